@@ -47,7 +47,7 @@ impl Trainer<'_> {
 
     fn must_be_settled(&self) -> io::Result<()> {
         let ahead = || io::Error::other("the weights are a step ahead of those that were told");
-        self.is_settled().then_some(()).ok_or_else(ahead)
+        self.stepper.is_settled().then_some(()).ok_or_else(ahead)
     }
 
     /// Goes back to the state of a checkpoint. `place` names it in errors.

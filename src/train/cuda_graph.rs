@@ -1,13 +1,16 @@
 //! Steps of whole batches on a GPU as one CUDA graph: launched one by one, the many small kernels of
 //! a step cost more than they compute when d is small.
 //!
-//! Whatever changes from step to step lies in memory that stays: the batch, the rates, the step that
-//! dropout masks are drawn for. It arrives in one copy, which the recording begins with. The first steps are made one launch at a
-//! time, which loads kernels and fills the library's caches; then one is recorded. A step may be queued before the loss of the one
-//! before it is read, so that the GPU has always something to do.
+//! The inputs of a step (the batch, the rates, the number that dropout masks are drawn from) lie in memory that stays, and arrive
+//! in one copy, with which the recording begins. The first steps are launched op by op, which loads kernels and fills the
+//! library's caches; then one is recorded. A step may be queued before the loss of the one before it is read, so that the GPU is
+//! never idle.
 
 use super::adamw::AdamW;
 use super::labelled::Labelled;
+use super::step::Stepper;
+use super::Trainer;
+use crate::error;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Mailbox, Recording, View, WARP};
 use crate::model::Model;
 use crate::nn::Cx;
@@ -19,42 +22,78 @@ use std::ops::Range;
 /// Steps before the one that is recorded.
 const WARM_UP: usize = 2;
 
-/// How a trainer makes its steps.
-#[derive(Default)]
-pub(super) enum Steps {
-    /// One launch at a time.
-    #[default]
-    Launched,
-    /// Likewise, this many times more.
-    WarmingUp(usize),
-    /// By replays.
-    Recorded(Box<Recorded>),
+/// Steps by replays of a CUDA graph, once the first ones have been launched op by op.
+pub(super) struct CudaGraph {
+    gpu: Gpu,
+    state: State,
 }
 
-impl Steps {
-    pub(super) fn to_be_recorded() -> Self {
-        Self::WarmingUp(WARM_UP)
-    }
+enum State {
+    /// Op by op, this many times more.
+    WarmingUp(usize),
+    /// Whole batches by replays.
+    Recorded(Box<Recorded>),
+    /// Op by op to the end: the steps have several shapes.
+    Launched,
+}
 
-    /// A step was made by launches.
-    pub(super) fn launched(&mut self) {
-        if let Self::WarmingUp(left) = self {
-            *left = left.saturating_sub(1);
+impl CudaGraph {
+    pub(super) fn new(gpu: Gpu) -> Self {
+        Self {
+            gpu,
+            state: State::WarmingUp(WARM_UP),
         }
     }
 
-    /// Whether the next step of a whole batch is to be recorded.
-    pub(super) fn are_warm(&self) -> bool {
-        matches!(self, Self::WarmingUp(0))
+    /// Records the next step of `trainer`, without making it.
+    fn record(&mut self, trainer: &Trainer) -> Result<State> {
+        let Some(shape) = trainer.objective.one_shape() else {
+            return Ok(State::Launched);
+        };
+        let first = StepInputs {
+            step: trainer.progress.step as u64,
+            rates: [0; 3],
+            batch: shape.train.batch(trainer.examples_at(0)),
+        };
+        let batch = Labelled::new(first.batch, shape.train, &trainer.device)?;
+        let (gpu, cx) = (self.gpu.clone(), trainer.cx());
+        let recorded = Recorded::new(gpu, batch, &first, shape.model, &trainer.optimizer, &cx)?;
+        Ok(State::Recorded(Box::new(recorded)))
     }
 }
 
-/// A step that can be made again.
+impl Stepper for CudaGraph {
+    fn step(&mut self, trainer: &mut Trainer) -> error::Result<f64> {
+        let whole = trainer.is_whole(0);
+        if whole && matches!(self.state, State::WarmingUp(0)) {
+            self.state = self.record(trainer)?;
+        }
+        match &mut self.state {
+            State::Recorded(recorded) if whole => Ok(recorded.step(trainer)?),
+            State::WarmingUp(left) => {
+                *left = left.saturating_sub(1);
+                let mut loss = Ok(f64::NAN);
+                self.gpu.warm_up(|| {
+                    loss = trainer.accumulate();
+                    Ok(())
+                })?;
+                loss
+            }
+            State::Recorded(_) | State::Launched => trainer.accumulate(),
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        !matches!(&self.state, State::Recorded(recorded) if recorded.queued() > 0)
+    }
+}
+
+/// A recorded step.
 pub(super) struct Recorded {
     gpu: Gpu,
     /// Where the recorded launches read the batch.
     _batch: Labelled,
-    /// What a step has of its own, as [`Own::words`] orders it.
+    /// The inputs of a step, in the order of [`StepInputs::words`].
     words: Buffer,
     /// One number of f32.
     loss: Buffer,
@@ -65,17 +104,17 @@ pub(super) struct Recorded {
     queued: Range<u64>,
 }
 
-/// What a step has of its own.
-pub(super) struct Own<'a> {
-    /// Its number.
-    pub step: u64,
-    /// What its launches read at [`AdamW::rates`].
-    pub rates: [u32; 3],
+/// The inputs of one step.
+struct StepInputs<'a> {
+    /// Its number, from which dropout masks are drawn.
+    step: u64,
+    /// The words that its launches read at [`AdamW::rates`].
+    rates: [u32; 3],
     /// As many examples as the recorded batch has.
-    pub batch: Batch<'a>,
+    batch: Batch<'a>,
 }
 
-impl Own<'_> {
+impl StepInputs<'_> {
     /// Its words, in the order of [`unpack`]'s places.
     fn words<T>(&self, of: impl FnOnce([&[u32]; 5]) -> T) -> T {
         let step = [self.step as u32, (self.step >> 32) as u32];
@@ -89,11 +128,11 @@ impl Own<'_> {
 }
 
 impl Recorded {
-    /// Records a step on `batch`, which it keeps, without making it; `first` is what the first replay will have of its own.
-    pub(super) fn new(
+    /// Records a step on `batch`, which it keeps, without making it; `first` holds the inputs of the first replay.
+    fn new(
         gpu: Gpu,
         batch: Labelled,
-        first: &Own,
+        first: &StepInputs,
         model: &Model,
         optimizer: &AdamW,
         cx: &Cx,
@@ -128,31 +167,61 @@ impl Recorded {
         })
     }
 
+    /// Waits for the next step of `trainer`, and queues the one after it unless the trainer wants the weights as they are then.
+    fn step(&mut self, trainer: &mut Trainer) -> Result<f64> {
+        if self.queued() == 0 {
+            self.queue_of(trainer, 0)?;
+        }
+        if !trainer.settling.take() && trainer.is_whole(1) {
+            self.queue_of(trainer, 1)?;
+        }
+        let loss = self.wait()?;
+        while !loss.is_finite() && self.queued() > 0 {
+            self.wait()?; // it moved nothing
+        }
+        Ok(loss)
+    }
+
+    /// Begins a step of this epoch, `ahead` of the next one.
+    fn queue_of(&mut self, trainer: &mut Trainer, ahead: usize) -> Result<()> {
+        let step = trainer.progress.step + ahead;
+        let rates = trainer.optimizer.next_words(trainer.rate_of(step));
+        let Some(shape) = trainer.objective.one_shape() else {
+            bail!("only steps of one shape are recorded");
+        };
+        self.queue(&StepInputs {
+            step: step as u64,
+            rates,
+            batch: shape.train.batch(trainer.examples_at(ahead)),
+        })
+    }
+
     /// Steps that were queued and not waited for.
-    pub(super) fn queued(&self) -> usize {
+    fn queued(&self) -> usize {
         (self.queued.end - self.queued.start) as usize
     }
 
     /// Begins a step, behind at most one that is not waited for.
-    pub(super) fn queue(&mut self, own: &Own) -> Result<()> {
+    fn queue(&mut self, inputs: &StepInputs) -> Result<()> {
+        let step = inputs.step;
         if self.queued() == 0 {
-            self.queued = own.step..own.step;
+            self.queued = step..step;
         }
-        if own.step != self.queued.end || self.queued() == self.mail.len() {
-            bail!("step {} is not the next to be queued", own.step);
+        if step != self.queued.end || self.queued() == self.mail.len() {
+            bail!("step {step} is not the next to be queued");
         }
-        let mail = &mut self.mail[(own.step % 2) as usize];
-        own.words(|parts| mail.send(&parts, self.words.view()))?;
+        let mail = &mut self.mail[(step % 2) as usize];
+        inputs.words(|parts| mail.send(&parts, self.words.view()))?;
         self.recording.replay()?;
-        self.gpu.step_is_written(own.step);
+        self.gpu.step_is_written(step);
         mail.fetch(self.loss.view())?;
         self.queued.end += 1;
         Ok(())
     }
 
-    /// The loss of the step that was queued first. Unless it is no number, the parameters have moved by the step's rates; if it is
-    /// none, no step moves them any more.
-    pub(super) fn wait(&mut self) -> Result<f64> {
+    /// The loss of the step that was queued first. If it is a number, the parameters have moved by the step's rates; if not, no
+    /// further step moves them.
+    fn wait(&mut self) -> Result<f64> {
         let Some(step) = self.queued.next() else {
             bail!("no step was queued");
         };
@@ -160,7 +229,7 @@ impl Recorded {
     }
 }
 
-/// Puts what a step has of its own where its launches read it.
+/// Copies the inputs of a step to where its launches read them.
 fn unpack(gpu: &Gpu, words: &Buffer, step: u64, optimizer: &AdamW, batch: &Labelled) -> Result<()> {
     let positions = batch.rows.as_ref().map(|rows| &rows.positions);
     let tensors = [Some(&batch.tokens), Some(&batch.answers), positions]
@@ -172,12 +241,12 @@ fn unpack(gpu: &Gpu, words: &Buffer, step: u64, optimizer: &AdamW, batch: &Label
         view.transpose()
     });
     let [tokens, answers, positions] = views;
-    let own = [gpu.step(step)?, optimizer.rates()?].map(Some);
-    let places = [own[0], own[1], tokens?, answers?, positions?];
+    let [step, rates] = [gpu.step(step)?, optimizer.rates()?].map(Some);
+    let places = [step, rates, tokens?, answers?, positions?];
     let counts = places.map(|place| place.as_ref().map_or(0, View::len));
     if counts.iter().sum::<usize>() != words.len() {
         bail!(
-            "a step has {} words of its own, not {counts:?}",
+            "the inputs of a step are {} words, not {counts:?}",
             words.len()
         );
     }
@@ -188,7 +257,7 @@ fn unpack(gpu: &Gpu, words: &Buffer, step: u64, optimizer: &AdamW, batch: &Label
     gpu.launch(Kernel::new("recorded", "unpack"), grid, &args)
 }
 
-/// Puts a loss where it outlives the recording, unless one was no number before.
+/// Copies a loss to where it outlives the recording, unless an earlier one was not a number.
 fn keep(gpu: &Gpu, loss: Arg, kept: &Buffer) -> Result<()> {
     let kernel = Kernel::new("recorded", "keep_loss");
     gpu.launch(kernel, Grid::of(1, WARP), &[loss, kept.into()])
