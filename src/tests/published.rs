@@ -218,20 +218,29 @@ fn the_front_page_counts_the_runs_that_solve_the_task() {
         let solved = all.iter().filter(|run| number(run, "accuracy") > 0.9);
         (solved.count(), all.len())
     };
+    let counts = |claim: &str, file: &str, mixers: [&str; 2]| {
+        let [(a, of_a), (b, of_b)] = mixers.map(|mixer| solved(file, mixer));
+        let cells = line(README, "| claim of the paper | solved runs |", claim);
+        assert_eq!(cells[1], format!("{a} of {of_a}, {b} of {of_b}"), "{claim}");
+    };
     let base = "figure2-small.csv";
-    assert_eq!(solved(base, "linear"), (0, 30));
-    let (normalized, of) = solved(base, "normalized");
-    assert_printed(
-        README,
-        &format!("{normalized} of its {of} runs end above 90 %"),
-    );
-    let ((ssd, of), (s6, _)) = (solved(base, "ssd"), solved(base, "s6"));
-    assert_printed(README, &format!("{ssd} of {of} runs and {s6}"));
-    let steps = "figure2-small-steps.csv";
-    let ((ssd, _), (s6, _)) = (solved(steps, "ssd"), solved(steps, "s6"));
-    assert_printed(README, &format!("{ssd} runs of SSD and {s6} of S6"));
-    let (matched, of) = solved("figure2-small-matched.csv", "normalized");
-    assert_printed(README, &format!("around both, {matched} of {of} and none"));
+    let above = "Normalized attention is above linear attention";
+    counts(above, base, ["normalized", "linear"]);
+    counts("SSD is above S6", base, ["ssd", "s6"]);
+    let steps = "the same, both with Mamba's initial step sizes";
+    counts(steps, "figure2-small-steps.csv", ["ssd", "s6"]);
+    counts("Normalized attention is on par with S6", base, ["normalized", "s6"]);
+    let matched = ["normalized", "linear"].map(|mixer| solved("figure2-small-matched.csv", mixer));
+    let [(a, of_a), (b, of_b)] = matched;
+    assert_printed(README, &format!("around both, {a} of {of_a} and {b} of {of_b}"));
+    let rows = measured("figure1-small.csv");
+    let [linear, softmax] = ["linear", "softmax"].map(|mixer| {
+        let all = runs(&rows, &[("mixer", mixer), ("n", "64")]);
+        let solved = all.iter().filter(|run| number(run, "accuracy") > 0.9);
+        format!("{} of {}", solved.count(), all.len())
+    });
+    let cells = line(README, "| claim of the paper | solved runs |", "Linear attention reaches softmax attention as n grows");
+    assert_eq!(cells[1], format!("{linear}, {softmax} at n = 64"));
 }
 
 #[test]
