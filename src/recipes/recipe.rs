@@ -34,24 +34,7 @@ pub(super) struct Recipe {
     /// Which of several sets of hyperparameters a mixer takes: the first that fits.
     #[serde(default)]
     pub row: Vec<Row>,
-    /// What runs that set a preset and a mixer and nothing else came to.
-    #[serde(default)]
-    pub measured: Vec<Measured>,
     pub layer: Vec<Layer>,
-}
-
-/// What a mixer reaches at the sizes of a preset, as it was measured, so that nobody takes it for a mistake of theirs.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Measured {
-    /// The preset.
-    pub preset: String,
-    /// The mixer.
-    pub mixer: String,
-    /// Test accuracy after the last epoch, 0 to 1, by the released seed.
-    pub accuracy: f64,
-    /// Why it is no more, and what was seen to help: the end of a sentence.
-    pub why: String,
 }
 
 /// Which preset a run has that names none.

@@ -229,17 +229,28 @@ fn the_front_page_counts_the_runs_that_solve_the_task() {
     counts("SSD is above S6", base, ["ssd", "s6"]);
     let steps = "the same, both with Mamba's initial step sizes";
     counts(steps, "figure2-small-steps.csv", ["ssd", "s6"]);
-    counts("Normalized attention is on par with S6", base, ["normalized", "s6"]);
+    counts(
+        "Normalized attention is on par with S6",
+        base,
+        ["normalized", "s6"],
+    );
     let matched = ["normalized", "linear"].map(|mixer| solved("figure2-small-matched.csv", mixer));
     let [(a, of_a), (b, of_b)] = matched;
-    assert_printed(README, &format!("around both, {a} of {of_a} and {b} of {of_b}"));
+    assert_printed(
+        README,
+        &format!("around both, {a} of {of_a} and {b} of {of_b}"),
+    );
     let rows = measured("figure1-small.csv");
     let [linear, softmax] = ["linear", "softmax"].map(|mixer| {
         let all = runs(&rows, &[("mixer", mixer), ("n", "64")]);
         let solved = all.iter().filter(|run| number(run, "accuracy") > 0.9);
         format!("{} of {}", solved.count(), all.len())
     });
-    let cells = line(README, "| claim of the paper | solved runs |", "Linear attention reaches softmax attention as n grows");
+    let cells = line(
+        README,
+        "| claim of the paper | solved runs |",
+        "Linear attention reaches softmax attention as n grows",
+    );
     assert_eq!(cells[1], format!("{linear}, {softmax} at n = 64"));
 }
 
