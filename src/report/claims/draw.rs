@@ -1,4 +1,4 @@
-//! Verdicts as grids: a line a claim, a grid a study, and for programs a record a quantity.
+//! Renders verdicts as grids: one line per claim, one grid per study, and one record per quantity for programs.
 
 use super::super::grid::{fact, Cell, Facts, Grid, Line, Style};
 use super::super::solved::Share;
@@ -25,7 +25,7 @@ const COLUMNS: [&str; 9] = [
 
 pub(super) fn report(judged: &[Judgement], runs: &[&Record], asked: &Asked) -> Report {
     let mut sorted: Vec<&Judgement> = judged.iter().collect();
-    // Stable: claims stay in the order of the paper, and its sizes come first.
+    // The sort is stable: claims stay in the order of the paper, and studies at the paper's sizes come first.
     sorted.sort_by_key(|judgement| (!judgement.paper, judgement.sizes()));
     let is_open = |judgement: &&Judgement| judgement.verdict == Verdict::Undecided;
     let (open, decided): (Vec<&Judgement>, Vec<&Judgement>) = sorted.into_iter().partition(is_open);
@@ -78,7 +78,7 @@ pub(super) fn report(judged: &[Judgement], runs: &[&Record], asked: &Asked) -> R
     }
 }
 
-/// The lines of `judged`; `whole` with what each claim says and lacks below.
+/// Grid of `judged`; if `whole`, with notes on what each claim states and which runs it lacks.
 fn grid(title: String, judged: &[&Judgement], whole: bool) -> Grid {
     let lines = judged
         .iter()
@@ -96,7 +96,7 @@ fn grid(title: String, judged: &[&Judgement], whole: bool) -> Grid {
 }
 
 impl Judgement {
-    /// The sizes of its runs, for a title.
+    /// Sizes of its runs, for a title.
     fn sizes(&self) -> String {
         match self.paper {
             true => "at the paper's sizes".to_owned(),
@@ -141,13 +141,14 @@ impl Judgement {
         texts.map(Cell::text).into()
     }
 
-    /// Its protocol, and whose examples: what tells two lines of one claim apart.
+    /// Its protocol, and the source of its examples: the values in which two lines of one claim differ.
     fn under(&self) -> String {
         let parts = [Some(self.protocol.clone()), self.examples.clone()];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// The level of the test that decided, or that was farthest from it; of two directions the one that it points to.
+    /// p-value of the decisive test, or of the one closest to deciding; for two directions, the one that matches the
+    /// verdict.
     fn level_of(&self, test: &Test) -> f64 {
         use super::table::Holds::{Every, Some};
         match (self.claim.holds, self.verdict) {
@@ -173,7 +174,7 @@ impl Judgement {
         }
     }
 
-    /// A number of `test`, in points of accuracy, as an accuracy in % or as a perplexity.
+    /// Formats a number of `test`: a difference in points of accuracy, an accuracy in %, or a perplexity.
     fn number(&self, test: &Test, value: f64) -> String {
         match (self.claim.measure.is_share(), test.is_level) {
             (true, true) => format!("{:.1}", 100.0 * value),
@@ -182,7 +183,7 @@ impl Judgement {
         }
     }
 
-    /// What stands below the grid.
+    /// Notes below the grid.
     fn said(&self) -> Vec<String> {
         let claim = self.claim;
         let examples = self.examples.iter().map(|examples| format!(", {examples}"));
@@ -295,7 +296,7 @@ impl Judgement {
     }
 }
 
-/// `20/30, 5/30`.
+/// Formats shares as `20/30, 5/30`.
 fn solved(shares: &[Share]) -> String {
     let shares = shares
         .iter()
@@ -303,7 +304,7 @@ fn solved(shares: &[Share]) -> String {
     shares.collect::<Vec<_>>().join(", ")
 }
 
-/// Of several quantities how many are where the claim has them, elsewhere, and open, after Holm's correction.
+/// Numbers of quantities inside the claimed interval, outside it, and undecided, after Holm's correction.
 struct Counts {
     all: usize,
     inside: usize,

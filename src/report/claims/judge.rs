@@ -1,4 +1,4 @@
-//! From the cells of a study to a verdict: a difference or a slope for each quantity of a claim.
+//! Judges a claim from the cells of a study: a test of a difference or a slope for each of its quantities.
 
 use super::super::score::{distinct_rates, RateChoice, Reported, Status};
 use super::super::solved::{Difference, LogRank, Share, Stratum, Time, Trial};
@@ -8,19 +8,19 @@ use super::table::{Claim, Contrast, End, Holds, Measure, Only, Over, Rates};
 use crate::store::{Metric, Outcome, Record, Shown};
 use std::collections::BTreeMap;
 
-/// What the runs say about a claim.
+/// Outcome of testing a claim on the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Its interval is where the claim has it.
+    /// The interval lies where the claim puts it.
     Supported,
-    /// The evidence contradicts it: its interval excludes the claim.
+    /// The evidence contradicts the claim: the interval excludes it.
     NotSupported,
-    /// Neither, or runs are missing.
+    /// Neither of the two, or runs are missing.
     Undecided,
 }
 
 impl Verdict {
-    /// As printed.
+    /// Name, as printed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Supported => "supported",
@@ -30,29 +30,29 @@ impl Verdict {
     }
 }
 
-/// One quantity of a claim, at one point of the axes that are kept apart.
+/// Test of one quantity of a claim, at one point of the axes that are judged separately.
 #[derive(Clone, Debug)]
 pub(super) struct Test {
     pub about: String,
-    /// How many cells it rests on.
+    /// Number of cells that it rests on.
     pub cells: usize,
     pub within: Within,
     pub found: Result<Found, Problem>,
-    /// Levels of being where the claim has it, and elsewhere; 1 where there is a problem.
+    /// p-values for the quantity lying inside the claimed interval, and outside it; 1 if there is a problem.
     pub p: [f64; 2],
-    /// The same after Holm's correction.
+    /// The p-values after Holm's correction.
     pub p_holm: [f64; 2],
-    /// Whether it is a single mixer's number and no difference.
+    /// Whether the quantity is a single mixer's number rather than a difference.
     pub is_level: bool,
 }
 
-/// The estimate of a quantity and what stands beside it.
+/// The estimate of a quantity, with supporting statistics.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub evidence: Evidence,
     /// The runs of each mixer that solve the task, where runs are counted.
     pub solved: Vec<Share>,
-    /// Who is sooner, where two mixers are compared and times are known.
+    /// Log-rank test of the time to a solution, where two mixers are compared and times are known.
     pub log_rank: Option<LogRank>,
 }
 
@@ -63,7 +63,7 @@ pub(super) enum Evidence {
     Means(Estimate),
     /// A difference or a slope of the share of runs that solve the task.
     Difference(Difference),
-    /// The share of seeds that solve the task at some rate, and the seeds of the cell with the fewest.
+    /// The share of seeds that solve the task at any rate, and the number of seeds of the cell with the fewest.
     Share(Share, usize),
 }
 
@@ -76,7 +76,7 @@ impl Evidence {
         }
     }
 
-    /// The interval that covers it with probability 1 - [`ALPHA`].
+    /// Confidence interval with coverage 1 - [`ALPHA`].
     pub fn interval(&self) -> [f64; 2] {
         match self {
             Self::Means(estimate) => estimate.interval(),
@@ -85,7 +85,7 @@ impl Evidence {
         }
     }
 
-    /// Seeds of the cell and the mixer with the fewest.
+    /// Seeds of the cell and mixer with the fewest.
     pub fn seeds(&self) -> usize {
         match self {
             Self::Means(estimate) => estimate.seeds,
@@ -102,8 +102,8 @@ impl Evidence {
         })
     }
 
-    /// Seeds that should decide whether it is inside `within`, were it to stay as it is; `None` where no number that is
-    /// worth it would.
+    /// Number of seeds that should decide whether the quantity is inside `within` if the estimate stays the same;
+    /// `None` if no affordable number would.
     pub fn seeds_to_decide(&self, within: Within) -> Option<usize> {
         match self {
             Self::Means(estimate) => estimate.seeds_to_decide(within),
@@ -113,32 +113,32 @@ impl Evidence {
     }
 }
 
-/// Why there is no estimate.
+/// Reason why there is no estimate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Problem {
     /// Runs of these mixers at these points are missing.
     Missing(Vec<String>),
-    /// These diverged at every rate, at least one seed of them.
+    /// These mixers and points have at least one diverged seed at every rate.
     Unstable(Vec<String>),
     /// No learning rate was tried by all mixers of these cells.
     NoSharedRate(Vec<String>),
-    /// Fewer seeds than a verdict needs.
+    /// There are fewer seeds than a verdict needs.
     Seeds(usize),
 }
 
-/// The cells to judge: all of them must be there, or those that are are judged.
+/// The cells to judge.
 pub(super) struct Cells<'a> {
     pub cells: Vec<Cell<'a>>,
-    /// Whether every mixer is wanted in every cell.
+    /// Whether every mixer is required in every cell; otherwise only the cells with runs are judged.
     pub whole: bool,
 }
 
-/// Every quantity of `claim` in `cells`.
+/// Tests of every quantity of `claim` in `cells`.
 pub(super) fn tests(claim: &Claim, cells: &Cells, choice: RateChoice) -> Vec<Test> {
     corrected(tests_apart(claim, cells, choice, claim.apart))
 }
 
-/// The same a cell, where the claim averages over cells.
+/// Tests per cell, for a claim that averages over cells; empty otherwise.
 pub(super) fn tests_by_cell(claim: &Claim, cells: &Cells, choice: RateChoice) -> Vec<Test> {
     let averages = claim.axes.len() > claim.apart.len();
     if !averages || claim.contrasts.iter().any(|c| c.over != Over::Cells) {
@@ -167,7 +167,7 @@ fn tests_apart(claim: &Claim, cells: &Cells, choice: RateChoice, apart: &[&str])
             let named: Vec<String> = named
                 .map(|(flag, value)| format!("{flag} {value}"))
                 .collect();
-            // A contrast of one point says so itself.
+            // A contrast of one point already names it.
             let about = match (&contrast.only, &named[..]) {
                 (Some(Only::Point(_)), _) | (_, []) => contrast.about.clone(),
                 (_, named) => format!("{}, {}", contrast.about, named.join(" ")),
@@ -188,7 +188,7 @@ fn corrected(mut tests: Vec<Test>) -> Vec<Test> {
     tests
 }
 
-/// The levels at which `tests` make the claim supported, and not supported.
+/// p-values with which `tests` support the claim, and contradict it.
 pub(super) fn levels(claim: &Claim, tests: &[Test]) -> [f64; 2] {
     if tests.is_empty() {
         return [1.0, 1.0];
@@ -201,7 +201,7 @@ pub(super) fn levels(claim: &Claim, tests: &[Test]) -> [f64; 2] {
     }
 }
 
-/// The verdict that the levels of a claim give, after Holm's correction over all claims that are judged together.
+/// Verdict from the p-values of a claim after Holm's correction over all claims judged together.
 pub(super) fn verdict([supported, contradicted]: [f64; 2]) -> Verdict {
     match (supported <= ALPHA, contradicted <= ALPHA) {
         (true, _) => Verdict::Supported,
@@ -210,8 +210,8 @@ pub(super) fn verdict([supported, contradicted]: [f64; 2]) -> Verdict {
     }
 }
 
-/// The levels of several claims after Holm's correction. A claim is supported or contradicted and not both, so that it
-/// counts once, by the lesser of its levels.
+/// p-values of several claims after Holm's correction. A claim cannot be both supported and contradicted, so it counts
+/// once, by the smaller of its two p-values.
 pub(super) fn corrected_over_claims(levels: &[[f64; 2]]) -> Vec<[f64; 2]> {
     let least: Vec<f64> = levels.iter().map(|[a, b]| a.min(*b)).collect();
     let corrected = holm(&least).into_iter().zip(levels);
@@ -225,7 +225,7 @@ pub(super) fn corrected_over_claims(levels: &[[f64; 2]]) -> Vec<[f64; 2]> {
         .collect()
 }
 
-/// The test that decides, or that is farthest from it.
+/// The test that decides the verdict, or the one closest to deciding it.
 pub(super) fn decisive<'a>(claim: &Claim, tests: &'a [Test], verdict: Verdict) -> Option<&'a Test> {
     let found = tests.iter().filter(|test| test.found.is_ok());
     let by = |side: usize| move |a: &&Test, b: &&Test| a.p[side].total_cmp(&b.p[side]);
@@ -238,7 +238,7 @@ pub(super) fn decisive<'a>(claim: &Claim, tests: &'a [Test], verdict: Verdict) -
 }
 
 impl Measure {
-    /// By which metric rates are chosen in `run`'s group, and which one is judged.
+    /// The metric by which rates are chosen in `run`'s group, and the metric that is judged.
     pub fn metrics(self, run: &Record) -> [&'static Metric; 2] {
         let names = match (self, run.count("val_examples")) {
             (Self::Metric(name), _) => [name, name],
@@ -249,7 +249,7 @@ impl Measure {
         names.map(|name| Metric::find(name).expect("a name of METRICS"))
     }
 
-    /// Whether it is a share, from 0 to 1.
+    /// Whether the measure is a share, from 0 to 1.
     pub fn is_share(self) -> bool {
         match self {
             Self::Metric(name) => Metric::find(name).is_some_and(|m| m.shown == Shown::Percent),
@@ -258,7 +258,7 @@ impl Measure {
     }
 }
 
-/// A quantity on its way to be judged.
+/// A quantity of a claim, with all that its test needs.
 struct Judged<'a> {
     claim: &'a Claim,
     contrast: &'a Contrast,
@@ -275,13 +275,13 @@ impl Judged<'_> {
         &cell.at[self.axis(flag)]
     }
 
-    /// Its value as a number; of sizes such as `512:64` the first.
+    /// Value of `cell` on an axis as a number; for sizes such as `512:64`, the first one.
     fn number(&self, cell: &Cell, flag: &str) -> f64 {
         let first = self.value(cell, flag).split(':').next();
         first.and_then(|n| n.parse().ok()).unwrap_or(f64::NAN)
     }
 
-    /// The cells that the quantity is about; those that have runs of all its mixers, unless every cell must.
+    /// Cells of the quantity. Unless every cell is required, those without runs of all its mixers are left out.
     fn cells<'c>(&self, cells: &'c Cells<'c>) -> Vec<&'c Cell<'c>> {
         let mixers = || self.contrast.weights.iter().map(|(mixer, _)| *mixer);
         let there = |cell: &Cell| mixers().all(|mixer| cell.sides.contains_key(mixer));
@@ -312,7 +312,7 @@ impl Judged<'_> {
         }
     }
 
-    /// `None` where there are too few cells for the quantity to be one.
+    /// Tests the quantity; `None` if a slope has too few cells.
     fn test(&self, about: String, cells: &[&Cell]) -> Option<Test> {
         let compared = self.compared(cells);
         if compared.is_empty() {
@@ -338,8 +338,8 @@ impl Judged<'_> {
         })
     }
 
-    /// The sets of cells with their weights within which numbers are compared: each alone, or those that differ only in
-    /// the axis over which a slope is taken.
+    /// Sets of weighted cells within which numbers are compared: single cells, or the cells that differ only in the
+    /// axis of a slope.
     fn compared<'c>(&self, cells: &[&'c Cell<'c>]) -> Vec<Vec<(f64, &'c Cell<'c>)>> {
         let Over::Doublings(flag) = self.contrast.over else {
             let each = cells.iter().map(|cell| vec![(1.0, *cell)]);
@@ -366,11 +366,12 @@ impl Judged<'_> {
             .collect()
     }
 
-    /// By how many runs end above the accuracy `above`. A run that diverged does not.
+    /// Estimates the quantity from the share of runs that end above the accuracy `above`. A diverged run does not.
     fn solved(&self, compared: &[Vec<(f64, &Cell)>], above: f64) -> Result<Found, Problem> {
         let mixers: Vec<(&str, f64)> = self.contrast.weights.clone();
         let mut missing = Missing::default();
-        // A mixer has a stratum for each set of cells and rate, and a cell one outcome a seed: whether some rate solves it.
+        // Each mixer has one stratum per set of cells and rate. Each cell has one outcome per seed: whether any rate
+        // solves it.
         let mut strata = vec![Vec::new(); mixers.len()];
         let mut seeds: BTreeMap<(usize, &[String], usize), bool> = BTreeMap::new();
         for set in compared {
@@ -468,7 +469,7 @@ impl Judged<'_> {
         })
     }
 
-    /// Score of a run in the test: 1 and 0 for the mixers of a difference; for a slope the binary logarithm of its axis.
+    /// Score of a run in the test: 1 and 0 for the two mixers of a difference; for a slope, log2 of the axis value.
     fn score(&self, side: usize, cell: &Cell) -> f64 {
         match self.contrast.over {
             Over::Cells => f64::from(u8::from(side == 0)),
@@ -476,7 +477,7 @@ impl Judged<'_> {
         }
     }
 
-    /// By means over seeds at the best rate. Nothing that is drawn by a seed is shared by two mixers or two sizes, so that
+    /// Estimates the quantity from means over seeds at the best rate. Two mixers or two sizes share no random draws, so
     /// all means are independent.
     fn means(&self, compared: &[Vec<(f64, &Cell)>]) -> Result<Found, Problem> {
         let mut terms = Vec::new();
@@ -530,7 +531,7 @@ impl Judged<'_> {
         })
     }
 
-    /// No accuracy is finer than one example of the test set.
+    /// Resolution of the measure: one example of the test set for accuracies, 0 otherwise.
     fn least(&self, record: &Record) -> f64 {
         match (self.claim.measure.is_share(), record.count("test_examples")) {
             (true, examples) if examples > 0 => 1.0 / examples as f64,
@@ -538,7 +539,8 @@ impl Judged<'_> {
         }
     }
 
-    /// The rates at which a set of cells is compared: those that all its mixers tried in all its cells. `None`: any.
+    /// Learning rates at which a set of cells is compared: those that all its mixers tried in all its cells. `None` for
+    /// any.
     fn rates(&self, set: &[(f64, &Cell)]) -> Option<Vec<f64>> {
         if self.claim.rates == Rates::Own {
             return None;
@@ -555,7 +557,7 @@ impl Judged<'_> {
         })
     }
 
-    /// A cell as its flags are typed.
+    /// Names a cell by its flags and values.
     fn name(&self, cell: &Cell) -> String {
         let values = self.claim.axes.iter().zip(&cell.at);
         let values = values.map(|(axis, value)| format!("{} {value}", axis.flag));
@@ -563,7 +565,7 @@ impl Judged<'_> {
     }
 }
 
-/// Reasons for which a quantity cannot be estimated.
+/// Reasons why a quantity cannot be estimated.
 #[derive(Default)]
 struct Missing {
     runs: Vec<String>,
@@ -586,7 +588,7 @@ impl Missing {
     }
 }
 
-/// Whether a run has an accuracy, or never will.
+/// Whether a run has an accuracy, or has diverged and will never have one.
 fn has_ended(run: &Record) -> bool {
     run.number("accuracy").is_some() || run.outcome() == Some(Outcome::Diverged)
 }

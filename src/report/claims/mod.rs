@@ -1,10 +1,11 @@
-//! Whether the runs bear out what the paper claims.
+//! Tests whether the runs support what the paper claims.
 //!
-//! A claim is a quantity and an interval that the paper puts it in. On associative recall the quantity is the share of runs
-//! that solve the task, over all rates and seeds (see [`solved`](super::solved)); in accuracy on the Long Range Arena and in
-//! perplexity it is a mean over seeds at the best rate (see [`stats`](super::stats)). A claim is judged at the paper's
-//! sizes, where every cell of its grid must be there, and at the sizes of other runs by itself: the two are never mixed,
-//! and neither are protocols. All claims that are judged together share one error of 5 % (Holm's correction).
+//! A claim is a quantity and the interval in which the paper puts it. On associative recall the quantity is the share
+//! of runs that solve the task, over all rates and seeds (see [`solved`](super::solved)); for accuracy on the Long
+//! Range Arena and for perplexity it is a mean over seeds at the best rate (see [`stats`](super::stats)). A claim is
+//! judged at the paper's sizes, where every cell of its grid is required, and separately at the sizes of other runs:
+//! the two are never mixed, and neither are protocols. All claims that are judged together share one error of 5 %
+//! (Holm's correction).
 
 mod draw;
 mod judge;
@@ -28,31 +29,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use study::{studies, Cell, Kind, Study};
 use table::Holds;
 
-/// One claim in one study.
+/// One claim, judged in one study.
 struct Judgement {
     claim: &'static Claim,
-    /// Whether it is about the paper's sizes.
+    /// Whether the study is at the paper's sizes.
     paper: bool,
     protocol: String,
-    /// Whose examples they are, where a study at the paper's sizes has others than its preset.
+    /// Source of the examples, where a study at the paper's sizes differs from its preset in it.
     examples: Option<String>,
-    /// What the runs have in common.
+    /// Settings that the runs have in common.
     study: String,
     verdict: Verdict,
-    /// The lesser of its levels, after the correction over all claims.
+    /// The smaller of its two p-values, after the correction over all claims.
     level: f64,
     tests: Vec<Test>,
     by_cell: Vec<Test>,
-    /// How many there are, with runs or without.
+    /// Number of cells, with runs or without.
     cells: usize,
-    /// What would settle it, where it is undecided.
+    /// Runs that would settle an undecided claim.
     need: Option<Need>,
     notes: Vec<String>,
-    /// Of every mixer in every cell by one of its runs, for what is said of rates.
+    /// Run id and result of every mixer in every cell, for notes on learning rates.
     results: Vec<(String, Status)>,
 }
 
-/// Every claim, judged by `rows`.
+/// Judges the claims that `asked` selects by `rows`.
 pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Report> {
     let passing: Vec<&Record> = rows.iter().filter(|run| asked.filter.passes(run)).collect();
     let (runs, _) = joined(passing.clone(), None);
@@ -74,7 +75,7 @@ pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Repo
         .flat_map(|(claim, studies)| of_studies(claim, studies, asked))
         .collect();
     let levels: Vec<[f64; 2]> = drafts.iter().map(Draft::levels).collect();
-    // A claim without a number has not looked at the data.
+    // A claim without an estimate has not been tested, and does not count in the correction.
     let looked = |draft: &Draft| draft.tests.iter().any(|test| test.found.is_ok());
     let counted = drafts
         .iter()
@@ -107,7 +108,7 @@ pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Repo
     Ok(report)
 }
 
-/// A claim in one study before the claims beside it are known.
+/// One claim in one study, before the correction over all claims.
 struct Draft<'a> {
     claim: &'static Claim,
     kind: Kind<'a>,
@@ -116,7 +117,8 @@ struct Draft<'a> {
     left_out: Vec<String>,
 }
 
-/// At the paper's sizes under every protocol that has runs of them, or its own; and at all others that there are.
+/// Drafts at the paper's sizes, under each protocol with such runs and always under the claim's own; and at all other
+/// sizes.
 fn of_studies<'a>(claim: &'static Claim, studies: &[Study<'a>], asked: &Asked) -> Vec<Draft<'a>> {
     let paper = studies.iter().filter(|study| study.kind.is_paper());
     let draft = |study: &Study<'a>, cells: Cells<'a>| Draft {
@@ -155,7 +157,7 @@ fn of_studies<'a>(claim: &'static Claim, studies: &[Study<'a>], asked: &Asked) -
         let answered = study.kind.is_paper()
             && study.cells.iter().filter(whole).count() == grid
             && study.cells.len() == grid;
-        // Of a part of its mixers a claim says nothing, unless one is enough.
+        // Runs of only some mixers do not decide a claim, unless one of its quantities is enough.
         let there = |mixer: &&str| {
             study
                 .cells
@@ -182,7 +184,7 @@ fn of_studies<'a>(claim: &'static Claim, studies: &[Study<'a>], asked: &Asked) -
 }
 
 impl Claim {
-    /// Whether the paper's grid has `cell`.
+    /// Whether `cell` is in the paper's grid.
     fn has(&self, cell: &Cell) -> bool {
         let mut points = self.axes.iter().zip(&cell.at);
         points.all(|(axis, value)| axis.points.contains(&value.as_str()))
@@ -202,7 +204,7 @@ impl Claim {
     }
 }
 
-/// Every cell of the paper's grid, whether it has runs or not.
+/// Every cell of the paper's grid, with runs or without.
 fn at_paper<'a>(claim: &Claim, study: &Study<'a>) -> Cells<'a> {
     let found = |at: Vec<String>| {
         let known = study.cells.iter().find(|cell| cell.at == at);
@@ -222,7 +224,7 @@ impl Draft<'_> {
         levels(self.claim, &self.tests)
     }
 
-    /// By its levels after the correction over all claims.
+    /// Judges the draft by its corrected p-values.
     fn judged(self, levels: [f64; 2], asked: &Asked) -> Judgement {
         let Self {
             claim,
@@ -268,7 +270,7 @@ impl Draft<'_> {
     }
 }
 
-/// In what else the mixers of a cell differ, such as the block that a protocol puts around each.
+/// Note on the other settings in which the mixers of a cell differ, such as the block that a protocol puts around each.
 fn asides(claim: &Claim, cells: &[Cell]) -> Option<String> {
     let mixers = claim.mixers();
     let cell = cells.iter().find(|cell| cell.sides.len() == mixers.len())?;

@@ -1,4 +1,4 @@
-//! What would settle a claim: how many runs, and the command that makes them.
+//! Plans the runs that would settle an undecided claim: their number, and the command that makes them.
 
 use super::super::presets::FILES;
 use super::super::stats::{ALPHA, FEWEST, MOST};
@@ -9,28 +9,28 @@ use crate::config::SETTINGS;
 use crate::store::{Record, RunStatus};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The runs that are missing.
+/// Runs that would settle a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Need {
-    /// How many; `None` where more seeds than are worth it would not settle the claim.
+    /// Number of runs; `None` if even [`MOST`] seeds would not settle the claim.
     pub runs: Option<usize>,
-    /// Why.
+    /// Reason why they are needed.
     pub reason: String,
-    /// What makes them, finished ones left out.
+    /// Command that makes them; it skips finished runs.
     pub command: String,
 }
 
-/// Where runs are wanted.
+/// Plans runs for one claim in one study.
 pub(super) struct Place<'a> {
     pub claim: &'a Claim,
     pub kind: &'a Kind<'a>,
     pub cells: &'a [Cell<'a>],
-    /// Whether the paper's rates are wanted; else those that there are.
+    /// Whether to plan the paper's learning rates; otherwise those of the existing runs.
     pub paper: bool,
 }
 
 impl Place<'_> {
-    /// What settles `tests`, which are undecided.
+    /// Runs that would settle `tests`, which are undecided.
     pub fn need(&self, tests: &[Test]) -> Need {
         let problems: Vec<&Problem> = tests
             .iter()
@@ -97,7 +97,7 @@ impl Place<'_> {
         seeds.into_iter().collect()
     }
 
-    /// The most that an open quantity needs; the least where one is enough.
+    /// Largest number of seeds that an open quantity needs; the smallest if one quantity is enough.
     fn seeds_to_decide(&self, tests: &[Test]) -> Option<usize> {
         let open = tests.iter().filter(|test| test.p[0] > ALPHA);
         let needed = open.filter_map(|test| {
@@ -110,17 +110,17 @@ impl Place<'_> {
         }
     }
 
-    /// The first `count` of `known`, and the numbers behind them.
+    /// The first `count` of the `known` seeds, continued with the numbers above them.
     fn first(known: &[usize], count: usize) -> Vec<usize> {
         let last = known.last().map_or(0, |last| last + 1);
         known.iter().copied().chain(last..).take(count).collect()
     }
 
-    /// As typed behind `--lr`, a value each.
+    /// Learning rates as typed after `--lr`, one element per rate.
     fn rates(&self) -> Vec<String> {
         let (count, typed) = self.claim.paper_rates;
         if self.paper {
-            // `paper` stands for as many; nothing for the recipe's own.
+            // The word `paper` stands for `count` rates; an empty string keeps the recipe's own rate.
             return match typed {
                 "" => vec![String::new()],
                 word => vec![word.to_owned(); count],
@@ -140,7 +140,7 @@ impl Place<'_> {
                 values.push(&cell.at[axis]);
             }
         }
-        // Numbers by size, and all else as it stands.
+        // Numbers are sorted by size; other values keep their order.
         values.sort_by(|x, y| match (x.parse::<f64>(), y.parse::<f64>()) {
             (Ok(x), Ok(y)) => x.total_cmp(&y),
             _ => std::cmp::Ordering::Equal,
@@ -148,7 +148,7 @@ impl Place<'_> {
         values
     }
 
-    /// The flag of an axis over which a slope or a limit is wanted, and of which there is one value.
+    /// Flag of the axis over which a slope or a limit is needed, if it has only one value.
     fn single(&self) -> Option<&'static str> {
         let mut contrasts = self.claim.contrasts.iter();
         contrasts.find_map(|contrast| {
@@ -162,7 +162,7 @@ impl Place<'_> {
         })
     }
 
-    /// Values of each axis that the command names: those of the cells, and of a slope's axis another one where it is single.
+    /// Values of each axis for the command: those of the cells, plus a second value where a slope has only one.
     fn axes(&self) -> Vec<Vec<String>> {
         let single = self.single();
         let axes = self.claim.axes.iter().enumerate();
@@ -178,7 +178,7 @@ impl Place<'_> {
         .collect()
     }
 
-    /// Runs of the command that have no result.
+    /// Number of the command's runs that have no result.
     fn missing(&self, seeds: &[usize], rates: &[String]) -> usize {
         let points: usize = self.axes().iter().map(Vec::len).product();
         let wanted = points * self.claim.mixers().len() * seeds.len() * rates.len();
@@ -216,7 +216,7 @@ impl Place<'_> {
         if !self.paper {
             flag("tokenizer", kind.tokenizer);
         }
-        // The recipe generates the examples of some datasets; what it has otherwise is said by a difference.
+        // The recipe generates the examples of some datasets. A difference in the column `data` is typed below.
         if claim.released && !kind.differences.iter().any(|d| d.name == "data") {
             flag("data", FILES);
         }
@@ -250,7 +250,7 @@ impl Place<'_> {
     }
 }
 
-/// The flag of a column, if it has one.
+/// Flag of a column, if it has one.
 fn typed(column: &str) -> Option<&'static str> {
     let mut settings = SETTINGS.typed();
     let setting = settings.find(|setting| setting.column().as_deref() == Some(column));
@@ -268,7 +268,7 @@ impl Problem {
     }
 }
 
-/// The first two of a list, and how many more there are.
+/// The first two of a list, and the number of the others.
 fn few(list: &[String]) -> String {
     let shown: Vec<&str> = list.iter().take(2).map(String::as_str).collect();
     match list.len().saturating_sub(shown.len()) {

@@ -1,8 +1,8 @@
-//! Which runs are judged together: those that are one preset of one protocol with the same changes.
+//! Groups the runs that are judged together: those of one preset and protocol with the same changes.
 //!
-//! Each mixer is compared with its own preset, so that sizes that the released configs give to one mixer alone are no
-//! difference between two mixers. What spans the cells of a claim, such as d and n, tells cells apart; what belongs to a
-//! mixer, such as its options, is said.
+//! Each mixer is compared with its own preset, so sizes that the released configs give to one mixer alone do not count
+//! as a difference between two mixers. Settings that span the cells of a claim, such as d and n, distinguish cells;
+//! settings of a mixer, such as its options, are reported.
 
 use super::super::presets::{generated, listed, Difference, Nearest, PresetsOf, TOKENIZER};
 use super::super::Group;
@@ -10,7 +10,7 @@ use super::table::{Axis, Claim};
 use crate::store::{places, Record, Role, COLUMNS, SOURCE_DIGEST};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What belongs to a mixer: its preset's wins where runs of one cell differ in it.
+/// Settings that belong to a mixer. Where runs of one cell differ in them, those nearest to the preset are used.
 #[rustfmt::skip]
 pub(super) const OF_MIXER: [&str; 11] = [
     "variant", "options", "heads", "layout", "state_mixer", "positions", "expand", "hybrid", "rotary", "rotary_dims", "micro_batch",
@@ -20,36 +20,36 @@ pub(super) const OF_MIXER: [&str; 11] = [
 pub(super) struct Study<'a> {
     pub kind: Kind<'a>,
     pub cells: Vec<Cell<'a>>,
-    /// Settings of mixers that are not their presets', and so are left out.
+    /// Settings of mixers that differ from their presets and are therefore left out.
     pub left_out: Vec<String>,
 }
 
-/// What the runs of a study have in common.
+/// Settings that the runs of a study have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Kind<'a> {
     pub protocol: &'a str,
-    /// The nearest preset; empty where there is none.
+    /// The nearest preset; empty if there is none.
     pub preset: &'static str,
-    /// What they have otherwise than that.
+    /// Differences from the preset.
     pub differences: Vec<Difference>,
-    /// Settings in which some mixer is not its preset, such as the start of its steps; empty where there are none.
+    /// Settings in which some mixer differs from its preset, such as the initial step size; empty if there are none.
     pub of_mixers: String,
     pub tokenizer: &'a str,
     pub precision: &'a str,
 }
 
-/// The runs of one point of all axes.
+/// The runs at one point of all axes.
 #[derive(Clone)]
 pub(super) struct Cell<'a> {
-    /// A value an axis, as typed.
+    /// One value per axis, as typed.
     pub at: Vec<String>,
-    /// By mixer.
+    /// Runs by mixer.
     pub sides: BTreeMap<&'a str, &'a Group<'a>>,
 }
 
 impl Kind<'_> {
-    /// Whether it has the paper's sizes and settings. Examples of MQAR may be those of numpy, whose distribution is the
-    /// same; examples of the Long Range Arena must be the released files.
+    /// Whether the sizes and settings are the paper's. Examples of MQAR may be numpy's, whose distribution is the same;
+    /// examples of the Long Range Arena must be the released files.
     pub fn is_paper(&self) -> bool {
         let tokens = ["", TOKENIZER].contains(&self.tokenizer);
         let same = self.differences.iter().all(Self::is_numpys);
@@ -60,13 +60,13 @@ impl Kind<'_> {
         difference.name == "data" && difference.value == "numpy"
     }
 
-    /// Whose examples they are, where a study at the paper's sizes has others than its preset.
+    /// Source of the examples, where a study at the paper's sizes differs from its preset in it.
     pub fn examples(&self) -> Option<String> {
         let numpys = self.differences.iter().find(|d| Self::is_numpys(d));
         numpys.map(Difference::to_string)
     }
 
-    /// For a title.
+    /// Title of the study.
     pub fn title(&self) -> String {
         let named = |name: &str, value: &str| match value {
             "" => None,
@@ -86,24 +86,24 @@ impl Kind<'_> {
 }
 
 impl Axis {
-    /// The point of `run`, as typed.
+    /// The point of `run` on the axis, as typed.
     pub fn point(&self, run: &Record) -> String {
         let values = self.columns.iter().map(|name| run.get(name).to_string());
         values.collect::<Vec<_>>().join(":")
     }
 }
 
-/// Runs of a mixer at one point, and in which of its own settings they are not its preset's.
+/// Runs of a mixer at one point, and the mixer's settings that differ from its preset.
 struct Candidate<'a> {
     group: &'a Group<'a>,
-    /// Number of these settings, and their text, which is empty for the preset's.
+    /// Number of these settings, and their text; 0 and empty for the preset's.
     setting: (usize, String),
 }
 
-/// By mixer, those nearest to the preset first.
+/// Candidates by mixer, those nearest to the preset first.
 type Sides<'a> = BTreeMap<&'a str, Vec<Candidate<'a>>>;
 
-/// The studies that `groups`, all of `claim`, fall into.
+/// Divides `groups`, all of `claim`, into studies.
 pub(super) fn studies<'a>(
     claim: &Claim,
     groups: &[&'a Group<'a>],
@@ -129,7 +129,7 @@ pub(super) fn studies<'a>(
         let mut left_out = Vec::new();
         let mut points: Vec<(Vec<String>, Sides)> = Vec::new();
         for (at, mut sources) in cells {
-            // Runs on several files are not mixed: the files that most mixers saw are taken.
+            // Runs on different files are not mixed: the files that most mixers were trained on are used.
             let fullest = sources.iter().max_by_key(|(_, sides)| sides.len());
             let Some(files) = fullest.map(|(files, _)| *files) else {
                 continue;
@@ -147,8 +147,8 @@ pub(super) fn studies<'a>(
     studies
 }
 
-/// A study of each setting that some mixer has: there every mixer that has it is taken with it, and every other one with
-/// the setting that is nearest to its preset.
+/// One study per setting that some mixer has. Mixers that have the setting are taken with it, all others with the
+/// setting nearest to their preset.
 fn by_setting<'a>(
     kind: &Kind<'a>,
     points: &[(Vec<String>, Sides<'a>)],
@@ -203,7 +203,7 @@ fn by_setting<'a>(
     studies
 }
 
-/// Whether the same runs are in the same cells.
+/// Whether both lists have the same runs in the same cells.
 fn same(cells: &[Cell], others: &[Cell]) -> bool {
     let groups = |cell: &Cell| -> Vec<*const ()> {
         let groups = cell.sides.values();
@@ -215,7 +215,7 @@ fn same(cells: &[Cell], others: &[Cell]) -> bool {
     cells.len() == others.len() && pairs.all(|(a, b)| a.at == b.at && groups(a) == groups(b))
 }
 
-/// Differences from a mixer's preset as one text; of its options those that are not the preset's.
+/// Differences from a mixer's preset as one text; of its options, only those that differ from the preset's.
 fn setting(differences: &[Difference]) -> String {
     let parts = differences.iter().flat_map(|difference| {
         let text = difference.to_string();
@@ -233,7 +233,7 @@ fn setting(differences: &[Difference]) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// What `run` has in common with others, and what belongs to its mixer alone.
+/// The settings that `run` shares with other mixers, and the differences that belong to its mixer alone.
 fn kind_of<'a>(
     claim: &Claim,
     cells: &[&str],
@@ -241,7 +241,7 @@ fn kind_of<'a>(
     presets: PresetsOf,
 ) -> (Kind<'a>, Vec<Difference>) {
     let nearest = Nearest::of(run, presets(run));
-    // What presets leave open spans cells, or is the same in all of them, such as n of an RNN.
+    // Settings that presets leave open span the cells, or are the same in all of them, such as n of an RNN.
     let open = |d: &Difference| d.preset.is_empty() && cells.contains(&d.name);
     let differences = nearest.differences.into_iter().filter(|d| !open(d));
     let (of_mixer, mut differences): (Vec<_>, Vec<_>) =

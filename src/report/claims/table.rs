@@ -1,113 +1,113 @@
-//! What the paper claims (Sieber et al. 2024), a row a claim.
+//! Table of the paper's claims (Sieber et al. 2024), one row per claim.
 
 use super::super::figures::Where;
 use super::super::stats::Within;
 use std::sync::LazyLock;
 
-/// One claim of the paper, and how it is judged.
+/// One claim of the paper, and the rule by which it is judged.
 pub struct Claim {
-    /// As programs know it.
+    /// Name for programs.
     pub name: &'static str,
-    /// Where the paper makes it.
+    /// Place in the paper.
     pub source: &'static str,
-    /// What it says, and by which quantity that is judged.
+    /// Statement of the claim, and the quantity by which it is judged.
     pub about: &'static str,
-    /// The runs that it is about, and which of them are in which place of its cells.
+    /// The runs that the claim is about.
     pub(super) runs: Where,
     pub(super) measure: Measure,
-    /// Whether the paper's examples are released files, for which generated ones do not stand.
+    /// Whether the paper's examples are released files, which generated ones do not replace.
     pub(super) released: bool,
-    /// What spans its cells, a name in its flag's spelling. The paper's grid is the product of the points.
+    /// Axes of its cells. The paper's grid is the product of their points.
     pub(super) axes: Vec<Axis>,
-    /// The quantities that it is about.
+    /// The quantities of the claim.
     pub(super) contrasts: Vec<Contrast>,
-    /// Axes of which every point is judged by itself; the cells of all others are averaged.
+    /// Axes whose points are each judged separately; cells of all other axes are averaged.
     pub(super) apart: &'static [&'static str],
-    /// Whether all quantities must be where the claim has them, or one.
+    /// Whether all quantities must be where the claim puts them, or one of them.
     pub(super) holds: Holds,
     pub(super) rates: Rates,
-    /// How many learning rates the paper tried, and what to type for them.
+    /// Number of learning rates that the paper tried, and the value of `--lr` that selects them.
     pub(super) paper_rates: (usize, &'static str),
     /// The protocol under which the paper's numbers were made.
     pub(super) protocol: &'static str,
-    /// Whether that can be typed.
+    /// Whether the command accepts `--protocol`.
     pub(super) has_protocols: bool,
 }
 
-/// Which number of a run is judged.
+/// The number of a run that is judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Measure {
     /// One metric, by which rates are chosen as well.
     Metric(&'static str),
-    /// Test accuracy after the epoch that the validation split chooses; the best one where there is no such split.
+    /// Test accuracy after the epoch chosen on the validation split; the best test accuracy if there is no such split.
     Selected,
-    /// Whether the accuracy after the last epoch is above this.
+    /// Whether the accuracy after the last epoch is above this one.
     Solved(f64),
 }
 
-/// Some columns whose values together are a point.
+/// Columns whose values together form a point.
 pub(super) struct Axis {
-    /// The flag that takes a list of them.
+    /// The flag that takes a list of points.
     pub flag: &'static str,
     pub columns: &'static [&'static str],
-    /// Of the paper, as typed: the values of the columns with colons between them.
+    /// Points of the paper, as typed: the values of the columns separated by colons.
     pub points: &'static [&'static str],
 }
 
-/// A sum over mixers with weights, averaged over cells, and where the claim has it.
+/// A weighted sum over mixers, averaged over cells, and the interval in which the claim puts it.
 #[derive(Clone, Debug)]
 pub(super) struct Contrast {
     pub about: String,
     pub weights: Vec<(&'static str, f64)>,
     pub within: Within,
     pub over: Over,
-    /// The only points of an axis, or all but these.
+    /// Restriction to some cells.
     pub only: Option<Only>,
 }
 
-/// How the cells of a quantity are put together.
+/// Aggregation of the cells of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
-    /// Their mean.
+    /// Mean over the cells.
     Cells,
-    /// The slope over the binary logarithm of an axis: the change as that doubles.
+    /// Slope over log2 of an axis: the change per doubling.
     Doublings(&'static str),
 }
 
-/// Cells that a quantity is about.
+/// Restriction of a quantity to some cells.
 #[derive(Clone, Debug)]
 pub(super) enum Only {
     Point(Vec<(&'static str, &'static str)>),
     AllBut(Vec<(&'static str, &'static str)>),
-    /// Where each of these axes has an end of its values.
+    /// Cells at an end of each of these axes.
     Ends(Vec<(&'static str, End)>),
 }
 
-/// An end of the values of an axis; of sizes such as `512:64` the first number counts.
+/// An end of the values of an axis; sizes such as `512:64` are ordered by their first number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Least,
     Most,
-    /// The most of several values; where there is one, it is no limit.
+    /// The largest of several values. A single value is no limit.
     Limit,
 }
 
-/// How the quantities of a claim make its verdict.
+/// Rule that combines the quantities of a claim into its verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
-    /// All must be where the claim has them: each is judged at the full level, since together they are rarer. One that
-    /// is elsewhere contradicts, after Holm's correction.
+    /// All quantities must be where the claim puts them. Each is tested at the full level, since all of them together
+    /// are rarer. A single one elsewhere contradicts the claim, after Holm's correction.
     Every,
-    /// One is enough, after Holm's correction. All elsewhere contradict.
+    /// One quantity is enough, after Holm's correction. The claim is contradicted if all are elsewhere.
     Some,
 }
 
-/// Which learning rates a cell is judged at.
+/// Learning rates at which a cell is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rates {
-    /// The best of those that all mixers of the cell tried: who tries more finds more.
+    /// The best of the rates that all mixers of the cell tried, since a mixer with more rates finds better ones.
     Shared,
-    /// Each mixer's own: they are among its released hyperparameters.
+    /// Each mixer's own rates, which belong to its released hyperparameters.
     Own,
 }
 
@@ -115,18 +115,18 @@ const INFINITE: f64 = f64::INFINITY;
 const POSITIVE: Within = Within(0.0, INFINITE);
 const NEGATIVE: Within = Within(-INFINITE, 0.0);
 
-/// A run of associative recall solves its task where it ends above 90 %. Runs that miss the lookup end at half of that.
+/// A run of associative recall solves its task if it ends above 90 %. Runs that miss the lookup end at half of that.
 const SOLVED: f64 = 0.9;
-/// Two mixers are on par if the shares of their runs that solve the task are less than ten points apart. The paper states no
-/// margin: this one is ours, and `about` says it.
+/// Two mixers are on par if the shares of their runs that solve the task are less than ten points apart. The paper
+/// states no margin; this one is our choice, which `about` states.
 const ON_PAR: f64 = 0.1;
-/// The same for mean accuracies.
+/// The margin for mean accuracies.
 const CLOSE: f64 = 0.05;
-/// Training ends above 99 %, which is where the paper's figures call a cell perfect; a point is allowed for.
+/// Training stops above 99 %, where the paper's figures call a cell perfect; one point less is accepted.
 const PERFECT: f64 = 0.98;
-/// The least share of seeds that end so at some rate, for a cell to be called perfect.
+/// Smallest share of seeds that reach [`PERFECT`] at some rate for a cell to be called perfect.
 const RELIABLE: f64 = 0.8;
-/// By how much the share of a gap may differ from 25 %.
+/// Interval of the share of a gap that counts as about 25 %.
 const OF_GAP: (f64, f64) = (0.15, 0.35);
 
 const SIZES: Axis = sizes(&["64:4", "128:8", "256:16", "512:64"]);
@@ -154,7 +154,7 @@ const fn axis(
     }
 }
 
-/// A claim about MQAR.
+/// Base of a claim about MQAR.
 fn recall() -> Claim {
     Claim {
         name: "",
@@ -174,7 +174,7 @@ fn recall() -> Claim {
     }
 }
 
-/// A claim about the Long Range Arena.
+/// Base of a claim about the Long Range Arena.
 fn arena() -> Claim {
     Claim {
         runs: &[("task", &["lra"])],
@@ -188,7 +188,7 @@ fn arena() -> Claim {
     }
 }
 
-/// The first of two mixers above the second, on average over cells.
+/// The first of two mixers is above the second, on average over cells.
 fn above(first: &'static str, second: &'static str) -> Contrast {
     Contrast {
         about: format!("{first} - {second}"),
@@ -203,7 +203,7 @@ fn only(at: &[(&'static str, &'static str)]) -> Option<Only> {
     Some(Only::Point(at.to_vec()))
 }
 
-/// The slope of one mixer over n, above zero where the task is largest.
+/// The slope of one mixer over n is above zero at the largest task.
 fn rises_with_n(mixer: &'static str) -> Contrast {
     Contrast {
         about: format!("{mixer}, a doubling of n"),
@@ -214,7 +214,7 @@ fn rises_with_n(mixer: &'static str) -> Contrast {
     }
 }
 
-/// The slope of one mixer over n, below zero where the task is largest and d smallest.
+/// The slope of one mixer over n is below zero at the largest task and the smallest d.
 fn falls_with_n(mixer: &'static str) -> Contrast {
     Contrast {
         within: NEGATIVE,
@@ -223,7 +223,7 @@ fn falls_with_n(mixer: &'static str) -> Contrast {
     }
 }
 
-/// That `share` of the gap between the first and the last of three perplexities, closed by the second.
+/// The second of three perplexities closes `share` of the gap between the first and the last.
 fn of_gap(
     [wide, between, narrow]: [&'static str; 3],
     share: f64,
@@ -425,7 +425,7 @@ pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
 ]);
 
 impl Claim {
-    /// Its mixers, each once, in order.
+    /// Mixers of the claim, each once, in order.
     pub(super) fn mixers(&self) -> Vec<&'static str> {
         let mut mixers: Vec<&str> = Vec::new();
         for (mixer, _) in self.contrasts.iter().flat_map(|c| &c.weights) {
