@@ -1,4 +1,4 @@
-//! From a report to its picture: a panel a grid, all on common scales.
+//! Turns a report into a picture: one panel per grid, all on common scales.
 
 use super::coverage::counted;
 use super::grid::{rates_won, Cell, Content, Form, Grid, Line, Report, Style, Tick};
@@ -8,11 +8,11 @@ use super::picture::{
 use super::score::Status;
 use std::collections::BTreeMap;
 
-/// Panels side by side where nothing says how they belong together, and those of tables, which are wide.
+/// Panels per row where grids have no common layout; tables, whose panels are wide, get fewer.
 const ACROSS: usize = 4;
 const WIDE_ACROSS: usize = 2;
 
-/// Cells without a number that a caption names.
+/// Largest number of cells without a number that a caption lists.
 const NAMED: usize = 6;
 
 /// The picture of `report`, its panels arranged on a page.
@@ -29,7 +29,7 @@ pub(super) fn picture(report: &Report) -> Picture {
     }
 }
 
-/// The picture of `report`, a panel a grid, one below the other.
+/// The picture of `report`, one panel per grid, one below the other.
 pub(super) fn in_order(report: &Report) -> Picture {
     let grids = &report.grids;
     let names = names(grids);
@@ -54,7 +54,7 @@ pub(super) fn in_order(report: &Report) -> Picture {
     }
 }
 
-/// The lines of a grid that are drawn, with the names of their series: those of models, ours and the paper's.
+/// Lines of a grid that are drawn, with the names of their series: those of models, our numbers and the paper's.
 fn series(grid: &Grid) -> Vec<(&str, &Line)> {
     let points = matches!(grid.form, Form::Points { .. });
     let lines = grid.lines.iter();
@@ -65,13 +65,13 @@ fn series(grid: &Grid) -> Vec<(&str, &Line)> {
         .collect()
 }
 
-/// Whether a cell has a number or a reason for its absence; a learning rate or a gap has neither.
+/// Whether a cell has a number or a reason for its absence, which a learning rate or a gap has not.
 fn is_measured(grid: &Grid, cell: &Cell) -> bool {
     let result = matches!(cell.content, Content::Result(_) | Content::Results(_));
     result || cell.number(grid.style).is_some()
 }
 
-/// Every name of a series, the first grid's first.
+/// Every name of a series, in the order of the grids.
 fn names(grids: &[Grid]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for grid in grids.iter().filter(|grid| grid.form != Form::Heatmap) {
@@ -96,13 +96,13 @@ fn levels(grids: &[Grid]) -> Vec<String> {
     names
 }
 
-/// What panels of one kind share.
+/// Scales that panels share.
 struct Axes {
-    /// Numbers across and their titles, by the name of the axis.
+    /// Horizontal positions and their titles, by the name of the axis.
     across: BTreeMap<String, Vec<(f64, String)>>,
-    /// Lowest and highest number, by how numbers are written.
+    /// Lowest and highest number, by number format.
     up: Vec<(Style, [f64; 2])>,
-    /// Of each heatmap the names of its axes, its columns and its rows.
+    /// Names of the axes, columns and rows of each heatmap.
     cells: Vec<([String; 2], [Vec<Tick>; 2])>,
 }
 
@@ -202,7 +202,7 @@ impl Axes {
         }
         let known = self.up.iter().find(|(style, _)| *style == grid.style);
         let ends = known.map_or([0.0, 1.0], |(_, ends)| *ends);
-        // A loss that falls by orders of magnitude is read as a perplexity is: by factors.
+        // Losses that span orders of magnitude get a logarithmic axis, like perplexities.
         let scale = match grid.style {
             Style::Loss | Style::Measured(_) if ends[1] < 30.0 * ends[0] || ends[0] <= 0.0 => {
                 Scale::Linear
@@ -221,7 +221,7 @@ impl Axes {
         let columns = 0..grid.columns.len();
         let columns: Vec<usize> = match grid.form {
             Form::Columns => columns.filter(measured).collect(),
-            // The first column is where the point stands.
+            // The first column holds the horizontal positions.
             Form::Points { .. } => columns.skip(1).collect(),
             Form::Lines { .. } | Form::Heatmap | Form::Table => columns.collect(),
         };
@@ -258,7 +258,7 @@ impl Axes {
         }
     }
 
-    /// The values of one side of a heatmap: its `own`, and those of all heatmaps that have one of them.
+    /// Values of one side of a heatmap: its `own`, and those of all heatmaps that share at least one of them.
     fn shared(&self, grid: &Grid, side: usize, own: &[Tick]) -> Vec<Tick> {
         let mut shared = own.to_vec();
         for (axes, sides) in &self.cells {
@@ -284,7 +284,7 @@ impl Axes {
                 .zip(index)
                 .map_or(&missing, |(line, index)| &line.cells[index]);
             Tile {
-                // Shares are many and small: their colour says them.
+                // Shares are many and small, so tiles show them by colour only.
                 label: match grid.style {
                     Style::Share(_) => String::new(),
                     _ => grid.label(cell, seeds),
@@ -317,7 +317,7 @@ impl Axes {
     }
 }
 
-/// The numbers of a line in `columns`; above names `shift` moves them aside.
+/// The points of a line in `columns`. Above named columns they are moved sideways by `shift`.
 fn points(grid: &Grid, line: &Line, columns: &[usize], shift: f64) -> Vec<Point> {
     let place = |at: usize, column: usize| match grid.form {
         Form::Points { .. } => line.across,
@@ -338,7 +338,7 @@ fn points(grid: &Grid, line: &Line, columns: &[usize], shift: f64) -> Vec<Point>
     finite.collect()
 }
 
-/// How far the points of a model stand from the middle of a column, so that models are beside each other.
+/// Horizontal offset of a model's points from the middle of a column, so that models stand side by side.
 fn shift(name: &str, all: &[(&str, &Line)]) -> f64 {
     let mut models: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     models.dedup();
@@ -346,7 +346,7 @@ fn shift(name: &str, all: &[(&str, &Line)]) -> f64 {
     0.8 * ((model as f64 + 0.5) / models.len() as f64 - 0.5)
 }
 
-/// Adds the ticks that are not yet known; numbers in their order.
+/// Adds the missing ticks; sorts them if all are numbers.
 fn merge(known: &mut Vec<Tick>, more: impl Iterator<Item = Tick>) {
     for tick in more {
         if !known.contains(&tick) {
@@ -359,7 +359,7 @@ fn merge(known: &mut Vec<Tick>, more: impl Iterator<Item = Tick>) {
     }
 }
 
-/// The lines of one baseline: from end to end where it is one number, and a piece above each column elsewhere.
+/// Lines of one baseline: a single one from end to end, or one piece above each named column.
 fn level(grid: &Grid, key: usize, name: &str, columns: &[usize], x: &Axis) -> Option<Level> {
     let baseline = grid
         .baselines
@@ -402,8 +402,8 @@ fn labelled(name: &str, level: f64, style: Style) -> String {
     }
 }
 
-/// How many panels are side by side, and which grid stands where: by what their places say, or one after the other
-/// where these leave most of a page empty.
+/// Panels per row, and the grid in each slot: by the grids' places, or one after the other if that layout leaves most
+/// of the page empty.
 fn arranged(grids: &[Grid]) -> (usize, Vec<Option<usize>>) {
     let mut sides: [Vec<&String>; 2] = Default::default();
     for grid in grids.iter().filter(|grid| grid.form != Form::Table) {
@@ -427,7 +427,7 @@ fn arranged(grids: &[Grid]) -> (usize, Vec<Option<usize>>) {
         }
     }
     let placed = slots.iter().flatten().count();
-    // A single column of many panels is as long as a page of single rows.
+    // A single column of many panels would make a very long page.
     let narrow = across.len() == 1 && down.len() > 2;
     if placed == drawn.len() && 2 * placed > slots.len() && !narrow {
         return (across.len(), slots);
@@ -441,7 +441,7 @@ fn arranged(grids: &[Grid]) -> (usize, Vec<Option<usize>>) {
     (across, drawn.into_iter().map(Some).collect())
 }
 
-/// What the picture rests on.
+/// Caption: seeds, rates, notes, and missing numbers of the picture.
 fn caption(report: &Report) -> Vec<String> {
     let grids = &report.grids;
     let mut caption = Vec::new();
@@ -489,7 +489,7 @@ fn caption(report: &Report) -> Vec<String> {
     caption
 }
 
-/// A line of a caption for each line of a table.
+/// One caption line per line of a table.
 fn tabled(grid: &Grid) -> Vec<String> {
     if grid.form != Form::Table {
         return Vec::new();
@@ -502,7 +502,7 @@ fn tabled(grid: &Grid) -> Vec<String> {
     grid.lines.iter().map(of).collect()
 }
 
-/// Which panels lack values of an axis that others have.
+/// Notes on panels that lack values of an axis that other panels have.
 fn unshared(grids: &[Grid]) -> Vec<String> {
     let axes = Axes::of(grids);
     let mut notes = Vec::new();
@@ -548,7 +548,7 @@ fn unshared(grids: &[Grid]) -> Vec<String> {
     notes
 }
 
-/// Which cells a line leaves out because their runs gave no number.
+/// Note on the cells that a curve leaves out because their runs failed or diverged.
 fn missing(grids: &[Grid]) -> Option<String> {
     let mut cells = Vec::new();
     for grid in grids.iter().filter(|grid| grid.form != Form::Heatmap) {

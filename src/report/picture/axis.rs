@@ -1,10 +1,10 @@
-//! An axis: a range, linear or logarithmic, and the places that are marked on it.
+//! An axis: a range, linear or logarithmic, and the ticks on it.
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::coord::types::RangedCoordf64;
 use std::ops::Range;
 
-/// How values become distances.
+/// Mapping of values to distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Equal steps are equal distances.
@@ -16,19 +16,19 @@ pub enum Scale {
 /// One axis of a plot.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it counts.
+    /// Name of the quantity.
     pub name: String,
-    /// How values become distances.
+    /// Linear or logarithmic scale.
     pub scale: Scale,
-    /// Its ends.
+    /// First and last value.
     pub ends: [f64; 2],
-    /// Marked values and what is written there.
+    /// Values of the ticks, and their labels.
     pub ticks: Vec<(f64, String)>,
-    /// What its marks are.
+    /// Kind of its ticks.
     pub kind: Kind,
 }
 
-/// What the marks of an axis are.
+/// Kind of the ticks of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The values.
@@ -40,7 +40,7 @@ pub enum Kind {
 }
 
 impl Axis {
-    /// With marks at round values between `low` and `high`, a little wider than they.
+    /// Axis with ticks at round values, slightly wider than `low` to `high`.
     pub fn round(name: impl Into<String>, scale: Scale, [low, high]: [f64; 2]) -> Self {
         let scale = if low > 0.0 { scale } else { Scale::Linear };
         let (a, b) = (scale.of(low), scale.of(high));
@@ -72,7 +72,7 @@ impl Axis {
         }
     }
 
-    /// With marks at `ticks` alone, from the first to the last.
+    /// Axis with ticks at `ticks` only, from the first to the last.
     pub fn at(name: impl Into<String>, scale: Scale, ticks: Vec<(f64, String)>) -> Self {
         let values = || ticks.iter().map(|(value, _)| *value);
         let [low, high] = [
@@ -90,7 +90,7 @@ impl Axis {
         }
     }
 
-    /// Shares in percent, all from 0 to 1.
+    /// Axis of shares from 0 to 1, labelled in percent.
     pub fn percent(name: impl Into<String>) -> Self {
         let ticks = (0..=5)
             .map(|i| (f64::from(i) / 5.0, format!("{}", 20 * i)))
@@ -104,7 +104,7 @@ impl Axis {
         }
     }
 
-    /// Names, at 0, 1, 2 and so on.
+    /// Axis of names at 0, 1, 2 and so on.
     pub fn names<'a>(names: impl IntoIterator<Item = &'a String>) -> Self {
         let names = names.into_iter().enumerate();
         let ticks: Vec<(f64, String)> = names.map(|(i, name)| (i as f64, name.clone())).collect();
@@ -117,18 +117,18 @@ impl Axis {
         }
     }
 
-    /// Whether its marks are names and not numbers.
+    /// Whether its ticks are names rather than numbers.
     pub fn is_named(&self) -> bool {
         self.kind == Kind::Names
     }
 
-    /// What share of the axis lies below `value`.
+    /// Share of the axis below `value`.
     pub fn share(&self, value: f64) -> f64 {
         let [low, high] = self.ends.map(|end| self.scale.of(end));
         (self.scale.of(value) - low) / (high - low)
     }
 
-    /// A value in the numbers of its marks.
+    /// Formats a value like the ticks.
     pub fn said(&self, value: f64) -> String {
         match self.kind {
             Kind::Percent => format!("{:.1} %", 100.0 * value),
@@ -136,7 +136,7 @@ impl Axis {
         }
     }
 
-    /// What is written at the marked `value`.
+    /// Label of the tick at `value`.
     pub fn label(&self, value: f64) -> String {
         let found = self.ticks.iter().find(|(tick, _)| *tick == value);
         found.map_or(String::new(), |(_, label)| label.clone())
@@ -159,7 +159,7 @@ impl Scale {
     }
 }
 
-/// Powers of ten within `ends`, with their doubles and fives where there are few.
+/// Powers of ten within `ends`, with multiples of them on short ranges.
 fn powers([low, high]: [f64; 2]) -> Vec<f64> {
     let decades =
         (low.log10().floor() as i32..=high.log10().ceil() as i32).map(|power| 10f64.powi(power));
@@ -172,7 +172,7 @@ fn powers([low, high]: [f64; 2]) -> Vec<f64> {
     all.filter(|value| (low..=high).contains(value)).collect()
 }
 
-/// A number in as few characters as say it.
+/// Formats a number in as few characters as possible.
 pub(super) fn short(value: f64) -> String {
     let rounded = |value: f64| {
         let text = format!("{value:.3}");
@@ -194,7 +194,7 @@ impl Ranged for Axis {
         from + (self.share(*value) * f64::from(to - from)).round() as i32
     }
 
-    /// Every mark is a bold one; between them there are no lines.
+    /// Ticks are bold key points; there are no light ones between them.
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
         let bold = !hint.weight().allow_light_points();
         let ticks = self.ticks.iter().filter(|_| bold);

@@ -1,4 +1,4 @@
-//! What every drawing needs: sizes, text that is measured and broken into lines, and areas to draw on.
+//! Sizes, measured and wrapped text, and drawing areas, as used by all drawings.
 
 use super::palette::PAPER;
 use plotters::backend::{BitMapBackend, SVGBackend};
@@ -16,7 +16,7 @@ pub type Size = (u32, u32);
 /// An area in pixels.
 pub type Area<B> = DrawingArea<B, Shift>;
 
-/// Pixels of a picture for each of the units that sizes are given in.
+/// Pixels per unit of length.
 #[derive(Clone, Copy, Debug)]
 pub struct Unit(pub u32);
 
@@ -29,7 +29,7 @@ impl Unit {
         self.0 as i32 * units
     }
 
-    /// Text of `size` units.
+    /// Text style with a font of `size` units.
     pub fn text(self, size: u32, colour: RGBColor, (h, v): (HPos, VPos)) -> TextStyle<'static> {
         font(self.px(size)).color(&colour).pos(Pos::new(h, v))
     }
@@ -42,7 +42,7 @@ impl Unit {
 
 fn font(size: u32) -> FontDesc<'static> {
     static FONT: Once = Once::new();
-    // As SVG names it: there the reader's own font is taken, and that of the crate measures.
+    // Registered under the name that SVG uses: the viewer draws with its own font there, and this one only measures.
     FONT.call_once(|| {
         let registered = register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular());
         assert!(registered.is_ok(), "the font of the crate is whole");
@@ -54,7 +54,7 @@ fn width(text: &str, size: u32) -> u32 {
     font(size).box_size(text).map_or(0, |(width, _)| width)
 }
 
-/// `text` in lines of at most `room` units, broken at spaces, and inside a word that has no room alone.
+/// Wraps `text` to at most `room` pixels, at spaces, and inside words that are too long for a line.
 pub fn lines(text: &str, size: u32, room: u32) -> Vec<String> {
     let fits = |text: &str| width(text, size) <= room;
     let mut lines = Vec::new();
@@ -84,7 +84,7 @@ pub fn lines(text: &str, size: u32, room: u32) -> Vec<String> {
     lines
 }
 
-/// `text`, cut with an ellipsis where it is wider than `room` units.
+/// `text`, cut with an ellipsis if it is wider than `room` pixels.
 pub fn cut(text: &str, size: u32, room: u32) -> String {
     if width(text, size) <= room {
         return text.to_owned();
@@ -96,7 +96,7 @@ pub fn cut(text: &str, size: u32, room: u32) -> String {
     kept + "…"
 }
 
-/// Drawn by `draw` as an SVG document.
+/// Draws with `draw` into an SVG document.
 pub fn svg(size: Size, draw: impl FnOnce(&Area<SVGBackend>)) -> String {
     let mut text = String::new();
     {
@@ -108,7 +108,7 @@ pub fn svg(size: Size, draw: impl FnOnce(&Area<SVGBackend>)) -> String {
     text
 }
 
-/// Drawn by `draw` as pixels of three bytes.
+/// Draws with `draw` into an RGB bitmap of three bytes per pixel.
 pub fn bitmap(size: Size, draw: impl FnOnce(&Area<BitMapBackend>)) -> Vec<u8> {
     let mut pixels = vec![0; 3 * size.0 as usize * size.1 as usize];
     {
@@ -120,12 +120,12 @@ pub fn bitmap(size: Size, draw: impl FnOnce(&Area<BitMapBackend>)) -> Vec<u8> {
     pixels
 }
 
-/// Drawing into memory with a font of our own has nothing that can fail.
+/// Unwraps the result of drawing into memory, which cannot fail with a registered font.
 pub fn drawn<T, E: Debug>(result: Result<T, E>) -> T {
     result.expect("memory takes every drawing")
 }
 
-/// A line of text at (x, y) in pixels.
+/// Draws a line of text at (x, y) in pixels.
 pub fn write<B: DrawingBackend>(area: &Area<B>, text: &str, style: &TextStyle, at: (i32, i32)) {
     drawn(area.draw_text(text, style, at));
 }

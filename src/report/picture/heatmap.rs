@@ -1,4 +1,4 @@
-//! A panel of numbers in colour, and the scale of the colours.
+//! A panel of coloured cells, and the scale of the colours.
 
 use super::axis::Axis;
 use super::canvas::{drawn, write, Area, Size, Unit};
@@ -10,19 +10,19 @@ use plotters::prelude::DrawingBackend;
 use plotters::style::text_anchor::{HPos, VPos};
 use plotters::style::Color;
 
-/// Font sizes of labels in cells, the largest that has room being taken.
+/// Font sizes of labels in cells; the largest that fits is used.
 const LABELS: [u32; 5] = [13, 12, 11, 10, 9];
-/// Width and height of a cell that no label widens.
+/// Smallest width and height of a cell with a label.
 const CELL: Size = (40, 26);
-/// Those of cells without any label: squares.
+/// Width and height of a cell without a label.
 const BARE: Size = (14, 14);
-/// Widest cell.
+/// Largest width of a cell.
 const WIDEST: u32 = 96;
-/// Room below the cells.
+/// Height reserved below the cells.
 const BELOW: u32 = 42;
 
 impl Heatmap {
-    /// Width and height in units that give every cell room.
+    /// Width and height in units that fit every cell.
     pub fn size(&self, unit: Unit) -> Size {
         let bare = self
             .cells
@@ -77,7 +77,7 @@ pub fn draw<B: DrawingBackend>(area: &Area<B>, map: &Heatmap, unit: Unit) {
         let ink = tile.shade.map_or(FAINT, |share| shade(share).1);
         let fits = |size: &&u32| unit.width(&tile.label, **size) < room.0 && **size + 2 <= room.1;
         let Some(size) = LABELS.iter().find(fits) else {
-            continue; // the colour says it
+            continue; // the colour alone shows the value
         };
         let (x, y) = chart.backend_coord(&(x, y));
         let style = unit.text(*size, ink, (HPos::Center, VPos::Center));
@@ -85,12 +85,12 @@ pub fn draw<B: DrawingBackend>(area: &Area<B>, map: &Heatmap, unit: Unit) {
     }
 }
 
-/// Height in units of the scale.
+/// Height of the scale in units.
 pub const SCALE: u32 = 50;
-/// Width in units of the scale.
+/// Width of the scale in units.
 pub const SCALE_WIDTH: u32 = 300;
 
-/// The scale from 0 to 100 %, with the heights of `levels` marked on it.
+/// Draws the scale from 0 to 100 %, with marks at `levels`.
 pub fn scale<B: DrawingBackend>(area: &Area<B>, levels: &[(String, f64)], unit: Unit) {
     const STEPS: i32 = 100;
     let at = |share: f64| {
@@ -115,7 +115,7 @@ pub fn scale<B: DrawingBackend>(area: &Area<B>, levels: &[(String, f64)], unit: 
         };
         let line = vec![(at(*share), unit.at(2)), (at(*share), bottom)];
         drawn(area.draw(&PathElement::new(line, INK.stroke_width(unit.px(1)))));
-        // A second one stands where the first leaves room.
+        // A second name is written only if it does not overlap the first.
         if i == 0 || (share - levels[i - 1].1).abs() > 0.3 {
             write(
                 area,

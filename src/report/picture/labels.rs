@@ -1,4 +1,4 @@
-//! Names beside the points that they belong to, where a legend would be longer than the plot that it explains.
+//! Names beside points, for plots whose legend would be longer than the plot.
 
 use super::canvas::{drawn, write, Area, Unit};
 use super::palette::{look, INK};
@@ -8,25 +8,25 @@ use plotters::prelude::DrawingBackend;
 use plotters::style::text_anchor::{HPos, VPos};
 use plotters::style::Color;
 
-/// Names that a legend takes at most, where all of them are points.
+/// Largest number of names in a legend of points only.
 const LEGEND: usize = 16;
 /// Font size of names.
 const SIZE: u32 = 12;
-/// From a point to its name, and on to the next place that is tried, in units.
+/// Distance in units of a name from its point, and the step to the next distance that is tried.
 const NEAR: i32 = 7;
 const STEP: i32 = 6;
-/// How far a name may stand from its point, in units.
+/// Largest distance of a name from its point, in units.
 const FAR: i32 = 320;
-/// Half the width of what a marker covers, in units.
+/// Half the width of a marker, in units.
 const MARKER: i32 = 5;
-/// The directions in which a name is looked for, in the order of preference, in hundredths.
+/// Directions in which a name is placed, in order of preference, in hundredths.
 #[rustfmt::skip]
 const DIRECTIONS: [(i32, i32); 12] = [
     (100, 0), (-100, 0), (87, -50), (87, 50), (-87, -50), (-87, 50),
     (50, -87), (50, 87), (-50, -87), (-50, 87), (0, -100), (0, 100),
 ];
 
-/// The names of `picture`, if they are to stand beside their points: many, and no line among them.
+/// Names to write beside the points of `picture`; `None` if it has few of them or contains lines.
 pub fn beside(picture: &Picture) -> Option<&[String]> {
     let series = || {
         let plots = picture.panels.iter().flatten();
@@ -39,10 +39,10 @@ pub fn beside(picture: &Picture) -> Option<&[String]> {
     (points && picture.names.len() > LEGEND).then_some(&picture.names)
 }
 
-/// Right and down, in pixels.
+/// Horizontal and vertical position in pixels, right and down.
 pub type Pixels = (i32, i32);
 
-/// From the upper left corner to the lower right one, the latter outside.
+/// Left, top, right and bottom; the last two are exclusive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Frame([i32; 4]);
 
@@ -62,15 +62,15 @@ impl Frame {
         left >= 0 && top >= 0 && right <= width && bottom <= height
     }
 
-    /// Its point next to another.
+    /// The point of the frame nearest to another point.
     fn nearest(&self, (x, y): Pixels) -> Pixels {
         let [left, top, right, bottom] = self.0;
         (x.clamp(left, right), y.clamp(top, bottom))
     }
 }
 
-/// The frames of texts of the given sizes, each as near to its point as there is room beside all points and the texts before it
-/// in an area of size `room`; all in pixels. A text that has no room covers another.
+/// Frames of texts, given as points and sizes. Each is placed as near to its point as possible without covering a
+/// marker or an earlier text, in an area of size `room`; all in pixels. A text that fits nowhere covers another.
 fn placed(points: &[(Pixels, Pixels)], room: Pixels, unit: Unit) -> Vec<Frame> {
     let marker = 2 * unit.at(MARKER);
     let around = |(point, _): &(Pixels, _)| Frame::around(*point, (marker, marker));
@@ -95,16 +95,16 @@ fn placed(points: &[(Pixels, Pixels)], room: Pixels, unit: Unit) -> Vec<Frame> {
     taken
 }
 
-/// A point and what is written beside it.
+/// A point and its label.
 pub struct Named {
-    /// Of its series.
+    /// Key of its series.
     pub key: usize,
     pub name: String,
-    /// Its place in pixels of the area that it is drawn in.
+    /// Position in pixels of the drawing area.
     pub at: Pixels,
 }
 
-/// Writes the names of `points`. A thin line leads to a name that stands away from its point.
+/// Writes the names of `points`. A thin line connects a name with its point if they are apart.
 pub fn draw<B: DrawingBackend>(area: &Area<B>, points: &[Named], unit: Unit) {
     let sized = points.iter().map(|point| {
         let width = unit.px(unit.width(&point.name, SIZE) + 2);
@@ -145,7 +145,7 @@ mod tests {
             let marker = |(point, _): &(Pixels, _)| Frame::around(*point, (20, 20));
             assert!(points.iter().all(|p| !frame.meets(&marker(p))), "{i}");
         }
-        // A point alone has its name at its right.
+        // The name of a lone point is at its right.
         assert_eq!(placed(&points[..1], (1000, 600), unit)[0].0[0], 414);
     }
 

@@ -1,7 +1,6 @@
 //! Pictures: panels on common scales, drawn as SVG or as pixels.
 //!
-//! A [`Picture`] is data alone. What it shows is decided elsewhere; how it looks is decided here, once for both kinds of
-//! output.
+//! A [`Picture`] is plain data. Its content is decided by the caller, its look here, once for both output formats.
 
 mod axis;
 mod canvas;
@@ -16,121 +15,121 @@ pub use canvas::Size;
 
 use crate::error::Result;
 
-/// Panels, and what is said around them.
+/// Panels and the texts around them.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
-    /// What it shows.
+    /// Heading.
     pub title: String,
-    /// What it rests on: rates, seeds, runs.
+    /// Caption: rates, seeds, runs.
     pub caption: Vec<String>,
-    /// Row by row; nothing where a row has no such panel.
+    /// Panels row by row; `None` for an empty slot.
     pub panels: Vec<Option<Panel>>,
     /// Panels in a row.
     pub across: usize,
     /// The names of the series, by their keys.
     pub names: Vec<String>,
-    /// What thin lines mark, in the order of [`Level::key`].
+    /// Names of the levels, by [`Level::key`].
     pub levels: Vec<String>,
 }
 
 /// One panel.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// What its runs have in common.
+    /// Settings that its runs have in common.
     pub title: String,
-    /// What is drawn in it.
+    /// Content of the panel.
     pub body: Body,
 }
 
-/// What a panel is.
+/// Content of a panel.
 #[derive(Clone, Debug)]
 pub enum Body {
     /// Lines or points.
     Plot(Plot),
-    /// Numbers in colour.
+    /// Coloured cells.
     Heatmap(Heatmap),
 }
 
 /// Series over an axis.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// Across.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Up.
+    /// Vertical axis.
     pub y: Axis,
     /// The lines, or sets of points.
     pub series: Vec<Series>,
-    /// Thin lines, such as the accuracy of a guess.
+    /// Thin horizontal lines, such as the accuracy of a guess.
     pub levels: Vec<Level>,
 }
 
 /// Points of one name.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Its place in [`Picture::names`], which decides colour, marker and line style.
+    /// Index in [`Picture::names`], which determines colour, marker and line style.
     pub key: usize,
-    /// From left to right.
+    /// Points from left to right.
     pub points: Vec<Point>,
     /// Whether a line joins them.
     pub joined: bool,
-    /// Whether that line keeps the height of a point until the next one.
+    /// Whether the line is a step function, constant up to the next point.
     pub steps: bool,
-    /// Whether its markers are outlines: what the paper prints, beside what was measured.
+    /// Whether its markers are outlines, as used for numbers printed in the paper.
     pub hollow: bool,
 }
 
 /// One number of a series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// What tells it from other points of its series, where names stand beside points; else empty.
+    /// Settings that distinguish it from other points of its series, where names stand beside points; otherwise empty.
     pub told: String,
-    /// Where it stands across.
+    /// Horizontal position.
     pub x: f64,
-    /// Its value.
+    /// Value, the vertical position.
     pub y: f64,
-    /// The standard deviation over seeds, where there are several.
+    /// The standard deviation over seeds, if there are several.
     pub std: Option<f64>,
 }
 
-/// A thin line at one height.
+/// A thin horizontal line.
 #[derive(Clone, Debug)]
 pub struct Level {
-    /// Its place in [`Picture::levels`].
+    /// Index in [`Picture::levels`].
     pub key: usize,
     /// Its label.
     pub label: String,
-    /// Pieces: from, to, height. A single piece from end to end is labelled in the panel.
+    /// Pieces: first x, last x, and y. A single piece is labelled in the panel.
     pub pieces: Vec<[f64; 3]>,
 }
 
-/// Cells of numbers in percent, on a scale from 0 to 100.
+/// Coloured cells, on a scale from 0 to 100 %.
 #[derive(Clone, Debug)]
 pub struct Heatmap {
-    /// What the numbers are.
+    /// Quantity in the cells.
     pub what: &'static str,
-    /// What runs across and what runs down.
+    /// Names of the horizontal and the vertical axis.
     pub axes: [String; 2],
     /// Titles of the columns.
     pub columns: Vec<String>,
     /// Names of the rows, the first on top.
     pub rows: Vec<String>,
-    /// By row and column.
+    /// Cells by row and column.
     pub cells: Vec<Vec<Tile>>,
-    /// Heights that are marked on the scale.
+    /// Names and values of marks on the colour scale.
     pub levels: Vec<(String, f64)>,
 }
 
 /// One cell of a heatmap.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tile {
-    /// As written.
+    /// Its label.
     pub label: String,
-    /// From 0 to 1; `None` where there is no number.
+    /// Colour from 0 to 1; `None` without a number.
     pub shade: Option<f64>,
 }
 
 impl Tile {
-    /// Its label; of a tile that only has a colour, what that stands for.
+    /// Text of the cell: its label, or the percentage that its colour stands for.
     fn said(&self) -> String {
         match self.shade {
             Some(share) if self.label.is_empty() => format!("{:.0}", 100.0 * share),
@@ -139,33 +138,34 @@ impl Tile {
     }
 }
 
-/// What a page arranges itself: documents in SVG.
+/// SVG documents for a page that does its own layout.
 pub struct Parts {
-    /// Of each panel its width in pixels and its document, nothing where a row has none.
+    /// Width in pixels and document of each panel; `None` for an empty slot.
     pub panels: Vec<Option<(u32, String)>>,
-    /// A sign and the name that it stands for; the scale of heatmaps has no name.
+    /// Documents of the legend's signs, with their names; the name of the colour scale is empty.
     pub legend: Vec<(String, String)>,
 }
 
-/// Drawn as one SVG document.
+/// Draws the picture as one SVG document.
 pub fn svg(picture: &Picture) -> String {
     page::svg(picture)
 }
 
-/// Drawn as pixels: width, height, and three bytes a pixel.
+/// Draws the picture as pixels: width and height, and three bytes per pixel.
 ///
 /// # Errors
-/// A picture with more pixels than a file should have.
+///
+/// The picture would have more pixels than a file should.
 pub fn bitmap(picture: &Picture) -> Result<(Size, Vec<u8>)> {
     page::bitmap(picture)
 }
 
-/// Drawn in parts.
+/// Draws the picture in parts.
 pub fn parts(picture: &Picture) -> Parts {
     page::parts(picture)
 }
 
-/// Colours of a document on white, as it writes them, and what they are on black.
+/// Colours of a document on white, and their replacements on black.
 pub fn night() -> Vec<(String, String)> {
     let each = palette::NIGHT.iter();
     each.map(|(day, night)| (palette::hex(*day), palette::hex(*night)))
@@ -173,7 +173,7 @@ pub fn night() -> Vec<(String, String)> {
 }
 
 impl Panel {
-    /// Its numbers in words, for readers who do not see it.
+    /// Describes the numbers in words, for screen readers.
     pub fn words(&self, names: &[String]) -> String {
         let told = match &self.body {
             Body::Plot(plot) => plot.words(names),

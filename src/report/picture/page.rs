@@ -1,4 +1,4 @@
-//! Title, legend, panels and caption on one page.
+//! Lays out title, legend, panels and caption on one page.
 
 use super::canvas::{
     bitmap as pixels, cut, drawn, lines, svg as document, write, Area, Size, Unit,
@@ -13,26 +13,26 @@ use plotters::prelude::DrawingBackend;
 use plotters::style::text_anchor::{HPos, VPos};
 use plotters::style::{Color, RGBColor};
 
-/// Around everything, and between panels.
+/// Margin around the page, and between panels.
 const MARGIN: u32 = 14;
-/// A panel of lines or points.
+/// Size of a panel of lines or points.
 const PLOT: Size = (360, 280);
-/// One whose points have their names beside them.
+/// Size of a panel whose points are labelled with their names.
 const NAMED: Size = (760, 560);
-/// Narrowest page.
+/// Smallest width of a page.
 const NARROWEST: u32 = 420;
-/// Font sizes of title, panel titles and all else.
+/// Font sizes of the title, of panel titles, and of other text.
 const TITLE: u32 = 18;
 const HEAD: u32 = 14;
 const TEXT: u32 = 13;
-/// The sign in front of a name in the legend.
+/// Width of a sign in the legend.
 const SIGN: u32 = 34;
 
-/// Pixels a unit in a bitmap: for screens of high density, and for print.
+/// Pixels per unit of a bitmap, for high-density screens and print, and of SVG.
 const DENSE: Unit = Unit(2);
 const PLAIN: Unit = Unit(1);
 
-/// Pixels of a bitmap at most.
+/// Largest number of pixels of a bitmap.
 const MOST: u64 = 100_000_000;
 
 /// One name of the legend.
@@ -41,7 +41,7 @@ enum Entry<'a> {
     Level(usize, &'a str),
 }
 
-/// Everything measured, in units.
+/// Measured contents of a page, in units.
 struct Layout<'a> {
     picture: &'a Picture,
     unit: Unit,
@@ -50,9 +50,9 @@ struct Layout<'a> {
     /// Rows of entries.
     legend: Vec<Vec<Entry<'a>>>,
     levels: Option<Vec<(String, f64)>>,
-    /// Width and height of the widest and the highest panel's body.
+    /// Width of the widest and height of the highest panel body.
     panel: Size,
-    /// Lines of each row of panel titles.
+    /// Wrapped panel titles, by row and panel.
     heads: Vec<Vec<Vec<String>>>,
     caption: Vec<String>,
 }
@@ -95,7 +95,7 @@ pub fn parts(picture: &Picture) -> Parts {
     }
 }
 
-/// The size of a panel, whose points may have `names` beside them.
+/// Size of a panel, whose points are labelled if `names` is given.
 fn body(panel: &Panel, names: Option<&[String]>, unit: Unit) -> Size {
     match &panel.body {
         Body::Plot(_) if names.is_some() => NAMED,
@@ -122,7 +122,7 @@ fn draw<B: DrawingBackend>(area: &Area<B>, panel: &Panel, names: Option<&[String
     }
 }
 
-/// What the legend has to tell apart.
+/// Entries of the legend.
 fn entries(picture: &Picture) -> Vec<Entry<'_>> {
     let plots = || {
         picture
@@ -160,7 +160,7 @@ fn entries(picture: &Picture) -> Vec<Entry<'_>> {
     }
 }
 
-/// What is marked on the scale of heatmaps, if there are any.
+/// Marks on the colour scale of heatmaps; `None` without heatmaps.
 fn scale(picture: &Picture) -> Option<Vec<(String, f64)>> {
     let maps = picture
         .panels
@@ -189,7 +189,7 @@ impl Entry<'_> {
         }
     }
 
-    /// The line and marker that stand for it, from `at` to the right.
+    /// Draws the entry's line and marker from `at` to the right.
     fn sign<B: DrawingBackend>(&self, area: &Area<B>, (x, y): (i32, i32), unit: Unit) {
         let ends = [(x + unit.at(1), y), (x + unit.at(SIGN as i32 - 5), y)];
         let (colour, width, dash) = match self {
@@ -261,7 +261,7 @@ impl<'a> Layout<'a> {
         self.place(Some(area));
     }
 
-    /// Draws everything from top to bottom, if there is something to draw on; the height that it takes.
+    /// Lays out everything from top to bottom, and draws it if there is an area. Returns the height in units.
     fn place<B: DrawingBackend>(&self, area: Option<&Area<B>>) -> u32 {
         let unit = self.unit;
         let mut y = MARGIN;
@@ -314,7 +314,7 @@ impl<'a> Layout<'a> {
         self.write(area, &self.caption, (MARGIN, y), TEXT, FAINT) + MARGIN
     }
 
-    /// Lines of text; where the next would stand.
+    /// Draws lines of text, if there is an area. Returns the y of the next line in units.
     fn write<B: DrawingBackend>(
         &self,
         area: Option<&Area<B>>,
@@ -364,7 +364,7 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// The title of a panel in lines.
+/// The wrapped title of a panel.
 fn head(panel: Option<&Panel>, width: u32, unit: Unit) -> Vec<String> {
     let title = panel.map_or("", |panel| &panel.title);
     lines(title, unit.px(HEAD), unit.px(width))

@@ -1,19 +1,19 @@
-//! Colours that readers with any colour vision tell apart, and markers and line styles for print without colour.
+//! Colours that readers with any colour vision can distinguish, and markers and line styles for print without colour.
 
 use plotters::style::RGBColor;
 
-/// Of text and axes.
+/// Colour of text and axes.
 pub const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
-/// Of what is said beside.
+/// Colour of secondary text and lines.
 pub const FAINT: RGBColor = RGBColor(0x66, 0x66, 0x66);
-/// Of grid lines.
+/// Colour of grid lines.
 pub const GRID: RGBColor = RGBColor(0xe4, 0xe4, 0xe4);
-/// Of the paper.
+/// Background colour.
 pub const PAPER: RGBColor = RGBColor(0xff, 0xff, 0xff);
-/// Of a cell without a number.
+/// Colour of a cell without a number.
 pub const EMPTY: RGBColor = RGBColor(0xee, 0xee, 0xee);
 
-/// The palette of Okabe and Ito (2008) without its black, which is the ink, and its yellow, which white swallows.
+/// The palette of Okabe and Ito (2008) without black, used for text, and yellow, illegible on white; brown is added.
 pub const SERIES: [RGBColor; 7] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
@@ -24,18 +24,18 @@ pub const SERIES: [RGBColor; 7] = [
     RGBColor(0x8c, 0x6d, 0x31),
 ];
 
-/// Lengths of dashes and gaps in pixels; none for a line without gaps.
+/// Lengths of dashes and gaps in pixels; `None` for a solid line.
 pub const DASHES: [Option<[u32; 2]>; 4] = [None, Some([7, 3]), Some([2, 3]), Some([12, 4])];
 
 /// The shape of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
     Circle,
-    /// Its corners, in hundredths of the radius.
+    /// A polygon with these corners, in hundredths of the radius.
     Polygon(&'static [(i32, i32)]),
 }
 
-/// Shapes that stay apart when they are small.
+/// Shapes that can be distinguished when small.
 #[rustfmt::skip]
 pub const MARKERS: [Marker; 8] = [
     Marker::Circle,
@@ -48,7 +48,7 @@ pub const MARKERS: [Marker; 8] = [
     Marker::Polygon(&[(-50, -100), (50, -100), (110, 0), (50, 100), (-50, 100), (-110, 0)]),
 ];
 
-/// Colour, marker and dashes of the series at `key`. The first 56 differ in the pair of colour and marker.
+/// Colour, marker and dashes of the series at `key`. The first 56 differ in colour or marker.
 pub fn look(key: usize) -> (RGBColor, Marker, Option<[u32; 2]>) {
     let (colours, markers) = (SERIES.len(), MARKERS.len());
     (
@@ -58,7 +58,7 @@ pub fn look(key: usize) -> (RGBColor, Marker, Option<[u32; 2]>) {
     )
 }
 
-/// What the colours above become on a dark page; those that are missing serve both.
+/// Replacements of these colours on a dark page; colours that are not listed serve both.
 pub const NIGHT: [(RGBColor, RGBColor); 7] = [
     (INK, RGBColor(0xe8, 0xe8, 0xe8)),
     (FAINT, RGBColor(0xa8, 0xa8, 0xa8)),
@@ -69,7 +69,7 @@ pub const NIGHT: [(RGBColor, RGBColor); 7] = [
     (SERIES[6], RGBColor(0xb8, 0x94, 0x4f)),
 ];
 
-/// A colour as SVG writes it.
+/// A colour in SVG notation.
 pub fn hex(RGBColor(r, g, b): RGBColor) -> String {
     format!("#{r:02X}{g:02X}{b:02X}")
 }
@@ -87,7 +87,7 @@ const VIRIDIS: [[f64; 3]; 9] = [
     [253.0, 231.0, 37.0],
 ];
 
-/// The colour of `share`, 0 to 1, in the viridis map, and one to write on it.
+/// The colour of `share`, from 0 to 1, in the viridis map, and a text colour legible on it.
 pub fn shade(share: f64) -> (RGBColor, RGBColor) {
     let last = VIRIDIS.len() - 1;
     let place = share.clamp(0.0, 1.0) * last as f64;

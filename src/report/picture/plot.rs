@@ -12,20 +12,20 @@ use plotters::series::{DashedLineSeries, LineSeries};
 use plotters::style::text_anchor::{HPos, VPos};
 use plotters::style::{Color, RGBColor};
 
-/// Font size of marked values.
+/// Font size of tick labels.
 pub const TICK: u32 = 13;
 /// Font size of the names of axes.
 pub const NAME: u32 = 14;
 /// Font size of labels of levels.
 const LEVEL: u32 = 12;
-/// Room below a plot.
+/// Height reserved below a plot.
 const BELOW: u32 = 44;
 /// Dashes of levels, by their keys.
 pub const LEVELS: [Option<[u32; 2]>; 3] = [Some([3, 3]), Some([8, 3]), Some([1, 2])];
 
 type Chart<'a, B> = ChartContext<'a, B, Cartesian2d<Axis, Axis>>;
 
-/// Draws `plot` into the whole of `area`; with `names`, each beside its points.
+/// Draws `plot` into the whole of `area`; with `names`, labels the points.
 pub fn draw<B: DrawingBackend>(area: &Area<B>, plot: &Plot, names: Option<&[String]>, unit: Unit) {
     let below = if plot.x.name.is_empty() {
         BELOW - 16
@@ -72,7 +72,7 @@ pub fn draw<B: DrawingBackend>(area: &Area<B>, plot: &Plot, names: Option<&[Stri
     }
 }
 
-/// Axes with their marks and names, `below` units high under the plot.
+/// Draws axes with their ticks and names; `below` is the height in units reserved under the plot.
 pub fn chart<'a, B: DrawingBackend>(
     area: &'a Area<B>,
     [x, y]: [&Axis; 2],
@@ -117,14 +117,14 @@ pub fn chart<'a, B: DrawingBackend>(
     chart
 }
 
-/// The marks that have room for their labels, each of the length that `length` says, on an axis of `pixels`.
+/// Ticks of an axis of `pixels` length whose labels fit. `length` returns the length of a label in pixels.
 fn shown(axis: &Axis, length: impl Fn(usize) -> u32, pixels: u32) -> Vec<f64> {
     let mut shown = Vec::new();
     let mut free: Option<f64> = None;
     for (i, (value, _)) in axis.ticks.iter().enumerate() {
         let place = f64::from(pixels) * axis.share(*value);
         let half = f64::from(length(i)) / 2.0;
-        // An axis of rows runs downwards.
+        // Row axes of heatmaps run downwards.
         let [near, far] = match axis.ends[0] < axis.ends[1] {
             true => [place - half, place + half],
             false => [-place - half, -place + half],
@@ -137,7 +137,7 @@ fn shown(axis: &Axis, length: impl Fn(usize) -> u32, pixels: u32) -> Vec<f64> {
     shown
 }
 
-/// The mean ± one standard deviation.
+/// Draws a band of mean ± one standard deviation.
 fn band<B: DrawingBackend>(chart: &mut Chart<B>, series: &Series) {
     let spread = series
         .points
@@ -192,7 +192,7 @@ fn line<B: DrawingBackend>(chart: &mut Chart<B>, series: &Series, unit: Unit) {
     }
 }
 
-/// A line of `width` units, with dashes or without.
+/// Draws a line of `width` units, dashed or solid.
 fn stroke<B: DrawingBackend>(
     chart: &mut Chart<B>,
     places: &[(f64, f64)],
@@ -209,7 +209,7 @@ fn stroke<B: DrawingBackend>(
     }
 }
 
-/// The names of levels from end to end, above their lines: the first at the right, the next at the left.
+/// Writes the names of single-piece levels above their lines, alternately at the right and at the left end.
 fn labels<B: DrawingBackend>(chart: &Chart<B>, levels: &[Level], unit: Unit) {
     let area = chart.plotting_area().strip_coord_spec();
     let base = area.get_base_pixel();
@@ -227,7 +227,7 @@ fn labels<B: DrawingBackend>(chart: &Chart<B>, levels: &[Level], unit: Unit) {
     }
 }
 
-/// A marker at a pixel of `area`.
+/// Draws a marker at a pixel of `area`.
 pub fn mark<B: DrawingBackend>(
     area: &Area<B>,
     (x, y): (i32, i32),

@@ -1,4 +1,4 @@
-//! Lines and points in a terminal: dots of braille, eight a character, and a letter at every point.
+//! Plots in a terminal: braille characters of eight dots each, and a letter at every point.
 
 use super::super::picture::{Body, Picture, Plot, Series};
 use super::super::{panels, Report};
@@ -6,15 +6,15 @@ use anstyle::{Ansi256Color, Style};
 
 /// Rows of characters of a plot.
 const HEIGHT: usize = 14;
-/// The widest plot in characters.
+/// Largest width of a plot in characters.
 const WIDEST: usize = 72;
-/// The narrowest one.
+/// Smallest width of a plot in characters.
 const NARROWEST: usize = 24;
 
 /// The palette of pictures in the terminal's 256 colours.
 const COLOURS: [u8; 7] = [32, 166, 36, 175, 214, 75, 94];
 
-/// The first dot of braille; the eight dots of a character are the bits above it.
+/// The braille character without dots; bits of the dots are added to it.
 const BLANK: u32 = 0x2800;
 /// Bits of the dots, by row and column.
 const DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
@@ -24,7 +24,7 @@ const DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x
 struct Tile {
     dots: u32,
     letter: Option<char>,
-    /// Of the last series that drew here.
+    /// Key of the last series drawn here.
     key: Option<usize>,
 }
 
@@ -34,7 +34,7 @@ struct Canvas {
     tiles: Vec<Tile>,
 }
 
-/// For each grid of `report` its chart in lines at most `width` wide; none for cells in colour and tables.
+/// Returns the plot of each grid of `report` in lines of at most `width` characters; empty for heatmaps and tables.
 pub(super) fn charts(report: &Report, width: usize, colour: bool) -> Vec<Vec<String>> {
     let picture = panels::in_order(report);
     let each = picture
@@ -78,7 +78,7 @@ fn chart(plot: &Plot, picture: &Picture, width: usize, colour: bool) -> Vec<Stri
         }
     }
     for series in &plot.series {
-        // Many points of a curve are a line already.
+        // The points of a long curve already form a line, so only some get letters.
         let step = series.points.len().div_ceil(WIDEST / 6).max(1);
         for point in series.points.iter().step_by(step) {
             canvas.letter(at(point.x, point.y), series.key);
@@ -131,7 +131,7 @@ fn legend(plot: &Plot, picture: &Picture, colour: bool) -> Vec<String> {
     series.chain(levels).collect()
 }
 
-/// The letter of a series; after z they begin anew.
+/// The letter of a series, starting again at a after z.
 fn letter(key: usize) -> char {
     char::from(b'a' + (key % 26) as u8)
 }
@@ -156,7 +156,7 @@ impl Canvas {
             .filter(|_| inside)
     }
 
-    /// Every `step`th dot from `from` to `to`.
+    /// Draws every `step`th dot from `from` to `to`.
     fn line(&mut self, from: [i64; 2], to: [i64; 2], key: Option<usize>, step: usize) {
         let far = (to[0] - from[0]).abs().max((to[1] - from[1]).abs()).max(1);
         for i in (0..=far).step_by(step) {

@@ -1,4 +1,4 @@
-//! For other programs: a line a cell, every number unrounded, what all cells of a grid share in front.
+//! CSV for other programs: one row per cell with unrounded numbers, preceded by the settings common to its grid.
 
 use super::super::{Facts, Report};
 use super::Screen;
@@ -24,7 +24,7 @@ pub(super) fn render(report: &Report, _screen: Screen) -> String {
     String::from_utf8(bytes).expect("settings and numbers are text")
 }
 
-/// What does not apply is empty.
+/// Formats a value; null becomes empty.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

@@ -1,4 +1,4 @@
-//! A page of its own: pictures, numbers and data, with nothing to load, in light and dark, on any width.
+//! A self-contained HTML page of pictures, numbers and data, in light and dark, for any screen width.
 
 use super::super::picture::{self, Picture};
 use super::super::{panels, Grid, Line, Report};
@@ -19,7 +19,7 @@ pub(super) fn render(report: &Report, screen: Screen) -> String {
     )
 }
 
-/// `formats` are names with what their files end in.
+/// Renders `reports` on one page. `formats` are names of formats with their file extensions.
 pub(super) fn index(reports: &[(String, Report)], formats: &[(&str, &str)]) -> String {
     let mut body = String::from("<h1>Results</h1>\n<nav aria-label=\"Figures and tables\"><ul>\n");
     for (name, report) in reports {
@@ -161,7 +161,7 @@ fn row(grid: &Grid, line: &Line) -> String {
     )
 }
 
-/// Text as it stands in a document, between tags or in quotes.
+/// Escapes text for use between tags or in quoted attributes.
 pub(super) fn escaped(text: &str) -> String {
     let mut written = String::with_capacity(text.len());
     for c in text.chars() {

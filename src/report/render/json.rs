@@ -1,4 +1,4 @@
-//! For other programs: one object on one line that holds the whole report, every number unrounded.
+//! JSON for other programs: the whole report as one object on one line, with unrounded numbers.
 
 use super::super::grid::object;
 use super::super::{Coverage, Grid, Report, SCHEMA};
@@ -12,7 +12,7 @@ pub(super) fn render(report: &Report, _screen: Screen) -> String {
     whole["schema"] = json!(SCHEMA);
     whole["heading"] = json!(report.heading);
     whole["notes"] = json!(report.notes);
-    // A report that rests on no runs says nothing of runs.
+    // Reports without runs, such as inspections, have no coverage.
     if report.coverage != Coverage::default() {
         whole["coverage"] = json!(report.coverage);
     }

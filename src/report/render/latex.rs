@@ -1,4 +1,4 @@
-//! For a paper: a table a grid, with the rules of booktabs.
+//! LaTeX tables, one per grid, with the rules of booktabs.
 
 use super::super::{Grid, Line, Report};
 use super::Screen;
@@ -10,7 +10,7 @@ pub(super) fn render(report: &Report, _screen: Screen) -> String {
         let about = format!("{}. {}", report.heading.replace('\n', " "), grid.title);
         let mut said = vec![about];
         said.extend(grid.notes.iter().cloned());
-        // What the whole report rests on is said once.
+        // Notes on the whole report go into the last caption only.
         if i + 1 == report.grids.len() {
             said.extend(report.notes.iter().cloned());
         }
@@ -56,7 +56,7 @@ fn row(grid: &Grid, line: &Line) -> String {
     format!("    {} \\\\\n", cells.join(" & "))
 }
 
-/// What TeX would take for something else, and the signs that its fonts lack.
+/// TeX's special characters, and characters that its fonts lack.
 #[rustfmt::skip]
 const SIGNS: [(char, &str); 23] = [
     ('\\', "\\textbackslash{}"), ('{', "\\{"), ('}', "\\}"), ('$', "\\$"), ('&', "\\&"), ('%', "\\%"), ('#', "\\#"),

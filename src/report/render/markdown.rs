@@ -1,4 +1,4 @@
-//! For a page: a table a grid.
+//! Markdown, with one table per grid.
 
 use super::super::{Grid, Line, Report};
 use super::Screen;

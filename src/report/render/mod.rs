@@ -1,4 +1,4 @@
-//! One renderer a format: a file, and a row of [`FORMATS`].
+//! Renderers, one file and one row of [`FORMATS`] per output format.
 
 mod braille;
 mod csv;
@@ -14,34 +14,34 @@ use super::Report;
 use crate::error::{unknown, Result};
 use std::path::Path;
 
-/// A form that a report can be written in.
+/// An output format of a report.
 #[derive(Debug)]
 pub struct Format {
-    /// As typed after `--format`.
+    /// Name, as typed after `--format`.
     pub name: &'static str,
-    /// How names of its files end.
+    /// Extension of its files.
     pub extension: &'static str,
     /// One line for `--help`.
     pub about: &'static str,
-    /// Whether there is room for several metrics in a cell.
+    /// Whether a cell may show several metrics.
     pub side_by_side: bool,
     draw: Draw,
 }
 
 #[derive(Debug)]
 enum Draw {
-    /// Lines of text.
+    /// Renders lines of text.
     Text(fn(&Report, Screen) -> String),
-    /// What no terminal shows.
+    /// Renders binary data, which a terminal cannot show.
     Bytes(fn(&Report) -> Result<Vec<u8>>),
 }
 
-/// What a text is shown on.
+/// Properties of the terminal or file that a text is written to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Screen {
-    /// Whether it takes colour.
+    /// Whether it supports colour.
     pub colour: bool,
-    /// Its width in characters, where lines and points are to be drawn in them above their numbers.
+    /// Its width in characters if plots are to be drawn above their numbers.
     pub width: Option<usize>,
 }
 
@@ -83,13 +83,17 @@ pub static FORMATS: &[Format] = &[
 ];
 
 impl Format {
-    /// The format called `name`.
+    /// Finds the format called `name`.
+    ///
+    /// # Errors
+    ///
+    /// There is no such format.
     pub fn find(name: &str) -> Result<&'static Self> {
         let found = FORMATS.iter().find(|format| format.name == name);
         found.ok_or_else(|| unknown("format", name, FORMATS.iter().map(|f| f.name)))
     }
 
-    /// The format that the name of `file` ends in.
+    /// The format with the extension of `file`.
     pub fn of_file(file: &Path) -> Option<&'static Self> {
         let extension = file.extension()?;
         FORMATS.iter().find(|format| extension == format.extension)
@@ -100,10 +104,11 @@ impl Format {
         matches!(self.draw, Draw::Text(_))
     }
 
-    /// The whole report; a text has a newline at its end. Only `text` asks what it is shown on.
+    /// Renders the whole report; a text ends with a newline. Only the format `text` uses `screen`.
     ///
     /// # Errors
-    /// A picture that is too large for pixels.
+    ///
+    /// A bitmap would be too large.
     pub fn render(&self, report: &Report, screen: Screen) -> Result<Vec<u8>> {
         match self.draw {
             Draw::Text(draw) => Ok(draw(report, screen).into_bytes()),
@@ -112,7 +117,7 @@ impl Format {
     }
 }
 
-/// One page of several reports, each under its name, with links to their files.
+/// Renders several reports on one HTML page, each under its name, with links to their files.
 pub fn index(reports: &[(String, Report)]) -> String {
     let formats = FORMATS.iter().map(|format| (format.name, format.extension));
     html::index(reports, &formats.collect::<Vec<_>>())

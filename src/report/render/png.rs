@@ -1,4 +1,4 @@
-//! A picture of pixels, two for each of the units of a page.
+//! A bitmap, with two pixels per unit of length.
 
 use super::super::{panels, picture, Report};
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! A picture as an SVG document, with its numbers in words for readers who do not see it.
+//! A picture as an SVG document, with its numbers in words for screen readers.
 
 use super::super::{panels, picture, Report};
 use super::html::escaped;
@@ -11,7 +11,7 @@ pub(super) fn render(report: &Report, _screen: Screen) -> String {
     let (title, words) = (escaped(&drawn.title), escaped(&words.join("\n")));
     let described = format!("<title>{title}</title>\n<desc>{words}</desc>\n");
     let document = picture::svg(&drawn);
-    // Behind the tag that opens the document.
+    // Inserts the description after the opening tag of the document.
     let inside = document.find('>').map_or(0, |end| end + 1);
     let (head, body) = document.split_at(inside);
     format!("{head}\n{described}{}\n", body.trim())

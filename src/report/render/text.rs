@@ -1,10 +1,10 @@
-//! For a terminal: aligned at the decimal point, marks hanging behind, coloured on one scale for all grids.
+//! Text for a terminal: numbers aligned at the decimal point, marks after them, coloured on one scale for all grids.
 
 use super::super::{Cell, Grid, Report};
 use super::{braille, Screen};
 use anstyle::{Ansi256Color, Style};
 
-/// Ten steps of the viridis map in the terminal's 256 colours: one for each tenth of accuracy.
+/// Ten steps of the viridis map in the terminal's 256 colours: one per tenth of accuracy.
 const SCALE: [u8; 10] = [53, 54, 60, 24, 30, 36, 35, 77, 148, 226];
 const WHITE: u8 = 231;
 const BLACK: u8 = 16;
@@ -34,7 +34,7 @@ fn drawn(grid: &Grid, colour: bool) -> Vec<String> {
             .iter()
             .map(move |line| grid.label(&line.cells[i], seeds))
     };
-    // Of the numbers of each column, and of the marks behind them.
+    // Widths of the numbers of each column, and of the marks after them.
     let widths: Vec<[usize; 2]> = (0..grid.columns.len())
         .map(|i| {
             let numbers = labels(i).chain([grid.columns[i].title.clone()]);
