@@ -1,9 +1,9 @@
-//! Models down, tasks across, ours above the paper's.
+//! Tables of models by tasks, our accuracies above the paper's.
 //!
-//! A place is one model on one task in one setting: the best over learning rates by validation accuracy, the
-//! mean over seeds. Runs under several protocols, or that differ in loss, input, pooling or precision, are in
-//! tables of their own. So are runs on part of the data: the paper's numbers never stand beside those. Any
-//! other difference from the preset is said in a footnote, and never shares a place.
+//! A place is one model on one task in one setting: the mean over seeds at the learning rate with the best validation
+//! accuracy. Runs under different protocols, or with different loss, input, pooling or precision, are in separate
+//! tables. So are runs on part of the data, beside which the paper's numbers are never shown. Any other difference from
+//! the preset has a footnote and a place of its own.
 
 use super::super::figures::{Printed, TaskColumn};
 use super::super::grid::{
@@ -24,11 +24,11 @@ const BEST_INSTEAD: &str = "°";
 const PLAIN_SKIP: &str =
     "skips around mixers are plain; code released since scales them by a learnt λ: --lambda-skip true";
 
-/// Runs that differ in one of these are in different tables.
+/// Settings that put runs into different tables.
 #[rustfmt::skip]
 const OF_TABLE: [&str; 7] = ["loss", "input", "mask", "lambda_skip", "pool", "dual", "precision"];
 
-/// In the order in which tables are shown; a protocol that is not among them comes last.
+/// Protocols in the order of their tables; other protocols come last.
 const PROTOCOLS: [&str; 3] = ["reference", "paper", "matched"];
 
 /// The metrics of a place, all at one rate.
@@ -36,12 +36,12 @@ const SHOWN: [&str; 3] = ["accuracy", "selected_accuracy", "best_accuracy"];
 
 /// Places of one protocol and one setting.
 struct Table<'a> {
-    /// What is drawn.
+    /// Selection that the table shows.
     of: &'a Selection<'a>,
     printed: &'static Printed,
     /// The columns that are shown.
     columns: Vec<&'static TaskColumn>,
-    /// Any place.
+    /// Any place of the table, for the settings that they share.
     first: &'a Place<'a>,
     lines: Vec<ModelLine<'a>>,
     footnotes: Vec<&'a [Difference]>,
@@ -72,14 +72,14 @@ pub(in super::super) fn accuracies(of: &Selection, printed: &'static Printed) ->
     selected(of, printed, &columns, &tables)
 }
 
-/// The place of `group`, if it is of one of the columns.
+/// The place of `group`, if it belongs to one of the columns.
 fn place<'a>(group: &'a Group, columns: &[&TaskColumn], of: &Selection) -> Option<Place<'a>> {
     let record = group.record;
     let column = columns.iter().position(|c| c.holds(record))?;
     let whole = columns[column].is_whole(record);
     let mut known = (of.presets)(record);
     known.retain(|(name, _)| !whole || *name == "paper");
-    // The validation split chooses epoch and rate, where there is one.
+    // If there is a validation split, it chooses epoch and rate.
     let by = match record.count("val_examples") {
         0 => "best_accuracy",
         _ => "val_accuracy",
@@ -94,8 +94,8 @@ fn place<'a>(group: &'a Group, columns: &[&TaskColumn], of: &Selection) -> Optio
     })
 }
 
-/// Ours, at the settings of the preset and on released examples, where the paper's stand beside them; each of the paper's
-/// at least once.
+/// Our numbers at the settings of the preset and on released examples, with the paper's; each of the paper's at least
+/// once.
 fn printed_numbers(
     of: &Selection,
     printed: &Printed,
@@ -135,7 +135,7 @@ fn printed_numbers(
     numbers
 }
 
-/// A printed number, absent or beside each that was found.
+/// A printed number, once beside each number found, or once as absent.
 fn beside<'a>(
     what: String,
     paper: f64,
@@ -208,8 +208,8 @@ fn selected(
     }
 }
 
-/// In the order of lines. Of examples of our own making and released ones in one setting, the former have
-/// a line and a footnote of their own.
+/// Sorts `places` in the order of lines. If one setting has both generated and released examples, the generated ones
+/// get a line and a footnote of their own.
 fn separated(mut places: Vec<Place>) -> Vec<Place> {
     fn setting<'a>(p: &Place<'a>) -> (usize, bool, &'static str, [&'a str; 2], [String; 2]) {
         let names = ["mixer", "protocol"].map(|name| p.text(name));
@@ -234,7 +234,7 @@ impl Selection<'_> {
 }
 
 impl Place<'_> {
-    /// Whether there is a validation split, which chooses epoch and rate.
+    /// Whether a validation split chooses epoch and rate.
     fn selects(&self) -> bool {
         self.by.name == "val_accuracy"
     }
@@ -246,7 +246,7 @@ impl Place<'_> {
         }
     }
 
-    /// By the metric that was asked for; else of the epoch chosen on validation data, or the best.
+    /// Result by the requested metric; by default at the epoch chosen on validation data, or at the best test accuracy.
     fn status(&self, of: &Selection) -> Status {
         match &of.asked.metric {
             Some(name) => self.shown(name),
@@ -259,12 +259,12 @@ impl Place<'_> {
         self.shown(name).score().copied()
     }
 
-    /// Whether the number was read off the test split's best epoch for want of a validation split.
+    /// Whether the number is the best test accuracy of any epoch because there is no validation split.
     fn best_instead(&self, of: &Selection) -> bool {
         of.asked.metric.is_none() && !self.selects() && self.status(of).score().is_some()
     }
 
-    /// A word on the rate, where there was a choice or it is not the preset's.
+    /// Note on the learning rate, unless the only one tried is the preset's.
     fn rate_note(&self) -> Option<String> {
         let lr = self.score("accuracy")?.lr;
         let preset = self.preset_rate.map(rate);
@@ -290,7 +290,7 @@ impl<'a> Table<'a> {
         of: &'a Selection,
     ) -> Self {
         let first = places[0];
-        // On part of the data a task without runs is of no interest.
+        // On part of the data, tasks without runs are left out.
         let shown = |i: &usize| first.beside || places.iter().any(|place| place.column == *i);
         let shown: Vec<usize> = (0..columns.len()).filter(shown).collect();
         let majority = |column: &usize| {
@@ -322,7 +322,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// What its runs have in common.
+    /// Settings that its runs have in common.
     fn title(&self) -> String {
         let first = self.first;
         let mut parts = vec![format!("protocol {}", first.text("protocol"))];
@@ -338,7 +338,7 @@ impl<'a> Table<'a> {
         parts.join(", ")
     }
 
-    /// Whether there is an average over its columns.
+    /// Whether the table has an average over its columns.
     fn averages(&self) -> bool {
         self.printed.average && self.columns.len() == self.printed.columns.len()
     }
@@ -349,14 +349,14 @@ impl<'a> Table<'a> {
         known.map_or(mixer, |model| model.label)
     }
 
-    /// What the paper prints of a model, nothing on part of the data: one number a column, and the average.
+    /// Numbers that the paper prints for a model, one per column and the average; `None` on part of the data.
     fn printed(&self, mixer: &str) -> Option<Vec<Option<f64>>> {
         let mut known = self.printed.models.iter();
         let known = known.find(|model| self.first.beside && model.mixer == mixer);
         known.map(|model| self.of_columns(model.accuracies))
     }
 
-    /// What of `numbers`, one a column of the paper and the average, belongs to the columns shown.
+    /// Selects the shown columns from `numbers`, which has one number per column of the paper, and the average.
     fn of_columns(&self, numbers: &[f64]) -> Vec<Option<f64>> {
         let index = |c: &&TaskColumn| self.printed.columns.iter().position(|p| p == *c);
         let columns = self.columns.iter();
@@ -374,7 +374,7 @@ impl<'a> Table<'a> {
         for (i, line) in self.lines.iter().enumerate() {
             let label = self.label(line.mixer);
             lines.push(Line::new(label, self.cells(line)));
-            // Further settings of a model share what the paper prints.
+            // All settings of a model share one line of printed numbers.
             let next = self.lines.get(i + 1);
             if next.is_none_or(|next| next.mixer != line.mixer) {
                 let printed = self.printed(line.mixer);
@@ -405,7 +405,7 @@ impl<'a> Table<'a> {
         grid
     }
 
-    /// What guesses come to on each task: nothing for the average.
+    /// Results of guessing on each task; none for the average.
     fn baselines(&self) -> Vec<Baseline> {
         let of_column = |column: usize| {
             let mut places = self.lines.iter().filter_map(|line| line.places[column]);
@@ -487,7 +487,7 @@ impl<'a> Table<'a> {
         Cell::from(Content::Value(average)).marked(marks)
     }
 
-    /// The mark of the footnote about `differences`.
+    /// Mark of the footnote about `differences`.
     fn dagger(&self, differences: &[Difference]) -> String {
         let index = self.footnotes.iter().position(|note| *note == differences);
         match index {
@@ -497,7 +497,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Footnotes and rates.
+    /// Footnotes and notes on learning rates.
     fn notes(&self) -> Vec<String> {
         let footnote = |differences: &&[Difference]| {
             let settings: Vec<String> = differences.iter().map(Difference::explained).collect();
@@ -516,7 +516,7 @@ impl<'a> Table<'a> {
         notes
     }
 
-    /// For each line a record a column, and one of the average.
+    /// Records of all lines: one per column, and one for the average.
     fn records(&self) -> Vec<Facts> {
         let each = self.lines.iter().flat_map(|line| {
             let columns = 0..self.columns.len();
@@ -527,7 +527,7 @@ impl<'a> Table<'a> {
         each.collect()
     }
 
-    /// What a program is told of a line in a column, or of its average.
+    /// Record of a line in a column, or of its average.
     fn record(&self, line: &ModelLine, column: Option<usize>) -> Facts {
         let first = self.first;
         let losses: Vec<&str> = self.losses.iter().copied().collect();
@@ -586,14 +586,15 @@ impl<'a> Table<'a> {
     }
 }
 
-/// A line of what the paper prints.
+/// A line of numbers printed in the paper.
 fn paper(name: &str, series: Option<&str>, numbers: &[Option<f64>]) -> Line {
     let text = |n: &Option<f64>| n.map_or(Cell::text(""), |n| Cell::from(Content::Printed(n)));
     Line::of_paper(name, series, numbers.iter().map(text).collect())
 }
 
 impl ModelLine<'_> {
-    /// Mean over all tasks, 0 to 1; `None` where one is missing, or two have settings of their own.
+    /// Mean over all tasks, from 0 to 1; `None` if a task is missing, or two tasks differ from their presets in
+    /// different ways.
     fn average(&self, status: impl Fn(&Place) -> Status) -> Option<f64> {
         let places: Option<Vec<&Place>> = self.places.iter().copied().collect();
         let places = places?;
@@ -605,7 +606,7 @@ impl ModelLine<'_> {
         Some(scores.iter().sum::<f64>() / scores.len() as f64)
     }
 
-    /// What a task of it has otherwise than its preset.
+    /// Differences of a task of the line from its preset; the first task that has any.
     fn own(&self) -> &[Difference] {
         let places = self.places.iter().flatten();
         let mut own = places.map(|place| &place.differences[..]);
@@ -613,7 +614,7 @@ impl ModelLine<'_> {
             .unwrap_or(&[])
     }
 
-    /// Whether any of its examples are of our own making.
+    /// Whether any of its examples were generated instead of released.
     fn generated(&self) -> bool {
         self.places.iter().flatten().any(|place| place.generated)
     }

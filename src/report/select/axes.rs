@@ -1,4 +1,4 @@
-//! Grids of one metric over two axes, a grid a setting.
+//! Grids of one metric over two axes, one grid per setting.
 
 use super::super::figures::{Series, MIXERS};
 use super::super::grid::{fact, rates_won, Cell, Form, Grid, Line, Style, Tick};
@@ -14,12 +14,12 @@ use crate::store::{places, Field, Role, COLUMNS};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What runs down, what runs across, and what tells grids apart: places of columns.
+/// Columns of the lines, of the horizontal axis, and of the settings that distinguish grids.
 struct Axes {
     lines: Vec<usize>,
     column: usize,
     titles: Titles,
-    /// Protocols among the runs.
+    /// Number of protocols among the runs.
     protocols: usize,
 }
 
@@ -27,7 +27,8 @@ pub(in super::super) fn axes(of: &Selection, lines: &[&str], column: &str) -> Re
     let axes = Axes::of(of, lines, column)?;
     let settings = split(of.figure.runs, &of.groups, &axes.titles.places);
     let mut grids = Vec::new();
-    // Twins share all that every title says.
+    // Grids whose titles begin with the same settings are titled together, so that they name only their other
+    // differences.
     let head = axes.titles.head;
     for twins in settings.chunk_by(|a, b| a.0[..head] == b.0[..head]) {
         let keys: Vec<Key> = twins.iter().map(|(key, _)| key.clone()).collect();
@@ -39,7 +40,7 @@ pub(in super::super) fn axes(of: &Selection, lines: &[&str], column: &str) -> Re
     Ok(selected(of, grids))
 }
 
-/// `grids`, and what is said around grids of one metric.
+/// Selection of `grids`, with heading and notes for grids of one metric.
 pub(super) fn selected(of: &Selection, grids: Vec<Grid>) -> Selected {
     let figure = of.figure;
     let [names, tasks] = tasks(&of.groups);
@@ -67,7 +68,7 @@ pub(super) fn selected(of: &Selection, grids: Vec<Grid>) -> Selected {
     }
 }
 
-/// Which runs a figure of the paper selects, if it selects any among those of its tasks.
+/// Note on the runs that a figure of the paper selects; empty if it selects all runs of its tasks.
 fn chosen(of: &Selection) -> Vec<String> {
     if matches!(of.figure.runs, [("task", _)]) {
         return Vec::new();
@@ -189,13 +190,13 @@ impl Axes {
         grid
     }
 
-    /// Lines of mixers, or the cells of d and n in colour.
+    /// Lines for mixers, a heatmap for cells of d and n.
     fn form(&self) -> Form {
         let [first, over] = [self.lines[0], self.column].map(|place| &COLUMNS[place]);
         match first.role {
             Role::Cell => Form::Heatmap,
             _ => Form::Lines {
-                // What else attention takes it for goes without saying.
+                // The meaning of an axis is shown up to its first semicolon.
                 over: format!(
                     "{} {}",
                     over.meaning.split(';').next().unwrap_or(""),
@@ -208,7 +209,7 @@ impl Axes {
     }
 }
 
-/// Which rates won, and how the cells were averaged; `None` without a number.
+/// Note on the best rates and on the averaging of cells; `None` without a number.
 pub(super) fn caption(grid: &Grid) -> Option<String> {
     let seeds = grid.about_seeds();
     let seeds = seeds.map_or(String::new(), |seeds| seeds + "; ");

@@ -1,4 +1,4 @@
-//! What is reached without learning: the accuracies that a picture sets beside those of models.
+//! Accuracies that need no learning, drawn beside those of models.
 
 use super::super::grid::{fact, Baseline, Grid};
 use super::super::Group;
@@ -8,15 +8,15 @@ use crate::tasks::lra::LraDataset;
 use crate::tasks::NoRecall;
 use serde_json::Map;
 
-/// A guess among all classes, as legends name it.
+/// Name of a random guess among all classes.
 pub(super) const CHANCE: &str = "chance";
-/// The best accuracy without recall, as legends name it.
+/// Name of the best accuracy without recall.
 pub(super) const NO_RECALL: &str = "no recall";
-/// The majority-class baseline, as tables and legends name it.
+/// Name of the majority-class baseline in tables and legends.
 pub(super) const MAJORITY: &str = "majority";
 
-/// The accuracy that needs no learning, and its name: the best accuracy without recall where tokens are the answers, a guess among
-/// the classes where a class is; `None` where the next token of a text is, or sizes are not known.
+/// Name and value of the accuracy that needs no learning: the best accuracy without recall where tokens are the
+/// answers, a random guess where classes are; `None` for language modelling, and where sizes are unknown.
 pub(super) fn chance(run: &Record) -> Option<(&'static str, f64)> {
     let task = crate::tasks::find(run.text("task")).ok()?;
     match task.objective {
@@ -30,7 +30,7 @@ pub(super) fn chance(run: &Record) -> Option<(&'static str, f64)> {
     }
 }
 
-/// The best accuracy without recall on the task of `run`, whose settings its columns hold.
+/// The best accuracy without recall on the task of `run`, read from its columns.
 fn without_recall(run: &Record) -> Option<NoRecall> {
     let entry = crate::tasks::find(run.text("task")).ok()?;
     let mut config = TaskConfig::new(entry.name, &Map::new());
@@ -46,7 +46,7 @@ fn without_recall(run: &Record) -> Option<NoRecall> {
     config.read().ok()?.without_recall()
 }
 
-/// [`chance`] as a baseline of `columns` columns.
+/// [`chance`] as a baseline of a grid with `columns` columns.
 pub(super) fn chance_of(run: &Record, columns: usize) -> Vec<Baseline> {
     let level = chance(run).into_iter();
     let baseline = level.map(|(name, level)| Baseline {
@@ -56,7 +56,7 @@ pub(super) fn chance_of(run: &Record, columns: usize) -> Vec<Baseline> {
     baseline.collect()
 }
 
-/// Says below `grid` how many of its cells show no recall, and tells programs the accuracy without it.
+/// Adds a note on the number of cells at or below the accuracy without recall, and that accuracy as a fact.
 pub(super) fn say_without_recall(grid: &mut Grid) {
     let mut known = grid.baselines.iter();
     let known = known.find(|baseline| baseline.name == NO_RECALL);
@@ -80,7 +80,7 @@ pub(super) fn say_without_recall(grid: &mut Grid) {
     grid.facts.push(fact("without_recall", ceiling));
 }
 
-/// The baselines of `groups`, which share a task, in a grid of `columns` columns of `metric`.
+/// The baselines of `groups`, which share a task, in a grid with `columns` columns of `metric`.
 pub(super) fn baselines(groups: &[&Group], metric: &Metric, columns: usize) -> Vec<Baseline> {
     if metric.shown != Shown::Percent {
         return Vec::new();
@@ -89,7 +89,7 @@ pub(super) fn baselines(groups: &[&Group], metric: &Metric, columns: usize) -> V
     let mut majorities: Vec<f64> = runs().filter_map(|run| run.number(MAJORITY)).collect();
     majorities.sort_by(f64::total_cmp);
     majorities.dedup();
-    // Examples of one task may be drawn anew by each seed.
+    // Seeds that draw their own examples have different majorities.
     if let [low, .., high] = majorities[..] {
         majorities = vec![low, high];
     }

@@ -1,4 +1,4 @@
-//! From groups of runs to grids: one way for each way of drawing, and what tables of models have in common.
+//! Turns groups of runs into grids, with one function per kind of drawing, and holds what tables of models share.
 
 mod accuracies;
 mod axes;
@@ -27,10 +27,10 @@ use crate::store::{Field, Metric, Record, SOURCE_DIGEST};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// What is drawn, and of what.
+/// A figure, the runs that it shows, and the options.
 pub(super) struct Selection<'a> {
     pub figure: &'static Figure,
-    /// The metric that was asked for, or the figure's first.
+    /// The requested metric, or the figure's first.
     pub metric: &'static Metric,
     pub asked: &'a Asked,
     pub presets: PresetsOf<'a>,
@@ -38,7 +38,7 @@ pub(super) struct Selection<'a> {
 }
 
 impl Selection<'_> {
-    /// The files of `record`, as what tells it from other runs of its dataset, where these are of other files.
+    /// The files of `record` as a difference, if other runs of its dataset used other files.
     fn other_files(&self, record: &Record) -> Option<Difference> {
         let dataset =
             |run: &Record| ["task", "dataset", "contour_length"].map(|name| run.get(name).clone());
@@ -63,18 +63,18 @@ impl tasks::Recorded for Group<'_> {
     }
 }
 
-/// Grids, and what is said around them.
+/// Grids with heading and notes.
 pub(super) struct Selected {
     pub heading: String,
     pub facts: Facts,
     pub grids: Vec<Grid>,
-    /// What the paper prints beside them.
+    /// Numbers that the paper prints, each with ours.
     pub printed: Vec<PrintedNumber>,
-    /// Notes in front of what the marks mean.
+    /// Notes before the legend of the marks.
     pub before: Vec<String>,
-    /// Notes behind it.
+    /// Notes after the legend.
     pub after: Vec<String>,
-    /// Results whose marks and rates are spoken of.
+    /// Results for the legend and for the note on rates.
     pub results: Vec<Status>,
 }
 
@@ -82,30 +82,30 @@ pub(super) struct Selected {
 struct Place<'a> {
     record: &'a Record,
     runs: &'a [&'a Record],
-    /// Of the columns that have runs of their own.
+    /// Index of its column, among columns with separate runs.
     column: usize,
-    /// Whether the paper's numbers may stand in its table.
+    /// Whether the paper's numbers may be shown in its table.
     beside: bool,
-    /// The preset that it differs least from; empty for a mixer that this version does not know.
+    /// The nearest preset; empty for a mixer that this version does not know.
     preset: &'static str,
     preset_rate: Option<f64>,
-    /// What puts it into another table.
+    /// Differences that put it into a separate table.
     of_table: Vec<Difference>,
-    /// What puts it on another line.
+    /// Differences that put it on a separate line.
     differences: Vec<Difference>,
-    /// Whether the examples are of our own making where the paper's were released files.
+    /// Whether its examples were generated, where the paper's were released files.
     generated: bool,
-    /// What learning rates are chosen by.
+    /// Metric by which learning rates are chosen.
     by: &'static Metric,
-    /// How many learning rates there are.
+    /// Number of learning rates.
     rates: usize,
-    /// What they are chosen on.
+    /// Data on which learning rates are chosen.
     select: RateChoice,
 }
 
 impl<'a> Place<'a> {
-    /// `group` beside the nearest of the `known` presets; `of_table` says which differences put it into another
-    /// table, as other files do.
+    /// Returns the place of `group`, compared with the nearest of the `known` presets. Differences that satisfy
+    /// `of_table` put it into a separate table, and so do other files.
     fn of(
         of: &Selection,
         group: &'a Group,
@@ -138,7 +138,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// `places` in the order of lines: by how much and in what they differ from their presets.
+/// Sorts `places` in the order of lines: by number and text of their differences from the presets.
 fn in_order(mut places: Vec<Place>) -> Vec<Place> {
     places.sort_by_cached_key(|p| (p.differences.len(), listed(&p.differences), p.generated));
     places
@@ -147,12 +147,12 @@ fn in_order(mut places: Vec<Place>) -> Vec<Place> {
 /// One setting of a model.
 struct ModelLine<'a> {
     mixer: &'a str,
-    /// By column.
+    /// Places by column.
     places: Vec<Option<&'a Place<'a>>>,
 }
 
-/// The lines of a table: the models that the paper prints, and of others those that there are runs of, by name. A
-/// model has a line for its preset's settings, and one for every further setting of a column.
+/// The lines of a table: the models that the paper lists, then other models with runs, by name. A model has one line
+/// for its preset's settings and one for every further setting of a column.
 fn model_lines<'a>(
     of: &Selection,
     printed: &[&'static str],
@@ -183,7 +183,7 @@ fn model_lines<'a>(
     lines
 }
 
-/// A warning for what the runs of a table should agree in and do not.
+/// Warnings about settings in which the runs of a table should agree and do not.
 fn mixed_in(lines: &[ModelLine]) -> Vec<String> {
     let places = || lines.iter().flat_map(|line| line.places.iter().flatten());
     let runs = places().flat_map(|place| place.runs.iter().copied());
@@ -202,7 +202,7 @@ fn number(figure: &Figure) -> (String, Value) {
     fact("table", number.map_or(Value::Null, Value::from))
 }
 
-/// What a cell shows of `metric`, for programs.
+/// Facts on a cell of `metric`.
 fn numbers(metric: &Metric, status: Status) -> [(String, Value); 6] {
     let score = status.score();
     [
@@ -215,7 +215,7 @@ fn numbers(metric: &Metric, status: Status) -> [(String, Value); 6] {
     ]
 }
 
-/// The mean of `name` and its deviation, for programs.
+/// Facts on the mean and the deviation of `name`.
 fn mean_and_std(name: &str, score: Option<&Score>) -> [(String, Value); 2] {
     [
         fact(name, score.map(|score| score.mean)),

@@ -1,4 +1,4 @@
-//! How settings become titles of grids and names of lines.
+//! Formats settings as titles of grids and names of lines.
 
 use super::super::figures::Where;
 use super::super::grid::{Line, Tick};
@@ -9,22 +9,22 @@ use std::collections::BTreeSet;
 /// The values of some columns.
 pub(super) type Key<'a> = Vec<&'a Field>;
 
-/// What a title always says of a setting, and what only where grids differ in it.
+/// Settings in the titles of grids: some in every title, the others only where grids differ in them.
 pub(super) struct Titles {
-    /// Places of columns, those that are always said first.
+    /// Indices of columns, those in every title first.
     pub places: Vec<usize>,
-    /// How many of them are always said.
+    /// Number of columns in every title.
     pub head: usize,
     /// Whether titles name the task.
     pub tasks: bool,
 }
 
-/// The settings that every title says, in the order that grids are sorted by.
+/// The settings in every title, in the order by which grids are sorted.
 #[rustfmt::skip]
 pub(super) const TITLE: [&str; 7] =
     ["task", "protocol", "seq_len", "kv_pairs", "vocab_size", "train_examples", "mixer"];
 
-/// The place of a column that a row of FIGURES, or a name of this room, names.
+/// Index of a column that is named in this module or in [`FIGURES`](super::super::FIGURES).
 pub(super) fn known(name: &str) -> usize {
     place(name).expect("a test walks the names of FIGURES")
 }
@@ -34,7 +34,7 @@ pub(super) fn key<'a>(run: &'a Record, places: &[usize]) -> Key<'a> {
     places.iter().map(|place| run.at(*place)).collect()
 }
 
-/// All settings but those at `taken`, those called `first` in front.
+/// Indices of all settings except those in `taken`, beginning with those called `first`; and the number of the latter.
 pub(super) fn settings(first: &[&str], taken: &[usize]) -> (Vec<usize>, usize) {
     let free = |i: &usize| !taken.contains(i);
     let mut all: Vec<usize> = first.iter().map(|name| known(name)).filter(free).collect();
@@ -45,7 +45,7 @@ pub(super) fn settings(first: &[&str], taken: &[usize]) -> (Vec<usize>, usize) {
     (all, head)
 }
 
-/// Where a value stands among those that `runs` lists of its column; behind all of them if it is not listed.
+/// Position of a value among those that `runs` lists for its column; after all of them if it is not listed.
 pub(super) fn rank(runs: Where, place: usize, value: &Field) -> usize {
     let listed = runs.iter().find(|(column, _)| known(column) == place);
     let listed = listed.map_or(&[][..], |(_, values)| *values);
@@ -65,7 +65,7 @@ impl Titles {
     pub fn sizes(&self, key: &Key) -> String {
         let sizes = [("L", "seq_len"), ("k", "kv_pairs"), ("V", "vocab_size")];
         let sizes = sizes.map(|(letter, name)| (letter, self.value(key, name)));
-        // Empty where it is an axis, 0 where the task has none.
+        // A size is empty if it is an axis, and 0 if the task has none.
         let sizes = sizes
             .iter()
             .filter(|(_, size)| !matches!(&**size, "" | "0"));
@@ -75,7 +75,7 @@ impl Titles {
         sizes.join(" ")
     }
 
-    /// Everything that is always said, and what tells `key` from its `twins`.
+    /// Title of `key`: the settings in every title, and those in which it differs from its `twins`.
     pub fn title(&self, key: &Key, twins: &[Key]) -> String {
         let value = |name: &str| self.value(key, name);
         let mut parts = Vec::new();
@@ -101,7 +101,7 @@ impl Titles {
         parts.join(", ")
     }
 
-    /// Where a panel stands: what its column says, and its row. Mixers are side by side, else several protocols, else
+    /// Column and row of a panel. Panels side by side differ in the mixer, otherwise in the protocol, otherwise in
     /// sizes.
     pub fn place(&self, key: &Key, protocols: usize, title: &str) -> [String; 2] {
         let across = match self.value(key, "mixer") {
@@ -114,7 +114,8 @@ impl Titles {
     }
 }
 
-/// `lines` in the order of `runs`, each titled by its first value and what tells it from others of that value.
+/// `lines` in the order of `runs`, each named by its first value and by what distinguishes it from others with that
+/// value.
 pub(super) fn names<'a>(
     runs: Where,
     places: &[usize],
@@ -122,7 +123,7 @@ pub(super) fn names<'a>(
 ) -> Vec<(Line, Key<'a>)> {
     let mut lines: Vec<Key> = lines.into_iter().collect();
     lines.sort_by_key(|line| rank(runs, places[0], line[0]));
-    // Lines of one name stand together: `rank` keeps the order of their first values.
+    // Lines of one name are adjacent, since the sort by `rank` is stable and the set is ordered by first value.
     let mut named = Vec::new();
     for same in lines.chunk_by(|a, b| a[0] == b[0]) {
         let differs = |i: &usize| same.iter().any(|line| line[*i] != same[0][*i]);
@@ -168,7 +169,7 @@ fn shared_options<'a>(mut lines: impl Iterator<Item = &'a Field>) -> BTreeSet<St
     lines.fold(first, |shared, line| &shared & &options(line))
 }
 
-/// What of the options `own` is not in `shared`, if anything is.
+/// The options of `own` that are not in `shared`, if any.
 fn told_options(own: &Field, shared: &BTreeSet<String>) -> Option<String> {
     let own = own.to_string();
     let told: Vec<&str> = own

@@ -1,5 +1,5 @@
-//! All runs of a setting as one, over their rates and seeds: when they reach the accuracy at which training stops, and what the
-//! best of some of their rates is expected to be.
+//! Curves over all runs of a setting, at every rate and seed: the share that has reached the stopping accuracy, and the
+//! expected best of some of the rates.
 
 use super::super::grid::{fact, Cell, Content, Facts, Form, Grid, Line, Style, Tick};
 use super::super::score::distinct_rates;
@@ -80,7 +80,7 @@ pub(in super::super) fn tuning(of: &Selection) -> Selected {
     })
 }
 
-/// A grid a task by `draw`, under the title of the figure. No rate won in them.
+/// One grid per task by `draw`, under the title of the figure, without notes on best rates.
 fn of_all_runs(of: &Selection, draw: impl Fn(&Panel<Group>) -> Grid) -> Selected {
     let panels = panels(of.figure.runs, &of.groups);
     let grids = panels.into_iter().map(|panel| Grid {
@@ -95,7 +95,7 @@ fn of_all_runs(of: &Selection, draw: impl Fn(&Panel<Group>) -> Grid) -> Selected
     }
 }
 
-/// The mean over the seeds of one rate; `None` where no run has ended.
+/// The mean over the seeds of one rate, where diverged runs count as 0; `None` if no run has ended.
 fn of_rate(of: &Selection, runs: &[&Record], lr: f64) -> Option<f64> {
     let own = runs.iter().filter(|run| run.number("lr") == Some(lr));
     let numbers = own.filter_map(|run| match run.outcome() {
@@ -107,7 +107,7 @@ fn of_rate(of: &Selection, runs: &[&Record], lr: f64) -> Option<f64> {
     (count > 0.0).then(|| numbers.iter().sum::<f64>() / count)
 }
 
-/// Curves over `over`, of which a shorter one ends before the others; each with the number of runs or rates behind it.
+/// Curves over `over`, each with the number of runs or rates behind it. A curve may end before the others.
 fn curves_of(
     over: &'static str,
     metric: &'static str,

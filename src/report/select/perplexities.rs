@@ -1,9 +1,9 @@
-//! Perplexities of language models, ours beside the paper's.
+//! Tables of the perplexities of language models, ours beside the paper's.
 //!
-//! A line is one mixer: the best over learning rates by one perplexity, by default the paper's, of the mean
-//! over seeds. Runs on several texts, in several tokens, sizes or settings are in tables of their own; what
-//! belongs to the mixer alone, such as its rotary positions, makes a line of its own. The paper's numbers
-//! stand only beside runs of its size on its text.
+//! A line is one mixer: the mean over seeds at the best learning rate by one perplexity, by default the paper's. Runs
+//! on different corpora, or with different tokenizers, sizes or settings, are in separate tables; settings of the mixer
+//! alone, such as rotary positions, make a separate line. The paper's numbers are only shown beside runs of its size on
+//! its corpus.
 
 use super::super::grid::{
     chosen_rate, fact, object, Baseline, Cell, Content, Distance, Facts, Grid, Line, PrintedNumber,
@@ -17,10 +17,10 @@ use super::{ModelLine, Place, Selected, Selection};
 use crate::store::{Direction, Metric, Shown, METRICS};
 use std::collections::BTreeMap;
 
-/// The model of token frequencies alone.
+/// Name of the unigram baseline, which uses token frequencies only.
 const UNIGRAM: &str = "unigram";
 
-/// What is drawn of a run, and the title of its column.
+/// Metrics that are shown, with the titles of their columns.
 const SHOWN: [(&str, &str); 6] = [
     ("train_ppl", "train"),
     ("train_ppl_eval", "eval"),
@@ -30,38 +30,38 @@ const SHOWN: [(&str, &str); 6] = [
     (PER_WORD, "test/word"),
 ];
 
-/// What published results are.
+/// Perplexity per word, the metric of published results.
 const PER_WORD: &str = "test_word_ppl";
 
-/// What belongs to a mixer alone: it makes a line of its own and no table.
+/// Settings of a mixer alone, which make a separate line instead of a separate table.
 #[rustfmt::skip]
 const OF_LINE: [&str; 8] = [
     "variant", "options", "n", "heads", "expand", "hybrid", "rotary", "rotary_dims",
 ];
 
-/// The paper's text.
+/// Names of the paper's corpus.
 const CORPORA: [&str; 2] = ["wikitext-103-raw", "wikitext-103"];
 
-/// What the paper prints of linear, normalized and softmax attention.
+/// Perplexities that the paper prints for linear, normalized and softmax attention.
 type Printed = &'static [(&'static str, f64)];
 
 struct Table<'a> {
     of: &'a Selection<'a>,
     printed: Printed,
-    /// Any place.
+    /// Any place of the table, for the settings that they share.
     first: &'a Place<'a>,
-    /// Why the paper's numbers are not in it; empty where they are.
+    /// Reasons why the paper's numbers are not in the table; empty if they are.
     elsewhere: Vec<String>,
     lines: Vec<ModelLine<'a>>,
     /// Test perplexity of a unigram model.
     unigram: Option<f64>,
 }
 
-/// How much of what linear attention lacks to softmax normalisation makes up for: the paper's claim in one
-/// number, (linear - normalized) / (linear - softmax).
+/// Share of the gap between linear and softmax attention that normalization closes, (linear - normalized) / (linear -
+/// softmax): the paper's claim as one number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Gap {
-    /// 0 to 1 where normalized attention is between the two; below 0 where it is worse than linear.
+    /// The share: from 0 to 1 if normalized attention is between the two, below 0 if it is worse than linear.
     Closed(f64),
     /// Not all three have a number.
     Missing,
@@ -69,11 +69,11 @@ enum Gap {
     None,
 }
 
-/// The largest share of a gap that is printed, either way: beyond it normalisation changes more than twice the whole
-/// gap, so linear and softmax attention are too alike there for a share to mean anything.
+/// Largest absolute share of a gap that is printed. Beyond it, linear and softmax attention are so close that a share
+/// of their gap has no meaning.
 const TELLING: f64 = 2.0;
 
-/// Everything that a language model is measured by: what is exported.
+/// All metrics of a language model, as exported.
 fn measured() -> impl Iterator<Item = &'static Metric> {
     let per_byte = |metric: &Metric| metric.name.ends_with("_bits_per_byte");
     METRICS.iter().filter(move |metric| {
@@ -138,7 +138,7 @@ pub(in super::super) fn perplexities(of: &Selection, printed: Printed) -> Select
     }
 }
 
-/// Ours where the paper's stand beside them; each of the paper's at least once.
+/// Our numbers with the paper's; each of the paper's at least once.
 fn printed_numbers(of: &Selection, printed: Printed, tables: &[Table]) -> Vec<PrintedNumber> {
     let mut numbers = Vec::new();
     let asked = printed
@@ -181,7 +181,7 @@ fn place<'a>(group: &'a Group, of: &Selection) -> Place<'a> {
     place
 }
 
-/// Why the paper's numbers cannot stand beside the table of a place; empty where they can.
+/// Reasons why the paper's numbers cannot be shown in the table of a place; empty if they can.
 fn elsewhere(place: &Place) -> Vec<String> {
     let mut reasons = Vec::new();
     let [corpus, tokenizer] = ["dataset", "tokenizer"].map(|name| place.text(name));
@@ -198,31 +198,31 @@ fn elsewhere(place: &Place) -> Vec<String> {
     reasons
 }
 
-/// Those of `differences` that keep the paper's numbers away.
+/// Differences that exclude the paper's numbers.
 fn sizes(differences: &[Difference]) -> impl Iterator<Item = String> + '_ {
     let sizes = differences.iter().filter(|d| SIZES.contains(&d.name));
     sizes.map(Difference::to_string)
 }
 
 impl ModelLine<'_> {
-    /// `shown` at the rate that is best by `by`.
+    /// Result of `shown` at the rate that is best by `by`.
     fn status(&self, shown: &Metric, by: &Metric) -> Status {
         let runs = self.places[0].map_or(&[][..], |place| place.runs);
         let select = self.places[0].map_or(RateChoice::Best, |place| place.select);
         Status::known(runs, by, shown, select)
     }
 
-    /// What it has otherwise than its preset.
+    /// Differences from the preset.
     fn differences(&self) -> &[Difference] {
         self.places[0].map_or(&[], |place| &place.differences)
     }
 
-    /// Learning rates that there are results of.
+    /// Number of learning rates with results.
     fn rates(&self) -> usize {
         self.places[0].map_or(0, |place| place.rates)
     }
 
-    /// The mixer, and what tells it from further lines of it.
+    /// The mixer, and its differences from the preset.
     fn label(&self) -> String {
         match self.differences() {
             [] => self.mixer.to_owned(),
@@ -249,7 +249,7 @@ impl<'a> Table<'a> {
         self.status(line, name).score().copied()
     }
 
-    /// The number of a line, if it says anything: not one that is worse than a guess among all words.
+    /// Result of a line. A perplexity per word worse than a uniform guess among all words counts as no number.
     fn status(&self, line: &ModelLine, name: &str) -> Status {
         let status = line.status(metric(name), self.of.metric);
         let beyond = |score: &Score| name == PER_WORD && score.mean > self.words();
@@ -259,7 +259,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Different words of the corpus (Merity et al. 2017).
+    /// Vocabulary size of the corpus in words (Merity et al. 2017).
     fn words(&self) -> f64 {
         match self.first.text("dataset").starts_with("wikitext-2") {
             true => 33_278.0,
@@ -267,7 +267,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// What its runs have in common.
+    /// Settings that its runs have in common.
     fn title(&self) -> String {
         let text = |name| self.first.text(name).to_owned();
         let mut parts = vec![text("dataset"), format!("tokenizer {}", text("tokenizer"))];
@@ -279,7 +279,7 @@ impl<'a> Table<'a> {
         parts.join(", ")
     }
 
-    /// What the paper prints of `line`, were its table beside ours.
+    /// Perplexity that the paper prints for `line`, if the line has the paper's sizes.
     fn paper(&self, line: &ModelLine) -> Option<f64> {
         let printed = self.printed.iter().find(|(mixer, _)| *mixer == line.mixer);
         let same = sizes(line.differences()).next().is_none();
@@ -330,7 +330,7 @@ impl<'a> Table<'a> {
         grid
     }
 
-    /// The unigram model, above the test perplexity.
+    /// The unigram baseline, drawn at the test perplexity.
     fn baselines(&self, columns: &[&str]) -> Vec<Baseline> {
         let tested = |title: &&str| SHOWN.contains(&("test_ppl", title));
         let level = |title| self.unigram.into_iter().filter(|_| tested(title)).collect();
@@ -347,7 +347,7 @@ impl<'a> Table<'a> {
         Line::new(line.label(), self.row(paper, &rate, &shown))
     }
 
-    /// A cell a column.
+    /// The cells of a line, one per column.
     fn row(&self, paper: Cell, rate: &str, shown: &dyn Fn(&str) -> Cell) -> Vec<Cell> {
         let mut cells = vec![Cell::text(rate)];
         cells.extend(SHOWN.iter().map(|(metric, _)| shown(metric)));
@@ -357,8 +357,8 @@ impl<'a> Table<'a> {
         cells
     }
 
-    /// The share of the gap that normalisation closes: of the first setting that all three attentions have,
-    /// since only like lines are compared.
+    /// The gap in the first setting in which all three attentions have a line, since only equal settings are
+    /// comparable.
     fn gap(&self, metric: &str) -> Gap {
         let perplexities = self
             .attentions()
@@ -366,12 +366,12 @@ impl<'a> Table<'a> {
         Gap::of(perplexities)
     }
 
-    /// The share that the paper's numbers close.
+    /// The gap of the paper's numbers.
     fn paper_gap(&self) -> Gap {
         Gap::of([0, 1, 2].map(|i| Some(self.printed[i].1).filter(|_| self.first.beside)))
     }
 
-    /// Linear, normalized and softmax attention in one setting.
+    /// Lines of linear, normalized and softmax attention in one setting.
     fn attentions(&self) -> [Option<&ModelLine<'a>>; 3] {
         let lines_of = |i: usize| {
             let mixer = self.printed[i].0;
@@ -385,14 +385,14 @@ impl<'a> Table<'a> {
         whole.unwrap_or_else(|| of(&[]))
     }
 
-    /// Whether a gap is of interest: beside the paper's, and where two of its attentions were trained.
+    /// Whether the table shows a gap: beside the paper's numbers, and if at least two of its attentions were trained.
     fn compares(&self) -> bool {
         let trained = |mixer: &str| self.lines.iter().any(|line| line.mixer == mixer);
         let printed = self.printed.iter().filter(|(mixer, _)| trained(mixer));
         self.first.beside || printed.count() > 1
     }
 
-    /// The lines below a grid.
+    /// Notes below the grid.
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.rates().into_iter().collect();
         let said = |line: &ModelLine| {
@@ -419,7 +419,7 @@ impl<'a> Table<'a> {
         notes
     }
 
-    /// Among how many rates there was a choice.
+    /// Note on the number of learning rates tried; `None` if no line had a choice.
     fn rates(&self) -> Option<String> {
         let tried = self.lines.iter().filter(|line| line.rates() > 0);
         let most = tried.clone().map(|line| line.rates()).max()?;
@@ -506,7 +506,7 @@ impl<'a> Table<'a> {
             let score = self.score(line, metric.name);
             record.extend(mean_and_std(metric.name, score.as_ref()));
         }
-        // The gaps are those of the table, on its line of normalized attention.
+        // The gaps belong to the table and are recorded on its line of normalized attention.
         let [_, normalized, _] = self.attentions();
         let compared = normalized.is_some_and(|normalized| std::ptr::eq(normalized, line));
         let gap = |metric: &str| self.gap(metric).share().filter(|_| compared);
@@ -521,7 +521,7 @@ impl<'a> Table<'a> {
 }
 
 impl Gap {
-    /// Of the perplexities of linear, normalized and softmax attention.
+    /// Gap of the perplexities of linear, normalized and softmax attention.
     fn of(perplexities: [Option<f64>; 3]) -> Self {
         let [Some(linear), Some(normalized), Some(softmax)] = perplexities else {
             return Self::Missing;

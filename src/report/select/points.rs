@@ -1,4 +1,4 @@
-//! Points of one metric over another, a panel a task, a point a setting, a colour a mixer.
+//! Points of one metric over another: one panel per task, one point per setting, one colour per mixer.
 
 use super::super::grid::{fact, Cell, Facts, Form, Grid, Line, Style};
 use super::super::score::Status;

@@ -1,4 +1,4 @@
-//! Panels of one task and its data each, whose lines are told apart by all other settings.
+//! Panels of one task and its data each; their lines differ in all other settings.
 
 use super::super::figures::Where;
 use super::super::grid::Line;
@@ -6,15 +6,15 @@ use super::naming::{key, names, settings, Key, Titles};
 use crate::store::{places, Record, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The settings that tell panels apart.
+/// The settings that distinguish panels.
 #[rustfmt::skip]
 const PANEL: [&str; 9] = [
     "task", "protocol", "dataset", "tokenizer", "contour_length", "seq_len", "kv_pairs", "vocab_size", "train_examples",
 ];
 
-/// A group of runs, or a run with rows of its own.
+/// A group of runs, or a single run with rows of its own.
 pub(super) trait Recorded {
-    /// The settings, those of any of its runs.
+    /// A record with the common settings.
     fn record(&self) -> &Record;
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Panel<'a, T> {
     pub runs: Vec<&'a T>,
 }
 
-/// `runs` by task and data, in the order of a figure's `Where`.
+/// Panels of `runs` by task and data, in the order of a figure's `Where`.
 pub(super) fn panels<'a, T: Recorded>(order: Where, runs: &'a [T]) -> Vec<Panel<'a, T>> {
     let (mut places, head) = settings(&PANEL, &[]);
     places.truncate(head);
@@ -45,7 +45,7 @@ pub(super) fn panels<'a, T: Recorded>(order: Where, runs: &'a [T]) -> Vec<Panel<
     panels.collect()
 }
 
-/// `runs` by their values at `places`, in the order of a figure's `Where`.
+/// Splits `runs` by their values at `places`, in the order of a figure's `Where`.
 pub(super) fn split<'a, T: Recorded>(
     order: Where,
     runs: &'a [T],
@@ -70,7 +70,8 @@ pub(super) fn split<'a, T: Recorded>(
     split
 }
 
-/// The runs of a panel by setting, `with` columns of these roles besides: of each its line, yet without cells.
+/// Lines of a panel, still without cells, with the runs of each: one per setting, and also per value of the columns
+/// with the roles `with`.
 pub(super) fn lines<'a, T: Recorded>(
     order: Where,
     runs: &[&'a T],
@@ -99,7 +100,7 @@ pub(super) fn texts<'a, T: Recorded>(runs: &'a [T], column: &str) -> BTreeSet<&'
     runs.iter().map(|run| run.record().text(column)).collect()
 }
 
-/// The tasks of `runs`: for a heading, and for programs.
+/// The tasks of `runs`, formatted for a heading and for programs.
 pub(super) fn tasks<T: Recorded>(runs: &[T]) -> [String; 2] {
     let tasks: Vec<&str> = texts(runs, "task").into_iter().collect();
     [tasks.join(", ").to_uppercase(), tasks.join(",")]

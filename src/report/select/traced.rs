@@ -1,4 +1,4 @@
-//! Numbers that runs keep by epoch or by slice of the test answers: the mean over seeds, a line a setting and rate.
+//! Numbers per epoch, or per slice of the test answers: the mean over seeds, one line per setting and rate.
 
 use super::super::grid::{fact, Cell, Facts, Form, Grid, Line, Style, Tick};
 use super::super::score::{Score, Status};
@@ -27,22 +27,22 @@ impl<R> Recorded for Traced<R> {
 
 /// One number of every epoch.
 struct Measure {
-    /// For programs.
+    /// Name for programs.
     name: &'static str,
-    /// For readers.
+    /// Title for readers.
     title: &'static str,
     style: Style,
     of: fn(&EpochRow) -> Option<f64>,
 }
 
-/// Of tasks with right answers.
+/// Measures of tasks with correct answers.
 #[rustfmt::skip]
 const ANSWERS: [Measure; 2] = [
     Measure { name: "train_loss", title: "training loss", style: Style::Loss, of: |row| Some(row.train_loss) },
     Measure { name: "accuracy", title: "test accuracy", style: Style::Percent, of: |row| Some(row.accuracy) },
 ];
 
-/// Of language models.
+/// Measures of language models.
 #[rustfmt::skip]
 const TEXTS: [Measure; 2] = [
     Measure { name: "train_ppl", title: "training perplexity", style: Style::Perplexity, of: |row| Some(row.train_loss.exp()) },
@@ -158,8 +158,8 @@ fn sliced(by: By, panel: &Panel<Traced<SliceRow>>) -> Grid {
     grid
 }
 
-/// The mean over seeds of the number of each of `columns`, a line a setting and rate, and a record a number. `number`
-/// gives the column of a row and its number, `at` the column for programs.
+/// Means over seeds in each of `columns`: one line per setting and rate, and one record per number. `number` returns
+/// the column and the number of a row, `at` the facts on a column.
 fn means<R, C: Ord>(
     runs: &[&Traced<R>],
     columns: &[C],
