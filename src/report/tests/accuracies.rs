@@ -9,7 +9,7 @@ use LraDataset::{Image, Listops, Pathfinder, Retrieval, Text};
 /// Settings as typed.
 type Settings = &'static [(&'static str, &'static str)];
 
-/// After the last epoch, chosen on validation data, best.
+/// Result with the accuracies after the last epoch, at the epoch chosen on validation data, and at the best epoch.
 fn result(config: &RunConfig, [last, selected, best]: [f64; 3]) -> RunResult {
     let selects = Record::planned(config).count("val_examples") > 0;
     let mut result = done(last);
@@ -23,7 +23,7 @@ fn result(config: &RunConfig, [last, selected, best]: [f64; 3]) -> RunResult {
     result
 }
 
-/// A run of the arena with `settings`.
+/// A run of the Long Range Arena with `settings`.
 fn run(mixer: &str, dataset: LraDataset, settings: &[(&str, &str)]) -> RunConfig {
     let base = [("mixer", mixer), ("dataset", dataset.name())];
     let mut config = recipes::run("lra", &[&base, settings].concat()).unwrap();
@@ -37,7 +37,7 @@ fn row(config: &RunConfig, accuracies: [f64; 3]) -> Record {
     Record::new(config, &result(config, accuracies))
 }
 
-/// A run that reached 0.5, 0.6 and 0.7.
+/// A run with the accuracies 0.5, 0.6 and 0.7.
 fn usual(mixer: &str, dataset: LraDataset) -> Record {
     row(&run(mixer, dataset, &[]), [0.5, 0.6, 0.7])
 }
@@ -245,7 +245,7 @@ fn a_check_counts_no_number_of_generated_examples() {
         report.check(100.0);
         text(&report)
     };
-    // Five tasks and their average, of five lines.
+    // Five tasks and their average, on five lines.
     let released = checked("files");
     assert!(released.contains("check: 6 of 30 "), "{released}");
     let generated = checked("native");
@@ -263,7 +263,7 @@ fn an_average_needs_all_five_tasks_in_one_setting() {
         }
     };
     let rows = LraDataset::ALL.map(|dataset| usual("softmax", dataset));
-    // Four of 0.6, and 0.7 on Text.
+    // Four tasks at 0.6, and Text at 0.7.
     assert!((average(&rows).unwrap() - 0.62).abs() < 1e-12);
     assert_eq!(average(&rows[1..]), None);
     let own = || changed(Listops, &[("d", "64")]);

@@ -1,4 +1,4 @@
-//! Verdicts on claims where the right one is known by construction.
+//! Verdicts on simulated runs, where the right verdict is known by construction.
 
 use super::*;
 use crate::ops::rng::Rng;
@@ -9,7 +9,7 @@ use crate::tasks::lra::LraDataset;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// A grid small enough to be made by the thousand.
+/// A grid small enough to be generated thousands of times.
 const SIZES: [(usize, usize); 2] = [(64, 4), (128, 8)];
 const WIDTHS: [usize; 2] = [64, 128];
 const STATES: [usize; 2] = [32, 64];
@@ -26,7 +26,7 @@ struct Run {
     seed: usize,
 }
 
-/// Makes rows of MQAR without a config each, which a thousand folders would wait for.
+/// Builds rows of MQAR without a config for each, which would be too slow for a thousand simulated studies.
 struct Rows {
     row: Record,
     diverged: Record,
@@ -34,7 +34,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// In the paper's sizes, or with a hundredth of its examples.
+    /// Rows at the paper's sizes, or with other numbers of examples.
     fn new(train_examples: usize) -> Self {
         let mut config = config();
         config.protocol = Protocol::Reference;
@@ -65,7 +65,7 @@ impl Rows {
         self.rows.push(row);
     }
 
-    /// Every cell of the small grid at both rates and `seeds`.
+    /// Adds every cell of the small grid at both rates and `seeds`.
     fn grid(
         &mut self,
         mixer: &'static str,
@@ -93,9 +93,9 @@ impl Rows {
     }
 }
 
-/// The paper's preset of a row, whose d and n are open.
+/// The paper's preset of a row, which leaves d and n open.
 fn full(row: &Record) -> Vec<(&'static str, Record)> {
-    // Made once: a simulation asks for thousands.
+    // Built once, since a simulation calls this thousands of times.
     static PLANNED: LazyLock<[Record; 2]> =
         LazyLock::new(|| [text_config(), config()].map(|config| Record::planned(&config)));
     let [of_text, of_recall] = &*PLANNED;
@@ -118,7 +118,7 @@ fn judged(rows: &[Record]) -> Report {
     claims(rows, &full, &Asked::default()).unwrap()
 }
 
-/// The records of `claim` for programs, at the paper's sizes or at others.
+/// The records of `claim`, at the paper's sizes or at others.
 fn records<'a>(
     report: &'a Report,
     level: &str,
@@ -149,7 +149,7 @@ fn noise(name: &str, seed: u64) -> impl FnMut() -> f64 {
     move || stream.normals().0
 }
 
-/// Runs of which each solves its task with probability `share`.
+/// Accuracies of runs that each solve their task with probability `share`.
 fn by_chance(share: f64, seed: u64) -> impl FnMut(Run) -> Option<f64> {
     let mut stream = Rng::new(seed, "solved", 0);
     move |_| {
@@ -168,7 +168,7 @@ fn ended(solved: bool) -> Option<f64> {
     Some(if solved { SOLVED } else { MISSED })
 }
 
-/// Normalized attention solves one share of its runs, linear attention another, in a study of `seeds`.
+/// A study of `seeds` seeds in which normalized and linear attention solve these shares of their runs.
 fn compared([normalized, linear]: [f64; 2], seeds: usize) -> Rows {
     let mut rows = Rows::new(1000);
     rows.grid("linear", 0..seeds, by_chance(linear, 1));
@@ -197,7 +197,7 @@ fn a_true_effect_is_supported_its_reverse_is_not_and_none_is_undecided() {
             (Some(8), Some(4))
         );
         assert_eq!(found["unit"], "share of runs");
-        // Both mixers, 8 cells, 2 rates, 4 seeds.
+        // Two mixers, 8 cells, 2 rates, 4 seeds.
         let solved = found["solved"].as_str().unwrap();
         assert_eq!(solved.matches("/64").count(), 2, "{solved}");
     }
@@ -208,7 +208,7 @@ fn too_few_seeds_decide_nothing_and_the_missing_ones_are_counted() {
     let report = judged(&compared([0.8, 0.2], 2).rows);
     let found = &records(&report, "reduced", BEATS)[0];
     assert_eq!(found["verdict"], "undecided");
-    // One seed more in 8 cells, of 2 mixers, at 2 rates.
+    // One more seed in 8 cells, for 2 mixers at 2 rates.
     assert_eq!(found["runs_needed"].as_u64(), Some(32));
     let reason = found["reason"].as_str().unwrap();
     assert_eq!(reason, "a verdict needs 3 seeds, and there are 2");
@@ -225,7 +225,7 @@ fn too_few_seeds_decide_nothing_and_the_missing_ones_are_counted() {
     );
 }
 
-/// Of perplexities: a mean over the seeds that are left would look better than the mixer is.
+/// For perplexities, a mean over the remaining seeds would overstate the mixer.
 #[test]
 fn a_seed_that_diverged_at_every_rate_asks_for_a_lower_one() {
     let mut rows = Vec::new();
@@ -264,7 +264,7 @@ fn a_run_that_diverged_has_not_solved_its_task() {
     assert_eq!(found["solved"], "64/64, 16/64");
 }
 
-/// Who tries more rates finds more: only those that both tried count.
+/// A mixer with more rates finds better ones, so only the rates that both tried count.
 #[test]
 fn mixers_are_compared_at_the_rates_that_both_tried() {
     let mut rows = compared([0.5, 0.5], 4);
@@ -301,7 +301,7 @@ fn a_claim_about_each_task_needs_all_and_one_contradicts() {
         rows.grid("qlstm-reversed", 0..4, |run| {
             ended(run.size.0 == 64 || reversed)
         });
-        // They have no state expansion.
+        // qLSTMs have no state expansion.
         rows.rows.retain(|row| row.count("n") == 32);
         verdict(&judged(&rows.rows), "reduced", "reversed-beats-plain")
     };
@@ -319,7 +319,7 @@ fn a_trend_over_a_single_value_asks_for_another() {
     let found = &records(&report, "reduced", "linear-approaches-softmax")[0];
     assert_eq!(found["verdict"], "undecided");
     assert_eq!(found["reason"], "a trend over --n needs two of its values");
-    // Of 2 sizes and 2 widths, 2 mixers at 2 rates with 3 seeds.
+    // 2 sizes and 2 widths, 2 mixers at 2 rates with 3 seeds.
     assert_eq!(found["runs_needed"].as_u64(), Some(48));
     let command = found["command"].as_str().unwrap();
     assert!(command.contains(" --n 32,64 "), "{command}");
@@ -345,7 +345,7 @@ fn slopes_are_taken_over_doublings_of_n() {
     assert_eq!(verdicts(&approaching(32)), ["not supported", "supported"]);
 }
 
-/// A gap that shrinks and stays wide is a trend, and no convergence.
+/// A gap that shrinks but stays wide is a trend, not convergence.
 #[test]
 fn to_reach_softmax_is_to_be_within_the_margin_at_the_largest_n() {
     let at = |last: fn(usize) -> bool| {
@@ -404,7 +404,7 @@ fn on_par_is_a_matter_of_the_margin() {
     assert_eq!(at([0.5, 0.5]), "undecided");
 }
 
-/// A cell is perfect where seeds end so at the best of their rates; five of five are not enough to say that most do.
+/// Most seeds must end above the bound at the best of their rates; five of five are not enough to show that.
 #[test]
 fn a_level_needs_as_many_seeds_as_its_exact_interval() {
     let perfect = |seeds: usize| {
@@ -420,13 +420,13 @@ fn a_level_needs_as_many_seeds_as_its_exact_interval() {
             found["runs_needed"].as_u64(),
         )
     };
-    // 17 seeds in 8 cells at 2 rates, of which 5 have been made.
+    // 17 seeds in 8 cells at 2 rates, 5 of which have been run.
     assert_eq!(perfect(5), ("undecided".to_owned(), Some(12 * 8 * 2)));
-    // With the correction for the trend over n, which is judged as well.
+    // The correction includes the trend over n, which is judged as well.
     assert_eq!(perfect(20).0, "supported");
 }
 
-/// A setting that is not the preset's makes a study of its own, beside the other mixers as they are.
+/// A setting other than the preset's makes a separate study, together with the other mixers at their presets.
 #[test]
 fn a_mixer_with_another_start_is_judged_by_itself() {
     let mut rows = Rows::new(1000);
@@ -451,11 +451,11 @@ fn a_mixer_with_another_start_is_judged_by_itself() {
     assert_eq!(found, [(false, "supported"), (true, "undecided")]);
 }
 
-/// What would be certain alone is one of many, and the least level counts as often as there are claims.
+/// The smallest of several p-values is multiplied by the number of claims.
 #[test]
 fn all_claims_share_one_error() {
     let mut rows = Rows::new(1000);
-    // Of 8 runs in one cell: all against half of them, p = 0.05 alone.
+    // One cell with 8 runs, where all against half of them would give p = 0.05 alone.
     let few =
         |row: &Record| row.count("seq_len") == 64 && row.count("d") == 64 && row.count("n") == 32;
     rows.grid("ssd", 0..4, |_| ended(true));
@@ -467,7 +467,7 @@ fn all_claims_share_one_error() {
         ["p_inside", "p_of_claim"].map(|name| found[name].as_f64().unwrap())
     };
     let [level, corrected] = alone(&rows);
-    // larger-n-hurts has one value of n, and so no number.
+    // larger-n-hurts has one value of n, and therefore no number.
     assert_eq!(level, corrected);
     for gates in ["qlstm", "qlstm-reversed"] {
         rows.grid(gates, 0..4, |_| ended(true));
@@ -481,7 +481,7 @@ fn all_claims_share_one_error() {
     );
 }
 
-/// Table 1 of three seeds.
+/// Table 1 with three seeds.
 fn perplexities(normalized: f64) -> Report {
     let mut rows = Vec::new();
     let mut noise = noise("gap", 1);
@@ -524,7 +524,7 @@ fn a_part_of_the_papers_grid_is_no_verdict_at_the_papers_sizes() {
     let report = judged(&rows.rows);
     let found = &records(&report, "paper", BEATS)[0];
     assert_eq!(found["verdict"], "undecided");
-    // 64 cells, 2 mixers, 4 rates, 3 seeds, of which 8 cells have two rates.
+    // 64 cells, 2 mixers, 4 rates, 3 seeds, where 8 cells have two rates done.
     assert_eq!(
         found["runs_needed"].as_u64(),
         Some(64 * 2 * 4 * 3 - 8 * 2 * 2 * 3)
@@ -533,7 +533,7 @@ fn a_part_of_the_papers_grid_is_no_verdict_at_the_papers_sizes() {
     assert!(text(&report).contains("supported at these sizes"));
 }
 
-/// An RNN has no state expansion, whose one value no preset fixes.
+/// An RNN has no state expansion; its single value of n is fixed by no preset.
 #[test]
 fn the_whole_grid_of_a_claim_is_judged_at_the_papers_sizes_alone() {
     let mut rows = Rows::new(100_000);
@@ -563,7 +563,7 @@ fn the_whole_grid_of_a_claim_is_judged_at_the_papers_sizes_alone() {
     assert_eq!(verdict(&report, "reduced", "reversed-beats-plain"), "");
 }
 
-/// Three attentions on the arena with three seeds, as released but for the examples of what can be generated.
+/// Three attentions on the Long Range Arena with three seeds, as released except for the source of the examples.
 fn attentions_on_the_arena(data: &str) -> Report {
     let mut rows = Vec::new();
     let mut noise = noise("arena", 1);
@@ -703,15 +703,15 @@ fn what_else_differs_between_mixers_is_said() {
     assert!(text.contains(", heads=4, state_mixer=none\n"), "{text}");
 }
 
-/// With which probability a run of a simulated study solves its task, whichever mixer it has and whatever its n.
+/// Probability that a run of a simulated study solves its task, independent of its mixer and its n.
 #[derive(Clone, Copy, Debug)]
 enum Chance {
     Even,
-    /// By rate.
+    /// Depends on the rate.
     OfRate,
-    /// By task and rate.
+    /// Depends on task and rate.
     OfTask,
-    /// Nearly always.
+    /// Close to one.
     Saturated,
 }
 
@@ -732,7 +732,7 @@ impl Chance {
     }
 }
 
-/// A thousand studies of 3 to 6 seeds in which no mixer is better than another and nothing depends on n.
+/// A thousand studies of 3 to 6 seeds in which all mixers are equal and nothing depends on n.
 #[test]
 fn without_a_true_effect_a_claim_is_supported_in_at_most_one_of_twenty_studies() {
     let chances = [
@@ -769,7 +769,7 @@ fn without_a_true_effect_a_claim_is_supported_in_at_most_one_of_twenty_studies()
                 ended(stream.uniform() < chance.of(run))
             });
         }
-        // One width is enough, and half the time.
+        // One width is enough, and halves the time.
         rows.rows.retain(|row| row.count("d") == WIDTHS[0]);
         let report = judged(&rows.rows);
         let mut false_ones = 0;
@@ -789,7 +789,7 @@ fn without_a_true_effect_a_claim_is_supported_in_at_most_one_of_twenty_studies()
     assert!(any <= 50, "{any} of {studies}");
 }
 
-/// The same at the bound of a claim that wants a number to be within one: a difference of exactly the margin.
+/// Studies at the bound of an equivalence claim: the true difference is exactly the margin.
 #[test]
 fn at_the_margin_on_par_is_supported_in_at_most_one_of_twenty_studies() {
     let mut supported = 0;
@@ -813,7 +813,7 @@ fn every_format_has_every_verdict() {
     for format in FORMATS.iter().filter(|format| format.is_text()) {
         let text = drawn(&report, format.name);
         for claim in crate::report::CLAIMS.iter() {
-            // A picture has the captions of what is decided, and no table.
+            // A picture has only the captions of decided claims, and no table.
             let is_said = format.name != "svg" || claim.name == BEATS;
             assert!(
                 !is_said || text.contains(claim.name),

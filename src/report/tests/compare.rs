@@ -118,7 +118,7 @@ fn of_perplexities_and_losses_the_lower_is_better() {
     assert_eq!((worse(&low, &high), worse(&high, &low)), (1, 0));
 }
 
-/// One cell in twenty would be, without a correction.
+/// Without a correction, one cell in twenty would be.
 #[test]
 fn many_cells_without_a_difference_are_seldom_called_worse() {
     let mut found = 0;

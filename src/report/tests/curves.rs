@@ -5,7 +5,7 @@ use crate::report::picture::Body;
 use crate::store::samples::{config, done, read, text_config};
 use crate::store::EpochRow;
 
-/// Epochs of these accuracies; losses halve from 1.
+/// Epochs with these accuracies; losses halve from 1.
 fn epochs(accuracies: &[f64]) -> Vec<EpochRow> {
     let rows = accuracies.iter().enumerate().map(|(i, accuracy)| EpochRow {
         epoch: i + 1,

@@ -5,7 +5,7 @@ use crate::report::figures::Drawn;
 use crate::store::samples::{config, done};
 use std::time::Instant;
 
-/// MQAR at (L, k) = (512, 64) unless `change` says otherwise.
+/// MQAR at (L, k) = (512, 64) unless `change` sets other sizes.
 fn run(mixer: &str, d: usize, n: usize, accuracy: f64, change: fn(&mut RunConfig)) -> Record {
     let mut config = config();
     config.model.mixer = mixer.into();
@@ -136,7 +136,7 @@ fn figures_say_how_to_get_results_and_turn_only_where_d_and_n_are_the_axes() {
 #[test]
 fn a_hundred_thousand_runs_are_read_and_reported_in_seconds() {
     let mut row = crate::store::samples::record(0.5);
-    // Without checksums, as earlier versions wrote.
+    // The file has no checksums, as written by earlier versions.
     let columns = crate::store::COLUMNS.iter().map(|c| c.name);
     let header: Vec<&str> = columns.filter(|name| *name != "checksum").collect();
     let mut file = header.join(",") + "\n";
@@ -173,7 +173,7 @@ fn a_hundred_thousand_runs_are_read_and_reported_in_seconds() {
     let whole = start.elapsed();
     println!("read in {read:?}, reported after {whole:?}");
     assert!(text.contains("100000 runs done"));
-    // Under 2 s where the crate is optimised; tests may run unoptimised on a busy machine.
+    // It takes less than 2 s in an optimised build; tests may run unoptimised on a busy machine.
     assert!(whole.as_secs() < 60, "{whole:?}");
 }
 
@@ -239,7 +239,7 @@ fn a_row_of_a_figure_is_drawn_in_every_format_and_says_what_it_lacks() {
     );
 }
 
-/// Three rates by three seeds, of which two seeds stop, at the last rate.
+/// Runs at three rates with three seeds each; at the last rate two seeds stop early.
 fn tuned() -> Vec<Record> {
     let mut rows = Vec::new();
     for (lr, accuracies) in [

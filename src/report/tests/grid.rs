@@ -243,7 +243,7 @@ fn a_diverged_run_is_counted_as_done() {
     let coverage = report(&rows).coverage;
     assert_eq!((coverage.done, coverage.diverged), (1, 1));
 }
-/// Position alone answers 28.8 % here.
+/// Position alone answers 28.8 % of the questions of this task.
 #[test]
 fn cells_at_or_below_the_accuracy_without_recall_are_counted() {
     let rows = [
@@ -483,7 +483,7 @@ fn json_is_one_versioned_object() {
     assert_eq!(whole["coverage"]["planned"], serde_json::Value::Null);
 }
 
-/// Seeds 0, 1, .. with the data seed that `data` makes of each.
+/// Runs with seeds 0, 1, .. and the data seeds that `data` returns for them.
 fn drawing(data: fn(u64) -> u64, accuracies: &[f64]) -> Vec<Record> {
     let numbered = (0..).zip(accuracies);
     let rows = numbered.map(|(seed, accuracy)| {
@@ -504,7 +504,7 @@ fn seeds_that_draw_their_own_data_are_a_mean() {
     let status = only_cell(&rows);
     assert_eq!(seeds_of(status), 3);
     assert!((status.score().unwrap().mean - 0.6).abs() < 1e-9);
-    // Of a planned run that is not done the data seed is the same setting.
+    // The data seed of a planned run that is not done is the same setting.
     let plan: Vec<RunConfig> = (0..5)
         .map(|seed| {
             let mut config = at(64, 32, 1e-3, seed);
@@ -521,7 +521,7 @@ fn seeds_that_draw_their_own_data_are_a_mean() {
 fn data_that_seeds_share_are_another_setting_than_data_of_their_own() {
     let shared = drawing(|_| 7, &[0.5, 0.6]);
     assert_eq!(seeds_of(only_cell(&shared)), 2);
-    // Seeds 3 and 4 with data of their own, and 7 with the data that the others share.
+    // Seeds 3 and 4 draw their own data; seed 7 uses the data that the others share.
     let own = drawing(|seed| seed, &[0.0, 0.0, 0.0, 0.7, 0.9, 0.0, 0.0, 0.5]);
     let own = [&own[3..5], &own[7..]].concat();
     let report = report(&[shared, own].concat());
@@ -531,7 +531,7 @@ fn data_that_seeds_share_are_another_setting_than_data_of_their_own() {
     assert!(titles[1].ends_with("data_seed=seed"), "{titles:?}");
 }
 
-/// The data are fixed: a data seed that equals the seed is one like any other.
+/// The data are fixed under this protocol, so a data seed that equals the seed is a setting like any other.
 #[test]
 fn under_reference_a_data_seed_is_a_setting() {
     let mut rows = drawing(|seed| seed, &[0.5, 0.6, 0.7]);

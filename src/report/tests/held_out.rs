@@ -1,4 +1,4 @@
-//! Rates that are chosen on numbers that are not reported, and what should not be mixed.
+//! Rates chosen on held-out numbers, and warnings about mixed runs.
 
 use super::*;
 use crate::store::samples::{config, diverged, done, read, text_config};
@@ -32,14 +32,14 @@ fn only(report: &Report) -> Status {
     }
 }
 
-/// Seeds 0 and 2 choose for 1 and 3, and the reverse.
+/// Seeds 0 and 2 choose the rate for 1 and 3, and the reverse.
 #[test]
 fn each_half_of_the_seeds_is_reported_at_the_rate_that_is_best_on_the_other() {
     let mut runs = rows(1e-3, &[0.9, 0.1, 0.7, 0.3]);
     runs.extend(rows(1e-2, &[0.2, 0.8, 0.4, 0.6]));
     let report = held_out(&runs);
     let score = *only(&report).score().unwrap();
-    // The even half prefers 1e-3, at which the odd one has 0.1 and 0.3; the odd one 1e-2: 0.2 and 0.4.
+    // The even half prefers 1e-3, where the odd half has 0.1 and 0.3; the odd half prefers 1e-2, with 0.2 and 0.4.
     assert!((score.mean - 0.25).abs() < 1e-12, "{score:?}");
     assert_eq!(score.seeds, 4);
     assert!(score.lr.is_nan());
@@ -128,7 +128,7 @@ fn what_is_mixed_in_one_grid_is_warned_of() {
         assert!(text.contains(warning), "{text}");
     }
     assert!(!drawn(&rows(1e-3, &[0.9, 0.8])).contains("warning"));
-    // A file that does not say is not another one.
+    // A missing value does not count as a different one.
     runs[1].set("simd", "");
     runs[1].set("version", "");
     assert!(!drawn(&runs).contains("warning"));
@@ -154,7 +154,7 @@ fn the_grid_says_what_only_tables_show() {
     );
 }
 
-/// Table 1 with a run of linear and one of softmax attention.
+/// Table 1 with one run of linear and one of softmax attention.
 fn table(linear: f64) -> Report {
     let run = |mixer: &str, ppl: f64| {
         let mut config = text_config();
@@ -199,7 +199,7 @@ fn printed_numbers_are_held_missed_or_absent() {
     assert!(table(18.0).check(4.0), "a wider tolerance holds it");
 }
 
-/// A validation set of a generated task chooses the rate without being asked.
+/// A validation set of a generated task chooses the rate by default.
 #[test]
 fn validation_examples_of_a_generated_task_choose_the_rate() {
     let run = |lr: f64, val: f64, accuracy: f64, examples: usize| {

@@ -1,4 +1,4 @@
-//! Small results and the exact reports they must give.
+//! Small results and their exact reports.
 
 mod accuracies;
 mod claims;
@@ -22,7 +22,7 @@ fn column_titles(grid: &Grid) -> Vec<&str> {
     grid.columns.iter().map(|tick| &*tick.title).collect()
 }
 
-/// What a table asked with `metric` alone.
+/// Options with only a `metric`.
 fn by(metric: &str) -> Asked {
     Asked {
         metric: Some(metric.into()),
@@ -46,7 +46,7 @@ fn drawn(report: &Report, format: &str) -> String {
     String::from_utf8(bytes(report, format)).unwrap()
 }
 
-/// As text on a screen of so many characters, if it is one.
+/// The report as text on a screen of `width` characters, or in a file.
 fn shown(report: &Report, colour: bool, width: Option<usize>) -> String {
     let screen = Screen { colour, width };
     String::from_utf8(FORMATS[0].render(report, screen).unwrap()).unwrap()
@@ -68,14 +68,14 @@ fn titles(report: &Report) -> Vec<&str> {
     report.grids.iter().map(|grid| &*grid.title).collect()
 }
 
-/// What programs are told, by line of `grid` and name.
+/// The fact `name` of a record of `grid`, by line.
 fn told(grid: &Grid, line: usize, name: &str) -> serde_json::Value {
     let mut facts = grid.records[line].iter();
     let fact = facts.find(|(known, _)| known == name);
     fact.unwrap_or_else(|| panic!("no {name}")).1.clone()
 }
 
-/// The same of the whole grid.
+/// The fact `name` of the whole grid.
 fn of_grid(grid: &Grid, name: &str) -> serde_json::Value {
     let mut facts = grid.facts.iter();
     let fact = facts.find(|(known, _)| known == name);

@@ -10,7 +10,7 @@ fn config(mixer: &str) -> RunConfig {
     config
 }
 
-/// What `dsf wikitext` trains on the sample.
+/// The default training of `dsf wikitext` on the sample.
 fn small(mixer: &str) -> RunConfig {
     let mut config = config(mixer);
     (config.model.d_model, config.model.d_state) = (128, 128);
@@ -23,7 +23,7 @@ fn small(mixer: &str) -> RunConfig {
     config
 }
 
-/// As the presets are: the corpus and the precision of the row.
+/// Presets of a row, with its corpus and precision.
 fn presets(row: &Record) -> Vec<(&'static str, Record)> {
     let named = [
         ("paper", config(row.text("mixer"))),
@@ -39,7 +39,7 @@ fn presets(row: &Record) -> Vec<(&'static str, Record)> {
     named.map(planned).into()
 }
 
-/// What makes a run another one.
+/// Change of a run's config.
 type Change = fn(&mut RunConfig);
 
 fn changed(mixer: &str, ppl: f64, change: impl Fn(&mut RunConfig)) -> Record {
@@ -48,7 +48,7 @@ fn changed(mixer: &str, ppl: f64, change: impl Fn(&mut RunConfig)) -> Record {
     Record::new(&config, &read(ppl))
 }
 
-/// A run of the preset `full`.
+/// A run of the preset `paper`.
 fn row(mixer: &str, ppl: f64) -> Record {
     changed(mixer, ppl, |_| {})
 }
@@ -59,7 +59,7 @@ fn at(mixer: &str, lr: f64, result: &RunResult) -> Record {
     Record::new(&config, result)
 }
 
-/// Runs that close half of the gap.
+/// Runs in which normalized attention closes half of the gap.
 fn three() -> Vec<Record> {
     [("softmax", 13.0), ("linear", 17.0), ("normalized", 15.0)]
         .map(|(mixer, ppl)| row(mixer, ppl))

@@ -1,4 +1,4 @@
-//! Pictures, by what is in them.
+//! Pictures, compared by their content.
 
 use super::*;
 use crate::config::Protocol;
@@ -6,7 +6,7 @@ use crate::report::figures::Drawn;
 use crate::report::picture::{Body, Heatmap, Picture, Plot};
 use crate::store::samples::{config, diverged, done, failed, read, text_config};
 
-/// MQAR at (L, k) = (512, 64), d = 64 and n = 128 unless `change` says otherwise.
+/// MQAR at (L, k) = (512, 64), d = 64 and n = 128 unless `change` sets other values.
 fn run(mixer: &str, accuracy: f64, change: impl Fn(&mut RunConfig)) -> Record {
     Record::new(&changed(mixer, change), &done(accuracy))
 }
@@ -56,7 +56,7 @@ fn maps(picture: &Picture) -> Vec<&Heatmap> {
     maps.collect()
 }
 
-/// Width and height of a PNG, and how many colours it has.
+/// Width and height of a PNG, and its number of colours.
 fn decoded(bytes: &[u8]) -> (u32, u32, usize) {
     let mut reader = png::Decoder::new(std::io::Cursor::new(bytes))
         .read_info()
@@ -67,7 +67,7 @@ fn decoded(bytes: &[u8]) -> (u32, u32, usize) {
     (info.width, info.height, colours.len())
 }
 
-/// Every format of a report: texts hold `words`, documents are whole, pixels are not blank.
+/// Draws a report in every format: texts contain `words`, documents are complete, bitmaps are not blank.
 fn draws(report: &Report, words: &str) {
     let svg = drawn(report, "svg");
     assert!(
@@ -137,7 +137,7 @@ fn the_second_figure_has_a_line_a_mixer_in_the_papers_order_and_the_accuracy_wit
         drawn.caption
     );
     draws(&report, "softmax: 64: 20.0 %");
-    // A circle a point of the first series, a square of the second, and a sign each in the legend.
+    // One circle per point of the first series, one square per point of the second, and a sign for each in the legend.
     let svg = super::drawn(&report, "svg");
     assert_eq!(svg.matches("<circle").count(), 4 + 1);
     assert_eq!(svg.matches("<polygon").count(), 4 + 1);
@@ -158,7 +158,7 @@ fn ten_seeds_make_bands_of_one_deviation() {
     let drawn = picture(&report);
     let point = &plots(&drawn)[0].series[0].points[0];
     assert!((point.y - 0.5).abs() < 1e-12);
-    // Ten numbers at 0.1 from their mean: the root of 10 * 0.01 / 9.
+    // Ten numbers at a distance of 0.1 from their mean: the root of 10 * 0.01 / 9.
     assert!((point.std.unwrap() - (0.1f64 / 9.0).sqrt()).abs() < 1e-12);
     assert_eq!(drawn.caption[0], "mean ± std (bands) over 10 seeds");
     draws(&report, "linear: 64: 50.0 %");
@@ -247,7 +247,7 @@ fn the_seventh_figure_is_one_page_of_320_cells_mixers_across_and_tasks_down() {
     assert_eq!(maps[0].levels[0].0, "no recall 28.8 %");
     draws(&report, "softmax, matched, L=64 k=4 V=8192");
     let svg = super::drawn(&report, "svg");
-    // Of each task one of softmax and two of SSD, whose accuracies are half of those.
+    // Each task has one such cell of softmax and two of SSD, whose accuracies are half as high.
     let written = svg
         .split('>')
         .filter(|text| text.split('<').next().unwrap().trim() == "4.8");
@@ -258,7 +258,7 @@ fn the_seventh_figure_is_one_page_of_320_cells_mixers_across_and_tasks_down() {
 fn many_points_have_their_names_beside_them_and_no_legend() {
     let names = || crate::mixers::MIXERS.iter().map(|entry| entry.name);
     let mut rows: Vec<Record> = names().map(|mixer| run(mixer, 0.2, |_| {})).collect();
-    // Of two points of one mixer each says what tells it from the other.
+    // Each of two points of one mixer is labelled with its difference from the other.
     rows.push(run("alibi", 0.4, |c| c.model.n_heads = 4));
     let report = of_figure("state", &rows);
     let svg = drawn(&report, "svg");
@@ -276,7 +276,7 @@ fn many_points_have_their_names_beside_them_and_no_legend() {
     assert!(!drawn(&report, "html").contains("<ul class=\"legend\">"));
     draws(&report, "softmax");
     draws(&report, "heads=4 at ");
-    // A few have signs and a legend.
+    // A few mixers have signs and a legend.
     let few = of_figure("state", &rows[..5]);
     assert!(drawn(&few, "html").contains("<ul class=\"legend\">"));
 }
@@ -353,7 +353,7 @@ fn long_names_are_broken_and_cut_and_stay_inside() {
                 .unwrap()
                 .trim();
             let size: f64 = attribute(text, "font-size");
-            // The font is a little over half as wide as high on average.
+            // Characters of the font are a little over half as wide as high on average.
             let end = attribute(text, "x") + 0.5 * size * words.chars().count() as f64;
             assert!(end <= width + 8.0, "{words} ends at {end} of {width}");
         }
@@ -629,6 +629,6 @@ fn a_terminal_draws_lines_in_braille_with_a_letter_a_series() {
         "{text}"
     );
     assert!(!text.contains('\u{1b}') && shown(&report, true, Some(60)).contains('\u{1b}'));
-    // The numbers are below, as off a terminal.
+    // The numbers follow below, as without a terminal.
     assert!(text.contains("mixer \\ d"), "{text}");
 }
