@@ -1,10 +1,10 @@
-//! Whether our numbers are those that the paper prints.
+//! Compares our numbers with those printed in the paper.
 
 use super::grid::{fact, Distance, PrintedNumber, Report};
 use serde_json::json;
 
 impl PrintedNumber {
-    /// How far ours is above the paper's.
+    /// Signed distance of our number from the paper's; `None` without ours.
     fn apart(&self) -> Option<f64> {
         let apart = self.ours? - self.paper;
         Some(match self.by {
@@ -34,8 +34,8 @@ impl Distance {
 }
 
 impl Report {
-    /// Adds which of the printed numbers are held within `tolerance`, missed and absent, and gives whether none is
-    /// missed. What is absent is never held.
+    /// Adds a note and facts on which printed numbers are met within `tolerance`, missed and absent. Returns whether
+    /// none is missed; an absent number is neither met nor missed.
     pub fn check(&mut self, tolerance: f64) -> bool {
         let unit = self.printed.first().map_or("", |number| number.by.unit());
         let there = self.printed.iter();

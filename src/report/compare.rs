@@ -1,7 +1,7 @@
-//! Two sets of results, cell by cell: what differs beyond the noise of seeds.
+//! Compares two sets of results cell by cell, and finds the differences beyond the noise of seeds.
 //!
-//! A cell is one setting, learning rate included; its seeds are the sample. The level of a difference is corrected over
-//! all cells (Holm), so that a comparison of a program with itself finds nothing nineteen times in twenty.
+//! A cell is one setting, learning rate included; its seeds are the sample. The p-value of a difference is corrected
+//! over all cells (Holm), so that comparing a program with itself finds no difference 19 times in 20.
 
 use super::figures::FIGURES;
 use super::grid::{fact, rate, Cell, Facts, Grid, Line, Style};
@@ -15,26 +15,26 @@ use crate::store::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How the second set of results differs from the first in one cell.
+/// Change of one cell from the first set of results to the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    /// Beyond noise.
+    /// Worse beyond noise.
     Worse,
-    /// Beyond noise.
+    /// Better beyond noise.
     Better,
-    /// Neither, by an interval that holds zero.
+    /// Not decided: the interval contains zero.
     WithinNoise,
-    /// Different, and there are too few seeds to know the noise.
+    /// Different, with too few seeds to estimate the noise.
     FewSeeds,
-    /// Only the first has a number.
+    /// Only the first set has a number.
     OnlyA,
-    /// Only the second has one.
+    /// Only the second set has a number.
     OnlyB,
     /// The same seeds with the same numbers, bit for bit.
     Identical,
 }
 
-/// Every change, those that matter first, and what it is called.
+/// Every change with its printed name, the most important first.
 const CHANGES: [(Change, &str); 7] = [
     (Change::Worse, "worse"),
     (Change::Better, "better"),
@@ -45,11 +45,11 @@ const CHANGES: [(Change, &str); 7] = [
     (Change::Identical, "identical"),
 ];
 
-/// What two sets of results come to.
+/// Result of comparing two sets of results.
 pub struct Comparison {
-    /// To be drawn.
+    /// Report of all cells.
     pub report: Report,
-    /// Cells in which the second set is worse beyond noise.
+    /// Number of cells in which the second set is worse beyond noise.
     pub worse: usize,
 }
 
@@ -60,7 +60,7 @@ struct Pair<'a> {
     sides: [Side; 2],
     estimate: Option<Estimate>,
     paired: bool,
-    /// Level of a difference, after Holm's correction.
+    /// p-value of the difference, after Holm's correction.
     level: Option<f64>,
     change: Change,
 }
@@ -68,7 +68,7 @@ struct Pair<'a> {
 /// One setting in one set.
 #[derive(Default)]
 struct Side {
-    /// By seed.
+    /// Numbers by seed.
     numbers: BTreeMap<usize, f64>,
     diverged: BTreeSet<usize>,
 }
@@ -80,7 +80,11 @@ impl Change {
     }
 }
 
-/// `b` against `a`, which are called `names`, by `metric` or by the one that each task is known by.
+/// Compares `b` with `a`, displayed under `names`, by `metric` or by the default metric of each task.
+///
+/// # Errors
+///
+/// A set is empty, the metric is neither better nor worse when larger, or no run has a number.
 pub fn compare(
     [a, b]: [&[Record]; 2],
     names: [&str; 2],
@@ -124,7 +128,7 @@ fn count(pairs: &[Pair], change: Change) -> usize {
     pairs.iter().filter(|pair| pair.change == change).count()
 }
 
-/// One a setting, in the order of tasks, mixers and sizes.
+/// One pair per setting, in the order of tasks, mixers and sizes.
 fn pairs<'a>(sets: [&[&'a Record]; 2], asked: Option<&'static Metric>) -> Vec<Pair<'a>> {
     let settings = order();
     let mut known: BTreeMap<Vec<&Field>, Pair> = BTreeMap::new();
@@ -145,13 +149,13 @@ fn pairs<'a>(sets: [&[&'a Record]; 2], asked: Option<&'static Metric>) -> Vec<Pa
         }
     }
     let mut pairs: Vec<Pair> = known.into_values().collect();
-    // Runs that failed on both sides say nothing.
+    // Settings whose runs failed on both sides have no number to compare.
     pairs.retain(|pair| pair.sides.iter().any(|side| !side.is_empty()));
     pairs.iter_mut().for_each(Pair::estimate);
     pairs
 }
 
-/// Places of all settings, those first that a reader looks for first.
+/// Columns of all settings, the most prominent first.
 fn order() -> Vec<usize> {
     const FIRST: [&str; 8] = [
         "task", "dataset", "mixer", "seq_len", "kv_pairs", "d", "n", "lr",
@@ -162,7 +166,7 @@ fn order() -> Vec<usize> {
     all
 }
 
-/// The number that its table or the grid shows of `run`.
+/// Default metric of the table that shows `run`, or of the grid.
 fn metric_of(run: &Record) -> &'static Metric {
     let figure = FIGURES.iter().find(|figure| figure.claims(run));
     let name = figure.map_or("accuracy", |figure| figure.metrics[0]);
@@ -208,7 +212,8 @@ impl Side {
 }
 
 impl Pair<'_> {
-    /// The difference of means: over the seeds that both have, or where these are too few as independent samples.
+    /// Estimates the difference of means over the seeds that both sides have, or, if these are too few, of independent
+    /// samples.
     fn estimate(&mut self) {
         let [a, b] = &self.sides;
         if a.is_empty() || b.is_empty() || a.equals(b) || a.diverged.len() != b.diverged.len() {
@@ -356,7 +361,7 @@ fn drawn(pairs: &[Pair], names: [&str; 2], coverage: Coverage) -> Report {
     }
 }
 
-/// The cells of one task, those that matter most first.
+/// Grid of the cells of one task, the most important first.
 fn grid(pairs: &[Pair]) -> Grid {
     let settings = order();
     let differ = |place: &usize| {

@@ -1,4 +1,4 @@
-//! What a report rests on: how many runs, of what, by which program.
+//! Counts the runs behind a report, by result and by version of the program.
 
 use super::score::{Edge, Status};
 use crate::store::{Outcome, Record, RunStatus};
@@ -18,11 +18,11 @@ pub struct Coverage {
     pub failed: BTreeMap<String, usize>,
     /// Planned runs without a result.
     pub not_run: usize,
-    /// Results left out because the plan does not name them.
+    /// Results left out because they are not in the plan.
     pub outside_plan: usize,
     /// Runs by the commit of the program.
     pub commits: BTreeMap<String, usize>,
-    /// Seconds of training and testing.
+    /// Total duration of training and testing in seconds.
     pub seconds: f64,
 }
 
@@ -54,7 +54,7 @@ impl Coverage {
         self.seconds += row.number("seconds").unwrap_or(0.0);
     }
 
-    /// What a report says below grids that show `results`.
+    /// Notes below grids that show `results`.
     pub(super) fn notes(&self, results: &[Status]) -> Vec<String> {
         let mut notes = vec![self.runs()];
         notes.extend(self.failures());

@@ -1,4 +1,5 @@
-//! What can be reported: the figures and tables of the paper (Sieber et al. 2024), and the grid of everything else.
+//! Table of everything that can be reported: the figures and tables of the paper (Sieber et al. 2024), and the grid of
+//! all other tasks.
 
 use crate::error::{unknown, Error, Result};
 use crate::store::{Field, Metric, Record, METRICS};
@@ -6,90 +7,90 @@ use crate::tasks::lra::{LraDataset, HARD_CONTOUR};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::collections::BTreeSet;
 
-/// Values of columns that a run must have, each one of those listed.
+/// Conditions on the columns of a run: each column must have one of the listed values.
 pub type Where = &'static [(&'static str, &'static [&'static str])];
 
-/// One thing that `dsf report` draws.
+/// One figure, table or grid that `dsf report` draws.
 pub struct Figure {
-    /// As typed: `2` of `--figure 2` or `--table 2`; empty for what is drawn without a flag.
+    /// Number as typed: `2` of `--figure 2` or `--table 2`; empty for the grid, which has no flag.
     pub number: &'static str,
     /// Whether it is a table, a figure or the grid.
     pub series: Series,
-    /// What it is in the paper.
+    /// Subject in the paper.
     pub about: &'static str,
-    /// Which runs it selects.
+    /// Conditions on the selected runs.
     pub runs: Where,
-    /// The metrics that `--metric` may name, the default first.
+    /// The metrics that `--metric` accepts, the default first.
     pub metrics: &'static [&'static str],
-    /// How it is drawn.
+    /// Rule by which the selected runs become grids.
     pub drawn: Drawn,
-    /// How to get results.
+    /// Command that produces the results.
     pub remedy: &'static str,
 }
 
-/// What a figure is counted among.
+/// Series in which a figure is numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Series {
     /// Drawn without a flag.
     Grid,
-    /// `--figure`.
+    /// Selected by `--figure`.
     Figure,
-    /// `--table`.
+    /// Selected by `--table`.
     Table,
 }
 
-/// How the selected runs become grids.
+/// Rule by which the selected runs become grids.
 pub enum Drawn {
-    /// Grids of one metric over two axes. Lines are named by the first of their columns, and by the others
-    /// where lines of one name differ in them. Runs that differ in any further setting are in other grids.
+    /// Grids of one metric over two axes. A line is named by the first of its columns, and also by the others where
+    /// lines of one name differ in them. Runs that differ in any further setting are in separate grids.
     Axes {
         lines: &'static [&'static str],
         columns: &'static str,
     },
-    /// A point a setting: the metric over another one.
+    /// One point per setting: the metric over another one.
     Points(&'static str),
-    /// The share of a setting's runs that have reached the accuracy at which training stops, over training examples.
+    /// The share of a setting's runs that have reached the stopping accuracy, over training examples.
     Times,
-    /// The expected best of a setting's rates, over how many are tried.
+    /// Expected best accuracy of a setting over the number of learning rates tried.
     Tuning,
-    /// Models by tasks, in percent, beside what the paper prints.
+    /// Models by tasks, in percent, beside the numbers printed in the paper.
     Accuracies(&'static Printed),
-    /// Models by perplexities, beside what the paper prints.
+    /// Models by perplexities, beside the numbers printed in the paper.
     Perplexities(&'static [(&'static str, f64)]),
 }
 
-/// What the paper prints of accuracies, and of which tasks.
+/// Accuracies printed in a table of the paper, and their tasks.
 pub struct Printed {
     pub columns: &'static [TaskColumn],
     pub models: &'static [Model],
-    /// Accuracies of a guess in %, as printed; the last one is the average.
+    /// Accuracies of a random guess in %, as printed; the last one is the average.
     pub random: Option<&'static [f64]>,
     /// Whether the last of the printed numbers is the average over the columns.
     pub average: bool,
-    /// Whether mixers that the paper does not have get lines.
+    /// Whether mixers that the paper does not list get lines.
     pub others: bool,
 }
 
 /// A task of a table.
 #[derive(PartialEq)]
 pub struct TaskColumn {
-    /// For readers.
+    /// Title for readers.
     pub title: &'static str,
     examples: Examples,
 }
 
-/// The examples of a task.
+/// Source of the examples of a task.
 #[derive(PartialEq)]
 enum Examples {
-    /// Those of the Long Range Arena: released files, in which examples of our own making are marked.
+    /// Released files of the Long Range Arena; runs on generated examples are marked.
     Arena(LraDataset),
-    /// Those that the paper generated as well.
+    /// Examples that the paper generated as well.
     Generated {
-        /// For programs.
+        /// Name for programs.
         name: &'static str,
-        /// Its runs.
+        /// Conditions on its runs.
         runs: Where,
-        /// The least that these columns must hold for a run to stand beside the paper's numbers.
+        /// Smallest values of these columns for a run to be comparable with the paper's numbers.
         whole: &'static [(&'static str, usize)],
     },
 }
@@ -112,7 +113,7 @@ const PERPLEXITIES: &[&str] =
 /// The mixers of figures 2, 5 and 7.
 const FIVE: &[&str] = &["softmax", "linear", "normalized", "s6", "ssd"];
 
-/// The mixer, and settings that belong to it: lines that are named by their mixers may differ in them.
+/// The mixer, and the settings that belong to it: lines named by their mixers may differ in them.
 #[rustfmt::skip]
 pub(super) const MIXERS: &[&str] =
     &["mixer", "variant", "options", "n", "heads", "layout", "state_mixer", "positions", "expand", "hybrid"];
@@ -137,7 +138,7 @@ const GATES: Figure = Figure {
     ..HARDEST
 };
 
-/// What a state of a size recalls: the plot of Arora et al. (2023), which the paper does not have.
+/// Recall over the size of the state: the plot of Arora et al. (2023), which the paper does not contain.
 #[rustfmt::skip]
 const RECALL_MEMORY: Figure = Figure {
     series: Series::Figure, number: "state",
@@ -246,7 +247,7 @@ pub static FIGURES: &[Figure] = &[
     },
 ];
 
-/// Of the row "S6", which came from the full Mamba layer; `s6` is the block of the paper's text.
+/// Accuracies of the row "S6", which the full Mamba layer produced; `s6` is the block of the paper's text.
 const S6: [f64; 6] = [38.02, 81.34, 80.50, 65.08, 69.26, 66.84];
 
 const LISTOPS: TaskColumn = arena(LraDataset::Listops, "ListOps");
@@ -270,7 +271,7 @@ const RECALL: TaskColumn = TaskColumn {
     },
 };
 
-/// Whether `run` has the values that `runs` lists.
+/// Whether `run` satisfies the conditions `runs`.
 pub(super) fn holds(runs: Where, run: &Record) -> bool {
     runs.iter().all(|(column, values)| {
         let found = run.get(column);
@@ -283,7 +284,7 @@ pub(super) fn holds(runs: Where, run: &Record) -> bool {
 }
 
 impl TaskColumn {
-    /// For programs.
+    /// Name for programs.
     pub(super) fn name(&self) -> &'static str {
         match self.examples {
             Examples::Arena(dataset) => dataset.name(),
@@ -296,7 +297,7 @@ impl TaskColumn {
         matches!(self.examples, Examples::Arena(_))
     }
 
-    /// Whether `run`, which the figure holds, is of this task.
+    /// Whether `run`, which belongs to the figure, is of this task.
     pub(super) fn holds(&self, run: &Record) -> bool {
         match self.examples {
             Examples::Arena(dataset) => run.text("dataset") == dataset.name(),
@@ -304,14 +305,15 @@ impl TaskColumn {
         }
     }
 
-    /// Whether `run` saw as much data as the paper's runs, and as hard. What the data was cannot be told.
+    /// Whether `run` was trained and tested on as many and as hard examples as the paper's runs. The data themselves
+    /// cannot be compared.
     pub(super) fn is_whole(&self, run: &Record) -> bool {
         let at_least = |(column, least): &(&str, usize)| run.count(column) >= *least;
         match self.examples {
             Examples::Generated { whole, .. } => whole.iter().all(at_least),
             Examples::Arena(dataset) => {
                 let [train, val, test] = dataset.examples();
-                // Where there is no validation split, protocol matched takes a tenth of the training examples for one.
+                // Without a validation split, protocol matched holds out a tenth of the training examples.
                 let held_out = match (val, run.text("protocol")) {
                     (0, "matched") => run.count("val_examples").min(train / 10),
                     _ => 0,
@@ -326,14 +328,18 @@ impl TaskColumn {
 }
 
 impl Figure {
-    /// The one of `series` called `number`.
+    /// Finds the figure `number` of `series`.
+    ///
+    /// # Errors
+    ///
+    /// There is no such figure.
     pub fn find(series: Series, number: &str) -> Result<&'static Self> {
         let mut series = FIGURES.iter().filter(|figure| figure.series == series);
         let found = series.clone().find(|figure| figure.number == number);
         found.ok_or_else(|| unknown("figure", number, series.by_ref().map(|f| f.number)))
     }
 
-    /// As a sentence names it.
+    /// Title within a sentence.
     pub fn title(&self) -> String {
         match self.series {
             Series::Grid => "the grid of accuracies".into(),
@@ -342,7 +348,7 @@ impl Figure {
         }
     }
 
-    /// The name of its files, without what they end in.
+    /// Stem of its file names.
     pub fn file(&self) -> String {
         match self.series {
             Series::Grid => "grid".into(),
@@ -351,7 +357,7 @@ impl Figure {
         }
     }
 
-    /// What to type for it behind `dsf report`.
+    /// Flag that selects it, with a leading space.
     pub fn flag(&self) -> String {
         match self.series {
             Series::Grid => String::new(),
@@ -360,7 +366,7 @@ impl Figure {
         }
     }
 
-    /// Whether it shows `run`. The grid shows every task that no table claims for itself.
+    /// Whether it shows `run`. The grid shows every task that no table claims.
     pub(super) fn holds(&self, run: &Record) -> bool {
         if self.series == Series::Grid {
             return !FIGURES.iter().any(|figure| figure.claims(run));
@@ -380,6 +386,10 @@ impl Figure {
     }
 
     /// The metric called `name`, or the default.
+    ///
+    /// # Errors
+    ///
+    /// The figure does not have the metric.
     pub(super) fn metric(&self, name: Option<&str>) -> Result<&'static Metric> {
         let name = name.unwrap_or(self.metrics[0]);
         if let Some(metric) = Metric::find(name).filter(|m| self.metrics.contains(&m.name)) {
@@ -403,7 +413,7 @@ impl Figure {
     }
 }
 
-/// Names of the metrics that some figure shows, typed with underscores as in a summary or with hyphens as flags are.
+/// Parser of the metrics that any figure shows, accepted with underscores as in a summary or with hyphens as in flags.
 pub(super) fn metrics() -> impl TypedValueParser<Value = String> {
     let shown = |metric: &&Metric| FIGURES.iter().any(|f| f.metrics.contains(&metric.name));
     let metrics = METRICS.iter().filter(shown).map(|metric| {
@@ -413,7 +423,7 @@ pub(super) fn metrics() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(metrics).map(|typed| typed.replace('-', "_"))
 }
 
-/// Names of the tasks that tables have columns of, in their order.
+/// Names of the tasks with a column in a table, in their order.
 pub(super) fn datasets() -> Vec<&'static str> {
     let columns = FIGURES.iter().flat_map(|figure| match &figure.drawn {
         Drawn::Accuracies(printed) if printed.others => printed.columns,

@@ -1,6 +1,6 @@
-//! A report before it is drawn: grids of cells, and what is said around them.
+//! A report before it is drawn: grids of cells, and the texts around them.
 //!
-//! A selection makes a [`Report`], a renderer draws it, and neither knows the other.
+//! A selection builds a [`Report`] and a renderer draws it; neither depends on the other.
 
 use super::coverage::counted;
 use super::score::{Score, Status, SATURATED};
@@ -12,115 +12,115 @@ use std::borrow::Cow;
 /// Names and values for programs, in order.
 pub type Facts = Vec<(String, Value)>;
 
-/// What `dsf report` prints.
+/// Content of the output of `dsf report`.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Which figure it is, and what its numbers are.
+    /// Name of the figure, and the meaning of its numbers.
     pub heading: String,
-    /// What a program is told of the whole report.
+    /// Facts on the whole report, for programs.
     pub facts: Facts,
     /// The name of the list of grids in JSON.
     pub list: &'static str,
     /// The grids, in order.
     pub grids: Vec<Grid>,
-    /// What the paper prints beside them.
+    /// Numbers that the paper prints, each with ours.
     pub printed: Vec<PrintedNumber>,
-    /// What the marks mean and what the grids rest on.
+    /// Notes on the marks, and on the runs behind the grids.
     pub notes: Vec<String>,
-    /// The runs behind it.
+    /// Counts of the runs behind the report.
     pub coverage: Coverage,
 }
 
 impl Report {
-    /// Whether every learning rate has lines of its own, so that none of them won.
+    /// Whether each learning rate has its own lines, so that no best rate was chosen.
     pub(super) fn is_of_rates(&self) -> bool {
         let epochs = |grid: &Grid| matches!(grid.form, Form::Lines { log: false, .. });
         self.grids.iter().any(epochs)
     }
 }
 
-/// A number that a table of the paper prints, and ours beside it.
+/// A number in a table of the paper, with ours beside it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PrintedNumber {
-    /// Of which model on which task, and in which of our tables.
+    /// Model and task of the number, and the table of ours that contains it.
     pub what: String,
-    /// The paper's: an accuracy in %, or a perplexity.
+    /// The paper's number: an accuracy in %, or a perplexity.
     pub paper: f64,
-    /// Ours, of the preset's settings; none where there is no such run.
+    /// Our number at the preset's settings; none where there is no such run.
     pub ours: Option<f64>,
-    /// How they are set against each other.
+    /// Unit of the distance between the two.
     pub by: Distance,
 }
 
-/// How far a number is from another.
+/// Unit of the distance of our number from the paper's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distance {
-    /// In percentage points.
+    /// Difference in percentage points.
     Points,
-    /// In percent of the paper's.
+    /// Difference in percent of the paper's number.
     Percent,
 }
 
-/// Lines by columns.
+/// A table of lines by columns.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    /// What all its runs have in common.
+    /// Settings that all its runs have in common.
     pub title: String,
-    /// Names of the axes down and across; empty where lines or columns speak for themselves.
+    /// Names of the vertical and the horizontal axis; empty where titles of lines or columns need no name.
     pub axes: [String; 2],
     /// The columns.
     pub columns: Vec<Tick>,
-    /// The lines, each a cell a column.
+    /// The lines, each with one cell per column.
     pub lines: Vec<Line>,
-    /// How its numbers are written.
+    /// Number format of the cells.
     pub style: Style,
-    /// How it is drawn in a picture.
+    /// Form of the panel in a picture.
     pub form: Form,
-    /// What a guess comes to, beside its numbers in a picture.
+    /// Results of guessing, drawn beside the numbers in a picture.
     pub baselines: Vec<Baseline>,
-    /// What its title says for a column and for a row of panels.
+    /// Names of the column and of the row of panels in which a picture puts the grid.
     pub place: [String; 2],
-    /// The lines below it: how its cells were averaged, which rates won, how runs differ.
+    /// Notes below the grid: how cells were averaged, which rates are best, how runs differ.
     pub notes: Vec<String>,
-    /// In front of each record of a CSV, and said once in JSON, as `settings`.
+    /// Facts common to all records: repeated in front of each record in CSV, and given once in JSON as `settings`.
     pub shared: Facts,
-    /// Of the grid in JSON.
+    /// Facts of the grid in JSON.
     pub facts: Facts,
-    /// For CSV and JSON, with every number unrounded.
+    /// Records for CSV and JSON, with every number unrounded.
     pub records: Vec<Facts>,
 }
 
-/// How a grid becomes a panel of a picture.
+/// Form of a grid as a panel of a picture.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Form {
-    /// Points above the names of its columns, those of the paper beside them.
+    /// Points above the names of the columns, ours beside the paper's.
     Columns,
-    /// A line for each of its lines, over columns whose titles are numbers.
+    /// One curve per line, over columns with numeric titles.
     Lines {
-        /// What the numbers are.
+        /// Name of the horizontal axis.
         over: String,
-        /// Whether equal factors are equal distances.
+        /// Whether the axis is logarithmic.
         log: bool,
-        /// Whether a number stands until the next one.
+        /// Whether the curve is a step function, constant up to the next number.
         steps: bool,
     },
-    /// Its cells in colour.
+    /// Coloured cells.
     Heatmap,
-    /// Not at all: numbers of several units, which a caption says.
+    /// No panel: the numbers have several units, and the caption lists them.
     Table,
-    /// A point for each of its lines, at [`Line::across`] and the number of its last column.
+    /// One point per line, at [`Line::across`] and the number of its last column.
     Points {
-        /// The name of the axis across.
+        /// Name of the horizontal axis.
         over: String,
     },
 }
 
-/// A place on an axis.
+/// A position on an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tick {
     /// Its title.
     pub title: String,
-    /// Its number, where the axis is one of numbers.
+    /// Its number, if the axis is numeric.
     pub at: Option<f64>,
 }
 
@@ -146,7 +146,7 @@ impl From<&Field> for Tick {
 }
 
 impl Tick {
-    /// A whole number.
+    /// Returns the tick of a whole number.
     pub fn whole(number: usize) -> Self {
         Self {
             title: number.to_string(),
@@ -155,12 +155,12 @@ impl Tick {
     }
 }
 
-/// What a guess comes to.
+/// Result of guessing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Baseline {
-    /// As the line of a table and as a legend names it.
+    /// Name in tables and legends.
     pub name: &'static str,
-    /// By column; the lowest and the highest, where runs differ.
+    /// Levels by column; the lowest and the highest where runs differ.
     pub levels: Vec<Vec<f64>>,
 }
 
@@ -169,20 +169,20 @@ pub struct Baseline {
 pub struct Line {
     /// Its title.
     pub tick: Tick,
-    /// The series of a picture that it belongs to, by its name in the legend; none for baselines.
+    /// Name in the legend of the series that the line belongs to in a picture; none for baselines.
     pub series: Option<String>,
-    /// The settings that tell it from other lines of its series.
+    /// The settings that distinguish it from other lines of its series.
     pub detail: String,
-    /// The number at which it stands across, in a grid of points.
+    /// Its horizontal position, in a grid of points.
     pub across: Option<f64>,
-    /// Whether it is what the paper prints.
+    /// Whether it contains the numbers printed in the paper.
     pub printed: bool,
-    /// A cell a column.
+    /// The cells, one per column.
     pub cells: Vec<Cell>,
 }
 
 impl Line {
-    /// A series of its own, of our numbers.
+    /// Returns a line of our numbers that is a series of its own.
     pub fn new(tick: impl Into<Tick>, cells: Vec<Cell>) -> Self {
         let tick = tick.into();
         Self {
@@ -195,7 +195,7 @@ impl Line {
         }
     }
 
-    /// Of a baseline: in a table alone.
+    /// Returns the line of a baseline, which is shown in tables only.
     pub fn of_baseline(name: impl Into<Tick>, cells: Vec<Cell>) -> Self {
         Self {
             series: None,
@@ -203,7 +203,7 @@ impl Line {
         }
     }
 
-    /// The numbers that the paper prints of `series`.
+    /// Returns the numbers that the paper prints for `series`.
     pub fn of_paper(name: &str, series: Option<&str>, cells: Vec<Cell>) -> Self {
         Self {
             series: series.map(str::to_owned),
@@ -221,48 +221,48 @@ impl Line {
 /// One cell of a grid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// What is in it.
+    /// Content of the cell.
     pub content: Content,
-    /// What hangs behind it and is explained below the grid.
+    /// Marks after the content, explained below the grid.
     pub marks: String,
 }
 
-/// What is in a cell.
+/// Content of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
-    /// A number of runs, or why there is none.
+    /// The number of a group of runs, or the reason for its absence.
     Result(Status),
     /// Numbers of the same runs by several metrics.
     Results([Status; 3]),
-    /// A value that no spread belongs to, such as an average or a baseline.
+    /// A value without a deviation, such as an average or a baseline.
     Value(f64),
-    /// What the paper prints, with two decimals: accuracies in percent.
+    /// A number as the paper prints it, with two decimals; accuracies in percent.
     Printed(f64),
-    /// A text: a learning rate, nothing.
+    /// A text, such as a learning rate, or nothing.
     Text(String),
 }
 
-/// How numbers are written.
+/// Number format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// In percent, and `>99` above 99 %.
+    /// Percent, with `>99` above 99 %.
     Saturating,
-    /// In percent.
+    /// Percent.
     Percent,
-    /// With two decimals as in the paper, and the fewer the larger the number is.
+    /// Two decimals as in the paper, and fewer for larger numbers.
     Perplexity,
-    /// In nats, with four decimals.
+    /// Nats, with four decimals.
     Loss,
-    /// A measured number, by the name of its axis, with four digits.
+    /// A measured number with four digits; the string is the name of its axis.
     Measured(&'static str),
-    /// A share of something measured, by the name of its axis, in whole percent.
+    /// A share of a measured quantity in whole percent; the string is the name of its axis.
     Share(&'static str),
 }
 
-/// Columns that a table of a curve has at most.
+/// Largest number of columns in a table of a curve.
 const WIDEST: usize = 12;
 
-/// A mark for a missing number, and what it means.
+/// Marks for missing numbers, and their meanings.
 const MARKS: [(Status, &str, &str); 4] = [
     (Status::NotRun, "·", "not run"),
     (Status::Failed, "x", "failed"),
@@ -271,22 +271,22 @@ const MARKS: [(Status, &str, &str); 4] = [
 ];
 
 impl Cell {
-    /// The number of `status`, or the mark of its absence.
+    /// Cell with the number of `status`, or the mark of its absence.
     pub fn result(status: Status) -> Self {
         Self::from(Content::Result(status))
     }
 
-    /// A text.
+    /// Cell with a text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::from(Content::Text(text.into()))
     }
 
-    /// With `marks` behind it.
+    /// Returns the cell with `marks` after its content.
     pub fn marked(self, marks: String) -> Self {
         Self { marks, ..self }
     }
 
-    /// From 0 to 1, what its colour says; `None` for what has none.
+    /// Colour of the cell, from 0 to 1; `None` for a cell without colour.
     pub fn shade(&self, style: Style) -> Option<f64> {
         match &self.content {
             _ if !style.is_share() => None,
@@ -296,7 +296,7 @@ impl Cell {
         }
     }
 
-    /// Its number and the deviation; accuracies, printed ones as well, from 0 to 1.
+    /// Its number and standard deviation. Accuracies are from 0 to 1, printed ones included.
     pub fn number(&self, style: Style) -> Option<(f64, Option<f64>)> {
         match &self.content {
             Content::Result(status) | Content::Results([status, ..]) => {
@@ -318,7 +318,7 @@ impl From<Content> for Cell {
 }
 
 impl Grid {
-    /// A grid whose lines and columns speak for themselves, with nothing said below it or for programs.
+    /// Returns a grid whose lines and columns need no axis names, without notes, facts and records.
     pub fn new(
         title: impl Into<String>,
         columns: impl IntoIterator<Item = impl Into<Tick>>,
@@ -341,14 +341,14 @@ impl Grid {
         }
     }
 
-    /// The title of the columns of titles: the names of both axes.
+    /// Title of the column of titles: the names of both axes.
     pub fn corner(&self) -> String {
         let names = self.axes.iter().map(String::as_str);
         let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
         names.join(" \\ ")
     }
 
-    /// Every result in it.
+    /// Every result in the grid.
     pub fn results(&self) -> impl Iterator<Item = Status> + '_ {
         let cells = self.lines.iter().flat_map(|line| &line.cells);
         cells.flat_map(|cell| match &cell.content {
@@ -358,20 +358,20 @@ impl Grid {
         })
     }
 
-    /// Seeds of the fullest cell.
+    /// Seeds of the cell with the most.
     pub fn seeds(&self) -> usize {
         let results = self.results();
         let seeds = results.filter_map(|status| Some(status.score()?.seeds));
         seeds.max().unwrap_or(0)
     }
 
-    /// That cells are means over seeds, if any is.
+    /// Note that cells are means over seeds; `None` if none is.
     pub fn about_seeds(&self) -> Option<String> {
         let seeds = self.seeds();
         (seeds > 1).then(|| format!("mean ± std over {seeds} seeds"))
     }
 
-    /// With few enough columns for a page: of the epochs of a curve the powers of two and the last.
+    /// The grid with few enough columns for a page: of a curve's epochs, the powers of two and the last.
     pub fn abridged(&self) -> Cow<'_, Self> {
         let linear = matches!(self.form, Form::Lines { log: false, .. });
         let last = self.columns.len();
@@ -398,7 +398,7 @@ impl Grid {
         Cow::Owned(short)
     }
 
-    /// `cell` as written in a grid whose fullest cell has `seeds` seeds, without its marks.
+    /// Text of `cell` without its marks, in a grid whose cells have up to `seeds` seeds.
     pub fn label(&self, cell: &Cell, seeds: usize) -> String {
         match &cell.content {
             Content::Result(status) => self.style.result(status, seeds),
@@ -420,7 +420,7 @@ impl Style {
         matches!(self, Self::Saturating | Self::Percent | Self::Share(_))
     }
 
-    /// What an axis of such numbers is called.
+    /// Name of an axis of such numbers.
     pub fn name(self) -> &'static str {
         match self {
             Self::Saturating | Self::Percent => "accuracy (%)",
@@ -430,7 +430,7 @@ impl Style {
         }
     }
 
-    /// How the numbers of `metric` are written.
+    /// Number format of `metric`.
     pub(super) fn of(metric: &Metric) -> Self {
         match metric.shown {
             Shown::Percent => Self::Saturating,
@@ -454,14 +454,14 @@ impl Style {
         }
     }
 
-    /// What follows the mean: the deviation, and the seeds if others have more.
+    /// Text after the mean: the deviation, and the number of seeds if other cells have more.
     fn spread(self, score: &Score, seeds: usize) -> String {
         let std = score.std.map(|std| format!("±{}", self.number(std)));
         let fewer = (score.seeds < seeds).then(|| format!(" ({})", score.seeds));
         [std, fewer].map(Option::unwrap_or_default).concat()
     }
 
-    /// A number without its spread.
+    /// Formats a number without its deviation.
     pub fn number(self, value: f64) -> String {
         match (self, value) {
             (Self::Saturating | Self::Percent, share) => format!("{:.1}", 100.0 * share),
@@ -476,7 +476,7 @@ impl Style {
     }
 }
 
-/// Four digits, without zeros behind them.
+/// Formats a number with four digits, without trailing zeros.
 fn measured(value: f64) -> String {
     let size = value.abs();
     if value == 0.0 || !value.is_finite() {
@@ -493,7 +493,7 @@ fn measured(value: f64) -> String {
     }
 }
 
-/// Which rates won, best by cell; `None` without a number.
+/// Note on the best learning rates, with the number of cells that each is best in; `None` without a number.
 pub(super) fn rates_won(results: impl Iterator<Item = Status>) -> Option<String> {
     let mut won: Vec<f64> = results
         .filter_map(|status| Some(status.score()?.lr))
@@ -513,7 +513,7 @@ pub(super) fn rates_won(results: impl Iterator<Item = Status>) -> Option<String>
     (!wins.is_empty()).then(|| format!("best rate{plural}: {}", wins.join(", ")))
 }
 
-/// What the marks among `results` mean, as far as there are any.
+/// Legend of the marks among `results`; `None` if there are none.
 pub(super) fn legend(results: &[Status]) -> Option<String> {
     let used = MARKS.iter().filter(|(mark, ..)| results.contains(mark));
     let words = used.filter(|(.., word)| !word.is_empty());
@@ -533,7 +533,7 @@ pub(super) fn rate(lr: f64) -> String {
     format!("{digits}e{exponent}")
 }
 
-/// [`rate`], of a result whose halves of seeds may have two of them.
+/// [`rate`], or a text for a cross-fitted result whose halves of the seeds have different rates.
 pub(super) fn chosen_rate(lr: f64) -> String {
     match lr.is_nan() {
         true => "one a half of the seeds".into(),
@@ -541,12 +541,12 @@ pub(super) fn chosen_rate(lr: f64) -> String {
     }
 }
 
-/// A name of [`Facts`] with its value.
+/// A fact of [`Facts`]: a name and its value.
 pub(super) fn fact(name: &str, value: impl Into<Value>) -> (String, Value) {
     (name.to_owned(), value.into())
 }
 
-/// Facts as an object.
+/// Facts as a JSON object.
 pub(super) fn object(facts: &Facts) -> Value {
     Value::Object(facts.iter().cloned().collect::<Map<_, _>>())
 }

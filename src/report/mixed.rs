@@ -1,10 +1,10 @@
-//! What should not be mixed and is: programs, instruction sets, protocols, data and sizes of runs that share a grid.
+//! Warnings about grids that mix runs of different programs, instruction sets, protocols, data or sizes.
 
 use super::presets::{Difference, SIZES};
 use crate::store::{Field, Record};
 use std::collections::BTreeMap;
 
-/// Columns that runs of one grid should agree in, and what several of their values are called.
+/// Columns in which the runs of one grid should agree, and the plural of each.
 const COLUMNS: [(&str, &str); 4] = [
     ("version", "versions of dsf"),
     ("simd", "instruction sets"),
@@ -12,8 +12,8 @@ const COLUMNS: [(&str, &str); 4] = [
     ("data", "sources of examples"),
 ];
 
-/// A warning for each of them that differs among `runs`. Where examples come from is compared within a task; a value
-/// that a file does not have is not compared.
+/// One warning per column in which `runs` differ. Sources of examples are compared within a task only; missing values
+/// are not compared.
 pub(super) fn warnings<'a>(runs: impl Iterator<Item = &'a Record>) -> Vec<String> {
     let mut counted: [BTreeMap<[&str; 2], BTreeMap<&str, usize>>; 4] = Default::default();
     for run in runs.filter(|run| run.status().is_some()) {
@@ -42,7 +42,8 @@ pub(super) fn warnings<'a>(runs: impl Iterator<Item = &'a Record>) -> Vec<String
     warnings
 }
 
-/// A warning where lines at the preset's sizes stand beside others: `lines` are the differences of each.
+/// Warning that lines at the preset's sizes stand beside lines at others. `lines` are the differences of each line from
+/// its preset.
 pub(super) fn sizes<'a>(lines: impl Iterator<Item = &'a [Difference]>) -> Option<String> {
     let sizes = |line: &[Difference]| -> Vec<String> {
         let reduced = line.iter().filter(|d| SIZES.contains(&d.name));

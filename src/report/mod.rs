@@ -1,9 +1,9 @@
-//! Rows of a summary become grids: a figure or table of the paper, or the grid of every other task.
+//! Turns the rows of a summary into grids: a figure or table of the paper, or the grid of every other task.
 //!
-//! A row of [`FIGURES`] says which runs are selected and how they are drawn. A cell is one setting: the best
-//! over learning rates of the mean over seeds. Runs that differ in anything else are never in one cell.
+//! A row of [`FIGURES`] defines which runs are selected and how they are drawn. A cell is one setting: the mean over
+//! seeds at the best learning rate. Runs that differ in any other setting are never in one cell.
 //!
-//! A grid knows how it is drawn; [`picture`] draws, and knows nothing of runs.
+//! A grid carries its own form and style; [`picture`] draws it without access to the runs.
 
 mod check;
 mod claims;
@@ -50,10 +50,10 @@ use select::{Selected, Selection};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Version of the JSON and CSV forms. Fields may be added; a rename or a new meaning raises it.
+/// Version of the JSON and CSV forms. New fields keep it; renaming a field or changing its meaning raises it.
 pub const SCHEMA: u32 = 1;
 
-/// What is asked of a figure.
+/// Options of a report.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Asked {
     /// Rows n and columns d, or as in the paper's figures rows d and columns n [default: brief, and
@@ -85,10 +85,10 @@ pub struct Asked {
         hide_default_value = true
     )]
     pub select: RateChoice,
-    /// Names of the claims that are judged; all where there is none.
+    /// Names of the claims to judge; empty for all.
     #[arg(skip)]
     pub claims: Vec<String>,
-    /// Which of its runs.
+    /// Filter of the runs.
     #[command(flatten)]
     pub filter: Filter,
     /// Whether cells may show several metrics side by side.
@@ -103,7 +103,7 @@ impl Asked {
     }
 }
 
-/// Which way round d and n are.
+/// Orientation of d and n in a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Orient {
     /// Rows n, columns d.
@@ -112,7 +112,7 @@ pub enum Orient {
     Paper,
 }
 
-/// What lines of mixers run over.
+/// Axis over which mixers are drawn as lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Over {
     /// The embedding width.
@@ -122,7 +122,7 @@ pub enum Over {
 }
 
 impl Over {
-    /// Its column.
+    /// Name of the axis's column.
     fn column(self) -> &'static str {
         match self {
             Self::D => "d",
@@ -131,7 +131,7 @@ impl Over {
     }
 }
 
-/// Which runs are reported. An empty list lets all pass.
+/// Filter of the reported runs. An empty list lets all runs pass.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Filter {
     /// Only these tasks.
@@ -165,12 +165,16 @@ pub struct Filter {
 
 /// Runs that differ in learning rate and seed only.
 struct Group<'a> {
-    /// Any of them.
+    /// Any one of the runs, for their common settings.
     record: &'a Record,
     runs: Vec<&'a Record>,
 }
 
-/// `figure` from `rows`. With `planned`, it holds exactly the planned runs, done or not.
+/// Reports `figure` from `rows`. If `planned` is given, the report contains exactly the planned runs, done or not.
+///
+/// # Errors
+///
+/// No row belongs to the figure, no run passes the filter, or the figure does not have the requested metric.
 pub fn report(
     figure: &'static Figure,
     rows: &[Record],
@@ -226,7 +230,7 @@ pub fn report(
     Ok(report)
 }
 
-/// A note on runs by earlier versions that do not say which data they were trained on.
+/// Note on runs by earlier versions that do not record which data they were trained on.
 fn unknown_files(runs: &[&Record]) -> Option<String> {
     let unknown = runs.iter().filter(|run| run.is_of_unknown_files()).count();
     (unknown > 0).then(|| {
@@ -238,8 +242,8 @@ fn unknown_files(runs: &[&Record]) -> Option<String> {
     })
 }
 
-/// `planned`, where those whose files were not at hand are replaced by the runs in `found` with the same settings on
-/// whatever files.
+/// `planned`, where runs planned while their files were absent are replaced by the runs in `found` that have the same
+/// settings on any files.
 fn with_files<'a>(planned: Vec<&'a Record>, found: &[&'a Record]) -> Vec<&'a Record> {
     let mut settings = places(&[Role::Setting, Role::Cell, Role::Rate, Role::Seed]);
     settings.retain(|place| COLUMNS[*place].name != SOURCE_DIGEST);
@@ -262,7 +266,7 @@ fn with_files<'a>(planned: Vec<&'a Record>, found: &[&'a Record]) -> Vec<&'a Rec
     same.collect()
 }
 
-/// Which of `runs` have no number of a validation split, and what their rates are chosen by instead.
+/// Note that counts the `runs` without a validation metric, whose learning rates are cross-fitted over seeds instead.
 fn held_out_note(runs: &[&Record]) -> Option<String> {
     let ended = runs
         .iter()
@@ -284,12 +288,12 @@ fn held_out_note(runs: &[&Record]) -> Option<String> {
     })
 }
 
-/// Every claim of the paper, judged by `rows`.
+/// Judges the claims of the paper that `asked` selects by `rows`.
 pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Report> {
     claims::claims(&own_data::marked(rows), presets, asked)
 }
 
-/// Note on the `runs` whose rates are chosen by a validation set of their own.
+/// Note on the `runs` whose rates are chosen on their own validation set.
 fn validation_note(runs: &[&Record]) -> Option<String> {
     let with = runs.iter().filter(|run| score::has_validation_set(run));
     let count = with.count();
@@ -308,6 +312,10 @@ pub fn shows(figure: &Figure, rows: &[Record], filter: &Filter) -> bool {
 }
 
 /// Training curves of the `runs` that pass the filter.
+///
+/// # Errors
+///
+/// No run passes the filter.
 pub fn curves(runs: &[Traced<EpochRow>], asked: &Asked) -> Result<Report> {
     let passing = passing(
         runs,
@@ -317,7 +325,7 @@ pub fn curves(runs: &[Traced<EpochRow>], asked: &Asked) -> Result<Report> {
     traced(&passing, select::curves(&passing))
 }
 
-/// By what the answers of MQAR are told apart.
+/// Property by which the accuracy on MQAR is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// The pair that a question asks for, from 0 in the order in which they are shown.
@@ -336,14 +344,22 @@ impl By {
     }
 }
 
-/// Accuracies by `by` of the `runs` that pass the filter.
+/// Accuracies, split by `by`, of the `runs` that pass the filter.
+///
+/// # Errors
+///
+/// No run passes the filter.
 pub fn slices(runs: &[Traced<SliceRow>], by: By, asked: &Asked) -> Result<Report> {
     let why = "accuracies by pair and distance: every finished run of `dsf mqar` leaves them in runs/ID/slices.csv";
     let passing = passing(runs, asked, why)?;
     traced(&passing, select::slices(&passing, by))
 }
 
-/// Those of `runs` that pass the filter, as [`OwnData`] marks them. `what` runs have, and where, says the refusal of none.
+/// Returns the `runs` that pass the filter, marked by [`OwnData`].
+///
+/// # Errors
+///
+/// No run passes; the message names what the runs would need to have (`what`).
 fn passing<R: Clone>(runs: &[Traced<R>], asked: &Asked, what: &str) -> Result<Vec<Traced<R>>> {
     let passing = runs
         .iter()
@@ -385,8 +401,8 @@ fn finished(figure: &Figure, selected: Selected, coverage: Coverage) -> Report {
     }
 }
 
-/// One record a run, by run id: of two results for one run, one with a number wins over a failure. With
-/// `planned`, exactly the planned runs.
+/// One record per run id. Of two results for one run, a finished one replaces a failure. With `planned`, exactly the
+/// planned runs.
 fn joined<'a>(
     found: Vec<&'a Record>,
     planned: Option<Vec<&'a Record>>,
@@ -415,7 +431,7 @@ fn joined<'a>(
     (runs, coverage)
 }
 
-/// `runs` by their settings, learning rate and seed apart; in the order of their first runs.
+/// Groups `runs` that differ in learning rate and seed only, in the order of their first runs.
 fn groups<'a>(runs: &[&'a Record]) -> Vec<Group<'a>> {
     let settings = places(&[Role::Setting, Role::Cell]);
     let mut known: HashMap<Vec<&Field>, usize> = HashMap::new();
@@ -432,7 +448,7 @@ fn groups<'a>(runs: &[&'a Record]) -> Vec<Group<'a>> {
     groups
 }
 
-/// What tables show of `rows`, and the grid of all other tasks does not.
+/// Notes on the runs among `rows` that a table shows and the grid of all other tasks does not.
 fn elsewhere(rows: &[Record]) -> Vec<String> {
     let tables = FIGURES.iter().map(|figure| {
         let held = rows.iter().filter(|run| figure.claims(run)).count();
@@ -469,7 +485,7 @@ fn nothing_yet(figure: &Figure, rows: &[Record]) -> Error {
     })
 }
 
-/// How to draw runs of a figure's mixers that are of other sizes than the figure.
+/// Hint at how to draw runs of a figure's mixers at sizes other than the figure's; empty without such runs.
 fn of_other_sizes(figure: &Figure, rows: &[Record]) -> String {
     let Drawn::Axes { columns, .. } = figure.drawn else {
         return String::new();
@@ -525,7 +541,7 @@ fn nothing_left(figure: &Figure, rows: &[&Record]) -> Error {
 }
 
 impl Filter {
-    /// Whether it lets `run` pass.
+    /// Whether `run` passes.
     pub fn passes(&self, run: &Record) -> bool {
         let is = |name: &str, wanted: &str| run.text(name) == wanted;
         let any = |list: &[String], name| list.is_empty() || list.iter().any(|w| is(name, w));
@@ -537,7 +553,7 @@ impl Filter {
             && (self.protocols.is_empty() || self.protocols.iter().any(protocol))
     }
 
-    /// Whether `mixer` is asked for.
+    /// Whether the filter includes `mixer`.
     fn names(&self, mixer: &str) -> bool {
         self.mixers.is_empty() || self.mixers.iter().any(|name| name == mixer)
     }

@@ -1,16 +1,17 @@
-//! Runs whose seeds draw their own examples: in reports their data seeds are one setting, so that a cell is a mean over seeds of
-//! the data as well.
+//! Marks runs whose own seeds draw their examples: in reports their data seeds are one setting, so that a cell is a
+//! mean over seeds of the data as well.
 
 use crate::store::{places, Field, Record, Role, COLUMNS};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The ids of runs whose own seed draws their examples.
+/// Ids of the runs whose own seeds draw their examples.
 pub(super) struct OwnData(BTreeSet<String>);
 
 impl OwnData {
-    /// Of runs that belong together. A data seed that two seeds share is typed, and a setting. That of a run with both seeds 0
-    /// may be typed as well, and counts as drawn where other runs of its cell draw theirs.
+    /// Finds such runs among all `runs` of a report. A data seed shared by two seeds was set by the user and is a
+    /// setting. The data seed of a run with both seeds 0 is ambiguous, and counts as drawn if other runs of its cell
+    /// draw theirs.
     pub fn of<'a>(runs: impl Iterator<Item = &'a Record> + Clone) -> Self {
         if !runs.clone().any(Record::may_draw_own_data) {
             return Self(BTreeSet::new());
@@ -39,14 +40,14 @@ impl OwnData {
         Self(ids)
     }
 
-    /// Says so in `run`, if it is one of them.
+    /// Marks `run` if it is one of them.
     pub fn mark(&self, run: &mut Record) {
         if self.0.contains(run.run_id()) {
             run.set_own_data();
         }
     }
 
-    /// `runs` with those of them marked.
+    /// Returns `runs`, with those that draw their own examples marked.
     pub fn marked<'a>(&self, runs: &'a [Record]) -> Cow<'a, [Record]> {
         if self.0.is_empty() {
             return Cow::Borrowed(runs);
@@ -57,7 +58,7 @@ impl OwnData {
     }
 }
 
-/// `runs`, where those that draw their own examples say so.
+/// Returns `runs`, with those among them that draw their own examples marked.
 pub(super) fn marked(runs: &[Record]) -> Cow<'_, [Record]> {
     OwnData::of(runs.iter()).marked(runs)
 }

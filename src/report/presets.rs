@@ -1,14 +1,14 @@
-//! What tells a run from the run that its preset would have made.
+//! Differences of a run from the run that its preset would make.
 
 use crate::store::{places, Field, Record, Role, COLUMNS, SOURCE_DIGEST};
 use std::fmt;
 use std::sync::LazyLock;
 
-/// The runs that the presets would make of the task, mixer and protocol of a record, by name: `full`
-/// first, if there is one. What the paper leaves open is 0 or absent in them.
+/// Returns the runs that the presets make of a record's task, mixer and protocol, by name: `paper` first, if there is
+/// one. Settings that the paper leaves open are 0 or absent in them.
 pub type PresetsOf<'a> = &'a dyn Fn(&Record) -> Vec<(&'static str, Record)>;
 
-/// Settings that name a run's place in a report and are never differences.
+/// Settings that determine a run's place in a report and are never differences.
 const NAMES: [&str; 6] = [
     "task",
     "protocol",
@@ -18,45 +18,45 @@ const NAMES: [&str; 6] = [
     SOURCE_DIGEST,
 ];
 
-/// Settings that say how large a training is. Beside runs that differ in one of them from the preset `full`, the paper's
-/// perplexities do not stand.
+/// Settings of the size of a training. The paper's perplexities are not shown beside runs that differ in one of them
+/// from the preset `paper`.
 #[rustfmt::skip]
 pub(super) const SIZES: [&str; 10] = [
     "d", "n", "heads", "layers", "mlp_width", "seq_len", "vocab_size", "train_examples", "batch_size", "epochs_max",
 ];
 
-/// The column of validation examples, which is empty where a generated task has none: as typed, 0.
+/// Column of the validation examples. It is empty for a generated task without any, which is typed as 0.
 const VAL_EXAMPLES: &str = "val_examples";
 
-/// Examples of released files, in the column `data`.
+/// Value of the column `data` for examples from released files.
 pub(super) const FILES: &str = "files";
 
-/// The paper's tokens.
+/// The paper's tokenizer.
 pub(super) const TOKENIZER: &str = "gpt-neox";
 
-/// One setting that is not the preset's.
+/// One setting that differs from the preset.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {
     /// Its column.
     pub name: &'static str,
-    /// What the run has.
+    /// Value of the run.
     pub value: String,
-    /// What the preset has; empty where it says nothing.
+    /// Value of the preset; empty if the preset leaves it open.
     pub preset: String,
 }
 
-/// The preset that a run differs least from.
+/// The preset from which a run differs least.
 pub(super) struct Nearest {
-    /// Empty for a mixer that this version does not know.
+    /// Name of the preset; empty for a mixer that this version does not know.
     pub preset: &'static str,
-    /// Its learning rate.
+    /// Learning rate of the preset.
     pub lr: Option<f64>,
-    /// Everything, where there is no preset.
+    /// Differences from the preset; all settings if there is no preset.
     pub differences: Vec<Difference>,
 }
 
 impl Nearest {
-    /// Of the presets in `known`; of equals the first.
+    /// Returns the nearest of the presets in `known`; among equals, the first.
     pub fn of(record: &Record, known: Vec<(&'static str, Record)>) -> Self {
         let each = known.into_iter().map(|(preset, planned)| Self {
             preset,
@@ -101,8 +101,8 @@ fn differences(record: &Record, preset: &Record) -> Vec<Difference> {
         .collect()
 }
 
-/// The difference of generated examples from released files, where `run` has the former. Presets keep the data of a row,
-/// and so make no difference of it.
+/// Difference in the source of the examples if those of `run` are generated instead of released files. Presets keep the
+/// `data` of a row, so [`Nearest`] does not contain this difference.
 pub(super) fn generated(run: &Record) -> Option<Difference> {
     let data = run.text("data");
     (data != FILES).then(|| Difference {
@@ -112,7 +112,7 @@ pub(super) fn generated(run: &Record) -> Option<Difference> {
     })
 }
 
-/// A value as a title says it.
+/// Formats a value for a title.
 pub(super) fn said(value: &Field) -> String {
     match value {
         Field::Absent => "none".into(),
@@ -127,7 +127,7 @@ impl fmt::Display for Difference {
 }
 
 impl Difference {
-    /// Beside what the preset has.
+    /// The difference with the preset's value.
     pub(super) fn explained(&self) -> String {
         match self.preset.as_str() {
             "" => self.to_string(),
@@ -136,7 +136,7 @@ impl Difference {
     }
 }
 
-/// Differences as one text.
+/// Formats differences as one text.
 pub(super) fn listed(differences: &[Difference]) -> String {
     let texts: Vec<String> = differences.iter().map(Difference::to_string).collect();
     texts.join(", ")

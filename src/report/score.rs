@@ -1,23 +1,23 @@
-//! What runs that differ only in learning rate and seed come to: the mean over seeds at the best rate.
+//! Scores runs that differ only in learning rate and seed: the mean over seeds at the best rate.
 
 use crate::store::{Metric, Outcome, Record, RunStatus, Shown};
 use crate::tasks::{self, Objective};
 use clap::ValueEnum;
 use std::collections::BTreeSet;
 
-/// Above this an accuracy is shown as `>99`: the rule of the paper's figure 7.
+/// Accuracy above which `>99` is shown, as in the paper's figure 7.
 pub(super) const SATURATED: f64 = 0.99;
 
 /// The result of runs that differ only in learning rate and seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Status {
-    /// No result, and some rate may still give one.
+    /// No result yet: some rate has not been run.
     NotRun,
-    /// No result, and an error is to blame.
+    /// No result, because of errors.
     Failed,
     /// Training diverged at every rate.
     Diverged,
-    /// The runs were made and have no such number.
+    /// The runs are done but lack this metric.
     NoNumber,
     /// A number.
     Done(Score),
@@ -26,28 +26,28 @@ pub enum Status {
 /// The number of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
-    /// Mean over seeds at the best rate; of accuracies 0 to 1.
+    /// Mean over seeds at the best rate; accuracies from 0 to 1.
     pub mean: f64,
     /// Sample standard deviation over seeds; `None` for a single seed.
     pub std: Option<f64>,
     /// Seeds in the mean.
     pub seeds: usize,
-    /// The best rate; NaN where the halves of the seeds have different ones, see [`RateChoice::HeldOut`].
+    /// The best rate; NaN if the halves of the seeds have different ones, see [`RateChoice::HeldOut`].
     pub lr: f64,
-    /// Whether it is the first or the last of the rates tried.
+    /// End of the tried rates at which the best rate lies, if any.
     pub edge: Option<Edge>,
 }
 
-/// An end of the rates tried.
+/// An end of the tried rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// The lowest.
+    /// The lowest rate.
     Lowest,
-    /// The highest.
+    /// The highest rate.
     Highest,
 }
 
-/// What learning rates are chosen on.
+/// Data on which learning rates are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum RateChoice {
     /// The numbers that are reported: the best mean over seeds. Runs with --val-examples of a generated task: validation accuracy.
@@ -58,11 +58,12 @@ pub enum RateChoice {
     HeldOut,
 }
 
-/// By which held-out metrics rates can be chosen.
+/// Held-out metrics by which rates can be chosen.
 const VALIDATION: [&str; 2] = ["val_accuracy", "best_val_ppl"];
 
 impl Status {
-    /// `shown` of `runs` at the learning rate that is best by `by`, or by numbers that are not reported.
+    /// Scores `runs` by `shown` at the learning rate that is best by `by`, or by a held-out metric, according to
+    /// `choice`.
     pub fn of(runs: &[&Record], by: &Metric, shown: &Metric, choice: RateChoice) -> Self {
         match Reported::of(runs, by, shown, choice) {
             Ok(reported) => Self::Done(reported.score(shown)),
@@ -70,7 +71,7 @@ impl Status {
         }
     }
 
-    /// Why none of `rates` can be chosen.
+    /// Reason why none of `rates` can be chosen.
     fn of_none(rates: &[Rate]) -> Self {
         let any = |count: fn(&Rate) -> usize| rates.iter().any(|rate| count(rate) > 0);
         if any(|rate| rate.failed) {
@@ -82,7 +83,7 @@ impl Status {
         }
     }
 
-    /// The same, with [`Status::NoNumber`] where runs ended well without one of the two metrics.
+    /// [`Status::of`], but [`Status::NoNumber`] if runs finished without one of the two metrics.
     pub fn known(runs: &[&Record], by: &Metric, shown: &Metric, choice: RateChoice) -> Self {
         let status = Self::of(runs, by, shown, choice);
         let broke = runs.iter().any(|r| r.status() == Some(RunStatus::Failed));
@@ -97,7 +98,7 @@ impl Status {
         status
     }
 
-    /// For programs.
+    /// Name for programs.
     pub fn name(&self) -> &'static str {
         match self {
             Self::NotRun => "not_run",
@@ -118,7 +119,7 @@ impl Status {
 }
 
 impl Score {
-    /// Of the numbers of seeds at a learning rate, whose place among others is not known.
+    /// Score of one number per seed at a learning rate whose position among the tried rates is unknown.
     pub(super) fn of(values: &[f64], lr: f64) -> Self {
         let mean = mean(values.iter().copied());
         Self {
@@ -139,7 +140,7 @@ pub(super) fn distinct_rates<'a>(runs: impl IntoIterator<Item = &'a Record>) -> 
     rates
 }
 
-/// The metric of a validation split that all `runs` with a number have and that does not decide what is shown.
+/// The validation metric that all `runs` with a number have, unless the shown metric is a validation metric itself.
 fn validation(runs: &[&Record], shown: &Metric) -> Option<&'static Metric> {
     let of_split = shown.name.starts_with("val_") || VALIDATION.contains(&shown.name);
     let mut known = VALIDATION.iter().filter_map(|name| Metric::find(name));
@@ -154,15 +155,15 @@ pub(super) fn has_validation(run: &Record) -> bool {
     VALIDATION.iter().any(|name| run.number(name).is_some())
 }
 
-/// Whether a run of a generated task has a validation set (`--val-examples`), by which its rate is chosen unless a user says
-/// otherwise, so that the test examples choose nothing.
+/// Whether a run of a generated task has a validation set (`--val-examples`). Its rate is then chosen on that set by
+/// default, so that the test examples choose nothing.
 pub(super) fn has_validation_set(run: &Record) -> bool {
     let task = tasks::find(run.text("task"));
     let labels = task.is_ok_and(|task| task.objective == Objective::PerToken);
     labels && run.count("val_examples") > 0
 }
 
-/// `runs` by whether their seed is of an even or an odd rank among those with a number.
+/// Splits `runs` by the rank of their seed, even or odd, among the seeds with a number.
 fn halves<'a>(runs: &[&'a Record], by: &Metric) -> [Vec<&'a Record>; 2] {
     let numbered = runs.iter().filter(|run| run.number(by.name).is_some());
     let seeds: BTreeSet<usize> = numbered.map(|run| run.count("seed")).collect();
@@ -178,16 +179,22 @@ fn halves<'a>(runs: &[&'a Record], by: &Metric) -> [Vec<&'a Record>; 2] {
 /// The numbers of runs that differ only in learning rate and seed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reported {
-    /// What is shown, by seed.
+    /// Shown metric, by seed.
     pub seeds: Vec<(usize, f64)>,
-    /// Seeds that diverged at the chosen rate, as one did at every other: the rest look better than the mixer is.
+    /// Number of seeds that diverged at the chosen rate. Each other rate has at least one too, so the remaining seeds
+    /// overstate the mixer's performance.
     pub diverged: usize,
-    /// The chosen rate and whether it is an end of those tried; of each half of the seeds its own.
+    /// The chosen rate, and the end of the tried rates at which it lies; one element per half of the seeds if
+    /// cross-fitted.
     rates: Vec<(f64, Option<Edge>)>,
 }
 
 impl Reported {
-    /// At the learning rate that is best by `by`, or by numbers that are not reported; else why there is none.
+    /// Reports `shown` at the learning rate that is best by `by`, or by a held-out metric.
+    ///
+    /// # Errors
+    ///
+    /// Returns the status of the cell if no number can be reported.
     pub fn of(
         runs: &[&Record],
         by: &Metric,
@@ -211,7 +218,7 @@ impl Reported {
         Self::crossed(runs, by, shown)
     }
 
-    /// Each half of the seeds at the rate that is best on the other half.
+    /// Reports each half of the seeds at the rate that is best on the other half.
     fn crossed(runs: &[&Record], by: &Metric, shown: &Metric) -> Result<Self, Status> {
         let halves = halves(runs, by).map(|half| rates(&half, by, shown));
         if halves.iter().any(Vec::is_empty) {
@@ -230,7 +237,7 @@ impl Reported {
         }
     }
 
-    /// Of `own` at the rate that is best among `others`; `without` where it has no number there.
+    /// Reports `own` at the rate that is best among `others`; fails with `without` if `own` has no number at that rate.
     fn at(own: &[Rate], others: &[Rate], by: &Metric, without: Status) -> Result<Self, Status> {
         let best = best(others, by).ok_or_else(|| Status::of_none(others))?;
         let rate = own.iter().find(|rate| rate.lr == best.lr);
@@ -270,7 +277,7 @@ impl Reported {
 #[derive(Default)]
 struct Rate {
     lr: f64,
-    /// Those with a number.
+    /// Seeds with a number.
     seeds: Vec<Seed>,
     diverged: usize,
     failed: usize,
@@ -280,7 +287,7 @@ struct Rate {
 /// One run.
 struct Seed {
     seed: usize,
-    /// By which rates are compared.
+    /// Metric by which rates are compared.
     score: f64,
     shown: Option<f64>,
 }
@@ -296,8 +303,8 @@ fn rates(runs: &[&Record], by: &Metric, shown: &Metric) -> Vec<Rate> {
     rates.map(|seeds| Rate::of(seeds, by, shown)).collect()
 }
 
-/// A rate at which no seed diverged comes before any other: the survivors of an unstable rate
-/// would look better than it is. Of equals the lowest rate wins.
+/// The best rate. A rate at which no seed diverged precedes all others, since the surviving seeds of an unstable rate
+/// overstate it. Among equals the lowest rate wins.
 fn best<'a>(rates: &'a [Rate], by: &Metric) -> Option<&'a Rate> {
     let scored = rates.iter().rev().filter(|rate| !rate.seeds.is_empty());
     let score = |rate: &Rate| mean(rate.seeds.iter().map(|seed| seed.score));

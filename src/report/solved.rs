@@ -1,10 +1,9 @@
-//! Statistics of runs that solve their task or do not: all runs count, at every learning rate.
+//! Statistics of runs that either solve their task or do not, over all learning rates.
 //!
-//! On associative recall a run finds the lookup or misses it, and the mean accuracy over a few seeds at the best rate is
-//! then neither normal nor stable. What is compared instead is the share of runs that solve the task. A stratum is one
-//! cell at one learning rate, within which mixers are compared: by the test of Cochran, Mantel and Haenszel, and, for a
-//! trend, by Mantel's (1963) extension of it to scores; the time to a solution by the log-rank test. See [`stats`] for
-//! means.
+//! On associative recall a run finds the lookup or misses it, so the mean accuracy over a few seeds at the best rate is
+//! neither normal nor stable. These tests compare the share of runs that solve the task instead. A stratum is one cell
+//! at one learning rate, within which mixers are compared: by the Cochran-Mantel-Haenszel test, by Mantel's (1963)
+//! extension of it to scores for trends, and by the log-rank test for the time to a solution. See [`stats`] for means.
 //!
 //! [`stats`]: super::stats
 
@@ -17,9 +16,9 @@ use statrs::distribution::{Beta, Binomial, ContinuousCDF, DiscreteCDF, Normal};
 pub(super) struct Trial {
     /// Score that is compared: 1 or 0 for two mixers, the logarithm of a size for a trend.
     pub score: f64,
-    /// Whether it solved its task.
+    /// Whether the run solved its task.
     pub solved: bool,
-    /// Training examples until it did, or until training ended without; `None` where that was not recorded.
+    /// Time to the stopping accuracy, or to the end of training without it; `None` if not recorded.
     pub time: Option<Time>,
 }
 
@@ -28,13 +27,13 @@ pub(super) struct Trial {
 pub(super) struct Time {
     /// Training examples.
     pub examples: f64,
-    /// Whether it reached the accuracy at which training stops; else it is censored there.
+    /// Whether the run reached the accuracy at which training stops; otherwise the time is censored.
     pub reached: bool,
 }
 
 impl Time {
-    /// When `run` reached the accuracy at which its training stops; `None` where there is no such. A run that diverged would
-    /// not have reached it.
+    /// Time at which `run` reached its stopping accuracy; `None` if it has none. A diverged run is censored at its full
+    /// length, since it would not have reached it.
     pub fn of(run: &Record) -> Option<Self> {
         let stop = run.number("stop_above")?;
         let of_epochs = |epochs: usize| (epochs * run.count("train_examples")) as f64;
@@ -54,17 +53,17 @@ impl Time {
     }
 }
 
-/// Runs that are compared with each other and with no others.
+/// Runs that are compared with each other only.
 pub(super) type Stratum = Vec<Trial>;
 
 /// The sums of Mantel's test over strata.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Mantel {
-    /// Σ (scores of solved runs - their expectation if scores meant nothing).
+    /// Σ (score - mean score) over solved runs; zero in expectation if scores have no effect.
     excess: f64,
-    /// Its variance then, by the hypergeometric distribution.
+    /// Variance of the excess under that hypothesis, by the hypergeometric distribution.
     variance: f64,
-    /// Σ (score - mean score)², by which the excess is a difference or a slope.
+    /// Σ (score - mean score)², by which the excess is divided to give a difference or a slope.
     spread: f64,
 }
 
@@ -89,19 +88,20 @@ impl Mantel {
 /// A difference between two mixers in the share of runs that solve their task, or a slope of that share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Difference {
-    /// The Mantel-Haenszel estimate: strata by the product of their sizes over their sum. Of a slope a unit of the score.
+    /// Mantel-Haenszel estimate, where strata of sizes n and m have weight nm / (n + m). A slope is per unit of the
+    /// score.
     pub mean: f64,
     /// Standard error, for intervals and for bounds other than zero.
     pub error: f64,
-    /// The normal deviate of the test against zero, with the continuity correction; 0 where no stratum can tell.
+    /// The normal deviate of the test against zero, with the continuity correction; 0 if no stratum is informative.
     pub z: f64,
-    /// Seeds of the mixer and the cell with the fewest.
+    /// Seeds of the mixer and cell with the fewest.
     pub seeds: usize,
 }
 
 impl Difference {
-    /// Between scores 1 and 0. The error is that of Sato (1989), and at least that of Agresti and Caffo (2000) without
-    /// strata: where all runs of a mixer agree, Sato's is zero. `None` where no stratum has both.
+    /// Difference between scores 1 and 0; `None` if no stratum has both. The error is Sato's (1989), but at least that
+    /// of Agresti and Caffo (2000) without strata, since Sato's is zero if all runs of each mixer agree.
     pub fn between(strata: &[Stratum], seeds: usize) -> Option<Self> {
         let sums = Mantel::of(strata);
         let (mut p, mut q) = (0.0, 0.0);
@@ -141,8 +141,8 @@ impl Difference {
         })
     }
 
-    /// The sum of the slopes of several sets of strata, each with its weight: that of one mixer, or the difference of two.
-    /// The error is that under no slope, which is the one of the test.
+    /// Weighted sum of the slopes of several sets of strata: the slope of one mixer, or the difference of two. The
+    /// error is the one under the hypothesis of no slope, as in the test.
     pub fn of_slopes(parts: &[(f64, Vec<Stratum>)], seeds: usize) -> Option<Self> {
         let (mut mean, mut variance, mut correction) = (0.0, 0.0, 0.0f64);
         for (weight, strata) in parts {
@@ -168,13 +168,13 @@ impl Difference {
         })
     }
 
-    /// The interval that covers the difference with probability 1 - [`ALPHA`].
+    /// Confidence interval with coverage 1 - [`ALPHA`].
     pub fn interval(&self) -> [f64; 2] {
         let half = quantile_of_normal(1.0 - ALPHA / 2.0) * self.error;
         [(self.mean - half).max(-1.0), (self.mean + half).min(1.0)]
     }
 
-    /// Probabilities of an estimate as high as this one, and as low, if the difference were `bound`.
+    /// Probabilities of an estimate at least as high, and at least as low, if the true difference were `bound`.
     pub fn tails(&self, bound: f64) -> [f64; 2] {
         let z = match bound {
             0.0 => self.z,
@@ -188,7 +188,7 @@ impl Difference {
         [1.0 - below, below]
     }
 
-    /// The same with `times` as many seeds, were they to come out alike.
+    /// The same estimate with `seeds` seeds.
     fn with_seeds(&self, seeds: usize) -> Self {
         let root = (seeds as f64 / self.seeds as f64).sqrt();
         Self {
@@ -199,10 +199,10 @@ impl Difference {
         }
     }
 
-    /// The seeds with which the difference would, were it the true one, be found inside or outside `within` with
-    /// probability [`POWER`]; `None` where [`MOST`] would not do.
+    /// Number of seeds with which the difference, if it were the true one, would be found inside or outside `within`
+    /// with probability [`POWER`]; `None` if [`MOST`] are not enough.
     pub fn seeds_to_decide(&self, within: super::stats::Within) -> Option<usize> {
-        // The deviate must pass its threshold by the quantile of the power.
+        // For this power, the expected deviate must exceed its threshold by the quantile of the power.
         let reserve = quantile_of_normal(POWER);
         let decides = |seeds: &usize| {
             let then = self.with_seeds(*seeds);
@@ -220,7 +220,7 @@ impl Difference {
     }
 }
 
-/// Half of the step between two outcomes.
+/// Continuity correction: half of the step between two outcomes.
 const CONTINUITY: f64 = 0.5;
 
 fn deviate(excess: f64, variance: f64) -> f64 {
@@ -242,7 +242,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Between 0 and 1.
+    /// The share, from 0 to 1.
     pub fn mean(&self) -> f64 {
         self.solved as f64 / self.of as f64
     }
@@ -268,7 +268,7 @@ impl Share {
         ]
     }
 
-    /// Probabilities of a share as high as this one, and as low, if the true one were `bound`.
+    /// Probabilities of a share at least as high, and at least as low, if the true share were `bound`.
     pub fn tails(&self, bound: f64) -> [f64; 2] {
         if bound <= 0.0 {
             return [if self.solved > 0 { 0.0 } else { 1.0 }, 1.0];
@@ -284,7 +284,7 @@ impl Share {
         [high, binomial.cdf(self.solved as u64)]
     }
 
-    /// The seeds that would put the interval on one side of every bound, were the share to stay.
+    /// Number of seeds that would put the interval on one side of every bound if the share stays the same.
     pub fn seeds_to_decide(&self, within: super::stats::Within) -> Option<usize> {
         let decides = |of: &usize| {
             let solved = (self.mean() * *of as f64).round() as usize;
@@ -296,17 +296,17 @@ impl Share {
     }
 }
 
-/// The log-rank test of two mixers, scores 1 and 0, in strata.
+/// The stratified log-rank test of two mixers, with scores 1 and 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LogRank {
-    /// Above zero where the first is sooner.
+    /// Normal deviate, above zero if the first mixer is faster.
     pub z: f64,
-    /// Two-sided level.
+    /// Two-sided p-value.
     pub p: f64,
 }
 
 impl LogRank {
-    /// `None` where times were not recorded or no run reached the end.
+    /// Tests `strata`; `None` if times were not recorded or no run reached the stopping accuracy.
     pub fn of(strata: &[Stratum]) -> Option<Self> {
         let (mut excess, mut variance) = (0.0, 0.0);
         for stratum in strata {
@@ -349,7 +349,8 @@ impl LogRank {
     }
 }
 
-/// The estimate of Kaplan and Meier (1958) of the share that is not done yet, at each time at which some run is.
+/// Kaplan-Meier estimate (1958) of the share of runs that have not reached the accuracy yet, at each time at which a
+/// run does.
 pub(super) fn kaplan_meier(times: &[Time]) -> Vec<(f64, f64)> {
     let mut ends: Vec<f64> = times
         .iter()
@@ -371,8 +372,8 @@ pub(super) fn kaplan_meier(times: &[Time]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// The expected best of k of these values, drawn without replacement, for k = 1 to all of them (Dodge et al. 2019, with
-/// the correction of Tang et al. 2020).
+/// Expected maximum of k of these values, drawn without replacement, for k from 1 to their number (Dodge et al. 2019,
+/// with the correction of Tang et al. 2020).
 pub(super) fn best_of(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -398,7 +399,7 @@ mod tests {
     use super::*;
     use crate::ops::rng::Rng;
 
-    /// A stratum of two mixers by how many of how many solved it.
+    /// A stratum of two mixers, each given as solved runs and all runs.
     fn counted(first: [usize; 2], second: [usize; 2]) -> Stratum {
         let side = |score: f64, [solved, of]: [usize; 2]| {
             (0..of).map(move |i| Trial {
@@ -417,7 +418,7 @@ mod tests {
         );
     }
 
-    /// Admissions to Berkeley, 1973, men beside women in six departments (Bickel et al. 1975): R's `mantelhaen.test` gives
+    /// Admissions to Berkeley, 1973, men and women in six departments (Bickel et al. 1975): R's `mantelhaen.test` gives
     /// a chi-square of 1.4269 with the correction, p = 0.2323.
     #[test]
     fn the_test_is_that_of_cochran_mantel_and_haenszel() {
@@ -442,7 +443,7 @@ mod tests {
         close(high + low, 1.0);
     }
 
-    /// In one stratum Sato's variance is p(1 - p)/n of each side, and the estimate the plain difference.
+    /// Sato's variance in one stratum is the sum of p(1 - p)/n over both sides, and the estimate the plain difference.
     #[test]
     fn the_error_in_one_stratum_is_that_of_two_proportions() {
         let found = Difference::between(&[counted([30, 50], [20, 50])], 5).unwrap();
@@ -461,7 +462,7 @@ mod tests {
         assert_eq!(Difference::between(&[counted([5, 5], [0, 0])], 5), None);
     }
 
-    /// Strata of the runs of `results/figure2-small.csv`, SSD beside S6: statsmodels' `StratifiedTable` gives p = 0.000174
+    /// Strata of the runs of `results/figure2-small.csv`, SSD and S6: statsmodels' `StratifiedTable` gives p = 0.000174
     /// with the correction, and 0.0000589 without.
     #[test]
     fn runs_at_several_rates_are_one_test() {
@@ -469,7 +470,7 @@ mod tests {
             .map(|(a, b)| counted([a, 5], [b, 5]))
             .into();
         let found = Difference::between(&strata, 5).unwrap();
-        // Of 10 and 10: excess 3, variance (6·4·2.5/9 + 8·2·2.5/9)/10 = 1.1111.
+        // Stratum of 10 runs each: excess 3, variance (6·4·2.5/9 + 8·2·2.5/9)/10 = 1.1111.
         close(found.z, 2.5 / (10.0f64 / 9.0).sqrt());
         close(found.mean, 0.6);
     }
@@ -499,7 +500,7 @@ mod tests {
         close(none.z, 0.0);
     }
 
-    /// From scipy's `binomtest(k, n).proportion_ci(method="exact")`.
+    /// Values from scipy's `binomtest(k, n).proportion_ci(method="exact")`.
     #[test]
     fn intervals_of_a_share_are_exact() {
         for (solved, of, low, high) in [
@@ -573,8 +574,7 @@ mod tests {
         }
     }
 
-    /// Runs of two mixers at three rates by five seeds, each solved with the probability of its mixer and rate, and the
-    /// accuracies that such runs have.
+    /// Strata of two mixers at three rates with five seeds, each run solved with the probability of its mixer and rate.
     fn study(shares: [[f64; 3]; 2], stream: &mut Rng) -> Vec<Stratum> {
         let rates = (0..3).map(|rate| {
             let sides = [(1.0, shares[0][rate]), (0.0, shares[1][rate])];
@@ -591,7 +591,7 @@ mod tests {
         rates.collect()
     }
 
-    /// The mean accuracy at the best rate of each mixer, compared by Student's t over seeds.
+    /// p-value of the means at the best rate of each mixer, compared by Student's t over seeds.
     fn by_best_rate(strata: &[Stratum]) -> f64 {
         let of = |score: f64, weight: f64| {
             let rates = strata.iter().map(|stratum| {
@@ -612,7 +612,7 @@ mod tests {
 
     const ABOVE: Within = Within(0.0, f64::INFINITY);
 
-    /// Two thousand studies with a true difference, and as many with none: how often each test finds one.
+    /// Power over two thousand studies with a true difference, and false positives over as many without.
     #[test]
     fn the_test_over_all_runs_finds_what_the_best_rate_hides() {
         let found = |shares: [[f64; 3]; 2]| {

@@ -1,48 +1,50 @@
-//! Intervals of Student's t for differences of means over a few seeds, and Holm's correction where several are looked at.
+//! Intervals of Student's t for differences of means over a few seeds, and Holm's correction for multiple comparisons.
 //!
 //! With three to five seeds a percentile bootstrap resamples so few values that its interval is far too narrow: it
-//! covers about 75 % where it says 95. Student's t knows how badly a spread is known from few seeds, and a difference
-//! of two mixers under one procedure is symmetric where there is no effect, which is what t needs most. A verdict needs at
-//! least [`FEWEST`] seeds. Runs that solve their task or do not are no matter of means: see [`solved`](super::solved).
+//! covers about 75 % instead of 95 %. Student's t accounts for the uncertainty of a spread estimated from few seeds,
+//! and its main assumption, symmetry, holds for the difference of two mixers under one procedure if there is no effect.
+//! A verdict needs at least [`FEWEST`] seeds. Runs that either solve their task or do not are tested in
+//! [`solved`](super::solved).
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 use std::cmp::Ordering;
 
 /// Fewest seeds that a verdict may rest on.
 pub(super) const FEWEST: usize = 3;
-/// The probability of an error that a verdict allows for.
+/// Probability of an error that a verdict allows for.
 pub(super) const ALPHA: f64 = 0.05;
-/// More seeds than these are not worth a question that fewer leave open.
+/// Largest number of seeds considered worth running to decide an open question.
 pub(super) const MOST: usize = 100;
-/// With which probability the seeds that are asked for should settle a question.
+/// Probability with which the estimated number of seeds should decide a question.
 pub(super) const POWER: f64 = 0.8;
 
-/// Values that were drawn together, one a seed.
+/// Values that were drawn together, one per seed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Block {
     pub values: Vec<f64>,
-    /// The least standard deviation that can be believed, since no measurement is finer.
+    /// Smallest plausible standard deviation: the resolution of the measurement.
     pub least: f64,
 }
 
-/// A sum of means over seeds, and how well it is known.
+/// A sum of means over seeds, and its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
     pub mean: f64,
     /// Standard error.
     pub error: f64,
-    /// Degrees of freedom, by Welch and Satterthwaite where blocks are independent of each other.
+    /// Degrees of freedom, by Welch and Satterthwaite for several independent blocks.
     pub freedom: f64,
-    /// Of the block with the fewest.
+    /// Seeds of the block with the fewest.
     pub seeds: usize,
 }
 
-/// Where a claim wants a quantity to be, between two numbers that do not belong to it.
+/// Open interval in which a claim puts a quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Within(pub f64, pub f64);
 
 impl Estimate {
-    /// Of the sum over `blocks`; `None` where one has fewer than two seeds, of which no spread is known.
+    /// Estimate of the sum of the means of `blocks`; `None` if a block has fewer than two seeds, whose spread is
+    /// unknown.
     pub fn of(blocks: &[Block]) -> Option<Self> {
         let seeds = blocks.iter().map(|block| block.values.len()).min()?;
         if seeds < 2 {
@@ -70,20 +72,20 @@ impl Estimate {
         })
     }
 
-    /// Of the first of `ways` with at least [`FEWEST`] seeds in each of its blocks, and which way that is.
+    /// Index and estimate of the first of `ways` with at least [`FEWEST`] seeds in each of its blocks.
     pub fn first(ways: &[Vec<Block>]) -> Option<(usize, Self)> {
         let each = ways.iter().enumerate();
         let mut each = each.filter_map(|(way, blocks)| Some((way, Self::of(blocks)?)));
         each.find(|(_, estimate)| estimate.seeds >= FEWEST)
     }
 
-    /// The interval that covers the quantity with probability 1 - [`ALPHA`].
+    /// Confidence interval with coverage 1 - [`ALPHA`].
     pub fn interval(&self) -> [f64; 2] {
         let half = quantile(1.0 - ALPHA / 2.0, self.freedom) * self.error;
         [self.mean - half, self.mean + half]
     }
 
-    /// Probabilities of a mean as high as this one, and as low, if the quantity were `bound`.
+    /// Probabilities of a mean at least as high, and at least as low, if the true quantity were `bound`.
     pub fn tails(&self, bound: f64) -> [f64; 2] {
         let apart = self.mean - bound;
         let below = match apart.partial_cmp(&0.0) {
@@ -95,8 +97,8 @@ impl Estimate {
         [1.0 - below, below]
     }
 
-    /// How many seeds would, with probability [`POWER`], decide whether the quantity is inside `within`, were this mean
-    /// and this spread the true ones; `None` where more than [`MOST`] would not.
+    /// Number of seeds that would, with probability [`POWER`], decide whether the quantity is inside `within` if this
+    /// mean and this spread were the true ones; `None` if [`MOST`] are not enough.
     pub fn seeds_to_decide(&self, within: Within) -> Option<usize> {
         let distance = (self.mean - within.0)
             .abs()
@@ -107,15 +109,15 @@ impl Estimate {
             let needed = quantile(1.0 - ALPHA / 2.0, freedom) + quantile(POWER, freedom);
             needed * spread / (seeds as f64).sqrt() <= distance
         };
-        // What is enough stays so with one more.
+        // A sufficient number of seeds stays sufficient with one more, as a binary search requires.
         let more: Vec<usize> = (self.seeds + 1..=MOST).collect();
         more.get(more.partition_point(|seeds| !enough(*seeds)))
             .copied()
     }
 }
 
-/// The two-sided levels of a quantity being inside `within` and outside of it. `tails` says of a bound how probable it is,
-/// were the quantity there, to see one as high as was found and one as low.
+/// Two-sided p-values for the quantity lying inside `within`, and for it lying outside. `tails` returns, for a bound,
+/// the probabilities of a result at least as high and at least as low if the true quantity were the bound.
 pub(super) fn within_level(within: Within, tails: impl Fn(f64) -> [f64; 2]) -> [f64; 2] {
     let Within(low, high) = within;
     let of = |bound: f64, infinite: [f64; 2]| match bound.is_infinite() {
@@ -141,8 +143,9 @@ pub(super) fn quantile_of_normal(probability: f64) -> f64 {
     Normal::standard().inverse_cdf(probability)
 }
 
-/// `levels` after Holm's correction: the least is counted as often as there are levels, the next once less, and none
-/// comes out below one before it. At most one of those that are then at most [`ALPHA`] is false, with that probability.
+/// p-values after Holm's correction: the smallest is multiplied by their number, the next by one less, and so on, and
+/// none ends up below a smaller one. The probability that any p-value at most [`ALPHA`] is a false positive is then at
+/// most [`ALPHA`].
 pub(super) fn holm(levels: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..levels.len()).collect();
     order.sort_by(|a, b| levels[*a].total_cmp(&levels[*b]));
@@ -177,7 +180,7 @@ mod tests {
         (a - b).abs() < 1e-3
     }
 
-    /// From tables of t.
+    /// Values from tables of t.
     #[test]
     fn quantiles_are_those_of_the_tables() {
         for (freedom, wanted) in [(1.0, 12.706), (2.0, 4.303), (4.0, 2.776), (30.0, 2.042)] {
@@ -250,7 +253,7 @@ mod tests {
             let estimate = Estimate::of(&[block(&values)]).unwrap();
             estimate.seeds_to_decide(ABOVE_ZERO)
         };
-        // For an effect of one standard deviation, power 0.8 at two-sided 0.05 needs ten in the tables.
+        // For an effect of one standard deviation, tables give ten seeds at power 0.8 and two-sided 0.05.
         assert_eq!(asked(1.0), Some(10));
         assert!(asked(0.5) > asked(1.0));
         assert_eq!(asked(0.01), None);
