@@ -7,7 +7,7 @@ use super::{exit, print, Global};
 use crate::config::RunConfig;
 use crate::error::{refuse, Error, Result};
 use crate::recipes::presets_of;
-use crate::report::{self, Asked, By, Figure, Format, Report, Series, Traced, FIGURES};
+use crate::report::{self, By, Figure, Format, Report, ReportOptions, Series, Traced, FIGURES};
 use crate::store::{Column, Record, SliceRow, Store, COLUMNS, SCHEMA};
 use crate::sweep::{Experiment, Flags};
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -76,7 +76,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     form: Form,
     #[command(flatten)]
-    asked: Asked,
+    asked: ReportOptions,
 }
 
 fn figures(series: Series) -> PossibleValuesParser {
@@ -151,7 +151,7 @@ impl Arguments {
             return report::curves(&traced(self.sources(folder), Store::epochs)?, &self.asked);
         }
         if let Some(names) = &self.claims {
-            let asked = Asked {
+            let asked = ReportOptions {
                 claims: names.clone(),
                 ..self.asked.clone()
             };

@@ -4,7 +4,7 @@ use super::run::{execute, Kept, RunContext, RunEvent};
 use super::*;
 use crate::config::RunConfig;
 use crate::error::Result;
-use crate::report::{report, Asked, Figure, Screen, Series, FORMATS};
+use crate::report::{report, Figure, ReportOptions, Screen, Series, FORMATS};
 use crate::store::{snapshots, RunResult, RunStatus, Store};
 use crate::sweep::estimate;
 use crate::sweep::{run_all, Ending, Flags, Job, Limits, Message, Options, Plan, Training, Worker};
@@ -157,7 +157,14 @@ fn a_sweep_of_it_is_planned_trained_once_and_reported_in_every_format() {
     let rows = crate::store::read_summary(&store.summary_path("toy")).unwrap();
     let grid = Figure::find(Series::Grid, "").unwrap();
     let presets = &crate::recipes::presets_of;
-    let report = report(grid, &rows, Some(&plan.runs), presets, &Asked::default()).unwrap();
+    let report = report(
+        grid,
+        &rows,
+        Some(&plan.runs),
+        presets,
+        &ReportOptions::default(),
+    )
+    .unwrap();
     for format in FORMATS.iter().filter(|format| format.is_text()) {
         let drawn = format.render(&report, Screen::default()).unwrap();
         let drawn = String::from_utf8(drawn).unwrap().to_lowercase();

@@ -129,7 +129,7 @@ fn count(pairs: &[Pair], change: Change) -> usize {
 }
 
 /// One pair per setting, in the order of tasks, mixers and sizes.
-fn pairs<'a>(sets: [&[&'a Record]; 2], asked: Option<&'static Metric>) -> Vec<Pair<'a>> {
+fn pairs<'a>(sets: [&[&'a Record]; 2], requested: Option<&'static Metric>) -> Vec<Pair<'a>> {
     let settings = order();
     let mut known: BTreeMap<Vec<&Field>, Pair> = BTreeMap::new();
     for (i, runs) in sets.into_iter().enumerate() {
@@ -137,7 +137,7 @@ fn pairs<'a>(sets: [&[&'a Record]; 2], asked: Option<&'static Metric>) -> Vec<Pa
             let key = settings.iter().map(|place| run.at(*place)).collect();
             let pair = known.entry(key).or_insert_with(|| Pair {
                 record: run,
-                metric: asked.unwrap_or_else(|| metric_of(run)),
+                metric: requested.unwrap_or_else(|| metric_of(run)),
                 sides: Default::default(),
                 estimate: None,
                 paired: false,

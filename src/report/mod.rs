@@ -53,9 +53,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// Version of the JSON and CSV forms. New fields keep it; renaming a field or changing its meaning raises it.
 pub const SCHEMA: u32 = 1;
 
-/// Options of a report.
+/// ReportOptions of a report.
 #[derive(Clone, Debug, Default, Args)]
-pub struct Asked {
+pub struct ReportOptions {
     /// Rows n and columns d, or as in the paper's figures rows d and columns n [default: brief, and
     /// paper for figure 7].
     #[arg(long, value_enum, conflicts_with = "table", hide_short_help = true)]
@@ -96,7 +96,7 @@ pub struct Asked {
     pub side_by_side: bool,
 }
 
-impl Asked {
+impl ReportOptions {
     /// Whether the claim `name` is to be judged.
     fn is_about(&self, name: &str) -> bool {
         self.claims.is_empty() || self.claims.iter().any(|claim| claim == name)
@@ -180,9 +180,9 @@ pub fn report(
     rows: &[Record],
     planned: Option<&[RunConfig]>,
     presets: PresetsOf,
-    asked: &Asked,
+    options: &ReportOptions,
 ) -> Result<Report> {
-    let metric = figure.metric(asked.metric.as_deref())?;
+    let metric = figure.metric(options.metric.as_deref())?;
     let mut planned: Option<Vec<Record>> =
         planned.map(|runs| runs.iter().map(Record::planned).collect());
     let own_data = OwnData::of(rows.iter().chain(planned.iter().flatten()));
@@ -193,7 +193,7 @@ pub fn report(
     if rows_of.is_empty() && planned.is_none() {
         return Err(nothing_yet(figure, rows));
     }
-    let keep = |run: &&Record| figure.holds(run) && asked.filter.passes(run);
+    let keep = |run: &&Record| figure.holds(run) && options.filter.passes(run);
     let found: Vec<&Record> = rows_of.iter().copied().filter(keep).collect();
     let planned = planned
         .as_ref()
@@ -206,7 +206,7 @@ pub fn report(
     let selection = Selection {
         figure,
         metric,
-        asked,
+        options,
         presets,
         groups: groups(&runs),
     };
@@ -222,7 +222,7 @@ pub fn report(
     if figure.series == Series::Grid {
         report.notes.extend(elsewhere(rows));
     }
-    match asked.select {
+    match options.select {
         RateChoice::HeldOut => report.notes.extend(held_out_note(&runs)),
         RateChoice::Best => report.notes.extend(validation_note(&runs)),
     }
@@ -288,9 +288,9 @@ fn held_out_note(runs: &[&Record]) -> Option<String> {
     })
 }
 
-/// Judges the claims of the paper that `asked` selects by `rows`.
-pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Report> {
-    claims::claims(&own_data::marked(rows), presets, asked)
+/// Judges the claims of the paper that `options` selects by `rows`.
+pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> Result<Report> {
+    claims::claims(&own_data::marked(rows), presets, options)
 }
 
 /// Note on the `runs` whose rates are chosen on their own validation set.
@@ -316,10 +316,10 @@ pub fn shows(figure: &Figure, rows: &[Record], filter: &Filter) -> bool {
 /// # Errors
 ///
 /// No run passes the filter.
-pub fn curves(runs: &[Traced<EpochRow>], asked: &Asked) -> Result<Report> {
+pub fn curves(runs: &[Traced<EpochRow>], options: &ReportOptions) -> Result<Report> {
     let passing = passing(
         runs,
-        asked,
+        options,
         "epochs to draw: every training leaves them in runs/ID/metrics.csv",
     )?;
     traced(&passing, select::curves(&passing))
@@ -349,9 +349,9 @@ impl By {
 /// # Errors
 ///
 /// No run passes the filter.
-pub fn slices(runs: &[Traced<SliceRow>], by: By, asked: &Asked) -> Result<Report> {
+pub fn slices(runs: &[Traced<SliceRow>], by: By, options: &ReportOptions) -> Result<Report> {
     let why = "accuracies by pair and distance: every finished run of `dsf mqar` leaves them in runs/ID/slices.csv";
-    let passing = passing(runs, asked, why)?;
+    let passing = passing(runs, options, why)?;
     traced(&passing, select::slices(&passing, by))
 }
 
@@ -360,10 +360,14 @@ pub fn slices(runs: &[Traced<SliceRow>], by: By, asked: &Asked) -> Result<Report
 /// # Errors
 ///
 /// No run passes; the message names what the runs would need to have (`what`).
-fn passing<R: Clone>(runs: &[Traced<R>], asked: &Asked, what: &str) -> Result<Vec<Traced<R>>> {
+fn passing<R: Clone>(
+    runs: &[Traced<R>],
+    options: &ReportOptions,
+    what: &str,
+) -> Result<Vec<Traced<R>>> {
     let passing = runs
         .iter()
-        .filter(|traced| asked.filter.passes(&traced.run));
+        .filter(|traced| options.filter.passes(&traced.run));
     let own_data = OwnData::of(passing.clone().map(|traced| &traced.run));
     let mut passing: Vec<Traced<R>> = passing.cloned().collect();
     passing

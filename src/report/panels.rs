@@ -328,11 +328,11 @@ fn points(grid: &Grid, line: &Line, columns: &[usize], shift: f64) -> Vec<Point>
     let points = each.filter_map(|(at, column)| {
         let (y, std) = line.cells[*column].number(grid.style)?;
         let x = place(at, *column)?;
-        let told = match grid.form {
+        let detail = match grid.form {
             Form::Points { .. } => line.detail.clone(),
             _ => String::new(),
         };
-        Some(Point { told, x, y, std })
+        Some(Point { detail, x, y, std })
     });
     let finite = points.filter(|point| point.x.is_finite() && point.y.is_finite());
     finite.collect()

@@ -91,7 +91,7 @@ fn differences(record: &Record, preset: &Record) -> Vec<Difference> {
             name: COLUMNS[i].name,
             value: match value {
                 Field::Absent if COLUMNS[i].name == VAL_EXAMPLES => "0".to_owned(),
-                value => said(value),
+                value => formatted(value),
             },
             preset: match preset {
                 Field::Absent | Field::Count(0) => String::new(),
@@ -113,7 +113,7 @@ pub(super) fn generated(run: &Record) -> Option<Difference> {
 }
 
 /// Formats a value for a title.
-pub(super) fn said(value: &Field) -> String {
+pub(super) fn formatted(value: &Field) -> String {
     match value {
         Field::Absent => "none".into(),
         value => value.to_string(),

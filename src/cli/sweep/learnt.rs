@@ -3,7 +3,7 @@
 use crate::config::RunConfig;
 use crate::error::Result;
 use crate::recipes::presets_of;
-use crate::report::{report, Asked, Figure, Screen, Series, FORMATS};
+use crate::report::{report, Figure, ReportOptions, Screen, Series, FORMATS};
 use crate::store::{Metric, Outcome, Record, RunStatus, Shown, Store};
 use crate::sweep::Plan;
 use crate::tasks;
@@ -115,7 +115,13 @@ impl<'a> Learnt<'a> {
         let figure = Figure::find(Series::Grid, "")?;
         let runs = self.planned.iter().filter(|run| drawn(run.task.name()));
         let runs: Vec<RunConfig> = runs.cloned().collect();
-        let mut report = report(figure, &rows, Some(&runs), &presets_of, &Asked::default())?;
+        let mut report = report(
+            figure,
+            &rows,
+            Some(&runs),
+            &presets_of,
+            &ReportOptions::default(),
+        )?;
         report.notes.clear();
         report.grids.iter_mut().for_each(|grid| grid.notes.clear());
         let screen = Screen {

@@ -3,9 +3,9 @@
 use super::super::grid::{fact, Cell, Facts, Grid, Line, Style};
 use super::super::solved::Share;
 use super::super::stats::{Within, ALPHA, FEWEST};
-use super::super::{Asked, Coverage, Report, SCHEMA};
+use super::super::{Coverage, Report, ReportOptions, SCHEMA};
 use super::judge::{decisive, Found, Test, Verdict};
-use super::table::{Measure, Over};
+use super::table::{Aggregate, Measure};
 use super::Judgement;
 use crate::store::Record;
 use clap::ValueEnum;
@@ -23,7 +23,7 @@ const COLUMNS: [&str; 9] = [
     "verdict",
 ];
 
-pub(super) fn report(judged: &[Judgement], runs: &[&Record], asked: &Asked) -> Report {
+pub(super) fn report(judged: &[Judgement], runs: &[&Record], options: &ReportOptions) -> Report {
     let mut sorted: Vec<&Judgement> = judged.iter().collect();
     // The sort is stable: claims stay in the order of the paper, and studies at the paper's sizes come first.
     sorted.sort_by_key(|judgement| (!judgement.paper, judgement.sizes()));
@@ -35,10 +35,10 @@ pub(super) fn report(judged: &[Judgement], runs: &[&Record], asked: &Asked) -> R
             studies.map(|study| grid(format!("{about} {}", study[0].sizes()), study, whole));
         grids.collect()
     };
-    let named = !asked.claims.is_empty();
+    let named = !options.claims.is_empty();
     let mut grids = of_sizes(&decided, "decided", true);
     grids.extend(of_sizes(&open, "undecided", named));
-    let select = asked.select.to_possible_value();
+    let select = options.select.to_possible_value();
     let select = select.map_or(String::new(), |value| value.get_name().to_owned());
     let mut notes = vec![
         "supported: the quantity is where the claim has it; not supported: it is elsewhere; undecided: neither, or runs are \
@@ -59,7 +59,7 @@ pub(super) fn report(judged: &[Judgement], runs: &[&Record], asked: &Asked) -> R
             "dsf report --claims=NAME says what an undecided claim lacks, and the command that makes its runs".to_owned(),
         );
     }
-    if asked.select == super::super::RateChoice::HeldOut {
+    if options.select == super::super::RateChoice::HeldOut {
         notes.extend(super::super::held_out_note(runs));
     }
     Report {
@@ -86,7 +86,7 @@ fn grid(title: String, judged: &[&Judgement], whole: bool) -> Grid {
     let said = judged.iter().filter(|_| whole);
     Grid {
         axes: ["claim".into(), String::new()],
-        notes: said.flat_map(|judgement| judgement.said()).collect(),
+        notes: said.flat_map(|judgement| judgement.explanation()).collect(),
         records: judged
             .iter()
             .flat_map(|judgement| judgement.records())
@@ -121,7 +121,7 @@ impl Judgement {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
         let solved = found.map(|found| solved(&found.solved));
         let texts = [
-            self.under(),
+            self.condition(),
             cells.to_string(),
             or_dash(found.map(|found| found.evidence.seeds().to_string())),
             or_dash(solved.filter(|solved| !solved.is_empty())),
@@ -142,7 +142,7 @@ impl Judgement {
     }
 
     /// Its protocol, and the source of its examples: the values in which two lines of one claim differ.
-    fn under(&self) -> String {
+    fn condition(&self) -> String {
         let parts = [Some(self.protocol.clone()), self.examples.clone()];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
@@ -184,7 +184,7 @@ impl Judgement {
     }
 
     /// Notes below the grid.
-    fn said(&self) -> Vec<String> {
+    fn explanation(&self) -> Vec<String> {
         let claim = self.claim;
         let examples = self.examples.iter().map(|examples| format!(", {examples}"));
         let mut said = vec![format!(
@@ -210,13 +210,13 @@ impl Judgement {
                 let counts = Counts::of(&self.tests);
                 aside(format!(
                     "{}, decisive: {}",
-                    counts.said("quantities"),
+                    counts.summary("quantities"),
                     test.about
                 ));
             }
         }
         if self.by_cell.len() > 1 && self.by_cell.iter().any(|test| test.found.is_ok()) {
-            aside(Counts::of(&self.by_cell).said("cells"));
+            aside(Counts::of(&self.by_cell).summary("cells"));
         }
         if let Some(need) = &self.need {
             aside(need.reason.clone());
@@ -249,7 +249,11 @@ impl Judgement {
             .map(|found| solved(&found.solved))
             .filter(|text| !text.is_empty());
         let counted = matches!(self.claim.measure, Measure::Solved(_));
-        let doubling = self.claim.contrasts.iter().any(|c| c.over != Over::Cells);
+        let doubling = self
+            .claim
+            .contrasts
+            .iter()
+            .any(|c| c.over != Aggregate::Cells);
         let unit = match (counted, self.claim.measure.is_share(), doubling) {
             (true, _, true) => "share of runs a doubling",
             (true, _, false) => "share of runs",
@@ -321,7 +325,7 @@ impl Counts {
         }
     }
 
-    fn said(&self, what: &str) -> String {
+    fn summary(&self, what: &str) -> String {
         let open = self.all - self.inside - self.outside;
         format!(
             "of {} {what} {} where the claim has it, {} elsewhere, {open} open (Holm)",

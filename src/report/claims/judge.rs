@@ -4,7 +4,7 @@ use super::super::score::{distinct_rates, RateChoice, Reported, Status};
 use super::super::solved::{Difference, LogRank, Share, Stratum, Time, Trial};
 use super::super::stats::{holm, within_level, Block, Estimate, Within, ALPHA, FEWEST};
 use super::study::Cell;
-use super::table::{Claim, Contrast, End, Holds, Measure, Only, Over, Rates};
+use super::table::{Aggregate, AxisEnd, CellFilter, Claim, Contrast, Holds, Measure, Rates};
 use crate::store::{Metric, Outcome, Record, Shown};
 use std::collections::BTreeMap;
 
@@ -141,7 +141,7 @@ pub(super) fn tests(claim: &Claim, cells: &Cells, choice: RateChoice) -> Vec<Tes
 /// Tests per cell, for a claim that averages over cells; empty otherwise.
 pub(super) fn tests_by_cell(claim: &Claim, cells: &Cells, choice: RateChoice) -> Vec<Test> {
     let averages = claim.axes.len() > claim.apart.len();
-    if !averages || claim.contrasts.iter().any(|c| c.over != Over::Cells) {
+    if !averages || claim.contrasts.iter().any(|c| c.over != Aggregate::Cells) {
         return Vec::new();
     }
     let all: Vec<&str> = claim.axes.iter().map(|axis| axis.flag).collect();
@@ -151,15 +151,15 @@ pub(super) fn tests_by_cell(claim: &Claim, cells: &Cells, choice: RateChoice) ->
 fn tests_apart(claim: &Claim, cells: &Cells, choice: RateChoice, apart: &[&str]) -> Vec<Test> {
     let mut tests = Vec::new();
     for contrast in &claim.contrasts {
-        let judged = Judged {
+        let quantity = Quantity {
             claim,
             contrast,
             choice,
         };
-        let of_contrast = judged.cells(cells);
+        let of_contrast = quantity.cells(cells);
         let mut units: BTreeMap<Vec<&str>, Vec<&Cell>> = BTreeMap::new();
         for cell in of_contrast {
-            let key = apart.iter().map(|flag| judged.value(cell, flag));
+            let key = apart.iter().map(|flag| quantity.value(cell, flag));
             units.entry(key.collect()).or_default().push(cell);
         }
         for (key, cells) in units {
@@ -169,10 +169,10 @@ fn tests_apart(claim: &Claim, cells: &Cells, choice: RateChoice, apart: &[&str])
                 .collect();
             // A contrast of one point already names it.
             let about = match (&contrast.only, &named[..]) {
-                (Some(Only::Point(_)), _) | (_, []) => contrast.about.clone(),
+                (Some(CellFilter::Point(_)), _) | (_, []) => contrast.about.clone(),
                 (_, named) => format!("{}, {}", contrast.about, named.join(" ")),
             };
-            tests.extend(judged.test(about, &cells));
+            tests.extend(quantity.test(about, &cells));
         }
     }
     tests
@@ -259,13 +259,13 @@ impl Measure {
 }
 
 /// A quantity of a claim, with all that its test needs.
-struct Judged<'a> {
+struct Quantity<'a> {
     claim: &'a Claim,
     contrast: &'a Contrast,
     choice: RateChoice,
 }
 
-impl Judged<'_> {
+impl Quantity<'_> {
     fn axis(&self, flag: &str) -> usize {
         let found = self.claim.axes.iter().position(|axis| axis.flag == flag);
         found.expect("a test walks the names of CLAIMS")
@@ -293,16 +293,16 @@ impl Judged<'_> {
         };
         match &self.contrast.only {
             None => present.collect(),
-            Some(Only::Point(at)) => present.filter(|cell| is(cell, at)).collect(),
-            Some(Only::AllBut(at)) => present.filter(|cell| !is(cell, at)).collect(),
-            Some(Only::Ends(ends)) => {
-                let is_at_end = |cell: &&Cell, (flag, end): &(&str, End)| {
+            Some(CellFilter::Point(at)) => present.filter(|cell| is(cell, at)).collect(),
+            Some(CellFilter::AllBut(at)) => present.filter(|cell| !is(cell, at)).collect(),
+            Some(CellFilter::Ends(ends)) => {
+                let is_at_end = |cell: &&Cell, (flag, end): &(&str, AxisEnd)| {
                     let all = || present.clone().map(|cell| self.number(cell, flag));
                     let (least, most) = (all().reduce(f64::min), all().reduce(f64::max));
                     let extreme = match end {
-                        End::Least => least,
-                        End::Most => most,
-                        End::Limit => most.filter(|_| least != most),
+                        AxisEnd::Least => least,
+                        AxisEnd::Most => most,
+                        AxisEnd::Limit => most.filter(|_| least != most),
                     };
                     Some(self.number(cell, flag)) == extreme
                 };
@@ -334,14 +334,14 @@ impl Judged<'_> {
             found,
             p,
             p_holm: p,
-            is_level: self.contrast.weights.len() == 1 && self.contrast.over == Over::Cells,
+            is_level: self.contrast.weights.len() == 1 && self.contrast.over == Aggregate::Cells,
         })
     }
 
     /// Sets of weighted cells within which numbers are compared: single cells, or the cells that differ only in the
     /// axis of a slope.
     fn compared<'c>(&self, cells: &[&'c Cell<'c>]) -> Vec<Vec<(f64, &'c Cell<'c>)>> {
-        let Over::Doublings(flag) = self.contrast.over else {
+        let Aggregate::Doublings(flag) = self.contrast.over else {
             let each = cells.iter().map(|cell| vec![(1.0, *cell)]);
             return each.collect();
         };
@@ -437,7 +437,7 @@ impl Judged<'_> {
         let solved: Vec<Share> = of_mixer.collect();
         let mut log_rank = None;
         let evidence = match (self.contrast.over, &mixers[..]) {
-            (Over::Doublings(_), mixers) => {
+            (Aggregate::Doublings(_), mixers) => {
                 let parts = mixers
                     .iter()
                     .zip(strata)
@@ -445,7 +445,7 @@ impl Judged<'_> {
                 let parts: Vec<(f64, Vec<Stratum>)> = parts.collect();
                 Difference::of_slopes(&parts, fewest).map(Evidence::Difference)
             }
-            (Over::Cells, [_, _]) => {
+            (Aggregate::Cells, [_, _]) => {
                 let [first, second] = &strata[..] else {
                     unreachable!("one a mixer");
                 };
@@ -457,7 +457,7 @@ impl Judged<'_> {
                 log_rank = LogRank::of(&both);
                 Difference::between(&both, fewest).map(Evidence::Difference)
             }
-            (Over::Cells, _) => {
+            (Aggregate::Cells, _) => {
                 let seeds: Vec<bool> = seeds.into_values().collect();
                 Some(Evidence::Share(share(&seeds), fewest))
             }
@@ -472,8 +472,8 @@ impl Judged<'_> {
     /// Score of a run in the test: 1 and 0 for the two mixers of a difference; for a slope, log2 of the axis value.
     fn score(&self, side: usize, cell: &Cell) -> f64 {
         match self.contrast.over {
-            Over::Cells => f64::from(u8::from(side == 0)),
-            Over::Doublings(flag) => self.number(cell, flag).log2(),
+            Aggregate::Cells => f64::from(u8::from(side == 0)),
+            Aggregate::Doublings(flag) => self.number(cell, flag).log2(),
         }
     }
 

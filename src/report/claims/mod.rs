@@ -20,13 +20,13 @@ use super::figures::holds;
 use super::mixed;
 use super::presets::PresetsOf;
 use super::score::Status;
-use super::{groups, joined, Asked, Group, Report};
+use super::{groups, joined, Group, Report, ReportOptions};
 use crate::error::Result;
 use crate::store::{places, Record, Role, COLUMNS};
 use judge::{corrected_over_claims, levels, tests, tests_by_cell, verdict, Cells, Test};
-use need::{Need, Place};
+use need::{NeededRuns, RunPlanner};
 use std::collections::{BTreeMap, BTreeSet};
-use study::{studies, Cell, Kind, Study};
+use study::{studies, Cell, Study, StudyKey};
 use table::Holds;
 
 /// One claim, judged in one study.
@@ -47,20 +47,23 @@ struct Judgement {
     /// Number of cells, with runs or without.
     cells: usize,
     /// Runs that would settle an undecided claim.
-    need: Option<Need>,
+    need: Option<NeededRuns>,
     notes: Vec<String>,
     /// Run id and result of every mixer in every cell, for notes on learning rates.
     results: Vec<(String, Status)>,
 }
 
-/// Judges the claims that `asked` selects by `rows`.
-pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Report> {
-    let passing: Vec<&Record> = rows.iter().filter(|run| asked.filter.passes(run)).collect();
+/// Judges the claims that `options` selects by `rows`.
+pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> Result<Report> {
+    let passing: Vec<&Record> = rows
+        .iter()
+        .filter(|run| options.filter.passes(run))
+        .collect();
     let (runs, _) = joined(passing.clone(), None);
     let groups = groups(&runs);
     let mut used = BTreeSet::new();
     let mut of_claims = Vec::new();
-    for claim in CLAIMS.iter().filter(|claim| asked.is_about(claim.name)) {
+    for claim in CLAIMS.iter().filter(|claim| options.is_about(claim.name)) {
         let mixers = claim.mixers();
         let of_claim = groups.iter().filter(|group| {
             holds(claim.runs, group.record) && mixers.contains(&group.record.text("mixer"))
@@ -72,7 +75,7 @@ pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Repo
     }
     let each = of_claims.iter();
     let drafts: Vec<Draft> = each
-        .flat_map(|(claim, studies)| of_studies(claim, studies, asked))
+        .flat_map(|(claim, studies)| of_studies(claim, studies, options))
         .collect();
     let levels: Vec<[f64; 2]> = drafts.iter().map(Draft::levels).collect();
     // A claim without an estimate has not been tested, and does not count in the correction.
@@ -90,14 +93,14 @@ pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Repo
                 true => corrected.next().unwrap_or([1.0; 2]),
                 false => [1.0; 2],
             };
-            draft.judged(levels, asked)
+            draft.judged(levels, options)
         })
         .collect();
     let used = passing
         .into_iter()
         .filter(|run| used.contains(run.run_id()));
     let (runs, coverage) = joined(used.collect(), None);
-    let mut report = draw::report(&judged, &runs, asked);
+    let mut report = draw::report(&judged, &runs, options);
     report.coverage = coverage;
     let results = judged
         .iter()
@@ -111,7 +114,7 @@ pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Repo
 /// One claim in one study, before the correction over all claims.
 struct Draft<'a> {
     claim: &'static Claim,
-    kind: Kind<'a>,
+    kind: StudyKey<'a>,
     cells: Cells<'a>,
     tests: Vec<Test>,
     left_out: Vec<String>,
@@ -119,17 +122,21 @@ struct Draft<'a> {
 
 /// Drafts at the paper's sizes, under each protocol with such runs and always under the claim's own; and at all other
 /// sizes.
-fn of_studies<'a>(claim: &'static Claim, studies: &[Study<'a>], asked: &Asked) -> Vec<Draft<'a>> {
+fn of_studies<'a>(
+    claim: &'static Claim,
+    studies: &[Study<'a>],
+    options: &ReportOptions,
+) -> Vec<Draft<'a>> {
     let paper = studies.iter().filter(|study| study.kind.is_paper());
     let draft = |study: &Study<'a>, cells: Cells<'a>| Draft {
         claim,
         kind: study.kind.clone(),
-        tests: tests(claim, &cells, asked.select),
+        tests: tests(claim, &cells, options.select),
         cells,
         left_out: study.left_out.clone(),
     };
     let nothing = Study {
-        kind: Kind {
+        kind: StudyKey {
             protocol: claim.protocol,
             preset: "paper",
             differences: Vec::new(),
@@ -225,7 +232,7 @@ impl Draft<'_> {
     }
 
     /// Judges the draft by its corrected p-values.
-    fn judged(self, levels: [f64; 2], asked: &Asked) -> Judgement {
+    fn judged(self, levels: [f64; 2], options: &ReportOptions) -> Judgement {
         let Self {
             claim,
             kind,
@@ -234,7 +241,7 @@ impl Draft<'_> {
             left_out,
         } = self;
         let verdict = verdict(levels);
-        let place = Place {
+        let planner = RunPlanner {
             claim,
             kind: &kind,
             cells: &cells.cells,
@@ -243,7 +250,7 @@ impl Draft<'_> {
         let groups = cells.cells.iter().flat_map(|cell| cell.sides.values());
         let results = groups.clone().map(|group| {
             let [by, shown] = claim.measure.metrics(group.record);
-            let status = Status::of(&group.runs, by, shown, asked.select);
+            let status = Status::of(&group.runs, by, shown, options.select);
             (group.record.run_id().to_owned(), status)
         });
         let runs = groups.clone().flat_map(|group| group.runs.iter().copied());
@@ -260,8 +267,8 @@ impl Draft<'_> {
             study: kind.title(),
             verdict,
             level: levels[0].min(levels[1]),
-            by_cell: tests_by_cell(claim, &cells, asked.select),
-            need: (verdict == Verdict::Undecided).then(|| place.need(&tests)),
+            by_cell: tests_by_cell(claim, &cells, options.select),
+            need: (verdict == Verdict::Undecided).then(|| planner.needed_runs(&tests)),
             tests,
             cells: cells.cells.len(),
             notes,

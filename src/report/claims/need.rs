@@ -3,15 +3,15 @@
 use super::super::presets::FILES;
 use super::super::stats::{ALPHA, FEWEST, MOST};
 use super::judge::{Problem, Test};
-use super::study::{Cell, Kind};
-use super::table::{Claim, End, Holds, Only, Over};
+use super::study::{Cell, StudyKey};
+use super::table::{Aggregate, AxisEnd, CellFilter, Claim, Holds};
 use crate::config::SETTINGS;
 use crate::store::{Record, RunStatus};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs that would settle a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Need {
+pub(super) struct NeededRuns {
     /// Number of runs; `None` if even [`MOST`] seeds would not settle the claim.
     pub runs: Option<usize>,
     /// Reason why they are needed.
@@ -21,17 +21,17 @@ pub(super) struct Need {
 }
 
 /// Plans runs for one claim in one study.
-pub(super) struct Place<'a> {
+pub(super) struct RunPlanner<'a> {
     pub claim: &'a Claim,
-    pub kind: &'a Kind<'a>,
+    pub kind: &'a StudyKey<'a>,
     pub cells: &'a [Cell<'a>],
     /// Whether to plan the paper's learning rates; otherwise those of the existing runs.
     pub paper: bool,
 }
 
-impl Place<'_> {
+impl RunPlanner<'_> {
     /// Runs that would settle `tests`, which are undecided.
-    pub fn need(&self, tests: &[Test]) -> Need {
+    pub fn needed_runs(&self, tests: &[Test]) -> NeededRuns {
         let problems: Vec<&Problem> = tests
             .iter()
             .filter_map(|t| t.found.as_ref().err())
@@ -63,7 +63,7 @@ impl Place<'_> {
                     format!("the interval holds both; {seeds} seeds should decide, were they to come out like these"),
                 ),
                 None => {
-                    return Need {
+                    return NeededRuns {
                         runs: None,
                         reason: format!(
                             "the interval holds both, and {MOST} seeds would not decide: the difference is too small to tell"
@@ -80,7 +80,7 @@ impl Place<'_> {
             let lowest = lowest.reduce(f64::min).unwrap_or(1e-4);
             rates.push(format!("{:.2e}", lowest / 4.0));
         }
-        Need {
+        NeededRuns {
             runs: Some(self.missing(&seeds, &rates)),
             reason,
             command: self.command(&seeds, &rates),
@@ -153,8 +153,10 @@ impl Place<'_> {
         let mut contrasts = self.claim.contrasts.iter();
         contrasts.find_map(|contrast| {
             let flag = match (&contrast.over, &contrast.only) {
-                (Over::Doublings(flag), _) => *flag,
-                (_, Some(Only::Ends(ends))) => ends.iter().find(|(_, end)| *end == End::Limit)?.0,
+                (Aggregate::Doublings(flag), _) => *flag,
+                (_, Some(CellFilter::Ends(ends))) => {
+                    ends.iter().find(|(_, end)| *end == AxisEnd::Limit)?.0
+                }
                 _ => return None,
             };
             let axis = self.claim.axes.iter().position(|axis| axis.flag == flag)?;

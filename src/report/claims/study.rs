@@ -18,7 +18,7 @@ pub(super) const OF_MIXER: [&str; 11] = [
 
 /// Runs of one claim that may be compared.
 pub(super) struct Study<'a> {
-    pub kind: Kind<'a>,
+    pub kind: StudyKey<'a>,
     pub cells: Vec<Cell<'a>>,
     /// Settings of mixers that differ from their presets and are therefore left out.
     pub left_out: Vec<String>,
@@ -26,7 +26,7 @@ pub(super) struct Study<'a> {
 
 /// Settings that the runs of a study have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Kind<'a> {
+pub(super) struct StudyKey<'a> {
     pub protocol: &'a str,
     /// The nearest preset; empty if there is none.
     pub preset: &'static str,
@@ -47,7 +47,7 @@ pub(super) struct Cell<'a> {
     pub sides: BTreeMap<&'a str, &'a Group<'a>>,
 }
 
-impl Kind<'_> {
+impl StudyKey<'_> {
     /// Whether the sizes and settings are the paper's. Examples of MQAR may be numpy's, whose distribution is the same;
     /// examples of the Long Range Arena must be the released files.
     pub fn is_paper(&self) -> bool {
@@ -110,7 +110,7 @@ pub(super) fn studies<'a>(
     presets: PresetsOf,
 ) -> Vec<Study<'a>> {
     type Cells<'a> = BTreeMap<Vec<String>, BTreeMap<&'a str, Sides<'a>>>;
-    let mut kinds: BTreeMap<Kind, Cells> = BTreeMap::new();
+    let mut kinds: BTreeMap<StudyKey, Cells> = BTreeMap::new();
     let of_cells = places(&[Role::Cell]).into_iter();
     let of_cells: Vec<&str> = of_cells.map(|place| COLUMNS[place].name).collect();
     for &group in groups {
@@ -150,7 +150,7 @@ pub(super) fn studies<'a>(
 /// One study per setting that some mixer has. Mixers that have the setting are taken with it, all others with the
 /// setting nearest to their preset.
 fn by_setting<'a>(
-    kind: &Kind<'a>,
+    kind: &StudyKey<'a>,
     points: &[(Vec<String>, Sides<'a>)],
     left_out: &[String],
 ) -> Vec<Study<'a>> {
@@ -192,7 +192,7 @@ fn by_setting<'a>(
         left_out.sort();
         left_out.dedup();
         studies.push(Study {
-            kind: Kind {
+            kind: StudyKey {
                 of_mixers: named.join(", "),
                 ..kind.clone()
             },
@@ -239,7 +239,7 @@ fn kind_of<'a>(
     cells: &[&str],
     run: &'a Record,
     presets: PresetsOf,
-) -> (Kind<'a>, Vec<Difference>) {
+) -> (StudyKey<'a>, Vec<Difference>) {
     let nearest = Nearest::of(run, presets(run));
     // Settings that presets leave open span the cells, or are the same in all of them, such as n of an RNN.
     let open = |d: &Difference| d.preset.is_empty() && cells.contains(&d.name);
@@ -247,7 +247,7 @@ fn kind_of<'a>(
     let (of_mixer, mut differences): (Vec<_>, Vec<_>) =
         differences.partition(|d| OF_MIXER.contains(&d.name));
     differences.extend(generated(run).filter(|_| claim.released));
-    let kind = Kind {
+    let kind = StudyKey {
         protocol: run.text("protocol"),
         preset: nearest.preset,
         differences,

@@ -60,14 +60,14 @@ pub(super) struct Contrast {
     pub about: String,
     pub weights: Vec<(&'static str, f64)>,
     pub within: Within,
-    pub over: Over,
+    pub over: Aggregate,
     /// Restriction to some cells.
-    pub only: Option<Only>,
+    pub only: Option<CellFilter>,
 }
 
 /// Aggregation of the cells of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum Aggregate {
     /// Mean over the cells.
     Cells,
     /// Slope over log2 of an axis: the change per doubling.
@@ -76,16 +76,16 @@ pub(super) enum Over {
 
 /// Restriction of a quantity to some cells.
 #[derive(Clone, Debug)]
-pub(super) enum Only {
+pub(super) enum CellFilter {
     Point(Vec<(&'static str, &'static str)>),
     AllBut(Vec<(&'static str, &'static str)>),
     /// Cells at an end of each of these axes.
-    Ends(Vec<(&'static str, End)>),
+    Ends(Vec<(&'static str, AxisEnd)>),
 }
 
 /// An end of the values of an axis; sizes such as `512:64` are ordered by their first number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum AxisEnd {
     Least,
     Most,
     /// The largest of several values. A single value is no limit.
@@ -194,13 +194,13 @@ fn above(first: &'static str, second: &'static str) -> Contrast {
         about: format!("{first} - {second}"),
         weights: vec![(first, 1.0), (second, -1.0)],
         within: POSITIVE,
-        over: Over::Cells,
+        over: Aggregate::Cells,
         only: None,
     }
 }
 
-fn only(at: &[(&'static str, &'static str)]) -> Option<Only> {
-    Some(Only::Point(at.to_vec()))
+fn only(at: &[(&'static str, &'static str)]) -> Option<CellFilter> {
+    Some(CellFilter::Point(at.to_vec()))
 }
 
 /// The slope of one mixer over n is above zero at the largest task.
@@ -209,8 +209,8 @@ fn rises_with_n(mixer: &'static str) -> Contrast {
         about: format!("{mixer}, a doubling of n"),
         weights: vec![(mixer, 1.0)],
         within: POSITIVE,
-        over: Over::Doublings("n"),
-        only: Some(Only::Ends(vec![("sizes", End::Most)])),
+        over: Aggregate::Doublings("n"),
+        only: Some(CellFilter::Ends(vec![("sizes", AxisEnd::Most)])),
     }
 }
 
@@ -218,7 +218,10 @@ fn rises_with_n(mixer: &'static str) -> Contrast {
 fn falls_with_n(mixer: &'static str) -> Contrast {
     Contrast {
         within: NEGATIVE,
-        only: Some(Only::Ends(vec![("d", End::Least), ("sizes", End::Most)])),
+        only: Some(CellFilter::Ends(vec![
+            ("d", AxisEnd::Least),
+            ("sizes", AxisEnd::Most),
+        ])),
         ..rises_with_n(mixer)
     }
 }
@@ -237,7 +240,7 @@ fn of_gap(
         ),
         weights: vec![(wide, 1.0 - share), (between, -1.0), (narrow, share)],
         within,
-        over: Over::Cells,
+        over: Aggregate::Cells,
         only: None,
     }
 }
@@ -276,7 +279,7 @@ pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
                 each task",
         axes: vec![sizes(&["256:16", "512:64"]), axis("d", &["d"], &["512"]), STATES],
         contrasts: vec![Contrast {
-            within: NEGATIVE, over: Over::Doublings("n"), about: "softmax - linear, a doubling of n".into(),
+            within: NEGATIVE, over: Aggregate::Doublings("n"), about: "softmax - linear, a doubling of n".into(),
             ..above("softmax", "linear")
         }],
         apart: &["sizes"],
@@ -288,7 +291,7 @@ pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
                 task, on each",
         axes: vec![sizes(&["256:16", "512:64"]), axis("d", &["d"], &["512"]), STATES],
         contrasts: vec![Contrast {
-            within: Within(-INFINITE, ON_PAR), only: Some(Only::Ends(vec![("n", End::Limit)])),
+            within: Within(-INFINITE, ON_PAR), only: Some(CellFilter::Ends(vec![("n", AxisEnd::Limit)])),
             ..above("softmax", "linear")
         }],
         apart: &["sizes"],
@@ -326,11 +329,11 @@ pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
         contrasts: vec![
             Contrast {
                 about: "softmax".into(), weights: vec![("softmax", 1.0)], within: Within(RELIABLE, INFINITE),
-                over: Over::Cells, only: Some(Only::AllBut(NOT_PERFECT.to_vec())),
+                over: Aggregate::Cells, only: Some(CellFilter::AllBut(NOT_PERFECT.to_vec())),
             },
             Contrast {
                 about: "softmax in the one cell".into(), weights: vec![("softmax", 1.0)], within: Within(-INFINITE, RELIABLE),
-                over: Over::Cells, only: only(&NOT_PERFECT),
+                over: Aggregate::Cells, only: only(&NOT_PERFECT),
             },
         ],
         apart: &["sizes", "d", "n"],
@@ -456,13 +459,13 @@ mod tests {
             for contrast in &claim.contrasts {
                 let named: Vec<&str> = match &contrast.only {
                     None => Vec::new(),
-                    Some(Only::Ends(ends)) => ends.iter().map(|(flag, _)| *flag).collect(),
-                    Some(Only::Point(at) | Only::AllBut(at)) => {
+                    Some(CellFilter::Ends(ends)) => ends.iter().map(|(flag, _)| *flag).collect(),
+                    Some(CellFilter::Point(at) | CellFilter::AllBut(at)) => {
                         at.iter().map(|(flag, _)| *flag).collect()
                     }
                 };
                 assert!(named.into_iter().all(known), "{}", claim.name);
-                if let Over::Doublings(flag) = contrast.over {
+                if let Aggregate::Doublings(flag) = contrast.over {
                     assert!(known(flag), "{}", claim.name);
                 }
             }

@@ -25,12 +25,12 @@ pub struct Axis {
     /// Values of the ticks, and their labels.
     pub ticks: Vec<(f64, String)>,
     /// Kind of its ticks.
-    pub kind: Kind,
+    pub kind: TickKind,
 }
 
 /// Kind of the ticks of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TickKind {
     /// The values.
     Numbers,
     /// The values in percent.
@@ -68,7 +68,7 @@ impl Axis {
             scale,
             ends,
             ticks,
-            kind: Kind::Numbers,
+            kind: TickKind::Numbers,
         }
     }
 
@@ -86,7 +86,7 @@ impl Axis {
             scale,
             ends,
             ticks,
-            kind: Kind::Numbers,
+            kind: TickKind::Numbers,
         }
     }
 
@@ -100,7 +100,7 @@ impl Axis {
             scale: Scale::Linear,
             ends: [-0.02, 1.03],
             ticks,
-            kind: Kind::Percent,
+            kind: TickKind::Percent,
         }
     }
 
@@ -113,13 +113,13 @@ impl Axis {
             scale: Scale::Linear,
             ends: [-0.5, ticks.len() as f64 - 0.5],
             ticks,
-            kind: Kind::Names,
+            kind: TickKind::Names,
         }
     }
 
     /// Whether its ticks are names rather than numbers.
     pub fn is_named(&self) -> bool {
-        self.kind == Kind::Names
+        self.kind == TickKind::Names
     }
 
     /// Share of the axis below `value`.
@@ -129,10 +129,10 @@ impl Axis {
     }
 
     /// Formats a value like the ticks.
-    pub fn said(&self, value: f64) -> String {
+    pub fn format(&self, value: f64) -> String {
         match self.kind {
-            Kind::Percent => format!("{:.1} %", 100.0 * value),
-            Kind::Numbers | Kind::Names => short(value),
+            TickKind::Percent => format!("{:.1} %", 100.0 * value),
+            TickKind::Numbers | TickKind::Names => short(value),
         }
     }
 

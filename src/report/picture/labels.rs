@@ -96,7 +96,7 @@ fn placed(points: &[(Pixels, Pixels)], room: Pixels, unit: Unit) -> Vec<Frame> {
 }
 
 /// A point and its label.
-pub struct Named {
+pub struct PointLabel {
     /// Key of its series.
     pub key: usize,
     pub name: String,
@@ -105,7 +105,7 @@ pub struct Named {
 }
 
 /// Writes the names of `points`. A thin line connects a name with its point if they are apart.
-pub fn draw<B: DrawingBackend>(area: &Area<B>, points: &[Named], unit: Unit) {
+pub fn draw<B: DrawingBackend>(area: &Area<B>, points: &[PointLabel], unit: Unit) {
     let sized = points.iter().map(|point| {
         let width = unit.px(unit.width(&point.name, SIZE) + 2);
         (point.at, (width as i32, unit.px(SIZE + 1) as i32))
@@ -114,7 +114,7 @@ pub fn draw<B: DrawingBackend>(area: &Area<B>, points: &[Named], unit: Unit) {
     let (width, height) = area.dim_in_pixel();
     let frames = placed(&sized, (width as i32, height as i32), unit);
     let style = unit.text(SIZE, INK, (HPos::Center, VPos::Center));
-    for (Named { key, at, .. }, frame) in points.iter().zip(&frames) {
+    for (PointLabel { key, at, .. }, frame) in points.iter().zip(&frames) {
         let near = frame.nearest(*at);
         let [right, down] = [near.0 - at.0, near.1 - at.1];
         if right.abs().max(down.abs()) > unit.at(NEAR + STEP) {

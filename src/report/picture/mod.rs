@@ -82,7 +82,7 @@ pub struct Series {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// Settings that distinguish it from other points of its series, where names stand beside points; otherwise empty.
-    pub told: String,
+    pub detail: String,
     /// Horizontal position.
     pub x: f64,
     /// Value, the vertical position.
@@ -130,7 +130,7 @@ pub struct Tile {
 
 impl Tile {
     /// Text of the cell: its label, or the percentage that its colour stands for.
-    fn said(&self) -> String {
+    fn text(&self) -> String {
         match self.shade {
             Some(share) if self.label.is_empty() => format!("{:.0}", 100.0 * share),
             _ => self.label.clone(),
@@ -175,17 +175,17 @@ pub fn night() -> Vec<(String, String)> {
 impl Panel {
     /// Describes the numbers in words, for screen readers.
     pub fn words(&self, names: &[String]) -> String {
-        let told = match &self.body {
+        let words = match &self.body {
             Body::Plot(plot) => plot.words(names),
             Body::Heatmap(map) => map.words(),
         };
-        format!("{}. {told}", self.title)
+        format!("{}. {words}", self.title)
     }
 }
 
 impl Plot {
     fn words(&self, names: &[String]) -> String {
-        let mut told = Vec::new();
+        let mut parts = Vec::new();
         for series in &self.series {
             let printed = if series.hollow {
                 " as the paper prints it"
@@ -205,18 +205,18 @@ impl Plot {
                         .map_or(String::new(), |(_, name)| name.clone()),
                     false => axis::short(p.x),
                 };
-                let told = if p.told.is_empty() { "" } else { " at " };
-                format!("{}{told}{at}: {}", p.told, self.y.said(p.y))
+                let separator = if p.detail.is_empty() { "" } else { " at " };
+                format!("{}{separator}{at}: {}", p.detail, self.y.format(p.y))
             });
             let points: Vec<String> = points.collect();
-            told.push(format!(
+            parts.push(format!(
                 "{}{printed}: {}",
                 names[series.key],
                 points.join(", ")
             ));
         }
-        told.extend(self.levels.iter().map(|level| level.label.clone()));
-        format!("{} over {}. {}", self.y.name, self.x.name, told.join("; "))
+        parts.extend(self.levels.iter().map(|level| level.label.clone()));
+        format!("{} over {}. {}", self.y.name, self.x.name, parts.join("; "))
     }
 }
 
@@ -225,7 +225,7 @@ impl Heatmap {
         let row = |(name, tiles): (&String, &Vec<Tile>)| {
             let cells = self.columns.iter().zip(tiles);
             let cells: Vec<String> = cells
-                .map(|(column, tile)| format!("{column}: {}", tile.said()))
+                .map(|(column, tile)| format!("{column}: {}", tile.text()))
                 .collect();
             format!("{} {name}: {}", self.axes[1], cells.join(", "))
         };

@@ -61,9 +61,9 @@ pub fn draw<B: DrawingBackend>(area: &Area<B>, plot: &Plot, names: Option<&[Stri
         let series = plot.series.iter();
         let points = series.flat_map(|series| {
             let name = &names[series.key];
-            let named = series.points.iter().map(move |point| beside::Named {
+            let named = series.points.iter().map(move |point| beside::PointLabel {
                 key: series.key,
-                name: format!("{name} {}", point.told).trim_end().to_owned(),
+                name: format!("{name} {}", point.detail).trim_end().to_owned(),
                 at: place(point),
             });
             named

@@ -51,8 +51,9 @@ struct Table<'a> {
 }
 
 pub(in super::super) fn accuracies(of: &Selection, printed: &'static Printed) -> Selected {
-    let asked = &of.asked.filter.datasets;
-    let wanted = |c: &&TaskColumn| asked.is_empty() || asked.iter().any(|name| name == c.name());
+    let requested = &of.options.filter.datasets;
+    let wanted =
+        |c: &&TaskColumn| requested.is_empty() || requested.iter().any(|name| name == c.name());
     let columns: Vec<&TaskColumn> = printed.columns.iter().filter(wanted).collect();
     let places = of.groups.iter();
     let places = places.filter_map(|group| place(group, &columns, of));
@@ -88,7 +89,7 @@ fn place<'a>(group: &'a Group, columns: &[&TaskColumn], of: &Selection) -> Optio
     Some(Place {
         column,
         beside: whole,
-        select: of.asked.select,
+        select: of.options.select,
         generated: columns[column].is_released() && generated(record).is_some(),
         ..Place::of(of, group, known, of_table, metric(by))
     })
@@ -103,8 +104,8 @@ fn printed_numbers(
     tables: &[Table],
 ) -> Vec<PrintedNumber> {
     let mut numbers = Vec::new();
-    let asked = printed.models.iter();
-    for model in asked.filter(|model| of.asked.filter.names(model.mixer)) {
+    let models = printed.models.iter();
+    for model in models.filter(|model| of.options.filter.names(model.mixer)) {
         let tables = tables.iter().filter(|table| table.first.beside);
         let lines = tables.flat_map(|table| {
             let lines = table.lines.iter().filter(|line| line.mixer == model.mixer);
@@ -176,11 +177,11 @@ fn selected(
             "{BEST_INSTEAD} the best test accuracy of any epoch: no validation split to choose by"
         ));
     }
-    let asks = all_three || of.asked.metric.as_deref() == Some("selected_accuracy");
+    let asks = all_three || of.options.metric.as_deref() == Some("selected_accuracy");
     let unselected = asks && scored().any(|place| !place.selects());
     let unselected = unselected.then_some("· also where no validation split could choose an epoch");
     let in_percent = |meaning: &str| meaning.replacen("accuracy", "accuracy (%)", 1);
-    let what = match &of.asked.metric {
+    let what = match &of.options.metric {
         None if all_three => {
             "test accuracy (%) after the last epoch / after the one chosen on validation data / the best"
                 .to_owned()
@@ -198,7 +199,7 @@ fn selected(
         facts: vec![
             fact("schema", SCHEMA),
             number(figure),
-            fact("metric", of.asked.metric.clone()),
+            fact("metric", of.options.metric.clone()),
         ],
         grids: tables.iter().map(Table::grid).collect(),
         printed: printed_numbers(of, printed, columns, tables),
@@ -229,7 +230,7 @@ fn separated(mut places: Vec<Place>) -> Vec<Place> {
 impl Selection<'_> {
     /// Whether a place shows the metrics of [`SHOWN`] side by side.
     fn all_three(&self) -> bool {
-        self.asked.side_by_side && self.asked.metric.is_none()
+        self.options.side_by_side && self.options.metric.is_none()
     }
 }
 
@@ -248,7 +249,7 @@ impl Place<'_> {
 
     /// Result by the requested metric; by default at the epoch chosen on validation data, or at the best test accuracy.
     fn status(&self, of: &Selection) -> Status {
-        match &of.asked.metric {
+        match &of.options.metric {
             Some(name) => self.shown(name),
             None if self.selects() => self.shown("selected_accuracy"),
             None => self.shown("best_accuracy"),
@@ -261,7 +262,7 @@ impl Place<'_> {
 
     /// Whether the number is the best test accuracy of any epoch because there is no validation split.
     fn best_instead(&self, of: &Selection) -> bool {
-        of.asked.metric.is_none() && !self.selects() && self.status(of).score().is_some()
+        of.options.metric.is_none() && !self.selects() && self.status(of).score().is_some()
     }
 
     /// Note on the learning rate, unless the only one tried is the preset's.

@@ -84,7 +84,7 @@ fn chosen(of: &Selection) -> Vec<String> {
 impl Axes {
     fn of(of: &Selection, lines: &[&str], column: &str) -> Result<Self> {
         let (mut lines, mut column) = (lines.to_vec(), column);
-        if let Some(orient) = of.asked.orient {
+        if let Some(orient) = of.options.orient {
             if lines.len() > 1 {
                 refuse!(flag "--orient", "turns grids of d and n: {} has mixers in its rows", of.figure.title());
             }
@@ -93,7 +93,7 @@ impl Axes {
                 Orient::Paper => (vec!["d"], "n"),
             };
         }
-        if let Some(over) = of.asked.over {
+        if let Some(over) = of.options.over {
             lines = MIXERS.to_vec();
             column = over.column();
         }
@@ -121,7 +121,7 @@ impl Axes {
                 key_of(group.record, &self.lines),
                 group.record.at(self.column),
             );
-            let status = Status::of(&group.runs, of.metric, of.metric, of.asked.select);
+            let status = Status::of(&group.runs, of.metric, of.metric, of.options.select);
             cells.insert(at, status);
         }
         let columns: BTreeSet<&Field> = cells.keys().map(|(_, column)| *column).collect();

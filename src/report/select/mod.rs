@@ -20,9 +20,9 @@ pub(super) use traced::{curves, slices};
 
 use super::grid::{fact, Facts, Grid, PrintedNumber};
 use super::mixed;
-use super::presets::{listed, said, Difference, Nearest, PresetsOf};
+use super::presets::{formatted, listed, Difference, Nearest, PresetsOf};
 use super::score::{distinct_rates, Score, Status};
-use super::{Asked, Figure, Group, RateChoice};
+use super::{Figure, Group, RateChoice, ReportOptions};
 use crate::store::{Field, Metric, Record, SOURCE_DIGEST};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ pub(super) struct Selection<'a> {
     pub figure: &'static Figure,
     /// The requested metric, or the figure's first.
     pub metric: &'static Metric,
-    pub asked: &'a Asked,
+    pub options: &'a ReportOptions,
     pub presets: PresetsOf<'a>,
     pub groups: Vec<Group<'a>>,
 }
@@ -51,7 +51,7 @@ impl Selection<'_> {
         });
         differ.then(|| Difference {
             name: SOURCE_DIGEST,
-            value: said(&own),
+            value: formatted(&own),
             preset: String::new(),
         })
     }
@@ -159,11 +159,11 @@ fn model_lines<'a>(
     places: &[&'a Place<'a>],
     columns: &[usize],
 ) -> Vec<ModelLine<'a>> {
-    let asked = printed.iter().filter(|name| of.asked.filter.names(name));
+    let listed = printed.iter().filter(|name| of.options.filter.names(name));
     let run: BTreeSet<&str> = places.iter().map(|place| place.text("mixer")).collect();
     let others = run.into_iter().filter(|name| !printed.contains(name));
     let mut lines = Vec::new();
-    for mixer in asked.copied().chain(others) {
+    for mixer in listed.copied().chain(others) {
         let of_column = |column: &usize| {
             let column = *column;
             let places = places.iter().copied();

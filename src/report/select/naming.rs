@@ -2,7 +2,7 @@
 
 use super::super::figures::Where;
 use super::super::grid::{Line, Tick};
-use super::super::presets::said;
+use super::super::presets::formatted;
 use crate::store::{place, places, Field, Record, Role, COLUMNS};
 use std::collections::BTreeSet;
 
@@ -58,7 +58,7 @@ pub(super) fn rank(runs: Where, place: usize, value: &Field) -> usize {
 impl Titles {
     fn value(&self, key: &Key, name: &str) -> String {
         let index = self.places.iter().position(|i| COLUMNS[*i].name == name);
-        index.map_or(String::new(), |index| said(key[index]))
+        index.map_or(String::new(), |index| formatted(key[index]))
     }
 
     /// Lengths and sizes as letters: `L=64 k=4 V=8192`.
@@ -87,7 +87,7 @@ impl Titles {
         let text = head.filter(|(place, field)| {
             ["dataset", "tokenizer"].contains(&COLUMNS[**place].name) && **field != &Field::Absent
         });
-        parts.extend(text.map(|(_, field)| said(field)));
+        parts.extend(text.map(|(_, field)| formatted(field)));
         parts.push(self.sizes(key));
         let examples = Some(value("train_examples")).filter(|count| !count.is_empty());
         parts.extend(examples.map(|count| format!("{count} examples")));
@@ -97,7 +97,9 @@ impl Titles {
             let axis = COLUMNS[**place].role == Role::Cell;
             axis || twins.iter().any(|other| other[*i] != key[*i])
         });
-        parts.extend(told.map(|(i, place)| format!("{}={}", COLUMNS[*place].name, said(key[i]))));
+        parts.extend(
+            told.map(|(i, place)| format!("{}={}", COLUMNS[*place].name, formatted(key[i]))),
+        );
         parts.join(", ")
     }
 
@@ -135,12 +137,12 @@ pub(super) fn names<'a>(
             let told = telling
                 .iter()
                 .filter_map(|i| match COLUMNS[places[*i]].name {
-                    "options" => told_options(line[*i], &shared),
-                    name => Some(format!("{name}={}", said(line[*i]))),
+                    "options" => unshared_options(line[*i], &shared),
+                    name => Some(format!("{name}={}", formatted(line[*i]))),
                 });
             let detail = told.collect::<Vec<String>>().join(", ");
             let first = Tick {
-                title: said(line[0]),
+                title: formatted(line[0]),
                 ..Tick::from(line[0])
             };
             let tick = match detail.as_str() {
@@ -170,11 +172,11 @@ fn shared_options<'a>(mut lines: impl Iterator<Item = &'a Field>) -> BTreeSet<St
 }
 
 /// The options of `own` that are not in `shared`, if any.
-fn told_options(own: &Field, shared: &BTreeSet<String>) -> Option<String> {
+fn unshared_options(own: &Field, shared: &BTreeSet<String>) -> Option<String> {
     let own = own.to_string();
-    let told: Vec<&str> = own
+    let unshared: Vec<&str> = own
         .split(';')
         .filter(|option| !shared.contains(*option))
         .collect();
-    Some(told.join(";")).filter(|told| !told.is_empty())
+    Some(unshared.join(";")).filter(|text| !text.is_empty())
 }

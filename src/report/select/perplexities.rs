@@ -57,7 +57,7 @@ struct Table<'a> {
     unigram: Option<f64>,
 }
 
-/// Share of the gap between linear and softmax attention that normalization closes, (linear - normalized) / (linear -
+/// Share of the gap between linear and softmax attention that normalisation closes, (linear - normalized) / (linear -
 /// softmax): the paper's claim as one number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Gap {
@@ -141,10 +141,10 @@ pub(in super::super) fn perplexities(of: &Selection, printed: Printed) -> Select
 /// Our numbers with the paper's; each of the paper's at least once.
 fn printed_numbers(of: &Selection, printed: Printed, tables: &[Table]) -> Vec<PrintedNumber> {
     let mut numbers = Vec::new();
-    let asked = printed
+    let shown = printed
         .iter()
-        .filter(|(mixer, _)| of.asked.filter.names(mixer));
-    for (mixer, paper) in asked {
+        .filter(|(mixer, _)| of.options.filter.names(mixer));
+    for (mixer, paper) in shown {
         let number = |what: String, ours: Option<f64>| PrintedNumber {
             what,
             paper: *paper,
@@ -174,7 +174,7 @@ fn place<'a>(group: &'a Group, of: &Selection) -> Place<'a> {
     let ended = ended.filter(|run| run.status().is_some());
     let mut place = Place {
         rates: distinct_rates(ended).len(),
-        select: of.asked.select,
+        select: of.options.select,
         ..Place::of(of, group, known, of_table, of.metric)
     };
     place.beside = elsewhere(&place).is_empty();

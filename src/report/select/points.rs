@@ -21,8 +21,8 @@ fn panel(of: &Selection, across: &'static Metric, panel: Panel<Group>) -> Grid {
     let (mut drawn, mut records) = (Vec::new(), Vec::new());
     for (line, groups) in lines(of.figure.runs, &panel.runs, &[]) {
         let group = groups[0];
-        let score = Status::of(&group.runs, of.metric, of.metric, of.asked.select);
-        let size = Status::known(&group.runs, of.metric, across, of.asked.select);
+        let score = Status::of(&group.runs, of.metric, of.metric, of.options.select);
+        let size = Status::known(&group.runs, of.metric, across, of.options.select);
         let size = size.score().map(|score| score.mean);
         let written = size.map_or("-".to_owned(), |size| {
             format!("{}", (size * 10.0).round() / 10.0)

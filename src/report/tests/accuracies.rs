@@ -50,18 +50,18 @@ fn table(
     number: &str,
     rows: &[Record],
     planned: Option<&[RunConfig]>,
-    asked: &Asked,
+    options: &ReportOptions,
 ) -> Result<Report> {
     let figure = figure(Series::Table, number);
-    report(figure, rows, planned, &presets_of, asked)
+    report(figure, rows, planned, &presets_of, options)
 }
 
-fn asked(rows: &[Record], asked: &Asked) -> Report {
-    table("3", rows, None, asked).unwrap()
+fn report_with(rows: &[Record], options: &ReportOptions) -> Report {
+    table("3", rows, None, options).unwrap()
 }
 
 fn third(rows: &[Record]) -> Report {
-    asked(rows, &Asked::default())
+    report_with(rows, &ReportOptions::default())
 }
 
 fn is_whole(grid: &Grid) -> bool {
@@ -213,7 +213,7 @@ fn without_validation_split_the_best_test_accuracy_is_shown_and_said() {
         shown.contains("70.0°") && shown.contains("° the best test"),
         "{shown}"
     );
-    let of = |metric| text(&asked(&rows, &by(metric)));
+    let of = |metric| text(&report_with(&rows, &by(metric)));
     let none = of("selected_accuracy");
     assert!(!none.contains("70.0") && !none.contains("60.0"), "{none}");
     assert!(none.contains("where no validation split"), "{none}");
@@ -276,7 +276,7 @@ fn an_average_needs_all_five_tasks_in_one_setting() {
         datasets: vec!["listops".into(), "image".into()],
         ..Filter::default()
     });
-    let some = text(&asked(&rows, &some));
+    let some = text(&report_with(&rows, &some));
     assert!(
         !some.contains("average") && !some.contains("Retrieval"),
         "{some}"
@@ -287,7 +287,7 @@ fn an_average_needs_all_five_tasks_in_one_setting() {
 fn a_mixer_beyond_the_paper_has_a_line_without_its_numbers() {
     let tables = third(&[usual("rg-lru", Image), usual("ssd", Image)]);
     let grid = &tables.grids[0];
-    let mixers: Vec<_> = (0..7).map(|i| told(grid, 6 * i, "mixer")).collect();
+    let mixers: Vec<_> = (0..7).map(|i| fact_at(grid, 6 * i, "mixer")).collect();
     assert_eq!(
         mixers,
         [
@@ -300,7 +300,7 @@ fn a_mixer_beyond_the_paper_has_a_line_without_its_numbers() {
             "ssd"
         ]
     );
-    let paper = |line: usize| (0..6).map(move |task| told(grid, 6 * line + task, "paper"));
+    let paper = |line: usize| (0..6).map(move |task| fact_at(grid, 6 * line + task, "paper"));
     assert!(paper(5).all(|number| number.is_null()));
     assert!(paper(3).all(|number| number.is_number()));
     assert!(paper(3).eq(paper(4)), "the paper's S6 stands beside both");
@@ -319,10 +319,10 @@ fn a_mixer_that_this_version_does_not_know_has_all_its_settings_said() {
 
 #[test]
 fn without_results_one_sentence_says_how_to_get_some() {
-    let refused = |number, rows: &[Record], asked: &Asked| {
-        table(number, rows, None, asked).unwrap_err().to_string()
+    let refused = |number, rows: &[Record], options: &ReportOptions| {
+        table(number, rows, None, options).unwrap_err().to_string()
     };
-    let none = Asked::default();
+    let none = ReportOptions::default();
     let third = refused("3", &[], &none);
     assert!(
         third.contains("`dsf sweep experiments/table3.toml`"),
@@ -357,7 +357,9 @@ fn perplexities_are_refused_with_what_to_take() {
 fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
     let planned = ["softmax", "linear"].map(|mixer| run(mixer, Image, &[]));
     let rows = [usual("softmax", Image), usual("s6", Image)];
-    let of = |rows: &[Record]| text(&table("3", rows, Some(&planned), &Asked::default()).unwrap());
+    let of = |rows: &[Record]| {
+        text(&table("3", rows, Some(&planned), &ReportOptions::default()).unwrap())
+    };
     let text = of(&rows);
     assert!(text.contains("1 of 2 runs done, 1 not run"), "{text}");
     assert!(
@@ -414,21 +416,21 @@ trained for 3.6 min
 #[test]
 fn markdown_has_all_three_numbers_in_a_place_and_one_by_a_metric() {
     let rows = [usual("softmax", Listops), usual("softmax", Text)];
-    let side_by_side = Asked {
+    let side_by_side = ReportOptions {
         side_by_side: true,
-        ..Asked::default()
+        ..ReportOptions::default()
     };
-    let all = drawn(&asked(&rows, &side_by_side), "markdown");
+    let all = drawn(&report_with(&rows, &side_by_side), "markdown");
     assert!(
         all.contains("| softmax | 50.0 / 60.0 / 70.0‡ | 50.0 / · / 70.0 | · |"),
         "{all}"
     );
     assert!(all.contains("| *paper* | 35.72 | 63.10 | 77.46 |"), "{all}");
-    let best = Asked {
+    let best = ReportOptions {
         side_by_side: true,
         ..by("best_accuracy")
     };
-    let best = drawn(&asked(&rows, &best), "markdown");
+    let best = drawn(&report_with(&rows, &best), "markdown");
     assert!(best.contains("| softmax | 70.0‡ | 70.0 | · |"), "{best}");
 }
 
@@ -504,7 +506,7 @@ fn the_second_table_has_image_and_recall_and_says_at_which_d_and_n() {
         usual("normalized", Image),
         usual("normalized", Listops),
     ];
-    let second = table("2", &rows, None, &Asked::default()).unwrap();
+    let second = table("2", &rows, None, &ReportOptions::default()).unwrap();
     let text = text(&second);
     assert_eq!(second.coverage.done, 2, "{text}");
     let words = |line: &str| {

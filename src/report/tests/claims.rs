@@ -115,7 +115,7 @@ fn full(row: &Record) -> Vec<(&'static str, Record)> {
 }
 
 fn judged(rows: &[Record]) -> Report {
-    claims(rows, &full, &Asked::default()).unwrap()
+    claims(rows, &full, &ReportOptions::default()).unwrap()
 }
 
 /// The records of `claim`, at the paper's sizes or at others.
@@ -590,7 +590,7 @@ fn attentions_on_the_arena(data: &str) -> Report {
             rows.push(Record::new(&config, &result));
         }
     }
-    claims(&rows, &recipes::presets_of, &Asked::default()).unwrap()
+    claims(&rows, &recipes::presets_of, &ReportOptions::default()).unwrap()
 }
 
 #[test]
@@ -628,11 +628,11 @@ fn a_claim_judged_on_two_sources_of_examples_says_which_line_is_which() {
     rows.rows
         .iter_mut()
         .for_each(|row| row.set("train_examples", 100_000usize));
-    let asked = Asked {
+    let options = ReportOptions {
         claims: vec![BEATS.to_owned()],
-        ..Asked::default()
+        ..ReportOptions::default()
     };
-    let report = claims(&rows.rows, &full, &asked).unwrap();
+    let report = claims(&rows.rows, &full, &options).unwrap();
     let at_paper = |grid: &&Grid| grid.title == "undecided at the paper's sizes";
     let lines = &report.grids.iter().find(at_paper).unwrap().lines;
     assert!(lines.iter().all(|line| line.name() == BEATS));

@@ -41,7 +41,7 @@ fn small() -> Vec<Traced<EpochRow>> {
 
 #[test]
 fn curves_are_means_over_seeds_a_line_a_rate_until_the_last_epoch_of_each() {
-    let report = curves(&small(), &Asked::default()).unwrap();
+    let report = curves(&small(), &ReportOptions::default()).unwrap();
     let expected = "\
 Training curves: MQAR, by epoch
 
@@ -86,7 +86,7 @@ test accuracy: matched, L=64 k=4 V=8192, 100000 examples
 
 #[test]
 fn curves_are_drawn_on_the_scales_of_their_numbers() {
-    let report = curves(&small(), &Asked::default()).unwrap();
+    let report = curves(&small(), &ReportOptions::default()).unwrap();
     let picture = panels::picture(&report);
     let names: Vec<&str> = picture
         .panels
@@ -108,7 +108,7 @@ fn curves_are_drawn_on_the_scales_of_their_numbers() {
 #[test]
 fn a_long_curve_is_whole_in_pictures_and_data_and_short_in_tables() {
     let long: Vec<f64> = (0..64).map(|epoch| f64::from(epoch) / 64.0).collect();
-    let report = curves(&[curve("ssd", 1e-3, 0, &long)], &Asked::default()).unwrap();
+    let report = curves(&[curve("ssd", 1e-3, 0, &long)], &ReportOptions::default()).unwrap();
     let text = text(&report);
     assert!(text.contains("7 of 64 columns"), "{text}");
     let latex = drawn(&report, "latex");
@@ -126,7 +126,7 @@ fn texts_have_curves_of_perplexity() {
         row.val_loss = Some(2f64.ln());
     }
     let run = Record::new(&text_config(), &read(16.0));
-    let report = curves(&[Traced { run, rows }], &Asked::default()).unwrap();
+    let report = curves(&[Traced { run, rows }], &ReportOptions::default()).unwrap();
     let text = text(&report);
     assert!(
         text.contains("validation perplexity: paper, wikitext-103-raw, gpt-neox"),
@@ -137,7 +137,9 @@ fn texts_have_curves_of_perplexity() {
 
 #[test]
 fn without_epochs_or_behind_a_filter_that_leaves_none_a_sentence_says_so() {
-    let none = curves(&[], &Asked::default()).unwrap_err().to_string();
+    let none = curves(&[], &ReportOptions::default())
+        .unwrap_err()
+        .to_string();
     assert!(none.contains("metrics.csv"), "{none}");
     let filter = Filter {
         mixers: vec!["s6".into()],

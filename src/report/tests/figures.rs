@@ -23,7 +23,7 @@ fn drawn_figure(number: &str, rows: &[Record]) -> Result<Report> {
         rows,
         None,
         none,
-        &Asked::default(),
+        &ReportOptions::default(),
     )
 }
 
@@ -119,9 +119,9 @@ fn figures_say_how_to_get_results_and_turn_only_where_d_and_n_are_the_axes() {
         "{message}"
     );
     let none: PresetsOf = &|_| Vec::new();
-    let turned = Asked {
+    let turned = ReportOptions {
         orient: Some(Orient::Paper),
-        ..Asked::default()
+        ..ReportOptions::default()
     };
     let rows = [run("linear", 512, 128, 0.5, |_| {})];
     let refused = report(figure(Series::Figure, "2"), &rows, None, none, &turned);
@@ -167,7 +167,7 @@ fn a_hundred_thousand_runs_are_read_and_reported_in_seconds() {
         &rows,
         None,
         none,
-        &Asked::default(),
+        &ReportOptions::default(),
     );
     let text = text(&grids.unwrap());
     let whole = start.elapsed();
@@ -199,8 +199,8 @@ fn a_row_of_a_figure_is_drawn_in_every_format_and_says_what_it_lacks() {
         run("linear", 128, 32, 0.75, |_| {}),
     ];
     let none: PresetsOf = &|_| Vec::new();
-    let asked = by("accuracy");
-    let drawn = report(&MADE_UP, &rows, None, none, &asked).unwrap();
+    let options = by("accuracy");
+    let drawn = report(&MADE_UP, &rows, None, none, &options).unwrap();
     let accuracies: [(&str, &str); 7] = [
         ("text", " linear 50.0 25.0 "),
         ("markdown", "| linear | 50.0 | 25.0 |"),
@@ -229,7 +229,7 @@ fn a_row_of_a_figure_is_drawn_in_every_format_and_says_what_it_lacks() {
         title, "matched, k=64 V=8192, 100000 examples, d=64, n=32",
         "L is an axis"
     );
-    let refused = report(&MADE_UP, &rows[2..], None, none, &asked).unwrap_err();
+    let refused = report(&MADE_UP, &rows[2..], None, none, &options).unwrap_err();
     assert!(refused.to_string().contains(MADE_UP.remedy), "{refused}");
     let unknown = report(&MADE_UP, &rows, None, none, &by("test_ppl")).unwrap_err();
     let message = unknown.to_string();

@@ -31,17 +31,23 @@ fn changed(change: fn(&mut RunConfig)) -> Record {
     Record::new(&config, &done(0.5))
 }
 
-fn asked(rows: &[Record], planned: Option<&[RunConfig]>, asked: &Asked) -> Result<Report> {
+fn report_with(
+    rows: &[Record],
+    planned: Option<&[RunConfig]>,
+    options: &ReportOptions,
+) -> Result<Report> {
     let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
-    super::super::report(figure(Series::Grid, ""), rows, planned, none, asked)
+    super::super::report(figure(Series::Grid, ""), rows, planned, none, options)
 }
 
 fn report(rows: &[Record]) -> Report {
-    asked(rows, None, &Asked::default()).unwrap()
+    report_with(rows, None, &ReportOptions::default()).unwrap()
 }
 
-fn refusal(rows: &[Record], asked: &Asked) -> String {
-    self::asked(rows, None, asked).unwrap_err().to_string()
+fn refusal(rows: &[Record], options: &ReportOptions) -> String {
+    self::report_with(rows, None, options)
+        .unwrap_err()
+        .to_string()
 }
 
 /// The result at (d, n) of the first grid.
@@ -143,7 +149,7 @@ fn runs_of_different_settings_are_never_mixed() {
 fn a_cell_with_rates_still_to_run_is_not_called_diverged() {
     let plan = [at(64, 32, 1e-3, 0), at(64, 32, 1e-2, 0)];
     let rows = [ended(64, 32, 1e-2, &diverged())];
-    let report = asked(&rows, Some(&plan), &Asked::default()).unwrap();
+    let report = report_with(&rows, Some(&plan), &ReportOptions::default()).unwrap();
     assert_eq!(cell(&report, 64, 32), Status::NotRun);
 }
 
@@ -164,7 +170,7 @@ fn a_run_that_is_given_twice_counts_once_and_a_number_beats_a_failure() {
 fn the_best_accuracy_of_any_epoch_is_another_metric() {
     let mut row = row(64, 32, 1e-3, 0.5);
     row.set("best_accuracy", Some(0.625));
-    let report = asked(&[row], None, &by("best_accuracy")).unwrap();
+    let report = report_with(&[row], None, &by("best_accuracy")).unwrap();
     let text = text(&report);
     assert!(text.contains("62.5"), "{text}");
     assert!(text.starts_with("MQAR: best test accuracy"), "{text}");
@@ -172,7 +178,7 @@ fn the_best_accuracy_of_any_epoch_is_another_metric() {
 
 #[test]
 fn without_results_one_sentence_says_how_to_make_some() {
-    let message = refusal(&[], &Asked::default());
+    let message = refusal(&[], &ReportOptions::default());
     assert!(message.contains("`dsf mqar`"), "{message}");
     assert!(message.contains("`dsf sweep`"), "{message}");
 }
@@ -182,14 +188,14 @@ fn without_results_of_recall_but_some_of_the_arena_it_says_what_to_type() {
     let mut row = changed(|_| {});
     row.set("task", "lra");
     row.set("dataset", "listops");
-    let message = refusal(&[row], &Asked::default());
+    let message = refusal(&[row], &ReportOptions::default());
     assert!(message.contains("`dsf report --table 3`"), "{message}");
 }
 
 #[test]
 fn results_of_text_alone_point_to_the_table_that_shows_them() {
     let text = Record::new(&text_config(), &read(17.0));
-    let message = refusal(&[text], &Asked::default());
+    let message = refusal(&[text], &ReportOptions::default());
     assert!(message.contains("`dsf report --table 1`"), "{message}");
 }
 
@@ -211,7 +217,7 @@ fn a_filter_keeps_what_it_names() {
         changed(|_| {}),
         changed(|c| c.model.mixer = "softmax".into()),
     ];
-    let only = |filter: Filter| asked(&rows, None, &filtered(filter));
+    let only = |filter: Filter| report_with(&rows, None, &filtered(filter));
     let softmax = only(Filter {
         mixers: vec!["softmax".into()],
         seq_lens: vec![64],
@@ -281,11 +287,11 @@ trained for 3.6 min
 #[test]
 fn the_papers_orientation_has_rows_d_and_columns_n() {
     let orient = Some(Orient::Paper);
-    let asked = Asked {
+    let options = ReportOptions {
         orient,
-        ..Asked::default()
+        ..ReportOptions::default()
     };
-    let text = text(&self::asked(&small(), None, &asked).unwrap());
+    let text = text(&self::report_with(&small(), None, &options).unwrap());
     let expected = "
   d \\ n    32    64
      64  71.2  99.0
@@ -379,7 +385,7 @@ fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
         at(128, 32, 1e-3, 0),
     ];
     let rows = [row(64, 32, 1e-3, 0.5), row(512, 32, 1e-3, 0.5)];
-    let report = asked(&rows, Some(&plan), &Asked::default()).unwrap();
+    let report = report_with(&rows, Some(&plan), &ReportOptions::default()).unwrap();
     let expected = "
   n \\ d    64  128
      32  50.0    ·
@@ -512,7 +518,7 @@ fn seeds_that_draw_their_own_data_are_a_mean() {
             config
         })
         .collect();
-    let planned = asked(&rows, Some(&plan), &Asked::default()).unwrap();
+    let planned = report_with(&rows, Some(&plan), &ReportOptions::default()).unwrap();
     assert_eq!(planned.grids.len(), 1);
     assert_eq!(planned.coverage.planned, Some(5));
 }

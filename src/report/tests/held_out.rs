@@ -18,11 +18,11 @@ fn rows(lr: f64, accuracies: &[f64]) -> Vec<Record> {
 
 fn held_out(rows: &[Record]) -> Report {
     let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
-    let asked = Asked {
+    let options = ReportOptions {
         select: RateChoice::HeldOut,
-        ..Asked::default()
+        ..ReportOptions::default()
     };
-    report(figure(Series::Grid, ""), rows, None, none, &asked).unwrap()
+    report(figure(Series::Grid, ""), rows, None, none, &options).unwrap()
 }
 
 fn only(report: &Report) -> Status {
@@ -91,15 +91,15 @@ fn texts_choose_their_rate_on_the_validation_split() {
     };
     let runs = [run(1e-3, 15.0, 20.0), run(3e-3, 14.0, 25.0)];
     let presets: PresetsOf = &|_| vec![("paper", Record::planned(&text_config()))];
-    let mut asked = Asked::default();
+    let mut options = ReportOptions::default();
     let table = figure(Series::Table, "1");
-    let ppl = |asked: &Asked| {
-        let drawn = report(table, &runs, None, presets, asked).unwrap();
-        told(&drawn.grids[0], 0, "train_ppl").as_f64()
+    let ppl = |options: &ReportOptions| {
+        let drawn = report(table, &runs, None, presets, options).unwrap();
+        fact_at(&drawn.grids[0], 0, "train_ppl").as_f64()
     };
-    assert_eq!(ppl(&asked), Some(14.0));
-    asked.select = RateChoice::HeldOut;
-    assert_eq!(ppl(&asked), Some(15.0));
+    assert_eq!(ppl(&options), Some(14.0));
+    options.select = RateChoice::HeldOut;
+    assert_eq!(ppl(&options), Some(15.0));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn what_is_mixed_in_one_grid_is_warned_of() {
                 rows,
                 None,
                 none,
-                &Asked::default(),
+                &ReportOptions::default(),
             )
             .unwrap(),
         )
@@ -144,7 +144,7 @@ fn the_grid_says_what_only_tables_show() {
         &runs,
         None,
         none,
-        &Asked::default(),
+        &ReportOptions::default(),
     )
     .unwrap();
     let text = text(&drawn);
@@ -168,7 +168,7 @@ fn table(linear: f64) -> Report {
         &runs,
         None,
         presets,
-        &Asked::default(),
+        &ReportOptions::default(),
     )
     .unwrap()
 }
@@ -216,9 +216,10 @@ fn validation_examples_of_a_generated_task_choose_the_rate() {
         let rows = [run(1e-3, 0.5, 0.9, examples), run(1e-2, 0.6, 0.7, examples)];
         let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
         let grid = figure(Series::Grid, "");
-        let report = super::super::report(grid, &rows, None, none, &Asked::default()).unwrap();
+        let report =
+            super::super::report(grid, &rows, None, none, &ReportOptions::default()).unwrap();
         let said = text(&report).contains("2 runs with validation examples");
-        (told(&report.grids[0], 0, "mean"), said)
+        (fact_at(&report.grids[0], 0, "mean"), said)
     };
     assert_eq!(mean(100), (0.7.into(), true));
     assert_eq!(mean(0), (0.9.into(), false));

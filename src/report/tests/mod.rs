@@ -22,18 +22,18 @@ fn column_titles(grid: &Grid) -> Vec<&str> {
     grid.columns.iter().map(|tick| &*tick.title).collect()
 }
 
-/// Options with only a `metric`.
-fn by(metric: &str) -> Asked {
-    Asked {
+/// ReportOptions with only a `metric`.
+fn by(metric: &str) -> ReportOptions {
+    ReportOptions {
         metric: Some(metric.into()),
-        ..Asked::default()
+        ..ReportOptions::default()
     }
 }
 
-fn filtered(filter: Filter) -> Asked {
-    Asked {
+fn filtered(filter: Filter) -> ReportOptions {
+    ReportOptions {
         filter,
-        ..Asked::default()
+        ..ReportOptions::default()
     }
 }
 
@@ -69,7 +69,7 @@ fn titles(report: &Report) -> Vec<&str> {
 }
 
 /// The fact `name` of a record of `grid`, by line.
-fn told(grid: &Grid, line: usize, name: &str) -> serde_json::Value {
+fn fact_at(grid: &Grid, line: usize, name: &str) -> serde_json::Value {
     let mut facts = grid.records[line].iter();
     let fact = facts.find(|(known, _)| known == name);
     fact.unwrap_or_else(|| panic!("no {name}")).1.clone()

@@ -66,24 +66,28 @@ fn three() -> Vec<Record> {
         .into()
 }
 
-fn table(rows: &[Record], planned: Option<&[RunConfig]>, asked: &Asked) -> Result<Report> {
-    report(figure(Series::Table, "1"), rows, planned, &presets, asked)
+fn table(
+    rows: &[Record],
+    planned: Option<&[RunConfig]>,
+    options: &ReportOptions,
+) -> Result<Report> {
+    report(figure(Series::Table, "1"), rows, planned, &presets, options)
 }
 
-fn asked(rows: &[Record], asked: &Asked) -> Report {
-    table(rows, None, asked).unwrap()
+fn report_with(rows: &[Record], options: &ReportOptions) -> Report {
+    table(rows, None, options).unwrap()
 }
 
 fn first(rows: &[Record]) -> Report {
-    asked(rows, &Asked::default())
+    report_with(rows, &ReportOptions::default())
 }
 
 fn text_of(rows: &[Record]) -> String {
     text(&first(rows))
 }
 
-fn refusal(rows: &[Record], planned: Option<&[RunConfig]>, asked: &Asked) -> String {
-    table(rows, planned, asked).unwrap_err().to_string()
+fn refusal(rows: &[Record], planned: Option<&[RunConfig]>, options: &ReportOptions) -> String {
+    table(rows, planned, options).unwrap_err().to_string()
 }
 
 fn is_beside(grid: &Grid) -> bool {
@@ -101,11 +105,11 @@ fn a_line_takes_the_rate_of_the_lowest_training_perplexity_and_shows_all_numbers
     overfit.set("val_ppl", 90.0);
     overfit.set("test_ppl", 91.0);
     let rows = [at("softmax", 1e-3, &read(13.0)), overfit];
-    let softmax = |report: Report, name| told(&report.grids[0], 2, name);
+    let softmax = |report: Report, name| fact_at(&report.grids[0], 2, name);
     assert_eq!(softmax(first(&rows), "train_ppl"), 12.0);
     assert_eq!(softmax(first(&rows), "val_ppl"), 90.0);
     assert_eq!(softmax(first(&rows), "lr"), 3e-3);
-    let chosen = |name| softmax(asked(&rows, &by("val_ppl")), name);
+    let chosen = |name| softmax(report_with(&rows, &by("val_ppl")), name);
     assert_eq!(chosen("val_ppl"), 26.0);
     assert_eq!(chosen("lr"), 1e-3);
 }
@@ -114,9 +118,9 @@ fn a_line_takes_the_rate_of_the_lowest_training_perplexity_and_shows_all_numbers
 fn a_choice_by_the_test_split_is_said() {
     let said = "read off the test split";
     for metric in ["test_ppl", "test_word_ppl"] {
-        assert!(text(&asked(&three(), &by(metric))).contains(said));
+        assert!(text(&report_with(&three(), &by(metric))).contains(said));
     }
-    assert!(!text(&asked(&three(), &by("val_ppl"))).contains(said));
+    assert!(!text(&report_with(&three(), &by("val_ppl"))).contains(said));
 }
 
 #[test]
@@ -187,14 +191,14 @@ fn runs_as_the_presets_make_them_differ_in_nothing() {
     for preset in ["paper", "quick", "smoke"] {
         let rows = ["softmax", "linear", "normalized", "s6", "ssd"].map(|mixer| of(preset, mixer));
         let figure = figure(Series::Table, "1");
-        let report = report(figure, &rows, None, &presets_of, &Asked::default()).unwrap();
+        let report = report(figure, &rows, None, &presets_of, &ReportOptions::default()).unwrap();
         assert_eq!(report.grids.len(), 1);
         let grid = &report.grids[0];
         assert_eq!(is_beside(grid), preset == "paper");
         assert_eq!(grid.records.len(), 5);
         for line in 0..5 {
-            assert_eq!(told(grid, line, "settings"), "", "{}", grid.title);
-            assert_eq!(told(grid, line, "differences"), "");
+            assert_eq!(fact_at(grid, line, "settings"), "", "{}", grid.title);
+            assert_eq!(fact_at(grid, line, "differences"), "");
         }
     }
 }
@@ -286,7 +290,7 @@ fn a_mixer_that_this_version_does_not_know_has_all_its_settings_said() {
     let none = |_: &Record| Vec::new();
     let figure = figure(Series::Table, "1");
     let rows = [row("telepathy", 9.0)];
-    let report = report(figure, &rows, None, &none, &Asked::default());
+    let report = report(figure, &rows, None, &none, &ReportOptions::default());
     let text = text(&report.unwrap());
     assert!(
         text.contains("telepathy") && text.contains("d=512"),
@@ -297,13 +301,13 @@ fn a_mixer_that_this_version_does_not_know_has_all_its_settings_said() {
 
 #[test]
 fn without_results_one_sentence_says_how_to_get_some() {
-    let none = refusal(&[], None, &Asked::default());
+    let none = refusal(&[], None, &ReportOptions::default());
     assert!(
         none.contains("`dsf sweep experiments/table1.toml`"),
         "{none}"
     );
     let recall = crate::store::samples::record(0.5);
-    assert_eq!(refusal(&[recall], None, &Asked::default()), none);
+    assert_eq!(refusal(&[recall], None, &ReportOptions::default()), none);
     let s6 = Filter {
         mixers: vec!["s6".into()],
         ..Filter::default()
@@ -311,7 +315,7 @@ fn without_results_one_sentence_says_how_to_get_some() {
     let filtered = refusal(&three(), None, &filtered(s6));
     let there = "of wikitext-103-raw, for --task wikitext, --mixer linear,normalized,softmax";
     assert!(filtered.contains(there), "{filtered}");
-    let other_plan = refusal(&[], Some(&[]), &Asked::default());
+    let other_plan = refusal(&[], Some(&[]), &ReportOptions::default());
     assert!(other_plan.contains("task is wikitext"), "{other_plan}");
 }
 
@@ -514,7 +518,7 @@ fn a_number_that_runs_lack_is_neither_a_failure_nor_missing_runs() {
         text.contains("no gap where a number is missing: test/word"),
         "{text}"
     );
-    let chosen = super::text(&asked(&rows, &by("test_word_ppl")));
+    let chosen = super::text(&report_with(&rows, &by("test_word_ppl")));
     assert!(!chosen.contains("x failed"), "{chosen}");
 }
 
@@ -524,7 +528,7 @@ fn only_the_mixers_asked_for_are_shown() {
         mixers: vec!["linear".into()],
         ..Filter::default()
     };
-    let report = asked(&three(), &filtered(linear));
+    let report = report_with(&three(), &filtered(linear));
     assert_eq!(report.grids[0].records.len(), 1);
     assert_eq!(report.coverage.done, 1);
 }
@@ -533,7 +537,8 @@ fn only_the_mixers_asked_for_are_shown() {
 fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
     let mut planned = ["softmax", "linear", "linear"].map(config);
     planned[2].train.lr = 3e-3;
-    let of = |rows: &[Record]| text(&table(rows, Some(&planned), &Asked::default()).unwrap());
+    let of =
+        |rows: &[Record]| text(&table(rows, Some(&planned), &ReportOptions::default()).unwrap());
     let text = of(&[row("softmax", 13.0), row("s6", 14.0)]);
     assert!(text.contains("1 of 3 runs done, 2 not run"), "{text}");
     assert!(

@@ -27,7 +27,14 @@ fn sized(config: &mut RunConfig, seq_len: usize, kv_pairs: usize) {
 
 fn of(series: Series, number: &str, rows: &[Record]) -> Report {
     let none: PresetsOf = &|_| Vec::new();
-    report(figure(series, number), rows, None, none, &Asked::default()).unwrap()
+    report(
+        figure(series, number),
+        rows,
+        None,
+        none,
+        &ReportOptions::default(),
+    )
+    .unwrap()
 }
 
 fn of_figure(number: &str, rows: &[Record]) -> Report {
@@ -294,7 +301,7 @@ fn one_cell_is_drawn_alone_and_none_is_refused_in_a_sentence() {
         &[],
         None,
         none,
-        &Asked::default(),
+        &ReportOptions::default(),
     );
     let message = refused.unwrap_err().to_string();
     assert!(
@@ -307,7 +314,7 @@ fn one_cell_is_drawn_alone_and_none_is_refused_in_a_sentence() {
         &small,
         None,
         none,
-        &Asked::default(),
+        &ReportOptions::default(),
     );
     let message = refused.unwrap_err().to_string();
     assert!(
@@ -440,11 +447,11 @@ fn lines_over_d_or_n_can_be_asked_of_runs_of_any_size() {
         (Over::D, "embedding width d"),
         (Over::N, "state expansion n"),
     ] {
-        let asked = Asked {
+        let options = ReportOptions {
             over: Some(over),
-            ..Asked::default()
+            ..ReportOptions::default()
         };
-        let report = report(figure(Series::Grid, ""), &rows, None, none, &asked).unwrap();
+        let report = report(figure(Series::Grid, ""), &rows, None, none, &options).unwrap();
         let drawn = picture(&report);
         assert!(
             plots(&drawn)[0].x.name.ends_with(expected),
@@ -572,7 +579,7 @@ fn every_row_of_figures_is_drawn_by_a_picture_of_its_kind() {
             continue;
         }
         let none: PresetsOf = &|_| Vec::new();
-        let report = report(figure, &rows, None, none, &Asked::default()).unwrap();
+        let report = report(figure, &rows, None, none, &ReportOptions::default()).unwrap();
         assert_eq!(
             !maps(&picture(&report)).is_empty(),
             heat,
