@@ -1,5 +1,5 @@
-//! The paper's two lemmas as computations: softmax attention is separable with infinitely many
-//! features (Lemma 1), and a bigger state can always recover a smaller one (Lemma 2).
+//! The paper's two lemmas as computations: softmax attention is separable with infinitely many features (Lemma 1), and
+//! a larger state can always reproduce a smaller one (Lemma 2).
 
 /// T_P(x) = Σ_{p≤P} x^p / p!.
 pub fn taylor(x: f64, order: usize) -> f64 {
@@ -12,8 +12,7 @@ pub fn taylor(x: f64, order: usize) -> f64 {
     sum
 }
 
-/// Lemma 1's features [1, x, x⊗x/√2!, ..] up to order P: Σ m^p numbers with
-/// features(q)·features(k) = T_P(q·k).
+/// Lemma 1's features [1, x, x⊗x/√2!, ..] up to order P: Σ m^p numbers with features(q)·features(k) = T_P(q·k).
 pub fn tensor_features(x: &[f64], order: usize) -> Vec<f64> {
     let mut features = vec![1.0];
     let mut power = vec![1.0];
@@ -28,30 +27,30 @@ pub fn tensor_features(x: &[f64], order: usize) -> Vec<f64> {
     features
 }
 
-/// The same inner product from distinct monomials only, (24): C(m+P, P) numbers, x^ν / √ν! each.
+/// Features with the same inner product from distinct monomials only, (24): C(m+P, P) numbers, x^ν / √ν! each.
 pub fn monomial_features(x: &[f64], order: usize) -> Vec<f64> {
     Monomials::new(x.len(), order).of(x)
 }
 
 /// The distinct monomials of some variables up to an order, by degree.
 pub struct Monomials {
-    /// For every degree from 1 on its monomials; of degree 0 there is the constant 1 alone.
+    /// Monomials of every degree from 1 on; degree 0 has only the constant 1, which is not stored.
     pub degrees: Vec<Vec<Monomial>>,
 }
 
-/// A monomial, as one of the degree below it times a variable that is none of those before its last.
+/// A monomial: one of the next lower degree times a variable not before that one's last variable.
 #[derive(Clone, Copy)]
 pub struct Monomial {
-    /// Its place among those of the degree below.
+    /// Index among the monomials of the next lower degree.
     pub parent: u32,
     /// The variable.
     pub variable: u32,
-    /// The exponent that this variable has now.
+    /// The exponent of the variable in this monomial.
     power: u32,
 }
 
 impl Monomials {
-    /// Those of `variables` variables up to `order`.
+    /// Builds the monomials of `variables` variables up to `order`.
     pub fn new(variables: usize, order: usize) -> Self {
         let mut degrees: Vec<Vec<Monomial>> = Vec::with_capacity(order);
         for _ in 0..order {
@@ -75,7 +74,7 @@ impl Monomials {
         Self { degrees }
     }
 
-    /// How many there are with the constant, C(m+P, P).
+    /// Number of monomials including the constant, C(m+P, P).
     pub fn count(variables: usize, order: usize) -> usize {
         let (few, many) = (variables.min(order), variables.max(order) as u128);
         let count =
@@ -83,7 +82,7 @@ impl Monomials {
         count.map_or(usize::MAX, |count| count.try_into().unwrap_or(usize::MAX))
     }
 
-    /// x^ν / √ν! of every ν, the constant first.
+    /// x^ν / √ν! for every ν, the constant first.
     pub fn of(&self, x: &[f64]) -> Vec<f64> {
         let mut features = vec![1.0];
         let mut below = 0..1;
@@ -100,7 +99,7 @@ impl Monomials {
     }
 }
 
-/// Causal attention with weights proportional to `score(q_i, k_j)`; rows of length m, m and d.
+/// Causal attention with weights proportional to `score(q_i·k_j)`; rows of length m, m and d.
 pub fn attention(
     q: &[Vec<f64>],
     k: &[Vec<f64>],
@@ -144,8 +143,8 @@ pub fn truncated_softmax(
     q.iter().zip(k).zip(v).map(step).collect()
 }
 
-/// The bound |y_P - y|_∞ ≤ 2δ/(1-δ) max|v| with δ the worst relative error of T_P over the visible
-/// scores; infinite where δ ≥ 1.
+/// The bound |y_P - y|_∞ ≤ 2δ/(1-δ) max|v|, where δ is the worst relative error of T_P over the visible scores;
+/// infinite if δ ≥ 1.
 pub fn truncation_bound(q: &[Vec<f64>], k: &[Vec<f64>], v: &[Vec<f64>], order: usize) -> f64 {
     let visible = (0..q.len()).flat_map(|i| (0..=i).map(move |j| (i, j)));
     let delta = visible
@@ -161,7 +160,7 @@ pub fn truncation_bound(q: &[Vec<f64>], k: &[Vec<f64>], v: &[Vec<f64>], order: u
     2.0 * delta / (1.0 - delta) * largest
 }
 
-/// One step's matrices of a system, rows as vectors; Λ here may be any square matrix.
+/// The matrices of one step of a system, as rows; Λ may be any square matrix.
 pub struct Step {
     /// Λ_i, N rows of N.
     pub lambda: Vec<Vec<f64>>,
@@ -202,14 +201,14 @@ impl Step {
         }
     }
 
-    /// Moves the state by the input `u`; gives the output.
+    /// Advances the state by the input `u` and returns the output.
     pub fn advance(&self, h: &mut Vec<f64>, u: &[f64]) -> Vec<f64> {
         *h = sum(&times(&self.lambda, h), &times(&self.b, u));
         sum(&times(&self.c, h), &times(&self.d, u))
     }
 }
 
-/// Runs a system over inputs `u`; gives the outputs and the last state.
+/// Runs a system over the inputs `u` and returns the outputs and the last state.
 pub fn run(steps: &[Step], u: &[Vec<f64>]) -> (Vec<Vec<f64>>, Vec<f64>) {
     let mut h = vec![0.0; steps.first().map_or(0, |s| s.b.len())];
     let outputs = steps

@@ -1,42 +1,42 @@
-//! The lens: a mixer as a linear time-varying system.
+//! A mixer as a linear time-varying system.
 //!
-//! h_i = Λ_i h_{i-1} + B_i u_i,  y_i = C_i h_i + D_i u_i   (11), and its block kernel y = Φ u,
-//! Φ_ij = C_i (Π_{k=j+1..i} Λ_k) B_j + [i=j] D_i   (12). Λ_i is diagonal in the paper; here it may also turn pairs of states,
-//! which are then complex numbers, or have a matrix of rank one beside its diagonal, as in the delta rule.
+//! h_i = Λ_i h_{i-1} + B_i u_i,  y_i = C_i h_i + D_i u_i   (11), and its block kernel y = Φ u, Φ_ij = C_i (Π_{k=j+1..i}
+//! Λ_k) B_j + [i=j] D_i   (12). Λ_i is diagonal in the paper. Here it may also rotate pairs of states, which are then
+//! complex numbers, or add a matrix of rank one to its diagonal, as in the delta rule.
 
 pub mod lemmas;
 
 use candle_core::{DType, IndexOp, Result, Tensor};
 
-/// The system (11) along one sequence of L tokens, in factors that take L E m numbers: E channels with m states each,
-/// N = E m, state c·m + k being feature k of channel c.
+/// The system (11) along one sequence of L tokens, in factors of L E m numbers: E channels with m states each, N = E m.
+/// State c·m + k is feature k of channel c.
 ///
-/// With v = value · u: h[c,k] is decayed, then gains write[c,k] v[c]; o[c] = Σ_k read[c,k] h[c,k] + skip[c] v[c];
-/// y = output · o + direct · u + offset.
+/// With v = value · u: h[c,k] is multiplied by decay[c,k], then write[c,k] v[c] is added; o[c] = Σ_k read[c,k] h[c,k] +
+/// skip[c] v[c]; y = output · o + direct · u + offset.
 ///
 /// An affine mixer (one with biases) has `inputs = d_model + 1`: its last input is a constant 1.
 #[derive(Clone, Debug)]
 pub struct Ltv {
     /// The diagonal of Λ_i, `(L, E, m)`.
     pub decay: Tensor,
-    /// What Λ_i has beside its diagonal.
+    /// The part of Λ_i off its diagonal.
     pub beside: Beside,
-    /// What a channel's value is multiplied with on its way in, `(L, E, m)`.
+    /// Factors of B_i: weights of a channel's value in its states, `(L, E, m)`.
     pub write: Tensor,
-    /// What the state is multiplied with on its way out, `(L, E, m)`.
+    /// Factors of C_i: weights of a channel's states in its output, `(L, E, m)`.
     pub read: Tensor,
-    /// The factor of `write` that also makes Λ_i, `(L, E)`: Δ_i, 1/η_i or an input gate. It is for analysis alone;
-    /// absent where nothing scales what is written.
+    /// The factor of `write` that also determines Λ_i, `(L, E)`: Δ_i, 1/η_i or an input gate; absent if there is none.
+    /// Used for analysis only.
     pub gate: Option<Tensor>,
-    /// Value map `(E, inputs)`; absent is the identity.
+    /// Value map `(E, inputs)`; absent for the identity.
     pub value: Option<Tensor>,
-    /// Past the state, `(L, E)` times the value.
+    /// Factors of the value that bypass the state, `(L, E)`.
     pub skip: Option<Tensor>,
-    /// Output map `(d_model, E)`; absent is the identity.
+    /// Output map `(d_model, E)`; absent for the identity.
     pub output: Option<Tensor>,
-    /// From the input to the output, past the channels, `(d_model, inputs)`.
+    /// Map from the input to the output that bypasses the channels, `(d_model, inputs)`.
     pub direct: Option<Tensor>,
-    /// Added to every output, `(d_model)`.
+    /// Bias of the output, `(d_model)`.
     pub offset: Option<Tensor>,
 }
 
@@ -45,36 +45,36 @@ pub struct Ltv {
 pub enum Beside {
     /// None: Λ_i is diagonal.
     Nothing,
-    /// Channels c and E/2 + c hold the real and the imaginary parts of complex states; λ has the imaginary part turn[c,k],
-    /// `(L, E/2, m)`, and the real part decay[c,k], which both channels have.
+    /// Complex states, whose real and imaginary parts are in the channels c and E/2 + c. λ has the real part
+    /// decay[c,k], equal in both channels, and the imaginary part turn[c,k], `(L, E/2, m)`.
     Turn(Tensor),
-    /// The states of a channel gain a (b · h), `(L, E, m)` both.
+    /// Rank-one update: a (b · h) is added to the states of a channel. Both are `(L, E, m)`.
     RankOne {
-        /// What is added.
+        /// Direction of the update.
         a: Tensor,
-        /// What reads the states before.
+        /// Weights of the previous states.
         b: Tensor,
     },
 }
 
-/// A system that is driven by something a mixer makes of its input, inside a wrapping that is not of the form (11).
+/// A system whose input the mixer computes from its own, inside a wrapping that is not of the form (11).
 pub struct Inner {
-    /// Its outputs are those of the mixer.
+    /// The system; its outputs are those of the mixer.
     pub system: Ltv,
-    /// What drives it, `(L, E)`.
+    /// Input of the system, `(L, E)`.
     pub input: Tensor,
-    /// What surrounds it: how the input is made, and what the matrices hold beside the recurrence.
+    /// Description of the wrapping: the computation of the input, and the parts of the matrices besides the recurrence.
     pub around: &'static str,
 }
 
-/// η_{i-1}/η_i along the first axis of η, 0 for the first token: Λ_0 multiplies the state before it, which is 0.
+/// η_{i-1}/η_i along the first axis of η, and 0 for the first token, since Λ_0 multiplies a state of 0.
 pub fn ratios(eta: &Tensor) -> Result<Tensor> {
     let first = eta.narrow(0, 0, 1)?.zeros_like()?;
     Tensor::cat(&[&first, &eta.narrow(0, 0, eta.dim(0)? - 1)?], 0)? / eta
 }
 
 impl Ltv {
-    /// The diagonal system of these factors, `(L, E, m)` each, with nothing else.
+    /// The diagonal system of these factors, `(L, E, m)` each, without any of the optional factors.
     pub fn new(decay: Tensor, write: Tensor, read: Tensor) -> Self {
         Self {
             decay,
@@ -90,8 +90,8 @@ impl Ltv {
         }
     }
 
-    /// The same with what each token puts out of the state divided by η `(L, E)`: the kernel's rows are, so that B_i
-    /// gains the factor 1/η_i and Λ_i, which must be diagonal, the factor η_{i-1}/η_i, equations (15) and (17).
+    /// Divides each token's state output by η, `(L, E)`, and so the rows of the kernel: B_i gains the factor 1/η_i, and
+    /// Λ_i, which must be diagonal, the factor η_{i-1}/η_i, equations (15) and (17).
     pub fn normalised(&self, eta: &Tensor) -> Result<Self> {
         let each = |x: &Tensor| x.unsqueeze(2);
         Ok(Self {
@@ -113,7 +113,7 @@ impl Ltv {
         Ok(channels * states)
     }
 
-    /// Columns of B_i.
+    /// Number of columns of B_i.
     pub fn inputs(&self) -> Result<usize> {
         match &self.value {
             Some(value) => value.dim(1),
@@ -128,7 +128,7 @@ impl Ltv {
         }
     }
 
-    /// `(.., E, columns)` to `(.., d_model, columns)`.
+    /// Applies the output map: `(.., E, columns)` to `(.., d_model, columns)`.
     fn output(&self, x: Tensor) -> Result<Tensor> {
         match &self.output {
             Some(w) => w.unsqueeze(0)?.broadcast_matmul(&x),
@@ -161,14 +161,14 @@ impl Ltv {
         }
     }
 
-    /// Λ_i spelled out, `(N, N)` each: for small sizes, as are the next three and the kernel.
+    /// The dense Λ_i, `(N, N)` each. Dense matrices and the kernel are meant for small sizes.
     pub fn transitions(&self) -> Result<Vec<Tensor>> {
         (0..self.decay.dim(0)?)
             .map(|i| self.transition(i))
             .collect()
     }
 
-    /// Λ_i alone.
+    /// The dense Λ_i of token `i`, `(N, N)`.
     pub fn transition(&self, i: usize) -> Result<Tensor> {
         let (_, channels, states) = self.sizes()?;
         let width = channels * states;
@@ -177,7 +177,7 @@ impl Ltv {
         self.advance(i, &eye)?.reshape((width, width))
     }
 
-    /// B_i, `(L, N, inputs)`.
+    /// The dense B_i, `(L, N, inputs)`.
     pub fn b(&self) -> Result<Tensor> {
         let (seq_len, channels, states) = self.sizes()?;
         let value = self.value()?;
@@ -189,7 +189,7 @@ impl Ltv {
             .reshape((seq_len, channels * states, inputs))
     }
 
-    /// C_i, `(L, d_model, N)`.
+    /// The dense C_i, `(L, d_model, N)`.
     pub fn c(&self) -> Result<Tensor> {
         let (seq_len, channels, states) = self.sizes()?;
         let eye = Tensor::eye(channels, self.read.dtype(), self.read.device())?;
@@ -198,7 +198,7 @@ impl Ltv {
         self.output(c.reshape((seq_len, channels, channels * states))?)
     }
 
-    /// D_i, `(L, d_model, inputs)`; `None` is 0. An offset is its last column.
+    /// The dense D_i, `(L, d_model, inputs)`, or `None` for 0. An offset is its last column.
     pub fn d(&self) -> Result<Option<Tensor>> {
         let skip = |skip: &Tensor| -> Result<Tensor> {
             self.output(
@@ -245,7 +245,7 @@ impl Ltv {
         self.read_out(Tensor::stack(&outputs, 0)?, &v, u)
     }
 
-    /// The values `(L, E)` that u `(L, d_model)` brings to the channels.
+    /// The channels' values `(L, E)` for the input u `(L, d_model)`.
     pub fn values(&self, u: &Tensor) -> Result<Tensor> {
         let u = self.augmented(u)?;
         match &self.value {
@@ -254,7 +254,7 @@ impl Ltv {
         }
     }
 
-    /// y for what the channels' states give, o `(L, E)`, the values `(L, E)` and the input `(L, d_model)`.
+    /// y from the outputs o of the channels' states, `(L, E)`, the values `(L, E)` and the input `(L, d_model)`.
     pub fn read_out(&self, o: Tensor, values: &Tensor, u: &Tensor) -> Result<Tensor> {
         let o = match &self.skip {
             Some(skip) => (o + (skip * values)?)?,
@@ -274,8 +274,8 @@ impl Ltv {
         }
     }
 
-    /// y by all pairs of tokens, the dual form of Dao & Gu (2024), in time quadratic in L and memory linear in it: of diagonal
-    /// systems in which the states of a channel share one decay above 0 and of 1 at most; `None` of others.
+    /// y by all pairs of tokens, the dual form of Dao & Gu (2024), in time quadratic in L and memory linear in L.
+    /// `None` unless the system is diagonal and the states of a channel share one decay in (0, 1].
     pub fn by_pairs(&self, u: &Tensor) -> Result<Option<Tensor>> {
         let Some(logs) = self.log_decays()? else {
             return Ok(None);
@@ -291,8 +291,8 @@ impl Ltv {
         self.read_out(o, &values, u).map(Some)
     }
 
-    /// Σ_{k≤i} ln λ_k of each channel, `(L, E)` in f64 whatever the system, since differences of long sums cost digits; `None`
-    /// where the states of a channel have several decays, or one that is not above 0 or is above 1.
+    /// Σ_{k≤i} ln λ_k of each channel, `(L, E)`. The result is always in f64, since differences of long sums lose
+    /// digits. `None` unless the states of a channel share one decay in (0, 1].
     fn log_decays(&self) -> Result<Option<Tensor>> {
         if !matches!(self.beside, Beside::Nothing) {
             return Ok(None);
@@ -310,7 +310,7 @@ impl Ltv {
             return Ok(None);
         }
         let first = decay.narrow(0, 0, 1)?.zeros_like()?;
-        // Candle's own cumulative sum is a product with a matrix of L by L.
+        // Candle's own cumulative sum is a product with an L by L matrix.
         let mut sums: Vec<Vec<f64>> = Tensor::cat(&[&first, &later.log()?], 0)?.to_vec2()?;
         for i in 1..seq_len {
             let (before, now) = sums.split_at_mut(i);
@@ -364,10 +364,11 @@ impl Ltv {
     }
 }
 
-/// Steps to a side of a tile of pairs.
+/// Width and height in steps of a tile of pairs.
 const TILE: usize = 512;
 
-/// o_i = Σ_{j≤i} (c_i·b_j) e^(log_i - log_j) v_j of one channel, `(L, 1)`, tile by tile; c and b `(L, m)`, the others `(L, 1)`.
+/// o_i = Σ_{j≤i} (c_i·b_j) e^(log_i - log_j) v_j of one channel, `(L, 1)`, computed tile by tile; c and b are `(L, m)`,
+/// v and log `(L, 1)`.
 fn pairs(c: &Tensor, b: &Tensor, v: &Tensor, log: &Tensor) -> Result<Tensor> {
     let seq_len = v.dim(0)?;
     let mut rows = Vec::with_capacity(seq_len.div_ceil(TILE));
@@ -404,7 +405,8 @@ fn kept_within(log: &Tensor) -> Result<Tensor> {
     past.where_cond(&apart, &never)?.exp()
 }
 
-/// Two factors of the same from steps j to later steps i, one for each i and one for each j: they meet at the last j.
+/// Two factors of e^(log_i - log_j) from steps j to later steps i, one per i and one per j, both relative to the last
+/// j.
 fn kept_between(log_i: &Tensor, log_j: &Tensor) -> Result<[Tensor; 2]> {
     let last = log_j.narrow(0, log_j.dim(0)? - 1, 1)?;
     let after = log_i.broadcast_sub(&last)?.exp()?;
