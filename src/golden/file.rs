@@ -33,17 +33,17 @@ impl File {
         self.tensors.contains_key(name)
     }
 
-    /// The tensor in f64.
+    /// The tensor `name` in f64.
     pub fn f64(&self, name: &str) -> Result<Tensor> {
         Ok(self.tensor(name)?.to_dtype(DType::F64)?)
     }
 
-    /// A vector in f64, whatever its shape.
+    /// The tensor `name` in f64, flattened.
     pub fn vec(&self, name: &str) -> Result<Vec<f64>> {
         Ok(self.f64(name)?.flatten_all()?.to_vec1()?)
     }
 
-    /// A matrix in f64 as rows.
+    /// The matrix `name` in f64, as rows.
     pub fn rows(&self, name: &str) -> Result<Vec<Vec<f64>>> {
         Ok(self.f64(name)?.to_vec2()?)
     }
@@ -85,6 +85,10 @@ pub(super) struct Object(serde_json::Map<String, serde_json::Value>);
 
 impl Object {
     /// A positive whole number.
+    ///
+    /// # Errors
+    ///
+    /// The number is missing or not from 1 to 2^32.
     pub fn size(&self, key: &str) -> Result<usize> {
         self.find_size(key)
             .ok_or_else(|| Error::usage(format!("metadata holds no size `{key}` from 1 to 2^32")))
@@ -107,7 +111,7 @@ impl Object {
     }
 }
 
-/// max |a - b| over two tensors of any float type.
+/// max |a - b| over two tensors of any float type; NaN if any difference is.
 pub(super) fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
     if a.dims() != b.dims() {
         refuse!("shape {:?} where {:?} was expected", a.dims(), b.dims());
@@ -122,7 +126,7 @@ pub(super) fn magnitude(a: &Tensor) -> Result<f64> {
     distance(a, &a.zeros_like()?)
 }
 
-/// The larger of two, where not-a-number is larger than everything.
+/// The larger of two numbers, or NaN if either is NaN.
 pub(super) fn nan_max(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() {
         f64::NAN

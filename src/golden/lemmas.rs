@@ -1,4 +1,4 @@
-//! Lemma files: truncated softmax against its limit and bound, and the enlarged system.
+//! Checks of lemma files: truncated softmax with its limit and its bound, and the enlarged system.
 
 use super::file::{nan_max, File};
 use super::Worst;
@@ -8,10 +8,10 @@ use crate::ltv::lemmas::{
     truncation_bound, Step,
 };
 
-/// Tensor features are spelled out up to this order; their number grows as m^P.
+/// Highest order at which tensor features are computed; their number grows as m^P.
 const FULL_FEATURES: usize = 5;
 
-/// max |a - b|; infinite if one is longer.
+/// max |a - b|; infinite if the lengths differ.
 fn apart<'a>(a: impl IntoIterator<Item = &'a f64>, b: impl IntoIterator<Item = &'a f64>) -> f64 {
     let (mut a, mut b) = (a.into_iter(), b.into_iter());
     let mut worst: f64 = 0.0;
@@ -24,7 +24,7 @@ fn apart<'a>(a: impl IntoIterator<Item = &'a f64>, b: impl IntoIterator<Item = &
     }
 }
 
-/// Lemma 1, in f64.
+/// Checks Lemma 1 in f64.
 pub(super) fn first(file: &File) -> Result<Worst> {
     let (q, k, v) = (file.rows("q")?, file.rows("k")?, file.rows("v")?);
     if q.is_empty() || q.len() != k.len() || q.len() != v.len() || q[0].len() != k[0].len() {
@@ -76,7 +76,7 @@ fn gap(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Both feature maps reproduce T_P, with the numbers of features that the file states.
+/// Checks that both feature maps reproduce T_P, with the numbers of features listed in the file.
 fn features(q: &[Vec<f64>], k: &[Vec<f64>], order: usize, dims: &[f64]) -> Worst {
     let mut worst = Worst::default();
     let width = q[0].len();
@@ -108,7 +108,7 @@ fn features(q: &[Vec<f64>], k: &[Vec<f64>], order: usize, dims: &[f64]) -> Worst
     worst
 }
 
-/// Lemma 2, in f64.
+/// Checks Lemma 2 in f64.
 pub(super) fn second(file: &File) -> Result<Worst> {
     let three = |name: &str| -> Result<Vec<Vec<Vec<f64>>>> { Ok(file.f64(name)?.to_vec3()?) };
     let (lam, u) = (file.rows("lam")?, file.rows("u")?);

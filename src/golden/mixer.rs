@@ -1,4 +1,4 @@
-//! Mixer files: forward and gradients in f64 and f32, and the matrices of the DSF cases.
+//! Checks of mixer files: forward pass and gradients in f64 and f32, and the matrices of the system (11).
 
 use super::file::{distance, magnitude, File, Object};
 use super::{gradients, Worst};
@@ -8,8 +8,8 @@ use crate::mixers::{Entry, Mixer, MixerSpec, MIXERS};
 use crate::nn::{Cx, Params};
 use candle_core::{DType, Device, Tensor, Var};
 
-/// The registry's entry and variant for the file stem `STEM_VARIANT`, or a bare `STEM` for the
-/// variant `paper` or, without one, the first; `STEM_pP` is the first variant of a mixer that has an order, at order P.
+/// Finds the registry's entry and variant for a file stem: `STEM_VARIANT`; `STEM` for the variant `paper`, or the first
+/// one if there is no such variant; `STEM_pP` for the first variant of a mixer with an option `order`, at order P.
 pub(super) fn entry(stem: &str) -> Option<(&'static Entry, &'static str)> {
     if let Some((stem, order)) = stem.rsplit_once("_p") {
         let has_order = |e: &&Entry| e.stem == stem && e.options.iter().any(|o| o.name == "order");
@@ -28,8 +28,8 @@ pub(super) fn entry(stem: &str) -> Option<(&'static Entry, &'static str)> {
     MIXERS.iter().find_map(|e| Some((e, variant_of(e)?)))
 }
 
-/// A network of one bare mixer with the sizes that a file states. Files of mixers without heads state heads,
-/// too, which are ignored.
+/// Config of a model of one bare mixer with the sizes listed in a file. Files of mixers without heads list a number of
+/// heads too, which is ignored.
 pub(super) fn model_config(
     (entry, variant): (&Entry, &str),
     sizes: &Object,
@@ -85,7 +85,7 @@ struct Case<'a> {
     name: String,
     entry: &'static Entry,
     model: ModelConfig,
-    /// The layer that it is of a network of several.
+    /// Index of its layer, in a network of several.
     layer: usize,
 }
 
@@ -122,7 +122,7 @@ impl<'a> Case<'a> {
         format!("{} {}.{name}", dtype.as_str(), self.name)
     }
 
-    /// Forward and every gradient of sum(y ⊙ w).
+    /// Compares the forward pass and every gradient of sum(y ⊙ w).
     fn gradients(&self, dtype: DType) -> Result<Worst> {
         let (forward, backward) = match dtype {
             DType::F64 => (1e-11, 1e-9),
@@ -150,7 +150,7 @@ impl<'a> Case<'a> {
         Ok(worst)
     }
 
-    /// The matrices of (11), the recurrence and the kernel (12), in f64.
+    /// Compares the matrices of (11), the recurrence and the kernel (12), in f64.
     fn matrices(&self) -> Result<Worst> {
         const TOLERANCE: f64 = 1e-10;
         let mixer = self.build(&self.params(DType::F64))?;

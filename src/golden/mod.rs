@@ -1,5 +1,5 @@
-//! Compares the program with golden files, safetensors of inputs, parameters, outputs and gradients that
-//! other programs computed in f64. `dsf check golden DIR` and the tests both run these checks.
+//! Compares the program with golden files: safetensors of inputs, parameters, outputs and gradients that other programs
+//! computed in f64. Both `dsf check golden DIR` and the tests run these checks.
 
 mod file;
 mod lemmas;
@@ -19,26 +19,26 @@ use std::path::{Path, PathBuf};
 /// The result of one file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// Every number is within its tolerance; the comparison that came closest to it.
+    /// Every number is within its tolerance; holds the comparison closest to its tolerance.
     Pass(Worst),
-    /// A number is outside its tolerance; the worst comparison.
+    /// A number is outside its tolerance; holds the worst comparison.
     Fail(Worst),
-    /// The file could not be compared, and why: that counts as a failure.
+    /// The file could not be compared, for this reason; counts as a failure.
     Broken(String),
-    /// Its mixer is not in the registry.
+    /// The file's mixer is not in the registry.
     NotImplemented,
 }
 
-/// The comparison that used most of its tolerance.
+/// The comparison with the largest error relative to its tolerance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Worst {
-    /// The name of the compared tensor, e.g. `f32 a.g.wq`.
+    /// Name of the compared tensor, e.g. `f32 a.g.wq`.
     pub what: String,
     /// Largest absolute difference.
     pub error: f64,
-    /// Largest difference allowed.
+    /// Largest allowed difference.
     pub tolerance: f64,
-    /// Comparisons made.
+    /// Number of comparisons.
     pub count: usize,
 }
 
@@ -47,7 +47,7 @@ impl Worst {
         self.error / self.tolerance
     }
 
-    /// Adds a comparison; an error that is not a number is the worst of all.
+    /// Adds a comparison. NaN counts as the largest error.
     fn add(&mut self, what: impl Into<String>, error: f64, tolerance: f64) {
         let other = Self {
             what: what.into(),
@@ -77,8 +77,8 @@ impl Worst {
     }
 }
 
-/// Gradients against the `expected` ones by name, within `tolerance` times the larger of a
-/// gradient's own size and a hundredth of the largest: some are zero by symmetry.
+/// Compares gradients with the `expected` ones by name, within `tolerance` times the larger of a gradient's own
+/// magnitude and a hundredth of the largest one, since some are zero by symmetry.
 fn gradients(
     expected: &HashMap<String, Tensor>,
     vars: &[(String, Var)],
@@ -106,6 +106,10 @@ fn gradients(
 }
 
 /// The golden files of a folder, sorted by name.
+///
+/// # Errors
+///
+/// The folder cannot be read, or has no such file.
 pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(dir).map_err(|e| Error::io("read", dir)(e).into_refusal())?;
     let mut files = Vec::new();
@@ -127,7 +131,7 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Checks one file, of the kind that its name says.
+/// Checks one file; its name determines the kind of check.
 pub fn check(path: &Path) -> Verdict {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let judge = || -> Result<Option<Worst>> {

@@ -1,4 +1,4 @@
-//! MQAR data of the released code, compared bit for bit.
+//! Checks the generated MQAR data against those of the released code, bit for bit.
 
 use super::file::File;
 use super::Worst;
@@ -52,7 +52,7 @@ pub(super) fn check(file: &File) -> Result<Worst> {
     Ok(worst)
 }
 
-/// Over the little-endian 64-bit integers.
+/// SHA-256 of the little-endian 64-bit integers.
 fn sha256(values: &[i64]) -> String {
     let mut hash = Sha256::new();
     for value in values {

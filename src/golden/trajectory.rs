@@ -1,5 +1,5 @@
-//! Training trajectories of the whole model under the reference protocol, step by step. Loss and gradients
-//! are computed at the labelled positions alone, as in training, the first logits at all positions.
+//! Checks training trajectories of the whole model under the reference protocol, step by step. As in training, loss and
+//! gradients are computed at the labelled positions only; the first logits are computed at all positions.
 
 use super::file::{distance, magnitude, File};
 use super::{gradients, mixer, Worst};
@@ -95,7 +95,7 @@ impl<'a> Trajectory<'a> {
         Ok(worst)
     }
 
-    /// One batch for every step of an epoch.
+    /// Batches of an epoch, one per step.
     fn batches(&self) -> Result<Vec<Labelled>> {
         let (inputs, labels) = (self.file.tensor("inputs")?, self.file.tensor("labels")?);
         let (steps, _, _) = inputs.dims3()?;
@@ -141,8 +141,8 @@ impl<'a> Trajectory<'a> {
     fn final_weights(&self) -> Result<Worst> {
         let mut worst = Worst::default();
         for (name, var) in self.params.vars() {
-            // Softmax's key bias cannot reach the loss; AdamW amplifies the rounding noise of its
-            // gradient, whose true value is zero.
+            // Softmax's key bias does not affect the loss, so its gradient is zero up to rounding noise, which AdamW
+            // amplifies.
             if self.family == Family::Attention && name.ends_with("mixer.bk") {
                 continue;
             }
