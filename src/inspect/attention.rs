@@ -1,4 +1,4 @@
-//! The attention matrix of a softmax on the same input: with the mixer's own queries and keys, or with fresh ones.
+//! Softmax attention matrix on the same input, with the mixer's own queries and keys or with freshly initialised ones.
 
 use super::measures::{horizon, Horizon};
 use super::spectrum::effective_rank;
@@ -9,20 +9,20 @@ use crate::nn::Params;
 use candle_core::{DType, Device, Result, Tensor, D};
 use std::collections::HashMap;
 
-/// Rows of the attention matrix, the mean over heads.
+/// Rows of the attention matrix, averaged over heads.
 pub struct Attention {
-    /// For each asked token i the weights of tokens 0 to i.
+    /// Weights of tokens 0 to i, for each chosen token i.
     pub weights: Vec<Vec<f64>>,
     /// Whether queries and keys are the mixer's own.
     pub own: bool,
-    /// As that of Φ.
+    /// Effective rank, computed like that of Φ.
     pub rank: f64,
-    /// As that of Φ.
+    /// Effective horizon, computed like that of Φ.
     pub horizon: Option<Horizon>,
 }
 
 impl Attention {
-    /// Along the input of `subject` at the tokens `rows`.
+    /// Computes the rows of the tokens `rows` along the input of `subject`.
     pub fn of(subject: &Subject, rows: &[usize]) -> Result<Self> {
         let own = ["wq", "wk"]
             .iter()
@@ -49,7 +49,7 @@ impl Attention {
     }
 }
 
-/// Queries and keys `(L, n)` of u by weights and, where there are some, biases.
+/// Queries and keys `(L, n)` of u by weights and, if present, biases.
 pub fn queries_and_keys(weights: &HashMap<String, Tensor>, u: &Tensor) -> Result<[Tensor; 2]> {
     let u = u.to_dtype(DType::F64)?;
     let map = |w: &str, b: &str| -> Result<Tensor> {
@@ -62,7 +62,7 @@ pub fn queries_and_keys(weights: &HashMap<String, Tensor>, u: &Tensor) -> Result
     Ok([map("wq", "bq")?, map("wk", "bk")?])
 }
 
-/// Those of softmax attention of the same sizes and seed.
+/// Freshly initialised weights of softmax attention with the same sizes and seed.
 fn fresh_weights(subject: &Subject) -> Result<HashMap<String, Tensor>> {
     let softmax = MIXERS
         .iter()

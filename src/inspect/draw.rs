@@ -1,4 +1,4 @@
-//! The report of several views: a table, and panels of each.
+//! The report of several views: a table, and panels of each view.
 
 use super::measures::{evenly, Measures};
 use super::products::bins;
@@ -7,19 +7,19 @@ use super::view::View;
 use crate::report::{Cell, Content, Coverage, Form, Grid, Line, Report, Style, Tick};
 use serde_json::{json, Value};
 
-/// Rows and columns of a heatmap, and tokens of a line, at most.
+/// Largest number of rows and columns of a heatmap, and of tokens of a line.
 const MOST: usize = 64;
 /// Names of the lines of a spectrum.
 pub(super) const LAMBDAS: [&str; 3] = ["smallest |λ|", "median |λ|", "largest |λ|"];
-/// The column of attention matrices.
+/// Title of the column of attention matrices.
 const SOFTMAX: &str = "attention of a softmax";
 
-/// The way in which a report shows its views.
+/// Options of the report of several views.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
-    /// Rows and columns of a heatmap at most.
+    /// Largest number of rows and columns of a heatmap.
     pub cells: usize,
-    /// Whether heatmaps hold every number, unrounded, for programs.
+    /// Whether heatmaps have a record of every number, unrounded, for programs.
     pub records: bool,
 }
 
@@ -47,7 +47,7 @@ pub fn report(heading: String, views: &[View], shown: Shown) -> Report {
         } else {
             grids.push(heatmap(view, [SOFTMAX, view.attended()], attention, shown));
         }
-        notes.extend(said(view));
+        notes.extend(notes_on(view));
     }
     Report {
         heading,
@@ -60,8 +60,8 @@ pub fn report(heading: String, views: &[View], shown: Shown) -> Report {
     }
 }
 
-/// What has to be said of a view in sentences.
-fn said(view: &View) -> Vec<String> {
+/// Notes on a view.
+fn notes_on(view: &View) -> Vec<String> {
     let mut notes = Vec::new();
     match &view.found {
         Err(why) => notes.push(format!(
@@ -109,7 +109,7 @@ fn said(view: &View) -> Vec<String> {
     notes
 }
 
-/// A grid in its place on the page: in a column of its kind, and the row of what it is named after.
+/// Returns `grid` with its title and its place on the page: the column of its kind, and the row of the view `name`.
 fn placed(name: &str, [column, what]: [&str; 2], grid: Grid) -> Grid {
     Grid {
         title: format!("{name}: {what}"),
@@ -118,7 +118,7 @@ fn placed(name: &str, [column, what]: [&str; 2], grid: Grid) -> Grid {
     }
 }
 
-/// Rows of numbers, each over the tokens before its own, as shares of the row's largest.
+/// Heatmap of rows of numbers, each over its preceding tokens, as shares of the row's largest number.
 fn heatmap(
     view: &View,
     [column, what]: [&str; 2],
@@ -165,7 +165,7 @@ fn heatmap(
     placed(&view.name, [column, what], grid)
 }
 
-/// The spectrum and the gains over the tokens.
+/// Curves of the spectrum and of the gains over the tokens.
 fn lines(view: &View, measures: &Measures) -> Vec<Grid> {
     let points = |first: usize, numbers: &mut dyn Iterator<Item = Vec<f64>>| {
         let each = numbers.enumerate();
@@ -190,26 +190,26 @@ fn lines(view: &View, measures: &Measures) -> Vec<Grid> {
     grids
 }
 
-/// Lines over whole numbers.
+/// Curves over whole numbers.
 pub(super) struct Curves<'a> {
-    /// What they are of.
+    /// Name of the view.
     pub of: &'a str,
-    /// What they show.
+    /// Subject of the panel.
     pub what: &'static str,
-    /// What runs across.
+    /// Name of the horizontal axis.
     pub over: &'static str,
-    /// What the numbers are.
+    /// Name of the vertical axis.
     pub unit: &'static str,
-    /// Of the lines.
+    /// Names of the curves.
     pub names: &'a [&'static str],
-    /// What stands across, and a number for each line.
+    /// Positions on the horizontal axis, each with one number per curve.
     pub points: Vec<(usize, Vec<f64>)>,
-    /// The token, or the name, of what stands across, for programs.
+    /// Token, or name, of a position, for records.
     pub at: fn(usize) -> [Option<Value>; 2],
 }
 
 impl Curves<'_> {
-    /// Their panel; programs are told of all points, of which a picture has some.
+    /// Panel of the curves. Records contain all points; the panel shows an evenly spaced selection.
     pub fn grid(self) -> Grid {
         let kept = evenly(self.points.len(), MOST);
         let line = |(k, name): (usize, &&str)| {
@@ -245,7 +245,7 @@ impl Curves<'_> {
     }
 }
 
-/// The distribution of states over half-lives of the product of Λs with the gate.
+/// Distribution of states over half-lives of the product of Λs with the gate.
 fn half_lives(view: &View, measures: &Measures) -> Option<Grid> {
     let (bins, shares) = (bins(), &measures.shares);
     let what = "half-lives of ΠΛ g";

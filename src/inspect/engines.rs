@@ -1,5 +1,5 @@
-//! One map by several algorithms: step by step as when decoding, over the whole sequence as in training, by all pairs of
-//! tokens; how far their outputs are apart, and how fast each of them is.
+//! Compares several algorithms for one map: step by step as in decoding, over the whole sequence as in training, and by
+//! all pairs of tokens. Reports the differences of their outputs, and their speed.
 
 use super::products::median;
 use super::subject::Subject;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Rounds in which every engine runs once.
 const ROUNDS: usize = 9;
-/// Rounds that are made however long they take.
+/// Rounds that are run regardless of the time that they take.
 const LEAST_ROUNDS: usize = 3;
 /// Time after which no further round begins.
 const ENOUGH: Duration = Duration::from_secs(2);
@@ -26,25 +26,25 @@ const ENOUGH: Duration = Duration::from_secs(2);
 struct Engine {
     name: &'static str,
     run: fn(&Subject) -> candle_core::Result<Option<Tensor>>,
-    /// Bytes that it needs beside what a pass over the sequence does.
-    beside: fn(&Subject) -> f64,
+    /// Bytes that it needs in addition to those of a pass over the sequence.
+    extra_bytes: fn(&Subject) -> f64,
 }
 
-/// Step by step, through a state.
+/// The recurrence, step by step through a state.
 const STEPS: Engine = Engine {
     name: "step by step",
     run: stepped,
-    beside: |_| 0.0,
+    extra_bytes: |_| 0.0,
 };
 
-/// All pairs, where the sum over tokens can go by chunks as well.
+/// All pairs of tokens, for mixers whose sum over tokens can also be computed in chunks.
 const DIRECT: Engine = Engine {
     name: "all pairs",
     run: |subject| with_pairs(Pairs::Direct, || pass(subject)),
-    beside: |_| 0.0,
+    extra_bytes: |_| 0.0,
 };
 
-/// All pairs, with the products of the decays between them: the dual form of a system.
+/// All pairs of tokens, weighted by products of decays: the dual form of a system.
 const DUAL: Engine = Engine {
     name: "all pairs, the dual form",
     run: |subject| match subject.mixer.ltv(&subject.u)? {
@@ -54,20 +54,20 @@ const DUAL: Engine = Engine {
             None => Ok(None),
         },
     },
-    beside: |subject| subject.sizes().system(),
+    extra_bytes: |subject| subject.sizes().system(),
 };
 
-/// What runs over whole sequences.
+/// The pass over whole sequences.
 const fn whole(name: &'static str) -> Engine {
     Engine {
         name,
         run: |subject| with_pairs(Pairs::Chunked, || pass(subject)),
-        beside: |_| 0.0,
+        extra_bytes: |_| 0.0,
     }
 }
 
-/// The engines of a mixer, that of its training first, and why there are no more where the pass over a sequence is the
-/// only one beside the steps.
+/// The engines of a mixer, the one used in training first. If the pass over a sequence is the only one besides the
+/// steps, also the reason.
 fn engines_of(subject: &Subject) -> (Vec<Engine>, Option<&'static str>) {
     let entry = subject.entry;
     match entry.work(&subject.model).map(|work| work.core) {
@@ -119,16 +119,16 @@ fn pass(subject: &Subject) -> candle_core::Result<Option<Tensor>> {
     y.squeeze(0).map(Some)
 }
 
-/// What is known of an engine.
+/// Measurements of an engine.
 struct Timed {
     name: &'static str,
-    /// From the first engine, in units of the largest output.
+    /// Difference from the first engine, in units of the largest output.
     off: f64,
-    /// Of a run over the input, the median.
+    /// Median duration of a run over the input.
     seconds: f64,
 }
 
-/// Runs the engines of `subject` in turn, so that what else the machine does meets all of them.
+/// Runs the engines of `subject` in turn, so that other load on the machine affects all of them equally.
 fn timed(subject: &Subject, engines: &[Engine]) -> Result<Vec<Timed>> {
     let mut outputs = Vec::new();
     for engine in engines {
@@ -161,7 +161,7 @@ fn timed(subject: &Subject, engines: &[Engine]) -> Result<Vec<Timed>> {
     Ok(each.collect())
 }
 
-/// The engines that fit into `room`, and a sentence for each that does not.
+/// Splits off the engines that do not fit into `room`; returns the others, and a note for each that is left out.
 fn fitting(
     subject: &Subject,
     engines: Vec<Engine>,
@@ -170,7 +170,7 @@ fn fitting(
     let Some(room) = room else {
         return (engines, Vec::new());
     };
-    let needed = |engine: &Engine| subject.sizes().pass() + (engine.beside)(subject);
+    let needed = |engine: &Engine| subject.sizes().pass() + (engine.extra_bytes)(subject);
     let fits = |engine: &Engine| needed(engine) <= room.bytes as f64;
     let (kept, left): (Vec<Engine>, Vec<Engine>) = engines.into_iter().partition(fits);
     let left = left.iter().map(|engine| {
@@ -187,8 +187,7 @@ fn fitting(
     (kept, left)
 }
 
-/// The report of the engines of `subjects`, and whether their outputs are equal; those that do not fit into memory are left
-/// out.
+/// Reports the engines of `subjects` that fit into memory, and whether their outputs are equal.
 pub fn engines(heading: String, subjects: &[Subject]) -> Result<(Report, bool)> {
     let (mut grids, mut notes, mut hold) = (Vec::new(), Vec::new(), true);
     for subject in subjects {

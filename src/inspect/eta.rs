@@ -1,5 +1,5 @@
-//! Equation (17) with a general normaliser: separable attention o_i = Σ_j (q_i·k_j) v_j / η(q_i, k_0..k_i), whatever η is,
-//! as a system, and what its η does to Λ and to the product of Λs with B.
+//! Equation (17) with a general normaliser: separable attention o_i = Σ_j (q_i·k_j) v_j / η(q_i, k_0..k_i) as a system,
+//! for any η, and the effect of η on Λ and on the product of Λs with B.
 
 use super::attention::{queries_and_keys, Attention};
 use super::measures::{uniform_horizon, Measures};
@@ -14,18 +14,18 @@ use crate::nn::Params;
 use crate::ops::rng::Rng;
 use candle_core::{DType, Device, Tensor, D};
 
-/// The mixer whose source is equation (17): it has η = 1.
+/// The mixer whose source is equation (17), where η = 1.
 pub fn unnormalised() -> &'static Entry {
     let source = |entry: &&Entry| entry.cite == "(17)";
     let entry = MIXERS.iter().find(source);
     entry.expect("equation (17) is in the registry")
 }
 
-/// A normaliser by name.
+/// A normaliser with its name.
 pub struct Eta {
-    /// As typed after `--eta`.
+    /// Name, as typed after `--eta`.
     pub name: &'static str,
-    /// What it is.
+    /// Formula.
     pub about: &'static str,
     of: fn(&Head, usize) -> f64,
 }
@@ -34,7 +34,7 @@ const fn row(name: &'static str, about: &'static str, of: fn(&Head, usize) -> f6
     Eta { name, about, of }
 }
 
-/// Every η that is known by name.
+/// Every named η.
 #[rustfmt::skip]
 pub const ETAS: &[Eta] = &[
     row("one", "1", |_, _| 1.0),
@@ -49,7 +49,7 @@ pub const ETAS: &[Eta] = &[
     row("exp-sum", "Σ_j e^(q_i·k_j), that of softmax", |head, i| head.scores(i).map(f64::exp).sum()),
 ];
 
-/// What η may depend on, in one head.
+/// Arguments of η in one head.
 struct Head {
     q: Vec<Vec<f64>>,
     k: Vec<Vec<f64>>,
@@ -63,7 +63,7 @@ impl Head {
         self.k[..=i].iter().map(move |k| dot(&self.q[i], k))
     }
 
-    /// o_i, summed as it is written.
+    /// o_i, summed directly as in equation (17).
     fn output(&self, i: usize, eta: f64) -> Vec<f64> {
         let mut o = vec![0.0; self.v[i].len()];
         for (score, v) in self.scores(i).zip(&self.v) {
@@ -73,7 +73,11 @@ impl Head {
     }
 }
 
-/// The system of (17) with each of the `names`, on the queries, keys and values of `subject`, in f64.
+/// Systems of (17) with each of the `names`, on the queries, keys and values of `subject`, in f64.
+///
+/// # Errors
+///
+/// A name is unknown, the subject has no queries and keys, or η is zero or not finite.
 pub fn etas(subject: &Subject, names: &[String]) -> Result<Vec<View>> {
     let heads = heads(subject)?;
     let bare = bare(subject)?;
@@ -151,7 +155,8 @@ fn bare(subject: &Subject) -> Result<Ltv> {
     Ok(system.expect("without a normaliser it is a system"))
 }
 
-/// The heads of an attention. z is that of its own normaliser where it has one, and else of normal weights.
+/// The heads of an attention. z is the input of its own normaliser if it has one; otherwise it uses normal random
+/// weights.
 fn heads(subject: &Subject) -> Result<Vec<Head>> {
     for name in ["wq", "wk", "wv"] {
         ensure!(

@@ -1,4 +1,4 @@
-//! Lemma 1 at work: softmax attention against the system of its Taylor series, truncated at order P.
+//! Lemma 1, computed: softmax attention and the system of its Taylor series, truncated at order P.
 
 use super::attention::queries_and_keys;
 use super::subject::Subject;
@@ -10,21 +10,21 @@ use crate::report::{Cell, Content, Coverage, Form, Grid, Line, Report, Style, Ti
 use candle_core::D;
 use serde_json::json;
 
-/// Features up to which the recurrence over them is run.
+/// Largest number of features for which the recurrence over them is run.
 const RECURRENT: f64 = 4000.0;
 /// Highest order.
 const HIGHEST: usize = 64;
 
-/// Queries, keys and values of the heads of one attention, L rows each; the scale 1/√m is in queries and keys.
+/// Queries, keys and values of the heads of one attention, L rows each. Queries and keys include the scale 1/√m.
 pub struct Heads {
-    /// Where they are from.
+    /// Description of their source.
     pub name: String,
     heads: Vec<[Vec<Vec<f64>>; 3]>,
     features: usize,
 }
 
 impl Heads {
-    /// Standard normal numbers: one head of `features` features and as many values.
+    /// Returns one head with standard normal queries, keys and values of `features` features each.
     pub fn random(features: usize, seq_len: usize, seed: u64) -> Self {
         let scale = (features as f64).powf(-0.25);
         let draw = |name: &str, scale: f64| -> Vec<Vec<f64>> {
@@ -39,7 +39,11 @@ impl Heads {
         }
     }
 
-    /// Those of a mixer that has them.
+    /// Returns the heads of the attention of `subject`.
+    ///
+    /// # Errors
+    ///
+    /// The mixer has no queries, keys and values.
     pub fn of(subject: &Subject) -> Result<Self> {
         for name in ["wq", "wk", "wv"] {
             ensure!(
@@ -84,11 +88,12 @@ impl Heads {
     }
 }
 
-/// One order: error, bound, recurrent error, features as tensors and as monomials.
+/// Results of one order: error, bound, error of the recurrence, and numbers of tensor features and monomials.
 struct Truncated {
     error: f64,
     bound: f64,
-    /// The recurrence over the features against the same sum over tokens, where the features are few enough.
+    /// Difference between the recurrence over the features and the same sum over tokens; `None` if there are too many
+    /// features.
     recurrence: Option<f64>,
     features: [f64; 2],
 }
@@ -118,15 +123,19 @@ impl Truncated {
     }
 }
 
-/// A line of the report: its name, and its number of an order.
-type Shown = (&'static str, fn(&Truncated) -> Option<f64>);
+/// A line of the report: its name, and its number for an order.
+type ReportLine = (&'static str, fn(&Truncated) -> Option<f64>);
 
 fn apart(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     let pairs = a.iter().flatten().zip(b.iter().flatten());
     pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// Error and bound of every order from 1 to `order`.
+/// Reports error and bound of every order from 1 to `order`.
+///
+/// # Errors
+///
+/// The order is 0 or above the highest supported one.
 pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
     if !(1..=HIGHEST).contains(&order) {
         refuse!(flag "--order" = order, "must be 1 to {HIGHEST}");
@@ -135,7 +144,7 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
     let each: Vec<Truncated> = orders.iter().map(|&p| Truncated::of(heads, p)).collect();
     let columns = orders.iter().copied().map(Tick::whole);
     let subject = heads.name.as_str();
-    let rows: [Shown; 5] = [
+    let rows: [ReportLine; 5] = [
         ("error", |t| Some(t.error)),
         ("bound", |t| Some(t.bound)),
         ("features, tensors", |t| Some(t.features[0])),
@@ -149,7 +158,7 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
             records.push(record(subject, name, at, of(truncated)));
         }
     }
-    let line = |(name, of): &Shown, text: bool| {
+    let line = |(name, of): &ReportLine, text: bool| {
         Line::new(
             *name,
             each.iter()

@@ -1,4 +1,4 @@
-//! Lemma 2 at work: which mixers can do with a larger n what they do with a smaller one; and identity (33).
+//! Lemma 2, computed: mixers whose map with a smaller n is embedded in one with a larger n; and identity (33).
 
 use super::subject::Subject;
 use super::table::{record, shown};
@@ -15,25 +15,25 @@ use candle_core::{DType, Device, IndexOp, Tensor};
 use serde_json::json;
 use std::collections::HashMap;
 
-/// Biases that the limit of linear attention is followed along.
+/// Biases at which the limit of linear attention is evaluated.
 const BIASES: [f64; 5] = [0.0, -5.0, -14.0, -30.0, -40.0];
-/// How far fresh weights are moved, so that nothing is zero or one by chance.
+/// Standard deviation of the noise added to fresh weights, so that no weight is zero or one by initialisation.
 const MOVED: f64 = 0.3;
 
-/// Copies of a Λ_i that are in memory at one time.
+/// Largest number of copies of a dense Λ_i in memory at a time.
 const SPELLED: f64 = 5.0;
-/// Copies of grown weights that are.
+/// Largest number of copies of the enlarged weights in memory at a time.
 const GROWN: f64 = 4.0;
-/// The end of a sentence about a Λ_i that does not fit into memory.
+/// End of the message on a Λ_i that does not fit into memory.
 const LEFT_OUT: &str = "left out";
 
-/// A mixer and the size that it grows to.
+/// A mixer and the size to which it is enlarged.
 pub struct Growing<'a> {
-    /// The mixer with its weights and what it reads, in f64.
+    /// The mixer with its weights and its input, in f64.
     pub subject: &'a Subject,
     /// n'.
     pub to: usize,
-    /// Whether its weights are moved from their start: those of a fresh mixer.
+    /// Whether noise is added to its weights, as for a fresh mixer.
     pub moved: bool,
 }
 
@@ -80,8 +80,8 @@ impl Growing<'_> {
         }
     }
 
-    /// The small weights inside weights of size n': 0 in what is `zeroed`, random elsewhere; `fill` says what the new part of a
-    /// parameter holds instead.
+    /// Embeds the small weights in weights of size n'. New entries are 0 in the parameters `zeroed` and random
+    /// elsewhere; `fill` may replace them by parameter name.
     fn embedded(
         &self,
         small: &HashMap<String, Tensor>,
@@ -103,7 +103,8 @@ impl Growing<'_> {
         params.vars().into_iter().map(grow).collect()
     }
 
-    /// Rows of the parts of which a parameter is stacked with state expansion `n`.
+    /// Numbers of rows of the parts that are stacked in a parameter with state expansion `n`; `None` if it is not
+    /// stacked.
     fn parts(&self, name: &str, n: usize) -> Option<Vec<usize>> {
         match self.subject.entry.growth {
             Growth::Stacked { parts, .. } => parts(name, &MixerSpec::from(&self.model(n))),
@@ -111,7 +112,7 @@ impl Growing<'_> {
         }
     }
 
-    /// Relative to the largest output.
+    /// Largest difference of the outputs, relative to the largest output.
     fn off(&self, small: &HashMap<String, Tensor>, big: HashMap<String, Tensor>) -> Result<f64> {
         let wanted = self.output(self.subject.model.d_state, small.clone())?;
         let got = self.output(self.to, big)?;
@@ -120,7 +121,7 @@ impl Growing<'_> {
         Ok(relative(apart, largest))
     }
 
-    /// By the rule of the registry.
+    /// Enlarges the mixer by its rule in the registry.
     fn grown(&self) -> Result<Vec<Grown>> {
         let small = self.small()?;
         let factor = (self.to as f64 / self.subject.model.d_state as f64).sqrt();
@@ -128,7 +129,7 @@ impl Growing<'_> {
             Growth::Exact { zeroed, scaled } => {
                 let mut big = self.embedded(&small, zeroed, |_, new| Ok(new))?;
                 for name in scaled {
-                    // A parameter of this name is one of another variant where it is not here.
+                    // The name belongs to another variant if this mixer has no such parameter.
                     if let Some(value) = big.get_mut(*name) {
                         *value = (&*value * factor)?;
                     }
@@ -155,7 +156,7 @@ impl Growing<'_> {
             Growth::Limit { zeroed, bias } => {
                 let mut lines = Vec::new();
                 for value in BIASES {
-                    // Without biases only the zero rows are left.
+                    // Without biases, only the zero rows are evaluated.
                     if value != 0.0 && !small.contains_key(bias) {
                         continue;
                     }
@@ -178,7 +179,8 @@ impl Growing<'_> {
         })
     }
 
-    /// The lemma itself: the system with further states, coupled at random. One step's matrices are spelled out at a time.
+    /// The lemma itself: the system with additional, randomly coupled states. Only one step's dense matrices are in
+    /// memory at a time.
     fn as_system(&self) -> Result<Option<Grown>> {
         let Ok(seen) = self.subject.system()? else {
             return Ok(None);
@@ -225,7 +227,11 @@ impl Growing<'_> {
         }))
     }
 
-    /// Refuses sizes n' that the mixer cannot have, or whose weights do not fit into memory.
+    /// Checks n'.
+    ///
+    /// # Errors
+    ///
+    /// The mixer does not support n', or its weights do not fit into memory.
     fn check(&self) -> Result<()> {
         let (subject, to) = (self.subject, self.to);
         let (entry, from) = (subject.entry, subject.model.d_state);
@@ -249,12 +255,12 @@ impl Growing<'_> {
     }
 }
 
-/// A difference in units of the largest output, or as it is where all outputs are 0.
+/// A difference in units of the largest output, or the absolute difference if all outputs are 0.
 fn relative(apart: f64, largest: f64) -> f64 {
     apart / if largest > 0.0 { largest } else { 1.0 }
 }
 
-/// `small` in the leading corner of each part of `big`, and of each head of a part that grows.
+/// Copies `small` into the leading corner of each part of `big`, and of each head of a part that grows.
 fn inside(
     big: &Tensor,
     small: &Tensor,
@@ -277,13 +283,17 @@ fn inside(
     Ok(Tensor::cat(&pieces, 0)?)
 }
 
-/// `small` in the leading corner of `big`.
+/// Copies `small` into the leading corner of `big`.
 fn corner(big: &Tensor, small: &Tensor) -> Result<Tensor> {
     let range: Vec<_> = small.dims().iter().map(|n| 0..*n).collect();
     Ok(big.slice_assign(&range, small)?)
 }
 
-/// Every mixer grown.
+/// Enlarges every mixer and reports the differences.
+///
+/// # Errors
+///
+/// A mixer does not support its n', or its weights do not fit into memory.
 pub fn lemma2(growing: &[Growing]) -> Result<Report> {
     let mut lines = Vec::new();
     let mut records: Vec<Facts> = Vec::new();
@@ -326,8 +336,12 @@ fn table_report(heading: &str, grid: Grid) -> Report {
     }
 }
 
-/// Identity (33) for every mixer whose A can be set: with A = a I its own transitions are the reversed sigmoid
-/// σ(-z)^a of the z whose softplus is its step.
+/// Identity (33) for every mixer with a parameter A: with A = a I, its transitions are the reversed sigmoid σ(-z)^a of
+/// the z whose softplus is the step size.
+///
+/// # Errors
+///
+/// a is not a positive number.
 pub fn identity(
     model: impl Fn(&str) -> Result<ModelConfig>,
     a: f64,
@@ -355,7 +369,7 @@ pub fn identity(
             (None, None) => continue,
         };
         let Some(steps) = &system.gate else { continue };
-        // z = ln(e^Δ - 1), where softplus(z) = Δ.
+        // z = ln(e^Δ - 1), so that softplus(z) = Δ.
         let z = (steps.exp()? - 1.0)?.log()?;
         let reversed = ops::sigmoid(&z.neg()?)?.powf(a)?.unsqueeze(2)?;
         let gap = system.decay.broadcast_sub(&reversed)?.abs()?;

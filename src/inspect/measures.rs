@@ -1,5 +1,5 @@
-//! One pass over a system, from its last token to its first: rows of the block kernel (12), and what Λ, B and C are
-//! like along the way. It holds E m numbers a row and a step, never a matrix of N by N or one of L by L blocks.
+//! Measures a system in one pass from its last token to its first: rows of the block kernel (12), and statistics of Λ,
+//! B and C. The pass stores E m numbers per row and step, and no N by N matrix or L by L blocks.
 
 use super::products::{median, Products, AT_ONE, LEAST};
 use super::room::ROWS;
@@ -8,66 +8,68 @@ use super::subject::Seen;
 use crate::ltv::Beside;
 use candle_core::{DType, IndexOp, Result, Tensor};
 
-/// The share of a row's norms that its effective horizon holds.
+/// Share of a row's norms within its effective horizon.
 const HELD: f64 = 0.9;
 
-/// What one system shows along its input.
+/// Measures of one system along its input.
 #[derive(Clone, Debug)]
 pub struct Measures {
     /// L.
     pub seq_len: usize,
     /// N = E m.
     pub width: usize,
-    /// The tokens i whose rows of Φ are below, ascending; the last token is one of them.
+    /// The tokens i whose rows of Φ are computed, ascending; they include the last token.
     pub rows: Vec<usize>,
-    /// For each row the Frobenius norms of Φ_ij without D_i, j = 0 to i: D alone would drown what passes the state.
+    /// Frobenius norms of Φ_ij without D_i for each row, j = 0 to i. D is excluded because it would hide the
+    /// contribution of the state.
     pub norms: Vec<Vec<f64>>,
-    /// For each row y_i by the kernel, (12).
+    /// y_i by the kernel (12), for each row.
     pub outputs: Vec<Vec<f64>>,
-    /// The effective rank of the rows, each a vector of all its blocks, without D.
+    /// Effective rank of the rows without D, each as a vector of all its blocks.
     pub rank: f64,
-    /// The reach of the rows back in time; `None` where all are 0.
+    /// Effective horizon of the rows; `None` if all are 0.
     pub horizon: Option<Horizon>,
-    /// For each token but the first, smallest, median and largest |λ|.
+    /// Smallest, median and largest |λ|, for each token but the first.
     pub spectrum: Vec<[f64; 3]>,
-    /// For each token ‖B_i‖ and ‖C_i‖ (Frobenius).
+    /// Frobenius norms ‖B_i‖ and ‖C_i‖, for each token.
     pub gains: Vec<[f64; 2]>,
-    /// For each state the tokens after which (Π_{k=j+1..L-1} Λ_k) g_j is halved, ascending; infinite where it is not. Empty where
-    /// there is but one token, and where the eigenvalues of a product are no products of eigenvalues.
+    /// Half-life of (Π_{k=j+1..L-1} Λ_k) g_j in tokens for each state, ascending; infinite if it does not decay. Empty
+    /// for a single token, and if the eigenvalues of a product are not the products of eigenvalues.
     pub half_lives: Vec<f64>,
-    /// The share of states in each of the [bins](super::products::bins); empty where there are no half-lives.
+    /// Share of states in each of the [bins](super::products::bins); empty without half-lives.
     pub shares: Vec<f64>,
-    /// The share of |λ| above 1; `None` of a single token.
+    /// Share of |λ| above 1; `None` for a single token.
     pub growing: Option<f64>,
-    /// Most different numbers in one Λ_i; `None` of a single token.
+    /// Largest number of distinct values in one Λ_i; `None` for a single token.
     pub free: Option<usize>,
-    /// The largest |λ| of a product of Λs up to the last token; `None` of a single token, and where the eigenvalues of a
-    /// product are no products of eigenvalues.
+    /// Largest |λ| of a product of Λs up to the last token; `None` for a single token, and if the eigenvalues of a
+    /// product are not the products of eigenvalues.
     pub largest_product: Option<f64>,
-    /// Standard deviation over tokens j of ln g_j, the mean over channels; `None` where nothing scales what is written, and of a
-    /// single token.
+    /// Standard deviation of ln g_j over tokens j, averaged over channels; `None` without a gate, and for a single
+    /// token.
     pub gate: Option<f64>,
-    /// The same of ln |(Π_{k=j+1..L-1} Λ_k) g_j|, the mean over states: 0 where the product cancels the gate. `None` where there
-    /// are no half-lives.
+    /// Standard deviation of ln |(Π_{k=j+1..L-1} Λ_k) g_j| over tokens j, averaged over states: 0 if the product
+    /// cancels the gate. `None` without half-lives.
     pub product: Option<f64>,
 }
 
-/// Tokens back that hold nine tenths of a row's norms, means over rows.
+/// Number of last tokens that hold nine tenths of a row's norms, averaged over rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Horizon {
-    /// In tokens.
+    /// The number of tokens.
     pub tokens: f64,
-    /// A share of the tokens of the row.
+    /// The number as a share of the tokens of the row.
     pub share: f64,
 }
 
 impl Measures {
-    /// Of a system and what drives it.
+    /// Measures a system along its input.
     pub fn of(seen: &Seen) -> Result<Self> {
         Pass::new(seen)?.run()
     }
 
-    /// Smallest, median and largest |λ|, the median over tokens of the median; `None` of a single token.
+    /// Smallest and largest |λ| over all tokens, and between them the median of the tokens' medians; `None` for a
+    /// single token.
     pub fn moduli(&self) -> Option<[f64; 3]> {
         let of = |which: usize| self.spectrum.iter().map(move |row| row[which]);
         let mut medians: Vec<f64> = of(1).collect();
@@ -76,7 +78,7 @@ impl Measures {
         Some([low, median(&medians)?, high])
     }
 
-    /// The median over states of the half-life.
+    /// The median half-life of the states.
     pub fn half_life(&self) -> Option<f64> {
         median(&self.half_lives)
     }
@@ -87,17 +89,17 @@ pub fn chosen(seq_len: usize) -> Vec<usize> {
     evenly(seq_len, ROWS)
 }
 
-/// At most `most` of `count` indices, evenly spaced, the last among them.
+/// At most `most` of `count` indices, evenly spaced, including the last.
 pub fn evenly(count: usize, most: usize) -> Vec<usize> {
     let kept = count.min(most);
     (1..=kept).map(|c| c * count / kept - 1).collect()
 }
 
-/// The mean horizon of rows of norms, each ending at its own token; a row of zeros has none.
+/// Mean horizon of rows of norms, each ending at its own token; rows of zeros are left out.
 pub fn horizon(norms: &[Vec<f64>]) -> Option<Horizon> {
     let rows = norms
         .iter()
-        .filter_map(|row| Some((held(row)?, row.len() as f64)));
+        .filter_map(|row| Some((count_held(row)?, row.len() as f64)));
     let rows: Vec<(f64, f64)> = rows.collect();
     let count = rows.len() as f64;
     (count > 0.0).then(|| Horizon {
@@ -106,8 +108,8 @@ pub fn horizon(norms: &[Vec<f64>]) -> Option<Horizon> {
     })
 }
 
-/// The count of last numbers of a row that hold nine tenths of its sum.
-fn held(row: &[f64]) -> Option<f64> {
+/// Number of last entries of a row that hold nine tenths of its sum; `None` for a row of zeros.
+fn count_held(row: &[f64]) -> Option<f64> {
     let sum = row.iter().sum::<f64>();
     let mut held = 0.0;
     let short = row.iter().rev().take_while(|norm| {
@@ -118,7 +120,7 @@ fn held(row: &[f64]) -> Option<f64> {
     (sum > 0.0).then_some(tokens)
 }
 
-/// The horizon of rows that end at these tokens and weigh all their tokens the same.
+/// Horizon of rows that end at these tokens and have equal weights.
 pub fn uniform_horizon(rows: &[usize]) -> Option<Horizon> {
     let norms: Vec<Vec<f64>> = rows.iter().map(|&i| vec![1.0; i + 1]).collect();
     horizon(&norms)
@@ -128,11 +130,11 @@ pub fn uniform_horizon(rows: &[usize]) -> Option<Horizon> {
 struct Transition {
     /// Its diagonal, `(E, m)`.
     decay: Vec<f64>,
-    off: Off,
+    off: OffDiagonal,
 }
 
 /// The part of a [`Transition`] off its diagonal.
-enum Off {
+enum OffDiagonal {
     Nothing,
     /// Imaginary parts, `(E/2, m)`.
     Turn(Vec<f64>),
@@ -145,22 +147,22 @@ impl Transition {
         Ok(Self {
             decay: step(decays, j)?,
             off: match beside {
-                Beside::Nothing => Off::Nothing,
-                Beside::Turn(turn) => Off::Turn(step(turn, j)?),
-                Beside::RankOne { a, b } => Off::RankOne([step(a, j)?, step(b, j)?]),
+                Beside::Nothing => OffDiagonal::Nothing,
+                Beside::Turn(turn) => OffDiagonal::Turn(step(turn, j)?),
+                Beside::RankOne { a, b } => OffDiagonal::RankOne([step(a, j)?, step(b, j)?]),
             },
         })
     }
 
-    /// Carries rows of C one token back: makes Λᵀ x of each. `carried` holds what [`Row::carried`] does.
+    /// Carries rows of C back by one token, as Λᵀ x for each. The layout of `carried` is that of [`Row::carried`].
     fn pull(&self, carried: &mut [f64], states: usize) {
         match &self.off {
-            Off::Nothing => {
+            OffDiagonal::Nothing => {
                 for (x, lambda) in carried.iter_mut().zip(&self.decay) {
                     *x *= lambda;
                 }
             }
-            Off::Turn(turn) => {
+            OffDiagonal::Turn(turn) => {
                 let (own, other) = carried.split_at_mut(self.decay.len());
                 let turns = turn.iter().copied().chain(turn.iter().map(|t| -t));
                 let each = own.iter_mut().zip(other).zip(&self.decay).zip(turns);
@@ -170,7 +172,7 @@ impl Transition {
                     *other = lambda * before.1 - turn * before.0;
                 }
             }
-            Off::RankOne([a, b]) => {
+            OffDiagonal::RankOne([a, b]) => {
                 let factors = a.chunks(states).zip(b.chunks(states));
                 let factors = self.decay.chunks(states).zip(factors);
                 for (x, (decay, (a, b))) in carried.chunks_mut(states).zip(factors) {
@@ -180,18 +182,18 @@ impl Transition {
                 }
             }
         }
-        carried.iter_mut().for_each(|x| *x = kept(*x));
+        carried.iter_mut().for_each(|x| *x = flush_to_zero(*x));
     }
 
     /// |λ| of every eigenvalue.
     fn moduli(&self, states: usize) -> Vec<f64> {
         match &self.off {
-            Off::Nothing => self.decay.iter().map(|x| x.abs()).collect(),
-            Off::Turn(turn) => {
+            OffDiagonal::Nothing => self.decay.iter().map(|x| x.abs()).collect(),
+            OffDiagonal::Turn(turn) => {
                 let both = turn.iter().chain(turn).zip(&self.decay);
                 both.map(|(im, re)| re.hypot(*im)).collect()
             }
-            Off::RankOne([a, b]) => {
+            OffDiagonal::RankOne([a, b]) => {
                 let of = |c: usize| {
                     let range = c * states..(c + 1) * states;
                     [&self.decay[range.clone()], &a[range.clone()], &b[range]]
@@ -212,12 +214,12 @@ impl Transition {
         }
     }
 
-    /// How many different numbers it is made of.
+    /// Number of distinct values in the transition.
     fn different(&self) -> usize {
         let parts: Vec<&Vec<f64>> = match &self.off {
-            Off::Nothing => vec![&self.decay],
-            Off::Turn(turn) => vec![&self.decay, turn],
-            Off::RankOne([a, b]) => vec![&self.decay, a, b],
+            OffDiagonal::Nothing => vec![&self.decay],
+            OffDiagonal::Turn(turn) => vec![&self.decay, turn],
+            OffDiagonal::RankOne([a, b]) => vec![&self.decay, a, b],
         };
         let count = |part: &Vec<f64>| {
             let mut values = part.clone();
@@ -229,7 +231,7 @@ impl Transition {
     }
 }
 
-/// The numbers of one step of a factor, whatever its type and layout.
+/// The numbers of a factor at token `i`, flattened, in f64.
 fn step(factor: &Tensor, i: usize) -> Result<Vec<f64>> {
     factor.i(i)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1()
 }
@@ -238,13 +240,14 @@ fn matrix(x: &Tensor) -> Result<Vec<Vec<f64>>> {
     x.to_dtype(DType::F64)?.to_vec2()
 }
 
-/// A row of Φ under way.
+/// A row of Φ during the pass.
 struct Row {
     at: usize,
-    /// C_i Π Λ, without the output map: what each channel reads from its own states, `(distinct, m)`, and, where pairs of states
-    /// turn, what it reads from those of the other channel of its pair, as many again.
+    /// C_i Π Λ without the output map: the weights with which each channel reads its own states, `(distinct, m)`. For
+    /// complex states they are followed by the weights on the states of the other channel of its pair, in the same
+    /// layout.
     carried: Vec<f64>,
-    /// Σ_j of what a channel has received, `(E)`.
+    /// Σ_j of the contributions to each channel, `(E)`.
     outputs: Vec<f64>,
     /// Norms from the diagonal backwards.
     norms: Vec<f64>,
@@ -253,15 +256,16 @@ struct Row {
 struct Pass<'a> {
     seen: &'a Seen,
     sizes: [usize; 3],
-    /// Channels whose factors differ: one where all channels see the same, as in attention with one head, and else all.
+    /// Number of channels whose factors differ: one if all channels share them, as in attention with one head,
+    /// otherwise all.
     distinct: usize,
     values: Vec<Vec<f64>>,
-    /// For each number of a kernel the channel that reads and the one that is read.
+    /// The reading channel and the channel that is read, for each entry of a kernel.
     links: Vec<(usize, usize)>,
-    /// Of ⟨Φ_ij, Φ_lj⟩ for kernels k and l: kᵀ G l, a row and a column for each of `links`.
+    /// Matrix G of ⟨Φ_ij, Φ_lj⟩ = kᵀ G l for the kernels k and l, with a row and a column for each of `links`.
     inner: Vec<Vec<f64>>,
-    /// Norms of the rows of the value map and of the columns of the output map, squared, summed over the channels that see
-    /// the same.
+    /// Squared norms of the rows of the value map and of the columns of the output map, summed over the channels that
+    /// share factors.
     maps: [Vec<f64>; 2],
 }
 
@@ -282,7 +286,7 @@ impl<'a> Pass<'a> {
                 }
             }
         };
-        // The column of the constant input is no part of Φ.
+        // The column of the constant input is not part of Φ.
         let width = seen.input.dim(1)?;
         let value = system
             .value
@@ -342,7 +346,7 @@ impl<'a> Pass<'a> {
                 Some(skip) => step(skip, j)?,
                 None => vec![0.0; channels],
             };
-            products.meet(j, gates.as_ref().map(|gate| step(gate, j)).transpose()?);
+            products.add_token(j, gates.as_ref().map(|gate| step(gate, j)).transpose()?);
             gains.push([
                 gain(&write, &self.maps[0], states),
                 gain(&read, &self.maps[1], states),
@@ -366,7 +370,7 @@ impl<'a> Pass<'a> {
                 transition.pull(&mut row.carried, states);
             }
             let moduli = transition.moduli(states);
-            products.pass(&moduli);
+            products.add_transition(&moduli);
             growing += share_above_one(&moduli) / (seq_len - 1) as f64;
             spectrum.push(sorted(moduli));
             free = free.max(Some(transition.different()));
@@ -402,7 +406,7 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// What the rows receive from token j.
+    /// Adds the contributions of token j to the rows.
     fn receive(
         &self,
         j: usize,
@@ -444,7 +448,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// y at the token of a row, for what the channels have received.
+    /// y at the token of a row, from the contributions to its channels.
     fn output(&self, row: &Row) -> Result<Vec<f64>> {
         let system = &self.seen.system;
         let mut y: Vec<f64> = match &system.output {
@@ -481,15 +485,15 @@ fn share_above_one(sizes: &[f64]) -> f64 {
     above as f64 / sizes.len() as f64
 }
 
-/// The Frobenius norm of a factor `(E, m)` times a map whose rows have these squared norms.
+/// Frobenius norm of a factor `(E, m)` times a map whose rows have these squared norms.
 fn gain(factor: &[f64], map: &[f64], states: usize) -> f64 {
     let each = factor.chunks(states).zip(map);
     let squares: f64 = each.map(|(row, norm)| dot(row, row) * norm).sum();
     squares.sqrt()
 }
 
-/// 0 in place of what is too small to matter: numbers next to the smallest are a hundred times slower to multiply.
-fn kept(x: f64) -> f64 {
+/// Replaces negligible numbers by 0, since arithmetic on subnormal numbers is about a hundred times slower.
+fn flush_to_zero(x: f64) -> f64 {
     if x.abs() < LEAST {
         0.0
     } else {

@@ -1,9 +1,9 @@
-//! Any mixer, trained or not, as the dynamical system that it is: its matrices along an input, what they show, and
-//! whether they are right.
+//! The lens: any mixer, trained or not, as a dynamical system, with the matrices along an input, their measures, and
+//! checks of their correctness.
 //!
-//! A [`Network`] is a fresh or a trained model; of an [`Input`] it makes a [`Subject`] a layer, whose [`Seen`] system is
-//! measured in one pass ([`Measures`]) and held against the mixer's other forms ([`Errors`]): a [`View`], and several
-//! of them are drawn ([`report`]).
+//! A [`Network`] is a fresh or a trained model. For an [`Input`] it returns one [`Subject`] per layer, whose system
+//! ([`Seen`]) is measured in one pass ([`Measures`]) and compared with the mixer's other forms ([`Errors`]). A
+//! [`View`] holds these results, and [`report`] draws several of them.
 
 mod attention;
 mod draw;

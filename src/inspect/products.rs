@@ -1,19 +1,19 @@
-//! The decay of products of transitions: what a token still weighs later on.
+//! The decay of products of transitions: the later weight of a token.
 
 use crate::ltv::{Beside, Ltv};
 use candle_core::{DType, Result};
 
-/// Half-lives, in tokens, at which the bins of their distribution end. None is the half-life of a start that many models
-/// share, as 1 and its fractions are: rounding would choose the bin.
+/// Ends of the bins of half-lives, in tokens. None of them is the half-life at a common initialisation, such as 1 and
+/// its fractions, where rounding would decide the bin.
 const ENDS: [f64; 6] = [1.5, 3.0, 6.0, 24.0, 96.0, 384.0];
-/// Factors a token within this of 1 do not decay.
+/// Distance from 1 within which a factor per token counts as no decay.
 pub const AT_ONE: f64 = 1e-12;
-/// The same where they were computed in 32 bits.
+/// The same distance for factors computed in 32 bits.
 const AT_ONE_IN_F32: f64 = 1e-6;
-/// Below this a number is taken for 0, and its logarithm for that of this.
+/// Smallest number that is not taken for 0, also used for the logarithm of 0.
 pub const LEAST: f64 = 1e-300;
 
-/// Names of the bins of half-lives: the last two are of states that do not change, and of those that grow.
+/// Names of the bins of half-lives. The last two are for states that do not change and states that grow.
 pub fn bins() -> Vec<String> {
     let mut from = 0.0;
     let mut names: Vec<String> = Vec::new();
@@ -25,26 +25,28 @@ pub fn bins() -> Vec<String> {
     names
 }
 
-/// Statistics of the products (Π_{k=j+1..L-1} Λ_k) g_j, gathered while j runs from the last token to the first. A scale of
-/// the state, as an η that may stand in B_i or in C_i, changes Λ_i and g_i and not the product.
+/// Statistics of the products (Π_{k=j+1..L-1} Λ_k) g_j, accumulated while j runs from the last token to the first.
+/// Scaling the state, for example by an η that may be part of either B_i or C_i, changes Λ_i and g_i but not the
+/// product.
 pub struct Products {
     seq_len: usize,
     states: usize,
-    /// ln of a product of |λ|, for each state; `None` where eigenvalues of a product are no products of eigenvalues.
+    /// ln of the product of |λ| for each state; `None` if the eigenvalues of a product are not the products of
+    /// eigenvalues.
     logs: Option<Vec<f64>>,
     /// The largest of `logs` so far.
     largest: f64,
     gates: Option<Vec<Spread>>,
-    /// Spread of ln |product|, for each state.
+    /// Spread of ln |product| for each state.
     products: Vec<Spread>,
-    /// Σ_j (j - (L-1)/2) ln |product|, for each state: the slope over the tokens, but for a factor.
+    /// Σ_j (j - (L-1)/2) ln |product| for each state: the slope over the tokens up to a factor.
     slopes: Vec<f64>,
-    /// A slope that is none.
+    /// Largest absolute slope that counts as none.
     flat: f64,
 }
 
 impl Products {
-    /// Begins with a system whose first `distinct` channels alone differ.
+    /// Starts the statistics of a system of which only the first `distinct` channels differ.
     pub fn new(system: &Ltv, distinct: usize) -> Result<Self> {
         let (seq_len, _, states) = system.sizes()?;
         let count = distinct * states;
@@ -65,8 +67,8 @@ impl Products {
         })
     }
 
-    /// Token `j`, whose gate is `gate`, one number a channel.
-    pub fn meet(&mut self, j: usize, gate: Option<Vec<f64>>) {
+    /// Adds token `j` with the gate `gate`, one number per channel.
+    pub fn add_token(&mut self, j: usize, gate: Option<Vec<f64>>) {
         let gate = gate.map(|gate| -> Vec<f64> {
             let ln = |g: &f64| g.abs().max(LEAST).ln();
             gate.iter().map(ln).collect()
@@ -84,15 +86,15 @@ impl Products {
         }
     }
 
-    /// The transition of the token that was met, by its |λ|.
-    pub fn pass(&mut self, moduli: &[f64]) {
+    /// Multiplies the products by the transition of the token added last, given as |λ|.
+    pub fn add_transition(&mut self, moduli: &[f64]) {
         for (log, modulus) in self.logs.iter_mut().flatten().zip(moduli) {
             *log += modulus.max(LEAST).ln();
             self.largest = log.max(self.largest);
         }
     }
 
-    /// By how much ln |product| falls a token, for each state, by least squares; 0 where it does not change.
+    /// Decrease of ln |product| per token for each state, by least squares; 0 if it does not change.
     fn rates(&self) -> Vec<f64> {
         if self.logs.is_none() {
             return Vec::new();
@@ -128,18 +130,18 @@ impl Products {
         self.logs.as_ref().map(|_| self.largest.exp())
     }
 
-    /// Standard deviation over tokens of ln |g_j|, the mean over channels.
+    /// Standard deviation of ln |g_j| over tokens, averaged over channels.
     pub fn gate(&self) -> Option<f64> {
         self.gates.as_deref().map(mean_std)
     }
 
-    /// Standard deviation over tokens of ln |product|, the mean over states.
+    /// Standard deviation of ln |product| over tokens, averaged over states.
     pub fn product(&self) -> Option<f64> {
         self.logs.as_ref().map(|_| mean_std(&self.products))
     }
 }
 
-/// Tokens after which a state whose logarithm falls by `rate` a token is halved.
+/// Half-life in tokens of a state whose logarithm decreases by `rate` per token.
 fn half_life(rate: f64) -> f64 {
     match rate > 0.0 {
         true => 2f64.ln() / rate,
@@ -147,7 +149,7 @@ fn half_life(rate: f64) -> f64 {
     }
 }
 
-/// The one of the [`bins`] for a rate.
+/// Index among the [`bins`] for a rate.
 fn bin(rate: f64) -> usize {
     let never = ENDS.len() + 1;
     let end = ENDS.iter().position(|end| half_life(rate) < *end);
@@ -158,14 +160,14 @@ fn bin(rate: f64) -> usize {
     }
 }
 
-/// The middle of ascending numbers, the mean of both where two are in the middle.
+/// Median of ascending numbers; the mean of the middle two if their count is even.
 pub fn median(ascending: &[f64]) -> Option<f64> {
     let low = ascending.len().checked_sub(1)? / 2;
     let high = ascending.len() / 2;
     Some(0.5 * (ascending[low] + ascending[high]))
 }
 
-/// Running sums for a mean and a deviation.
+/// Running mean and variance (Welford).
 #[derive(Clone, Copy, Default)]
 struct Spread {
     count: f64,

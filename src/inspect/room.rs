@@ -1,44 +1,44 @@
-//! The memory that an inspection takes, counted from its sizes before it takes any.
+//! Estimates the memory of an inspection from its sizes, before anything is allocated.
 
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::mixers::{self, Entry, Family, MixerWork};
 
-/// Rows of Φ that are computed at most.
+/// Largest number of rows of Φ that are computed.
 pub const ROWS: usize = 64;
-/// Copies of the factors of a system that are in memory at one time at most.
+/// Largest number of copies of the factors of a system in memory at a time.
 const COPIES: f64 = 7.0;
-/// Copies of a map of values or outputs in f64, beside the weights: as it is, turned round, and as rows.
+/// Copies of a map of values or outputs in f64 besides the weights: as stored, transposed, and as rows.
 const MAPS: f64 = 3.0;
-/// Numbers that a pass over a sequence makes of a token for each of its d channels, and for each feature of its maps and
-/// channel of its core.
+/// Numbers that a pass over a sequence allocates per token: for each of the d channels, and for each feature of the
+/// maps and each channel of the core.
 const OF_CHANNEL: f64 = 7.0;
 const OF_FEATURE: f64 = 2.0;
-/// Rows of softmax's attention, as scores and as weights, and of norms.
+/// Rows of softmax's attention, as scores and as weights, and rows of norms.
 const OF_ROW: f64 = 4.0;
-/// Bytes of the two panels' numbers of a row and a token in a form for programs, with their names.
+/// Bytes of the records of one row and token in both panels, including names.
 const RECORD: f64 = 1500.0;
-/// Bytes of an f64, as which everything is measured.
+/// Bytes of an f64, the type of all measures.
 const NUMBER: f64 = 8.0;
 
-/// The part of an inspection that is asked for.
+/// The requested part of an inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Its outputs.
+    /// Outputs only.
     Pass,
-    /// Its system as well.
+    /// Outputs and the system.
     System,
-    /// Outputs, system, and every number in a form for programs.
+    /// Outputs, the system, and records of every number.
     Records,
 }
 
-/// A layer's mixer by its sizes.
+/// The sizes of a layer's mixer.
 pub struct LayerSizes<'a> {
-    /// Its row of the registry.
+    /// Row of the registry.
     pub entry: &'a Entry,
-    /// The model as if all its layers were like this one.
+    /// The model as if all its layers had this mixer.
     pub model: &'a ModelConfig,
-    /// Numbers in its weights.
+    /// Number of weights.
     pub parameters: usize,
     /// Tokens.
     pub seq_len: usize,
@@ -52,7 +52,7 @@ impl LayerSizes<'_> {
         }
     }
 
-    /// Bytes of the factors of its system.
+    /// Bytes of the factors of the system.
     pub fn system(&self) -> f64 {
         let (states, _) = self.factors();
         COPIES * NUMBER * states * self.seq_len as f64
@@ -62,7 +62,7 @@ impl LayerSizes<'_> {
         self.entry.work(self.model)
     }
 
-    /// Numbers of a factor for a token, and channels.
+    /// Numbers of a factor per token, and channels.
     fn factors(&self) -> (f64, f64) {
         let d = self.model.d_model as f64;
         let Some(work) = self.work() else {
@@ -86,7 +86,7 @@ impl LayerSizes<'_> {
         NUMBER * self.seq_len as f64 * of_token
     }
 
-    /// Products of maps, which are as wide as its channels, and rows of attention.
+    /// Bytes of the products of maps, whose width is the number of channels, and of rows of attention.
     fn measures(&self) -> f64 {
         let (d, (_, channels)) = (self.model.d_model as f64, self.factors());
         let maps = MAPS * (2.0 * d * channels + channels * channels);
@@ -95,7 +95,7 @@ impl LayerSizes<'_> {
     }
 }
 
-/// Bytes that an inspection of the layers of `model` takes, one after the other.
+/// Bytes of an inspection of the layers of `model`, one after the other.
 pub fn of_model(model: &ModelConfig, parameters: usize, seq_len: usize, need: Need) -> Result<f64> {
     let mut most = 0.0f64;
     for (entry, model, _) in mixers::of_model(model)? {

@@ -1,10 +1,10 @@
-//! Symmetric matrices: eigenvalues, and the effective rank of what they are the products of.
+//! Eigenvalues of symmetric matrices, and the effective rank of a matrix from its Gram matrix.
 
-/// Sweeps of Jacobi's method; a matrix of 64 rows is done after about ten.
+/// Sweeps of Jacobi's method; a matrix of 64 rows converges after about ten.
 const SWEEPS: usize = 40;
 
-/// The effective rank e^H (Roy & Vetterli 2007), H being the entropy of the singular values as shares of their sum, of a
-/// matrix whose rows have the inner products `gram`, R rows of R.
+/// Effective rank e^H (Roy & Vetterli 2007) of a matrix of R rows with the Gram matrix `gram`, `(R, R)`. H is the
+/// entropy of the singular values as shares of their sum.
 pub fn effective_rank(gram: Vec<Vec<f64>>) -> f64 {
     let values = eigenvalues(gram).into_iter();
     let singular: Vec<f64> = values.map(|value| value.max(0.0).sqrt()).collect();
@@ -17,10 +17,10 @@ pub fn effective_rank(gram: Vec<Vec<f64>>) -> f64 {
     entropy.exp()
 }
 
-/// Halvings of the interval that holds an eigenvalue.
+/// Bisection steps for an eigenvalue.
 const HALVINGS: usize = 100;
 
-/// The eigenvalues of diag(d) + a bᵀ, ascending, where no a_k b_k is above 0 (or none below): the matrix is then similar to a
+/// Eigenvalues of diag(d) + a bᵀ, ascending, if no a_k b_k is above 0 (or none below). The matrix is then similar to a
 /// symmetric one, diag(d) ∓ z zᵀ with z_k² = |a_k b_k|, whose eigenvalues lie between the d's (Golub 1973).
 pub fn beside_rank_one(d: &[f64], a: &[f64], b: &[f64]) -> Vec<f64> {
     let sign = if a.iter().zip(b).any(|(a, b)| a * b > 0.0) {
@@ -28,7 +28,7 @@ pub fn beside_rank_one(d: &[f64], a: &[f64], b: &[f64]) -> Vec<f64> {
     } else {
         -1.0
     };
-    // Of -diag(d) + z zᵀ in place of diag(d) - z zᵀ, so that all eigenvalues move upwards.
+    // Uses -diag(d) + z zᵀ instead of diag(d) - z zᵀ, so that all eigenvalues move upwards.
     let weights = a.iter().zip(b).map(|(a, b)| (a * b).abs());
     let mut poles: Vec<(f64, f64)> = d.iter().map(|d| sign * d).zip(weights).collect();
     poles.sort_by(|x, y| x.0.total_cmp(&y.0));
@@ -42,7 +42,7 @@ pub fn beside_rank_one(d: &[f64], a: &[f64], b: &[f64]) -> Vec<f64> {
             if middle <= low || middle >= high {
                 break;
             }
-            // 1 + Σ w/(d - μ) rises between two poles, and is 0 at the eigenvalue.
+            // 1 + Σ w/(d - μ) increases between two poles, and is 0 at the eigenvalue.
             let terms = poles.iter().map(|(pole, weight)| weight / (pole - middle));
             match 1.0 + terms.sum::<f64>() < 0.0 {
                 true => low = middle,
@@ -55,7 +55,7 @@ pub fn beside_rank_one(d: &[f64], a: &[f64], b: &[f64]) -> Vec<f64> {
     values
 }
 
-/// By Jacobi's rotations.
+/// Eigenvalues by Jacobi's rotations.
 fn eigenvalues(mut a: Vec<Vec<f64>>) -> Vec<f64> {
     let size = a.len();
     let trace: f64 = (0..size).map(|i| a[i][i].abs()).sum();
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn eigenvalues_beside_a_matrix_of_rank_one_are_those_of_its_symmetric_kin() {
-        // The third entry has no share in what is added, the last two are equal.
+        // The third entry has no share in the rank-one term, and the last two are equal.
         let d = [0.9, 0.2, 0.5, -0.3, 0.7, 0.7];
         let b = [0.5, -0.4, 0.0, 1.0, 0.3, 0.2];
         for sign in [-1.0, 1.0] {

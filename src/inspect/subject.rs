@@ -1,4 +1,4 @@
-//! What is looked at: a layer's mixer with its weights, and what it reads.
+//! The subject of an inspection: a layer's mixer with its weights and its input.
 
 use super::room::{self, LayerSizes, Need};
 use crate::config::{ModelConfig, RunConfig};
@@ -16,14 +16,14 @@ use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Copies of fresh weights that are in memory at one time at most, and of constants.
+/// Largest number of copies of fresh weights in memory at a time, and of constants.
 const COPIES: [f64; 2] = [2.0, 3.0];
 
 /// A model with its weights, on the CPU.
 pub struct Network {
-    /// As a report names it.
+    /// Name in reports.
     pub name: String,
-    /// The run that trained it, or would.
+    /// The run that trained the weights, or would.
     pub config: RunConfig,
     /// Whether its weights were trained.
     pub trained: bool,
@@ -31,7 +31,7 @@ pub struct Network {
     body: Body,
 }
 
-/// The two shapes of networks.
+/// The two kinds of models.
 enum Body {
     Language(Model),
     Classifier(Classifier),
@@ -47,47 +47,51 @@ impl Body {
     }
 }
 
-/// What a network reads.
+/// Input of a network.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
-    /// Normal numbers in place of what each mixer reads, as many tokens as this or as the task has.
+    /// Normal random numbers as the input of each mixer; the length defaults to the task's.
     Random(Option<usize>),
-    /// The first test example of its task, or its first tokens, from files under a folder where it has some.
+    /// The first test example of the task, or its first tokens, read from a data folder if the task has files.
     Task(Option<usize>, Option<&'a Path>),
-    /// A text, or its first tokens, for a model of text, whose tokenizer may lie under a folder.
+    /// A text for a language model, or its first tokens, with the data folder of its tokenizer.
     Text(&'a str, Option<usize>, Option<&'a Path>),
 }
 
-/// A layer's mixer and what it reads.
+/// A layer's mixer and its input.
 pub struct Subject {
-    /// As a report names it.
+    /// Name in reports.
     pub name: String,
-    /// Its row of the registry.
+    /// Row of the registry.
     pub entry: &'static Entry,
     /// The model that it is a part of.
     pub model: ModelConfig,
-    /// Seeds what stands in for weights that it has not.
+    /// Seed of random replacements for missing weights.
     pub seed: u64,
     /// The mixer.
     pub mixer: Box<dyn Mixer>,
     /// Its weights, by their names in the mixer.
     pub weights: HashMap<String, Tensor>,
-    /// What it reads, u `(L, d_model)`.
+    /// Its input u, `(L, d_model)`.
     pub u: Tensor,
 }
 
-/// A system of the form (11), what drives it, and what surrounds it if that is not the mixer's own input.
+/// A system of the form (11) and its input.
 pub struct Seen {
     /// The matrices, in factors.
     pub system: Ltv,
-    /// What drives it, `(L, width)`.
+    /// Input of the system, `(L, width)`.
     pub input: Tensor,
-    /// How that is made of u, where it is not u.
+    /// Description of the computation of the input from u; `None` if it is u itself.
     pub around: Option<&'static str>,
 }
 
 impl Network {
-    /// The model of `config` at its beginning. Refuses weights that do not fit into memory.
+    /// Builds the freshly initialised model of `config`.
+    ///
+    /// # Errors
+    ///
+    /// The weights do not fit into memory, or the model is bidirectional.
     pub fn fresh(config: RunConfig, dtype: DType) -> Result<Self> {
         let counted = Params::without_values(dtype);
         Body::new(&config, &counted)?;
@@ -103,7 +107,11 @@ impl Network {
         Self::new(name, config, false, params)
     }
 
-    /// The model of trained weights.
+    /// Builds the model of trained weights.
+    ///
+    /// # Errors
+    ///
+    /// The weights do not match the model, or it is bidirectional.
     pub fn trained(found: Checkpoint, dtype: DType) -> Result<Self> {
         let params = Params::given(found.values().clone(), dtype, &Device::Cpu).detached();
         let config = found.config.clone();
@@ -132,8 +140,11 @@ impl Network {
         })
     }
 
-    /// The mixers of its layers, or of one of them, counted from 0, with what they read of `input`. Refuses lengths at which
-    /// what is needed of them does not fit into memory.
+    /// Returns the mixers of all layers, or of one of them, counted from 0, with their inputs.
+    ///
+    /// # Errors
+    ///
+    /// There is no such layer, the input is not valid for the task, or the memory does not suffice for `need`.
     pub fn subjects(&self, input: Input, layer: Option<usize>, need: Need) -> Result<Vec<Subject>> {
         let layers = self.config.model.n_layers;
         if let Some(layer) = layer {
@@ -149,7 +160,7 @@ impl Network {
         chosen.iter().map(|&i| self.subject(i, &read[i])).collect()
     }
 
-    /// What the mixer of each layer reads, `(L, d_model)` each.
+    /// Inputs of the mixer of each layer, `(L, d_model)` each.
     fn read(&self, input: Input, need: Need) -> Result<Vec<Tensor>> {
         let (model, dtype) = (&self.config.model, self.params.dtype());
         if let Input::Random(length) = input {
@@ -209,7 +220,7 @@ impl Network {
         Ok(ids)
     }
 
-    /// The first test example.
+    /// Tokens of the first test example.
     fn example(&self, data_dir: Option<&Path>) -> Result<Vec<u32>> {
         Ok(match tasks::load(&self.config.task, data_dir)? {
             Splits::PerToken { test, .. } => test.batch(0..1).tokens.to_vec(),
@@ -269,7 +280,7 @@ impl Network {
     }
 }
 
-/// A model in a sentence about its memory.
+/// Names a model in a message about its memory.
 fn of_sizes(model: &ModelConfig) -> String {
     format!(
         "{} with --d {} and --n {}",
@@ -278,7 +289,7 @@ fn of_sizes(model: &ModelConfig) -> String {
 }
 
 impl Subject {
-    /// Its sizes.
+    /// Sizes for memory estimates.
     pub fn sizes(&self) -> LayerSizes<'_> {
         LayerSizes {
             entry: self.entry,
@@ -288,7 +299,7 @@ impl Subject {
         }
     }
 
-    /// Its system along u, its inner one, or why there is neither.
+    /// Its system along u or its inner system; otherwise the reason why there is neither.
     pub fn system(&self) -> Result<Result<Seen, &'static str>> {
         if let Some(system) = self.mixer.ltv(&self.u)? {
             return Ok(Ok(Seen {
@@ -307,7 +318,7 @@ impl Subject {
         })
     }
 
-    /// The same with normal weights of unit gain in place of its maps, and without biases: small initial weights make every
+    /// Replaces its maps by normal weights of unit gain and its biases by zeros, since small initial weights make every
     /// score nearly 0.
     pub fn of_unit_gain(self) -> Result<Self> {
         let scale = (self.model.d_model as f64).powf(-0.5);

@@ -1,14 +1,14 @@
-//! The quantities of a comparison: a row of [`QUANTITIES`] each.
+//! The quantities of a comparison, one row of [`QUANTITIES`] each.
 
 use super::measures::Measures;
 use super::view::View;
 use crate::report::{Cell, Facts, Form, Grid, Line, Style};
 use serde_json::{json, Value};
 
-/// A number that is measured of every system, by its name in a table.
+/// A quantity of a system, and its name in the table.
 struct Quantity {
     name: &'static str,
-    /// `None` where there is no system, or no such number of it, as of the transitions of a single token.
+    /// Value of the quantity; `None` without a system, or if it is undefined, such as a transition for a single token.
     of: fn(&View) -> Option<f64>,
 }
 
@@ -16,7 +16,7 @@ const fn row(name: &'static str, of: fn(&View) -> Option<f64>) -> Quantity {
     Quantity { name, of }
 }
 
-/// In the order of the table.
+/// Every quantity, in the order of the table.
 #[rustfmt::skip]
 const QUANTITIES: &[Quantity] = &[
     row("state N of (11)", |view| Some(measures(view)?.width as f64)),
@@ -55,17 +55,17 @@ fn mean(measures: &Measures, which: usize) -> f64 {
 
 /// A column of the table.
 pub struct Column<'a> {
-    /// What its numbers are of.
+    /// View that it shows.
     pub view: &'a View,
-    /// Above it.
+    /// Title.
     pub title: String,
-    /// Which of several views under one name it is, for programs.
+    /// Distinguishes several views of one name in records.
     pub of: Option<Value>,
-    /// Whether it is drawn; programs are told of all columns.
+    /// Whether it is drawn; records contain all columns.
     pub drawn: bool,
 }
 
-/// The table of `views`, a column each.
+/// The table of `views`, one column each.
 pub fn table(views: &[View]) -> Grid {
     let column = |view| Column {
         view,
@@ -120,8 +120,8 @@ pub fn of_columns(title: String, columns: &[Column]) -> Grid {
     }
 }
 
-/// A line of CSV: which system, what, at which token i and which j or name, and the number; one that is not finite is nothing,
-/// as JSON has no other.
+/// A record: system, quantity, token i and token j or name, and the value. A value that is not finite becomes null, as
+/// JSON requires.
 pub fn record(subject: &str, quantity: &str, at: [Option<Value>; 2], value: Option<f64>) -> Facts {
     let [token, of] = at.map(Option::unwrap_or_default);
     let fields = [
@@ -136,7 +136,7 @@ pub fn record(subject: &str, quantity: &str, at: [Option<Value>; 2], value: Opti
         .to_vec()
 }
 
-/// A number in a table, `-` where it is none.
+/// Formats a number for a table; NaN becomes `-`.
 pub fn shown(value: f64) -> String {
     match value {
         f64::INFINITY => "∞".to_owned(),

@@ -1,4 +1,4 @@
-//! What training does to a system: its measures at the epochs whose weights a run kept.
+//! The effect of training on a system: its measures at the epochs whose weights a run kept.
 
 use super::draw::{Curves, LAMBDAS};
 use super::measures::{evenly, Measures};
@@ -7,41 +7,41 @@ use super::view::View;
 use crate::report::{Coverage, Grid, Report};
 use serde_json::{json, Value};
 
-/// Epochs that a table has at most.
+/// Largest number of epochs in a table.
 const COLUMNS: usize = 10;
 
-/// Names of curves: of the system, and of what stands beside it.
+/// Names of curves, for the system and for its baselines.
 const BESIDE: [&str; 3] = ["of Φ", "of softmax's attention", "of a uniform average"];
 
 /// A run at the epochs whose weights it kept.
 pub struct Course {
-    /// As a report names it.
+    /// Name in reports.
     pub name: String,
     /// Test accuracy after each epoch of the run, from the first, 0 to 1.
     pub accuracy: Vec<f64>,
-    /// In the order of training, the same layers each.
+    /// Snapshots in the order of training, with the same layers each.
     pub snapshots: Vec<Snapshot>,
 }
 
 /// The layers of a run after some of its epochs.
 pub struct Snapshot {
-    /// Epochs that were over; 0 is the start.
+    /// Epochs completed; 0 is the initialisation.
     pub epoch: usize,
-    /// A view a layer.
+    /// One view per layer.
     pub views: Vec<View>,
 }
 
-/// A quantity that a sentence follows over an epoch.
+/// A quantity that a note follows over an epoch, with its name.
 type Followed = (&'static str, fn(&Measures) -> Option<f64>);
 
-/// What is said of the epoch that taught most.
+/// Quantities in the note on the steepest rise in accuracy.
 const FOLLOWED: [Followed; 3] = [
     ("median |λ|", |m| Some(m.moduli()?[1])),
     ("horizon", |m| Some(m.horizon?.tokens)),
     ("effective rank", |m| Some(m.rank)),
 ];
 
-/// The report of `courses`: accuracy, and of each layer spectrum, horizon and rank by epoch.
+/// Reports `courses`: accuracy by epoch, and spectrum, horizon and rank of each layer by epoch.
 pub fn over_training(heading: String, courses: &[Course]) -> Report {
     let (mut grids, mut notes) = (Vec::new(), Vec::new());
     for course in courses {
@@ -76,15 +76,15 @@ impl Course {
         snapshots.map(move |snapshot| (snapshot.epoch, &snapshot.views[layer]))
     }
 
-    /// Test accuracy after `epoch` epochs, where it was tested.
+    /// Test accuracy after `epoch` epochs, if it was tested.
     fn accuracy(&self, epoch: usize) -> Option<f64> {
         self.accuracy.get(epoch.checked_sub(1)?).copied()
     }
 
-    /// Every quantity by epoch.
+    /// Table of every quantity by epoch.
     fn table(&self, layer: usize) -> Grid {
         let drawn = evenly(self.snapshots.len() - 1, COLUMNS - 1);
-        // The start is always drawn, too.
+        // The initialisation is always drawn.
         let drawn = |i: usize| i == 0 || drawn.contains(&(i - 1));
         let column = |(i, (epoch, view)): (usize, (usize, _))| Column {
             view,
@@ -127,7 +127,7 @@ impl Course {
             };
             curves.grid()
         };
-        // Beside each number of Φ others on the same rows; they alone where there is no Φ.
+        // Each measure of Φ is drawn with those of the baselines on the same rows; without Φ only the baselines are.
         let of_phi = views.clone().all(|(_, view)| view.found.is_ok());
         let beside = |of: fn(&Measures) -> Option<f64>, others: &[fn(&View) -> Option<f64>]| {
             let numbers = views.clone().map(|(epoch, view)| {
@@ -168,7 +168,7 @@ impl Course {
         ))
     }
 
-    /// Between which snapshots accuracy rose most, and what else moved there.
+    /// Note on the snapshots between which accuracy rose most, and on other quantities at that time.
     fn learnt(&self) -> Vec<String> {
         let pairs = self.snapshots.windows(2).filter_map(|pair| {
             let [before, after] = pair else { return None };

@@ -1,27 +1,27 @@
-//! The four forms of one map against each other.
+//! Compares the four forms of one map.
 
 use super::measures::Measures;
 use super::subject::{Seen, Subject};
 use crate::nn::Cx;
 use candle_core::{DType, Result, Tensor};
 
-/// How far the forms are from each other, in units of the largest output.
+/// Differences between the forms, in units of the largest output.
 #[derive(Clone, Copy, Debug)]
 pub struct Errors {
-    /// The recurrence (11) against the forward pass.
+    /// Recurrence (11) and forward pass.
     pub recurrence: f64,
-    /// The kernel (12) against the forward pass, at the rows of Φ that were computed.
+    /// Kernel (12) and forward pass, at the computed rows of Φ.
     pub kernel: f64,
-    /// The step-by-step form against the forward pass; not-a-number where the mixer has none.
+    /// Step-by-step form and forward pass; NaN if the mixer has no such form.
     pub steps: f64,
-    /// The recurrence against the kernel.
+    /// Recurrence and kernel.
     pub between: f64,
-    /// How much is accepted in the type that the forms were computed in.
+    /// Largest accepted difference for the data type of the forms.
     pub tolerance: f64,
 }
 
 impl Errors {
-    /// Each with what it compares.
+    /// Each difference with its name.
     pub fn each(&self) -> [(&'static str, f64); 4] {
         [
             ("recurrence (11) off the forward pass", self.recurrence),
@@ -31,7 +31,7 @@ impl Errors {
         ]
     }
 
-    /// Whether all of them are within the tolerance; a form that is missing is none of them.
+    /// Whether all differences are within the tolerance; a missing form is not counted.
     pub fn hold(&self) -> bool {
         let [recurrence, kernel, steps, between] = self.each().map(|(_, error)| error);
         let within = |error: f64| error <= self.tolerance;
@@ -62,7 +62,7 @@ pub fn verify(subject: &Subject, seen: &Seen, measures: &Measures) -> Result<Err
     })
 }
 
-/// How much of the largest output two forms may differ by.
+/// Largest accepted difference of two forms, in units of the largest output.
 pub fn tolerance(subject: &Subject) -> f64 {
     match subject.u.dtype() {
         DType::F64 => 1e-10,
@@ -70,7 +70,7 @@ pub fn tolerance(subject: &Subject) -> f64 {
     }
 }
 
-/// y `(L, d_model)` token by token.
+/// y `(L, d_model)`, computed token by token; `None` if the mixer has no recurrent form.
 pub fn stepped(subject: &Subject) -> Result<Option<Tensor>> {
     let Some(recurrent) = subject.mixer.recurrent() else {
         return Ok(None);
@@ -85,7 +85,7 @@ pub fn rows(x: &Tensor) -> Result<Vec<Vec<f64>>> {
     x.to_dtype(DType::F64)?.to_vec2()
 }
 
-/// The largest output, or 1 where all are 0.
+/// The largest output, or 1 if all are 0.
 pub fn scale(outputs: &[Vec<f64>]) -> f64 {
     let largest = outputs.iter().flatten();
     match largest.fold(0.0, |m: f64, y| m.max(y.abs())) {
@@ -94,7 +94,7 @@ pub fn scale(outputs: &[Vec<f64>]) -> f64 {
     }
 }
 
-/// The largest difference; not-a-number if any is.
+/// The largest difference; NaN if any is NaN.
 pub fn apart(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     let pairs = a.iter().flatten().zip(b.iter().flatten());
     pairs

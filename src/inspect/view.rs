@@ -1,4 +1,4 @@
-//! What is known of one subject: its system, softmax beside it, and how far its forms are apart.
+//! The results of one subject: its system, softmax attention for comparison, and the differences between its forms.
 
 use super::attention::Attention;
 use super::measures::{chosen, uniform_horizon, Horizon, Measures};
@@ -6,26 +6,26 @@ use super::subject::Subject;
 use super::verify::{verify, Errors};
 use crate::error::Result;
 
-/// What is known of one subject.
+/// The results of one subject.
 pub struct View {
-    /// As the subject's.
+    /// Name of the subject.
     pub name: String,
-    /// Numbers kept per sequence after L tokens, and how many more each further token takes.
+    /// Numbers kept per sequence after L tokens, and the growth of that number per further token.
     pub state: [usize; 2],
-    /// What its system shows, or why there is none.
+    /// Measures of its system, or the reason why there is none.
     pub found: Result<Measures, &'static str>,
-    /// What surrounds the system, where it is not the mixer.
+    /// Description of the wrapping of the system, if it is an inner one.
     pub around: Option<&'static str>,
-    /// Softmax on the same input.
+    /// Softmax attention on the same input.
     pub attention: Attention,
-    /// The horizon of the same rows, had all their tokens the same weight.
+    /// Horizon of the same rows with equal weights.
     pub uniform: Option<Horizon>,
-    /// How far the four forms are apart, if they were compared.
+    /// Differences between the four forms, if they were compared.
     pub errors: Option<Errors>,
 }
 
 impl View {
-    /// Of `subject`; its forms are compared if that is asked for.
+    /// Measures `subject`, and compares its forms if `compared` is set.
     pub fn of(subject: &Subject, compared: bool) -> Result<Self> {
         let seq_len = subject.seq_len();
         let size = |seq_len| subject.mixer.state_size(seq_len);
@@ -53,7 +53,7 @@ impl View {
         })
     }
 
-    /// What the attention matrix beside it is of.
+    /// Description of the attention matrix.
     pub fn attended(&self) -> &'static str {
         match self.attention.own {
             true => "softmax of its queries and keys",
