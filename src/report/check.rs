@@ -38,12 +38,18 @@ impl Report {
     /// none is missed; an absent number is neither met nor missed.
     pub fn check(&mut self, tolerance: f64) -> bool {
         let unit = self.printed.first().map_or("", |number| number.by.unit());
-        let there = self.printed.iter();
-        let there = there.filter_map(|number| Some((number, number.apart()?)));
+        let there = self
+            .printed
+            .iter()
+            .filter_map(|number| Some((number, number.apart()?)));
         let (held, missed): (Vec<_>, Vec<_>) =
             there.partition(|(_, apart)| apart.abs() <= tolerance);
-        let absent = self.printed.iter().filter(|number| number.ours.is_none());
-        let absent: Vec<String> = absent.map(|number| number.what.clone()).collect();
+        let absent: Vec<String> = self
+            .printed
+            .iter()
+            .filter(|number| number.ours.is_none())
+            .map(|number| number.what.clone())
+            .collect();
         self.notes.push(format!(
             "check: {} of {} printed numbers are held within {tolerance} {unit}, {} missed, {} absent",
             held.len(),

@@ -223,8 +223,10 @@ impl Pair<'_> {
             (Shown::Percent, examples) if examples > 0 => 1.0 / examples as f64,
             _ => 0.0,
         };
-        let shared = b.numbers.iter();
-        let shared = shared.filter_map(|(seed, b)| Some(b - a.numbers.get(seed)?));
+        let shared = b
+            .numbers
+            .iter()
+            .filter_map(|(seed, b)| Some(b - a.numbers.get(seed)?));
         let paired = Block {
             values: shared.collect(),
             least: least * 2f64.sqrt(),
@@ -322,17 +324,17 @@ impl Pair<'_> {
 
 fn drawn(pairs: &[Pair], names: [&str; 2], coverage: Coverage) -> Report {
     let key = |pair: &Pair| (pair.record.text("task").to_owned(), pair.metric.name);
-    let grids = pairs.chunk_by(|a, b| key(a) == key(b)).map(grid);
-    let grids: Vec<Grid> = grids.collect();
+    let grids: Vec<Grid> = pairs.chunk_by(|a, b| key(a) == key(b)).map(grid).collect();
     let counts: Facts = CHANGES
         .iter()
         .map(|(change, name)| fact(&name.replace(' ', "_"), count(pairs, *change)))
         .collect();
-    let all = CHANGES
+    let all: Vec<String> = CHANGES
         .iter()
-        .map(|(change, name)| (count(pairs, *change), name));
-    let all = all.filter(|(count, _)| *count > 0);
-    let all: Vec<String> = all.map(|(count, name)| format!("{count} {name}")).collect();
+        .map(|(change, name)| (count(pairs, *change), name))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, name)| format!("{count} {name}"))
+        .collect();
     let mut notes = vec![format!(
         "{}: {}",
         super::coverage::counted(pairs.len(), "cell"),
@@ -370,15 +372,17 @@ fn grid(pairs: &[Pair]) -> Grid {
     };
     let telling: Vec<usize> = settings.into_iter().filter(differ).collect();
     let name = |pair: &Pair| -> String {
-        let values = telling.iter().map(|place| {
-            let (column, value) = (&COLUMNS[*place], pair.record.at(*place));
-            match (column.name, value) {
-                ("mixer", value) => value.to_string(),
-                ("lr", Field::Real(lr)) => format!("lr={}", rate(*lr)),
-                (name, value) => format!("{name}={value}"),
-            }
-        });
-        let values: Vec<String> = values.collect();
+        let values: Vec<String> = telling
+            .iter()
+            .map(|place| {
+                let (column, value) = (&COLUMNS[*place], pair.record.at(*place));
+                match (column.name, value) {
+                    ("mixer", value) => value.to_string(),
+                    ("lr", Field::Real(lr)) => format!("lr={}", rate(*lr)),
+                    (name, value) => format!("{name}={value}"),
+                }
+            })
+            .collect();
         match &values[..] {
             [] => pairs[0].record.text("mixer").to_owned(),
             values => values.join(" "),

@@ -110,8 +110,10 @@ impl Coverage {
 }
 
 fn edges(results: &[Status]) -> Option<String> {
-    let edges = results.iter().filter_map(|status| status.score()?.edge);
-    let edges: Vec<Edge> = edges.collect();
+    let edges: Vec<Edge> = results
+        .iter()
+        .filter_map(|status| status.score()?.edge)
+        .collect();
     let at = |edge| edges.iter().filter(|e| **e == edge).count();
     let (lowest, highest) = (at(Edge::Lowest), at(Edge::Highest));
     let place = match (lowest, highest) {

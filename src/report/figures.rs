@@ -395,8 +395,9 @@ impl Figure {
         if let Some(metric) = Metric::find(name).filter(|m| self.metrics.contains(&m.name)) {
             return Ok(metric);
         }
-        let having = FIGURES.iter().filter(|f| f.metrics.contains(&name));
-        let having: BTreeSet<String> = having
+        let having: BTreeSet<String> = FIGURES
+            .iter()
+            .filter(|f| f.metrics.contains(&name))
             .map(|f| format!("`dsf report{}`", f.flag()))
             .collect();
         let meaning = Metric::find(name).map_or("unknown", |metric| metric.meaning);

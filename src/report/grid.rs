@@ -343,8 +343,12 @@ impl Grid {
 
     /// Title of the column of titles: the names of both axes.
     pub fn corner(&self) -> String {
-        let names = self.axes.iter().map(String::as_str);
-        let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+        let names: Vec<&str> = self
+            .axes
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !name.is_empty())
+            .collect();
         names.join(" \\ ")
     }
 
@@ -516,8 +520,8 @@ pub(super) fn rates_won(results: impl Iterator<Item = Status>) -> Option<String>
 /// Legend of the marks among `results`; `None` if there are none.
 pub(super) fn legend(results: &[Status]) -> Option<String> {
     let used = MARKS.iter().filter(|(mark, ..)| results.contains(mark));
-    let words = used.filter(|(.., word)| !word.is_empty());
-    let words: Vec<String> = words
+    let words: Vec<String> = used
+        .filter(|(.., word)| !word.is_empty())
         .map(|(_, mark, word)| format!("{mark} {word}"))
         .collect();
     (!words.is_empty()).then(|| words.join(", "))

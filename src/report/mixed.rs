@@ -31,8 +31,8 @@ pub(super) fn warnings<'a>(runs: impl Iterator<Item = &'a Record>) -> Vec<String
     let mut warnings = Vec::new();
     for ((_, what), counts) in COLUMNS.iter().zip(counted) {
         for values in counts.into_values().filter(|values| values.len() > 1) {
-            let each = values.iter();
-            let each: Vec<String> = each
+            let each: Vec<String> = values
+                .iter()
                 .map(|(value, runs)| format!("{value} ({runs})"))
                 .collect();
             let each = each.join(", ");

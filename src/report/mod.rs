@@ -276,9 +276,10 @@ fn held_out_note(runs: &[&Record]) -> Option<String> {
     for run in lacking {
         *tasks.entry(run.text("task")).or_default() += 1;
     }
-    let each = tasks.iter();
-    let each = each.map(|(task, count)| format!("{} of {task}", coverage::counted(*count, "run")));
-    let each: Vec<String> = each.collect();
+    let each: Vec<String> = tasks
+        .iter()
+        .map(|(task, count)| format!("{} of {task}", coverage::counted(*count, "run")))
+        .collect();
     (!each.is_empty()).then(|| {
         format!(
             "held out: {} have no number of a validation split; their rates are chosen on one half of the seeds and \
@@ -522,8 +523,11 @@ fn nothing_left(figure: &Figure, rows: &[&Record]) -> Error {
     }
     let distinct = |name: &str| {
         let values: BTreeSet<&Field> = rows.iter().map(|run| run.get(name)).collect();
-        let values = values.iter().filter(|value| ***value != Field::Absent);
-        let values: Vec<String> = values.map(ToString::to_string).collect();
+        let values: Vec<String> = values
+            .iter()
+            .filter(|value| ***value != Field::Absent)
+            .map(ToString::to_string)
+            .collect();
         values.join(",")
     };
     let of = match distinct("dataset") {

@@ -19,8 +19,9 @@ const NAMED: usize = 6;
 pub(super) fn picture(report: &Report) -> Picture {
     let in_order = in_order(report);
     let (across, slots) = arranged(&report.grids);
-    let panels = slots.into_iter();
-    let panels = panels.map(|slot| slot.and_then(|i| in_order.panels[i].clone()));
+    let panels = slots
+        .into_iter()
+        .map(|slot| slot.and_then(|i| in_order.panels[i].clone()));
     Picture {
         panels: panels.collect(),
         across,
@@ -141,8 +142,11 @@ impl Axes {
                 known.extend(values.map(|value| (value, String::new())));
             }
         }
-        let numbers = grid.lines.iter().flat_map(|line| &line.cells);
-        let numbers = numbers.filter_map(|cell| cell.number(grid.style));
+        let numbers = grid
+            .lines
+            .iter()
+            .flat_map(|line| &line.cells)
+            .filter_map(|cell| cell.number(grid.style));
         let levels = grid
             .baselines
             .iter()
@@ -248,8 +252,10 @@ impl Axes {
                 }),
             }
         }
-        let levels = levels.iter().enumerate();
-        let levels = levels.filter_map(|(key, name)| level(grid, key, name, &columns, &x));
+        let levels = levels
+            .iter()
+            .enumerate()
+            .filter_map(|(key, name)| level(grid, key, name, &columns, &x));
         Plot {
             levels: levels.collect(),
             y: self.y(grid),
@@ -367,8 +373,7 @@ fn level(grid: &Grid, key: usize, name: &str, columns: &[usize], x: &Axis) -> Op
         .find(|baseline| baseline.name == name)?;
     let pieces: Vec<[f64; 3]> = match grid.form {
         Form::Columns => {
-            let each = columns.iter().enumerate();
-            let each = each.flat_map(|(place, i)| {
+            let each = columns.iter().enumerate().flat_map(|(place, i)| {
                 let middle = place as f64;
                 baseline.levels[*i]
                     .iter()
@@ -495,8 +500,11 @@ fn tabled(grid: &Grid) -> Vec<String> {
         return Vec::new();
     }
     let of = |line: &Line| {
-        let cells = grid.columns.iter().zip(&line.cells);
-        let cells = cells.map(|(tick, cell)| format!("{} {}", tick.title, grid.label(cell, 1)));
+        let cells = grid
+            .columns
+            .iter()
+            .zip(&line.cells)
+            .map(|(tick, cell)| format!("{} {}", tick.title, grid.label(cell, 1)));
         format!("{}: {}", line.name(), cells.collect::<Vec<_>>().join("; "))
     };
     grid.lines.iter().map(of).collect()

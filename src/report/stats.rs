@@ -74,8 +74,10 @@ impl Estimate {
 
     /// Index and estimate of the first of `ways` with at least [`FEWEST`] seeds in each of its blocks.
     pub fn first(ways: &[Vec<Block>]) -> Option<(usize, Self)> {
-        let each = ways.iter().enumerate();
-        let mut each = each.filter_map(|(way, blocks)| Some((way, Self::of(blocks)?)));
+        let mut each = ways
+            .iter()
+            .enumerate()
+            .filter_map(|(way, blocks)| Some((way, Self::of(blocks)?)));
         each.find(|(_, estimate)| estimate.seeds >= FEWEST)
     }
 

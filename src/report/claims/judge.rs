@@ -163,8 +163,9 @@ fn tests_apart(claim: &Claim, cells: &Cells, choice: RateChoice, apart: &[&str])
             units.entry(key.collect()).or_default().push(cell);
         }
         for (key, cells) in units {
-            let named = apart.iter().zip(key);
-            let named: Vec<String> = named
+            let named: Vec<String> = apart
+                .iter()
+                .zip(key)
                 .map(|(flag, value)| format!("{flag} {value}"))
                 .collect();
             // A contrast of one point already names it.
@@ -285,8 +286,7 @@ impl Quantity<'_> {
     fn cells<'c>(&self, cells: &'c Cells<'c>) -> Vec<&'c Cell<'c>> {
         let mixers = || self.contrast.weights.iter().map(|(mixer, _)| *mixer);
         let there = |cell: &Cell| mixers().all(|mixer| cell.sides.contains_key(mixer));
-        let present = cells.cells.iter();
-        let present = present.filter(|cell| cells.whole || there(cell));
+        let present = cells.cells.iter().filter(|cell| cells.whole || there(cell));
         let is = |cell: &Cell, at: &[(&str, &str)]| {
             at.iter()
                 .all(|(flag, value)| self.value(cell, flag) == *value)
@@ -381,8 +381,11 @@ impl Quantity<'_> {
                 for (side, (mixer, _)) in mixers.iter().enumerate() {
                     let name = || format!("{mixer} at {}", self.name(cell));
                     let group = cell.sides.get(mixer);
-                    let runs = group.iter().flat_map(|group| &group.runs);
-                    let mut runs = runs.filter(|run| has_ended(run)).peekable();
+                    let mut runs = group
+                        .iter()
+                        .flat_map(|group| &group.runs)
+                        .filter(|run| has_ended(run))
+                        .peekable();
                     if runs.peek().is_none() {
                         missing.runs.push(name());
                     } else if rates.is_empty() {
@@ -438,22 +441,22 @@ impl Quantity<'_> {
         let mut log_rank = None;
         let evidence = match (self.contrast.over, &mixers[..]) {
             (Aggregate::Doublings(_), mixers) => {
-                let parts = mixers
+                let parts: Vec<(f64, Vec<Stratum>)> = mixers
                     .iter()
                     .zip(strata)
-                    .map(|((_, weight), strata)| (*weight, strata));
-                let parts: Vec<(f64, Vec<Stratum>)> = parts.collect();
+                    .map(|((_, weight), strata)| (*weight, strata))
+                    .collect();
                 Difference::of_slopes(&parts, fewest).map(Evidence::Difference)
             }
             (Aggregate::Cells, [_, _]) => {
                 let [first, second] = &strata[..] else {
                     unreachable!("one a mixer");
                 };
-                let both = first
+                let both: Vec<Stratum> = first
                     .iter()
                     .zip(second)
-                    .map(|(a, b)| [&a[..], &b[..]].concat());
-                let both: Vec<Stratum> = both.collect();
+                    .map(|(a, b)| [&a[..], &b[..]].concat())
+                    .collect();
                 log_rank = LogRank::of(&both);
                 Difference::between(&both, fewest).map(Evidence::Difference)
             }
@@ -559,8 +562,12 @@ impl Quantity<'_> {
 
     /// Names a cell by its flags and values.
     fn name(&self, cell: &Cell) -> String {
-        let values = self.claim.axes.iter().zip(&cell.at);
-        let values = values.map(|(axis, value)| format!("{} {value}", axis.flag));
+        let values = self
+            .claim
+            .axes
+            .iter()
+            .zip(&cell.at)
+            .map(|(axis, value)| format!("{} {value}", axis.flag));
         values.collect::<Vec<_>>().join(" ")
     }
 }

@@ -65,10 +65,12 @@ pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> R
     let mut of_claims = Vec::new();
     for claim in CLAIMS.iter().filter(|claim| options.is_about(claim.name)) {
         let mixers = claim.mixers();
-        let of_claim = groups.iter().filter(|group| {
-            holds(claim.runs, group.record) && mixers.contains(&group.record.text("mixer"))
-        });
-        let of_claim: Vec<&Group> = of_claim.collect();
+        let of_claim: Vec<&Group> = groups
+            .iter()
+            .filter(|group| {
+                holds(claim.runs, group.record) && mixers.contains(&group.record.text("mixer"))
+            })
+            .collect();
         let runs = of_claim.iter().flat_map(|group| &group.runs);
         used.extend(runs.map(|run| run.run_id()));
         of_claims.push((claim, studies(claim, &of_claim, presets)));
@@ -80,11 +82,12 @@ pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> R
     let levels: Vec<[f64; 2]> = drafts.iter().map(Draft::levels).collect();
     // A claim without an estimate has not been tested, and does not count in the correction.
     let looked = |draft: &Draft| draft.tests.iter().any(|test| test.found.is_ok());
-    let counted = drafts
+    let counted: Vec<[f64; 2]> = drafts
         .iter()
         .zip(&levels)
-        .filter(|(draft, _)| looked(draft));
-    let counted: Vec<[f64; 2]> = counted.map(|(_, levels)| *levels).collect();
+        .filter(|(draft, _)| looked(draft))
+        .map(|(_, levels)| *levels)
+        .collect();
     let mut corrected = corrected_over_claims(&counted).into_iter();
     let judged: Vec<Judgement> = drafts
         .into_iter()
@@ -102,10 +105,10 @@ pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> R
     let (runs, coverage) = joined(used.collect(), None);
     let mut report = draw::report(&judged, &runs, options);
     report.coverage = coverage;
-    let results = judged
+    let results: BTreeMap<String, Status> = judged
         .iter()
-        .flat_map(|judgement| judgement.results.clone());
-    let results: BTreeMap<String, Status> = results.collect();
+        .flat_map(|judgement| judgement.results.clone())
+        .collect();
     let results: Vec<Status> = results.into_values().collect();
     report.notes.extend(report.coverage.notes(&results));
     Ok(report)
@@ -287,22 +290,23 @@ fn asides(claim: &Claim, cells: &[Cell]) -> Option<String> {
         let name = COLUMNS[*i].name;
         !["mixer", "micro_batch"].contains(&name) && !spans(name)
     });
-    let differing = settings.filter_map(|i| {
-        let values: Vec<String> = mixers
-            .iter()
-            .filter_map(|mixer| Some(cell.sides.get(mixer)?.record.at(i).to_string()))
-            .map(|value| {
-                if value.is_empty() {
-                    "none".into()
-                } else {
-                    value
-                }
-            })
-            .collect();
-        let differ = values.iter().any(|value| *value != values[0]);
-        differ.then(|| format!("{} {}", COLUMNS[i].name, values.join(" / ")))
-    });
-    let differing: Vec<String> = differing.collect();
+    let differing: Vec<String> = settings
+        .filter_map(|i| {
+            let values: Vec<String> = mixers
+                .iter()
+                .filter_map(|mixer| Some(cell.sides.get(mixer)?.record.at(i).to_string()))
+                .map(|value| {
+                    if value.is_empty() {
+                        "none".into()
+                    } else {
+                        value
+                    }
+                })
+                .collect();
+            let differ = values.iter().any(|value| *value != values[0]);
+            differ.then(|| format!("{} {}", COLUMNS[i].name, values.join(" / ")))
+        })
+        .collect();
     (!differing.is_empty()).then(|| {
         format!(
             "beside themselves {} differ in: {}",

@@ -76,8 +76,11 @@ impl RunPlanner<'_> {
         let seeds = Self::first(&known, seeds);
         let mut rates = self.rates();
         if unstable.is_some() {
-            let lowest = self.runs().filter_map(|run| run.number("lr"));
-            let lowest = lowest.reduce(f64::min).unwrap_or(1e-4);
+            let lowest = self
+                .runs()
+                .filter_map(|run| run.number("lr"))
+                .reduce(f64::min)
+                .unwrap_or(1e-4);
             rates.push(format!("{:.2e}", lowest / 4.0));
         }
         NeededRuns {
@@ -169,8 +172,7 @@ impl RunPlanner<'_> {
         let single = self.single();
         let axes = self.claim.axes.iter().enumerate();
         axes.map(|(i, axis)| {
-            let values = self.values(i).into_iter().map(str::to_owned);
-            let mut values: Vec<String> = values.collect();
+            let mut values: Vec<String> = self.values(i).into_iter().map(str::to_owned).collect();
             if single == Some(axis.flag) {
                 let twice = values[0].parse::<usize>().map(|value| 2 * value);
                 values.extend(twice.map(|value| value.to_string()));

@@ -111,8 +111,10 @@ pub(super) fn studies<'a>(
 ) -> Vec<Study<'a>> {
     type Cells<'a> = BTreeMap<Vec<String>, BTreeMap<&'a str, Sides<'a>>>;
     let mut kinds: BTreeMap<StudyKey, Cells> = BTreeMap::new();
-    let of_cells = places(&[Role::Cell]).into_iter();
-    let of_cells: Vec<&str> = of_cells.map(|place| COLUMNS[place].name).collect();
+    let of_cells: Vec<&str> = places(&[Role::Cell])
+        .into_iter()
+        .map(|place| COLUMNS[place].name)
+        .collect();
     for &group in groups {
         let (kind, of_mixer) = kind_of(claim, &of_cells, group.record, presets);
         let at = claim.axes.iter().map(|axis| axis.point(group.record));
@@ -137,8 +139,9 @@ pub(super) fn studies<'a>(
             let mut sides = sources.remove(files).unwrap_or_default();
             let candidates = sides.values_mut();
             candidates.for_each(|candidates| candidates.sort_by_key(|c| c.setting.clone()));
-            let others = sources.into_keys();
-            let others = others.map(|other| format!("{} on the files {other}", at.join(" ")));
+            let others = sources
+                .into_keys()
+                .map(|other| format!("{} on the files {other}", at.join(" ")));
             left_out.extend(others);
             points.push((at, sides));
         }

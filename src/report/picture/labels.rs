@@ -106,11 +106,13 @@ pub struct PointLabel {
 
 /// Writes the names of `points`. A thin line connects a name with its point if they are apart.
 pub fn draw<B: DrawingBackend>(area: &Area<B>, points: &[PointLabel], unit: Unit) {
-    let sized = points.iter().map(|point| {
-        let width = unit.px(unit.width(&point.name, SIZE) + 2);
-        (point.at, (width as i32, unit.px(SIZE + 1) as i32))
-    });
-    let sized: Vec<_> = sized.collect();
+    let sized: Vec<_> = points
+        .iter()
+        .map(|point| {
+            let width = unit.px(unit.width(&point.name, SIZE) + 2);
+            (point.at, (width as i32, unit.px(SIZE + 1) as i32))
+        })
+        .collect();
     let (width, height) = area.dim_in_pixel();
     let frames = placed(&sized, (width as i32, height as i32), unit);
     let style = unit.text(SIZE, INK, (HPos::Center, VPos::Center));

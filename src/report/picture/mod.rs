@@ -192,23 +192,26 @@ impl Plot {
             } else {
                 ""
             };
-            let points = series.points.iter().map(|p| {
-                let nearest = |a: &&(f64, String), b: &&(f64, String)| {
-                    (a.0 - p.x).abs().total_cmp(&(b.0 - p.x).abs())
-                };
-                let at = match self.x.is_named() {
-                    true => self
-                        .x
-                        .ticks
-                        .iter()
-                        .min_by(nearest)
-                        .map_or(String::new(), |(_, name)| name.clone()),
-                    false => axis::short(p.x),
-                };
-                let separator = if p.detail.is_empty() { "" } else { " at " };
-                format!("{}{separator}{at}: {}", p.detail, self.y.format(p.y))
-            });
-            let points: Vec<String> = points.collect();
+            let points: Vec<String> = series
+                .points
+                .iter()
+                .map(|p| {
+                    let nearest = |a: &&(f64, String), b: &&(f64, String)| {
+                        (a.0 - p.x).abs().total_cmp(&(b.0 - p.x).abs())
+                    };
+                    let at = match self.x.is_named() {
+                        true => self
+                            .x
+                            .ticks
+                            .iter()
+                            .min_by(nearest)
+                            .map_or(String::new(), |(_, name)| name.clone()),
+                        false => axis::short(p.x),
+                    };
+                    let separator = if p.detail.is_empty() { "" } else { " at " };
+                    format!("{}{separator}{at}: {}", p.detail, self.y.format(p.y))
+                })
+                .collect();
             parts.push(format!(
                 "{}{printed}: {}",
                 names[series.key],
@@ -223,8 +226,10 @@ impl Plot {
 impl Heatmap {
     fn words(&self) -> String {
         let row = |(name, tiles): (&String, &Vec<Tile>)| {
-            let cells = self.columns.iter().zip(tiles);
-            let cells: Vec<String> = cells
+            let cells: Vec<String> = self
+                .columns
+                .iter()
+                .zip(tiles)
                 .map(|(column, tile)| format!("{column}: {}", tile.text()))
                 .collect();
             format!("{} {name}: {}", self.axes[1], cells.join(", "))

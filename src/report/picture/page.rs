@@ -152,8 +152,8 @@ fn entries(picture: &Picture) -> Vec<Entry<'_>> {
         .levels
         .iter()
         .enumerate()
-        .filter(|(key, _)| pieces(*key));
-    let levels = levels.map(|(key, name)| Entry::Level(key, name));
+        .filter(|(key, _)| pieces(*key))
+        .map(|(key, name)| Entry::Level(key, name));
     match plots().next() {
         Some(_) => series.chain(levels).collect(),
         None => Vec::new(),

@@ -139,11 +139,11 @@ fn shown(axis: &Axis, length: impl Fn(usize) -> u32, pixels: u32) -> Vec<f64> {
 
 /// Draws a band of mean ± one standard deviation.
 fn band<B: DrawingBackend>(chart: &mut Chart<B>, series: &Series) {
-    let spread = series
+    let spread: Vec<(&Point, f64)> = series
         .points
         .iter()
-        .filter_map(|point| Some((point, point.std?)));
-    let spread: Vec<(&Point, f64)> = spread.collect();
+        .filter_map(|point| Some((point, point.std?)))
+        .collect();
     if !series.joined || spread.len() < 2 {
         return;
     }

@@ -31,10 +31,10 @@ pub(super) fn index(reports: &[(String, Report)], formats: &[(&str, &str)]) -> S
     }
     body += "</ul></nav>\n";
     for (name, report) in reports {
-        let others = formats
+        let others: Vec<String> = formats
             .iter()
-            .map(|(format, extension)| format!("<a href=\"{name}.{extension}\">{format}</a>"));
-        let others: Vec<String> = others.collect();
+            .map(|(format, extension)| format!("<a href=\"{name}.{extension}\">{format}</a>"))
+            .collect();
         let head = format!("<h2>{}</h2>\n", escaped(&title(report)));
         let files = format!("<p class=\"files\">As {}</p>\n", others.join(", "));
         body += &section(name, report, &(head + &files), Screen::default());
@@ -122,11 +122,11 @@ fn pictures(drawn: &Picture) -> String {
 
 fn table(grid: &Grid) -> String {
     let grid = &*grid.abridged();
-    let titles = grid
+    let titles: String = grid
         .columns
         .iter()
-        .map(|tick| format!("<th scope=\"col\">{}</th>", escaped(&tick.title)));
-    let titles: String = titles.collect();
+        .map(|tick| format!("<th scope=\"col\">{}</th>", escaped(&tick.title)))
+        .collect();
     let rows: String = grid.lines.iter().map(|line| row(grid, line)).collect();
     let notes: String = grid
         .notes
@@ -143,13 +143,16 @@ fn table(grid: &Grid) -> String {
 
 fn row(grid: &Grid, line: &Line) -> String {
     let seeds = grid.seeds();
-    let cells = line.cells.iter().map(|cell| {
-        format!(
-            "<td>{}</td>",
-            escaped(&(grid.label(cell, seeds) + &cell.marks))
-        )
-    });
-    let cells: String = cells.collect();
+    let cells: String = line
+        .cells
+        .iter()
+        .map(|cell| {
+            format!(
+                "<td>{}</td>",
+                escaped(&(grid.label(cell, seeds) + &cell.marks))
+            )
+        })
+        .collect();
     let class = if line.printed {
         " class=\"printed\""
     } else {

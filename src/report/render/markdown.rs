@@ -35,9 +35,11 @@ fn table(grid: &Grid) -> String {
 
 fn row(grid: &Grid, line: &Line) -> String {
     let seeds = grid.seeds();
-    let cells = line.cells.iter();
-    let cells = cells.map(|cell| grid.label(cell, seeds) + &cell.marks);
-    let cells: Vec<String> = cells.collect();
+    let cells: Vec<String> = line
+        .cells
+        .iter()
+        .map(|cell| grid.label(cell, seeds) + &cell.marks)
+        .collect();
     let name = match line.printed {
         true => format!("*{}*", line.name()),
         false => line.name().to_owned(),

@@ -54,13 +54,15 @@ fn drawn(grid: &Grid, colour: bool) -> Vec<String> {
         true => format!("  {name:>first$}"),
         false => format!("  {name:first$}"),
     };
-    let titles = grid.columns.iter().zip(&widths);
-    let titles =
-        titles.map(|(tick, [number, marks])| format!("  {:>number$}{:marks$}", tick.title, ""));
+    let titles = grid
+        .columns
+        .iter()
+        .zip(&widths)
+        .map(|(tick, [number, marks])| format!("  {:>number$}{:marks$}", tick.title, ""));
+
     let mut lines = vec![named(&corner) + &titles.collect::<String>()];
     for (name, line) in names.iter().zip(&grid.lines) {
-        let cells = line.cells.iter().zip(&widths);
-        let cells = cells.map(|(cell, widths)| {
+        let cells = line.cells.iter().zip(&widths).map(|(cell, widths)| {
             let shade = cell.shade(grid.style).filter(|_| colour);
             painted(cell, &grid.label(cell, seeds), *widths, shade)
         });

@@ -55,8 +55,10 @@ pub(in super::super) fn accuracies(of: &Selection, printed: &'static Printed) ->
     let wanted =
         |c: &&TaskColumn| requested.is_empty() || requested.iter().any(|name| name == c.name());
     let columns: Vec<&TaskColumn> = printed.columns.iter().filter(wanted).collect();
-    let places = of.groups.iter();
-    let places = places.filter_map(|group| place(group, &columns, of));
+    let places = of
+        .groups
+        .iter()
+        .filter_map(|group| place(group, &columns, of));
     let places = separated(places.collect());
     let mut tables: BTreeMap<_, Vec<&Place>> = BTreeMap::new();
     for place in &places {
@@ -66,8 +68,8 @@ pub(in super::super) fn accuracies(of: &Selection, printed: &'static Printed) ->
         let key = (order, &place.of_table, place.preset);
         tables.entry(key).or_default().push(place);
     }
-    let tables = tables.values();
     let tables: Vec<Table> = tables
+        .values()
         .map(|p| Table::of(p, &columns, printed, of))
         .collect();
     selected(of, printed, &columns, &tables)
@@ -111,8 +113,11 @@ fn printed_numbers(
             let lines = table.lines.iter().filter(|line| line.mixer == model.mixer);
             lines.map(move |line| (table, line))
         });
-        let indices = printed.columns.iter().enumerate();
-        let indices = indices.filter(|(_, column)| columns.contains(column));
+        let indices = printed
+            .columns
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| columns.contains(column));
         for (i, column) in indices {
             let found = lines.clone().filter_map(|(table, line)| {
                 let index = table.columns.iter().position(|c| *c == column)?;
@@ -217,8 +222,11 @@ fn separated(mut places: Vec<Place>) -> Vec<Place> {
         let differences = [&p.of_table, &p.differences].map(|d| listed(d));
         (p.column, p.beside, p.preset, names, differences)
     }
-    let released = places.iter().filter(|place| !place.generated);
-    let released: BTreeSet<_> = released.map(setting).collect();
+    let released: BTreeSet<_> = places
+        .iter()
+        .filter(|place| !place.generated)
+        .map(setting)
+        .collect();
     for place in places.iter_mut().filter(|place| place.generated) {
         if released.contains(&setting(place)) {
             place.differences.extend(generated(place.record));
@@ -295,8 +303,10 @@ impl<'a> Table<'a> {
         let shown = |i: &usize| first.beside || places.iter().any(|place| place.column == *i);
         let shown: Vec<usize> = (0..columns.len()).filter(shown).collect();
         let majority = |column: &usize| {
-            let runs = places.iter().filter(|place| place.column == *column);
-            let runs = runs.flat_map(|place| place.runs);
+            let runs = places
+                .iter()
+                .filter(|place| place.column == *column)
+                .flat_map(|place| place.runs);
             let shares: Vec<f64> = runs.filter_map(|run| run.number("majority")).collect();
             let lowest = shares.iter().copied().reduce(f64::min)?;
             Some([lowest, shares.iter().copied().reduce(f64::max)?])
@@ -345,15 +355,21 @@ impl<'a> Table<'a> {
     }
 
     fn label(&self, mixer: &'a str) -> &'a str {
-        let mut known = self.printed.models.iter();
-        let known = known.find(|model| model.mixer == mixer);
+        let known = self
+            .printed
+            .models
+            .iter()
+            .find(|model| model.mixer == mixer);
         known.map_or(mixer, |model| model.label)
     }
 
     /// Numbers that the paper prints for a model, one per column and the average; `None` on part of the data.
     fn printed(&self, mixer: &str) -> Option<Vec<Option<f64>>> {
-        let mut known = self.printed.models.iter();
-        let known = known.find(|model| self.first.beside && model.mixer == mixer);
+        let known = self
+            .printed
+            .models
+            .iter()
+            .find(|model| self.first.beside && model.mixer == mixer);
         known.map(|model| self.of_columns(model.accuracies))
     }
 
@@ -599,10 +615,15 @@ impl ModelLine<'_> {
     fn average(&self, status: impl Fn(&Place) -> Status) -> Option<f64> {
         let places: Option<Vec<&Place>> = self.places.iter().copied().collect();
         let places = places?;
-        let own = places.iter().map(|place| &place.differences);
-        let own: BTreeSet<_> = own.filter(|differences| !differences.is_empty()).collect();
-        let scores = places.iter().map(|place| Some(status(place).score()?.mean));
-        let scores: Option<Vec<f64>> = scores.collect();
+        let own: BTreeSet<_> = places
+            .iter()
+            .map(|place| &place.differences)
+            .filter(|differences| !differences.is_empty())
+            .collect();
+        let scores: Option<Vec<f64>> = places
+            .iter()
+            .map(|place| Some(status(place).score()?.mean))
+            .collect();
         let scores = scores.filter(|_| own.len() <= 1)?;
         Some(scores.iter().sum::<f64>() / scores.len() as f64)
     }

@@ -73,8 +73,10 @@ fn chosen(of: &Selection) -> Vec<String> {
     if matches!(of.figure.runs, [("task", _)]) {
         return Vec::new();
     }
-    let settings = of.figure.runs.iter();
-    let settings: Vec<String> = settings
+    let settings: Vec<String> = of
+        .figure
+        .runs
+        .iter()
         .map(|(name, values)| format!("{name} {}", values.join(", ")))
         .collect();
     let said = (!settings.is_empty()).then(|| format!("runs of {}", settings.join("; ")));
@@ -149,10 +151,11 @@ impl Axes {
             of_line.unwrap_or_else(|| column.json())
         };
         let of_record: Vec<usize> = places(&[Role::Setting]);
-        let of_record = of_record
+        let of_record: Vec<usize> = of_record
             .into_iter()
-            .filter(|i| !self.titles.places.contains(i));
-        let of_record: Vec<usize> = of_record.chain(places(&[Role::Cell])).collect();
+            .filter(|i| !self.titles.places.contains(i))
+            .chain(places(&[Role::Cell]))
+            .collect();
         let records = names.iter().flat_map(|(_, line)| {
             columns.iter().map(|column| {
                 let mut record: Vec<(String, Value)> = of_record

@@ -58,15 +58,17 @@ pub(super) fn chance_of(run: &Record, columns: usize) -> Vec<Baseline> {
 
 /// Adds a note on the number of cells at or below the accuracy without recall, and that accuracy as a fact.
 pub(super) fn say_without_recall(grid: &mut Grid) {
-    let mut known = grid.baselines.iter();
-    let known = known.find(|baseline| baseline.name == NO_RECALL);
+    let known = grid
+        .baselines
+        .iter()
+        .find(|baseline| baseline.name == NO_RECALL);
     let Some(ceiling) = known.and_then(|baseline| baseline.levels.first()?.first().copied()) else {
         return;
     };
-    let scores = grid
+    let scores: Vec<f64> = grid
         .results()
-        .filter_map(|status| Some(status.score()?.mean));
-    let scores: Vec<f64> = scores.collect();
+        .filter_map(|status| Some(status.score()?.mean))
+        .collect();
     let below = scores.iter().filter(|score| **score <= ceiling).count();
     let shown = match below {
         0 => String::new(),

@@ -39,8 +39,10 @@ pub(super) fn settings(first: &[&str], taken: &[usize]) -> (Vec<usize>, usize) {
     let free = |i: &usize| !taken.contains(i);
     let mut all: Vec<usize> = first.iter().map(|name| known(name)).filter(free).collect();
     let head = all.len();
-    let rest = places(&[Role::Setting, Role::Cell]).into_iter();
-    let rest: Vec<usize> = rest.filter(|i| free(i) && !all.contains(i)).collect();
+    let rest: Vec<usize> = places(&[Role::Setting, Role::Cell])
+        .into_iter()
+        .filter(|i| free(i) && !all.contains(i))
+        .collect();
     all.extend(rest);
     (all, head)
 }
@@ -66,10 +68,9 @@ impl Titles {
         let sizes = [("L", "seq_len"), ("k", "kv_pairs"), ("V", "vocab_size")];
         let sizes = sizes.map(|(letter, name)| (letter, self.value(key, name)));
         // A size is empty if it is an axis, and 0 if the task has none.
-        let sizes = sizes
-            .iter()
-            .filter(|(_, size)| !matches!(&**size, "" | "0"));
         let sizes: Vec<String> = sizes
+            .iter()
+            .filter(|(_, size)| !matches!(&**size, "" | "0"))
             .map(|(letter, size)| format!("{letter}={size}"))
             .collect();
         sizes.join(" ")
@@ -131,8 +132,9 @@ pub(super) fn names<'a>(
         let differs = |i: &usize| same.iter().any(|line| line[*i] != same[0][*i]);
         let telling: Vec<usize> = (1..places.len()).filter(differs).collect();
         let options = places.iter().position(|i| COLUMNS[*i].name == "options");
-        let shared = options.map(|i| shared_options(same.iter().map(|line| line[i])));
-        let shared = shared.unwrap_or_default();
+        let shared = options
+            .map(|i| shared_options(same.iter().map(|line| line[i])))
+            .unwrap_or_default();
         for line in same {
             let told = telling
                 .iter()

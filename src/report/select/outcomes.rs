@@ -18,15 +18,16 @@ pub(in super::super) fn times(of: &Selection) -> Selected {
         let times = |group: &Group| -> Vec<Time> {
             group.runs.iter().filter_map(|run| Time::of(run)).collect()
         };
-        let lines = lines(of.figure.runs, &panel.runs, &[]).into_iter();
-        let lines: Vec<(Line, &Group, Vec<Time>)> = lines
+        let lines: Vec<(Line, &Group, Vec<Time>)> = lines(of.figure.runs, &panel.runs, &[])
+            .into_iter()
             .map(|(line, groups)| (line, groups[0], times(groups[0])))
             .collect();
         let all = lines.iter().flat_map(|(_, _, times)| times);
-        let ends = all
+        let ends: BTreeSet<usize> = all
             .filter(|time| time.reached)
-            .map(|time| time.examples as usize);
-        let ends: BTreeSet<usize> = ends.chain([0]).collect();
+            .map(|time| time.examples as usize)
+            .chain([0])
+            .collect();
         let curves = lines.into_iter().map(|(line, group, times)| {
             let curve = kaplan_meier(&times);
             let reached = |end: &usize| {
@@ -59,14 +60,15 @@ pub(in super::super) fn times(of: &Selection) -> Selected {
 pub(in super::super) fn tuning(of: &Selection) -> Selected {
     of_all_runs(of, |panel| {
         let lines = lines(of.figure.runs, &panel.runs, &[]).into_iter();
-        let curves = lines.map(|(line, groups)| {
-            let rates = distinct_rates(groups[0].runs.iter().copied()).into_iter();
-            let means: Vec<f64> = rates
-                .filter_map(|lr| of_rate(of, &groups[0].runs, lr))
-                .collect();
-            (line, groups[0], best_of(&means), means.len())
-        });
-        let curves: Vec<(Line, &Group, Vec<f64>, usize)> = curves.collect();
+        let curves: Vec<(Line, &Group, Vec<f64>, usize)> = lines
+            .map(|(line, groups)| {
+                let rates = distinct_rates(groups[0].runs.iter().copied()).into_iter();
+                let means: Vec<f64> = rates
+                    .filter_map(|lr| of_rate(of, &groups[0].runs, lr))
+                    .collect();
+                (line, groups[0], best_of(&means), means.len())
+            })
+            .collect();
         let most = curves.iter().map(|(_, _, values, _)| values.len()).max();
         let columns: Vec<usize> = (1..=most.unwrap_or(0)).collect();
         let mut grid = curves_of("rates tried", of.metric.name, &columns, curves);
@@ -98,11 +100,12 @@ fn of_all_runs(of: &Selection, draw: impl Fn(&Panel<Group>) -> Grid) -> Selected
 /// The mean over the seeds of one rate, where diverged runs count as 0; `None` if no run has ended.
 fn of_rate(of: &Selection, runs: &[&Record], lr: f64) -> Option<f64> {
     let own = runs.iter().filter(|run| run.number("lr") == Some(lr));
-    let numbers = own.filter_map(|run| match run.outcome() {
-        Some(Outcome::Diverged) => Some(0.0),
-        _ => run.number(of.metric.name),
-    });
-    let numbers: Vec<f64> = numbers.collect();
+    let numbers: Vec<f64> = own
+        .filter_map(|run| match run.outcome() {
+            Some(Outcome::Diverged) => Some(0.0),
+            _ => run.number(of.metric.name),
+        })
+        .collect();
     let count = numbers.len() as f64;
     (count > 0.0).then(|| numbers.iter().sum::<f64>() / count)
 }

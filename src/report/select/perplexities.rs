@@ -95,8 +95,8 @@ pub(in super::super) fn perplexities(of: &Selection, printed: Printed) -> Select
         let key = (!place.beside, of_text, differences, names);
         tables.entry(key).or_default().push(place);
     }
-    let tables = tables.values();
     let tables: Vec<Table> = tables
+        .values()
         .map(|places| Table::of(places, printed, of))
         .collect();
     let lines = || tables.iter().flat_map(|table| &table.lines);
@@ -170,8 +170,11 @@ fn printed_numbers(of: &Selection, printed: Printed, tables: &[Table]) -> Vec<Pr
 fn place<'a>(group: &'a Group, of: &Selection) -> Place<'a> {
     let known = (of.presets)(group.record);
     let of_table = |d: &Difference| !OF_LINE.contains(&d.name);
-    let ended = group.runs.iter().copied();
-    let ended = ended.filter(|run| run.status().is_some());
+    let ended = group
+        .runs
+        .iter()
+        .copied()
+        .filter(|run| run.status().is_some());
     let mut place = Place {
         rates: distinct_rates(ended).len(),
         select: of.options.select,
@@ -429,8 +432,9 @@ impl<'a> Table<'a> {
         if tried.clone().all(|line| line.rates() == most) {
             return Some(format!("rate: the best of {most} tried"));
         }
-        let each = tried.map(|line| format!("{} {}", line.label(), line.rates()));
-        let each: Vec<String> = each.collect();
+        let each: Vec<String> = tried
+            .map(|line| format!("{} {}", line.label(), line.rates()))
+            .collect();
         Some(format!("rates tried: {}", each.join(", ")))
     }
 
@@ -451,9 +455,13 @@ impl<'a> Table<'a> {
                     .any(|(name, _)| self.score(line, name).is_some())
             })
         };
-        let without = self.printed.iter().zip(self.attentions());
-        let without = without.filter(|(_, line)| numberless(line));
-        let without: Vec<&str> = without.map(|((mixer, _), _)| *mixer).collect();
+        let without: Vec<&str> = self
+            .printed
+            .iter()
+            .zip(self.attentions())
+            .filter(|(_, line)| numberless(line))
+            .map(|((mixer, _), _)| *mixer)
+            .collect();
         match (&without[..], of(Gap::Missing)) {
             ([], missing) if missing.is_empty() => {}
             ([], missing) => notes.push(format!("no gap where a number is missing: {missing}")),
@@ -462,11 +470,14 @@ impl<'a> Table<'a> {
                 mixers.join(", ")
             )),
         }
-        let shown = SHOWN.iter().filter(|(metric, _)| {
-            let share = self.gap(metric).share();
-            share.is_some_and(|share| share.abs() > TELLING)
-        });
-        let shown: Vec<&str> = shown.map(|(_, title)| *title).collect();
+        let shown: Vec<&str> = SHOWN
+            .iter()
+            .filter(|(metric, _)| {
+                let share = self.gap(metric).share();
+                share.is_some_and(|share| share.abs() > TELLING)
+            })
+            .map(|(_, title)| *title)
+            .collect();
         if !shown.is_empty() {
             notes.push(format!(
                 "no share where linear and softmax are so alike that it would be beyond {:.0} %: {}",

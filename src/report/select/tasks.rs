@@ -61,9 +61,11 @@ pub(super) fn split<'a, T: Recorded>(
     let mut split: Vec<(Key, Vec<&T>)> = split.into_iter().collect();
     if !order.is_empty() {
         split.sort_by_cached_key(|(key, _)| {
-            let ranked = places.iter().zip(key);
-            let ranked =
-                ranked.map(|(place, value)| (super::naming::rank(order, *place, value), *value));
+            let ranked = places
+                .iter()
+                .zip(key)
+                .map(|(place, value)| (super::naming::rank(order, *place, value), *value));
+
             ranked.collect::<Vec<_>>()
         });
     }

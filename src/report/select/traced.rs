@@ -175,8 +175,11 @@ fn means<R, C: Ord>(
         };
         let numbers: Vec<BTreeMap<C, f64>> = seeds.iter().map(numbers).collect();
         for column in columns {
-            let values = numbers.iter().filter_map(|run| run.get(column).copied());
-            let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+            let values: Vec<f64> = numbers
+                .iter()
+                .filter_map(|run| run.get(column).copied())
+                .filter(|value| value.is_finite())
+                .collect();
             if values.is_empty() {
                 line.cells.push(Cell::result(Status::NoNumber));
                 continue;

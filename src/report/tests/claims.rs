@@ -125,12 +125,15 @@ fn records<'a>(
     claim: &str,
 ) -> Vec<BTreeMap<&'a str, &'a serde_json::Value>> {
     let wanted = [("level", level), ("claim", claim), ("role", "claim")];
-    let records = report.grids.iter().flat_map(|grid| &grid.records);
-    let records = records.filter(|record| {
-        let has =
-            |(name, value): &(&str, &str)| record.iter().any(|(n, v)| n == name && v == value);
-        wanted.iter().all(has)
-    });
+    let records = report
+        .grids
+        .iter()
+        .flat_map(|grid| &grid.records)
+        .filter(|record| {
+            let has =
+                |(name, value): &(&str, &str)| record.iter().any(|(n, v)| n == name && v == value);
+            wanted.iter().all(has)
+        });
     let named = records.map(|record| {
         let pairs = record.iter().map(|(name, value)| (name.as_str(), value));
         pairs.collect()

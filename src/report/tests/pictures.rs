@@ -326,7 +326,7 @@ fn one_cell_is_drawn_alone_and_none_is_refused_in_a_sentence() {
 
 #[test]
 fn long_names_are_broken_and_cut_and_stay_inside() {
-    let rows = ["linear", "linear", "s6"]
+    let rows: Vec<Record> = ["linear", "linear", "s6"]
         .iter()
         .enumerate()
         .map(|(i, mixer)| {
@@ -339,8 +339,8 @@ fn long_names_are_broken_and_cut_and_stay_inside() {
                 )]
                 .into();
             })
-        });
-    let rows: Vec<Record> = rows.collect();
+        })
+        .collect();
     for number in ["2", "7", "state"] {
         let report = of_figure(number, &rows);
         let svg = drawn(&report, "svg");
