@@ -249,8 +249,7 @@ impl Curves<'_> {
 fn half_lives(view: &View, measures: &Measures) -> Option<Grid> {
     let (bins, shares) = (bins(), &measures.shares);
     let what = "half-lives of ΠΛ g";
-    let records = bins.iter().zip(shares);
-    let records = records.map(|(bin, share)| {
+    let records = bins.iter().zip(shares).map(|(bin, share)| {
         let at = [None, Some(Value::from(bin.as_str()))];
         record(&view.name, what, at, Some(*share))
     });

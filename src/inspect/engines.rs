@@ -149,8 +149,7 @@ fn timed(subject: &Subject, engines: &[Engine]) -> Result<Vec<Timed>> {
         }
     }
     let first = &outputs[0].1;
-    let each = outputs.iter().zip(&mut times);
-    let each = each.map(|((engine, y), times)| {
+    let each = outputs.iter().zip(&mut times).map(|((engine, y), times)| {
         times.sort_by(f64::total_cmp);
         Timed {
             name: engine.name,
@@ -173,17 +172,19 @@ fn fitting(
     let needed = |engine: &Engine| subject.sizes().pass() + (engine.extra_bytes)(subject);
     let fits = |engine: &Engine| needed(engine) <= room.bytes as f64;
     let (kept, left): (Vec<Engine>, Vec<Engine>) = engines.into_iter().partition(fits);
-    let left = left.iter().map(|engine| {
-        format!(
-            "{}: `{}` is left out: it needs about {} of memory, and {} is {}",
-            subject.name,
-            engine.name,
-            gigabytes(needed(engine)),
-            room.of,
-            gigabytes(room.bytes as f64)
-        )
-    });
-    let left = left.collect();
+    let left = left
+        .iter()
+        .map(|engine| {
+            format!(
+                "{}: `{}` is left out: it needs about {} of memory, and {} is {}",
+                subject.name,
+                engine.name,
+                gigabytes(needed(engine)),
+                room.of,
+                gigabytes(room.bytes as f64)
+            )
+        })
+        .collect();
     (kept, left)
 }
 

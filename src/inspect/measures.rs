@@ -97,10 +97,10 @@ pub fn evenly(count: usize, most: usize) -> Vec<usize> {
 
 /// Mean horizon of rows of norms, each ending at its own token; rows of zeros are left out.
 pub fn horizon(norms: &[Vec<f64>]) -> Option<Horizon> {
-    let rows = norms
+    let rows: Vec<(f64, f64)> = norms
         .iter()
-        .filter_map(|row| Some((count_held(row)?, row.len() as f64)));
-    let rows: Vec<(f64, f64)> = rows.collect();
+        .filter_map(|row| Some((count_held(row)?, row.len() as f64)))
+        .collect();
     let count = rows.len() as f64;
     (count > 0.0).then(|| Horizon {
         tokens: rows.iter().map(|(held, _)| held).sum::<f64>() / count,
@@ -380,8 +380,10 @@ impl<'a> Pass<'a> {
         active.reverse();
         gram.reverse();
         gram.iter_mut().for_each(|row| row.reverse());
-        let outputs = active.iter().map(|row| self.output(row));
-        let outputs = outputs.collect::<Result<_>>()?;
+        let outputs = active
+            .iter()
+            .map(|row| self.output(row))
+            .collect::<Result<_>>()?;
         let norms: Vec<Vec<f64>> = { active }
             .into_iter()
             .map(|row| row.norms.into_iter().rev().collect())

@@ -98,8 +98,12 @@ impl Course {
     }
 
     fn accuracy_by_epoch(&self) -> Option<Grid> {
-        let points = self.accuracy.iter().enumerate();
-        let points: Vec<_> = points.map(|(i, a)| (i + 1, vec![100.0 * a])).collect();
+        let points: Vec<_> = self
+            .accuracy
+            .iter()
+            .enumerate()
+            .map(|(i, a)| (i + 1, vec![100.0 * a]))
+            .collect();
         let curves = Curves {
             of: &self.name,
             what: "test accuracy",
@@ -139,10 +143,10 @@ impl Course {
             numbers.collect::<Vec<(usize, Vec<f64>)>>()
         };
         let names = |count| &BESIDE[usize::from(!of_phi)..count];
-        let spectrum = views.clone().filter_map(|(epoch, view)| {
-            Some((epoch, view.found.as_ref().ok()?.moduli()?.to_vec()))
-        });
-        let spectrum: Vec<_> = spectrum.collect();
+        let spectrum: Vec<_> = views
+            .clone()
+            .filter_map(|(epoch, view)| Some((epoch, view.found.as_ref().ok()?.moduli()?.to_vec())))
+            .collect();
         let mut grids = Vec::new();
         if !spectrum.is_empty() {
             grids.push(curves("spectrum of all Λ_i", "|λ|", &LAMBDAS, spectrum));
@@ -184,11 +188,13 @@ impl Course {
         let layers = before.views.iter().zip(&after.views);
         let moved = layers.filter_map(|(before, after)| {
             let (start, end) = (before.found.as_ref().ok()?, after.found.as_ref().ok()?);
-            let moves = FOLLOWED.iter().filter_map(|(name, of)| {
-                let [start, end] = [of(start)?, of(end)?].map(shown);
-                Some(format!("{name} from {start} to {end}"))
-            });
-            let moves: Vec<String> = moves.collect();
+            let moves: Vec<String> = FOLLOWED
+                .iter()
+                .filter_map(|(name, of)| {
+                    let [start, end] = [of(start)?, of(end)?].map(shown);
+                    Some(format!("{name} from {start} to {end}"))
+                })
+                .collect();
             Some(format!("{} meanwhile: {}", before.name, moves.join(", ")))
         });
         let (start, end) = (before.epoch, after.epoch);

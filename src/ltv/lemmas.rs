@@ -214,8 +214,8 @@ pub fn run(steps: &[Step], u: &[Vec<f64>]) -> (Vec<Vec<f64>>, Vec<f64>) {
     let outputs = steps
         .iter()
         .zip(u)
-        .map(|(step, u_i)| step.advance(&mut h, u_i));
-    let outputs = outputs.collect();
+        .map(|(step, u_i)| step.advance(&mut h, u_i))
+        .collect();
     (outputs, h)
 }
 
