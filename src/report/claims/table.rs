@@ -95,8 +95,8 @@ pub(super) enum AxisEnd {
 /// Rule that combines the quantities of a claim into its verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
-    /// All quantities must be where the claim puts them. Each is tested at the full level, since all of them together
-    /// are rarer. A single one elsewhere contradicts the claim, after Holm's correction.
+    /// All quantities must be where the claim puts them. Each is tested at the full level, because they rarely all pass
+    /// by chance. A single quantity elsewhere contradicts the claim, after Holm's correction.
     Every,
     /// One quantity is enough, after Holm's correction. The claim is contradicted if all are elsewhere.
     Some,

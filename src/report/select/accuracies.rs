@@ -1,4 +1,4 @@
-//! Tables of models by tasks, our accuracies above the paper's.
+//! Tables of models by tasks, with a line of the paper's accuracies below each model's.
 //!
 //! A place is one model on one task in one setting: the mean over seeds at the learning rate with the best validation
 //! accuracy. Runs under different protocols, or with different loss, input, pooling or precision, are in separate
