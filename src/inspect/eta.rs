@@ -155,8 +155,8 @@ fn bare(subject: &Subject) -> Result<Ltv> {
     Ok(system.expect("without a normaliser it is a system"))
 }
 
-/// The heads of an attention. z is the input of its own normaliser if it has one; otherwise it uses normal random
-/// weights.
+/// The heads of an attention. z = w·u_i uses the weights of the mixer's own normaliser if it has one, and normal random
+/// weights otherwise.
 fn heads(subject: &Subject) -> Result<Vec<Head>> {
     for name in ["wq", "wk", "wv"] {
         ensure!(

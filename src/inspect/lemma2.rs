@@ -17,7 +17,8 @@ use std::collections::HashMap;
 
 /// Biases at which the limit of linear attention is evaluated.
 const BIASES: [f64; 5] = [0.0, -5.0, -14.0, -30.0, -40.0];
-/// Standard deviation of the noise added to fresh weights, so that no weight is zero or one by initialisation.
+/// Standard deviation of the noise added to fresh weights, so that no weight is zero or one by initialisation, and of
+/// random new weights.
 const MOVED: f64 = 0.3;
 
 /// Largest number of copies of a dense Λ_i in memory at a time.
