@@ -24,6 +24,8 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 test: export RAYON_NUM_THREADS ?= $(CORES)
 test: export CANDLE_NUM_THREADS ?= 1
 test: export RUST_TEST_THREADS ?= $(shell expr $(CORES) + 2)
+# What commands print is only compared; `always` writes it into the files that it is compared with.
+test: export INSTA_UPDATE ?= no
 test:       # every test; no GPU, no network, no Python
 	cargo test --release --locked --workspace
 

@@ -27,6 +27,9 @@ mod wikitext_tools;
 
 use assert_cmd::Command;
 use serde::Deserialize;
+use insta::Settings;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -129,6 +132,7 @@ impl World {
             .current_dir(self.dir.path())
             .env_remove("DSF_OUT")
             .env_remove("DSF_DATA")
+            .env_remove("COLUMNS")
             .env("HF_HOME", self.path("home"))
     }
 
@@ -156,6 +160,19 @@ impl Said {
             out: String::from_utf8(output.stdout).unwrap(),
             err: String::from_utf8(output.stderr).unwrap(),
         }
+    }
+
+    /// The objects of `--json`.
+    pub fn objects(&self) -> Vec<Value> {
+        let each = self.out.lines();
+        each.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}{}", self.err)))
+            .collect()
+    }
+
+    /// The last of them.
+    pub fn object(&self) -> Value {
+        let last = self.objects().pop();
+        last.unwrap_or_else(|| panic!("no object: {}", self.err))
     }
 
     /// Asserts success and gives stdout.
@@ -221,4 +238,98 @@ pub(crate) fn numbers(run: &Path) -> Vec<String> {
     let numbers: Vec<String> = text.lines().map(kept).collect();
     assert_eq!(numbers[0], "epoch,train_loss,test_loss,accuracy,lr");
     numbers
+}
+
+/// What a report in JSON is, without the numbers of its cells: its heading, the titles of its grids, the quantities of
+/// each and its notes.
+pub(crate) fn outline(report: &Value) -> String {
+    let mut lines = vec![report["heading"].as_str().unwrap().to_owned()];
+    for panel in report["panels"].as_array().unwrap() {
+        lines.push(format!("\n{}", panel["title"].as_str().unwrap()));
+        let first = lines.len();
+        for cell in panel["cells"].as_array().unwrap() {
+            let quantity = format!("  {}", cell["quantity"].as_str().unwrap());
+            if !lines[first..].contains(&quantity) {
+                lines.push(quantity);
+            }
+        }
+    }
+    lines.push(String::new());
+    let notes = report["notes"].as_array().unwrap().iter();
+    lines.extend(notes.map(|note| note.as_str().unwrap().to_owned()));
+    lines.join("\n")
+}
+
+/// Several texts as one, each below its name.
+pub(crate) fn sections<N: AsRef<str>, T: AsRef<str>>(
+    texts: impl IntoIterator<Item = (N, T)>,
+) -> String {
+    let each = texts.into_iter();
+    let each = each.map(|(name, text)| format!("== {}\n{}\n", name.as_ref(), text.as_ref()));
+    each.collect::<Vec<_>>().join("\n")
+}
+
+/// Patterns of what another machine, another day or another commit prints, and what stands for them in files.
+const OF_MACHINE: [(&str, &str); 11] = [
+    (r"\S+/(release|debug)/dsf\b", "dsf"),
+    (r"(/[^\s/]+)*/\.tmp\w{6}", "[folder]"),
+    (r"(?m)^(- )?git .*$", "${1}git [commit]"),
+    (r"\b[0-9a-f]{12}(-dirty)?\b", "[id]"),
+    (r"\bdsf \d+\.\d+\.\d+", "dsf [version]"),
+    (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "[date]"),
+    (
+        r"\b\d+(\.\d+)? (ms|s|min|h|days?)\b( \d+ (s|min|h)\b)*",
+        "[time]",
+    ),
+    (r"\b\d+(\.\d+)? [kMG]B\b", "[bytes]"),
+    (r"\S+ tokens/s\b", "[rate] tokens/s"),
+    (r"\b\d+ jobs? of \d+ threads?\b", "[jobs]"),
+    (r"\[env: DSF_OUT=[^\]]*\]", "[env: DSF_OUT=]"),
+];
+
+/// Patterns of what another instruction set prints after a training of its own: the numbers, and what was best by them.
+/// Widths of columns go with their numbers.
+const OF_TRAINING: [(&str, &str); 6] = [
+    (r"(?m)^hint: .*\n", ""),
+    (
+        r"best rates?: ((, )?\S+( a half of the seeds)? \(\d+ cells?\))+",
+        "best rate: [rate]",
+    ),
+    (r"best on (\S+): .*", "best on $1: [runs]"),
+    (r"-?\d+\.\d+(e-?\d+)?", "#"),
+    (r"#±#", "#"),
+    (r"(\S) {2,}", "$1  "),
+];
+
+/// How `shows!` compares.
+pub(crate) fn compared(trained: bool) -> Settings {
+    let mut settings = Settings::clone_current();
+    settings.set_omit_expression(true);
+    settings.set_prepend_module_to_snapshot(false);
+    let root = env!("CARGO_MANIFEST_DIR").replace('.', r"\.");
+    settings.add_filter(&root, "[root]");
+    let patterns = OF_MACHINE.iter();
+    let patterns = patterns.chain(OF_TRAINING.iter().filter(|_| trained));
+    for (pattern, shown) in patterns {
+        settings.add_filter(pattern, *shown);
+    }
+    settings
+}
+
+/// Compares a text with the file `snapshots/NAME.snap` beside the test, but for what changes from machine to machine, and
+/// where the text is `trained`, but for the numbers of training.
+macro_rules! shows {
+    ($name:expr, trained $text:expr) => {
+        $crate::cli::compared(true).bind(|| insta::assert_snapshot!($name, $text))
+    };
+    ($name:expr, $text:expr) => {
+        $crate::cli::compared(false).bind(|| insta::assert_snapshot!($name, $text))
+    };
+}
+pub(crate) use shows;
+
+/// The rows of a CSV file as maps from column to text.
+pub(crate) fn table(path: &Path) -> Vec<BTreeMap<String, String>> {
+    let mut reader = csv::Reader::from_path(path).unwrap();
+    reader.deserialize().map(|row| row.unwrap()).collect()
 }

@@ -1,28 +1,42 @@
 //! `dsf sweep`.
 
-use super::World;
+use super::{sections, shows, Said, World};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 const GRID: &str = "sweep --task mqar --preset smoke --mixer ssd,softmax --d 8,16 --n 4,8";
 
+/// How many runs a sweep had, and how many of them it trained, found done, failed at and found failed.
+fn tally(said: &Said) -> [u64; 5] {
+    let end = said.object();
+    assert_eq!(end["event"], "sweep", "{end}");
+    let counts = ["runs", "finished", "done_before", "failed", "failed_before"];
+    counts.map(|count| end[count].as_u64().unwrap())
+}
+
+/// What a sweep would do.
+fn planned(world: &World, line: &str) -> serde_json::Value {
+    world.dsf(&format!("{line} --dry-run --json")).object()
+}
+
 #[test]
 fn a_grid_is_trained_once() {
     let world = World::new();
-    let said = world.dsf(GRID).ok();
-    assert!(said.contains("8 runs: 8 finished."), "{said}");
+    // Two jobs would end in any order.
+    let said = world.dsf(&format!("{GRID} --jobs 1"));
+    shows!("sweep", trained said.out);
+    shows!("sweep-talk", trained said.err);
+    said.ok();
     assert_eq!(world.runs("results").len(), 8);
-    let again = world.dsf(GRID).ok();
-    assert!(
-        again.contains("8 runs: 0 finished, 8 done before."),
-        "{again}"
-    );
-    let wider = world.dsf(&GRID.replace("--d 8,16", "--d 8,16,32")).ok();
-    assert!(
-        wider.contains("12 runs: 4 finished, 8 done before."),
-        "{wider}"
-    );
+    shows!("sweep-again", trained world.dsf(GRID).ok());
+    let again = world.dsf(&format!("{GRID} --json"));
+    assert_eq!(tally(&again), [8, 0, 8, 0, 0]);
+    let wider = world.dsf(&format!(
+        "{} --json",
+        GRID.replace("--d 8,16", "--d 8,16,32")
+    ));
+    assert_eq!(tally(&wider), [12, 4, 8, 0, 0]);
     let summary = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
     assert_eq!(summary.lines().count(), 1 + 12);
 }
@@ -34,22 +48,21 @@ fn what_a_summary_holds_is_not_trained_again() {
     world.dsf(&format!("{some} --out a -q")).ok();
     fs::rename(world.path("a/mqar.csv"), world.path("kept.csv")).unwrap();
     let more = some.replace("--d 8", "--d 8,16 --done-in kept.csv");
-    let planned = world.dsf(&format!("{more} --shard 1/2 --dry-run"));
-    assert!(
-        planned
-            .err
-            .contains("--done-in: 2 of 4 runs are done in kept.csv, and left out"),
-        "{}",
-        planned.err
+    let shard = world.dsf(&format!("{more} --shard 1/2 --dry-run"));
+    shows!(
+        "done-in-dry-run",
+        sections([("stdout", shard.out), ("stderr", shard.err)])
     );
-    assert!(planned.out.contains("1 run: "), "{}", planned.out);
-    let said = world.dsf(&more).ok();
-    assert!(said.contains("2 runs: 2 finished."), "{said}");
-    let all = world.dsf("report kept.csv results").ok();
-    assert!(all.contains("4 runs done"), "{all}");
-    let none = world.dsf(&format!("{some} --done-in kept.csv")).ok();
-    assert!(none.contains("nothing is left to do"), "{none}");
-    assert!(!none.contains("results:"), "{none}");
+    assert_eq!(
+        tally(&world.dsf(&format!("{more} --json"))),
+        [2, 2, 0, 0, 0]
+    );
+    let all = world.dsf("report kept.csv results --json").object();
+    assert_eq!(all["coverage"]["done"], 4);
+    shows!(
+        "done-in-all",
+        world.dsf(&format!("{some} --done-in kept.csv")).ok()
+    );
     // A run that failed there is no run that is done.
     let failed = fs::read_to_string(world.path("kept.csv")).unwrap();
     let failed = failed.replace(",done,", ",failed,");
@@ -58,8 +71,7 @@ fn what_a_summary_holds_is_not_trained_again() {
         .map(|line| &line[..=line.rfind(',').unwrap()])
         .collect();
     fs::write(world.path("failed.csv"), unsummed.join("\n")).unwrap();
-    let planned = world.dsf(&more.replace("kept", "failed")).err;
-    assert!(planned.contains("0 of 4 runs"), "{planned}");
+    assert_eq!(planned(&world, &more.replace("kept", "failed"))["runs"], 4);
     let message = world.dsf(&more.replace("kept", "none")).refused();
     assert!(
         message.contains("--done-in: there is no file none.csv"),
@@ -77,15 +89,14 @@ fn what_a_summary_holds_is_not_trained_again() {
 fn halving_trains_one_rate_of_a_cell_whole_and_keeps_the_short_runs_apart() {
     let world = World::new();
     let line = "sweep --preset smoke --mixer ssd,softmax --lr 1e-4,1e-3,2e-3,4e-3 --seeds 2 --epochs 8 --halving";
-    let planned = world.dsf(&format!("{line} --dry-run"));
-    for said in [
-        "first round 1, 8 runs of 2 epochs",
-        "first round 2, 8 runs of 4 epochs",
-    ] {
-        assert!(planned.err.contains(said), "{}", planned.err);
-    }
-    let said = world.dsf(line).ok();
-    assert!(said.contains("4 runs: 4 finished."), "{said}");
+    shows!(
+        "halving-dry-run",
+        world.dsf(&format!("{line} --dry-run")).err
+    );
+    assert_eq!(
+        tally(&world.dsf(&format!("{line} --json"))),
+        [4, 4, 0, 0, 0]
+    );
     let rows = |path: &str| {
         fs::read_to_string(world.path(path))
             .unwrap()
@@ -96,14 +107,11 @@ fn halving_trains_one_rate_of_a_cell_whole_and_keeps_the_short_runs_apart() {
     // Four rates of a seed for each mixer, then two of two seeds.
     assert_eq!(rows("results/halving/mqar.csv"), 8 + 8);
     assert_eq!(rows("results/mqar.csv"), 2 * 2);
-    assert!(
-        world.dsf("report").ok().contains("4 runs done"),
-        "short runs are not reported"
-    );
-    let again = world.dsf(line).ok();
-    assert!(
-        again.contains("4 runs: 0 finished, 4 done before."),
-        "{again}"
+    let report = world.dsf("report --json").object();
+    assert_eq!(report["coverage"]["done"], 4, "short runs are not reported");
+    assert_eq!(
+        tally(&world.dsf(&format!("{line} --json"))),
+        [4, 0, 4, 0, 0]
     );
     // The rate that stays is the best of the last round.
     let table = |path: &str| -> Vec<(String, u64, f64, f64)> {
@@ -173,8 +181,9 @@ fn a_dry_run_counts_and_trains_nothing() {
     world
         .dsf("mqar --preset smoke --mixer ssd --d 8 --n 4 -q")
         .ok();
-    let said = world.dsf(&format!("{GRID} --dry-run")).ok();
-    assert!(said.contains("8 runs") && said.contains("1 done"), "{said}");
+    shows!("dry-run", world.dsf(&format!("{GRID} --dry-run")).ok());
+    let plan = planned(&world, GRID);
+    assert_eq!((&plan["runs"], &plan["done"]), (&8.into(), &1.into()));
     assert_eq!(world.runs("results").len(), 1);
 }
 
@@ -185,13 +194,8 @@ fn a_shipped_experiment_is_planned_and_trained() {
     let line = format!("sweep {} -q", file.display());
     world.dsf(&line).ok();
     assert_eq!(world.runs("results").len(), 24);
-    let narrowed = world
-        .dsf(&format!("sweep {} --mixer ssd", file.display()))
-        .ok();
-    assert!(
-        narrowed.contains("4 runs: 0 finished, 4 done before."),
-        "{narrowed}"
-    );
+    let narrowed = world.dsf(&format!("sweep {} --mixer ssd --json", file.display()));
+    assert_eq!(tally(&narrowed), [4, 0, 4, 0, 0]);
 }
 
 #[test]
@@ -201,8 +205,13 @@ fn seeds_become_a_mean_and_a_spread() {
         .dsf("sweep --preset smoke --mixer ssd --seeds 3 -q")
         .ok();
     assert_eq!(world.runs("results").len(), 3);
-    let text = world.dsf("report").ok();
-    assert!(text.contains('±'), "{text}");
+    let report = world.dsf("report --json").object();
+    let cell = &report["panels"][0]["cells"][0];
+    assert_eq!(cell["seeds"], 3);
+    assert!(
+        cell["mean"].is_number() && cell["std"].is_number(),
+        "{cell}"
+    );
 }
 
 #[test]
@@ -216,35 +225,30 @@ fn a_run_that_breaks_is_a_row_with_a_reason_and_the_rest_goes_on() {
     fs::remove_file(run.join("result.json")).unwrap();
     let checkpoint = run.join("checkpoint.safetensors");
     fs::create_dir(&checkpoint).unwrap();
-    let said = world.dsf(GRID);
+    let said = world.dsf(&format!("{GRID} --json"));
     assert_eq!(said.code, 3, "{}{}", said.out, said.err);
-    assert!(
-        said.out.contains("8 runs: 7 finished, 1 failed."),
-        "{}",
-        said.out
-    );
-    let summary = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
-    assert_eq!(
-        summary.lines().filter(|l| l.contains(",failed,")).count(),
-        1,
-        "{summary}"
-    );
-    assert!(summary.contains("checkpoint.safetensors"), "{summary}");
+    assert_eq!(tally(&said), [8, 7, 0, 1, 0]);
+    let summary = super::table(&world.path("results/mqar.csv"));
+    let failed: Vec<_> = { summary.iter() }
+        .filter(|row| row["status"] == "failed")
+        .collect();
+    assert_eq!(failed.len(), 1, "{summary:?}");
+    let reason = &failed[0]["reason"];
+    assert!(reason.contains("checkpoint.safetensors"), "{reason}");
     let again = world.dsf(GRID);
     assert_eq!(again.code, 3, "what failed before is not done");
-    assert!(again.out.contains("1 failed before"), "{}", again.out);
+    shows!("sweep-failed-before", trained again.out);
     fs::remove_dir(checkpoint).unwrap();
-    let retried = world.dsf(&format!("{GRID} --retry-failed")).ok();
-    assert!(retried.contains("1 finished, 7 done before"), "{retried}");
+    let retried = world.dsf(&format!("{GRID} --retry-failed --json"));
+    assert_eq!(tally(&retried), [8, 1, 7, 0, 0]);
 }
 
 #[test]
 fn a_sweep_without_flags_says_what_it_trains() {
-    let said = World::new().dsf("sweep --dry-run").ok();
-    for mixer in ["softmax", "linear", "normalized", "s6", "ssd"] {
-        assert!(said.contains(mixer), "{said}");
-    }
-    assert!(said.contains("5 runs"), "{said}");
+    shows!(
+        "dry-run-of-no-flags",
+        World::new().dsf("sweep --dry-run").ok()
+    );
 }
 
 #[test]
@@ -282,26 +286,27 @@ fn several_experiments_are_one_sweep_that_trains_every_run_once() {
     };
     file("a.toml", "\"softmax\", \"ssd\"");
     file("b.toml", "\"ssd\", \"linear\"");
-    let dry = world.dsf("sweep a.toml b.toml --dry-run").ok();
-    assert!(
-        dry.starts_with("plan    3 runs: 0 done, 0 failed, 3 to do; 1 duplicate left out"),
-        "{dry}"
+    shows!(
+        "dry-run-of-two-experiments",
+        world.dsf("sweep a.toml b.toml --dry-run").ok()
     );
-    let said = world.dsf("sweep a.toml b.toml").ok();
-    assert!(said.starts_with("3 runs: 3 finished.\n"), "{said}");
     // Its end draws the grids and names the best run of each mixer.
-    assert!(
-        said.contains("ssd, reference, L=16 k=2 V=32, 32 examples"),
-        "{said}"
+    shows!(
+        "sweep-of-two-experiments",
+        trained world.dsf("sweep a.toml b.toml").ok()
     );
-    let best = said.lines().find(|line| line.starts_with("best on mqar: "));
-    assert_eq!(best.unwrap().matches(" %").count(), 3, "{said}");
-    let report = world
-        .dsf("report --experiment a.toml --experiment b.toml")
-        .ok();
-    assert!(report.contains("3 of 3 runs done"), "{report}");
-    let status = world.dsf("sweep status a.toml b.toml").ok();
-    assert!(status.starts_with("3 runs: 3 done"), "{status}");
+    let end = world.dsf("sweep a.toml b.toml --json");
+    assert_eq!(tally(&end), [3, 0, 3, 0, 0]);
+    assert_eq!(end.object()["best"].as_array().unwrap().len(), 3);
+    let report = world.dsf("report --experiment a.toml --experiment b.toml --json");
+    let coverage = &report.object()["coverage"];
+    assert_eq!(
+        (&coverage["done"], &coverage["planned"]),
+        (&3.into(), &3.into())
+    );
+    shows!("status", world.dsf("sweep status a.toml b.toml").ok());
+    let status = world.dsf("sweep status a.toml b.toml --json").object();
+    assert_eq!((&status["runs"], &status["done"]), (&3.into(), &3.into()));
     world.dsf("sweep a.toml --task mqar --dry-run").ok();
     let other = world.dsf("sweep a.toml --task recall --dry-run").refused();
     assert!(
@@ -331,6 +336,6 @@ fn seeds_draw_data_of_their_own_and_are_reported_as_one_cell() {
         })
         .collect();
     assert_eq!(data_seeds, BTreeSet::from([123, 124]));
-    let text = world.dsf("report").ok();
-    assert!(text.contains("over 2 seeds"), "{text}");
+    let report = world.dsf("report --json").object();
+    assert_eq!(report["panels"][0]["cells"][0]["seeds"], 2, "{report}");
 }
