@@ -1,6 +1,6 @@
 //! What is around the program: manual pages, completions, licences, readers that leave early.
 
-use super::World;
+use super::{shows, World};
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Command, Stdio};
@@ -36,7 +36,7 @@ fn sh(world: &World, shell: &str, script: &str) -> String {
 fn every_command_has_a_manual_page() {
     let world = World::new();
     let said = world.dsf("man --to pages").ok();
-    assert!(said.contains("manual pages in pages"), "{said}");
+    shows!("manual-pages", said);
     let pages: BTreeSet<String> = fs::read_dir(world.path("pages"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -63,17 +63,58 @@ fn every_command_has_a_manual_page() {
         page,
         fs::read_to_string(world.path("pages/dsf-sweep-status.1")).unwrap()
     );
-    let mqar = fs::read_to_string(world.path("pages/dsf-mqar.1")).unwrap();
-    assert!(
-        mqar.contains("associative recall") && mqar.contains("kv\\-pairs"),
-        "{mqar}"
-    );
     // Flags that another task alone takes are in no page of this one.
-    assert!(!mqar.contains("contour"), "{mqar}");
+    let flags = |page: &str| -> [bool; 2] {
+        let text = fs::read_to_string(world.path(&format!("pages/dsf-{page}.1"))).unwrap();
+        ["\\-\\-kv\\-pairs", "\\-\\-contour\\-length"].map(|flag| text.contains(flag))
+    };
+    assert_eq!(
+        (flags("mqar"), flags("lra")),
+        ([true, false], [false, true])
+    );
     assert!(world
         .dsf("man swep")
         .refused()
         .contains("Did you mean `sweep`?"));
+}
+
+/// The words that call each command: a page a command, whose name is those of the commands above it and its own.
+fn commands(pages: &BTreeSet<String>) -> Vec<String> {
+    let names: BTreeSet<&str> = { pages.iter() }
+        .map(|page| page.strip_suffix(".1").unwrap())
+        .collect();
+    let above = |name: &str| {
+        let ends = name.rmatch_indices('-').map(|(end, _)| end);
+        let mut above = ends.filter(|end| names.contains(&name[..*end]));
+        above.next()
+    };
+    let words = |name: &&str| {
+        let (mut rest, mut words) = (*name, Vec::new());
+        while let Some(end) = above(rest) {
+            words.insert(0, &rest[end + 1..]);
+            rest = &rest[..end];
+        }
+        words.join(" ")
+    };
+    names.iter().map(words).collect()
+}
+
+#[test]
+fn the_help_of_every_command_is_reviewed() {
+    let world = World::new();
+    world.dsf("man --to pages").ok();
+    let pages = fs::read_dir(world.path("pages")).unwrap();
+    let pages = pages.map(|page| page.unwrap().file_name().into_string().unwrap());
+    let mut settings = super::compared(false);
+    settings.set_snapshot_path("snapshots/help");
+    for words in commands(&pages.collect()) {
+        for (flag, length) in [("-h", "short"), ("--help", "long")] {
+            let help = world.dsf(&format!("{words} {flag}")).ok();
+            let name = format!("dsf-{words}").replace(' ', "-");
+            let name = format!("{}.{length}", name.trim_end_matches('-'));
+            settings.bind(|| insta::assert_snapshot!(name, help));
+        }
+    }
 }
 
 #[test]
@@ -91,10 +132,12 @@ fn manual_pages_are_rendered_without_a_complaint() {
         "sh",
         "groff -K utf8 -man -Tutf8 -P-cbou pages/dsf-mqar.1",
     );
-    assert!(
-        shown.contains("SYNOPSIS") && shown.contains("--mixer"),
-        "{shown}"
-    );
+    let sections: Vec<&str> = { shown.lines() }
+        .filter(|line| line.starts_with(char::is_uppercase))
+        .collect();
+    assert!(sections.contains(&"SYNOPSIS"), "{sections:?}");
+    let flag = |line: &str| line.trim().starts_with("--mixer");
+    assert!(shown.lines().any(flag), "{shown}");
 }
 
 #[test]
