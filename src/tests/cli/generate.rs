@@ -1,6 +1,6 @@
 //! `dsf data generate`, at sizes of a moment.
 
-use super::World;
+use super::{shows, World};
 use std::fs;
 
 const LISTOPS: &str = "data generate listops --data-dir d --train-examples 20 --val-examples 5 \
@@ -10,10 +10,7 @@ const LISTOPS: &str = "data generate listops --data-dir d --train-examples 20 --
 fn listops_are_written_as_the_released_files_and_the_next_command_is_named() {
     let world = World::new();
     let said = world.dsf(LISTOPS).ok();
-    assert!(said.starts_with("listops: 30 examples written"), "{said}");
-    let next = "dsf lra --dataset listops --data files --data-dir d --train-examples 20 \
-                --val-examples 5 --test-examples 5 --seq-len 256`";
-    assert!(said.contains(next), "{said}");
+    shows!("generate-listops", said);
     for (name, rows) in [("train", 20), ("val", 5), ("test", 5)] {
         let path = world.path(&format!("d/listops/basic_{name}.tsv"));
         let text = fs::read_to_string(path).unwrap();
@@ -40,10 +37,7 @@ fn pathfinder_is_written_as_the_released_folders() {
     let world = World::new();
     let line = "data generate pathfinder --data-dir d --examples 30";
     let said = world.dsf(line).ok();
-    assert!(
-        said.contains("--train-examples 24 --val-examples 3"),
-        "{said}"
-    );
+    shows!("generate-pathfinder", said);
     let level = world.path("d/pathfinder/pathfinder32/curv_contour_length_14");
     let table = fs::read_to_string(level.join("metadata/0.npy")).unwrap();
     assert_eq!(table.lines().count(), 30);

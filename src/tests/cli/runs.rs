@@ -1,6 +1,6 @@
 //! `dsf mqar`, `dsf mixers`.
 
-use super::{numbers, World};
+use super::{numbers, shows, table, World};
 use dsf::ops::Simd;
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,13 +10,7 @@ const SMOKE: &str = "mqar --preset smoke --epochs 2";
 #[test]
 fn a_run_leaves_its_config_its_epochs_its_result_and_a_row() {
     let world = World::new();
-    let said = world.dsf(SMOKE).ok();
-    assert!(
-        said.starts_with("softmax on MQAR (L = 16, 2 pairs): "),
-        "{said}"
-    );
-    assert!(said.contains("results: results/runs/"), "{said}");
-    assert!(said.contains("next:    dsf report"), "{said}");
+    shows!("run-trained", trained world.dsf(SMOKE).ok());
     let run = world.only_run("results");
     for file in ["config.json", "env.json", "metrics.csv", "result.json"] {
         assert!(run.join(file).is_file(), "{file}");
@@ -26,10 +20,9 @@ fn a_run_leaves_its_config_its_epochs_its_result_and_a_row() {
         "a finished run needs none"
     );
     assert_eq!(numbers(&run).len(), 3);
-    let summary = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
-    assert_eq!(summary.lines().count(), 2);
-    let id = run.file_name().unwrap().to_string_lossy().into_owned();
-    assert!(summary.contains(&id), "{summary}");
+    let summary = table(&world.path("results/mqar.csv"));
+    assert_eq!(summary.len(), 1);
+    assert_eq!(*summary[0]["run_id"], *run.file_name().unwrap());
 }
 
 #[test]
@@ -59,11 +52,9 @@ fn an_instruction_set_is_forced_by_name_recorded_and_repeats_its_bits() {
         }
         let run = world.only_run(&a);
         assert_eq!(numbers(&run), numbers(&world.only_run(&b)), "{simd}");
-        let origin = fs::read_to_string(run.join("env.json")).unwrap();
-        assert!(
-            origin.contains(&format!("\"simd\": \"{simd}\"")),
-            "{origin}"
-        );
+        let origin = fs::read(run.join("env.json")).unwrap();
+        let origin: serde_json::Value = serde_json::from_slice(&origin).unwrap();
+        assert_eq!(origin["simd"], simd);
     }
     let said = world.dsf_with("avx3", SMOKE).refused();
     assert!(said.contains("DSF_SIMD=avx3: no instruction set"), "{said}");
@@ -77,20 +68,16 @@ fn a_finished_run_is_told_again_and_not_trained_again() {
     let before = fs::read(&result).unwrap();
     let second = world.dsf(SMOKE).ok();
     assert_eq!(first.lines().next(), second.lines().next());
-    assert!(second.contains("It was trained before"), "{second}");
+    shows!("run-told-again", trained second);
     assert_eq!(fs::read(&result).unwrap(), before);
 }
 
 #[test]
 fn every_mixer_trains_under_every_protocol() {
     let world = World::new();
-    let listed = world.dsf("mixers").ok();
-    let names: Vec<&str> = listed
-        .lines()
-        .skip(1)
-        .take_while(|line| !line.is_empty())
-        .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
-        .collect();
+    let listed = world.dsf("mixers --json").objects();
+    let names = listed.iter().map(|event| event["mixer"].as_str().unwrap());
+    let names: Vec<&str> = names.collect();
     assert_eq!(names.len(), dsf::mixers::MIXERS.len());
     let mixers = names.join(",");
     let line = format!(
@@ -132,11 +119,7 @@ fn quiet_says_one_sentence_and_off_a_terminal_epochs_are_plain_lines() {
         .filter(|l| l.starts_with("epoch"))
         .collect();
     assert_eq!(epochs.len(), 2, "{}", plain.err);
-    assert!(
-        epochs[0].contains("loss") && epochs[0].contains("tokens/s"),
-        "{}",
-        epochs[0]
-    );
+    shows!("run-epoch-by-epoch", trained & plain.err);
     assert!(!plain.err.contains('\u{1b}'), "no escapes off a terminal");
 }
 
@@ -146,9 +129,9 @@ fn a_diverging_run_is_a_recorded_outcome() {
     let said = world
         .dsf("mqar --preset smoke --mixer normalized --lr 1e30 --epochs 30")
         .ok();
-    assert!(said.contains("diverged"), "{said}");
-    let summary = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
-    assert!(summary.contains(",diverged,"), "{summary}");
+    shows!("run-diverged", trained said);
+    let summary = table(&world.path("results/mqar.csv"));
+    assert_eq!(summary[0]["outcome"], "diverged");
 }
 
 #[test]
@@ -176,10 +159,8 @@ fn options_of_a_mixer_reach_it() {
 fn completions_name_the_subcommands() {
     for shell in ["bash", "zsh", "fish"] {
         let script = World::new().dsf(&format!("completions {shell}")).ok();
-        assert!(
-            script.contains("mqar") && script.contains("sweep"),
-            "{shell}"
-        );
+        let named = ["mqar", "sweep"].map(|command| script.contains(command));
+        assert_eq!(named, [true; 2], "{shell}");
     }
 }
 
@@ -188,26 +169,10 @@ fn a_test_of_another_length_is_said_in_every_place() {
     let world = World::new();
     let line = "selective-copying --preset smoke --test-seq-len 24";
     let said = world.dsf(line);
-    let title = "selective copying (L = 16, tested at 24, 3 tokens)";
-    assert!(said.err.contains(title), "{}", said.err);
-    let note = "note: --test-seq-len 24: the embeddings of positions behind the first 16 are never trained";
-    assert!(said.err.contains(note), "{}", said.err);
-    let said = said.ok();
-    assert!(
-        said.contains(title) && said.contains("all 6 tokens that may be copied"),
-        "{said}"
-    );
-    let summary = fs::read_to_string(world.path("results/selective-copying.csv")).unwrap();
-    let column = |name: &str| {
-        let place = summary
-            .lines()
-            .next()
-            .unwrap()
-            .split(',')
-            .position(|column| column == name);
-        let row = summary.lines().nth(1).unwrap();
-        row.split(',').nth(place.unwrap()).unwrap().to_owned()
-    };
+    shows!("run-tested-longer-talk", trained said.err);
+    shows!("run-tested-longer", trained said.ok());
+    let summary = table(&world.path("results/selective-copying.csv"));
+    let column = |name: &str| summary[0][name].clone();
     assert_eq!(
         ["seq_len", "test_seq_len", "copy_tokens"].map(column),
         ["16", "24", "3"]
@@ -218,7 +183,8 @@ fn a_test_of_another_length_is_said_in_every_place() {
     assert_eq!(column("state_size"), (24 * layers * (n + d)).to_string());
     // Without the embeddings nothing is at random, and nothing said of it.
     let quiet = world.dsf(&format!("{line} --positions false --out b"));
-    assert!(!quiet.err.contains("note:"), "{}", quiet.err);
+    let notes = quiet.err.lines().filter(|line| line.starts_with("note:"));
+    assert_eq!(notes.count(), 0, "{}", quiet.err);
     quiet.ok();
     // The same length is the same run.
     let same = "--preset smoke --test-seq-len 16 --out c";
@@ -243,20 +209,19 @@ fn variants_of_recall_are_runs_of_their_own_and_the_released_generator_has_none(
     let world = World::new();
     let variants =
         "--preset smoke --seq-len 40 --vocab-size 60 --key-tokens 2 --overwrites 1 --passes 2";
-    let said = world.dsf(&format!("mqar {variants}")).ok();
-    let title = "MQAR (L = 40, 2 pairs, keys of 2 tokens, 1 overwritten, 2 passes)";
-    assert!(
-        said.contains(title) && said.contains("position alone answers 50.0 % right"),
-        "{said}"
-    );
+    let said = world.dsf(&format!("mqar {variants}"));
+    shows!("run-of-a-variant", trained said.ok());
     let id = world
         .only_run("results")
         .file_name()
         .unwrap()
         .to_string_lossy()
         .into_owned();
-    let shown = world.dsf(&format!("show {id}")).ok();
-    assert!(shown.contains("--key-tokens 2"), "{shown}");
+    let shown = world.dsf(&format!("show {id} --json")).object();
+    assert_eq!(shown["config"]["task"]["key_tokens"], 2);
+    let command = shown["command"].as_str().unwrap();
+    let words: Vec<&str> = command.split_whitespace().collect();
+    assert!(words.windows(2).any(|pair| pair == ["--key-tokens", "2"]));
     let refused = world
         .dsf(&format!("mqar {variants} --data numpy"))
         .refused();
@@ -299,14 +264,13 @@ fn a_run_of_mqar_tells_its_answers_apart() {
             }
         }
     }
-    let pairs = world.dsf("report --by pair").ok();
-    assert!(pairs.contains("mixer \\ pair"), "{pairs}");
-    assert!(pairs.contains("over 2 seeds"), "{pairs}");
+    shows!("pairs", trained world.dsf("report --by pair").ok());
     let distances = world.dsf("report --by distance --format csv").ok();
-    assert!(distances.contains(",distance,2,3,"), "{distances}");
+    fs::write(world.path("distances.csv"), distances).unwrap();
+    let distances = table(&world.path("distances.csv")).into_iter();
+    let mut distances = distances.filter(|row| row["by"] == "distance");
+    assert!(distances.any(|row| (&*row["from"], &*row["to"]) == ("2", "3")));
     let run = world.runs("results").remove(0);
-    let shown = world.dsf(&format!("show {}", run.display())).ok();
-    assert!(shown.contains("by distance"), "{shown}");
     fs::write(
         run.join("slices.csv"),
         "epoch,by,from,to,answers,accuracy\n",

@@ -1,6 +1,6 @@
 //! `dsf show`, `--config`, and the listing of mixers.
 
-use super::World;
+use super::{shows, World};
 use serde_json::Value;
 use std::fs;
 
@@ -18,30 +18,24 @@ fn a_run_is_shown_with_its_numbers_and_the_command_that_is_it() {
     world.dsf(SMOKE).ok();
     let id = only_id(&world);
     let text = world.dsf(&format!("show {}", &id[..4])).ok();
-    for part in [
-        &id[..],
-        "ssd (reference) on MQAR",
-        "status    finished after 2 epochs",
-        "accuracy",
-        "train loss",
+    let mut settings = super::compared(true);
+    for (pattern, shown) in [
+        (r" on .* \(.*\), dsf .*", " on [machine], dsf [version]"),
+        (r"(best_epoch|peak_memory_bytes)  \d+", "$1  [number]"),
     ] {
-        assert!(text.contains(part), "{part}: {text}");
+        settings.add_filter(pattern, shown);
     }
+    settings.bind(|| insta::assert_snapshot!("run", text));
     let event: Value = serde_json::from_str(&world.dsf(&format!("--json show {id}")).ok()).unwrap();
     assert_eq!(
         (&event["run"], event["epochs"].as_array().unwrap().len()),
         (&Value::from(id), 2)
     );
     let command = event["command"].as_str().unwrap();
-    assert!(text.contains(&format!("command   {command}\n")), "{text}");
     let typed = event["result"]["provenance"]["command"].as_str().unwrap();
     assert!(typed.ends_with(SMOKE), "{typed}");
-    assert!(text.contains(&format!("typed     {typed}\n")), "{text}");
     let again = world.dsf(command.strip_prefix("dsf ").unwrap()).ok();
-    assert!(
-        again.contains("It was trained before"),
-        "{command}: {again}"
-    );
+    shows!("run-trained-before", trained again);
     let shown = world
         .dsf(&format!("show {}", world.only_run("results").display()))
         .ok();
@@ -72,21 +66,21 @@ fn a_config_is_the_run_and_flags_beside_it_are_all_that_changes() {
     world.dsf(SMOKE).ok();
     let config = world.only_run("results").join("config.json");
     let config = config.display();
-    let again = world.dsf(&format!("mqar --config {config}")).ok();
-    assert!(again.contains("It was trained before"), "{again}");
-    let explained = world
-        .dsf(&format!("mqar --config {config} --seed 6 --explain"))
-        .ok();
-    let line = |name: &str| {
-        let found = explained
-            .lines()
-            .find(|line| line.starts_with(&format!("{name} ")));
-        found
-            .unwrap_or_else(|| panic!("{name}: {explained}"))
-            .to_owned()
+    let again = world.dsf(&format!("mqar --config {config} --json"));
+    let again = again.objects();
+    assert!(again.iter().all(|event| event["event"] != "start"));
+    let seed = format!("mqar --config {config} --seed 6 --explain");
+    shows!("config-explained", world.dsf(&seed).ok());
+    let explained = world.dsf(&format!("{seed} --json")).object();
+    let setting = |name: &str| {
+        let mut all = explained["settings"].as_array().unwrap().iter();
+        let found = all.find(|setting| setting["name"] == name);
+        let found = found.unwrap_or_else(|| panic!("{name}: {explained}"));
+        let origin = found["origin"].as_str().unwrap().to_owned();
+        (found["value"].clone(), origin)
     };
-    assert!(line("seed").contains("6") && line("seed").ends_with("--seed"));
-    assert!(line("lr").ends_with("config.json"), "{explained}");
+    assert_eq!(setting("seed"), (6.into(), "--seed".to_owned()));
+    assert!(setting("lr").1.ends_with("config.json"));
     let other = world.dsf(&format!("lra --config {config}"));
     assert_eq!(other.code, 2);
     assert!(
@@ -118,10 +112,9 @@ fn a_toml_file_of_one_run_is_a_config_as_well() {
     let world = World::new();
     let one = "task = \"mqar\"\n[[grid]]\npreset = \"smoke\"\nmixer = \"ssd\"\nd = 16\n";
     fs::write(world.path("one.toml"), one).unwrap();
-    let explained = world.dsf("mqar --config one.toml --n 8 --explain").ok();
-    assert!(
-        explained.contains("one.toml") && explained.contains("ssd"),
-        "{explained}"
+    shows!(
+        "experiment-explained",
+        world.dsf("mqar --config one.toml --n 8 --explain").ok()
     );
     let many = one.replace("d = 16", "d = [16, 32]");
     fs::write(world.path("many.toml"), many).unwrap();
@@ -149,12 +142,10 @@ fn the_long_names_of_settings_are_flags_as_well() {
         .ok();
     let short = world.dsf("mqar --d 32 --n 8 --lr 1e-3 --explain").ok();
     assert_eq!(long, short);
-    let stop = world.dsf("mqar --stop-at 0.5 --explain").ok();
-    assert!(
-        stop.lines()
-            .any(|line| line.starts_with("stop-at") && line.ends_with("--stop-at")),
-        "{stop}"
-    );
+    let stop = world.dsf("mqar --stop-at 0.5 --explain --json").object();
+    let mut settings = stop["settings"].as_array().unwrap().iter();
+    let stop = settings.find(|setting| setting["name"] == "stop-at");
+    assert_eq!(stop.unwrap()["origin"], "--stop-at");
 }
 
 #[test]
@@ -163,23 +154,9 @@ fn mixers_fit_a_terminal_and_each_has_a_page() {
     let listed = world.dsf("mixers").ok();
     let widest = listed.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(80), "{listed}");
-    let row = |name: &str| listed.lines().find(|line| line.trim().starts_with(name));
-    let mamba = row("mamba ").unwrap();
-    assert!(
-        mamba.ends_with("N = n E, behind its convolution"),
-        "{mamba}"
-    );
-    let hawk = row("rg-lru ").unwrap();
-    assert!(hawk.ends_with("N = E, behind its convolution"), "{hawk}");
-    assert!(world.dsf("mixers --wide").ok().contains("H_i = e^"));
-    let page = world.dsf("mixers s6 rg-lru").ok();
-    for part in [
-        "equation    H_i = e^",
-        "--option dt_init=..",
-        "family      recurrent",
-    ] {
-        assert!(page.contains(part), "{part}: {page}");
-    }
+    shows!("mixers", listed);
+    shows!("mixers-wide", world.dsf("mixers --wide").ok());
+    shows!("mixers-s6-and-rg-lru", world.dsf("mixers s6 rg-lru").ok());
     let events = world.dsf("--json mixers").ok();
     let events: Vec<Value> = events
         .lines()
@@ -200,12 +177,10 @@ fn experiments_are_listed_printed_and_planned_without_a_file() {
         listed.lines().all(|line| line.chars().count() <= 80),
         "{listed}"
     );
-    assert!(listed.contains("figure1-small          120 "), "{listed}");
+    shows!("experiments", listed);
     let file = world.dsf("experiments smoke").ok();
-    assert!(
-        file.contains("# Runs:   24") && file.contains("[[grid]]"),
-        "{file}"
-    );
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/smoke.toml");
+    assert_eq!(file, fs::read_to_string(shipped).unwrap());
     let events = world.dsf("--json experiments").ok();
     let first: Value = serde_json::from_str(events.lines().next().unwrap()).unwrap();
     assert_eq!(
