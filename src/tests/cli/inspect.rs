@@ -1,32 +1,46 @@
 //! `dsf inspect`.
 
-use super::{numbers, World};
+use super::{numbers, outline, sections, shows, World};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 const FORMS: [&str; 6] = ["text", "csv", "json", "svg", "html", "markdown"];
 
+/// What `line` says, without its numbers.
+fn told(world: &World, line: &str) -> String {
+    outline(&world.dsf(&format!("{line} --json")).object())
+}
+
+/// The sizes N of the systems that `line` measures.
+fn states(world: &World, line: &str) -> Vec<(String, f64)> {
+    let cells = cells(world, line).into_iter();
+    let states = cells.filter(|cell| cell["quantity"] == "state N of (11)");
+    let state = |cell: serde_json::Value| {
+        let subject = cell["subject"].as_str().unwrap().to_owned();
+        Some((subject, cell["value"].as_f64()?))
+    };
+    states.filter_map(state).collect()
+}
+
+/// What the cells of a report are of.
+fn subjects(report: &serde_json::Value) -> BTreeSet<&str> {
+    let panels = report["panels"].as_array().unwrap().iter();
+    let cells = panels.flat_map(|panel| panel["cells"].as_array().unwrap());
+    cells
+        .map(|cell| cell["subject"].as_str().unwrap())
+        .collect()
+}
+
 #[test]
 fn fresh_mixers_are_measured_and_verified_in_every_form() {
     let world = World::new();
-    let text = world.dsf("inspect --mixer s6 --d 16 --n 8 --verify").ok();
-    for said in [
-        "state N of (11)",
-        "128",
-        "Φ",
-        "half-lives",
-        "are equal to 1e-10",
-        "does not cancel",
-    ] {
-        assert!(text.contains(said), "{said}: {text}");
-    }
+    let line = "inspect --mixer s6 --d 16 --n 8 --verify";
+    shows!("inspect-s6", told(&world, line));
+    assert_eq!(states(&world, line), [("s6".to_owned(), 128.0)]);
     let compare =
         "inspect --compare linear,normalized,s6,ssd,softmax --d 8 --n 4 --seq-len 10 --verify";
-    let text = world.dsf(compare).ok();
-    assert!(
-        text.contains("N is infinite (Lemma 1)") && text.contains("cancels in the product"),
-        "{text}"
-    );
+    shows!("inspect-compare", told(&world, compare));
     for form in FORMS {
         assert!(
             !world
@@ -36,50 +50,45 @@ fn fresh_mixers_are_measured_and_verified_in_every_form() {
             "{form}"
         );
     }
-    let json = world.dsf(&format!("{compare} --json")).ok();
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let cells = json["panels"][0]["cells"].as_array().unwrap();
-    let width = cells
-        .iter()
-        .find(|c| c["subject"] == "linear" && c["quantity"] == "state N of (11)");
-    assert_eq!(width.unwrap()["value"], 32.0);
+    assert_eq!(states(&world, compare)[0], ("linear".to_owned(), 32.0));
     world.dsf(&format!("{compare} --to a.png")).ok();
     assert_eq!(fs::read(world.path("a.png")).unwrap()[1..4], *b"PNG");
-    let f32 = world
-        .dsf("inspect --mixer ssd --heads 1 --precision f32 --verify")
-        .ok();
-    assert!(f32.contains("are equal to 1e-5"), "{f32}");
+    shows!(
+        "inspect-in-f32",
+        told(
+            &world,
+            "inspect --mixer ssd --heads 1 --precision f32 --verify"
+        )
+    );
 }
 
 #[test]
 fn a_trained_run_is_seen_layer_by_layer_and_beside_its_start() {
     let world = World::new();
-    let said = world.dsf("mqar --preset smoke --mixer normalized").ok();
+    world.dsf("mqar --preset smoke --mixer normalized").ok();
     let run = world.only_run("results");
     let id = run.file_name().unwrap().to_str().unwrap().to_owned();
-    assert!(said.contains(&format!("dsf inspect {id}")), "{said}");
-    let text = world.dsf(&format!("inspect {id} --verify")).ok();
-    assert!(
-        text.contains("layer 0") && text.contains("layer 1") && text.contains("equal to 1e-10"),
-        "{text}"
+    shows!(
+        "inspect-run",
+        told(&world, &format!("inspect {id} --verify"))
     );
-    let one = world
-        .dsf(&format!(
-            "inspect results/runs/{id} --layer 1 --fresh --seq-len 8"
-        ))
-        .ok();
-    assert!(
-        !one.contains("layer 0") && one.contains("normalized, fresh, layer 1"),
-        "{one}"
+    let one = format!("inspect results/runs/{id} --layer 1 --fresh --seq-len 8 --json");
+    let one = world.dsf(&one).object();
+    let trained = format!("normalized {id}, layer 1");
+    assert_eq!(
+        subjects(&one),
+        BTreeSet::from([&*trained, "normalized, fresh, layer 1"])
     );
     let random = world.dsf(&format!(
         "inspect {id}/ --input random --out results --layer 0"
     ));
     assert_eq!(random.code, 0, "{}", random.err);
-    let lemma = world.dsf(&format!("inspect lemma1 {id} --order 4")).ok();
-    assert!(lemma.contains("queries and keys of normalized"), "{lemma}");
-    let lemma = world.dsf(&format!("inspect lemma2 {id} --to-n 12")).ok();
-    assert!(lemma.contains("zeros in the new rows"), "{lemma}");
+    let lemmas = ["lemma1 ID --order 4", "lemma2 ID --to-n 12"];
+    let lemmas = lemmas.map(|lemma| {
+        let line = format!("inspect {}", lemma.replace("ID", &id));
+        (lemma, told(&world, &line))
+    });
+    shows!("inspect-lemmas-of-a-run", trained sections(lemmas));
 }
 
 #[test]
@@ -98,23 +107,11 @@ fn what_training_does_is_shown_by_epoch_of_a_run_that_kept_its_weights() {
         assert_eq!(file.exists(), kept, "{}", file.display());
     }
     let id = run.file_name().unwrap().to_str().unwrap().to_owned();
-    let text = world
-        .dsf(&format!("inspect {id} --over-training --verify"))
-        .ok();
-    for said in [
-        "Over training, as systems (11), on a test example of the task",
-        "epoch 0",
-        "epoch 2",
-        "epoch 3", // of the weights at the end
-        "layer 1: spectrum of all Λ_i",
-        "layer 0: effective horizon",
-        "layer 0: effective rank",
-        "test accuracy",
-        "recurrence (11) off the forward pass",
-    ] {
-        assert!(text.contains(said), "{said}: {text}");
-    }
-    assert!(!text.contains("epoch 1 "), "{text}");
+    let line = format!("inspect {id} --over-training --verify");
+    let mut report = world.dsf(&format!("{line} --json")).object();
+    // When the accuracy rose most, if it did.
+    report["notes"] = serde_json::json!([]);
+    shows!("inspect-over-training", outline(&report));
     let softmax = "mqar --preset smoke --mixer softmax --snapshot-every 1 --out softmax";
     world.dsf(softmax).ok();
     let softmax = world.only_run("softmax");
@@ -124,7 +121,7 @@ fn what_training_does_is_shown_by_epoch_of_a_run_that_kept_its_weights() {
     );
     for form in FORMS {
         let said = world.dsf(&format!("{both} --format {form}")).ok();
-        assert!(said.contains("effective rank"), "{form}");
+        assert!(!said.is_empty(), "{form}");
     }
     let json = world.dsf(&format!("{both} --json")).ok();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -158,18 +155,11 @@ fn what_training_does_is_shown_by_epoch_of_a_run_that_kept_its_weights() {
 fn recurrences_with_several_states_a_channel_stand_beside_the_others() {
     let world = World::new();
     let line = "inspect --compare qlstm/dsf,qlstm-reversed/dsf,rg-lru/paper,s6 --option states=4 --d 8 --n 4 --verify";
-    let text = world.dsf(line).ok();
-    let equal = text.matches("are equal to 1e-10").count();
-    assert_eq!(equal, 4, "{text}");
-    for said in ["qlstm/dsf, states=4", "rg-lru/paper, states=4", "s6"] {
-        assert!(text.contains(said), "{said}: {text}");
-    }
-    let json = world.dsf(&format!("{line} --json")).ok();
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let cells = json["panels"][0]["cells"].as_array().unwrap();
-    let widths = cells.iter().filter(|c| c["quantity"] == "state N of (11)");
+    shows!("inspect-states-of-a-channel", told(&world, line));
+    let widths = states(&world, line);
+    assert_eq!(widths.len(), 4);
     for width in widths {
-        assert_eq!(width["value"], 32.0, "{width}");
+        assert_eq!(width.1, 32.0, "{width:?}");
     }
     let said = world.dsf("inspect --compare s6,linear --option states=4");
     assert!(said.refused().contains("none of s6, linear has it"));
@@ -191,21 +181,14 @@ fn engines_are_run_timed_and_held_against_each_other() {
     let world = World::new();
     let line =
         "inspect --mixer linear,ssd,s6,qlstm,softmax,lstm --d 8 --n 4 --seq-len 40 --engines";
-    let text = world.dsf(line).ok();
-    for said in [
-        "linear: its engines",
-        "in chunks",
-        "all pairs, the dual form",
-        "selective scan",
-        "tokens/s",
-        "linear: the outputs of its engines are equal to 1e-10 of the largest",
-        "s6: every state decays by a factor of its own",
-        "qlstm: with one state a channel",
-        "softmax: no state of finite size",
-        "lstm: the pass is the steps themselves",
-    ] {
-        assert!(text.contains(said), "{said}: {text}");
-    }
+    shows!("inspect-engines", told(&world, line));
+    let engines: BTreeSet<String> = { cells(&world, line).iter() }
+        .map(|cell| format!("{}: {}", cell["subject"], cell["of"]).replace('"', ""))
+        .collect();
+    shows!(
+        "inspect-names-of-engines",
+        engines.into_iter().collect::<Vec<_>>().join("\n")
+    );
     for form in FORMS {
         let said = world.dsf(&format!("{line} --format {form}")).ok();
         assert!(!said.is_empty(), "{form}");
@@ -213,13 +196,10 @@ fn engines_are_run_timed_and_held_against_each_other() {
     world.dsf("mqar --preset smoke --mixer normalized").ok();
     let run = world.only_run("results");
     let run = run.display();
-    let csv = world
-        .dsf(&format!(
-            "inspect {run} --engines --layer 1 --precision f32 --format csv"
-        ))
-        .ok();
-    let rows = csv.lines().filter(|row| row.contains("tokens/s"));
-    assert_eq!(rows.count(), 3, "{csv}");
+    let of_run = format!("inspect {run} --engines --layer 1 --precision f32");
+    let rates = cells(&world, &of_run).into_iter();
+    let rates = rates.filter(|cell| cell["quantity"] == "tokens/s");
+    assert_eq!(rates.count(), 3);
     let said = world.dsf(&format!("{line} --verify"));
     assert!(said.refused().contains("--verify"));
 }
@@ -227,43 +207,28 @@ fn engines_are_run_timed_and_held_against_each_other() {
 #[test]
 fn lemmas_and_identity_are_computed() {
     let world = World::new();
-    let text = world.dsf("inspect lemma1 --order 6 --m 3").ok();
-    assert!(
-        text.contains("features, monomials") && text.contains("84"),
-        "{text}"
-    );
-    let text = world.dsf("inspect lemma2 --n 4 --to-n 9").ok();
-    assert!(
-        text.contains("bk = -40") && text.contains("there is no n to grow"),
-        "{text}"
-    );
-    let text = world.dsf("inspect identity --a 1.7").ok();
-    assert!(text.contains("s6"), "{text}");
-    let text = world.dsf("inspect eta --heads 2").ok();
-    for eta in ["one", "exp", "identity", "length", "abs", "exp-sum"] {
-        assert!(
-            text.contains(&format!("η = {eta}: recurrence")),
-            "{eta}: {text}"
-        );
+    for (name, line) in [
+        ("lemma1", "inspect lemma1 --order 6 --m 3"),
+        ("identity", "inspect identity --a 1.7"),
+        ("eta", "inspect eta --heads 2"),
+    ] {
+        shows!(name, trained told(&world, line));
     }
-    assert!(!text.contains("does not cancel"), "{text}");
+    let embedded = cells(&world, "inspect lemma2 --n 4 --to-n 9").into_iter();
+    let how = embedded.map(|cell| format!("{}: {}", cell["subject"], cell["quantity"]));
+    let how: Vec<String> = how.map(|how| how.replace('"', "")).collect();
+    shows!("lemma2", how.join("\n"));
+    let features = cells(&world, "inspect lemma1 --order 6 --m 3").into_iter();
+    let mut monomials = features.filter(|cell| cell["quantity"] == "features, monomials");
+    assert!(monomials.any(|cell| cell["of"] == 6 && cell["value"] == 84.0));
     for form in FORMS {
         let said = world.dsf(&format!("inspect eta --eta exp,sum --format {form}"));
         assert!(!said.ok().is_empty(), "{form}");
     }
     world.dsf("mqar --preset smoke --mixer normalized").ok();
     let run = world.only_run("results");
-    let text = world
-        .dsf(&format!(
-            "inspect eta {} --eta exp,norm --layer 1",
-            run.display()
-        ))
-        .ok();
-    let (of, eta) = (
-        text.contains("layer 1\n"),
-        text.contains("η = norm: recurrence, kernel and forward"),
-    );
-    assert!(of && eta, "{text}");
+    let line = format!("inspect eta {} --eta exp,norm --layer 1", run.display());
+    shows!("eta-of-a-run", told(&world, &line));
 }
 
 /// The cells of the report of `line` as JSON, by system and quantity.
@@ -281,7 +246,8 @@ fn cells(world: &World, line: &str) -> Vec<serde_json::Value> {
 fn a_single_token_has_a_dash_for_what_transitions_have() {
     let world = World::new();
     let line = "inspect --mixer s6,linear --d 8 --seq-len 1";
-    let text = world.dsf(line).ok();
+    shows!("inspect-a-single-token", told(&world, line));
+    let cells = cells(&world, line);
     for name in [
         "different numbers in Λ_i",
         "smallest |λ|",
@@ -293,15 +259,10 @@ fn a_single_token_has_a_dash_for_what_transitions_have() {
         "spread of ΠΛ g (ln)",
         "median half-life of ΠΛ g (tokens)",
     ] {
-        let row = text.lines().find(|row| row.trim().starts_with(name));
-        let row = row.unwrap_or_else(|| panic!("{name}: {text}"));
-        assert_eq!(row.matches(" -").count(), 2, "{row}");
-        for cell in cells(&world, line) {
-            let other = cell["quantity"] != name;
-            assert!(other || cell["value"].is_null(), "{cell}");
-        }
+        let named = || cells.iter().filter(|cell| cell["quantity"] == name);
+        assert_eq!(named().count(), 2, "{name}");
+        assert!(named().all(|cell| cell["value"].is_null()), "{name}");
     }
-    assert!(!text.contains("half-lives of ΠΛ g"), "{text}");
 }
 
 #[test]
@@ -330,30 +291,29 @@ fn a_horizon_stands_beside_a_uniform_one_and_a_rank_beside_the_most_that_it_can_
 fn a_long_input_is_paired_by_tiles() {
     let world = World::new();
     let line = "inspect --mixer ssd,linear --d 2 --n 2 --seq-len 6000 --precision f32";
-    let said = world
-        .dsf_within(300_000, &format!("{line} --engines --threads 1"))
-        .ok();
-    assert!(said.contains("all pairs, the dual form"), "{said}");
-    let said = world
-        .dsf_within(300_000, &format!("{line} --threads 1"))
-        .ok();
-    assert!(said.contains("effective rank"), "{said}");
+    let rows = |more: &str| {
+        let text = world.dsf_within(300_000, &format!("{line} --threads 1{more}"));
+        let text = text.ok();
+        let names = text.lines().map(|line| line.trim().split("  ").next());
+        names.map(|name| name.unwrap().to_owned()).collect()
+    };
+    let engines: BTreeSet<String> = rows(" --engines");
+    assert!(engines.contains("all pairs, the dual form"), "{engines:?}");
+    let measured: BTreeSet<String> = rows("");
+    assert!(measured.contains("effective rank of Φ"), "{measured:?}");
 }
 
 #[test]
 fn an_engine_that_does_not_fit_into_memory_is_left_out_with_a_sentence() {
     let world = World::new();
     let line = "inspect --mixer ssd --d 2 --n 2048 --seq-len 3000 --engines --precision f32";
-    let said = world
-        .dsf_within(750_000, &format!("{line} --threads 1"))
-        .ok();
-    let sentence = "ssd: `all pairs, the dual form` is left out: it needs about 886 MB";
-    assert!(said.contains(sentence), "{said}");
-    assert!(said.contains("(`ulimit -v`) is 768 MB"), "{said}");
-    assert!(
-        said.contains("in chunks") && said.contains("step by step"),
-        "{said}"
-    );
+    let said = world.dsf_within(750_000, &format!("{line} --threads 1 --json"));
+    assert_eq!(said.code, 0, "{}", said.err);
+    let report = said.object();
+    shows!("inspect-an-engine-left-out", outline(&report));
+    let cells = report["panels"][0]["cells"].as_array().unwrap().iter();
+    let engines: BTreeSet<&str> = cells.map(|cell| cell["of"].as_str().unwrap()).collect();
+    assert_eq!(engines, BTreeSet::from(["in chunks", "step by step"]));
 }
 
 #[test]
