@@ -2,7 +2,7 @@
 
 mod device;
 
-use super::World;
+use super::{shows, World};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::path::Path;
@@ -14,6 +14,20 @@ fn report(line: &str) -> Value {
     let out = World::new().dsf(&format!("{line} --json")).ok();
     assert_eq!(out.lines().count(), 1, "{out}");
     serde_json::from_str(&out).unwrap()
+}
+
+/// The names of the rows of a table.
+fn rows(table: &str) -> String {
+    let names = table.lines().map(|line| line.split("  ").next().unwrap());
+    names.collect::<Vec<_>>().join("\n")
+}
+
+/// The names of the columns of a table, which are in its line `at`.
+fn columns(table: &str, at: usize) -> String {
+    let line = table.lines().nth(at).unwrap();
+    let names = line.split("  ").map(str::trim);
+    let names = names.filter(|name| !name.is_empty());
+    names.collect::<Vec<_>>().join("\n")
 }
 
 /// A positive number of a report.
@@ -112,10 +126,10 @@ fn the_first_loss_is_that_of_the_run_itself() {
     let world = World::new();
     let line = "--preset smoke --mixer ssd --batch-size 200 --threads 1 --json";
     let run = world.dsf(&format!("mqar {line}")).ok();
-    let epoch = run
-        .lines()
-        .find(|l| l.contains("\"epoch\"") && l.contains("test_loss"));
-    let epoch: Value = serde_json::from_str(epoch.unwrap()).unwrap();
+    let mut events = run.lines().map(|line| serde_json::from_str(line).unwrap());
+    let epoch: Value = events
+        .find(|event: &Value| event["event"] == "epoch")
+        .unwrap();
     let step = report(&format!("bench step {line} --steps 1").replace(" --json", ""));
     assert_eq!(
         epoch["loss"], step["first_loss"],
@@ -175,12 +189,7 @@ fn wider_numbers_and_heads_reach_the_op() {
 
 #[test]
 fn a_table_is_for_people() {
-    let out = World::new().dsf(STEP).ok();
-    for needle in [
-        "softmax", "L = 16", "CPU", "tokens", "memory", "loss", "route",
-    ] {
-        assert!(out.contains(needle), "{needle}: {out}");
-    }
+    shows!("bench-step", rows(&World::new().dsf(STEP).ok()));
 }
 
 #[test]
@@ -274,10 +283,9 @@ fn a_peer_is_timed_by_turns_once_its_losses_agree() {
     let ratio = 1.5 / positive(&row, "seconds");
     assert!((positive(&row, "ratio") / ratio - 1.0).abs() < 1e-9);
     assert!(positive(&row, "ratio_min") <= positive(&row, "ratio_max"));
-    let table = compare(&world, &said, "--quiet").ok();
-    assert!(
-        table.contains("peer CPU") && table.contains("sh peer.sh"),
-        "{table}"
+    shows!(
+        "bench-compare",
+        columns(&compare(&world, &said, "--quiet").ok(), 0)
     );
 }
 
@@ -290,8 +298,12 @@ fn a_peer_that_computes_something_else_fails_the_check() {
         assert_eq!(said.code, 4, "{}{}", said.out, said.err);
         assert!(said.err.contains("results differ by"), "{}", said.err);
     }
-    let own = compare(&world, "{\"cpu_s_per_step\": 1}", "--quiet --own-data").ok();
-    assert!(own.contains("ratio"), "{own}");
+    let own = compare(
+        &world,
+        "{\"cpu_s_per_step\": 1}",
+        "--quiet --own-data --json",
+    );
+    positive(&own.object(), "ratio");
 }
 
 #[test]
@@ -347,14 +359,12 @@ fn tables_of_many_cases_are_printed_and_written() {
     let all = world
         .dsf("bench all --only tanh --rounds 1 --threads 1 --csv all.csv -q")
         .ok();
-    assert!(all.contains("of floor") && all.contains("op tanh"), "{all}");
-    let csv = std::fs::read_to_string(world.path("all.csv")).unwrap();
-    assert!(csv.starts_with("kind,case,dtype,peer,device,"), "{csv}");
-    assert_eq!(csv.lines().count(), 2);
+    shows!("bench-all", columns(&all, 0));
+    let rows = super::table(&world.path("all.csv"));
+    assert_eq!((rows.len(), &*rows[0]["kind"]), (1, "op"));
     let lengths =
         "bench lengths --mixer ssd,qlstm --seq-len 16,64 --tokens 128 --steps 1 --threads 1 -q";
-    let grid = world.dsf(lengths).ok();
-    assert!(grid.contains("L = 64") && grid.contains("qlstm"), "{grid}");
+    shows!("bench-lengths", columns(&world.dsf(lengths).ok(), 2));
     let rows = world.dsf(&format!("{lengths} --json")).ok();
     assert_eq!(rows.lines().count(), 4, "{rows}");
 }
