@@ -5,7 +5,7 @@ use crate::report::picture::Body;
 use crate::store::samples::{config, done, read, text_config};
 use crate::store::EpochRow;
 
-/// Epochs with these accuracies; losses halve from 1.
+/// Epochs of these accuracies; losses halve from 1.
 fn epochs(accuracies: &[f64]) -> Vec<EpochRow> {
     let rows = accuracies.iter().enumerate().map(|(i, accuracy)| EpochRow {
         epoch: i + 1,
@@ -42,30 +42,7 @@ fn small() -> Vec<Traced<EpochRow>> {
 #[test]
 fn curves_are_means_over_seeds_a_line_a_rate_until_the_last_epoch_of_each() {
     let report = curves(&small(), &ReportOptions::default()).unwrap();
-    let expected = "\
-Training curves: MQAR, by epoch
-
-training loss: matched, L=64 k=4 V=8192, 100000 examples
-  mixer \\ epoch             1              2
-  linear, lr=0.001  1.0000±0.0000  0.5000±0.0000
-  linear, lr=0.01      1.0000 (1)              -
-  mean ± std over 2 seeds that were still training
-
-test accuracy: matched, L=64 k=4 V=8192, 100000 examples
-  mixer \\ epoch             1         2
-  linear, lr=0.001  50.0±35.4  50.0±0.0
-  linear, lr=0.01    12.5 (1)         -
-  mean ± std over 2 seeds that were still training
-
-3 runs done
-";
-    let text = text(&report);
-    let words = |text: &str| {
-        text.split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    assert!(words(&text).starts_with(&words(expected)), "{text}");
+    shows!("curves", text(&report));
     let csv = drawn(&report, "csv");
     assert!(
         csv.lines()
@@ -101,7 +78,7 @@ fn curves_are_drawn_on_the_scales_of_their_numbers() {
         (picture.across, names),
         (2, vec!["loss (nats)", "accuracy (%)"])
     );
-    assert!(drawn(&report, "svg").contains("linear, lr=0.001: 1: 50.0 %, 2: 50.0 %"));
+    shows!("words-of-the-picture", words(&drawn(&report, "svg")));
     assert!(!bytes(&report, "png").is_empty());
 }
 
@@ -109,10 +86,8 @@ fn curves_are_drawn_on_the_scales_of_their_numbers() {
 fn a_long_curve_is_whole_in_pictures_and_data_and_short_in_tables() {
     let long: Vec<f64> = (0..64).map(|epoch| f64::from(epoch) / 64.0).collect();
     let report = curves(&[curve("ssd", 1e-3, 0, &long)], &ReportOptions::default()).unwrap();
-    let text = text(&report);
-    assert!(text.contains("7 of 64 columns"), "{text}");
-    let latex = drawn(&report, "latex");
-    assert!(latex.contains("1 & 2 & 4 & 8 & 16 & 32 & 64"), "{latex}");
+    shows!("long-curve", text(&report));
+    shows!("long-curve-in-latex", drawn(&report, "latex"));
     assert_eq!(drawn(&report, "csv").lines().count(), 1 + 2 * 64);
     let picture = panels::picture(&report);
     let panel = picture.panels[0].as_ref().unwrap();
@@ -127,19 +102,12 @@ fn texts_have_curves_of_perplexity() {
     }
     let run = Record::new(&text_config(), &read(16.0));
     let report = curves(&[Traced { run, rows }], &ReportOptions::default()).unwrap();
-    let text = text(&report);
-    assert!(
-        text.contains("validation perplexity: paper, wikitext-103-raw, gpt-neox"),
-        "{text}"
-    );
-    assert!(text.contains("2.00  2.00"), "{text}");
+    shows!("curves-of-perplexity", text(&report));
 }
 
 #[test]
 fn without_epochs_or_behind_a_filter_that_leaves_none_a_sentence_says_so() {
-    let none = curves(&[], &ReportOptions::default())
-        .unwrap_err()
-        .to_string();
+    let none = curves(&[], &ReportOptions::default()).unwrap_err().to_string();
     assert!(none.contains("metrics.csv"), "{none}");
     let filter = Filter {
         mixers: vec!["s6".into()],

@@ -1,4 +1,13 @@
-//! Small results and their exact reports.
+//! Small results and the exact reports they must give: texts are files of `snapshots/`.
+
+/// Compares a text with the file `snapshots/dsf__report__tests__MODULE__NAME.snap`.
+macro_rules! shows {
+    ($name:expr, $text:expr) => {
+        insta::with_settings!({ omit_expression => true }, {
+            insta::assert_snapshot!($name, $text)
+        })
+    };
+}
 
 mod accuracies;
 mod claims;
@@ -12,6 +21,7 @@ mod pictures;
 
 use super::*;
 use crate::store::RunResult;
+use std::collections::BTreeMap;
 
 fn figure(series: Series, number: &str) -> &'static Figure {
     Figure::find(series, number).unwrap()
@@ -22,7 +32,7 @@ fn column_titles(grid: &Grid) -> Vec<&str> {
     grid.columns.iter().map(|tick| &*tick.title).collect()
 }
 
-/// ReportOptions with only a `metric`.
+/// What a table asked with `metric` alone.
 fn by(metric: &str) -> ReportOptions {
     ReportOptions {
         metric: Some(metric.into()),
@@ -46,7 +56,7 @@ fn drawn(report: &Report, format: &str) -> String {
     String::from_utf8(bytes(report, format)).unwrap()
 }
 
-/// The report as text on a screen of `width` characters, or in a file.
+/// As text on a screen of so many characters, if it is one.
 fn shown(report: &Report, colour: bool, width: Option<usize>) -> String {
     let screen = Screen { colour, width };
     String::from_utf8(FORMATS[0].render(report, screen).unwrap()).unwrap()
@@ -68,16 +78,45 @@ fn titles(report: &Report) -> Vec<&str> {
     report.grids.iter().map(|grid| &*grid.title).collect()
 }
 
-/// The fact `name` of a record of `grid`, by line.
+/// What programs are told, by line of `grid` and name.
 fn fact_at(grid: &Grid, line: usize, name: &str) -> serde_json::Value {
     let mut facts = grid.records[line].iter();
     let fact = facts.find(|(known, _)| known == name);
     fact.unwrap_or_else(|| panic!("no {name}")).1.clone()
 }
 
-/// The fact `name` of the whole grid.
+/// The same of the whole grid.
 fn of_grid(grid: &Grid, name: &str) -> serde_json::Value {
     let mut facts = grid.facts.iter();
     let fact = facts.find(|(known, _)| known == name);
     fact.unwrap_or_else(|| panic!("no {name}")).1.clone()
+}
+
+/// Several texts as one, each below what it is of.
+fn sections<N: AsRef<str>, T: AsRef<str>>(texts: impl IntoIterator<Item = (N, T)>) -> String {
+    let each = texts.into_iter();
+    let each = each.map(|(name, text)| format!("== {}\n{}\n", name.as_ref(), text.as_ref()));
+    each.collect::<Vec<_>>().join("\n")
+}
+
+/// The words of a picture or a page, a line each, in the order in which they stand in its file.
+fn words(drawn: &str) -> String {
+    let parts = drawn.split('<').filter(|part| !part.starts_with("style"));
+    let texts = parts.filter_map(|part| Some(part.split_once('>')?.1.trim()));
+    let texts = texts.filter(|text| !text.is_empty());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The rows of a CSV text as maps from column to text.
+fn csv_rows(report: &Report) -> Vec<BTreeMap<String, String>> {
+    let csv = drawn(report, "csv");
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    reader.deserialize().map(|row| row.unwrap()).collect()
+}
+
+/// How many of the printed numbers are held, missed and absent in a report that was checked.
+fn checked(report: &Report) -> [usize; 3] {
+    let json = json(report);
+    let count = |list: &str| json["check"][list].as_array().unwrap().len();
+    ["held", "missed", "absent"].map(count)
 }
