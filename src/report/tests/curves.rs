@@ -107,7 +107,9 @@ fn texts_have_curves_of_perplexity() {
 
 #[test]
 fn without_epochs_or_behind_a_filter_that_leaves_none_a_sentence_says_so() {
-    let none = curves(&[], &ReportOptions::default()).unwrap_err().to_string();
+    let none = curves(&[], &ReportOptions::default())
+        .unwrap_err()
+        .to_string();
     assert!(none.contains("metrics.csv"), "{none}");
     let filter = Filter {
         mixers: vec!["s6".into()],

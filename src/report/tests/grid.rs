@@ -31,7 +31,11 @@ fn changed(change: fn(&mut RunConfig)) -> Record {
     Record::new(&config, &done(0.5))
 }
 
-fn report_with(rows: &[Record], planned: Option<&[RunConfig]>, asked: &ReportOptions) -> Result<Report> {
+fn report_with(
+    rows: &[Record],
+    planned: Option<&[RunConfig]>,
+    asked: &ReportOptions,
+) -> Result<Report> {
     let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
     super::super::report(figure(Series::Grid, ""), rows, planned, none, asked)
 }
@@ -41,7 +45,9 @@ fn report(rows: &[Record]) -> Report {
 }
 
 fn refusal(rows: &[Record], asked: &ReportOptions) -> String {
-    self::report_with(rows, None, asked).unwrap_err().to_string()
+    self::report_with(rows, None, asked)
+        .unwrap_err()
+        .to_string()
 }
 
 /// The result at (d, n) of the first grid.

@@ -195,7 +195,8 @@ fn validation_examples_of_a_generated_task_choose_the_rate() {
         let rows = [run(1e-3, 0.5, 0.9, examples), run(1e-2, 0.6, 0.7, examples)];
         let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
         let grid = figure(Series::Grid, "");
-        let report = super::super::report(grid, &rows, None, none, &ReportOptions::default()).unwrap();
+        let report =
+            super::super::report(grid, &rows, None, none, &ReportOptions::default()).unwrap();
         (fact_at(&report.grids[0], 0, "mean"), text(&report))
     };
     let [(with, said), (without, silent)] = [mean(100), mean(0)];

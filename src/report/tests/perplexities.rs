@@ -456,7 +456,8 @@ fn only_the_mixers_asked_for_are_shown() {
 fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
     let mut planned = ["softmax", "linear", "linear"].map(config);
     planned[2].train.lr = 3e-3;
-    let of = |rows: &[Record]| text(&table(rows, Some(&planned), &ReportOptions::default()).unwrap());
+    let of =
+        |rows: &[Record]| text(&table(rows, Some(&planned), &ReportOptions::default()).unwrap());
     let some = of(&[row("softmax", 13.0), row("s6", 14.0)]);
     shows!("plan", sections([("some", some), ("none", of(&[]))]));
 }

@@ -27,7 +27,14 @@ fn sized(config: &mut RunConfig, seq_len: usize, kv_pairs: usize) {
 
 fn of(series: Series, number: &str, rows: &[Record]) -> Report {
     let none: PresetsOf = &|_| Vec::new();
-    report(figure(series, number), rows, None, none, &ReportOptions::default()).unwrap()
+    report(
+        figure(series, number),
+        rows,
+        None,
+        none,
+        &ReportOptions::default(),
+    )
+    .unwrap()
 }
 
 fn of_figure(number: &str, rows: &[Record]) -> Report {

@@ -26,8 +26,8 @@ mod wikitext;
 mod wikitext_tools;
 
 use assert_cmd::Command;
-use serde::Deserialize;
 use insta::Settings;
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
