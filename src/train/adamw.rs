@@ -1,5 +1,5 @@
-//! AdamW (Loshchilov & Hutter 2019) with moments that can be saved. What has no gradient stays as it
-//! is: it neither moves nor decays.
+//! AdamW (Loshchilov & Hutter 2019) with moments that can be saved. A parameter without a gradient is left unchanged:
+//! it neither moves nor decays.
 
 mod on_cpu;
 mod on_gpu;
@@ -13,7 +13,7 @@ use candle_core::{bail, CpuStorage, DType, Result, Shape, Tensor, Var};
 use on_gpu::OnGpu;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// That of the released trainer.
+/// Hyperparameters of the released trainer.
 const RELEASED: AdamConfig = AdamConfig {
     beta1: 0.9,
     beta2: 0.999,
@@ -22,7 +22,7 @@ const RELEASED: AdamConfig = AdamConfig {
     decay: Decay::All,
 };
 
-/// The optimiser of one set of parameters.
+/// Optimiser state of one set of parameters.
 pub struct AdamW {
     slots: Vec<Slot>,
     config: AdamConfig,
@@ -36,21 +36,21 @@ pub(super) struct Slot {
     pub name: String,
     pub var: Var,
     moments: Moments,
-    /// Whether weight decay falls on it.
+    /// Whether weight decay applies to this parameter.
     decays: bool,
 }
 
-/// First moments, then second, of the parameter's number type.
+/// First moments, then second ones, `(2, elements)`, in the parameter's dtype.
 enum Moments {
-    /// Behind a lock because candle hands an op that changes a tensor no other mutable thing.
+    /// Host memory. The mutex is needed because a Candle in-place op gives mutable access to one tensor only.
     Cpu(Mutex<CpuStorage>),
-    /// Where the parameter lies.
+    /// Memory of the parameter's GPU.
     Gpu(Var),
 }
 
 impl Moments {
-    /// At zero.
-    fn of(var: &Var) -> Result<Self> {
+    /// Zero moments on the device of `var`.
+    fn zeros(var: &Var) -> Result<Self> {
         let shape = moments_shape(var);
         match gpu::of(var) {
             Some(_) => Ok(Self::Gpu(Var::zeros(shape, var.dtype(), var.device())?)),
@@ -74,21 +74,25 @@ fn moments_shape(var: &Var) -> Shape {
 }
 
 impl AdamW {
-    /// The released trainer's, with moments at zero for `vars`.
+    /// AdamW with the hyperparameters of the released trainer and zero moments for `vars`.
     pub fn new(vars: Vec<(String, Var)>, weight_decay: f64) -> Result<Self> {
-        Self::of(vars, weight_decay, RELEASED)
+        Self::with_config(vars, weight_decay, RELEASED)
     }
 
-    /// A run's, with moments at zero for `vars`.
+    /// AdamW with the hyperparameters of `train` and zero moments for `vars`.
     pub fn configured(vars: Vec<(String, Var)>, train: &TrainConfig) -> Result<Self> {
         let config = train.adam.clone().unwrap_or(RELEASED);
-        Self::of(vars, train.weight_decay, config)
+        Self::with_config(vars, train.weight_decay, config)
     }
 
-    fn of(vars: Vec<(String, Var)>, weight_decay: f64, config: AdamConfig) -> Result<Self> {
+    fn with_config(
+        vars: Vec<(String, Var)>,
+        weight_decay: f64,
+        config: AdamConfig,
+    ) -> Result<Self> {
         let slot = |(name, var): (String, Var)| {
             Ok(Slot {
-                moments: Moments::of(&var)?,
+                moments: Moments::zeros(&var)?,
                 decays: match config.decay {
                     Decay::All => true,
                     Decay::Matrices => var.rank() >= 2,
@@ -110,13 +114,13 @@ impl AdamW {
         })
     }
 
-    /// One step at rate `lr`. Call it after `backward`, never between forward and backward.
+    /// Makes one step at learning rate `lr`. Call it after `backward`, never between forward and backward.
     pub fn step(&mut self, grads: &GradStore, lr: f64) -> Result<()> {
         self.step_if(grads, lr, None)
     }
 
-    /// [`Self::step`], which on a GPU moves nothing if there is a `loss` and that is no number. The host need not know yet; once it
-    /// does, the step is taken back by [`Self::resume`].
+    /// Same as [`Self::step`], except that a GPU changes nothing if `loss` is given and not finite. The host may not
+    /// know the loss yet; once it does, it undoes the step count with [`Self::resume`].
     pub(super) fn step_if(
         &mut self,
         grads: &GradStore,
@@ -134,17 +138,18 @@ impl AdamW {
         }
     }
 
-    /// The words that the launches of the next step, at rate `lr`, read at [`Self::rates`].
+    /// Advances to the next step, at learning rate `lr`, and returns the words that its launches read at
+    /// [`Self::rates`].
     pub(super) fn next_words(&mut self, lr: f64) -> [u32; 3] {
         self.next_rates(lr).words()
     }
 
-    /// Where launches read what changes from step to step.
+    /// Device memory from which launches read the values that change from step to step.
     pub(super) fn rates(&self) -> Result<View<'_>> {
         Ok(self.on_gpu()?.rates())
     }
 
-    /// The launches of a step, for a recording; they move nothing if `loss` is no number.
+    /// Launches the kernels of a step, for a recording. They change nothing if `loss` is not finite.
     pub(super) fn launch(&self, grads: &GradStore, loss: View) -> Result<()> {
         self.on_gpu()?.launch(&self.slots, grads, Some(loss))
     }
@@ -161,7 +166,7 @@ impl AdamW {
         }
     }
 
-    /// What the step to come, at rate `lr`, has of its own.
+    /// Advances the step count and returns the rates of that step at learning rate `lr`.
     fn next_rates(&mut self, lr: f64) -> Rates {
         self.steps += 1;
         Rates {
@@ -175,22 +180,22 @@ impl AdamW {
         &self.slots
     }
 
-    /// Goes on as after `steps` steps, those of a checkpoint or those that were made.
+    /// Sets the number of steps made so far, after a checkpoint was loaded or a step was undone.
     pub(super) fn resume(&mut self, steps: usize) {
         self.steps = steps as i32;
     }
 }
 
-/// The numbers of a step that do not depend on the parameter.
+/// Factors of one step that are the same for all parameters.
 struct Rates {
     rate: f64,
     correction: f64,
-    /// What a parameter that decays is multiplied by.
+    /// Factor of a parameter to which weight decay applies, 1 - lr · weight decay.
     decay: f64,
 }
 
 impl Rates {
-    /// As kernels read them.
+    /// Bits of the f32 values, in the order in which the kernels read them.
     fn words(&self) -> [u32; 3] {
         [self.rate, self.correction, self.decay].map(|x| (x as f32).to_bits())
     }
@@ -201,12 +206,12 @@ fn lock(moments: &Mutex<CpuStorage>) -> MutexGuard<'_, CpuStorage> {
 }
 
 impl Slot {
-    /// The shape of the saved moments.
+    /// Shape of the saved moments.
     pub fn moments_shape(&self) -> Shape {
         moments_shape(&self.var)
     }
 
-    /// The moments as bytes of f32.
+    /// Returns the moments as little-endian bytes of f32.
     pub fn moments_bytes(&self) -> Result<Vec<u8>> {
         match &self.moments {
             Moments::Gpu(moments) => bytes(moments),
@@ -217,7 +222,7 @@ impl Slot {
         }
     }
 
-    /// Takes up moments of [`Self::moments_shape`].
+    /// Replaces the moments by `saved`, of shape [`Self::moments_shape`].
     pub fn set_moments(&self, saved: &Tensor) -> Result<()> {
         match &self.moments {
             Moments::Gpu(moments) => moments.set(saved)?,
@@ -229,7 +234,7 @@ impl Slot {
     }
 }
 
-/// The bytes of a tensor for a checkpoint.
+/// Returns the f32 values of `tensor` as little-endian bytes, for a checkpoint.
 pub(super) fn bytes(tensor: &Tensor) -> Result<Vec<u8>> {
     if tensor.dtype() != DType::F32 {
         bail!("checkpoints hold f32, not {:?}", tensor.dtype());

@@ -1,6 +1,6 @@
-//! A run on disk: weights, moments and progress in one safetensors file, from which training goes
-//! on bit for bit. Random numbers need no saving: they are functions of seed and step. Weights alone make
-//! another file, which says of itself what model they are of.
+//! Checkpoints: weights, moments and progress in one safetensors file, from which training continues bit for bit.
+//! Random numbers need not be saved, since they are functions of seed and step. A file of weights alone is written
+//! separately; its metadata describe the model.
 
 use super::{adamw, Progress, Trainer};
 use crate::error::{Error, Result};
@@ -15,8 +15,11 @@ const PROGRESS: &str = "progress";
 const RUN: &str = "run";
 
 impl Trainer<'_> {
-    /// Everything that [`Self::restore`] needs, without a copy of it in memory. Errors: the disk's, and that the weights are not those
-    /// of the steps that were told ([`Self::settle`]).
+    /// Writes everything that [`Self::restore`] needs, without copying it in memory first.
+    ///
+    /// # Errors
+    ///
+    /// Fails if writing fails, or if the weights are a step ahead of the losses that were returned ([`Self::settle`]).
     pub fn write_checkpoint(&self, out: &mut dyn Write) -> io::Result<()> {
         self.must_be_settled()?;
         let progress = serde_json::to_string(&self.progress).expect("progress is plain data");
@@ -31,8 +34,8 @@ impl Trainer<'_> {
         archive.write(out)
     }
 
-    /// The weights as they are as a safetensors file, whose metadata hold the run's config as canonical
-    /// JSON, its id, and the epochs and steps that are over.
+    /// Writes the current weights as a safetensors file. Its metadata hold the run's config as canonical JSON, its id,
+    /// and the numbers of epochs and steps made.
     pub fn write_weights(&self, out: &mut dyn Write) -> io::Result<()> {
         self.must_be_settled()?;
         let origin = Origin {
@@ -50,7 +53,11 @@ impl Trainer<'_> {
         self.stepper.is_settled().then_some(()).ok_or_else(ahead)
     }
 
-    /// Goes back to the state of a checkpoint. `place` names it in errors.
+    /// Restores the state of a checkpoint; `place` names the checkpoint in errors.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the checkpoint is damaged, belongs to another run, or does not fit the model.
     pub fn restore(&mut self, bytes: &[u8], place: &str) -> Result<()> {
         let broken = |what: String| Error::corrupt(place, what);
         check_archive(bytes).map_err(|what| broken(what.to_owned()))?;
@@ -81,7 +88,7 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// Whether the steps and epochs of `progress` belong together.
+    /// Whether the step of `progress` lies in the epoch that follows its finished epochs.
     fn can_reach(&self, progress: &Progress) -> bool {
         let over = progress.epochs.len() * self.steps_per_epoch();
         (over..=over + self.steps_per_epoch()).contains(&progress.step)

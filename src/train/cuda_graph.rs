@@ -1,10 +1,10 @@
-//! Steps of whole batches on a GPU as one CUDA graph: launched one by one, the many small kernels of
-//! a step cost more than they compute when d is small.
+//! Steps of whole batches on a GPU, replayed as one CUDA graph. At small d, launching the many small kernels of a step
+//! one by one costs more than running them.
 //!
-//! The inputs of a step (the batch, the rates, the number that dropout masks are drawn from) lie in memory that stays, and arrive
-//! in one copy, with which the recording begins. The first steps are launched op by op, which loads kernels and fills the
-//! library's caches; then one is recorded. A step may be queued before the loss of the one before it is read, so that the GPU is
-//! never idle.
+//! The inputs of a step (the batch, the rates, the number from which dropout masks are drawn) lie in fixed memory and
+//! arrive in one copy, the first thing that the graph does. The first steps are launched op by op, which loads kernels
+//! and fills the caches of the libraries; the next step is recorded. A step may be queued before the loss of the
+//! previous one is read, so that the GPU does not wait for the host.
 
 use super::adamw::AdamW;
 use super::labelled::Labelled;
@@ -19,21 +19,21 @@ use crate::tasks::Batch;
 use candle_core::{bail, DType, Result};
 use std::ops::Range;
 
-/// Steps before the one that is recorded.
+/// Steps launched op by op before one is recorded.
 const WARM_UP: usize = 2;
 
-/// Steps by replays of a CUDA graph, once the first ones have been launched op by op.
+/// Stepper that replays a CUDA graph once the first steps have been launched op by op.
 pub(super) struct CudaGraph {
     gpu: Gpu,
     state: State,
 }
 
 enum State {
-    /// Op by op, this many times more.
+    /// Steps are launched op by op, this many times more.
     WarmingUp(usize),
-    /// Whole batches by replays.
+    /// Whole batches are replayed.
     Recorded(Box<Recorded>),
-    /// Op by op to the end: the steps have several shapes.
+    /// All steps are launched op by op, because they have several shapes.
     Launched,
 }
 
@@ -45,7 +45,7 @@ impl CudaGraph {
         }
     }
 
-    /// Records the next step of `trainer`, without making it.
+    /// Records the next step of `trainer` without making it.
     fn record(&mut self, trainer: &Trainer) -> Result<State> {
         let Some(shape) = trainer.objective.one_shape() else {
             return Ok(State::Launched);
@@ -88,34 +88,34 @@ impl Stepper for CudaGraph {
     }
 }
 
-/// A recorded step.
+/// One recorded step and the steps queued with it.
 pub(super) struct Recorded {
     gpu: Gpu,
-    /// Where the recorded launches read the batch.
+    /// Tensors from which the recorded launches read the batch; kept alive for them.
     _batch: Labelled,
-    /// The inputs of a step, in the order of [`StepInputs::words`].
+    /// Inputs of a step, in the order of [`StepInputs::words`].
     words: Buffer,
-    /// One number of f32.
+    /// Loss of the last step: one f32.
     loss: Buffer,
     recording: Box<dyn Recording>,
-    /// Of two steps, which may be under way at once.
+    /// Staging buffers of the two steps that may be under way at once.
     mail: [Mailbox; 2],
-    /// The steps that were queued and not waited for.
+    /// Numbers of the steps that are queued and not yet waited for.
     queued: Range<u64>,
 }
 
 /// The inputs of one step.
 struct StepInputs<'a> {
-    /// Its number, from which dropout masks are drawn.
+    /// Number of the step, from which dropout masks are drawn.
     step: u64,
-    /// The words that its launches read at [`AdamW::rates`].
+    /// Words that the launches read at [`AdamW::rates`].
     rates: [u32; 3],
-    /// As many examples as the recorded batch has.
+    /// Examples, as many as the recorded batch has.
     batch: Batch<'a>,
 }
 
 impl StepInputs<'_> {
-    /// Its words, in the order of [`unpack`]'s places.
+    /// Passes the words of all inputs to `of`, in the order of the destinations in [`unpack`].
     fn words<T>(&self, of: impl FnOnce([&[u32]; 5]) -> T) -> T {
         let step = [self.step as u32, (self.step >> 32) as u32];
         let Batch {
@@ -128,7 +128,7 @@ impl StepInputs<'_> {
 }
 
 impl Recorded {
-    /// Records a step on `batch`, which it keeps, without making it; `first` holds the inputs of the first replay.
+    /// Records a step on `batch` without making it, and keeps `batch`; `first` holds the inputs of the first replay.
     fn new(
         gpu: Gpu,
         batch: Labelled,
@@ -145,13 +145,13 @@ impl Recorded {
         let (none_yet, loss) = (zero()?, zero()?);
         let words = gpu.upload(&first.words(|parts| parts.concat()))?;
         let begin = || unpack(&gpu, &words, first.step, optimizer, &batch);
-        // The kernels that the steps before have not loaded; a recording should load none.
+        // Loads the kernels that no earlier step has used: loading must not happen during a recording.
         begin()?;
-        keep(&gpu, (&none_yet).into(), &loss)?;
+        keep_loss(&gpu, (&none_yet).into(), &loss)?;
         let work = || {
             begin()?;
             let found = batch.classify(model, cx)?.loss;
-            gpu.with_tensor(Some(&found), |found| keep(&gpu, found.into(), &loss))?;
+            gpu.with_tensor(Some(&found), |found| keep_loss(&gpu, found.into(), &loss))?;
             optimizer.launch(&ops::backward(&found)?, loss.view())
         };
         let recording = gpu.record(work)?;
@@ -167,13 +167,14 @@ impl Recorded {
         })
     }
 
-    /// Waits for the next step of `trainer`, and queues the one after it unless the trainer wants the weights as they are then.
+    /// Waits for the next step of `trainer`. Queues the following one first, unless the trainer needs the weights as
+    /// they are after this step.
     fn step(&mut self, trainer: &mut Trainer) -> Result<f64> {
         if self.queued() == 0 {
-            self.queue_of(trainer, 0)?;
+            self.queue_ahead(trainer, 0)?;
         }
         if !trainer.settling.take() && trainer.is_whole(1) {
-            self.queue_of(trainer, 1)?;
+            self.queue_ahead(trainer, 1)?;
         }
         let loss = self.wait()?;
         while !loss.is_finite() && self.queued() > 0 {
@@ -182,8 +183,8 @@ impl Recorded {
         Ok(loss)
     }
 
-    /// Begins a step of this epoch, `ahead` of the next one.
-    fn queue_of(&mut self, trainer: &mut Trainer, ahead: usize) -> Result<()> {
+    /// Queues the step that is `ahead` steps after the next one of this epoch.
+    fn queue_ahead(&mut self, trainer: &mut Trainer, ahead: usize) -> Result<()> {
         let step = trainer.progress.step + ahead;
         let rates = trainer.optimizer.next_words(trainer.rate_of(step));
         let Some(shape) = trainer.objective.one_shape() else {
@@ -196,12 +197,12 @@ impl Recorded {
         })
     }
 
-    /// Steps that were queued and not waited for.
+    /// Number of steps that are queued and not yet waited for.
     fn queued(&self) -> usize {
         (self.queued.end - self.queued.start) as usize
     }
 
-    /// Begins a step, behind at most one that is not waited for.
+    /// Queues a step. At most one other step may be pending.
     fn queue(&mut self, inputs: &StepInputs) -> Result<()> {
         let step = inputs.step;
         if self.queued() == 0 {
@@ -219,8 +220,8 @@ impl Recorded {
         Ok(())
     }
 
-    /// The loss of the step that was queued first. If it is a number, the parameters have moved by the step's rates; if not, no
-    /// further step moves them.
+    /// Waits for the oldest queued step and returns its loss. If the loss is finite, the parameters have moved by that
+    /// step; if not, neither this step nor a later one moves them.
     fn wait(&mut self) -> Result<f64> {
         let Some(step) = self.queued.next() else {
             bail!("no step was queued");
@@ -229,7 +230,7 @@ impl Recorded {
     }
 }
 
-/// Copies the inputs of a step to where its launches read them.
+/// Copies the inputs of a step to the memory from which its launches read them.
 fn unpack(gpu: &Gpu, words: &Buffer, step: u64, optimizer: &AdamW, batch: &Labelled) -> Result<()> {
     let positions = batch.rows.as_ref().map(|rows| &rows.positions);
     let tensors = [Some(&batch.tokens), Some(&batch.answers), positions]
@@ -257,8 +258,8 @@ fn unpack(gpu: &Gpu, words: &Buffer, step: u64, optimizer: &AdamW, batch: &Label
     gpu.launch(Kernel::new("recorded", "unpack"), grid, &args)
 }
 
-/// Copies a loss to where it outlives the recording, unless an earlier one was not a number.
-fn keep(gpu: &Gpu, loss: Arg, kept: &Buffer) -> Result<()> {
+/// Copies a loss out of the recording's memory into `kept`, unless `kept` already holds a loss that is not finite.
+fn keep_loss(gpu: &Gpu, loss: Arg, kept: &Buffer) -> Result<()> {
     let kernel = Kernel::new("recorded", "keep_loss");
     gpu.launch(kernel, Grid::of(1, WARP), &[loss, kept.into()])
 }

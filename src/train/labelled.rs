@@ -1,4 +1,4 @@
-//! A batch of sequences on the device, whose predictions are compared with labels.
+//! Batches of sequences on the device, whose predictions are compared with labels.
 
 use crate::model::Model;
 use crate::nn::{Cx, Rows};
@@ -6,18 +6,18 @@ use crate::ops::Classified;
 use crate::tasks::{Batch, Dataset};
 use candle_core::{Device, Result, Tensor};
 
-/// A batch on the device, with the rows that carry a label.
+/// Batch on the device, with the rows that carry a label.
 pub struct Labelled {
-    /// `(batch, seq_len)` u32.
+    /// Token ids, `(batch, seq_len)`, u32.
     pub tokens: Tensor,
-    /// Where the labels are, if not everywhere.
+    /// Positions of the labels; `None` if every position has one.
     pub rows: Option<Rows>,
-    /// `(batch · labels)` u32.
+    /// Labels, `(batch · labels)`, u32.
     pub answers: Tensor,
 }
 
 impl Labelled {
-    /// Uploads `batch`, which is part of `data`.
+    /// Uploads `batch`, a part of `data`.
     pub fn new(batch: Batch, data: &Dataset, device: &Device) -> Result<Self> {
         let (seq_len, labels) = (data.seq_len(), data.labels_per_example());
         let size = batch.tokens.len() / seq_len;
@@ -29,7 +29,7 @@ impl Labelled {
         })
     }
 
-    /// Uploads `pieces` of a text, of as many ids each: all but the last are inputs, and the last `scored` are the
+    /// Uploads `pieces` of a text, all of one length. All ids but the last are inputs; the last `scored` ids are the
     /// labels of the positions before them.
     pub(super) fn shifted(pieces: &[&[u16]], scored: usize, device: &Device) -> Result<Self> {
         let (count, inputs) = (pieces.len(), pieces.first().map_or(1, |ids| ids.len()) - 1);
@@ -50,12 +50,12 @@ impl Labelled {
         })
     }
 
-    /// Labels.
+    /// Number of labels.
     pub(super) fn len(&self) -> usize {
         self.answers.elem_count()
     }
 
-    /// Mean cross-entropy over the labelled rows, and which of them are answered rightly.
+    /// Mean cross-entropy over the labelled rows, and which of them are predicted correctly.
     pub fn classify(&self, model: &Model, cx: &Cx) -> Result<Classified> {
         model.classify(&self.tokens, self.rows.as_ref(), &self.answers, cx)
     }

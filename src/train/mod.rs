@@ -1,5 +1,5 @@
-//! The training loop: batch, loss, gradient, AdamW; a test after every epoch. It stops when the task is learnt, when the
-//! epochs are used up, or when the loss is not a number.
+//! Training loop: batch, loss, gradient, AdamW, and a test after every epoch. A run ends when the task is learnt, when
+//! all epochs are trained, or when the loss is not finite.
 
 mod adamw;
 mod checkpoint;
@@ -35,13 +35,13 @@ use std::cell::Cell;
 use std::time::Instant;
 use step::{Launched, Stepper};
 
-/// Progress of a run, for the screen and the store.
+/// Events of a run, for the screen and the store.
 pub enum Event<'a> {
     /// An optimiser step was made.
     Step {
-        /// Mean loss of its batch.
+        /// Mean loss of the batch.
         loss: f64,
-        /// Its learning rate.
+        /// Learning rate of the step.
         lr: f64,
     },
     /// An epoch was trained and tested.
@@ -56,13 +56,13 @@ pub struct Trainer<'a> {
     objective: Box<dyn Objective + 'a>,
     optimizer: AdamW,
     stepper: Box<dyn Stepper>,
-    /// Whether no step may be begun ahead of the next one.
+    /// Whether the next step must leave no further step under way.
     settling: Cell<bool>,
     progress: Progress,
 }
 
 impl<'a> Trainer<'a> {
-    /// A run before its first step, on `device`.
+    /// Creates a run on `device`, before its first step.
     pub fn new(config: &'a RunConfig, data: &'a Splits, device: &Device) -> Result<Self> {
         let precision = config.train.precision;
         let params = Params::seeded(config.seed, DType::F32, device);
@@ -98,15 +98,19 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// Records the run under `config`, which may differ from its own in the size of micro-batches alone. Results are the same
-    /// up to the order of sums and the masks of dropout.
+    /// Records the run under `config`, which may differ from the current config only in the size of micro-batches. The
+    /// results are the same up to the order of sums and the masks of dropout.
     #[must_use]
     pub fn standing_for(self, config: &'a RunConfig) -> Self {
         Self { config, ..self }
     }
 
-    /// Trains to the end and calls `on` after every step and epoch. An error from `on` ends the run where it stands;
-    /// [`Self::write_checkpoint`] then holds all of it, if the steps have settled ([`Self::settle`]).
+    /// Trains to the end and calls `on` after every step and epoch.
+    ///
+    /// # Errors
+    ///
+    /// An error from `on` ends training at once; [`Self::write_checkpoint`] can then save the run if its steps have
+    /// settled ([`Self::settle`]).
     pub fn run(&mut self, on: &mut dyn FnMut(&Self, Event) -> Result<()>) -> Result<Outcome> {
         loop {
             if let Some(outcome) = self.ended() {
@@ -128,8 +132,8 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// The outcome, if the epochs that are over end the run. Asked before each epoch, not after: a run
-    /// may have been interrupted between its last epoch and its end.
+    /// Returns the outcome if the finished epochs end the run. It is computed before each epoch rather than after it,
+    /// since a run may have been interrupted between its last epoch and its end.
     fn ended(&self) -> Option<Outcome> {
         let (train, epochs) = (&self.config.train, &self.progress.epochs);
         match epochs.last() {
@@ -141,14 +145,15 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Makes one optimiser step on the next batch of the epoch and returns its loss; a loss that is not a number has changed
-    /// nothing. It does not test between epochs, as [`Self::run`] does.
+    /// Makes one optimiser step on the next batch of the epoch and returns its loss. A loss that is not finite leaves
+    /// the weights unchanged. Unlike [`Self::run`], it does not test between epochs.
     pub fn step(&mut self) -> Result<f64> {
         self.settling.set(true);
         self.step_ahead()
     }
 
-    /// [`Self::step`]; on a GPU, a recorded step more of the same epoch may be under way, see [`Self::settle`].
+    /// Same as [`Self::step`], except that on a GPU a further recorded step of the epoch may be under way on return;
+    /// see [`Self::settle`].
     pub fn step_ahead(&mut self) -> Result<f64> {
         gpu::with_factors(self.factors(), || {
             let start = Instant::now();
@@ -161,7 +166,7 @@ impl<'a> Trainer<'a> {
                 self.progress.step += 1;
                 self.progress.summed_loss += loss * examples;
             } else {
-                // Neither this step nor one queued behind it was made.
+                // Neither this step nor one queued behind it has changed the weights.
                 self.optimizer.resume(self.progress.step);
             }
             self.progress.epoch_seconds += start.elapsed().as_secs_f64();
@@ -194,7 +199,7 @@ impl<'a> Trainer<'a> {
         Ok(row)
     }
 
-    /// The floating-point format of the factors of products in this run; other runs of the process may differ.
+    /// Floating-point format of the factors of matrix products in this run. Other runs of the process may use another.
     fn factors(&self) -> Factors {
         self.config.train.precision.factors()
     }

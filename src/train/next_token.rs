@@ -1,4 +1,5 @@
-//! At every position of a window of text the token that follows; windows in a new order every epoch.
+//! Next-token prediction: the labels of a window are its tokens shifted by one. Windows come in a new order every
+//! epoch.
 
 use super::labelled::Labelled;
 use super::objective::{
@@ -13,7 +14,7 @@ use crate::tasks::{Sizes, Text, TrainValTest};
 use candle_core::{Device, Result, Tensor};
 use std::f64::consts::LN_2;
 
-/// One of so many training windows is scored under the final weights.
+/// One in this many training windows is scored under the final weights.
 const EVERY: usize = 100;
 
 /// The objective of [`crate::tasks::Objective::NextToken`].
@@ -23,7 +24,7 @@ pub(super) struct NextToken<'a> {
     splits: &'a TrainValTest<Text>,
     device: Device,
     model: Model,
-    /// The same weights without gradients.
+    /// Model of the same weights without gradients, for tests.
     tested: Model,
     order: EpochOrder,
 }
@@ -48,7 +49,7 @@ impl<'a> NextToken<'a> {
         })
     }
 
-    /// Windows at one time at most.
+    /// Largest number of windows in one micro-batch.
     fn most(&self) -> usize {
         let train = &self.config.train;
         train.micro_batch.unwrap_or(train.batch_size)
@@ -73,14 +74,14 @@ impl<'a> NextToken<'a> {
         self.test(text, &(0..text.windows()).collect::<Vec<_>>())
     }
 
-    /// Training windows at even distances, one of a hundred.
+    /// Evenly spaced training windows, one in [`EVERY`].
     fn some_training_windows(&self) -> Vec<usize> {
         let all = self.splits.train.windows();
         let some = all.div_ceil(EVERY);
         (0..some).map(|i| i * all / some).collect()
     }
 
-    /// Every token of `text` but the first, if it is not limited to some of its windows.
+    /// Score of every token of `text` but the first; `None` if `text` is limited to some of its windows.
     fn whole(&self, text: &Text) -> Result<Option<Scored>> {
         if text.is_limited() {
             return Ok(None);
@@ -94,7 +95,7 @@ impl<'a> NextToken<'a> {
         score(&self.tested, text, &how, &self.device).map(Some)
     }
 
-    /// What only the weights at the end tell, put into `scores`.
+    /// Adds to `scores` the metrics that need the final weights.
     fn score_weights(&self, last: &EpochRow, scores: &mut Metrics) -> Result<()> {
         let TrainValTest {
             train, val, test, ..
@@ -146,7 +147,7 @@ impl Objective for NextToken<'_> {
         })
     }
 
-    /// The lowest loss is best.
+    /// Negated loss: the lowest validation loss is best.
     fn validation(&self, epoch: &EpochRow) -> Option<f64> {
         let loss = epoch.val_loss.filter(|loss| loss.is_finite());
         loss.map(|loss| -loss)
@@ -175,7 +176,7 @@ fn perplexity(loss: f64) -> Option<f64> {
     finite(loss.exp())
 }
 
-/// Perplexity per word, and bits per byte.
+/// Perplexity per word, and bits per byte; `None` if not finite.
 fn by_words_and_bytes(whole: Scored, text: &Text) -> (Option<f64>, Option<f64>) {
     let counts = text.counts();
     let words = counts.ppl_words() as f64;

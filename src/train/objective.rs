@@ -1,5 +1,5 @@
-//! What a trainer trains: a model over the splits of its task. An objective draws the examples of a step,
-//! makes their loss, and scores the weights between epochs.
+//! Training objectives: a model over the splits of its task. An objective draws the examples of a step, computes their
+//! loss, and scores the weights between epochs.
 
 use crate::model::Model;
 use crate::nn::Cx;
@@ -11,54 +11,55 @@ use candle_core::{Result, Tensor};
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// A model over training examples and tests. It is built twice from one set of weights: once to be
-/// differentiated, and once without gradients, to be tested.
+/// Model with its training and test examples. The model is built twice from one set of weights: with gradients for
+/// training, and without for tests.
 pub(super) trait Objective {
-    /// Training examples.
+    /// Number of training examples.
     fn examples(&self) -> usize;
 
-    /// Training tokens of an epoch, without padding.
+    /// Number of training tokens per epoch, without padding.
     fn tokens(&self) -> usize;
 
-    /// Numbers that all layers' mixers keep per sequence.
+    /// State size: the numbers that the mixers of all layers keep per sequence.
     fn state_size(&self) -> usize;
 
-    /// The examples of a step, in micro-batches that go through the model one after the other.
+    /// Splits the examples of a step into micro-batches, which go through the model one after the other.
     fn micro_batches(&self, step: &StepExamples) -> Vec<MicroBatch>;
 
-    /// The mean loss of a micro-batch, to be differentiated.
+    /// Mean loss of a micro-batch, with gradients.
     fn loss(&self, batch: &MicroBatch, cx: &Cx) -> Result<Tensor>;
 
-    /// The slices of the test answers, where they are told apart.
+    /// Slices of the test answers; `None` if the task has none.
     fn slices(&self) -> Option<&Slices> {
         None
     }
 
-    /// Tests the weights as they are.
+    /// Tests the current weights.
     fn evaluate(&self) -> Result<Tested>;
 
-    /// How much validation likes an epoch: more is better, and no number is no candidate.
+    /// Validation score that selects the best epoch: higher is better, and `None` excludes the epoch.
     fn validation(&self, epoch: &EpochRow) -> Option<f64> {
         epoch.val_accuracy
     }
 
-    /// The perplexities that a language model ends with, after `epochs` and under the weights as they are;
-    /// those are not scored if the run `diverged`.
+    /// Final perplexities of a language model after `epochs`. Metrics of the current weights are left out if the run
+    /// `diverged`.
     fn language_scores(&self, _epochs: &[EpochRow], _diverged: bool) -> Result<Metrics> {
         Ok(Metrics::default())
     }
 
-    /// What a CUDA graph of a step is made of, if all whole steps have one shape and one micro-batch.
+    /// Model and data of a step that can be recorded as a CUDA graph; `None` unless all whole steps have one shape and
+    /// one micro-batch.
     fn one_shape(&self) -> Option<OneShape<'_>> {
         None
     }
 }
 
-/// The examples of one optimiser step: a range of the order of an epoch.
+/// Examples of one optimiser step: a range of an epoch's order.
 pub(super) struct StepExamples {
-    /// Epochs before this one.
+    /// Number of epochs before this one.
     pub epoch: usize,
-    /// Which of the epoch's examples.
+    /// Range of the epoch's examples.
     pub range: Range<usize>,
 }
 
@@ -67,15 +68,15 @@ pub(super) struct StepExamples {
 pub(super) struct MicroBatch {
     /// Indices into the training split.
     pub examples: Vec<usize>,
-    /// Tokens that each sequence is padded to.
+    /// Length in tokens that each sequence is padded to.
     pub seq_len: usize,
-    /// The share of these examples in those of the step: the step's loss is the sum of the micro-batches'
-    /// mean losses by their weights.
+    /// Share of the step's examples that are in this micro-batch. The step's loss is the sum of the micro-batches' mean
+    /// losses times their weights.
     pub weight: f64,
 }
 
 impl MicroBatch {
-    /// `examples` of `seq_len` tokens each, at most `most` at a time.
+    /// Splits `examples` of `seq_len` tokens each into micro-batches of at most `most`.
     pub fn of_one_length(examples: &[usize], most: usize, seq_len: usize) -> Vec<Self> {
         let count = examples.len();
         let micro_batch = |group: Range<usize>| Self {
@@ -87,40 +88,42 @@ impl MicroBatch {
     }
 }
 
-/// A model, and training examples of which all batches of one size have the same shape.
+/// Model and training examples for which all batches of one size have the same shape.
 pub(super) struct OneShape<'a> {
     pub model: &'a Model,
     pub train: &'a Dataset,
 }
 
-/// The epoch that validation chooses; of equal ones the earliest.
+/// Returns the epoch with the best validation score, the earliest of equal ones.
 pub(super) fn selected<'a>(
     objective: &dyn Objective,
     epochs: &'a [EpochRow],
 ) -> Option<&'a EpochRow> {
-    let liked = epochs.iter().rev();
-    let liked = liked.filter_map(|epoch| Some((objective.validation(epoch)?, epoch)));
-    let best = liked.max_by(|(a, _), (b, _)| a.total_cmp(b));
-    best.map(|(_, epoch)| epoch)
+    epochs
+        .iter()
+        .rev()
+        .filter_map(|epoch| Some((objective.validation(epoch)?, epoch)))
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, epoch)| epoch)
 }
 
-/// `count` examples in groups of at most `most`, as even as that allows.
+/// Ranges that split `count` examples into groups of at most `most`, as even as possible.
 pub(super) fn groups(count: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let groups = count.div_ceil(most.max(1));
     (0..groups).map(move |i| count * i / groups..count * (i + 1) / groups)
 }
 
-/// A new random order of the training examples for each epoch, a function of seed and epoch.
+/// Random order of the training examples, a function of seed and epoch.
 pub(super) struct EpochOrder {
     seed: u64,
     purpose: String,
     count: usize,
-    /// The order of the epoch that was asked for last.
+    /// Epoch and order of the last call.
     known: RefCell<Option<(usize, Vec<usize>)>>,
 }
 
 impl EpochOrder {
-    /// Of the `count` training examples of `task`, under the run's `seed`.
+    /// Order of the `count` training examples of `task` under the run's `seed`.
     pub fn new(seed: u64, task: &str, count: usize) -> Self {
         Self {
             seed,
@@ -130,7 +133,7 @@ impl EpochOrder {
         }
     }
 
-    /// The training examples of a step.
+    /// Returns the training examples of a step.
     pub fn examples(&self, step: &StepExamples) -> Vec<usize> {
         let mut order = self.known.borrow_mut();
         let known = order.take().filter(|(epoch, _)| *epoch == step.epoch);
@@ -143,17 +146,17 @@ impl EpochOrder {
     }
 }
 
-/// What tests say of the weights.
+/// Test results of the weights.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Tested {
     pub test: Score,
-    /// Of the examples that choose the epoch, where there are some.
+    /// Score on the validation split, if there is one.
     pub val: Option<Score>,
-    /// Right test answers in each slice, where answers are told apart.
+    /// Number of correct test answers in each slice; empty if the task has no slices.
     pub right: Vec<usize>,
 }
 
-/// A mean over labels.
+/// Means over labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Score {
     pub loss: f64,
@@ -161,7 +164,7 @@ pub(super) struct Score {
     pub accuracy: f64,
 }
 
-/// Sums on the way to a [`Score`].
+/// Running sums of a [`Score`].
 #[derive(Default)]
 pub(super) struct ScoreSum {
     loss: f64,
@@ -170,7 +173,7 @@ pub(super) struct ScoreSum {
 }
 
 impl ScoreSum {
-    /// Adds `labels` answers of mean loss `loss`; `correct` `(labels)` is 1 where one is correct.
+    /// Adds `labels` answers whose mean loss and correctness are in `found`.
     pub fn add(&mut self, found: &Classified, labels: usize) -> Result<()> {
         self.loss += f64::from(found.loss.to_scalar::<f32>()?) * labels as f64;
         self.correct += f64::from(found.correct.sum_all()?.to_scalar::<f32>()?);

@@ -1,4 +1,4 @@
-//! Labels at some positions of sequences of one length, in the same order every epoch.
+//! Labels at some positions of sequences of one length. The examples come in the same order every epoch.
 
 use super::labelled::Labelled;
 use super::objective::{MicroBatch, Objective, OneShape, Score, ScoreSum, StepExamples, Tested};
@@ -12,14 +12,14 @@ use candle_core::{Device, Result, Tensor};
 pub(super) struct PerToken<'a> {
     config: &'a RunConfig,
     train: &'a Dataset,
-    /// Empty where the test examples end the training.
+    /// Empty if the test split decides when training stops.
     val: &'a Dataset,
     test: &'a Dataset,
-    /// Of the test answers.
+    /// Slices of the test answers.
     slices: Option<Slices>,
     device: Device,
     model: Model,
-    /// The same weights without gradients.
+    /// Model of the same weights without gradients, for tests.
     tested: Model,
 }
 
@@ -47,8 +47,8 @@ impl<'a> PerToken<'a> {
 }
 
 impl PerToken<'_> {
-    /// Every example has as many labels, so the share of right answers is that of all labels.
-    /// `read` is given `(labels)` of each batch, which is 1 where an answer is right.
+    /// Tests all of `data`. Every example has the same number of labels, so the mean over labels is the mean over
+    /// examples. `read` receives a tensor `(labels)` for each batch, 1 where the answer is correct.
     fn score(&self, data: &Dataset, read: &mut dyn FnMut(&Tensor) -> Result<()>) -> Result<Score> {
         let mut sum = ScoreSum::default();
         let train = &self.config.train;
@@ -74,7 +74,7 @@ impl Objective for PerToken<'_> {
     }
 
     fn state_size(&self) -> usize {
-        // The accuracy beside it is that of the tested length.
+        // Test length, because the state size is reported beside the test accuracy.
         self.model.state_size(self.test.seq_len())
     }
 

@@ -1,4 +1,4 @@
-//! How well weights predict a whole text: summed cross-entropy, with as much context as is asked for.
+//! Perplexity of a whole text: summed cross-entropy, with a chosen amount of context.
 
 use super::labelled::Labelled;
 use crate::model::Model;
@@ -6,39 +6,39 @@ use crate::nn::Cx;
 use crate::tasks::Text;
 use candle_core::{DType, Device, Result};
 
-/// Which tokens of a text are scored, and with how much context.
+/// Selection of the tokens that are scored and of their context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scoring {
-    /// Inputs of a window, L.
+    /// Number of inputs in a window, L.
     pub seq_len: usize,
-    /// `None`: windows lie end to end, and all their predictions count. Else windows begin so many tokens
-    /// apart, from 1 to L, and only as many predictions count, the last ones: each has at least L - stride
-    /// tokens before it in its window.
+    /// Distance in tokens between the starts of two windows, from 1 to L; only the last `stride` predictions of a
+    /// window count, so that each has at least L - stride tokens of context. `None`: windows lie end to end and all
+    /// their predictions count.
     pub stride: Option<usize>,
-    /// Windows at one time.
+    /// Number of windows in one batch.
     pub batch: usize,
-    /// Every token but the first counts exactly once: with a stride, all predictions of the first window
-    /// count, and what is left over at the end is a window that is shorter. Otherwise it is left out.
+    /// Whether every token but the first counts exactly once. If so, all predictions of the first window count even with
+    /// a stride, and the remainder of the text forms a shorter last window; otherwise the remainder is left out.
     pub every_token: bool,
 }
 
-/// What scoring found.
+/// Summed cross-entropy of the scored tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Scored {
     /// Cross-entropy in nats, summed over tokens.
     pub nll: f64,
-    /// Tokens that it was summed over.
+    /// Number of tokens summed over.
     pub tokens: usize,
 }
 
 impl Scored {
-    /// Perplexity per token; no number if no token was scored.
+    /// Perplexity per token; NaN if no token was scored.
     pub fn ppl(&self) -> f64 {
         (self.nll / self.tokens as f64).exp()
     }
 }
 
-/// A window: inputs from one place on, and how many of its last predictions count.
+/// One window: its first input, its number of inputs, and how many of its last predictions count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     start: usize,
@@ -46,7 +46,7 @@ struct Piece {
     scored: usize,
 }
 
-/// Scores all of `text`, whatever limits its windows; `model` need not track gradients.
+/// Scores all of `text`, even if it is limited to some of its windows. `model` need not track gradients.
 pub fn score(model: &Model, text: &Text, how: &Scoring, device: &Device) -> Result<Scored> {
     let (ids, mut sum) = (text.ids(), Scored::default());
     let pieces = pieces(ids.len(), how);
@@ -66,7 +66,7 @@ pub fn score(model: &Model, text: &Text, how: &Scoring, device: &Device) -> Resu
     Ok(sum)
 }
 
-/// The windows of `ids` ids, in order.
+/// Returns the windows over `ids` ids, in order.
 fn pieces(ids: usize, how: &Scoring) -> Vec<Piece> {
     let (len, targets) = (how.seq_len.max(1), ids.saturating_sub(1));
     let stride = how.stride.unwrap_or(len).clamp(1, len);
@@ -85,7 +85,7 @@ fn pieces(ids: usize, how: &Scoring) -> Vec<Piece> {
     };
     let mut pieces: Vec<Piece> = (0..full).map(whole).collect();
     let start = full * stride;
-    // Scored so far: up to the end of the last whole window.
+    // End of the last whole window: every earlier target has been scored.
     let over = pieces.last().map_or(0, |last| last.start + len);
     if how.every_token && over < targets {
         pieces.push(Piece {
@@ -97,21 +97,21 @@ fn pieces(ids: usize, how: &Scoring) -> Vec<Piece> {
     pieces
 }
 
-/// Perplexity on the targets of the test windows of a model that knows only how often each of `vocab_size`
-/// ids is a target in the training windows, each one once more than that.
+/// Test perplexity of a unigram model over `vocab_size` ids, whose probabilities are the counts of targets in the
+/// training windows with add-one smoothing.
 pub fn unigram_ppl(train: &Text, test: &Text, vocab_size: usize) -> f64 {
     let mut counts = vec![1u64; vocab_size];
-    let (seen, asked) = (targets(train), targets(test));
-    for &id in seen {
+    let (train, test) = (targets(train), targets(test));
+    for &id in train {
         counts[usize::from(id)] += 1;
     }
-    let all = (seen.len() + vocab_size) as f64;
+    let all = (train.len() + vocab_size) as f64;
     let surprise = |&id: &u16| (all / counts[usize::from(id)] as f64).ln();
-    let nll: f64 = asked.iter().map(surprise).sum();
-    (nll / asked.len() as f64).exp()
+    let nll: f64 = test.iter().map(surprise).sum();
+    (nll / test.len() as f64).exp()
 }
 
-/// The targets of all windows, one behind the other.
+/// Targets of all windows, concatenated.
 fn targets(text: &Text) -> &[u16] {
     &text.ids()[1..][..text.windows() * text.seq_len()]
 }

@@ -1,10 +1,10 @@
-//! One class for each document, or for each pair of documents, of different lengths, in a new order every
+//! Classification of documents, or of pairs of documents, of different lengths. The examples come in a new order every
 //! epoch.
 //!
-//! A step's examples are drawn uniformly and never by length. Its micro-batches are: where padding cannot
-//! be seen, each takes examples of like length and is padded to its own longest one; where it can (pooling
-//! over padding too), every one is padded to the longest example of the whole step. Either way the loss is
-//! the one that the whole step would have in one batch.
+//! A step's examples are drawn uniformly and never by length. If the model masks padding, each micro-batch takes
+//! examples of similar length and is padded to its own longest one; otherwise (pooling includes padding) every
+//! micro-batch is padded to the longest example of the whole step. In both cases the loss equals that of the whole step
+//! in one batch.
 
 use super::objective::{
     groups, EpochOrder, MicroBatch, Objective, Score, ScoreSum, StepExamples, Tested,
@@ -21,15 +21,15 @@ use std::ops::Range;
 /// The objective of [`crate::tasks::Objective::Pooled`].
 pub(super) struct Pooled<'a> {
     config: &'a RunConfig,
-    /// Tokens of the longest document that the task allows.
+    /// Length in tokens of the longest document that the task allows.
     longest: usize,
     splits: &'a TrainValTest<Documents>,
     device: Device,
     model: Classifier,
-    /// The same weights without gradients.
+    /// Model of the same weights without gradients, for tests.
     tested: Classifier,
     order: EpochOrder,
-    /// Whether padding changes nothing.
+    /// Whether padding is masked, so that it has no effect.
     masked: bool,
     pad_to_longest: bool,
 }
@@ -56,7 +56,7 @@ impl<'a> Pooled<'a> {
         })
     }
 
-    /// The `examples` of `split` that make one batch, cut into micro-batches.
+    /// Cuts one batch, the `examples` of `split`, into micro-batches.
     fn cut(&self, split: &Documents, mut examples: Vec<usize>) -> Vec<MicroBatch> {
         let count = examples.len();
         let most = self.config.train.micro_batch.unwrap_or(count);
@@ -113,7 +113,8 @@ impl<'a> Pooled<'a> {
         model.classify(&tokens, &lengths, &labels, cx)
     }
 
-    /// Batches as in training, in the order of the split, or by length where that changes nothing.
+    /// Tests all of `split` in batches of the training size: in the order of the split, or sorted by length if padding
+    /// has no effect.
     fn test(&self, split: &Documents) -> Result<Score> {
         let mut sum = ScoreSum::default();
         let mut all: Vec<usize> = (0..split.len()).collect();

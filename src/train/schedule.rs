@@ -1,15 +1,15 @@
-//! How the learning rate moves.
+//! Learning-rate schedules.
 
 use crate::config::{Schedule, TrainConfig};
 use std::f64::consts::PI;
 
-/// Where the released cosine of the classifiers ends.
+/// Final learning rate of the released cosine schedule of the classifiers.
 const FLOOR: f64 = 5e-6;
 
-/// What Pythia's schedule leaves of the peak.
+/// Final share of the peak rate in Pythia's schedule.
 const LEAST_SHARE: f64 = 0.1;
 
-/// The rate of optimiser step `step`, counted from 0 over the whole run.
+/// Learning rate of optimiser step `step`, counted from 0 over the whole run.
 pub fn learning_rate(config: &TrainConfig, step: usize, steps_per_epoch: usize) -> f64 {
     match config.schedule {
         Schedule::CosinePerEpoch => {
@@ -22,24 +22,24 @@ pub fn learning_rate(config: &TrainConfig, step: usize, steps_per_epoch: usize) 
             let rate = FLOOR + (config.lr - FLOOR) * cosine;
             rate * ((epoch + 1.0) / config.warmup_epochs.max(1) as f64).min(1.0)
         }
-        Schedule::WarmupConstant => config.lr * risen(config, step, steps_per_epoch),
+        Schedule::WarmupConstant => config.lr * warmup_share(config, step, steps_per_epoch),
         Schedule::Cosine | Schedule::Linear => {
             let all = config.epochs * steps_per_epoch;
             let warmup = all.div_ceil(10);
             // 0 at the end of the warm-up, 1 at the last step.
-            let way = (step + 1).saturating_sub(warmup) as f64 / (all - warmup).max(1) as f64;
+            let progress = (step + 1).saturating_sub(warmup) as f64 / (all - warmup).max(1) as f64;
             let left = match config.schedule {
-                Schedule::Linear => 1.0 - way,
-                _ => (1.0 + (PI * way).cos()) / 2.0,
+                Schedule::Linear => 1.0 - progress,
+                _ => (1.0 + (PI * progress).cos()) / 2.0,
             };
             let share = LEAST_SHARE + (1.0 - LEAST_SHARE) * left;
-            config.lr * share * risen(config, step, steps_per_epoch)
+            config.lr * share * warmup_share(config, step, steps_per_epoch)
         }
     }
 }
 
-/// How much of a warm-up over the first tenth of all steps step `step` has behind it, 1 at most.
-fn risen(config: &TrainConfig, step: usize, steps_per_epoch: usize) -> f64 {
+/// Share of a linear warm-up over the first tenth of all steps that is complete at step `step`, at most 1.
+fn warmup_share(config: &TrainConfig, step: usize, steps_per_epoch: usize) -> f64 {
     let warmup = (config.epochs * steps_per_epoch).div_ceil(10);
     ((step + 1) as f64 / warmup as f64).min(1.0)
 }

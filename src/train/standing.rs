@@ -1,4 +1,4 @@
-//! How far a run has come, and what its model is: everything that is read of a trainer between steps.
+//! Progress of a run and the facts about its model that are read between steps.
 
 use super::objective::{self, StepExamples};
 use super::{learning_rate, Trainer};
@@ -10,24 +10,24 @@ use candle_core::Var;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// How far training has come: what a checkpoint holds beside weights and moments.
+/// Progress of training: the part of a checkpoint that is neither weights nor moments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Optimiser steps made.
+    /// Number of optimiser steps made.
     pub step: usize,
-    /// The losses of this epoch's steps so far, each times the examples of its step.
+    /// Sum over this epoch's steps of loss times number of examples.
     pub(super) summed_loss: f64,
     /// Seconds spent on this epoch so far.
     pub(super) epoch_seconds: f64,
-    /// The epochs that are over.
+    /// Finished epochs.
     pub epochs: Vec<EpochRow>,
-    /// Right test answers in each slice, of each epoch of which they are known: the last ones.
+    /// Correct test answers in each slice, for the last `right.len()` epochs (checkpoints of older versions lack them).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) right: Vec<Vec<usize>>,
 }
 
 impl Trainer<'_> {
-    /// The accuracies of slices of the test answers, epoch by epoch; none where the task tells none apart.
+    /// Accuracy of each slice of the test answers in each epoch; empty if the task has no slices.
     pub fn slices(&self) -> Vec<SliceRow> {
         let slices = self.objective.slices().map_or(Vec::new(), Slices::all);
         let Progress { epochs, right, .. } = &self.progress;
@@ -47,18 +47,18 @@ impl Trainer<'_> {
         rows.collect()
     }
 
-    /// How far the run has come.
+    /// Progress of the run.
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// Steps an epoch; the last may be a short batch.
+    /// Number of steps in an epoch. The last one may be a short batch.
     pub fn steps_per_epoch(&self) -> usize {
         let examples = self.objective.examples();
         examples.div_ceil(self.config.train.batch_size)
     }
 
-    /// The training examples of step `step` of the first epoch, in the order of its micro-batches.
+    /// Training examples of step `step` of the first epoch, in the order of its micro-batches.
     pub fn examples_of(&self, step: usize) -> Vec<usize> {
         let first = step * self.config.train.batch_size;
         let last = (first + self.config.train.batch_size).min(self.objective.examples());
@@ -70,24 +70,24 @@ impl Trainer<'_> {
         examples.flat_map(|batch| batch.examples).collect()
     }
 
-    /// Steps made in the current epoch.
+    /// Number of steps made in the current epoch.
     pub fn step_in_epoch(&self) -> usize {
         self.progress.step - self.progress.epochs.len() * self.steps_per_epoch()
     }
 
-    /// The examples of a step of this epoch, `ahead` of the next one: a range of the epoch's order.
+    /// Examples of the step of this epoch that is `ahead` steps after the next one: a range of the epoch's order.
     pub(super) fn examples_at(&self, ahead: usize) -> Range<usize> {
         let size = self.config.train.batch_size;
         let first = (self.step_in_epoch() + ahead) * size;
         first..(first + size).min(self.objective.examples())
     }
 
-    /// Whether that step has a whole batch.
+    /// Whether the step that is `ahead` steps after the next one has a whole batch.
     pub(super) fn is_whole(&self, ahead: usize) -> bool {
         self.examples_at(ahead).len() == self.config.train.batch_size
     }
 
-    /// The learning rate of step `step`, from 0.
+    /// Learning rate of step `step`, counted from 0.
     pub(super) fn rate_of(&self, step: usize) -> f64 {
         learning_rate(&self.config.train, step, self.steps_per_epoch())
     }
@@ -98,34 +98,34 @@ impl Trainer<'_> {
         over + self.progress.epoch_seconds
     }
 
-    /// Mean loss of the current epoch's examples so far.
+    /// Mean loss over the examples of the current epoch so far.
     pub fn mean_loss(&self) -> f64 {
         let seen = self.step_in_epoch() * self.config.train.batch_size;
         self.progress.summed_loss / seen.clamp(1, self.objective.examples()) as f64
     }
 
-    /// Trained numbers.
+    /// Number of trained parameters.
     pub fn parameters(&self) -> usize {
         self.params.count()
     }
 
-    /// The weights as they are now, by name.
+    /// Current weights by name.
     pub fn weights(&self) -> Vec<(String, Var)> {
         self.params.vars()
     }
 
-    /// Numbers that all layers' mixers keep per sequence.
+    /// State size: the numbers that the mixers of all layers keep per sequence.
     pub fn state_size(&self) -> usize {
         self.objective.state_size()
     }
 
-    /// The epoch that validation chooses, where there is a validation split.
+    /// Epoch with the best validation score; `None` without a validation split.
     pub fn selected(&self) -> Option<&EpochRow> {
         objective::selected(&*self.objective, &self.progress.epochs)
     }
 
-    /// The perplexities of a language model whose run ended by `outcome`; nothing for other objectives. It
-    /// takes about as long as a test of the weights.
+    /// Perplexities of a language model whose run ended with `outcome`; empty for other objectives. It takes about as
+    /// long as a test of the weights.
     pub fn language_scores(&self, outcome: Outcome) -> Result<Metrics> {
         let diverged = outcome == Outcome::Diverged;
         let epochs = &self.progress.epochs;

@@ -1,4 +1,4 @@
-//! One optimiser step: forward and backward passes of its micro-batches, then AdamW.
+//! Optimiser steps: forward and backward passes over the micro-batches, then AdamW.
 
 use super::cuda_graph::CudaGraph;
 use super::objective::StepExamples;
@@ -9,18 +9,18 @@ use crate::ops;
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
 
-/// A way to make optimiser steps.
+/// Strategy for making optimiser steps.
 pub(super) trait Stepper {
-    /// Makes the next step of the epoch and returns its loss; a loss that is not a number has changed nothing.
+    /// Makes the next step of the epoch and returns its loss. A loss that is not finite leaves the weights unchanged.
     fn step(&mut self, trainer: &mut Trainer) -> Result<f64>;
 
-    /// Whether the weights are those after the steps whose losses were returned: none is under way behind them.
+    /// Whether the weights are those after the steps whose losses were returned, with no further step under way.
     fn is_settled(&self) -> bool {
         true
     }
 }
 
-/// Op by op.
+/// Stepper that launches every op.
 pub(super) struct Launched;
 
 impl Stepper for Launched {
@@ -30,30 +30,31 @@ impl Stepper for Launched {
 }
 
 impl Trainer<'_> {
-    /// Records the steps of whole batches once as a CUDA graph and replays it from then on, on a GPU and where all of them
-    /// have one shape.
+    /// Lets the first step of a whole batch be recorded as a CUDA graph, which later whole batches replay. It has no
+    /// effect off a GPU or if whole batches differ in shape.
     pub fn record_steps(&mut self) {
         if let Some(gpu) = self.optimizer.gpu() {
             self.stepper = Box::new(CudaGraph::new(gpu.clone()));
         }
     }
 
-    /// Whether the weights are those after the steps that were told. If they are one step ahead, they will be those at the
-    /// next event of [`Self::run`], for which a caller may wait.
+    /// Whether the weights are those after the steps whose losses were returned. If they are one step ahead, the
+    /// trainer queues no further step, so that they agree at the next event of [`Self::run`].
     pub fn settle(&self) -> bool {
         let settled = self.stepper.is_settled();
         self.settling.set(!settled);
         settled
     }
 
-    /// The next step, with gradients accumulated over its micro-batches.
+    /// Makes the next step, with gradients accumulated over its micro-batches, and returns its loss.
     pub(super) fn accumulate(&mut self) -> Result<f64> {
         let examples = StepExamples {
             epoch: self.progress.epochs.len(),
             range: self.examples_at(0),
         };
         let (mut value, mut grads) = (0.0, None);
-        // Nothing waits for a GPU between the passes: its optimiser itself sees whether the loss is a number.
+        // No host-device sync between the passes: on a GPU the optimiser's kernels check themselves whether the loss is
+        // finite.
         let mut unread: Vec<Tensor> = Vec::new();
         for (i, batch) in self.objective.micro_batches(&examples).iter().enumerate() {
             let loss = self.objective.loss(batch, &self.cx().micro_batch(i))?;
@@ -69,10 +70,10 @@ impl Trainer<'_> {
                     return Ok(value);
                 }
             }
-            let of_batch = ops::backward(&loss)?;
+            let batch_grads = ops::backward(&loss)?;
             grads = Some(match grads {
-                Some(sum) => accumulated(sum, of_batch, &self.params.vars())?,
-                None => of_batch,
+                Some(sum) => sum_grads(sum, batch_grads, &self.params.vars())?,
+                None => batch_grads,
             });
         }
         if let Some(grads) = grads {
@@ -87,18 +88,14 @@ impl Trainer<'_> {
         Ok(value)
     }
 
-    /// The context of the next step.
+    /// Context of the next step.
     pub(super) fn cx(&self) -> Cx {
         Cx::train(self.config.seed, self.progress.step as u64)
     }
 }
 
-/// `sum` and `more`, variable by variable.
-fn accumulated(
-    mut sum: GradStore,
-    mut more: GradStore,
-    vars: &[(String, Var)],
-) -> Result<GradStore> {
+/// Sum of the gradients `sum` and `more`, variable by variable.
+fn sum_grads(mut sum: GradStore, mut more: GradStore, vars: &[(String, Var)]) -> Result<GradStore> {
     for (_, var) in vars {
         if let Some(grad) = more.remove(var) {
             let total = match sum.remove(var) {

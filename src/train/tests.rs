@@ -1,4 +1,4 @@
-//! Training by kernels, emulated, beside training on the CPU.
+//! Training by kernels on the emulated GPU, compared with training on the CPU.
 
 use super::{Event, Trainer};
 use crate::config::{AdamConfig, Decay, Precision, RunConfig};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 const STEPS: usize = 3;
 
-/// A recall task of three steps, with dropout everywhere.
+/// Recall task of three steps per epoch, with dropout everywhere.
 pub(super) fn config(mixer: &str, n_heads: usize, precision: Precision) -> RunConfig {
     let (examples, heads) = ((3 * STEPS).to_string(), n_heads.to_string());
     let precision = precision.as_str();
@@ -48,7 +48,7 @@ fn train(config: &RunConfig, prepare: impl Fn(&mut Trainer)) -> Vec<f64> {
     (0..steps).map(|_| trainer.step().unwrap()).collect()
 }
 
-/// The losses by kernels, which are found once for all tests.
+/// Losses by kernels, computed once for all tests.
 fn by_kernels(mixer: &str, n_heads: usize, precision: Precision) -> Arc<[f64]> {
     type Found = Mutex<BTreeMap<String, Arc<OnceLock<Arc<[f64]>>>>>;
     static FOUND: Found = Mutex::new(BTreeMap::new());
@@ -80,7 +80,7 @@ fn agree(mixer: &str, n_heads: usize, precision: Precision, tolerance: f64) {
     }
 }
 
-/// All mixers that do not agree are named, and not only the first.
+/// The failure message names every mixer that disagrees, not only the first.
 fn all_agree(precision: Precision, tolerance: f64) {
     let fails = |entry: &&Entry| {
         let name = entry.name;
@@ -105,7 +105,7 @@ fn every_mixer_trains_in_16_bits() {
     all_agree(Precision::Bf16, 2e-2);
 }
 
-/// Rounded factors move a loss less than three bits fewer do, and they do move it.
+/// Rounding the factors changes the loss by less than three bits of mantissa would, and does change it.
 #[test]
 fn every_mixer_trains_with_products_in_tf32() {
     all_agree(Precision::Tf32, 2e-2 / 8.0);
@@ -121,7 +121,8 @@ fn every_mixer_trains_with_products_in_tf32() {
     assert!(same.is_empty(), "{same:?}");
 }
 
-/// Two runs on one GPU, of which one rounds factors: each gets what it gets alone, in threads of their own and step by step in one.
+/// Two runs on one GPU, one of which rounds factors, give the results that each gives alone, both in separate threads
+/// and interleaved step by step.
 #[test]
 fn runs_of_both_kinds_of_products_share_a_gpu() {
     let configs = [Precision::F32, Precision::Tf32].map(|of| config("softmax", 1, of));
@@ -152,8 +153,8 @@ fn runs_of_both_kinds_of_products_share_a_gpu() {
     assert_eq!(by_turns, alone);
 }
 
-/// Every way to train, all at once on one GPU: numbers and weights are those of one at a time. Each records while the others launch,
-/// has dropout masks of its own step, and rounds its own products.
+/// Runs of all kinds at once on one GPU give the losses and weights that they give one at a time. Each records while
+/// the others launch, draws the dropout masks of its own step, and rounds its own products.
 #[test]
 fn many_trainers_in_threads_share_a_gpu_and_get_what_each_gets_alone() {
     type Found = (Vec<f64>, Vec<Vec<f32>>);
@@ -168,7 +169,7 @@ fn many_trainers_in_threads_share_a_gpu_and_get_what_each_gets_alone() {
             let mut config = config(mixer, 1, precision);
             config.seed = seed.parse().unwrap();
             config.task.set("train_examples", 5 * 3 + 2);
-            // What Candle's own ops compute is not part of an emulated recording.
+            // Candle's own ops are not part of an emulated recording.
             runs.push((config, mixer != "s6"));
         }
     }
@@ -197,7 +198,7 @@ fn many_trainers_in_threads_share_a_gpu_and_get_what_each_gets_alone() {
     assert_eq!(distinct.len(), runs.len());
 }
 
-/// Three whole batches are replayed, and a last one that is not whole is launched.
+/// Three whole batches are replayed; the last batch is short and is launched.
 #[test]
 fn a_recorded_step_is_the_step_to_the_bit() {
     let clipped = AdamConfig {
@@ -224,14 +225,15 @@ fn a_recorded_step_is_the_step_to_the_bit() {
     }
 }
 
-/// The weights as they are.
+/// Bits of the current weights.
 pub(super) fn bits(trainer: &Trainer) -> Vec<Vec<f32>> {
     let flat = |(_, var): (String, candle_core::Var)| var.flatten_all()?.to_vec1();
     let weights = trainer.weights().into_iter().map(flat);
     weights.collect::<Result<_, _>>().unwrap()
 }
 
-/// Trains to the end. Wherever the trainer settles for it, a checkpoint takes its place, and what was told before stays told.
+/// Trains to the end. Whenever the trainer has settled, training continues from a checkpoint, and earlier events stay
+/// as they were.
 fn run_to_the_end(
     config: &RunConfig,
     recorded: bool,
@@ -277,8 +279,8 @@ fn run_to_the_end(
     }
 }
 
-/// Ten steps an epoch, the last of which is launched since its batch is not whole: what is told, and the weights, are those of a run
-/// that waits for every step, also if it is stopped while a step is on its way.
+/// Ten steps per epoch, the last launched because its batch is short. Events and weights equal those of a run that
+/// waits for every step, even if it is stopped while a step is under way.
 #[test]
 fn steps_ahead_of_what_is_told_are_the_same_steps() {
     let mut config = config("softmax", 1, Precision::F32);
@@ -292,8 +294,8 @@ fn steps_ahead_of_what_is_told_are_the_same_steps() {
     }
 }
 
-/// No mixer uploads anything while a step is recorded, or frees what was there before. What Candle's own ops compute is not
-/// part of an emulated recording, so that losses say nothing here.
+/// No mixer uploads or frees older memory while a step is recorded. Losses are not compared here, because Candle's own
+/// ops are not part of an emulated recording.
 #[test]
 fn a_step_of_every_mixer_can_be_recorded() {
     let refused = |entry: &&Entry| {
@@ -313,7 +315,7 @@ fn a_step_of_every_mixer_can_be_recorded() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// The launches of one step of a mixer at the sizes of the paper's smallest task, of our kernels and of cuBLAS.
+/// Number of launches of one training step at the sizes of the paper's smallest task, our kernels and cuBLAS together.
 fn launches_of_a_step(mixer: &str) -> usize {
     let settings = [
         ("preset", "paper"),
@@ -368,10 +370,10 @@ fn a_loss_that_is_no_number_moves_nothing_in_a_recorded_step() {
         let (_, norm) = trainer.weights().pop().unwrap();
         let broken = (norm.as_tensor() * f64::NAN).unwrap();
         norm.set(&broken).unwrap();
-        // No number is equal to NaN.
+        // Formatted text is compared because NaN is not equal to itself.
         let text = |trainer: &Trainer| format!("{:?}", bits(trainer));
         let before = text(&trainer);
-        // Behind it a step is on its way, which has to move nothing either.
+        // A step is under way behind it, which must not move the weights either.
         assert!(trainer.step_ahead().unwrap().is_nan());
         assert_eq!((text(&trainer), trainer.progress().step), (before, 2));
         assert!(trainer.settle());

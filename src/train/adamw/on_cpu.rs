@@ -1,4 +1,4 @@
-//! The optimiser's step on a CPU.
+//! AdamW step on a CPU.
 
 use super::{Moments, Rates, Slot};
 use crate::config::AdamConfig;
@@ -6,7 +6,7 @@ use crate::ops::{self, AdamWStep};
 use candle_core::backprop::GradStore;
 use candle_core::{Result, Tensor};
 
-/// One step on every slot that has a gradient.
+/// Makes one step on every slot that has a gradient.
 pub(super) fn step(
     slots: &[Slot],
     grads: &GradStore,
@@ -36,14 +36,14 @@ pub(super) fn step(
     Ok(())
 }
 
-/// What gradients are multiplied by so that their norm, over all of them, is at most `most`; to the term
-/// that keeps it a number, PyTorch's `clip_grad_norm_`.
+/// Factor by which all gradients are multiplied so that their global norm is at most `most`, including the term against
+/// division by zero in PyTorch's `clip_grad_norm_`.
 fn scale(grads: &[Option<Tensor>], most: f64) -> Result<f64> {
     let mut sum = 0.0;
     for grad in grads.iter().flatten() {
         sum += ops::sum_of_squares(grad)?;
     }
-    // Not `min`, which would pass over a norm that is no number.
+    // `f64::min` would ignore a NaN norm.
     let scale = most / (sum.sqrt() + 1e-6);
     Ok(if scale > 1.0 { 1.0 } else { scale })
 }

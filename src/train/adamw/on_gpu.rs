@@ -1,4 +1,4 @@
-//! The optimiser's step by a kernel: one launch for up to 64 parameters.
+//! AdamW step on a GPU: one kernel launch for up to 64 parameters.
 
 use super::{Rates, Slot};
 use crate::config::AdamConfig;
@@ -7,32 +7,32 @@ use candle_core::backprop::GradStore;
 use candle_core::{bail, DType, Layout, Result, Storage, Tensor};
 use std::ops::Deref;
 
-/// As `cuda/adamw.cu` has them: parameters of a launch, threads of a block, numbers of a block, words
-/// that say which they are.
+/// Parameters of a launch, threads of a block, elements of a block, and words that describe a block. These must equal
+/// the constants of `cuda/adamw.cu`.
 const TENSORS: usize = 64;
 const THREADS: usize = 256;
 const NUMBERS: usize = 8 * THREADS;
 const WORDS: usize = 4;
 
-/// What launches read beside parameters and gradients.
+/// Device memory and constants that the launches read in addition to parameters and gradients.
 pub(super) struct OnGpu {
     gpu: Gpu,
-    /// What changes from step to step.
+    /// Values that change from step to step.
     rates: Buffer,
-    /// Betas and eps.
+    /// Beta1, beta2 and eps.
     constants: [f32; 3],
-    /// For every 64 slots the numbers that each block serves.
+    /// Descriptions of the blocks, one buffer for every 64 slots.
     blocks: Vec<Buffer>,
     clip: Option<Clip>,
 }
 
-/// What the gradients of a step are multiplied by, in memory that recorded launches share.
+/// Buffers of gradient clipping, shared by recorded launches.
 struct Clip {
-    /// The largest norm.
+    /// Largest norm of the gradients.
     most: f32,
-    /// Of each block the sum of squares.
+    /// Sum of squares of each block.
     parts: Buffer,
-    /// One number.
+    /// Factor of all gradients: one f32.
     scale: Buffer,
 }
 
@@ -73,17 +73,17 @@ impl OnGpu {
         &self.gpu
     }
 
-    /// The rates of all launches from now on.
+    /// Sets the rates of all later launches.
     pub(super) fn set_rates(&self, by: &Rates) -> Result<()> {
         self.gpu.write(&by.words(), self.rates.view())
     }
 
-    /// Where launches read their rates, as [`Rates::words`] has them.
+    /// Device memory from which launches read their rates, in the order of [`Rates::words`].
     pub(super) fn rates(&self) -> View<'_> {
         self.rates.view()
     }
 
-    /// One step on every slot that has a gradient; none if `loss` is given and no number.
+    /// Makes one step on every slot that has a gradient, or none if `loss` is given and not finite.
     pub(super) fn launch(
         &self,
         slots: &[Slot],
@@ -102,7 +102,7 @@ impl OnGpu {
         Ok(())
     }
 
-    /// Finds out what gradients are multiplied by.
+    /// Computes the factor of the gradients.
     fn launch_clip(&self, grads: &[Option<Tensor>], clip: &Clip) -> Result<()> {
         let mut first = 0;
         for (grads, blocks) in grads.chunks(TENSORS).zip(&self.blocks) {
@@ -142,7 +142,7 @@ impl OnGpu {
         self.gpu.launch(Kernel::new("adamw", "step"), grid, &args)
     }
 
-    /// Tensors as an argument, filled up with nothing.
+    /// Table argument of the tensors, padded with null pointers to [`TENSORS`].
     fn table<'a, G: Deref<Target = Storage>>(
         &self,
         held: &'a [Option<(G, &Layout)>],
@@ -162,7 +162,7 @@ impl OnGpu {
     }
 }
 
-/// The storages of tensors, held while a launch is made.
+/// Storages of `tensors`, locked while a launch is made.
 fn held<'a>(
     tensors: Vec<Option<&'a Tensor>>,
 ) -> Vec<Option<(impl Deref<Target = Storage> + 'a, &'a Layout)>> {

@@ -26,7 +26,7 @@ fn the_first_step_moves_by_the_rate_against_the_sign_and_decays() {
     );
 }
 
-/// That of Table 1, with a larger eps.
+/// Settings of Table 1 with a larger eps.
 const CLIPPED: AdamConfig = AdamConfig {
     beta1: 0.9,
     beta2: 0.95,
@@ -35,7 +35,7 @@ const CLIPPED: AdamConfig = AdamConfig {
     decay: Decay::Matrices,
 };
 
-/// Two steps that are clipped and two that are not, by PyTorch 2.15:
+/// Two steps that are clipped and two that are not, computed by PyTorch 2.15:
 ///
 ///     w = torch.tensor([[0.5, -1.0, 1.5], [2.0, -0.25, 0.75]], requires_grad=True)
 ///     b = torch.tensor([1.25, -0.5, 0.1], requires_grad=True)
@@ -77,7 +77,7 @@ fn clipped_steps_that_decay_matrices_alone_are_those_of_pytorch() {
     }
 }
 
-/// Odd sizes, a matrix, several blocks of a parameter, and more parameters than one launch takes.
+/// Parameters of odd sizes: a matrix, some that need several blocks, and more than one launch takes.
 fn parameters() -> Vec<(String, Var)> {
     let mut rng = Rng::new(1, "adamw", 0);
     let sizes = [1, 7, 2048, 2049, 5000].into_iter().chain([3; 66]);
@@ -94,7 +94,7 @@ fn parameters() -> Vec<(String, Var)> {
     sizes.enumerate().map(var).collect()
 }
 
-/// Some steps on x⁴ of all parameters but one.
+/// Optimiser after `steps` steps on x⁴ of all parameters but one.
 fn trained(config: &AdamConfig, steps: usize) -> AdamW {
     let vars = parameters();
     let mut adamw = AdamW::of(vars.clone(), 0.1, config.clone()).unwrap();
@@ -110,7 +110,7 @@ fn trained(config: &AdamConfig, steps: usize) -> AdamW {
     adamw
 }
 
-/// Parameter and moments as a checkpoint has them.
+/// Parameter and moments in the format of a checkpoint.
 fn saved(slot: &Slot) -> [Vec<f32>; 2] {
     [bytes(&slot.var).unwrap(), slot.moments_bytes().unwrap()].map(|bytes| {
         let words = bytes.as_chunks::<4>().0;
@@ -118,7 +118,7 @@ fn saved(slot: &Slot) -> [Vec<f32>; 2] {
     })
 }
 
-/// All that a checkpoint has.
+/// Contents of a checkpoint.
 fn all(adamw: &AdamW) -> Vec<[Vec<f32>; 2]> {
     adamw.slots.iter().map(saved).collect()
 }
@@ -164,7 +164,7 @@ fn clipped_bits_do_not_depend_on_threads() {
     assert_eq!(by(1), by(2));
 }
 
-/// PyTorch's clipping would make every parameter no number as well.
+/// PyTorch's clipping would also turn every parameter into NaN.
 #[test]
 fn a_gradient_that_is_no_number_is_not_hidden_by_clipping() {
     let step = || {

@@ -1,4 +1,4 @@
-//! Training on windows of the pages that are part of the program.
+//! Training on windows of the sample text that is built into the program.
 
 use super::*;
 use crate::ops;
@@ -24,7 +24,7 @@ fn config(mixer: &str, micro_batch: Option<usize>) -> RunConfig {
     recipes::run("wikitext", &settings).unwrap()
 }
 
-/// The same, tested on whole splits.
+/// Same config, tested on whole splits.
 fn whole(mixer: &str) -> RunConfig {
     let mut config = config(mixer, None);
     let mut text: WikitextConfig = config.task.typed().unwrap();
@@ -57,7 +57,7 @@ fn exactly() -> Params {
     Params::seeded(1, DType::F64, &Device::Cpu)
 }
 
-/// The loss of a step and the gradient of every parameter.
+/// Loss of a step and the gradient of every parameter.
 fn step(config: &RunConfig, data: &Splits) -> (f64, Vec<f64>) {
     let params = exactly();
     let objective = next_token(config, splits(data), &params);
@@ -119,7 +119,7 @@ fn every_epoch_shows_every_window_once_in_an_order_of_its_own() {
     }
 }
 
-/// Mean loss and accuracy, from the logits of one window after the other.
+/// Mean loss and accuracy, computed from the logits of one window after the other.
 fn by_hand(model: &Model, text: &Text) -> Score {
     let (mut loss, mut right) = (0.0, 0.0);
     for window in 0..text.windows() {
@@ -163,7 +163,7 @@ fn validation_and_test_are_means_over_all_their_targets() {
     }
 }
 
-/// A run to its end: the losses of its steps, and what it ends with.
+/// Trains to the end and returns the trainer, the losses of its steps, and the outcome.
 fn train<'a>(config: &'a RunConfig, data: &'a Splits) -> (Trainer<'a>, Vec<f64>, Outcome) {
     let mut trainer = Trainer::new(config, data, &Device::Cpu).unwrap();
     let mut losses = Vec::new();
@@ -223,7 +223,7 @@ fn a_run_ends_with_the_perplexities_of_its_last_weights() {
     ];
     for ((text, words), bits) in [val, test].into_iter().zip(words).zip(bits) {
         let counts = text.counts();
-        // Two ways to say the same number: summed nats.
+        // Two expressions for the same sum of nats.
         let nats = words.unwrap().ln() * counts.ppl_words() as f64;
         let same = bits.unwrap() * 2f64.ln() * counts.bytes as f64;
         assert!((nats - same).abs() < 1e-6 * nats);
@@ -285,7 +285,7 @@ fn epochs(losses: &[f64]) -> Vec<EpochRow> {
         seconds: 1.0,
         tokens_per_s: 1.0,
         val_loss: Some(loss),
-        // The more surprised, the more often right.
+        // Accuracy rises with the loss here, so that the two select different epochs.
         val_accuracy: Some(loss / 10.0),
     };
     losses.iter().enumerate().map(row).collect()

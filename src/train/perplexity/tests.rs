@@ -1,4 +1,4 @@
-//! Sums over windows beside a loop over tokens, each with its own context.
+//! Sums over windows, compared with a loop over tokens that gives each its own context.
 
 use super::*;
 use crate::config::Precision;
@@ -29,7 +29,7 @@ fn model() -> Model {
     Model::new(&config, io, &params.detached()).unwrap()
 }
 
-/// The surprise at the id behind `context`.
+/// Negative log-likelihood of `id` after `context`.
 fn surprise(model: &Model, context: &[u16], id: u16) -> f64 {
     let tokens: Vec<u32> = context.iter().map(|&id| u32::from(id)).collect();
     let tokens = Tensor::from_vec(tokens, (1, context.len()), &Device::Cpu).unwrap();
@@ -43,7 +43,7 @@ fn surprise(model: &Model, context: &[u16], id: u16) -> f64 {
         .unwrap()
 }
 
-/// Token by token: its context begins with the earliest window that reaches as far as it.
+/// Token-by-token score: the context of a token begins with the earliest window that contains it.
 fn by_hand(model: &Model, ids: &[u16], how: &Scoring) -> Scored {
     let stride = how.stride.unwrap_or(L);
     let targets = ids.len().saturating_sub(1);
@@ -106,7 +106,7 @@ fn a_unigram_model_counts_the_targets_of_training_windows() {
         let held = Ids::Held(ids.to_vec().into());
         Text::new(held, Counts::default(), 2, windows)
     };
-    // Targets 1 1 1 2; with one more of each: 4, 2 and 1 of 7.
+    // The targets are 1 1 1 2; with add-one smoothing the counts are 4, 2 and 1 of 7.
     let train = of(&[0, 1, 1, 1, 2], None);
     let test = of(&[2, 1, 0, 2, 1, 1], None);
     let surprise =

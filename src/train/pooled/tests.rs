@@ -1,4 +1,4 @@
-//! Steps over documents: what padding, micro-batches and order may change, and what not.
+//! Steps over documents: invariance to padding, micro-batches and order, and its limits.
 
 use super::*;
 use crate::config::Protocol;
@@ -32,7 +32,7 @@ fn settings(dataset: LraDataset, mixer: &'static str, protocol: Protocol) -> Set
     settings
 }
 
-/// The run of `settings`; of a setting that stands there twice the later one holds.
+/// Run of `settings`; the later value of a repeated setting wins.
 fn run(settings: &[Settings]) -> RunConfig {
     recipes::run("lra", &settings.concat()).unwrap()
 }
@@ -42,7 +42,7 @@ fn splits(documents: usize) -> TrainValTest<Documents> {
     splits_of(documents, 20)
 }
 
-/// The same with so many training examples.
+/// Same splits with `train` training examples.
 fn splits_of(documents: usize, train: usize) -> TrainValTest<Documents> {
     let mut rng = Rng::new(5, "documents", 0);
     let mut split = |count: usize| {
@@ -80,7 +80,7 @@ fn examples(epoch: usize, range: Range<usize>) -> StepExamples {
     StepExamples { epoch, range }
 }
 
-/// The loss of a step and the gradient of every parameter.
+/// Loss of a step and the gradient of every parameter.
 fn step(run: &RunConfig, splits: &TrainValTest<Documents>) -> (f64, Vec<Vec<f64>>) {
     let params = Params::seeded(1, DType::F64, &Device::Cpu);
     let objective = pooled(run, splits, &params);
@@ -129,7 +129,7 @@ fn a_step_in_micro_batches_is_the_step_in_one() {
     }
 }
 
-/// Loss, gradients and the score of the tests, each number as f32 has it.
+/// Loss, gradients and test score, all rounded to f32.
 fn step_and_test(run: &RunConfig, splits: &TrainValTest<Documents>) -> (f64, Vec<f64>, f64) {
     let params = Params::seeded(1, DType::F32, &Device::Cpu);
     let objective = pooled(run, splits, &params);
@@ -140,7 +140,7 @@ fn step_and_test(run: &RunConfig, splits: &TrainValTest<Documents>) -> (f64, Vec
         let found = ops::backward(&of_batch).unwrap();
         let vars = params.vars().into_iter();
         let flat = vars.flat_map(|(_, var)| {
-            // A parameter without a gradient is one that the variant does not read.
+            // A parameter has no gradient if the variant does not use it.
             let none = || var.zeros_like().unwrap();
             let grad = found.get(&var).cloned().unwrap_or_else(none);
             grad.flatten_all().unwrap().to_vec1::<f32>().unwrap()
@@ -152,7 +152,8 @@ fn step_and_test(run: &RunConfig, splits: &TrainValTest<Documents>) -> (f64, Vec
     (loss, grads, objective.evaluate().unwrap().test.loss)
 }
 
-/// Neither the documents beside one nor what it is padded to are a part of what a model makes of it.
+/// Asserts that the output for a document depends neither on the other documents of its batch nor on the length of the
+/// padding.
 fn assert_independent_of_batches(whole: &Settings, splits: &TrainValTest<Documents>) {
     let batch = |size| vec![("batch-size", size)];
     let (loss, grads, tested) = step_and_test(&run(&[whole.clone(), batch("24")]), splits);
@@ -165,7 +166,7 @@ fn assert_independent_of_batches(whole: &Settings, splits: &TrainValTest<Documen
         let tests = (tested_cut - tested).abs();
         assert!(tests <= 1e-6, "{place}: {tested_cut} {tested}");
         let apart = grads.iter().zip(&grads_of_cut).map(|(a, b)| (a - b).abs());
-        // Not by `max`: of a number and NaN, it is the number.
+        // `f64::max` would ignore NaN.
         let close = apart.clone().all(|apart| apart <= 1e-6 * largest);
         let worst = apart.fold(0.0, f64::max);
         assert!(close, "{place}: a gradient is {worst:e} off, of {largest}");
@@ -306,7 +307,7 @@ fn a_stopped_run_goes_on_bit_for_bit() {
     assert!(whole.progress().epochs[0].val_accuracy.is_some());
 }
 
-/// Losses of two steps and the test after them.
+/// Losses of two steps and the score of the test after them.
 fn trained(run: &RunConfig, data: &Splits) -> Vec<f64> {
     let mut trainer = Trainer::new(run, data, &Device::Cpu).unwrap();
     let mut losses: Vec<f64> = (0..2).map(|_| trainer.step().unwrap()).collect();
