@@ -1,4 +1,4 @@
-//! The one block: a mixer and a feed-forward half on the residual stream, as a [`BlockSpec`] says.
+//! Residual block: a mixer and a feed-forward half on the residual stream, as described by a [`BlockSpec`].
 
 use super::spec::{BehindMixer, BlockSpec, DropoutOn, FeedForward, Order};
 use crate::config::ModelConfig;
@@ -7,10 +7,10 @@ use crate::nn::{linear, Cx, Init, Mlp, Norm, Params};
 use crate::ops::{self, Dropout, Glu};
 use candle_core::{Result, Tensor};
 
-/// The residual stream between two halves of blocks.
+/// Residual stream between two halves of blocks.
 pub(super) struct Residual {
     x: Tensor,
-    /// What the half before adds to x, left to the norm that reads the sum: one pass does both.
+    /// Output of the previous half that is not yet added to `x`, so that the next norm adds and normalises in one pass.
     branch: Option<Tensor>,
 }
 
@@ -21,12 +21,12 @@ impl From<Tensor> for Residual {
 }
 
 impl Residual {
-    /// x + y, not added yet.
-    fn open(x: Tensor, y: Tensor) -> Self {
+    /// The sum x + y, with the addition deferred.
+    fn deferred(x: Tensor, y: Tensor) -> Self {
         Self { x, branch: Some(y) }
     }
 
-    /// The sum.
+    /// Value of the stream.
     pub fn sum(self) -> Result<Tensor> {
         match self.branch {
             Some(branch) => self.x + branch,
@@ -34,7 +34,7 @@ impl Residual {
         }
     }
 
-    /// The sum, and `norm` of it.
+    /// Value of the stream, and `norm` of it.
     pub fn normed(self, norm: &Norm) -> Result<(Tensor, Tensor)> {
         match &self.branch {
             Some(branch) => norm.add(&self.x, branch),
@@ -43,30 +43,30 @@ impl Residual {
     }
 }
 
-/// A block with its parameters.
+/// Block with its parameters.
 pub(super) struct Block {
     spec: BlockSpec,
     norm1: Norm,
     pub mixer: Box<dyn Mixer>,
-    /// Of [`BehindMixer::GeluGlu`]: weight `(2d, d)` and bias.
+    /// Weight `(2d, d)` and bias of [`BehindMixer::GeluGlu`].
     glu: Option<[Tensor; 2]>,
-    /// λ `(1)`.
+    /// Scale λ of the residual, `(1)`.
     skip: Option<Tensor>,
-    /// Absent where the block has no second half or its norm is shared.
+    /// Absent if the block has no second half or shares one norm between both halves.
     norm2: Option<Norm>,
     feed_forward: Option<Half>,
 }
 
-/// The parameters of a second half.
+/// Parameters of a second half.
 enum Half {
     Identity,
     Mlp(Mlp),
-    /// `(2m, d)` and `(d, m)`.
+    /// Weights `(2m, d)` and `(d, m)`.
     GatedMlp([Tensor; 2]),
 }
 
 impl Block {
-    /// The block of layer `layer`, from 0.
+    /// Creates the block of layer `layer`, counted from 0.
     pub fn new(
         model: &ModelConfig,
         layer: usize,
@@ -114,13 +114,13 @@ impl Block {
         })
     }
 
-    /// The stream of `(batch, seq_len, d)` behind this block, at the positions that `cx` selects.
+    /// Residual stream `(batch, rows, d)` after this block, at the positions that `cx` selects.
     pub fn forward(&self, stream: Residual, cx: &Cx) -> Result<Residual> {
         self.around(stream, cx, |u| self.mixer.forward(u, cx))
     }
 
-    /// [`Self::forward`] at every position, without dropout, that puts what the mixer reads into `read`.
-    pub fn forward_telling(&self, stream: Residual, read: &mut Vec<Tensor>) -> Result<Residual> {
+    /// Same as [`Self::forward`] at every position and without dropout; appends the mixer's input to `read`.
+    pub fn forward_recording(&self, stream: Residual, read: &mut Vec<Tensor>) -> Result<Residual> {
         let cx = Cx::eval();
         self.around(stream, &cx, |u| {
             read.push(u.clone());
@@ -128,8 +128,8 @@ impl Block {
         })
     }
 
-    /// [`Self::forward`] of the token at position `at` of each sequence, `(batch, d)`; `mixer` is this
-    /// block's.
+    /// Same as [`Self::forward`] for the token at position `at` of each sequence, `(batch, d)`. `mixer` is the mixer of
+    /// this block.
     pub fn step(
         &self,
         stream: Residual,
@@ -153,19 +153,19 @@ impl Block {
             (Some(half), Order::Parallel) => {
                 let beside = self.second(half, &norm2.forward(&x)?, cx)?;
                 let branch = ops::residual(&beside, &mixed, self.mask("mixer", cx), None)?;
-                Ok(Residual::open(x, branch))
+                Ok(Residual::deferred(x, branch))
             }
             (Some(half), Order::Pre | Order::Post) => {
                 let stream = self.after(self.add_mixed(x, mixed, cx)?, &self.norm1)?;
                 let (x, u) = self.before(stream, norm2)?;
-                let sum = Residual::open(x, self.second(half, &u, cx)?);
+                let sum = Residual::deferred(x, self.second(half, &u, cx)?);
                 self.after(self.drop_sum(sum, "mlp", cx)?, norm2)
             }
             (None, _) => self.after(self.add_mixed(x, mixed, cx)?, &self.norm1),
         }
     }
 
-    /// The residual, and what a half of the block reads of it.
+    /// Returns the residual and the input of the next half of the block.
     fn before(&self, stream: Residual, norm: &Norm) -> Result<(Tensor, Tensor)> {
         match self.spec.order {
             Order::Pre | Order::Parallel => stream.normed(norm),
@@ -176,7 +176,7 @@ impl Block {
         }
     }
 
-    /// The residual behind a half of the block.
+    /// Residual stream after a half of the block.
     fn after(&self, stream: Residual, norm: &Norm) -> Result<Residual> {
         match self.spec.order {
             Order::Pre | Order::Parallel => Ok(stream),
@@ -195,20 +195,20 @@ impl Block {
         }
     }
 
-    /// λ x + the mixer's branch, left open where nothing is scaled or dropped.
+    /// λ x + the mixer's branch. The addition is deferred unless the sum is scaled or a mask applies.
     fn add_mixed(&self, x: Tensor, mixed: Tensor, cx: &Cx) -> Result<Residual> {
         let place = match self.spec.behind_mixer {
             BehindMixer::Nothing => "mixer",
             BehindMixer::Gelu | BehindMixer::GeluGlu => "glu",
         };
         let sum = match (&self.skip, self.mask(place, cx)) {
-            (None, None) => Residual::open(x, mixed),
+            (None, None) => Residual::deferred(x, mixed),
             (skip, mask) => ops::residual(&x, &mixed, mask, skip.as_ref())?.into(),
         };
         self.drop_sum(sum, place, cx)
     }
 
-    /// The second half of u `(.., d)`, with dropout.
+    /// Output of the second half for u `(.., d)`, with dropout inside.
     fn second(&self, half: &Half, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         match half {
             Half::Identity => Ok(u.clone()),
@@ -227,13 +227,13 @@ impl Block {
         }
     }
 
-    /// What is dropped of a branch at `place`.
+    /// Dropout mask of the branch at `place`; `None` if branches have no dropout.
     fn mask(&self, place: &str, cx: &Cx) -> Option<Dropout> {
         let branches = self.spec.dropout_on == DropoutOn::Branches && self.spec.dropout > 0.0;
         branches.then(|| cx.mask(place, self.spec.dropout))?
     }
 
-    /// Dropout on the residual stream itself.
+    /// Applies dropout to the residual stream itself, if the spec says so.
     fn drop_sum(&self, sum: Residual, place: &str, cx: &Cx) -> Result<Residual> {
         match self.spec.dropout_on {
             DropoutOn::Branches => Ok(sum),

@@ -1,4 +1,4 @@
-//! The blocks of a network and the norm behind them: what language models and classifiers share.
+//! Blocks of a network and the final norm, shared by language models and classifiers.
 
 use super::block::{Block, Residual};
 use super::spec::BodySpec;
@@ -13,7 +13,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    /// Parameters under `layers.0`, `layers.1` and so on, and `norm_f`.
+    /// Creates the blocks, with parameters under `layers.0`, `layers.1` and so on, and the final norm under `norm_f`.
     pub fn new(model: &ModelConfig, spec: &BodySpec, params: &Params) -> Result<Self> {
         let layers = params.scope("layers");
         let blocks =
@@ -25,9 +25,8 @@ impl Body {
         })
     }
 
-    /// Embedded tokens `(batch, seq_len, d)` to the last hidden layer, `(batch, rows, d)` at the selected
-    /// positions (all when `None`). In the last block, all that follows the mixer's state is computed at
-    /// these positions alone.
+    /// Last hidden layer `(batch, rows, d)` of embedded tokens `(batch, seq_len, d)` at the selected positions (all if
+    /// `None`). In the last block, everything after the mixer's state is computed at these positions only.
     pub fn forward(&self, x: Tensor, rows: Option<&Rows>, cx: &Cx) -> Result<Tensor> {
         let mut stream = Residual::from(x);
         for (layer, block) in self.blocks.iter().enumerate() {
@@ -37,17 +36,17 @@ impl Body {
         self.finish(stream)
     }
 
-    /// What the mixer of each block reads of embedded tokens `(batch, seq_len, d)`, in the same shape.
+    /// Input of each block's mixer for embedded tokens `(batch, seq_len, d)`, in the same shape.
     pub fn mixer_inputs(&self, x: Tensor) -> Result<Vec<Tensor>> {
         let (mut stream, mut read) = (Residual::from(x), Vec::new());
         for block in &self.blocks {
-            stream = block.forward_telling(stream, &mut read)?;
+            stream = block.forward_recording(stream, &mut read)?;
         }
         Ok(read)
     }
 
-    /// The states of all mixers before the first token of `batch` sequences; `None` where the mixer
-    /// cannot be stepped through time.
+    /// States of all mixers before the first token of `batch` sequences; `None` if a mixer cannot be stepped through
+    /// time.
     pub fn begin(&self, batch: usize) -> Result<Option<Vec<State>>> {
         let states = self.blocks.iter().map(|block| {
             let recurrent = block.mixer.recurrent();
@@ -56,7 +55,7 @@ impl Body {
         states.collect()
     }
 
-    /// [`Self::forward`] of the token at position `at`, x `(batch, d)`, advancing `states`.
+    /// Same as [`Self::forward`] for the token at position `at`, x `(batch, d)`; advances `states`.
     pub fn step(&self, x: Tensor, at: usize, states: &mut [State]) -> Result<Tensor> {
         let mut stream = Residual::from(x);
         for (block, state) in self.blocks.iter().zip(states) {
@@ -68,7 +67,7 @@ impl Body {
         self.finish(stream)
     }
 
-    /// Numbers that the mixers of all layers keep per sequence after `seq_len` tokens.
+    /// State size: the numbers that the mixers of all layers keep per sequence after `seq_len` tokens.
     pub fn state_size(&self, seq_len: usize) -> usize {
         let blocks = self.blocks.iter();
         blocks.map(|block| block.mixer.state_size(seq_len)).sum()

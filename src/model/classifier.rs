@@ -1,5 +1,5 @@
-//! Documents to classes: an embedding, blocks around a mixer, one pooled vector per document, a head. The
-//! released classifiers of the Long Range Arena, and a GPT-2 body for every mixer.
+//! Document classifiers: an embedding, blocks around a mixer, one pooled vector per document, and a head. They include
+//! the released classifiers of the Long Range Arena and a GPT-2 body for every mixer.
 
 use super::body::Body;
 use super::spec::BodySpec;
@@ -9,7 +9,7 @@ use crate::ops::{self, Classified, Dropout};
 use crate::tasks::Sizes;
 use candle_core::{DType, Result, Tensor};
 
-/// A classifier of documents, or of pairs of documents.
+/// Classifier of documents or of pairs of documents.
 pub struct Classifier {
     input: Embedding,
     body: Body,
@@ -17,18 +17,23 @@ pub struct Classifier {
     config: ClassifierConfig,
     embed_dropout: f64,
     activations: DType,
-    /// The type of parameters, and of the loss.
+    /// Dtype of the parameters and of the loss.
     parameters: DType,
     classes: usize,
 }
 
 impl Classifier {
     /// Builds the classifier with parameters from `params`, as [`super::Model::new`] does.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the model is not a classifier or has a layout that classifiers do not support.
     pub fn new(model: &ModelConfig, task: &Sizes, params: &Params) -> Result<Self> {
         let Some(config) = &model.classifier else {
             candle_core::bail!("the model is not a classifier");
         };
-        // No classifier of these layouts is released or described, and `parallel` has no place for λ.
+        // The released code has no classifier of these layouts, no paper describes one, and `parallel` has no place for
+        // λ.
         if let Layout::Mamba | Layout::Parallel = model.layout {
             candle_core::bail!(
                 "a classifier has the layout transformer, shared, prenorm, postnorm or hawk, not {:?}",
@@ -50,9 +55,9 @@ impl Classifier {
         })
     }
 
-    /// Logits `(batch, classes)` of documents `(documents · batch, seq_len)` u32: all first documents,
-    /// then all second ones. `lengths` `(documents · batch)` u32 include the end token; they matter only
-    /// to a pooling that leaves out padding, and to attention that sees all tokens.
+    /// Logits `(batch, classes)` of documents `(documents · batch, seq_len)` u32: all first documents, then all second
+    /// ones. `lengths` `(documents · batch)` u32 include the end token. They are used only by pooling that masks
+    /// padding and by bidirectional attention.
     pub fn logits(&self, tokens: &Tensor, lengths: &Tensor, cx: &Cx) -> Result<Tensor> {
         let hidden = match self.config.bidirectional {
             true => self.hidden(tokens, &cx.seeing_all(lengths, tokens.dim(1)?)?)?,
@@ -63,7 +68,7 @@ impl Classifier {
         self.head.forward(&pooled)
     }
 
-    /// The mean loss of `labels` `(batch)` u32, and which of them are the most likely classes.
+    /// Mean loss of `labels` `(batch)` u32, and which of them are the most likely classes.
     pub fn classify(
         &self,
         tokens: &Tensor,
@@ -82,12 +87,12 @@ impl Classifier {
         ops::cross_entropy(&logits.unsqueeze(1)?, &identity, labels)
     }
 
-    /// The last hidden layer, `(documents · batch, seq_len, d_model)`.
+    /// Last hidden layer, `(documents · batch, seq_len, d_model)`.
     pub fn hidden(&self, tokens: &Tensor, cx: &Cx) -> Result<Tensor> {
         self.body.forward(self.embed(tokens, cx)?, None, cx)
     }
 
-    /// What the mixer of each layer reads of `tokens`, `(documents · batch, seq_len, d_model)` each.
+    /// Input of each layer's mixer for `tokens`, `(documents · batch, seq_len, d_model)` each.
     pub fn mixer_inputs(&self, tokens: &Tensor) -> Result<Vec<Tensor>> {
         self.body.mixer_inputs(self.embed(tokens, &Cx::eval())?)
     }
@@ -97,20 +102,20 @@ impl Classifier {
         self.input.forward(tokens, mask, self.activations)
     }
 
-    /// Numbers that one layer's mixer keeps per sequence while reading `seq_len` tokens.
+    /// State size: the numbers that the mixers of all layers keep per sequence while reading `seq_len` tokens.
     pub fn state_size(&self, seq_len: usize) -> usize {
         self.body.state_size(seq_len)
     }
 }
 
-/// How a token becomes a vector of width d.
+/// Map of tokens to vectors of width d.
 enum Embedding {
     /// Rows of a learnt table, with or without learnt positions.
     Table {
         tokens: Tensor,
         positions: Option<Tensor>,
     },
-    /// A linear map of scale t + shift.
+    /// Linear map of scale · token + shift.
     Scalar {
         weight: Tensor,
         bias: Tensor,
@@ -142,7 +147,7 @@ impl Embedding {
         })
     }
 
-    /// Tokens `(batch, seq_len)` u32 to `(batch, seq_len, d)`; only a table drops.
+    /// Embeddings `(batch, seq_len, d)` of tokens `(batch, seq_len)` u32. Only a table applies `mask`.
     fn forward(
         &self,
         tokens: &Tensor,
@@ -167,7 +172,7 @@ impl Embedding {
     }
 }
 
-/// Linear maps with a ReLU between each two of them.
+/// Linear maps with a ReLU between consecutive ones.
 struct Layers(Vec<[Tensor; 2]>);
 
 impl Layers {
@@ -194,13 +199,13 @@ impl Layers {
     }
 }
 
-/// What becomes of pooled vectors.
+/// Classification head: maps pooled vectors to logits.
 enum Head {
-    /// One document: d to C, perhaps through m.
+    /// Logits of one document: d to C, in one map or through a hidden layer of width m.
     One(Layers),
-    /// MATCH on what the head makes of each of two documents.
+    /// `MATCH` applied to the logits of two documents.
     Logits { each: Layers, both: Layers },
-    /// MATCH on both pooled vectors.
+    /// `MATCH` applied to the pooled vectors of two documents.
     Features(Layers),
 }
 
@@ -231,8 +236,7 @@ impl Head {
         })
     }
 
-    /// `pooled` `(documents · batch, d)`, all first documents and then all second ones, to
-    /// `(batch, classes)`.
+    /// Logits `(batch, classes)` of `pooled` `(documents · batch, d)`, all first documents and then all second ones.
     fn forward(&self, pooled: &Tensor) -> Result<Tensor> {
         let pairs = |x: &Tensor| Tensor::cat(&x.chunk(2, 0)?, 1);
         match self {

@@ -1,4 +1,4 @@
-//! Tokens to logits: a token table, blocks around a mixer, a head; whole sequences at once, or token by
+//! Language models: a token table, blocks around a mixer, and a head. They run over whole sequences at once or token by
 //! token.
 
 use super::body::Body;
@@ -10,35 +10,35 @@ use crate::nn::{linear, sinusoids, Cx, Init, Params, Rows};
 use crate::ops::{self, Classified};
 use candle_core::{DType, Result, Tensor};
 
-/// A language model: of the released shape (the paper's J.1), or Pythia's (J.3).
+/// Language model of the released shape (the paper's J.1) or Pythia's (J.3).
 pub struct Model {
     tokens: Tensor,
     positions: Option<Positions>,
     body: Body,
-    /// The rows of the head `(V, d)`, which are those of the token table unless it has its own.
+    /// Rows of the head, `(V, d)`: the token table, unless the head has its own.
     head: Tensor,
     embed_dropout: f64,
-    /// The type of the residual stream.
+    /// Dtype of the residual stream.
     activations: DType,
 }
 
-/// Embeddings of positions.
+/// Position embeddings.
 enum Positions {
-    /// Of so many positions, `(seq_len, d)`.
+    /// Learned table, `(seq_len, d)`.
     Learnt(Tensor),
-    /// Those of as many, and how large they are.
+    /// Fixed sinusoidal table, `(seq_len, d)`, and its amplitude.
     Sinusoidal { table: Tensor, amplitude: f64 },
 }
 
 impl Positions {
-    /// Of the positions of a whole sequence.
+    /// Table for all positions of a sequence.
     fn table(&self) -> &Tensor {
         match self {
             Self::Learnt(table) | Self::Sinusoidal { table, .. } => table,
         }
     }
 
-    /// Of one position, `(1, d)`.
+    /// Embedding of position `at`, `(1, d)`.
     fn at(&self, at: usize) -> Result<Tensor> {
         match self {
             Self::Sinusoidal { table, amplitude } if at >= table.dims()[0] => {
@@ -50,8 +50,8 @@ impl Positions {
 }
 
 impl Model {
-    /// Builds the model with parameters from `params`. Building twice from the same parameters,
-    /// once of them detached, gives a training and an evaluation view of one set of weights.
+    /// Builds the model with parameters from `params`. Building it twice from the same parameters, once detached, gives
+    /// a training and an evaluation view of one set of weights.
     pub fn new(config: &ModelConfig, io: Io, params: &Params) -> Result<Self> {
         let (d, embed) = (config.d_model, params.scope("embed"));
         let std = MixerSpec::from(config).input_std;
@@ -64,7 +64,8 @@ impl Model {
                     let table = embed.get("pos", (io.seq_len, d), Init::Normal(0.02))?;
                     Ok(Positions::Learnt(table))
                 }
-                // As large beside those of tokens as in Vaswani et al. 2017, who multiply these by √d.
+                // Same ratio to the token embeddings as in Vaswani et al. 2017, who multiply the token embeddings by
+                // √d.
                 PositionEmbedding::Sinusoidal => Ok(Positions::Sinusoidal {
                     table: sinusoids(0..io.seq_len, d, std, &tokens)?,
                     amplitude: std,
@@ -85,13 +86,13 @@ impl Model {
         })
     }
 
-    /// Tokens `(batch, seq_len)` u32 to the last hidden layer, `(batch, rows, d_model)` at the selected
-    /// positions (all when `None`).
+    /// Last hidden layer `(batch, rows, d_model)` of tokens `(batch, seq_len)` u32, at the selected positions (all if
+    /// `None`).
     pub fn hidden(&self, tokens: &Tensor, rows: Option<&Rows>, cx: &Cx) -> Result<Tensor> {
         self.body.forward(self.embed(tokens, cx)?, rows, cx)
     }
 
-    /// What the mixer of each layer reads of `tokens` `(batch, seq_len)` u32, `(batch, seq_len, d_model)` each.
+    /// Input of each layer's mixer for `tokens` `(batch, seq_len)` u32, `(batch, seq_len, d_model)` each.
     pub fn mixer_inputs(&self, tokens: &Tensor) -> Result<Vec<Tensor>> {
         self.body.mixer_inputs(self.embed(tokens, &Cx::eval())?)
     }
@@ -102,8 +103,8 @@ impl Model {
         ops::embedding(tokens, &self.tokens, positions, mask, self.activations)
     }
 
-    /// The mean cross-entropy of `targets` `(batch · rows)` u32 at the selected positions of `tokens` (all
-    /// when `None`), and which of the targets are the most likely tokens.
+    /// Mean cross-entropy of `targets` `(batch · rows)` u32 at the selected positions of `tokens` (all if `None`), and
+    /// which of the targets are the most likely tokens.
     pub fn classify(
         &self,
         tokens: &Tensor,
@@ -115,12 +116,12 @@ impl Model {
         ops::cross_entropy(&hidden, &self.head, targets)
     }
 
-    /// Logits of the head, `(.., d_model)` to `(.., vocab_size)`.
+    /// Logits `(.., vocab_size)` of `hidden` `(.., d_model)`.
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
         linear(hidden, &self.head, None)
     }
 
-    /// Logits `(batch, vocab_size)` of what follows the last of `tokens` `(batch, seq_len)` u32.
+    /// Logits `(batch, vocab_size)` of the token after the last of `tokens` `(batch, seq_len)` u32.
     pub fn last_logits(&self, tokens: &Tensor) -> Result<Tensor> {
         let (batch, seq_len) = tokens.dims2()?;
         let last = Tensor::full(seq_len as u32 - 1, (batch, 1), tokens.device())?;
@@ -129,28 +130,28 @@ impl Model {
         self.logits(&hidden.squeeze(1)?)
     }
 
-    /// Numbers that one layer's mixer keeps per sequence while decoding `seq_len` tokens.
+    /// State size: the numbers that the mixers of all layers keep per sequence while decoding `seq_len` tokens.
     pub fn state_size(&self, seq_len: usize) -> usize {
         self.body.state_size(seq_len)
     }
 }
 
-/// The memory of a model that reads text token by token: the states of its mixers.
+/// Memory of a model that reads text token by token: the states of its mixers.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    /// One per block.
+    /// State of each block's mixer.
     states: Vec<State>,
     read: usize,
 }
 
 impl Decoder {
-    /// Tokens read so far.
+    /// Number of tokens read so far.
     pub fn read(&self) -> usize {
         self.read
     }
 
-    /// Bytes held, over all sequences: constant in time, or growing by the token where the mixer is softmax
-    /// attention.
+    /// Size of the states in bytes, over all sequences. It is constant in time, except for softmax attention, where it
+    /// grows with every token.
     pub fn bytes(&self) -> usize {
         let tensors = self.states.iter().flat_map(|state| &state.0);
         tensors
@@ -160,15 +161,18 @@ impl Decoder {
 }
 
 impl Model {
-    /// The memory before the first token of `batch` sequences; `None` where the mixer cannot be stepped
-    /// through time.
+    /// Memory before the first token of `batch` sequences; `None` if a mixer cannot be stepped through time.
     pub fn begin(&self, batch: usize) -> Result<Option<Decoder>> {
         let states = self.body.begin(batch)?;
         Ok(states.map(|states| Decoder { states, read: 0 }))
     }
 
-    /// Reads the next token of each sequence, `tokens` `(batch)` u32; gives the logits `(batch, vocab_size)`
-    /// of what follows it. Fails behind the last learnt position.
+    /// Reads the next token of each sequence, `tokens` `(batch)` u32, and returns the logits `(batch, vocab_size)` of
+    /// the token after it.
+    ///
+    /// # Errors
+    ///
+    /// Fails after the last learned position.
     pub fn step(&self, tokens: &Tensor, decoder: &mut Decoder) -> Result<Tensor> {
         let at = decoder.read;
         let x = self.embed_at(tokens, at)?;
@@ -177,7 +181,7 @@ impl Model {
         self.logits(&hidden)
     }
 
-    /// The embeddings `(batch, d)` of `tokens` `(batch)` at position `at`.
+    /// Embeddings `(batch, d)` of `tokens` `(batch)` at position `at`.
     fn embed_at(&self, tokens: &Tensor, at: usize) -> Result<Tensor> {
         let position = self.positions.as_ref().map(|positions| positions.at(at));
         let (tokens, position) = (tokens.unsqueeze(1)?, position.transpose()?);

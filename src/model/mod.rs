@@ -1,8 +1,8 @@
-//! The network around a mixer: embeddings, blocks, final norm, head.
+//! Networks around a mixer: embeddings, blocks, final norm, head.
 //!
-//! Language models ([`Model`]) and classifiers ([`Classifier`]) share one kind of block, which is described
-//! by data: the name of a [`Layout`](crate::config::Layout) stands for a norm, an order, a feed-forward
-//! half and the places of dropout.
+//! Language models ([`Model`]) and classifiers ([`Classifier`]) share one kind of block, which is described by data: a
+//! [`Layout`](crate::config::Layout) determines the norm, the order of norm and addition, the feed-forward half and the
+//! places of dropout.
 
 mod block;
 mod body;
@@ -19,17 +19,17 @@ pub use classifier::Classifier;
 pub use language_model::{Decoder, Model};
 pub use spec::weights_beside_mixer;
 
-/// The sizes of a task that a language model is built for.
+/// Sizes of a task for which a language model is built.
 #[derive(Clone, Copy, Debug)]
 pub struct Io {
-    /// Tokens of the vocabulary, V.
+    /// Vocabulary size, V.
     pub vocab_size: usize,
-    /// Longest sequence, L.
+    /// Length of the longest sequence, L.
     pub seq_len: usize,
 }
 
 impl Io {
-    /// The sizes of `task`.
+    /// Sizes of `task`.
     pub fn of(task: &TaskConfig) -> Result<Self> {
         Ok(Self::from(&task.sizes()?))
     }

@@ -1,4 +1,4 @@
-//! What the name of a layout stands for: every released network is one kind of block, described here.
+//! Layouts of the released networks. All of them are variants of one kind of block, described here.
 //!
 //! | layout | norm | order | behind the mixer | feed-forward half | dropout | released as |
 //! |---|---|---|---|---|---|---|
@@ -13,31 +13,31 @@
 use crate::config::{Layout, ModelConfig, StateMixer};
 use crate::nn::{NormKind, Scheme};
 
-/// One block on the residual stream.
+/// Description of one block on the residual stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct BlockSpec {
     pub norm: NormKind,
     pub order: Order,
-    /// Whether both norms of a block are one set of weights.
+    /// Whether both halves of a block share one norm.
     pub shared_norm: bool,
     pub behind_mixer: BehindMixer,
-    /// The second half, if there is one.
+    /// Second half of the block, if there is one.
     pub feed_forward: Option<FeedForward>,
     /// Hidden width of the feed-forward half.
     pub mlp_width: usize,
-    /// Whether the residual beside the mixer is scaled by a learnt λ, 1 at first.
+    /// Whether the residual around the mixer is scaled by a learned λ, initially 1.
     pub learnt_skip: bool,
     pub dropout_on: DropoutOn,
-    /// Probability of dropout.
+    /// Dropout probability.
     pub dropout: f64,
 }
 
-/// Where the norms stand.
+/// Order of norm, branch and addition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// x + f(norm(x)), for each half after the other.
+    /// x + f(norm(x)), for one half after the other.
     Pre,
-    /// norm(x + f(x)), for each half after the other.
+    /// norm(x + f(x)), for one half after the other.
     Post,
     /// x + mixer(norm1(x)) + feed_forward(norm2(x)).
     Parallel,
@@ -49,14 +49,14 @@ pub(super) enum BehindMixer {
     Nothing,
     /// GELU and dropout.
     Gelu,
-    /// GELU, dropout, a linear map to 2d, and one half of it times the sigmoid of the other.
+    /// GELU, dropout, a linear map to 2d, and a gated linear unit: one half times the sigmoid of the other.
     GeluGlu,
 }
 
-/// The second half of a block, position by position.
+/// Second half of a block, position-wise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FeedForward {
-    /// The normed residual is added once more, as the released code does without a state mixer.
+    /// Identity: the normed residual is added once more, as the released code does without a state mixer.
     Identity,
     /// W2 gelu(W1 x + b1) + b2.
     Mlp,
@@ -64,28 +64,28 @@ pub(super) enum FeedForward {
     GatedMlp,
 }
 
-/// What dropout acts on.
+/// Tensors to which dropout applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DropoutOn {
-    /// What is added to the residual, and the hidden layer of an MLP.
+    /// Branches before they are added to the residual, and the hidden layer of an MLP.
     Branches,
-    /// The residual stream itself, behind each addition.
+    /// The residual stream itself, after each addition.
     Sums,
 }
 
-/// The blocks of a network and what differs around them.
+/// Description of the blocks of a network and of the parts around them that differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct BodySpec {
     pub block: BlockSpec,
     /// Whether a norm follows the last block.
     pub final_norm: bool,
-    /// How linear maps inside the blocks of a classifier start.
+    /// Initialisation of the linear maps inside the blocks of a classifier.
     pub classifier_init: Scheme,
-    /// Hidden width of the head that compares two documents; `None` is that of the feed-forward half.
+    /// Hidden width of the head that compares two documents; `None` for the width of the feed-forward half.
     pub match_width: Option<usize>,
 }
 
-/// Weights of the maps in one block beside its mixer, each of which multiplies and adds once a token.
+/// Number of weights in the matrices of one block outside its mixer. Each takes part in one multiply-add per token.
 pub fn weights_beside_mixer(model: &ModelConfig) -> usize {
     let (block, d) = (BodySpec::of(model).block, model.d_model);
     let behind = match block.behind_mixer {
@@ -101,7 +101,7 @@ pub fn weights_beside_mixer(model: &ModelConfig) -> usize {
 }
 
 impl BodySpec {
-    /// The network that `model` names.
+    /// Description of the network with the layout of `model`.
     pub fn of(model: &ModelConfig) -> Self {
         let classifier = model.classifier.as_ref();
         let width = classifier.map(|c| c.mlp_width);
@@ -160,7 +160,7 @@ mod tests {
     use crate::recipes;
     use candle_core::{DType, Device};
 
-    /// Every layout that a recipe trains has as many weights beside its mixer as its parameters say, biases aside.
+    /// The count equals the number of built weights for every layout that a recipe trains, biases aside.
     #[test]
     fn the_maps_beside_a_mixer_are_counted_as_they_are_built() {
         let lra = |mixer| vec![("preset", "quick"), ("dataset", "image"), ("mixer", mixer)];

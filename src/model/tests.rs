@@ -1,4 +1,4 @@
-//! Pythia's body by kernels, emulated, beside the same on the CPU.
+//! Pythia's body by kernels on the emulated GPU, compared with the CPU.
 
 use super::{Io, Model};
 use crate::config::samples::pythia;
@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 const V: usize = 50;
 const BATCH: usize = 2;
 
-/// Loss and gradients by name, of windows of `len` tokens; of the first and last target of each or of all.
+/// Loss and gradients by name for windows of `len` tokens, with the first and last target of each window or all of
+/// them.
 fn differentiated(
     config: &ModelConfig,
     len: usize,
@@ -59,7 +60,7 @@ fn agree(mixer: &str, rotary: Rotary, len: usize, some: bool) {
         for (name, expected) in &expected {
             let pairs = got[name].iter().zip(expected);
             let apart: Vec<f32> = pairs.map(|(a, b)| a - b).collect();
-            // The gradient of a key's bias under softmax is zero but for rounding.
+            // The gradient of a key's bias under softmax is zero except for rounding.
             let apart = norm(&apart) / norm(expected).max(0.1 * steepest);
             let place = format!("{mixer}, rotary {rotary:?}, L = {len}, {activations:?}: {name}");
             assert!(apart <= tolerance, "{place} is {apart:e} apart");
@@ -78,7 +79,7 @@ fn pythia_by_kernels_is_pythia_on_the_cpu() {
     agree("linear", Rotary::Post, 20, true);
 }
 
-/// Long enough for the kernels of running sums.
+/// The sequence is long enough for the kernels of prefix sums.
 #[test]
 fn long_windows_of_pythia_by_kernels_are_those_on_the_cpu() {
     agree("linear", Rotary::Pre, 150, false);
@@ -86,7 +87,7 @@ fn long_windows_of_pythia_by_kernels_are_those_on_the_cpu() {
     agree("normalized", Rotary::Pre, 150, false);
 }
 
-/// Rounded to the 8 bits of bf16, an exponent of 6 would be wrong by up to a 64th.
+/// Rounded to the 8 bits of bf16, an exponent of 6 would be off by up to one part in 64.
 #[test]
 fn a_large_normaliser_keeps_its_digits_in_16_bits() {
     let config = pythia("normalized", Rotary::Pre);

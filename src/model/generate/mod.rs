@@ -1,5 +1,5 @@
-//! Text generation from a prompt, token by token: by the recurrent form where the mixer has one, by another
-//! pass over the last window where it has none.
+//! Text generation from a prompt, token by token. Mixers with a recurrent form advance their states; for others each
+//! token takes a forward pass over the last window.
 
 mod sampling;
 
@@ -9,47 +9,48 @@ use super::{Decoder, Model};
 use crate::error::{ensure, Result};
 use candle_core::{DType, Device, Tensor};
 
-/// A prompt and the tokens generated after it.
+/// Prompt and the tokens generated after it.
 pub struct Continuation<'a> {
     model: &'a Model,
     device: Device,
     choice: Choice,
-    /// Ids that may be generated: the head may have more rows than the tokenizer has tokens.
+    /// Number of ids that may be generated. The head may have more rows than the tokenizer has tokens.
     tokens: usize,
     written: Vec<u16>,
-    /// The last ids that the model has not read yet.
+    /// Number of ids at the end of `written` that the model has not read yet.
     unread: usize,
     form: Form,
-    /// Of the next token, one per id.
+    /// Logits of the next token, one per id.
     logits: Vec<f32>,
 }
 
 enum Form {
     Recurrent(Decoder),
-    /// A pass over the last tokens, at most so many, for each new one.
+    /// A forward pass over at most this many last tokens for each new one.
     Window(usize),
 }
 
-/// The memory of a continuation.
+/// Memory held by a continuation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// The states of the mixers, or the cache of keys and values of softmax attention.
+    /// States of the mixers, or the cache of keys and values of softmax attention.
     Held {
-        /// Its size in bytes.
+        /// Size in bytes.
         bytes: usize,
-        /// Tokens read into it.
+        /// Number of tokens read into it.
         read: usize,
     },
-    /// Nothing: each new token takes a pass over so many tokens at most.
+    /// No memory is held; each new token takes a forward pass over at most this many tokens.
     Reread(usize),
 }
 
 impl<'a> Continuation<'a> {
-    /// Reads `prompt`. `tokens` is the number of ids of the tokenizer; a mixer without a recurrent form reads
-    /// the last `window` tokens.
+    /// Starts a continuation and reads `prompt`. `tokens` is the number of ids of the tokenizer; a mixer without a
+    /// recurrent form reads the last `window` tokens.
     ///
     /// # Errors
-    /// A prompt without tokens, or a choice that [`Choice::check`] refuses.
+    ///
+    /// Fails if the prompt is empty or [`Choice::check`] refuses `choice`.
     pub fn begin(
         model: &'a Model,
         prompt: &[u16],
@@ -83,23 +84,26 @@ impl<'a> Continuation<'a> {
     /// Generates the next token.
     ///
     /// # Errors
-    /// Where the logits are not numbers.
+    ///
+    /// Fails if a logit is NaN.
     pub fn next_token(&mut self) -> Result<u16> {
         self.read()?;
         let known = self.tokens.min(self.logits.len());
-        // Ids are two bytes: no tokenizer has more.
-        let id = self.choice.of(&self.logits[..known], self.written.len())? as u16;
+        // The cast is lossless: ids are two bytes, so no tokenizer has more of them.
+        let id = self
+            .choice
+            .pick(&self.logits[..known], self.written.len())? as u16;
         self.written.push(id);
         self.unread = 1;
         Ok(id)
     }
 
-    /// The prompt and the tokens generated after it.
+    /// Prompt and generated tokens.
     pub fn ids(&self) -> &[u16] {
         &self.written
     }
 
-    /// The memory held now.
+    /// Memory held now.
     pub fn memory(&self) -> Memory {
         match &self.form {
             Form::Recurrent(decoder) => Memory::Held {
@@ -110,7 +114,7 @@ impl<'a> Continuation<'a> {
         }
     }
 
-    /// Lets the model read all tokens that it has not read. The last token of a text is never read.
+    /// Feeds the model all tokens that it has not read. The last token of a text is never read.
     fn read(&mut self) -> Result<()> {
         let tensor = |ids: &[u16]| {
             let ids: Vec<u32> = ids.iter().map(|id| u32::from(*id)).collect();

@@ -1,14 +1,14 @@
-//! The next token from its logits: greedy, or sampled with a temperature, top-k and top-p.
+//! Choice of the next token from its logits: greedy, or sampled with a temperature, top-k and top-p.
 
 use crate::error::{refuse, Error, Result};
 use crate::ops::rng::Rng;
 
-/// How the next token is chosen.
+/// Rule by which the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Choice {
-    /// The most likely one; of equally likely ones the lowest id.
+    /// The most likely token; of equally likely ones the lowest id.
     Greedy,
-    /// A random one.
+    /// A random token.
     Sampled(Sampling),
 }
 
@@ -35,14 +35,18 @@ pub struct Sampling {
 }
 
 impl Choice {
-    /// Refuses settings out of range, by flag.
+    /// Checks that all settings are in range.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the flag of the first setting that is out of range.
     pub fn check(&self) -> Result<()> {
         let Self::Sampled(how) = self else {
             return Ok(());
         };
         let wrong = |flag: &str, must: &str| Err(Error::flag(flag, format!("must be {must}")));
         match how {
-            // Not-a-number is neither above 0 nor below.
+            // The negated comparison also refuses NaN.
             Sampling { temperature: t, .. } if !(*t > 0.0 && t.is_finite()) => wrong(
                 "--temperature",
                 &format!("a number above 0, not {t}; --greedy takes the likeliest token"),
@@ -55,11 +59,12 @@ impl Choice {
         }
     }
 
-    /// The id of the token at position `at`, given its `logits`.
+    /// Returns the id of the token at position `at`, given its `logits`.
     ///
     /// # Errors
-    /// Where a logit is not a number.
-    pub(super) fn of(&self, logits: &[f32], at: usize) -> Result<usize> {
+    ///
+    /// Fails if a logit is NaN or there are none.
+    pub(super) fn pick(&self, logits: &[f32], at: usize) -> Result<usize> {
         if logits.iter().any(|x| x.is_nan()) || logits.is_empty() {
             refuse!(
                 "the model's logits are not numbers: its training diverged, or the weights are broken"
@@ -79,7 +84,7 @@ impl Sampling {
         let weight = |id: &usize| ((f64::from(logits[*id]) - highest) / self.temperature).exp();
         let mut weights: Vec<f64> = candidates.iter().map(weight).collect();
         if let Some(p) = self.top_p {
-            weights.truncate(enough(&weights, p));
+            weights.truncate(nucleus_len(&weights, p));
         }
         let total: f64 = weights.iter().sum();
         let mut left = total * Rng::new(self.seed, "generate", at as u64).uniform();
@@ -93,7 +98,7 @@ impl Sampling {
     }
 }
 
-/// The ids of the `most` highest logits, the highest first; of equals the lowest id first.
+/// Ids of the `most` highest logits in descending order; of equal ones the lowest id comes first.
 fn ranked(logits: &[f32], most: usize) -> Vec<usize> {
     let mut ids: Vec<usize> = (0..logits.len()).collect();
     let order = |a: &usize, b: &usize| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b));
@@ -105,8 +110,8 @@ fn ranked(logits: &[f32], most: usize) -> Vec<usize> {
     ids
 }
 
-/// How many of the descending `weights` make up the fraction `p` of their sum.
-fn enough(weights: &[f64], p: f64) -> usize {
+/// Length of the shortest prefix of the descending `weights` that reaches the fraction `p` of their sum.
+fn nucleus_len(weights: &[f64], p: f64) -> usize {
     let wanted = p * weights.iter().sum::<f64>();
     let mut sum = 0.0;
     let below = weights.iter().take_while(|weight| {
@@ -134,14 +139,14 @@ mod tests {
     fn shares(how: Sampling) -> [f64; 5] {
         let mut seen = [0.0; 5];
         for at in 0..20_000 {
-            seen[Choice::Sampled(how).of(&LOGITS, at).unwrap()] += 1.0 / 20_000.0;
+            seen[Choice::Sampled(how).pick(&LOGITS, at).unwrap()] += 1.0 / 20_000.0;
         }
         seen
     }
 
     #[test]
     fn greedy_takes_the_first_of_the_likeliest() {
-        assert_eq!(Choice::Greedy.of(&LOGITS, 0).unwrap(), 1);
+        assert_eq!(Choice::Greedy.pick(&LOGITS, 0).unwrap(), 1);
     }
 
     #[test]
@@ -184,7 +189,7 @@ mod tests {
     fn the_same_seed_draws_the_same_tokens_and_another_others() {
         let drawn = |seed| -> Vec<usize> {
             let how = Choice::Sampled(Sampling { seed, ..sampling() });
-            (0..40).map(|at| how.of(&LOGITS, at).unwrap()).collect()
+            (0..40).map(|at| how.pick(&LOGITS, at).unwrap()).collect()
         };
         assert_eq!(drawn(1), drawn(1));
         assert_ne!(drawn(1), drawn(2));
@@ -218,7 +223,7 @@ mod tests {
             .contains("--top-p"));
         }
         let message = Choice::Greedy
-            .of(&[0.0, f32::NAN], 0)
+            .pick(&[0.0, f32::NAN], 0)
             .unwrap_err()
             .to_string();
         assert!(message.contains("not numbers"), "{message}");

@@ -1,4 +1,4 @@
-//! A safetensors file mapped into memory: only tensors that are asked for are read.
+//! Memory-mapped safetensors files, of which only the requested tensors are read.
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -34,7 +34,7 @@ impl Mapped {
         })
     }
 
-    /// The `__metadata__` of the header, which is empty in most files of other programs.
+    /// Entries of the header's `__metadata__`, empty in most files of other programs.
     pub fn metadata(&self) -> &HashMap<String, String> {
         &self.metadata
     }
@@ -48,7 +48,7 @@ impl Mapped {
         self.names.iter().any(|n| n == name)
     }
 
-    /// The tensors of floats by name that are `wanted`, in the types that they are stored in.
+    /// Reads the floating-point tensors for which `wanted` is true, by name, in their stored dtypes.
     pub fn floats(&self, wanted: impl Fn(&str) -> bool) -> Result<HashMap<String, Tensor>> {
         let tensors = SafeTensors::deserialize(&self.map);
         let tensors = tensors.map_err(|e| not_safetensors(&self.place, &e))?;
@@ -60,7 +60,7 @@ impl Mapped {
     }
 }
 
-/// The data types of weights; buffers such as masks have others.
+/// Whether `dtype` is one of weights; buffers such as masks have other dtypes.
 fn is_float(dtype: safetensors::Dtype) -> bool {
     use safetensors::Dtype::{BF16, F16, F32, F64};
     matches!(dtype, BF16 | F16 | F32 | F64)

@@ -1,8 +1,7 @@
-//! Trained weights of a language model on disk: this program's files, and GPT-NeoX in the layout of
-//! Hugging Face.
+//! Trained weights of a language model on disk: this program's files, and GPT-NeoX in the layout of Hugging Face.
 //!
-//! This program writes a safetensors file of the model's parameters by name. Its header holds `config`,
-//! the canonical text of the run's config, and the `run`, `epoch` and `step` of the weights.
+//! This program writes a safetensors file of the model's parameters by name. Its header holds `config`, the canonical
+//! text of the run's config, and the `run`, `epoch` and `step` of the weights.
 
 mod hf;
 mod mapped;
@@ -19,9 +18,9 @@ use mapped::Mapped;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-/// A run's weights at the epoch of the best validation.
+/// File of a run's weights at the epoch with the best validation score.
 const BEST: &str = Weights::Best.file();
-/// A run's weights at its end.
+/// File of a run's weights at its end.
 const LAST: &str = Weights::Last.file();
 
 const CONFIG: &str = "config";
@@ -29,25 +28,25 @@ const RUN: &str = "run";
 const EPOCH: &str = "epoch";
 const STEP: &str = "step";
 
-/// The weights of a language model, and what they are weights of.
+/// Weights of a model with the config and origin they belong to.
 #[derive(Debug)]
 pub struct Checkpoint {
-    /// The run that made them; that of an import has no epochs.
+    /// Config of the run that trained them; an import has no epochs.
     pub config: RunConfig,
-    /// Where in that run.
+    /// Run, epoch and step of the weights.
     pub origin: Origin,
     values: HashMap<String, Tensor>,
     place: PathBuf,
 }
 
-/// The run, epoch and step that weights are from.
+/// Run, epoch and step at which weights were saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The run's id; `None` where they were trained elsewhere.
+    /// Id of the run; `None` if the weights were trained elsewhere.
     pub run: Option<String>,
-    /// Epochs that were over.
+    /// Number of finished epochs.
     pub epoch: usize,
-    /// Steps that were made.
+    /// Number of optimiser steps made.
     pub step: usize,
 }
 
@@ -63,11 +62,12 @@ impl Origin {
 }
 
 impl Checkpoint {
-    /// The weights at `path`: a file, the folder of a run (its best weights, or else its last), or a
-    /// model of Hugging Face in its folder.
+    /// Opens the weights at `path`: a file, the folder of a run (its best weights, or else its last), or the folder of
+    /// a Hugging Face model.
     ///
     /// # Errors
-    /// In one sentence that names the file and what is wrong with it.
+    ///
+    /// Fails with the name of the file and the defect, or if the weights are not those of a language model.
     pub fn open(path: &Path) -> Result<Self> {
         let found = Self::of_any_task(path)?;
         if !found.config.task.entry()?.objective.is_language_model() {
@@ -80,7 +80,7 @@ impl Checkpoint {
         Ok(found)
     }
 
-    /// [`Self::open`] of any model that a run trained.
+    /// Same as [`Self::open`] for the model of any task.
     pub fn of_any_task(path: &Path) -> Result<Self> {
         if !path.is_dir() {
             return Self::open_file(path);
@@ -104,7 +104,7 @@ impl Checkpoint {
         }
         let refused = |why: &str| Error::data(path, why);
         let Some(text) = file.metadata().get(CONFIG) else {
-            return Err(refused(foreign(&file)));
+            return Err(refused(reason_without_config(&file)));
         };
         let config = RunConfig::parse(text, &path.display().to_string())?;
         Ok(Self {
@@ -115,34 +115,36 @@ impl Checkpoint {
         })
     }
 
-    /// The weights by name.
+    /// Weights by name.
     pub fn values(&self) -> &HashMap<String, Tensor> {
         &self.values
     }
 
-    /// The file or folder, for messages.
+    /// File or folder of the weights, for messages.
     pub fn place(&self) -> &Path {
         &self.place
     }
 
-    /// What the model was trained on.
+    /// Data set and tokenizer that the model was trained on.
     pub fn text(&self) -> Result<WikitextConfig> {
         self.config.task.typed()
     }
 
-    /// How many numbers the model has.
+    /// Number of parameters of the model.
     ///
     /// # Errors
-    /// Those of [`Self::model`].
+    ///
+    /// Fails as [`Self::model`] does.
     pub fn check(&self) -> Result<usize> {
         self.model(&Device::Cpu)?;
         Ok(self.values.values().map(Tensor::elem_count).sum())
     }
 
-    /// The model, without gradients, in the precision that its run had on `device`.
+    /// Builds the model, without gradients, in the precision of its run on `device`.
     ///
     /// # Errors
-    /// Where a tensor is missing, misshapen or one too many, by name.
+    ///
+    /// Fails with the name of a tensor that is missing, misshapen or not part of the model.
     pub fn model(&self, device: &Device) -> Result<Model> {
         let bf16 = self.config.train.precision == Precision::Bf16 && !device.is_cpu();
         let activations = if bf16 { DType::BF16 } else { DType::F32 };
@@ -169,7 +171,7 @@ impl Checkpoint {
     }
 }
 
-/// A safetensors file of `weights` by name, in f32, whose header says which model they are of and `origin`.
+/// Safetensors file of `weights` by name, in f32. Its header holds the config and `origin`.
 pub fn archive<'a>(
     config: &RunConfig,
     origin: &Origin,
@@ -192,8 +194,8 @@ fn header(config: &RunConfig, origin: &Origin) -> [(&'static str, String); 4] {
     ]
 }
 
-/// Why a file without a config is refused.
-fn foreign(file: &Mapped) -> &'static str {
+/// Reason for which a file without a config is refused.
+fn reason_without_config(file: &Mapped) -> &'static str {
     if file.metadata().contains_key("progress") {
         return "the checkpoint of an unfinished run; its weights come with the first epoch that \
                 validation likes";
@@ -204,7 +206,7 @@ fn foreign(file: &Mapped) -> &'static str {
     "neither weights of `dsf wikitext` nor of a GPT-NeoX model"
 }
 
-/// The f32 of a tensor, little-endian.
+/// Bytes of a tensor as little-endian f32.
 fn bytes(tensor: &Tensor) -> candle_core::Result<Vec<u8>> {
     let values = tensor.to_dtype(DType::F32)?.flatten_all()?;
     Ok(values

@@ -6,7 +6,7 @@ use crate::tasks::wikitext::{Corpus, Tokenizer};
 use std::collections::BTreeMap;
 use std::fs;
 
-/// A run of a tiny Pythia around `mixer`.
+/// Run of a tiny Pythia around `mixer`.
 pub(super) fn run(mixer: &str) -> RunConfig {
     RunConfig {
         format: FORMAT,
@@ -39,7 +39,7 @@ pub(super) fn run(mixer: &str) -> RunConfig {
     }
 }
 
-/// Weights of it, as training leaves them.
+/// Weights of `config` in the format that training writes.
 pub(super) fn checkpoint(config: &RunConfig) -> Checkpoint {
     let params = Params::seeded(config.seed, DType::F32, &Device::Cpu);
     Model::new(&config.model, Io::of(&config.task).unwrap(), &params).unwrap();
@@ -58,7 +58,7 @@ pub(super) fn checkpoint(config: &RunConfig) -> Checkpoint {
     }
 }
 
-/// Asserts that two checkpoints are the same to the bit.
+/// Asserts that two checkpoints are equal bit for bit.
 pub(super) fn assert_same(a: &Checkpoint, b: &Checkpoint) {
     assert_eq!((&a.config, &a.origin), (&b.config, &b.origin));
     let bits = |c: &Checkpoint| -> BTreeMap<String, (Vec<usize>, Vec<u32>)> {

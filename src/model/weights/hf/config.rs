@@ -1,4 +1,4 @@
-//! `config.json` of a GPT-NeoX model, read and written.
+//! Reading and writing of `config.json` of a GPT-NeoX model.
 
 use crate::config::{
     InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Rotary, StateMixer,
@@ -9,16 +9,16 @@ use crate::tasks::wikitext::WikitextConfig;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
-/// Sizes that the file gives.
+/// Model and sizes described by the file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shape {
     pub model: ModelConfig,
     pub vocab_size: usize,
-    /// The longest sequence that the model was trained for.
+    /// Longest sequence for which the model was trained.
     pub seq_len: usize,
 }
 
-/// The file, and its name for errors.
+/// Parsed file and its name for errors.
 struct File<'a> {
     json: Value,
     place: &'a str,
@@ -37,7 +37,7 @@ impl File<'_> {
         size.ok_or_else(|| self.refused(&format!("`{key}` is missing or no size")))
     }
 
-    /// Refuses a value of `key` that is there and is not `wanted`.
+    /// Fails if `key` is present with a value other than `wanted`.
     fn only(&self, key: &str, wanted: &Value) -> Result<()> {
         self.only_in(&self.json, key, wanted)
     }
@@ -56,7 +56,7 @@ impl File<'_> {
         }
     }
 
-    /// The fraction of a head's channels with rotary positions, under any of its three names.
+    /// Fraction of a head's channels with rotary positions, under any of its three names.
     fn rotary_share(&self) -> f64 {
         let rope = self.rope();
         let shares = [
@@ -72,7 +72,7 @@ impl File<'_> {
     }
 }
 
-/// What every model of ours has in common.
+/// Keys and values that all models of this program have in common.
 fn fixed() -> [(&'static str, Value); 6] {
     [
         ("hidden_act", json!("gelu")),
@@ -87,7 +87,8 @@ fn fixed() -> [(&'static str, Value); 6] {
 /// Reads the text of a `config.json`.
 ///
 /// # Errors
-/// In one sentence where it describes another kind of model or has anything that this program's model lacks.
+///
+/// Fails if the file describes another kind of model or has a feature that this program's model lacks.
 pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
     let json: Value = serde_json::from_str(text)
         .map_err(|e| Error::data(place, format!("not the config of a model: {e}")))?;
@@ -146,8 +147,8 @@ pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
     })
 }
 
-/// Why `model` is no GPT-NeoX model, if it is none.
-pub(super) fn obstacle(model: &ModelConfig) -> Option<String> {
+/// Returns the reason why `model` is not a GPT-NeoX model, or `None` if it is one.
+pub(super) fn mismatch(model: &ModelConfig) -> Option<String> {
     let Some(language) = &model.language else {
         return Some("the model is none of `dsf wikitext`".to_owned());
     };
@@ -180,8 +181,8 @@ pub(super) fn obstacle(model: &ModelConfig) -> Option<String> {
     (!turned).then(|| "it has no rotary positions, and GPT-NeoX always has some".to_owned())
 }
 
-/// The `config.json` of `model`, which has no [`obstacle`], in the words of `transformers` 4 and 5. The end-of-text token
-/// `eos` is said even where there is none: `transformers` would take id 2 for it.
+/// Returns the `config.json` of `model`, for which [`mismatch`] must be `None`, with the keys of `transformers` 4 and
+/// 5. The end-of-text token `eos` is written even if it is null: without the key, `transformers` would use id 2.
 pub(super) fn write(model: &ModelConfig, text: &WikitextConfig, eos: Option<u16>) -> String {
     let language = model.language.as_ref();
     let (width, dims) = language.map_or((0, 0), |l| (l.mlp_width, l.rotary_dims));
@@ -215,7 +216,7 @@ pub(super) fn write(model: &ModelConfig, text: &WikitextConfig, eos: Option<u16>
     format!("{config:#}\n")
 }
 
-/// The `rotary_pct` from which `transformers`, which rounds down, computes `dims` rotary channels of `width`.
+/// Returns a `rotary_pct` from which `transformers`, which rounds down, computes `dims` rotary channels out of `width`.
 fn share(dims: usize, width: usize) -> f64 {
     let (dims, width) = (dims as f64, width as f64);
     let share = dims / width;

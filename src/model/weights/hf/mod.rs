@@ -1,5 +1,5 @@
-//! GPT-NeoX as Hugging Face's `transformers` saves and loads it: `config.json` beside
-//! `model.safetensors`, or beside several files and their index.
+//! GPT-NeoX models in the layout of Hugging Face's `transformers`: `config.json` beside `model.safetensors`, or beside
+//! several files and their index.
 
 mod config;
 mod names;
@@ -32,12 +32,12 @@ pub(super) fn is_in(folder: &Path) -> bool {
         .any(|name| folder.join(name).is_file())
 }
 
-/// Whether `file` holds tensors by their names.
+/// Whether `file` holds tensors under GPT-NeoX's names.
 pub(super) fn is_file(file: &Mapped) -> bool {
     file.has(names::EMBEDDING)
 }
 
-/// The model in `folder`.
+/// Reads the model in `folder`.
 pub(super) fn read(folder: &Path) -> Result<Checkpoint> {
     let whole = folder.join(WHOLE);
     if whole.is_file() {
@@ -47,14 +47,14 @@ pub(super) fn read(folder: &Path) -> Result<Checkpoint> {
     assemble(folder, &files, theirs)
 }
 
-/// The model whose tensors are all in `file`, at `path`.
+/// Reads the model whose tensors are all in `file`, at `path`.
 pub(super) fn read_file(path: &Path, file: Mapped) -> Result<Checkpoint> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let theirs = file.floats(|_| true)?;
     assemble(folder, &[file], theirs)
 }
 
-/// The model of `config.json` in `folder` from tensors by the names of GPT-NeoX, which `files` hold.
+/// Builds the model of `config.json` in `folder` from `theirs`, the tensors of `files` by GPT-NeoX's names.
 fn assemble(
     folder: &Path,
     files: &[Mapped],
@@ -63,11 +63,11 @@ fn assemble(
     let place = folder.join(CONFIG);
     let text = files::read_text(&place)?;
     let shape = config::read(&text, &place.display().to_string())?;
-    let values = renamed(theirs, &shape.model).map_err(|why| Error::data(folder, why))?;
-    let ours = files.iter().find_map(|file| remembered(file, &shape));
+    let values = rename(theirs, &shape.model).map_err(|why| Error::data(folder, why))?;
+    let ours = files.iter().find_map(|file| embedded_run(file, &shape));
     let (config, origin) = match ours {
         Some(known) => known,
-        None => (imported(shape, tokenizer(folder)?), Origin::default()),
+        None => (imported_run(shape, tokenizer(folder)?), Origin::default()),
     };
     Ok(Checkpoint {
         config,
@@ -77,8 +77,8 @@ fn assemble(
     })
 }
 
-/// The parameters by this program's names; otherwise what is wrong with the tensors.
-fn renamed(
+/// Returns the parameters by this program's names, or an error message if a tensor is missing, misshapen or unknown.
+fn rename(
     mut theirs: HashMap<String, Tensor>,
     model: &ModelConfig,
 ) -> Result<HashMap<String, Tensor>, String> {
@@ -87,7 +87,7 @@ fn renamed(
         found.ok_or_else(|| format!("tensor {name} is missing"))
     };
     let mut values = HashMap::new();
-    for (ours, name) in names::alone(model.n_layers) {
+    for (ours, name) in names::unfused(model.n_layers) {
         values.insert(ours, take(&name)?);
     }
     for (ours, name) in names::fused(model.n_layers) {
@@ -108,15 +108,15 @@ fn renamed(
     }
 }
 
-/// The run in the header of an exported file, if its model is the one in `config.json`.
-fn remembered(file: &Mapped, shape: &Shape) -> Option<(RunConfig, Origin)> {
+/// Returns the run in the header of an exported file, if its model is the one in `config.json`.
+fn embedded_run(file: &Mapped, shape: &Shape) -> Option<(RunConfig, Origin)> {
     let text = file.metadata().get(super::CONFIG)?;
     let config = RunConfig::parse(text, "").ok()?;
-    let model = config::read(&described(&config, None).ok()?, "").ok()?;
+    let model = config::read(&config_json(&config, None).ok()?, "").ok()?;
     (model == *shape).then(|| (config, Origin::read(file.metadata())))
 }
 
-/// The tokenizer in the folder of the weights; GPT-NeoX's where there is none.
+/// Tokenizer in the folder of the weights, or GPT-NeoX's if the folder has none.
 fn tokenizer(folder: &Path) -> Result<Tokenizer> {
     let path = folder.join(TOKENIZER);
     if !path.is_file() {
@@ -125,8 +125,8 @@ fn tokenizer(folder: &Path) -> Result<Tokenizer> {
     Ok(wikitext::adopt(&path)?.0)
 }
 
-/// A run for imported weights: its training has no steps.
-fn imported(shape: Shape, tokenizer: Tokenizer) -> RunConfig {
+/// Config of a run for imported weights, with no training steps.
+fn imported_run(shape: Shape, tokenizer: Tokenizer) -> RunConfig {
     RunConfig {
         format: FORMAT,
         seed: 0,
@@ -158,37 +158,42 @@ fn imported(shape: Shape, tokenizer: Tokenizer) -> RunConfig {
     }
 }
 
-/// The `config.json` of a run's model, with the end-of-text token `eos` of its tokenizer.
-fn described(run: &RunConfig, eos: Option<u16>) -> Result<String> {
+/// Returns the `config.json` of a run's model, with the end-of-text token `eos` of its tokenizer.
+///
+/// # Errors
+///
+/// Fails if the model is not a GPT-NeoX model.
+fn config_json(run: &RunConfig, eos: Option<u16>) -> Result<String> {
     let refused = |why: String| Error::usage(format!("cannot be exported: {why}"));
     let Ok(text) = run.task.typed::<WikitextConfig>() else {
         return Err(refused("the model is none of `dsf wikitext`".to_owned()));
     };
-    match config::obstacle(&run.model) {
+    match config::mismatch(&run.model) {
         Some(why) => Err(refused(why)),
         None => Ok(config::write(&run.model, &text, eos)),
     }
 }
 
 impl Checkpoint {
-    /// Writes `config.json` and `model.safetensors`, which `transformers` 4 and 5 load as a
-    /// `GPTNeoXForCausalLM`, and the tokenizer's file if `tokenizer` is one. Its end-of-text token is `eos`.
+    /// Writes `config.json` and `model.safetensors`, which `transformers` 4 and 5 load as a `GPTNeoXForCausalLM`, and
+    /// the tokenizer's file if `tokenizer` is given. `eos` is the end-of-text token.
     ///
     /// # Errors
-    /// In one sentence where GPT-NeoX has no such model.
+    ///
+    /// Fails if the model is not a GPT-NeoX model or writing fails.
     pub fn export(
         &self,
         folder: &Path,
         tokenizer: Option<&TokenizerFile>,
         eos: Option<u16>,
     ) -> Result<()> {
-        let config = described(&self.config, eos)
+        let config = config_json(&self.config, eos)
             .map_err(|e| Error::usage(format!("{} {e}", self.place.display())))?;
         // `transformers` requires the `format`.
         let format = [("format", "pt".to_owned())];
         let header = header(&self.config, &self.origin).into_iter().chain(format);
         let (model, mut theirs) = (&self.config.model, Archive::new(header));
-        for (ours, name) in names::alone(model.n_layers) {
+        for (ours, name) in names::unfused(model.n_layers) {
             let value = self.value(&ours)?;
             theirs.add(name, value.dims(), || bytes(value));
         }

@@ -1,20 +1,20 @@
-//! Names of parameters in this program and in Hugging Face's GPT-NeoX, and the layout of its fused q, k and v.
+//! Parameter names of this program and of Hugging Face's GPT-NeoX, and the layout of its fused q, k and v.
 
 use candle_core::{Result, Tensor};
 
 /// This program's name and GPT-NeoX's, outside the layers.
-pub(super) const AROUND: [(&str, &str); 4] = [
+pub(super) const OUTER: [(&str, &str); 4] = [
     ("embed.tok", EMBEDDING),
     ("norm_f.weight", "gpt_neox.final_layer_norm.weight"),
     ("norm_f.bias", "gpt_neox.final_layer_norm.bias"),
     ("head.weight", "embed_out.weight"),
 ];
 
-/// The tensor by which a GPT-NeoX file is recognised.
+/// Tensor by which a GPT-NeoX file is recognised.
 pub(super) const EMBEDDING: &str = "gpt_neox.embed_in.weight";
 
 /// This program's name and GPT-NeoX's, inside a layer.
-const WITHIN: [(&str, &str); 10] = [
+const INNER: [(&str, &str); 10] = [
     ("norm1.weight", "input_layernorm.weight"),
     ("norm1.bias", "input_layernorm.bias"),
     ("norm2.weight", "post_attention_layernorm.weight"),
@@ -27,7 +27,7 @@ const WITHIN: [(&str, &str); 10] = [
     ("mlp.b2", "mlp.dense_4h_to_h.bias"),
 ];
 
-/// This program's three names, and the one tensor of GPT-NeoX that holds all of them.
+/// Three names of this program, and the one tensor of GPT-NeoX that holds all three.
 const FUSED: [([&str; 3], &str); 2] = [
     (
         ["mixer.wq", "mixer.wk", "mixer.wv"],
@@ -39,18 +39,18 @@ const FUSED: [([&str; 3], &str); 2] = [
     ),
 ];
 
-/// All pairs of names of a model of so many layers, for tensors that correspond one to one.
-pub(super) fn alone(n_layers: usize) -> impl Iterator<Item = (String, String)> {
-    let around = AROUND
+/// Pairs of names of a model with `n_layers` layers, for tensors that correspond one to one.
+pub(super) fn unfused(n_layers: usize) -> impl Iterator<Item = (String, String)> {
+    let around = OUTER
         .iter()
         .map(|(o, t)| ((*o).to_owned(), (*t).to_owned()));
     let layers = (0..n_layers).flat_map(|layer| {
-        WITHIN.map(|(ours, theirs)| (our_layer(layer, ours), their_layer(layer, theirs)))
+        INNER.map(|(ours, theirs)| (our_layer(layer, ours), their_layer(layer, theirs)))
     });
     around.chain(layers)
 }
 
-/// The same for q, k and v, which GPT-NeoX fuses into one tensor.
+/// Names of q, k and v, and of the tensor into which GPT-NeoX fuses them, for each layer.
 pub(super) fn fused(n_layers: usize) -> impl Iterator<Item = ([String; 3], String)> {
     (0..n_layers).flat_map(|layer| {
         FUSED.map(|(ours, theirs)| {
@@ -68,14 +68,14 @@ fn their_layer(layer: usize, name: &str) -> String {
     format!("gpt_neox.layers.{layer}.{name}")
 }
 
-/// Buffers of older files, which follow from the config.
+/// Whether `name` is a buffer of older files, whose values follow from the config.
 pub(super) fn is_buffer(name: &str) -> bool {
     let ends = [".attention.bias", ".attention.masked_bias", ".inv_freq"];
     ends.iter().any(|end| name.ends_with(end))
 }
 
-/// q, k and v `(d, ..)` of one tensor `(3 d, ..)`: each head owns as many rows as another, first those
-/// of its q, then of its k, then of its v.
+/// Splits a tensor `(3 d, ..)` into q, k and v `(d, ..)`. Its rows are grouped by head: first the head's rows of q,
+/// then of k, then of v.
 pub(super) fn split(fused: &Tensor, heads: usize) -> Result<[Tensor; 3]> {
     let (rows, rest) = (fused.dim(0)?, &fused.dims()[1..]);
     let by_head = fused.reshape([&[heads, 3, rows / heads / 3], rest].concat())?;
@@ -86,7 +86,7 @@ pub(super) fn split(fused: &Tensor, heads: usize) -> Result<[Tensor; 3]> {
     Ok([part(0)?, part(1)?, part(2)?])
 }
 
-/// The reverse of [`split`].
+/// Inverse of [`split`].
 pub(super) fn fuse(parts: [&Tensor; 3], heads: usize) -> Result<Tensor> {
     let (rows, rest) = (parts[0].dim(0)?, &parts[0].dims()[1..]);
     let by_head = |part: &Tensor| part.reshape([&[heads, rows / heads], rest].concat());
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn each_head_owns_its_q_then_its_k_then_its_v() {
-        // Two heads of two rows: 100 the head, 10 which of the three, 1 the row.
+        // Two heads of two rows; hundreds are the head, tens are q, k or v, and ones the row.
         let rows: Vec<f32> = [
             0., 1., 10., 11., 20., 21., 100., 101., 110., 111., 120., 121.,
         ]

@@ -1,4 +1,4 @@
-//! A model in several files, and the index that says which of them holds which tensor.
+//! Models in several files, and the index that lists which file holds which tensor.
 
 use super::names::is_buffer;
 use super::Mapped;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::path::{Component, Path};
 
-/// The file that lists the tensors of all others.
+/// File that lists the tensors of all others.
 pub(super) const INDEX: &str = "model.safetensors.index.json";
 
 #[derive(Deserialize)]
@@ -20,12 +20,13 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// The files that the index in `folder` names, and their tensors of floats, each from the file that it names for the
-/// tensor: an older copy in another file is not read.
+/// Opens the files that the index in `folder` names and reads their floating-point tensors. Each tensor is read only
+/// from the file that the index names for it; older copies in other files are ignored.
 ///
 /// # Errors
-/// An index that is none or leads out of the folder, a file that is not there, and a tensor that is not where the
-/// index says, or that it does not list.
+///
+/// Fails if the index is malformed or leads out of the folder, if a file is missing, or if a tensor is not in its
+/// listed file or is not listed.
 pub(super) fn read(folder: &Path) -> Result<(Vec<Mapped>, HashMap<String, Tensor>)> {
     let place = folder.join(INDEX);
     let index = index(&place)?;
@@ -42,7 +43,7 @@ pub(super) fn read(folder: &Path) -> Result<(Vec<Mapped>, HashMap<String, Tensor
     Ok((shards.into_values().collect(), tensors))
 }
 
-/// The name of the file that holds each tensor.
+/// Reads the index: the name of the file that holds each tensor.
 fn index(place: &Path) -> Result<BTreeMap<String, String>> {
     let refused = |why: String| Error::data(place, why);
     let index: Index = serde_json::from_str(&files::read_text(place)?)
@@ -66,7 +67,7 @@ fn open(folder: &Path, shard: &str) -> Result<Mapped> {
     Mapped::open(&path)
 }
 
-/// Holds `shards` against what the index says of them.
+/// Checks that `shards` hold the tensors of the index and no others.
 fn check(
     index: &BTreeMap<String, String>,
     shards: &BTreeMap<&String, Mapped>,
@@ -94,7 +95,7 @@ fn check(
     Ok(())
 }
 
-/// Reads an object of strings and refuses a key that stands in it twice, of which JSON readers take the last.
+/// Deserialises an object of strings and rejects duplicate keys, of which `serde_json` would keep the last.
 fn each_once<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
     struct Pairs;
     impl<'de> Visitor<'de> for Pairs {

@@ -3,7 +3,7 @@ use crate::model::weights::tests::{assert_same, checkpoint, run};
 use candle_core::DType;
 use std::path::PathBuf;
 
-/// A small model that `transformers` saved, and its logits.
+/// Path of a small model saved by `transformers`, with its logits.
 pub(super) fn saved() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/wikitext/hf")
 }
@@ -28,7 +28,7 @@ pub(super) fn tensors() -> Vec<(String, Tensor)> {
     tensors
 }
 
-/// A folder with the config of [`saved`].
+/// Folder with the config of [`saved`].
 pub(super) fn folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::copy(saved().join(CONFIG), dir.path().join(CONFIG)).unwrap();
@@ -63,7 +63,7 @@ fn an_exported_run_comes_back_to_the_bit_with_its_config() {
     let wanted = checkpoint(&run("softmax"));
     wanted.export(dir.path(), None, Some(0)).unwrap();
     assert_same(&Checkpoint::open(dir.path()).unwrap(), &wanted);
-    // Another width in config.json: then the run in the header is not this model's.
+    // With another width in config.json, the run in the header is not the one of this model.
     let place = dir.path().join(CONFIG);
     let text = fs::read_to_string(&place).unwrap();
     let text = text.replace(

@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::weights::tests::run;
 
-/// A config as `transformers` 4 writes it.
+/// Config as `transformers` 4 writes it.
 fn old() -> Value {
     json!({
         "architectures": ["GPTNeoXForCausalLM"], "model_type": "gpt_neox", "hidden_size": 512,
@@ -96,14 +96,14 @@ fn what_is_written_is_read_as_the_same_model() {
         let mut model = run.model.clone();
         (model.d_model, model.d_state) = (width, width);
         model.language.as_mut().unwrap().rotary_dims = dims;
-        assert_eq!(obstacle(&model), None);
+        assert_eq!(mismatch(&model), None);
         let json = write(&model, &text, None);
         let shape = read(&json, "config.json").unwrap();
         assert_eq!(
             (&shape.model, shape.vocab_size, shape.seq_len),
             (&model, 256, 16)
         );
-        // Each spelling alone says the same.
+        // Each spelling has the same meaning on its own.
         let mut old: Value = serde_json::from_str(&json).unwrap();
         old.as_object_mut().unwrap().remove("rope_parameters");
         assert_eq!(read(&old.to_string(), "config.json").unwrap(), shape);
@@ -146,7 +146,7 @@ fn a_model_that_is_no_gpt_neox_says_why() {
         (recall, "dsf wikitext"),
     ];
     for (model, why) in cases {
-        let found = obstacle(&model).unwrap();
+        let found = mismatch(&model).unwrap();
         assert!(found.contains(why), "{found}");
     }
 }

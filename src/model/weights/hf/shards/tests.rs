@@ -8,7 +8,7 @@ use std::fs;
 const FIRST: &str = "model-00001-of-00002.safetensors";
 const SECOND: &str = "model-00002-of-00002.safetensors";
 
-/// A model that `transformers` saved, cut into two files.
+/// Model saved by `transformers`, cut into two files.
 struct World {
     dir: tempfile::TempDir,
     shards: [Vec<(String, Tensor)>; 2],
@@ -37,13 +37,13 @@ impl World {
         self.dir.path().join(name)
     }
 
-    /// Opens the model as it is now.
+    /// Opens the current model.
     fn open(&self) -> Result<Checkpoint> {
         let index = json!({ "metadata": {}, "weight_map": self.map });
         self.open_by(&index.to_string())
     }
 
-    /// Opens the model under another index.
+    /// Opens the model with another index.
     fn open_by(&self, index: &str) -> Result<Checkpoint> {
         for (name, tensors) in [FIRST, SECOND].into_iter().zip(&self.shards) {
             put(&self.place(name), tensors);
@@ -52,7 +52,7 @@ impl World {
         Checkpoint::open(self.dir.path())
     }
 
-    /// Why the model is refused as it is now, behind the name of the index.
+    /// Reason for which the current model is refused, without the name of the index.
     fn refusal(&self) -> String {
         named(&self.open().unwrap_err())
     }
@@ -71,7 +71,7 @@ fn an_older_copy_in_a_file_that_the_index_does_not_name_is_not_read() {
     let wanted = Checkpoint::open(&saved()).unwrap();
     let mut world = World::new();
     assert_same(&world.open().unwrap(), &wanted);
-    // In either order of the files.
+    // Both orders of the files are tested.
     let zeros = |(name, tensor): &(String, Tensor)| (name.clone(), tensor.zeros_like().unwrap());
     let (early, late) = (zeros(&world.shards[0][0]), zeros(&world.shards[1][0]));
     world.shards[1].push(early);
