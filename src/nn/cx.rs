@@ -1,28 +1,28 @@
-//! The context of a forward pass: training or evaluation, the key of its dropout masks, and the positions
-//! at which its output is computed.
+//! Context of a forward pass: training or evaluation, the key of its dropout masks, and the positions at which its
+//! output is computed.
 
 use crate::ops::rng::Rng;
 use crate::ops::{self, Dropout};
 use candle_core::{Result, Tensor};
 
-/// The positions of each sequence at which an output is computed.
+/// Positions of each sequence at which an output is computed.
 #[derive(Clone)]
 pub struct Rows {
-    /// `(batch, rows)` u32, strictly ascending within a sequence.
+    /// Indices `(batch, rows)` u32, strictly ascending within a sequence.
     pub positions: Tensor,
 }
 
 impl Rows {
-    /// x `(batch, seq_len, width)` to `(batch, rows, width)`.
+    /// Selects the rows `(batch, rows, width)` of x `(batch, seq_len, width)`.
     pub fn select(&self, x: &Tensor) -> Result<Tensor> {
         ops::select_rows(x, &self.positions)
     }
 }
 
-/// The context of one forward pass.
+/// Context of one forward pass.
 #[derive(Clone)]
 pub struct Cx {
-    /// Seed and step of dropout; `None` in evaluation.
+    /// Seed and step of the dropout masks; `None` in evaluation.
     training: Option<(u64, u64)>,
     rows: Option<Rows>,
     reach: Option<Tensor>,
@@ -31,7 +31,7 @@ pub struct Cx {
 }
 
 impl Cx {
-    /// Evaluation: no dropout, output at all positions.
+    /// Context of evaluation: no dropout, output at all positions.
     pub const fn eval() -> Self {
         Self {
             training: None,
@@ -42,7 +42,7 @@ impl Cx {
         }
     }
 
-    /// Training: each dropout mask is a function of the seed, the step, the layer and its place.
+    /// Context of training: each dropout mask is a function of the seed, the step, the layer and its place.
     pub fn train(seed: u64, step: u64) -> Self {
         Self {
             training: Some((seed, step)),
@@ -50,7 +50,7 @@ impl Cx {
         }
     }
 
-    /// The same pass inside layer `layer`, with output at all positions.
+    /// Same pass inside layer `layer`, with output at all positions.
     pub fn layer(&self, layer: usize) -> Self {
         Self {
             layer,
@@ -59,7 +59,7 @@ impl Cx {
         }
     }
 
-    /// The same step in one of its micro-batches, each of which has masks of its own.
+    /// Same step in micro-batch `micro_batch`, each of which has its own masks.
     pub fn micro_batch(self, micro_batch: usize) -> Self {
         Self {
             micro_batch,
@@ -67,7 +67,7 @@ impl Cx {
         }
     }
 
-    /// The same pass with output at `rows` alone; `None` is all positions.
+    /// Same pass with output only at `rows`; `None` selects all positions.
     pub fn only(self, rows: Option<&Rows>) -> Self {
         Self {
             rows: rows.cloned(),
@@ -75,8 +75,8 @@ impl Cx {
         }
     }
 
-    /// The same pass with attention that sees all tokens of each sequence: `lengths` `(batch)` u32 of `seq_len` tokens, the rest
-    /// being padding.
+    /// Same pass with bidirectional attention: every position attends to all tokens of its sequence, the first
+    /// `lengths` `(batch)` u32 of `seq_len`; the rest is padding.
     pub fn seeing_all(&self, lengths: &Tensor, seq_len: usize) -> Result<Self> {
         let last = lengths.broadcast_sub(&Tensor::new(1u32, lengths.device())?)?;
         let shape = (lengths.dim(0)?, seq_len);
@@ -87,13 +87,13 @@ impl Cx {
         })
     }
 
-    /// The last position that attention sees from each output, `(batch, rows)` u32; `None` is the output's own.
+    /// Last position that each output attends to, `(batch, rows)` u32; `None` if that is the output's own position.
     pub fn reach(&self) -> Option<&Tensor> {
         let positions = self.rows.as_ref().map(|rows| &rows.positions);
         self.reach.as_ref().or(positions)
     }
 
-    /// The last token of each sequence, `(batch)` u32, where attention sees all of them; `None` where it sees the past alone.
+    /// Last token of each sequence, `(batch)` u32, under bidirectional attention; `None` under causal attention.
     pub fn last_seen(&self) -> Result<Option<Tensor>> {
         let reach = self.reach.as_ref();
         reach
@@ -101,18 +101,18 @@ impl Cx {
             .transpose()
     }
 
-    /// Whether this is a pass of training.
+    /// Whether this is a training pass.
     pub fn is_training(&self) -> bool {
         self.training.is_some()
     }
 
-    /// The selected positions; `None` is all.
+    /// Selected positions; `None` if all are.
     pub fn rows(&self) -> Option<&Rows> {
         self.rows.as_ref()
     }
 
-    /// x `(batch, seq_len, width)` at the selected positions, `(batch, rows, width)`. A mixer calls this
-    /// where information has moved along the sequence and each position is computed for itself.
+    /// Rows of x `(batch, seq_len, width)` at the selected positions, `(batch, rows, width)`. A mixer calls this as
+    /// soon as the remaining computation is position-wise.
     pub fn select(&self, x: &Tensor) -> Result<Tensor> {
         match &self.rows {
             Some(rows) => rows.select(x),
@@ -120,7 +120,7 @@ impl Cx {
         }
     }
 
-    /// The dropout mask of `place` in this layer at this step; `None` in evaluation.
+    /// Dropout mask of `place` in this layer at this step; `None` in evaluation.
     pub fn mask(&self, place: &str, p: f64) -> Option<Dropout> {
         let (seed, step) = self.training?;
         let place = match self.micro_batch {

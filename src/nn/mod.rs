@@ -1,6 +1,5 @@
-//! Small layers: named parameters, linear maps, norms, the MLP, and the context of a forward pass. They
-//! are our own because candle's fused layers cut the gradient silently and its CPU generator cannot be
-//! seeded.
+//! Small layers: named parameters, linear maps, norms, the MLP, and the context of a forward pass. Candle's own layers
+//! are not used because its fused ones cut the gradient silently and its CPU generator cannot be seeded.
 
 mod cx;
 mod params;
@@ -15,21 +14,21 @@ pub use crate::ops::{linear, linears};
 use crate::ops::{self, Dropout};
 use candle_core::{Result, Tensor};
 
-/// A weight `(out, in)` and its bias `(out)`.
+/// Weight `(out, in)` and bias `(out)` of a linear map.
 pub type Map<'a> = (&'a Tensor, Option<&'a Tensor>);
 
-/// Linear maps of one sequence: the result of [`project`].
+/// Result of [`project`]: linear maps of a batch of sequences.
 pub struct Projected {
-    /// `(batch, seq_len, out)` for each map that is computed at all positions.
+    /// Outputs `(batch, seq_len, out)` of the maps that are computed at all positions.
     pub all: Vec<Tensor>,
-    /// `(batch, rows, out)` for each map that is computed at the queried positions.
+    /// Outputs `(batch, rows, out)` of the maps that are computed at the queried positions.
     pub queried: Vec<Tensor>,
-    /// x at the queried positions.
+    /// Input x at the queried positions.
     pub selected: Tensor,
 }
 
-/// Linear maps of x `(batch, seq_len, in)`, some at all positions and some only at the positions that
-/// `cx` selects. They share passes over x wherever they can; all have a bias or none has.
+/// Computes linear maps of x `(batch, seq_len, in)`, `all` at all positions and `queried` only at the positions that
+/// `cx` selects. Maps share passes over x if possible. Either all maps have a bias or none has.
 pub fn project(x: &Tensor, all: &[Map], queried: &[Map], cx: &Cx) -> Result<Projected> {
     let selected = cx.select(x)?;
     let (all, queried) = match cx.rows() {
@@ -47,27 +46,27 @@ pub fn project(x: &Tensor, all: &[Map], queried: &[Map], cx: &Cx) -> Result<Proj
     })
 }
 
-/// Added to the variance in a layer norm.
+/// Constant added to the variance in a layer norm.
 const EPS: f64 = 1e-5;
 
 /// Kinds of norms over the last axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormKind {
-    /// Mean 0 and variance 1, then a learnt weight and bias per channel.
+    /// Layer norm: mean 0 and variance 1, then a learned weight and bias per channel.
     Layer,
-    /// Mean square 1, then a learnt weight per channel.
+    /// RMS norm: mean square 1, then a learned weight per channel.
     Rms,
 }
 
-/// A norm with its parameters.
+/// Norm with its parameters.
 pub struct Norm {
     weight: Tensor,
-    /// Of a layer norm.
+    /// Bias of a layer norm; `None` for an RMS norm.
     bias: Option<Tensor>,
 }
 
 impl Norm {
-    /// Weight 1 and bias 0 of width `d` under `params`.
+    /// Creates a norm of width `d` under `params`, with weight 1 and bias 0.
     pub fn new(kind: NormKind, d: usize, params: &Params) -> Result<Self> {
         let bias = || params.get("bias", d, Init::Constant(0.0));
         Ok(Self {
@@ -76,7 +75,7 @@ impl Norm {
         })
     }
 
-    /// x + y, and that sum normalised: the two ends of a residual connection.
+    /// Returns x + y and the norm of that sum, for the two ends of a residual connection.
     pub fn add(&self, x: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
         match &self.bias {
             Some(bias) => ops::add_layer_norm(x, y, &self.weight, bias, EPS),
@@ -106,8 +105,8 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    /// From `d` to `hidden` and back. `stds` are the standard deviations of the two initial weights under
-    /// [`Scheme::Gpt`].
+    /// Creates an MLP from width `d` to `hidden` and back. `stds` are the standard deviations of the two initial
+    /// weights under [`Scheme::Gpt`].
     pub fn new([d, hidden]: [usize; 2], stds: [f64; 2], params: &Params) -> Result<Self> {
         Ok(Self {
             w1: params.weight("w1", (hidden, d), stds[0])?,
@@ -117,7 +116,7 @@ impl Mlp {
         })
     }
 
-    /// `(.., d)` in and out, with dropout on the hidden layer and on the result.
+    /// Output `(.., d)` for x `(.., d)`, with dropout on the hidden layer and on the result.
     pub fn forward(&self, x: &Tensor, dropout: [Option<Dropout>; 2]) -> Result<Tensor> {
         ops::mlp(x, [&self.w1, &self.b1], [&self.w2, &self.b2], dropout)
     }

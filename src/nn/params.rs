@@ -8,13 +8,13 @@ use std::rc::Rc;
 
 /// Initial values of a parameter.
 pub enum Init<'a> {
-    /// The same number everywhere.
+    /// The same value everywhere.
     Constant(f64),
-    /// Normal with mean 0 and this standard deviation.
+    /// Normal distribution with mean 0 and this standard deviation.
     Normal(f64),
-    /// Uniform between two bounds.
+    /// Uniform distribution between two bounds.
     Uniform(f64, f64),
-    /// A function of the flat index and the parameter's own stream of random numbers.
+    /// Function of the flat index and the parameter's own random stream.
     Each(&'a dyn Fn(usize, &mut Rng) -> f64),
 }
 
@@ -37,41 +37,41 @@ impl Init<'_> {
     }
 }
 
-/// Initial values of linear maps; all other parameters name their own.
+/// Initialisation of linear maps. All other parameters have an initialisation of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scheme {
-    /// Weights normal with a standard deviation that the caller names, biases zero: the released language
-    /// model.
+    /// Normal weights with a standard deviation given by the caller, zero biases: the released language model.
     #[default]
     Gpt,
     /// Weights and biases uniform in ± fan_in^-1/2: PyTorch's default.
     Torch,
-    /// Weights normal with standard deviation fan_in^-1/2, biases zero: the released Hawk.
+    /// Normal weights with standard deviation fan_in^-1/2, zero biases: the released Hawk.
     FanIn,
 }
 
-/// Where values come from when a parameter is asked for the first time.
+/// Source of the values of a parameter when it is first requested.
 enum Source {
-    /// Each parameter draws from a stream of its own name, so that adding one changes no other.
+    /// Random values, drawn for each parameter from a stream of its own name, so that adding a parameter does not
+    /// change the others.
     Seed(u64),
-    /// Values given by name; asking for any other is an error.
+    /// Values given by name; a request for any other name is an error.
     Given(HashMap<String, Tensor>),
-    /// None: a parameter is a single zero, seen in its shape.
+    /// No values: a parameter is a single zero, broadcast to its shape.
     Nowhere,
 }
 
 struct Shared {
     vars: RefCell<BTreeMap<String, Var>>,
-    /// Numbers in each parameter.
+    /// Number of elements of each parameter.
     sizes: RefCell<BTreeMap<String, usize>>,
-    /// Numbers in each matrix that is no parameter.
+    /// Number of elements of each constant.
     constants: RefCell<BTreeMap<String, usize>>,
     source: Source,
     dtype: DType,
     device: Device,
 }
 
-/// A scope in the tree of parameters. Asking creates; asking again returns the same variable.
+/// Scope in the tree of parameters. The first request for a name creates the variable; later ones return it.
 #[derive(Clone)]
 pub struct Params {
     shared: Rc<Shared>,
@@ -92,8 +92,8 @@ impl Params {
         Self::new(Source::Given(values), dtype, device)
     }
 
-    /// Parameters that take no memory, to count what a model of any size would have: without values of use, and none
-    /// of them in [`Self::vars`].
+    /// Parameters that take no memory, used to count those of a model of any size. Their values are meaningless, and
+    /// [`Self::vars`] is empty.
     pub fn without_values(dtype: DType) -> Self {
         Self::new(Source::Nowhere, dtype, &Device::Cpu)
     }
@@ -116,7 +116,7 @@ impl Params {
         }
     }
 
-    /// The same parameters for layers whose activations have type `dtype`.
+    /// Same parameters for layers whose activations have dtype `dtype`.
     pub fn for_activations(self, dtype: DType) -> Self {
         Self {
             activations: dtype,
@@ -124,23 +124,22 @@ impl Params {
         }
     }
 
-    /// The type of the parameters.
+    /// Dtype of the parameters.
     pub fn dtype(&self) -> DType {
         self.shared.dtype
     }
 
-    /// The type of activations in layers of these parameters; that of the parameters unless set.
+    /// Dtype of activations in layers of these parameters; that of the parameters unless set.
     pub fn activations(&self) -> DType {
         self.activations
     }
 
-    /// The same parameters with linear maps initialised by `scheme`.
+    /// Same parameters with linear maps initialised by `scheme`.
     pub fn with_scheme(self, scheme: Scheme) -> Self {
         Self { scheme, ..self }
     }
 
-    /// The weight `name` `(out, in)` of a linear map; `std` is its standard deviation under
-    /// [`Scheme::Gpt`].
+    /// Weight `name` `(out, in)` of a linear map; `std` is its standard deviation under [`Scheme::Gpt`].
     pub fn weight(&self, name: &str, (out, fan_in): (usize, usize), std: f64) -> Result<Tensor> {
         let edge = (fan_in as f64).powf(-0.5);
         let init = match self.scheme {
@@ -151,7 +150,7 @@ impl Params {
         self.get(name, (out, fan_in), init)
     }
 
-    /// The bias `name` `(out)` of a linear map with `fan_in` inputs.
+    /// Bias `name` `(out)` of a linear map with `fan_in` inputs.
     pub fn bias(&self, name: &str, out: usize, fan_in: usize) -> Result<Tensor> {
         let edge = (fan_in as f64).powf(-0.5);
         let init = match self.scheme {
@@ -161,7 +160,7 @@ impl Params {
         self.get(name, out, init)
     }
 
-    /// The scope `name` below this one.
+    /// Scope `name` below this one.
     pub fn scope(&self, name: impl std::fmt::Display) -> Self {
         Self {
             prefix: format!("{}{name}.", self.prefix),
@@ -169,7 +168,7 @@ impl Params {
         }
     }
 
-    /// The same variables without gradient: what is built from it records no graph.
+    /// Same variables without gradients: layers built from them record no graph.
     pub fn detached(&self) -> Self {
         Self {
             tracked: false,
@@ -177,7 +176,7 @@ impl Params {
         }
     }
 
-    /// The parameter `name` in this scope, created on first use.
+    /// Parameter `name` in this scope, created on first use.
     pub fn get(&self, name: &str, shape: impl Into<Shape>, init: Init) -> Result<Tensor> {
         let (name, shape) = (format!("{}{name}", self.prefix), shape.into());
         let mut sizes = self.shared.sizes.borrow_mut();
@@ -205,8 +204,8 @@ impl Params {
         })
     }
 
-    /// Numbers that are drawn once and not trained, in the type of the parameters: those of `name` are the same in every run and
-    /// are kept in no file. Given values hold them as `const.NAME`.
+    /// Constant tensor that is drawn once and not trained, in the dtype of the parameters. Its values depend only on
+    /// its full name, are the same in every run, and are saved in no file. Given values hold it as `const.NAME`.
     pub fn constant(
         &self,
         name: &str,
@@ -233,18 +232,18 @@ impl Params {
         value.to_dtype(*dtype)
     }
 
-    /// Counts `numbers` that a model computes for itself and holds beside its parameters.
+    /// Counts `numbers` elements that a model computes itself and holds in addition to its parameters.
     pub fn count_constant(&self, name: &str, numbers: usize) {
         let name = format!("{}{name}", self.prefix);
         self.shared.constants.borrow_mut().insert(name, numbers);
     }
 
-    /// Whether parameters have values: a model without them is built to be counted alone.
+    /// Whether parameters have values. A model without them is built only to be counted.
     pub fn has_values(&self) -> bool {
         !matches!(self.shared.source, Source::Nowhere)
     }
 
-    /// What given values hold for [`Self::constant`].
+    /// Value of [`Self::constant`] among given values.
     pub fn given_constant(&self, name: &str) -> Option<&Tensor> {
         match &self.shared.source {
             Source::Given(values) => values.get(&format!("const.{}{name}", self.prefix)),
@@ -252,12 +251,12 @@ impl Params {
         }
     }
 
-    /// What [`Self::constant`] draws from.
+    /// Random stream from which [`Self::constant`] draws.
     pub fn constant_rng(&self, name: &str) -> Rng {
         Rng::new(0, &format!("constant/{}{name}", self.prefix), 0)
     }
 
-    /// Where the parameters are.
+    /// Device of the parameters.
     pub fn device(&self) -> &Device {
         &self.shared.device
     }
@@ -287,12 +286,12 @@ impl Params {
         vars.iter().map(|(n, v)| (n.clone(), v.clone())).collect()
     }
 
-    /// Numbers in all parameters created so far.
+    /// Number of elements of all parameters created so far.
     pub fn count(&self) -> usize {
         self.shared.sizes.borrow().values().sum()
     }
 
-    /// Numbers in all constants so far.
+    /// Number of elements of all constants created so far.
     pub fn constants(&self) -> usize {
         self.shared.constants.borrow().values().sum()
     }

@@ -1,13 +1,13 @@
-//! Embeddings of positions.
+//! Position embeddings.
 
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 
-/// Wavelengths grow from 2π to 2π times this.
+/// Ratio of the longest wavelength to the shortest, 2π.
 const BASE: f64 = 10_000.0;
 
-/// Sinusoidal embeddings (Vaswani et al. 2017, section 3.5) of some positions, `(positions, d)`, of the type and on the device of
-/// `like`: a sin(p / 10000^(2i/d)) in channel 2i and the cosine of the same in channel 2i + 1, with amplitude a.
+/// Sinusoidal embeddings (Vaswani et al. 2017, section 3.5) of `positions`, `(positions, d)`, with the dtype and device
+/// of `like`: a sin(p / 10000^(2i/d)) in channel 2i and the cosine of the same in channel 2i + 1, with amplitude a.
 pub fn sinusoids(
     positions: Range<usize>,
     d: usize,
