@@ -1,48 +1,48 @@
-//! What a classifier has beyond the blocks of a language model.
+//! Config of a classifier, beyond the blocks that it shares with language models.
 
 use dsf_ops::Pool;
 use serde::{Deserialize, Serialize};
 
-/// What stands around the blocks of a classifier, and what it is trained on.
+/// Embedding, pooling, head and loss around the blocks of a classifier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClassifierConfig {
-    /// How a token becomes a vector.
+    /// Map of tokens to vectors.
     pub input: Input,
     /// Hidden width of feed-forward halves and of heads, m.
     pub mlp_width: usize,
-    /// Dropout inside and behind feed-forward halves, and behind mixers.
+    /// Dropout inside and after feed-forward halves, and after mixers.
     pub dropout: f64,
-    /// Whether a learnt number scales the residual beside each mixer, as in the newest released code.
+    /// Whether a learned scalar scales the residual around each mixer, as in the newest released code.
     pub lambda_skip: bool,
-    /// How positions become one vector.
+    /// Pooling of all positions into one vector.
     pub pool: Pool,
-    /// Whether pooling leaves out padding.
+    /// Whether pooling masks padding.
     pub mask: bool,
-    /// Whether every document is padded to the longest that the task allows, not just to its batch.
+    /// Whether every document is padded to the longest that the task allows instead of the longest of its batch.
     pub pad_to_longest: bool,
-    /// From the pooled vector to classes.
+    /// Map of the pooled vector to class logits.
     pub head: Head,
-    /// What of two documents meets.
+    /// Representation by which two documents are compared.
     pub dual: Dual,
-    /// What is minimised.
+    /// Training loss.
     pub loss: Loss,
-    /// Whether attention sees all tokens of the document, and not earlier ones alone. Older configs leave it out.
+    /// Whether attention is bidirectional within the document. Older configs lack the field, which means false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bidirectional: bool,
 }
 
-/// How a token becomes a vector of width d.
+/// Map of a token to a vector of width d.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Input {
-    /// A row of a learnt table.
+    /// A row of a learned table.
     Embedding,
-    /// A linear map of one number: the gray value, or the token's id as it stands.
+    /// A linear map of one number: the gray value, or the token's id.
     Scalar,
 }
 
-/// From the pooled vector to classes.
+/// Map of the pooled vector to class logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Head {
@@ -52,22 +52,22 @@ pub enum Head {
     Linear,
 }
 
-/// What of two documents meets in a task of pairs.
+/// Representation by which two documents are compared in a task of pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dual {
-    /// The two outputs of the head for each of them, as in the released code.
+    /// Logits of the head for each document, as in the released code.
     Logits,
-    /// Their pooled vectors.
+    /// Pooled vectors of both documents.
     Features,
 }
 
-/// What is minimised.
+/// Training losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loss {
     /// Cross-entropy of the classes.
     Ce,
-    /// Cross-entropy whose logits are probabilities already, as in the released code.
+    /// Cross-entropy of probabilities used as logits (softmax applied twice), as in the released code.
     DoubleSoftmax,
 }

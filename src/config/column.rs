@@ -1,41 +1,41 @@
-//! The column of a setting in a summary, as a part of the setting's row.
+//! Summary columns of settings, as part of the setting's row.
 
-/// How summaries show a setting.
+/// Placement of a setting in summaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Summary {
-    /// In a column behind those of all others, named and explained as the flag is. A setting that recipes alone
-    /// set follows from others, and has none.
+    /// A column after all explicit ones, named and described like the flag. Settings that only recipes set follow from
+    /// others and get no column.
     AsFlag,
-    /// In a column that files have already.
+    /// A column with an explicit position, which existing files have.
     Column(SettingColumn),
-    /// In the column of this name, which is another setting's: no run has both.
+    /// The column of this name, which belongs to another setting; no run has both.
     In(&'static str),
 }
 
-/// A column that files have already.
+/// Column of existing summary files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettingColumn {
-    /// Its place among the settings' columns, which stays: new settings come behind.
+    /// Position among the columns of settings. It is fixed: new settings come after it.
     pub order: usize,
-    /// Its name where that is not the flag's; empty where it is.
+    /// Name of the column if it differs from the flag; empty otherwise.
     pub name: &'static str,
-    /// Empty for counts, names and ratios without a unit.
+    /// Unit; empty for counts, names and ratios.
     pub unit: &'static str,
-    /// What a report does with it.
+    /// Use of the column in reports.
     pub role: Role,
-    /// What a file without it meant.
+    /// Meaning of a file that lacks the column.
     pub absent: Absent,
-    /// One line for a stranger.
+    /// Description in one line, for readers who do not know the program.
     pub meaning: &'static str,
 }
 
 impl SettingColumn {
-    /// The column of a setting that no file has yet.
+    /// Column of a setting that no existing file has.
     pub const fn as_flag(help: &'static str) -> Self {
         Self::new(usize::MAX, Absent::Empty, help)
     }
 
-    /// The column at `order`, with the name of the flag.
+    /// Column at position `order`, with the name of the flag.
     pub(super) const fn new(order: usize, absent: Absent, meaning: &'static str) -> Self {
         Self {
             order,
@@ -60,35 +60,35 @@ impl SettingColumn {
     }
 }
 
-/// What a report does with a column.
+/// Use of a column in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Names the row.
+    /// Identifier of the row.
     Id,
-    /// Runs that differ here are never in one cell.
+    /// A setting; runs with different values never share a cell.
     Setting,
     /// A setting that is usually an axis of a grid.
     Cell,
-    /// A cell shows the best of these.
+    /// A setting of which a cell shows the best value.
     Rate,
-    /// A cell is a mean over these.
+    /// A setting over which a cell averages.
     Seed,
-    /// What came out.
+    /// A result of the run.
     Result,
-    /// Where, when and by what.
+    /// Provenance: host, time and version.
     Origin,
 }
 
-/// What it means that a value is not there.
+/// Meaning of a missing value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absent {
-    /// The file is no summary: every version has written the column, and its settings in every row.
+    /// Invalid: every version has written the column, with a value in every row.
     Required,
-    /// It does not apply, or is not known.
+    /// Not applicable, or unknown.
     Empty,
     /// This value.
     Is(&'static str),
-    /// Where the column named first holds the second text (any, if that is empty), the third; else
-    /// nothing.
+    /// If the first-named column holds the second text (or any text, if that is empty), the third; otherwise not
+    /// applicable.
     Where(&'static str, &'static str, &'static str),
 }

@@ -1,35 +1,35 @@
-//! Layers of another mixer among those of the first.
+//! Hybrid models, in which some layers have another mixer.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Layers l with l mod `every` = `offset`, counted from 0, have another mixer (Jamba, Griffin, H3's hybrid). Spelt
-/// `NAME:every=K,offset=J,variant=V,OPTION=VALUE`.
+/// Layers of another mixer: all l with l mod `every` = `offset`, counted from 0 (Jamba, Griffin, H3's hybrid). The text
+/// form is `NAME:every=K,offset=J,variant=V,OPTION=VALUE`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Hybrid {
-    /// A name of the registry.
+    /// Name of the mixer in the registry.
     pub mixer: String,
-    /// Layers from one of this mixer to the next, 2 at least.
+    /// Distance in layers between two of them, at least 2.
     pub every: usize,
-    /// The first of them, below `every`.
+    /// Index of the first of them, below `every`.
     pub offset: usize,
-    /// One of the mixer's variants; empty is the default of the protocol.
+    /// Variant of the mixer; empty for the protocol's default.
     pub variant: String,
     /// Options of this mixer.
     pub options: BTreeMap<String, String>,
 }
 
 impl Hybrid {
-    /// Whether layer `layer`, from 0, is one of these.
+    /// Whether layer `layer`, counted from 0, has this mixer.
     pub fn has(&self, layer: usize) -> bool {
         layer % self.every == self.offset
     }
 }
 
-/// How a hybrid is spelt, for messages.
+/// Description of the text form, for messages.
 const SHAPE: &str = "needed is NAME:every=K,offset=J, such as softmax:every=8,offset=4";
 
 impl FromStr for Hybrid {
@@ -56,7 +56,7 @@ impl FromStr for Hybrid {
         let Some(every) = number("every")? else {
             return Err(format!("it says no distance of layers: {SHAPE}"));
         };
-        // As Jamba has its attention: in the middle.
+        // The middle of the period is where Jamba has its attention.
         let offset = number("offset")?.unwrap_or(every / 2);
         if every < 2 {
             return Err(format!(

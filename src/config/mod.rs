@@ -1,4 +1,4 @@
-//! One value that describes a run: everything that can change the number, nothing about the host.
+//! Configuration of a run: every setting that can change the result, and nothing about the host.
 
 mod classifier;
 mod column;
@@ -24,30 +24,30 @@ pub use train::{AdamConfig, Decay, Precision, Schedule, TrainConfig};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Version of the meaning of a [`RunConfig`]. Raised when the same fields would train differently,
-/// so that old results are never taken for new ones.
+/// Version of the meaning of a [`RunConfig`]. It is raised whenever the same fields would train differently, so that
+/// old results are never mistaken for new ones.
 pub const FORMAT: u32 = 1;
 
-/// A complete run. Unknown fields in a file are an error; those of the task are checked by the task's
-/// own file, in [`RunConfig::parse`].
+/// Complete run. Unknown fields in a file are an error; the fields of the task are checked by the task itself, in
+/// [`RunConfig::parse`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunConfig {
-    /// See [`FORMAT`].
+    /// Version of this config's meaning, see [`FORMAT`].
     pub format: u32,
-    /// Seed of initial weights and dropout, and by default of generated data: see [`Self::draws_own_data`].
+    /// Seed of initial weights and dropout, and by default of generated data; see [`Self::draws_own_data`].
     pub seed: u64,
-    /// Which protocol filled the fields below; part of the identity and of every row.
+    /// Protocol that filled the fields below; part of the run's identity and of every row.
     pub protocol: Protocol,
-    /// The data.
+    /// Data.
     pub task: TaskConfig,
-    /// The network.
+    /// Network.
     pub model: ModelConfig,
-    /// The optimisation.
+    /// Optimisation.
     pub train: TrainConfig,
 }
 
-/// Where the choices that the paper leaves open come from.
+/// Source of the choices that the paper leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -60,14 +60,14 @@ pub enum Protocol {
 }
 
 impl RunConfig {
-    /// The canonical text: JSON with sorted keys and no blanks.
+    /// Canonical text: JSON with sorted keys and no whitespace.
     pub fn canonical(&self) -> String {
         let value = serde_json::to_value(self).expect("a run config is plain data");
         value.to_string() // serde_json's maps are ordered by key
     }
 
-    /// Whether its examples are drawn by its own seed, so that another seed has other examples. Under the protocol `reference`
-    /// the data are fixed, and a data seed is a setting like any other.
+    /// Whether the run's examples are drawn by its own seed, so that another seed has other examples. Under the
+    /// protocol `reference` the data are fixed, and the data seed is a setting like any other.
     pub fn draws_own_data(&self) -> bool {
         let setting = |name| self.task.get(name);
         let from_files = setting("data").is_some_and(|data| data == "files");
@@ -75,7 +75,7 @@ impl RunConfig {
         self.protocol != Protocol::Reference && !from_files && data_seed == Some(self.seed)
     }
 
-    /// Twelve hex digits of the SHA-256 over [`Self::canonical`]: the name of the run.
+    /// Id of the run: twelve hex digits of the SHA-256 of [`Self::canonical`].
     pub fn id(&self) -> String {
         let digest = Sha256::digest(self.canonical().as_bytes());
         hex::encode(&digest[..6])
@@ -83,7 +83,7 @@ impl RunConfig {
 }
 
 impl Protocol {
-    /// As typed and as written in rows.
+    /// Name as typed in flags and written in rows.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Paper => "paper",

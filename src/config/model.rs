@@ -1,66 +1,66 @@
-//! The network of a run.
+//! Network of a run.
 
 use super::{ClassifierConfig, Hybrid, LanguageConfig};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The network: `n_layers` blocks around one kind of mixer, or around two.
+/// Network: `n_layers` blocks around one kind of mixer, or around two.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
-    /// A name of the registry.
+    /// Name of the mixer in the registry.
     pub mixer: String,
-    /// One of the mixer's variants.
+    /// Variant of the mixer.
     pub variant: String,
-    /// Options that only this mixer knows, resolved, e.g. `dt_init = "zero"`.
+    /// Options specific to this mixer, all resolved, e.g. `dt_init = "zero"`.
     pub options: BTreeMap<String, String>,
     /// Embedding width, d.
     pub d_model: usize,
-    /// State expansion, n; also the query/key width of attention.
+    /// State expansion, n; also the query and key width of attention.
     pub d_state: usize,
-    /// Heads, s.
+    /// Number of heads, s.
     pub n_heads: usize,
-    /// Blocks.
+    /// Number of blocks.
     pub n_layers: usize,
-    /// How mixer and norms sit on the residual stream.
+    /// Arrangement of mixer and norms on the residual stream.
     pub layout: Layout,
-    /// What follows the mixer in a `transformer` block.
+    /// Second half of a `transformer` block.
     pub state_mixer: StateMixer,
-    /// Position embeddings.
+    /// Whether there are position embeddings.
     pub positions: bool,
-    /// Which they are; of no meaning without them.
+    /// Kind of position embeddings; without effect if there are none.
     #[serde(default, skip_serializing_if = "PositionEmbedding::is_learnt")]
     pub position_embedding: PositionEmbedding,
     /// Dropout on the embeddings.
     pub embed_dropout: f64,
-    /// Dropout on attention weights; mixers without weights ignore it.
+    /// Dropout on attention weights; ignored by mixers without any.
     pub attn_dropout: f64,
-    /// Inner width over `d_model` in mixers that widen; `None` is the mixer's own.
+    /// Expansion factor, inner width over `d_model`, of mixers that have one; `None` for the mixer's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expand: Option<f64>,
-    /// Layers of another mixer; `None` where all layers have the one.
+    /// Layers of another mixer; `None` if all layers have the same mixer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hybrid: Option<Hybrid>,
-    /// What a classifier has beyond a language model; `None` in a language model.
+    /// Settings specific to classifiers; `None` in a language model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classifier: Option<ClassifierConfig>,
-    /// What Pythia has beyond the language model of MQAR; `None` in all others.
+    /// Settings specific to Pythia; `None` in other models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub language: Option<LanguageConfig>,
 }
 
 impl ModelConfig {
-    /// Whether its attention sees later tokens, too.
+    /// Whether attention is bidirectional.
     pub fn is_bidirectional(&self) -> bool {
         self.classifier.as_ref().is_some_and(|c| c.bidirectional)
     }
 }
 
-/// Kinds of position embeddings, which are added to those of tokens.
+/// Kinds of position embeddings, which are added to the token embeddings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PositionEmbedding {
-    /// A parameter for every position of the training.
+    /// Learned embedding of every position in training.
     #[default]
     Learnt,
     /// Sines and cosines of wavelengths from 2π to 20,000π (Vaswani et al. 2017), at any position.
@@ -68,13 +68,13 @@ pub enum PositionEmbedding {
 }
 
 impl PositionEmbedding {
-    /// Older configs have no other, and leave it out.
+    /// Whether this is the kind that older configs have, which is left out of the text.
     fn is_learnt(&self) -> bool {
         *self == Self::Learnt
     }
 }
 
-/// Residual layouts of the released model.
+/// Residual layouts of the released models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
@@ -82,32 +82,32 @@ pub enum Layout {
     Transformer,
     /// Norm, mixer, add.
     Mamba,
-    /// As `transformer`, but both norms of a block are one: the released classifier of attention.
+    /// `transformer` with one norm shared by both halves of a block: the released classifier of attention.
     Shared,
-    /// Norm, mixer, GELU, dropout, state mixer, dropout, add: the released classifier of state space
-    /// models with `prenorm`.
+    /// Norm, mixer, GELU, dropout, state mixer, dropout, add: the released classifier of state space models with
+    /// `prenorm`.
     Prenorm,
-    /// The same with the norm behind the sum.
+    /// `prenorm` with the norm after the sum instead of before the mixer.
     Postnorm,
-    /// As `transformer`, with RMS norms and dropout behind each sum: the released Hawk.
+    /// `transformer` with RMS norms and dropout after each sum: the released Hawk.
     Hawk,
-    /// Mixer and state mixer beside each other, each behind a norm of its own, and one sum: Pythia.
+    /// Mixer and state mixer in parallel, each after its own norm, and one sum: Pythia.
     Parallel,
 }
 
-/// The second half of a `transformer` block.
+/// Second half of a `transformer` block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StateMixer {
-    /// Nothing at all (the `mamba` layout has no second half).
+    /// No second half, as in the `mamba` layout.
     None,
-    /// The normed residual is added once more.
+    /// Identity: the normed residual is added once more.
     Identity,
     /// Two linear maps around a GELU, of hidden width 4d in a language model.
     Mlp,
-    /// A linear map to 2d, one half gated by the sigmoid of the other.
+    /// Gated linear unit: a linear map to 2d, one half gated by the sigmoid of the other.
     Glu,
-    /// A linear map to twice the hidden width, one half times the GELU of the other, a linear map to d.
+    /// Gated MLP: a linear map to twice the hidden width, one half times the GELU of the other, a linear map to d.
     #[serde(rename = "gated-mlp")]
     GatedMlp,
 }

@@ -1,10 +1,10 @@
-//! Small models for the tests of the rooms above.
+//! Small models for the tests of other modules.
 
 use super::{
     InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Rotary, StateMixer,
 };
 
-/// Pythia's body around an attention, with two layers of two heads.
+/// Pythia's body around an attention mixer, with two layers of two heads.
 pub(crate) fn pythia(mixer: &str, rotary: Rotary) -> ModelConfig {
     ModelConfig {
         mixer: mixer.to_owned(),

@@ -1,8 +1,8 @@
-//! Everything about a run that can be set, one row a setting.
+//! Table of all settings of a run, one row per setting.
 //!
-//! The flags of `dsf mqar`, `dsf lra`, `dsf wikitext` and `dsf sweep`, their help and completions, the axes of a
-//! grid, the keys of experiment files and of recipes, the refusals of flags that a task has no use for,
-//! `--explain` and the columns of a summary all come from [`SETTINGS`].
+//! [`SETTINGS`] is the single source of the flags of `dsf mqar`, `dsf lra`, `dsf wikitext` and `dsf sweep` with their
+//! help and completions, the axes of a grid, the keys of experiment files and recipes, the rejection of flags that do
+//! not apply to a task, `--explain` and the columns of a summary.
 
 use super::column::{Absent, Role, SettingColumn, Summary};
 use super::hybrid::Hybrid;
@@ -15,106 +15,106 @@ use std::collections::BTreeSet;
 pub struct Setting {
     /// Long name of the flag and key of an experiment file, e.g. `seq-len`.
     pub name: &'static str,
-    /// The field of the run's config that it fills.
+    /// Field of the run's config that the setting fills.
     pub at: At,
-    /// The values that it takes.
+    /// Values that the setting accepts.
     pub kind: Kind,
-    /// Heading under which help lists it.
+    /// Heading under which help lists the setting.
     pub group: Group,
-    /// What it means, in half a line of help. Empty for settings that only recipes set.
+    /// Meaning, in half a line of help. Empty for settings that only recipes set.
     pub help: &'static str,
-    /// What `--help` says beyond that, for tasks of some objectives.
+    /// Further sentences of `--help`, each for tasks of some objectives.
     pub more: &'static [(&'static [Objective], &'static str)],
-    /// The names that tasks of some objectives take, where these are not all that the kind has.
+    /// Names accepted by tasks of some objectives, if these are not all names of the kind.
     pub names_of: &'static [(&'static [Objective], &'static [&'static str])],
-    /// Whether `-h` shows it.
+    /// Whether `-h` lists the setting.
     pub common: bool,
     /// Other names of the flag.
     pub aliases: &'static [&'static str],
-    /// How summaries show it.
+    /// Placement in summaries.
     pub summary: Summary,
 }
 
-/// Where in a run's config a setting stands.
+/// Place of a setting in a run's config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// A field at the top, such as `seed`.
+    /// Field at the top level, such as `seed`.
     Run(&'static str),
-    /// A field of the task, where the task has it.
+    /// Field of the task, if the task has it.
     Task(&'static str),
-    /// A field of the model.
+    /// Field of the model.
     Model(&'static str),
-    /// A field of the classifier around pooled outputs.
+    /// Field of the classifier around pooled outputs.
     Classifier(&'static str),
-    /// A field of a language model of text.
+    /// Field of a language model of text.
     Language(&'static str),
-    /// A field that classifiers and language models of text both have.
+    /// Field that classifiers and language models of text both have.
     Body(&'static str),
-    /// A field of the training.
+    /// Field of the training.
     Train(&'static str),
-    /// A field of the training that a user sets for classifiers alone.
+    /// Field of the training that users set only for classifiers.
     TrainOfClassifier(&'static str),
-    /// A field of the training that a user sets for language models of text alone.
+    /// Field of the training that users set only for language models of text.
     TrainOfLanguage(&'static str),
-    /// A field of AdamW where it is not the released one.
+    /// Field of AdamW, for objectives that do not use the released optimiser.
     Adam(&'static str),
-    /// No field: rules compute others from it.
+    /// No field: rules compute other settings from it.
     Rule,
 }
 
-/// What a model is trained to predict. It decides which settings a run has, how its model is scored, and what of it
-/// is kept.
+/// Prediction target of a model. It determines which settings a run has, how its model is scored, and which parts of it
+/// are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objective {
     /// Labels at some positions of sequences of one length.
     PerToken,
     /// One class for each document, or for each pair of documents.
     Pooled,
-    /// At every position of a window of text the token that follows.
+    /// Next token at every position of a window of text.
     NextToken,
 }
 
 impl Objective {
-    /// Every objective.
+    /// All objectives.
     pub const ALL: [Self; 3] = [Self::PerToken, Self::Pooled, Self::NextToken];
 
-    /// Whether runs are language models: scored by perplexity, validated by their loss, and kept with
-    /// their weights and the loss of every step.
+    /// Whether runs are language models: scored by perplexity, validated by their loss, and stored with their weights
+    /// and the loss of every step.
     pub fn is_language_model(self) -> bool {
         self == Self::NextToken
     }
 }
 
-/// What of a task decides which settings it takes.
+/// Properties of a task that determine which settings apply to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Taker<'a> {
-    /// The task's name.
+    /// Name of the task.
     pub task: &'a str,
-    /// What its model is trained to predict.
+    /// Objective of the task.
     pub objective: Objective,
-    /// The fields of its config.
+    /// Fields of the task's config.
     pub fields: &'a [&'a str],
 }
 
 /// Headings of help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// The network.
+    /// Network.
     Model,
-    /// The data.
+    /// Data.
     Task,
-    /// The optimisation.
+    /// Optimisation.
     Training,
-    /// What only classifiers have.
+    /// Settings specific to classifiers.
     Classifier,
-    /// What only language models of text have.
+    /// Settings specific to language models of text.
     Language,
-    /// Set by recipes alone, never typed.
+    /// Settings that only recipes set; they have no flag.
     Recipe,
 }
 
 impl Group {
-    /// As help prints it.
+    /// Heading as printed in help.
     pub fn heading(self) -> &'static str {
         match self {
             Self::Model => "Model",
@@ -127,32 +127,32 @@ impl Group {
     }
 }
 
-/// The values of a setting.
+/// Kinds of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// A whole number from the first bound to the second, both included.
+    /// Whole number between two bounds, both included.
     Whole(u64, u64),
-    /// A number above 0.
+    /// Number above 0.
     Positive,
-    /// A number of 0 or more.
+    /// Number of 0 or more.
     NotNegative,
-    /// A probability below 1.
+    /// Probability below 1.
     Share,
-    /// A norm, or 0 for none.
+    /// Norm, or 0 for none.
     Norm,
-    /// A decay of moments: 0 or more, below 1.
+    /// Decay rate of moments: 0 or more, below 1.
     Decay,
     /// Any number.
     Number,
-    /// true or false.
+    /// `true` or `false`.
     Bool,
     /// One of these names.
     OneOf(&'static [&'static str]),
-    /// A name that another table knows: of a mixer or a variant.
+    /// Name from another table: a mixer or a variant.
     Name,
-    /// A [`Hybrid`](super::Hybrid).
+    /// Hybrid layers, see [`Hybrid`](super::Hybrid).
     Layers,
-    /// `bytes`, `gpt-neox` or the path of a `tokenizer.json`.
+    /// Tokenizer: `bytes`, `gpt-neox` or the path of a `tokenizer.json`.
     Tokenizer,
 }
 
@@ -160,7 +160,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings(&'static [Setting]);
 
-/// Those of the program.
+/// The settings of the program.
 impl Default for Settings {
     fn default() -> Self {
         SETTINGS
@@ -168,29 +168,29 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The setting called `name`.
+    /// Returns the setting called `name`.
     pub fn find(self, name: &str) -> Option<&'static Setting> {
         self.iter().find(|setting| setting.name == name)
     }
 
-    /// All of them.
+    /// All settings, in the order of help.
     pub fn iter(self) -> impl Iterator<Item = &'static Setting> {
         self.0.iter()
     }
 
-    /// Those that can be typed.
+    /// Settings that have a flag.
     pub fn typed(self) -> impl Iterator<Item = &'static Setting> {
         self.iter().filter(|setting| setting.is_typed())
     }
 
-    /// These behind another one, for tests of what a row is worth.
+    /// These settings with `setting` before them, for tests of the effect of a row.
     #[cfg(test)]
     pub(crate) fn after(self, setting: Setting) -> Self {
         Self([&[setting], self.0].concat().leak())
     }
 }
 
-/// Largest whole number that the config's numbers hold.
+/// Any whole number that JSON numbers of a config hold.
 const ANY: Kind = Kind::Whole(0, u64::MAX);
 const SIZE: Kind = Kind::Whole(1, 65_536);
 const LAYERS: Kind = Kind::Whole(1, 1_000);
@@ -246,7 +246,7 @@ impl Setting {
         Self { more, ..self }
     }
 
-    const fn taking(
+    const fn accepting(
         self,
         names_of: &'static [(&'static [Objective], &'static [&'static str])],
     ) -> Self {
@@ -268,7 +268,7 @@ impl Setting {
     }
 }
 
-/// Every setting, in the order of help. A grid varies the first slowest.
+/// All settings, in the order of help. A grid varies the first slowest.
 #[rustfmt::skip]
 pub static SETTINGS: Settings = {
     use Absent::{Empty, Is, Required, Where};
@@ -393,7 +393,7 @@ pub static SETTINGS: Settings = {
             "Source of the examples")
             .more(&[(LABELS, "`native` is our generator, `numpy` the released one, bit for bit."),
                 (POOLED, "`files` are those of the released data, `native` our generator of listops and pathfinder.")])
-            .taking(&[(LABELS, &["native", "numpy"]), (POOLED, &["native", "files"])])
+            .accepting(&[(LABELS, &["native", "numpy"]), (POOLED, &["native", "files"])])
             .shown(column(18, Empty, "generator of the examples")),
         row("data-seed", At::Task("data_seed"), ANY, Task,
             "Seed of the examples")
@@ -486,8 +486,8 @@ pub static SETTINGS: Settings = {
             OneOf(&["constant", "cosine", "linear", "warmup-constant", "cosine-per-epoch", "warmup-cosine"]), Language,
             "Learning rate after the warm-up")
             .more(&[(TEXT, "The warm-up is a tenth of the steps.")])
-            // A classifier's schedules follow from its protocol.
-            .taking(&[(TEXT, &["constant", "cosine", "linear"])])
+            // The schedule of a classifier follows from its protocol.
+            .accepting(&[(TEXT, &["constant", "cosine", "linear"])])
             .shown(column(25, Required, "learning rate schedule")),
         row("clip", At::Adam("clip"), Norm, Language,
             "Gradient clipping norm; 0 is none")
@@ -516,7 +516,7 @@ pub static SETTINGS: Settings = {
 };
 
 impl Setting {
-    /// Whether a user of a task sets it; recipes may set any field that the config has.
+    /// Whether users set it for a task; recipes may set any field that the config has.
     pub fn is_of(&self, taker: &Taker) -> bool {
         let objective = taker.objective;
         match self.at {
@@ -527,31 +527,31 @@ impl Setting {
                 objective == Objective::NextToken
             }
             At::Body(_) => objective != Objective::PerToken,
-            // Elsewhere they belong to the published models.
+            // Other objectives have the position embeddings of their published models.
             At::Model("positions" | "position_embedding") => objective == Objective::PerToken,
-            // A text has no accuracy.
+            // Language models are not scored by accuracy.
             At::Train("stop_above") => objective != Objective::NextToken,
             At::Run(_) | At::Model(_) | At::Train(_) | At::Rule => true,
         }
     }
 
-    /// Whether it can be typed.
+    /// Whether the setting has a flag.
     pub fn is_typed(&self) -> bool {
         self.group != Group::Recipe
     }
 
-    /// Where it stands in the config of a run of `objective`, as a JSON pointer; `None` where that has no such field.
+    /// JSON pointer of the setting in the config of a run of `objective`; `None` if such a config lacks the field.
     pub fn pointer(&self, objective: Objective) -> Option<String> {
         let (room, field) = match self.at {
             At::Run(field) => ("", field),
             At::Task(field) => ("/task", field),
             At::Model(field) => ("/model", field),
             At::Classifier(field) => (
-                only(objective, Objective::Pooled, "/model/classifier")?,
+                if_objective(objective, Objective::Pooled, "/model/classifier")?,
                 field,
             ),
             At::Language(field) => (
-                only(objective, Objective::NextToken, "/model/language")?,
+                if_objective(objective, Objective::NextToken, "/model/language")?,
                 field,
             ),
             At::Body(field) => match objective {
@@ -562,13 +562,16 @@ impl Setting {
             At::Train(field) | At::TrainOfClassifier(field) | At::TrainOfLanguage(field) => {
                 ("/train", field)
             }
-            At::Adam(field) => (only(objective, Objective::NextToken, "/train/adam")?, field),
+            At::Adam(field) => (
+                if_objective(objective, Objective::NextToken, "/train/adam")?,
+                field,
+            ),
             At::Rule => return None,
         };
         Some(format!("{room}/{field}"))
     }
 
-    /// Where it stands in the configs of all runs, as JSON pointers.
+    /// JSON pointers of the setting in the configs of all objectives.
     pub fn pointers(&self) -> BTreeSet<String> {
         let pointers = Objective::ALL.into_iter();
         pointers
@@ -576,7 +579,7 @@ impl Setting {
             .collect()
     }
 
-    /// The name of its column in a summary, if it has one.
+    /// Name of the setting's column in a summary; `None` if it has no column.
     pub fn column(&self) -> Option<String> {
         match self.summary {
             Summary::AsFlag if !self.is_typed() || self.pointers().is_empty() => None,
@@ -587,7 +590,7 @@ impl Setting {
         }
     }
 
-    /// The names that it takes of tasks of any of `objectives`, where these are few.
+    /// Names that the setting accepts for tasks of any of `objectives`; `None` unless its kind is a list of names.
     pub fn names(&self, objectives: &[Objective]) -> Option<Vec<&'static str>> {
         let Kind::OneOf(names) = self.kind else {
             return None;
@@ -603,7 +606,7 @@ impl Setting {
         Some(names.iter().filter(taken).copied().collect())
     }
 
-    /// What `--help` says: what it means to tasks of all `objectives`, and the names that it takes.
+    /// Text of `--help`: the meaning for tasks of all `objectives`, and the accepted names.
     pub fn full_help(&self, objectives: &[Objective]) -> String {
         let more = self.more.iter();
         let more = more.filter(|(of, _)| objectives.iter().all(|one| of.contains(one)));
@@ -617,7 +620,7 @@ impl Setting {
         }
     }
 
-    /// What help calls a value.
+    /// Placeholder of the value in help.
     pub fn value_name(&self) -> &'static str {
         match self.kind {
             Kind::Whole(..) => "N",
@@ -630,10 +633,11 @@ impl Setting {
         }
     }
 
-    /// The value that `text` spells.
+    /// Parses `text` as a value of this setting.
     ///
     /// # Errors
-    /// What would be right, without the setting's name. Ranges are checked by [`Self::check`].
+    ///
+    /// Fails with the expected form, without the setting's name. Ranges are checked by [`Self::check`].
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         match self.kind {
             Kind::Whole(..) => {
@@ -646,9 +650,9 @@ impl Setting {
             | Kind::Decay
             | Kind::Share
             | Kind::Number => match text.parse::<f64>() {
-                // -0 is 0, and must not make another run of it.
+                // Adding 0 turns -0 into 0, which would otherwise give a run of another id.
                 Ok(number) if number.is_finite() => Ok(Value::from(number + 0.0)),
-                // JSON has no word for it; the range refuses it by its name.
+                // JSON has no literal for NaN and infinity; [`Self::check`] rejects the text later.
                 Ok(number) => Ok(Value::from(number.to_string())),
                 Err(_) => Err("not a number, such as 0.1".to_owned()),
             },
@@ -668,7 +672,11 @@ impl Setting {
         }
     }
 
-    /// Refuses a value out of range.
+    /// Checks that `value` is in range.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the flag, the value and the range.
     pub fn check(&self, value: &Value) -> Result<()> {
         let (name, number) = (self.name, value.as_f64());
         let finite = |within: fn(f64) -> bool| number.is_some_and(within);
@@ -698,14 +706,18 @@ impl Setting {
     }
 }
 
-/// The text of a value in a config.
+/// Text of a value in a config.
 pub fn spelt(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// `room` in a config of `objective` if that is the `wanted` one.
-fn only(objective: Objective, wanted: Objective, room: &'static str) -> Option<&'static str> {
+/// Returns `room`, the JSON pointer of a part of a config, if `objective` is `wanted`.
+fn if_objective(
+    objective: Objective,
+    wanted: Objective,
+    room: &'static str,
+) -> Option<&'static str> {
     (objective == wanted).then_some(room)
 }

@@ -1,12 +1,11 @@
-//! The task of a run as a document: a name, and fields that only the task's own file understands.
+//! Task of a run as a JSON object: a name, and fields that only the task's own code interprets.
 
 use crate::error::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The task of a run: a JSON object of its `name` and its settings, which are typed by the task itself
-/// and by nobody else.
+/// Task of a run: a JSON object of its `name` and its settings. The settings are parsed by the task itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Map<String, Value>", into = "Map<String, Value>")]
 pub struct TaskConfig {
@@ -14,11 +13,11 @@ pub struct TaskConfig {
     settings: Map<String, Value>,
 }
 
-/// The key of the name among the settings.
+/// Key of the name among the settings.
 const NAME: &str = "name";
 
 impl TaskConfig {
-    /// The task called `name` with `settings`, which serialise as an object of plain data.
+    /// Creates the task called `name` with `settings`, which must serialise as an object of plain data.
     pub fn new(name: &str, settings: &impl Serialize) -> Self {
         match serde_json::to_value(settings) {
             Ok(Value::Object(settings)) => Self {
@@ -29,17 +28,17 @@ impl TaskConfig {
         }
     }
 
-    /// The task's name as typed.
+    /// Name of the task as typed.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The canonical text: JSON with sorted keys and no blanks.
+    /// Canonical text: JSON with sorted keys and no whitespace.
     pub fn canonical(&self) -> String {
         Value::Object(self.clone().into()).to_string()
     }
 
-    /// The value of one setting, if the task has it.
+    /// Value of one setting, if the task has it.
     pub fn get(&self, setting: &str) -> Option<&Value> {
         self.settings.get(setting)
     }
@@ -49,15 +48,16 @@ impl TaskConfig {
         self.settings.insert(setting.to_owned(), value.into());
     }
 
-    /// Takes one setting out.
+    /// Removes one setting.
     pub fn remove(&mut self, setting: &str) {
         self.settings.remove(setting);
     }
 
-    /// The settings as the type that the task gives them.
+    /// Settings as the task's own type.
     ///
     /// # Errors
-    /// A field that is missing, unknown or of another type, by its name.
+    ///
+    /// Fails with the name of a field that is missing, unknown or of another type.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T> {
         let settings = Value::Object(self.settings.clone());
         serde_json::from_value(settings)

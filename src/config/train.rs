@@ -1,39 +1,40 @@
-//! The optimisation of a run.
+//! Optimisation settings of a run.
 
 use crate::gpu::Factors;
 use serde::{Deserialize, Serialize};
 
-/// AdamW, and how much of what it sees.
+/// AdamW, its schedule, and the amount of training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
-    /// How the rate moves.
+    /// Learning-rate schedule.
     pub schedule: Schedule,
     /// Peak learning rate.
     pub lr: f64,
-    /// Epochs over which `warmup-cosine` rises; 0 is none.
+    /// Number of epochs over which `warmup-cosine` rises; 0 for no warm-up.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub warmup_epochs: usize,
-    /// Epochs at most; also the period of the cosine.
+    /// Maximum number of epochs; also the period of the cosine.
     pub epochs: usize,
-    /// Examples a step; the last batch of an epoch may be short.
+    /// Number of examples per step. The last batch of an epoch may be short.
     pub batch_size: usize,
     /// Decoupled weight decay.
     pub weight_decay: f64,
-    /// Of activations and products; the text of a config leaves out the usual one.
+    /// Precision of activations and matrix products; left out of the config's text if it is f32.
     #[serde(default, skip_serializing_if = "Precision::is_usual")]
     pub precision: Precision,
-    /// Examples of a step whose activations exist at one time; `None` is all of them.
+    /// Number of examples of a step whose activations are held at the same time; `None` for all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<usize>,
-    /// The optimiser where it is not the released one.
+    /// Optimiser settings; `None` for the released ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adam: Option<AdamConfig>,
-    /// Training ends after the epoch whose accuracy exceeds this: on the validation split where there is one, else on the test split.
+    /// Accuracy above which training ends after an epoch: on the validation split if there is one, else on the test
+    /// split.
     pub stop_above: f64,
 }
 
-/// Numbers that a model computes with. Weights, moments, states and sums are f32 in each.
+/// Number formats of the computation. Weights, moments, states and sums are f32 in all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -51,7 +52,7 @@ fn is_zero(n: &usize) -> bool {
 }
 
 impl Precision {
-    /// As it is typed.
+    /// Name as typed.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -60,7 +61,7 @@ impl Precision {
         }
     }
 
-    /// What products of f32 make of their factors.
+    /// Floating-point format of the factors of f32 products.
     pub fn factors(&self) -> Factors {
         match self {
             Self::Tf32 => Factors::Tf32,
@@ -68,35 +69,35 @@ impl Precision {
         }
     }
 
-    /// Whether it goes without saying.
+    /// Whether this is the default, f32.
     pub fn is_usual(&self) -> bool {
         *self == Self::F32
     }
 }
 
-/// AdamW where it is not the released one: betas 0.9 and 0.999, eps 1e-8, decay on everything, no clipping.
+/// AdamW settings. The released ones are betas 0.9 and 0.999, eps 1e-8, decay on all parameters and no clipping.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdamConfig {
-    /// Of the mean of gradients.
+    /// Decay rate of the mean of gradients.
     pub beta1: f64,
-    /// Of the mean of their squares.
+    /// Decay rate of the mean of their squares.
     pub beta2: f64,
-    /// Added to the root of that.
+    /// Constant added to the square root of the second moment.
     pub eps: f64,
-    /// Gradients are scaled down to this norm over all parameters; `None` leaves them.
+    /// Largest norm of the gradients over all parameters, to which they are scaled down; `None` for no clipping.
     pub clip: Option<f64>,
-    /// What decays.
+    /// Parameters to which weight decay applies.
     pub decay: Decay,
 }
 
-/// Which parameters decay.
+/// Parameters to which weight decay applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decay {
-    /// Every one.
+    /// All parameters.
     All,
-    /// Those of two axes or more: neither biases nor norms.
+    /// Parameters with two axes or more: neither biases nor norms.
     Matrices,
 }
 
@@ -108,12 +109,12 @@ pub enum Schedule {
     CosinePerEpoch,
     /// Linear from 0 over the first tenth of all steps, then constant.
     WarmupConstant,
-    /// The released schedule of the classifiers: in epoch e of E, with W = `warmup_epochs`, and a floor
-    /// of 5e-6, (floor + (lr - floor) (1 + cos(pi e / E)) / 2) min(1, (e + 1) / W).
+    /// Released schedule of the classifiers: in epoch e of E, with W = `warmup_epochs`, and a floor of 5e-6, (floor +
+    /// (lr - floor) (1 + cos(pi e / E)) / 2) min(1, (e + 1) / W).
     WarmupCosine,
-    /// Linear from 0 over the first tenth of all steps, then a cosine down to a tenth of the peak at the
-    /// last one: Pythia's.
+    /// Pythia's schedule: linear from 0 over the first tenth of all steps, then a cosine down to a tenth of the peak at
+    /// the last step.
     Cosine,
-    /// The same with a straight line down.
+    /// Same as `Cosine` with a linear descent.
     Linear,
 }
