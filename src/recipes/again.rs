@@ -1,35 +1,36 @@
-//! A finished run's config as something chosen, for another run that differs from it in what is set beside it.
+//! Conversion of a config back into a choice of settings, to train another run that differs in a few of them.
 
-use super::rules::reopened;
+use super::rules::without_kernel_length;
 use super::{resolve, Choice, Fixed, Task, PRESETS};
 use crate::config::{spelt, Precision, RunConfig, Setting};
 use crate::error::{refuse, Result};
 use serde_json::{json, Value};
 
-/// Settings that decide others, which a config has fixed already.
+/// Settings that determine the defaults of others; a config has fixed all of those.
 const DECIDING: [&str; 3] = ["mixer", "variant", "protocol"];
 
-/// Settings that choose the files that are read, whose digest a config has fixed.
+/// Settings that select the files that are read; a config holds the digest of their content.
 const CHOOSING_FILES: [&str; 4] = ["dataset", "corpus", "data", "contour-length"];
 
-/// Settings that `--dropout` stands for.
+/// Settings that `--dropout` sets.
 const DROPOUTS: [&str; 2] = ["embed-dropout", "attn-dropout"];
 
 impl Choice {
-    /// Every setting of `config`, said at `place`.
+    /// All settings of `config`, with `place` as their origin.
     ///
     /// # Errors
-    /// Where the task is unknown.
+    ///
+    /// Fails if the task is unknown.
     pub fn again(config: &RunConfig, place: &str) -> Result<Self> {
         let objective = super::task(config.task.name())?.objective;
-        let config = &reopened(config)?;
+        let config = &without_kernel_length(config)?;
         let fields = config.task.entry()?.fields;
         let document = serde_json::to_value(config).expect("a run config is plain data");
         let mut choice = Self::default();
         let value = |setting: &Setting| {
             let at = setting.pointer(objective)?;
             let found = document.pointer(&at).filter(|value| !value.is_null());
-            // A config leaves out what does nothing.
+            // A config leaves out settings that have no effect.
             found.cloned().or_else(|| match setting.name {
                 "clip" => Some(json!(0)),
                 "micro-batch" => Some(json!(config.train.batch_size)),
@@ -51,10 +52,11 @@ impl Choice {
         Ok(choice)
     }
 
-    /// `other` on top of the config that this choice is made of.
+    /// Settings of `other` on top of the config from which this choice was made.
     ///
     /// # Errors
-    /// Where `other` chose what decides other settings: these are fixed here.
+    ///
+    /// Fails if `other` sets one that determines the defaults of others, since those are already fixed.
     pub fn with(self, mut other: Self) -> Result<Self> {
         let deciding = DECIDING.into_iter().find(|name| other.is_chosen(name));
         if let Some(name) = deciding.or(other.preset.map(|_| "preset")) {
@@ -81,8 +83,8 @@ impl Choice {
     }
 }
 
-/// The shortest command that trains `config`: `dsf mqar --mixer s6 --d 64`; of a run on files with these files in
-/// `--data-dir`. `None` where no flags describe it, as for runs of a version with other recipes.
+/// Shortest command that trains `config`, such as `dsf mqar --mixer s6 --d 64`. A run on files assumes the same files
+/// in `--data-dir`. `None` if no flags describe the run, as for runs of a version with other recipes.
 pub fn command(config: &RunConfig) -> Option<String> {
     let config = &RunConfig {
         task: config.task.clone().of_any_files(),
@@ -92,15 +94,17 @@ pub fn command(config: &RunConfig) -> Option<String> {
     let whole = Choice::again(config, "").ok()?.fixed;
     let named = PRESETS.iter().map(|preset| Some(preset.name));
     let presets = [None].into_iter().chain(named);
-    let ways = presets.filter_map(|preset| typed(task, &whole, config, preset));
+    let ways = presets.filter_map(|preset| flags(task, &whole, config, preset));
     let shortest = ways.min_by_key(Vec::len)?;
-    let flags = shortest.iter();
-    let flags = flags.map(|(name, value)| format!(" --{name} {value}"));
-    Some(format!("dsf {}{}", task.name, flags.collect::<String>()))
+    let flags: String = shortest
+        .iter()
+        .map(|(name, value)| format!(" --{name} {value}"))
+        .collect();
+    Some(format!("dsf {}{flags}", task.name))
 }
 
-/// The flags that make `config`: a preset, if one is to be named, and what must be set beside it.
-fn typed(
+/// Flags that make `config`, starting from `preset`; `None` if none do.
+fn flags(
     task: Task,
     whole: &Fixed,
     config: &RunConfig,
@@ -113,7 +117,7 @@ fn typed(
         let made = resolve(task, chosen).ok()?;
         Some(Choice::again(&made.config, "").ok()?.fixed)
     };
-    // What decides others first: with it set, fewer of the others differ.
+    // Settings that determine others come first: once they are set, fewer of the others differ.
     let all = chosen.settings.typed().map(|setting| setting.name);
     let names: Vec<&str> = ["dataset", "corpus"]
         .into_iter()
@@ -135,7 +139,7 @@ fn typed(
             now = made(&chosen);
         }
     }
-    // The seed stands behind what it was typed before, in the order of help.
+    // In the command, the seed comes last.
     typed.sort_by_key(|(name, _)| name == "seed");
     for (name, value) in &whole.options {
         if now.as_ref()?.options.get(name) != Some(value) {
@@ -147,7 +151,7 @@ fn typed(
     (resolve(task, &chosen).ok()?.config == *config).then_some(typed)
 }
 
-/// A value as typed.
+/// Value as typed on the command line.
 pub fn as_typed(value: &Value) -> String {
     match value.as_str() {
         Some("warmup-constant") => "constant".to_owned(),

@@ -1,4 +1,4 @@
-//! Settings merged layer by layer, each with where its value came from.
+//! Settings merged layer by layer, each with its origin.
 
 use super::recipe::{Layer, Recipe, Values};
 use super::{Choice, Task};
@@ -10,21 +10,21 @@ use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Where a value came from.
+/// Origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A flag, or a key of an experiment file.
     Given(String),
     /// A layer of a recipe.
     Recipe {
-        /// The task whose recipe it is.
+        /// Task of the recipe.
         task: &'static str,
-        /// The layer.
+        /// Name of the layer.
         layer: String,
     },
-    /// The block of the released configs around this mixer.
+    /// Block around this mixer in the released configs.
     Released(&'static str),
-    /// Computed from other settings, and how.
+    /// Rule that computes the value from other settings, with its reason.
     Rule(&'static str),
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The settings of one run, while they are put together.
+/// Settings of one run while they are merged.
 pub(super) struct Draft<'a> {
     pub task: Task,
     pub recipe: &'a Recipe,
@@ -50,12 +50,12 @@ pub(super) struct Draft<'a> {
     merged: BTreeMap<&'static str, (Value, Origin)>,
     /// Options of the mixer that layers set.
     pub options: BTreeMap<String, (String, Origin)>,
-    /// What the user should be told.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
 impl<'a> Draft<'a> {
-    /// All layers of the recipe of `task` under what was chosen.
+    /// Merges all layers of the recipe of `task` that hold for `choice`.
     pub fn new(task: Task, recipe: &'a Recipe, choice: &'a Choice) -> Result<Self> {
         let first = |name: &str| {
             let layers = recipe.layer.iter().filter(|layer| layer.when.is_empty());
@@ -86,8 +86,8 @@ impl<'a> Draft<'a> {
                 draft.apply(layer);
             }
         }
-        draft.say_what_stands_in();
-        draft.fix();
+        draft.note_substitute();
+        draft.apply_fixed();
         Ok(draft)
     }
 
@@ -112,8 +112,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Puts the settings of a config over those of the layers.
-    fn fix(&mut self) {
+    /// Overrides the settings of the layers by those of the given config.
+    fn apply_fixed(&mut self) {
         let fixed = &self.choice.fixed;
         let origin = Origin::Given(fixed.place.clone());
         for (name, value) in &fixed.values {
@@ -126,7 +126,7 @@ impl<'a> Draft<'a> {
     }
 
     fn merge(&mut self, name: &str, value: Value, origin: Origin) {
-        // A test walks every recipe: no layer sets what no row of the settings knows.
+        // Names that are not in the table are skipped; a test checks that no recipe has any.
         let Some(setting) = self.choice.settings.find(name) else {
             return;
         };
@@ -137,23 +137,23 @@ impl<'a> Draft<'a> {
         self.merged.insert(setting.name, (value, origin));
     }
 
-    /// The value of a setting: chosen, or else that of the last layer.
+    /// Value of a setting: the user's, or else that of the last layer.
     pub fn value(&self, name: &str) -> Option<&Value> {
         let merged = || self.merged.get(name).map(|(value, _)| value);
         self.choice.value(name).or_else(merged)
     }
 
-    /// That value as the type of a field.
+    /// Value of a setting as the type of a field.
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         serde_json::from_value(self.value(name)?.clone()).ok()
     }
 
-    /// Whether a user set it.
+    /// Whether the user set it.
     pub fn is_given(&self, name: &str) -> bool {
         self.choice.value(name).is_some()
     }
 
-    /// Where its value came from.
+    /// Origin of a setting's value.
     pub fn origin(&self, name: &str) -> Option<Origin> {
         let chosen = self.choice.values.get(name);
         chosen
@@ -161,19 +161,19 @@ impl<'a> Draft<'a> {
             .or_else(|| self.merged.get(name).map(|(_, origin)| origin.clone()))
     }
 
-    /// Puts what a rule computes in place of what layers set; what a user set stays.
+    /// Sets `name` to the value of a rule, replacing those of layers but not the user's.
     pub fn rule(&mut self, name: &'static str, value: impl Into<Value>, why: &'static str) {
         self.merged.insert(name, (value.into(), Origin::Rule(why)));
     }
 
-    /// [`Self::rule`] where nothing is set.
+    /// Same as [`Self::rule`], unless the setting has a value.
     pub fn default(&mut self, name: &'static str, value: impl Into<Value>, why: &'static str) {
         if self.value(name).is_none() {
             self.rule(name, value, why);
         }
     }
 
-    /// Takes back what layers set.
+    /// Removes the value that layers set.
     pub fn unset(&mut self, name: &str) {
         self.merged.remove(name);
     }
@@ -183,7 +183,7 @@ impl<'a> Draft<'a> {
             .all(|(name, values)| self.fact(name).is_some_and(|found| values.contain(&found)))
     }
 
-    /// What a condition asks: a fact of the run, or the value of a setting so far.
+    /// Value of a condition's key: a property of the run, or the value of a setting so far.
     fn fact(&self, name: &str) -> Option<Value> {
         Some(match name {
             "preset" => json!(self.preset),
@@ -198,12 +198,12 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// The set of hyperparameters that the mixer takes.
+    /// Set of hyperparameters for the mixer.
     fn row(&self) -> Option<&'a super::recipe::Row> {
         self.recipe.row.iter().find(|row| self.holds(&row.when))
     }
 
-    fn say_what_stands_in(&mut self) {
+    fn note_substitute(&mut self) {
         if let Some(whose) = self.row().and_then(|row| row.stands_in.as_deref()) {
             self.notes.push(format!(
                 "no hyperparameters of `{}` were released for this task: those {whose} stand in",
@@ -212,7 +212,11 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Refuses what the user gave and the task does not take, and values out of range.
+    /// Checks what the user set.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a setting does not apply to the task, a value is out of range, or the task lacks the protocol.
     pub fn check_given(&self) -> Result<()> {
         let taker = self.task.taker();
         let task = self.task.name;
@@ -240,7 +244,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// The mixer's options: given, set by a layer, or the default of the protocol.
+    /// Options of the mixer: the user's, those of layers, or the protocol's defaults.
     pub fn mixer_options(
         &self,
         variant: &str,
@@ -259,7 +263,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The options of a variant as a config records them, those that `set` leaves open at the defaults of the protocol.
+/// Options of a variant as recorded in a config. Options without a value in `set` have the protocol's defaults.
 pub(super) fn resolved_options<'a>(
     entry: &Entry,
     variant: &str,

@@ -1,4 +1,4 @@
-//! The length of the kernels that are made for one, which follows from the task where nobody sets it.
+//! Length of convolution kernels that are parametrised for one length. By default it follows from the task.
 
 use crate::config::ModelConfig;
 use crate::error::Result;
@@ -6,8 +6,8 @@ use crate::mixers::find;
 use crate::mixers::kernel_length::{AUTO, L_MAX};
 use std::collections::BTreeMap;
 
-/// Makes kernels that depend on a length those of `seq_len` tokens where a model leaves it open: models that read inputs of several
-/// lengths need one that is theirs.
+/// Sets kernel lengths that the model leaves open to `seq_len`. Models that read inputs of several lengths need an
+/// explicit kernel length.
 pub(super) fn fix(model: &mut ModelConfig, seq_len: usize) -> Result<()> {
     for options in options_with_length(model)? {
         if options.get(L_MAX).is_none_or(|length| length == AUTO) {
@@ -17,7 +17,7 @@ pub(super) fn fix(model: &mut ModelConfig, seq_len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Undoes [`fix`], for a model that is changed and then completed again.
+/// Reverts [`fix`], for a model that will be changed and completed again.
 pub(super) fn reopen(model: &mut ModelConfig, seq_len: usize) -> Result<()> {
     for options in options_with_length(model)? {
         if options.get(L_MAX) == Some(&seq_len.to_string()) {
@@ -27,7 +27,7 @@ pub(super) fn reopen(model: &mut ModelConfig, seq_len: usize) -> Result<()> {
     Ok(())
 }
 
-/// The options of each mixer of `model` that has such a length.
+/// Options of each mixer of `model` that has a kernel length.
 fn options_with_length(model: &mut ModelConfig) -> Result<Vec<&mut BTreeMap<String, String>>> {
     let depends = |mixer: &str| -> Result<bool> {
         let options = find(mixer)?.options.iter();

@@ -1,13 +1,13 @@
-//! From the few things that a person names to a complete [`RunConfig`].
+//! Resolution of a few chosen settings into a complete [`RunConfig`].
 //!
-//! A run is one document, filled by layers, each over the ones before it:
+//! A run is one document, filled by layers, each of which overrides the ones before it:
 //!
 //! ```text
 //! the layers of recipes/TASK.toml (base, protocol, the mixer's row, preset) < experiment file < flags
 //! ```
 //!
-//! Recipes are data; what a value has to be computed from others is a rule in `rules.rs`. The merge remembers where
-//! each value came from, which `--explain` prints.
+//! Recipes are data; values that must be computed from others are rules in `rules.rs`. The merge records the origin of
+//! each value, which `--explain` prints.
 
 mod again;
 mod draft;
@@ -32,12 +32,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// A row of [`TASKS`].
+/// Row of [`TASKS`].
 pub type Task = &'static TaskEntry;
 
-/// What the recipe of a task says.
+/// Values from the recipe of a task.
 impl TaskEntry {
-    /// What decides which settings it takes.
+    /// Properties that determine which settings apply to the task.
     pub fn taker(&self) -> Taker<'static> {
         Taker {
             task: self.name,
@@ -50,10 +50,11 @@ impl TaskEntry {
         &RECIPES[self.name]
     }
 
-    /// The learning rates that the paper tries.
+    /// Learning rates that the paper tries.
     ///
     /// # Errors
-    /// Where it swept none, in a sentence that says so.
+    ///
+    /// Fails with the reason if the paper tried none for this task.
     pub fn paper_rates(&self) -> Result<&'static [f64]> {
         let Recipe {
             rates,
@@ -66,19 +67,19 @@ impl TaskEntry {
         Ok(rates)
     }
 
-    /// Whether there is a protocol to choose.
+    /// Whether the user can choose between protocols.
     pub fn has_protocols(&self) -> bool {
         self.layers().protocols.len() != 1
     }
 
-    /// The seed of a run that names none.
+    /// Default seed of a run.
     pub fn seed(&self) -> u64 {
         let mut layers = self.layers().layer.iter();
         let set = layers.find_map(|layer| layer.set.get("seed"));
         set.and_then(Value::as_u64).unwrap_or_default()
     }
 
-    /// What `dsf sweep` trains for a flag that is left out, such as the mixers that the paper compares.
+    /// Values that `dsf sweep` uses for flags that are left out, such as the mixers that the paper compares.
     pub fn swept(&self) -> impl Iterator<Item = (&'static str, &'static [String])> {
         let lists = self.layers().sweep.iter();
         lists.map(|(name, values)| (name.as_str(), values.as_slice()))
@@ -94,17 +95,17 @@ static RECIPES: LazyLock<BTreeMap<&str, Recipe>> = LazyLock::new(|| {
     parsed.collect()
 });
 
-/// A preset: its name, other names for it, and what it is.
+/// Preset: its name, other names for it, and a description.
 pub struct Preset {
-    /// As recipes spell it.
+    /// Name as in recipes.
     pub name: &'static str,
-    /// Other spellings.
+    /// Other names.
     pub aliases: &'static [&'static str],
-    /// One sentence for help.
+    /// Description in one sentence, for help.
     pub help: &'static str,
 }
 
-/// Every preset, the paper's sizes first.
+/// All presets, the paper's sizes first.
 pub static PRESETS: [Preset; 3] = [
     Preset {
         name: "paper",
@@ -126,7 +127,7 @@ pub static PRESETS: [Preset; 3] = [
     },
 ];
 
-/// The preset called `name`.
+/// Returns the name of the preset called `name`, which may be an alias.
 pub fn preset(name: &str) -> Result<&'static str> {
     let known = |preset: &&Preset| preset.name == name || preset.aliases.contains(&name);
     let found = PRESETS.iter().find(known).map(|preset| preset.name);
@@ -140,33 +141,33 @@ pub fn preset(name: &str) -> Result<&'static str> {
     })
 }
 
-/// What a user chose for one run: a value a setting, and where it was said.
+/// Settings that a user chose for one run, each with its origin.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choice {
-    /// The preset; `None` is the recipe's default.
+    /// Preset; `None` for the recipe's default.
     pub preset: Option<&'static str>,
-    /// Whether a GPU computes, on which some recipes train in bf16.
+    /// Whether the run is computed on a GPU, on which some recipes train in bf16.
     pub gpu: bool,
-    /// What can be set.
+    /// Table of settings.
     pub settings: Settings,
     values: BTreeMap<&'static str, (Value, String)>,
     options: BTreeMap<String, (String, String)>,
     fixed: Fixed,
-    /// Rows that a table of tokens needs for the tokenizer of a file.
+    /// Number of rows that the token table needs for the tokenizer of a file.
     tokenizer_rows: Option<usize>,
 }
 
-/// The settings of a config, which stand over all layers and below what a user sets.
+/// Settings of a config. They override all layers and are overridden by the user's settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Fixed {
     values: BTreeMap<&'static str, Value>,
     options: BTreeMap<String, String>,
-    /// The file that they come from.
+    /// File that they come from.
     place: String,
 }
 
 impl Choice {
-    /// Nothing but a preset.
+    /// Choice of a preset and nothing else.
     pub fn of(preset: Option<&'static str>, gpu: bool) -> Self {
         Self {
             preset,
@@ -175,10 +176,11 @@ impl Choice {
         }
     }
 
-    /// Sets `name` to what `text` spells; `place` is where it was said. A tokenizer's file is adopted on the way.
+    /// Sets `name` to the value of `text`; `place` is its origin. A tokenizer's file is copied into the cache.
     ///
     /// # Errors
-    /// An unknown name, a text that spells no value, a tokenizer that cannot be read.
+    ///
+    /// Fails if the name is unknown, the text is not a value of the setting, or the tokenizer cannot be read.
     pub fn set(&mut self, name: &str, text: &str, place: &str) -> Result<()> {
         if name == "preset" {
             self.preset = Some(preset(text)?);
@@ -211,24 +213,25 @@ impl Choice {
     }
 }
 
-/// A complete run, and how it came about.
+/// Complete run and the origins of its settings.
 #[derive(Clone, Debug)]
 pub struct Resolved {
-    /// The run.
+    /// Config of the run.
     pub config: RunConfig,
-    /// Every setting that the config has, in the order of [`Settings`].
+    /// All settings in the config, in the order of [`Settings`].
     pub explained: Vec<Explained>,
-    /// What the user should be told, such as hyperparameters that stand in for some that were never released.
+    /// Notes for the user, for example on hyperparameters that stand in for unreleased ones.
     pub notes: Vec<String>,
 }
 
 impl Resolved {
-    /// Names the files of the run by the digest of their content, see [`TaskConfig::identify`].
+    /// Records the digest of the content of the run's files, see [`TaskConfig::identify`].
     ///
     /// [`TaskConfig::identify`]: crate::config::TaskConfig::identify
     ///
     /// # Errors
-    /// The errors of that function.
+    ///
+    /// Fails as that function does.
     pub fn identify(&mut self, data_dir: Option<&Path>) -> Result<()> {
         let named = self.config.task.source_digest().is_some();
         self.config.task.identify(data_dir)?;
@@ -242,32 +245,34 @@ impl Resolved {
     }
 }
 
-/// A value of a run and where it came from.
+/// Value of a setting and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
-    /// A setting, or `option NAME` of the mixer.
+    /// Name of a setting, or `option NAME` of the mixer.
     pub name: String,
-    /// Its value in the config.
+    /// Value in the config.
     pub value: Value,
-    /// Where it came from.
+    /// Origin of the value.
     pub origin: Origin,
 }
 
-/// The complete run of `task` that was chosen, or the rule that it breaks.
+/// Resolves `choice` into a complete run of `task`.
 ///
 /// # Errors
-/// One sentence that names the flag: a setting that the task does not take, a value out of range, sizes that do not
-/// fit each other.
+///
+/// Fails with the flag of a setting that does not apply to the task, a value out of range, or sizes that do not fit
+/// together.
 pub fn resolve(task: Task, choice: &Choice) -> Result<Resolved> {
     let mut draft = Draft::new(task, task.layers(), choice)?;
     draft.check_given()?;
     rules::finish(&mut draft)
 }
 
-/// The run of the task called `task` with these settings, each as typed behind its flag.
+/// Resolves a run of the task called `task_name` from `settings`, pairs of a flag's name and its text.
 ///
 /// # Errors
-/// As [`resolve`].
+///
+/// Fails as [`resolve`] does.
 pub fn run(task_name: &str, settings: &[(&str, &str)]) -> Result<RunConfig> {
     let mut choice = Choice::default();
     for (name, text) in settings {
@@ -299,9 +304,9 @@ pub fn published_accuracy(config: &RunConfig) -> Option<f64> {
     same.next()?[accuracy].parse().ok()
 }
 
-/// The runs that the presets make of the task, mixer and protocol of `row`, by preset, each as a row, for reports
-/// that say how a run differs. Settings that presets leave open, such as d and n of MQAR, are 0. Empty for a
-/// mixer or a dataset that this version does not know.
+/// Rows of the runs that the presets make of the task, mixer and protocol of `row`, for reports on how a run differs
+/// from a preset. Settings that presets leave open, such as d and n of MQAR, are 0. Empty for a mixer or a dataset that
+/// this version does not know.
 pub fn presets_of(row: &Record) -> Vec<(&'static str, Record)> {
     let of = |preset: &Preset| Some((preset.name, planned(row, preset.name)?));
     PRESETS.iter().filter_map(of).collect()

@@ -1,54 +1,54 @@
-//! The text of a recipe: layers of settings, and when each of them holds.
+//! Format of a recipe: layers of settings with their conditions.
 
 use crate::config::Protocol;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What a task's TOML file says. Layers hold from the first to the last.
+/// Contents of a task's TOML file. Later layers override earlier ones.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Recipe {
-    /// The learning rates that the paper tries, as `--lr paper`; none where it swept none.
+    /// Learning rates that the paper tries, for `--lr paper`; empty if it tried none.
     #[serde(default)]
     pub rates: Vec<f64>,
-    /// Why it has none.
+    /// Reason why there are no rates.
     #[serde(default)]
     pub why_no_rates: String,
-    /// The protocols that the task has; all of them where it names none.
+    /// Protocols of the task; empty for all of them.
     #[serde(default)]
     pub protocols: Vec<Protocol>,
-    /// Why it has no others.
+    /// Reason why there are no other protocols.
     #[serde(default)]
     pub why_protocols: String,
-    /// The protocol whose variants and options mixers have here, if not the run's.
+    /// Protocol whose variants and options mixers use here, if it is not the run's.
     #[serde(default)]
     pub mixers_as_in: Option<Protocol>,
     #[serde(default)]
     pub presets: Presets,
-    /// Lists that `dsf sweep` takes for flags that are left out.
+    /// Values that `dsf sweep` uses for flags that are left out.
     #[serde(default)]
     pub sweep: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     pub compare: Compare,
-    /// Which of several sets of hyperparameters a mixer takes: the first that fits.
+    /// Sets of hyperparameters; a mixer takes the first whose conditions hold.
     #[serde(default)]
     pub row: Vec<Row>,
     pub layer: Vec<Layer>,
 }
 
-/// Which preset a run has that names none.
+/// Preset of runs that name none.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Presets {
     pub default: String,
-    /// Another one where this setting is given.
-    pub named: Option<Named>,
+    /// Different preset if a certain setting is given.
+    pub named: Option<PresetWhen>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Named {
+pub(super) struct PresetWhen {
     pub setting: String,
     pub preset: String,
 }
@@ -62,11 +62,11 @@ impl Default for Presets {
     }
 }
 
-/// How the preset of a finished run is found again: see [`super::presets_of`].
+/// Settings needed to identify the preset of a finished run, see [`super::presets_of`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Compare {
-    /// Settings that are the run's own.
+    /// Settings taken from the run.
     #[serde(default)]
     pub keep: Vec<String>,
     /// Settings that presets leave open.
@@ -74,25 +74,25 @@ pub(super) struct Compare {
     pub open: Vec<String>,
 }
 
-/// A set of hyperparameters by name.
+/// PresetWhen set of hyperparameters.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Row {
     pub name: String,
     #[serde(default)]
     pub when: BTreeMap<String, Values>,
-    /// Said to the user where the row is another mixer's: whose it is.
+    /// Owner of the hyperparameters if they are another mixer's; part of a note to the user.
     #[serde(default)]
     pub stands_in: Option<String>,
 }
 
-/// Settings that hold under conditions.
+/// Settings that apply under conditions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Layer {
-    /// Its name in `--explain`.
+    /// Name in `--explain`.
     pub of: String,
-    /// All must hold; a list is any of its values.
+    /// Conditions, all of which must hold; a list matches any of its values.
     #[serde(default)]
     pub when: BTreeMap<String, Values>,
     #[serde(default)]
@@ -100,7 +100,7 @@ pub(super) struct Layer {
     /// Options of mixers that have them.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
-    /// Whether the block is that of the released configs, from the mixer's own row.
+    /// Whether to use the block around the mixer in the released configs.
     #[serde(default)]
     pub released_block: bool,
 }

@@ -1,4 +1,4 @@
-//! What follows from other settings, and the config at the end.
+//! Rules that compute settings from others, and the resulting config.
 
 use super::draft::{check_option, resolved_options, Draft, Origin};
 use super::{kernel_length, Explained, Resolved};
@@ -14,13 +14,13 @@ use crate::tasks::{Sizes, Task};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 
-/// Where the task's own settings are in the document.
+/// Prefix of the JSON pointers of the task's own settings.
 const TASK: &str = "/task/";
 
-/// Of a head's channels one in so many gets rotary positions.
+/// One channel in this many of a head gets rotary positions.
 const ROTARY_SHARE: usize = 4;
 
-/// Applies the rules to `draft` and makes the run of it.
+/// Applies the rules to `draft` and returns the resulting run.
 pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     let variants = draft.recipe.mixers_as_in.unwrap_or(draft.protocol);
     let variant = draft.entry.default_variant(variants);
@@ -80,15 +80,15 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     })
 }
 
-/// Whether the mixers of `model` read sequences of one length alone.
+/// Whether the mixers of `model` read sequences of one length only.
 fn reads_one_length(task: &dyn Task, model: &ModelConfig) -> bool {
     let classifier = model.classifier.as_ref();
     let padded = classifier.is_some_and(|c| c.pad_to_longest && !c.mask);
     padded || task.has_one_length()
 }
 
-/// `config` without what [`finish`] would put into it again.
-pub(super) fn reopened(config: &RunConfig) -> Result<RunConfig> {
+/// Copy of `config` without the kernel lengths that [`finish`] would set again.
+pub(super) fn without_kernel_length(config: &RunConfig) -> Result<RunConfig> {
     let mut config = config.clone();
     let task = config.task.read()?;
     if !reads_one_length(&*task, &config.model) {
@@ -97,7 +97,7 @@ pub(super) fn reopened(config: &RunConfig) -> Result<RunConfig> {
     Ok(config)
 }
 
-/// The layers of another mixer with all that is set of it, and that mixer.
+/// Hybrid layers with all their settings resolved, and the entry of their mixer.
 fn hybrid(draft: &Draft, protocol: Protocol) -> Result<Option<(&'static Entry, Hybrid)>> {
     let Some(mut hybrid) = draft.get::<Hybrid>("hybrid") else {
         return Ok(None);
@@ -105,21 +105,21 @@ fn hybrid(draft: &Draft, protocol: Protocol) -> Result<Option<(&'static Entry, H
     if hybrid.mixer == "attention" {
         hybrid.mixer = SOFTMAX.to_owned();
     }
-    let in_flag = |e: Error| Error::flag("--hybrid", e.to_string());
-    let entry = mixers::find(&hybrid.mixer).map_err(in_flag)?;
+    let with_flag = |e: Error| Error::flag("--hybrid", e.to_string());
+    let entry = mixers::find(&hybrid.mixer).map_err(with_flag)?;
     if hybrid.variant.is_empty() {
         hybrid.variant = entry.default_variant(protocol).to_owned();
     }
-    entry.check_variant(&hybrid.variant).map_err(in_flag)?;
+    entry.check_variant(&hybrid.variant).map_err(with_flag)?;
     let given = |name: &str| hybrid.options.get(name).map(String::as_str);
     for (name, value) in &hybrid.options {
-        check_option(entry, &hybrid.variant, name, value).map_err(in_flag)?;
+        check_option(entry, &hybrid.variant, name, value).map_err(with_flag)?;
     }
     hybrid.options = resolved_options(entry, &hybrid.variant, protocol, given);
     Ok(Some((entry, hybrid)))
 }
 
-/// Dropout is one number unless told otherwise.
+/// Uses `dropout` for embeddings and attention unless they are set separately.
 fn dropouts(draft: &mut Draft) {
     if let Some(dropout) = draft.value("dropout").cloned() {
         draft.default("embed-dropout", dropout.clone(), "as dropout");
@@ -127,7 +127,7 @@ fn dropouts(draft: &mut Draft) {
     }
 }
 
-/// Widths that follow from d, heads and the tokenizer in a language model of text.
+/// Sets widths that follow from d, heads and the tokenizer in a language model of text.
 fn language(draft: &mut Draft, hybrid: Option<&(&'static Entry, Hybrid)>) {
     let known = draft
         .get("tokenizer")
@@ -152,7 +152,7 @@ fn language(draft: &mut Draft, hybrid: Option<&(&'static Entry, Hybrid)>) {
     if attends {
         draft.default("n", d, "d, as in attention");
     } else {
-        // As wide as one head of attention, the state has as many numbers as that of linear attention.
+        // With n = d / heads, the width of one head, the state is as large as that of linear attention.
         let n = (d / heads.max(1)).max(1);
         draft.default("n", n, "d / heads, a state of linear attention's size");
     }
@@ -175,7 +175,7 @@ fn check_warmup(draft: &Draft) -> Result<()> {
     Ok(())
 }
 
-/// Each seed draws its own examples, unless a layer or the user fixes them.
+/// Sets the data seed to the run's seed, unless a layer or the user fixes it.
 fn data_seed(draft: &mut Draft) {
     if draft.value("data") == Some(&json!("files")) {
         draft.default("data-seed", 0, "no meaning for examples from files");
@@ -188,7 +188,7 @@ fn data_seed(draft: &mut Draft) {
     }
 }
 
-/// A validation set of generated examples is as large as the test set, unless a layer leaves it out.
+/// Sets the size of a generated validation set to that of the test set, unless a layer or the user sets it.
 fn val_examples(draft: &mut Draft) {
     if draft.task.objective != Objective::PerToken {
         return;
@@ -198,7 +198,7 @@ fn val_examples(draft: &mut Draft) {
     }
 }
 
-/// What the mixer has no use for is recorded as 1 or left out.
+/// Sets sizes that the mixer does not use to 1, or removes them.
 fn mixer_sizes(draft: &mut Draft, variant: &str, hybrid: Option<&(&'static Entry, Hybrid)>) {
     let entry = draft.entry;
     let other = |has: fn(&Entry) -> bool| hybrid.is_some_and(|(entry, _)| has(entry));
@@ -221,12 +221,12 @@ fn mixer_sizes(draft: &mut Draft, variant: &str, hybrid: Option<&(&'static Entry
     }
 }
 
-/// Channels of a head of this width that get rotary positions, in pairs.
+/// Number of channels with rotary positions in a head of this width, an even number.
 pub(super) fn rotary_dims(width: usize) -> usize {
     (width / ROTARY_SHARE / 2 * 2).max(2)
 }
 
-/// Batches of a fixed number of tokens, and micro-batches that fit.
+/// Sets batch sizes for a fixed number of tokens, and micro-batches that fit into memory.
 fn batches(draft: &mut Draft, task: &Sizes) {
     let get = |draft: &Draft, name: &str| draft.get::<usize>(name);
     if let (Some(tokens), Some(most)) = (get(draft, "tokens-per-step"), get(draft, "largest-batch"))
@@ -240,8 +240,8 @@ fn batches(draft: &mut Draft, task: &Sizes) {
     }
 }
 
-/// Every setting that the run has: its row, its place in the document and its value there.
-fn placed<'a>(
+/// Settings of the run, with their JSON pointers and values in the config.
+fn settings_in_config<'a>(
     draft: &'a Draft,
 ) -> impl Iterator<Item = (&'static Setting, String, Value)> + use<'a> {
     let (objective, fields) = (draft.task.objective, draft.task.fields);
@@ -257,7 +257,7 @@ fn placed<'a>(
 }
 
 fn task_config(draft: &Draft) -> TaskConfig {
-    let fields = placed(draft).filter_map(|(_, at, value)| {
+    let fields = settings_in_config(draft).filter_map(|(_, at, value)| {
         let field = at.strip_prefix(TASK)?.to_owned();
         Some((field, value))
     });
@@ -283,27 +283,27 @@ fn config(
             document["train"]["adam"] = json!({});
         }
     }
-    for (_, at, value) in placed(draft).filter(|(_, at, _)| !at.starts_with(TASK)) {
+    for (_, at, value) in settings_in_config(draft).filter(|(_, at, _)| !at.starts_with(TASK)) {
         let (parent, field) = at.rsplit_once('/').unwrap_or(("", &at));
         if let Some(parent) = document.pointer_mut(parent) {
             parent[field] = value;
         }
     }
-    // What is missing or of a wrong type is a fault of the recipe, or a value that another task knows.
+    // An error here is a fault of the recipe, or a value that only the task itself can check.
     serde_json::from_value(document).map_err(|e| {
         let task = draft.task.name;
         Error::usage(format!("the settings of {task} make no run: {e}"))
     })
 }
 
-/// The value of a setting as the config has it; `None` where it leaves it out.
+/// Value of a setting in the config; `None` if the config leaves it out.
 fn config_value(draft: &Draft, name: &str) -> Option<Value> {
     let value = draft.value(name)?;
     match name {
-        // A hybrid's other mixer may have a use for it.
+        // The other mixer of a hybrid may use it.
         "n" if !draft.entry.expands && draft.value("hybrid").is_none() => Some(json!(1)),
         "clip" if value.as_f64() == Some(0.0) => Some(Value::Null),
-        // The hard set of Pathfinder goes without saying.
+        // The hard set of Pathfinder is the default and left out.
         "contour-length" if *value == json!(HARD_CONTOUR) => None,
         "micro-batch" => {
             let batch: Option<u64> = draft.get("batch-size");
@@ -313,13 +313,14 @@ fn config_value(draft: &Draft, name: &str) -> Option<Value> {
     }
 }
 
-/// `options` are those of the mixer before the task decided what it decides, and `decided` those after it.
+/// Explains all settings and options. `options` are the mixer's before the task fixed kernel lengths, `decided` those
+/// after it.
 fn explained(
     draft: &Draft,
     options: &BTreeMap<String, String>,
     decided: &BTreeMap<String, String>,
 ) -> Vec<Explained> {
-    let settings = placed(draft).filter_map(|(setting, _, value)| {
+    let settings = settings_in_config(draft).filter_map(|(setting, _, value)| {
         Some(Explained {
             name: setting.name.to_owned(),
             value,

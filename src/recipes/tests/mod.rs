@@ -1,4 +1,4 @@
-//! The recipes as tables, what follows from mixer and flags, and what is refused.
+//! Recipes as tables, values derived from mixer and flags, and refusals.
 
 mod of_lra;
 mod of_mqar;
@@ -44,7 +44,7 @@ fn language(run: &RunConfig) -> &LanguageConfig {
     run.model.language.as_ref().unwrap()
 }
 
-/// All that is set of the other mixer is part of the run, and what either has no use for is left out of its layers.
+/// The run holds all settings of the second mixer, and each mixer's layers omit the settings that it does not use.
 #[test]
 fn a_hybrid_has_layers_of_two_mixers_with_all_their_settings() {
     let run = |settings| mqar(settings).model;
@@ -73,7 +73,7 @@ fn a_hybrid_has_layers_of_two_mixers_with_all_their_settings() {
         .map(|(e, _, count)| (e.name, *count))
         .collect();
     assert_eq!(counts, [("mamba", 4), ("softmax", 2)]);
-    // Heads of the one, state expansion of the other.
+    // Heads are used by one mixer, state expansion by the other.
     let model = run(&[
         ("mixer", "rwkv4"),
         ("hybrid", "sliding-window:every=2,offset=1,window=9"),
@@ -87,7 +87,7 @@ fn a_hybrid_has_layers_of_two_mixers_with_all_their_settings() {
         (model.d_state, model.n_heads)
     };
     assert_eq!([sizes(0), sizes(1)], [(1, 1), (32, 2)]);
-    // Two mixers without a state expansion leave none to be recorded.
+    // Neither mixer has a state expansion, so that 1 is recorded.
     let model = run(&[("mixer", "rwkv4"), ("hybrid", "gru:every=2"), ("n", "32")]);
     assert_eq!(model.d_state, 1);
 }
@@ -265,7 +265,7 @@ fn every_value_says_where_it_came_from() {
         };
         let pointer = setting.pointer(taker.objective).unwrap();
         let found = config.pointer(&pointer).unwrap_or(&Value::Null);
-        // Without a validation set a config says nothing of it.
+        // Without a validation set, the config omits its size.
         let unsaid = row.name == "val-examples" && row.value == 0;
         assert!(
             unsaid || found.as_f64() == row.value.as_f64(),
@@ -275,7 +275,7 @@ fn every_value_says_where_it_came_from() {
     }
 }
 
-/// J.1, J.2 and J.3 say "linear warmup with duration of 10%", and none of them names a decay.
+/// J.1, J.2 and J.3 contain "linear warmup with duration of 10%", and none of them names a decay.
 #[test]
 fn the_paper_protocol_has_one_schedule_on_every_task_of_the_paper() {
     for (name, appendix) in [("mqar", "J.1"), ("lra", "J.2"), ("wikitext", "J.3")] {
@@ -301,7 +301,7 @@ fn the_paper_protocol_has_one_schedule_on_every_task_of_the_paper() {
     }
 }
 
-/// Results that are there stay those of their commands, behind which the data seed of earlier versions is typed.
+/// Existing results keep the ids of their commands once the data seed of earlier versions is added to them.
 #[test]
 fn runs_of_the_paper_protocol_on_generated_examples_keep_their_ids() {
     for (task, settings, id) in [
@@ -424,7 +424,7 @@ fn what_is_set_beside_a_config_is_all_that_changes() {
     }
 }
 
-/// The run that a command describes, by its words.
+/// Run described by a command's words.
 fn described(command: &str) -> RunConfig {
     let mut words = command.split(' ').skip(1);
     let task = task(words.next().unwrap()).unwrap();
@@ -489,7 +489,7 @@ fn a_state_expansion_that_the_mixer_does_not_have_is_said_to_be_none() {
     assert_eq!((notes("gru", "1").len(), notes("ssd", "32").len()), (0, 0));
 }
 
-/// Runs that are older than the choice keep their ids.
+/// Runs older than the setting keep their ids.
 #[test]
 fn positions_are_learnt_unless_said_and_sinusoidal_ones_ask_for_embeddings() {
     let learnt = mqar(&[("position-embedding", "learnt")]);
@@ -522,7 +522,7 @@ fn positions_are_learnt_unless_said_and_sinusoidal_ones_ask_for_embeddings() {
     assert!(never("learnt") && !never("sinusoidal"));
 }
 
-/// The length of the kernels of hyena and DSS, in their options.
+/// Kernel length of hyena and DSS, from their options.
 fn kernel_length(run: &RunConfig) -> Option<&str> {
     run.model.options.get("l_max").map(String::as_str)
 }
@@ -559,7 +559,7 @@ fn a_kernel_has_the_length_of_the_task_where_inputs_differ_in_length() {
     assert_eq!(other.options["l_max"], seq_len);
 }
 
-/// The same as before kernels had the length of the task.
+/// The ids are those from before kernels had the length of the task.
 #[test]
 fn runs_whose_inputs_have_one_length_keep_their_names() {
     for (task, settings, hyena, dss) in [

@@ -24,7 +24,7 @@ fn a_classifier_of_a_layout_of_language_models_is_refused() {
     }
 }
 
-/// Counted from the newest released code, which scales residuals.
+/// Numbers from the newest released code, which scales residuals.
 #[test]
 fn released_configs_have_as_many_parameters_as_they_should() {
     for (dataset, mixer, expected) in [
@@ -124,7 +124,7 @@ fn matched_differs_in_nothing_but_the_mixer() {
             (model.mixer, model.variant) = (String::new(), String::new());
             model.options.clear();
             (model.expand, model.d_state) = (None, 0);
-            // attention alone has positions and, of these, heads
+            // Only attention has positions and heads.
             (model.positions, model.n_heads) = (false, 0);
             run
         };
@@ -176,7 +176,7 @@ fn what_means_nothing_or_cannot_be_is_refused_by_its_flag() {
 #[test]
 fn attention_sees_the_whole_document_only_where_a_mixer_can() {
     let seen = |mixer: &str, all: &str| lra(&[("mixer", mixer), ("bidirectional", all)]);
-    // Runs that are older than the choice keep their ids.
+    // Runs older than the setting keep their ids.
     assert_eq!(seen("softmax", "false"), lra(&[]));
     let said = serde_json::to_string(&lra(&[])).unwrap();
     assert!(!said.contains("bidirectional"), "{said}");

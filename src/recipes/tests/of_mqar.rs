@@ -147,7 +147,7 @@ fn the_full_preset_is_a_cell_of_the_papers_smallest_task() {
     assert_eq!((task.train_examples, task.test_examples), (100_000, 3_000));
 }
 
-/// `--seed 5` is another data set, too, unless the protocol or the user fixes the data.
+/// `--seed 5` also selects another data set, unless the protocol or the user fixes the data.
 #[test]
 fn the_seed_draws_the_data_but_under_reference_or_where_the_data_seed_is_typed() {
     let seeds = |settings: Settings| {
@@ -198,7 +198,7 @@ fn the_data_seed_says_where_it_comes_from() {
     );
 }
 
-/// A config names its data: another seed beside it is the same data, and another data seed other data.
+/// A config fixes its data: another seed with it keeps the data, another data seed changes them.
 #[test]
 fn a_config_keeps_its_data_under_another_seed() {
     let run = mqar(&[("protocol", "matched"), ("seed", "5")]);
@@ -238,7 +238,7 @@ fn a_validation_set_is_as_large_as_the_test_set_but_under_reference_and_paper() 
     assert_eq!((val(&[]), val(&[("protocol", "paper")])), (0, 0));
     assert_eq!(val(&[("protocol", "matched"), ("test-examples", "70")]), 70);
     assert_eq!(val(&[("val-examples", "50")]), 50);
-    // None is the same run as before there were validation sets.
+    // Without a validation set, the run is the same as before validation sets existed.
     let none = mqar(&[("protocol", "matched"), ("val-examples", "0")]);
     assert!(!none.canonical().contains("val_examples"));
     let plain = "dsf mqar --protocol matched";

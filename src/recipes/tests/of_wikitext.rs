@@ -95,7 +95,7 @@ fn every_mixer_has_a_run_and_states_are_of_linear_attentions_size() {
         let run = wikitext(&[("preset", "paper"), ("mixer", entry.name)]);
         let model = &run.model;
         let attends = entry.family.is_attention();
-        // Two of them have positions of their own, and one mixes keys of several places.
+        // Two of them have other position encodings, and one mixes keys of several positions.
         let turns = attends && !["alibi", "t5-bias", "sinkhorn"].contains(&entry.name);
         assert_eq!(turns, entry.rotary, "{}", entry.name);
         let rotary = (language(&run).rotary, language(&run).rotary_dims);

@@ -1,4 +1,4 @@
-//! Which preset a row of results is of.
+//! Matching of result rows to presets.
 
 use super::*;
 
