@@ -1,38 +1,42 @@
-//! Where downloaded data lies: beside the cache of Hugging Face, by the variables that move that one.
+//! Folders of downloaded data, beside the cache of Hugging Face and moved by the same variables.
 
 use crate::error::{Error, Result};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-/// The data root of the Long Range Arena where no `--data-dir` is given.
+/// Default data root of the Long Range Arena, used without `--data-dir`.
 ///
 /// # Errors
-/// Where no home folder is known and no variable names another place.
+///
+/// Fails if no home folder is known and no variable names another place.
 pub fn lra() -> Result<PathBuf> {
     Ok(home()?.join("dsf").join("lra"))
 }
 
-/// The data root of WikiText where no `--data-dir` is given; token files lie there in any case.
+/// Default data root of WikiText, used without `--data-dir`. Token files are always kept there.
 ///
 /// # Errors
-/// As [`lra`].
+///
+/// Fails as [`lra`] does.
 pub fn wikitext() -> Result<PathBuf> {
     Ok(home()?.join("dsf").join("wikitext"))
 }
 
-/// The digests of files that tasks have read, see [`crate::tasks::Sources`].
+/// Folder of the digests of files that tasks have read, see [`crate::tasks::Sources`].
 ///
 /// # Errors
-/// As [`lra`].
+///
+/// Fails as [`lra`] does.
 pub fn digests() -> Result<PathBuf> {
     Ok(home()?.join("dsf").join("digests"))
 }
 
-/// The hub's own cache, which Python's libraries share.
+/// Cache of the Hugging Face hub, which Python's libraries share.
 ///
 /// # Errors
-/// As [`lra`].
+///
+/// Fails as [`lra`] does.
 pub fn hub() -> Result<PathBuf> {
     match variable("HF_HUB_CACHE") {
         Some(folder) => Ok(folder.into()),
@@ -40,10 +44,11 @@ pub fn hub() -> Result<PathBuf> {
     }
 }
 
-/// The folder of Hugging Face, where a token lies too.
+/// Home folder of Hugging Face, which also holds the user's token.
 ///
 /// # Errors
-/// As [`lra`].
+///
+/// Fails as [`lra`] does.
 pub fn home() -> Result<PathBuf> {
     home_from(variable).ok_or_else(|| {
         Error::flag(
@@ -53,7 +58,7 @@ pub fn home() -> Result<PathBuf> {
     })
 }
 
-/// `error`, with what helps where it is of a file below [`home`] that must not be made or written to.
+/// Adds advice to `error` if it is about a file below [`home`] that may not be created or written.
 pub fn with_remedy(error: Error) -> Error {
     let denied = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
     match error {
@@ -83,7 +88,7 @@ fn home_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     named.or_else(|| Some(cache().or_else(usual)?.join("huggingface")))
 }
 
-/// A variable that is set to something.
+/// Value of an environment variable that is set and not empty.
 fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }

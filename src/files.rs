@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all, are made by one process at a time, are read, are mapped, or have a digest.
+//! File operations: atomic writes, locks, reads, memory maps and digests.
 
 #![allow(unsafe_code)] // a map of a file changes when the file does
 
@@ -14,20 +14,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-/// The beginning of the names of files and folders that are still being written.
+/// Prefix of the names of files and folders that are still being written.
 pub const UNFINISHED: &str = ".unfinished-";
-/// Where a sealed object keeps the digest of the rest of it.
+/// Key of a sealed object that holds the digest of the rest of it.
 const SEAL: &str = "seal";
-/// The pause between two attempts to take a lock.
+/// Pause between two attempts to take a lock.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Puts `bytes` at `path`: a reader, or a machine that loses power, sees the old file or the new
-/// one, never a part.
+/// Writes `bytes` to `path` atomically: after a crash or power loss, readers find either the old file or the new one,
+/// never a part.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     write_atomic_by(path, |out| out.write_all(bytes))
 }
 
-/// As [`write_atomic`] to readers, without waiting for the disk: for what is out of date when the machine comes back.
+/// Same as [`write_atomic`] for readers, but without waiting for the disk; for contents that are out of date after a
+/// crash.
 pub fn write_lightly(path: &Path, bytes: &[u8]) -> Result<()> {
     let file = begin(path)?;
     write_to(&file, |out| out.write_all(bytes)).map_err(Error::io("write", path))?;
@@ -35,12 +36,12 @@ pub fn write_lightly(path: &Path, bytes: &[u8]) -> Result<()> {
     put.map_err(Error::io("write", path))
 }
 
-/// As [`write_atomic`], for a file too large to hold in memory: `write` is handed the writer.
+/// Same as [`write_atomic`], for contents too large to hold in memory: `write` receives the writer.
 pub fn write_atomic_by(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    let target = behind_link(path);
+    let target = resolve_link(path);
     if is_special(&target) {
         return write_into(&target, write).map_err(Error::io("write", path));
     }
@@ -49,15 +50,15 @@ pub fn write_atomic_by(
     publish(file, &target)
 }
 
-/// The file that a symbolic link leads to; a link stays a link.
-fn behind_link(path: &Path) -> PathBuf {
+/// Target of a symbolic link, so that writing keeps the link; otherwise `path` itself.
+fn resolve_link(path: &Path) -> PathBuf {
     match path.is_symlink() {
         true => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
         false => path.to_owned(),
     }
 }
 
-/// Whether it is a device or a pipe, which a rename would put an ordinary file in the place of.
+/// Whether `path` is a device or a pipe, which a rename would replace by an ordinary file.
 fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
@@ -68,7 +69,7 @@ fn write_into(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>)
     buffered.flush()
 }
 
-/// Hands `write` a buffered writer to a file of [`begin`].
+/// Passes `write` a buffered writer to a file of [`begin`].
 pub fn write_to(
     file: &NamedTempFile,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -78,18 +79,18 @@ pub fn write_to(
     buffered.flush()
 }
 
-/// A temporary file beside `path`, removed when it is dropped without [`publish`].
+/// Creates a temporary file beside `path`, which is removed if it is dropped without [`publish`].
 pub fn begin(path: &Path) -> Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(UNFINISHED);
-    // Results and data are shared within a group on clusters; tempfile's own default is owner only.
+    // Results and data are shared within a group on clusters; tempfile's default is owner only.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let file = builder.tempfile_in(folder_of(path));
     file.map_err(Error::io("write", path))
 }
 
-/// Renames a file of [`begin`] to `path`, in place of what was there.
+/// Renames a file of [`begin`] to `path`, replacing an existing file.
 pub fn publish(file: NamedTempFile, path: &Path) -> Result<()> {
     let put = || {
         file.as_file().sync_all()?;
@@ -106,7 +107,7 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Makes the rename itself durable, where the file system knows how to.
+/// Makes a rename in `folder` durable, if the file system supports it.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(not(unix)) {
         return Ok(());
@@ -117,7 +118,7 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes what killed writers left in `folder`. Only for the holder of the folder's lock.
+/// Removes the remains of killed writers in `folder`. Only the holder of the folder's lock may call it.
 pub fn remove_unfinished(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
         let entry = entry.map_err(Error::io("read", folder))?;
@@ -133,7 +134,7 @@ pub fn remove_unfinished(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a file that may be there.
+/// Removes a file if it exists.
 pub fn remove_if_present(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(e)),
@@ -141,7 +142,7 @@ pub fn remove_if_present(path: &Path) -> Result<()> {
     }
 }
 
-/// An empty file to lock; it is never removed, since a lock goes with the file, not with its name.
+/// Opens or creates an empty lock file. It is never removed, since a lock belongs to the file, not to its name.
 pub fn open_lock(path: &Path) -> Result<File> {
     File::options()
         .create(true)
@@ -151,8 +152,8 @@ pub fn open_lock(path: &Path) -> Result<File> {
         .map_err(Error::io("open", path))
 }
 
-/// Takes the lock file at `path`, whose folder is made. The lock ends with the value and with the process. While
-/// another process has it, `wait` is called before each new attempt, and may give up.
+/// Takes the lock file at `path` and creates its folder. The lock is released when the value is dropped or the process
+/// ends. While another process holds it, `wait` is called before each new attempt and may return an error to give up.
 pub fn lock(path: &Path, mut wait: impl FnMut() -> Result<()>) -> Result<File> {
     let folder = folder_of(path);
     fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
@@ -167,14 +168,15 @@ pub fn lock(path: &Path, mut wait: impl FnMut() -> Result<()>) -> Result<File> {
     }
 }
 
-/// The byte-order mark that some editors put before a text of UTF-8.
+/// UTF-8 byte-order mark, which some editors write before a text.
 pub const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// Opens the file at `path` to read it.
+/// Opens the file at `path` for reading.
 ///
 /// # Errors
-/// A file that the system refuses; a folder; a named pipe, whose reader would wait for ever. A pipe that another program has
-/// open, as in `<(command)`, is read.
+///
+/// Fails if the system refuses the file, or if it is a folder or a named pipe, whose reader would wait for ever. A pipe
+/// that another program has open, as in `<(command)`, is accepted.
 pub fn open(path: &Path) -> Result<File> {
     let found = fs::metadata(path).map_err(Error::io("read", path))?;
     let device = ["/dev", "/proc"].iter().any(|root| path.starts_with(root));
@@ -190,7 +192,11 @@ pub fn open(path: &Path) -> Result<File> {
     File::open(path).map_err(Error::io("read", path))
 }
 
-/// The bytes of the file at `path`, with the errors of [`open`].
+/// Reads the file at `path`.
+///
+/// # Errors
+///
+/// Fails as [`open`] does, or if reading fails.
 pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = open(path)?.read_to_end(&mut bytes);
@@ -198,10 +204,11 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of the file at `path`, which is UTF-8, without the byte-order mark that may stand before it.
+/// Reads the file at `path` as UTF-8, without a byte-order mark.
 ///
 /// # Errors
-/// The errors of [`open`], and another encoding than UTF-8.
+///
+/// Fails as [`open`] does, or if the text is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String> {
     let mut bytes = read_bytes(path)?;
     if is_utf16(&bytes) {
@@ -217,24 +224,24 @@ pub fn read_text(path: &Path) -> Result<String> {
     })
 }
 
-/// Why a text that [`is_utf16`] is refused.
+/// Reason for rejecting a text that [`is_utf16`].
 pub const UTF16: &str = "UTF-16, not UTF-8: save it as UTF-8";
 
-/// Whether a text begins with a byte-order mark of UTF-16, which no text of UTF-8 does.
+/// Whether a text begins with a byte-order mark of UTF-16. No UTF-8 text does.
 pub fn is_utf16(text: &[u8]) -> bool {
     text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff")
 }
 
-/// Why a file is refused of which a clone of a repository has no more than a pointer.
+/// Reason for rejecting a file that [`is_pointer`].
 pub const POINTER: &str = "a pointer of Git LFS, not the file itself: `git lfs pull` gets that";
 
-/// Whether a file that begins with `bytes` is such a pointer.
+/// Whether a file that begins with `bytes` is a Git LFS pointer, which a clone has instead of the file itself.
 pub fn is_pointer(bytes: &[u8]) -> bool {
     bytes.starts_with(b"version https://git-lfs.github.com/spec/")
 }
 
-/// Whether a listing of a folder passes over `name`. Such files are none of the data: file managers, editors and
-/// notebooks leave them beside it. Their names begin with a dot, end with a tilde, or are one of the two of Windows.
+/// Whether a listing of a data folder skips `name`: files that file managers, editors and notebooks create. Their names
+/// begin with a dot, end with a tilde, or are one of two names used by Windows.
 pub fn is_hidden(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let of_windows = ["Thumbs.db", "desktop.ini"];
@@ -245,45 +252,45 @@ pub fn is_hidden(name: &OsStr) -> bool {
             .any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Maps the file at `path` into memory. For files that are replaced whole and never written to.
+/// Maps the file at `path` into memory. The file must only ever be replaced as a whole, never written in place.
 pub fn map(path: &Path) -> Result<Mmap> {
     let file = open(path)?;
     #[cfg(unix)]
-    speak_of_cut_files()?;
-    // SAFETY: what this program makes, it makes under another name and renames; whoever cuts such a file
-    // while it is used stops the process, which has no state that this could corrupt.
+    install_sigbus_handler()?;
+    // SAFETY: files of this program are written under another name and renamed. If another program truncates one while
+    // it is mapped, SIGBUS ends the process, and no state can be corrupted.
     let map = unsafe { Mmap::map(&file) };
     map.map_err(Error::io("read", path))
 }
 
-/// Has the process end with a sentence where a mapped file is cut while it is in use, or its disk fails: without it the
-/// signal ends the process without a word.
+/// Installs a SIGBUS handler that ends the process with a message if a mapped file is truncated while in use or its
+/// disk fails. By default the signal would end the process silently.
 #[cfg(unix)]
-fn speak_of_cut_files() -> Result<()> {
+fn install_sigbus_handler() -> Result<()> {
     use crate::error::exit;
     use signal_hook::{consts::SIGBUS, low_level};
-    static BEGUN: std::sync::Once = std::sync::Once::new();
-    const WORDS: &[u8] =
+    static INSTALLED: std::sync::Once = std::sync::Once::new();
+    const MESSAGE: &[u8] =
         b"error: a token file was cut, or could not be read, while it was in use: \
         leave such files alone, or delete it, and it is made again\n";
     let mut registered = Ok(());
-    BEGUN.call_once(|| {
+    INSTALLED.call_once(|| {
         let end = || {
-            let _ = rustix::io::write(rustix::stdio::stderr(), WORDS);
+            let _ = rustix::io::write(rustix::stdio::stderr(), MESSAGE);
             low_level::exit(exit::BAD_DATA.into())
         };
-        // SAFETY: a write and an end, both of which a signal handler may call.
+        // SAFETY: the handler only writes and exits, both of which are async-signal-safe.
         registered = unsafe { low_level::register(SIGBUS, end) }.map(drop);
     });
     registered.map_err(|e| Error::usage(format!("cannot listen for signals: {e}")))
 }
 
-/// Adds to the JSON `object` a digest of the rest of it, by which [`unseal`] finds damage.
+/// Adds to the JSON `object` a digest of the rest of it, by which [`unseal`] detects damage.
 pub fn seal(object: &mut Value) {
     object[SEAL] = seal_of(object).into();
 }
 
-/// `object` as JSON with a seal behind its fields, which keep their order.
+/// Returns `object` as JSON with a seal after its fields, which keep their order.
 pub fn sealed_text(object: &impl Serialize) -> String {
     let plain = "plain data has a JSON form";
     let text = serde_json::to_string(object).expect(plain);
@@ -292,22 +299,22 @@ pub fn sealed_text(object: &impl Serialize) -> String {
     format!("{fields},\"{SEAL}\":\"{seal}\"}}")
 }
 
-/// Takes the digest of [`seal`] out of `object` and says whether the rest is as it was. None of an object without one, as
-/// earlier versions wrote them.
+/// Removes the seal from `object` and returns whether it matches the rest. `None` without a seal, as in files of
+/// earlier versions.
 pub fn unseal(object: &mut Value) -> Option<bool> {
     let seal = object.as_object_mut()?.remove(SEAL)?;
     Some(seal == seal_of(object))
 }
 
-/// Twelve hexadecimal digits of a SHA-256 over the object with its keys in order.
+/// Twelve hexadecimal digits of the SHA-256 of the object with sorted keys.
 fn seal_of(object: &Value) -> String {
     let mut digest = hex::encode(Sha256::digest(object.to_string()));
     digest.truncate(12);
     digest
 }
 
-/// The digest `D`, such as SHA-256, of the file at `path` in small hexadecimal digits. `go_on` may give up between
-/// blocks.
+/// Digest `D`, such as SHA-256, of the file at `path` in lower-case hexadecimal digits. `go_on` is called before each
+/// block and may return an error to stop.
 pub fn digest<D: Digest>(path: &Path, mut go_on: impl FnMut() -> Result<()>) -> Result<String> {
     let mut file = open(path)?;
     let (mut hash, mut block) = (D::new(), vec![0; 1 << 20]);
