@@ -1,6 +1,7 @@
-//! The process's allocator. Every op allocates its result, and handing that back to the system only to have it zeroed again
-//! costs up to half of a step: large blocks wait to be used again, in pages of their own, and mimalloc, which has the
-//! others, keeps its pages. With the large ones, too, it takes up to a quarter more memory, since it rounds them up.
+//! Allocator of the process. Every op allocates its result. Returning that memory to the system, only to have it zeroed
+//! again, costs up to half of a step. Large blocks are therefore cached for reuse in their own pages, and mimalloc,
+//! which serves all others, keeps its pages. If mimalloc served the large blocks too, it would use up to a quarter more
+//! memory, because it rounds their sizes up.
 
 #![allow(unsafe_code)]
 
@@ -13,32 +14,32 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// `mi_option_purge_delay` of mimalloc.h, which the bindings leave out between 14 and 16.
+/// `mi_option_purge_delay` of mimalloc.h, which the bindings skip between 14 and 16.
 const PURGE_DELAY: sys::mi_option_t = 15;
 
-/// Bytes of the smallest block that is not mimalloc's.
+/// Size in bytes of the smallest block that mimalloc does not serve.
 const LARGE: usize = 1 << 20;
 
-/// Bytes of a page, of which large blocks are made, on every system.
+/// Granularity of large blocks in bytes, a multiple of the page size on every system.
 const PAGE: usize = 1 << 16;
 
-/// The alignment of any page that the system hands out.
+/// Alignment guaranteed for any page of the system.
 const ALIGN: usize = 1 << 12;
 
-/// Bytes of a huge page, where there are such: with them a step is some two percent faster.
+/// Size in bytes of a huge page. Where there are huge pages, a step is about two percent faster with them.
 const HUGE: usize = 1 << 21;
 
-/// The most blocks that wait.
+/// Largest number of cached blocks.
 const SLOTS: usize = 256;
 
-/// Called first thing in `main`.
+/// Makes mimalloc keep its pages. Call this first in `main`.
 pub fn keep_pages() {
     // SAFETY: sets a plain number in the allocator's option table; -1 means "never purge". Valid at
     // any time, and called before other threads exist.
     unsafe { sys::mi_option_set(PURGE_DELAY, -1) }
 }
 
-/// The allocator of the binary.
+/// Global allocator of the binary.
 pub struct Allocator;
 
 static BLOCKS: Mutex<Blocks> = Mutex::new(Blocks::new());
@@ -47,27 +48,27 @@ fn blocks() -> MutexGuard<'static, Blocks> {
     BLOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A large block that nobody uses.
+/// Large block that is not in use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Block {
     address: *mut u8,
     bytes: usize,
 }
 
-// SAFETY: a block that waits belongs to the store alone.
+// SAFETY: a cached block belongs to the store alone.
 unsafe impl Send for Block {}
 
-/// What there is of large blocks.
+/// Cache of large blocks and its counters.
 struct Blocks {
-    /// Those that wait, the one that was freed first before the others.
-    waiting: [Block; SLOTS],
+    /// Cached blocks, the one freed first at the front.
+    cached: [Block; SLOTS],
     count: usize,
-    /// Bytes of those that wait.
+    /// Total size of the cached blocks in bytes.
     spare: usize,
-    /// Bytes of those in use.
+    /// Total size of the blocks in use in bytes.
     used: usize,
-    /// The most that were ever in use.
-    most: usize,
+    /// Peak of `used`.
+    peak: usize,
 }
 
 impl Blocks {
@@ -77,18 +78,19 @@ impl Blocks {
             bytes: 0,
         };
         Self {
-            waiting: [none; SLOTS],
+            cached: [none; SLOTS],
             count: 0,
             spare: 0,
             used: 0,
-            most: 0,
+            peak: 0,
         }
     }
 
-    /// The block of `bytes` bytes that was freed last: some of it may still be in a cache of the processor.
+    /// Returns the block of `bytes` bytes that was freed last, since part of it may still be in a cache of the
+    /// processor.
     fn take(&mut self, bytes: usize) -> Option<Block> {
-        let mut waiting = self.waiting[..self.count].iter();
-        let at = waiting.rposition(|block| block.bytes == bytes)?;
+        let mut cached = self.cached[..self.count].iter();
+        let at = cached.rposition(|block| block.bytes == bytes)?;
         self.use_more(bytes);
         Some(self.remove(at))
     }
@@ -96,54 +98,54 @@ impl Blocks {
     /// Counts a block of `bytes` as used.
     fn use_more(&mut self, bytes: usize) {
         self.used += bytes;
-        self.most = self.most.max(self.used);
+        self.peak = self.peak.max(self.used);
     }
 
-    /// The block that has waited longest, if with `more` bytes in use all would be too many: a quarter more than were ever
-    /// in use at a time.
+    /// Removes the block that was cached first if, with `more` further bytes in use, cached and used blocks together
+    /// would exceed 5/4 of the peak of `used`.
     fn surplus(&mut self, more: usize) -> Option<Block> {
         let used = self.used + more;
-        let most = self.most.max(used);
-        let many = used + self.spare > most + most / 4;
-        (many && self.count > 0).then(|| self.remove(0))
+        let peak = self.peak.max(used);
+        let exceeds = used + self.spare > peak + peak / 4;
+        (exceeds && self.count > 0).then(|| self.remove(0))
     }
 
-    /// Has a block wait, for which the one that has waited longest may have to go.
+    /// Caches a block. Returns the block that was cached first if there are no slots left.
     fn put(&mut self, block: Block) -> Option<Block> {
-        let gone = (self.count == SLOTS).then(|| self.remove(0));
+        let evicted = (self.count == SLOTS).then(|| self.remove(0));
         self.used -= block.bytes;
         self.spare += block.bytes;
-        self.waiting[self.count] = block;
+        self.cached[self.count] = block;
         self.count += 1;
-        gone
+        evicted
     }
 
     fn remove(&mut self, at: usize) -> Block {
-        let block = self.waiting[at];
-        self.waiting.copy_within(at + 1..self.count, at);
+        let block = self.cached[at];
+        self.cached.copy_within(at + 1..self.count, at);
         self.count -= 1;
         self.spare -= block.bytes;
         block
     }
 }
 
-/// The bytes of the block for a large layout.
+/// Size in bytes of the block for `layout`; `None` if the layout is not large.
 fn large(layout: Layout) -> Option<usize> {
-    let is = layout.size() >= LARGE && layout.align() <= ALIGN;
-    is.then(|| layout.size().next_multiple_of(PAGE))
+    let is_large = layout.size() >= LARGE && layout.align() <= ALIGN;
+    is_large.then(|| layout.size().next_multiple_of(PAGE))
 }
 
-/// A block, and whether it is known to be zero. Ends the process if the system has no more, as the standard library would,
-/// but in a sentence instead of a backtrace.
+/// Returns a block and whether it is known to be zero. If the system has no more memory, the process ends as with the
+/// standard library, but with a message instead of a backtrace.
 fn obtain(bytes: usize) -> (*mut u8, bool) {
-    obtained(bytes).unwrap_or_else(|used| {
+    try_obtain(bytes).unwrap_or_else(|used| {
         eprintln!("error: {}", refusal(bytes, used));
         std::process::exit(1)
     })
 }
 
-/// A block, and whether it is known to be zero; the bytes in use if the system has no more.
-fn obtained(bytes: usize) -> Result<(*mut u8, bool), usize> {
+/// Returns a block and whether it is known to be zero, or the bytes in use if the system has no more memory.
+fn try_obtain(bytes: usize) -> Result<(*mut u8, bool), usize> {
     let mut blocks = blocks();
     if let Some(block) = blocks.take(bytes) {
         return Ok((block.address, false));
@@ -164,16 +166,16 @@ fn refusal(bytes: usize, used: usize) -> String {
     format!("memory allocation of {more} failed, beside {used} in use: take smaller sizes, a smaller batch or a shorter text")
 }
 
-fn keep(block: Block) {
-    let gone = blocks().put(block);
-    gone.into_iter().for_each(release);
+fn recycle(block: Block) {
+    let evicted = blocks().put(block);
+    evicted.into_iter().for_each(release);
 }
 
-/// New memory, which begins at a huge page if it is as large as one.
+/// Maps new memory, aligned to a huge page if it is at least that large.
 fn map(bytes: usize) -> *mut u8 {
     let more = if bytes < HUGE { 0 } else { HUGE };
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: asks for new memory; what is around the aligned part is given back at once, and nothing refers to it.
+    // SAFETY: requests new memory; the parts around the aligned block are unmapped at once, and nothing refers to them.
     unsafe {
         let Ok(all) = mmap_anonymous(null_mut(), bytes + more, access, MapFlags::PRIVATE) else {
             return null_mut();
@@ -195,11 +197,11 @@ fn map(bytes: usize) -> *mut u8 {
 }
 
 fn release(block: Block) {
-    // SAFETY: it was mapped with that size, and nobody uses it.
+    // SAFETY: the block was mapped with that size, and nothing uses it.
     let _ = unsafe { munmap(block.address.cast(), block.bytes) };
 }
 
-// SAFETY: a large layout has a block of its own, which is with the caller until it is freed; all others are mimalloc's.
+// SAFETY: a large layout has its own block, which belongs to the caller until it is freed; all others are mimalloc's.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match large(layout) {
@@ -221,7 +223,7 @@ unsafe impl GlobalAlloc for Allocator {
 
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
         match large(layout) {
-            Some(bytes) => keep(Block { address, bytes }),
+            Some(bytes) => recycle(Block { address, bytes }),
             None => MiMalloc.dealloc(address, layout),
         }
     }

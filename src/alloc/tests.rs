@@ -1,4 +1,4 @@
-//! Blocks are the right ones, have what was written into them, and are not too many.
+//! Blocks have the right address and contents, and their number is bounded.
 
 use super::*;
 use std::thread;
@@ -7,15 +7,15 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).unwrap()
 }
 
-/// Bytes that tell blocks apart.
+/// Byte pattern that differs between blocks.
 fn pattern(size: usize, seed: usize) -> impl Iterator<Item = u8> {
     (0..size).map(move |i| (i / 97 + seed * 31) as u8)
 }
 
-/// Runs `work` on the bytes of a block.
+/// Bytes of a block.
 fn bytes<'a>(address: *mut u8, size: usize) -> &'a mut [u8] {
     assert!(!address.is_null());
-    // SAFETY: the tests ask for blocks of that size, and keep none beyond its end.
+    // SAFETY: the tests request blocks of that size, and use none after it is freed.
     unsafe { std::slice::from_raw_parts_mut(address, size) }
 }
 
@@ -52,7 +52,7 @@ fn blocks_of_every_size_hold_what_is_written_and_begin_where_the_layout_says() {
         for (seed, (address, layout)) in made.into_iter().enumerate() {
             let size = layout.size();
             assert!(pattern(size, seed).eq(bytes(address, size).iter().copied()));
-            // SAFETY: made with that layout above.
+            // SAFETY: allocated with that layout above.
             unsafe { Allocator.dealloc(address, layout) };
         }
     }
@@ -62,7 +62,7 @@ fn blocks_of_every_size_hold_what_is_written_and_begin_where_the_layout_says() {
 fn what_is_to_be_zero_is_so_in_a_block_that_was_used() {
     for size in [LARGE - 1, LARGE + 7, 5 * LARGE] {
         for _ in 0..3 {
-            // SAFETY: the layout is not empty, and that of the block.
+            // SAFETY: the layout is not empty and is that of the block.
             unsafe {
                 let address = Allocator.alloc_zeroed(layout(size));
                 assert!(bytes(address, size).iter().all(|&x| x == 0));
@@ -85,7 +85,7 @@ fn a_block_that_grows_or_shrinks_keeps_its_content() {
         LARGE,
         100,
     ];
-    // SAFETY: every call has the layout that the block has by then.
+    // SAFETY: every call has the current layout of the block.
     unsafe {
         let mut size = sizes[0];
         let mut address = Allocator.alloc(layout(size));
@@ -106,14 +106,14 @@ fn a_block_that_grows_or_shrinks_keeps_its_content() {
 
 #[test]
 fn more_than_the_system_has_is_refused_with_its_size_and_is_not_remembered() {
-    let (much, most) = (1 << 46, blocks().most);
-    let used = obtained(much).unwrap_err();
+    let (much, most) = (1 << 46, blocks().peak);
+    let used = try_obtain(much).unwrap_err();
     let said = refusal(much, used);
     assert!(
         said.starts_with("memory allocation of 70368.7 GB failed"),
         "{said}"
     );
-    assert!(blocks().most < most + much);
+    assert!(blocks().peak < most + much);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn threads_that_take_and_free_at_once_share_no_block() {
             scope.spawn(move || {
                 for round in 0..50 {
                     let size = LARGE * (1 + (seed + round) % 3);
-                    // SAFETY: made and freed with one layout.
+                    // SAFETY: allocated and freed with one layout.
                     unsafe {
                         let address = Allocator.alloc(layout(size));
                         let block = bytes(address, size);
@@ -156,7 +156,7 @@ fn the_block_of_a_size_that_was_freed_last_is_used_first() {
     assert_eq!(blocks.take(10), Some(block(3, 10)));
     assert_eq!(blocks.take(10), Some(block(1, 10)));
     assert_eq!(blocks.take(10), None);
-    assert_eq!((blocks.used, blocks.spare, blocks.most), (20, 50, 70));
+    assert_eq!((blocks.used, blocks.spare, blocks.peak), (20, 50, 70));
 }
 
 #[test]
@@ -166,14 +166,14 @@ fn used_and_waiting_blocks_are_a_quarter_more_than_were_ever_in_use() {
     for name in 0..8 {
         blocks.put(block(name, 10));
     }
-    // Room for two of another size without any of those that wait.
+    // Two blocks of another size fit without removing a cached one.
     assert_eq!(blocks.surplus(20), None);
     blocks.use_more(20);
     assert_eq!(blocks.surplus(15), Some(block(0, 10)));
     assert_eq!(blocks.surplus(15), Some(block(1, 10)));
     assert_eq!(blocks.surplus(15), None);
     blocks.use_more(15);
-    // More than ever: those that wait are few beside it.
+    // This exceeds the peak so far, so that the cached blocks are small in comparison.
     assert_eq!(blocks.surplus(1000), None);
 }
 
