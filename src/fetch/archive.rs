@@ -1,5 +1,5 @@
-//! Datasets out of a tar archive: one download and one pass over it for all datasets that share it, without trust
-//! in the names inside.
+//! Datasets in a tar archive. Datasets that share an archive share one download and one pass over it. Names inside the
+//! archive are not trusted.
 
 use super::catalogue::{Entry, State};
 use super::context::FetchContext;
@@ -15,10 +15,10 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 use tar::{Archive, EntryType};
 
-/// Where archives and everything unfinished lie below a data root.
+/// Folder below a data root that holds archives and everything unfinished.
 pub(super) const FOLDER: &str = "archives";
 
-/// Fetches `entries`, all of the origin that `source` is for; the lock of that origin is held.
+/// Fetches `entries`, all of which come from `source`. The caller holds the lock of that origin.
 pub(super) fn fetch(
     entries: &[&Entry],
     source: &ArchiveSource,
@@ -52,7 +52,7 @@ pub(super) fn fetch(
     Ok(())
 }
 
-/// Downloads the archive, and notes its SHA-256 beside it.
+/// Downloads the archive and writes its SHA-256 beside it.
 fn get(
     archive: &Path,
     source: &ArchiveSource,
@@ -79,25 +79,25 @@ fn get(
     }
     let (sum, sha256) = (
         sum_file(archive),
-        digest::<Sha256>(archive, || context.go_on())?,
+        digest::<Sha256>(archive, || context.check_stopped())?,
     );
     fs::write(&sum, format!("{sha256}  {}\n", source.file)).map_err(Error::io("write", &sum))
 }
 
-/// Beside an archive, in the form that `sha256sum --check` reads.
+/// Path of the checksum beside an archive, in the format of `sha256sum --check`.
 fn sum_file(archive: &Path) -> PathBuf {
     with_suffix(archive, ".sha256")
 }
 
-/// Moves the folder `from`, which lies in `staging`, to where `entry` belongs.
+/// Moves the folder `from` in `staging` to the place of `entry`.
 fn place(entry: &Entry, from: &Path, staging: &Path, request: &FetchRequest) -> Result<()> {
     let to = entry.path(&request.root);
     if let Some(parent) = to.parent() {
         make_folder(parent)?;
     }
     if entry.state(&request.root) != State::Absent {
-        // Out of the way by a rename: a long removal that is interrupted would look like damage. What lies
-        // in `staging` is removed in the end.
+        // The old folder is renamed into `staging`, which is removed at the end: an interrupted removal in place would
+        // look like damage.
         let old = staging.join(format!("old-{}", entry.dataset.name()));
         fs::rename(&to, &old).map_err(Error::io("replace", &to))?;
     }
@@ -111,11 +111,11 @@ fn remove_folder(folder: &Path) -> Result<()> {
     }
 }
 
-/// How an archive is packed, by its first bytes.
+/// Format of an archive, detected by its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
     Gzip,
-    /// A server may undo the gzip on the way.
+    /// Plain tar, because a server may undo the gzip in transit.
     Tar,
     Unknown,
 }
@@ -133,12 +133,13 @@ impl Format {
     }
 }
 
-/// Unpacks the folders of `entries` out of the archive at `path` into the folder `staging`, and returns where
-/// each of them lies there.
+/// Unpacks the folders of `entries` from the archive at `path` into the folder `staging`, and returns the path of each
+/// of them there.
 ///
 /// # Errors
-/// For an archive that is broken, lacks a file of an entry or has a name that leads out of it; what
-/// lies in `staging` is then worth nothing.
+///
+/// Fails if the archive is broken, lacks a file of an entry or has a name that leads out of it. The contents of
+/// `staging` are then unusable.
 fn unpack(
     path: &Path,
     entries: &[&Entry],
@@ -149,14 +150,14 @@ fn unpack(
     let bytes = file.metadata().map_err(Error::io("read", path))?.len();
     let what = format!("unpacking {}", path.display());
     context.progress.start(&what, 0, Some(bytes));
-    let reader = Watched {
+    let reader = ProgressReader {
         file,
         done: 0,
         context,
     };
     let unpacked = stream(reader, entries, staging);
     context.progress.end();
-    context.go_on()?; // what a stop interrupted looks like a damaged archive
+    context.check_stopped()?; // what a stop interrupted looks like a damaged archive
     let folders = unpacked.map_err(|e| broken(path, &e))?;
     for (entry, folder) in entries.iter().zip(&folders) {
         let lacks = |what: String| Err(broken(path, &io::Error::other(what)));
@@ -170,8 +171,12 @@ fn unpack(
     Ok(folders.into_iter().flatten().collect())
 }
 
-/// Unpacks what belongs to `entries` and returns the folder of each, where there was one.
-fn stream(reader: Watched, entries: &[&Entry], staging: &Path) -> io::Result<Vec<Option<PathBuf>>> {
+/// Unpacks the files of `entries` and returns the folder of each; `None` for an entry without files.
+fn stream(
+    reader: ProgressReader,
+    entries: &[&Entry],
+    staging: &Path,
+) -> io::Result<Vec<Option<PathBuf>>> {
     let mut folders = vec![None; entries.len()];
     let mut reader = BufReader::with_capacity(1 << 17, reader);
     let reader: Box<dyn Read> = match Format::of(&mut reader)? {
@@ -192,7 +197,7 @@ fn stream(reader: Watched, entries: &[&Entry], staging: &Path) -> io::Result<Vec
             continue;
         };
         match item.header().entry_type() {
-            // Made with the files in them: one that is not writable would take none.
+            // Directories are created with the files in them: one that is not writable could not be filled.
             EntryType::Directory => continue,
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {}
             _ => return refused("is no file and no folder"),
@@ -204,13 +209,13 @@ fn stream(reader: Watched, entries: &[&Entry], staging: &Path) -> io::Result<Vec
             folders[index] = folder.map(|folder| staging.join(folder));
         }
     }
-    // Only the last bytes tell a whole archive from one that was cut between two entries.
+    // Read to the end: only the last bytes distinguish a whole archive from one that was cut between two entries.
     io::copy(&mut archive.into_inner(), &mut io::sink())?;
     Ok(folders)
 }
 
-/// A path below the data root or inside an archive without the folders that differ between the two: copies of the
-/// arena's archive differ in how often they repeat its name, and CIFAR's own lies below `image`.
+/// Path below the data root or inside an archive, without the outer folders that differ between the two. Copies of the
+/// arena's archive differ in how often they repeat its name, and CIFAR's folder lies below `image` in the data root.
 fn inner(path: &Path) -> PathBuf {
     let outer = ["image", "lra_release"].map(|name| Component::Normal(name.as_ref()));
     let named = path.components().filter(|part| *part != Component::CurDir);
@@ -235,16 +240,16 @@ fn broken(path: &Path, error: &io::Error) -> Error {
     Error::io("unpack", path)(io::Error::other(format!("{error}; {remedy}")))
 }
 
-/// A file that reports how much of it has been read, and fails once the stop flag is raised.
-struct Watched<'a, 'b> {
+/// Reader of a file that reports its progress, and fails once the stop flag is set.
+struct ProgressReader<'a, 'b> {
     file: File,
     done: u64,
     context: &'a mut FetchContext<'b>,
 }
 
-impl Read for Watched<'_, '_> {
+impl Read for ProgressReader<'_, '_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.context.go_on().map_err(io::Error::other)?;
+        self.context.check_stopped().map_err(io::Error::other)?;
         let n = self.file.read(buffer)?;
         self.done += n as u64;
         self.context.progress.reach(self.done);

@@ -1,23 +1,23 @@
-//! What there is to fetch, from where, and which files it comes to under a data root.
+//! Catalogue of the datasets that can be fetched: origin, files and place under a data root.
 
 use crate::tasks::lra::{files, LraDataset};
 use crate::tasks::wikitext::{Corpus, GPT_NEOX_FOLDER};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Anything that can be fetched, over all tasks.
+/// Dataset of any task that can be fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dataset {
     /// A task of the Long Range Arena.
     Lra(LraDataset),
-    /// A text that the hub has.
+    /// A text of the hub.
     Wikitext(Corpus),
     /// The tokenizer of GPT-NeoX.
     GptNeox,
 }
 
 impl Dataset {
-    /// Its name on the command line and in records.
+    /// Name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lra(dataset) => dataset.name(),
@@ -26,7 +26,7 @@ impl Dataset {
         }
     }
 
-    /// The name of the task that it is for, under whose data root it lies.
+    /// Name of the task that uses the dataset and whose data root holds it.
     pub fn task(self) -> &'static str {
         match self {
             Self::Lra(_) => "lra",
@@ -41,23 +41,23 @@ impl From<LraDataset> for Dataset {
     }
 }
 
-/// A dataset, where it comes from and which files it consists of.
+/// Dataset with its origin and files.
 pub struct Entry {
     /// The dataset.
     pub dataset: Dataset,
-    /// Where it comes from.
+    /// Origin of the dataset.
     pub origin: Origin,
-    /// Its folder below the data root.
+    /// Folder below the data root.
     pub folder: &'static str,
-    /// Files or folders without which it is not whole, below `folder`.
+    /// Files or folders below `folder` that a complete dataset must have.
     pub parts: &'static [&'static str],
-    /// What it is and how much is downloaded.
+    /// Description with the size of the download.
     pub about: &'static str,
-    /// What may be done with it.
+    /// Terms of use.
     pub licence: &'static str,
 }
 
-/// Where datasets come from; some share an archive or a repository.
+/// Origin of datasets. Some datasets share an archive or a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A repository of the Hugging Face hub.
@@ -68,20 +68,20 @@ pub enum Origin {
     Lra,
 }
 
-/// A repository of the Hugging Face hub.
+/// Repository of the Hugging Face hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repository {
     /// Owner and name.
     pub name: &'static str,
-    /// Folder of the files in it; empty where they lie at its top.
+    /// Folder of the files in the repository; empty for the top level.
     pub folder: &'static str,
-    /// Whether it is one of models; the others are of datasets.
+    /// Whether it is a model repository; all others are dataset repositories.
     pub models: bool,
 }
 
 const LRA_ABOUT: &str = "in the archive of the Long Range Arena, 7.7 GB for all three of it";
 
-/// Tasks in the order of [`LraDataset::ALL`], texts in that of [`Corpus::ALL`], then the tokenizer.
+/// All entries: tasks in the order of [`LraDataset::ALL`], texts in that of [`Corpus::ALL`], then the tokenizer.
 pub const CATALOGUE: [Entry; 10] = [
     Entry {
         dataset: Dataset::Lra(LraDataset::Listops),
@@ -177,7 +177,7 @@ const TWO_SHARDS: [&str; 4] = [
     "test-00000-of-00001.parquet",
 ];
 
-/// A text whose folder has the same name on the hub and below the data root.
+/// Entry of a text whose folder has the same name on the hub and below the data root.
 const fn wikitext(corpus: Corpus, parts: &'static [&'static str], about: &'static str) -> Entry {
     let Some(folder) = corpus.hub_folder() else {
         panic!("the hub has no such text")
@@ -196,10 +196,11 @@ const fn wikitext(corpus: Corpus, parts: &'static [&'static str], about: &'stati
     }
 }
 
-/// The entry of `dataset`.
+/// Returns the entry of `dataset`.
 ///
 /// # Panics
-/// For a corpus that is nowhere to be fetched, which is refused before.
+///
+/// Panics for a corpus that cannot be fetched; the caller has rejected those.
 pub fn entry(dataset: impl Into<Dataset>) -> &'static Entry {
     let (dataset, mut entries) = (dataset.into(), CATALOGUE.iter());
     entries
@@ -207,24 +208,24 @@ pub fn entry(dataset: impl Into<Dataset>) -> &'static Entry {
         .expect("the catalogue holds every dataset that the hub or an archive has")
 }
 
-/// How much of a dataset lies under a data root.
+/// Completeness of a dataset under a data root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// All of it.
+    /// The dataset is complete.
     Present,
-    /// Its folder, without this part of it.
+    /// The folder exists but lacks this part.
     Lacks(PathBuf),
-    /// Not even its folder.
+    /// There is no folder.
     Absent,
 }
 
 impl Entry {
-    /// Its folder under `root`.
+    /// Folder of the dataset under `root`.
     pub fn path(&self, root: &Path) -> PathBuf {
         root.join(self.folder)
     }
 
-    /// How much of it lies under `root`.
+    /// Completeness of the dataset under `root`.
     pub fn state(&self, root: &Path) -> State {
         let folder = self.path(root);
         if !folder.exists() {
@@ -241,13 +242,13 @@ impl Entry {
         }
     }
 
-    /// Bytes of all files in its folder under `root`.
+    /// Total size in bytes of the files in its folder under `root`.
     pub fn bytes(&self, root: &Path) -> u64 {
         bytes_below(&self.path(root))
     }
 }
 
-/// Bytes of all files below `path`. What cannot be read counts nothing: the number is for a list only.
+/// Total size in bytes of all files below `path`. Unreadable ones count as 0, since the number is only listed.
 pub fn bytes_below(path: &Path) -> u64 {
     match fs::read_dir(path) {
         Ok(entries) => entries.flatten().map(|e| bytes_below(&e.path())).sum(),

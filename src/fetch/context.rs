@@ -1,4 +1,4 @@
-//! What a fetch needs of its caller: a place to report progress, and a flag that stops it.
+//! Progress reports and the stop flag, which the caller of a fetch provides.
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -8,44 +8,47 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Receives the progress of a download or an unpacking.
+/// Receiver of the progress of a download or an unpacking.
 pub trait Progress {
-    /// A sentence for a person.
+    /// Prints a sentence for the user.
     fn say(&mut self, line: &str);
-    /// `what` begins at byte `done` of `total`, where that is known.
+    /// Begins `what` at byte `done` of `total`, if the total is known.
     fn start(&mut self, what: &str, done: u64, total: Option<u64>);
-    /// The length of the whole, where it became known only now.
+    /// Sets the total length, once it is known.
     fn total(&mut self, total: u64);
-    /// The byte that has been reached.
+    /// Sets the number of bytes reached.
     fn reach(&mut self, done: u64);
-    /// What [`Self::start`] began is over, whole or not.
+    /// Ends the operation of [`Self::start`], complete or not.
     fn end(&mut self);
 }
 
-/// The caller's side of a fetch.
+/// Interface between a fetch and its caller.
 pub struct FetchContext<'a> {
-    /// Where progress is reported.
+    /// Receiver of progress reports.
     pub progress: &'a mut dyn Progress,
-    /// Raised to stop; what has been downloaded stays for the next call.
+    /// Stop flag. Once it is set, the fetch ends, and downloaded bytes stay for the next call.
     pub stop: &'a AtomicBool,
-    /// The pause before a broken download is tried again; it doubles each time.
+    /// Pause before the first retry of a failed download. It doubles with each retry.
     pub pause: Duration,
 }
 
-/// Between looks at the stop flag.
+/// Interval between checks of the stop flag.
 const POLL: Duration = Duration::from_millis(50);
 
 impl FetchContext<'_> {
-    /// [`Error::Stopped`] once the flag is raised.
-    pub(super) fn go_on(&self) -> Result<()> {
+    /// Fails with [`Error::Stopped`] once the stop flag is set.
+    pub(super) fn check_stopped(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::Stopped);
         }
         Ok(())
     }
 
-    /// The next message of another thread, which may wait for a network that cannot be hurried; within
-    /// `limit`, unless stopped.
+    /// Receives the next message of a thread that may block on the network, for at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// The outer result fails if the stop flag is set, the inner one if no message arrived.
     pub(super) fn receive<T>(
         &self,
         messages: &Receiver<T>,
@@ -53,7 +56,7 @@ impl FetchContext<'_> {
     ) -> Result<Result<T, RecvTimeoutError>> {
         let end = Instant::now() + limit;
         loop {
-            self.go_on()?;
+            self.check_stopped()?;
             match messages.recv_timeout(POLL) {
                 Err(RecvTimeoutError::Timeout) if Instant::now() < end => {}
                 other => return Ok(other),
@@ -61,11 +64,11 @@ impl FetchContext<'_> {
         }
     }
 
-    /// Sleeps, unless stopped.
+    /// Sleeps for `time`, or until the stop flag is set, which is an error.
     pub(super) fn sleep(&self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         loop {
-            self.go_on()?;
+            self.check_stopped()?;
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(());
@@ -74,16 +77,16 @@ impl FetchContext<'_> {
         }
     }
 
-    /// Takes the lock file at `path` and waits, saying so once, while another process has it.
+    /// Takes the lock file at `path`. While another process holds it, waits and reports this once.
     pub(super) fn lock(&mut self, path: &Path) -> Result<File> {
-        let mut said = false;
+        let mut reported = false;
         files::lock(path, || {
-            if !std::mem::replace(&mut said, true) {
+            if !std::mem::replace(&mut reported, true) {
                 let lock = path.display();
                 let line = format!("another process fetches this already: waiting for {lock}");
                 self.progress.say(&line);
             }
-            self.go_on()
+            self.check_stopped()
         })
     }
 }

@@ -1,5 +1,5 @@
-//! One file by HTTP: continued where it broke off, tried again when a connection drops, and under its own name
-//! only once it is whole and has the published checksum.
+//! HTTP download of one file. It resumes where it broke off, retries when a connection drops, and renames the file to
+//! its own name only once it is complete and matches the published checksum.
 
 use super::context::FetchContext;
 use super::part::{Part, Version};
@@ -16,70 +16,74 @@ use ureq::config::RedirectAuthHeaders;
 use ureq::http::{header, Response, StatusCode};
 use ureq::Agent;
 
-/// Failures in a row, without progress between them, after which a download is given up.
+/// Number of consecutive failures without progress after which a download is abandoned.
 const TRIES: u32 = 4;
 const CONNECT: Duration = Duration::from_secs(20);
-/// A server that says nothing for so long has gone.
+/// Time without data after which a server is taken to be gone.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Bytes read at once.
+/// Size in bytes of one read.
 const BLOCK: usize = 1 << 17;
-/// Blocks that may wait for the disk.
+/// Number of blocks that may wait for the disk.
 const BLOCKS: usize = 16;
 
-/// A file to download.
+/// File to download.
 pub(super) struct Wanted<'a> {
     pub url: &'a str,
-    /// Where it shall lie; its folder exists.
+    /// Destination, whose folder exists.
     pub target: &'a Path,
-    /// Its published length.
+    /// Published length in bytes.
     pub bytes: Option<u64>,
     pub checksum: Checksum,
-    /// Told to the host of `url` alone.
+    /// Access token, sent only to the host of `url`.
     pub token: Option<&'a str>,
 }
 
-/// A published checksum, in small hexadecimal digits.
+/// Published checksum, in lower-case hexadecimal digits.
 #[derive(Clone, Debug)]
 pub(super) enum Checksum {
-    /// None is published.
+    /// No checksum is published.
     Unknown,
-    /// MD5: enough against damage, not against malice.
+    /// MD5: sufficient against damage, not against an attacker.
     Md5(String),
     /// SHA-256.
     Sha256(String),
 }
 
 impl Checksum {
-    /// What is wrong with the file at `path`, if anything is.
-    fn fault(&self, path: &Path, context: &FetchContext) -> Result<Option<String>> {
-        let go_on = || context.go_on();
+    /// Returns a description of the mismatch if the file at `path` has another checksum.
+    fn mismatch(&self, path: &Path, context: &FetchContext) -> Result<Option<String>> {
+        let check_stopped = || context.check_stopped();
         let (name, found, published) = match self {
             Self::Unknown => return Ok(None),
-            Self::Md5(published) => ("MD5", files::digest::<Md5>(path, go_on)?, published),
-            Self::Sha256(published) => {
-                ("SHA-256", files::digest::<Sha256>(path, go_on)?, published)
-            }
+            Self::Md5(published) => ("MD5", files::digest::<Md5>(path, check_stopped)?, published),
+            Self::Sha256(published) => (
+                "SHA-256",
+                files::digest::<Sha256>(path, check_stopped)?,
+                published,
+            ),
         };
         let differs = || format!("its {name} is {found}, not {published} as published");
         Ok((found != *published).then(differs))
     }
 }
 
-/// Why an attempt failed.
+/// Failure of one attempt, classified for retries.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Another attempt may do better.
-    Passing(String),
-    /// As [`Self::Passing`], after bytes that the next attempt need not fetch again.
-    BrokeOff(String),
-    /// Another attempt would end the same way.
-    Final(String),
+    /// Another attempt may succeed.
+    Transient(String),
+    /// Another attempt may succeed, and need not fetch again what this one received.
+    Interrupted(String),
+    /// Another attempt would fail in the same way.
+    Permanent(String),
 }
 
-/// Downloads `wanted`. A part that an earlier call left is continued.
+/// Downloads `wanted`, resuming a partial download of an earlier call.
 ///
 /// # Errors
-/// [`Error::Io`] that names the address, or the file that could not be written; [`Error::Stopped`].
+///
+/// Fails with an [`Error::Io`] that names the address or the file that could not be written, or with
+/// [`Error::Stopped`].
 pub(super) fn download(wanted: &Wanted, context: &mut FetchContext) -> Result<()> {
     let mut part = Part::open(wanted.target, wanted.url)?;
     let (url, from) = (wanted.url, part.len());
@@ -89,7 +93,7 @@ pub(super) fn download(wanted: &Wanted, context: &mut FetchContext) -> Result<()
     };
     let total = part.whole().or(wanted.bytes);
     context.progress.start(&what, from, total);
-    let whole = persist(url, context, |context| attempt(wanted, &mut part, context));
+    let whole = retry(url, context, |context| attempt(wanted, &mut part, context));
     context.progress.end();
     if let Err(e) = whole {
         if part.len() > 0 {
@@ -99,7 +103,7 @@ pub(super) fn download(wanted: &Wanted, context: &mut FetchContext) -> Result<()
         }
         return Err(e);
     }
-    if let Some(fault) = wanted.checksum.fault(part.path(), context)? {
+    if let Some(fault) = wanted.checksum.mismatch(part.path(), context)? {
         part.remove()?;
         let advice = "nothing was kept; try again, or another mirror";
         return Err(failed(url, format!("{fault}: {advice}")));
@@ -107,27 +111,27 @@ pub(super) fn download(wanted: &Wanted, context: &mut FetchContext) -> Result<()
     part.finish(wanted.target)
 }
 
-/// "cannot download URL: ..."
+/// Error of the form "cannot download URL: ...".
 pub(super) fn failed(url: &str, reason: String) -> Error {
     Error::io("download", url)(io::Error::other(reason))
 }
 
-/// Attempts until one succeeds or none can. The outer error of an attempt ends the download, the inner one the
-/// attempt alone.
-pub(super) fn persist<T>(
+/// Repeats `attempt` until it succeeds or cannot succeed. The outer error of an attempt ends the download, the inner
+/// one only the attempt.
+pub(super) fn retry<T>(
     url: &str,
     context: &mut FetchContext,
     mut attempt: impl FnMut(&mut FetchContext) -> Result<Result<T, Failure>>,
 ) -> Result<T> {
     let mut failures = 0;
     loop {
-        context.go_on()?;
+        context.check_stopped()?;
         let reason;
         (failures, reason) = match attempt(context)? {
             Ok(done) => return Ok(done),
-            Err(Failure::Final(reason)) => return Err(failed(url, reason)),
-            Err(Failure::BrokeOff(reason)) => (1, reason),
-            Err(Failure::Passing(reason)) => (failures + 1, reason),
+            Err(Failure::Permanent(reason)) => return Err(failed(url, reason)),
+            Err(Failure::Interrupted(reason)) => (1, reason),
+            Err(Failure::Transient(reason)) => (failures + 1, reason),
         };
         if failures == TRIES {
             return Err(failed(url, format!("{reason}, {TRIES} times in a row")));
@@ -137,7 +141,7 @@ pub(super) fn persist<T>(
     }
 }
 
-/// One request and what it brings.
+/// Makes one request and appends its body to `part`.
 fn attempt(
     wanted: &Wanted,
     part: &mut Part,
@@ -147,10 +151,10 @@ fn attempt(
     if from > 0 && part.whole() == Some(from) {
         return Ok(Ok(())); // stopped between the last byte and the checksum
     }
-    let messages = ask(wanted, from, part.validator());
+    let messages = request_file(wanted, from, part.validator());
     let mut accepted = false;
     loop {
-        // The client itself gives up a silent server; this limit is for the client.
+        // The client itself times out on a silent server; this limit guards against a client that hangs.
         let Ok(message) = context.receive(&messages, 4 * SILENCE)? else {
             return Ok(Err(broke_off(part, from, "no answer")));
         };
@@ -166,7 +170,7 @@ fn attempt(
             }
             Message::Block(bytes) => part.append(&bytes)?,
             Message::End => return check_length(part, from),
-            Message::Failed(Failure::Passing(reason)) if accepted => {
+            Message::Failed(Failure::Transient(reason)) if accepted => {
                 return Ok(Err(broke_off(part, from, &reason)));
             }
             Message::Failed(failure) => return Ok(Err(failure)),
@@ -175,7 +179,7 @@ fn attempt(
     }
 }
 
-/// Makes `part` ready for the body of `response`, or says why that body is of no use.
+/// Prepares `part` for the body of `response`, or returns the reason why the body is unusable.
 fn accept(
     wanted: &Wanted,
     response: &Response<()>,
@@ -189,12 +193,12 @@ fn accept(
             }
             part.clear()?;
             let reason = "the server continued with other bytes than were asked for";
-            Ok(Err(Failure::Passing(reason.to_owned())))
+            Ok(Err(Failure::Transient(reason.to_owned())))
         }
         StatusCode::RANGE_NOT_SATISFIABLE if from > 0 => {
             part.clear()?;
             let reason = "the server has another file now";
-            Ok(Err(Failure::Passing(reason.to_owned())))
+            Ok(Err(Failure::Transient(reason.to_owned())))
         }
         StatusCode::OK => {
             let length = text(response, header::CONTENT_LENGTH);
@@ -202,7 +206,7 @@ fn accept(
             if let (Some(found), Some(published)) = (bytes, wanted.bytes) {
                 if found != published {
                     let reason = format!("it has {found} bytes, not {published} as published");
-                    return Ok(Err(Failure::Final(reason)));
+                    return Ok(Err(Failure::Permanent(reason)));
                 }
             }
             part.restart(Version {
@@ -216,14 +220,14 @@ fn accept(
     }
 }
 
-/// A body that ended is all that was announced, or another attempt is needed.
+/// Checks that a body that ended has the announced length. If not, another attempt is needed.
 fn check_length(part: &mut Part, from: u64) -> Result<Result<(), Failure>> {
     match part.whole() {
         Some(whole) if part.len() < whole => Ok(Err(broke_off(part, from, "the server closed it"))),
         Some(whole) if part.len() > whole => {
             part.clear()?;
             let reason = format!("more than the {whole} bytes came that were announced");
-            Ok(Err(Failure::Passing(reason)))
+            Ok(Err(Failure::Transient(reason)))
         }
         _ => Ok(Ok(())),
     }
@@ -234,30 +238,30 @@ fn broke_off(part: &Part, from: u64, why: &str) -> Failure {
     let of = part.whole().map_or(String::new(), |n| format!(" of {n}"));
     let reason = format!("the connection broke off after {len}{of} bytes ({why})");
     match len > from {
-        true => Failure::BrokeOff(reason),
-        false => Failure::Passing(reason),
+        true => Failure::Interrupted(reason),
+        false => Failure::Transient(reason),
     }
 }
 
-/// What the thread of a request sends, one after the other.
+/// Messages of the thread of a request, in order.
 enum Message {
     /// Status and headers.
     Head(Box<Response<()>>),
-    /// Some of the body.
+    /// Some bytes of the body.
     Block(Vec<u8>),
-    /// The end of the body.
+    /// End of the body.
     End,
     Failed(Failure),
 }
 
-/// Asks for the bytes of a file from byte `from` on, on a thread that ends once nobody receives: a read from a
-/// silent server cannot be stopped.
-fn ask(wanted: &Wanted, from: u64, validator: Option<&str>) -> Receiver<Message> {
-    // Redirections are followed; proxies come from the usual variables.
+/// Requests the bytes of a file from byte `from` on, on a thread, because a read from a silent server cannot be
+/// interrupted. The thread ends once the receiver is dropped.
+fn request_file(wanted: &Wanted, from: u64, validator: Option<&str>) -> Receiver<Message> {
+    // By default the client follows redirections and takes proxies from the usual environment variables.
     let agent: Agent = Agent::config_builder()
         .http_status_as_error(false)
         .redirect_auth_headers(RedirectAuthHeaders::SameHost)
-        // Parts of a file that a server compresses on the way cannot be put together again.
+        // A file that a server compresses in transit cannot be resumed at a byte offset.
         .accept_encoding("identity")
         .user_agent(concat!("dsf/", env!("CARGO_PKG_VERSION")))
         .timeout_connect(Some(CONNECT))
@@ -303,13 +307,13 @@ fn send(response: Response<ureq::Body>, sender: &SyncSender<Message>) -> Result<
                 going = sender.send(Message::Block(block)).is_ok();
             }
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => return Err(Failure::Passing(e.to_string())),
+            Err(e) => return Err(Failure::Transient(e.to_string())),
         }
     }
     Ok(())
 }
 
-/// Whether an error of the client may pass.
+/// Classifies an error of the client by whether another attempt may succeed.
 pub(super) fn failure(error: ureq::Error) -> Failure {
     use ureq::Error::{
         BodyStalled, ConnectProxyFailed, ConnectionFailed, HostNotFound, Io, Protocol, StatusCode,
@@ -318,29 +322,29 @@ pub(super) fn failure(error: ureq::Error) -> Failure {
     match error {
         StatusCode(code) => match ureq::http::StatusCode::from_u16(code) {
             Ok(status) => refusal(status),
-            Err(_) => Failure::Final(format!("the server answered {code}")),
+            Err(_) => Failure::Permanent(format!("the server answered {code}")),
         },
-        Io(e) => Failure::Passing(e.to_string()),
+        Io(e) => Failure::Transient(e.to_string()),
         Timeout(_)
         | HostNotFound
         | ConnectionFailed
         | ConnectProxyFailed(_)
         | Protocol(_)
-        | BodyStalled => Failure::Passing(error.to_string()),
-        other => Failure::Final(other.to_string()),
+        | BodyStalled => Failure::Transient(error.to_string()),
+        other => Failure::Permanent(other.to_string()),
     }
 }
 
-/// What a status that is no success means.
+/// Classifies a status other than success.
 fn refusal(status: StatusCode) -> Failure {
     let said = format!("the server answered {status}");
     match status {
-        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Failure::Passing(said),
-        s if s.is_server_error() => Failure::Passing(said),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Failure::Transient(said),
+        s if s.is_server_error() => Failure::Transient(said),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            Failure::Final(format!("{said}: it wants a login or does not serve you"))
+            Failure::Permanent(format!("{said}: it wants a login or does not serve you"))
         }
-        _ => Failure::Final(said),
+        _ => Failure::Permanent(said),
     }
 }
 
@@ -348,7 +352,7 @@ fn text(response: &Response<()>, name: header::HeaderName) -> Option<&str> {
     response.headers().get(name)?.to_str().ok()
 }
 
-/// The first byte and the whole length of a `Content-Range: bytes 5-9/10`.
+/// First byte and total length of a header such as `Content-Range: bytes 5-9/10`.
 fn content_range(response: &Response<()>) -> Option<(u64, u64)> {
     parse_range(text(response, header::CONTENT_RANGE)?)
 }
@@ -359,7 +363,7 @@ fn parse_range(text: &str) -> Option<(u64, u64)> {
     Some((first.trim().parse().ok()?, whole.trim().parse().ok()?))
 }
 
-/// What tells this version of a file from others: a strong ETag, else the time of its last change.
+/// Validator of this version of the file: a strong ETag, or else the time of its last change.
 fn validator(response: &Response<()>) -> Option<String> {
     let strong = text(response, header::ETAG).filter(|tag| tag.starts_with('"'));
     let found = strong.or_else(|| text(response, header::LAST_MODIFIED));
@@ -389,7 +393,7 @@ mod tests {
     fn only_what_may_pass_is_tried_again() {
         let passing = |code| {
             let status = StatusCode::from_u16(code).unwrap();
-            matches!(refusal(status), Failure::Passing(_))
+            matches!(refusal(status), Failure::Transient(_))
         };
         assert_eq!([429, 500, 503].map(passing), [true; 3]);
         assert_eq!([400, 401, 403, 404, 410].map(passing), [false; 5]);

@@ -1,13 +1,13 @@
 //! Files of the Hugging Face hub, in the cache that Python's libraries share.
 //!
-//! Addresses, tokens and the layout of the cache are `hf_hub`'s. The bytes come by our own [`download`], since
-//! `hf_hub` 0.5's compares nothing with the length and the SHA-256 that the hub named, appends the whole file to a
-//! part where a server ignores ranges, takes the server's names as paths, and can be neither stopped nor timed out:
-//! `tests/hubs.rs` shows the second and the third.
+//! Addresses, tokens and the layout of the cache come from `hf_hub`. The bytes are fetched by [`download`] instead,
+//! since `hf_hub` 0.5 does not check the length and SHA-256 that the hub names, appends the whole file to a partial one
+//! if a server ignores ranges, uses the server's names as paths, and can be neither stopped nor timed out.
+//! `tests/hubs.rs` demonstrates the second and the third.
 
 use super::catalogue::{Entry, Origin, Repository};
 use super::context::FetchContext;
-use super::download::{download, failed, failure, persist, Checksum, Failure, Wanted};
+use super::download::{download, failed, failure, retry, Checksum, Failure, Wanted};
 use super::request::{FetchRequest, Hub};
 use super::{make_folder, record, with_suffix};
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::Duration;
 
-/// The hub answers within this time or not at all.
+/// Time limit for an answer of the hub.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Repository {
@@ -31,7 +31,7 @@ impl Repository {
         }
     }
 
-    /// The name of `part` inside it.
+    /// Name of `part` inside the repository.
     fn path(&self, part: &str) -> String {
         match self.folder {
             "" => part.to_owned(),
@@ -40,7 +40,7 @@ impl Repository {
     }
 }
 
-/// Fetches the files of `entry`, where it comes from the hub; its lock is held.
+/// Fetches the files of `entry` if it comes from the hub. The caller holds its lock.
 pub(super) fn fetch(
     entry: &Entry,
     request: &FetchRequest,
@@ -78,14 +78,14 @@ pub(super) fn fetch(
     record(entry, &request.root, &page, commit.as_deref(), None)
 }
 
-/// `snapshots/COMMIT/NAME` names the commit, and the name may have folders.
+/// Commit in the path `snapshots/COMMIT/NAME` of `file`, where the name may contain folders.
 fn commit_of(file: &Path, name: &str) -> Option<String> {
     let below = Path::new(name).components().count();
     let commit = file.ancestors().nth(below)?.file_name()?;
     Some(commit.to_str()?.to_owned())
 }
 
-/// Downloads one file into the cache and returns its place among the snapshots.
+/// Downloads one file into the cache and returns its path among the snapshots.
 fn get(
     repository: &Repository,
     name: &str,
@@ -99,7 +99,9 @@ fn get(
         .build()
         .map_err(|e| failed(&hub.endpoint, e.to_string()))?;
     let url = api.repo(repository.repo()).url(name);
-    let file = persist(&url, context, |context| ask(&api, &url, context))?;
+    let file = retry(&url, context, |context| {
+        request_metadata(&api, &url, context)
+    })?;
     let blob = cache.blob_path(&file.etag);
     make_folder(blob.parent().unwrap_or(&hub.cache))?;
     let _lock = context.lock(&blob.with_extension("lock"))?;
@@ -123,27 +125,31 @@ fn get(
     Ok(pointer)
 }
 
-/// Asks the hub once about the file at `url`, on a thread: its client waits for ever and cannot be stopped.
-fn ask(api: &Api, url: &str, context: &mut FetchContext) -> Result<Result<HubFile, Failure>> {
+/// Requests the metadata of the file at `url` once, on a thread: the client waits for ever and cannot be stopped.
+fn request_metadata(
+    api: &Api,
+    url: &str,
+    context: &mut FetchContext,
+) -> Result<Result<HubFile, Failure>> {
     let (sender, answer) = channel();
     let (api, address) = (api.clone(), url.to_owned());
     std::thread::spawn(move || {
         let _ = sender.send(api.metadata(&address)); // nobody listens after a stop
     });
-    let none = |why: &str| Failure::Final(format!("{why}: is this a Hugging Face hub?"));
+    let none = |why: &str| Failure::Permanent(format!("{why}: is this a Hugging Face hub?"));
     Ok(match context.receive(&answer, PATIENCE)? {
-        Ok(Ok(metadata)) => HubFile::new(&metadata).map_err(Failure::Final),
+        Ok(Ok(metadata)) => HubFile::new(&metadata).map_err(Failure::Permanent),
         Ok(Err(ApiError::RequestError(e))) => Err(failure(*e)),
         Ok(Err(e)) => Err(none(&e.to_string())),
         Err(RecvTimeoutError::Timeout) => {
-            Err(Failure::Passing("the hub does not answer".to_owned()))
+            Err(Failure::Transient("the hub does not answer".to_owned()))
         }
-        // The client panics at a redirection to nowhere.
+        // The client panics at a redirection without a target.
         Err(RecvTimeoutError::Disconnected) => Err(none("the answer makes no sense")),
     })
 }
 
-/// What the hub says about a file.
+/// Metadata of a file from the hub.
 struct HubFile {
     etag: String,
     commit: String,
@@ -151,7 +157,7 @@ struct HubFile {
 }
 
 impl HubFile {
-    /// Both names become parts of a path, so they must not lead anywhere else.
+    /// Checks that both names, which become parts of a path, are plain and cannot lead out of the cache.
     fn new(metadata: &Metadata) -> Result<Self, String> {
         let plain = |what: &str, text: &str| {
             let letters = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
@@ -169,7 +175,7 @@ impl HubFile {
     }
 }
 
-/// Makes the snapshot's file: a link to the blob, or where there are none a copy.
+/// Creates the file of a snapshot: a symbolic link to the blob, or a copy on systems without them.
 fn point(pointer: &Path, blob: &Path) -> Result<()> {
     remove_if_present(pointer)?;
     let absolute = std::path::absolute(blob).map_err(Error::io("find", blob))?;
@@ -180,7 +186,7 @@ fn point(pointer: &Path, blob: &Path) -> Result<()> {
     made.map_err(Error::io("write", pointer))
 }
 
-/// Gives `file` the name `target` as well; on another disk that takes a copy.
+/// Creates a hard link `target` to `file`, or a copy if they are on different disks.
 fn link(file: &Path, target: &Path) -> Result<()> {
     let file = fs::canonicalize(file).map_err(Error::io("read", file))?;
     remove_if_present(target)?;

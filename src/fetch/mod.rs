@@ -1,10 +1,10 @@
-//! The data of the tasks, downloaded to where their loaders look.
+//! Download of the tasks' data to the folders where their loaders expect it.
 //!
-//! Below the data root of the Long Range Arena: `text/plain_text/*.parquet`,
-//! `image/cifar-10-batches-bin/*.bin`, `lra_release/lra_release/...`. Below that of WikiText: a folder of
-//! Parquet files for each text, `gpt-neox-20b-tokenizer/tokenizer.json`. `archives/` holds locks, archives that
-//! are kept and downloads that are not finished; `fetched/` holds a record of each fetch. A dataset is there once
-//! its folder is: folders are unpacked elsewhere and renamed.
+//! The data root of the Long Range Arena holds `text/plain_text/*.parquet`, `image/cifar-10-batches-bin/*.bin` and
+//! `lra_release/lra_release/...`; the data root of WikiText holds a folder of Parquet files for each text and
+//! `gpt-neox-20b-tokenizer/tokenizer.json`. In both, `archives/` holds locks, kept archives and unfinished downloads,
+//! and `fetched/` a record of each fetch. Folders are unpacked elsewhere and renamed, so that a folder exists only once
+//! it is complete.
 
 mod archive;
 mod catalogue;
@@ -26,12 +26,13 @@ use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Fetches the datasets that are not there yet and returns those it fetched.
+/// Fetches the requested datasets that are missing and returns them.
 ///
 /// # Errors
-/// [`Error::Missing`] for what is not there under `offline`, [`Error::Refused`] for a folder that is there in part,
-/// [`Error::Io`] for what the network, a server or the disk refused, [`Error::Stopped`] once the stop flag is
-/// raised. After the last two the same request continues.
+///
+/// Fails with [`Error::Missing`] for missing data under `offline`, [`Error::Refused`] for an incomplete folder,
+/// [`Error::Io`] for failures of the network, a server or the disk, and [`Error::Stopped`] once the stop flag is set.
+/// After the last two, the same request resumes.
 pub fn fetch(request: &FetchRequest, context: &mut FetchContext) -> Result<Vec<Dataset>> {
     if !request.offline {
         refuse_bad_proxies(|name| std::env::var(name).ok())?;
@@ -46,7 +47,7 @@ pub fn fetch(request: &FetchRequest, context: &mut FetchContext) -> Result<Vec<D
             continue;
         }
         let _lock = context.lock(&request.root.join(archive::FOLDER).join(lock))?;
-        // Another process may have fetched them in the meantime.
+        // Another process may have fetched them while this one waited for the lock.
         let entries = missing(&asked, request)?;
         match entries.first().map(|entry| entry.origin) {
             Some(Origin::Cifar) => archive::fetch(&entries, &request.cifar, request, context)?,
@@ -62,7 +63,7 @@ pub fn fetch(request: &FetchRequest, context: &mut FetchContext) -> Result<Vec<D
     Ok(fetched)
 }
 
-/// Refuses what the HTTP client would pass over without a word, to go round the proxy that was meant.
+/// Rejects malformed proxy variables, which the HTTP client would silently ignore and so bypass the intended proxy.
 fn refuse_bad_proxies(variable: impl Fn(&str) -> Option<String>) -> Result<()> {
     for name in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"] {
         for name in [name.to_owned(), name.to_lowercase()] {
@@ -86,7 +87,7 @@ fn lock_name(origin: Origin) -> &'static str {
     }
 }
 
-/// Those of `entries` that have to be fetched.
+/// Returns the entries that have to be fetched.
 fn missing<'a>(entries: &[&'a Entry], request: &FetchRequest) -> Result<Vec<&'a Entry>> {
     let mut missing = Vec::new();
     for entry in entries {
@@ -94,7 +95,7 @@ fn missing<'a>(entries: &[&'a Entry], request: &FetchRequest) -> Result<Vec<&'a 
             _ if request.force => missing.push(*entry),
             State::Present => {}
             State::Absent => missing.push(*entry),
-            // Files of the hub come one by one: those that are there stay.
+            // Files of the hub are fetched one by one, and existing ones are kept.
             State::Lacks(_) if matches!(entry.origin, Origin::Hub(_)) => missing.push(*entry),
             State::Lacks(file) => {
                 refuse!(
@@ -108,7 +109,7 @@ fn missing<'a>(entries: &[&'a Entry], request: &FetchRequest) -> Result<Vec<&'a 
     Ok(missing)
 }
 
-/// Writes `<root>/fetched/<dataset>.json`: what was fetched from where, for a reader who asks years later.
+/// Writes `<root>/fetched/<dataset>.json`, the provenance of a fetched dataset.
 fn record(
     entry: &Entry,
     root: &Path,

@@ -1,4 +1,4 @@
-//! The part of a file that has been downloaded, and the version of the file that it belongs to.
+//! Partially downloaded files, with the version of the file that they belong to.
 
 use super::with_suffix;
 use crate::error::{Error, Result};
@@ -8,17 +8,17 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// The version of a file of which a part is there.
+/// Version of the file being downloaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Version {
     pub url: String,
-    /// A strong ETag or the time of the last change, as the server wrote it.
+    /// Strong ETag or time of the last change, as the server wrote it.
     pub validator: Option<String>,
-    /// Length of the whole.
+    /// Length of the whole file in bytes.
     pub bytes: Option<u64>,
 }
 
-/// `NAME.part`, open for appending, with a [`Version`] beside it.
+/// Partial download `NAME.part`, open for appending, with a [`Version`] in a file beside it.
 pub(super) struct Part {
     path: PathBuf,
     file: File,
@@ -27,8 +27,8 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Opens the part of `target`; one that came from elsewhere than `url`, or whose whole length
-    /// is not known, is begun anew.
+    /// Opens the partial download of `target`. It is truncated if it came from another address than `url` or if the
+    /// length of the whole file is unknown.
     pub fn open(target: &Path, url: &str) -> Result<Self> {
         let path = with_suffix(target, ".part");
         let file = File::options()
@@ -58,12 +58,12 @@ impl Part {
         &self.path
     }
 
-    /// Bytes that are there.
+    /// Number of bytes downloaded.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Length of the whole, once a server has said it.
+    /// Length of the whole file, once a server has announced it.
     pub fn whole(&self) -> Option<u64> {
         self.version.as_ref()?.bytes
     }
@@ -72,20 +72,20 @@ impl Part {
         self.version.as_ref()?.validator.as_deref()
     }
 
-    /// Begins anew with a file of this version.
+    /// Truncates the file and records the `version` whose bytes follow.
     pub fn restart(&mut self, version: Version) -> Result<()> {
         self.clear()?;
-        let beside = beside(&self.path);
+        let version_path = version_path(&self.path);
         let text = serde_json::to_string(&version).expect("a version is plain data");
-        fs::write(&beside, text).map_err(Error::io("write", &beside))?;
+        fs::write(&version_path, text).map_err(Error::io("write", &version_path))?;
         self.version = Some(version);
         Ok(())
     }
 
-    /// Forgets everything. The version goes first: bytes without one are never continued.
+    /// Truncates the file and removes its version. The version goes first: bytes without one are never continued.
     pub fn clear(&mut self) -> Result<()> {
         self.version = None;
-        remove_if_present(&beside(&self.path))?;
+        remove_if_present(&version_path(&self.path))?;
         let cut = self.file.set_len(0);
         cut.map_err(Error::io("write", &self.path))?;
         self.len = 0;
@@ -94,7 +94,7 @@ impl Part {
 
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let written = self.file.write_all(bytes);
-        // A write that failed half-way, on a full disk, leaves bytes that count as well.
+        // A write that failed half-way, as on a full disk, leaves bytes that count as well.
         self.len = self.file.metadata().map_or(self.len, |m| m.len());
         written.map_err(|e| self.no_room(e))
     }
@@ -115,29 +115,29 @@ impl Part {
         Error::io("write", &self.path)(std::io::Error::new(error.kind(), said))
     }
 
-    /// Makes the part the file itself.
+    /// Renames the completed download to `target`.
     pub fn finish(self, target: &Path) -> Result<()> {
         self.file
             .sync_all()
             .map_err(Error::io("write", &self.path))?;
         fs::rename(&self.path, target).map_err(Error::io("write", target))?;
-        remove_if_present(&beside(&self.path))
+        remove_if_present(&version_path(&self.path))
     }
 
-    /// Leaves nothing.
+    /// Removes the partial download and its version.
     pub fn remove(self) -> Result<()> {
-        remove_if_present(&beside(&self.path))?;
+        remove_if_present(&version_path(&self.path))?;
         remove_if_present(&self.path)
     }
 }
 
 fn read_version(part: &Path) -> Option<Version> {
-    let text = fs::read_to_string(beside(part)).ok()?;
+    let text = fs::read_to_string(version_path(part)).ok()?;
     serde_json::from_str(&text).ok()
 }
 
-/// Where the version of a part stands.
-fn beside(part: &Path) -> PathBuf {
+/// Path of the version of a partial download.
+fn version_path(part: &Path) -> PathBuf {
     with_suffix(part, ".json")
 }
 

@@ -1,39 +1,39 @@
-//! What is asked of a fetch: which datasets, from where, to where.
+//! Parameters of a fetch: datasets, sources and destination.
 
 use super::Dataset;
 use std::path::PathBuf;
 
-/// Which datasets to fetch, from where, to where.
+/// Datasets to fetch, with sources and destination.
 #[derive(Clone, Debug)]
 pub struct FetchRequest {
-    /// The datasets.
+    /// Datasets to fetch.
     pub datasets: Vec<Dataset>,
-    /// The data root.
+    /// Data root of the task.
     pub root: PathBuf,
-    /// The archive of CIFAR-10.
+    /// Source of CIFAR-10.
     pub cifar: ArchiveSource,
-    /// The archive of the Long Range Arena.
+    /// Source of the Long Range Arena's archive.
     pub lra: ArchiveSource,
-    /// The hub.
+    /// Source of hub files.
     pub hub: Hub,
-    /// Open no socket.
+    /// Whether to stay offline and open no socket.
     pub offline: bool,
-    /// Fetch even what is there.
+    /// Whether to fetch datasets again that are complete.
     pub force: bool,
-    /// Remove an archive once it is unpacked.
+    /// Whether to remove an archive once it is unpacked.
     pub delete_archive: bool,
 }
 
-/// An archive and what is published about it.
+/// Archive and the published facts about it.
 #[derive(Clone, Debug)]
 pub struct ArchiveSource {
-    /// Its name below `archives/`.
+    /// File name below `archives/`.
     pub file: &'static str,
-    /// http or https.
+    /// Address, http or https.
     pub url: String,
-    /// Its length.
+    /// Published length in bytes.
     pub bytes: Option<u64>,
-    /// Its MD5, in small hexadecimal digits.
+    /// Published MD5, in lower-case hexadecimal digits.
     pub md5: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl ArchiveSource {
         }
     }
 
-    /// The Long Range Arena; nothing is published about its bytes.
+    /// The Long Range Arena, for whose archive neither length nor checksum is published.
     pub fn lra() -> Self {
         Self {
             file: "lra_release.gz",
@@ -59,12 +59,12 @@ impl ArchiveSource {
     }
 }
 
-/// Where the hub is and who asks.
+/// Address, credentials and cache of the hub.
 #[derive(Clone, Debug)]
 pub struct Hub {
-    /// Without a slash at the end.
+    /// Address without a trailing slash.
     pub endpoint: String,
-    /// Sent to `endpoint` alone.
+    /// Access token, sent only to `endpoint`.
     pub token: Option<String>,
     /// Folder of the cache.
     pub cache: PathBuf,

@@ -1,4 +1,4 @@
-//! Datasets out of archives.
+//! Datasets from archives.
 
 use super::server::{Answer, Server};
 use super::{names, sha256, World};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tar::{Builder, EntryType, Header};
 
-/// A tar of names and what they hold; names are not checked, as those of an enemy are not.
+/// Tar of names and contents. Names are not validated, so that hostile archives can be made.
 fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
     tar_of(
         files
@@ -143,7 +143,7 @@ fn an_archive_can_be_removed_and_a_plain_tar_will_do() {
         .exists());
 }
 
-/// What is said about an archive, after which no folder of the dataset may be there.
+/// Error for an archive, after which the folder of the dataset must not exist.
 fn refused(body: Vec<u8>) -> String {
     let server = serves(body);
     let mut world = World::new(&server, &[Listops]);
@@ -265,7 +265,7 @@ fn the_second_of_two_waits_and_downloads_nothing() {
             scope.spawn(move || {
                 let fetched = world.fetch().unwrap().len();
                 got.lock().unwrap().push(fetched);
-                assert!(world.ear.said("another process"), "{:?}", world.ear.said);
+                assert!(world.recorder.said("another process"), "{:?}", world.recorder.said);
             });
         }
         std::thread::sleep(Duration::from_millis(150));

@@ -1,4 +1,4 @@
-//! One file: whole, in parts, and from servers that change their mind.
+//! Downloads of one file: whole, in parts, and from servers whose file changes.
 
 use super::server::{Answer, Request, Server};
 use super::{bytes, names, sha256, Listener};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 const LEN: usize = 600_000;
-/// Where connections break.
+/// Number of bytes after which connections break.
 const CUT: usize = 250_000;
 
 pub(super) struct Target {
@@ -59,7 +59,7 @@ impl Target {
     }
 }
 
-/// Serves [`bytes`]; the first connection breaks.
+/// Server of [`bytes`] whose first connection breaks.
 fn breaks_once() -> Server {
     Server::start(|request, before| {
         let answer = Answer::file(request, &bytes(LEN), "v1");

@@ -27,7 +27,7 @@ fn body(name: &str) -> Vec<u8> {
     })
 }
 
-/// As the hub answers: large files lie elsewhere, and their SHA-256 stands in a header.
+/// Answer in the format of the hub: large files lie elsewhere, and their SHA-256 is in a header.
 fn hub(request: &Request) -> Answer {
     if let Some(name) = request.path.strip_prefix(RESOLVE) {
         return Answer::redirect(format!(
@@ -149,7 +149,7 @@ fn texts_and_the_tokenizer_come_from_repositories_of_their_own() {
     assert_eq!(world.fetch_all().unwrap(), []);
 }
 
-/// What is said about a hub that gives `answer` to everything.
+/// Error for a hub that gives `answer` to every request.
 fn refused(answer: Answer) -> String {
     let server = Server::start(move |_, _| answer.clone());
     let mut world = World::new(&server, &[Text]);
@@ -162,7 +162,7 @@ fn refused(answer: Answer) -> String {
     message
 }
 
-/// A file as a hub without large files sends it.
+/// Answer for a file from a hub without large files.
 fn small(etag: &str, commit: &str) -> Answer {
     let mut answer = Answer::ok(b"x");
     answer.status = 206;
@@ -209,7 +209,8 @@ fn a_file_that_is_not_the_one_that_the_hub_named_is_not_kept() {
     assert!(!world.folder(Text).exists());
 }
 
-/// Why files of the hub do not come by `hf_hub`'s own download. Where this fails after an update, ours may go.
+/// Defects of `hf_hub`'s download, for which this program has its own. If this test fails after an update, the own one
+/// may become unnecessary.
 #[test]
 fn the_download_of_hf_hub_takes_names_and_lengths_on_trust() {
     let download = |server: &Server, cache: &Path| {
@@ -219,7 +220,7 @@ fn the_download_of_hf_hub_takes_names_and_lengths_on_trust() {
             .build()
             .unwrap();
         let repository = api.dataset("a/b".to_owned());
-        // It panics after a name that leads elsewhere, but only once the file is written.
+        // It panics for a name that leads out of the cache, but only after the file has been written.
         std::panic::catch_unwind(AssertUnwindSafe(|| repository.download("file").ok()))
     };
     let server = Server::start(|_, _| small("../../../evil", COMMIT));

@@ -1,4 +1,4 @@
-//! Against a server on loopback; nothing here touches a network.
+//! Tests against a server on loopback; none of them needs a network.
 
 mod archives;
 mod downloads;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Hears everything, and stops at a byte.
+/// Listener that records all reports, and stops at a byte.
 #[derive(Default)]
 struct Listener {
     said: Vec<String>,
@@ -27,14 +27,14 @@ struct Listener {
     stop_at: Option<u64>,
 }
 
-struct Ear<'a>(
+struct Recorder<'a>(
     &'a mut Vec<String>,
     &'a mut Vec<String>,
     &'a AtomicBool,
     Option<u64>,
 );
 
-impl Progress for Ear<'_> {
+impl Progress for Recorder<'_> {
     fn say(&mut self, line: &str) {
         self.0.push(line.to_owned());
     }
@@ -51,12 +51,12 @@ impl Progress for Ear<'_> {
 }
 
 impl Listener {
-    /// Calls `work` with a context that tells this listener.
+    /// Calls `work` with a context that reports to this listener.
     fn context<T>(&mut self, work: impl FnOnce(&mut FetchContext) -> T) -> T {
         self.stop.store(false, Ordering::Relaxed);
-        let mut ear = Ear(&mut self.said, &mut self.begun, &self.stop, self.stop_at);
+        let mut recorder = Recorder(&mut self.said, &mut self.begun, &self.stop, self.stop_at);
         let mut context = FetchContext {
-            progress: &mut ear,
+            progress: &mut recorder,
             stop: &self.stop,
             pause: Duration::from_millis(1),
         };
@@ -68,11 +68,11 @@ impl Listener {
     }
 }
 
-/// A data root and a hub's cache, with every source at one server.
+/// Data root and hub cache, with one server as every source.
 struct World {
     dir: TempDir,
     request: FetchRequest,
-    ear: Listener,
+    recorder: Listener,
 }
 
 impl World {
@@ -98,16 +98,22 @@ impl World {
             force: false,
             delete_archive: false,
         };
-        let ear = Listener::default();
-        Self { dir, request, ear }
+        let recorder = Listener::default();
+        Self {
+            dir,
+            request,
+            recorder,
+        }
     }
 
     fn fetch_all(&mut self) -> Result<Vec<Dataset>> {
-        let Self { request, ear, .. } = self;
-        ear.context(|context| fetch(request, context))
+        let Self {
+            request, recorder, ..
+        } = self;
+        recorder.context(|context| fetch(request, context))
     }
 
-    /// Those of the Long Range Arena.
+    /// Fetches the datasets of the Long Range Arena.
     fn fetch(&mut self) -> Result<Vec<LraDataset>> {
         let lra = |dataset| match dataset {
             Dataset::Lra(dataset) => Some(dataset),
@@ -129,7 +135,7 @@ fn sha256(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
-/// Bytes that do not repeat and do not compress.
+/// Pseudorandom bytes that do not compress.
 fn bytes(n: usize) -> Vec<u8> {
     let mut x = 1_u32;
     let mut next = || {
@@ -139,7 +145,7 @@ fn bytes(n: usize) -> Vec<u8> {
     (0..n).map(|_| next()).collect()
 }
 
-/// Names in a folder, sorted.
+/// Sorted names of the files in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     let name = |e: std::io::Result<std::fs::DirEntry>| e.unwrap().file_name();

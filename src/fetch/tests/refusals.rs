@@ -1,4 +1,4 @@
-//! Downloads that cannot come to a good end, and what is said and left then.
+//! Downloads that must fail, their errors and the files that they leave.
 
 use super::downloads::Target;
 use super::server::{Answer, Server};

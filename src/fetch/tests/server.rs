@@ -1,4 +1,4 @@
-//! A web server of the test's own, on loopback, that behaves as badly as it is told to.
+//! Web server on loopback whose failures the test chooses.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// The same one for another path.
+    /// Same request for another path.
     pub fn at(&self, path: String) -> Self {
         Self {
             path,
@@ -27,7 +27,7 @@ impl Request {
         Some(&found.1)
     }
 
-    /// First and, where given, last byte of `Range: bytes=5-9`.
+    /// First and, if given, last byte of a header such as `Range: bytes=5-9`.
     pub fn range(&self) -> Option<(usize, Option<usize>)> {
         let (first, last) = self
             .header("range")?
@@ -42,11 +42,11 @@ pub struct Answer {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
-    /// Hang up after so many bytes of the body.
+    /// Number of bytes of the body after which the server closes the connection.
     pub cut: Option<usize>,
-    /// After that, say nothing more, but do not hang up either.
+    /// Whether to keep the connection open without sending more after `cut` bytes.
     pub hang: bool,
-    /// Say nothing about the length.
+    /// Whether to omit the length.
     pub lengthless: bool,
 }
 
@@ -79,7 +79,7 @@ impl Answer {
         self
     }
 
-    /// As a good server sends `body` with `etag`: parts that are asked for, unless it has changed.
+    /// Answer of a correct server with `body` and `etag`: the requested range, unless the file has changed.
     pub fn file(request: &Request, body: &[u8], etag: &str) -> Self {
         let tag = format!("\"{etag}\"");
         let same = request.header("if-range").is_none_or(|asked| asked == tag);
@@ -100,7 +100,7 @@ impl Answer {
     }
 }
 
-/// Answers one request a connection until it is dropped.
+/// Server that answers one request per connection until it is dropped.
 pub struct Server {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<Request>>>,
@@ -109,7 +109,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// `answer` gets a request and how many came before it.
+    /// Starts a server. `answer` receives a request and the number of earlier ones.
     pub fn start(answer: impl Fn(&Request, usize) -> Answer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
