@@ -178,7 +178,7 @@ impl Recorded {
         }
         let loss = self.wait()?;
         while !loss.is_finite() && self.queued() > 0 {
-            self.wait()?; // it moved nothing
+            self.wait()?; // a step after a non-finite loss changes nothing
         }
         Ok(loss)
     }

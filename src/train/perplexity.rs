@@ -17,8 +17,8 @@ pub struct Scoring {
     pub stride: Option<usize>,
     /// Number of windows in one batch.
     pub batch: usize,
-    /// Whether every token but the first counts exactly once. If so, all predictions of the first window count even with
-    /// a stride, and the remainder of the text forms a shorter last window; otherwise the remainder is left out.
+    /// Whether every token but the first counts exactly once. If so, all predictions of the first window count even
+    /// with a stride, and the remainder of the text forms a shorter last window; otherwise the remainder is left out.
     pub every_token: bool,
 }
 

@@ -373,7 +373,7 @@ fn a_loss_that_is_no_number_moves_nothing_in_a_recorded_step() {
         // Formatted text is compared because NaN is not equal to itself.
         let text = |trainer: &Trainer| format!("{:?}", bits(trainer));
         let before = text(&trainer);
-        // A step is under way behind it, which must not move the weights either.
+        // The next step is under way already; it must not move the weights either.
         assert!(trainer.step_ahead().unwrap().is_nan());
         assert_eq!((text(&trainer), trainer.progress().step), (before, 2));
         assert!(trainer.settle());

@@ -54,7 +54,7 @@ fn clipped_steps_that_decay_matrices_alone_are_those_of_pytorch() {
     let w = Var::new(&[[0.5f64, -1.0, 1.5], [2.0, -0.25, 0.75]], cpu).unwrap();
     let b = Var::new(&[1.25f64, -0.5, 0.1], cpu).unwrap();
     let vars = vec![("w".into(), w.clone()), ("b".into(), b.clone())];
-    let mut adamw = AdamW::of(vars, 0.1, CLIPPED).unwrap();
+    let mut adamw = AdamW::with_config(vars, 0.1, CLIPPED).unwrap();
     for (rate, by) in [(0.1, 1.0), (0.2, 0.01), (0.1, 3.0), (0.05, 0.02)] {
         let fourth = |var: &Var| var.sqr().unwrap().sqr().unwrap().sum_all().unwrap();
         let loss = ((fourth(&w) + fourth(&b)).unwrap() * by).unwrap();
@@ -97,7 +97,7 @@ fn parameters() -> Vec<(String, Var)> {
 /// Optimiser after `steps` steps on x⁴ of all parameters but one.
 fn trained(config: &AdamConfig, steps: usize) -> AdamW {
     let vars = parameters();
-    let mut adamw = AdamW::of(vars.clone(), 0.1, config.clone()).unwrap();
+    let mut adamw = AdamW::with_config(vars.clone(), 0.1, config.clone()).unwrap();
     for step in 0..steps {
         let used = vars.iter().enumerate().filter(|(i, _)| *i != 1);
         let losses: Vec<Tensor> = used
@@ -170,7 +170,7 @@ fn a_gradient_that_is_no_number_is_not_hidden_by_clipping() {
     let step = || {
         let var = Var::new(&[1.0f32, 2.0], &Device::Cpu).unwrap();
         let vars = vec![("a".into(), var.clone())];
-        let mut adamw = AdamW::of(vars, 0.1, CLIPPED).unwrap();
+        let mut adamw = AdamW::with_config(vars, 0.1, CLIPPED).unwrap();
         let loss = (var.as_tensor() * f64::NAN).unwrap().sum_all().unwrap();
         adamw.step(&loss.backward().unwrap(), 0.01).unwrap();
         var.to_vec1::<f32>().unwrap()
