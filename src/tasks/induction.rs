@@ -1,14 +1,13 @@
-//! Induction heads (Olsson et al. 2022) as a synthetic task: section 3.1 of Fu et al. 2023, "Hungry Hungry
-//! Hippos". Random tokens hold a special token ⊢ once, and end with it again; the answer is the token that
-//! followed it the first time:
+//! Induction heads (Olsson et al. 2022) as a synthetic task, from section 3.1 of Fu et al. 2023, "Hungry Hungry
+//! Hippos". A sequence of random tokens contains a special token ⊢ once and ends with it again. The answer is the token
+//! that followed its first occurrence:
 //!
 //! ```text
 //! tokens   a b c ⊢ f g h i j ⊢
 //! label    - - - - - - - - - f
 //! ```
 //!
-//! ⊢ is token 0, all others are 1 .. V - 1. The paper's sizes are L = 30, V = 20, 5,000 training and 500 test
-//! examples.
+//! ⊢ is token 0, all others are 1 .. V - 1. The paper's sizes are L = 30, V = 20, 5,000 training and 500 test examples.
 
 use super::limits::{Length, Rule};
 use super::synthetic::{all_tokens, Synthetic, ONE_ANSWER};
@@ -53,11 +52,11 @@ fn rules(vocab_size: usize, length: Length, _answers: usize) -> Vec<Rule> {
     ]
 }
 
-/// Fills one example and its answer.
+/// Fills the tokens and the answer of one example.
 fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32]) {
     let last = tokens.len() - 1;
     tokens.fill_with(|| SPECIAL + 1 + rng.below(vocab_size - 1));
-    // A token that is not the last special one stands behind the first.
+    // The first ⊢ stands at most at last - 2, so that an ordinary token follows it.
     let first = rng.below(last as u32 - 1) as usize;
     (tokens[first], tokens[last]) = (SPECIAL, SPECIAL);
     answers[0] = tokens[first + 1];

@@ -1,22 +1,22 @@
-//! Sizes that no generated task can have, refused in a sentence that names the task and the flag.
+//! Limits on the sizes of generated tasks, with messages that name the task and the flag.
 
 use crate::error::{ensure, Result};
 use std::fmt;
 
-/// Beyond this the embedding table alone outgrows any device.
+/// Largest vocabulary. With a larger one, the embedding table alone exceeds any device.
 const MAX_VOCAB: usize = 1 << 24;
 
-/// Tokens a split, 8 GiB of host memory.
+/// Largest number of tokens in a split, 8 GiB of host memory.
 const MAX_TOKENS: usize = 1 << 31;
 
-/// A limit of one size of a task.
+/// Condition on one size of a task.
 #[derive(Clone)]
 pub(super) struct Rule {
     pub holds: bool,
-    /// The flag that is refused where it does not hold, and its value.
+    /// Flag and value that are rejected if the condition does not hold.
     pub flag: &'static str,
     pub value: usize,
-    /// The reason of the refusal.
+    /// Reason of the rejection.
     pub why: String,
 }
 
@@ -31,16 +31,16 @@ impl Rule {
     }
 }
 
-/// How long the sequences of a run are.
+/// Sequence lengths of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lengths {
-    /// Tokens of a training example.
+    /// Length in tokens of a training example.
     pub train: usize,
-    /// Tokens of a test example, where they are not as many.
+    /// Length in tokens of a test example; `None` if it is that of training.
     pub test: Option<usize>,
 }
 
-/// The length of one split, and the flag that sets it.
+/// Sequence length of one split, and the flag that sets it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Length {
     pub flag: &'static str,
@@ -48,32 +48,32 @@ pub(super) struct Length {
 }
 
 impl Length {
-    /// The flag and its value.
+    /// Flag and value.
     pub fn typed(self) -> (&'static str, usize) {
         (self.flag, self.tokens)
     }
 }
 
 impl fmt::Display for Length {
-    /// As typed.
+    /// Writes the flag and its value as typed.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{} {}", self.flag, self.tokens)
     }
 }
 
 impl Lengths {
-    /// Those of a run whose training examples have `train` tokens; a test length that says the same says nothing.
+    /// Lengths of a run whose training examples have `train` tokens. A test length equal to `train` is dropped.
     pub fn new(train: usize, test: Option<usize>) -> Self {
         let test = test.filter(|test| *test != train);
         Self { train, test }
     }
 
-    /// Tokens of a training and of a test example.
+    /// Lengths in tokens of a training and of a test example.
     pub fn tokens(self) -> [usize; 2] {
         self.each().map(|length| length.tokens)
     }
 
-    /// That of the training and that of the test split.
+    /// Lengths of the training and of the test split.
     pub fn each(self) -> [Length; 2] {
         let train = Length {
             flag: "--seq-len",
@@ -86,21 +86,26 @@ impl Lengths {
         [train, test.unwrap_or(train)]
     }
 
-    /// In a sentence: `L = 64, tested at 128`.
+    /// Text for a sentence, such as `L = 64, tested at 128`.
     pub fn title(self) -> String {
         let test = self.test.map(|test| format!(", tested at {test}"));
         format!("L = {}{}", self.train, test.unwrap_or_default())
     }
 
-    /// In a list of runs: `L=64->128`.
+    /// Text for a list of runs, such as `L=64->128`.
     pub fn label(self) -> String {
         let test = self.test.map(|test| format!("->{test}"));
         format!("L={}{}", self.train, test.unwrap_or_default())
     }
 }
 
-/// Refuses a run of `task` that breaks one of its own `rules`, which hold both lengths to at least 1; a vocabulary beyond
-/// the largest; and `examples` (training, validation, test) that are too many, or none in the training or test split.
+/// Checks the sizes of a run of `task`: its own `rules`, which must require both lengths to be at least 1, the limit of
+/// the vocabulary, and `examples` (training, validation, test).
+///
+/// # Errors
+///
+/// Fails with the flag of a rule that does not hold, of a vocabulary beyond the limit, or of a split that is too large
+/// or, for training and test, empty.
 pub(super) fn check(
     task: &str,
     rules: &[Rule],

@@ -1,15 +1,15 @@
-//! Associative recall (Ba et al. 2016; Graves et al. 2014) of one key: section 3.1 of Fu et al. 2023, "Hungry
-//! Hungry Hippos". Keys and their values stand in turn, and the last token is a key that was shown before;
-//! the answer is its value:
+//! Associative recall of one key (Ba et al. 2016; Graves et al. 2014), from section 3.1 of Fu et al. 2023, "Hungry
+//! Hungry Hippos". Keys and values alternate, and the last token is a key that was shown before. The answer is its
+//! value:
 //!
 //! ```text
 //! tokens   a 2 c 4 b 3 d 1 a
 //! label    - - - - - - - - 2
 //! ```
 //!
-//! Keys are tokens 0 .. V/2 - 1, values V/2 .. V - 1. Within an example a key has one value, however often it
-//! is shown. Where L is even, the value of a key that is not shown begins the sequence. The paper's sizes are
-//! L = 20, V = 10, 5,000 training and 500 test examples.
+//! Keys are tokens 0 .. V/2 - 1, values V/2 .. V - 1. Within an example a key always has the same value. If L is even,
+//! a value without a key begins the sequence. The paper's sizes are L = 20, V = 10, 5,000 training and 500 test
+//! examples.
 
 use super::limits::{Length, Rule};
 use super::synthetic::{all_tokens, Synthetic, ONE_ANSWER};
@@ -57,16 +57,15 @@ fn rules(vocab_size: usize, length: Length, _answers: usize) -> Vec<Rule> {
     ]
 }
 
-/// Fills one example with keys from the lower half of the vocabulary and values from the upper one, and its
-/// answer.
+/// Fills one example and its answer, with keys from the lower half of the vocabulary and values from the upper one.
 fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32]) {
     let half = vocab_size / 2;
     let Some((query, shown)) = tokens.split_last_mut() else {
-        return; // refused by the rules
+        return; // rejected by the rules
     };
     let (unpaired, pairs) = shown.split_at_mut(shown.len() % 2);
     unpaired.fill_with(|| half + rng.below(half));
-    // The keys shown so far, each once, with their values.
+    // Distinct keys shown so far, with their values.
     let mut known: Vec<(u32, u32)> = Vec::with_capacity(pairs.len() / 2);
     for pair in pairs.chunks_exact_mut(2) {
         let key = rng.below(half);

@@ -1,15 +1,15 @@
-//! Selective copying: the task of section 3.1 (Figure 2) and 4.1.1 of Gu & Dao 2023, "Mamba", which makes the places
-//! random in the copying memory problem of Arjovsky et al. 2016. Some tokens stand at random places in noise, and are
-//! asked for in their order, by as many markers:
+//! Selective copying, from section 3.1 (Figure 2) and 4.1.1 of Gu & Dao 2023, "Mamba": the copying memory problem of
+//! Arjovsky et al. 2016 with random positions. Some tokens stand at random positions among noise. As many markers
+//! follow, at which the tokens must be repeated in their order:
 //!
 //! ```text
 //! tokens   . a . . b . c . . ? ? ?
 //! label    - - - - - - - - - a b c
 //! ```
 //!
-//! The noise `.` is token 0, the marker `?` is V - 1, and what is copied is drawn from 1 .. V - 2, each token
-//! independently of the others; every choice of k of the first L - k places is as likely as every other. With as many
-//! markers as tokens k, the first L - k tokens hold everything. The paper's sizes are L = 4096, V = 16 and k = 16.
+//! The noise `.` is token 0, the marker `?` is V - 1, and the tokens to copy are drawn independently from 1 .. V - 2.
+//! All choices of k of the first L - k positions are equally likely. Since there are as many markers as tokens k, the
+//! first L - k positions hold all of them. The paper's sizes are L = 4096, V = 16 and k = 16.
 
 use super::limits::{Length, Rule};
 use super::synthetic::Synthetic;
@@ -45,7 +45,7 @@ const SELECTIVE_COPYING: Synthetic = Synthetic {
     draw,
 };
 
-/// What stands between the tokens that are copied.
+/// Token between the tokens to copy.
 const NOISE: u32 = 0;
 
 fn rules(vocab_size: usize, length: Length, copied: usize) -> Vec<Rule> {
@@ -73,13 +73,13 @@ fn rules(vocab_size: usize, length: Length, copied: usize) -> Vec<Rule> {
     ]
 }
 
-/// Fills one example and its answers.
+/// Fills the tokens and the answers of one example.
 fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32]) {
     answers.fill_with(|| NOISE + 1 + rng.below(vocab_size - 2));
     let (places, markers) = tokens.split_at_mut(tokens.len() - answers.len());
     markers.fill(vocab_size - 1);
-    // Each place is taken with the share of the tokens still to come in the places still to come (Knuth, The Art of
-    // Computer Programming 2, algorithm 3.4.2 S).
+    // A position is taken with probability (tokens left) / (positions left), which samples without replacement (Knuth,
+    // The Art of Computer Programming 2, algorithm 3.4.2 S).
     let mut coming = answers.iter();
     for (left, place) in (1..=places.len() as u32).rev().zip(places) {
         let taken = rng.below(left) < coming.len() as u32;
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    /// All pairs of six places, and all tokens, are equally likely.
+    /// All pairs of six positions, and all tokens, are equally likely.
     #[test]
     fn every_choice_of_places_and_every_token_is_as_likely_as_any_other() {
         let settings = Settings {
@@ -148,7 +148,7 @@ mod tests {
                 *tokens.entry(*answer).or_insert(0_u32) += 1;
             }
         }
-        // Standard deviations are 43 and 98: five of them.
+        // Standard deviations are 43 and 98; the tolerance is five of them.
         assert_eq!((places.len(), tokens.len()), (15, 5));
         let mut places = places.values();
         assert!(places.all(|count| count.abs_diff(2_000) < 216));
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(task.label(), "L=64/8");
     }
 
-    /// A document that names what its task does not have, or leaves out what it has.
+    /// A config with a field that its task does not have, or without one that it has, is rejected.
     #[test]
     fn the_tokens_to_copy_are_a_field_of_this_task_alone() {
         let config = SELECTIVE_COPYING.of(&copying(16, 64, 8)).config();

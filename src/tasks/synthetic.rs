@@ -1,4 +1,4 @@
-//! Generated tasks that ask at the last tokens of a sequence: the settings, the checks and the splits that they share.
+//! Settings, checks and splits shared by generated tasks with labels at the last tokens of a sequence.
 
 use super::limits::{self, Length, Lengths, Rule};
 use super::{NoRecall, Objective, Sizes, Splits, Task, TaskEntry};
@@ -8,23 +8,24 @@ use crate::ops::rng::Rng;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What tells one of these tasks from the others.
+/// Description of one of these tasks.
 #[derive(Debug)]
 pub(super) struct Synthetic {
     pub name: &'static str,
-    /// What a sentence calls it.
+    /// Name for a sentence.
     pub title: &'static str,
-    /// The names of its settings in a config.
+    /// Names of its settings in a config.
     pub fields: &'static [&'static str],
-    /// Its own rules of V, L and the answers of an example; L is at least 1 and no less than the answers by them.
+    /// Rules of the task for V, L and the number of answers per example. They must require L to be at least 1 and at
+    /// least the number of answers.
     pub rules: fn(usize, Length, usize) -> Vec<Rule>,
-    /// Of V: among how many tokens a guess is that knows the rules alone, and what they are called.
+    /// Number of tokens among which an uninformed guess chooses for a given V, and their description.
     pub guess: fn(usize) -> (usize, &'static str),
-    /// Fills the tokens of one example, each below V, and its answers, which stand at the last tokens.
+    /// Fills the tokens of one example, each below V, and its answers, the labels of the last tokens.
     pub draw: fn(&mut Rng, &mut [u32], u32, &mut [u32]),
 }
 
-/// The fields of a task that asks for one answer.
+/// Fields of a task with one answer.
 pub(super) const ONE_ANSWER: &[&str] = &[
     "data_seed",
     "vocab_size",
@@ -35,42 +36,42 @@ pub(super) const ONE_ANSWER: &[&str] = &[
     "test_examples",
 ];
 
-/// A guess among all tokens.
+/// Guess among all tokens.
 pub(super) fn all_tokens(vocab_size: usize) -> (usize, &'static str) {
     (vocab_size, "tokens")
 }
 
-/// The settings of such a task.
+/// Settings of a synthetic task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
-    /// Seed of the data. Recipes take that of the run, or fix it.
+    /// Seed of the data. Recipes set it to the run's seed, or fix it.
     pub data_seed: u64,
-    /// Vocabulary V.
+    /// Vocabulary size V.
     pub vocab_size: usize,
-    /// Tokens an example, L, with the questions at the end.
+    /// Number of tokens per example, L, with the questions at the end.
     pub seq_len: usize,
-    /// Tokens a test example, where they are not as many.
+    /// Number of tokens per test example; `None` for that of training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_seq_len: Option<usize>,
-    /// Tokens to copy, k, in a task that copies: its answers.
+    /// Number of tokens to copy, k, in a copying task; also the number of answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_tokens: Option<usize>,
-    /// Training examples, generated once, used in the same order every epoch.
+    /// Number of training examples, which are generated once and used in the same order every epoch.
     pub train_examples: usize,
-    /// Validation examples, which end the training and choose the epoch; with 0 the test examples do.
+    /// Number of validation examples, which end the training and select the epoch; if 0, the test examples do.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub val_examples: usize,
-    /// Test examples.
+    /// Number of test examples.
     pub test_examples: usize,
 }
 
-/// Whether there is nothing to say.
+/// Whether the field has its default value and is left out of the config.
 pub(super) fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// The field that not every task has.
+/// Field that only copying tasks have.
 const COPY_TOKENS: &str = "copy_tokens";
 
 impl Settings {
@@ -78,20 +79,20 @@ impl Settings {
         Lengths::new(self.seq_len, self.test_seq_len)
     }
 
-    /// Answers an example.
+    /// Number of answers per example.
     fn answers(&self) -> usize {
         self.copy_tokens.unwrap_or(1)
     }
 }
 
-/// One run's task.
+/// Task of one run.
 struct Run {
     task: &'static Synthetic,
     settings: Settings,
 }
 
 impl Synthetic {
-    /// The row of the task; `read` is [`Self::read`] of it.
+    /// Row of the task; `read` must call [`Self::read`] of this task.
     pub const fn entry(
         &self,
         about: &'static str,
@@ -113,7 +114,7 @@ impl Synthetic {
         }
     }
 
-    /// Types the settings of one run.
+    /// Parses the settings of one run.
     pub fn read(&'static self, config: &TaskConfig) -> Result<Box<dyn Task>> {
         let settings: Settings = config.typed()?;
         let name = self.name;

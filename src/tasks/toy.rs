@@ -1,7 +1,7 @@
-//! A task for tests, in one file and one row of `TASKS`, as a stranger would add it: the label of the last token is
-//! the token `lag` places before it.
+//! Task for tests, in one file and one row of `TASKS`, as a contributor would add it. The label of the last token is
+//! the token `lag` positions before it.
 //!
-//! No row of the settings knows `lag`: tests make one.
+//! The table of settings has no row for `lag`; tests add one.
 
 use super::limits::{self, Lengths};
 use super::{Objective, Sizes, Splits, Task, TaskEntry};

@@ -1,4 +1,4 @@
-//! The best accuracy without recall: what the position of a question tells of its answer.
+//! Best accuracy without recall, from the position of a question alone.
 
 use super::{MqarConfig, POWER};
 use std::collections::BTreeMap;
@@ -9,16 +9,17 @@ use std::sync::Mutex;
 /// Distance of two nodes of the integral over the logarithm of time.
 const STEP: f64 = 0.1;
 
-/// Multiplications beyond which no ceiling is computed: some seconds.
+/// Number of multiplications, some seconds of work, beyond which no ceiling is computed.
 const MOST_WORK: f64 = 4e9;
 
-/// Accuracies by slots, pairs and overwritten pairs, each of which is computed once in a process.
+/// Accuracies by slots, pairs and overwritten pairs, cached for the process.
 static KNOWN: Mutex<BTreeMap<[usize; 3], f64>> = Mutex::new(BTreeMap::new());
 
-/// The accuracy of the best predictor that sees where a question stands and where each value was shown, and compares no
-/// keys; `None` where there are too many slots and pairs to compute it.
+/// Accuracy of the best predictor that sees the position of a question and the positions of all values, but compares no
+/// keys. `None` if there are too many slots and pairs to compute it.
 ///
-/// Pairs draw their slots one after the other without replacement, slot g with weight (g + 1)^(a - 1), so that pairs shown
+/// Pairs draw their slots one after the other without replacement, slot g with weight (g + 1)^(a - 1), so that pairs
+/// shown early tend to be asked for early. At slot g the predictor answers with the value of the likeliest pair.
 /// early tend to be asked early. At slot g the predictor answers with the value of the likeliest pair.
 pub(super) fn without_recall(config: &MqarConfig) -> Option<f64> {
     let (slots, k, overwritten) = (config.slots(), config.kv_pairs, config.overwrites);
@@ -34,7 +35,7 @@ pub(super) fn without_recall(config: &MqarConfig) -> Option<f64> {
             let asked: f64 = pairs.iter().sum();
             let likeliest = pairs.iter().copied().fold(0.0, f64::max);
             let kept = 1.0 - overwritten as f64 / k as f64;
-            // Each value shown in place of another one belongs to the asked pair with probability 1/k.
+            // Each replacing value belongs to the asked pair with probability 1/k.
             let renewed = if overwritten > 0 {
                 asked / k as f64
             } else {
@@ -47,12 +48,12 @@ pub(super) fn without_recall(config: &MqarConfig) -> Option<f64> {
     Some(*accuracy)
 }
 
-/// P(pair j is asked at slot g) for each slot and pair, (G, k): the probability that slot g is the j-th of those that are drawn
-/// without replacement with `weights`.
+/// P(pair j is asked for at slot g) for each slot and pair, (G, k): the probability that slot g is the j-th of those
+/// drawn without replacement with `weights`.
 ///
-/// The draw is a race of exponential times of rates w(g) (Efraimidis and Spirakis 2006). If slot g rings at time t, the
-/// number of slots before it is a sum of Bernoulli variables with probabilities 1 - e^(-w(h) t), h != g. The integral over t
-/// is a trapezoidal sum over ln t, whose error falls exponentially in 1 / [`STEP`].
+/// The draw is equivalent to a race of exponential times with rates w(g) (Efraimidis and Spirakis 2006). If slot g
+/// rings at time t, the number of slots before it is a sum of Bernoulli variables with probabilities 1 - e^(-w(h) t), h
+/// != g. The integral over t is a trapezoidal sum over ln t, whose error decreases exponentially in 1 / [`STEP`].
 fn pairs_of_slots(weights: &[f64], k: usize) -> Vec<f64> {
     let total: f64 = weights.iter().sum();
     let rates: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
@@ -72,18 +73,19 @@ fn pairs_of_slots(weights: &[f64], k: usize) -> Vec<f64> {
     pairs
 }
 
-/// The logarithm of the first time of the integral: e^-20 of a ring on average.
+/// Logarithm of the first time of the integral, by which e^-20 slots have rung on average.
 const FIRST: f64 = -20.0;
 
-/// Nodes up to a time by which the slowest of `slots` slots has rung but for e^-40.
+/// Number of nodes up to a time by which the slowest of `slots` slots has rung with probability 1 - e^-40.
 fn nodes(slots: usize) -> usize {
-    // Its rate is at least 1 / (G (1 + ln G)).
+    // Bound: the rate of the slowest slot is at least 1 / (G (1 + ln G)).
     let slowest = slots as f64 * (1.0 + (slots as f64).ln().max(LN_2));
     (((40.0 * slowest).ln() - FIRST) / STEP).ceil() as usize
 }
 
-/// Gives `out` each slot of `range` with the distribution of how many of all other slots have rung, cut behind the k-th
-/// count. `counts` is the distribution over the slots outside `range`, and `rung` the probability of each slot.
+/// Passes each slot of `range` to `out`, with the distribution of the number of all other slots that have rung,
+/// truncated to the first k counts. `counts` is the distribution over the slots outside `range`, and `rung` the
+/// probability of each slot.
 fn others(rung: &[f64], range: Range<usize>, counts: &[f64], out: &mut impl FnMut(usize, &[f64])) {
     if range.len() == 1 {
         return out(range.start, counts);
@@ -117,7 +119,7 @@ mod tests {
         }
     }
 
-    /// Accuracies of the best predictor in 100,000 draws, computed elsewhere.
+    /// Accuracies of the best predictor in 100,000 draws, computed independently.
     #[test]
     fn position_alone_answers_as_many_questions_as_in_a_simulation() {
         for (seq_len, k, percent) in [
@@ -143,7 +145,7 @@ mod tests {
         }
     }
 
-    /// The predictor itself, on examples of the generator.
+    /// Accuracy of the predictor itself on examples of the generator.
     #[test]
     fn the_predictor_reaches_its_ceiling_on_drawn_examples() {
         let config = config(32, 4);

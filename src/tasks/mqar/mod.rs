@@ -1,9 +1,8 @@
-//! Multi-query associative recall (Arora et al. 2023): pairs of a key and its value stand at the
-//! start; later each key is asked once, and the answer is its value.
+//! Multi-query associative recall (Arora et al. 2023): pairs of a key and its value stand at the start; later each key
+//! is asked for once, and the answer is its value.
 //!
-//! The network answers in the step in which it reads the key, so the label stands under the key.
-//! The first of 64 examples that `numpy` draws with the released training seed, L = 64, k = 4,
-//! V = 8192:
+//! The network answers at the step in which it reads the key, so the label stands at the key's position. The first of
+//! 64 examples that `numpy` draws with the released training seed, L = 64, k = 4, V = 8192:
 //!
 //! ```text
 //!            key  value   key  value   key  value   key  value
@@ -12,11 +11,11 @@
 //! label        -     -     -     -     -     -     -     -  7885     -  6825 .. 7675 .. 6161     -
 //! ```
 //!
-//! Keys are 1 .. V/2 - 1, values V/2 .. V - 1, and 0 fills the rest. The keys are asked at
-//! distinct slots; slot g stands at position 2k + 2g.
+//! Keys are 1 .. V/2 - 1, values V/2 .. V - 1, and 0 fills the rest. The keys are asked for at distinct slots; slot g
+//! stands at position 2k + 2g.
 //!
-//! Three variants of our own generator, each off unless asked for; letters are tokens of keys, numbers values, and a
-//! dot is the filler:
+//! The native generator has three variants, all off by default. Below, letters are tokens of keys, numbers are values,
+//! and a dot is the filler:
 //!
 //! ```text
 //! --key-tokens 2    a x 1 b y 2 b x 3 a y 4   b x . a x . a y . b y .
@@ -27,18 +26,18 @@
 //!                   - - - - - -  - - - - - -  3 - 2 - 1 -
 //! ```
 //!
-//! - Keys of N tokens, asked by all of them; the answer stands under the last. Keys, values and the filler share the
-//!   vocabulary in N + 1 equal parts: place i of a key takes its tokens from the i-th, values are the last (and the
-//!   remainder of the division), 0 is left out of the first. An example has m tokens for each place, the fewest with
-//!   m^N >= k, and its keys are k of their m^N combinations: where k is m^N all of them, so that it takes all tokens of
-//!   a key to tell its value. For N = 2 this is the compositional MQAR of the released Zoology
-//!   (`zoology/data/compositional_ar.py`), which asks for k = m^2. A slot is N + 1 tokens wide.
-//! - K of the keys are shown once more behind all pairs, in random order and each with another value, which is the
-//!   answer: the forgetting MQAR of Zoology (`zoology/data/forgetting_mqar.py`). All values of an example are
-//!   distinct here; there a new value differs from the one that it replaces.
-//! - The pairs are shown P times, as the context is repeated by Arora et al. 2024, "Just read twice", but each time
-//!   in a new order, so that no distance leads from one showing to the next. Pairs that are overwritten
-//!   follow the last pass.
+//! - Keys of N tokens, with the answer at the last token of a question. Keys, values and the filler share the
+//!   vocabulary in N + 1 equal parts: token i of a key comes from part i, values come from the last part (with the
+//!   remainder of the division), and 0 is left out of the first. An example has m tokens for each place, the fewest
+//!   with m^N >= k, and its keys are k of their m^N combinations. If k = m^N, all combinations are keys, so that all
+//!   tokens of a key are needed to determine its value. For N = 2 this is the compositional MQAR of the released
+//!   Zoology (`zoology/data/compositional_ar.py`), which requires k = m^2. A slot is N + 1 tokens wide.
+//! - K of the keys are shown once more after all pairs, in random order and each with another value, which is the
+//!   answer: the forgetting MQAR of Zoology (`zoology/data/forgetting_mqar.py`). Here all values of an example are
+//!   distinct; there a new value merely differs from the one that it replaces.
+//! - The pairs are shown P times, as Arora et al. 2024, "Just read twice", repeat the context, but each time in a new
+//!   order, so that no fixed distance leads from one showing to the next. Pairs that are overwritten follow the last
+//!   pass.
 
 mod ceiling;
 mod native;
@@ -88,38 +87,38 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MqarConfig {
-    /// Which generator draws the examples.
+    /// Generator of the examples.
     pub data: Generator,
-    /// Seed of the data. Recipes take that of the run, or fix it.
+    /// Seed of the data. Recipes set it to the run's seed, or fix it.
     pub data_seed: u64,
-    /// Vocabulary V; keys come from its lower half, values from its upper half, 0 is the filler.
+    /// Vocabulary size V. Keys come from the lower half, values from the upper half, and 0 is the filler.
     pub vocab_size: usize,
-    /// Tokens an example, L.
+    /// Number of tokens per example, L.
     pub seq_len: usize,
-    /// Tokens a test example, where they are not as many.
+    /// Number of tokens per test example; `None` for that of training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_seq_len: Option<usize>,
-    /// Key-value pairs an example, k.
+    /// Number of key-value pairs per example, k.
     pub kv_pairs: usize,
-    /// Tokens of a key, N.
+    /// Number of tokens of a key, N.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub key_tokens: usize,
-    /// Pairs that are shown again with another value, K.
+    /// Number of pairs that are shown again with another value, K.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub overwrites: usize,
-    /// Times that all pairs are shown, P.
+    /// Number of times that all pairs are shown, P.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub passes: usize,
-    /// Training examples, generated once, used in the same order every epoch.
+    /// Number of training examples, which are generated once and used in the same order every epoch.
     pub train_examples: usize,
-    /// Validation examples, which end the training and choose the epoch; with 0 the test examples do.
+    /// Number of validation examples, which end the training and select the epoch; if 0, the test examples do.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub val_examples: usize,
-    /// Test examples.
+    /// Number of test examples.
     pub test_examples: usize,
 }
 
-/// What goes without saying of keys and passes.
+/// Default number of tokens of a key, and of passes.
 fn once() -> usize {
     1
 }
@@ -150,8 +149,8 @@ impl Task for MqarConfig {
         Sizes::of_tokens(self.vocab_size, lengths, self.kv_pairs, examples)
     }
 
-    /// That keys and values suffice needs no rule: a part of V > L >= (N + 1)(P k + K + k) has at least 2k + K of
-    /// them, the first one fewer.
+    /// No rule is needed for enough keys and values: since V > L >= (N + 1)(P k + K + k), a part of the vocabulary has
+    /// at least 2k + K tokens, the first one fewer.
     fn check(&self) -> Result<()> {
         let (v, l, k) = (self.vocab_size, self.seq_len, self.kv_pairs);
         let mut rules = vec![
@@ -240,8 +239,8 @@ impl Task for MqarConfig {
         })
     }
 
-    /// By the pair that a question asks for, in the order in which they are first shown, and by the tokens from its value,
-    /// where it was shown last, to the question.
+    /// Slices by the pair that a question asks for, numbered in the order in which pairs are first shown, and by the
+    /// distance in tokens from the last showing of its value to the question.
     fn slices(&self, test: &Dataset) -> Option<Slices> {
         let (mut pairs, mut distances) = (Vec::new(), Vec::new());
         for example in 0..test.len() {
@@ -274,10 +273,10 @@ impl Task for MqarConfig {
     }
 }
 
-/// The longest keys.
+/// Largest number of tokens of a key.
 const MOST_KEY_TOKENS: usize = 8;
 
-/// The exponent a of the slots' distribution, P(g) ∝ a (g + 1)^(a - 1): near slots are likelier.
+/// Exponent a of the slots' distribution, P(g) ∝ a (g + 1)^(a - 1): near slots are likelier.
 pub const POWER: f64 = 0.01;
 
 impl MqarConfig {
@@ -285,7 +284,7 @@ impl MqarConfig {
         Lengths::new(self.seq_len, self.test_seq_len)
     }
 
-    /// The same, of as many tokens as are tested.
+    /// Same config with the test length as length of training.
     fn tested(&self) -> Self {
         let [_, seq_len] = self.lengths().tokens();
         Self {
@@ -294,7 +293,7 @@ impl MqarConfig {
         }
     }
 
-    /// What is not as in the released data: as typed, and in a sentence.
+    /// Differences from the released data: each as typed, and in a sentence.
     fn variants(&self) -> Vec<(String, String)> {
         let (n, overwrites, passes) = (self.key_tokens, self.overwrites, self.passes);
         let each = [
@@ -313,7 +312,7 @@ impl MqarConfig {
             .collect()
     }
 
-    /// That examples of `length` hold all pairs and questions.
+    /// Rules by which examples of `length` hold all pairs and questions.
     fn room(&self, length: Length) -> [Rule; 2] {
         let (l, k, width) = (length.tokens, self.kv_pairs, self.width());
         let shown = k.saturating_mul(self.passes);
@@ -343,22 +342,22 @@ impl MqarConfig {
         ]
     }
 
-    /// Tokens of a pair, and of a slot.
+    /// Number of tokens of a pair, and of a slot.
     fn width(&self) -> usize {
         self.key_tokens.saturating_add(1)
     }
 
-    /// Pairs that are shown, each as often as it is.
+    /// Number of showings of pairs, repetitions included.
     fn shown(&self) -> usize {
         self.passes * self.kv_pairs + self.overwrites
     }
 
-    /// Tokens before the first slot.
+    /// Number of tokens before the first slot.
     fn context(&self) -> usize {
         self.width() * self.shown()
     }
 
-    /// The part of the vocabulary for one place of a key.
+    /// Part of the vocabulary for one place of a key.
     fn keys(&self, place: usize) -> Range<u32> {
         let part = self.vocab_size / self.width();
         (part * place).max(1) as u32..(part * (place + 1)) as u32
@@ -369,7 +368,7 @@ impl MqarConfig {
         (part * self.key_tokens) as u32..self.vocab_size as u32
     }
 
-    /// Tokens that an example has for one place of its keys: the fewest of which there are enough combinations.
+    /// Number of tokens of an example for one place of its keys: the fewest with enough combinations.
     fn tokens_of_a_part(&self) -> usize {
         let enough = |m: &usize| m.saturating_pow(self.key_tokens as u32) >= self.kv_pairs;
         (1..=self.kv_pairs).find(enough).unwrap_or(self.kv_pairs)
@@ -386,26 +385,27 @@ impl MqarConfig {
     }
 }
 
-/// A key, its values and the slot where it is asked.
+/// Key, its values and the slot of its question.
 #[derive(Clone, Copy, Default)]
 struct Pair {
-    /// As many tokens as a key has, and zeros behind them.
+    /// Tokens of the key, padded with zeros.
     key: [u32; MOST_KEY_TOKENS],
     value: u32,
-    /// The one that is asked for: another one where the pair is overwritten.
+    /// Value that is the answer; it differs from `value` if the pair is overwritten.
     last: u32,
     slot: u32,
 }
 
-/// An example before it is laid out.
+/// Example before it is laid out.
 struct Example {
     pairs: Vec<Pair>,
-    /// Which pair is shown, one after the other: those of all passes, the first in order, then those overwritten.
+    /// Indices of the pairs in the order of their showings: those of all passes, the first in order, then the
+    /// overwritten ones.
     shown: Vec<u32>,
 }
 
-/// Lays out `examples` on all threads. `draw` fills the pairs of the example at an index; the
-/// memory spares it allocations, and what it left there must not change the next example.
+/// Lays out `examples` on all threads. `draw` fills the pairs of the example at an index. The memory is reused to avoid
+/// allocations; its contents must not affect the next example.
 fn lay_out<M>(
     config: &MqarConfig,
     examples: usize,
@@ -446,7 +446,7 @@ fn lay_out<M>(
     }
 }
 
-/// Shows the pairs in their order and asks each key at its slot.
+/// Writes the pairs in the order of their showings, and each key at its slot.
 fn write_tokens(config: &MqarConfig, example: &Example, tokens: &mut [u32]) {
     let (n, width) = (config.key_tokens, config.width());
     let (context, queries) = tokens.split_at_mut(config.context());

@@ -1,5 +1,4 @@
-//! The default generator: every example is a function of (seed, split, index), so threads may
-//! draw in any order.
+//! Default generator: every example is a function of (seed, split, index), so that threads may draw in any order.
 
 use super::{lay_out, Example, MqarConfig, Pair, POWER};
 use crate::ops::rng::Rng;
@@ -7,7 +6,7 @@ use crate::tasks::Dataset;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Generates the training, the validation and the test split of sizes that passed the check.
+/// Generates the training, the validation and the test split. The sizes must have passed the check.
 pub(super) fn load(config: &MqarConfig) -> [Dataset; 3] {
     let split = |purpose, examples, config: &MqarConfig| {
         let rng = Rng::new(config.data_seed, purpose, 0);
@@ -61,7 +60,7 @@ fn segment(rng: &Rng, examples: usize, config: &MqarConfig) -> Dataset {
     )
 }
 
-/// Which pairs are shown behind the first pass: all of them in a new order in each further pass, then those that get
+/// Draws the showings after the first pass: all pairs in a new order in each further pass, then the pairs that get
 /// another value.
 fn draw_shown(config: &MqarConfig, example: &mut Example, rng: &mut Rng) {
     let (k, passes, overwrites) = (config.kv_pairs, config.passes, config.overwrites);
@@ -75,13 +74,13 @@ fn draw_shown(config: &MqarConfig, example: &mut Example, rng: &mut Rng) {
     example.shown.truncate(k * passes + overwrites);
 }
 
-/// What keys of several tokens are drawn from: m tokens for each of their places, of which the keys are combinations.
+/// Tokens from which keys of several tokens are combined: m tokens for each place.
 struct Compound {
-    /// m.
+    /// Number of tokens per place, m.
     tokens: usize,
-    /// m for each place, one place after the other.
+    /// m tokens for each place, one place after the other.
     parts: Vec<u32>,
-    /// The combinations that are keys already, as numbers to the base m.
+    /// Combinations that are keys already, as numbers to the base m.
     taken: HashSet<u32>,
 }
 
@@ -94,7 +93,7 @@ impl Compound {
         }
     }
 
-    /// Draws distinct keys; `draw_new` draws a token for a place that the example does not have yet.
+    /// Draws distinct keys. `draw_new` draws a token for a place that the example does not have yet.
     fn draw(
         &mut self,
         config: &MqarConfig,
@@ -124,11 +123,11 @@ impl Compound {
     }
 }
 
-/// For each token the mark of the example that drew it last: nothing to clear between examples.
+/// Index of the example that drew each token last, so that nothing needs to be cleared between examples.
 struct Seen(Vec<u32>);
 
 impl Seen {
-    /// Uniform over the tokens of `pool` that this example has not drawn.
+    /// Draws uniformly from the tokens of `pool` that this example has not drawn.
     fn draw_new(&mut self, pool: Range<u32>, mark: u32, rng: &mut Rng) -> u32 {
         loop {
             let token = pool.start + rng.below(pool.end - pool.start);
@@ -141,9 +140,8 @@ impl Seen {
     }
 }
 
-/// Draws slots without replacement as a race: slot g rings after an exponential time of rate
-/// w(g), and the first k to ring are, in order, what draw, remove, renormalise would give
-/// (Efraimidis and Spirakis 2006).
+/// Draws slots without replacement as a race: slot g rings after an exponential time of rate w(g). The first k to ring,
+/// in order, have the distribution of sequential draws with removal and renormalisation (Efraimidis and Spirakis 2006).
 fn draw_slots(mean_rings: &[f64], rings: &mut Vec<(f64, u32)>, pairs: &mut [Pair], rng: &mut Rng) {
     rings.clear();
     rings.extend((0..).zip(mean_rings).map(|(slot, mean)| {

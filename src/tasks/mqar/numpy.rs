@@ -1,8 +1,7 @@
-//! Bit for bit the tokens that the released code draws from numpy's legacy `RandomState`.
+//! Generator of the released code, which draws from numpy's legacy `RandomState`, reproduced bit for bit.
 //!
-//! A segment seeds a fresh generator and draws the keys of all examples, then all values, then
-//! all slots. Training, test and validation segment have seeds of their own, drawn from the data seed; the last is not in the
-//! released code.
+//! A segment seeds a fresh generator and draws the keys of all examples, then all values, then all slots. The training,
+//! test and validation segments have seeds drawn from the data seed; the released code has no validation segment.
 
 use super::{lay_out, MqarConfig, POWER};
 use crate::error::{Error, Result};
@@ -10,7 +9,7 @@ use crate::ops::rng::mt19937::Mt19937;
 use crate::tasks::Dataset;
 use std::ops::Range;
 
-/// Generates the training, the validation and the test split of sizes that passed the check.
+/// Generates the training, the validation and the test split. The sizes must have passed the check.
 pub(super) fn load(config: &MqarConfig) -> Result<[Dataset; 3]> {
     let [train, test, val] = segment_seeds(seed(config)?);
     let tested = &config.tested();
@@ -26,14 +25,14 @@ pub(super) fn load(config: &MqarConfig) -> Result<[Dataset; 3]> {
     Ok([train, val, test])
 }
 
-/// The data seed, if numpy would take it.
+/// Returns the data seed, or an error if it exceeds numpy's largest.
 pub(super) fn seed(config: &MqarConfig) -> Result<u32> {
     u32::try_from(config.data_seed).map_err(|_| {
         Error::flag_value("--data-seed", config.data_seed, format!("beyond numpy's largest seed, {}. Give a smaller one, or a smaller --seed where the data seed is left to follow it", u32::MAX))
     })
 }
 
-/// The seeds of the training, the test and the validation segment.
+/// Seeds of the training, the test and the validation segment.
 fn segment_seeds(data_seed: u32) -> [u32; 3] {
     let mut generator = Mt19937::new(data_seed);
     let [train, test] = [0, 1 << 31].map(|low| generator.randint_31_bits(low));
@@ -46,8 +45,8 @@ fn segment_seeds(data_seed: u32) -> [u32; 3] {
     [train, test, val]
 }
 
-/// One segment of the released data, the training split of `config` under a seed of its own; its sizes must pass the
-/// check.
+/// Generates one segment of the released data: the training split of `config` under the segment seed `seed`. The sizes
+/// must pass the check.
 pub fn segment(seed: u32, config: &MqarConfig, power: f64) -> Dataset {
     draw_segment(seed, config.train_examples, config, power)
 }
@@ -70,7 +69,7 @@ fn draw_segment(seed: u32, examples: usize, config: &MqarConfig, power: f64) -> 
     })
 }
 
-/// (N, k) of `choice(pool, k, replace=False)` an example: the head of a permutation of the pool.
+/// `choice(pool, k, replace=False)` for each example, (N, k): the first k of a permutation of the pool.
 fn choose_uniform(
     generator: &mut Mt19937,
     examples: usize,
@@ -88,7 +87,7 @@ fn choose_uniform(
     chosen
 }
 
-/// (N, k) of `choice(S, k, replace=False, p)` an example.
+/// `choice(S, k, replace=False, p)` for each example, (N, k).
 fn choose_slots(generator: &mut Mt19937, examples: usize, k: usize, p: &[f64]) -> Vec<u32> {
     let mut chosen = Vec::with_capacity(examples * k);
     let mut rest = p.to_vec();
@@ -102,7 +101,7 @@ fn choose_slots(generator: &mut Mt19937, examples: usize, k: usize, p: &[f64]) -
             for _ in 0..missing {
                 let x = generator.random_sample();
                 let slot = cdf.partition_point(|&c| c <= x);
-                // A slot drawn twice in a round counts once; zero tells it was drawn.
+                // A slot drawn twice in a round counts once; a weight of zero marks a drawn slot.
                 if rest[slot] > 0.0 {
                     rest[slot] = 0.0;
                     chosen.push(slot as u32);
@@ -124,15 +123,15 @@ fn cumulate(p: &[f64], cdf: &mut Vec<f64>) {
     cdf.iter_mut().for_each(|c| *c /= sum);
 }
 
-/// `p = a * arange(1, S + 1) ** (a - 1); p / p.sum()`. The power is the machine's own, in numpy
-/// too: its last bit may differ, which moves about one slot in 10^13.
+/// `p = a * arange(1, S + 1) ** (a - 1); p / p.sum()`. The power depends on the machine, in numpy as well: its last bit
+/// may differ, which moves about one slot in 10^13.
 fn slot_probabilities(config: &MqarConfig, power: f64) -> Vec<f64> {
     let weights = config.slot_weights(power);
     let sum = pairwise_sum(&weights);
     weights.iter().map(|w| w / sum).collect()
 }
 
-/// `ndarray.sum()`: halves down to 128 elements, which eight accumulators share.
+/// `ndarray.sum()`: recursive halving down to 128 elements, which are summed by eight accumulators.
 fn pairwise_sum(terms: &[f64]) -> f64 {
     if terms.len() < 8 {
         return terms.iter().sum();
@@ -167,7 +166,7 @@ mod tests {
         values.into_iter().flat_map(i64::to_le_bytes).collect()
     }
 
-    /// (inputs, labels) as numpy stores them.
+    /// Inputs and labels as numpy stores them.
     fn as_numpy(dataset: &Dataset) -> (Vec<u8>, Vec<u8>) {
         let inputs = dataset.tokens().iter().map(|&t| i64::from(t));
         (le_bytes(inputs), le_bytes(dataset.dense_labels()))
@@ -177,7 +176,7 @@ mod tests {
         hex::encode(Sha256::digest(bytes))
     }
 
-    /// A segment of so many examples, L, k and V.
+    /// Segment of `examples` examples of length `seq_len` with `kv_pairs` pairs and a vocabulary of `vocab_size`.
     fn of(
         seed: u32,
         [train_examples, seq_len, kv_pairs, vocab_size]: [usize; 4],
@@ -222,8 +221,8 @@ mod tests {
         }
     }
 
-    /// By numpy 2.4.6: the whole released training split of the shortest task, then pools that
-    /// are no power of two, a full draw of the slots, and sums on each side of 128 terms.
+    /// Computed by numpy 2.4.6: the whole released training split of the shortest task, then pools that are not a power
+    /// of two, a full draw of the slots, and sums just below and above 128 terms.
     #[test]
     fn segments_of_other_sizes_hash_as_numpy_hashes_them() {
         let cases = [

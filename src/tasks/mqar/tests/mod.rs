@@ -1,4 +1,4 @@
-//! Claims about the data of either generator.
+//! Properties of the data of both generators.
 
 mod sizes;
 mod variants;
@@ -50,7 +50,7 @@ prop_compose! {
     }
 }
 
-/// Each example's tokens, positions and answers.
+/// Tokens, positions and answers of each example.
 fn examples(dataset: &Dataset) -> impl Iterator<Item = crate::tasks::Batch<'_>> {
     (0..dataset.len()).map(|i| dataset.batch(i..i + 1))
 }
@@ -108,7 +108,7 @@ proptest! {
 
     #[test]
     fn another_seed_draws_other_data(config in valid_configs()) {
-        // Enough tokens that two seeds do not agree by chance.
+        // The vocabulary is large enough that two seeds do not agree by chance.
         let config = MqarConfig { train_examples: 40, vocab_size: 4096, ..config };
         let other = MqarConfig { data_seed: config.data_seed ^ 1, ..config.clone() };
         prop_assert_ne!(train(&config), train(&other));
@@ -134,14 +134,14 @@ fn the_splits_have_their_sizes_and_share_no_beginning() {
     }
 }
 
-/// The slots of an example in the order of their draw: that in which the keys are shown.
+/// Slots of an example in the order in which they were drawn, which is the order of its keys.
 fn drawn_slots(tokens: &[u32], kv_pairs: usize) -> Vec<usize> {
     let (context, queries) = tokens.split_at(2 * kv_pairs);
     let slot_of = |key: u32| queries.iter().position(|&t| t == key).unwrap() / 2;
     context.iter().step_by(2).map(|&key| slot_of(key)).collect()
 }
 
-/// Draw, remove, renormalise: the probability of drawing `slots` in this order.
+/// Probability of drawing `slots` in this order by drawing, removing and renormalising.
 fn probability(slots: &[usize], weights: &[f64]) -> f64 {
     let mut rest: f64 = weights.iter().sum();
     slots.iter().fold(1.0, |probability, &slot| {
@@ -176,7 +176,7 @@ fn slots_are_drawn_removed_and_renormalised() {
             *counts.entry(drawn_slots(example.tokens, 3)).or_default() += 1;
         }
         let weights = [1_f64, 2.0, 3.0, 4.0, 5.0].map(|g| g.powf(-0.99));
-        // 60 ordered triples, 59 degrees of freedom: above 103 in one of 3000 samples.
+        // There are 60 ordered triples and so 59 degrees of freedom; one sample in 3000 exceeds 103.
         let statistic = chi_square(&counts, &weights, draws);
         assert!(statistic < 103.0, "{data:?}: {statistic}");
     }
@@ -205,7 +205,7 @@ fn native_draws_every_key_and_value_equally_often() {
     );
 }
 
-/// Training and test examples keep their bits beside a validation set, which is another draw of the tested length.
+/// A validation set leaves the training and test examples unchanged, and is another draw of the tested length.
 #[test]
 fn a_validation_set_is_drawn_from_a_stream_of_its_own() {
     for data in [Generator::Native, Generator::Numpy] {
@@ -235,7 +235,7 @@ fn a_validation_set_is_drawn_from_a_stream_of_its_own() {
     );
 }
 
-/// By hand, on the example of this file's head: pairs a 1, b 2, c 3, of which c and a are shown again.
+/// Example of the module's documentation, laid out by hand: pairs a 1, b 2, c 3, of which c and a are shown again.
 #[test]
 fn answers_are_told_apart_by_pair_and_by_the_distance_from_the_value_shown_last() {
     let config = MqarConfig {

@@ -1,10 +1,10 @@
-//! Which sizes make data.
+//! Sizes that are accepted and rejected.
 
 use super::super::MqarConfig;
 use crate::tasks::testing::per_token;
 use crate::tasks::{Generator, Task};
 
-/// The shortest task of the paper's J.1.
+/// Shortest task of the paper's J.1.
 fn accepted() -> MqarConfig {
     MqarConfig {
         data: Generator::Numpy,
@@ -22,7 +22,7 @@ fn accepted() -> MqarConfig {
     }
 }
 
-/// What the check says to it after `change`, without the task's name.
+/// Error of the check after `change`, without the task's name.
 fn refusal(change: impl FnOnce(&mut MqarConfig)) -> String {
     let mut config = accepted();
     change(&mut config);

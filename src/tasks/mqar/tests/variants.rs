@@ -1,9 +1,9 @@
-//! Claims about keys of several tokens, pairs that are overwritten, several passes, and tests of another length.
+//! Properties of keys of several tokens, overwritten pairs, several passes, and tests of another length.
 
 use super::*;
 use std::collections::BTreeMap;
 
-/// Of the smallest vocabulary and with `spare` tokens more than the pairs take.
+/// Config with the smallest vocabulary and `spare` tokens more than the pairs take.
 fn variant(
     [key_tokens, kv_pairs, overwrites, passes]: [usize; 4],
     spare: usize,
@@ -31,7 +31,7 @@ prop_compose! {
     }
 }
 
-/// What an example shows: keys and values in their order, and what is behind them.
+/// Keys and values that an example shows, in order, and the tokens after them.
 fn shown<'a>(config: &MqarConfig, tokens: &'a [u32]) -> (Vec<(&'a [u32], u32)>, &'a [u32]) {
     let (n, count) = (
         config.key_tokens,
@@ -115,14 +115,14 @@ proptest! {
         let (train, test) = per_token(&here);
         prop_assert_eq!(&test, &per_token(&longer).1);
         prop_assert_eq!(train, per_token(&MqarConfig { test_seq_len: None, ..here.clone() }).0);
-        // What is tested longer may be trained on, and the other way round.
+        // The lengths of training and test can be exchanged.
         let shorter = MqarConfig { test_seq_len: Some(config.seq_len), ..longer };
         prop_assert_eq!(per_token(&shorter).1.seq_len(), config.seq_len);
         prop_assert_eq!(shorter.sizes().longest(), here.sizes().longest());
     }
 }
 
-/// As in Zoology's compositional MQAR for N = 2.
+/// For N = 2, keys are those of Zoology's compositional MQAR.
 #[test]
 fn where_all_combinations_are_keys_no_token_of_a_key_tells_its_value_without_the_others() {
     for [n, k, m] in [[2, 4, 2], [2, 9, 3], [3, 8, 2], [8, 256, 2]] {
@@ -145,7 +145,7 @@ fn where_all_combinations_are_keys_no_token_of_a_key_tells_its_value_without_the
     }
 }
 
-/// Counts of what `of` makes of each training example.
+/// Counts of the results of `of` over the training examples.
 fn counts<K: Ord>(config: &MqarConfig, of: impl Fn(&[(&[u32], u32)]) -> K) -> BTreeMap<K, u32> {
     let mut counts = BTreeMap::new();
     for example in examples(&train(config)) {
@@ -166,7 +166,7 @@ fn every_order_of_a_later_pass_and_every_choice_of_pairs_is_as_likely_as_any_oth
         let place = |key: &[u32]| first.iter().position(|(other, _)| *other == key);
         then.iter().filter_map(|(key, _)| place(key)).collect()
     };
-    // Of six orders, and of two of three in order; the standard deviation is 41.
+    // Each has six outcomes, the orders of three or the ordered choices of two of three; the standard deviation is 41.
     let second = counts(&config, |pairs| order(&pairs[..3], &pairs[3..6]));
     let third = counts(&config, |pairs| order(&pairs[3..6], &pairs[6..9]));
     let again = counts(&config, |pairs| order(&pairs[..3], &pairs[9..]));
@@ -179,7 +179,7 @@ fn every_order_of_a_later_pass_and_every_choice_of_pairs_is_as_likely_as_any_oth
     }
 }
 
-/// With two pairs of four cells, each of the six choices.
+/// Two pairs of four cells have six choices.
 #[test]
 fn keys_of_several_tokens_are_any_of_the_combinations() {
     let config = MqarConfig {
@@ -198,7 +198,7 @@ fn keys_of_several_tokens_are_any_of_the_combinations() {
         (part(0), part(1))
     };
     let counts = counts(&config, missing);
-    // In which pair the single token of each place stands: never both in one, as the fourth combination would be shown.
+    // The two unpaired tokens are never in one key, because the fourth combination would be shown.
     assert_eq!(counts.len(), 6);
     assert!(
         counts.values().all(|count| count.abs_diff(2_000) < 205),
