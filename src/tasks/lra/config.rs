@@ -1,38 +1,38 @@
-//! The settings of one of the five tasks.
+//! Settings of one of the five tasks.
 
 use crate::tasks::Generator;
 use serde::{Deserialize, Serialize};
 
-/// Examples of one task. The sizes are those used, so that a run on part of the data is another run
-/// than one on all of it.
+/// Examples of one task. The sizes are those actually used, so that a run on part of the data is another run than one
+/// on all of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LraConfig {
-    /// Which of the five.
+    /// Task of the arena.
     pub dataset: LraDataset,
-    /// Files of the released data, or our own generator (listops and pathfinder).
+    /// Source of the data: files of the released data, or this program's generator (listops and pathfinder).
     pub data: Generator,
-    /// Digest of the files that are read; none of generated data, and before the files are looked for.
+    /// Digest of the files that are read; `None` for generated data, and until the files have been looked up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_digest: Option<String>,
-    /// Paddles of each long path of Pathfinder; other tasks, and the hard set, leave it out.
+    /// Number of paddles of each long path of Pathfinder; `None` for other tasks and for the hard set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contour_length: Option<usize>,
-    /// Seed of generated examples; without meaning for files.
+    /// Seed of generated examples; without effect for files.
     pub data_seed: u64,
-    /// Rows of the token table, V.
+    /// Number of rows of the token table, V.
     pub vocab_size: usize,
-    /// Longest document with its end token, l_max; longer ones are cut.
+    /// Length of the longest document including its end token, l_max; longer ones are truncated.
     pub seq_len: usize,
-    /// Training examples.
+    /// Number of training examples.
     pub train_examples: usize,
-    /// Examples that choose the epoch; 0 without a validation split.
+    /// Number of validation examples, which select the epoch; 0 without a validation split.
     pub val_examples: usize,
-    /// Test examples.
+    /// Number of test examples.
     pub test_examples: usize,
 }
 
-/// The tasks of Table 3.
+/// Tasks of Table 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LraDataset {
@@ -49,7 +49,8 @@ pub enum LraDataset {
 }
 
 impl LraConfig {
-    /// So many training, validation and test examples of `dataset`; everything else as it is officially.
+    /// Config of `dataset` with these numbers of training, validation and test examples and the official values of all
+    /// other settings.
     pub fn of(dataset: LraDataset, data: Generator, examples: [usize; 3]) -> Self {
         let [train_examples, val_examples, test_examples] = examples;
         Self {
@@ -66,22 +67,22 @@ impl LraConfig {
         }
     }
 
-    /// Examples of the training, the validation and the test split.
+    /// Number of examples of the training, the validation and the test split.
     pub fn examples(&self) -> [usize; 3] {
         [self.train_examples, self.val_examples, self.test_examples]
     }
 
-    /// Paddles of each long path of Pathfinder.
+    /// Number of paddles of each long path of Pathfinder.
     pub fn contour_length(&self) -> usize {
         self.contour_length.unwrap_or(HARD_CONTOUR)
     }
 }
 
-/// Paddles of the long paths in Pathfinder's hard set, the one of Table 3.
+/// Number of paddles of the long paths in Pathfinder's hard set, the one of Table 3.
 pub const HARD_CONTOUR: usize = 14;
 
 impl LraDataset {
-    /// In the order of Table 3.
+    /// All tasks, in the order of Table 3.
     pub const ALL: [Self; 5] = [
         Self::Listops,
         Self::Text,
@@ -90,7 +91,7 @@ impl LraDataset {
         Self::Pathfinder,
     ];
 
-    /// As typed and as written in rows.
+    /// Name as typed and as written in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Listops => "listops",
@@ -101,7 +102,7 @@ impl LraDataset {
         }
     }
 
-    /// Answers, C.
+    /// Number of classes, C.
     pub fn classes(self) -> usize {
         match self {
             Self::Listops | Self::Image => 10,
@@ -109,7 +110,7 @@ impl LraDataset {
         }
     }
 
-    /// Documents an example.
+    /// Number of documents per example.
     pub fn documents(self) -> usize {
         if self == Self::Retrieval {
             2
@@ -118,12 +119,13 @@ impl LraDataset {
         }
     }
 
-    /// Whether every example has the same length and its tokens are gray values.
+    /// Whether examples are pictures: all of one length, with gray values as tokens.
     pub fn is_picture(self) -> bool {
         matches!(self, Self::Image | Self::Pathfinder)
     }
 
-    /// Token t as one number, `scale t + shift`: grays about 0, ids as they stand.
+    /// Scale and shift of a token t as a number, `scale t + shift`: gray values are centred about 0, other ids
+    /// unchanged.
     pub fn scalar(self) -> (f64, f64) {
         match self {
             Self::Listops | Self::Text | Self::Retrieval => (1.0, 0.0),
@@ -132,7 +134,7 @@ impl LraDataset {
         }
     }
 
-    /// Rows of the token table for the whole data.
+    /// Number of rows of the token table for the whole data.
     pub fn vocab_size(self) -> usize {
         match self {
             Self::Listops => 18,
@@ -142,7 +144,7 @@ impl LraDataset {
         }
     }
 
-    /// Longest document with its end token.
+    /// Length of the longest document including its end token.
     pub fn seq_len(self) -> usize {
         match self {
             Self::Listops => 2048,
@@ -151,7 +153,7 @@ impl LraDataset {
         }
     }
 
-    /// Examples of the official splits: training, validation, test. Text has no validation split.
+    /// Number of examples of the official splits: training, validation, test. Text has no validation split.
     pub fn examples(self) -> [usize; 3] {
         match self {
             Self::Listops => [96_000, 2_000, 2_000],
@@ -162,7 +164,7 @@ impl LraDataset {
         }
     }
 
-    /// Whether there is a generator for it.
+    /// Whether this program can generate the task.
     pub fn can_be_generated(self) -> bool {
         matches!(self, Self::Listops | Self::Pathfinder)
     }

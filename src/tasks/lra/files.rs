@@ -1,4 +1,4 @@
-//! Which files a dataset consists of, and where they lie below the folder that was given.
+//! File names of the datasets, and their folders below a given one.
 
 use super::{LraDataset, Sources};
 use crate::error::{Error, Result};
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 /// ListOps: training, validation, test.
 pub const LISTOPS: [&str; 3] = ["basic_train.tsv", "basic_val.tsv", "basic_test.tsv"];
 
-/// The pairs of papers: training, validation, test.
+/// Pairs of papers: training, validation, test.
 pub const PAIRS: [&str; 3] = [
     "new_aan_pairs.train.tsv",
     "new_aan_pairs.eval.tsv",
     "new_aan_pairs.test.tsv",
 ];
 
-/// The binary batches of CIFAR-10 in the order of the released code, those for training first.
+/// Binary batches of CIFAR-10 in the order of the released code, training batches first.
 pub const BATCHES: [&str; 6] = [
     "data_batch_1.bin",
     "data_batch_2.bin",
@@ -24,16 +24,16 @@ pub const BATCHES: [&str; 6] = [
     "test_batch.bin",
 ];
 
-/// Reviews or pictures as the hub has them, those for training first.
+/// Parquet files of reviews or pictures on the hub, training first.
 pub const PARQUET: [&str; 2] = [
     "train-00000-of-00001.parquet",
     "test-00000-of-00001.parquet",
 ];
 
-/// Folders of one file a review.
+/// Folders with one file per review.
 const REVIEWS: [&str; 4] = ["train/neg", "train/pos", "test/neg", "test/pos"];
 
-/// The folder of a level of Pathfinder, by the paddles of its long paths.
+/// Folder of a level of Pathfinder, by the number of paddles of its long paths.
 pub(super) fn level(contour_length: usize) -> String {
     match contour_length {
         6 => "curv_baseline".to_owned(),
@@ -41,7 +41,7 @@ pub(super) fn level(contour_length: usize) -> String {
     }
 }
 
-/// The folder of the released code, then the folders of the published archives, the usual one first.
+/// Folder of the released code, then the folders of the published archives, the usual one first.
 fn folders(dataset: LraDataset) -> (&'static str, &'static [&'static str]) {
     match dataset {
         LraDataset::Listops => ("listops", &["listops-1000"]),
@@ -52,7 +52,7 @@ fn folders(dataset: LraDataset) -> (&'static str, &'static [&'static str]) {
     }
 }
 
-/// Every folder in which the files may lie, the likeliest first.
+/// All folders that may hold the files, the likeliest first.
 fn candidates(dir: &Path, dataset: LraDataset) -> Vec<PathBuf> {
     let (released, archived) = folders(dataset);
     let near = ["", dataset.name(), released].map(|outer| dir.join(outer));
@@ -62,18 +62,18 @@ fn candidates(dir: &Path, dataset: LraDataset) -> Vec<PathBuf> {
     near.iter().cloned().chain(inner).collect()
 }
 
-/// The folder at or below `dir` that holds every one of `names`, files or folders.
+/// Returns the folder at or below `dir` that holds all of `names`, files or folders.
 fn look(dir: &Path, dataset: LraDataset, names: &[&str]) -> Option<PathBuf> {
     let mut folders = candidates(dir, dataset).into_iter();
     folders.find(|folder| has(folder, names))
 }
 
-/// Whether `folder` holds every one of `names`.
+/// Whether `folder` holds all of `names`.
 pub(super) fn has(folder: &Path, names: &[&str]) -> bool {
     names.iter().all(|name| folder.join(name).exists())
 }
 
-/// The files called `names` in `folder`.
+/// Source files `names` in `folder`.
 pub(super) fn named(folder: &Path, names: &[&str]) -> Sources {
     let mut sources = Sources::default();
     for name in names {
@@ -82,8 +82,12 @@ pub(super) fn named(folder: &Path, names: &[&str]) -> Sources {
     sources
 }
 
-/// The folder at or below `dir` in which the files of `dataset` lie, in any of the forms in which they are published;
-/// of Pathfinder that of a level. None is an error that names the first file missing and how to get it.
+/// Returns the folder at or below `dir` that holds the files of `dataset`, in any published form; for Pathfinder the
+/// folder of the level.
+///
+/// # Errors
+///
+/// Fails with the first missing file and how to get it.
 pub(super) fn find(dataset: LraDataset, contour_length: usize, dir: &Path) -> Result<PathBuf> {
     let level = level(contour_length);
     let forms: &[&[&str]] = match dataset {
@@ -101,7 +105,7 @@ pub(super) fn find(dataset: LraDataset, contour_length: usize, dir: &Path) -> Re
     }
 }
 
-/// The sentence about the first of `names` that is missing.
+/// Message about the first of `names` that is missing.
 fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> String {
     let begun = |folder: &PathBuf| names.first().is_some_and(|n| folder.join(n).exists());
     let begun = candidates(dir, dataset).into_iter().find(begun);

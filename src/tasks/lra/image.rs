@@ -1,5 +1,4 @@
-//! CIFAR-10 (Krizhevsky 2009) in gray, from its binary batches or from the parquet files of Hugging
-//! Face.
+//! CIFAR-10 (Krizhevsky 2009) in gray, from its binary batches or from the Parquet files of Hugging Face.
 
 use super::files::{self, BATCHES, PARQUET};
 use super::parts::{first, permutation, tenth};
@@ -12,20 +11,21 @@ use png::ColorType;
 use rayon::prelude::*;
 use std::path::Path;
 
-/// A label, then the red, the green and the blue of every pixel.
+/// Size in bytes of a record: a label, then the red, the green and the blue values of all pixels.
 const RECORD: usize = 1 + 3 * PIXELS;
 
 const CLASSES: u8 = 10;
 
-/// What brings files that are whole.
+/// Advice for damaged files.
 const REMEDY: &str = "fetch it again: dsf data fetch lra --dataset image";
 
-/// The pictures under `dir`: of those for training, nine tenths train and the last one validates, in the
-/// permutation of the released code. Its split is that of the binary batches; the parquet files have an
-/// order of their own. Of each part the first examples are taken, as many as `config` says.
+/// Reads the pictures under `dir`. Nine tenths of the training pictures train and the last tenth validates, in the
+/// permutation of the released code. This gives the released split only for the binary batches; the Parquet files have
+/// another order. Of each split, the first examples are used, as many as `config` sets.
 ///
 /// # Errors
-/// A file that is missing or is not what it should be, by its name and record; sizes beyond what was found.
+///
+/// Fails with the file and record if a file is missing or invalid, and if there are fewer examples than requested.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     let folder = files::find(LraDataset::Image, config.contour_length(), dir)?;
     let (rest, test) = read(&folder)?;
@@ -37,7 +37,7 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     Ok([pick(&rest, train), pick(&rest, val), pick(&test, tested)].into())
 }
 
-/// The files that [`read`] reads.
+/// Source files for [`read`].
 pub(super) fn sources(folder: &Path) -> Sources {
     match files::has(folder, &BATCHES) {
         true => files::named(folder, &BATCHES),
@@ -45,7 +45,7 @@ pub(super) fn sources(folder: &Path) -> Sources {
     }
 }
 
-/// All pictures for training and all for testing, in the order of their files.
+/// Reads all training and all test pictures, in the order of their files.
 fn read(folder: &Path) -> Result<(Documents, Documents)> {
     if !files::has(folder, &BATCHES) {
         let [train, test] = PARQUET.map(|name| read_parquet(&folder.join(name)));
@@ -60,7 +60,7 @@ fn read(folder: &Path) -> Result<(Documents, Documents)> {
     Ok((train, test))
 }
 
-/// Adds the records of a binary batch.
+/// Appends the records of a binary batch to `examples`.
 fn read_batch(path: &Path, examples: &mut Documents) -> Result<()> {
     let bytes = read_bytes(path)?;
     let (records, rest) = bytes.as_chunks::<RECORD>();
@@ -85,7 +85,7 @@ fn read_batch(path: &Path, examples: &mut Documents) -> Result<()> {
     Ok(())
 }
 
-/// The rows of a parquet file of PNG pictures.
+/// Reads the rows of a Parquet file of PNG pictures.
 fn read_parquet(path: &Path) -> Result<Documents> {
     let rows = parquet::rows(path, "img.bytes")?;
     let pictures: Vec<Result<Vec<u8>, String>> = rows
@@ -114,7 +114,7 @@ fn check_label(label: i64, path: &Path, record: u64) -> Result<u8> {
     })
 }
 
-/// The luma of ITU-R BT.601 in 16 bits behind the point, rounded.
+/// Luma of ITU-R BT.601 in fixed point with 16 fractional bits, rounded.
 fn gray([red, green, blue]: [u8; 3]) -> u8 {
     let [red, green, blue] = [red, green, blue].map(u32::from);
     ((19_595 * red + 38_470 * green + 7_471 * blue + 32_768) >> 16) as u8

@@ -1,4 +1,4 @@
-//! The tasks of the Long Range Arena: labelled documents of bytes, from files or generated.
+//! Tasks of the Long Range Arena: labelled documents of bytes, from files or generated.
 
 mod config;
 pub mod files;
@@ -135,11 +135,11 @@ impl Task for LraConfig {
     }
 }
 
-/// The splits of one of the five tasks.
+/// Splits of one of the five tasks.
 pub type Splits = TrainValTest<Documents>;
 
-/// The folder at or below `dir` in which files of `dataset` lie, in any of the forms that [`load`] reads.
-/// Pictures as Parquet are not looked for: their files have the names of the reviews'.
+/// Returns the folder below `dir` that holds files of `dataset`, in any form that [`load`] reads. Parquet files of
+/// pictures are not considered, because they have the same names as those of the reviews.
 pub fn found(dataset: LraDataset, dir: &Path) -> Option<PathBuf> {
     let levels: &[usize] = match dataset {
         LraDataset::Pathfinder => &[14, 9, 6],
@@ -155,8 +155,7 @@ fn root(data_dir: Option<&Path>) -> Result<PathBuf> {
     data_dir.map_or_else(cache::lra, |dir| Ok(dir.to_owned()))
 }
 
-/// The splits of `config`, generated, or read from files under `data_dir`; `None` is where
-/// `dsf data fetch` puts them.
+/// Loads the splits of `config`, generated or from files under `data_dir`; `None` is the folder of `dsf data fetch`.
 pub fn load(config: &LraConfig, data_dir: Option<&Path>) -> Result<Splits> {
     config.check()?;
     if config.data == Generator::Native {
@@ -175,7 +174,7 @@ pub fn load(config: &LraConfig, data_dir: Option<&Path>) -> Result<Splits> {
     }
 }
 
-/// Where the files of a generated task lie under a data folder.
+/// Folder of the files of a generated task under a data folder.
 pub fn generated_folder(config: &LraConfig) -> PathBuf {
     match config.dataset {
         LraDataset::Pathfinder => pathfinder::folder(config),
@@ -183,8 +182,8 @@ pub fn generated_folder(config: &LraConfig) -> PathBuf {
     }
 }
 
-/// Writes the examples of `config`, whose check they passed, into `folder` as the files that [`load`] reads. `progress`
-/// hears of examples as they are finished: how many more.
+/// Writes the examples of `config`, which must have passed its check, into `folder` in the format that [`load`] reads.
+/// `progress` receives the number of examples finished since its last call.
 pub fn write_generated(
     config: &LraConfig,
     folder: &Path,
@@ -196,7 +195,7 @@ pub fn write_generated(
     }
 }
 
-/// Paddles of long paths that 32 x 32 pixels have room for, and of which a third is a path too.
+/// Numbers of paddles of long paths that fit into 32 x 32 pixels and a third of which still forms a path.
 const CONTOURS: RangeInclusive<usize> = 3..=14;
 
 fn check_sizes(config: &LraConfig) -> Result<()> {

@@ -1,4 +1,4 @@
-//! How many examples each split has: the first lines of a file, or shares of the released code's permutation.
+//! Selection of the examples of each split: the first lines of a file, or shares of the released code's permutation.
 
 use super::vocab::encode;
 use super::{Documents, LraConfig, Splits};
@@ -7,27 +7,27 @@ use crate::ops::rng::mt19937::Mt19937;
 use crate::tasks::lines::{self, Line};
 use std::path::Path;
 
-/// The seed of every split in the released code.
+/// Seed of every split in the released code.
 const SEED: u32 = 42;
 
-/// A split: what sentences call it, and the flag that says how many of its examples are used.
+/// Split, by its name in messages and the flag that sets its number of examples.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     noun: &'static str,
     flag: &'static str,
 }
 
-/// What is trained on.
+/// Training split.
 pub(super) const TRAIN: Part = Part {
     noun: "training",
     flag: "--train-examples",
 };
-/// What chooses the epoch.
+/// Validation split.
 const VAL: Part = Part {
     noun: "validation",
     flag: "--val-examples",
 };
-/// What is reported.
+/// Test split.
 pub(super) const TEST: Part = Part {
     noun: "test",
     flag: "--test-examples",
@@ -36,7 +36,7 @@ pub(super) const TEST: Part = Part {
 const PARTS: [Part; 3] = [TRAIN, VAL, TEST];
 
 impl Part {
-    /// Refuses a file that `holds` fewer examples than are `wanted` of it.
+    /// Fails if a file `holds` fewer examples than `wanted`.
     pub(super) fn enough(self, path: &Path, holds: usize, wanted: usize) -> Result<()> {
         let Self { noun, flag } = self;
         match holds {
@@ -49,7 +49,7 @@ impl Part {
         }
     }
 
-    /// The `wanted` first of `examples`.
+    /// Returns the first `wanted` of `examples`.
     fn first(self, examples: &[usize], wanted: usize) -> Result<&[usize]> {
         let (found, flag) = (examples.len(), self.flag);
         examples.get(..wanted).ok_or_else(|| {
@@ -62,8 +62,8 @@ impl Part {
     }
 }
 
-/// The splits whose `files` lie in `dir`, an example a line, as ids: the first examples of each file. `parse` makes
-/// documents, cut and with their end, and a label of a line.
+/// Reads the splits from `files` in `dir`, with one example per line, as ids: the first examples of each file. `parse`
+/// returns the documents of a line, truncated and with their end token, and its label.
 pub(super) fn of_lines<const N: usize>(
     dir: &Path,
     files: [&str; 3],
@@ -84,7 +84,7 @@ pub(super) fn of_lines<const N: usize>(
     encode(splits.into(), config)
 }
 
-/// The first examples of each of `parts`, as many as `config` says.
+/// Returns the first examples of each of `parts`, as many as `config` sets.
 pub(super) fn first<'a>(parts: [&'a [usize]; 3], config: &LraConfig) -> Result<[&'a [usize]; 3]> {
     let mut first = parts;
     let wanted = PARTS.into_iter().zip(config.examples());
@@ -94,9 +94,8 @@ pub(super) fn first<'a>(parts: [&'a [usize]; 3], config: &LraConfig) -> Result<[
     Ok(first)
 }
 
-/// The order in which PyTorch's `random_split(.., generator=Generator().manual_seed(42))` deals out
-/// `n` examples, which is that of its `randperm(n)`. From 2^32 / 20 examples on PyTorch draws
-/// otherwise.
+/// Order in which PyTorch's `random_split(.., generator=Generator().manual_seed(42))` distributes `n` examples, which
+/// is its `randperm(n)`. From 2^32 / 20 examples on, PyTorch uses another algorithm.
 pub(super) fn permutation(n: usize) -> Vec<usize> {
     debug_assert!(n < u32::MAX as usize / 20);
     let mut generator = Mt19937::new(SEED);

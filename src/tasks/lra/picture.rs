@@ -3,23 +3,27 @@
 use png::{BitDepth, ColorType, Decoder, Limits};
 use std::io::Cursor;
 
-/// Pixels a side.
+/// Side in pixels.
 pub(super) const SIDE: u32 = 32;
 
-/// Pixels a picture, L.
+/// Number of pixels, L.
 pub(super) const PIXELS: usize = (SIDE * SIDE) as usize;
 
-/// Memory for what may stand around the pixels.
+/// Memory limit for chunks other than the pixels.
 const LIMITS: Limits = Limits { bytes: 1 << 18 };
 
-/// The channels of the pixels of a picture, row by row: 1,024 values of [`ColorType::Grayscale`],
-/// 3,072 of [`ColorType::Rgb`]. Otherwise what was expected and found, to stand behind its name.
+/// Decodes the channels of a picture's pixels, row by row: 1,024 values for [`ColorType::Grayscale`], 3,072 for
+/// [`ColorType::Rgb`].
+///
+/// # Errors
+///
+/// Fails with the expected and the found format, to be printed after the file's name.
 pub(super) fn decode(bytes: &[u8], color: ColorType) -> Result<Vec<u8>, String> {
     let damaged = |why: png::DecodingError| format!("a damaged PNG ({why})");
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), LIMITS);
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
-    // Before anything is allocated for the pixels.
+    // The header is checked before anything is allocated for the pixels.
     let header = decoder.read_header_info().map_err(damaged)?;
     let found = (
         header.width,
@@ -43,7 +47,7 @@ pub(super) fn decode(bytes: &[u8], color: ColorType) -> Result<Vec<u8>, String> 
     Ok(pixels)
 }
 
-/// A picture of 8 bits a channel whose value at `i` is `value(i)`, `side` pixels a side.
+/// Encodes a picture of `side` x `side` pixels with 8 bits per channel, whose value at index `i` is `value(i)`.
 pub(super) fn encode(side: u32, color: ColorType, value: impl Fn(usize) -> u8) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, side, side);
@@ -90,7 +94,7 @@ mod tests {
         );
     }
 
-    /// The picture whose header says `width`, with the checksum that belongs to it.
+    /// Picture whose header has the width `width`, with a valid checksum.
     fn declaring(width: u32) -> Vec<u8> {
         let mut bytes = encode(SIDE, ColorType::Grayscale, |_| 0);
         bytes[16..20].copy_from_slice(&width.to_be_bytes());

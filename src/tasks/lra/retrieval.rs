@@ -1,5 +1,5 @@
-//! Pairs of papers of the ACL Anthology (Radev et al. 2013), character by character: whether one
-//! cites the other.
+//! Pairs of papers of the ACL Anthology (Radev et al. 2013), character by character; the label is whether one cites the
+//! other.
 
 use super::files::{self, PAIRS};
 use super::vocab::RAW_END;
@@ -8,16 +8,16 @@ use crate::error::Result;
 use crate::tasks::lines::{excerpt, Line};
 use std::path::Path;
 
-/// The splits in the folder at or below `dir`: the first examples of each file. Texts stay as they
-/// are printed, with the escapes of a byte string. The files are gigabytes, so only the bytes that
-/// become tokens are kept, and they become tokens in their place.
+/// Reads the splits from the folder at or below `dir`: the first examples of each file. Texts are kept as printed, with
+/// the escapes of a byte string. The files are gigabytes, so only the bytes that become tokens are kept, and they are
+/// converted in place.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     let dir = files::find(LraDataset::Retrieval, config.contour_length(), dir)?;
     let parse = |line: Line| parse(line, config.seq_len);
     parts::of_lines(&dir, PAIRS, None, config, parse)
 }
 
-/// Both texts, cut and with their end, and whether one paper cites the other.
+/// Both texts, truncated and with their end token, and whether one paper cites the other.
 fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 2], u8), String> {
     let text = line.unmarked();
     let fields: Vec<&[u8]> = text.split(|byte| *byte == b'\t').take(6).collect();
@@ -45,7 +45,7 @@ fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 2], u8), String> {
             ))
         }
     };
-    // A byte string ends in the quote that follows its b.
+    // A printed byte string ends with the quote that follows its b.
     if !line.ended && second.get(1) != second.last() {
         return Err("the second text has no end".to_owned());
     }

@@ -1,5 +1,5 @@
-//! Pairs of text for when the papers cannot be had: halves of encyclopaedia articles, whose question
-//! is whether both are of one article.
+//! Stand-in for the retrieval task if the papers are not available: halves of encyclopaedia articles; the label is
+//! whether both are of one article.
 
 use super::files::PAIRS;
 use crate::error::{refuse, Error, Result};
@@ -10,17 +10,17 @@ use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// Most bytes of a half before they are printed.
+/// Largest number of bytes of a half before printing.
 const HALF: usize = 4000;
 
-/// Shorter articles have no halves to speak of.
+/// Least number of bytes of an article; shorter ones have no useful halves.
 const SHORTEST: usize = 400;
 
-/// Writes the three files of the task, of `sizes` pairs, into the folder `out`. `text` is plain
-/// text in the form of WikiText, where an article begins at a line ` = Title = `. Half of the pairs
-/// are the two halves of one article, the others the first halves of two articles, in turn; no article
-/// serves two files. A model may learn what the articles are about, or just that a second document which
-/// begins like an article is another's. The files are a function of the text, `sizes` and `seed`.
+/// Writes the three files of the task, of `sizes` pairs, into the folder `out`. `text` is plain text in the form of
+/// WikiText, where an article begins at a line ` = Title = `. Pairs alternate between the two halves of one article and
+/// the first halves of two articles; no article is used in two files. A model may learn the topics of the articles, or
+/// merely that a second document which begins like an article is from another one. The files are a function of the
+/// text, `sizes` and `seed`.
 pub fn write_stand_in(text: &Path, out: &Path, sizes: [usize; 3], seed: u64) -> Result<()> {
     let bytes = read_bytes(text)?;
     let mut articles = articles(&bytes);
@@ -44,7 +44,7 @@ pub fn write_stand_in(text: &Path, out: &Path, sizes: [usize; 3], seed: u64) -> 
     Ok(())
 }
 
-/// How many of `articles` each split has: as it has pairs, but two at least.
+/// Number of `articles` for each split: in proportion to its pairs, but at least two.
 fn shares(sizes: [usize; 3], articles: usize) -> [usize; 3] {
     let pairs = sizes.iter().sum::<usize>().max(1) as f64;
     let least = sizes.map(|size| if size > 0 { 2 } else { 0 });
@@ -52,7 +52,7 @@ fn shares(sizes: [usize; 3], articles: usize) -> [usize; 3] {
     [0, 1, 2].map(|i| least[i] + (sizes[i] as f64 / pairs * spare) as usize)
 }
 
-/// An article: its place in the text and its bytes.
+/// Index of an article in the text and its bytes.
 type Article<'a> = (usize, &'a [u8]);
 
 fn articles(text: &[u8]) -> Vec<Article<'_>> {
@@ -98,12 +98,12 @@ fn write(path: &Path, articles: &[Article], pairs: usize, seed: u64, split: u64)
     Ok(())
 }
 
-/// At most [`HALF`] bytes of a half of an article.
+/// First [`HALF`] bytes of a half of an article.
 fn beginning(half: &[u8]) -> &[u8] {
     &half[..half.len().min(HALF)]
 }
 
-/// As Python prints a byte string.
+/// Text of a byte string as printed by Python.
 fn printed(text: &[u8]) -> String {
     let double = text.contains(&b'\'') && !text.contains(&b'"');
     let quote = if double { '"' } else { '\'' };

@@ -1,10 +1,10 @@
-//! What the tests of the loaders share.
+//! Helpers shared by the tests of the loaders.
 
 use crate::tasks::lra::{LraConfig, LraDataset};
 pub(super) use crate::tasks::testing::real;
 use crate::tasks::Generator;
 
-/// The official sizes but for the examples.
+/// Config of official sizes with other numbers of examples.
 pub(super) fn config(dataset: LraDataset, examples: [usize; 3]) -> LraConfig {
     LraConfig::of(dataset, Generator::Files, examples)
 }

@@ -1,4 +1,4 @@
-//! Film reviews (Maas et al. 2011), character by character: the Parquet files or the folders.
+//! Film reviews (Maas et al. 2011), character by character, from Parquet files or folders.
 
 use super::files::{self, PARQUET};
 use super::parts::{TEST, TRAIN};
@@ -12,24 +12,24 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The seed of the order in which reviews are used where not all of them are.
+/// Seed of the order in which reviews are selected if not all of them are used.
 const SEED: u64 = 42;
 
-/// Characters that occur less often in the training examples are unknown.
+/// Least number of occurrences in the training examples of a character that is not mapped to unknown.
 const LEAST: u64 = 15;
 
-/// The folders of the two labels.
+/// Folders of the two labels.
 const LABELS: [(u8, &str); 2] = [(0, "neg"), (1, "pos")];
 
-/// A text and whether it is good.
+/// Text and whether it is positive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Review {
     text: String,
     label: u8,
 }
 
-/// The splits in the folder at or below `dir`. The data has no validation split: what chooses the
-/// epoch is held out of the training reviews.
+/// Reads the splits from the folder at or below `dir`. The data have no validation split; validation examples are held
+/// out of the training reviews.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     let folder = files::find(LraDataset::Text, config.contour_length(), dir)?;
     let [train, test] = match files::has(&folder, &PARQUET) {
@@ -41,7 +41,8 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
         refuse!(flag "--train-examples" = used, "{} holds {} training examples, and {val} are held out of them: give --train-examples {} or --val-examples {}", train.display(), held.len(), held.len().saturating_sub(val).max(1), held.len() - used,);
     }
     TRAIN.enough(&train, held.len(), used)?;
-    // From both ends of one order: what is trained on does not depend on how much is held out.
+    // Training and validation take opposite ends of one order, so that the training reviews do not depend on the number
+    // held out.
     let order = stratified(&held, 0);
     let used = pick(&held, &order[order.len() - used..]);
     let held_out = pick(&held, &order[..val]);
@@ -53,7 +54,7 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     Ok([used, held_out, tests].map(|some| encode(&some)).into())
 }
 
-/// The files of all reviews in `folder`, Parquet or one a review.
+/// Files of all reviews in `folder`: Parquet, or one file per review.
 pub(super) fn sources(folder: &Path) -> Result<Sources> {
     if files::has(folder, &PARQUET) {
         return Ok(files::named(folder, &PARQUET));
@@ -84,7 +85,7 @@ fn read(path: &Path) -> Result<Vec<Review>> {
     rows.enumerate().map(review).collect()
 }
 
-/// The reviews of `dir/neg`, then those of `dir/pos`, each in the order of their numbers.
+/// Reviews of `dir/neg`, then those of `dir/pos`, each in the order of their numbers.
 fn read_folders(dir: &Path) -> Result<Vec<Review>> {
     let mut reviews = Vec::new();
     for (label, name) in LABELS {
@@ -98,7 +99,7 @@ fn read_folders(dir: &Path) -> Result<Vec<Review>> {
     Ok(reviews)
 }
 
-/// The files of one label, `<n>_<rating>.txt`, with both numbers.
+/// Files of one label, `<n>_<rating>.txt`, with both numbers.
 fn rated_files(dir: &Path, label: u8) -> Result<Vec<((u64, u8), PathBuf)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).map_err(Error::io("read", dir))? {
@@ -134,8 +135,8 @@ fn number_and_rating(name: &str) -> Option<(u64, u8)> {
     Some((number.parse().ok()?, rating.parse().ok()?))
 }
 
-/// All indices in an order whose every beginning and every end has the labels in the shares of
-/// the whole, to within one example. `file` tells the orders of two files apart.
+/// Order of all indices in which every prefix and every suffix has the labels in the proportions of the whole, to
+/// within one example. `file` selects the random stream of a file.
 fn stratified(reviews: &[Review], file: u64) -> Vec<usize> {
     let mut order = Vec::with_capacity(reviews.len());
     for label in 0..2_u8 {
@@ -143,7 +144,7 @@ fn stratified(reviews: &[Review], file: u64) -> Vec<usize> {
         let mut own: Vec<usize> = own.collect();
         let index = 2 * file + u64::from(label);
         Rng::new(SEED, "lra/text/split", index).shuffle(&mut own);
-        // The k-th of n stands at (2k + 1) / 2n of the way, whatever its label.
+        // The k-th of n reviews of a label gets the relative position (2k + 1) / 2n.
         let n = own.len();
         let placed = own.into_iter().enumerate();
         order.extend(placed.map(|(k, i)| ((2 * k + 1) as f64 / n as f64, label, i)));
@@ -152,14 +153,14 @@ fn stratified(reviews: &[Review], file: u64) -> Vec<usize> {
     order.into_iter().map(|(_, _, i)| i).collect()
 }
 
-/// The reviews at `indices`, in the order of the file.
+/// Reviews at `indices`, in the order of the file.
 fn pick<'a>(reviews: &'a [Review], indices: &[usize]) -> Vec<&'a Review> {
     let mut indices = indices.to_vec();
     indices.sort_unstable();
     indices.into_iter().map(|i| &reviews[i]).collect()
 }
 
-/// The characters of a review that are used: the last position is the end's.
+/// Characters of a review that are used; the last position is reserved for the end token.
 fn characters<'a>(review: &'a Review, config: &LraConfig) -> impl Iterator<Item = char> + 'a {
     review.text.chars().take(config.seq_len - 1)
 }

@@ -1,29 +1,33 @@
-//! The ids of tokens: padding, unknown and end, then what occurs in the training examples.
+//! Token ids: padding, unknown and end, then the tokens of the training examples.
 
 use super::{LraConfig, Splits};
 use crate::error::{refuse, Result};
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The id of a token that the training examples lack. Before it stands the id of padding, 0.
+/// Id of a token that does not occur in the training examples. Padding has the id 0.
 const UNKNOWN: u8 = 1;
 
-/// The id behind every document.
+/// Id at the end of every document.
 pub(super) const END: u8 = 2;
 
-/// Ids that are no token.
+/// Number of special ids.
 const SPECIAL: usize = 3;
 
-/// Stands for [`END`] behind documents whose bytes are not ids yet.
+/// Placeholder for [`END`] at the end of documents whose bytes are not ids yet.
 pub(super) const RAW_END: u8 = u8::MAX;
 
-/// Ids by falling count, ties in the order of the tokens.
+/// Ids by descending count; ties are in the order of the tokens.
 pub(super) struct Vocabulary<T> {
     ids: HashMap<T, u8>,
 }
 
 impl<T: Copy + Ord + Hash> Vocabulary<T> {
-    /// Of the tokens that occur at least `least` times. More than `config` has rows for are refused.
+    /// Creates the vocabulary of the tokens that occur at least `least` times.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are more tokens than `config` has rows for.
     pub(super) fn new(
         counts: impl IntoIterator<Item = (T, u64)>,
         least: u64,
@@ -42,14 +46,14 @@ impl<T: Copy + Ord + Hash> Vocabulary<T> {
         })
     }
 
-    /// The id of `token`.
+    /// Id of `token`.
     pub(super) fn id(&self, token: T) -> u8 {
         self.ids.get(&token).copied().unwrap_or(UNKNOWN)
     }
 }
 
-/// Turns bytes into ids, whose vocabulary are the bytes of the training examples. Each document
-/// has [`RAW_END`] behind it.
+/// Converts bytes to ids. The vocabulary is the set of bytes in the training examples. Each document must end with
+/// [`RAW_END`].
 pub(super) fn encode(mut splits: Splits, config: &LraConfig) -> Result<Splits> {
     let mut counts = [0_u64; RAW_END as usize + 1];
     for byte in splits.train.all() {

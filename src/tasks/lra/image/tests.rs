@@ -13,7 +13,7 @@ fn config(train: usize, val: usize, test: usize) -> LraConfig {
     testing::config(LraDataset::Image, [train, val, test])
 }
 
-/// A record of one gray value whose label is the value's last digit.
+/// Record of one gray value whose label is the value's last digit.
 fn record(value: u8) -> Vec<u8> {
     let mut bytes = vec![value; RECORD];
     bytes[0] = value % 10;
@@ -26,7 +26,7 @@ fn write(dir: &TempDir, name: &str, bytes: &[u8]) {
     fs::write(folder.join(name), bytes).unwrap();
 }
 
-/// Ten records for training with values 0 to 9, two in each batch; three for testing from 100 on.
+/// Ten training records with values 0 to 9, two in each batch, and three test records from 100 on.
 fn world() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (batch, name) in BATCHES[..5].iter().enumerate() {
@@ -41,7 +41,7 @@ fn world() -> TempDir {
     dir
 }
 
-/// The gray value of every picture of a split, checked against its label and size.
+/// Gray value of every picture of a split, checked against its label and size.
 fn values(examples: &Documents) -> Vec<u8> {
     let value = |example| {
         let pixels = examples.document(example, 0);
@@ -121,7 +121,7 @@ fn a_missing_batch_is_named() {
     assert!(refusal(&dir).contains("there is no data_batch_3.bin"));
 }
 
-/// The edition of Hugging Face: the file of training holds `train`, that of testing one gray picture.
+/// Parquet edition of Hugging Face, with the training rows `train` and one gray test picture.
 fn parquet_world(train: &[(Vec<u8>, i64)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("plain_text");

@@ -1,5 +1,5 @@
-//! ListOps (Nangia and Bowman 2018) as the Long Range Arena prints it, a tree a line and its value; and trees of our
-//! own, printed the same way.
+//! ListOps (Nangia and Bowman 2018) in the format of the Long Range Arena, one tree and its value per line; and
+//! generated trees in the same format.
 
 mod tree;
 
@@ -14,29 +14,29 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// What stands above the examples.
+/// Header line above the examples.
 const HEADER: &str = "Source\tTarget";
 
-/// What a tree is written in; the code of a symbol is its place in here. The order breaks ties in the vocabulary: the
-/// released code writes the closing bracket as X.
+/// Symbols of a tree; the code of a symbol is its index. The order breaks ties in the vocabulary: the released code
+/// writes the closing bracket as X.
 const ALPHABET: [&str; 15] = [
     "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "]", "[MAX", "[MED", "[MIN", "[SM",
 ];
-/// The code of what ends an operator's arguments. Digits are the codes before it.
+/// Code of the bracket that ends an operator's arguments. Digits are the codes below it.
 const END: u8 = 10;
-/// The codes of the operators, from this one on.
+/// Codes of the operators, from this one on.
 const MAX: u8 = 11;
 const MED: u8 = 12;
 const MIN: u8 = 13;
 
-/// The splits in the folder at or below `dir`: the first examples of each file.
+/// Reads the splits from the folder at or below `dir`: the first examples of each file.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     let dir = files::find(LraDataset::Listops, config.contour_length(), dir)?;
     let parse = |line: Line| parse(line, config.seq_len);
     parts::of_lines(&dir, LISTOPS, Some(HEADER), config, parse)
 }
 
-/// Codes of the tokens, cut and with their end, and the value.
+/// Codes of the tokens, truncated and with their end token, and the value.
 fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 1], u8), String> {
     let tab = line.text.iter().rposition(|byte| *byte == b'\t');
     let (source, target) = tab.map_or((line.text, &[][..]), |tab| {
@@ -48,7 +48,7 @@ fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 1], u8), String> {
             excerpt(line.text)
         ));
     };
-    // About six bytes of a line make a token.
+    // A token takes about six bytes of a line.
     let mut document = Vec::with_capacity(source.len() / 6 + 2);
     let mut open = 0_usize;
     for word in source.split(u8::is_ascii_whitespace) {
@@ -73,7 +73,7 @@ fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 1], u8), String> {
     Ok(([document], digit - b'0'))
 }
 
-/// The code of a word; `None` for parentheses, which only repeat what the brackets say.
+/// Code of a word; `None` for parentheses, which are redundant to the brackets.
 fn code(word: &[u8]) -> Result<Option<u8>, String> {
     if word.is_empty() {
         return Ok(None);
@@ -90,8 +90,8 @@ fn code(word: &[u8]) -> Result<Option<u8>, String> {
     })
 }
 
-/// Writes the trees of `config` into `folder`: a header, then one expression and its value a line,
-/// between them a tab, behind them CR LF.
+/// Writes the trees of `config` into `folder`: a header, then one expression and its value per line, separated by a tab
+/// and ended by CR LF.
 pub(super) fn write(
     config: &LraConfig,
     folder: &Path,
@@ -118,9 +118,9 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The tree as the release prints it. There a tree is binary and nests to the left: an operator is
-/// paired with its first argument, that pair with the second one, and so on to the closing bracket;
-/// every pair stands in parentheses. So `k` arguments need `k + 1` parentheses before the operator.
+/// Text of a tree in the format of the release, where a tree is binary and nests to the left: an operator is paired
+/// with its first argument, that pair with the second one, and so on to the closing bracket, and every pair is in
+/// parentheses. Hence `k` arguments need `k + 1` parentheses before the operator.
 fn expression(symbols: &[u8]) -> String {
     let arguments = counts_of_arguments(symbols);
     let mut text = String::with_capacity(7 * symbols.len());
@@ -145,7 +145,7 @@ fn expression(symbols: &[u8]) -> String {
     text
 }
 
-/// For each operator its number of arguments; 0 for the other symbols.
+/// Number of arguments of each operator; 0 for other symbols.
 fn counts_of_arguments(symbols: &[u8]) -> Vec<usize> {
     let mut counts = vec![0; symbols.len()];
     let mut open = Vec::new();

@@ -22,7 +22,7 @@ fn with_header(rows: &str) -> Vec<u8> {
 #[test]
 fn a_row_is_its_symbols_without_parentheses() {
     let splits = loaded(&with_header(ROW), [1, 0, 1]).unwrap();
-    // The bracket comes twice; 3, 4, 7, 9, [MED and [MIN once each, in this order.
+    // The bracket occurs twice; 3, 4, 7, 9, [MED and [MIN once each, in this order.
     assert_eq!(
         splits.train.document(0, 0),
         [8, 4, 6, 9, 5, 7, 3, 3, vocab::END]
@@ -103,7 +103,7 @@ fn fewer_rows_than_asked_for_are_refused_with_the_flag() {
     assert!(message([1, 1, 9]).contains("--test-examples 1 "));
 }
 
-/// The value of an expression in prefix form, from the definition alone.
+/// Value of an expression in prefix form, from the definition.
 fn value(words: &mut impl Iterator<Item = String>) -> i64 {
     let word = words.next().unwrap();
     if let Ok(digit) = word.parse() {
@@ -112,7 +112,7 @@ fn value(words: &mut impl Iterator<Item = String>) -> i64 {
     let mut arguments = Vec::new();
     let mut rest = words.by_ref().peekable();
     while rest.peek().unwrap() != "]" {
-        // One word at a time, so that the recursion sees the word that was looked at.
+        // The word that was peeked at must be passed on to the recursion.
         let next = rest.next().unwrap();
         let depth = i32::from(next.starts_with('['));
         let (mut inner, mut open) = (vec![next], depth);

@@ -1,9 +1,8 @@
-//! Trees as the Long Range Arena draws them: four operations on digits, ten levels deep at most, of two to ten
-//! arguments each. Every tree is a function of (seed, number), so that threads may draw in any order.
+//! Random trees with the distribution of the Long Range Arena: four operations on digits, at most ten levels deep, of
+//! two to ten arguments each. A tree is a function of (seed, number), so that threads may draw in any order.
 //!
-//! A tree is kept if its length lies between 500 and 2000 tokens, both excluded, and if no tree
-//! before it was the same. For a `seq_len` other than 2048 both bounds are scaled by `seq_len` /
-//! 2048, rounded down.
+//! A tree is kept if its length lies strictly between 500 and 2000 tokens and no earlier tree is equal to it. For a
+//! `seq_len` other than 2048 both bounds are scaled by `seq_len` / 2048, rounded down.
 
 use super::{END, MAX, MED, MIN};
 use crate::error::{refuse, Result};
@@ -18,24 +17,24 @@ use std::ops::Range;
 const DEEPEST: usize = 10;
 const MOST_ARGUMENTS: usize = 10;
 
-/// Candidates drawn at once: some 1,400 kept ones at the official length.
+/// Number of candidates drawn at once, of which some 1,400 are kept at the official length.
 const BLOCK: u64 = 1 << 14;
 
-/// One candidate in 12 is kept at 2048 tokens, one in 20 at 4096, one in 90 at 8192; at 16,384 it would
-/// be one in 2,700.
+/// Largest length. One candidate in 12 is kept at 2048 tokens, one in 20 at 4096 and one in 90 at 8192; at 16,384 it
+/// would be one in 2,700.
 const LONGEST: usize = 8192;
 
-/// An expression and its value.
+/// Expression and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tree {
-    /// Codes: an operator, its arguments, the end; or a digit.
+    /// Codes: an operator, its arguments and the end; or a digit.
     pub symbols: Vec<u8>,
-    /// 0 to 9.
+    /// Value, 0 to 9.
     pub value: u8,
 }
 
 impl Tree {
-    /// The tree of `rng`; `None` if it has `limit` symbols or more.
+    /// Draws the tree of `rng`; `None` if it has `limit` symbols or more.
     fn draw(mut rng: Rng, limit: usize) -> Option<Self> {
         let mut symbols = Vec::new();
         let value = grow(&mut rng, &mut symbols, 1, limit)?;
@@ -43,7 +42,7 @@ impl Tree {
     }
 }
 
-/// Appends a node at `depth` with all below it and gives its value.
+/// Appends a node at `depth` with its subtree and returns its value; `None` beyond `limit` symbols.
 fn grow(rng: &mut Rng, symbols: &mut Vec<u8>, depth: usize, limit: usize) -> Option<u8> {
     if symbols.len() >= limit {
         return None;
@@ -64,7 +63,8 @@ fn grow(rng: &mut Rng, symbols: &mut Vec<u8>, depth: usize, limit: usize) -> Opt
     Some(apply(operator, &mut arguments[..count]))
 }
 
-/// MIN, MAX, the median (the mean of the middle two without its fraction) or the sum modulo 10.
+/// Result of an operator: MIN, MAX, the median (for even counts the mean of the middle two, rounded down) or the sum
+/// modulo 10.
 fn apply(operator: u8, arguments: &mut [u8]) -> u8 {
     arguments.sort_unstable();
     let (count, middle) = (arguments.len(), arguments.len() / 2);
@@ -77,7 +77,7 @@ fn apply(operator: u8, arguments: &mut [u8]) -> u8 {
     }
 }
 
-/// Refuses lengths at which hardly any tree would be kept.
+/// Fails for lengths at which hardly any tree would be kept.
 pub(in crate::tasks::lra) fn check_generated(config: &LraConfig) -> Result<()> {
     if config.seq_len > LONGEST {
         refuse!(flag "--seq-len" = config.seq_len, "must be 16 to {LONGEST} for a generated listops: trees of ten levels are hardly ever longer");
@@ -85,12 +85,12 @@ pub(in crate::tasks::lra) fn check_generated(config: &LraConfig) -> Result<()> {
     Ok(())
 }
 
-/// The lengths that are kept.
+/// Range of tree lengths that are kept.
 fn lengths(seq_len: usize) -> Range<usize> {
     500 * seq_len / 2048 + 1..2000 * seq_len / 2048
 }
 
-/// The splits that a loader of the written files would give.
+/// Generates the splits that a loader of the written files would return.
 pub(in crate::tasks::lra) fn generated(config: &LraConfig) -> Result<Splits> {
     let mut splits = [(); 3].map(|()| Documents::new(1));
     let mut document = Vec::new();
@@ -103,7 +103,7 @@ pub(in crate::tasks::lra) fn generated(config: &LraConfig) -> Result<Splits> {
     encode(splits.into(), config)
 }
 
-/// Gives every tree to `keep` with its split (0, 1, 2: training, validation, test), in order.
+/// Passes every tree to `keep`, in order, with its split (0, 1, 2: training, validation, test).
 pub(super) fn each(
     config: &LraConfig,
     keep: &mut dyn FnMut(usize, &Tree) -> Result<()>,
@@ -127,8 +127,7 @@ pub(super) fn each(
     Ok(())
 }
 
-/// The candidates of fitting length among `numbers`, in order, each beside 128 bits that tell it
-/// from all others.
+/// Candidates of suitable length among `numbers`, in order, each with a 128-bit hash that identifies it.
 fn candidates(rng: &Rng, numbers: Range<u64>, lengths: Range<usize>) -> Vec<(u128, Tree)> {
     let fitting = numbers.into_par_iter().filter_map(|number| {
         let tree = Tree::draw(rng.at(number), lengths.end)?;

@@ -1,16 +1,16 @@
-//! The picture's cells, and how occupied they are.
+//! Grid of a picture's cells, and occupancy masks over it.
 
-/// Pixels a side.
+/// Side of a picture in pixels.
 pub(super) const SIDE: usize = crate::tasks::lra::picture::SIDE as usize;
-/// Pixels of a picture.
+/// Number of pixels of a picture.
 pub(super) const CELLS: usize = SIDE * SIDE;
-/// Length of a paddle and free space before and behind it, in pixels.
+/// Length of a paddle, and margin before and after it, in pixels.
 pub(super) const LENGTH: i32 = 2;
 pub(super) const MARGIN: i32 = 1;
-/// Above 0.3 of 255 a cell counts as occupied when a first paddle looks for its place.
+/// Level above which a cell counts as occupied when a first paddle is placed: 0.3 of 255.
 const TAKEN: u8 = 76;
 
-/// A cell, or a place outside the picture.
+/// Cell of a picture, or a point outside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Point {
     pub y: i32,
@@ -18,7 +18,7 @@ pub(super) struct Point {
 }
 
 impl Point {
-    /// The cell `distance` away at `angle`, each coordinate rounded up.
+    /// Cell at `distance` and `angle` from this one, each coordinate rounded up.
     pub fn shift(self, angle: f64, distance: f64) -> Self {
         let (sin, cos) = (libm::sin(angle), libm::cos(angle));
         Self {
@@ -27,7 +27,7 @@ impl Point {
         }
     }
 
-    /// The place that lies `dy` down and `dx` to the right.
+    /// Point `dy` down and `dx` to the right.
     pub fn moved(self, (dy, dx): (i32, i32)) -> Self {
         Self {
             y: self.y + dy,
@@ -35,26 +35,27 @@ impl Point {
         }
     }
 
-    /// Its index in a picture; `None` outside.
+    /// Index in a picture; `None` outside.
     pub fn cell(self) -> Option<usize> {
-        // Asked for every cell of every stencil: negative numbers become large ones, one comparison for both edges.
+        // This runs for every cell of every stencil: negative numbers become large ones, so that one comparison checks
+        // both edges.
         let (y, x) = (self.y as u32 as usize, self.x as u32 as usize);
         (y < SIDE && x < SIDE).then_some(y * SIDE + x)
     }
 
-    /// Every cell of a picture, row by row.
+    /// All cells of a picture, row by row.
     pub fn all() -> impl Iterator<Item = Self> {
         let side = SIDE as i32;
         (0..side).flat_map(move |y| (0..side).map(move |x| Self { y, x }))
     }
 }
 
-/// The occupied part of the picture, from 0 to 255 a cell.
+/// Occupancy of the cells of a picture, from 0 to 255.
 #[derive(Clone)]
 pub(super) struct Mask([u8; CELLS]);
 
 impl Mask {
-    /// Only a frame of `width` cells on every side is occupied.
+    /// Mask on which only a frame of `width` cells on every side is occupied.
     pub fn framed(width: usize) -> Self {
         let mut mask = Self([0; CELLS]);
         mask.add_frame(width);
@@ -73,30 +74,30 @@ impl Mask {
         }
     }
 
-    /// How occupied the cell at `point` is; nothing is known outside.
+    /// Occupancy of the cell at `point`; `None` outside.
     pub fn at(&self, point: Point) -> Option<u8> {
         point.cell().map(|cell| self.0[cell])
     }
 
-    /// Occupies the cell at `point` to at least `level`.
+    /// Raises the occupancy of the cell at `point` to at least `level`.
     pub fn raise(&mut self, point: Point, level: u8) {
         if let Some(cell) = point.cell() {
             self.0[cell] = self.0[cell].max(level);
         }
     }
 
-    /// Cells that are free.
+    /// Number of free cells.
     pub fn free(&self) -> usize {
         self.0.iter().filter(|level| **level <= TAKEN).count()
     }
 
-    /// The most that any of the cells at `offsets` from `point` is occupied.
+    /// Highest occupancy of the cells at `offsets` from `point`.
     pub fn highest(&self, point: Point, offsets: &[(i32, i32)]) -> u8 {
         let levels = offsets.iter().filter_map(|&o| self.at(point.moved(o)));
         levels.max().unwrap_or(0)
     }
 
-    /// Cells around which all of `offsets` are free.
+    /// Cells for which all of `offsets` from them are free.
     pub fn room_for(&self, offsets: &[(i32, i32)]) -> Vec<Point> {
         let fits = |point: &Point| self.highest(*point, offsets) <= TAKEN;
         Point::all().filter(fits).collect()

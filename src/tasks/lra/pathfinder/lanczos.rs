@@ -1,15 +1,15 @@
-//! Reduction of a gray picture by a Lanczos filter of three lobes, stretched by the reduction
-//! (Turkowski 1990), with a picture of 8 bits between its two passes, as image libraries do it.
+//! Downsampling of a gray picture by a Lanczos filter of three lobes, stretched by the scale (Turkowski 1990), with an
+//! intermediate picture of 8 bits between its two passes, as in image libraries.
 
 use std::f64::consts::PI;
 
 const LOBES: f64 = 3.0;
 
-/// From squares of one side to squares of another.
+/// Filter from squares of side `from` to squares of side `to`.
 pub(super) struct Reduction {
     from: usize,
     to: usize,
-    /// For each target pixel of a row the first source pixel and the weights from there on.
+    /// First source pixel and the weights from there on, for each target pixel of a row.
     windows: Vec<(usize, Vec<f64>)>,
 }
 
@@ -19,7 +19,7 @@ impl Reduction {
         Self { from, to, windows }
     }
 
-    /// (from, from) levels to (to, to) levels, row-major: first along rows, then along columns.
+    /// Reduces (from, from) levels to (to, to) levels, row-major: first along rows, then along columns.
     pub fn apply(&self, levels: &[u8]) -> Vec<u8> {
         let (from, to) = (self.from, self.to);
         let mut narrow = Vec::with_capacity(from * to);

@@ -1,5 +1,5 @@
-//! Pathfinder-32 (Linsley et al. 2018; Houtkamp and Roelfsema 2010) as in the released archive: pictures in numbered
-//! folders, and a text file a folder that lists their labels; and pictures of our own in the same form.
+//! Pathfinder-32 (Linsley et al. 2018; Houtkamp and Roelfsema 2010) in the format of the released archive: pictures in
+//! numbered folders, and one text file per folder that lists their labels; and generated pictures in the same format.
 
 mod grid;
 mod lanczos;
@@ -20,27 +20,28 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
-/// Pictures that are decoded before they are moved to where they stay.
+/// Number of pictures decoded before they are appended to the split.
 const AT_ONCE: usize = 4096;
 
-/// Pictures of a folder that is written.
+/// Number of pictures per written folder.
 const PICTURES_A_FOLDER: usize = 1000;
 
-/// What brings files that are whole.
+/// Advice for damaged files.
 const REMEDY: &str = "fetch them again: dsf data fetch lra --dataset pathfinder";
 
-/// A picture that the metadata list.
+/// Picture listed in the metadata.
 struct Listed {
     path: PathBuf,
     label: u8,
 }
 
-/// The released pictures under `dir`: 80 % for training, 10 % for validation and 10 % for testing, as
-/// the released code deals them out. Of each part the first examples are taken, as many as `config` says;
-/// files without any content are left out before, with a warning.
+/// Reads the released pictures under `dir`: 80 % for training, 10 % for validation and 10 % for testing, split as in
+/// the released code. Of each split, the first examples are used, as many as `config` sets. Empty files are left out
+/// before, with a warning.
 ///
 /// # Errors
-/// A file that is missing or is not what it should be, by its name and line; sizes beyond what was found.
+///
+/// Fails with the file and line if a file is missing or invalid, and if there are fewer examples than requested.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     let level = files::find(LraDataset::Pathfinder, config.contour_length(), dir)?;
     let (listed, warnings) = without_empty(list(&level)?)?;
@@ -55,7 +56,7 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     })
 }
 
-/// The metadata files of `level` and the pictures that they list.
+/// Metadata files of `level` and the pictures that they list.
 pub(super) fn sources(level: &Path) -> Result<Sources> {
     let mut sources = Sources::default();
     let metadata = metadata_files(&level.join("metadata"))?;
@@ -67,7 +68,7 @@ pub(super) fn sources(level: &Path) -> Result<Sources> {
     Ok(sources)
 }
 
-/// The pictures in the order of the numbers of their metadata files and of the lines in them.
+/// Pictures in the order of their metadata files' numbers and of the lines in them.
 fn list(level: &Path) -> Result<Vec<Listed>> {
     let mut listed = Vec::new();
     for metadata in metadata_files(&level.join("metadata"))? {
@@ -91,7 +92,7 @@ fn list(level: &Path) -> Result<Vec<Listed>> {
     Ok(listed)
 }
 
-/// `<k>.npy` by ascending k.
+/// Files `<k>.npy` by ascending k.
 fn metadata_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
@@ -117,7 +118,7 @@ fn metadata_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Picture and label of a line `imgs/0 sample_0.png 0 1 ..`, whose path leads down only and can be printed.
+/// Picture and label of a line `imgs/0 sample_0.png 0 1 ..`; `None` unless the path only leads down and is printable.
 fn parse(line: &[u8]) -> Option<(PathBuf, u8)> {
     let mut fields = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
     let (folder, file) = (fields.next()?, fields.next()?);
@@ -135,7 +136,7 @@ fn parse(line: &[u8]) -> Option<(PathBuf, u8)> {
     Some((picture, label))
 }
 
-/// Those with content, and a sentence on each of the others: the release is known to hold an empty file.
+/// Returns the non-empty pictures, and a warning for each of the others. The release is known to contain an empty file.
 fn without_empty(listed: Vec<Listed>) -> Result<(Vec<Listed>, Vec<String>)> {
     let sizes: Vec<Result<u64>> = listed
         .par_iter()
@@ -157,7 +158,7 @@ fn without_empty(listed: Vec<Listed>) -> Result<(Vec<Listed>, Vec<String>)> {
     Ok((whole, warnings))
 }
 
-/// The pictures at `indices`, in their order.
+/// Decodes the pictures at `indices`, in that order.
 fn decode(listed: &[Listed], indices: &[usize]) -> Result<Documents> {
     let mut examples = Documents::new(1);
     for indices in indices.chunks(AT_ONCE) {
@@ -178,7 +179,7 @@ fn pixels(path: &Path) -> Result<Vec<u8>> {
         .map_err(|why| Error::data(path, format!("{why}; {REMEDY}")))
 }
 
-/// Pictures in order: training, validation, test. A pixel's gray value is its token.
+/// Generates the pictures in order: training, validation, test. A pixel's gray value is its token.
 pub(super) fn generated(config: &LraConfig) -> Splits {
     let mut first = 0;
     let splits = config.examples().map(|size| {
@@ -192,13 +193,13 @@ pub(super) fn generated(config: &LraConfig) -> Splits {
     splits.into()
 }
 
-/// Where the files of a level lie under a data folder.
+/// Folder of the files of a level under a data folder.
 pub(super) fn folder(config: &LraConfig) -> PathBuf {
     Path::new("pathfinder/pathfinder32").join(files::level(config.contour_length()))
 }
 
-/// Writes the pictures of `config` under `folder`: `imgs/<k>/sample_<i>.png`, a thousand to each k, and
-/// `metadata/<k>.npy`, which is text.
+/// Writes the pictures of `config` under `folder`: `imgs/<k>/sample_<i>.png`, a thousand for each k, and
+/// `metadata/<k>.npy`, which is a text file.
 pub(super) fn write(
     config: &LraConfig,
     folder: &Path,
@@ -225,7 +226,8 @@ fn write_folder(config: &LraConfig, k: usize, numbers: Range<usize>, folder: &Pa
         let path = images.join(&name);
         let png = picture::encode(SIDE, ColorType::Grayscale, |cell| picture.pixels[cell]);
         fs::write(&path, png).map_err(Error::io("write", &path))?;
-        // Continuity, paddles of long and of short snakes, length, thickness, margin, contrasts.
+        // The last columns are continuity, paddles of long and of short snakes, length, thickness, margin and
+        // contrasts.
         let label = picture.label;
         let row = format_args!("imgs/{k} {name} {i} {label} 1.0 {paddles} {short} 2 0.5 1 1");
         writeln!(table, "{row}").expect("a string takes every text");

@@ -1,6 +1,6 @@
-//! What is on a picture, with the parameters of the Long Range Arena, and the picture: two snakes, of 14 paddles in the
-//! hard set, that wind about each other, short ones that distract, and two discs, on one snake or on both. Every picture
-//! is a function of (seed, number), so that threads may draw in any order.
+//! Random scenes with the parameters of the Long Range Arena, and their pictures: two long snakes that wind about each
+//! other (14 paddles in the hard set), short ones as distractors, and two discs, on one long snake or on both. A
+//! picture is a function of (seed, number), so that threads may draw in any order.
 
 use super::grid::{Mask, Point, CELLS};
 use super::snake::Snake;
@@ -9,26 +9,25 @@ use crate::ops::rng::Rng;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// A third of the paddles of a long snake makes a short one, of which there are so many that this many
-/// paddles distract.
+/// Total number of paddles of the short snakes, each of which has a third of the paddles of a long one.
 const DISTRACTING: usize = 20;
-/// Further tries at a short snake before the picture goes without it.
+/// Number of further attempts at a short snake before it is left out.
 const RETRIES: usize = 4;
-/// Between the tails of the long snakes.
+/// Distance between the tails of the long snakes.
 const SEED_DISTANCE: u8 = 7;
 
-/// Contrasts of long snakes, short ones and discs, 1.5, 2 and 1, in halves.
+/// Contrasts of long snakes, short ones and discs: 1.5, 2 and 1, in units of 1/2.
 const TARGET: u16 = 3;
 const DISTRACTOR: u16 = 4;
 const DISC: u16 = 2;
 
-/// A picture and whether its discs are joined.
+/// Picture and whether its discs are joined.
 pub(super) struct Picture {
     pub pixels: [u8; CELLS],
     pub label: u8,
 }
 
-/// The pictures with these numbers, in order.
+/// Pictures with these numbers, in order.
 pub(super) fn pictures(config: &LraConfig, numbers: Range<usize>) -> Vec<Picture> {
     let rng = Rng::new(config.data_seed, "lra/pathfinder", 0);
     let picture = |number: usize| {
@@ -44,18 +43,18 @@ pub(super) fn pictures(config: &LraConfig, numbers: Range<usize>) -> Vec<Picture
 /// Two long snakes, some short ones, and discs at two ends of long ones.
 #[derive(Clone, Debug)]
 struct Scene {
-    /// 1 if the discs are at the ends of the same snake.
+    /// Label: 1 if the discs are at the ends of the same snake.
     label: u8,
-    /// The long snakes.
+    /// Long snakes.
     targets: [Snake; 2],
-    /// The short ones.
+    /// Short snakes.
     distractors: Vec<Snake>,
-    /// Where the discs are.
+    /// Positions of the discs.
     discs: [Point; 2],
 }
 
 impl Scene {
-    /// The scene of `rng` with long snakes of `paddles` paddles.
+    /// Draws the scene of `rng` with long snakes of `paddles` paddles.
     fn draw(mut rng: Rng, paddles: usize) -> Self {
         let short = paddles / 3;
         let label = rng.below(2) as u8;
@@ -82,7 +81,7 @@ impl Scene {
         }
     }
 
-    /// (32, 32) gray values; the brightest is 255.
+    /// Gray values, (32, 32); the brightest is 255.
     fn pixels(&self) -> [u8; CELLS] {
         let mut levels = [0_u16; CELLS];
         let mut brighten = |cell: usize, level: u8, contrast: u16| {
@@ -108,8 +107,8 @@ impl Scene {
     }
 }
 
-/// The two long snakes, grown by turns, and what they occupy. The last paddle of the first one is
-/// missing there, as it was when the pictures of the task were made.
+/// Two long snakes, grown alternately, and the mask that they occupy. The mask lacks the last paddle of the first
+/// snake, as it did when the pictures of the task were made.
 fn pair(rng: &mut Rng, paddles: usize) -> Option<([Snake; 2], Mask)> {
     let mut mask = Mask::framed(1);
     let first = Snake::seed(rng, &mask, 2 * usize::from(SEED_DISTANCE))?;

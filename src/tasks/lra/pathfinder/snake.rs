@@ -1,4 +1,4 @@
-//! A dashed path: paddles, each in nearly the direction of the one before, none on another.
+//! Dashed paths: paddles, each in nearly the direction of the one before, which do not overlap.
 
 use super::grid::{Mask, Point, CELLS, LENGTH, MARGIN};
 use super::stencil::End;
@@ -6,44 +6,45 @@ use crate::ops::rng::Rng;
 use std::f64::consts::{FRAC_PI_2, PI};
 use std::sync::LazyLock;
 
-/// Tries at each of the choices that may fail.
+/// Number of attempts at each choice that may fail.
 const TRIES: usize = 3;
-/// From the start of a paddle to the pivot on its other side.
+/// Distance from the start of a paddle to the pivot on its other side.
 const STEP: i32 = LENGTH + MARGIN;
-/// A mask and a footprint may add up to less than this: 1.8 times 255.
+/// Upper bound of the sum of a mask and a footprint: 1.8 times 255.
 const TOO_CLOSE: u16 = 459;
 
-/// A short line.
+/// Short line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Paddle {
-    /// The outer end in a snake: the first paddle starts at its tail, the others at their tip.
+    /// Outer end in a snake: the first paddle starts at the tail, the others at their tip.
     pub start: Point,
-    /// Where it leads.
+    /// End relative to the start.
     pub end: End,
 }
 
-/// A path from its tail to its tip.
+/// Path from its tail to its tip.
 #[derive(Clone, Debug)]
 pub(super) struct Snake {
-    /// From the tail on.
+    /// Paddles from the tail on.
     pub paddles: Vec<Paddle>,
-    /// The joint behind the last paddle and the direction from there to its tip.
+    /// Joint after the last paddle.
     pivot: Point,
+    /// Direction from the pivot to the tip.
     angle: f64,
 }
 
 impl Snake {
-    /// Where the path begins.
+    /// First point of the path.
     pub fn tail(&self) -> Point {
         self.paddles[0].start
     }
 
-    /// Where the path ends.
+    /// Last point of the path.
     pub fn tip(&self) -> Point {
         self.paddles[self.paddles.len() - 1].start
     }
 
-    /// One paddle anywhere off the mask and off a frame of `frame` cells.
+    /// Snake of one paddle at a random free place outside the mask and a frame of `frame` cells.
     pub fn seed(rng: &mut Rng, mask: &Mask, frame: usize) -> Option<Self> {
         let mut taken = mask.clone();
         taken.add_frame(frame);
@@ -62,7 +63,7 @@ impl Snake {
         None
     }
 
-    /// One paddle at `distance` from `tail`.
+    /// Snake of one paddle at `distance` from `tail`.
     pub fn seed_beside(rng: &mut Rng, tail: Point, distance: f64) -> Option<Self> {
         (0..TRIES).find_map(|_| {
             let angle = whole_degrees(rng);
@@ -88,7 +89,7 @@ impl Snake {
         })
     }
 
-    /// Adds a paddle. The one before it joins the mask only now, or it would stand in its own way.
+    /// Adds a paddle. The previous one is added to the mask only afterwards, since it would block the new one.
     pub fn extend(&mut self, rng: &mut Rng, mask: &mut Mask) -> Option<()> {
         let pivot = self.pivot.shift(self.angle, f64::from(LENGTH + 2 * MARGIN));
         let candidates = Candidates::around(pivot, self.angle, mask)?;
@@ -112,7 +113,7 @@ impl Snake {
         }
     }
 
-    /// A path of `paddles` paddles anywhere off the mask, and the mask with it.
+    /// Snake of `paddles` paddles at a random place outside the mask, and the mask with the snake added.
     pub fn grown(rng: &mut Rng, mask: &Mask, paddles: usize) -> Option<(Self, Mask)> {
         if 100 * mask.free() < CELLS {
             return None;
@@ -137,14 +138,14 @@ impl Paddle {
     }
 }
 
-/// Where the next tip may lie, and how likely each place is.
+/// Candidate positions of the next tip, with their weights.
 struct Candidates {
-    /// The tip, its direction from the pivot, and the weight of it and all before it.
+    /// Tip, its direction from the pivot, and the cumulative weight up to it.
     places: Vec<(Point, f64, f64)>,
 }
 
 impl Candidates {
-    /// The cells on a circle around `pivot`; `None` if there is no room on it.
+    /// Candidates on a circle around `pivot`; `None` if the circle has no room.
     fn around(pivot: Point, angle: f64, mask: &Mask) -> Option<Self> {
         let mut total = 0.0;
         let mut places = Vec::with_capacity(CIRCLE.len());
@@ -167,8 +168,7 @@ impl Candidates {
     }
 }
 
-/// The distinct cells on a circle of radius [`STEP`], a point for each pixel of arc, and their
-/// directions.
+/// Distinct cells on a circle of radius [`STEP`], one point per pixel of arc, with their directions.
 static CIRCLE: LazyLock<Vec<((i32, i32), f64)>> = LazyLock::new(|| {
     let radius = f64::from(STEP);
     let points = (2.0 * PI * radius).ceil() as i32;
@@ -184,20 +184,20 @@ static CIRCLE: LazyLock<Vec<((i32, i32), f64)>> = LazyLock::new(|| {
     cells.into_iter().map(|c| (c, direction(c))).collect()
 });
 
-/// The squared cosine of the turn; 0 from a right angle on.
+/// Squared cosine of the turn; 0 from a right angle on.
 fn likelihood(direction: f64, last: f64) -> f64 {
     let between = (direction - last).abs();
     let turn = between.min(2.0 * PI - between).min(FRAC_PI_2);
     libm::cos(turn).max(0.0).powi(2)
 }
 
-/// 1 where a cell and those beside it are free, 0 where one of them is fully occupied.
+/// Free room at a cell: 1 if it and its four neighbours are free, 0 if one of them is fully occupied.
 fn room(mask: &Mask, point: Point) -> f64 {
     const CROSS: [(i32, i32); 5] = [(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)];
     1.0 - f64::from(mask.highest(point, &CROSS)) / 255.0
 }
 
-/// Uniform over the whole degrees of a turn.
+/// Random angle in radians, uniform over the whole degrees.
 fn whole_degrees(rng: &mut Rng) -> f64 {
     (f64::from(rng.below(360)) - 180.0) * PI / 180.0
 }

@@ -1,13 +1,12 @@
-//! What a paddle and a disc look like after they were drawn twice as large and reduced.
+//! Shapes of a paddle and of a disc, drawn at twice the size and reduced.
 
 use super::grid::{Point, CELLS, LENGTH, MARGIN, SIDE};
 use super::lanczos::Reduction;
 use std::sync::LazyLock;
 
-/// Times finer that shapes are drawn.
+/// Factor by which shapes are drawn larger.
 const FINER: i32 = 2;
-/// Cells from the start of a paddle to the edge of its stencil: the length, the thickness and the
-/// margin.
+/// Distance in cells from the start of a paddle to the edge of its stencil: length, thickness and margin.
 const REACH: i32 = LENGTH + 1 + MARGIN;
 const WIDTH: usize = 2 * REACH as usize + 1;
 const FINE_REACH: i32 = FINER * REACH;
@@ -16,25 +15,25 @@ const FINE_WIDTH: usize = 2 * FINE_REACH as usize + 1;
 const FINE_LENGTH: i32 = FINER * LENGTH;
 const DISC_RADIUS: f64 = 1.5;
 
-/// A paddle around the cell where it starts.
+/// Shape of a paddle around the cell where it starts.
 pub(super) struct Stencil {
-    /// Cells that it colours, from 0 to 255.
+    /// Cells that it colours, with levels from 0 to 255.
     pub line: Vec<((i32, i32), u8)>,
-    /// Cells that it occupies: the line and a margin around it.
+    /// Cells that it occupies, with levels: the line and a margin around it.
     pub footprint: Vec<((i32, i32), u8)>,
-    /// Cells that must be free where a snake begins with it: the fully occupied ones of a window as
-    /// wide as a paddle with its margin, moved by one down and to the right. `None` if for some cell
-    /// of the picture all of them lie outside; then no snake begins with it. So the pictures of the
-    /// task were made: their snakes begin upwards to the left, and most tries at short ones fail.
+    /// Cells that must be free for a snake to begin with this paddle: the fully occupied ones of a window as wide as a
+    /// paddle with its margin, shifted by one cell down and to the right. `None` if for some cell of the picture all of
+    /// them lie outside; then no snake begins with this paddle. This reproduces how the pictures of the task were made:
+    /// their snakes begin upwards to the left, and most attempts at short ones fail.
     pub first: Option<Vec<(i32, i32)>>,
 }
 
-/// Where a paddle ends on the fine grid, seen from its start.
+/// End of a paddle on the fine grid, relative to its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End(pub i32, pub i32);
 
 impl End {
-    /// The end of a paddle in the direction of `angle`.
+    /// End of a paddle in the direction of `angle`.
     pub fn towards(angle: f64) -> Self {
         let start = Point {
             y: FINE_REACH,
@@ -44,7 +43,7 @@ impl End {
         Self(end.y - start.y, end.x - start.x)
     }
 
-    /// The paddle that ends here.
+    /// Stencil of the paddle with this end.
     pub fn stencil(self) -> &'static Stencil {
         let place = |c: i32| (c + FINE_LENGTH) as usize;
         &STENCILS[place(self.0) * (2 * FINE_LENGTH as usize + 1) + place(self.1)]
@@ -82,7 +81,8 @@ impl Stencil {
     }
 }
 
-/// Whether some cell at `offsets` from it lies in the picture, for each cell: the corners decide.
+/// Whether for each cell of the picture some cell at `offsets` from it lies in the picture. Testing the corners
+/// suffices.
 fn reaches_every_cell(offsets: &[(i32, i32)]) -> bool {
     let last = SIDE as i32 - 1;
     let corners = [(0, 0), (0, last), (last, 0), (last, last)];
@@ -100,7 +100,7 @@ fn fine_cell(y: i32, x: i32) -> usize {
     (y + FINE_REACH) as usize * FINE_WIDTH + (x + FINE_REACH) as usize
 }
 
-/// A line one fine cell thick from the middle to `end` (Bresenham 1965).
+/// Line one fine cell thick from the centre to `end` (Bresenham 1965).
 fn line(end: End) -> Vec<u8> {
     let mut fine = vec![0; FINE_WIDTH * FINE_WIDTH];
     let (steep, long, short) = match end {
@@ -125,7 +125,7 @@ fn line(end: End) -> Vec<u8> {
     fine
 }
 
-/// Everything within the margin of what is coloured.
+/// Cells within the margin of coloured ones.
 fn widened(fine: &[u8]) -> Vec<u8> {
     let margin = FINER * MARGIN;
     let disc: Vec<_> = offsets(margin)
@@ -140,7 +140,7 @@ fn widened(fine: &[u8]) -> Vec<u8> {
     wide
 }
 
-/// A whole picture of nothing but a disc around `centre`.
+/// Picture of a single disc around `centre`.
 pub(super) fn disc(centre: Point) -> Vec<u8> {
     static REDUCTION: LazyLock<Reduction> =
         LazyLock::new(|| Reduction::new(FINER as usize * SIDE, SIDE));

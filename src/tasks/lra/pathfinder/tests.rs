@@ -10,11 +10,11 @@ fn config(train: usize, val: usize, test: usize) -> LraConfig {
     testing::config(LraDataset::Pathfinder, [train, val, test])
 }
 
-/// A folder of pictures, each of which is one gray value; the label is its lowest bit.
+/// Folder of pictures, each of which has one gray value; the label is its lowest bit.
 struct World(TempDir);
 
 impl World {
-    /// Folder k holds the pictures of row k.
+    /// Creates the world in which folder k holds the pictures of row k.
     fn of(folders: &[&[u8]]) -> Self {
         let world = Self(tempfile::tempdir().unwrap());
         fs::create_dir_all(world.file("metadata")).unwrap();
@@ -56,7 +56,7 @@ impl World {
     }
 }
 
-/// The gray value of every picture of a split, checked against its label and size.
+/// Gray value of every picture of a split, checked against its label and size.
 fn values(examples: &Documents) -> Vec<u8> {
     let value = |example| {
         let pixels = examples.document(example, 0);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::fs;
 use tempfile::TempDir;
 
-/// A folder whose three files begin with the same lines.
+/// Folder whose three files begin with the same lines.
 fn folder(lines: &[u8]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for name in PAIRS {
@@ -27,7 +27,7 @@ fn texts_stay_as_printed_and_ids_go_by_count() {
     let splits = loaded(lines, [2, 1, 2]).unwrap();
     assert_eq!(splits.val.len(), 1);
     assert_eq!((splits.test.label(0), splits.test.label(1)), (1, 0));
-    // Quotes eight times, b five, a three, the double quote once.
+    // Counts are: quotes eight, b five, a three, the double quote one.
     assert_eq!(splits.train.document(0, 0), [4, 3, 5, 5, 4, 3, END]);
     assert_eq!(splits.train.document(1, 0), [4, 3, 6, 3, END]);
     assert_eq!(splits.train, splits.test);
@@ -89,7 +89,7 @@ fn fewer_pairs_than_asked_for_are_refused_with_the_flag() {
     assert!(empty.contains("holds no training examples"), "{empty}");
 }
 
-/// Articles of which each has a letter of its own.
+/// Articles that each consist of a letter of their own.
 fn encyclopaedia(dir: &TempDir, articles: u8) -> std::path::PathBuf {
     let path = dir.path().join("train.txt");
     let article = |i: u8| {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::fs;
 use tempfile::TempDir;
 
-/// Reviews in folders, `n` a label and split; review i repeats one letter i + 1 times.
+/// Folders with `n` reviews per label and split; review i repeats one letter i + 1 times.
 fn folders(n: usize) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (folder, letter, rating) in [("neg", "x", 4), ("pos", "y", 10)] {
@@ -27,7 +27,7 @@ fn loaded(dir: &TempDir, examples: [usize; 3]) -> Result<Splits> {
     load(&config(LraDataset::Text, examples), dir.path())
 }
 
-/// What tells the reviews of [`folders`] apart.
+/// Letter and length of each review of [`folders`], which identify it.
 fn reviews(examples: &Documents) -> Vec<(u8, usize)> {
     let one = |i| (examples.label(i), examples.document(i, 0).len() - 1);
     (0..examples.len()).map(one).collect()

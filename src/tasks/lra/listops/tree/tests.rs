@@ -1,4 +1,4 @@
-//! Trees against an evaluator of their own that reads the printed files.
+//! Trees compared with an independent evaluator of the printed files.
 
 use super::super::{expression, write, ALPHABET};
 use super::*;
@@ -26,8 +26,7 @@ fn trees(config: &LraConfig) -> Vec<Tree> {
     trees
 }
 
-/// The value of a printed expression, by a stack of open operators; shares nothing with the
-/// generator.
+/// Value of a printed expression, by a stack of open operators. It shares no code with the generator.
 fn value(expression: &str) -> u32 {
     let mut open: Vec<(&str, Vec<u32>)> = Vec::new();
     for word in expression.split_whitespace() {
@@ -61,7 +60,7 @@ fn value(expression: &str) -> u32 {
     panic!("no end: {expression}");
 }
 
-/// Asserts that the parentheses are those of a binary tree, each pair around two things.
+/// Asserts that the parentheses are those of a binary tree, each pair around two elements.
 fn assert_binary(expression: &str) {
     let mut open = vec![0];
     for word in expression.split_whitespace() {

@@ -1,11 +1,11 @@
-//! Scenes followed paddle by paddle, and pictures against the figures of the original.
+//! Scenes followed paddle by paddle, and pictures compared with statistics of the original.
 
 use super::super::{folder, generated, write};
 use super::*;
 use crate::tasks::lra::{load, testing, LraDataset};
 use crate::tasks::Generator;
 
-/// So many pictures of the hard set.
+/// Config of the hard set with these numbers of pictures.
 fn config(data_seed: u64, examples: [usize; 3]) -> LraConfig {
     LraConfig {
         data: Generator::Native,
@@ -24,7 +24,8 @@ fn distance(a: Point, b: Point) -> f64 {
     f64::from((a.y - b.y).pow(2) + (a.x - b.x).pow(2)).sqrt()
 }
 
-/// Follows `snake` from its tail as far as each paddle begins within reach of the one before.
+/// Follows `snake` from its tail as long as each paddle begins within reach of the one before, and returns the last
+/// start.
 fn followed(snake: &Snake) -> Point {
     let mut at = snake.paddles[0].start;
     for paddle in &snake.paddles[1..] {
@@ -125,7 +126,7 @@ fn one_thread_and_many_draw_the_same_pictures() {
 
 #[test]
 fn a_reduced_line_has_the_levels_of_an_image_library() {
-    // Pillow 13: a line from (8, 8) to (12, 8) in 17 x 17, resized to 9 x 9 with LANCZOS.
+    // Reference from Pillow 13: a line from (8, 8) to (12, 8) in 17 x 17, resized to 9 x 9 with LANCZOS.
     let level = |dy, dx| {
         let line = &stencil::End(0, 4).stencil().line;
         let cell = line.iter().find(|(offset, _)| *offset == (dy, dx));
