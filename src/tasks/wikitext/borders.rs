@@ -1,37 +1,37 @@
-//! Places in a text at which it can be cut in two without a change of its tokens.
+//! Positions at which a text can be cut without changing its tokens.
 
 use tokenizers::{NormalizerWrapper, PreTokenizerWrapper, Tokenizer};
 
-/// The places that are known to be such borders.
+/// Set of such positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Borders {
-    /// Between any two characters.
+    /// All positions between two characters.
     Anywhere,
-    /// Before a space or a line end that follows anything but white space, see [`Borders::of`].
+    /// Positions before a space or a line end that follow a character other than white space, see [`Borders::of`].
     BeforeBlanks,
-    /// None: the text is encoded whole.
+    /// No position: the text must be encoded whole.
     Nowhere,
 }
 
 impl Borders {
-    /// Those of a tokenizer's file: before blanks where that is proven, and nowhere otherwise.
+    /// Borders of a tokenizer's file: before blanks if that is proven correct, otherwise nowhere.
     ///
-    /// Let a text be A B, where A ends with a character x that is no white space and B begins with a blank, a space or
-    /// a line end. Then the tokens of A B are those of A and those of B, since each stage of the tokenizer ends
-    /// something between them and sees nothing of the other side:
+    /// Let a text be A B, where A ends with a character x that is not white space and B begins with a blank: a space or
+    /// a line end. Then the tokens of A B are those of A followed by those of B, since each stage of the tokenizer ends
+    /// an element at the border and does not depend on the other side:
     ///
-    /// - Added tokens are found by their content, the leftmost and longest first. [`plain`] admits none with a blank
-    ///   behind something else, so none lies across; and none that takes white space beside it, or looks at the
-    ///   characters around it.
-    /// - The normal forms of Unicode compose and reorder nothing with a blank, which is a starter without
+    /// - Added tokens are found by their content, leftmost and longest first. [`plain`] admits none with a blank after
+    ///   another character, so none spans the border; and none that absorbs adjacent white space or depends on the
+    ///   adjacent characters.
+    /// - The Unicode normal forms neither compose nor reorder across a blank, which is a starter without
     ///   compositions, and only white space has a normal form that ends with white space. So the normal form of A B
-    ///   is that of A and that of B, and the border is still one.
-    /// - Digits that are split off are no white space. In the regular expression of GPT-2,
-    ///   `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`, a match that holds x has no
-    ///   white space behind it, and so ends at the border at the latest; none looks further ahead than the first
-    ///   character behind its white space, which for white space before x is x or one before it; and none looks back.
-    ///   The others split at all white space.
-    /// - The model sees each piece of these by itself.
+    ///   is that of A followed by that of B, and the border is still one.
+    /// - Digits that are split off are not white space. In the regular expression of GPT-2,
+    ///   `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`, a match that contains x has no
+    ///   white space after it, and so ends at the border at the latest; none looks further ahead than the first
+    ///   character after its white space, which for white space before x is x or an earlier character; and none looks
+    ///   back. The other pre-tokenizers split at all white space.
+    /// - The model encodes each of the resulting pieces separately.
     pub fn of(file: &Tokenizer) -> Self {
         let normalizer = match file.get_normalizer() {
             None => true,
@@ -51,7 +51,7 @@ impl Borders {
         }
     }
 
-    /// The first border of `text` at byte `from` or behind it; its end is none.
+    /// First border of `text` at or after byte `from`; the end of the text is not a border.
     pub fn next(self, text: &str, from: usize) -> Option<usize> {
         if self == Self::Nowhere {
             return None;
@@ -72,7 +72,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n')
 }
 
-/// Whether a pre-tokenizer splits the text at every border, whatever stands around it.
+/// Whether a pre-tokenizer splits the text at every border, regardless of the context.
 fn splits_before_blanks(kind: &PreTokenizerWrapper) -> bool {
     match kind {
         PreTokenizerWrapper::ByteLevel(bytes) => bytes.use_regex && !bytes.add_prefix_space,
@@ -90,7 +90,7 @@ fn splits_before_blanks(kind: &PreTokenizerWrapper) -> bool {
     }
 }
 
-/// Whether an added token is found by its content alone, which has no border in it.
+/// Whether an added token is found by its content alone, and its content contains no border.
 fn plain(token: &tokenizers::AddedToken) -> bool {
     let alone = !token.single_word && !token.lstrip && !token.rstrip;
     alone && Borders::BeforeBlanks.next(&token.content, 0).is_none()

@@ -1,30 +1,30 @@
-//! The settings of a run on text.
+//! Settings of a run on text.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Consecutive windows of one text.
+/// Language modelling on consecutive windows of one text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WikitextConfig {
-    /// Which text.
+    /// Text.
     pub corpus: Corpus,
-    /// Digest of its files; none of the built-in sample, and before the files are looked for.
+    /// Digest of the text's files; `None` for the built-in sample, and until the files have been looked up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_digest: Option<String>,
-    /// What makes ids of it.
+    /// Tokenizer of the text.
     pub tokenizer: Tokenizer,
-    /// Rows of the token table and of the head, V; ids that no token has stay in the softmax.
+    /// Number of rows of the token table and of the head, V; ids without a token remain in the softmax.
     pub vocab_size: usize,
-    /// Tokens a window, L.
+    /// Number of tokens of a window, L.
     pub seq_len: usize,
     /// Whether the tokenizer's end-of-text token stands before each article.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub eos_between_articles: bool,
-    /// Training windows, the first ones of the text; `None` is all of them.
+    /// Number of training windows, the first ones of the text; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub train_examples: Option<usize>,
-    /// Windows that each of the other two splits is tested on, the first ones; `None` is all of them.
+    /// Number of windows of each of the other two splits, the first ones; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_examples: Option<usize>,
 }
@@ -56,7 +56,7 @@ pub enum Corpus {
 }
 
 impl Corpus {
-    /// In the order of the listing.
+    /// All texts, in the order of listings.
     pub const ALL: [Self; 6] = [
         Self::Wikitext103Raw,
         Self::Wikitext103,
@@ -66,7 +66,7 @@ impl Corpus {
         Self::Sample,
     ];
 
-    /// As typed and as written in rows.
+    /// Name as typed and as written in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Wikitext103Raw => "wikitext-103-raw",
@@ -80,13 +80,13 @@ impl Corpus {
 }
 
 impl WikitextConfig {
-    /// The largest number of windows of the training, the validation and the test split.
+    /// Largest number of windows of the training, the validation and the test split.
     pub(super) fn limits(&self) -> [Option<usize>; 3] {
         [self.train_examples, self.test_examples, self.test_examples]
     }
 
-    /// Windows of the training, the validation and the test split: as limited, or about as many as the
-    /// text has.
+    /// Number of windows of the training, the validation and the test split: the limit, or else an estimate for the
+    /// text.
     pub fn windows(&self) -> [usize; 3] {
         let limits = self.limits();
         let whole = self
@@ -98,12 +98,13 @@ impl WikitextConfig {
 }
 
 impl Corpus {
-    /// Whether each line is one more word of a perplexity per word: the convention of WikiText, which the sample follows.
+    /// Whether each line counts as one more word of a perplexity per word: the convention of WikiText, which the sample
+    /// follows.
     pub const fn lines_are_words(self) -> bool {
         !matches!(self, Self::Text)
     }
 
-    /// Its folder in `Salesforce/wikitext` on the hub.
+    /// Folder in `Salesforce/wikitext` on the hub; `None` if the hub does not have the text.
     pub const fn hub_folder(self) -> Option<&'static str> {
         Some(match self {
             Self::Wikitext103Raw => "wikitext-103-raw-v1",
@@ -114,14 +115,14 @@ impl Corpus {
         })
     }
 
-    /// About how many tokens its three splits have; what a text of the user's has, nobody knows before.
+    /// Estimated number of tokens of the three splits. For a user's own text this is only a placeholder.
     fn tokens(self, tokenizer: &Tokenizer) -> [usize; 3] {
         let bytes: [u32; 3] = match self {
             Self::Wikitext103Raw | Self::Wikitext103 => [546_500_000, 1_160_000, 1_300_000],
             Self::Wikitext2Raw | Self::Wikitext2 => [10_900_000, 1_160_000, 1_300_000],
             Self::Text | Self::Sample => [20_000, 4_000, 4_000],
         };
-        // 1.187 tokens a word and 5.39 bytes.
+        // GPT-NeoX has 1.187 tokens per word, and a word has 5.39 bytes.
         let of_bytes = match tokenizer {
             Tokenizer::Bytes => 1.0,
             Tokenizer::GptNeox | Tokenizer::File(_) => 0.22,
@@ -130,17 +131,17 @@ impl Corpus {
     }
 }
 
-/// What makes ids of a text. Written as `bytes`, `gpt-neox`, or the first twelve hex digits of the
-/// SHA-256 of another `tokenizer.json`.
+/// Tokenizer of a text. Its text form is `bytes`, `gpt-neox`, or the first twelve hex digits of the SHA-256 of another
+/// `tokenizer.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", from = "String", into = "String")]
 pub enum Tokenizer {
-    /// Each byte of the UTF-8 text is an id; id 0 is in no text, and ends one.
+    /// Bytes: each byte of the UTF-8 text is an id. Id 0 occurs in no text and is the end-of-text token.
     Bytes,
     /// The 50,277 tokens of GPT-NeoX-20B and Pythia.
     GptNeox,
-    /// Another file of the `tokenizers` library, by a digest of it and of its end-of-text token where that is declared
-    /// elsewhere.
+    /// Another file of the `tokenizers` library, identified by a digest of its content and, if that is declared
+    /// elsewhere, of its end-of-text token.
     File(String),
 }
 

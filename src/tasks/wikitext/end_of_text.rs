@@ -1,4 +1,4 @@
-//! The end-of-text token of a tokenizer. A `tokenizer.json` has no field for it: Hugging Face declares it in files beside
+//! End-of-text token of a tokenizer. A `tokenizer.json` has no field for it; Hugging Face declares it in files beside
 //! it.
 
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Names that special tokens have only where they end a text.
+/// Names that special tokens have only if they end a text.
 const NAMES: [&str; 13] = [
     "<|endoftext|>",
     "</s>",
@@ -24,14 +24,14 @@ const NAMES: [&str; 13] = [
     "<｜end▁of▁sentence｜>",
 ];
 
-/// The file that declares it, in the folder of a model.
+/// File in the folder of a model that declares the token.
 pub(super) const DECLARES: &str = "tokenizer_config.json";
 
-/// The key of the token in that file.
+/// Key of the token in that file.
 const KEY: &str = "eos_token";
 
-/// The only special token of the tokenizer.json in `content` with a name that says so. None where several have one: in a
-/// model of chats, `<|im_end|>` may end a text or an answer.
+/// Returns the only special token of the tokenizer.json in `content` whose name is in [`NAMES`]. `None` if there are
+/// several: in a chat model, `<|im_end|>` may end a text or an answer.
 pub(super) fn named(content: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct File {
@@ -49,7 +49,8 @@ pub(super) fn named(content: &[u8]) -> Option<String> {
     known.next().is_none().then_some(first.content)
 }
 
-/// The end-of-text token that a file beside `tokenizer` declares, and that file: `Some(None)` declares that there is none.
+/// Returns the end-of-text token that a file beside `tokenizer` declares, and that file. `Some((None, _))` means that
+/// the file declares that there is none.
 pub(super) fn declared(tokenizer: &Path) -> Result<Option<(Option<String>, PathBuf)>> {
     let folder = tokenizer.parent().unwrap_or(Path::new(""));
     let places = [
@@ -73,12 +74,12 @@ pub(super) fn declared(tokenizer: &Path) -> Result<Option<(Option<String>, PathB
     Ok(None)
 }
 
-/// The path of the declaration of an adopted copy at `tokenizer`.
+/// Path of the declaration of an adopted copy at `tokenizer`.
 pub(super) fn kept(tokenizer: &Path) -> PathBuf {
     tokenizer.with_extension("config.json")
 }
 
-/// A file that declares `token`, as Hugging Face reads it.
+/// Content of a file that declares `token`, in the format of Hugging Face.
 pub(super) fn declaration(token: Option<&str>) -> String {
     let all = serde_json::json!({ KEY: token, "tokenizer_class": "PreTrainedTokenizerFast" });
     format!("{all:#}\n")

@@ -1,5 +1,5 @@
-//! Where the files of a text and of its tokenizer lie: below the user's folder, and below the one where downloads and
-//! token files are kept.
+//! Locations of the files of a text and of its tokenizer: below the user's folder, and below the folder of downloads
+//! and token files.
 
 use super::{Corpus, Tokenizer, WikitextConfig};
 use crate::cache;
@@ -8,21 +8,21 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The splits as they are called in messages, and the names of their files.
+/// Names of the splits in messages and of their files.
 pub(super) const SPLITS: [&str; 3] = ["train", "val", "test"];
 
-/// Where files are looked for and kept.
+/// Folders in which files are looked up and stored.
 pub(super) struct Place {
-    /// `--data-dir`.
+    /// Folder of `--data-dir`.
     pub(super) data_dir: Option<PathBuf>,
-    /// The data root of downloads.
+    /// Data root of downloads.
     pub(super) root: PathBuf,
-    /// The cache of the hub.
+    /// Cache of the hub.
     pub(super) hub: PathBuf,
 }
 
 impl Place {
-    /// By the environment, and `--data-dir`.
+    /// Takes the folders from the environment and from `--data-dir`.
     pub(super) fn new(data_dir: Option<&Path>) -> Result<Self> {
         Ok(Self {
             data_dir: data_dir.map(Path::to_owned),
@@ -31,13 +31,13 @@ impl Place {
         })
     }
 
-    /// The folder that the corpus is looked for in and below.
+    /// Folder in and below which the corpus is looked up.
     pub(super) fn folder(&self) -> &Path {
         self.data_dir.as_deref().unwrap_or(&self.root)
     }
 
-    /// The files of the splits of `corpus`, which is no [`Corpus::Sample`]: of those `wanted`, and of the others where
-    /// they are there.
+    /// Returns the files of the splits of `corpus`, which must not be [`Corpus::Sample`]. Splits that are not `wanted`
+    /// may be missing.
     pub(super) fn sources(&self, corpus: Corpus, wanted: [bool; 3]) -> Result<[Vec<PathBuf>; 3]> {
         if corpus == Corpus::Text && self.data_dir.is_none() {
             refuse!(flag "--corpus" = "text", "needs --data-dir DIR, the folder of train.txt, valid.txt and test.txt");
@@ -45,14 +45,14 @@ impl Place {
         find(corpus, self.folder(), wanted)
     }
 
-    /// Where an adopted copy of `tokenizer`'s file is kept.
+    /// Path of the stored copy of `tokenizer`'s file.
     pub(super) fn kept(&self, tokenizer: &Tokenizer) -> PathBuf {
         self.root
             .join("tokenizers")
             .join(format!("{tokenizer}.json"))
     }
 
-    /// Where the file of `tokenizer` may lie, the likeliest place first.
+    /// Paths at which the file of `tokenizer` may lie, the likeliest first.
     pub(super) fn tokenizer_files(&self, tokenizer: &Tokenizer) -> Vec<PathBuf> {
         const FILE: &str = "tokenizer.json";
         let fetched = |root: &Path| root.join(GPT_NEOX_FOLDER).join(FILE);
@@ -72,7 +72,7 @@ impl Place {
         files
     }
 
-    /// The folder of the token files that `name` tells from all others.
+    /// Folder of the token files of `config`, made from files with the digest `digest`.
     pub(super) fn tokens(&self, config: &WikitextConfig, digest: &str) -> PathBuf {
         let (corpus, tokenizer) = (config.corpus.name(), &config.tokenizer);
         let eos = match config.eos_between_articles {
@@ -84,11 +84,11 @@ impl Place {
     }
 }
 
-/// Where `dsf data fetch wikitext --tokenizer` puts GPT-NeoX's file, below the data root.
+/// Folder of GPT-NeoX's file from `dsf data fetch wikitext --tokenizer`, below the data root.
 pub const GPT_NEOX_FOLDER: &str = "gpt-neox-20b-tokenizer";
 
-/// The files of each split, in order, in the first folder at or below `dir` that has them all, or else in the first that has
-/// those `wanted`.
+/// Returns the files of each split, in order, from the first folder at or below `dir` that has all of them, or else
+/// from the first that has those `wanted`.
 fn find(corpus: Corpus, dir: &Path, wanted: [bool; 3]) -> Result<[Vec<PathBuf>; 3]> {
     let looked: Vec<Found> = candidates(corpus, dir)
         .into_iter()
@@ -98,12 +98,12 @@ fn find(corpus: Corpus, dir: &Path, wanted: [bool; 3]) -> Result<[Vec<PathBuf>; 
     if let Some(found) = whole.or_else(|| looked.iter().find(|found| found.has(wanted))) {
         return Ok(found.files.clone());
     }
-    // Of equally incomplete folders, the first.
+    // Reversed because `max_by_key` returns the last maximum, and the first folder is wanted.
     let fullest = looked.iter().rev().max_by_key(|found| found.splits());
     Err(Error::missing(missing(corpus, dir, wanted, fullest)))
 }
 
-/// As [`find`], in the folders below `dir` that are named after the corpus.
+/// Same as [`find`], restricted to the folders below `dir` that are named after the corpus.
 pub(super) fn below(corpus: Corpus, dir: &Path) -> Option<[Vec<PathBuf>; 3]> {
     let folders = candidates(corpus, dir).into_iter().skip(1);
     let mut looked = folders.map(|folder| Found::look(corpus, folder));
@@ -112,7 +112,7 @@ pub(super) fn below(corpus: Corpus, dir: &Path) -> Option<[Vec<PathBuf>; 3]> {
         .map(|found| found.files)
 }
 
-/// Every folder in which the files may lie, the likeliest first.
+/// All folders that may hold the files, the likeliest first.
 fn candidates(corpus: Corpus, dir: &Path) -> Vec<PathBuf> {
     let mut folders = vec![dir.to_owned()];
     if let Some(config) = corpus.hub_folder() {
@@ -122,12 +122,12 @@ fn candidates(corpus: Corpus, dir: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// What one folder has.
+/// Files found in one folder.
 struct Found {
     folder: PathBuf,
-    /// Of each split; none where there is no file or a shard is missing.
+    /// Files of each split; empty if there are none or a shard is missing.
     files: [Vec<PathBuf>; 3],
-    /// The first shard that is missing.
+    /// First shard that is missing.
     lacks: Option<String>,
 }
 
@@ -161,7 +161,7 @@ impl Found {
     }
 }
 
-/// Names that a split has as plain text.
+/// File names of a split as plain text.
 fn plain_names(corpus: Corpus, split: usize) -> Vec<String> {
     let stem = ["train", "valid", "test"][split];
     let mut names = vec![format!("{stem}.txt")];
@@ -177,10 +177,10 @@ fn plain_names(corpus: Corpus, split: usize) -> Vec<String> {
     names
 }
 
-/// How the hub names the Parquet files of a split.
+/// Stems of the hub's Parquet files of a split.
 const STEMS: [&str; 3] = ["train", "validation", "test"];
 
-/// `train-00000-of-00002.parquet` and so on, or the name of the first one that is missing.
+/// Returns `train-00000-of-00002.parquet` and so on, or the name of the first missing one as error.
 fn shards(folder: &Path, split: usize) -> Result<Vec<PathBuf>, String> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Ok(Vec::new());
@@ -199,14 +199,14 @@ fn shards(folder: &Path, split: usize) -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// Which of how many `name` is: `train-00001-of-00002.parquet` is (1, 2).
+/// Shard number and number of shards in `name`: `train-00001-of-00002.parquet` gives (1, 2).
 fn part(name: &str, stem: &str) -> Option<(usize, usize)> {
     let numbers = name.strip_prefix(stem)?.strip_prefix('-')?;
     let (at, of) = numbers.strip_suffix(".parquet")?.split_once("-of-")?;
     Some((at.parse().ok()?, of.parse().ok()?))
 }
 
-/// The sentence about the first file that is missing, and how to get it.
+/// Message about the first missing file, and how to get it.
 fn missing(corpus: Corpus, dir: &Path, wanted: [bool; 3], fullest: Option<&Found>) -> String {
     let name = corpus.name();
     let begun = fullest.filter(|found| found.splits() > 0 || found.lacks.is_some());

@@ -1,7 +1,7 @@
 //! Language modelling: a text as ids, cut into windows whose targets are their inputs shifted by one.
 //!
-//! Below the data root: `<config of the hub>/*.parquet` as fetched, `tokenizers/<name>.json` as adopted,
-//! `tokens/<corpus>-<tokenizer>-<digest>/{train,val,test}.tokens` as made by [`Task::prepare`].
+//! The data root holds `<config of the hub>/*.parquet` from downloads, `tokenizers/<name>.json` from [`adopt`], and
+//! `tokens/<corpus>-<tokenizer>-<digest>/{train,val,test}.tokens` from [`Task::prepare`].
 
 mod borders;
 mod config;
@@ -79,7 +79,7 @@ impl Task for WikitextConfig {
         Sizes::of_tokens(self.vocab_size, lengths, self.seq_len, self.windows())
     }
 
-    /// The last window of a text is shorter, prompts have any length, and `eval` can take other windows.
+    /// Always false: the last window of a text is shorter, prompts have any length, and `eval` may use other windows.
     fn has_one_length(&self) -> bool {
         false
     }
@@ -122,7 +122,7 @@ impl Task for WikitextConfig {
     }
 
     fn sources(&self, data_dir: Option<&Path>) -> Result<Option<Sources>> {
-        // Its digest stands in the config already.
+        // The tokenizer is only checked here; its digest is part of the config already.
         if self.tokenizer != Tokenizer::Bytes {
             let found = Found::find(&self.tokenizer, &Place::new(data_dir)?)?;
             if self.eos_between_articles {
@@ -158,16 +158,17 @@ impl Task for WikitextConfig {
     }
 }
 
-/// The three splits of a corpus.
+/// Splits of a corpus.
 pub type Splits = TrainValTest<Text>;
 
-/// Every split.
+/// Selection of all splits.
 pub const ALL: [bool; 3] = [true; 3];
 
-/// [`Task::prepare`] of some splits: training, validation, test.
+/// Same as [`Task::prepare`] for the splits `wanted`: training, validation, test.
 ///
 /// # Errors
-/// Those of [`load`], what the disk refuses, and what `watch` returns.
+///
+/// Fails as [`load`] does, if writing fails, or if `watch` fails.
 pub fn prepare(
     config: &WikitextConfig,
     data_dir: Option<&Path>,
@@ -181,22 +182,24 @@ pub fn prepare(
     }
 }
 
-/// The splits of `config`, from files under `data_dir`; `None` is where `dsf data fetch` puts them. Token
-/// files are made where [`Task::prepare`] has not done so.
+/// Loads the splits of `config` from files under `data_dir`; `None` is the folder of `dsf data fetch`. Token files that
+/// [`Task::prepare`] has not made are made first.
 ///
 /// # Errors
-/// A corpus or a tokenizer that is not there, what is no text, token files that are damaged, and fewer
-/// windows than asked.
+///
+/// Fails if the corpus or the tokenizer is missing, a file is not text, a token file is damaged, or there are fewer
+/// windows than requested.
 pub fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<Splits> {
     let (texts, warnings) = load_some(config, data_dir, ALL)?;
     Ok(splits(texts, warnings))
 }
 
-/// [`load`] of the splits `wanted`, training, validation and test, with what their reader should know. The files of the
-/// others need not be there.
+/// Same as [`load`] for the splits `wanted` (training, validation and test); also returns warnings. The files of other
+/// splits may be missing.
 ///
 /// # Errors
-/// The errors of [`load`], of these splits.
+///
+/// Fails as [`load`] does, for these splits.
 pub fn load_some(
     config: &WikitextConfig,
     data_dir: Option<&Path>,
@@ -210,10 +213,11 @@ pub fn load_some(
     Ok((texts, warnings))
 }
 
-/// [`load`], whatever number of tokens the splits have.
+/// Same as [`load`] without a minimum number of tokens.
 ///
 /// # Errors
-/// The errors of [`load`] but for the number of windows.
+///
+/// Fails as [`load`] does, except for the number of windows.
 pub fn load_of_any_length(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<Splits> {
     let (texts, warnings) = texts(config, data_dir, ALL)?;
     Ok(splits(texts, warnings))
@@ -256,10 +260,11 @@ fn texts_from(
     Ok((texts, warnings))
 }
 
-/// The token file of each split, made or not.
+/// Paths of the token file of each split, which may not exist yet.
 ///
 /// # Errors
-/// Those of [`Task::sources`]; a [`Corpus::Sample`] has none.
+///
+/// Fails as [`Task::sources`] does, and for [`Corpus::Sample`], which has no token files.
 pub fn token_files(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[PathBuf; 3]> {
     if config.corpus == Corpus::Sample {
         refuse!(flag "--corpus" = "sample", "part of the program; it has no token files");
@@ -267,21 +272,21 @@ pub fn token_files(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[
     Ok(Tokens::of(config, &Place::new(data_dir)?, ALL)?.paths())
 }
 
-/// The folder below `dir` in which files of `corpus` lie, in any of the forms that [`load`] reads. Those in
-/// `dir` itself could be of any corpus and are not looked for.
+/// Returns the folder below `dir` that holds files of `corpus`, in any form that [`load`] reads. Files in `dir` itself
+/// could belong to any corpus and are not considered.
 pub fn found(corpus: Corpus, dir: &Path) -> Option<PathBuf> {
     let files = folders::below(corpus, dir)?;
     files[0].first()?.parent().map(Path::to_owned)
 }
 
-/// The file of GPT-NeoX's tokenizer, where `dir` or a cache has it.
+/// Returns the file of GPT-NeoX's tokenizer, if `dir` or a cache has it.
 pub fn found_tokenizer(dir: &Path) -> Option<PathBuf> {
     let place = Place::new(Some(dir)).ok()?;
     let found = Found::find(&Tokenizer::GptNeox, &place).ok()?;
     Some(found.path)
 }
 
-/// The files of each split by its name and their place in it.
+/// Source files of all splits, named by split and index.
 fn named(files: &[Vec<PathBuf>; 3]) -> Sources {
     let mut sources = Sources::default();
     for (split, files) in SPLITS.iter().zip(files) {
@@ -292,7 +297,7 @@ fn named(files: &[Vec<PathBuf>; 3]) -> Sources {
     sources
 }
 
-/// Refuses a split with an id that the token table has no row for.
+/// Fails if the token table has no row for `largest`, the largest id of a split.
 fn fits(config: &WikitextConfig, split: usize, largest: u16) -> Result<()> {
     let (rows, needed) = (config.vocab_size, usize::from(largest) + 1);
     if needed <= rows {
@@ -301,12 +306,12 @@ fn fits(config: &WikitextConfig, split: usize, largest: u16) -> Result<()> {
     refuse!(flag "--vocab-size" = rows, "too small: ids of the {} split need {needed}", SPLITS[split])
 }
 
-/// The windows of one split.
+/// Windows of one split.
 fn cut(ids: Ids, counts: Counts, config: &WikitextConfig, split: usize) -> Text {
     Text::new(ids, counts, config.seq_len, config.limits()[split])
 }
 
-/// Refuses a split that has no window, or fewer than asked.
+/// Fails if a split has no window, or fewer than requested.
 fn enough(config: &WikitextConfig, split: usize, text: &Text) -> Result<()> {
     let (name, tokens, length) = (SPLITS[split], text.ids().len(), config.seq_len);
     let windows = tokens.saturating_sub(1) / length;
@@ -327,7 +332,7 @@ fn enough(config: &WikitextConfig, split: usize, text: &Text) -> Result<()> {
     }
 }
 
-/// A sentence where splits have not as many words as the whole of them.
+/// Warning if splits do not have the number of words of the complete corpus.
 fn incomplete(corpus: Corpus, texts: &[Option<Text>; 3]) -> Option<String> {
     let train = match corpus {
         Corpus::Wikitext103Raw | Corpus::Wikitext103 => 101_425_671,

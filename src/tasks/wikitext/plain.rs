@@ -1,4 +1,4 @@
-//! A text of one's own: every byte of it as it stands, encoded in pieces whose borders do not change the tokens.
+//! User-supplied text, encoded byte for byte in pieces that are cut where this does not change the tokens.
 
 use super::rows::{self, Encoder};
 use crate::error::{Error, Position, Result};
@@ -10,16 +10,16 @@ use std::io::Read;
 use std::mem::take;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a text that are in hand at once.
+/// Sizes in bytes of the parts of a text that are in memory at once.
 #[derive(Clone, Copy)]
 struct Sizes {
-    /// Read at once, and encoded at once by all threads.
+    /// Size of one read, and of the pieces encoded at once by all threads.
     block: usize,
-    /// Bytes of a piece, where the text has borders enough.
+    /// Size of a piece, if the text has enough borders.
     piece: usize,
-    /// Bytes of a line that is held to see whether it is a heading; a longer one is none.
+    /// Largest line that is held to check whether it is a heading; longer lines are not headings.
     heading: usize,
-    /// Bytes of a text without a border; encoding takes a hundred times as many.
+    /// Largest text without a border; encoding takes about a hundred times as much memory.
     most: usize,
 }
 
@@ -30,20 +30,20 @@ const SIZES: Sizes = Sizes {
     most: 256 << 20,
 };
 
-/// Counts of a text that is encoded to its end.
+/// Counts of a text, once it is encoded to its end.
 pub(super) struct Whole {
     pub(super) counts: Counts,
-    /// Headings of the first level.
+    /// Number of headings of the first level.
     pub(super) articles: u64,
-    /// Whether a byte-order mark was left out.
+    /// Whether a byte-order mark was removed.
     pub(super) byte_order_mark: bool,
 }
 
-/// Encodes `files`, one behind the other, as one text, and hands its ids to `take`, in order, with how many bytes of the
-/// files have been read. Without `eos` the tokenizer sees the text once; with it, each article, of which the ids begin
-/// with `eos`.
+/// Encodes the concatenation of `files` as one text. Passes its ids to `take`, in order, with the number of bytes of
+/// the files read so far. Without `eos` the tokenizer encodes the text as one; with it, each article separately, and
+/// the ids of an article begin with `eos`.
 ///
-/// A row of a Parquet file is as much of the text as stands in it: nothing is put between rows.
+/// Rows of a Parquet file are concatenated without separators.
 pub(super) fn encode(
     files: &[PathBuf],
     encoder: &Encoder,
@@ -75,7 +75,7 @@ fn encode_by(
     text.end(files.last().map_or(Path::new(""), PathBuf::as_path), before)
 }
 
-/// Hands the file at `path` to `text`, block by block, without a byte-order mark.
+/// Reads the file at `path` into `text`, block by block, without a byte-order mark.
 fn read<F: FnMut(&[u16], u64) -> Result<()>>(
     path: &Path,
     before: u64,
@@ -99,7 +99,7 @@ fn read<F: FnMut(&[u16], u64) -> Result<()>>(
         done += read as u64;
         let ended = read < text.sizes.block;
         let valid = match std::str::from_utf8(&block) {
-            // The beginning of a character whose rest is in the next block.
+            // The rest of an incomplete last character is in the next block.
             Err(e) if e.error_len().is_none() && !ended => e.valid_up_to(),
             Err(e) => {
                 let valid = e.valid_up_to();
@@ -124,37 +124,37 @@ fn line_ends(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// A text on its way: read, then cut into pieces, then encoded.
+/// State of an encoding: text is read, then cut into pieces, then encoded.
 struct Text<'a, F> {
     encoder: &'a Encoder,
     sizes: Sizes,
     take: F,
     counts: Counts,
-    /// The last character that was counted.
+    /// Last character that was counted.
     last: Option<char>,
     articles: u64,
     byte_order_mark: bool,
-    /// The last line, which is not whole yet.
+    /// Last line, which is incomplete.
     line: String,
-    /// Whether the beginning of that line went on before the rest of it.
+    /// Whether the beginning of that line has been passed on already.
     cut: bool,
-    /// Text that is in no piece yet, of the last article where articles are separated.
+    /// Text that is in no piece yet; only of the last article if articles are separated.
     rest: String,
-    /// The line of its file that the rest begins on.
+    /// Line of its file on which `rest` begins.
     rest_line: u64,
-    /// Bytes of the rest that are known to have no border to cut at.
+    /// Number of bytes of `rest` that are known to contain no usable border.
     searched: usize,
     /// Whether the next piece begins an article.
     begins: bool,
     pieces: Vec<Piece>,
-    /// Bytes of all pieces.
+    /// Total size of the pieces in bytes.
     ready: usize,
 }
 
-/// A part of the text that is encoded by itself.
+/// Part of the text that is encoded separately.
 struct Piece {
     text: String,
-    /// The line of its file that it begins on.
+    /// Line of its file on which the piece begins.
     line: u64,
     begins_article: bool,
 }
@@ -180,8 +180,8 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
         }
     }
 
-    /// Takes more of the text, from the file at `path`, of which `done` bytes have been read; `line` is where it begins,
-    /// where the file has lines.
+    /// Appends text of the file at `path`, of which `done` bytes have been read. `line` is the line on which it begins;
+    /// `None` for a file without lines.
     fn push(&mut self, more: &str, path: &Path, line: Option<u64>, done: u64) -> Result<()> {
         self.count(more);
         self.line += more;
@@ -209,7 +209,7 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
         }
     }
 
-    /// Encodes what is left.
+    /// Encodes the remaining text.
     fn end(mut self, path: &Path, done: u64) -> Result<Whole> {
         let line = take(&mut self.line);
         self.pass(&line);
@@ -236,7 +236,7 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
         self.last = more.chars().next_back().or(self.last);
     }
 
-    /// A line, or part of a long one.
+    /// Appends a line, or part of a long one, to `rest`.
     fn pass(&mut self, line: &str) {
         let may_begin = !self.cut && line.len() <= self.sizes.heading;
         if may_begin && begins_article(line) {
@@ -249,7 +249,7 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
         self.rest += line;
     }
 
-    /// Makes pieces of the rest up to the last border, or of all of it.
+    /// Cuts `rest` into pieces up to its last border, or all of it.
     fn cut_at_borders(&mut self, all: bool) {
         let mut rest = take(&mut self.rest);
         let (mut from, borders) = (0, self.encoder.vocabulary.borders);
@@ -280,7 +280,7 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
         self.ready += text.len();
     }
 
-    /// Encodes the pieces.
+    /// Encodes the pieces and passes their ids to `take`.
     fn flush(&mut self, path: &Path, lines: bool, done: u64) -> Result<()> {
         let pieces = take(&mut self.pieces);
         self.ready = 0;
@@ -301,7 +301,7 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
         Ok(())
     }
 
-    /// The first line of a piece that cannot be encoded.
+    /// Error for the first line of a piece that cannot be encoded.
     fn fault(&self, path: &Path, piece: &Piece) -> Error {
         let refused = |line: &str| self.encoder.vocabulary.encode(line).err();
         let mut lines = (piece.line..).zip(piece.text.split_inclusive('\n'));
@@ -316,7 +316,7 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
         Error::data_at(path, Position::Line(number), why)
     }
 
-    /// The sentence about a text without borders.
+    /// Message about a text without borders.
     fn too_long(&self) -> String {
         let most = self.sizes.most >> 20;
         match self.encoder.eos {

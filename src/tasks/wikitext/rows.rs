@@ -1,5 +1,4 @@
-//! A split of WikiText row by row, the same rows from plain text as from Parquet files; rows to ids, and what is counted on
-//! the way.
+//! Rows of a split of WikiText, the same from plain text as from Parquet files, and their conversion to ids and counts.
 
 use super::end_of_text;
 use super::vocabulary::Vocabulary;
@@ -13,7 +12,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes of all `files`.
+/// Total size in bytes of `files`.
 pub(super) fn bytes(files: &[PathBuf]) -> Result<u64> {
     let length = |path: &PathBuf| fs::metadata(path).map(|m| m.len());
     let lengths = files
@@ -22,10 +21,14 @@ pub(super) fn bytes(files: &[PathBuf]) -> Result<u64> {
     lengths.sum()
 }
 
-/// Hands what `make` makes of each row to `take`, in order, with how many bytes of the files have been
-/// read. `make` says what is wrong with a row; the error names file and row.
+/// Converts each row by `make` and passes the results to `take`, in order, with the number of bytes of the files read
+/// so far.
 ///
-/// A line with its end is a row, and a line of blanks an empty one.
+/// A line with its end is a row, and a line of white space is an empty row.
+///
+/// # Errors
+///
+/// Fails with the file, the row and the reason that `make` returned, or with an error of `take`.
 pub(super) fn read<T: Send>(
     files: &[PathBuf],
     make: impl Fn(&str) -> Result<T, String> + Sync,
@@ -46,7 +49,7 @@ pub(super) fn read<T: Send>(
     Ok(())
 }
 
-/// [`read`] of one Parquet file, whose rows are made as they stand in it.
+/// Same as [`read`] for one Parquet file, whose rows are used unchanged.
 pub(super) fn groups<T: Send>(
     path: &Path,
     make: &(impl Fn(&str) -> Result<T, String> + Sync),
@@ -88,7 +91,7 @@ fn utf8(row: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(row).map_err(|e| format!("not UTF-8: {e}"))
 }
 
-/// A row as it counts: one of nothing but white space is empty.
+/// Normalised row: one that contains only white space is empty.
 fn text(row: &str) -> &str {
     match row.trim() {
         "" => "",
@@ -96,30 +99,31 @@ fn text(row: &str) -> &str {
     }
 }
 
-/// The rows of a text in memory.
+/// Rows of a text in memory.
 pub(super) fn of(whole: &str) -> impl Iterator<Item = &str> {
     whole.split_inclusive('\n').map(text)
 }
 
-/// One row as ids.
+/// Ids and counts of one row.
 pub(super) struct Row {
     ids: Vec<u16>,
     counts: Counts,
     begins_article: bool,
 }
 
-/// What makes ids of a text.
+/// Converter of text to ids.
 pub(super) struct Encoder {
     pub(super) vocabulary: Vocabulary,
-    /// The id before each article, if there is to be one.
+    /// Id before each article, if there is to be one.
     pub(super) eos: Option<u16>,
 }
 
 impl Encoder {
-    /// That of `config` with the `vocabulary` of its tokenizer.
+    /// Encoder of `config` with the `vocabulary` of its tokenizer.
     ///
     /// # Errors
-    /// An id between articles that the tokenizer does not have.
+    ///
+    /// Fails if articles are to be separated and the tokenizer has no end-of-text token.
     pub(super) fn new(vocabulary: Vocabulary, config: &WikitextConfig) -> Result<Self> {
         let eos = match (config.eos_between_articles, vocabulary.eos()) {
             (true, None) => {
@@ -130,7 +134,7 @@ impl Encoder {
         Ok(Self { vocabulary, eos })
     }
 
-    /// The ids of one row, whatever stands around it.
+    /// Ids of one row, independent of the other rows.
     pub(super) fn row(&self, row: &str) -> Result<Row, String> {
         let begins_article = begins_article(row);
         let mut ids = self.vocabulary.encode(row).map_err(|e| e.to_string())?;
@@ -150,7 +154,7 @@ impl Encoder {
     }
 }
 
-/// Rows on their way into `to`.
+/// Writer of ids to `to` with running counts.
 pub(super) struct Tally<W: Write> {
     to: W,
     hash: Sha256,
@@ -181,7 +185,7 @@ impl<W: Write> Tally<W> {
         self.push_ids(&row.ids)
     }
 
-    /// Ids of a text that is counted elsewhere.
+    /// Writes ids of a text that is counted elsewhere.
     pub(super) fn push_ids(&mut self, ids: &[u16]) -> io::Result<()> {
         let bytes = bytemuck::cast_slice(ids);
         self.hash.update(bytes);
@@ -190,7 +194,7 @@ impl<W: Write> Tally<W> {
         self.to.write_all(bytes)
     }
 
-    /// What it was written to, and the SHA-256 over all ids as they are stored.
+    /// Returns the destination and the SHA-256 over all ids as they are stored.
     pub(super) fn end(self) -> (W, String) {
         (self.to, hex::encode(self.hash.finalize()))
     }

@@ -3,7 +3,7 @@
 use serde_json::{json, Value};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
-/// A tokenizer.json of `model` and nothing else.
+/// Minimal tokenizer.json with the given `model`.
 pub(super) fn file(model: Value) -> Value {
     json!({
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
@@ -11,11 +11,11 @@ pub(super) fn file(model: Value) -> Value {
     })
 }
 
-/// The first id of [`byte_level`] that is no byte and no pair of tokens.
+/// First id of [`byte_level`] that is neither a byte nor a pair of tokens.
 pub(super) const FIRST_ADDED: u16 = 263;
 
-/// A tokenizer of bytes like that of GPT-2, sorted, so that `!` is 0; blanks are merged with what follows and with one
-/// another. `special` are added tokens from id [`FIRST_ADDED`] on.
+/// Byte-level tokenizer like that of GPT-2, sorted, so that `!` is 0; blanks are merged with the next character and
+/// with one another. `special` are added tokens from id [`FIRST_ADDED`] on.
 pub(super) fn byte_level(special: &[&str]) -> Value {
     let mut alphabet: Vec<String> = ByteLevel::alphabet().iter().map(char::to_string).collect();
     alphabet.sort_by_key(|c| c.chars().next());
@@ -45,7 +45,7 @@ pub(super) fn byte_level(special: &[&str]) -> Value {
     file
 }
 
-/// A tokenizer of characters like that of Llama 2, which puts `▁` before a text and in the place of each space.
+/// Character tokenizer like that of Llama 2, which puts `▁` before a text and in place of each space.
 pub(super) fn prepending() -> Value {
     let tokens = ["<unk>", "<s>", "</s>", "▁", "\n", "a", "b", "c", "=", "▁a"];
     let vocabulary: serde_json::Map<_, _> = tokens

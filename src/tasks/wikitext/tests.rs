@@ -16,7 +16,7 @@ fn config(corpus: Corpus) -> WikitextConfig {
     }
 }
 
-/// A data root and a user's folder, both empty.
+/// Data root and user's folder, both empty.
 fn world() -> (TempDir, Place) {
     let dir = tempfile::tempdir().unwrap();
     let place = Place {
@@ -28,7 +28,7 @@ fn world() -> (TempDir, Place) {
     (dir, place)
 }
 
-/// [`load`] from `place`.
+/// Same as [`load`] with the folders of `place`.
 fn load_from(config: &WikitextConfig, place: &Place) -> Result<Splits> {
     let (texts, warnings) = texts_from(config, place, ALL)?;
     for (split, text) in texts.iter().flatten().enumerate() {
@@ -226,7 +226,7 @@ fn a_list_takes_no_plain_text_for_every_corpus() {
     assert_eq!(found(Corpus::Wikitext103, dir.path()), None);
 }
 
-/// Tokens, words and lines of the splits of `corpus` below `data`, by GPT-NeoX.
+/// Numbers of tokens, words and lines of the splits of `corpus` below `data`, with GPT-NeoX's tokenizer.
 fn neox(corpus: Corpus, data: &Path, eos: bool) -> [[u64; 3]; 3] {
     let (_dir, mut place) = world();
     let file = real("gpt-neox-20b-tokenizer/tokenizer.json").unwrap();
@@ -253,8 +253,8 @@ fn text_and_parquet_give_the_same_tokens() {
     let text = neox(Corpus::Wikitext2, &data, false);
     let parquet = neox(Corpus::Wikitext2, &data.join("wikitext-2-v1"), false);
     assert_eq!(text[1..], parquet[1..]);
-    // The first 45 and 30 of 60 articles each; of the training split, 555 of 615 chunks and 60 articles.
-    // Counted with the Python library as well.
+    // The files hold the first 45 and 30 of 60 articles; of the training split, 555 of 615 chunks and 60 articles. The
+    // counts agree with the Python library.
     let whole = [
         [2_206_462, 1_858_130, 33_145],
         [179_681, 149_525, 2_693],
@@ -264,7 +264,7 @@ fn text_and_parquet_give_the_same_tokens() {
     assert_eq!(parquet[0], [217_216, 179_739, 3_213]);
 }
 
-/// The raw test split, which has no others beside it.
+/// The data hold only the raw test split, which serves as all three.
 #[test]
 fn half_of_the_raw_test_split_has_the_same_tokens_in_both_forms() {
     let Some(data) = real("wikitext-2-raw") else {
@@ -290,6 +290,6 @@ fn half_of_the_raw_test_split_has_the_same_tokens_in_both_forms() {
         (test, separated)
     });
     assert_eq!(text, parquet);
-    // 30 articles and two lines that look like headings.
+    // The split has 30 articles and two lines that look like headings.
     assert_eq!(text, ([146_592, 122_695, 2_248], [146_624, 122_695, 2_248]));
 }

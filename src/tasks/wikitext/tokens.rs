@@ -1,4 +1,4 @@
-//! Token files: a split as ids, made once and mapped ever after.
+//! Token files: the ids of a split, made once and mapped from then on.
 
 use super::folders::{Place, SPLITS};
 use super::plain;
@@ -17,32 +17,32 @@ use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where ids begin: whole pages, so that they lie even in memory.
+/// Offset of the ids in bytes: a multiple of the page size, which keeps them aligned.
 const HEADER: usize = 4096;
 
-/// What makes a file a token file.
+/// Format name in the header of a token file.
 const FORMAT: &str = "dsf tokens";
 
-/// Raised when the same text would give other ids or another layout.
+/// Version of the format. It is raised when the same text would give other ids or another layout.
 const VERSION: u32 = 3;
 
-/// Files that are named one by one; a header has room for so many.
+/// Largest number of source files that a header names individually.
 const NAMED: usize = 4;
 
-/// The token files of one config.
+/// Token files of one config.
 pub(super) struct Tokens<'a> {
     config: &'a WikitextConfig,
-    /// The splits that are made and read.
+    /// Splits that are made and read.
     wanted: [bool; 3],
     sources: [Vec<PathBuf>; 3],
-    /// None for bytes.
+    /// File of the tokenizer; `None` for bytes.
     tokenizer: Option<Found>,
     folder: PathBuf,
 }
 
 impl<'a> Tokens<'a> {
-    /// Where they are or will be: text of another content, or for another tokenizer, has another folder. The text of a
-    /// split that is not `wanted` need not be there.
+    /// Locates the token files. Texts of different content and different tokenizers have different folders. The text of
+    /// a split that is not `wanted` may be missing.
     pub(super) fn of(config: &'a WikitextConfig, place: &Place, wanted: [bool; 3]) -> Result<Self> {
         let sources = place.sources(config.corpus, wanted)?;
         let tokenizer = match &config.tokenizer {
@@ -62,19 +62,19 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// The file of each split.
+    /// Path of the file of each split.
     pub(super) fn paths(&self) -> [PathBuf; 3] {
         SPLITS.map(|split| self.folder.join(format!("{split}.tokens")))
     }
 
-    /// Those wanted that are not there, with the index of their split.
+    /// Wanted files that are missing, with the index of their split.
     fn absent(&self) -> Vec<(usize, PathBuf)> {
         let all = self.paths().into_iter().enumerate();
         all.filter(|(split, path)| self.wanted[*split] && !path.is_file())
             .collect()
     }
 
-    /// Makes those wanted that are not there, in one process of all that ask.
+    /// Makes the wanted files that are missing. A lock ensures that only one process does so.
     pub(super) fn make(&self, watch: Watch) -> Result<()> {
         match self.absent().is_empty() {
             true => Ok(()),
@@ -94,7 +94,7 @@ impl<'a> Tokens<'a> {
         let _lock = files::lock(&self.folder.with_extension("lock"), waiting)?;
         let absent = self.absent();
         if absent.is_empty() {
-            return Ok(()); // made in the meantime
+            return Ok(()); // another process has made them
         }
         fs::create_dir_all(&self.folder).map_err(Error::io("create", &self.folder))?;
         files::remove_unfinished(&self.folder)?;
@@ -148,7 +148,8 @@ impl<'a> Tokens<'a> {
         files::publish(file, path)
     }
 
-    /// Writes the ids of a split to the file at `path` by `tally`, and says whether a byte-order mark was left out.
+    /// Writes the ids of a split to `tally`, and returns whether a byte-order mark was removed. `path` names the token
+    /// file in errors.
     fn encode<W: Write>(
         &self,
         split: usize,
@@ -177,7 +178,7 @@ impl<'a> Tokens<'a> {
         Ok(false)
     }
 
-    /// The splits wanted, mapped and checked, and what their reader should know.
+    /// Maps and checks the wanted splits, and returns them with warnings.
     pub(super) fn load(&self) -> Result<([Option<Text>; 3], Vec<String>)> {
         let (mut texts, mut marked) = ([None, None, None], Vec::new());
         for (split, path) in self.paths().iter().enumerate() {
@@ -207,7 +208,7 @@ impl<'a> Tokens<'a> {
         Ok((text.with_digest(header.sha256.clone()), header))
     }
 
-    /// What is wrong with the file of a split.
+    /// Returns the header of a split's file, or a description of the defect.
     fn check(&self, split: usize, map: &Mmap) -> Result<Header, String> {
         let header = Header::parse(map)?;
         let ours = header.split == SPLITS[split]
@@ -225,35 +226,35 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// What a token file holds: its first 4,096 bytes, one line of JSON, filled up with blanks.
+/// Header of a token file: its first 4,096 bytes, one line of JSON padded with blanks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
     format: String,
     version: u32,
     corpus: Corpus,
-    /// `train`, `val` or `test`.
+    /// Split: `train`, `val` or `test`.
     split: String,
     tokenizer: Tokenizer,
-    /// Of its file, where it has one.
+    /// SHA-256 of the tokenizer's file, if it has one.
     tokenizer_sha256: Option<String>,
     eos_between_articles: bool,
-    /// Ids in the file, two bytes each, the lower one first.
+    /// Number of ids in the file, two bytes each, little-endian.
     tokens: u64,
-    /// What the text was.
+    /// Sizes of the text before tokenization.
     counts: Counts,
-    /// Headings of the first level.
+    /// Number of headings of the first level.
     articles: u64,
-    /// The largest id.
+    /// Largest id.
     largest: u16,
-    /// Whether a byte-order mark before the text was left out.
+    /// Whether a byte-order mark before the text was removed.
     byte_order_mark: bool,
-    /// Of all ids as they are stored.
+    /// SHA-256 of all ids as they are stored.
     sha256: String,
     sources: Vec<Source>,
 }
 
-/// A file of text that the ids were made from.
+/// Text file from which the ids were made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Source {
     name: String,
@@ -261,7 +262,7 @@ struct Source {
     sha256: String,
 }
 
-/// As one where there are too many to name.
+/// Merges the sources into one entry if there are too many to name.
 fn brief(sources: Vec<Source>) -> Vec<Source> {
     if sources.len() <= NAMED {
         return sources;
@@ -275,7 +276,7 @@ fn brief(sources: Vec<Source>) -> Vec<Source> {
 }
 
 impl Header {
-    /// As it stands in the file. Names are cut so that it always fits.
+    /// Bytes of the header in the file. Names of sources are truncated elsewhere so that it always fits.
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = files::sealed_text(self).into_bytes();
         bytes.resize(HEADER - 1, b' ');
@@ -283,7 +284,7 @@ impl Header {
         bytes
     }
 
-    /// What the first bytes of a file say, or why they say nothing.
+    /// Parses the first bytes of a token file, or returns a description of the defect.
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let first = bytes.get(..HEADER).ok_or("it is shorter than a header")?;
         let none = |e| format!("its header is none: {e}");
@@ -307,7 +308,10 @@ impl Header {
     }
 }
 
-fn named(sources: &[PathBuf], mut go_on: impl FnMut() -> Result<()>) -> Result<Vec<Source>> {
+fn named(
+    sources: &[PathBuf],
+    mut check_stopped: impl FnMut() -> Result<()>,
+) -> Result<Vec<Source>> {
     let name = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.chars().take(60).collect()
@@ -316,7 +320,7 @@ fn named(sources: &[PathBuf], mut go_on: impl FnMut() -> Result<()>) -> Result<V
         Ok(Source {
             name: name(path),
             bytes: rows::bytes(std::slice::from_ref(path))?,
-            sha256: files::digest::<Sha256>(path, &mut go_on)?,
+            sha256: files::digest::<Sha256>(path, &mut check_stopped)?,
         })
     });
     Ok(brief(sources.collect::<Result<_>>()?))

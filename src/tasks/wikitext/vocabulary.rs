@@ -17,11 +17,11 @@ use tokenizers::DecoderWrapper;
 /// SHA-256 of `utils/20B_tokenizer.json` of EleutherAI/pythia.
 const GPT_NEOX: &str = "56ac4821e129d2c520fdaba60abd920fa852ada51b45c0dd52bbb6bd8c985ade";
 
-/// SHA-256 over its tokens by id, each with a zero byte behind it: the hub's copy of the file is printed
-/// another way.
+/// SHA-256 over its tokens by id, each followed by a zero byte, since the hub's copy of the file is formatted
+/// differently.
 const GPT_NEOX_TOKENS: &str = "7c550c4fbc7109c5535b6849c3aaff481a8b1cf71eafb6b7cf3f6e6c6e68a1e3";
 
-/// What the merges of GPT-NeoX make of a few strings, beside its tokens.
+/// Ids of a few strings under GPT-NeoX's merges, which the tokens alone do not determine.
 const GPT_NEOX_ENCODES: [(&str, &[u32]); 2] = [
     (
         " = Valkyria Chronicles III = \n",
@@ -30,16 +30,16 @@ const GPT_NEOX_ENCODES: [(&str, &[u32]); 2] = [
     ("naïve café", &[2072, 30180, 36241]),
 ];
 
-/// Ids that have a token.
+/// Number of ids that have a token.
 const GPT_NEOX_SIZE: usize = 50_277;
 
-/// The end-of-text token of GPT-NeoX, id 0.
+/// End-of-text token of GPT-NeoX, id 0.
 const GPT_NEOX_END: &str = "<|endoftext|>";
 
-/// Ids are stored as two bytes.
+/// Largest number of ids, since they are stored as two bytes.
 const MOST: usize = 1 << 16;
 
-/// Text to ids and back.
+/// Conversion of text to ids and back.
 pub struct Vocabulary {
     kind: Kind,
     size: usize,
@@ -53,11 +53,12 @@ enum Kind {
 }
 
 impl Vocabulary {
-    /// That of `tokenizer`. Its file is looked for where [`adopt`] keeps it, in `data_dir` and beside it,
-    /// where `dsf data fetch` puts it, and in the cache of the hub.
+    /// Opens the vocabulary of `tokenizer`. Its file is looked up in the store of [`adopt`], in `data_dir` and beside
+    /// it, in the folder of `dsf data fetch`, and in the cache of the hub.
     ///
     /// # Errors
-    /// A file that is nowhere, or is another one.
+    ///
+    /// Fails if no file is found or only a different one.
     pub fn open(tokenizer: &Tokenizer, data_dir: Option<&Path>) -> Result<Self> {
         match tokenizer {
             Tokenizer::Bytes => Ok(Self::bytes()),
@@ -65,7 +66,7 @@ impl Vocabulary {
         }
     }
 
-    /// The 256 bytes.
+    /// Vocabulary of the 256 bytes.
     pub(super) fn bytes() -> Self {
         Self {
             kind: Kind::Bytes,
@@ -75,11 +76,12 @@ impl Vocabulary {
         }
     }
 
-    /// Ids of `text`; nothing is added to them.
+    /// Ids of `text`, without special tokens added.
     ///
     /// # Errors
-    /// A zero byte where bytes are ids, since that one separates articles; what the file's own model
-    /// refuses.
+    ///
+    /// Fails for a zero byte if the ids are bytes, since that one separates articles, and if the file's own model
+    /// fails.
     pub fn encode(&self, text: &str) -> Result<Vec<u16>> {
         self.check(text).map_err(Error::usage)?;
         match &self.kind {
@@ -88,13 +90,13 @@ impl Vocabulary {
                 let encoded = file.encode_fast(text, false);
                 let encoded =
                     encoded.map_err(|e| Error::usage(format!("the tokenizer says: {e}")))?;
-                // Every id was found small enough when the file was read.
+                // The cast is lossless: the largest id was checked when the file was read.
                 Ok(encoded.get_ids().iter().map(|id| *id as u16).collect())
             }
         }
     }
 
-    /// The refusal of [`Self::encode`], where it is known without encoding.
+    /// Errors of [`Self::encode`] that are detectable without encoding.
     pub(super) fn check(&self, text: &str) -> Result<(), String> {
         match &self.kind {
             Kind::Bytes if text.contains('\0') => Err(
@@ -106,7 +108,7 @@ impl Vocabulary {
         }
     }
 
-    /// The text of `ids`; bytes that are no UTF-8 and ids without a token do not stop it.
+    /// Text of `ids`. Invalid UTF-8 is replaced, and ids without a token are skipped.
     pub fn decode(&self, ids: &[u16]) -> String {
         match &self.kind {
             Kind::Bytes => {
@@ -120,17 +122,17 @@ impl Vocabulary {
         }
     }
 
-    /// Ids that may have a token: one more than the largest.
+    /// Number of ids that may have a token: one more than the largest.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The end-of-text token, if the tokenizer declares one. Of bytes it is id 0, which no text has.
+    /// End-of-text token, if the tokenizer declares one. For bytes it is id 0, which occurs in no text.
     pub fn eos(&self) -> Option<u16> {
         self.eos
     }
 
-    /// The vocabulary of the `tokenizer.json` at `path`, whose bytes are `content`, with the end-of-text token `eos`.
+    /// Parses the `tokenizer.json` at `path`, whose bytes are `content`, with the end-of-text token `eos`.
     fn parse(content: &[u8], path: &Path, eos: Option<&str>) -> Result<Self> {
         let refused = |why: String| {
             let reason = format!("no tokenizer.json that can be used here: {why}");
@@ -173,7 +175,7 @@ impl Vocabulary {
         }
     }
 
-    /// Whether it is GPT-NeoX's, however its file is printed.
+    /// Whether this is GPT-NeoX's vocabulary, however its file is formatted.
     fn is_gpt_neox(&self) -> bool {
         let Kind::File(file) = &self.kind else {
             return false;
@@ -193,9 +195,9 @@ impl Vocabulary {
     }
 }
 
-/// The text of `ids`. The decoder of bytes takes the characters of a token for bytes where it can, which is wrong for added
-/// tokens: their content is text. What it makes of several tokens is what it makes of each, one behind the other, so that
-/// it can be asked for those between added ones.
+/// Text of `ids`. The byte-level decoder interprets the characters of a token as bytes if possible, which is wrong for
+/// added tokens, whose content is text. Decoding several tokens gives the concatenation of decoding each, so the runs
+/// between added tokens can be decoded separately.
 fn decode(file: &tokenizers::Tokenizer, ids: &[u32]) -> String {
     let plain = |ids: &[u32]| file.decode(ids, false).unwrap_or_default();
     if !matches!(file.get_decoder(), Some(DecoderWrapper::ByteLevel(_))) {
@@ -212,15 +214,15 @@ fn decode(file: &tokenizers::Tokenizer, ids: &[u32]) -> String {
     text
 }
 
-/// A tokenizer's file, read, with the end-of-text token that is declared for it.
+/// Contents of a tokenizer's file, with the end-of-text token that is declared for it.
 pub(super) struct Found {
     pub(super) path: PathBuf,
     content: Vec<u8>,
     eos: Option<String>,
-    /// Whether a file beside it declares another end-of-text token than the content tells.
+    /// Whether a file beside it declares another end-of-text token than the content implies.
     declared: bool,
-    /// SHA-256 of all that its ids depend on in hexadecimal digits: of the content, and of the end-of-text token where the
-    /// content does not tell it.
+    /// SHA-256 in hexadecimal digits of everything that the ids depend on: the content, and the end-of-text token if
+    /// the content does not imply it.
     pub(super) sha256: String,
 }
 
@@ -251,7 +253,7 @@ impl Found {
         Vocabulary::parse(&self.content, &self.path, self.eos.as_deref())
     }
 
-    /// Whether it is the file of `tokenizer`.
+    /// Whether this is the file of `tokenizer`.
     fn is(&self, tokenizer: &Tokenizer) -> bool {
         match tokenizer {
             Tokenizer::Bytes => false,
@@ -264,13 +266,13 @@ impl Found {
         }
     }
 
-    /// The content of a file that declares the end-of-text token, where the tokenizer's own does not tell it.
+    /// Content of a file that declares the end-of-text token, if the tokenizer's own content does not imply it.
     fn declaration(&self) -> Option<String> {
         let declaration = || end_of_text::declaration(self.eos.as_deref());
         self.declared.then(declaration)
     }
 
-    /// The file of `tokenizer`, which is not bytes.
+    /// Finds the file of `tokenizer`, which must not be bytes.
     pub(super) fn find(tokenizer: &Tokenizer, place: &Place) -> Result<Self> {
         let mut other = None;
         for path in place.tokenizer_files(tokenizer) {
@@ -301,12 +303,12 @@ impl Found {
     }
 }
 
-/// Reads the `tokenizer.json` at `path` and keeps a copy, so that later processes find it. Gives its name
-/// in a config, and the rows of a table that has one for each id, rounded up to a multiple of 128 as
-/// Pythia's 50,304 are.
+/// Reads the `tokenizer.json` at `path` and stores a copy, so that later processes find it. Returns its name in a
+/// config, and the number of rows of a token table for its ids, rounded up to a multiple of 128, as Pythia's 50,304 is.
 ///
 /// # Errors
-/// What is no such file, or has ids above 65,535.
+///
+/// Fails if the file is not a tokenizer.json or has ids above 65,535.
 pub fn adopt(path: &Path) -> Result<(Tokenizer, usize)> {
     adopt_into(path, &Place::new(None)?)
 }
@@ -324,7 +326,7 @@ pub(super) fn adopt_into(path: &Path, place: &Place) -> Result<(Tokenizer, usize
     Ok((tokenizer, vocabulary.size.next_multiple_of(128)))
 }
 
-/// Puts a copy at `kept`, where there is none yet, behind the declaration of its end-of-text token.
+/// Writes a copy to `kept` if there is none yet, after the declaration of its end-of-text token.
 fn keep(found: &Found, kept: &Path) -> Result<()> {
     if fs::read(kept).is_ok_and(|content| content == found.content) {
         return Ok(());
@@ -337,20 +339,21 @@ fn keep(found: &Found, kept: &Path) -> Result<()> {
     write_atomic(kept, &found.content)
 }
 
-/// The file of a tokenizer, as it is handed on.
+/// File of a tokenizer, for export.
 pub struct TokenizerFile {
-    /// The `tokenizer.json`.
+    /// Path of the `tokenizer.json`.
     pub path: PathBuf,
-    /// The end-of-text token.
+    /// Id of the end-of-text token.
     pub eos: Option<u16>,
-    /// The `tokenizer_config.json` that declares it, where the file itself does not tell.
+    /// Content of a `tokenizer_config.json` that declares the end-of-text token, if the file itself does not imply it.
     pub declaration: Option<String>,
 }
 
-/// The file of `tokenizer`, which is not bytes, found as [`Vocabulary::open`] finds it.
+/// Returns the file of `tokenizer`, which must not be bytes. It is looked up as by [`Vocabulary::open`].
 ///
 /// # Errors
-/// A file that is nowhere, or is another one.
+///
+/// Fails if no file is found or only a different one.
 pub fn tokenizer_file(tokenizer: &Tokenizer, data_dir: Option<&Path>) -> Result<TokenizerFile> {
     let found = Found::find(tokenizer, &Place::new(data_dir)?)?;
     Ok(TokenizerFile {
@@ -360,7 +363,7 @@ pub fn tokenizer_file(tokenizer: &Tokenizer, data_dir: Option<&Path>) -> Result<
     })
 }
 
-/// The end-of-text token of `tokenizer` where its name tells it.
+/// End-of-text token of `tokenizer`, if its name determines it.
 pub fn known_eos(tokenizer: &Tokenizer) -> Option<u16> {
     match tokenizer {
         Tokenizer::Bytes | Tokenizer::GptNeox => Some(0),
@@ -368,7 +371,7 @@ pub fn known_eos(tokenizer: &Tokenizer) -> Option<u16> {
     }
 }
 
-/// Refuses a token table with too few rows, where that is known without the file.
+/// Fails if the token table has too few or too many rows for `tokenizer`, as far as this is known without its file.
 pub(super) fn check_size(tokenizer: &Tokenizer, vocab_size: usize) -> Result<()> {
     let least = match tokenizer {
         Tokenizer::Bytes => 256,
@@ -381,20 +384,21 @@ pub(super) fn check_size(tokenizer: &Tokenizer, vocab_size: usize) -> Result<()>
     refuse!(flag "--vocab-size" = vocab_size, "must be {least} to {MOST} with the tokenizer {tokenizer}")
 }
 
-/// `bytes`, `gpt-neox`, or the file of another tokenizer.
+/// Tokenizer as typed: `bytes`, `gpt-neox`, or the path of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenizerName {
-    /// A name that the program knows.
+    /// Name that the program knows.
     Known(Tokenizer),
-    /// A `tokenizer.json` that is there.
+    /// Existing `tokenizer.json`.
     File(PathBuf),
 }
 
 impl TokenizerName {
-    /// The tokenizer, and the rows that a table of its tokens needs; a file is adopted on the way.
+    /// Returns the tokenizer, and the number of rows of a table of its tokens. A file is adopted.
     ///
     /// # Errors
-    /// What [`adopt`] refuses.
+    ///
+    /// Fails as [`adopt`] does.
     pub fn resolve(&self) -> Result<(Tokenizer, usize)> {
         match self {
             Self::Known(tokenizer) => Ok((tokenizer.clone(), table_rows(tokenizer).unwrap_or(0))),
@@ -403,8 +407,8 @@ impl TokenizerName {
     }
 }
 
-/// Rows that a table of tokens needs, where the tokenizer's name says it: of GPT-NeoX the ids in use, rounded up
-/// to a multiple of 128 as in Pythia.
+/// Number of rows of a table of the tokenizer's tokens, if its name determines it. For GPT-NeoX this is the number of
+/// ids in use, rounded up to a multiple of 128 as in Pythia.
 pub fn table_rows(tokenizer: &Tokenizer) -> Option<usize> {
     match tokenizer {
         Tokenizer::Bytes => Some(256),

@@ -129,7 +129,7 @@ fn borders_lie_before_a_space_or_a_line_end_behind_something_else() {
     assert!(all(Borders::Nowhere).is_empty());
 }
 
-/// Asserts that `text` has the tokens of its two parts wherever it is cut at a border.
+/// Asserts that cutting `text` at any border gives the tokens of the whole.
 fn assert_cuttable(file: &Tokenizer, text: &str) {
     let ids = |text: &str| file.encode_fast(text, false).unwrap().get_ids().to_vec();
     let (whole, mut from) = (ids(text), 0);

@@ -9,10 +9,10 @@ use std::fs;
 use std::sync::LazyLock;
 use tempfile::TempDir;
 
-/// What Windows puts before a text in UTF-8.
+/// Byte-order mark that Windows writes before a text in UTF-8.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// So small that short texts have many blocks, pieces and lines too long for a heading.
+/// Sizes so small that short texts have many blocks, pieces and lines too long for a heading.
 const SMALL: Sizes = Sizes {
     block: 16,
     piece: 3,
@@ -34,7 +34,7 @@ fn with(vocabulary: Vocabulary, separated: bool) -> Encoder {
     }
 }
 
-/// A tokenizer whose text may be cut, and one whose text may not.
+/// One tokenizer whose text may be cut, and one whose text may not.
 fn both(separated: bool) -> [Encoder; 2] {
     let files = [byte_level(&["<|endoftext|>"]), prepending()];
     files.map(|file| with(vocabulary(&file), separated))

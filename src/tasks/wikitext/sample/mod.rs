@@ -1,4 +1,4 @@
-//! A few pages of our own in the form of WikiText, for first steps without a download.
+//! Sample text: a few pages in the form of WikiText, for first steps without a download.
 
 use super::rows::{self, Encoder, Tally};
 use super::vocabulary::Vocabulary;
@@ -13,7 +13,7 @@ const PAGES: [&str; 3] = [
     include_str!("test.txt"),
 ];
 
-/// Its splits; the tokenizer's file is looked for as for any other corpus.
+/// Splits of the sample. The tokenizer's file is looked up as for any other corpus.
 pub(super) fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[Text; 3]> {
     let vocabulary = Vocabulary::open(&config.tokenizer, data_dir)?;
     let encoder = Encoder::new(vocabulary, config)?;

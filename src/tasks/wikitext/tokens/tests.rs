@@ -45,7 +45,7 @@ fn the_head_of_a_file_says_what_it_holds() {
     let head = std::str::from_utf8(&whole[..4096]).unwrap();
     assert!(head.starts_with('{') && head.ends_with(" \n"), "{head}");
     let header = Header::parse(&whole).unwrap();
-    // An id stands before each of two articles.
+    // Each of two articles has an id before it.
     let bytes = BODY.len() as u64;
     assert_eq!((header.tokens, header.articles), (bytes + 2, 2));
     assert_eq!((header.counts.bytes, header.counts.lines), (bytes, 4));
@@ -138,7 +138,7 @@ fn another_text_has_another_folder() {
     );
 }
 
-/// What is said about the first token file once `damage` was done to it.
+/// Error for the first token file after `damage` was done to it.
 fn refused(damage: impl Fn(&mut Vec<u8>)) -> String {
     let (_dir, place) = world(BODY);
     let config = config();
@@ -183,7 +183,7 @@ fn damaged_and_foreign_files_are_refused() {
         message.contains("`dsf tokens` 9, not `dsf tokens` 3"),
         "{message}"
     );
-    // The number of bytes goes into bits a byte.
+    // The number of bytes affects the bits per byte.
     for (from, to) in [
         ("\"bytes\":40", "\"bytes\":41"),
         ("\"split\":\"train\"", "\"split\":\"val\""),
@@ -191,7 +191,7 @@ fn damaged_and_foreign_files_are_refused() {
         let message = refused(|b| change(b, from, to));
         assert!(message.contains("its header was changed"), "{message}");
     }
-    // The same ids in another order.
+    // Exchanges two ids.
     let message = refused(|b| b.swap(4096, 4098));
     assert!(
         message.contains("its ids do not have the digest"),

@@ -19,7 +19,7 @@ fn place(dir: &TempDir) -> Place {
     }
 }
 
-/// That of a tokenizer.json with nothing beside it.
+/// Vocabulary of a tokenizer.json with no file beside it.
 pub(in crate::tasks::wikitext) fn vocabulary(file: &serde_json::Value) -> Vocabulary {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tokenizer.json");
@@ -27,7 +27,7 @@ pub(in crate::tasks::wikitext) fn vocabulary(file: &serde_json::Value) -> Vocabu
     Found::read(&path).unwrap().vocabulary().unwrap()
 }
 
-/// A tokenizer of words with `n` ids, the first of which stands for all others.
+/// Word tokenizer with `n` ids, the first of which is the unknown token.
 fn words(n: usize) -> Vec<u8> {
     let vocabulary: serde_json::Map<String, serde_json::Value> =
         (0..n).map(|i| (format!("w{i}"), json!(i))).collect();
@@ -201,7 +201,7 @@ fn a_tokenizer_is_a_name_or_a_file_that_is_there() {
     assert_eq!(name, TokenizerName::File(file.path().into()));
 }
 
-/// The end-of-text token of a tokenizer with the special tokens `special` and, beside it, files of these contents.
+/// End-of-text token of a tokenizer with the special tokens `special` and files of these contents beside it.
 fn end_of_text(special: &[&str], beside: &[(&str, &str)]) -> Result<(Option<u16>, String)> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tokenizer.json");
