@@ -1,19 +1,19 @@
-//! Documents of different lengths, one behind the other in memory.
+//! Documents of different lengths, concatenated in memory.
 
 use std::borrow::Cow;
 
-/// One split of labelled documents, or of labelled pairs of them, whose tokens are below 256.
+/// One split of labelled documents, or of labelled pairs of them, with tokens below 256.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Documents {
     documents: usize,
     tokens: Vec<u8>,
-    /// Where each document ends in `tokens`.
+    /// End of each document in `tokens`.
     ends: Vec<usize>,
     labels: Vec<u8>,
 }
 
 impl Documents {
-    /// No examples yet, of `documents` documents each.
+    /// Creates a split without examples, for `documents` documents per example.
     pub fn new(documents: usize) -> Self {
         Self {
             documents,
@@ -21,7 +21,7 @@ impl Documents {
         }
     }
 
-    /// Adds an example. `documents` are as many as [`Self::new`] was told.
+    /// Adds an example; `documents` must be as many as in [`Self::new`].
     pub fn push(&mut self, documents: &[&[u8]], label: u8) {
         debug_assert_eq!(documents.len(), self.documents);
         for document in documents {
@@ -31,62 +31,62 @@ impl Documents {
         self.labels.push(label);
     }
 
-    /// Examples, N.
+    /// Number of examples, N.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there is no example at all.
+    /// Whether there are no examples.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
 
-    /// Documents an example.
+    /// Number of documents per example.
     pub fn documents(&self) -> usize {
         self.documents
     }
 
-    /// The tokens of document `which` of example `example`; like a slice, it panics past the end.
+    /// Tokens of document `which` of example `example`. Like a slice, it panics past the end.
     pub fn document(&self, example: usize, which: usize) -> &[u8] {
         let i = example * self.documents + which;
         let first = i.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.tokens[first..self.ends[i]]
     }
 
-    /// The right answer of `example`.
+    /// Label of `example`.
     pub fn label(&self, example: usize) -> u8 {
         self.labels[example]
     }
 
-    /// Tokens of the longest document of `example`.
+    /// Length in tokens of the longest document of `example`.
     pub fn longest(&self, example: usize) -> usize {
         let lengths = (0..self.documents).map(|which| self.document(example, which).len());
         lengths.max().unwrap_or(0)
     }
 
-    /// Tokens of all documents.
+    /// Number of tokens in all documents.
     pub fn tokens(&self) -> usize {
         self.tokens.len()
     }
 
-    /// Every token of every document, one behind the other.
+    /// Tokens of all documents, concatenated.
     pub(super) fn all(&self) -> &[u8] {
         &self.tokens
     }
 
-    /// The bytes by which examples are told from others: tokens, ends of documents and labels.
+    /// Bytes that identify the examples: tokens, ends of documents and labels.
     pub(super) fn bytes(&self) -> [Cow<'_, [u8]>; 3] {
         let ends: Vec<u8> = self.ends.iter().flat_map(|end| end.to_le_bytes()).collect();
         [(&self.tokens).into(), ends.into(), (&self.labels).into()]
     }
 
-    /// Puts `table[token]` in the place of every token.
+    /// Replaces every token by `table[token]`.
     pub(super) fn replace(&mut self, table: &[u8; 256]) {
         let tokens = self.tokens.iter_mut();
         tokens.for_each(|token| *token = table[usize::from(*token)]);
     }
 
-    /// The examples at `indices`, in their order.
+    /// Copies the examples at `indices`, in that order.
     #[must_use]
     pub fn select(&self, indices: impl IntoIterator<Item = usize>) -> Self {
         let mut selected = Self::new(self.documents);
@@ -99,7 +99,7 @@ impl Documents {
         selected
     }
 
-    /// The share of the most frequent label: the accuracy of the majority-class baseline.
+    /// Share of the most frequent label: the accuracy of the majority-class baseline.
     pub fn majority(&self) -> f64 {
         let mut counts = [0_usize; 256];
         for &label in &self.labels {

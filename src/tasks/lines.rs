@@ -1,4 +1,4 @@
-//! Large files of one example or row a line, block by block, the lines of a block at once.
+//! Reader of large files with one example or row per line. The lines of a block are parsed in parallel.
 
 use crate::error::{Error, Position, Result};
 use crate::files;
@@ -7,31 +7,34 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes read at once: enough lines to share among threads, little beside the tokens.
+/// Size in bytes of one read: enough lines for all threads, and little memory compared with the tokens.
 const BLOCK: usize = 4 << 20;
 
-/// Longest line: a file without line ends is not taken for one line.
+/// Largest length of a line in bytes, so that a file without line ends is not read whole.
 const LONGEST: usize = 64 << 20;
 
-/// One line without its end.
+/// Line of a file without its line end.
 #[derive(Clone, Copy)]
 pub(super) struct Line<'a> {
-    /// What stands on it.
+    /// Bytes of the line.
     pub(super) text: &'a [u8],
     /// Whether a line end follows; the last line of a file may lack one.
     pub(super) ended: bool,
 }
 
 impl<'a> Line<'a> {
-    /// What stands on it behind the byte-order mark that an editor may have put before the first line.
+    /// Bytes of the line without the byte-order mark that may precede the first line.
     pub(super) fn unmarked(self) -> &'a [u8] {
         self.text.strip_prefix(files::BOM).unwrap_or(self.text)
     }
 }
 
-/// Hands what `parse` makes of each of the first `most` lines to `take`, in order, and says how many
-/// there were. Before them stands the line `header`, where there is one. `parse` says what is wrong
-/// with a line; the error names file and line.
+/// Parses the first `most` lines of the file at `path` and passes the results to `take`, in order. Returns the number
+/// of lines. If `header` is given, the first line must equal it and is not counted.
+///
+/// # Errors
+///
+/// Fails with the file, the line and the reason that `parse` returned, or with an error of `take`.
 pub(super) fn read<T: Send>(
     path: &Path,
     header: Option<&str>,
@@ -86,7 +89,7 @@ fn fault(path: &Path, number: usize, line: Line, reason: &str) -> Error {
     )
 }
 
-/// The beginning of bytes that may be anything, as it can be shown in a sentence.
+/// Beginning of arbitrary bytes in a form that can be printed in a sentence.
 pub(super) fn excerpt(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(160)]);
     let shown: String = text.chars().take(40).collect();
@@ -94,7 +97,7 @@ pub(super) fn excerpt(bytes: &[u8]) -> String {
     format!("{}{more}", shown.escape_debug())
 }
 
-/// The lines of a block, without LF or CR LF.
+/// Lines of a block, without LF or CR LF.
 fn split(block: &[u8]) -> Vec<Line<'_>> {
     let lines = block.split_inclusive(|byte| *byte == b'\n');
     lines
@@ -107,13 +110,13 @@ fn split(block: &[u8]) -> Vec<Line<'_>> {
         .collect()
 }
 
-/// Whole lines of a file, many at once.
+/// Reader that returns blocks of whole lines.
 struct Blocks<'a> {
     path: &'a Path,
     file: File,
-    /// Whole lines handed out, then the beginning of a line.
+    /// Whole lines that were returned, then the beginning of a line.
     buffer: Vec<u8>,
-    /// Bytes of `buffer` that were handed out.
+    /// Number of bytes of `buffer` that were returned.
     used: usize,
 }
 
@@ -127,7 +130,8 @@ impl<'a> Blocks<'a> {
         })
     }
 
-    /// At least one line, and only the last line of the file may lack its end.
+    /// Returns the next block of at least one line, or `None` at the end. Only the last line of the file may lack its
+    /// end.
     fn next(&mut self) -> Result<Option<&[u8]>> {
         self.buffer.drain(..self.used);
         self.used = 0;
@@ -151,7 +155,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Whether the file goes on behind the block that was read.
+    /// Appends the next block of the file to `buffer`. Returns false if the file ended within it.
     fn fill(&mut self) -> Result<bool> {
         let mut block = self.file.by_ref().take(BLOCK as u64);
         let read = block.read_to_end(&mut self.buffer);
@@ -159,7 +163,8 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Whether an article of WikiText begins here: ` = Title = `, where headings inside one have more equals signs.
+/// Whether an article of WikiText begins with this line, ` = Title = `. Headings inside an article have more equals
+/// signs.
 pub(super) fn begins_article(line: &str) -> bool {
     let inside = line.trim().strip_prefix("= ");
     let inside = inside.and_then(|line| line.strip_suffix(" ="));

@@ -1,5 +1,5 @@
-//! The data. A task is one file, which types its settings and makes its examples, and one row of
-//! [`TASKS`]; everything above this room asks the row, the [`Task`] that it reads, or the objective.
+//! Tasks and their data. A task is one module, which parses its settings and produces its examples, and one row of
+//! [`TASKS`]. All other code works with the row, with the [`Task`] that the row reads, or with the objective.
 
 mod documents;
 mod induction;
@@ -35,7 +35,7 @@ use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-/// Every task, in the order of listings.
+/// All tasks, in the order of listings.
 pub static TASKS: &[TaskEntry] = &[
     mqar::ENTRY,
     induction::ENTRY,
@@ -47,157 +47,162 @@ pub static TASKS: &[TaskEntry] = &[
     toy::ENTRY,
 ];
 
-/// What the program knows of a task without its settings.
+/// Properties of a task that do not depend on its settings.
 #[derive(Debug)]
 pub struct TaskEntry {
-    /// As typed, and the `name` in the task of a [`RunConfig`].
+    /// Name as typed, and the `name` in the task of a [`RunConfig`].
     pub name: &'static str,
-    /// One line for listings.
+    /// Description in one line, for listings.
     pub about: &'static str,
-    /// Three commands for its help, the simplest first.
+    /// Three example commands for help, the simplest first.
     pub examples: [&'static str; 3],
-    /// The defaults of its runs: presets, protocols and hyperparameters by mixer, in TOML.
+    /// Defaults of its runs: presets, protocols and hyperparameters by mixer, in TOML.
     pub recipe: &'static str,
-    /// The names of its settings in a config.
+    /// Names of its settings in a config.
     pub fields: &'static [&'static str],
-    /// What a model is trained to predict.
+    /// Prediction target of the model.
     pub objective: Objective,
-    /// The name of the metric by which its runs are compared.
+    /// Name of the metric by which runs are compared.
     pub headline: &'static str,
-    /// What `dsf report` needs to show its runs, e.g. `--table 3`; nothing where it shows them anyway.
+    /// Arguments that `dsf report` needs to show its runs, e.g. `--table 3`; empty if it needs none.
     pub report: &'static str,
-    /// Its files, where there are some to download.
+    /// Files of the task; `None` if there is nothing to download.
     pub files: Option<Files>,
-    /// Types the settings of one run.
+    /// Parses the settings of one run.
     pub read: fn(&TaskConfig) -> Result<Box<dyn Task>>,
 }
 
-/// Where a task's downloads lie, and how they are chosen.
+/// Downloads of a task: their folder, and the flags that select them.
 #[derive(Clone, Copy, Debug)]
 pub struct Files {
-    /// The folder of what `dsf data fetch` has downloaded.
+    /// Folder of the files that `dsf data fetch` downloads.
     pub root: fn() -> Result<PathBuf>,
-    /// What is downloaded.
+    /// Description of the files.
     pub about: &'static str,
-    /// The flags of `dsf data fetch` that say what is wanted.
+    /// Flags of `dsf data fetch` that select the files.
     pub flags: &'static str,
 }
 
-/// The settings of one run's task, typed.
+/// Parsed task of one run.
 pub trait Task {
-    /// The document of these settings, with everything left out that goes without saying.
+    /// Returns the settings as a document, without those that have default values.
     fn config(&self) -> TaskConfig;
 
-    /// The numbers that models, trainers and estimates need.
+    /// Sizes needed by models, trainers and estimates.
     fn sizes(&self) -> Sizes;
 
-    /// Refuses settings from which no data can be made, naming the rule and the flag.
+    /// Checks that data can be made from the settings.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the rule that does not hold and its flag.
     fn check(&self) -> Result<()>;
 
-    /// Makes the splits, or reads them from files under `data_dir`; `None` is where downloads lie.
+    /// Generates the splits, or reads them from files under `data_dir`; `None` is the folder of downloads.
     fn load(&self, data_dir: Option<&Path>) -> Result<Splits>;
 
-    /// What a sentence calls it: `MQAR (L = 64, 4 pairs)`.
+    /// Name for a sentence, such as `MQAR (L = 64, 4 pairs)`.
     fn title(&self) -> String;
 
-    /// The best accuracy without recall; `None` where the data say that better (a majority-class baseline, a unigram model).
+    /// Best accuracy without recall; `None` if a baseline computed from the data is more informative (majority class,
+    /// unigram model).
     fn without_recall(&self) -> Option<NoRecall> {
         None
     }
 
-    /// The answers of `test`, one of its test sets, in slices whose accuracies are told apart; `None` where it tells none apart.
+    /// Slices of the answers of `test`, one of its test sets; `None` if the task has none.
     fn slices(&self, _test: &Dataset) -> Option<Slices> {
         None
     }
 
-    /// Whether every sequence that a model of it reads, trained or tested, has as many tokens.
+    /// Whether all sequences that a model of this task reads, in training and tests, have the same length.
     fn has_one_length(&self) -> bool {
         let sizes = self.sizes();
         sizes.seq_len == sizes.test_seq_len
     }
 
-    /// What tells it from others in a list of runs: `L=64/4`.
+    /// Short text that identifies the task in a list of runs, such as `L=64/4`.
     fn label(&self) -> String;
 
-    /// The flags of a sweep to suggest after a run of `mixer`.
+    /// Flags of a sweep to suggest after a run of `mixer`.
     fn next(&self, mixer: &str) -> String;
 
-    /// The files that [`Self::load`] reads; `None` of data that are generated or part of the program.
+    /// Files that [`Self::load`] reads; `None` if the data are generated or part of the program.
     ///
     /// # Errors
-    /// Files that are not there.
+    ///
+    /// Fails if files are missing.
     fn sources(&self, _data_dir: Option<&Path>) -> Result<Option<Sources>> {
         Ok(None)
     }
 
-    /// The files that [`Self::prepare`] makes, named so that equal names are equal files; `None` where
-    /// there is nothing to make.
+    /// Name of the files that [`Self::prepare`] makes; equal names are equal files. `None` if there is nothing to make.
     fn prepared(&self) -> Option<String> {
         None
     }
 
-    /// Makes files that [`Self::load`] would make, and tells `watch` how far it is.
+    /// Makes the files that [`Self::load`] would make, and reports its progress to `watch`.
     ///
     /// # Errors
-    /// Those of [`Self::load`], what the disk refuses, and what `watch` returns.
+    ///
+    /// Fails as [`Self::load`] does, if writing fails, or if `watch` fails.
     fn prepare(&self, _data_dir: Option<&Path>, _watch: Watch) -> Result<()> {
         Ok(())
     }
 
-    /// [`Self::sizes`] with the number of examples that the data turn out to have.
+    /// Same as [`Self::sizes`], with the numbers of examples that the data actually have.
     fn counted(&self, _data_dir: Option<&Path>) -> Result<Sizes> {
         Ok(self.sizes())
     }
 }
 
-/// The best accuracy of a predictor that knows the law by which examples are drawn and compares no tokens: an accuracy at or
-/// below it shows no recall.
+/// Best accuracy of a predictor that knows the distribution of the examples but compares no tokens. An accuracy at or
+/// below it is no evidence of recall.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoRecall {
-    /// 0 to 1.
+    /// Accuracy from 0 to 1.
     pub accuracy: f64,
-    /// The predictor: `position alone`, or a guess among some answers.
+    /// Description of the predictor: `position alone`, or a guess among a number of answers.
     pub predictor: String,
 }
 
-/// How far the making of files is.
+/// Progress of the preparation of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// `train`, `val` or `test`; empty while another process makes them.
+    /// Split in progress: `train`, `val` or `test`; empty while another process makes them.
     pub split: &'static str,
-    /// Bytes of its sources that have been read.
+    /// Number of bytes of its sources that have been read.
     pub done: u64,
-    /// Bytes of its sources.
+    /// Size in bytes of its sources.
     pub total: u64,
 }
 
-/// Hears of progress, and may give up.
+/// Callback for progress. It may return an error to stop.
 pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> Result<()>;
 
-/// The sizes of a task's examples.
+/// Sizes of a task's examples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sizes {
-    /// Rows of the token table, V.
+    /// Number of rows of the token table, V.
     pub vocab_size: usize,
-    /// Tokens of the longest sequence that is trained on, L.
+    /// Length in tokens of the longest training sequence, L.
     pub seq_len: usize,
-    /// Tokens of the longest sequence that is tested.
+    /// Length in tokens of the longest test sequence.
     pub test_seq_len: usize,
-    /// Sequences an example: 2 in tasks of pairs.
+    /// Number of sequences per example: 2 in tasks of pairs.
     pub documents: usize,
-    /// Labels an example.
+    /// Number of labels per example.
     pub labels_per_example: usize,
-    /// Values that a label can take, C.
+    /// Number of classes of a label, C.
     pub classes: usize,
-    /// Token t as one number is `scale t + shift`, for models that embed no tokens.
+    /// Scale and shift of a token t as a number, `scale t + shift`, for models without token embeddings.
     pub scalar: (f64, f64),
-    /// Examples of the training, the validation and the test split; of a text that is not limited,
-    /// about so many.
+    /// Number of examples of the training, the validation and the test split; approximate for a text without a limit.
     pub examples: [usize; 3],
 }
 
 impl Sizes {
-    /// Of sequences whose labels are tokens themselves.
+    /// Sizes of a task whose labels are tokens.
     fn of_tokens(
         vocab_size: usize,
         [seq_len, test_seq_len]: [usize; 2],
@@ -216,51 +221,55 @@ impl Sizes {
         }
     }
 
-    /// Tokens of a training example at most.
+    /// Largest number of tokens in a training example.
     pub fn tokens_per_example(&self) -> usize {
         self.seq_len * self.documents
     }
 
-    /// Tokens of a tested example at most.
+    /// Largest number of tokens in a test example.
     pub fn tokens_per_tested_example(&self) -> usize {
         self.test_seq_len * self.documents
     }
 
-    /// Tokens of the longest sequence that a model reads.
+    /// Length in tokens of the longest sequence that a model reads.
     pub fn longest(&self) -> usize {
         self.seq_len.max(self.test_seq_len)
     }
 
-    /// Examples that are tested after an epoch.
+    /// Number of examples tested after an epoch.
     pub fn tested_examples(&self) -> usize {
         self.examples[1] + self.examples[2]
     }
 }
 
-/// Where examples come from.
+/// Source of the examples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Generator {
-    /// Our own: seeded, parallel, fast.
+    /// Generator of this program: seeded and parallel.
     Native,
-    /// Bit for bit what numpy's legacy generator gives the released code.
+    /// Generator of the released code, which draws from numpy's legacy generator, reproduced bit for bit.
     Numpy,
-    /// Nothing is generated: files of the released data.
+    /// Files of the released data.
     Files,
 }
 
-/// The task called `name`, or the sentence that says which there are.
+/// Returns the task called `name`.
+///
+/// # Errors
+///
+/// Fails with the list of known tasks.
 pub fn find(name: &str) -> Result<&'static TaskEntry> {
     let known = TASKS.iter().map(|entry| entry.name);
     let found = TASKS.iter().find(|entry| entry.name == name);
     found.ok_or_else(|| unknown_value("--task", "task", name, known))
 }
 
-/// Makes the splits of `config`, or reads them from under `data_dir`; `None` is where downloads lie.
+/// Generates the splits of `config`, or reads them from under `data_dir`; `None` is the folder of downloads.
 ///
 /// # Errors
-/// Files that are not there, are not those that `config` names by their digest, or change while they are read; and
-/// what is wrong in them.
+///
+/// Fails if files are missing, are invalid, do not match the digest in `config`, or change while they are read.
 pub fn load(config: &TaskConfig, data_dir: Option<&Path>) -> Result<Splits> {
     let task = config.read()?;
     let Some(sources) = task.sources(data_dir)? else {
@@ -275,7 +284,7 @@ pub fn load(config: &TaskConfig, data_dir: Option<&Path>) -> Result<Splits> {
     Ok(splits)
 }
 
-/// Refuses files with the digest `found` where those with the digest `named` are wanted.
+/// Fails if `found`, the digest of the files, differs from `named`, the digest in the config.
 fn same_files(named: &str, found: &str, task: &dyn Task, data_dir: Option<&Path>) -> Result<()> {
     if named == found {
         return Ok(());
@@ -289,29 +298,31 @@ fn same_files(named: &str, found: &str, task: &dyn Task, data_dir: Option<&Path>
 }
 
 impl TaskConfig {
-    /// The row of its task.
+    /// Row of the task in [`TASKS`].
     pub fn entry(&self) -> Result<&'static TaskEntry> {
         find(self.name())
     }
 
-    /// Its settings, typed.
+    /// Parses the settings.
     ///
     /// # Errors
-    /// An unknown task, and settings that are missing, unknown or of another type.
+    ///
+    /// Fails for an unknown task and for settings that are missing, unknown or of another type.
     pub fn read(&self) -> Result<Box<dyn Task>> {
         (self.entry()?.read)(self)
     }
 
-    /// The digest of the files that it reads, once [`Self::identify`] has found it.
+    /// Digest of the files that the task reads, once [`Self::identify`] has recorded it.
     pub fn source_digest(&self) -> Option<&str> {
         self.get(DIGEST)?.as_str()
     }
 
-    /// Names the files that the task reads by a digest of their content, so that a run on other files is another run.
-    /// What is generated needs none.
+    /// Records a digest of the content of the files that the task reads, so that a run on other files is another run.
+    /// Generated data have none.
     ///
     /// # Errors
-    /// Files that are not there, and others than those that are named already.
+    ///
+    /// Fails if files are missing or do not match a digest that is already recorded.
     pub fn identify(&mut self, data_dir: Option<&Path>) -> Result<()> {
         let task = self.read()?;
         let Some(sources) = task.sources(data_dir)? else {
@@ -328,21 +339,25 @@ impl TaskConfig {
         }
     }
 
-    /// The same settings for whatever files are there.
+    /// Same settings without the digest of the files.
     #[must_use]
     pub fn of_any_files(mut self) -> Self {
         self.remove(DIGEST);
         self
     }
 
-    /// The sizes of its examples. Its errors are those of [`Self::read`].
+    /// Sizes of the task's examples.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Self::read`] does.
     pub fn sizes(&self) -> Result<Sizes> {
         Ok(self.read()?.sizes())
     }
 }
 
 impl RunConfig {
-    /// Parses what [`Self::canonical`] or a run's `config.json` holds. `place` names the source.
+    /// Parses the text of [`Self::canonical`] or of a run's `config.json`. `place` names the source in errors.
     pub fn parse(text: &str, place: &str) -> Result<Self> {
         let refused = |why: String| Error::corrupt(place, format!("not a run config: {why}"));
         let mut config: Self = serde_json::from_str(text).map_err(|e| refused(e.to_string()))?;
@@ -363,7 +378,7 @@ fn sha256(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
-/// Twelve hex digits of the SHA-256 over `parts`, one behind the other.
+/// Twelve hex digits of the SHA-256 of the concatenated `parts`.
 fn fingerprint<'a>(parts: impl Iterator<Item = Cow<'a, [u8]>>) -> String {
     let mut hash = Sha256::new();
     parts.for_each(|part| hash.update(part));

@@ -1,4 +1,4 @@
-//! Columns of a Parquet file: bytes, alone or beside a whole number.
+//! Columns of a Parquet file: one of bytes, alone or with a column of integers.
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -15,10 +15,10 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Once;
 
-/// Rows decoded at once: no count that a broken file declares is believed any further.
+/// Number of rows decoded at once, which bounds the memory that a broken file can request by its row counts.
 const CHUNK: usize = 1024;
 
-/// How bytes and numbers are commonly stored.
+/// Supported encodings: the common ones for bytes and integers.
 const READ: [Encoding; 4] = [
     Encoding::PLAIN,
     Encoding::PLAIN_DICTIONARY,
@@ -26,8 +26,8 @@ const READ: [Encoding; 4] = [
     Encoding::DELTA_BINARY_PACKED,
 ];
 
-/// The rows of the file at `path`: column `content` (a leaf of bytes, such as `text` or `img.bytes`) beside
-/// the whole number in column `label`.
+/// Reads the rows of the file at `path`: column `content` (a leaf of bytes, such as `text` or `img.bytes`) with the
+/// integer of column `label`.
 pub(super) fn rows(path: &Path, content: &str) -> Result<Vec<(Vec<u8>, i64)>> {
     let beside = " and `label` (whole numbers)";
     whole(path, content, beside, || {
@@ -43,8 +43,8 @@ pub(super) fn rows(path: &Path, content: &str) -> Result<Vec<(Vec<u8>, i64)>> {
     })
 }
 
-/// Hands column `content` of the file at `path`, a leaf of bytes, to `take`: the values of one row group
-/// after the other, with the share of the rows that this comes to.
+/// Reads column `content` of the file at `path`, a leaf of bytes, and passes the values of each row group to `take`,
+/// together with the share of all rows read so far.
 pub(super) fn each_group(
     path: &Path,
     content: &str,
@@ -64,7 +64,7 @@ pub(super) fn each_group(
     Ok(())
 }
 
-/// Refuses a row group whose columns, of so many values, are not as long as it declares.
+/// Checks that the columns of a row group have as many values as it declares; `columns` holds lengths and names.
 fn check_complete(reader: &Reader, group: usize, columns: &[(usize, &str)]) -> Result<(), Fault> {
     let declared = reader.metadata().row_group(group).num_rows();
     if columns.iter().all(|(held, _)| *held as i64 == declared) {
@@ -77,7 +77,7 @@ fn check_complete(reader: &Reader, group: usize, columns: &[(usize, &str)]) -> R
     Err(Fault::Broken(format!("of {declared} rows it has {held}")))
 }
 
-/// How a file is brought into a form that is read here.
+/// Advice for a valid file in an unsupported form.
 const REWRITE: &str = "write it again with the defaults of pandas or pyarrow";
 
 fn open(path: &Path) -> Result<Reader, Fault> {
@@ -93,7 +93,8 @@ fn open(path: &Path) -> Result<Reader, Fault> {
     Ok(Reader::new(file)?)
 }
 
-/// The first bytes of a file and its last four, which in Parquet say what it is; zeros of one that has none.
+/// Returns up to 64 first bytes of a file and its last four, which identify the format of Parquet; zeros if the file is
+/// shorter.
 fn ends(file: &mut File) -> io::Result<(Vec<u8>, [u8; 4])> {
     let (mut first, mut last) = (Vec::new(), [0; 4]);
     file.take(64).read_to_end(&mut first)?;
@@ -105,7 +106,7 @@ fn ends(file: &mut File) -> io::Result<(Vec<u8>, [u8; 4])> {
     Ok((first, last))
 }
 
-/// The compression of a column by its name, where it is one that is not read here.
+/// Name of the compression of a column if it is not supported.
 fn unread(compression: Compression) -> Option<&'static str> {
     match compression {
         Compression::BROTLI(_) => Some("brotli"),
@@ -119,9 +120,9 @@ fn unread(compression: Compression) -> Option<&'static str> {
     }
 }
 
-/// What `work` reads of the file at `path`. The decoder trusts page headers and panics on some that
-/// contradict each other, such as an entry of a dictionary in a column without one; nothing that it
-/// worked on is used after that.
+/// Runs `work`, which reads the file at `path`. The decoder trusts page headers and panics on contradictory ones, such
+/// as an entry of a dictionary in a column without one; a panic becomes an error, and nothing that the decoder worked
+/// on is used afterwards.
 fn whole<T>(
     path: &Path,
     content: &str,
@@ -134,7 +135,7 @@ fn whole<T>(
         .map_err(|fault| fault.at(path, content, beside))
 }
 
-/// What `f` returns; `None` where it panics, about which nothing is printed.
+/// Returns the result of `f`, or `None` if it panics, without printing the panic's message.
 fn caught<T>(f: impl FnOnce() -> T) -> Option<T> {
     thread_local!(static QUIET: Cell<bool> = const { Cell::new(false) });
     static HOOK: Once = Once::new();
@@ -152,15 +153,15 @@ fn caught<T>(f: impl FnOnce() -> T) -> Option<T> {
     value.ok()
 }
 
-/// Why a file cannot be read.
+/// Reason for which a file cannot be read.
 enum Fault {
     /// The system refused it.
     Unread(Error),
-    /// It is damaged.
+    /// The file is damaged.
     Broken(String),
-    /// It is whole, in a form that is not read here.
+    /// The file is valid, but has an unsupported form.
     Form(String),
-    /// It is about something else.
+    /// The file lacks the expected columns.
     Columns(String),
 }
 
@@ -208,7 +209,7 @@ fn numbers(reader: &Reader, group: usize, name: &str) -> Result<Vec<i64>, Fault>
     }
 }
 
-/// Where the column `name` stands and how its values are stored.
+/// Index of the column `name` and the physical type of its values.
 fn physical(reader: &Reader, name: &str) -> Result<(usize, Type), Fault> {
     let schema = reader.metadata().file_metadata().schema_descr();
     let columns = schema.columns();
@@ -225,7 +226,7 @@ fn physical(reader: &Reader, name: &str) -> Result<(usize, Type), Fault> {
     Ok((at, columns[at].physical_type()))
 }
 
-/// The values of column `at` in row group `group`, none of them null.
+/// Values of column `at` in row group `group`. Null values are an error.
 fn column<T: DataType>(
     reader: &Reader,
     group: usize,
@@ -268,8 +269,8 @@ fn column<T: DataType>(
     }
 }
 
-/// Pages of a column that the decoder needs no more room for than the file has bytes: it makes room
-/// for a dictionary, and for the lengths of a delta encoding, before it reads them.
+/// Page reader that rejects pages for which the decoder would allocate more than the file has bytes: it allocates a
+/// dictionary, and the lengths of a delta encoding, before it reads them.
 struct Checked(Box<dyn PageReader>);
 
 impl PageReader for Checked {

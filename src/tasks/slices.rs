@@ -1,35 +1,35 @@
-//! The answers of a test set in slices, such as by the distance of a question from what it asks for: accuracies over these
-//! tell how a model fails, where one accuracy over all answers does not.
+//! Slices of the answers of a test set, such as by the distance between a question and its pair. Accuracies per slice
+//! show how a model fails, which a single accuracy over all answers does not.
 
-/// Slices of the answers of one test set, by one or several of their properties.
+/// Slices of the answers of one test set, by one or several properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slices(Vec<Property>);
 
 /// One slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// The property by which answers are told apart, such as `distance`.
+    /// Property by which answers are grouped, such as `distance`.
     pub by: &'static str,
-    /// The least of its values.
+    /// Least value of the property.
     pub from: usize,
-    /// The greatest.
+    /// Greatest value of the property.
     pub to: usize,
-    /// Answers in it.
+    /// Number of answers in the slice.
     pub answers: usize,
 }
 
-/// One property of every answer.
+/// Property of every answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Property {
     by: &'static str,
-    /// The least and the greatest value of each slice, ascending.
+    /// Least and greatest value of each slice, ascending.
     bounds: Vec<(usize, usize)>,
-    /// The slice of each answer, in the order of the data.
+    /// Slice of each answer, in the order of the data.
     of: Vec<u32>,
 }
 
 impl Slices {
-    /// Adds slices of a single value each, 0 to the greatest of `values`, of which each answer has one.
+    /// Adds one slice for each value from 0 to the greatest of `values`, which holds the value of each answer.
     pub(super) fn each(mut self, by: &'static str, values: &[usize]) -> Self {
         let most = values.iter().max().copied().unwrap_or(0);
         self.0.push(Property {
@@ -40,7 +40,8 @@ impl Slices {
         self
     }
 
-    /// Adds slices from each power of two to the next, 1, 2 to 3, 4 to 7 and so on; `values` are 1 or more.
+    /// Adds slices from each power of two to the next: 1, 2 to 3, 4 to 7 and so on. `values` holds the value of each
+    /// answer, at least 1.
     pub(super) fn octaves(mut self, by: &'static str, values: &[usize]) -> Self {
         let octave = |value: &usize| value.max(&1).ilog2();
         let most = values.iter().map(octave).max().unwrap_or(0);
@@ -52,7 +53,7 @@ impl Slices {
         self
     }
 
-    /// Every slice, those of one property after those of another, in ascending order.
+    /// All slices, property by property, in ascending order.
     pub fn all(&self) -> Vec<Slice> {
         let each = self.0.iter().flat_map(|property| {
             let mut answers = vec![0; property.bounds.len()];
@@ -68,8 +69,8 @@ impl Slices {
         each.collect()
     }
 
-    /// Right answers in each of [`Self::all`]; `correct` is 1 for every right answer and 0 for a wrong one, in the order of the
-    /// data.
+    /// Number of correct answers in each slice of [`Self::all`]. `correct` is 1 for a correct answer and 0 for a wrong
+    /// one, in the order of the data.
     pub fn right(&self, correct: &[f32]) -> Vec<usize> {
         let each = self.0.iter().flat_map(|property| {
             let mut right = vec![0; property.bounds.len()];

@@ -1,4 +1,4 @@
-//! The files that a task reads, and the digest by which a run knows them.
+//! Source files of a task, and the digest that identifies them in a run's config.
 
 use super::sha256;
 use crate::cache;
@@ -11,28 +11,28 @@ use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// The setting of a task that holds the digest of its files.
+/// Setting of a task that holds the digest of its files.
 pub const DIGEST: &str = "source_digest";
 
-/// Hexadecimal digits of a digest that a config holds.
+/// Number of hexadecimal digits of a digest in a config.
 const DIGITS: usize = 12;
 
-/// Age of a change below which a digest is not kept: a later write within one tick of the file system's clock would
-/// leave the times of the file as they are.
+/// Age of the last change below which a digest is not cached: a later write within one tick of the file system's clock
+/// would leave the times of the file unchanged.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// The files that a task reads, in the order in which it reads them.
+/// Files that a task reads, in the order in which it reads them.
 ///
-/// Their digest is over the content of all of them. To know a large corpus again without reading it, a digest that was
-/// computed is kept in the cache under the names, sizes, inodes and times of change of its files, and used while
-/// none of these differs. The time of change (ctime) moves with every write and cannot be set by a user.
+/// Their digest covers the content of all of them. To avoid reading a large corpus again, computed digests are cached
+/// under the names, sizes, inodes and change times of the files, and reused while none of these differs. The change
+/// time (ctime) moves with every write and cannot be set by a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     files: Vec<(String, PathBuf)>,
 }
 
 impl Sources {
-    /// The file at `path`, called `name` whatever the folder that the data lie in.
+    /// Adds the file at `path` under `name`, which does not depend on the folder of the data.
     pub fn push(&mut self, name: impl Into<String>, path: PathBuf) {
         self.files.push((name.into(), path));
     }
@@ -40,7 +40,8 @@ impl Sources {
     /// Twelve hexadecimal digits over the names and the content of all files.
     ///
     /// # Errors
-    /// A file that cannot be read, and one that is changed meanwhile.
+    ///
+    /// Fails if a file cannot be read or changes meanwhile.
     pub fn digest(&self) -> Result<String> {
         let Some(kept) = Kept::of(self)? else {
             return self.read();
@@ -54,7 +55,7 @@ impl Sources {
         Ok(digest)
     }
 
-    /// The digest, from the content alone.
+    /// Computes the digest from the content.
     fn read(&self) -> Result<String> {
         let lines = self.files.par_iter().map(|(name, path)| {
             let content = files::digest::<Sha256>(path, || Ok(()))?;
@@ -66,7 +67,7 @@ impl Sources {
         Ok(digest)
     }
 
-    /// Refuses files that are not as they were when `stamp` was taken.
+    /// Fails if the files have changed since `stamp` was taken.
     pub fn unchanged_since(&self, stamp: &Stamp) -> Result<()> {
         if self.stamp()? == *stamp {
             return Ok(());
@@ -77,10 +78,11 @@ impl Sources {
         Err(Error::data(place, reason))
     }
 
-    /// The state of the files without their content.
+    /// Returns the state of the files without their content.
     ///
     /// # Errors
-    /// A file that is not there.
+    ///
+    /// Fails if a file is missing.
     pub fn stamp(&self) -> Result<Stamp> {
         let lines = self.files.par_iter().map(|(name, path)| {
             let about = fs::metadata(path).map_err(Error::io("read", path))?;
@@ -101,18 +103,18 @@ impl Sources {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
     states: String,
-    /// The last change of any of them; none where the system does not tell.
+    /// Last change of any file; `None` if the system does not report it.
     newest: Option<SystemTime>,
 }
 
-/// The place of a digest in the cache.
+/// Cache entry of a digest.
 struct Kept {
     stamp: Stamp,
     path: PathBuf,
 }
 
 impl Kept {
-    /// None for files that were changed just now, and where there is no cache.
+    /// Returns the cache entry of `sources`; `None` if they were changed just now or there is no cache folder.
     fn of(sources: &Sources) -> Result<Option<Self>> {
         let stamp = sources.stamp()?;
         let age = stamp.newest.and_then(|newest| newest.elapsed().ok());
@@ -124,7 +126,7 @@ impl Kept {
         Ok(Some(Self { stamp, path }))
     }
 
-    /// The digest, if it was kept whole.
+    /// Returns the cached digest if its file exists and is undamaged.
     fn find(&self) -> Option<String> {
         let text = fs::read_to_string(&self.path).ok()?;
         let mut kept: Value = serde_json::from_str(&text).ok()?;
@@ -132,7 +134,7 @@ impl Kept {
         whole.then(|| kept[DIGEST].as_str().map(str::to_owned))?
     }
 
-    /// Writes the digest. A cache that cannot be written costs reading the files again.
+    /// Writes the digest. Errors are ignored, since without a cache entry the files are read again.
     fn keep(&self, digest: &str) {
         let text = files::sealed_text(&json!({ DIGEST: digest }));
         let folder = self.path.parent().unwrap_or(Path::new("."));
@@ -141,7 +143,7 @@ impl Kept {
     }
 }
 
-/// Size, identity and times of a file.
+/// Device, inode, size and times of a file.
 #[cfg(unix)]
 fn state(about: &Metadata) -> String {
     use std::os::unix::fs::MetadataExt;
@@ -157,7 +159,7 @@ fn state(about: &Metadata) -> String {
     )
 }
 
-/// The last change of the content of a file or of anything that is told of it.
+/// Time of the last change of a file's content or metadata.
 #[cfg(unix)]
 fn changed(about: &Metadata) -> Option<SystemTime> {
     use std::os::unix::fs::MetadataExt;
@@ -172,7 +174,7 @@ fn changed(about: &Metadata) -> Option<SystemTime> {
     Some(written.max(since(about.ctime(), about.ctime_nsec())?))
 }
 
-/// Size and time of a file: elsewhere the time of change is not told, and nothing is kept.
+/// Size and modification time of a file. Without a change time, digests are not cached on these systems.
 #[cfg(not(unix))]
 fn state(about: &Metadata) -> String {
     format!("{} {:?}", about.len(), about.modified().ok())

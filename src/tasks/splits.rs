@@ -1,4 +1,4 @@
-//! The splits of a task in host memory, one form for each objective.
+//! Splits of a task in host memory, in one form for each objective.
 
 use super::documents::Documents;
 use super::text::{Counts, Ids, Text};
@@ -7,19 +7,19 @@ use crate::ops::rng::Rng;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The dense label of a position without one; the loss and the accuracy pass over it.
+/// Dense label of a position without one, which loss and accuracy ignore.
 pub const IGNORED: i64 = -100;
 
-/// What a run is trained and tested on.
+/// Training and test data of a run.
 #[derive(Clone, Debug)]
 pub enum Splits {
     /// Sequences of one length in each split, with labels at some of their positions.
     PerToken {
-        /// What is trained on.
+        /// Training split.
         train: Dataset,
-        /// What ends the training and chooses the epoch; it may be empty.
+        /// Validation split, which ends the training and selects the epoch; may be empty.
         val: Dataset,
-        /// What is reported.
+        /// Test split.
         test: Dataset,
     },
     /// Labelled documents of different lengths.
@@ -28,16 +28,16 @@ pub enum Splits {
     NextToken(TrainValTest<Text>),
 }
 
-/// Three splits, and what was noticed when they were read.
+/// Three splits, and warnings from reading them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrainValTest<T> {
-    /// What is trained on.
+    /// Training split.
     pub train: T,
-    /// What chooses the epoch; it may be empty.
+    /// Validation split, which selects the epoch; may be empty.
     pub val: T,
-    /// What is reported.
+    /// Test split.
     pub test: T,
-    /// What the reader of the files should know but that stops nothing, a sentence each.
+    /// Warnings about the files, a sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ impl<T> TrainValTest<T> {
 }
 
 impl TrainValTest<Documents> {
-    /// Twelve hex digits over every token and label: what data a run has seen.
+    /// Twelve hex digits over all tokens and labels, which identify the data of a run.
     pub fn fingerprint(&self) -> String {
         fingerprint(self.each().into_iter().flat_map(Documents::bytes))
     }
@@ -75,8 +75,8 @@ impl TrainValTest<Text> {
 }
 
 impl Splits {
-    /// Sequences with labels at their last positions, drawn from the streams `TASK/train`, `TASK/val` and `TASK/test` of `seed`.
-    /// `draw` fills the tokens and the labels of a sequence from a stream of its own.
+    /// Generates sequences with labels at their last positions, from the random streams `TASK/train`, `TASK/val` and
+    /// `TASK/test` of `seed`. `draw` fills the tokens and the labels of a sequence from its own stream.
     pub(super) fn drawn(
         task: &str,
         seed: u64,
@@ -95,7 +95,7 @@ impl Splits {
         }
     }
 
-    /// What the reader of files should know but that stops nothing.
+    /// Warnings about the files.
     pub fn warnings(&self) -> &[String] {
         match self {
             Self::PerToken { .. } => &[],
@@ -104,7 +104,7 @@ impl Splits {
         }
     }
 
-    /// The accuracy of the majority-class baseline on the test split, for an objective of classes.
+    /// Accuracy of the majority-class baseline on the test split, for an objective of classes.
     pub fn majority(&self) -> Option<f64> {
         match self {
             Self::Pooled(splits) => Some(splits.test.majority()),
@@ -112,7 +112,7 @@ impl Splits {
         }
     }
 
-    /// Digits over all examples where they may come from files; empty where the config says it all.
+    /// Hex digits over all examples if they may come from files; empty if the config determines them.
     pub fn digest(&self) -> String {
         match self {
             Self::PerToken { .. } => String::new(),
@@ -121,8 +121,8 @@ impl Splits {
         }
     }
 
-    /// `examples` training examples of full length and one test example, to time steps on: their tokens and
-    /// labels are spread over the vocabulary and mean nothing.
+    /// Placeholder data for timing steps: `examples` training examples of full length and one test example, whose
+    /// tokens and labels are spread over the vocabulary and have no meaning.
     pub fn placeholder(objective: Objective, sizes: &Sizes, examples: usize) -> Self {
         match objective {
             Objective::PerToken => Self::PerToken {
@@ -161,7 +161,7 @@ impl Splits {
     }
 }
 
-/// A number without a pattern that goes with `i` (the multiplier of Fibonacci hashing, its upper half).
+/// Pseudorandom hash of `i`: the upper half of its product with the multiplier of Fibonacci hashing.
 fn mixed(i: usize) -> usize {
     ((i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
@@ -179,17 +179,17 @@ pub struct Dataset {
 /// Consecutive examples of a [`Dataset`]. Each slice is row-major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch<'a> {
-    /// (B, L) inputs.
+    /// Inputs, (B, L).
     pub tokens: &'a [u32],
-    /// (B, k) labelled positions within their example, ascending.
+    /// Labelled positions within their example, (B, k), ascending.
     pub positions: &'a [u32],
-    /// (B, k) the right answer at each labelled position.
+    /// Correct answer at each labelled position, (B, k).
     pub answers: &'a [u32],
 }
 
 impl Dataset {
-    /// `examples` sequences of `seq_len` tokens with `labels` labels, at the last positions. `draw` fills the tokens
-    /// and the labels of a sequence from a stream of its own, the one of its index under `rng`.
+    /// Generates `examples` sequences of `seq_len` tokens with `labels` labels, at the last positions. `draw` fills the
+    /// tokens and the labels of a sequence from the stream of its index under `rng`.
     fn drawn(
         rng: &Rng,
         examples: usize,
@@ -226,27 +226,27 @@ impl Dataset {
         }
     }
 
-    /// Examples, N.
+    /// Number of examples, N.
     pub fn len(&self) -> usize {
         self.tokens.len() / self.seq_len
     }
 
-    /// Whether there is no example at all.
+    /// Whether there are no examples.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
 
-    /// Tokens an example, L.
+    /// Number of tokens per example, L.
     pub fn seq_len(&self) -> usize {
         self.seq_len
     }
 
-    /// Labelled positions an example, k.
+    /// Number of labelled positions per example, k.
     pub fn labels_per_example(&self) -> usize {
         self.labels_per_example
     }
 
-    /// The examples in `range`; like a slice, it panics past the end.
+    /// Examples in `range`. Like a slice, it panics past the end.
     pub fn batch(&self, range: Range<usize>) -> Batch<'_> {
         let rows = |width: usize| range.start * width..range.end * width;
         Batch {
@@ -256,12 +256,12 @@ impl Dataset {
         }
     }
 
-    /// (N, L) inputs.
+    /// Inputs, (N, L).
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }
 
-    /// (N, L) labels as the released code stores them: [`IGNORED`] wherever nothing is asked.
+    /// Labels in the format of the released code, (N, L): [`IGNORED`] at positions without one.
     pub fn dense_labels(&self) -> Vec<i64> {
         let mut labels = vec![IGNORED; self.tokens.len()];
         let k = self.labels_per_example;
@@ -273,7 +273,7 @@ impl Dataset {
     }
 }
 
-/// (N, k), the last `labels` positions of every one of `examples` sequences.
+/// Last `labels` positions of each of `examples` sequences, (N, k).
 fn last_positions(examples: usize, seq_len: usize, labels: usize) -> Vec<u32> {
     let last = (seq_len - labels) as u32..seq_len as u32;
     (0..examples).flat_map(|_| last.clone()).collect()

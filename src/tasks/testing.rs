@@ -1,11 +1,11 @@
-//! What the tests of the loaders of all tasks share.
+//! Helpers shared by the tests of all tasks.
 
 use super::synthetic::{Settings, Synthetic};
 use super::{Dataset, Splits, Task};
 use crate::config::TaskConfig;
 use std::path::PathBuf;
 
-/// The folder `name` of real data; `None`, and a line that says so, where there is none.
+/// Folder `name` of real data; `None` and a printed line if there is none.
 pub(super) fn real(name: &str) -> Option<PathBuf> {
     let dir = std::env::var_os("DSF_TEST_DATA");
     if dir.is_none() {
@@ -14,13 +14,13 @@ pub(super) fn real(name: &str) -> Option<PathBuf> {
     dir.map(|dir| PathBuf::from(dir).join(name))
 }
 
-/// The training and the test split of a task of labels at positions.
+/// Training and test split of a task of labels at positions.
 pub(super) fn per_token(task: &dyn Task) -> (Dataset, Dataset) {
     let [train, _, test] = per_token_splits(task);
     (train, test)
 }
 
-/// The training, the validation and the test split of the same.
+/// Training, validation and test split of a task of labels at positions.
 pub(super) fn per_token_splits(task: &dyn Task) -> [Dataset; 3] {
     match task.load(None).unwrap() {
         Splits::PerToken { train, val, test } => [train, val, test],
@@ -28,7 +28,7 @@ pub(super) fn per_token_splits(task: &dyn Task) -> [Dataset; 3] {
     }
 }
 
-/// What a task says to sizes from which no data can be made.
+/// Error of a task with sizes from which no data can be made.
 pub(super) fn refusal(task: &dyn Task) -> String {
     let message = task.check().unwrap_err().to_string();
     assert_eq!(task.load(None).unwrap_err().to_string(), message);
@@ -36,7 +36,7 @@ pub(super) fn refusal(task: &dyn Task) -> String {
 }
 
 impl Synthetic {
-    /// A task of these settings.
+    /// Task with these settings.
     pub(super) fn of(&'static self, settings: &Settings) -> Box<dyn Task> {
         self.read(&TaskConfig::new(self.name, settings)).unwrap()
     }
@@ -56,7 +56,7 @@ pub(super) fn paper(vocab_size: usize, seq_len: usize) -> Settings {
     }
 }
 
-/// An example is a function of seed, split and index.
+/// Asserts that an example is a function of seed, split and index.
 pub(super) fn assert_seeded(task: &'static Synthetic, paper: &Settings) {
     let data = |change: fn(&mut Settings)| {
         let mut settings = paper.clone();
@@ -79,7 +79,7 @@ pub(super) fn assert_seeded(task: &'static Synthetic, paper: &Settings) {
     assert!(val != test && val.batch(0..500) != train.batch(0..500));
 }
 
-/// A test of another length is one of the same task, and leaves the training examples as they are.
+/// Asserts that another test length changes the test split only.
 pub(super) fn assert_tested_at_another_length(task: &'static Synthetic, paper: &Settings) {
     let plain = task.of(paper);
     let (seq_len, sizes) = (paper.seq_len, plain.sizes());
@@ -93,7 +93,7 @@ pub(super) fn assert_tested_at_another_length(task: &'static Synthetic, paper: &
         let other = at(paper);
         let (train, test) = per_token(&*other);
         assert_eq!(train, per_token(&*plain).0);
-        // The same test as that of a run whose examples all have this length.
+        // The test split equals that of a run whose examples all have this length.
         let all = Settings {
             seq_len: test_seq_len,
             ..paper.clone()
@@ -113,7 +113,7 @@ pub(super) fn assert_tested_at_another_length(task: &'static Synthetic, paper: &
             .starts_with(&format!("L={seq_len}->{test_seq_len}")));
         assert_ne!(other.config(), plain.config());
     }
-    // The length of the training goes without saying.
+    // A test length equal to that of training is left out of the config.
     let same = task.of(&Settings {
         test_seq_len: Some(seq_len),
         ..paper.clone()
@@ -122,7 +122,7 @@ pub(super) fn assert_tested_at_another_length(task: &'static Synthetic, paper: &
     assert_eq!((same.title(), same.label()), (plain.title(), plain.label()));
 }
 
-/// Sizes without data are refused by their flag: by the task's own rules for V and L, and by those of all.
+/// Asserts that sizes without data are rejected by flag: by the task's own rules for V and L, and by the common limits.
 pub(super) fn assert_refused(
     task: &'static Synthetic,
     paper: &Settings,

@@ -1,4 +1,4 @@
-//! The table of tasks, and the documents that name them.
+//! Table of tasks, and the documents that name them.
 
 use super::*;
 use crate::store::samples;
@@ -35,15 +35,15 @@ fn settings_of_another_type_or_name_are_refused_with_their_place() {
     assert!(unknown.contains("unknown task `sorting`"), "{unknown}");
 }
 
-/// Ids of runs that earlier versions have trained: their results must be found again.
+/// Ids of runs that earlier versions have trained and whose results must be found again.
 #[test]
 fn the_ids_of_runs_do_not_move() {
     let of = |task, settings: &[(&str, &str)]| crate::recipes::run(task, settings).unwrap().id();
     assert_eq!(of("mqar", &[]), "a9dbd9e2e801");
-    // Of ten epochs, which its preset had before.
+    // Ten epochs, the preset's number in earlier versions.
     assert_eq!(of("lra", &[("epochs", "10")]), "6e165ebbf0be");
     assert_eq!(of("lra", &[]), "bff3ff997d80");
-    // Whose rate fell by a cosine before.
+    // Cosine schedule, the default of earlier versions.
     assert_eq!(of("wikitext", &[("schedule", "cosine")]), "c89e78ce94d7");
 }
 

@@ -1,25 +1,26 @@
-//! One split as ids in memory, or in a file that is mapped into it.
+//! One split of a text as ids, in memory or in a mapped file.
 
 use super::sha256;
 use memmap2::Mmap;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a text was before it became ids; its words and bytes make perplexities of different tokenizers comparable.
+/// Sizes of a text before tokenization. Words and bytes make perplexities of different tokenizers comparable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
-    /// Bytes of UTF-8.
+    /// Number of bytes of UTF-8.
     pub bytes: u64,
-    /// Runs of anything but white space.
+    /// Number of words, separated by white space.
     pub words: u64,
-    /// Lines; the last one may lack its end.
+    /// Number of lines; the last one may lack its end.
     pub lines: u64,
-    /// Whether each line is one more word of a perplexity per word, as in WikiText, whose lines end with `<eos>`.
+    /// Whether each line counts as one more word of a perplexity per word, as in WikiText, whose lines end with
+    /// `<eos>`.
     pub lines_are_words: bool,
 }
 
 impl Counts {
-    /// Words that a perplexity per word is taken over, W.
+    /// Number of words for a perplexity per word, W.
     pub fn ppl_words(&self) -> u64 {
         match self.lines_are_words {
             true => self.words + self.lines,
@@ -28,12 +29,12 @@ impl Counts {
     }
 }
 
-/// Ids, two bytes each.
+/// Token ids of two bytes each.
 #[derive(Clone)]
 pub enum Ids {
-    /// In memory.
+    /// Ids in memory.
     Held(Arc<[u16]>),
-    /// In a file, little-endian, from this byte on: an even one, as is the length of the file.
+    /// Ids in a file, little-endian, from this byte on. The offset and the length of the file must be even.
     Mapped(Arc<Mmap>, usize),
 }
 
@@ -42,16 +43,16 @@ pub enum Ids {
 pub struct Text {
     ids: Ids,
     counts: Counts,
-    /// Inputs a window, L.
+    /// Number of inputs of a window, L.
     seq_len: usize,
-    /// Windows at most.
+    /// Largest number of windows.
     most: usize,
-    /// Hexadecimal digits over all ids, where they are known already.
+    /// Hexadecimal digits over all ids, if they are known already.
     digest: Option<String>,
 }
 
 impl Text {
-    /// `ids` in windows of `seq_len` inputs, the first `most` of them.
+    /// Text of `ids` in windows of `seq_len` inputs, of which only the first `most` are used.
     pub fn new(ids: Ids, counts: Counts, seq_len: usize, most: Option<usize>) -> Self {
         Self {
             ids,
@@ -62,7 +63,7 @@ impl Text {
         }
     }
 
-    /// With what [`Self::digest`] would give, so that it need not read all ids.
+    /// Sets the result of [`Self::digest`], so that it need not read all ids.
     pub(super) fn with_digest(self, digest: String) -> Self {
         Self {
             digest: Some(digest),
@@ -76,38 +77,39 @@ impl Text {
         self.digest.clone().unwrap_or_else(of_ids)
     }
 
-    /// Windows: their last target may be the first input of the next, and a ragged tail belongs to none.
+    /// Number of windows. The last target of a window is the first input of the next; the remainder of the text belongs
+    /// to none.
     pub fn windows(&self) -> usize {
         let whole = self.ids().len().saturating_sub(1) / self.seq_len;
         whole.min(self.most)
     }
 
-    /// Whether only the first windows are used, not all that the text has.
+    /// Whether only some first windows of the text are used.
     pub fn is_limited(&self) -> bool {
         self.most != usize::MAX
     }
 
-    /// Inputs a window, L.
+    /// Number of inputs of a window, L.
     pub fn seq_len(&self) -> usize {
         self.seq_len
     }
 
-    /// The L + 1 ids of window `i`: inputs are all but the last, targets all but the first. It panics past
-    /// the end, as a slice does.
+    /// L + 1 ids of window `i`: all but the last are inputs, all but the first are targets. Like a slice, it panics
+    /// past the end.
     pub fn window(&self, i: usize) -> &[u16] {
         &self.ids()[i * self.seq_len..][..self.seq_len + 1]
     }
 
-    /// Every id of the text, whatever the limit on windows.
+    /// All ids of the text, including those beyond the limit on windows.
     pub fn ids(&self) -> &[u16] {
         match &self.ids {
             Ids::Held(ids) => ids,
-            // A map begins at a page.
+            // A map begins at a page boundary, so that the cast of an even offset is aligned.
             Ids::Mapped(map, start) => bytemuck::cast_slice(&map[*start..]),
         }
     }
 
-    /// What the whole text was.
+    /// Sizes of the whole text before tokenization.
     pub fn counts(&self) -> Counts {
         self.counts
     }

@@ -26,20 +26,20 @@ fn compressions() -> [Compression; 6] {
     ]
 }
 
-/// A file with 8 rows in two row groups; every leaf of bytes holds `text of row i`.
+/// File with 8 rows in two row groups; every leaf of bytes holds `text of row i`.
 fn written(schema: &str, compression: Compression) -> Vec<u8> {
     let properties = WriterProperties::builder().set_compression(compression);
     written_by(schema, properties.build(), None)
 }
 
-/// The same, of [`TEXTS`], with texts that are encoded in another way.
+/// File with the schema [`TEXTS`], whose texts are encoded by `encoding`.
 fn written_in(encoding: Encoding) -> Vec<u8> {
     let properties = WriterProperties::builder().set_dictionary_enabled(false);
     let properties = properties.set_column_encoding("text".into(), encoding);
     written_by(TEXTS, properties.build(), None)
 }
 
-/// The same by other properties of the writer, with no text in the row `null`, counted from 0.
+/// File written with `properties`, without text in row `null`, counted from 0.
 fn written_by(schema: &str, properties: WriterProperties, null: Option<i64>) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let properties = Arc::new(properties);
@@ -126,7 +126,7 @@ fn a_row_without_a_text_is_named() {
     }
 }
 
-/// Written by pyarrow: `text of row i` in `text`, i in `label`.
+/// File written by pyarrow: `text of row i` in `text`, i in `label`.
 const BROTLI: &[u8] = include_bytes!("brotli.parquet");
 
 #[test]
@@ -169,7 +169,7 @@ fn what_is_no_parquet_file_is_to_be_got_again() {
     }
 }
 
-/// Hands out one page.
+/// Reader of one page.
 struct One(Option<Page>);
 
 impl Iterator for One {
