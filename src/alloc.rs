@@ -187,11 +187,11 @@ fn map(bytes: usize) -> *mut u8 {
         let address = all.byte_add(before);
         for (rest, size) in [(all, before), (address.byte_add(bytes), more - before)] {
             if size > 0 {
-                let _ = munmap(rest, size); // unless the system is out of entries for it: then it stays, untouched
+                let _ = munmap(rest, size); // fails only if the system has no map entries left; the part then stays mapped, untouched
             }
         }
         #[cfg(target_os = "linux")]
-        let _ = madvise(address, bytes, Advice::LinuxHugepage); // a wish
+        let _ = madvise(address, bytes, Advice::LinuxHugepage); // only advice: errors do not matter
         address.cast()
     }
 }

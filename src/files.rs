@@ -1,6 +1,6 @@
 //! File operations: atomic writes, locks, reads, memory maps and digests.
 
-#![allow(unsafe_code)] // a map of a file changes when the file does
+#![allow(unsafe_code)] // memory maps, whose contents change if the file does
 
 use crate::error::{Error, Position, Result};
 use memmap2::Mmap;
@@ -313,13 +313,16 @@ fn seal_of(object: &Value) -> String {
     digest
 }
 
-/// Digest `D`, such as SHA-256, of the file at `path` in lower-case hexadecimal digits. `go_on` is called before each
-/// block and may return an error to stop.
-pub fn digest<D: Digest>(path: &Path, mut go_on: impl FnMut() -> Result<()>) -> Result<String> {
+/// Digest `D`, such as SHA-256, of the file at `path` in lower-case hexadecimal digits. `check_stopped`
+/// is called before each block and may return an error to stop.
+pub fn digest<D: Digest>(
+    path: &Path,
+    mut check_stopped: impl FnMut() -> Result<()>,
+) -> Result<String> {
     let mut file = open(path)?;
     let (mut hash, mut block) = (D::new(), vec![0; 1 << 20]);
     loop {
-        go_on()?;
+        check_stopped()?;
         match file.read(&mut block).map_err(Error::io("read", path))? {
             0 => return Ok(hex::encode(hash.finalize())),
             n => hash.update(&block[..n]),

@@ -25,7 +25,7 @@ pub struct SettingColumn {
     pub role: Role,
     /// Meaning of a file that lacks the column.
     pub absent: Absent,
-    /// Description in one line, for readers who do not know the program.
+    /// Description in one line, understandable without knowledge of the program.
     pub meaning: &'static str,
 }
 

@@ -33,8 +33,8 @@ pub enum Rotary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InitScheme {
-    /// As in Pythia's training: √(2 / 5d), and 2 / (layers √d) for the two maps back to the residual.
+    /// Values of Pythia's training: √(2 / 5d), and 2 / (layers √d) for the two maps back to the residual.
     Pythia,
-    /// As in `transformers` under Pythia's config: 0.02 everywhere.
+    /// Value of `transformers` under Pythia's config: 0.02 everywhere.
     Hf,
 }

@@ -157,7 +157,7 @@ fn unpack(
     };
     let unpacked = stream(reader, entries, staging);
     context.progress.end();
-    context.check_stopped()?; // what a stop interrupted looks like a damaged archive
+    context.check_stopped()?; // an interrupted unpacking would look like a damaged archive
     let folders = unpacked.map_err(|e| broken(path, &e))?;
     for (entry, folder) in entries.iter().zip(&folders) {
         let lacks = |what: String| Err(broken(path, &io::Error::other(what)));

@@ -234,7 +234,7 @@ impl Entry {
         let parts = self.parts.iter().map(|part| folder.join(part));
         let there = |part: &PathBuf| match self.origin {
             Origin::Hub(_) => part.is_file(),
-            _ => part.exists(), // some are folders
+            _ => part.exists(), // a file or a folder
         };
         match { parts }.find(|part| !there(part)) {
             Some(part) => State::Lacks(part),

@@ -149,7 +149,7 @@ fn attempt(
 ) -> Result<Result<(), Failure>> {
     let from = part.len();
     if from > 0 && part.whole() == Some(from) {
-        return Ok(Ok(())); // stopped between the last byte and the checksum
+        return Ok(Ok(())); // an earlier call was stopped before the checksum
     }
     let messages = request_file(wanted, from, part.validator());
     let mut accepted = false;
@@ -288,7 +288,7 @@ fn request_file(wanted: &Wanted, from: u64, validator: Option<&str>) -> Receiver
             Ok(()) => Message::End,
             Err(failure) => Message::Failed(failure),
         };
-        let _ = sender.send(last); // nobody receives after a stop
+        let _ = sender.send(last); // fails after a stop, when the receiver is gone
     });
     receiver
 }

@@ -134,7 +134,7 @@ fn request_metadata(
     let (sender, answer) = channel();
     let (api, address) = (api.clone(), url.to_owned());
     std::thread::spawn(move || {
-        let _ = sender.send(api.metadata(&address)); // nobody listens after a stop
+        let _ = sender.send(api.metadata(&address)); // fails after a stop, when the receiver is gone
     });
     let none = |why: &str| Failure::Permanent(format!("{why}: is this a Hugging Face hub?"));
     Ok(match context.receive(&answer, PATIENCE)? {

@@ -1,6 +1,6 @@
 //! Layouts of the released networks. All of them are variants of one kind of block, described here.
 //!
-//! | layout | norm | order | behind the mixer | feed-forward half | dropout | released as |
+//! | layout | norm | order | after the mixer | feed-forward half | dropout | released as |
 //! |---|---|---|---|---|---|---|
 //! | `transformer` | layer | pre | | MLP, or the identity | branches | GPT-2; attention and RNNs on MQAR |
 //! | `mamba` | layer | pre | | | branches | state space models on MQAR |

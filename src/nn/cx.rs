@@ -134,7 +134,7 @@ impl Cx {
         })
     }
 
-    /// In training, sets elements of `x` to 0 with probability `p` and divides the rest by 1 - p.
+    /// Dropout: in training, sets elements of `x` to 0 with probability `p` and divides the rest by 1 - p.
     pub fn dropout(&self, x: &Tensor, place: &str, p: f64) -> Result<Tensor> {
         match self.mask(place, p) {
             Some(mask) => ops::dropout(x, mask),

@@ -265,7 +265,11 @@ fn the_second_of_two_waits_and_downloads_nothing() {
             scope.spawn(move || {
                 let fetched = world.fetch().unwrap().len();
                 got.lock().unwrap().push(fetched);
-                assert!(world.recorder.said("another process"), "{:?}", world.recorder.said);
+                assert!(
+                    world.recorder.said("another process"),
+                    "{:?}",
+                    world.recorder.said
+                );
             });
         }
         std::thread::sleep(Duration::from_millis(150));

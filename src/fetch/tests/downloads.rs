@@ -16,7 +16,7 @@ const CUT: usize = 250_000;
 
 pub(super) struct Target {
     dir: TempDir,
-    pub ear: Listener,
+    pub recorder: Listener,
     pub bytes: Option<u64>,
     pub checksum: Checksum,
 }
@@ -25,7 +25,7 @@ impl Target {
     pub fn new() -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
-            ear: Listener::default(),
+            recorder: Listener::default(),
             bytes: None,
             checksum: Checksum::Unknown,
         }
@@ -44,7 +44,8 @@ impl Target {
             checksum: self.checksum.clone(),
             token: Some("secret"),
         };
-        self.ear.context(|context| download(&wanted, context))?;
+        self.recorder
+            .context(|context| download(&wanted, context))?;
         files::digest::<Sha256>(&target, || Ok(()))
     }
 
@@ -95,20 +96,22 @@ fn after_a_dropped_connection_only_the_rest_is_asked_for() {
     assert_eq!(fs::read(target.path()).unwrap(), bytes(LEN));
     assert_eq!(ranges(&server), [None, Some(CUT)]);
     assert_eq!(server.seen()[1].header("if-range"), Some("\"v1\""));
-    assert!(target.ear.said("broke off after 250000 of 600000 bytes"));
+    assert!(target
+        .recorder
+        .said("broke off after 250000 of 600000 bytes"));
 }
 
 #[test]
 fn what_a_signal_interrupted_is_continued_by_the_next_call() {
     let server = Server::start(|request, _| Answer::file(request, &bytes(LEN), "v1"));
     let mut target = Target::new();
-    target.ear.stop_at = Some(100_000);
+    target.recorder.stop_at = Some(100_000);
     let stopped = target.get(&server.url("file"));
     assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
-    assert!(target.ear.said("the same command continues"));
+    assert!(target.recorder.said("the same command continues"));
     let part = target.part();
     assert!((100_000..LEN as u64).contains(&part), "{part}");
-    target.ear.stop_at = None;
+    target.recorder.stop_at = None;
     target.get(&server.url("file")).unwrap();
     assert_eq!(fs::read(target.path()).unwrap(), bytes(LEN));
     assert_eq!(ranges(&server), [None, Some(part as usize)]);
@@ -142,9 +145,9 @@ fn a_file_that_changed_in_between_is_not_sewn_to_the_old_one() {
 fn a_part_from_another_address_is_not_continued() {
     let server = breaks_once();
     let mut target = Target::new();
-    target.ear.stop_at = Some(1);
+    target.recorder.stop_at = Some(1);
     target.get(&server.url("one")).unwrap_err();
-    target.ear.stop_at = None;
+    target.recorder.stop_at = None;
     target.get(&server.url("other")).unwrap();
     assert_eq!(ranges(&server), [None, None]);
 }

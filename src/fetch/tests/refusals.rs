@@ -67,7 +67,11 @@ fn a_body_that_is_always_cut_leaves_a_part_to_continue() {
     let mut target = Target::new();
     let message = refusal(&mut target, &server);
     assert!(message.contains("40000 of 90000 bytes"), "{message}");
-    assert!(target.ear.said("kept 40000 bytes"), "{:?}", target.ear.said);
+    assert!(
+        target.recorder.said("kept 40000 bytes"),
+        "{:?}",
+        target.recorder.said
+    );
     assert_eq!(target.part(), 40_000);
 }
 

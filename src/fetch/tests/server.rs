@@ -127,7 +127,7 @@ impl Server {
                 let before = requests.lock().unwrap().len();
                 let answer = answer(&request, before);
                 requests.lock().unwrap().push(request);
-                let _ = write(&mut stream, &answer); // the client may have gone
+                let _ = write(&mut stream, &answer); // fails if the client is gone
                 while answer.hang && !ended.load(Ordering::SeqCst) {
                     thread::sleep(Duration::from_millis(10));
                 }

@@ -94,7 +94,7 @@ impl Sampling {
             }
             left -= weight;
         }
-        candidates[weights.len() - 1] // only rounding leads here
+        candidates[weights.len() - 1] // reached only by rounding
     }
 }
 
