@@ -3,7 +3,7 @@
 
 use super::catalogue::{Entry, State};
 use super::context::FetchContext;
-use super::download::{download, failed, Checksum, Wanted};
+use super::download::{download, failed, Checksum, Download};
 use super::request::{ArchiveSource, FetchRequest};
 use super::{make_folder, record, with_suffix};
 use crate::error::{Error, Result};
@@ -62,7 +62,7 @@ fn get(
     if request.offline {
         return Err(super::offline_without(&archive.display().to_string()));
     }
-    let wanted = Wanted {
+    let wanted = Download {
         url: &source.url,
         target: archive,
         bytes: source.bytes,

@@ -2,7 +2,7 @@
 //! its own name only once it is complete and matches the published checksum.
 
 use super::context::FetchContext;
-use super::part::{Part, Version};
+use super::part::{PartialDownload, Version};
 use crate::error::{Error, Result};
 use crate::files;
 use md5::Md5;
@@ -27,7 +27,7 @@ const BLOCK: usize = 1 << 17;
 const BLOCKS: usize = 16;
 
 /// File to download.
-pub(super) struct Wanted<'a> {
+pub(super) struct Download<'a> {
     pub url: &'a str,
     /// Destination, whose folder exists.
     pub target: &'a Path,
@@ -84,8 +84,8 @@ pub(super) enum Failure {
 ///
 /// Fails with an [`Error::Io`] that names the address or the file that could not be written, or with
 /// [`Error::Stopped`].
-pub(super) fn download(wanted: &Wanted, context: &mut FetchContext) -> Result<()> {
-    let mut part = Part::open(wanted.target, wanted.url)?;
+pub(super) fn download(wanted: &Download, context: &mut FetchContext) -> Result<()> {
+    let mut part = PartialDownload::open(wanted.target, wanted.url)?;
     let (url, from) = (wanted.url, part.len());
     let what = match from {
         0 => url.to_owned(),
@@ -143,8 +143,8 @@ pub(super) fn retry<T>(
 
 /// Makes one request and appends its body to `part`.
 fn attempt(
-    wanted: &Wanted,
-    part: &mut Part,
+    wanted: &Download,
+    part: &mut PartialDownload,
     context: &mut FetchContext,
 ) -> Result<Result<(), Failure>> {
     let from = part.len();
@@ -181,9 +181,9 @@ fn attempt(
 
 /// Prepares `part` for the body of `response`, or returns the reason why the body is unusable.
 fn accept(
-    wanted: &Wanted,
+    wanted: &Download,
     response: &Response<()>,
-    part: &mut Part,
+    part: &mut PartialDownload,
 ) -> Result<Result<(), Failure>> {
     let from = part.len();
     match response.status() {
@@ -221,7 +221,7 @@ fn accept(
 }
 
 /// Checks that a body that ended has the announced length. If not, another attempt is needed.
-fn check_length(part: &mut Part, from: u64) -> Result<Result<(), Failure>> {
+fn check_length(part: &mut PartialDownload, from: u64) -> Result<Result<(), Failure>> {
     match part.whole() {
         Some(whole) if part.len() < whole => Ok(Err(broke_off(part, from, "the server closed it"))),
         Some(whole) if part.len() > whole => {
@@ -233,7 +233,7 @@ fn check_length(part: &mut Part, from: u64) -> Result<Result<(), Failure>> {
     }
 }
 
-fn broke_off(part: &Part, from: u64, why: &str) -> Failure {
+fn broke_off(part: &PartialDownload, from: u64, why: &str) -> Failure {
     let len = part.len();
     let of = part.whole().map_or(String::new(), |n| format!(" of {n}"));
     let reason = format!("the connection broke off after {len}{of} bytes ({why})");
@@ -256,7 +256,7 @@ enum Message {
 
 /// Requests the bytes of a file from byte `from` on, on a thread, because a read from a silent server cannot be
 /// interrupted. The thread ends once the receiver is dropped.
-fn request_file(wanted: &Wanted, from: u64, validator: Option<&str>) -> Receiver<Message> {
+fn request_file(wanted: &Download, from: u64, validator: Option<&str>) -> Receiver<Message> {
     // By default the client follows redirections and takes proxies from the usual environment variables.
     let agent: Agent = Agent::config_builder()
         .http_status_as_error(false)

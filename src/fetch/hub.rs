@@ -7,7 +7,7 @@
 
 use super::catalogue::{Entry, Origin, Repository};
 use super::context::FetchContext;
-use super::download::{download, failed, failure, retry, Checksum, Failure, Wanted};
+use super::download::{download, failed, failure, retry, Checksum, Download, Failure};
 use super::request::{FetchRequest, Hub};
 use super::{make_folder, record, with_suffix};
 use crate::error::{Error, Result};
@@ -105,7 +105,7 @@ fn get(
     let blob = cache.blob_path(&file.etag);
     make_folder(blob.parent().unwrap_or(&hub.cache))?;
     let _lock = context.lock(&blob.with_extension("lock"))?;
-    let wanted = Wanted {
+    let wanted = Download {
         url: &url,
         target: &blob,
         bytes: Some(file.bytes),

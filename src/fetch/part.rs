@@ -19,16 +19,16 @@ pub(super) struct Version {
 }
 
 /// Partial download `NAME.part`, open for appending, with a [`Version`] in a file beside it.
-pub(super) struct Part {
+pub(super) struct PartialDownload {
     path: PathBuf,
     file: File,
     len: u64,
     version: Option<Version>,
 }
 
-impl Part {
+impl PartialDownload {
     /// Opens the partial download of `target`. It is truncated if it came from another address than `url` or if the
-    /// length of the whole file is unknown.
+    /// length of the whole file is unknown or exceeded.
     pub fn open(target: &Path, url: &str) -> Result<Self> {
         let path = with_suffix(target, ".part");
         let file = File::options()
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_full_disk_says_how_much_is_missing_and_how_to_go_on() {
         let dir = tempfile::tempdir().unwrap();
-        let mut part = Part::open(&dir.path().join("file"), "http://x/y").unwrap();
+        let mut part = PartialDownload::open(&dir.path().join("file"), "http://x/y").unwrap();
         let version = Version {
             url: "http://x/y".to_owned(),
             validator: None,

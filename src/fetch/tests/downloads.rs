@@ -3,7 +3,7 @@
 use super::server::{Answer, Request, Server};
 use super::{bytes, names, sha256, Listener};
 use crate::error::{Error, Result};
-use crate::fetch::download::{download, Checksum, Wanted};
+use crate::fetch::download::{download, Checksum, Download};
 use crate::files;
 use sha2::Sha256;
 use std::fs;
@@ -37,7 +37,7 @@ impl Target {
 
     pub fn get(&mut self, url: &str) -> Result<String> {
         let target = self.path();
-        let wanted = Wanted {
+        let wanted = Download {
             url,
             target: &target,
             bytes: self.bytes,
