@@ -30,7 +30,7 @@ const READ: [Encoding; 4] = [
 /// integer of column `label`.
 pub(super) fn rows(path: &Path, content: &str) -> Result<Vec<(Vec<u8>, i64)>> {
     let beside = " and `label` (whole numbers)";
-    whole(path, content, beside, || {
+    guarded(path, content, beside, || {
         let (reader, mut rows) = (open(path)?, Vec::new());
         for group in 0..reader.num_row_groups() {
             let contents = bytes(&reader, group, content)?;
@@ -50,10 +50,10 @@ pub(super) fn each_group(
     content: &str,
     mut take: impl FnMut(Vec<Vec<u8>>, f64) -> Result<()>,
 ) -> Result<()> {
-    let reader = whole(path, content, "", || open(path))?;
+    let reader = guarded(path, content, "", || open(path))?;
     let (mut held, all) = (0, reader.metadata().file_metadata().num_rows());
     for group in 0..reader.num_row_groups() {
-        let values = whole(path, content, "", || {
+        let values = guarded(path, content, "", || {
             let values = bytes(&reader, group, content)?;
             check_complete(&reader, group, &[(values.len(), content)])?;
             Ok(values)
@@ -123,20 +123,20 @@ fn unread(compression: Compression) -> Option<&'static str> {
 /// Runs `work`, which reads the file at `path`. The decoder trusts page headers and panics on contradictory ones, such
 /// as an entry of a dictionary in a column without one; a panic becomes an error, and nothing that the decoder worked
 /// on is used afterwards.
-fn whole<T>(
+fn guarded<T>(
     path: &Path,
     content: &str,
     beside: &str,
     work: impl FnOnce() -> Result<T, Fault>,
 ) -> Result<T> {
     let contradiction = || Err(Fault::Broken("its pages contradict each other".to_owned()));
-    caught(work)
+    catch_silently(work)
         .unwrap_or_else(contradiction)
         .map_err(|fault| fault.at(path, content, beside))
 }
 
 /// Returns the result of `f`, or `None` if it panics, without printing the panic's message.
-fn caught<T>(f: impl FnOnce() -> T) -> Option<T> {
+fn catch_silently<T>(f: impl FnOnce() -> T) -> Option<T> {
     thread_local!(static QUIET: Cell<bool> = const { Cell::new(false) });
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -249,7 +249,7 @@ fn column<T: DataType>(
         return Err(Fault::Broken(format!("`{name}` is stored as {stored}")));
     }
     let schema = reader.metadata().file_metadata().schema_descr();
-    let pages = Checked(group.get_column_page_reader(at)?);
+    let pages = CheckedPages(group.get_column_page_reader(at)?);
     let mut column =
         get_typed_column_reader::<T>(get_column_reader(schema.column(at), Box::new(pages)));
     let mut values = Vec::new();
@@ -271,9 +271,9 @@ fn column<T: DataType>(
 
 /// Page reader that rejects pages for which the decoder would allocate more than the file has bytes: it allocates a
 /// dictionary, and the lengths of a delta encoding, before it reads them.
-struct Checked(Box<dyn PageReader>);
+struct CheckedPages(Box<dyn PageReader>);
 
-impl PageReader for Checked {
+impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Parquet<Option<Page>> {
         let page = self.0.get_next_page()?;
         match &page {
@@ -299,7 +299,7 @@ impl PageReader for Checked {
     }
 }
 
-impl Iterator for Checked {
+impl Iterator for CheckedPages {
     type Item = Parquet<Page>;
 
     fn next(&mut self) -> Option<Self::Item> {

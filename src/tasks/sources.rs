@@ -43,7 +43,7 @@ impl Sources {
     ///
     /// Fails if a file cannot be read or changes meanwhile.
     pub fn digest(&self) -> Result<String> {
-        let Some(kept) = Kept::of(self)? else {
+        let Some(kept) = CacheEntry::of(self)? else {
             return self.read();
         };
         if let Some(digest) = kept.find() {
@@ -108,12 +108,12 @@ pub struct Stamp {
 }
 
 /// Cache entry of a digest.
-struct Kept {
+struct CacheEntry {
     stamp: Stamp,
     path: PathBuf,
 }
 
-impl Kept {
+impl CacheEntry {
     /// Returns the cache entry of `sources`; `None` if they were changed just now or there is no cache folder.
     fn of(sources: &Sources) -> Result<Option<Self>> {
         let stamp = sources.stamp()?;
@@ -234,7 +234,7 @@ mod tests {
         let (dir, sources) = world();
         let stamp = sources.stamp().unwrap();
         let path = dir.path().join("kept");
-        let kept = Kept { stamp, path };
+        let kept = CacheEntry { stamp, path };
         assert_eq!(kept.find(), None);
         kept.keep("0123456789ab");
         assert_eq!(kept.find().as_deref(), Some("0123456789ab"));
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn files_that_were_written_just_now_have_no_kept_digest() {
         let (_dir, sources) = world();
-        assert!(Kept::of(&sources).unwrap().is_none());
+        assert!(CacheEntry::of(&sources).unwrap().is_none());
     }
 
     #[test]

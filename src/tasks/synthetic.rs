@@ -86,7 +86,7 @@ impl Settings {
 }
 
 /// Task of one run.
-struct Run {
+struct SyntheticRun {
     task: &'static Synthetic,
     settings: Settings,
 }
@@ -123,14 +123,14 @@ impl Synthetic {
             (false, Some(_)) => refuse!("task {name}: unknown field `{COPY_TOKENS}`"),
             _ => {}
         }
-        Ok(Box::new(Run {
+        Ok(Box::new(SyntheticRun {
             task: self,
             settings,
         }))
     }
 }
 
-impl Task for Run {
+impl Task for SyntheticRun {
     fn config(&self) -> TaskConfig {
         let settings = Settings {
             test_seq_len: self.settings.lengths().test,

@@ -37,7 +37,7 @@ const PARTS: [Part; 3] = [TRAIN, VAL, TEST];
 
 impl Part {
     /// Fails if a file `holds` fewer examples than `wanted`.
-    pub(super) fn enough(self, path: &Path, holds: usize, wanted: usize) -> Result<()> {
+    pub(super) fn check_count(self, path: &Path, holds: usize, wanted: usize) -> Result<()> {
         let Self { noun, flag } = self;
         match holds {
             _ if holds >= wanted => Ok(()),
@@ -79,7 +79,7 @@ pub(super) fn of_lines<const N: usize>(
             split.push(&documents.each_ref().map(Vec::as_slice), label);
             Ok(())
         })?;
-        part.enough(&path, holds, wanted)?;
+        part.check_count(&path, holds, wanted)?;
     }
     encode(splits.into(), config)
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Seed of the order in which reviews are selected if not all of them are used.
 const SEED: u64 = 42;
 
-/// Least number of occurrences in the training examples of a character that is not mapped to unknown.
+/// Least count of a character in the training examples; rarer ones are mapped to unknown.
 const LEAST: u64 = 15;
 
 /// Folders of the two labels.
@@ -40,14 +40,14 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     if val > 0 && val + used > held.len() && used <= held.len() {
         refuse!(flag "--train-examples" = used, "{} holds {} training examples, and {val} are held out of them: give --train-examples {} or --val-examples {}", train.display(), held.len(), held.len().saturating_sub(val).max(1), held.len() - used,);
     }
-    TRAIN.enough(&train, held.len(), used)?;
+    TRAIN.check_count(&train, held.len(), used)?;
     // Training and validation take opposite ends of one order, so that the training reviews do not depend on the number
     // held out.
     let order = stratified(&held, 0);
     let used = pick(&held, &order[order.len() - used..]);
     let held_out = pick(&held, &order[..val]);
     let tests = read(&test)?;
-    TEST.enough(&test, tests.len(), config.test_examples)?;
+    TEST.check_count(&test, tests.len(), config.test_examples)?;
     let tests = pick(&tests, &stratified(&tests, 1)[..config.test_examples]);
     let vocabulary = vocabulary(&used, config)?;
     let encode = |reviews: &[&Review]| encode(reviews, &vocabulary, config);

@@ -23,8 +23,8 @@ fn segment(rng: &Rng, examples: usize, config: &MqarConfig) -> Dataset {
     let mean_rings: Vec<f64> = config.slot_weights(POWER).iter().map(|w| 1.0 / w).collect();
     let memory = || {
         (
-            Seen(vec![0; config.vocab_size]),
-            Compound::new(config),
+            LastDrawn(vec![0; config.vocab_size]),
+            CompoundKeys::new(config),
             Vec::with_capacity(mean_rings.len()),
         )
     };
@@ -75,7 +75,7 @@ fn draw_shown(config: &MqarConfig, example: &mut Example, rng: &mut Rng) {
 }
 
 /// Tokens from which keys of several tokens are combined: m tokens for each place.
-struct Compound {
+struct CompoundKeys {
     /// Number of tokens per place, m.
     tokens: usize,
     /// m tokens for each place, one place after the other.
@@ -84,7 +84,7 @@ struct Compound {
     taken: HashSet<u32>,
 }
 
-impl Compound {
+impl CompoundKeys {
     fn new(config: &MqarConfig) -> Self {
         Self {
             tokens: config.tokens_of_a_part(),
@@ -124,9 +124,9 @@ impl Compound {
 }
 
 /// Index of the example that drew each token last, so that nothing needs to be cleared between examples.
-struct Seen(Vec<u32>);
+struct LastDrawn(Vec<u32>);
 
-impl Seen {
+impl LastDrawn {
     /// Draws uniformly from the tokens of `pool` that this example has not drawn.
     fn draw_new(&mut self, pool: Range<u32>, mark: u32, rng: &mut Rng) -> u32 {
         loop {

@@ -203,7 +203,7 @@ fn no_room_is_made_for_more_entries_than_a_page_has_bytes() {
             encoding,
             is_sorted: false,
         };
-        let page = Checked(Box::new(One(Some(page)))).get_next_page();
+        let page = CheckedPages(Box::new(One(Some(page)))).get_next_page();
         page.map(|page| page.is_some()).map_err(|e| e.to_string())
     };
     assert_eq!(dictionary(2, Encoding::PLAIN), Ok(true));

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub(super) const SPLITS: [&str; 3] = ["train", "val", "test"];
 
 /// Folders in which files are looked up and stored.
-pub(super) struct Place {
+pub(super) struct Folders {
     /// Folder of `--data-dir`.
     pub(super) data_dir: Option<PathBuf>,
     /// Data root of downloads.
@@ -21,7 +21,7 @@ pub(super) struct Place {
     pub(super) hub: PathBuf,
 }
 
-impl Place {
+impl Folders {
     /// Takes the folders from the environment and from `--data-dir`.
     pub(super) fn new(data_dir: Option<&Path>) -> Result<Self> {
         Ok(Self {
@@ -90,9 +90,9 @@ pub const GPT_NEOX_FOLDER: &str = "gpt-neox-20b-tokenizer";
 /// Returns the files of each split, in order, from the first folder at or below `dir` that has all of them, or else
 /// from the first that has those `wanted`.
 fn find(corpus: Corpus, dir: &Path, wanted: [bool; 3]) -> Result<[Vec<PathBuf>; 3]> {
-    let looked: Vec<Found> = candidates(corpus, dir)
+    let looked: Vec<CorpusFiles> = candidates(corpus, dir)
         .into_iter()
-        .map(|folder| Found::look(corpus, folder))
+        .map(|folder| CorpusFiles::look(corpus, folder))
         .collect();
     let whole = looked.iter().find(|found| found.splits() == 3);
     if let Some(found) = whole.or_else(|| looked.iter().find(|found| found.has(wanted))) {
@@ -106,7 +106,7 @@ fn find(corpus: Corpus, dir: &Path, wanted: [bool; 3]) -> Result<[Vec<PathBuf>; 
 /// Same as [`find`], restricted to the folders below `dir` that are named after the corpus.
 pub(super) fn below(corpus: Corpus, dir: &Path) -> Option<[Vec<PathBuf>; 3]> {
     let folders = candidates(corpus, dir).into_iter().skip(1);
-    let mut looked = folders.map(|folder| Found::look(corpus, folder));
+    let mut looked = folders.map(|folder| CorpusFiles::look(corpus, folder));
     looked
         .find(|found| found.splits() == 3)
         .map(|found| found.files)
@@ -123,7 +123,7 @@ fn candidates(corpus: Corpus, dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Files found in one folder.
-struct Found {
+struct CorpusFiles {
     folder: PathBuf,
     /// Files of each split; empty if there are none or a shard is missing.
     files: [Vec<PathBuf>; 3],
@@ -131,7 +131,7 @@ struct Found {
     lacks: Option<String>,
 }
 
-impl Found {
+impl CorpusFiles {
     fn look(corpus: Corpus, folder: PathBuf) -> Self {
         let mut lacks = None;
         let files = [0, 1, 2].map(|split| {
@@ -207,7 +207,7 @@ fn part(name: &str, stem: &str) -> Option<(usize, usize)> {
 }
 
 /// Message about the first missing file, and how to get it.
-fn missing(corpus: Corpus, dir: &Path, wanted: [bool; 3], fullest: Option<&Found>) -> String {
+fn missing(corpus: Corpus, dir: &Path, wanted: [bool; 3], fullest: Option<&CorpusFiles>) -> String {
     let name = corpus.name();
     let begun = fullest.filter(|found| found.splits() > 0 || found.lacks.is_some());
     let what = match begun {

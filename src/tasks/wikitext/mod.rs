@@ -27,11 +27,11 @@ use super::{
 use crate::cache;
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
-use folders::{Place, SPLITS};
+use folders::{Folders, SPLITS};
 use rows::Encoder;
 use std::path::{Path, PathBuf};
 use tokens::Tokens;
-use vocabulary::Found;
+use vocabulary::FoundTokenizer;
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "wikitext",
@@ -124,16 +124,16 @@ impl Task for WikitextConfig {
     fn sources(&self, data_dir: Option<&Path>) -> Result<Option<Sources>> {
         // The tokenizer is only checked here; its digest is part of the config already.
         if self.tokenizer != Tokenizer::Bytes {
-            let found = Found::find(&self.tokenizer, &Place::new(data_dir)?)?;
+            let found = FoundTokenizer::find(&self.tokenizer, &Folders::new(data_dir)?)?;
             if self.eos_between_articles {
                 Encoder::new(found.vocabulary()?, self)?;
             }
         }
         match self.corpus {
             Corpus::Sample => Ok(None),
-            corpus => Place::new(data_dir)?
+            corpus => Folders::new(data_dir)?
                 .sources(corpus, ALL)
-                .map(|files| Some(named(&files))),
+                .map(|files| Some(sources_of(&files))),
         }
     }
 
@@ -178,7 +178,7 @@ pub fn prepare(
     config.check()?;
     match config.corpus {
         Corpus::Sample => Ok(()),
-        _ => Tokens::of(config, &Place::new(data_dir)?, wanted)?.make(watch),
+        _ => Tokens::of(config, &Folders::new(data_dir)?, wanted)?.make(watch),
     }
 }
 
@@ -207,8 +207,8 @@ pub fn load_some(
 ) -> Result<([Option<Text>; 3], Vec<String>)> {
     let (texts, warnings) = texts(config, data_dir, wanted)?;
     for (split, text) in texts.iter().enumerate() {
-        let enough = |text| enough(config, split, text);
-        text.as_ref().map_or(Ok(()), enough)?;
+        let check = |text| check_windows(config, split, text);
+        text.as_ref().map_or(Ok(()), check)?;
     }
     Ok((texts, warnings))
 }
@@ -244,13 +244,13 @@ fn texts(
             unwanted.for_each(|(text, _)| *text = None);
             Ok((texts, Vec::new()))
         }
-        _ => texts_from(config, &Place::new(data_dir)?, wanted),
+        _ => texts_from(config, &Folders::new(data_dir)?, wanted),
     }
 }
 
 fn texts_from(
     config: &WikitextConfig,
-    place: &Place,
+    place: &Folders,
     wanted: [bool; 3],
 ) -> Result<([Option<Text>; 3], Vec<String>)> {
     let tokens = Tokens::of(config, place, wanted)?;
@@ -269,7 +269,7 @@ pub fn token_files(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[
     if config.corpus == Corpus::Sample {
         refuse!(flag "--corpus" = "sample", "part of the program; it has no token files");
     }
-    Ok(Tokens::of(config, &Place::new(data_dir)?, ALL)?.paths())
+    Ok(Tokens::of(config, &Folders::new(data_dir)?, ALL)?.paths())
 }
 
 /// Returns the folder below `dir` that holds files of `corpus`, in any form that [`load`] reads. Files in `dir` itself
@@ -281,13 +281,13 @@ pub fn found(corpus: Corpus, dir: &Path) -> Option<PathBuf> {
 
 /// Returns the file of GPT-NeoX's tokenizer, if `dir` or a cache has it.
 pub fn found_tokenizer(dir: &Path) -> Option<PathBuf> {
-    let place = Place::new(Some(dir)).ok()?;
-    let found = Found::find(&Tokenizer::GptNeox, &place).ok()?;
+    let place = Folders::new(Some(dir)).ok()?;
+    let found = FoundTokenizer::find(&Tokenizer::GptNeox, &place).ok()?;
     Some(found.path)
 }
 
 /// Source files of all splits, named by split and index.
-fn named(files: &[Vec<PathBuf>; 3]) -> Sources {
+fn sources_of(files: &[Vec<PathBuf>; 3]) -> Sources {
     let mut sources = Sources::default();
     for (split, files) in SPLITS.iter().zip(files) {
         for (i, path) in files.iter().enumerate() {
@@ -298,7 +298,7 @@ fn named(files: &[Vec<PathBuf>; 3]) -> Sources {
 }
 
 /// Fails if the token table has no row for `largest`, the largest id of a split.
-fn fits(config: &WikitextConfig, split: usize, largest: u16) -> Result<()> {
+fn check_ids(config: &WikitextConfig, split: usize, largest: u16) -> Result<()> {
     let (rows, needed) = (config.vocab_size, usize::from(largest) + 1);
     if needed <= rows {
         return Ok(());
@@ -312,7 +312,7 @@ fn cut(ids: Ids, counts: Counts, config: &WikitextConfig, split: usize) -> Text 
 }
 
 /// Fails if a split has no window, or fewer than requested.
-fn enough(config: &WikitextConfig, split: usize, text: &Text) -> Result<()> {
+fn check_windows(config: &WikitextConfig, split: usize, text: &Text) -> Result<()> {
     let (name, tokens, length) = (SPLITS[split], text.ids().len(), config.seq_len);
     let windows = tokens.saturating_sub(1) / length;
     if windows == 0 {

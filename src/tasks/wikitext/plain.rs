@@ -31,7 +31,7 @@ const SIZES: Sizes = Sizes {
 };
 
 /// Counts of a text, once it is encoded to its end.
-pub(super) struct Whole {
+pub(super) struct TextCounts {
     pub(super) counts: Counts,
     /// Number of headings of the first level.
     pub(super) articles: u64,
@@ -48,7 +48,7 @@ pub(super) fn encode(
     files: &[PathBuf],
     encoder: &Encoder,
     take: impl FnMut(&[u16], u64) -> Result<()>,
-) -> Result<Whole> {
+) -> Result<TextCounts> {
     encode_by(files, encoder, SIZES, take)
 }
 
@@ -57,7 +57,7 @@ fn encode_by(
     encoder: &Encoder,
     sizes: Sizes,
     take: impl FnMut(&[u16], u64) -> Result<()>,
-) -> Result<Whole> {
+) -> Result<TextCounts> {
     let mut text = Text::new(encoder, sizes, take);
     let mut before = 0;
     for path in files {
@@ -210,7 +210,7 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
     }
 
     /// Encodes the remaining text.
-    fn end(mut self, path: &Path, done: u64) -> Result<Whole> {
+    fn end(mut self, path: &Path, done: u64) -> Result<TextCounts> {
         let line = take(&mut self.line);
         self.pass(&line);
         self.cut_at_borders(true);
@@ -219,7 +219,7 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
         if self.last.is_some_and(|last| last != '\n') {
             self.counts.lines += 1;
         }
-        Ok(Whole {
+        Ok(TextCounts {
             counts: self.counts,
             articles: self.articles,
             byte_order_mark: self.byte_order_mark,

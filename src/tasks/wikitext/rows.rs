@@ -155,7 +155,7 @@ impl Encoder {
 }
 
 /// Writer of ids to `to` with running counts.
-pub(super) struct Tally<W: Write> {
+pub(super) struct IdWriter<W: Write> {
     to: W,
     hash: Sha256,
     pub(super) tokens: u64,
@@ -164,7 +164,7 @@ pub(super) struct Tally<W: Write> {
     pub(super) largest: u16,
 }
 
-impl<W: Write> Tally<W> {
+impl<W: Write> IdWriter<W> {
     pub(super) fn new(to: W) -> Self {
         Self {
             to,

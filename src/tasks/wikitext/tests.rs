@@ -17,9 +17,9 @@ fn config(corpus: Corpus) -> WikitextConfig {
 }
 
 /// Data root and user's folder, both empty.
-fn world() -> (TempDir, Place) {
+fn world() -> (TempDir, Folders) {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place {
+    let place = Folders {
         data_dir: Some(dir.path().join("data")),
         root: dir.path().join("root"),
         hub: dir.path().join("hub"),
@@ -29,15 +29,15 @@ fn world() -> (TempDir, Place) {
 }
 
 /// Same as [`load`] with the folders of `place`.
-fn load_from(config: &WikitextConfig, place: &Place) -> Result<Splits> {
+fn load_from(config: &WikitextConfig, place: &Folders) -> Result<Splits> {
     let (texts, warnings) = texts_from(config, place, ALL)?;
     for (split, text) in texts.iter().flatten().enumerate() {
-        enough(config, split, text)?;
+        check_windows(config, split, text)?;
     }
     Ok(splits(texts, warnings))
 }
 
-fn with(texts: [&str; 3]) -> (TempDir, Place) {
+fn with(texts: [&str; 3]) -> (TempDir, Folders) {
     let (dir, place) = world();
     for (name, text) in ["train.txt", "valid.txt", "test.txt"].iter().zip(texts) {
         fs::write(place.folder().join(name), text).unwrap();

@@ -1,9 +1,9 @@
 //! Token files: the ids of a split, made once and mapped from then on.
 
-use super::folders::{Place, SPLITS};
+use super::folders::{Folders, SPLITS};
 use super::plain;
-use super::rows::{self, Encoder, Tally};
-use super::vocabulary::{Found, Vocabulary};
+use super::rows::{self, Encoder, IdWriter};
+use super::vocabulary::{FoundTokenizer, Vocabulary};
 use super::{Corpus, Tokenizer, WikitextConfig};
 use crate::cache;
 use crate::error::{Error, Result};
@@ -36,20 +36,24 @@ pub(super) struct Tokens<'a> {
     wanted: [bool; 3],
     sources: [Vec<PathBuf>; 3],
     /// File of the tokenizer; `None` for bytes.
-    tokenizer: Option<Found>,
+    tokenizer: Option<FoundTokenizer>,
     folder: PathBuf,
 }
 
 impl<'a> Tokens<'a> {
     /// Locates the token files. Texts of different content and different tokenizers have different folders. The text of
     /// a split that is not `wanted` may be missing.
-    pub(super) fn of(config: &'a WikitextConfig, place: &Place, wanted: [bool; 3]) -> Result<Self> {
+    pub(super) fn of(
+        config: &'a WikitextConfig,
+        place: &Folders,
+        wanted: [bool; 3],
+    ) -> Result<Self> {
         let sources = place.sources(config.corpus, wanted)?;
         let tokenizer = match &config.tokenizer {
             Tokenizer::Bytes => None,
-            file => Some(Found::find(file, place)?),
+            file => Some(FoundTokenizer::find(file, place)?),
         };
-        let text = super::named(&sources).digest()?;
+        let text = super::sources_of(&sources).digest()?;
         let ids = tokenizer.as_ref().map_or("", |found| &found.sha256);
         let stamp = sha256(format!("{VERSION} {ids} {text}").as_bytes());
         let folder = place.tokens(config, &stamp[..12]);
@@ -118,11 +122,11 @@ impl<'a> Tokens<'a> {
                 total,
             })
         };
-        let sources = named(&self.sources[split], || at(0))?;
+        let sources = digests(&self.sources[split], || at(0))?;
         let failed = || Error::io("write", path);
         let mut file = files::begin(path)?;
         file.write_all(&[b' '; HEADER]).map_err(failed())?;
-        let mut tally = Tally::new(BufWriter::with_capacity(1 << 20, file));
+        let mut tally = IdWriter::new(BufWriter::with_capacity(1 << 20, file));
         let byte_order_mark = self.encode(split, path, encoder, &mut tally, &mut at)?;
         let mut header = Header {
             format: FORMAT.to_owned(),
@@ -155,7 +159,7 @@ impl<'a> Tokens<'a> {
         split: usize,
         path: &Path,
         encoder: &Encoder,
-        tally: &mut Tally<W>,
+        tally: &mut IdWriter<W>,
         at: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<bool> {
         let (failed, files) = (|| Error::io("write", path), &self.sources[split]);
@@ -202,7 +206,7 @@ impl<'a> Tokens<'a> {
             let reason = format!("not as it was made: {why}; delete it, and it is made again");
             Error::corrupt(path, reason)
         })?;
-        super::fits(self.config, split, header.largest)?;
+        super::check_ids(self.config, split, header.largest)?;
         let ids = Ids::Mapped(Arc::new(map), HEADER);
         let text = super::cut(ids, header.counts, self.config, split);
         Ok((text.with_digest(header.sha256.clone()), header))
@@ -263,7 +267,7 @@ struct Source {
 }
 
 /// Merges the sources into one entry if there are too many to name.
-fn brief(sources: Vec<Source>) -> Vec<Source> {
+fn merge_sources(sources: Vec<Source>) -> Vec<Source> {
     if sources.len() <= NAMED {
         return sources;
     }
@@ -308,7 +312,7 @@ impl Header {
     }
 }
 
-fn named(
+fn digests(
     sources: &[PathBuf],
     mut check_stopped: impl FnMut() -> Result<()>,
 ) -> Result<Vec<Source>> {
@@ -323,7 +327,7 @@ fn named(
             sha256: files::digest::<Sha256>(path, &mut check_stopped)?,
         })
     });
-    Ok(brief(sources.collect::<Result<_>>()?))
+    Ok(merge_sources(sources.collect::<Result<_>>()?))
 }
 
 #[cfg(test)]

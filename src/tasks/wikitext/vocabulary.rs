@@ -2,7 +2,7 @@
 
 use super::borders::Borders;
 use super::end_of_text;
-use super::folders::Place;
+use super::folders::Folders;
 use super::Tokenizer;
 use crate::cache;
 use crate::error::{refuse, Error, Result};
@@ -62,7 +62,7 @@ impl Vocabulary {
     pub fn open(tokenizer: &Tokenizer, data_dir: Option<&Path>) -> Result<Self> {
         match tokenizer {
             Tokenizer::Bytes => Ok(Self::bytes()),
-            file => Found::find(file, &Place::new(data_dir)?)?.vocabulary(),
+            file => FoundTokenizer::find(file, &Folders::new(data_dir)?)?.vocabulary(),
         }
     }
 
@@ -215,7 +215,7 @@ fn decode(file: &tokenizers::Tokenizer, ids: &[u32]) -> String {
 }
 
 /// Contents of a tokenizer's file, with the end-of-text token that is declared for it.
-pub(super) struct Found {
+pub(super) struct FoundTokenizer {
     pub(super) path: PathBuf,
     content: Vec<u8>,
     eos: Option<String>,
@@ -226,7 +226,7 @@ pub(super) struct Found {
     pub(super) sha256: String,
 }
 
-impl Found {
+impl FoundTokenizer {
     fn read(path: &Path) -> Result<Self> {
         let content = files::read_bytes(path)?;
         let json = content.strip_prefix(files::BOM).unwrap_or(&content);
@@ -273,7 +273,7 @@ impl Found {
     }
 
     /// Finds the file of `tokenizer`, which must not be bytes.
-    pub(super) fn find(tokenizer: &Tokenizer, place: &Place) -> Result<Self> {
+    pub(super) fn find(tokenizer: &Tokenizer, place: &Folders) -> Result<Self> {
         let mut other = None;
         for path in place.tokenizer_files(tokenizer) {
             if !path.is_file() {
@@ -310,11 +310,11 @@ impl Found {
 ///
 /// Fails if the file is not a tokenizer.json or has ids above 65,535.
 pub fn adopt(path: &Path) -> Result<(Tokenizer, usize)> {
-    adopt_into(path, &Place::new(None)?)
+    adopt_into(path, &Folders::new(None)?)
 }
 
-pub(super) fn adopt_into(path: &Path, place: &Place) -> Result<(Tokenizer, usize)> {
-    let found = Found::read(path)?;
+pub(super) fn adopt_into(path: &Path, place: &Folders) -> Result<(Tokenizer, usize)> {
+    let found = FoundTokenizer::read(path)?;
     let vocabulary = found.vocabulary()?;
     let tokenizer = if found.is(&Tokenizer::GptNeox) {
         Tokenizer::GptNeox
@@ -327,7 +327,7 @@ pub(super) fn adopt_into(path: &Path, place: &Place) -> Result<(Tokenizer, usize
 }
 
 /// Writes a copy to `kept` if there is none yet, after the declaration of its end-of-text token.
-fn keep(found: &Found, kept: &Path) -> Result<()> {
+fn keep(found: &FoundTokenizer, kept: &Path) -> Result<()> {
     if fs::read(kept).is_ok_and(|content| content == found.content) {
         return Ok(());
     }
@@ -355,7 +355,7 @@ pub struct TokenizerFile {
 ///
 /// Fails if no file is found or only a different one.
 pub fn tokenizer_file(tokenizer: &Tokenizer, data_dir: Option<&Path>) -> Result<TokenizerFile> {
-    let found = Found::find(tokenizer, &Place::new(data_dir)?)?;
+    let found = FoundTokenizer::find(tokenizer, &Folders::new(data_dir)?)?;
     Ok(TokenizerFile {
         eos: found.vocabulary()?.eos(),
         declaration: found.declaration(),

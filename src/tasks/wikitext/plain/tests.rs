@@ -40,7 +40,7 @@ fn both(separated: bool) -> [Encoder; 2] {
     files.map(|file| with(vocabulary(&file), separated))
 }
 
-fn encoded(content: &[u8], encoder: &Encoder, sizes: Sizes) -> Result<(Vec<u16>, Whole)> {
+fn encoded(content: &[u8], encoder: &Encoder, sizes: Sizes) -> Result<(Vec<u16>, TextCounts)> {
     let (_dir, path) = written(content);
     let length = content.len() as u64;
     let (mut all, mut last) = (Vec::new(), 0);
@@ -53,7 +53,7 @@ fn encoded(content: &[u8], encoder: &Encoder, sizes: Sizes) -> Result<(Vec<u16>,
     Ok((all, whole))
 }
 
-fn assert_counted(whole: &Whole, text: &str) {
+fn assert_counted(whole: &TextCounts, text: &str) {
     let counts = Counts {
         bytes: text.len() as u64,
         words: text.split_whitespace().count() as u64,

@@ -1,8 +1,8 @@
 //! Sample text: a few pages in the form of WikiText, for first steps without a download.
 
-use super::rows::{self, Encoder, Tally};
+use super::rows::{self, Encoder, IdWriter};
 use super::vocabulary::Vocabulary;
-use super::{cut, fits, WikitextConfig};
+use super::{check_ids, cut, WikitextConfig};
 use crate::error::{Error, Result};
 use crate::tasks::{Ids, Text};
 use std::path::Path;
@@ -18,12 +18,12 @@ pub(super) fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[
     let vocabulary = Vocabulary::open(&config.tokenizer, data_dir)?;
     let encoder = Encoder::new(vocabulary, config)?;
     let text = |split: usize| -> Result<Text> {
-        let mut tally = Tally::new(Vec::new());
+        let mut tally = IdWriter::new(Vec::new());
         for row in rows::of(PAGES[split]) {
             let row = encoder.row(row).map_err(Error::usage)?;
             tally.push(&row).expect("memory takes every row");
         }
-        fits(config, split, tally.largest)?;
+        check_ids(config, split, tally.largest)?;
         let counts = tally.counts;
         let (bytes, digest) = tally.end();
         let ids = bytes.chunks_exact(2);

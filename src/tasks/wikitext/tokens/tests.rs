@@ -19,9 +19,9 @@ fn config() -> WikitextConfig {
     }
 }
 
-fn world(body: &str) -> (TempDir, Place) {
+fn world(body: &str) -> (TempDir, Folders) {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place {
+    let place = Folders {
         data_dir: Some(dir.path().to_owned()),
         root: dir.path().join("root"),
         hub: dir.path().join("hub"),
@@ -67,11 +67,11 @@ fn many_files_are_named_as_one() {
         bytes: 10,
         sha256: "ab".repeat(32),
     };
-    assert_eq!(brief((0..4).map(source).collect()).len(), 4);
-    let brief = brief((0..5).map(source).collect());
-    assert_eq!(brief.len(), 1);
-    assert_eq!(brief[0].bytes, 50);
-    assert!(brief[0].name.starts_with("5 files"), "{}", brief[0].name);
+    assert_eq!(merge_sources((0..4).map(source).collect()).len(), 4);
+    let merged = merge_sources((0..5).map(source).collect());
+    assert_eq!(merged.len(), 1);
+    assert_eq!(merged[0].bytes, 50);
+    assert!(merged[0].name.starts_with("5 files"), "{}", merged[0].name);
 }
 
 #[test]

@@ -6,13 +6,13 @@ use serde_json::json;
 use std::sync::LazyLock;
 use tempfile::TempDir;
 
-fn neox() -> Option<Found> {
+fn neox() -> Option<FoundTokenizer> {
     let dir = real("gpt-neox-20b-tokenizer")?;
-    Some(Found::read(&dir.join("tokenizer.json")).unwrap())
+    Some(FoundTokenizer::read(&dir.join("tokenizer.json")).unwrap())
 }
 
-fn place(dir: &TempDir) -> Place {
-    Place {
+fn place(dir: &TempDir) -> Folders {
+    Folders {
         data_dir: Some(dir.path().join("data")),
         root: dir.path().join("root"),
         hub: dir.path().join("hub"),
@@ -24,7 +24,7 @@ pub(in crate::tasks::wikitext) fn vocabulary(file: &serde_json::Value) -> Vocabu
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tokenizer.json");
     fs::write(&path, file.to_string()).unwrap();
-    Found::read(&path).unwrap().vocabulary().unwrap()
+    FoundTokenizer::read(&path).unwrap().vocabulary().unwrap()
 }
 
 /// Word tokenizer with `n` ids, the first of which is the unknown token.
@@ -87,7 +87,7 @@ fn gpt_neox_is_known_in_any_print_and_a_copy_is_kept() {
     for content in [compact, marked, found.content] {
         let (dir, adopted) = adopted(&content);
         assert_eq!(adopted.unwrap(), (Tokenizer::GptNeox, 50_304));
-        let kept = Found::find(&Tokenizer::GptNeox, &place(&dir)).unwrap();
+        let kept = FoundTokenizer::find(&Tokenizer::GptNeox, &place(&dir)).unwrap();
         assert_eq!(kept.content, content);
     }
 }
@@ -107,7 +107,7 @@ fn gpt_neox_is_found_where_downloads_lie() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, &found.content).unwrap();
         assert!(
-            Found::find(&Tokenizer::GptNeox, &place(&dir)).is_ok(),
+            FoundTokenizer::find(&Tokenizer::GptNeox, &place(&dir)).is_ok(),
             "{below}"
         );
     }
@@ -122,12 +122,12 @@ fn another_file_is_adopted_by_its_digest_and_never_taken_for_gpt_neox() {
         panic!("{tokenizer} is no other file")
     };
     assert_eq!(digest.len(), 12);
-    let found = Found::find(&tokenizer, &place(&dir)).unwrap();
+    let found = FoundTokenizer::find(&tokenizer, &place(&dir)).unwrap();
     let vocabulary = found.vocabulary().unwrap();
     assert_eq!(vocabulary.encode("w7 w299 never").unwrap(), [7, 299, 0]);
     fs::create_dir_all(dir.path().join("data")).unwrap();
     fs::write(dir.path().join("data/tokenizer.json"), words(300)).unwrap();
-    let refused = Found::find(&Tokenizer::GptNeox, &place(&dir))
+    let refused = FoundTokenizer::find(&Tokenizer::GptNeox, &place(&dir))
         .err()
         .unwrap();
     let refused = refused.to_string();
@@ -140,7 +140,10 @@ fn another_file_is_adopted_by_its_digest_and_never_taken_for_gpt_neox() {
         assert!(refused.contains(part), "{refused}");
     }
     let lost = Tokenizer::File("0123456789ab".to_owned());
-    let refused = Found::find(&lost, &place(&dir)).err().unwrap().to_string();
+    let refused = FoundTokenizer::find(&lost, &place(&dir))
+        .err()
+        .unwrap()
+        .to_string();
     for part in [
         "0123456789ab is not kept here",
         ": --data-dir DIR names a folder that holds it",
@@ -209,7 +212,7 @@ fn end_of_text(special: &[&str], beside: &[(&str, &str)]) -> Result<(Option<u16>
     for (name, content) in beside {
         fs::write(dir.path().join(name), content).unwrap();
     }
-    let found = Found::read(&path)?;
+    let found = FoundTokenizer::read(&path)?;
     Ok((found.vocabulary()?.eos(), found.sha256))
 }
 
@@ -313,7 +316,7 @@ fn a_declaration_that_the_file_does_not_tell_is_part_of_the_digest_and_kept() {
         fs::write(dir.path().join("tokenizer_config.json"), beside(token)).unwrap();
         let (tokenizer, _) = adopt_into(&path, &place(&dir)).unwrap();
         fs::remove_file(dir.path().join("tokenizer_config.json")).unwrap();
-        let found = Found::find(&tokenizer, &place(&dir)).unwrap();
+        let found = FoundTokenizer::find(&tokenizer, &place(&dir)).unwrap();
         assert_eq!(found.vocabulary().unwrap().eos(), wanted, "{token}");
     }
 }
