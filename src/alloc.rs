@@ -55,7 +55,7 @@ struct Block {
     bytes: usize,
 }
 
-// SAFETY: a cached block belongs to the store alone.
+// SAFETY: a cached block belongs to the cache alone.
 unsafe impl Send for Block {}
 
 /// Cache of large blocks and its counters.
