@@ -75,7 +75,7 @@ fn described(arg: Arg, setting: &Setting, task: Task, defaults: &[Explained]) ->
     let default = value.map(|value| format!(" [default: {}]", as_typed(value)));
     let default = default.unwrap_or_default();
     let full = format!("{}{default}", setting.full_help(&[task.objective]));
-    let taken = setting.is_of(&task.taker());
+    let taken = setting.is_of(&task.setting_scope());
     let arg = match setting.names(&[task.objective]).filter(|_| taken) {
         // Those of other tasks are no values here.
         Some(names) => arg.value_parser(PossibleValuesParser::new(names)),

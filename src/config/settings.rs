@@ -87,7 +87,7 @@ impl Objective {
 
 /// Properties of a task that determine which settings apply to it.
 #[derive(Clone, Copy, Debug)]
-pub struct Taker<'a> {
+pub struct SettingScope<'a> {
     /// Name of the task.
     pub task: &'a str,
     /// Objective of the task.
@@ -517,10 +517,10 @@ pub static SETTINGS: Settings = {
 
 impl Setting {
     /// Whether users set it for a task; recipes may set any field that the config has.
-    pub fn is_of(&self, taker: &Taker) -> bool {
-        let objective = taker.objective;
+    pub fn is_of(&self, scope: &SettingScope) -> bool {
+        let objective = scope.objective;
         match self.at {
-            At::Task(field) => taker.fields.contains(&field),
+            At::Task(field) => scope.fields.contains(&field),
             At::Classifier("dropout") => true,
             At::Classifier(_) | At::TrainOfClassifier(_) => objective == Objective::Pooled,
             At::Language(_) | At::Adam(_) | At::TrainOfLanguage(_) => {

@@ -1,7 +1,7 @@
 //! Conversion of a config back into a choice of settings, to train another run that differs in a few of them.
 
 use super::rules::without_kernel_length;
-use super::{resolve, Choice, Fixed, Task, PRESETS};
+use super::{resolve, Choice, FixedSettings, Task, PRESETS};
 use crate::config::{spelt, Precision, RunConfig, Setting};
 use crate::error::{refuse, Result};
 use serde_json::{json, Value};
@@ -44,7 +44,7 @@ impl Choice {
             .settings
             .iter()
             .filter_map(|setting| Some((setting.name, value(setting)?)));
-        choice.fixed = Fixed {
+        choice.fixed = FixedSettings {
             values: values.collect(),
             options: config.model.options.clone(),
             place: place.to_owned(),
@@ -106,7 +106,7 @@ pub fn command(config: &RunConfig) -> Option<String> {
 /// Flags that make `config`, starting from `preset`; `None` if none do.
 fn flags(
     task: Task,
-    whole: &Fixed,
+    whole: &FixedSettings,
     config: &RunConfig,
     preset: Option<&'static str>,
 ) -> Option<Vec<(String, String)>> {
@@ -139,7 +139,7 @@ fn flags(
             now = made(&chosen);
         }
     }
-    // In the command, the seed comes last.
+    // The seed comes after all other settings.
     typed.sort_by_key(|(name, _)| name == "seed");
     for (name, value) in &whole.options {
         if now.as_ref()?.options.get(name) != Some(value) {

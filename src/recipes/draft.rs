@@ -218,13 +218,13 @@ impl<'a> Draft<'a> {
     ///
     /// Fails if a setting does not apply to the task, a value is out of range, or the task lacks the protocol.
     pub fn check_given(&self) -> Result<()> {
-        let taker = self.task.taker();
+        let scope = self.task.setting_scope();
         let task = self.task.name;
         for name in self.choice.values.keys() {
             let Some(setting) = self.choice.settings.find(name) else {
                 continue;
             };
-            if !setting.is_of(&taker) {
+            if !setting.is_of(&scope) {
                 refuse!(
                     flag(format!("--{name}")),
                     "means nothing to the task {task}: leave it out"

@@ -20,7 +20,7 @@ pub use crate::tasks::TASKS;
 pub use again::{as_typed, command};
 pub use draft::Origin;
 
-use crate::config::{RunConfig, Settings, Taker, SETTINGS};
+use crate::config::{RunConfig, SettingScope, Settings, SETTINGS};
 use crate::error::{self, ensure, Error, Result};
 use crate::store::{place, Record};
 use crate::tasks::wikitext::adopt;
@@ -38,8 +38,8 @@ pub type Task = &'static TaskEntry;
 /// Values from the recipe of a task.
 impl TaskEntry {
     /// Properties that determine which settings apply to the task.
-    pub fn taker(&self) -> Taker<'static> {
-        Taker {
+    pub fn setting_scope(&self) -> SettingScope<'static> {
+        SettingScope {
             task: self.name,
             objective: self.objective,
             fields: self.fields,
@@ -152,14 +152,14 @@ pub struct Choice {
     pub settings: Settings,
     values: BTreeMap<&'static str, (Value, String)>,
     options: BTreeMap<String, (String, String)>,
-    fixed: Fixed,
+    fixed: FixedSettings,
     /// Number of rows that the token table needs for the tokenizer of a file.
     tokenizer_rows: Option<usize>,
 }
 
 /// Settings of a config. They override all layers and are overridden by the user's settings.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Fixed {
+struct FixedSettings {
     values: BTreeMap<&'static str, Value>,
     options: BTreeMap<String, String>,
     /// File that they come from.

@@ -74,7 +74,7 @@ pub(super) struct Compare {
     pub open: Vec<String>,
 }
 
-/// PresetWhen set of hyperparameters.
+/// Named set of hyperparameters.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Row {

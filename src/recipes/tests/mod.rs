@@ -258,12 +258,12 @@ fn every_value_says_where_it_came_from() {
     );
     assert_eq!(origin("attn-dropout"), "as dropout");
     let config = serde_json::to_value(&resolved.config).unwrap();
-    let taker = task("mqar").unwrap().taker();
+    let scope = task("mqar").unwrap().setting_scope();
     for row in &resolved.explained {
         let Some(setting) = SETTINGS.find(&row.name) else {
             continue;
         };
-        let pointer = setting.pointer(taker.objective).unwrap();
+        let pointer = setting.pointer(scope.objective).unwrap();
         let found = config.pointer(&pointer).unwrap_or(&Value::Null);
         // Without a validation set, the config omits its size.
         let unsaid = row.name == "val-examples" && row.value == 0;

@@ -50,7 +50,7 @@ fn its_flag_and_help_are_those_of_the_row() {
     let section = help.split(Group::Task.heading()).nth(1).unwrap();
     let said = section.split_once("--lag <N>").unwrap().1;
     assert!(said.trim_start().starts_with(MADE_UP.help), "{said}");
-    let is_of = |name| MADE_UP.is_of(&task(name).unwrap().taker());
+    let is_of = |name| MADE_UP.is_of(&task(name).unwrap().setting_scope());
     assert_eq!((is_of("toy"), is_of("mqar")), (true, false));
 }
 
