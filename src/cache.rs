@@ -96,32 +96,29 @@ fn variable(name: &str) -> Option<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::testing::Fails;
 
     #[test]
     fn a_folder_that_must_not_be_written_to_is_refused_with_what_helps() {
-        let said = |action, kind: ErrorKind| {
+        let of = |action, kind: ErrorKind| {
             let error = Error::io(action, "/home/a/tokens")(kind.into());
-            with_remedy(error).to_string()
+            let at = with_remedy(error).fails("io");
+            at.is_at("/home/a/tokens", None);
+            at
         };
         for (action, kind) in [
             ("create", ErrorKind::PermissionDenied),
             ("open", ErrorKind::ReadOnlyFilesystem),
             ("write", ErrorKind::PermissionDenied),
         ] {
-            let message = said(action, kind);
-            let begins = format!("cannot {action} /home/a/tokens: ");
-            assert!(message.starts_with(&begins), "{message}");
-            assert!(
-                message.contains("set HF_HOME to a folder that can be written to"),
-                "{message}"
-            );
+            of(action, kind).names(&["HF_HOME"]);
         }
         for (action, kind) in [
             ("read", ErrorKind::PermissionDenied),
             ("write", ErrorKind::StorageFull),
         ] {
-            let message = said(action, kind);
-            assert!(!message.contains("HF_HOME"), "{message}");
+            let at = of(action, kind);
+            assert!(!at.reason.contains("HF_HOME"), "{at:?}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Errors by kind. The kind decides the exit code of the program; what is at fault (a flag, a file and the place in it) and
 //! the reason are fields, so that programs and tests match on them and the sentence may be improved.
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +15,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// refuse!("there are no batches");
 /// refuse!(flag "--prompt", "empty: a text needs at least one token to go on from");
 /// refuse!(flag "--threads" = n, "must be 1 to 1024");
+/// refuse!(path folder, "holds no runs");
 /// ```
 macro_rules! refuse {
+    (path $path:expr, $($reason:tt)*) => {
+        return Err($crate::error::Error::usage_at($path, format!($($reason)*)))
+    };
     (flag $flag:literal = $value:expr, $($reason:tt)*) => {
         $crate::error::refuse!(flag ($flag) = $value, $($reason)*)
     };
@@ -126,7 +131,9 @@ impl fmt::Display for Diagnostic {
             (None, _) => {}
         }
         match (&self.flag, &self.value) {
-            (Some(flag), Some(value)) => write!(f, "{flag} {value}: ")?,
+            (Some(flag), Some(value)) if flag.starts_with('-') => write!(f, "{flag} {value}: ")?,
+            // A variable of the environment.
+            (Some(name), Some(value)) => write!(f, "{name}={value}: ")?,
             (Some(flag), None) => write!(f, "{flag}: ")?,
             (None, _) => {}
         }
@@ -183,6 +190,11 @@ impl Error {
         Self::Refused(Diagnostic::new(reason))
     }
 
+    /// A refusal of the file or folder `path`, or of what is asked of it.
+    pub fn usage_at(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {
+        Self::Refused(Diagnostic::at(path, None, reason))
+    }
+
     /// A refusal for a flag: one that is missing, superfluous, or unusable whatever its value.
     pub fn flag(flag: impl fmt::Display, reason: impl Into<String>) -> Self {
         let mut diagnostic = Diagnostic::new(reason);
@@ -200,6 +212,41 @@ impl Error {
         diagnostic.flag = Some(flag.to_string());
         diagnostic.value = Some(value.to_string());
         Self::Refused(diagnostic)
+    }
+
+    /// A command line, or a line of an experiment file, that clap does not understand.
+    pub fn misuse(e: &clap::Error) -> Self {
+        let text = |kind| match e.get(kind) {
+            Some(ContextValue::String(text)) => Some(text.as_str()),
+            Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
+            _ => None,
+        };
+        let whole = e.render().to_string();
+        let said = whole.lines().map(str::trim);
+        let said =
+            said.take_while(|line| !line.starts_with("Usage") && !line.starts_with("For more"));
+        let said = said.filter(|line| !line.is_empty());
+        let sentence = said.collect::<Vec<_>>().join(" ");
+        let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
+        // `--d <N>` and `--claims[=<NAME>...]` are the flag with the name of its value.
+        let word = text(ContextKind::InvalidArg).and_then(|arg| arg.split([' ', '[', '=']).next());
+        let Some(flag) = word.filter(|word| word.starts_with('-')) else {
+            return Self::usage(sentence);
+        };
+        let source = std::error::Error::source(e).map(ToString::to_string);
+        let prior = text(ContextKind::PriorArg).filter(|_| e.kind() == ErrorKind::ArgumentConflict);
+        let prior = prior.map(|prior| format!("cannot be used with {prior}"));
+        let reason = source.or(prior).unwrap_or_else(|| sentence.to_owned());
+        match (
+            text(ContextKind::InvalidValue),
+            e.get(ContextKind::ValidValue),
+        ) {
+            (Some(value), Some(ContextValue::Strings(known))) if !known.is_empty() => {
+                unknown_value(flag, "value", value, known.iter().map(String::as_str))
+            }
+            (Some(value), _) => Self::flag_value(flag, value, reason),
+            (None, _) => Self::flag(flag, reason),
+        }
     }
 
     /// Data that are not there, see [`Error::Missing`].
@@ -325,6 +372,80 @@ fn known_names<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Str
         .filter(|(distance, k)| *distance <= k.len().max(given.len()) / 2);
     let hint = nearest.map_or(String::new(), |(_, k)| format!(" Did you mean `{k}`?"));
     format!("{hint} Known: {}", known.join(", "))
+}
+
+/// What tests ask of an error: its kind, the place of the fault, and names in the reason.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    pub(crate) trait Fails {
+        /// Asserts an error of `kind`, as [`Error::kind`] names it, and gives its place and reason.
+        fn fails(self, kind: &str) -> Diagnostic;
+        /// Asserts a refusal for `flag`, and gives it.
+        fn refuses(self, flag: &str) -> Diagnostic;
+    }
+
+    impl Fails for Error {
+        #[track_caller]
+        fn fails(self, kind: &str) -> Diagnostic {
+            assert_eq!(self.kind(), kind, "{self:?}");
+            self.diagnostic()
+        }
+
+        #[track_caller]
+        fn refuses(self, flag: &str) -> Diagnostic {
+            let at = self.fails("refused");
+            assert_eq!(at.flag.as_deref(), Some(flag), "{at:?}");
+            at
+        }
+    }
+
+    impl<T> Fails for Result<T> {
+        #[track_caller]
+        fn fails(self, kind: &str) -> Diagnostic {
+            self.err().expect("an error").fails(kind)
+        }
+
+        #[track_caller]
+        fn refuses(self, flag: &str) -> Diagnostic {
+            self.err().expect("a refusal").refuses(flag)
+        }
+    }
+
+    impl Diagnostic {
+        /// Asserts that the reason names each of `names`: flags, values, commands, files or numbers, and no other words.
+        #[track_caller]
+        pub fn names(&self, names: &[&str]) -> &Self {
+            for name in names {
+                assert!(self.reason.contains(name), "{name}: {self:?}");
+            }
+            self
+        }
+
+        /// Asserts the value of the flag.
+        #[track_caller]
+        pub fn gives(&self, value: &str) -> &Self {
+            assert_eq!(self.value.as_deref(), Some(value), "{self:?}");
+            self
+        }
+
+        /// Asserts the place: a path that ends with `path`, and the position in that file.
+        #[track_caller]
+        pub fn is_at(
+            &self,
+            path: impl AsRef<Path>,
+            position: impl Into<Option<Position>>,
+        ) -> &Self {
+            let there = self
+                .path
+                .as_ref()
+                .is_some_and(|found| found.ends_with(path));
+            assert!(there, "{self:?}");
+            assert_eq!(self.position, position.into(), "{self:?}");
+            self
+        }
+    }
 }
 
 #[cfg(test)]

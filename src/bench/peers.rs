@@ -173,7 +173,7 @@ impl Peer {
         let losses = numbers(&report["losses"]);
         if losses.is_empty() && !self.own_data {
             let peer = self.command.join(" ");
-            refuse!("{peer}: its report has no list `losses`");
+            refuse!(flag "--peer" = peer, "its report has no list `losses`");
         }
         let key = match clock {
             Clock::Cpu => "cpu_s_per_step",

@@ -367,7 +367,7 @@ impl What {
     fn subjects(&self, global: &Global, need: Need) -> Result<Vec<Subject>> {
         ensure!(
             !self.runs.is_empty() || !self.mixer.is_empty(),
-            "nothing to inspect: give a run, or fresh mixers by --mixer NAME"
+            flag "--mixer", "nothing to inspect: give a run, or fresh mixers by --mixer NAME"
         );
         let mut subjects = Vec::new();
         for option in &self.options {
@@ -466,12 +466,13 @@ fn place(run: &Path, global: &Global) -> Result<PathBuf> {
         return Ok(run.to_owned());
     }
     let folder = Store::existing(&global.out)?.run_folder(&run.display().to_string());
-    ensure!(
-        folder.is_dir(),
-        "there is no run {} in {}, and no such folder or file; --out names another results folder",
-        run.display(),
-        global.out.display()
-    );
+    if !folder.is_dir() {
+        refuse!(
+            path run,
+            "no such file or folder, and no run of that name in {}; --out names another results folder",
+            global.out.display()
+        );
+    }
     Ok(folder)
 }
 
@@ -484,9 +485,8 @@ fn kept_by_epoch(place: &Path) -> Result<Vec<PathBuf>> {
     if files.is_empty() {
         let task = config_of(place)?.task;
         refuse!(
-            "{} kept no weights by epoch: `dsf {} --snapshot-every 1` does; delete the folder and train it again with \
-             that flag",
-            place.display(),
+            path place,
+            "kept no weights by epoch: `dsf {} --snapshot-every 1` does; delete the folder and train it again with that flag",
             task.name()
         );
     }
@@ -503,8 +503,8 @@ fn config_of(place: &Path) -> Result<RunConfig> {
     let config = place.join("config.json");
     if !config.is_file() {
         refuse!(
-            "{} is not the folder of a run: it holds neither {} nor a config.json",
-            place.display(),
+            path place,
+            "not the folder of a run: it holds neither {} nor a config.json",
             Weights::Last.file()
         );
     }
@@ -518,9 +518,9 @@ fn weights(run: &Path, global: &Global) -> Result<Checkpoint> {
     if place.is_dir() && !kept.iter().any(|which| place.join(which.file()).is_file()) {
         let task = config_of(&place)?.task;
         refuse!(
-            "{} kept no weights: a run of `dsf {}` leaves {} when it is done, a run of a sweep or of an earlier version \
+            path place,
+            "kept no weights: a run of `dsf {}` leaves {} when it is done, a run of a sweep or of an earlier version \
              does not; delete the folder and train it again with `dsf {}`",
-            place.display(),
             task.name(),
             Weights::Last.file(),
             task.name()

@@ -31,10 +31,9 @@ mod wikitext;
 mod worker;
 
 use crate::error::{exit, refuse, Error, Position};
-use crate::ops::{self, Route, Simd};
+use crate::ops::{self, simd, Route, Simd};
 use crate::recipes::{task, Task, TASKS};
 use crate::sweep::slurm::all_quoted;
-use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde_json::{json, Value};
 use signals::{go_on, raised, stop_flag};
@@ -308,7 +307,7 @@ pub fn main() -> u8 {
         Ok(cli) => cli,
         Err(e) => {
             if e.use_stderr() && std::env::args_os().any(|word| word == "--json") {
-                let _ = print::line(error_event(&misuse(&e)));
+                let _ = print::line(error_event(&Error::misuse(&e)));
             }
             // A reader that went away is no reason to complain.
             let _ = e.print();
@@ -318,7 +317,10 @@ pub fn main() -> u8 {
     global.color.choice().write_global();
     global.ops.prefer();
     let result = signals::let_large_writes_fail();
-    let result = result.and_then(|()| Simd::chosen().map_err(Error::usage));
+    let result = result.and_then(|()| {
+        let set = std::env::var(simd::VARIABLE).unwrap_or_default();
+        Simd::chosen().map_err(|why| Error::flag_value(simd::VARIABLE, set, why))
+    });
     let result = result.and_then(|_| match command {
         Command::Train(task, arguments) => single::main(*arguments, task, &global),
         Command::Other(other) => other.run(&global),
@@ -350,31 +352,9 @@ fn error_event(error: &Error) -> Value {
             "text": error.to_string() })
 }
 
-/// The error of a command line that clap does not understand, as one of ours.
-fn misuse(e: &clap::Error) -> Error {
-    let text = |kind| match e.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.clone()),
-        _ => None,
-    };
-    let whole = e.render().to_string();
-    let sentence = whole.split("\n\n").next().unwrap_or_default();
-    let reason = sentence.strip_prefix("error: ").unwrap_or(sentence);
-    // `--d <N>` is the flag with the name of its value.
-    let flag = text(ContextKind::InvalidArg);
-    let flag = flag.and_then(|flag| flag.split(' ').next().map(str::to_owned));
-    match (
-        flag.filter(|flag| flag.starts_with('-')),
-        text(ContextKind::InvalidValue),
-    ) {
-        (Some(flag), Some(value)) => Error::flag_value(flag, value, reason),
-        (Some(flag), None) => Error::flag(flag, reason),
-        (None, _) => Error::usage(reason),
-    }
-}
-
 /// An environment variable that is empty, as scripts leave them, is one that is not set.
 fn forget_empty_variables() {
-    for name in [Ops::VARIABLE, "DSF_SIMD", "DSF_OUT", "DSF_DATA"] {
+    for name in [Ops::VARIABLE, simd::VARIABLE, "DSF_OUT", "DSF_DATA"] {
         if std::env::var_os(name).is_some_and(|value| value.is_empty()) {
             std::env::remove_var(name);
         }

@@ -181,8 +181,7 @@ fn traced<R>(
     let mut traced = Vec::new();
     for folder in folders {
         if folder.is_file() {
-            let reason = "a summary, which has the last numbers of each run alone: give the results folder that holds `runs`";
-            return Err(Error::data(folder, reason).into_refusal());
+            refuse!(path folder, "a summary has the last numbers of each run alone: give the results folder that holds `runs`");
         }
         let store = Store::existing(folder)?;
         for run in results::scan(&store)? {

@@ -3,7 +3,7 @@
 use super::print::{self, columns, Align};
 use super::{exit, Global};
 use crate::config::RunConfig;
-use crate::error::{ensure, refuse, Result};
+use crate::error::{refuse, Result};
 use crate::export::Run;
 use crate::recipes;
 use crate::store::{EpochRow, RunResult, RunStatus, SliceRow, Store, METRICS};
@@ -208,14 +208,13 @@ fn found(name: &str, global: &Global) -> Result<(Store, String)> {
     }
     let store = Store::existing(&global.out)?;
     let out = global.out.display();
-    ensure!(
-        !name.is_empty() && !name.contains('/'),
-        "{name} is no folder of a run: give the id of one in {out}, or --out another folder"
-    );
+    if name.is_empty() || name.contains('/') {
+        refuse!(path name, "not the folder of a run: give the id of one in {out}, or --out another folder");
+    }
     let ids = store.find(name)?;
     match &ids[..] {
-        [] => refuse!("there is no run {name} in {out}; `dsf report --format csv --out {out}` lists the settings of all"),
+        [] => refuse!(path &global.out, "there is no run {name} here; `dsf report --format csv --out {out}` lists the settings of all"),
         [id] => Ok((store, id.clone())),
-        several => refuse!("{name} begins the ids of {} runs in {out}: {}", several.len(), several.join(", ")),
+        several => refuse!(path &global.out, "the ids of {} runs here begin with {name}: {}", several.len(), several.join(", ")),
     }
 }

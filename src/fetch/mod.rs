@@ -99,8 +99,8 @@ fn missing<'a>(entries: &[&'a Entry], request: &FetchRequest) -> Result<Vec<&'a 
             State::Lacks(_) if matches!(entry.origin, Origin::Hub(_)) => missing.push(*entry),
             State::Lacks(file) => {
                 refuse!(
-                    "{} is there without {}: move it away, or --force to replace it",
-                    entry.path(&request.root).display(),
+                    path entry.path(&request.root),
+                    "exists already, but lacks {}: move it away, or add --force to replace it",
                     file.display()
                 );
             }

@@ -244,7 +244,7 @@ impl Growing<'_> {
             flag "--to-n" = to, "Lemma 2 embeds n = {from} in a larger n");
         let model = self.model(to);
         let fits = entry.check_sizes(&model);
-        fits.map_err(|e| Error::flag_value("--to-n", to, e.to_string()))?;
+        fits.map_err(|e| Error::flag_value("--to-n", to, e.diagnostic().reason))?;
         let counted = Params::without_values(DType::F64);
         entry.build(&model, &counted)?;
         let numbers = counted.count() + counted.constants();

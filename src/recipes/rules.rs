@@ -105,7 +105,8 @@ fn hybrid(draft: &Draft, protocol: Protocol) -> Result<Option<(&'static Entry, H
     if hybrid.mixer == "attention" {
         hybrid.mixer = SOFTMAX.to_owned();
     }
-    let with_flag = |e: Error| Error::flag("--hybrid", e.to_string());
+    let typed = hybrid.to_string();
+    let with_flag = |e: Error| Error::flag_value("--hybrid", &typed, e.diagnostic().reason);
     let entry = mixers::find(&hybrid.mixer).map_err(with_flag)?;
     if hybrid.variant.is_empty() {
         hybrid.variant = entry.default_variant(protocol).to_owned();

@@ -92,7 +92,7 @@ pub fn compare(
 ) -> Result<Comparison> {
     for (rows, name) in [(a, names[0]), (b, names[1])] {
         if rows.is_empty() {
-            refuse!("there are no results in {name}");
+            refuse!(path name, "holds no results");
         }
     }
     if let Some(metric) = metric.filter(|metric| metric.better == Direction::Neither) {

@@ -436,6 +436,7 @@ pub(super) fn datasets() -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::testing::Fails;
     use crate::store::place;
 
     #[test]
@@ -472,10 +473,7 @@ mod tests {
         for number in ["1", "2", "3"] {
             assert!(Figure::find(Series::Table, number).is_ok(), "{number}");
         }
-        let unknown = Figure::find(Series::Figure, "4").err().unwrap();
-        assert!(
-            unknown.to_string().contains("unknown figure `4`"),
-            "{unknown}"
-        );
+        let unknown = Figure::find(Series::Figure, "4").refuses("--figure");
+        unknown.gives("4").names(&["7"]);
     }
 }

@@ -67,7 +67,7 @@ impl Cause {
     pub fn find(name: &str) -> Result<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|cause| cause.name() == name)
-            .ok_or_else(|| error::unknown("reason", name, Self::NAMES))
+            .ok_or_else(|| error::unknown_value("--reason", "reason", name, Self::NAMES))
     }
 
     /// What a program's last words tell of its end.
@@ -112,6 +112,7 @@ impl fmt::Display for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::testing::Fails;
 
     #[test]
     fn a_cause_is_recorded_by_the_name_that_it_is_typed_by() {
@@ -122,8 +123,8 @@ mod tests {
             );
             assert_eq!(Cause::find(cause.name()).unwrap(), cause);
         }
-        let message = Cause::find("ooom").unwrap_err().to_string();
-        assert!(message.contains("Did you mean `oom`?"), "{message}");
+        let unknown = Cause::find("ooom").refuses("--reason");
+        unknown.gives("ooom").names(&["`oom`"]);
     }
 
     #[test]

@@ -108,6 +108,7 @@ fn step(line: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::testing::Fails;
 
     struct World(tempfile::TempDir);
 
@@ -204,8 +205,7 @@ mod tests {
         let writable = losses.file.try_clone().unwrap();
         losses.file = File::open(&losses.path).unwrap();
         losses.push(1, 0.5, 0.1);
-        let message = losses.flush().unwrap_err().to_string();
-        assert!(message.contains("losses.csv"), "{message}");
+        losses.flush().fails("io").is_at("losses.csv", None);
         losses.file = writable;
         losses.push(2, 0.25, 0.1);
         losses.flush().unwrap();

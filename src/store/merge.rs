@@ -5,7 +5,7 @@ use super::claim::{Claim, CLAIM, LOCK};
 use super::reconcile::reconcile;
 use super::{run_dir, Record, RunStatus, Store, CONFIG, RESULT};
 use crate::config::RunConfig;
-use crate::error::{ensure, Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::files::{is_hidden, remove_if_present, write_atomic_by};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -56,11 +56,12 @@ impl Store {
         let mut copies = self.copies(&mut merged)?;
         for other in others {
             let found = other.copies(&mut merged)?;
-            ensure!(
-                !found.is_empty(),
-                "{} holds no runs that nobody is working on: give the folder in which `runs` lies",
-                other.out.display()
-            );
+            if found.is_empty() {
+                refuse!(
+                    path & other.out,
+                    "holds no runs that nobody is working on: give the folder in which `runs` lies"
+                );
+            }
             copies.extend(found);
         }
         let done = copies.iter().filter_map(|copy| copy.done.as_deref());
@@ -164,6 +165,7 @@ mod tests {
     use super::super::samples::{config, done, failed, provenance};
     use super::super::{read_summary, RunResult};
     use super::*;
+    use crate::error::testing::Fails;
 
     struct World(tempfile::TempDir);
 
@@ -210,9 +212,10 @@ mod tests {
         let a = world.folder("a", &[(1, done(0.5)), (2, done(0.5))]);
         let b = world.folder("b", &[(1, done(0.25))]);
         let out = world.folder("out", &[]);
-        let message = out.merge(&[a, b]).unwrap_err().to_string();
+        let at = out.merge(&[a, b]).fails("corrupt");
+        let text = format!("{} {}", at.path.clone().unwrap().display(), at.reason);
         for part in ["/a/runs/", "/b/runs/", "result.json", "accuracy"] {
-            assert!(message.contains(part), "{message}");
+            assert!(text.contains(part), "{at:?}");
         }
         assert!(out.configs().unwrap().runs.is_empty());
     }
@@ -245,8 +248,7 @@ mod tests {
         assert_eq!(merged.taken, 1);
         let id = seeded(1).id();
         assert_eq!(world.folder("out", &[]).epochs(&id).unwrap().len(), 3);
-        let message = a.merge(&[c]).unwrap_err().to_string();
-        assert!(message.contains("holds no runs"), "{message}");
+        a.merge(&[c]).fails("refused").is_at("c", None);
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub use staging::Staging;
 pub use summary::{columns_with, read_summary, to_csv, Configs, Scan};
 
 use crate::config::RunConfig;
-use crate::error::{ensure, refuse, Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::files::{self, is_hidden, unseal};
 use serde_json::Value;
 use std::fs;
@@ -126,10 +126,12 @@ impl Store {
 
     /// The results folder `out` to read from; nothing is made or written.
     pub fn existing(out: &Path) -> Result<Self> {
-        refuse_non_folder(out)?;
-        ensure!(
-            out.exists(),
-            flag "--out" = out.display(), "there is no such results folder; give the folder that holds `{RUNS}`");
+        if out.exists() && !out.is_dir() {
+            refuse!(path out, "a file, not a results folder; give the folder that holds `{RUNS}`");
+        }
+        if !out.exists() {
+            refuse!(path out, "there is no such results folder; --out names the one that holds `{RUNS}`");
+        }
         Ok(Self {
             out: out.to_owned(),
             locks: true,
@@ -319,6 +321,7 @@ fn read_if_present(path: &Path) -> Result<Option<Vec<u8>>> {
 #[cfg(test)]
 mod opening {
     use super::*;
+    use crate::error::testing::Fails;
 
     #[test]
     fn a_store_opens_where_nothing_was() {
@@ -330,26 +333,24 @@ mod opening {
     #[test]
     fn a_store_refuses_a_file_as_its_folder_and_says_what_to_give() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let message = Store::open(file.path()).unwrap_err().to_string();
-        assert!(message.contains("is a file"), "{message}");
-        assert!(message.contains("--out"), "{message}");
+        let at = Store::open(file.path()).refuses("--out");
+        at.gives(&file.path().display().to_string());
     }
 
     #[test]
     fn a_store_below_a_file_cannot_be_made() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let below = file.path().join("results");
-        let message = Store::open(&below).unwrap_err().to_string();
-        assert!(message.starts_with("cannot write to"), "{message}");
-        assert!(message.contains("--out"), "{message}");
+        let at = Store::open(&below).refuses("--out");
+        at.gives(&below.display().to_string());
     }
 
     #[test]
     fn reading_a_missing_folder_says_so_and_makes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("none");
-        let message = Store::existing(&out).unwrap_err().to_string();
-        assert!(message.contains("no results folder"), "{message}");
+        let at = Store::existing(&out).fails("refused");
+        at.is_at(&out, None).names(&["--out", "`runs`"]);
         assert!(!out.exists());
     }
 

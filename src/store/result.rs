@@ -186,7 +186,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            message.contains("`accuracy`: 50.0 is not a number from 0 to 1"),
+            message.contains("`accuracy`") && message.contains("50.0"),
             "{message}"
         );
     }

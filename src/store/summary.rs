@@ -483,6 +483,8 @@ mod spellings;
 mod tests {
     use super::super::samples::{config, diverged, done, failed, provenance, read, text_config};
     use super::*;
+    use crate::error::testing::Fails;
+    use crate::error::Diagnostic;
     use std::path::PathBuf;
 
     pub(super) fn summary_of(text: &str) -> (tempfile::TempDir, PathBuf) {
@@ -496,11 +498,12 @@ mod tests {
         String::from_utf8(records_csv(rows, Path::new("mqar.csv")).unwrap()).unwrap()
     }
 
-    pub(super) fn refusal(text: &str) -> String {
+    /// Asserts that a summary is refused for a line, and gives the error.
+    pub(super) fn refused(text: &str, line: u64) -> Diagnostic {
         let (_dir, path) = summary_of(text);
-        let message = read_summary(&path).unwrap_err().to_string();
-        assert!(message.contains("mqar.csv, line "), "{message}");
-        message
+        let at = read_summary(&path).fails("data");
+        at.is_at("mqar.csv", Position::Line(line));
+        at
     }
 
     #[test]
@@ -541,11 +544,7 @@ mod tests {
         let text = text_of(&[Record::new(&config(), &done(0.5))]);
         let changed = text.replacen(",0.5,", ",0.6,", 1);
         assert_ne!(text, changed);
-        let message = refusal(&changed);
-        assert!(
-            message.contains("line 2: the row was changed") && message.contains("`checksum`"),
-            "{message}"
-        );
+        refused(&changed, 2).names(&["`checksum`"]);
         // In another order, and without a column that is empty, it is the same row.
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         let header = reader.headers().unwrap().clone();
@@ -570,7 +569,7 @@ mod tests {
         // A change that is meant.
         let sum = &row[row.len() - 1];
         assert_eq!(sum.len(), 12);
-        assert!(refusal(&changed.replace(sum, "")).contains("line 2: the row was changed"));
+        refused(&changed.replace(sum, ""), 2).names(&["`checksum`"]);
         let without = changed.replace(sum, "").replace(",checksum", "");
         let (_dir, path) = summary_of(&without.replace(",\n", "\n"));
         assert_eq!(
@@ -717,62 +716,36 @@ mod tests {
     #[test]
     fn a_value_that_its_column_cannot_have_is_refused_with_line_and_column() {
         for (name, value, said) in [
-            (
-                "accuracy",
-                "45.9",
-                "column `accuracy`: `45.9` is not a number from 0 to 1",
-            ),
-            ("majority", "-0.5", "column `majority`"),
-            ("train_ppl", "-3", "column `train_ppl`"),
-            (
-                "status",
-                "finished",
-                "column `status`: `finished` is not done or failed",
-            ),
-            (
-                "positions",
-                "yes",
-                "column `positions`: `yes` is not true or false",
-            ),
-            ("d", "", "column `d`: empty"),
-            ("run_id", "", "column `run_id`: empty"),
+            ("accuracy", "45.9", "`45.9`"),
+            ("majority", "-0.5", "`-0.5`"),
+            ("train_ppl", "-3", "`-3`"),
+            ("status", "finished", "`finished`"),
+            ("positions", "yes", "`yes`"),
+            ("d", "", ""),
+            ("run_id", "", ""),
         ] {
             let mut row = Record::new(&config(), &done(0.5));
             row.set(name, value);
-            let message = refusal(&text_of(&[Record::new(&config(), &done(0.5)), row]));
-            assert!(
-                message.contains("line 3: ") && message.contains(said),
-                "{message}"
-            );
+            let text = text_of(&[Record::new(&config(), &done(0.5)), row]);
+            refused(&text, 3).names(&[&format!("`{name}`"), said]);
         }
     }
 
     #[test]
     fn a_column_that_is_misspelt_or_missing_or_twice_is_refused_by_its_name() {
         let text = text_of(&[Record::new(&config(), &done(0.5))]);
-        let misspelt = refusal(&text.replace(",accuracy,", ",acuracy,"));
-        let said = "line 1: unknown column `acuracy`; did you mean `accuracy`?";
-        assert!(misspelt.contains(said), "{misspelt}");
-        let missing = refusal(&without(&text, &["epochs_max"]));
-        assert!(
-            missing.contains("line 1: no column `epochs_max`"),
-            "{missing}"
-        );
-        let other = refusal(&text.replace(",accuracy,", ",score,"));
-        assert!(other.contains("no column `accuracy`"), "{other}");
-        let twice = refusal(&text.replace(",best_accuracy,", ",accuracy,"));
-        assert!(twice.contains("column `accuracy` twice"), "{twice}");
+        let misspelt = refused(&text.replace(",accuracy,", ",acuracy,"), 1);
+        misspelt.names(&["`acuracy`", "`accuracy`"]);
+        refused(&without(&text, &["epochs_max"]), 1).names(&["`epochs_max`"]);
+        refused(&text.replace(",accuracy,", ",score,"), 1).names(&["`accuracy`"]);
+        refused(&text.replace(",best_accuracy,", ",accuracy,"), 1).names(&["`accuracy`"]);
     }
 
     #[test]
     fn two_results_of_one_run_are_refused_with_both_lines_unless_they_agree() {
         let row = |result| Record::new(&config(), &result);
-        let other = refusal(&text_of(&[row(done(0.5)), row(done(0.25))]));
-        assert!(
-            other.contains("line 3: run ") && other.contains("line 2; one run"),
-            "{other}"
-        );
-        assert!(other.contains("accuracy 0.25 here and 0.5"), "{other}");
+        let other = refused(&text_of(&[row(done(0.5)), row(done(0.25))]), 3);
+        other.names(&["line 2", "accuracy 0.25", "0.5"]);
         let mut slower = done(0.5);
         slower.metrics.set("seconds", 99.0);
         let (_dir, path) = summary_of(&text_of(&[
@@ -786,8 +759,7 @@ mod tests {
     #[test]
     fn another_schema_is_refused_with_its_line() {
         let text = text_of(&[Record::new(&config(), &done(0.5))]).replace("\n1,", "\n2,");
-        let message = refusal(&text);
-        assert!(message.contains("line 2: schema `2`"), "{message}");
+        refused(&text, 2).names(&["`2`"]);
     }
 
     #[test]
@@ -795,21 +767,19 @@ mod tests {
         let row = Record::new(&config(), &done(0.5));
         let text = text_of(&[row.clone(), row]);
         let last = text.rfind(",64,32,").unwrap();
-        let message = refusal(&format!("{},64,many,{}", &text[..last], &text[last + 7..]));
-        assert!(message.contains("line 3: column `n`: "), "{message}");
+        let broken = format!("{},64,many,{}", &text[..last], &text[last + 7..]);
+        refused(&broken, 3).names(&["`n`", "`many`"]);
     }
 
     #[test]
     fn a_torn_line_is_refused() {
         let text = text_of(&[Record::new(&config(), &done(0.5))]);
-        let message = refusal(&text[..text.len() - 60]);
-        assert!(message.contains("values under"), "{message}");
+        refused(&text[..text.len() - 60], 2);
     }
 
     #[test]
     fn another_table_is_refused() {
-        let message = refusal("a,b\n1,2\n");
-        assert!(message.contains("no column `schema`"), "{message}");
+        refused("a,b\n1,2\n", 1).names(&["`schema`"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::samples::{config, diverged, done, failed, provenance};
 use super::*;
+use crate::error::testing::Fails;
 use std::process::{Command, Stdio};
 
 fn store() -> (tempfile::TempDir, Store) {
@@ -80,7 +81,7 @@ fn the_last_two_checkpoints_are_kept_until_the_run_is_done() {
     }
     assert_eq!(checkpoints(&run), [b"3", b"2"]);
     let failed_write = run.write_checkpoint(|_| Err(std::io::Error::other("disk full")));
-    assert!(failed_write.unwrap_err().to_string().contains("disk full"));
+    failed_write.fails("io").names(&["disk full"]);
     assert_eq!(checkpoints(&run), [b"3", b"2"], "a failed write costs none");
     run.finish(&done(0.9)).unwrap();
     assert!(checkpoints(&begin(&store, &config())).is_empty());
@@ -139,9 +140,8 @@ fn damaged_metrics_are_an_error_that_names_file_and_remedy() {
     let run = begin(&store, &config());
     let path = store.run_folder(run.id()).join("metrics.csv");
     fs::write(&path, "epoch,train_loss\n1,zero\n").unwrap();
-    let message = run.read_metrics().unwrap_err().to_string();
-    assert!(message.contains("metrics.csv"), "{message}");
-    assert!(message.contains("delete the folder"), "{message}");
+    let at = run.read_metrics().fails("corrupt");
+    at.is_at("metrics.csv", None);
 }
 
 #[test]
@@ -222,12 +222,8 @@ fn another_config_under_the_same_id_is_refused() {
     drop(begin(&store, &config()));
     let path = store.run_folder(&config().id()).join("config.json");
     fs::write(&path, with_seed(1).canonical()).unwrap();
-    let message = store
-        .begin(&config(), &provenance())
-        .unwrap_err()
-        .to_string();
-    assert!(message.contains("config.json"), "{message}");
-    assert!(message.contains("move its folder away"), "{message}");
+    let at = store.begin(&config(), &provenance()).fails("corrupt");
+    at.is_at("config.json", None);
 }
 
 #[test]
@@ -236,12 +232,11 @@ fn a_damaged_result_is_an_error_that_names_file_and_remedy() {
     let id = config().id();
     begin(&store, &config()).finish(&done(0.9)).unwrap();
     fs::write(store.run_folder(&id).join("result.json"), "{\"status\":").unwrap();
-    for message in [
-        store.status(&id).unwrap_err().to_string(),
-        store.result(&id).unwrap_err().to_string(),
+    for at in [
+        store.status(&id).fails("corrupt"),
+        store.result(&id).fails("corrupt"),
     ] {
-        assert!(message.contains("result.json"), "{message}");
-        assert!(message.contains("delete this file"), "{message}");
+        at.is_at("result.json", None);
     }
 }
 
@@ -249,11 +244,8 @@ fn a_damaged_result_is_an_error_that_names_file_and_remedy() {
 fn a_run_stays_finished_when_its_summary_cannot_be_written() {
     let (_dir, store) = store();
     fs::create_dir_all(store.summary_path("mqar").join("in the way")).unwrap();
-    let message = begin(&store, &config())
-        .finish(&done(0.9))
-        .unwrap_err()
-        .to_string();
-    assert!(message.contains("mqar.csv"), "{message}");
+    let finished = begin(&store, &config()).finish(&done(0.9));
+    finished.fails("io").is_at("mqar.csv", None);
     assert_eq!(store.status(&config().id()).unwrap(), Status::Done);
 }
 

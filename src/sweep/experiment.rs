@@ -56,7 +56,7 @@ impl Experiment {
             }
             (Err(Error::Io { source, .. }), _) => {
                 let reason = format!("cannot read it: {source}; `dsf experiments` lists the experiments that need no file");
-                Err(Error::usage(reason).in_file(path, None))
+                Err(Error::usage_at(path, reason))
             }
             (Err(e), _) => Err(e.into_refusal()),
         }
@@ -104,16 +104,16 @@ impl Experiment {
         let place = &self.place;
         let [grid] = &self.grids[..] else {
             let reason = format!(
-                "{} grids: `dsf sweep {place}` trains them all",
+                "has {} grids: `dsf sweep {place}` trains them all",
                 self.grids.len()
             );
-            return Err(Error::usage(reason).in_file(place, None));
+            return Err(Error::usage_at(place, reason));
         };
         if grid.task.name != task.name {
             let other = grid.task.name;
             let reason =
                 format!("describes a run of {other}: `dsf {other} --config {place}` trains it");
-            return Err(Error::usage(reason).in_file(place, None));
+            return Err(Error::usage_at(place, reason));
         }
         let resolved = flags.over(&grid.flags).single(task);
         resolved.map_err(|e| e.in_file(place, Some(Position::Line(grid.line as u64))))
@@ -160,9 +160,14 @@ impl Source<'_> {
         before.filter(|byte| *byte == b'\n').count() + 1
     }
 
-    fn refuse(&self, offset: usize, message: impl std::fmt::Display) -> Error {
+    fn refuse(&self, offset: usize, reason: impl Into<String>) -> Error {
+        self.at(offset, Error::usage(reason))
+    }
+
+    /// A refusal of what stands at `offset`.
+    fn at(&self, offset: usize, error: Error) -> Error {
         let line = Position::Line(self.line(offset) as u64);
-        Error::usage(message.to_string()).in_file(self.place, Some(line))
+        error.in_file(self.place, Some(line))
     }
 
     fn check_key(&self, key: &Spanned<impl AsRef<str>>, known: &[&str]) -> Result<()> {
@@ -171,7 +176,7 @@ impl Source<'_> {
             return Ok(());
         }
         let unknown = error::unknown("key", name, known.iter().copied());
-        Err(self.refuse(key.span().start, unknown))
+        Err(self.at(key.span().start, unknown))
     }
 
     fn task(&self, table: &DeTable) -> Result<Task> {
@@ -183,7 +188,7 @@ impl Source<'_> {
 
     fn named(&self, task: &Value) -> Result<Task> {
         let name = task.get_ref().as_str().unwrap_or_default();
-        recipes::task(name).map_err(|e| self.refuse(task.span().start, e))
+        recipes::task(name).map_err(|e| self.at(task.span().start, e))
     }
 
     fn grids<'t>(&self, table: &'t DeTable<'t>) -> Result<&'t [Value<'t>]> {
@@ -218,12 +223,12 @@ impl Source<'_> {
             self.check_key(key, &known)?;
             let word = format!("--{}={}", key.get_ref(), self.items(value)?.join(","));
             self.parse(&command, std::slice::from_ref(&word))
-                .map_err(|e| self.refuse(key.span().start, e))?;
+                .map_err(|e| self.at(key.span().start, e))?;
             words.push(word);
         }
         let flags = self
             .parse(&command, &words)
-            .map_err(|e| self.refuse(start, e))?;
+            .map_err(|e| self.at(start, e))?;
         Ok(flags.said_at(&format!("{}, line {}", self.place, self.line(start))))
     }
 
@@ -253,22 +258,11 @@ impl Source<'_> {
         }
     }
 
-    /// `words` as on a command line; what clap says against them in one line.
-    fn parse(&self, command: &Command, words: &[String]) -> Result<Flags, String> {
+    /// `words` as on a command line.
+    fn parse(&self, command: &Command, words: &[String]) -> Result<Flags> {
         let mut flags = Flags::of(self.settings);
         let matches = command.clone().try_get_matches_from(words);
         let read = matches.and_then(|matches| flags.update_from_arg_matches(&matches));
-        read.map(|()| flags).map_err(|e| {
-            let text = e.to_string();
-            let text = text.strip_prefix("error: ").unwrap_or(&text);
-            let said = text
-                .lines()
-                .take_while(|line| !line.starts_with("Usage") && !line.starts_with("For more"));
-            let lines: Vec<&str> = said
-                .map(str::trim)
-                .filter(|line| !line.is_empty())
-                .collect();
-            lines.join(" ")
-        })
+        read.map(|()| flags).map_err(|e| Error::misuse(&e))
     }
 }

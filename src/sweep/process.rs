@@ -81,6 +81,7 @@ fn read_messages(stdout: impl Read + Send + 'static) -> Receiver<Message> {
 mod tests {
     use super::*;
     use crate::config::RunConfig;
+    use crate::error::testing::Fails;
     use crate::store::{Cause, Failure, Store};
     use std::sync::atomic::Ordering;
     use std::sync::Arc;
@@ -279,14 +280,7 @@ mod tests {
         let (process, _dir) = worker("");
         let process = Process::new(process.0.named("/no/such/program"));
         let run = run();
-        let error = process
-            .work(&job(&run, "cpu"), &AtomicBool::new(false), &mut |_| {})
-            .unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("cannot start /no/such/program: "),
-            "{error}"
-        );
+        let worked = process.work(&job(&run, "cpu"), &AtomicBool::new(false), &mut |_| {});
+        worked.fails("io").is_at("/no/such/program", None);
     }
 }

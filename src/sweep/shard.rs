@@ -226,6 +226,7 @@ impl fmt::Display for Shard {
 mod tests {
     use super::super::tests::flags;
     use super::*;
+    use crate::error::testing::Fails;
     use std::collections::BTreeSet;
 
     fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Shard> {
@@ -366,22 +367,19 @@ mod tests {
             (vec![0, 3, 6, 7], 3),
             (vec![0, 2, 4], 1),
         ] {
-            let message = parts("auto", &tasks, step).unwrap_err().to_string();
+            let at = parts("auto", &tasks, step).refuses("--shard");
             let (count, last) = (tasks.len(), tasks[tasks.len() - 1]);
-            let said = format!("the {count} tasks from {} to {last} are no range", tasks[0]);
-            assert!(message.contains(&said), "{message}");
-            assert!(
-                message.contains("write auto/N") && message.contains("$SLURM_ARRAY_TASK_ID/N"),
-                "{message}"
-            );
+            let said = format!("{count} tasks from {} to {last}", tasks[0]);
+            at.gives("auto")
+                .names(&[&said, "auto/N", "--shard $SLURM_ARRAY_TASK_ID/N"]);
         }
         // A number that is none of the tasks, or an array of which not all is told.
-        let outside = parse("auto", &grid_engine("8", "1", "9", "2")).unwrap_err();
-        assert!(outside.to_string().contains("no range"), "{outside}");
+        let outside = parse("auto", &grid_engine("8", "1", "9", "2"));
+        outside.refuses("--shard").names(&["from 1 to 9"]);
         let mut untold = slurm("5", "4", "11", "8", "1");
         untold.retain(|(name, _)| !name.ends_with("COUNT"));
-        let message = parse("auto", &untold).unwrap_err().to_string();
-        assert!(message.contains("does not say which tasks"), "{message}");
+        let untold = parse("auto", &untold).refuses("--shard");
+        untold.names(&["Slurm", "auto/N"]);
     }
 
     #[test]
@@ -404,15 +402,12 @@ mod tests {
     #[test]
     fn tasks_that_could_share_one_of_the_parts_asked_for_are_refused() {
         for (tasks, step) in [(vec![1, 7, 9], 1), (vec![0, 2, 4, 6, 8], 2)] {
-            let message = parts("auto/5", &tasks, step).unwrap_err().to_string();
-            assert!(
-                message.contains("two tasks of this array may have one part"),
-                "{message}"
-            );
+            let at = parts("auto/5", &tasks, step).refuses("--shard");
+            at.gives("auto/5").names(&["1 to 5", "i/5"]);
         }
         for variable in ["PBS_ARRAY_INDEX", "PBS_ARRAYID", "JOB_COMPLETION_INDEX"] {
-            let message = parse("auto/5", &[(variable, "9")]).unwrap_err().to_string();
-            assert!(message.contains("write i/5, with an i"), "{message}");
+            let at = parse("auto/5", &[(variable, "9")]).refuses("--shard");
+            at.names(&["i/5", &format!("${variable}")]);
         }
         // More tasks than parts, of which none is left over.
         let found = parts("auto/2", &[3, 4, 5], 1).unwrap();
@@ -422,20 +417,20 @@ mod tests {
     #[test]
     fn what_is_no_part_is_refused_with_what_would_be_one() {
         let told = [("SGE_TASK_ID", "undefined")];
-        for (text, environment, said) in [
-            ("0/8", &[][..], "write 1/8 to 8/8"),
-            ("9/8", &[], "write 1/8 to 8/8"),
-            ("1/0", &[], "write 1/8 to 8/8"),
-            ("two/8", &[], "not i/N"),
-            ("8", &[], "not i/N"),
-            ("auto", &told, "no task of an array"),
-            ("auto/8", &[("LSB_JOBINDEX", "0")], "no task of an array"),
-            ("auto", &[("JOB_COMPLETION_INDEX", "2")], "write auto/N"),
-            ("auto", &[("LSB_JOBINDEX", "2")], "write auto/N"),
-            ("auto/0", &[("JOB_COMPLETION_INDEX", "2")], "no such part"),
+        for (text, environment, remedy) in [
+            ("0/8", &[][..], "1/8"),
+            ("9/8", &[], "1/8"),
+            ("1/0", &[], "1/8"),
+            ("two/8", &[], "i/N"),
+            ("8", &[], "i/N"),
+            ("auto", &told, "LSB_JOBINDEX"),
+            ("auto/8", &[("LSB_JOBINDEX", "0")], "SGE_TASK_ID"),
+            ("auto", &[("JOB_COMPLETION_INDEX", "2")], "auto/N"),
+            ("auto", &[("LSB_JOBINDEX", "2")], "auto/N"),
+            ("auto/0", &[("JOB_COMPLETION_INDEX", "2")], "auto/8"),
         ] {
-            let message = parse(text, environment).unwrap_err().to_string();
-            assert!(message.contains(said), "{text}: {message}");
+            let at = parse(text, environment).refuses("--shard");
+            at.gives(text).names(&[remedy]);
         }
     }
 }

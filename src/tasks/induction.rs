@@ -120,10 +120,7 @@ mod tests {
 
     #[test]
     fn sizes_without_data_are_refused_by_their_flag() {
-        let own = [
-            (20, 2, "--seq-len 2 has no room"),
-            (2, 30, "--vocab-size 2 leaves nothing"),
-        ];
+        let own = [(20, 2, "--seq-len"), (2, 30, "--vocab-size")];
         assert_refused(&INDUCTION, &paper(20, 30), &own);
         let (smallest, _) = per_token(&*INDUCTION.of(&paper(3, 3)));
         assert_eq!(smallest.batch(0..1).tokens[0], SPECIAL);

@@ -174,6 +174,7 @@ pub(super) fn begins_article(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::testing::Fails;
 
     fn lines(content: &str, header: Option<&str>, most: usize) -> Result<Vec<String>> {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -203,14 +204,15 @@ mod tests {
 
     #[test]
     fn errors_name_the_line_and_a_cut_file() {
-        let message = |content: &str| lines(content, Some("h"), 9).unwrap_err().to_string();
-        assert!(message("h\na\nbad\n").ends_with(", line 3: it is bad"));
-        assert!(message("h\na\nbad").contains("the file ends inside this line"));
-        let header = message("x\u{1}\n");
-        assert!(
-            header.contains("line 1: the header must be `h`, not `x\\u{1}`"),
-            "{header}"
-        );
+        for (content, line, names) in [
+            ("h\na\nbad\n", 3, &["it is bad"][..]),
+            ("h\na\nbad", 3, &[]),
+            ("x\u{1}\n", 1, &["`h`", "`x\\u{1}`"]),
+        ] {
+            let at = lines(content, Some("h"), 9).fails("data");
+            assert_eq!(at.position, Some(Position::Line(line)), "{at:?}");
+            at.names(names);
+        }
     }
 
     #[test]
@@ -219,8 +221,7 @@ mod tests {
         let all = lines(&format!("a\n{long}\nb\n"), None, 9).unwrap();
         assert_eq!((all.len(), all[1].len()), (3, long.len()));
         let endless = "x".repeat(LONGEST + BLOCK + 1);
-        let message = lines(&endless, None, 9).unwrap_err().to_string();
-        assert!(message.contains("without a line end"), "{message}");
+        lines(&endless, None, 9).fails("data");
     }
 
     #[test]

@@ -289,12 +289,15 @@ fn same_files(named: &str, found: &str, task: &dyn Task, data_dir: Option<&Path>
     if named == found {
         return Ok(());
     }
-    let place = data_dir.map_or(String::new(), |dir| format!(" in {}", dir.display()));
-    Err(Error::missing(format!(
-        "the files of {}{place} have the digest {found}, and those of this run {named}: give the folder of its files by \
+    let reason = format!(
+        "the files of {} have the digest {found}, and those of this run {named}: give the folder of its files by \
          --data-dir, or type its settings without --config for a run on these files",
         task.title()
-    )))
+    );
+    Err(match data_dir {
+        Some(dir) => Error::missing_at(dir, reason),
+        None => Error::missing(reason),
+    })
 }
 
 impl TaskConfig {

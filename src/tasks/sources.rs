@@ -69,12 +69,15 @@ impl Sources {
 
     /// Fails if the files have changed since `stamp` was taken.
     pub fn unchanged_since(&self, stamp: &Stamp) -> Result<()> {
-        if self.stamp()? == *stamp {
+        let now = self.stamp()?;
+        if now == *stamp {
             return Ok(());
         }
-        let place = self.files.first().map_or(Path::new("."), |(_, path)| path);
-        let reason =
-            "its data were changed while they were read: start again when they are complete";
+        let states = now.states.lines().zip(stamp.states.lines());
+        let changed = { states }.position(|(now, then)| now != then);
+        let changed = changed.and_then(|at| self.files.get(at));
+        let place = changed.map_or(Path::new("."), |(_, path)| path);
+        let reason = "changed while it was read: start again when the data are complete";
         Err(Error::data(place, reason))
     }
 
@@ -188,6 +191,7 @@ fn changed(_about: &Metadata) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::testing::Fails;
 
     fn world() -> (tempfile::TempDir, Sources) {
         let dir = tempfile::tempdir().unwrap();
@@ -255,7 +259,7 @@ mod tests {
         let stamp = sources.stamp().unwrap();
         sources.unchanged_since(&stamp).unwrap();
         fs::write(dir.path().join("test"), "longer than it was before").unwrap();
-        let message = sources.unchanged_since(&stamp).unwrap_err().to_string();
-        assert!(message.contains("changed while"), "{message}");
+        let at = sources.unchanged_since(&stamp).fails("data");
+        at.is_at("test", None);
     }
 }

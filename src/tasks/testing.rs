@@ -3,6 +3,8 @@
 use super::synthetic::{Settings, Synthetic};
 use super::{Dataset, Splits, Task};
 use crate::config::TaskConfig;
+use crate::error::testing::Fails;
+use crate::error::Diagnostic;
 use std::path::PathBuf;
 
 /// Folder `name` of real data; `None` and a printed line if there is none.
@@ -28,11 +30,11 @@ pub(super) fn per_token_splits(task: &dyn Task) -> [Dataset; 3] {
     }
 }
 
-/// Error of a task with sizes from which no data can be made.
-pub(super) fn refusal(task: &dyn Task) -> String {
-    let message = task.check().unwrap_err().to_string();
-    assert_eq!(task.load(None).unwrap_err().to_string(), message);
-    message
+/// Asserts that a task refuses its sizes for `flag`, both when they are checked and when data are made, and returns the refusal.
+pub(super) fn refuses(task: &dyn Task, flag: &str) -> Diagnostic {
+    let at = task.check().refuses(flag);
+    assert_eq!(task.load(None).refuses(flag), at);
+    at
 }
 
 impl Synthetic {
@@ -128,41 +130,45 @@ pub(super) fn assert_refused(
     paper: &Settings,
     own: &[(usize, usize, &str)],
 ) {
-    let refused = |settings: Settings, sentence: &str| {
-        let message = refusal(&*task.of(&settings));
-        let start = format!("{}: {sentence}", task.name);
-        assert!(message.starts_with(&start), "{message}");
-    };
-    for &(vocab_size, seq_len, sentence) in own {
+    for &(vocab_size, seq_len, flag) in own {
         let settings = Settings {
             vocab_size,
             seq_len,
             ..paper.clone()
         };
-        refused(settings, sentence);
+        let value = match flag {
+            "--seq-len" => seq_len,
+            _ => vocab_size,
+        };
+        refuses(&*task.of(&settings), flag).gives(&value.to_string());
     }
-    let all: [(fn(&mut Settings), _); 5] = [
+    type Change = fn(&mut Settings);
+    let all: [(Change, _, _, &[&str]); 5] = [
         (
             |s| s.vocab_size = 1 << 25,
-            "--vocab-size 33554432 is beyond",
+            "--vocab-size",
+            "33554432",
+            &["16777216"],
         ),
-        (
-            |s| s.train_examples = 0,
-            "--train-examples 0 leaves an empty split",
-        ),
+        (|s| s.train_examples = 0, "--train-examples", "0", &["1"]),
         (
             |s| s.test_examples = 1 << 40,
-            "--test-examples 1099511627776 with --seq-len",
+            "--test-examples",
+            "1099511627776",
+            &["--seq-len"],
         ),
-        (|s| s.test_seq_len = Some(1), "--test-seq-len 1 has no room"),
+        (|s| s.test_seq_len = Some(1), "--test-seq-len", "1", &[]),
         (
             |s| (s.test_seq_len, s.test_examples) = (Some(1 << 20), 1 << 12),
-            "--test-examples 4096 with --test-seq-len 1048576: a split",
+            "--test-examples",
+            "4096",
+            &["--test-seq-len 1048576"],
         ),
     ];
-    for (change, sentence) in all {
+    for (change, flag, value, names) in all {
         let mut settings = paper.clone();
         change(&mut settings);
-        refused(settings, sentence);
+        let at = refuses(&*task.of(&settings), flag);
+        at.gives(value).names(names);
     }
 }

@@ -1,6 +1,7 @@
 //! Table of tasks, and the documents that name them.
 
 use super::*;
+use crate::error::testing::Fails;
 use crate::store::samples;
 use serde_json::json;
 
@@ -12,27 +13,28 @@ fn every_task_is_found_by_its_name_and_no_other() {
             Some(entry.name)
         );
     }
-    let message = find("wikitxt").err().unwrap().to_string();
-    assert!(message.contains("Did you mean `wikitext`?"), "{message}");
+    find("wikitxt").refuses("--task").names(&["`wikitext`"]);
 }
 
 #[test]
 fn settings_of_another_type_or_name_are_refused_with_their_place() {
-    let refused = |change: fn(&mut TaskConfig)| {
+    type Change = fn(&mut TaskConfig);
+    let cases: [(Change, &[&str]); 3] = [
+        (|task| task.set("dataset", "image"), &["mqar", "`dataset`"]),
+        (|task| task.set("seq_len", "long"), &["\"long\""]),
+        (
+            |task| *task = TaskConfig::new("sorting", &json!({})),
+            &["sorting", "mqar"],
+        ),
+    ];
+    for (change, names) in cases {
         let mut run = samples::config();
         change(&mut run.task);
-        let message = RunConfig::parse(&run.canonical(), "a/config.json").unwrap_err();
-        message.to_string()
-    };
-    let strange = refused(|task| task.set("dataset", "image"));
-    assert!(
-        strange.starts_with("a/config.json: not a run config: task mqar: unknown field `dataset`"),
-        "{strange}"
-    );
-    let wrong = refused(|task| task.set("seq_len", "long"));
-    assert!(wrong.contains("invalid type: string"), "{wrong}");
-    let unknown = refused(|task| *task = TaskConfig::new("sorting", &json!({})));
-    assert!(unknown.contains("unknown task `sorting`"), "{unknown}");
+        let read = RunConfig::parse(&run.canonical(), "a/config.json");
+        read.fails("corrupt")
+            .is_at("a/config.json", None)
+            .names(names);
+    }
 }
 
 /// Ids of runs that earlier versions have trained and whose results must be found again.

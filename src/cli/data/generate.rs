@@ -109,10 +109,9 @@ impl Place {
         let refuse_to_replace = || {
             let mut known = known.iter().map(|name| folder.join(name));
             match known.find(|path| !self.force && path.exists()) {
-                Some(there) => refuse!(
-                    "{} is there already; --force replaces it, --data-dir DIR names another place",
-                    there.display()
-                ),
+                Some(there) => {
+                    refuse!(path there, "exists already; --force replaces it, --data-dir DIR names another place")
+                }
                 None => Ok(()),
             }
         };

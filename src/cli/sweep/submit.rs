@@ -165,10 +165,11 @@ fn id(said: &str) -> String {
 /// What one of Slurm's commands prints.
 fn call(program: &str, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program).args(arguments).output().map_err(|e| {
-        Error::usage(format!(
-            "cannot start {program}: {e}; --executor slurm needs the commands of Slurm on this machine, and \
-             --executor print shows the scripts without them"
-        ))
+        let reason = format!(
+            "cannot start {program}: {e}; this needs the commands of Slurm on this machine, and --executor print shows the \
+             scripts without them"
+        );
+        Error::flag_value("--executor", "slurm", reason)
     })?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {

@@ -60,14 +60,13 @@ pub(super) fn open(path: &Path, global: &Global) -> Result<Checkpoint> {
     match run.map(folder).transpose()? {
         Some(folder) if folder.is_dir() => Checkpoint::open(&folder),
         Some(_) => refuse!(
-            "there is no run {} in {}; --out names another results folder",
-            path.display(),
+            flag "--checkpoint" = path.display(),
+            "there is no such run in {}; --out names another results folder",
             global.out.display()
         ),
         None => refuse!(
-            "there is no file, folder or run {}: --checkpoint takes what a run of `dsf wikitext` or `dsf \
-             wikitext import` left, or a folder of Hugging Face",
-            path.display()
+            flag "--checkpoint" = path.display(),
+            "there is no such file, folder or run; give what a run of `dsf wikitext` or `dsf wikitext import` left, or a folder of Hugging Face"
         ),
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn export(arguments: &Export, global: &Global) -> Result<u8> {
 fn free(path: &Path) -> Result<()> {
     ensure!(
         !path.exists(),
-        flag "--to" = path.display(), "is there already: remove it, or give another name");
+        flag "--to" = path.display(), "exists already: remove it, or give another name");
     Ok(())
 }
 

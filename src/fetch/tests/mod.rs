@@ -9,6 +9,8 @@ mod server;
 use super::catalogue::entry;
 use super::context::{FetchContext, Progress};
 use super::{fetch, ArchiveSource, Dataset, FetchRequest, Hub};
+use crate::error::testing::Fails;
+use crate::error::Diagnostic;
 use crate::error::Result;
 use crate::tasks::lra::LraDataset;
 use server::Server;
@@ -122,8 +124,8 @@ impl World {
         Ok(self.fetch_all()?.into_iter().filter_map(lra).collect())
     }
 
-    fn refusal(&mut self) -> String {
-        self.fetch().unwrap_err().to_string()
+    fn fails(&mut self, kind: &str) -> Diagnostic {
+        self.fetch().fails(kind)
     }
 
     fn folder(&self, dataset: impl Into<Dataset>) -> PathBuf {

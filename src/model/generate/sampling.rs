@@ -2,6 +2,7 @@
 
 use crate::error::{refuse, Error, Result};
 use crate::ops::rng::Rng;
+use std::fmt;
 
 /// Rule by which the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,16 +45,19 @@ impl Choice {
         let Self::Sampled(how) = self else {
             return Ok(());
         };
-        let wrong = |flag: &str, must: &str| Err(Error::flag(flag, format!("must be {must}")));
+        let wrong = |flag: &str, value: &dyn fmt::Display, must: &str| {
+            Err(Error::flag_value(flag, value, format!("must be {must}")))
+        };
         match how {
             // The negated comparison also refuses NaN.
             Sampling { temperature: t, .. } if !(*t > 0.0 && t.is_finite()) => wrong(
                 "--temperature",
-                &format!("a number above 0, not {t}; --greedy takes the likeliest token"),
+                t,
+                "a number above 0; --greedy takes the likeliest token",
             ),
-            Sampling { top_k: Some(0), .. } => wrong("--top-k", "at least 1"),
+            Sampling { top_k: Some(0), .. } => wrong("--top-k", &0, "at least 1"),
             Sampling { top_p: Some(p), .. } if !(*p > 0.0 && *p <= 1.0) => {
-                wrong("--top-p", &format!("above 0 and at most 1, not {p}"))
+                wrong("--top-p", p, "above 0 and at most 1")
             }
             Sampling { .. } => Ok(()),
         }
@@ -124,6 +128,7 @@ fn nucleus_len(weights: &[f64], p: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::testing::Fails;
 
     const LOGITS: [f32; 5] = [0.0, 3.0, 1.0, 3.0, -2.0];
 
@@ -197,35 +202,28 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_refused() {
-        let refused = |how: Sampling| Choice::Sampled(how).check().unwrap_err().to_string();
+        let refuses = |how: Sampling, flag| Choice::Sampled(how).check().refuses(flag);
         for temperature in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let message = refused(Sampling {
+            let how = Sampling {
                 temperature,
                 ..sampling()
-            });
-            assert!(
-                message.contains("--temperature") && message.contains("--greedy"),
-                "{message}"
-            );
+            };
+            refuses(how, "--temperature").names(&["--greedy"]);
         }
         let top_k = Some(0);
-        assert!(refused(Sampling {
+        let how = Sampling {
             top_k,
             ..sampling()
-        })
-        .contains("--top-k"));
+        };
+        refuses(how, "--top-k").gives("0");
         for p in [0.0, 1.1, f64::NAN] {
             let top_p = Some(p);
-            assert!(refused(Sampling {
+            let how = Sampling {
                 top_p,
                 ..sampling()
-            })
-            .contains("--top-p"));
+            };
+            refuses(how, "--top-p");
         }
-        let message = Choice::Greedy
-            .pick(&[0.0, f32::NAN], 0)
-            .unwrap_err()
-            .to_string();
-        assert!(message.contains("not numbers"), "{message}");
+        Choice::Greedy.pick(&[0.0, f32::NAN], 0).fails("refused");
     }
 }

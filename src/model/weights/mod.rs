@@ -90,9 +90,8 @@ impl Checkpoint {
             Some(file) => Self::open_file(file),
             None if hf::is_in(path) => hf::read(path),
             None => refuse!(
-                "{} holds no weights: neither {BEST} nor {LAST}, which a run of `dsf wikitext` leaves, \
-                 nor Hugging Face's model.safetensors",
-                path.display()
+                path path,
+                "holds no weights: neither {BEST} nor {LAST}, which a run of `dsf wikitext` leaves, nor Hugging Face's model.safetensors"
             ),
         }
     }

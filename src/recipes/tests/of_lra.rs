@@ -20,7 +20,7 @@ fn a_classifier_of_a_layout_of_language_models_is_refused() {
         let params = Params::seeded(0, DType::F32, &Device::Cpu);
         let built = Classifier::new(&run.model, &run.task.sizes().unwrap(), &params);
         let message = built.err().unwrap().to_string();
-        assert!(message.starts_with("a classifier has the layout transformer"));
+        assert!(message.contains("transformer"), "{message}");
     }
 }
 
@@ -155,22 +155,18 @@ fn without_a_dataset_a_small_listops_is_trained() {
 
 #[test]
 fn what_means_nothing_or_cannot_be_is_refused_by_its_flag() {
-    for (setting, start) in [
-        (
-            ("kv-pairs", "4"),
-            "--kv-pairs means nothing to the task lra",
-        ),
-        (("micro-batch", "0"), "--micro-batch"),
-        (("attn-dropout", "1"), "--attn-dropout"),
-        (("expand", "2"), "--expand"),
+    for (name, value) in [
+        ("kv-pairs", "4"),
+        ("micro-batch", "0"),
+        ("attn-dropout", "1"),
+        ("expand", "2"),
     ] {
-        let said = refusal("lra", &[("dataset", "image"), setting]);
-        assert!(said.starts_with(start), "{said}");
+        let settings = [("dataset", "image"), (name, value)];
+        refuses("lra", &settings, &format!("--{name}"));
     }
-    let said = refusal("lra", &[("warmup-epochs", "3"), ("protocol", "paper")]);
-    assert!(said.starts_with("--warmup-epochs"), "{said}");
-    let said = refusal("mqar", &[("dataset", "image")]);
-    assert!(said.starts_with("--dataset means nothing"), "{said}");
+    let warmup = [("warmup-epochs", "3"), ("protocol", "paper")];
+    refuses("lra", &warmup, "--warmup-epochs");
+    refuses("mqar", &[("dataset", "image")], "--dataset").names(&["mqar"]);
 }
 
 #[test]
@@ -181,13 +177,9 @@ fn attention_sees_the_whole_document_only_where_a_mixer_can() {
     let said = serde_json::to_string(&lra(&[])).unwrap();
     assert!(!said.contains("bidirectional"), "{said}");
     assert_ne!(seen("softmax", "true").id(), lra(&[]).id());
-    assert_eq!(
-        refusal("lra", &[("mixer", "s6"), ("bidirectional", "true")]),
-        "--bidirectional true: mixer `s6` reads a document in order; softmax, linear and normalized attention, \
-         taylor and performer can see all of it at once"
-    );
-    let said = refusal("mqar", &[("bidirectional", "true")]);
-    assert!(said.contains("--bidirectional"), "{said}");
+    let ordered = [("mixer", "s6"), ("bidirectional", "true")];
+    refuses("lra", &ordered, "--bidirectional").names(&["`s6`", "softmax", "performer"]);
+    refuses("mqar", &[("bidirectional", "true")], "--bidirectional");
 }
 
 #[test]

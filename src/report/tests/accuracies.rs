@@ -1,6 +1,7 @@
 //! Tables 2 and 3.
 
 use super::*;
+use crate::error::testing::Fails;
 use crate::recipes::{self, presets_of};
 use crate::store::samples::done;
 use crate::tasks::lra::LraDataset;
@@ -313,38 +314,29 @@ fn a_mixer_that_this_version_does_not_know_has_all_its_settings_said() {
 
 #[test]
 fn without_results_one_sentence_says_how_to_get_some() {
-    let refused = |number, rows: &[Record], asked: &ReportOptions| {
-        table(number, rows, None, asked).unwrap_err().to_string()
-    };
     let none = ReportOptions::default();
-    let third = refused("3", &[], &none);
-    assert!(
-        third.contains("`dsf sweep experiments/table3.toml`"),
-        "{third}"
-    );
+    let third = table("3", &[], None, &none).fails("refused");
+    third.names(&["`dsf sweep experiments/table3.toml`"]);
     let image = [usual("softmax", Image)];
-    let second = refused("2", &image, &none);
-    assert!(
-        second.contains("`dsf sweep experiments/table2.toml`"),
-        "{second}"
-    );
+    let second = table("2", &image, None, &none).fails("refused");
+    second.names(&["`dsf sweep experiments/table2.toml`"]);
     let matched = filtered(Filter {
         protocols: vec![Protocol::Matched],
         ..Filter::default()
     });
-    let filtered = refused("3", &image, &matched);
-    let there = "there are results of image, for --task lra, --mixer softmax, --protocol reference";
-    assert!(filtered.contains(there), "{filtered}");
+    let filtered = table("3", &image, None, &matched).fails("refused");
+    filtered.names(&[
+        "image",
+        "--task lra",
+        "--mixer softmax",
+        "--protocol reference",
+    ]);
 }
 
 #[test]
 fn perplexities_are_refused_with_what_to_take() {
-    let refused = table("3", &[], None, &by("val_ppl"));
-    let message = refused.unwrap_err().to_string();
-    assert!(
-        message.contains("--metric val_ppl") && message.contains("--table 1"),
-        "{message}"
-    );
+    let refused = table("3", &[], None, &by("val_ppl")).refuses("--metric");
+    refused.gives("val_ppl").names(&["--table 1"]);
 }
 
 #[test]

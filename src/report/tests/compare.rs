@@ -1,6 +1,7 @@
 //! Two sets of results, cell by cell.
 
 use super::*;
+use crate::error::testing::Fails;
 use crate::report::compare::compare;
 use crate::store::samples::{config, diverged, done, failed};
 use crate::store::Metric;
@@ -132,17 +133,14 @@ fn many_cells_without_a_difference_are_seldom_called_worse() {
 
 #[test]
 fn nothing_to_compare_is_said() {
-    let refusal = |a: &[Record], b: &[Record], metric: &str| {
-        let compared = compare([a, b], ["old", "new"], Metric::find(metric));
-        compared.err().unwrap().to_string()
+    let refused = |a: &[Record], b: &[Record], metric: &str| {
+        compare([a, b], ["old", "new"], Metric::find(metric)).fails("refused")
     };
     let rows = seeds(8, &[0.5]);
-    assert_eq!(
-        refusal(&rows, &[], "accuracy"),
-        "there are no results in new"
-    );
-    assert!(refusal(&rows, &rows, "train_ppl").contains("no run of old or new has train_ppl"));
-    assert!(refusal(&rows, &rows, "params").contains("neither better nor worse"));
+    refused(&rows, &[], "accuracy").is_at("new", None);
+    refused(&rows, &rows, "train_ppl").names(&["old", "new", "train_ppl"]);
+    let params = refused(&rows, &rows, "params");
+    assert_eq!(params.flag.as_deref(), Some("--metric"));
 }
 
 #[test]

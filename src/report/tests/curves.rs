@@ -1,6 +1,7 @@
 //! Training curves.
 
 use super::*;
+use crate::error::testing::Fails;
 use crate::report::picture::Body;
 use crate::store::samples::{config, done, read, text_config};
 use crate::store::EpochRow;
@@ -107,14 +108,12 @@ fn texts_have_curves_of_perplexity() {
 
 #[test]
 fn without_epochs_or_behind_a_filter_that_leaves_none_a_sentence_says_so() {
-    let none = curves(&[], &ReportOptions::default())
-        .unwrap_err()
-        .to_string();
-    assert!(none.contains("metrics.csv"), "{none}");
+    let none = curves(&[], &ReportOptions::default()).fails("refused");
+    none.names(&["metrics.csv"]);
     let filter = Filter {
         mixers: vec!["s6".into()],
         ..Filter::default()
     };
-    let none = curves(&small(), &filtered(filter)).unwrap_err().to_string();
-    assert!(none.contains("none of the 3 runs"), "{none}");
+    let none = curves(&small(), &filtered(filter)).fails("refused");
+    none.names(&["3 runs"]);
 }

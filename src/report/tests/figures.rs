@@ -1,6 +1,7 @@
 //! The figures of the paper, and reports of many runs.
 
 use super::*;
+use crate::error::testing::Fails;
 use crate::report::figures::Drawn;
 use crate::store::samples::{config, done};
 use std::time::Instant;
@@ -96,12 +97,9 @@ fn the_first_figure_is_over_n_and_the_seventh_has_d_down() {
 
 #[test]
 fn figures_say_how_to_get_results_and_turn_only_where_d_and_n_are_the_axes() {
-    let none = drawn_figure("3", &[run("linear", 64, 32, 0.5, |_| {})]).unwrap_err();
-    let message = none.to_string();
-    assert!(
-        message.contains("`dsf sweep experiments/figure3.toml`"),
-        "{message}"
-    );
+    let none = drawn_figure("3", &[run("linear", 64, 32, 0.5, |_| {})]);
+    none.fails("refused")
+        .names(&["`dsf sweep experiments/figure3.toml`"]);
     let none: PresetsOf = &|_| Vec::new();
     let turned = ReportOptions {
         orient: Some(Orient::Paper),
@@ -109,11 +107,7 @@ fn figures_say_how_to_get_results_and_turn_only_where_d_and_n_are_the_axes() {
     };
     let rows = [run("linear", 512, 128, 0.5, |_| {})];
     let refused = report(figure(Series::Figure, "2"), &rows, None, none, &turned);
-    let message = refused.unwrap_err().to_string();
-    assert!(
-        message.contains("Figure 2 has mixers in its rows"),
-        "{message}"
-    );
+    refused.refuses("--orient").names(&["Figure 2"]);
 }
 
 /// A hundred thousand runs: 25,000 settings at two rates and two seeds.
@@ -215,14 +209,13 @@ fn a_row_of_a_figure_is_drawn_in_every_format_and_says_what_it_lacks() {
         title, "matched, k=64 V=8192, 100000 examples, d=64, n=32",
         "L is an axis"
     );
-    let refused = report(&MADE_UP, &rows[2..], None, none, &asked).unwrap_err();
-    assert!(refused.to_string().contains(MADE_UP.remedy), "{refused}");
-    let unknown = report(&MADE_UP, &rows, None, none, &by("test_ppl")).unwrap_err();
-    let message = unknown.to_string();
-    assert!(
-        message.contains("Figure 99: take test_loss, accuracy"),
-        "{message}"
-    );
+    let refused = report(&MADE_UP, &rows[2..], None, none, &asked);
+    refused.fails("refused").names(&[MADE_UP.remedy]);
+    let unknown = report(&MADE_UP, &rows, None, none, &by("test_ppl"));
+    unknown
+        .refuses("--metric")
+        .gives("test_ppl")
+        .names(&["Figure 99", "test_loss", "accuracy"]);
 }
 
 /// Three rates by three seeds, of which two seeds stop, at the last rate.
@@ -266,8 +259,9 @@ fn times_are_the_share_of_all_runs_that_have_stopped() {
     assert!(matches!(grid.form, Form::Lines { steps: true, .. }));
     rows.iter_mut()
         .for_each(|row| row.set("stop_above", Field::Absent));
-    let message = drawn_figure("times", &rows).unwrap_err().to_string();
-    assert!(message.contains("no results for Figure times"), "{message}");
+    drawn_figure("times", &rows)
+        .fails("refused")
+        .names(&["Figure times"]);
 }
 
 #[test]

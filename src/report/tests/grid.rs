@@ -1,6 +1,7 @@
 //! The grid of tasks without a table.
 
 use super::*;
+use crate::error::testing::Fails;
 use crate::store::samples::{config, diverged, done, failed, read, text_config};
 use crate::store::Outcome;
 
@@ -44,10 +45,8 @@ fn report(rows: &[Record]) -> Report {
     report_with(rows, None, &ReportOptions::default()).unwrap()
 }
 
-fn refusal(rows: &[Record], asked: &ReportOptions) -> String {
-    self::report_with(rows, None, asked)
-        .unwrap_err()
-        .to_string()
+fn report_of(rows: &[Record], asked: &ReportOptions) -> Result<Report> {
+    report_with(rows, None, asked)
 }
 
 /// The result at (d, n) of the first grid.
@@ -177,9 +176,8 @@ fn the_best_accuracy_of_any_epoch_is_another_metric() {
 
 #[test]
 fn without_results_one_sentence_says_how_to_make_some() {
-    let message = refusal(&[], &ReportOptions::default());
-    assert!(message.contains("`dsf mqar`"), "{message}");
-    assert!(message.contains("`dsf sweep`"), "{message}");
+    let none = report_of(&[], &ReportOptions::default()).fails("refused");
+    none.names(&["`dsf mqar`", "`dsf sweep`"]);
 }
 
 #[test]
@@ -187,27 +185,27 @@ fn without_results_of_recall_but_some_of_the_arena_it_says_what_to_type() {
     let mut row = changed(|_| {});
     row.set("task", "lra");
     row.set("dataset", "listops");
-    let message = refusal(&[row], &ReportOptions::default());
-    assert!(message.contains("`dsf report --table 3`"), "{message}");
+    let none = report_of(&[row], &ReportOptions::default()).fails("refused");
+    none.names(&["`dsf report --table 3`"]);
 }
 
 #[test]
 fn results_of_text_alone_point_to_the_table_that_shows_them() {
     let text = Record::new(&text_config(), &read(17.0));
-    let message = refusal(&[text], &ReportOptions::default());
-    assert!(message.contains("`dsf report --table 1`"), "{message}");
+    let none = report_of(&[text], &ReportOptions::default()).fails("refused");
+    none.names(&["`dsf report --table 1`"]);
 }
 
 #[test]
 fn recall_has_no_perplexity() {
-    let message = refusal(&[changed(|_| {})], &by("val_ppl"));
-    assert!(message.contains("--metric val_ppl"), "{message}");
+    let refused = report_of(&[changed(|_| {})], &by("val_ppl"));
+    refused.refuses("--metric").gives("val_ppl");
 }
 
 #[test]
 fn recall_has_no_epoch_chosen_on_validation_data() {
-    let message = refusal(&[changed(|_| {})], &by("selected_accuracy"));
-    assert!(message.contains("--metric selected_accuracy"), "{message}");
+    let refused = report_of(&[changed(|_| {})], &by("selected_accuracy"));
+    refused.refuses("--metric").gives("selected_accuracy");
 }
 
 #[test]
@@ -235,10 +233,12 @@ fn a_filter_keeps_what_it_names() {
         seq_lens: vec![512],
         ..Filter::default()
     });
-    let message = nothing.unwrap_err().to_string();
-    let there =
-        "there are results for --task mqar, --mixer linear,softmax, --seq-len 64, --protocol matched";
-    assert!(message.contains(there), "{message}");
+    nothing.fails("refused").names(&[
+        "--task mqar",
+        "--mixer linear,softmax",
+        "--seq-len 64",
+        "--protocol matched",
+    ]);
 }
 
 #[test]

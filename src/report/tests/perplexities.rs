@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::{Precision, Rotary, Schedule};
+use crate::error::testing::Fails;
 use crate::store::samples::{diverged, failed, read, text_config};
 
 fn config(mixer: &str) -> RunConfig {
@@ -80,10 +81,6 @@ fn first(rows: &[Record]) -> Report {
 
 fn text_of(rows: &[Record]) -> String {
     text(&first(rows))
-}
-
-fn refusal(rows: &[Record], planned: Option<&[RunConfig]>, asked: &ReportOptions) -> String {
-    table(rows, planned, asked).unwrap_err().to_string()
 }
 
 fn is_beside(grid: &Grid) -> bool {
@@ -277,31 +274,29 @@ fn a_mixer_that_this_version_does_not_know_has_all_its_settings_said() {
 
 #[test]
 fn without_results_one_sentence_says_how_to_get_some() {
-    let none = refusal(&[], None, &ReportOptions::default());
-    assert!(
-        none.contains("`dsf sweep experiments/table1.toml`"),
-        "{none}"
-    );
+    let none = table(&[], None, &ReportOptions::default()).fails("refused");
+    none.names(&["`dsf sweep experiments/table1.toml`"]);
     let recall = crate::store::samples::record(0.5);
-    assert_eq!(refusal(&[recall], None, &ReportOptions::default()), none);
+    let other = table(&[recall], None, &ReportOptions::default());
+    assert_eq!(other.fails("refused"), none);
     let s6 = Filter {
         mixers: vec!["s6".into()],
         ..Filter::default()
     };
-    let filtered = refusal(&three(), None, &filtered(s6));
-    let there = "of wikitext-103-raw, for --task wikitext, --mixer linear,normalized,softmax";
-    assert!(filtered.contains(there), "{filtered}");
-    let other_plan = refusal(&[], Some(&[]), &ReportOptions::default());
-    assert!(other_plan.contains("task is wikitext"), "{other_plan}");
+    let filtered = table(&three(), None, &filtered(s6)).fails("refused");
+    filtered.names(&[
+        "wikitext-103-raw",
+        "--task wikitext",
+        "--mixer linear,normalized,softmax",
+    ]);
+    let other_plan = table(&[], Some(&[]), &ReportOptions::default());
+    other_plan.fails("refused").names(&["wikitext"]);
 }
 
 #[test]
 fn accuracies_are_refused_with_what_to_take() {
-    let message = refusal(&three(), None, &by("best_accuracy"));
-    assert!(
-        message.contains("--metric best_accuracy") && message.contains("train_ppl"),
-        "{message}"
-    );
+    let refused = table(&three(), None, &by("best_accuracy")).refuses("--metric");
+    refused.gives("best_accuracy").names(&["train_ppl"]);
 }
 fn whole() -> Vec<Record> {
     let mut rows = three();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::Protocol;
+use crate::error::testing::Fails;
 use crate::report::figures::Drawn;
 use crate::report::picture::{Body, Heatmap, Picture, Plot};
 use crate::store::samples::{config, diverged, done, failed, read, text_config};
@@ -288,11 +289,9 @@ fn one_cell_is_drawn_alone_and_none_is_refused_in_a_sentence() {
         none,
         &ReportOptions::default(),
     );
-    let message = refused.unwrap_err().to_string();
-    assert!(
-        message.contains("no results for Figure state") && message.contains("dsf sweep"),
-        "{message}"
-    );
+    refused
+        .fails("refused")
+        .names(&["Figure state", "`dsf sweep"]);
     let small = [run("linear", 0.5, |c| c.task.set("seq_len", 32))];
     let refused = report(
         figure(Series::Figure, "2"),
@@ -301,12 +300,9 @@ fn one_cell_is_drawn_alone_and_none_is_refused_in_a_sentence() {
         none,
         &ReportOptions::default(),
     );
-    let message = refused.unwrap_err().to_string();
-    assert!(
-        message
-            .ends_with("1 run of its mixers here at other sizes: `dsf report --over d` draws them"),
-        "{message}"
-    );
+    refused
+        .fails("refused")
+        .names(&["1 run", "`dsf report --over d`"]);
 }
 
 #[test]

@@ -2,8 +2,10 @@
 //! sentence that says what happened.
 
 use super::super::samples::{config, diverged, done, failed, read, text_config};
-use super::tests::{refusal, summary_of, text_of};
+use super::tests::{refused, summary_of, text_of};
 use super::*;
+use crate::error::testing::Fails;
+use crate::error::{Diagnostic, Position};
 use crate::store::column::Kind;
 use fastrand::Rng;
 
@@ -181,19 +183,19 @@ fn a_name_or_a_cause_that_reads_like_nothing_stays_what_it_is() {
 #[test]
 fn a_value_that_was_changed_in_another_spelling_is_still_refused_by_its_checksum() {
     let text = text_of(&records()).replacen("true", "FALSE", 1);
-    let message = refusal(&text);
-    assert!(message.contains("line 2: the row was changed"), "{message}");
+    refused(&text, 2).names(&["`checksum`"]);
 }
 
 /// The refusal of a summary of one row in which `column` holds `cell`.
-fn refusal_of(column: &str, cell: &str, separator: u8) -> String {
+fn refusal_of(column: &str, cell: &str, separator: u8) -> Diagnostic {
     let text = without_checksum(&text_of(&records()[..1]));
-    refusal(&respelt(&table(&text), separator, |found, own| {
+    let text = respelt(&table(&text), separator, |found, own| {
         match found.name == column {
             true => cell.to_owned(),
             false => own.to_owned(),
         }
-    }))
+    });
+    refused(&text, 2)
 }
 
 #[test]
@@ -207,14 +209,13 @@ fn an_id_that_was_taken_for_a_number_is_refused_with_what_keeps_it() {
         ("data_digest", "1.23457E+11"),
         ("git_commit", "1.0e+300"),
     ] {
-        let message = refusal_of(column, cell, b',');
-        assert!(
-            message.contains(&format!("line 2: column `{column}`: `{cell}` is a number"))
-                && message.contains(&format!("dtype={{\"{column}\": str}}")),
-            "{message}"
-        );
+        refusal_of(column, cell, b',').names(&[
+            &format!("`{column}`"),
+            &format!("`{cell}`"),
+            &format!("dtype={{\"{column}\": str}}"),
+        ]);
     }
-    assert!(refusal_of("run_id", "1,23457E+11", b';').contains("is a number"));
+    refusal_of("run_id", "1,23457E+11", b';').names(&["`run_id`"]);
     // As it was written.
     for id in [
         "123456789012",
@@ -231,41 +232,27 @@ fn an_id_that_was_taken_for_a_number_is_refused_with_what_keeps_it() {
 
 #[test]
 fn a_number_that_is_not_sure_to_be_whole_is_refused() {
-    for (column, cell, said) in [
-        ("peak_memory_bytes", "1.23457E+11", "may have lost digits"),
-        ("seed", "1.8446744073709552e+19", "may have lost digits"),
-        ("n", "12.5", "`12.5` is not a whole number"),
-        ("n", "-3.0", "`-3.0` is not a whole number"),
-        ("n", "inf", "`inf` is not a whole number"),
-        ("n", "many", "`many` is not a whole number"),
-        ("positions", "WAHR", "`WAHR` is not true or false"),
-        ("n", "NA", "column `n`: empty"),
+    for (column, cell) in [
+        ("peak_memory_bytes", "1.23457E+11"),
+        ("seed", "1.8446744073709552e+19"),
+        ("n", "12.5"),
+        ("n", "-3.0"),
+        ("n", "inf"),
+        ("n", "many"),
+        ("positions", "WAHR"),
     ] {
-        let message = refusal_of(column, cell, b',');
-        assert!(
-            message.contains("line 2: ") && message.contains(said),
-            "{message}"
-        );
+        let at = refusal_of(column, cell, b',');
+        at.names(&[&format!("`{column}`"), &format!("`{cell}`")]);
     }
+    refusal_of("n", "NA", b',').names(&["`n`"]);
 }
 
 #[test]
 fn a_decimal_comma_is_read_where_it_can_be_nothing_else() {
-    let message = refusal_of("lr", "0,001", b',');
-    assert!(
-        message.contains("`0,001` is not a number; a decimal comma is read where cells are separated by semicolons"),
-        "{message}"
-    );
-    let message = refusal_of("lr", "1,234,567", b';');
-    assert!(message.contains("`1,234,567` is not a number"), "{message}");
+    refusal_of("lr", "0,001", b',').names(&["`lr`", "`0,001`"]);
+    refusal_of("lr", "1,234,567", b';').names(&["`lr`", "`1,234,567`"]);
     // `0.5` in a language of decimal commas, where a spreadsheet leaves it and takes the others for thousands.
-    let message = refusal_of("lr", "0,001", b';');
-    assert!(
-        message.contains("a number with a decimal point, and line 2 has one with a decimal comma")
-            || message
-                .contains("a number with a decimal comma, and line 2 has one with a decimal point"),
-        "{message}"
-    );
+    refusal_of("lr", "0,001", b';').names(&["line 2"]);
 }
 
 #[test]
@@ -284,22 +271,10 @@ fn cells_that_a_spreadsheet_left_out_at_the_end_of_a_row_are_empty() {
     let (_dir, path) = summary_of(&(trimmed.join("\n") + "\n"));
     assert_eq!(read_summary(&path).unwrap(), rows);
     // A result is never left out, nor the end of the last line.
-    let message = refusal(&trimmed.join("\n"));
-    assert!(
-        message.contains("line 4: ") && message.contains("values under"),
-        "{message}"
-    );
+    refused(&trimmed.join("\n"), 4);
     let cut = trimmed[2].split(",done,").next().unwrap();
-    let message = refusal(&format!("{}\n{cut},done\n", trimmed[0]));
-    assert!(
-        message.contains("line 2: ") && message.contains("values under"),
-        "{message}"
-    );
-    let message = refusal(&text.replacen(",\n", ",,,more\n", 2));
-    assert!(
-        message.contains("line 2: ") && message.contains("values under"),
-        "{message}"
-    );
+    refused(&format!("{}\n{cut},done\n", trimmed[0]), 2);
+    refused(&text.replacen(",\n", ",,,more\n", 2), 2);
 }
 
 /// Spreadsheets and Python's csv module end lines with CR LF.
@@ -311,16 +286,14 @@ fn a_row_is_named_by_its_line_however_lines_end() {
     for end in ["\n", "\r\n"] {
         let cut = lines[last - 1].rsplit_once(',').unwrap().0;
         let broken = [&lines[..last - 1], &[cut]].concat().join(end) + end;
-        let (_dir, path) = summary_of(&broken);
-        let message = read_summary(&path).unwrap_err().to_string();
-        assert!(message.contains(&format!("line {last}: ")), "{message}");
+        refused(&broken, last as u64);
     }
 }
 
 #[test]
 fn another_encoding_is_refused_by_its_name() {
     let text = text_of(&records());
-    for (bytes, said) in [
+    for (bytes, line, name) in [
         (
             [
                 &[0xff, 0xfe],
@@ -330,19 +303,21 @@ fn another_encoding_is_refused_by_its_name() {
                     .as_slice(),
             ]
             .concat(),
-            "line 1: a text in UTF-16; save it as a CSV in UTF-8",
+            1,
+            "UTF-16",
         ),
         (
             text.replace("laptop", "M\u{fc}ller")
                 .chars()
                 .map(|c| c as u8)
                 .collect(),
-            "line 2: not a text in UTF-8",
+            2,
+            "UTF-8",
         ),
     ] {
         let (_dir, path) = summary_of("");
         fs::write(&path, bytes).unwrap();
-        let message = read_summary(&path).unwrap_err().to_string();
-        assert!(message.contains(said), "{message}");
+        let at = read_summary(&path).fails("data");
+        at.is_at("mqar.csv", Position::Line(line)).names(&[name]);
     }
 }

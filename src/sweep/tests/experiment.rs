@@ -2,6 +2,8 @@
 
 use super::flags;
 use crate::config::SETTINGS;
+use crate::error::testing::Fails;
+use crate::error::{Diagnostic, Position};
 use crate::mixers::MIXERS;
 use crate::recipes::task;
 use crate::sweep::{Experiment, Flags, Plan};
@@ -21,18 +23,16 @@ lr = [1e-3, \"paper\"]
 train-examples = 1_00
 ";
 
-fn refusal(text: &str) -> String {
-    let message = Experiment::parse(text, "my.toml", SETTINGS)
-        .unwrap_err()
-        .to_string();
-    assert!(message.starts_with("my.toml: line "), "{message}");
-    message
+fn refuses(text: &str, line: u64) -> Diagnostic {
+    let at = Experiment::parse(text, "my.toml", SETTINGS).fails("refused");
+    at.is_at("my.toml", Position::Line(line));
+    at
 }
 
-fn refusal_in_grid(line: &str) -> String {
-    refusal(&format!(
-        "task = \"mqar\"\n[[grid]]\nmixer = \"ssd\"\n{line}\n"
-    ))
+/// The refusal of a line of a grid, the fourth of its file.
+fn refuses_in_grid(line: &str) -> Diagnostic {
+    let text = format!("task = \"mqar\"\n[[grid]]\nmixer = \"ssd\"\n{line}\n");
+    refuses(&text, 4)
 }
 
 fn plan(text: &str, line: &str) -> Plan {
@@ -81,95 +81,75 @@ fn a_grid_may_have_a_task_of_its_own() {
     let tasks: Vec<&str> = planned.runs.iter().map(|run| run.task.name()).collect();
     assert_eq!(tasks, ["mqar", "lra"]);
     for wrong in ["task = \"chess\"", "task = 1"] {
-        let message = refusal_in_grid(wrong);
-        assert!(message.contains("line 4: unknown task"), "{message}");
+        refuses_in_grid(wrong).names(&["mqar", "lra"]);
     }
-    let message = refusal("task = \"mqar\"\n[defaults]\ntask = \"lra\"\n");
-    assert!(message.contains("line 3: unknown key `task`"), "{message}");
+    refuses("task = \"mqar\"\n[defaults]\ntask = \"lra\"\n", 3).names(&["`task`"]);
 }
 
 #[test]
 fn an_unknown_key_is_refused_with_its_line_and_the_nearest_known_one() {
-    let message = refusal_in_grid("seqlen = 64");
-    assert!(
-        message.contains("line 4: unknown key `seqlen`. Did you mean `seq-len`?"),
-        "{message}"
-    );
-    let message = refusal("task = \"mqar\"\n[default]\n");
-    assert!(
-        message.contains("line 2: unknown key `default`. Did you mean `defaults`?"),
-        "{message}"
-    );
+    refuses_in_grid("seqlen = 64").names(&["`seqlen`", "`seq-len`"]);
+    refuses("task = \"mqar\"\n[default]\n", 2).names(&["`default`", "`defaults`"]);
 }
 
 #[test]
 fn a_wrong_value_is_refused_with_its_line_and_key() {
-    for (line, what) in [
-        ("d = [64, \"x\"]", "--d <N>': not a whole number"),
-        ("d = []", "an empty list"),
-        ("d = [[64]]", "array where a number"),
-        ("d = true", "--d <N>': not a whole number"),
-        ("d = 1979-05-27", "datetime where a number"),
-        ("d = { a = 1 }", "table where a number"),
-        ("n = -1", "--n <N>': not a whole number"),
-        ("sizes = \"64:\"", "L:k"),
+    for (line, flag, value, names) in [
+        ("d = [64, \"x\"]", Some("--d"), Some("x"), &[][..]),
+        ("d = []", None, None, &[]),
+        ("d = [[64]]", None, None, &["array"]),
+        ("d = true", Some("--d"), Some("true"), &[]),
+        ("d = 1979-05-27", None, None, &["datetime"]),
+        ("d = { a = 1 }", None, None, &["table"]),
+        ("n = -1", Some("--n"), Some("-1"), &[]),
+        ("sizes = \"64:\"", Some("--sizes"), Some("64:"), &["L:k"]),
         (
             "protocol = \"papr\"",
-            "possible values: paper, reference, matched",
+            Some("--protocol"),
+            Some("papr"),
+            &["paper, reference, matched"],
         ),
-        ("seeds = [1, 2]", "seeds"),
-        ("d = 64 64", "line 4"),
+        ("seeds = [1, 2]", Some("--seeds"), Some("1,2"), &[]),
+        ("d = 64 64", None, None, &[]),
     ] {
-        let message = refusal_in_grid(line);
-        assert!(
-            message.contains("line 4: ") && message.contains(what),
-            "{line}: {message}"
-        );
-        assert!(!message.contains('\n'), "{line}: {message}");
+        let at = refuses_in_grid(line);
+        let found = (at.flag.as_deref(), at.value.as_deref());
+        assert_eq!(found, (flag, value), "{line}: {at:?}");
+        assert!(!at.names(names).reason.contains('\n'), "{at:?}");
     }
 }
 
 #[test]
 fn alternatives_in_one_grid_are_refused() {
-    let message = refusal_in_grid("sizes = \"64:4\"\nseq-len = 64");
-    assert!(
-        message.contains("line 2: ") && message.contains("--sizes"),
-        "{message}"
-    );
+    let text = "task = \"mqar\"\n[[grid]]\nsizes = \"64:4\"\nseq-len = 64\n";
+    refuses(text, 2).names(&["--sizes"]);
 }
 
 #[test]
 fn a_file_without_task_or_grid_is_refused_with_an_example() {
-    assert!(refusal("[[grid]]\nd = 64").contains("task = \"mqar\""));
-    assert!(refusal("task = \"lrb\"\n[[grid]]\nd = 64").contains("unknown task `lrb`"));
-    assert!(refusal("task = 1\n[[grid]]\nd = 64").contains("unknown task"));
-    assert!(refusal("task = \"mqar\"").contains("[[grid]]"));
-    assert!(refusal("task = \"mqar\"\n[grid]\nd = 64").contains("line 2: a grid is a section"));
-    assert!(refusal("task = \"mqar\"\ngrid = []").contains("line 2: a grid is a section"));
-    assert!(refusal("task = \"mqar\"\ngrid = [1]").contains("line 2: not a section"));
+    let example = "[[grid]]";
+    refuses("[[grid]]\nd = 64", 1).names(&["task = \"mqar\""]);
+    let unknown = refuses("task = \"lrb\"\n[[grid]]\nd = 64", 1);
+    assert_eq!(unknown.value.as_deref(), Some("lrb"));
+    refuses("task = 1\n[[grid]]\nd = 64", 1).names(&["mqar", "lra"]);
+    refuses("task = \"mqar\"", 1).names(&[example]);
+    refuses("task = \"mqar\"\n[grid]\nd = 64", 2).names(&[example]);
+    refuses("task = \"mqar\"\ngrid = []", 2).names(&[example]);
+    refuses("task = \"mqar\"\ngrid = [1]", 2).names(&["`key = value`"]);
 }
 
 #[test]
 fn a_run_that_cannot_be_trained_names_the_file_and_the_grid() {
     let text = "task = \"mqar\"\n\n[[grid]]\nseq-len = 63\n";
     let experiment = Experiment::parse(text, "my.toml", SETTINGS).unwrap();
-    let message = experiment.plan(&Flags::default()).unwrap_err().to_string();
-    assert!(
-        message.starts_with("my.toml: grid of line 3: "),
-        "{message}"
-    );
-    assert!(message.contains("--seq-len 63"), "{message}");
+    let at = experiment.plan(&Flags::default()).refuses("--seq-len");
+    at.gives("63").is_at("my.toml", Position::Line(3));
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
-    let message = Experiment::read(Path::new("no/such.toml"))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        message.contains("experiment file no/such.toml: "),
-        "{message}"
-    );
+    let at = Experiment::read(Path::new("no/such.toml")).fails("refused");
+    at.is_at("no/such.toml", None).names(&["`dsf experiments`"]);
 }
 
 /// What the comment of a shipped file promises: the number behind `before`.

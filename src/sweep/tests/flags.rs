@@ -2,13 +2,10 @@
 
 use super::{flags, parse};
 use crate::config::RunConfig;
-use crate::error::Result;
+use crate::error::testing::Fails;
+use crate::error::{Error, Result};
 use crate::recipes;
 use crate::tasks::mqar::MqarConfig;
-
-fn refusal(line: &str) -> String {
-    parse(line).unwrap_err().to_string()
-}
 
 /// The one run of MQAR that a line describes.
 fn single(line: &str) -> Result<RunConfig> {
@@ -52,52 +49,56 @@ fn hybrids_are_a_list_of_their_own() {
 
 #[test]
 fn a_bad_item_is_refused_with_its_flag_and_what_would_be_right() {
-    for (line, flag, remedy) in [
-        ("--d 64,x", "--d", "whole number"),
-        ("--d 64,,128", "--d", "whole number"),
-        ("--d -1", "--d", "whole number"),
-        ("--n 1.5", "--n", "whole number"),
-        ("--lr papr", "--lr", "`paper`"),
-        ("--dropout much", "--dropout", "a number"),
-        ("--sizes 64", "--sizes", "L:k"),
-        ("--hybrid softmax", "--hybrid", "NAME:every=K,offset=J"),
+    for (line, flag, value, remedy) in [
+        ("--d 64,x", "--d", Some("x"), "64"),
+        ("--d 64,,128", "--d", Some(""), "64"),
+        ("--d -1", "--d", Some("-1"), "64"),
+        ("--n 1.5", "--n", Some("1.5"), "64"),
+        ("--lr papr", "--lr", Some("papr"), "`paper`"),
+        ("--dropout much", "--dropout", Some("much"), "0."),
+        ("--sizes 64", "--sizes", Some("64"), "L:k"),
+        (
+            "--hybrid softmax",
+            "--hybrid",
+            Some("softmax"),
+            "NAME:every=K,offset=J",
+        ),
         (
             "--hybrid softmax:every=2,linear:every=1",
             "--hybrid",
-            "needed is 2 or more",
+            Some("softmax:every=2,linear:every=1"),
+            "every=1",
         ),
-        ("--option zero", "--option", "NAME=VALUE"),
-        ("--protocol papr", "--protocol", "paper"),
-        ("--seq-len 64 --sizes 64:4", "--sizes", "cannot be used"),
+        ("--option zero", "--option", Some("zero"), "NAME=VALUE"),
+        ("--protocol papr", "--protocol", Some("papr"), "paper"),
+        ("--seq-len 64 --sizes 64:4", "--seq-len", None, "--sizes"),
     ] {
-        let message = refusal(line);
-        assert!(
-            message.contains(flag) && message.contains(remedy),
-            "{line}: {message}"
-        );
+        let at = Error::misuse(&parse(line).unwrap_err()).refuses(flag);
+        assert_eq!(at.value.as_deref(), value, "{line}");
+        at.names(&[remedy]);
     }
 }
 
 #[test]
 fn numbers_out_of_range_reach_the_rule_that_they_break() {
-    for (line, rule) in [
-        ("--lr -1", "--lr must be a positive number"),
-        ("--lr -1e-3", "--lr must be a positive number"),
-        ("--lr nan", "--lr must be a positive number"),
-        ("--weight-decay -0.1", "--weight-decay must be 0 or more"),
-        ("--dropout -0.5", "--dropout must be in [0, 1)"),
-        ("--d 0", "--d must be 1 to"),
-        ("--epochs 0", "--epochs must be 1 to"),
-        ("--mixer linnear", "Did you mean `linear`?"),
+    for (line, flag, names) in [
+        ("--lr -1", "--lr", &["2e-3"][..]),
+        ("--lr -1e-3", "--lr", &["2e-3"]),
+        ("--lr nan", "--lr", &["2e-3"]),
+        ("--weight-decay -0.1", "--weight-decay", &["0"]),
+        ("--dropout -0.5", "--dropout", &["[0, 1)"]),
+        ("--d 0", "--d", &["1 to"]),
+        ("--epochs 0", "--epochs", &["1 to"]),
+        ("--mixer linnear", "--mixer", &["`linear`"]),
         (
             "--mixer ssd --variant papr",
-            "unknown variant of ssd `papr`",
+            "--variant",
+            &["ssd", "`paper`"],
         ),
-        ("--seq-len 63", "--seq-len 63 is odd"),
-        ("--option speed=1", "--option speed=1: mixer `softmax`"),
+        ("--seq-len 63", "--seq-len", &[]),
+        ("--option speed=1", "--option", &["`softmax`"]),
     ] {
-        let message = single(line).unwrap_err().to_string();
-        assert!(message.contains(rule), "{line}: {message}");
+        single(line).refuses(flag).names(names);
     }
 }
 
@@ -109,8 +110,7 @@ fn no_flag_at_all_is_the_quick_preset() {
 
 #[test]
 fn the_full_preset_is_a_cell_of_the_papers_smallest_task() {
-    let run = single("--preset paper --lr paper");
-    assert!(run.unwrap_err().to_string().contains("--lr paper"));
+    single("--preset paper --lr paper").refuses("--lr");
     let run = single("--preset paper").unwrap();
     let task: MqarConfig = run.task.typed().unwrap();
     assert_eq!(
@@ -133,16 +133,18 @@ fn flags_change_the_run_of_their_preset() {
 
 #[test]
 fn a_list_for_one_run_names_the_command_for_many() {
-    for (line, hint) in [
-        ("--d 64,128", "`dsf sweep --task mqar --d 64,128`"),
-        ("--mixer all", "`dsf sweep --task mqar --mixer all`"),
-        ("--lr paper", "`dsf sweep --task mqar --lr paper`"),
-        ("--seeds 3", "`dsf sweep --task mqar --seeds 3`"),
-        ("--protocol paper,matched", "--protocol paper,matched"),
-        ("--sizes 64:4,128:8", "--sizes 64:4,128:8"),
+    for (flag, values) in [
+        ("--d", "64,128"),
+        ("--mixer", "all"),
+        ("--lr", "paper"),
+        ("--seeds", "3"),
+        ("--protocol", "paper,matched"),
+        ("--sizes", "64:4,128:8"),
     ] {
-        let message = single(line).unwrap_err().to_string();
-        assert!(message.contains(hint), "{line}: {message}");
+        let line = format!("{flag} {values}");
+        let at = single(&line).refuses(flag);
+        at.gives(values)
+            .names(&[&format!("`dsf sweep --task mqar {line}`")]);
     }
 }
 

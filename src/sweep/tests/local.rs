@@ -3,6 +3,7 @@
 use super::pretender::{
     break_one, ids, interrupt, no_program, options, train, vanish, world, Pretender,
 };
+use crate::error::testing::Fails;
 use crate::error::{Error, Result};
 use crate::store::samples::{failed, provenance};
 use crate::store::{read_summary, Cause, Failure, RunStatus, Status, Store};
@@ -271,10 +272,7 @@ fn a_worker_without_a_result_failed_and_its_own_record_of_a_failure_stands() {
 fn workers_that_cannot_be_started_end_the_sweep_at_once() {
     let world = world(4);
     let (end, events) = world.sweep(&Pretender::new(&world.store, no_program), &options(1));
-    assert!(end
-        .unwrap_err()
-        .to_string()
-        .contains("cannot start workers"));
+    end.fails("refused");
     assert!(events.iter().all(|(index, _)| *index == 0), "{events:?}");
 }
 

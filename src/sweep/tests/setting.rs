@@ -1,7 +1,8 @@
 //! What a row of the settings is worth: everything that a user sees of a setting comes from it.
 
 use crate::config::{At, Group, Kind, Setting, Settings, Summary, SETTINGS};
-use crate::error::Result;
+use crate::error::testing::Fails;
+use crate::error::{Error, Position, Result};
 use crate::recipes::{task, Origin};
 use crate::store::{columns, Field};
 use crate::sweep::{Experiment, Flags, Plan};
@@ -42,8 +43,8 @@ fn lags(plan: &Plan) -> Vec<u64> {
 #[test]
 fn its_flag_and_help_are_those_of_the_row() {
     assert_eq!(flags("--lag 1,2").unwrap().list("lag"), ["1", "2"]);
-    let message = flags("--lag long").unwrap_err().to_string();
-    assert!(message.contains("--lag") && message.contains("whole number"));
+    let misuse = Error::misuse(&flags("--lag long").unwrap_err());
+    misuse.refuses("--lag").gives("long");
     let help = Flags::augment(Command::new("dsf"), settings())
         .render_help()
         .to_string();
@@ -63,21 +64,20 @@ fn its_list_is_an_axis_of_a_grid_and_a_key_of_an_experiment_file() {
     let experiment = Experiment::parse(file, "my.toml", settings()).unwrap();
     let plan = experiment.plan(&Flags::of(settings())).unwrap();
     assert_eq!(lags(&plan), [3, 2]);
-    let unknown = Experiment::parse(file, "my.toml", SETTINGS).unwrap_err();
-    assert!(unknown.to_string().contains("`lag`"), "{unknown}");
+    let unknown = Experiment::parse(file, "my.toml", SETTINGS).fails("refused");
+    unknown
+        .is_at("my.toml", Position::Line(4))
+        .names(&["`lag`"]);
 }
 
 #[test]
 fn a_value_out_of_range_and_a_task_without_the_field_are_refused() {
     let refused = |name, line| {
         let flags = flags(line).unwrap();
-        flags.single(task(name).unwrap()).unwrap_err().to_string()
+        flags.single(task(name).unwrap()).refuses("--lag")
     };
-    assert_eq!(refused("toy", "--lag 4"), "--lag must be 0 to 3, not 4");
-    assert_eq!(
-        refused("mqar", "--lag 2"),
-        "--lag means nothing to the task mqar: leave it out"
-    );
+    refused("toy", "--lag 4").gives("4").names(&["0 to 3"]);
+    refused("mqar", "--lag 2").names(&["mqar"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Job scripts, compared with files that a person has read.
 
+use crate::error::testing::Fails;
 use crate::sweep::slurm::{for_tasks, max_array_size, quoted, shards, Array, Site};
 
 fn words(line: &str) -> Vec<String> {
@@ -78,12 +79,11 @@ fn as_many_shards_as_runs_up_to_what_is_usual_and_what_the_site_allows() {
     assert_eq!(shards(&asked(None), 500, None).unwrap(), 16);
     assert_eq!(shards(&asked(None), 500, Some(4)).unwrap(), 4);
     assert_eq!(shards(&asked(Some(40)), 500, Some(1001)).unwrap(), 40);
-    let message = shards(&asked(Some(2000)), 5000, Some(1001)).unwrap_err();
-    assert!(
-        message.to_string().contains("1001 tasks at most"),
-        "{message}"
-    );
-    assert!(shards(&asked(Some(0)), 5, None).is_err());
+    let most = shards(&asked(Some(2000)), 5000, Some(1001)).refuses("--shards");
+    most.gives("2000").names(&["1001", "MaxArraySize"]);
+    shards(&asked(Some(0)), 5, None)
+        .refuses("--shards")
+        .gives("0");
 }
 
 #[test]
@@ -106,9 +106,5 @@ fn a_word_is_quoted_as_a_shell_needs_it() {
 fn what_would_end_a_directive_is_refused() {
     let mut broken = array();
     broken.site.account = Some("x\nrm -r y".to_owned());
-    let message = broken.script().unwrap_err().to_string();
-    assert!(
-        message.contains("cannot stand in a job script"),
-        "{message}"
-    );
+    broken.script().fails("refused");
 }

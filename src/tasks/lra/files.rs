@@ -101,24 +101,28 @@ pub(super) fn find(dataset: LraDataset, contour_length: usize, dir: &Path) -> Re
     match (found.next(), dataset) {
         (Some(folder), LraDataset::Pathfinder) => Ok(folder.join(level)),
         (Some(folder), _) => Ok(folder),
-        (None, _) => Err(Error::missing(missing(dir, dataset, forms[0]))),
+        (None, _) => Err(missing(dir, dataset, forms[0])),
     }
 }
 
-/// Message about the first of `names` that is missing.
-fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> String {
+/// Error about the first of `names` that is missing.
+fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> Error {
     let begun = |folder: &PathBuf| names.first().is_some_and(|n| folder.join(n).exists());
     let begun = candidates(dir, dataset).into_iter().find(begun);
     let place = begun.clone().unwrap_or_else(|| dir.to_owned());
     let absent = names.iter().find(|name| !place.join(name).exists());
-    let looked = match begun {
-        Some(folder) => folder.display().to_string(),
+    let absent = absent.copied().unwrap_or("file");
+    let name = dataset.name();
+    let absent = match begun {
+        Some(_) => format!("{absent} of {name} is missing from this folder"),
         None => {
             let usual = dir.join(folders(dataset).1[0]);
-            format!("{} nor in {}", dir.display(), usual.display())
+            format!(
+                "{absent} of {name} is neither here nor in {}",
+                usual.display()
+            )
         }
     };
-    let name = dataset.name();
     let generate = if dataset.can_be_generated() {
         format!("`dsf data generate {name}` makes data of the same kind, ")
     } else {
@@ -130,16 +134,17 @@ fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> String {
         }
         _ => "",
     };
-    format!(
-        "{name}: there is no {} in {looked}; `dsf data fetch lra --dataset {name}` gets the data, \
-         {generate}and --data-dir DIR names the folder of data that lies elsewhere{other_form}",
-        absent.copied().unwrap_or("file"),
-    )
+    let reason = format!(
+        "{absent}; `dsf data fetch lra --dataset {name}` gets the data, {generate}and --data-dir DIR names the folder of \
+         data that lies elsewhere{other_form}"
+    );
+    Error::missing_at(place, reason)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::testing::Fails;
     use std::fs;
 
     fn with_files_in(folder: &str) -> tempfile::TempDir {
@@ -181,14 +186,12 @@ mod tests {
         let level = level(14);
         let first = [LISTOPS[0], PARQUET[0], PAIRS[0], BATCHES[0], &level];
         for (dataset, first) in LraDataset::ALL.into_iter().zip(first) {
-            let message = find(dataset, 14, dir.path()).unwrap_err();
-            let message = message.to_string();
+            let at = find(dataset, 14, dir.path()).fails("missing");
             let fetch = format!("`dsf data fetch lra --dataset {}`", dataset.name());
-            for part in [first, &fetch, "--data-dir DIR"] {
-                assert!(message.contains(part), "{message}");
-            }
-            let generates = message.contains("dsf data generate");
-            assert_eq!(generates, dataset.can_be_generated(), "{message}");
+            at.is_at(dir.path(), None)
+                .names(&[first, &fetch, "--data-dir DIR"]);
+            let generates = at.reason.contains("`dsf data generate");
+            assert_eq!(generates, dataset.can_be_generated(), "{at:?}");
         }
     }
 
@@ -197,8 +200,8 @@ mod tests {
         let dir = with_files_in("listops-1000");
         let file = dir.path().join("listops-1000/basic_val.tsv");
         fs::remove_file(&file).unwrap();
-        let message = find(LraDataset::Listops, 14, dir.path()).unwrap_err();
-        let wanted = format!("no basic_val.tsv in {};", file.parent().unwrap().display());
-        assert!(message.to_string().contains(&wanted), "{message}");
+        let at = find(LraDataset::Listops, 14, dir.path()).fails("missing");
+        at.is_at(file.parent().unwrap(), None)
+            .names(&["basic_val.tsv"]);
     }
 }

@@ -219,10 +219,17 @@ fn check_sizes(config: &LraConfig) -> Result<()> {
             flag "--contour-length" = paddles, "must be {} to {} paddles; the released levels have 6, 9 and 14", CONTOURS.start(), CONTOURS.end());
     }
     if dataset.is_picture() {
-        ensure!(
-            seq_len == dataset.seq_len() && config.vocab_size == 256,
-            "{name} has 32 x 32 pixels of 256 grays: leave out --seq-len and --vocab-size"
-        );
+        let sizes = [
+            ("--seq-len", seq_len, dataset.seq_len()),
+            ("--vocab-size", config.vocab_size, 256),
+        ];
+        for (flag, size, fixed) in sizes {
+            ensure!(
+                size == fixed,
+                flag(flag) = size,
+                "{name} has 32 x 32 pixels of 256 grays, so this is always {fixed}: leave it out"
+            );
+        }
     } else {
         let fits = (16..=65_536).contains(&seq_len);
         ensure!(fits, flag "--seq-len" = seq_len, "must be 16 to 65536");

@@ -2,7 +2,7 @@
 
 use super::vocab::encode;
 use super::{Documents, LraConfig, Splits};
-use crate::error::{refuse, Error, Result};
+use crate::error::{Error, Result};
 use crate::ops::rng::mt19937::Mt19937;
 use crate::tasks::lines::{self, Line};
 use std::path::Path;
@@ -45,7 +45,12 @@ impl Part {
                 let reason = format!("holds no {noun} examples: get it again");
                 Err(Error::data(path, reason))
             }
-            _ => refuse!(flag (flag) = wanted, "{} holds {holds} {noun} examples: give {flag} {holds} for a run on part of the data", path.display()),
+            _ => {
+                let reason = format!(
+                    "this file holds {holds} {noun} examples; give {flag} {holds} for a run on part of the data"
+                );
+                Err(Error::flag_value(flag, wanted, reason).in_file(path, None))
+            }
         }
     }
 
@@ -54,7 +59,7 @@ impl Part {
         let (found, flag) = (examples.len(), self.flag);
         examples.get(..wanted).ok_or_else(|| {
             let reason = match found {
-                0 => "there is none in the files found; give --data-dir more of the data".to_owned(),
+                0 => "the files found hold none; give --data-dir the whole data".to_owned(),
                 _ => format!("the files found hold {found}; give {flag} {found} or less, or --data-dir the whole data"),
             };
             Error::flag_value(flag, wanted, reason)
@@ -115,6 +120,7 @@ pub(super) fn tenth(n: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::testing::Fails;
     use crate::tasks::fingerprint;
 
     #[test]
@@ -153,11 +159,11 @@ mod tests {
     #[test]
     fn more_than_there_are_is_refused_with_what_to_give() {
         assert_eq!(VAL.first(&[5, 3, 4], 2).unwrap(), [5, 3]);
-        let message = |examples: &[usize]| VAL.first(examples, 4).unwrap_err().to_string();
-        let some = message(&[5, 3, 4]);
-        assert!(some.starts_with("--val-examples 4: there are 3"), "{some}");
-        assert!(some.contains("give --val-examples 3 or less"), "{some}");
-        assert!(message(&[]).starts_with("--val-examples 4: there is none"));
+        let refused = |examples: &[usize]| VAL.first(examples, 4).refuses("--val-examples");
+        refused(&[5, 3, 4])
+            .gives("4")
+            .names(&["--val-examples 3", "--data-dir"]);
+        refused(&[]).gives("4").names(&["--data-dir"]);
     }
 
     #[test]

@@ -27,9 +27,8 @@ pub fn write_stand_in(text: &Path, out: &Path, sizes: [usize; 3], seed: u64) -> 
     let needed = 2 * sizes.iter().filter(|size| **size > 0).count();
     if articles.len() < needed {
         refuse!(
-            "{} holds {} articles of at least {SHORTEST} bytes, and two for each split, {needed}, \
-             are needed; an article begins at a line ` = Title = `, as in WikiText",
-            text.display(),
+            path text,
+            "holds {} articles of at least {SHORTEST} bytes, but {needed} are needed, two for each split; an article begins at a line ` = Title = `, as in WikiText",
             articles.len()
         );
     }

@@ -4,7 +4,7 @@ use super::files::{self, PARQUET};
 use super::parts::{TEST, TRAIN};
 use super::vocab::{Vocabulary, END};
 use super::{Documents, LraConfig, LraDataset, Sources, Splits};
-use crate::error::{refuse, Error, Position, Result};
+use crate::error::{Error, Position, Result};
 use crate::files::{is_hidden, read_bytes};
 use crate::ops::rng::Rng;
 use crate::tasks::parquet;
@@ -38,7 +38,12 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     };
     let (held, val, used) = (read(&train)?, config.val_examples, config.train_examples);
     if val > 0 && val + used > held.len() && used <= held.len() {
-        refuse!(flag "--train-examples" = used, "{} holds {} training examples, and {val} are held out of them: give --train-examples {} or --val-examples {}", train.display(), held.len(), held.len().saturating_sub(val).max(1), held.len() - used,);
+        let holds = held.len();
+        let (fewer, rest) = (holds.saturating_sub(val).max(1), holds - used);
+        let reason = format!(
+            "this folder holds {holds} training examples, of which {val} are held out; give --train-examples {fewer} or --val-examples {rest}"
+        );
+        return Err(Error::flag_value("--train-examples", used, reason).in_file(&train, None));
     }
     TRAIN.check_count(&train, held.len(), used)?;
     // Training and validation take opposite ends of one order, so that the training reviews do not depend on the number

@@ -76,6 +76,7 @@ mod tests {
     use super::super::testing::config;
     use super::super::Documents;
     use super::*;
+    use crate::error::testing::Fails;
     use crate::tasks::lra::LraDataset;
 
     #[test]
@@ -112,15 +113,10 @@ mod tests {
         let config = config(LraDataset::Listops, [1, 0, 1]);
         let refused = |n: u32| {
             let counts = (0..n).map(|i| (i, 1));
-            let message = Vocabulary::new(counts, 1, &config).err().unwrap();
-            message.to_string()
+            Vocabulary::new(counts, 1, &config).refuses("--vocab-size")
         };
         assert!(Vocabulary::new((0..15).map(|i| (i, 1)), 1, &config).is_ok());
-        let message = refused(16);
-        assert!(
-            message.contains("--vocab-size 18") && message.contains("have 19 tokens"),
-            "{message}"
-        );
-        assert!(refused(400).contains("256 is the most"));
+        refused(16).gives("18").names(&["19"]);
+        refused(400).names(&["256"]);
     }
 }

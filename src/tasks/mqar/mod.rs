@@ -173,7 +173,7 @@ impl Task for MqarConfig {
                 self.overwrites <= k,
                 ("--overwrites", self.overwrites),
                 format!(
-                    "--kv-pairs is {k}, and a pair is overwritten once at most. Give at most {k}"
+                    "more than --kv-pairs {k}, and a pair is overwritten once at most. Give at most {k}"
                 ),
             ),
         ];
@@ -197,10 +197,13 @@ impl Task for MqarConfig {
         match self.data {
             Generator::Native => Ok(()),
             Generator::Numpy => match self.variants().first() {
-                Some((flag, _)) => refuse!(
-                    flag(flag),
-                    "belongs to our own generator: take --data native, or leave it out"
-                ),
+                Some((typed, _)) => {
+                    let (flag, value) = typed.split_once(' ').unwrap_or((typed, ""));
+                    refuse!(
+                        flag(flag) = value,
+                        "belongs to our own generator: take --data native, or leave it out"
+                    )
+                }
                 None => numpy::seed(self).map(drop),
             },
             Generator::Files => {

@@ -1,4 +1,6 @@
 use super::*;
+use crate::error::testing::Fails;
+use crate::error::Diagnostic;
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 use parquet::data_type::ByteArray;
 use parquet::file::properties::WriterProperties;
@@ -95,34 +97,27 @@ fn rows_come_back_from_plain_and_nested_columns_of_every_compression() {
     }
 }
 
-fn refused(bytes: &[u8], content: &str) -> String {
+/// Asserts that a file of `bytes` is refused by its name, and gives the error.
+fn refused(bytes: &[u8], content: &str) -> Diagnostic {
     let (_dir, path) = file(bytes);
-    let message = rows(&path, content).unwrap_err().to_string();
-    assert!(
-        message.starts_with(&path.display().to_string()),
-        "{message}"
-    );
-    message
+    let at = rows(&path, content).fails("data");
+    assert_eq!(at.path.as_ref(), Some(&path), "{at:?}");
+    at
 }
 
 #[test]
 fn other_columns_are_listed() {
-    let message = refused(&written(PICTURES, Compression::SNAPPY), "text");
-    assert!(
-        message.contains("no column `text` among img.bytes, img.path, label"),
-        "{message}"
-    );
-    let message = refused(&written(TEXTS, Compression::SNAPPY), "label");
-    assert!(message.contains("column `label` is INT64"), "{message}");
+    refused(&written(PICTURES, Compression::SNAPPY), "text")
+        .names(&["`text`", "img.bytes, img.path, label"]);
+    refused(&written(TEXTS, Compression::SNAPPY), "label").names(&["`label`", "INT64"]);
 }
 
 #[test]
 fn a_row_without_a_text_is_named() {
     for row in 0..8 {
         let properties = WriterProperties::builder().build();
-        let message = refused(&written_by(TEXTS, properties, Some(row)), "text");
-        let named = format!("`text` is null in row {}", row + 1);
-        assert!(message.contains(&named), "{message}");
+        let at = refused(&written_by(TEXTS, properties, Some(row)), "text");
+        at.names(&["`text`", &format!("row {}", row + 1)]);
     }
 }
 
@@ -131,41 +126,27 @@ const BROTLI: &[u8] = include_bytes!("brotli.parquet");
 
 #[test]
 fn a_whole_file_in_a_form_that_is_not_read_is_to_be_written_again() {
-    let again = "which is not read here: write it again with the defaults of pandas or pyarrow";
-    let message = refused(BROTLI, "text");
-    assert!(
-        message.ends_with(&format!(": compressed with brotli, {again}")),
-        "{message}"
-    );
+    refused(BROTLI, "text").names(&["brotli", "pyarrow"]);
     let mut encrypted = written(TEXTS, Compression::SNAPPY);
     let last = encrypted.len() - 1;
     encrypted[last] = b'E';
-    let message = refused(&encrypted, "text");
-    assert!(
-        message.ends_with(&format!(": encrypted, {again}")),
-        "{message}"
-    );
-    let (_dir, path) = file(&written_in(Encoding::DELTA_BYTE_ARRAY));
-    let message = rows(&path, "text").unwrap_err().to_string();
-    assert!(
-        message.ends_with(&format!(": encoded as DELTA_BYTE_ARRAY, {again}")),
-        "{message}"
-    );
+    refused(&encrypted, "text").names(&["pyarrow"]);
+    refused(&written_in(Encoding::DELTA_BYTE_ARRAY), "text")
+        .names(&["DELTA_BYTE_ARRAY", "pyarrow"]);
 }
 
 #[test]
 fn a_pointer_in_the_place_of_a_file_is_named() {
     let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
-    let message = refused(pointer, "text");
-    assert!(message.ends_with("`git lfs pull` gets that"), "{message}");
+    let at = refused(pointer, "text");
+    at.names(&["`git lfs pull`"]);
 }
 
 #[test]
 fn what_is_no_parquet_file_is_to_be_got_again() {
     let whole = written(TEXTS, Compression::SNAPPY);
     for bytes in [&b""[..], b"<html>", &whole[..whole.len() / 2]] {
-        let message = refused(bytes, "text");
-        assert!(message.ends_with("get it again"), "{message}");
+        refused(bytes, "text");
     }
 }
 
@@ -208,12 +189,9 @@ fn no_room_is_made_for_more_entries_than_a_page_has_bytes() {
     };
     assert_eq!(dictionary(2, Encoding::PLAIN), Ok(true));
     let message = dictionary(u32::MAX, Encoding::PLAIN).unwrap_err();
-    assert!(
-        message.contains("8 bytes declares 4294967295 entries"),
-        "{message}"
-    );
+    assert!(message.contains("4294967295"), "{message}");
     let message = dictionary(2, Encoding::DELTA_BYTE_ARRAY).unwrap_err();
-    assert!(message.contains("encoded as DELTA_BYTE_ARRAY"), "{message}");
+    assert!(message.contains("DELTA_BYTE_ARRAY"), "{message}");
 }
 
 proptest! {
@@ -235,8 +213,7 @@ proptest! {
         }
         let (_dir, path) = file(&bytes);
         if let Err(error) = rows(&path, "text") {
-            let message = error.to_string();
-            prop_assert!(message.contains("some.parquet"), "{}", message);
+            prop_assert_eq!(error.diagnostic().path, Some(path));
         }
     }
 }

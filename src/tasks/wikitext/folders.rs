@@ -100,7 +100,7 @@ fn find(corpus: Corpus, dir: &Path, wanted: [bool; 3]) -> Result<[Vec<PathBuf>; 
     }
     // Reversed because `max_by_key` returns the last maximum, and the first folder is wanted.
     let fullest = looked.iter().rev().max_by_key(|found| found.splits());
-    Err(Error::missing(missing(corpus, dir, wanted, fullest)))
+    Err(missing(corpus, dir, wanted, fullest))
 }
 
 /// Same as [`find`], restricted to the folders below `dir` that are named after the corpus.
@@ -206,8 +206,8 @@ fn part(name: &str, stem: &str) -> Option<(usize, usize)> {
     Some((at.parse().ok()?, of.parse().ok()?))
 }
 
-/// Message about the first missing file, and how to get it.
-fn missing(corpus: Corpus, dir: &Path, wanted: [bool; 3], fullest: Option<&CorpusFiles>) -> String {
+/// Error about the first missing file, and how to get it.
+fn missing(corpus: Corpus, dir: &Path, wanted: [bool; 3], fullest: Option<&CorpusFiles>) -> Error {
     let name = corpus.name();
     let begun = fullest.filter(|found| found.splits() > 0 || found.lacks.is_some());
     let what = match begun {
@@ -216,20 +216,19 @@ fn missing(corpus: Corpus, dir: &Path, wanted: [bool; 3], fullest: Option<&Corpu
             let split = (0..3).find(absent).unwrap_or(0);
             let file = found.lacks.clone();
             let file = file.unwrap_or_else(|| plain_names(corpus, split).swap_remove(0));
-            let folder = found.folder.display();
             let called = ["training", "validation", "test"][split];
-            format!("{name}: {folder} lacks {file}, the {called} split")
+            format!("{file}, the {called} split of {name}, is missing from this folder")
         }
         None => {
-            let folders = candidates(corpus, dir);
-            let folders: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
+            let others = candidates(corpus, dir).into_iter().skip(1);
+            let others: Vec<String> = others.map(|f| format!(" nor in {}", f.display())).collect();
             format!(
-                "{name}: there is no train.txt and no train-00000-of-0000N.parquet in {}",
-                folders.join(" nor in ")
+                "no train.txt and no train-00000-of-0000N.parquet of {name} here{}",
+                others.concat()
             )
         }
     };
-    match corpus.hub_folder() {
+    let reason = match corpus.hub_folder() {
         Some(_) => format!(
             "{what}; `dsf data fetch wikitext --corpus {name}` gets the corpus, and --data-dir DIR \
              names the folder of one that lies elsewhere"
@@ -237,7 +236,8 @@ fn missing(corpus: Corpus, dir: &Path, wanted: [bool; 3], fullest: Option<&Corpu
         None => {
             format!("{what}; --data-dir DIR names the folder of train.txt, valid.txt and test.txt")
         }
-    }
+    };
+    Error::missing_at(begun.map_or(dir, |found| &found.folder), reason)
 }
 
 #[cfg(test)]

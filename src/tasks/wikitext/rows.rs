@@ -203,6 +203,8 @@ impl<W: Write> IdWriter<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::testing::Fails;
+    use crate::error::Position;
 
     fn all(files: &[PathBuf]) -> Result<Vec<String>> {
         let mut rows = Vec::new();
@@ -236,15 +238,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("train.txt");
         fs::write(&path, b"a\n\xff\n").unwrap();
-        let message = all(&[path]).unwrap_err().to_string();
-        assert!(
-            message.contains("train.txt, line 2: not UTF-8"),
-            "{message}"
-        );
-        let message = all(&[dir.path().join("no.txt")]).unwrap_err().to_string();
-        assert!(
-            message.contains("cannot read") && message.contains("no.txt"),
-            "{message}"
-        );
+        let at = all(&[path]).fails("data");
+        at.is_at("train.txt", Position::Line(2)).names(&["UTF-8"]);
+        let absent = all(&[dir.path().join("no.txt")]).fails("io");
+        absent.is_at("no.txt", None);
     }
 }

@@ -194,63 +194,52 @@ fn a_table_is_for_people() {
 
 #[test]
 fn what_cannot_be_timed_is_refused_in_a_sentence() {
-    for (line, needle) in [
-        ("bench step --steps 0", "--steps must be 1 to 1000"),
+    for (line, flag, names) in [
+        ("step --steps 0", Some("--steps"), &["1 to 1000"][..]),
+        ("step --precision bf16", Some("--precision"), &["GPU"]),
+        ("step --precision tf32", Some("--precision"), &["GPU"]),
         (
-            "bench step --precision bf16",
-            "--precision bf16 needs a GPU",
+            "step --task lra --precision bf16",
+            Some("--precision"),
+            &["GPU"],
         ),
         (
-            "bench step --precision tf32",
-            "--precision tf32 needs a GPU",
+            "compare -q --peer true -- step --precision bf16",
+            None,
+            &["--precision bf16", "GPU"],
         ),
+        ("step --mixer s4 --n 65536", None, &["--n", "GB"]),
+        ("op ssd --shape 8,10000000,128,64", None, &["GB"]),
+        ("step --mixer linnear", Some("--mixer"), &["`linear`"]),
+        ("step --task wikitxt", Some("--task"), &["`wikitext`"]),
+        ("step --task lra --kv-pairs 4", Some("--kv-pairs"), &["lra"]),
         (
-            "bench step --task lra --precision bf16",
-            "--precision bf16 needs a GPU",
+            "step --batch-size 1000000 --seq-len 4096 --d 8192 --vocab-size 8192",
+            None,
+            &["--d", "GB"],
         ),
+        ("step --attn-dropout 1", Some("--attn-dropout"), &["[0, 1)"]),
+        ("step --d 64,128", Some("--d"), &["--d 64,128"]),
+        ("op selectve_scan", None, &["`selective_scan`"]),
+        ("op ssd --shape 2,3,4", Some("--shape"), &["B,L,d,n", "ssd"]),
+        ("op tanh --shape 2,3", Some("--shape"), &["B,L,d", "tanh"]),
+        ("op tanh --shape 0,2,3", Some("--shape"), &["1 to"]),
+        ("op tanh --shape 1000000,1000000,10", None, &["GB"]),
+        ("op tanh --heads 2", Some("--heads"), &["tanh"]),
+        ("op causal_attention --heads 3", Some("--heads"), &["128"]),
+        ("all --only nothing", Some("--only"), &[]),
+        ("all --rounds 0", Some("--rounds"), &["1 to 1000"]),
         (
-            "bench compare -q --peer true -- step --precision bf16",
-            "--precision bf16 needs a GPU",
+            "lengths --seq-len 64,100",
+            Some("--seq-len"),
+            &["--tokens 32768"],
         ),
-        ("bench step --mixer s4 --n 65536", "of memory"),
-        ("bench op ssd --shape 8,10000000,128,64", "GB of memory"),
-        ("bench step --mixer linnear", "Did you mean `linear`?"),
-        ("bench step --task wikitxt", "Did you mean `wikitext`?"),
-        ("bench step --task lra --kv-pairs 4", "--kv-pairs"),
-        (
-            "bench step --batch-size 1000000 --seq-len 4096 --d 8192 --vocab-size 8192",
-            "GB of memory",
-        ),
-        (
-            "bench step --attn-dropout 1",
-            "--attn-dropout must be in [0, 1)",
-        ),
-        ("bench step --d 64,128", "--d 64,128"),
-        ("bench op selectve_scan", "Did you mean `selective_scan`?"),
-        (
-            "bench op ssd --shape 2,3,4",
-            "--shape must be B,L,d,n for ssd",
-        ),
-        (
-            "bench op tanh --shape 2,3",
-            "--shape must be B,L,d for tanh",
-        ),
-        ("bench op tanh --shape 0,2,3", "from 1 to"),
-        ("bench op tanh --shape 1000000,1000000,10", "GB of memory"),
-        ("bench op tanh --heads 2", "tanh has no heads"),
-        (
-            "bench op causal_attention --heads 3",
-            "--heads 3 does not divide",
-        ),
-        ("bench all --only nothing", "no case contains it"),
-        ("bench all --rounds 0", "--rounds must be"),
-        ("bench lengths --seq-len 64,100", "divide --tokens 32768"),
-        ("bench lengths --mixer linnear", "Did you mean `linear`?"),
-        ("bench op tanh --repeats 0", "--repeats must be"),
+        ("lengths --mixer linnear", Some("--mixer"), &["`linear`"]),
+        ("op tanh --repeats 0", Some("--repeats"), &["1 to"]),
     ] {
-        let message = World::new().dsf(line).refused();
-        assert!(message.contains(needle), "{line}: {message}");
-        assert_eq!(message.lines().count(), 1, "{message}");
+        let fault = World::new().fails(&format!("bench {line}"), "refused");
+        assert_eq!(fault.flag.as_deref(), flag, "{line}: {fault:?}");
+        fault.names(names);
     }
 }
 
@@ -309,23 +298,21 @@ fn a_peer_that_computes_something_else_fails_the_check() {
 #[test]
 fn a_peer_that_cannot_be_used_is_named() {
     let world = World::new();
-    for (report, needle) in [
-        ("nothing", "no JSON object"),
-        ("{}", "no list `losses`"),
-        ("{\"losses\": [1]}", "no number `cpu_s_per_step`"),
+    for (report, name) in [
+        ("nothing", "JSON"),
+        ("{}", "`losses`"),
+        ("{\"losses\": [1]}", "`cpu_s_per_step`"),
     ] {
-        let message = compare(&world, report, "--quiet").refused();
-        assert!(message.contains(needle), "{report}: {message}");
+        let fault = compare(&world, report, "--json").fault();
+        assert_eq!(fault.kind, "refused", "{report}: {fault:?}");
+        fault.names(&[name]);
     }
-    let twice = world
-        .dsf("bench compare --peer x -q -- op tanh --repeats 0")
-        .refused();
-    assert!(twice.contains("--repeats must be 1"), "{twice}");
-    let neither = world.dsf("bench compare --peer x -q -- all").refused();
-    assert!(neither.contains("neither a step nor an op"), "{neither}");
-    let missing = world.dsf("bench compare --peer ./nobody -q -- op tanh --shape 1,2,3");
-    assert_eq!(missing.code, 1, "{}", missing.err);
-    assert!(missing.err.contains("./nobody"), "{}", missing.err);
+    let twice = "bench compare --peer x -q -- op tanh --repeats 0";
+    world.fails(twice, "refused").names(&["--repeats"]);
+    let neither = "bench compare --peer x -q -- all";
+    world.fails(neither, "refused").names(&["`all`"]);
+    let missing = "bench compare --peer ./nobody -q -- op tanh --shape 1,2,3";
+    world.fails(missing, "io").at("./nobody", None);
 }
 
 #[test]
@@ -345,12 +332,8 @@ fn what_is_exported_holds_the_weights_and_the_batches() {
         .dsf("bench op tanh --shape 2,3,4 --export op.safetensors")
         .ok();
     assert_eq!(read("op.safetensors").unwrap()["input.0"].dims(), [2, 3, 4]);
-    let nowhere = world.dsf("bench op tanh --shape 2,3,4 --export no/where.safetensors");
-    assert!(
-        nowhere.code != 0 && nowhere.err.contains("no/where.safetensors"),
-        "{}",
-        nowhere.err
-    );
+    let nowhere = "bench op tanh --shape 2,3,4 --export no/where.safetensors";
+    world.fails(nowhere, "io").at("no/where.safetensors", None);
 }
 
 #[test]

@@ -66,8 +66,7 @@ fn the_commands_of_every_claim_at_the_papers_sizes_plan_what_they_count() {
         seen += 1;
         // What refuses these comes after every run of the plan is resolved.
         let line = command.strip_prefix("dsf ").unwrap();
-        let said = world.dsf(&format!("{line} --jobs 0")).refused();
-        assert!(said.contains("--jobs must be"), "{command}: {said}");
+        world.refuses(&format!("{line} --jobs 0"), "--jobs");
     }
     assert!(seen >= 10, "{seen}");
 }
@@ -88,8 +87,7 @@ fn claims_are_written_in_every_form_and_take_no_figure() {
         "claims-in-markdown",
         world.dsf(&format!("{claims} --format markdown")).ok()
     );
-    let refused = world.dsf("report --claims --table 1").refused();
-    assert!(refused.contains("--claims"), "{refused}");
+    world.refuses("report --claims --table 1", "--claims");
 }
 
 #[test]
@@ -130,8 +128,7 @@ fn a_check_fails_with_4_where_a_printed_number_is_missed() {
         "--table 1 --check -1",
         "--table 1 --check x",
     ] {
-        let message = world.dsf(&format!("report far.csv {wrong}")).refused();
-        assert!(message.contains("--check"), "{message}");
+        world.refuses(&format!("report far.csv {wrong}"), "--check");
     }
 }
 
@@ -156,14 +153,11 @@ fn two_folders_are_compared_cell_by_cell() {
             .dsf(&format!("compare results part.csv --format {form}"))
             .ok();
     }
-    let message = world
-        .dsf("compare results part.csv --metric acuracy")
-        .refused();
-    assert!(message.contains("`accuracy`"), "{message}");
-    assert!(world
-        .dsf("compare results nowhere")
-        .refused()
-        .contains("nowhere"));
+    let metric = "compare results part.csv --metric acuracy";
+    world.refuses(metric, "--metric").names(&["`accuracy`"]);
+    world
+        .fails("compare results nowhere", "refused")
+        .at("nowhere", None);
 }
 
 #[test]
@@ -217,8 +211,9 @@ fn a_folder_reports_every_summary_in_it_and_passes_over_other_tables() {
     let damaged = fs::read_to_string(world.path("kept/any-name.csv")).unwrap();
     let damaged = damaged.replace(",done,finished,", ",done,finishd,");
     fs::write(world.path("kept/damaged.csv"), damaged).unwrap();
-    let message = world.dsf("report kept").ends(65);
-    assert!(message.contains("damaged.csv, line 2"), "{message}");
+    world
+        .fails("report kept", "data")
+        .at("kept/damaged.csv", Some(2));
 }
 
 #[test]
@@ -364,8 +359,6 @@ fn what_is_decided_comes_first_and_the_rest_has_a_line_each() {
             .dsf(&format!("report {file} --claims=normalized-on-par-with-s6"))
             .ok()
     );
-    let wrong = world
-        .dsf(&format!("report {file} --claims=ssd-wins"))
-        .refused();
-    assert!(wrong.contains("ssd-wins"), "{wrong}");
+    let wrong = format!("report {file} --claims=ssd-wins");
+    world.refuses(&wrong, "--claims").gives("ssd-wins");
 }

@@ -1,7 +1,7 @@
 //! Sweeps that are watched, stopped, tried again, cut into shards, submitted and joined.
 
 use super::recovery::{start, wait_for_an_epoch};
-use super::World;
+use super::{Said, World};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -27,8 +27,8 @@ fn status(world: &World, line: &str) -> Value {
 #[test]
 fn the_status_of_a_plan_counts_its_runs_and_that_of_a_folder_all_runs() {
     let world = World::new();
-    let none = world.dsf("sweep status").refused();
-    assert!(none.contains("no results folder"), "{none}");
+    let none = world.fails("sweep status", "refused");
+    none.at("results", None).names(&["--out"]);
     for line in ["--mixer ssd --d 8 --n 4", "--mixer linear"] {
         world.dsf(&format!("mqar --preset smoke {line} -q")).ok();
     }
@@ -115,8 +115,8 @@ fn a_run_that_takes_too_long_has_failed_by_a_timeout_and_a_retry_goes_on_from_it
     assert!(summary.contains(",timeout,"), "{summary}");
     let other = world.dsf("sweep retry --reason oom,nan").ok();
     assert!(other.contains("no run failed so"), "{other}");
-    let unknown = world.dsf("sweep retry --reason timeot").refused();
-    assert!(unknown.contains("Did you mean `timeout`?"), "{unknown}");
+    let unknown = world.refuses("sweep retry --reason timeot", "--reason");
+    unknown.gives("timeot").names(&["timeout"]);
     let epochs = || fs::read_to_string(run.join("metrics.csv")).unwrap();
     let before = epochs();
     let retried = world.dsf("sweep retry --reason timeout --max-minutes 0.05");
@@ -166,8 +166,8 @@ fn shards_are_a_sweep_together_and_each_says_what_the_others_have_left() {
     }
     let summary = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
     assert_eq!(summary.lines().count(), 1 + 8);
-    let refused = world.dsf(&format!("{GRID} --shard 4/3")).refused();
-    assert!(refused.contains("write 1/8 to 8/8"), "{refused}");
+    let refused = world.refuses(&format!("{GRID} --shard 4/3"), "--shard");
+    refused.gives("4/3").names(&["1/8"]);
 }
 
 #[test]
@@ -201,19 +201,19 @@ fn folders_are_joined_and_two_results_of_one_run_are_refused() {
         changed.as_object_mut().unwrap().remove(digest);
     }
     fs::write(&result, changed.to_string()).unwrap();
-    let said = world.dsf("sweep merge b --out c").ends(65);
-    assert!(
-        said.contains("b/runs/") && said.contains("c/runs/"),
-        "{said}"
-    );
-    let missing = world.dsf("sweep merge a nowhere --out c").refused();
-    assert!(missing.contains("nowhere"), "{missing}");
+    let fault = world.fails("sweep merge b --out c", "corrupt");
+    let other = world.runs("c")[0].join("result.json");
+    assert_eq!(other.file_name(), result.file_name());
+    assert!(fault.path.unwrap().ends_with("result.json"));
+    world
+        .fails("sweep merge a nowhere --out c", "refused")
+        .names(&["`runs`"]);
 }
 
 #[test]
 fn a_command_behind_its_flags_is_refused_with_the_right_order() {
-    let said = World::new().dsf("sweep --mixer ssd status").refused();
-    assert!(said.contains("dsf sweep status"), "{said}");
+    let fault = World::new().fails("sweep --mixer ssd status", "refused");
+    fault.names(&["dsf sweep status"]);
 }
 
 #[test]
@@ -279,16 +279,13 @@ fn job_scripts_are_printed_and_a_shell_understands_them() {
         .status();
     assert!(checked.unwrap().success());
     assert!(!world.path("results").exists(), "nothing is made");
-    for (more, part) in [
-        (
-            "--executor print --shard 1/2",
-            "leave it out with --executor",
-        ),
-        ("--executor print --gpus 1", "add --device cuda"),
-        ("--executor print --shards 0", "--shards must be 1 or more"),
+    for (more, flag, names) in [
+        ("--shard 1/2", "--shard", &["--executor"][..]),
+        ("--gpus 1", "--gpus", &["--device cuda"]),
+        ("--shards 0", "--shards", &["1"]),
     ] {
-        let said = world.dsf(&format!("{GRID} {more}")).refused();
-        assert!(said.contains(part), "{said}");
+        let line = format!("{GRID} --executor print {more}");
+        world.refuses(&line, flag).names(names);
     }
 }
 
@@ -297,17 +294,21 @@ fn without_slurm_its_executor_says_what_it_needs() {
     let world = World::new();
     let dsf = assert_cmd::cargo::cargo_bin("dsf");
     let said = Command::new(dsf)
-        .args(format!("{GRID} --executor slurm").split_whitespace())
+        .args(format!("{GRID} --executor slurm --json").split_whitespace())
         .current_dir(world.path(""))
         .env("PATH", world.path("no commands"))
         .output()
         .unwrap();
-    let err = String::from_utf8(said.stderr).unwrap();
-    assert_eq!(said.status.code(), Some(2), "{err}");
-    assert!(
-        err.contains("cannot start scontrol") && err.contains("--executor print"),
-        "{err}"
-    );
+    let said = Said {
+        code: said.status.code().unwrap(),
+        out: String::from_utf8(said.stdout).unwrap(),
+        err: String::from_utf8(said.stderr).unwrap(),
+    };
+    let fault = said.fault();
+    fault
+        .of("--executor")
+        .gives("slurm")
+        .names(&["scontrol", "--executor print"]);
 }
 
 #[test]

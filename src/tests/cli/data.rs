@@ -131,8 +131,9 @@ fn every_way_to_say_offline_opens_no_socket() {
             ("", vec![hub, ("DSF_OFFLINE", "1")]),
             ("", vec![hub, ("HF_HUB_OFFLINE", "True")]),
         ] {
-            let message = dsf(&world, &format!("{line}{flag}"), &set).ends(66);
-            assert!(message.contains("is not there"), "{message}");
+            let fault = dsf(&world, &format!("--json {line}{flag}"), &set).fault();
+            assert_eq!(fault.kind, "missing", "{fault:?}");
+            fault.names(&["--offline", "DSF_OFFLINE", "HF_HUB_OFFLINE"]);
         }
     }
     let nobody = listener.accept().map(|_| ()).unwrap_err();
@@ -142,33 +143,34 @@ fn every_way_to_say_offline_opens_no_socket() {
 #[test]
 fn requests_that_make_no_sense_are_refused() {
     let world = World::new();
-    for (line, set, says) in [
-        ("--dataset lisstops", vec![], "listops"),
-        (
-            "--dataset image --url ftp://x/y",
-            vec![],
-            "--url must be an address",
-        ),
-        (
-            "--dataset image --url x.gz",
-            vec![],
-            "--url must be an address",
-        ),
+    for (line, set, flag, names) in [
+        ("--dataset lisstops", vec![], "--dataset", &["listops"][..]),
+        ("--dataset image --url ftp://x/y", vec![], "--url", &[]),
+        ("--dataset image --url x.gz", vec![], "--url", &[]),
         (
             "--dataset image,listops --url http://x/y",
             vec![],
-            "one by one",
+            "--url",
+            &[],
         ),
-        ("--dataset text --url http://x/y", vec![], "HF_ENDPOINT"),
+        (
+            "--dataset text --url http://x/y",
+            vec![],
+            "--url",
+            &["HF_ENDPOINT"],
+        ),
         (
             "--dataset text",
             vec![("HF_ENDPOINT", "hub")],
-            "HF_ENDPOINT must be",
+            "HF_ENDPOINT",
+            &[],
         ),
-        ("--dataset text", vec![("HF_TOKEN", "a b")], "HF_TOKEN"),
+        ("--dataset text", vec![("HF_TOKEN", "a b")], "HF_TOKEN", &[]),
     ] {
-        let message = dsf(&world, &format!("data fetch lra {line}"), &set).refused();
-        assert!(message.contains(says), "{line}: {message}");
+        let line = format!("data fetch lra {line} --json");
+        let fault = dsf(&world, &line, &set).fault();
+        assert_eq!(fault.kind, "refused", "{line}: {fault:?}");
+        fault.of(flag).names(names);
     }
 }
 
@@ -176,10 +178,10 @@ fn requests_that_make_no_sense_are_refused() {
 fn a_server_that_refuses_is_no_misuse() {
     let server = Server::start(|_, _| Answer::status(404));
     let hub = server.url("");
-    let text = "data fetch lra --dataset text";
-    let said = dsf(&World::new(), text, &[("HF_ENDPOINT", &hub)]);
-    assert_eq!(said.code, 1, "{}", said.err);
-    assert!(said.err.contains("404 Not Found"), "{}", said.err);
+    let text = "data fetch lra --dataset text --json";
+    let fault = dsf(&World::new(), text, &[("HF_ENDPOINT", &hub)]).fault();
+    assert_eq!(fault.kind, "io", "{fault:?}");
+    fault.names(&["404"]);
 }
 
 #[cfg(unix)]

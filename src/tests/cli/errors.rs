@@ -147,11 +147,7 @@ fn experiment_files_are_refused_with_file_and_place() {
             3,
             &["`mixr`", "`mixer`"][..],
         ),
-        (
-            "task = \"mqar\"\n[[grid]]\nd = \"wide\"\n",
-            3,
-            &["wide", "--d"],
-        ),
+        ("task = \"mqar\"\n[[grid]]\nd = \"wide\"\n", 3, &[]),
         ("task = \"mqar\"\n[[grid]\n", 2, &[]),
         ("task = \"mqar\"\n", 1, &["[[grid]]"]),
         (
@@ -345,4 +341,71 @@ fn minus_zero_is_zero_and_an_empty_variable_is_none() {
         String::from_utf8_lossy(&output.stderr)
     );
     assert_eq!(world.runs("results").len(), 1);
+}
+
+#[test]
+fn every_kind_of_error_is_an_event_with_its_code_and_place() {
+    let world = World::new();
+    fs::create_dir(world.path("data")).unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        fs::write(world.path("data").join(name), bytes).unwrap();
+    };
+    for part in ["train", "val", "test"] {
+        write(&format!("basic_{part}.tsv"), b"Source\tTarget\nno row\n");
+    }
+    // A picture of 32 x 32 pixels behind its label, of which there are ten.
+    let names = (1..=5).map(|number| format!("data_batch_{number}"));
+    for name in names.chain(["test_batch".to_owned()]) {
+        write(&format!("{name}.bin"), &[10; 1 + 3 * 32 * 32]);
+    }
+    fs::write(world.path("damaged.json"), "{").unwrap();
+    let lra = "lra --preset smoke --train-examples 1 --val-examples 0 --test-examples 1 --dataset";
+    let listops = format!("{lra} listops --data files --data-dir data");
+    let (image, missing) = (
+        format!("{lra} image --data-dir data"),
+        format!("{lra} image"),
+    );
+    let absent = "home/dsf/lra";
+    for (line, kind, code, path, place) in [
+        ("mqar --d x", "refused", 2, None, (None, None)),
+        ("mqar --d 0", "refused", 2, None, (None, None)),
+        (&*missing, "missing", 66, Some(absent), (None, None)),
+        (
+            &*listops,
+            "data",
+            65,
+            Some("data/basic_train.tsv"),
+            (Some(2), None),
+        ),
+        (
+            &*image,
+            "data",
+            65,
+            Some("data/data_batch_1.bin"),
+            (None, Some(0)),
+        ),
+        (
+            "mqar --config damaged.json",
+            "corrupt",
+            65,
+            Some("damaged.json"),
+            (None, None),
+        ),
+        (
+            "data generate retrieval --from none.txt --data-dir made",
+            "io",
+            1,
+            Some("none.txt"),
+            (None, None),
+        ),
+    ] {
+        let fault = world.fault(line);
+        let found = (fault.kind.as_str(), fault.code);
+        assert_eq!(found, (kind, code), "{line}: {fault:?}");
+        assert_eq!((fault.line, fault.row), place, "{line}: {fault:?}");
+        match (&fault.path, path) {
+            (Some(found), Some(path)) => assert!(found.ends_with(path), "{fault:?}"),
+            (found, path) => assert_eq!((found, path), (&None, None), "{fault:?}"),
+        }
+    }
 }

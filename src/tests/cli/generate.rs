@@ -43,37 +43,34 @@ fn pathfinder_is_written_as_the_released_folders() {
     assert_eq!(table.lines().count(), 30);
     assert!(table.starts_with("imgs/0 sample_0.png 0 "), "{table}");
     assert_eq!(fs::read_dir(level.join("imgs/0")).unwrap().count(), 30);
-    let message = world.dsf(line).refused();
-    assert!(message.contains("is there already"), "{message}");
+    let fault = world.fails(line, "refused");
+    assert!(fault.path.unwrap().starts_with("d/pathfinder"));
 }
 
 #[test]
 fn what_is_there_is_replaced_by_force_alone() {
     let world = World::new();
     world.dsf(LISTOPS).ok();
-    let message = world.dsf(LISTOPS).refused();
-    assert!(
-        message.contains("basic_train.tsv is there already"),
-        "{message}"
-    );
-    assert!(message.contains("--force"), "{message}");
+    let fault = world.fails(LISTOPS, "refused");
+    fault.names(&["--force"]);
+    assert!(fault.path.unwrap().ends_with("basic_train.tsv"));
     world.dsf(&format!("{LISTOPS} --force")).ok();
 }
 
 #[test]
 fn sizes_without_sense_are_refused_by_their_flag_and_make_nothing() {
     let refused = [
-        ("listops --seq-len 20000", "--seq-len"),
-        ("listops --seq-len 3", "--seq-len"),
-        ("listops --train-examples 0", "--train-examples"),
-        ("pathfinder --examples 9", "--examples must be a multiple"),
-        ("text", "text"),
+        ("listops --seq-len 20000", Some("--seq-len")),
+        ("listops --seq-len 3", Some("--seq-len")),
+        ("listops --train-examples 0", Some("--train-examples")),
+        ("pathfinder --examples 9", Some("--examples")),
+        ("text", None),
     ];
-    for (arguments, needle) in refused {
+    for (arguments, flag) in refused {
         let world = World::new();
         let line = format!("data generate {arguments}");
-        let message = world.dsf(&format!("{line} --data-dir d")).refused();
-        assert!(message.contains(needle), "{message}");
+        let fault = world.fails(&format!("{line} --data-dir d"), "refused");
+        assert_eq!(fault.flag.as_deref(), flag, "{fault:?}");
         assert!(!world.path("d").exists(), "{line}");
     }
 }

@@ -135,19 +135,17 @@ fn what_training_does_is_shown_by_epoch_of_a_run_that_kept_its_weights() {
     world.dsf(&format!("{both} --to a.png")).ok();
     assert_eq!(fs::read(world.path("a.png")).unwrap()[1..4], *b"PNG");
     let weights = run.join("weights.safetensors");
-    for (line, says) in [
-        (
-            "inspect plain/runs/ID --over-training",
-            "`dsf mqar --snapshot-every 1`",
-        ),
-        ("inspect FILE --over-training", "takes the folder of a run"),
+    let plain = format!("plain/runs/{id}");
+    let none = world.fails(&format!("inspect {plain} --over-training"), "refused");
+    none.at(plain, None)
+        .names(&["`dsf mqar --snapshot-every 1`"]);
+    let file = format!("inspect {} --over-training", weights.display());
+    for (line, flag) in [
+        (&*file, "--over-training"),
         ("inspect --mixer s6 --over-training", "--mixer"),
         ("mqar --snapshot-every 0", "--snapshot-every"),
     ] {
-        let line = line.replace("ID", &id);
-        let line = line.replace("FILE", weights.to_str().unwrap());
-        let said = world.dsf(&line).refused();
-        assert!(said.contains(says), "{line}: {said}");
+        world.refuses(line, flag);
     }
 }
 
@@ -161,12 +159,10 @@ fn recurrences_with_several_states_a_channel_stand_beside_the_others() {
     for width in widths {
         assert_eq!(width.1, 32.0, "{width:?}");
     }
-    let said = world.dsf("inspect --compare s6,linear --option states=4");
-    assert!(said.refused().contains("none of s6, linear has it"));
-    let said = world.dsf("inspect --mixer qlstm --option states=4");
-    assert!(said
-        .refused()
-        .contains("variant `reference` of qlstm has no states"));
+    let none = world.refuses("inspect --compare s6,linear --option states=4", "--option");
+    none.names(&["s6, linear"]);
+    let none = world.refuses("inspect --mixer qlstm --option states=4", "--option");
+    none.names(&["`reference`", "qlstm"]);
     let plain = world.dsf("mqar --mixer qlstm --variant dsf --option states=1 --explain");
     let again = world.dsf("mqar --mixer qlstm --variant dsf --explain");
     assert_eq!(
@@ -200,8 +196,8 @@ fn engines_are_run_timed_and_held_against_each_other() {
     let rates = cells(&world, &of_run).into_iter();
     let rates = rates.filter(|cell| cell["quantity"] == "tokens/s");
     assert_eq!(rates.count(), 3);
-    let said = world.dsf(&format!("{line} --verify"));
-    assert!(said.refused().contains("--verify"));
+    let both = world.refuses(&format!("{line} --verify"), "--engines");
+    both.names(&["--verify"]);
 }
 
 #[test]
@@ -319,55 +315,62 @@ fn an_engine_that_does_not_fit_into_memory_is_left_out_with_a_sentence() {
 #[test]
 fn what_cannot_be_inspected_is_refused_in_a_sentence() {
     let world = World::new();
-    for (line, says) in [
-        ("inspect", "--mixer NAME"),
-        ("inspect --mixer sd6", "Did you mean `s6`?"),
-        ("inspect --mixer s6 --layer 3", "--layer 3"),
-        ("inspect --mixer s6 --seq-len 0", "--seq-len"),
-        ("inspect --mixer s6 --seq-len 400000000", "GB"),
-        ("inspect --mixer s6 --d 65536", "needs about"),
-        ("inspect --mixer s4 --n 65536", "take a smaller --d or --n"),
-        ("inspect --mixer performer --n 65536", "needs about"),
-        ("inspect --mixer lmu --n 65536", "needs about"),
-        ("inspect --mixer s6 --precision bf16", "f64, f32"),
-        ("inspect eta --d 60000", "needs about"),
-        ("inspect lemma2 --to-n 9999999999", "--to-n"),
+    for (line, flag, names) in [
+        ("", Some("--mixer"), &["--mixer NAME"][..]),
+        ("--mixer sd6", Some("--mixer"), &["`s6`"]),
+        ("--mixer s6 --layer 3", Some("--layer"), &[]),
+        ("--mixer s6 --seq-len 0", Some("--seq-len"), &[]),
+        ("--mixer s6 --seq-len 400000000", None, &["GB"]),
+        ("--mixer s6 --d 65536", None, &["GB"]),
+        ("--mixer s4 --n 65536", None, &["GB", "--d", "--n"]),
+        ("--mixer performer --n 65536", None, &["GB"]),
+        ("--mixer lmu --n 65536", None, &["GB"]),
         (
-            "inspect lemma2 --to-n 65536",
-            "--to-n 65536: --n 65536 and --heads 1 make",
+            "--mixer s6 --precision bf16",
+            Some("--precision"),
+            &["f64, f32"],
         ),
-        ("inspect --mixer s6 --input task --seq-len 4000", "vocab"),
+        ("eta --d 60000", None, &["GB"]),
+        ("lemma2 --to-n 9999999999", Some("--to-n"), &[]),
+        ("lemma2 --to-n 65536", Some("--to-n"), &["--heads 1"]),
         (
-            "inspect --mixer s6 --task mqar --text abc",
-            "--text is for models of text",
+            "--mixer s6 --input task --seq-len 4000",
+            Some("--vocab-size"),
+            &["--seq-len 4000"],
         ),
-        ("inspect --mixer s6 --heads 2", "no heads"),
-        ("inspect --mixer s6 --variant none", "variant of s6"),
-        ("inspect 0123456789ab", "results"),
-        ("inspect lemma1 --order 0", "--order must be"),
-        ("inspect lemma2 --to-n 3", "--to-n 3"),
-        ("inspect identity --a 0", "--a must be"),
-        ("inspect eta --eta exq", "Did you mean `exp`?"),
-        ("inspect eta --heads 3", "--heads 3 does not divide"),
-        ("inspect --mixer s6 --to a.xyz", "ends in no format"),
+        ("--mixer s6 --task mqar --text abc", Some("--text"), &[]),
+        ("--mixer s6 --heads 2", Some("--heads"), &["`s6`"]),
+        ("--mixer s6 --variant none", Some("--variant"), &["s6"]),
+        ("0123456789ab", None, &["--out", "`runs`"]),
+        ("lemma1 --order 0", Some("--order"), &[]),
+        ("lemma2 --to-n 3", Some("--to-n"), &[]),
+        ("identity --a 0", Some("--a"), &[]),
+        ("eta --eta exq", Some("--eta"), &["`exp`"]),
+        ("eta --heads 3", Some("--heads"), &["--d"]),
     ] {
-        let said = world.dsf(line).refused();
-        assert!(said.contains(says), "{line}: {said}");
+        let fault = world.fails(&format!("inspect {line}"), "refused");
+        assert_eq!(fault.flag.as_deref(), flag, "{line}: {fault:?}");
+        fault.names(names);
     }
+    // As JSON it would be written into any file.
+    let said = world.dsf("inspect --mixer s6 --to a.xyz");
+    assert_eq!(said.code, 2, "{}", said.err);
+    assert!(said.err.contains("--to a.xyz"), "{}", said.err);
     fs::create_dir(world.path("empty")).unwrap();
-    let said = world.dsf("inspect empty").refused();
-    assert!(said.contains("empty is not the folder of a run"), "{said}");
+    world.fails("inspect empty", "refused").at("empty", None);
     world.dsf("sweep --preset smoke --mixer ssd -q").ok();
     let run = world.only_run("results");
     let id = run.file_name().unwrap().to_str().unwrap().to_owned();
-    let said = world.dsf(&format!("inspect {id}")).refused();
-    assert!(said.contains("kept no weights"), "{said}");
+    let line = format!("inspect {id}");
+    let none = world.fails(&line, "refused");
+    none.at(format!("results/runs/{id}"), None);
     let config = fs::read_to_string(run.join("config.json")).unwrap();
     let config = config.replace("\"format\": 1", "\"format\": 9");
     fs::write(run.join("config.json"), config).unwrap();
-    let said = world.dsf(&format!("inspect {id}")).ends(65);
-    assert!(said.contains("format 9 is not the format 1"), "{said}");
+    let file = |name: &str| format!("results/runs/{id}/{name}");
+    let other = world.fails(&line, "corrupt");
+    other.at(file("config.json"), None).names(&["9", "1"]);
     fs::write(run.join("weights.safetensors"), "no weights").unwrap();
-    let said = world.dsf(&format!("inspect {id}")).ends(65);
-    assert!(said.contains("weights.safetensors"), "{said}");
+    let weights = world.fails(&line, "data");
+    weights.at(file("weights.safetensors"), None);
 }

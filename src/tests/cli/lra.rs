@@ -78,17 +78,11 @@ fn missing_data_is_named_with_the_way_to_it() {
         ("listops --data files", "basic_train.tsv"),
         ("pathfinder --data files", "curv_contour_length_14"),
     ] {
-        let said = world.dsf(&format!(
-            "lra --preset smoke --dataset {dataset} --data-dir none"
-        ));
-        assert_eq!(said.code, 66, "{dataset}: {}", said.err);
+        let line = format!("lra --preset smoke --dataset {dataset} --data-dir none");
+        let fault = world.fails(&line, "missing");
         let name = dataset.split(' ').next().unwrap();
-        let remedy = format!("dsf data fetch lra --dataset {name}");
-        assert!(
-            said.err.contains(file) && said.err.contains(&remedy),
-            "{}",
-            said.err
-        );
+        let remedy = format!("`dsf data fetch lra --dataset {name}`");
+        fault.at("none", None).names(&[file, &remedy]);
         assert!(!world.path("results/lra.csv").exists());
     }
 }
@@ -114,17 +108,12 @@ fn the_help_of_a_task_offers_the_values_that_it_takes() {
         ("mqar --data files", "native, numpy"),
         ("lra --data numpy", "native, files"),
     ] {
-        let said = world.dsf(line).refused();
-        assert!(
-            said.contains(&format!("[possible values: {names}]")),
-            "{said}"
-        );
+        world.refuses(line, "--data").names(&[names]);
     }
     // A sweep says it of the task.
-    let said = world
-        .dsf("sweep --task mqar --data files --dry-run")
-        .refused();
-    assert!(said.contains("take --data native or numpy"), "{said}");
+    let line = "sweep --task mqar --data files --dry-run";
+    let fault = world.refuses(line, "--data");
+    fault.gives("files").names(&["--data native"]);
 }
 
 #[test]
@@ -139,20 +128,10 @@ fn each_task_speaks_of_its_own_flags() {
         lra.contains("--dataset") && !lra.contains("--kv-pairs"),
         "{lra}"
     );
-    let said = world.dsf("lra --kv-pairs 4");
-    assert_eq!(said.code, 2);
-    assert!(
-        said.err
-            .contains("--kv-pairs means nothing to the task lra"),
-        "{}",
-        said.err
-    );
-    let said = world.dsf("mqar --pool max");
-    assert!(
-        said.err.contains("--pool means nothing to the task mqar"),
-        "{}",
-        said.err
-    );
+    world
+        .refuses("lra --kv-pairs 4", "--kv-pairs")
+        .names(&["lra"]);
+    world.refuses("mqar --pool max", "--pool").names(&["mqar"]);
 }
 
 #[test]
@@ -177,22 +156,13 @@ fn articles_stand_in_for_papers() {
         said.contains("they stand in for the task's papers"),
         "{said}"
     );
-    let again = world.dsf(&line);
-    assert!(
-        again.code == 2 && again.err.contains("--force"),
-        "{}",
-        again.err
-    );
+    world.fails(&line, "refused").names(&["--force"]);
     let train = "lra --preset smoke --dataset retrieval --data-dir d --seq-len 200 --epochs 1";
     for more in ["--mixer softmax", "--mixer mamba --dual features"] {
         world.dsf(&format!("{train} {sizes} {more}")).ok();
     }
-    let said = world.dsf("data generate retrieval --from none.txt --data-dir e");
-    assert!(
-        said.code != 0 && said.err.contains("none.txt"),
-        "{}",
-        said.err
-    );
+    let line = "data generate retrieval --from none.txt --data-dir e";
+    world.fails(line, "io").at("none.txt", None);
     assert!(!world.path("e/retrieval/new_aan_pairs.train.tsv").exists());
 }
 

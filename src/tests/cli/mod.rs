@@ -89,10 +89,19 @@ impl World {
 
     /// The error that `dsf` with `line` ends in.
     pub fn fault(&self, line: &str) -> Fault {
-        self.dsf(&format!("{line} --json")).fault()
+        self.dsf(&format!("--json {line}")).fault()
+    }
+
+    /// [`Self::fault`] of `kind`.
+    #[track_caller]
+    pub fn fails(&self, line: &str, kind: &str) -> Fault {
+        let fault = self.fault(line);
+        assert_eq!(fault.kind, kind, "{line}: {fault:?}");
+        fault
     }
 
     /// Asserts that `dsf` refuses `line` for `flag` before it makes anything, and gives the error.
+    #[track_caller]
     pub fn refuses(&self, line: &str, flag: &str) -> Fault {
         let existed = self.path("results").exists();
         let fault = self.fault(line);
@@ -181,25 +190,6 @@ impl Said {
         self.out
     }
 
-    /// Asserts refusal with exit code 2 and one clear sentence, and gives it.
-    pub fn refused(self) -> String {
-        self.ends(2)
-    }
-
-    /// Asserts an end with the exit code `code` and one clear sentence, and gives it.
-    pub fn ends(self, code: i32) -> String {
-        assert_eq!(
-            self.code, code,
-            "stdout: {}\nstderr: {}",
-            self.out, self.err
-        );
-        assert!(!self.err.contains("panicked"), "{}", self.err);
-        assert_eq!(self.out, "", "a refusal leaves stdout empty");
-        self.err
-    }
-}
-
-impl Said {
     /// The error of a call with `--json`: the last event on stdout, a sentence on stderr, and the exit code of its kind.
     pub fn fault(self) -> Fault {
         let last = self.out.lines().last().unwrap_or_default();
@@ -219,6 +209,20 @@ impl Fault {
         for name in names {
             assert!(self.reason.contains(name), "{name}: {self:?}");
         }
+        self
+    }
+
+    /// Asserts the flag.
+    #[track_caller]
+    pub fn of(&self, flag: &str) -> &Self {
+        assert_eq!(self.flag.as_deref(), Some(flag), "{self:?}");
+        self
+    }
+
+    /// Asserts the value of the flag.
+    #[track_caller]
+    pub fn gives(&self, value: &str) -> &Self {
+        assert_eq!(self.value.as_deref(), Some(value), "{self:?}");
         self
     }
 

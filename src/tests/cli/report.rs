@@ -19,14 +19,10 @@ fn swept() -> World {
 #[test]
 fn without_results_it_says_how_to_make_some() {
     let world = World::new();
-    let message = world.dsf("report").refused();
-    assert!(
-        message.contains("results") && message.contains("--out"),
-        "{message}"
-    );
+    let none = world.fails("report", "refused");
+    none.at("results", None).names(&["--out"]);
     fs::create_dir(world.path("results")).unwrap();
-    let message = world.dsf("report").refused();
-    assert!(message.contains("dsf mqar"), "{message}");
+    world.fails("report", "refused").names(&["`dsf mqar`"]);
 }
 
 /// A summary of every run beside the folders of the runs, as in a clone of the project, where one row has another
@@ -75,8 +71,8 @@ fn of_a_run_with_results_of_two_builds_or_machines_ones_own_counts() {
     let published = fs::read_to_string(world.path("results/published.csv")).unwrap();
     let other = published.replace(",0.125,", ",0.5,");
     fs::write(world.path("results/changed.csv"), other).unwrap();
-    let message = world.dsf("report").ends(65);
-    assert!(message.contains("one run has one result"), "{message}");
+    let fault = world.fails("report", "data");
+    assert!(fault.line.is_some(), "{fault:?}");
 }
 
 #[test]
@@ -99,8 +95,7 @@ fn the_arena_is_reported_as_the_third_table() {
     let tiny = "--preset smoke --dataset listops --mixer linear --epochs 1 --seq-len 64 \
                 --train-examples 16 --val-examples 4 --test-examples 4";
     world.dsf(&format!("lra {tiny} -q")).ok();
-    let asked = world.dsf("report").refused();
-    assert!(asked.contains("--table 3"), "{asked}");
+    world.fails("report", "refused").names(&["--table 3"]);
     let text = world.dsf("report --table 3").ok();
     // Part of the data stands alone, without the paper's numbers.
     shows!("table3-of-a-run", trained & text);
@@ -125,29 +120,30 @@ fn the_arena_is_reported_as_the_third_table() {
     ] {
         assert_eq!(row[column], value, "{column}: {row:?}");
     }
-    let second = world.dsf("report --table 2").refused();
-    assert!(second.contains("experiments/table2.toml"), "{second}");
-    for wrong in ["--seq-len 64", "--orient paper"] {
-        let message = world.dsf(&format!("report --table 3 {wrong}")).refused();
-        assert!(message.contains("--table"), "{message}");
+    let second = world.fails("report --table 2", "refused");
+    second.names(&["experiments/table2.toml"]);
+    for (flag, value) in [("--seq-len", "64"), ("--orient", "paper")] {
+        let line = format!("report --table 3 {flag} {value}");
+        world.refuses(&line, "--table").names(&[flag]);
     }
-    let message = world.dsf("report --dataset image").refused();
-    assert!(message.contains("--table 3"), "{message}");
-    let message = world.dsf("report --table 3 --dataset image").refused();
-    assert!(message.contains("results of listops"), "{message}");
+    world
+        .refuses("report --dataset image", "--dataset")
+        .names(&["--table 3"]);
+    world
+        .fails("report --table 3 --dataset image", "refused")
+        .names(&["listops"]);
 }
 
 #[test]
 fn the_first_table_has_perplexities_and_says_how_to_get_some() {
     let world = swept();
-    let none = world.dsf("report --table 1").refused();
-    assert!(none.contains("experiments/table1.toml"), "{none}");
-    let message = world.dsf("report --table 1 --metric accuracy").refused();
-    assert!(message.contains("train_ppl"), "{message}");
+    let none = world.fails("report --table 1", "refused");
+    none.names(&["experiments/table1.toml"]);
+    let other = world.refuses("report --table 1 --metric accuracy", "--metric");
+    other.gives("accuracy").names(&["train_ppl"]);
     for table in ["", "--table 2", "--table 3"] {
-        let asked = world.dsf(&format!("report {table} --metric test-word-ppl"));
-        let message = asked.refused();
-        assert!(message.contains("--table 1"), "{message}");
+        let line = format!("report {table} --metric test-word-ppl");
+        world.refuses(&line, "--metric").names(&["--table 1"]);
     }
 }
 
@@ -157,8 +153,7 @@ fn perplexities_of_texts_are_reported_as_the_first_table() {
     world
         .dsf("sweep --task wikitext --preset smoke --mixer softmax,linear -q")
         .ok();
-    let asked = world.dsf("report").refused();
-    assert!(asked.contains("--table 1"), "{asked}");
+    world.fails("report", "refused").names(&["--table 1"]);
     let text = world.dsf("report --table 1").ok();
     // A small run stands alone, without the paper's numbers.
     shows!("table1-of-two-runs", trained & text);
@@ -229,12 +224,10 @@ fn an_experiment_shows_what_is_missing() {
 fn broken_inputs_are_named() {
     let world = swept();
     fs::write(world.path("bad.csv"), "a,b\n1,2\n").unwrap();
-    assert!(world.dsf("report bad.csv").ends(65).contains("bad.csv"));
-    assert!(world.dsf("report nowhere").refused().contains("nowhere"));
-    assert!(world
-        .dsf("report --mixer linnear")
-        .refused()
-        .contains("`linear`"));
+    world.fails("report bad.csv", "data").at("bad.csv", Some(1));
+    world.fails("report nowhere", "refused").at("nowhere", None);
+    let unknown = world.refuses("report --mixer linnear", "--mixer");
+    unknown.names(&["`linear`"]);
     let run = world.runs("results").remove(0);
     fs::write(run.join("result.json"), "{").unwrap();
     let said = world.dsf("report");
@@ -272,17 +265,12 @@ fn a_picture_goes_to_the_file_whose_name_says_its_format() {
     world.dsf("report --format latex --to table.any").ok();
     let latex = fs::read_to_string(world.path("table.any")).unwrap();
     assert_eq!(world.dsf("report --format latex").ok(), latex);
-    let refused = world.dsf("report --to drawn.jpg").refused();
-    assert!(
-        refused.contains("drawn.jpg") && refused.contains(".svg"),
-        "{refused}"
-    );
-    let nowhere = world.dsf("report --to none/drawn.svg");
-    assert!(
-        nowhere.code != 0 && nowhere.err.contains("none/drawn.svg"),
-        "{}",
-        nowhere.err
-    );
+    // As JSON it would be written into any file.
+    let refused = world.dsf("report --to drawn.jpg");
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("--to drawn.jpg"), "{}", refused.err);
+    let nowhere = world.fails("report --to none/drawn.svg", "io");
+    nowhere.at("none/drawn.svg", None);
 }
 
 #[test]
@@ -310,17 +298,14 @@ fn everything_is_drawn_in_every_format_and_what_is_missing_comes_with_its_comman
     assert_eq!(index.matches("href=\"grid.svg\"").count(), 1, "{index}");
     assert_eq!(index.matches("<section").count(), 6);
     shows!("all", said);
-    let refused = world.dsf("report --all").refused();
-    assert!(refused.contains("--out"), "{refused}");
+    world.refuses("report --all", "--all").names(&["--out"]);
     world
         .dsf("report results/mqar.csv --all --out from-file")
         .ok();
     assert!(world.path("from-file/grid.png").exists());
     assert!(!world.path("from-file/curves.png").exists());
-    let none = world
-        .dsf("report results/mqar.csv --all --out none --mixer s6")
-        .refused();
-    assert!(none.contains("no results"), "{none}");
+    let none = "report results/mqar.csv --all --out none --mixer s6";
+    world.fails(none, "refused").names(&["`dsf mqar`"]);
     assert!(!world.path("none").exists());
 }
 
@@ -331,13 +316,10 @@ fn curves_are_read_from_run_folders_and_a_summary_has_none() {
         "curves",
         trained world.dsf("report --curves --mixer ssd").ok()
     );
-    let message = world.dsf("report results/mqar.csv --curves").refused();
-    assert!(
-        message.contains("mqar.csv is a summary, which has no curves"),
-        "{message}"
-    );
-    let message = world.dsf("report --curves --figure 2").refused();
-    assert!(message.contains("--figure"), "{message}");
+    let none = world.fails("report results/mqar.csv --curves", "refused");
+    none.at("results/mqar.csv", None).names(&["`runs`"]);
+    let both = world.refuses("report --curves --figure 2", "--curves");
+    both.names(&["--figure"]);
 }
 
 #[test]
@@ -354,8 +336,8 @@ fn lines_over_an_axis_put_mixers_into_one_panel() {
             ))
             .ok()
     );
-    let message = world.dsf("report --over d --figure 2").refused();
-    assert!(message.contains("--figure"), "{message}");
+    let both = world.refuses("report --over d --figure 2", "--over");
+    both.names(&["--figure"]);
 }
 
 #[test]

@@ -56,8 +56,8 @@ fn an_instruction_set_is_forced_by_name_recorded_and_repeats_its_bits() {
         let origin: serde_json::Value = serde_json::from_slice(&origin).unwrap();
         assert_eq!(origin["simd"], simd);
     }
-    let said = world.dsf_with("avx3", SMOKE).refused();
-    assert!(said.contains("DSF_SIMD=avx3: no instruction set"), "{said}");
+    let fault = world.dsf_with("avx3", &format!("{SMOKE} --json")).fault();
+    fault.of("DSF_SIMD").gives("avx3").names(&["baseline"]);
 }
 
 #[test]
@@ -222,17 +222,12 @@ fn variants_of_recall_are_runs_of_their_own_and_the_released_generator_has_none(
     let command = shown["command"].as_str().unwrap();
     let words: Vec<&str> = command.split_whitespace().collect();
     assert!(words.windows(2).any(|pair| pair == ["--key-tokens", "2"]));
-    let refused = world
-        .dsf(&format!("mqar {variants} --data numpy"))
-        .refused();
-    let sentence = "--key-tokens 2 is of our own generator: take --data native, or leave it out";
-    assert!(refused.contains(sentence), "{refused}");
-    for line in [
-        "sweep --task recall --passes 2",
-        "sweep --task lra --positions false",
-    ] {
-        let refused = world.dsf(line).refused();
-        assert!(refused.contains("means nothing to the task"), "{refused}");
+    let refused = world.refuses(&format!("mqar {variants} --data numpy"), "--key-tokens");
+    refused.gives("2").names(&["--data native"]);
+    for (task, flag) in [("recall", "--passes 2"), ("lra", "--positions false")] {
+        let name = flag.split(' ').next().unwrap();
+        let refused = world.refuses(&format!("sweep --task {task} {flag}"), name);
+        refused.names(&[task]);
     }
 }
 
@@ -278,11 +273,6 @@ fn a_run_of_mqar_tells_its_answers_apart() {
     .unwrap();
     let changed = world.dsf("report --by pair");
     assert!(changed.err.contains("slices.csv"), "{}", changed.err);
-    let summary = world.dsf("report results/mqar.csv --by pair");
-    assert_eq!(summary.code, 2);
-    assert!(
-        summary.err.contains("give the results folder"),
-        "{}",
-        summary.err
-    );
+    let summary = world.fails("report results/mqar.csv --by pair", "refused");
+    summary.at("results/mqar.csv", None).names(&["`runs`"]);
 }

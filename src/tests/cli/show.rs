@@ -46,18 +46,16 @@ fn a_run_is_shown_with_its_numbers_and_the_command_that_is_it() {
 fn a_run_that_is_not_there_or_not_the_only_one_is_refused() {
     let world = World::new();
     world.dsf(SMOKE).ok();
-    let refused = |line: &str| {
-        let said = world.dsf(line);
-        assert_eq!(said.code, 2, "{line}: {}", said.err);
-        said.err
-    };
-    assert!(refused("show nothing").contains("there is no run nothing in results"));
-    assert!(refused("show no/folder").contains("is no folder of a run"));
+    let none = world.fails("show nothing", "refused");
+    none.at("results", None).names(&["nothing"]);
+    let folder = world.fails("show no/folder", "refused");
+    folder.at("no/folder", None).names(&["--out"]);
     let (id, folder) = (only_id(&world), world.only_run("results"));
     let twin = world.path("results/runs").join(format!("{}x", &id[..3]));
     fs::create_dir(&twin).unwrap();
     fs::copy(folder.join("config.json"), twin.join("config.json")).unwrap();
-    assert!(refused(&format!("show {}", &id[..3])).contains("begins the ids of 2 runs"));
+    let two = world.fails(&format!("show {}", &id[..3]), "refused");
+    two.at("results", None).names(&["2", &id]);
 }
 
 #[test]
@@ -81,30 +79,15 @@ fn a_config_is_the_run_and_flags_beside_it_are_all_that_changes() {
     };
     assert_eq!(setting("seed"), (6.into(), "--seed".to_owned()));
     assert!(setting("lr").1.ends_with("config.json"));
-    let other = world.dsf(&format!("lra --config {config}"));
-    assert_eq!(other.code, 2);
-    assert!(
-        other
-            .err
-            .contains(&format!("`dsf mqar --config {config}` trains it")),
-        "{}",
-        other.err
-    );
-    let deciding = world.dsf(&format!("mqar --config {config} --protocol paper"));
-    assert!(
-        deciding.err.contains("--protocol decides other settings"),
-        "{}",
-        deciding.err
-    );
-    let missing = world.dsf("mqar --config none.json");
-    assert!(
-        missing.err.contains("--config: cannot read none.json"),
-        "{}",
-        missing.err
-    );
+    let other = world.fails(&format!("lra --config {config}"), "refused");
+    other.names(&[&format!("`dsf mqar --config {config}`")]);
+    let deciding = format!("mqar --config {config} --protocol paper");
+    world.refuses(&deciding, "--protocol").names(&["--config"]);
+    let missing = world.fails("mqar --config none.json", "refused");
+    missing.at("none.json", None);
     fs::write(world.path("broken.json"), "{").unwrap();
-    let broken = world.dsf("mqar --config broken.json");
-    assert_eq!(broken.code, 65, "{}", broken.err);
+    let broken = world.fails("mqar --config broken.json", "corrupt");
+    broken.at("broken.json", None);
 }
 
 #[test]
@@ -118,20 +101,15 @@ fn a_toml_file_of_one_run_is_a_config_as_well() {
     );
     let many = one.replace("d = 16", "d = [16, 32]");
     fs::write(world.path("many.toml"), many).unwrap();
-    let said = world.dsf("mqar --config many.toml");
-    assert_eq!(said.code, 2);
-    assert!(said.err.contains("one run takes one value"), "{}", said.err);
+    let many = world.refuses("mqar --config many.toml", "--d");
+    many.at("many.toml", Some(2)).gives("16,32");
     fs::write(
         world.path("two.toml"),
         format!("{one}[[grid]]\nmixer = \"s6\"\n"),
     )
     .unwrap();
-    let said = world.dsf("mqar --config two.toml");
-    assert!(
-        said.err.contains("`dsf sweep two.toml` trains them all"),
-        "{}",
-        said.err
-    );
+    let two = world.fails("mqar --config two.toml", "refused");
+    two.at("two.toml", None).names(&["`dsf sweep two.toml`"]);
 }
 
 #[test]
@@ -188,13 +166,10 @@ fn experiments_are_listed_printed_and_planned_without_a_file() {
         (&"smoke".into(), &24.into())
     );
     assert_eq!(world.dsf("experiments smok").code, 2);
-    let said = world.dsf("sweep smoke --threads 0");
-    assert!(said.err.contains("--threads must be"), "{}", said.err);
-    let said = world.dsf("sweep smok");
-    assert!(said.err.contains("`dsf experiments` lists"), "{}", said.err);
+    world.refuses("sweep smoke --threads 0", "--threads");
+    let none = world.fails("sweep smok", "refused");
+    none.at("smok", None).names(&["`dsf experiments`"]);
     // A file of that name is what is meant where there is one.
     fs::write(world.path("smoke"), "task = \"mqar\"\n").unwrap();
-    let said = world.dsf("sweep smoke");
-    assert_eq!(said.code, 2);
-    assert!(said.err.starts_with("error: smoke"), "{}", said.err);
+    world.fails("sweep smoke", "refused").at("smoke", Some(1));
 }

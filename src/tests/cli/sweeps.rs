@@ -72,17 +72,11 @@ fn what_a_summary_holds_is_not_trained_again() {
         .collect();
     fs::write(world.path("failed.csv"), unsummed.join("\n")).unwrap();
     assert_eq!(planned(&world, &more.replace("kept", "failed"))["runs"], 4);
-    let message = world.dsf(&more.replace("kept", "none")).refused();
-    assert!(
-        message.contains("--done-in: there is no file none.csv"),
-        "{message}"
-    );
+    let none = world.refuses(&more.replace("kept", "none"), "--done-in");
+    none.gives("none.csv");
     fs::write(world.path("notes.csv"), "a,b\n1,2\n").unwrap();
-    let message = world.dsf(&more.replace("kept", "notes")).ends(65);
-    assert!(
-        message.contains("notes.csv, line 1: no column `schema`"),
-        "{message}"
-    );
+    let notes = world.fails(&more.replace("kept", "notes"), "data");
+    notes.at("notes.csv", Some(1)).names(&["`schema`"]);
 }
 
 #[test]
@@ -150,18 +144,14 @@ fn halving_trains_one_rate_of_a_cell_whole_and_keeps_the_short_runs_apart() {
 #[test]
 fn halving_is_for_whole_plans_of_this_machine() {
     let world = World::new();
-    let message = world.dsf("sweep --halving --executor print").refused();
-    assert!(
-        message.contains("--halving") && message.contains("--executor local"),
-        "{message}"
-    );
-    let message = world.dsf("sweep --halving --shard 1/2").refused();
-    assert!(
-        message.contains("--halving") && message.contains("--shard"),
-        "{message}"
-    );
-    let message = world.dsf("sweep --halving=1").refused();
-    assert!(message.contains("--halving"), "{message}");
+    for (more, name) in [
+        (" --executor print", "--executor local"),
+        (" --shard 1/2", "--shard"),
+        ("=1", ""),
+    ] {
+        let refused = world.refuses(&format!("sweep --halving{more}"), "--halving");
+        refused.names(&[name]);
+    }
 }
 
 #[test]
@@ -267,11 +257,9 @@ fn what_cannot_fit_is_refused_before_anything_is_allocated() {
         "mqar --preset smoke --d 65536",
         "sweep --preset smoke --mixer s6 --d 16,65536 --dry-run",
     ] {
-        let said = world.dsf(line).refused();
-        assert!(
-            said.contains("--d 65536") && said.contains("--allow-swap"),
-            "{said}"
-        );
+        world
+            .fails(line, "refused")
+            .names(&["--d 65536", "--allow-swap"]);
     }
 }
 
@@ -308,16 +296,10 @@ fn several_experiments_are_one_sweep_that_trains_every_run_once() {
     let status = world.dsf("sweep status a.toml b.toml --json").object();
     assert_eq!((&status["runs"], &status["done"]), (&3.into(), &3.into()));
     world.dsf("sweep a.toml --task mqar --dry-run").ok();
-    let other = world.dsf("sweep a.toml --task recall --dry-run").refused();
-    assert!(
-        other.contains("--task recall: the experiment has runs of mqar"),
-        "{other}"
-    );
-    let missing = world.dsf("sweep a.toml c.toml").refused();
-    assert!(
-        missing.contains("cannot read the experiment file c.toml"),
-        "{missing}"
-    );
+    let other = world.refuses("sweep a.toml --task recall --dry-run", "--task");
+    other.gives("recall").names(&["mqar"]);
+    let missing = world.fails("sweep a.toml c.toml", "refused");
+    missing.at("c.toml", None);
 }
 
 #[test]

@@ -118,11 +118,8 @@ fn a_split_is_evaluated_without_the_others() {
         said.contains("W is words, runs of anything but white space"),
         "{said}"
     );
-    let message = world.dsf(&eval).ends(66);
-    assert!(
-        message.contains("lacks valid.txt, the validation split"),
-        "{message}"
-    );
+    let lacks = world.fails(&eval, "missing");
+    lacks.at("mine", None).names(&["valid.txt"]);
     texts(
         &world,
         "mine",
@@ -132,8 +129,8 @@ fn a_split_is_evaluated_without_the_others() {
             ("test.txt", "abc"),
         ],
     );
-    let message = world.dsf(&format!("{eval} --split test")).refused();
-    assert!(message.contains("the test split has 3 tokens"), "{message}");
+    let short = world.refuses(&format!("{eval} --split test"), "--seq-len");
+    short.names(&["test", "3"]);
 }
 
 #[test]
@@ -141,14 +138,9 @@ fn an_empty_text_is_refused_by_its_split() {
     let world = World::new();
     text(&world, "mine", "some words\n");
     texts(&world, "mine", &[("train.txt", "")]);
-    let message = world
-        .dsf("data tokens --corpus text --data-dir mine --tokenizer bytes")
-        .refused();
-    assert!(
-        message.contains("the text of the train split is empty"),
-        "{message}"
-    );
-    assert!(!message.contains("--seq-len"), "{message}");
+    let line = "data tokens --corpus text --data-dir mine --tokenizer bytes";
+    let empty = world.fails(line, "refused");
+    assert_eq!(empty.names(&["train"]).flag, None);
 }
 
 #[test]
@@ -165,8 +157,9 @@ fn articles_are_separated_by_the_end_of_text_of_their_tokenizer() {
     // Ten bytes of a heading and seven of a line stand between them.
     assert_eq!((exclamation, ends), (1, vec![0, 18]));
     for command in [line, "wikitext --preset smoke --corpus text --data-dir mine --eos-between-articles true --tokenizer"] {
-        let message = world.dsf(&format!("{command} plain.json")).refused();
-        assert!(message.contains("declares no end-of-text token"), "{message}");
+        let line = format!("{command} plain.json");
+        let none = world.refuses(&line, "--eos-between-articles");
+        none.names(&["`eos_token`", "tokenizer_config.json"]);
     }
     let declaration = json!({ "eos_token": "<|pad|>" }).to_string();
     fs::write(world.path("tokenizer_config.json"), declaration).unwrap();
@@ -239,11 +232,8 @@ fn what_is_exported_ends_a_text_as_its_tokenizer_does() {
         // The folder tells all that was known of the tokenizer.
         fs::remove_dir_all(world.path("home/dsf/wikitext/tokenizers")).unwrap();
         let eval = "wikitext eval --checkpoint to --corpus text --data-dir";
-        let message = world.dsf(&format!("{eval} mine")).ends(66);
-        assert!(
-            message.contains("--data-dir DIR names a folder that holds it"),
-            "{message}"
-        );
+        let none = world.fails(&format!("{eval} mine"), "missing");
+        none.names(&["--data-dir DIR"]);
         text(&world, "to", &"a few words of a text\n".repeat(200));
         world.dsf(&format!("{eval} to")).ok();
     }

@@ -50,53 +50,33 @@ fn help_names_the_four_subcommands_and_each_has_an_example() {
 fn weights_that_are_not_there_are_named() {
     let world = World::new();
     for command in ["eval", "generate --prompt a", "export --to b"] {
-        let said = world.dsf(&format!("wikitext {command} --checkpoint nowhere"));
-        let message = said.refused();
-        assert!(
-            message.contains("no file, folder or run nowhere"),
-            "{message}"
-        );
+        let line = format!("wikitext {command} --checkpoint nowhere");
+        world.refuses(&line, "--checkpoint").gives("nowhere");
     }
     fs::create_dir(world.path("results")).unwrap();
-    let message = world
-        .dsf("wikitext eval --checkpoint 0123456789ab")
-        .refused();
-    assert!(
-        message.contains("no run 0123456789ab in results"),
-        "{message}"
-    );
+    let none = world.refuses("wikitext eval --checkpoint 0123456789ab", "--checkpoint");
+    none.gives("0123456789ab").names(&["results", "--out"]);
     fs::write(world.path("text"), "no weights").unwrap();
-    let message = world.dsf("wikitext eval --checkpoint text").ends(65);
-    assert!(
-        message.contains("text: not a safetensors file"),
-        "{message}"
-    );
+    let text = world.fails("wikitext eval --checkpoint text", "data");
+    text.at("text", None);
     fs::create_dir(world.path("empty")).unwrap();
-    let message = world.dsf("wikitext import --from empty --to a").refused();
-    assert!(message.contains("empty holds no weights"), "{message}");
+    let empty = world.fails("wikitext import --from empty --to a", "refused");
+    empty.at("empty", None);
 }
 
 #[test]
 fn flags_that_make_no_sense_are_refused_before_anything_is_computed() {
     let world = World::new();
     let refused = |line: &str, flag: &str| {
-        let message = call(&world, &format!("wikitext {line} --checkpoint HF")).refused();
-        assert!(message.contains(flag), "{line}: {message}");
+        let line = format!("wikitext {line} --checkpoint HF --json");
+        let fault = call(&world, &line).fault();
+        assert_eq!(fault.kind, "refused", "{line}: {fault:?}");
+        fault.of(flag);
     };
     refused("generate", "--prompt");
-    world
-        .call(
-            &[
-                "wikitext",
-                "generate",
-                "--checkpoint",
-                "nowhere",
-                "--prompt",
-                "",
-            ],
-            b"",
-        )
-        .refused();
+    let empty = "wikitext generate --json --checkpoint nowhere --prompt";
+    let empty: Vec<&str> = empty.split(' ').chain([""]).collect();
+    assert_eq!(world.call(&empty, b"").fault().kind, "refused");
     refused("generate --prompt a --temperature 0", "--temperature");
     refused("generate --prompt a --top-p 2", "--top-p");
     refused("generate --prompt a --greedy --seed 3", "--greedy");
@@ -121,8 +101,9 @@ fn a_model_of_transformers_is_imported_evaluated_and_exported_again() {
     let world = World::new();
     let said = call(&world, "wikitext import --from HF --to a.safetensors").ok();
     assert!(said.contains("a.safetensors: "), "{said}");
-    let refused = call(&world, "wikitext import --from HF --to a.safetensors").refused();
-    assert!(refused.contains("there already"), "{refused}");
+    let again = "wikitext import --from HF --to a.safetensors --json";
+    let there = call(&world, again).fault();
+    there.of("--to").gives("a.safetensors");
     let eval = |from: &str| {
         let line = format!(
             "wikitext eval --checkpoint {from} --corpus sample --tokenizer bytes --json --quiet"
@@ -145,13 +126,8 @@ fn a_model_of_transformers_is_imported_evaluated_and_exported_again() {
         .ok();
     let bytes = |name: &str| fs::read(world.path(name)).unwrap();
     assert_eq!(bytes("a.safetensors"), bytes("c.safetensors"));
-    let refused = world
-        .dsf("wikitext export --checkpoint a.safetensors --to b")
-        .refused();
-    assert!(
-        refused.contains("config.json is there already"),
-        "{refused}"
-    );
+    let again = "wikitext export --checkpoint a.safetensors --to b";
+    world.refuses(again, "--to").gives("b/config.json");
 }
 
 #[test]
@@ -269,20 +245,15 @@ fn a_prompt_is_read_from_stdin_and_a_cache_is_called_one() {
         said.err
     );
     assert!(said.ok().starts_with("Größe = "));
-    let said = world.call(&line, b"");
-    assert!(said.refused().contains("--prompt is empty"));
+    let line = [&line[..], &["--json"]].concat();
+    world.call(&line, b"").fault().of("--prompt");
 }
 
 #[test]
 fn what_gpt_neox_has_not_is_not_exported() {
     let world = World::new();
     let id = trained(&world, "--mixer normalized");
-    let message = world
-        .dsf(&format!("wikitext export --checkpoint {id} --to a"))
-        .refused();
-    assert!(
-        message.contains("cannot be exported") && message.contains("normalized"),
-        "{message}"
-    );
+    let line = format!("wikitext export --checkpoint {id} --to a");
+    world.fails(&line, "refused").names(&["normalized"]);
     assert!(!world.path("a").exists());
 }

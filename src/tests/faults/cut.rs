@@ -41,10 +41,6 @@ fn a_token_file_that_is_cut_while_it_is_used_ends_the_run_with_a_sentence() {
     assert_eq!(status.code(), Some(65), "{said}");
     assert!(said.contains("error: a token file was cut"), "{said}");
     // It is as damaged for whoever comes next, who is told the file.
-    let next = world.dsf(line);
-    assert!(
-        next.err.contains("train.tokens: not as it was made"),
-        "{}",
-        next.err
-    );
+    let next = world.fails(line, "corrupt");
+    assert!(next.path.unwrap().ends_with("train.tokens"));
 }

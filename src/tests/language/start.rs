@@ -149,19 +149,19 @@ fn positions_that_cannot_be_turned_are_refused_with_the_flag() {
         if let Some(language) = &mut config.language {
             language.rotary_dims = dims;
         }
-        entry.check_sizes(&config).map_err(|e| e.to_string())
+        entry.check_sizes(&config).map_err(|e| e.diagnostic())
     };
     for mixer in ["s6", "ssd", "qlstm", "lstm"] {
-        let said = refusal(mixer, Rotary::Pre, 4).unwrap_err();
-        assert!(said.contains(mixer), "{said}");
-        assert!(said.ends_with("--rotary must be none"), "{said}");
+        let at = refusal(mixer, Rotary::Pre, 4).unwrap_err();
+        assert_eq!(at.flag.as_deref(), Some("--rotary"), "{at:?}");
+        assert!(at.reason.contains(mixer), "{at:?}");
         refusal(mixer, Rotary::None, 0).unwrap();
     }
     for mixer in ["softmax", "linear", "normalized"] {
         for dims in [0, 1, 3, 7, 9, 10] {
-            let said = refusal(mixer, Rotary::Post, dims).unwrap_err();
-            let part = format!("--rotary rotates an even number of channels, not {dims} of the 8");
-            assert!(said.contains(&part), "{said}");
+            let at = refusal(mixer, Rotary::Post, dims).unwrap_err();
+            assert_eq!(at.flag.as_deref(), Some("--rotary"), "{at:?}");
+            assert!(at.reason.contains(&dims.to_string()), "{at:?}");
         }
         for dims in [2, 8] {
             refusal(mixer, Rotary::Post, dims).unwrap();

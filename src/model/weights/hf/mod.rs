@@ -8,7 +8,7 @@ mod shards;
 use super::mapped::Mapped;
 use super::{bytes, header, Checkpoint, Origin};
 use crate::config::{ModelConfig, Precision, Protocol, RunConfig, Schedule, TrainConfig, FORMAT};
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::files::{self, write_atomic, write_atomic_by};
 use crate::store::Archive;
 use crate::tasks::wikitext;
@@ -164,12 +164,11 @@ fn imported_run(shape: Shape, tokenizer: Tokenizer) -> RunConfig {
 ///
 /// Fails if the model is not a GPT-NeoX model.
 fn config_json(run: &RunConfig, eos: Option<u16>) -> Result<String> {
-    let refused = |why: String| Error::usage(format!("cannot be exported: {why}"));
     let Ok(text) = run.task.typed::<WikitextConfig>() else {
-        return Err(refused("the model is none of `dsf wikitext`".to_owned()));
+        refuse!("cannot be exported: the model is none of `dsf wikitext`");
     };
     match config::mismatch(&run.model) {
-        Some(why) => Err(refused(why)),
+        Some(why) => refuse!("cannot be exported: {why}"),
         None => Ok(config::write(&run.model, &text, eos)),
     }
 }
@@ -187,8 +186,7 @@ impl Checkpoint {
         tokenizer: Option<&TokenizerFile>,
         eos: Option<u16>,
     ) -> Result<()> {
-        let config = config_json(&self.config, eos)
-            .map_err(|e| Error::usage(format!("{} {e}", self.place.display())))?;
+        let config = config_json(&self.config, eos).map_err(|e| e.in_file(&self.place, None))?;
         // `transformers` requires the `format`.
         let format = [("format", "pt".to_owned())];
         let header = header(&self.config, &self.origin).into_iter().chain(format);

@@ -1,5 +1,7 @@
 use super::super::testing;
 use super::*;
+use crate::error::testing::Fails;
+use crate::error::{Diagnostic, Position};
 use ::parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::parser::parse_message_type;
@@ -69,36 +71,28 @@ fn training_records_are_cut_in_the_order_of_the_permutation() {
 fn sizes_beyond_what_was_found_are_refused_by_their_flag() {
     let dir = world();
     let sizes = [
-        (config(10, 1, 3), "--train-examples 10: there are 9"),
-        (config(9, 2, 3), "--val-examples 2: there are 1"),
-        (config(9, 1, 4), "--test-examples 4: there are 3"),
+        (config(10, 1, 3), "--train-examples", "9"),
+        (config(9, 2, 3), "--val-examples", "1"),
+        (config(9, 1, 4), "--test-examples", "3"),
     ];
-    for (config, start) in sizes {
-        let message = load(&config, dir.path()).unwrap_err().to_string();
-        assert!(message.starts_with(start), "{message}");
+    for (config, flag, found) in sizes {
+        let at = load(&config, dir.path()).refuses(flag);
+        at.names(&[&format!("{flag} {found}")]);
     }
 }
 
-fn refusal(dir: &TempDir) -> String {
-    load(&config(1, 0, 1), dir.path()).unwrap_err().to_string()
+fn refusal(dir: &TempDir) -> Diagnostic {
+    load(&config(1, 0, 1), dir.path()).fails("data")
 }
 
 #[test]
 fn a_cut_record_is_named() {
-    for (bytes, part) in [
-        (
-            vec![1; 2 * RECORD + 5],
-            "record 2: expected 3073 bytes, found 5",
-        ),
-        (vec![], "record 0: expected 3073 bytes, found 0"),
-    ] {
+    for (bytes, record, found) in [(vec![1; 2 * RECORD + 5], 2, "5"), (vec![], 0, "0")] {
         let dir = world();
         write(&dir, BATCHES[3], &bytes);
-        let message = refusal(&dir);
-        assert!(
-            message.contains(&format!("data_batch_4.bin, {part}")),
-            "{message}"
-        );
+        refusal(&dir)
+            .is_at("data_batch_4.bin", Position::Record(record))
+            .names(&["3073", found]);
     }
 }
 
@@ -108,9 +102,9 @@ fn a_label_without_a_class_is_named() {
     let mut bytes = record(3).repeat(3);
     bytes[2 * RECORD] = 10;
     write(&dir, BATCHES[5], &bytes);
-    let message = refusal(&dir);
-    let part = "test_batch.bin, record 2: expected a label of 0 to 9, found 10";
-    assert!(message.contains(part), "{message}");
+    refusal(&dir)
+        .is_at("test_batch.bin", Position::Record(2))
+        .names(&["0 to 9", "10"]);
 }
 
 #[test]
@@ -118,7 +112,9 @@ fn a_missing_batch_is_named() {
     let dir = world();
     let batch = dir.path().join("cifar-10-batches-bin").join(BATCHES[2]);
     fs::remove_file(batch).unwrap();
-    assert!(refusal(&dir).contains("there is no data_batch_3.bin"));
+    let at = load(&config(1, 0, 1), dir.path()).fails("missing");
+    at.is_at("cifar-10-batches-bin", None)
+        .names(&["data_batch_3.bin"]);
 }
 
 /// Parquet edition of Hugging Face, with the training rows `train` and one gray test picture.
@@ -180,20 +176,17 @@ fn the_channels_of_a_parquet_picture_stand_pixel_by_pixel() {
 fn a_wrong_row_of_a_parquet_file_is_named() {
     let good = (encode(32, ColorType::Rgb, |_| 3), 3);
     let wrong = [
-        ((b"GIF89a".to_vec(), 3), "record 1: a damaged PNG"),
+        ((b"GIF89a".to_vec(), 3), &["PNG"][..]),
         (
             (encode(32, ColorType::Grayscale, |_| 3), 3),
-            "found 32 x 32 pixels, Grayscale",
+            &["32 x 32", "Grayscale"],
         ),
-        (
-            (good.0.clone(), -1),
-            "record 1: expected a label of 0 to 9, found -1",
-        ),
+        ((good.0.clone(), -1), &["0 to 9", "-1"]),
     ];
-    for (row, part) in wrong {
-        let message = refusal(&parquet_world(&[good.clone(), row]));
-        assert!(message.contains(PARQUET[0]), "{message}");
-        assert!(message.contains(part), "{message}");
+    for (row, names) in wrong {
+        refusal(&parquet_world(&[good.clone(), row]))
+            .is_at(PARQUET[0], Position::Record(1))
+            .names(names);
     }
 }
 
@@ -249,7 +242,11 @@ proptest! {
         write(&dir, BATCHES[4], &bytes);
         match load(&config(1, 0, 1), dir.path()) {
             Ok(splits) => prop_assert_eq!(splits.train.tokens(), PIXELS),
-            Err(error) => prop_assert!(error.to_string().contains("data_batch_5.bin, record")),
+            Err(error) => {
+                let at = error.diagnostic();
+                prop_assert!(matches!(at.position, Some(Position::Record(_))), "{:?}", at);
+                prop_assert!(at.path.unwrap().ends_with("data_batch_5.bin"));
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 use super::super::testing::{config, real};
 use super::super::vocab;
 use super::*;
+use crate::error::testing::Fails;
+use crate::error::Position;
 use crate::tasks::Documents;
 use proptest::prelude::*;
 use std::fs;
@@ -40,11 +42,9 @@ fn a_header_may_stand_behind_a_byte_order_mark_and_utf16_is_named() {
     );
     let text = String::from_utf8(marked).unwrap();
     let wide: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
-    let message = loaded(&wide, [1, 1, 1]).unwrap_err().to_string();
-    assert!(
-        message.ends_with("basic_train.tsv: UTF-16, not UTF-8: save it as UTF-8"),
-        "{message}"
-    );
+    let at = loaded(&wide, [1, 1, 1]).fails("data");
+    at.is_at("basic_train.tsv", None)
+        .names(&["UTF-16", "UTF-8"]);
 }
 
 #[test]
@@ -64,43 +64,43 @@ fn a_long_expression_is_cut_before_the_end() {
 
 #[test]
 fn broken_rows_are_refused_by_file_and_line() {
-    let refused = |row: &[u8], reason: &str| {
+    for (row, names) in [
+        (&b"[MIN 1 2 ] 1\n"[..], &[][..]),
+        (b"[MIN 1 2 ]\t12\n", &[]),
+        (b"\n", &[]),
+        (b"[MEAN 1 2 ]\t1\n", &["`[MEAN`"]),
+        (b"[MIN 1 \xff\xfe ]\t1\n", &[]),
+        (b"[MIN 12 ]\t1\n", &["`12`"]),
+        (b"[MIN 1 2\t1\n", &["`]`", "1"]),
+        (b"[MIN 1 ] ]\t1\n", &[]),
+        (b"]\t1\n", &["`]`"]),
+        (b"\t1\n", &[]),
+        (b"( ( [MIN 1 ) 2 ", &[]),
+    ] {
         let content = [&with_header(ROW), row].concat();
-        let message = loaded(&content, [2, 0, 1]).unwrap_err().to_string();
-        let place = "basic_train.tsv, line 3: ";
-        assert!(
-            message.contains(place) && message.contains(reason),
-            "{message}"
-        );
-    };
-    refused(b"[MIN 1 2 ] 1\n", "an expression, a tab and a digit");
-    refused(b"[MIN 1 2 ]\t12\n", "an expression, a tab and a digit");
-    refused(b"\n", "an expression, a tab and a digit");
-    refused(b"[MEAN 1 2 ]\t1\n", "unknown symbol `[MEAN`");
-    refused(b"[MIN 1 \xff\xfe ]\t1\n", "unknown symbol");
-    refused(b"[MIN 12 ]\t1\n", "unknown symbol `12`");
-    refused(b"[MIN 1 2\t1\n", "operators without a `]`: 1");
-    refused(b"[MIN 1 ] ]\t1\n", "more behind the end");
-    refused(b"]\t1\n", "closes no operator");
-    refused(b"\t1\n", "the expression is empty");
-    refused(b"( ( [MIN 1 ) 2 ", "the file ends inside this line");
+        let at = loaded(&content, [2, 0, 1]).fails("data");
+        at.is_at("basic_train.tsv", Position::Line(3)).names(names);
+    }
 }
 
 #[test]
 fn a_wrong_header_is_shown_beside_the_right_one() {
-    let message = loaded(ROW.as_bytes(), [1, 0, 1]).unwrap_err().to_string();
-    let part = "basic_train.tsv, line 1: the header must be `Source\\tTarget`, not `( (";
-    assert!(message.contains(part), "{message}");
+    let at = loaded(ROW.as_bytes(), [1, 0, 1]).fails("data");
+    at.is_at("basic_train.tsv", Position::Line(1))
+        .names(&["`Source\\tTarget`", "`( ("]);
 }
 
 #[test]
 fn fewer_rows_than_asked_for_are_refused_with_the_flag() {
     let content = with_header(ROW);
-    let message = |sizes| loaded(&content, sizes).unwrap_err().to_string();
-    assert!(message([9, 1, 1])
-        .contains("holds 1 training examples, not 9: give --train-examples 1 for"));
-    assert!(message([1, 9, 1]).contains("--val-examples 1 "));
-    assert!(message([1, 1, 9]).contains("--test-examples 1 "));
+    for (sizes, flag, file) in [
+        ([9, 1, 1], "--train-examples", "basic_train.tsv"),
+        ([1, 9, 1], "--val-examples", "basic_val.tsv"),
+        ([1, 1, 9], "--test-examples", "basic_test.tsv"),
+    ] {
+        let at = loaded(&content, sizes).refuses(flag);
+        at.is_at(file, None).names(&[&format!("{flag} 1")]);
+    }
 }
 
 /// Value of an expression in prefix form, from the definition.
@@ -194,8 +194,8 @@ proptest! {
         content.truncate(cut.index(content.len()) + 1);
         content.extend(noise);
         if let Err(error) = loaded(&content, [2, 1, 1]) {
-            let message = error.to_string();
-            prop_assert!(message.contains("basic_train.tsv"), "{}", message);
+            let at = error.diagnostic();
+            prop_assert!(at.path.as_ref().is_some_and(|path| path.ends_with("basic_train.tsv")), "{:?}", at);
         }
     }
 }

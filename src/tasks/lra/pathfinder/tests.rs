@@ -2,6 +2,8 @@ use super::*;
 
 const LEVEL: &str = "curv_contour_length_14";
 use super::super::testing;
+use crate::error::testing::Fails;
+use crate::error::{Diagnostic, Position};
 use picture::{encode, PIXELS};
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -51,8 +53,8 @@ impl World {
         load(&config(train, val, test), self.0.path())
     }
 
-    fn refusal(&self) -> String {
-        self.load(1, 0, 0).unwrap_err().to_string()
+    fn refusal(&self) -> Diagnostic {
+        self.load(1, 0, 0).fails("data")
     }
 }
 
@@ -123,12 +125,9 @@ fn a_damaged_or_other_picture_is_named() {
     for bytes in wrong {
         let world = World::of(&[&[1]]);
         fs::write(world.picture(0, 0), bytes).unwrap();
-        let message = world.refusal();
-        assert!(message.contains("sample_0.png: "), "{message}");
-        assert!(
-            message.contains("dsf data fetch lra --dataset pathfinder"),
-            "{message}"
-        );
+        let at = world.refusal();
+        at.is_at("sample_0.png", None)
+            .names(&["dsf data fetch lra --dataset pathfinder"]);
     }
 }
 
@@ -136,7 +135,7 @@ fn a_damaged_or_other_picture_is_named() {
 fn a_missing_picture_is_named() {
     let world = World::of(&[&[1, 2]]);
     fs::remove_file(world.picture(0, 1)).unwrap();
-    assert!(world.refusal().contains("sample_1.png"));
+    world.load(1, 0, 0).fails("io").is_at("sample_1.png", None);
 }
 
 #[test]
@@ -155,8 +154,7 @@ fn a_line_that_lists_no_picture_is_named() {
     for line in wrong {
         let world = World::of(&[&[1]]);
         world.write_metadata(0, &[good, line].concat());
-        let message = world.refusal();
-        assert!(message.contains("0.npy, line 2: expected"), "{message}");
+        world.refusal().is_at("0.npy", Position::Line(2));
     }
 }
 
@@ -176,41 +174,34 @@ fn a_name_without_a_number_is_refused_and_a_hidden_one_passed_over() {
     fs::write(world.file("metadata/._0.npy"), b"\x00").unwrap();
     assert!(world.load(1, 0, 0).is_ok());
     fs::write(world.file("metadata/all.npy"), b"").unwrap();
-    let message = world.refusal();
-    assert!(message.contains("all.npy: expected a number"), "{message}");
+    world.refusal().is_at("all.npy", None);
 }
 
 #[test]
 fn missing_data_are_named_with_what_gets_them() {
     let dir = tempfile::tempdir().unwrap();
-    let message = load(&config(1, 0, 0), dir.path()).unwrap_err().to_string();
-    assert!(
-        message.contains("there is no curv_contour_length_14"),
-        "{message}"
-    );
+    let at = load(&config(1, 0, 0), dir.path()).fails("missing");
+    at.is_at(dir.path(), None)
+        .names(&["curv_contour_length_14", "dsf data fetch lra"]);
 }
 
 #[test]
 fn a_folder_without_metadata_is_refused() {
     let world = World::of(&[]);
-    let message = world.refusal();
-    assert!(
-        message.contains("metadata: expected files 0.npy"),
-        "{message}"
-    );
+    world.refusal().is_at("metadata", None).names(&["0.npy"]);
 }
 
 #[test]
 fn sizes_beyond_what_was_found_are_refused_by_their_flag() {
     let world = World::of(&[&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]]);
     let sizes = [
-        ((9, 1, 1), "--train-examples 9: there are 8"),
-        ((8, 2, 1), "--val-examples 2: there are 1"),
-        ((8, 1, 2), "--test-examples 2: there are 1"),
+        ((9, 1, 1), "--train-examples", "8"),
+        ((8, 2, 1), "--val-examples", "1"),
+        ((8, 1, 2), "--test-examples", "1"),
     ];
-    for ((train, val, test), start) in sizes {
-        let message = world.load(train, val, test).unwrap_err().to_string();
-        assert!(message.starts_with(start), "{message}");
+    for ((train, val, test), flag, found) in sizes {
+        let at = world.load(train, val, test).refuses(flag);
+        at.names(&[&format!("{flag} {found}")]);
     }
 }
 
@@ -251,9 +242,10 @@ proptest! {
         match world.load(1, 0, 0) {
             Ok(splits) => prop_assert_eq!(splits.train.len(), 1),
             Err(error) => {
-                let message = error.to_string();
-                let named = ["0.npy, line ", LEVEL, "--train-examples"];
-                prop_assert!(named.iter().any(|name| message.contains(name)), "{}", message);
+                let at = error.diagnostic();
+                let in_line = at.path.as_ref().is_some_and(|path| path.ends_with("0.npy")) && at.position.is_some();
+                let in_level = at.path.as_ref().is_some_and(|path| path.to_string_lossy().contains(LEVEL));
+                prop_assert!(in_line || in_level || at.flag.as_deref() == Some("--train-examples"), "{:?}", at);
             }
         }
     }
@@ -272,7 +264,7 @@ proptest! {
         fs::write(world.picture(0, 0), bytes).unwrap();
         match world.load(1, 0, 0) {
             Ok(splits) => prop_assert_eq!(splits.train.tokens(), PIXELS),
-            Err(error) => prop_assert!(error.to_string().contains("sample_0.png: ")),
+            Err(error) => prop_assert!(error.diagnostic().path.unwrap().ends_with("sample_0.png")),
         }
     }
 }

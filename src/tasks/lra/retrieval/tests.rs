@@ -2,6 +2,8 @@ use super::super::stand_in::write_stand_in;
 use super::super::testing::config;
 use super::super::vocab::END;
 use super::*;
+use crate::error::testing::Fails;
+use crate::error::Position;
 use crate::tasks::lra::Documents;
 use proptest::prelude::*;
 use std::fs;
@@ -54,39 +56,35 @@ fn long_texts_are_cut_before_the_end() {
 #[test]
 fn broken_lines_are_refused_by_file_and_line() {
     let good = "1.0\tA\tB\tb'x'\tb'y'\n";
-    let refused = |line: &[u8], reason: &str| {
+    for (line, names) in [
+        (&b"1.0\tA\tB\tb'x'\n"[..], &[][..]),
+        (b"1.0\tA\tB\tb'x'\tb'y'\tz\n", &[]),
+        (b"0.5\tA\tB\tb'x'\tb'y'\n", &["0.0", "1.0", "`0.5`"]),
+        (b"NaN\tA\tB\tb'x'\tb'y'\n", &["`NaN`"]),
+        (b"1.0\tA\tB\tb'x'\tb'\xff'\n", &["ASCII"]),
+        (b"1.0\tA\tB\tb'x'\tb'it is c", &[]),
+    ] {
         let lines = [good.as_bytes(), line].concat();
-        let message = loaded(&lines, [2, 0, 2]).unwrap_err().to_string();
-        let place = "new_aan_pairs.train.tsv, line 2: ";
-        assert!(
-            message.contains(place) && message.contains(reason),
-            "{message}"
-        );
-    };
-    refused(b"1.0\tA\tB\tb'x'\n", "five fields");
-    refused(b"1.0\tA\tB\tb'x'\tb'y'\tz\n", "five fields");
-    refused(
-        b"0.5\tA\tB\tb'x'\tb'y'\n",
-        "the label must be 0.0 or 1.0, not `0.5`",
-    );
-    refused(b"NaN\tA\tB\tb'x'\tb'y'\n", "the label must be");
-    refused(b"1.0\tA\tB\tb'x'\tb'\xff'\n", "is not ASCII");
-    refused(
-        b"1.0\tA\tB\tb'x'\tb'it is c",
-        "the file ends inside this line",
-    );
+        let at = loaded(&lines, [2, 0, 2]).fails("data");
+        at.is_at("new_aan_pairs.train.tsv", Position::Line(2))
+            .names(names);
+    }
 }
 
 #[test]
 fn fewer_pairs_than_asked_for_are_refused_with_the_flag() {
     let good = b"1.0\tA\tB\tb'x'\tb'y'\n";
-    let message = |sizes| loaded(good, sizes).unwrap_err().to_string();
-    assert!(message([2, 0, 1])
-        .contains("train.tsv holds 1 training examples, not 2: give --train-examples 1 "));
-    assert!(message([1, 3, 1]).contains("--val-examples 1 "));
-    assert!(message([1, 1, 3]).contains("--test-examples 1 "));
-    let empty = loaded(b"", [1, 0, 1]).unwrap_err().to_string();
-    assert!(empty.contains("holds no training examples"), "{empty}");
+    for (sizes, flag, part) in [
+        ([2, 0, 1], "--train-examples", "train"),
+        ([1, 3, 1], "--val-examples", "eval"),
+        ([1, 1, 3], "--test-examples", "test"),
+    ] {
+        let at = loaded(good, sizes).refuses(flag);
+        at.is_at(format!("new_aan_pairs.{part}.tsv"), None)
+            .names(&[&format!("{flag} 1")]);
+    }
+    let empty = loaded(b"", [1, 0, 1]).fails("data");
+    empty.is_at("new_aan_pairs.train.tsv", None);
 }
 
 /// Articles that each consist of a letter of their own.
@@ -139,11 +137,8 @@ fn the_stand_in_is_balanced_seeded_and_split_by_articles() {
 fn a_text_without_articles_makes_no_stand_in() {
     let dir = tempfile::tempdir().unwrap();
     let text = encyclopaedia(&dir, 3);
-    let message = write_stand_in(&text, dir.path(), [4, 4, 4], 0).unwrap_err();
-    assert!(
-        message.to_string().contains("holds 3 articles"),
-        "{message}"
-    );
+    let made = write_stand_in(&text, dir.path(), [4, 4, 4], 0);
+    made.fails("refused").is_at("train.txt", None).names(&["3"]);
 }
 
 #[test]
@@ -177,8 +172,9 @@ proptest! {
         lines.truncate(cut.index(lines.len()) + 1);
         lines.extend(noise);
         if let Err(error) = loaded(&lines, [2, 1, 1]) {
-            let message = error.to_string();
-            prop_assert!(message.contains("new_aan_pairs.") || message.contains("--vocab-size"), "{}", message);
+            let at = error.diagnostic();
+            let in_file = at.path.as_ref().is_some_and(|path| path.to_string_lossy().contains("new_aan_pairs."));
+            prop_assert!(in_file || at.flag.as_deref() == Some("--vocab-size"), "{:?}", at);
         }
     }
 }

@@ -1,5 +1,6 @@
 use super::super::testing::{config, real};
 use super::*;
+use crate::error::testing::Fails;
 use proptest::prelude::*;
 use std::fs;
 use tempfile::TempDir;
@@ -111,49 +112,48 @@ fn a_long_review_is_cut_before_its_end() {
 
 #[test]
 fn strange_files_are_named() {
-    for (name, content, reason) in [
-        (
-            "neg/1_5.txt",
-            &b"x"[..],
-            "a rating of 5; ratings here are 1 to 4",
-        ),
-        (
-            "pos/1_4.txt",
-            b"x",
-            "a rating of 4; ratings here are 7 to 10",
-        ),
-        ("pos/1_11.txt", b"x", "a rating of 11"),
+    for (name, content, names) in [
+        ("neg/1_5.txt", &b"x"[..], "1 to 4"),
+        ("pos/1_4.txt", b"x", "7 to 10"),
+        ("pos/1_11.txt", b"x", "11"),
         ("neg/notes", b"x", "NUMBER_RATING.txt"),
         ("neg/1_+2.txt", b"x", "NUMBER_RATING.txt"),
-        ("neg/1_2.txt", b"x\xff", "not UTF-8"),
+        ("neg/1_2.txt", b"x\xff", "UTF-8"),
     ] {
         let dir = folders(1);
         fs::write(dir.path().join("aclImdb/train").join(name), content).unwrap();
-        let message = loaded(&dir, [2, 0, 2]).unwrap_err().to_string();
-        assert!(
-            message.contains(name) && message.contains(reason),
-            "{message}"
-        );
+        let at = loaded(&dir, [2, 0, 2]).fails("data");
+        assert!(at.path.as_ref().unwrap().ends_with(name), "{at:?}");
+        at.names(&[names]);
     }
 }
 
 #[test]
 fn fewer_reviews_than_asked_for_are_refused_with_the_flag() {
     let dir = folders(5);
-    let message = |sizes| loaded(&dir, sizes).unwrap_err().to_string();
-    assert!(message([20, 0, 10])
-        .contains("holds 10 training examples, not 20: give --train-examples 10 "));
-    assert!(message([10, 0, 11]).contains("--test-examples 10 "));
-    assert!(message([8, 4, 10]).contains("give --train-examples 6 or --val-examples 2"));
+    for (sizes, flag, remedies) in [
+        (
+            [20, 0, 10],
+            "--train-examples",
+            &["--train-examples 10"][..],
+        ),
+        ([10, 0, 11], "--test-examples", &["--test-examples 10"]),
+        (
+            [8, 4, 10],
+            "--train-examples",
+            &["--train-examples 6", "--val-examples 2"],
+        ),
+    ] {
+        loaded(&dir, sizes).refuses(flag).names(remedies);
+    }
     let nothing = load(
         &config(LraDataset::Text, [1, 0, 1]),
         &dir.path().join("aclImdb/train/neg"),
     );
-    let message = nothing.unwrap_err().to_string();
-    assert!(
-        message.contains("train-00000-of-00001.parquet") && message.contains("aclImdb"),
-        "{message}"
-    );
+    nothing
+        .fails("missing")
+        .is_at("aclImdb/train/neg", None)
+        .names(&["train-00000-of-00001.parquet", "aclImdb"]);
 }
 
 #[test]
@@ -231,8 +231,7 @@ proptest! {
         let file = dir.path().join("aclImdb/train/pos").join(format!("1{name}"));
         fs::write(&file, content).unwrap();
         if let Err(error) = loaded(&dir, [2, 1, 2]) {
-            let message = error.to_string();
-            prop_assert!(message.contains(&*file.to_string_lossy()), "{}", message);
+            prop_assert_eq!(error.diagnostic().path, Some(file));
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Sizes that are accepted and rejected.
 
 use super::super::MqarConfig;
+use crate::error::testing::Fails;
+use crate::error::Diagnostic;
 use crate::tasks::testing::per_token;
 use crate::tasks::{Generator, Task};
 
@@ -22,119 +24,77 @@ fn accepted() -> MqarConfig {
     }
 }
 
-/// Error of the check after `change`, without the task's name.
-fn refusal(change: impl FnOnce(&mut MqarConfig)) -> String {
+/// Asserts that the config is refused for `flag` after `change`, and returns the refusal.
+fn refuses(change: impl FnOnce(&mut MqarConfig), flag: &str) -> Diagnostic {
     let mut config = accepted();
     change(&mut config);
-    let message = config.check().unwrap_err().to_string();
-    message.strip_prefix("mqar: ").unwrap().to_owned()
+    config.check().refuses(flag)
 }
 
 #[test]
-fn no_pairs_are_refused() {
-    let message = refusal(|c| c.kv_pairs = 0);
-    assert_eq!(
-        message,
-        "--kv-pairs 0 leaves nothing to recall. Give at least 1"
-    );
+fn sizes_that_make_no_data_are_refused_by_their_flag() {
+    type Change = fn(&mut MqarConfig);
+    let cases: [(Change, &str, &str, &[&str]); 9] = [
+        (|c| c.kv_pairs = 0, "--kv-pairs", "0", &["1"]),
+        (|c| c.seq_len = 63, "--seq-len", "63", &[]),
+        (
+            |c| c.kv_pairs = 17,
+            "--kv-pairs",
+            "17",
+            &["--seq-len 64", "--seq-len 68"],
+        ),
+        (
+            |c| c.kv_pairs = usize::MAX,
+            "--kv-pairs",
+            "18446744073709551615",
+            &["--seq-len 64"],
+        ),
+        (|c| c.vocab_size = 8191, "--vocab-size", "8191", &[]),
+        (
+            |c| c.vocab_size = 64,
+            "--vocab-size",
+            "64",
+            &["--seq-len 64"],
+        ),
+        // Too few keys for the pairs.
+        (
+            |c| (c.kv_pairs, c.vocab_size) = (16, 32),
+            "--vocab-size",
+            "32",
+            &["--seq-len 64"],
+        ),
+        (
+            |c| c.vocab_size = usize::MAX - 1,
+            "--vocab-size",
+            "18446744073709551614",
+            &["16777216"],
+        ),
+        (
+            |c| (c.seq_len, c.vocab_size) = (1 << 40, 1 << 41),
+            "--vocab-size",
+            "2199023255552",
+            &["16777216"],
+        ),
+    ];
+    for (change, flag, value, names) in cases {
+        refuses(change, flag).gives(value).names(names);
+    }
 }
 
 #[test]
-fn an_odd_length_is_refused() {
-    let message = refusal(|c| c.seq_len = 63);
-    assert!(message.starts_with("--seq-len 63 is odd, "), "{message}");
-}
-
-#[test]
-fn more_pairs_than_positions_are_refused() {
-    let message = refusal(|c| c.kv_pairs = 17);
-    let place = "--kv-pairs 17 with --seq-len 64: each pair takes four positions";
-    assert!(message.starts_with(place), "{message}");
-    assert!(message.ends_with("or at least --seq-len 68"), "{message}");
-}
-
-#[test]
-fn more_pairs_than_a_machine_can_count_are_refused() {
-    let message = refusal(|c| c.kv_pairs = usize::MAX);
-    assert!(message.contains("four positions"), "{message}");
-}
-
-#[test]
-fn an_odd_vocabulary_is_refused() {
-    let message = refusal(|c| c.vocab_size = 8191);
-    assert!(
-        message.starts_with("--vocab-size 8191 is odd, "),
-        "{message}"
-    );
-}
-
-#[test]
-fn a_vocabulary_not_above_the_length_is_refused() {
-    let message = refusal(|c| c.vocab_size = 64);
-    assert!(
-        message.starts_with("--vocab-size 64 must exceed --seq-len 64"),
-        "{message}"
-    );
-}
-
-#[test]
-fn too_few_keys_are_refused_by_the_vocabulary_rule() {
-    let message = refusal(|c| (c.kv_pairs, c.vocab_size) = (16, 32));
-    assert!(
-        message.starts_with("--vocab-size 32 must exceed"),
-        "{message}"
-    );
-}
-
-#[test]
-fn a_vocabulary_beyond_every_device_is_refused() {
-    let message = refusal(|c| c.vocab_size = usize::MAX - 1);
-    assert!(
-        message.ends_with("beyond the largest vocabulary. Give at most 16777216"),
-        "{message}"
-    );
-}
-
-#[test]
-fn empty_splits_are_refused() {
-    let message = refusal(|c| c.train_examples = 0);
-    assert_eq!(
-        message,
-        "--train-examples 0 leaves an empty split. Give at least 1"
-    );
-    let message = refusal(|c| c.test_examples = 0);
-    assert_eq!(
-        message,
-        "--test-examples 0 leaves an empty split. Give at least 1"
-    );
-}
-
-#[test]
-fn splits_beyond_host_memory_are_refused() {
-    let message = refusal(|c| c.test_examples = usize::MAX);
-    assert!(
-        message.starts_with("--test-examples 18446744073709551615 with --seq-len 64"),
-        "{message}"
-    );
-    assert!(
-        message.ends_with("Give at most --test-examples 33554432"),
-        "{message}"
-    );
-}
-
-#[test]
-fn a_length_beyond_every_device_is_refused_with_its_vocabulary() {
-    let message = refusal(|c| (c.seq_len, c.vocab_size) = (1 << 40, 1 << 41));
-    assert!(message.starts_with("--vocab-size"), "{message}");
+fn splits_that_are_empty_or_beyond_host_memory_are_refused() {
+    refuses(|c| c.train_examples = 0, "--train-examples").gives("0");
+    refuses(|c| c.test_examples = 0, "--test-examples").gives("0");
+    refuses(|c| c.test_examples = usize::MAX, "--test-examples")
+        .gives("18446744073709551615")
+        .names(&["--seq-len 64", "33554432"]);
 }
 
 #[test]
 fn a_data_seed_that_numpy_cannot_take_is_refused() {
-    let message = refusal(|c| c.data_seed = 1 << 32);
-    assert!(
-        message.starts_with("--data-seed 4294967296 is beyond numpy's largest seed"),
-        "{message}"
-    );
+    refuses(|c| c.data_seed = 1 << 32, "--data-seed")
+        .gives("4294967296")
+        .names(&["4294967295", "--seed"]);
 }
 
 #[test]
@@ -151,42 +111,48 @@ fn the_sizes_of_the_paper_are_accepted() {
 
 #[test]
 fn variants_that_do_not_fit_are_refused_by_their_flags() {
-    let native = |change: fn(&mut MqarConfig)| {
-        refusal(|c| {
-            c.data = Generator::Native;
-            change(c);
-        })
-    };
-    let cases: [(fn(&mut MqarConfig), _); 8] = [
-        (|c| c.key_tokens = 0, "--key-tokens 0 is no length of a key. Give 1 to 8"),
-        (|c| c.key_tokens = 9, "--key-tokens 9 is no length of a key. Give 1 to 8"),
-        (|c| c.passes = 0, "--passes 0 shows no pair. Give at least 1"),
+    type Change = fn(&mut MqarConfig);
+    let cases: [(Change, &str, &str, &[&str]); 8] = [
+        (|c| c.key_tokens = 0, "--key-tokens", "0", &["1 to 8"]),
+        (|c| c.key_tokens = 9, "--key-tokens", "9", &["1 to 8"]),
+        (|c| c.passes = 0, "--passes", "0", &["1"]),
         (
             |c| c.overwrites = 5,
-            "--overwrites 5 with --kv-pairs 4: a pair is overwritten once at most. Give at most 4",
+            "--overwrites",
+            "5",
+            &["--kv-pairs 4", "at most 4"],
         ),
         (
             |c| (c.key_tokens, c.passes) = (3, 4),
-            "--kv-pairs 4 --key-tokens 3 --passes 4 with --seq-len 64: a pair takes 4 positions each time that it is \
-             shown, and 4 to be asked for. Give fewer pairs, or at least --seq-len 80",
+            "--kv-pairs",
+            "4",
+            &[
+                "--key-tokens 3",
+                "--passes 4",
+                "--seq-len 64",
+                "--seq-len 80",
+            ],
         ),
         (
             |c| c.passes = usize::MAX,
-            "--kv-pairs 4 --passes 18446744073709551615 with --seq-len 64: a pair takes 2",
+            "--kv-pairs",
+            "4",
+            &["--passes 18446744073709551615", "--seq-len 64"],
         ),
         (
             |c| c.test_seq_len = Some(12),
-            "--kv-pairs 4 with --test-seq-len 12: each pair takes four positions, two to show it and two to ask for \
-             it. Give fewer pairs, or at least --test-seq-len 16",
+            "--kv-pairs",
+            "4",
+            &["--test-seq-len 12", "--test-seq-len 16"],
         ),
-        (
-            |c| c.test_seq_len = Some(33),
-            "--test-seq-len 33 is odd, but slots are two positions wide. Give an even length",
-        ),
+        (|c| c.test_seq_len = Some(33), "--test-seq-len", "33", &[]),
     ];
-    for (change, sentence) in cases {
-        let message = native(change);
-        assert!(message.starts_with(sentence), "{message}");
+    for (change, flag, value, names) in cases {
+        let native = |c: &mut MqarConfig| {
+            c.data = Generator::Native;
+            change(c);
+        };
+        refuses(native, flag).gives(value).names(names);
     }
     let odd = MqarConfig {
         data: Generator::Native,
@@ -200,14 +166,13 @@ fn variants_that_do_not_fit_are_refused_by_their_flags() {
 
 #[test]
 fn variants_are_not_drawn_by_numpy_and_other_lengths_are() {
-    let cases: [(fn(&mut MqarConfig), _); 3] = [
-        (|c| c.key_tokens = 2, "--key-tokens 2"),
-        (|c| c.overwrites = 1, "--overwrites 1"),
-        (|c| c.passes = 2, "--passes 2"),
+    let cases: [(fn(&mut MqarConfig), _, _); 3] = [
+        (|c| c.key_tokens = 2, "--key-tokens", "2"),
+        (|c| c.overwrites = 1, "--overwrites", "1"),
+        (|c| c.passes = 2, "--passes", "2"),
     ];
-    for (change, flag) in cases {
-        let wanted = format!("{flag} is of our own generator: take --data native, or leave it out");
-        assert_eq!(refusal(change), wanted);
+    for (change, flag, value) in cases {
+        refuses(change, flag).gives(value).names(&["--data native"]);
     }
     let small = |seq_len, test_seq_len| MqarConfig {
         seq_len,

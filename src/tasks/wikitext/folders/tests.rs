@@ -1,4 +1,6 @@
 use super::*;
+use crate::error::testing::Fails;
+use crate::error::Diagnostic;
 use tempfile::TempDir;
 
 fn with(files: &[&str]) -> TempDir {
@@ -59,47 +61,37 @@ fn shards_come_in_order() {
     assert_eq!(found[0], train);
 }
 
-fn refused(corpus: Corpus, files: &[&str]) -> String {
-    find(corpus, with(files).path(), [true; 3])
-        .unwrap_err()
-        .to_string()
+/// Asserts that the folder of these `files` lacks one, and gives the error.
+fn lacks(corpus: Corpus, files: &[&str]) -> Diagnostic {
+    let dir = with(files);
+    let at = find(corpus, dir.path(), [true; 3]).fails("missing");
+    at.is_at(dir.path(), None);
+    at
 }
 
 #[test]
 fn what_is_missing_is_named_with_what_gets_it() {
-    let message = refused(Corpus::Wikitext2, &[]);
-    for part in [
-        "no train.txt",
+    lacks(Corpus::Wikitext2, &[]).names(&[
+        "train.txt",
         "wikitext-2-v1",
         "`dsf data fetch wikitext --corpus wikitext-2`",
         "--data-dir DIR",
-    ] {
-        assert!(message.contains(part), "{message}");
-    }
-    let message = refused(Corpus::Wikitext2, &["valid.txt", "test.txt"]);
+    ]);
+    lacks(Corpus::Wikitext2, &["valid.txt", "test.txt"]).names(&["train.txt"]);
+    let own = lacks(Corpus::Text, &["train.txt", "test.txt"]);
     assert!(
-        message.contains("lacks train.txt, the training split"),
-        "{message}"
+        !own.names(&["valid.txt"]).reason.contains("fetch"),
+        "{own:?}"
     );
-    let message = refused(Corpus::Text, &["train.txt", "test.txt"]);
-    assert!(
-        message.contains("lacks valid.txt, the validation split"),
-        "{message}"
-    );
-    assert!(!message.contains("fetch"), "{message}");
     let shards = ["train-00000-of-00002.parquet", "valid.txt", "test.txt"];
-    let message = refused(Corpus::Wikitext103, &shards);
-    assert!(
-        message.contains("lacks train-00001-of-00002.parquet"),
-        "{message}"
-    );
+    lacks(Corpus::Wikitext103, &shards).names(&["train-00001-of-00002.parquet"]);
 }
 
 #[test]
 fn a_corpus_with_rare_words_is_not_read_as_the_one_without() {
     let tokens = ["wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens"];
     assert_eq!(names(Corpus::Wikitext2, &tokens)[0], ["wiki.train.tokens"]);
-    assert!(refused(Corpus::Wikitext2Raw, &tokens).contains("no train.txt"));
+    lacks(Corpus::Wikitext2Raw, &tokens).names(&["train.txt"]);
     assert_eq!(names(Corpus::Text, &tokens)[0], ["wiki.train.tokens"]);
 }
 
@@ -108,10 +100,9 @@ fn a_split_that_is_not_wanted_need_not_be_there() {
     let dir = with(&["test.txt"]);
     let found = find(Corpus::Text, dir.path(), [false, false, true]).unwrap();
     assert_eq!(found, [vec![], vec![], vec![dir.path().join("test.txt")]]);
-    let message = find(Corpus::Text, dir.path(), [false, true, true]).unwrap_err();
-    let message = message.to_string();
-    assert!(
-        message.contains("lacks valid.txt, the validation split"),
-        "{message}"
-    );
+    let found = find(Corpus::Text, dir.path(), [false, true, true]);
+    found
+        .fails("missing")
+        .is_at(dir.path(), None)
+        .names(&["valid.txt"]);
 }

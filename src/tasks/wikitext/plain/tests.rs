@@ -1,4 +1,6 @@
 use super::*;
+use crate::error::testing::Fails;
+use crate::error::{Diagnostic, Position};
 use crate::tasks::testing::real;
 use crate::tasks::wikitext::testing::{byte_level, file, prepending};
 use crate::tasks::wikitext::vocabulary::tests::vocabulary;
@@ -172,40 +174,28 @@ fn a_heading_that_is_cut_is_none_and_its_beginning_neither() {
     }
 }
 
-fn refused(content: &[u8], encoder: &Encoder) -> String {
-    let said = [SMALL, SIZES].map(|sizes| match encoded(content, encoder, sizes) {
-        Err(error) => error.to_string(),
-        Ok(_) => panic!("it was taken"),
-    });
-    let name = |said: &str| said.rsplit('/').next().unwrap().to_owned();
-    assert_eq!(name(&said[0]), name(&said[1]));
-    name(&said[0])
+/// Asserts that a text is refused for its line 51, however much of it is seen at once, and gives the error.
+fn refused(content: &[u8], encoder: &Encoder) -> Diagnostic {
+    let [small, usual] = [SMALL, SIZES].map(|sizes| encoded(content, encoder, sizes).fails("data"));
+    assert_eq!(small.reason, usual.reason);
+    for at in [&small, &usual] {
+        at.is_at("train.txt", Position::Line(51));
+    }
+    small
 }
 
 #[test]
 fn what_cannot_be_encoded_is_said_with_its_line() {
     let bytes = with(Vocabulary::bytes(), false);
     let text = "x\n".repeat(50);
-    let message = refused(format!("{text}b\0c\nd\n").as_bytes(), &bytes);
-    assert!(
-        message.starts_with("train.txt, line 51: the text holds a zero byte"),
-        "{message}"
-    );
+    refused(format!("{text}b\0c\nd\n").as_bytes(), &bytes);
     for broken in [&b"a\xffb\n"[..], b"a\xc3"] {
-        let message = refused(&[text.as_bytes(), broken].concat(), &bytes);
-        assert!(
-            message.starts_with("train.txt, line 51: not UTF-8 from byte 101 of the file on"),
-            "{message}"
-        );
+        refused(&[text.as_bytes(), broken].concat(), &bytes).names(&["UTF-8", "101"]);
     }
     let mut words = file(json!({"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "?"}));
     words["pre_tokenizer"] = json!({"type": "Whitespace"});
     let words = with(vocabulary(&words), false);
-    let message = refused(format!("{text}y\n").as_bytes(), &words);
-    assert!(
-        message.starts_with("train.txt, line 51: the tokenizer says: "),
-        "{message}"
-    );
+    refused(format!("{text}y\n").as_bytes(), &words);
 }
 
 #[test]
@@ -219,16 +209,10 @@ fn a_text_too_long_to_be_seen_whole_is_refused() {
         block: 1 << 18,
         ..sizes
     };
-    for (separated, says) in [
-        (false, "more than 1 MiB"),
-        (true, "an article of more than 1 MiB"),
-    ] {
+    for separated in [false, true] {
         let encoder = with(vocabulary(&prepending()), separated);
-        let message = encoded(text.as_bytes(), &encoder, large)
-            .err()
-            .unwrap()
-            .to_string();
-        assert!(message.contains(says), "{message}");
+        let at = encoded(text.as_bytes(), &encoder, large).fails("data");
+        at.is_at("train.txt", None).names(&["1 MiB"]);
     }
     let encoder = with(vocabulary(&byte_level(&[])), false);
     assert!(encoded(text.as_bytes(), &encoder, large).is_ok());
@@ -268,9 +252,9 @@ fn a_text_in_utf_16_is_refused_by_its_name() {
     let path = dir.path().join("train.txt");
     fs::write(&path, b"\xff\xfeh\0i\0").unwrap();
     let encoder = with(Vocabulary::bytes(), false);
-    let refused = encode(&[path], &encoder, |_, _| Ok(())).err().unwrap();
-    assert!(
-        refused.to_string().contains("train.txt: UTF-16"),
-        "{refused}"
-    );
+    let refused = encode(&[path], &encoder, |_, _| Ok(()));
+    refused
+        .fails("data")
+        .is_at("train.txt", None)
+        .names(&["UTF-16"]);
 }

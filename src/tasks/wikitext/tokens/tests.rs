@@ -1,4 +1,6 @@
 use super::*;
+use crate::error::testing::Fails;
+use crate::error::Diagnostic;
 use crate::tasks::wikitext::testing::{byte_level, FIRST_ADDED};
 use crate::tasks::wikitext::vocabulary::adopt_into;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -138,8 +140,8 @@ fn another_text_has_another_folder() {
     );
 }
 
-/// Error for the first token file after `damage` was done to it.
-fn refused(damage: impl Fn(&mut Vec<u8>)) -> String {
+/// Asserts that the first token file is refused after `damage` was done to it, and returns the error.
+fn refused(damage: impl Fn(&mut Vec<u8>)) -> Diagnostic {
     let (_dir, place) = world(BODY);
     let config = config();
     let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
@@ -148,16 +150,9 @@ fn refused(damage: impl Fn(&mut Vec<u8>)) -> String {
     let mut bytes = fs::read(path).unwrap();
     damage(&mut bytes);
     fs::write(path, bytes).unwrap();
-    let message = tokens.load().unwrap_err().to_string();
-    assert!(
-        message.contains("train.tokens: not as it was made"),
-        "{message}"
-    );
-    assert!(
-        message.ends_with("delete it, and it is made again"),
-        "{message}"
-    );
-    message
+    let at = tokens.load().fails("corrupt");
+    at.is_at("train.tokens", None);
+    at
 }
 
 #[test]
@@ -168,35 +163,26 @@ fn damaged_and_foreign_files_are_refused() {
         let text = format!("{:<4096}", text.replacen(from, to, 1).trim_end());
         bytes.splice(..4096, text.into_bytes());
     };
-    assert!(refused(|b| b.clear()).contains("shorter than a header"));
-    let cases: [(Damage, &str); 3] = [
-        (|b| b.truncate(4095), "shorter than a header"),
-        (|b| b.truncate(b.len() - 1), "bytes of 4176"),
-        (|b| b[0] = b'x', "its header is none"),
+    let cases: [(Damage, &[&str]); 4] = [
+        (|b| b.clear(), &[]),
+        (|b| b.truncate(4095), &[]),
+        (|b| b.truncate(b.len() - 1), &["4176"]),
+        (|b| b[0] = b'x', &[]),
     ];
-    for (damage, says) in cases {
-        let message = refused(damage);
-        assert!(message.contains(says), "{message}");
+    for (damage, names) in cases {
+        refused(damage).names(names);
     }
-    let message = refused(|b| change(b, "\"version\":3", "\"version\":9"));
-    assert!(
-        message.contains("`dsf tokens` 9, not `dsf tokens` 3"),
-        "{message}"
-    );
+    refused(|b| change(b, "\"version\":3", "\"version\":9"))
+        .names(&["`dsf tokens` 9", "`dsf tokens` 3"]);
     // The number of bytes affects the bits per byte.
     for (from, to) in [
         ("\"bytes\":40", "\"bytes\":41"),
         ("\"split\":\"train\"", "\"split\":\"val\""),
     ] {
-        let message = refused(|b| change(b, from, to));
-        assert!(message.contains("its header was changed"), "{message}");
+        refused(|b| change(b, from, to));
     }
     // Exchanges two ids.
-    let message = refused(|b| b.swap(4096, 4098));
-    assert!(
-        message.contains("its ids do not have the digest"),
-        "{message}"
-    );
+    refused(|b| b.swap(4096, 4098));
 }
 
 #[test]
@@ -207,8 +193,7 @@ fn the_files_of_another_text_are_not_taken_for_ours() {
     tokens.make(&mut |_| Ok(())).unwrap();
     let [train, val, _] = tokens.paths();
     fs::copy(val, train).unwrap();
-    let message = tokens.load().unwrap_err().to_string();
-    assert!(message.contains("another text or tokenizer"), "{message}");
+    tokens.load().fails("corrupt").is_at("train.tokens", None);
 }
 
 #[test]
@@ -231,9 +216,8 @@ fn a_table_with_too_few_rows_is_refused() {
     };
     let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
     tokens.make(&mut |_| Ok(())).unwrap();
-    let message = tokens.load().unwrap_err().to_string();
-    let says = "--vocab-size 100 is too small: ids of the train split need 120";
-    assert!(message.contains(says), "{message}");
+    let at = tokens.load().refuses("--vocab-size");
+    at.gives("100").names(&["train", "120"]);
 }
 
 #[test]
@@ -298,12 +282,8 @@ fn an_id_between_articles_needs_a_tokenizer_that_has_one() {
                 assert!(!text.ids().contains(&0), "id 0 is `!`");
             }
             None => {
-                let message = made.unwrap_err().to_string();
-                assert!(
-                    message.contains("declares no end-of-text token"),
-                    "{message}"
-                );
-                assert!(message.contains("tokenizer_config.json"), "{message}");
+                let at = made.refuses("--eos-between-articles");
+                at.names(&["`eos_token`", "tokenizer_config.json"]);
             }
         }
     }

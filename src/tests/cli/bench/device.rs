@@ -107,39 +107,29 @@ fn what_a_file_holds_of_this_commit_is_not_measured_again() {
     assert_eq!(measured(&again), first.len(), "{}", again.err);
     assert_eq!(table(&file).len(), all.len(), "a row for each title");
     std::fs::write(&file, "kind,case\nscale,1\n").unwrap();
-    let message = call(&world, "check small", &[]).refused();
-    assert!(message.contains("bench-gpu.csv, line 2"), "{message}");
+    let fault = call(&world, "check small", &["--json"]).fault();
+    fault.at("results/bench-gpu.csv", Some(2));
 }
 
 #[test]
 fn what_cannot_be_measured_is_refused_in_a_sentence() {
-    for (line, needle) in [
-        ("bench --device cpu", "add --only TEXT"),
-        ("bench --device auto", "name cuda, cuda:1 or cpu"),
-        ("bench --device gpu", "Did you mean"),
-        (
-            "bench --device cpu --only nothing",
-            "no measurement contains it",
-        ),
-        (
-            "bench --device cpu --only check --minutes=-1",
-            "--minutes must be",
-        ),
-        ("bench --device cpu op tanh", "--device stands for itself"),
-        ("bench --only check", "--device"),
+    for (line, flag, names) in [
+        ("--device cpu", "--device", &["--only"][..]),
+        ("--device auto", "--device", &["cuda", "cuda:1", "cpu"]),
+        ("--device gpu", "--device", &["cpu"]),
+        ("--device cpu --only nothing", "--only", &[]),
+        ("--device cpu --only check --minutes=-1", "--minutes", &[]),
+        ("--device cpu op tanh", "--device", &[]),
+        ("--only check", "--device", &[]),
     ] {
-        let message = World::new().dsf(line).refused();
-        assert!(message.contains(needle), "{line}: {message}");
+        let world = World::new();
+        world.refuses(&format!("bench {line}"), flag).names(names);
     }
 }
 
 #[cfg(not(feature = "cuda"))]
 #[test]
 fn a_build_without_cuda_says_so() {
-    let message = World::new().dsf("bench --device cuda").refused();
-    assert!(
-        message.contains("this build of dsf has no CUDA support"),
-        "{message}"
-    );
-    assert_eq!(message.lines().count(), 1, "{message}");
+    let fault = World::new().refuses("bench --device cuda", "--device");
+    fault.names(&["`make cuda`"]);
 }

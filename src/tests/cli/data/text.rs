@@ -62,28 +62,24 @@ fn texts_and_the_tokenizer_are_listed_fetched_and_listed_as_there() {
 #[test]
 fn what_belongs_to_another_task_is_refused() {
     let world = World::new();
-    for (line, says) in [
-        ("data fetch lra --corpus wikitext-2", "lra has --dataset"),
+    for (line, flag, name) in [
+        ("lra --corpus wikitext-2", "--corpus", "--dataset"),
+        ("wikitext --dataset listops", "--dataset", "--corpus"),
         (
-            "data fetch wikitext --dataset listops",
-            "wikitext has --corpus",
+            "wikitext --tokenizer --delete-archive",
+            "--delete-archive",
+            "wikitext",
         ),
         (
-            "data fetch wikitext --tokenizer --delete-archive",
-            "no archives",
-        ),
-        (
-            "data fetch wikitext --tokenizer --url http://x/y",
+            "wikitext --tokenizer --url http://x/y",
+            "--url",
             "HF_ENDPOINT",
         ),
-        (
-            "data fetch wikitext --corpus sample",
-            "unknown corpus to fetch `sample`",
-        ),
+        ("wikitext --corpus sample", "--corpus", "wikitext-2"),
     ] {
-        let said = dsf(&world, line, &[]);
-        assert_eq!(said.code, 2, "{line}: {}", said.err);
-        assert!(said.err.contains(says), "{line}: {}", said.err);
+        let fault = dsf(&world, &format!("data fetch {line} --json"), &[]).fault();
+        assert_eq!(fault.kind, "refused", "{line}: {fault:?}");
+        fault.of(flag).names(&[name]);
     }
 }
 

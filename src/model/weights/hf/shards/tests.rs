@@ -1,5 +1,7 @@
 use super::super::tests::{folder, put, saved, tensors};
 use super::*;
+use crate::error::testing::Fails;
+use crate::error::Diagnostic;
 use crate::model::weights::tests::assert_same;
 use crate::model::weights::Checkpoint;
 use serde_json::{json, Map, Value};
@@ -52,18 +54,17 @@ impl World {
         Checkpoint::open(self.dir.path())
     }
 
-    /// Reason for which the current model is refused, without the name of the index.
-    fn refusal(&self) -> String {
-        named(&self.open().unwrap_err())
+    /// Error about the index for the current model.
+    fn refusal(&self) -> Diagnostic {
+        of_index(self.open())
     }
 }
 
-/// Reason that an error gives for the index.
-fn named(error: &Error) -> String {
-    let message = error.to_string();
-    let (place, why) = message.split_once(": ").unwrap();
-    assert!(place.ends_with(INDEX), "{message}");
-    why.to_owned()
+/// Asserts that the fault lies in the index, and gives it.
+fn of_index(opened: Result<Checkpoint>) -> Diagnostic {
+    let at = opened.fails("data");
+    at.is_at(INDEX, None);
+    at
 }
 
 #[test]
@@ -84,14 +85,10 @@ fn a_tensor_that_is_not_where_the_index_says_is_named_with_where_it_is() {
     let mut world = World::new();
     let tensor = world.shards[0][0].0.clone();
     world.map[&tensor] = SECOND.into();
-    let moved = format!("{SECOND} does not hold tensor {tensor}, as is said here; {FIRST} does");
-    assert_eq!(world.refusal(), moved);
+    world.refusal().names(&[&tensor, SECOND, FIRST]);
     world.map[&tensor] = FIRST.into();
     world.shards[0].remove(0);
-    let gone = format!(
-        "{FIRST} does not hold tensor {tensor}, as is said here; no file of the index does"
-    );
-    assert_eq!(world.refusal(), gone);
+    world.refusal().names(&[&tensor, FIRST]);
 }
 
 #[test]
@@ -99,8 +96,7 @@ fn a_tensor_that_the_index_does_not_list_is_refused() {
     let mut world = World::new();
     let tensor = world.shards[1][0].0.clone();
     world.map.remove(&tensor);
-    let unlisted = format!("{SECOND} holds tensor {tensor}, which is not listed here");
-    assert_eq!(world.refusal(), unlisted);
+    world.refusal().names(&[&tensor, SECOND]);
 }
 
 #[test]
@@ -108,11 +104,8 @@ fn a_file_of_the_index_that_is_not_there_is_named() {
     let mut world = World::new();
     let absent = "model-00003-of-00003.safetensors";
     world.map.insert("embed_out.bias".to_owned(), absent.into());
-    let error = world.open().unwrap_err();
-    assert_eq!(error.exit_code(), crate::error::exit::NO_DATA);
-    let path = world.place(absent).display().to_string();
-    let begins = format!("{path} is not there, and {INDEX} beside it");
-    assert!(error.to_string().starts_with(&begins), "{error}");
+    let at = world.open().fails("missing");
+    at.is_at(world.place(absent), None).names(&[INDEX]);
 }
 
 #[test]
@@ -128,40 +121,23 @@ fn no_file_outside_the_folder_is_opened() {
         "",
     ] {
         world.map[&tensor] = shard.into();
-        let wanted =
-            format!("`{shard}`, where tensor {tensor} should be, is no file of this folder");
-        assert_eq!(world.refusal(), wanted);
+        world.refusal().names(&[&tensor, &format!("`{shard}`")]);
     }
 }
 
 #[test]
 fn what_is_no_index_is_refused_in_one_sentence() {
     let world = World::new();
-    for (index, why) in [
-        ("", "EOF"),
-        ("{}", "missing field `weight_map`"),
-        (
-            r#"{"weight_map": ["a"]}"#,
-            "names of tensors, each with the name of a file",
-        ),
-        (r#"{"weight_map": {"a": 1}}"#, "expected a string"),
-        (
-            r#"{"weight_map": {"a": "b", "a": "c"}}"#,
-            "tensor a is listed twice, first in b",
-        ),
+    for (index, names) in [
+        ("", &[][..]),
+        ("{}", &["`weight_map`"]),
+        // A byte-order mark is read over.
+        ("\u{feff}{}", &["`weight_map`"]),
+        (r#"{"weight_map": ["a"]}"#, &[]),
+        (r#"{"weight_map": {"a": 1}}"#, &["`1`"]),
+        (r#"{"weight_map": {"a": "b", "a": "c"}}"#, &[" a ", " b "]),
     ] {
-        let said = named(&world.open_by(index).unwrap_err());
-        assert!(said.starts_with("not an index of tensors: "), "{said}");
-        assert!(said.contains(why), "{said}");
+        of_index(world.open_by(index)).names(names);
     }
-    let said = named(&world.open_by("\u{feff}{}").unwrap_err());
-    assert!(
-        said.contains("missing field"),
-        "a byte-order mark is read over: {said}"
-    );
-    let empty = world
-        .open_by(r#"{"weight_map": {}}"#)
-        .unwrap_err()
-        .to_string();
-    assert!(empty.contains("is missing"), "{empty}");
+    assert!(world.open_by(r#"{"weight_map": {}}"#).is_err());
 }

@@ -2,6 +2,7 @@
 
 use super::super::{expression, write, ALPHABET};
 use super::*;
+use crate::error::testing::Fails;
 use crate::tasks::lra::{load, testing, LraDataset};
 use crate::tasks::Generator;
 use std::fs;
@@ -184,10 +185,7 @@ fn ids_follow_counts_and_every_tree_ends_in_the_end_token() {
 
 #[test]
 fn lengths_that_no_tree_reaches_are_refused() {
-    let message = check_generated(&config(10, 16_384))
-        .unwrap_err()
-        .to_string();
-    assert!(message.starts_with("--seq-len"), "{message}");
+    check_generated(&config(10, 16_384)).refuses("--seq-len");
 }
 
 #[test]
