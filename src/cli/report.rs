@@ -5,7 +5,7 @@ mod all;
 use super::results::{self, Form};
 use super::{exit, print, Global};
 use crate::config::RunConfig;
-use crate::error::{refuse, Error, Result};
+use crate::error::{refuse, Result};
 use crate::recipes::presets_of;
 use crate::report::{self, By, Figure, Format, Report, ReportOptions, Series, Traced, FIGURES};
 use crate::store::{Column, Record, SliceRow, Store, COLUMNS, SCHEMA};

@@ -62,7 +62,11 @@ fn a_body_that_is_always_cut_leaves_a_part_to_continue() {
     let server = Server::start(|_, _| Answer::ok(&bytes(90_000)).cut(40_000));
     let mut target = Target::new();
     fails(&mut target, &server).names(&["40000", "90000"]);
-    assert!(target.recorder.said("kept 40000 bytes"), "{:?}", target.recorder.said);
+    assert!(
+        target.recorder.said("kept 40000 bytes"),
+        "{:?}",
+        target.recorder.said
+    );
     assert_eq!(target.part(), 40_000);
 }
 
