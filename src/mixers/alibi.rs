@@ -3,7 +3,7 @@
 
 use super::attention;
 use super::softmax_attention::{Pairs, SoftmaxAttention};
-use super::{Core, Entry, Family, Growth, ReleasedBlock};
+use super::{Core, Entry, Family, Gradient, Growth};
 use crate::ops::Pattern;
 use candle_core::Result;
 
@@ -15,19 +15,15 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "no (N = ∞, Lemma 1)",
     heads: true,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::Attention,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
-    options: &[],
     growth: Growth::Exact {
         zeroed: &["wq", "wk", "bq", "bk"],
         scaled: &["wq", "bq"],
     },
     stem: "alibi_attention",
+    gradient: &[("bk", Gradient::Cancels)],
     work: |spec| Some(attention::work(spec, Core::SoftmaxAttention)),
     build: |spec, params| Ok(Box::new(SoftmaxAttention::new(spec, params, Slopes)?)),
+    ..Entry::of(Family::Attention)
 };
 
 struct Slopes;

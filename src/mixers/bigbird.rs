@@ -3,7 +3,7 @@
 
 use super::attention;
 use super::softmax_attention::{Pairs, SoftmaxAttention};
-use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock};
+use super::{Core, Entry, Family, Gradient, Growth, MixerOption, MixerSpec, ReleasedBlock};
 use crate::nn::Params;
 use crate::ops::rng::Rng;
 use crate::ops::Pattern;
@@ -18,10 +18,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "no (keys leave its window)",
     heads: true,
     expands: true,
-    widens: false,
     rotary: true,
-    bidirectional: false,
-    family: Family::Attention,
     released: ReleasedBlock::ATTENTION,
     options: &[
         MixerOption {
@@ -29,24 +26,22 @@ pub(super) const ENTRY: Entry = Entry {
             help: "tokens that a token attends to, itself included: `64`, or any number from 1 on",
             default: |_| "64",
             accepts: |v| is_count(v, 1),
-            variants: &[],
-            implied: false,
+            short: Some("3"),
+            ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "n_global",
             help: "first tokens that attend to all before them and that all attend to: `2`, or any number",
             default: |_| "2",
             accepts: |v| is_count(v, 0),
-            variants: &[],
-            implied: false,
+            ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "n_random",
             help: "random earlier tokens that a token attends to besides: `3`, or any number up to 64",
             default: |_| "3",
             accepts: |v| is_count(v, 0) && v.parse::<usize>().is_ok_and(|count| count <= 64),
-            variants: &[],
-            implied: false,
+            ..MixerOption::DEFAULT
         },
     ],
     growth: Growth::Exact {
@@ -54,6 +49,7 @@ pub(super) const ENTRY: Entry = Entry {
         scaled: &["wq", "bq"],
     },
     stem: "bigbird_attention",
+    gradient: &[("bk", Gradient::Cancels)],
     work: |spec| {
         let [window, globals, links] = counts(spec);
         let keys = window.saturating_add(globals).saturating_add(links);
@@ -63,6 +59,7 @@ pub(super) const ENTRY: Entry = Entry {
         let pairs = Graph::new(spec, params)?;
         Ok(Box::new(SoftmaxAttention::new(spec, params, pairs)?))
     },
+    ..Entry::of(Family::Attention)
 };
 
 /// Whether an option is a number from `least` on that a kernel can count.

@@ -5,7 +5,7 @@ use super::delta_state::{normalised, zero_state, DeltaDrive};
 use super::matrix_state::{head_rms_factor, work, Sizes};
 use super::short_conv::ShortConv;
 use super::state_space::mamba_step_bias;
-use super::{Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
+use super::{Entry, Family, Growth, Mixer, MixerSpec, Recurrent, State};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -16,16 +16,9 @@ pub(super) const ENTRY: Entry = Entry {
     name: "delta-net",
     equation: "S_i = (I - β_i k_i k_iᵀ) S_{i-1} + β_i k_i v_iᵀ, |k_i| = 1, β_i = σ(w·u_i)",
     cite: "Yang et al. 2024",
-    variants: &["paper"],
     dsf: "N = n d/s, behind its convolution",
     heads: true,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::GatedLinear,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
-    options: &[],
     // A key of zeros in its new rows has the length that it had.
     growth: Growth::Stacked {
         zeroed: &["win", "conv_b"],
@@ -37,12 +30,17 @@ pub(super) const ENTRY: Entry = Entry {
         },
     },
     stem: "delta_net",
+    own_init: &["conv_b", "conv_w", "norm"],
+    uncounted: &["conv_w"],
+    // Short keys turn far when they are normalised.
+    difference_step: 1e-6,
     work: |spec| {
         let mut work = work(spec, 1);
         work.projections += spec.n_heads * spec.d_model;
         Some(work)
     },
     build: |spec, params| Ok(Box::new(DeltaNet::new(spec, params, None)?)),
+    ..Entry::of(Family::GatedLinear)
 };
 
 pub(super) const GATED: Entry = Entry {
@@ -50,6 +48,7 @@ pub(super) const GATED: Entry = Entry {
     equation: "S_i = α_i (I - β_i k_i k_iᵀ) S_{i-1} + β_i k_i v_iᵀ, α = e^(-a softplus(w·u+b))",
     cite: "Yang et al. 2025",
     stem: "gated_delta_net",
+    own_init: &["a_log", "bdt", "conv_b", "conv_w", "norm"],
     work: |spec| {
         let mut work = work(spec, 2);
         work.projections += 2 * spec.n_heads * spec.d_model;

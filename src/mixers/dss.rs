@@ -18,12 +18,7 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "Gupta et al. 2022",
     variants: &["softmax"],
     dsf: "no (its read-out depends on L)",
-    heads: false,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::StateSpace,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
     options: &[kernel_length::option(
         "positions of the softmax, L: `auto` is the task's --seq-len, up to 16777216",
@@ -34,6 +29,8 @@ pub(super) const ENTRY: Entry = Entry {
         scaled: &[],
     },
     stem: "dss",
+    own_init: &["a_im", "a_re", "dskip", "log_dt", "w_im", "w_re"],
+    uncounted: &["a_im", "a_re", "w_im", "w_re"],
     work: |spec| {
         Some(MixerWork::new(
             Core::LongConvolution,
@@ -42,6 +39,7 @@ pub(super) const ENTRY: Entry = Entry {
         ))
     },
     build: |spec, params| Ok(Box::new(Dss::new(spec, params)?)),
+    ..Entry::of(Family::StateSpace)
 };
 
 struct Dss {

@@ -1,6 +1,6 @@
 //! An exponential moving average of every channel, with a learnt decay: the mixer that the guide on adding one shows.
 
-use super::{Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
+use super::{Entry, Family, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
 use crate::ltv::Ltv;
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
@@ -12,18 +12,11 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "an example",
     variants: &["plain"],
     dsf: "N = d",
-    heads: false,
-    expands: false,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::Recurrent,
     released: ReleasedBlock::RNN,
-    options: &[],
-    growth: Growth::No("its state has the width d: there is no n to grow"),
     stem: "ema",
-    work: |_| None,
+    own_init: &["decay"],
     build: |spec, params| Ok(Box::new(Ema::new(spec, params)?)),
+    ..Entry::of(Family::Recurrent)
 };
 
 struct Ema {

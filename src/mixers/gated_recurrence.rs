@@ -58,8 +58,8 @@ pub(super) const STATES: MixerOption = MixerOption {
     help: "states a channel n, whose read-outs are summed: `1` as in the paper, up to 4096",
     default: |_| "1",
     accepts: |v| v.parse::<usize>().is_ok_and(|n| (1..=4096).contains(&n)),
-    variants: &[],
     implied: true,
+    ..MixerOption::DEFAULT
 };
 
 /// [`STATES`], resolved.

@@ -2,9 +2,7 @@
 //! the LRU and S5 have them as constants.
 
 use super::complex::Complex;
-use super::{
-    Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
-};
+use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, State};
 use crate::ltv::{Beside, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -15,23 +13,15 @@ pub(super) const ENTRY: Entry = Entry {
     name: "gateloop",
     equation: "h_i = σ(α_i) e^(iθ_i) h_{i-1} + k_i v_i, y_i = W (silu(g_i) q_i Re(h_i))",
     cite: "Katsch 2023",
-    variants: &["paper"],
     dsf: "N = 2d",
-    heads: false,
-    expands: false,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::Recurrent,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
-    options: &[],
-    growth: Growth::No("its state has the width d: there is no n to grow"),
     stem: "gateloop",
+    own_init: &["ba"],
     work: |spec| {
         let d = spec.d_model;
         Some(MixerWork::new(Core::GatedScan, [2 * d, 1], 7 * d * d))
     },
     build: |spec, params| Ok(Box::new(GateLoop::new(spec, params)?)),
+    ..Entry::of(Family::Recurrent)
 };
 
 /// α such that σ(α) is even between 0.9 and 0.999.

@@ -4,7 +4,7 @@ use super::matrix_state::{
     head_rms_factor, log_sigmoid, work, Drive, MatrixMixer, MatrixState, Sizes,
 };
 use super::rotary::Positions;
-use super::{Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock};
+use super::{Entry, Family, Growth, MixerOption, MixerSpec};
 use crate::nn::{linear, project, Init, Map, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -13,15 +13,9 @@ pub(super) const ENTRY: Entry = Entry {
     name: "gla",
     equation: "S_i = diag(f_i) S_{i-1} + k_i v_iᵀ, f = σ(W_2 W_1 u + b)^(1/16)",
     cite: "Yang et al. 2023",
-    variants: &["paper"],
     dsf: "N = n d/s, inside its norm",
     heads: true,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::GatedLinear,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[MixerOption {
         name: "gate_rank",
         help: "width of the bottleneck in front of the gate: `16` as published, up to 4096",
@@ -30,20 +24,21 @@ pub(super) const ENTRY: Entry = Entry {
             v.parse::<usize>()
                 .is_ok_and(|rank| (1..=4096).contains(&rank))
         },
-        variants: &[],
-        implied: false,
+        ..MixerOption::DEFAULT
     }],
     growth: Growth::Exact {
         zeroed: &["wq"],
         scaled: &["wq"],
     },
     stem: "gla",
+    own_init: &["norm"],
     work: |spec| {
         let mut work = work(spec, 2);
         work.projections += rank(spec) * (spec.d_model + spec.d_state);
         Some(work)
     },
     build: |spec, params| Ok(Box::new(MatrixMixer(Gla::new(spec, params)?))),
+    ..Entry::of(Family::GatedLinear)
 };
 
 /// Width of the bottleneck in front of the gate.

@@ -1,7 +1,7 @@
 //! The gated recurrent unit (Cho et al. 2014), its reset gate behind the recurrent map as in cuDNN and PyTorch.
 
 use super::sequential::{part, Cell, Gates, Sequential};
-use super::{Entry, Family, Growth, ReleasedBlock};
+use super::{Entry, Family, ReleasedBlock};
 use crate::nn::Params;
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -10,21 +10,14 @@ pub(super) const ENTRY: Entry = Entry {
     name: "gru",
     equation: "y_i = z y_{i-1} + (1-z) tanh(W u_i + r (U y_{i-1} + c))",
     cite: "Cho et al. 2014",
-    variants: &["paper"],
     dsf: "no (gates read y_{i-1})",
-    heads: false,
-    expands: false,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::Recurrent,
     released: ReleasedBlock::RNN,
-    options: &[],
-    growth: Growth::No("its state has the width d: there is no n to grow"),
     stem: "gru",
+    own_init: &["un", "ur", "uz", "wn", "wr", "wz"],
     // Each step waits for the output of the step before it: no rate of the machine bounds that.
     work: |_| None,
     build: |spec, params| Ok(Box::new(Sequential(Gru::new(spec.d_model, params)?))),
+    ..Entry::of(Family::Recurrent)
 };
 
 struct Gru {

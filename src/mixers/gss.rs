@@ -15,28 +15,24 @@ pub(super) const ENTRY: Entry = Entry {
     name: "gss",
     equation: "y = W ((W_y S4D(x)) ⊙ gelu(W_v u)), x = gelu(W_x u)",
     cite: "Mehta et al. 2022",
-    variants: &["paper"],
     dsf: "no (gated between two maps)",
-    heads: false,
     expands: true,
     widens: true,
-    rotary: false,
-    bidirectional: false,
-    family: Family::StateSpace,
     released: ReleasedBlock::STATE_SPACE,
     options: &[MixerOption {
         name: "width",
         help: "channels of the state space model: `auto` is d/4, as published, up to 65536",
         default: |_| "auto",
         accepts: |v| v == "auto" || v.parse::<usize>().is_ok_and(|w| (1..=1 << 16).contains(&w)),
-        variants: &[],
-        implied: false,
+        ..MixerOption::DEFAULT
     }],
     growth: Growth::Exact {
         zeroed: &["c_re", "c_im"],
         scaled: &[],
     },
     stem: "gss",
+    own_init: &["a_im", "a_re_log", "c_im", "c_re", "dskip", "log_dt"],
+    uncounted: &["a_im", "a_re_log", "c_im", "c_re"],
     work: |spec| {
         let (d, width, inner) = (spec.d_model, width(spec), spec.inner_width());
         Some(MixerWork::new(
@@ -46,6 +42,7 @@ pub(super) const ENTRY: Entry = Entry {
         ))
     },
     build: |spec, params| Ok(Box::new(Gss::new(spec, params)?)),
+    ..Entry::of(Family::StateSpace)
 };
 
 /// Channels of the state space model.

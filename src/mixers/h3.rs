@@ -3,8 +3,7 @@
 
 use super::diagonal::{Diagonal, Frequencies, Rule};
 use super::{
-    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
-    ReleasedBlock, State,
+    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State,
 };
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -15,15 +14,8 @@ pub(super) const ENTRY: Entry = Entry {
     name: "h3",
     equation: "y = W (q ⊙ S4D(shift(k) ⊙ v)), q, k, v = W u",
     cite: "Fu et al. 2023",
-    variants: &["paper"],
     dsf: "N = 2n d, behind a product",
-    heads: false,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::StateSpace,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[MixerOption {
         name: "shift",
         help: "tokens that the shift of keys reaches back, with the present one: `4`, up to 64",
@@ -32,14 +24,17 @@ pub(super) const ENTRY: Entry = Entry {
             v.parse::<usize>()
                 .is_ok_and(|taps| (1..=64).contains(&taps))
         },
-        variants: &[],
-        implied: false,
+        ..MixerOption::DEFAULT
     }],
     growth: Growth::Exact {
         zeroed: &["c_re", "c_im"],
         scaled: &[],
     },
     stem: "h3",
+    own_init: &[
+        "a_im", "a_re_log", "c_im", "c_re", "dskip", "log_dt", "shift_c", "shift_d",
+    ],
+    uncounted: &["a_im", "a_re_log", "c_im", "c_re", "shift_c"],
     work: |spec| {
         let (d, states) = (spec.d_model, 2 * spec.d_state);
         Some(MixerWork::new(
@@ -49,6 +44,7 @@ pub(super) const ENTRY: Entry = Entry {
         ))
     },
     build: |spec, params| Ok(Box::new(H3::new(spec, params)?)),
+    ..Entry::of(Family::StateSpace)
 };
 
 struct H3 {

@@ -3,7 +3,7 @@
 
 use super::matrix_state::{log_sigmoid, rms_factor, work, Drive, MatrixMixer, MatrixState, Sizes};
 use super::rotary::Positions;
-use super::{Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock};
+use super::{Entry, Family, Growth, MixerOption, MixerSpec};
 use crate::nn::{project, Init, Map, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -12,30 +12,25 @@ pub(super) const ENTRY: Entry = Entry {
     name: "hgrn2",
     equation: "S_i = diag(f_i) S_{i-1} + (1-f_i) v_iᵀ, f = l + (1-l) σ(W_f u)",
     cite: "Qin et al. 2024",
-    variants: &["paper"],
     dsf: "N = n d/s, inside its norm",
     heads: true,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::GatedLinear,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[MixerOption {
         name: "lower_bound",
         help: "lower bound l of the gates, from 0 to below 1: `auto` is layer / layers, where the published one starts",
         default: |_| "auto",
         accepts: |v| v == "auto" || v.parse().is_ok_and(|l: f64| (0.0..1.0).contains(&l)),
-        variants: &[],
-        implied: false,
+        ..MixerOption::DEFAULT
     }],
     growth: Growth::Exact {
         zeroed: &["wq"],
         scaled: &[],
     },
     stem: "hgrn2",
+    own_init: &["norm"],
     work: |spec| Some(work(spec, 1)),
     build: |spec, params| Ok(Box::new(MatrixMixer(Hgrn2::new(spec, params)?))),
+    ..Entry::of(Family::GatedLinear)
 };
 
 /// Added to the mean square in the norm.

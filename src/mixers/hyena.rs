@@ -2,10 +2,7 @@
 //! network makes of the position.
 
 use super::short_conv::ShortConv;
-use super::{
-    kernel_length, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork,
-    ReleasedBlock,
-};
+use super::{kernel_length, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -15,39 +12,28 @@ pub(super) const ENTRY: Entry = Entry {
     name: "hyena",
     equation: "y = W (x_0 ⊙ (h * (x_1 ⊙ v))), x_0, x_1, v = conv(W u), h_t = f(t) e^(-α t)",
     cite: "Poli et al. 2023",
-    variants: &["paper"],
     dsf: "no (its kernel has no finite rank)",
-    heads: false,
-    expands: false,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::Convolution,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[
         MixerOption {
             name: "emb",
             help: "features of a position, an odd number: `33`, up to 4097",
             default: |_| "33",
             accepts: |v| v.parse::<usize>().is_ok_and(|n| n % 2 == 1 && (3..=4097).contains(&n)),
-            variants: &[],
-            implied: false,
+            ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "hidden",
             help: "width of the network that makes the kernel: `64`, up to 4096",
             default: |_| "64",
             accepts: |v| v.parse::<usize>().is_ok_and(|n| (1..=4096).contains(&n)),
-            variants: &[],
-            implied: false,
+            ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "freq",
             help: "frequency of its sines: `10`, up to 1000",
             default: |_| "10",
             accepts: |v| v.parse().is_ok_and(|f: f64| f > 0.0 && f <= 1000.0),
-            variants: &[],
-            implied: false,
+            ..MixerOption::DEFAULT
         },
         kernel_length::option(
             "length that positions are fractions of: `auto` is the task's --seq-len, up to 16777216",
@@ -56,11 +42,16 @@ pub(super) const ENTRY: Entry = Entry {
     ],
     growth: Growth::No("its kernel has no state: there is no n to grow"),
     stem: "hyena",
+    own_init: &["conv_b", "conv_w", "decay", "f1", "f2", "f3", "fbias", "g1", "g2"],
+    uncounted: &["conv_w", "f1", "f2", "f3"],
+    // The kernel is a sine of ten times a sine of ten times its weights.
+    difference_step: 1e-7,
     work: |spec| {
         let d = spec.d_model;
         Some(MixerWork::new(Core::LongConvolution, [d, 1], 4 * d * d))
     },
     build: |spec, params| Ok(Box::new(Hyena::new(spec, params)?)),
+    ..Entry::of(Family::Convolution)
 };
 
 /// Taps of the short convolution.

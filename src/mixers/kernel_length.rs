@@ -10,8 +10,9 @@ pub(super) const fn option(help: &'static str, implied: bool) -> MixerOption {
         help,
         default: |_| AUTO,
         accepts: |v| v == AUTO || v.parse::<usize>().is_ok_and(|l| (1..=1 << 24).contains(&l)),
-        variants: &[],
         implied,
+        short: Some("20"),
+        ..MixerOption::DEFAULT
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::matrix_state::{rms_factor, work, Drive, MatrixMixer, MatrixState, Sizes};
 use super::rotary::Positions;
-use super::{Entry, Family, Growth, MixerSpec, ReleasedBlock};
+use super::{Entry, Family, Growth, MixerSpec};
 use crate::nn::{project, Map, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -13,16 +13,9 @@ pub(super) const ENTRY: Entry = Entry {
     name: "lightning",
     equation: "y_i = W (W_g u_i ⊙ norm(Σ_j e^(-r(i-j)) (q_i·k_j) v_j)), q, k = silu(W u)",
     cite: "Qin et al. 2023",
-    variants: &["paper"],
     dsf: "N = n d/s, inside its norm",
     heads: true,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::GatedLinear,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
-    options: &[],
     growth: Growth::Exact {
         zeroed: &["wq"],
         scaled: &[],
@@ -30,6 +23,7 @@ pub(super) const ENTRY: Entry = Entry {
     stem: "lightning_attention",
     work: |spec| Some(work(spec, 2)),
     build: |spec, params| Ok(Box::new(MatrixMixer(Lightning::new(spec, params)?))),
+    ..Entry::of(Family::GatedLinear)
 };
 
 /// Added to the mean square in the norm.

@@ -20,12 +20,9 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = n d/s",
     heads: true,
     expands: true,
-    widens: false,
     rotary: true,
     bidirectional: true,
-    family: Family::LinearAttention,
     released: ReleasedBlock::ATTENTION,
-    options: &[],
     growth: Growth::Limit {
         zeroed: &["wq", "wk", "bq", "bk"],
         bias: "bk",
@@ -36,6 +33,7 @@ pub(super) const ENTRY: Entry = Entry {
         let map = |_: &Device| Ok(Elu1(spec.d_state / spec.n_heads));
         Ok(Box::new(LinearAttention::new(spec, params, map)?))
     },
+    ..Entry::of(Family::LinearAttention)
 };
 
 /// φ, from queries or keys to features whose inner products are weights.

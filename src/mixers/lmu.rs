@@ -4,8 +4,7 @@
 
 use super::s4::responses;
 use super::{
-    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
-    ReleasedBlock, State,
+    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State,
 };
 use crate::nn::{linear, Cx, Params};
 use crate::ops;
@@ -18,13 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "Voelker et al. 2019, Chilkuri & Eliasmith 2021",
     variants: &["parallel"],
     dsf: "no (a tanh around its state)",
-    heads: false,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::StateSpace,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[
         MixerOption {
             name: "theta",
@@ -34,8 +27,7 @@ pub(super) const ENTRY: Entry = Entry {
                 v.parse()
                     .is_ok_and(|theta: f64| (1.0..=f64::from(1 << 24)).contains(&theta))
             },
-            variants: &[],
-            implied: false,
+            ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "inputs",
@@ -45,8 +37,7 @@ pub(super) const ENTRY: Entry = Entry {
                 v.parse::<usize>()
                     .is_ok_and(|inputs| (1..=4096).contains(&inputs))
             },
-            variants: &[],
-            implied: false,
+            ..MixerOption::DEFAULT
         },
     ],
     growth: Growth::No("each coefficient reads all others: those of a longer series are others"),
@@ -60,6 +51,7 @@ pub(super) const ENTRY: Entry = Entry {
         ))
     },
     build: |spec, params| Ok(Box::new(Lmu::new(spec, params)?)),
+    ..Entry::of(Family::StateSpace)
 };
 
 fn inputs(spec: &MixerSpec) -> usize {

@@ -3,7 +3,7 @@
 
 use super::complex::Complex;
 use super::complex_state::{ComplexMixer, ComplexState, Matrices};
-use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
+use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork};
 use crate::nn::{Init, Params};
 use crate::ops::rng::Rng;
 use candle_core::{DType, Result, Tensor};
@@ -13,15 +13,7 @@ pub(super) const ENTRY: Entry = Entry {
     name: "lru",
     equation: "h_i = λ ⊙ h_{i-1} + γ ⊙ B u_i, y_i = Re(C h_i) + D ⊙ u_i, λ = e^(-e^ν + i e^θ)",
     cite: "Orvieto et al. 2023",
-    variants: &["paper"],
     dsf: "N = 2d",
-    heads: false,
-    expands: false,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::StateSpace,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[
         MixerOption {
             name: "state",
@@ -30,25 +22,34 @@ pub(super) const ENTRY: Entry = Entry {
             accepts: |v| {
                 v == "auto" || v.parse::<usize>().is_ok_and(|n| (1..=1 << 16).contains(&n))
             },
-            variants: &[],
-            implied: false,
+            ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "r_min",
             help: "smallest initial |λ|, from 0 to below 1; the largest is 0.999",
             default: |_| "0.9",
             accepts: |v| v.parse().is_ok_and(|r: f64| (0.0..R_MAX).contains(&r)),
-            variants: &[],
-            implied: false,
+            ..MixerOption::DEFAULT
         },
     ],
     growth: Growth::No("its state is of its own size: there is no n to grow"),
     stem: "lru",
+    own_init: &[
+        "b_im",
+        "b_re",
+        "c_im",
+        "c_re",
+        "dskip",
+        "gamma_log",
+        "nu_log",
+        "theta_log",
+    ],
     work: |spec| {
         let (d, state) = (spec.d_model, 2 * states(spec));
         Some(MixerWork::new(Core::GatedScan, [state, 1], 2 * d * state))
     },
     build: |spec, params| Ok(Box::new(ComplexMixer(Lru::new(spec, params)?))),
+    ..Entry::of(Family::StateSpace)
 };
 
 /// Largest initial |λ|.

@@ -1,7 +1,7 @@
 //! The LSTM (5) to (7).
 
 use super::sequential::{part, Cell, Gates, Sequential};
-use super::{Entry, Family, Growth, ReleasedBlock};
+use super::{Entry, Family, ReleasedBlock};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
@@ -9,18 +9,10 @@ pub(super) const ENTRY: Entry = Entry {
     name: "lstm",
     equation: "x_i = f x_{i-1} + i tanh(W u_i + U y_{i-1}), y_i = o tanh(x_i)",
     cite: "(5)-(7)",
-    variants: &["paper"],
     dsf: "no (gates read y_{i-1})",
-    heads: false,
-    expands: false,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::Recurrent,
     released: ReleasedBlock::RNN,
-    options: &[],
-    growth: Growth::No("its state has the width d: there is no n to grow"),
     stem: "lstm",
+    own_init: &["bf", "uf", "ui", "uo", "uu", "wf", "wi", "wo", "wu"],
     // Each step waits for the output of the step before it: no rate of the machine bounds that.
     work: |_| None,
     build: |spec, params| {
@@ -28,6 +20,7 @@ pub(super) const ENTRY: Entry = Entry {
         let gates = Gates::new(spec.d_model, &["u", "f", "i", "o"], &[("f", 1.0)], params)?;
         Ok(Box::new(Sequential(Lstm(gates))))
     },
+    ..Entry::of(Family::Recurrent)
 };
 
 /// Gates in the order (input candidate, forget, input, output).

@@ -17,16 +17,14 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "Gu & Dao 2023",
     variants: &["block"],
     dsf: "N = n E, behind its convolution",
-    heads: false,
     expands: true,
     widens: true,
-    rotary: false,
-    bidirectional: false,
-    family: Family::StateSpace,
     released: ReleasedBlock::STATE_SPACE,
     options: &[DT_RANK],
     growth: Growth::STATE_SPACE,
     stem: "mamba",
+    own_init: &["a_log", "bdt", "conv_b", "conv_w", "dskip", "wdt"],
+    uncounted: &["a_log", "conv_w"],
     work: |spec| {
         let (width, n) = (spec.inner_width(), spec.d_state);
         Some(MixerWork::new(
@@ -36,6 +34,7 @@ pub(super) const ENTRY: Entry = Entry {
         ))
     },
     build: |spec, params| Ok(Box::new(Mamba::new(spec, params)?)),
+    ..Entry::of(Family::StateSpace)
 };
 
 struct Mamba {

@@ -22,11 +22,7 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     expands: true,
     widens: true,
-    rotary: false,
-    bidirectional: false,
-    family: Family::StateSpace,
     released: ReleasedBlock::STATE_SPACE,
-    options: &[],
     growth: Growth::Stacked {
         zeroed: &["win", "conv_b"],
         parts: |name, spec| {
@@ -39,12 +35,15 @@ pub(super) const ENTRY: Entry = Entry {
         },
     },
     stem: "mamba2",
+    own_init: &["a_log", "bdt", "conv_b", "conv_w", "dskip", "norm"],
+    uncounted: &["conv_w"],
     work: |spec| {
         let (d, width, n) = (spec.d_model, spec.inner_width(), spec.d_state);
         let projections = d * (3 * width + 2 * n + spec.n_heads);
         Some(MixerWork::new(Core::ChunkedScan, [width, n], projections))
     },
     build: |spec, params| Ok(Box::new(Mamba2::new(spec, params)?)),
+    ..Entry::of(Family::StateSpace)
 };
 
 /// Added to the mean square in the norm.

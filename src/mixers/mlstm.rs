@@ -4,7 +4,7 @@
 use super::matrix_state::{log_sigmoid, work, Drive, MatrixMixer, MatrixState, Sizes};
 use super::rotary::Positions;
 use super::running_max::running_max;
-use super::{Entry, Family, Growth, MixerSpec, ReleasedBlock};
+use super::{Entry, Family, Growth, MixerSpec};
 use crate::nn::{linear, project, Init, Map, Params};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
@@ -13,27 +13,22 @@ pub(super) const ENTRY: Entry = Entry {
     name: "mlstm",
     equation: "C_i = f_i C_{i-1} + e^(w·u_i+b) k_i v_iᵀ, h_i = C_iᵀ q_i / max(|n_i·q_i|, 1)",
     cite: "Beck et al. 2024",
-    variants: &["paper"],
     dsf: "N = n d/s",
     heads: true,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::Recurrent,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
-    options: &[],
     growth: Growth::Exact {
         zeroed: &["wq", "bq"],
         scaled: &["wk"],
     },
     stem: "mlstm",
+    own_init: &["bf", "bi", "wf", "wi"],
     work: |spec| {
         let mut work = work(spec, 2);
         work.projections += 2 * spec.n_heads * spec.d_model;
         Some(work)
     },
     build: |spec, params| Ok(Box::new(MatrixMixer(MLstm::new(spec, params)?))),
+    ..Entry::of(Family::Recurrent)
 };
 
 struct MLstm {

@@ -1,6 +1,6 @@
 //! The registry of sequence mixers. To add one, write a file that exports an [`Entry`], and add its `mod`
-//! line and its line in [`MIXERS`]: help, listings, sweeps, cost estimates and most tests walk the table. Tests of
-//! what not every mixer does have lists of exceptions, which the guide on adding a mixer names.
+//! line and its line in [`MIXERS`]: help, listings, sweeps, cost estimates and tests walk the table. The row states what
+//! differs from the defaults of [`Entry::of`], exceptions that tests make for the mixer included.
 //!
 //! | here | paper | meaning |
 //! |---|---|---|
@@ -171,10 +171,33 @@ pub struct Entry {
     pub growth: Growth,
     /// Its golden files are named `STEM_VARIANT`.
     pub stem: &'static str,
+    /// Parameters with initial values of their own, which no scheme of linear maps changes.
+    pub own_init: &'static [&'static str],
+    /// Parameters whose initial values depend on the depth of the layer.
+    pub depth_init: &'static [&'static str],
+    /// Matrices that `work` does not count: they multiply no token, or give one number a head.
+    pub uncounted: &'static [&'static str],
+    /// Parameters whose gradient is not dense.
+    pub gradient: &'static [(&'static str, Gradient)],
+    /// Step of the finite differences that its gradients are tested against.
+    pub difference_step: f64,
+    /// Rounding error of f32, relative to that of most mixers.
+    pub f32_rounding: f64,
     /// The arithmetic of one layer, which [`Entry::work`] asks for; `None` where no bound is known.
     pub work: fn(&MixerSpec) -> Option<MixerWork>,
     /// Builds it with parameters from a scope; [`Entry::build`] calls it.
     pub build: fn(&MixerSpec, &Params) -> Result<Box<dyn Mixer>>,
+}
+
+/// Reason why the gradient of a parameter is not dense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gradient {
+    /// The forward pass never reads the parameter.
+    Unused,
+    /// The output is invariant to it: softmax or a normaliser cancels it, unless a rotary embedding rotates it.
+    Cancels,
+    /// A short sequence reads only some of its elements.
+    Partial,
 }
 
 /// How a mixer's own parameters realise Lemma 2, which speaks of systems: the weights of the smaller one are the leading
@@ -305,9 +328,22 @@ pub struct MixerOption {
     pub variants: &'static [&'static str],
     /// Whether the default is left out of configs, so that run ids older than the option stay valid.
     pub implied: bool,
+    /// A value for tests, whose sequences are shorter than the default has in mind.
+    pub short: Option<&'static str>,
 }
 
 impl MixerOption {
+    /// An option of every variant that accepts nothing: a row states its name, help, default and values.
+    pub(crate) const DEFAULT: Self = Self {
+        name: "",
+        help: "",
+        default: |_| "",
+        accepts: |_| false,
+        variants: &[],
+        implied: false,
+        short: None,
+    };
+
     /// Whether `variant` has this option.
     pub fn is_of(&self, variant: &str) -> bool {
         self.variants.is_empty() || self.variants.contains(&variant)
@@ -428,6 +464,36 @@ pub fn of_model(
 }
 
 impl Entry {
+    /// The defaults of a row: a mixer with one head and no state expansion, of a width that nothing sets, in a single variant
+    /// `paper`. A row states its name, equation, citation, system, stem and constructor, and what differs from here.
+    pub const fn of(family: Family) -> Self {
+        Self {
+            name: "",
+            equation: "",
+            cite: "",
+            variants: &["paper"],
+            dsf: "",
+            heads: false,
+            expands: false,
+            widens: false,
+            rotary: false,
+            bidirectional: false,
+            family,
+            released: ReleasedBlock::WITHOUT_POSITIONS,
+            options: &[],
+            growth: Growth::No("its state has the width d: there is no n to grow"),
+            stem: "",
+            own_init: &[],
+            depth_init: &[],
+            uncounted: &[],
+            gradient: &[],
+            difference_step: 1e-5,
+            f32_rounding: 1.0,
+            work: |_| None,
+            build: |_, _| candle_core::bail!("a mixer without a constructor"),
+        }
+    }
+
     /// The mixer of `spec` with parameters from a scope, created on first use.
     pub fn build<'a>(
         &self,

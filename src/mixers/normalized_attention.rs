@@ -22,23 +22,22 @@ pub(super) const EXP: Entry = Entry {
     dsf: "N = n d/s",
     heads: true,
     expands: true,
-    widens: false,
     rotary: true,
     bidirectional: true,
-    family: Family::LinearAttention,
     // Alone among the attentions, its released config keeps the feed-forward half.
     released: ReleasedBlock {
         state_mixer: StateMixer::Mlp,
         ..ReleasedBlock::ATTENTION
     },
-    options: &[],
     growth: Growth::Exact {
         zeroed: &["wq", "wk", "bq", "bk"],
         scaled: &[],
     },
     stem: "normalized_attention_exp",
+    uncounted: &["wn"],
     work: |spec| Some(attention::work(spec, Core::ChunkedScan)),
     build: |spec, params| build(spec, params, Some(Eta::Exp)),
+    ..Entry::of(Family::LinearAttention)
 };
 
 /// η = softplus(z).
@@ -66,6 +65,7 @@ pub(super) const GENERALIZED: Entry = Entry {
     cite: "(17)",
     released: ReleasedBlock::ATTENTION,
     stem: "generalized_linear_attention_none",
+    uncounted: &[],
     build: |spec, params| build(spec, params, None),
     ..EXP
 };

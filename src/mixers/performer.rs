@@ -22,18 +22,15 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = d M",
     heads: true,
     expands: true,
-    widens: false,
     rotary: true,
     bidirectional: true,
-    family: Family::LinearAttention,
     released: ReleasedBlock::ATTENTION,
     options: &[MixerOption {
         name: "n_features",
         help: "random features of a head, M: `auto` is m ln m as published and m at least, up to 65536",
         default: |_| "auto",
         accepts: |v| v == "auto" || v.parse::<usize>().is_ok_and(|m| (1..=1 << 16).contains(&m)),
-        variants: &[],
-        implied: false,
+        ..MixerOption::DEFAULT
     }],
     growth: Growth::No("its features are random in all m directions of a query: those of n' estimate otherwise than those of n"),
     stem: "performer_attention",
@@ -47,6 +44,7 @@ pub(super) const ENTRY: Entry = Entry {
             map: RandomFeatures::new(spec, params)?,
         }))
     },
+    ..Entry::of(Family::LinearAttention)
 };
 
 /// M.

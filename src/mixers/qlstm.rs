@@ -4,7 +4,9 @@
 
 use super::gated_block::{self, GatedBlock};
 use super::gated_recurrence::{states, Bare, InBlock, Rule, STATES};
-use super::{Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
+use super::{
+    Core, Entry, Family, Gradient, Mixer, MixerOption, MixerSpec, MixerWork, ReleasedBlock,
+};
 use crate::nn::{Init, Params};
 use candle_core::Result;
 
@@ -14,19 +16,16 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "(8), (20)",
     variants: &["reference", "paper", "dsf"],
     dsf: "N = E, behind its convolution (variant reference); N = d (variant dsf)",
-    heads: false,
-    expands: false,
     widens: true,
-    rotary: false,
-    bidirectional: false,
-    family: Family::Recurrent,
     released: ReleasedBlock::RNN,
     options: &[MixerOption {
         variants: &["paper", "dsf"],
         ..STATES
     }],
-    growth: Growth::No("its state has the width d: there is no n to grow"),
     stem: "qlstm",
+    own_init: &["alpha", "conv_b", "conv_w"],
+    uncounted: &["conv_w"],
+    gradient: &[("alpha", Gradient::Unused)],
     work: |spec| Some(work(spec)),
     build: |spec, params| {
         // The released class holds this scalar too; the plain forget gate never reads it.
@@ -35,6 +34,7 @@ pub(super) const ENTRY: Entry = Entry {
         }
         build(spec, params, Rule::Sigmoid)
     },
+    ..Entry::of(Family::Recurrent)
 };
 
 /// The forget gate becomes f = (1 / (1 + e^z))^α, the discretization that S6 uses (appendix I).
@@ -43,6 +43,7 @@ pub(super) const REVERSED: Entry = Entry {
     equation: "qlstm with forget gate e^(-α softplus(z_f))",
     cite: "(23), (31)-(33)",
     stem: "qlstm_reversed",
+    gradient: &[],
     build: |spec, params| {
         let alpha = params.get("alpha", 1, Init::Constant(1.0))?;
         let clipped = spec.variant == "reference";

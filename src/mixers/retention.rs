@@ -2,7 +2,7 @@
 
 use super::matrix_state::{work, Drive, MatrixMixer, MatrixState, Sizes};
 use super::rotary::Positions;
-use super::{Entry, Family, Growth, MixerSpec, ReleasedBlock};
+use super::{Entry, Family, Growth, MixerSpec};
 use crate::nn::{project, Map, Params};
 use candle_core::{Result, Tensor};
 
@@ -10,16 +10,9 @@ pub(super) const ENTRY: Entry = Entry {
     name: "retention",
     equation: "o_i = Σ_j γ^(i-j) (q_i·k_j/√m) v_j, γ = 1-2^(-5-h) of head h",
     cite: "Sun et al. 2023",
-    variants: &["paper"],
     dsf: "N = n d/s",
     heads: true,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::GatedLinear,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
-    options: &[],
     growth: Growth::Exact {
         zeroed: &["wq"],
         scaled: &["wq"],
@@ -27,6 +20,7 @@ pub(super) const ENTRY: Entry = Entry {
     stem: "retention",
     work: |spec| Some(work(spec, 0)),
     build: |spec, params| Ok(Box::new(MatrixMixer(Retention::new(spec, params)?))),
+    ..Entry::of(Family::GatedLinear)
 };
 
 /// ln γ of every head.

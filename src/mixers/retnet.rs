@@ -4,7 +4,7 @@
 use super::matrix_state::{head_rms_factor, work, Drive, MatrixMixer, MatrixState, Sizes};
 use super::retention::log_decays;
 use super::rotary::{Positions, RotaryEmbedding};
-use super::{Entry, Family, Growth, MixerSpec, ReleasedBlock};
+use super::{Entry, Family, Growth, MixerSpec};
 use crate::nn::{project, Map, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -17,16 +17,11 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = n d/s, inside its norm",
     heads: true,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::GatedLinear,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
-    options: &[],
     growth: Growth::No("the angles of its rotation depend on n"),
     stem: "retnet",
     work: |spec| Some(work(spec, 2)),
     build: |spec, params| Ok(Box::new(MatrixMixer(RetNet::new(spec, params)?))),
+    ..Entry::of(Family::GatedLinear)
 };
 
 /// Added to the mean square in the norm.

@@ -3,7 +3,7 @@
 
 use super::gated_block::{self, GatedBlock};
 use super::gated_recurrence::{states, Bare, InBlock, Rule, STATES};
-use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
+use super::{Core, Entry, Family, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
 use crate::nn::{Init, Params};
 use crate::ops::rng::Rng;
 use candle_core::Result;
@@ -14,24 +14,26 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "(9), (10), (21)",
     variants: &["hawk", "paper"],
     dsf: "N = E, behind its convolution (variant hawk); N = d (variant paper)",
-    heads: false,
-    expands: false,
     widens: true,
-    rotary: false,
-    bidirectional: false,
-    family: Family::Recurrent,
     released: ReleasedBlock::RNN,
-    options: &[MixerOption {
-        name: "lambda_init",
-        help:
-            "initial λ from -9 to -4.323: `exp` (evenly) or `uniform` (as log(e^t - 1), t evenly)",
-        default: |_| "exp",
-        accepts: |v| v == "exp" || v == "uniform",
-        variants: &["hawk"],
-        implied: true,
-    }, MixerOption { variants: &["paper"], ..STATES }],
-    growth: Growth::No("its state has the width d: there is no n to grow"),
+    options: &[
+        MixerOption {
+            name: "lambda_init",
+            help: "initial λ from -9 to -4.323: `exp` (evenly) or `uniform` (as log(e^t - 1), t evenly)",
+            default: |_| "exp",
+            accepts: |v| v == "exp" || v == "uniform",
+            variants: &["hawk"],
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            variants: &["paper"],
+            ..STATES
+        },
+    ],
     stem: "rg_lru",
+    own_init: &["conv_b", "conv_w", "lam"],
+    uncounted: &["conv_w"],
     work: |spec| {
         let d = spec.d_model;
         Some(match spec.variant {
@@ -48,6 +50,7 @@ pub(super) const ENTRY: Entry = Entry {
             _ => Box::new(hawk(spec, params)?),
         })
     },
+    ..Entry::of(Family::Recurrent)
 };
 
 /// λ such that the decay at r = 1 is uniform on [0.9, 0.999] (Griffin).

@@ -1,7 +1,7 @@
 //! The plain recurrent network (Elman 1990).
 
 use super::sequential::{Cell, Gates, Sequential};
-use super::{Entry, Family, Growth, ReleasedBlock};
+use super::{Entry, Family, ReleasedBlock};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
@@ -9,24 +9,17 @@ pub(super) const ENTRY: Entry = Entry {
     name: "rnn",
     equation: "y_i = tanh(W u_i + U y_{i-1} + b)",
     cite: "Elman 1990",
-    variants: &["paper"],
     dsf: "no (a tanh around its state)",
-    heads: false,
-    expands: false,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::Recurrent,
     released: ReleasedBlock::RNN,
-    options: &[],
-    growth: Growth::No("its state has the width d: there is no n to grow"),
     stem: "rnn",
+    own_init: &["uh", "wh"],
     // Each step waits for the output of the step before it: no rate of the machine bounds that.
     work: |_| None,
     build: |spec, params| {
         let gates = Gates::new(spec.d_model, &["h"], &[], params)?;
         Ok(Box::new(Sequential(Rnn(gates))))
     },
+    ..Entry::of(Family::Recurrent)
 };
 
 struct Rnn(Gates);

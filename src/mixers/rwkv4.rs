@@ -3,9 +3,7 @@
 
 use super::running_max::running_max;
 use super::token_shift::{blend, later, later_from_nothing};
-use super::{
-    Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
-};
+use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, State};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{DType, Result, Tensor};
@@ -14,23 +12,16 @@ pub(super) const ENTRY: Entry = Entry {
     name: "rwkv4",
     equation: "y_i = W (σ(r_i) ⊙ mean of v_j weighed by e^(k_j-(i-1-j)w), of v_i by e^(b+k_i))",
     cite: "Peng et al. 2023",
-    variants: &["paper"],
     dsf: "no (blends neighbouring tokens)",
-    heads: false,
-    expands: false,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::Recurrent,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
-    options: &[],
-    growth: Growth::No("its state has the width d: there is no n to grow"),
     stem: "rwkv4",
+    own_init: &["bonus", "decay", "mu_k", "mu_r", "mu_v"],
+    depth_init: &["decay", "mu_k", "mu_r", "mu_v"],
     work: |spec| {
         let d = spec.d_model;
         Some(MixerWork::new(Core::GatedScan, [2 * d, 1], 4 * d * d))
     },
     build: |spec, params| Ok(Box::new(Rwkv4::new(spec, params)?)),
+    ..Entry::of(Family::Recurrent)
 };
 
 struct Rwkv4 {

@@ -5,9 +5,7 @@
 use super::delta_state::zero_state;
 use super::matrix_state::{head_norm, work, Sizes};
 use super::token_shift::{blend, later_from_nothing};
-use super::{
-    Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, ReleasedBlock, State,
-};
+use super::{Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
@@ -17,23 +15,21 @@ pub(super) const EAGLE: Entry = Entry {
     name: "rwkv5",
     equation: "S_i = diag(w) S_{i-1} + k_i v_iᵀ, o_i = (S_{i-1} + diag(b) k_i v_iᵀ)ᵀ r_i",
     cite: "Peng et al. 2024",
-    variants: &["paper"],
     dsf: "no (blends neighbouring tokens)",
     heads: true,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::GatedLinear,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
-    options: &[],
     growth: Growth::Exact {
         zeroed: &["wr"],
         scaled: &[],
     },
     stem: "rwkv5",
+    own_init: &[
+        "bnorm", "bonus", "bw", "mu_g", "mu_k", "mu_r", "mu_v", "norm",
+    ],
+    depth_init: &["bonus", "bw", "mu_g", "mu_k", "mu_r", "mu_v"],
     work: |spec| Some(work(spec, 2)),
     build: |spec, params| Ok(Box::new(Rwkv5::new(spec, params, None)?)),
+    ..Entry::of(Family::GatedLinear)
 };
 
 /// RWKV-6.
@@ -48,10 +44,15 @@ pub(super) const FINCH: Entry = Entry {
             v.parse::<usize>()
                 .is_ok_and(|rank| (1..=4096).contains(&rank))
         },
-        variants: &[],
-        implied: false,
+        ..MixerOption::DEFAULT
     }],
     stem: "rwkv6",
+    own_init: &[
+        "bnorm", "bonus", "bw", "mu_g", "mu_k", "mu_r", "mu_v", "mu_w", "mu_x", "norm",
+    ],
+    depth_init: &[
+        "bonus", "bw", "mu_g", "mu_k", "mu_r", "mu_v", "mu_w", "mu_x",
+    ],
     work: |spec| {
         let (d, n, rank) = (spec.d_model, spec.d_state, rank(spec));
         let mut work = work(spec, 2);

@@ -5,9 +5,7 @@
 use super::delta_state::{normalised, zero_state, DeltaDrive};
 use super::matrix_state::{head_norm, work, Sizes};
 use super::token_shift::{blend, later_from_nothing};
-use super::{
-    Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, ReleasedBlock, State,
-};
+use super::{Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
@@ -16,15 +14,9 @@ pub(super) const ENTRY: Entry = Entry {
     name: "rwkv7",
     equation: "S_i = (diag(w_i) - (a_i ⊙ κ_i) κ_iᵀ) S_{i-1} + k_i v_iᵀ, |κ_i| = 1",
     cite: "Peng et al. 2025",
-    variants: &["paper"],
     dsf: "no (blends neighbouring tokens)",
     heads: true,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::GatedLinear,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[MixerOption {
         name: "lora_rank",
         help: "width of the bottlenecks in front of decays, removal and gate: `16`, up to 4096",
@@ -33,8 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
             v.parse::<usize>()
                 .is_ok_and(|rank| (1..=4096).contains(&rank))
         },
-        variants: &[],
-        implied: false,
+        ..MixerOption::DEFAULT
     }],
     // A key of zeros in its new rows has the length that it had, and writes nothing there.
     growth: Growth::Exact {
@@ -42,6 +33,24 @@ pub(super) const ENTRY: Entry = Entry {
         scaled: &[],
     },
     stem: "rwkv7",
+    own_init: &[
+        "ba",
+        "bnorm",
+        "bonus",
+        "bw",
+        "key_scale",
+        "key_share",
+        "mu_a",
+        "mu_g",
+        "mu_k",
+        "mu_r",
+        "mu_v",
+        "mu_w",
+        "norm",
+    ],
+    depth_init: &["bw", "mu_a", "mu_g", "mu_k", "mu_r", "mu_v", "mu_w"],
+    // Short keys turn far when they are normalised.
+    difference_step: 1e-6,
     work: |spec| {
         let (d, n, rank) = (spec.d_model, spec.d_state, rank(spec));
         let mut work = work(spec, 1);
@@ -49,6 +58,7 @@ pub(super) const ENTRY: Entry = Entry {
         Some(work)
     },
     build: |spec, params| Ok(Box::new(Rwkv7::new(spec, params)?)),
+    ..Entry::of(Family::GatedLinear)
 };
 
 /// Width of the bottlenecks.

@@ -16,20 +16,16 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "Gu et al. 2022",
     variants: &["legs"],
     dsf: "no (its transition is dense)",
-    heads: false,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::StateSpace,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
-    options: &[],
     // A is lower triangular: the first states do not read those behind them.
     growth: Growth::Exact {
         zeroed: &["c"],
         scaled: &[],
     },
     stem: "s4",
+    own_init: &["c", "dskip", "log_dt"],
+    uncounted: &["c"],
     work: |spec| {
         Some(MixerWork::new(
             Core::LongConvolution,
@@ -38,6 +34,7 @@ pub(super) const ENTRY: Entry = Entry {
         ))
     },
     build: |spec, params| Ok(Box::new(S4::new(spec, params)?)),
+    ..Entry::of(Family::StateSpace)
 };
 
 struct S4 {

@@ -16,19 +16,15 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "Gu et al. 2022",
     variants: &["lin_zoh", "inv_zoh", "lin_bilinear", "inv_bilinear"],
     dsf: "N = 2n d",
-    heads: false,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::StateSpace,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
-    options: &[],
     growth: Growth::Exact {
         zeroed: &["c_re", "c_im"],
         scaled: &[],
     },
     stem: "s4d",
+    own_init: &["a_im", "a_re_log", "c_im", "c_re", "dskip", "log_dt"],
+    uncounted: &["a_im", "a_re_log", "c_im", "c_re"],
     work: |spec| {
         Some(MixerWork::new(
             Core::LongConvolution,
@@ -37,6 +33,7 @@ pub(super) const ENTRY: Entry = Entry {
         ))
     },
     build: |spec, params| Ok(Box::new(S4d::new(spec, params)?)),
+    ..Entry::of(Family::StateSpace)
 };
 
 struct S4d {

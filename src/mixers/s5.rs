@@ -3,7 +3,7 @@
 use super::complex::Complex;
 use super::complex_state::{ComplexMixer, ComplexState, Matrices};
 use super::diagonal::log_step;
-use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
+use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork};
 use crate::nn::{Init, Params};
 use candle_core::{Result, Tensor};
 use std::f64::consts::PI;
@@ -12,30 +12,25 @@ pub(super) const ENTRY: Entry = Entry {
     name: "s5",
     equation: "h_i = e^(ΔΛ) h_{i-1} + Λ⁻¹(e^(ΔΛ) - I) B u_i, y_i = 2 Re(C h_i) + D ⊙ u_i",
     cite: "Smith et al. 2023",
-    variants: &["paper"],
     dsf: "N = d",
-    heads: false,
-    expands: false,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::StateSpace,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[MixerOption {
         name: "state",
         help: "conjugate pairs of state, P: `auto` is d/2, up to 65536",
         default: |_| "auto",
         accepts: |v| v == "auto" || v.parse::<usize>().is_ok_and(|n| (1..=1 << 16).contains(&n)),
-        variants: &[],
-        implied: false,
+        ..MixerOption::DEFAULT
     }],
     growth: Growth::No("its state is of its own size: there is no n to grow"),
     stem: "s5",
+    own_init: &[
+        "a_im", "a_re_log", "b_im", "b_re", "c_im", "c_re", "dskip", "log_dt",
+    ],
     work: |spec| {
         let (d, state) = (spec.d_model, 2 * pairs(spec));
         Some(MixerWork::new(Core::GatedScan, [state, 1], 2 * d * state))
     },
     build: |spec, params| Ok(Box::new(ComplexMixer(S5::new(spec, params)?))),
+    ..Entry::of(Family::StateSpace)
 };
 
 /// P.

@@ -14,12 +14,7 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "(4), (19)",
     variants: &["reference", "paper"],
     dsf: "N = n d",
-    heads: false,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::StateSpace,
     released: ReleasedBlock::STATE_SPACE,
     options: &[
         MixerOption {
@@ -34,6 +29,8 @@ pub(super) const ENTRY: Entry = Entry {
     ],
     growth: Growth::STATE_SPACE,
     stem: "s6",
+    own_init: &["a_log", "bdt", "dskip"],
+    uncounted: &["a_log"],
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);
         Some(MixerWork::new(
@@ -43,6 +40,7 @@ pub(super) const ENTRY: Entry = Entry {
         ))
     },
     build: |spec, params| Ok(Box::new(S6::new(spec, params)?)),
+    ..Entry::of(Family::StateSpace)
 };
 
 struct S6 {

@@ -10,14 +10,7 @@ pub(super) const ENTRY: Entry = Entry {
     name: "sgconv",
     equation: "y = K * u + D ⊙ u, K = [w_0, α w_1, α² stretch_2(w_2), α³ stretch_4(w_3), ..]",
     cite: "Li et al. 2022",
-    variants: &["paper"],
     dsf: "no (its kernel has no finite rank)",
-    heads: false,
-    expands: false,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::Convolution,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
     options: &[
         MixerOption {
@@ -25,30 +18,32 @@ pub(super) const ENTRY: Entry = Entry {
             help: "free taps of a piece of the kernel: `16`, up to 4096",
             default: |_| "16",
             accepts: |v| v.parse::<usize>().is_ok_and(|taps| (1..=4096).contains(&taps)),
-            variants: &[],
-            implied: false,
+            short: Some("2"),
+            ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "scales",
             help: "pieces of the kernel, which reaches taps · 2^(scales-1) tokens back: `10`, up to 20",
             default: |_| "10",
             accepts: |v| v.parse::<usize>().is_ok_and(|scales| (1..=20).contains(&scales)),
-            variants: &[],
-            implied: false,
+            short: Some("3"),
+            ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "decay",
             help: "factor α from a piece to the next, above 0: `0.5`, at most 1",
             default: |_| "0.5",
             accepts: |v| v.parse().is_ok_and(|a: f64| a > 0.0 && a <= 1.0),
-            variants: &[],
-            implied: false,
+            ..MixerOption::DEFAULT
         },
     ],
     growth: Growth::No("its kernel has no state: there is no n to grow"),
     stem: "sgconv",
+    own_init: &["dskip", "pieces"],
+    uncounted: &["pieces"],
     work: |spec| Some(MixerWork::new(Core::LongConvolution, [spec.d_model, 1], 0)),
     build: |spec, params| Ok(Box::new(SgConv::new(spec, params)?)),
+    ..Entry::of(Family::Convolution)
 };
 
 struct SgConv {

@@ -5,7 +5,7 @@
 use super::attention::{self, Projections};
 use super::rotary::Positions;
 use super::{
-    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
+    Core, Entry, Family, Gradient, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
     ReleasedBlock, State,
 };
 use crate::nn::{linear, Cx, Params};
@@ -20,10 +20,6 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "no (keys are mixed anew)",
     heads: true,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::Attention,
     released: ReleasedBlock::ATTENTION,
     options: &[
         MixerOption {
@@ -31,16 +27,15 @@ pub(super) const ENTRY: Entry = Entry {
             help: "tokens of a block: `16`, or any number from 1 on",
             default: |_| "16",
             accepts: |v| is_count(v, 1, 1 << 30),
-            variants: &[],
-            implied: false,
+            short: Some("3"),
+            ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "rounds",
             help: "times that columns and rows are normalised: `5`, from 0 to 100",
             default: |_| "5",
             accepts: |v| is_count(v, 0, 100),
-            variants: &[],
-            implied: false,
+            ..MixerOption::DEFAULT
         },
     ],
     growth: Growth::Exact {
@@ -48,6 +43,8 @@ pub(super) const ENTRY: Entry = Entry {
         scaled: &["wq", "bq", "wsq"],
     },
     stem: "sinkhorn",
+    uncounted: &["wsk", "wsq"],
+    gradient: &[("bk", Gradient::Cancels)],
     work: |spec| {
         let [block, rounds] =
             [("block", 16), ("rounds", 5)].map(|(name, of)| option(spec, name, of));
@@ -62,6 +59,7 @@ pub(super) const ENTRY: Entry = Entry {
         })
     },
     build: |spec, params| Ok(Box::new(Sinkhorn::new(spec, params)?)),
+    ..Entry::of(Family::Attention)
 };
 
 fn is_count(value: &str, least: usize, most: usize) -> bool {

@@ -2,7 +2,7 @@
 
 use super::attention;
 use super::softmax_attention::{Pairs, SoftmaxAttention};
-use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock};
+use super::{Core, Entry, Family, Gradient, Growth, MixerOption, MixerSpec, ReleasedBlock};
 use crate::ops::Pattern;
 use candle_core::Result;
 
@@ -14,29 +14,28 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "no (keys leave its window)",
     heads: true,
     expands: true,
-    widens: false,
     rotary: true,
-    bidirectional: false,
-    family: Family::Attention,
     released: ReleasedBlock::ATTENTION,
     options: &[MixerOption {
         name: "window",
         help: "tokens that a token attends to, itself included: `64`, or any number from 1 on",
         default: |_| "64",
         accepts: is_size,
-        variants: &[],
-        implied: false,
+        short: Some("3"),
+        ..MixerOption::DEFAULT
     }],
     growth: Growth::Exact {
         zeroed: &["wq", "wk", "bq", "bk"],
         scaled: &["wq", "bq"],
     },
     stem: "sliding_window_attention",
+    gradient: &[("bk", Gradient::Cancels)],
     work: |spec| Some(attention::work(spec, Core::SparseAttention(window(spec)))),
     build: |spec, params| {
         let pairs = Window(window(spec));
         Ok(Box::new(SoftmaxAttention::new(spec, params, pairs)?))
     },
+    ..Entry::of(Family::Attention)
 };
 
 /// Whether an option is a number from 1 on that a kernel can count.

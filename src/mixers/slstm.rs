@@ -2,7 +2,7 @@
 
 use super::matrix_state::log_sigmoid;
 use super::sequential::{part, Cell, Gates, Sequential};
-use super::{Entry, Family, Growth, ReleasedBlock};
+use super::{Entry, Family, Gradient, ReleasedBlock};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
@@ -10,24 +10,18 @@ pub(super) const ENTRY: Entry = Entry {
     name: "slstm",
     equation: "c_i = f c_{i-1} + e^a tanh(z), n_i = f n_{i-1} + e^a, y_i = o c_i/n_i",
     cite: "Beck et al. 2024",
-    variants: &["paper"],
     dsf: "no (gates read y_{i-1})",
-    heads: false,
-    expands: false,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::Recurrent,
     released: ReleasedBlock::RNN,
-    options: &[],
-    growth: Growth::No("its state has the width d: there is no n to grow"),
     stem: "slstm",
+    own_init: &["bf", "uf", "ui", "uo", "uz", "wf", "wi", "wo", "wz"],
+    gradient: &[("bi", Gradient::Cancels)],
     // Each step waits for the output of the step before it: no rate of the machine bounds that.
     work: |_| None,
     build: |spec, params| {
         let gates = Gates::new(spec.d_model, &["z", "f", "i", "o"], &[("f", 3.0)], params)?;
         Ok(Box::new(Sequential(SLstm(gates))))
     },
+    ..Entry::of(Family::Recurrent)
 };
 
 /// Gates in the order (input candidate, forget, input, output).

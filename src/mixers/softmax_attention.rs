@@ -3,7 +3,8 @@
 use super::attention::Projections;
 use super::rotary::Positions;
 use super::{
-    attention, Core, Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State,
+    attention, Core, Entry, Family, Gradient, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock,
+    State,
 };
 use crate::nn::{Cx, Params};
 use crate::ops::{self, Pattern};
@@ -17,19 +18,18 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "no (N = ∞, Lemma 1)",
     heads: true,
     expands: true,
-    widens: false,
     rotary: true,
     bidirectional: true,
-    family: Family::Attention,
     released: ReleasedBlock::ATTENTION,
-    options: &[],
     growth: Growth::Exact {
         zeroed: &["wq", "wk", "bq", "bk"],
         scaled: &["wq", "bq"],
     },
     stem: "softmax_attention",
+    gradient: &[("bk", Gradient::Cancels)],
     work: |spec| Some(attention::work(spec, Core::SoftmaxAttention)),
     build: |spec, params| Ok(Box::new(SoftmaxAttention::new(spec, params, AllPairs)?)),
+    ..Entry::of(Family::Attention)
 };
 
 /// What others call attention.

@@ -5,7 +5,8 @@
 use super::attention::{self, Projections};
 use super::rotary::Positions;
 use super::{
-    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, ReleasedBlock, State,
+    Core, Entry, Family, Gradient, Growth, Mixer, MixerOption, MixerSpec, Recurrent, ReleasedBlock,
+    State,
 };
 use crate::nn::{Cx, Params};
 use crate::ops::Weights;
@@ -19,10 +20,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "no (keys are dropped)",
     heads: true,
     expands: true,
-    widens: false,
     rotary: true,
-    bidirectional: false,
-    family: Family::Attention,
     released: ReleasedBlock::ATTENTION,
     options: &[
         MixerOption {
@@ -30,16 +28,14 @@ pub(super) const ENTRY: Entry = Entry {
             help: "share of the tokens so far that evaluation keeps: `0.5`, or any number above 0 and up to 1",
             default: |_| "0.5",
             accepts: is_share,
-            variants: &[],
-            implied: false,
+            ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "keep_heads",
             help: "share of the heads that evaluation keeps: `0.75`, or any number above 0 and up to 1",
             default: |_| "0.75",
             accepts: is_share,
-            variants: &[],
-            implied: false,
+            ..MixerOption::DEFAULT
         },
     ],
     growth: Growth::Exact {
@@ -47,8 +43,10 @@ pub(super) const ENTRY: Entry = Entry {
         scaled: &["wq", "bq"],
     },
     stem: "spatten",
+    gradient: &[("bk", Gradient::Cancels)],
     work: |spec| Some(attention::work(spec, Core::SoftmaxAttention)),
     build: |spec, params| Ok(Box::new(SpAtten::new(spec, params)?)),
+    ..Entry::of(Family::Attention)
 };
 
 /// Whether an option is a number above 0 and up to 1.

@@ -17,16 +17,12 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "section 4.2; Dao & Gu 2024",
     variants: &["reference", "paper"],
     dsf: "N = n d",
-    heads: false,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::StateSpace,
     released: ReleasedBlock::STATE_SPACE,
     options: &[DT_INIT],
     growth: Growth::STATE_SPACE,
     stem: "ssd",
+    own_init: &["a_log", "bdt", "dskip"],
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);
         Some(MixerWork::new(
@@ -36,6 +32,7 @@ pub(super) const ENTRY: Entry = Entry {
         ))
     },
     build: |spec, params| Ok(Box::new(Ssd::new(spec, params)?)),
+    ..Entry::of(Family::StateSpace)
 };
 
 struct Ssd {

@@ -16,14 +16,10 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = n d",
     heads: true,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::StateSpace,
     released: ReleasedBlock::STATE_SPACE,
-    options: &[],
     growth: Growth::STATE_SPACE,
     stem: "ssd",
+    own_init: &["a_log", "bdt", "dskip"],
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);
         Some(MixerWork::new(
@@ -33,6 +29,7 @@ pub(super) const ENTRY: Entry = Entry {
         ))
     },
     build: |spec, params| Ok(Box::new(SsdMamba2::new(spec, params)?)),
+    ..Entry::of(Family::StateSpace)
 };
 
 struct SsdMamba2 {

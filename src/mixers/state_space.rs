@@ -178,8 +178,8 @@ pub(super) const DT_INIT: MixerOption = MixerOption {
     help: "initial step: `zero` (the released model) or `mamba` (1e-3 to 1e-1)",
     default: |_| "zero",
     accepts: |v| v == "zero" || v == "mamba",
-    variants: &[],
     implied: true,
+    ..MixerOption::DEFAULT
 };
 
 /// The initial values of a step's bias: [`DT_INIT`], resolved.
@@ -196,8 +196,7 @@ pub(super) const DT_RANK: MixerOption = MixerOption {
     help: "rank of the step projection: `auto` (d/16, rounded up) or a positive number",
     default: |_| "auto",
     accepts: |v| v == "auto" || v.parse::<u16>().is_ok_and(|r| r > 0),
-    variants: &[],
-    implied: false,
+    ..MixerOption::DEFAULT
 };
 
 /// Width of the bottleneck in front of the step: [`DT_RANK`], resolved.

@@ -3,7 +3,7 @@
 
 use super::attention;
 use super::softmax_attention::{Pairs, SoftmaxAttention};
-use super::{Core, Entry, Family, Growth, MixerSpec, ReleasedBlock};
+use super::{Core, Entry, Family, Gradient, Growth, MixerSpec};
 use crate::nn::{Init, Params};
 use crate::ops::{self, Pattern};
 use candle_core::{Result, Tensor};
@@ -16,22 +16,20 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "no (N = ∞, Lemma 1)",
     heads: true,
     expands: true,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::Attention,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
-    options: &[],
     growth: Growth::Exact {
         zeroed: &["wq", "wk", "bq", "bk"],
         scaled: &["wq", "bq"],
     },
     stem: "t5_bias",
+    own_init: &["bias"],
+    uncounted: &["bias"],
+    gradient: &[("bk", Gradient::Cancels), ("bias", Gradient::Partial)],
     work: |spec| Some(attention::work(spec, Core::SoftmaxAttention)),
     build: |spec, params| {
         let buckets = Buckets::new(spec, params)?;
         Ok(Box::new(SoftmaxAttention::new(spec, params, buckets)?))
     },
+    ..Entry::of(Family::Attention)
 };
 
 /// Buckets of a head.

@@ -16,18 +16,15 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = d C(n/s+P, P)",
     heads: true,
     expands: true,
-    widens: false,
     rotary: true,
     bidirectional: true,
-    family: Family::LinearAttention,
     released: ReleasedBlock::ATTENTION,
     options: &[MixerOption {
         name: "order",
         help: "order P of the series: `2`, 4, 6 or 8; of odd ones a weight can be negative",
         default: |_| "2",
         accepts: |v| matches!(v, "2" | "4" | "6" | "8"),
-        variants: &[],
-        implied: false,
+        ..MixerOption::DEFAULT
     }],
     growth: Growth::Exact {
         zeroed: &["wq", "wk", "bq", "bk"],
@@ -43,6 +40,7 @@ pub(super) const ENTRY: Entry = Entry {
         let map = |device: &Device| Taylor::new(spec, device);
         Ok(Box::new(LinearAttention::new(spec, params, map)?))
     },
+    ..Entry::of(Family::LinearAttention)
 };
 
 /// P.

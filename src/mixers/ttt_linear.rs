@@ -5,8 +5,7 @@
 use super::attention::accumulate;
 use super::rotary::RotaryEmbedding;
 use super::{
-    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
-    ReleasedBlock, State,
+    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State,
 };
 use crate::nn::{linear, linears, Cx, Init, Params};
 use crate::ops;
@@ -16,31 +15,28 @@ pub(super) const ENTRY: Entry = Entry {
     name: "ttt-linear",
     equation: "W_i = W_0 - t_i Σ_j η_j ∇|k_j + LN(k_j W_0) - v_j|²/2, y_i = q_i + LN(q_i W_i)",
     cite: "Sun et al. 2024",
-    variants: &["paper"],
     dsf: "no (a norm in its update)",
     heads: true,
-    expands: false,
-    widens: false,
-    rotary: false,
-    bidirectional: false,
-    family: Family::GatedLinear,
-    released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[MixerOption {
         name: "mini_batch",
         help: "tokens whose gradients are taken at the same weights: `16` as published, from 1 to 4096",
         default: |_| "16",
         accepts: |v| v.parse::<usize>().is_ok_and(|tokens| (1..=4096).contains(&tokens)),
-        variants: &[],
-        implied: false,
+        short: Some("3"),
+        ..MixerOption::DEFAULT
     }],
     growth: Growth::No("it has no state expansion"),
     stem: "ttt_linear",
+    own_init: &["binner", "bnorm", "bpost", "inner", "norm", "post", "steps"],
+    // Norms over a head of few channels amplify it.
+    f32_rounding: 4.0,
     work: |spec| {
         let d = spec.d_model;
         let sizes = [d, d / spec.n_heads];
         Some(MixerWork::new(Core::MatrixScan, sizes, 4 * d * d + spec.n_heads * d))
     },
     build: |spec, params| Ok(Box::new(TttLinear::new(spec, params)?)),
+    ..Entry::of(Family::GatedLinear)
 };
 
 /// Added to variances in both norms.

@@ -3,7 +3,7 @@
 use crate::world::{flat, normal, Case};
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor, Var};
-use dsf::mixers::Mixer;
+use dsf::mixers::{Gradient, Mixer};
 use dsf::nn::{Cx, Rows};
 
 /// sum(y ⊙ w) for a fixed random w, so that every output weighs differently.
@@ -15,28 +15,20 @@ fn weighed(mixer: &dyn Mixer, x: &Tensor, cx: &Cx) -> Tensor {
 
 /// How much of a parameter the output depends on.
 fn expected(case: &Case, name: &str) -> Reach {
-    match (case.entry.name, name) {
-        // The released class holds it and never reads it.
-        ("qlstm", "alpha") => Reach::Absent,
-        // It adds the same number to all scores of a row, which softmax takes out again; but not where
-        // keys are turned. Mixed keys are means of keys.
-        (
-            "softmax" | "alibi" | "t5-bias" | "sliding-window" | "bigbird" | "sinkhorn" | "spatten",
-            "bk",
-        ) => {
+    let exception = { case.entry.gradient.iter() }.find(|(known, _)| *known == name);
+    match exception.map(|(_, gradient)| gradient) {
+        None => Reach::Everywhere,
+        Some(Gradient::Unused) => Reach::Absent,
+        Some(Gradient::Partial) => Reach::Partly,
+        Some(Gradient::Cancels) => {
             let config = &case.config;
-            let turned = config.language.as_ref().map_or(0, |l| l.rotary_dims);
-            match turned * config.n_heads {
+            let rotated = config.language.as_ref().map_or(0, |l| l.rotary_dims);
+            match rotated * config.n_heads {
                 0 => Reach::Zero,
-                turned if turned < config.d_state => Reach::Partly,
+                rotated if rotated < config.d_state => Reach::Partly,
                 _ => Reach::Everywhere,
             }
         }
-        // No two tokens are so far apart.
-        ("t5-bias", "bias") => Reach::Partly,
-        // It multiplies what is kept and what normalises it by the same number.
-        ("slstm", "bi") => Reach::Zero,
-        _ => Reach::Everywhere,
     }
 }
 
@@ -82,13 +74,7 @@ fn the_gradient_is_the_derivative_with_dropout_and_chosen_rows_too() {
     let cx = Cx::train(1, 2).only(Some(&Rows { positions: times }));
     for mut case in Case::all() {
         case.config.attn_dropout = 0.3;
-        let step = match case.entry.name {
-            // Its kernel is a sine of ten times a sine of ten times its weights.
-            "hyena" => 1e-7,
-            // Short keys turn far when they are brought to length 1.
-            "delta-net" | "gated-delta-net" | "rwkv7" => 1e-6,
-            _ => 1e-5,
-        };
+        let step = case.entry.difference_step;
         let (mixer, params) = case.build();
         let x = Var::from_tensor(&case.input(3, 7)).unwrap();
         let mut vars = params.vars();

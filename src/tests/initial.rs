@@ -30,31 +30,6 @@ const FIRST: [(&str, &str, &str, f64); 6] = [
     ("qlstm", "reference", "win", 0.008119065879555833),
 ];
 
-/// Whether a parameter is no linear map, or one with a start of its own in every scheme.
-fn starts_alone(case: &Case, name: &str) -> bool {
-    #[rustfmt::skip]
-    let always = [
-        "a_log", "bdt", "lam", "conv_w", "conv_b", "dskip", "alpha", "norm",
-        // Of RWKV, of diagonal systems, and of the network that makes Hyena's kernel.
-        "mu_k", "mu_v", "mu_r", "decay", "bonus", "log_dt", "a_re_log", "a_re", "a_im", "b_re", "b_im", "c_re", "c_im",
-        "w_re", "w_im", "nu_log", "theta_log", "gamma_log", "shift_c", "shift_d", "f1", "f2", "f3", "g1", "g2", "fbias",
-        "mu_w", "mu_a", "mu_g", "mu_x", "bw", "ba", "key_scale", "key_share", "bnorm", "pieces",
-        // Of T5's bias and of TTT-Linear.
-        "bias", "steps", "inner", "binner", "post", "bpost",
-    ];
-    let mixer = case.entry.name;
-    let sequential = ["rnn", "gru", "lstm", "slstm"].contains(&mixer);
-    let map = name.len() == 2 && &name[..1] != "b";
-    let own = match mixer {
-        "lstm" | "slstm" => name == "bf",
-        "mamba" => name == "wdt",
-        "mlstm" => ["wi", "wf", "bi", "bf"].contains(&name),
-        "s4" => name == "c",
-        _ => false,
-    };
-    always.contains(&name) || sequential && map || own
-}
-
 #[test]
 fn the_language_model_starts_from_the_numbers_it_always_started_from() {
     let first = |mixer: &str, variant: &str, name: &str| {
@@ -78,7 +53,7 @@ fn every_linear_map_follows_the_scheme_and_nothing_else_does() {
         for (name, usual) in gpt {
             let place = format!("{case}: {name}");
             let (a, b, c) = (flat(&usual), flat(&torch[&name]), flat(&fan_in[&name]));
-            if starts_alone(&case, &name) {
+            if case.entry.own_init.contains(&name.as_str()) {
                 assert!(a == b && a == c, "{place}");
                 continue;
             }

@@ -7,7 +7,7 @@ use dsf::inspect::{
     Network, Seen, Subject, View, ETAS,
 };
 use dsf::ltv::Ltv;
-use dsf::mixers::{find, Entry, Growth, MIXERS};
+use dsf::mixers::{find, Core, Entry, Growth, MIXERS};
 use dsf::nn::{Cx, Params};
 use dsf::ops::rng::Rng;
 use dsf::recipes;
@@ -92,56 +92,47 @@ fn every_system_of_the_registry_is_the_mixer_in_both_types_at_every_shape() {
     }
 }
 
+/// Largest difference between an engine's output and that of the first engine, relative to the largest output.
+fn largest_difference(report: &Report) -> f64 {
+    let records = report.grids[0].records.iter();
+    let differences = records
+        .filter(|record| record.iter().any(|(_, value)| value == "difference"))
+        .filter_map(|record| record.last()?.1.as_f64());
+    differences.fold(0.0, f64::max)
+}
+
 #[test]
 fn every_engine_of_a_mixer_gives_the_same_outputs_at_every_shape() {
-    let mut names = Vec::new();
     for entry in MIXERS {
         for variant in entry.variants {
             for shape in [[8, 4, 1], [12, 6, 17], [8, 4, 70]] {
                 for heads in if entry.heads { vec![1, 2] } else { vec![1] } {
                     for dtype in [DType::F64, DType::F32] {
-                        if entry.name == "ttt-linear" && dtype == DType::F32 {
-                            continue; // norms over four channels double what rounding does
-                        }
                         let subject = subject(entry.name, variant, shape, heads, dtype);
                         let subject_steps = subject.mixer.recurrent().is_some();
+                        let chunked = { entry.work(&subject.model) }
+                            .is_some_and(|work| work.core == Core::ChunkedScan);
                         let (report, hold) = engines(String::new(), &[subject]).unwrap();
                         let place = format!("{} {variant} {shape:?} {heads} {dtype:?}", entry.name);
                         assert!(
-                            hold,
+                            hold || dtype == DType::F32
+                                && largest_difference(&report) <= 1e-5 * entry.f32_rounding,
                             "{place}: {:?} {:?}",
-                            report.notes, report.grids[0].lines
+                            report.notes,
+                            report.grids[0].lines
                         );
                         let lines = report.grids[0].lines.iter();
                         let lines: Vec<String> = lines.map(|line| line.name().to_owned()).collect();
                         let steps = lines.last().unwrap() == "step by step";
                         assert_eq!(steps, subject_steps, "{place}");
+                        assert_eq!(lines.len() == 3, chunked, "{place}");
                         // The note on the medians, the one on equality, and why there are no more.
-                        assert_eq!(report.notes.len(), if lines.len() == 3 { 2 } else { 3 });
-                        names.push((entry.name, lines.len()));
+                        assert_eq!(report.notes.len(), if chunked { 2 } else { 3 });
                     }
                 }
             }
         }
     }
-    names.dedup();
-    let three: Vec<&str> = { names.iter() }
-        .filter(|(_, engines)| *engines == 3)
-        .map(|(name, _)| *name)
-        .collect();
-    let known = [
-        "taylor",
-        "performer",
-        "linear",
-        "generalized-linear",
-        "normalized",
-        "normalized-softplus",
-        "normalized-sigmoid",
-        "ssd",
-        "ssd-mamba2",
-        "mamba2",
-    ];
-    assert_eq!(three, known);
 }
 
 #[test]

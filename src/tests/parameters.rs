@@ -6,7 +6,7 @@ use dsf::config::Protocol;
 use dsf::mixers::MIXERS;
 use dsf::model::{Io, Model};
 use dsf::nn::Params;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A cell of the paper's smallest task: two layers, d = n = 64, V = 8192, L = 64, reference protocol.
 fn small_cell(mixer: &str, seed: u64) -> Params {
@@ -169,20 +169,22 @@ fn adding_a_layer_leaves_the_others_as_they_were_but_for_the_output_scale() {
         };
         let (two, three) = (of("2"), of("3"));
         assert!(three.len() > two.len());
+        let mut by_depth = BTreeSet::new();
         for (name, var) in two {
             let (a, b) = (flat(var.as_tensor()), flat(three[&name].as_tensor()));
             let scaled = a.iter().map(|x| x * (2f64 / 3.0).sqrt());
             let shrunk = scaled.zip(&b).all(|(x, y)| (x - y).abs() <= 1e-15);
             let output = name.ends_with("wout") || name.ends_with("w2");
-            // RWKV's own code starts its blends and decays by the share of layers below.
-            let last = name.split('.').next_back().unwrap_or_default();
-            let by_depth = ["rwkv4", "rwkv5", "rwkv6", "rwkv7"].contains(&entry.name)
-                && (last.starts_with("mu_") || ["decay", "bonus", "bw"].contains(&last));
+            let last = name.rsplit('.').next().unwrap();
+            let known = entry.depth_init.iter().find(|known| **known == last);
             assert!(
-                a == b || output && shrunk || by_depth,
+                a == b || output && shrunk || known.is_some(),
                 "{} {name}",
                 entry.name
             );
+            by_depth.extend(known.filter(|_| a != b));
         }
+        let stated: BTreeSet<&str> = entry.depth_init.iter().copied().collect();
+        assert_eq!(by_depth, stated, "{}", entry.name);
     }
 }

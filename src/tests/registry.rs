@@ -1,7 +1,7 @@
 //! The table of mixers as a table.
 
 use crate::world::{parameters, Case, PROTOCOLS};
-use dsf::mixers::{find, Core, MIXERS};
+use dsf::mixers::{find, Entry, Family, Growth, MIXERS};
 use std::collections::BTreeSet;
 
 #[test]
@@ -28,6 +28,41 @@ fn every_row_is_filled_in_and_fits_a_line() {
         for text in texts {
             assert!(!text.trim().is_empty(), "{}", entry.name);
             assert!(text.chars().count() < 80 && !text.contains('\n'), "{text}");
+        }
+    }
+}
+
+/// The defaults say that there is no n.
+#[test]
+fn a_mixer_with_a_state_expansion_says_how_it_grows() {
+    let reason = |growth| match growth {
+        Growth::No(reason) => Some(reason),
+        _ => None,
+    };
+    for entry in MIXERS.iter().filter(|entry| entry.expands) {
+        let default = reason(Entry::of(Family::Recurrent).growth);
+        assert!(
+            reason(entry.growth).is_none_or(|reason| Some(reason) != default),
+            "{}",
+            entry.name
+        );
+    }
+}
+
+#[test]
+fn parameters_that_a_row_names_are_parameters_of_a_variant() {
+    for entry in MIXERS {
+        let variants = entry.variants.iter();
+        let built = variants.flat_map(|variant| {
+            let params = parameters();
+            Case::new(entry, variant, 1).mixer(&params);
+            params.vars().into_iter().map(|(name, _)| name)
+        });
+        let built: BTreeSet<String> = built.collect();
+        let lists = [entry.own_init, entry.depth_init, entry.uncounted];
+        let gradients = entry.gradient.iter().map(|(name, _)| name);
+        for name in lists.into_iter().flatten().chain(gradients) {
+            assert!(built.contains(*name), "{} {name}", entry.name);
         }
     }
 }
@@ -75,7 +110,6 @@ fn options_explain_themselves_and_accept_their_own_defaults_only() {
     }
 }
 
-/// Maps to one number per head, convolutions and decays are matrices that it does not count.
 #[test]
 fn the_arithmetic_of_a_mixer_counts_the_weights_that_it_builds() {
     for case in Case::all() {
@@ -85,18 +119,13 @@ fn the_arithmetic_of_a_mixer_counts_the_weights_that_it_builds() {
         let params = parameters();
         case.mixer(&params);
         let counted = params.vars().into_iter().filter(|(name, var)| {
-            // Of a long convolution the kernel's parameters are none of them.
-            let maps =
-                ["win", "wq", "wk", "wv", "wu", "wm", "wx", "wy", "wout"].contains(&name.as_str());
-            let kernel = work.core == Core::LongConvolution && !maps;
-            // Sinkhorn's are of blocks and not of tokens, and T5's bias is no map.
-            let others = ["wn", "conv_w", "a_log", "wsq", "wsk", "bias"];
-            var.rank() == 2 && !kernel && !others.contains(&name.as_str())
+            var.rank() == 2 && !case.entry.uncounted.contains(&name.as_str())
         });
         let weights: usize = counted.map(|(_, var)| var.elem_count()).sum();
         assert_eq!(work.projections, weights, "{case}");
-        // Its state is as wide as its heads, and no setting expands it.
-        let expands = case.entry.expands || case.entry.name == "ttt-linear";
-        assert_eq!(work.states > 1, expands, "{case}");
+        // Heads without an expansion make a state as wide as they are.
+        if case.entry.expands || !case.entry.heads {
+            assert_eq!(work.states > 1, case.entry.expands, "{case}");
+        }
     }
 }

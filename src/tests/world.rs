@@ -52,18 +52,10 @@ pub fn distance(a: &Tensor, b: &Tensor) -> f64 {
     apart.fold(0.0, |worst, d| if d <= worst { worst } else { d })
 }
 
-/// The length of kernels that are made for one: longer than some sequences of tests, and shorter than others.
-pub const L_MAX: &str = "20";
-
-/// The options of a mixer at their defaults, but for the length of a kernel, and for a window, blocks and the pieces of a kernel: shorter than the sequences of tests.
+/// The options of a mixer, at their defaults where those suit sequences of a few tokens.
 fn options(entry: &Entry) -> BTreeMap<String, String> {
     let option = |o: &dsf::mixers::MixerOption| {
-        let value = match o.name {
-            "window" | "scales" | "block" | "mini_batch" => "3",
-            "taps" => "2",
-            "l_max" => L_MAX,
-            _ => (o.default)(Protocol::Reference),
-        };
+        let value = o.short.unwrap_or((o.default)(Protocol::Reference));
         (o.name.to_owned(), value.to_owned())
     };
     entry.options.iter().map(option).collect()
