@@ -1,8 +1,8 @@
-//! Softmax attention with linear biases (ALiBi, Press et al. 2022): scores fall with distance, at a rate for each head, in
-//! place of position embeddings.
+//! Softmax attention with linear biases (ALiBi, Press et al. 2022): in place of position embeddings, scores fall linearly with
+//! distance, with the slope 2^(-8(h+1)/s) in head h.
 
 use super::attention;
-use super::softmax_attention::{Pairs, SoftmaxAttention};
+use super::softmax_attention::{AttentionPattern, SoftmaxAttention};
 use super::{Core, Entry, Family, Gradient, Growth};
 use crate::ops::Pattern;
 use candle_core::Result;
@@ -22,13 +22,14 @@ pub(super) const ENTRY: Entry = Entry {
     stem: "alibi_attention",
     gradient: &[("bk", Gradient::Cancels)],
     work: |spec| Some(attention::work(spec, Core::SoftmaxAttention)),
-    build: |spec, params| Ok(Box::new(SoftmaxAttention::new(spec, params, Slopes)?)),
+    build: |spec, params| Ok(Box::new(SoftmaxAttention::new(spec, params, Alibi)?)),
     ..Entry::of(Family::Attention)
 };
 
-struct Slopes;
+/// Slopes of the linear biases.
+struct Alibi;
 
-impl Pairs for Slopes {
+impl AttentionPattern for Alibi {
     fn pattern(&self, _seq_len: usize) -> Result<Pattern> {
         Ok(Pattern {
             slopes: true,

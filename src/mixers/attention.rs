@@ -1,5 +1,12 @@
-//! Projections into heads, and the separable form (13) to (15) of attention without a softmax: shared by
-//! all attention mixers.
+//! Multi-head projections, shared by all attention mixers, and the separable form (13) to (15) of attention without a softmax,
+//!
+//! o_i = Σ_{j≤i} φ(q_i)·ψ(k_j) v_j / η_i
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | q, k, v | queries, keys, values; m = n/s and e = d/s per head | `(batch, seq_len, n or d)` |
+//! | φ, ψ | features of queries and keys | `(batch, heads, seq_len, m)` |
+//! | η | normaliser | `(heads, seq_len)` |
 
 use super::rotary::{Positions, RotaryEmbedding};
 use super::{Core, MixerSpec, MixerWork};
@@ -8,8 +15,8 @@ use crate::nn::{linear, project, Cx, Map, Params};
 use crate::ops::{self, Dropout, Pattern, Weights};
 use candle_core::{Device, Result, Tensor};
 
-/// Queries, keys, values and output. The variant `reference` has biases and an output projection,
-/// the variant `paper` has neither.
+/// Projections to queries, keys and values, and the output projection. The variant `reference` has biases and an output
+/// projection, the variant `paper` has neither.
 pub(super) struct Projections {
     wq: Tensor,
     wk: Tensor,
@@ -17,19 +24,18 @@ pub(super) struct Projections {
     biases: Option<[Tensor; 3]>,
     output: Option<(Tensor, Tensor)>,
     pub n_heads: usize,
-    /// Query/key features a head, m = n/s.
+    /// Query/key width of a head, m = n/s.
     pub head_features: usize,
-    /// Values a head, e = d/s.
+    /// Value width of a head, e = d/s.
     pub head_dim: usize,
-    /// Rotates queries and keys as they leave their projections.
+    /// Rotary embedding of queries and keys.
     pub rotary: Option<RotaryEmbedding>,
     dropout: f64,
-    /// Whether attention without a softmax drops elements of o and not weights: its running sums have no
-    /// weights.
+    /// Whether dropout of attention without a softmax acts on o instead of the weights, which its recurrent form does not have.
     pub drops_output: bool,
 }
 
-/// The arithmetic of an attention whose heads meet by `core`.
+/// Arithmetic of attention whose heads are computed by `core`.
 pub(super) fn work(spec: &MixerSpec, core: Core) -> MixerWork {
     let (d, n) = (spec.d_model, spec.d_state);
     let output = if spec.variant == "reference" { d } else { 0 };
@@ -68,15 +74,14 @@ impl Projections {
         })
     }
 
-    /// Queries at the queried positions `(batch, rows, n)`, keys `(batch, seq_len, n)` and values
-    /// `(batch, seq_len, d)`, heads side by side; queries and keys rotated where the model has rotary positions.
-    pub fn maps(&self, x: &Tensor, at: &Positions) -> Result<[Tensor; 3]> {
-        Ok(self.maps_and(x, at, &[])?.0)
+    /// Queries at the queried positions `(batch, rows, n)`, keys `(batch, seq_len, n)` and values `(batch, seq_len, d)`, heads
+    /// side by side; queries and keys are rotated if the model has a rotary embedding.
+    pub fn qkv(&self, x: &Tensor, at: &Positions) -> Result<[Tensor; 3]> {
+        Ok(self.qkv_and(x, at, &[])?.0)
     }
 
-    /// [`Self::maps`], and what further weights and biases make of x at the queried positions. All
-    /// of them share passes over x.
-    pub fn maps_and(
+    /// [`Self::qkv`], and further projections of x at the queried positions, fused where possible.
+    pub fn qkv_and(
         &self,
         x: &Tensor,
         at: &Positions,
@@ -98,9 +103,9 @@ impl Projections {
         Ok(([q, k, v], queried))
     }
 
-    /// [`Self::maps`] as `(batch, heads, rows, width)`.
+    /// [`Self::qkv`] as `(batch, heads, rows, m or e)`.
     pub fn heads(&self, x: &Tensor, at: &Positions) -> Result<[Tensor; 3]> {
-        let [q, k, v] = self.maps(x, at)?;
+        let [q, k, v] = self.qkv(x, at)?;
         Ok([self.split(&q)?, self.split(&k)?, self.split(&v)?])
     }
 
@@ -114,41 +119,40 @@ impl Projections {
         ops::heads_beside(o)
     }
 
-    /// o `(batch, rows, d)` for queries, keys and values as [`Self::maps`] gives them: the values
-    /// weighted by `weights` of q·k over the past, with dropout on the weights or, in classifiers
-    /// without a softmax, on o.
-    pub fn attend(&self, maps: [&Tensor; 3], weights: Weights, cx: &Cx) -> Result<Tensor> {
+    /// Causal attention o `(batch, rows, d)` for the output of [`Self::qkv`], with dropout of the weights or, in classifiers
+    /// without a softmax, of o.
+    pub fn attend(&self, qkv: [&Tensor; 3], weights: Weights, cx: &Cx) -> Result<Tensor> {
         if self.drops_output && weights != Weights::Softmax {
-            let o = self.weigh(maps, weights, cx, None)?;
+            let o = self.causal(qkv, weights, cx, None)?;
             return cx.dropout(&o, "attention", self.dropout);
         }
-        self.weigh(maps, weights, cx, cx.mask("attention", self.dropout))
+        self.causal(qkv, weights, cx, cx.mask("attention", self.dropout))
     }
 
-    /// [`Self::attend`] by a softmax over the pairs of a pattern.
-    pub fn attend_within(&self, maps: [&Tensor; 3], pattern: &Pattern, cx: &Cx) -> Result<Tensor> {
+    /// Softmax attention over the pairs of `pattern`, o `(batch, rows, d)`.
+    pub fn attend_within(&self, qkv: [&Tensor; 3], pattern: &Pattern, cx: &Cx) -> Result<Tensor> {
         let mask = cx.mask("attention", self.dropout);
-        ops::patterned_attention(maps, self.n_heads, cx.reach(), pattern, mask)
+        ops::patterned_attention(qkv, self.n_heads, cx.reach(), pattern, mask)
     }
 
-    /// Σ_j q·k_j over the past `(batch, rows, heads)`, for q and k as [`Self::maps`] gives them.
+    /// Σ_{j≤i} q_i·k_j, `(batch, rows, heads)`, for q and k of [`Self::qkv`].
     pub fn sums(&self, q: &Tensor, k: &Tensor, cx: &Cx) -> Result<Tensor> {
         let (batch, seq_len, _) = k.dims3()?;
         let ones = Tensor::ones((batch, seq_len, self.n_heads), k.dtype(), k.device())?;
-        self.weigh([q, k, &ones], Weights::Plain, cx, None)
+        self.causal([q, k, &ones], Weights::Plain, cx, None)
     }
 
-    fn weigh(
+    fn causal(
         &self,
-        maps: [&Tensor; 3],
+        qkv: [&Tensor; 3],
         weights: Weights,
         cx: &Cx,
         mask: Option<Dropout>,
     ) -> Result<Tensor> {
-        ops::causal_attention(maps, self.n_heads, cx.reach(), weights, mask)
+        ops::causal_attention(qkv, self.n_heads, cx.reach(), weights, mask)
     }
 
-    /// The projection of o `(.., d)`.
+    /// Output projection of o `(.., d)`.
     pub fn output(&self, o: &Tensor) -> Result<Tensor> {
         match &self.output {
             Some((w, b)) => linear(o, w, Some(b)),
@@ -156,20 +160,18 @@ impl Projections {
         }
     }
 
-    /// [`Self::output`] of one step, o `(batch, heads, 1, e)`; `(batch, d)`.
+    /// [`Self::output`] `(batch, d)` of one step, for o `(batch, heads, 1, e)`.
     pub fn output_step(&self, o: &Tensor) -> Result<Tensor> {
         self.output(&self.merge(o)?)?.squeeze(1)
     }
 
-    /// Equations (15) and (28): the system of separable attention along one sequence.
-    ///
-    /// `phi`, `psi` `(1, heads, seq_len, m)`: query and key features; `eta` `(heads, seq_len)`.
+    /// System (15), (28) of separable attention along one sequence, for φ, ψ `(1, heads, seq_len, m)` and η `(heads, seq_len)`.
     pub fn separable(&self, phi: &Tensor, psi: &Tensor, eta: &Tensor) -> Result<Ltv> {
         let eta = eta.t()?.contiguous()?.unsqueeze(2)?; // (seq_len, heads, 1)
         let per_channel = |x: &Tensor| -> Result<Tensor> {
             let (l, s, m) = x.dims3()?;
             if s == 1 {
-                // A view: one head's features are those of all channels.
+                // All channels share the features of the only head, as a view.
                 return x.broadcast_as((l, self.head_dim, m));
             }
             x.unsqueeze(2)?
@@ -196,34 +198,34 @@ impl Projections {
         })
     }
 
-    /// Probability of dropout of attention weights.
+    /// Dropout probability of attention weights.
     pub fn dropout(&self) -> f64 {
         self.dropout
     }
 
-    /// A tensor of the number type and on the device of the weights.
+    /// A weight, as the template of dtype and device.
     pub fn like(&self) -> &Tensor {
         &self.wq
     }
 
-    /// Where the weights are.
+    /// Device of the weights.
     pub fn device(&self) -> &Device {
         self.wq.device()
     }
 
-    /// The matrix state of separable attention before the first token, `(batch, heads, features, e)`.
+    /// Initial state S of separable attention, zeros `(batch, heads, features, e)`.
     pub fn zero_state(&self, batch: usize, features: usize) -> Result<Tensor> {
         let shape = (batch, self.n_heads, features, self.head_dim);
         Tensor::zeros(shape, self.wq.dtype(), self.wq.device())
     }
 
-    /// Size of [`Self::zero_state`] a sequence, n d / s where the features of a head are its m queries.
+    /// Elements of [`Self::zero_state`] per sequence; n d / s for m features.
     pub fn state_size(&self, features: usize) -> usize {
         self.n_heads * features * self.head_dim
     }
 }
 
-/// S += psi(k) v^T for one token: psi `(batch, heads, 1, m)`, v `(batch, heads, 1, e)`.
+/// S + ψ(k) vᵀ for one token, with ψ(k) `(batch, heads, 1, m)` and v `(batch, heads, 1, e)`.
 pub(super) fn accumulate(state: &Tensor, psi: &Tensor, v: &Tensor) -> Result<Tensor> {
     state + psi.transpose(2, 3)?.contiguous()?.matmul(v)?
 }

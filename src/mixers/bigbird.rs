@@ -1,9 +1,11 @@
-//! Softmax attention over a sparse graph (BigBird, Zaheer et al. 2020), made causal and token by token: a window, a few global
-//! tokens, and random links.
+//! BigBird (Zaheer et al. 2020), causal and with blocks of one token: softmax attention over a window, a few global tokens and random
+//! tokens.
 
 use super::attention;
-use super::softmax_attention::{Pairs, SoftmaxAttention};
-use super::{Core, Entry, Family, Gradient, Growth, MixerOption, MixerSpec, ReleasedBlock};
+use super::softmax_attention::{AttentionPattern, SoftmaxAttention};
+use super::{
+    in_range, Core, Entry, Family, Gradient, Growth, MixerOption, MixerSpec, ReleasedBlock,
+};
 use crate::nn::Params;
 use crate::ops::rng::Rng;
 use crate::ops::Pattern;
@@ -12,7 +14,7 @@ use std::cell::RefCell;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "bigbird",
-    equation: "o_i = Σ_j softmax_j(q_i·k_j/√m) v_j, j of a window, global or linked at random",
+    equation: "o_i = Σ_j softmax_j(q_i·k_j/√m) v_j, j in the window, global or random",
     cite: "Zaheer et al. 2020",
     variants: &["reference"],
     dsf: "no (keys leave its window)",
@@ -25,22 +27,22 @@ pub(super) const ENTRY: Entry = Entry {
             name: "window",
             help: "tokens that a token attends to, itself included: `64`, or any number from 1 on",
             default: |_| "64",
-            accepts: |v| is_count(v, 1),
+            accepts: |v| in_range(v, 1..=1 << 30),
             short: Some("3"),
             ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "n_global",
-            help: "first tokens that attend to all before them and that all attend to: `2`, or any number",
+            help: "number of first tokens that are global, attended to by all later ones: `2`, or any number",
             default: |_| "2",
-            accepts: |v| is_count(v, 0),
+            accepts: |v| in_range(v, 0..=1 << 30),
             ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "n_random",
-            help: "random earlier tokens that a token attends to besides: `3`, or any number up to 64",
+            help: "random earlier tokens that a token also attends to: `3`, or any number up to 64",
             default: |_| "3",
-            accepts: |v| is_count(v, 0) && v.parse::<usize>().is_ok_and(|count| count <= 64),
+            accepts: |v| in_range(v, 0..=64),
             ..MixerOption::DEFAULT
         },
     ],
@@ -56,25 +58,15 @@ pub(super) const ENTRY: Entry = Entry {
         Some(attention::work(spec, Core::SparseAttention(keys)))
     },
     build: |spec, params| {
-        let pairs = Graph::new(spec, params)?;
-        Ok(Box::new(SoftmaxAttention::new(spec, params, pairs)?))
+        let pattern = BigBird::new(spec, params)?;
+        Ok(Box::new(SoftmaxAttention::new(spec, params, pattern)?))
     },
     ..Entry::of(Family::Attention)
 };
 
-/// Whether an option is a number from `least` on that a kernel can count.
-fn is_count(value: &str, least: usize) -> bool {
-    value
-        .parse::<usize>()
-        .is_ok_and(|count| (least..=1 << 30).contains(&count))
-}
-
-/// Window, global tokens and random links.
+/// Sizes of the pattern: window, global tokens, and random tokens per token.
 fn counts(spec: &MixerSpec) -> [usize; 3] {
-    let option = |name, default| {
-        let given = spec.option(name).and_then(|count| count.parse().ok());
-        given.unwrap_or(default)
-    };
+    let option = |name, default| spec.parsed(name).unwrap_or(default);
     [
         option("window", 64),
         option("n_global", 2),
@@ -82,17 +74,18 @@ fn counts(spec: &MixerSpec) -> [usize; 3] {
     ]
 }
 
-struct Graph {
+/// Sparse graph of attended pairs.
+struct BigBird {
     window: usize,
     globals: usize,
     per_token: usize,
-    /// Those of token i, in row i; drawn for as many tokens as were seen so far.
+    /// Random tokens that token i attends to, in row i; extended to the longest sequence so far.
     links: RefCell<Tensor>,
     rng: Rng,
     device: Device,
 }
 
-impl Graph {
+impl BigBird {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let [window, globals, per_token] = counts(spec);
         let device = params.device().clone();
@@ -110,7 +103,7 @@ impl Graph {
         })
     }
 
-    /// Those of the first `seq_len` tokens. A token has the same ones in sequences of every length.
+    /// Random tokens of the first `seq_len` tokens, `(seq_len, per_token)`; the same for every length of the sequence.
     fn links(&self, seq_len: usize) -> Result<Tensor> {
         let mut links = self.links.borrow_mut();
         if links.dim(0)? < seq_len {
@@ -125,7 +118,7 @@ impl Graph {
     }
 }
 
-impl Pairs for Graph {
+impl AttentionPattern for BigBird {
     fn pattern(&self, seq_len: usize) -> Result<Pattern> {
         let links = match self.per_token {
             0 => None,
@@ -140,6 +133,6 @@ impl Pairs for Graph {
     }
 
     fn without_system(&self) -> &'static str {
-        "a key that leaves the window would have to be subtracted from the state again, which no diagonal transition does"
+        "a key that leaves the window would have to be subtracted from the state, which no diagonal transition does"
     }
 }

@@ -1,5 +1,8 @@
-//! Linear attention (16): features elu(x)+1, normalised by their sum. Katharopoulos et al. 2020. With any other
-//! non-negative sum of features it is the same recurrence.
+//! Linear attention (16), Katharopoulos et al. 2020: attention with a positive feature map φ in place of the exponential,
+//!
+//! S_i = S_{i-1} + φ(k_i) v_iᵀ,  z_i = z_{i-1} + φ(k_i),  o_i = S_iᵀ φ(q_i) / (z_i·φ(q_i)),  φ = elu + 1
+//!
+//! The Taylor polynomial and the Performer are the same recurrence with other feature maps.
 
 use super::attention::{accumulate, Projections};
 use super::log_features::{split, LogFeatures, LOW};
@@ -30,30 +33,30 @@ pub(super) const ENTRY: Entry = Entry {
     stem: "linear_attention",
     work: |spec| Some(attention::work(spec, Core::ChunkedScan)),
     build: |spec, params| {
-        let map = |_: &Device| Ok(Elu1(spec.d_state / spec.n_heads));
+        let map = |_: &Device| Ok(Elu1Features(spec.d_state / spec.n_heads));
         Ok(Box::new(LinearAttention::new(spec, params, map)?))
     },
     ..Entry::of(Family::LinearAttention)
 };
 
-/// φ, from queries or keys to features whose inner products are weights.
+/// Feature map φ of queries and keys, whose inner products are the attention weights.
 pub(super) trait FeatureMap {
-    /// Features of a head.
+    /// Number of features of a head.
     fn width(&self) -> usize;
 
-    /// x `(batch, rows, heads · m)` to `(batch, rows, heads · width)`.
+    /// φ `(batch, rows, heads · width)` of x `(batch, rows, heads · m)`.
     fn features(&self, x: &Tensor) -> Result<Tensor>;
 
-    /// The logarithms of the features of queries and keys, where the features themselves could be too small to be told from 0.
-    fn logs(&self, _maps: [&Tensor; 2], _heads: usize) -> Result<Option<LogFeatures>> {
+    /// ln φ of queries and keys, where φ itself could underflow.
+    fn logs(&self, _qk: [&Tensor; 2], _heads: usize) -> Result<Option<LogFeatures>> {
         Ok(None)
     }
 }
 
-/// elu(x) + 1 of each of m numbers.
-struct Elu1(usize);
+/// φ(x) = elu(x) + 1 per element, with m elements per head.
+struct Elu1Features(usize);
 
-impl FeatureMap for Elu1 {
+impl FeatureMap for Elu1Features {
     fn width(&self) -> usize {
         self.0
     }
@@ -62,13 +65,13 @@ impl FeatureMap for Elu1 {
         ops::elu1(x)
     }
 
-    /// It is asked of the numbers on a CPU alone, since a GPU would have to be waited for.
+    /// Only on the CPU: reading the minimum from a GPU would synchronise.
     fn logs(&self, [q, k]: [&Tensor; 2], heads: usize) -> Result<Option<LogFeatures>> {
         let least = |x: &Tensor| x.min_all()?.to_dtype(DType::F64)?.to_scalar::<f64>();
         if !q.device().is_cpu() || least(q)? + least(k)? >= LOW {
             return Ok(None);
         }
-        // x below 0, and ln(1 + x) above.
+        // ln φ(x) is x below 0 and ln(1 + x) above.
         let log = |x: &Tensor| split(&((x.relu()? + 1.0)?.log()? - x.neg()?.relu()?)?, heads);
         Ok(Some(LogFeatures {
             q: log(q)?,
@@ -77,17 +80,22 @@ impl FeatureMap for Elu1 {
     }
 }
 
-/// o_i = Σ_j φ(q_i)·φ(k_j) v_j / Σ_j φ(q_i)·φ(k_j).
+/// φ(q) and φ(k), `(batch, rows, heads · width)` each.
+struct Features {
+    normaliser: [Tensor; 2],
+    numerator: [Tensor; 2],
+}
+
+/// Linear attention with the feature map `M`.
 pub(super) struct LinearAttention<M> {
     projections: Projections,
     map: M,
-    /// Rotates features in the weighted sum of values and not in the normaliser, which stays positive
-    /// (Su et al. 2021).
+    /// Rotary embedding of the features in the numerator, but not in the normaliser, which stays positive (Su et al. 2021).
     rotary: Option<RotaryEmbedding>,
 }
 
 impl<M: FeatureMap> LinearAttention<M> {
-    /// With a feature map whose tensors lie on a device.
+    /// Layer of `spec` with the feature map that `map` builds on the device of the parameters.
     pub fn new(
         spec: &MixerSpec,
         params: &Params,
@@ -102,10 +110,10 @@ impl<M: FeatureMap> LinearAttention<M> {
         })
     }
 
-    /// The logarithms of features that are too small for their products. Rotated features are no positive ones.
-    fn small_features(&self, maps: [&Tensor; 2], cx: &Cx) -> Result<Option<LogFeatures>> {
+    /// ln φ of queries and keys, if products of φ could underflow. Rotated features may be negative and have no logarithm.
+    fn underflowing(&self, qk: [&Tensor; 2], cx: &Cx) -> Result<Option<LogFeatures>> {
         let logs = match self.rotary {
-            None => self.map.logs(maps, self.projections.n_heads)?,
+            None => self.map.logs(qk, self.projections.n_heads)?,
             Some(_) => None,
         };
         match logs {
@@ -114,14 +122,17 @@ impl<M: FeatureMap> LinearAttention<M> {
         }
     }
 
-    /// φ(q) and φ(k) for the normaliser, and both for the weighted sum of values.
-    fn features(&self, [q, k]: [&Tensor; 2], positions: &Positions) -> Result<[[Tensor; 2]; 2]> {
+    /// φ(q) and φ(k) in the normaliser and in the numerator, where they may be rotated.
+    fn features(&self, [q, k]: [&Tensor; 2], positions: &Positions) -> Result<Features> {
         let (q, k) = (self.map.features(q)?, self.map.features(k)?);
         let rotated = match &self.rotary {
             Some(rotary) => rotary.apply([&q, &k], positions)?,
             None => [q.clone(), k.clone()],
         };
-        Ok([[q, k], rotated])
+        Ok(Features {
+            normaliser: [q, k],
+            numerator: rotated,
+        })
     }
 }
 
@@ -129,16 +140,18 @@ impl<M: FeatureMap> Mixer for LinearAttention<M> {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let p = &self.projections;
         let at = Positions::Sequence(cx);
-        let [q, k, v] = p.maps(x, &at)?;
-        if let Some(logs) = self.small_features([&q, &k], cx)? {
+        let [q, k, v] = p.qkv(x, &at)?;
+        if let Some(logs) = self.underflowing([&q, &k], cx)? {
             return p.output(&logs.attend(p, &v, cx)?);
         }
-        let [[q, k], rotated] = self.features([&q, &k], &at)?;
+        let features = self.features([&q, &k], &at)?;
+        let [q, k] = &features.normaliser; // (batch, rows, heads · width)
         let o = match &self.rotary {
-            None => p.attend([&q, &k, &v], Weights::LinearNormalised, cx)?,
+            None => p.attend([q, k, &v], Weights::LinearNormalised, cx)?,
             Some(_) => {
-                let sum = p.attend([&rotated[0], &rotated[1], &v], Weights::Plain, cx)?;
-                ops::scale_heads(&sum, &p.sums(&q, &k, cx)?.recip()?)?
+                let [rotated_q, rotated_k] = &features.numerator;
+                let sum = p.attend([rotated_q, rotated_k, &v], Weights::Plain, cx)?;
+                ops::scale_heads(&sum, &p.sums(q, k, cx)?.recip()?)?
             }
         };
         p.output(&o)
@@ -156,11 +169,12 @@ impl<M: FeatureMap> Mixer for LinearAttention<M> {
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
         let (p, cx) = (&self.projections, Cx::eval());
         let at = Positions::Sequence(&cx);
-        let [q, k, _] = p.maps(&u.unsqueeze(0)?, &at)?;
-        let [[q, k], [read, write]] = self.features([&q, &k], &at)?;
-        let eta = p.sums(&q, &k, &cx)?.squeeze(0)?.t()?;
-        p.separable(&p.split(&read)?, &p.split(&write)?, &eta)
-            .map(Some)
+        let [q, k, _] = p.qkv(&u.unsqueeze(0)?, &at)?;
+        let features = self.features([&q, &k], &at)?;
+        let [q, k] = &features.normaliser;
+        let [phi, psi] = &features.numerator;
+        let eta = p.sums(q, k, &cx)?.squeeze(0)?.t()?; // (heads, seq_len)
+        p.separable(&p.split(phi)?, &p.split(psi)?, &eta).map(Some)
     }
 }
 
@@ -173,12 +187,14 @@ impl<M: FeatureMap> Recurrent for LinearAttention<M> {
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
         let (p, at) = (&self.projections, Positions::Token(at));
-        let [q, k, v] = p.maps(&x_t.unsqueeze(1)?, &at)?;
-        let [[q, k], [read, write]] = self.features([&q, &k], &at)?;
-        let s = accumulate(&state.0[0], &p.split(&write)?, &p.split(&v)?)?;
-        let z = (&state.0[1] + p.split(&k)?)?;
-        let eta = (p.split(&q)? * &z)?.sum_keepdim(3)?;
-        let o = p.split(&read)?.matmul(&s)?.broadcast_div(&eta)?;
+        let [q, k, v] = p.qkv(&x_t.unsqueeze(1)?, &at)?;
+        let features = self.features([&q, &k], &at)?;
+        let [q, k] = &features.normaliser;
+        let [phi, psi] = &features.numerator;
+        let s = accumulate(&state.0[0], &p.split(psi)?, &p.split(&v)?)?; // (batch, heads, m, e)
+        let z = (&state.0[1] + p.split(k)?)?; // (batch, heads, 1, m)
+        let eta = (p.split(q)? * &z)?.sum_keepdim(3)?; // (batch, heads, 1, 1)
+        let o = p.split(phi)?.matmul(&s)?.broadcast_div(&eta)?;
         *state = State(vec![s, z]);
         p.output_step(&o)
     }

@@ -1,8 +1,9 @@
-//! Attention by positive features that are given by their logarithms: o_i = Σ_j Σ_f e^{a_if + b_jf} v_j / Σ_j Σ_f e^{a_if + b_jf}.
+//! Linear attention in log space, for positive features given by their logarithms a = ln φ(q) and b = ln φ(k),
 //!
-//! Features as numbers underflow: a query's and those of all keys before it can be 0 in every place, and their quotient 0/0. Here
-//! every exponent is taken from the largest one that its row of the state, or its query, has seen so far, as in a softmax that is
-//! computed online. These differences cancel in the quotient, and of each sum one term is e^0 = 1.
+//! o_i = Σ_j Σ_f e^{a_if + b_jf} v_j / Σ_j Σ_f e^{a_if + b_jf}
+//!
+//! The features themselves can underflow in all elements, which makes o = 0/0. As in an online softmax, the largest exponent so
+//! far is subtracted per row of the state and per query. It cancels in the quotient, and one term of each sum is e^0 = 1.
 
 use super::attention::Projections;
 use super::running_max::running_max;
@@ -11,40 +12,40 @@ use crate::nn::Cx;
 use crate::ops::{self, Weights};
 use candle_core::{DType, Result, Tensor, D};
 
-/// Exponents up to which products of features, and the sums of many, are far from overflow in f32.
+/// Largest exponent of a feature for which products and long sums stay far from overflow in f32.
 const HIGH: f64 = 30.0;
-/// The least exponent of the largest term of a sum whose terms of any weight are products of two normal numbers in f32.
+/// Smallest exponent of the largest term of a sum for which all terms that matter are normal numbers in f32.
 pub(super) const LOW: f64 = -40.0;
-/// The stand-in for the logarithm of 0.
-const NOTHING: f64 = -1e30;
+/// Finite stand-in for ln 0.
+const LOG_ZERO: f64 = -1e30;
 
-/// The logarithms of a sequence's features.
+/// Logarithms of the features of queries and keys.
 pub(super) struct LogFeatures {
-    /// Logarithms of the features of queries, `(batch, rows, heads, m)`.
+    /// ln φ(q), `(batch, rows, heads, m)`.
     pub q: Tensor,
-    /// Logarithms of the features of keys, `(batch, seq_len, heads, m)`.
+    /// ln φ(k), `(batch, seq_len, heads, m)`.
     pub k: Tensor,
 }
 
 impl LogFeatures {
-    /// Whether the features themselves serve as well: no number of any weight underflows or overflows. It is asked of the numbers
-    /// on a CPU alone, since a GPU would have to be waited for.
+    /// Whether φ itself can be used, since nothing that matters underflows or overflows. Always false on a GPU, where reading the
+    /// extrema would synchronise.
     pub fn are_moderate(&self, cx: &Cx) -> Result<bool> {
         if !self.q.device().is_cpu() {
             return Ok(false);
         }
-        let of = |x: Tensor| x.to_dtype(DType::F64)?.to_scalar::<f64>();
-        let highest = of(self.q.max_all()?)?.max(of(self.k.max_all()?)?);
-        let none_is_low = of(self.q.min_all()?)? + of(self.k.min_all()?)? >= LOW;
+        let scalar = |x: Tensor| x.to_dtype(DType::F64)?.to_scalar::<f64>();
+        let highest = scalar(self.q.max_all()?)?.max(scalar(self.k.max_all()?)?);
+        let none_is_low = scalar(self.q.min_all()?)? + scalar(self.k.min_all()?)? >= LOW;
         if highest > HIGH || none_is_low {
             return Ok(highest <= HIGH);
         }
-        // Every query sees its own key.
+        // The sum of a query has at least the term of its own key.
         let own = (&self.q + select(&self.k, cx)?)?.max(D::Minus1)?;
-        Ok(of(own.min_all()?)? >= LOW)
+        Ok(scalar(own.min_all()?)? >= LOW)
     }
 
-    /// o `(batch, rows, d)` for the values `(batch, seq_len, d)`, with the dropout of [`Projections::attend`].
+    /// o `(batch, rows, d)` for values `(batch, seq_len, d)`, with the dropout of [`Projections::attend`].
     pub fn attend(&self, p: &Projections, v: &Tensor, cx: &Cx) -> Result<Tensor> {
         match cx.last_seen()? {
             Some(last) => self.attend_all(p, v, &last, cx),
@@ -60,26 +61,27 @@ impl LogFeatures {
         }
     }
 
-    /// Σ_j Σ_f e^{a_if + b_jf - c_i} x_j over the past, for x `(batch, seq_len, heads, any)`; c_i is the largest exponent.
+    /// Σ_{j≤i} Σ_f e^{a_if + b_jf - c_i} x_j, `(batch, rows, heads, any)`, for x `(batch, seq_len, heads, any)`; c_i is the
+    /// largest exponent.
     fn sums(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let keys = self.k.detach();
         let highest = running_max(&keys.zeros_like()?, &keys)?;
         let seq_len = highest.dim(1)?;
-        let before = Tensor::cat(
+        let previous = Tensor::cat(
             &[
                 &highest.narrow(1, 0, 1)?,
                 &highest.narrow(1, 0, seq_len - 1)?,
             ],
             1,
         )?;
-        let decays = (before - &highest)?;
+        let log_decays = (previous - &highest)?;
         let k = (&self.k - &highest)?.exp()?;
-        let q = from_largest(&(&self.q + select(&highest, cx)?)?)?;
+        let q = exp_from_max(&(&self.q + select(&highest, cx)?)?)?;
         let rows = cx.rows().map(|rows| &rows.positions);
-        ops::gla(&q, &k, x, &decays, rows)
+        ops::gla(&q, &k, x, &log_decays, rows)
     }
 
-    /// The same with dropout of weights: the sums of an identity are the weights.
+    /// [`Self::attend`] with dropout of the weights, which are the sums for x = I.
     fn attend_dropping(&self, p: &Projections, v: &Tensor, cx: &Cx) -> Result<Tensor> {
         let (batch, seq_len, heads, _) = self.k.dims4()?;
         let identity = Tensor::eye(seq_len, v.dtype(), v.device())?.reshape((1, seq_len, 1, ()))?;
@@ -91,40 +93,40 @@ impl LogFeatures {
         p.merge(&ops::matmul(&weights, &p.split(v)?)?)
     }
 
-    /// The same over all tokens of each sequence, whose last ones `(batch)` are given: every key's exponents are taken from the
-    /// largest of the sequence.
+    /// Bidirectional [`Self::attend`] over tokens up to `last` `(batch)` of each sequence: the largest exponent of the whole
+    /// sequence is subtracted from all keys.
     fn attend_all(&self, p: &Projections, v: &Tensor, last: &Tensor, cx: &Cx) -> Result<Tensor> {
         let seq_len = self.k.dim(1)?;
-        let places = Tensor::arange(0, seq_len as u32, last.device())?.unsqueeze(0)?;
-        let seen = places.broadcast_le(&last.unsqueeze(1)?)?;
-        let nothing = self.k.detach().affine(0.0, NOTHING)?;
+        let positions = Tensor::arange(0, seq_len as u32, last.device())?.unsqueeze(0)?;
+        let seen = positions.broadcast_le(&last.unsqueeze(1)?)?;
+        let log_zero = self.k.detach().affine(0.0, LOG_ZERO)?;
         let seen = seen
             .unsqueeze(2)?
             .unsqueeze(3)?
             .broadcast_as(self.k.shape())?;
-        let keys = seen.where_cond(&self.k, &nothing)?;
+        let keys = seen.where_cond(&self.k, &log_zero)?;
         let highest = keys.detach().max_keepdim(1)?;
         let k = keys.broadcast_sub(&highest)?.exp()?;
-        let q = from_largest(&self.q.broadcast_add(&highest)?)?;
+        let q = exp_from_max(&self.q.broadcast_add(&highest)?)?;
         let (q, k) = (q.flatten_from(2)?, k.flatten_from(2)?);
         p.attend([&q, &k, v], Weights::LinearNormalised, cx)
     }
 
-    /// The state before the first token: sums of values and of ones, `(batch, heads, m, e + 1)`, and the largest exponent of every
-    /// row, `(batch, heads, m, 1)`.
-    pub fn start(p: &Projections, batch: usize, width: usize) -> Result<State> {
+    /// Initial state: sums of values and of ones, `(batch, heads, m, e + 1)`, and the largest exponent per row, `(batch, heads,
+    /// m, 1)`.
+    pub fn init(p: &Projections, batch: usize, width: usize) -> Result<State> {
         let values = p.zero_state(batch, width)?;
         let column = values.narrow(3, 0, 1)?;
-        let nothing = column.affine(0.0, NOTHING)?;
-        Ok(State(vec![Tensor::cat(&[&values, &column], 3)?, nothing]))
+        let log_zero = column.affine(0.0, LOG_ZERO)?;
+        Ok(State(vec![Tensor::cat(&[&values, &column], 3)?, log_zero]))
     }
 
-    /// Size of [`Self::start`] a sequence.
+    /// Elements of [`Self::init`] per sequence.
     pub fn state_size(p: &Projections, width: usize) -> usize {
         p.state_size(width) + 2 * p.n_heads * width
     }
 
-    /// o `(batch, 1, d)` of one token with the values v `(batch, 1, d)`; advances the state.
+    /// o `(batch, 1, d)` of one token with the value v `(batch, 1, d)`; advances the state.
     pub fn step(&self, v: &Tensor, state: &mut State) -> Result<Tensor> {
         let [sums, highest] = &state.0[..] else {
             candle_core::bail!("a state of {} tensors, and not of 2", state.0.len());
@@ -134,9 +136,9 @@ impl LogFeatures {
         let now = highest.maximum(&k)?;
         let v = with_ones(&split(v, q.dim(1)?)?)?.transpose(1, 2)?; // (batch, heads, 1, e + 1)
         let kept = sums.broadcast_mul(&(highest - &now)?.exp()?)?;
-        let written = (k - &now)?.exp()?.broadcast_mul(&v)?;
-        let sums = (kept + written)?;
-        let q = from_largest(&(q + &now)?.transpose(2, 3)?)?;
+        let kv = (k - &now)?.exp()?.broadcast_mul(&v)?;
+        let sums = (kept + kv)?;
+        let q = exp_from_max(&(q + &now)?.transpose(2, 3)?)?;
         let o = q.contiguous()?.matmul(&sums)?.transpose(1, 2)?;
         *state = State(vec![sums, now]);
         quotient(&o)?.flatten_from(2)
@@ -155,16 +157,16 @@ fn select(x: &Tensor, cx: &Cx) -> Result<Tensor> {
 }
 
 /// e^{x - max x} along the last axis.
-fn from_largest(x: &Tensor) -> Result<Tensor> {
+fn exp_from_max(x: &Tensor) -> Result<Tensor> {
     x.broadcast_sub(&x.detach().max_keepdim(D::Minus1)?)?.exp()
 }
 
-/// v with a last column of ones, whose sums are the normaliser.
+/// v with a last column of ones, whose sum is the normaliser.
 fn with_ones(v: &Tensor) -> Result<Tensor> {
     Tensor::cat(&[v, &v.narrow(D::Minus1, 0, 1)?.ones_like()?], D::Minus1)
 }
 
-/// All columns of o but the last, divided by it.
+/// Columns of o but the last, divided by the last.
 fn quotient(o: &Tensor) -> Result<Tensor> {
     let values = o.dim(D::Minus1)? - 1;
     let sum = o.narrow(D::Minus1, values, 1)?;
@@ -276,7 +278,7 @@ mod tests {
         let x = inputs(1000.0);
         let [q, k, v] = &x;
         let o = logs(q, k).attend(&p, v, &Cx::eval()).unwrap();
-        let mut state = LogFeatures::start(&p, 2, WIDTHS[1]).unwrap();
+        let mut state = LogFeatures::init(&p, 2, WIDTHS[1]).unwrap();
         for at in 0..LEN {
             let wanted = by_hand([q, k, v], at);
             let now = |x: &Tensor| x.narrow(1, at, 1).unwrap();
@@ -315,7 +317,7 @@ mod tests {
         assert!(of(0.0, 0.0) && of(-39.0, 0.0) && of(-60.0, 25.0));
         assert!(!of(-41.0, 0.0) && !of(31.0, 0.0) && !of(0.0, 31.0));
         assert!(!of(f64::NAN, 0.0));
-        // One small feature beside a large one is nothing.
+        // A small feature next to a large one does not matter.
         let q = Tensor::new(&[[[[0.0, -90.0]]]], &Device::Cpu).unwrap();
         assert!(logs_of(&q, &q.zeros_like().unwrap()));
     }

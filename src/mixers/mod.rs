@@ -1,4 +1,4 @@
-//! The registry of sequence mixers. To add one, write a file that exports an [`Entry`], and add its `mod`
+//! Registry of sequence mixers. To add one, write a file that exports an [`Entry`], and add its `mod`
 //! line and its line in [`MIXERS`]: help, listings, sweeps, cost estimates and tests walk the table. The row states what
 //! differs from the defaults of [`Entry::of`], exceptions that tests make for the mixer included.
 //!
@@ -84,98 +84,96 @@ pub use spec::{MixerSpec, RotarySpec};
 use std::borrow::Cow;
 pub use work::{Core, MixerWork};
 
-/// A causal map from `(batch, seq_len, d_model)` to the same shape: as one pass over the sequence, step by
-/// step, and as a linear time-varying system. Only the first two functions are required; contract tests
-/// prove that the other forms agree with the pass.
+/// Causal map from `(batch, seq_len, d_model)` to the same shape: as one forward pass over the sequence, step by step, and as a
+/// linear time-varying system. Only the first two functions are required; contract tests check that the other forms agree with
+/// the pass.
 pub trait Mixer {
-    /// x `(batch, seq_len, d_model)` to y `(batch, rows, d_model)` at the positions that `cx` selects.
+    /// y `(batch, rows, d_model)` at the positions that `cx` selects, for x `(batch, seq_len, d_model)`.
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor>;
 
-    /// Numbers of the state kept per sequence after `seq_len` tokens.
+    /// Elements of the state per sequence after `seq_len` tokens.
     fn state_size(&self, seq_len: usize) -> usize;
 
-    /// The same map token by token, where it has a recurrent form.
+    /// Recurrent form, if there is one.
     fn recurrent(&self) -> Option<&dyn Recurrent> {
         None
     }
 
-    /// The matrices of equation (11) along u `(seq_len, d_model)`; `None` where no finite system
-    /// exists or the map is not of that form.
+    /// System (11) along u `(seq_len, d_model)`; `None` where no finite system exists or the map is not of that form.
     fn ltv(&self, _u: &Tensor) -> Result<Option<Ltv>> {
         Ok(None)
     }
 
-    /// The system inside a wrapping, along u `(seq_len, d_model)`, of a mixer that is none itself.
+    /// System (11) inside a mixer that is not one itself, along u `(seq_len, d_model)`.
     fn inner(&self, _u: &Tensor) -> Result<Option<Inner>> {
         Ok(None)
     }
 
-    /// Why there is neither, in words that end a sentence.
+    /// Reason why there is neither, as the end of a sentence.
     fn without_system(&self) -> &'static str {
         "none is derived here"
     }
 }
 
-/// A mixer that can be stepped through time.
+/// Recurrent form of a mixer, token by token.
 pub trait Recurrent {
-    /// The state before the first token.
+    /// Initial state.
     fn init(&self, batch: usize) -> Result<State>;
 
-    /// x_t `(batch, d_model)`, the token at position `at` of each sequence, to y_t; advances the state.
+    /// y_t `(batch, d_model)` for the token x_t at position `at` of each sequence; advances the state.
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor>;
 }
 
-/// The state of a recurrent mixer: tensors whose first axis is the batch.
+/// State of a recurrent mixer: tensors whose first axis is the batch.
 #[derive(Clone, Debug, Default)]
 pub struct State(pub Vec<Tensor>);
 
 impl State {
-    /// Numbers per sequence.
+    /// Elements per sequence.
     pub fn size(&self) -> usize {
         let batch = |t: &Tensor| t.dims().first().copied().unwrap_or(1).max(1);
         self.0.iter().map(|t| t.elem_count() / batch(t)).sum()
     }
 }
 
-/// A row of the registry.
+/// Row of the registry.
 pub struct Entry {
-    /// As spelled in flags, configs and tables of results.
+    /// Name in flags, configs and tables of results.
     pub name: &'static str,
-    /// What it computes, in one line.
+    /// Equation, in one line.
     pub equation: &'static str,
-    /// The paper's equation, or another source.
+    /// Source: an equation of the paper, or a citation.
     pub cite: &'static str,
     /// Variants; the protocols `reference` and `matched` train the first.
     pub variants: &'static [&'static str],
-    /// The state dimension N of its system (11), with what surrounds the system where it is not the mixer itself, or why there
-    /// is none; for each variant where they differ.
+    /// State dimension N of its system (11), and the part around the system where that is not the whole mixer; or why there is no
+    /// system. Per variant where they differ.
     pub dsf: &'static str,
     /// Whether `n_heads` may differ from 1.
     pub heads: bool,
     /// Whether it has a state expansion; where it has none, `d_state` is recorded as 1.
     pub expands: bool,
-    /// Whether the first variant has an inner width that `expand` sets.
+    /// Whether the first variant has an inner width, set by `expand`.
     pub widens: bool,
     /// Whether it has queries and keys that a rotary position embedding can rotate.
     pub rotary: bool,
-    /// Whether its queries can see the keys of the whole document, later ones too, where a task allows it: attention whose
-    /// only order in time is that of the sum.
+    /// Whether its queries may attend to later keys, where a task allows it: attention that is causal only by the range of its sum.
     pub bidirectional: bool,
-    /// The kind of mixer, by which recipes and reports group.
+    /// Family, by which recipes and reports group mixers.
     pub family: Family,
-    /// The block around it in the released MQAR configs.
+    /// Block around it in the released MQAR configs.
     pub released: ReleasedBlock,
-    /// Options of this mixer alone.
+    /// Options of this mixer.
     pub options: &'static [MixerOption],
-    /// How weights with a small n become weights with a larger one that compute the same (Lemma 2).
+    /// Embedding of the weights for n into those for a larger n that compute the same (Lemma 2).
     pub growth: Growth,
-    /// Its golden files are named `STEM_VARIANT`.
+    /// Stem of its golden files, `STEM_VARIANT`.
     pub stem: &'static str,
     /// Parameters with initial values of their own, which no scheme of linear maps changes.
     pub own_init: &'static [&'static str],
     /// Parameters whose initial values depend on the depth of the layer.
     pub depth_init: &'static [&'static str],
-    /// Matrices that `work` does not count: they multiply no token, or give one number a head.
+    /// Matrices that `work` does not count: those that multiply no token, and projections to one number per head.
     pub uncounted: &'static [&'static str],
     /// Parameters whose gradient is not dense.
     pub gradient: &'static [(&'static str, Gradient)],
@@ -183,9 +181,9 @@ pub struct Entry {
     pub difference_step: f64,
     /// Rounding error of f32, relative to that of most mixers.
     pub f32_rounding: f64,
-    /// The arithmetic of one layer, which [`Entry::work`] asks for; `None` where no bound is known.
+    /// Arithmetic of one layer, called by [`Entry::work`]; `None` where no bound is known.
     pub work: fn(&MixerSpec) -> Option<MixerWork>,
-    /// Builds it with parameters from a scope; [`Entry::build`] calls it.
+    /// Constructor, called by [`Entry::build`], with parameters from a scope.
     pub build: fn(&MixerSpec, &Params) -> Result<Box<dyn Mixer>>,
 }
 
@@ -200,32 +198,31 @@ pub enum Gradient {
     Partial,
 }
 
-/// How a mixer's own parameters realise Lemma 2, which speaks of systems: the weights of the smaller one are the leading
-/// part of those of the larger.
+/// Realisation of Lemma 2 by a mixer's parameters: the weights of the smaller mixer are the leading part of those of the larger.
 #[derive(Clone, Copy, Debug)]
 pub enum Growth {
     /// Outputs are equal.
     Exact {
-        /// Parameters that are 0 in their new part; all others may be anything there.
+        /// Parameters that are 0 in their new part; all others are arbitrary there.
         zeroed: &'static [&'static str],
         /// Parameters that are multiplied by √(n'/n).
         scaled: &'static [&'static str],
     },
-    /// Outputs are equal, where the parts of which some parameters are stacked grow each for itself.
+    /// Outputs are equal, where each part of a stacked parameter grows separately.
     Stacked {
-        /// Parameters that are 0 in their new rows; all others may be anything there.
+        /// Parameters that are 0 in their new rows; all others are arbitrary there.
         zeroed: &'static [&'static str],
-        /// Rows of each part of a parameter.
+        /// Number of rows of each part of a stacked parameter.
         parts: fn(&str, &MixerSpec) -> Option<Vec<usize>>,
     },
-    /// Outputs are equal only in the limit of a bias towards -∞.
+    /// Outputs are equal only in the limit of a bias to -∞.
     Limit {
         /// Parameters that are 0 in their new part.
         zeroed: &'static [&'static str],
-        /// The bias, in its new part.
+        /// Name of the bias.
         bias: &'static str,
     },
-    /// There is no such embedding, in words that say why.
+    /// No such embedding exists, with the reason.
     No(&'static str),
 }
 
@@ -236,25 +233,25 @@ impl Growth {
     };
 }
 
-/// The kinds of sequence mixers that the literature tells apart.
+/// Family of sequence mixers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// Softmax attention: every token attends to all tokens before it.
+    /// Softmax attention.
     Attention,
-    /// Attention through a feature map, with a state of constant size.
+    /// Attention through a feature map, with a state of constant size and no decay.
     LinearAttention,
-    /// Linear attention whose past fades: a matrix of state with decays, given or gated.
+    /// Linear attention with a decay, constant or gated.
     GatedLinear,
     /// State space models, selective or time-invariant.
     StateSpace,
-    /// Convolutions as long as the sequence that are no recurrence.
+    /// Long convolutions without a finite-dimensional state.
     Convolution,
     /// Gated recurrent networks.
     Recurrent,
 }
 
 impl Family {
-    /// As recipes and listings spell it.
+    /// Name in recipes and listings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Attention => "attention",
@@ -266,22 +263,22 @@ impl Family {
         }
     }
 
-    /// Whether every token weighs all tokens before it by queries and keys, with weights that dropout can drop.
+    /// Whether tokens attend to earlier ones with weights of queries and keys, on which dropout can act.
     pub fn is_attention(self) -> bool {
         matches!(self, Self::Attention | Self::LinearAttention)
     }
 }
 
-/// The block of the released model around a mixer (protocol `reference`).
+/// Block around a mixer in the released model (protocol `reference`).
 #[derive(Clone, Copy, Debug)]
 pub struct ReleasedBlock {
     /// Residual layout.
     pub layout: Layout,
-    /// Second half of the block, its state mixer.
+    /// State mixer, the second half of the block.
     pub state_mixer: StateMixer,
     /// Learnt position embeddings.
     pub positions: bool,
-    /// Whether the released configs train it with half the batch size of the others, as they do all RNNs.
+    /// Whether the released configs halve the batch size, as they do for all RNNs.
     pub half_batch: bool,
 }
 
@@ -298,12 +295,12 @@ impl ReleasedBlock {
         positions: false,
         half_batch: false,
     };
-    /// Of mixers that the released configs do not train and that tell places apart by themselves.
+    /// Block of mixers that have no released config and need no position embeddings.
     const WITHOUT_POSITIONS: Self = Self {
         positions: false,
         ..Self::ATTENTION
     };
-    /// Of mixers that mix no channels, which the second half of the block must do.
+    /// Block of mixers that act on each channel alone, which leaves mixing channels to an MLP.
     const CHANNEL_BY_CHANNEL: Self = Self {
         state_mixer: StateMixer::Mlp,
         ..Self::WITHOUT_POSITIONS
@@ -314,26 +311,26 @@ impl ReleasedBlock {
     };
 }
 
-/// An option of one mixer, set by `--option NAME=VALUE`.
+/// Option of one mixer, set by `--option NAME=VALUE`.
 pub struct MixerOption {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// What it does and which values it takes.
+    /// Help: its effect and its values.
     pub help: &'static str,
-    /// The value under a protocol when none is given.
+    /// Default value under a protocol.
     pub default: fn(Protocol) -> &'static str,
-    /// Whether a value is allowed.
+    /// Whether a value is valid.
     pub accepts: fn(&str) -> bool,
-    /// Variants that have it; all where it names none.
+    /// Variants that have it; empty for all.
     pub variants: &'static [&'static str],
     /// Whether the default is left out of configs, so that run ids older than the option stay valid.
     pub implied: bool,
-    /// A value for tests, whose sequences are shorter than the default has in mind.
+    /// Value for tests, where the default is too long for sequences of a few tokens.
     pub short: Option<&'static str>,
 }
 
 impl MixerOption {
-    /// An option of every variant that accepts nothing: a row states its name, help, default and values.
+    /// Defaults of a row, which states the name, help, default and values.
     pub(crate) const DEFAULT: Self = Self {
         name: "",
         help: "",
@@ -344,13 +341,18 @@ impl MixerOption {
         short: None,
     };
 
-    /// Whether `variant` has this option.
+    /// Whether `variant` has the option.
     pub fn is_of(&self, variant: &str) -> bool {
         self.variants.is_empty() || self.variants.contains(&variant)
     }
 }
 
-/// Every mixer, in the order of the listing.
+/// Whether the value of an option is a whole number in `range`.
+fn in_range(value: &str, range: std::ops::RangeInclusive<usize>) -> bool {
+    value.parse().is_ok_and(|number| range.contains(&number))
+}
+
+/// All mixers, in the order of listings.
 pub static MIXERS: &[Entry] = &[
     softmax_attention::ENTRY,
     alibi::ENTRY,
@@ -404,14 +406,14 @@ pub static MIXERS: &[Entry] = &[
     rwkv4::ENTRY,
 ];
 
-/// The entry called `name`, or the sentence that says which names exist.
+/// Entry called `name`, or an error that lists the known names.
 pub fn find(name: &str) -> error::Result<&'static Entry> {
     MIXERS.iter().find(|e| e.name == name).ok_or_else(|| {
         error::unknown_value("--mixer", "mixer", name, MIXERS.iter().map(|e| e.name))
     })
 }
 
-/// The mixer of layer `layer`, from 0, and the model as if all its layers were like this one.
+/// Mixer of layer `layer`, from 0, and the model as if all its layers had this mixer.
 pub fn of_layer(
     model: &ModelConfig,
     layer: usize,
@@ -429,7 +431,7 @@ pub fn of_layer(
         of_layer.options.clone_from(&hybrid.options);
     }
     let entry = find(&of_layer.mixer)?;
-    // Settings that only the other one has.
+    // Reset settings that only the other mixer has.
     if !entry.heads {
         of_layer.n_heads = 1;
     }
@@ -445,7 +447,7 @@ pub fn of_layer(
     Ok((entry, Cow::Owned(of_layer)))
 }
 
-/// Every mixer of a model, each with the model as if all its layers were like its own, and how many layers have it.
+/// Mixers of a model, each with the model as if all its layers had this mixer, and the number of its layers.
 pub fn of_model(
     model: &ModelConfig,
 ) -> error::Result<Vec<(&'static Entry, Cow<'_, ModelConfig>, usize)>> {
@@ -464,8 +466,8 @@ pub fn of_model(
 }
 
 impl Entry {
-    /// The defaults of a row: a mixer with one head and no state expansion, of a width that nothing sets, in a single variant
-    /// `paper`. A row states its name, equation, citation, system, stem and constructor, and what differs from here.
+    /// Defaults of a row: one head, no state expansion or inner width, no options, and the single variant `paper`. A row states
+    /// its name, equation, citation, system, stem and constructor, and what differs from the defaults.
     pub const fn of(family: Family) -> Self {
         Self {
             name: "",
@@ -494,7 +496,7 @@ impl Entry {
         }
     }
 
-    /// The mixer of `spec` with parameters from a scope, created on first use.
+    /// Mixer of `spec` with parameters from a scope, created on first use.
     pub fn build<'a>(
         &self,
         spec: impl Into<MixerSpec<'a>>,
@@ -503,7 +505,7 @@ impl Entry {
         (self.build)(&spec.into(), params)
     }
 
-    /// The variant a protocol trains when none is named.
+    /// Default variant under a protocol.
     pub fn default_variant(&self, protocol: Protocol) -> &'static str {
         match protocol {
             Protocol::Paper if self.variants.contains(&"paper") => "paper",
@@ -511,7 +513,7 @@ impl Entry {
         }
     }
 
-    /// Refuses a variant that this mixer does not have.
+    /// Error if the mixer has no such variant.
     pub fn check_variant(&self, variant: &str) -> error::Result<()> {
         if self.variants.contains(&variant) {
             return Ok(());

@@ -1,6 +1,9 @@
-//! Normalized attention (22), (29), (30): o_i = (1/η_i) Σ_{j≤i} (q_i·k_j) v_j with a learnt η_i of
-//! the input alone. Scores may be negative; there is no scale and no sum to one. Generalized linear attention (17) is
-//! the bare recurrence, with η = 1.
+//! Normalized attention (22), (29), (30): linear attention without a feature map, whose normaliser η is a learnt function of the
+//! current token,
+//!
+//! o_i = (1/η_i) Σ_{j≤i} (q_i·k_j) v_j,  η = e^z, softplus(z) or σ(z),  z = w·u + b
+//!
+//! Scores may be negative, are not scaled, and do not sum to 1. Generalized linear attention (17) has η = 1.
 
 use super::attention::{accumulate, Projections};
 use super::rotary::Positions;
@@ -24,7 +27,7 @@ pub(super) const EXP: Entry = Entry {
     expands: true,
     rotary: true,
     bidirectional: true,
-    // Alone among the attentions, its released config keeps the feed-forward half.
+    // Unlike other attention mixers, its released config keeps the MLP of the block.
     released: ReleasedBlock {
         state_mixer: StateMixer::Mlp,
         ..ReleasedBlock::ATTENTION
@@ -36,7 +39,7 @@ pub(super) const EXP: Entry = Entry {
     stem: "normalized_attention_exp",
     uncounted: &["wn"],
     work: |spec| Some(attention::work(spec, Core::ChunkedScan)),
-    build: |spec, params| build(spec, params, Some(Eta::Exp)),
+    build: |spec, params| build(spec, params, Some(EtaFunction::Exp)),
     ..Entry::of(Family::LinearAttention)
 };
 
@@ -45,7 +48,7 @@ pub(super) const SOFTPLUS: Entry = Entry {
     name: "normalized-softplus",
     equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = softplus(w·u_i)",
     stem: "normalized_attention_softplus",
-    build: |spec, params| build(spec, params, Some(Eta::Softplus)),
+    build: |spec, params| build(spec, params, Some(EtaFunction::Softplus)),
     ..EXP
 };
 
@@ -54,7 +57,7 @@ pub(super) const SIGMOID: Entry = Entry {
     name: "normalized-sigmoid",
     equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = σ(w·u_i)",
     stem: "normalized_attention_sigmoid",
-    build: |spec, params| build(spec, params, Some(Eta::Sigmoid)),
+    build: |spec, params| build(spec, params, Some(EtaFunction::Sigmoid)),
     ..EXP
 };
 
@@ -70,20 +73,21 @@ pub(super) const GENERALIZED: Entry = Entry {
     ..EXP
 };
 
+/// Function from z to η.
 #[derive(Clone, Copy)]
-enum Eta {
+enum EtaFunction {
     Exp,
     Softplus,
     Sigmoid,
 }
 
-impl Eta {
-    /// 1/η, written so that neither end overflows where the output is finite.
+impl EtaFunction {
+    /// 1/η, in a form that does not overflow where the output is finite.
     fn inverse(self, z: &Tensor) -> Result<Tensor> {
         match self {
-            Eta::Exp => z.neg()?.exp(),
-            Eta::Softplus => ops::softplus(z)?.recip(),
-            Eta::Sigmoid => z.neg()?.exp()? + 1.0,
+            EtaFunction::Exp => z.neg()?.exp(),
+            EtaFunction::Softplus => ops::softplus(z)?.recip(),
+            EtaFunction::Sigmoid => z.neg()?.exp()? + 1.0,
         }
     }
 }
@@ -94,14 +98,15 @@ struct NormalizedAttention {
     normaliser: Option<Normaliser>,
 }
 
-/// η of the input.
+/// Normaliser η of the current token.
 struct Normaliser {
+    /// Projection to z, `(heads, d)`.
     w: Tensor,
     b: Option<Tensor>,
-    eta: Eta,
+    eta: EtaFunction,
 }
 
-fn build(spec: &MixerSpec, params: &Params, eta: Option<Eta>) -> Result<Box<dyn Mixer>> {
+fn build(spec: &MixerSpec, params: &Params, eta: Option<EtaFunction>) -> Result<Box<dyn Mixer>> {
     let (s, d) = (spec.n_heads, spec.d_model);
     let projections = Projections::new(spec, params)?;
     let bias = || params.bias("bn", s, d);
@@ -119,8 +124,8 @@ fn build(spec: &MixerSpec, params: &Params, eta: Option<Eta>) -> Result<Box<dyn 
 }
 
 impl Normaliser {
-    /// 1/η_i for x at the queried positions, `(batch, rows, heads)`. In the weights' type, even where x has
-    /// fewer digits: what rounding adds to an exponent, it multiplies the result by.
+    /// 1/η_i `(batch, rows, heads)` for x `(batch, rows, d)`, computed in the parameters' dtype: an absolute error of z is a relative
+    /// error of η.
     fn inverse_eta(&self, x: &Tensor) -> Result<Tensor> {
         let wide = x.to_dtype(self.w.dtype())?;
         let z = linear(&wide, &self.w, self.b.as_ref())?;
@@ -129,18 +134,18 @@ impl Normaliser {
 }
 
 impl NormalizedAttention {
-    /// Queries, keys and values, and 1/η; all of them read x together where they are of one type.
-    fn maps(&self, x: &Tensor, cx: &Cx) -> Result<([Tensor; 3], Option<Tensor>)> {
+    /// Queries, keys and values, and 1/η; fused into one projection where their dtypes agree.
+    fn project(&self, x: &Tensor, cx: &Cx) -> Result<([Tensor; 3], Option<Tensor>)> {
         let (p, at) = (&self.projections, Positions::Sequence(cx));
         match &self.normaliser {
-            None => Ok((p.maps(x, &at)?, None)),
+            None => Ok((p.qkv(x, &at)?, None)),
             Some(normaliser) if x.dtype() != normaliser.w.dtype() => {
                 let inverse = normaliser.inverse_eta(&cx.select(x)?)?;
-                Ok((p.maps(x, &at)?, Some(inverse)))
+                Ok((p.qkv(x, &at)?, Some(inverse)))
             }
             Some(Normaliser { w, b, eta }) => {
-                let (maps, z) = p.maps_and(x, &at, &[(w, b.as_ref())])?;
-                Ok((maps, Some(eta.inverse(&z[0])?)))
+                let (qkv, z) = p.qkv_and(x, &at, &[(w, b.as_ref())])?;
+                Ok((qkv, Some(eta.inverse(&z[0])?)))
             }
         }
     }
@@ -148,7 +153,7 @@ impl NormalizedAttention {
 
 impl Mixer for NormalizedAttention {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let ([q, k, v], inverse) = self.maps(x, cx)?;
+        let ([q, k, v], inverse) = self.project(x, cx)?;
         let p = &self.projections;
         let o = p.attend([&q, &k, &v], Weights::Plain, cx)?;
         p.output(&match inverse {

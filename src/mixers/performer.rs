@@ -1,12 +1,21 @@
-//! Performer (Choromanski et al. 2020): softmax attention estimated without bias by positive random features, which makes it
-//! linear attention. Its features are exponentials that long queries and keys drive out of the numbers that there are: their
-//! logarithms are kept, and exponents taken from the largest.
+//! Performer (Choromanski et al. 2020): linear attention with positive random features (FAVOR+), an unbiased estimate of softmax
+//! attention,
+//!
+//! φ(x) = e^(Ωx - |x|²/2) / √M,  E[φ(q)·φ(k)] = e^(q·k)
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | Ω | random projection, rows orthogonal within blocks of m | `(heads, M, m)` |
+//! | M | random features of a head | option `n_features` |
+//!
+//! The features of long queries and keys overflow or underflow, so that the code keeps their logarithms and subtracts the largest
+//! one.
 
 use super::attention::Projections;
 use super::log_features::LogFeatures;
 use super::rotary::Positions;
 use super::{
-    attention, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent,
+    attention, in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent,
     ReleasedBlock, State,
 };
 use crate::ltv::Ltv;
@@ -27,12 +36,12 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::ATTENTION,
     options: &[MixerOption {
         name: "n_features",
-        help: "random features of a head, M: `auto` is m ln m as published and m at least, up to 65536",
+        help: "random features of a head, M: `auto` is m ln m as published, and at least m; up to 65536",
         default: |_| "auto",
-        accepts: |v| v == "auto" || v.parse::<usize>().is_ok_and(|m| (1..=1 << 16).contains(&m)),
+        accepts: |v| v == "auto" || in_range(v, 1..=1 << 16),
         ..MixerOption::DEFAULT
     }],
-    growth: Growth::No("its features are random in all m directions of a query: those of n' estimate otherwise than those of n"),
+    growth: Growth::No("its random features depend on all m elements of a query: other n, other features"),
     stem: "performer_attention",
     work: |spec| {
         let work = attention::work(spec, Core::ChunkedScan);
@@ -47,17 +56,15 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::LinearAttention)
 };
 
-/// M.
+/// Number of random features of a head, M.
 fn features(spec: &MixerSpec) -> usize {
     let m = spec.d_state / spec.n_heads;
-    let given = spec
-        .option("n_features")
-        .and_then(|features| features.parse().ok());
-    given.unwrap_or_else(|| m.max((m as f64 * (m as f64).ln()) as usize))
+    spec.parsed("n_features")
+        .unwrap_or_else(|| m.max((m as f64 * (m as f64).ln()) as usize))
 }
 
 struct RandomFeatures {
-    /// Ωᵀ of every head, `(heads, m, M)`.
+    /// Ωᵀ `(heads, m, M)`.
     omega: Tensor,
 }
 
@@ -80,8 +87,8 @@ impl RandomFeatures {
     }
 }
 
-/// `count` rows of m numbers each, every row normal by itself; those of each block of m are orthogonal, which makes the estimate
-/// less noisy.
+/// `count` rows of m numbers, each normally distributed; the rows of a block of m are orthogonal, which reduces the variance of the
+/// estimate.
 fn orthogonal(m: usize, count: usize, rng: &mut Rng) -> Vec<f64> {
     let normal = |rng: &mut Rng| -> Vec<f64> {
         let pairs = (0..m.div_ceil(2)).flat_map(|_| <[f64; 2]>::from(rng.normals()));
@@ -92,9 +99,9 @@ fn orthogonal(m: usize, count: usize, rng: &mut Rng) -> Vec<f64> {
     for row in 0..count {
         let mut direction = normal(rng);
         for other in &rows[row / m * m..] {
-            let along = dot(&direction, other) / dot(other, other);
+            let projection = dot(&direction, other) / dot(other, other);
             for (x, y) in direction.iter_mut().zip(other) {
-                *x -= along * y;
+                *x -= projection * y;
             }
         }
         let length = normal(rng);
@@ -105,7 +112,7 @@ fn orthogonal(m: usize, count: usize, rng: &mut Rng) -> Vec<f64> {
 }
 
 impl RandomFeatures {
-    /// Ωx - |x|²/2 of x / m^{1/4}, of x `(batch, rows, heads · m)`: `(batch, rows, heads, M)`.
+    /// Exponents Ωx - |x|²/2, `(batch, rows, heads, M)`, of x / m^{1/4} for x `(batch, rows, heads · m)`.
     fn exponents(&self, x: &Tensor) -> Result<Tensor> {
         let (heads, m, count) = self.omega.dims3()?;
         let (batch, rows, _) = x.dims3()?;
@@ -117,7 +124,7 @@ impl RandomFeatures {
         exponents.contiguous()?.reshape((batch, rows, heads, count))
     }
 
-    /// The features of such exponents, `(batch, rows, heads · M)`.
+    /// φ `(batch, rows, heads · M)` for its exponents.
     fn features(exponents: &Tensor) -> Result<Tensor> {
         let count = exponents.dim(3)? as f64;
         (exponents.exp()? * count.powf(-0.5))?.flatten_from(2)
@@ -130,18 +137,17 @@ struct Performer {
 }
 
 impl Performer {
-    /// The logarithms of the features of queries and keys, in the type `dtype`: what rounding adds to an exponent, it multiplies
-    /// the feature by.
+    /// ln φ of queries and keys in `dtype`: an absolute error of an exponent is a relative error of the feature.
     fn logs(&self, [q, k]: [&Tensor; 2], dtype: DType) -> Result<LogFeatures> {
-        let of = |x: &Tensor| self.map.exponents(&x.to_dtype(dtype)?);
+        let log_phi = |x: &Tensor| self.map.exponents(&x.to_dtype(dtype)?);
         Ok(LogFeatures {
-            q: of(q)?,
-            k: of(k)?,
+            q: log_phi(q)?,
+            k: log_phi(k)?,
         })
     }
 
-    /// The type of the weights.
-    fn wide(&self) -> DType {
+    /// Dtype of the parameters.
+    fn param_dtype(&self) -> DType {
         self.map.omega.dtype()
     }
 }
@@ -149,13 +155,13 @@ impl Performer {
 impl Mixer for Performer {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let p = &self.projections;
-        let [q, k, v] = p.maps(x, &Positions::Sequence(cx))?;
+        let [q, k, v] = p.qkv(x, &Positions::Sequence(cx))?;
         let logs = self.logs([&q, &k], x.dtype())?;
         if logs.are_moderate(cx)? {
             let [q, k] = [&logs.q, &logs.k].map(RandomFeatures::features);
             return p.output(&p.attend([&q?, &k?, &v], Weights::LinearNormalised, cx)?);
         }
-        let wide = self.wide();
+        let wide = self.param_dtype();
         let logs = match x.dtype() == wide {
             true => logs,
             false => self.logs([&q, &k], wide)?,
@@ -174,7 +180,7 @@ impl Mixer for Performer {
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
         let (p, cx) = (&self.projections, Cx::eval());
-        let [q, k, _] = p.maps(&u.unsqueeze(0)?, &Positions::Sequence(&cx))?;
+        let [q, k, _] = p.qkv(&u.unsqueeze(0)?, &Positions::Sequence(&cx))?;
         let logs = self.logs([&q, &k], u.dtype())?;
         let [q, k] = [&logs.q, &logs.k].map(RandomFeatures::features);
         let (q, k) = (p.split(&q?)?, p.split(&k?)?);
@@ -185,12 +191,12 @@ impl Mixer for Performer {
 
 impl Recurrent for Performer {
     fn init(&self, batch: usize) -> Result<State> {
-        LogFeatures::start(&self.projections, batch, self.map.omega.dims()[2])
+        LogFeatures::init(&self.projections, batch, self.map.omega.dims()[2])
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
-        let (p, wide) = (&self.projections, self.wide());
-        let [q, k, v] = p.maps(&x_t.unsqueeze(1)?, &Positions::Token(at))?;
+        let (p, wide) = (&self.projections, self.param_dtype());
+        let [q, k, v] = p.qkv(&x_t.unsqueeze(1)?, &Positions::Token(at))?;
         let logs = self.logs([&q, &k], wide)?;
         let o = logs.step(&v.to_dtype(wide)?, state)?;
         p.output(&o.to_dtype(x_t.dtype())?)?.squeeze(1)

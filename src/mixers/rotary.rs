@@ -1,5 +1,5 @@
-//! Rotary position embedding (Su et al. 2021): queries and keys are rotated by their positions, so that
-//! their product depends on the distance between them.
+//! Rotary position embedding (RoPE, Su et al. 2021): queries and keys are rotated by angles proportional to their positions, so
+//! that their product depends on the distance between them.
 
 use super::MixerSpec;
 use crate::nn::Cx;
@@ -8,26 +8,26 @@ use candle_core::{Result, Tensor};
 
 /// Positions of queries and keys in their sequences.
 pub(super) enum Positions<'a> {
-    /// Keys at 0, 1, 2 and so on, queries at the positions that the pass selects.
+    /// Keys at 0, 1, 2, .., queries at the positions that the forward pass selects.
     Sequence(&'a Cx),
     /// One query and one key per sequence, both at this position.
     Token(usize),
 }
 
-/// A pass at all positions, as every step by itself is.
-static EVERYWHERE: Cx = Cx::eval();
+/// Forward pass at all positions, for single steps.
+static ALL_POSITIONS: Cx = Cx::eval();
 
 impl Positions<'_> {
-    /// The pass that computes them.
+    /// Context of the forward pass.
     pub fn cx(&self) -> &Cx {
         match self {
             Self::Sequence(cx) => cx,
-            Self::Token(_) => &EVERYWHERE,
+            Self::Token(_) => &ALL_POSITIONS,
         }
     }
 }
 
-/// Rotates the first `dims` channels of each head.
+/// Rotation of the first `dims` channels of each head.
 #[derive(Clone, Copy)]
 pub(super) struct RotaryEmbedding {
     heads: usize,
@@ -35,7 +35,7 @@ pub(super) struct RotaryEmbedding {
 }
 
 impl RotaryEmbedding {
-    /// `None` where the model has no rotary embedding.
+    /// Rotary embedding of `spec`; `None` where the model has none.
     pub fn new(spec: &MixerSpec) -> Option<Self> {
         spec.rotary.map(|rotary| Self {
             heads: spec.n_heads,
@@ -43,7 +43,7 @@ impl RotaryEmbedding {
         })
     }
 
-    /// Of `width` channels a head, all but an odd last one.
+    /// Rotation of all `width` channels of a head, except the last one if `width` is odd.
     pub fn over(heads: usize, width: usize) -> Self {
         Self {
             heads,
@@ -66,7 +66,7 @@ impl RotaryEmbedding {
         }
     }
 
-    /// Rotates x `(batch, rows, n)` at `(batch, rows)` positions, or at 0, 1, 2 and so on.
+    /// Rotates x `(batch, rows, n)` at the positions `at` `(batch, rows)`, by default 0, 1, 2, ..
     pub fn rotate(&self, x: &Tensor, at: Option<&Tensor>) -> Result<Tensor> {
         ops::rotary(x, self.heads, self.dims, at)
     }

@@ -1,16 +1,16 @@
-//! The running maximum that keeps exponentials of sums from overflowing.
+//! Running maximum of decayed exponents, the stabiliser of exponential gates and features.
 
 use candle_core::{Result, Tensor};
 
 /// m_t = max(m_{t-1} + d_t, x_t), m_{-1} = -∞, along the second axis; without gradient.
 ///
-/// `d`, `x`: `(batch, seq_len, any)`, d being 0 at most. m serves to divide by e^m what is multiplied by it again, so that its
-/// own rounding does not matter.
+/// `d`, `x`: `(batch, seq_len, any)`, with d ≤ 0. Callers divide by e^m what they multiply by it again, so that rounding of m
+/// cancels.
 pub(super) fn running_max(d: &Tensor, x: &Tensor) -> Result<Tensor> {
     let (mut d, mut m) = (d.detach(), x.detach());
     let (seq_len, mut reach) = (m.dim(1)?, 1);
-    // Of twice as many steps it is made from those of two halves. The first have all steps before them already: they are
-    // compared with less than themselves.
+    // Parallel prefix by doubling: after each round, m_t covers the last `reach` steps. The first `reach` rows are complete and
+    // compared with values at most as large.
     while reach < seq_len {
         let earlier = |x: &Tensor| {
             let (first, moved) = (x.narrow(1, 0, reach)?, x.narrow(1, 0, seq_len - reach)?);

@@ -1,8 +1,10 @@
 //! Softmax attention over the last w tokens (Beltagy et al. 2020): time and state grow with the window alone.
 
 use super::attention;
-use super::softmax_attention::{Pairs, SoftmaxAttention};
-use super::{Core, Entry, Family, Gradient, Growth, MixerOption, MixerSpec, ReleasedBlock};
+use super::softmax_attention::{AttentionPattern, SoftmaxAttention};
+use super::{
+    in_range, Core, Entry, Family, Gradient, Growth, MixerOption, MixerSpec, ReleasedBlock,
+};
 use crate::ops::Pattern;
 use candle_core::Result;
 
@@ -20,7 +22,7 @@ pub(super) const ENTRY: Entry = Entry {
         name: "window",
         help: "tokens that a token attends to, itself included: `64`, or any number from 1 on",
         default: |_| "64",
-        accepts: is_size,
+        accepts: |v| in_range(v, 1..=1 << 30),
         short: Some("3"),
         ..MixerOption::DEFAULT
     }],
@@ -32,28 +34,21 @@ pub(super) const ENTRY: Entry = Entry {
     gradient: &[("bk", Gradient::Cancels)],
     work: |spec| Some(attention::work(spec, Core::SparseAttention(window(spec)))),
     build: |spec, params| {
-        let pairs = Window(window(spec));
-        Ok(Box::new(SoftmaxAttention::new(spec, params, pairs)?))
+        let pattern = Window(window(spec));
+        Ok(Box::new(SoftmaxAttention::new(spec, params, pattern)?))
     },
     ..Entry::of(Family::Attention)
 };
 
-/// Whether an option is a number from 1 on that a kernel can count.
-fn is_size(value: &str) -> bool {
-    value
-        .parse::<usize>()
-        .is_ok_and(|size| (1..=1 << 30).contains(&size))
-}
-
-/// w.
+/// Window size w.
 fn window(spec: &MixerSpec) -> usize {
-    let given = spec.option("window").and_then(|window| window.parse().ok());
-    given.unwrap_or(64)
+    spec.parsed("window").unwrap_or(64)
 }
 
+/// Window of the last w tokens.
 struct Window(usize);
 
-impl Pairs for Window {
+impl AttentionPattern for Window {
     fn pattern(&self, _seq_len: usize) -> Result<Pattern> {
         Ok(Pattern {
             window: Some(self.0),
@@ -61,11 +56,11 @@ impl Pairs for Window {
         })
     }
 
-    fn kept(&self) -> usize {
+    fn cached(&self) -> usize {
         self.0
     }
 
     fn without_system(&self) -> &'static str {
-        "a key that leaves the window would have to be subtracted from the state again, which no diagonal transition does"
+        "a key that leaves the window would have to be subtracted from the state, which no diagonal transition does"
     }
 }

@@ -32,60 +32,65 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::Attention)
 };
 
-/// What others call attention.
+/// Name of softmax attention in the registry.
 pub(crate) const SOFTMAX: &str = ENTRY.name;
 
-/// Mixer and variant that Hugging Face's GPT-NeoX computes, the only ones that its files can hold.
+/// Mixer and variant of Hugging Face's GPT-NeoX, the only ones whose weights its files can hold.
 pub(crate) const GPT_NEOX: (&str, &str) = (ENTRY.name, "reference");
 
-/// Which pairs of queries and keys a softmax takes in.
-pub(super) trait Pairs {
-    /// Of a sequence of `seq_len` tokens.
+/// Attention pattern: the pairs of queries and keys that the softmax runs over, and biases of their scores.
+pub(super) trait AttentionPattern {
+    /// Pattern of a sequence of `seq_len` tokens.
     fn pattern(&self, seq_len: usize) -> Result<Pattern>;
 
-    /// The tokens that steps keep: all that are still attended to, which are the last ones where there is a limit.
-    fn kept(&self) -> usize {
+    /// Number of last tokens that stay in the key-value cache.
+    fn cached(&self) -> usize {
         usize::MAX
     }
 
-    /// Why there is no finite system, in words that end a sentence.
+    /// Reason why there is no finite system, as the end of a sentence.
     fn without_system(&self) -> &'static str {
-        "the features that separate e^(q·k) are infinitely many, so that N is infinite (Lemma 1)"
+        "e^(q·k) is separable only with infinitely many features, so that N is infinite (Lemma 1)"
     }
 }
 
+/// Causal attention over all pairs.
 struct AllPairs;
 
-impl Pairs for AllPairs {
+impl AttentionPattern for AllPairs {
     fn pattern(&self, _seq_len: usize) -> Result<Pattern> {
         Ok(Pattern::default())
     }
 }
 
-/// Attention by a softmax over the pairs that `P` allows.
+/// Softmax attention with the pattern `P`.
 pub(super) struct SoftmaxAttention<P> {
-    maps: Projections,
-    pairs: P,
+    projections: Projections,
+    pattern: P,
 }
 
 impl<P> SoftmaxAttention<P> {
-    pub fn new(spec: &MixerSpec, params: &Params, pairs: P) -> Result<Self> {
-        let maps = Projections::new(spec, params)?;
-        Ok(Self { maps, pairs })
+    pub fn new(spec: &MixerSpec, params: &Params, pattern: P) -> Result<Self> {
+        let projections = Projections::new(spec, params)?;
+        Ok(Self {
+            projections,
+            pattern,
+        })
     }
 }
 
-impl<P: Pairs> Mixer for SoftmaxAttention<P> {
+impl<P: AttentionPattern> Mixer for SoftmaxAttention<P> {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let [q, k, v] = self.maps.maps(x, &Positions::Sequence(cx))?;
-        let pattern = self.pairs.pattern(x.dim(1)?)?;
-        let o = self.maps.attend_within([&q, &k, &v], &pattern, cx)?;
-        self.maps.output(&o)
+        let [q, k, v] = self.projections.qkv(x, &Positions::Sequence(cx))?;
+        let pattern = self.pattern.pattern(x.dim(1)?)?;
+        let o = self.projections.attend_within([&q, &k, &v], &pattern, cx)?;
+        self.projections.output(&o)
     }
 
     fn state_size(&self, seq_len: usize) -> usize {
-        let kept = seq_len.min(self.pairs.kept());
-        kept * self.maps.n_heads * (self.maps.head_features + self.maps.head_dim)
+        let kept = seq_len.min(self.pattern.cached());
+        kept * self.projections.n_heads
+            * (self.projections.head_features + self.projections.head_dim)
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -93,32 +98,32 @@ impl<P: Pairs> Mixer for SoftmaxAttention<P> {
     }
 
     fn without_system(&self) -> &'static str {
-        self.pairs.without_system()
+        self.pattern.without_system()
     }
 }
 
-impl<P: Pairs> Recurrent for SoftmaxAttention<P> {
+impl<P: AttentionPattern> Recurrent for SoftmaxAttention<P> {
     fn init(&self, _batch: usize) -> Result<State> {
         Ok(State::default())
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
         let x = x_t.unsqueeze(1)?;
-        let [q, k, v] = self.maps.heads(&x, &Positions::Token(at))?;
-        let after = |kept: &Tensor, new: &Tensor| {
-            let first = (kept.dim(2)? + 1).saturating_sub(self.pairs.kept());
+        let [q, k, v] = self.projections.heads(&x, &Positions::Token(at))?;
+        let append = |kept: &Tensor, new: &Tensor| {
+            let first = (kept.dim(2)? + 1).saturating_sub(self.pattern.cached());
             Tensor::cat(&[&kept.narrow(2, first, kept.dim(2)? - first)?, new], 2)
         };
         *state = match &state.0[..] {
-            [keys, values] => State(vec![after(keys, &k)?, after(values, &v)?]),
+            [keys, values] => State(vec![append(keys, &k)?, append(values, &v)?]),
             _ => State(vec![k, v]),
         };
         let [keys, values] = [&state.0[0], &state.0[1]];
         let (batch, len) = (x.dim(0)?, keys.dim(2)?);
         let last = Tensor::full(len as u32 - 1, (batch, 1), x.device())?;
-        let pattern = self.pairs.pattern(len)?;
-        let heads = self.maps.n_heads;
+        let pattern = self.pattern.pattern(len)?;
+        let heads = self.projections.n_heads;
         let o = ops::patterned_attention([&q, keys, values], heads, Some(&last), &pattern, None)?;
-        self.maps.output_step(&o)
+        self.projections.output_step(&o)
     }
 }

@@ -1,66 +1,65 @@
-//! What a mixer is built from, and which sizes it refuses.
+//! Specification that a mixer is built from, and checks of its sizes.
 
 use super::Entry;
 use crate::config::{InitScheme, ModelConfig, Rotary};
 use crate::error::{self, refuse};
 use std::collections::BTreeMap;
 
-/// All that a mixer may know of the network around it: widths, its own options, how weights start.
+/// Specification of a mixer: all it may know of the network around it, from widths to initial standard deviations.
 #[derive(Clone, Copy, Debug)]
 pub struct MixerSpec<'a> {
-    /// One of the mixer's variants.
+    /// Variant, one of the row's.
     pub variant: &'a str,
-    /// Options of this mixer alone, by name.
+    /// Options of the mixer, by name.
     pub options: &'a BTreeMap<String, String>,
     /// Width of the input and output, d.
     pub d_model: usize,
-    /// State expansion, n; also the query/key width of attention.
+    /// State expansion, n, or query/key width of attention.
     pub d_state: usize,
     /// Heads, s.
     pub n_heads: usize,
-    /// Layers of the network.
+    /// Number of layers of the network.
     pub n_layers: usize,
-    /// Which of them it is, from 0.
+    /// Index of the layer, from 0.
     pub layer: usize,
-    /// Inner width over d in mixers that widen; `None` is 2.
+    /// Ratio of the inner width to d, in mixers that have one; `None` is 2.
     pub expand: Option<f64>,
     /// Rotary position embedding of queries and keys.
     pub rotary: Option<RotarySpec>,
-    /// Probability of dropout inside attention.
+    /// Dropout probability inside attention.
     pub attn_dropout: f64,
-    /// What attention without a softmax drops: elements of its output, as the released classifiers do,
-    /// or attention weights.
+    /// Whether dropout of attention without a softmax acts on its output, as in the released classifiers, or on its weights.
     pub drops_output: bool,
     /// Whether outputs may depend on later tokens.
     pub bidirectional: bool,
-    /// Standard deviation of the initial weights that read the residual stream.
+    /// Standard deviation of initial weights of projections from the residual stream.
     pub input_std: f64,
-    /// Standard deviation of the initial weights of maps back to the residual stream.
+    /// Standard deviation of initial weights of projections to the residual stream.
     pub output_std: f64,
-    /// The same in the gated block of the RNNs, which the released code does not shrink with depth.
+    /// The same in the gated block of the RNNs, which the released code does not scale by depth.
     pub rnn_output_std: f64,
 }
 
 /// Rotary position embedding (Su et al. 2021).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RotarySpec {
-    /// The first channels of each head, an even number, that are rotated.
+    /// Number of rotated channels of each head, its first ones; even.
     pub dims: usize,
-    /// Whether φ(q) and φ(k) are rotated in the weighted sum of values, and not q and k before φ.
+    /// Whether φ(q) and φ(k) are rotated in the numerator, instead of q and k before φ.
     pub after_feature_map: bool,
 }
 
 /// Standard deviation of the initial weights of the released language model.
 const STD: f64 = 0.02;
 
-/// Inner width over d where the config names none.
+/// Default ratio of the inner width to d.
 const EXPAND: f64 = 2.0;
 
-/// Most features of a head that a feature map makes.
-const MOST_FEATURES: usize = 1 << 20;
+/// Largest number of features of a head.
+const MAX_FEATURES: usize = 1 << 20;
 
-/// Largest inner width over d.
-const MOST_EXPAND: f64 = 64.0;
+/// Largest ratio of the inner width to d.
+const MAX_EXPAND: f64 = 64.0;
 
 impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
     fn from(model: &'a ModelConfig) -> Self {
@@ -69,7 +68,7 @@ impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
         let (input_std, output_std) = match language.map(|language| language.init) {
             Some(InitScheme::Pythia) => ((2.0 / (5.0 * d)).sqrt(), 2.0 / (layers * d.sqrt())),
             Some(InitScheme::Hf) => (STD, STD),
-            // GPT-2's rule: two maps per layer write to the residual stream.
+            // GPT-2's rule, with two projections to the residual stream per layer.
             None => (STD, STD / (2.0 * layers).sqrt()),
         };
         Self {
@@ -98,24 +97,29 @@ impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
 }
 
 impl MixerSpec<'_> {
-    /// The same in layer `layer`, from 0.
+    /// The same specification for layer `layer`.
     pub fn in_layer(self, layer: usize) -> Self {
         Self { layer, ..self }
     }
 
-    /// Inner width E of mixers that widen, rounded down.
+    /// Inner width E, rounded down.
     pub fn inner_width(&self) -> usize {
         (self.expand.unwrap_or(EXPAND) * self.d_model as f64) as usize
     }
 
-    /// The option `name`, where it was set.
+    /// Value of the option `name` as a number; `None` for `auto` and where it is not set.
+    pub(super) fn parsed<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        self.option(name)?.parse().ok()
+    }
+
+    /// Value of the option `name`, if it is set.
     pub fn option(&self, name: &str) -> Option<&str> {
         self.options.get(name).map(String::as_str)
     }
 }
 
 impl Entry {
-    /// Refuses sizes that this mixer cannot be built with, in one sentence that names the flag.
+    /// Error if the mixer cannot be built with these sizes, in one sentence that names the flag.
     pub fn check_sizes<'a>(&self, spec: impl Into<MixerSpec<'a>>) -> error::Result<()> {
         let spec = spec.into();
         self.check_direction(&spec)?;
@@ -140,10 +144,10 @@ impl Entry {
             refuse!(flag "--expand" = expand, "mixer `{}`, variant `{}`, has no inner width; leave --expand out", self.name, spec.variant);
         }
         // Not-a-number fails the first comparison.
-        if expand.is_finite() && expand <= MOST_EXPAND && spec.inner_width() >= 1 {
+        if expand.is_finite() && expand <= MAX_EXPAND && spec.inner_width() >= 1 {
             return Ok(());
         }
-        refuse!(flag "--expand" = expand, "must be at most {MOST_EXPAND} and make of --d {} an inner width of at least 1", spec.d_model)
+        refuse!(flag "--expand" = expand, "must be at most {MAX_EXPAND} and make of --d {} an inner width of at least 1", spec.d_model)
     }
 
     fn check_heads(&self, spec: &MixerSpec) -> error::Result<()> {
@@ -166,19 +170,19 @@ impl Entry {
         Ok(())
     }
 
-    /// Expects heads that divide n: [`Self::check_heads`] comes first.
+    /// Requires heads that divide n, so it runs after [`Self::check_heads`].
     fn check_features(&self, spec: &MixerSpec) -> error::Result<()> {
         let work = self.work(*spec).filter(|work| work.features > 0);
         let Some(states) = work.map(|work| work.states) else {
             return Ok(());
         };
-        if states <= MOST_FEATURES {
+        if states <= MAX_FEATURES {
             return Ok(());
         }
-        refuse!(flag "--n" = spec.d_state, "with --heads {} this makes {states} features a head of mixer `{}`, and {MOST_FEATURES} are the most: take a smaller --n, more --heads, or a lower order", spec.n_heads, self.name)
+        refuse!(flag "--n" = spec.d_state, "with --heads {} this makes {states} features per head of mixer `{}`, more than {MAX_FEATURES}: take a smaller --n, more --heads, or a lower order", spec.n_heads, self.name)
     }
 
-    /// Expects heads that divide n, as [`Self::check_features`] does.
+    /// Requires heads that divide n, like [`Self::check_features`].
     fn check_rotary(&self, spec: &MixerSpec) -> error::Result<()> {
         let Some(rotary) = spec.rotary else {
             return Ok(());
@@ -189,7 +193,7 @@ impl Entry {
         }
         let products = self.work(*spec).is_some_and(|work| work.features > 0);
         if rotary.after_feature_map && products {
-            refuse!(flag "--rotary" = "post", "the features of mixer `{}` are no channels that a rotation could turn; it must be pre or none", self.name);
+            refuse!(flag "--rotary" = "post", "the features of mixer `{}` are products and cannot be rotated; it must be pre or none", self.name);
         }
         let (n, s) = (spec.d_state, spec.n_heads);
         if dims >= 2 && dims % 2 == 0 && dims <= n / s {

@@ -1,8 +1,8 @@
-//! Softmax attention with the relative position bias of T5 (Raffel et al. 2020): a learnt number for each head and bucket of
-//! distances, added to scores in place of position embeddings. T5 shares it among its layers; here each layer has its own.
+//! Softmax attention with the relative position bias of T5 (Raffel et al. 2020): in place of position embeddings, a learnt bias
+//! per head and bucket of distances is added to the scores. T5 shares the bias among its layers; here each layer has its own.
 
 use super::attention;
-use super::softmax_attention::{Pairs, SoftmaxAttention};
+use super::softmax_attention::{AttentionPattern, SoftmaxAttention};
 use super::{Core, Entry, Family, Gradient, Growth, MixerSpec};
 use crate::nn::{Init, Params};
 use crate::ops::{self, Pattern};
@@ -32,28 +32,28 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::Attention)
 };
 
-/// Buckets of a head.
+/// Number of buckets of a head.
 const BUCKETS: usize = 32;
 /// Distances below this have a bucket each.
 const EXACT: usize = 16;
-/// From this distance on, all share the last bucket.
+/// Distance from which on all share the last bucket.
 const FARTHEST: usize = 128;
 
-/// The bucket of a distance: beyond [`EXACT`], buckets grow with the distance.
+/// Bucket of a distance: exact below [`EXACT`], logarithmic beyond.
 fn bucket(distance: usize) -> usize {
     if distance < EXACT {
         return distance;
     }
-    let of = |distance: usize| (distance as f64 / EXACT as f64).ln();
-    let share = of(distance) / of(FARTHEST);
-    let bucket = EXACT + (share * (BUCKETS - EXACT) as f64) as usize;
+    let log = |distance: usize| (distance as f64 / EXACT as f64).ln();
+    let fraction = log(distance) / log(FARTHEST);
+    let bucket = EXACT + (fraction * (BUCKETS - EXACT) as f64) as usize;
     bucket.min(BUCKETS - 1)
 }
 
 struct Buckets {
-    /// `(32, heads)`.
+    /// Biases `(32, heads)`.
     table: Tensor,
-    /// Of the distances 0, 1, 2 and so on, up to the first in the last bucket.
+    /// Buckets of the distances 0, 1, 2, .. up to the first one in the last bucket, `(1, distances)`.
     ids: Tensor,
 }
 
@@ -70,7 +70,7 @@ impl Buckets {
     }
 }
 
-impl Pairs for Buckets {
+impl AttentionPattern for Buckets {
     fn pattern(&self, _seq_len: usize) -> Result<Pattern> {
         let dtype = self.table.dtype();
         let by_distance = ops::embedding(&self.ids, &self.table, None, None, dtype)?.squeeze(0)?;
@@ -85,7 +85,7 @@ impl Pairs for Buckets {
 mod tests {
     use super::*;
 
-    /// As `T5Attention._relative_position_bucket` of Hugging Face's transformers gives them for a decoder.
+    /// Buckets of `T5Attention._relative_position_bucket` in Hugging Face's transformers, for a decoder.
     #[test]
     fn buckets_are_those_of_t5() {
         let firsts = [

@@ -1,7 +1,10 @@
-//! Softmax attention with the exponential cut to its Taylor polynomial T_P: Lemma 1's system, truncated at order P and
-//! trained as such. It is linear attention over the monomials (24) of queries and keys; with P = 2 its kernel is that of
-//! Based (Arora et al. 2024). TaylorShift (Nauen et al. 2024) has the same polynomial, but normalises queries and keys and
-//! scales them by a learnt temperature, which is not done here.
+//! Softmax attention whose exponential is truncated to its Taylor polynomial T_P of order P: the system of Lemma 1, truncated and
+//! trained as such,
+//!
+//! o_i = Σ_j T_P(q_i·k_j/√m) v_j / Σ_j T_P(q_i·k_j/√m),  T_P(x) = Σ_{p≤P} x^p / p!
+//!
+//! It is linear attention over the monomials (24) of queries and keys. With P = 2 its kernel is that of Based (Arora et al. 2024).
+//! TaylorShift (Nauen et al. 2024) has the same polynomial, but with normalised queries and keys and a learnt temperature.
 
 use super::linear_attention::{FeatureMap, LinearAttention};
 use super::{attention, Core, Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock};
@@ -21,7 +24,7 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::ATTENTION,
     options: &[MixerOption {
         name: "order",
-        help: "order P of the series: `2`, 4, 6 or 8; of odd ones a weight can be negative",
+        help: "order P of the series: `2`, 4, 6 or 8; weights of odd orders could be negative",
         default: |_| "2",
         accepts: |v| matches!(v, "2" | "4" | "6" | "8"),
         ..MixerOption::DEFAULT
@@ -43,24 +46,23 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::LinearAttention)
 };
 
-/// P.
+/// Order P.
 fn order(spec: &MixerSpec) -> usize {
-    let given = spec.option("order").and_then(|order| order.parse().ok());
-    given.unwrap_or(2)
+    spec.parsed("order").unwrap_or(2)
 }
 
-/// Features of a head.
+/// Number of features of a head.
 fn features(spec: &MixerSpec) -> usize {
     Monomials::count(spec.d_state / spec.n_heads, order(spec))
 }
 
-/// x to the monomials x^ν / √ν! of x / m^{1/4} up to degree P, whose inner products are T_P(q·k/√m).
+/// Feature map φ: the monomials x^ν / √ν! of x / m^{1/4} up to degree P, with φ(q)·φ(k) = T_P(q·k/√m).
 struct Taylor {
-    /// m.
+    /// Width m of queries and keys.
     variables: usize,
-    /// For every degree from 1 on, which monomial of the degree below times which variable each of its monomials is.
+    /// Per degree from 1 on, the factors of each monomial: index of a monomial of the degree below, and of a variable.
     degrees: Vec<[Tensor; 2]>,
-    /// 1/√ν! of every monomial, `(features, 1)`.
+    /// Scale 1/√ν! of each monomial, `(features, 1)`.
     scales: Tensor,
 }
 
@@ -68,9 +70,9 @@ impl Taylor {
     fn new(spec: &MixerSpec, device: &Device) -> Result<Self> {
         let variables = spec.d_state / spec.n_heads;
         let monomials = Monomials::new(variables, order(spec));
-        let indices = |of: &dyn Fn(usize) -> Vec<u32>| {
+        let indices = |ids: &dyn Fn(usize) -> Vec<u32>| {
             let degrees = 0..monomials.degrees.len();
-            let tensor = |degree| Tensor::new(of(degree), device);
+            let tensor = |degree| Tensor::new(ids(degree), device);
             degrees.map(tensor).collect::<Result<Vec<_>>>()
         };
         let parents = indices(&|p| monomials.degrees[p].iter().map(|m| m.parent).collect())?;
@@ -94,13 +96,13 @@ impl FeatureMap for Taylor {
         self.scales.elem_count()
     }
 
-    /// Monomials run down the rows, where picking one is a copy of memory.
+    /// Monomials are rows while they are built, so that selecting one copies contiguous memory.
     fn features(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, rows, width) = x.dims3()?;
         let heads = width / self.variables;
         let x = x.reshape((batch * rows * heads, self.variables))?;
         let x = (x * (self.variables as f64).powf(-0.25))?;
-        let x = x.t()?.contiguous()?;
+        let x = x.t()?.contiguous()?; // (m, batch · rows · heads)
         let mut degree = Tensor::ones((1, x.dim(1)?), x.dtype(), x.device())?;
         let mut all = vec![degree.clone()];
         for [parents, variables] in &self.degrees {

@@ -1,44 +1,44 @@
-//! The arithmetic of a mixer, from which floors and estimates of its cost are computed.
+//! Arithmetic of a mixer, the basis of lower bounds and estimates of its cost.
 
 use super::{Entry, MixerSpec};
 
-/// What one layer of a mixer computes for a token.
+/// Arithmetic of one layer of a mixer per token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MixerWork {
-    /// The algorithm that moves information along the sequence.
+    /// Algorithm along the sequence.
     pub core: Core,
-    /// Channels of the core: d, or the inner width E of mixers that widen.
+    /// Channels of the core: d, or the inner width E.
     pub channels: usize,
     /// States per channel, n; 1 in a gated scan. The query/key width in softmax attention.
     pub states: usize,
-    /// Weights of the linear maps around the core; each multiplies and adds once per token. Gates that
-    /// make one number per head from a token, and short convolutions, are not counted.
+    /// Weights of the projections around the core, one multiply-add each per token. Projections to one number per head and short
+    /// convolutions are not counted.
     pub projections: usize,
-    /// Numbers a token that a feature map makes of queries and keys, where they are more than these.
+    /// Features per token of a feature map that expands queries and keys; 0 where none does.
     pub features: usize,
-    /// Numbers for each pair of tokens of a sequence, of matrices over pairs: those that exist at one time in a pass, and
-    /// those that its backward pass keeps.
+    /// Elements per pair of tokens in matrices over pairs: those alive at once in a forward pass, and those kept for the backward
+    /// pass.
     pub pairs: [f64; 2],
 }
 
-/// Algorithms along the sequence, by the arithmetic that bounds their time.
+/// Algorithm along the sequence, by the arithmetic that bounds its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Core {
-    /// Every query meets every key before it: L² (n + d) multiply-adds a sequence.
+    /// All pairs of queries and keys: L² (n + d) multiply-adds per sequence.
     SoftmaxAttention,
-    /// Every query meets this many keys at most.
+    /// At most this many keys per query.
     SparseAttention(usize),
-    /// The states of a channel share one decay, or have none: matrix products within chunks, and a state
-    /// between chunks (linear attention, SSD).
+    /// Matrix products within chunks and a state between chunks, where the states of a channel share one decay or have none (linear
+    /// attention, SSD).
     ChunkedScan,
-    /// Every row of a matrix of state has a decay of its own, or all of a head share one: a rank-one update and a product with
-    /// the query a token (gated linear attention).
+    /// A rank-one update and a product with the query per token, for a matrix-valued state with a decay per row or per head
+    /// (gated linear attention).
     MatrixScan,
-    /// Every state has a decay of its own, one exponential per token, channel and state (S6).
+    /// A scan with a decay per state: one exponential per token, channel and state (S6).
     SelectiveScan,
-    /// One kernel as long as the sequence for every channel, by Fourier transforms; the states are those that it is made from.
+    /// A convolution as long as the sequence per channel, by FFT; its states are those that the kernel is computed from.
     LongConvolution,
-    /// One state per channel, h_i = a_i h_{i-1} + b_i: bounded by memory traffic (gated RNNs).
+    /// A scan h_i = a_i h_{i-1} + b_i with one state per channel, bounded by memory traffic (gated RNNs).
     GatedScan,
 }
 
@@ -54,7 +54,7 @@ impl MixerWork {
         }
     }
 
-    /// The same with `states` features a channel, which a feature map makes `maps` times for every token.
+    /// The same with `states` features per channel, from a feature map that is applied `maps` times per token.
     pub(super) fn over_features(self, states: usize, maps: usize) -> Self {
         Self {
             states,
@@ -65,7 +65,7 @@ impl MixerWork {
 }
 
 impl Entry {
-    /// The arithmetic of one layer; `None` where no bound is known.
+    /// Arithmetic of one layer; `None` where no bound is known.
     pub fn work<'a>(&self, spec: impl Into<MixerSpec<'a>>) -> Option<MixerWork> {
         (self.work)(&spec.into())
     }
