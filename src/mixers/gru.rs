@@ -1,6 +1,13 @@
-//! The gated recurrent unit (Cho et al. 2014), its reset gate behind the recurrent map as in cuDNN and PyTorch.
+//! Gated recurrent unit (Cho et al. 2014), with the reset gate applied after the recurrent map as in cuDNN and PyTorch,
+//!
+//! n_t = tanh(W_n u_t + r_t ⊙ (U_n y_{t-1} + c) + b_n),  y_t = (1 - z_t) ⊙ n_t + z_t ⊙ y_{t-1}
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | r, z | reset and update gate, σ(W u_t + U y_{t-1} + b) each | `(batch, d)` |
+//! | n | candidate state | `(batch, d)` |
 
-use super::sequential::{part, Cell, Gates, Sequential};
+use super::sequential::{gate, RecurrentCell, RecurrentGates, Sequential};
 use super::{Entry, Family, ReleasedBlock};
 use crate::nn::Params;
 use crate::ops;
@@ -14,41 +21,41 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::RNN,
     stem: "gru",
     own_init: &["un", "ur", "uz", "wn", "wr", "wz"],
-    // Each step waits for the output of the step before it: no rate of the machine bounds that.
+    // Sequential: each step waits for the output of the one before it, so that no throughput of the machine bounds its time.
     work: |_| None,
     build: |spec, params| Ok(Box::new(Sequential(Gru::new(spec.d_model, params)?))),
     ..Entry::of(Family::Recurrent)
 };
 
 struct Gru {
-    /// In the order (reset, update, candidate).
-    gates: Gates,
-    /// Inside the reset, `(d)`.
+    /// Gates in the order r, z, n.
+    gates: RecurrentGates,
+    /// Bias of the recurrent map to n, `(d)`.
     c: Tensor,
 }
 
 impl Gru {
     fn new(d: usize, params: &Params) -> Result<Self> {
         Ok(Self {
-            gates: Gates::new(d, &["r", "z", "n"], &[], params)?,
+            gates: RecurrentGates::new(d, &["r", "z", "n"], &[], params)?,
             c: params.bias("c", d, d)?,
         })
     }
 }
 
-impl Cell for Gru {
+impl RecurrentCell for Gru {
     const STATES: usize = 1;
 
-    fn gates(&self) -> &Gates {
+    fn gates(&self) -> &RecurrentGates {
         &self.gates
     }
 
-    fn advance(&self, input: &Tensor, output: &Tensor, state: &[Tensor]) -> Result<Vec<Tensor>> {
+    fn step(&self, wu: &Tensor, uy: &Tensor, state: &[Tensor]) -> Result<Vec<Tensor>> {
         let y = &state[0];
-        let gate = |i: usize| ops::sigmoid(&(part(input, i, y)? + part(output, i, y)?)?);
-        let (reset, update) = (gate(0)?, gate(1)?);
-        let past = (reset * part(output, 2, y)?.broadcast_add(&self.c.to_dtype(y.dtype())?)?)?;
-        let candidate = ops::tanh(&(part(input, 2, y)? + past)?)?;
-        Ok(vec![(&candidate + (update * (y - &candidate)?)?)?])
+        let sigmoid_gate = |i: usize| ops::sigmoid(&(gate(wu, i, y)? + gate(uy, i, y)?)?);
+        let (r, z) = (sigmoid_gate(0)?, sigmoid_gate(1)?);
+        let un_y = gate(uy, 2, y)?.broadcast_add(&self.c.to_dtype(y.dtype())?)?;
+        let n = ops::tanh(&(gate(wu, 2, y)? + (r * un_y)?)?)?;
+        Ok(vec![(&n + (z * (y - &n)?)?)?])
     }
 }

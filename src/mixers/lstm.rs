@@ -1,6 +1,13 @@
-//! The LSTM (5) to (7).
+//! LSTM (5) to (7); Hochreiter & Schmidhuber 1997,
+//!
+//! x_t = f_t ⊙ x_{t-1} + i_t ⊙ tanh(W_u u_t + U_u y_{t-1} + b_u),  y_t = o_t ⊙ tanh(x_t)
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | x, y | cell state and output | `(batch, d)` |
+//! | f, i, o | forget, input and output gate, σ(W u_t + U y_{t-1} + b) each | `(batch, d)` |
 
-use super::sequential::{part, Cell, Gates, Sequential};
+use super::sequential::{gate, RecurrentCell, RecurrentGates, Sequential};
 use super::{Entry, Family, ReleasedBlock};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -13,33 +20,34 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::RNN,
     stem: "lstm",
     own_init: &["bf", "uf", "ui", "uo", "uu", "wf", "wi", "wo", "wu"],
-    // Each step waits for the output of the step before it: no rate of the machine bounds that.
+    // Sequential: each step waits for the output of the one before it, so that no throughput of the machine bounds its time.
     work: |_| None,
     build: |spec, params| {
-        // A forget bias of 1 lets the state live from the start (Jozefowicz et al. 2015).
-        let gates = Gates::new(spec.d_model, &["u", "f", "i", "o"], &[("f", 1.0)], params)?;
+        // A forget bias of 1 keeps the initial gate open (Jozefowicz et al. 2015).
+        let gates =
+            RecurrentGates::new(spec.d_model, &["u", "f", "i", "o"], &[("f", 1.0)], params)?;
         Ok(Box::new(Sequential(Lstm(gates))))
     },
     ..Entry::of(Family::Recurrent)
 };
 
-/// Gates in the order (input candidate, forget, input, output).
-struct Lstm(Gates);
+/// Gates in the order candidate, f, i, o.
+struct Lstm(RecurrentGates);
 
-impl Cell for Lstm {
+impl RecurrentCell for Lstm {
     /// y and x.
     const STATES: usize = 2;
 
-    fn gates(&self) -> &Gates {
+    fn gates(&self) -> &RecurrentGates {
         &self.0
     }
 
-    fn advance(&self, input: &Tensor, output: &Tensor, state: &[Tensor]) -> Result<Vec<Tensor>> {
-        let z = (input + output)?;
-        let gate = |i: usize| part(&z, i, &state[0]);
-        let kept = (ops::sigmoid(&gate(1)?)? * &state[1])?;
-        let x = (kept + (ops::sigmoid(&gate(2)?)? * ops::tanh(&gate(0)?)?)?)?;
-        let y = (ops::sigmoid(&gate(3)?)? * ops::tanh(&x)?)?;
+    fn step(&self, wu: &Tensor, uy: &Tensor, state: &[Tensor]) -> Result<Vec<Tensor>> {
+        let z = (wu + uy)?; // (batch, 4d)
+        let z = |i: usize| gate(&z, i, &state[0]);
+        let f_x = (ops::sigmoid(&z(1)?)? * &state[1])?;
+        let x = (f_x + (ops::sigmoid(&z(2)?)? * ops::tanh(&z(0)?)?)?)?;
+        let y = (ops::sigmoid(&z(3)?)? * ops::tanh(&x)?)?;
         Ok(vec![y, x])
     }
 }

@@ -1,6 +1,6 @@
-//! The plain recurrent network (Elman 1990).
+//! Elman network (Elman 1990), the plain recurrent network: y_t = tanh(W u_t + U y_{t-1} + b).
 
-use super::sequential::{Cell, Gates, Sequential};
+use super::sequential::{RecurrentCell, RecurrentGates, Sequential};
 use super::{Entry, Family, ReleasedBlock};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -13,25 +13,25 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::RNN,
     stem: "rnn",
     own_init: &["uh", "wh"],
-    // Each step waits for the output of the step before it: no rate of the machine bounds that.
+    // Sequential: each step waits for the output of the one before it, so that no throughput of the machine bounds its time.
     work: |_| None,
     build: |spec, params| {
-        let gates = Gates::new(spec.d_model, &["h"], &[], params)?;
+        let gates = RecurrentGates::new(spec.d_model, &["h"], &[], params)?;
         Ok(Box::new(Sequential(Rnn(gates))))
     },
     ..Entry::of(Family::Recurrent)
 };
 
-struct Rnn(Gates);
+struct Rnn(RecurrentGates);
 
-impl Cell for Rnn {
+impl RecurrentCell for Rnn {
     const STATES: usize = 1;
 
-    fn gates(&self) -> &Gates {
+    fn gates(&self) -> &RecurrentGates {
         &self.0
     }
 
-    fn advance(&self, input: &Tensor, output: &Tensor, _state: &[Tensor]) -> Result<Vec<Tensor>> {
-        Ok(vec![ops::tanh(&(input + output)?)?])
+    fn step(&self, wu: &Tensor, uy: &Tensor, _state: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(vec![ops::tanh(&(wu + uy)?)?])
     }
 }

@@ -1,24 +1,23 @@
-//! Recurrent networks whose gates see their last output: what they have in common, the walk from step to step. Their Λ_i is no
-//! function of the input, so that no finite system of the form (11) exists; they are here as the yardstick.
+//! Recurrent networks whose gates read the previous output y_{t-1}, run step by step: RNN, GRU, LSTM and sLSTM. Their Λ_i is not a
+//! function of the input, so that no finite system (11) exists; they serve as baselines.
 
 use super::{Mixer, Recurrent, State};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
-/// The maps of the gates, one after the other, so that one product serves all.
-pub(super) struct Gates {
-    /// Of the input, `(d, d)` each.
+/// Parameters of the gates, whose pre-activations are W u_t + U y_{t-1} + b.
+pub(super) struct RecurrentGates {
+    /// W of each gate, `(d, d)`.
     w: Vec<Tensor>,
-    /// Of the last output, `(d, d)` each.
+    /// U of each gate, `(d, d)`.
     u: Vec<Tensor>,
-    /// `(d)` each.
+    /// b of each gate, `(d)`.
     b: Vec<Tensor>,
 }
 
-impl Gates {
-    /// The gates called `names`, with parameters `w`, `u` and `b` before the name. Biases start at 0 but for those that
-    /// `biases` names.
+impl RecurrentGates {
+    /// Gates called `names`, with parameters `wNAME`, `uNAME` and `bNAME`. Biases start at 0, or at the values that `biases` gives.
     pub fn new(d: usize, names: &[&str], biases: &[(&str, f64)], params: &Params) -> Result<Self> {
         let edge = (d as f64).powf(-0.5);
         let weights = |kind: &str| {
@@ -28,9 +27,9 @@ impl Gates {
             names.iter().map(weight).collect::<Result<Vec<_>>>()
         };
         let bias = |name: &&str| {
-            let given = biases.iter().find(|(of, _)| of == name);
+            let given = biases.iter().find(|(gate, _)| gate == name);
             match given {
-                Some((_, start)) => params.get(&format!("b{name}"), d, Init::Constant(*start)),
+                Some((_, value)) => params.get(&format!("b{name}"), d, Init::Constant(*value)),
                 None => params.bias(&format!("b{name}"), d, d),
             }
         };
@@ -42,50 +41,50 @@ impl Gates {
     }
 }
 
-/// One step of such a network.
-pub(super) trait Cell {
-    /// Tensors of state `(batch, d)`, of which the first is the output.
+/// Recurrent cell: one step of the network.
+pub(super) trait RecurrentCell {
+    /// Number of state tensors `(batch, d)`, the first of which is the output.
     const STATES: usize;
 
-    fn gates(&self) -> &Gates;
+    fn gates(&self) -> &RecurrentGates;
 
-    /// The state behind a step from that before it and what input and last output give the gates, `(batch, gates · d)` each.
-    fn advance(&self, input: &Tensor, output: &Tensor, state: &[Tensor]) -> Result<Vec<Tensor>>;
+    /// Next state for the gates' pre-activations `wu` = W u_t + b and `uy` = U y_{t-1}, `(batch, gates · d)` each.
+    fn step(&self, wu: &Tensor, uy: &Tensor, state: &[Tensor]) -> Result<Vec<Tensor>>;
 
-    /// What a state holds before the first step.
-    fn start(&self, _index: usize) -> f64 {
+    /// Initial value of state tensor `index`.
+    fn initial(&self, _index: usize) -> f64 {
         0.0
     }
 }
 
-/// A [`Cell`] as a mixer.
+/// A [`RecurrentCell`] as a mixer.
 pub(super) struct Sequential<C>(pub C);
 
-impl<C: Cell> Sequential<C> {
+impl<C: RecurrentCell> Sequential<C> {
     fn width(&self) -> usize {
         self.0.gates().b[0].elem_count()
     }
 
-    /// What the input gives the gates, `(.., gates · d)`.
-    fn drive(&self, u: &Tensor) -> Result<Tensor> {
+    /// W u + b of all gates, `(.., gates · d)`, for u `(.., d)`.
+    fn project(&self, u: &Tensor) -> Result<Tensor> {
         let gates = self.0.gates();
         let (w, b) = (Tensor::cat(&gates.w, 0)?, Tensor::cat(&gates.b, 0)?);
         linear(u, &w, Some(&b))
     }
 }
 
-impl<C: Cell> Mixer for Sequential<C> {
+impl<C: RecurrentCell> Mixer for Sequential<C> {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let (batch, seq_len, _) = u.dims3()?;
-        let recurrent = Tensor::cat(&self.0.gates().u, 0)?;
+        let u_y = Tensor::cat(&self.0.gates().u, 0)?; // (gates · d, d)
         let state = self.init(batch)?.0.into_iter();
         let mut state: Vec<Tensor> = state
             .map(|x| x.to_dtype(u.dtype()))
             .collect::<Result<_>>()?;
         let mut ys = Vec::with_capacity(seq_len);
-        for input in ops::time_steps(&self.drive(u)?)? {
-            let output = linear(&state[0], &recurrent, None)?;
-            state = self.0.advance(&input, &output, &state)?;
+        for wu in ops::time_steps(&self.project(u)?)? {
+            let uy = linear(&state[0], &u_y, None)?;
+            state = self.0.step(&wu, &uy, &state)?;
             ys.push(state[0].clone());
         }
         cx.select(&Tensor::stack(&ys, 1)?)
@@ -100,28 +99,28 @@ impl<C: Cell> Mixer for Sequential<C> {
     }
 
     fn without_system(&self) -> &'static str {
-        "its gates see past outputs, so that Λ_i is no function of the input alone"
+        "its gates read past outputs, so that Λ_i is not a function of the input alone"
     }
 }
 
-impl<C: Cell> Recurrent for Sequential<C> {
+impl<C: RecurrentCell> Recurrent for Sequential<C> {
     fn init(&self, batch: usize) -> Result<State> {
         let like = &self.0.gates().b[0];
         let zeros = Tensor::zeros((batch, self.width()), like.dtype(), like.device())?;
-        let states = (0..C::STATES).map(|i| zeros.affine(0.0, self.0.start(i)));
+        let states = (0..C::STATES).map(|i| zeros.affine(0.0, self.0.initial(i)));
         Ok(State(states.collect::<Result<_>>()?))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let recurrent = Tensor::cat(&self.0.gates().u, 0)?;
-        let output = linear(&state.0[0], &recurrent, None)?;
-        state.0 = self.0.advance(&self.drive(x_t)?, &output, &state.0)?;
+        let u_y = Tensor::cat(&self.0.gates().u, 0)?;
+        let uy = linear(&state.0[0], &u_y, None)?;
+        state.0 = self.0.step(&self.project(x_t)?, &uy, &state.0)?;
         Ok(state.0[0].clone())
     }
 }
 
-/// Gate `index` of `(batch, gates · d)`.
-pub(super) fn part(gates: &Tensor, index: usize, state: &Tensor) -> Result<Tensor> {
+/// Pre-activation `(batch, d)` of gate `index` from those of all gates `(batch, gates · d)`.
+pub(super) fn gate(gates: &Tensor, index: usize, state: &Tensor) -> Result<Tensor> {
     let d = state.dim(1)?;
     gates.narrow(1, index * d, d)
 }
