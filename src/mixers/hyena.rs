@@ -1,8 +1,18 @@
-//! Hyena (Poli et al. 2023) of order 2: two products around a convolution as long as the sequence, whose kernel is what a small
-//! network makes of the position.
+//! Hyena (Poli et al. 2023) of order 2: a long convolution between two elementwise gates, whose kernel is an implicit function of the
+//! position, an MLP with sine activations times an exponential window,
+//!
+//! y = W (x_0 ⊙ (h * (x_1 ⊙ v) + `fbias` ⊙ x_1 ⊙ v)),  x_0, x_1, v = conv(W_in u),  h_t = MLP(emb(t)) e^(-α t)
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | h | kernel | `(d, len)` |
+//! | emb | positional features: time, cosines, sines | `(len, emb)` |
+//! | α | decay of the window (`decay`) | `(d)` |
 
 use super::short_conv::ShortConv;
-use super::{kernel_length, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork};
+use super::{
+    in_range, kernel_length, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork,
+};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -16,27 +26,27 @@ pub(super) const ENTRY: Entry = Entry {
     options: &[
         MixerOption {
             name: "emb",
-            help: "features of a position, an odd number: `33`, up to 4097",
+            help: "features of the positional embedding, an odd number: `33`, up to 4097",
             default: |_| "33",
             accepts: |v| v.parse::<usize>().is_ok_and(|n| n % 2 == 1 && (3..=4097).contains(&n)),
             ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "hidden",
-            help: "width of the network that makes the kernel: `64`, up to 4096",
+            help: "width of the MLP that generates the kernel: `64`, up to 4096",
             default: |_| "64",
-            accepts: |v| v.parse::<usize>().is_ok_and(|n| (1..=4096).contains(&n)),
+            accepts: |v| in_range(v, 1..=4096),
             ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "freq",
-            help: "frequency of its sines: `10`, up to 1000",
+            help: "frequency of the MLP's sine activations: `10`, up to 1000",
             default: |_| "10",
             accepts: |v| v.parse().is_ok_and(|f: f64| f > 0.0 && f <= 1000.0),
             ..MixerOption::DEFAULT
         },
         kernel_length::option(
-            "length that positions are fractions of: `auto` is the task's --seq-len, up to 16777216",
+            "length of the kernel, by which positions are scaled: `auto` is the task's --seq-len, up to 16777216",
             false,
         ),
     ],
@@ -55,31 +65,33 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 /// Taps of the short convolution.
-const SHORT: usize = 3;
+const SHORT_TAPS: usize = 3;
 
 struct Hyena {
+    /// Projections to x_0, x_1 and v, stacked, `(3d, d)`.
     input: [Tensor; 2],
     conv: ShortConv,
-    /// The maps of the network that makes the kernel, all but the last with a bias.
+    /// Layers of the MLP; the last one has no bias.
     first: [Tensor; 2],
     second: [Tensor; 2],
     last: Tensor,
+    /// α, `(d)`.
     decay: Tensor,
-    /// Past the convolution, `(d)`.
+    /// Feedthrough of the long convolution, `(d)`.
     fbias: Tensor,
     out: [Tensor; 2],
     freq: f64,
-    /// The length that positions are fractions of; `None` where every input has that length.
+    /// Length by which positions are scaled; `None` takes the length of the input.
     l_max: Option<usize>,
 }
 
 impl Hyena {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let d = spec.d_model;
-        let number = |name: &str| spec.option(name).and_then(|v| v.parse::<f64>().ok());
+        let number = |name: &str| spec.parsed::<f64>(name);
         let emb = number("emb").map_or(33, |n| n as usize);
         let hidden = number("hidden").map_or(64, |n| n as usize);
-        // The network starts as its authors' does, by PyTorch's rule.
+        // Default initialisation of PyTorch, as in the authors' code.
         let uniform = |name, shape: (usize, usize)| {
             let edge = (shape.1 as f64).powf(-0.5);
             params.get(name, shape, Init::Uniform(-edge, edge))
@@ -88,7 +100,7 @@ impl Hyena {
             let edge = (fan_in as f64).powf(-0.5);
             params.get(name, hidden, Init::Uniform(-edge, edge))
         };
-        // Kernels fall to a hundredth after 0.3 to 1.5 lengths.
+        // The window falls to 1/100 after 0.3 to 1.5 times the length.
         let (slow, fast) = (100f64.ln() / 1.5, 100f64.ln() / 0.3);
         let decay = |i: usize, _: &mut _| slow + (fast - slow) * i as f64 / (d - 1).max(1) as f64;
         Ok(Self {
@@ -96,7 +108,7 @@ impl Hyena {
                 params.weight("win", (3 * d, d), spec.input_std)?,
                 params.bias("bin", 3 * d, d)?,
             ],
-            conv: ShortConv::with_taps(SHORT, 3 * d, params)?,
+            conv: ShortConv::with_taps(SHORT_TAPS, 3 * d, params)?,
             first: [uniform("f1", (hidden, emb))?, bias("g1", emb)?],
             second: [uniform("f2", (hidden, hidden))?, bias("g2", hidden)?],
             last: uniform("f3", (d, hidden))?,
@@ -111,7 +123,7 @@ impl Hyena {
         })
     }
 
-    /// The first `len` taps of the kernel, `(d, len)`.
+    /// First `len` taps of the kernel h, `(d, len)`.
     fn kernel(&self, len: usize) -> Result<Tensor> {
         let l_max = self.l_max.unwrap_or(len);
         let like = &self.decay;
@@ -121,21 +133,21 @@ impl Hyena {
         let time = |t: usize| t as f64 / (l_max - 1).max(1) as f64;
         let emb = self.first[0].dim(1)?;
         let features = (0..len)
-            .flat_map(|t| embedded(t, l_max, emb, time(t)))
+            .flat_map(|t| positional_features(t, l_max, emb, time(t)))
             .collect();
         let features = tensor(features, (len, emb))?;
         let layer = |x: &Tensor, [w, b]: &[Tensor; 2]| (linear(x, w, Some(b))? * self.freq)?.sin();
-        let hidden = layer(&layer(&features, &self.first)?, &self.second)?;
+        let hidden = layer(&layer(&features, &self.first)?, &self.second)?; // (len, hidden)
         let times = tensor((0..len).map(time).collect(), (len, 1))?;
-        let window = times.broadcast_mul(&like.neg()?.unsqueeze(0)?)?.exp()?;
+        let window = times.broadcast_mul(&like.neg()?.unsqueeze(0)?)?.exp()?; // (len, d)
         (linear(&hidden, &self.last, None)? * window)?
             .t()?
             .contiguous()
     }
 }
 
-/// [t', cos(2π f t/l_max), -sin(2π f t/l_max)] with evenly spaced f from 1e-4 to one less than their number.
-fn embedded(t: usize, l_max: usize, emb: usize, time: f64) -> Vec<f64> {
+/// Positional features [time, cos(2π f t/l_max), -sin(2π f t/l_max)], where f is evenly spaced from 1e-4 to bands - 1.
+fn positional_features(t: usize, l_max: usize, emb: usize, time: f64) -> Vec<f64> {
     let bands = (emb - 1) / 2;
     let (low, high) = (1e-4, (bands - 1) as f64);
     let frequency = |band: usize| low + (high - low) * band as f64 / (bands - 1).max(1) as f64;
@@ -149,9 +161,9 @@ impl Mixer for Hyena {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let z = self
             .conv
-            .forward(&linear(u, &self.input[0], Some(&self.input[1]))?)?;
+            .forward(&linear(u, &self.input[0], Some(&self.input[1]))?)?; // (batch, seq_len, 3d)
         let d = self.decay.elem_count();
-        let part = |i: usize| z.narrow(2, i * d, d)?.contiguous();
+        let part = |i: usize| z.narrow(2, i * d, d)?.contiguous(); // (batch, seq_len, d)
         let x = (part(1)? * part(2)?)?;
         let o = ops::long_conv(&x, &self.kernel(u.dim(1)?)?)?;
         let o = ops::add_scaled(&cx.select(&o)?, &cx.select(&x)?, &self.fbias)?;
@@ -159,12 +171,12 @@ impl Mixer for Hyena {
         linear(&gated, &self.out[0], Some(&self.out[1]))
     }
 
-    /// Decoding keeps what the convolution has read: no shorter state gives its kernel.
+    /// Elements kept when decoding: all inputs of the convolution, since its kernel has no finite-dimensional state.
     fn state_size(&self, seq_len: usize) -> usize {
         seq_len * self.decay.elem_count() + self.conv.state_size()
     }
 
     fn without_system(&self) -> &'static str {
-        "its kernel is no sum of finitely many decays; a register of all tokens would be one, of size L d"
+        "its kernel is not a finite sum of exponentials; only a shift register of all L tokens, N = L d, has it"
     }
 }

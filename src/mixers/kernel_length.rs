@@ -1,27 +1,27 @@
-//! The length that a kernel is made for, of mixers whose kernel depends on it: a part of the model, so that a short input meets the
-//! first taps of the kernel that a long one meets.
+//! Option `l_max` of mixers whose kernel depends on its length: a property of the model, so that a short input reads the first
+//! taps of the same kernel as a long one.
 
-use super::{MixerOption, MixerSpec};
+use super::{in_range, MixerOption, MixerSpec};
 
-/// The option `l_max`, with help of its own.
+/// Option `l_max` with the mixer's own help.
 pub(super) const fn option(help: &'static str, implied: bool) -> MixerOption {
     MixerOption {
         name: L_MAX,
         help,
         default: |_| AUTO,
-        accepts: |v| v == AUTO || v.parse::<usize>().is_ok_and(|l| (1..=1 << 24).contains(&l)),
+        accepts: |v| v == AUTO || in_range(v, 1..=1 << 24),
         implied,
         short: Some("20"),
         ..MixerOption::DEFAULT
     }
 }
 
-/// The name of that option.
+/// Name of the option.
 pub(crate) const L_MAX: &str = "l_max";
-/// Its value where no length is set.
+/// Value that leaves the length to the input.
 pub(crate) const AUTO: &str = "auto";
 
-/// The length that a spec sets; `None` is the length of the input.
+/// Kernel length of `spec`; `None` takes the length of the input.
 pub(super) fn of(spec: &MixerSpec) -> Option<usize> {
-    spec.option(L_MAX).and_then(|length| length.parse().ok())
+    spec.parsed(L_MAX)
 }

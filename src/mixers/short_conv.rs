@@ -1,13 +1,13 @@
-//! The short causal depthwise convolution in front of recurrences.
+//! Short causal depthwise convolution before a recurrence: y_i = b + Σ_t w_t ⊙ x_{i-taps+1+t}.
 
 use crate::nn::{Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
-/// Taps of the kernel, as Mamba and Griffin have them.
-const KERNEL: usize = 4;
+/// Taps of the kernel in Mamba and Griffin.
+const TAPS: usize = 4;
 
-/// Weights `(E, taps)` and biases `(E)`; the last tap meets the current step.
+/// Weights `(E, taps)`, the last of which multiplies the current token, and biases `(E)`.
 pub(super) struct ShortConv {
     w: Tensor,
     b: Tensor,
@@ -15,7 +15,7 @@ pub(super) struct ShortConv {
 
 impl ShortConv {
     pub fn new(width: usize, params: &Params) -> Result<Self> {
-        Self::with_taps(KERNEL, width, params)
+        Self::with_taps(TAPS, width, params)
     }
 
     pub fn with_taps(taps: usize, width: usize, params: &Params) -> Result<Self> {
@@ -28,34 +28,31 @@ impl ShortConv {
     }
 
     /// `(batch, seq_len, E)` to the same shape.
-    pub fn forward(&self, raw: &Tensor) -> Result<Tensor> {
-        ops::causal_conv1d(raw, &self.w, Some(&self.b))
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        ops::causal_conv1d(x, &self.w, Some(&self.b))
     }
 
-    /// Inputs before the present one that it reads.
-    fn reach(&self) -> usize {
+    /// Past inputs that an output reads, taps - 1.
+    fn past(&self) -> usize {
         self.w.dims()[1] - 1
     }
 
-    /// The inputs `(batch, taps - 1, E)` before the first token.
+    /// Initial window of past inputs, zeros `(batch, taps - 1, E)`.
     pub fn window(&self, batch: usize) -> Result<Tensor> {
-        let shape = (batch, self.reach(), self.b.dim(0)?);
+        let shape = (batch, self.past(), self.b.dim(0)?);
         Tensor::zeros(shape, self.b.dtype(), self.b.device())
     }
 
-    /// Size of [`Self::window`] a sequence.
+    /// Elements of [`Self::window`] per sequence.
     pub fn state_size(&self) -> usize {
-        self.reach() * self.b.elem_count()
+        self.past() * self.b.elem_count()
     }
 
-    /// One token `(batch, E)` behind the inputs in `window`: the output and the moved window.
-    pub fn step(&self, raw: &Tensor, window: &Tensor) -> Result<(Tensor, Tensor)> {
-        let inputs = Tensor::cat(&[window, &raw.unsqueeze(1)?], 1)?; // (batch, taps, E)
-        let taps = self.w.t()?.unsqueeze(0)?;
-        let x = inputs
-            .broadcast_mul(&taps)?
-            .sum(1)?
-            .broadcast_add(&self.b)?;
-        Ok((x, inputs.narrow(1, 1, self.reach())?))
+    /// Output `(batch, E)` for the current input `(batch, E)` and the window of past ones, and the next window.
+    pub fn step(&self, x_t: &Tensor, window: &Tensor) -> Result<(Tensor, Tensor)> {
+        let inputs = Tensor::cat(&[window, &x_t.unsqueeze(1)?], 1)?; // (batch, taps, E)
+        let w = self.w.t()?.unsqueeze(0)?; // (1, taps, E)
+        let y = inputs.broadcast_mul(&w)?.sum(1)?.broadcast_add(&self.b)?;
+        Ok((y, inputs.narrow(1, 1, self.past())?))
     }
 }
