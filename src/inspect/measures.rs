@@ -5,7 +5,7 @@ use super::products::{median, Products, AT_ONE, LEAST};
 use super::room::ROWS;
 use super::spectrum::{beside_rank_one, effective_rank};
 use super::subject::Seen;
-use crate::ltv::Beside;
+use crate::ltv::OffDiagonal;
 use candle_core::{DType, IndexOp, Result, Tensor};
 
 /// Share of a row's norms within its effective horizon.
@@ -130,26 +130,26 @@ pub fn uniform_horizon(rows: &[usize]) -> Option<Horizon> {
 struct Transition {
     /// Its diagonal, `(E, m)`.
     decay: Vec<f64>,
-    off: OffDiagonal,
+    off: OffDiagonalAt,
 }
 
 /// The part of a [`Transition`] off its diagonal.
-enum OffDiagonal {
-    Nothing,
+enum OffDiagonalAt {
+    Zero,
     /// Imaginary parts, `(E/2, m)`.
-    Turn(Vec<f64>),
+    Complex(Vec<f64>),
     /// a and b, `(E, m)` each.
     RankOne([Vec<f64>; 2]),
 }
 
 impl Transition {
-    fn of(decays: &Tensor, beside: &Beside, j: usize) -> Result<Self> {
+    fn of(decays: &Tensor, off_diagonal: &OffDiagonal, j: usize) -> Result<Self> {
         Ok(Self {
             decay: step(decays, j)?,
-            off: match beside {
-                Beside::Nothing => OffDiagonal::Nothing,
-                Beside::Turn(turn) => OffDiagonal::Turn(step(turn, j)?),
-                Beside::RankOne { a, b } => OffDiagonal::RankOne([step(a, j)?, step(b, j)?]),
+            off: match off_diagonal {
+                OffDiagonal::Zero => OffDiagonalAt::Zero,
+                OffDiagonal::Complex(im) => OffDiagonalAt::Complex(step(im, j)?),
+                OffDiagonal::RankOne { a, b } => OffDiagonalAt::RankOne([step(a, j)?, step(b, j)?]),
             },
         })
     }
@@ -157,22 +157,22 @@ impl Transition {
     /// Carries rows of C back by one token, as Λᵀ x for each. The layout of `carried` is that of [`Row::carried`].
     fn pull(&self, carried: &mut [f64], states: usize) {
         match &self.off {
-            OffDiagonal::Nothing => {
+            OffDiagonalAt::Zero => {
                 for (x, lambda) in carried.iter_mut().zip(&self.decay) {
                     *x *= lambda;
                 }
             }
-            OffDiagonal::Turn(turn) => {
+            OffDiagonalAt::Complex(im) => {
                 let (own, other) = carried.split_at_mut(self.decay.len());
-                let turns = turn.iter().copied().chain(turn.iter().map(|t| -t));
-                let each = own.iter_mut().zip(other).zip(&self.decay).zip(turns);
-                for (((own, other), lambda), turn) in each {
+                let im = im.iter().copied().chain(im.iter().map(|x| -x));
+                let each = own.iter_mut().zip(other).zip(&self.decay).zip(im);
+                for (((own, other), re), im) in each {
                     let before = (*own, *other);
-                    *own = lambda * before.0 + turn * before.1;
-                    *other = lambda * before.1 - turn * before.0;
+                    *own = re * before.0 + im * before.1;
+                    *other = re * before.1 - im * before.0;
                 }
             }
-            OffDiagonal::RankOne([a, b]) => {
+            OffDiagonalAt::RankOne([a, b]) => {
                 let factors = a.chunks(states).zip(b.chunks(states));
                 let factors = self.decay.chunks(states).zip(factors);
                 for (x, (decay, (a, b))) in carried.chunks_mut(states).zip(factors) {
@@ -188,12 +188,12 @@ impl Transition {
     /// |λ| of every eigenvalue.
     fn moduli(&self, states: usize) -> Vec<f64> {
         match &self.off {
-            OffDiagonal::Nothing => self.decay.iter().map(|x| x.abs()).collect(),
-            OffDiagonal::Turn(turn) => {
-                let both = turn.iter().chain(turn).zip(&self.decay);
+            OffDiagonalAt::Zero => self.decay.iter().map(|x| x.abs()).collect(),
+            OffDiagonalAt::Complex(im) => {
+                let both = im.iter().chain(im).zip(&self.decay);
                 both.map(|(im, re)| re.hypot(*im)).collect()
             }
-            OffDiagonal::RankOne([a, b]) => {
+            OffDiagonalAt::RankOne([a, b]) => {
                 let of = |c: usize| {
                     let range = c * states..(c + 1) * states;
                     [&self.decay[range.clone()], &a[range.clone()], &b[range]]
@@ -217,9 +217,9 @@ impl Transition {
     /// Number of distinct values in the transition.
     fn different(&self) -> usize {
         let parts: Vec<&Vec<f64>> = match &self.off {
-            OffDiagonal::Nothing => vec![&self.decay],
-            OffDiagonal::Turn(turn) => vec![&self.decay, turn],
-            OffDiagonal::RankOne([a, b]) => vec![&self.decay, a, b],
+            OffDiagonalAt::Zero => vec![&self.decay],
+            OffDiagonalAt::Complex(im) => vec![&self.decay, im],
+            OffDiagonalAt::RankOne([a, b]) => vec![&self.decay, a, b],
         };
         let count = |part: &Vec<f64>| {
             let mut values = part.clone();
@@ -295,7 +295,7 @@ impl<'a> Pass<'a> {
         let output = system.output.as_ref().map(|w| w.t()?.contiguous());
         let (value, output) = (square(value.transpose()?)?, square(output.transpose()?)?);
         let mut links: Vec<(usize, usize)> = (0..channels).map(|c| (c, c)).collect();
-        if matches!(system.beside, Beside::Turn(_)) {
+        if matches!(system.off_diagonal, OffDiagonal::Complex(_)) {
             links.extend((0..channels).map(|c| (c, (c + channels / 2) % channels)));
         }
         let product = |&(o, v): &(usize, usize)| -> Vec<f64> {
@@ -305,7 +305,7 @@ impl<'a> Pass<'a> {
         let same = |factor: &&Tensor| factor.stride()[1] == 0;
         let factors = [&system.decay, &system.write, &system.read];
         let same = factors.iter().chain(&system.gate.as_ref()).all(same)
-            && matches!(system.beside, Beside::Nothing);
+            && matches!(system.off_diagonal, OffDiagonal::Zero);
         let distinct = if same { 1 } else { channels };
         let diagonal = |x: &[Vec<f64>]| -> Vec<f64> {
             let diagonal: Vec<f64> = x.iter().enumerate().map(|(i, row)| row[i]).collect();
@@ -341,7 +341,7 @@ impl<'a> Pass<'a> {
         let mut products = Products::new(system, distinct)?;
         for j in (0..seq_len).rev() {
             let (write, read) = (step(&writes, j)?, step(&reads, j)?);
-            let transition = Transition::of(&decays, &system.beside, j)?;
+            let transition = Transition::of(&decays, &system.off_diagonal, j)?;
             let skip = match &system.skip {
                 Some(skip) => step(skip, j)?,
                 None => vec![0.0; channels],

@@ -1,6 +1,6 @@
 //! The decay of products of transitions: the later weight of a token.
 
-use crate::ltv::{Beside, Ltv};
+use crate::ltv::{Ltv, OffDiagonal};
 use candle_core::{DType, Result};
 
 /// Ends of the bins of half-lives, in tokens. None of them is the half-life at a common initialisation, such as 1 and
@@ -50,7 +50,7 @@ impl Products {
     pub fn new(system: &Ltv, distinct: usize) -> Result<Self> {
         let (seq_len, _, states) = system.sizes()?;
         let count = distinct * states;
-        let products = seq_len > 1 && !matches!(system.beside, Beside::RankOne { .. });
+        let products = seq_len > 1 && !matches!(system.off_diagonal, OffDiagonal::RankOne { .. });
         let gates = system.gate.is_some() && seq_len > 1;
         Ok(Self {
             seq_len,

@@ -1,8 +1,8 @@
 //! A mixer as a linear time-varying system.
 //!
-//! h_i = Λ_i h_{i-1} + B_i u_i,  y_i = C_i h_i + D_i u_i   (11), and its block kernel y = Φ u, Φ_ij = C_i (Π_{k=j+1..i}
-//! Λ_k) B_j + [i=j] D_i   (12). Λ_i is diagonal in the paper. Here it may also rotate pairs of states, which are then
-//! complex numbers, or add a matrix of rank one to its diagonal, as in the delta rule.
+//! h_i = Λ_i h_{i-1} + B_i u_i,  y_i = C_i h_i + D_i u_i   (11), and its block kernel y = Φ u,
+//! Φ_ij = C_i (Π_{k=j+1..i} Λ_k) B_j + [i=j] D_i   (12). Λ_i is diagonal in the paper; here its states may also be complex
+//! numbers, stored as pairs of real ones, or it may be a diagonal plus a matrix of rank one, as in the delta rule.
 
 pub mod lemmas;
 
@@ -19,11 +19,11 @@ use candle_core::{DType, IndexOp, Result, Tensor};
 pub struct Ltv {
     /// The diagonal of Λ_i, `(L, E, m)`.
     pub decay: Tensor,
-    /// The part of Λ_i off its diagonal.
-    pub beside: Beside,
-    /// Factors of B_i: weights of a channel's value in its states, `(L, E, m)`.
+    /// Λ_i off its diagonal.
+    pub off_diagonal: OffDiagonal,
+    /// Input weight of each state, `(L, E, m)`.
     pub write: Tensor,
-    /// Factors of C_i: weights of a channel's states in its output, `(L, E, m)`.
+    /// Output weight of each state, `(L, E, m)`.
     pub read: Tensor,
     /// The factor of `write` that also determines Λ_i, `(L, E)`: Δ_i, 1/η_i or an input gate; absent if there is none.
     /// Used for analysis only.
@@ -42,28 +42,28 @@ pub struct Ltv {
 
 /// The part of Λ_i off its diagonal.
 #[derive(Clone, Debug)]
-pub enum Beside {
-    /// None: Λ_i is diagonal.
-    Nothing,
-    /// Complex states, whose real and imaginary parts are in the channels c and E/2 + c. λ has the real part
-    /// decay[c,k], equal in both channels, and the imaginary part turn[c,k], `(L, E/2, m)`.
-    Turn(Tensor),
-    /// Rank-one update: a (b · h) is added to the states of a channel. Both are `(L, E, m)`.
+pub enum OffDiagonal {
+    /// Λ_i is diagonal.
+    Zero,
+    /// Imaginary part of λ, `(L, E/2, m)`, where channels c and E/2 + c hold the real and imaginary parts of complex states. The
+    /// real part is the decay, the same in both channels.
+    Complex(Tensor),
+    /// The states of a channel gain a (b · h), `(L, E, m)` both.
     RankOne {
-        /// Direction of the update.
+        /// Direction that is written.
         a: Tensor,
-        /// Weights of the previous states.
+        /// Direction that is read.
         b: Tensor,
     },
 }
 
-/// A system whose input the mixer computes from its own, inside a wrapping that is not of the form (11).
+/// System (11) inside a mixer, whose input is a nonlinear function of the mixer's input.
 pub struct Inner {
-    /// The system; its outputs are those of the mixer.
+    /// System whose outputs are those of the mixer.
     pub system: Ltv,
     /// Input of the system, `(L, E)`.
     pub input: Tensor,
-    /// Description of the wrapping: the computation of the input, and the parts of the matrices besides the recurrence.
+    /// Description of the rest: how the input is computed, and the parts of the mixer that the matrices hold apart from the recurrence.
     pub around: &'static str,
 }
 
@@ -78,7 +78,7 @@ impl Ltv {
     pub fn new(decay: Tensor, write: Tensor, read: Tensor) -> Self {
         Self {
             decay,
-            beside: Beside::Nothing,
+            off_diagonal: OffDiagonal::Zero,
             write,
             read,
             gate: None,
@@ -145,18 +145,18 @@ impl Ltv {
     /// Λ_i times `h`, `(E, m, columns)`.
     fn advance(&self, i: usize, h: &Tensor) -> Result<Tensor> {
         let kept = h.broadcast_mul(&self.decay.i(i)?.unsqueeze(2)?)?;
-        match &self.beside {
-            Beside::Nothing => Ok(kept),
-            Beside::Turn(turn) => {
-                let turn = turn.i(i)?.unsqueeze(2)?;
-                let half = turn.dim(0)?;
-                let re = h.narrow(0, 0, half)?.broadcast_mul(&turn)?;
-                let im = h.narrow(0, half, half)?.broadcast_mul(&turn)?;
+        match &self.off_diagonal {
+            OffDiagonal::Zero => Ok(kept),
+            OffDiagonal::Complex(lambda_im) => {
+                let lambda_im = lambda_im.i(i)?.unsqueeze(2)?;
+                let half = lambda_im.dim(0)?;
+                let re = h.narrow(0, 0, half)?.broadcast_mul(&lambda_im)?;
+                let im = h.narrow(0, half, half)?.broadcast_mul(&lambda_im)?;
                 kept + Tensor::cat(&[&im.neg()?, &re], 0)?
             }
-            Beside::RankOne { a, b } => {
-                let found = h.broadcast_mul(&b.i(i)?.unsqueeze(2)?)?.sum_keepdim(1)?;
-                kept + a.i(i)?.unsqueeze(2)?.broadcast_mul(&found)?
+            OffDiagonal::RankOne { a, b } => {
+                let b_h = h.broadcast_mul(&b.i(i)?.unsqueeze(2)?)?.sum_keepdim(1)?;
+                kept + a.i(i)?.unsqueeze(2)?.broadcast_mul(&b_h)?
             }
         }
     }
@@ -294,7 +294,7 @@ impl Ltv {
     /// Σ_{k≤i} ln λ_k of each channel, `(L, E)`. The result is always in f64, since differences of long sums lose
     /// digits. `None` unless the states of a channel share one decay in (0, 1].
     fn log_decays(&self) -> Result<Option<Tensor>> {
-        if !matches!(self.beside, Beside::Nothing) {
+        if !matches!(self.off_diagonal, OffDiagonal::Zero) {
             return Ok(None);
         }
         let seq_len = self.decay.dim(0)?;

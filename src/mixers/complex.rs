@@ -1,8 +1,8 @@
-//! Complex numbers as two real tensors, with the few operations that discretised systems need.
+//! Complex tensors as pairs of real ones, with the few operations that discretised systems need.
 
 use candle_core::{Result, Tensor};
 
-/// Real and imaginary part, of one shape or broadcast against each other.
+/// Real and imaginary part, of the same shape.
 #[derive(Clone)]
 pub(super) struct Complex {
     pub re: Tensor,
@@ -17,7 +17,7 @@ impl Complex {
         })
     }
 
-    /// By real numbers.
+    /// Product with a real tensor.
     pub fn scaled(&self, by: &Tensor) -> Result<Self> {
         Ok(Self {
             re: self.re.broadcast_mul(by)?,
@@ -25,11 +25,11 @@ impl Complex {
         })
     }
 
-    /// `by` · self + `add`, both real constants.
-    pub fn affine(&self, by: f64, add: f64) -> Result<Self> {
+    /// `mul` · z + `add` for real constants.
+    pub fn affine(&self, mul: f64, add: f64) -> Result<Self> {
         Ok(Self {
-            re: self.re.affine(by, add)?,
-            im: self.im.affine(by, 0.0)?,
+            re: self.re.affine(mul, add)?,
+            im: self.im.affine(mul, 0.0)?,
         })
     }
 
@@ -50,14 +50,14 @@ impl Complex {
         })
     }
 
-    /// e^z - 1, of small z without the loss of digits that the subtraction would be.
+    /// e^z - 1, without cancellation for small z.
     pub fn exp_m1(&self) -> Result<Self> {
         // e^x - 1 = 2 tanh(x/2) / (1 - tanh(x/2)), and e^x cos y - 1 = (e^x - 1) cos y - 2 sin²(y/2).
         let tanh = (&self.re * 0.5)?.tanh()?;
         let exp_m1 = ((&tanh * 2.0)? / tanh.affine(-1.0, 1.0)?)?;
-        let turned = ((&self.im * 0.5)?.sin()?.sqr()? * 2.0)?;
+        let vers = ((&self.im * 0.5)?.sin()?.sqr()? * 2.0)?;
         Ok(Self {
-            re: ((exp_m1 * self.im.cos()?)? - turned)?,
+            re: ((exp_m1 * self.im.cos()?)? - vers)?,
             im: self.exp()?.im,
         })
     }

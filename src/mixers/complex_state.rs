@@ -1,46 +1,52 @@
-//! A complex diagonal state that all channels share, the same at every step: what the LRU and S5 have in common.
+//! Time-invariant system with one complex diagonal state for all channels (MIMO): the LRU and S5,
 //!
 //! h_i = λ ⊙ h_{i-1} + B u_i,  y_i = Re(C h_i) + D ⊙ u_i
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | h, λ | state and its eigenvalues, complex; stored as real, then imaginary parts | `(batch, 2, N)`, `(N)` |
+//! | B, C | complex input and output matrix | `(N, d)`, `(d, N)` |
+//! | D | feedthrough (`skip`) | `(d)` |
 
 use super::complex::Complex;
 use super::{Mixer, Recurrent, State};
-use crate::ltv::{Beside, Ltv};
+use crate::ltv::{Ltv, OffDiagonal};
 use crate::nn::{linear, Cx};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
-/// The matrices as the recurrence uses them.
-pub(super) struct Matrices {
-    /// `(N)`.
+/// Discrete-time matrices.
+pub(super) struct ComplexMatrices {
+    /// Eigenvalues λ, `(N)`.
     pub lambda: Complex,
-    /// `(N, d)`.
+    /// Input matrix B, `(N, d)`.
     pub b: Complex,
-    /// `(d, N)`.
+    /// Output matrix C, `(d, N)`.
     pub c: Complex,
 }
 
-/// A parametrisation of such a state.
+/// Parametrisation of such a system.
 pub(super) trait ComplexState {
-    fn matrices(&self) -> Result<Matrices>;
+    fn matrices(&self) -> Result<ComplexMatrices>;
 
-    /// D, `(d)`.
+    /// Feedthrough D, `(d)`.
     fn skip(&self) -> &Tensor;
 
-    /// N, complex numbers.
+    /// Number of complex states, N.
     fn states(&self) -> usize;
 }
 
 /// A [`ComplexState`] as a mixer.
 pub(super) struct ComplexMixer<S>(pub S);
 
-impl Matrices {
-    /// B u for u `(.., d)`: `(.., 2N)`, real parts first.
-    fn written(&self, u: &Tensor) -> Result<Tensor> {
+impl ComplexMatrices {
+    /// B u `(.., 2N)`, real parts first, for u `(.., d)`.
+    fn bu(&self, u: &Tensor) -> Result<Tensor> {
         linear(u, &Tensor::cat(&[&self.b.re, &self.b.im], 0)?, None)
     }
 
     /// y for h `(.., 2N)` and u `(.., d)`.
-    fn read(&self, h: &Tensor, u: &Tensor, skip: &Tensor) -> Result<Tensor> {
+    fn readout(&self, h: &Tensor, u: &Tensor, skip: &Tensor) -> Result<Tensor> {
         let c = Tensor::cat(&[&self.c.re, &self.c.im.neg()?], 1)?;
         ops::add_scaled(&linear(h, &c, None)?, u, skip)
     }
@@ -51,14 +57,14 @@ impl<S: ComplexState> Mixer for ComplexMixer<S> {
         let (batch, seq_len, _) = u.dims3()?;
         let shape = (batch, seq_len, 2, self.0.states());
         let matrices = self.0.matrices()?;
-        // In the type of the parameters: of a decay near 1 half precision leaves nothing.
+        // In the parameters' dtype: bf16 rounds a decay near 1 to 1.
         let Complex { re, im } = &matrices.lambda;
         let lambda = Tensor::stack(&[re, im], 0)?.broadcast_as(shape)?;
-        let x = matrices.written(u)?.reshape(shape)?;
-        let x = x.to_dtype(lambda.dtype())?;
-        let h = ops::complex_scan(&lambda.contiguous()?, &x)?;
-        let h = h.flatten_from(2)?.to_dtype(u.dtype())?;
-        matrices.read(&cx.select(&h)?, &cx.select(u)?, self.0.skip())
+        let bu = matrices.bu(u)?.reshape(shape)?; // (batch, seq_len, 2, N)
+        let bu = bu.to_dtype(lambda.dtype())?;
+        let h = ops::complex_scan(&lambda.contiguous()?, &bu)?;
+        let h = h.flatten_from(2)?.to_dtype(u.dtype())?; // (batch, seq_len, 2N)
+        matrices.readout(&cx.select(&h)?, &cx.select(u)?, self.0.skip())
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -69,31 +75,31 @@ impl<S: ComplexState> Mixer for ComplexMixer<S> {
         Some(self)
     }
 
-    /// N channels of real parts, and N of imaginary ones.
+    /// System of 2N channels with one state each: N real parts, then N imaginary parts.
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        let Matrices { lambda, b, c } = self.0.matrices()?;
+        let ComplexMatrices { lambda, b, c } = self.0.matrices()?;
         let states = self.0.states();
-        let along = |x: &Tensor| {
+        let repeat = |x: &Tensor| {
             let count = x.elem_count();
             x.reshape((1, count, 1))?
                 .broadcast_as((u.dim(0)?, count, 1))
         };
-        let ones = along(&Tensor::ones(2 * states, u.dtype(), u.device())?)?;
-        let decay = along(&Tensor::cat(&[&lambda.re, &lambda.re], 0)?)?;
+        let ones = repeat(&Tensor::ones(2 * states, u.dtype(), u.device())?)?;
+        let decay = repeat(&Tensor::cat(&[&lambda.re, &lambda.re], 0)?)?;
         let skip = self.0.skip();
-        let direct = Tensor::eye(skip.elem_count(), skip.dtype(), skip.device())?;
+        let eye = Tensor::eye(skip.elem_count(), skip.dtype(), skip.device())?;
         Ok(Some(Ltv {
-            beside: Beside::Turn(along(&lambda.im)?),
+            off_diagonal: OffDiagonal::Complex(repeat(&lambda.im)?),
             value: Some(Tensor::cat(&[&b.re, &b.im], 0)?),
             output: Some(Tensor::cat(&[&c.re, &c.im.neg()?], 1)?),
-            direct: Some(direct.broadcast_mul(skip)?),
+            direct: Some(eye.broadcast_mul(skip)?),
             ..Ltv::new(decay, ones.clone(), ones)
         }))
     }
 }
 
 impl<S: ComplexState> Recurrent for ComplexMixer<S> {
-    /// The state `(batch, 2, N)`.
+    /// h `(batch, 2, N)`.
     fn init(&self, batch: usize) -> Result<State> {
         let like = self.0.skip();
         let shape = (batch, 2, self.0.states());
@@ -104,14 +110,14 @@ impl<S: ComplexState> Recurrent for ComplexMixer<S> {
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let matrices = self.0.matrices()?;
         let part = |i| state.0[0].narrow(1, i, 1)?.squeeze(1);
-        let before = Complex {
+        let h = Complex {
             re: part(0)?,
             im: part(1)?,
         };
-        let turned = before.times(&matrices.lambda)?;
-        let turned = Tensor::stack(&[turned.re, turned.im], 1)?;
-        let h = (&turned + matrices.written(x_t)?.reshape(turned.shape())?)?;
-        let y = matrices.read(&h.flatten_from(1)?, x_t, self.0.skip())?;
+        let lambda_h = h.times(&matrices.lambda)?;
+        let lambda_h = Tensor::stack(&[lambda_h.re, lambda_h.im], 1)?; // (batch, 2, N)
+        let h = (&lambda_h + matrices.bu(x_t)?.reshape(lambda_h.shape())?)?;
+        let y = matrices.readout(&h.flatten_from(1)?, x_t, self.0.skip())?;
         *state = State(vec![h]);
         Ok(y)
     }

@@ -4,7 +4,7 @@
 
 use super::matrix_state::Sizes;
 use super::State;
-use crate::ltv::{Beside, Ltv};
+use crate::ltv::{Ltv, OffDiagonal};
 use crate::nn::Cx;
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -38,7 +38,7 @@ impl DeltaDrive {
         let decay = sizes.per_channel(&self.g.exp()?)?;
         let decay = decay.broadcast_as(write.shape())?.contiguous()?;
         Ok(Ltv {
-            beside: Beside::RankOne {
+            off_diagonal: OffDiagonal::RankOne {
                 a: sizes.per_channel(&self.a)?,
                 b: sizes.per_channel(&self.b)?,
             },

@@ -1,91 +1,99 @@
-//! Time-invariant diagonal systems: per channel m complex states with an input of their own speed, as a kernel as long as the
-//! sequence and as a recurrence.
+//! Diagonal time-invariant state space models (S4D): m complex states per channel, as a long convolution and as a recurrence,
+//!
+//! h_i = Ā h_{i-1} + B̄ u_i,  y_i = 2 Re(C h_i)
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | A | -e^(`a_re_log`) + i `a_im`, one of each conjugate pair; B = 1 | `(d, m)` |
+//! | Δ | step size e^(`log_dt`) | `(d)` |
+//! | Ā, B̄ | discretisation of A and B by Δ | `(d, m)` |
+//! | C | output vector | `(d, m)` |
 
 use super::complex::Complex;
 use super::{MixerSpec, State};
-use crate::ltv::{Beside, Ltv};
+use crate::ltv::{Ltv, OffDiagonal};
 use crate::nn::{Init, Params};
 use crate::ops;
 use crate::ops::rng::Rng;
 use candle_core::{Result, Tensor, D};
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
-/// How the imaginary parts of A start (Gu et al. 2022).
+/// Initial imaginary parts of A (Gu et al. 2022).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Frequencies {
-    /// π k.
+    /// S4D-Lin: π k.
     Linear,
-    /// (2m/π) (2m/(2k+1) - 1).
+    /// S4D-Inv: (2m/π) (2m/(2k+1) - 1).
     Inverse,
 }
 
-/// How the continuous system becomes a recurrence.
+/// Discretisation of the continuous-time system.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rule {
+pub(super) enum Discretisation {
     /// Zero-order hold.
-    Hold,
-    /// The trapezoidal rule.
+    Zoh,
+    /// Bilinear transform (trapezoidal rule).
     Bilinear,
 }
 
-/// The parameters of S4D: A = -e^{a_re_log} + i a_im, B = 1, C, and a step Δ for every channel.
-pub(super) struct Diagonal {
+/// Parameters of S4D without its feedthrough D.
+pub(super) struct DiagonalSsm {
     log_dt: Tensor,
     a_re_log: Tensor,
     a_im: Tensor,
     c: Complex,
-    rule: Rule,
+    discretisation: Discretisation,
 }
 
-/// ln Δ, even between 1e-3 and 1e-1 on its own scale.
-pub(super) fn log_step(_index: usize, rng: &mut Rng) -> f64 {
+/// Initial ln Δ: Δ is log-uniform on [1e-3, 1e-1].
+pub(super) fn initial_log_dt(_index: usize, rng: &mut Rng) -> f64 {
     let (low, high) = (1e-3_f64.ln(), 1e-1_f64.ln());
     low + (high - low) * rng.uniform()
 }
 
-impl Diagonal {
-    /// For `d_model` channels with `d_state` conjugate pairs each.
+impl DiagonalSsm {
+    /// System of `d_model` channels with `d_state` conjugate pairs each.
     pub fn new(
         spec: &MixerSpec,
         frequencies: Frequencies,
-        rule: Rule,
+        discretisation: Discretisation,
         params: &Params,
     ) -> Result<Self> {
         let (d, m) = (spec.d_model, spec.d_state);
-        let start = move |i: usize, _: &mut _| {
+        let a_im = move |i: usize, _: &mut _| {
             let (k, n) = ((i % m) as f64, 2.0 * m as f64);
             match frequencies {
                 Frequencies::Linear => PI * k,
                 Frequencies::Inverse => n / PI * (n / (2.0 * k + 1.0) - 1.0),
             }
         };
-        let read = |name| params.get(name, (d, m), Init::Normal(FRAC_1_SQRT_2));
+        let c = |name| params.get(name, (d, m), Init::Normal(FRAC_1_SQRT_2));
         Ok(Self {
-            log_dt: params.get("log_dt", d, Init::Each(&log_step))?,
+            log_dt: params.get("log_dt", d, Init::Each(&initial_log_dt))?,
             a_re_log: params.get("a_re_log", (d, m), Init::Constant(0.5f64.ln()))?,
-            a_im: params.get("a_im", (d, m), Init::Each(&start))?,
+            a_im: params.get("a_im", (d, m), Init::Each(&a_im))?,
             c: Complex {
-                re: read("c_re")?,
-                im: read("c_im")?,
+                re: c("c_re")?,
+                im: c("c_im")?,
             },
-            rule,
+            discretisation,
         })
     }
 
-    /// The discrete A and C ⊙ B, `(d, m)` each.
+    /// Ā and C ⊙ B̄, `(d, m)` each.
     fn discrete(&self) -> Result<[Complex; 2]> {
         let dt = self.log_dt.exp()?.unsqueeze(1)?;
         let a = Complex {
             re: self.a_re_log.exp()?.neg()?,
             im: self.a_im.clone(),
         };
-        let z = a.scaled(&dt)?;
-        let [a, b] = match self.rule {
-            Rule::Hold => [z.exp()?, z.exp_m1()?.times(&a.recip()?)?],
-            Rule::Bilinear => {
-                let denominator = z.affine(-0.5, 1.0)?.recip()?;
+        let dt_a = a.scaled(&dt)?;
+        let [a, b] = match self.discretisation {
+            Discretisation::Zoh => [dt_a.exp()?, dt_a.exp_m1()?.times(&a.recip()?)?],
+            Discretisation::Bilinear => {
+                let denominator = dt_a.affine(-0.5, 1.0)?.recip()?;
                 [
-                    z.affine(0.5, 1.0)?.times(&denominator)?,
+                    dt_a.affine(0.5, 1.0)?.times(&denominator)?,
                     denominator.scaled(&dt)?,
                 ]
             }
@@ -93,37 +101,37 @@ impl Diagonal {
         Ok([a, self.c.times(&b)?])
     }
 
-    /// The kernel of `len` taps, `(d, len)`.
+    /// Convolution kernel of `len` taps, `(d, len)`.
     pub fn kernel(&self, len: usize) -> Result<Tensor> {
-        let [a, read] = self.discrete()?;
-        taps(&a, &read, len)
+        let [a, cb] = self.discrete()?;
+        vandermonde_kernel(&a, &cb, len)
     }
 
-    /// The system along `seq_len` tokens: d channels of real parts, and d of imaginary ones, which nothing is written to. Each
-    /// pair reads the same input and adds to the same output, which the caller's maps have to say.
+    /// System of 2d channels along `seq_len` tokens: d channels of real parts, then d of imaginary parts, whose input is zero.
+    /// The caller adds the value map that feeds both channels of a pair and the output map that sums them.
     pub fn system(&self, seq_len: usize) -> Result<Ltv> {
-        let [a, read] = self.discrete()?;
-        let along = |x: &Tensor| {
+        let [a, cb] = self.discrete()?;
+        let repeat = |x: &Tensor| {
             let (channels, m) = x.dims2()?;
             x.unsqueeze(0)?.broadcast_as((seq_len, channels, m))
         };
-        let pair = |re: &Tensor, im: &Tensor| along(&Tensor::cat(&[re, im], 0)?);
-        let none = a.re.zeros_like()?;
-        // Of each conjugate pair one number is kept.
-        let (re, im) = ((&read.re * 2.0)?, (&read.im * -2.0)?);
-        let (decay, write) = (pair(&a.re, &a.re)?, pair(&none.ones_like()?, &none)?);
+        let pair = |re: &Tensor, im: &Tensor| repeat(&Tensor::cat(&[re, im], 0)?);
+        let zero = a.re.zeros_like()?;
+        // One state stands for a conjugate pair.
+        let (re, im) = ((&cb.re * 2.0)?, (&cb.im * -2.0)?);
+        let (decay, write) = (pair(&a.re, &a.re)?, pair(&zero.ones_like()?, &zero)?);
         Ok(Ltv {
-            beside: Beside::Turn(along(&a.im)?),
+            off_diagonal: OffDiagonal::Complex(repeat(&a.im)?),
             ..Ltv::new(decay, write, pair(&re, &im)?)
         })
     }
 
-    /// Numbers of state a sequence.
+    /// Elements of the state per sequence.
     pub fn state_size(&self) -> usize {
         2 * self.a_im.elem_count()
     }
 
-    /// The state before the first token, `(batch, 2, d, m)`.
+    /// Initial state h, `(batch, 2, d, m)`.
     pub fn zero_state(&self, batch: usize) -> Result<State> {
         let (d, m) = self.a_im.dims2()?;
         let like = &self.a_im;
@@ -131,27 +139,27 @@ impl Diagonal {
         Ok(State(vec![zeros]))
     }
 
-    /// The output `(batch, d)` for one input `(batch, d)`, and the state behind it.
-    pub fn step(&self, x: &Tensor, state: &Tensor) -> Result<(Tensor, Tensor)> {
-        let [a, read] = self.discrete()?;
+    /// y_t `(batch, d)` and the next state for u_t `(batch, d)`.
+    pub fn step(&self, u_t: &Tensor, state: &Tensor) -> Result<(Tensor, Tensor)> {
+        let [a, cb] = self.discrete()?;
         let part = |i| state.narrow(1, i, 1)?.squeeze(1);
         let h = Complex {
             re: part(0)?,
             im: part(1)?,
         };
-        let turned = h.times(&a)?;
+        let a_h = h.times(&a)?; // (batch, d, m)
         let h = Complex {
-            re: turned.re.broadcast_add(&x.unsqueeze(2)?)?,
-            im: turned.im,
+            re: a_h.re.broadcast_add(&u_t.unsqueeze(2)?)?,
+            im: a_h.im,
         };
-        let y = (h.times(&read)?.re.sum(D::Minus1)? * 2.0)?;
+        let y = (h.times(&cb)?.re.sum(D::Minus1)? * 2.0)?;
         Ok((y, Tensor::stack(&[h.re, h.im], 1)?))
     }
 }
 
-/// 2 Re Σ_k read\[c,k\] a\[c,k\]^l for l below `len`, `(d, len)`: what a state and its conjugate read together.
-pub(super) fn taps(a: &Complex, read: &Complex, len: usize) -> Result<Tensor> {
-    ops::vandermonde([&a.re, &a.im], [&read.re, &read.im], len)? * 2.0
+/// 2 Re Σ_k cb\[c,k\] a\[c,k\]^l for l < `len`, `(d, len)`: the kernel of conjugate pairs of states.
+pub(super) fn vandermonde_kernel(a: &Complex, cb: &Complex, len: usize) -> Result<Tensor> {
+    ops::vandermonde([&a.re, &a.im], [&cb.re, &cb.im], len)? * 2.0
 }
 
 #[cfg(test)]
@@ -171,13 +179,13 @@ mod tests {
             ("n", "5"),
         ];
         let model = recipes::run("mqar", &settings).unwrap().model;
-        for (frequencies, rule) in [
-            (Frequencies::Linear, Rule::Hold),
-            (Frequencies::Inverse, Rule::Bilinear),
+        for (frequencies, discretisation) in [
+            (Frequencies::Linear, Discretisation::Zoh),
+            (Frequencies::Inverse, Discretisation::Bilinear),
         ] {
             let params = Params::seeded(1, DType::F64, &Device::Cpu);
             let spec = MixerSpec::from(&model);
-            let system = Diagonal::new(&spec, frequencies, rule, &params).unwrap();
+            let system = DiagonalSsm::new(&spec, frequencies, discretisation, &params).unwrap();
             let (d, m) = system.a_im.dims2().unwrap();
             let u = Tensor::randn(0.0, 1.0, (2, LEN, d), &Device::Cpu).unwrap();
             let whole = ops::long_conv(&u, &system.kernel(LEN).unwrap()).unwrap();

@@ -1,9 +1,16 @@
-//! DSS (Gupta et al. 2022): a diagonal state space model whose kernel is a sum of complex softmaxes over L positions, so that
-//! no mode can grow whatever its sign. L is the longest input of the task; the kernel has as many taps, of which a shorter input
-//! meets the first ones.
+//! DSS (Gupta et al. 2022): a diagonal state space model whose kernel is normalised by a complex softmax over L positions, so that no
+//! mode can blow up, whatever the sign of Re A,
+//!
+//! y = K * u + D ⊙ u,  K_l = 2 Re Σ_k (w_k / A_k) softmax_l(Δ A_k l)
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | A, w | eigenvalues and weights, complex, one of each conjugate pair | `(d, m)` |
+//! | Δ | step size e^(`log_dt`) | `(d)` |
+//! | L | length of the kernel; shorter inputs read its first taps | option `l_max` |
 
 use super::complex::Complex;
-use super::diagonal::{log_step, taps};
+use super::diagonal::{initial_log_dt, vandermonde_kernel};
 use super::{
     kernel_length, Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, ReleasedBlock,
 };
@@ -21,7 +28,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
     options: &[kernel_length::option(
-        "positions of the softmax, L: `auto` is the task's --seq-len, up to 16777216",
+        "length L of the softmax: `auto` is the task's --seq-len, up to 16777216",
         true,
     )],
     growth: Growth::Exact {
@@ -46,8 +53,9 @@ struct Dss {
     a: Complex,
     w: Complex,
     log_dt: Tensor,
+    /// D, `(d)`.
     dskip: Tensor,
-    /// L; `None` where every input has that length.
+    /// L; `None` takes the length of the input.
     l_max: Option<usize>,
 }
 
@@ -55,45 +63,45 @@ impl Dss {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, m) = (spec.d_model, spec.d_state);
         let frequency = move |i: usize, _: &mut _| PI * (i % m) as f64;
-        let weight = |name| params.get(name, (d, m), Init::Normal(1.0));
+        let w = |name| params.get(name, (d, m), Init::Normal(1.0));
         Ok(Self {
             a: Complex {
                 re: params.get("a_re", (d, m), Init::Constant(-0.5))?,
                 im: params.get("a_im", (d, m), Init::Each(&frequency))?,
             },
             w: Complex {
-                re: weight("w_re")?,
-                im: weight("w_im")?,
+                re: w("w_re")?,
+                im: w("w_im")?,
             },
-            log_dt: params.get("log_dt", d, Init::Each(&log_step))?,
+            log_dt: params.get("log_dt", d, Init::Each(&initial_log_dt))?,
             dskip: params.get("dskip", d, Init::Normal(1.0))?,
             l_max: kernel_length::of(spec),
         })
     }
 
-    /// The first `len` taps of the kernel, `(d, len)`; `(d, L)` if it has no more.
+    /// First `len` taps of the kernel, `(d, len)`, or all L of them, if it has fewer.
     fn kernel(&self, len: usize) -> Result<Tensor> {
-        let positions = self.l_max.unwrap_or(len);
-        let len = len.min(positions);
+        let l_max = self.l_max.unwrap_or(len);
+        let len = len.min(l_max);
         let p = self.a.scaled(&self.log_dt.exp()?.unsqueeze(1)?)?;
-        // A mode that grows is taken from its end, where it is largest: e^{p l} / Σ e^{p l} is e^{-p (L-1-l)} / Σ e^{-p l}.
+        // Growing modes are evaluated from their end, against overflow: e^{p l} / Σ e^{p l} = e^{-p (L-1-l)} / Σ e^{-p l}.
         let grows = p.re.detach().gt(0.0)?.to_dtype(p.re.dtype())?;
-        let falls = grows.affine(-1.0, 1.0)?;
-        let falling = p.scaled(&(&falls - &grows)?)?;
-        // The sum of a geometric series.
-        let sum = falling.affine(positions as f64, 0.0)?.exp_m1()?;
-        let sum = sum.times(&falling.exp_m1()?.recip()?)?;
-        let read = self.w.times(&self.a.times(&sum)?.recip()?)?;
-        let a = falling.exp()?;
-        let forwards = taps(&a, &read.scaled(&falls)?, len)?;
-        let mut from_end = read.scaled(&grows)?;
-        if len < positions {
-            let behind = falling.affine((positions - len) as f64, 0.0)?;
-            from_end = from_end.times(&behind.exp()?)?;
+        let decays = grows.affine(-1.0, 1.0)?;
+        let decaying_p = p.scaled(&(&decays - &grows)?)?;
+        // Geometric series: Σ_l e^{p l} = (e^{p L} - 1) / (e^p - 1).
+        let sum = decaying_p.affine(l_max as f64, 0.0)?.exp_m1()?;
+        let sum = sum.times(&decaying_p.exp_m1()?.recip()?)?;
+        let c = self.w.times(&self.a.times(&sum)?.recip()?)?;
+        let a = decaying_p.exp()?;
+        let forward = vandermonde_kernel(&a, &c.scaled(&decays)?, len)?; // (d, len)
+        let mut c_grows = c.scaled(&grows)?;
+        if len < l_max {
+            let skipped = decaying_p.affine((l_max - len) as f64, 0.0)?;
+            c_grows = c_grows.times(&skipped.exp()?)?;
         }
-        let backwards = taps(&a, &from_end, len)?;
-        let turned: Vec<u32> = (0..len as u32).rev().collect();
-        forwards + backwards.index_select(&Tensor::new(turned, p.re.device())?, 1)?
+        let backward = vandermonde_kernel(&a, &c_grows, len)?;
+        let reversed: Vec<u32> = (0..len as u32).rev().collect();
+        forward + backward.index_select(&Tensor::new(reversed, p.re.device())?, 1)?
     }
 }
 
@@ -103,13 +111,13 @@ impl Mixer for Dss {
         ops::add_scaled(&cx.select(&y)?, &cx.select(u)?, &self.dskip)
     }
 
-    /// Behind L tokens the last L of them are kept, too: the oldest leaves the sum.
+    /// Beyond L tokens the last L inputs are kept as well, since the oldest one leaves the sum.
     fn state_size(&self, seq_len: usize) -> usize {
-        let kept = self.l_max.filter(|positions| seq_len > *positions);
+        let kept = self.l_max.filter(|l_max| seq_len > *l_max);
         2 * self.a.re.elem_count() + kept.unwrap_or(0) * self.dskip.elem_count()
     }
 
     fn without_system(&self) -> &'static str {
-        "its softmax runs over all positions of the task, so that the read-out depends on how many there are"
+        "its softmax runs over all L positions, so that its output depends on L"
     }
 }

@@ -1,9 +1,16 @@
-//! GateLoop (Katsch 2023): a recurrence of one complex number a channel whose rotation and decay are both made of the input, where
-//! the LRU and S5 have them as constants.
+//! GateLoop (Katsch 2023): a complex linear recurrence with one state per channel and a data-dependent transition, which is
+//! constant in the LRU and S5,
+//!
+//! h_i = a_i ⊙ h_{i-1} + k_i ⊙ v_i,  y_i = W (silu(g_i) ⊙ q_i ⊙ Re h_i),  a_i = σ(α_i) e^(iθ_i)
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | q, k, v, g | query, key, value, output gate | `(batch, seq_len, d)` |
+//! | a | transition, of modulus σ(α) and phase θ, complex | `(batch, seq_len, d)` |
 
 use super::complex::Complex;
 use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, State};
-use crate::ltv::{Beside, Ltv};
+use crate::ltv::{Ltv, OffDiagonal};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
 use crate::ops::rng::Rng;
@@ -24,8 +31,8 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::Recurrent)
 };
 
-/// α such that σ(α) is even between 0.9 and 0.999.
-fn slow(_index: usize, rng: &mut Rng) -> f64 {
+/// Initial bias of α: σ(α) is uniform on [0.9, 0.999].
+fn initial_alpha(_index: usize, rng: &mut Rng) -> f64 {
     let decay = 0.9 + 0.099 * rng.uniform();
     (decay / (1.0 - decay)).ln()
 }
@@ -36,22 +43,24 @@ struct GateLoop {
     wv: Tensor,
     wg: Tensor,
     wout: Tensor,
-    /// To α, whose sigmoid is the decay.
+    /// Projection to α.
     wa: Tensor,
     ba: Tensor,
-    /// To θ, the angle.
+    /// Projection to θ.
     wt: Tensor,
     bt: Tensor,
 }
 
-/// What a token does to the state and reads from it.
-struct Driven {
-    /// The transition, `(.., d)`, in the type of the parameters: of a decay near 1 half precision leaves nothing.
+/// Inputs of the recurrence and of the readout.
+struct GateLoopInputs {
+    /// Transition `(batch, seq_len, d)`, in the parameters' dtype: bf16 rounds a decay near 1 to 1.
     a: Complex,
-    /// k and v, `(.., d)` each, whose product is written.
-    written: [Tensor; 2],
-    /// q ⊙ silu(g) at the queried positions.
-    read: Tensor,
+    /// Key `(batch, seq_len, d)`.
+    k: Tensor,
+    /// Value `(batch, seq_len, d)`.
+    v: Tensor,
+    /// q ⊙ silu(g) at the queried positions, `(batch, rows, d)`.
+    gated_q: Tensor,
 }
 
 impl GateLoop {
@@ -65,56 +74,49 @@ impl GateLoop {
             wg: weight("wg", spec.input_std)?,
             wout: weight("wout", spec.output_std)?,
             wa: weight("wa", spec.input_std)?,
-            ba: params.get("ba", d, Init::Each(&slow))?,
+            ba: params.get("ba", d, Init::Each(&initial_alpha))?,
             wt: weight("wt", spec.input_std)?,
             bt: params.bias("bt", d, d)?,
         })
     }
 
-    /// x in the type of the parameters.
-    fn exact(&self, x: &Tensor) -> Result<Tensor> {
+    /// x in the parameters' dtype.
+    fn to_param_dtype(&self, x: &Tensor) -> Result<Tensor> {
         x.to_dtype(self.ba.dtype())
     }
 
-    /// For u `(.., d)`.
-    fn driven(&self, u: &Tensor, cx: &Cx) -> Result<Driven> {
-        let without = |w| (w, None);
+    /// Projections of u `(batch, seq_len, d)`.
+    fn project(&self, u: &Tensor, cx: &Cx) -> Result<GateLoopInputs> {
+        let without_bias = |w| (w, None);
         let (all, queried) = ([&self.wk, &self.wv], [&self.wq, &self.wg]);
-        let maps = project(u, &all.map(without), &queried.map(without), cx)?;
-        let turns = [(&self.wa, Some(&self.ba)), (&self.wt, Some(&self.bt))];
-        let turns = project(u, &turns, &[], cx)?.all;
-        let (alpha, angle) = (self.exact(&turns[0])?, self.exact(&turns[1])?);
-        let decay = ops::sigmoid(&alpha)?;
-        Ok(Driven {
+        let maps = project(u, &all.map(without_bias), &queried.map(without_bias), cx)?;
+        let transition = [(&self.wa, Some(&self.ba)), (&self.wt, Some(&self.bt))];
+        let transition = project(u, &transition, &[], cx)?.all;
+        let alpha = self.to_param_dtype(&transition[0])?;
+        let theta = self.to_param_dtype(&transition[1])?;
+        let modulus = ops::sigmoid(&alpha)?;
+        Ok(GateLoopInputs {
             a: Complex {
-                re: (&decay * angle.cos()?)?,
-                im: (decay * angle.sin()?)?,
+                re: (&modulus * theta.cos()?)?,
+                im: (modulus * theta.sin()?)?,
             },
-            written: [maps.all[0].clone(), maps.all[1].clone()],
-            read: (&maps.queried[0] * ops::silu(&maps.queried[1])?)?,
+            k: maps.all[0].clone(),
+            v: maps.all[1].clone(),
+            gated_q: (&maps.queried[0] * ops::silu(&maps.queried[1])?)?,
         })
-    }
-}
-
-impl Driven {
-    /// k ⊙ v.
-    fn product(&self) -> Result<Tensor> {
-        let [k, v] = &self.written;
-        k * v
     }
 }
 
 impl Mixer for GateLoop {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let driven = self.driven(u, cx)?;
-        let written = self.exact(&driven.product()?)?;
-        let Driven { a, read, .. } = driven;
-        let a = Tensor::stack(&[&a.re, &a.im], 2)?;
-        let x = Tensor::stack(&[&written, &written.zeros_like()?], 2)?;
+        let GateLoopInputs { a, k, v, gated_q } = self.project(u, cx)?;
+        let kv = self.to_param_dtype(&(k * v)?)?;
+        let a = Tensor::stack(&[&a.re, &a.im], 2)?; // (batch, seq_len, 2, d)
+        let x = Tensor::stack(&[&kv, &kv.zeros_like()?], 2)?;
         let h = ops::complex_scan(&a, &x)?;
-        let h = h.narrow(2, 0, 1)?.squeeze(2)?.contiguous()?;
+        let h = h.narrow(2, 0, 1)?.squeeze(2)?.contiguous()?; // Re h, (batch, seq_len, d)
         let h = cx.select(&h)?.to_dtype(u.dtype())?;
-        linear(&(read * h)?, &self.wout, None)
+        linear(&(gated_q * h)?, &self.wout, None)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -125,25 +127,24 @@ impl Mixer for GateLoop {
         Some(self)
     }
 
-    /// d channels of real parts, which alone are written and read, and d of imaginary ones.
+    /// System of 2d channels: d real parts, which alone have an input and an output, then d imaginary parts.
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        let Driven { a, written, read } = self.driven(&u.unsqueeze(0)?, &Cx::eval())?;
-        let [k, _] = written;
-        let [re, im, k, read] = [a.re, a.im, k, read].map(|x| x.squeeze(0));
-        let (re, im, k, read) = (re?, im?, k?, read?);
+        let GateLoopInputs { a, k, gated_q, .. } = self.project(&u.unsqueeze(0)?, &Cx::eval())?;
+        let [re, im, k, gated_q] = [a.re, a.im, k, gated_q].map(|x| x.squeeze(0));
+        let (re, im, k, gated_q) = (re?, im?, k?, gated_q?);
         let pair = |re: &Tensor, im: &Tensor| Tensor::cat(&[re, im], 1)?.unsqueeze(2);
-        let none = k.zeros_like()?;
+        let zero = k.zeros_like()?;
         Ok(Some(Ltv {
-            beside: Beside::Turn(im.unsqueeze(2)?),
+            off_diagonal: OffDiagonal::Complex(im.unsqueeze(2)?),
             value: Some(Tensor::cat(&[&self.wv, &self.wv], 0)?),
             output: Some(Tensor::cat(&[&self.wout, &self.wout], 1)?),
-            ..Ltv::new(pair(&re, &re)?, pair(&k, &none)?, pair(&read, &none)?)
+            ..Ltv::new(pair(&re, &re)?, pair(&k, &zero)?, pair(&gated_q, &zero)?)
         }))
     }
 }
 
 impl Recurrent for GateLoop {
-    /// The state `(batch, 2, d)`.
+    /// h, real and imaginary part, `(batch, 2, d)`.
     fn init(&self, batch: usize) -> Result<State> {
         let like = &self.ba;
         let shape = (batch, 2, like.elem_count());
@@ -152,18 +153,17 @@ impl Recurrent for GateLoop {
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let driven = self.driven(&x_t.unsqueeze(1)?, &Cx::eval())?;
-        let written = self.exact(&driven.product()?)?;
-        let Driven { a, read, .. } = driven;
+        let GateLoopInputs { a, k, v, gated_q } = self.project(&x_t.unsqueeze(1)?, &Cx::eval())?;
+        let kv = self.to_param_dtype(&(k * v)?)?; // (batch, 1, d)
         let part = |i| state.0[0].narrow(1, i, 1);
-        let before = Complex {
+        let h = Complex {
             re: part(0)?,
             im: part(1)?,
         };
-        let turned = before.times(&a)?;
-        let re = (turned.re + written)?;
-        let y = linear(&(read * re.to_dtype(x_t.dtype())?)?, &self.wout, None)?;
-        *state = State(vec![Tensor::cat(&[re, turned.im], 1)?]);
+        let a_h = h.times(&a)?;
+        let re = (a_h.re + kv)?;
+        let y = linear(&(gated_q * re.to_dtype(x_t.dtype())?)?, &self.wout, None)?;
+        *state = State(vec![Tensor::cat(&[re, a_h.im], 1)?]);
         y.squeeze(1)
     }
 }

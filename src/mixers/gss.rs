@@ -1,10 +1,13 @@
-//! The gated state space layer (Mehta et al. 2022): a diagonal state space model over fewer channels than the input has, inside a
-//! gated unit that is wider. Its authors take DSS without its softmax, which is S4D, and share A among channels; here each channel
-//! has its own, as in S4D. They widen the unit to 4 d, which is `--expand 4`.
+//! Gated state space layer (Mehta et al. 2022): S4D at a reduced width inside a gated unit of an expanded width,
+//!
+//! y = W_out ((W_y S4D(x)) ⊙ gelu(W_v u)),  x = gelu(W_x u)
+//!
+//! The authors use DSS without its softmax, which is S4D, and share A among channels; here each channel has its own. Their gated
+//! unit has the width 4 d, which is `--expand 4`.
 
-use super::diagonal::{Diagonal, Frequencies, Rule};
+use super::diagonal::{DiagonalSsm, Discretisation, Frequencies};
 use super::{
-    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
+    in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
     ReleasedBlock, State,
 };
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -23,7 +26,7 @@ pub(super) const ENTRY: Entry = Entry {
         name: "width",
         help: "channels of the state space model: `auto` is d/4, as published, up to 65536",
         default: |_| "auto",
-        accepts: |v| v == "auto" || v.parse::<usize>().is_ok_and(|w| (1..=1 << 16).contains(&w)),
+        accepts: |v| v == "auto" || in_range(v, 1..=1 << 16),
         ..MixerOption::DEFAULT
     }],
     growth: Growth::Exact {
@@ -47,19 +50,19 @@ pub(super) const ENTRY: Entry = Entry {
 
 /// Channels of the state space model.
 fn width(spec: &MixerSpec) -> usize {
-    let given = spec.option("width").and_then(|width| width.parse().ok());
-    given.unwrap_or(spec.d_model.div_ceil(4))
+    spec.parsed("width").unwrap_or(spec.d_model.div_ceil(4))
 }
 
 struct Gss {
-    /// To the state space model's input, `(width, d)`.
+    /// Projection to the input of the state space model, `(width, d)`.
     wx: Tensor,
-    /// To the gate, `(E, d)`.
+    /// Projection to the gate, `(E, d)`.
     wv: Tensor,
-    /// From its output to the gated unit, `(E, width)`.
+    /// Projection of the output of the state space model, `(E, width)`.
     wy: Tensor,
     wout: Tensor,
-    system: Diagonal,
+    ssm: DiagonalSsm,
+    /// D, `(width)`.
     dskip: Tensor,
 }
 
@@ -75,13 +78,13 @@ impl Gss {
             wv: params.weight("wv", (inner, d), spec.input_std)?,
             wy: params.weight("wy", (inner, width), spec.input_std)?,
             wout: params.weight("wout", (d, inner), spec.output_std)?,
-            system: Diagonal::new(&narrow, Frequencies::Linear, Rule::Hold, params)?,
+            ssm: DiagonalSsm::new(&narrow, Frequencies::Linear, Discretisation::Zoh, params)?,
             dskip: params.get("dskip", width, Init::Normal(1.0))?,
         })
     }
 
-    /// y for what the state gives, x and W_v u at the same positions.
-    fn finish(&self, o: &Tensor, x: &Tensor, gate: &Tensor) -> Result<Tensor> {
+    /// y `(.., d)` for the output o of the state space model, x, and W_v u at the same positions.
+    fn readout(&self, o: &Tensor, x: &Tensor, gate: &Tensor) -> Result<Tensor> {
         let o = linear(&ops::add_scaled(o, x, &self.dskip)?, &self.wy, None)?;
         linear(&(o * ops::gelu(gate)?)?, &self.wout, None)
     }
@@ -90,13 +93,13 @@ impl Gss {
 impl Mixer for Gss {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let maps = project(u, &[(&self.wx, None)], &[(&self.wv, None)], cx)?;
-        let x = ops::gelu(&maps.all[0])?;
-        let o = ops::long_conv(&x, &self.system.kernel(u.dim(1)?)?)?;
-        self.finish(&cx.select(&o)?, &cx.select(&x)?, &maps.queried[0])
+        let x = ops::gelu(&maps.all[0])?; // (batch, seq_len, width)
+        let o = ops::long_conv(&x, &self.ssm.kernel(u.dim(1)?)?)?;
+        self.readout(&cx.select(&o)?, &cx.select(&x)?, &maps.queried[0])
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        self.system.state_size()
+        self.ssm.state_size()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -104,19 +107,19 @@ impl Mixer for Gss {
     }
 
     fn without_system(&self) -> &'static str {
-        "what drives its state is a GELU of a map of the input, and a gate stands between two maps of what the state gives"
+        "the input of its state is a GELU of a projection, and a gate stands between two projections of its output"
     }
 }
 
 impl Recurrent for Gss {
     fn init(&self, batch: usize) -> Result<State> {
-        self.system.zero_state(batch)
+        self.ssm.zero_state(batch)
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let x = ops::gelu(&linear(x_t, &self.wx, None)?)?;
-        let (o, h) = self.system.step(&x, &state.0[0])?;
+        let (o, h) = self.ssm.step(&x, &state.0[0])?;
         *state = State(vec![h]);
-        self.finish(&o, &x, &linear(x_t, &self.wv, None)?)
+        self.readout(&o, &x, &linear(x_t, &self.wv, None)?)
     }
 }

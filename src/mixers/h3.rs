@@ -1,9 +1,17 @@
-//! H3 (Fu et al. 2023) with heads of width one: a state space model that remembers, between two products. Keys pass a short shift
-//! register, so that a token can be stored together with the one before it.
+//! H3 (Fu et al. 2023) with heads of width one: S4D between two elementwise products. Keys pass a shift SSM of a few taps, so
+//! that a value can be stored under the token before it,
+//!
+//! y = W_O (q ⊙ SSM_diag(SSM_shift(k) ⊙ v)),  q, k, v = W u + b
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | SSM_shift | FIR filter `shift_c` with feedthrough `shift_d` | `(d, taps)`, `(d)` |
+//! | SSM_diag | S4D of [`diagonal`](super::diagonal) with feedthrough `dskip` | m states per channel |
 
-use super::diagonal::{Diagonal, Frequencies, Rule};
+use super::diagonal::{DiagonalSsm, Discretisation, Frequencies};
 use super::{
-    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State,
+    in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
+    State,
 };
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -18,12 +26,9 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     options: &[MixerOption {
         name: "shift",
-        help: "tokens that the shift of keys reaches back, with the present one: `4`, up to 64",
+        help: "taps of the shift SSM over keys, the current token included: `4`, up to 64",
         default: |_| "4",
-        accepts: |v| {
-            v.parse::<usize>()
-                .is_ok_and(|taps| (1..=64).contains(&taps))
-        },
+        accepts: |v| in_range(v, 1..=64),
         ..MixerOption::DEFAULT
     }],
     growth: Growth::Exact {
@@ -52,21 +57,19 @@ struct H3 {
     k: [Tensor; 2],
     v: [Tensor; 2],
     out: [Tensor; 2],
-    /// Of the shift, the present token first, `(d, taps)`.
+    /// Taps of the shift SSM, the current token first, `(d, taps)`.
     shift_c: Tensor,
-    /// Of a key past the shift, `(d)`.
+    /// Feedthrough of the shift SSM, `(d)`.
     shift_d: Tensor,
-    system: Diagonal,
+    ssm: DiagonalSsm,
+    /// Feedthrough of the diagonal SSM, `(d)`.
     dskip: Tensor,
 }
 
 impl H3 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let d = spec.d_model;
-        let taps = spec
-            .option("shift")
-            .and_then(|taps| taps.parse().ok())
-            .unwrap_or(4usize);
+        let taps = spec.parsed("shift").unwrap_or(4usize);
         let edge = (taps as f64).powf(-0.5);
         let map = |[weight, bias]: [&str; 2], std| -> Result<[Tensor; 2]> {
             Ok([
@@ -81,31 +84,31 @@ impl H3 {
             out: map(["wout", "bout"], spec.output_std)?,
             shift_c: params.get("shift_c", (d, taps), Init::Uniform(-edge, edge))?,
             shift_d: params.get("shift_d", d, Init::Normal(1.0))?,
-            system: Diagonal::new(spec, Frequencies::Linear, Rule::Hold, params)?,
+            ssm: DiagonalSsm::new(spec, Frequencies::Linear, Discretisation::Zoh, params)?,
             dskip: params.get("dskip", d, Init::Normal(1.0))?,
         })
     }
 
-    /// The weights of the shift, the present token last, as convolutions have them.
-    fn taps(&self) -> Result<Tensor> {
+    /// Taps of the shift SSM in the order of a convolution, the current token last.
+    fn shift_kernel(&self) -> Result<Tensor> {
         let count = self.shift_c.dim(1)? as u32;
-        let turned: Vec<u32> = (0..count).rev().collect();
+        let reversed: Vec<u32> = (0..count).rev().collect();
         self.shift_c
-            .index_select(&Tensor::new(turned, self.shift_c.device())?, 1)
+            .index_select(&Tensor::new(reversed, self.shift_c.device())?, 1)
     }
 
-    /// What drives the system along u `(batch, seq_len, d)`, and the queries at the positions of `cx`.
-    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Tensor, Tensor)> {
+    /// Input x = SSM_shift(k) ⊙ v of the diagonal SSM, `(batch, seq_len, d)`, and q at the queried positions, `(batch, rows, d)`.
+    fn project(&self, u: &Tensor, cx: &Cx) -> Result<(Tensor, Tensor)> {
         let all = [&self.k, &self.v].map(|[w, b]| (w, Some(b)));
         let mut maps = project(u, &all, &[(&self.q[0], Some(&self.q[1]))], cx)?;
         let (k, v) = (&maps.all[0], &maps.all[1]);
-        let shifted = ops::causal_conv1d(k, &self.taps()?, None)?;
+        let shifted = ops::causal_conv1d(k, &self.shift_kernel()?, None)?;
         let x = (ops::add_scaled(&shifted, k, &self.shift_d)? * v)?;
         Ok((x, maps.queried.swap_remove(0)))
     }
 
-    /// y for what the state gives, x and q at the same positions.
-    fn finish(&self, o: &Tensor, x: &Tensor, q: &Tensor) -> Result<Tensor> {
+    /// y for the output o of the diagonal SSM, x and q at the same positions, `(.., d)` each.
+    fn readout(&self, o: &Tensor, x: &Tensor, q: &Tensor) -> Result<Tensor> {
         let o = ops::add_scaled(o, x, &self.dskip)?;
         linear(&(q * o)?, &self.out[0], Some(&self.out[1]))
     }
@@ -113,14 +116,14 @@ impl H3 {
 
 impl Mixer for H3 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (x, q) = self.drive(u, cx)?;
-        let o = ops::long_conv(&x, &self.system.kernel(u.dim(1)?)?)?;
-        self.finish(&cx.select(&o)?, &cx.select(&x)?, &q)
+        let (x, q) = self.project(u, cx)?;
+        let o = ops::long_conv(&x, &self.ssm.kernel(u.dim(1)?)?)?;
+        self.readout(&cx.select(&o)?, &cx.select(&x)?, &q)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
         let (d, taps) = (self.dskip.elem_count(), self.shift_c.dims()[1]);
-        self.system.state_size() + (taps - 1) * d
+        self.ssm.state_size() + (taps - 1) * d
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -129,17 +132,17 @@ impl Mixer for H3 {
 
     fn inner(&self, u: &Tensor) -> Result<Option<Inner>> {
         let u = u.unsqueeze(0)?;
-        let (x, q) = self.drive(&u, &Cx::eval())?;
+        let (x, q) = self.project(&u, &Cx::eval())?;
         let (x, q) = (x.squeeze(0)?, q.squeeze(0)?.contiguous()?);
         let (seq_len, d) = x.dims2()?;
         let eye = Tensor::eye(d, x.dtype(), x.device())?;
-        let system = self.system.system(seq_len)?;
-        // The last input is the constant that the bias is multiplied with.
+        let system = self.ssm.system(seq_len)?;
+        // The last input is the constant 1, which carries the bias.
         let constant = Tensor::zeros((d, 1), x.dtype(), x.device())?;
         let value = Tensor::cat(&[&eye, &constant], 1)?;
         let queries = Tensor::cat(&[&q, &q], 1)?;
-        let passed = q.broadcast_mul(&self.dskip)?;
-        let skip = Tensor::cat(&[&passed, &passed.zeros_like()?], 1)?;
+        let skip = q.broadcast_mul(&self.dskip)?;
+        let skip = Tensor::cat(&[&skip, &skip.zeros_like()?], 1)?;
         let [w, bias] = &self.out;
         Ok(Some(Inner {
             system: Ltv {
@@ -151,16 +154,16 @@ impl Mixer for H3 {
                 ..system
             },
             input: x,
-            around: "driven by x = shift(k) ⊙ v, a product of two maps of u, one of them behind a shift register; C_i and D_i \
-                     hold the queries and the output projection",
+            around: "driven by x = shift(k) ⊙ v, a product of two projections of u, one of them behind a shift register; C_i \
+                     and D_i hold the queries and the output projection",
         }))
     }
 }
 
 impl Recurrent for H3 {
-    /// The state of the system and the keys before, `(batch, taps - 1, d)`.
+    /// State of the diagonal SSM and, with several taps, the previous keys `(batch, taps - 1, d)`.
     fn init(&self, batch: usize) -> Result<State> {
-        let mut state = self.system.zero_state(batch)?;
+        let mut state = self.ssm.zero_state(batch)?;
         let (d, taps) = self.shift_c.dims2()?;
         let like = &self.dskip;
         if taps > 1 {
@@ -173,20 +176,20 @@ impl Recurrent for H3 {
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let [q, k, v] = [&self.q, &self.k, &self.v].map(|[w, b]| linear(x_t, w, Some(b)));
         let k = k?;
-        let present = k.unsqueeze(1)?;
+        let current = k.unsqueeze(1)?; // (batch, 1, d)
         let keys = match state.0.get(1) {
-            Some(window) => Tensor::cat(&[window, &present], 1)?,
-            None => present,
-        };
-        let taps = self.taps()?.t()?.unsqueeze(0)?;
+            Some(window) => Tensor::cat(&[window, &current], 1)?,
+            None => current,
+        }; // (batch, taps, d)
+        let taps = self.shift_kernel()?.t()?.unsqueeze(0)?; // (1, taps, d)
         let shifted = keys.broadcast_mul(&taps)?.sum(1)?;
         let x = (ops::add_scaled(&shifted, &k, &self.shift_d)? * v?)?;
-        let (o, h) = self.system.step(&x, &state.0[0])?;
+        let (o, h) = self.ssm.step(&x, &state.0[0])?;
         let before = keys.dim(1)? - 1;
         *state = State(vec![h]);
         if before > 0 {
             state.0.push(keys.narrow(1, 1, before)?);
         }
-        self.finish(&o, &x, &q?)
+        self.readout(&o, &x, &q?)
     }
 }

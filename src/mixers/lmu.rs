@@ -1,10 +1,18 @@
-//! The Legendre memory unit (Voelker et al. 2019) in the form that is computed along the whole sequence (Chilkuri & Eliasmith 2021):
-//! the coefficients of the last θ tokens in Legendre polynomials, by a fixed linear system, and no path from the output back.
-//! What is remembered is a linear map of the token, and the output passes the tanh of the original cell.
+//! Legendre memory unit (Voelker et al. 2019) in its parallel form (Chilkuri & Eliasmith 2021): a fixed linear system holds the
+//! last θ tokens as coefficients of Legendre polynomials, without feedback from the output,
+//!
+//! m_i = Ā m_{i-1} + B̄ (W_u u_i + b_u),  y_i = tanh(W_m m_i + W_x u_i + b)
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | m | memory, n coefficients of each input signal | `(batch, inputs, n)` |
+//! | Ā, B̄ | zero-order hold of the delay system over one token | `(n, n)`, `(n, 1)` |
+//! | θ | length of the memory in tokens | option |
 
-use super::s4::responses;
+use super::s4::impulse_response;
 use super::{
-    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State,
+    in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
+    State,
 };
 use crate::nn::{linear, Cx, Params};
 use crate::ops;
@@ -21,7 +29,7 @@ pub(super) const ENTRY: Entry = Entry {
     options: &[
         MixerOption {
             name: "theta",
-            help: "tokens that its memory spans, θ: `64`, from 1 to 16777216",
+            help: "length of the memory in tokens, θ: `64`, from 1 to 16777216",
             default: |_| "64",
             accepts: |v| {
                 v.parse()
@@ -31,16 +39,13 @@ pub(super) const ENTRY: Entry = Entry {
         },
         MixerOption {
             name: "inputs",
-            help: "numbers a token that are remembered, with n coefficients each: `1` as published, up to 4096",
+            help: "input signals per token, with n coefficients each: `1` as published, up to 4096",
             default: |_| "1",
-            accepts: |v| {
-                v.parse::<usize>()
-                    .is_ok_and(|inputs| (1..=4096).contains(&inputs))
-            },
+            accepts: |v| in_range(v, 1..=4096),
             ..MixerOption::DEFAULT
         },
     ],
-    growth: Growth::No("each coefficient reads all others: those of a longer series are others"),
+    growth: Growth::No("Ā is dense: every coefficient depends on the order n of the series"),
     stem: "lmu",
     work: |spec| {
         let (d, inputs, n) = (spec.d_model, inputs(spec), spec.d_state);
@@ -55,33 +60,32 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 fn inputs(spec: &MixerSpec) -> usize {
-    let given = spec.option("inputs").and_then(|inputs| inputs.parse().ok());
-    given.unwrap_or(1)
+    spec.parsed("inputs").unwrap_or(1)
 }
 
 struct Lmu {
-    /// To what is remembered.
+    /// Projection to the input signals, `(inputs, d)`.
     wu: Tensor,
     bu: Tensor,
-    /// From the memory, the coefficients of one input side by side, `(d, inputs · n)`.
+    /// Projection of the memory, the coefficients of one signal side by side, `(d, inputs · n)`.
     wm: Tensor,
     wx: Tensor,
     bout: Tensor,
-    delay: Delay,
+    delay: DelaySystem,
 }
 
-/// The system that holds the last θ tokens, without parameters. It is computed in f64, where it is used first.
-struct Delay {
+/// Delay system of length θ, without parameters; computed in f64 on first use.
+struct DelaySystem {
     order: usize,
     theta: f64,
     discrete: OnceCell<[Tensor; 2]>,
-    /// The longest kernel so far.
+    /// Longest kernel so far, `(n, len)`.
     kernel: RefCell<Option<Tensor>>,
 }
 
-impl Delay {
-    /// Ā `(n, n)` and B̄ `(n, 1)` of the zero-order hold over one token: with A_ij = (2i+1)/θ (-1 for i < j, else (-1)^(i-j+1)) and
-    /// B_i = (2i+1)(-1)^i/θ, the blocks of e^[[A, B], [0, 0]].
+impl DelaySystem {
+    /// Ā `(n, n)` and B̄ `(n, 1)`: blocks of e^[[A, B], [0, 0]], the zero-order hold over one token, with
+    /// A_ij = (2i+1)/θ (-1 for i < j, else (-1)^(i-j+1)) and B_i = (2i+1)(-1)^i/θ.
     fn discrete(&self) -> Result<&[Tensor; 2]> {
         if let Some(found) = self.discrete.get() {
             return Ok(found);
@@ -98,15 +102,15 @@ impl Delay {
                 () => scale * sign(i - j + 1),
             }
         };
-        let both: Vec<f64> = (0..(n + 1) * (n + 1)).map(entry).collect();
-        let both = exponential(&Tensor::from_vec(both, (n + 1, n + 1), &Device::Cpu)?)?;
-        let top = both.narrow(0, 0, n)?;
+        let block: Vec<f64> = (0..(n + 1) * (n + 1)).map(entry).collect();
+        let block = matrix_exp(&Tensor::from_vec(block, (n + 1, n + 1), &Device::Cpu)?)?;
+        let top = block.narrow(0, 0, n)?;
         let part = |start, count| top.narrow(1, start, count)?.contiguous();
         let [a, b] = [part(0, n)?, part(n, 1)?];
         Ok(self.discrete.get_or_init(|| [a, b]))
     }
 
-    /// Ā^l B̄ for l below `len`, `(n, len)`.
+    /// Impulse response Ā^l B̄ for l < `len`, `(n, len)`.
     fn kernel(&self, len: usize) -> Result<Tensor> {
         let mut longest = self.kernel.borrow_mut();
         let enough = longest.as_ref().filter(|k| k.dims()[1] >= len);
@@ -114,21 +118,21 @@ impl Delay {
             Some(kernel) => kernel.clone(),
             None => {
                 let [a, b] = self.discrete()?;
-                responses(a.unsqueeze(0)?, b.unsqueeze(0)?, len)?.squeeze(0)?
+                impulse_response(a.unsqueeze(0)?, b.unsqueeze(0)?, len)?.squeeze(0)?
             }
         };
-        let wanted = kernel.narrow(1, 0, len)?.contiguous();
+        let prefix = kernel.narrow(1, 0, len)?.contiguous();
         *longest = Some(kernel);
-        wanted
+        prefix
     }
 }
 
-/// Matrices of the size of its transition that [`exponential`] holds at one time.
+/// Matrices `(n + 1, n + 1)` that [`matrix_exp`] holds at once.
 const MATRICES: usize = 4;
 
-/// e^M of a square matrix: by its series after it is halved until it is small, and squared as often again.
-fn exponential(matrix: &Tensor) -> Result<Tensor> {
-    /// Terms of the series: the next one of a norm of 1/2 is below the digits of f64.
+/// e^M of a square matrix, by scaling and squaring of its Taylor series.
+fn matrix_exp(matrix: &Tensor) -> Result<Tensor> {
+    /// Terms of the series: for a norm of 1/2 the next one is below the precision of f64.
     const TERMS: usize = 15;
     let norm = matrix.abs()?.sum(0)?.max(0)?.to_scalar::<f64>()?;
     let halvings = (2.0 * norm).log2().ceil().max(0.0) as i32;
@@ -147,7 +151,7 @@ fn exponential(matrix: &Tensor) -> Result<Tensor> {
 impl Lmu {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, inputs, n) = (spec.d_model, inputs(spec), spec.d_state);
-        let theta = spec.option("theta").and_then(|theta| theta.parse().ok());
+        let theta = spec.parsed("theta");
         params.count_constant("delay", MATRICES * (n + 1) * (n + 1));
         Ok(Self {
             wu: params.weight("wu", (inputs, d), spec.input_std)?,
@@ -155,7 +159,7 @@ impl Lmu {
             wm: params.weight("wm", (d, inputs * n), spec.input_std)?,
             wx: params.weight("wx", (d, d), spec.input_std)?,
             bout: params.bias("bout", d, d)?,
-            delay: Delay {
+            delay: DelaySystem {
                 order: n,
                 theta: theta.unwrap_or(64.0),
                 discrete: OnceCell::new(),
@@ -164,14 +168,14 @@ impl Lmu {
         })
     }
 
-    /// y for the memory `(.., inputs · n)` and u `(.., d)`.
-    fn finish(&self, m: &Tensor, u: &Tensor) -> Result<Tensor> {
-        let seen = linear(u, &self.wx, Some(&self.bout))?;
-        ops::tanh(&(linear(m, &self.wm, None)? + seen)?)
+    /// y for m `(.., inputs · n)` and u `(.., d)`.
+    fn readout(&self, m: &Tensor, u: &Tensor) -> Result<Tensor> {
+        let wx_u = linear(u, &self.wx, Some(&self.bout))?;
+        ops::tanh(&(linear(m, &self.wm, None)? + wx_u)?)
     }
 
-    /// A constant where and as the parameters are.
-    fn like(&self, x: &Tensor) -> Result<Tensor> {
+    /// x in the dtype and on the device of the parameters.
+    fn like_params(&self, x: &Tensor) -> Result<Tensor> {
         x.to_dtype(self.bu.dtype())?.to_device(self.bu.device())
     }
 }
@@ -180,12 +184,12 @@ impl Mixer for Lmu {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let (batch, seq_len, _) = u.dims3()?;
         let (inputs, n) = (self.bu.elem_count(), self.delay.order);
-        let x = linear(u, &self.wu, Some(&self.bu))?.unsqueeze(3)?;
+        let x = linear(u, &self.wu, Some(&self.bu))?.unsqueeze(3)?; // (batch, seq_len, inputs, 1)
         let x = x.broadcast_as((batch, seq_len, inputs, n))?.contiguous()?;
-        let kernel = self.like(&self.delay.kernel(seq_len)?)?;
-        let kernel = Tensor::cat(&vec![&kernel; inputs], 0)?;
-        let m = ops::long_conv(&x.flatten_from(2)?, &kernel)?;
-        self.finish(&cx.select(&m)?, &cx.select(u)?)
+        let kernel = self.like_params(&self.delay.kernel(seq_len)?)?;
+        let kernel = Tensor::cat(&vec![&kernel; inputs], 0)?; // (inputs · n, seq_len)
+        let m = ops::long_conv(&x.flatten_from(2)?, &kernel)?; // (batch, seq_len, inputs · n)
+        self.readout(&cx.select(&m)?, &cx.select(u)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -197,12 +201,12 @@ impl Mixer for Lmu {
     }
 
     fn without_system(&self) -> &'static str {
-        "the tanh around its state is no linear read-out, and its Λ_i is a dense matrix"
+        "the tanh of its output is not linear in the state, and its Λ_i is a dense matrix"
     }
 }
 
 impl Recurrent for Lmu {
-    /// The coefficients, `(batch, inputs, n)`.
+    /// m `(batch, inputs, n)`.
     fn init(&self, batch: usize) -> Result<State> {
         let shape = (batch, self.bu.elem_count(), self.delay.order);
         let zeros = Tensor::zeros(shape, self.bu.dtype(), self.bu.device())?;
@@ -211,10 +215,11 @@ impl Recurrent for Lmu {
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let [a, b] = self.delay.discrete()?;
-        let (a, b) = (self.like(&a.t()?.contiguous()?)?, self.like(&b.t()?)?);
+        let a = self.like_params(&a.t()?.contiguous()?)?;
+        let b = self.like_params(&b.t()?)?;
         let x = linear(x_t, &self.wu, Some(&self.bu))?.unsqueeze(2)?;
         let m = (state.0[0].broadcast_matmul(&a)? + x.broadcast_mul(&b.unsqueeze(0)?)?)?;
-        let y = self.finish(&m.flatten_from(1)?, x_t)?;
+        let y = self.readout(&m.flatten_from(1)?, x_t)?;
         *state = State(vec![m]);
         Ok(y)
     }
@@ -224,12 +229,12 @@ impl Recurrent for Lmu {
 mod tests {
     use super::*;
 
-    /// What the memory is for: its coefficients, read by shifted Legendre polynomials at the end of the window, are the input θ
-    /// tokens ago (Voelker et al. 2019, equation 5).
+    /// Purpose of the memory: its coefficients, evaluated with shifted Legendre polynomials at the end of the window, are the
+    /// input θ tokens ago (Voelker et al. 2019, equation 5).
     #[test]
     fn the_memory_holds_a_slow_input_for_theta_tokens() {
         const LEN: usize = 600;
-        let delay = Delay {
+        let delay = DelaySystem {
             order: 12,
             theta: 100.0,
             discrete: OnceCell::new(),
@@ -244,7 +249,7 @@ mod tests {
                     (0..=now).map(|j| kernel[i][now - j] * wave(j as f64)).sum()
                 };
                 let found: f64 = (0..12).map(|i| read[i % 2] * coefficient(i)).sum();
-                // The hold makes of the input what it was half a token before, on average.
+                // The zero-order hold delays the input by half a token on average.
                 let wanted = wave(now as f64 + 0.5 - 100.0 * fraction);
                 assert!(
                     (found - wanted).abs() < 0.03,
@@ -257,7 +262,7 @@ mod tests {
     #[test]
     fn the_exponential_is_that_of_a_rotation_and_a_shift() {
         let of = |rows: &[[f64; 2]; 2]| {
-            let x = exponential(&Tensor::new(rows, &Device::Cpu).unwrap()).unwrap();
+            let x = matrix_exp(&Tensor::new(rows, &Device::Cpu).unwrap()).unwrap();
             x.to_vec2::<f64>().unwrap()
         };
         let turned = of(&[[0.0, -20.0], [20.0, 0.0]]);

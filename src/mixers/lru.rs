@@ -1,9 +1,15 @@
-//! The linear recurrent unit (Orvieto et al. 2023): a diagonal recurrence of complex numbers whose decays stay inside the unit
-//! circle by their parametrisation.
+//! Linear recurrent unit (Orvieto et al. 2023): a complex diagonal recurrence, parametrised so that |λ| < 1,
+//!
+//! h_i = λ ⊙ h_{i-1} + γ ⊙ B u_i,  y_i = Re(C h_i) + D ⊙ u_i,  λ = e^(-e^ν + i e^θ)
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | ν, θ | parameters of modulus and phase, stored as `nu_log`, `theta_log` | `(N)` |
+//! | γ | normalisation of the input, learnt; √(1 - λλ*) at initialisation | `(N)` |
 
 use super::complex::Complex;
-use super::complex_state::{ComplexMixer, ComplexState, Matrices};
-use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork};
+use super::complex_state::{ComplexMatrices, ComplexMixer, ComplexState};
+use super::{in_range, Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork};
 use crate::nn::{Init, Params};
 use crate::ops::rng::Rng;
 use candle_core::{DType, Result, Tensor};
@@ -17,11 +23,9 @@ pub(super) const ENTRY: Entry = Entry {
     options: &[
         MixerOption {
             name: "state",
-            help: "complex numbers of state, N: `auto` is d, up to 65536",
+            help: "number of complex states, N: `auto` is d, up to 65536",
             default: |_| "auto",
-            accepts: |v| {
-                v == "auto" || v.parse::<usize>().is_ok_and(|n| (1..=1 << 16).contains(&n))
-            },
+            accepts: |v| v == "auto" || in_range(v, 1..=1 << 16),
             ..MixerOption::DEFAULT
         },
         MixerOption {
@@ -32,7 +36,7 @@ pub(super) const ENTRY: Entry = Entry {
             ..MixerOption::DEFAULT
         },
     ],
-    growth: Growth::No("its state is of its own size: there is no n to grow"),
+    growth: Growth::No("the option `state` sets the size of its state: there is no n to grow"),
     stem: "lru",
     own_init: &[
         "b_im",
@@ -55,19 +59,18 @@ pub(super) const ENTRY: Entry = Entry {
 /// Largest initial |λ|.
 const R_MAX: f64 = 0.999;
 
-/// N.
+/// Number of complex states, N.
 fn states(spec: &MixerSpec) -> usize {
-    let given = spec.option("state").and_then(|n| n.parse().ok());
-    given.unwrap_or(spec.d_model)
+    spec.parsed("state").unwrap_or(spec.d_model)
 }
 
 struct Lru {
     nu_log: Tensor,
     theta_log: Tensor,
     gamma_log: Tensor,
-    /// `(N, d)`, before γ.
+    /// B before its normalisation, `(N, d)`.
     b: Complex,
-    /// `(d, N)`.
+    /// C, `(d, N)`.
     c: Complex,
     dskip: Tensor,
 }
@@ -75,18 +78,14 @@ struct Lru {
 impl Lru {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n) = (spec.d_model, states(spec));
-        let r_min: f64 = spec
-            .option("r_min")
-            .and_then(|r| r.parse().ok())
-            .unwrap_or(0.0);
-        // |λ|² even between the squares of the bounds is λ even over the ring.
+        let r_min: f64 = spec.parsed("r_min").unwrap_or(0.0);
+        // A uniform |λ|² makes λ uniform on the ring between r_min and r_max.
         let squared =
             move |rng: &mut Rng| r_min.powi(2) + (R_MAX.powi(2) - r_min.powi(2)) * rng.uniform();
-        let nu = |_: usize, rng: &mut Rng| (-0.5 * squared(rng).ln()).ln();
-        let nu_log = params.get("nu_log", n, Init::Each(&nu))?;
-        // γ = √(1 - |λ|²) keeps what is written as large as what it comes from.
-        let drawn = nu_log.to_dtype(DType::F64)?.to_vec1::<f64>()?;
-        let gamma = |i: usize, _: &mut Rng| 0.5 * (-(-2.0 * drawn[i].exp()).exp_m1()).ln();
+        let initial_nu = |_: usize, rng: &mut Rng| (-0.5 * squared(rng).ln()).ln();
+        let nu_log = params.get("nu_log", n, Init::Each(&initial_nu))?;
+        let nu = nu_log.to_dtype(DType::F64)?.to_vec1::<f64>()?;
+        let gamma = |i: usize, _: &mut Rng| 0.5 * (-(-2.0 * nu[i].exp()).exp_m1()).ln();
         let theta = |_: usize, rng: &mut Rng| (TAU * rng.uniform().max(1e-6)).ln();
         let normal = |name, shape: (usize, usize), variance: f64| {
             params.get(name, shape, Init::Normal(variance.sqrt()))
@@ -109,12 +108,12 @@ impl Lru {
 }
 
 impl ComplexState for Lru {
-    fn matrices(&self) -> Result<Matrices> {
+    fn matrices(&self) -> Result<ComplexMatrices> {
         let exponent = Complex {
             re: self.nu_log.exp()?.neg()?,
             im: self.theta_log.exp()?,
         };
-        Ok(Matrices {
+        Ok(ComplexMatrices {
             lambda: exponent.exp()?,
             b: self.b.scaled(&self.gamma_log.exp()?.unsqueeze(1)?)?,
             c: self.c.clone(),

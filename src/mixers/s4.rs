@@ -1,8 +1,17 @@
-//! S4 (Gu et al. 2022b) with the HiPPO-LegS matrix: a state space model, the same at every step, whose state is the past's
-//! coefficients in Legendre polynomials. Below its diagonal the matrix is of rank one, which makes a system of n coefficients a
-//! cascade of n first-order sections.
+//! S4 (Gu et al. 2022b) with the HiPPO-LegS matrix: a time-invariant state space model per channel, whose state holds the
+//! coefficients of the past in Legendre polynomials,
+//!
+//! h_i = Ā h_{i-1} + B̄ u_i,  y_i = C h_i + D u_i,  Ā = (I - ΔA/2)⁻¹ (I + ΔA/2),  B̄ = (I - ΔA/2)⁻¹ ΔB
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | A, B | HiPPO-LegS, A lower triangular | `(n, n)`, `(n, 1)` |
+//! | Ā, B̄ | their bilinear discretisation by Δ = e^(`log_dt`) | `(d, n, n)`, `(d, n, 1)` |
+//! | C, D | output vector and feedthrough (`dskip`) | `(d, n)`, `(d)` |
+//!
+//! Below its diagonal A has rank one, so that the system is a cascade of n first-order sections.
 
-use super::diagonal::log_step;
+use super::diagonal::initial_log_dt;
 use super::{
     Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
 };
@@ -18,7 +27,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "no (its transition is dense)",
     expands: true,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
-    // A is lower triangular: the first states do not read those behind them.
+    // A is lower triangular: the first states do not depend on later ones.
     growth: Growth::Exact {
         zeroed: &["c"],
         scaled: &[],
@@ -38,21 +47,22 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 struct S4 {
-    /// HiPPO-LegS, `(n, n)`, lower triangular.
+    /// A `(n, n)`.
     a: Tensor,
-    /// `(n, 1)`.
+    /// B `(n, 1)`.
     b: Tensor,
-    /// `(d, n)`.
+    /// C `(d, n)`.
     c: Tensor,
     log_dt: Tensor,
+    /// D `(d)`.
     dskip: Tensor,
-    /// False for a matrix that was given, which need not be of rank one to its last digit.
+    /// Whether the kernel is computed as a cascade; not for a given A, whose lower triangle has rank one only up to rounding.
     cascade: bool,
 }
 
-/// A_ij = -√((2i+1)(2j+1)) below the diagonal and -(i+1) on it.
-fn legs(n: usize) -> Vec<f64> {
-    let b = roots(n);
+/// A of HiPPO-LegS: A_ij = -√((2i+1)(2j+1)) below the diagonal and -(i+1) on it.
+fn legs_a(n: usize) -> Vec<f64> {
+    let b = legs_b(n);
     let entry = |i: usize, j: usize| match i.cmp(&j) {
         std::cmp::Ordering::Greater => -b[i] * b[j],
         std::cmp::Ordering::Equal => -(i as f64 + 1.0),
@@ -61,71 +71,72 @@ fn legs(n: usize) -> Vec<f64> {
     (0..n * n).map(|at| entry(at / n, at % n)).collect()
 }
 
-/// B_i = √(2i+1).
-fn roots(n: usize) -> Vec<f64> {
+/// B of HiPPO-LegS: B_i = √(2i+1).
+fn legs_b(n: usize) -> Vec<f64> {
     (0..n).map(|i| (2.0 * i as f64 + 1.0).sqrt()).collect()
 }
 
 impl S4 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n) = (spec.d_model, spec.d_state);
-        // An identity of that size, and what of `a` it leaves.
+        // `sections` holds an identity and a product of it with A.
         params.count_constant("diagonal", 2 * n * n);
         Ok(Self {
-            a: params.constant("a", (n, n), |_| legs(n))?,
-            b: params.constant("b", n, |_| roots(n))?.unsqueeze(1)?,
+            a: params.constant("a", (n, n), |_| legs_a(n))?,
+            b: params.constant("b", n, |_| legs_b(n))?.unsqueeze(1)?,
             c: params.get("c", (d, n), Init::Normal(1.0))?,
-            log_dt: params.get("log_dt", d, Init::Each(&log_step))?,
+            log_dt: params.get("log_dt", d, Init::Each(&initial_log_dt))?,
             dskip: params.get("dskip", d, Init::Normal(1.0))?,
             cascade: params.given_constant("a").is_none(),
         })
     }
 
-    /// The bilinear Ā = (I - ΔA/2)⁻¹ (I + ΔA/2) `(d, n, n)` and B̄ = (I - ΔA/2)⁻¹ ΔB `(d, n, 1)`.
+    /// Ā `(d, n, n)` and B̄ `(d, n, 1)`.
     fn discrete(&self) -> Result<[Tensor; 2]> {
         let dt = self.log_dt.exp()?.reshape(((), 1, 1))?;
-        let half = self.a.unsqueeze(0)?.broadcast_mul(&(&dt * 0.5)?)?;
-        let eye = Tensor::eye(self.a.dim(0)?, half.dtype(), half.device())?;
-        let inverse = lower_inverse(&half.neg()?.broadcast_add(&eye)?)?;
-        let b = self.b.unsqueeze(0)?.broadcast_mul(&dt)?;
+        let half_dt_a = self.a.unsqueeze(0)?.broadcast_mul(&(&dt * 0.5)?)?; // (d, n, n)
+        let eye = Tensor::eye(self.a.dim(0)?, half_dt_a.dtype(), half_dt_a.device())?;
+        let inverse = lower_triangular_inverse(&half_dt_a.neg()?.broadcast_add(&eye)?)?;
+        let dt_b = self.b.unsqueeze(0)?.broadcast_mul(&dt)?; // (d, n, 1)
         Ok([
-            inverse.matmul(&half.broadcast_add(&eye)?)?,
-            inverse.matmul(&b)?,
+            inverse.matmul(&half_dt_a.broadcast_add(&eye)?)?,
+            inverse.matmul(&dt_b)?,
         ])
     }
 
-    /// Its sections, a, b and w of [`ops::cascade`], `(d, n)` each. The entries below the diagonal are -b_i b_j.
+    /// Sections of the cascade, a, b and w of [`ops::cascade`], `(d, n)` each; A_ij = -b_i b_j below the diagonal.
     fn sections(&self) -> Result<[Tensor; 3]> {
         let n = self.b.dim(0)?;
         let b = self.b.reshape((1, n))?;
         let eye = Tensor::eye(n, self.a.dtype(), self.a.device())?;
         let diagonal = (&self.a * eye)?.sum(1)?.unsqueeze(0)?;
-        let half = (self.log_dt.exp()? * 0.5)?.unsqueeze(1)?;
-        let decay = half.broadcast_mul(&diagonal.neg()?)?;
-        let share = (&decay + 1.0)?.recip()?;
+        let half_dt = (self.log_dt.exp()? * 0.5)?.unsqueeze(1)?;
+        // λ = Δ (i+1) / 2; the bilinear transform of a section is a = (1 - λ) / (1 + λ).
+        let lambda = half_dt.broadcast_mul(&diagonal.neg()?)?; // (d, n)
+        let denominator = (&lambda + 1.0)?.recip()?;
         Ok([
-            (&share * decay.affine(-1.0, 1.0)?)?,
-            (&share * half.broadcast_mul(&b.sqr()?)?)?,
+            (&denominator * lambda.affine(-1.0, 1.0)?)?,
+            (&denominator * half_dt.broadcast_mul(&b.sqr()?)?)?,
             (self.c.broadcast_div(&b)? * 2.0)?,
         ])
     }
 
-    /// C Ā^l B̄ for l below `len`, `(d, len)`.
+    /// Kernel C Ā^l B̄ for l < `len`, `(d, len)`.
     fn kernel(&self, len: usize) -> Result<Tensor> {
         if self.cascade {
             let [a, b, w] = self.sections()?;
             return ops::cascade(&a, &b, &w, len);
         }
         let [a, b] = self.discrete()?;
-        let states = responses(a, b, len)?;
+        let states = impulse_response(a, b, len)?; // (d, n, len)
         self.c.unsqueeze(1)?.matmul(&states)?.squeeze(1)
     }
 }
 
-/// Ā^l B̄ for l below `len`, `(.., n, len)`, where Ā is `(.., n, n)` and B̄ `(.., n, 1)` with one leading axis.
-pub(super) fn responses(a: Tensor, b: Tensor, len: usize) -> Result<Tensor> {
+/// States Ā^l B̄ for l < `len`, `(d, n, len)`, for Ā `(d, n, n)` and B̄ `(d, n, 1)`.
+pub(super) fn impulse_response(a: Tensor, b: Tensor, len: usize) -> Result<Tensor> {
     let (mut power, mut states) = (a, b);
-    // Of twice as many steps: those there are, and Ā to their number times them.
+    // Doubling: the next `l` states are Ā^l times the first `l`.
     while states.dim(2)? < len {
         states = Tensor::cat(&[&states, &power.matmul(&states)?], 2)?;
         if states.dim(2)? < len {
@@ -135,8 +146,8 @@ pub(super) fn responses(a: Tensor, b: Tensor, len: usize) -> Result<Tensor> {
     states.narrow(2, 0, len)?.contiguous()
 }
 
-/// The inverse of lower triangular matrices `(d, n, n)`, by halves.
-fn lower_inverse(x: &Tensor) -> Result<Tensor> {
+/// Inverse of lower triangular matrices `(d, n, n)`, by recursion on 2 x 2 blocks.
+fn lower_triangular_inverse(x: &Tensor) -> Result<Tensor> {
     let n = x.dim(2)?;
     if n == 1 {
         return x.recip();
@@ -147,16 +158,16 @@ fn lower_inverse(x: &Tensor) -> Result<Tensor> {
             .narrow(2, column, columns)?
             .contiguous()
     };
-    let above = lower_inverse(&block(0, 0, half, half)?)?;
-    let below = lower_inverse(&block(half, half, n - half, n - half)?)?;
-    let corner = below
+    let upper = lower_triangular_inverse(&block(0, 0, half, half)?)?;
+    let lower = lower_triangular_inverse(&block(half, half, n - half, n - half)?)?;
+    let corner = lower
         .matmul(&block(half, 0, n - half, half)?)?
-        .matmul(&above)?
+        .matmul(&upper)?
         .neg()?;
-    let nothing = block(0, half, half, n - half)?.zeros_like()?;
+    let zero = block(0, half, half, n - half)?.zeros_like()?;
     let (top, bottom) = (
-        Tensor::cat(&[&above, &nothing], 2)?,
-        Tensor::cat(&[&corner, &below], 2)?,
+        Tensor::cat(&[&upper, &zero], 2)?,
+        Tensor::cat(&[&corner, &lower], 2)?,
     );
     Tensor::cat(&[&top, &bottom], 1)
 }
@@ -181,7 +192,7 @@ impl Mixer for S4 {
 }
 
 impl Recurrent for S4 {
-    /// The state `(d, n, batch)` of each channel, its batch first: `(batch, d, n)`.
+    /// h `(batch, d, n)`.
     fn init(&self, batch: usize) -> Result<State> {
         let (d, n) = self.c.dims2()?;
         let zeros = Tensor::zeros((batch, d, n), self.c.dtype(), self.c.device())?;
@@ -190,14 +201,14 @@ impl Recurrent for S4 {
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let [a, b] = self.discrete()?;
-        let turned = a
+        let a_h = a
             .unsqueeze(0)?
             .broadcast_matmul(&state.0[0].unsqueeze(3)?)?;
-        let written = b
+        let b_u = b
             .squeeze(2)?
             .unsqueeze(0)?
             .broadcast_mul(&x_t.unsqueeze(2)?)?;
-        let h = (turned.squeeze(3)? + written)?;
+        let h = (a_h.squeeze(3)? + b_u)?; // (batch, d, n)
         let y = h.broadcast_mul(&self.c.unsqueeze(0)?)?.sum(D::Minus1)?;
         *state = State(vec![h]);
         ops::add_scaled(&y, x_t, &self.dskip)
@@ -212,7 +223,7 @@ mod tests {
 
     const N: usize = 16;
 
-    /// 16 channels of which each reads the state of its number, Δ = 1/64.
+    /// S4 with Δ = 1/64 and C = I: channel i reads state i.
     fn s4([a, b]: [Vec<f64>; 2], cascade: bool) -> S4 {
         let tensor = |x: Vec<f64>, shape: &[usize]| Tensor::from_vec(x, shape, &Device::Cpu);
         S4 {
@@ -225,9 +236,9 @@ mod tests {
         }
     }
 
-    /// The linear memory capacity of the states of h_i = Ā h_{i-1} + B̄ u_i over 256 steps: the sum over all delays of the share
-    /// of a white input that a linear read-out finds again. It is N where nothing disturbs the states; here each has noise of a
-    /// ten thousandth of their mean power.
+    /// Linear memory capacity of the states of h_i = Ā h_{i-1} + B̄ u_i over 256 steps: the sum over all delays of the share of
+    /// white noise input that a linear readout reconstructs. It is N without noise; here each state has noise of 1e-4 of the mean
+    /// power.
     fn capacity(system: [Vec<f64>; 2]) -> f64 {
         let held = s4(system, false).kernel(256).unwrap();
         let mut gram = held
@@ -253,7 +264,7 @@ mod tests {
 
     #[test]
     fn hippo_keeps_what_a_random_start_forgets() {
-        let [a, b] = [legs(N), roots(N)];
+        let [a, b] = [legs_a(N), legs_b(N)];
         let kept = capacity([a.clone(), b]);
         assert!(kept > 15.8, "{kept} of {N}");
         for seed in 0..5 {
@@ -273,7 +284,7 @@ mod tests {
     #[test]
     fn the_cascade_has_the_kernel_of_the_matrix() {
         let [fast, slow] =
-            [true, false].map(|cascade| s4([legs(N), roots(N)], cascade).kernel(256).unwrap());
+            [true, false].map(|cascade| s4([legs_a(N), legs_b(N)], cascade).kernel(256).unwrap());
         let apart = (fast - slow).unwrap().abs().unwrap().max_all().unwrap();
         assert!(apart.to_scalar::<f64>().unwrap() < 1e-12);
     }

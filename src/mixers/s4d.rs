@@ -1,7 +1,7 @@
-//! S4D (Gu et al. 2022): a diagonal state space model, the same at every step, which is a convolution with a kernel as long as the
-//! sequence.
+//! S4D (Gu et al. 2022): a diagonal time-invariant state space model per channel, trained as a convolution as long as the
+//! sequence. Its symbols are those of [`diagonal`](super::diagonal).
 
-use super::diagonal::{Diagonal, Frequencies, Rule};
+use super::diagonal::{DiagonalSsm, Discretisation, Frequencies};
 use super::{
     Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
 };
@@ -37,7 +37,8 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 struct S4d {
-    system: Diagonal,
+    ssm: DiagonalSsm,
+    /// D, `(d)`.
     dskip: Tensor,
 }
 
@@ -47,12 +48,12 @@ impl S4d {
             true => Frequencies::Inverse,
             false => Frequencies::Linear,
         };
-        let rule = match spec.variant.ends_with("bilinear") {
-            true => Rule::Bilinear,
-            false => Rule::Hold,
+        let discretisation = match spec.variant.ends_with("bilinear") {
+            true => Discretisation::Bilinear,
+            false => Discretisation::Zoh,
         };
         Ok(Self {
-            system: Diagonal::new(spec, frequencies, rule, params)?,
+            ssm: DiagonalSsm::new(spec, frequencies, discretisation, params)?,
             dskip: params.get("dskip", spec.d_model, Init::Normal(1.0))?,
         })
     }
@@ -60,12 +61,12 @@ impl S4d {
 
 impl Mixer for S4d {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let y = ops::long_conv(u, &self.system.kernel(u.dim(1)?)?)?;
+        let y = ops::long_conv(u, &self.ssm.kernel(u.dim(1)?)?)?;
         ops::add_scaled(&cx.select(&y)?, &cx.select(u)?, &self.dskip)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        self.system.state_size()
+        self.ssm.state_size()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -79,18 +80,18 @@ impl Mixer for S4d {
             value: Some(Tensor::cat(&[&eye, &eye], 0)?),
             output: Some(Tensor::cat(&[&eye, &eye], 1)?),
             direct: Some(eye.broadcast_mul(&self.dskip)?),
-            ..self.system.system(seq_len)?
+            ..self.ssm.system(seq_len)?
         }))
     }
 }
 
 impl Recurrent for S4d {
     fn init(&self, batch: usize) -> Result<State> {
-        self.system.zero_state(batch)
+        self.ssm.zero_state(batch)
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let (y, h) = self.system.step(x_t, &state.0[0])?;
+        let (y, h) = self.ssm.step(x_t, &state.0[0])?;
         *state = State(vec![h]);
         ops::add_scaled(&y, x_t, &self.dskip)
     }

@@ -1,9 +1,16 @@
-//! S5 (Smith et al. 2023): one diagonal state space model of complex numbers for all channels together, where S4 has one a channel.
+//! S5 (Smith et al. 2023): one complex diagonal state space model for all channels together (MIMO), where S4 has one per channel,
+//!
+//! h_i = e^(ΔΛ) h_{i-1} + Λ⁻¹ (e^(ΔΛ) - I) B u_i,  y_i = 2 Re(C h_i) + D ⊙ u_i
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | Λ | continuous-time eigenvalues -e^(`a_re_log`) + i `a_im`, one of each conjugate pair | `(P)` |
+//! | Δ | step size per state | `(P)` |
 
 use super::complex::Complex;
-use super::complex_state::{ComplexMixer, ComplexState, Matrices};
-use super::diagonal::log_step;
-use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork};
+use super::complex_state::{ComplexMatrices, ComplexMixer, ComplexState};
+use super::diagonal::initial_log_dt;
+use super::{in_range, Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork};
 use crate::nn::{Init, Params};
 use candle_core::{Result, Tensor};
 use std::f64::consts::PI;
@@ -15,12 +22,12 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = d",
     options: &[MixerOption {
         name: "state",
-        help: "conjugate pairs of state, P: `auto` is d/2, up to 65536",
+        help: "number of conjugate pairs of states, P: `auto` is d/2, up to 65536",
         default: |_| "auto",
-        accepts: |v| v == "auto" || v.parse::<usize>().is_ok_and(|n| (1..=1 << 16).contains(&n)),
+        accepts: |v| v == "auto" || in_range(v, 1..=1 << 16),
         ..MixerOption::DEFAULT
     }],
-    growth: Growth::No("its state is of its own size: there is no n to grow"),
+    growth: Growth::No("the option `state` sets the size of its state: there is no n to grow"),
     stem: "s5",
     own_init: &[
         "a_im", "a_re_log", "b_im", "b_re", "c_im", "c_re", "dskip", "log_dt",
@@ -33,10 +40,9 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::StateSpace)
 };
 
-/// P.
+/// Number of conjugate pairs, P.
 fn pairs(spec: &MixerSpec) -> usize {
-    let given = spec.option("state").and_then(|n| n.parse().ok());
-    given.unwrap_or(spec.d_model.div_ceil(2))
+    spec.parsed("state").unwrap_or(spec.d_model.div_ceil(2))
 }
 
 struct S5 {
@@ -51,14 +57,13 @@ struct S5 {
 impl S5 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, pairs) = (spec.d_model, pairs(spec));
-        // Close to the eigenvalues of the normal part of HiPPO-LegS, from which the published code starts (Gu et al. 2022,
-        // S4D-Lin).
+        // S4D-Lin (Gu et al. 2022), close to the eigenvalues of the normal part of HiPPO-LegS in the published code.
         let frequency = move |i: usize, _: &mut _| PI * i as f64;
         let normal = |name, shape: (usize, usize), variance: f64| {
             params.get(name, shape, Init::Normal(variance.sqrt()))
         };
         Ok(Self {
-            log_dt: params.get("log_dt", pairs, Init::Each(&log_step))?,
+            log_dt: params.get("log_dt", pairs, Init::Each(&initial_log_dt))?,
             a_re_log: params.get("a_re_log", pairs, Init::Constant(0.5f64.ln()))?,
             a_im: params.get("a_im", pairs, Init::Each(&frequency))?,
             b: Complex {
@@ -75,21 +80,22 @@ impl S5 {
 }
 
 impl ComplexState for S5 {
-    fn matrices(&self) -> Result<Matrices> {
-        let a = Complex {
+    fn matrices(&self) -> Result<ComplexMatrices> {
+        let lambda = Complex {
             re: self.a_re_log.exp()?.neg()?,
             im: self.a_im.clone(),
         };
-        let z = a.scaled(&self.log_dt.exp()?)?;
-        let hold = z.exp_m1()?.times(&a.recip()?)?;
+        let dt_lambda = lambda.scaled(&self.log_dt.exp()?)?;
+        // Zero-order hold: Λ⁻¹ (e^(ΔΛ) - I)
+        let hold = dt_lambda.exp_m1()?.times(&lambda.recip()?)?;
         let hold = Complex {
-            re: hold.re.unsqueeze(1)?,
+            re: hold.re.unsqueeze(1)?, // (P, 1)
             im: hold.im.unsqueeze(1)?,
         };
-        Ok(Matrices {
-            lambda: z.exp()?,
+        Ok(ComplexMatrices {
+            lambda: dt_lambda.exp()?,
             b: self.b.times(&hold)?,
-            // Of each conjugate pair one number is kept.
+            // One state stands for a conjugate pair.
             c: self.c.affine(2.0, 0.0)?,
         })
     }
