@@ -1,10 +1,17 @@
-//! DeltaNet (Schlag et al. 2021, Yang et al. 2024) and Gated DeltaNet (Yang et al. 2025): linear attention that replaces what its
-//! state holds under a key instead of adding to it. The transition is no diagonal: a step past the paper's framework.
+//! DeltaNet (Schlag et al. 2021, Yang et al. 2024) and Gated DeltaNet (Yang et al. 2025): linear attention that overwrites the
+//! value stored under a key instead of adding to it. The transition is not diagonal, which goes beyond the paper's framework:
+//!
+//! S_t = α_t (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ,  o_t = S_tᵀ q_t,  |k_t| = |q_t| = 1
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | S | state, one matrix per head | `(batch, heads, m, e)` |
+//! | β | write strength σ(w·u) | `(batch, seq_len, heads)` |
+//! | α | forget gate e^(-a softplus(w·u + b)); 1 in DeltaNet | `(batch, seq_len, heads)` |
 
-use super::delta_state::{normalised, zero_state, DeltaDrive};
-use super::matrix_state::{head_rms_factor, work, Sizes};
+use super::matrix_state::{head_rms_scale, l2_normalize, work, HeadSizes, RankOne, ScanInputs};
 use super::short_conv::ShortConv;
-use super::state_space::mamba_step_bias;
+use super::state_space::mamba_dt_bias;
 use super::{Entry, Family, Growth, Mixer, MixerSpec, Recurrent, State};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -19,7 +26,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = n d/s, behind its convolution",
     heads: true,
     expands: true,
-    // A key of zeros in its new rows has the length that it had.
+    // Zero rows leave the length of a key as it is.
     growth: Growth::Stacked {
         zeroed: &["win", "conv_b"],
         parts: |name, spec| {
@@ -32,7 +39,7 @@ pub(super) const ENTRY: Entry = Entry {
     stem: "delta_net",
     own_init: &["conv_b", "conv_w", "norm"],
     uncounted: &["conv_w"],
-    // Short keys turn far when they are normalised.
+    // The direction of a short key is sensitive to its elements.
     difference_step: 1e-6,
     work: |spec| {
         let mut work = work(spec, 1);
@@ -55,62 +62,63 @@ pub(super) const GATED: Entry = Entry {
         Some(work)
     },
     build: |spec, params| {
-        let gates = Gates::new(spec, params)?;
+        let gates = DeltaGates::new(spec, params)?;
         Ok(Box::new(DeltaNet::new(spec, params, Some(gates))?))
     },
     ..ENTRY
 };
 
-/// Added to the mean square in the norm of a head.
+/// ε of the RMS norm over each head.
 const EPS: f64 = 1e-5;
 
-/// What Gated DeltaNet has beside the delta rule.
-struct Gates {
-    /// To the steps that decays are made of, one a head.
+/// Parameters of Gated DeltaNet beyond those of DeltaNet.
+struct DeltaGates {
+    /// Projection to Δ, the step of the forget gate, `(heads, d)`.
     wa: Tensor,
     bdt: Tensor,
+    /// ln a, `(heads)`.
     a_log: Tensor,
-    /// To the gate behind the norm.
+    /// Projection to the output gate, `(d, d)`.
     wg: Tensor,
 }
 
-impl Gates {
+impl DeltaGates {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, heads) = (spec.d_model, spec.n_heads);
         let a_log = |_: usize, rng: &mut Rng| (1.0 + 15.0 * rng.uniform()).ln();
         Ok(Self {
             wa: params.weight("wa", (heads, d), spec.input_std)?,
-            bdt: params.get("bdt", heads, Init::Each(&mamba_step_bias))?,
+            bdt: params.get("bdt", heads, Init::Each(&mamba_dt_bias))?,
             a_log: params.get("a_log", heads, Init::Each(&a_log))?,
             wg: params.weight("wg", (d, d), spec.input_std)?,
         })
     }
 
-    /// ln α of every head, for its steps before their bias.
-    fn log_decays(&self, steps: &Tensor) -> Result<Tensor> {
-        let rate = self.a_log.exp()?.neg()?.to_dtype(steps.dtype())?;
-        ops::softplus_biased(steps, &self.bdt)?.broadcast_mul(&rate)
+    /// ln α = -a softplus(dt + b) for the projection dt `(batch, seq_len, heads)`.
+    fn log_alpha(&self, dt: &Tensor) -> Result<Tensor> {
+        let minus_a = self.a_log.exp()?.neg()?.to_dtype(dt.dtype())?;
+        ops::softplus_biased(dt, &self.bdt)?.broadcast_mul(&minus_a)
     }
 }
 
 struct DeltaNet {
-    /// Rows for q, k and v, which pass the convolution together.
+    /// Projections to q, k and v, stacked, `(2n + d, d)`; one convolution runs over all three.
     win: Tensor,
     conv: ShortConv,
-    /// To β, one a head.
+    /// Projection to β, `(heads, d)`.
     wb: Tensor,
-    gates: Option<Gates>,
-    /// Of the norm, `(e)`: all heads have the same.
+    gates: Option<DeltaGates>,
+    /// Weights of the norm, `(e)`, shared by the heads.
     norm: Tensor,
     wout: Tensor,
-    sizes: Sizes,
+    sizes: HeadSizes,
     d_state: usize,
 }
 
 impl DeltaNet {
-    fn new(spec: &MixerSpec, params: &Params, gates: Option<Gates>) -> Result<Self> {
+    fn new(spec: &MixerSpec, params: &Params, gates: Option<DeltaGates>) -> Result<Self> {
         let (d, n) = (spec.d_model, spec.d_state);
-        let sizes = Sizes::of(spec);
+        let sizes = HeadSizes::new(spec);
         Ok(Self {
             win: params.weight("win", (2 * n + d, d), spec.input_std)?,
             conv: ShortConv::new(2 * n + d, params)?,
@@ -123,93 +131,87 @@ impl DeltaNet {
         })
     }
 
-    /// The inputs of the state for the convolved maps `(batch, seq_len, 2n + d)`, and for β and the steps of decays before their
-    /// nonlinearities, `(batch, seq_len, heads)`.
-    fn drive(
+    /// Inputs of the recurrence for the convolved q, k, v `(batch, seq_len, 2n + d)` and the projections to β and dt
+    /// `(batch, seq_len, heads)`.
+    fn scan_inputs(
         &self,
-        convolved: &Tensor,
+        qkv: &Tensor,
         beta: &Tensor,
-        steps: Option<&Tensor>,
+        dt: Option<&Tensor>,
         cx: &Cx,
-    ) -> Result<DeltaDrive> {
+    ) -> Result<ScanInputs> {
         let n = self.d_state;
-        let mixed = ops::silu(convolved)?;
-        let part = |start, count| {
-            let part = mixed.narrow(D::Minus1, start, count)?.contiguous()?;
-            self.sizes.split(&part)
+        let qkv = ops::silu(qkv)?;
+        let slice = |start, count| {
+            let slice = qkv.narrow(D::Minus1, start, count)?.contiguous()?;
+            self.sizes.split(&slice)
         };
-        let k = normalised(&part(n, n)?)?;
-        let v = part(2 * n, mixed.dim(D::Minus1)? - 2 * n)?;
-        let written = k.broadcast_mul(&ops::sigmoid(beta)?.unsqueeze(3)?)?;
-        let (g, a) = match self.gates.as_ref().zip(steps) {
-            Some((gates, steps)) => {
-                let g = gates.log_decays(steps)?.unsqueeze(3)?;
-                let a = written.broadcast_mul(&g.exp()?)?.neg()?;
+        let k = l2_normalize(&slice(n, n)?)?; // (batch, seq_len, heads, m)
+        let v = slice(2 * n, qkv.dim(D::Minus1)? - 2 * n)?; // (batch, seq_len, heads, e)
+        let beta_k = k.broadcast_mul(&ops::sigmoid(beta)?.unsqueeze(3)?)?;
+        // α (I - β k kᵀ) = diag(e^g) + a bᵀ with g = ln α, a = -α β k and b = k; β k vᵀ writes with β k as the key.
+        let (g, a) = match self.gates.as_ref().zip(dt) {
+            Some((gates, dt)) => {
+                let g = gates.log_alpha(dt)?.unsqueeze(3)?; // (batch, seq_len, heads, 1)
+                let a = beta_k.broadcast_mul(&g.exp()?)?.neg()?;
                 (g, a)
             }
-            None => (beta.zeros_like()?.unsqueeze(3)?, written.neg()?),
+            None => (beta.zeros_like()?.unsqueeze(3)?, beta_k.neg()?),
         };
-        Ok(DeltaDrive {
-            q: normalised(
-                &cx.select(&part(0, n)?.flatten_from(2)?)
+        Ok(ScanInputs {
+            q: l2_normalize(
+                &cx.select(&slice(0, n)?.flatten_from(2)?)
                     .and_then(|q| self.sizes.split(&q))?,
             )?,
-            k: written,
+            k: beta_k,
             v,
-            a,
-            b: k,
             g,
+            rank_one: Some(RankOne { a, b: k }),
         })
     }
 
-    /// The same for u `(batch, seq_len, d)`, and the gate before its nonlinearity.
-    fn driven(&self, u: &Tensor, cx: &Cx) -> Result<(DeltaDrive, Option<Tensor>)> {
-        let all = [&[&self.win][..], &self.narrow_maps()].concat();
+    /// Inputs of the recurrence along u `(batch, seq_len, d)`, and the output gate before its activation, `(batch, rows, d)`.
+    fn project(&self, u: &Tensor, cx: &Cx) -> Result<(ScanInputs, Option<Tensor>)> {
+        let all = [&[&self.win][..], &self.head_projections()].concat();
         let all: Vec<_> = all.into_iter().map(|w| (w, None)).collect();
         let gate = self.gates.as_ref().map(|gates| (&gates.wg, None));
         let mut maps = project(u, &all, gate.as_slice(), cx)?;
-        let convolved = self.conv.forward(&maps.all[0])?;
-        let drive = self.drive(&convolved, &maps.all[1], maps.all.get(2), cx)?;
-        Ok((drive, maps.queried.pop()))
+        let qkv = self.conv.forward(&maps.all[0])?;
+        let inputs = self.scan_inputs(&qkv, &maps.all[1], maps.all.get(2), cx)?;
+        Ok((inputs, maps.queried.pop()))
     }
 
-    /// What the channels of o `(batch, rows, heads, e)` are multiplied with, `(batch, rows, d)`: the norm of a head and the gate.
-    fn factor(&self, o: &Tensor, gate: Option<&Tensor>) -> Result<Tensor> {
+    /// Factor of o `(batch, rows, heads, e)`: the RMS norm of each head times the output gate, `(batch, rows, d)`.
+    fn output_scale(&self, o: &Tensor, gate: Option<&Tensor>) -> Result<Tensor> {
         let weights = Tensor::cat(&vec![&self.norm; self.sizes.heads], 0)?;
-        let scale = head_rms_factor(o, EPS)?.broadcast_mul(&weights.to_dtype(o.dtype())?)?;
+        let scale = head_rms_scale(o, EPS)?.broadcast_mul(&weights.to_dtype(o.dtype())?)?;
         match gate {
             Some(gate) => scale * ops::silu(gate)?,
             None => Ok(scale),
         }
     }
 
-    /// y for o `(batch, rows, heads, e)`, and for the gate before its nonlinearity.
-    fn finish(&self, o: &Tensor, gate: Option<&Tensor>) -> Result<Tensor> {
-        let y = (o.flatten_from(2)? * self.factor(o, gate)?)?;
+    /// y `(batch, rows, d)` for o `(batch, rows, heads, e)`.
+    fn readout(&self, o: &Tensor, gate: Option<&Tensor>) -> Result<Tensor> {
+        let y = (o.flatten_from(2)? * self.output_scale(o, gate)?)?;
         linear(&y, &self.wout, None)
     }
 
-    /// The maps at all positions behind that of the convolution.
-    fn narrow_maps(&self) -> Vec<&Tensor> {
-        let steps = self.gates.as_ref().map(|gates| &gates.wa);
-        [Some(&self.wb), steps].into_iter().flatten().collect()
+    /// Projections to one number per head: to β and, with gates, to dt.
+    fn head_projections(&self) -> Vec<&Tensor> {
+        let dt = self.gates.as_ref().map(|gates| &gates.wa);
+        [Some(&self.wb), dt].into_iter().flatten().collect()
     }
 }
 
 impl Mixer for DeltaNet {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (drive, gate) = self.driven(u, cx)?;
-        self.finish(&drive.scan(cx)?, gate.as_ref())
+        let (inputs, gate) = self.project(u, cx)?;
+        self.readout(&inputs.scan(cx)?, gate.as_ref())
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        let Sizes {
-            heads,
-            features,
-            values,
-            ..
-        } = self.sizes;
-        heads * features * values + self.conv.state_size()
+        self.sizes.state_size() + self.conv.state_size()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -218,18 +220,18 @@ impl Mixer for DeltaNet {
 
     fn inner(&self, u: &Tensor) -> Result<Option<Inner>> {
         let cx = Cx::eval();
-        let (drive, gate) = self.driven(&u.unsqueeze(0)?, &cx)?;
-        let factor = self.factor(&drive.scan(&cx)?, gate.as_ref())?;
-        let system = drive.system(self.sizes)?;
+        let (inputs, gate) = self.project(&u.unsqueeze(0)?, &cx)?;
+        let scale = self.output_scale(&inputs.scan(&cx)?, gate.as_ref())?;
+        let system = inputs.system(self.sizes)?;
         Ok(Some(Inner {
             system: Ltv {
                 read: system
                     .read
-                    .broadcast_mul(&factor.squeeze(0)?.unsqueeze(2)?)?,
+                    .broadcast_mul(&scale.squeeze(0)?.unsqueeze(2)?)?,
                 output: Some(self.wout.clone()),
                 ..system
             },
-            input: drive.v.squeeze(0)?.flatten_from(1)?,
+            input: inputs.v.squeeze(0)?.flatten_from(1)?,
             around: "driven by its values, v = silu(conv4(W_v u)), a shift register of three steps and a nonlinearity in front of \
                      it; C_i holds the norm of a head, the gate where there is one, and the output projection",
         }))
@@ -237,32 +239,28 @@ impl Mixer for DeltaNet {
 }
 
 impl Recurrent for DeltaNet {
-    /// The state `(batch, heads, m, e)` and the window of the convolution.
+    /// S `(batch, heads, m, e)`, and the window of the convolution.
     fn init(&self, batch: usize) -> Result<State> {
-        let state = zero_state(self.sizes, batch, &self.win)?;
-        Ok(State(vec![state, self.conv.window(batch)?]))
+        let s = self.sizes.zero_state(batch, &self.win)?;
+        Ok(State(vec![s, self.conv.window(batch)?]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let map = |w: &Tensor| linear(x_t, w, None)?.unsqueeze(1);
-        let (convolved, window) = self
+        let map = |w: &Tensor| linear(x_t, w, None)?.unsqueeze(1); // (batch, 1, out)
+        let (qkv, window) = self
             .conv
             .step(&linear(x_t, &self.win, None)?, &state.0[1])?;
-        let narrow = self.narrow_maps().into_iter().map(map);
-        let narrow: Vec<Tensor> = narrow.collect::<Result<_>>()?;
+        let per_head = self.head_projections().into_iter().map(map);
+        let per_head: Vec<Tensor> = per_head.collect::<Result<_>>()?;
         let gate = self
             .gates
             .as_ref()
             .map(|gates| map(&gates.wg))
             .transpose()?;
-        let drive = self.drive(
-            &convolved.unsqueeze(1)?,
-            &narrow[0],
-            narrow.get(1),
-            &Cx::eval(),
-        )?;
-        let o = drive.step(state)?;
+        let qkv = qkv.unsqueeze(1)?;
+        let inputs = self.scan_inputs(&qkv, &per_head[0], per_head.get(1), &Cx::eval())?;
+        let o = inputs.step(state)?;
         state.0[1] = window;
-        self.finish(&o, gate.as_ref())?.squeeze(1)
+        self.readout(&o, gate.as_ref())?.squeeze(1)
     }
 }

@@ -1,34 +1,42 @@
-//! Recurrences whose gates read the input alone, h_i = f_i ⊙ h_{i-1} + s_i ⊙ x_i, as a pass over the sequence, as one
-//! step and as matrices: bare, and inside the wrapping that the released code gives its RNNs.
+//! Gated linear recurrence, whose gates depend on the input alone: qLSTM and RG-LRU, bare and inside the gated block of the released
+//! code,
+//!
+//! h_t = f_t ⊙ h_{t-1} + i_t ⊙ x_t
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | h, x | state and input, N = n d channels, or E in the block | `(batch, seq_len, N)` |
+//! | f, i | forget and input gate, functions of z by a [`GateRule`] | `(batch, seq_len, N)` |
+//! | z | pre-activations of both gates, f first | `(batch, seq_len, 2N)` |
 
 use super::gated_block::GatedBlock;
-use super::{Mixer, MixerOption, MixerSpec, Recurrent, State};
+use super::{in_range, Mixer, MixerOption, MixerSpec, Recurrent, State};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx};
 use crate::ops::{self, Gates};
 use candle_core::{Result, Tensor, D};
 
-/// The gates f and s as functions of their pre-activations.
-pub(super) enum Rule {
-    /// Both are sigmoids.
+/// Gates f and i as functions of their pre-activations z.
+pub(super) enum GateRule {
+    /// f = σ(z_f), i = σ(z_i).
     Sigmoid,
-    /// f = σ(-z)^α = e^{-α softplus(z)} (23), the power taken in the exponent.
+    /// f = σ(-z_f)^α = e^{-α softplus(z_f)} (23), i = σ(z_i).
     Reversed {
         /// α `(1)`.
         alpha: Tensor,
-        /// Whether α acts as max(α, 0), as in the released code.
+        /// Whether α is replaced by max(α, 0), as in the released code.
         clipped: bool,
     },
-    /// Those of RG-LRU (9), (10).
+    /// Gates of RG-LRU (9), (10).
     RgLru {
         /// λ `(N)`.
         lambda: Tensor,
-        /// Added under the root.
+        /// ε under the square root of the input gate.
         eps: f64,
     },
 }
 
-impl Rule {
+impl GateRule {
     fn gates(&self) -> Result<Gates> {
         Ok(match self {
             Self::Sigmoid => Gates::Sigmoid,
@@ -45,46 +53,45 @@ impl Rule {
         })
     }
 
-    /// h of one step from z, x and the h before it.
-    fn advance(&self, z: &Tensor, x: &Tensor, h: &Tensor) -> Result<Tensor> {
+    /// h_t for z_t, x_t and h_{t-1}.
+    fn step(&self, z: &Tensor, x: &Tensor, h: &Tensor) -> Result<Tensor> {
         let (forget, input) = self.gates()?.values(z)?;
         (h * forget)? + (input * x)?
     }
 }
 
-/// How many states a channel has where the width of the state is not that of the input (section 4.3).
+/// State expansion of mixers whose published state has the width of the input (section 4.3).
 pub(super) const STATES: MixerOption = MixerOption {
     name: "states",
-    help: "states a channel n, whose read-outs are summed: `1` as in the paper, up to 4096",
+    help: "states per channel n, whose outputs are summed: `1` as in the paper, up to 4096",
     default: |_| "1",
-    accepts: |v| v.parse::<usize>().is_ok_and(|n| (1..=4096).contains(&n)),
+    accepts: |v| in_range(v, 1..=4096),
     implied: true,
     ..MixerOption::DEFAULT
 };
 
 /// [`STATES`], resolved.
 pub(super) fn states(spec: &MixerSpec) -> usize {
-    let given = spec.option(STATES.name).and_then(|n| n.parse().ok());
-    given.unwrap_or(1)
+    spec.parsed(STATES.name).unwrap_or(1)
 }
 
-/// y_i = σ(W_o u_i) ⊙ h_i with x_i = W u_i; with a tanh around both x and h, or without W_o or W. A channel may have n
-/// states, each with gates, value and read-out of its own, and y is their sum.
-pub(super) struct Bare {
-    /// Weights of the pre-activations of f and s.
+/// The recurrence between linear maps, y_t = σ(W_o u_t) ⊙ h_t with x_t = W u_t. With n > 1 states per channel, each has its own gates
+/// and input, and y is the sum of their outputs.
+pub(super) struct GatedRecurrence {
+    /// Projections to the pre-activations of f and i, `(n d, d)` each, the states of a channel side by side.
     pub gates: [Tensor; 2],
-    /// W.
+    /// Input projection W, `(n d, d)`; `None` is the identity.
     pub value: Option<Tensor>,
-    /// W_o.
+    /// Output gate W_o, `(n d, d)`; `None` stands for a gate of 1.
     pub output: Option<Tensor>,
-    /// Whether there is a tanh.
+    /// Whether x and h pass a tanh, as in the LSTM.
     pub squash: bool,
-    /// States a channel, n: maps have n d rows, those of one channel side by side.
+    /// States per channel, n.
     pub states: usize,
-    pub rule: Rule,
+    pub rule: GateRule,
 }
 
-impl Bare {
+impl GatedRecurrence {
     fn tanh(&self, x: Tensor) -> Result<Tensor> {
         match self.squash {
             true => ops::tanh(&x),
@@ -92,18 +99,18 @@ impl Bare {
         }
     }
 
-    /// Pre-activations of both gates, `(.., 2 n d)`, and x `(.., n d)`.
-    fn drive(&self, u: &Tensor) -> Result<(Tensor, Tensor)> {
+    /// z `(.., 2 n d)` and x `(.., n d)` for u `(.., d)`.
+    fn project(&self, u: &Tensor) -> Result<(Tensor, Tensor)> {
         let z = linear(u, &Tensor::cat(&self.gates, 0)?, None)?;
         let x = match &self.value {
             Some(w) => linear(u, w, None)?,
-            None => self.repeated(u)?,
+            None => self.repeat(u)?,
         };
         Ok((z, self.tanh(x)?))
     }
 
-    /// Each channel of u `(.., d)` once for every state of it, `(.., n d)`.
-    fn repeated(&self, u: &Tensor) -> Result<Tensor> {
+    /// u `(.., d)`, repeated for each state of a channel: `(.., n d)`.
+    fn repeat(&self, u: &Tensor) -> Result<Tensor> {
         if self.states == 1 {
             return Ok(u.clone());
         }
@@ -113,8 +120,8 @@ impl Bare {
         wide.contiguous()?.flatten_from(u.rank() - 1)
     }
 
-    /// The sum over the states of each channel, `(.., n d)` to `(.., d)`.
-    fn summed(&self, y: Tensor) -> Result<Tensor> {
+    /// Sum over the states of each channel, `(.., n d)` to `(.., d)`.
+    fn sum_states(&self, y: Tensor) -> Result<Tensor> {
         if self.states == 1 {
             return Ok(y);
         }
@@ -124,30 +131,30 @@ impl Bare {
         y.reshape(shape)?.sum(D::Minus1)
     }
 
-    /// y for h at the positions that `cx` selects of u.
-    fn finish(&self, h: &Tensor, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+    /// y for h `(batch, rows, n d)`, at the positions that `cx` selects, and u `(batch, seq_len, d)`.
+    fn readout(&self, h: &Tensor, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let h = self.tanh(h.clone())?;
-        self.summed(match &self.output {
+        self.sum_states(match &self.output {
             Some(w) => (ops::sigmoid(&linear(&cx.select(u)?, w, None)?)? * h)?,
             None => h,
         })
     }
 }
 
-impl Bare {
-    /// [`Self::summed`] as a matrix, `(d, n d)`.
-    fn sum_map(&self, like: &Tensor) -> Result<Tensor> {
+impl GatedRecurrence {
+    /// [`Self::sum_states`] as a matrix, `(d, n d)`.
+    fn sum_matrix(&self, like: &Tensor) -> Result<Tensor> {
         let channels = self.state_size(1) / self.states;
-        self.repeated(&Tensor::eye(channels, like.dtype(), like.device())?)
+        self.repeat(&Tensor::eye(channels, like.dtype(), like.device())?)
     }
 }
 
-impl Mixer for Bare {
+impl Mixer for GatedRecurrence {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (z, x) = self.drive(u)?;
+        let (z, x) = self.project(u)?; // (batch, seq_len, 2 n d), (batch, seq_len, n d)
         let at = cx.rows().map(|rows| &rows.positions);
         let h = ops::gated_scan(&z, &x, &self.rule.gates()?, at)?;
-        self.finish(&h, u, cx)
+        self.readout(&h, u, cx)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -162,7 +169,7 @@ impl Mixer for Bare {
         if self.squash {
             return Ok(None); // see `without_system`
         }
-        let (z, _) = self.drive(u)?;
+        let (z, _) = self.project(u)?;
         let (forget, input) = self.rule.gates()?.values(&z)?;
         let read = match &self.output {
             Some(w) => ops::sigmoid(&linear(u, w, None)?)?,
@@ -173,21 +180,21 @@ impl Mixer for Bare {
         Ok(Some(Ltv {
             gate: Some(input),
             value: match &self.value {
-                None if self.states > 1 => Some(self.sum_map(u)?.t()?.contiguous()?),
+                None if self.states > 1 => Some(self.sum_matrix(u)?.t()?.contiguous()?),
                 value => value.clone(),
             },
-            output: (self.states > 1).then(|| self.sum_map(u)).transpose()?,
+            output: (self.states > 1).then(|| self.sum_matrix(u)).transpose()?,
             ..system
         }))
     }
 
     fn without_system(&self) -> &'static str {
-        "the tanh around its state is no linear read-out, and the one around its value no linear input; without both, \
-         equation (20), it is a system"
+        "a tanh of its state makes the output nonlinear, and one of its input projection the input; without both, equation (20), \
+         it is a system"
     }
 }
 
-impl Recurrent for Bare {
+impl Recurrent for GatedRecurrence {
     fn init(&self, batch: usize) -> Result<State> {
         let like = &self.gates[0];
         let zero = Tensor::zeros((batch, like.dim(0)?), like.dtype(), like.device())?;
@@ -195,43 +202,42 @@ impl Recurrent for Bare {
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let (z, x) = self.drive(x_t)?;
-        let h = self.rule.advance(&z, &x, &state.0[0])?;
-        let y = self.finish(&h, x_t, &Cx::eval())?;
+        let (z, x) = self.project(x_t)?;
+        let h = self.rule.step(&z, &x, &state.0[0])?;
+        let y = self.readout(&h, x_t, &Cx::eval())?;
         *state = State(vec![h]);
         Ok(y)
     }
 }
 
-/// The recurrence inside the gated block, without a tanh, where x is the block's convolved input.
-pub(super) struct InBlock {
+/// The recurrence inside the gated block, without a tanh; x is the block's convolved input.
+pub(super) struct BlockRecurrence {
     pub block: GatedBlock,
-    /// Weights of the pre-activations of f and s and, if it has one, of the output gate, `(2E, E)` or `(3E, E)`.
+    /// Projections to f, i and, if there is one, the output gate, stacked, `(2E, E)` or `(3E, E)`.
     pub wgates: Tensor,
-    /// Their biases.
     pub bgates: Tensor,
-    pub rule: Rule,
+    pub rule: GateRule,
 }
 
-impl InBlock {
-    /// Weights and biases of `count` gates from the gate `first` on.
-    fn map(&self, first: usize, count: usize) -> Result<[Tensor; 2]> {
+impl BlockRecurrence {
+    /// Weights and biases of `count` gates from gate `first` on.
+    fn gates(&self, first: usize, count: usize) -> Result<[Tensor; 2]> {
         let e = self.block.input.width;
         let rows = |t: &Tensor| t.narrow(0, first * e, count * e);
         Ok([rows(&self.wgates)?, rows(&self.bgates)?])
     }
 
-    fn output_map(&self) -> Result<Option<[Tensor; 2]>> {
+    fn output_gate(&self) -> Result<Option<[Tensor; 2]>> {
         let has_output = self.bgates.dim(0)? == 3 * self.block.input.width;
-        has_output.then(|| self.map(2, 1)).transpose()
+        has_output.then(|| self.gates(2, 1)).transpose()
     }
 }
 
-impl Mixer for InBlock {
+impl Mixer for BlockRecurrence {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (x, gate) = self.block.input.drive(u, cx)?;
-        let [wz, bz] = self.map(0, 2)?;
-        let (z, output) = match self.output_map()? {
+        let (x, gate) = self.block.input.project(u, cx)?; // (batch, seq_len, E), (batch, rows, E)
+        let [wz, bz] = self.gates(0, 2)?;
+        let (z, output) = match self.output_gate()? {
             Some([wo, bo]) => {
                 let mut maps = project(&x, &[(&wz, Some(&bz))], &[(&wo, Some(&bo))], cx)?;
                 (maps.all.remove(0), Some(maps.queried.remove(0)))
@@ -240,7 +246,7 @@ impl Mixer for InBlock {
         };
         let at = cx.rows().map(|rows| &rows.positions);
         let h = ops::gated_scan(&z, &x, &self.rule.gates()?, at)?;
-        self.block.finish(&h, output.as_ref(), &gate)
+        self.block.readout(&h, output.as_ref(), &gate)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -252,10 +258,10 @@ impl Mixer for InBlock {
     }
 
     fn inner(&self, u: &Tensor) -> Result<Option<Inner>> {
-        let (x, gate) = self.block.input.drive(&u.unsqueeze(0)?, &Cx::eval())?;
-        let [wz, bz] = self.map(0, 2)?;
+        let (x, gate) = self.block.input.project(&u.unsqueeze(0)?, &Cx::eval())?;
+        let [wz, bz] = self.gates(0, 2)?;
         let (forget, input) = self.rule.gates()?.values(&linear(&x, &wz, Some(&bz))?)?;
-        let output = match self.output_map()? {
+        let output = match self.output_gate()? {
             Some([wo, bo]) => Some(linear(&x, &wo, Some(&bo))?),
             None => None,
         };
@@ -269,27 +275,27 @@ impl Mixer for InBlock {
             },
             input: x.squeeze(0)?,
             around: "driven by x = conv4(W_x u), a shift register of three steps in front of it; C_i holds the gates \
-                     behind it, gelu(W_g u) and the output gate if there is one, and the output projection",
+                     after it, gelu(W_g u) and the output gate if there is one, and the output projection",
         }))
     }
 }
 
-impl Recurrent for InBlock {
+impl Recurrent for BlockRecurrence {
     fn init(&self, batch: usize) -> Result<State> {
         self.block.zero_state(batch)
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let [x, gate, window] = self.block.input.drive_step(x_t, &state.0[1])?;
-        let [wz, bz] = self.map(0, 2)?;
+        let [x, gate, window] = self.block.input.step(x_t, &state.0[1])?;
+        let [wz, bz] = self.gates(0, 2)?;
         let h = self
             .rule
-            .advance(&linear(&x, &wz, Some(&bz))?, &x, &state.0[0])?;
-        let output = match self.output_map()? {
+            .step(&linear(&x, &wz, Some(&bz))?, &x, &state.0[0])?;
+        let output = match self.output_gate()? {
             Some([wo, bo]) => Some(linear(&x, &wo, Some(&bo))?),
             None => None,
         };
         *state = State(vec![h.clone(), window]);
-        self.block.finish(&h, output.as_ref(), &gate)
+        self.block.readout(&h, output.as_ref(), &gate)
     }
 }

@@ -1,10 +1,17 @@
-//! Gated linear attention (Yang et al. 2023): linear attention whose every key feature fades by a gate that the input sets.
+//! Gated linear attention (Yang et al. 2023): linear attention with a data-dependent decay of each key feature,
+//!
+//! S_t = diag(f_t) S_{t-1} + k_t v_tᵀ,  y_t = W (silu(W_g u_t) ⊙ norm(S_tᵀ q_t)),  f = σ(W_2 W_1 u + b)^(1/16)
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | S | state, one matrix per head | `(batch, heads, m, e)` |
+//! | f | forget gate per key feature | `(batch, seq_len, n)` |
 
 use super::matrix_state::{
-    head_rms_factor, log_sigmoid, work, Drive, MatrixMixer, MatrixState, Sizes,
+    head_rms_scale, log_sigmoid, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs,
 };
 use super::rotary::Positions;
-use super::{Entry, Family, Growth, MixerOption, MixerSpec};
+use super::{in_range, Entry, Family, Growth, MixerOption, MixerSpec};
 use crate::nn::{linear, project, Init, Map, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -18,12 +25,9 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     options: &[MixerOption {
         name: "gate_rank",
-        help: "width of the bottleneck in front of the gate: `16` as published, up to 4096",
+        help: "rank of the projection to the forget gate: `16` as published, up to 4096",
         default: |_| "16",
-        accepts: |v| {
-            v.parse::<usize>()
-                .is_ok_and(|rank| (1..=4096).contains(&rank))
-        },
+        accepts: |v| in_range(v, 1..=4096),
         ..MixerOption::DEFAULT
     }],
     growth: Growth::Exact {
@@ -37,41 +41,44 @@ pub(super) const ENTRY: Entry = Entry {
         work.projections += rank(spec) * (spec.d_model + spec.d_state);
         Some(work)
     },
-    build: |spec, params| Ok(Box::new(MatrixMixer(Gla::new(spec, params)?))),
+    build: |spec, params| {
+        Ok(Box::new(MatrixMixer(GatedLinearAttention::new(
+            spec, params,
+        )?)))
+    },
     ..Entry::of(Family::GatedLinear)
 };
 
-/// Width of the bottleneck in front of the gate.
+/// Rank of the projection to the forget gate.
 fn rank(spec: &MixerSpec) -> usize {
-    let given = spec.option("gate_rank").and_then(|rank| rank.parse().ok());
-    given.unwrap_or(16)
+    spec.parsed("gate_rank").unwrap_or(16)
 }
 
-/// The root that is taken of a gate, so that it starts near 1.
+/// Exponent 1/16 of the forget gate, so that it starts near 1.
 const TEMPERATURE: f64 = 16.0;
-/// Added to the mean square in the norm.
+/// ε of the RMS norm over each head.
 const EPS: f64 = 1e-5;
 
-struct Gla {
+struct GatedLinearAttention {
     wq: Tensor,
     wk: Tensor,
     wv: Tensor,
-    /// To the bottleneck and from it to the gates.
+    /// Low-rank projection to the forget gate: W_1 `(rank, d)`, W_2 `(n, rank)`.
     wf: [Tensor; 2],
     bf: Tensor,
     wg: Tensor,
-    /// Of the norm, `(e)`: all heads have the same.
+    /// Weights of the norm, `(e)`, shared by the heads.
     norm: Tensor,
     wout: Tensor,
-    sizes: Sizes,
+    sizes: HeadSizes,
 }
 
-impl Gla {
+impl GatedLinearAttention {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n) = (spec.d_model, spec.d_state);
         let rank = rank(spec);
         let weight = |name, rows, std| params.weight(name, (rows, d), std);
-        let sizes = Sizes::of(spec);
+        let sizes = HeadSizes::new(spec);
         Ok(Self {
             wq: weight("wq", n, spec.input_std)?,
             wk: weight("wk", n, spec.input_std)?,
@@ -89,37 +96,41 @@ impl Gla {
     }
 }
 
-impl MatrixState for Gla {
+impl MatrixState for GatedLinearAttention {
+    /// Output gate before its activation, `(batch, rows, d)`.
+    type Gate = Tensor;
+
     const AROUND: Option<&'static str> = Some(
-        "driven by its values W_V u; C_i holds what is not linear in the state, the scale of each head's norm, and the gate \
+        "driven by its values W_V u; C_i holds the scale of each head's norm, which is not linear in the state, the gate \
          silu(W_g u) and the output projection",
     );
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> HeadSizes {
         self.sizes
     }
 
-    fn drive(&self, u: &Tensor, at: &Positions) -> Result<Drive> {
+    fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, Tensor)> {
         let all = [&self.wk, &self.wv].map(|w| (w, None));
         let queried = [&self.wq, &self.wg].map(|w| (w, None));
         let maps = project(u, &all, &queried, at.cx())?;
-        let narrow = linear(u, &self.wf[0], None)?;
-        let gate = linear(&narrow, &self.wf[1], Some(&self.bf))?;
-        let split = |x: &Tensor| self.sizes.split(x);
+        let hidden = linear(u, &self.wf[0], None)?; // (batch, seq_len, rank)
+        let f = linear(&hidden, &self.wf[1], Some(&self.bf))?; // (batch, seq_len, n)
+        let split = |x: &Tensor| self.sizes.split(x); // (batch, seq_len, heads, m or e)
         let scale = (self.sizes.features as f64).powf(-0.5);
-        Ok(Drive {
+        let inputs = ScanInputs {
             q: (split(&maps.queried[0])? * scale)?,
             k: split(&maps.all[0])?,
             v: split(&maps.all[1])?,
-            g: (split(&log_sigmoid(&gate)?)? / TEMPERATURE)?,
-            beside: maps.queried[1].clone(),
-        })
+            g: (split(&log_sigmoid(&f)?)? / TEMPERATURE)?,
+            rank_one: None,
+        };
+        Ok((inputs, maps.queried[1].clone()))
     }
 
-    fn factor(&self, o: &Tensor, gate: &Tensor) -> Result<Option<Tensor>> {
+    fn output_scale(&self, o: &Tensor, gate: &Tensor) -> Result<Option<Tensor>> {
         let weights = Tensor::cat(&vec![&self.norm; self.sizes.heads], 0)?;
         let weights = weights.to_dtype(o.dtype())?;
-        let scale = head_rms_factor(o, EPS)?.broadcast_mul(&weights)?;
+        let scale = head_rms_scale(o, EPS)?.broadcast_mul(&weights)?;
         (ops::silu(gate)? * scale).map(Some)
     }
 

@@ -1,7 +1,15 @@
-//! HGRN2 (Qin et al. 2024): a gated recurrence whose state is expanded by an outer product. Keys are what the forget gates leave
-//! open, 1 - f, and deeper layers forget less.
+//! HGRN2 (Qin et al. 2024): a gated recurrence whose state is expanded by an outer product,
+//!
+//! S_t = diag(f_t) S_{t-1} + (1 - f_t) v_tᵀ,  y_t = W norm(S_tᵀ silu(W_q u_t)),  f = l + (1 - l) σ(W_f u)
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | f | forget gate; the key is the input gate 1 - f | `(batch, seq_len, n)` |
+//! | l | lower bound of f, which rises with depth: deeper layers forget less | scalar |
 
-use super::matrix_state::{log_sigmoid, rms_factor, work, Drive, MatrixMixer, MatrixState, Sizes};
+use super::matrix_state::{
+    log_sigmoid, rms_scale, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs,
+};
 use super::rotary::Positions;
 use super::{Entry, Family, Growth, MixerOption, MixerSpec};
 use crate::nn::{project, Init, Map, Params};
@@ -17,7 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     options: &[MixerOption {
         name: "lower_bound",
-        help: "lower bound l of the gates, from 0 to below 1: `auto` is layer / layers, where the published one starts",
+        help: "lower bound l of the forget gates, in [0, 1): `auto` is layer / layers, the published initial value",
         default: |_| "auto",
         accepts: |v| v == "auto" || v.parse().is_ok_and(|l: f64| (0.0..1.0).contains(&l)),
         ..MixerOption::DEFAULT
@@ -33,25 +41,25 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::GatedLinear)
 };
 
-/// Added to the mean square in the norm.
+/// ε of the RMS norm.
 const EPS: f64 = 1e-5;
 
 struct Hgrn2 {
     wq: Tensor,
     wf: Tensor,
     wv: Tensor,
-    /// Of the norm over all heads, `(d)`.
+    /// Weights of the norm, `(d)`.
     norm: Tensor,
     wout: Tensor,
     lower_bound: f64,
-    sizes: Sizes,
+    sizes: HeadSizes,
 }
 
 impl Hgrn2 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n) = (spec.d_model, spec.d_state);
-        let given = spec.option("lower_bound").and_then(|l| l.parse().ok());
-        let by_depth = spec.layer as f64 / spec.n_layers.max(1) as f64;
+        let given = spec.parsed("lower_bound");
+        let initial = spec.layer as f64 / spec.n_layers.max(1) as f64;
         let weight = |name, rows, std| params.weight(name, (rows, d), std);
         Ok(Self {
             wq: weight("wq", n, spec.input_std)?,
@@ -59,34 +67,36 @@ impl Hgrn2 {
             wv: weight("wv", d, spec.input_std)?,
             norm: params.get("norm", d, Init::Constant(1.0))?,
             wout: weight("wout", d, spec.output_std)?,
-            lower_bound: given.unwrap_or(by_depth),
-            sizes: Sizes::of(spec),
+            lower_bound: given.unwrap_or(initial),
+            sizes: HeadSizes::new(spec),
         })
     }
 
-    /// ln f and 1 - f for the pre-activations of the gates.
+    /// ln f and the key 1 - f for the pre-activation z `(batch, seq_len, n)`.
     fn gates(&self, z: &Tensor) -> Result<[Tensor; 2]> {
-        let open = 1.0 - self.lower_bound;
-        // 1 - σ(z) is σ(-z): of gates near 1 nothing is lost.
-        let key = (ops::sigmoid(&z.neg()?)? * open)?;
-        let log = match self.lower_bound {
+        let range = 1.0 - self.lower_bound;
+        // σ(-z) keeps the digits that 1 - σ(z) loses where the gate is near 1.
+        let key = (ops::sigmoid(&z.neg()?)? * range)?;
+        let log_f = match self.lower_bound {
             0.0 => log_sigmoid(z)?,
-            bound => ops::sigmoid(z)?.affine(open, bound)?.log()?,
+            bound => ops::sigmoid(z)?.affine(range, bound)?.log()?,
         };
-        Ok([log, key])
+        Ok([log_f, key])
     }
 }
 
 impl MatrixState for Hgrn2 {
+    type Gate = ();
+
     const AROUND: Option<&'static str> = Some(
-        "driven by its values W_V u; C_i holds what is not linear in the state, the scale of the norm, and the output projection",
+        "driven by its values W_V u; C_i holds the scale of the norm, which is not linear in the state, and the output projection",
     );
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> HeadSizes {
         self.sizes
     }
 
-    fn drive(&self, u: &Tensor, at: &Positions) -> Result<Drive> {
+    fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, ())> {
         let (all, queried) = ([&self.wf, &self.wv], [&self.wq]);
         let maps = project(
             u,
@@ -94,19 +104,20 @@ impl MatrixState for Hgrn2 {
             &queried.map(|w| (w, None)),
             at.cx(),
         )?;
-        let [log, key] = self.gates(&maps.all[0])?;
-        let split = |x: &Tensor| self.sizes.split(x);
-        Ok(Drive {
+        let [log_f, key] = self.gates(&maps.all[0])?;
+        let split = |x: &Tensor| self.sizes.split(x); // (batch, seq_len, heads, m or e)
+        let inputs = ScanInputs {
             q: split(&ops::silu(&maps.queried[0])?)?,
             k: split(&key)?,
             v: split(&maps.all[1])?,
-            g: split(&log)?,
-            beside: maps.selected,
-        })
+            g: split(&log_f)?,
+            rank_one: None,
+        };
+        Ok((inputs, ()))
     }
 
-    fn factor(&self, o: &Tensor, _u: &Tensor) -> Result<Option<Tensor>> {
-        let scale = rms_factor(&o.flatten_from(2)?, EPS)?;
+    fn output_scale(&self, o: &Tensor, _gate: &()) -> Result<Option<Tensor>> {
+        let scale = rms_scale(&o.flatten_from(2)?, EPS)?;
         scale
             .broadcast_mul(&self.norm.to_dtype(o.dtype())?)
             .map(Some)

@@ -1,8 +1,11 @@
-//! Lightning attention as in TransNormerLLM (Qin et al. 2023): linear attention with decays that are slower in deeper layers, a
-//! norm without weights and a linear gate. The name is that of the tiled algorithm, which is how all mixers with such a state
-//! are computed here.
+//! Lightning attention as in TransNormerLLM (Qin et al. 2023): linear attention with a constant decay per head, slower in deeper
+//! layers, an RMS norm without weights and a linear output gate,
+//!
+//! S_t = e^(-r) S_{t-1} + k_t v_tᵀ,  y_t = W (W_g u_t ⊙ norm(S_tᵀ q_t)),  q, k = silu(W u)
+//!
+//! The name is that of the tiled algorithm, which computes every mixer with a matrix-valued state here.
 
-use super::matrix_state::{rms_factor, work, Drive, MatrixMixer, MatrixState, Sizes};
+use super::matrix_state::{rms_scale, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::rotary::Positions;
 use super::{Entry, Family, Growth, MixerSpec};
 use crate::nn::{project, Map, Params};
@@ -26,7 +29,7 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::GatedLinear)
 };
 
-/// Added to the mean square in the norm.
+/// ε of the RMS norm.
 const EPS: f64 = 1e-8;
 
 struct Lightning {
@@ -35,12 +38,12 @@ struct Lightning {
     wv: Tensor,
     wg: Tensor,
     wout: Tensor,
-    /// One a head.
+    /// -r per head.
     log_decays: Vec<f64>,
-    sizes: Sizes,
+    sizes: HeadSizes,
 }
 
-/// 2^(-8(h+1)/s), the slopes of ALiBi, which fall to almost nothing from the first layer to the last.
+/// -r per head: the slopes of ALiBi, 2^(-8(h+1)/s), times a factor that falls from 1 in the first layer to 1e-5 in the last.
 fn log_decays(spec: &MixerSpec) -> Vec<f64> {
     let last = spec.n_layers.saturating_sub(1).max(1) as f64;
     let depth = 1.0 - spec.layer as f64 / last + 1e-5;
@@ -59,22 +62,25 @@ impl Lightning {
             wg: weight("wg", d, spec.input_std)?,
             wout: weight("wout", d, spec.output_std)?,
             log_decays: log_decays(spec),
-            sizes: Sizes::of(spec),
+            sizes: HeadSizes::new(spec),
         })
     }
 }
 
 impl MatrixState for Lightning {
+    /// Output gate `(batch, rows, d)`.
+    type Gate = Tensor;
+
     const AROUND: Option<&'static str> = Some(
-        "driven by its values W_V u; C_i holds what is not linear in the state, the scale of the norm, and the gate W_g u and \
-         the output projection",
+        "driven by its values W_V u; C_i holds the scale of the norm, which is not linear in the state, the gate W_g u and the \
+         output projection",
     );
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> HeadSizes {
         self.sizes
     }
 
-    fn drive(&self, u: &Tensor, at: &Positions) -> Result<Drive> {
+    fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, Tensor)> {
         let (all, queried) = ([&self.wk, &self.wv], [&self.wq, &self.wg]);
         let maps = project(
             u,
@@ -83,17 +89,18 @@ impl MatrixState for Lightning {
             at.cx(),
         )?;
         let k = self.sizes.split(&ops::silu(&maps.all[0])?)?;
-        Ok(Drive {
+        let inputs = ScanInputs {
             q: self.sizes.split(&ops::silu(&maps.queried[0])?)?,
             v: self.sizes.split(&maps.all[1])?,
-            g: self.sizes.constant(&self.log_decays, &k)?,
+            g: self.sizes.constant_decays(&self.log_decays, &k)?,
             k,
-            beside: maps.queried[1].clone(),
-        })
+            rank_one: None,
+        };
+        Ok((inputs, maps.queried[1].clone()))
     }
 
-    fn factor(&self, o: &Tensor, gate: &Tensor) -> Result<Option<Tensor>> {
-        let scale = rms_factor(&o.flatten_from(2)?, EPS)?;
+    fn output_scale(&self, o: &Tensor, gate: &Tensor) -> Result<Option<Tensor>> {
+        let scale = rms_scale(&o.flatten_from(2)?, EPS)?;
         gate.broadcast_mul(&scale).map(Some)
     }
 

@@ -1,8 +1,9 @@
-//! Mamba, the layer around S6 as its authors train it (Gu & Dao 2023): doubled width, a short
-//! convolution with SiLU before the state and a SiLU gate behind it.
+//! Mamba (Gu & Dao 2023): S6 at an expanded width E, with a short convolution and SiLU before it and a SiLU gate after it,
+//!
+//! y = W_out ((S6(x) + D ⊙ x) ⊙ silu(z)),  x = silu(conv(W_x u)),  z = W_z u
 
-use super::gated_block::WideInput;
-use super::state_space::{step_rank, zero_state, Selective, DT_RANK};
+use super::gated_block::GatedInput;
+use super::state_space::{dt_rank, zero_state, SelectiveProjection, DT_RANK};
 use super::{
     Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
 };
@@ -30,7 +31,7 @@ pub(super) const ENTRY: Entry = Entry {
         Some(MixerWork::new(
             Core::SelectiveScan,
             [width, n],
-            width * (3 * spec.d_model + 2 * step_rank(spec) + 2 * n),
+            width * (3 * spec.d_model + 2 * dt_rank(spec) + 2 * n),
         ))
     },
     build: |spec, params| Ok(Box::new(Mamba::new(spec, params)?)),
@@ -38,41 +39,42 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 struct Mamba {
-    /// To x, and to the gate z.
-    input: WideInput,
-    core: Selective,
+    /// Projections to x and z, and the convolution.
+    input: GatedInput,
+    selective: SelectiveProjection,
+    /// D, `(E)`.
     dskip: Tensor,
     wout: Tensor,
 }
 
 impl Mamba {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
-        let input = WideInput::new(spec, params, true)?;
+        let input = GatedInput::new(spec, params, true)?;
         let (d, width) = (spec.d_model, input.width);
         Ok(Self {
             input,
-            core: Selective::new(spec, width, true, params)?,
+            selective: SelectiveProjection::new(spec, width, true, params)?,
             dskip: params.get("dskip", width, Init::Constant(1.0))?,
             wout: params.weight("wout", (d, width), spec.output_std)?,
         })
     }
 
-    /// o, x and the gate z at the queried positions, `(.., E)`, to `(.., d)`.
-    fn finish(&self, o: &Tensor, x: &Tensor, gate: &Tensor) -> Result<Tensor> {
+    /// y `(.., d)` for o, x and z at the queried positions, `(.., E)` each.
+    fn output(&self, o: &Tensor, x: &Tensor, z: &Tensor) -> Result<Tensor> {
         let y = ops::add_scaled(o, x, &self.dskip)?;
-        linear(&(y * ops::silu(gate)?)?, &self.wout, None)
+        linear(&(y * ops::silu(z)?)?, &self.wout, None)
     }
 }
 
 impl Mixer for Mamba {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (x, gate) = self.input.drive(u, cx)?;
-        let (drive, selected) = self.core.drive(&ops::silu(&x)?, cx)?;
-        self.finish(&drive.scan(cx)?, &selected, &gate)
+        let (x, z) = self.input.project(u, cx)?; // (batch, seq_len, E), (batch, rows, E)
+        let (inputs, x) = self.selective.project(&ops::silu(&x)?, cx)?;
+        self.output(&inputs.scan(cx)?, &x, &z)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        self.core.wb.elem_count() + self.input.conv.state_size()
+        self.selective.wb.elem_count() + self.input.conv.state_size()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -80,35 +82,35 @@ impl Mixer for Mamba {
     }
 
     fn inner(&self, u: &Tensor) -> Result<Option<Inner>> {
-        let (x, gate) = self.input.drive(&u.unsqueeze(0)?, &Cx::eval())?;
-        let (drive, x) = self.core.drive(&ops::silu(&x)?, &Cx::eval())?;
-        let gate = ops::silu(&gate.squeeze(0)?)?;
+        let (x, z) = self.input.project(&u.unsqueeze(0)?, &Cx::eval())?;
+        let (inputs, x) = self.selective.project(&ops::silu(&x)?, &Cx::eval())?;
+        let gate = ops::silu(&z.squeeze(0)?)?;
         let skip = gate.broadcast_mul(&self.dskip)?;
-        let mut system = drive.system(None, skip, Some(&self.wout))?;
+        let mut system = inputs.system(None, skip, Some(&self.wout))?;
         system.read = system.read.broadcast_mul(&gate.unsqueeze(2)?)?;
         Ok(Some(Inner {
             system,
             input: x.squeeze(0)?,
             around: "driven by x = silu(conv4(W_x u)), a shift register of three steps and a nonlinearity in front of \
-                     it; C_i and D_i hold the gate behind it, silu(W_z u), and the output projection",
+                     it; C_i and D_i hold the gate after it, silu(W_z u), and the output projection",
         }))
     }
 }
 
 impl Recurrent for Mamba {
-    /// The state `(batch, E, n)` and the window of the convolution.
+    /// H `(batch, E, n)` and the window of the convolution.
     fn init(&self, batch: usize) -> Result<State> {
-        let mut state = zero_state(&self.core.wb, batch)?;
+        let mut state = zero_state(&self.selective.wb, batch)?;
         state.0.push(self.input.conv.window(batch)?);
         Ok(state)
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let [x, gate, window] = self.input.drive_step(x_t, &state.0[1])?;
+        let [x, z, window] = self.input.step(x_t, &state.0[1])?;
         let x = ops::silu(&x)?.unsqueeze(1)?;
-        let (drive, _) = self.core.drive(&x, &Cx::eval())?;
-        let o = drive.step(state)?;
+        let (inputs, _) = self.selective.project(&x, &Cx::eval())?;
+        let o = inputs.step(state)?;
         state.0.push(window);
-        self.finish(&o, &x, &gate.unsqueeze(1)?)?.squeeze(1)
+        self.output(&o, &x, &z.unsqueeze(1)?)?.squeeze(1)
     }
 }

@@ -1,9 +1,11 @@
-//! Mamba-2, the layer around SSD as its authors train it (Dao & Gu 2024): a short convolution with SiLU over x, b and c together,
-//! one decay a head, and a gate in front of an RMS norm.
+//! Mamba-2 (Dao & Gu 2024): SSD at an expanded width E with one decay per head, a short convolution and SiLU over x, B and C
+//! together, and a SiLU gate before an RMS norm,
+//!
+//! y = W_out norm((SSD(x) + D x) ⊙ silu(z)),  x, B, C = silu(conv(W u)),  z = W_z u
 
-use super::matrix_state::rms_factor;
+use super::matrix_state::rms_scale;
 use super::short_conv::ShortConv;
-use super::state_space::{mamba_step_bias, zero_state_of, Drive};
+use super::state_space::{mamba_dt_bias, zero_state_like, SsmInputs};
 use super::{
     Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
 };
@@ -46,16 +48,19 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::StateSpace)
 };
 
-/// Added to the mean square in the norm.
+/// ε of the RMS norm.
 const EPS: f64 = 1e-5;
 
 struct Mamba2 {
-    /// Rows for z, x, b, c and the steps.
+    /// Projections to z, x, B, C and Δ, stacked, `(2E + 2n + heads, d)`.
     win: Tensor,
     conv: ShortConv,
     bdt: Tensor,
+    /// ln(-A), `(heads)`.
     a_log: Tensor,
+    /// D, `(heads)`.
     dskip: Tensor,
+    /// Weights of the norm, `(E)`.
     norm: Tensor,
     wout: Tensor,
     /// Inner width E.
@@ -64,10 +69,10 @@ struct Mamba2 {
     heads: usize,
 }
 
-/// What a token puts into the state, and what the read-out needs beside it.
-struct Driven {
-    drive: Drive,
-    /// x and z at the queried positions, `(batch, rows, E)`.
+/// Inputs of the recurrence and of the readout.
+struct Mamba2Inputs {
+    ssm: SsmInputs,
+    /// x and the gate z at the queried positions, `(batch, rows, E)`.
     x: Tensor,
     z: Tensor,
 }
@@ -79,7 +84,7 @@ impl Mamba2 {
         Ok(Self {
             win: params.weight("win", (2 * width + 2 * n + heads, d), spec.input_std)?,
             conv: ShortConv::new(width + 2 * n, params)?,
-            bdt: params.get("bdt", heads, Init::Each(&mamba_step_bias))?,
+            bdt: params.get("bdt", heads, Init::Each(&mamba_dt_bias))?,
             a_log: params.get("a_log", heads, Init::Each(&a_log))?,
             dskip: params.get("dskip", heads, Init::Constant(1.0))?,
             norm: params.get("norm", width, Init::Constant(1.0))?,
@@ -90,18 +95,18 @@ impl Mamba2 {
         })
     }
 
-    /// The rows of `win` for z, for x, b and c, and for the steps.
-    fn maps(&self) -> Result<[Tensor; 3]> {
-        let (width, convolved) = (self.width, self.width + 2 * self.d_state);
+    /// Projections to z, to xBC = (x, B, C), and to Δ.
+    fn projections(&self) -> Result<[Tensor; 3]> {
+        let (width, xbc) = (self.width, self.width + 2 * self.d_state);
         let rows = |start, count| self.win.narrow(0, start, count);
         Ok([
             rows(0, width)?,
-            rows(width, convolved)?,
-            rows(width + convolved, self.heads)?,
+            rows(width, xbc)?,
+            rows(width + xbc, self.heads)?,
         ])
     }
 
-    /// `(.., heads)` to `(.., E)`.
+    /// x `(.., heads)`, repeated for each channel of its head: `(.., E)`.
     fn per_channel(&self, x: &Tensor) -> Result<Tensor> {
         let mut shape = x.dims().to_vec();
         shape.push(self.width / self.heads);
@@ -109,20 +114,20 @@ impl Mamba2 {
         wide.contiguous()?.flatten_from(x.rank() - 1)
     }
 
-    /// The inputs of the state from convolved x, b, c `(batch, seq_len, E + 2n)`, raw steps `(.., heads)` and z at the queried
+    /// Inputs for the convolved xBC `(batch, seq_len, E + 2n)`, the projection dt `(batch, seq_len, heads)`, and z at the queried
     /// positions.
-    fn driven(&self, convolved: &Tensor, steps: &Tensor, z: Tensor, cx: &Cx) -> Result<Driven> {
+    fn inputs(&self, xbc: &Tensor, dt: &Tensor, z: Tensor, cx: &Cx) -> Result<Mamba2Inputs> {
         let (width, n) = (self.width, self.d_state);
-        let xbc = ops::silu(convolved)?;
-        let part = |start, count| xbc.narrow(D::Minus1, start, count)?.contiguous();
-        let x = part(0, width)?;
-        let step = ops::softplus_biased(steps, &self.bdt)?;
-        Ok(Driven {
-            drive: Drive {
-                delta: self.per_channel(&step)?,
+        let xbc = ops::silu(xbc)?;
+        let slice = |start, count| xbc.narrow(D::Minus1, start, count)?.contiguous();
+        let x = slice(0, width)?;
+        let delta = ops::softplus_biased(dt, &self.bdt)?; // (batch, seq_len, heads)
+        Ok(Mamba2Inputs {
+            ssm: SsmInputs {
+                delta: self.per_channel(&delta)?,
                 a: self.per_channel(&self.a_log.exp()?.neg()?)?.unsqueeze(1)?,
-                b: part(width, n)?,
-                c: cx.select(&part(width + n, n)?)?,
+                b: slice(width, n)?,
+                c: cx.select(&slice(width + n, n)?)?,
                 x: x.clone(),
             },
             x: cx.select(&x)?,
@@ -130,33 +135,34 @@ impl Mamba2 {
         })
     }
 
-    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<Driven> {
-        let [z, xbc, steps] = self.maps()?;
-        let mut maps = project(u, &[(&xbc, None), (&steps, None)], &[(&z, None)], cx)?;
-        let convolved = self.conv.forward(&maps.all[0])?;
-        self.driven(&convolved, &maps.all[1], maps.queried.remove(0), cx)
+    fn project(&self, u: &Tensor, cx: &Cx) -> Result<Mamba2Inputs> {
+        let [z, xbc, dt] = self.projections()?;
+        let mut maps = project(u, &[(&xbc, None), (&dt, None)], &[(&z, None)], cx)?;
+        let xbc = self.conv.forward(&maps.all[0])?;
+        self.inputs(&xbc, &maps.all[1], maps.queried.remove(0), cx)
     }
 
-    /// o + D x, and what it is multiplied with in front of the output map: the gate, and the norm behind it.
+    /// o + D x, and its factor: the gate times the scale of the norm after it, `(batch, rows, E)` each.
     fn gated(&self, o: &Tensor, x: &Tensor, z: &Tensor) -> Result<[Tensor; 2]> {
         let o = ops::add_scaled(o, x, &self.per_channel(&self.dskip)?)?;
         let gate = ops::silu(z)?;
-        let scale = rms_factor(&(&o * &gate)?, EPS)?;
+        let scale = rms_scale(&(&o * &gate)?, EPS)?;
         let norm = self.norm.to_dtype(gate.dtype())?;
-        let factor = gate.broadcast_mul(&scale)?.broadcast_mul(&norm)?;
-        Ok([o, factor])
+        let gate = gate.broadcast_mul(&scale)?.broadcast_mul(&norm)?;
+        Ok([o, gate])
     }
 
-    fn finish(&self, o: &Tensor, x: &Tensor, z: &Tensor) -> Result<Tensor> {
-        let [o, factor] = self.gated(o, x, z)?;
-        linear(&(o * factor)?, &self.wout, None)
+    /// y `(batch, rows, d)` for o, x and z, `(batch, rows, E)` each.
+    fn output(&self, o: &Tensor, x: &Tensor, z: &Tensor) -> Result<Tensor> {
+        let [o, gate] = self.gated(o, x, z)?;
+        linear(&(o * gate)?, &self.wout, None)
     }
 }
 
 impl Mixer for Mamba2 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let Driven { drive, x, z } = self.drive(u, cx)?;
-        self.finish(&drive.scan(cx)?, &x, &z)
+        let Mamba2Inputs { ssm, x, z } = self.project(u, cx)?;
+        self.output(&ssm.scan(cx)?, &x, &z)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -169,12 +175,12 @@ impl Mixer for Mamba2 {
 
     fn inner(&self, u: &Tensor) -> Result<Option<Inner>> {
         let cx = Cx::eval();
-        let Driven { drive, x, z } = self.drive(&u.unsqueeze(0)?, &cx)?;
-        let [_, factor] = self.gated(&drive.scan(&cx)?, &x, &z)?;
-        let factor = factor.squeeze(0)?;
-        let skip = factor.broadcast_mul(&self.per_channel(&self.dskip)?)?;
-        let mut system = drive.system(None, skip, Some(&self.wout))?;
-        system.read = system.read.broadcast_mul(&factor.unsqueeze(2)?)?;
+        let Mamba2Inputs { ssm, x, z } = self.project(&u.unsqueeze(0)?, &cx)?;
+        let [_, gate] = self.gated(&ssm.scan(&cx)?, &x, &z)?;
+        let gate = gate.squeeze(0)?;
+        let skip = gate.broadcast_mul(&self.per_channel(&self.dskip)?)?;
+        let mut system = ssm.system(None, skip, Some(&self.wout))?;
+        system.read = system.read.broadcast_mul(&gate.unsqueeze(2)?)?;
         Ok(Some(Inner {
             system,
             input: x.squeeze(0)?,
@@ -186,21 +192,20 @@ impl Mixer for Mamba2 {
 }
 
 impl Recurrent for Mamba2 {
-    /// The state `(batch, E, n)` and the window of the convolution.
+    /// H `(batch, E, n)` and the window of the convolution.
     fn init(&self, batch: usize) -> Result<State> {
-        let mut state = zero_state_of(&self.win, [batch, self.width, self.d_state])?;
+        let mut state = zero_state_like(&self.win, [batch, self.width, self.d_state])?;
         state.0.push(self.conv.window(batch)?);
         Ok(state)
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let [z, xbc, steps] = self.maps()?.map(|w| linear(x_t, &w, None));
-        let (convolved, window) = self.conv.step(&xbc?, &state.0[1])?;
-        let one = |x: Tensor| x.unsqueeze(1);
-        let (convolved, steps) = (one(convolved)?, one(steps?)?);
-        let Driven { drive, x, z } = self.driven(&convolved, &steps, one(z?)?, &Cx::eval())?;
-        let o = drive.step(state)?;
+        let [z, xbc, dt] = self.projections()?.map(|w| linear(x_t, &w, None));
+        let (xbc, window) = self.conv.step(&xbc?, &state.0[1])?;
+        let (z, xbc, dt) = (z?.unsqueeze(1)?, xbc.unsqueeze(1)?, dt?.unsqueeze(1)?);
+        let Mamba2Inputs { ssm, x, z } = self.inputs(&xbc, &dt, z, &Cx::eval())?;
+        let o = ssm.step(state)?;
         state.0.push(window);
-        self.finish(&o, &x, &z)?.squeeze(1)
+        self.output(&o, &x, &z)?.squeeze(1)
     }
 }

@@ -1,47 +1,112 @@
-//! The state that gated linear attention and its kin share: a matrix a head, decayed by row,
+//! Matrix-valued states of linear attention: one matrix S per head, updated at every token,
 //!
-//! S_t = diag(e^{g_t}) S_{t-1} + k_t v_tᵀ,  o_t = S_tᵀ q_t,  y_t = W (factor(o_t) ⊙ o_t) + b
+//! S_t = (diag(e^{g_t}) + a_t b_tᵀ) S_{t-1} + k_t v_tᵀ,  o_t = S_tᵀ q_t.
 //!
-//! as a pass over the sequence, as one step, and as matrices. What differs from mixer to mixer is how q, k, v and g are made of
-//! the input, and the factor: a gate, a norm, a normaliser or none.
+//! [`ScanInputs`] runs it as a scan over the sequence, as one step, and as a system (11). Gated linear attention has no rank-one
+//! term a bᵀ; the delta rule has one. [`MatrixState`] is a mixer of the first kind with y_t = W (scale(o_t) ⊙ o_t) + b.
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | S | state, m = n/s features by e = d/s values | `(batch, heads, m, e)` |
+//! | q, k, v | queries, keys, values | `(batch, seq_len, heads, m or e)` |
+//! | g | log decay, at most 0, per feature or per head | `(batch, seq_len, heads, m or 1)` |
 
 use super::rotary::Positions;
 use super::{Core, Mixer, MixerSpec, MixerWork, Recurrent, State};
-use crate::ltv::{Inner, Ltv};
+use crate::ltv::{Inner, Ltv, OffDiagonal};
 use crate::nn::{linear, Cx, Map};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
 
-/// The inputs of the state, and what the read-out needs beside it.
-pub(super) struct Drive {
+/// Inputs of the recurrence.
+pub(super) struct ScanInputs {
     /// Queries `(batch, rows, heads, m)`.
     pub q: Tensor,
     /// Keys `(batch, seq_len, heads, m)`.
     pub k: Tensor,
     /// Values `(batch, seq_len, heads, columns)`.
     pub v: Tensor,
-    /// Logarithms of decays, 0 at most: one a row of the state, `(batch, seq_len, heads, m)`, or one a head, `(.., 1)`.
+    /// Log decays, at most 0: one per row of the state, `(batch, seq_len, heads, m)`, or one per head, `(.., 1)`.
     pub g: Tensor,
-    /// What [`MatrixState::factor`] is computed from, `(batch, rows, any)`.
-    pub beside: Tensor,
+    /// The term a bᵀ of the transition; `None` where it is diagonal.
+    pub rank_one: Option<RankOne>,
 }
 
-/// The arrangement of a layer.
+/// Factors of the rank-one term a bᵀ of the transition, `(batch, seq_len, heads, m)` each: b reads the state, a writes to it.
+/// In fla's DPLR kernels, whose state is the transpose of this one, the letters are swapped: a reads and b writes.
+pub(super) struct RankOne {
+    pub a: Tensor,
+    pub b: Tensor,
+}
+
+impl ScanInputs {
+    /// o `(batch, rows, heads, columns)` at the positions that `cx` selects.
+    pub fn scan(&self, cx: &Cx) -> Result<Tensor> {
+        let Self {
+            q,
+            k,
+            v,
+            g,
+            rank_one,
+        } = self;
+        let at = cx.rows().map(|rows| &rows.positions);
+        match rank_one {
+            None => ops::gla(q, k, v, g, at),
+            Some(RankOne { a, b }) => ops::delta_rule(q, k, v, a, b, g, at),
+        }
+    }
+
+    /// o `(batch, 1, heads, columns)` of one token; advances S, the first tensor of the state.
+    pub fn step(&self, state: &mut State) -> Result<Tensor> {
+        let column = |x: &Tensor| x.squeeze(1)?.unsqueeze(3); // (batch, heads, m, 1)
+        let row = |x: &Tensor| x.squeeze(1)?.unsqueeze(2); // (batch, heads, 1, columns)
+        let s = &state.0[0]; // (batch, heads, m, columns)
+        let mut transported = s.broadcast_mul(&column(&self.g.exp()?)?)?;
+        if let Some(RankOne { a, b }) = &self.rank_one {
+            let b_s = s.broadcast_mul(&column(b)?)?.sum_keepdim(2)?; // (batch, heads, 1, columns)
+            transported = (transported + column(a)?.broadcast_mul(&b_s)?)?;
+        }
+        let kv = column(&self.k)?.broadcast_mul(&row(&self.v)?)?;
+        let s = (transported + kv)?;
+        let o = s.broadcast_mul(&column(&self.q)?)?.sum(2)?.unsqueeze(1)?;
+        state.0[0] = s;
+        Ok(o)
+    }
+
+    /// The system (11) from v to o along one sequence: state c·m + k is row k of the column of channel c.
+    pub fn system(&self, sizes: HeadSizes) -> Result<Ltv> {
+        let write = sizes.per_channel(&self.k)?;
+        let decay = sizes.per_channel(&self.g.exp()?)?;
+        let decay = decay.broadcast_as(write.shape())?.contiguous()?;
+        Ok(Ltv {
+            off_diagonal: match &self.rank_one {
+                None => OffDiagonal::Zero,
+                Some(RankOne { a, b }) => OffDiagonal::RankOne {
+                    a: sizes.per_channel(a)?,
+                    b: sizes.per_channel(b)?,
+                },
+            },
+            ..Ltv::new(decay, write, sizes.per_channel(&self.q)?)
+        })
+    }
+}
+
+/// Sizes of a layer's heads.
 #[derive(Clone, Copy)]
-pub(super) struct Sizes {
-    /// Heads, s.
+pub(super) struct HeadSizes {
+    /// Number of heads, s.
     pub heads: usize,
     /// Rows of a head's state, m = n/s.
     pub features: usize,
     /// Values of a head, e = d/s.
     pub values: usize,
-    /// Columns of a head's state: the values, or one more where a column of ones sums what the rows are multiplied with.
+    /// Columns of a head's state: the values, and one more where a column of ones accumulates the normaliser.
     pub columns: usize,
 }
 
-impl Sizes {
-    /// Of `spec`, without a column of ones.
-    pub fn of(spec: &MixerSpec) -> Self {
+impl HeadSizes {
+    /// Sizes for `spec`, without a column of ones.
+    pub fn new(spec: &MixerSpec) -> Self {
         let (heads, values) = (spec.n_heads, spec.d_model / spec.n_heads);
         Self {
             heads,
@@ -51,13 +116,13 @@ impl Sizes {
         }
     }
 
-    /// `(.., heads · width)` to `(.., heads, width)`.
+    /// `(batch, rows, heads · width)` to `(batch, rows, heads, width)`.
     pub fn split(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, rows, width) = x.dims3()?;
         x.reshape((batch, rows, self.heads, width / self.heads))
     }
 
-    /// What every channel of a head has of x `(1, seq_len, heads, m)`: `(seq_len, d, m)`.
+    /// x `(1, seq_len, heads, m)`, repeated for each channel of its head: `(seq_len, d, m)`.
     pub fn per_channel(&self, x: &Tensor) -> Result<Tensor> {
         let x = x.squeeze(0)?.unsqueeze(2)?; // (seq_len, heads, 1, m)
         let (seq_len, heads, _, width) = x.dims4()?;
@@ -66,8 +131,8 @@ impl Sizes {
         wide.reshape((seq_len, heads * self.values, width))
     }
 
-    /// The same constant decay of each head everywhere along k, where `log_decays` holds one a head.
-    pub fn constant(&self, log_decays: &[f64], k: &Tensor) -> Result<Tensor> {
+    /// Constant log decays, one per head, for keys `(batch, seq_len, heads, m)`: `(batch, seq_len, heads, 1)`.
+    pub fn constant_decays(&self, log_decays: &[f64], k: &Tensor) -> Result<Tensor> {
         let (batch, seq_len, ..) = k.dims4()?;
         let decays = Tensor::new(log_decays, k.device())?.to_dtype(k.dtype())?;
         let decays = decays.reshape((1, 1, self.heads, 1))?;
@@ -75,37 +140,50 @@ impl Sizes {
             .broadcast_as((batch, seq_len, self.heads, 1))?
             .contiguous()
     }
+
+    /// Initial state of zeros, `(batch, heads, m, columns)`, of the dtype and on the device of `like`.
+    pub fn zero_state(&self, batch: usize, like: &Tensor) -> Result<Tensor> {
+        let shape = (batch, self.heads, self.features, self.columns);
+        Tensor::zeros(shape, like.dtype(), like.device())
+    }
+
+    /// Elements of the state per sequence.
+    pub fn state_size(&self) -> usize {
+        self.heads * self.features * self.columns
+    }
 }
 
-/// The arithmetic of such a layer with `maps` further maps of width d, beside those to queries, keys and values.
-pub(super) fn work(spec: &MixerSpec, maps: usize) -> MixerWork {
+/// Arithmetic of such a layer with `square` maps of `(d, d)` besides the projections to queries, keys and values.
+pub(super) fn work(spec: &MixerSpec, square: usize) -> MixerWork {
     let (d, n) = (spec.d_model, spec.d_state);
-    MixerWork::new(Core::MatrixScan, [d, n], d * (2 * n + d + maps * d))
+    MixerWork::new(Core::MatrixScan, [d, n], d * (2 * n + d + square * d))
 }
 
-/// A mixer with such a state.
+/// A mixer with a matrix-valued state whose transition is diagonal.
 pub(super) trait MatrixState {
-    /// Why the mixer is not itself a system (11), and what surrounds the one inside it; `None` where it is one.
+    /// Inputs of the output gate or normaliser, apart from o.
+    type Gate;
+
+    /// Reason why the mixer itself is not a system (11), with what surrounds the system inside it; `None` where it is one.
     const AROUND: Option<&'static str>;
 
-    fn sizes(&self) -> Sizes;
+    fn sizes(&self) -> HeadSizes;
 
-    /// The inputs of the state along u `(batch, seq_len, d)`.
-    fn drive(&self, u: &Tensor, at: &Positions) -> Result<Drive>;
+    /// Inputs of the recurrence along u `(batch, seq_len, d)`, and those of the output gate at the queried positions.
+    fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, Self::Gate)>;
 
-    /// The factor of the keys that also makes the decays, `(batch, seq_len, heads)`, for analysis alone; `None` where no factor
-    /// of the keys does.
+    /// Factor of the keys that the decays depend on too, `(batch, seq_len, heads)`, for analysis; `None` where there is none.
     fn gate(&self, _u: &Tensor) -> Result<Option<Tensor>> {
         Ok(None)
     }
 
-    /// What o `(batch, rows, heads, columns)` is multiplied with, `(batch, rows, d)`; `None` is 1.
-    fn factor(&self, o: &Tensor, beside: &Tensor) -> Result<Option<Tensor>>;
+    /// Factor of o `(batch, rows, heads, columns)`, `(batch, rows, d)`; `None` stands for 1.
+    fn output_scale(&self, o: &Tensor, gate: &Self::Gate) -> Result<Option<Tensor>>;
 
-    /// The map of values `(d, d)` and its bias.
+    /// Value projection `(d, d)` and its bias.
     fn value(&self) -> Map<'_>;
 
-    /// The map behind the state and its bias; `None` is the identity.
+    /// Output projection and its bias; `None` is the identity.
     fn output(&self) -> Option<Map<'_>>;
 }
 
@@ -113,11 +191,11 @@ pub(super) trait MatrixState {
 pub(super) struct MatrixMixer<M>(pub M);
 
 impl<M: MatrixState> MatrixMixer<M> {
-    /// y for o.
-    fn finish(&self, o: &Tensor, beside: &Tensor) -> Result<Tensor> {
+    /// y `(batch, rows, d)` for o `(batch, rows, heads, columns)`.
+    fn readout(&self, o: &Tensor, gate: &M::Gate) -> Result<Tensor> {
         let values = self.values(o)?;
-        let scaled = match self.0.factor(o, beside)? {
-            Some(factor) => (values * factor)?,
+        let scaled = match self.0.output_scale(o, gate)? {
+            Some(scale) => (values * scale)?,
             None => values,
         };
         match self.0.output() {
@@ -126,7 +204,7 @@ impl<M: MatrixState> MatrixMixer<M> {
         }
     }
 
-    /// The columns of o that are values, `(batch, rows, d)`.
+    /// The columns of o that hold values, `(batch, rows, d)`.
     fn values(&self, o: &Tensor) -> Result<Tensor> {
         let values = self.0.sizes().values;
         o.narrow(D::Minus1, 0, values)?
@@ -134,20 +212,20 @@ impl<M: MatrixState> MatrixMixer<M> {
             .flatten_from(2)
     }
 
-    /// The system along u `(seq_len, d)`: state c·m + k is row k of the column of channel c.
+    /// The system along u `(seq_len, d)`.
     fn system(&self, u: &Tensor) -> Result<Ltv> {
         let (sizes, cx) = (self.0.sizes(), Cx::eval());
-        let drive = self.0.drive(&u.unsqueeze(0)?, &Positions::Sequence(&cx))?;
-        let o = scan(&drive, &cx)?;
-        let write = sizes.per_channel(&drive.k)?;
-        let mut read = sizes.per_channel(&drive.q)?;
-        if let Some(factor) = self.0.factor(&o, &drive.beside)? {
-            read = read.broadcast_mul(&factor.squeeze(0)?.unsqueeze(2)?)?;
+        let (inputs, gate) = self
+            .0
+            .project(&u.unsqueeze(0)?, &Positions::Sequence(&cx))?;
+        let o = inputs.scan(&cx)?;
+        let mut system = inputs.system(sizes)?;
+        if let Some(scale) = self.0.output_scale(&o, &gate)? {
+            let scale = scale.squeeze(0)?.unsqueeze(2)?; // (seq_len, d, 1)
+            system.read = system.read.broadcast_mul(&scale)?;
         }
         let (value, bias) = self.0.value();
         let output = self.0.output();
-        let decay = sizes.per_channel(&drive.g.exp()?)?;
-        let decay = decay.broadcast_as(write.shape())?.contiguous()?;
         let gate = self.0.gate(&u.unsqueeze(0)?)?;
         let gate = gate.map(|gate| sizes.per_channel(&gate.unsqueeze(3)?)?.squeeze(2));
         Ok(Ltv {
@@ -158,25 +236,19 @@ impl<M: MatrixState> MatrixMixer<M> {
             }),
             output: output.map(|(w, _)| w.clone()),
             offset: output.and_then(|(_, b)| b.cloned()),
-            ..Ltv::new(decay, write, read)
+            ..system
         })
     }
 }
 
-fn scan(drive: &Drive, cx: &Cx) -> Result<Tensor> {
-    let at = cx.rows().map(|rows| &rows.positions);
-    ops::gla(&drive.q, &drive.k, &drive.v, &drive.g, at)
-}
-
 impl<M: MatrixState> Mixer for MatrixMixer<M> {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let drive = self.0.drive(u, &Positions::Sequence(cx))?;
-        self.finish(&scan(&drive, cx)?, &drive.beside)
+        let (inputs, gate) = self.0.project(u, &Positions::Sequence(cx))?;
+        self.readout(&inputs.scan(cx)?, &gate)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        let sizes = self.0.sizes();
-        sizes.heads * sizes.features * sizes.columns
+        self.0.sizes().state_size()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -195,7 +267,7 @@ impl<M: MatrixState> Mixer for MatrixMixer<M> {
             return Ok(None);
         };
         let mut system = self.system(u)?;
-        // What drives it is its values: the map to them lies in front.
+        // The inner system starts behind the value projection.
         let value = system.value.take();
         let input = match value {
             Some(value) => linear(u, &value, None)?,
@@ -210,57 +282,47 @@ impl<M: MatrixState> Mixer for MatrixMixer<M> {
 }
 
 impl<M: MatrixState> Recurrent for MatrixMixer<M> {
-    /// The state `(batch, heads, features, columns)`.
+    /// S `(batch, heads, m, columns)`.
     fn init(&self, batch: usize) -> Result<State> {
-        let Sizes {
-            heads,
-            features,
-            columns,
-            ..
-        } = self.0.sizes();
         let (w, _) = self.0.value();
-        let shape = (batch, heads, features, columns);
-        let zeros = Tensor::zeros(shape, w.dtype(), w.device())?;
-        Ok(State(vec![zeros]))
+        Ok(State(vec![self.0.sizes().zero_state(batch, w)?]))
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
-        let drive = self.0.drive(&x_t.unsqueeze(1)?, &Positions::Token(at))?;
-        let column = |x: &Tensor| x.squeeze(1)?.unsqueeze(3); // (batch, heads, m, 1)
-        let row = |x: &Tensor| x.squeeze(1)?.unsqueeze(2); // (batch, heads, 1, columns)
-        let written = column(&drive.k)?.broadcast_mul(&row(&drive.v)?)?;
-        let s = (state.0[0].broadcast_mul(&column(&drive.g.exp()?)?)? + written)?;
-        let o = s.broadcast_mul(&column(&drive.q)?)?.sum(2)?.unsqueeze(1)?;
-        *state = State(vec![s]);
-        self.finish(&o, &drive.beside)?.squeeze(1)
+        let (inputs, gate) = self.0.project(&x_t.unsqueeze(1)?, &Positions::Token(at))?;
+        let o = inputs.step(state)?;
+        self.readout(&o, &gate)?.squeeze(1)
     }
 }
 
-/// 1/√(mean(x²) + ε) over the last axis, which stays with size 1: the factor of an RMS norm.
-pub(super) fn rms_factor(x: &Tensor, eps: f64) -> Result<Tensor> {
+/// 1/√(mean(x²) + ε) over the last axis, which stays with size 1: the scale of an RMS norm.
+pub(super) fn rms_scale(x: &Tensor, eps: f64) -> Result<Tensor> {
     (x.sqr()?.mean_keepdim(D::Minus1)? + eps)?.sqrt()?.recip()
 }
 
-/// [`rms_factor`] of each head of o `(batch, rows, heads, e)`, for each of its channels: `(batch, rows, d)`.
-pub(super) fn head_rms_factor(o: &Tensor, eps: f64) -> Result<Tensor> {
-    let factor = rms_factor(o, eps)?;
-    factor
-        .broadcast_as(o.shape())?
-        .contiguous()?
-        .flatten_from(2)
+/// [`rms_scale`] of each head of o `(batch, rows, heads, e)`, repeated for its channels: `(batch, rows, d)`.
+pub(super) fn head_rms_scale(o: &Tensor, eps: f64) -> Result<Tensor> {
+    let scale = rms_scale(o, eps)?; // (batch, rows, heads, 1)
+    scale.broadcast_as(o.shape())?.contiguous()?.flatten_from(2)
 }
 
-/// The norm of each head of o `(batch, rows, heads, e)`, of mean 0 and variance 1, with the weights and biases `(d)` of all of
-/// them: `(batch, rows, d)`.
+/// Group norm with one group per head: o `(batch, rows, heads, e)`, weights and biases `(d)`, to `(batch, rows, d)`.
 pub(super) fn head_norm(o: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
     let centred = o.broadcast_sub(&o.mean_keepdim(D::Minus1)?)?;
     let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
-    let scaled = centred
+    let normed = centred
         .broadcast_div(&(variance + eps)?.sqrt()?)?
         .flatten_from(2)?;
-    scaled
+    normed
         .broadcast_mul(&weight.to_dtype(o.dtype())?)?
         .broadcast_add(&bias.to_dtype(o.dtype())?)
+}
+
+/// x / √(|x|² + ε) along the last axis.
+pub(super) fn l2_normalize(x: &Tensor) -> Result<Tensor> {
+    const EPS: f64 = 1e-6;
+    let length = (x.sqr()?.sum_keepdim(D::Minus1)? + EPS)?.sqrt()?;
+    x.broadcast_div(&length)
 }
 
 /// ln σ(x), without overflow.

@@ -1,7 +1,15 @@
-//! mLSTM, the matrix memory of xLSTM (Beck et al. 2024): linear attention with a forget gate and an exponential input gate a
-//! head, normalised by the sum of what was written but never by less than 1.
+//! mLSTM, the matrix memory of xLSTM (Beck et al. 2024): linear attention with a forget gate and an exponential input gate per head,
+//!
+//! C_t = f_t C_{t-1} + i_t k_t v_tᵀ,  n_t = f_t n_{t-1} + i_t k_t,  y_t = W (o_t ⊙ C_tᵀ q_t / max(|n_t·q_t|, 1)) + b
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | C, n | memory and normaliser, one state of e + 1 columns, divided by e^m | `(batch, heads, m, e + 1)` |
+//! | f, i | forget gate σ(w·u + b) and input gate e^(w·u + b) | `(batch, seq_len, heads)` |
+//! | o | output gate σ(W_o u + b) | `(batch, rows, d)` |
+//! | m | stabiliser: the largest exponent so far, which cancels in y | `(batch, seq_len, heads)` |
 
-use super::matrix_state::{log_sigmoid, work, Drive, MatrixMixer, MatrixState, Sizes};
+use super::matrix_state::{log_sigmoid, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::rotary::Positions;
 use super::running_max::running_max;
 use super::{Entry, Family, Growth, MixerSpec};
@@ -31,18 +39,27 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::Recurrent)
 };
 
+/// Weights and biases of the projections.
 struct MLstm {
     q: [Tensor; 2],
     k: [Tensor; 2],
     v: [Tensor; 2],
-    /// Pre-activations of the input gates, one a head.
+    /// Projection to the input gates, `(heads, d)`.
     i: [Tensor; 2],
-    /// Of the forget gates, one a head.
+    /// Projection to the forget gates, `(heads, d)`.
     f: [Tensor; 2],
-    /// Of the output gates, one a channel.
+    /// Projection to the output gate, `(d, d)`.
     o: [Tensor; 2],
     out: [Tensor; 2],
-    sizes: Sizes,
+    sizes: HeadSizes,
+}
+
+/// Inputs of the readout at the queried positions.
+struct MLstmReadout {
+    /// Output gate before its activation, `(batch, rows, d)`.
+    o: Tensor,
+    /// Lower bound e^-m of the normaliser, `(batch, rows, heads)`.
+    floor: Tensor,
 }
 
 impl MLstm {
@@ -54,25 +71,25 @@ impl MLstm {
                 params.bias(bias, rows, d)?,
             ])
         };
-        // Gates do not read their input at first; memories start long and of several lengths.
+        // Initial gates ignore the input, and the heads' forget biases are spread from 3 to 6.
         let last = heads.saturating_sub(1).max(1) as f64;
-        let remember = |head: usize, _: &mut _| 3.0 + 3.0 * head as f64 / last;
+        let forget_bias = |head: usize, _: &mut _| 3.0 + 3.0 * head as f64 / last;
         let gate = |[weight, bias]: [&str; 2], init| -> Result<[Tensor; 2]> {
             Ok([
                 params.get(weight, (heads, d), Init::Constant(0.0))?,
                 params.get(bias, heads, init)?,
             ])
         };
-        let sizes = Sizes::of(spec);
+        let sizes = HeadSizes::new(spec);
         Ok(Self {
             q: map(["wq", "bq"], n, spec.input_std)?,
             k: map(["wk", "bk"], n, spec.input_std)?,
             v: map(["wv", "bv"], d, spec.input_std)?,
             i: gate(["wi", "bi"], Init::Normal(0.1))?,
-            f: gate(["wf", "bf"], Init::Each(&remember))?,
+            f: gate(["wf", "bf"], Init::Each(&forget_bias))?,
             o: map(["wo", "bo"], d, spec.input_std)?,
             out: map(["wout", "bout"], d, spec.output_std)?,
-            sizes: Sizes {
+            sizes: HeadSizes {
                 columns: sizes.values + 1,
                 ..sizes
             },
@@ -81,8 +98,8 @@ impl MLstm {
 }
 
 impl MLstm {
-    /// Exponents of the input gates and logarithms of the forget gates along u, `(batch, seq_len, heads)` each.
-    fn gates(&self, u: &Tensor) -> Result<[Tensor; 2]> {
+    /// ln i and ln f along u, `(batch, seq_len, heads)` each.
+    fn log_gates(&self, u: &Tensor) -> Result<[Tensor; 2]> {
         let [w, b] = [0, 1].map(|part| Tensor::cat(&[&self.i[part], &self.f[part]], 0));
         let gates = linear(u, &w?, Some(&b?))?;
         let gate = |i: usize| gates.narrow(2, i * self.sizes.heads, self.sizes.heads);
@@ -90,63 +107,65 @@ impl MLstm {
     }
 }
 
-/// Logarithms of decays and of what is written, for a state that is held divided by e^m, and m: the largest exponent so far,
-/// which nothing else depends on.
-fn scaled(input: &Tensor, log_forget: &Tensor) -> Result<[Tensor; 3]> {
-    let m = running_max(log_forget, input)?;
-    let before = Tensor::cat(&[&m.narrow(1, 0, 1)?, &m.narrow(1, 0, m.dim(1)? - 1)?], 1)?;
-    let decay = (log_forget + (before - &m)?)?;
-    Ok([decay, (input - &m)?, m])
+/// Stabilised gates of the state divided by e^m, ln f' and ln i', and m itself, `(batch, seq_len, heads)` each.
+fn stabilised(log_i: &Tensor, log_f: &Tensor) -> Result<[Tensor; 3]> {
+    let m = running_max(log_f, log_i)?;
+    let m_prev = Tensor::cat(&[&m.narrow(1, 0, 1)?, &m.narrow(1, 0, m.dim(1)? - 1)?], 1)?;
+    let log_f = (log_f + (m_prev - &m)?)?;
+    Ok([log_f, (log_i - &m)?, m])
 }
 
 impl MatrixState for MLstm {
+    type Gate = MLstmReadout;
+
     const AROUND: Option<&'static str> = None;
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> HeadSizes {
         self.sizes
     }
 
-    fn drive(&self, u: &Tensor, at: &Positions) -> Result<Drive> {
+    fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, MLstmReadout)> {
         fn map([w, b]: &[Tensor; 2]) -> Map<'_> {
             (w, Some(b))
         }
         let (cx, sizes) = (at.cx(), self.sizes);
         let all = [map(&self.k), map(&self.v)];
         let maps = project(u, &all, &[map(&self.q), map(&self.o)], cx)?;
-        // k = W_k u / √m + b: the scale is the weights' alone.
+        // k = W_k u / √m + b: only the weights are scaled.
         let scale = (sizes.features as f64).powf(-0.5);
-        let unscaled = (&self.k[1] * (1.0 - scale))?.to_dtype(u.dtype())?;
-        let k = sizes.split(&(&maps.all[0] * scale)?.broadcast_add(&unscaled)?)?;
-        let v = sizes.split(&maps.all[1])?;
-        let [input, log_forget] = self.gates(u)?;
-        let [decay, write, m] = match at {
-            Positions::Sequence(_) => scaled(&input, &log_forget)?,
-            Positions::Token(_) => [log_forget, input.clone(), input.zeros_like()?],
+        let bias = (&self.k[1] * (1.0 - scale))?.to_dtype(u.dtype())?;
+        let k = sizes.split(&(&maps.all[0] * scale)?.broadcast_add(&bias)?)?; // (batch, seq_len, heads, m)
+        let v = sizes.split(&maps.all[1])?; // (batch, seq_len, heads, e)
+        let [log_i, log_f] = self.log_gates(u)?;
+        let [log_f, log_i, m] = match at {
+            Positions::Sequence(_) => stabilised(&log_i, &log_f)?,
+            Positions::Token(_) => [log_f, log_i.clone(), log_i.zeros_like()?],
         };
-        let k = k.broadcast_mul(&write.exp()?.unsqueeze(3)?)?;
+        let k = k.broadcast_mul(&log_i.exp()?.unsqueeze(3)?)?;
         let ones = v.narrow(3, 0, 1)?.ones_like()?;
         let floor = cx.select(&m.neg()?.exp()?)?;
-        Ok(Drive {
+        let inputs = ScanInputs {
             q: sizes.split(&maps.queried[0])?,
             k,
-            v: Tensor::cat(&[&v, &ones], 3)?,
-            g: decay.unsqueeze(3)?,
-            beside: Tensor::cat(&[&maps.queried[1], &floor], 2)?,
-        })
+            v: Tensor::cat(&[&v, &ones], 3)?, // (batch, seq_len, heads, e + 1)
+            g: log_f.unsqueeze(3)?,
+            rank_one: None,
+        };
+        let o = maps.queried[1].clone();
+        Ok((inputs, MLstmReadout { o, floor }))
     }
 
     fn gate(&self, u: &Tensor) -> Result<Option<Tensor>> {
-        let [input, log_forget] = self.gates(u)?;
-        let [_, write, _] = scaled(&input, &log_forget)?;
-        write.exp().map(Some)
+        let [log_i, log_f] = self.log_gates(u)?;
+        let [_, log_i, _] = stabilised(&log_i, &log_f)?;
+        log_i.exp().map(Some)
     }
 
-    fn factor(&self, o: &Tensor, beside: &Tensor) -> Result<Option<Tensor>> {
-        let Sizes { heads, values, .. } = self.sizes;
-        let gate = ops::sigmoid(&beside.narrow(2, 0, heads * values)?.contiguous()?)?;
-        let floor = beside.narrow(2, heads * values, heads)?;
-        let sum = o.narrow(D::Minus1, values, 1)?.squeeze(D::Minus1)?;
-        let scale = sum.abs()?.maximum(&floor)?.recip()?.unsqueeze(3)?;
+    fn output_scale(&self, o: &Tensor, readout: &MLstmReadout) -> Result<Option<Tensor>> {
+        let HeadSizes { heads, values, .. } = self.sizes;
+        let gate = ops::sigmoid(&readout.o)?;
+        let n_q = o.narrow(D::Minus1, values, 1)?.squeeze(D::Minus1)?; // (batch, rows, heads)
+        let scale = n_q.abs()?.maximum(&readout.floor)?.recip()?.unsqueeze(3)?;
         let (batch, rows, ..) = o.dims4()?;
         let scale = scale
             .broadcast_as((batch, rows, heads, values))?

@@ -15,7 +15,6 @@ mod bigbird;
 mod complex;
 mod complex_state;
 mod delta_net;
-mod delta_state;
 mod diagonal;
 mod dss;
 #[cfg(test)]

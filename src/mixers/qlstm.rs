@@ -1,9 +1,8 @@
-//! The quasi-LSTM (8), (20), appendix F.2 (Stanić et al. 2023): gates of the input alone, so the
-//! recurrence is diagonal and linear in its state; and the same with the reversed sigmoid (23) as
-//! forget gate.
+//! Quasi-LSTM (8), (20), appendix F.2 (Stanić et al. 2023): an LSTM whose gates depend on the input alone, so that the recurrence is
+//! diagonal and linear in its state. The second mixer has the reversed sigmoid (23) as its forget gate.
 
 use super::gated_block::{self, GatedBlock};
-use super::gated_recurrence::{states, Bare, InBlock, Rule, STATES};
+use super::gated_recurrence::{states, BlockRecurrence, GateRule, GatedRecurrence, STATES};
 use super::{
     Core, Entry, Family, Gradient, Mixer, MixerOption, MixerSpec, MixerWork, ReleasedBlock,
 };
@@ -32,27 +31,27 @@ pub(super) const ENTRY: Entry = Entry {
         if spec.variant == "reference" {
             params.get("alpha", 1, Init::Constant(1.0))?;
         }
-        build(spec, params, Rule::Sigmoid)
+        build(spec, params, GateRule::Sigmoid)
     },
     ..Entry::of(Family::Recurrent)
 };
 
-/// The forget gate becomes f = (1 / (1 + e^z))^α, the discretization that S6 uses (appendix I).
+/// qLSTM with the forget gate f = (1 / (1 + e^z))^α, the discretisation of S6 (appendix I).
 pub(super) const REVERSED: Entry = Entry {
     name: "qlstm-reversed",
-    equation: "qlstm with forget gate e^(-α softplus(z_f))",
+    equation: "qlstm with the forget gate e^(-α softplus(z_f))",
     cite: "(23), (31)-(33)",
     stem: "qlstm_reversed",
     gradient: &[],
     build: |spec, params| {
         let alpha = params.get("alpha", 1, Init::Constant(1.0))?;
         let clipped = spec.variant == "reference";
-        build(spec, params, Rule::Reversed { alpha, clipped })
+        build(spec, params, GateRule::Reversed { alpha, clipped })
     },
     ..ENTRY
 };
 
-/// The arithmetic of the variant named by `spec`; the reversed gate only adds a power.
+/// Arithmetic of the variant of `spec`; the reversed gate adds only a power.
 fn work(spec: &MixerSpec) -> MixerWork {
     let d = spec.d_model;
     match spec.variant {
@@ -64,13 +63,13 @@ fn work(spec: &MixerSpec) -> MixerWork {
     }
 }
 
-/// Builds the variant named by `spec`.
-fn build(spec: &MixerSpec, params: &Params, rule: Rule) -> Result<Box<dyn Mixer>> {
+/// Builds the variant of `spec`.
+fn build(spec: &MixerSpec, params: &Params, rule: GateRule) -> Result<Box<dyn Mixer>> {
     let std = spec.input_std;
     if spec.variant == "reference" {
         let block = GatedBlock::new(spec, params)?;
         let width = block.input.width;
-        return Ok(Box::new(InBlock {
+        return Ok(Box::new(BlockRecurrence {
             wgates: params.weight("wgates", (3 * width, width), std)?,
             bgates: params.bias("bgates", 3 * width, width)?,
             block,
@@ -79,12 +78,12 @@ fn build(spec: &MixerSpec, params: &Params, rule: Rule) -> Result<Box<dyn Mixer>
     }
     let (d, states) = (spec.d_model, states(spec));
     let weight = |name| params.weight(name, (states * d, d), std);
-    Ok(Box::new(Bare {
+    Ok(Box::new(GatedRecurrence {
         states,
         value: Some(weight("wu")?),
         gates: [weight("wf")?, weight("wi")?],
         output: Some(weight("wo")?),
-        // Variant `paper` has the two tanh, `dsf`, equation (20), has none.
+        // Variant `dsf`, equation (20), has no tanh.
         squash: spec.variant == "paper",
         rule,
     }))

@@ -1,6 +1,8 @@
-//! Retention (Sun et al. 2023, equation (5)): linear attention whose past fades by a constant factor of its head's own.
+//! Retention (Sun et al. 2023, equation (5)): linear attention with a constant decay γ per head,
+//!
+//! S_t = γ S_{t-1} + k_t v_tᵀ,  y_t = S_tᵀ q_t / √m,  γ = 1 - 2^(-5-h) for head h
 
-use super::matrix_state::{work, Drive, MatrixMixer, MatrixState, Sizes};
+use super::matrix_state::{work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::rotary::Positions;
 use super::{Entry, Family, Growth, MixerSpec};
 use crate::nn::{project, Map, Params};
@@ -23,17 +25,17 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::GatedLinear)
 };
 
-/// ln γ of every head.
+/// ln γ per head.
 pub(super) fn log_decays(heads: usize) -> Vec<f64> {
-    let of = |head: usize| (-(2f64.powi(-5 - head as i32))).ln_1p();
-    (0..heads).map(of).collect()
+    let log_gamma = |head: usize| (-(2f64.powi(-5 - head as i32))).ln_1p();
+    (0..heads).map(log_gamma).collect()
 }
 
 struct Retention {
     wq: Tensor,
     wk: Tensor,
     wv: Tensor,
-    sizes: Sizes,
+    sizes: HeadSizes,
 }
 
 impl Retention {
@@ -43,19 +45,21 @@ impl Retention {
             wq: params.weight("wq", (n, d), spec.input_std)?,
             wk: params.weight("wk", (n, d), spec.input_std)?,
             wv: params.weight("wv", (d, d), spec.input_std)?,
-            sizes: Sizes::of(spec),
+            sizes: HeadSizes::new(spec),
         })
     }
 }
 
 impl MatrixState for Retention {
+    type Gate = ();
+
     const AROUND: Option<&'static str> = None;
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> HeadSizes {
         self.sizes
     }
 
-    fn drive(&self, u: &Tensor, at: &Positions) -> Result<Drive> {
+    fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, ())> {
         let (all, queried) = ([&self.wk, &self.wv], [&self.wq]);
         let maps = project(
             u,
@@ -65,16 +69,18 @@ impl MatrixState for Retention {
         )?;
         let k = self.sizes.split(&maps.all[0])?;
         let scale = (self.sizes.features as f64).powf(-0.5);
-        Ok(Drive {
+        let log_gamma = log_decays(self.sizes.heads);
+        let inputs = ScanInputs {
             q: (self.sizes.split(&maps.queried[0])? * scale)?,
             v: self.sizes.split(&maps.all[1])?,
-            g: self.sizes.constant(&log_decays(self.sizes.heads), &k)?,
+            g: self.sizes.constant_decays(&log_gamma, &k)?,
             k,
-            beside: maps.selected,
-        })
+            rank_one: None,
+        };
+        Ok((inputs, ()))
     }
 
-    fn factor(&self, _o: &Tensor, _beside: &Tensor) -> Result<Option<Tensor>> {
+    fn output_scale(&self, _o: &Tensor, _gate: &()) -> Result<Option<Tensor>> {
         Ok(None)
     }
 

@@ -1,7 +1,10 @@
-//! The layer of RetNet (Sun et al. 2023): retention of rotated queries and keys, an RMS norm of each head, and a gate. The
-//! original takes angles from another list and a group norm.
+//! Layer of RetNet (Sun et al. 2023): retention with rotary position embedding, an RMS norm of each head and an output gate,
+//!
+//! S_t = γ S_{t-1} + R_t k_t v_tᵀ,  y_t = W (silu(W_g u_t) ⊙ norm(S_tᵀ R_t q_t / √m))
+//!
+//! The published layer differs in its rotation angles and has a group norm.
 
-use super::matrix_state::{head_rms_factor, work, Drive, MatrixMixer, MatrixState, Sizes};
+use super::matrix_state::{head_rms_scale, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::retention::log_decays;
 use super::rotary::{Positions, RotaryEmbedding};
 use super::{Entry, Family, Growth, MixerSpec};
@@ -24,7 +27,7 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::GatedLinear)
 };
 
-/// Added to the mean square in the norm.
+/// ε of the RMS norm over each head.
 const EPS: f64 = 1e-6;
 
 struct RetNet {
@@ -33,10 +36,10 @@ struct RetNet {
     wv: Tensor,
     wg: Tensor,
     wout: Tensor,
-    /// Rows of `wq` and `wk` in the order in which they are rotated.
-    order: Tensor,
+    /// Permutation of the rows of `wq` and `wk` from interleaved pairs to halves.
+    rotation_order: Tensor,
     rotary: RotaryEmbedding,
-    sizes: Sizes,
+    sizes: HeadSizes,
 }
 
 impl RetNet {
@@ -44,13 +47,13 @@ impl RetNet {
         let (d, n) = (spec.d_model, spec.d_state);
         let weight = |name, rows, std| params.weight(name, (rows, d), std);
         let wq = weight("wq", n, spec.input_std)?;
-        let sizes = Sizes::of(spec);
+        let sizes = HeadSizes::new(spec);
         Ok(Self {
             wk: weight("wk", n, spec.input_std)?,
             wv: weight("wv", d, spec.input_std)?,
             wg: weight("wg", d, spec.input_std)?,
             wout: weight("wout", d, spec.output_std)?,
-            order: Tensor::new(neighbours_apart(sizes), wq.device())?,
+            rotation_order: Tensor::new(interleaved_to_halves(sizes), wq.device())?,
             rotary: RotaryEmbedding::over(sizes.heads, sizes.features),
             wq,
             sizes,
@@ -58,9 +61,9 @@ impl RetNet {
     }
 }
 
-/// Channels 2j and 2j + 1 of a head are turned together, where the rotation turns channels j and j + m/2: first those with even
-/// numbers, then the others. An odd last one stays where it is, unturned.
-fn neighbours_apart(sizes: Sizes) -> Vec<u32> {
+/// Permutation that puts the even channels of a head before its odd ones: RetNet rotates channels 2j and 2j + 1 together, and
+/// [`RotaryEmbedding`] rotates j and j + m/2. A last channel without a partner stays in place and is not rotated.
+fn interleaved_to_halves(sizes: HeadSizes) -> Vec<u32> {
     let m = sizes.features;
     let pairs = m / 2;
     let of_head = move |head: usize| {
@@ -73,19 +76,22 @@ fn neighbours_apart(sizes: Sizes) -> Vec<u32> {
 }
 
 impl MatrixState for RetNet {
+    /// Output gate before its activation, `(batch, rows, d)`.
+    type Gate = Tensor;
+
     const AROUND: Option<&'static str> = Some(
-        "driven by its values W_V u; C_i holds what is not linear in the state, the scale of each head's norm, and the gate \
+        "driven by its values W_V u; C_i holds the scale of each head's norm, which is not linear in the state, the gate \
          silu(W_g u) and the output projection",
     );
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> HeadSizes {
         self.sizes
     }
 
-    fn drive(&self, u: &Tensor, at: &Positions) -> Result<Drive> {
+    fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, Tensor)> {
         let (wq, wk) = (
-            self.wq.index_select(&self.order, 0)?,
-            self.wk.index_select(&self.order, 0)?,
+            self.wq.index_select(&self.rotation_order, 0)?,
+            self.wk.index_select(&self.rotation_order, 0)?,
         );
         let (all, queried) = ([&wk, &self.wv], [&wq, &self.wg]);
         let maps = project(
@@ -97,17 +103,19 @@ impl MatrixState for RetNet {
         let [q, k] = self.rotary.apply([&maps.queried[0], &maps.all[0]], at)?;
         let k = self.sizes.split(&k)?;
         let scale = (self.sizes.features as f64).powf(-0.5);
-        Ok(Drive {
+        let log_gamma = log_decays(self.sizes.heads);
+        let inputs = ScanInputs {
             q: (self.sizes.split(&q)? * scale)?,
             v: self.sizes.split(&maps.all[1])?,
-            g: self.sizes.constant(&log_decays(self.sizes.heads), &k)?,
+            g: self.sizes.constant_decays(&log_gamma, &k)?,
             k,
-            beside: maps.queried[1].clone(),
-        })
+            rank_one: None,
+        };
+        Ok((inputs, maps.queried[1].clone()))
     }
 
-    fn factor(&self, o: &Tensor, gate: &Tensor) -> Result<Option<Tensor>> {
-        (ops::silu(gate)? * head_rms_factor(o, EPS)?).map(Some)
+    fn output_scale(&self, o: &Tensor, gate: &Tensor) -> Result<Option<Tensor>> {
+        (ops::silu(gate)? * head_rms_scale(o, EPS)?).map(Some)
     }
 
     fn value(&self) -> Map<'_> {

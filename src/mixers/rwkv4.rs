@@ -1,8 +1,19 @@
-//! The time mixing of RWKV-4 (Peng et al. 2023): per channel a weighted mean of the values before, with weights that fade and
-//! with one of its own for the present, behind a gate. Each map reads a blend of a token and the one before it.
+//! Time mixing of RWKV-4 (Peng et al. 2023): per channel an exponentially weighted mean of past values ("WKV"), with a separate
+//! weight for the current token, behind a token shift and a sigmoid gate,
+//!
+//! wkv_t = (Σ_{j<t} e^{k_j - (t-1-j) w} v_j + e^{u + k_t} v_t) / (Σ_{j<t} e^{k_j - (t-1-j) w} + e^{u + k_t})
+//!
+//! y_t = W (σ(r_t) ⊙ wkv_t)
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | r, k, v | receptance, key, value | `(batch, seq_len, d)` |
+//! | w, u | decay and weight of the current token (`bonus`; b in the row's equation) | `(d)` |
+//! | num, den | numerator and denominator of the past tokens, divided by e^m | `(batch, d)` |
+//! | m | largest exponent so far, against overflow | `(batch, d)` |
 
 use super::running_max::running_max;
-use super::token_shift::{blend, later, later_from_nothing};
+use super::token_shift::{lerp, shift, zero_shift};
 use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, State};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
@@ -10,9 +21,9 @@ use candle_core::{DType, Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "rwkv4",
-    equation: "y_i = W (σ(r_i) ⊙ mean of v_j weighed by e^(k_j-(i-1-j)w), of v_i by e^(b+k_i))",
+    equation: "y_i = W (σ(r_i) ⊙ mean of v_j weighted by e^(k_j-(i-1-j)w), v_i by e^(b+k_i))",
     cite: "Peng et al. 2023",
-    dsf: "no (blends neighbouring tokens)",
+    dsf: "no (token shift)",
     stem: "rwkv4",
     own_init: &["bonus", "decay", "mu_k", "mu_r", "mu_v"],
     depth_init: &["decay", "mu_k", "mu_r", "mu_v"],
@@ -25,12 +36,13 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 struct Rwkv4 {
-    /// Share of the token in the blend that keys, values and receptances read.
+    /// Weights of the current token in the interpolations that k, v and r read, `(d)` each.
     mu: [Tensor; 3],
-    /// To keys, values and receptances.
-    w: [Tensor; 3],
-    /// ln w of every channel.
-    decay: Tensor,
+    /// Projections to k, v and r, `(d, d)` each.
+    wkvr: [Tensor; 3],
+    /// ln w, `(d)`.
+    log_w: Tensor,
+    /// Weight of the current token, u in the paper, `(d)`.
     bonus: Tensor,
     wout: Tensor,
 }
@@ -39,92 +51,93 @@ impl Rwkv4 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let d = spec.d_model;
         let last = spec.n_layers.saturating_sub(1).max(1) as f64;
-        // Of RWKV's own code: deeper layers blend less, and later channels more slowly.
-        let depth = spec.layer as f64 / last;
-        let shallow = 1.0 - spec.layer as f64 / spec.n_layers.max(1) as f64;
-        let at = move |i: usize| i as f64 / (d - 1).max(1) as f64;
-        let share = move |i: usize| (i as f64 / d as f64).powf(shallow);
-        let key = |i: usize, _: &mut _| share(i);
-        let value = |i: usize, _: &mut _| share(i) + 0.3 * depth;
-        let receptance = |i: usize, _: &mut _| (i as f64 / d as f64).powf(0.5 * shallow);
-        let decay = |i: usize, _: &mut _| -5.0 + 8.0 * at(i).powf(0.7 + 1.3 * depth);
+        // Initial values of the authors' code: deeper layers interpolate less, and later channels decay more slowly.
+        let ratio_0_to_1 = spec.layer as f64 / last;
+        let ratio_1_to_0 = 1.0 - spec.layer as f64 / spec.n_layers.max(1) as f64;
+        let position = move |i: usize| i as f64 / (d - 1).max(1) as f64;
+        let mix = move |i: usize| (i as f64 / d as f64).powf(ratio_1_to_0);
+        let mix_k = |i: usize, _: &mut _| mix(i);
+        let mix_v = |i: usize, _: &mut _| mix(i) + 0.3 * ratio_0_to_1;
+        let mix_r = |i: usize, _: &mut _| (i as f64 / d as f64).powf(0.5 * ratio_1_to_0);
+        let decay_speed =
+            |i: usize, _: &mut _| -5.0 + 8.0 * position(i).powf(0.7 + 1.3 * ratio_0_to_1);
         let bonus = |i: usize, _: &mut _| 0.3f64.ln() + 0.5 * ((i + 1) % 3) as f64 - 0.5;
         let weight = |name, std| params.weight(name, (d, d), std);
         Ok(Self {
             mu: [
-                params.get("mu_k", d, Init::Each(&key))?,
-                params.get("mu_v", d, Init::Each(&value))?,
-                params.get("mu_r", d, Init::Each(&receptance))?,
+                params.get("mu_k", d, Init::Each(&mix_k))?,
+                params.get("mu_v", d, Init::Each(&mix_v))?,
+                params.get("mu_r", d, Init::Each(&mix_r))?,
             ],
-            w: [
+            wkvr: [
                 weight("wk", spec.input_std)?,
                 weight("wv", spec.input_std)?,
                 weight("wr", spec.input_std)?,
             ],
-            decay: params.get("decay", d, Init::Each(&decay))?,
+            log_w: params.get("decay", d, Init::Each(&decay_speed))?,
             bonus: params.get("bonus", d, Init::Each(&bonus))?,
             wout: weight("wout", spec.output_std)?,
         })
     }
 
-    /// k, v and r for u and the tokens before, both `(.., d)`, in the type of the parameters: exponents need its digits.
-    fn maps(&self, u: &Tensor, before: &Tensor) -> Result<[Tensor; 3]> {
+    /// k, v and r `(.., d)` of x and the previous tokens `x_prev`, in the parameters' dtype: exponents need its digits.
+    fn project(&self, x: &Tensor, x_prev: &Tensor) -> Result<[Tensor; 3]> {
         let map = |i: usize| {
-            let blended = blend(before, u, &self.mu[i])?;
-            linear(&blended, &self.w[i], None)?.to_dtype(self.decay.dtype())
+            let mixed = lerp(x_prev, x, &self.mu[i])?;
+            linear(&mixed, &self.wkvr[i], None)?.to_dtype(self.log_w.dtype())
         };
         Ok([map(0)?, map(1)?, map(2)?])
     }
 
-    /// w of every channel, as a negative number.
+    /// Log decay -w, `(d)`.
     fn log_decay(&self) -> Result<Tensor> {
-        self.decay.exp()?.neg()
+        self.log_w.exp()?.neg()
     }
 
-    /// y in the type `dtype` for the sums before, divided by e^m, and k, v, r of the present, all `(.., d)`.
-    fn finish(
+    /// y `(.., d)` in `dtype` from num and den of the past, divided by e^m, and k, v, r of the current token.
+    fn readout(
         &self,
-        [above, below]: [&Tensor; 2],
+        [num, den]: [&Tensor; 2],
         m: &Tensor,
         [k, v, r]: [&Tensor; 3],
         dtype: DType,
     ) -> Result<Tensor> {
-        let present = k.broadcast_add(&self.bonus)?;
-        let top = m.detach().maximum(&present.detach())?;
-        let (past, present) = ((m - &top)?.exp()?, (present - top)?.exp()?);
-        let above = ((above * &past)? + (&present * v)?)?;
-        let below = ((below * past)? + present)?;
-        let y = (ops::sigmoid(r)? * (above / below)?)?;
+        let uk = k.broadcast_add(&self.bonus)?;
+        let max = m.detach().maximum(&uk.detach())?;
+        let (past, current) = ((m - &max)?.exp()?, (uk - max)?.exp()?);
+        let num = ((num * &past)? + (&current * v)?)?;
+        let den = ((den * past)? + current)?;
+        let y = (ops::sigmoid(r)? * (num / den)?)?;
         linear(&y.to_dtype(dtype)?, &self.wout, None)
     }
 }
 
-/// What stands for the logarithm of nothing.
-const NOTHING: f64 = -1e30;
+/// Finite stand-in for ln 0.
+const LOG_ZERO: f64 = -1e30;
 
 impl Mixer for Rwkv4 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let (batch, seq_len, d) = u.dims3()?;
-        let [k, v, r] = self.maps(u, &later_from_nothing(u)?)?;
-        let w = self.log_decay()?.broadcast_as((batch, seq_len, d))?;
-        // Sums are held divided by e^m, m being their largest exponent.
-        let m = running_max(&w, &k)?;
-        let moved = (w + (later(&m, &m.narrow(1, 0, 1)?)? - &m)?)?.exp()?;
-        let weight = (&k - &m)?.exp()?;
-        let a = Tensor::cat(&[&moved, &moved], 2)?;
-        let x = Tensor::cat(&[&(&weight * &v)?, &weight], 2)?;
+        let [k, v, r] = self.project(u, &zero_shift(u)?)?; // (batch, seq_len, d)
+        let log_decay = self.log_decay()?.broadcast_as((batch, seq_len, d))?;
+        let m = running_max(&log_decay, &k)?;
+        let m_prev = shift(&m, &m.narrow(1, 0, 1)?)?;
+        let decay = (log_decay + (m_prev - &m)?)?.exp()?;
+        let e_k = (&k - &m)?.exp()?;
+        let a = Tensor::cat(&[&decay, &decay], 2)?; // (batch, seq_len, 2d), for num and den
+        let x = Tensor::cat(&[&(&e_k * &v)?, &e_k], 2)?;
         let sums = ops::linear_scan(&a.contiguous()?, &x)?;
-        // The present is not among the sums that it meets.
-        let sums = cx.select(&later_from_nothing(&sums)?)?;
-        let nothing = m.narrow(1, 0, 1)?.affine(0.0, NOTHING)?;
-        let m = cx.select(&later(&m, &nothing)?)?;
+        // The current token has its own weight, so that it reads the sums before it.
+        let sums = cx.select(&zero_shift(&sums)?)?; // (batch, rows, 2d)
+        let log_zero = m.narrow(1, 0, 1)?.affine(0.0, LOG_ZERO)?;
+        let m = cx.select(&shift(&m, &log_zero)?)?;
         let [k, v, r] = [cx.select(&k)?, cx.select(&v)?, cx.select(&r)?];
         let half = |i| sums.narrow(2, i * d, d);
-        self.finish([&half(0)?, &half(1)?], &m, [&k, &v, &r], u.dtype())
+        self.readout([&half(0)?, &half(1)?], &m, [&k, &v, &r], u.dtype())
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        4 * self.decay.elem_count()
+        4 * self.log_w.elem_count()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -132,32 +145,32 @@ impl Mixer for Rwkv4 {
     }
 
     fn without_system(&self) -> &'static str {
-        "its maps read a blend of each token and the one before it; behind that blend it is one, with N = d, whose D_i holds \
-         the weight of the present"
+        "its token shift reads two tokens at a time; behind that shift it is one, with N = d, whose D_i holds the weight of the \
+         current token"
     }
 }
 
 impl Recurrent for Rwkv4 {
-    /// The token before, both sums, and the exponent that they are divided by, `(batch, d)` each.
+    /// The previous token, num, den and m, `(batch, d)` each.
     fn init(&self, batch: usize) -> Result<State> {
-        let (d, like) = (self.decay.elem_count(), &self.decay);
+        let (d, like) = (self.log_w.elem_count(), &self.log_w);
         let zeros = Tensor::zeros((batch, d), like.dtype(), like.device())?;
-        let nothing = zeros.affine(0.0, NOTHING)?;
-        Ok(State(vec![zeros.clone(), zeros.clone(), zeros, nothing]))
+        let log_zero = zeros.affine(0.0, LOG_ZERO)?;
+        Ok(State(vec![zeros.clone(), zeros.clone(), zeros, log_zero]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let [before, above, below, m] = &state.0[..] else {
+        let [x_prev, num, den, m] = &state.0[..] else {
             unreachable!("the state holds four tensors");
         };
-        let [k, v, r] = self.maps(x_t, before)?;
-        let y = self.finish([above, below], m, [&k, &v, &r], x_t.dtype())?;
-        let faded = m.broadcast_add(&self.log_decay()?)?;
-        let top = faded.maximum(&k)?;
-        let (past, present) = ((faded - &top)?.exp()?, (&k - &top)?.exp()?);
-        let above = ((above * &past)? + (&present * v)?)?;
-        let below = ((below * past)? + present)?;
-        *state = State(vec![x_t.clone(), above, below, top]);
+        let [k, v, r] = self.project(x_t, x_prev)?;
+        let y = self.readout([num, den], m, [&k, &v, &r], x_t.dtype())?;
+        let decayed = m.broadcast_add(&self.log_decay()?)?;
+        let m = decayed.maximum(&k)?;
+        let (past, current) = ((decayed - &m)?.exp()?, (&k - &m)?.exp()?);
+        let num = ((num * &past)? + (&current * v)?)?;
+        let den = ((den * past)? + current)?;
+        *state = State(vec![x_t.clone(), num, den, m]);
         Ok(y)
     }
 }

@@ -1,11 +1,18 @@
-//! The time mixing of RWKV-5, Eagle, and RWKV-6, Finch (Peng et al. 2024): gated linear attention with a weight of its own for the
-//! present token, read through a norm of each head and a gate. Each map reads a blend of a token and the one before it. Eagle's
-//! decays and blends are constants of each channel; Finch's are made of the input, through bottlenecks.
+//! Time mixing of RWKV-5 (Eagle) and RWKV-6 (Finch), Peng et al. 2024: gated linear attention behind a token shift, with a separate
+//! weight for the current token, a norm of each head and an output gate,
+//!
+//! S_t = diag(w_t) S_{t-1} + k_t v_tᵀ,  o_t = (S_{t-1} + diag(u) k_t v_tᵀ)ᵀ r_t
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | r, k, v | receptance (the query), key, value | `(batch, seq_len, n)`; v `(.., d)` |
+//! | w | decay e^(-e^z), constant in Eagle, data-dependent in Finch | `(n)`, `(batch, seq_len, n)` |
+//! | u (`bonus`) | weight of the current token, b in the row's equation | `(n)` |
+//! | μ | weight of the previous token, data-dependent in Finch | `(d)`, `(batch, seq_len, d)` |
 
-use super::delta_state::zero_state;
-use super::matrix_state::{head_norm, work, Sizes};
-use super::token_shift::{blend, later_from_nothing};
-use super::{Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State};
+use super::matrix_state::{head_norm, work, HeadSizes};
+use super::token_shift::{lerp, zero_shift};
+use super::{in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
@@ -15,7 +22,7 @@ pub(super) const EAGLE: Entry = Entry {
     name: "rwkv5",
     equation: "S_i = diag(w) S_{i-1} + k_i v_iᵀ, o_i = (S_{i-1} + diag(b) k_i v_iᵀ)ᵀ r_i",
     cite: "Peng et al. 2024",
-    dsf: "no (blends neighbouring tokens)",
+    dsf: "no (token shift)",
     heads: true,
     expands: true,
     growth: Growth::Exact {
@@ -38,12 +45,10 @@ pub(super) const FINCH: Entry = Entry {
     equation: "S_i = diag(w_i) S_{i-1} + k_i v_iᵀ, o_i = (S_{i-1} + diag(b) k_i v_iᵀ)ᵀ r_i",
     options: &[MixerOption {
         name: "lora_rank",
-        help: "width of the bottlenecks in front of decays and blends: `16`, up to 4096",
+        help:
+            "rank of the low-rank projections (LoRA) to decays and interpolations: `16`, up to 4096",
         default: |_| "16",
-        accepts: |v| {
-            v.parse::<usize>()
-                .is_ok_and(|rank| (1..=4096).contains(&rank))
-        },
+        accepts: |v| in_range(v, 1..=4096),
         ..MixerOption::DEFAULT
     }],
     stem: "rwkv6",
@@ -56,120 +61,125 @@ pub(super) const FINCH: Entry = Entry {
     work: |spec| {
         let (d, n, rank) = (spec.d_model, spec.d_state, rank(spec));
         let mut work = work(spec, 2);
-        work.projections += rank * (BLENDS * 2 * d + d + n);
+        work.projections += rank * (MIXES * 2 * d + d + n);
         Some(work)
     },
     build: |spec, params| Ok(Box::new(Rwkv5::new(spec, params, Some(rank(spec)))?)),
     ..EAGLE
 };
 
-/// Width of Finch's bottlenecks.
+/// Rank of Finch's low-rank projections.
 fn rank(spec: &MixerSpec) -> usize {
-    let given = spec.option("lora_rank").and_then(|rank| rank.parse().ok());
-    given.unwrap_or(16)
+    spec.parsed("lora_rank").unwrap_or(16)
 }
 
-/// Added to the variance in the norm of a head.
+/// ε of the group norm.
 const EPS: f64 = 64e-5;
 
-/// What a blend of two tokens is read for. Only Finch reads one for decays.
+/// Index of an interpolated input by the projection that reads it. Only Finch has one for its decay.
 #[derive(Clone, Copy)]
-enum Of {
-    Receptance,
-    Key,
-    Value,
-    Gate,
-    Decay,
+enum MixIndex {
+    R,
+    K,
+    V,
+    G,
+    W,
 }
 
-/// Blends of Finch.
-const BLENDS: usize = 5;
+/// Interpolations of Finch.
+const MIXES: usize = 5;
 
 struct Rwkv5 {
-    /// Share of the token before in each blend, `(d)`.
+    /// Weights of the previous token in the interpolations, in the order of [`MixIndex`], `(d)` each.
     mu: Vec<Tensor>,
     wr: Tensor,
     wk: Tensor,
     wv: Tensor,
     wg: Tensor,
     wout: Tensor,
-    /// ln of minus the logarithm of decays, `(n)`: of Finch what the input adds to.
+    /// ln(-ln w), `(n)`; in Finch the bias of its projection.
     bw: Tensor,
-    /// Weight of the present, `(n)`.
+    /// Weight of the current token, u in the papers, `(n)`.
     bonus: Tensor,
-    /// Of the norm over each head, `(d)`.
+    /// Weight and bias of the group norm, `(d)`.
     norm: Tensor,
     bnorm: Tensor,
     finch: Option<Finch>,
-    sizes: Sizes,
+    sizes: HeadSizes,
 }
 
-/// What makes blends and decays of the input.
+/// Low-rank projections of Finch.
 struct Finch {
-    /// Share of the token before in what the bottlenecks of the blends read, `(d)`.
-    mu: Tensor,
-    /// Into the bottlenecks of all blends, `(5 rank, d)`, and out of each, `(d, rank)`.
-    into: Tensor,
-    out: [Tensor; BLENDS],
-    /// Into and out of that of the decays.
-    decay: [Tensor; 2],
+    /// Weight of the previous token in the input of the interpolations' projections, `(d)`.
+    mu_x: Tensor,
+    /// Down projections of all interpolations, stacked, `(5 rank, d)`.
+    mix_down: Tensor,
+    /// Up projections in the order of [`MixIndex`], `(d, rank)` each.
+    mix_up: [Tensor; MIXES],
+    /// Down `(rank, d)` and up `(n, rank)` projections of the decay.
+    w_lora: [Tensor; 2],
 }
 
-/// The inputs of the state, each `(batch, seq_len, heads, m)` or, of values, `(.., e)`, and what the read-out needs beside them.
-struct Driven {
-    /// At the queried positions, as are the two last.
-    q: Tensor,
+/// Inputs of the recurrence and of the readout.
+struct Rwkv5Inputs {
+    /// Receptance at the queried positions, `(batch, rows, heads, m)`.
+    r: Tensor,
+    /// Key `(batch, seq_len, heads, m)`.
     k: Tensor,
+    /// Value `(batch, seq_len, heads, e)`.
     v: Tensor,
-    /// Logarithms of decays.
-    g: Tensor,
-    /// What the present adds to o, `(batch, rows, heads, e)`.
-    present: Tensor,
-    /// `(batch, rows, d)`.
+    /// Log decay `(batch, seq_len, heads, m)`.
+    log_w: Tensor,
+    /// Contribution of the current token to o, `(batch, rows, heads, e)`.
+    current: Tensor,
+    /// Output gate before its activation, `(batch, rows, d)`.
     gate: Tensor,
 }
 
 impl Rwkv5 {
     fn new(spec: &MixerSpec, params: &Params, rank: Option<usize>) -> Result<Self> {
         let (d, n) = (spec.d_model, spec.d_state);
-        // Of RWKV's own code: deeper layers blend less, and later channels and features fade more slowly.
-        let depth = spec.layer as f64 / spec.n_layers.saturating_sub(1).max(1) as f64;
-        let shallow = 1.0 - spec.layer as f64 / spec.n_layers.max(1) as f64;
-        let at = move |i: usize| i as f64 / (n - 1).max(1) as f64;
-        let share = move |i: usize, power: f64| 1.0 - (i as f64 / d as f64).powf(power * shallow);
-        let whole = move |i: usize, _: &mut _| share(i, 1.0);
-        let half = move |i: usize, _: &mut _| share(i, 0.5);
-        let value = move |i: usize, _: &mut _| share(i, 1.0) - 0.3 * depth;
-        let blended = |name, init| params.get(name, d, Init::Each(init));
+        // Initial values of the authors' code: deeper layers interpolate less, and later features decay more slowly.
+        let ratio_0_to_1 = spec.layer as f64 / spec.n_layers.saturating_sub(1).max(1) as f64;
+        let ratio_1_to_0 = 1.0 - spec.layer as f64 / spec.n_layers.max(1) as f64;
+        let position = move |i: usize| i as f64 / (n - 1).max(1) as f64;
+        let mix =
+            move |i: usize, power: f64| 1.0 - (i as f64 / d as f64).powf(power * ratio_1_to_0);
+        let mix_k = move |i: usize, _: &mut _| mix(i, 1.0);
+        let mix_r = move |i: usize, _: &mut _| mix(i, 0.5);
+        let mix_v = move |i: usize, _: &mut _| mix(i, 1.0) - 0.3 * ratio_0_to_1;
+        let mu_of = |name, init| params.get(name, d, Init::Each(init));
         let mut mu = vec![
-            blended("mu_r", &half)?,
-            blended("mu_k", &whole)?,
-            blended("mu_v", &value)?,
-            blended("mu_g", &half)?,
+            mu_of("mu_r", &mix_r)?,
+            mu_of("mu_k", &mix_k)?,
+            mu_of("mu_v", &mix_v)?,
+            mu_of("mu_g", &mix_r)?,
         ];
         let weight = |name, shape| params.weight(name, shape, spec.input_std);
         let finch = match rank {
             None => None,
             Some(rank) => {
-                mu.push(blended("mu_w", &whole)?);
-                let out = |name| weight(name, (d, rank));
+                mu.push(mu_of("mu_w", &mix_k)?);
+                let up = |name| weight(name, (d, rank));
                 Some(Finch {
-                    mu: blended("mu_x", &whole)?,
-                    into: weight("blend", (BLENDS * rank, d))?,
-                    out: [
-                        out("blend_r")?,
-                        out("blend_k")?,
-                        out("blend_v")?,
-                        out("blend_g")?,
-                        out("blend_w")?,
+                    mu_x: mu_of("mu_x", &mix_k)?,
+                    mix_down: weight("blend", (MIXES * rank, d))?,
+                    mix_up: [
+                        up("blend_r")?,
+                        up("blend_k")?,
+                        up("blend_v")?,
+                        up("blend_g")?,
+                        up("blend_w")?,
                     ],
-                    decay: [weight("ww1", (rank, d))?, weight("ww2", (n, rank))?],
+                    w_lora: [weight("ww1", (rank, d))?, weight("ww2", (n, rank))?],
                 })
             }
         };
-        let fade = move |i: usize, _: &mut _| -6.0 + 5.0 * at(i).powf(0.7 + 1.3 * depth);
-        let bonus =
-            move |i: usize, _: &mut _| depth * (1.0 - at(i)) + 0.1 * (((i + 1) % 3) as f64 - 1.0);
+        let decay_speed =
+            move |i: usize, _: &mut _| -6.0 + 5.0 * position(i).powf(0.7 + 1.3 * ratio_0_to_1);
+        let bonus = move |i: usize, _: &mut _| {
+            ratio_0_to_1 * (1.0 - position(i)) + 0.1 * (((i + 1) % 3) as f64 - 1.0)
+        };
         let constant = |name, value| params.get(name, d, Init::Constant(value));
         Ok(Self {
             mu,
@@ -178,93 +188,86 @@ impl Rwkv5 {
             wv: weight("wv", (d, d))?,
             wg: weight("wg", (d, d))?,
             wout: params.weight("wout", (d, d), spec.output_std)?,
-            bw: params.get("bw", n, Init::Each(&fade))?,
+            bw: params.get("bw", n, Init::Each(&decay_speed))?,
             bonus: params.get("bonus", n, Init::Each(&bonus))?,
             norm: constant("norm", 1.0)?,
             bnorm: constant("bnorm", 0.0)?,
             finch,
-            sizes: Sizes::of(spec),
+            sizes: HeadSizes::new(spec),
         })
     }
 
-    /// For u and the tokens before, both `(batch, seq_len, d)`.
-    fn driven(&self, u: &Tensor, before: &Tensor, cx: &Cx) -> Result<Driven> {
-        let narrow = match &self.finch {
+    /// Projections of x `(batch, seq_len, d)`, where `x_prev` is x shifted by one token.
+    fn project(&self, x: &Tensor, x_prev: &Tensor, cx: &Cx) -> Result<Rwkv5Inputs> {
+        // Hidden layer of all interpolations, `(batch, seq_len, 5 rank)`.
+        let hidden = match &self.finch {
             Some(finch) => {
-                let both = blend(u, before, &finch.mu)?;
-                Some(linear(&both, &finch.into, None)?.tanh()?)
+                let x_mix = lerp(x, x_prev, &finch.mu_x)?;
+                Some(linear(&x_mix, &finch.mix_down, None)?.tanh()?)
             }
             None => None,
         };
-        let blended = |of: Of| match (&self.finch, &narrow) {
-            (Some(finch), Some(narrow)) => {
-                let (out, mu) = (&finch.out[of as usize], &self.mu[of as usize]);
-                let rank = out.dim(1)?;
-                let own = narrow.narrow(2, of as usize * rank, rank)?.contiguous()?;
-                blend(u, before, &linear(&own, out, Some(mu))?)
+        let mixed = |mix: MixIndex| match (&self.finch, &hidden) {
+            (Some(finch), Some(hidden)) => {
+                let (up, mu) = (&finch.mix_up[mix as usize], &self.mu[mix as usize]);
+                let rank = up.dim(1)?;
+                let hidden = hidden.narrow(2, mix as usize * rank, rank)?.contiguous()?;
+                lerp(x, x_prev, &linear(&hidden, up, Some(mu))?)
             }
-            _ => blend(u, before, &self.mu[of as usize]),
+            _ => lerp(x, x_prev, &self.mu[mix as usize]),
         };
-        let split = |x: &Tensor| self.sizes.split(x);
-        let r = linear(&cx.select(&blended(Of::Receptance)?)?, &self.wr, None)?;
-        let k = linear(&blended(Of::Key)?, &self.wk, None)?;
-        let v = linear(&blended(Of::Value)?, &self.wv, None)?;
-        let gate = linear(&cx.select(&blended(Of::Gate)?)?, &self.wg, None)?;
-        let fade = match &self.finch {
+        let split = |x: &Tensor| self.sizes.split(x); // (batch, seq_len, heads, m or e)
+        let r = linear(&cx.select(&mixed(MixIndex::R)?)?, &self.wr, None)?; // (batch, rows, n)
+        let k = linear(&mixed(MixIndex::K)?, &self.wk, None)?; // (batch, seq_len, n)
+        let v = linear(&mixed(MixIndex::V)?, &self.wv, None)?; // (batch, seq_len, d)
+        let gate = linear(&cx.select(&mixed(MixIndex::G)?)?, &self.wg, None)?; // (batch, rows, d)
+        let w = match &self.finch {
             Some(finch) => {
-                let narrow = linear(&blended(Of::Decay)?, &finch.decay[0], None)?.tanh()?;
-                linear(&narrow, &finch.decay[1], Some(&self.bw))?
+                let [down, up] = &finch.w_lora;
+                let hidden = linear(&mixed(MixIndex::W)?, down, None)?.tanh()?;
+                linear(&hidden, up, Some(&self.bw))?
             }
-            None => self.bw.to_dtype(u.dtype())?.broadcast_as(k.shape())?,
+            None => self.bw.to_dtype(x.dtype())?.broadcast_as(k.shape())?,
         };
-        let bonus = self.bonus.to_dtype(u.dtype())?;
-        let met = (&r * cx.select(&k)?)?.broadcast_mul(&bonus)?;
-        let met = split(&met)?.sum_keepdim(D::Minus1)?;
-        Ok(Driven {
-            q: split(&r)?,
+        // (Σ r ⊙ u ⊙ k) v per head
+        let bonus = self.bonus.to_dtype(x.dtype())?;
+        let rk = (&r * cx.select(&k)?)?.broadcast_mul(&bonus)?;
+        let rk = split(&rk)?.sum_keepdim(D::Minus1)?; // (batch, rows, heads, 1)
+        Ok(Rwkv5Inputs {
+            r: split(&r)?,
             k: split(&k)?,
-            g: split(&fade.contiguous()?.exp()?.neg()?)?,
-            present: split(&cx.select(&v)?)?.broadcast_mul(&met)?,
+            log_w: split(&w.contiguous()?.exp()?.neg()?)?,
+            current: split(&cx.select(&v)?)?.broadcast_mul(&rk)?,
             v: split(&v)?,
             gate,
         })
     }
 
-    /// y for o of the tokens before, `(batch, rows, heads, e)`.
-    fn finish(&self, o: &Tensor, present: &Tensor, gate: &Tensor) -> Result<Tensor> {
-        let normed = head_norm(&(o + present)?, &self.norm, &self.bnorm, EPS)?;
+    /// y `(batch, rows, d)` for o of the tokens before, `(batch, rows, heads, e)`.
+    fn readout(&self, o: &Tensor, current: &Tensor, gate: &Tensor) -> Result<Tensor> {
+        let normed = head_norm(&(o + current)?, &self.norm, &self.bnorm, EPS)?;
         linear(&(normed * ops::silu(gate)?)?, &self.wout, None)
     }
 }
 
 impl Mixer for Rwkv5 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let Driven {
-            q,
+        let Rwkv5Inputs {
+            r,
             k,
             v,
-            g,
-            present,
+            log_w,
+            current,
             gate,
-        } = self.driven(u, &later_from_nothing(u)?, cx)?;
-        // The state that a token reads is the one before it: what drives the state comes one token later.
-        let [k, v, g] = [
-            later_from_nothing(&k)?,
-            later_from_nothing(&v)?,
-            later_from_nothing(&g)?,
-        ];
-        let o = ops::gla(&q, &k, &v, &g, cx.rows().map(|rows| &rows.positions))?;
-        self.finish(&o, &present, &gate)
+        } = self.project(u, &zero_shift(u)?, cx)?;
+        // o_t reads S_{t-1}, so the inputs of the state are shifted by one token.
+        let [k, v, log_w] = [zero_shift(&k)?, zero_shift(&v)?, zero_shift(&log_w)?];
+        let o = ops::gla(&r, &k, &v, &log_w, cx.rows().map(|rows| &rows.positions))?;
+        self.readout(&o, &current, &gate)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        let Sizes {
-            heads,
-            features,
-            values,
-            ..
-        } = self.sizes;
-        heads * values * (features + 1)
+        self.sizes.state_size() + self.norm.elem_count()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -272,37 +275,37 @@ impl Mixer for Rwkv5 {
     }
 
     fn without_system(&self) -> &'static str {
-        "its maps read a blend of each token and the one before it; behind that blend and before its norm it is one, with N = n d/s, \
-         whose D_i holds the weight of the present"
+        "its token shift reads two tokens at a time; between that shift and its norm it is one, with N = n d/s, whose D_i holds \
+         the weight of the current token"
     }
 }
 
 impl Recurrent for Rwkv5 {
-    /// The state `(batch, heads, m, e)` and the token before `(batch, d)`.
+    /// S `(batch, heads, m, e)` and the previous token `(batch, d)`.
     fn init(&self, batch: usize) -> Result<State> {
-        let state = zero_state(self.sizes, batch, &self.wr)?;
+        let s = self.sizes.zero_state(batch, &self.wr)?;
         let shape = (batch, self.norm.elem_count());
-        let before = Tensor::zeros(shape, self.wr.dtype(), self.wr.device())?;
-        Ok(State(vec![state, before]))
+        let x_prev = Tensor::zeros(shape, self.wr.dtype(), self.wr.device())?;
+        Ok(State(vec![s, x_prev]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let before = state.0[1].unsqueeze(1)?;
-        let Driven {
-            q,
+        let x_prev = state.0[1].unsqueeze(1)?;
+        let Rwkv5Inputs {
+            r,
             k,
             v,
-            g,
-            present,
+            log_w,
+            current,
             gate,
-        } = self.driven(&x_t.unsqueeze(1)?, &before, &Cx::eval())?;
+        } = self.project(&x_t.unsqueeze(1)?, &x_prev, &Cx::eval())?;
         let column = |x: &Tensor| x.squeeze(1)?.unsqueeze(3); // (batch, heads, m, 1)
         let row = |x: &Tensor| x.squeeze(1)?.unsqueeze(2); // (batch, heads, 1, e)
         let s = &state.0[0];
-        let o = s.broadcast_mul(&column(&q)?)?.sum(2)?.unsqueeze(1)?;
-        let written = column(&k)?.broadcast_mul(&row(&v)?)?;
-        let s = (s.broadcast_mul(&column(&g.exp()?)?)? + written)?;
+        let o = s.broadcast_mul(&column(&r)?)?.sum(2)?.unsqueeze(1)?;
+        let kv = column(&k)?.broadcast_mul(&row(&v)?)?;
+        let s = (s.broadcast_mul(&column(&log_w.exp()?)?)? + kv)?;
         *state = State(vec![s, x_t.clone()]);
-        self.finish(&o, &present, &gate)?.squeeze(1)
+        self.readout(&o, &current, &gate)?.squeeze(1)
     }
 }

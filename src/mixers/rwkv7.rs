@@ -1,11 +1,20 @@
-//! The time mixing of RWKV-7 (Peng et al. 2025): a delta rule that removes along one key, writes along another, and lets every
-//! feature fade by a decay of its own, all of them made of blends of a token and the one before it. The published network also
-//! mixes the values of its first layer into those of later ones, which a mixer by itself cannot see: that is left out.
+//! Time mixing of RWKV-7 (Peng et al. 2025): a generalised delta rule with a vector-valued decay, behind a token shift,
+//!
+//! S_t = (diag(w_t) - (a_t ⊙ κ_t) κ_tᵀ) S_{t-1} + k_t v_tᵀ,  o_t = S_tᵀ r_t
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | r, k, v | receptance (the query), key, value | `(batch, seq_len, n)`; v `(.., d)` |
+//! | w | decay e^(-e^(-1/2) σ(z)) per feature, at least 0.54 | `(batch, seq_len, n)` |
+//! | a | in-context learning rate, between 0 and 1 | `(batch, seq_len, n)` |
+//! | κ (`kk`) | removal key k ⊙ k_k, normalised per head | `(batch, seq_len, heads, m)` |
+//! | r_k | weight of the current token in o | `(n)` |
+//!
+//! The published network also interpolates values with those of its first layer. That is left out, since a mixer sees one layer.
 
-use super::delta_state::{normalised, zero_state, DeltaDrive};
-use super::matrix_state::{head_norm, work, Sizes};
-use super::token_shift::{blend, later_from_nothing};
-use super::{Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State};
+use super::matrix_state::{head_norm, l2_normalize, work, HeadSizes, RankOne, ScanInputs};
+use super::token_shift::{lerp, zero_shift};
+use super::{in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
@@ -14,20 +23,17 @@ pub(super) const ENTRY: Entry = Entry {
     name: "rwkv7",
     equation: "S_i = (diag(w_i) - (a_i ⊙ κ_i) κ_iᵀ) S_{i-1} + k_i v_iᵀ, |κ_i| = 1",
     cite: "Peng et al. 2025",
-    dsf: "no (blends neighbouring tokens)",
+    dsf: "no (token shift)",
     heads: true,
     expands: true,
     options: &[MixerOption {
         name: "lora_rank",
-        help: "width of the bottlenecks in front of decays, removal and gate: `16`, up to 4096",
+        help: "rank of the low-rank projections (LoRA) to w, a and g: `16`, up to 4096",
         default: |_| "16",
-        accepts: |v| {
-            v.parse::<usize>()
-                .is_ok_and(|rank| (1..=4096).contains(&rank))
-        },
+        accepts: |v| in_range(v, 1..=4096),
         ..MixerOption::DEFAULT
     }],
-    // A key of zeros in its new rows has the length that it had, and writes nothing there.
+    // Zero rows leave the length of a key as it is, and write nothing to the new rows of the state.
     growth: Growth::Exact {
         zeroed: &["wk"],
         scaled: &[],
@@ -49,7 +55,7 @@ pub(super) const ENTRY: Entry = Entry {
         "norm",
     ],
     depth_init: &["bw", "mu_a", "mu_g", "mu_k", "mu_r", "mu_v", "mu_w"],
-    // Short keys turn far when they are normalised.
+    // The direction of a short key is sensitive to its elements.
     difference_step: 1e-6,
     work: |spec| {
         let (d, n, rank) = (spec.d_model, spec.d_state, rank(spec));
@@ -61,80 +67,87 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::GatedLinear)
 };
 
-/// Width of the bottlenecks.
+/// Rank of the low-rank projections.
 fn rank(spec: &MixerSpec) -> usize {
-    let given = spec.option("lora_rank").and_then(|rank| rank.parse().ok());
-    given.unwrap_or(16)
+    spec.parsed("lora_rank").unwrap_or(16)
 }
 
-/// Added to the variance in the norm of a head.
+/// ε of the group norm.
 const EPS: f64 = 64e-5;
 
-/// What a blend of two tokens is read for.
+/// Index of an interpolated input by the projection that reads it.
 #[derive(Clone, Copy)]
-enum Of {
-    Receptance,
-    Decay,
-    Key,
-    Value,
-    Removal,
-    Gate,
+enum Mix {
+    R,
+    W,
+    K,
+    V,
+    A,
+    G,
 }
 
-const BLENDS: [&str; 6] = ["mu_r", "mu_w", "mu_k", "mu_v", "mu_a", "mu_g"];
+const MU: [&str; 6] = ["mu_r", "mu_w", "mu_k", "mu_v", "mu_a", "mu_g"];
+
+/// Low-rank projection: `down` `(rank, d)`, then `up` `(out, rank)`.
+struct Lora {
+    down: Tensor,
+    up: Tensor,
+}
 
 struct Rwkv7 {
-    /// Share of the token before in each blend.
+    /// Weights of the previous token in the interpolations, in the order of [`Mix`], `(d)` each.
     mu: [Tensor; 6],
     wr: Tensor,
     wk: Tensor,
     wv: Tensor,
     wout: Tensor,
-    /// Into and out of the bottlenecks of decays, removal and gate.
-    decay: [Tensor; 2],
-    removal: [Tensor; 2],
-    gate: [Tensor; 2],
-    /// Biases of decays and of removal, `(n)`.
+    w_lora: Lora,
+    a_lora: Lora,
+    g_lora: Lora,
+    /// Biases of w and a, `(n)`.
     bw: Tensor,
     ba: Tensor,
-    /// Of the key that is removed along, of how far removal weakens what is written, and of the present, `(n)`.
-    key_scale: Tensor,
-    key_share: Tensor,
-    bonus: Tensor,
-    /// Of the norm over each head, `(d)`.
+    /// Scale of the removal key, `(n)`.
+    k_k: Tensor,
+    /// Share of a in the key, `(n)`.
+    k_a: Tensor,
+    /// Weight of the current token, `(n)`.
+    r_k: Tensor,
+    /// Weight and bias of the group norm, `(d)`.
     norm: Tensor,
     bnorm: Tensor,
-    sizes: Sizes,
+    sizes: HeadSizes,
 }
 
-/// The inputs of the state, and what the read-out needs beside it.
-struct Driven {
-    drive: DeltaDrive,
-    /// At the queried positions: what the present adds to o, and the gate, both `(batch, rows, d)`.
-    present: Tensor,
-    gate: Tensor,
+/// Inputs of the recurrence and of the readout.
+struct Rwkv7Inputs {
+    scan: ScanInputs,
+    /// Contribution of the current token to o, `(batch, rows, d)`.
+    bonus: Tensor,
+    /// Output gate, `(batch, rows, d)`.
+    g: Tensor,
 }
 
 impl Rwkv7 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n, rank) = (spec.d_model, spec.d_state, rank(spec));
-        let shallow = 1.0 - spec.layer as f64 / spec.n_layers.max(1) as f64;
-        let share = move |power: f64| {
-            move |i: usize, _: &mut _| 1.0 - (i as f64 / d as f64).powf(power * shallow)
+        let ratio_1_to_0 = 1.0 - spec.layer as f64 / spec.n_layers.max(1) as f64;
+        let mix = move |power: f64| {
+            move |i: usize, _: &mut _| 1.0 - (i as f64 / d as f64).powf(power * ratio_1_to_0)
         };
-        // Of RWKV's own code.
+        // Initial values of the authors' code.
         let powers = [0.2, 0.9, 0.7, 0.7, 0.9, 0.2];
-        let mu = |i: usize| params.get(BLENDS[i], d, Init::Each(&share(powers[i])));
-        let depth = spec.layer as f64 / spec.n_layers.saturating_sub(1).max(1) as f64;
-        let slow = move |i: usize, _: &mut _| {
-            let at = i as f64 / (n - 1).max(1) as f64;
-            -6.5 + 5.0 * at.powf(0.85 + depth.sqrt())
+        let mu = |i: usize| params.get(MU[i], d, Init::Each(&mix(powers[i])));
+        let ratio_0_to_1 = spec.layer as f64 / spec.n_layers.saturating_sub(1).max(1) as f64;
+        let decay_speed = move |i: usize, _: &mut _| {
+            let position = i as f64 / (n - 1).max(1) as f64;
+            -6.5 + 5.0 * position.powf(0.85 + ratio_0_to_1.sqrt())
         };
-        let bottleneck = |[into, out]: [&str; 2], width: usize| -> Result<[Tensor; 2]> {
-            Ok([
-                params.weight(into, (rank, d), spec.input_std)?,
-                params.weight(out, (width, rank), spec.input_std)?,
-            ])
+        let lora = |[down, up]: [&str; 2], out: usize| -> Result<Lora> {
+            Ok(Lora {
+                down: params.weight(down, (rank, d), spec.input_std)?,
+                up: params.weight(up, (out, rank), spec.input_std)?,
+            })
         };
         let constant = |name, size: usize, value| params.get(name, size, Init::Constant(value));
         Ok(Self {
@@ -143,82 +156,74 @@ impl Rwkv7 {
             wk: params.weight("wk", (n, d), spec.input_std)?,
             wv: params.weight("wv", (d, d), spec.input_std)?,
             wout: params.weight("wout", (d, d), spec.output_std)?,
-            decay: bottleneck(["ww1", "ww2"], n)?,
-            removal: bottleneck(["wa1", "wa2"], n)?,
-            gate: bottleneck(["wg1", "wg2"], d)?,
-            bw: params.get("bw", n, Init::Each(&slow))?,
+            w_lora: lora(["ww1", "ww2"], n)?,
+            a_lora: lora(["wa1", "wa2"], n)?,
+            g_lora: lora(["wg1", "wg2"], d)?,
+            bw: params.get("bw", n, Init::Each(&decay_speed))?,
             ba: constant("ba", n, 0.0)?,
-            key_scale: constant("key_scale", n, 0.85)?,
-            key_share: constant("key_share", n, 1.0)?,
-            bonus: constant("bonus", n, 0.0)?,
+            k_k: constant("key_scale", n, 0.85)?,
+            k_a: constant("key_share", n, 1.0)?,
+            r_k: constant("bonus", n, 0.0)?,
             norm: constant("norm", d, 1.0)?,
             bnorm: constant("bnorm", d, 0.0)?,
-            sizes: Sizes::of(spec),
+            sizes: HeadSizes::new(spec),
         })
     }
 
-    /// For u and the tokens before, both `(batch, seq_len, d)`.
-    fn driven(&self, u: &Tensor, before: &Tensor, cx: &Cx) -> Result<Driven> {
-        let like = |x: &Tensor| x.to_dtype(u.dtype());
-        let blended = |of: Of| blend(u, before, &self.mu[of as usize]);
-        let read = |of| cx.select(&blended(of)?);
-        let split = |x: &Tensor| self.sizes.split(x);
-        let r = linear(&read(Of::Receptance)?, &self.wr, None)?;
-        let k = linear(&blended(Of::Key)?, &self.wk, None)?;
-        let v = linear(&blended(Of::Value)?, &self.wv, None)?;
-        let narrow = linear(&blended(Of::Decay)?, &self.decay[0], None)?.tanh()?;
-        let fade = linear(&narrow, &self.decay[1], Some(&self.bw))?;
-        let narrow = linear(&blended(Of::Removal)?, &self.removal[0], None)?;
-        let removal = ops::sigmoid(&linear(&narrow, &self.removal[1], Some(&self.ba))?)?;
-        let narrow = ops::sigmoid(&linear(&read(Of::Gate)?, &self.gate[0], None)?)?;
-        let gate = linear(&narrow, &self.gate[1], None)?;
-        let along = normalised(&split(&k.broadcast_mul(&like(&self.key_scale)?)?)?)?;
-        // k (1 + (a - 1) share)
-        let weakened = ((&removal - 1.0)?.broadcast_mul(&like(&self.key_share)?)? + 1.0)?;
-        let k = (k * weakened)?;
-        let met = (&r * cx.select(&k)?)?.broadcast_mul(&like(&self.bonus)?)?;
-        let met = split(&met)?.sum_keepdim(D::Minus1)?;
-        let present = split(&cx.select(&v)?)?.broadcast_mul(&met)?;
-        Ok(Driven {
-            drive: DeltaDrive {
+    /// Projections of u `(batch, seq_len, d)`, where `u_prev` is u shifted by one token.
+    fn project(&self, u: &Tensor, u_prev: &Tensor, cx: &Cx) -> Result<Rwkv7Inputs> {
+        let like_u = |x: &Tensor| x.to_dtype(u.dtype());
+        let mixed = |mix: Mix| lerp(u, u_prev, &self.mu[mix as usize]); // (batch, seq_len, d)
+        let split = |x: &Tensor| self.sizes.split(x); // (batch, seq_len, heads, m or e)
+        let r = linear(&cx.select(&mixed(Mix::R)?)?, &self.wr, None)?; // (batch, rows, n)
+        let k = linear(&mixed(Mix::K)?, &self.wk, None)?; // (batch, seq_len, n)
+        let v = linear(&mixed(Mix::V)?, &self.wv, None)?; // (batch, seq_len, d)
+        let hidden = linear(&mixed(Mix::W)?, &self.w_lora.down, None)?.tanh()?;
+        let w = linear(&hidden, &self.w_lora.up, Some(&self.bw))?; // (batch, seq_len, n)
+        let hidden = linear(&mixed(Mix::A)?, &self.a_lora.down, None)?;
+        let a = ops::sigmoid(&linear(&hidden, &self.a_lora.up, Some(&self.ba))?)?;
+        let xg = cx.select(&mixed(Mix::G)?)?;
+        let hidden = ops::sigmoid(&linear(&xg, &self.g_lora.down, None)?)?;
+        let g = linear(&hidden, &self.g_lora.up, None)?; // (batch, rows, d)
+        let kk = l2_normalize(&split(&k.broadcast_mul(&like_u(&self.k_k)?)?)?)?;
+        // k (1 + (a - 1) k_a)
+        let k_scale = ((&a - 1.0)?.broadcast_mul(&like_u(&self.k_a)?)? + 1.0)?;
+        let k = (k * k_scale)?;
+        // (Σ r ⊙ k ⊙ r_k) v per head
+        let r_k = (&r * cx.select(&k)?)?.broadcast_mul(&like_u(&self.r_k)?)?;
+        let r_k = split(&r_k)?.sum_keepdim(D::Minus1)?; // (batch, rows, heads, 1)
+        let bonus = split(&cx.select(&v)?)?.broadcast_mul(&r_k)?;
+        Ok(Rwkv7Inputs {
+            scan: ScanInputs {
                 q: split(&r)?,
                 k: split(&k)?,
                 v: split(&v)?,
-                a: (&along * split(&removal)?)?.neg()?,
-                b: along,
-                // w = e^(-e^(-1/2) σ(z)) is never below 0.54.
-                g: (split(&ops::sigmoid(&fade)?)? * -(-0.5f64).exp())?,
+                g: (split(&ops::sigmoid(&w)?)? * -(-0.5f64).exp())?,
+                rank_one: Some(RankOne {
+                    a: (&kk * split(&a)?)?.neg()?,
+                    b: kk,
+                }),
             },
-            present: present.flatten_from(2)?,
-            gate,
+            bonus: bonus.flatten_from(2)?,
+            g,
         })
     }
 
-    /// y for o `(batch, rows, heads, e)`.
-    fn finish(&self, o: &Tensor, present: &Tensor, gate: &Tensor) -> Result<Tensor> {
+    /// y `(batch, rows, d)` for o `(batch, rows, heads, e)`.
+    fn readout(&self, o: &Tensor, bonus: &Tensor, g: &Tensor) -> Result<Tensor> {
         let normed = head_norm(o, &self.norm, &self.bnorm, EPS)?;
-        linear(&((normed + present)? * gate)?, &self.wout, None)
+        linear(&((normed + bonus)? * g)?, &self.wout, None)
     }
 }
 
 impl Mixer for Rwkv7 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let Driven {
-            drive,
-            present,
-            gate,
-        } = self.driven(u, &later_from_nothing(u)?, cx)?;
-        self.finish(&drive.scan(cx)?, &present, &gate)
+        let Rwkv7Inputs { scan, bonus, g } = self.project(u, &zero_shift(u)?, cx)?;
+        self.readout(&scan.scan(cx)?, &bonus, &g)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        let Sizes {
-            heads,
-            features,
-            values,
-            ..
-        } = self.sizes;
-        heads * values * (features + 1)
+        self.sizes.state_size() + self.norm.elem_count()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -226,29 +231,26 @@ impl Mixer for Rwkv7 {
     }
 
     fn without_system(&self) -> &'static str {
-        "its Λ_i is a diagonal and a matrix of rank one, behind a blend of each token and the one before it; the norm of a head and \
-         a weight of the present stand behind it"
+        "its token shift reads two tokens at a time, its Λ_i is a diagonal plus a matrix of rank one, and a norm of each head and \
+         a weight of the current token follow"
     }
 }
 
 impl Recurrent for Rwkv7 {
-    /// The state `(batch, heads, m, e)` and the token before `(batch, d)`.
+    /// S `(batch, heads, m, e)` and the previous token `(batch, d)`.
     fn init(&self, batch: usize) -> Result<State> {
-        let state = zero_state(self.sizes, batch, &self.wr)?;
+        let s = self.sizes.zero_state(batch, &self.wr)?;
         let shape = (batch, self.norm.elem_count());
-        let before = Tensor::zeros(shape, self.wr.dtype(), self.wr.device())?;
-        Ok(State(vec![state, before]))
+        let u_prev = Tensor::zeros(shape, self.wr.dtype(), self.wr.device())?;
+        Ok(State(vec![s, u_prev]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let before = state.0[1].unsqueeze(1)?;
-        let Driven {
-            drive,
-            present,
-            gate,
-        } = self.driven(&x_t.unsqueeze(1)?, &before, &Cx::eval())?;
-        let o = drive.step(state)?;
+        let u_prev = state.0[1].unsqueeze(1)?;
+        let Rwkv7Inputs { scan, bonus, g } =
+            self.project(&x_t.unsqueeze(1)?, &u_prev, &Cx::eval())?;
+        let o = scan.step(state)?;
         state.0[1] = x_t.clone();
-        self.finish(&o, &present, &gate)?.squeeze(1)
+        self.readout(&o, &bonus, &g)?.squeeze(1)
     }
 }

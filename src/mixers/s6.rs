@@ -1,7 +1,9 @@
-//! S6, the selective state space model (4), (19); Gu & Dao 2023. Δ, b and c depend on the input,
-//! every channel and state has its own decay.
+//! S6, the selective state space model (4), (19); Gu & Dao 2023. Δ, B and C depend on the input, and every channel and state has its
+//! own decay. The recurrence and its symbols are those of [`state_space`](super::state_space), with x = u.
 
-use super::state_space::{step_rank, Drive, Driven, End, Selective, DT_INIT, DT_RANK};
+use super::state_space::{
+    dt_rank, OutputHead, SelectiveProjection, SsmInputs, SsmMixer, DT_INIT, DT_RANK,
+};
 use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
 use crate::config::Protocol;
 use crate::ltv::Ltv;
@@ -36,7 +38,7 @@ pub(super) const ENTRY: Entry = Entry {
         Some(MixerWork::new(
             Core::SelectiveScan,
             [d, n],
-            d * (2 * step_rank(spec) + 2 * n + d),
+            d * (2 * dt_rank(spec) + 2 * n + d),
         ))
     },
     build: |spec, params| Ok(Box::new(S6::new(spec, params)?)),
@@ -44,34 +46,34 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 struct S6 {
-    core: Selective,
-    end: End,
+    selective: SelectiveProjection,
+    head: OutputHead,
 }
 
 impl S6 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let mamba = spec.option(DT_INIT.name) == Some("mamba");
         Ok(Self {
-            end: End::new(spec, params)?,
-            core: Selective::new(spec, spec.d_model, mamba, params)?,
+            head: OutputHead::new(spec, params)?,
+            selective: SelectiveProjection::new(spec, spec.d_model, mamba, params)?,
         })
     }
 }
 
-impl Driven for S6 {
-    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
-        self.core.drive(u, cx)
+impl SsmMixer for S6 {
+    fn project(&self, u: &Tensor, cx: &Cx) -> Result<(SsmInputs, Tensor)> {
+        self.selective.project(u, cx)
     }
 
-    fn finish(&self, o: &Tensor, u: &Tensor) -> Result<Tensor> {
-        self.end.finish(o, u)
+    fn output(&self, o: &Tensor, u: &Tensor) -> Result<Tensor> {
+        self.head.forward(o, u)
     }
 
-    fn write_map(&self) -> &Tensor {
-        &self.core.wb
+    fn b_proj(&self) -> &Tensor {
+        &self.selective.wb
     }
 
-    fn system(&self, u: &Tensor, drive: &Drive) -> Result<Ltv> {
-        self.end.system(u, drive)
+    fn system(&self, u: &Tensor, inputs: &SsmInputs) -> Result<Ltv> {
+        self.head.system(u, inputs)
     }
 }

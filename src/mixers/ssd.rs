@@ -1,10 +1,10 @@
-//! SSD: S6 with a step of rank one and a single A (section 4.2; Dao & Gu 2024).
+//! SSD: S6 with a scalar projection to Δ and a single A (section 4.2; Dao & Gu 2024).
 //!
-//! In the variant `paper` the step has one bias, so that Λ_i is a scalar times the identity, and S6's end, so that
-//! the two differ in Λ alone. The variant `reference` is what the released code trains: a step bias per channel gives
-//! each channel its own decay, all driven by one number. The core of Mamba-2 is `ssd-mamba2`.
+//! In the variant `paper` Δ is one scalar per token, so that Λ_i is a scalar times the identity, and the output head is that of
+//! S6: the two mixers differ in Λ alone. The variant `reference` is what the released code trains: the projection to Δ has a bias
+//! per channel, so that each channel has its own decay. The core of Mamba-2 is `ssd-mamba2`.
 
-use super::state_space::{step_bias, Drive, Driven, End, DT_INIT};
+use super::state_space::{dt_bias, OutputHead, SsmInputs, SsmMixer, DT_INIT};
 use super::{Core, Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock};
 use crate::ltv::Ltv;
 use crate::nn::{project, Cx, Init, Params};
@@ -31,20 +31,23 @@ pub(super) const ENTRY: Entry = Entry {
             d * (1 + 2 * n + d),
         ))
     },
-    build: |spec, params| Ok(Box::new(Ssd::new(spec, params)?)),
+    build: |spec, params| Ok(Box::new(ReleasedSsd::new(spec, params)?)),
     ..Entry::of(Family::StateSpace)
 };
 
-struct Ssd {
+struct ReleasedSsd {
+    /// Projection to Δ, `(1, d)`, and its bias, `(1)` or `(d)`.
     wu: Tensor,
     bdt: Tensor,
+    /// Projections to B and C, `(n, d)` each.
     wb: Tensor,
     wc: Tensor,
+    /// ln(-A), `(1)`.
     a_log: Tensor,
-    end: End,
+    head: OutputHead,
 }
 
-impl Ssd {
+impl ReleasedSsd {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n) = (spec.d_model, spec.d_state);
         let biases = match spec.variant {
@@ -53,17 +56,17 @@ impl Ssd {
         };
         Ok(Self {
             wu: params.weight("wu", (1, d), spec.input_std)?,
-            bdt: params.get("bdt", biases, step_bias(spec))?,
+            bdt: params.get("bdt", biases, dt_bias(spec))?,
             wb: params.weight("wb", (n, d), spec.input_std)?,
             wc: params.weight("wc", (n, d), spec.input_std)?,
             a_log: params.get("a_log", 1, Init::Constant(0.0))?,
-            end: End::new(spec, params)?,
+            head: OutputHead::new(spec, params)?,
         })
     }
 }
 
-impl Driven for Ssd {
-    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
+impl SsmMixer for ReleasedSsd {
+    fn project(&self, u: &Tensor, cx: &Cx) -> Result<(SsmInputs, Tensor)> {
         let maps = [(&self.wu, None), (&self.wb, None)];
         let maps = project(u, &maps, &[(&self.wc, None)], cx)?;
         let d = self.wb.dim(1)?;
@@ -71,26 +74,26 @@ impl Driven for Ssd {
             true => self.bdt.clone(),
             false => self.bdt.broadcast_as(d)?.contiguous()?,
         };
-        let drive = Drive {
+        let inputs = SsmInputs {
             x: u.clone(),
             delta: ops::softplus_biased(&maps.all[0], &bias)?,
             a: self.a_log.exp()?.neg()?.broadcast_as((d, 1))?,
             b: maps.all[1].clone(),
             c: maps.queried[0].clone(),
         };
-        Ok((drive, maps.selected))
+        Ok((inputs, maps.selected))
     }
 
-    fn finish(&self, o: &Tensor, u: &Tensor) -> Result<Tensor> {
-        self.end.finish(o, u)
+    fn output(&self, o: &Tensor, u: &Tensor) -> Result<Tensor> {
+        self.head.forward(o, u)
     }
 
-    fn write_map(&self) -> &Tensor {
+    fn b_proj(&self) -> &Tensor {
         &self.wb
     }
 
-    fn system(&self, u: &Tensor, drive: &Drive) -> Result<Ltv> {
-        self.end.system(u, drive)
+    fn system(&self, u: &Tensor, inputs: &SsmInputs) -> Result<Ltv> {
+        self.head.system(u, inputs)
     }
 }
 

@@ -1,7 +1,7 @@
-//! SSD, the core of Mamba-2 (Dao & Gu 2024): one scalar decay a head. With one head this is the
-//! "scalar times identity" of section 4.2.
+//! SSD, the core of Mamba-2 (Dao & Gu 2024): one scalar decay per head and token. With one head Λ_i is the scalar times the
+//! identity of section 4.2. The recurrence and its symbols are those of [`state_space`](super::state_space), with x = W_x u.
 
-use super::state_space::{mamba_step_bias, Drive, Driven};
+use super::state_space::{mamba_dt_bias, SsmInputs, SsmMixer};
 use super::{Core, Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock};
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -34,11 +34,15 @@ pub(super) const ENTRY: Entry = Entry {
 
 struct SsdMamba2 {
     wx: Tensor,
+    /// Projections to B and C, `(n, d)` each.
     wb: Tensor,
     wc: Tensor,
+    /// Projection to Δ, `(heads, d)`, and its bias.
     wdt: Tensor,
     bdt: Tensor,
+    /// ln(-A), `(heads)`.
     a_log: Tensor,
+    /// D, `(heads)`.
     dskip: Tensor,
     wout: Tensor,
     head_dim: usize,
@@ -53,7 +57,7 @@ impl SsdMamba2 {
             wb: params.weight("wb", (n, d), spec.input_std)?,
             wc: params.weight("wc", (n, d), spec.input_std)?,
             wdt: params.weight("wdt", (heads, d), spec.input_std)?,
-            bdt: params.get("bdt", heads, Init::Each(&mamba_step_bias))?,
+            bdt: params.get("bdt", heads, Init::Each(&mamba_dt_bias))?,
             a_log: params.get("a_log", heads, Init::Each(&a_log))?,
             dskip: params.get("dskip", heads, Init::Constant(1.0))?,
             wout: params.weight("wout", (d, d), spec.output_std)?,
@@ -61,7 +65,7 @@ impl SsdMamba2 {
         })
     }
 
-    /// `(.., heads)` to `(.., heads · head_dim)`.
+    /// x `(.., heads)`, repeated for each channel of its head: `(.., d)`.
     fn per_channel(&self, x: &Tensor) -> Result<Tensor> {
         let mut shape = x.dims().to_vec();
         let heads = *shape.last().expect("heads are an axis");
@@ -73,35 +77,35 @@ impl SsdMamba2 {
     }
 }
 
-impl Driven for SsdMamba2 {
-    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
+impl SsmMixer for SsdMamba2 {
+    fn project(&self, u: &Tensor, cx: &Cx) -> Result<(SsmInputs, Tensor)> {
         let maps = [&self.wdt, &self.wx, &self.wb].map(|w| (w, None));
         let maps = project(u, &maps, &[(&self.wc, None)], cx)?;
-        let step = ops::softplus_biased(&maps.all[0], &self.bdt)?;
+        let delta = ops::softplus_biased(&maps.all[0], &self.bdt)?; // (batch, seq_len, heads)
         let a = self.a_log.exp()?.neg()?;
-        let drive = Drive {
+        let inputs = SsmInputs {
             x: maps.all[1].clone(),
-            delta: self.per_channel(&step)?,
+            delta: self.per_channel(&delta)?,
             a: self.per_channel(&a)?.unsqueeze(1)?,
             b: maps.all[2].clone(),
             c: maps.queried[0].clone(),
         };
-        let x = cx.select(&drive.x)?;
-        Ok((drive, x))
+        let x = cx.select(&inputs.x)?;
+        Ok((inputs, x))
     }
 
-    fn finish(&self, o: &Tensor, x: &Tensor) -> Result<Tensor> {
+    fn output(&self, o: &Tensor, x: &Tensor) -> Result<Tensor> {
         let skip = self.per_channel(&self.dskip)?;
         linear(&ops::add_scaled(o, x, &skip)?, &self.wout, None)
     }
 
-    fn write_map(&self) -> &Tensor {
+    fn b_proj(&self) -> &Tensor {
         &self.wb
     }
 
-    fn system(&self, u: &Tensor, drive: &Drive) -> Result<Ltv> {
+    fn system(&self, u: &Tensor, inputs: &SsmInputs) -> Result<Ltv> {
         let skip = self.per_channel(&self.dskip)?;
         let skip = u.ones_like()?.broadcast_mul(&skip)?;
-        drive.system(Some(&self.wx), skip, Some(&self.wout))
+        inputs.system(Some(&self.wx), skip, Some(&self.wout))
     }
 }

@@ -1,18 +1,18 @@
-//! The token shift of RWKV: what a map reads is a blend of a token and the one before it.
+//! Token shift of RWKV: each projection reads an interpolation between a token and its predecessor.
 
 use candle_core::{Result, Tensor};
 
-/// x `(batch, seq_len, ..)` one token later, behind `first` `(batch, 1, ..)`.
-pub(super) fn later(x: &Tensor, first: &Tensor) -> Result<Tensor> {
+/// x `(batch, seq_len, ..)` shifted by one token, starting with `first` `(batch, 1, ..)`.
+pub(super) fn shift(x: &Tensor, first: &Tensor) -> Result<Tensor> {
     Tensor::cat(&[first, &x.narrow(1, 0, x.dim(1)? - 1)?], 1)
 }
 
-/// [`later`] behind zeros.
-pub(super) fn later_from_nothing(x: &Tensor) -> Result<Tensor> {
-    later(x, &x.narrow(1, 0, 1)?.zeros_like()?)
+/// [`shift`] starting with zeros.
+pub(super) fn zero_shift(x: &Tensor) -> Result<Tensor> {
+    shift(x, &x.narrow(1, 0, 1)?.zeros_like()?)
 }
 
-/// a + (b - a) ⊙ share, where the share of b is one of each channel, or of each token too.
-pub(super) fn blend(a: &Tensor, b: &Tensor, share: &Tensor) -> Result<Tensor> {
-    a + (b - a)?.broadcast_mul(&share.to_dtype(a.dtype())?)?
+/// start + weight ⊙ (end - start), with a weight `(d)` per channel or `(batch, seq_len, d)` per token.
+pub(super) fn lerp(start: &Tensor, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    start + (end - start)?.broadcast_mul(&weight.to_dtype(start.dtype())?)?
 }
