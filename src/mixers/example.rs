@@ -1,4 +1,4 @@
-//! An exponential moving average of every channel, with a learnt decay: the mixer that the guide on adding one shows.
+//! Exponential moving average per channel with a learnt decay, the example of the guide on adding a mixer.
 
 use super::{Entry, Family, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
 use crate::ltv::Ltv;
@@ -36,8 +36,8 @@ impl Ema {
         })
     }
 
-    /// λ and (1 - λ) ⊙ W_V u, both of the shape and the number type of u: parameters stay f32 where activations are bf16.
-    fn drive(&self, u: &Tensor) -> Result<[Tensor; 2]> {
+    /// λ and (1 - λ) ⊙ W_V u, of the shape and dtype of u: parameters are f32 even where activations are bf16.
+    fn project(&self, u: &Tensor) -> Result<[Tensor; 2]> {
         let lambda = ops::sigmoid(&self.decay)?.to_dtype(u.dtype())?;
         let input = linear(u, &self.wv, None)?.broadcast_mul(&lambda.affine(-1.0, 1.0)?)?;
         Ok([lambda.broadcast_as(u.shape())?.contiguous()?, input])
@@ -46,7 +46,7 @@ impl Ema {
 
 impl Mixer for Ema {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let [lambda, input] = self.drive(u)?;
+        let [lambda, input] = self.project(u)?;
         let h = ops::linear_scan(&lambda, &input)?;
         linear(&cx.select(&h)?, &self.wout, None)
     }
@@ -60,7 +60,7 @@ impl Mixer for Ema {
     }
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        let [lambda, _] = self.drive(u)?;
+        let [lambda, _] = self.project(u)?;
         let write = lambda.affine(-1.0, 1.0)?;
         let read = lambda.ones_like()?.unsqueeze(2)?;
         Ok(Some(Ltv {
@@ -83,7 +83,7 @@ impl Recurrent for Ema {
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let [lambda, input] = self.drive(x_t)?;
+        let [lambda, input] = self.project(x_t)?;
         let h = ((&state.0[0] * lambda)? + input)?;
         let y = linear(&h, &self.wout, None)?;
         *state = State(vec![h]);

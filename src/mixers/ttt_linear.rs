@@ -1,11 +1,23 @@
-//! TTT-Linear (Sun et al. 2024): the state is the weights of a linear model, which a step of gradient descent on each token's
-//! own reconstruction error trains as the sequence is read. Gradients are taken at the weights before the mini-batch of a token, so
-//! that the tokens of a mini-batch need no loop. Without the norm in the model, and with mini-batches of one token, it is the delta rule.
+//! TTT-Linear (Sun et al. 2024): the hidden state of each head is a linear model f(x) = x W + b, trained by gradient descent on
+//! the tokens while they are read (test-time training), in mini-batches of tokens,
+//!
+//! W_i = W_0 - t_i Σ_{j≤i} η_j ∇_W ℓ_j,  ℓ_j = |k_j + LN(f(k_j)) - v_j|² / 2,  o_i = q_i + LN(f_i(q_i)),  y_i = W_O LN(o_i)
+//!
+//! | symbol | meaning | shape |
+//! |---|---|---|
+//! | W, b | inner model; W_0, b_0 at the start of a mini-batch, where all its gradients are taken | `(batch, heads, e, e)`, `(.., 1, e)` |
+//! | q, k, v | queries, keys, values, `HeadTokens` by heads | `(batch, heads, tokens, e)` |
+//! | η | learning rate σ(w·u + b) / e of a token | `(batch, heads, tokens, 1)` |
+//! | t | token weight 1/i + `steps`, for the i-th token of a mini-batch | `(tokens, 1)` |
+//!
+//! Gradients within a mini-batch need no loop, since all are taken at W_0. Without the layer norm and with mini-batches of one
+//! token the mixer is the delta rule.
 
 use super::attention::accumulate;
 use super::rotary::RotaryEmbedding;
 use super::{
-    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State,
+    in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
+    State,
 };
 use crate::nn::{linear, linears, Cx, Init, Params};
 use crate::ops;
@@ -19,9 +31,9 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     options: &[MixerOption {
         name: "mini_batch",
-        help: "tokens whose gradients are taken at the same weights: `16` as published, from 1 to 4096",
+        help: "tokens per mini-batch of the inner model: `16` as published, from 1 to 4096",
         default: |_| "16",
-        accepts: |v| v.parse::<usize>().is_ok_and(|tokens| (1..=4096).contains(&tokens)),
+        accepts: |v| in_range(v, 1..=4096),
         short: Some("3"),
         ..MixerOption::DEFAULT
     }],
@@ -33,71 +45,73 @@ pub(super) const ENTRY: Entry = Entry {
     work: |spec| {
         let d = spec.d_model;
         let sizes = [d, d / spec.n_heads];
-        Some(MixerWork::new(Core::MatrixScan, sizes, 4 * d * d + spec.n_heads * d))
+        Some(MixerWork::new(
+            Core::MatrixScan,
+            sizes,
+            4 * d * d + spec.n_heads * d,
+        ))
     },
     build: |spec, params| Ok(Box::new(TttLinear::new(spec, params)?)),
     ..Entry::of(Family::GatedLinear)
 };
 
-/// Added to variances in both norms.
+/// ε of both layer norms.
 const EPS: f64 = 1e-6;
 
 fn mini_batch(spec: &MixerSpec) -> usize {
-    let given = spec
-        .option("mini_batch")
-        .and_then(|tokens| tokens.parse().ok());
-    given.unwrap_or(16)
+    spec.parsed("mini_batch").unwrap_or(16)
 }
 
 struct TttLinear {
     wq: Tensor,
     wk: Tensor,
     wv: Tensor,
-    /// To the learning rate of a token before its sigmoid, one a head.
+    /// Projection to the learning rate, `(heads, d)`, and its bias.
     wlr: Tensor,
     blr: Tensor,
-    /// Added to 1/i, the factor of the i-th token of a mini-batch.
+    /// Learnt offset of the token weights t, `(mini_batch)`.
     steps: Tensor,
-    /// The model of every head before the first token, `(heads, e, e)` and, heads side by side, `(d)`.
+    /// Initial inner model of each head: W `(heads, e, e)` and b `(d)`.
     inner: [Tensor; 2],
-    /// Of the norm in the model, heads side by side, `(d)` each.
+    /// γ and β of the layer norm inside the model, heads side by side, `(d)` each.
     norm: [Tensor; 2],
-    /// Of a norm that neither scales nor shifts, `(e)` each, in the type of parameters.
-    plain: [Tensor; 2],
-    /// Of the norm behind all heads, `(d)` each.
+    /// γ = 1 and β = 0 of a layer norm without parameters, `(e)` each.
+    identity_norm: [Tensor; 2],
+    /// γ and β of the layer norm over all heads, `(d)` each.
     post: [Tensor; 2],
     wout: Tensor,
     rotary: RotaryEmbedding,
     heads: usize,
-    /// Values a head, e.
+    /// Channels of a head, e.
     width: usize,
 }
 
-/// Queries, keys and values of some tokens, `(batch, tokens, d)`, and their learning rates, `(batch, tokens, heads)`.
-type Maps = [Tensor; 4];
+/// q, k and v of some tokens, `(batch, tokens, d)` each, and η, `(batch, tokens, heads)`.
+type QkvEta = [Tensor; 4];
 
-/// The same by heads, `(batch, heads, tokens, e)` and `(batch, heads, tokens, 1)`.
-struct Tokens {
+/// HeadTokens of a mini-batch, or one token, by heads.
+struct HeadTokens {
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    rate: Tensor,
+    eta: Tensor,
 }
 
-/// What a norm knows of its input: the input with mean 0 and variance 1, and one over its standard deviation.
-struct Normed {
-    unit: Tensor,
-    inverse: Tensor,
+/// Normalised input of a layer norm, and 1/√(variance + ε), as its gradient needs them.
+struct NormCache {
+    x_hat: Tensor,
+    inv_std: Tensor,
 }
 
-impl Normed {
-    fn of(z: &Tensor) -> Result<Self> {
+impl NormCache {
+    /// Normalises z over its last axis.
+    fn new(z: &Tensor) -> Result<Self> {
         let centred = z.broadcast_sub(&z.mean_keepdim(D::Minus1)?)?;
         let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
-        let inverse = (variance + EPS)?.sqrt()?.recip()?;
+        let inv_std = (variance + EPS)?.sqrt()?.recip()?;
         Ok(Self {
-            unit: centred.broadcast_mul(&inverse)?,
-            inverse,
+            x_hat: centred.broadcast_mul(&inv_std)?,
+            inv_std,
         })
     }
 }
@@ -107,7 +121,7 @@ impl TttLinear {
         let (d, heads) = (spec.d_model, spec.n_heads);
         let width = d / heads;
         let square = |name| params.weight(name, (d, d), spec.input_std);
-        let constant = |name, of| params.get(name, d, Init::Constant(of));
+        let constant = |name, value| params.get(name, d, Init::Constant(value));
         let norm = [constant("norm", 1.0)?, constant("bnorm", 0.0)?];
         let one = Tensor::ones(width, norm[0].dtype(), norm[0].device())?;
         Ok(Self {
@@ -122,7 +136,7 @@ impl TttLinear {
                 constant("binner", 0.0)?,
             ],
             norm,
-            plain: [one.clone(), one.zeros_like()?],
+            identity_norm: [one.clone(), one.zeros_like()?],
             post: [constant("post", 1.0)?, constant("bpost", 0.0)?],
             wout: params.weight("wout", (d, d), spec.output_std)?,
             rotary: RotaryEmbedding::over(heads, width),
@@ -135,139 +149,140 @@ impl TttLinear {
         self.steps.elem_count()
     }
 
-    /// The maps of x `(batch, seq_len, d)`, whose first token is token `first` of its mini-batch.
-    fn maps(&self, x: &Tensor, first: usize) -> Result<Maps> {
+    /// Projections of x `(batch, tokens, d)`, whose first token has the index `first` in its mini-batch.
+    fn project(&self, x: &Tensor, first: usize) -> Result<QkvEta> {
         let (batch, len, _) = x.dims3()?;
-        let maps = linears(x, &[(&self.wq, None), (&self.wk, None), (&self.wv, None)])?;
-        let at = (0..len).map(|t| ((first + t) % self.mini_batch()) as u32);
-        let at = Tensor::from_vec(at.collect::<Vec<_>>(), (1, len), x.device())?;
-        let at = at.broadcast_as((batch, len))?.contiguous()?;
-        let rate = ops::sigmoid(&linear(x, &self.wlr, Some(&self.blr))?)?;
-        let rotated = |x| self.rotary.rotate(x, Some(&at));
-        let [q, k] = [rotated(&maps[0])?, rotated(&maps[1])?];
-        Ok([q, k, maps[2].clone(), (rate / self.width as f64)?])
+        let qkv = linears(x, &[(&self.wq, None), (&self.wk, None), (&self.wv, None)])?;
+        let positions = (0..len).map(|t| ((first + t) % self.mini_batch()) as u32);
+        let positions = Tensor::from_vec(positions.collect::<Vec<_>>(), (1, len), x.device())?;
+        let positions = positions.broadcast_as((batch, len))?.contiguous()?;
+        let eta = ops::sigmoid(&linear(x, &self.wlr, Some(&self.blr))?)?;
+        let rotated = |x| self.rotary.rotate(x, Some(&positions));
+        let [q, k] = [rotated(&qkv[0])?, rotated(&qkv[1])?];
+        Ok([q, k, qkv[2].clone(), (eta / self.width as f64)?])
     }
 
-    fn by_heads(&self, [q, k, v, rate]: [&Tensor; 4]) -> Result<Tokens> {
+    fn by_heads(&self, [q, k, v, eta]: [&Tensor; 4]) -> Result<HeadTokens> {
         let split = |x: &Tensor| {
             let (batch, len, width) = x.dims3()?;
             let by_heads = x.reshape((batch, len, self.heads, width / self.heads))?;
-            by_heads.transpose(1, 2)?.contiguous()
+            by_heads.transpose(1, 2)?.contiguous() // (batch, heads, tokens, e or 1)
         };
-        Ok(Tokens {
+        Ok(HeadTokens {
             q: split(q)?,
             k: split(k)?,
             v: split(v)?,
-            rate: split(rate)?,
+            eta: split(eta)?,
         })
     }
 
-    /// The mini-batches of `maps`, the last of which may be short.
-    fn mini_batches(&self, maps: &Maps) -> Result<Vec<Tokens>> {
-        let (batch, len, _) = maps[0].dims3()?;
+    /// Mini-batches of a sequence, the last of which may be short.
+    fn mini_batches(&self, qkv_eta: &QkvEta) -> Result<Vec<HeadTokens>> {
+        let (batch, len, _) = qkv_eta[0].dims3()?;
         let size = self.mini_batch();
         let whole = len / size;
-        let cut = |x: &Tensor| -> Result<Vec<Tensor>> {
-            let mut parts = Vec::new();
+        let chunk = |x: &Tensor| -> Result<Vec<Tensor>> {
+            let mut chunks = Vec::new();
             if whole > 0 {
-                // Slices would each have a gradient as long as the sequence.
+                // `time_steps` avoids a gradient of the whole sequence's length for each slice.
                 let width = x.dim(2)?;
                 let all = x.narrow(1, 0, whole * size)?.contiguous()?;
                 let all = all.reshape((batch, whole, size * width))?;
-                for part in ops::time_steps(&all)? {
-                    parts.push(part.reshape((batch, size, width))?);
+                for chunk in ops::time_steps(&all)? {
+                    chunks.push(chunk.reshape((batch, size, width))?);
                 }
             }
             if whole * size < len {
-                parts.push(x.narrow(1, whole * size, len - whole * size)?);
+                chunks.push(x.narrow(1, whole * size, len - whole * size)?);
             }
-            Ok(parts)
+            Ok(chunks)
         };
-        let [q, k, v, rate] = maps;
-        let [q, k, v, rate] = [cut(q)?, cut(k)?, cut(v)?, cut(rate)?];
-        let each = (0..q.len()).map(|i| self.by_heads([&q[i], &k[i], &v[i], &rate[i]]));
-        each.collect()
+        let [q, k, v, eta] = qkv_eta;
+        let [q, k, v, eta] = [chunk(q)?, chunk(k)?, chunk(v)?, chunk(eta)?];
+        let tokens = (0..q.len()).map(|i| self.by_heads([&q[i], &k[i], &v[i], &eta[i]]));
+        tokens.collect()
     }
 
-    /// The factors of the tokens of a mini-batch, `(tokens, 1)`.
-    fn factors(&self, like: &Tensor) -> Result<Tensor> {
+    /// Token weights t of a mini-batch, `(mini_batch, 1)`.
+    fn token_weights(&self, like: &Tensor) -> Result<Tensor> {
         let count = self.mini_batch();
-        let given = (1..=count).map(|i| 1.0 / i as f64).collect();
-        let given = Tensor::from_vec(given, count, like.device())?.to_dtype(self.steps.dtype())?;
-        (given + &self.steps)?
+        let base = (1..=count).map(|i| 1.0 / i as f64).collect();
+        let base = Tensor::from_vec(base, count, like.device())?.to_dtype(self.steps.dtype())?;
+        (base + &self.steps)?
             .relu()?
             .to_dtype(like.dtype())?
             .unsqueeze(1)
     }
 
-    /// A parameter `(d)` beside `(batch, heads, tokens, e)`.
+    /// A parameter `(d)` as `(1, heads, 1, e)`, for products with `(batch, heads, tokens, e)`.
     fn per_head(&self, x: &Tensor, like: &Tensor) -> Result<Tensor> {
         x.to_dtype(like.dtype())?
             .reshape((1, self.heads, 1, self.width))
     }
 
-    /// η ∇ of every token by the output of the model w, b: the gradient of its norm's error, by hand.
-    fn gradients(&self, of: &Tokens, [w, b]: [&Tensor; 2]) -> Result<Tensor> {
-        let Normed { unit, inverse } = Normed::of(&ops::matmul(&of.k, w)?.broadcast_add(b)?)?;
+    /// η ∂ℓ/∂z of each token, `(batch, heads, tokens, e)`, for z = k W + b: the gradient of a squared error behind a layer norm.
+    fn gradients(&self, tokens: &HeadTokens, [w, b]: [&Tensor; 2]) -> Result<Tensor> {
+        let z = ops::matmul(&tokens.k, w)?.broadcast_add(b)?;
+        let NormCache { x_hat, inv_std } = NormCache::new(&z)?;
         let [gamma, beta] = [&self.norm[0], &self.norm[1]];
-        let gamma = self.per_head(gamma, &unit)?;
-        let model = unit
+        let gamma = self.per_head(gamma, &x_hat)?;
+        let normed = x_hat
             .broadcast_mul(&gamma)?
-            .broadcast_add(&self.per_head(beta, &unit)?)?;
-        let by_unit = (model - (&of.v - &of.k)?)?.broadcast_mul(&gamma)?;
-        let along = (&by_unit * &unit)?.mean_keepdim(D::Minus1)?;
-        let centred = by_unit.broadcast_sub(&by_unit.mean_keepdim(D::Minus1)?)?;
-        let by_output = (centred - unit.broadcast_mul(&along)?)?.broadcast_mul(&inverse)?;
-        by_output.broadcast_mul(&of.rate)
+            .broadcast_add(&self.per_head(beta, &x_hat)?)?;
+        let grad_x_hat = (normed - (&tokens.v - &tokens.k)?)?.broadcast_mul(&gamma)?;
+        let projection = (&grad_x_hat * &x_hat)?.mean_keepdim(D::Minus1)?;
+        let centred = grad_x_hat.broadcast_sub(&grad_x_hat.mean_keepdim(D::Minus1)?)?;
+        let grad_z = (centred - x_hat.broadcast_mul(&projection)?)?.broadcast_mul(&inv_std)?;
+        grad_z.broadcast_mul(&tokens.eta)
     }
 
-    /// q + LN(z) `(batch, heads, tokens, e)`.
-    fn read(&self, q: &Tensor, z: &Tensor) -> Result<Tensor> {
-        let [one, zero] = &self.plain;
-        let unit = ops::layer_norm(z, one, zero, EPS)?;
-        let normed = unit.broadcast_mul(&self.per_head(&self.norm[0], &unit)?)?;
-        q + normed.broadcast_add(&self.per_head(&self.norm[1], &unit)?)?
+    /// o = q + LN(z), `(batch, heads, tokens, e)`.
+    fn output(&self, q: &Tensor, z: &Tensor) -> Result<Tensor> {
+        let [one, zero] = &self.identity_norm;
+        let x_hat = ops::layer_norm(z, one, zero, EPS)?;
+        let normed = x_hat.broadcast_mul(&self.per_head(&self.norm[0], &x_hat)?)?;
+        q + normed.broadcast_add(&self.per_head(&self.norm[1], &x_hat)?)?
     }
 
-    /// y of a mini-batch, or of the first tokens of one; moves the model w, b behind it if it is whole.
-    fn learn(&self, of: &Tokens, [w, b]: [&mut Tensor; 2]) -> Result<Tensor> {
-        let count = of.k.dim(2)?;
-        let g = self.gradients(of, [w, b])?;
-        let factors = self.factors(&g)?.narrow(0, 0, count)?;
-        let past = lower_triangle(count, &g)?.broadcast_mul(&factors)?;
-        let keys = of.k.t()?.contiguous()?;
-        // A bias is the weight of a key that is always 1.
-        let met = (ops::matmul(&of.q, &keys)? + 1.0)?.broadcast_mul(&past)?;
-        let z = (ops::matmul(&of.q, w)?.broadcast_add(b)? - ops::matmul(&met, &g)?)?;
+    /// o of a mini-batch, or of the first tokens of one; updates the model w, b after a complete one.
+    fn forward_mini_batch(&self, tokens: &HeadTokens, [w, b]: [&mut Tensor; 2]) -> Result<Tensor> {
+        let count = tokens.k.dim(2)?;
+        let g = self.gradients(tokens, [w, b])?;
+        let t = self.token_weights(&g)?.narrow(0, 0, count)?;
+        let mask = lower_triangle(count, &g)?.broadcast_mul(&t)?;
+        let keys = tokens.k.t()?.contiguous()?;
+        // The bias acts as a weight of a key element that is always 1.
+        let scores = (ops::matmul(&tokens.q, &keys)? + 1.0)?.broadcast_mul(&mask)?; // (batch, heads, tokens, tokens)
+        let z = (ops::matmul(&tokens.q, w)?.broadcast_add(b)? - ops::matmul(&scores, &g)?)?;
         if count == self.mini_batch() {
-            let g = g.broadcast_mul(&factors.narrow(0, count - 1, 1)?)?;
+            let g = g.broadcast_mul(&t.narrow(0, count - 1, 1)?)?;
             *b = b.broadcast_sub(&g.sum_keepdim(2)?)?;
             *w = (&*w - ops::matmul(&keys, &g)?)?;
         }
-        self.read(&of.q, &z)
+        self.output(&tokens.q, &z)
     }
 
-    /// The model before the first token, for every sequence.
-    fn start(&self, batch: usize, like: &Tensor) -> Result<[Tensor; 2]> {
+    /// Initial W `(batch, heads, e, e)` and b `(batch, heads, 1, e)`.
+    fn initial_model(&self, batch: usize, like: &Tensor) -> Result<[Tensor; 2]> {
         let (heads, e) = (self.heads, self.width);
         let [w, b] = &self.inner;
-        let spread = |x: &Tensor, rows: usize| {
+        let expand = |x: &Tensor, rows: usize| {
             x.to_dtype(like.dtype())?
                 .reshape((1, heads, rows, e))?
                 .broadcast_as((batch, heads, rows, e))?
                 .contiguous()
         };
-        Ok([spread(w, e)?, spread(b, 1)?])
+        Ok([expand(w, e)?, expand(b, 1)?])
     }
 
-    /// The output for o `(batch, rows, d)`.
-    fn finish(&self, o: &Tensor) -> Result<Tensor> {
+    /// y for o, `(batch, rows, d)` each.
+    fn readout(&self, o: &Tensor) -> Result<Tensor> {
         let normed = ops::layer_norm(o, &self.post[0], &self.post[1], EPS)?;
         linear(&normed, &self.wout, None)
     }
 }
 
-/// 1 where a row meets its own and earlier columns, `(count, count)`.
+/// Causal mask: 1 on and below the diagonal, `(count, count)`.
 fn lower_triangle(count: usize, like: &Tensor) -> Result<Tensor> {
     Tensor::tril2(count, like.dtype(), like.device())
 }
@@ -275,12 +290,14 @@ fn lower_triangle(count: usize, like: &Tensor) -> Result<Tensor> {
 impl Mixer for TttLinear {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let (batch, len, d) = x.dims3()?;
-        let [mut w, mut b] = self.start(batch, x)?;
-        let parts = self.mini_batches(&self.maps(x, 0)?)?;
-        let learnt = parts.iter().map(|part| self.learn(part, [&mut w, &mut b]));
-        let o = Tensor::cat(&learnt.collect::<Result<Vec<_>>>()?, 2)?;
+        let [mut w, mut b] = self.initial_model(batch, x)?;
+        let mini_batches = self.mini_batches(&self.project(x, 0)?)?;
+        let outputs = mini_batches
+            .iter()
+            .map(|tokens| self.forward_mini_batch(tokens, [&mut w, &mut b]));
+        let o = Tensor::cat(&outputs.collect::<Result<Vec<_>>>()?, 2)?; // (batch, heads, len, e)
         let o = o.transpose(1, 2)?.contiguous()?.reshape((batch, len, d))?;
-        self.finish(&cx.select(&o)?)
+        self.readout(&cx.select(&o)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -292,40 +309,40 @@ impl Mixer for TttLinear {
     }
 
     fn without_system(&self) -> &'static str {
-        "the norm of its inner model makes every step of descent a nonlinear function of the state"
+        "the layer norm of its inner model makes each gradient step a nonlinear function of the state"
     }
 }
 
-/// The state: the model before the mini-batch, and the sums of η k ∇ and η ∇ since.
+/// State: W and b at the start of the mini-batch, and the sums of their gradients since, weighted by η.
 impl Recurrent for TttLinear {
     fn init(&self, batch: usize) -> Result<State> {
-        let [w, b] = self.start(batch, &self.inner[0])?;
+        let [w, b] = self.initial_model(batch, &self.inner[0])?;
         let sums = [w.zeros_like()?, b.zeros_like()?];
         Ok(State([vec![w, b], sums.into()].concat()))
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
         let at = at % self.mini_batch();
-        let of = self.by_heads(self.maps(&x_t.unsqueeze(1)?, at)?.each_ref())?;
+        let tokens = self.by_heads(self.project(&x_t.unsqueeze(1)?, at)?.each_ref())?;
         let [w, b, sum_w, sum_b] = &mut state.0[..] else {
             candle_core::bail!(
                 "ttt-linear: a state of {} tensors, and not of 4",
                 state.0.len()
             );
         };
-        let g = self.gradients(&of, [w, b])?;
-        *sum_w = accumulate(sum_w, &of.k, &g)?;
+        let g = self.gradients(&tokens, [w, b])?;
+        *sum_w = accumulate(sum_w, &tokens.k, &g)?;
         *sum_b = (&*sum_b + &g)?;
-        let factor = self.factors(&g)?.narrow(0, at, 1)?;
-        let now_w = (&*w - sum_w.broadcast_mul(&factor)?)?;
-        let now_b = (&*b - sum_b.broadcast_mul(&factor)?)?;
-        let z = (ops::matmul(&of.q, &now_w)? + &now_b)?;
-        let o = self.read(&of.q, &z)?;
+        let t = self.token_weights(&g)?.narrow(0, at, 1)?;
+        let w_t = (&*w - sum_w.broadcast_mul(&t)?)?;
+        let b_t = (&*b - sum_b.broadcast_mul(&t)?)?;
+        let z = (ops::matmul(&tokens.q, &w_t)? + &b_t)?;
+        let o = self.output(&tokens.q, &z)?;
         if at + 1 == self.mini_batch() {
             (*sum_w, *sum_b) = (sum_w.zeros_like()?, sum_b.zeros_like()?);
-            (*w, *b) = (now_w, now_b);
+            (*w, *b) = (w_t, b_t);
         }
-        self.finish(&o.flatten_from(1)?)
+        self.readout(&o.flatten_from(1)?)
     }
 }
 
@@ -345,12 +362,15 @@ mod tests {
         let mut rng = Rng::new(3, "test", 0);
         let x: Vec<f64> = (0..model.d_model).map(|_| rng.normals().0).collect();
         let x = Tensor::from_vec(x, (1, 1, model.d_model), &Device::Cpu)?;
-        let of = mixer.by_heads(mixer.maps(&x, 0)?.each_ref())?;
-        let [w, b] = mixer.start(1, &x)?;
+        let tokens = mixer.by_heads(mixer.project(&x, 0)?.each_ref())?;
+        let [w, b] = mixer.initial_model(1, &x)?;
         let (w, b) = (Var::from_tensor(&w)?, Var::from_tensor(&b)?);
-        let loss = (mixer.read(&of.k, &of.k.matmul(&w)?.broadcast_add(&b)?)? - &of.v)?;
+        let loss =
+            (mixer.output(&tokens.k, &tokens.k.matmul(&w)?.broadcast_add(&b)?)? - &tokens.v)?;
         let found = (loss.sqr()?.sum_all()? * 0.5)?.backward()?;
-        let by_hand = mixer.gradients(&of, [&w, &b])?.broadcast_div(&of.rate)?;
+        let by_hand = mixer
+            .gradients(&tokens, [&w, &b])?
+            .broadcast_div(&tokens.eta)?;
         let apart = (found.get(&b).expect("a gradient") - by_hand)?
             .abs()?
             .max_all()?;
