@@ -14,8 +14,7 @@ use candle_core::{Result, Tensor, D};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "sinkhorn",
-    equation:
-        "o_i = Σ_j softmax_j(q_i·k_j/√m) v_j, j in its block or a mixture of earlier ones",
+    equation: "o_i = Σ_j softmax_j(q_i·k_j/√m) v_j, j in its block or a mix of earlier ones",
     cite: "Tay et al. 2020",
     variants: &["reference"],
     dsf: "no (keys are mixed anew)",
