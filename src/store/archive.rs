@@ -1,5 +1,5 @@
-//! Tensors on their way into a safetensors file, the bytes of one of them in memory at a time: those of a
-//! checkpoint together are three times the weights.
+//! Streaming writer of safetensors files. Only one tensor's bytes are in memory at a time: a checkpoint takes three
+//! times the memory of the weights.
 
 use candle_core::Result as Computed;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
@@ -8,16 +8,16 @@ use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Where its alignment has the header end.
+/// Alignment of the end of the header, in bytes.
 const ALIGNED: usize = 8;
-/// Bytes in front of the header: its length.
+/// Length of the field in front of the header that holds the header's length, in bytes.
 const LENGTH: usize = 8;
-/// The metadata of a safetensors header.
+/// Key of the metadata in a safetensors header.
 const METADATA: &str = "__metadata__";
-/// The SHA-256 of the rest of the header and of all tensors, among the metadata.
+/// Metadata key of the SHA-256 over the rest of the header and all tensors.
 const DIGEST: &str = "sha256";
 
-/// A file of f32 tensors that is not written yet.
+/// A file of f32 tensors that has not been written yet.
 pub struct Archive<'a> {
     metadata: HashMap<String, String>,
     entries: Vec<Entry<'a>>,
@@ -31,7 +31,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Archive<'a> {
-    /// No tensors, and `metadata` for the header.
+    /// Returns an archive without tensors whose header holds `metadata`.
     pub fn new<'b>(metadata: impl IntoIterator<Item = (&'b str, String)>) -> Self {
         let metadata = metadata.into_iter();
         Self {
@@ -41,7 +41,7 @@ impl<'a> Archive<'a> {
         }
     }
 
-    /// With a digest in the header, by which [`check`] finds damage. Tensors are read twice for it.
+    /// Adds a digest to the header, which [`check`] verifies. Each tensor is then read twice.
     pub fn digested(self) -> Self {
         Self {
             digested: true,
@@ -49,7 +49,7 @@ impl<'a> Archive<'a> {
         }
     }
 
-    /// Adds a tensor, whose little-endian bytes are asked for when they are written.
+    /// Adds a tensor. Its little-endian bytes are requested when the file is written.
     pub fn add(
         &mut self,
         name: String,
@@ -63,7 +63,7 @@ impl<'a> Archive<'a> {
         });
     }
 
-    /// The file, written to `out`: the same bytes for the same tensors.
+    /// Writes the file to `out`. The same tensors give the same bytes.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut header = self.header()?;
         if self.digested {
@@ -96,16 +96,16 @@ impl<'a> Archive<'a> {
             (entry.name.clone(), info)
         });
         let header = Metadata::new(Some(self.metadata.clone()), infos.collect());
-        // By way of a value: its keys are sorted, those of the metadata are not.
+        // `Value` sorts its keys; the map of metadata does not.
         Ok(serde_json::to_value(header.map_err(io::Error::other)?)?)
     }
 }
 
-/// Compares a file of [`Archive::digested`] with the digest in its header. A file without one, as other programs
-/// and earlier versions write them, passes.
+/// Verifies a file written by [`Archive::digested`] against the digest in its header. A file without a digest passes:
+/// other programs and earlier versions write such files.
 ///
 /// # Errors
-/// In a few words that say what is wrong.
+/// Returns a short description of the damage.
 pub fn check(file: &[u8]) -> Result<(), &'static str> {
     let broken = "not a safetensors file";
     let (length, rest) = file.split_first_chunk::<LENGTH>().ok_or(broken)?;
@@ -171,9 +171,9 @@ mod tests {
             let byte = file[at];
             for other in [byte ^ 1, byte.wrapping_add(1)] {
                 file[at] = other;
-                // Another name for the digest makes it a file without one, which the library still checks the form of.
+                // Renaming the digest's key makes this a file without a digest; the library still checks its structure.
                 let unnamed = !file.windows(DIGEST.len()).any(|w| w == DIGEST.as_bytes());
-                // A blank behind the header is the one byte that means nothing.
+                // Whitespace after the header is the only byte without meaning.
                 let blank = byte == b' ' && other.is_ascii_whitespace();
                 let foreign = SafeTensors::read_metadata(&file).is_err();
                 assert!(

@@ -1,5 +1,6 @@
-//! `beat.json`: the progress of the process that works on a run, written anew every few seconds. What it says decides nothing:
-//! the lock says who has the run, and where there are no locks, the time at which this file last changed.
+//! `beat.json`: heartbeat and progress of the process that works on a run, rewritten every few seconds. Its contents
+//! are informative only: the lock decides who owns the run, and on file systems without locks the file's modification
+//! time.
 
 use super::{read_if_present, Store};
 use crate::error::{Error, Result};
@@ -12,12 +13,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 pub(super) const BEAT: &str = "beat.json";
-/// How fast hearts beat.
+/// Interval of heartbeats, and the silence after which a process counts as gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// The file of a run in work is never much older than this ...
+    /// Interval between heartbeats.
     pub every: Duration,
-    /// ... and one older than this is of a process that is gone, or cut off.
+    /// Age of the last heartbeat beyond which the process counts as dead or disconnected.
     pub silent: Duration,
 }
 
@@ -27,60 +28,60 @@ pub(super) const PACE: Pace = Pace {
     silent: Duration::from_secs(60),
 };
 
-/// Who works on a run, and how far it is.
+/// Host, process and progress of a run that is being trained.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Beat {
     /// Name of the host.
     pub host: String,
     /// Number of the process there.
     pub pid: u32,
-    /// When it took the run up (UTC).
+    /// Time at which the process began to work on the run (UTC).
     pub since: String,
-    /// Epochs that are over.
+    /// Completed epochs.
     pub epoch: usize,
-    /// Epochs at most; 0 until training begins.
+    /// Maximum number of epochs; 0 until training begins.
     pub epochs: usize,
-    /// Steps of the present epoch that are made.
+    /// Completed steps of the current epoch.
     pub step: usize,
-    /// Steps of an epoch.
+    /// Steps per epoch.
     pub steps: usize,
-    /// Mean training loss of the present epoch, where it is a number.
+    /// Mean training loss of the current epoch, if it is a number.
     pub loss: Option<f64>,
     /// Seconds of training so far.
     pub seconds: f64,
 }
 
 impl Beat {
-    /// Epochs that are over, with the part of the present one.
+    /// Completed epochs, including the fraction of the current one.
     pub fn epochs_made(&self) -> f64 {
         self.epoch as f64 + self.step as f64 / self.steps.max(1) as f64
     }
 }
 
-/// A beat as another process finds it.
+/// A heartbeat read from disk, with its age.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heard {
-    /// What it says.
+    /// Contents of the file.
     pub beat: Beat,
-    /// How long ago.
+    /// Time since it was written.
     pub ago: Duration,
 }
 
 impl Heard {
-    /// Whether its process is still at work, as far as can be told.
+    /// Whether its process probably still runs.
     pub fn is_fresh(&self) -> bool {
         self.ago <= PACE.silent
     }
 }
 
 impl Store {
-    /// The last beat of the run `id`, if a process has it in hand or died over it.
+    /// Returns the last heartbeat of the run `id`; `None` unless a process works on it or died while it did.
     pub fn beat(&self, id: &str) -> Result<Option<Heard>> {
         let path = self.run_folder(id).join(BEAT);
         let Some(bytes) = read_if_present(&path)? else {
             return Ok(None);
         };
-        // A file that no longer is there, or is of a later version, says nothing.
+        // A file that has disappeared, or that a later version wrote, counts as no heartbeat.
         let written = path.metadata().and_then(|file| file.modified());
         let beat = serde_json::from_slice(&bytes);
         let (Ok(written), Ok(beat)) = (written, beat) else {
@@ -94,7 +95,7 @@ impl Store {
     }
 }
 
-/// Writes a beat every few seconds, from [`Self::start`] until it is dropped.
+/// Thread that writes a heartbeat every few seconds, from [`Self::start`] until it is dropped.
 #[derive(Debug)]
 pub(super) struct Heart {
     beat: Arc<Mutex<Beat>>,
@@ -105,7 +106,7 @@ pub(super) struct Heart {
 }
 
 impl Heart {
-    /// The heart of a run in `folder`, of which the caller holds the lock.
+    /// Starts the heartbeat of the run in `folder`. The caller must hold the run's lock.
     pub fn start(folder: &Path, first: Beat, pace: Pace) -> Result<Self> {
         let path = folder.join(BEAT);
         let (alive, ended) = mpsc::channel::<()>();
@@ -129,7 +130,7 @@ impl Heart {
         })
     }
 
-    /// Changes what the next beat says.
+    /// Updates the contents of the next heartbeat.
     pub fn tell(&self, change: impl FnOnce(&mut Beat)) {
         change(&mut self.beat.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -137,7 +138,7 @@ impl Heart {
 
 #[cfg(test)]
 impl Heart {
-    /// As when the process is killed: the file stays as it is.
+    /// Stops without removing the file, like a process that was killed.
     pub fn stop(mut self) {
         self.end();
         std::mem::forget(self);
@@ -145,11 +146,11 @@ impl Heart {
 }
 
 impl Heart {
-    /// Ends the thread, and waits for it.
+    /// Stops the thread and joins it.
     fn end(&mut self) {
         drop(self.alive.take());
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say that could matter now.
+            // A panic of the thread is of no consequence here.
             let _ = thread.join();
         }
     }
@@ -162,7 +163,7 @@ impl Drop for Heart {
     }
 }
 
-/// On a full disk nobody hears, and training goes on.
+/// Ignores errors: training continues on a full disk.
 fn write(beat: &Mutex<Beat>, path: &Path) {
     let now = beat.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Ok(text) = serde_json::to_string(&now) {

@@ -1,4 +1,4 @@
-//! The wish that sweeps on a results folder stop, as a file that they look at: it reaches every host that sees the folder.
+//! Cancellation marker: a file in the results folder that running sweeps poll, on any host.
 
 use super::{read_if_present, Store};
 use crate::error::{Error, Result};
@@ -8,8 +8,8 @@ use std::time::SystemTime;
 
 const CANCEL: &str = "cancel";
 
-/// The last wish to stop that a folder holds, told from every other by its bytes: a sweep heeds one that was not there
-/// when it began.
+/// Contents of the cancellation marker. Every request writes different bytes, so a sweep can ignore a marker that was
+/// there before it began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish(Option<Vec<u8>>);
 
@@ -18,17 +18,17 @@ impl Store {
         self.out.join(CANCEL)
     }
 
-    /// The last wish, if there ever was one.
+    /// Reads the current marker, if there is one.
     pub fn wish(&self) -> Result<Wish> {
         read_if_present(&self.cancel_path()).map(Wish)
     }
 
-    /// Asks all sweeps that are at work on the folder now to stop after a checkpoint.
+    /// Requests that all sweeps running on this folder stop after a checkpoint.
     pub fn cancel(&self) -> Result<()> {
         let now = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_err(|_| Error::usage("the clock of this machine is set before 1970"))?;
-        // No two are alike, whoever asks.
+        // The time and the process id make every marker unique.
         let wish = format!("{} {}\n", now.as_nanos(), std::process::id());
         write_atomic(&self.cancel_path(), wish.as_bytes())
     }

@@ -1,30 +1,30 @@
-//! Why a run broke off: a cause of a fixed list, and the words.
+//! Causes of failed runs: one of a fixed list, with a message.
 
 use crate::error::{self, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What ended a run that failed.
+/// Cause of a run's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// Memory ran out, of the machine, the job or the GPU.
+    /// Out of memory: of the machine, the job or the GPU.
     Oom,
-    /// A computation met what is no number. A loss that is none is no failure: the run is done, and diverged.
+    /// A computation produced NaN. A NaN loss is no failure: such a run is done, with outcome `diverged`.
     Nan,
-    /// It took longer than it was given.
+    /// The time limit was exceeded.
     Timeout,
-    /// A signal killed its process.
+    /// The process was killed by a signal.
     Signal,
-    /// The program broke off by a mistake of its own.
+    /// The program panicked.
     Panic,
-    /// Data that it needs are not there.
+    /// Required data are missing.
     MissingData,
-    /// Anything else, and what records older than this list failed by.
+    /// Any other cause. Records older than this list have it, too.
     Other,
 }
 
-/// What only a certain cause makes a program say.
+/// Substrings of messages that identify a cause.
 #[rustfmt::skip]
 static TOLD: [(&str, Cause); 7] = [
     ("memory allocation of ", Cause::Oom),
@@ -37,7 +37,7 @@ static TOLD: [(&str, Cause); 7] = [
 ];
 
 impl Cause {
-    /// All of them.
+    /// Every cause.
     pub const ALL: [Self; 7] = [
         Self::Oom,
         Self::Nan,
@@ -58,42 +58,42 @@ impl Cause {
         "other",
     ];
 
-    /// As it is typed and recorded.
+    /// Name in flags and records.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
-    /// The cause called `name`.
+    /// Finds the cause called `name`.
     pub fn find(name: &str) -> Result<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|cause| cause.name() == name)
             .ok_or_else(|| error::unknown_value("--reason", "reason", name, Self::NAMES))
     }
 
-    /// What a program's last words tell of its end.
+    /// Infers the cause from the last lines that a program printed.
     pub fn told_by(words: &str) -> Self {
         let told = TOLD.iter().find(|(part, _)| words.contains(part));
         told.map_or(Self::Other, |(_, cause)| *cause)
     }
 }
 
-/// The end of a run that has no number.
+/// Failure of a run without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Of the fixed list.
+    /// Cause, from the fixed list.
     pub cause: Cause,
-    /// What happened, in a sentence.
+    /// Message, one sentence.
     pub words: String,
 }
 
 impl Failure {
-    /// A failure by `cause`.
+    /// Returns a failure with the given cause.
     pub fn new(cause: Cause, words: impl Into<String>) -> Self {
         let words = words.into();
         Self { cause, words }
     }
 
-    /// A failure of which nothing is known but the words.
+    /// Returns a failure whose cause is inferred from its message.
     pub fn told(words: impl Into<String>) -> Self {
         let words = words.into();
         Self::new(Cause::told_by(&words), words)

@@ -1,14 +1,15 @@
-//! The digest that a row of a summary carries.
+//! Checksums of the rows of a summary.
 
 use super::schema::{place, CHECKSUM};
 use csv::StringRecord;
 use sha2::{Digest, Sha256};
 
-/// A digest of each row of a file, whatever the order of its columns: a number with one wrong digit looks like any other.
+/// Digest of each row of a file, independent of the order of its columns. It detects a changed digit, which no other
+/// check can.
 pub(super) struct Checksum<'a> {
-    /// The column that it stands in.
+    /// Index of the checksum column.
     pub at: Option<usize>,
-    /// The other columns, by name.
+    /// Names and indices of the other columns.
     others: Vec<(&'a str, usize)>,
 }
 
@@ -22,12 +23,12 @@ impl<'a> Checksum<'a> {
         Self { at, others }
     }
 
-    /// Of all cells that hold something: a column without values is as good as none.
+    /// Returns the digest of all non-empty cells, so that an empty column and a missing one give the same digest.
     pub fn of(&self, row: &StringRecord) -> String {
         self.of_those(row, |_| true)
     }
 
-    /// Of the cells of some columns.
+    /// Returns the digest of the cells whose column satisfies `counts`.
     fn of_those(&self, row: &StringRecord, counts: impl Fn(&str) -> bool) -> String {
         let mut sum = Sha256::new();
         for (name, i) in self.others.iter().filter(|(name, _)| counts(name)) {
@@ -43,8 +44,9 @@ impl<'a> Checksum<'a> {
         digits
     }
 
-    /// Why `row` is not as it was written. Files without the column pass: earlier versions wrote none. Where its cells are
-    /// `spelt` in another way than here, the values count.
+    /// Compares `row` with its checksum. Files without the column pass, since earlier versions wrote none. `spelt`
+    /// returns the row in this program's spelling: a cell that another program spelt differently passes if its value is
+    /// unchanged.
     pub fn check(
         &self,
         row: &StringRecord,
@@ -53,7 +55,7 @@ impl<'a> Checksum<'a> {
         let Some(written) = self.at.map(|at| row[at].trim()) else {
             return Ok(());
         };
-        // A later version counts its own columns, which are not known here; a person may have added some.
+        // A later version includes columns that are unknown here, and users may have added others.
         let known = |row: &StringRecord| self.of_those(row, |name| place(name).is_some());
         match written == self.of(row) || written == known(row) || written == known(&spelt()) {
             true => Ok(()),

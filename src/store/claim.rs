@@ -1,8 +1,8 @@
-//! The right of one process to work on a run.
+//! Claim: the exclusive right of one process to work on a run.
 //!
-//! It is a file that only one process can make, and beside it a lock where the file system has locks. A process that was
-//! killed leaves the file behind: under a lock of the same machine it is known at once that nobody has it any more, and
-//! else once its heart has been silent for long. Number of process and name of host alone decide nothing.
+//! A claim is a file created exclusively, together with a lock where the file system has locks. A killed process leaves
+//! the file behind. On the same machine the released lock then proves at once that the owner is gone; elsewhere the
+//! claim expires when its heartbeat has been silent for long enough. Process id and host name alone decide nothing.
 
 use super::beat::{Pace, BEAT};
 use super::{host, read_if_present};
@@ -18,27 +18,27 @@ use std::time::{Duration, SystemTime};
 
 pub(super) const LOCK: &str = "lock";
 pub(super) const CLAIM: &str = "claim.json";
-/// Files of a process that has no claim yet, which the one that has it leaves alone.
+/// Prefix of temporary files of processes that try to take a claim; the owner of the claim ignores them.
 const ASIDE: &str = ".claim-";
 
-/// How long a claim can be empty, or written in part, after its making.
+/// Longest time for which a new claim may be empty or incomplete.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
 
-/// What a claim says of its maker.
+/// Contents of a claim: the process that made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Holder {
-    /// For a person to read.
+    /// Host name, for people to read.
     host: String,
     pid: u32,
-    /// Tells the machine, whatever its containers are called: its locks are shared by all of them.
+    /// Boot id of the machine. Containers on one machine share it, as they share its locks.
     boot: String,
-    /// Tells the claims of one process apart, and those of two processes with one number on hosts of one name.
+    /// Distinguishes claims of one process, and of processes with equal ids on hosts with equal names.
     token: String,
-    /// Whether it holds the lock as well.
+    /// Whether the process also holds the lock.
     locked: bool,
 }
 
-/// A claim that holds until it is dropped, or until another process takes over what seems to be left alone.
+/// A claim that lasts until it is dropped, or until another process takes it over because it seems abandoned.
 #[derive(Debug)]
 pub(super) struct Claim {
     path: PathBuf,
@@ -47,8 +47,8 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Claims the run in `folder`, which is made; none where another process has it. Without `locks` as on a file
-    /// system that has none.
+    /// Claims the run in `folder`, creating the folder. Returns `None` if another process holds the run. `locks` is
+    /// false on file systems without locks.
     pub fn take(folder: &Path, locks: bool, pace: Pace) -> Result<Option<Self>> {
         fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         let lock = match locks {
@@ -90,12 +90,12 @@ impl Claim {
         }
     }
 
-    /// Whether no other process has taken over. Asked before anything is published.
+    /// Whether the claim is still held. Checked before anything is published.
     pub fn holds(&self) -> Result<bool> {
         Ok(read_if_present(&self.path)?.is_some_and(|text| text == self.text))
     }
 
-    /// Makes the file; false where there is one.
+    /// Creates the file; returns false if it exists.
     fn make(&self) -> Result<bool> {
         let mut file = match File::create_new(&self.path) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => return Ok(false),
@@ -106,8 +106,7 @@ impl Claim {
         Ok(true)
     }
 
-    /// Takes away the claim `left`; false where another process was quicker. A claim that was made in the meantime is
-    /// put back.
+    /// Removes the claim `left`; returns false if another process was faster. A claim made in the meantime is put back.
     fn remove(&self, folder: &Path, left: &[u8]) -> Result<bool> {
         let aside = folder.join(format!("{ASIDE}{}", token()));
         match fs::rename(&self.path, &aside) {
@@ -116,21 +115,21 @@ impl Claim {
         }
         let same = fs::read(&aside).is_ok_and(|text| text == left);
         if !same {
-            // Unless a third has made one by now; then the second notices before it publishes.
+            // If a third process has made a claim by now, the second one notices before it publishes.
             let _ = fs::hard_link(&aside, &self.path);
         }
         remove_if_present(&aside)?;
         Ok(same)
     }
 
-    /// As when the process is killed: the lock ends, the file stays.
+    /// Releases the lock but leaves the file, like a process that was killed.
     #[cfg(test)]
     pub fn crash(mut self) {
         drop(self._lock.take());
         self.text.clear();
     }
 
-    /// Drops what is not a claim yet.
+    /// Drops a claim whose file was never created, without removing the file.
     fn forget(mut self) {
         self.text.clear();
     }
@@ -147,7 +146,7 @@ impl Drop for Claim {
 enum Lock {
     Held(File),
     Taken,
-    /// The file system has none.
+    /// The file system has no locks.
     Unknown,
 }
 
@@ -161,14 +160,14 @@ fn lock(path: &Path) -> Result<Lock> {
     }
 }
 
-/// Whether an error of a lock says that the file system has no locks: ENOLCK, ENOSYS or EOPNOTSUPP.
+/// Whether a lock failed because the file system has no locks: ENOLCK, ENOSYS or EOPNOTSUPP.
 pub(super) fn has_none(error: &std::io::Error) -> bool {
     let numbers = [37, 38, 95];
     error.kind() == ErrorKind::Unsupported
         || cfg!(target_os = "linux") && error.raw_os_error().is_some_and(|n| numbers.contains(&n))
 }
 
-/// Whether the claim `left` is of a process that is gone.
+/// Whether the process that made the claim `left` is gone.
 fn is_left_alone(folder: &Path, left: &[u8], own: &Holder, pace: Pace) -> Result<bool> {
     if serde_json::from_slice::<Value>(left).is_err() {
         // Its process is about to write it, or was killed before it could.
@@ -176,11 +175,11 @@ fn is_left_alone(folder: &Path, left: &[u8], own: &Holder, pace: Pace) -> Result
         return Ok(read_if_present(&folder.join(CLAIM))?.is_some_and(|now| now == left));
     }
     let holder: Option<Holder> = serde_json::from_slice(left).ok();
-    // Its lock would still be there. Locks of some network file systems reach no further than one machine.
+    // A living owner would still hold its lock. Locks of some network file systems are local to one machine.
     if holder.is_some_and(|holder| holder.locked && own.locked && holder.boot == own.boot) {
         return Ok(true);
     }
-    // By the clock of the file system, which need not be that of this host.
+    // The clock of the file system may differ from the clock of this host, so the age is measured with a new file.
     let probe = folder.join(format!("{ASIDE}now-{}", token()));
     File::create_new(&probe).map_err(Error::io("create", &probe))?;
     let now = changed(&probe);
@@ -196,7 +195,7 @@ fn is_left_alone(folder: &Path, left: &[u8], own: &Holder, pace: Pace) -> Result
     Ok(match last.map(|last| now.duration_since(last)) {
         None => false,
         Some(Ok(ago)) => ago > pace.silent,
-        // The clock jumped back. A heart that beats brings its file back to the present.
+        // The clock jumped back. A living process renews its heartbeat at the present time.
         Some(Err(ahead)) if ahead.duration() > pace.silent => {
             std::thread::sleep(2 * pace.every);
             heard() == last
@@ -209,7 +208,7 @@ fn changed(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).ok()?.modified().ok()
 }
 
-/// Removes what processes left that were killed while they took over a claim, once no living one can be using it.
+/// Removes temporary files that killed processes left while they took over a claim, once they are too old to be in use.
 pub(super) fn remove_asides(folder: &Path, pace: Pace) -> Result<()> {
     for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
         let entry = entry.map_err(Error::io("read", folder))?;
@@ -223,13 +222,13 @@ pub(super) fn remove_asides(folder: &Path, pace: Pace) -> Result<()> {
     Ok(())
 }
 
-/// The machine, since it was started.
+/// Identifies the machine and its current boot.
 fn boot() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
     id.map_or_else(|_| host(), |id| id.trim().to_owned())
 }
 
-/// A text that no other claim has.
+/// Returns a text that is unique among claims.
 fn token() -> String {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

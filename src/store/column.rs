@@ -1,4 +1,4 @@
-//! What a column of a summary is, and the values in it.
+//! Columns of a summary, and the values of their cells.
 
 use crate::config;
 pub use crate::config::{Absent, Role};
@@ -8,33 +8,33 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// One column of a summary.
+/// Definition of one column of a summary.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// As in the header.
+    /// Name in the header.
     pub name: &'static str,
-    /// Empty for counts, names and ratios without a unit.
+    /// Unit; empty for counts, names and ratios.
     pub unit: &'static str,
-    /// What a report does with it.
+    /// Use of the column in reports.
     pub role: Role,
-    /// Which values it can have.
+    /// Type of the values.
     pub kind: Kind,
-    /// JSON pointers into the serialised config, of which the first that is there counts; none for results.
+    /// JSON pointers into the serialised config; the first that exists gives the value. Empty for results.
     pub at: Vec<String>,
-    /// What a missing column, an empty cell or a config without the field means.
+    /// Meaning of a missing column, of an empty cell and of a config without the field.
     pub absent: Absent,
-    /// One line for a stranger.
+    /// Description, one line.
     pub meaning: &'static str,
 }
 
-/// Which values a column can have.
+/// Type of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A whole number from 0.
+    /// A non-negative integer.
     Count,
-    /// Any number, NaN included.
+    /// Any number, including NaN.
     Real,
-    /// A number that is not below 0.
+    /// A non-negative number.
     AtLeastZero,
     /// A number from 0 to 1.
     Share,
@@ -42,28 +42,28 @@ pub enum Kind {
     Flag,
     /// Any text.
     Word,
-    /// One of these.
+    /// One of the listed names.
     OneOf(&'static [&'static str]),
 }
 
-/// The value of one column of one run.
+/// Value of one column in one run.
 #[derive(Clone, Debug, Default)]
 pub enum Field {
-    /// None: it does not apply, or is not known. Empty text is no value either.
+    /// No value: not applicable, or unknown. Empty text counts as no value.
     #[default]
     Absent,
-    /// Yes or no.
+    /// A boolean.
     Flag(bool),
-    /// A whole number.
+    /// A non-negative integer.
     Count(u64),
     /// A number; may be NaN.
     Real(f64),
-    /// A name. Shared: most rows of a summary hold the same few.
+    /// A text. Shared, because most rows of a summary repeat a few texts.
     Text(Arc<str>),
 }
 
 impl Column {
-    /// Its value in a serialised config.
+    /// Returns the value of the column in a serialised config.
     pub(crate) fn of_config(&self, document: &Value) -> Field {
         let mut found = self.at.iter().filter_map(|at| document.pointer(at));
         let value = self.kind.of_json(found.next().unwrap_or(&Value::Null));
@@ -91,7 +91,7 @@ impl From<config::Kind> for Kind {
 }
 
 impl Kind {
-    /// A cell of a CSV.
+    /// Parses a cell of a CSV.
     pub(super) fn parse(self, text: &str) -> Result<Field, String> {
         if text.is_empty() {
             return Ok(Field::Absent);
@@ -106,7 +106,7 @@ impl Kind {
         found.filter(|found| self.holds(found)).ok_or_else(wrong)
     }
 
-    /// A value of a JSON document. Names and values of an object are joined, as in `a=1;b=2`.
+    /// Converts a JSON value. An object becomes a list of names and values, as in `a=1;b=2`.
     pub(super) fn of_json(self, value: &Value) -> Result<Field, String> {
         let found = match (self, value) {
             (_, Value::Null) => Some(Field::Absent),
@@ -152,7 +152,7 @@ impl fmt::Display for Kind {
 }
 
 impl Field {
-    /// The number, if it is one.
+    /// Returns the number, if it is one.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Count(count) => Some(*count as f64),
@@ -161,7 +161,7 @@ impl Field {
         }
     }
 
-    /// The text, empty if it is none.
+    /// Returns the text; empty for any other value.
     pub fn text(&self) -> &str {
         match self {
             Self::Text(text) => text,
@@ -169,7 +169,7 @@ impl Field {
         }
     }
 
-    /// Whether it is absent, zero or `false`.
+    /// Whether the value is absent, zero or `false`.
     pub fn is_nothing(&self) -> bool {
         match self {
             Self::Absent => true,
@@ -178,7 +178,7 @@ impl Field {
         }
     }
 
-    /// For JSON; NaN is null there.
+    /// Converts to JSON; NaN becomes null.
     pub fn json(&self) -> Value {
         match self {
             Self::Absent => Value::Null,
@@ -189,8 +189,7 @@ impl Field {
         }
     }
 
-    /// By which fields are compared: kinds among each other, then values. Numbers have the order of
-    /// [`f64::total_cmp`].
+    /// Sort key: first the kind of the value, then the value. Numbers are ordered by [`f64::total_cmp`].
     fn key(&self) -> (u8, i128, &str) {
         match self {
             Self::Absent => (0, 0, ""),
@@ -205,7 +204,7 @@ impl Field {
     }
 }
 
-/// As a cell of a CSV.
+/// Formats the value as a CSV cell.
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -233,7 +232,7 @@ impl PartialOrd for Field {
     }
 }
 
-/// As [`Field::key`] has it. Fields of a summary share their texts, so that most of them need not be read.
+/// Agrees with [`Field::key`]. Texts of a summary are shared, so equal pointers avoid most comparisons.
 impl PartialEq for Field {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

@@ -1,4 +1,4 @@
-//! What the workers of a run said on stderr, one after the other, in one file.
+//! Worker logs: the stderr of a run's workers, appended to one file.
 
 use super::Store;
 use crate::error::{Error, Result};
@@ -7,10 +7,10 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 const LOG: &str = "worker.log";
-/// The end of a log that [`Log::read`] gives; a panic with its backtrace is shorter.
+/// Maximum number of bytes that [`Log::read`] returns; longer than a panic with its backtrace.
 const LONGEST: u64 = 1 << 16;
 
-/// The log of a run, from where it ended when it was opened.
+/// Log of a run, from the position at which it was opened.
 pub struct Log {
     file: File,
     path: PathBuf,
@@ -18,7 +18,7 @@ pub struct Log {
 }
 
 impl Store {
-    /// The log of the run `id`, which is made if it is missing; what was said before is kept.
+    /// Opens the log of the run `id`, creating it if it is missing. Earlier output is kept.
     pub fn open_log(&self, id: &str) -> Result<Log> {
         let folder = self.run_folder(id);
         fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
@@ -35,12 +35,12 @@ impl Store {
 }
 
 impl Log {
-    /// A handle that appends, for the stderr of a process.
+    /// Returns an appending handle, for the stderr of a process.
     pub fn writer(&self) -> Result<File> {
         self.file.try_clone().map_err(Error::io("open", &self.path))
     }
 
-    /// What has been written since it was opened, of much the end.
+    /// Returns the output appended since the log was opened, truncated to the last 64 KiB.
     pub fn read(&mut self) -> Result<String> {
         let mut bytes = Vec::new();
         let read = self.file.seek(SeekFrom::End(0)).and_then(|end| {

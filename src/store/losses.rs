@@ -1,4 +1,4 @@
-//! `losses.csv`: the loss of every step of a run, whole at every checkpoint.
+//! `losses.csv`: the training loss of every step, complete up to every checkpoint.
 
 use crate::error::{Error, Result};
 use std::fs::{self, File};
@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 
 const HEADER: &str = "step,loss,lr\n";
 
-/// A row a step, appended; rows are kept in memory until they are asked to be in the file.
+/// Appends one row per step. Rows stay in memory until they are flushed.
 #[derive(Debug)]
 pub struct Losses {
     path: PathBuf,
     file: File,
-    /// Bytes of whole rows that the file holds.
+    /// Length of the complete rows in the file, in bytes.
     written: u64,
     pending: Vec<u8>,
     missing: usize,
 }
 
 impl Losses {
-    /// The file at `path`, made if it is missing. Of the rows of an interrupted run those of the first
-    /// `steps` steps stay, so that a step that is trained again has one row.
+    /// Opens the file at `path`, creating it if it is missing. Only the rows of the first `steps` steps of an
+    /// interrupted run are kept, so that a repeated step has one row.
     pub(super) fn open(path: &Path, steps: usize) -> Result<Self> {
         let file = File::options()
             .create(true)
@@ -45,24 +45,24 @@ impl Losses {
         Ok(losses)
     }
 
-    /// Rows of steps before this process that the file should hold and does not.
+    /// Number of earlier steps whose rows are missing from the file.
     pub fn missing(&self) -> usize {
         self.missing
     }
 
-    /// Adds the row of step `step`, from 1. Numbers read back are the same to the bit.
+    /// Adds the row of step `step`, counted from 1. Numbers are written so that they read back bit for bit.
     pub fn push(&mut self, step: usize, loss: f64, lr: f64) {
         let row = format!("{step},{loss:?},{lr:?}\n");
         self.pending.extend(row.bytes());
     }
 
-    /// Puts all rows into the file, durably. If that fails, the next call tries it again.
+    /// Writes all rows to the file, durably. If that fails, the next call tries again.
     pub fn flush(&mut self) -> Result<()> {
         let appended = self.append();
         appended.map_err(Error::io("write", &self.path))
     }
 
-    /// Behind the last whole row, whatever an earlier attempt left there.
+    /// Appends after the last complete row, overwriting the rest of a failed attempt.
     fn append(&mut self) -> io::Result<()> {
         self.file.set_len(self.written)?;
         self.file.seek(SeekFrom::Start(self.written))?;
@@ -74,8 +74,8 @@ impl Losses {
     }
 }
 
-/// How many bytes of `text` to keep, and how many rows they hold: the header, and whole rows of ascending
-/// steps up to `steps`.
+/// Number of bytes of `text` to keep, and of rows in them: the header, and complete rows of ascending steps up to
+/// `steps`.
 fn kept(text: &str, steps: usize) -> (usize, usize) {
     let (mut bytes, mut rows, mut before) = (0, 0, 0);
     for line in text.split_inclusive('\n') {
@@ -95,7 +95,7 @@ fn kept(text: &str, steps: usize) -> (usize, usize) {
     (bytes, rows)
 }
 
-/// The step of a whole row.
+/// Parses a complete row and returns its step.
 fn step(line: &str) -> Option<usize> {
     let cells: Vec<&str> = line.strip_suffix('\n')?.split(',').collect();
     let [step, loss, lr] = cells[..] else {
@@ -145,7 +145,7 @@ mod tests {
         for checkpoint in 0..=5 {
             let mut losses = cut.open(checkpoint);
             assert_eq!(losses.missing(), 0);
-            // Two flushes behind the checkpoint, and rows that a kill lost.
+            // Two flushes after the checkpoint, and rows that a kill lost.
             train(&mut losses, checkpoint + 1..=checkpoint + 2);
             losses.flush().unwrap();
             train(&mut losses, checkpoint + 3..=checkpoint + 3);

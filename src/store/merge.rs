@@ -1,4 +1,4 @@
-//! Several results folders joined into one.
+//! Merging several results folders into one.
 
 use super::beat::BEAT;
 use super::claim::{Claim, CLAIM, LOCK};
@@ -16,14 +16,14 @@ use std::path::Path;
 /// Files of a run that belong to the process that works on it.
 const NOT_COPIED: [&str; 3] = [LOCK, CLAIM, BEAT];
 
-/// What a merge came to.
+/// Outcome of a merge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
     /// Runs copied from another folder.
     pub taken: usize,
-    /// Runs that were there already, or that several folders hold, each counted once for every copy left out.
+    /// Copies not taken, because this folder or another one holds the same run.
     pub left_out: usize,
-    /// A sentence for everything that is no run, or is in work.
+    /// One sentence per folder that holds no run, or a run in progress.
     pub warnings: Vec<String>,
 }
 
@@ -31,26 +31,27 @@ pub struct Merged {
 struct Copy<'a> {
     store: &'a Store,
     run: RunConfig,
-    /// With a number.
+    /// The record, if the run is done.
     done: Option<Box<Record>>,
-    /// Epochs made so far.
+    /// Completed epochs.
     epochs: usize,
 }
 
 impl Copy<'_> {
-    /// What makes one copy worth more than another: a result, then the further training.
+    /// Rank of a copy: finished before unfinished, then by completed epochs.
     fn worth(&self) -> (bool, usize) {
         (self.done.is_some(), self.epochs)
     }
 }
 
 impl Store {
-    /// Takes over the runs of `others` that this folder lacks, or has in a lesser state, and brings the summaries up to
-    /// date. Of a run that several folders hold, one copy is kept: a finished one before an unfinished one, and else
-    /// the one that is trained further.
+    /// Copies the runs of `others` that this folder lacks or has in a worse state, and updates the summaries. Of
+    /// several copies of a run one is kept: a finished one before an unfinished one, otherwise the one with more
+    /// epochs.
     ///
     /// # Errors
-    /// Where two folders hold different results of one run by one build, before anything is copied; with both files.
+    /// Fails if two folders hold different results of one run by one build; the error names both files. Nothing is
+    /// copied in that case.
     pub fn merge(&self, others: &[Self]) -> Result<Merged> {
         let mut merged = Merged::default();
         let mut copies = self.copies(&mut merged)?;
@@ -74,7 +75,7 @@ impl Store {
         for copy in copies {
             let id = copy.run.id();
             match best.get(&id) {
-                // Of equals the first, which is this folder's own.
+                // Among equal copies the first wins, which is the one of this folder.
                 Some(known) if known.worth() >= copy.worth() => merged.left_out += 1,
                 known => {
                     merged.left_out += usize::from(known.is_some());
@@ -92,7 +93,7 @@ impl Store {
         Ok(merged)
     }
 
-    /// The runs of this folder that nobody has in hand.
+    /// Returns the runs of this folder that no process works on.
     fn copies(&self, merged: &mut Merged) -> Result<Vec<Copy<'_>>> {
         let configs = self.configs()?;
         merged.warnings.extend(configs.warnings);
@@ -119,7 +120,8 @@ impl Store {
         Ok(copies)
     }
 
-    /// Copies the run `id` from the folder `from` in place of what is here. A kill leaves a run that is begun.
+    /// Replaces the run `id` of this folder by the copy in the folder `from`. If the process is killed meanwhile, an
+    /// unfinished run remains.
     fn take(&self, id: &str, from: &Path) -> Result<()> {
         let folder = self.run_folder(id);
         let Some(_claim) = Claim::take(&folder, self.locks, self.pace)? else {
@@ -131,7 +133,8 @@ impl Store {
         for name in gone.filter(|name| !wanted.contains(name)) {
             remove_if_present(&folder.join(name))?;
         }
-        // The config first, without which it is no run; the result last, which says that all of it is there.
+        // The config comes first, since a folder without it is no run; the result comes last, since it marks the run as
+        // complete.
         let order = |name: &OsString| (name != CONFIG, name == RESULT);
         let mut wanted: Vec<OsString> = wanted.into_iter().collect();
         wanted.sort_by_key(order);
@@ -146,7 +149,7 @@ impl Store {
     }
 }
 
-/// The files of a run that a copy has, too.
+/// Returns the files of a run that a copy needs.
 fn files(folder: &Path) -> Result<BTreeSet<OsString>> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
@@ -174,7 +177,7 @@ mod tests {
             Self(tempfile::tempdir().unwrap())
         }
 
-        /// The folder `name` with runs by their seeds.
+        /// Creates the folder `name` with runs identified by their seeds.
         fn folder(&self, name: &str, runs: &[(u64, RunResult)]) -> Store {
             let store = Store::open(&self.0.path().join(name)).unwrap();
             for (seed, result) in runs {
@@ -256,7 +259,7 @@ mod tests {
         let world = World::new();
         let a = world.folder("a", &[(1, done(0.5))]);
         fs::create_dir_all(a.run_folder("no-run")).unwrap();
-        // What a file manager or a notebook leaves is no folder of a run, and no file of one.
+        // Files left by a file manager or a notebook are neither runs nor files of a run.
         fs::create_dir_all(a.run_folder(".ipynb_checkpoints")).unwrap();
         let id = seeded(1).id();
         fs::write(a.run_folder(&id).join("Thumbs.db"), "").unwrap();

@@ -1,50 +1,50 @@
-//! The numbers that a run ends with: what each is, which way is better, and how it is printed.
+//! Metrics of finished runs: meaning, direction and format of each.
 
 use super::column::{Field, Kind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::cmp::Ordering;
 
-/// One number of a finished run.
+/// Definition of one metric.
 #[derive(Debug)]
 pub struct Metric {
-    /// As in the header of a summary, in `result.json` and as typed after `--metric`.
+    /// Name in the header of a summary, in `result.json` and after `--metric`.
     pub name: &'static str,
-    /// Empty for counts and ratios without a unit.
+    /// Unit; empty for counts and ratios.
     pub unit: &'static str,
-    /// Which way is better.
+    /// Direction of improvement.
     pub better: Direction,
-    /// How it is printed, and so which values it can have.
+    /// Format in reports, which also determines the type of the values.
     pub shown: Shown,
-    /// One line for a stranger.
+    /// Description, one line.
     pub meaning: &'static str,
 }
 
-/// Which of two values of a metric is the better one.
+/// Direction of improvement of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The higher.
+    /// Higher is better.
     Higher,
-    /// The lower.
+    /// Lower is better.
     Lower,
-    /// Neither: it describes the run.
+    /// Descriptive only.
     Neither,
 }
 
-/// How a metric is printed.
+/// Format of a metric in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// A share from 0 to 1, printed in percent with one decimal.
+    /// A fraction from 0 to 1, printed in percent with one decimal.
     Percent,
     /// The exponential of a mean cross-entropy.
     Perplexity,
-    /// A mean loss in nats, or bits a byte.
+    /// A mean loss in nats, or bits per byte.
     Loss,
-    /// A whole number.
+    /// A non-negative integer.
     Count,
     /// A duration.
     Seconds,
-    /// Tokens a second.
+    /// Tokens per second.
     Rate,
     /// A number of bytes.
     Bytes,
@@ -103,12 +103,12 @@ pub static METRICS: &[Metric] = &[
 ];
 
 impl Metric {
-    /// The metric called `name`.
+    /// Finds the metric called `name`.
     pub fn find(name: &str) -> Option<&'static Self> {
         METRICS.iter().find(|metric| metric.name == name)
     }
 
-    /// Compares two values: the better one is the greater.
+    /// Compares two values; the better one is the greater.
     pub fn compare(&self, a: f64, b: f64) -> Ordering {
         match self.better {
             Lower => b.total_cmp(&a),
@@ -116,7 +116,7 @@ impl Metric {
         }
     }
 
-    /// Whether two runs of one config must agree on it: it says what was learnt, not how fast.
+    /// Whether two runs of one config must agree on this metric: losses and accuracies must, times and sizes need not.
     pub(super) fn is_reproducible(&self) -> bool {
         matches!(self.shown, Percent | Perplexity | Loss)
     }
@@ -139,9 +139,8 @@ impl PartialEq for Metric {
 
 /// Metrics of one run with their values, in the order of [`METRICS`].
 ///
-/// In JSON each is a field of its own name. Reading also takes those of the object `language`, in which
-/// results up to version 0.1.0 hold the perplexities. A number that is not finite is written as null, and
-/// null is read as no number.
+/// In JSON each metric is a field of its own. Deserialisation also accepts the object `language`, in which results up
+/// to version 0.1.0 hold the perplexities. A number that is not finite is written as null, and null is read as absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics(Vec<(&'static Metric, Field)>);
 
@@ -163,31 +162,31 @@ impl Metrics {
         }
     }
 
-    /// The same with `name` set to `value`, see [`Self::set`].
+    /// Returns the metrics with `name` set to `value`, see [`Self::set`].
     pub fn with(mut self, name: &str, value: impl Into<Field>) -> Self {
         self.set(name, value);
         self
     }
 
-    /// Takes over every metric of `other`.
+    /// Copies every metric of `other`.
     pub fn extend(&mut self, other: &Self) {
         for (metric, value) in &other.0 {
             self.set(metric.name, value.clone());
         }
     }
 
-    /// The value of the metric called `name`, if the run has it.
+    /// Returns the value of the metric called `name`, if the run has it.
     pub fn get(&self, name: &str) -> Option<f64> {
         let held = self.0.iter().find(|(metric, _)| metric.name == name);
         held.and_then(|(_, value)| value.number())
     }
 
-    /// A count, such as `best_epoch`.
+    /// Returns a metric that is a count, such as `best_epoch`.
     pub fn count(&self, name: &str) -> Option<usize> {
         self.get(name).map(|count| count as usize)
     }
 
-    /// All of them with their values, in order.
+    /// Iterates over the metrics and their values, in order.
     pub fn iter(&self) -> impl Iterator<Item = &(&'static Metric, Field)> {
         self.0.iter()
     }

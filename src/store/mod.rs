@@ -1,27 +1,27 @@
-//! Files under a results folder: one folder a run, one summary a task.
+//! Files of a results folder: one folder per run, and one summary per task.
 //!
 //! ```text
-//! OUT/runs/<id>/config.json             the run's config, written first
-//!              /env.json                where and by what it is trained
-//!              /metrics.csv             one row an epoch
-//!              /slices.csv              accuracies by pair and distance; in runs of MQAR only
-//!              /losses.csv              one row a step; in runs on text only, as is the next
-//!              /best.safetensors        the weights that validation chooses
-//!              /weights.safetensors     the weights at the end; of a sweep in runs on text only
-//!              /epoch-0004.safetensors  the weights after that epoch, of runs that were told to keep them
-//!              /checkpoint.safetensors  gone once the run is done, as is the next
-//!              /checkpoint-before.safetensors  the one before, should the newest be damaged
-//!              /worker.log              what the workers of a sweep said on stderr
-//!              /beat.json               who works on it and how far it is, while someone does
-//!              /result.json             written last: its presence means done, or failed
+//! OUT/runs/<id>/config.json             config of the run, written first
+//!              /env.json                provenance: host, build, device
+//!              /metrics.csv             one row per epoch
+//!              /slices.csv              accuracies by pair and distance; only for MQAR
+//!              /losses.csv              one row per step; only for runs on text
+//!              /best.safetensors        weights with the best validation score; only for runs on text
+//!              /weights.safetensors     final weights; a sweep keeps them only for runs on text
+//!              /epoch-0004.safetensors  weights after that epoch; only with --snapshot-every
+//!              /checkpoint.safetensors  latest checkpoint; removed once the run is done
+//!              /checkpoint-before.safetensors  previous checkpoint, in case the latest is damaged; removed likewise
+//!              /worker.log              stderr of the workers of a sweep
+//!              /beat.json               heartbeat: process and progress of the run, while it is trained
+//!              /result.json             written last: marks the run as done or failed
 //!              /lock                    held while a process works on the run, where the file system has locks
-//!              /claim.json              who works on the run, while someone does
-//! OUT/<task>.csv                        every finished run, one row each; safe to delete
-//! OUT/cancel                            the last wish that sweeps at work here stop
+//!              /claim.json              process that works on the run, while it does
+//! OUT/<task>.csv                        summary: every finished run, one row each; can be rebuilt
+//! OUT/cancel                            latest request that the sweeps running on this folder stop
 //! ```
 //!
-//! Every file but `losses.csv` and the lock appears by rename, so that a reader or a kill never meets half of
-//! one.
+//! Every file except `losses.csv`, logs and locks appears by an atomic rename, so a reader never sees a partial file, even
+//! after a kill.
 
 mod archive;
 mod beat;
@@ -88,27 +88,27 @@ const RESULT: &str = "result.json";
 #[derive(Clone, Debug)]
 pub struct Store {
     out: PathBuf,
-    /// Whether locks are tried; without them claims do.
+    /// Whether file locks are used; without them claims decide.
     locks: bool,
-    /// How fast its hearts beat.
+    /// Interval and timeout of heartbeats.
     pace: Pace,
 }
 
-/// How far a run has come.
+/// State of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Never begun.
+    /// Not begun.
     Missing,
-    /// Begun; being worked on, or interrupted.
+    /// Begun: in progress or interrupted.
     Started,
-    /// Finished with a number (which may be that of a diverged training).
+    /// Finished with a result, which may be that of a diverged training.
     Done,
     /// Ended by an error.
     Failed,
 }
 
 impl Store {
-    /// The results folder `out`, made if it is missing, ready to be written to.
+    /// Opens the results folder `out` for writing, creating it if it is missing.
     pub fn open(out: &Path) -> Result<Self> {
         refuse_non_folder(out)?;
         let store = Self {
@@ -124,7 +124,7 @@ impl Store {
         Ok(store)
     }
 
-    /// The results folder `out` to read from; nothing is made or written.
+    /// Opens the results folder `out` for reading. Nothing is created or written.
     pub fn existing(out: &Path) -> Result<Self> {
         if out.exists() && !out.is_dir() {
             refuse!(path out, "a file, not a results folder; give the folder that holds `{RUNS}`");
@@ -139,7 +139,7 @@ impl Store {
         })
     }
 
-    /// The same folder as on a file system without locks.
+    /// Returns the same folder treated as a file system without locks.
     #[cfg(test)]
     pub(crate) fn without_locks(self) -> Self {
         Self {
@@ -148,13 +148,13 @@ impl Store {
         }
     }
 
-    /// The same folder where time runs faster.
+    /// Returns the same folder with other heartbeat intervals.
     #[cfg(test)]
     pub(crate) fn at_pace(self, pace: Pace) -> Self {
         Self { pace, ..self }
     }
 
-    /// How far the run `id` has come.
+    /// Returns the state of the run `id`.
     pub fn status(&self, id: &str) -> Result<Status> {
         Ok(match self.result(id)? {
             Some(result) if result.status == RunStatus::Failed => Status::Failed,
@@ -164,7 +164,7 @@ impl Store {
         })
     }
 
-    /// The result of the run `id`, if it is finished.
+    /// Returns the result of the run `id`, if it is finished.
     pub fn result(&self, id: &str) -> Result<Option<RunResult>> {
         let path = self.run_folder(id).join(RESULT);
         let Some(bytes) = read_if_present(&path)? else {
@@ -180,19 +180,19 @@ impl Store {
             return Err(broken(&"it was changed since it was written"));
         }
         let result = serde_json::from_value(document.clone()).map_err(|e| broken(&e))?;
-        // Those of earlier versions, which have no seal, have no field that this one does not know.
+        // Results without a seal come from earlier versions, which wrote no field that is unknown here.
         match sealed.map_or_else(|| unknown(&document, &result), |_| None) {
             Some(name) => Err(broken(&format!("it has an unknown field `{name}`"))),
             None => Ok(Some(result)),
         }
     }
 
-    /// The config of the run `id`, which has begun at least.
+    /// Reads the config of the run `id`, which must have begun.
     pub fn config(&self, id: &str) -> Result<RunConfig> {
         read_config(&self.run_folder(id).join(CONFIG))
     }
 
-    /// The runs whose ids begin with `prefix`, by id.
+    /// Returns the ids of the runs that begin with `prefix`, sorted.
     pub fn find(&self, prefix: &str) -> Result<Vec<String>> {
         let folder = self.out.join(RUNS);
         let entries = fs::read_dir(&folder).map_err(Error::io("read", &folder))?;
@@ -204,47 +204,48 @@ impl Store {
         Ok(found)
     }
 
-    /// The epochs of the run `id` so far; none of a run that is not there.
+    /// Returns the epochs of the run `id` so far; empty if there is no such run.
     pub fn epochs(&self, id: &str) -> Result<Vec<EpochRow>> {
         run_dir::epochs(&self.run_folder(id))
     }
 
-    /// The accuracies of slices of the test answers of the run `id`, epoch by epoch; none of a run that is not finished, of a task
-    /// that tells none apart, or by an earlier version.
+    /// Returns the accuracies by slice of the test answers of the run `id`, for every epoch. Empty if the run is not
+    /// finished, if its task has no slices, or if an earlier version trained it.
     pub fn slices(&self, id: &str) -> Result<Vec<SliceRow>> {
         run_dir::slices(&self.run_folder(id))
     }
 
-    /// Removes what a killed process may have left of the run `id`, which is done: checkpoints, claim and beat.
+    /// Removes what a killed process may have left of the finished run `id`: checkpoints, claim and heartbeat.
     pub fn tidy(&self, id: &str) -> Result<()> {
         run_dir::tidy(self, id)
     }
 
-    /// When the run `id` was first begun (UTC), if it was.
+    /// Returns the time at which the run `id` was first begun (UTC), if it was.
     pub fn started(&self, id: &str) -> Result<Option<String>> {
         run_dir::started(&self.run_folder(id))
     }
 
-    /// Takes up a run, new or interrupted, until the [`RunDir`] is dropped.
+    /// Begins or resumes a run and claims it until the [`RunDir`] is dropped.
     ///
-    /// A failed result is cleared, so that a retry that is killed counts as started. A finished
-    /// one stays until [`RunDir::finish`] replaces it.
+    /// A failed result is removed, so that a retry that is killed counts as started. A finished result stays until
+    /// [`RunDir::finish`] replaces it.
     pub fn begin(&self, config: &RunConfig, provenance: &Provenance) -> Result<RunDir> {
         RunDir::begin(self, config, provenance)
     }
 
-    /// Every finished run of `tasks`, sorted by run id, read from the run folders.
+    /// Reads every finished run of `tasks` from the run folders, sorted by run id.
     pub fn rows(&self, tasks: &[&str]) -> Result<Scan> {
         summary::scan(self, tasks)
     }
 
-    /// The configs of all runs, begun or finished, sorted by run id.
+    /// Reads the configs of all runs, begun or finished, sorted by run id.
     pub fn configs(&self) -> Result<Configs> {
         summary::configs(self)
     }
 
-    /// The files `*.csv` of the folder that are summaries, by name. Where it has run folders, those of `tasks` are left out,
-    /// which are made of these; a file without a column `schema` is none.
+    /// Returns the files `*.csv` of the folder that are summaries, sorted by name. If the folder has run folders, the
+    /// summaries of `tasks` are omitted, since they are made from these. A file without a column `schema` is no
+    /// summary.
     pub fn other_summaries(&self, tasks: &[&str]) -> Result<Vec<PathBuf>> {
         let made: Vec<PathBuf> = match self.out.join(RUNS).exists() {
             true => tasks.iter().map(|task| self.summary_path(task)).collect(),
@@ -263,28 +264,28 @@ impl Store {
         Ok(found)
     }
 
-    /// Where the summary of `task` stands.
+    /// Path of the summary of `task`.
     pub fn summary_path(&self, task: &str) -> PathBuf {
         self.out.join(format!("{task}.csv"))
     }
 
-    /// Puts the row of the finished run `id` into the summary of `task`.
+    /// Adds the row of the finished run `id` to the summary of `task`.
     fn add_to_summary(&self, task: &str, id: &str) -> Result<()> {
         summary::add(self, task, id)
     }
 
-    /// Writes the summary of `task` anew from the run folders.
+    /// Rebuilds the summary of `task` from the run folders.
     pub fn refresh_summary(&self, task: &str) -> Result<()> {
         summary::refresh(self, task)
     }
 
-    /// The folder of the run `id`, whether or not it exists.
+    /// Path of the folder of the run `id`, whether or not it exists.
     pub fn run_folder(&self, id: &str) -> PathBuf {
         self.out.join(RUNS).join(id)
     }
 }
 
-/// A field of `document` that `result`, read from it, does not have.
+/// Returns the name of a field of `document` that `result`, parsed from it, does not have.
 fn unknown<'a>(document: &'a Value, result: &RunResult) -> Option<&'a str> {
     let known = serde_json::to_value(result).expect("a result is plain data");
     let mut names = document.as_object()?.iter();
@@ -292,12 +293,12 @@ fn unknown<'a>(document: &'a Value, result: &RunResult) -> Option<&'a str> {
     Some(name)
 }
 
-/// Whether it is a value that is not written at all when it is nothing.
+/// Whether the value is empty, so that serialisation omits it.
 fn is_empty(value: &Value) -> bool {
     value.is_null() || value == ""
 }
 
-/// The config of a run that a file holds.
+/// Reads the config of a run from a file.
 pub fn read_config(path: &Path) -> Result<RunConfig> {
     let text = files::read_text(path)?;
     RunConfig::parse(&text, &path.display().to_string())

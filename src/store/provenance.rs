@@ -1,4 +1,4 @@
-//! Where, when and by what a run was trained. Recorded, never part of a run's identity.
+//! Provenance of a run: host, time, build and device. It is recorded, but no part of a run's identity.
 
 use crate::error::{ensure, Result};
 use crate::ops::Simd;
@@ -7,20 +7,20 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// What `env.json` holds.
+/// Contents of `env.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
     /// Version of this program.
     pub version: String,
-    /// Commit it was built from, or `unknown`.
+    /// Commit of the build, or `unknown`.
     pub git_commit: String,
-    /// Whether uncommitted changes were built in.
+    /// Whether the build contains uncommitted changes.
     pub dirty: bool,
     /// Name of the host.
     pub host: String,
-    /// Model of its processor.
+    /// Model of the host's processor.
     pub cpu: String,
-    /// Instruction set of the ops, such as `avx2`; empty in runs of versions that did not say.
+    /// Instruction set of the ops, such as `avx2`; empty in runs of versions that did not record it.
     #[serde(default)]
     pub simd: String,
     /// Operating system and architecture.
@@ -29,15 +29,15 @@ pub struct Provenance {
     pub device: String,
     /// Threads in use.
     pub threads: usize,
-    /// When the run was first begun (UTC); kept over interruptions.
+    /// Time at which the run was first begun (UTC); kept over interruptions.
     pub started: String,
-    /// The command that was typed last to train it, as a shell reads it; empty in runs of versions that did not say.
+    /// Last command that trained the run, quoted for a shell; empty in runs of versions that did not record it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
 }
 
 impl Provenance {
-    /// The facts of this process, and the present time.
+    /// Collects the provenance of this process at the current time.
     pub fn collect(device: &str, threads: usize) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -54,26 +54,26 @@ impl Provenance {
         }
     }
 
-    /// The commit, marked as `git describe --dirty` does.
+    /// Commit with the mark `-dirty`, in the format of `git describe --dirty`.
     pub fn commit(&self) -> String {
         let mark = if self.dirty { "-dirty" } else { "" };
         format!("{}{mark}", self.git_commit)
     }
 }
 
-/// Now, in UTC, to the second: `2026-01-31T23:59:59Z`.
+/// Current time in UTC, to the second: `2026-01-31T23:59:59Z`.
 pub fn utc_now() -> String {
-    // A clock beyond the years that have four digits is set wrong; the record of a run is no place to fail.
+    // A clock beyond the year 9999 is set wrong; that must not fail a run.
     let now = jiff::Timestamp::try_from(SystemTime::now()).unwrap_or(jiff::Timestamp::MAX);
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The most memory that this process has held so far, where the system tells.
+/// Peak resident memory of this process in bytes, if the system reports it.
 pub fn peak_memory_bytes() -> Option<u64> {
     bytes_of("/proc/self/status", "VmHWM")
 }
 
-/// Processes that the system has killed so far because memory ran out, where it tells.
+/// Number of processes that the kernel's OOM killer has killed since boot, if the system reports it.
 pub fn memory_kills() -> Option<u64> {
     let text = fs::read_to_string("/proc/vmstat").ok()?;
     let mut lines = text.lines();
@@ -90,22 +90,22 @@ pub fn host() -> String {
         .map_or("unknown".into(), |name| name.trim().into())
 }
 
-/// Bytes of main memory, where the system tells.
+/// Size of the main memory in bytes, if the system reports it.
 pub fn memory_bytes() -> Option<u64> {
     bytes_of("/proc/meminfo", "MemTotal")
 }
 
-/// The most memory that this process may take.
+/// Upper limit of the memory of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// How much.
+    /// Limit in bytes.
     pub bytes: u64,
-    /// What sets it, as a sentence names it.
+    /// Source of the limit, as printed in a sentence.
     pub of: &'static str,
 }
 
-/// The tightest of the machine's memory, the control groups that this process is in (batch systems and containers
-/// set them), and the limit of its address space (`ulimit -v`), where the system tells.
+/// Returns the tightest of three limits, if the system reports them: the machine's memory, the control groups of this
+/// process (set by batch systems and containers), and the limit of its address space (`ulimit -v`).
 pub fn memory_limit() -> Option<MemoryLimit> {
     let limit = |bytes: Option<u64>, of| bytes.map(|bytes| MemoryLimit { bytes, of });
     let space = rustix::process::getrlimit(rustix::process::Resource::As).current;
@@ -122,7 +122,7 @@ pub fn memory_limit() -> Option<MemoryLimit> {
     .min_by_key(|limit| limit.bytes)
 }
 
-/// Refuses `what`, which needs this many bytes, where this process may not take as many; `remedy` says what would need fewer.
+/// Returns an error if `what` needs more bytes than this process may take; `remedy` is the advice in the message.
 pub fn check_memory(needed: f64, what: &str, remedy: &str) -> Result<()> {
     let Some(limit) = memory_limit() else {
         return Ok(());
@@ -138,7 +138,7 @@ pub fn check_memory(needed: f64, what: &str, remedy: &str) -> Result<()> {
     Ok(())
 }
 
-/// `70 MB`, `1.4 GB`.
+/// Formats a number of bytes: `70 MB`, `1.4 GB`.
 pub fn gigabytes(count: f64) -> String {
     if count < 0.95e9 {
         return format!("{:.0} MB", (count / 1e6).ceil());
@@ -146,7 +146,7 @@ pub fn gigabytes(count: f64) -> String {
     format!("{:.1} GB", count / 1e9)
 }
 
-/// The tightest limit of the control group of this process, of version 2, and of the groups around it.
+/// Returns the tightest limit of this process's control group (version 2) and the groups around it.
 fn group_limit(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -161,7 +161,7 @@ fn group_limit(root: &Path) -> Option<u64> {
     limits.min()
 }
 
-/// A field that one of the system's files gives in KiB.
+/// Returns a field of one of the system's files, converted from KiB to bytes.
 fn bytes_of(file: &str, name: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     let kib = colon_field(&text, name)?.split_whitespace().next()?;

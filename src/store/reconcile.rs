@@ -1,4 +1,4 @@
-//! Several results of one run.
+//! Consistency of several results of one run.
 
 use super::column::Field;
 use super::metrics::METRICS;
@@ -7,18 +7,18 @@ use super::result::RunStatus;
 use crate::error::{Error, Position, Result};
 use std::collections::HashMap;
 
-/// One run has one result of one build on one machine: refuses two rows of one run id whose accuracies, losses or
-/// perplexities differ although both are of the same. Times may differ, and a failure beside a result counts for nothing.
+/// Checks rows with equal run ids for contradictions. Returns an error if two of them, by one build on one machine,
+/// differ in accuracies, losses or perplexities. Times may differ, and failures are ignored.
 ///
-/// Two rows of one run id that were trained on different data are refused as well.
+/// Two rows of one run id that were trained on different data are an error as well.
 ///
-/// Builds and machines round differently. Of rows that differ for that reason the first counts, and the sentence that
-/// is returned says so.
+/// Builds and machines round differently. Of rows that differ for that reason the first counts, and the returned
+/// sentence reports it.
 ///
 /// # Errors
-/// The contradiction, with both places.
+/// Describes the contradiction and names both places.
 pub fn reconcile(records: &[Record]) -> Result<Option<String>> {
-    // Of each run the rows so far, one of each build and machine.
+    // For each run the rows so far, one per build and machine.
     let mut known: HashMap<&str, Vec<&Record>> = HashMap::with_capacity(records.len());
     let mut differing = Vec::new();
     let done = |r: &&Record| r.status() == Some(RunStatus::Done);
@@ -69,7 +69,7 @@ pub fn reconcile(records: &[Record]) -> Result<Option<String>> {
     }))
 }
 
-/// `reason` against `record`, at its place.
+/// Returns an error with `reason`, located at `record`.
 fn contradiction(record: &Record, reason: String) -> Error {
     match record.source() {
         Some(Source { file, line }) => match line {
@@ -80,13 +80,13 @@ fn contradiction(record: &Record, reason: String) -> Error {
     }
 }
 
-/// Whether two results of one run are of different examples.
+/// Whether two results of one run come from different examples.
 fn is_of_other_data(a: &Record, b: &Record) -> bool {
     let [a, b] = [a, b].map(|record| record.text("data_digest"));
     !a.is_empty() && !b.is_empty() && a != b
 }
 
-/// A metric that must repeat, and has two values in two results of a run.
+/// Returns a reproducible metric on which two results of one run differ.
 fn difference(a: &Record, b: &Record) -> Option<&'static str> {
     let told = |field: &Field| field.number().is_some_and(f64::is_finite);
     let metrics = METRICS.iter().filter(|metric| metric.is_reproducible());
@@ -95,7 +95,7 @@ fn difference(a: &Record, b: &Record) -> Option<&'static str> {
     differing.next().map(|(name, ..)| name)
 }
 
-/// Whether two results of a run must be the same: by one build, as far as its commit tells, on one kind of machine.
+/// Whether two results of a run must agree: same build, as far as its commit shows, and same kind of machine.
 fn is_repeatable(a: &Record, b: &Record) -> bool {
     let origin = ["git_commit", "simd", "cpu", "device", "ops"];
     origin.iter().all(|name| a.get(name) == b.get(name))

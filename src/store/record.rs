@@ -1,4 +1,4 @@
-//! One run as one row of a summary: values by column.
+//! Records: one run as one row of a summary, with values by column.
 
 use super::column::{Absent, Column, Field, Kind, Role};
 use super::metrics::Metric;
@@ -9,33 +9,33 @@ use crate::tasks;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-/// The column of the digest of the files that a run was trained on.
+/// Column of the digest of the files that a run was trained on.
 pub const SOURCE_DIGEST: &str = "source_digest";
 
-/// The column of the seed of generated examples.
+/// Column of the seed of generated examples.
 const DATA_SEED: &str = "data_seed";
 
-/// What stands in that column, in reports, of a run whose own seed draws its examples.
+/// Value of that column, in reports, for a run whose own seed generates its examples.
 const OWN_SEED: &str = "seed";
 
-/// Behind it stands the id of a run of whose files nothing is known.
+/// Prefix of the source digest, followed by the run id, for runs whose files are unknown.
 const UNKNOWN_FILES: &str = "unknown:";
 
-/// A run and its result, a value a column. What the columns mean stands in [`COLUMNS`].
+/// Settings and result of a run, one value per column of [`COLUMNS`].
 ///
-/// Two records are equal if all their values are, wherever they were read.
+/// Two records are equal if all their values are, regardless of their sources.
 #[derive(Clone, Debug)]
 pub struct Record {
     fields: Box<[Field]>,
     source: Option<Source>,
 }
 
-/// Where a record was read.
+/// File and line from which a record was read.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The file.
     pub file: Arc<str>,
-    /// Its line, of a summary.
+    /// Line number, for a summary.
     pub line: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// A column that says what no value means: its place, the condition on another column, the value.
+/// Meaning of an absent value: the column's index, a condition on another column, and the value.
 type Meant = (usize, Option<(usize, Field)>, Field);
 
 static MEANT: LazyLock<Vec<Meant>> = LazyLock::new(|| {
@@ -66,7 +66,7 @@ static MEANT: LazyLock<Vec<Meant>> = LazyLock::new(|| {
     COLUMNS.iter().enumerate().filter_map(meant).collect()
 });
 
-/// Settings that every row of a summary has: a text may be empty, and a run that failed has no metric.
+/// Settings that every row of a summary must have. Texts may be empty, and failed runs have no metrics.
 static NEEDED: LazyLock<Vec<usize>> = LazyLock::new(|| {
     let needed = |column: &Column| {
         let text = column.kind == Kind::Word && column.role != Role::Id;
@@ -92,7 +92,7 @@ impl PartialEq for Record {
 }
 
 impl Record {
-    /// The record of a finished run.
+    /// Returns the record of a finished run.
     pub fn new(config: &RunConfig, result: &RunResult) -> Self {
         let mut record = Self::planned(config);
         let origin = &result.provenance;
@@ -127,7 +127,7 @@ impl Record {
         record
     }
 
-    /// The record of a run without a result: its settings alone, read off the serialised config.
+    /// Returns the record of a run without a result: only its settings, taken from the serialised config.
     pub fn planned(config: &RunConfig) -> Self {
         let document = serde_json::to_value(config).expect("a run config is plain data");
         let mut record = Self::default();
@@ -158,8 +158,8 @@ impl Record {
         }
     }
 
-    /// Tells the data of a run on files that an earlier version trained, whose config does not name them, from those of
-    /// other runs: by the digest of its examples, or where there is none by its own id, since nothing is known of them.
+    /// Distinguishes the data of runs on files by earlier versions, whose configs do not name the files: by the digest
+    /// of the examples, or by the run's own id if there is none, since nothing is known about them.
     fn name_files(&mut self) {
         let text = self.get("tokenizer") != &Field::Absent && self.text("dataset") != "sample";
         let on_files = text || self.text("data") == "files";
@@ -173,13 +173,13 @@ impl Record {
         self.set(SOURCE_DIGEST, named.as_str());
     }
 
-    /// Whether nothing is known of the files that the run was trained on.
+    /// Whether the files that the run was trained on are unknown.
     pub fn is_of_unknown_files(&self) -> bool {
         self.text(SOURCE_DIGEST).starts_with(UNKNOWN_FILES)
     }
 
-    /// Whether its examples have the run's seed under a protocol that does not fix the data: they were drawn by that seed, or
-    /// a user gave the two the same number.
+    /// Whether the examples' seed equals the run's seed under a protocol that does not fix the data: either the run's
+    /// seed generated the examples, or a user set both to the same number.
     pub fn may_draw_own_data(&self) -> bool {
         let fixed = ["", "reference"].contains(&self.text("protocol"));
         let generated = tasks::find(self.text("task")).is_ok_and(|t| t.fields.contains(&DATA_SEED));
@@ -188,12 +188,12 @@ impl Record {
         !fixed && generated && !from_files && data == own
     }
 
-    /// Says that its own seed draws its examples, so that it is in one cell with other seeds that do so.
+    /// Marks the examples as generated by the run's own seed, so that such runs with other seeds share its cell.
     pub fn set_own_data(&mut self) {
         self.set(DATA_SEED, OWN_SEED);
     }
 
-    /// Fills in what absent values mean.
+    /// Replaces absent values by their meanings.
     fn complete(&mut self) {
         for (i, condition, value) in MEANT.iter() {
             let meant = match condition {
@@ -207,7 +207,7 @@ impl Record {
         }
     }
 
-    /// The value of the column called `name`.
+    /// Returns the value of the column called `name`.
     ///
     /// # Panics
     ///
@@ -221,22 +221,22 @@ impl Record {
         self.fields[known(name)] = value.into();
     }
 
-    /// The value at a [`place`] in [`COLUMNS`].
+    /// Returns the value at an index of [`COLUMNS`], see [`place`].
     pub fn at(&self, place: usize) -> &Field {
         &self.fields[place]
     }
 
-    /// A text, empty where there is none.
+    /// Returns a text; empty if there is none.
     pub fn text(&self, name: &str) -> &str {
         self.get(name).text()
     }
 
-    /// A number, where there is one.
+    /// Returns a number, if there is one.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.get(name).number()
     }
 
-    /// A whole number, 0 where there is none.
+    /// Returns a non-negative integer; 0 if there is none.
     pub fn count(&self, name: &str) -> usize {
         match self.get(name) {
             Field::Count(count) => *count as usize,
@@ -244,37 +244,37 @@ impl Record {
         }
     }
 
-    /// Its twelve hex digits.
+    /// Run id: twelve hex digits.
     pub fn run_id(&self) -> &str {
         self.text("run_id")
     }
 
-    /// Whether there is a number; `None` for a run that is only planned.
+    /// Status of the run; `None` if it is only planned.
     pub fn status(&self) -> Option<RunStatus> {
         RunStatus::ALL
             .into_iter()
             .find(|status| status.name() == self.text("status"))
     }
 
-    /// How training ended.
+    /// Outcome of the training.
     pub fn outcome(&self) -> Option<Outcome> {
         Outcome::ALL
             .into_iter()
             .find(|outcome| outcome.name() == self.text("outcome"))
     }
 
-    /// The columns of one role with their values, in order.
+    /// Iterates over the columns of one role and their values, in order.
     pub fn values(&self, role: Role) -> impl Iterator<Item = (&'static Column, &Field)> {
         let columns = COLUMNS.iter().zip(&self.fields);
         columns.filter(move |(column, _)| column.role == role)
     }
 
-    /// Where it was read, if it was.
+    /// Source of the record, if it was read from a file.
     pub fn source(&self) -> Option<&Source> {
         self.source.as_ref()
     }
 
-    /// A setting without a value in a row of a summary that must have one.
+    /// Returns a required column that has no value.
     pub(super) fn lacks(&self) -> Option<&'static Column> {
         let mut needed = NEEDED.iter();
         let lacking = needed.find(|place| self.fields[**place] == Field::Absent);
@@ -293,7 +293,7 @@ mod tests {
     use crate::config::Precision;
     use serde_json::Value;
 
-    /// A setting that a record left out would let two different trainings share a cell.
+    /// If a record omitted a setting, two different trainings would share a cell.
     #[test]
     fn every_setting_of_a_config_shows_in_its_record() {
         let mut text = text_config();
@@ -387,13 +387,13 @@ mod tests {
             Value::Object(fields) => fields
                 .iter()
                 .flat_map(|(name, field)| leaves(field, format!("{path}/{name}")))
-                .filter(|leaf| leaf != "/task/name") // there is but one task
+                .filter(|leaf| leaf != "/task/name") // there is only one task
                 .collect(),
             _ => vec![path],
         }
     }
 
-    /// Of every enum of a config at least two.
+    /// At least two values of every enum in a config.
     const OTHERS: [&str; 14] = [
         "paper",
         "matched",

@@ -1,67 +1,67 @@
-//! What a run ends with.
+//! Results of runs.
 
 use super::{utc_now, Cause, Failure, Metrics, Provenance};
 use serde::{Deserialize, Serialize};
 
-/// What `result.json` holds.
+/// Contents of `result.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
-    /// Whether there is a number.
+    /// Whether the run is done or failed.
     pub status: RunStatus,
-    /// How training ended; `None` if the run failed.
+    /// Outcome of the training; `None` if the run failed.
     pub outcome: Option<Outcome>,
-    /// Why the run failed; empty otherwise.
+    /// Reason of the failure; empty otherwise.
     pub reason: String,
-    /// The same as one of a fixed list; none of a run that is done, and of a failed one older than this field.
+    /// Cause of the failure, from a fixed list; `None` for runs that are done, and for failures older than this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// Examples at a time, if fewer were taken than the config says, because memory ran out.
+    /// Micro-batch size, if lack of memory made it smaller than the configured one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro_batch_used: Option<usize>,
-    /// Its numbers, each a field of its own name beside the others.
+    /// Metrics; each is serialised as a field of its own.
     #[serde(flatten)]
     pub metrics: Metrics,
-    /// Implementations that the ops took in the process that ended the run (fused, reference or both);
-    /// empty for runs older than this field.
+    /// Implementations that the ops used in the process that ended the run (fused, reference or both); empty for runs
+    /// older than this field.
     #[serde(default)]
     pub ops: String,
-    /// Digest of the examples seen, where they may come from files.
+    /// Digest of the examples, for data that may come from files.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data_digest: String,
-    /// When the run was first begun (UTC).
+    /// Time at which the run was first begun (UTC).
     pub started: String,
-    /// When it ended (UTC).
+    /// Time at which the run ended (UTC).
     pub ended: String,
-    /// Who trained the last part of it.
+    /// Provenance of the process that ended the run.
     pub provenance: Provenance,
 }
 
-/// Whether a finished run has a number.
+/// Whether a finished run has a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunStatus {
-    /// It has.
+    /// It has a result.
     Done,
     /// It ended by an error.
     Failed,
 }
 
-/// How training ended.
+/// Outcome of a training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// The accuracy passed the threshold.
+    /// Test accuracy exceeded the threshold.
     Converged,
     /// All epochs were trained.
     Finished,
-    /// The loss was no longer a number.
+    /// The loss became NaN.
     Diverged,
 }
 
 impl RunStatus {
     pub(super) const ALL: [Self; 2] = [Self::Done, Self::Failed];
 
-    /// As a summary says it.
+    /// Name in a summary.
     pub fn name(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -73,7 +73,7 @@ impl RunStatus {
 impl Outcome {
     pub(super) const ALL: [Self; 3] = [Self::Converged, Self::Finished, Self::Diverged];
 
-    /// As a summary says it.
+    /// Name in a summary.
     pub fn name(self) -> &'static str {
         match self {
             Self::Converged => "converged",
@@ -84,7 +84,7 @@ impl Outcome {
 }
 
 impl RunResult {
-    /// A run that broke off: nothing but its failure.
+    /// Returns the result of a failed run, which contains only the failure.
     pub fn failed(failure: Failure, started: &str, provenance: Provenance) -> Self {
         Self {
             status: RunStatus::Failed,
@@ -101,7 +101,7 @@ impl RunResult {
         }
     }
 
-    /// A run that has numbers.
+    /// Returns the result of a run with metrics.
     pub fn done(outcome: Outcome, metrics: Metrics, started: &str, provenance: Provenance) -> Self {
         let nothing = Failure::new(Cause::Other, String::new());
         Self {
@@ -113,7 +113,7 @@ impl RunResult {
         }
     }
 
-    /// Why it failed, if it did.
+    /// Returns the failure, if the run failed.
     pub fn failure(&self) -> Option<Failure> {
         let cause = self.cause.unwrap_or(Cause::Other);
         (self.status == RunStatus::Failed).then(|| Failure::new(cause, self.reason.as_str()))
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// As version 0.1.0 wrote it for a run on text.
+    /// A result of a run on text, as version 0.1.0 wrote it.
     const FIRST: &str = r#"{
         "accuracy": 0.5, "best_accuracy": 0.5, "best_epoch": 64, "data_digest": "3d2ac1513d6f",
         "ended": "2026-01-31T10:00:32Z", "epochs_run": 50,

@@ -1,4 +1,4 @@
-//! The folder of one run, while a process works on it.
+//! Folder of one run, while a process works on it.
 
 use super::beat::{Beat, Heart, BEAT};
 use super::claim::{remove_asides, Claim, CLAIM};
@@ -24,14 +24,14 @@ const ENV: &str = "env.json";
 const METRICS: &str = "metrics.csv";
 const SLICES: &str = "slices.csv";
 const LOSSES: &str = "losses.csv";
-/// The field of a result that holds the digest of the epochs beside it.
+/// Field of a result that holds the digest of `metrics.csv`.
 const METRICS_DIGEST: &str = "metrics_sha256";
-/// The same of its slices.
+/// Field of a result that holds the digest of `slices.csv`.
 const SLICES_DIGEST: &str = "slices_sha256";
-/// The newest checkpoint, and the one before it.
+/// File names of the newest checkpoint and the one before it.
 const CHECKPOINTS: [&str; 2] = ["checkpoint.safetensors", "checkpoint-before.safetensors"];
 
-/// The right to work on one run. Dropped, or with its process killed, it frees the run.
+/// Exclusive access to the folder of one run. The run is released when it is dropped, or when its process is killed.
 #[derive(Debug)]
 pub struct RunDir {
     store: Store,
@@ -39,7 +39,7 @@ pub struct RunDir {
     task: String,
     folder: PathBuf,
     started: String,
-    /// Before the claim, so that it stops while the run is still this process's.
+    /// Declared before the claim, so that it stops while this process still owns the run.
     heart: Heart,
     claim: Claim,
 }
@@ -47,7 +47,7 @@ pub struct RunDir {
 /// One epoch of a run: a row of `metrics.csv`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EpochRow {
-    /// Which, from 1.
+    /// Number of the epoch, from 1.
     pub epoch: usize,
     /// Mean training loss; may be NaN.
     pub train_loss: f64,
@@ -59,9 +59,9 @@ pub struct EpochRow {
     pub lr: f64,
     /// Seconds of this epoch, training and test.
     pub seconds: f64,
-    /// Training tokens a second.
+    /// Training tokens per second.
     pub tokens_per_s: f64,
-    /// Mean loss on the validation split, where there is one.
+    /// Mean loss on the validation split, if there is one.
     #[serde(default)]
     pub val_loss: Option<f64>,
     /// Accuracy on the validation split.
@@ -69,34 +69,34 @@ pub struct EpochRow {
     pub val_accuracy: Option<f64>,
 }
 
-/// The accuracy of one slice of the test answers after one epoch: a row of `slices.csv`.
+/// Accuracy on one slice of the test answers after one epoch: a row of `slices.csv`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SliceRow {
     /// The epoch, from 1.
     pub epoch: usize,
-    /// The property by which answers are told apart: of MQAR `pair` or `distance`.
+    /// Property that defines the slices: `pair` or `distance` for MQAR.
     pub by: String,
-    /// The least value of it in the slice.
+    /// Lower bound of the property in the slice.
     pub from: usize,
-    /// The greatest.
+    /// Upper bound, inclusive.
     pub to: usize,
-    /// Answers in the slice.
+    /// Number of answers in the slice.
     pub answers: usize,
-    /// The share of right ones, 0 to 1.
+    /// Fraction of correct answers, 0 to 1.
     pub accuracy: f64,
 }
 
-/// Weights that a run on text leaves behind.
+/// Weights kept after a run on text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
-    /// Those at the end.
+    /// Final weights.
     Last,
-    /// Those of the epoch that validation chooses.
+    /// Weights of the epoch with the best validation score.
     Best,
 }
 
 impl Weights {
-    /// The name of their file in the folder of a run.
+    /// File name in the folder of a run.
     pub const fn file(self) -> &'static str {
         match self {
             Self::Last => "weights.safetensors",
@@ -105,16 +105,16 @@ impl Weights {
     }
 }
 
-/// What the files of weights by epoch are called.
+/// Prefix and suffix of the names of per-epoch weights.
 const SNAPSHOT: [&str; 2] = ["epoch-", ".safetensors"];
 
-/// The name of the file of the weights after `epoch` epochs, 0 being the start.
+/// Returns the file name of the weights after `epoch` epochs; 0 is the initialisation.
 fn snapshot(epoch: usize) -> String {
     let [front, end] = SNAPSHOT;
     format!("{front}{epoch:04}{end}")
 }
 
-/// The weights by epoch in the folder of a run, in order; none where it kept none.
+/// Returns the paths of the per-epoch weights in the folder of a run, in order; empty if none were kept.
 pub fn snapshots(folder: &Path) -> Result<Vec<PathBuf>> {
     let [front, end] = SNAPSHOT;
     let mut found = Vec::new();
@@ -178,12 +178,12 @@ impl RunDir {
         &self.id
     }
 
-    /// When the run was first begun (UTC): the start of an interrupted run outlives it.
+    /// Time at which the run was first begun (UTC); resuming a run keeps it.
     pub fn started(&self) -> &str {
         &self.started
     }
 
-    /// Refuses to publish what another process may have published since: it took over while this one seemed to be gone.
+    /// Returns an error if another process has taken over the run because this one seemed to be gone.
     fn still_mine(&self) -> Result<()> {
         match self.claim.holds()? {
             true => Ok(()),
@@ -191,17 +191,17 @@ impl RunDir {
         }
     }
 
-    /// Changes what others see of the run while it is in work.
+    /// Updates the heartbeat of the run.
     pub fn tell(&self, change: impl FnOnce(&mut Beat)) {
         self.heart.tell(change);
     }
 
-    /// The result, if another process finished the run before this one took it up.
+    /// Returns the result, if another process finished the run before this one claimed it.
     pub fn result(&self) -> Result<Option<RunResult>> {
         self.store.result(&self.id)
     }
 
-    /// Writes all epochs so far. Whole, so that a resumed run has no doubled or torn rows.
+    /// Writes all epochs so far. The file is rewritten as a whole, so that a resumed run has no duplicate or torn rows.
     pub fn write_metrics(&self, epochs: &[EpochRow]) -> Result<()> {
         self.still_mine()?;
         let path = self.folder.join(METRICS);
@@ -209,7 +209,7 @@ impl RunDir {
         write_atomic(&path, &bytes)
     }
 
-    /// Writes the accuracies of slices of the test answers, if there are some.
+    /// Writes the accuracies by slice of the test answers, if there are any.
     pub fn write_slices(&self, rows: &[SliceRow]) -> Result<()> {
         if rows.is_empty() {
             return Ok(());
@@ -220,17 +220,17 @@ impl RunDir {
         write_atomic(&path, &bytes)
     }
 
-    /// The epochs so far.
+    /// Reads the epochs so far.
     pub fn read_metrics(&self) -> Result<Vec<EpochRow>> {
         epochs(&self.folder)
     }
 
-    /// The losses of a run on text, those of its first `steps` steps kept.
+    /// Opens the losses of a run on text and keeps those of its first `steps` steps.
     pub fn losses(&self, steps: usize) -> Result<Losses> {
         Losses::open(&self.folder.join(LOSSES), steps)
     }
 
-    /// Keeps weights beside the results.
+    /// Writes weights to the folder of the run.
     pub fn write_weights(
         &self,
         which: Weights,
@@ -239,7 +239,7 @@ impl RunDir {
         write_atomic_by(&self.folder.join(which.file()), write)
     }
 
-    /// Keeps the weights after `epoch` epochs beside the results.
+    /// Writes the weights after `epoch` epochs.
     pub fn write_snapshot(
         &self,
         epoch: usize,
@@ -248,7 +248,7 @@ impl RunDir {
         write_atomic_by(&self.folder.join(snapshot(epoch)), write)
     }
 
-    /// Writes a checkpoint; the one before it is kept.
+    /// Writes a checkpoint and keeps the previous one.
     pub fn write_checkpoint(
         &self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -263,7 +263,7 @@ impl RunDir {
         }
     }
 
-    /// The checkpoints of a run that is not done, the newest first, each read when it is asked for; at most two.
+    /// Returns the checkpoints of an unfinished run, at most two, the newest first. Each is read lazily.
     pub fn checkpoints(&self) -> impl Iterator<Item = Result<(PathBuf, Vec<u8>)>> + '_ {
         let paths = CHECKPOINTS.iter().map(|name| self.folder.join(name));
         paths.filter_map(|path| {
@@ -272,16 +272,16 @@ impl RunDir {
         })
     }
 
-    /// Removes a damaged checkpoint, which the next one would otherwise keep in place of the good one before it.
+    /// Removes a damaged checkpoint; otherwise the next one would keep it instead of the intact one before it.
     pub fn discard_checkpoint(&self, path: &Path) -> Result<()> {
         remove_if_present(path)
     }
 
-    /// Publishes the result and brings the task's summary up to date. A run that is done needs its checkpoints no
-    /// more; one that failed keeps them, so that a retry goes on where it broke off.
+    /// Publishes the result and updates the task's summary. The checkpoints of a run that is done are removed; a failed
+    /// run keeps them, so that a retry resumes there.
     ///
-    /// Once the result is written the run is finished, whatever becomes of the summary, which
-    /// any later run rebuilds.
+    /// The run is finished once the result is written, even if the summary cannot be written: any later run rebuilds
+    /// it.
     pub fn finish(self, result: &RunResult) -> Result<()> {
         self.still_mine()?;
         let mut sealed = json(result);
@@ -301,21 +301,21 @@ impl RunDir {
 
 #[cfg(test)]
 impl RunDir {
-    /// As when the process is killed: claim and beat stay.
+    /// Leaves claim and heartbeat behind, like a process that was killed.
     pub(crate) fn crash(self) {
         self.heart.stop();
         self.claim.crash();
     }
 }
 
-/// Removes what a process left in the folder of a run that is done, if it was killed between the result and its end.
+/// Cleans up the folder of a finished run whose process was killed after it wrote the result.
 pub(super) fn tidy(store: &Store, id: &str) -> Result<()> {
     let folder = store.run_folder(id);
     if !folder.join(CLAIM).exists() {
         return Ok(());
     }
     let Some(_claim) = Claim::take(&folder, store.locks, store.pace)? else {
-        return Ok(()); // it is about to do so itself
+        return Ok(()); // a process still works on it, and will clean up itself
     };
     remove_unfinished(&folder)?;
     remove_asides(&folder, store.pace)?;
@@ -328,17 +328,18 @@ fn remove_checkpoints(folder: &Path) -> Result<()> {
     names.try_for_each(|name| remove_if_present(&folder.join(name)))
 }
 
-/// The epochs of the run in `folder`, none where nothing was trained yet.
+/// Reads the epochs of the run in `folder`; empty if nothing was trained yet.
 pub fn epochs(folder: &Path) -> Result<Vec<EpochRow>> {
     rows(folder, METRICS, METRICS_DIGEST, "epochs")
 }
 
-/// The accuracies of slices of the test answers of the run in `folder`; none where there is no such file.
+/// Reads the accuracies by slice of the run in `folder`; empty if there is no such file.
 pub(super) fn slices(folder: &Path) -> Result<Vec<SliceRow>> {
     rows(folder, SLICES, SLICES_DIGEST, "accuracies by slice")
 }
 
-/// The rows of `file` in `folder`, which the digest of this name in the result is of; `what` they are in a sentence.
+/// Reads the rows of `file` in `folder` and verifies the digest called `digest` in the result; `what` names the rows in
+/// messages.
 fn rows<T: DeserializeOwned>(
     folder: &Path,
     file: &str,
@@ -364,7 +365,8 @@ fn rows<T: DeserializeOwned>(
     rows.map_err(|e| broken(e.to_string()))
 }
 
-/// The digest called `name` that the result in `folder` holds; none of a run that is not finished, or by an earlier version.
+/// Returns the digest called `name` in the result in `folder`; `None` if the run is not finished, or if an earlier
+/// version trained it.
 fn written_digest(folder: &Path, name: &str) -> Result<Option<String>> {
     let bytes = read_if_present(&folder.join(RESULT))?.unwrap_or_default();
     let result: Option<Value> = serde_json::from_slice(&bytes).ok();
@@ -392,12 +394,12 @@ fn record_config(path: &Path, config: &RunConfig) -> Result<()> {
     Ok(())
 }
 
-/// When the run of a folder was first begun, if it was.
+/// Returns the time at which the run in `folder` was first begun, if it was.
 pub(super) fn started(folder: &Path) -> Result<Option<String>> {
     earlier_start(&folder.join(ENV))
 }
 
-/// A damaged `env.json` loses only its start, since it is about to be written anew.
+/// Ignores a damaged `env.json`: only its start time is lost, and the file is about to be rewritten.
 fn earlier_start(path: &Path) -> Result<Option<String>> {
     let bytes = read_if_present(path)?.unwrap_or_default();
     let earlier: Option<Provenance> = serde_json::from_slice(&bytes).ok();
@@ -405,7 +407,7 @@ fn earlier_start(path: &Path) -> Result<Option<String>> {
 }
 
 fn pretty(value: &impl Serialize) -> Vec<u8> {
-    // By way of `Value`: its keys are sorted.
+    // `Value` sorts its keys.
     format!("{:#}\n", json(value)).into_bytes()
 }
 

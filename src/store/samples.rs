@@ -1,4 +1,4 @@
-//! Small valid values for the tests of this room and of those above it.
+//! Small valid values for the tests of this module and of those that use it.
 
 use super::{Cause, Metrics, Outcome, Provenance, Record, RunResult, RunStatus};
 use crate::config::{
@@ -63,7 +63,7 @@ pub(crate) fn config() -> RunConfig {
     }
 }
 
-/// Linear attention in the body of Pythia-70M, as in Table 1.
+/// Linear attention in the body of Pythia-70M, from Table 1.
 pub(crate) fn text_config() -> RunConfig {
     let small = config();
     RunConfig {
@@ -161,7 +161,7 @@ pub(crate) fn done(accuracy: f64) -> RunResult {
     }
 }
 
-/// A run on text of this training perplexity; the others are multiples of it.
+/// A run on text with this training perplexity; the other perplexities are multiples of it.
 pub(crate) fn read(train_ppl: f64) -> RunResult {
     let mut result = done(0.5);
     result.metrics.set("epochs_run", 50usize);

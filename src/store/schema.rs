@@ -1,4 +1,4 @@
-//! Every column of a summary: the one table that the CSV, the reports and `--columns` ask.
+//! Schema of the summaries: the one table of columns behind the CSV, the reports and `--columns`.
 
 use super::column::{Absent, Column, Kind, Role};
 use super::metrics::{Metric, METRICS};
@@ -6,13 +6,13 @@ use super::Cause;
 use crate::config::{SettingColumn, Settings, Summary, SETTINGS};
 use std::sync::LazyLock;
 
-/// Version of the columns. Columns may be added; a rename or a new meaning raises it.
+/// Version of the columns. It is raised when a column is renamed or changes its meaning, not when one is added.
 pub const SCHEMA: u32 = 1;
 
-/// The column by which a row that was changed is told.
+/// Column of the checksum, which detects changed rows.
 pub(super) const CHECKSUM: &str = "checksum";
 
-/// A column that no setting has, which files may lack.
+/// Returns an optional column that is no setting.
 fn other(
     name: &'static str,
     unit: &'static str,
@@ -46,7 +46,7 @@ fn ids() -> [Column; 2] {
     ]
 }
 
-/// What a config holds beside settings, with their places among these.
+/// Columns of a config that are no settings, each with its position among those.
 #[rustfmt::skip]
 fn beside_settings() -> [(usize, Column); 3] {
     let at = |at: &str, column: Column| Column { at: vec![at.to_owned()], ..required(column) };
@@ -92,7 +92,7 @@ fn origins() -> [Column; 13] {
     ]
 }
 
-/// The columns of `settings`, in the order of a summary: those that files have already, then the others.
+/// Returns the columns of `settings`, in the order of a summary: first those of older files, then the others.
 fn of_settings(settings: Settings) -> Vec<Column> {
     let mut columns: Vec<(usize, Column)> = beside_settings().into();
     for setting in settings.iter() {
@@ -111,7 +111,7 @@ fn of_settings(settings: Settings) -> Vec<Column> {
         };
         let order = column.order;
         let column = Column {
-            // Made once, and kept as long as the program runs.
+            // Leaked once; columns live as long as the program.
             name: name.leak(),
             unit: column.unit,
             role: column.role,
@@ -122,16 +122,16 @@ fn of_settings(settings: Settings) -> Vec<Column> {
         };
         columns.push((order, column));
     }
-    // Stable: new ones stay in the order of their rows.
+    // The sort is stable: new columns stay in the order of their rows.
     columns.sort_by_key(|(order, _)| *order);
     columns.into_iter().map(|(_, column)| column).collect()
 }
 
-/// The column of a metric.
+/// Returns the column of a metric.
 fn of_metric(metric: &Metric) -> Column {
     Column {
         unit: metric.unit,
-        // A file without it is misspelt: every version has written it.
+        // Every version wrote this column, so a file without it has a misspelt header.
         absent: match metric.name {
             "accuracy" => Absent::Required,
             _ => Absent::Empty,
@@ -140,7 +140,7 @@ fn of_metric(metric: &Metric) -> Column {
     }
 }
 
-/// The columns of a summary of runs that have `settings`, in order: ids, settings, how the run ended, metrics,
+/// Returns the columns of a summary of runs with `settings`, in order: ids, settings, end of the run, metrics,
 /// provenance.
 pub fn columns(settings: Settings) -> Vec<Column> {
     let mut columns: Vec<Column> = ids().into();
@@ -154,7 +154,8 @@ pub fn columns(settings: Settings) -> Vec<Column> {
 /// Every column of a summary.
 pub static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| columns(SETTINGS));
 
-/// Names and places of columns, by the length of the name: reports look up millions, and few names are as long as another.
+/// Names and indices of the columns, grouped by the length of the name. Reports look up millions of names, and few
+/// columns share a length.
 static PLACES: LazyLock<Vec<Vec<(&str, usize)>>> = LazyLock::new(|| {
     let mut by_length = Vec::new();
     for (i, column) in COLUMNS.iter().enumerate() {
@@ -165,7 +166,7 @@ static PLACES: LazyLock<Vec<Vec<(&str, usize)>>> = LazyLock::new(|| {
     by_length
 });
 
-/// Where in [`COLUMNS`] the column called `name` is.
+/// Returns the index in [`COLUMNS`] of the column called `name`.
 pub fn place(name: &str) -> Option<usize> {
     for (known, place) in PLACES.get(name.len())? {
         if *known == name {
@@ -175,7 +176,7 @@ pub fn place(name: &str) -> Option<usize> {
     None
 }
 
-/// Places of the columns with one of `roles`, in order.
+/// Returns the indices of the columns with one of `roles`, in order.
 pub fn places(roles: &[Role]) -> Vec<usize> {
     let places = 0..COLUMNS.len();
     places
@@ -188,7 +189,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The columns of configs in files that were written before.
+    /// Columns of configs in files of earlier versions.
     const WRITTEN: &str = "\
         format, task, protocol, mixer, variant, options, d, n, heads, layers, layout, state_mixer, \
         positions, seq_len, kv_pairs, vocab_size, train_examples, test_examples, data, data_seed, lr, \

@@ -1,29 +1,29 @@
-//! Tables of a CSV as pandas, R and spreadsheets write them: their separators, their rows, and the spellings of their cells.
+//! CSV tables written by pandas, R and spreadsheets: separators, rows and spellings of cells.
 
 use super::column::{Column, Field, Kind};
 use super::schema::CHECKSUM;
 use csv::StringRecord;
 use std::io::Read;
 
-/// Separators of the cells of a row: of a CSV, of that of a spreadsheet where decimals have a comma, and of its text.
+/// Cell separators: of a CSV, of a spreadsheet's CSV in locales with decimal commas, and of tab-separated text.
 const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
-/// Spellings of no value, in columns that cannot hold such a word.
+/// Spellings of a missing value, in columns that cannot hold such a word.
 const NOTHING: [&str; 13] = [
     "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "NaT", "None", "NULL", "null",
 ];
 
-/// Columns of hex digits, which may look like a number: all digits, or with one `e` among them.
+/// Columns of hex digits, which other programs may take for numbers: all digits, or with a single `e`.
 const HEX: [&str; 4] = ["run_id", "git_commit", "data_digest", CHECKSUM];
-/// Length of such an id.
+/// Number of digits of such an id.
 const HEX_DIGITS: usize = 12;
 
-/// Least whole number that spreadsheets write in powers of ten, with six digits.
+/// Smallest integer that spreadsheets write in scientific notation, with six digits.
 const ROUNDED_FROM: f64 = 1e11;
-/// Largest number below which an `f64` holds every whole one.
+/// 2^53: below it, `f64` represents every integer exactly.
 const WHOLE_TO: f64 = 9_007_199_254_740_992.0;
 
-/// A table under a header.
+/// A table with a header.
 pub(super) struct Sheet<'a> {
     text: &'a [u8],
     reader: csv::Reader<&'a [u8]>,
@@ -33,7 +33,7 @@ pub(super) struct Sheet<'a> {
     decimals: Decimals,
 }
 
-/// The lines in which a number with a decimal point, and with a decimal comma, was met first.
+/// Lines of the first number with a decimal point and of the first with a decimal comma.
 #[derive(Default)]
 struct Decimals {
     point: Option<u64>,
@@ -48,7 +48,7 @@ fn reader<R: Read>(text: R, separator: u8) -> csv::Reader<R> {
         .from_reader(text)
 }
 
-/// The separator of cells in the table that begins with `text`, if one of its columns is called `name`.
+/// Returns the separator with which the table that begins with `text` has a column called `name`.
 fn separator(text: &[u8], name: &str) -> csv::Result<Option<u8>> {
     for separator in SEPARATORS {
         let mut reader = reader(text, separator);
@@ -60,13 +60,13 @@ fn separator(text: &[u8], name: &str) -> csv::Result<Option<u8>> {
     Ok(None)
 }
 
-/// Whether a table that begins with `text` has a column called `name`.
+/// Whether the table that begins with `text` has a column called `name`.
 pub(super) fn has_column(text: &[u8], name: &str) -> csv::Result<bool> {
     Ok(separator(text, name)?.is_some())
 }
 
 impl<'a> Sheet<'a> {
-    /// The table `text`, whose columns are separated so that one of them is called `name`.
+    /// Opens the table `text` with the separator that gives it a column called `name`.
     pub fn open(text: &'a [u8], name: &str) -> csv::Result<Self> {
         let separator = separator(text, name)?.unwrap_or(b',');
         let mut reader = reader(text, separator);
@@ -79,10 +79,10 @@ impl<'a> Sheet<'a> {
         })
     }
 
-    /// Reads the next row that holds something; false behind the last.
+    /// Reads the next non-empty row; returns false at the end.
     pub fn read(&mut self, row: &mut StringRecord) -> csv::Result<bool> {
         while self.reader.read_record(row)? {
-            // The reader counts the end of a line when it passes a line feed, which of CR LF it has not yet.
+            // The reader counts a line when it passes the line feed, which after CR LF has not happened yet.
             if let Some(at) = row
                 .position()
                 .filter(|at| self.text.get(at.byte() as usize) == Some(&b'\n'))
@@ -98,8 +98,8 @@ impl<'a> Sheet<'a> {
         Ok(false)
     }
 
-    /// Gives `row` a cell for each column. Spreadsheets write empty cells behind the last column, and leave out those at the
-    /// end of a row, of columns that `may_lack` a value.
+    /// Pads or truncates `row` to the number of columns. Spreadsheets write empty cells after the last column, and omit
+    /// trailing cells, which is accepted for columns that `may_lack` a value.
     pub fn fit(
         &self,
         row: &mut StringRecord,
@@ -111,7 +111,7 @@ impl<'a> Sheet<'a> {
             return Err(wrong());
         }
         row.truncate(columns);
-        // The last line of a file that was cut has no end.
+        // The last line of a truncated file has no line end.
         let is_last = self.reader.position().byte() >= self.text.len() as u64;
         let cut = is_last && !self.text.ends_with(b"\n") && !self.text.ends_with(b"\r");
         if len < columns && (cut || !(len..columns).all(may_lack)) {
@@ -121,7 +121,7 @@ impl<'a> Sheet<'a> {
         Ok(())
     }
 
-    /// The value of a cell of `column` in line `line`.
+    /// Parses a cell of `column` in line `line`.
     pub fn parse(&mut self, column: &Column, text: &str, line: u64) -> Result<Field, String> {
         let kind = column.kind;
         if is_nothing(kind, text) {
@@ -155,7 +155,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// `text` with a point for a decimal comma, which it can have where commas separate nothing.
+    /// Returns `text` with a decimal comma replaced by a point, if commas are not the separator.
     fn with_point(&self, text: &str) -> String {
         let comma = self.separator != b',' && text.matches(',').count() == 1;
         match comma && !text.contains('.') {
@@ -166,7 +166,8 @@ impl<'a> Sheet<'a> {
 }
 
 impl Decimals {
-    /// Refuses a number if another of the file has the other decimal sign: one of the two is none.
+    /// Returns an error if the file mixes decimal points and decimal commas: one of the two must be a thousands
+    /// separator.
     fn meet(&mut self, text: &str, comma: bool, separator: u8, line: u64) -> Result<(), String> {
         if separator == b',' || !text.contains('.') {
             return Ok(());
@@ -195,7 +196,7 @@ fn is_number(kind: Kind) -> bool {
     }
 }
 
-/// Whether `text` says that there is no value. A number may be NaN, as it is written here.
+/// Whether `text` denotes a missing value. In columns of numbers `NaN` is a value.
 fn is_nothing(kind: Kind, text: &str) -> bool {
     let held = match kind {
         Kind::OneOf(names) => names.contains(&text),
@@ -205,13 +206,13 @@ fn is_nothing(kind: Kind, text: &str) -> bool {
     !held && NOTHING.contains(&text)
 }
 
-/// Whether `text` is what is left of hex digits that were taken for a number.
+/// Whether `text` is an id of hex digits that another program converted to a number.
 fn is_number_of_digits(text: &str) -> bool {
     let whole = text.len() == HEX_DIGITS && text.bytes().all(|b| b.is_ascii_hexdigit());
     !whole && text.replace(',', ".").parse::<f64>().is_ok()
 }
 
-/// A flag as pandas, spreadsheets and R spell it.
+/// Parses a flag in the spellings of pandas, spreadsheets and R.
 fn flag(kind: Kind, text: &str) -> Option<Field> {
     if kind != Kind::Flag {
         return None;
@@ -223,7 +224,7 @@ fn flag(kind: Kind, text: &str) -> Option<Field> {
     }
 }
 
-/// A whole number as a column of numbers with fractions has it, such as `12.0` or `1e+05`; none of other text.
+/// Parses an integer from a column of floating-point numbers, such as `12.0` or `1e+05`; `None` for other text.
 fn whole(text: &str) -> Option<Result<Field, String>> {
     let number: f64 = text.parse().ok()?;
     if !number.is_finite() || number < 0.0 || number.fract() != 0.0 {

@@ -1,4 +1,4 @@
-//! A staging folder: several files that appear together.
+//! Staging folders: several files published together.
 
 use crate::error::{Error, Result};
 use crate::files::{lock, remove_unfinished, sync_folder, UNFINISHED};
@@ -6,8 +6,7 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// A temporary folder inside another one, whose entries move there when they are published. Dropped unpublished, it
-/// is removed.
+/// A temporary folder inside another one. Publishing moves its entries there; dropping it unpublished removes it.
 pub struct Staging {
     staging: tempfile::TempDir,
     folder: PathBuf,
@@ -15,8 +14,8 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// A staging folder for entries of `folder`, which is made if it is missing. There is one at a time: `wait` is called
-    /// while another process has it. What killed writers left there is removed.
+    /// Creates a staging folder for entries of `folder`, which is created if it is missing. Only one exists at a time:
+    /// `wait` is called while another process holds it. Leftovers of killed processes are removed.
     pub fn of(folder: &Path, wait: impl FnMut() -> Result<()>) -> Result<Self> {
         let mut beside = folder.as_os_str().to_owned();
         beside.push(".lock");
@@ -33,12 +32,12 @@ impl Staging {
         })
     }
 
-    /// The staging folder, empty at first.
+    /// Path of the staging folder, which is empty at first.
     pub fn path(&self) -> &Path {
         self.staging.path()
     }
 
-    /// Moves every entry to the folder it is for, in place of one of the same name.
+    /// Moves every entry to the target folder, replacing entries of the same name.
     pub fn publish(self) -> Result<()> {
         let staging = self.staging.path();
         let replaced = tempfile::tempdir_in(staging).map_err(Error::io("write to", staging))?;
@@ -63,7 +62,7 @@ impl Staging {
 mod tests {
     use super::*;
 
-    /// Nobody else is there.
+    /// Fails the test if another process holds the folder.
     fn alone() -> Result<()> {
         panic!("there is no other process to wait for")
     }

@@ -1,4 +1,4 @@
-//! The summary of a task: one row a finished run, made from the run folders and read back.
+//! Summary of a task: one row per finished run, made from the run folders and read back.
 
 use super::checksum::Checksum;
 use super::claim::has_none;
@@ -21,25 +21,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
 
-/// The column by which a summary is known.
+/// Column that identifies a file as a summary.
 const SCHEMA_COLUMN: &str = "schema";
 const LOCK: &str = ".lock";
 
-/// What the run folders hold.
+/// Finished runs in the run folders.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
     /// Finished runs, sorted by run id.
     pub rows: Vec<Record>,
-    /// A sentence for every folder that could not be read as a run.
+    /// One sentence per folder that could not be read as a run.
     pub warnings: Vec<String>,
 }
 
-/// The configs that the run folders hold.
+/// Configs in the run folders.
 #[derive(Clone, Debug, Default)]
 pub struct Configs {
-    /// Of all runs, sorted by run id.
+    /// All runs, sorted by run id.
     pub runs: Vec<RunConfig>,
-    /// A sentence for every folder that could not be read as a run.
+    /// One sentence per folder that could not be read as a run.
     pub warnings: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ fn run_folders(runs: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(runs).map_err(Error::io("read", runs))? {
         let entry = entry.map_err(Error::io("read", runs))?;
-        // Asked of the folder, not of each file in it, where it knows.
+        // The directory entry knows its type, which saves a call per file on most file systems.
         let kind = entry.file_type().map_err(Error::io("read", runs))?;
         if is_hidden(&entry.file_name()) {
             continue;
@@ -112,7 +112,7 @@ fn read_run(store: &Store, folder: &str, tasks: &[&str]) -> Result<Option<Record
     Ok(result.map(|result| Record::new(&config, &result).read_from(&file)))
 }
 
-/// All rows, from the run folders.
+/// Rebuilds all rows from the run folders.
 pub(super) fn refresh(store: &Store, task: &str) -> Result<()> {
     let lock = Lock::take(store)?;
     refresh_under(&lock, store, task)
@@ -127,11 +127,11 @@ fn refresh_under(lock: &Lock, store: &Store, task: &str) -> Result<()> {
     write_atomic(&path, &records_csv(&rows, &path)?)
 }
 
-/// The row of one run, among those that are there: a thousand runs need not read the folders of a thousand runs each. A
-/// summary that is missing, of another version or damaged is made from the folders.
+/// Adds the row of one run to the existing rows, so that each of a thousand runs need not read a thousand folders. A
+/// summary that is missing, damaged or of another version is rebuilt from the folders.
 ///
-/// On a file system without locks, of two that finish together one may write a summary without the row of the other;
-/// every sweep and merge makes it from the folders in the end.
+/// On a file system without locks, two runs that finish together may lose one of the rows; every sweep and merge
+/// rebuilds the summary at its end.
 pub(super) fn add(store: &Store, task: &str, id: &str) -> Result<()> {
     let lock = Lock::take(store)?;
     let path = store.summary_path(task);
@@ -144,8 +144,8 @@ pub(super) fn add(store: &Store, task: &str, id: &str) -> Result<()> {
     }
 }
 
-/// `text`, a summary with columns for all that `row` holds, with `row` in place of that of its run and without runs that are
-/// not `there` any more. None of any other text.
+/// Returns the summary `text` with `row` in place of the row of the same run, and without runs that are not in `there`.
+/// `None` if `text` is no summary, or lacks a column for a value of `row`.
 fn with_row(text: &[u8], row: &Record, there: &HashSet<String>) -> Option<Vec<u8>> {
     let mut reader = csv::Reader::from_reader(text);
     let header = reader.headers().ok()?.clone();
@@ -157,7 +157,7 @@ fn with_row(text: &[u8], row: &Record, there: &HashSet<String>) -> Option<Vec<u8
     let id = header.iter().position(|name| name == "run_id")?;
     let mut lines: Vec<StringRecord> = reader.records().collect::<Result<_, _>>().ok()?;
     lines.retain(|line| there.contains(&line[id]));
-    // What is not sorted was not written here.
+    // An unsorted file was not written by this program.
     if !lines.is_sorted_by(|a, b| a[id] < b[id]) {
         return None;
     }
@@ -172,8 +172,8 @@ fn with_row(text: &[u8], row: &Record, there: &HashSet<String>) -> Option<Vec<u8
     writer.into_inner().ok()
 }
 
-/// The right to write summaries, from the reading to the rename: of two that finish together, the one that renames last
-/// has seen both results.
+/// Lock on writing summaries, held from reading to renaming: of two runs that finish together, the second to rename has
+/// seen both results.
 struct Lock(Option<fs::File>);
 
 impl Lock {
@@ -190,20 +190,20 @@ impl Lock {
         }
     }
 
-    /// Whether the file system has locks, so that nobody else writes.
+    /// Whether the lock is held; false on a file system without locks.
     fn is_held(&self) -> bool {
         self.0.is_some()
     }
 }
 
-/// `rows` under a header, ready to be written to `path`.
+/// Serialises `rows` with a header, to be written to `path`.
 pub fn to_csv<R: Serialize>(rows: &[R], path: &Path) -> Result<Vec<u8>> {
     csv_of(path, |writer| {
         rows.iter().try_for_each(|row| writer.serialize(row))
     })
 }
 
-/// Records under the names of their columns.
+/// Serialises records with the names of their columns as the header.
 fn records_csv(records: &[Record], path: &Path) -> Result<Vec<u8>> {
     let places = columns_with(records);
     let names = places.iter().map(|place| COLUMNS[*place].name).collect();
@@ -217,7 +217,7 @@ fn records_csv(records: &[Record], path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// The cells of a record in the columns at `places`.
+/// Returns the cells of a record in the columns at `places`.
 fn line_of(record: &Record, places: &[usize], sum: &Checksum) -> StringRecord {
     let cells = places.iter().map(|place| record.at(*place).to_string());
     let cells: StringRecord = cells.collect();
@@ -229,12 +229,13 @@ fn line_of(record: &Record, places: &[usize], sum: &Checksum) -> StringRecord {
     cells.iter().enumerate().map(filled).collect()
 }
 
-/// The places of the columns that `records` have: how runs ended and where they come from whatever they hold, the
-/// settings of their tasks, and of everything else what has a value, so that no task has the empty columns of another.
+/// Returns the indices of the columns for `records`: always ids, ends and provenance, the settings of their tasks, and
+/// any other column with a value, so that no task has the empty columns of another.
 pub fn columns_with(records: &[Record]) -> Vec<usize> {
     let tasks: BTreeSet<&str> = records.iter().map(|record| record.text("task")).collect();
     let tasks = tasks.into_iter().filter_map(|task| tasks::find(task).ok());
-    // Generated tasks got a validation set after summaries of them were published: those without one have no column of it.
+    // Generated tasks gained a validation set after summaries of them had been published; runs without one have no
+    // column for it.
     let later = |task: &TaskEntry, field: &str| {
         task.objective == Objective::PerToken && field == "val_examples"
     };
@@ -267,7 +268,7 @@ pub fn columns_with(records: &[Record]) -> Vec<usize> {
     (0..COLUMNS.len()).filter(own).collect()
 }
 
-/// Whether `value` is one that an empty cell of the column would not mean.
+/// Whether `value` differs from the meaning of an empty cell of the column.
 fn says(column: &Column, value: &Field) -> bool {
     match column.absent {
         _ if *value == Field::Absent => false,
@@ -287,13 +288,15 @@ fn csv_of(
     writer.into_inner().map_err(|e| failed(&e))
 }
 
-/// The rows of a summary file, so that committed results need no run folders.
+/// Reads the rows of a summary file, so that published results need no run folders.
 ///
-/// Columns are found by name, so that files of every version are read: a missing column and an empty cell
-/// mean what [`Absent`] says, and columns of later versions are passed over. Other programs spell values in their own
-/// way, see [`Sheet`]. A value that its column cannot
-/// have, a row that is not what its checksum is of, a header that lacks what every version wrote, and two different
-/// results of one run are refused.
+/// Columns are found by name, so files of every version can be read: a missing column and an empty cell have the
+/// meaning given by [`Absent`], and columns of later versions are ignored. Spellings of other programs are accepted,
+/// see [`Sheet`].
+///
+/// # Errors
+/// Fails if a value is outside the range of its column, if a row contradicts its checksum, if the header lacks a column
+/// that every version wrote, or if two results of one run differ.
 pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
     let bytes = read_bytes(path)?;
     if is_utf16(&bytes) {
@@ -305,12 +308,12 @@ pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
         return Ok(Vec::new());
     }
     let records = rows(sheet, path)?;
-    // Who reads several files says what it returns of all of them.
+    // The returned sentence is dropped: callers that read several files reconcile all of them.
     reconcile(&records)?;
     Ok(records)
 }
 
-/// The rows of `sheet`, the file `path`.
+/// Parses the rows of `sheet`, read from `path`.
 fn rows(mut sheet: Sheet, path: &Path) -> Result<Vec<Record>> {
     let file: Arc<str> = path.display().to_string().into();
     let header = sheet.header.clone();
@@ -321,12 +324,12 @@ fn rows(mut sheet: Sheet, path: &Path) -> Result<Vec<Record>> {
     let columns = columns_of(&header).map_err(|why| refused(path, 1, &why));
     let sum = Checksum::under(&header);
     let (mut records, mut line) = (Vec::new(), StringRecord::new());
-    // Most cells are those of the line above, which need not be parsed again.
+    // Most cells equal those of the previous line, which need not be parsed again.
     let (mut above, mut fields) = (StringRecord::new(), vec![Field::Absent; COLUMNS.len()]);
     while sheet.read(&mut line).map_err(|e| broken(path, &e))? {
         let number = line.position().map_or(0, csv::Position::line);
         let wrong = |why: String| refused(path, number, &why);
-        // Of a file of another version the columns mean nothing.
+        // The columns of a file with another schema version have other meanings.
         require_schema(line.get(schema).unwrap_or_default()).map_err(wrong)?;
         let columns = match &columns {
             Ok(columns) => columns,
@@ -350,7 +353,7 @@ fn rows(mut sheet: Sheet, path: &Path) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// The record of `values`, from a line of `file`.
+/// Returns the record of `values`, from a line of `file`.
 fn record(values: Vec<Field>, file: &Arc<str>, line: u64) -> Result<Record, String> {
     let source = Source {
         file: file.clone(),
@@ -367,7 +370,7 @@ fn record(values: Vec<Field>, file: &Arc<str>, line: u64) -> Result<Record, Stri
     }
 }
 
-/// Puts the cause `nan` back, which pandas takes for nothing: it is always told by the reason.
+/// Restores the cause `nan`, which pandas reads as a missing value; the reason always implies it.
 fn keep_cause(values: &mut [Field]) {
     let [status, reason, cause] = ["status", "reason", "cause"].map(|name| {
         let column = place(name);
@@ -380,13 +383,13 @@ fn keep_cause(values: &mut [Field]) {
     }
 }
 
-/// Whether a spreadsheet may have left the cell of a column at the end of a row out: no version wrote a result or a setting
-/// there, so that one without them was cut.
+/// Whether a spreadsheet may have omitted the trailing cell of a column. No version put a result or a setting last, so
+/// a row without one was truncated.
 fn may_lack(column: Option<usize>) -> bool {
     column.is_none_or(|place| COLUMNS[place].role == Role::Origin)
 }
 
-/// Puts the values of `line` into `fields`, which hold those of the line `above`.
+/// Parses the cells of `line` into `fields`, which hold the values of the line `above`.
 fn parse(
     sheet: &mut Sheet,
     columns: &[Option<usize>],
@@ -408,7 +411,7 @@ fn parse(
     Ok(())
 }
 
-/// `line` with its values as they are spelt here.
+/// Returns `line` with its values in this program's spelling.
 fn spelt(columns: &[Option<usize>], line: &StringRecord, fields: &[Field]) -> StringRecord {
     let cells = columns.iter().zip(line).map(|(place, cell)| match place {
         Some(place) => fields[*place].to_string(),
@@ -417,7 +420,7 @@ fn spelt(columns: &[Option<usize>], line: &StringRecord, fields: &[Field]) -> St
     cells.collect()
 }
 
-/// Whether the header of a file has the column that every summary has.
+/// Whether the header of a file has the column that identifies a summary.
 pub(super) fn is_summary(path: &Path) -> Result<bool> {
     let file = fs::File::open(path).map_err(Error::io("read", path))?;
     let mut first = Vec::new();
@@ -426,11 +429,11 @@ pub(super) fn is_summary(path: &Path) -> Result<bool> {
     sheet::has_column(&first, SCHEMA_COLUMN).map_err(|e| broken(path, &e))
 }
 
-/// The place in [`COLUMNS`] of every column of a file; none for those of later versions.
+/// Returns the index in [`COLUMNS`] of every column of a file; `None` for those of later versions.
 fn columns_of(header: &StringRecord) -> Result<Vec<Option<usize>>, String> {
     let mut held = BTreeSet::new();
     for name in header.iter().map(str::trim) {
-        // Spreadsheets write columns without a name, pandas the numbers of its rows under one.
+        // Spreadsheets write columns without a name; pandas writes its row numbers under one.
         if !name.is_empty() && !held.insert(name) {
             return Err(format!("column `{name}` twice"));
         }
@@ -526,7 +529,7 @@ mod tests {
         }
         let gone: HashSet<String> = ids(&rows[1..]);
         assert_eq!(added(&rows, &rows[4], &gone).unwrap(), text_of(&rows[1..]));
-        // Anything else is made anew from the folders.
+        // Any other text is rebuilt from the folders.
         let backwards: Vec<Record> = rows.iter().rev().cloned().collect();
         assert_eq!(added(&backwards, &rows[0], &all), None);
         let text = text_of(&rows);
@@ -566,7 +569,7 @@ mod tests {
             read_summary(&path).unwrap(),
             [Record::new(&config(), &done(0.5))]
         );
-        // A change that is meant.
+        // A deliberate change.
         let sum = &row[row.len() - 1];
         assert_eq!(sum.len(), 12);
         refused(&changed.replace(sum, ""), 2).names(&["`checksum`"]);
@@ -644,7 +647,7 @@ mod tests {
         assert_eq!(read_summary(&path).unwrap().len(), 1);
     }
 
-    /// `text` without the columns called `names`.
+    /// Returns `text` without the columns called `names`.
     fn without(text: &str, names: &[&str]) -> String {
         let mut reader = csv::ReaderBuilder::new()
             .has_headers(false)
@@ -690,7 +693,7 @@ mod tests {
     #[test]
     fn every_committed_summary_is_read() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
-        // Others are of whoever runs the tests.
+        // Other summaries in this folder belong to the person who runs the tests.
         for name in [
             "figure1-small.csv",
             "figure2-small.csv",

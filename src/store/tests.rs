@@ -1,4 +1,4 @@
-//! The life of a run on disk, with its interruptions.
+//! Life of a run on disk, with its interruptions.
 
 use super::samples::{config, diverged, done, failed, provenance};
 use super::*;
@@ -63,7 +63,7 @@ fn an_interrupted_run_is_started_and_keeps_checkpoint_metrics_and_start() {
     assert_eq!(run.started(), provenance().started);
 }
 
-/// What the checkpoints of a run hold, the newest first.
+/// Contents of the checkpoints of a run, the newest first.
 fn checkpoints(run: &RunDir) -> Vec<Vec<u8>> {
     run.checkpoints().map(|read| read.unwrap().1).collect()
 }
@@ -182,7 +182,7 @@ fn a_second_worker_is_told_that_the_run_is_busy_until_the_first_lets_go() {
     begin(&store, &config());
 }
 
-/// Only with this variable set, in a child, does the test below hold a run until it is killed.
+/// Variable set in a child process only, in which the test below holds a run until it is killed.
 const HOLD: &str = "DSF_TEST_HOLD_RUN_IN";
 
 #[test]
@@ -255,7 +255,7 @@ fn an_old_result_outlives_a_failed_rewrite() {
     begin(&store, &config()).finish(&done(0.9)).unwrap();
     let result = store.run_folder(&config().id()).join("result.json");
     let run = begin(&store, &config());
-    // No temporary file can be made beside the result any more, even by root.
+    // Renaming the folder makes temporary files beside the result impossible, even for root.
     let folder = store.run_folder(&config().id());
     let aside = folder.with_extension("aside");
     fs::rename(&folder, &aside).unwrap();

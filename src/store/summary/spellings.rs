@@ -1,5 +1,5 @@
-//! Summaries that went through other programs: what they spell otherwise is read as it was written here, or refused in a
-//! sentence that says what happened.
+//! Summaries that went through other programs: their spellings are read as the same values, or refused with an
+//! explanation.
 
 use super::super::samples::{config, diverged, done, failed, read, text_config};
 use super::tests::{refused, summary_of, text_of};
@@ -9,7 +9,7 @@ use crate::error::{Diagnostic, Position};
 use crate::store::column::Kind;
 use fastrand::Rng;
 
-/// Rows of both tasks, done, diverged and failed.
+/// Rows of both tasks: done, diverged and failed.
 fn records() -> Vec<Record> {
     let results = [
         done(1.0 / 3.0),
@@ -28,14 +28,14 @@ fn records() -> Vec<Record> {
     rows
 }
 
-/// A table of text: its header, and its rows.
+/// Parses a table: its header, and its rows.
 fn table(text: &str) -> Vec<StringRecord> {
     let mut builder = csv::ReaderBuilder::new();
     let mut reader = builder.has_headers(false).from_reader(text.as_bytes());
     reader.records().map(|line| line.unwrap()).collect()
 }
 
-/// `table` with other cells: `respell` is given the column and the cell.
+/// Returns `table` with every cell replaced by `respell(column, cell)`.
 fn respelt(
     table: &[StringRecord],
     separator: u8,
@@ -57,7 +57,7 @@ fn respelt(
     String::from_utf8(writer.into_inner().unwrap()).unwrap()
 }
 
-/// One of the other spellings of a cell.
+/// Returns a random alternative spelling of a cell.
 fn other_spelling(column: &Column, cell: &str, comma: bool, rng: &mut Rng) -> String {
     let any = |rng: &mut Rng, of: &[&str]| of[rng.usize(..of.len())].to_owned();
     let decimal = |text: String| match comma {
@@ -68,11 +68,11 @@ fn other_spelling(column: &Column, cell: &str, comma: bool, rng: &mut Rng) -> St
         "", "NA", "N/A", "nan", "NaN", "None", "null", "<NA>", "#N/A", "NULL",
     ];
     match (column.kind, cell) {
-        // Here they are values.
+        // In these columns the words are values.
         (Kind::Real | Kind::AtLeastZero | Kind::Share, "") => any(rng, &["", "NA", "nan", "<NA>"]),
         (Kind::OneOf(names), "") if names.contains(&"nan") => any(rng, &["", "NaN", "None"]),
         (_, "") => any(rng, none),
-        // Told by the reason.
+        // The reason implies it.
         (Kind::OneOf(_), "nan") => any(rng, &["nan", ""]),
         (Kind::Flag, "true") => any(rng, &["true", "True", "TRUE", "1", "1.0"]),
         (Kind::Flag, _) => any(rng, &["false", "False", "FALSE", "0", "0.0"]),
@@ -99,7 +99,7 @@ fn other_spelling(column: &Column, cell: &str, comma: bool, rng: &mut Rng) -> St
     }
 }
 
-/// The text of a table with what programs write around it.
+/// Returns the text of a table with additions that programs write around it.
 fn surrounded(text: &str, separator: u8, rng: &mut Rng) -> String {
     let separator = char::from(separator).to_string();
     let (index, trailing) = (rng.usize(..3), rng.bool());
@@ -107,7 +107,7 @@ fn surrounded(text: &str, separator: u8, rng: &mut Rng) -> String {
     let mut out = ["", "\u{feff}"][rng.usize(..2)].to_owned();
     let (mut row, mut quoted) = (0, false);
     for line in text.lines() {
-        // Ends of lines within quotes are cells.
+        // Line ends within quotes belong to a cell.
         if !quoted {
             out += &match (index, row) {
                 (0, _) => String::new(),
@@ -134,7 +134,7 @@ fn surrounded(text: &str, separator: u8, rng: &mut Rng) -> String {
     out
 }
 
-/// `text` without its column of checksums, as one is told to do who changed a row.
+/// Returns `text` without its column of checksums, as the error message tells users who changed a row.
 fn without_checksum(text: &str) -> String {
     let table = table(text);
     let at = table[0].iter().position(|name| name == CHECKSUM).unwrap();
@@ -154,7 +154,7 @@ fn a_row_in_the_spellings_of_other_programs_is_the_row_that_was_written() {
         let mut rng = Rng::with_seed(seed);
         let separator = [b',', b';', b'\t'][rng.usize(..3)];
         let comma = separator != b',' && rng.bool();
-        // With the checksums kept, too: no value was changed.
+        // A respelt file may keep its checksums, since no value was changed.
         let text = match rng.bool() {
             true => whole.clone(),
             false => without_checksum(&whole),
