@@ -1,4 +1,4 @@
-//! One attempt at a run, whoever trains it: when it is to stop, and what its end means.
+//! One attempt at a run by any kind of worker: its time limit, and the interpretation of its end.
 
 use super::estimate::duration;
 use super::worker::{Ending, Message};
@@ -13,30 +13,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How soon a raised stop flag is seen.
+/// Interval at which the stop flag is polled.
 const STOP_SEEN_WITHIN: Duration = Duration::from_millis(50);
 
-/// Signals that ask for a stop: someone's wish (interrupt, termination), a terminal that is gone (hang-up), or the notice
-/// of a scheduler or of the system that time is nearly up (both user signals, and that of a limit on processor time).
+/// Signals that request a stop: interrupt and termination, hang-up of the terminal, and the notices of schedulers or of
+/// the system that time is nearly up (both user signals, and the limit on processor time).
 pub const STOPPING: [c_int; 6] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU];
 
-/// Longest part of a worker's last words that is kept.
+/// Maximum length of a recorded failure message, in bytes.
 const LONGEST_REASON: usize = 500;
 
-/// What can be asked of those who train a run.
+/// Control over the process or thread that trains a run.
 pub(super) trait Hand {
-    /// To stop behind a checkpoint.
+    /// Requests a stop after a checkpoint.
     fn stop(&mut self);
-    /// To end now.
+    /// Ends it immediately.
     fn kill(&mut self);
 }
 
-/// The end of a process, or of a run that has none of its own but ends as if it had.
+/// Exit of a process, or of a run that shares a process and reports an equivalent exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
-    /// The exit code, if no signal came before it.
+    /// Exit code, unless a signal ended it.
     pub code: Option<u8>,
-    /// The signal that killed it.
+    /// Signal that killed it.
     pub signal: Option<i32>,
 }
 
@@ -53,24 +53,24 @@ impl From<ExitStatus> for End {
     }
 }
 
-/// The clock of an attempt, and what it led to.
+/// Time limit and state of an attempt.
 pub(super) struct Attempt<'a> {
     stop: &'a AtomicBool,
     limit: Option<Duration>,
-    /// What it may take more for its checkpoint.
+    /// Additional time in which a stopped run may write its checkpoint.
     grace: Duration,
     began: Instant,
-    /// Processes that the system had killed before.
+    /// Number of processes that the OOM killer had killed at the beginning.
     kills: Option<u64>,
-    /// Whether it was asked to stop.
+    /// Whether a stop has been requested.
     asked: bool,
-    /// Whether it was asked because its time was up.
+    /// Whether the stop was requested because of the time limit.
     late: bool,
     killed: bool,
 }
 
 impl<'a> Attempt<'a> {
-    /// Begins now, and may take `limit`, and `grace` more to stop.
+    /// Begins an attempt now, limited to `limit`, plus `grace` to stop.
     pub fn new(stop: &'a AtomicBool, limit: Option<Duration>, grace: Duration) -> Self {
         Self {
             stop,
@@ -84,7 +84,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Passes on messages until there are no more, and looks at the clock in between.
+    /// Forwards messages until the channel closes, checking the time limit meanwhile.
     pub fn follow(
         &mut self,
         messages: &Receiver<Message>,
@@ -114,18 +114,18 @@ impl<'a> Attempt<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether it was asked to stop because its time was up.
+    /// Whether a stop was requested because of the time limit.
     pub fn is_late(&self) -> bool {
         self.late
     }
 
-    /// Whether it has taken so much more than its time.
+    /// Whether the time limit is exceeded by `more`.
     fn is_over(&self, more: Duration) -> bool {
         self.limit
             .is_some_and(|limit| self.began.elapsed() >= limit + more)
     }
 
-    /// What the end of the work means for the run; `said` is what was said on stderr.
+    /// Interprets the end of the worker; `said` is its output on stderr.
     pub fn ending(&self, end: End, said: &str) -> Ending {
         let stopped = self.is_stopped();
         match (ending(end, &reason(said), stopped), self.limit) {
@@ -152,15 +152,15 @@ fn timeout(limit: Duration, end: &str) -> Ending {
     Ending::Failed(Failure::new(Cause::Timeout, words))
 }
 
-/// The messages that an event of a worker is; none if it means nothing, which is for other readers.
+/// Converts an event of a worker to messages. An unknown event gives none, since it is meant for other readers.
 pub(super) fn messages(event: Value) -> impl Iterator<Item = Message> {
     let meant = Message::deserialize(&event).ok();
     let messages = meant.map(|meant| [Message::Line(event), meant]);
     messages.into_iter().flatten()
 }
 
-/// What a worker's last words on stderr say of its end: an error, a failed allocation or a panic if there is one, or
-/// else the last line; of a backtrace nothing.
+/// Extracts the failure message from stderr: an error, a failed allocation or a panic if there is one, otherwise the
+/// last line that is not part of a backtrace.
 fn reason(stderr: &str) -> String {
     let lines = || {
         stderr
@@ -172,7 +172,7 @@ fn reason(stderr: &str) -> String {
         |line: &&str| line.starts_with("error: ") || line.starts_with("memory allocation of ");
     let said = lines().rfind(fatal).map(str::to_owned);
     let panicked = || {
-        // The place, and on the next line what happened there.
+        // A panic prints its place, and the message on the next line.
         let mut from = lines().skip_while(|line| !line.contains("panicked at "));
         let (place, what) = (from.next()?, from.next().unwrap_or_default());
         Some(format!("{place} {what}"))
@@ -194,7 +194,7 @@ fn reason(stderr: &str) -> String {
 fn ending(end: End, last_words: &str, stopped: bool) -> Ending {
     let said = last_words.strip_prefix("error: ").unwrap_or(last_words);
     let failed = |cause, words: String| Ending::Failed(Failure::new(cause, words));
-    // The last words may tell more than the way it ended.
+    // The message may be more specific than the exit status.
     let or = |cause| match Cause::told_by(said) {
         Cause::Other => cause,
         told => told,
@@ -208,7 +208,7 @@ fn ending(end: End, last_words: &str, stopped: bool) -> Ending {
             failed(Cause::MissingData, format!("{said} (exit code {code})"))
         }
         (Some(code), _) => failed(or(Cause::Other), format!("{said} (exit code {code})")),
-        // Before it could listen, and not the run's fault.
+        // The signal arrived before its handler was installed; the run itself did not fail.
         (None, Some(signal)) if STOPPING.contains(&signal) => Ending::Interrupted,
         (None, _) if stopped => Ending::Interrupted,
         (None, Some(9)) => failed(

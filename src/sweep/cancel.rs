@@ -1,4 +1,4 @@
-//! A sweep that listens for the wish that it stop, whoever leaves it in the results folder.
+//! Thread that polls the cancellation marker of a results folder during a sweep.
 
 use crate::error::{Error, Result};
 use crate::store::Store;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// How soon a wish is heard.
+/// Interval between polls.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Listens until it is dropped.
+/// Polls until it is dropped.
 pub struct Listener {
     heard: Arc<AtomicBool>,
     /// Dropped to end the thread.
@@ -19,7 +19,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Raises `stop` at the first wish that `store` does not hold yet.
+    /// Starts polling; sets `stop` once `store` holds a new marker.
     pub fn start(store: &Store, stop: &Arc<AtomicBool>) -> Result<Self> {
         let (alive, ended) = mpsc::channel::<()>();
         let heard = Arc::new(AtomicBool::new(false));
@@ -27,7 +27,7 @@ impl Listener {
         let before = store.wish()?;
         let listen = move || {
             while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                // A folder that cannot be read for a moment is looked at again.
+                // A read error may be temporary, so polling continues.
                 if store.wish().is_ok_and(|wish| wish != before) {
                     told.store(true, Ordering::Relaxed);
                     stop.store(true, Ordering::Relaxed);
@@ -44,7 +44,7 @@ impl Listener {
         })
     }
 
-    /// Whether it was heard that the sweep is to stop.
+    /// Whether the sweep has been cancelled.
     pub fn heard(&self) -> bool {
         self.heard.load(Ordering::Relaxed)
     }

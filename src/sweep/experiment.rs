@@ -10,7 +10,7 @@
 //! sizes = ["256:16", "512:64"]
 //! ```
 //!
-//! What a grid says outweighs the defaults; what the command line says outweighs both.
+//! Grids override the defaults; the command line overrides both.
 
 use super::flags::Flags;
 use super::grid::Plan;
@@ -28,7 +28,7 @@ use toml::Spanned;
 const TASK: &str = "task";
 const KEYS: [&str; 3] = [TASK, "defaults", "grid"];
 
-/// What an experiment file asks for.
+/// Parsed experiment file.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     place: String,
@@ -44,7 +44,7 @@ struct Grid {
 }
 
 impl Experiment {
-    /// Reads the file at `path`; where there is none, the experiment of that name that is part of the program.
+    /// Reads the file at `path`. If there is none, reads the shipped experiment of that name.
     pub fn read(path: &Path) -> Result<Self> {
         let place = path.display().to_string();
         match (files::read_text(path), Shipped::find(path)) {
@@ -62,7 +62,7 @@ impl Experiment {
         }
     }
 
-    /// Understands `text`, which errors call `place` and whose keys are `settings`.
+    /// Parses `text`, which errors call `place` and whose keys are `settings`.
     pub fn parse(text: &str, place: &str, settings: Settings) -> Result<Self> {
         let source = Source {
             text,
@@ -96,10 +96,10 @@ impl Experiment {
         })
     }
 
-    /// The one run that the file describes, under the flags of the command line.
+    /// Resolves the one run that the file describes, under the flags of the command line.
     ///
     /// # Errors
-    /// If it is of another task, or describes several.
+    /// Fails if the file is for another task, or describes several runs.
     pub fn single(&self, task: Task, flags: &Flags) -> Result<Resolved> {
         let place = &self.place;
         let [grid] = &self.grids[..] else {
@@ -119,7 +119,8 @@ impl Experiment {
         resolved.map_err(|e| e.in_file(place, Some(Position::Line(grid.line as u64))))
     }
 
-    /// The runs of all grids of the experiments at `paths` under the flags of the command line, each run once.
+    /// Returns the runs of all grids of the experiments at `paths` under the flags of the command line, without
+    /// repetitions.
     pub fn plan_of(paths: &[PathBuf], flags: &Flags) -> Result<Plan> {
         let mut plan = Plan::default();
         for path in paths {
@@ -128,14 +129,14 @@ impl Experiment {
         Ok(plan)
     }
 
-    /// The runs of all grids under the flags of the command line.
+    /// Returns the runs of all grids under the flags of the command line.
     pub fn plan(&self, flags: &Flags) -> Result<Plan> {
         let mut plan = Plan::default();
         self.add_to(&mut plan, flags)?;
         Ok(plan)
     }
 
-    /// Adds the runs of all grids behind what is planned already.
+    /// Appends the runs of all grids to `plan`.
     fn add_to(&self, plan: &mut Plan, flags: &Flags) -> Result<()> {
         for grid in &self.grids {
             let added = plan.extend(grid.task, &flags.over(&grid.flags));
@@ -145,7 +146,7 @@ impl Experiment {
     }
 }
 
-/// A file's text and its name in errors.
+/// Text of a file, and its name in errors.
 struct Source<'a> {
     text: &'a str,
     place: &'a str,
@@ -204,7 +205,7 @@ impl Source<'_> {
         Ok(sections)
     }
 
-    /// A section as the flags that it spells, `aside` from keys that are no flags.
+    /// Parses a section as flags, ignoring the keys in `aside`.
     fn flags(&self, section: &Value, aside: &[&str]) -> Result<Flags> {
         let start = section.span().start;
         let Some(table) = section.get_ref().as_table() else {
@@ -232,7 +233,7 @@ impl Source<'_> {
         Ok(flags.said_at(&format!("{}, line {}", self.place, self.line(start))))
     }
 
-    /// One value or a list of them, as typed behind a flag.
+    /// Returns a value or a list of values in the syntax of the command line.
     fn items(&self, value: &Value) -> Result<Vec<String>> {
         let Some(list) = value.get_ref().as_array() else {
             return Ok(vec![self.item(value)?]);

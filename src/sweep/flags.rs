@@ -7,34 +7,34 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::collections::BTreeMap;
 
-/// Options of a mixer: `NAME=VALUE`, several values of one name being alternatives.
+/// Option of a mixer: `NAME=VALUE`; several values of one name are alternatives.
 pub(super) const OPTION: &str = "option";
-/// Sequence length and pairs together.
+/// Sequence length together with the number of pairs.
 pub(super) const SIZES: &str = "sizes";
 const SEEDS: &str = "seeds";
 
-/// What was asked for: for each setting a list, whose product is a grid. What is missing is left to the recipe.
+/// Requested settings: for each a list of values, whose product is a grid. Missing lists are left to the recipe.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
-    /// The source of every setting that no list gives.
+    /// Preset, the source of every setting without a list.
     pub preset: Option<&'static str>,
-    /// Replicates: number of seeds, counting up from the first.
+    /// Number of seeds, counting up from the first.
     pub seeds: Option<u64>,
-    /// Whether a GPU computes; no flag.
+    /// Whether a GPU is used; no flag.
     pub gpu: bool,
-    /// What can be asked for.
+    /// Settings that can be given.
     pub settings: Settings,
     lists: BTreeMap<&'static str, List>,
 }
 
-/// The values of one setting, and where they were said.
+/// Values of one setting, and their origin in the flags or a file.
 #[derive(Clone, Debug)]
 struct List {
     values: Vec<String>,
     place: String,
 }
 
-/// Places do not count.
+/// Compares values only, not their places.
 impl PartialEq for Flags {
     fn eq(&self, other: &Self) -> bool {
         let values = |flags: &Self| -> Vec<(&str, Vec<String>)> {
@@ -49,7 +49,7 @@ impl PartialEq for Flags {
 }
 
 impl Flags {
-    /// Nothing asked for of `settings`.
+    /// Returns empty lists for `settings`.
     pub fn of(settings: Settings) -> Self {
         Self {
             settings,
@@ -57,17 +57,17 @@ impl Flags {
         }
     }
 
-    /// The values of a setting, of [`OPTION`] or of [`SIZES`]; none where it is left to the recipe.
+    /// Returns the values of a setting, of [`OPTION`] or of [`SIZES`]; empty if it is left to the recipe.
     pub fn list(&self, name: &str) -> &[String] {
         self.lists.get(name).map_or(&[], |list| &list.values)
     }
 
-    /// Where the list of a setting was said.
+    /// Returns the place at which the list of a setting was given.
     pub(super) fn place(&self, name: &str) -> &str {
         self.lists.get(name).map_or("", |list| &list.place)
     }
 
-    /// The same lists, all said at `place` by keys.
+    /// Returns the same lists, with `place` and the keys as their places.
     pub(super) fn said_at(mut self, place: &str) -> Self {
         for (name, list) in &mut self.lists {
             list.place = format!("{place}, {name}");
@@ -75,7 +75,7 @@ impl Flags {
         self
     }
 
-    /// Sets a list where there is none.
+    /// Sets a list if it is missing.
     pub(super) fn set_default(&mut self, name: &'static str, values: &[String]) {
         self.lists.entry(name).or_insert_with(|| List {
             values: values.to_vec(),
@@ -83,10 +83,10 @@ impl Flags {
         });
     }
 
-    /// These lists on top of `base`: what is given here wins, the rest stays.
+    /// Returns these lists on top of `base`: a list given here overrides the one there.
     ///
-    /// Where two of them speak of the same thing the upper one silences the lower: lengths or pairs replace sizes
-    /// and the reverse; seeds replace a count of seeds, and a count goes on from the first of the seeds.
+    /// Lists that exclude each other are replaced, too: lengths or pairs replace sizes and vice versa; seeds replace a
+    /// number of seeds, and a number of seeds counts up from the first of the seeds below.
     #[must_use]
     pub fn over(&self, base: &Self) -> Self {
         let mut lists = base.lists.clone();
@@ -114,7 +114,7 @@ impl Flags {
         }
     }
 
-    /// `command` with the flags of `settings`.
+    /// Returns `command` with the flags of `settings`.
     pub fn augment(mut command: Command, settings: Settings) -> Command {
         let presets = PRESETS.iter().map(|preset| {
             PossibleValue::new(preset.name)
@@ -187,7 +187,7 @@ impl clap::FromArgMatches for Flags {
     }
 }
 
-/// The flag of a setting: a list separated by commas.
+/// Returns the flag of a setting, a comma-separated list.
 fn flag(setting: &'static Setting) -> Arg {
     let arg = list(setting.name)
         .value_name(setting.value_name())
@@ -203,7 +203,7 @@ fn flag(setting: &'static Setting) -> Arg {
         _ => arg.allow_hyphen_values(true),
     };
     if setting.kind == Kind::Layers {
-        // Its commas stand within items, too.
+        // Items may contain commas.
         let parser = move |text: &str| {
             let mut items = hybrids(text).into_iter();
             let parsed = items.try_for_each(|one| setting.parse(&one).map(drop));
@@ -227,7 +227,7 @@ fn list(name: &'static str) -> Arg {
         .value_delimiter(',')
 }
 
-/// The items of a list of hybrids, each of which begins with the name of a mixer and not with that of a setting.
+/// Splits a list of hybrids. Each item begins with the name of a mixer, not of a setting.
 fn hybrids(text: &str) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     for part in text.split(',') {
@@ -240,7 +240,7 @@ fn hybrids(text: &str) -> Vec<String> {
     items
 }
 
-/// One item of a list, as typed, if it spells a value.
+/// Validates one item of a list and returns it as typed.
 fn item(setting: &Setting, text: &str) -> Result<String, String> {
     let spelt = match (setting.name, setting.parse(text)) {
         ("lr", _) if text == "paper" => Ok(()),
@@ -276,7 +276,7 @@ fn sizes() -> Arg {
         })
 }
 
-/// A sequence length and a number of pairs.
+/// Parses a sequence length and a number of pairs.
 pub(super) fn size(text: &str) -> Result<(usize, usize), String> {
     let pair = text.split_once(':').and_then(|(seq_len, kv_pairs)| {
         Some((seq_len.trim().parse().ok()?, kv_pairs.trim().parse().ok()?))

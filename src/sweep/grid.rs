@@ -1,4 +1,4 @@
-//! The cartesian product of lists of settings, resolved run by run before anything is trained.
+//! Grids: cartesian products of lists of settings, resolved run by run before anything is trained.
 
 use super::flags::{size, Flags, OPTION, SIZES};
 use crate::config::{RunConfig, TaskConfig};
@@ -9,36 +9,36 @@ use crate::tasks::Sizes;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
-/// Most runs of one product.
+/// Maximum number of runs of one product.
 const MOST_RUNS: u64 = 100_000;
 
-/// Runs in the order in which they are started, each of them once.
+/// Distinct runs, in the order in which they are started.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// The runs.
     pub runs: Vec<RunConfig>,
-    /// Combinations left out because an earlier one describes the same run, such as a qLSTM at another n.
+    /// Number of combinations omitted because an earlier one describes the same run, such as a qLSTM with another n.
     pub duplicates: usize,
-    /// What the user should be told about some of the runs, each sentence once.
+    /// Notes for the user about some of the runs, without repetitions.
     pub notes: BTreeSet<String>,
 }
 
 impl Plan {
-    /// The grid of `flags`; for a list that is left out, what the task's recipe sweeps. The first run that cannot be
-    /// trained refuses the whole plan.
+    /// Returns the grid of `flags`. A list that is missing is taken from the task's recipe. If one run cannot be
+    /// trained, the whole plan is refused.
     ///
-    /// Datasets vary slowest, then mixers, then the other settings in the order of `--help`; seeds fastest.
+    /// Datasets vary slowest, then mixers, then the other settings in the order of `--help`; seeds vary fastest.
     pub fn of(task: Task, flags: &Flags) -> Result<Self> {
         let mut plan = Self::default();
         plan.extend(task, flags)?;
         Ok(plan)
     }
 
-    /// Names the files of every run by the digest of their content, see [`TaskConfig::identify`]. Runs whose files are
-    /// not there stay as they are.
+    /// Records the digests of the data files in every run, see [`TaskConfig::identify`]. Runs whose files are missing
+    /// are left unchanged.
     ///
     /// # Errors
-    /// The error of the first of these runs.
+    /// Returns the error of the first of these runs.
     ///
     /// [`TaskConfig::identify`]: crate::config::TaskConfig::identify
     pub fn identify(&mut self, data_dir: Option<&Path>) -> Result<()> {
@@ -58,12 +58,12 @@ impl Plan {
         first
     }
 
-    /// The tasks of its runs, by name.
+    /// Names of the tasks of its runs.
     pub fn tasks(&self) -> BTreeSet<&str> {
         self.runs.iter().map(|run| run.task.name()).collect()
     }
 
-    /// Optimizer steps of all runs, if none stops early.
+    /// Number of optimizer steps of all runs, if none stops early.
     pub fn steps(&self) -> Result<u64> {
         self.summed(|run, sizes| {
             let examples = sizes.examples[0];
@@ -71,7 +71,7 @@ impl Plan {
         })
     }
 
-    /// Training tokens of all runs, if none stops early.
+    /// Number of training tokens of all runs, if none stops early.
     pub fn tokens(&self) -> Result<u64> {
         self.summed(|run, sizes| {
             let epoch = sizes.examples[0] * sizes.tokens_per_example();
@@ -85,7 +85,7 @@ impl Plan {
         })
     }
 
-    /// Adds the grid of `flags` behind what is planned already.
+    /// Appends the grid of `flags` to the plan.
     pub(super) fn extend(&mut self, task: Task, flags: &Flags) -> Result<()> {
         let mut flags = flags.clone();
         for (name, values) in task.swept() {
@@ -108,18 +108,18 @@ impl Plan {
 }
 
 impl Flags {
-    /// The one run that these flags describe, on top of their preset.
+    /// Resolves the one run that these flags describe, on top of their preset.
     pub fn single(&self, task: Task) -> Result<Resolved> {
         recipes::resolve(task, &self.chosen(task)?)
     }
 
-    /// The run of `config`, read from `place`, with what these flags set on top.
+    /// Resolves the run of `config`, read from `place`, with the settings of these flags on top.
     pub fn again(&self, task: Task, config: &RunConfig, place: &str) -> Result<Resolved> {
         let base = Choice::again(config, place)?;
         recipes::resolve(task, &base.with(self.chosen(task)?)?)
     }
 
-    /// What one run is made of.
+    /// Returns the choice for a single run.
     fn chosen(&self, task: Task) -> Result<Choice> {
         let axes = axes(self, task)?;
         if let Some(axis) = axes.iter().find(|axis| axis.points.len() > 1) {
@@ -137,7 +137,7 @@ impl Flags {
         Ok(choice)
     }
 
-    /// What all combinations start from.
+    /// Returns the choice that all combinations start from.
     fn first(&self) -> Choice {
         let mut choice = Choice::of(self.preset, self.gpu);
         choice.settings = self.settings;
@@ -156,19 +156,19 @@ impl Flags {
     }
 }
 
-/// One list of a grid.
+/// One axis of a grid.
 struct Axis {
-    /// As typed.
+    /// Flag that defines it.
     flag: &'static str,
-    /// Its list as typed.
+    /// List of values as typed.
     text: String,
     points: Vec<Point>,
 }
 
-/// Settings that one item of a list fixes.
+/// Settings given by one item of a list.
 type Point = Vec<(&'static str, String)>;
 
-/// Every list of `flags` for runs of `task`, in the order of help.
+/// Returns the axes of `flags` for runs of `task`, in the order of `--help`.
 fn axes(flags: &Flags, task: Task) -> Result<Vec<Axis>> {
     check_alternatives(flags)?;
     let mut axes = Vec::new();
@@ -202,7 +202,7 @@ fn axis(flags: &Flags, name: &'static str, task: Task) -> Result<Axis> {
     })
 }
 
-/// What an item of a list stands for: itself, or several values that have a word.
+/// Expands an item of a list: a keyword stands for several values, any other item for itself.
 fn values(name: &str, text: &str, task: Task) -> Result<Vec<String>> {
     Ok(match (name, text) {
         ("mixer", "all") => MIXERS.iter().map(|entry| entry.name.to_owned()).collect(),
@@ -228,7 +228,7 @@ fn sizes(flags: &Flags) -> Result<Axis> {
     })
 }
 
-/// One axis a name: several values of one option are alternatives, several options are set together.
+/// Returns one axis per option: several values of one option are alternatives, several options are combined.
 fn options(flags: &Flags) -> Vec<Axis> {
     let name = |item: &String| item.split('=').next().unwrap_or_default().to_owned();
     let mut names: Vec<String> = Vec::new();
@@ -281,7 +281,7 @@ fn check_alternatives(flags: &Flags) -> Result<()> {
     Ok(())
 }
 
-/// Every combination, the last axis varying fastest.
+/// Returns every combination; the last axis varies fastest.
 fn product(task: Task, flags: &Flags) -> Result<Vec<Choice>> {
     let axes = axes(flags, task)?;
     let size = axes.iter().try_fold(1u64, |size, axis| {

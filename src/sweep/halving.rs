@@ -1,8 +1,8 @@
-//! Successive halving of learning rates (Jamieson & Talwalkar 2016): of each cell of a grid, the worse rates are given up
-//! after a part of the epochs, so that whole runs are spent on the best rate alone.
+//! Successive halving of learning rates (Jamieson & Talwalkar 2016): in each cell of a grid, the worse rates are
+//! dropped after a fraction of the epochs, so that complete runs are only spent on the best rate.
 //!
-//! The short runs are runs like any other, of fewer epochs and seeds. They belong into a results folder of their own:
-//! no report may take them for whole ones.
+//! The short runs are ordinary runs with fewer epochs and seeds. They belong in a results folder of their own, where no
+//! report can take them for complete ones.
 
 use super::grid::Plan;
 use crate::config::RunConfig;
@@ -10,22 +10,22 @@ use crate::error::Result;
 use crate::store::{Direction, Metric, RunResult, RunStatus, Store};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What chooses among rates: the first that a run has.
+/// Metrics by which rates are compared: the first that a run has.
 const CRITERIA: [&str; 3] = ["val_accuracy", "best_val_ppl", "accuracy"];
 
-/// A grid that is halved.
+/// A grid under successive halving.
 #[derive(Clone, Debug)]
 pub struct Halving {
-    /// One of so many rates stays in each round.
+    /// One of `factor` rates is kept in each round.
     factor: usize,
-    /// Rounds of short runs.
+    /// Number of rounds of short runs.
     rounds: usize,
-    /// Whole runs whose rates are not given up yet.
+    /// Complete runs whose rates have not been dropped yet.
     left: Plan,
 }
 
 impl Halving {
-    /// Of the whole runs of `plan`, with one rate of `factor`, at least 2, to stay in each round.
+    /// Begins with all runs of `plan`; each round keeps one of `factor` rates, with `factor` at least 2.
     pub fn of(plan: Plan, factor: usize) -> Self {
         let most = cells(&plan.runs).values().map(BTreeMap::len).max();
         let mut halving = Self {
@@ -39,18 +39,18 @@ impl Halving {
         halving
     }
 
-    /// How many rounds of short runs there are: the fewest after which each cell has one rate.
+    /// Number of rounds of short runs: the smallest after which each cell has one rate.
     pub fn rounds(&self) -> usize {
         self.rounds
     }
 
-    /// The whole runs whose rates are not given up.
+    /// Returns the complete runs whose rates have not been dropped.
     pub fn left(self) -> Plan {
         self.left
     }
 
-    /// The short runs of `round`, counted from 0: each has `factor` times as many epochs and seeds as those of the one
-    /// before. A cell with one rate needs none.
+    /// Returns the short runs of `round`, counted from 0. Each round has `factor` times as many epochs and seeds as the
+    /// previous one. A cell with a single rate has none.
     pub fn round(&self, round: usize) -> Plan {
         let seeds = self.power(round);
         let cells = cells(&self.left.runs);
@@ -65,8 +65,8 @@ impl Halving {
         }
     }
 
-    /// Gives up the worse rates of each cell by the results of `round` in `store`. A run that failed, or has no number,
-    /// is worse than any other; of equal rates the lower stays.
+    /// Drops the worse rates of each cell by the results of `round` in `store`. A run that failed or has no metric
+    /// ranks last; of equal rates the lower one is kept.
     pub fn give_up(&mut self, round: usize, store: &Store) -> Result<()> {
         self.give_up_by(round, |run| {
             let result = store.result(&run.id())?;
@@ -74,7 +74,7 @@ impl Halving {
         })
     }
 
-    /// How many runs of how many epochs each round has, whatever its results.
+    /// Returns the number of runs and of epochs of each round, which do not depend on the results.
     pub fn outline(&self) -> Vec<(usize, usize)> {
         let mut halving = self.clone();
         let rounds = (0..self.rounds).map(|round| {
@@ -112,7 +112,7 @@ impl Halving {
         Ok(())
     }
 
-    /// `run` with the epochs of `round`.
+    /// Returns `run` with the epochs of `round`.
     fn short(&self, run: &RunConfig, round: usize) -> RunConfig {
         let mut short = run.clone();
         let epochs = run.train.epochs / self.power(self.rounds - round);
@@ -127,8 +127,8 @@ impl Halving {
     }
 }
 
-/// By what a cell is, the runs of each rate by the order of numbers above 0, each in the order of the plan. Seeds that draw
-/// their own data are of one cell.
+/// Groups runs by cell, then by the bits of the learning rate, whose order is that of positive numbers; runs stay in
+/// the order of the plan. Seeds that generate their own data share a cell.
 fn cells(runs: &[RunConfig]) -> BTreeMap<String, BTreeMap<u64, Vec<&RunConfig>>> {
     let mut cells: BTreeMap<String, BTreeMap<u64, Vec<&RunConfig>>> = BTreeMap::new();
     for run in runs {
@@ -143,7 +143,7 @@ fn cells(runs: &[RunConfig]) -> BTreeMap<String, BTreeMap<u64, Vec<&RunConfig>>>
     cells
 }
 
-/// The higher the better.
+/// Score of a result; higher is better.
 fn score(result: &RunResult) -> Option<f64> {
     if result.status != RunStatus::Done {
         return None;

@@ -1,10 +1,11 @@
-//! Many small runs on one GPU: one process a device trains them in threads, where several processes would take turns on the GPU and
-//! pay for a context each. It is `dsf worker --host`, started when the first run needs it, and is asked by [`Request`]s.
+//! Many small runs on one GPU, trained in threads of one process per device. Separate processes would take turns on the
+//! GPU and need a CUDA context each. The process is `dsf worker --host`; it starts with the first run that needs it and
+//! receives [`Request`]s.
 //!
-//! A run that breaks off by itself does so alone. When the process dies, each of its runs ends as a process of its own would have,
-//! and those behind them get another. Two deaths are not a run's own, and it begins again from its checkpoint: that of a process
-//! that was killed for another run, which did not stop when its time was up; and that of a process which was dying already when
-//! the run came to it.
+//! A run that fails does not affect the others. When the process dies, each of its runs ends as a process of its own
+//! would have, and later runs get a new process. In two cases the run is not at fault, and begins again from its
+//! checkpoint: if the process was killed because another run did not stop after its time limit, and if the process was
+//! already dying when the run was sent to it.
 
 use super::attempt::{messages, End, Hand};
 use super::program::Program;
@@ -22,11 +23,11 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Starts one child a device.
+/// Starts one child process per device.
 #[derive(Debug)]
 pub struct Hosts {
     program: Program,
-    /// The last that was started for each device.
+    /// Most recent process of each device.
     running: Mutex<HashMap<String, Arc<Host>>>,
 }
 
@@ -34,22 +35,22 @@ pub struct Hosts {
 #[derive(Debug)]
 struct Host {
     child: Mutex<Child>,
-    /// None where it was never open.
+    /// `None` if it was never open.
     stdin: Mutex<Option<ChildStdin>>,
     seats: Arc<Mutex<Seats>>,
-    /// Whether it was killed for one of its runs.
+    /// Whether it was killed because of one of its runs.
     killed: AtomicBool,
 }
 
-/// The runs of a process.
+/// Runs of a process.
 #[derive(Debug)]
 struct Seats {
-    /// Whether it takes more.
+    /// Whether it accepts more runs.
     open: bool,
     taken: HashMap<String, Seat>,
 }
 
-/// Where what a process says of a run goes to. All ends when it is dropped.
+/// Channels and log of a run in a process. The channels close when it is dropped.
 #[derive(Debug)]
 struct Seat {
     messages: Sender<Message>,
@@ -57,16 +58,16 @@ struct Seat {
     log: File,
 }
 
-/// A run in a process, as the sweep sees it.
+/// A run in a process, from the sweep's side.
 struct Place {
     host: Arc<Host>,
     run: String,
-    /// Whether the process was started for it.
+    /// Whether the process was started for this run.
     first: bool,
 }
 
 impl Hosts {
-    /// By `program`.
+    /// Returns a worker that starts `program`.
     pub fn new(program: Program) -> Self {
         Self {
             program,
@@ -74,7 +75,8 @@ impl Hosts {
         }
     }
 
-    /// Seats a run in the process of `device`, which is started if need be; none where that has the run already.
+    /// Adds a run to the process of `device`, starting it if necessary. Returns `None` if that process already has the
+    /// run.
     fn place(&self, run: String, device: &str, seat: Seat) -> Result<Option<Place>> {
         let mut running = lock(&self.running);
         if let Some(host) = running.get(device) {
@@ -152,12 +154,12 @@ impl Hand for Place {
 
     fn kill(&mut self) {
         self.host.killed.store(true, Ordering::Relaxed);
-        let _ = lock(&self.host.child).kill(); // unless it just ended
+        let _ = lock(&self.host.child).kill(); // fails only if it has just ended
     }
 }
 
 impl Host {
-    /// Starts a process on `device` for the runs that `seats` are for.
+    /// Starts a process on `device` for the runs in `seats`.
     fn start(program: &Program, device: &str, seats: Seats) -> Result<Self> {
         let mut child = program.start(&["--host".into()], device, std::process::Stdio::piped())?;
         let seats = Arc::new(Mutex::new(seats));
@@ -172,7 +174,7 @@ impl Host {
             if let Some(stdout) = stdout {
                 pass_on(stdout, &route);
             }
-            // What it said last is in the logs before anyone reads them.
+            // The logs must be complete before anyone reads them.
             let _ = talk.map(thread::JoinHandle::join);
             let mut seats = lock(&route);
             seats.open = false;
@@ -189,7 +191,7 @@ impl Host {
     fn ask(&self, request: &Request) {
         let line = serde_json::to_string(request).expect("a request is plain data");
         if let Some(stdin) = &mut *lock(&self.stdin) {
-            // A process that died speaks through the way it ended.
+            // Writing fails if the process has died; its exit status then describes the failure.
             let _ = writeln!(stdin, "{line}");
         }
     }
@@ -197,13 +199,13 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // Without stdin it ends, and without being waited for it would stay in the system's table.
+        // The process ends when its stdin closes; waiting for it leaves no zombie.
         *lock(&self.stdin) = None;
         let _ = lock(&self.child).wait();
     }
 }
 
-/// Hands every line of a process to the run that it names, until there are no more.
+/// Forwards every line of a process to the run that it names, until its stdout closes.
 fn pass_on(stdout: impl Read, seats: &Mutex<Seats>) {
     let lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
     for event in lines.filter_map(|line| serde_json::from_slice::<Value>(&line).ok()) {
@@ -220,19 +222,19 @@ fn pass_on(stdout: impl Read, seats: &Mutex<Seats>) {
         }
         let seat = event["run"].as_str().and_then(|run| seats.taken.get(run));
         if let Some(to) = seat.map(|seat| seat.messages.clone()) {
-            // Until nobody listens any more.
+            // Ends when the receiver is dropped.
             let _ = messages(event).try_for_each(|message| to.send(message));
         }
     }
 }
 
-/// Writes what a process says of no run in particular into the logs of all.
+/// Writes output of a process that belongs to no single run to the logs of all its runs.
 fn log_for_all(stderr: impl Read, seats: &Mutex<Seats>) {
     let mut lines = BufReader::new(stderr);
     let mut line = Vec::new();
     while matches!(lines.read_until(b'\n', &mut line), Ok(n) if n > 0) {
         for seat in lock(seats).taken.values_mut() {
-            // A log that cannot be written is no reason to end a run.
+            // A log that cannot be written must not end a run.
             let _ = seat.log.write_all(&line);
         }
         line.clear();

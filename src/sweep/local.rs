@@ -1,4 +1,4 @@
-//! Trains the runs of a plan on this machine, several at a time. Finished runs are skipped and failures
+//! Training of the runs of a plan on this machine, several in parallel. Finished runs are skipped and failures are
 //! recorded, so that the same sweep can be started again at any time.
 
 use super::grid::Plan;
@@ -12,27 +12,27 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 
-/// How the runs of a plan are trained.
+/// Options for training the runs of a plan.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Runs at a time.
+    /// Number of runs in parallel.
     pub jobs: usize,
     /// Whether runs that failed before are tried again.
     pub retry_failed: bool,
-    /// Threads for each run.
+    /// Threads per run.
     pub threads: usize,
-    /// Devices, which the jobs are assigned to in turn, e.g. `cpu`, or `cuda:0` and `cuda:1`; at least one.
+    /// Devices, assigned to the jobs in turn, e.g. `cpu`, or `cuda:0` and `cuda:1`; at least one.
     pub devices: Vec<String>,
-    /// Whether the runs of a device are trained in threads of one process.
+    /// Whether the runs of a device are threads of one process.
     pub hosted: bool,
-    /// What every worker is told.
+    /// Flags passed to every worker.
     pub training: Training,
-    /// How long and how often.
+    /// Limits on time and failures.
     pub limits: Limits,
 }
 
 impl Options {
-    /// Runs at a time in a process of workers.
+    /// Number of parallel runs per worker process.
     pub fn runs_a_process(&self) -> usize {
         match self.hosted {
             true => self.jobs.div_ceil(self.devices.len().max(1)),
@@ -56,38 +56,38 @@ pub struct Limits {
     pub max_failures: Option<u64>,
 }
 
-/// What happened to one run of the plan.
+/// Event of one run of the plan.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A worker took it up.
+    /// A worker began it.
     Launched,
-    /// A message of its worker.
+    /// A message from its worker.
     Told(Message),
     /// It has a result, diverged or not.
     Finished(Box<Record>),
-    /// It broke off, and why.
+    /// It failed.
     Failed(Failure),
-    /// It broke off and is tried again.
+    /// It failed and is tried again.
     Again(Failure),
     /// It was skipped.
     Skipped(Skip),
-    /// It was stopped; the same sweep continues it.
+    /// It was stopped; the same sweep resumes it.
     Interrupted,
 }
 
-/// Why a run was skipped.
+/// Reason for skipping a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
     /// It was finished before.
     Done,
     /// It failed before.
     Failed,
-    /// Another process is training it.
+    /// Another process trains it.
     Busy,
 }
 
 impl Skip {
-    /// Of a run that has a result.
+    /// Reason for skipping a run that has a result.
     fn of(status: RunStatus) -> Self {
         match status {
             RunStatus::Done => Self::Done,
@@ -96,7 +96,7 @@ impl Skip {
     }
 }
 
-/// The runs of a plan, counted by outcome.
+/// Number of runs of a plan by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Finished in this sweep.
@@ -107,14 +107,14 @@ pub struct Tally {
     pub done_before: usize,
     /// Failed before, and skipped.
     pub failed_before: usize,
-    /// Being trained by another process.
+    /// In progress in another process.
     pub busy: usize,
-    /// Never begun, since too many others failed.
+    /// Never begun, because too many others failed.
     pub given_up: usize,
 }
 
 impl Tally {
-    /// Runs that are over, as far as this sweep goes.
+    /// Number of runs that this sweep is finished with.
     pub fn settled(&self) -> usize {
         self.finished + self.failed + self.done_before + self.failed_before + self.busy
     }
@@ -133,8 +133,9 @@ impl Tally {
 
 /// Trains the runs of `plan` in order, and calls `on` with the index of a run at each of its events.
 ///
-/// A failing run does not stop the rest, unless [`Limits::max_failures`] says so. Once `stop` is raised no run is begun, those in work are
-/// stopped, and the end is [`Error::Stopped`] unless all were over already.
+/// A failed run does not stop the others, unless [`Limits::max_failures`] is reached. Once `stop` is set no run is
+/// begun, those in progress are stopped, and the function returns [`Error::Stopped`] unless all runs were finished
+/// already.
 pub fn run_all(
     plan: &Plan,
     store: &Store,
@@ -176,7 +177,7 @@ pub fn run_all(
             }
         }
     });
-    // What another process had in hand may be over by now.
+    // Runs that another process held may be finished by now.
     for index in busy {
         let Some(result) = store.result(&plan.runs[index].id())? else {
             continue;
@@ -208,7 +209,7 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Trains run after run on `device` until none is left.
+    /// Trains runs on `device` until none is left.
     fn work_off(&self, device: &str, events: &Events) {
         while !self.stop.load(Ordering::Relaxed) && !self.gives_up() {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
@@ -216,7 +217,7 @@ impl Sweep<'_> {
                 return;
             };
             let tell = |event| {
-                // The receiver outlives every sender.
+                // The receiver outlives every sender, so sending cannot fail.
                 let _ = events.send((index, event));
             };
             let end = self.settle(run, device, &mut |event| tell(Ok(event)));
@@ -236,7 +237,7 @@ impl Sweep<'_> {
         most.is_some_and(|most| self.failures.load(Ordering::Relaxed) as u64 >= most)
     }
 
-    /// Brings one run to its end, which is the last event; errors stop the sweep.
+    /// Trains one run until it ends, and returns its last event. Errors stop the sweep.
     fn settle(&self, run: &RunConfig, device: &str, tell: &mut dyn FnMut(Event)) -> Result<Event> {
         let id = run.id();
         let earlier = match self.store.result(&id) {
@@ -245,7 +246,7 @@ impl Sweep<'_> {
         };
         match earlier.as_ref().map(|result| result.status) {
             Some(RunStatus::Done) => {
-                // What cannot be removed is in nobody's way.
+                // Leftovers that cannot be removed are harmless.
                 let _ = self.store.tidy(&id);
                 return Ok(Event::Skipped(Skip::Done));
             }
@@ -265,7 +266,7 @@ impl Sweep<'_> {
                 Event::Failed(failure) => failure,
                 end => return Ok(end),
             };
-            // Half as much at a time is worth a try by itself, once.
+            // Out of memory is retried once with half the micro-batch, regardless of `retries`.
             let half = (failure.cause == Cause::Oom && smaller.is_none()).then(|| half(run));
             match half.flatten() {
                 Some(half) => smaller = Some(half),
@@ -279,7 +280,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// One attempt at a run, up to its last event.
+    /// Makes one attempt at a run, and returns its last event.
     fn attempt(&self, job: &Job, tell: &mut dyn FnMut(Event)) -> Result<Event> {
         let id = job.run.id();
         let earlier = self.store.result(&id)?;
@@ -299,7 +300,7 @@ impl Sweep<'_> {
             Ending::Failed(failure) => failure,
         };
         Ok(match self.store.result(&id) {
-            // Another process was quicker.
+            // Another process finished the run first.
             Ok(Some(result)) if found => Event::Skipped(Skip::of(result.status)),
             Ok(Some(result)) if Some(&result) != earlier.as_ref() => end(job.run, result),
             Ok(_) => self.record_failure(job, failure),
@@ -307,7 +308,7 @@ impl Sweep<'_> {
         })
     }
 
-    /// Writes the result that the worker could not write.
+    /// Writes the result on behalf of a worker that could not.
     fn record_failure(&self, job: &Job, failure: Failure) -> Event {
         let run = job.run;
         let provenance = Provenance::collect(job.device, self.options.threads);
@@ -340,17 +341,17 @@ fn end(run: &RunConfig, result: RunResult) -> Event {
     }
 }
 
-/// The end of a run whose record cannot be read.
+/// Event of a run whose record cannot be read.
 fn broken(why: &Error) -> Event {
     Event::Failed(Failure::new(Cause::Other, why.to_string()))
 }
 
-/// Whether a run that failed so may do better if nothing is changed.
+/// Whether a run that failed by `cause` may succeed without changes.
 fn is_worth_a_retry(cause: Cause) -> bool {
     !matches!(cause, Cause::Timeout | Cause::MissingData)
 }
 
-/// Half the examples that `run` takes at a time, if that is any.
+/// Half the micro-batch of `run`, if that is at least 1.
 fn half(run: &RunConfig) -> Option<usize> {
     let train = &run.train;
     let whole = train.micro_batch.unwrap_or(train.batch_size);

@@ -1,5 +1,5 @@
-//! From flags and experiment files to many runs: a grid is planned, refused or priced as a whole,
-//! then worked off by child processes, one run each; or, where runs share a GPU, by one process a GPU.
+//! Sweeps: flags and experiment files become a plan of many runs, which is validated and priced as a whole and then
+//! trained by child processes, one per run; or, if runs share a GPU, by one process per GPU.
 //!
 //! ```text
 //! flags, experiments/*.toml -> Plan -> run_all -> up to `jobs` children `dsf worker`, or one `dsf worker --host` a device

@@ -1,4 +1,4 @@
-//! A worker that is a child process: `dsf worker`, the config on its stdin, events on its stdout.
+//! Workers as child processes: `dsf worker` reads the config on stdin and writes events to stdout.
 
 use super::attempt::{messages, End, Hand};
 use super::program::{flag, Program};
@@ -10,12 +10,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
-/// Starts one child a run.
+/// Starts one child process per run.
 #[derive(Clone, Debug)]
 pub struct Process(Program);
 
 impl Process {
-    /// By `program`.
+    /// Returns a worker that starts `program`.
     pub fn new(program: Program) -> Self {
         Self(program)
     }
@@ -33,7 +33,7 @@ impl Worker for Process {
         let messages = child.stdout.take().map(read_messages);
         let mut stdin = child.stdin.take();
         if let Some(stdin) = &mut stdin {
-            // A child that died already speaks through its exit code.
+            // Writing fails if the child has already died; its exit code then describes the failure.
             let _ = writeln!(stdin, "{}", job.run.canonical());
         }
         let mut attempt = self.0.attempt(stop);
@@ -49,7 +49,7 @@ impl Worker for Process {
     }
 }
 
-/// A child with one run.
+/// A child process that trains a single run.
 struct Alone<'a> {
     child: &'a mut Child,
     stdin: Option<ChildStdin>,
@@ -61,7 +61,7 @@ impl Hand for Alone<'_> {
     }
 
     fn kill(&mut self) {
-        let _ = self.child.kill(); // unless it just ended
+        let _ = self.child.kill(); // fails only if it has just ended
     }
 }
 
@@ -71,7 +71,7 @@ fn read_messages(stdout: impl Read + Send + 'static) -> Receiver<Message> {
         let lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
         let events = lines.filter_map(|line| serde_json::from_slice(&line).ok());
         let mut messages = events.flat_map(messages);
-        // Until nobody listens any more.
+        // Ends when the receiver is dropped.
         let _ = messages.try_for_each(|message| sender.send(message));
     });
     receiver

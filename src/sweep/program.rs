@@ -1,7 +1,7 @@
-//! How this program is started to train what a sweep asks for: `dsf worker`, with the flags of the sweep.
+//! Command line and environment of workers: `dsf worker`, with the flags of the sweep.
 //!
-//! A child sits in a process group of its own: a Ctrl-C reaches the parent alone, which then asks the children. It ends when its
-//! stdin does, so that a parent that is killed leaves no orphan.
+//! A child has a process group of its own: Ctrl-C reaches only the parent, which then stops the children. A child ends
+//! when its stdin closes, so that a killed parent leaves no orphans.
 
 use super::attempt::Attempt;
 use super::local::Options;
@@ -18,23 +18,23 @@ use std::time::Duration;
 pub struct Program {
     file: PathBuf,
     arguments: Vec<OsString>,
-    /// Variables of the children's environment beside this process's own.
+    /// Environment variables set for the children.
     variables: Vec<(&'static str, String)>,
     store: Store,
-    /// Time that a run may take.
+    /// Time limit of a run.
     limit: Option<Duration>,
-    /// Time that one which is asked to stop may take for its checkpoint.
+    /// Additional time in which a stopped run may write its checkpoint.
     grace: Duration,
 }
 
-/// The usual [`Program::grace`].
+/// Default of [`Program::grace`].
 const GRACE: Duration = Duration::from_secs(60);
 
 impl Program {
-    /// This program's own file.
+    /// Returns this program's own executable with the options of a sweep.
     ///
     /// # Errors
-    /// Where the system does not tell it, or as [`Self::at`].
+    /// Fails if the system does not report the executable's path, or like [`Self::at`].
     pub fn new(out: &Path, options: &Options) -> Result<Self> {
         let file = std::env::current_exe().map_err(|e| {
             Error::usage(format!(
@@ -44,10 +44,10 @@ impl Program {
         Self::at(file, out, options)
     }
 
-    /// The program `file`, which trains into the results folder `out`.
+    /// Returns the program `file`, which trains into the results folder `out`.
     ///
     /// # Errors
-    /// Where there is no such folder.
+    /// Fails if there is no such folder.
     pub fn at(file: PathBuf, out: &Path, options: &Options) -> Result<Self> {
         let threads = (options.threads * options.runs_a_process()).to_string();
         let mut arguments = vec![
@@ -76,14 +76,14 @@ impl Program {
         })
     }
 
-    /// With a variable in the environment of every child.
+    /// Adds a variable to the environment of every child.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: &str) -> Self {
         self.variables.push((name, value.to_owned()));
         self
     }
 
-    /// Starts a child on `device` with flags of its own; what it says on stderr goes to `stderr`.
+    /// Starts a child on `device` with the additional arguments `own`; its stderr goes to `stderr`.
     pub(super) fn start(
         &self,
         own: &[OsString],
@@ -104,23 +104,23 @@ impl Program {
         command.spawn().map_err(Error::io("start", &self.file))
     }
 
-    /// Waits for the end of a child.
+    /// Waits until a child has ended.
     pub(super) fn wait(&self, child: &mut Child) -> Result<std::process::ExitStatus> {
         child.wait().map_err(Error::io("wait for", &self.file))
     }
 
-    /// The log of the run `id`.
+    /// Opens the log of the run `id`.
     pub(super) fn log(&self, id: &str) -> Result<Log> {
         self.store.open_log(id)
     }
 
-    /// An attempt at a run, which begins now.
+    /// Begins an attempt at a run.
     pub(super) fn attempt<'a>(&self, stop: &'a AtomicBool) -> Attempt<'a> {
         Attempt::new(stop, self.limit, self.grace)
     }
 }
 
-/// A flag and its value as one argument: a value may begin with a hyphen.
+/// Joins a flag and its value into one argument, since a value may begin with a hyphen.
 pub(super) fn flag(name: &str, value: &Path) -> OsString {
     let mut flag = OsString::from(format!("--{name}="));
     flag.push(value);
@@ -129,7 +129,7 @@ pub(super) fn flag(name: &str, value: &Path) -> OsString {
 
 #[cfg(test)]
 impl Program {
-    /// A shell script in the place of the program.
+    /// A shell script in place of the program.
     pub(super) fn script(script: &str, store: &Store, limit: Option<Duration>) -> Self {
         Self {
             file: "/bin/sh".into(),
@@ -141,7 +141,7 @@ impl Program {
         }
     }
 
-    /// Another file.
+    /// Replaces the program's file.
     pub(super) fn named(mut self, file: &str) -> Self {
         self.file = file.into();
         self

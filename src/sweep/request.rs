@@ -1,35 +1,35 @@
-//! What a sweep and a process that trains many runs (`dsf worker --host`) say to each other, one JSON object a line. The events of
-//! runs, which name their run each, are those of a worker with one run.
+//! Protocol between a sweep and a process that trains many runs (`dsf worker --host`), one JSON object per line. The
+//! events of each run are those of a worker with one run, with the run's id added.
 
 use super::worker::Job;
 use crate::config::RunConfig;
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
-/// What the process is asked on its stdin. When that ends, all runs are to stop.
+/// Request on the process's stdin. All runs stop when stdin closes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
-    /// To train a run beside those that it trains already.
+    /// Train another run in parallel.
     Train(Asked),
-    /// To stop the run of this name behind a checkpoint.
+    /// Stop the run with this id after a checkpoint.
     Stop(String),
 }
 
-/// A run that is asked for.
+/// Run to train.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
-    /// Its name.
+    /// Run id.
     pub run: String,
-    /// Its canonical config, as text: every digit of it is part of the name.
+    /// Canonical config as text, since the id depends on every digit of it.
     pub config: String,
-    /// Examples at a time, if not what the config says.
+    /// Micro-batch size, if it differs from the config's.
     pub micro_batch: Option<usize>,
 }
 
 impl Asked {
-    /// What `job` asks for.
+    /// Returns the request for `job`.
     pub fn of(job: &Job) -> Self {
         Self {
             run: job.run.id(),
@@ -38,24 +38,24 @@ impl Asked {
         }
     }
 
-    /// The config.
+    /// Parses the config.
     ///
     /// # Errors
-    /// Where it is none that this version knows.
+    /// Fails if this version does not know the config.
     pub fn config(&self) -> Result<RunConfig> {
         RunConfig::parse(&self.config, "stdin")
     }
 }
 
-/// The end of a run in such a process, which says it behind all that the run itself has said.
+/// End of a run in such a process, sent after all events of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// The run.
+    /// Run id.
     pub run: String,
-    /// The exit code that a process of its own would have had.
+    /// Exit code that a process of its own would have had.
     pub code: u8,
-    /// What that would have said last on stderr.
+    /// Last message that such a process would have printed to stderr.
     pub words: String,
-    /// Whether the process takes no more runs, since the device is of no more use to it.
+    /// Whether the process accepts no more runs, because its device is unusable.
     pub last: bool,
 }

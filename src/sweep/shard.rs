@@ -1,4 +1,4 @@
-//! Parts of a plan for machines that know nothing of each other but a number each.
+//! Shards: disjoint parts of a plan for machines that only know their own number.
 
 use super::estimate;
 use super::grid::Plan;
@@ -9,33 +9,33 @@ use std::fmt;
 /// One of several parts of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Which, from 0.
+    /// Index, from 0.
     index: usize,
-    /// How many there are.
+    /// Number of parts.
     count: usize,
 }
 
-/// Environment variables by which a scheduler tells a task of an array which one it is.
+/// Environment variables in which a scheduler describes a task of a job array.
 struct Scheduler {
     name: &'static str,
-    /// The number of the task.
+    /// Variable of the task's number.
     index: &'static str,
-    /// The smallest number that a task of an array can have here.
+    /// Smallest possible number of a task.
     least: usize,
-    /// The variables that tell the other tasks, where there are such.
+    /// Variables of the range of tasks, if the scheduler has them.
     others: Option<Others>,
 }
 
-/// Environment variables that tell a task of an array which others there are.
+/// Environment variables of the range of tasks of an array.
 struct Others {
     first: &'static str,
     last: &'static str,
     step: &'static str,
-    /// How many there are. Empty where the others are always a range, never a list.
+    /// Variable of the number of tasks; empty if arrays are always ranges, never lists.
     count: &'static str,
 }
 
-// LSF tells the last task, but neither the first nor whether the array is a list.
+// LSF gives the last task, but neither the first nor whether the array is a list.
 #[rustfmt::skip]
 static SCHEDULERS: [Scheduler; 6] = [
     Scheduler { name: "Slurm", index: "SLURM_ARRAY_TASK_ID", least: 0, others: Some(Others {
@@ -49,10 +49,10 @@ static SCHEDULERS: [Scheduler; 6] = [
     Scheduler { name: "Kubernetes", index: "JOB_COMPLETION_INDEX", least: 0, others: None },
 ];
 
-/// Reads a whole number from the environment.
+/// Reads a non-negative integer from the environment.
 type Number<'a> = &'a dyn Fn(&str) -> Option<usize>;
 
-/// The tasks of an array as its scheduler tells them to one of them.
+/// Tasks of an array, from the variables of its scheduler.
 #[derive(Clone, Copy)]
 struct Range {
     first: usize,
@@ -70,12 +70,12 @@ impl Range {
             "" => span / step + 1,
             name => number(name)?,
         };
-        // Grid Engine may say the end as it was typed, which need not be a task.
+        // Grid Engine may give the end as it was typed, which need not be a task.
         let last = match others.count {
             "" => first + (count - 1) * step,
             _ => last,
         };
-        // Two tasks are a range, however far apart they are.
+        // Two tasks are a range, whatever the distance between them.
         let step = match count {
             2 => (last - first).max(1),
             _ => step,
@@ -88,7 +88,7 @@ impl Range {
         })
     }
 
-    /// Whether its tasks follow each other step by step, with `index` among them.
+    /// Whether its tasks follow each other in equal steps, with `index` among them.
     fn is_whole(self, index: usize) -> bool {
         let steps = (self.last - self.first) / self.step;
         (self.first..=self.last).contains(&index)
@@ -101,7 +101,7 @@ impl Range {
 const MOST: usize = 100_000;
 
 impl Shard {
-    /// Part `index` of `count`, from 1.
+    /// Returns part `index` of `count`, counted from 1.
     fn new(index: usize, count: usize, text: &str) -> Result<Self> {
         if !(1..=MOST).contains(&count) || !(1..=count).contains(&index) {
             refuse!(flag "--shard" = text, "no such part; write 1/8 to 8/8, of at most {MOST} parts");
@@ -110,8 +110,9 @@ impl Shard {
         Ok(Self { index, count })
     }
 
-    /// `2/8` is the second of eight parts; `auto` what the scheduler around this process says in its environment, which
-    /// `variable` gives; `auto/8` the part of eight that belongs to the number of this task, whichever others there are.
+    /// Parses `2/8`, the second of eight parts; `auto`, the part given by the scheduler's environment variables, which
+    /// `variable` reads; or `auto/8`, the part of eight that belongs to this task's number, whatever the other tasks
+    /// are.
     pub fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
         let wrong = || Error::flag_value("--shard", text, "not i/N, such as 2/8, auto or auto/8");
         let (index, count) = match text.split_once('/') {
@@ -131,7 +132,7 @@ impl Shard {
         count: Option<usize>,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self> {
-        // A job that is no array has `undefined` there, a number that no task has, or nothing.
+        // Outside an array, the variable is `undefined`, an invalid number, or unset.
         let number = |name: &str| -> Option<usize> { variable(name)?.trim().parse().ok() };
         let index = |s: &Scheduler| number(s.index).filter(|index| *index >= s.least);
         let mut found = SCHEDULERS.iter();
@@ -149,10 +150,10 @@ impl Shard {
         Self::new(position + 1, count, text)
     }
 
-    /// The runs of `plan` that are this part's, and those of the other parts.
+    /// Returns the runs of `plan` in this part, and those in the other parts.
     ///
-    /// The dearest run is dealt first, each to the next part in turn, so that parts take about as long as each other
-    /// and every one begins with its longest run. Work is counted from sizes, so that every machine comes to the same.
+    /// Runs are dealt to the parts in turn, the most expensive first, so that all parts take about the same time and
+    /// begin with their longest run. Work is computed from sizes, so every machine gets the same split.
     pub fn split(self, plan: &Plan) -> Result<(Plan, Vec<RunConfig>)> {
         let work = estimate::work(&plan.runs)?;
         let mut order: Vec<(f64, String, &RunConfig)> = { work.iter().zip(&plan.runs) }
@@ -175,7 +176,7 @@ impl Shard {
 }
 
 impl Scheduler {
-    /// The part, from 0, of the task `index` among all tasks, and how many these are.
+    /// Returns the part of the task `index`, from 0, and the number of parts, if every task of the array is one part.
     fn of_range(&self, text: &str, index: usize, range: Option<Range>) -> Result<(usize, usize)> {
         let (name, variable) = (self.name, self.index);
         let Some(range) = range else {
@@ -187,13 +188,13 @@ impl Scheduler {
             } = range;
             refuse!(flag "--shard" = text, "the {count} tasks from {first} to {last} are no range, and {name} does not say which numbers they have; write auto/N, where N is the number of parts and each task takes that of its own number, or i/N, such as --shard ${variable}/N");
         }
-        // The same part as under auto/N: a task that is submitted again has its old one.
+        // The same part as with auto/N: a task that is submitted again keeps its part.
         let turns = (index - self.least) / range.step;
         Ok((turns % range.count, range.count))
     }
 
-    /// The part, from 0, of `count` that belongs to the number `index`, whichever of the tasks were submitted: tasks that
-    /// follow each other have different remainders, wherever they begin.
+    /// Returns the part of `count`, from 0, for the task number `index`, whatever tasks were submitted: consecutive
+    /// tasks have different remainders, wherever they begin.
     fn of_number(
         &self,
         text: &str,
@@ -206,7 +207,7 @@ impl Scheduler {
             Some(range) => {
                 range.last - range.first < count || range.step == 1 && range.is_whole(index)
             }
-            // From 0 or from 1: of others it is not known whether they follow each other.
+            // Numbered from 0 or from 1; otherwise it is unknown whether tasks are consecutive.
             None => index <= count,
         };
         if !apart {
@@ -326,7 +327,7 @@ mod tests {
         ]
     }
 
-    /// The parts that the tasks of an array of Slurm take, or what the first that takes none is told.
+    /// Returns the parts taken by the tasks of a Slurm array, or the first error.
     fn parts(text: &str, tasks: &[usize], step: usize) -> Result<Vec<String>> {
         let told = |n: usize| -> &'static str { n.to_string().leak() };
         let (first, last) = (told(tasks[0]), told(*tasks.last().unwrap()));
@@ -347,7 +348,7 @@ mod tests {
             ((0..=12).step_by(3).collect(), 3),
             ((2..=9).step_by(7).collect(), 7),
             (vec![7], 1),
-            // Of two tasks one is the first and one the last.
+            // One of two tasks is the first and the other the last.
             (vec![5, 9], 1),
         ] {
             let found = parts("auto", &tasks, step).unwrap();
@@ -363,7 +364,7 @@ mod tests {
             (vec![1, 7, 9], 1),
             (vec![0, 1, 5, 6], 1),
             (vec![0, 1, 5, 6], 0),
-            // The step of the first two, as some versions tell it.
+            // Some versions give the step of the first two.
             (vec![0, 3, 6, 7], 3),
             (vec![0, 2, 4], 1),
         ] {
@@ -409,7 +410,7 @@ mod tests {
             let at = parse("auto/5", &[(variable, "9")]).refuses("--shard");
             at.names(&["i/5", &format!("${variable}")]);
         }
-        // More tasks than parts, of which none is left over.
+        // More tasks than parts, with every part taken.
         let found = parts("auto/2", &[3, 4, 5], 1).unwrap();
         assert_eq!(found, ["2/2", "1/2", "2/2"]);
     }

@@ -1,13 +1,13 @@
-//! The experiments that are part of the program, so that `dsf sweep figure1-small` works in any folder.
+//! Experiments that are part of the program, so that `dsf sweep figure1-small` works in any folder.
 
 use std::path::Path;
 
-/// An experiment file of the project.
+/// An experiment file of this project.
 #[derive(Clone, Copy, Debug)]
 pub struct Shipped {
-    /// Its name without the ending, e.g. `figure1-small`.
+    /// File name without extension, e.g. `figure1-small`.
     pub name: &'static str,
-    /// What the file holds.
+    /// Contents of the file.
     pub text: &'static str,
 }
 
@@ -20,7 +20,7 @@ macro_rules! shipped {
     };
 }
 
-/// Every experiment, those that a laptop finishes first.
+/// Every experiment; those that a laptop can finish come first.
 pub static SHIPPED: &[Shipped] = shipped! {
     "smoke" "lra-smoke" "wikitext-smoke"
     "figure1-small" "figure2-small" "figure2-small-matched" "figure2-small-steps" "figure3-small" "survey"
@@ -29,7 +29,7 @@ pub static SHIPPED: &[Shipped] = shipped! {
 };
 
 impl Shipped {
-    /// The experiment that `path` names, as `figure7`, `figure7.toml` or `experiments/figure7.toml`.
+    /// Finds the experiment that `path` names: `figure7`, `figure7.toml` or `experiments/figure7.toml`.
     pub fn find(path: &Path) -> Option<&'static Self> {
         let folder = path
             .parent()
@@ -40,7 +40,7 @@ impl Shipped {
         SHIPPED.iter().find(|shipped| name == shipped.name)
     }
 
-    /// What it is for: the comment at the head of the file.
+    /// Purpose of the experiment: the comment at the head of the file.
     pub fn about(&self) -> String {
         let lines = self
             .text
@@ -50,7 +50,7 @@ impl Shipped {
         lines.join(" ")
     }
 
-    /// A line of the head of the file, such as `Cost`.
+    /// Returns a line of the head of the file, such as `Cost`.
     pub fn line(&self, name: &str) -> Option<&'static str> {
         let head = format!("# {name}:");
         let mut lines = self.text.lines();

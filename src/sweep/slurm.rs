@@ -1,13 +1,14 @@
-//! Job scripts for Slurm: an array with a shard of the plan in every task, and a report when all of them have ended.
+//! Job scripts for Slurm: an array in which every task trains a shard of the plan, and a report when all tasks have
+//! ended.
 
 use crate::error::{refuse, Error, Result};
 use clap::Args;
 
-/// Tasks of an array, if nobody says how many.
+/// Default number of tasks of an array.
 const USUAL_SHARDS: usize = 16;
-/// Seconds before the end of its time in which a task writes its checkpoints.
+/// Seconds before the end of a task's time limit at which it writes its checkpoints.
 const NOTICE: u32 = 120;
-/// Time for the report, where the site wants to be told.
+/// Time limit of the report, in minutes, for sites that require one.
 const REPORT_TIME: &str = "30";
 
 /// What is asked of the site. Slurm's own words are passed on as they are.
@@ -41,7 +42,7 @@ pub struct Site {
     pub sbatch_arg: Vec<String>,
 }
 
-/// Flags of a sweep that its tasks do not take, all with a value.
+/// Flags of a sweep that are not passed to its tasks; each takes a value.
 const NOT_FOR_TASKS: [&str; 9] = [
     "--executor",
     "--shards",
@@ -54,34 +55,34 @@ const NOT_FOR_TASKS: [&str; 9] = [
     "--sbatch-arg",
 ];
 
-/// The form of the answer to whoever submits; the logs of tasks are for people.
+/// Output format of the submitting command, which is not passed to the tasks: their logs are for people.
 const FORM: &str = "--json";
 
-/// A sweep as an array of jobs.
+/// A sweep as a job array.
 #[derive(Clone, Debug)]
 pub struct Array {
-    /// What the queue calls it.
+    /// Job name.
     pub name: String,
-    /// Tasks.
+    /// Number of tasks.
     pub shards: usize,
-    /// The folder in which the command was typed.
+    /// Working directory of the command.
     pub directory: String,
-    /// Where the logs of tasks go.
+    /// Folder for the logs of the tasks.
     pub logs: String,
-    /// The program's own file.
+    /// Path of this program.
     pub program: String,
-    /// What was typed behind `dsf sweep`.
+    /// Arguments of `dsf sweep`.
     pub typed: Vec<String>,
-    /// What was typed behind `dsf report`.
+    /// Arguments of `dsf report`.
     pub report: Vec<String>,
-    /// What is asked of the site.
+    /// Resources and other options for the site.
     pub site: Site,
 }
 
-/// How many tasks a plan with `to_do` runs left is cut into.
+/// Number of tasks for a plan with `to_do` remaining runs.
 ///
 /// # Errors
-/// Where more are asked for than a site allows, which is `most`.
+/// Fails if `--shards` exceeds `most`, the limit of the site.
 pub fn shards(site: &Site, to_do: usize, most: Option<usize>) -> Result<usize> {
     let most = most.unwrap_or(usize::MAX);
     let shards = site.shards.unwrap_or(to_do.min(USUAL_SHARDS).min(most));
@@ -94,7 +95,7 @@ pub fn shards(site: &Site, to_do: usize, most: Option<usize>) -> Result<usize> {
     Ok(shards)
 }
 
-/// `typed` without what is meant for the scheduler.
+/// Returns `typed` without the flags for the scheduler.
 pub fn for_tasks(typed: &[String]) -> Vec<String> {
     let (mut kept, mut value) = (Vec::new(), false);
     for word in typed {
@@ -111,7 +112,7 @@ pub fn for_tasks(typed: &[String]) -> Vec<String> {
     kept
 }
 
-/// The size that `scontrol show config` says of arrays: indices are below it.
+/// Parses `MaxArraySize` in the output of `scontrol show config`; indices of arrays are below it.
 pub fn max_array_size(config: &str) -> Option<usize> {
     let value = |line: &str| {
         let (name, value) = line.split_once('=')?;
@@ -121,7 +122,7 @@ pub fn max_array_size(config: &str) -> Option<usize> {
 }
 
 impl Array {
-    /// The script of the tasks.
+    /// Returns the script of the tasks.
     pub fn script(&self) -> Result<String> {
         let site = &self.site;
         let mut lines = vec![
@@ -183,7 +184,7 @@ exit "$code"
         ))
     }
 
-    /// The script of the job that reports when all tasks have ended, however they did.
+    /// Returns the script of the job that reports when all tasks have ended, whether they succeeded or failed.
     pub fn report_script(&self) -> Result<String> {
         let site = &self.site;
         let mut lines = vec![
@@ -211,7 +212,7 @@ exit "$code"
         ))
     }
 
-    /// The file `name` among the logs; a percent sign in the path of their folder is none of Slurm's.
+    /// Returns the path of the log file `name`. Percent signs of the folder are doubled, since Slurm would expand them.
     fn log(&self, name: &str) -> String {
         format!("{}/{name}", self.logs.replace('%', "%%"))
     }
@@ -234,7 +235,7 @@ exit "$code"
     }
 }
 
-/// Refuses what would end a directive.
+/// Returns an error if `value` would end a directive.
 fn one_line(value: &str) -> Result<()> {
     match value.chars().find(|c| c.is_control() || *c == '"') {
         None => Ok(()),
@@ -244,7 +245,7 @@ fn one_line(value: &str) -> Result<()> {
     }
 }
 
-/// `word` as a shell reads it.
+/// Quotes `word` for a shell.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -253,7 +254,7 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
-/// `words` as a shell reads them.
+/// Quotes `words` for a shell.
 pub fn all_quoted(words: &[String]) -> String {
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     words.join(" ")

@@ -1,28 +1,28 @@
-//! How the runs of a plan stand, read off the results folder alone.
+//! State of the runs of a plan, read from the results folder alone.
 
 use super::estimate::{self, Part};
 use crate::config::RunConfig;
 use crate::error::Result;
 use crate::store::{Cause, Failure, Heard, RunResult, Status, Store};
 
-/// Where a run is on its way.
+/// State of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stand {
-    /// Never begun.
+    /// Not begun.
     ToDo,
-    /// Begun, and in nobody's hands: so many epochs are over.
+    /// Begun, but no process works on it; with the number of completed epochs.
     Begun(usize),
     /// A process works on it.
     Running(Heard),
-    /// It broke off.
+    /// It failed.
     Failed(Failure),
-    /// It has a number, or diverged.
+    /// It has a result, diverged or not.
     Done(Box<RunResult>),
 }
 
 impl Stand {
     fn of(id: &str, store: &Store) -> Result<Self> {
-        // What is damaged is told as a row, like any other failure.
+        // Damaged results are listed as failures.
         let result = match store.result(id) {
             Ok(result) => result,
             Err(e) => return Ok(Self::Failed(Failure::new(Cause::Other, e.to_string()))),
@@ -45,7 +45,7 @@ impl Stand {
         })
     }
 
-    /// One word.
+    /// Name in events and tables.
     pub fn name(&self) -> &'static str {
         match self {
             Self::ToDo => "to-do",
@@ -56,7 +56,7 @@ impl Stand {
         }
     }
 
-    /// Epochs that are over, of a run that is not.
+    /// Number of completed epochs, if the run is unfinished.
     fn epochs(&self) -> Option<f64> {
         match self {
             Self::ToDo => Some(0.0),
@@ -67,12 +67,12 @@ impl Stand {
     }
 }
 
-/// A run and how it stands.
+/// A run and its state.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Which.
+    /// The run.
     pub run: RunConfig,
-    /// How it stands.
+    /// Its state.
     pub stand: Stand,
 }
 
@@ -81,12 +81,13 @@ pub struct Seen {
 pub struct Overview {
     /// The runs.
     pub runs: Vec<Seen>,
-    /// Seconds that the rest would take one worker if no run stops early; none where no run tells.
+    /// Seconds that one worker needs for the rest if no run stops early; `None` without a completed epoch to estimate
+    /// from.
     pub left: Option<f64>,
 }
 
 impl Overview {
-    /// Looks up every one of `runs`.
+    /// Determines the state of every run in `runs`.
     pub fn of(runs: &[RunConfig], store: &Store) -> Result<Self> {
         let see = |run: &RunConfig| {
             Ok(Seen {
@@ -99,7 +100,7 @@ impl Overview {
         Ok(Self { runs, left })
     }
 
-    /// How many runs stand so.
+    /// Number of runs whose state satisfies `is`.
     pub fn count(&self, is: impl Fn(&Stand) -> bool) -> usize {
         self.runs.iter().filter(|seen| is(&seen.stand)).count()
     }
@@ -132,7 +133,7 @@ fn left(runs: &[Seen]) -> Result<Option<f64>> {
     estimate::left(&made, &rest)
 }
 
-/// The runs of `runs` that failed for one of `causes`, or for any where there are none.
+/// Returns those of `runs` that failed by one of `causes`, or by any if `causes` is empty.
 pub fn failed(runs: &[RunConfig], store: &Store, causes: &[Cause]) -> Result<Vec<RunConfig>> {
     let mut found = Vec::new();
     for run in runs {

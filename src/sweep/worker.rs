@@ -1,4 +1,4 @@
-//! What trains one run: a child process, or a stand-in in tests.
+//! Workers: each trains one run, as a child process, or as a stand-in in tests.
 
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::{ensure, Result};
@@ -34,8 +34,8 @@ pub struct Training {
 }
 
 impl Training {
-    /// Refuses a `--data-dir` that none of `tasks`, whose files are named already, reads. One that `DSF_DATA` names may wait
-    /// for another command.
+    /// Returns an error if none of `tasks` reads `--data-dir`. It is called after the files of the tasks have been
+    /// identified. A folder given by `DSF_DATA` is accepted: it may be meant for another command.
     pub fn check_data_dir<'a>(
         &self,
         tasks: impl IntoIterator<Item = &'a TaskConfig>,
@@ -59,7 +59,7 @@ impl Training {
     }
 }
 
-/// A span given in minutes, at least a second.
+/// Parses a duration in minutes, at least one second.
 pub(super) fn minutes(text: &str) -> Result<Duration, String> {
     let span = text.parse().ok().map(|minutes: f64| 60.0 * minutes);
     let span = span.filter(|seconds| *seconds >= 1.0);
@@ -67,75 +67,75 @@ pub(super) fn minutes(text: &str) -> Result<Duration, String> {
     span.ok_or_else(|| "not a number of minutes, a second at least, such as 5".to_owned())
 }
 
-/// What a worker is asked to do.
+/// Task of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
-    /// Which run to train.
+    /// Run to train.
     pub run: &'a RunConfig,
-    /// Where.
+    /// Device to train on.
     pub device: &'a str,
-    /// Examples at a time, if not what the config says.
+    /// Micro-batch size, if it differs from the config's.
     pub micro_batch: Option<usize>,
 }
 
-/// Trains one run at a time; several threads ask it at once.
+/// Trains one run at a time; called from several threads.
 pub trait Worker: Sync {
-    /// Trains the run of `job` until it ends or `stop` is raised, and calls `on` with its messages. An error says
-    /// that no run at all can be trained; the failure of this run alone is an [`Ending`].
+    /// Trains the run of `job` until it ends or `stop` is set, and calls `on` with its messages. An error means that no
+    /// run can be trained; the failure of this run alone is an [`Ending`].
     fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending>;
 }
 
-/// How the work on a run ended.
+/// Outcome of the work on a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The result stands in the store.
+    /// The result is in the store.
     Finished,
     /// Stopped after a checkpoint, or before there was anything to keep.
     Interrupted,
-    /// Another process has the run.
+    /// Another process holds the run.
     Busy,
-    /// Broken off, and why; a result may or may not stand in the store.
+    /// Failed; a result may or may not be in the store.
     Failed(Failure),
 }
 
-/// A message of a worker, one JSON object a line.
+/// Message of a worker, one JSON object per line.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Message {
-    /// Training begins. A worker that finds the run done by another process never says so.
+    /// Training begins. Not sent if the worker finds that another process has finished the run.
     Start,
     /// An epoch was trained and tested.
     Epoch {
-        /// Which, from 1.
+        /// Number of the epoch, from 1.
         epoch: usize,
-        /// Epochs at most.
+        /// Maximum number of epochs.
         epochs: usize,
         /// Mean training loss.
         loss: f64,
         /// Test accuracy, 0 to 1.
         accuracy: f64,
-        /// Seconds that it took.
+        /// Duration in seconds.
         seconds: f64,
     },
-    /// A step of an epoch was made; told a few times a second at most.
+    /// A step was made; sent at most a few times per second.
     Progress {
         /// The epoch, from 1.
         epoch: usize,
-        /// Epochs at most.
+        /// Maximum number of epochs.
         epochs: usize,
-        /// Steps of this epoch that are made.
+        /// Completed steps of this epoch.
         step: usize,
-        /// Steps of an epoch.
+        /// Steps per epoch.
         steps: usize,
         /// Mean training loss of the epoch so far.
         loss: f64,
     },
-    /// Something that the user should know but that stops nothing.
+    /// Warning for the user; training continues.
     Warning {
         /// One sentence.
         text: String,
     },
-    /// Any event as the worker told it, before what it means.
+    /// The event in its original form, sent before its parsed form.
     #[serde(skip)]
     Line(Value),
     /// An event that a sweep ignores.

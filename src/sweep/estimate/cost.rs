@@ -1,4 +1,4 @@
-//! Seconds and bytes of runs: a few real steps on this machine, scaled by the work that a run consists of.
+//! Time and memory of runs: a few real steps on this machine, scaled by the work of a run.
 
 use super::format::{bytes, counted, duration};
 use super::work::{SizeCache, Work};
@@ -9,27 +9,27 @@ use crate::train::{Event, Trainer};
 use candle_core::Device;
 use std::collections::BTreeMap;
 
-/// Work of a timed step, in flops: a few tenths of a second on two cores.
+/// Work of a timed step in flops: a few tenths of a second on two cores.
 const PROBE: f64 = 2e10;
-/// Steps of a probe. The first touches memory for the first time; of the others the fastest counts, since
-/// whatever disturbs a step makes it slower.
+/// Number of steps of a probe. The first touches its memory for the first time; the fastest of the others counts, since
+/// disturbances only make a step slower.
 const STEPS: usize = 3;
 
 /// Time and memory of a run that does not stop early.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// Seconds of one epoch with its evaluation.
+    /// Seconds of one epoch including its evaluation.
     pub epoch_seconds: f64,
     /// Seconds of all epochs.
     pub seconds: f64,
-    /// Most memory at once.
+    /// Peak memory in bytes.
     pub bytes: f64,
 }
 
-/// The costs of `runs`, in their order, on `device` with the threads of this process.
+/// Returns the costs of `runs`, in their order, on `device` with the threads of this process.
 ///
-/// Of every mixer, the smallest and the largest run make three steps of a small batch; between them the
-/// seconds per flop are interpolated.
+/// For every mixer, the smallest and the largest run make three steps with a small batch; the seconds per flop of other
+/// runs are interpolated.
 pub fn costs(runs: &[RunConfig], device: &Device) -> Result<Vec<Cost>> {
     let mut cache = SizeCache::default();
     let work = |run: &RunConfig| {
@@ -58,7 +58,7 @@ fn measured(runs: &[RunConfig], works: &[Work], device: &Device) -> Result<Vec<C
     Ok(costs.into_iter().flatten().collect())
 }
 
-/// The cost of one run in a sentence; `task` are the sizes of its task.
+/// Describes the cost of one run in a sentence; `task` holds the sizes of its task.
 pub fn sentence(run: &RunConfig, task: &Sizes, device: &Device) -> Result<String> {
     let work = Work::new(run, task, SizeCache::default().sizes(run, task)?)?;
     let costs = measured(std::slice::from_ref(run), &[work], device)?;
@@ -76,7 +76,7 @@ pub fn sentence(run: &RunConfig, task: &Sizes, device: &Device) -> Result<String
     Ok(said.collect())
 }
 
-/// Seconds that `jobs` workers need when each takes the next run as soon as it is free.
+/// Seconds that `jobs` workers need if each takes the next run as soon as it is free.
 pub(super) fn makespan(seconds: impl IntoIterator<Item = f64>, jobs: usize) -> f64 {
     let mut busy_until = vec![0.0; jobs.max(1)];
     for seconds in seconds {
@@ -86,7 +86,7 @@ pub(super) fn makespan(seconds: impl IntoIterator<Item = f64>, jobs: usize) -> f
     busy_until.into_iter().fold(0.0, f64::max)
 }
 
-/// Seconds per flop of one mixer, at its smallest and at its largest example.
+/// Seconds per flop of one mixer, for its smallest and its largest example.
 pub(super) struct CostModel {
     pub small: Probe,
     pub large: Probe,
@@ -95,7 +95,7 @@ pub(super) struct CostModel {
 /// A timed step.
 #[derive(Clone, Copy)]
 pub(super) struct Probe {
-    /// Work of an example, in flops.
+    /// Work of an example in flops.
     pub example: f64,
     /// Seconds per flop.
     pub seconds_per_flop: f64,
@@ -140,7 +140,7 @@ impl CostModel {
 }
 
 impl Probe {
-    /// Trains a few steps of `run` on as small a batch as gives a fair time.
+    /// Trains a few steps of `run`, with the smallest batch that is long enough to time.
     fn measure(run: &RunConfig, work: &Work, device: &Device) -> Result<Self> {
         let fair = (PROBE / work.example) as usize;
         let batch = fair.clamp(1, run.train.batch_size);
@@ -165,7 +165,7 @@ impl Probe {
             Ok(_) | Err(Error::Stopped) => {}
             Err(e) => return Err(e),
         }
-        // A loss that is no number at once leaves no step to time; it costs nothing either.
+        // If the first loss is not finite there is no step to time, and the run ends at once.
         let seconds = if fastest.is_finite() { fastest } else { 0.0 };
         Ok(Self {
             example: work.example,

@@ -1,4 +1,4 @@
-//! What `dsf sweep --dry-run` says: what a sweep would do.
+//! Output of `dsf sweep --dry-run`: the forecast of a sweep.
 
 use super::cost::{costs, makespan, Cost};
 use super::format::{bytes, counted, duration, grouped};
@@ -11,20 +11,20 @@ use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A list of values is shown in full up to this length.
+/// Maximum length of a list of values that is shown in full.
 const MOST_SHOWN: usize = 8;
 
-/// What a plan would do in a results folder.
+/// Forecast of a plan in a results folder.
 pub struct Forecast<'a> {
     plan: &'a Plan,
     standing: Standing,
-    /// Those of the runs that are to be done, where they were measured.
+    /// Costs of the runs to be done, if they were measured.
     costs: Option<Vec<Cost>>,
     options: &'a Options,
     out: &'a Path,
 }
 
-/// What `plan` would do in the results folder `out`, which is not made if it is not there.
+/// Returns the forecast of `plan` in the results folder `out`, which is not created.
 pub fn dry_run<'a>(
     plan: &'a Plan,
     out: &'a Path,
@@ -44,13 +44,13 @@ pub fn dry_run<'a>(
 }
 
 impl Forecast<'_> {
-    /// For people.
+    /// Returns the text for people.
     pub fn text(&self) -> Result<String> {
         let costs = self.costs.as_deref().unwrap_or_default();
         describe(self.plan, &self.standing, costs, self.options, self.out)
     }
 
-    /// For programs.
+    /// Returns the event for programs.
     pub fn event(&self) -> Result<Value> {
         let (standing, options) = (&self.standing, self.options);
         let rest = standing.plan();
@@ -74,7 +74,7 @@ impl Forecast<'_> {
     }
 }
 
-/// What a sweep is about to do: `plan` as an event for programs, without costs.
+/// Returns the event that announces `plan`, without costs, for programs.
 pub fn announced(plan: &Plan, store: &Store, options: &Options, out: &Path) -> Result<Value> {
     let standing = Standing::of(plan, Some(store), options.retry_failed)?;
     Forecast {
@@ -87,7 +87,7 @@ pub fn announced(plan: &Plan, store: &Store, options: &Options, out: &Path) -> R
     .event()
 }
 
-/// `plan` in one line: how many runs, and of what.
+/// Summarises `plan` in one line: the number of runs and the settings that vary.
 pub fn headline(plan: &Plan) -> String {
     let varied = axes(plan).into_iter().filter(|axis| axis.values.len() > 1);
     let varied: Vec<String> = varied
@@ -100,21 +100,21 @@ pub fn headline(plan: &Plan) -> String {
     format!("{runs}: {}", varied.join("; "))
 }
 
-/// How many runs of a plan have which status.
+/// Number of runs of a plan by status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Standing {
     /// Finished.
     pub done: usize,
     /// Failed.
     pub failed: usize,
-    /// Begun: continued from a checkpoint if there is one.
+    /// Begun: resumed from a checkpoint if there is one.
     pub begun: usize,
-    /// The runs that the sweep would train, in its order.
+    /// Runs that the sweep would train, in its order.
     pub to_do: Vec<RunConfig>,
 }
 
 impl Standing {
-    /// The runs to be done, as a plan.
+    /// Returns the runs to be done as a plan.
     fn plan(&self) -> Plan {
         Plan {
             runs: self.to_do.clone(),
@@ -122,7 +122,7 @@ impl Standing {
         }
     }
 
-    /// Looks up every run of `plan`; without a store nothing was ever begun.
+    /// Determines the status of every run of `plan`. Without a store no run has begun.
     pub fn of(plan: &Plan, store: Option<&Store>, retry_failed: bool) -> Result<Self> {
         let mut standing = Self::default();
         for run in &plan.runs {
@@ -149,7 +149,7 @@ impl Standing {
     }
 }
 
-/// The text for `plan`; `costs` are those of `standing.to_do`.
+/// Returns the text for `plan`; `costs` belong to `standing.to_do`.
 pub(super) fn describe(
     plan: &Plan,
     standing: &Standing,
@@ -212,7 +212,7 @@ fn time(costs: &[Cost], options: &Options) -> String {
     )
 }
 
-/// Bytes of the largest run, and of the largest that are trained at once.
+/// Bytes of the largest run, and of the largest runs that are trained in parallel.
 fn memory(costs: &[Cost], options: &Options) -> [f64; 2] {
     let mut needs: Vec<f64> = costs.iter().map(|cost| cost.bytes).collect();
     needs.sort_by(|a, b| b.total_cmp(a));
@@ -220,10 +220,10 @@ fn memory(costs: &[Cost], options: &Options) -> [f64; 2] {
     [needs.first().copied().unwrap_or(0.0), together]
 }
 
-/// The values of a setting over a plan.
+/// Values of a setting over a plan.
 struct Axis {
     name: &'static str,
-    /// Whether it is shown even if it never varies.
+    /// Whether it is shown even if it does not vary.
     always: bool,
     values: Vec<String>,
 }
@@ -246,7 +246,7 @@ impl Axis {
     }
 }
 
-/// The settings of a plan that has any run, in the order of help.
+/// Returns the settings of a non-empty plan, in the order of `--help`.
 fn axes(plan: &Plan) -> Vec<Axis> {
     let rows: Vec<Record> = plan.runs.iter().map(Record::planned).collect();
     let mut axes: Vec<Axis> = Vec::new();
@@ -273,7 +273,7 @@ fn axes(plan: &Plan) -> Vec<Axis> {
     axes
 }
 
-/// Settings that a config leaves out where they do nothing, and what they are there.
+/// Settings that a config omits at their neutral value, and that value.
 const UNSAID: [(&str, &str); 6] = [
     ("position-embedding", "learnt"),
     ("bidirectional", "false"),
@@ -283,8 +283,8 @@ const UNSAID: [(&str, &str); 6] = [
     ("passes", "1"),
 ];
 
-/// Whether `rows` differ in a setting by choice: whether positions are learnt follows from protocol and mixer unless
-/// runs of the same ones differ in it.
+/// Whether `rows` differ in a setting by choice. Position embeddings follow from protocol and mixer, unless runs with
+/// equal ones differ in them.
 fn is_chosen(setting: &Setting, rows: &[Record]) -> bool {
     if setting.at != At::Model("positions") {
         return true;
@@ -297,7 +297,7 @@ fn is_chosen(setting: &Setting, rows: &[Record]) -> bool {
     })
 }
 
-/// Settings that are shown even if they never vary, by the names that the list has room for.
+/// Settings that are always shown, with their short names.
 static ALWAYS: [(&str, &str); 12] = [
     ("dataset", "dataset"),
     ("mixer", "mixer"),
@@ -313,9 +313,9 @@ static ALWAYS: [(&str, &str); 12] = [
     ("seed", "seed"),
 ];
 
-/// What a setting is called in the list, and its value in a run: empty where the run's task has no such setting.
+/// Returns the name of a setting in the list and its value in a run; empty if the run's task has no such setting.
 fn point(setting: &'static Setting, row: &Record) -> Option<(&'static str, String)> {
-    // A number as a person writes it: `0` and not `0.0`.
+    // Formats `0` and not `0.0`.
     let value = |column: &str| match row.number(column) {
         Some(number) => number.to_string(),
         None => row.get(column).to_string(),
@@ -326,10 +326,10 @@ fn point(setting: &'static Setting, row: &Record) -> Option<(&'static str, Strin
     Some(match setting.name {
         "seq-len" if pairs > 0 => ("L:k", format!("{}:{pairs}", value("seq_len"))),
         "kv-pairs" => return None,
-        // Of a text, whose length is known once it is read.
+        // The length of a text is known once it is read.
         "train-examples" if row.count("train_examples") == 0 => (name, "all".to_owned()),
         "dropout" => (name, value("embed_dropout")),
-        // In the column of another setting.
+        // Its value is in the column of another setting.
         _ if matches!(setting.summary, Summary::In(_)) => return None,
         _ => (name, value(&setting.column()?)),
     })

@@ -1,9 +1,9 @@
-//! Durations, bytes and counts as text.
+//! Formatting of durations, bytes and counts.
 
 pub use crate::store::gigabytes as bytes;
 use indicatif::HumanCount;
 
-/// `0.8 s`, `41 s`, `6 min 10 s`, `3 h 05 min`, `12 d 06 h`.
+/// Formats a duration: `0.8 s`, `41 s`, `6 min 10 s`, `3 h 05 min`, `12 d 06 h`.
 pub fn duration(seconds: f64) -> String {
     if !seconds.is_finite() {
         return "-".to_owned();
@@ -21,12 +21,12 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// `1,966,080`.
+/// Formats a count with separators: `1,966,080`.
 pub fn grouped(count: u64) -> String {
     HumanCount(count).to_string()
 }
 
-/// `1 run`, `20 runs`.
+/// Formats a count with its noun: `1 run`, `20 runs`.
 pub fn counted(count: usize, thing: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {thing}{plural}", grouped(count as u64))

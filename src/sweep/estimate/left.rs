@@ -1,20 +1,20 @@
-//! Time that is left, from runs that were made and the work that each consists of; nothing is timed for it.
+//! Estimate of the remaining time from completed runs and their work, without timing anything.
 
 use super::work::{SizeCache, Work};
 use crate::config::RunConfig;
 use crate::error::Result;
 use std::collections::BTreeMap;
 
-/// A run and a part of it, in epochs.
+/// A number of epochs of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
-    /// Which.
+    /// The run.
     pub run: &'a RunConfig,
-    /// How much of it.
+    /// Number of epochs.
     pub epochs: f64,
 }
 
-/// The work of `runs` if none stops early, in flops, in their order: the same on every machine.
+/// Work of `runs` in flops, in their order, if none stops early. It is the same on every machine.
 pub fn work(runs: &[RunConfig]) -> Result<Vec<f64>> {
     let mut sizes = SizeCache::default();
     let work = |run: &RunConfig| Ok(run.train.epochs as f64 * epoch(run, &mut sizes)?);
@@ -26,11 +26,11 @@ fn epoch(run: &RunConfig, sizes: &mut SizeCache) -> Result<f64> {
     Ok(Work::new(run, &task, sizes.sizes(run, &task)?)?.epoch)
 }
 
-/// Seconds that one worker needs for `rest`, by the seconds that the parts `made` took: those of the same mixer where
-/// there are any. None where nothing was made that could tell.
+/// Estimates the seconds that one worker needs for `rest`, from the seconds that the parts in `made` took: parts with
+/// the same mixer if there are any, otherwise all. `None` if nothing was measured.
 pub fn left(made: &[(Part, f64)], rest: &[Part]) -> Result<Option<f64>> {
     let mut sizes = SizeCache::default();
-    // Flops and seconds by mixer, and of all.
+    // Flops and seconds per mixer, and in total under `None`.
     let mut rates: BTreeMap<Option<&str>, (f64, f64)> = BTreeMap::new();
     for (part, seconds) in made {
         let flops = part.epochs * epoch(part.run, &mut sizes)?;

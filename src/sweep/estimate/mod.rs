@@ -1,4 +1,4 @@
-//! How long runs will take and how much memory, from a few real steps on this machine.
+//! Estimates of the time and memory of runs, from a few real steps on this machine.
 
 mod cost;
 mod dry_run;

@@ -1,4 +1,4 @@
-//! Whether runs fit into memory, told before anything is allocated.
+//! Check that runs fit into memory, before anything is allocated.
 
 use super::format::bytes;
 use super::work::{SizeCache, Work};
@@ -6,11 +6,11 @@ use crate::config::RunConfig;
 use crate::error::{refuse, Result};
 use crate::store::memory_limit;
 
-/// Refuses runs on the CPU that need more memory than there is, counted from their sizes: nothing of them is built. `insist`
-/// is a flag that makes them all the same, if there is one.
+/// Returns an error if runs on the CPU need more memory than is available. The need is computed from their sizes;
+/// nothing is allocated. `insist` is the flag that overrides the check, if there is one.
 ///
 /// # Errors
-/// In a sentence that names the largest run and what would make it smaller.
+/// The message names the largest run and settings that make it smaller.
 pub fn check_room(runs: &[RunConfig], insist: Option<&str>) -> Result<()> {
     match memory_limit() {
         Some(limit) => check(runs, limit.bytes as f64, limit.of, insist),
@@ -62,7 +62,7 @@ mod tests {
         at.names(&["--d 65536", "32.0 GB", "--allow-swap"]);
     }
 
-    /// Their transitions and random features are matrices of n by n and more that are no parameters.
+    /// These mixers have constant matrices of at least n by n, transitions or random features, that are no parameters.
     #[test]
     fn constants_far_beyond_memory_are_refused_without_being_made() {
         for mixer in ["s4", "lmu", "performer"] {

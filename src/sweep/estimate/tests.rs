@@ -32,7 +32,7 @@ fn options() -> Options {
     }
 }
 
-/// A store in which three runs of the plan were taken up: done, failed, begun.
+/// A store in which three runs of the plan were begun: one is done, one failed, one is unfinished.
 fn store_with_some(plan: &Plan) -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path()).unwrap();
@@ -248,7 +248,7 @@ fn the_headline_names_the_count_and_what_varies() {
     assert_eq!(headline(&plan()), expected);
     let of = |line: &str| headline(&Plan::of(task("mqar").unwrap(), &flags(line)).unwrap());
     assert_eq!(of("--mixer ssd"), "1 run");
-    // What a config leaves out where it does nothing is a value beside others.
+    // A setting that configs omit at its neutral value counts as an axis if it varies.
     let variants = "--mixer ssd --seq-len 64 --passes 1,2 --overwrites 0,3 --test-seq-len 64,128";
     let expected = "8 runs: test-seq-len as L, 128; overwrites 0, 3; passes 1, 2";
     assert_eq!(of(variants), expected);

@@ -1,4 +1,4 @@
-//! How much work and memory a run takes, counted from its sizes.
+//! Work and memory of a run, computed from its sizes.
 
 use crate::config::{ModelConfig, PositionEmbedding, RunConfig};
 use crate::error::Result;
@@ -9,38 +9,38 @@ use crate::tasks::{Objective, Sizes};
 use candle_core::DType;
 use std::collections::HashMap;
 
-/// A multiply and an add, forward and twice backward.
+/// A multiplication and an addition, once forward and twice backward.
 const FLOPS_PER_WEIGHT: f64 = 6.0;
-/// A state entry costs more than a weight: it is decayed, driven and read. Mixers differ widely
-/// (matrix products or exponentials), which is why each of them is timed.
+/// A state entry costs more than a weight: it is decayed, updated and read. Mixers differ widely (matrix products or
+/// exponentials), which is why each of them is timed.
 const FLOPS_PER_STATE: f64 = 60.0;
-/// AdamW is bound by memory: five numbers per parameter take as long as this many flops.
+/// AdamW is bound by memory bandwidth: five numbers per parameter take as long as this many flops.
 const FLOPS_PER_UPDATE: f64 = 500.0;
-/// An evaluation is a forward pass alone.
+/// An evaluation is only a forward pass.
 const EVALUATION: f64 = 1.0 / 3.0;
 
 const FLOAT: f64 = 4.0;
-/// Weight, gradient, two moments, and the weight's successor.
+/// Weight, gradient, two moments, and the updated weight.
 const FLOATS_PER_PARAMETER: f64 = 5.0;
-/// A constant, and what it was computed from.
+/// A constant, and the tensors it was computed from.
 const FLOATS_PER_CONSTANT: f64 = 3.0;
-/// With micro-batches, the gradients of one beside their accumulated sum.
+/// Micro-batches need their own gradients beside the accumulated sum.
 const FLOATS_PER_ACCUMULATED_PARAMETER: f64 = 1.0;
-/// Labelled rows whose logits exist at one time.
+/// Number of labelled rows whose logits exist at the same time.
 const HEAD_ROWS: f64 = 128.0;
-/// Residual stream, norms and their gradients in a block, for each of its d channels.
+/// Residual stream, norms and their gradients in a block, per channel.
 const FLOATS_PER_CHANNEL: f64 = 7.0;
-/// Queries and keys after rotary embedding, and a copy of those, values and outputs by head, in Pythia's
+/// Queries and keys after rotary embedding, and a copy per head of queries, keys, values and outputs, in Pythia's
 /// attention; measured at full size.
 const FLOATS_PER_CHANNEL_OF_HEADS: f64 = 6.0;
-/// The output of a projection, and sometimes of a function of it.
+/// Output of a projection, and sometimes of its activation.
 const FLOATS_PER_FEATURE: f64 = 1.25;
-/// A feature of a map of queries and keys: what it is a product of, itself, itself scaled, and their gradients.
+/// A feature of a map of queries and keys: its input, its value, its scaled value, and their gradients.
 const FLOATS_PER_MAPPED_FEATURE: f64 = 6.0;
 /// The program itself, its threads and their scratch memory.
 const PROGRAM: f64 = 96e6;
 
-/// Sizes of models, each built once.
+/// Cache of model sizes, each computed once.
 #[derive(Default)]
 pub(super) struct SizeCache(HashMap<String, ModelSizes>);
 
@@ -56,16 +56,16 @@ impl SizeCache {
     }
 }
 
-/// A run in numbers; work is in flops, or in flops that take as long.
+/// Work and memory of a run. Work is in flops, or in flops that take as long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Work {
     /// Work of one training example in one step.
     pub example: f64,
-    /// Work of one optimizer step, whatever its batch.
+    /// Work of one optimizer step, independent of its batch.
     pub update: f64,
-    /// Work of one epoch with its evaluation.
+    /// Work of one epoch including its evaluation.
     pub epoch: f64,
-    /// Most memory at once.
+    /// Peak memory in bytes.
     pub bytes: f64,
 }
 
@@ -114,17 +114,17 @@ impl Work {
     }
 }
 
-/// Bytes that the data of all splits take in memory.
+/// Size of the data of all splits in memory, in bytes.
 fn data_bytes(objective: Objective, task: &Sizes) -> f64 {
     let [trained, tested] = [task.examples[0], task.tested_examples()].map(|count| count as f64);
     match objective {
-        // Tokens, and position and answer of every label, of 4 bytes each.
+        // Tokens, and position and answer of every label, 4 bytes each.
         Objective::PerToken => {
             let numbers = |seq_len: usize| (seq_len + 2 * task.labels_per_example) as f64;
             4.0 * (trained * numbers(task.seq_len) + tested * numbers(task.test_seq_len))
         }
         Objective::Pooled => (trained + tested) * task.tokens_per_example() as f64,
-        // A map of a file takes none.
+        // Memory-mapped files take none.
         Objective::NextToken => 0.0,
     }
 }
@@ -140,24 +140,24 @@ fn step_bytes(run: &RunConfig, task: &Sizes, model: &ModelSizes) -> f64 {
     FLOAT * (examples * layers * token_floats(run, model, task.seq_len) + head)
 }
 
-/// Bytes of the examples that are tested at one time, of which no layer outlives the next; where they are no longer than
-/// those of a step, a step has more.
+/// Bytes of one batch of an evaluation, in which no layer's activations outlive the next layer. If the sequences are
+/// not longer than in training, a training step takes more.
 fn test_bytes(run: &RunConfig, task: &Sizes, model: &ModelSizes) -> f64 {
     let examples = at_once(run, task.tested_examples());
     let of_token = token_floats(run, model, task.test_seq_len);
     FLOAT * examples * task.tokens_per_tested_example() as f64 * of_token
 }
 
-/// Of `examples` those that go through the model together.
+/// Number of `examples` that go through the model together.
 fn at_once(run: &RunConfig, examples: usize) -> f64 {
     let step = run.train.micro_batch.unwrap_or(run.train.batch_size);
     step.min(examples) as f64
 }
 
-/// Floats that one layer makes of a token of a sequence of this length.
+/// Number of floats per token in one layer, for sequences of this length.
 fn token_floats(run: &RunConfig, model: &ModelSizes, seq_len: usize) -> f64 {
     let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
-    // A map from d channels has as many features as it has weights for each of them.
+    // The number of features is the number of weights per input channel.
     let features = model.block / d;
     let by_head = match (&run.model.language, run.model.n_heads) {
         (Some(_), 2..) => FLOATS_PER_CHANNEL_OF_HEADS,
@@ -175,26 +175,26 @@ fn token_floats(run: &RunConfig, model: &ModelSizes, seq_len: usize) -> f64 {
     channels + FLOATS_PER_FEATURE * features + mapped
 }
 
-/// The sizes of a model that follow from its mixer.
+/// Sizes of a model that depend on its mixer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ModelSizes {
-    /// Parameters of one block, on average over the layers.
+    /// Parameters per block, averaged over the layers.
     pub block: f64,
-    /// Parameters of a classifier outside its blocks; `None` of a language model.
+    /// Parameters of a classifier outside its blocks; `None` for a language model.
     pub outside: Option<f64>,
-    /// Numbers in constants of one block, on average over the layers.
+    /// Number of elements in constants per block, averaged over the layers.
     constants: f64,
-    /// State of one mixer, on average over the layers, after as many tokens as [`LENGTHS`] says.
+    /// State size of one mixer, averaged over the layers, after the numbers of tokens in [`LENGTHS`].
     state: [f64; 3],
 }
 
-/// The first two tell by how much a token makes a state grow, the last where it stops.
+/// The first two give the growth of a state per token, the last its limit.
 const LENGTHS: [usize; 3] = [1, 2, 1 << 40];
 
 impl ModelSizes {
-    /// Runs with the same key have the same sizes.
+    /// Key of the cache: runs with the same key have the same sizes.
     pub fn key(run: &RunConfig, task: &Sizes) -> String {
-        // Nothing that a task decides is counted of a language model here.
+        // For a language model, nothing here depends on the task.
         let task = run.model.classifier.as_ref().map(|_| Sizes {
             examples: [0; 3],
             ..*task
@@ -202,7 +202,8 @@ impl ModelSizes {
         format!("{:?} {task:?}", run.model)
     }
 
-    /// Builds models of few blocks, without values: the only way to know what a mixer makes of its options.
+    /// Builds models of few blocks without values: the sizes depend on the mixer's options, and only the mixer knows
+    /// how.
     pub fn of(model: &ModelConfig, task: &Sizes) -> Result<Self> {
         match model.classifier {
             Some(_) => Self::of_classifier(model, task),
@@ -253,14 +254,14 @@ impl ModelSizes {
         })
     }
 
-    /// State of one mixer after `length` tokens: constant, or linear in the length up to some window.
+    /// State size of one mixer after `length` tokens: constant, or linear in the length up to some window.
     pub fn state(&self, length: f64) -> f64 {
         let [first, second, last] = self.state;
         (first + (second - first) * (length - 1.0)).min(last)
     }
 }
 
-/// The layers of which a model has to be built for all of its kinds to be among them.
+/// Number of layers to build so that every kind of layer is included.
 fn different_layers(model: &ModelConfig) -> usize {
     match model.hybrid {
         Some(_) => model.n_layers,
@@ -268,7 +269,8 @@ fn different_layers(model: &ModelConfig) -> usize {
     }
 }
 
-/// Tables of V rows in a language model: one for tokens, which may serve the head as well.
+/// Number of embedding tables of V rows: one, and a second one for the head of a language model, which may share the
+/// first.
 fn tables(model: &ModelConfig) -> usize {
     1 + usize::from(model.language.is_some())
 }
@@ -312,14 +314,14 @@ mod tests {
         of(&recipes::run("wikitext", &[("preset", "paper")]).unwrap())
     }
 
-    /// Its final norm is counted in every block.
+    /// The final norm is counted in every block.
     #[test]
     fn the_parameters_of_pythia_70m_are_those_of_two_tables_and_six_blocks() {
         let parameters = pythia_70m().update / FLOPS_PER_UPDATE;
         assert_eq!(parameters, 70_426_624.0 + 5.0 * 1024.0);
     }
 
-    /// A run with 16 windows a step held 4.62 GB at most.
+    /// Measured: a run with 16 windows per step took at most 4.62 GB.
     #[test]
     fn the_memory_of_pythia_70m_is_what_was_measured() {
         let bytes = pythia_70m().bytes;

@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// A twentieth of the real one: a heart beats every quarter of a second, and three seconds of silence are a death.
+/// A twentieth of the real times: a heartbeat every quarter of a second, and a timeout of three seconds.
 const PACE: TestPace = TestPace {
     every: Duration::from_millis(250),
     silent: Duration::from_secs(3),
 };
 
-/// Hosts of a cluster, told apart by what becomes of them.
+/// Host of a cluster, which may crash.
 struct Host<'a> {
     store: Store,
-    /// Published results by run.
+    /// Number of published results by run.
     published: &'a Mutex<HashMap<String, usize>>,
     random: Mutex<fastrand::Rng>,
     crashes: &'a AtomicUsize,
@@ -42,7 +42,7 @@ impl Worker for Host<'_> {
         };
         std::thread::sleep(Duration::from_millis(pause));
         if fate == 0 {
-            // The host is gone, in the middle of the run.
+            // The host crashes in the middle of the run.
             self.crashes.fetch_add(1, Ordering::Relaxed);
             self.crashed.store(true, Ordering::Relaxed);
             dir.crash();
@@ -55,8 +55,8 @@ impl Worker for Host<'_> {
     }
 }
 
-/// Works off the part of the plan that host `index` of `hosts` has, as often as its job is queued again: half as many
-/// parts as hosts, so that two have each.
+/// Trains the shard of host `index` of `hosts` whenever its job is requeued. There are half as many shards as hosts, so
+/// that two hosts share each.
 fn host(
     index: usize,
     hosts: usize,
@@ -118,7 +118,7 @@ fn crowd(hosts: usize, locks: bool) {
     for id in &found {
         assert_eq!(store.status(id).unwrap(), Status::Done);
     }
-    // As every sweep does in its end.
+    // Every sweep does this at its end.
     store.refresh_summary("mqar").unwrap();
     let rows = read_summary(&store.summary_path("mqar")).unwrap();
     assert_eq!(rows.len(), found.len());

@@ -1,4 +1,4 @@
-//! Experiment files: what they mean, what is refused, and those that are shipped.
+//! Experiment files: their meaning, refusals, and the shipped files.
 
 use super::flags;
 use crate::config::SETTINGS;
@@ -152,7 +152,7 @@ fn a_file_that_cannot_be_read_is_named() {
     at.is_at("no/such.toml", None).names(&["`dsf experiments`"]);
 }
 
-/// What the comment of a shipped file promises: the number behind `before`.
+/// Returns the number after `before` in the comment of a shipped file.
 fn promised(text: &str, before: &str) -> u64 {
     let rest = text
         .split(before)
@@ -187,7 +187,7 @@ fn every_shipped_file_plans_what_its_comment_promises() {
         ];
         let before = ["# Runs:", "# Cost:   at most", "steps and"];
         let promised = before.map(|before| promised(&text, before));
-        // A file of all mixers says what each costs, so that a new one leaves it as it is.
+        // A file of all mixers states the cost of each, so that a new mixer does not change it.
         let times = match text.contains("mixer = \"all\"") {
             true => planned[0] / promised[0],
             false => 1,

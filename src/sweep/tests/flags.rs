@@ -22,7 +22,7 @@ fn lists_are_separated_by_commas() {
     assert_eq!(given.list("mixer"), ["ssd", "s6"]);
 }
 
-/// Commas stand within a hybrid and between two.
+/// Commas separate the settings of a hybrid, and hybrids.
 #[test]
 fn hybrids_are_a_list_of_their_own() {
     let given = flags("--hybrid softmax:every=8,offset=4,linear:every=2 --hybrid sliding-window:every=2,window=16,offset=1");

@@ -1,4 +1,4 @@
-//! Rates that are given up early.
+//! Successive halving of learning rates.
 
 use super::flags;
 use crate::config::RunConfig;
@@ -11,7 +11,7 @@ fn plan(line: &str) -> Plan {
     Plan::of(task, &flags(&format!("--preset smoke --epochs 16 {line}"))).unwrap()
 }
 
-/// Publishes a result of every run of `plan`; `accuracy` says which, none for a failure.
+/// Publishes a result for every run of `plan` with the given accuracy; `None` publishes a failure.
 fn publish(plan: &Plan, store: &Store, accuracy: impl Fn(&RunConfig) -> Option<f64>) {
     for run in &plan.runs {
         let dir = store.begin(run, &provenance()).unwrap();
@@ -32,7 +32,7 @@ fn each_round_has_twice_the_epochs_and_seeds_for_half_the_rates() {
     let mut halving = Halving::of(whole.clone(), 2);
     assert_eq!(halving.rounds(), 2);
     assert_eq!(halving.outline(), [(8, 4), (8, 8)]);
-    // 3e-3 is best for ssd, 1e-3 for softmax; in the first round 4e-3 looks well.
+    // 3e-3 is best for ssd and 1e-3 for softmax; in the first round 4e-3 looks good.
     let accuracy = |round: usize| {
         move |run: &RunConfig| {
             let best = if run.model.mixer == "ssd" { 3e-3 } else { 1e-3 };
@@ -78,7 +78,7 @@ fn what_failed_or_diverged_is_given_up_first_and_one_rate_always_stays() {
     let left = halving.left();
     assert_eq!(left.runs.len(), 1);
     assert_eq!(left.runs[0].train.lr, 2e-3);
-    // Where none has a number, the lowest is tried at full length.
+    // If no rate has a result, the lowest is trained in full.
     let other = tempfile::tempdir().unwrap();
     let store = Store::open(other.path()).unwrap();
     let mut halving = Halving::of(whole, 3);
@@ -103,6 +103,6 @@ fn seeds_that_draw_their_own_data_are_of_one_cell() {
         .map(|run| run.task.get("data_seed").cloned())
         .collect();
     assert!(of_data.contains(&Some(2.into())), "{of_data:?}");
-    // One seed at each rate, then all seeds at the better one.
+    // One seed per rate, then all seeds at the better rate.
     assert_eq!(Halving::of(whole, 2).outline(), [(2, 8)]);
 }

@@ -1,4 +1,4 @@
-//! Processes with many runs, which are shell scripts here.
+//! Processes with many runs, replaced by shell scripts.
 
 use super::pretender::{world, World};
 use crate::config::RunConfig;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Ends every run well, and says the number of its process; `$own` comes before that.
+/// A script that ends every run successfully and reports its process id; `$own` is inserted first.
 fn script(own: &str) -> String {
     format!(
         r#"say() {{ printf '{{"event":"warning","run":"%s","text":"%s"}}\n' "$1" "$2"; }}
@@ -34,7 +34,7 @@ fn hosts(world: &World, own: &str, limit: Option<Duration>) -> Hosts {
     Hosts::new(Program::script(&script(own), &world.store, limit))
 }
 
-/// How a run ends, and what it was told.
+/// Ending of a run, and the texts of its warnings.
 fn work(hosts: &Hosts, run: &RunConfig, device: &str, stop: &AtomicBool) -> (Ending, Vec<String>) {
     let job = Job {
         run,
@@ -145,7 +145,7 @@ fn a_run_whose_time_is_up_is_asked_to_stop_alone() {
     assert_eq!(alone(&hosts, &runs[1]).0, Ending::Finished);
 }
 
-/// It hangs, say. Those beside it are not to suffer for it.
+/// One run hangs; runs in the same process must not be affected.
 #[test]
 fn a_run_that_does_not_stop_is_killed_with_its_process_and_the_others_begin_again() {
     let world = world(2);
@@ -154,7 +154,7 @@ fn a_run_that_does_not_stop_is_killed_with_its_process_and_the_others_begin_agai
     let own = format!(
         r#"case $seed in 123) mkdir -p '{hang}'; mkfifo '{hang}/pipe'; read -r line < '{hang}/pipe' ;; esac"#
     );
-    // The process is deaf while it has the first run, and never hears of the second.
+    // The process reads no input while it has the first run, so it never receives the second.
     let hosts = hosts(&world, &own, Some(Duration::from_secs(1)));
     let runs = &world.plan.runs;
     let (hung, other) = thread::scope(|scope| {

@@ -226,7 +226,7 @@ fn a_damaged_result_fails_its_run_only() {
     assert!(failure.words.contains("result.json"), "{failure}");
 }
 
-/// Ends well but leaves nothing, or leaves a failure of its own.
+/// Ends successfully without a result, or with a record of a failure.
 struct Careless<'a>(&'a Store);
 
 impl Worker for Careless<'_> {

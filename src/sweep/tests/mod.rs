@@ -1,4 +1,4 @@
-//! What this room promises, claim by claim.
+//! Tests of this module, one claim each.
 
 mod crowd;
 mod experiment;
@@ -21,7 +21,7 @@ struct Line {
     flags: Flags,
 }
 
-/// What a person typed behind `dsf sweep`, or what clap says to it.
+/// Parses the arguments of `dsf sweep`.
 fn parse(line: &str) -> Result<Flags, clap::Error> {
     let words = ["dsf"].into_iter().chain(line.split_whitespace());
     Line::try_parse_from(words).map(|line| line.flags)

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// What a pretender does with a run, once it has it.
+/// Action of a pretender on a run that it has claimed.
 pub(super) type Act = fn(&RunConfig, &AtomicBool) -> Result<Ending>;
 
 pub(super) struct Pretender {
@@ -22,9 +22,9 @@ pub(super) struct Pretender {
     trained: Mutex<Vec<String>>,
     at_work: AtomicUsize,
     pub most_at_work: AtomicUsize,
-    /// The devices that runs were sent to.
+    /// Devices that runs were sent to.
     pub devices: Mutex<BTreeSet<String>>,
-    /// The examples at a time that runs were to take, by attempt.
+    /// Requested micro-batch sizes, by attempt.
     pub micro_batches: Mutex<Vec<Option<usize>>>,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn train(_: &RunConfig, _: &AtomicBool) -> Result<Ending> {
     Ok(Ending::Finished)
 }
 
-/// Seed 124 breaks.
+/// Fails the run with seed 124.
 pub(super) fn break_one(run: &RunConfig, _: &AtomicBool) -> Result<Ending> {
     Ok(match run.seed {
         124 => Ending::Failed(Failure::new(
@@ -89,7 +89,7 @@ pub(super) fn break_one(run: &RunConfig, _: &AtomicBool) -> Result<Ending> {
     })
 }
 
-/// The signal comes while seed 125 is trained.
+/// Sets the stop flag while the run with seed 125 is trained.
 pub(super) fn interrupt(run: &RunConfig, stop: &AtomicBool) -> Result<Ending> {
     stop.fetch_or(run.seed == 125, Ordering::Relaxed);
     Ok(if stop.load(Ordering::Relaxed) {

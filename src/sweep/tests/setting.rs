@@ -1,4 +1,4 @@
-//! What a row of the settings is worth: everything that a user sees of a setting comes from it.
+//! Settings are rows of a table: flags, help, grids, explanations and columns all follow from a row.
 
 use crate::config::{At, Group, Kind, Setting, Settings, Summary, SETTINGS};
 use crate::error::testing::Fails;
@@ -9,7 +9,7 @@ use crate::sweep::{Experiment, Flags, Plan};
 use clap::{Command, FromArgMatches};
 use serde_json::json;
 
-/// A setting that the program does not have, of a field that only the toy has.
+/// A setting that the program does not have, for a field that only the toy task has.
 const MADE_UP: Setting = Setting {
     name: "lag",
     at: At::Task("lag"),

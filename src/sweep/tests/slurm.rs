@@ -1,4 +1,4 @@
-//! Job scripts, compared with files that a person has read.
+//! Job scripts, compared with reviewed files.
 
 use crate::error::testing::Fails;
 use crate::sweep::slurm::{for_tasks, max_array_size, quoted, shards, Array, Site};
