@@ -68,7 +68,7 @@ fn other_spelling(column: &Column, cell: &str, comma: bool, rng: &mut Rng) -> St
         "", "NA", "N/A", "nan", "NaN", "None", "null", "<NA>", "#N/A", "NULL",
     ];
     match (column.kind, cell) {
-        // In these columns the words are values.
+        // The words are values in these columns.
         (Kind::Real | Kind::AtLeastZero | Kind::Share, "") => any(rng, &["", "NA", "nan", "<NA>"]),
         (Kind::OneOf(names), "") if names.contains(&"nan") => any(rng, &["", "NaN", "None"]),
         (_, "") => any(rng, none),
