@@ -107,7 +107,7 @@ pub struct Tally {
     pub done_before: usize,
     /// Failed before, and skipped.
     pub failed_before: usize,
-    /// In progress in another process.
+    /// Runs that another process trains.
     pub busy: usize,
     /// Never begun, because too many others failed.
     pub given_up: usize,
