@@ -1,4 +1,4 @@
-//! `dsf check golden DIR`.
+//! `dsf check golden DIR`: compares with reference numbers.
 
 use super::{exit, Global};
 use crate::error::Result;
@@ -51,7 +51,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
                       "not_implemented": missing });
     let text = format!("{passed} passed, {failed} failed, {missing} not implemented");
     global.tell(&all, &text)?;
-    // What was not checked is not known to be right.
+    // Files without a check count as failures.
     Ok(if failed + missing > 0 {
         exit::CHECK_FAILED
     } else {
@@ -59,7 +59,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     })
 }
 
-/// For programs.
+/// Returns the event for programs.
 fn event(file: &str, verdict: &Verdict) -> Value {
     let (state, worst, reason) = match verdict {
         Verdict::Pass(worst) => ("pass", Some(worst), None),

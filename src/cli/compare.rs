@@ -1,4 +1,4 @@
-//! `dsf compare A B`.
+//! `dsf compare A B`: compares two sets of results.
 
 use super::results::{self, Form};
 use super::{exit, Global};
@@ -48,7 +48,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     })
 }
 
-/// With underscores as in a summary, or with hyphens as flags are.
+/// Finds a metric, spelt with underscores or with hyphens.
 fn named(typed: &str) -> Result<&'static Metric> {
     let found = Metric::find(&typed.replace('-', "_"));
     found.ok_or_else(|| {

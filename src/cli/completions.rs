@@ -1,4 +1,4 @@
-//! `dsf completions`: scripts that complete commands, flags and the names that these take.
+//! `dsf completions`: shell completions of commands, flags and names.
 
 use super::{exit, print};
 use crate::error::Result;
@@ -26,11 +26,11 @@ pub(super) fn main(arguments: &Arguments, tree: Command) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-/// Names that an argument takes among others, so that parsing does not know them.
+/// Names to suggest for an argument that also accepts other values, so that its parser does not list them.
 struct Suggestion {
-    /// The command that it belongs to; all where empty.
+    /// Command of the argument; empty for every command.
     of: &'static str,
-    /// Its long flag; a positional argument where empty.
+    /// Long flag; empty for a positional argument.
     flag: &'static str,
     names: fn() -> Vec<&'static str>,
 }
@@ -59,7 +59,7 @@ fn experiments() -> Vec<&'static str> {
     SHIPPED.iter().map(|shipped| shipped.name).collect()
 }
 
-/// `command`, whose place in the tree is `words`, with the names that its arguments take.
+/// Returns `command` with suggestions for its arguments; `words` is the command line that calls it.
 fn suggesting(command: Command, words: &str) -> Command {
     let of = |arg: &Arg| {
         let long = arg.get_long().unwrap_or_default();

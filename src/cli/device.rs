@@ -1,4 +1,4 @@
-//! `--device`: where tensors live, and how many threads compute.
+//! `--device`: device of the tensors, and number of threads.
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -15,12 +15,12 @@ use clap::builder::PossibleValue;
 use clap::ValueEnum;
 use std::str::FromStr;
 
-/// What `--device` takes.
+/// Value of `--device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     Auto,
     Cpu,
-    /// The GPU of this number; without one the first, or all where several can be used.
+    /// The GPU with this number; without one the first GPU, or all where several can be used.
     Cuda(Option<usize>),
 }
 
@@ -47,8 +47,8 @@ impl FromStr for Choice {
 }
 
 impl Choice {
-    /// The device and its name in results. `auto` is the first GPU, if this build can use one and the
-    /// machine has one.
+    /// Opens the device and returns its name in results. `auto` selects the first GPU, if this build supports GPUs and
+    /// the machine has one.
     pub fn open(self) -> Result<(Device, String)> {
         let name = self.name()?;
         let device = match self.ordinal() {
@@ -58,7 +58,7 @@ impl Choice {
         Ok((device, name))
     }
 
-    /// The name that [`Self::open`] would give, with its checks, without taking memory of a GPU.
+    /// Returns the name that [`Self::open`] would return, after the same checks, without allocating memory on a GPU.
     pub fn name(self) -> Result<String> {
         match self.ordinal() {
             Some(ordinal) => check(ordinal),
@@ -66,7 +66,7 @@ impl Choice {
         }
     }
 
-    /// The names of the GPUs meant; at least one.
+    /// Returns the names of the selected GPUs; at least one.
     pub fn gpus(self) -> Result<Vec<String>> {
         match self {
             Self::Cuda(Some(ordinal)) => Ok(vec![check(ordinal)?]),
@@ -81,12 +81,12 @@ impl Choice {
         }
     }
 
-    /// Whether a GPU is meant.
+    /// Whether a GPU is selected.
     pub fn is_gpu(self) -> bool {
         self.ordinal().is_some()
     }
 
-    /// Refuses a run that this device cannot compute as asked.
+    /// Returns an error if the device cannot compute `run`.
     pub fn serves(self, run: &RunConfig, training: &Training) -> Result<()> {
         if self.is_gpu() {
             return Ok(());
@@ -112,17 +112,17 @@ impl Choice {
     }
 }
 
-/// The name of a GPU that has passed every check, so that nothing below meets a missing library.
+/// Returns the name of a GPU after all checks, so that no library is missing later.
 fn check(ordinal: usize) -> Result<String> {
     cuda::check(ordinal).map_err(|why| Error::flag_value("--device", "cuda", why))?;
     Ok(format!("cuda:{ordinal}"))
 }
 
-/// Fixes the number of threads before the pools read it, once, at their first use.
+/// Sets the numbers of threads. Thread pools read them once, at their first use.
 ///
-/// Products and our own ops share rayon's pool. Candle's second pool, for elementwise ops, spins at
-/// a barrier: beside any other load its threads wait for each other's time slices, and a step took
-/// up to twenty times as long. It gets one thread.
+/// Products and our own ops share rayon's pool. Candle's second pool, for elementwise ops, spins at a barrier: under
+/// any other load its threads wait for each other's time slices, and a step took up to twenty times as long. It gets
+/// one thread.
 pub(super) fn use_threads(n: usize) {
     std::env::set_var("RAYON_NUM_THREADS", n.to_string());
     std::env::set_var("CANDLE_NUM_THREADS", "1");

@@ -1,4 +1,4 @@
-//! `dsf doctor`: what this machine has for training, and what to do about what it lacks.
+//! `dsf doctor`: the state of this machine for training, and remedies for its deficiencies.
 
 mod folder;
 
@@ -17,14 +17,14 @@ use serde_json::json;
 use std::fs;
 use std::process::Command;
 
-/// How much a finding matters.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// As it should be.
+    /// No problem.
     Good,
-    /// Something is not there that some commands use.
+    /// Something is missing that some commands use.
     Absent,
-    /// Something does not work that every run needs.
+    /// Something is broken that every run needs.
     Bad,
 }
 
@@ -38,13 +38,13 @@ impl State {
     }
 }
 
-/// What was found of one thing.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq)]
 struct Finding {
     name: &'static str,
     state: State,
     found: String,
-    /// What to do, where anything can be done.
+    /// Remedy, if there is one.
     remedy: String,
 }
 
@@ -126,7 +126,7 @@ fn program() -> Finding {
     Finding::good("program", found)
 }
 
-/// Processors of the machine beside those that this process may use.
+/// Checks the threads: processors of the machine, and those that this process may use.
 fn threads(global: &Global) -> Result<Finding> {
     let (threads, cpu) = (global.threads()?, cpu());
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -195,7 +195,7 @@ fn memory() -> Finding {
     }
 }
 
-/// MQAR and the other synthetic tasks need none.
+/// Checks the data of the tasks; MQAR and the other synthetic tasks need none.
 fn data() -> Result<Finding> {
     let (mut there, mut lacking) = (Vec::new(), Vec::new());
     for holding in holdings(None)? {

@@ -1,4 +1,4 @@
-//! `dsf experiments`: the experiments that are part of the program.
+//! `dsf experiments`: experiments that are part of the program.
 
 use super::print::{self, columns, Align};
 use super::{exit, Global};
@@ -40,7 +40,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-/// How many there are: more with every mixer where it has them all.
+/// Number of runs of an experiment; an experiment with all mixers grows with every new one.
 fn runs(shipped: &Shipped) -> Result<usize> {
     let experiment = Experiment::parse(shipped.text, shipped.name, SETTINGS)?;
     Ok(experiment.plan(&Flags::default())?.runs.len())

@@ -1,4 +1,4 @@
-//! `dsf export`: curves and results of runs as files of TensorBoard, Parquet, or lines of JSON.
+//! `dsf export`: curves and results of runs for TensorBoard, or as Parquet or JSON lines.
 
 use super::show::Shown;
 use super::{exit, print, Global};
@@ -87,7 +87,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
 }
 
 impl Arguments {
-    /// The runs that are meant, of which any may be unfinished.
+    /// Opens the selected runs, finished or not.
     fn shown(&self, global: &Global) -> Result<Vec<Shown>> {
         if !self.runs.is_empty() {
             let runs = self.runs.iter();

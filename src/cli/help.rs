@@ -1,4 +1,4 @@
-//! Help of the commands that train one task: what the task takes with its defaults, the common settings first.
+//! Help of the commands that train one task: only settings of the task, with its defaults, the common ones first.
 
 use crate::config::{Objective, Setting, SETTINGS};
 use crate::recipes::{self, as_typed, Explained, Task};
@@ -6,8 +6,8 @@ use crate::sweep::Flags;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command};
 
-/// `command` as help of `task` shows it: without what the task has no use for, with the defaults of a command without
-/// flags, and in `-h` with what is set most.
+/// Adapts `command` to `task`: hides flags that the task does not use, adds the defaults of a command without flags,
+/// and shows only common flags in `-h`.
 pub(super) fn of_task(command: Command) -> Command {
     let Ok(task) = recipes::task(command.get_name()) else {
         return command;
@@ -31,7 +31,7 @@ pub(super) fn of_task(command: Command) -> Command {
         ))
 }
 
-/// What `-h` of a sweep shows.
+/// Flags that `-h` of a sweep shows.
 const OF_SWEEPS: [&str; 18] = [
     "experiment",
     "task",
@@ -53,7 +53,7 @@ const OF_SWEEPS: [&str; 18] = [
     "epochs",
 ];
 
-/// `command`, `dsf sweep` or what is below it, with what is typed most in `-h`.
+/// Adapts `dsf sweep` or a subcommand of it: `-h` shows only the common flags.
 pub(super) fn of_sweep(command: Command) -> Command {
     let command = command.mut_args(|arg| {
         let shown = OF_SWEEPS.contains(&arg.get_id().as_str());
@@ -68,7 +68,7 @@ pub(super) fn of_sweep(command: Command) -> Command {
     })
 }
 
-/// The flag of a setting.
+/// Returns the flag of a setting with its default in the help.
 fn described(arg: Arg, setting: &Setting, task: Task, defaults: &[Explained]) -> Arg {
     let value = defaults.iter().find(|row| row.name == setting.name);
     let value = value.map(|row| &row.value).filter(|value| !value.is_null());
@@ -77,7 +77,7 @@ fn described(arg: Arg, setting: &Setting, task: Task, defaults: &[Explained]) ->
     let full = format!("{}{default}", setting.full_help(&[task.objective]));
     let taken = setting.is_of(&task.setting_scope());
     let arg = match setting.names(&[task.objective]).filter(|_| taken) {
-        // Those of other tasks are no values here.
+        // Values that belong to other tasks are not offered.
         Some(names) => arg.value_parser(PossibleValuesParser::new(names)),
         None => arg,
     };
@@ -87,11 +87,11 @@ fn described(arg: Arg, setting: &Setting, task: Task, defaults: &[Explained]) ->
         .hide_short_help(!setting.common)
 }
 
-/// A flag that is no setting, where it means something to the task.
+/// Hides a flag that is no setting if the task does not use it.
 fn fitting(arg: Arg, task: Task) -> Arg {
     let objective = task.objective;
     match arg.get_id().as_str() {
-        // A single run has one.
+        // A single run has one seed.
         "seeds" => arg.hide(true),
         "sizes" => arg.hide(!task.fields.contains(&"kv_pairs")),
         "data_dir" => arg.hide(objective == Objective::PerToken),

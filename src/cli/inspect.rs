@@ -1,4 +1,4 @@
-//! `dsf inspect`: mixers as the dynamical systems that they are.
+//! `dsf inspect`: mixers as dynamical systems.
 
 use super::device::use_threads;
 use super::results::Form;
@@ -17,9 +17,9 @@ use candle_core::DType;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
 
-/// Cells of a heatmap to a side that a terminal has room for, and a picture.
+/// Default rows and columns of a heatmap: on a terminal, and in a picture.
 const CELLS: [u16; 2] = [16, 32];
-/// Forms that hold every number unrounded, a page among them: it brings its data along.
+/// Formats that contain all numbers unrounded; an HTML page includes its data.
 const FOR_PROGRAMS: [&str; 3] = ["csv", "json", "html"];
 
 #[derive(Args)]
@@ -240,7 +240,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     Ok(ended(hold))
 }
 
-/// The exit code of forms that are equal, or not.
+/// Exit code for forms that are equal or not.
 fn ended(equal: bool) -> u8 {
     match equal {
         true => exit::DONE,
@@ -248,7 +248,7 @@ fn ended(equal: bool) -> u8 {
     }
 }
 
-/// The way in which a format shows systems, with heatmaps of `cells` to a side where that is given.
+/// Options for showing systems in a format; `cells` overrides its rows and columns of heatmaps.
 fn shown(format: &Format, cells: Option<u16>) -> Shown {
     let usual = CELLS[usize::from(format.name != "text")];
     Shown {
@@ -264,14 +264,14 @@ fn need(shown: Shown) -> Need {
     }
 }
 
-/// Whether all forms that were compared are equal.
+/// Whether all compared forms are equal.
 fn hold<'a>(views: impl IntoIterator<Item = &'a View>) -> bool {
     let mut errors = views.into_iter().filter_map(|view| view.errors);
     errors.all(|errors| errors.hold())
 }
 
 impl Arguments {
-    /// The systems as they are, and whether their forms are equal.
+    /// Reports the systems, and whether their forms are equal.
     fn systems(&self, global: &Global) -> Result<(Report, bool)> {
         let shown = shown(self.form.format(global)?, self.cells);
         let subjects = self.what.subjects(global, need(shown))?;
@@ -280,14 +280,14 @@ impl Arguments {
         Ok((inspect::report(heading, &views, shown), hold(&views)))
     }
 
-    /// Every engine of each, and whether their outputs are equal.
+    /// Times every engine, and reports whether their outputs are equal.
     fn timed(&self, global: &Global) -> Result<(Report, bool)> {
         let subjects = self.what.subjects(global, Need::Pass)?;
         let heading = self.what.heading("By every engine", &subjects);
         inspect::engines(heading, &subjects)
     }
 
-    /// Each run by epoch, and whether all forms are equal.
+    /// Reports each run by epoch, and whether all forms are equal.
     fn courses(&self, global: &Global) -> Result<(Report, bool)> {
         let (mut courses, mut heading) = (Vec::new(), String::new());
         for run in &self.what.runs {
@@ -398,7 +398,7 @@ impl What {
         Ok(subjects)
     }
 
-    /// A mixer and its variant, as `--mixer` names both.
+    /// Splits `--mixer` into a mixer and its variant.
     fn named<'a>(&'a self, mixer: &'a str) -> (&'a str, Option<&'a str>) {
         match mixer.split_once('/') {
             Some((mixer, variant)) => (mixer, Some(variant)),
@@ -406,7 +406,7 @@ impl What {
         }
     }
 
-    /// Whether a mixer has the option of NAME=VALUE in the variant that is asked for.
+    /// Whether the mixer, in the requested variant, has the option in NAME=VALUE.
     fn has(&self, mixer: &str, option: &str) -> Result<bool> {
         let (mixer, variant) = self.named(mixer);
         let entry = mixers::find(mixer)?;
@@ -416,7 +416,7 @@ impl What {
         Ok(options.any(|option| option.name == name && option.is_of(variant)))
     }
 
-    /// The options that a mixer takes: where there is but one mixer all of them, so that it can refuse them.
+    /// Returns the options that a mixer takes. A single mixer gets all of them, so that it can refuse unknown ones.
     fn options_of(&self, mixer: &str) -> Result<Vec<String>> {
         let mut taken = Vec::new();
         for option in &self.options {
@@ -427,7 +427,7 @@ impl What {
         Ok(taken)
     }
 
-    /// The run that would train a fresh model.
+    /// Returns the config of a run that would train a fresh model.
     fn config(&self, mixer: &str) -> Result<RunConfig> {
         let options = self.options_of(mixer)?;
         let (mixer, variant) = self.named(mixer);
@@ -460,7 +460,7 @@ impl What {
     }
 }
 
-/// The folder of a run in the results folder, or what `run` names elsewhere.
+/// Returns the folder of a run in the results folder, or the path `run` itself.
 fn place(run: &Path, global: &Global) -> Result<PathBuf> {
     if run.exists() {
         return Ok(run.to_owned());
@@ -476,7 +476,7 @@ fn place(run: &Path, global: &Global) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The weights of the run in the folder `place` by epoch, those at its end the last.
+/// Returns the per-epoch weights of the run in the folder `place`, ending with the final ones.
 fn kept_by_epoch(place: &Path) -> Result<Vec<PathBuf>> {
     ensure!(
         place.is_dir(),
@@ -498,7 +498,7 @@ fn kept_by_epoch(place: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The config of the run in the folder `place`.
+/// Reads the config of the run in the folder `place`.
 fn config_of(place: &Path) -> Result<RunConfig> {
     let config = place.join("config.json");
     if !config.is_file() {
@@ -511,7 +511,7 @@ fn config_of(place: &Path) -> Result<RunConfig> {
     read_config(&config)
 }
 
-/// The weights of a run in the results folder, of one elsewhere, or of a file.
+/// Opens the weights of a run in the results folder, of a run elsewhere, or of a file.
 fn weights(run: &Path, global: &Global) -> Result<Checkpoint> {
     let place = place(run, global)?;
     let kept = [Weights::Best, Weights::Last];
@@ -529,14 +529,14 @@ fn weights(run: &Path, global: &Global) -> Result<Checkpoint> {
     Checkpoint::of_any_task(&place)
 }
 
-/// The layer `layer` of a run on the first test example of its task, in f64.
+/// Returns layer `layer` of a run on the first test example of its task, in f64.
 fn trained(run: &Path, layer: usize, global: &Global) -> Result<Subject> {
     let network = Network::trained(weights(run, global)?, DType::F64)?;
     let mut subjects = network.subjects(Input::Task(None, None), Some(layer), Need::System)?;
     Ok(subjects.remove(0))
 }
 
-/// What `--eta` takes.
+/// Returns the help of `--eta`, which lists the normalisers.
 fn etas() -> String {
     let rows = ETAS.iter();
     let rows = rows.map(|eta| format!("\n  {:8}  {}", eta.name, eta.about));
@@ -624,13 +624,13 @@ impl Lemma {
     }
 }
 
-/// A run of one layer at the smallest sizes.
+/// Returns a run with one layer and the smallest sizes.
 fn smoke(mixer: &str, more: &[(&str, &str)]) -> Result<RunConfig> {
     let settings = [("preset", "smoke"), ("mixer", mixer), ("layers", "1")];
     recipes::run("mqar", &[&settings, more].concat())
 }
 
-/// Every mixer in every variant with state expansion `n`, on normal numbers.
+/// Returns every mixer in every variant with state expansion `n`, on standard normal inputs.
 fn fresh(n: &str) -> Result<Vec<Subject>> {
     let mut subjects = Vec::new();
     for entry in MIXERS {

@@ -1,4 +1,4 @@
-//! `dsf man`: manual pages, made from the same table of commands as help and completions.
+//! `dsf man`: manual pages, generated from the same table of commands as help and completions.
 
 use super::{exit, print, Global};
 use crate::error::{ensure, unknown, Error, Result};
@@ -9,7 +9,7 @@ use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What the foot of a page names.
+/// Version in the footer of a page.
 const VERSION: &str = concat!("dsf ", env!("CARGO_PKG_VERSION"));
 
 #[derive(Args)]
@@ -34,7 +34,7 @@ pub(super) fn main(arguments: &Arguments, mut tree: Command, global: &Global) ->
     Ok(exit::DONE)
 }
 
-/// The command of these names, one below the other.
+/// Finds the command with these names, each a subcommand of the previous one.
 fn named(tree: &Command, names: &[String]) -> Result<Command> {
     let mut command = tree;
     for name in names {
@@ -45,20 +45,20 @@ fn named(tree: &Command, names: &[String]) -> Result<Command> {
     Ok(command.clone())
 }
 
-/// The commands below `command` that help lists.
+/// Returns the subcommands of `command` that help lists.
 fn shown(command: &Command) -> impl Iterator<Item = &Command> {
     let inner = command.get_subcommands();
     inner.filter(|inner| !inner.is_hide_set() && inner.get_name() != "help")
 }
 
-/// `command` and all commands below it.
+/// Returns `command` and all commands below it.
 fn all(command: &Command) -> Vec<&Command> {
     let mut found = vec![command];
     found.extend(shown(command).flat_map(all));
     found
 }
 
-/// The names of `command` and of those above it, joined: `dsf-sweep-status`.
+/// Names of `command` and its parents, joined: `dsf-sweep-status`.
 fn name(command: &Command) -> &str {
     command.get_display_name().unwrap_or(command.get_name())
 }

@@ -1,4 +1,4 @@
-//! `dsf mixers`: the registry as a table, or all that it knows of some mixers.
+//! `dsf mixers`: the registry as a table, or everything about the given mixers.
 
 use super::print::{self, columns, Align};
 use super::{exit, Global};
@@ -84,7 +84,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-/// A mixer, and the sizes of one layer of it in its first variant.
+/// A mixer, and the sizes of one layer in its first variant.
 struct Row {
     entry: &'static Entry,
     parameters: usize,
@@ -129,13 +129,13 @@ impl Row {
         ]
     }
 
-    /// The finite system of the variant whose sizes these are.
+    /// Matrices of the first variant, whose sizes the row shows.
     fn of_first_variant(&self) -> &str {
         let all = self.entry.dsf;
         all.split_once(" (variant ").map_or(all, |(first, _)| first)
     }
 
-    /// For people, all that is known.
+    /// Returns a page about the mixer for people.
     fn page(&self) -> String {
         let Self {
             entry,
@@ -159,7 +159,7 @@ impl Row {
         page
     }
 
-    /// For programs.
+    /// Returns the event for programs.
     fn event(&self) -> Value {
         let entry = self.entry;
         let options = entry.options.iter();

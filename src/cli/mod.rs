@@ -1,4 +1,4 @@
-//! The command line: one file a subcommand. stdout carries results, stderr carries talk.
+//! Command line: one file per subcommand. Results go to stdout, all other messages to stderr.
 
 mod bench;
 mod check;
@@ -61,10 +61,10 @@ struct Cli {
     global: Global,
 }
 
-/// The crates behind the program with their licences, and the texts of these.
+/// Crates that the program contains, with their licences and the texts of these.
 const LICENCES: &str = include_str!("../../.github/THIRD-PARTY.md");
 
-/// What is done: one run of a task of the table, or anything else.
+/// Parsed command: one run of a task of the table, or anything else.
 enum Command {
     Train(Task, Box<single::Arguments>),
     Other(Box<Other>),
@@ -98,7 +98,7 @@ impl Subcommand for Command {
         let tasks = tasks.map(|task| {
             let about = format!("Train and test one model on {}", task.about);
             let brief = about.split(':').next().unwrap_or_default().to_owned();
-            // Last, since flags that are flattened bring a sentence of their own.
+            // Set last, since flattened flags would override the description.
             single::Arguments::augment_args(clap::Command::new(task.name))
                 .about(brief)
                 .long_about(about)
@@ -246,7 +246,7 @@ impl Colour {
 }
 
 impl Global {
-    /// Threads to use, at least one.
+    /// Number of threads to use, at least one.
     fn threads(&self) -> Result<usize, Error> {
         let all = || std::thread::available_parallelism().map_or(1, usize::from);
         match self.threads {
@@ -257,7 +257,7 @@ impl Global {
         }
     }
 
-    /// The `--out` flag as it must be typed again; nothing where it is the default.
+    /// Returns the `--out` flag for a command to be typed; empty if it is the default.
     fn out_flag(&self) -> String {
         match self.out.to_str() {
             Some("results") => String::new(),
@@ -265,12 +265,12 @@ impl Global {
         }
     }
 
-    /// Whether nothing is said beside results.
+    /// Whether only results are printed.
     fn silent(&self) -> bool {
         self.quiet || self.json
     }
 
-    /// A result on stdout: `event` for programs, or `text` for people.
+    /// Prints a result on stdout: `event` for programs, or `text` for people.
     fn tell(&self, event: &Value, text: &str) -> Result<(), Error> {
         match self.json {
             true => print::line(event),
@@ -278,28 +278,28 @@ impl Global {
         }
     }
 
-    /// Whether stdout takes colour.
+    /// Whether stdout is coloured.
     fn coloured(&self) -> bool {
         anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
     }
 }
 
-/// All commands. Those of one task do not speak of what only another knows.
+/// Returns all commands. Help of a task's command omits settings of other tasks.
 fn tree() -> clap::Command {
     let tree = Cli::command().mut_subcommand("sweep", help::of_sweep);
-    // A step is of one run.
+    // A timed step belongs to a single run.
     let tree = tree.mut_subcommand("bench", |bench| {
         bench.mut_subcommand("step", |step| {
             step.mut_arg("seeds", |seeds| seeds.hide(true))
         })
     });
     TASKS.iter().fold(tree, |tree, task| {
-        // Its defaults are looked up when the command is called, and for no other.
+        // Defaults are resolved when the command is called, and only for that command.
         tree.mut_subcommand(task.name, |command| command.defer(help::of_task))
     })
 }
 
-/// Parses the process's arguments, does what they say, and returns its exit code.
+/// Parses the arguments of the process, executes them, and returns the exit code.
 pub fn main() -> u8 {
     forget_empty_variables();
     let parsed = tree().try_get_matches();
@@ -309,7 +309,7 @@ pub fn main() -> u8 {
             if e.use_stderr() && std::env::args_os().any(|word| word == "--json") {
                 let _ = print::line(error_event(&Error::misuse(&e)));
             }
-            // A reader that went away is no reason to complain.
+            // A closed pipe is no error.
             let _ = e.print();
             return e.exit_code() as u8;
         }
@@ -338,7 +338,7 @@ pub fn main() -> u8 {
     })
 }
 
-/// The event of an error that ends the command.
+/// Returns the event of an error that ends the command.
 fn error_event(error: &Error) -> Value {
     let at = error.diagnostic();
     let (mut line, mut row) = (None, None);
@@ -388,17 +388,17 @@ impl Other {
     }
 }
 
-/// The command that was typed, as a shell reads it; of a worker that of its sweep.
+/// Returns the command line, quoted for a shell; a worker returns that of its sweep.
 fn typed_command() -> String {
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let own = || all_quoted(&words.collect::<Vec<_>>());
     std::env::var(TYPED).unwrap_or_else(|_| own())
 }
 
-/// The variable in which a sweep tells its workers what was typed.
+/// Environment variable in which a sweep passes its command line to workers.
 const TYPED: &str = "DSF_TYPED";
 
-/// Says that work ended early, `why`, and how it goes on: the command that was typed continues it.
+/// Reports that work was stopped because of `why`, and the command that resumes it.
 fn stopped(why: &str, global: &Global) -> Result<u8, Error> {
     let command = typed_command();
     if global.json {

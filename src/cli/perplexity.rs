@@ -1,27 +1,27 @@
-//! What a person is told of a run of a language model.
+//! Printed results of language models.
 
 use crate::config::RunConfig;
 use crate::store::{EpochRow, Metrics, Weights};
 use crate::sweep::estimate::{counted, duration};
 use std::path::Path;
 
-/// The different words of WikiText-2. A perplexity per word beyond it is worse than a guess among them all, and says
-/// nothing that bits per byte do not say better: models of bytes begin there.
+/// Number of distinct words in WikiText-2. A higher perplexity per word is worse than a uniform guess, and is not
+/// printed: bits per byte are more informative for it. Byte models begin there.
 const MOST_WORDS: f64 = 33_278.0;
 
-/// Of an epoch: perplexities of the three splits.
+/// Perplexities of the three splits after an epoch.
 pub(super) fn of_epoch(row: &EpochRow) -> [f64; 3] {
     let val_loss = row.val_loss.unwrap_or(f64::NAN);
     [row.train_loss, val_loss, row.test_loss].map(f64::exp)
 }
 
-/// The same in words.
+/// Formats the perplexities after an epoch.
 pub(super) fn epoch(row: &EpochRow) -> String {
     let [train, val, test] = of_epoch(row);
     format!("train ppl {train:>8.2}  validation ppl {val:>8.2}  test ppl {test:>8.2}")
 }
 
-/// What came of a run.
+/// Describes the result of a run.
 pub(super) fn sentence(config: &RunConfig, task: &str, metrics: &Metrics) -> String {
     let shown = |name: &str| shown(metrics.get(name));
     let selected = metrics
@@ -51,7 +51,7 @@ pub(super) fn sentence(config: &RunConfig, task: &str, metrics: &Metrics) -> Str
     )
 }
 
-/// What to do with the weights in the `folder` of a run; nothing where none were kept.
+/// Returns commands for the weights in the `folder` of a run; `None` if no weights were kept.
 pub(super) fn weights(folder: &Path) -> Option<String> {
     let kept = [
         (Weights::Best, "the best by validation"),

@@ -1,4 +1,4 @@
-//! Writing to the two streams without a panic when the reader is gone, and how what is written looks.
+//! Output to stdout and stderr that tolerates closed pipes, and its layout.
 
 use crate::error::{Error, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -6,13 +6,13 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::io::{self, IsTerminal, Write};
 
-/// A result, on stdout. A reader that has seen enough (`| head`) is no error, nor is a terminal that was closed.
+/// Prints a result on stdout. A closed pipe (`| head`) is no error, nor is a closed terminal.
 pub(super) fn result(text: &str) -> Result<()> {
     let mut out = anstream::stdout().lock();
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// A [`result`] that may be no text.
+/// Prints a [`result`] that may be binary.
 pub(super) fn bytes(bytes: &[u8]) -> Result<()> {
     match std::str::from_utf8(bytes) {
         Ok(text) => result(text),
@@ -20,7 +20,7 @@ pub(super) fn bytes(bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// A [`result`] to the byte, escape sequences included.
+/// Prints a [`result`] byte for byte, with escape sequences.
 pub(super) fn raw(bytes: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
     written(out.write_all(bytes).and_then(|()| out.flush()))
@@ -33,7 +33,7 @@ fn written(written: io::Result<()>) -> Result<()> {
     }
 }
 
-/// Whether a write to stdout failed because its terminal is gone. Of a file the same error is of its disk.
+/// Whether a write to stdout failed because its terminal is gone. For a file the same error is a disk error.
 fn is_hang_up(error: &io::Error) -> bool {
     let device = || {
         let found = rustix::fs::fstat(rustix::stdio::stdout());
@@ -42,23 +42,23 @@ fn is_hang_up(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::IO.raw_os_error()) && device()
 }
 
-/// Width of the terminal that stdout is, if it is one; of one that does not say, that of old.
+/// Width of the terminal on stdout, if it is one; 80 if the terminal does not report its width.
 pub(super) fn width() -> Option<usize> {
     let said = || terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
     io::stdout().is_terminal().then(said)
 }
 
-/// [`result`], with an end of line.
+/// Prints a [`result`] and a newline.
 pub(super) fn line(text: impl std::fmt::Display) -> Result<()> {
     result(&format!("{text}\n"))
 }
 
-/// Talk, on stderr; nobody is obliged to listen.
+/// Prints a message on stderr; errors are ignored.
 pub(super) fn talk(text: &str) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
-/// A bar on stderr, if that is a terminal; without a `total` its length becomes known later.
+/// Returns a bar on stderr, shown if that is a terminal. Without `total`, its length is set later.
 pub(super) fn bar(template: &str, total: Option<u64>) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("a template of ours");
     let bar = match total {
@@ -68,7 +68,7 @@ pub(super) fn bar(template: &str, total: Option<u64>) -> ProgressBar {
     bar.with_style(style)
 }
 
-/// [`bar`], or one that is not there where nothing is to be said.
+/// Returns a [`bar`], hidden if `quiet`.
 pub(super) fn bar_unless(quiet: bool, template: &str, total: Option<u64>) -> ProgressBar {
     match quiet {
         true => ProgressBar::hidden(),
@@ -76,7 +76,7 @@ pub(super) fn bar_unless(quiet: bool, template: &str, total: Option<u64>) -> Pro
     }
 }
 
-/// Talk while something goes on: lines above a bar in a terminal, plain lines elsewhere.
+/// Messages during an operation: lines above a bar in a terminal, plain lines elsewhere.
 pub(super) enum Talk {
     Bar(ProgressBar),
     Plain,
@@ -84,7 +84,7 @@ pub(super) enum Talk {
 }
 
 impl Talk {
-    /// With `bar` in a terminal; `quiet` where nothing is to be said.
+    /// Shows `bar` in a terminal, unless `quiet`.
     pub fn new(quiet: bool, bar: impl FnOnce() -> ProgressBar) -> Self {
         match io::stderr().is_terminal() {
             _ if quiet => Self::Quiet,
@@ -116,14 +116,14 @@ impl Talk {
     }
 }
 
-/// On which side the cells of a column are aligned.
+/// Alignment of the cells of a column.
 #[derive(Clone, Copy)]
 pub(super) enum Align {
     Left,
     Right,
 }
 
-/// Rows of cells below each other, aligned but for the last column.
+/// Lays out rows of cells in columns; the last column is not padded.
 pub(super) fn columns(rows: &[Vec<String>], align: Align) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

@@ -1,4 +1,4 @@
-//! How far a download is, or the making of files from downloads before a run: a bar in a terminal, lines elsewhere.
+//! Progress of downloads, and of the preparation of data files before a run: a bar in a terminal, lines elsewhere.
 
 use super::{go_on, print};
 use crate::config::TaskConfig;
@@ -12,12 +12,12 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Told to stderr, unless quiet.
+/// Progress on stderr, unless quiet.
 pub(in crate::cli) struct ProgressDisplay {
     quiet: bool,
-    /// Of what is being downloaded, in a terminal.
+    /// Bar of the current download, in a terminal.
     bar: Option<ProgressBar>,
-    /// Elsewhere.
+    /// Lines about the current download, without a terminal.
     lines: Option<Lines>,
 }
 
@@ -83,7 +83,7 @@ impl Progress for ProgressDisplay {
     }
 }
 
-/// A line every tenth, or every half minute of a slow one.
+/// Prints a line for every tenth, and at least every half minute.
 pub(in crate::cli) struct Lines {
     total: Option<u64>,
     done: u64,
@@ -93,7 +93,7 @@ pub(in crate::cli) struct Lines {
 
 impl Lines {
     const SLOW: Duration = Duration::from_secs(30);
-    /// A fast download is over before ten lines could be read.
+    /// Shorter downloads print no lines, since they would end before the lines could be read.
     const FAST: Duration = Duration::from_secs(1);
 
     fn new(done: u64, total: Option<u64>, at: Instant) -> Self {
@@ -105,7 +105,7 @@ impl Lines {
         }
     }
 
-    /// The line to say now, if any.
+    /// Returns the line to print now, if any.
     fn reach(&mut self, done: u64, now: Instant) -> Option<String> {
         self.done = done;
         let since = now.saturating_duration_since(self.at);
@@ -130,7 +130,7 @@ impl Lines {
     }
 }
 
-/// Makes the files that `tasks` need and that are not there yet, each once.
+/// Creates the data files that `tasks` need and that are missing, each once.
 pub(super) fn prepare<'a>(
     tasks: impl IntoIterator<Item = &'a TaskConfig>,
     data_dir: Option<&Path>,
@@ -148,7 +148,7 @@ pub(super) fn prepare<'a>(
     Ok(())
 }
 
-/// Shows how far `make` is with the token files `name`.
+/// Shows the progress of `make`, which creates the token files `name`.
 pub(super) fn show(
     name: &str,
     quiet: bool,

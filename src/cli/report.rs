@@ -133,7 +133,7 @@ impl Arguments {
         }
     }
 
-    /// The runs that are planned, where an experiment says so.
+    /// Returns the planned runs, if experiments are given.
     fn planned(&self) -> Result<Option<Vec<RunConfig>>> {
         if self.experiment.is_empty() {
             return Ok(None);
@@ -142,7 +142,7 @@ impl Arguments {
         Ok(Some(plan.runs))
     }
 
-    /// What is asked for, as yet without a form.
+    /// Returns the requested report, before rendering.
     fn report(&self, format: &Format, folder: &PathBuf) -> Result<Report> {
         if let Some(by) = self.by {
             return report::slices(&traced(self.sources(folder), last_slices)?, by, &self.asked);
@@ -173,7 +173,7 @@ impl Arguments {
     }
 }
 
-/// The runs of `folders` with the rows that `read` finds of them, as far as there are any.
+/// Returns the runs of `folders` with the rows that `read` returns for them; runs without rows are omitted.
 fn traced<R>(
     folders: &[PathBuf],
     read: impl Fn(&Store, &str) -> Result<Vec<R>>,
@@ -195,7 +195,7 @@ fn traced<R>(
     Ok(traced)
 }
 
-/// The slices of the last epoch of a run.
+/// Returns the slices of the last epoch of a run.
 fn last_slices(store: &Store, run: &str) -> Result<Vec<SliceRow>> {
     let mut slices = store.slices(run)?;
     let last = slices.last().map(|row| row.epoch);
@@ -203,7 +203,7 @@ fn last_slices(store: &Store, run: &str) -> Result<Vec<SliceRow>> {
     Ok(slices)
 }
 
-/// Every run of `sources`, each known by one result.
+/// Returns every run of `sources` with one result each.
 fn rows(sources: &[PathBuf]) -> Result<Vec<Record>> {
     let mut rows = Vec::new();
     for source in sources {
@@ -213,7 +213,7 @@ fn rows(sources: &[PathBuf]) -> Result<Vec<Record>> {
     Ok(rows)
 }
 
-/// The schema of a summary, a line a column.
+/// Returns the schema of a summary, one line per column.
 fn columns(json: bool) -> String {
     if json {
         let event = |column: &Column| {

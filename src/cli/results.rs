@@ -1,4 +1,4 @@
-//! Where commands that read results find them, and the forms that they print.
+//! Input and output of commands that read results.
 
 use super::{print, Global};
 use crate::error::{refuse, Error, Result};
@@ -23,7 +23,7 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// As asked for, or as the name of the file says; `--json` asks for the form of programs as well.
+    /// Returns the requested format, or the one given by the file's extension. `--json` requests JSON, too.
     pub fn format(&self, global: &Global) -> Result<&'static Format> {
         let json = global.json.then_some("json");
         let format = match (json.or(self.format.as_deref()), &self.to) {
@@ -67,8 +67,8 @@ fn formats() -> PossibleValuesParser {
     PossibleValuesParser::new(formats.map(|f| PossibleValue::new(f.name).help(f.about)))
 }
 
-/// The runs of a summary, or of a results folder: those below `runs`, and those of every summary in it that is not made
-/// of these.
+/// Reads the runs of a summary file or of a results folder. A folder contributes the runs below `runs`, and those of
+/// every summary in it that is not made from these.
 pub(super) fn read(source: &Path) -> Result<Vec<Record>> {
     if source.exists() && !source.is_dir() {
         return read_summary(source);
@@ -81,7 +81,7 @@ pub(super) fn read(source: &Path) -> Result<Vec<Record>> {
     Ok(rows)
 }
 
-/// Refuses rows of one run that contradict each other, and warns of those that differ by build or machine.
+/// Returns an error if rows of one run contradict each other; warns if they differ by build or machine.
 pub(super) fn reconcile(rows: &[Record]) -> Result<()> {
     if let Some(warning) = store::reconcile(rows)? {
         print::talk(&format!("warning: {warning}"));
@@ -89,7 +89,7 @@ pub(super) fn reconcile(rows: &[Record]) -> Result<()> {
     Ok(())
 }
 
-/// The runs below `runs`; a warning for every folder that is none.
+/// Reads the runs below `runs`; warns about every folder that holds no run.
 pub(super) fn scan(store: &Store) -> Result<Vec<Record>> {
     let scan = store.rows(&tasks())?;
     for warning in &scan.warnings {

@@ -1,5 +1,4 @@
-//! One run from its config to its result on disk: takes the folder, continues from a checkpoint,
-//! trains, records.
+//! One run from its config to its result on disk: claims the folder, resumes from a checkpoint, trains, and records.
 
 mod recorder;
 
@@ -19,19 +18,19 @@ pub(super) use recorder::Kept;
 use recorder::RunRecorder;
 use std::sync::atomic::AtomicBool;
 
-/// Where and how a run is trained.
+/// Store, device and options for training a run.
 pub(super) struct RunContext<'a> {
     pub store: Store,
     pub device: Device,
     pub device_name: String,
     pub training: &'a Training,
-    /// Examples at a time, where memory ran out under what the config says.
+    /// Micro-batch size, if memory ran out with the configured one.
     pub micro_batch: Option<usize>,
     pub threads: usize,
     pub stop: &'a AtomicBool,
-    /// Weights that are kept; a sweep keeps those of language models alone.
+    /// Weights to keep; a sweep keeps only those of language models.
     pub kept: Kept,
-    /// Whether the process trains nothing else meanwhile, so that the memory it has held is this run's.
+    /// Whether the process trains only this run, so that its peak memory is the run's.
     pub alone: bool,
 }
 
@@ -60,7 +59,7 @@ impl<'a> RunContext<'a> {
     }
 }
 
-/// What a run tells while it is trained.
+/// Events of a run during training.
 pub(super) enum RunEvent<'a> {
     /// Training begins, after `done` epochs of an earlier process.
     Start {
@@ -77,12 +76,12 @@ pub(super) enum RunEvent<'a> {
     },
     /// An epoch is over.
     Epoch(&'a EpochRow),
-    /// Something that the user should know but that stops nothing.
+    /// Warning for the user; training continues.
     Warning(String),
 }
 
-/// Trains `config` to its end, or gives its result if that is known already. A tensor error
-/// becomes a failed result; a signal leaves a checkpoint and is [`Error::Stopped`].
+/// Trains `config` to its end, or returns its result if it is known already. A tensor error becomes a failed result; a
+/// signal leaves a checkpoint and returns [`Error::Stopped`].
 pub(super) fn execute(
     config: &RunConfig,
     context: &RunContext,
@@ -94,7 +93,7 @@ pub(super) fn execute(
     };
     let dir = context.store.begin(config, &provenance)?;
     if let Some(result) = dir.result()? {
-        // A kill between the result and the summary may have lost its row.
+        // The summary lacks the row if a process was killed between result and summary.
         if let Err(e) = context.store.refresh_summary(config.task.name()) {
             on(RunEvent::Warning(e.to_string()))?;
         }
@@ -109,7 +108,7 @@ pub(super) fn execute(
     };
     let id = dir.id().to_owned();
     match dir.finish(&result) {
-        // The result is safe; the summary is rebuilt by whoever finishes next.
+        // The result is safe; the next run that finishes rebuilds the summary.
         Err(e) if context.store.status(&id)? != Status::Started => {
             on(RunEvent::Warning(e.to_string()))?
         }
@@ -191,7 +190,7 @@ fn train(
     })
 }
 
-/// Lets others see how far a run is.
+/// Updates the run's heartbeat with its progress.
 fn tell(dir: &RunDir, config: &RunConfig, trainer: &Trainer) {
     let loss = Some(trainer.mean_loss()).filter(|loss| loss.is_finite());
     dir.tell(|beat| {
@@ -204,8 +203,7 @@ fn tell(dir: &RunDir, config: &RunConfig, trainer: &Trainer) {
     });
 }
 
-/// Goes on from the newest checkpoint that is whole. Where none is, training starts anew: it comes to the same
-/// numbers, and what was damaged is of no use to anyone.
+/// Resumes from the newest intact checkpoint. Without one, training starts again, which gives the same numbers.
 fn resume(
     trainer: &mut Trainer,
     dir: &RunDir,
@@ -224,8 +222,8 @@ fn resume(
     Ok(())
 }
 
-/// A full disk in the middle of training costs what was to be written, not the run. A run that another process has
-/// taken over is that one's.
+/// Turns write errors during training into warnings, for example on a full disk. An error that another process has
+/// taken over the run is returned.
 fn keep<const N: usize>(
     written: [Result<()>; N],
     on: &mut dyn FnMut(RunEvent) -> Result<()>,
@@ -237,11 +235,11 @@ fn keep<const N: usize>(
     })
 }
 
-/// What every task measures.
+/// Returns the metrics that every task has.
 fn metrics(trainer: &Trainer) -> Metrics {
     let epochs = &trainer.progress().epochs;
     let last = epochs.last();
-    // Of equal accuracies the earliest epoch counts.
+    // The earliest epoch counts among equal accuracies.
     let best = epochs
         .iter()
         .rev()

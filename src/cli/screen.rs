@@ -1,4 +1,4 @@
-//! What a person sees while a run trains: one live line in a terminal, plain lines elsewhere.
+//! Output while a run trains: one live line in a terminal, plain lines elsewhere.
 
 use super::print::{self, Talk};
 use super::run::RunEvent;
@@ -10,10 +10,10 @@ use crate::sweep::estimate::duration;
 use crate::tasks::TaskEntry;
 use std::time::{Duration, Instant};
 
-/// Off a terminal, word comes at least this often.
+/// Longest interval between plain lines.
 const PLAIN_EVERY: Duration = Duration::from_secs(30);
 
-/// The screen of one run.
+/// Output of one run.
 pub(super) struct Screen {
     talk: Talk,
     epochs: usize,
@@ -21,10 +21,10 @@ pub(super) struct Screen {
     accuracy: Option<f64>,
     /// Whether perplexities are shown in place of accuracies.
     perplexity: bool,
-    /// The best accuracy without recall, of a task that asks for recall.
+    /// Best accuracy without recall, for a task that requires recall.
     without_recall: Option<f64>,
     tokens_per_step: f64,
-    /// Steps and seconds of the run before this process.
+    /// Steps and seconds at the first step that this process made.
     origin: Option<(usize, f64)>,
     last_plain: Instant,
 }
@@ -91,7 +91,7 @@ impl Screen {
         Ok(())
     }
 
-    /// A line above the bar, or just a line.
+    /// Prints a line, above the bar if there is one.
     pub fn say(&mut self, text: &str) {
         self.talk.say(text);
         self.last_plain = Instant::now();
@@ -133,12 +133,12 @@ impl Screen {
     }
 }
 
-/// The best accuracy without recall on the task of `config`.
+/// Returns the best accuracy without recall on the task of `config`.
 pub(super) fn without_recall(config: &RunConfig) -> Option<f64> {
     Some(config.task.read().ok()?.without_recall()?.accuracy)
 }
 
-/// An epoch of a task with right answers.
+/// Formats the accuracies of an epoch.
 fn answers(row: &EpochRow, without_recall: Option<f64>) -> String {
     let validation = row.val_accuracy.map_or(String::new(), |accuracy| {
         format!("  validation {:>5.1} %", 100.0 * accuracy)

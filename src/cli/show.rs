@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::json;
 use std::path::Path;
 
-/// Most epochs that are listed one by one.
+/// Maximum number of epochs that are listed individually.
 const MOST_EPOCHS: usize = 20;
 
 #[derive(Args)]
@@ -30,17 +30,17 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-/// A run, as far as it has come.
+/// A run with its results so far.
 pub(super) struct Shown {
     id: String,
     config: RunConfig,
     result: Option<RunResult>,
     epochs: Vec<EpochRow>,
-    /// Accuracies of slices of the test answers, where the task tells them apart.
+    /// Accuracies by slice of the test answers, if the task has slices.
     slices: Vec<SliceRow>,
-    /// When it was first begun.
+    /// Time at which it was first begun.
     started: String,
-    /// What trains it again.
+    /// Command that trains it again.
     command: String,
 }
 
@@ -63,7 +63,7 @@ impl Shown {
         })
     }
 
-    /// For other forms.
+    /// Returns the run for other formats.
     pub fn run(&self) -> Run<'_> {
         Run {
             id: &self.id,
@@ -74,7 +74,7 @@ impl Shown {
         }
     }
 
-    /// For people.
+    /// Returns the text for people.
     fn text(&self) -> Result<String> {
         let (model, task) = (&self.config.model, self.config.task.read()?);
         let mut text = format!(
@@ -121,7 +121,7 @@ impl Shown {
         Ok(text)
     }
 
-    /// How it ended, or how far it is.
+    /// Describes the outcome, or the progress of an unfinished run.
     fn outcome(&self) -> String {
         match &self.result {
             None => format!(
@@ -141,7 +141,7 @@ impl Shown {
         }
     }
 
-    /// The epochs; of many, evenly spread ones with the first and the last.
+    /// Lists the epochs; if there are many, evenly spaced ones including the first and the last.
     fn curve(&self) -> String {
         let last = self.epochs.len() - 1;
         let most = MOST_EPOCHS.min(self.epochs.len());
@@ -168,7 +168,8 @@ impl Shown {
         columns(&rows, Align::Right)
     }
 
-    /// The test accuracies after the last epoch, by a property of the answers; empty where these are not told apart.
+    /// Lists the test accuracies after the last epoch by a property of the answers; empty if the task has no such
+    /// slices.
     fn sliced(&self, by: &str) -> String {
         let last = self.slices.last().map(|row| row.epoch);
         let rows = self.slices.iter();
@@ -188,7 +189,7 @@ impl Shown {
         }
     }
 
-    /// For programs.
+    /// Returns the event for programs.
     pub fn event(&self) -> serde_json::Value {
         json!({
             "event": "show", "schema": 1, "run": self.id, "config": self.config, "result": self.result,
@@ -197,7 +198,7 @@ impl Shown {
     }
 }
 
-/// The results folder and the id of the run that is meant.
+/// Returns the results folder and the id of the run that `name` denotes.
 fn found(name: &str, global: &Global) -> Result<(Store, String)> {
     let path = Path::new(name);
     let parent = path.parent().and_then(Path::parent);

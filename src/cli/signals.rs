@@ -1,4 +1,4 @@
-//! Signals: those that end work behind a checkpoint, and the one that would end it in the middle of a write.
+//! Signal handling: signals that stop a run after a checkpoint, and SIGXFSZ, which would end it during a write.
 
 use crate::error::Error;
 use crate::sweep::STOPPING;
@@ -9,13 +9,13 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-/// A flag that rises at the first of the signals [`STOPPING`]; an INT after that ends the process at once.
+/// Returns a flag that is set by the first of the signals [`STOPPING`]; a second SIGINT ends the process at once.
 ///
-/// QUIT keeps ending a process at once, with an image of its memory: it is how a person asks for just that.
+/// SIGQUIT keeps its default action, to end the process at once with a core dump.
 pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&stop)).map_err(failed)?;
-    // `nohup` ignores it, so that the run outlives its terminal.
+    // `nohup` ignores SIGHUP, so that the run outlives its terminal.
     let kept = |signal: &c_int| *signal == SIGHUP && is_ignored(*signal);
     for signal in STOPPING.into_iter().filter(|signal| !kept(signal)) {
         flag::register(signal, Arc::clone(&stop)).map_err(failed)?;
@@ -23,10 +23,10 @@ pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Error> {
     Ok(stop)
 }
 
-/// Has a write beyond the limit on the size of files (`ulimit -f`) fail like one on a full disk: without it a signal ends
-/// the process without a word.
+/// Makes writes beyond the file size limit (`ulimit -f`) return an error, like writes to a full disk. By default
+/// SIGXFSZ would kill the process without a message.
 pub(super) fn let_large_writes_fail() -> Result<(), Error> {
-    // Caught and not ignored: the programs that this one starts find their own setting.
+    // A handler, unlike SIG_IGN, is not inherited by child processes.
     let register = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     register.map(drop).map_err(failed)
 }
@@ -35,24 +35,23 @@ fn failed(e: std::io::Error) -> Error {
     Error::usage(format!("cannot listen for signals: {e}"))
 }
 
-/// Whether the process was started with `signal` ignored, or ignores it since.
-#[allow(unsafe_code)] // no crate here has a safe way to ask
+/// Whether the process ignores `signal`, from its start or since.
+#[allow(unsafe_code)] // no dependency offers a safe call
 fn is_ignored(signal: c_int) -> bool {
     let mut now = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: nothing is changed where no new action is given; the present one is written if the call succeeds, and
-    // read only then.
+    // SAFETY: a null action changes nothing; `now` is written if the call succeeds, and read only then.
     unsafe {
         libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) == 0
             && now.assume_init().sa_sigaction == libc::SIG_IGN
     }
 }
 
-/// Whether a flag from [`stop_flag`] is up.
+/// Whether a flag from [`stop_flag`] is set.
 pub(super) fn raised(stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed)
 }
 
-/// [`Error::Stopped`] once a flag from [`stop_flag`] is up.
+/// Returns [`Error::Stopped`] if a flag from [`stop_flag`] is set.
 pub(super) fn go_on(stop: &AtomicBool) -> Result<(), Error> {
     match raised(stop) {
         true => Err(Error::Stopped),

@@ -1,4 +1,4 @@
-//! `dsf mqar`, `dsf lra`, `dsf wikitext` and the other tasks: one run, from the flags to a sentence about what came of it.
+//! `dsf mqar`, `dsf lra`, `dsf wikitext` and the other tasks: trains one run and reports its result.
 
 use super::device::Choice;
 use super::perplexity;
@@ -43,7 +43,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// The run that is asked for.
+    /// Resolves the requested run.
     fn resolve(&self, task: Task) -> Result<Resolved> {
         let Some(path) = &self.config else {
             return self.flags.single(task);
@@ -125,8 +125,8 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     Ok(code(&result))
 }
 
-/// The settings of a run as columns, or as one JSON object. They can be explained where its files are not, without which
-/// a run on files has no id.
+/// Returns the settings of a run as columns, or as one JSON object. Settings can be explained even if data files are
+/// missing; a run on files then has no id.
 fn explanation(resolved: &mut Resolved, identified: Result<()>, global: &Global) -> String {
     let id = identified.as_ref().ok().map(|()| resolved.config.id());
     let unknown = identified.err();
@@ -179,7 +179,7 @@ fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {
     )
 }
 
-/// The sentence about the result; then where it is, and what to type next.
+/// Returns the sentence about the result, its location, and the next command.
 fn conclusion(
     config: &RunConfig,
     result: &RunResult,
@@ -264,7 +264,7 @@ fn sentence(config: &RunConfig, task: &str, result: &RunResult) -> String {
     }
 }
 
-/// Test accuracy, in percent, from which on a task counts as learnt and nothing has to be said of it.
+/// Test accuracy in percent from which a task counts as learnt, so that no explanation is needed.
 const LEARNT: f64 = 90.0;
 
 /// The accuracy without recall and the published accuracy of the same run, for a run that did not learn its task; else empty.
@@ -302,7 +302,7 @@ fn expected(config: &RunConfig, accuracy: f64) -> String {
     without + &published
 }
 
-/// The accuracies beside that of the last epoch: where validation chose, and the highest.
+/// Returns the other accuracies: that of the epoch chosen by validation, and the highest.
 fn chosen(metrics: &Metrics) -> String {
     let percent = |accuracy: &str| 100.0 * metrics.get(accuracy).unwrap_or(0.0);
     let selected = metrics

@@ -1,5 +1,5 @@
-//! `dsf sweep`: a grid of runs, planned as a whole and worked off by child processes; and what else is done with the
-//! runs of a results folder.
+//! `dsf sweep`: a grid of runs, planned as a whole and trained by child processes; and commands on the runs of a
+//! results folder.
 
 mod board;
 mod learnt;
@@ -35,7 +35,7 @@ pub(super) struct Arguments {
     typed: Typed,
 }
 
-/// Where the short runs of --halving lie inside a results folder.
+/// Folder, inside a results folder, of the short runs of `--halving`.
 const HALVING: &str = "halving";
 
 /// What else is done with the runs of a folder.
@@ -68,7 +68,7 @@ enum What {
     },
 }
 
-/// The commands of [`What`] by name.
+/// Names of the subcommands.
 const COMMANDS: [&str; 5] = ["status", "watch", "retry", "cancel", "merge"];
 
 #[derive(Args)]
@@ -109,7 +109,7 @@ fn sweep(typed: &Typed, global: &Global) -> Result<u8> {
     }
 }
 
-/// Trains `asked`, or says what that would cost.
+/// Trains `asked`, or prints an estimate of its cost.
 fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
     let Asked {
         mut plan,
@@ -211,7 +211,7 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
     })
 }
 
-/// What trains runs into the results folder `out`.
+/// Returns the worker that trains runs into the results folder `out`.
 fn worker(out: &Path, options: &Options) -> Result<Box<dyn Worker>> {
     let program = Program::new(out, options)?.with(TYPED, &typed_command());
     Ok(match options.hosted {
@@ -220,7 +220,7 @@ fn worker(out: &Path, options: &Options) -> Result<Box<dyn Worker>> {
     })
 }
 
-/// Trains the runs of `plan` into the results folder `out`, which is that of `store`.
+/// Trains the runs of `plan` into the results folder `out`, which `store` has open.
 fn work_off(
     plan: &Plan,
     store: &Store,
@@ -240,7 +240,8 @@ fn work_off(
     board.talk.finish();
     let tally = tally?;
     if tally.finished + tally.failed + tally.done_before > 0 {
-        // A kill between a result and the summary may have lost its row, as may two ends at once without locks.
+        // The summary may lack a row: a process was killed between result and summary, or two runs ended at once
+        // without locks.
         let tasks = plan.tasks();
         let mut tasks = tasks.into_iter();
         tasks.try_for_each(|task| store.refresh_summary(task))?;
@@ -248,7 +249,7 @@ fn work_off(
     Ok(tally)
 }
 
-/// The whole runs that are left after the rounds of short ones, which have a results folder of their own.
+/// Returns the complete runs that remain after the rounds of short runs, which have a results folder of their own.
 fn halved(
     mut halving: Halving,
     options: &Options,
@@ -279,7 +280,7 @@ impl Retry {
         ensure!(
             self.typed.executor == Executor::Local,
             flag "--executor", "a retry trains here; for a cluster type `dsf sweep ... --retry-failed --executor slurm`");
-        // There are no others among them.
+        // All runs of the plan have failed.
         self.typed.retry_failed = true;
         let causes = self.reason.iter().map(|name| Cause::find(name));
         let causes: Vec<Cause> = causes.collect::<Result<_>>()?;

@@ -1,4 +1,4 @@
-//! What a row of the tasks is worth: a task of one file and one row is trained, resumed, swept and reported.
+//! Tasks are rows of a table: a task of one file and one row is trained, resumed, swept and reported.
 
 use super::run::{execute, Kept, RunContext, RunEvent};
 use super::*;
@@ -17,7 +17,7 @@ fn toy() -> Task {
     task("toy").unwrap()
 }
 
-/// The flags behind `dsf toy`.
+/// Parses the flags of `dsf toy`.
 fn typed(line: &str) -> Flags {
     let words = ["dsf", "toy"].into_iter().chain(line.split_whitespace());
     let found = tree().try_get_matches_from(words).unwrap();
@@ -30,10 +30,10 @@ fn typed(line: &str) -> Flags {
     }
 }
 
-/// Trains in this process.
+/// Worker that trains in this process.
 struct Here<'a> {
     store: &'a Store,
-    /// The epoch after which a signal comes.
+    /// Epoch after which a signal arrives.
     interrupted_after: Option<usize>,
     kept: Kept,
 }
@@ -175,7 +175,7 @@ fn a_sweep_of_it_is_planned_trained_once_and_reported_in_every_format() {
     }
 }
 
-/// Every command with the words that call it, and its subcommands after it.
+/// Returns every command below `command` with the words that call it.
 fn commands(command: &clap::Command, words: &str) -> Vec<(String, clap::Command)> {
     let mut all = vec![(words.to_owned(), command.clone())];
     for inner in command

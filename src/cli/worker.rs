@@ -1,5 +1,5 @@
-//! `dsf worker`: a child of a sweep. Its first line of stdin is a run config; when stdin ends it
-//! checkpoints and stops, so that a parent that dies leaves no orphan behind. With `--host` it trains many runs at once, see
+//! `dsf worker`: child process of a sweep. The first line of stdin is a run config; when stdin closes it writes a
+//! checkpoint and stops, so that a dead parent leaves no orphans. With `--host` it trains many runs at once, see
 //! [`host`].
 
 mod host;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Progress lines come at most this often.
+/// Shortest interval between progress lines.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Args)]
@@ -55,7 +55,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     train(&config, &context)
 }
 
-/// Trains a run and says all of it on stdout; the exit code of its end.
+/// Trains a run, prints all its events on stdout, and returns the exit code.
 fn train(config: &RunConfig, context: &RunContext) -> Result<u8> {
     let mut events = Events::new(config)?;
     let result = execute(config, context, &mut |event| events.tell(&event))?;
@@ -63,7 +63,7 @@ fn train(config: &RunConfig, context: &RunContext) -> Result<u8> {
     Ok(code(&result))
 }
 
-/// The exit code of a run's end.
+/// Returns the exit code for the end of a run.
 pub(super) fn code(result: &RunResult) -> u8 {
     match result.status {
         RunStatus::Done => exit::DONE,
@@ -79,19 +79,19 @@ fn stop_with_stdin(stop: Arc<AtomicBool>) {
     });
 }
 
-/// The last event of a run.
+/// Returns the last event of a run.
 pub(super) fn done(config: &RunConfig, result: &RunResult) -> Value {
     json!({ "event": "done", "schema": 1, "run": config.id(), "config": config, "result": result })
 }
 
-/// Turns updates into JSON lines on stdout.
+/// Prints updates as JSON lines on stdout.
 pub(super) struct Events<'a> {
     config: &'a RunConfig,
     id: String,
     epochs: usize,
-    /// Whether it is a language model, whose losses are told as perplexities, too.
+    /// Whether the model is a language model, whose losses are also given as perplexities.
     language: bool,
-    /// The best accuracy without recall, of a task that asks for recall.
+    /// Best accuracy without recall, for a task that requires recall.
     without_recall: Option<f64>,
     steps: usize,
     last_progress: Option<Instant>,
@@ -161,7 +161,7 @@ impl<'a> Events<'a> {
     }
 }
 
-/// One JSON line on stdout.
+/// Prints one JSON line on stdout.
 pub(super) fn emit(event: &Value) -> Result<()> {
     print::line(event)
 }

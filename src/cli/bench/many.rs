@@ -67,7 +67,7 @@ impl Selection {
 }
 
 impl Run {
-    /// `rounds` and `minutes` are what counts where none are given.
+    /// Returns the benchmark; `rounds` and `minutes` are the defaults of the flags.
     fn bench(&self, machine: Machine, rounds: usize, minutes: Option<f64>) -> Result<Bench> {
         let rounds = self.rounds.unwrap_or(rounds);
         if !(1..=1000).contains(&rounds) {
@@ -82,8 +82,8 @@ impl Run {
         Ok(bench)
     }
 
-    /// Measures `cases`, prints what `table` makes of all rows, `before` those of this call, and says what failed or was left
-    /// out. A new row takes the place of one with its title.
+    /// Measures `cases`, prints `table` of all rows, and reports failures and omissions. `before` holds rows of earlier
+    /// calls; a new row replaces the one with its title.
     fn run(
         &self,
         bench: &Bench,
@@ -150,7 +150,7 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// Whether a device was named.
+    /// Whether a device was given.
     pub fn given(&self) -> bool {
         self.device.is_some()
     }
@@ -250,7 +250,7 @@ impl Lengths {
             .run(&bench, &cases, Vec::new(), global, |rows| self.grid(rows))
     }
 
-    /// Tokens a CPU second, a line a mixer, and how far each is from independent of the length.
+    /// Formats tokens per CPU second, one line per mixer, with the ratio of the fastest to the slowest length.
     fn grid(&self, rows: &[Row]) -> String {
         let mut head = vec!["mixer".to_owned()];
         head.extend(self.seq_len.iter().map(|l| format!("L = {l}")));

@@ -1,4 +1,4 @@
-//! `dsf bench`: how fast it is, and whether a device computes the right numbers.
+//! `dsf bench`: measures speed, and checks the numbers that a device computes.
 
 mod many;
 mod text;
@@ -105,7 +105,7 @@ impl OpArguments {
     }
 }
 
-/// Refuses number formats in which a GPU alone computes.
+/// Returns an error for number formats that only a GPU supports.
 fn computes_in(precision: Precision) -> Result<()> {
     ensure!(
         precision.is_usual(),

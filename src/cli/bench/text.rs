@@ -1,10 +1,10 @@
-//! Measurements as a person reads them.
+//! Measurements as text.
 
 use crate::bench::{Clock, Kind, Report, Row};
 use crate::cli::print::{columns, Align};
 use serde_json::Value;
 
-/// A row or a report as one line of JSON.
+/// Returns a row or a report as one line of JSON.
 pub(super) fn json(report: &impl serde::Serialize) -> String {
     let mut event = serde_json::to_value(report).expect("a report is plain data");
     event["event"] = "bench".into();
@@ -12,7 +12,7 @@ pub(super) fn json(report: &impl serde::Serialize) -> String {
     event.to_string()
 }
 
-/// A single measurement on the CPU, a fact a line.
+/// Formats a single measurement on the CPU, one fact per line.
 pub(super) fn report(report: &Report) -> String {
     let row = &report.row;
     let detail = |name: &str| match report.details.get(name) {
@@ -87,7 +87,7 @@ pub(super) fn report(report: &Report) -> String {
     columns(&rows, Align::Left)
 }
 
-/// What one core does in a second, where it was measured.
+/// Describes the peak performance of one core, if it was measured.
 fn peaks(row: &Row) -> Option<String> {
     Some(format!(
         "{} flop, {} lanes, {} exponentials, {}B of memory a second of one core",
@@ -98,7 +98,7 @@ fn peaks(row: &Row) -> Option<String> {
     ))
 }
 
-/// What was wrong in a row.
+/// Describes the failure of a row.
 pub(super) fn failure(row: &Row) -> String {
     let (title, note) = (row.title(), &row.note);
     match (row.distance, row.tolerance) {
@@ -109,10 +109,10 @@ pub(super) fn failure(row: &Row) -> String {
     }
 }
 
-/// A column of the table: its heading, and the cell of a row, if it has one.
+/// Column of the table: its heading, and the cell of a row, if it has one.
 type Column = (&'static str, fn(&Row) -> Option<String>);
 
-/// Columns of the table about us. One that no row has a cell for is left out.
+/// Columns about this program. A column without cells is omitted.
 const OURS: &[Column] = &[
     ("min", |r| r.seconds_min.map(seconds)),
     ("max", |r| r.seconds_max.map(seconds)),
@@ -124,7 +124,7 @@ const OURS: &[Column] = &[
     ("memory", |r| r.peak_memory_bytes.map(megabytes)),
 ];
 
-/// Columns about the peer, and about both.
+/// Columns about the peer program, and about both.
 const PEERS: &[Column] = &[
     ("ratio", |r| r.ratio.map(times)),
     ("min", |r| r.ratio_min.map(times)),
@@ -133,7 +133,7 @@ const PEERS: &[Column] = &[
     ("differs", |r| r.distance.map(|d| format!("{d:.0e}"))),
 ];
 
-/// How many checks held, the time of everything else, and where it was measured.
+/// Formats the number of passed checks, the times of all other rows, and the machine.
 pub(super) fn table(rows: &[Row]) -> String {
     let (checks, timed): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.is_check());
     let mut text = String::new();
@@ -189,7 +189,7 @@ pub(super) fn table(rows: &[Row]) -> String {
     )
 }
 
-/// What keeps ops from half of their floors, each reason once.
+/// Lists the reasons why ops take more than twice their floors, each reason once.
 fn reasons(rows: &[&Row]) -> String {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in rows.iter().filter(|row| !row.below.is_empty()) {
@@ -208,7 +208,7 @@ fn reasons(rows: &[&Row]) -> String {
     }
 }
 
-/// The machine in a line.
+/// Describes the machine in one line.
 fn machine(row: &Row, load: &str) -> String {
     let processor = match row.instruction_set.as_str() {
         "" => row.processor.clone(),
@@ -226,7 +226,7 @@ fn shown<T>(value: Option<T>, how: impl Fn(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), how)
 }
 
-/// Seconds with their range.
+/// Formats seconds with their range.
 fn range([median, min, max]: [Option<f64>; 3]) -> String {
     let [median, min, max] = [median, min, max].map(|x| shown(x, seconds));
     format!("{median} ({min} to {max})")
@@ -244,7 +244,7 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.0} MB", bytes as f64 / 1e6)
 }
 
-/// `1.50 s`, `12.3 ms`, `4.56 µs`.
+/// Formats seconds: `1.50 s`, `12.3 ms`, `4.56 µs`.
 pub(super) fn seconds(seconds: f64) -> String {
     let (factor, unit) = match seconds {
         s if s >= 1.0 => (1.0, "s"),
@@ -254,7 +254,7 @@ pub(super) fn seconds(seconds: f64) -> String {
     format!("{} {unit}", digits(factor * seconds))
 }
 
-/// `1.50 G`, `65.3 M`, `810`.
+/// Formats a count: `1.50 G`, `65.3 M`, `810`.
 pub(super) fn si(count: f64) -> String {
     let (divisor, unit) = match count {
         c if c >= 1e9 => (1e9, " G"),
@@ -265,7 +265,7 @@ pub(super) fn si(count: f64) -> String {
     format!("{}{unit}", digits(count / divisor))
 }
 
-/// Three digits.
+/// Formats with three significant digits.
 fn digits(x: f64) -> String {
     match x {
         x if x >= 100.0 => format!("{x:.0}"),

@@ -1,4 +1,4 @@
-//! `dsf data fetch`.
+//! `dsf data fetch`: downloads data.
 
 use super::event;
 use crate::cache;
@@ -48,7 +48,7 @@ pub(super) struct Arguments {
     delete_archive: bool,
 }
 
-/// The tasks that have files to download.
+/// Parser of the tasks that have files to download.
 fn task() -> impl TypedValueParser<Value = &'static TaskEntry> {
     let fetched = TASKS.iter().filter(|task| task.files.is_some());
     let named = fetched.filter_map(|task| {
@@ -59,7 +59,7 @@ fn task() -> impl TypedValueParser<Value = &'static TaskEntry> {
     PossibleValuesParser::new(named).map(find)
 }
 
-/// A text that can be fetched.
+/// Parses the name of a corpus that can be downloaded.
 fn corpus(name: &str) -> Result<Corpus> {
     let corpora = Corpus::ALL.into_iter();
     let mut there =
@@ -69,7 +69,7 @@ fn corpus(name: &str) -> Result<Corpus> {
     there.find(|c| c.name() == name).ok_or_else(unknown)
 }
 
-/// Before a broken download is tried again for the first time.
+/// Delay before the first retry of a broken download.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
@@ -103,7 +103,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-/// What was asked for, all of it of the task that was named.
+/// Returns the requested datasets, which must all belong to the given task.
 fn wanted(arguments: &Arguments) -> Result<Vec<Dataset>> {
     let task = arguments.task;
     let datasets = arguments.dataset.iter().map(|d| Dataset::Lra(*d));
@@ -129,18 +129,18 @@ fn wanted(arguments: &Arguments) -> Result<Vec<Dataset>> {
     Ok(given.into_iter().map(|(_, dataset)| dataset).collect())
 }
 
-/// What can be fetched for `task`.
+/// Returns the catalogue entries of `task`.
 fn of_task(task: &TaskEntry) -> impl Iterator<Item = &'static Entry> + use<'_> {
     let of_task = |entry: &&Entry| entry.dataset.task() == task.name;
     { CATALOGUE }.iter().filter(of_task)
 }
 
-/// The flags that choose among it.
+/// Returns the flags that select among them.
 fn flags(task: &TaskEntry) -> &'static str {
     task.files.map_or("nothing to fetch", |files| files.flags)
 }
 
-/// What there is, a line each.
+/// Prints the catalogue, one line per entry.
 fn catalogue(task: &TaskEntry, global: &Global) -> Result<u8> {
     for entry in of_task(task) {
         let (name, about, licence) = (entry.dataset.name(), entry.about, entry.licence);
@@ -187,7 +187,7 @@ fn to_request(arguments: Arguments, datasets: Vec<Dataset>) -> Result<FetchReque
     })
 }
 
-/// The one archive that `datasets` come from.
+/// Returns the single archive that contains `datasets`.
 fn mirrored(datasets: &[Dataset]) -> Result<Origin> {
     let origin = entry(datasets[0]).origin;
     if datasets.iter().any(|d| entry(*d).origin != origin) {
@@ -199,7 +199,7 @@ fn mirrored(datasets: &[Dataset]) -> Result<Origin> {
     Ok(origin)
 }
 
-/// A web address, or the sentence that it is none.
+/// Validates a web address.
 fn address(what: &str, url: String) -> Result<String> {
     let parsed = url.parse::<ureq::http::Uri>().ok();
     let web = parsed.is_some_and(|uri| {
@@ -214,7 +214,7 @@ fn address(what: &str, url: String) -> Result<String> {
     Ok(url)
 }
 
-/// HF_TOKEN, else what a login has left beside the cache.
+/// Returns HF_TOKEN, or the token that a login has stored beside the cache.
 fn token() -> Result<Option<String>> {
     let file = || std::fs::read_to_string(cache::home().ok()?.join("token")).ok();
     let token = variable("HF_TOKEN").or_else(file);
@@ -231,7 +231,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Whether a variable says yes, in the hub's own words.
+/// Whether a variable is true, in the spellings of the Hugging Face hub.
 fn set(name: &str) -> bool {
     let value = variable(name).unwrap_or_default().to_lowercase();
     ["1", "true", "yes", "on"].contains(&value.as_str())

@@ -1,4 +1,4 @@
-//! `dsf data generate`: examples of our own as files.
+//! `dsf data generate`: generated examples as files.
 
 use super::event;
 use crate::cache;
@@ -96,7 +96,7 @@ impl Place {
         self.data_dir.clone().map_or_else(cache::lra, Ok)
     }
 
-    /// The flag as it must be typed again.
+    /// Returns the flag for a command to be typed.
     fn flag(&self) -> String {
         let dir = self.data_dir.as_ref();
         dir.map_or(String::new(), |dir| {
@@ -104,7 +104,7 @@ impl Place {
         })
     }
 
-    /// Where files of `folder` are written to first. Refused where one of `known` is there, unless it is to be replaced.
+    /// Creates a staging folder for files of `folder`. Fails if one of `known` exists and may not be replaced.
     fn begin(&self, folder: &Path, known: &[&str], stop: &AtomicBool) -> Result<Staging> {
         let refuse_to_replace = || {
             let mut known = known.iter().map(|name| folder.join(name));
@@ -120,7 +120,7 @@ impl Place {
             Some(_) => e,
             None => cache::with_remedy(e),
         })?;
-        // Another process may have written them in the meantime.
+        // Another process may have written the files meanwhile.
         refuse_to_replace()?;
         Ok(files)
     }
@@ -164,7 +164,7 @@ fn pictures(given: &Pathfinder) -> Result<LraConfig> {
     })
 }
 
-/// Writes the examples of `config` as files of the released form.
+/// Writes the examples of `config` in the format of the released files.
 fn as_released(mut config: LraConfig, place: &Place, global: &Global) -> Result<()> {
     config.data_seed = place.data_seed;
     config.check()?;
@@ -196,7 +196,7 @@ fn as_released(mut config: LraConfig, place: &Place, global: &Global) -> Result<
     )
 }
 
-/// The sizes as a run has to be told, where they are not the official ones.
+/// Returns the flags of a run for sizes that differ from the official ones.
 fn other_sizes(config: &LraConfig) -> String {
     let dataset = config.dataset;
     let [train, val, test] = dataset.examples();
@@ -213,7 +213,7 @@ fn other_sizes(config: &LraConfig) -> String {
     sizes.chain(level).collect()
 }
 
-/// Writes pairs of halves of articles in the place of papers that cannot be had.
+/// Writes pairs of halves of articles as a substitute for the papers, which are not available.
 fn pairs(given: &Retrieval, global: &Global) -> Result<()> {
     let place = &given.place;
     let sizes = [
@@ -237,7 +237,7 @@ fn pairs(given: &Retrieval, global: &Global) -> Result<()> {
     tell(dataset, count, "pairs", &folder, &uses, warning, global)
 }
 
-/// What was written and how to use it, with a `warning` for people.
+/// Prints a summary of the files and how to use them, with a `warning` for people.
 fn tell(
     dataset: LraDataset,
     count: usize,

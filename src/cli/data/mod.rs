@@ -1,4 +1,4 @@
-//! `dsf data`: the data of the tasks.
+//! `dsf data`: data of the tasks.
 
 mod fetch;
 mod generate;
@@ -40,7 +40,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     }
 }
 
-/// What a program is told of a dataset.
+/// Returns the event about a dataset.
 fn event(dataset: &str, state: &str, path: &Path) -> Value {
     json!({ "event": "data", "schema": 1, "dataset": dataset, "state": state, "path": path })
 }
@@ -74,7 +74,7 @@ fn list(arguments: List, global: &Global) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-/// A dataset of the catalogue, as it is on this machine.
+/// A dataset of the catalogue, and its state on this machine.
 pub(super) struct Holding {
     pub name: &'static str,
     pub state: State,
@@ -82,14 +82,14 @@ pub(super) struct Holding {
     folder: PathBuf,
 }
 
-/// Every dataset, below `data_dir` or where the tasks look for it.
+/// Returns the state of every dataset, below `data_dir` or in the default folders of the tasks.
 pub(super) fn holdings(data_dir: Option<&Path>) -> Result<Vec<Holding>> {
     let mut holdings = Vec::new();
     for entry in &CATALOGUE {
         let root = match (data_dir, tasks::find(entry.dataset.task())?.files) {
             (Some(dir), _) => dir.to_owned(),
             (None, Some(files)) => (files.root)()?,
-            (None, None) => continue, // a catalogue of tasks without files is empty
+            (None, None) => continue, // tasks without files have no catalogue
         };
         let elsewhere = || found(entry.dataset, &root);
         let (state, bytes, folder) = match (entry.state(&root), elsewhere) {
@@ -109,7 +109,7 @@ pub(super) fn holdings(data_dir: Option<&Path>) -> Result<Vec<Holding>> {
     Ok(holdings)
 }
 
-/// Where `dataset` lies in another form, or by another name, at or below `root`.
+/// Finds `dataset` in another form or under another name, at or below `root`.
 fn found(dataset: Dataset, root: &Path) -> Option<PathBuf> {
     match dataset {
         Dataset::Lra(dataset) => lra::found(dataset, root),

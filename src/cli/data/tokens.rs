@@ -1,4 +1,4 @@
-//! `dsf data tokens`: token files ahead of the runs that need them.
+//! `dsf data tokens`: creates token files before the runs that need them.
 
 use crate::cli::device::use_threads;
 use crate::cli::{exit, print, progress, stop_flag, Global};
@@ -28,7 +28,7 @@ pub(super) struct Arguments {
     data_dir: Option<PathBuf>,
 }
 
-/// A corpus that has token files, which the built-in sample has not.
+/// Parser of corpora that have token files, which the built-in sample lacks.
 fn corpus() -> impl TypedValueParser<Value = Corpus> {
     let of_files = Corpus::value_variants()
         .iter()
@@ -46,14 +46,14 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         corpus,
         tokenizer: tokenizer.clone(),
         vocab_size,
-        seq_len: 1, // no window is cut
+        seq_len: 1, // unused: no windows are made
         source_digest: None,
         eos_between_articles: arguments.eos_between_articles,
         train_examples: None,
         test_examples: None,
     };
     let configs: Vec<_> = arguments.corpus.into_iter().map(config).collect();
-    // What is missing is said before the first text is read.
+    // Reports missing files before the first text is read.
     for config in &configs {
         wikitext::token_files(config, data_dir)?;
     }
@@ -70,7 +70,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-/// A line for each split.
+/// Prints one line per split.
 fn tell(config: &WikitextConfig, data_dir: Option<&Path>, global: &Global) -> Result<()> {
     let paths = wikitext::token_files(config, data_dir)?;
     let splits = wikitext::load_of_any_length(config, data_dir)?;

@@ -1,12 +1,12 @@
-//! What `--device cuda` needs of a machine, asked one by one: the libraries are opened only now, and
-//! where one is missing the crates below would panic.
+//! Requirements of `--device cuda`, checked one by one. The libraries are loaded at run time, and Candle's crates panic
+//! if one is missing.
 
 use crate::gpu::{BUILT_WITH, CAPABILITY};
 use cudarc::{cublas, curand, driver};
 use driver::sys::CUdevice_attribute as Attribute;
 use std::ffi::c_int;
 
-/// How many GPUs a driver finds; none without a driver.
+/// Number of GPUs that the driver reports; 0 without a driver.
 pub(super) fn gpus() -> usize {
     if !has_driver() {
         return 0;
@@ -24,7 +24,7 @@ fn has_driver() -> bool {
     unsafe { driver::sys::is_culib_present() }
 }
 
-/// The libraries beside the driver that Candle opens with a device.
+/// Returns the first missing library among those, beside the driver, that Candle loads with a device.
 #[allow(unsafe_code)]
 fn missing_library() -> Option<&'static str> {
     // SAFETY: as for the driver.
@@ -41,7 +41,7 @@ fn missing_library() -> Option<&'static str> {
         .map(|(_, name)| *name)
 }
 
-/// The latest version of CUDA that the driver serves, 0 if it does not say.
+/// Latest CUDA version that the driver supports; 0 if it does not report one.
 #[allow(unsafe_code)]
 fn served() -> i32 {
     let mut version: c_int = 0;
@@ -50,12 +50,12 @@ fn served() -> i32 {
     version
 }
 
-/// Compute capability times ten, and the name of a GPU.
+/// Returns ten times the compute capability, and the name of a GPU.
 #[allow(unsafe_code)]
 fn gpu(ordinal: c_int) -> Result<(i32, String), driver::result::DriverError> {
     let device = driver::result::device::get(ordinal)?;
     let name = driver::result::device::get_name(device)?;
-    // SAFETY: the device is the driver's own.
+    // SAFETY: the device comes from the driver.
     let ask = |what| unsafe { driver::result::device::get_attribute(device, what) };
     let major = ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
@@ -68,18 +68,18 @@ fn driver_says(e: driver::result::DriverError) -> String {
     format!("the NVIDIA driver refuses: {words}; use --device cpu")
 }
 
-/// 12040 as 12.4.
+/// Formats a CUDA version: 12040 is 12.4.
 fn version(v: i32) -> String {
     format!("{}.{}", v / 1000, v % 1000 / 10)
 }
 
-/// 75 as 7.5.
+/// Formats a compute capability: 75 is 7.5.
 fn tenths(v: i32) -> String {
     format!("{}.{}", v / 10, v % 10)
 }
 
-/// Why a GPU is too old for this build, and what would serve it. Our
-/// kernels start at 7.5, and Candle's where they were told to.
+/// Message for a GPU that is too old for this build, with a remedy. Our kernels require 7.5; Candle's require the
+/// capability they were built for.
 fn too_old(name: &str, capability: i32, floor: i32) -> String {
     let remedy = if capability >= 75 {
         "build it with `make cuda COMPUTE_CAP=75`"
@@ -92,13 +92,13 @@ fn too_old(name: &str, capability: i32, floor: i32) -> String {
 
 fn missing(library: &str, major: i32) -> String {
     let fetched = match major {
-        13 => ", or run `make cuda-libraries`", // which fetches those of CUDA 13
+        13 => ", or run `make cuda-libraries`", // which installs those of CUDA 13
         _ => "",
     };
     format!("{library} of CUDA {major} is missing; install it{fetched}")
 }
 
-/// Whether GPU `ordinal` of this machine can run this build. Errors: why not, and the remedy.
+/// Checks that this build can run on GPU `ordinal`. The error contains the reason and a remedy.
 pub(super) fn check(ordinal: usize) -> Result<(), String> {
     if !has_driver() {
         return Err(

@@ -1,4 +1,4 @@
-//! A build without the feature `cuda`.
+//! Stubs for a build without the feature `cuda`.
 
 pub(super) fn gpus() -> usize {
     0

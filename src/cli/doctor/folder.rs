@@ -1,4 +1,4 @@
-//! What the file system of the results folder can do, tried in it.
+//! Capabilities of the results folder's file system, tested in the folder.
 
 use super::Finding;
 use crate::error::{Error, Result};
@@ -8,10 +8,10 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Less than this is soon full of checkpoints.
+/// Free space, in bytes, that checkpoints would soon fill.
 const LITTLE: u64 = 1 << 30;
 
-/// A try in a folder of its own: what it is called, what it does, and why a sweep needs it.
+/// A test in a temporary folder: its name, its action, and the reason why a sweep needs it.
 struct Try {
     name: &'static str,
     does: fn(&Path) -> io::Result<()>,
@@ -37,7 +37,7 @@ static TRIES: [Try; 3] = [
     },
 ];
 
-/// Where the results folder lies, and what each try came to. It is not made if it is not there.
+/// Returns the location of the results folder and the outcome of each test. The folder is not created.
 pub(super) fn findings(out: &Path) -> Result<Vec<Finding>> {
     let place = nearest(out)?;
     let shown = out.display();
@@ -80,7 +80,7 @@ pub(super) fn findings(out: &Path) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// The folder itself, or the nearest place around it that is there.
+/// Returns the folder itself, or its nearest existing parent.
 fn nearest(out: &Path) -> Result<PathBuf> {
     let here = std::env::current_dir().map_err(Error::io("read", "the current folder"))?;
     let whole = here.join(out);
@@ -124,19 +124,20 @@ fn creates_once(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Bytes that a user may still write.
+/// Free space for unprivileged users, in bytes.
 fn free(folder: &Path) -> Option<u64> {
     let stat = rustix::fs::statvfs(folder).ok()?;
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// The kind of the file system that `folder` is on, where the system tells: `ext4`, `nfs4`, `lustre`.
+/// Type of the file system of `folder`, if the system reports it: `ext4`, `nfs4`, `lustre`.
 fn file_system(folder: &Path) -> Option<String> {
     let folder = folder.canonicalize().ok()?;
     mounted(&fs::read_to_string("/proc/self/mountinfo").ok()?, &folder)
 }
 
-/// The kind that `mounts` names for the longest mount point around `folder`; of equals the last, which covers the others.
+/// Returns the type in `mounts` of the longest mount point that contains `folder`; of equal ones the last, which hides
+/// the others.
 fn mounted(mounts: &str, folder: &Path) -> Option<String> {
     let mount = |line: &str| {
         let (before, after) = line.split_once(" - ")?;

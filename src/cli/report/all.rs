@@ -11,7 +11,7 @@ use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where results are when neither an argument nor DSF_OUT names them.
+/// Results folder if neither an argument nor DSF_OUT names one.
 const RESULTS: &str = "results";
 
 pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
@@ -51,7 +51,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
             let file = folder.join(format!("{name}.{}", format.extension));
             match format.render(report, Screen::default()) {
                 Ok(bytes) => write(&file, &bytes, global)?,
-                // The other formats have no such limit.
+                // The other formats may still succeed.
                 Err(e) => print::talk(&format!("warning: no {}: {e}", file.display())),
             }
         }
@@ -70,7 +70,7 @@ fn same(a: &Path, b: &Path) -> bool {
     real(a) == real(b)
 }
 
-/// The training curves of all folders among `sources`; `None` where there are none.
+/// Returns the training curves of all folders among `sources`; `None` if there are none.
 fn curves(arguments: &Arguments, sources: &[PathBuf]) -> Result<Option<Report>> {
     let folders: Vec<PathBuf> = sources
         .iter()

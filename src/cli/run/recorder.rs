@@ -1,4 +1,4 @@
-//! What a run leaves on disk while it is trained.
+//! Files that a run writes while it is trained.
 
 use crate::config::RunConfig;
 use crate::error::Result;
@@ -6,38 +6,38 @@ use crate::store::{Losses, Outcome, RunDir, Weights};
 use crate::train::Trainer;
 use std::time::{Duration, Instant};
 
-/// A kill costs about this much work, ...
+/// Default interval between checkpoints: the work that a kill may lose.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
-/// ... or where writing takes long, so many times as long.
+/// Shortest interval between checkpoints, as a multiple of the time that writing one takes.
 const TIMES_AS_LONG: u32 = 50;
 
-/// Weights that a run leaves behind, beside the best of a language model.
+/// Weights that a run keeps, in addition to the best ones of a language model.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::cli) struct Kept {
-    /// Those at the end; a language model keeps them in any case.
+    /// Whether final weights are kept; a language model always keeps them.
     pub last: bool,
-    /// Those at the start, and those after every so many epochs.
+    /// Interval, in epochs, at which weights are kept, beginning with the initial ones.
     pub every: Option<usize>,
 }
 
-/// The writer of a run's files. The losses of steps are in their file before a checkpoint is that knows of
-/// them, so that none is missing after a kill.
+/// Writer of a run's files. Losses are flushed before each checkpoint, so that a killed run resumes with no losses
+/// missing.
 pub(super) struct RunRecorder<'a> {
     dir: &'a RunDir,
-    /// The loss of every step, of a language model alone; of such a model the best weights are kept, too.
+    /// Losses of every step, only for a language model, which also keeps its best weights.
     losses: Option<Losses>,
-    /// Weights that are kept.
+    /// Weights to keep.
     kept: Kept,
-    /// Time between checkpoints, if not the usual one.
+    /// Interval between checkpoints, if not the default.
     every: Option<Duration>,
     saved: Instant,
-    /// Time that writing the last checkpoint took.
+    /// Duration of writing the last checkpoint.
     took: Duration,
 }
 
 impl<'a> RunRecorder<'a> {
-    /// The recorder of a run that has made `steps` steps so far. A checkpoint is due after `every`, or as
-    /// [`CHECKPOINT_EVERY`] says.
+    /// Returns the recorder of a run that has made `steps` steps. Checkpoints are due after `every`, or by default
+    /// after [`CHECKPOINT_EVERY`].
     pub fn new(
         dir: &'a RunDir,
         config: &RunConfig,
@@ -59,7 +59,7 @@ impl<'a> RunRecorder<'a> {
         })
     }
 
-    /// What the user should know of the files of an interrupted run.
+    /// Returns a warning about the files of an interrupted run.
     pub fn warning(&self) -> Option<String> {
         let missing = self.losses.as_ref().map_or(0, Losses::missing);
         (missing > 0).then(|| {
@@ -69,7 +69,7 @@ impl<'a> RunRecorder<'a> {
         })
     }
 
-    /// Before the first step of this process.
+    /// Records the state before the first step of this process.
     pub fn start(&self, trainer: &Trainer) -> Result<()> {
         match trainer.progress().step {
             0 => self.snapshot(trainer),
@@ -77,18 +77,18 @@ impl<'a> RunRecorder<'a> {
         }
     }
 
-    /// After a step.
+    /// Records a step.
     pub fn step(&mut self, trainer: &Trainer, loss: f64, lr: f64) {
         if let Some(losses) = &mut self.losses {
             losses.push(trainer.progress().step, loss, lr);
         }
     }
 
-    /// After an epoch: whether each of the files could be written that the next epoch writes again.
+    /// Records an epoch. The inner results belong to files that the next epoch rewrites.
     ///
     /// # Errors
-    /// Where weights that are kept cannot be written, those of the best epoch so far or of this one: nothing but the
-    /// epoch could make them again, so that the run must go on from a checkpoint before it.
+    /// Fails if weights that are to be kept cannot be written, of the best epoch so far or of this one. Only repeating
+    /// the epoch could produce them again, so the run must resume from an earlier checkpoint.
     pub fn epoch(&mut self, trainer: &Trainer) -> Result<[Result<()>; 2]> {
         let epochs = &trainer.progress().epochs;
         let chosen = trainer.selected().map(|epoch| epoch.epoch);
@@ -99,7 +99,7 @@ impl<'a> RunRecorder<'a> {
         Ok([self.dir.write_metrics(epochs), self.flush()])
     }
 
-    /// Whether a kill would cost too much work.
+    /// Whether a checkpoint is due.
     pub fn is_due(&self) -> bool {
         let usual = CHECKPOINT_EVERY.max(TIMES_AS_LONG * self.took);
         self.saved.elapsed() >= self.every.unwrap_or(usual)
@@ -118,8 +118,8 @@ impl<'a> RunRecorder<'a> {
         written
     }
 
-    /// At the end of training. A run is done only if all that it leaves behind is there: where something cannot be
-    /// written, it stays unfinished, behind a checkpoint if there is room for one.
+    /// Records the end of training. A run is only done if all its files are written; otherwise it stays unfinished,
+    /// with a checkpoint if there is room for one.
     pub fn end(&mut self, trainer: &Trainer, outcome: Outcome) -> Result<()> {
         let slices = self.dir.write_slices(&trainer.slices());
         let written = slices.and_then(|()| match (self.kept.last, outcome) {
@@ -137,7 +137,7 @@ impl<'a> RunRecorder<'a> {
         self.losses.as_mut().map_or(Ok(()), Losses::flush)
     }
 
-    /// Keeps the weights, if the epochs that are over are a multiple of those between two snapshots.
+    /// Keeps the weights, if the number of epochs is a multiple of the interval.
     fn snapshot(&self, trainer: &Trainer) -> Result<()> {
         let epoch = trainer.progress().epochs.len();
         match self.kept.every {

@@ -1,4 +1,4 @@
-//! What a person, or a program reading `--json`, sees of a sweep while it goes on.
+//! Output of a sweep in progress, for people or as JSON.
 
 use super::pace::Pace;
 use super::words::{describe, finished};
@@ -12,13 +12,13 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Where nobody watches a bar, a sweep says at least this often what it is at.
+/// Longest interval between lines if there is no bar.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
-/// What workers tell several times a second: too often for a listener to many runs.
+/// Event that workers send several times a second, too often to repeat it for many runs.
 const PROGRESS: &str = "progress";
 
-/// What a person, or a program reading `--json`, sees of a sweep.
+/// Output of a sweep in progress, for people or as JSON.
 pub(super) struct Board<'a> {
     runs: &'a [RunConfig],
     json: bool,
@@ -26,7 +26,7 @@ pub(super) struct Board<'a> {
     over: usize,
     pace: Pace,
     began: Instant,
-    /// When a line was last said.
+    /// Time of the last line.
     said: Instant,
     active: BTreeMap<usize, String>,
 }
@@ -90,7 +90,7 @@ impl<'a> Board<'a> {
                 self.active.insert(index, now);
             }
             Event::Told(Message::Line(event)) if self.json && event["event"] != PROGRESS => {
-                // As below.
+                // Write errors are ignored, as in `report`.
                 let _ = print::line(event);
             }
             Event::Told(Message::Warning { text }) => self.talk.say(&format!("{name}: {text}")),
@@ -148,7 +148,7 @@ impl<'a> Board<'a> {
             let reason = why.map(|failure| failure.cause.name());
             let event = json!({ "event": "run", "schema": 1, "run": run.id(), "status": status, "text": text,
                                 "reason": reason, "over": self.over, "of": self.runs.len() });
-            // The sweep goes on when its listener has left; the results are in the store.
+            // The sweep continues if the reader of its output has gone; the results are in the store.
             let _ = print::line(event);
         } else if let Some(text) = text {
             let total = self.runs.len();
@@ -159,7 +159,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// What is going on: on the bar, or where there is none as a line now and then.
+    /// Shows the current state: on the bar, or as a line at intervals.
     fn redraw(&mut self) {
         let active: Vec<&str> = self.active.values().map(String::as_str).collect();
         let left = self.pace.left(self.began.elapsed().as_secs_f64());

@@ -1,4 +1,4 @@
-//! What the runs of a plan came to: the best of each mixer in a sentence, and the grids of a small plan.
+//! Results at the end of a sweep: the best run of each mixer in a sentence, and the grids of a small plan.
 
 use crate::config::RunConfig;
 use crate::error::Result;
@@ -10,10 +10,10 @@ use crate::tasks;
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most lines of grids that are drawn at the end of a sweep; of more, `dsf report` shows what is asked for.
+/// Maximum number of lines of grids at the end of a sweep; `dsf report` shows larger ones.
 const MOST_LINES: usize = 40;
 
-/// Settings that say which run of a mixer was the best one, where a plan varies them: column and name.
+/// Settings that identify the best run of a mixer, if the plan varies them: column and name.
 const VARIED: [(&str, &str); 6] = [
     ("d", "d"),
     ("n", "n"),
@@ -23,15 +23,15 @@ const VARIED: [(&str, &str); 6] = [
     ("seed", "seed"),
 ];
 
-/// The results of a plan.
+/// Results of a plan.
 pub(super) struct Learnt<'a> {
     planned: &'a [RunConfig],
     rows: Vec<Record>,
 }
 
-/// The best run of one mixer on one task.
+/// Best run of one mixer on one task.
 struct Best<'a> {
-    /// The dataset of a task that has several, or the task.
+    /// Dataset, for a task that has several, otherwise the task.
     task: &'a str,
     metric: &'static Metric,
     value: f64,
@@ -39,7 +39,7 @@ struct Best<'a> {
 }
 
 impl<'a> Learnt<'a> {
-    /// Reads the results of `plan` that there are.
+    /// Reads the available results of `plan`.
     pub fn of(plan: &'a Plan, store: &Store) -> Result<Self> {
         let mut rows = Vec::new();
         for run in &plan.runs {
@@ -50,7 +50,7 @@ impl<'a> Learnt<'a> {
         Ok(Self { planned, rows })
     }
 
-    /// The best run of each mixer on each task, the best mixer first.
+    /// Returns the best run of each mixer on each task, the best mixer first.
     fn best(&self) -> Vec<Best<'_>> {
         let mut best: BTreeMap<(&str, &str), Best> = BTreeMap::new();
         for found in self.rows.iter().filter_map(Best::of) {
@@ -68,7 +68,7 @@ impl<'a> Learnt<'a> {
         best
     }
 
-    /// For people, a line a task; nothing where no run has a number.
+    /// Returns one line per task for people; empty if no run has a metric.
     pub fn sentences(&self) -> Vec<String> {
         let best = self.best();
         let tasks: BTreeSet<&str> = best.iter().map(|best| best.task).collect();
@@ -104,7 +104,7 @@ impl<'a> Learnt<'a> {
         }
     }
 
-    /// The grids of the plan without their notes, where they are few enough for a screen.
+    /// Returns the grids of the plan without their notes, if they fit on a screen.
     pub fn grids(&self, colour: bool) -> Result<Option<String>> {
         let drawn = |task: &str| tasks::find(task).is_ok_and(|entry| entry.report.is_empty());
         let rows = self.rows.iter().filter(|row| drawn(row.text("task")));
@@ -133,7 +133,7 @@ impl<'a> Learnt<'a> {
         Ok((text.lines().count() <= MOST_LINES).then_some(text))
     }
 
-    /// For programs.
+    /// Returns the events for programs.
     pub fn events(&self) -> Vec<Value> {
         let event = |best: Best| {
             json!({ "task": best.task, "mixer": best.row.text("mixer"), "run": best.row.run_id(),
@@ -144,7 +144,7 @@ impl<'a> Learnt<'a> {
 }
 
 impl<'a> Best<'a> {
-    /// The run of `row`, if it ended with a number that says what was learnt.
+    /// Returns the run of `row` if it ended with a metric and has not diverged.
     fn of(row: &'a Record) -> Option<Self> {
         let done = row.status() == Some(RunStatus::Done);
         if !done || row.outcome() == Some(Outcome::Diverged) {
@@ -164,7 +164,7 @@ impl<'a> Best<'a> {
     }
 }
 
-/// The dataset of a task that has several, or the task.
+/// Returns the dataset, for a task that has several, otherwise the task.
 fn name(row: &Record) -> &str {
     match row.text("dataset") {
         "" => row.text("task"),

@@ -1,24 +1,24 @@
-//! How long the rest of a sweep takes, by the work that it has done so far.
+//! Estimate of a sweep's remaining time, from the work that it has done so far.
 
 use crate::config::RunConfig;
 use crate::sweep::estimate;
 use std::collections::HashMap;
 
-/// Work done and left, in flops. A run that stops early has done the whole of its work, sooner.
+/// Work done and left, in flops. A run that stops early counts as having done all of its work.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Of each run.
+    /// Work of each run.
     work: Vec<f64>,
-    /// Of the runs that are going on, the part that is done.
+    /// Completed fraction of each run in progress.
     parts: HashMap<usize, f64>,
     made: f64,
     rest: f64,
 }
 
 impl Pace {
-    /// Of `runs`, none of them begun.
+    /// Returns the work of `runs`, none of them begun.
     pub fn new(runs: &[RunConfig]) -> Self {
-        // A run whose work is not known is refused where it begins.
+        // A run whose work cannot be computed is refused when it begins.
         Self::of(estimate::work(runs).unwrap_or_else(|_| vec![1.0; runs.len()]))
     }
 
@@ -31,8 +31,8 @@ impl Pace {
         }
     }
 
-    /// The run `index` has done `part` of its work, from 0 to 1. What it had done when it was first heard of is none of
-    /// this sweep's.
+    /// Sets the completed fraction of the run `index`, from 0 to 1. The fraction at the first call was not done by this
+    /// sweep and is not counted.
     pub fn is_at(&mut self, index: usize, part: f64) {
         match self.parts.insert(index, part) {
             None => self.rest -= self.work[index] * part,
@@ -40,13 +40,13 @@ impl Pace {
         }
     }
 
-    /// The run `index` is over.
+    /// Marks the run `index` as ended.
     pub fn is_over(&mut self, index: usize) {
         let left = 1.0 - self.parts.remove(&index).unwrap_or(0.0);
         self.make(index, left);
     }
 
-    /// The run `index` is none of this sweep's.
+    /// Excludes the run `index`, which this sweep does not train.
     pub fn is_skipped(&mut self, index: usize) {
         self.rest -= self.work[index];
     }
@@ -56,7 +56,7 @@ impl Pace {
         self.rest -= self.work[index] * part;
     }
 
-    /// Seconds left after `elapsed`, if no other run stops early; `None` before anything was done.
+    /// Returns the seconds left after `elapsed` seconds, if no other run stops early; `None` before any work was done.
     pub fn left(&self, elapsed: f64) -> Option<f64> {
         (self.made > 0.0).then(|| elapsed * self.rest.max(0.0) / self.made)
     }

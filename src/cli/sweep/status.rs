@@ -13,11 +13,11 @@ use std::io::{self, IsTerminal};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// The pause between two drawings ...
+/// Interval between two updates.
 const EVERY: Duration = Duration::from_secs(2);
-/// ... in which a signal is seen this soon.
+/// Interval at which signals are polled.
 const SEEN_WITHIN: Duration = Duration::from_millis(100);
-/// Rows of one kind that are shown.
+/// Maximum number of rows in one state.
 const MOST_ROWS: usize = 40;
 
 pub(super) fn main(typed: &Typed, global: &Global) -> Result<u8> {
@@ -26,7 +26,7 @@ pub(super) fn main(typed: &Typed, global: &Global) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-/// Draws the status until all runs are over. On a terminal in place; elsewhere whenever it has changed.
+/// Prints the status until all runs have ended: in place on a terminal, otherwise whenever it changes.
 pub(super) fn watch(typed: &Typed, global: &Global) -> Result<u8> {
     let stop = stop_flag()?;
     let in_place = io::stdout().is_terminal() && !global.json;
@@ -40,7 +40,7 @@ pub(super) fn watch(typed: &Typed, global: &Global) -> Result<u8> {
         if in_place {
             let back = match drawn {
                 0 => String::new(),
-                lines => format!("\x1b[{lines}A\x1b[J"), // up, and clear what is below
+                lines => format!("\x1b[{lines}A\x1b[J"), // moves up and clears the lines below
             };
             print::line(format!("{back}{text}"))?;
             drawn = lines_on_screen(&text);
@@ -54,7 +54,7 @@ pub(super) fn watch(typed: &Typed, global: &Global) -> Result<u8> {
     }
 }
 
-/// Waits until it is time to look again; false where `stop` came first.
+/// Waits for the next update; returns false if `stop` came first.
 fn pause(stop: impl Fn() -> bool) -> bool {
     let times = EVERY.as_millis() / SEEN_WITHIN.as_millis();
     (0..times).all(|_| {
@@ -63,7 +63,7 @@ fn pause(stop: impl Fn() -> bool) -> bool {
     })
 }
 
-/// Lines that `text` takes on a terminal, which breaks long ones.
+/// Number of terminal lines of `text`, with long lines wrapped.
 fn lines_on_screen(text: &str) -> usize {
     let width = print::width().unwrap_or(80).max(1);
     let lines = text
@@ -89,7 +89,7 @@ fn is_diverged(stand: &Stand) -> bool {
     matches!(stand, Stand::Done(result) if result.outcome == Some(Outcome::Diverged))
 }
 
-/// Runs by how they stand.
+/// Number of runs in each state.
 struct Counts {
     done: usize,
     diverged: usize,
@@ -190,7 +190,7 @@ fn headline(overview: &Overview, counts: &Counts) -> String {
     )
 }
 
-/// A row for every run of which `cells` has something to say, under one word.
+/// Returns a row, beginning with `word`, for every run for which `cells` returns cells.
 fn rows(
     overview: &Overview,
     word: &str,

@@ -1,4 +1,4 @@
-//! `dsf sweep --executor slurm|print`: the plan as an array of jobs.
+//! `dsf sweep --executor slurm|print`: the plan as a job array.
 
 use super::typed::{Asked, Executor, Typed};
 use crate::cli::{exit, print, Global};
@@ -54,7 +54,7 @@ pub(super) fn main(typed: &Typed, asked: &Asked, global: &Global) -> Result<u8> 
     submit(typed, site, to_do, global)
 }
 
-/// Runs without a result in the results folder, which there may not be yet.
+/// Counts the runs without a result in the results folder, which may not exist yet.
 fn to_do(plan: &Plan, out: &Path, retry_failed: bool) -> Result<usize> {
     if !out.exists() {
         return Ok(plan.runs.len());
@@ -101,10 +101,10 @@ fn array(typed: &Typed, shards: usize, global: &Global) -> Result<Array> {
     })
 }
 
-/// Flags of every command that take a value and may stand before the name of one.
+/// Global flags with a value, which may come before the name of a command.
 const BEFORE: [&str; 5] = ["-o", "--out", "--threads", "--ops", "--color"];
 
-/// `words` without the name of the command, and what stood before it behind the rest.
+/// Returns `words` without the command's name, with the words before it moved to the end.
 fn behind_sweep(words: &[String]) -> Vec<String> {
     let is_value = |at: usize| at > 0 && BEFORE.contains(&words[at - 1].as_str());
     let is_name = |at: &usize| words[*at] == "sweep" && !is_value(*at);
@@ -157,12 +157,12 @@ fn submit(typed: &Typed, site: &Site, to_do: usize, global: &Global) -> Result<u
     Ok(exit::DONE)
 }
 
-/// The number of a job, which on a federation of clusters is followed by the name of one.
+/// Parses the number of a job, which on a federation of clusters is followed by a cluster's name.
 fn id(said: &str) -> String {
     said.trim().split(';').next().unwrap_or_default().to_owned()
 }
 
-/// What one of Slurm's commands prints.
+/// Runs one of Slurm's commands and returns its output.
 fn call(program: &str, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program).args(arguments).output().map_err(|e| {
         let reason = format!(

@@ -1,4 +1,4 @@
-//! What is typed behind `dsf sweep`, and behind its commands that take the same flags.
+//! Arguments of `dsf sweep`, and of its subcommands that take the same flags.
 
 use crate::cli::device::Choice;
 use crate::cli::{print, Global};
@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-/// The task of a sweep that names none.
+/// Task of a sweep that names none.
 const TASK: &str = "mqar";
 
 /// Who trains the runs of a sweep.
@@ -98,18 +98,18 @@ pub(super) struct Typed {
     pub site: Site,
 }
 
-/// The runs that were asked for.
+/// Runs that a command line describes.
 pub(super) struct Asked {
-    /// Those of this part.
+    /// Runs of this shard.
     pub plan: Plan,
-    /// The part, and the runs of the others.
+    /// Shard, and the runs of the other shards.
     pub shard: Option<(Shard, Vec<RunConfig>)>,
-    /// Why runs on files could not be told from those on other files: some of the files are not there.
+    /// Error of runs whose data files are missing, so that their ids could not include the digest of the files.
     pub unidentified: Option<Error>,
 }
 
 impl Typed {
-    /// Every run that the flags or the experiment file describe.
+    /// Returns every run that the flags or the experiment files describe.
     pub fn whole(&self) -> Result<Plan> {
         let mut flags = self.flags.clone();
         flags.gpu = self.device.is_gpu();
@@ -127,7 +127,7 @@ impl Typed {
         Ok(plan)
     }
 
-    /// [`Self::whole`], or the part of it that --shard names.
+    /// Returns [`Self::whole`], or the shard of it that `--shard` selects.
     pub fn asked(&self) -> Result<Asked> {
         let mut plan = self.whole()?;
         let unidentified = plan.identify(self.training.data_dir.as_deref()).err();
@@ -137,7 +137,7 @@ impl Typed {
         })
     }
 
-    /// [`Self::asked`], or where no run is described all that the folder holds.
+    /// Returns [`Self::asked`], or all runs of the folder if none are described.
     pub fn asked_or_all(&self, store: &Store) -> Result<Asked> {
         let described = !self.experiment.is_empty() || self.task.is_some();
         if described || self.flags != Flags::default() {
@@ -186,7 +186,7 @@ impl Typed {
         })
     }
 
-    /// How the runs are trained.
+    /// Returns the options for training the runs.
     pub fn options(&self, global: &Global) -> Result<Options> {
         let (devices, jobs) = self.places()?;
         Ok(Options {
@@ -200,7 +200,7 @@ impl Typed {
         })
     }
 
-    /// Devices that the runs share, and how many runs they take at a time.
+    /// Returns the devices that the runs share, and the number of runs in parallel.
     fn places(&self) -> Result<(Vec<String>, usize)> {
         let within = |flag: &str, n: usize| match n {
             1..=1024 => Ok(n),

@@ -1,4 +1,4 @@
-//! What a sweep says of its runs, and when it is over.
+//! Sentences about the runs of a sweep, and about its end.
 
 use super::learnt::Learnt;
 use crate::cli::Global;
@@ -10,7 +10,7 @@ use crate::sweep::{Plan, Shard, Tally};
 use crate::tasks;
 use serde_json::{json, Value};
 
-/// A run by the settings in which runs of a sweep usually differ.
+/// Describes a run by the settings in which the runs of a sweep usually differ.
 pub(super) fn describe(run: &RunConfig) -> String {
     let task = run.task.read().map_or(String::new(), |task| task.label());
     let model = &run.model;
@@ -41,7 +41,7 @@ pub(super) fn finished(row: &Record) -> String {
     }
 }
 
-/// The end of a sweep for programs; `elsewhere` are runs of it and of other shards that others have yet to finish.
+/// Returns the event for the end of a sweep; `elsewhere` counts runs that other processes have yet to finish.
 pub(super) fn ended(
     tally: &Tally,
     elsewhere: usize,
@@ -56,7 +56,7 @@ pub(super) fn ended(
             "given_up": tally.given_up, "elsewhere": elsewhere, "summaries": summaries, "best": learnt.events() })
 }
 
-/// How the runs ended and what they learnt, where the summaries of their tasks are, and what to type next.
+/// Describes the end of a sweep: outcomes, results, locations of the summaries, and the next commands.
 pub(super) fn conclusion(
     tally: &Tally,
     plan: &Plan,
@@ -104,7 +104,7 @@ pub(super) fn conclusion(
     Ok(lines.join("\n"))
 }
 
-/// How many runs of the other shards have no result yet, and the sentence that says how they stand.
+/// Returns the number of runs of the other shards without a result, and a sentence about the state of all of them.
 pub(super) fn others(shard: Shard, runs: &[RunConfig], store: &Store) -> Result<(usize, String)> {
     let (mut done, mut failed) = (0, 0);
     for run in runs {

@@ -1,4 +1,4 @@
-//! Which weights are meant, and the tokenizer that goes with them.
+//! Selection of weights, and of the tokenizer that belongs to them.
 
 use crate::cli::device::{use_threads, Choice};
 use crate::cli::Global;
@@ -33,7 +33,7 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// The weights, and their text with the tokenizer asked for.
+    /// Opens the weights, and returns their text config with the requested tokenizer.
     pub fn open(&self, global: &Global) -> Result<(Checkpoint, WikitextConfig)> {
         let found = open(&self.checkpoint, global)?;
         let mut text = found.text()?;
@@ -43,14 +43,14 @@ impl Chosen {
         Ok((found, text))
     }
 
-    /// What is computed on, and its name.
+    /// Opens the device and returns its name.
     pub fn device(&self, global: &Global) -> Result<(Device, String)> {
         use_threads(global.threads()?);
         self.device.open()
     }
 }
 
-/// The weights at `path`, or those of the run of that id in the results folder.
+/// Opens the weights at `path`, or those of the run with that id in the results folder.
 pub(super) fn open(path: &Path, global: &Global) -> Result<Checkpoint> {
     if path.exists() {
         return Checkpoint::open(path);
@@ -71,7 +71,7 @@ pub(super) fn open(path: &Path, global: &Global) -> Result<Checkpoint> {
     }
 }
 
-/// Whether it looks like the id of a run.
+/// Whether `name` looks like a run id.
 fn is_id(name: &str) -> bool {
     name.len() == 12 && name.bytes().all(|b| b.is_ascii_hexdigit())
 }

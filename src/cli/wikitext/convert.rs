@@ -1,4 +1,4 @@
-//! `dsf wikitext import` and `dsf wikitext export`: weights from and to Hugging Face's GPT-NeoX.
+//! `dsf wikitext import` and `dsf wikitext export`: conversion from and to Hugging Face's GPT-NeoX.
 
 use super::chosen;
 use crate::cli::{exit, print, Global};
@@ -80,7 +80,7 @@ pub(super) fn export(arguments: &Export, global: &Global) -> Result<u8> {
     said(&found, parameters, &arguments.to, &next, global)
 }
 
-/// Refuses to write over what is there.
+/// Returns an error if `path` exists.
 fn free(path: &Path) -> Result<()> {
     ensure!(
         !path.exists(),

@@ -1,4 +1,4 @@
-//! `dsf wikitext eval`: how well trained weights predict a text.
+//! `dsf wikitext eval`: perplexity of trained weights on a text.
 
 mod scores;
 
@@ -60,7 +60,7 @@ impl Split {
     }
 }
 
-/// Tokens of a batch of windows.
+/// Number of tokens in a batch of windows.
 const AT_ONCE: usize = 8192;
 
 pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
@@ -70,7 +70,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
         seq_len: arguments.seq_len.unwrap_or(text.seq_len),
         train_examples: None,
         test_examples: None,
-        // Any text may be scored, not only that of the training.
+        // Any text may be scored, not only the training text.
         source_digest: None,
         ..text
     };

@@ -77,7 +77,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let reading = clock.elapsed().as_secs_f64();
     let decode = |ids: &[u16]| vocabulary.decode(ids);
     let mut stream = Streamed::new(&ids, &decode);
-    // One object at the end, or text as it comes.
+    // JSON output is one object at the end; text is printed as it is generated.
     let say = |text: &str| match global.json {
         true => Ok(()),
         false => print::raw(text.as_bytes()),
@@ -125,7 +125,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-/// Refuses a tokenizer with ids that the model has no row for.
+/// Returns an error if the tokenizer has ids beyond the model's vocabulary.
 fn fits(vocabulary: &Vocabulary, text: &WikitextConfig) -> Result<()> {
     let (ids, rows) = (vocabulary.size(), text.vocab_size);
     if ids <= rows {
@@ -134,12 +134,12 @@ fn fits(vocabulary: &Vocabulary, text: &WikitextConfig) -> Result<()> {
     refuse!(flag "--tokenizer" = text.tokenizer, "has {ids} ids, and the model rows for {rows}: give the tokenizer that it was trained with")
 }
 
-/// What the text so far costs to remember.
+/// Describes the memory that the context takes.
 fn memory(model: &Model, memory: Memory) -> String {
     match memory {
         Memory::Held { bytes: held, read } => {
             let held = DecimalBytes(held as u64);
-            // A state is as large for two tokens as for one; a cache is not.
+            // A state has the same size after two tokens; a cache grows.
             if model.state_size(1) == model.state_size(2) {
                 format!("state: {held}, constant")
             } else {

@@ -1,4 +1,4 @@
-//! `dsf wikitext`: trains one language model, and its subcommands do what is done with one.
+//! `dsf wikitext`: trains one language model; its subcommands use trained models.
 
 mod chosen;
 mod convert;

@@ -1,25 +1,25 @@
-//! Ids as text while they come: what is not yet a whole character waits for the rest of it.
+//! Incremental decoding of token ids: incomplete characters are held back until they are complete.
 
-/// What a byte that is no part of a character is shown as.
+/// Replacement character for a byte that is not part of a character.
 const BROKEN: char = '\u{FFFD}';
 
-/// Bytes of a character at most; so many broken ones at the end may still become one.
+/// Maximum length of a character in bytes; that many broken bytes at the end may still become one.
 const LONGEST: usize = 4;
 
-/// The text of ids that come one by one.
+/// Decoder of ids that arrive one by one.
 pub(super) struct Streamed<'a> {
     decode: &'a dyn Fn(&[u16]) -> String,
     ids: Vec<u16>,
-    /// First id that is decoded again: some tokenizers write a token by what stands before it.
+    /// First id that is decoded again: some tokenizers decode a token depending on the previous ones.
     from: usize,
-    /// Ids whose text is out, whole.
+    /// Number of ids whose text has been returned completely.
     whole: usize,
-    /// Bytes of the text from `from` on that are out.
+    /// Bytes of the text from `from` on that have been returned.
     out: usize,
 }
 
 impl<'a> Streamed<'a> {
-    /// Behind `before`, whose text is out already.
+    /// Begins after the ids `before`, whose text has been returned already.
     pub fn new(before: &[u16], decode: &'a dyn Fn(&[u16]) -> String) -> Self {
         let from = before.len().saturating_sub(LONGEST);
         Self {
@@ -31,7 +31,7 @@ impl<'a> Streamed<'a> {
         }
     }
 
-    /// What `id` makes certain.
+    /// Adds `id` and returns the text that has become certain.
     pub fn push(&mut self, id: u16) -> String {
         self.ids.push(id);
         let text = (self.decode)(&self.ids[self.from..]);
@@ -47,7 +47,7 @@ impl<'a> Streamed<'a> {
         new
     }
 
-    /// What is left when nothing follows.
+    /// Returns the remaining text, when no more ids follow.
     pub fn finish(self) -> String {
         let text = (self.decode)(&self.ids[self.from..]);
         text.get(self.out..).unwrap_or("").to_owned()
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_tokenizer_that_writes_a_word_by_the_one_before_is_heard_out() {
-        // The first word has no blank before it.
+        // The first word has no leading space.
         let words = |ids: &[u16]| ids.iter().map(u16::to_string).collect::<Vec<_>>().join(" ");
         let mut stream = Streamed::new(&[1, 2], &words);
         let said: Vec<String> = [3, 4, 5].map(|id| stream.push(id)).into();

@@ -1,6 +1,6 @@
-//! `dsf worker --host`: many runs at once, each in a thread with a device of its own. A line of stdin is a [`Request`]; events of runs
-//! come on stdout, and behind those of each an [`Ended`]. What goes wrong with a run ends that run alone, unless it takes the process or
-//! the device along.
+//! `dsf worker --host`: many runs at once, each in a thread with a device of its own. Every line on stdin is a
+//! [`Request`]; stdout carries the events of the runs, and an [`Ended`] after the last event of each. An error ends
+//! only its own run, unless it affects the process or the device.
 
 use crate::cli::device::{use_threads, Choice};
 use crate::cli::run::{Kept, RunContext};
@@ -22,22 +22,22 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How soon a signal is seen.
+/// Interval at which the signal flag is polled.
 const SIGNAL_SEEN_WITHIN: Duration = Duration::from_millis(50);
 
-/// What of the work the tests pretend.
+/// Training, replaced by a stub in tests.
 trait Trains: Clone + Send + 'static {
-    /// What a run computes with, and no other meanwhile.
+    /// Device of a run, used by that run alone.
     type Device;
 
     fn open(&self) -> Result<Self::Device>;
-    /// The exit code of a run's end.
+    /// Trains a run and returns the exit code for its end.
     fn train(&self, device: &Self::Device, asked: &Asked, stop: &AtomicBool) -> Result<u8>;
-    /// Why nothing can be computed in this process any more, if that is so.
+    /// Releases a device; returns the reason if the process can no longer compute.
     fn close(&self, device: Self::Device) -> Option<String>;
 }
 
-/// Trains for the results folder and on the device of the flags.
+/// Trains into the results folder and on the device given by the flags.
 struct Flags {
     store: Store,
     device: Choice,
@@ -77,7 +77,7 @@ impl Trains for Arc<Flags> {
 pub(super) fn main(device: Choice, training: Training, global: &Global) -> Result<u8> {
     let stop = stop_flag()?;
     let threads = global.threads()?;
-    // Before there are other threads, which could read the environment while it changes.
+    // Environment variables must be set before other threads exist that could read them.
     use_threads(threads);
     device.name()?;
     let flags = Arc::new(Flags {
@@ -97,22 +97,22 @@ pub(super) fn main(device: Choice, training: Training, global: &Global) -> Resul
     Host::new(flags, sender).serve(&inbox, &stop, &mut super::emit)
 }
 
-/// What reaches the main thread.
+/// Messages to the main thread.
 enum Heard {
     /// A line of stdin.
     Line(String),
-    /// Stdin has ended.
+    /// Stdin was closed.
     Silence,
-    /// A run has.
+    /// A run has ended.
     Over(String, Done),
 }
 
-/// How a run ended.
+/// End of a run.
 struct Done {
     code: u8,
-    /// What was said last.
+    /// Last message.
     words: String,
-    /// Why no run after it has a device in this process, if that is so.
+    /// Reason why later runs get no device in this process, if there is one.
     broken: Option<String>,
 }
 
@@ -121,13 +121,13 @@ struct Run {
     thread: JoinHandle<()>,
 }
 
-/// The main thread's knowledge.
+/// State of the main thread.
 struct Host<T> {
     trains: T,
-    /// For the threads of runs.
+    /// Cloned for the threads of runs.
     sender: Sender<Heard>,
     runs: HashMap<String, Run>,
-    /// The exit code, once no more runs are taken.
+    /// Exit code, set once no more runs are accepted.
     end: Option<u8>,
 }
 
@@ -141,7 +141,7 @@ impl<T: Trains> Host<T> {
         }
     }
 
-    /// Does what is asked until stdin ends or a signal comes, and all runs are over.
+    /// Serves requests until stdin closes or a signal arrives, and all runs have ended.
     fn serve(
         mut self,
         inbox: &Receiver<Heard>,
@@ -164,7 +164,7 @@ impl<T: Trains> Host<T> {
         }
     }
 
-    /// Takes no more runs, and has all stop.
+    /// Accepts no more runs, and stops all runs.
     fn close(&mut self, code: u8) {
         self.end.get_or_insert(code);
         for run in self.runs.values() {
@@ -174,7 +174,7 @@ impl<T: Trains> Host<T> {
 
     fn answer(&mut self, line: &str, say: &mut dyn FnMut(&Value) -> Result<()>) -> Result<()> {
         match serde_json::from_str(line) {
-            // Whoever asks finds the process gone, and asks another.
+            // The sender notices that the process has ended, and starts another.
             Ok(Request::Train(_)) if self.end.is_some() => {}
             Ok(Request::Train(asked)) if self.runs.contains_key(&asked.run) => {
                 self.refuse(&format!("the run {} is at work already", asked.run));
@@ -190,7 +190,7 @@ impl<T: Trains> Host<T> {
         Ok(())
     }
 
-    /// Who sends what is not understood may wait for an answer for ever: it gets the end of the process.
+    /// Ends the process: a sender of malformed requests could otherwise wait forever for an answer.
     fn refuse(&mut self, why: &str) {
         print::talk(&format!("error: stdin: {why}"));
         self.close(exit::REFUSED);
@@ -203,7 +203,7 @@ impl<T: Trains> Host<T> {
         let raised = Arc::clone(&stop);
         let started = in_thread(move || {
             let done = train_one(&trains, &asked, &raised);
-            // The main thread listens until all are over.
+            // The receiver lives until all runs have ended.
             let _ = sender.send(Heard::Over(asked.run.clone(), done));
         });
         match started {
@@ -225,7 +225,7 @@ impl<T: Trains> Host<T> {
         say: &mut dyn FnMut(&Value) -> Result<()>,
     ) -> Result<()> {
         if let Some(run) = self.runs.remove(&name) {
-            // What it kept for its thread is given back by now.
+            // Joining the thread releases its resources.
             let _ = run.thread.join();
         }
         let Done {
@@ -234,7 +234,7 @@ impl<T: Trains> Host<T> {
             broken,
         } = done;
         if let Some(why) = &broken {
-            // Of the others, those that meet the same error end by it.
+            // Other runs end by themselves if they meet the same error.
             self.end.get_or_insert(exit::FAILED);
             print::talk(&format!("error: the device failed under its runs: {why}"));
         }
@@ -254,7 +254,7 @@ fn ended(run: String, code: u8, words: String, last: bool) -> Value {
     event
 }
 
-/// One run in a thread, from its device to its end.
+/// Opens a device, trains one run on it, and closes it.
 fn train_one<T: Trains>(trains: &T, asked: &Asked, stop: &AtomicBool) -> Done {
     let (trained, broken) = match caught(|| trains.open()) {
         Ok(Ok(device)) => {
@@ -262,7 +262,7 @@ fn train_one<T: Trains>(trains: &T, asked: &Asked, stop: &AtomicBool) -> Done {
             let broken = caught(|| trains.close(device)).unwrap_or_else(Some);
             (trained, broken)
         }
-        // Another process may get what this one does not.
+        // Another process may still get a device.
         Ok(Err(e)) => {
             let why = e.to_string();
             (Ok(Err(e)), Some(why))
@@ -289,12 +289,12 @@ fn last_words(e: &Error) -> String {
 }
 
 thread_local! {
-    /// Whether the words of a panic are kept, and not printed: stderr is shared by all runs.
+    /// Whether the message of a panic is kept instead of printed: all runs share stderr.
     static KEEPS: Cell<bool> = const { Cell::new(false) };
     static KEPT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Has panics in [`caught`] leave their words to it.
+/// Installs a panic hook that hands the messages of panics inside [`caught`] to it.
 fn keep_words_of_panics() {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| match KEEPS.get() {
@@ -303,13 +303,13 @@ fn keep_words_of_panics() {
     }));
 }
 
-/// What `work` returns, or what a panic said in it.
+/// Returns the result of `work`, or the message of a panic in it.
 fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     let before = KEEPS.replace(true);
     let result = panic::catch_unwind(AssertUnwindSafe(work));
     KEEPS.set(before);
     result.map_err(|payload| match KEPT.take() {
-        // One of another thread, which has printed the place.
+        // The panic was in another thread, whose hook has printed the place.
         words if words.is_empty() => format!("panicked at another thread:\n{}\n", text(&*payload)),
         words => words,
     })

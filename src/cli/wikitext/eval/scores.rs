@@ -1,4 +1,4 @@
-//! What weights make of one split: its windows, and every token of it once.
+//! Scores of weights on one split: over its windows, and over every token once.
 
 use super::Split;
 use crate::error::Result;
@@ -11,17 +11,17 @@ use crate::train::{score, Scored, Scoring};
 use candle_core::Device;
 use serde_json::{json, Value};
 
-/// What one split came to.
+/// Scores on one split.
 pub(super) struct Scores<'a> {
     text: &'a Text,
-    /// In whole windows.
+    /// Score over complete windows.
     windows: Scored,
-    /// Every token but the first, once.
+    /// Score over every token except the first.
     whole: Scored,
 }
 
 impl<'a> Scores<'a> {
-    /// `watch` hears how many windows are scored, of how many, and may give up.
+    /// Scores a split. `watch` receives the number of scored windows and their total, and may cancel.
     pub fn of(
         model: &Model,
         text: &'a Text,
@@ -58,7 +58,7 @@ impl<'a> Scores<'a> {
         })
     }
 
-    /// Words that the perplexity per word is taken over, W.
+    /// Number of words W for the perplexity per word.
     fn words(&self) -> u64 {
         self.text.counts().ppl_words()
     }
@@ -111,9 +111,9 @@ fn add(sum: &mut Scored, more: Scored) {
     sum.tokens += more.tokens;
 }
 
-/// What `count` windows, `stride` apart, leave unscored: ids whose last predictions, so many, are missing.
-/// The first window's early tokens have less context than the others, and behind the last whole window a
-/// shorter one is left.
+/// Returns the tokens that `count` windows at distance `stride` leave unscored: slices of ids, each with the number of
+/// its last predictions that are missing. They are the first tokens of the first window, which have less context than
+/// those of other windows, and the tokens after the last complete window.
 fn ends(ids: &[u16], count: usize, length: usize, stride: usize) -> Vec<(&[u16], usize)> {
     let targets = ids.len() - 1;
     let over = (count - 1) * stride + length;
@@ -123,7 +123,7 @@ fn ends(ids: &[u16], count: usize, length: usize, stride: usize) -> Vec<(&[u16],
     missing.filter(|(_, scored)| *scored > 0).collect()
 }
 
-/// Two digits behind the point, of what has not too many before it.
+/// Formats with two decimals, or in scientific notation from 1e5.
 fn perplexity(ppl: f64) -> String {
     if ppl < 1e5 {
         format!("{ppl:.2}")

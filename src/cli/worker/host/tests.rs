@@ -1,13 +1,13 @@
-//! Many pretended runs in one process.
+//! Many simulated runs in one process.
 
 use super::*;
 use std::sync::Mutex;
 
-/// Does what the config of a run says in a word.
+/// Performs the action that a run's config names.
 #[derive(Clone, Default)]
 struct Pretends {
     closed: Arc<Mutex<Vec<String>>>,
-    /// Why there is no device.
+    /// Reason why no device can be opened.
     lost: Option<&'static str>,
 }
 
@@ -60,7 +60,8 @@ fn line(request: &Request) -> Heard {
     Heard::Line(serde_json::to_string(request).unwrap())
 }
 
-/// What is said of `first`, and of what is asked `then` when a run has ended; the exit code, and what was closed.
+/// Serves `first`, and the requests that `then` returns after each end; returns the ends, the exit code, and the closed
+/// devices.
 fn served(
     first: Vec<Heard>,
     then: impl FnMut(&Ended) -> Vec<Heard>,

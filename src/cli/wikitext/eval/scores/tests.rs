@@ -15,7 +15,7 @@ fn model() -> Model {
     };
     let params = Params::seeded(5, DType::F32, &Device::Cpu);
     Model::new(&config, io, &params).unwrap();
-    // Larger weights, so that context shows in what is predicted.
+    // Larger weights make predictions depend on the context.
     for (_, var) in params.vars() {
         var.set(&(var.as_tensor() * 3.0).unwrap()).unwrap();
     }
