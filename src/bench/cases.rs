@@ -1,4 +1,4 @@
-//! The list of cases: what `dsf bench all`, `lengths`, `compare` and `--device` measure.
+//! Cases measured by `dsf bench all`, `lengths`, `compare` and `--device`.
 
 use super::check::{self, by_route, Tier};
 use super::driver::{Bench, Case};
@@ -19,7 +19,7 @@ use crate::recipes;
 use candle_core::DType;
 use std::path::Path;
 
-/// Calls of an op on a GPU.
+/// Schedule of ops on a GPU.
 const OP_CALLS: Schedule = Schedule {
     warm_up: 2,
     rounds: 5,
@@ -27,7 +27,7 @@ const OP_CALLS: Schedule = Schedule {
     most_calls: 1 << 14,
 };
 
-/// Steps on a GPU.
+/// Schedule of training steps on a GPU.
 const STEP_CALLS: Schedule = Schedule {
     warm_up: 4,
     rounds: 5,
@@ -35,14 +35,14 @@ const STEP_CALLS: Schedule = Schedule {
     most_calls: 20,
 };
 
-/// Random numbers drawn for a large input before they repeat.
+/// Number of distinct random numbers in a large input.
 const DISTINCT: usize = 1 << 16;
 
-/// The name of the other side that computes ops by their definitions.
+/// Name of the peer that computes ops by their definitions.
 const PLAIN: &str = "plain tensor ops";
 
-/// Steps of the other tasks, without dropout: a name in the list of peers, flags, a batch that a laptop holds, and one that
-/// fills a GPU.
+/// Steps of other tasks, without dropout: name in the list of peers, flags, batch size for a laptop, and batch size for
+/// a GPU.
 #[rustfmt::skip]
 const OTHER_TASKS: [(&str, &str, usize, usize); 3] = [
     ("lra-softmax", "--task lra --dataset image --mixer softmax --dropout 0 --attn-dropout 0", 8, 64),
@@ -50,7 +50,7 @@ const OTHER_TASKS: [(&str, &str, usize, usize); 3] = [
     ("pythia", "--task wikitext --preset paper --mixer softmax --dropout 0", 2, 16),
 ];
 
-/// They as names and whole lines of flags.
+/// Returns their names and complete flags.
 fn other_tasks(on_cpu: bool) -> impl Iterator<Item = (&'static str, String)> {
     OTHER_TASKS.iter().map(move |(name, flags, few, many)| {
         let batch = if on_cpu { few } else { many };
@@ -58,8 +58,8 @@ fn other_tasks(on_cpu: bool) -> impl Iterator<Item = (&'static str, String)> {
     })
 }
 
-/// A step of every mixer on the paper's smallest task, of two classifiers and of Pythia-70M, and every op at one size, on a
-/// CPU, each in a process of its own; with `scripts` beside PyTorch.
+/// Returns the cases on a CPU, each in a process of its own: a step of every mixer on the paper's smallest task, of two
+/// classifiers and of Pythia-70M, and every op at one size; with `scripts`, PyTorch as the peer.
 pub fn cpu(scripts: Option<&Scripts>) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |name: &str, kind: Kind, flags: &str| {
@@ -86,9 +86,9 @@ pub fn cpu(scripts: Option<&Scripts>) -> Vec<Case> {
     cases
 }
 
-/// Steps of `tokens` tokens in sequences of each of `lengths`, one label in 16 tokens, mixer by mixer. Dropout
-/// on attention weights is off, since it alone keeps linear attention from running as a recurrence; the
-/// vocabulary is larger than the longest sequence, as the task wants it, at every length.
+/// Returns steps of `tokens` tokens in sequences of each of `lengths`, with one label per 16 tokens, ordered by mixer.
+/// Dropout on attention weights is off, since it would keep linear attention from running as a recurrence. The
+/// vocabulary is larger than the longest sequence, as the task requires.
 pub fn lengths(mixers: &[String], lengths: &[usize], tokens: usize, steps: usize) -> Vec<Case> {
     let vocabulary = lengths.iter().max().unwrap_or(&0) + 64;
     let case = |mixer: &str, length: usize| {
@@ -103,7 +103,7 @@ pub fn lengths(mixers: &[String], lengths: &[usize], tokens: usize, steps: usize
     mixers.iter().flat_map(|mixer| each(mixer)).collect()
 }
 
-/// The case of a command line behind `dsf bench`, which is a step or an op, beside `peer`.
+/// Returns the case of a command line after `dsf bench`, a step or an op, with `peer`.
 pub fn compared(line: &[String], peer: Peer) -> Result<Case> {
     let kind = match line.first().map(String::as_str) {
         Some("step") => Kind::Step,
@@ -116,7 +116,7 @@ pub fn compared(line: &[String], peer: Peer) -> Result<Case> {
     Ok(process(kind, &line[1..].join(" ")).beside(peer))
 }
 
-/// `dsf bench step` or `dsf bench op` in a process of its own, whose memory is that of the case alone.
+/// Runs `dsf bench step` or `dsf bench op` in a process of its own, so that its peak memory is that of the case.
 fn process(kind: Kind, flags: &str) -> Case {
     let row = Row::new(kind, flags, DType::F32.as_str());
     let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
@@ -155,9 +155,9 @@ fn process(kind: Kind, flags: &str) -> Case {
     case
 }
 
-/// Everything about a device, what matters most first, since its time may be short: the correctness of ops and models; the time
-/// of the ops that most of a step is made of; steps of the paper's mixers at both ends of its tasks, in every precision and
-/// form, and of other tasks; with `scripts` the same beside PyTorch; then the time of everything else.
+/// Returns all cases of a device, the most important first, since time may be limited: correctness of ops and models;
+/// times of the ops that dominate a step; steps of the paper's mixers at both ends of its tasks, in every precision and
+/// form, and of other tasks; with `scripts` the same with PyTorch as the peer; then all other times.
 pub fn device(machine: &Machine, scripts: Option<&Scripts>) -> Vec<Case> {
     let forms = Form::of(machine);
     let [first, second, third, last] = of_the_paper();
@@ -195,7 +195,7 @@ pub fn device(machine: &Machine, scripts: Option<&Scripts>) -> Vec<Case> {
     cases
 }
 
-/// The precisions that a machine trains in.
+/// Returns the precisions in which a machine trains.
 fn precisions(machine: &Machine) -> Vec<Precision> {
     match machine.is_cpu() {
         true => vec![Precision::F32],
@@ -277,7 +277,7 @@ fn step_times(
     forms.iter().flat_map(of_form).collect()
 }
 
-/// Steps of one of our models on one of the paper's tasks, with the protocol's dropout or another.
+/// Returns steps of one of our models on one of the paper's tasks; `None` keeps the protocol's dropout.
 fn steps(
     size: Size,
     mixer: &'static str,
@@ -293,7 +293,7 @@ fn steps(
     })
 }
 
-/// The same steps also timed with ops computed by their definitions.
+/// Returns the same steps, also timed with ops computed by their definitions.
 fn beside_plain(size: Size, mixer: &'static str, form: Form) -> Case {
     let fused = steps(size, mixer, Precision::F32, form, None);
     let plain = steps(size, mixer, Precision::F32, Form::Launched, None);
@@ -310,7 +310,7 @@ fn beside_plain(size: Size, mixer: &'static str, form: Form) -> Case {
     })
 }
 
-/// A step of `dsf bench step` with these flags, launched: batches of documents are not all of one shape.
+/// Returns a step of `dsf bench step` with these flags, launched op by op, since batches of documents differ in shape.
 fn of_flags(flags: String, precision: Precision) -> Case {
     let row = Row::new(Kind::Step, &flags, precision.as_str());
     Case::new(row, move |row, bench, export| {
@@ -354,7 +354,7 @@ fn beside_scripts(machine: &Machine, scripts: &Scripts) -> Vec<Case> {
     cases
 }
 
-/// Forward and backward of an op in f32.
+/// Returns forward and backward of an op in f32.
 pub(super) fn both_passes(op: &'static Op, shape: Shape) -> Case {
     let timing = OpTiming {
         op,

@@ -1,4 +1,4 @@
-//! Correctness of a device: ops and models on it compared with the CPU.
+//! Correctness of a device: ops and models are compared with the CPU.
 
 use super::floors::Shape;
 use super::ops::{Drawn, Op};
@@ -10,14 +10,14 @@ use crate::error::{Error, Result};
 use crate::ops::{prefer, Distance, Route};
 use candle_core::{DType, Device, Tensor};
 
-/// The sizes at which ops are checked.
+/// Sizes at which ops are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tier {
     /// Odd sizes, compared with the op's reference.
     Small,
-    /// Several blocks of threads, compared with the CPU's fused op, which the tests compare with the reference.
+    /// Several thread blocks, compared with the CPU's fused op, which the tests compare with the reference.
     Medium,
-    /// Sizes beyond what tests can run, compared in the same way.
+    /// Sizes beyond those of the tests, compared like `Medium`.
     Large,
 }
 
@@ -45,7 +45,7 @@ impl Tier {
         }
     }
 
-    /// How far an op in activations of type `io` may be off.
+    /// Largest error of an op with activations of type `io`.
     pub fn limit(self, io: DType) -> Distance {
         let limit = Distance::limit(io);
         // Sums over 50,000 classes or 16,000 tokens, in the order of a matrix product.
@@ -80,8 +80,8 @@ const MEDIUM_SHAPE: Shape = Shape {
     heads: 1,
 };
 
-/// Training steps of a model's check. The first are launched op by op in any form, later ones are replayed
-/// where they are recorded.
+/// Training steps of a model's check. The first steps are launched op by op in any form; recorded steps are replayed
+/// after them.
 const STEPS: Schedule = Schedule {
     warm_up: 4,
     rounds: 0,
@@ -89,7 +89,7 @@ const STEPS: Schedule = Schedule {
     most_calls: 1,
 };
 
-/// Compares output and gradients of an op in activations of type `io` with those in f64.
+/// Compares output and gradients of an op, with activations of type `io`, with those in f64.
 pub(super) fn op(
     row: &mut Row,
     op: &Op,
@@ -120,25 +120,25 @@ pub(super) fn model(
     row.loss = got.last().copied();
     let tolerance = match precision {
         Precision::Bf16 => 2e-2,
-        Precision::Tf32 => 2e-2 / 8.0, // three bits more
+        Precision::Tf32 => 2e-2 / 8.0, // three more bits
         Precision::F32 => 1e-4,
     };
     row.compared(relative_difference(&got, &expected), tolerance);
     Ok(Details::new())
 }
 
-/// The largest difference of numbers, each relative to the expected one; NaN if any is.
+/// Largest relative difference, with respect to the expected numbers; NaN if any is NaN.
 pub(super) fn relative_difference(got: &[f64], expected: &[f64]) -> f64 {
     let pairs = got.iter().zip(expected);
     largest(pairs.map(|(x, y)| (x - y).abs() / y.abs().max(f64::MIN_POSITIVE)))
 }
 
-/// The largest number, or NaN if any is: `f64::max` would drop it.
+/// Largest number, or NaN if any is NaN, which `f64::max` would drop.
 fn largest(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.fold(0.0, |most, x| if x <= most { most } else { x })
 }
 
-/// Does `work` with ops computed by `route`, and returns to the fused one.
+/// Runs `work` with ops computed by `route`, and restores the fused route.
 pub(super) fn by_route<T>(route: Route, work: impl FnOnce() -> Result<T>) -> Result<T> {
     struct Restore;
     impl Drop for Restore {
@@ -187,7 +187,7 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// The output, then the gradients of a weighted sum of it.
+/// Returns the output, then the gradients of a weighted sum of it.
 pub(super) fn results(
     op: &Op,
     inputs: &[Drawn],
@@ -208,7 +208,7 @@ pub(super) fn results(
     Ok(results)
 }
 
-/// Weights that every type holds exactly, different for each of 127 neighbours.
+/// Returns weights that every type represents exactly, which differ within 127 neighbours.
 fn weights(like: &Tensor) -> Result<Tensor> {
     let number = |i: usize| ((37 * i % 127) as f64 - 63.0) / 64.0;
     let values: Vec<f64> = (0..like.elem_count()).map(number).collect();

@@ -1,4 +1,4 @@
-//! Works off a list of cases: each fills a row, alone or by turns with a peer.
+//! Driver of a list of cases: each fills a row, alone or alternating with a peer.
 
 use super::check::relative_difference;
 use super::machine::Machine;
@@ -11,15 +11,15 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Fills a row. A path names a safetensors file for what a peer needs to compute the same; dropout is then off.
-/// Returned are the details that the row has no column for.
+/// Fills a row, and returns the details for which the row has no column. If a path is given, the inputs for a peer are
+/// written to it as a safetensors file, and dropout is off.
 type Work = dyn Fn(&mut Row, &Bench, Option<&Path>) -> Result<Details>;
 
-/// A measurement still to be made.
+/// A measurement to be made.
 pub struct Case {
     pub(super) row: Row,
     pub(super) work: Box<Work>,
-    /// Whether the measurement has a dropout that exporting turns off.
+    /// Whether the measurement uses dropout, which exporting turns off.
     pub(super) drops: bool,
     peer: Option<Peer>,
 }
@@ -37,34 +37,34 @@ impl Case {
         }
     }
 
-    /// The same work by turns with a peer.
+    /// Returns the same case alternating with a peer.
     pub(super) fn beside(mut self, peer: Peer) -> Self {
         self.row.peer.clone_from(&peer.name);
         self.peer = Some(peer);
         self
     }
 
-    /// What it is about, see [`Row::title`].
+    /// Title of its row, see [`Row::title`].
     pub fn title(&self) -> String {
         self.row.title()
     }
 }
 
-/// How cases are measured.
+/// Settings of a benchmark.
 pub struct Bench {
-    /// What they are measured on.
+    /// Machine under test.
     pub machine: Machine,
-    /// Rounds of a case, each of them ours and then the peer's.
+    /// Number of rounds per case; a round measures this program, then the peer.
     pub rounds: usize,
-    /// No case is begun after this.
+    /// Time after which no case is begun.
     pub time: Duration,
-    /// Whether an error becomes the note of its row; else it ends the list.
+    /// Whether an error becomes the note of its row; otherwise it ends the list.
     pub keep_going: bool,
     pub(super) data: DataCache,
 }
 
 impl Bench {
-    /// One round of each case on `machine`, however long they take.
+    /// Returns one round per case on `machine`, without a time limit.
     pub fn new(machine: Machine) -> Self {
         Self {
             machine,
@@ -75,8 +75,8 @@ impl Bench {
         }
     }
 
-    /// The titles of those of `rows` that a measurement here would give again: of this machine and of this commit as it
-    /// stands, and neither failed nor without a time.
+    /// Returns the titles of those `rows` that need not be measured again: rows of this machine and of this commit,
+    /// without uncommitted changes, that have a time and did not fail.
     pub fn held(&self, rows: &[Row]) -> HashSet<String> {
         let mut here = Row::default();
         self.machine.describe(&mut here);
@@ -93,10 +93,10 @@ impl Bench {
         held.map(Row::title).collect()
     }
 
-    /// Measures until nothing is left or the time is over. `tell` hears of progress, `done` of every row; an
-    /// error of `done` ends the list. Returned are the titles of the cases that were left out.
+    /// Measures until no case is left or the time is over. `tell` receives progress, `done` every row; an error of
+    /// `done` ends the list. Returns the titles of the cases that were left out.
     ///
-    /// Ops in this process take their fused form, whatever was preferred before.
+    /// Ops in this process take their fused form, regardless of the previous setting.
     pub fn run(
         &self,
         cases: &[Case],
@@ -115,7 +115,7 @@ impl Bench {
         Ok(Vec::new())
     }
 
-    /// The row of one case.
+    /// Measures one case.
     pub(super) fn measure(&self, case: &Case, tell: &mut dyn FnMut(&str)) -> Result<Row> {
         let mut row = case.row.clone();
         self.machine.describe(&mut row);
@@ -137,7 +137,7 @@ impl Bench {
             tell("    the same results?");
             let agreed = self.compare(case, peer, row, &file)?;
             let Some(seconds) = agreed else { return Ok(()) };
-            // Without dropout, comparing results was a round.
+            // Without dropout, the comparison of results counts as a round.
             if !case.drops {
                 ours.extend(row.seconds);
                 theirs.push(seconds);
@@ -171,8 +171,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Seconds of a peer that computes the same, with nothing dropped; `None`, and a note in the row, if it is
-    /// absent or computes something else.
+    /// Returns the seconds of a peer that computes the same, without dropout. `None`, and a note in the row, if the
+    /// peer is missing or its results differ.
     fn compare(&self, case: &Case, peer: &Peer, row: &mut Row, file: &Path) -> Result<Option<f64>> {
         let details = (case.work)(row, self, Some(file))?;
         match peer.call(row, &details, file)? {

@@ -1,4 +1,4 @@
-//! The file by which another program makes the same steps or computes the same op.
+//! Export of inputs, for another program that makes the same steps or computes the same op.
 
 use super::peers::save;
 use crate::config::RunConfig;
@@ -8,8 +8,8 @@ use crate::train::Trainer;
 use candle_core::{Device, Tensor};
 use std::path::Path;
 
-/// Writes a safetensors file of the weights of `trainer` as they are and of the batches of its first epoch. Its header holds
-/// the run as `config`, the text of a `config.json`. Of S steps of B examples:
+/// Writes a safetensors file with the current weights of `trainer` and the batches of its first epoch. Its header holds
+/// the run as `config`, in the format of `config.json`. For S steps of B examples:
 ///
 /// | objective | `data.tokens` u32 | `data.labels` i64 | `data.lengths` u32 |
 /// |---|---|---|---|
@@ -35,7 +35,7 @@ pub(super) fn export(
     save(path, tensors, Some(config))
 }
 
-/// Tensors by name.
+/// Named tensors.
 type Named = Vec<(String, Tensor)>;
 
 fn named<const K: usize>(tensors: [(&str, Tensor); K]) -> Named {

@@ -1,9 +1,9 @@
-//! The least time in which a machine can do some work: arithmetic from shapes, over a few [`Rates`].
+//! Floors: the least time in which a machine can do some work, computed from shapes and a few [`Rates`].
 //!
-//! An op takes at least as long as its slowest kind of work (matrix products, vector instructions,
-//! exponentials, memory). A training step takes at least the sum over its parts, with the projection to the
-//! vocabulary at the labelled rows and everything else at every row. Memory is counted as if nothing stayed
-//! in a cache, so work on tensors that fit into one may get below its floor.
+//! An op takes at least as long as its slowest kind of work (matrix products, vector instructions, exponentials,
+//! memory). A training step takes at least the sum over its parts, with the projection to the vocabulary at the
+//! labelled rows and everything else at every row. Memory traffic is counted without caches, so ops on tensors that fit
+//! into a cache may be faster than their floor.
 
 use crate::config::RunConfig;
 use crate::error::Result;
@@ -12,27 +12,27 @@ use crate::mixers::{self, Core, MixerWork};
 use crate::model;
 use crate::ops::Peaks;
 
-/// Longest chunk of a sequence that is computed as one matrix product.
+/// Length of a chunk that is computed as one matrix product.
 const CHUNK: usize = 64;
 
 /// Work of one op, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
-    /// Multiplies and adds inside matrix products.
+    /// Multiplications and additions in matrix products.
     pub flops: f64,
-    /// Vector instructions times the lanes that they fill.
+    /// Vector instructions times their active lanes.
     pub lanes: f64,
     /// Exponentials.
     pub exps: f64,
     /// Numbers read from and written to memory.
     pub words: f64,
-    /// Numbers read and written by matrix products. A CPU core takes longer to multiply them than to read
-    /// them, so they count on a GPU alone.
+    /// Numbers read and written by matrix products. They count only on a GPU: a CPU core takes longer to multiply them
+    /// than to read them.
     pub operands: f64,
 }
 
 impl Work {
-    /// Work that only moves `words` numbers.
+    /// Returns work that only moves `words` numbers.
     pub fn words(words: f64) -> Self {
         Self {
             words,
@@ -49,7 +49,7 @@ pub(super) struct Passes {
 }
 
 impl Passes {
-    /// An elementwise op on `count` elements: `forward` and `both` words of memory for each.
+    /// Returns an elementwise op on `count` elements, with `forward` and `both` words of memory per element.
     pub fn moves(count: f64, forward: f64, both: f64) -> Self {
         Self {
             forward: Work::words(count * forward),
@@ -57,14 +57,14 @@ impl Passes {
         }
     }
 
-    /// A linear map of `flops`; its backward pass has two products for the one. `operands` numbers are
-    /// read and written.
+    /// Returns a linear map with `flops`, whose backward pass has two products. `operands` numbers are read and
+    /// written.
     pub fn dense(flops: f64, operands: f64) -> Self {
         Self::multiply(flops, operands, 3.0)
     }
 
-    /// The two products of attention, scores and values; the backward pass has two for each and computes
-    /// the scores again. `operands` numbers are read and written.
+    /// Returns the two products of attention, scores and values. The backward pass has two products for each, and
+    /// recomputes the scores. `operands` numbers are read and written.
     pub fn products(flops: f64, operands: f64) -> Self {
         Self::multiply(flops, operands, 3.5)
     }
@@ -83,7 +83,7 @@ impl Passes {
     }
 }
 
-/// Sizes of an op: (B, L, d), with n states per channel and s heads where the op has them.
+/// Sizes of an op: (B, L, d), with n states per channel and s heads if the op has them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shape {
     pub batch: usize,
@@ -94,39 +94,39 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// (B, L, `last`).
+    /// Returns (B, L, `last`).
     pub fn sequence(&self, last: usize) -> Vec<usize> {
         vec![self.batch, self.len, last]
     }
 
-    /// (B, s, L, `last` / s).
+    /// Returns (B, s, L, `last` / s).
     pub fn split(&self, last: usize) -> Vec<usize> {
         vec![self.batch, self.heads, self.len, last / self.heads]
     }
 
-    /// B L.
+    /// Returns B L.
     pub fn tokens(self) -> f64 {
         (self.batch * self.len) as f64
     }
 
-    /// B L d.
+    /// Returns B L d.
     pub fn channels(self) -> f64 {
         self.tokens() * self.width as f64
     }
 
-    /// B L d n.
+    /// Returns B L d n.
     pub fn elements(self) -> f64 {
         self.channels() * self.states as f64
     }
 
-    /// Numbers of queries, keys, values and outputs.
+    /// Number of elements in queries, keys, values and outputs.
     fn attention_operands(self) -> f64 {
         2.0 * self.tokens() * (self.states + self.width) as f64
     }
 }
 
 impl From<[usize; 4]> for Shape {
-    /// B, L, d, n with one head.
+    /// Converts B, L, d, n, with one head.
     fn from([batch, len, width, states]: [usize; 4]) -> Self {
         Self {
             batch,
@@ -138,8 +138,8 @@ impl From<[usize; 4]> for Shape {
     }
 }
 
-/// A decay for every state: one exponential and 4 instructions of the recurrence. The backward pass
-/// recomputes the states and walks in reverse with as much work again for the gradients.
+/// Work of a scan with a decay per state: one exponential and 4 instructions of the recurrence. The backward pass
+/// recomputes the states, and scans in reverse with as much work again for the gradients.
 pub(super) fn selective_scan(e: Shape) -> Passes {
     let forward = e.tokens() * (3 * e.width + 2 * e.states) as f64;
     let backward = e.tokens() * (5 * e.width + 4 * e.states) as f64;
@@ -155,22 +155,22 @@ pub(super) fn selective_scan(e: Shape) -> Passes {
     }
 }
 
-/// A state of n/s by d/s numbers for each head, with a decay for every row. A number of it takes a
-/// product for the decay and two multiply-adds, to write and to read. The backward pass walks the
-/// states twice (4, and 1 for the queries) and their gradients once (2, and 3 for keys, values and decays).
+/// Work of a matrix state of n/s by d/s per head, with a decay per row. Each entry takes a product for the decay and
+/// two multiply-adds, to write and to read. The backward pass scans the states twice (4, and 1 for the queries) and
+/// their gradients once (2, and 3 for keys, values and decays).
 pub(super) fn gla(e: Shape) -> Passes {
     matrix_state(e, 3.0, [3.0, 13.0])
 }
 
-/// As [`gla`], whose transition also has a product of two vectors: a multiply-add to project the state on
-/// one, and one to add the other. Backward, the first walk needs the projections (4), the second does not (3,
-/// and 1 for the queries); gradients take 3, and 6 for keys, values, decays, the vectors and projections.
+/// Work of [`gla`] with a rank-one term in the transition: a multiply-add to project the state on one vector, and one
+/// to add the other. Backward, the first scan needs the projections (4), the second does not (3, and 1 for the
+/// queries); gradients take 3, and 6 for keys, values, decays, the vectors and projections.
 pub(super) fn delta_rule(e: Shape) -> Passes {
     matrix_state(e, 5.0, [5.0, 22.0])
 }
 
-/// A state that `inputs` of n numbers a token drive, with `lanes` instructions for each of its numbers, forward
-/// and in both passes, and three walks.
+/// Work of a matrix state with `inputs` vectors of n numbers per token, with `lanes` instructions per entry, forward
+/// and in both passes, and three scans.
 fn matrix_state(e: Shape, inputs: f64, lanes: [f64; 2]) -> Passes {
     let numbers = e.elements() / e.heads as f64;
     let (keys, values) = (e.tokens() * e.states as f64, e.channels());
@@ -188,7 +188,7 @@ fn matrix_state(e: Shape, inputs: f64, lanes: [f64; 2]) -> Passes {
     }
 }
 
-/// The states of a channel share a decay, or have none: matrix products inside chunks of Q tokens and a
+/// Work of ops whose states share a decay per channel, or have none: matrix products inside chunks of Q tokens, and a
 /// state between chunks. With a single chunk, the causal mask removes half of the scores.
 pub(super) fn chunked(e: Shape) -> Passes {
     let q = CHUNK.min(e.len);
@@ -200,12 +200,12 @@ pub(super) fn chunked(e: Shape) -> Passes {
     Passes::products(e.tokens() * flops as f64, e.attention_operands())
 }
 
-/// Scores between each query and every key before it; their exponentials are not counted.
+/// Work of the scores between each query and every earlier key; their exponentials are not counted.
 pub(super) fn softmax(e: Shape) -> Passes {
     sparse_softmax(e, e.len)
 }
 
-/// The same between each query and `keys` of those before it, or the half of a short sequence that is before it.
+/// Work of the scores between each query and `keys` earlier ones, or half of a short sequence.
 fn sparse_softmax(e: Shape, keys: usize) -> Passes {
     let pairs = e.len.min(2 * keys);
     Passes::products(
@@ -214,12 +214,13 @@ fn sparse_softmax(e: Shape, keys: usize) -> Passes {
     )
 }
 
-/// One state per channel: reads decay and input and writes the state; backward reads three, writes two.
+/// Work of one state per channel: reads decay and input, and writes the state; backward reads three, writes two.
 pub(super) fn linear_scan(e: Shape) -> Passes {
     Passes::moves(e.channels(), 3.0, 8.0)
 }
 
-/// Powers of n complex numbers a channel: a complex product and a sum each; backward the powers again, and four sums.
+/// Work of the powers of n complex numbers per channel: a complex product and a sum each; backward the powers again,
+/// and four sums.
 pub(super) fn vandermonde(e: Shape) -> Passes {
     let work = |lanes: f64| Work {
         lanes: lanes * e.elements() / e.batch as f64,
@@ -231,7 +232,7 @@ pub(super) fn vandermonde(e: Shape) -> Passes {
     }
 }
 
-/// Seven operations for each section of a channel and each step; backward five of them again, and twelve.
+/// Work of seven operations per section of a channel and step; backward five of them again, and twelve.
 pub(super) fn cascade(e: Shape) -> Passes {
     let work = |lanes: f64| Work {
         lanes: lanes * e.elements() / e.batch as f64,
@@ -243,8 +244,9 @@ pub(super) fn cascade(e: Shape) -> Passes {
     }
 }
 
-/// A kernel as long as the sequence, by transforms of N = 2 L real numbers, each of 2 N log₂ N instructions: of u and of
-/// the output; backward of u, of the output's gradient and of u's gradient. The kernel's own, one a channel, do not count.
+/// Work of a convolution with a kernel as long as the sequence, by transforms of N = 2 L real numbers with 2 N log₂ N
+/// instructions each: of u and of the output; backward of u, of the output's gradient and of u's gradient. Transforms
+/// of the kernel, one per channel, are not counted.
 pub(super) fn long_conv(e: Shape) -> Passes {
     let transform = 4.0 * (2.0 * e.len as f64).log2();
     let work = |transforms: f64, words: f64| Work {
@@ -261,32 +263,32 @@ pub(super) fn long_conv(e: Shape) -> Passes {
 /// Bytes of an f32.
 const F32: f64 = 4.0;
 
-/// What a machine does in a second, at most.
+/// Peak rates of a machine, per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rates {
-    /// Multiplies and adds in matrix products of f32.
+    /// Multiplications and additions in f32 matrix products.
     flops: f64,
-    /// Lanes of vector instructions on f32.
+    /// Lanes of f32 vector instructions.
     lanes: f64,
     exps: Exps,
     /// Bytes of memory.
     bytes: f64,
     /// Whether the memory traffic of matrix products counts.
     operands: bool,
-    /// Whether the time of a vector instruction grows with the width of its numbers.
+    /// Whether the time of a vector instruction is proportional to the width of its numbers.
     scaled: bool,
 }
 
-/// How exponentials are computed.
+/// Hardware that computes exponentials.
 #[derive(Clone, Copy, Debug)]
 enum Exps {
-    /// By vector instructions, this many each.
+    /// Vector instructions, this many per exponential.
     Instructions(f64),
-    /// By a unit beside the vector pipes, this many a second.
+    /// A separate unit, this many exponentials per second.
     Unit(f64),
 }
 
-/// An H200: 132 multiprocessors at 1.755 GHz.
+/// Rates of an H200: 132 multiprocessors at 1.755 GHz.
 ///
 /// | work | rate | why |
 /// |---|---|---|
@@ -295,8 +297,8 @@ enum Exps {
 /// | exponential | 3.7 T/s | 16 a cycle and multiprocessor |
 /// | memory | 4.3 TB/s | a copy |
 ///
-/// Products of full f32 accuracy cannot use tf32 as it is; with fp32 lanes (67 TFLOP/s) they reach
-/// at most 17 % of their floor.
+/// Products of full f32 accuracy cannot simply use tf32; with fp32 lanes (67 TFLOP/s) they reach at most 17 % of their
+/// floor.
 pub(super) static H200: Rates = Rates {
     flops: 395e12,
     lanes: 128.0 * 132.0 * 1.755e9,
@@ -307,8 +309,8 @@ pub(super) static H200: Rates = Rates {
 };
 
 impl From<Chip> for Rates {
-    /// A GPU by what its driver says, with as much of it left to large products and to copies as an H200 has, which says
-    /// 132 multiprocessors at 1.98 GHz and 4.9 TB/s.
+    /// Converts the driver's data about a GPU. The fractions available to large products and copies are those of an
+    /// H200, whose driver reports 132 multiprocessors at 1.98 GHz and 4.9 TB/s.
     fn from(chip: Chip) -> Self {
         let cycles = chip.multiprocessors as f64 * chip.clock;
         let share = cycles / (132.0 * 1.98e9);
@@ -323,7 +325,7 @@ impl From<Chip> for Rates {
 }
 
 impl From<Peaks> for Rates {
-    /// One core, as measured. An exponential takes as many instructions as its loop takes time.
+    /// Converts measurements of one core. An exponential counts as many instructions as its loop takes time.
     fn from(peaks: Peaks) -> Self {
         Self {
             flops: peaks.flops,
@@ -337,7 +339,7 @@ impl From<Peaks> for Rates {
 }
 
 impl Rates {
-    /// Seconds that `work` takes at least, with numbers of `bytes` bytes each.
+    /// Least time in seconds for `work` with numbers of `bytes` bytes.
     pub fn seconds(&self, work: Work, bytes: f64) -> f64 {
         let wider = bytes / F32;
         let (lanes, exps) = match self.exps {
@@ -357,7 +359,7 @@ impl Rates {
     }
 }
 
-/// Seconds of one training step with activations of `bytes` bytes; `None` where the mixer's row states no
+/// Least time in seconds of one training step with activations of `bytes` bytes; `None` if the mixer's row states no
 /// arithmetic.
 pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Option<f64>> {
     let (model, task) = (&config.model, config.task.sizes()?);
@@ -375,17 +377,17 @@ pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Opti
         .iter()
         .map(|(work, count)| work.projections as f64 * count)
         .sum();
-    // The residual stream, norms and projections cross memory in both passes.
+    // Residual stream, norms and projections are read and written in both passes.
     let beside = model::weights_beside_mixer(model) as f64;
     let crossings = if beside > 0.0 { 26.0 } else { 14.0 };
     let vocabulary = task.vocab_size as f64 * width;
-    // A weight takes a multiply and an add forward, and twice that backward.
+    // A weight takes a multiplication and an addition forward, and twice that backward.
     let blocks = Work {
         flops: 6.0 * tokens * (projections + layers * beside),
         operands: crossings * layers * tokens * width,
         ..Work::default()
     };
-    // That of a classifier reads one vector a document, which does not count.
+    // The head of a classifier reads one vector per document, which is negligible.
     let head = match model.classifier {
         Some(_) => Work::default(),
         None => Work {
@@ -411,7 +413,7 @@ pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Opti
     ))
 }
 
-/// The floor of an algorithm along the sequence.
+/// Work of an algorithm along the sequence.
 fn along_sequence(core: Core, e: Shape) -> Passes {
     match core {
         Core::SoftmaxAttention => softmax(e),
@@ -428,7 +430,7 @@ mod tests {
     use super::*;
     use std::sync::LazyLock;
 
-    /// A Zen-4-class core at 3.3 GHz that runs AVX-512 over two 256-bit pipes.
+    /// A Zen-4-class core at 3.3 GHz that runs AVX-512 on two 256-bit pipes.
     static CORE: LazyLock<Rates> = LazyLock::new(|| {
         let cycles = 3.3e9;
         let lanes = 16.0 * cycles;

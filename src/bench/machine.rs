@@ -1,4 +1,4 @@
-//! What a measurement runs on, and what else runs there.
+//! Machine of a measurement, and its load.
 
 use super::floors::Rates;
 use super::row::{Details, Report, Row};
@@ -12,18 +12,18 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// A device, and how work on it is timed.
+/// A device, and the way in which work on it is timed.
 pub struct Machine {
     /// The device.
     pub device: Device,
-    /// Its name in results.
+    /// Name in results.
     pub name: String,
-    /// Threads that the CPU computes with.
+    /// Number of CPU threads.
     pub threads: usize,
 }
 
 impl Machine {
-    /// The CPU with `threads` threads.
+    /// Returns the CPU with `threads` threads.
     pub fn cpu(threads: usize) -> Self {
         Self {
             device: Device::Cpu,
@@ -36,7 +36,7 @@ impl Machine {
         matches!(self.device, Device::Cpu)
     }
 
-    /// Repeats `work`, see [`Schedule::time`].
+    /// Times repetitions of `work`, see [`Schedule::time`].
     pub(super) fn time<T>(
         &self,
         schedule: &Schedule,
@@ -49,8 +49,8 @@ impl Machine {
         schedule.time(clock, &self.device, work)
     }
 
-    /// Notes in `row` the time that `floor` makes of this machine's rates, and, of a processor, what those are: measured now,
-    /// under the clock and the load of the measurement beside them.
+    /// Records in `row` the time that `floor` derives from this machine's rates. On a CPU these are measured now, under
+    /// the clock and load of the measurement, and recorded as well.
     pub(super) fn floor(
         &self,
         row: &mut Row,
@@ -60,7 +60,7 @@ impl Machine {
             row.floor_seconds = floor(&Rates::from(chip))?;
             return Ok(());
         }
-        // What the loops need is no memory of the case.
+        // Memory must be recorded before the loops allocate any.
         row.peak_memory_bytes = peak_memory_bytes();
         static PEAKS: OnceLock<Peaks> = OnceLock::new();
         let peaks = *PEAKS.get_or_init(Peaks::measure);
@@ -72,7 +72,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Types of activations: the fused ops of the CPU know none of 16 bits.
+    /// Types of activations. The fused ops of the CPU have no 16-bit types.
     pub(super) fn types(&self) -> &'static [DType] {
         match self.device {
             Device::Cpu => &[DType::F32],
@@ -80,7 +80,7 @@ impl Machine {
         }
     }
 
-    /// How far apart, relatively, a peer's losses may be: a GPU adds in other orders.
+    /// Largest relative difference of a peer's losses; a GPU sums in other orders.
     pub(super) fn peer_tolerance(&self) -> f64 {
         match self.device {
             Device::Cpu => 1e-5,
@@ -88,7 +88,7 @@ impl Machine {
         }
     }
 
-    /// What `measure` finds in a process that measures nothing else.
+    /// Returns the report of `measure`, in a process that measures nothing else.
     pub(super) fn report(
         &self,
         mut row: Row,
@@ -101,7 +101,7 @@ impl Machine {
         Ok(Report { row, details })
     }
 
-    /// Notes in `row` where it is measured.
+    /// Records the machine in `row`.
     pub(super) fn describe(&self, row: &mut Row) {
         let provenance = Provenance::collect(&self.name, self.threads);
         row.commit = provenance.commit();
@@ -122,7 +122,7 @@ fn load_average() -> Option<f64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// The model of the GPU called `cuda:N`, where the driver's files tell.
+/// Model of the GPU called `cuda:N`, if the driver's files contain it.
 fn gpu_model(name: &str) -> String {
     let model = || {
         let index: usize = name.strip_prefix("cuda:")?.parse().ok()?;

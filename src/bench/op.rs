@@ -1,4 +1,4 @@
-//! One op alone, timed: forward, and forward with backward.
+//! Timing of a single op: forward, and forward with backward.
 
 use super::floors::Shape;
 use super::machine::Machine;
@@ -12,19 +12,20 @@ use candle_core::{DType, Device, Tensor};
 use serde_json::json;
 use std::path::Path;
 
-/// The fraction of its floor from which on an op needs no explanation.
+/// Fraction of its floor from which an op needs no explanation.
 const HALF: f64 = 0.5;
 
-/// Most timed calls.
+/// Maximum number of timed calls.
 const MOST_REPEATS: usize = 10_000;
 
-/// Largest size of an axis; whether the tensors fit into memory is checked beside.
+/// Largest size of an axis; memory is checked separately.
 const LARGEST: usize = 1 << 30;
 
-/// Bytes of a number as it is drawn.
+/// Bytes of a drawn number.
 const DRAWN: f64 = 4.0;
 
-/// Copies of an input in the type of the op that are in memory at one time: itself, its gradient, and about as much of outputs.
+/// Copies of an input in the type of the op that are in memory at the same time: itself, its gradient, and outputs of
+/// about the same size.
 const COPIES: f64 = 4.0;
 
 /// Types that the fused ops of the CPU compute in.
@@ -56,7 +57,7 @@ pub struct OpRequest {
     pub repeats: usize,
 }
 
-/// Names of the ops that can be timed, and the inputs of each.
+/// Returns the names of the ops that can be timed, and their inputs.
 pub fn op_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     ops::all().map(|op| (op.name, op.about))
 }
@@ -71,7 +72,7 @@ pub struct OpTiming {
 }
 
 impl OpTiming {
-    /// Refuses unknown ops, shapes that do not fit them, and inputs that cannot fit into memory.
+    /// Fails for unknown ops, shapes that do not fit them, and inputs that do not fit into memory.
     pub fn new(request: &OpRequest) -> Result<Self> {
         let op = ops::find(&request.name)?;
         let shape = shape(op, request)?;
@@ -97,18 +98,19 @@ impl OpTiming {
         })
     }
 
-    /// `selective_scan 8,512,128,64`.
+    /// Formats the op and its sizes: `selective_scan 8,512,128,64`.
     pub(super) fn case(&self) -> String {
         format!("{} {}", self.op.name, self.op.sizes_of(&self.shape))
     }
 
-    /// Times both passes on the CPU. `export` names a safetensors file for the inputs, `input.0` and on.
+    /// Times both passes on the CPU. `export` is a safetensors file to which the inputs are written as `input.0`,
+    /// `input.1` and so on.
     pub fn report(&self, machine: &Machine, export: Option<&Path>) -> Result<Report> {
         let row = Row::new(Kind::Op, self.case(), self.io.as_str());
         machine.report(row, |row| self.measure(row, machine, export))
     }
 
-    /// Times both passes; the row is about forward and backward together, the details have both.
+    /// Times both passes. The row describes forward and backward together; the details contain both.
     pub(super) fn measure(
         &self,
         row: &mut Row,
@@ -126,7 +128,7 @@ impl OpTiming {
             save(path, named.collect::<Result<Vec<_>>>()?, None)?;
         }
         let mut forward = Row::default();
-        // Both passes first: the peak of memory is theirs, and is noted before anything else needs some.
+        // Both passes come first, so that the recorded peak memory is theirs.
         let gradients = self.time(Pass::Both, row, &inputs, machine)?;
         let output = self.time(Pass::Forward, &mut forward, &inputs, machine)?;
         let Shape {
@@ -163,7 +165,7 @@ impl OpTiming {
         Ok(details.as_object().cloned().unwrap_or_default())
     }
 
-    /// Times one pass. Returned is its last result: the output, or the gradients of all inputs.
+    /// Times one pass. Returns its last result: the output, or the gradients of all inputs.
     pub(super) fn time(
         &self,
         pass: Pass,
@@ -196,7 +198,7 @@ impl OpTiming {
     }
 }
 
-/// The sizes that `request` names, as `op` reads them.
+/// Returns the sizes in `request`, as `op` interprets them.
 fn shape(op: &Op, request: &OpRequest) -> Result<Shape> {
     let refused = |what: String| Err(Error::usage(what));
     let (batch, len, width, states) = match request.shape[..] {
@@ -232,7 +234,7 @@ fn shape(op: &Op, request: &OpRequest) -> Result<Shape> {
     })
 }
 
-/// The sum of all magnitudes, in f64.
+/// Sum of all magnitudes, in f64.
 pub(super) fn magnitude(tensors: &[Tensor]) -> Result<f64> {
     let total = |x: &Tensor| -> Result<f64> {
         let x = x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?;

@@ -1,4 +1,4 @@
-//! Other programs that do the same work: the list of our PyTorch scripts, how any peer is called, and on what.
+//! Peers: other programs that do the same work. The table of our PyTorch scripts, and the protocol for calling a peer.
 
 use super::row::{Details, Kind, Row};
 use super::timer::Clock;
@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Devices that a script is timed on.
+/// Devices on which a script is timed.
 #[derive(Clone, Copy, PartialEq)]
 enum On {
     Cpu,
@@ -20,8 +20,9 @@ enum On {
     Both,
 }
 
-/// An op, or steps of mixers or of another task, which may be called alike; where they are compared; and the script with its arguments. `--head all` makes
-/// logits at every position, as the released code does; `--head labelled` at the labelled positions alone.
+/// Kind, names of ops, mixers or tasks, devices, and script with its arguments. A mixer and an op may have the same
+/// name. `--head all` computes logits at every position, like the released code; `--head labelled` only at the labelled
+/// positions.
 #[rustfmt::skip]
 static SCRIPTS: &[(Kind, &[&str], On, &str)] = &[
     (Kind::Op, &["selective_scan"], On::Gpu, "scan.py --form mamba"),
@@ -44,7 +45,7 @@ static SCRIPTS: &[(Kind, &[&str], On, &str)] = &[
 
 const OTHERS: &[&str] = &["ssd", "linear", "normalized", "qlstm", "softmax"];
 
-/// The mixers that our scripts have.
+/// Returns the mixers that our scripts implement.
 pub fn mixers_in_pytorch() -> Vec<&'static str> {
     let steps = SCRIPTS.iter().filter(|row| row.3.starts_with("step.py"));
     let mut names: Vec<&str> = Vec::new();
@@ -56,7 +57,7 @@ pub fn mixers_in_pytorch() -> Vec<&'static str> {
     names
 }
 
-/// Where the scripts are, and what runs them.
+/// Interpreter and folder of the scripts.
 #[derive(Clone, Debug)]
 pub struct Scripts {
     /// A Python with torch.
@@ -66,7 +67,7 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// The peers of an op, or of steps of a mixer or task.
+    /// Returns the peers of an op, or of steps of a mixer or task.
     pub(super) fn of(&self, kind: Kind, name: &str, cpu: bool) -> Vec<Peer> {
         let other = if cpu { On::Gpu } else { On::Cpu };
         let fitting = SCRIPTS
@@ -79,7 +80,7 @@ impl Scripts {
         let mut words = line.split(' ');
         let script = self.folder.join(words.next().unwrap_or_default());
         let [python, script] = [&self.python, &script].map(|path| path.display().to_string());
-        // -B: leave no compiled files beside the scripts.
+        // -B keeps Python from leaving compiled files beside the scripts.
         let program = [python, "-B".to_owned(), script];
         Peer {
             name: line.to_owned(),
@@ -95,31 +96,31 @@ impl Scripts {
 /// Another program that does the same work.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Its name in results.
+    /// Name in results.
     pub name: String,
-    /// Program and arguments; more arguments are added behind them.
+    /// Program and arguments; further arguments are appended.
     pub command: Vec<String>,
-    /// It makes its own weights and data, so that no loss can be compared.
+    /// Whether it generates its own weights and data, so that losses cannot be compared.
     pub own_data: bool,
 }
 
-/// What a peer answers.
+/// Answer of a peer.
 pub(super) enum Answer {
-    /// Something that it needs is not installed.
+    /// A requirement of the peer is not installed.
     Absent(String),
     Measured {
-        /// Seconds of a step or a call.
+        /// Seconds per step or call.
         seconds: f64,
-        /// Losses of its steps, or sums of an op; none of a peer with data of its own.
+        /// Losses of its steps, or sums of an op; empty for a peer with its own data.
         losses: Vec<f64>,
         peak_memory_bytes: Option<u64>,
-        /// The widest instruction set that it says it uses.
+        /// Widest instruction set that it reports.
         instruction_set: String,
     },
 }
 
 impl Peer {
-    /// The peer of a command line, split at blanks.
+    /// Parses the command line of a peer, split at spaces.
     pub fn parse(line: &str, own_data: bool) -> Result<Self> {
         let command: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         ensure!(
@@ -132,7 +133,7 @@ impl Peer {
         })
     }
 
-    /// Calls the peer on what was exported to `file`, or on data of its own in the same sizes.
+    /// Calls the peer on the exported `file`, or on its own data of the same sizes.
     pub(super) fn call(&self, row: &Row, details: &Details, file: &Path) -> Result<Answer> {
         let mut command = self.command.clone();
         let mut give = |flag: &str, value: &Value| {
@@ -193,21 +194,21 @@ impl Peer {
     }
 }
 
-/// Flags of every peer, and the details that they are given.
+/// Flags of every peer, and the details that give their values.
 const TOLD: [(&str, &str); 3] = [
     ("--mixer", "mixer"),
     ("--lr", "lr"),
     ("--wd", "weight_decay"),
 ];
 
-/// Flags of a peer that makes data of its own.
+/// Flags of a peer that generates its own data.
 #[rustfmt::skip]
 const SIZES: [(&str, &str); 6] = [
     ("--d", "d"), ("--n", "n"), ("--L", "seq_len"), ("--kv", "kv_pairs"), ("--batch", "batch_size"),
     ("--vocab", "vocab_size"),
 ];
 
-/// What our side computed, in the order in which a peer reports it: losses of steps, or sums of an op.
+/// Returns our results in the order in which a peer reports its own: losses of steps, or sums of an op.
 pub(super) fn losses(details: &Details) -> Vec<f64> {
     if let Some(losses) = details.get("losses") {
         return numbers(losses);
@@ -216,7 +217,7 @@ pub(super) fn losses(details: &Details) -> Vec<f64> {
     sums.filter_map(|key| details.get(key)?.as_f64()).collect()
 }
 
-/// A list of numbers; JSON has no word for NaN, so `null` is one.
+/// Parses a list of numbers. JSON has no NaN, so `null` means NaN.
 fn numbers(list: &Value) -> Vec<f64> {
     let list = list.as_array().map_or(&[][..], Vec::as_slice);
     list.iter()
@@ -224,7 +225,7 @@ fn numbers(list: &Value) -> Vec<f64> {
         .collect()
 }
 
-/// Runs `command` to its end; the last line of its stdout is its report.
+/// Runs `command`; the last line of its stdout is its report.
 pub(super) fn call(command: &[String]) -> Result<Value> {
     let (title, [program, arguments @ ..]) = (command.join(" "), command) else {
         refuse!(flag "--peer", "names no program");
@@ -250,8 +251,8 @@ pub(super) fn call(command: &[String]) -> Result<Value> {
         .map_err(|_| Error::usage(format!("{title}: its last line is no JSON object: {last}")))
 }
 
-/// Writes what a peer needs to do the same work: `tensors` to `path`, over what was there; in the header, the run whose steps
-/// they are.
+/// Writes the inputs of a peer: `tensors` to `path`, replacing the file, and the run in the header if they belong to
+/// one.
 pub(super) fn save(
     path: &Path,
     tensors: impl IntoIterator<Item = (String, Tensor)>,

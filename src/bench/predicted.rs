@@ -1,5 +1,5 @@
-//! The one table of predicted speeds: what fraction of its floor a kernel in `cuda/` was expected to reach on an
-//! H200 before any GPU had run it. Rows of `dsf bench --device cuda` carry the prediction beside the measurement.
+//! Table of predicted speeds: the fraction of its floor that each kernel in `cuda/` was expected to reach on an H200,
+//! before any GPU had run it. Rows of `dsf bench --device cuda` contain the prediction next to the measurement.
 
 use super::floors::{Shape, H200};
 use super::ops::{Op, Pass, TASKS};
@@ -8,7 +8,7 @@ use candle_core::DType;
 /// Fractions of the floors of forward and backward pass.
 type Fractions = [f64; 2];
 
-/// Ops, the shapes it is about, and the fractions in f32 and in bf16.
+/// Ops, condition on the shape, and fractions in f32 and in bf16.
 type Prediction = (
     &'static [&'static str],
     fn(&Shape) -> bool,
@@ -16,7 +16,7 @@ type Prediction = (
     Fractions,
 );
 
-/// Where nothing was predicted.
+/// No prediction.
 const UNKNOWN: Fractions = [f64::NAN; 2];
 
 const NORMS: &[&str] = &["layer_norm", "add_layer_norm", "rms_norm"];
@@ -26,7 +26,7 @@ const CHANNELS: &[&str] = &["softplus_biased", "add_scaled", "scale_heads"];
 const SCANS: &[&str] = &["linear_scan", "complex_scan"];
 const GATED: &[&str] = &["gated_scan", "gated_scan_reversed"];
 
-/// The first row that fits counts.
+/// The first matching row counts.
 #[rustfmt::skip]
 static PREDICTIONS: &[Prediction] = &[
     (&["selective_scan"], |s| s.batch > 1, [0.7, 0.45], [0.7, 0.45]),
@@ -52,21 +52,22 @@ static PREDICTIONS: &[Prediction] = &[
     (&["gated_readout"], always, [0.7, 0.7], [0.6, 0.5]),
     (&["select_rows"], wide, [0.6, 0.6], [0.6, 0.6]),
     (&["time_steps"], wide, [0.7, 0.7], [0.7, 0.7]),
-    // Loads of shared memory beside the arithmetic, and teams that wait for their sums. Few sequences and channels leave
-    // multiprocessors idle.
+    // Loads from shared memory in addition to the arithmetic, and groups of threads that wait for their sums. Few
+    // sequences and channels leave multiprocessors idle.
     (&["delta_rule"], fills, [0.35, 0.25], [0.35, 0.25]),
     (&["delta_rule"], always, [0.15, 0.12], [0.15, 0.12]),
-    // A run of sixteen taps begins with a power in f64, which takes as long as eight to sixteen of them.
+    // Each run of sixteen taps begins with a power in f64, which takes as long as eight to sixteen taps.
     (&["vandermonde"], always, [0.45, 0.4], UNKNOWN),
-    // A warp for each channel, whose every step waits for two sections and a shuffle: some 150 cycles.
+    // One warp per channel, whose every step waits for two sections and a shuffle: some 150 cycles.
     (&["cascade"], wide, [0.08, 0.06], UNKNOWN),
-    // Half of L multiply-adds an output, where the floor has transforms of 2 L: 32 beside 56 at L = 64, 256 beside 80 at 512.
+    // L / 2 multiply-adds per output, while the floor assumes transforms of length 2 L: 32 instead of 56 at L = 64, 256
+    // instead of 80 at 512.
     (&["long_conv"], |s| s.len == 64, [0.6, 0.6], [0.6, 0.6]),
     (&["long_conv"], |s| s.len == 512, [0.2, 0.2], [0.2, 0.2]),
-    // cuBLAS: products of full f32 reach a sixth of the floor's tf32; at d = 64 memory bounds them.
+    // cuBLAS: full f32 products reach a sixth of the floor, which assumes tf32; at d = 64 they are memory bound.
     (&["mlp"], wide, [0.13, 0.13], [0.6, 0.6]),
     (&["mlp"], narrow, [0.4, 0.4], [0.4, 0.4]),
-    // From the bounds of the four kernels, which compute the scores anew in each, in three products of tf32.
+    // Derived from the bounds of the four kernels, each of which recomputes the scores, in three tf32 products.
     (&["causal_attention"], |s| is(s, TASKS[0]), [0.45, 0.23], UNKNOWN),
     (&["causal_attention"], |s| is(s, TASKS[3]), [0.095, 0.064], [0.145, 0.1]),
 ];
@@ -75,7 +76,7 @@ fn always(_: &Shape) -> bool {
     true
 }
 
-/// Whether sequences times channels are enough threads for an H200.
+/// Whether sequences times channels give enough threads for an H200.
 fn fills(shape: &Shape) -> bool {
     shape.batch * shape.width >= 32_768
 }
@@ -92,7 +93,7 @@ fn is(shape: &Shape, sizes: [usize; 4]) -> bool {
     *shape == Shape::from(sizes)
 }
 
-/// The fraction of its floor on an H200 that `op` was predicted to reach.
+/// Returns the predicted fraction of its floor on an H200 for `op`.
 pub(super) fn predicted(op: &Op, shape: &Shape, io: DType, pass: Pass) -> Option<f64> {
     let fits = |(ops, at, ..): &&Prediction| ops.contains(&op.name) && at(shape);
     let (.., f32, bf16) = PREDICTIONS.iter().find(fits)?;

@@ -1,4 +1,4 @@
-//! A measurement as a row of a CSV file: one schema for CPU and GPU, checks and times.
+//! Rows of measurements in a CSV file: one schema for CPU and GPU, checks and times.
 
 use super::timer::{Clock, Spread, Timing};
 use crate::error::{Error, Position, Result};
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// What a row is about.
+/// Kind of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// An op's results and gradients compared with those of the CPU in f64.
+    /// Check of an op: its results and gradients against those of the CPU in f64.
     Check,
-    /// The losses of a model's first training steps compared with those on the CPU.
+    /// Check of a model: the losses of its first training steps against those on the CPU.
     Model,
-    /// The time of an op.
+    /// Time of an op.
     #[default]
     Op,
-    /// The time of a training step.
+    /// Time of a training step.
     Step,
 }
 
 impl Kind {
-    /// As it is spelled in rows.
+    /// Name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Check => "check",
@@ -35,112 +35,112 @@ impl Kind {
     }
 }
 
-/// One measurement, with at most one peer beside it. What does not apply is empty.
+/// One measurement, with at most one peer. Fields that do not apply are empty.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Row {
-    /// What was measured.
+    /// Kind of the measurement.
     pub kind: Kind,
     /// The op or mixer with its sizes B,L,d,n; or the flags of `dsf bench step` or `dsf bench op`.
     pub case: String,
     /// Type of the activations.
     pub dtype: String,
-    /// The other program, or the other way to compute the same.
+    /// Other program or implementation that is compared.
     pub peer: String,
     /// Device as chosen: `cpu`, `cuda:0`.
     pub device: String,
     /// Model of the processor or of the GPU.
     pub processor: String,
-    /// The widest instruction set that the fused ops use on a CPU.
+    /// Widest instruction set that the fused ops use on a CPU.
     pub instruction_set: String,
-    /// Threads computed with.
+    /// Number of threads.
     pub threads: usize,
-    /// How the ops were computed: fused, or by their reference.
+    /// Implementation of the ops: fused, or reference.
     pub route: String,
-    /// Whether a check held, or a peer computed the same.
+    /// Whether a check passed, or a peer computed the same.
     pub passed: Option<bool>,
-    /// Largest difference: of numbers, relative to the larger of 1 and the largest number; of losses, relative.
+    /// Largest difference. Tensors: relative to the larger of 1 and the largest number; losses: relative.
     pub distance: Option<f64>,
-    /// The largest difference allowed.
+    /// Largest difference allowed.
     pub tolerance: Option<f64>,
-    /// The clock of `seconds`, rates and ratios.
+    /// Clock of `seconds`, rates and ratios.
     pub clock: Clock,
-    /// Seconds of a call or a step: the median.
+    /// Median seconds per call or step.
     pub seconds: Option<f64>,
-    /// The fewest.
+    /// Minimum seconds.
     pub seconds_min: Option<f64>,
-    /// The most.
+    /// Maximum seconds.
     pub seconds_max: Option<f64>,
-    /// Elapsed seconds: the median.
+    /// Median elapsed seconds.
     pub wall_seconds: Option<f64>,
-    /// The fewest.
+    /// Minimum elapsed seconds.
     pub wall_seconds_min: Option<f64>,
-    /// The most.
+    /// Maximum elapsed seconds.
     pub wall_seconds_max: Option<f64>,
-    /// Seconds that the machine of the floor needs at least.
+    /// Least time in seconds on the machine of the floor.
     pub floor_seconds: Option<f64>,
-    /// The floor over the median: 1 would be perfect.
+    /// Floor divided by the median; 1 is the optimum.
     pub fraction_of_floor: Option<f64>,
-    /// The fraction of its floor that the kernel was predicted to reach on an H200.
+    /// Predicted fraction of the floor for the kernel on an H200.
     pub predicted: Option<f64>,
-    /// Tokens of a step.
+    /// Tokens per step.
     pub tokens: Option<f64>,
-    /// Tokens over the median seconds.
+    /// Tokens divided by the median seconds.
     pub tokens_per_second: Option<f64>,
-    /// State entries of all layers in a step, absent where the state grows with the sequence; of an op, what
-    /// its description counts.
+    /// State entries of all layers in a step, absent if the state grows with the sequence; for an op, the elements in
+    /// its description.
     pub elements: Option<f64>,
-    /// Elements over the median seconds.
+    /// Elements divided by the median seconds.
     pub elements_per_second: Option<f64>,
-    /// The most memory that the process held.
+    /// Peak memory of the process.
     pub peak_memory_bytes: Option<u64>,
     /// Loss of the last step.
     pub loss: Option<f64>,
-    /// The peer's seconds: the median of the rounds.
+    /// Median seconds of the peer over the rounds.
     pub peer_seconds: Option<f64>,
-    /// The peer's seconds over ours: of the medians.
+    /// Ratio of the peer's median seconds to ours.
     pub ratio: Option<f64>,
-    /// The smallest of a round.
+    /// Smallest ratio of a round.
     pub ratio_min: Option<f64>,
-    /// The largest of a round.
+    /// Largest ratio of a round.
     pub ratio_max: Option<f64>,
-    /// The most memory that the peer held.
+    /// Peak memory of the peer.
     pub peer_peak_memory_bytes: Option<u64>,
-    /// The widest instruction set that the peer says it uses.
+    /// Widest instruction set that the peer reports.
     pub peer_instruction_set: String,
-    /// Rounds, each of them ours and then the peer's.
+    /// Number of rounds; a round measures this program, then the peer.
     pub rounds: usize,
-    /// Runnable tasks of the machine over the last minute, where the system tells.
+    /// Load average of the last minute, if the system reports it.
     pub load_average: Option<f64>,
-    /// What floors on a CPU are computed from, of one core: multiplies and adds a second in products.
+    /// Peak rate of one core, for floors on a CPU: multiplications and additions in products per second.
     pub peak_flops: Option<f64>,
-    /// Lanes of vector instructions a second.
+    /// Peak rate of one core: lanes of vector instructions per second.
     pub peak_lanes: Option<f64>,
-    /// Exponentials a second.
+    /// Peak rate of one core: exponentials per second.
     pub peak_exps: Option<f64>,
-    /// Bytes of memory a second.
+    /// Peak rate of one core: bytes of memory per second.
     pub peak_bytes: Option<f64>,
-    /// What keeps an op on a CPU from half of its floor, where it is below.
+    /// Reason why an op on a CPU takes more than twice its floor, if it does.
     pub below: String,
-    /// Where a check was worst, what is absent, or why a number is missing.
+    /// Location of a check's largest difference, missing requirement, or reason for a missing number.
     pub note: String,
-    /// Commit of this program, with `-dirty` where it was changed.
+    /// Commit of this program, with `-dirty` if it had uncommitted changes.
     pub commit: String,
 }
 
 impl Row {
-    /// A row about `case` with nothing measured.
+    /// Returns a row about `case` without measurements.
     pub(super) fn new(kind: Kind, case: impl Into<String>, dtype: &str) -> Self {
         Self {
             kind,
             case: case.into(),
             dtype: dtype.to_owned(),
-            // A check that ends before it has a distance has failed.
+            // A check that ends without a distance has failed.
             passed: matches!(kind, Kind::Check | Kind::Model).then_some(false),
             ..Self::default()
         }
     }
 
-    /// `check small tanh 3,37,21 f32`, `step s6 512,64,64,64 f32 beside plain tensor ops`.
+    /// Title: `check small tanh 3,37,21 f32`, `step s6 512,64,64,64 f32 beside plain tensor ops`.
     pub fn title(&self) -> String {
         let title = format!("{} {} {}", self.kind.name(), self.case, self.dtype);
         match self.peer.as_str() {
@@ -149,17 +149,17 @@ impl Row {
         }
     }
 
-    /// Whether it is about correctness alone.
+    /// Whether it is a check of correctness.
     pub fn is_check(&self) -> bool {
         matches!(self.kind, Kind::Check | Kind::Model)
     }
 
-    /// Whether something that was checked did not hold, or could not be measured.
+    /// Whether a check failed, or could not be made.
     pub fn failed(&self) -> bool {
         self.passed == Some(false)
     }
 
-    /// Notes how far apart two sides are.
+    /// Records the difference between two results.
     pub(super) fn compared(&mut self, distance: f64, tolerance: f64) {
         self.distance = Some(distance);
         self.tolerance = Some(tolerance);
@@ -167,7 +167,7 @@ impl Row {
         self.passed = Some(distance <= tolerance);
     }
 
-    /// Notes what a call or a step took.
+    /// Records the time of a call or a step.
     pub(super) fn timed(&mut self, timing: &Timing) {
         self.clock = timing.clock;
         self.wall_seconds = Some(timing.wall.median);
@@ -176,7 +176,7 @@ impl Row {
         self.took(timing.seconds);
     }
 
-    /// Notes seconds, and the rates that follow from them.
+    /// Records seconds, and the rates that follow from them.
     pub(super) fn took(&mut self, seconds: Spread) {
         self.seconds = Some(seconds.median);
         self.seconds_min = Some(seconds.min);
@@ -187,11 +187,11 @@ impl Row {
         self.elements_per_second = rate(self.elements);
     }
 
-    /// Notes what ours and a peer took, round by round.
+    /// Records the times of this program and of a peer, by round.
     pub(super) fn took_by_turns(&mut self, ours: &[f64], peer: &[f64]) {
         self.rounds = ours.len();
         let spread = |seconds: &[f64]| Spread::of(seconds.iter().copied());
-        // The spread within a single round says more than its median alone.
+        // The spread over several rounds is more informative than that within one.
         if ours.len() > 1 {
             self.took(spread(ours));
         }
@@ -207,21 +207,21 @@ impl Row {
     }
 }
 
-/// Sizes, hyperparameters, losses, checksums of a measurement, by name.
+/// Sizes, hyperparameters, losses and checksums of a measurement, by name.
 pub type Details = Map<String, Value>;
 
-/// A measurement with its details: what `dsf bench step --json` and `dsf bench op --json` print.
+/// A measurement with its details, as printed by `dsf bench step --json` and `dsf bench op --json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The measurement.
     #[serde(flatten)]
     pub row: Row,
-    /// What else is known of it.
+    /// Further details.
     #[serde(flatten)]
     pub details: Details,
 }
 
-/// The rows of a file that [`write_csv`] has written; none where there is no file.
+/// Reads the rows of a file written by [`write_csv`]; empty if there is no file.
 pub fn read_csv(path: &Path) -> Result<Vec<Row>> {
     if !path.exists() {
         return Ok(Vec::new());
@@ -237,7 +237,7 @@ pub fn read_csv(path: &Path) -> Result<Vec<Row>> {
     rows.collect()
 }
 
-/// Writes `rows` with a header, over what was there.
+/// Writes `rows` with a header, replacing the file.
 pub fn write_csv(path: &Path, rows: &[Row]) -> Result<()> {
     write_atomic(path, &to_csv(rows, path)?)
 }

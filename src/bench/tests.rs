@@ -1,4 +1,4 @@
-//! The checks of a device with the emulated GPU as the device, and peers that are shell scripts.
+//! Checks of a device with the emulated GPU as the device, and peers that are shell scripts.
 
 use super::check::{compare, results, Tier};
 use super::floors::Shape;
@@ -8,7 +8,7 @@ use super::row::{Kind, Row};
 use candle_core::{DType, Device};
 use dsf_emulation::{emulated, launches};
 
-/// Ops without a kernel of ours.
+/// Ops without a kernel of our own.
 const WITHOUT: &[&str] = &[];
 
 #[test]
@@ -37,7 +37,7 @@ fn every_op_passes_its_check_by_kernels() {
 
 const SHAPE: [usize; 4] = [2, 16, 8, 4];
 
-/// The row of a small scan beside a Python that prints `report`, whatever it is asked.
+/// Returns the row of a small scan compared with a Python that prints `report` for every call.
 #[cfg(unix)]
 fn beside(report: &str) -> Row {
     use super::{cases, Bench, Machine, Scripts};
@@ -58,7 +58,7 @@ fn beside(report: &str) -> Row {
     bench.measure(&case, &mut |_| ()).unwrap()
 }
 
-/// The mixer `ssd` has a script for its steps, and the op of that name none.
+/// A script exists for the steps of the mixer `ssd`, but not for the op of that name.
 #[test]
 fn a_script_stands_beside_what_it_computes() {
     let scripts = super::Scripts {

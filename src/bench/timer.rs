@@ -1,4 +1,4 @@
-//! Timing repeated work: by CPU seconds on a CPU, by synchronised wall seconds on a GPU.
+//! Timing of repeated work: CPU seconds on a CPU, synchronised wall-clock seconds on a GPU.
 
 use crate::error::Result;
 use candle_core::Device;
@@ -6,19 +6,19 @@ use rustix::time::{clock_gettime, ClockId};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// What `seconds` of a measurement are.
+/// Clock of the `seconds` of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
-    /// Seconds on processors, of all threads together: other programs on the machine count little.
+    /// CPU seconds of all threads together; other programs on the machine have little effect.
     #[default]
     Cpu,
-    /// Elapsed seconds between two moments at which the device has nothing left to do.
+    /// Elapsed seconds between two moments at which the device is idle.
     Wall,
 }
 
 impl Clock {
-    /// Does `work` and says how long it took. By [`Self::Wall`], `device` is waited for before and after.
+    /// Runs `work` and returns its duration. With [`Self::Wall`], `device` is synchronised before and after.
     pub(super) fn time(
         self,
         device: &Device,
@@ -47,30 +47,31 @@ fn cpu_seconds() -> f64 {
     now.tv_sec as f64 + 1e-9 * now.tv_nsec as f64
 }
 
-/// How long something took.
+/// Duration of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// By the clock.
+    /// Seconds by the clock.
     pub seconds: f64,
-    /// Elapsed.
+    /// Elapsed seconds.
     pub wall: f64,
 }
 
-/// How often work is repeated.
+/// Number of repetitions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     /// Calls before the timing starts.
     pub warm_up: usize,
-    /// Timed rounds, each of one or more calls in a row.
+    /// Timed rounds, each of one or more consecutive calls.
     pub rounds: usize,
-    /// A round gets more calls until it lasts this long, so that its ends do not count.
+    /// Minimum duration of a round, reached with more calls, so that its overhead is negligible.
     pub round_seconds: f64,
-    /// Most calls of a round.
+    /// Maximum number of calls in a round.
     pub most_calls: usize,
 }
 
 impl Schedule {
-    /// `rounds` rounds of one call each, after two: the first touches fresh memory, the second finds it warm.
+    /// Returns `rounds` rounds of one call each, after two warm-up calls: the first touches fresh memory, the second
+    /// finds it warm.
     pub fn single(rounds: usize) -> Self {
         Self {
             warm_up: 2,
@@ -80,14 +81,14 @@ impl Schedule {
         }
     }
 
-    /// The most calls that this can come to.
+    /// Maximum total number of calls.
     pub fn calls(&self) -> usize {
         let doublings = std::iter::successors(Some(1), |calls| Some(2 * calls));
         let growing: usize = doublings.take_while(|&calls| calls < self.most_calls).sum();
         self.warm_up + growing + self.rounds * self.most_calls
     }
 
-    /// Repeats `work`. Returned are its last result and the seconds of a call.
+    /// Times repetitions of `work`. Returns its last result, and the seconds per call.
     pub fn time<T>(
         &self,
         clock: Clock,
@@ -107,7 +108,7 @@ impl Schedule {
                 }
                 Ok(())
             })?;
-            // Outside the clock: the result before it is freed here.
+            // The previous result is freed here, outside the timed region.
             last = result;
             if span.wall < self.round_seconds && calls < self.most_calls {
                 let needed = (1.2 * self.round_seconds * calls as f64 / span.wall).ceil() as usize;
@@ -128,29 +129,29 @@ impl Schedule {
     }
 }
 
-/// Seconds of a call over the rounds.
+/// Seconds per call over the rounds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
     pub clock: Clock,
-    /// By the clock.
+    /// Seconds by the clock.
     pub seconds: Spread,
-    /// Elapsed.
+    /// Elapsed seconds.
     pub wall: Spread,
 }
 
 /// Median and range of some numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The middle one, or the mean of the two in the middle.
+    /// The middle number, or the mean of the two middle ones.
     pub median: f64,
-    /// The smallest.
+    /// Minimum.
     pub min: f64,
-    /// The largest.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Spread {
-    /// The spread of at least one number.
+    /// Returns the spread of at least one number.
     pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!(of(&[4.0, 1.0, 9.0, 2.0]), 3.0);
     }
 
-    /// Only from below: the process's other threads, other tests among them, count as well.
+    /// Bounds are checked only from below: the process's other threads, such as other tests, count as well.
     #[test]
     fn work_costs_cpu_time_and_waiting_costs_wall_time() {
         let mut nap = || {

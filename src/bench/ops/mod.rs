@@ -1,4 +1,4 @@
-//! The ops that can be timed and checked, the inputs they are given, and the shapes: adding one is a row of [`table`].
+//! Ops that can be timed and checked, with their inputs and shapes. A new op is a row of [`table`].
 
 mod table;
 
@@ -7,18 +7,18 @@ use crate::error::{self, Result};
 use crate::ops::rng::Rng;
 use candle_core::{DType, Device, Tensor, Var};
 
-/// Every op, in the order of the listing.
+/// Returns every op, in the order of the listing.
 pub(super) fn all() -> impl Iterator<Item = &'static Op> {
     table::OPS.iter()
 }
 
-/// The op called `name`, or an error that lists them.
+/// Finds the op called `name`; the error lists all ops.
 pub(super) fn find(name: &str) -> Result<&'static Op> {
     let found = all().find(|op| op.name == name);
     found.ok_or_else(|| error::unknown("op", name, all().map(|op| op.name)))
 }
 
-/// What is timed of an op.
+/// Passes of an op that are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
     /// The forward pass alone, without gradient tracking.
@@ -36,37 +36,37 @@ impl Pass {
     }
 }
 
-/// A row of the table: an op, the inputs it is given, and its arithmetic.
+/// A row of the table: an op, its inputs, and its arithmetic.
 pub(super) struct Op {
-    /// As typed.
+    /// Name on the command line.
     pub name: &'static str,
-    /// Its inputs, and what is counted as an element.
+    /// Inputs, and the elements by which its throughput is counted.
     pub about: &'static str,
-    /// Whether most of a step is made of it, so that it is timed before the others.
+    /// Whether it takes a large part of a training step, so that it is timed before the others.
     pub early: bool,
-    /// Whether n matters.
+    /// Whether the op has n states.
     pub states: bool,
-    /// Whether heads matter.
+    /// Whether the op has heads.
     pub heads: bool,
     pub inputs: fn(&Shape) -> Vec<Input>,
-    /// The shapes at which it is timed.
+    /// Shapes at which it is timed.
     pub sizes: Sizes,
-    /// The call; it is also told the type of activations, which inputs that are all parameters do not show.
+    /// Calls the op; the type of activations is passed separately, since inputs may all be parameters.
     pub run: fn(&[Tensor], DType) -> candle_core::Result<Tensor>,
     pub elements: fn(Shape) -> f64,
     pub floor: fn(Shape) -> Passes,
-    /// What keeps it from half of the rates of a CPU core where it does not reach that.
+    /// Reason why it may take more than twice its floor on a CPU core.
     pub below: &'static str,
 }
 
 impl Op {
-    /// `shape` with one head where the op has none.
+    /// Returns `shape` with one head if the op has no heads.
     pub fn heads_of(&self, shape: Shape) -> Shape {
         let heads = if self.heads { shape.heads } else { 1 };
         Shape { heads, ..shape }
     }
 
-    /// `shape` as B,L,d or, where states matter, B,L,d,n.
+    /// Formats `shape` as B,L,d, or as B,L,d,n if the op has states.
     pub fn sizes_of(&self, shape: &Shape) -> String {
         let rows = format!("{},{},{}", shape.batch, shape.len, shape.width);
         match self.states {
@@ -87,8 +87,8 @@ impl Op {
         }
     }
 
-    /// Inputs for activations of type `io`. After `distinct` random numbers they repeat, since drawing
-    /// takes longer than what is timed.
+    /// Draws inputs for activations of type `io`. Values repeat after `distinct` random numbers, since drawing takes
+    /// longer than the op.
     pub fn draw(&self, shape: &Shape, io: DType, distinct: usize) -> Result<Vec<Drawn>> {
         let inputs = (self.inputs)(shape);
         let draw = |(index, input): (usize, &Input)| {
@@ -106,14 +106,14 @@ impl Op {
     }
 }
 
-/// An input on the CPU, in f32 rounded to the type of activations, or u32.
+/// An input on the CPU: f32, rounded to the type of activations, or u32.
 pub(super) struct Drawn {
     pub values: Tensor,
     parameter: bool,
 }
 
 impl Drawn {
-    /// The input on `device` for activations of type `io`. Floats are variables where `tracked`.
+    /// Copies the input to `device` for activations of type `io`. Floats become variables if `tracked`.
     pub fn on(&self, io: DType, device: &Device, tracked: bool) -> Result<Tensor> {
         if !self.values.dtype().is_float() {
             return Ok(self.values.to_device(device)?);
@@ -130,16 +130,16 @@ impl Drawn {
     }
 }
 
-/// An input's shape and what it is filled with.
+/// Shape and distribution of an input.
 #[derive(Clone, Debug)]
 pub(super) struct Input {
     pub dims: Vec<usize>,
     fill: Fill,
-    /// Whether it is a parameter of a model: f32 beside activations of 16 bits.
+    /// Whether it is a parameter of a model, which stays f32 when activations have 16 bits.
     parameter: bool,
 }
 
-/// An activation, which has the type that was asked for.
+/// Returns an activation, whose type is that of the benchmark.
 fn input(dims: impl Into<Vec<usize>>, fill: Fill) -> Input {
     Input {
         dims: dims.into(),
@@ -148,7 +148,7 @@ fn input(dims: impl Into<Vec<usize>>, fill: Fill) -> Input {
     }
 }
 
-/// A parameter of a model.
+/// Returns a parameter of a model.
 fn parameter(dims: impl Into<Vec<usize>>, fill: Fill) -> Input {
     Input {
         parameter: true,
@@ -156,10 +156,10 @@ fn parameter(dims: impl Into<Vec<usize>>, fill: Fill) -> Input {
     }
 }
 
-/// What an input is filled with.
+/// Distribution of an input's values.
 #[derive(Clone, Copy, Debug)]
 enum Fill {
-    /// Normal numbers of this standard deviation.
+    /// Normal numbers with this standard deviation.
     Normal(f64),
     /// Uniform numbers between two bounds.
     Uniform(f64, f64),
@@ -167,7 +167,7 @@ enum Fill {
     Harmonics,
     /// Class numbers below this; they have no gradient.
     Classes(usize),
-    /// Lengths of sequences, evenly up to this; they have no gradient.
+    /// Sequence lengths, evenly spaced up to this; they have no gradient.
     Lengths(usize),
 }
 
@@ -197,12 +197,12 @@ impl Input {
     }
 }
 
-/// A list of shapes.
+/// Set of shapes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Sizes {
     /// Sequence ops with states: short and long sequences, few and many states.
     States,
-    /// The same and, on a CPU, shapes of few and of very many states: a decay for every state costs most.
+    /// The shapes of `States`, and on a CPU also few and very many states, since a decay per state is expensive.
     DecayedStates,
     /// Sequence ops without states.
     Sequences,
@@ -214,13 +214,13 @@ pub(super) enum Sizes {
     Wide,
     /// Elementwise functions.
     Numbers,
-    /// Every token of a task, from a vocabulary.
+    /// Embedding of every token of a task.
     Tokens,
-    /// The labelled rows of a task, to a vocabulary.
+    /// Logits at the labelled rows of a task.
     Labels,
 }
 
-/// The paper's tasks: batch, length, width, states.
+/// Sizes of the paper's tasks: batch, length, width, states.
 pub(super) const TASKS: [[usize; 4]; 4] = [
     [512, 64, 64, 64],
     [256, 128, 128, 128],
@@ -228,13 +228,13 @@ pub(super) const TASKS: [[usize; 4]; 4] = [
     [64, 512, 512, 256],
 ];
 
-/// The key-value pairs of those tasks, as many as a sequence has labels.
+/// Number of key-value pairs in those tasks, which equals the number of labels per sequence.
 pub(super) const PAIRS: [usize; 4] = [4, 8, 16, 64];
 
-/// Their vocabulary.
+/// Vocabulary size of those tasks.
 pub(super) const VOCABULARY: usize = 8192;
 
-/// A typical layer of Mamba.
+/// Sizes of a typical Mamba layer.
 pub(super) const MAMBA: [usize; 4] = [8, 2048, 1536, 16];
 
 /// Many states.
@@ -265,8 +265,8 @@ impl Sizes {
         sizes.into_iter().map(Shape::from).collect()
     }
 
-    /// The shape at which a device is checked once more: heads of 8, sequences of 4,096, Pythia's vocabulary, more than
-    /// 2^31 states or logits.
+    /// Shape of an additional check of a device: heads of width 8, sequences of 4,096, Pythia's vocabulary, or more
+    /// than 2^31 states or logits.
     pub fn large(self) -> Shape {
         let of = |[batch, len, width, states]: [usize; 4]| Shape {
             batch,

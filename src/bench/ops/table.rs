@@ -1,4 +1,4 @@
-//! The table of ops: name, inputs, the call, and its arithmetic.
+//! Table of ops: name, inputs, call, and arithmetic.
 
 use super::{input, parameter, Fill, Input, Op, Sizes};
 use crate::bench::floors::{self, Passes, Shape, Work};
@@ -9,7 +9,7 @@ use candle_core::{Result, Tensor};
 /// Every op, in the order of the listing.
 #[rustfmt::skip]
 pub(super) static OPS: &[Op] = &[
-    // Along sequences.
+    // Ops along sequences.
     Op { name: "selective_scan", early: true, sizes: Sizes::DecayedStates, floor: floors::selective_scan, below: WALKS,
         about: "u, delta (B, L, d), a (d, n), b, c (B, L, n); elements B L d n",
         inputs: |s| scan(s, parameter([s.width, s.states], Fill::Harmonics)),
@@ -24,7 +24,7 @@ pub(super) static OPS: &[Op] = &[
     Op { name: "delta_rule", early: true, about: "the same, with a, b (B, L, s, n/s); elements B L d n / s", heads: true,
         inputs: |s| {
             let keys = s.states / s.heads;
-            let most = (keys as f64).powf(-0.5); // so that no product of transitions grows
+            let most = (keys as f64).powf(-0.5); // so that products of transitions do not grow
             let side = input([s.batch, s.len, s.heads, keys], Fill::Uniform(-most, most));
             [matrix_state(s), vec![side.clone(), side]].concat()
         },
@@ -55,7 +55,7 @@ pub(super) static OPS: &[Op] = &[
         inputs: |s| {
             let part = |fill| parameter([s.width, s.states], fill);
             let (states, weights) = (part(Fill::Uniform(-0.7, 0.7)), part(Fill::Normal(1.0)));
-            // The last one only tells how many powers there are.
+            // Only the length of the last one matters: the number of powers.
             let taps = input([s.len], Fill::Classes(1));
             vec![states.clone(), states, weights.clone(), weights, taps]
         },
@@ -96,7 +96,7 @@ pub(super) static OPS: &[Op] = &[
     Op { name: "select_rows", about: "x (B, L, d), one row of sixteen; elements B L d",
         inputs: |s| vec![x(s), input([s.batch, s.len.div_ceil(16)], Fill::Classes(s.len))],
         run: |x, _| ops::select_rows(&x[0], &x[1]),
-        // The gradient of all other rows is zero, which has to be written too.
+        // The gradient of all other rows is zero, which must be written as well.
         floor: |e| {
             let few = e.channels() / 16.0;
             Passes { forward: Work::words(2.0 * few), both: Work::words(3.0 * few + e.channels()) }
@@ -105,7 +105,7 @@ pub(super) static OPS: &[Op] = &[
     Op { name: "pool_last", run: |x, _| ops::pool(&x[0], Some(&x[1]), Pool::Last),
         floor: |e| Passes::moves(e.channels(), 2.0 / e.len as f64, 1.0), ..POOL },
     Op { name: "pool_max", run: |x, _| ops::pool(&x[0], Some(&x[1]), Pool::Max), ..POOL },
-    // On each row of d numbers alone.
+    // Ops on rows of d numbers.
     Op { name: "layer_norm", about: "x (B, L, d), over d; elements B L d",
         inputs: |s| vec![x(s), gain(s), bias(s.width)],
         run: |x, _| ops::layer_norm(&x[0], &x[1], &x[2], 1e-5), ..ROWS },
@@ -180,8 +180,8 @@ pub(super) static OPS: &[Op] = &[
         floor: |e| Passes::moves(e.channels(), 3.0, 7.0), ..ROWS },
 ];
 
-/// A function of each number. Forward reads and writes a number; backward reads input and gradient and writes
-/// the input's gradient.
+/// An elementwise function. Forward reads and writes one number; backward reads input and gradient, and writes the
+/// input's gradient.
 const POINTWISE: Op = Op {
     name: "",
     about: "x (B, L, d); elements B L d",
@@ -196,24 +196,24 @@ const POINTWISE: Op = Op {
     below: MOVES,
 };
 
-/// Of ops that only move memory.
+/// Reason for ops that only move memory.
 const MOVES: &str = "the floor counts each number that is read or written once, and no arithmetic: outputs are zeroed before \
                      they are written, a line of the cache is read before it is written, and a gradient of ones begins the \
                      backward pass";
 
-/// Of dropout.
+/// Reason for dropout.
 const DRAWS: &str = "the floor counts memory alone, and every number of a mask is drawn by ten rounds of a counter, forward and \
                      again backward";
 
-/// Of products in chunks.
+/// Reason for chunked products.
 const CHUNKS: &str = "between its products, which are of 64 rows and less, it copies, transposes and weighs what they read, which \
                       the floor does not count";
 
-/// Of large products.
+/// Reason for large products.
 const PRODUCTS: &str =
     "its products have few columns, for each of which the kernel copies what it reads";
 
-/// Of a matrix of state that is walked through.
+/// Reason for scans over a matrix state.
 const WALKS: &str = "most instructions for an entry of the state are multiplications, for which a core has half of its pipes; \
                      the floor counts them as if as many additions went beside them";
 
@@ -236,7 +236,7 @@ const STATES: Op = Op {
     ..POINTWISE
 };
 
-/// Queries and keys are positive, so that no sum of scores is near zero.
+/// Queries and keys are positive, so that no sum of scores is close to zero.
 const ATTENTION: Op = Op {
     heads: true,
     inputs: |s| {
@@ -247,7 +247,7 @@ const ATTENTION: Op = Op {
     ..STATES
 };
 
-/// On average half of a sequence is pooled; its gradient is written everywhere.
+/// Half of a sequence is pooled on average; its gradient is written everywhere.
 const POOL: Op = Op {
     about: "x (B, L, d) up to lengths evenly below L; elements B L d",
     inputs: |s| vec![x(s), input([s.batch], Fill::Lengths(s.len))],
@@ -255,7 +255,7 @@ const POOL: Op = Op {
     ..SEQUENCE
 };
 
-/// Decay and input scale of every channel come from gates, which are read beside the input.
+/// Decay and input scale of every channel come from gates, which are read in addition to the input.
 const GATED: Op = Op {
     below: "the floor counts memory alone, and each gate takes an exponential and a division, forward and again backward",
     inputs: |s| gated(s, None),
@@ -281,7 +281,7 @@ const MLP: Op = Op {
     ..POINTWISE
 };
 
-/// Forward reads two numbers for each that it writes; backward reads three and writes two.
+/// Forward reads two numbers per number written; backward reads three and writes two.
 const GLU: Op = Op {
     about: "x (B, L, 2 d), a function of one half times the other; elements B L d",
     inputs: |s| vec![input(s.sequence(2 * s.width), Fill::Normal(1.0))],
@@ -320,12 +320,12 @@ fn gated(s: &Shape, parameter: Option<Input>) -> Vec<Input> {
 fn scan(s: &Shape, decays: Input) -> Vec<Input> {
     let spread = Fill::Normal((s.states as f64).powf(-0.5));
     let states = input(s.sequence(s.states), spread);
-    // The range of Mamba's initial steps: no decay underflows, which would slow some implementations down.
+    // Range of Mamba's initial step sizes. No decay underflows, which would slow some implementations down.
     let steps = input(s.sequence(s.width), Fill::Uniform(0.001, 0.1));
     vec![x(s), steps, decays, states.clone(), states]
 }
 
-/// q, k, v and g of a matrix of state for each head.
+/// Returns q, k, v and g for a matrix state per head.
 fn matrix_state(s: &Shape) -> Vec<Input> {
     let part = |width: usize, fill| input([s.batch, s.len, s.heads, width / s.heads], fill);
     let keys = part(s.states, Fill::Normal((s.states as f64).powf(-0.5)));
