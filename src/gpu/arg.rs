@@ -2,7 +2,7 @@
 
 use super::View;
 
-/// An argument of a kernel. Views, buffers and numbers convert into one.
+/// Argument of a kernel. Views, buffers and numbers convert into one.
 #[derive(Clone, Debug)]
 pub enum Arg<'a> {
     /// `Global<T>`: memory that the kernel reads or writes.
@@ -20,7 +20,7 @@ pub enum Arg<'a> {
 }
 
 impl Arg<'_> {
-    /// The argument without its lifetime, for the emulation, which keeps the memory itself.
+    /// Returns the argument without its lifetime, for the emulation, which keeps the memory alive.
     pub fn kept(&self) -> Arg<'static> {
         match self {
             Arg::Pointer(view) => Arg::Pointer(view.kept()),
@@ -32,7 +32,7 @@ impl Arg<'_> {
         }
     }
 
-    /// The size, if it exceeds 32 bits.
+    /// Returns the size, if it exceeds 32 bits.
     pub(super) fn too_large(&self) -> Option<usize> {
         match self {
             Self::TooLarge(size) => Some(*size),

@@ -4,7 +4,7 @@ use super::{Arg, Gpu, Grid, Kernel, View};
 use candle_core::op::BackpropOp;
 use candle_core::{bail, DType, Result, Shape, Storage, Tensor};
 
-/// Memory of a GPU that nothing else refers to: an allocation, or a part of one.
+/// Exclusively owned memory of a GPU: an allocation, or a part of one.
 pub struct Buffer {
     gpu: Gpu,
     memory: Memory,
@@ -17,7 +17,7 @@ enum Memory {
     Part(Tensor),
 }
 
-#[allow(clippy::len_without_is_empty)] // a buffer of nothing is never asked for
+#[allow(clippy::len_without_is_empty)] // no buffer is empty
 impl Buffer {
     pub(super) fn new(gpu: &Gpu, storage: Storage, dtype: DType, count: usize) -> Result<Self> {
         let all = View::new(gpu.0.machine.address(&storage)?, dtype, 0, count)?;
@@ -26,17 +26,17 @@ impl Buffer {
         Ok(Self { gpu, memory, all })
     }
 
-    /// All elements.
+    /// Returns all elements.
     pub fn view(&self) -> View<'_> {
         self.all
     }
 
-    /// The number of elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// The type of an element.
+    /// Element type.
     pub fn dtype(&self) -> DType {
         self.all.dtype()
     }
@@ -56,7 +56,8 @@ impl Buffer {
         )
     }
 
-    /// Cuts the buffer into parts of so many elements, one behind another. The memory is freed with the last of them.
+    /// Splits the buffer into consecutive parts with the given numbers of elements. The memory is freed with the last
+    /// part.
     pub fn cut(self, counts: &[usize]) -> Result<Vec<Self>> {
         if counts == [self.len()] {
             return Ok(vec![self]);
@@ -76,7 +77,7 @@ impl Buffer {
         counts.iter().map(part).collect()
     }
 
-    /// The storage of a candle tensor with these elements; that of a part is a copy.
+    /// Converts to the storage of a Candle tensor; a part is copied.
     pub fn into_storage(self) -> Result<Storage> {
         match self.memory {
             Memory::Whole(storage) => Ok(storage),
@@ -84,7 +85,7 @@ impl Buffer {
         }
     }
 
-    /// A tensor with these elements, without a place in any graph.
+    /// Converts to a tensor without history in the autograd graph.
     pub fn into_tensor(self, shape: impl Into<Shape>) -> Result<Tensor> {
         match self.memory {
             Memory::Whole(storage) => {

@@ -1,4 +1,4 @@
-//! NVIDIA GPUs, through the same cudarc that candle uses. The only module that calls the driver.
+//! NVIDIA GPUs, through the same cudarc that Candle uses. The only module that calls the driver.
 
 #![allow(unsafe_code)] // the driver and cuBLAS take raw addresses
 
@@ -21,30 +21,32 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
-/// The version of CUDA this was built with, such as 13000 for 13.0.
+/// CUDA version of the build, such as 13000 for 13.0.
 pub const BUILT_WITH: &str = env!("DSF_CUDA_VERSION");
-/// The lowest compute capability that Candle's kernels were built for, such as 80 for 8.0.
+/// Lowest compute capability that Candle's kernels were built for, such as 80 for 8.0.
 pub const CAPABILITY: &str = env!("CUDA_COMPUTE_CAP");
 
-/// Devices that are open, and what their kernels need.
+/// Open devices with the state of our kernels.
 static OPEN: Mutex<Vec<(DeviceId, Gpu)>> = Mutex::new(Vec::new());
 
-/// Kernels by the number of their GPU and by file. A GPU has one context in a process, which all its devices share: each file is
-/// loaded once. The context lives as long as they do, so that it need not be made anew between two runs.
+/// Loaded kernels by GPU and file. All devices of a GPU share the process's one context, so each file is loaded once.
+/// The context lives as long as these modules, so that it is not created again between two runs.
 static LOADED: LazyLock<Mutex<Modules>> = LazyLock::new(Mutex::default);
 
 type Modules = HashMap<(usize, &'static str), Arc<CudaModule>>;
 
-/// Read while a step is recorded, by one thread or several; written while a device is opened or closed. Both wait for the whole
-/// context in places (cuBLAS does when a handle is destroyed), which CUDA forbids, to any thread, while one of its streams is recorded.
+/// Locked for reading while a step is recorded, by one or several threads, and for writing while a device is opened or
+/// closed. Opening and closing synchronise the whole context in places (cuBLAS does so when a handle is destroyed),
+/// which CUDA forbids for every thread while one of the context's streams is being captured.
 static CONTEXT: RwLock<()> = RwLock::new(());
 
-/// Opens a GPU for candle and for our kernels. Several devices of one GPU, opened by threads of one process, run side by side.
+/// Opens a GPU for Candle and for our kernels. Several devices of one GPU, opened by threads of one process, run in
+/// parallel.
 ///
-/// All work of a device runs on one stream, so no events are needed between allocations. It is a stream of its own: the
-/// one that candle takes otherwise is another in every host thread that calls, and a tensor dropped by a helper thread would be
-/// freed beside the kernels that read it. The memory pool keeps freed memory, and cuBLAS has one fixed workspace: its
-/// results are then reproducible bit by bit, and its launches can be captured in a graph.
+/// All work of a device runs on one stream, so no events are needed between allocations. The stream is a new one:
+/// Candle's default is a different stream in every host thread, and a tensor dropped by another thread would be freed
+/// while kernels still read it. The memory pool keeps freed memory, and cuBLAS has one fixed workspace: its results are
+/// then reproducible bit by bit, and its launches can be captured in a graph.
 pub fn open(ordinal: usize) -> Result<Device> {
     let _alone = CONTEXT.write().unwrap_or_else(PoisonError::into_inner);
     let device = Device::new_cuda_with_stream(ordinal)?;
@@ -63,34 +65,35 @@ pub fn open(ordinal: usize) -> Result<Device> {
     Ok(device)
 }
 
-/// Gives back a device. Of one with tensors that are left, all but their memory is kept for good.
+/// Closes a device. If tensors of it remain, everything but their memory is leaked.
 ///
 /// # Errors
-/// Where a kernel has failed in a way that ends the context of its GPU: nothing can be computed on it in this process any more.
+/// Fails if a kernel failed in a way that ends the context of its GPU, so that this process cannot compute on it any
+/// more.
 pub fn close(device: Device) -> Result<()> {
     let _alone = CONTEXT.write().unwrap_or_else(PoisonError::into_inner);
     let Device::Cuda(cuda) = &device else {
         return Ok(());
     };
     let stream = cuda.cuda_stream();
-    // What went wrong with a call, such as memory that ran out, was said to its caller, and is over.
+    // Errors of earlier calls, such as a lack of memory, were returned to their callers and are cleared here.
     let _ = stream.context().check_err();
     let ended = stream.synchronize().w();
     lock(&OPEN).retain(|(id, _)| *id != cuda.id());
     let rest = cuda.clone();
     drop(device);
-    // What a panic has left to its thread would close the rest at the thread's end, while others may record.
+    // Objects left by a panic would close the rest when their thread ends, while other threads may be recording.
     if Arc::strong_count(&rest.cublas_handle()) > 2 {
         std::mem::forget(rest);
     }
     ended?;
     let number = i32::try_from(stream.context().ordinal()).map_err(candle_core::Error::wrap)?;
     let gpu = result::device::get(number).w()?;
-    // SAFETY: gives back what recordings kept; memory in use stays.
+    // SAFETY: frees memory kept by recordings; memory in use stays.
     unsafe { sys::cuDeviceGraphMemTrim(gpu) }.result().w()
 }
 
-/// The driver's memory pool of a GPU.
+/// Returns the driver's memory pool of a GPU.
 fn pool(ordinal: usize) -> Result<sys::CUmemoryPool> {
     let ordinal = i32::try_from(ordinal).map_err(candle_core::Error::wrap)?;
     let device = result::device::get(ordinal).w()?;
@@ -102,7 +105,7 @@ fn pool(ordinal: usize) -> Result<sys::CUmemoryPool> {
     Ok(pool)
 }
 
-/// What the driver says of a GPU; `None` of the CPU.
+/// Returns the driver's data about a GPU; `None` for the CPU.
 pub fn chip(device: &Device) -> Result<Option<Chip>> {
     use sys::CUdevice_attribute as Attribute;
     let Device::Cuda(device) = device else {
@@ -124,16 +127,16 @@ pub fn chip(device: &Device) -> Result<Option<Chip>> {
             _ => 128,
         },
         clock: kilohertz(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
-        // Two transfers a cycle on each wire.
+        // Two transfers per cycle and wire.
         bytes: 2.0 * kilohertz(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)? * wires as f64
             / 8.0,
     }))
 }
 
-/// Makes the driver's memory pool keep freed memory.
+/// Configures the driver's memory pool to keep freed memory.
 fn keep_memory(ordinal: usize) -> Result<()> {
     let mut all = u64::MAX;
-    // SAFETY: the pool is the device's own, and the attribute is a u64.
+    // SAFETY: the pool belongs to the device, and the attribute is a u64.
     unsafe {
         sys::cuMemPoolSetAttribute(
             pool(ordinal)?,
@@ -145,15 +148,15 @@ fn keep_memory(ordinal: usize) -> Result<()> {
     .w()
 }
 
-/// Gives back what the driver's memory pool keeps of freed memory.
+/// Releases freed memory that the driver's memory pool keeps.
 fn release_memory(ordinal: usize) -> Result<()> {
-    // SAFETY: the pool is the device's own; memory in use stays.
+    // SAFETY: the pool belongs to the device; memory in use stays.
     unsafe { sys::cuMemPoolTrimTo(pool(ordinal)?, 0) }
         .result()
         .w()
 }
 
-/// The GPU that holds `x`; `None` for tensors on the CPU.
+/// Returns the GPU that holds `x`; `None` for tensors on the CPU.
 pub(super) fn of(x: &Tensor) -> Option<Gpu> {
     let Device::Cuda(device) = x.device() else {
         return None;
@@ -163,7 +166,7 @@ pub(super) fn of(x: &Tensor) -> Option<Gpu> {
     found.map(|(_, gpu)| gpu.clone())
 }
 
-/// One uninitialised element on the device of `like`; it is never read.
+/// Returns one uninitialised element on the device of `like`; it is never read.
 pub fn token(like: &CudaStorage) -> Result<(CudaStorage, Shape)> {
     let device = &like.device;
     // SAFETY: the element is never read.
@@ -178,9 +181,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 struct Cuda {
     device: CudaDevice,
-    /// That of cuBLAS, which lives as long as the device computes.
+    /// Workspace of cuBLAS, which lives as long as the device.
     _workspace: CudaSlice<u8>,
-    /// By module and name: two modules may have kernels of one name.
+    /// Functions by module and name, since two modules may have kernels with the same name.
     functions: Mutex<HashMap<(&'static str, String), CudaFunction>>,
 }
 
@@ -228,7 +231,7 @@ impl Cuda {
     }
 }
 
-/// Kernel arguments in the driver's form: the address of a value that lives until the launch.
+/// Kernel arguments for the driver, which takes the addresses of values that live until the launch.
 enum Packed {
     Address(u64),
     U32(u32),
@@ -301,8 +304,8 @@ impl Machine for Cuda {
             block_dim: (grid.threads as u32, 1, 1),
             shared_mem_bytes: grid.shared as u32,
         };
-        // SAFETY: tests in the emulation check that the arguments match the kernel and that it stays
-        // within their bounds. All memory is freed in stream order, hence after the launch.
+        // SAFETY: tests in the emulation check that the arguments match the kernel and that it stays within their
+        // bounds. All memory is freed in stream order, hence after the launch.
         unsafe { launch.launch(config) }.w()?;
         Ok(())
     }
@@ -328,8 +331,8 @@ impl Machine for Cuda {
 
     fn write(&self, values: &[u32], to: View) -> Result<()> {
         let stream = self.stream();
-        // SAFETY: `to` holds as many elements of four bytes. When this returns, the driver has copied
-        // the pageable host memory to a staging buffer.
+        // SAFETY: `to` holds as many 4-byte elements. When this returns, the driver has copied the pageable host memory
+        // to a staging buffer.
         unsafe { result::memcpy_htod_async(to.address(), values, stream.cu_stream()) }.w()
     }
 
@@ -338,7 +341,7 @@ impl Machine for Cuda {
     }
 
     fn warm_up(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        // Keeps the sizes and strides that candle's own kernels read: only here, since what it keeps is never freed.
+        // Keeps the sizes and strides that Candle's own kernels read. Enabled only here, since they are never freed.
         let _kept = self.device.enable_cuda_graph_htod_cache();
         work()
     }
@@ -350,7 +353,7 @@ impl Machine for Cuda {
             let _unbroken = CONTEXT.read().unwrap_or_else(PoisonError::into_inner);
             capture::record(&stream, work)?
         };
-        // The recording allocates for itself what the steps before it have left in the pool.
+        // The recording allocates its own memory, so the pool can release what earlier steps left in it.
         release_memory(stream.context().ordinal())?;
         Ok(recorded)
     }

@@ -34,29 +34,29 @@ pub use view::View;
 /// Threads of a warp.
 pub const WARP: usize = 32;
 
-/// A kernel, by its file in `cuda/` and its name in that file.
+/// A kernel, identified by its file in `cuda/` and its name.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// The file in `cuda/`, without its ending.
+    /// File in `cuda/`, without extension.
     pub module: &'static str,
-    /// The name in that file.
+    /// Name in that file.
     pub name: String,
 }
 
 impl Kernel {
-    /// The kernel `name` of `cuda/MODULE.cu`.
+    /// Returns the kernel `name` of `cuda/MODULE.cu`.
     pub fn new(module: &'static str, name: impl Into<String>) -> Self {
         let name = name.into();
         Self { module, name }
     }
 
-    /// The instance of a kernel for tensors of type `io`: `NAME_f32` or `NAME_bf16`.
+    /// Returns the instance of a kernel for tensors of type `io`: `NAME_f32` or `NAME_bf16`.
     pub fn of(module: &'static str, name: &str, io: DType) -> Self {
         Self::new(module, format!("{name}_{}", io.as_str()))
     }
 
-    /// [`Self::of`] for a kernel that multiplies matrices: of tensors of f32, `NAME_tf32` where this thread's products round their factors
-    /// ([`with_factors`]).
+    /// Returns [`Self::of`] for a kernel that multiplies matrices; for f32 tensors `NAME_tf32` if this thread's
+    /// products round their factors ([`with_factors`]).
     pub fn of_products(module: &'static str, name: &str, io: DType) -> Self {
         match (io, product::factors()) {
             (DType::F32, Factors::Tf32) => Self::new(module, format!("{name}_tf32")),
@@ -65,10 +65,10 @@ impl Kernel {
     }
 }
 
-/// The launch configuration of a kernel.
+/// Launch configuration of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
-    /// The number of blocks along x, y and z; at most 65,535 along y and z.
+    /// Number of blocks along x, y and z; at most 65,535 along y and z.
     pub blocks: [usize; 3],
     /// Threads per block: a multiple of [`WARP`].
     pub threads: usize,
@@ -77,7 +77,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// A one-dimensional grid without dynamic shared memory.
+    /// Returns a one-dimensional grid without dynamic shared memory.
     pub fn of(blocks: usize, threads: usize) -> Self {
         Self {
             blocks: [blocks, 1, 1],
@@ -86,13 +86,14 @@ impl Grid {
         }
     }
 
-    /// One thread for each of `count` elements, in blocks of 256.
+    /// Returns a grid with one thread for each of `count` elements, in blocks of 256.
     pub fn for_each(count: usize) -> Self {
         const THREADS: usize = 256;
         Self::of(count.div_ceil(THREADS), THREADS)
     }
 
-    /// [`Self::for_each`] of several arrays, the longest of `count` elements, each with blocks of its own along y.
+    /// Returns [`Self::for_each`] for several arrays, the longest with `count` elements; each has its own blocks along
+    /// y.
     pub fn for_each_of(arrays: usize, count: usize) -> Self {
         let mut grid = Self::for_each(count);
         grid.blocks[1] = arrays;
@@ -100,39 +101,39 @@ impl Grid {
     }
 }
 
-/// What a GPU's driver says of its speed.
+/// Speed of a GPU, as reported by its driver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Chip {
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: usize,
-    /// Lanes of f32 that a multiprocessor computes a cycle.
+    /// f32 lanes per multiprocessor and cycle.
     pub lanes: usize,
-    /// Cycles a second, at most.
+    /// Maximum clock rate in Hz.
     pub clock: f64,
-    /// Bytes a second that its memory can move.
+    /// Memory bandwidth in bytes per second.
     pub bytes: f64,
 }
 
 /// A device that holds memory and runs kernels in the order of their launches.
 pub trait Machine: Send + Sync {
-    /// Memory for `count` elements with undefined values (NaN in tests).
+    /// Allocates memory for `count` elements with undefined values (NaN in tests).
     fn allocate(&self, dtype: DType, count: usize) -> Result<Storage>;
-    /// The address of the first element.
+    /// Returns the address of the first element.
     fn address(&self, storage: &Storage) -> Result<u64>;
     /// Runs a kernel after those launched before.
     fn launch(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<()>;
     /// Computes matrix products whose sizes and types have been checked.
     fn multiply(&self, product: Product, to: View) -> Result<()>;
-    /// A copy of the elements of a view.
+    /// Copies the elements of a view.
     fn copy(&self, view: View) -> Result<Storage>;
-    /// New memory that holds `values`.
+    /// Allocates memory that holds `values`.
     fn upload(&self, values: &[u32]) -> Result<Storage>;
-    /// Copies numbers of four bytes to existing memory.
+    /// Copies 4-byte numbers to existing memory.
     fn write(&self, values: &[u32], to: View) -> Result<()>;
-    /// What carries the words and the number of a [`Mailbox`].
+    /// Returns the implementation of a [`Mailbox`] for `words` words.
     fn carrier(&self, words: usize) -> Result<Box<dyn Carrier>>;
-    /// Does work like that which is recorded next. What it uploads beside the values of tensors is kept on the GPU, since
-    /// nothing can be uploaded in a recording.
+    /// Runs `work` once before the same work is recorded. Data that it uploads, apart from tensor values, are kept on
+    /// the GPU, since a recording cannot upload anything.
     fn warm_up(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         work()
     }
@@ -140,10 +141,9 @@ pub trait Machine: Send + Sync {
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>>;
 }
 
-/// A recorded sequence of launches (a CUDA graph). Each replay reads the current contents of the
-/// memory.
+/// A recorded sequence of launches (a CUDA graph). Each replay reads the current contents of the memory.
 pub trait Recording {
-    /// Launches all of it again.
+    /// Launches the sequence again.
     fn replay(&self) -> Result<()>;
 }
 
@@ -153,7 +153,7 @@ pub struct Gpu(Arc<Shared>);
 
 struct Shared {
     machine: Box<dyn Machine>,
-    /// For each thread that launches, the training step that its dropout masks are a function of, with the copy in memory of the GPU.
+    /// Training step from which dropout masks are derived, for each launching thread, with its copy in GPU memory.
     steps: Mutex<HashMap<ThreadId, (u64, Storage)>>,
 }
 
@@ -161,8 +161,8 @@ thread_local! {
     static STANDING_IN: RefCell<Option<Gpu>> = const { RefCell::new(None) };
 }
 
-/// Runs `work` with `gpu`, which keeps its memory in tensors of the CPU, as the GPU that holds this thread's tensors
-/// of the CPU. Tests emulate a GPU so.
+/// Runs `work` while `gpu`, which stores its memory in CPU tensors, stands in for the device of this thread's CPU
+/// tensors. Tests emulate a GPU this way.
 pub fn standing_in<T>(gpu: Gpu, work: impl FnOnce() -> T) -> T {
     struct Restore(Option<Gpu>);
     impl Drop for Restore {
@@ -174,7 +174,7 @@ pub fn standing_in<T>(gpu: Gpu, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// The GPU that holds `x`; `None` for tensors on the CPU.
+/// Returns the GPU that holds `x`; `None` for tensors on the CPU.
 pub fn of(x: &Tensor) -> Option<Gpu> {
     match x.device().is_cpu() {
         true => STANDING_IN.with_borrow(Clone::clone),
@@ -187,7 +187,7 @@ pub use cuda::{chip, close, open, token};
 pub use cuda::{BUILT_WITH, CAPABILITY};
 
 impl Gpu {
-    /// The GPU that `machine` is.
+    /// Returns a handle to the GPU `machine`.
     pub fn new(machine: impl Machine + 'static) -> Self {
         Self(Arc::new(Shared {
             machine: Box::new(machine),
@@ -195,9 +195,10 @@ impl Gpu {
         }))
     }
 
-    /// Two words in memory of the GPU, low and high, that hold `step` for what this thread launches until it asks for another. They
-    /// stay where they are: a kernel that reads its step there is correct in a recording if before each replay the same thread asks for
-    /// that step, or if the replay writes the words itself and [`Self::step_is_written`] follows.
+    /// Returns two words in GPU memory, low and high, that hold `step` for the launches of this thread until the next
+    /// call. Their address does not change. A kernel that reads its step from there is correct in a recording if,
+    /// before each replay, the same thread calls this function with that step, or if the replay writes the words itself
+    /// and [`Self::step_is_written`] is called after it.
     pub fn step(&self, step: u64) -> Result<View<'_>> {
         let words = [step as u32, (step >> 32) as u32];
         let machine = &self.0.machine;
@@ -218,30 +219,30 @@ impl Gpu {
         self.0.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says that what this thread has launched writes `step` to its words of [`Self::step`].
+    /// Records that launches of this thread write `step` to its words of [`Self::step`].
     pub fn step_is_written(&self, step: u64) {
         if let Some((current, _)) = self.steps().get_mut(&thread::current().id()) {
             *current = step;
         }
     }
 
-    /// Memory of the host for `words` words to the GPU and one number back.
+    /// Allocates host memory for `words` words to the GPU and one number back.
     pub fn mailbox(&self, words: usize) -> Result<Mailbox> {
         Ok(Mailbox::new(words, self.0.machine.carrier(words)?))
     }
 
-    /// Does `work` once by launches, before the same is recorded: a recording can load no kernel and upload nothing.
+    /// Runs `work` once by launches before it is recorded: a recording can neither load kernels nor upload data.
     pub fn warm_up(&self, mut work: impl FnMut() -> Result<()>) -> Result<()> {
         self.0.machine.warm_up(&mut work)
     }
 
-    /// Records the launches of `work` without running them. `work` must free all memory that it
-    /// allocates, and none that was there before.
+    /// Records the launches of `work` without running them. `work` must free all memory that it allocates, and no
+    /// memory allocated before.
     pub fn record(&self, mut work: impl FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
         self.0.machine.record(&mut work)
     }
 
-    /// Copies numbers of four bytes to existing memory.
+    /// Copies 4-byte numbers to existing memory.
     pub fn write(&self, values: &[u32], to: View) -> Result<()> {
         if to.len() != values.len() || to.dtype() == DType::BF16 {
             bail!(
@@ -254,24 +255,24 @@ impl Gpu {
         self.0.machine.write(values, to)
     }
 
-    /// Memory for `count` elements, with undefined values until a kernel writes them.
+    /// Allocates memory for `count` elements; its values are undefined until a kernel writes them.
     pub fn alloc(&self, dtype: DType, count: usize) -> Result<Buffer> {
         Buffer::new(self, self.0.machine.allocate(dtype, count)?, dtype, count)
     }
 
-    /// A copy of the elements of a view.
+    /// Copies the elements of a view.
     pub fn copy(&self, view: View) -> Result<Buffer> {
         let storage = self.0.machine.copy(view)?;
         Buffer::new(self, storage, view.dtype(), view.len())
     }
 
-    /// New memory that holds `values`.
+    /// Allocates memory that holds `values`.
     pub fn upload(&self, values: &[u32]) -> Result<Buffer> {
         let storage = self.0.machine.upload(values)?;
         Buffer::new(self, storage, DType::U32, values.len())
     }
 
-    /// The elements of a contiguous tensor with the given storage and layout.
+    /// Returns the elements of a contiguous tensor with the given storage and layout.
     pub fn view<'a>(&self, storage: &'a Storage, layout: &candle_core::Layout) -> Result<View<'a>> {
         let Some((start, end)) = layout.contiguous_offsets() else {
             bail!("a kernel reads contiguous tensors only");
@@ -297,7 +298,7 @@ impl Gpu {
         run(Some(self.view(&storage, layout)?))
     }
 
-    /// Runs a kernel. Arguments or a grid that do not match the kernel are an error in the emulation, and
+    /// Runs a kernel. A mismatch between the kernel and its arguments or grid is an error in the emulation, and
     /// undefined behaviour on a GPU.
     pub fn launch(&self, kernel: Kernel, grid: Grid, args: &[Arg]) -> Result<()> {
         if let Some(size) = args.iter().find_map(Arg::too_large) {
@@ -305,7 +306,7 @@ impl Gpu {
             bail!("{name}: size {size} exceeds the 32 bits that kernels count in");
         }
         if grid.blocks.contains(&0) {
-            return Ok(()); // nothing to do
+            return Ok(()); // an empty grid
         }
         self.0.machine.launch(&kernel, grid, args)
     }

@@ -1,16 +1,16 @@
-//! Matrix products, which cuBLAS computes (plain loops in the emulation).
+//! Matrix products, computed by cuBLAS (by plain loops in the emulation).
 
 use super::View;
 use candle_core::{bail, DType, Result};
 use std::cell::Cell;
 
-/// What products of f32 make of their factors; sums are f32 in either case.
+/// Rounding of the factors of f32 products; sums are f32 in either case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Factors {
-    /// Nothing.
+    /// No rounding.
     #[default]
     F32,
-    /// They round them to the 11 bits of TF32.
+    /// Rounding to the 11 bits of TF32.
     Tf32,
 }
 
@@ -18,9 +18,9 @@ thread_local! {
     static FACTORS: Cell<Factors> = const { Cell::new(Factors::F32) };
 }
 
-/// Runs `work` with `factors` in the products that this thread launches or records meanwhile: those of [`Product`], and those that
-/// kernels make themselves ([`Kernel::of_products`](super::Kernel::of_products)). Other threads, and what they launch on the same GPU,
-/// are not concerned.
+/// Runs `work` with `factors` for the products that this thread launches or records meanwhile: those of [`Product`],
+/// and those inside kernels ([`Kernel::of_products`](super::Kernel::of_products)). Other threads are not affected, even
+/// on the same GPU.
 pub fn with_factors<T>(factors: Factors, work: impl FnOnce() -> T) -> T {
     struct Restore(Factors);
     impl Drop for Restore {
@@ -32,39 +32,39 @@ pub fn with_factors<T>(factors: Factors, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// The factors of this thread's products.
+/// Rounding of this thread's products.
 pub(super) fn factors() -> Factors {
     FACTORS.get()
 }
 
-/// A row-major matrix, or a contiguous batch of them.
+/// A row-major matrix, or a contiguous batch of matrices.
 #[derive(Clone, Copy)]
 pub struct Matrix<'a> {
-    /// Its elements, row by row.
+    /// Elements, row by row.
     pub values: View<'a>,
-    /// True if the product reads the matrix transposed.
+    /// Whether the product reads the matrix transposed.
     pub transposed: bool,
 }
 
 impl<'a> Matrix<'a> {
-    /// The matrix as stored.
+    /// Returns the matrix as stored.
     pub fn plain(values: View<'a>) -> Self {
         let transposed = false;
         Self { values, transposed }
     }
 
-    /// The transpose of the stored matrix.
+    /// Returns the transpose of the stored matrix.
     pub fn transposed(values: View<'a>) -> Self {
         let transposed = true;
         Self { values, transposed }
     }
 }
 
-/// to = left right, or to += left right, for each product of a batch. Both factors are f32, or both
-/// bf16; the result of bf16 factors is f32 or bf16. Sums are accumulated in f32.
+/// to = left right, or to += left right, for each product of a batch. Both factors are f32, or both bf16; the result of
+/// bf16 factors is f32 or bf16. Sums are accumulated in f32.
 #[derive(Clone, Copy)]
 pub struct Product<'a> {
-    /// The number of products; a factor with a single matrix is used in all of them.
+    /// Number of products; a factor with a single matrix is used in all of them.
     pub batch: usize,
     /// Rows of `left` and of the result.
     pub rows: usize,
@@ -72,18 +72,18 @@ pub struct Product<'a> {
     pub inner: usize,
     /// Columns of `right` and of the result.
     pub columns: usize,
-    /// rows by inner.
+    /// Left factor, (rows, inner).
     pub left: Matrix<'a>,
-    /// inner by columns.
+    /// Right factor, (inner, columns).
     pub right: Matrix<'a>,
-    /// True if the products are added to what the result already holds.
+    /// Whether the products are added to the contents of the result.
     pub add: bool,
-    /// What is made of factors of f32: what this thread's products make of them, see [`with_factors`].
+    /// Rounding of f32 factors, by default this thread's, see [`with_factors`].
     pub factors: Factors,
 }
 
 impl<'a> Product<'a> {
-    /// One product, of (rows, inner) and (inner, columns).
+    /// Returns one product, of (rows, inner) and (inner, columns).
     pub fn one([rows, inner, columns]: [usize; 3], left: Matrix<'a>, right: Matrix<'a>) -> Self {
         Self {
             batch: 1,
@@ -97,12 +97,12 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Adds the products to what the result already holds if `add`.
+    /// Returns the product, added to the contents of the result if `add`.
     pub fn added(self, add: bool) -> Self {
         Self { add, ..self }
     }
 
-    /// The product without its lifetime, for the emulation, which keeps the memory itself.
+    /// Returns the product without its lifetime, for the emulation, which keeps the memory alive.
     pub fn kept(&self) -> Product<'static> {
         let kept = |m: &Matrix| Matrix {
             values: m.values.kept(),
@@ -116,17 +116,17 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Elements from one left matrix of the batch to the next.
+    /// Distance from one left matrix of the batch to the next, in elements.
     pub fn left_stride(&self) -> usize {
         stride(&self.left, self.rows * self.inner)
     }
 
-    /// Elements from one right matrix of the batch to the next.
+    /// Distance from one right matrix of the batch to the next, in elements.
     pub fn right_stride(&self) -> usize {
         stride(&self.right, self.inner * self.columns)
     }
 
-    /// An error unless the sizes and types of the factors and of `to` agree.
+    /// Returns an error unless the sizes and types of the factors and of `to` agree.
     pub(super) fn check(&self, to: View) -> Result<()> {
         let fits =
             |m: &Matrix, one: usize| m.values.len() == one || m.values.len() == self.batch * one;

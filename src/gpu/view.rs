@@ -12,9 +12,9 @@ pub struct View<'a> {
     held: PhantomData<&'a ()>,
 }
 
-#[allow(clippy::len_without_is_empty)] // as for buffers
+#[allow(clippy::len_without_is_empty)] // like buffers
 impl View<'_> {
-    /// `count` elements, from element `start` of the memory at `address` on.
+    /// Returns `count` elements of the memory at `address`, beginning at element `start`.
     pub fn new(address: u64, dtype: DType, start: usize, count: usize) -> Result<Self> {
         if !matches!(dtype, DType::F32 | DType::BF16 | DType::U32) {
             bail!("kernels know f32, bf16 and u32, not {dtype:?}");
@@ -27,34 +27,33 @@ impl View<'_> {
         })
     }
 
-    /// The address of the first element.
+    /// Address of the first element.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// The number of elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// The number of bytes.
+    /// Number of bytes.
     pub fn bytes(&self) -> usize {
         self.count * self.dtype.size_in_bytes()
     }
 
-    /// The type of an element.
+    /// Element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// True if the address is a multiple of `count` elements, so that vectors of that many elements
-    /// can be loaded.
+    /// Whether the address is aligned to `count` elements, so that vectors of that many elements can be loaded.
     pub fn aligned(&self, count: usize) -> bool {
         let bytes = count * self.dtype.size_in_bytes();
         self.address.is_multiple_of(bytes as u64)
     }
 
-    /// `count` elements from `start` on.
+    /// Returns `count` elements beginning at `start`.
     pub fn part(&self, start: usize, count: usize) -> Self {
         assert!(start + count <= self.count, "part of a view");
         let bytes = start * self.dtype.size_in_bytes();
@@ -65,7 +64,7 @@ impl View<'_> {
         }
     }
 
-    /// The view without its lifetime, for the emulation, which keeps the memory itself.
+    /// Returns the view without its lifetime, for the emulation, which keeps the memory alive.
     pub fn kept(&self) -> View<'static> {
         View {
             held: PhantomData,

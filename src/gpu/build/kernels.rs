@@ -1,4 +1,4 @@
-//! Compiles `cuda/*.cu`, each to one fatbin, and hands them to the library as `kernels.rs`.
+//! Compiles `cuda/*.cu`, each to one fatbin, and passes them to the library as `kernels.rs`.
 
 use crate::limits::Limits;
 use crate::report::{self, Usage};
@@ -10,9 +10,9 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::{env, fs, thread};
 
-/// GPUs that get machine code; later ones translate the intermediate code (PTX) of the last.
+/// Compute capabilities that get machine code; later GPUs compile the intermediate code (PTX) of the last.
 const ARCHS: &str = "75,80,86,89,90,100,120";
-/// Compilers at a time: a kernel takes some seconds for each GPU and up to 1 GB.
+/// Parallel compilers: a kernel takes some seconds per GPU and up to 1 GB.
 const JOBS: usize = 2;
 const FLAGS: [&str; 6] = [
     "--fatbin",
@@ -23,22 +23,22 @@ const FLAGS: [&str; 6] = [
     "-v",
 ];
 
-/// One `.cu` file and what is made of it.
+/// One `.cu` file and its outputs.
 struct Kernel {
     stem: String,
     source: PathBuf,
     fatbin: PathBuf,
-    /// What nvcc printed, which holds the report of ptxas.
+    /// Output of nvcc, which includes the report of ptxas.
     log: PathBuf,
-    /// A hash of all that the other two were made from; written last.
+    /// Hash of all inputs of the other two files; written last.
     key: PathBuf,
 }
 
-/// Where things are and how they are compiled.
+/// Compiler, arguments and folders.
 struct Setup {
     nvcc: String,
     arguments: Vec<String>,
-    /// A hash of the compiler's version and the arguments.
+    /// Hash of the compiler's version and the arguments.
     base: u64,
 }
 
@@ -84,7 +84,7 @@ impl Setup {
     }
 }
 
-/// The `.cu` files of a folder by name.
+/// Returns the `.cu` files of a folder, sorted by name.
 fn kernels(folder: &Path, out: &Path) -> Result<Vec<Kernel>, String> {
     let mut found = Vec::new();
     for entry in io(folder, fs::read_dir(folder))? {
@@ -105,7 +105,7 @@ fn kernels(folder: &Path, out: &Path) -> Result<Vec<Kernel>, String> {
     Ok(found)
 }
 
-/// The texts of a source and of all headers that it includes by `#include "..."`.
+/// Returns the texts of a source and of all headers that it includes by `#include "..."`.
 fn contents(source: &Path) -> Result<Vec<String>, String> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![source.to_owned()]);
     let mut texts = Vec::new();
@@ -118,7 +118,7 @@ fn contents(source: &Path) -> Result<Vec<String>, String> {
             let name = line.contains("include").then(|| line.split('"').nth(1));
             if let (Some(Some(name)), Some(folder)) = (name, path.parent()) {
                 let header = folder.join(name);
-                // One that is not there belongs to the toolkit, or nvcc will say so.
+                // A header that is missing here belongs to the toolkit; otherwise nvcc reports it.
                 if header.is_file() {
                     open.push(header);
                 }
@@ -129,13 +129,13 @@ fn contents(source: &Path) -> Result<Vec<String>, String> {
     Ok(texts)
 }
 
-/// Compiles one file, unless nothing that it is made from has changed.
+/// Compiles one file, unless its inputs are unchanged.
 fn compile(kernel: &Kernel, setup: &Setup) -> Result<(), String> {
     let key = hash(&(setup.base, contents(&kernel.source)?)).to_string();
     if fs::read_to_string(&kernel.key).is_ok_and(|made_from| made_from == key) {
         return Ok(());
     }
-    let _ = fs::remove_file(&kernel.key); // a compiler that fails may leave half a file
+    let _ = fs::remove_file(&kernel.key); // a failed compiler may leave a partial file
     let name = format!("cuda/{}.cu", kernel.stem);
     let mut command = Command::new(&setup.nvcc);
     command
@@ -154,7 +154,7 @@ fn compile(kernel: &Kernel, setup: &Setup) -> Result<(), String> {
     io(&kernel.key, fs::write(&kernel.key, key))
 }
 
-/// Compiles all that has changed, two files at a time; every error is told.
+/// Compiles all changed files, two at a time, and returns every error.
 fn compile_all(kernels: &[Kernel], setup: &Setup) -> Result<(), Vec<String>> {
     let (queue, errors) = (Mutex::new(kernels.iter()), Mutex::new(Vec::new()));
     let next = || queue.lock().ok()?.next();
@@ -176,7 +176,7 @@ fn compile_all(kernels: &[Kernel], setup: &Setup) -> Result<(), Vec<String>> {
     }
 }
 
-/// The module that the library includes.
+/// Returns the module that the library includes.
 fn rust(kernels: &[Kernel]) -> String {
     let entry = |k: &Kernel| {
         let (stem, fatbin) = (&k.stem, k.fatbin.display().to_string());
@@ -193,7 +193,7 @@ fn usages(kernels: &[Kernel]) -> Result<Vec<Usage>, String> {
     let mut all = Vec::new();
     for kernel in kernels {
         let log = io(&kernel.log, fs::read_to_string(&kernel.log))?;
-        // Each GPU repeats them.
+        // Warnings are repeated for each GPU.
         let warnings: BTreeSet<&str> = log.lines().filter(|l| l.contains("warning")).collect();
         for warning in warnings {
             println!("cargo::warning=cuda/{}.cu: {warning}", kernel.stem);
@@ -203,8 +203,8 @@ fn usages(kernels: &[Kernel]) -> Result<Vec<Usage>, String> {
     Ok(all)
 }
 
-/// Compiles the kernels, writes `kernels.rs` and the report, and holds every kernel to its limit.
-/// Errors: one sentence each.
+/// Compiles the kernels, writes `kernels.rs` and the report, and checks every kernel's limit. Each error is one
+/// sentence.
 pub fn build(root: &Path) -> Result<(), Vec<String>> {
     let one = |e| vec![e];
     for name in ["DSF_CUDA_VERSION", "CUDA_COMPUTE_CAP"] {

@@ -1,9 +1,9 @@
-//! `cuda/limits.toml`: how much local memory and how many registers a kernel may use before the build fails.
+//! `cuda/limits.toml`: limits on local memory and registers of kernels, beyond which the build fails.
 
 use super::report::Usage;
 use toml::{Table, Value};
 
-/// Most bytes and registers of a thread.
+/// Maximum bytes of local memory and registers per thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit {
     stack: u32,
@@ -11,24 +11,24 @@ struct Limit {
     registers: u32,
 }
 
-/// A kernel with limits of its own, and where it has them.
+/// A kernel with limits of its own.
 #[derive(Debug)]
 struct Exception {
-    /// Its name, in which `*` stands for any text.
+    /// Name, in which `*` matches any text.
     kernel: String,
-    /// One GPU only, such as `sm_75`; all of them if there is none.
+    /// A single GPU, such as `sm_75`; `None` for all.
     arch: Option<String>,
     limit: Limit,
 }
 
-/// The limits of all kernels.
+/// Limits of all kernels.
 #[derive(Debug)]
 pub struct Limits {
     default: Limit,
     exceptions: Vec<Exception>,
 }
 
-/// What is left of a table after its keys were taken out: what nobody asked for.
+/// Returns an error if a table has remaining keys, after the known ones were removed.
 fn nothing_else(table: &Table, place: &str) -> Result<(), String> {
     match table.keys().next() {
         Some(key) => Err(format!("{place}: unknown key `{key}`")),
@@ -53,7 +53,7 @@ fn number(table: &mut Table, key: &str, of: &str, place: &str) -> Result<Option<
     number.map(Some).ok_or_else(refused)
 }
 
-/// The limits that a table gives, and those of `usual` that it does not.
+/// Returns the limits of a table, completed by those of `usual`.
 fn limit(table: &mut Table, usual: Limit, place: &str) -> Result<Limit, String> {
     let mut given =
         |key, of, usual| Ok::<_, String>(number(table, key, of, place)?.unwrap_or(usual));
@@ -102,7 +102,7 @@ fn exception(value: Value, default: Limit) -> Result<Exception, String> {
     })
 }
 
-/// Whether `name` is `pattern`, in which `*` stands for any text.
+/// Whether `name` matches `pattern`, in which `*` matches any text.
 fn fits(name: &str, pattern: &str) -> bool {
     let Some((beginning, rest)) = pattern.split_once('*') else {
         return name == pattern;
@@ -115,7 +115,7 @@ fn fits(name: &str, pattern: &str) -> bool {
 }
 
 impl Limits {
-    /// Reads the file's text. Errors: what is missing, unknown or of the wrong kind, in a sentence.
+    /// Parses the file's text. The error describes what is missing, unknown or of the wrong type.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut table: Table = text.parse().map_err(|e| format!("{e}"))?;
         let default = default_limit(&mut table)?;
@@ -134,7 +134,8 @@ impl Limits {
         })
     }
 
-    /// Of several exceptions the one for the longest name counts, and of those the one for a GPU.
+    /// Returns the limit of a function. Among several matching exceptions the longest name wins, then one for a
+    /// specific GPU.
     fn of(&self, usage: &Usage) -> Limit {
         let here = |e: &&Exception| {
             fits(&usage.kernel, &e.kernel) && e.arch.as_ref().is_none_or(|arch| *arch == usage.arch)
@@ -144,13 +145,13 @@ impl Limits {
         found.map_or(self.default, |e| e.limit)
     }
 
-    /// One sentence for each kernel and GPU above its limit, and each exception for no kernel.
+    /// Returns one sentence for each kernel and GPU above its limit, and for each exception that matches no kernel.
     pub fn offences(&self, usages: &[Usage]) -> Vec<String> {
         let mut found = Vec::new();
         for usage in usages {
             let most = self.of(usage);
             let (file, kernel, arch) = (&usage.file, &usage.kernel, &usage.arch);
-            let registers = usage.registers.unwrap_or(0); // none of its own: those of its kernel
+            let registers = usage.registers.unwrap_or(0); // device functions use the registers of their kernel
             if registers > most.registers {
                 found.push(format!(
                     "cuda/{file}.cu: {kernel} takes {registers} registers on {arch}; its limit in \

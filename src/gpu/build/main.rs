@@ -1,4 +1,4 @@
-//! With the feature `cuda`, compiles the kernels.
+//! Build script: compiles the kernels if the feature `cuda` is enabled.
 
 #[cfg(feature = "cuda")]
 mod kernels;

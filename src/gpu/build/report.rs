@@ -1,40 +1,40 @@
-//! What ptxas says about each kernel (`-Xptxas -v`), and the limits that hold a kernel to it.
+//! Resource usage of each kernel, parsed from the report of ptxas (`-Xptxas -v`).
 
 use std::fmt::Write;
 
 /// One function, compiled for one GPU: a kernel, or a device function that was not inlined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// The `.cu` file, without folder and ending.
+    /// The `.cu` file, without folder and extension.
     pub file: String,
-    /// The name as the linker knows it: mangled, unless it is `extern "C"`.
+    /// Symbol name: mangled, unless it is `extern "C"`.
     pub kernel: String,
-    /// As nvcc writes it: `sm_90`.
+    /// Architecture in nvcc's notation: `sm_90`.
     pub arch: String,
-    /// Of a thread; none for device functions, which use those of their kernel.
+    /// Registers per thread; `None` for device functions, which use those of their kernel.
     pub registers: Option<u32>,
-    /// Static shared memory of a block, bytes.
+    /// Static shared memory per block, in bytes.
     pub shared: u32,
-    /// Local memory of a thread, bytes: arrays that found no registers, and spills.
+    /// Local memory per thread, in bytes: arrays that are not in registers, and spills.
     pub stack: u32,
-    /// Stores and loads of registers that did not fit, bytes together.
+    /// Spill stores and loads together, in bytes.
     pub spills: u32,
 }
 
-/// The number before `unit` in a comma-separated line, such as 12 in "Used 12 registers, ...".
+/// Returns the number before `unit` in a comma-separated line, such as 12 in "Used 12 registers, ...".
 fn before(line: &str, unit: &str) -> Option<u32> {
     let part = line.split(',').find(|part| part.contains(unit))?;
     let number = part[..part.find(unit)?].trim_end().rsplit(' ').next()?;
     number.parse().ok()
 }
 
-/// The text between the first two `'` of a line, and that between the next two.
+/// Returns the first two texts in single quotes of a line.
 fn quoted(line: &str) -> Option<(&str, &str)> {
     let mut parts = line.split('\'');
     Some((parts.nth(1)?, parts.nth(1)?))
 }
 
-/// Reads the report of one file, whatever nvcc and its parts print in between.
+/// Parses the report of one file, ignoring all other output of nvcc.
 pub fn parse(file: &str, text: &str) -> Vec<Usage> {
     let mut found: Vec<Usage> = Vec::new();
     let (mut arch, mut function) = (String::new(), String::new());
@@ -67,7 +67,7 @@ pub fn parse(file: &str, text: &str) -> Vec<Usage> {
     found
 }
 
-/// The report as a table for people and spreadsheets.
+/// Formats the report as CSV.
 pub fn csv(usages: &[Usage]) -> String {
     let mut text = String::from("file,kernel,arch,registers,shared,stack,spills\n");
     for u in usages {

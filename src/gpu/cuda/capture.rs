@@ -1,4 +1,4 @@
-//! A sequence of launches as a CUDA graph.
+//! Sequences of launches as CUDA graphs.
 
 use super::super::Recording;
 use candle_core::cuda_backend::WrapErr;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 struct Graph(CudaGraph);
 
-/// A stream while it is captured. It must leave that mode even if the work fails or panics.
+/// A stream during capture. Capture must end even if the work fails or panics.
 struct Captured<'a>(&'a Arc<CudaStream>);
 
 impl Captured<'_> {
@@ -25,9 +25,9 @@ impl Drop for Captured<'_> {
     }
 }
 
-/// Captures what `work` puts on the stream, without running it. `work` must free all memory that it
-/// allocates; the graph allocates it anew in each replay. Other threads may do what they like meanwhile, but for what waits for the whole
-/// context.
+/// Captures the launches of `work` without running them. `work` must free all memory that it allocates; the graph
+/// allocates it again in each replay. Other threads may work meanwhile, except for operations that synchronise the
+/// whole context.
 pub(super) fn record(
     stream: &Arc<CudaStream>,
     work: &mut dyn FnMut() -> Result<()>,

@@ -1,4 +1,4 @@
-//! Page-locked memory of the host, which the driver copies from and to without waiting.
+//! Page-locked host memory, which the driver copies from and to asynchronously.
 
 use super::super::{Carrier, View};
 use candle_core::cuda_backend::WrapErr;
@@ -7,12 +7,12 @@ use cudarc::driver::{result, CudaEvent, CudaStream};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// The words, and behind them a number that comes back.
+/// The words for the GPU, followed by the number that comes back.
 pub(super) struct Pinned {
     stream: Arc<CudaStream>,
     memory: NonNull<u32>,
     words: usize,
-    /// Recorded behind the last copy.
+    /// Event recorded after the last copy.
     arrived: CudaEvent,
 }
 
@@ -24,7 +24,7 @@ impl Pinned {
         let Some(memory) = NonNull::new(memory.cast::<u32>()) else {
             bail!("the driver gave no page-locked memory");
         };
-        // SAFETY: as many words were allocated, and nothing else knows them.
+        // SAFETY: that many words were allocated, and nothing else refers to them.
         unsafe { memory.as_ptr().write_bytes(0, words + 1) };
         Ok(Self {
             stream,
@@ -34,7 +34,7 @@ impl Pinned {
         })
     }
 
-    /// Where the number comes back to.
+    /// Address of the number that comes back.
     fn number(&self) -> *mut f32 {
         // SAFETY: one more word than `words` was allocated.
         unsafe { self.memory.as_ptr().add(self.words) }.cast()
@@ -44,8 +44,8 @@ impl Pinned {
 impl Carrier for Pinned {
     fn send(&mut self, parts: &[&[u32]], to: View) -> Result<()> {
         self.arrived.synchronize().w()?;
-        // SAFETY: the memory holds as many words, and `to` as well. The last copies are over, since their event was waited for; `drop`
-        // sees to it that the memory outlives this one.
+        // SAFETY: the memory and `to` both hold that many words. The previous copies are complete, since their event
+        // was waited for; `drop` ensures that the memory outlives this copy.
         unsafe {
             let memory = std::slice::from_raw_parts_mut(self.memory.as_ptr(), self.words);
             let mut rest = &mut *memory;
@@ -60,7 +60,7 @@ impl Carrier for Pinned {
     }
 
     fn fetch(&mut self, from: View) -> Result<()> {
-        // SAFETY: both sides hold a number; it is read in `wait` alone, behind the event.
+        // SAFETY: both sides hold one number; only `wait` reads it, after the event.
         unsafe {
             let number = std::slice::from_raw_parts_mut(self.number(), 1);
             result::memcpy_dtoh_async(number, from.address(), self.stream.cu_stream()).w()?;
@@ -70,14 +70,14 @@ impl Carrier for Pinned {
 
     fn wait(&self) -> Result<f32> {
         self.arrived.synchronize().w()?;
-        // SAFETY: the copy is over.
+        // SAFETY: the copy is complete.
         Ok(unsafe { self.number().read() })
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new`; no copy is on its way behind the event. Where the driver refuses, nothing is to be done.
+        // SAFETY: allocated in `new`; no copy is pending after the event. Errors of the driver cannot be handled here.
         unsafe {
             let _ = self.arrived.synchronize();
             let _ = result::free_host(self.memory.as_ptr().cast());

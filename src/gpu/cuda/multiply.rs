@@ -9,7 +9,7 @@ use std::ffi::c_int;
 use sys::cublasComputeType_t as Compute;
 use sys::cublasOperation_t as Operation;
 
-/// Bytes of cuBLAS's workspace: NVIDIA's recommendation for Hopper.
+/// Size of cuBLAS's workspace in bytes: NVIDIA's recommendation for Hopper.
 const WORKSPACE: usize = 32 << 20;
 
 /// Gives cuBLAS one fixed workspace, which must live as long as the device is used.
@@ -18,7 +18,7 @@ pub(super) fn fix_workspace(device: &CudaDevice) -> Result<CudaSlice<u8>> {
     let memory = unsafe { device.alloc::<u8>(WORKSPACE) }?;
     let stream = device.cuda_stream();
     let (address, guard) = memory.device_ptr(&stream);
-    // SAFETY: the memory is kept beside the device.
+    // SAFETY: the memory is stored with the device.
     unsafe {
         sys::cublasSetWorkspace_v2(
             *device.cublas_handle().handle(),
@@ -32,16 +32,16 @@ pub(super) fn fix_workspace(device: &CudaDevice) -> Result<CudaSlice<u8>> {
     Ok(memory)
 }
 
-/// Keeps cuBLAS from adding up partial sums of a product in bf16 where the result is bf16.
+/// Prevents cuBLAS from summing partial products in bf16 if the result is bf16.
 pub(super) fn keep_sums_whole(device: &CudaDevice) -> Result<()> {
     let mode = sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-    // SAFETY: the handle is the device's own.
+    // SAFETY: the handle belongs to the device.
     unsafe { sys::cublasSetMathMode(*device.cublas_handle().handle(), mode) }
         .result()
         .w()
 }
 
-/// cuBLAS is column-major, so this computes the transposes: toᵀ = rightᵀ leftᵀ.
+/// Computes a product. cuBLAS is column-major, so this computes the transposes: toᵀ = rightᵀ leftᵀ.
 pub(super) fn run(device: &CudaDevice, product: Product, to: View) -> Result<()> {
     let Product {
         batch,
@@ -91,7 +91,7 @@ pub(super) fn run(device: &CudaDevice, product: Product, to: View) -> Result<()>
     .w()
 }
 
-/// cuBLAS's operation for a (rows, columns) factor, and the stored width of its rows.
+/// Returns cuBLAS's operation for a (rows, columns) factor, and the stored width of its rows.
 fn operation(matrix: &Matrix, rows: usize, columns: usize) -> (Operation, usize) {
     match matrix.transposed {
         false => (Operation::CUBLAS_OP_N, columns),
@@ -99,7 +99,7 @@ fn operation(matrix: &Matrix, rows: usize, columns: usize) -> (Operation, usize)
     }
 }
 
-/// cuBLAS's name of an element type.
+/// Returns cuBLAS's name of an element type.
 fn data_type(dtype: DType) -> sys::cudaDataType {
     match dtype {
         DType::BF16 => sys::cudaDataType_t::CUDA_R_16BF,
