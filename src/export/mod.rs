@@ -1,4 +1,4 @@
-//! Curves and results of runs in the forms that other programs read.
+//! Curves and results of runs in formats of other programs.
 
 mod parquet;
 mod tensorboard;
@@ -12,20 +12,20 @@ use crate::store::{EpochRow, Record, RunResult};
 /// A run, begun, finished or failed.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// Its twelve hex digits.
+    /// Run id: twelve hex digits.
     pub id: &'a str,
-    /// Everything that can change its numbers.
+    /// Config, which determines its numbers.
     pub config: &'a RunConfig,
-    /// What it ended with.
+    /// Result, if the run has ended.
     pub result: Option<&'a RunResult>,
-    /// The epochs so far.
+    /// Epochs so far.
     pub epochs: &'a [EpochRow],
-    /// When it was first begun (UTC).
+    /// Time at which it was first begun (UTC).
     pub started: &'a str,
 }
 
 impl Run<'_> {
-    /// As a row of a summary; of a run without a result its settings alone.
+    /// Returns the row of a summary; without a result only the settings.
     fn record(&self) -> Record {
         match self.result {
             Some(result) => Record::new(self.config, result),
@@ -34,7 +34,7 @@ impl Run<'_> {
     }
 }
 
-/// The numbers of an epoch by their names in `metrics.csv`; those that a run does not have are none.
+/// Returns the numbers of an epoch with their names in `metrics.csv`; `None` for numbers that a run lacks.
 fn numbers(row: &EpochRow) -> [(&'static str, Option<f64>); 8] {
     [
         ("train_loss", Some(row.train_loss)),

@@ -1,4 +1,4 @@
-//! Two tables in Parquet: `runs.parquet`, a row a run with the columns of a summary, and `epochs.parquet`, a row an
+//! Two Parquet tables: `runs.parquet`, one row per run with the columns of a summary, and `epochs.parquet`, one row per
 //! epoch.
 
 use super::{numbers, Run};
@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Writes both tables into the folder `to`, which is made where it is missing, and gives their paths.
+/// Writes both tables into the folder `to`, creating it if it is missing, and returns their paths.
 pub fn parquet(runs: &[Run], to: &Path) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(to).map_err(Error::io("create", to))?;
     let tables = [("runs", of_runs(runs)), ("epochs", of_epochs(runs))];
@@ -30,7 +30,7 @@ pub fn parquet(runs: &[Run], to: &Path) -> Result<Vec<PathBuf>> {
     written.collect()
 }
 
-/// A column: its name, what it holds, and a value a row.
+/// A column: name, type, and one value per row.
 struct Column {
     name: &'static str,
     kind: Kind,
@@ -69,7 +69,7 @@ fn of_epochs(runs: &[Run]) -> Vec<Column> {
     columns
 }
 
-/// The file of a table in one row group.
+/// Encodes a table in one row group.
 fn encoded(name: &str, columns: &[Column]) -> Parquet<Vec<u8>> {
     let fields: String = columns.iter().map(declared).collect();
     let schema = Arc::new(parse_message_type(&format!(
@@ -88,7 +88,7 @@ fn encoded(name: &str, columns: &[Column]) -> Parquet<Vec<u8>> {
     file.into_inner()
 }
 
-/// Its line of the schema. Whole numbers have all 64 bits: seeds may need them.
+/// Returns the column's line in the schema. Integers have 64 bits, which seeds may need.
 fn declared(column: &Column) -> String {
     let name = column.name;
     match column.kind {

@@ -1,9 +1,9 @@
-//! Event files of TensorBoard: of every run a folder with its curves, its results, its config as text, and its settings
-//! for the HParams tab.
+//! Event files of TensorBoard: one folder per run with its curves, results, config as text, and settings for the
+//! HParams tab.
 //!
-//! A file is a list of records: the length of the data in 8 bytes, a checksum of that, the data, a checksum of these. The
+//! A file is a list of records: length of the data in 8 bytes, checksum of the length, data, checksum of the data. The
 //! data is a protobuf message `Event`; the few messages needed here are written field by field, each beginning with its
-//! number and its wire type.
+//! field number and wire type.
 
 use super::{numbers, Run};
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Writes the runs into folders `MIXER-ID` below `to`, and gives the paths of their files.
+/// Writes the runs into folders `MIXER-ID` below `to`, and returns the paths of their files.
 pub fn tensorboard(runs: &[Run], to: &Path) -> Result<Vec<PathBuf>> {
     let written = runs.iter().map(|run| {
         let mixer = &run.config.model.mixer;
@@ -27,13 +27,13 @@ pub fn tensorboard(runs: &[Run], to: &Path) -> Result<Vec<PathBuf>> {
     written.collect()
 }
 
-/// When the run was begun, in seconds since 1970; 0 where its record does not say.
+/// Start of the run in seconds since 1970; 0 if its record lacks it.
 fn began(run: &Run) -> f64 {
     let parsed = run.started.parse::<Timestamp>();
     parsed.map_or(0.0, |time| time.as_second() as f64)
 }
 
-/// The file of a run.
+/// Returns the event file of a run.
 fn events(run: &Run, began: f64) -> Vec<u8> {
     let mut file = Vec::new();
     let mut record = |time: f64, step: usize, what: Message| {
@@ -61,7 +61,7 @@ fn events(run: &Run, began: f64) -> Vec<u8> {
     file
 }
 
-/// One record.
+/// Appends one record.
 fn append(file: &mut Vec<u8>, data: &[u8]) {
     let length = (data.len() as u64).to_le_bytes();
     file.extend(length);
@@ -70,28 +70,28 @@ fn append(file: &mut Vec<u8>, data: &[u8]) {
     file.extend(masked(data).to_le_bytes());
 }
 
-/// The checksum of a record: CRC-32C, turned by 15 bits and moved by a constant of the format.
+/// Checksum of a record: CRC-32C, rotated by 15 bits, plus a constant of the format.
 fn masked(data: &[u8]) -> u32 {
     crc32c::crc32c(data)
         .rotate_right(15)
         .wrapping_add(0xa282_ead8)
 }
 
-/// `Event.summary` of these values.
+/// Returns `Event.summary` with these values.
 fn summary(values: impl IntoIterator<Item = Message>) -> Message {
     let values = values.into_iter();
     let summary = values.fold(Message::default(), |all, value| all.message(1, &value));
     Message::default().message(5, &summary)
 }
 
-/// A `Summary.Value`: a number.
+/// Returns a `Summary.Value` with a number.
 fn scalar(tag: &str, value: f64) -> Message {
     Message::default()
         .bytes(1, tag.as_bytes())
         .float(2, value as f32)
 }
 
-/// A value that a plugin of TensorBoard shows, with the plugin's own `content`.
+/// Returns a value for a plugin of TensorBoard, with the plugin's own `content`.
 fn plugin(tag: &str, name: &str, content: &Message, tensor: &Message) -> Message {
     let data = Message::default()
         .bytes(1, name.as_bytes())
@@ -103,7 +103,7 @@ fn plugin(tag: &str, name: &str, content: &Message, tensor: &Message) -> Message
         .message(8, tensor)
 }
 
-/// The config, as a block of Markdown.
+/// Returns the config as a block of Markdown.
 fn config(run: &Run) -> Message {
     const STRING: u64 = 7;
     let json = serde_json::to_string_pretty(run.config).expect("a run config is plain data");
@@ -115,7 +115,7 @@ fn config(run: &Run) -> Message {
     plugin("config", "text", &Message::default(), &tensor)
 }
 
-/// `SessionStartInfo`: the settings of the run, for the HParams tab.
+/// Returns `SessionStartInfo`: the settings of the run, for the HParams tab.
 fn begin(run: &Run, began: f64) -> Message {
     let record = run.record();
     let settings = [Role::Setting, Role::Cell, Role::Rate, Role::Seed];
@@ -139,7 +139,7 @@ fn begin(run: &Run, began: f64) -> Message {
     of_session("start", 3, &session)
 }
 
-/// `SessionEndInfo`.
+/// Returns `SessionEndInfo`.
 fn end(failed: bool, time: f64) -> Message {
     const SUCCESS: u64 = 1;
     const FAILURE: u64 = 2;
@@ -151,7 +151,7 @@ fn end(failed: bool, time: f64) -> Message {
 fn of_session(what: &str, field: u64, session: &Message) -> Message {
     const FLOAT: u64 = 1;
     let content = Message::default().message(field, session);
-    // Its value is nothing; the content says all.
+    // The value is empty; the content holds the data.
     let empty = Message::default()
         .varint(1, FLOAT)
         .message(2, &Message::default().message(2, &Message::default()));
@@ -159,7 +159,7 @@ fn of_session(what: &str, field: u64, session: &Message) -> Message {
     plugin(&tag, "hparams", &content, &empty)
 }
 
-/// A protobuf message that is being written.
+/// A protobuf message under construction.
 #[derive(Clone, Debug, Default)]
 struct Message(Vec<u8>);
 
@@ -169,7 +169,7 @@ impl Message {
     const LENGTH: u64 = 2;
     const FOUR_BYTES: u64 = 5;
 
-    /// Seven bits a byte, the lowest first; the eighth says that more follow.
+    /// Appends a varint: seven bits per byte, lowest first; the eighth bit marks that more follow.
     fn number(mut self, mut value: u64) -> Self {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
@@ -209,7 +209,7 @@ impl Message {
         self.bytes(field, &value.0)
     }
 
-    /// The fields of both.
+    /// Appends the fields of `other`.
     fn and(mut self, other: &Self) -> Self {
         self.0.extend(&other.0);
         self
@@ -223,15 +223,16 @@ mod tests {
 
     #[test]
     fn the_checksum_is_that_of_the_format() {
-        assert_eq!(crc32c::crc32c(b"123456789"), 0xe306_9283); // the check value of CRC-32C
-                                                               // ((crc >> 15) | (crc << 17)) + 0xa282ead8, as TFRecord's documentation has it.
+        // The check value of CRC-32C.
+        assert_eq!(crc32c::crc32c(b"123456789"), 0xe306_9283);
+        // TFRecord's documentation: ((crc >> 15) | (crc << 17)) + 0xa282ead8.
         let check = 0xe306_9283_u64;
         let turned = ((check >> 15) | (check << 17)) & 0xffff_ffff;
         let masked_check = (turned + 0xa282_ead8) & 0xffff_ffff;
         assert_eq!(u64::from(masked(b"123456789")), masked_check);
     }
 
-    /// The data of the records of a file, whose lengths and checksums hold.
+    /// Returns the data of a file's records, after checking lengths and checksums.
     fn records(mut file: &[u8]) -> Vec<Vec<u8>> {
         let mut records = Vec::new();
         while !file.is_empty() {
