@@ -1,4 +1,4 @@
-//! Writes the git commit into the binary, so that every result can name what produced it.
+//! Build script: stores the git commit in the binary, so that every result can name its build.
 
 use std::process::Command;
 
@@ -37,7 +37,7 @@ fn tell_commit() {
 
 fn main() {
     tell_commit();
-    // Where the binary for GPUs looks for CUDA's libraries; dsf-gpu refuses a build that cuda/cargo.sh did not begin.
+    // Run path of CUDA's libraries for the GPU binary; dsf-gpu refuses a build that was not started by cuda/cargo.sh.
     println!("cargo::rerun-if-env-changed=DSF_CUDA_RPATH");
     let rpath = std::env::var("DSF_CUDA_RPATH").ok();
     if let Some(rpath) = rpath.filter(|_| cfg!(feature = "cuda")) {

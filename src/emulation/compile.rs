@@ -7,26 +7,25 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock, Mutex};
 
-/// The project's folder, two above this crate's.
+/// Folder of the project, two levels above this crate's.
 const PROJECT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// Held while a file is made: tests of one process that need the same one would all make it.
+/// Locks of files being created, since several tests of one process may need the same file.
 static TURNS: LazyLock<Mutex<HashMap<PathBuf, Arc<Mutex<()>>>>> = LazyLock::new(Mutex::default);
 
-/// The folder of the project's kernels.
+/// Folder of the project's kernels.
 pub(super) fn sources() -> PathBuf {
     Path::new(PROJECT).join("cuda")
 }
 
-/// The folder of what stands in for a GPU.
+/// Folder of the emulated GPU's headers.
 fn emulation() -> PathBuf {
     sources().join("emulation")
 }
 
-/// Compiles a file of kernels and returns the library; the result is cached by the hash of the
-/// sources.
+/// Compiles a file of kernels and returns the library, which is cached by the hash of the sources.
 pub(super) fn compile(source: &Path) -> Result<PathBuf> {
-    // One checkout may be tested for several processors.
+    // One checkout may be tested for several architectures.
     let folder = Path::new(PROJECT)
         .join("target/emulation")
         .join(std::env::consts::ARCH);
@@ -38,8 +37,8 @@ pub(super) fn compile(source: &Path) -> Result<PathBuf> {
         let header = precompiled(&folder)?;
         gpp(|gpp| {
             gpp.arg("-shared")
-                // stays when it is closed: on 64-bit ARM, glibc 2.36 finds the thread-local variables of a library that is
-                // loaded after another was unloaded at an address near zero
+                // never unload the library: on 64-bit ARM, glibc 2.36 places the thread-local variables of a library
+                // near address zero if it is loaded after another one was unloaded
                 .arg("-Wl,-z,nodelete")
                 .arg("-include")
                 .arg(header)
@@ -51,8 +50,8 @@ pub(super) fn compile(source: &Path) -> Result<PathBuf> {
     })
 }
 
-/// A header that includes all of the emulation, beside its precompiled form, which g++ reads in its place: the templates of the
-/// standard library take longer than most kernels.
+/// Returns a header that includes the whole emulation, beside its precompiled form, which g++ reads instead: parsing
+/// the standard library takes longer than compiling most kernels.
 fn precompiled(folder: &Path) -> Result<PathBuf> {
     let hash = hash(&headers(&emulation())?)?;
     let header = made(folder.join(format!("emulation-{hash}.hpp")), |header| {
@@ -73,7 +72,7 @@ fn precompiled(folder: &Path) -> Result<PathBuf> {
     Ok(header)
 }
 
-/// The headers in a folder.
+/// Returns the headers in a folder.
 fn headers(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut headers: Vec<_> = std::fs::read_dir(folder)?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -83,7 +82,7 @@ fn headers(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(headers)
 }
 
-/// The beginning of the hash of some files.
+/// Returns a prefix of the hash of some files.
 fn hash(files: &[PathBuf]) -> Result<String> {
     let mut digest = Sha256::new();
     for file in files {
@@ -94,7 +93,7 @@ fn hash(files: &[PathBuf]) -> Result<String> {
     Ok(hex::encode(&digest.finalize()[..8]))
 }
 
-/// `file`, which `make` writes if it is not there yet.
+/// Returns `file`, created by `make` if it is missing.
 fn made(file: PathBuf, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let turn = TURNS
         .lock()
@@ -104,7 +103,7 @@ fn made(file: PathBuf, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf
         .clone();
     let _alone = turn.lock().unwrap();
     if !file.exists() {
-        // Renamed into place when complete: another process may make the same file at the same time.
+        // Renamed into place when complete, since another process may create the same file at the same time.
         let folder = file.parent().unwrap_or(Path::new("."));
         let partial = tempfile::NamedTempFile::new_in(folder)?;
         make(partial.path())?;
@@ -113,10 +112,10 @@ fn made(file: PathBuf, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf
     Ok(file)
 }
 
-/// Runs g++ with the options of all files, which are those of the precompiled header too, and those that `finish` adds.
+/// Runs g++ with the options that all files and the precompiled header share, and those that `finish` adds.
 fn gpp(finish: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
     let mut gpp = Command::new("g++");
-    // compiled in two thirds of the time of -O2, and run for seconds
+    // compiles in two thirds of the time of -O2, and runs only for seconds
     gpp.args(["-std=c++17", "-O1", "-fPIC", "-ffp-contract=off"])
         // each library has its own table of kernels
         .args(["-fvisibility=hidden", "-fno-gnu-unique"])

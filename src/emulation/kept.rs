@@ -1,4 +1,4 @@
-//! The allocator of tests: on request, what a thread frees stays where it is, and what it had before is not to be freed.
+//! Allocator of tests. On request, it retains memory that a thread frees, and counts memory freed that existed before.
 
 use mimalloc::MiMalloc;
 use std::alloc::{GlobalAlloc, Layout};
@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A hash that costs next to nothing, since every piece of memory that is freed is looked up.
+/// A cheap hash, since every freed address is looked up.
 #[derive(Default)]
 struct Address(u64);
 
@@ -28,13 +28,13 @@ impl Hasher for Address {
 
 thread_local! {
     static KEEPING: Cell<bool> = const { Cell::new(false) };
-    /// Addresses of the GPU's memory that this thread has allocated, and whether a recording was in progress.
+    /// Addresses of GPU memory that this thread has allocated, and whether a recording was in progress.
     static ALLOCATED: RefCell<HashMap<usize, bool, BuildHasherDefault<Address>>> = RefCell::default();
     static FREED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Runs `work`; memory that this thread frees meanwhile is never used again. With what it makes, the number of pieces of
-/// memory of the GPU that it freed although they were there before.
+/// Runs `work`; memory that this thread frees meanwhile is never reused. Returns the result, and the number of GPU
+/// allocations that were freed although they existed before.
 pub(crate) fn keeping<T>(work: impl FnOnce() -> T) -> (T, usize) {
     struct Restore;
     impl Drop for Restore {
@@ -49,7 +49,7 @@ pub(crate) fn keeping<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (made, FREED.get())
 }
 
-/// Notes that memory of the GPU begins at `address`, if that is not known: kernels also use what candle has allocated.
+/// Records that GPU memory begins at `address`, if it is unknown: kernels also use memory allocated by Candle.
 pub(crate) fn in_use(address: usize) {
     let during = KEEPING.get();
     ALLOCATED.with_borrow_mut(|all| {
@@ -57,12 +57,12 @@ pub(crate) fn in_use(address: usize) {
     });
 }
 
-/// Takes note of what is freed.
+/// Records that memory was freed.
 fn freed(address: usize) {
-    // Not at the end of a thread, and not for the map's own memory.
+    // The map may be gone at the end of a thread, and is borrowed while it frees its own memory.
     let found = ALLOCATED.try_with(|all| {
         let mut all = all.try_borrow_mut().ok()?;
-        // Most of what is freed belongs to threads without a GPU.
+        // Most threads have no GPU, so their maps are empty.
         (!all.is_empty()).then(|| all.remove(&address))?
     });
     if let (Ok(Some(false)), true) = (found, KEEPING.get()) {
@@ -75,8 +75,8 @@ struct Keeper;
 #[global_allocator]
 static ALLOCATOR: Keeper = Keeper;
 
-// SAFETY: all memory comes from and goes to mimalloc; keeping some of it breaks no promise. The
-// default `realloc` is a new allocation, a copy and a `dealloc`.
+// SAFETY: all memory comes from and goes to mimalloc; leaking some of it is allowed. The default `realloc` is a new
+// allocation, a copy and a `dealloc`.
 unsafe impl GlobalAlloc for Keeper {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         MiMalloc.alloc(layout)

@@ -1,5 +1,5 @@
-//! An emulated GPU: `cuda/NAME.cu`, compiled by the C++ compiler against `cuda/emulation`, runs on
-//! CPU tensors. `cuda/emulation` checks every memory access for bounds and races.
+//! Emulated GPU: `cuda/NAME.cu`, compiled by the C++ compiler with `cuda/emulation`, runs on CPU tensors.
+//! `cuda/emulation` checks every memory access for bounds and races.
 
 #![allow(unsafe_code)] // loads a compiled library and passes it raw addresses
 
@@ -24,17 +24,17 @@ thread_local! {
     static LAUNCHES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The number of kernels and matrix products that this thread has launched.
+/// Number of kernels and matrix products that this thread has launched.
 pub fn launches() -> usize {
     LAUNCHES.get()
 }
 
-/// Runs `f` with the ops of this thread on the emulated GPU.
+/// Runs `f` with this thread's ops on the emulated GPU.
 pub fn emulated<T>(f: impl FnOnce() -> T) -> T {
     dsf_gpu::standing_in(gpu(), f)
 }
 
-/// The emulated GPU of this thread, so that tests do not affect each other.
+/// Returns the emulated GPU of this thread; tests therefore do not affect each other.
 fn gpu() -> Gpu {
     thread_local! {
         static GPU: Gpu = Emulation::of(sources()).gpu();
@@ -53,7 +53,7 @@ struct Inner {
 }
 
 impl Emulation {
-    /// With the kernels of `folder`.
+    /// Returns an emulated GPU with the kernels of `folder`.
     pub fn of(folder: PathBuf) -> Self {
         Self(Arc::new(Inner {
             folder,
@@ -62,7 +62,7 @@ impl Emulation {
         }))
     }
 
-    /// A handle to it.
+    /// Returns a handle to it.
     pub fn gpu(self) -> Gpu {
         Gpu::new(self)
     }
@@ -81,7 +81,7 @@ impl Emulation {
     }
 }
 
-/// The layout of `emulation::Argument`.
+/// Argument of a kernel, with the layout of `emulation::Argument`.
 #[repr(C)]
 struct Argument {
     kind: u32,
@@ -101,7 +101,7 @@ type Launch = unsafe extern "C" fn(
     usize,
 ) -> bool;
 
-/// An argument in the emulation's form; `tables` owns the entries that a table points to.
+/// Converts an argument for the emulation; `tables` owns the entries that a table points to.
 fn argument(arg: &Arg, tables: &mut Vec<Vec<Argument>>) -> Argument {
     let (kind, element, value, count) = match arg {
         Arg::Pointer(v) => (0, v.dtype().size_in_bytes(), v.address(), v.len()),
@@ -162,8 +162,8 @@ impl Emulation {
         let mut tables = Vec::new();
         let args: Vec<_> = args.iter().map(|arg| argument(arg, &mut tables)).collect();
         let mut message = [0 as c_char; 512];
-        // SAFETY: addresses and counts are those of live buffers, and the emulation checks each
-        // access against them. Nothing else uses the memory during the call.
+        // SAFETY: addresses and counts are those of live buffers, and the emulation checks each access against them.
+        // Nothing else uses the memory during the call.
         let ran = unsafe {
             launch(
                 name.as_ptr(),
@@ -177,7 +177,7 @@ impl Emulation {
             )
         };
         if !ran {
-            // SAFETY: the emulation ends its message with a zero.
+            // SAFETY: the emulation terminates its message with a zero.
             let message = unsafe { CStr::from_ptr(message.as_ptr()) };
             bail!("{}", message.to_string_lossy());
         }
@@ -234,7 +234,7 @@ impl Machine for Emulation {
 
     fn write(&self, values: &[u32], to: View) -> Result<()> {
         self.0.recorder.refuse("a write")?;
-        // SAFETY: `to` holds as many elements of four bytes, and nothing reads it during the copy.
+        // SAFETY: `to` holds as many 4-byte elements, and nothing reads it during the copy.
         unsafe {
             let to = to.address() as *mut u32;
             std::ptr::copy_nonoverlapping(values.as_ptr(), to, values.len());
@@ -254,7 +254,7 @@ impl Machine for Emulation {
     }
 }
 
-/// What the GPU copies while the host goes on is here copied at once.
+/// Mailbox of the emulation, which copies synchronously.
 struct AtOnce {
     machine: Emulation,
     number: Option<f32>,

@@ -1,10 +1,11 @@
-//! The matrix product of cuBLAS, as plain loops. Sums are in f64, since no order of theirs would be that of a GPU.
+//! Matrix products in place of cuBLAS, as plain loops. Sums are in f64, since no f32 order of summation would match a
+//! GPU's.
 
 use candle_core::DType;
 use dsf_gpu::{Factors, Product, View};
 use half::bf16;
 
-/// The elements as f32.
+/// Returns the elements as f32.
 fn read(view: View) -> Vec<f32> {
     let address = view.address();
     let count = view.len();
@@ -35,7 +36,7 @@ pub(super) fn write(to: View, values: &[f32]) {
     }
 }
 
-/// x rounded to 11 bits, ties away from zero.
+/// Rounds x to 11 bits, ties away from zero.
 fn tf32(x: f32) -> f32 {
     match x.is_nan() {
         true => x,
@@ -43,7 +44,7 @@ fn tf32(x: f32) -> f32 {
     }
 }
 
-/// The elements of a factor, rounded as the product rounds them.
+/// Returns the elements of a factor, rounded as the product specifies.
 fn factor(product: &Product, view: View) -> Vec<f32> {
     let mut values = read(view);
     if view.dtype() == DType::F32 && product.factors == Factors::Tf32 {

@@ -15,7 +15,7 @@ pub(super) enum Action {
     Copy(View<'static>, View<'static>),
 }
 
-/// The actions recorded so far, by the threads that record: each has a stream of its own on a GPU.
+/// Actions recorded so far, by recording thread, since each thread has its own stream on a GPU.
 #[derive(Default)]
 pub(super) struct Recorder(Mutex<HashMap<ThreadId, Vec<Action>>>);
 
@@ -35,7 +35,7 @@ impl Recorder {
         }
     }
 
-    /// An error during a recording of this thread: `what` cannot be captured in a CUDA graph.
+    /// Returns an error during a recording of this thread, since `what` cannot be captured in a CUDA graph.
     pub(super) fn refuse(&self, what: &str) -> Result<()> {
         match self.recordings().contains_key(&thread::current().id()) {
             true => bail!("{what} while launches are recorded"),

@@ -4,7 +4,7 @@ use std::fs;
 
 mod mma;
 
-/// A GPU with one kernel, of a text of our own.
+/// Returns a GPU with one kernel from source text.
 fn gpu_with(kernel: &str) -> (tempfile::TempDir, Gpu) {
     let folder = tempfile::tempdir().unwrap();
     let text = format!("#include \"device.cuh\"\n{kernel}");
@@ -13,7 +13,7 @@ fn gpu_with(kernel: &str) -> (tempfile::TempDir, Gpu) {
     (folder, gpu)
 }
 
-/// Runs a kernel of 64 threads on y of `count` numbers.
+/// Runs a kernel of 64 threads on y with `count` numbers.
 fn run(kernel: &str, blocks: usize, count: usize) -> Result<Vec<f32>> {
     let (_folder, gpu) = gpu_with(kernel);
     let mut y = gpu.alloc(DType::F32, count)?;
@@ -31,7 +31,7 @@ fn refused(kernel: &str, blocks: usize, count: usize, message: &str) {
     assert!(error.contains(message), "{error}");
 }
 
-/// Sums 64 numbers through shared memory; `{barrier}` stands between writing and reading.
+/// Returns a kernel that sums 64 numbers through shared memory, with `barrier` between writing and reading.
 fn summing(barrier: &str) -> String {
     format!(
         "KERNEL(planted, 64, Global<float> y, uint32_t count) {{
@@ -174,7 +174,7 @@ fn parts_of_a_buffer_are_buffers() {
         rest.into_iter().map(read).collect::<Vec<_>>(),
         [vec![vec![3, 4, 5]], vec![vec![6]]]
     );
-    // Elsewhere, since others may have parts of the same memory.
+    // A part is copied, since other parts may refer to the same memory.
     let address = middle.view().address();
     let copy = middle.into_storage().unwrap();
     assert_ne!(
@@ -245,11 +245,11 @@ fn lanes_trade_values() {
     assert!(y.iter().enumerate().all(|(i, &y)| y == expected(i % 32)));
 }
 
-/// A number of 11 bits, and one of 24 that rounds to it.
+/// A number with 11 bits, and one with 24 that rounds to it.
 const ROUND: f32 = 1.0 + 1.0 / 1024.0;
 const LONG: f32 = ROUND + 3e-4;
 
-/// The square of a number by the matrix product of a thread.
+/// Squares a number by a matrix product of this thread.
 fn square(gpu: &Gpu, x: f32) -> f32 {
     let bits = gpu.upload(&[x.to_bits()]).unwrap();
     let x = View::new(bits.view().address(), DType::F32, 0, 1).unwrap();

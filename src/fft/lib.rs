@@ -1,5 +1,5 @@
-//! Fourier transforms of real numbers. The algorithms of rustfft are generic over the number, and are compiled in the package
-//! that says which: in this one, once, and not with the ops and with their tests again.
+//! Fourier transforms of real numbers. The algorithms of rustfft are generic over the number type and are compiled in
+//! the crate that instantiates them: here they are compiled once, instead of again with the ops and their tests.
 
 #![warn(missing_docs)]
 
@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// A Fourier transform of real numbers and its inverse.
 pub type Transforms<F> = (Arc<dyn RealToComplex<F>>, Arc<dyn ComplexToReal<F>>);
 
-/// A number whose transforms are compiled here.
+/// A number type whose transforms are compiled here.
 pub trait Transformed: FftNum {
-    /// The transform of `len` numbers, and its inverse.
+    /// Returns the transform of `len` numbers, and its inverse.
     fn transforms(len: usize) -> Transforms<Self>;
 }
 

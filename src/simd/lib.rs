@@ -1,21 +1,21 @@
-//! `#[simd]` compiles a function once for each instruction set of `dsf_ops::simd::Simd`; a call runs the version that
-//! was chosen there.
+//! `#[simd]` compiles a function once per instruction set of `dsf_ops::simd::Simd`; a call runs the version for the
+//! instruction set chosen there.
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote};
 use syn::{parse_macro_input, FnArg, GenericParam, Ident, ItemFn, TypeParamBound};
 
-/// x86-64-v3, less what vector code has no use for.
+/// x86-64-v3, without features that vector code does not use.
 const AVX2: &str = "avx2,fma,bmi1,bmi2,f16c,lzcnt,movbe,popcnt";
-/// x86-64-v4: what every processor with AVX-512 has since Skylake-X.
+/// x86-64-v4, supported by every processor with AVX-512 since Skylake-X.
 const AVX512: &str =
     "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,f16c,lzcnt,movbe,popcnt";
 
-/// Compiles a free function for every instruction set. Where its numbers are of a type parameter bound by `Float`,
-/// that type says (`Float::VECTOR`) whether for those above the lowest or for that alone.
+/// Compiles a free function for every instruction set. If its numbers have a type parameter bound by `Float`,
+/// `Float::VECTOR` of that type decides whether versions above the lowest are used.
 ///
-/// What the function calls in its loops must be `#[inline(always)]`, or it is not part of the versions.
+/// Functions called in its loops must be `#[inline(always)]`; otherwise they are not compiled for the instruction set.
 #[proc_macro_attribute]
 pub fn simd(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let function = parse_macro_input!(item as ItemFn);
@@ -56,7 +56,7 @@ fn versions(function: ItemFn) -> syn::Result<Tokens> {
     let [body, avx2, avx512] = ["body", "avx2", "avx512"].map(|name| format_ident!("{name}"));
     let [call_body, call_avx2, call_avx512] = [&body, &avx2, &avx512].map(call);
     let above = quote! {
-        // SAFETY: only what the processor has is ever current.
+        // SAFETY: the current instruction set is always one that the processor supports.
         crate::simd::Simd::Avx512 => return unsafe { #call_avx512 },
         crate::simd::Simd::Avx2 => return unsafe { #call_avx2 },
     };
@@ -77,7 +77,8 @@ fn versions(function: ItemFn) -> syn::Result<Tokens> {
     Ok(quote! {
         #(#attrs)*
         #[allow(unsafe_code)]
-        // Elsewhere the one version stays a function of its own, too: `make test-arm` looks for vectors in it.
+        // The single version on other architectures stays a separate function, in which `make test-arm` looks for
+        // vector instructions.
         #[cfg_attr(not(target_arch = "x86_64"), inline(never))]
         #vis fn #name #declared(#(#names: #types),*) #output #bounds {
             #[inline(always)]
@@ -102,7 +103,7 @@ fn versions(function: ItemFn) -> syn::Result<Tokens> {
     })
 }
 
-/// The name of a type or constant parameter.
+/// Returns the name of a type or constant parameter.
 fn named(parameter: &GenericParam) -> Option<&Ident> {
     match parameter {
         GenericParam::Type(parameter) => Some(&parameter.ident),
@@ -111,7 +112,7 @@ fn named(parameter: &GenericParam) -> Option<&Ident> {
     }
 }
 
-/// The name of a type parameter that is bound by `Float`.
+/// Returns the name of a type parameter that is bound by `Float`.
 fn float(parameter: &GenericParam) -> Option<&Ident> {
     let GenericParam::Type(parameter) = parameter else {
         return None;

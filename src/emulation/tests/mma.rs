@@ -3,12 +3,12 @@
 use super::*;
 use candle_core::{Device, Tensor};
 
-/// Sizes of a product, all different and more than one fragment.
+/// Sizes of a product, all different and larger than one fragment.
 const M: usize = 32;
 const N: usize = 24;
 const K: usize = 48;
 
-/// How factors are stored and rounded.
+/// Storage and rounding of factors.
 #[derive(Clone, Copy)]
 struct Factors {
     element: &'static str,
@@ -50,12 +50,12 @@ impl Factors {
     }
 }
 
-/// Kernels for all factors, in one text.
+/// Returns the kernels for all factors, in one text.
 fn kernels() -> String {
     Factors::all().map(|factors| kernel(&factors)).collect()
 }
 
-/// C = A B by one warp, factors in shared memory.
+/// Returns a kernel for C = A B by one warp, with factors in shared memory.
 fn kernel(factors: &Factors) -> String {
     let name = factors.kernel();
     let Factors {
@@ -118,7 +118,7 @@ fn product(gpu: &Gpu, factors: &Factors, a: &[f32], b: &[f32]) -> Vec<f32> {
     to.into_tensor(M * N).unwrap().to_vec1().unwrap()
 }
 
-/// The largest error, with factors rounded by `round`.
+/// Returns the largest error, for factors rounded by `round`.
 fn error(of: &[f32], a: &[f32], b: &[f32], round: impl Fn(f32) -> f32) -> f64 {
     let exact = |i: usize, j: usize| -> f64 {
         let term = |k: usize| f64::from(round(a[i * K + k])) * f64::from(round(b[k * N + j]));
@@ -130,7 +130,7 @@ fn error(of: &[f32], a: &[f32], b: &[f32], round: impl Fn(f32) -> f32) -> f64 {
         .fold(0.0, |m, d| if m >= d { m } else { d })
 }
 
-/// To ten bits after the point, ties away from zero.
+/// Rounds to ten fractional bits, ties away from zero.
 fn tf32(x: f32) -> f32 {
     f32::from_bits((x.to_bits() + 0x1000) & !0x1fff)
 }
