@@ -8,8 +8,8 @@ use dsf_simd::simd;
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// Elements a task. An update is elementwise, and the sums of tasks are added in their order, so the number
-/// of threads cannot change a bit.
+/// Elements per task. An update is elementwise, and the sums of tasks are added in order, so the number of threads
+/// changes no bit.
 const CHUNK: usize = 1 << 14;
 
 /// The numbers of an update: g ← scale g,  m ← β₁ m + (1-β₁) g,  v ← β₂ v + (1-β₂) g²,
@@ -26,9 +26,9 @@ pub struct AdamWStep {
     pub rate: f64,
     /// √(1 - β₂^t).
     pub correction: f64,
-    /// What the parameter is multiplied by: 1 without weight decay.
+    /// Factor of the parameter; 1 without weight decay.
     pub decay: f64,
-    /// What the gradient is multiplied by: 1 without clipping.
+    /// Factor of the gradient; 1 without clipping.
     pub scale: f64,
 }
 
@@ -61,7 +61,7 @@ fn squares<F: Copy + Into<f64> + Sync>(values: &[F]) -> f64 {
     parts.iter().sum()
 }
 
-/// The sum of a task, in eight running ones.
+/// Sum of a task, in eight running sums.
 #[simd]
 fn squares_of_chunk<F: Copy + Into<f64>>(values: &[F]) -> f64 {
     let (whole, rest) = values.as_chunks::<8>();
@@ -104,7 +104,7 @@ fn update_chunk<F: Float>(theta: &mut [F], [m, v]: [&mut [F]; 2], grad: &[F], by
 
 struct Update<'a> {
     by: &'a AdamWStep,
-    /// Behind a lock because candle hands an op that changes a tensor no other mutable thing.
+    /// A lock is needed, since Candle passes only one mutable tensor to an in-place op.
     moments: &'a Mutex<CpuStorage>,
 }
 

@@ -19,7 +19,7 @@ const BLOCK: usize = 256;
 /// The common number of taps, for which loops are unrolled.
 const USUAL: usize = 4;
 
-/// y_i = b + Σ_t w\[:,t\] x_{i-K+1+t}, with x_j = 0 for j < 0; w\[:,K-1\] meets the current step.
+/// y_i = b + Σ_t w\[:,t\] x_{i-K+1+t}, with x_j = 0 for j < 0; w\[:,K-1\] is applied to the current step.
 ///
 /// `x`: (B, L, C); `w`: (C, K); `b`: (C), zero if there is none; result (B, L, C).
 pub fn causal_conv1d(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {

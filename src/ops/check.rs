@@ -53,7 +53,7 @@ impl Case {
         self.parameter()
     }
 
-    /// The case with its activations, and what is rounded with them, rounded to `dtype`, as exact numbers.
+    /// Returns the case with its activations, and parameters that are rounded with them, rounded to `dtype`.
     fn rounded_to(&self, dtype: DType) -> Self {
         let mut case = Self {
             inputs: Vec::new(),
@@ -111,7 +111,7 @@ fn cotangent(like: &Tensor) -> Tensor {
     cotangent.to_dtype(like.dtype()).unwrap()
 }
 
-/// What is checked. As an object, so that the checks are compiled once and not for every test.
+/// The op under test, as a trait object, so that the checks are compiled once instead of for every test.
 type Op<'a> = &'a dyn Fn(&[Tensor]) -> Result<Tensor>;
 
 /// The output, then the gradient of <output, cotangent> for each input.

@@ -133,8 +133,8 @@ impl CrossEntropy {
     }
 }
 
-/// The statistics of one row of a tile: its largest logit, Σ e^{x - top}, and, if the target is
-/// among the tile's classes, its logit and whether it is the first of the largest.
+/// Statistics of one row of a tile: its largest logit, Σ e^{x - top}, and, if the target is among the tile's classes,
+/// its logit and whether it is the first of the largest.
 #[derive(Clone, Copy, Default)]
 struct Found<F> {
     top: F,

@@ -1,29 +1,29 @@
-//! How far two implementations of an op are apart, and how far they may be.
+//! Distance between the results of two implementations of an op, and its limits.
 
 use candle_core::{bail, DType, Device, Result, Tensor};
 
-/// The fewest numbers of a row: of fewer, one may be next to nothing.
+/// Smallest number of elements of a row: with fewer, a row may happen to be close to zero.
 const ROW: usize = 16;
 
-/// Rows of less than this fraction of the longest one are measured by it.
+/// Rows shorter than this fraction of the longest row are measured relative to that fraction.
 const SHORT: f64 = 0.25;
 
-/// Rows that are all shorter count as zeros: what they hold is what rounding left. They are measured by 1.
+/// If all rows are shorter than this they count as zeros, left over by rounding, and are measured relative to 1.
 const FAINT: f64 = 1e-2;
 
-/// The difference of a result from what was expected.
+/// Difference between a result and the expected one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distance {
-    /// The largest of all rows: the norm of a row's error over that of the row. A row is the last axis, or as many of the last
-    /// axes as have 16 numbers together.
+    /// Largest relative error of a row: the norm of the row's error divided by the norm of the row. A row is the last
+    /// axis, or the fewest last axes that have 16 numbers together.
     pub of_rows: f64,
-    /// How much longer or shorter the whole result is along what was expected, as a fraction of that. Roundings of many
-    /// numbers cancel here, and what a wrong factor does adds up. It is 0 for fewer than 16 numbers.
+    /// Relative error of the scale: the component of the error along the expected result, relative to that result.
+    /// Rounding errors of many numbers cancel here, while those of a wrong factor add up. 0 for fewer than 16 numbers.
     pub of_scale: f64,
 }
 
 impl Distance {
-    /// From `expected` to `got`; NaN where any number is. Errors: other shapes.
+    /// Returns the distance from `expected` to `got`; NaN if any number is NaN. Fails if the shapes differ.
     pub fn new(got: &Tensor, expected: &Tensor) -> Result<Self> {
         if got.dims() != expected.dims() {
             let (got, expected) = (got.dims(), expected.dims());
@@ -51,18 +51,19 @@ impl Distance {
         Ok(Self { of_rows, of_scale })
     }
 
-    /// What a right implementation stays within, for activations of type `io`. An error of one per cent is beyond it.
+    /// Returns the limit for a correct implementation, for activations of type `io`. An error of one per cent exceeds
+    /// it.
     pub fn limit(io: DType) -> Self {
         let (of_rows, of_scale) = match io {
             DType::F64 => (1e-11, 1e-11),
-            // Each number is rounded by up to a 256th, once or several times.
+            // Each number is rounded by up to 1/256, once or several times.
             DType::BF16 | DType::F16 => (1.2e-2, 3e-3),
             _ => (2e-5, 5e-6),
         };
         Self { of_rows, of_scale }
     }
 
-    /// Of its two differences the one that is nearer to its limit, or further beyond it, and that limit.
+    /// Returns the one of the two errors that is closer to its limit, or further beyond it, and that limit.
     pub fn worse(&self, limit: Self) -> (f64, f64) {
         let rows = (self.of_rows, limit.of_rows);
         let scale = (self.of_scale, limit.of_scale);
@@ -73,7 +74,7 @@ impl Distance {
     }
 }
 
-/// All numbers of a tensor, in f64.
+/// Returns all numbers of a tensor in f64.
 pub(crate) fn numbers(x: &Tensor) -> Result<Vec<f64>> {
     let x = x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?;
     x.flatten_all()?.to_vec1()
@@ -87,7 +88,7 @@ fn norm(x: &[f64]) -> f64 {
     dot(x, x).sqrt()
 }
 
-/// The largest number, or NaN if any is: `f64::max` would drop it.
+/// Returns the largest number, or NaN if any is NaN, which `f64::max` would drop.
 fn largest(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.fold(0.0, |most, x| if x <= most { most } else { x })
 }
@@ -125,7 +126,7 @@ mod tests {
         assert!(passes(&rounded, &exact, DType::F32));
     }
 
-    /// One wrong row among rows a thousand times as long.
+    /// A wrong row among rows that are a thousand times longer.
     #[test]
     fn a_wrong_row_does_not_hide_behind_a_long_one() {
         let exact = random(50);

@@ -8,7 +8,7 @@ use dsf_fft::Transformed;
 pub(crate) use single::Fma;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
-/// What the fused ops compute in: f64, or f32 with or without a fused multiply-add.
+/// Number type of the fused ops: f64, or f32 with or without a fused multiply-add.
 pub(crate) trait Float:
     Copy
     + Default
@@ -25,28 +25,28 @@ pub(crate) trait Float:
     + SubAssign
     + MulAssign
 {
-    /// The same numbers as tensors hold them.
+    /// Type of the same numbers in tensors.
     type Stored: WithDType + Transformed + Default;
 
-    /// Whether its loops are compiled for every instruction set above the lowest, and for that alone otherwise.
+    /// Whether loops are compiled for every instruction set above the lowest; otherwise only for the lowest.
     #[cfg(target_arch = "x86_64")]
     const VECTOR: bool;
 
-    /// A stored number.
+    /// Converts a stored number.
     fn wrap(x: Self::Stored) -> Self;
-    /// The number to be stored.
+    /// Converts to the stored number.
     fn peel(self) -> Self::Stored;
-    /// Stored numbers, where they are.
+    /// Reinterprets stored numbers in place.
     fn wrap_slice(x: &[Self::Stored]) -> &[Self];
-    /// Stored numbers, where they are.
+    /// Reinterprets stored numbers in place, mutably.
     fn wrap_mut(x: &mut [Self::Stored]) -> &mut [Self];
-    /// The numbers to be stored, where they are.
+    /// Reinterprets a vector as stored numbers, in place.
     fn peel_vec(x: Vec<Self>) -> Vec<Self::Stored>;
 
-    /// The nearest number of this type. Candle's own conversion is no part of a loop that calls it: it is compiled in
-    /// another crate.
+    /// Returns the nearest number of this type. Candle's own conversion is compiled in another crate and would not be
+    /// inlined into loops.
     fn of(x: f64) -> Self;
-    /// The same number in f64.
+    /// Returns the number in f64.
     fn to_f64(self) -> f64;
 
     /// 0.
@@ -61,7 +61,8 @@ pub(crate) trait Float:
         Self::of(1.0)
     }
 
-    /// `self` * `by` + `add`: in one instruction and one rounding if the type has a fused multiply-add, in two otherwise.
+    /// `self` * `by` + `add`, in one instruction with one rounding if the type has a fused multiply-add, otherwise in
+    /// two.
     fn fma(self, by: Self, add: Self) -> Self;
 
     /// e^x within 2 ulp: 0 and infinity on underflow and overflow, subnormals in between; NaN for
@@ -82,7 +83,7 @@ pub(crate) trait Float:
     fn sqrt(self) -> Self;
     /// |x|.
     fn abs(self) -> Self;
-    /// True for NaN.
+    /// Whether the number is NaN.
     fn is_nan(self) -> bool;
 
     /// The maximum of both; NaN if `self` is NaN.
@@ -106,7 +107,7 @@ pub(crate) trait Float:
     }
 }
 
-/// Computes `$value` with `$number` standing for the number type of f32 that the instruction set in use asks for.
+/// Evaluates `$value` with `$number` standing for the f32 type of the current instruction set.
 macro_rules! in_single {
     ($number:ident => $value:expr) => {
         if $crate::simd::Simd::current().fuses() {
@@ -123,7 +124,7 @@ pub(crate) use in_single;
 impl Float for f64 {
     type Stored = Self;
 
-    /// f64 serves checks alone.
+    /// f64 is used only for checks.
     #[cfg(target_arch = "x86_64")]
     const VECTOR: bool = false;
 

@@ -1,6 +1,5 @@
-//! The matrix product for large operands, by the crate behind candle's own `matmul`. It runs on the
-//! calling thread: ops divide their work themselves, at places that do not depend on the number of
-//! threads.
+//! Matrix product for large operands, by the crate behind Candle's own `matmul`. It runs on the calling thread: ops
+//! divide their work themselves, at places that do not depend on the number of threads.
 
 #![allow(unsafe_code)]
 
@@ -58,14 +57,14 @@ impl<'a, F: Float> View<'a, F> {
     }
 }
 
-/// Contiguous rows as the right operand of a product with their transpose, as in x Wᵀ.
+/// Contiguous rows as the right operand of a product with their transpose, such as x Wᵀ.
 pub(crate) struct Transposed<'a, F> {
     rows: View<'a, F>,
     copy: Option<Vec<F>>,
 }
 
 impl<'a, F: Float> Transposed<'a, F> {
-    /// Of rows of `columns` numbers.
+    /// Prepares rows of `columns` numbers.
     pub(crate) fn of(rows: &'a [F], columns: usize) -> Self {
         Self {
             copy: gathers_slowly::<F>(columns).then(|| transpose(rows, columns)),
@@ -81,9 +80,9 @@ impl<'a, F: Float> Transposed<'a, F> {
     }
 }
 
-/// Whether the kernel in use needs longer to gather columns from rows of `columns` numbers than a transpose takes, by a copy of
-/// which it goes 1.1 to 1.5 times as fast: the one of AVX-512 reads 64 rows at a time, which in long rows fall into few sets of
-/// the cache.
+/// Whether the current kernel gathers columns from rows of `columns` numbers more slowly than a transpose takes; a
+/// transposed copy then makes the product 1.1 to 1.5 times as fast. The AVX-512 kernel reads 64 rows at a time, which
+/// for long rows fall into few cache sets.
 fn gathers_slowly<F: Float>(columns: usize) -> bool {
     #[cfg(target_arch = "x86_64")]
     if F::Stored::DTYPE == DType::F32 && Simd::current() == Simd::Avx512 {
@@ -108,17 +107,17 @@ pub(crate) fn product<F: Float>(to: &mut [F], width: usize, a: View<F>, b: View<
     unsafe { multiply(to.as_mut_ptr(), width, a, b, add) };
 }
 
-/// Tells the crate to make no copy of `a` first: kernels read six of its rows at a time, which is faster from where they are.
+/// Configures the crate not to copy `a` first: kernels read six of its rows at a time, which is faster in place.
 #[cfg(target_arch = "x86_64")]
 fn read_in_place() {
-    /// The most that the crate takes, in tiles of columns of `b`.
+    /// Maximum of the crate, in tiles of columns of `b`.
     const ALWAYS: usize = 256;
     static TOLD: Once = Once::new();
     TOLD.call_once(|| gemm_common::gemm::set_rhs_packing_threshold(ALWAYS));
 }
 
-/// Reads `$a`, `$b` and writes `$to`, row by row in `$width`, by the kernel of an instruction set. Kernels write columns:
-/// they compute the transpose.
+/// Multiplies `$a` by `$b` into `$to`, whose rows have `$width` numbers, by the kernel of an instruction set. Kernels
+/// write columns, so they compute the transpose.
 #[cfg(target_arch = "x86_64")]
 macro_rules! by_kernel {
     ($module:ident, $simd:ident, $lanes:literal: $to:expr, $width:expr, $a:expr, $b:expr, $add:expr) => {{
@@ -156,8 +155,8 @@ macro_rules! by_kernel {
     }};
 }
 
-/// [`product`] without its checks. The crate would take the best kernel of the processor; which one is current is for
-/// [`Simd`] to say.
+/// [`product`] without its checks. The crate would take the processor's best kernel; here the kernel is that of the
+/// current [`Simd`].
 ///
 /// # Safety
 ///

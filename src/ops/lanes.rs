@@ -64,8 +64,8 @@ pub(crate) fn each<F: Float, const W: usize>(f: impl Fn(usize) -> F) -> [F; W] {
     out
 }
 
-/// An array by index, as `array::from_fn` makes it. That one and `array::map` may stay calls, and a call in a loop is
-/// compiled for no instruction set but the lowest.
+/// Returns an array computed by index, like `array::from_fn`. That function and `array::map` may not be inlined, and a
+/// function that is called in a loop is compiled only for the lowest instruction set.
 #[inline(always)]
 pub(crate) fn by_index<T: Copy, const N: usize>(f: impl Fn(usize) -> T) -> [T; N] {
     let mut out = [f(0); N];
@@ -127,7 +127,7 @@ pub(crate) fn total<F: Float, const N: usize>(x: [&[F]; N], f: impl Fn([F; N]) -
     sum(&sums)
 }
 
-/// Σ x y, as [`total`] adds.
+/// Σ x y, in the order of [`total`].
 #[inline(always)]
 pub(crate) fn dot<F: Float>(x: &[F], y: &[F]) -> F {
     let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());

@@ -1,4 +1,4 @@
-//! Launches over up to [`MAPS`] tensors at once, of which each has blocks of its own.
+//! Launches over up to [`MAPS`] tensors at once; each tensor has its own blocks.
 
 use crate::gpu::Arg;
 

@@ -90,8 +90,8 @@ impl Mask {
         }
     }
 
-    /// A mask, or none, as the parameters `MASK` of a kernel (`cuda/mask.cuh`). The kernel reads the step in memory of the GPU: in a
-    /// recording, that is the step of each replay.
+    /// Returns a mask, or none, as the parameters `MASK` of a kernel (`cuda/mask.cuh`). The kernel reads the step from
+    /// GPU memory; in a recording that is the step of each replay.
     pub(crate) fn args<'a>(mask: Option<&Self>, gpu: &'a Gpu) -> Result<[Arg<'a>; 5]> {
         let Some(mask) = mask else {
             let [k0, k1, threshold] = [0; 3].map(Arg::U32);

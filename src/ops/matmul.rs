@@ -1,4 +1,5 @@
-//! Products of matrices of activations, pair by pair. Linear maps, whose weights all rows share, are [`linear`](crate::linear()).
+//! Batched products of matrices of activations. Linear maps, whose weights are shared by all rows, are
+//! [`linear`](crate::linear()).
 
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::gemm::{product, View};
@@ -59,13 +60,13 @@ impl Matmul {
         })
     }
 
-    /// Sizes of a pair's factors and of its product.
+    /// Numbers of elements of a pair's factors and of its product.
     fn sizes(&self) -> [usize; 3] {
         let (rows, inner, columns) = (self.rows, self.inner, self.columns);
         [rows * inner, inner * columns, rows * columns]
     }
 
-    /// All products of `sizes` (rows, inner, columns), on a GPU.
+    /// Computes all products with `sizes` (rows, inner, columns) on a GPU.
     fn products(
         &self,
         gpu: &Gpu,

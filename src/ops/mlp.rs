@@ -1,6 +1,6 @@
-//! The feed-forward layer of a block. Only the pre-activation of its hidden layer, four times as
-//! wide as the input, is saved; all else exists for a few rows at a time, where candle would store
-//! six tensors of that size.
+//! Feed-forward layer of a block. Only the pre-activation of its hidden layer, four times as wide as the input, is
+//! saved; all other intermediate results exist for a few rows at a time, while Candle would store six tensors of that
+//! size.
 
 use super::dropout::mask_chunk;
 use super::float::Float;

@@ -1,5 +1,5 @@
-//! Loops over tasks on the threads of the pool, compiled once and not for every loop anew: a parallel iterator of rayon
-//! brings some ten functions for each type of item.
+//! Loops over tasks on the threads of the pool. They are compiled once instead of for every loop: a parallel iterator
+//! of rayon instantiates some ten functions for each type of item.
 
 use rayon::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ where
         self.in_parallel_with(|| (), |(), item| work(item));
     }
 
-    /// [`Self::in_parallel`] with scratch memory, which a thread makes once and has to itself.
+    /// [`Self::in_parallel`] with scratch memory, which each thread creates once.
     fn in_parallel_with<S: Send>(
         self,
         scratch: impl Fn() -> S + Sync,
@@ -30,7 +30,7 @@ where
         });
     }
 
-    /// What `work` makes of every item, in the order of the items.
+    /// Returns the results of `work` for every item, in the order of the items.
     fn map_in_parallel<R: Send>(self, work: impl Fn(Self::Item) -> R + Sync) -> Vec<R> {
         self.map_in_parallel_with(|| (), |(), item| work(item))
     }

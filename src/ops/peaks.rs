@@ -1,4 +1,4 @@
-//! What one core of this processor does in a second at most, by loops that do nothing else, with the instruction set in use.
+//! Peak rates of one core of this processor, measured by loops that do nothing else, with the current instruction set.
 
 use super::float::{in_single, Float};
 use super::simd::Simd;
@@ -9,31 +9,31 @@ use std::time::Instant;
 /// Rates of one thread, each the best of several short runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peaks {
-    /// Multiplies and adds of f32, fused where the instruction set can fuse them.
+    /// Multiplications and additions of f32 per second, fused if the instruction set supports it.
     pub flops: f64,
-    /// Lanes of f32 in multiplies and adds that are not fused.
+    /// Lanes of f32 per second in multiplications and additions that are not fused.
     pub lanes: f64,
-    /// Powers of two of f32 below 1, the exponentials of scans, as the ops compute them.
+    /// Exponentials per second: powers of two of f32 below 1, as used by scans.
     pub exps: f64,
-    /// Bytes of memory read and written, far beyond the caches.
+    /// Bytes of memory read and written per second, far beyond the caches.
     pub bytes: f64,
 }
 
-/// Steps of a number in loops of arithmetic, fused and separate: so short that a processor has as many numbers under way as it
-/// takes for no step to wait for the one before.
+/// Steps per number in arithmetic loops, fused and separate: few enough that a processor can overlap as many numbers as
+/// it needs to hide the latency of a step.
 const FUSED: usize = 8;
 const SEPARATE: usize = 4;
-/// Numbers that are computed with again and again, and how often in a run: they stay in the nearest cache.
+/// Numbers that stay in the nearest cache, and the number of passes over them in a run.
 const CACHED: usize = 1 << 10;
 const TURNS: usize = 64;
-/// Numbers of an array that no cache holds.
+/// Numbers of an array that exceeds every cache.
 const FAR: usize = 1 << 23;
-/// Short runs, of which the best counts, and those of memory, which are long.
+/// Number of short runs, the best of which counts, and of the longer runs for memory.
 const RUNS: usize = 40;
 const PASSES: usize = 20;
 
 impl Peaks {
-    /// Measures them, in a third of a second or so. Beside other work on the same core they come out low.
+    /// Measures the rates in about a third of a second. Other work on the same core makes them lower.
     pub fn measure() -> Self {
         let mut near = vec![0.5f32; CACHED];
         let numbers: Vec<f32> = (0..CACHED)
@@ -47,7 +47,7 @@ impl Peaks {
         let lanes = (2 * SEPARATE) as f64 * turns(&mut separate);
         let mut fused = || fused(black_box(&mut near), black_box(0.9), black_box(0.1));
         let flops = match Simd::current() {
-            // SSE has no fused ones.
+            // SSE has no fused multiply-add.
             Simd::Baseline if cfg!(target_arch = "x86_64") => lanes,
             _ => (2 * FUSED) as f64 * turns(&mut fused),
         };
@@ -56,7 +56,7 @@ impl Peaks {
         }));
         let [x, y] = [1.0f32, 2.0].map(|x| vec![x; FAR]);
         let mut sums = vec![0.0; FAR];
-        // The first pass also makes the pages of the result; another one is the best.
+        // The first pass also allocates the pages of the result, so a later pass is the best.
         let pass = best(PASSES, || {
             add_scaled(black_box(&mut sums), black_box(&x), black_box(&y))
         });
@@ -69,7 +69,7 @@ impl Peaks {
     }
 }
 
-/// The fewest seconds of `runs` calls.
+/// Returns the shortest duration of `runs` calls, in seconds.
 fn best(runs: usize, mut work: impl FnMut()) -> f64 {
     let timed = (0..runs).map(|_| {
         let start = Instant::now();
@@ -87,7 +87,7 @@ fn fused(x: &mut [f32], by: f32, add: f32) {
     }
 }
 
-/// The same by two instructions.
+/// x ← x · by + add in two instructions, several times.
 #[simd]
 fn separate(x: &mut [f32], by: f32, add: f32) {
     for x in x {
@@ -110,7 +110,7 @@ fn exponentials<F: Float>(x: &[F], y: &mut [F]) {
     }
 }
 
-/// Two numbers read and one written.
+/// Reads two numbers and writes one.
 #[simd]
 fn add_scaled(sums: &mut [f32], x: &[f32], y: &[f32]) {
     for ((sum, &x), &y) in sums.iter_mut().zip(x).zip(y) {
@@ -130,7 +130,7 @@ mod tests {
             exps,
             bytes,
         } = Peaks::measure();
-        // Generous: the machine may be busy.
+        // The bounds are generous, since the machine may be busy.
         assert!(
             flops > 1e8 && flops > 0.5 * lanes,
             "{flops:e} and {lanes:e}"

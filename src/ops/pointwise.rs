@@ -63,7 +63,7 @@ struct Tanh;
 impl Pointwise for Sigmoid {
     const NAME: &'static str = "sigmoid";
 
-    /// By e^{-|x|}, which cannot overflow.
+    /// Computed by e^{-|x|}, which cannot overflow.
     #[inline(always)]
     fn value<F: Float>(x: F) -> F {
         let e = (-x.abs()).exp();
@@ -160,8 +160,7 @@ impl Pointwise for Gelu {
         Self::value_and_slope(x).1
     }
 
-    /// Not candle's `gelu_erf`, whose gradient has an error of 3e-8 from a constant with six
-    /// digits.
+    /// Candle's `gelu_erf` is not used: its gradient has an error of 3e-8 from a constant with six digits.
     fn reference(x: &Tensor) -> Result<Tensor> {
         let below = (((x * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)? * 0.5)?;
         x * below

@@ -13,7 +13,7 @@ use dsf_simd::simd;
 
 mod launch;
 
-/// How positions become one vector.
+/// Reduction of a sequence to one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pool {

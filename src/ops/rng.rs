@@ -1,8 +1,8 @@
 //! Randomness as a value: every number is a function of (seed, purpose, index, position).
 //!
-//! Nothing is carried along, so a resumed run, a run on more threads and a model with one more
-//! layer all see the same numbers. The generator is Philox4x32-10 (Salmon et al. 2011), integer
-//! arithmetic only, so that a GPU can produce the same bits.
+//! No state is carried along, so a resumed run, a run on more threads and a model with one more layer all see the same
+//! numbers. The generator is Philox4x32-10 (Salmon et al. 2011), with integer arithmetic only, so that a GPU can
+//! produce the same bits.
 
 pub mod mt19937;
 
@@ -39,7 +39,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The stream of `purpose` (a name such as `init/embed.tok`) under `seed`, at `index`.
+    /// Returns the stream of `purpose` (a name such as `init/embed.tok`) under `seed`, at `index`.
     pub fn new(seed: u64, purpose: &str, index: u64) -> Self {
         Self {
             key: Self::key(seed, purpose),
@@ -50,7 +50,7 @@ impl Rng {
         }
     }
 
-    /// The Philox key that stands for (seed, purpose): the head of a SHA-256.
+    /// Returns the Philox key of (seed, purpose): the first bytes of a SHA-256.
     pub fn key(seed: u64, purpose: &str) -> [u32; 2] {
         let digest = Sha256::new()
             .chain_update(seed.to_le_bytes())
@@ -60,7 +60,7 @@ impl Rng {
         [word(0), word(1)]
     }
 
-    /// The same purpose at another index, without hashing again.
+    /// Returns the stream of the same purpose at another index, without hashing again.
     pub fn at(&self, index: u64) -> Self {
         Self {
             key: self.key,
@@ -104,7 +104,7 @@ impl Rng {
         }
     }
 
-    /// Puts `items`, fewer than 2^32, into a random order (Fisher and Yates).
+    /// Shuffles `items`, fewer than 2^32 (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.below(last as u32 + 1) as usize;
@@ -112,7 +112,7 @@ impl Rng {
         }
     }
 
-    /// A pair of independent standard normals (Box and Muller 1958).
+    /// Returns a pair of independent standard normals (Box and Muller 1958).
     #[inline]
     pub fn normals(&mut self) -> (f64, f64) {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();

@@ -13,12 +13,12 @@ pub enum Route {
     Reference,
 }
 
-/// A way to sum over all pairs of tokens without a softmax on the CPU.
+/// Algorithm, on the CPU, for sums over all pairs of tokens without a softmax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairs {
-    /// The one with fewer products.
+    /// The algorithm with fewer products.
     Cheapest,
-    /// Every query with every key before it: quadratic in the length.
+    /// Every query with every earlier key: quadratic in the length.
     Direct,
     /// Within chunks, and through a state between them: linear in the length.
     Chunked,
@@ -28,7 +28,7 @@ thread_local! {
     static PAIRS: Cell<Pairs> = const { Cell::new(Pairs::Cheapest) };
 }
 
-/// Calls `run` with the sums of its forward passes on this thread computed as `pairs` says.
+/// Runs `run`; forward passes of this thread compute the sums by `pairs`.
 pub fn with_pairs<T>(pairs: Pairs, run: impl FnOnce() -> T) -> T {
     let before = PAIRS.replace(pairs);
     let result = run();
@@ -36,7 +36,7 @@ pub fn with_pairs<T>(pairs: Pairs, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Whether a sum goes by chunks, given whether that is `cheaper`.
+/// Whether a sum is computed by chunks; `cheaper` tells whether that costs less.
 pub(crate) fn by_chunks(cheaper: bool) -> bool {
     match PAIRS.get() {
         Pairs::Cheapest => cheaper,

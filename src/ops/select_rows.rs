@@ -1,5 +1,5 @@
-//! Selection of steps of every sequence. Candle's gradient of such a selection takes one thread and
-//! four passes over the whole sequence.
+//! Selection of steps of every sequence. Candle computes the gradient of such a selection on one thread, in four passes
+//! over the whole sequence.
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};

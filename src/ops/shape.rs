@@ -40,7 +40,7 @@ pub(crate) fn expect(op: &str, (name, x): Named, by: Named, needed: &[usize]) ->
     Ok(())
 }
 
-/// The channels d and states n of the parameters (d, n) of a kernel of `len` taps: `by`, and others like it.
+/// Returns the channels d and states n of the parameters (d, n), `by` and `others`, of a kernel with `len` taps.
 pub(crate) fn kernel(op: &str, by: Named, others: &[Named], len: usize) -> Result<[usize; 2]> {
     let sizes: [usize; 2] = dims(op, by)?;
     for &other in others {

@@ -1,7 +1,7 @@
 //! The instruction set of the ops, chosen in one place.
 //!
-//! A processor's best is taken unless `DSF_SIMD` names a lower one. It decides which version of every function under
-//! [`#[simd]`](dsf_simd::simd) runs, and which kernel of matrix products.
+//! The processor's best instruction set is used unless `DSF_SIMD` names a lower one. It decides which version of every
+//! function under [`#[simd]`](dsf_simd::simd) runs, and which kernel of matrix products.
 
 use std::env;
 use std::fmt;
@@ -10,10 +10,10 @@ use std::sync::OnceLock;
 /// The environment variable that names an instruction set.
 pub const VARIABLE: &str = "DSF_SIMD";
 
-/// An instruction set, the lowest first.
+/// An instruction set; ordered from the lowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Simd {
-    /// What every processor of the architecture has: SSE2 on x86-64, NEON on 64-bit ARM.
+    /// Baseline of the architecture: SSE2 on x86-64, NEON on 64-bit ARM.
     Baseline,
     /// AVX2 and FMA: vectors of 8 f32, 16 registers.
     Avx2,
@@ -24,7 +24,7 @@ pub enum Simd {
 impl Simd {
     const ALL: [Self; 3] = [Self::Baseline, Self::Avx2, Self::Avx512];
 
-    /// As `DSF_SIMD` and results spell it.
+    /// Name in `DSF_SIMD` and in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Baseline if cfg!(target_arch = "aarch64") => "neon",
@@ -34,12 +34,12 @@ impl Simd {
         }
     }
 
-    /// Those that this processor has, the lowest first.
+    /// Returns the instruction sets that this processor supports, the lowest first.
     pub fn available() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|simd| simd.is_available())
     }
 
-    /// Whether it multiplies and adds in one instruction.
+    /// Whether it has a fused multiply-add.
     #[inline(always)]
     pub(crate) fn fuses(self) -> bool {
         cfg!(target_arch = "aarch64") || self >= Self::Avx2
@@ -76,18 +76,18 @@ impl Simd {
         *self == Self::Baseline
     }
 
-    /// The one that the ops of this process use.
+    /// Returns the instruction set of this process's ops.
     ///
     /// # Panics
     ///
-    /// If `DSF_SIMD` names none that the processor has; ask [`Self::chosen`] first.
+    /// Panics if `DSF_SIMD` names one that the processor lacks; call [`Self::chosen`] first.
     #[inline]
     pub fn current() -> Self {
         static CURRENT: OnceLock<Simd> = OnceLock::new();
         *CURRENT.get_or_init(|| Self::chosen().unwrap_or_else(|why| panic!("{VARIABLE}: {why}")))
     }
 
-    /// What `DSF_SIMD` names, or the best of the processor.
+    /// Returns the instruction set that `DSF_SIMD` names, or the best of the processor.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl Simd {
         Self::of(env::var(VARIABLE).ok().as_deref())
     }
 
-    /// [`Self::chosen`] for a value of the variable.
+    /// Returns [`Self::chosen`] for a value of the variable.
     fn of(value: Option<&str>) -> Result<Self, String> {
         let Some(value) = value.filter(|value| !value.is_empty()) else {
             return Ok(Self::available().max().unwrap_or(Self::Baseline));

@@ -31,7 +31,7 @@ pub(crate) fn sums_of<const N: usize>(
     sums.map_err(|_| candle_core::Error::msg("sums are as many as matrices"))
 }
 
-/// [`sums_of`] those that are there.
+/// Returns [`sums_of`] the matrices that are present.
 pub(crate) fn sums_of_some(
     gpu: &Gpu,
     matrices: &[Option<(View, usize)>],
@@ -42,10 +42,10 @@ pub(crate) fn sums_of_some(
     Ok(matrices.iter().map(sum).collect())
 }
 
-/// [`sums_of`] any number up to four.
+/// Returns [`sums_of`] up to four matrices.
 fn sums_of_rows(gpu: &Gpu, matrices: &[(View, usize)]) -> Result<Vec<Buffer>> {
     let mut sums = sum_groups(gpu, matrices)?;
-    // Groups of long matrices are matrices again.
+    // The sums of long matrices have several rows and are summed again.
     let is_long = |i: &usize| sums[*i].len() > matrices[*i].1;
     let long: Vec<usize> = (0..sums.len()).filter(is_long).collect();
     if !long.is_empty() {
@@ -58,7 +58,7 @@ fn sums_of_rows(gpu: &Gpu, matrices: &[(View, usize)]) -> Result<Vec<Buffer>> {
     Ok(sums)
 }
 
-/// Of each matrix one row of sums for every [`EACH`] rows, or for all where they are few.
+/// Returns one row of sums for every [`EACH`] rows of each matrix, or for all rows if they are few.
 fn sum_groups(gpu: &Gpu, matrices: &[(View, usize)]) -> Result<Vec<Buffer>> {
     let Some((first, _)) = matrices.first() else {
         return Ok(Vec::new());
@@ -131,7 +131,7 @@ mod tests {
             let gpu = gpu::of(&x).unwrap();
             let (storage, layout) = x.storage_and_layout();
             let whole = gpu.view(&storage, layout).unwrap();
-            // Of two levels, of one, of a single row, and narrower than a warp.
+            // The shapes need two levels, one level, or have a single row, and the last is narrower than a warp.
             let shapes = [(1300, 33), (40, 64), (1, 7), (1100, 5)];
             let matrices = shapes.map(|(rows, width)| (whole.part(0, rows * width), width));
             let values = |sum: Buffer| {

@@ -104,7 +104,8 @@ fn norm(x: &[f64]) -> f64 {
 fn a_block_of_pythia_takes_activations_of_16_bits_and_parameters_of_32() {
     for weights in [Weights::Softmax, Weights::LinearNormalised, Weights::Plain] {
         let expected = found(DType::F64, DType::F64, weights);
-        // In 16 bits, what stands out is the bias of the normaliser: two sums that nearly cancel.
+        // The bias of the normaliser has the largest error in 16 bits: it is the difference of two sums that nearly
+        // cancel.
         for (activations, tolerance) in [(DType::F32, 1e-4), (DType::BF16, 1e-1)] {
             let before = launches();
             let got = emulated(|| found(DType::F32, activations, weights));
@@ -115,7 +116,7 @@ fn a_block_of_pythia_takes_activations_of_16_bits_and_parameters_of_32() {
                     continue;
                 };
                 let apart: Vec<f64> = got.iter().zip(expected).map(|(x, y)| x - y).collect();
-                // what a rule does not use has gradients of zero
+                // rules without a parameter give it a gradient of zeros
                 let apart = norm(&apart) / norm(expected).max(1e-12);
                 assert!(
                     apart <= tolerance,

@@ -9,7 +9,7 @@ use dsf_simd::simd;
 /// Rows of a transpose per task.
 const PANEL: usize = 4 * LANES;
 
-/// The transpose of a matrix with `columns` columns.
+/// Returns the transpose of a matrix with `columns` columns.
 pub(crate) fn transpose<F: Float>(x: &[F], columns: usize) -> Vec<F> {
     let rows = x.len() / columns;
     let mut y = zeros(x.len());
@@ -18,7 +18,8 @@ pub(crate) fn transpose<F: Float>(x: &[F], columns: usize) -> Vec<F> {
     y
 }
 
-/// Writes columns of x from `first` on as rows, square by square: whole cache lines are read and written.
+/// Writes columns of x, beginning at `first`, as rows, square by square, so that whole cache lines are read and
+/// written.
 #[simd]
 fn transpose_panel<F: Float>(x: &[F], columns: usize, first: usize, y: &mut [F]) {
     let rows = x.len() / columns;

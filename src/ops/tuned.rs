@@ -1,7 +1,7 @@
-//! Sizes chosen for a GPU. Tests take small ones instead, so that small tensors have several tiles; [`at_full_size`] lets a
-//! test take those of production.
+//! Sizes chosen for a GPU. Tests use small ones instead, so that small tensors have several tiles; a test can call
+//! [`at_full_size`] to use those of production.
 
-/// A size of production, and that of tests.
+/// A size for production, and one for tests.
 #[derive(Clone, Copy)]
 pub(crate) struct Tuned {
     full: usize,
@@ -36,7 +36,7 @@ fn full_size() -> bool {
     FULL_SIZE.get()
 }
 
-/// Does `work`, whose launches from this thread take the sizes of production.
+/// Runs `work`; launches by this thread use the sizes of production.
 #[cfg(test)]
 pub(crate) fn at_full_size<T>(work: impl FnOnce() -> T) -> T {
     let before = FULL_SIZE.replace(true);

@@ -1,5 +1,5 @@
-//! Vectors of zeros, or of copies, which ops write their results over: large ones are filled by all threads, since one
-//! alone takes a tenth of a step for it.
+//! Vectors of zeros, or copies, in which ops write their results. Large ones are filled by all threads, since filling
+//! them on one thread takes a tenth of a step.
 
 #![allow(unsafe_code)]
 
@@ -7,10 +7,10 @@ use super::float::Float;
 use super::parallel::InParallel;
 use std::mem::MaybeUninit;
 
-/// Numbers that a task fills; fewer are filled by the calling thread.
+/// Numbers that a task fills; smaller vectors are filled by the calling thread.
 const CHUNK: usize = 1 << 17;
 
-/// `count` zeros.
+/// Returns `count` zeros.
 pub(crate) fn zeros<F: Float>(count: usize) -> Vec<F> {
     if count <= CHUNK {
         return vec![F::zero(); count];
@@ -18,12 +18,12 @@ pub(crate) fn zeros<F: Float>(count: usize) -> Vec<F> {
     let mut x = Vec::with_capacity(count);
     let parts = x.spare_capacity_mut()[..count].chunks_mut(CHUNK);
     parts.in_parallel(|part| part.fill(MaybeUninit::new(F::zero())));
-    // SAFETY: the capacity is `count` at least, and the parts, which cover it, have been written.
+    // SAFETY: the capacity is at least `count`, and the parts, which cover it, have been written.
     unsafe { x.set_len(count) };
     x
 }
 
-/// The numbers of `from`, for an op that changes them in place.
+/// Returns a copy of `from`, for an op that changes it in place.
 pub(crate) fn copied<F: Float>(from: &[F]) -> Vec<F> {
     if from.len() <= CHUNK {
         return from.to_vec();
@@ -35,7 +35,7 @@ pub(crate) fn copied<F: Float>(from: &[F]) -> Vec<F> {
             to.write(from);
         }
     });
-    // SAFETY: the capacity is `from.len()` at least, and the parts, which cover it, have been written.
+    // SAFETY: the capacity is at least `from.len()`, and the parts, which cover it, have been written.
     unsafe { x.set_len(from.len()) };
     x
 }

@@ -1,6 +1,6 @@
-//! A group of lanes holds as many channels; its sections follow each other step by step.
+//! Each lane holds one channel; sections are processed one after another at each step.
 //!
-//! The backward pass keeps the states of every [`SPAN`]th step and computes those between anew.
+//! The backward pass stores the states of every [`SPAN`]th step and recomputes those in between.
 
 use super::Cascade;
 use crate::float::Float;
@@ -12,7 +12,7 @@ use dsf_simd::simd;
 /// Steps between stored states.
 const SPAN: usize = 32;
 
-/// y, a group of channels after the other.
+/// Computes y, one group of channels after another.
 pub(super) fn forward<F: Float>(op: &Cascade, ins: &[&[F]]) -> Vec<F> {
     let mut y = zeros(op.width * op.len);
     let groups = y.chunks_mut(LANES * op.len).enumerate();
@@ -57,13 +57,13 @@ impl Cascade {
     }
 }
 
-/// What enters the first section at step `l`.
+/// Input of the first section at step `l`.
 #[inline(always)]
 fn impulse<F: Float>(l: usize) -> Lanes<F> {
     splat(if l == 0 { F::one() } else { F::zero() })
 }
 
-/// Takes a section's state and what reaches the section one step on.
+/// Advances a section's state and the signal by one step.
 #[inline(always)]
 fn advance<F: Float>([a, b, _]: &[Lanes<F>; 3], state: &mut Lanes<F>, left: &mut Lanes<F>) {
     let x: Lanes<F> = each(|c| a[c].fma(state[c], b[c] * left[c]));
@@ -91,8 +91,8 @@ fn response<F: Float>(sections: &[[Lanes<F>; 3]], y: &mut [F], len: usize) {
 
 /// Writes the gradients of a, b and w of some channels.
 ///
-/// With g the gradient of x_l,i and e that of t_l,i+1: g is what comes from step l + 1, w gy_l and -e; then e of the section
-/// before is e + b g, and the state before gets a g - e.
+/// Let g be the gradient of x_l,i and e that of t_l,i+1. Then g is the sum of the contribution from step l + 1, w gy_l
+/// and -e; e of the previous section is e + b g, and the previous state gets a g - e.
 #[simd]
 fn gradients<F: Float>(sections: &[[Lanes<F>; 3]], gy: &[F], len: usize, to: [&mut [F]; 3]) {
     let count = sections.len();
@@ -108,7 +108,7 @@ fn gradients<F: Float>(sections: &[[Lanes<F>; 3]], gy: &[F], len: usize, to: [&m
             advance(section, state, &mut left);
         }
     }
-    // Of each section and step of a span: the state before and what reaches the section.
+    // For each section and step of a span: the previous state, and the input of the section.
     let mut span: Vec<[Lanes<F>; 2]> = vec![[splat(F::zero()); 2]; SPAN * count];
     let mut sums: Vec<[Lanes<F>; 3]> = vec![[splat(F::zero()); 3]; count];
     let mut later = zeros();

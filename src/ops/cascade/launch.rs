@@ -8,11 +8,11 @@ use candle_core::{bail, DType, Result};
 /// Steps between stored states; must equal that of the kernels.
 const SPAN: usize = 128;
 
-/// States whose numbers fit into the shared memory of a block.
+/// Maximum number of states, limited by the shared memory of a block.
 const MOST: usize = 1024;
 
 impl Cascade {
-    /// A warp for each channel, with `arrays` numbers of every state in shared memory.
+    /// Returns one warp per channel, with `arrays` numbers per state in shared memory.
     fn grid(&self, arrays: usize) -> Result<Grid> {
         if self.states > MOST {
             let (name, states) = (Self::NAME, self.states);

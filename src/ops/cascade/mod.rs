@@ -1,5 +1,5 @@
-//! The kernel of a system whose matrix is lower triangular, with entries of rank one below its diagonal: a cascade of
-//! first-order sections. S4's HiPPO-LegS is one, so that its kernel needs no dense matrix.
+//! Kernel of a system whose matrix is lower triangular, with rank-one entries below its diagonal: a cascade of
+//! first-order sections. S4's HiPPO-LegS has this form, so its kernel needs no dense matrix.
 
 mod cpu;
 mod launch;
@@ -11,10 +11,11 @@ use super::shape;
 use crate::gpu::Buffer;
 use candle_core::{DType, Result, Shape, Tensor};
 
-/// y\[c,l\] = Σ_i w\[c,i\] x\[c,l,i\] for l below `len`, the response to an impulse: each section takes from the signal what
-/// its state held and holds, and hands on the rest,
+/// y\[c,l\] = Σ_i w\[c,i\] x\[c,l,i\] for l below `len`, the response to an impulse. Each section subtracts its
+/// previous and its new state from the signal, and passes on the rest:
 ///
-/// x_l,i = a_i x_l-1,i + b_i t_l,i, t_l,i+1 = t_l,i - x_l-1,i - x_l,i, where t_l,0 is 1 for l = 0, else 0, and x before it is 0.
+/// x_l,i = a_i x_l-1,i + b_i t_l,i, t_l,i+1 = t_l,i - x_l-1,i - x_l,i, where t_l,0 is 1 for l = 0, else 0, and x before
+/// it is 0.
 ///
 /// The bilinear discretisation, with step Δ, of x' = A x + r u with A_ij = -r_i r_j below the diagonal and A_ii = -λ_i is
 /// of this form: a_i = (1 - λ_i Δ/2) / (1 + λ_i Δ/2), b_i = r_i² (Δ/2) / (1 + λ_i Δ/2), and its state is 2 x_i / r_i.
@@ -22,7 +23,7 @@ use candle_core::{DType, Result, Shape, Tensor};
 /// `a`, `b`, `w`: (d, n); result (d, len).
 pub fn cascade(a: &Tensor, b: &Tensor, w: &Tensor, len: usize) -> Result<Tensor> {
     let op = Cascade::check(a, b, w, len)?;
-    // The decay of a slow section is nothing in half precision.
+    // The decay of a slow section has no accuracy in half precision.
     if runs_on(a) && a.dtype() != DType::BF16 {
         apply_one(op, &[a, b, w])
     } else {
@@ -30,7 +31,7 @@ pub fn cascade(a: &Tensor, b: &Tensor, w: &Tensor, len: usize) -> Result<Tensor>
     }
 }
 
-/// The inputs are in the order a, b, w.
+/// Cascade; the inputs are in the order a, b, w.
 struct Cascade {
     width: usize,
     states: usize,
@@ -114,7 +115,8 @@ mod tests {
         move |x| reference::cascade(&x[0], &x[1], &x[2], len)
     }
 
-    /// Around the numbers of time steps between stored states, and of channels in a group of lanes.
+    /// Lengths around the number of time steps between stored states, and widths around the number of channels in a
+    /// group of lanes.
     #[test]
     fn fused_equals_reference() {
         for len in [1, 2, 31, 32, 33, 100] {

@@ -1,12 +1,13 @@
-//! The reference: the system as dense matrices, one power after the other.
+//! Reference: the system as dense matrices, one power after another.
 
 use candle_core::{Result, Tensor};
 
-/// Has d n² numbers of the matrix and its every row in memory.
+/// Allocates d n² numbers for the matrix and for each of its rows.
 pub(super) fn cascade(a: &Tensor, b: &Tensor, w: &Tensor, len: usize) -> Result<Tensor> {
     let (width, states) = a.dims2()?;
     let eye = Tensor::eye(states, a.dtype(), a.device())?;
-    // What each section makes of the states before, and at last of the impulse; `left` is what reaches the next one.
+    // Coefficients of each section in the previous states and, last, in the impulse; `left` is the input of the next
+    // section.
     let mut rows = Vec::with_capacity(states);
     let impulse = Tensor::zeros((width, states), a.dtype(), a.device())?;
     let one = Tensor::ones((width, 1), a.dtype(), a.device())?;

@@ -1,6 +1,7 @@
-//! The backward pass, one block of rows at a time, tile by tile: the attention weights are recomputed from the scores and the
-//! normalisers. With a normaliser, Σ_j p_ij dL/dp_ij is dL/do_i · o_i, dropout or not; the sum itself is taken where all of it is in
-//! one tile, since it differs from what it is subtracted from by no more than a rounding where one weight is nearly 1.
+//! Backward pass, one block of rows at a time, tile by tile. The attention weights are recomputed from the scores and
+//! the normalisers. With a normaliser, Σ_j p_ij dL/dp_ij equals dL/do_i · o_i, with or without dropout. The sum itself
+//! is used if a single tile contains all of it: the product would differ from it by rounding, which matters if one
+//! weight is nearly 1.
 
 use super::tiles::{by_tile, exponentials, tiles, Block, Item, Tile, BLOCK, MANY, TILE};
 use super::{CausalAttention, Weights};
@@ -44,8 +45,8 @@ pub(super) fn backward<F: Float>(op: &CausalAttention, call: Backward<F>) -> Vec
     grads
 }
 
-/// If there are few items, the blocks of each are dealt to tasks in turn, as later blocks attend to more steps, and the tasks' sums
-/// are added in order. The number of tasks depends on shapes alone. Returns the gradient of the bias.
+/// If there are few items, the blocks of each are dealt to tasks in turn, since later blocks attend to more steps, and
+/// the tasks' sums are added in order. The number of tasks depends only on shapes. Returns the gradient of the bias.
 fn backward_item<F: Float>(
     item: &Item<F>,
     call: &Backward<F>,
@@ -88,7 +89,7 @@ fn backward_item<F: Float>(
     gb
 }
 
-/// The memory of a thread.
+/// Scratch memory of a thread.
 struct Scratch<F> {
     past: Vec<Past<F>>,
     work: Work<F>,
@@ -163,7 +164,7 @@ fn add_sums<F: Float>(sums: &Sums<F>, [gk, gv]: [&mut [&mut [F]]; 2]) {
     }
 }
 
-/// The sums, and what a block writes before it reads it.
+/// Sums, and buffers that a block writes before it reads them.
 struct Work<F> {
     sums: Sums<F>,
     rows: Rows<F>,
@@ -177,16 +178,16 @@ struct Work<F> {
     factors: [Lanes<F>; TILE / LANES],
 }
 
-/// What the forward pass left of the rows of a block, and the gradients of its results.
+/// Results of the forward pass for the rows of a block, and the gradients of the block's results.
 struct Rows<F> {
     q: Matrix<F>,
     go: Matrix<F>,
-    /// 1 for [`Weights::Plain`].
+    /// Reciprocal of each row's sum of weights; 1 for [`Weights::Plain`].
     reciprocals: [F; BLOCK],
-    /// The largest scores.
+    /// Largest score of each row.
     tops: [F; BLOCK],
-    /// The products of results and their gradients, 0 for [`Weights::Plain`]; `None` where the sums that they stand for are in one
-    /// tile.
+    /// Products of results and their gradients, 0 for [`Weights::Plain`]; `None` if the sums that they replace are
+    /// within one tile.
     dots: Option<[F; BLOCK]>,
 }
 
@@ -281,7 +282,8 @@ fn backward_block<F: Float>(
     work.gq.copy_rows(to);
 }
 
-/// For row `i`, turns the scores of a tile into weights with dropout, and the gradients of these into those of the scores.
+/// Turns the scores of row `i` in a tile into weights with dropout, and the gradients of the weights into those of the
+/// scores.
 #[inline(always)]
 fn differentiate<F: Float>(tile: &Tile<F>, i: usize, work: &mut Work<F>) {
     let Work {

@@ -1,5 +1,5 @@
-//! The forward pass, one block of rows at a time, tile by tile: a softmax is that of the steps so far, to whose largest score
-//! later tiles rescale it (Milakov & Gimelshein 2018).
+//! Forward pass, one block of rows at a time, tile by tile. The softmax is taken over the steps so far; when a later
+//! tile raises the largest score, earlier results are rescaled (Milakov & Gimelshein 2018).
 
 use super::tiles::{by_tile, exponentials, tiles, Block, Item, Tile, BLOCK, MANY, TILE};
 use super::{CausalAttention, Weights};
@@ -11,8 +11,8 @@ use crate::zeros::zeros;
 use dsf_simd::simd;
 use std::ops::Range;
 
-/// The result and, for the backward pass, one number for each row: by what its weights were multiplied, the reciprocal of their
-/// sum, unless they are [`Weights::Plain`]; and, of a softmax, its largest score.
+/// Returns the result and, for the backward pass, one number per row: the reciprocal of the sum of the weights, unless
+/// they are [`Weights::Plain`]; and for a softmax its largest score.
 pub(super) fn forward<F: Float>(op: &CausalAttention, ins: &[&[F]]) -> Vec<Vec<F>> {
     let zeros = |width: usize| zeros(op.batch * op.heads * op.rows * width);
     let mut outs = [zeros(op.value_width), zeros(1), zeros(1)];
@@ -36,7 +36,7 @@ pub(super) fn forward<F: Float>(op: &CausalAttention, ins: &[&[F]]) -> Vec<Vec<F
     outs.into_iter().take(told).collect()
 }
 
-/// The memory of a thread.
+/// Scratch memory of a thread.
 struct Scratch<F> {
     past: Vec<Past<F>>,
     weighed: Weighed<F>,
@@ -102,9 +102,9 @@ struct Weighed<F> {
     q: Matrix<F>,
     p: Matrix<F>,
     o: Matrix<F>,
-    /// Of each row, the largest score.
+    /// Largest score of each row.
     tops: [F; BLOCK],
-    /// Of each row, the sum of the weights.
+    /// Sum of the weights of each row.
     sums: [F; BLOCK],
 }
 
@@ -120,8 +120,8 @@ impl<F: Float> Weighed<F> {
         }
     }
 
-    /// Turns the scores of row `i` in a tile into weights that are yet to be divided by their sum, and rescales what the row has
-    /// so far to the new largest score.
+    /// Turns the scores of row `i` in a tile into weights that have not been normalised yet, and rescales the row's
+    /// previous results to the new largest score.
     #[inline(always)]
     fn weigh(&mut self, weights: Weights, tile: &Tile<F>, i: usize) {
         let row = self.p.groups_mut(i, tile.groups(i));
@@ -135,7 +135,7 @@ impl<F: Float> Weighed<F> {
         let before = self.tops[i];
         let top = before.at_least(largest(row.as_flattened()));
         if top == F::of(f64::NEG_INFINITY) {
-            // A pattern hides every step so far.
+            // The pattern hides every step so far.
             row.fill(splat(F::zero()));
             return;
         }
@@ -192,7 +192,8 @@ fn add_tile<F: Float>(
     weighed: &mut Weighed<F>,
 ) {
     tile.scores(&weighed.q, &past.keys_t, &mut weighed.p);
-    // Loops and not closures: a call in a hot loop is compiled for no instruction set but the lowest.
+    // Loops are used instead of closures: a closure that is not inlined is compiled only for the lowest instruction
+    // set.
     for i in 0..tile.rows() {
         weighed.weigh(op.weights, tile, i);
         tile.mask_row(i, weighed.p.groups_mut(i, tile.groups(i)));

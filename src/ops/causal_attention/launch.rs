@@ -1,4 +1,5 @@
-//! Launches of the kernels of `cuda/causal_attention*`: all pairs of queries and keys, in tiles, of heads that lie side by side.
+//! Launches of the kernels of `cuda/causal_attention*`: all pairs of queries and keys, in tiles, with heads side by
+//! side.
 
 use super::{CausalAttention, Pattern, Weights};
 use crate::fused::{FusedOp, Launch, LaunchBackward};

@@ -13,7 +13,7 @@ use crate::zeros::zeros;
 /// Rows of a task of a pass over memory.
 const ROWS: usize = 256;
 
-/// The chunked sum of the values, if it applies and costs less than all pairs or was asked for.
+/// Returns the chunked sum of the values, if it applies and either costs less than all pairs or was requested.
 pub(super) fn sums(op: &CausalAttention) -> Option<Chunked> {
     let linear = op.weights != Weights::Softmax && op.mask.is_none();
     let mut lists = op.reach.chunks_exact(op.rows);

@@ -33,11 +33,11 @@ pub enum Weights {
 
 /// o_i = Σ_{j <= pos_i} dropout(p_ij) v_j, in each of s heads.
 ///
-/// The inputs are `q`: (B, R, s m); `k`: (B, L, s m); `v`: (B, L, s e); result (B, R, s e): heads side by side, as projections leave them. All
-/// of them may have the axis of heads before that of steps instead: (B, s, R, m) and so on. `positions`: (B, R) of u32 below L,
-/// the time of each query row; without it R = L and row i is at time i. The dropout mask is that of
-/// [`dropout`](super::dropout()) on a (B, s, R, L) tensor. Without dropout and with ascending rows,
-/// the two rules without a softmax take time linear in L if that is faster.
+/// The inputs are `q`: (B, R, s m); `k`: (B, L, s m); `v`: (B, L, s e); result (B, R, s e): heads side by side, in the
+/// layout of projections. Alternatively all of them have an axis of heads before that of steps: (B, s, R, m) and so on.
+/// `positions`: (B, R) of u32 below L, the time of each query row; without it R = L and row i is at time i. The dropout
+/// mask is that of [`dropout`](super::dropout()) on a (B, s, R, L) tensor. Without dropout and with ascending rows, the
+/// two rules without a softmax take time linear in L if that is faster.
 pub fn causal_attention(
     ins: [&Tensor; 3],
     heads: usize,
@@ -51,8 +51,8 @@ pub fn causal_attention(
     )
 }
 
-/// [`causal_attention`] with a softmax over the pairs of a pattern, in time proportional to the window if there is nothing but
-/// a window.
+/// [`causal_attention`] with a softmax over the pairs of a pattern. If the pattern is only a window, time is
+/// proportional to the window.
 pub fn patterned_attention(
     ins: [&Tensor; 3],
     heads: usize,
@@ -91,7 +91,7 @@ fn apply(op: CausalAttention, ins: [&Tensor; 3]) -> Result<Tensor> {
     }
 }
 
-/// The sizes, as in [`causal_attention`], and the options.
+/// Sizes, named like in [`causal_attention`], and options.
 struct CausalAttention {
     batch: usize,
     heads: usize,
@@ -105,7 +105,7 @@ struct CausalAttention {
     reach: Vec<usize>,
     positions: Option<Tensor>,
     weights: Weights,
-    /// Of a softmax alone.
+    /// Pattern, for a softmax only.
     pattern: Option<Checked>,
     mask: Option<Mask>,
 }
@@ -120,7 +120,7 @@ impl CausalAttention {
         weights: Weights,
         dropout: Option<Dropout>,
     ) -> Result<Self> {
-        // The number of heads in an axis.
+        // The number of heads is the size of an axis.
         let (layout, across, [batch, rows, key_width]) = match q.rank() {
             3 => (Heads::Beside, heads, shape::dims(Self::OP, ("q", q))?),
             _ => {
@@ -186,7 +186,8 @@ impl CausalAttention {
         })
     }
 
-    /// How it has to find its heads: the chunked sum one after another, the kernels of GPUs side by side, and all else anyhow.
+    /// Returns the layout of heads that the implementation requires: consecutive heads for the chunked sum, side by
+    /// side for GPU kernels; `None` if any will do.
     fn wanted(&self, q: &Tensor) -> Option<Heads> {
         let (on_gpu, by_chunks) = match crate::gpu::of(q) {
             Some(_) => (true, launch_linear::applies(self)),
@@ -206,7 +207,7 @@ impl CausalAttention {
         })
     }
 
-    /// The sizes of a tensor with so many rows for each head, `width` numbers a row.
+    /// Sizes of a tensor with `rows` rows per head and `width` numbers per row.
     fn sizes(&self, rows: usize, width: usize) -> Sizes {
         Sizes {
             sequences: self.batch,
@@ -231,12 +232,12 @@ impl CausalAttention {
         self.layout.rows_by_item(x, self.sizes(rows, width))
     }
 
-    /// The fourth input.
+    /// Returns the fourth input.
     fn bias(&self) -> Option<&Tensor> {
         self.pattern.as_ref()?.pattern.bias.as_ref()
     }
 
-    /// The distances that have a bias each; 0 if there is none.
+    /// Number of distances with a bias of their own; 0 if there is no bias.
     fn distances(&self) -> usize {
         self.bias().map_or(0, |bias| bias.dims()[1])
     }

@@ -1,4 +1,4 @@
-//! Which of the pairs that causality allows a softmax weighs, and by how much less it weighs distant ones.
+//! Patterns of softmax attention: restrictions to some of the causal pairs, and biases by distance.
 
 use super::shape;
 use crate::float::Float;
@@ -10,15 +10,15 @@ use std::ops::Range;
 pub struct Pattern {
     /// A row at time i attends to the steps j > i - window; to the whole past if `None`. (Beltagy et al. 2020.)
     pub window: Option<usize>,
-    /// Each of the first `globals` steps attends to its whole past, and every later row attends to it. (Zaheer et al. 2020.)
+    /// Number of first steps that attend to their whole past and that every later row attends to. (Zaheer et al. 2020.)
     pub globals: usize,
-    /// (L, r) of u32: steps that a row at time i attends to besides, in row i; what lies after i has no effect.
+    /// (L, r) of u32: row i lists further steps that a row at time i attends to; steps after i have no effect.
     pub links: Option<Tensor>,
     /// Whether 2^{-8(h+1)/s} (i - j) is subtracted from the scaled scores of head h of s, counted from 0. (Press et al.
     /// 2022.)
     pub slopes: bool,
-    /// (s, distances): what is added to the scaled scores of each head at a distance i - j, the last of them at all greater
-    /// distances, too. (Raffel et al. 2020.)
+    /// (s, distances): values added to the scaled scores of each head at a distance i - j; the last one also holds for
+    /// greater distances. (Raffel et al. 2020.)
     pub bias: Option<Tensor>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    /// For queries `q` of so many heads, and for `len` keys.
+    /// Checks a pattern for queries `q` with the given number of heads, and for `len` keys.
     pub(super) fn new(
         op: &str,
         pattern: &Pattern,
@@ -48,7 +48,7 @@ impl Checked {
                 op
             );
         }
-        // Of no effect, and then not in the way of fast paths.
+        // A window of the whole sequence has no effect, and removing it enables fast paths.
         pattern.window = pattern.window.filter(|&window| window < len);
         let mut links = Vec::new();
         if let Some(tensor) = &pattern.links {
@@ -69,7 +69,7 @@ impl Checked {
         Ok(Self { pattern, links })
     }
 
-    /// The factor of a distance that head `head` of `heads` subtracts.
+    /// Factor of the distance that is subtracted from the scores of head `head` of `heads`.
     pub(super) fn slope(&self, head: usize, heads: usize) -> f64 {
         match self.pattern.slopes {
             true => (-8.0 * (head + 1) as f64 / heads as f64).exp2(),
@@ -77,13 +77,13 @@ impl Checked {
         }
     }
 
-    /// The window, if nothing before it is attended to.
+    /// Returns the window, if no step before it is attended to.
     pub(super) fn narrow(&self) -> Option<usize> {
         let alone = self.pattern.globals == 0 && self.pattern.links.is_none();
         self.pattern.window.filter(|_| alone)
     }
 
-    /// Whether a row at `time` attends to `step`, which is no later.
+    /// Whether a row at `time` attends to `step`, which must not be later.
     pub(super) fn allows(&self, time: usize, step: usize) -> bool {
         let Some(window) = self.pattern.window else {
             return true;
@@ -95,8 +95,8 @@ impl Checked {
             || self.links.get(time).is_some_and(link)
     }
 
-    /// Biases the scaled scores of a row at `time` with `steps`, none of which is later, and hides those that it does not attend
-    /// to.
+    /// Adds the biases to the scaled scores of a row at `time` with `steps`, none of which is later, and hides the
+    /// steps that it does not attend to.
     pub(super) fn apply<F: Float>(
         &self,
         (slope, bias): (f64, Option<&[F]>),

@@ -1,27 +1,27 @@
-//! Where the rows of a head are: one after another, or between those of the other heads.
+//! Memory layout of heads: the rows of a head are consecutive, or interleaved with those of the other heads.
 
 use crate::float::Float;
 use crate::matrix::Matrix;
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 
-/// How tensors hold their heads.
+/// Layout of the heads in a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heads {
-    /// (B, R, s m): the heads of a step side by side, as projections leave them.
+    /// (B, R, s m): the heads of a step side by side, in the layout of projections.
     Beside,
     /// (B, s, R, m).
     Apart,
 }
 
-/// (B, R, s m) to (B, s, R, m).
+/// Converts (B, R, s m) to (B, s, R, m).
 pub fn heads_apart(x: &Tensor, heads: usize) -> Result<Tensor> {
     let (batch, rows, width) = x.dims3()?;
     let x = x.reshape((batch, rows, heads, width / heads))?;
     x.transpose(1, 2)?.contiguous()
 }
 
-/// (B, s, R, m) to (B, R, s m).
+/// Converts (B, s, R, m) to (B, R, s m).
 pub fn heads_beside(x: &Tensor) -> Result<Tensor> {
     let (batch, heads, rows, width) = x.dims4()?;
     x.transpose(1, 2)?.reshape((batch, rows, heads * width))
@@ -30,10 +30,10 @@ pub fn heads_beside(x: &Tensor) -> Result<Tensor> {
 /// Some rows of one head of one sequence.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a, F> {
-    /// From the first row on.
+    /// Elements, beginning with the first row.
     x: &'a [F],
     width: usize,
-    /// From one row to the next.
+    /// Distance from one row to the next.
     stride: usize,
 }
 
@@ -49,7 +49,7 @@ impl<'a, F: Float> Rows<'a, F> {
         }
     }
 
-    /// Row by row.
+    /// Iterates over the rows.
     pub(super) fn each(&self) -> impl Iterator<Item = &'a [F]> {
         let width = self.width;
         self.x.chunks(self.stride).map(move |row| &row[..width])
@@ -68,7 +68,7 @@ impl<'a, F: Float> Rows<'a, F> {
     }
 }
 
-/// The sizes of a tensor of `sequences` with so many `heads` and `rows`, `width` numbers a row of a head.
+/// Sizes of a tensor of `sequences` with `heads` heads and `rows` rows, and `width` numbers per row of a head.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) sequences: usize,

@@ -75,7 +75,7 @@ fn distances(op: &CausalAttention, like: &Tensor) -> Result<Tensor> {
         .broadcast_sub(&steps)
 }
 
-/// Of each head, (1, s, 1, 1).
+/// Slope of each head, (1, s, 1, 1).
 fn slopes(op: &CausalAttention, pattern: &Checked, like: &Tensor) -> Result<Tensor> {
     let slopes: Vec<f64> = (0..op.heads)
         .map(|head| pattern.slope(head, op.heads))
@@ -83,7 +83,7 @@ fn slopes(op: &CausalAttention, pattern: &Checked, like: &Tensor) -> Result<Tens
     Tensor::from_vec(slopes, (1, op.heads, 1, 1), like.device())?.to_dtype(like.dtype())
 }
 
-/// What `bias` has for the distance of each pair, (B or 1, s, R, L); anything where the step is later than the row.
+/// Values of `bias` at the distance of each pair, (B or 1, s, R, L); arbitrary where the step is later than the row.
 fn biases(op: &CausalAttention, bias: &Tensor, like: &Tensor) -> Result<Tensor> {
     let far = (op.distances() - 1) as f64;
     let distances = distances(op, &like.to_dtype(DType::F64)?)?;
@@ -102,7 +102,7 @@ fn allowed(op: &CausalAttention, pattern: &Checked, like: &Tensor) -> Result<Ten
     Tensor::from_vec(allowed.collect(), (op.len, op.len), like.device())?.to_dtype(like.dtype())
 }
 
-/// What a tensor (L, L) has at the times of the rows, (B or 1, 1, R, L).
+/// Rows of a tensor (L, L) at the times of the queries, (B or 1, 1, R, L).
 fn rows_of(op: &CausalAttention, x: &Tensor) -> Result<Tensor> {
     match &op.positions {
         Some(positions) => x

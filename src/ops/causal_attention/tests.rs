@@ -14,8 +14,9 @@ const DROPOUT: Dropout = Dropout {
     index: 3,
 };
 
-/// The limit for rows of gradients in bf16. That of a score is its weight times the difference of two numbers, of which one is
-/// made of outputs rounded to bf16: where one key has nearly all of the weight, little more than the rounding is left.
+/// Limit for rows of gradients in bf16. The gradient of a score is its weight times a difference of two numbers, one of
+/// which is computed from outputs rounded to bf16. If one key has nearly all of the weight, little more than the
+/// rounding error remains.
 const CANCELLED: f64 = 2.5e-2;
 
 /// Batch, heads, rows, length, key width, value width.
@@ -39,7 +40,7 @@ fn positions([batch, _, rows, len, ..]: Sizes) -> Tensor {
     Tensor::from_vec(ids, (batch, rows), &Device::Cpu).unwrap()
 }
 
-/// Of inputs with an axis of heads, or with one head.
+/// Returns the number of heads of inputs with an axis of heads, otherwise 1.
 fn heads(x: &[Tensor]) -> usize {
     match x[0].dims() {
         [_, heads, _, _] => *heads,
@@ -56,7 +57,7 @@ fn attend(
     causal_attention([&x[0], &x[1], &x[2]], heads(x), positions, rule, dropout)
 }
 
-/// [`attend`] to tensors whose heads are put side by side.
+/// [`attend`] for tensors whose heads are side by side.
 fn attend_beside(
     x: &[Tensor],
     positions: Option<&Tensor>,
@@ -68,7 +69,7 @@ fn attend_beside(
     })
 }
 
-/// What `attend` makes of inputs with an axis of heads, given them side by side.
+/// Moves the heads of the inputs side by side, calls `attend`, and moves the heads of its result back to an axis.
 fn beside(x: &[Tensor], attend: impl Fn([&Tensor; 3], usize) -> Result<Tensor>) -> Result<Tensor> {
     let [q, k, v] = [&x[0], &x[1], &x[2]].map(place::heads_beside);
     place::heads_apart(&attend([&q?, &k?, &v?], heads(x))?, heads(x))
@@ -112,7 +113,7 @@ fn fused_equals_reference_at_all_lengths() {
             agree([1, 2, len, len, 4, 2], None, rule, Some(DROPOUT));
         }
     }
-    // Several tiles of steps, in a few items and in more than there are tasks.
+    // Several tiles of steps, with few items and with more items than tasks.
     for rule in RULES {
         for len in [127, 128, 129, 300] {
             agree([1, 1, len, len, 2, 3], None, rule, Some(DROPOUT));
@@ -127,7 +128,7 @@ fn fused_equals_reference_at_all_lengths() {
     );
 }
 
-/// Scores that rise from tile to tile by more than an exponential can hold, and fall as much.
+/// Scores that rise from tile to tile by more than the range of an exponential, and that fall as much.
 #[test]
 fn later_tiles_may_have_far_larger_or_smaller_scores() {
     for sign in [1.0, -1.0] {
@@ -137,7 +138,7 @@ fn later_tiles_may_have_far_larger_or_smaller_scores() {
         let v = k.reshape((1, 1, len, 1)).unwrap();
         let k = (&v * (sign * 300.0)).unwrap();
         let o = causal_attention([&q, &k, &v], 1, None, Weights::Softmax, None).unwrap();
-        // Each row has all of its weight on the last step, or on the first.
+        // The last step, or the first, has all of the weight in each row.
         let expected: Vec<f32> = (0..len)
             .map(|i| if sign > 0.0 { i as f32 } else { 0.0 })
             .collect();
@@ -181,7 +182,7 @@ fn fused_equals_reference_where_time_is_linear() {
     for rule in [Weights::LinearNormalised, Weights::Plain] {
         let whole = [2, 2, 300, 300, 5, 3];
         let some = [2, 2, 100, 300, 3, 20];
-        // Every row sees the same tokens: of one sequence all, of the other all but padding.
+        // All rows of a sequence see the same tokens: in one sequence all tokens, in the other all but padding.
         let lasts: Vec<u32> = (0..600).map(|i| if i < 300 { 299 } else { 270 }).collect();
         let lasts = Tensor::from_vec(lasts, (2, 300), &Device::Cpu).unwrap();
         for (sizes, positions) in [

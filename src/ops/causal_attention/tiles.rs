@@ -1,5 +1,5 @@
-//! Tiles of pairs, some rows by some steps: what is computed for a tile stays in cache, and the (B, s, R, L) tensor is
-//! never stored.
+//! Tiles of pairs, some rows by some steps. The data of a tile stay in cache, and the (B, s, R, L) tensor is never
+//! stored.
 
 use super::place::Rows;
 use super::{CausalAttention, Weights};
@@ -11,11 +11,11 @@ use std::ops::Range;
 /// Rows of a block.
 pub(super) const BLOCK: usize = 64;
 
-/// Steps of a tile, whole groups of lanes. Two tiles of 64 rows fill the L1 cache of current processors twice, their L2 cache to
-/// a sixteenth; smaller ones pay more for the borders.
+/// Steps of a tile, in whole groups of lanes. Two tiles of 64 rows take twice the L1 cache of current processors, and a
+/// sixteenth of their L2 cache; smaller tiles have more overhead at their borders.
 pub(super) const TILE: usize = 128;
 
-/// From so many items on, each is a task; of fewer, the blocks are.
+/// Number of items from which each item is a task; with fewer items, each block is.
 pub(super) const MANY: usize = 16;
 
 /// The steps of each tile.
@@ -25,12 +25,12 @@ pub(super) fn tiles(op: &CausalAttention) -> impl Iterator<Item = Range<usize>> 
     starts.map(move |first| first..(first + TILE).min(len))
 }
 
-/// What `make` makes for each tile, from the number of its steps.
+/// Calls `make` for each tile with the number of its steps.
 pub(super) fn by_tile<T>(op: &CausalAttention, make: impl Fn(usize) -> T) -> Vec<T> {
     tiles(op).map(|steps| make(steps.len())).collect()
 }
 
-/// e^{x - top} of scores, and 0 where they are hidden at -∞: that without an underflow, which takes many times as long.
+/// e^{x - top} of scores, and 0 where they are hidden at -∞, which avoids slow underflows.
 #[inline(always)]
 pub(super) fn exponentials<F: Float>(x: &Lanes<F>, top: F) -> Lanes<F> {
     let hidden = |c: usize| x[c] == F::of(f64::NEG_INFINITY);
@@ -46,7 +46,7 @@ pub(super) struct Item<'a, F> {
     q: Rows<'a, F>,
     k: Rows<'a, F>,
     v: Rows<'a, F>,
-    /// By distance, of its head.
+    /// Bias of its head, by distance.
     bias: Option<&'a [F]>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Block<'a, F> {
     item: &'a Item<'a, F>,
     /// The first row, in the item.
     first: usize,
-    /// The steps that each row may attend to; the last of them is at its time.
+    /// Steps that each row may attend to; the last of them is at the row's time.
     spans: Vec<Range<usize>>,
 }
 
@@ -125,7 +125,7 @@ impl<'a, F: Float> Block<'a, F> {
         self.spans.len()
     }
 
-    /// Its rows among those of the item.
+    /// Rows of the block, as indices among those of the item.
     fn rows(&self) -> Range<usize> {
         self.first..self.first + self.len()
     }
@@ -155,14 +155,14 @@ impl<'a, F: Float> Block<'a, F> {
         }
     }
 
-    /// What results, or gradients of them, have for the rows of the block.
+    /// Rows of the block in the results, or in gradients with their layout.
     pub(super) fn results<'b>(&self, x: &'b [F]) -> Rows<'b, F> {
         let op = self.op();
         let of_item = op.rows_of(x, self.item.index, op.rows, op.value_width);
         of_item.some(self.rows())
     }
 
-    /// What `x`, with one number for each row of all items, has for those of the block.
+    /// Numbers of the block's rows in `x`, which holds one number for each row of all items.
     pub(super) fn of<'b>(&self, x: &'b [F]) -> &'b [F] {
         &x[self.item.index * self.item.op.rows..][self.rows()]
     }
@@ -183,7 +183,7 @@ impl<F: Float> Tile<'_, F> {
         self.steps.len()
     }
 
-    /// What row `i` may attend to, counted from the first step.
+    /// Steps that row `i` may attend to, relative to the first step.
     #[inline(always)]
     pub(super) fn span(&self, i: usize) -> Range<usize> {
         let (span, steps) = (&self.block.spans[i], &self.steps);
@@ -191,7 +191,7 @@ impl<F: Float> Tile<'_, F> {
         within(span.start)..within(span.end)
     }
 
-    /// From the first to the last step that the panel of rows from `top` on may attend to.
+    /// Steps from the first to the last that the panel of rows beginning at `top` may attend to.
     #[inline(always)]
     pub(super) fn panel(&self, top: usize) -> Range<usize> {
         if self.full {
@@ -207,7 +207,7 @@ impl<F: Float> Tile<'_, F> {
         all.start.min(all.end)..all.end
     }
 
-    /// From the first to the last row that may attend to a step of the panel of steps from `first` on.
+    /// Rows from the first to the last that may attend to a step of the panel of steps beginning at `first`.
     #[inline(always)]
     pub(super) fn attending(&self, first: usize) -> Range<usize> {
         let rows = 0..self.block.len();
@@ -222,7 +222,7 @@ impl<F: Float> Tile<'_, F> {
         from.zip(to).map_or(0..0, |(from, to)| from..to + 1)
     }
 
-    /// The groups of lanes of row `i` with what it may attend to.
+    /// Groups of lanes that contain the steps which row `i` may attend to.
     #[inline(always)]
     pub(super) fn groups(&self, i: usize) -> Range<usize> {
         let span = self.span(i);
@@ -232,8 +232,8 @@ impl<F: Float> Tile<'_, F> {
         }
     }
 
-    /// Fills `p` with the scores of the [queries](Block::queries) and what each may attend to; hides the rest, as [`Self::hide`]
-    /// does, at -∞ from a softmax.
+    /// Fills `p` with the scores of the [queries](Block::queries). Steps that a row may not attend to are hidden like
+    /// in [`Self::hide`], at -∞ for a softmax.
     #[inline(always)]
     pub(super) fn scores(&self, q: &Matrix<F>, keys_t: &Matrix<F>, p: &mut Matrix<F>) {
         let op = self.op();
@@ -259,7 +259,8 @@ impl<F: Float> Tile<'_, F> {
         );
     }
 
-    /// Sets what a row may not attend to: to zero, or to `beside` in the groups of lanes with what it may attend to.
+    /// Replaces the entries that a row may not attend to: by `beside` within the row's groups of lanes, by zero
+    /// outside.
     #[inline(always)]
     pub(super) fn hide(&self, p: &mut Matrix<F>, beside: F) {
         if self.full {
@@ -279,7 +280,7 @@ impl<F: Float> Tile<'_, F> {
         }
     }
 
-    /// Multiplies what row `i` has in its groups of lanes by the dropout mask; what it may not attend to is zero.
+    /// Multiplies the groups of lanes of row `i` by the dropout mask; steps that it may not attend to are zero.
     #[inline(always)]
     pub(super) fn mask_row(&self, i: usize, row: &mut [Lanes<F>]) {
         let Item { op, index, .. } = self.block.item;
@@ -290,7 +291,7 @@ impl<F: Float> Tile<'_, F> {
         }
     }
 
-    /// Adds the gradients of the scores of row `i`, those of its span, to those of the biases.
+    /// Adds the gradients of the scores in the span of row `i` to those of the biases.
     #[inline(always)]
     pub(super) fn add_by_distance(&self, i: usize, gs: &[F], bias: &mut [F]) {
         let last = bias.len() - 1;

@@ -1,4 +1,4 @@
-//! The check that the kernels of an op must pass.
+//! Check of an op's kernels.
 
 use super::{compare, part, partial_tracking_in, run, Case};
 use crate::distance::Distance;
@@ -44,9 +44,10 @@ pub(crate) fn kernels_agree_to(
     emulated(|| partial_tracking_in(DType::F32, &cases[0], &fused));
 }
 
-/// Checks the kernels of an op in f32 whose products round factors to TF32, against `reference` without such rounding. Results that
-/// come of products (output, then gradients, as `of_products` says), of up to `depth` one after the other, are off by what
-/// rounding both factors of each may do and by more than f32 is; others by no more than f32.
+/// Checks the kernels of an op in f32 whose products round factors to TF32, against `reference` without that rounding.
+/// `of_products` tells for the output, and then for each gradient, whether it results from products, of which up to
+/// `depth` are consecutive. Such a result may differ by the rounding of both factors in each product, and must differ
+/// by more than f32 rounding; any other result may differ only by f32 rounding.
 pub(crate) fn rounded_to_tf32(
     depth: usize,
     case: &Case,
@@ -58,7 +59,7 @@ pub(crate) fn rounded_to_tf32(
     let exact = Distance::limit(DType::F32);
     let rounded = Distance {
         of_rows: 2.0 * depth as f64 * ROUNDING,
-        // Roundings go either way. TF32 has three bits more than bf16.
+        // Rounding errors have either sign. TF32 has three bits more than bf16.
         of_scale: Distance::limit(DType::BF16).of_scale / 8.0,
     };
     let case = case.rounded_to(DType::F32);

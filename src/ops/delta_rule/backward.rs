@@ -166,7 +166,7 @@ fn back_by_rows<F: Float>(task: &Task<F>, scratch: &mut Scratch<F>, index: usize
     }
 }
 
-/// Writes what the walks by rows have summed.
+/// Writes the sums of the walks by rows.
 #[inline(always)]
 fn write<F: Float>(scratch: &Scratch<F>, grads: &mut Grads<F>) {
     let (sums, groups) = (&scratch.sums, scratch.span.steps.along_keys);

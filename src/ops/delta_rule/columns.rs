@@ -1,13 +1,13 @@
-//! Walks in which lanes are columns of the state, row after row: what sums over rows needs no sum
-//! over lanes. The state of a group of columns stays in the L1 cache.
+//! Walks in which lanes are columns of the state, row after row, so that sums over rows need no sum over lanes. The
+//! state of a group of columns stays in the L1 cache.
 
 use super::span::Span;
 use crate::float::Float;
 use crate::lanes::{each, splat, Lanes};
 use crate::matrix_state::without_trace;
 
-/// Takes a group of columns through the span. Stores the projection b_tᵀ S_{t-1} of each event, and
-/// what its query reads.
+/// Runs a group of columns through the span. Stores the projection b_tᵀ S_{t-1} of each event, and the read-out of its
+/// query.
 #[inline(always)]
 pub(super) fn walk<F: Float>(
     span: &Span<F>,
@@ -52,8 +52,8 @@ fn project<F: Float>(state: &[Lanes<F>], b: &[F]) -> Lanes<F> {
     sum
 }
 
-/// One event, given the projection of the state before it and its value. Returns the projection for
-/// the next event and, if it `READS`, what its query reads.
+/// Computes one event, given the projection of the state before it and its value. Returns the projection for the next
+/// event and, if it `READS`, the read-out of its query.
 #[inline(always)]
 fn step<F: Float, const READS: bool>(
     state: &mut [Lanes<F>],
@@ -75,9 +75,8 @@ fn step<F: Float, const READS: bool>(
     [next, read]
 }
 
-/// Takes the gradient G of the state of a group of columns back through the span: from behind its
-/// last event to before its first. Stores a_tᵀ G_t, the gradient of the projection, and G_tᵀ k_t,
-/// that of the value.
+/// Runs the gradient G of the state of a group of columns back through the span, from after its last event to before
+/// its first. Stores a_tᵀ G_t, the gradient of the projection, and G_tᵀ k_t, that of the value.
 #[inline(always)]
 pub(super) fn walk_back<F: Float>(
     span: &Span<F>,
@@ -109,8 +108,8 @@ pub(super) fn walk_back<F: Float>(
     }
 }
 
-/// One event in reverse, given the gradient of the projection of the event after it, and that of its
-/// own result, if it `READS`. Applies the transition of the event after it first.
+/// Computes one event in reverse, given the gradient of the projection of the next event, and that of its own result,
+/// if it `READS`. Applies the transition of the next event first.
 #[inline(always)]
 fn step_back<F: Float, const READS: bool>(
     grad: &mut [Lanes<F>],

@@ -18,7 +18,7 @@ const MAX_WARPS: usize = 4;
 const SIDE: usize = 16;
 const THREADS: usize = 128;
 
-/// A version of the walks by columns, for as many rows as a warp of its threads holds.
+/// Variant of the walks by columns, limited to the number of rows that a warp can hold.
 struct Height {
     name: &'static str,
     /// Rows of a thread.
@@ -40,10 +40,10 @@ const HEIGHTS: [Height; 2] = [
     },
 ];
 
-/// How the walks by columns are divided into threads and blocks.
+/// Division of the walks by columns into threads and blocks.
 struct Walk {
     height: &'static Height,
-    /// Threads that hold a column.
+    /// Number of threads that share a column.
     team: usize,
     grid: Grid,
 }
@@ -59,7 +59,7 @@ impl Walk {
         let of_warp = WARP / team * COLUMNS;
         let warps = op.values.div_ceil(of_warp).min(MAX_WARPS);
         let columns = warps * of_warp;
-        // Five numbers for each row and three for each column, of every staged event.
+        // Every staged event has five numbers per row and three per column.
         let staged = height.steps * (5 * team * height.rows + 3 * columns);
         let grid = Grid {
             blocks: [op.batch * op.heads, op.values.div_ceil(columns), 1],
@@ -75,12 +75,12 @@ impl Walk {
     }
 }
 
-/// The states that are kept.
+/// Number of elements of the stored states.
 fn states(op: &Sizes) -> usize {
     op.batch * op.heads * op.events().div_ceil(SPAN) * op.keys * op.values
 }
 
-/// The numbers of (B, L, s, e).
+/// Number of elements of (B, L, s, e).
 fn of_columns(op: &Sizes) -> usize {
     op.batch * op.len * op.heads * op.values
 }
@@ -136,7 +136,7 @@ pub(super) fn backward(op: &Sizes, call: LaunchBackward) -> Result<Vec<Option<Bu
     Ok(vec![gq, gk, gv, gg, ga, gb])
 }
 
-/// The gradients of q, k, g, a and b, from what the walks by columns found.
+/// Returns the gradients of q, k, g, a and b, from the results of the walks by columns.
 fn sum_columns(
     op: &Sizes,
     call: LaunchBackward,
@@ -167,7 +167,7 @@ fn sum_columns(
     Ok([gq, gk, gg.transpose()?, ga, gb])
 }
 
-/// Memory for the gradient of an input, `shares` times, if it is needed.
+/// Allocates the gradient of an input, `shares` times, if it is needed.
 fn needed(
     call: LaunchBackward,
     input: usize,

@@ -1,6 +1,5 @@
-//! The generalised delta rule: a matrix of state for each head, whose transition is a diagonal plus
-//! a matrix of rank one. It serves DeltaNet, Gated DeltaNet, RWKV-7 and the linear form of test-time
-//! training.
+//! Generalised delta rule: a matrix state for each head, whose transition is a diagonal plus a matrix of rank one. Used
+//! by DeltaNet, Gated DeltaNet, RWKV-7 and the linear form of test-time training.
 
 mod backward;
 mod columns;
@@ -44,7 +43,7 @@ pub fn delta_rule(
     }
 }
 
-/// The inputs are in the order q, k, v, g, a, b.
+/// Delta rule; the inputs are in the order q, k, v, g, a, b.
 struct DeltaRule(Sizes);
 
 impl DeltaRule {

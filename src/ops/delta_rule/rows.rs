@@ -1,6 +1,6 @@
-//! Walks in which lanes are rows of the state and blocks are columns: what sums over columns needs
-//! no sum over lanes. Projections and their gradients are given, so that rows do not depend on each
-//! other, and a block stays in registers for a whole span.
+//! Walks in which lanes are rows of the state and blocks are columns, so that sums over columns need no sum over lanes.
+//! Projections and their gradients are given, so rows do not depend on each other, and a block stays in registers for a
+//! whole span.
 
 use super::span::Span;
 use crate::float::Float;
@@ -9,7 +9,7 @@ use crate::matrix_state::{
     blocks, each_group, product, weighted, without_trace, Block, BLOCK, IN_GROUP,
 };
 
-/// What columns of the state have at each event, beside values and gradients of the result.
+/// Data of the columns of the state at each event, in addition to values and gradients of the result.
 pub(super) struct OfColumns<'a, F> {
     /// b_tᵀ S_{t-1}, by time.
     pub(super) projections: &'a [Lanes<F>],
@@ -41,8 +41,8 @@ impl<F: Float> Sums<F> {
     }
 }
 
-/// Adds the gradients that a block of columns contributes to a group of rows. `kept` has room for
-/// the states before each event.
+/// Adds the gradients that a block of columns contributes to a group of rows. `kept` has space for the states before
+/// each event.
 #[inline(always)]
 pub(super) fn add<F: Float>(
     span: &Span<F>,
@@ -56,7 +56,7 @@ pub(super) fn add<F: Float>(
     walk_back(span, (column, group), of_state, of, kept, sums);
 }
 
-/// A block of columns of a group of rows, out of the layout of the walks by columns.
+/// Gathers a block of columns for a group of rows from the layout of the walks by columns.
 #[inline(always)]
 fn gather<F: Float>(
     span: &Span<F>,
@@ -106,8 +106,8 @@ fn replay<F: Float>(
     }
 }
 
-/// The events in reverse: adds the gradients of keys, a, b and the decays' logarithms, these before
-/// the product with the decay.
+/// Processes the events in reverse: adds the gradients of keys, a, b and of the decays' logarithms, the latter before
+/// their multiplication by the decay.
 #[inline(always)]
 fn walk_back<F: Float>(
     span: &Span<F>,
@@ -143,8 +143,8 @@ fn walk_back<F: Float>(
     }
 }
 
-/// A column after an event, given its projection and value. A function, not a closure, as is
-/// [`before`]: closures of their size would stay calls.
+/// A column after an event, given its projection and value. This and [`before`] are functions, since closures of this
+/// size would not be inlined.
 #[inline(always)]
 fn moved<F: Float>(
     h: &Lanes<F>,

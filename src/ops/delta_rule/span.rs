@@ -5,7 +5,7 @@ use crate::lanes::{splat, Lanes, LANES};
 use crate::matrix_state::{Steps, Task};
 use std::ops::Range;
 
-/// The places of a and b among the inputs.
+/// Indices of a and b among the inputs.
 pub(super) const A: usize = 4;
 pub(super) const B: usize = 5;
 

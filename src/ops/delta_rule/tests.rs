@@ -212,7 +212,7 @@ fn with_keys_of_length_one_it_is_delta_net() {
     }
 }
 
-/// What is written under a key is read back exactly, and replaced by what is written later.
+/// A value is read back exactly under its key, and is replaced by a later write.
 #[test]
 fn a_write_under_the_same_key_replaces_the_value() {
     let len = 200;

@@ -2,9 +2,9 @@
 
 use super::Float;
 
-/// f32, by either of its two types.
+/// One of the two f32 types.
 pub(super) trait Single: Float + From<f32> + Into<f32> {
-    /// The polynomial in `self` with these coefficients, highest power first.
+    /// Evaluates the polynomial in `self` with these coefficients, highest power first.
     #[inline(always)]
     fn horner<const N: usize>(self, coefficients: [f32; N]) -> Self {
         let mut value = Self::from(coefficients[0]);
@@ -58,7 +58,7 @@ pub(super) fn exp<S: Single>(x: S) -> S {
     let r = k.fma(S::from(-LN2_HIGH), x);
     let r = k.fma(S::from(-LN2_LOW), r);
     let k = (shifted.bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
-    // Two factors: 2^k alone would not reach the subnormals and the last binade.
+    // Two factors are needed: 2^k alone would not reach the subnormals and the last binade.
     let half = k >> 1;
     (r.horner(SERIES).fma(r * r, r) + S::one())
         * S::power_of_two(half)
@@ -69,7 +69,7 @@ pub(super) fn exp<S: Single>(x: S) -> S {
 /// those of its degree that are 1 at zero.
 #[inline(always)]
 pub(super) fn exp2<S: Single>(x: S) -> S {
-    // Adding it leaves round(x) + 127, the exponent bits of 2^k, in the low bits.
+    // Adding ROUND leaves round(x) + 127, the exponent bits of 2^k, in the low bits.
     const ROUND: f32 = 12_582_912.0 + 127.0; // 1.5 * 2^23 + 127
     const SERIES: [f32; 7] = [
         1.535_336_2e-4,
@@ -104,7 +104,7 @@ pub(super) fn ln_1p_unit<S: Single>(x: S) -> S {
     half + half
 }
 
-/// By e^{-2|x|}; near zero, where that cancels, by the polynomial of Cephes' tanhf.
+/// tanh by e^{-2|x|}; near zero, where that cancels, by the polynomial of Cephes' tanhf.
 #[inline(always)]
 pub(super) fn tanh<S: Single>(x: S) -> S {
     const SERIES: [f32; 5] = [
@@ -123,8 +123,8 @@ pub(super) fn tanh<S: Single>(x: S) -> S {
     size.with_sign_of(x)
 }
 
-/// A polynomial below 1, and 1 - e^{-x^2} P(1/x^2) / x above, both from Cephes' ndtrf. P is
-/// fitted for x < 2; its factor is small beyond that.
+/// erf by a polynomial below 1, and by 1 - e^{-x^2} P(1/x^2) / x above, both from Cephes' ndtrf. P is fitted for x < 2;
+/// its factor is small beyond that.
 #[inline(always)]
 pub(super) fn erf<S: Single>(x: S) -> S {
     const NEAR: [f32; 7] = [

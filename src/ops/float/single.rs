@@ -6,8 +6,8 @@ use bytemuck::allocation::TransparentWrapperAlloc;
 use bytemuck::TransparentWrapper;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
-/// An f32 that [`Float::fma`] multiplies and adds in one instruction. For code that is compiled for an instruction set with
-/// such a one: elsewhere it is a call of the C library.
+/// An f32 for which [`Float::fma`] is one instruction. It is meant for code compiled for an instruction set with a
+/// fused multiply-add; elsewhere the call goes to the C library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 #[repr(transparent)]
 pub(crate) struct Fma(f32);
@@ -77,7 +77,7 @@ impl Div for Fma {
 impl Single for f32 {}
 impl Single for Fma {}
 
-/// [`Float`] for a type of f32.
+/// Implements [`Float`] for an f32 type.
 macro_rules! float {
     (
         $type:ty, vector: $vector:expr,

@@ -3,13 +3,13 @@ use crate::lanes::{each, Lanes};
 use crate::simd::Simd;
 use dsf_simd::simd;
 
-/// |x - exact| in ulp of f32 at `exact`.
+/// Returns |x - exact| in ulp of f32 at `exact`.
 fn ulps(x: f32, exact: f64) -> f64 {
     let place = (exact.abs() as f32).max(f32::MIN_POSITIVE).to_bits() & 0x7f80_0000;
     (f64::from(x) - exact).abs() / (f64::from(f32::from_bits(place)) * f64::from(f32::EPSILON))
 }
 
-/// A function of f32 as the two types compute it.
+/// A function of f32, implemented for the two types.
 type Both = [fn(f32) -> f32; 2];
 
 macro_rules! both {
@@ -18,7 +18,7 @@ macro_rules! both {
     };
 }
 
-/// The largest of `error` of the function at `inputs` by either type.
+/// Returns the largest `error` of the function at `inputs`, over both types.
 fn worst(
     function: Both,
     inputs: impl Iterator<Item = f32> + Clone,
@@ -109,7 +109,7 @@ fn squares_less<F: Float>(x: &Lanes<F>, add: F) -> Lanes<F> {
     each(|i| x[i].fma(x[i], add))
 }
 
-/// (1 + ε)² = 1 + 2 ε + ε², whose last term is lost where the square is rounded first.
+/// (1 + ε)² = 1 + 2 ε + ε²; the last term is lost if the square is rounded first.
 #[test]
 fn the_type_of_an_instruction_set_that_fuses_rounds_once() {
     let fuses = Simd::current().fuses();

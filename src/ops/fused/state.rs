@@ -11,7 +11,7 @@ pub(super) struct State<V: Values> {
     pub(super) op: Box<dyn OpOn<V>>,
     /// The tensors saved for the backward pass, which runs once and then frees them.
     saved: Mutex<Option<Saved<V>>>,
-    /// Which inputs need a gradient.
+    /// Whether each input needs a gradient.
     needs_grad: Vec<bool>,
     /// The fused op that produced each input, if one did.
     sources: Vec<Option<Producer<V>>>,

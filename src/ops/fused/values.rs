@@ -40,7 +40,7 @@ pub(super) trait Values: Accumulate + Send + Sync + 'static {
     }
 }
 
-/// What is known of a fused op whose type is erased.
+/// Type-erased interface of a fused op.
 pub(super) trait Erased: Send + Sync {
     /// [`FusedOp::NAME`].
     fn name(&self) -> &'static str;
@@ -59,8 +59,8 @@ impl<O: FusedOp> Erased for O {
     }
 }
 
-/// A fused op for values of one type, its own type erased: what ties ops into candle's graph is compiled once for all
-/// of them.
+/// A fused op for values of one type, with its own type erased, so that the code that connects ops to Candle's graph is
+/// compiled only once for all ops.
 pub(super) trait OpOn<V>: Erased {
     /// The outputs, followed by what is saved for the backward pass if `tracked`.
     fn forward(&self, ins: &[Tensor], tracked: bool) -> Result<Vec<V>>;
@@ -77,7 +77,8 @@ pub(super) struct Return<'a, V> {
     pub(super) needs_grad: &'a [bool],
 }
 
-/// `$compute` computes its last argument with the number type that stands for `$float` in the instruction set in use.
+/// Implements the traits for vectors of `$float`. `$compute` evaluates its last argument with the number type that
+/// stands for `$float` in the current instruction set.
 macro_rules! on_the_cpu {
     ($float:ty, $compute:ident) => {
         impl Accumulate for Vec<$float> {

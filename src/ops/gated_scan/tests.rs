@@ -35,7 +35,7 @@ fn fused(rule: usize, rows: Option<&Tensor>) -> impl Fn(&[Tensor]) -> Result<Ten
     move |ins| gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows)
 }
 
-/// Some times of each sequence, with a repetition.
+/// Selects some times of each sequence, with a repetition.
 fn some(batch: usize, len: usize) -> Tensor {
     let of = |b: usize| {
         [
@@ -105,7 +105,8 @@ fn kernels_agree(rule: usize, (batch, len, width): (usize, usize, usize), pieces
         };
         let reference =
             |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows);
-        // The gradient of alpha is one sum over all numbers, whose roundings are as large as what is left of it.
+        // The gradient of alpha is one sum over all numbers; its rounding errors are as large as the remainder after
+        // cancellation.
         let of_rows = if rule == 1 { 3e-2 } else { 1.2e-2 };
         check::kernels_agree_to(
             of_rows,

@@ -1,10 +1,9 @@
-//! The backward pass of one task, span by span from the last one. Lanes are rows of the state;
-//! blocks are columns, so that the gradients of queries, keys and decays, sums over columns, need
-//! no sums over lanes.
+//! Backward pass of one task, span by span from the last one. Lanes are rows of the state; blocks are columns, so that
+//! the gradients of queries, keys and decays, which are sums over columns, need no sums over lanes.
 //!
-//! With G_t = dL/dS_t = q_t dL/do_tᵀ + diag(e^{g_{t+1}}) G_{t+1}: dL/dq_t = S_t dL/do_t,
-//! dL/dk_t = G_t v_t, dL/dv_t = G_tᵀ k_t, and dL/dg_t sums G_t ⊙ diag(e^{g_t}) S_{t-1} over columns.
-//! States are recomputed from those before each span, which a first walk stores for the task.
+//! With G_t = dL/dS_t = q_t dL/do_tᵀ + diag(e^{g_{t+1}}) G_{t+1}: dL/dq_t = S_t dL/do_t, dL/dk_t = G_t v_t, dL/dv_t =
+//! G_tᵀ k_t, and dL/dg_t sums G_t ⊙ diag(e^{g_t}) S_{t-1} over columns. States are recomputed from those before each
+//! span, which a first walk stores.
 
 use crate::float::Float;
 use crate::lanes::{by_index, each, splat, sum, Lanes};
@@ -100,7 +99,7 @@ fn keep_states<F: Float>(task: &Task<F>, scratch: &mut Scratch<F>) {
     }
 }
 
-/// Takes a block of columns and a group of rows through the span.
+/// Runs a block of columns and a group of rows through the span.
 #[inline(always)]
 fn advance<F: Float>(
     steps: &Steps<F>,

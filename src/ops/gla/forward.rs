@@ -38,7 +38,7 @@ fn forward_task<F: Float>(task: &Task<F>, mut o: Rows<F>) {
     }
 }
 
-/// Takes a block of rows and a group of columns through the span, and adds what its queries read.
+/// Runs a block of rows and a group of columns through the span, and adds the read-outs of its queries.
 #[inline(always)]
 fn walk<F: Float>(
     steps: &Steps<F>,

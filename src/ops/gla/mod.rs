@@ -1,5 +1,5 @@
-//! Gated linear attention: a matrix of state for each head, with a decay for every feature of the
-//! key or one for the head. It serves GLA, HGRN2, mLSTM, RetNet and Lightning attention.
+//! Gated linear attention: a matrix state for each head, with a decay for every feature of the key or one for the head.
+//! Used by GLA, HGRN2, mLSTM, RetNet and Lightning attention.
 
 mod backward;
 mod forward;

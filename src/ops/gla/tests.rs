@@ -131,7 +131,7 @@ fn extreme_decays_agree_with_the_reference() {
     check::agree(&[extreme(1), extreme(8)], fused, reference_at(None));
 }
 
-/// With a decay of 1 the state is a running sum, however long.
+/// The state is a running sum of any length if all decays are 1.
 #[test]
 fn without_decay_it_is_a_sum() {
     let ones = |shape: &[usize]| Tensor::ones(shape, DType::F32, &Device::Cpu).unwrap();

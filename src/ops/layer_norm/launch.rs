@@ -27,8 +27,7 @@ pub(crate) fn kernels(width: usize, views: &[Option<View>]) -> (&'static str, us
     }
 }
 
-/// The normalised sum, in the backward pass: x, plus y if there is one, and the gradient of that
-/// sum.
+/// Input of the norm in the backward pass: x, plus y if there is one, and the gradient of that sum.
 pub(super) struct Whole<'a> {
     pub(super) x: View<'a>,
     pub(super) y: Option<View<'a>>,
@@ -65,7 +64,8 @@ impl LayerNorm {
         Ok(sum.into_iter().chain([normed]).collect())
     }
 
-    /// The gradients that follow from `gy`, that of the norm; that of x `twice` if asked for.
+    /// Returns the gradients that follow from `gy`, the gradient of the norm; with a second copy of that of x if
+    /// `twice`.
     pub(super) fn launch_gradients(
         &self,
         gpu: &Gpu,

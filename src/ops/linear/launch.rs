@@ -1,5 +1,5 @@
-//! Linear maps on a GPU: products by cuBLAS, and kernels around them. Maps of one input share its products: their rows lie side
-//! by side in the gradients that a product reads, and in the result where a bias is to be added on the way out of it.
+//! Linear maps on a GPU: products by cuBLAS, with kernels around them. Maps of one input share its products: their rows
+//! are side by side in the gradients, and in the result if a bias must be added after the product.
 
 use super::Linear;
 use crate::fused::{Launch, LaunchBackward};
@@ -10,7 +10,7 @@ use crate::sums::sum_rows;
 use candle_core::{bail, DType, Result};
 
 impl Linear {
-    /// The outputs of the maps; then, if tracked, the factor of the products where it is not the weight itself.
+    /// Returns the outputs of the maps; then, if tracked, the factor of the products if it is not the weight itself.
     pub(super) fn launch_maps(&self, call: Launch) -> Result<Vec<Buffer>> {
         let (gpu, x, maps) = (call.gpu, call.ins[0], self.outs.len());
         if maps > MAPS {
@@ -48,7 +48,8 @@ impl Linear {
         Ok(outs)
     }
 
-    /// The weights of all maps, one below another, in the number type of x; `None` for a single one of that type.
+    /// Returns the weights of all maps, one below another, in the number type of x; `None` if there is a single one of
+    /// that type.
     fn factor(&self, gpu: &Gpu, io: DType, weights: &[View]) -> Result<Option<Buffer>> {
         if weights.len() == 1 && weights[0].dtype() == io {
             return Ok(None);
@@ -63,7 +64,7 @@ impl Linear {
         self.outs.iter().map(|out| out * self.inner)
     }
 
-    /// The rows of each map, with its bias, from those of all side by side.
+    /// Splits the joined rows into the rows of each map, and adds the biases.
     fn split(&self, gpu: &Gpu, joined: View, biases: &[View]) -> Result<Vec<Buffer>> {
         let (rows, io) = (self.rows(), joined.dtype());
         let alloc = |out: &usize| gpu.alloc(io, rows * out);
@@ -140,7 +141,8 @@ impl Linear {
     }
 }
 
-/// The wanted ones of the parts that `whole`, computed if there are any, has one behind another.
+/// Returns those wanted of the parts of `whole`, which holds them one after another and is computed only if one is
+/// wanted.
 fn parts(
     wanted: &[bool],
     sizes: &[usize],
@@ -153,7 +155,7 @@ fn parts(
     Ok(parts.map(|(part, wanted)| wanted.then_some(part)).collect())
 }
 
-/// Rows of all maps side by side, of number type `to`; zeros for a map without any.
+/// Joins the rows of all maps side by side in number type `to`; missing maps are zero.
 fn join(
     gpu: &Gpu,
     maps: &[Option<View>],
@@ -173,12 +175,12 @@ fn join(
     Ok(joined)
 }
 
-/// True if four consecutive elements of a row are of one map, and can be read at once wherever they are.
+/// Whether four consecutive elements of a row belong to one map, and can be read by one load in every tensor.
 fn in_fours<'a>(mut views: impl Iterator<Item = View<'a>>, widths: &[usize]) -> bool {
     widths.iter().all(|width| width.is_multiple_of(4)) && views.all(|view| view.aligned(4))
 }
 
-/// A kernel with a thread for four elements of a map, `args` and what is known of the rows.
+/// Launches a kernel with one thread per four elements of a map; `args` are followed by the layout of the rows.
 fn launch_rows(
     gpu: &Gpu,
     kernel: Kernel,

@@ -115,14 +115,14 @@ fn maps_of_one_input_share_their_products() {
     };
     for dtype in [DType::F32, DType::BF16] {
         for out in [[4, 8, 4], [3, 1, 5]] {
-            // Weights joined, their product, rows parted; gradients joined, two products, sums for biases.
+            // Joined weights, their product, split rows; joined gradients, two products, sums for biases.
             assert_eq!(launched(dtype, true, out), [3, 4]);
             assert_eq!(launched(dtype, false, out), [4, 3]);
         }
     }
 }
 
-/// Above 256, bf16 holds even numbers alone: 256 + 1 would be 256 again, however often.
+/// bf16 holds only even numbers above 256: 256 + 1 would remain 256, however often it is added.
 #[test]
 fn gradients_of_several_maps_are_rounded_once() {
     let x = Var::ones((1, 1), DType::BF16, &Device::Cpu).unwrap();
@@ -156,12 +156,12 @@ fn a_map_that_the_loss_does_not_use_gets_no_gradient() {
         Ok(linears(&ins[0], &maps)?.remove(0))
     };
     check::finite_differences(&case(&[2, 3], [2, 4]), first);
-    // Zeros take its place beside the other's, one by one and four at a time.
+    // Zeros take the place of the missing gradient, one by one and four at a time.
     check::kernels_agree(
         &[case(&[2, 3], [2, 4]), case(&[3, 4], [8, 4])],
         first,
         |ins| {
-            // candle gives a gradient only to what takes part, however little
+            // candle gives a gradient only to tensors that take part, so the factor is tiny instead of zero
             let [one, other] =
                 [0, 1].map(|map| reference(&ins[0], &ins[1 + map], Some(&ins[3 + map])));
             one?.broadcast_add(&(other?.sum_keepdim(D::Minus1)? * 1e-30)?)

@@ -83,7 +83,7 @@ impl FusedOp for ComplexScan {
     }
 }
 
-/// The rows of real and of imaginary parts of a strip at time `t`.
+/// Returns the rows of real and of imaginary parts of a strip at time `t`.
 #[inline(always)]
 fn pair<F>(strip: Strip, x: &[F], len: usize, t: usize) -> [&[F]; 2] {
     map([0, 1], |part| strip.row(x, 2 * len, 2 * t + part))
@@ -106,7 +106,7 @@ fn forward_strip<F: Float>(len: usize, strip: Strip, [a, x]: [&[F]; 2], mut h: R
         h[2 * t + 1].copy_from_slice(x_im);
         let (before, now) = h.split_at_mut(2 * t);
         let ([.., re, im], [h_re, h_im, ..]) = (before, now) else {
-            continue; // nothing before the first step
+            continue; // there is no state before the first step
         };
         let ([a_re, a_im], re, im) = (pair(strip, a, len, t), &**re, &**im);
         add_products(h_re, [a_re, re], -F::one(), [a_im, im]);
@@ -132,7 +132,7 @@ fn backward_strip<F: Float>(
         }
         let (before, now) = gx.split_at_mut(2 * t);
         let ([.., to_re, to_im], [re, im, ..]) = (before, now) else {
-            continue; // nothing before the first step
+            continue; // there is no state before the first step
         };
         let ([a_re, a_im], re, im) = (pair(strip, a, len, t), &**re, &**im);
         add_products(to_re, [a_re, re], F::one(), [a_im, im]);

@@ -1,4 +1,4 @@
-//! The work on one channel, whichever way its sums are computed.
+//! Convolution of one channel, independent of how its sums are computed.
 
 /// The inputs of one channel.
 #[derive(Clone, Copy)]
@@ -11,7 +11,7 @@ pub(super) struct Channel<'a, F> {
     pub(super) kernel: &'a [F],
 }
 
-/// Where the gradients of a channel are written, if they are needed; that of the kernel is zero on entry.
+/// Buffers for the gradients of a channel, if they are needed; the gradient of the kernel is zero on entry.
 pub(super) struct Gradients<'a, F> {
     pub(super) u: Option<&'a mut [F]>,
     pub(super) kernel: Option<&'a mut [F]>,

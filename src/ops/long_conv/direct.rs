@@ -1,4 +1,4 @@
-//! Convolutions with few taps, summed as they are defined.
+//! Convolutions with few taps, summed directly.
 
 use super::channel::{Channel, Gradients, Sums};
 use crate::float::Float;
@@ -17,11 +17,11 @@ pub(super) struct Direct {
     pub(super) taps: usize,
 }
 
-/// What a thread needs to convolve one channel after the other.
+/// Scratch memory of a thread, reused for one channel after another.
 pub(super) struct Memory<F> {
     /// The kernel, the last tap first.
     reversed: Vec<F>,
-    /// A sequence behind zeros, so that every tap meets a number.
+    /// A sequence preceded by zeros, so that every tap has an input.
     behind: Vec<F>,
     /// A sequence with zeros after it.
     before: Vec<F>,
@@ -107,7 +107,7 @@ fn add_taps<F: Float, const N: usize>(taps: &[F; N], x: &[F], y: &mut [F]) {
     }
 }
 
-/// Adds Σ_t gy_t u_{t-lag} to the sum of each lag; `u` stands behind zeros, one fewer than there are lags.
+/// Adds Σ_t gy_t u_{t-lag} to the sum of each lag; `u` is preceded by one zero less than there are lags.
 #[simd]
 fn add_products<F: Float>(gy: &[F], u: &[F], sums: &mut [F]) {
     let last = sums.len() - 1;

@@ -1,5 +1,5 @@
-//! Convolutions as products of spectra. The instruction set of the transforms is for rustfft to choose, which knows AVX
-//! with FMA, and NEON: `DSF_SIMD` does not reach them.
+//! Convolutions as products of spectra. rustfft chooses the instruction set of the transforms itself (AVX with FMA, or
+//! NEON); `DSF_SIMD` does not affect it.
 
 use super::channel::{Channel, Gradients, Sums};
 use crate::float::Float;
@@ -28,7 +28,7 @@ type Coefficient<F> = Complex<<F as Float>::Stored>;
 /// Coefficients of the frequencies from 0 to half the sampling rate.
 type Spectrum<F> = Vec<Coefficient<F>>;
 
-/// What a thread needs to convolve one channel after the other.
+/// Scratch memory of a thread, reused for one channel after another.
 pub(super) struct Memory<F: Float> {
     signal: Vec<F::Stored>,
     kernel: Spectrum<F>,
@@ -62,7 +62,7 @@ impl<F: Float> Fourier<F> {
             .expect("buffers of the planned sizes");
     }
 
-    /// The first numbers of the signal with this spectrum, which is overwritten.
+    /// Returns the first numbers of the signal with this spectrum, which is overwritten.
     fn invert(
         &self,
         spectrum: &mut [Coefficient<F>],

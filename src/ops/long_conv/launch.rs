@@ -42,7 +42,7 @@ impl LongConv {
         Ok(y)
     }
 
-    /// The gradient of the kernel, by partial sums over as many sequences as leave enough blocks.
+    /// Returns the gradient of the kernel, from partial sums over groups of sequences that leave enough blocks.
     fn gradient(&self, gpu: &Gpu, u: View, gy: View) -> Result<Buffer> {
         let tiles = self.taps.div_ceil(OUTPUTS);
         let blocks = tiles * self.width.div_ceil(CHANNELS);

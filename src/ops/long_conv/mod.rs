@@ -16,9 +16,9 @@ use candle_core::{Result, Shape, Tensor};
 
 /// y\[b,t,c\] = Σ_{j ≤ t} kernel\[c,t-j\] u\[b,j,c\].
 ///
-/// `u`: (B, L, d); `kernel`: (d, K), lag 0 first; result (B, L, d). Lags that a sequence does not reach have no effect
-/// and no gradient. On the CPU, kernels beyond a few taps go through Fourier transforms: each output then depends on
-/// later inputs of its channel by rounding errors, and by what is not finite.
+/// `u`: (B, L, d); `kernel`: (d, K), lag 0 first; result (B, L, d). Lags beyond the sequence have no effect and no
+/// gradient. On the CPU, kernels with more than a few taps use Fourier transforms: each output then depends on later
+/// inputs of its channel by rounding errors, and by values that are not finite.
 pub fn long_conv(u: &Tensor, kernel: &Tensor) -> Result<Tensor> {
     let conv = LongConv::check(u, kernel)?;
     if runs_on(u) {

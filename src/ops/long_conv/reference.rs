@@ -12,7 +12,7 @@ pub(super) fn long_conv(u: &Tensor, kernel: &Tensor) -> Result<Tensor> {
     let reach = len.min(kernel.dim(1)?);
     let kernel = kernel.narrow(1, 0, reach)?.to_dtype(wide)?;
     let kernel = kernel.pad_with_zeros(1, 0, 1)?;
-    // The lag from step j to step t; `reach`, where the padding is, for steps that do not meet.
+    // Lag from step j to step t; pairs of steps that do not interact get `reach`, the index of the padding.
     let lag = |t: usize, j: usize| t.checked_sub(j).filter(|&lag| lag < reach);
     let lags: Vec<u32> = (0..len * len)
         .map(|i| lag(i / len, i % len).unwrap_or(reach) as u32)

@@ -6,7 +6,7 @@ fn numbers(rows: usize, columns: usize) -> Vec<f64> {
         .collect()
 }
 
-/// From contiguous rows.
+/// Returns a matrix with the given contiguous rows.
 fn matrix(x: &[f64], columns: usize) -> Matrix<f64> {
     let mut matrix = Matrix::zeros(x.len() / columns, columns);
     matrix.set_rows(x, columns, 0..columns);

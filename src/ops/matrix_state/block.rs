@@ -1,4 +1,4 @@
-//! Blocks of a state: what is computed together, in registers.
+//! Blocks of a state, which are computed together in registers.
 
 use crate::float::Float;
 use crate::lanes::{each, Lanes, LANES};
@@ -20,20 +20,20 @@ pub(crate) fn each_group<F: Float>(f: impl Fn(usize) -> Lanes<F>) -> Block<F> {
     [f(0), f(1), f(2), f(3)]
 }
 
-/// The sum over the groups of a block of each by its factor.
+/// Returns the sum over the groups of a block, each multiplied by its factor.
 #[inline(always)]
 pub(crate) fn weighted<F: Float>(x: &Block<F>, by: &[F; BLOCK]) -> Lanes<F> {
     each(|i| x[0][i].fma(by[0], x[1][i] * by[1]) + x[2][i].fma(by[2], x[3][i] * by[3]))
 }
 
-/// The sum over the groups of two blocks of their products.
+/// Returns the sum over the groups of the products of two blocks.
 #[inline(always)]
 pub(crate) fn product<F: Float>(x: &Block<F>, y: &Block<F>) -> Lanes<F> {
     each(|i| x[0][i].fma(y[0][i], x[1][i] * y[1][i]) + x[2][i].fma(y[2][i], x[3][i] * y[3][i]))
 }
 
-/// A number that has faded away as an exact zero: decays would take it to the subnormal numbers and,
-/// by rounding, leave it there, where arithmetic is a hundred times slower.
+/// Flushes a vanishing number to zero. Decays would otherwise reduce it to a subnormal number and, by rounding, leave
+/// it there, where arithmetic is a hundred times slower.
 #[inline(always)]
 pub(crate) fn without_trace<F: Float>(x: F) -> F {
     if x.abs() < F::of(1e-35) {

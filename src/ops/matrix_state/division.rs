@@ -1,6 +1,5 @@
-//! The division into tasks, one for each sequence, head and tile of columns (features of the
-//! values), and the parts of the outputs that each of them writes. Columns of a state are
-//! independent; what sums over all columns is summed per tile first.
+//! Division into tasks, one for each sequence, head and tile of columns (features of the values), and of the outputs
+//! among them. Columns of a state are independent; sums over all columns are first taken per tile.
 
 use super::{Sizes, DECAYS, QUERIES, VALUES};
 use crate::float::Float;
@@ -10,11 +9,10 @@ use crate::strips::Rows;
 use std::array;
 use std::ops::Range;
 
-/// With fewer sequences and heads than this, columns are divided into tiles, so that several threads
-/// have work.
+/// Number of sequences and heads below which columns are divided into tiles, so that several threads have work.
 const FEW: usize = 8;
 
-/// Columns of a tile are a multiple of this: every tile prepares keys, decays and queries anew.
+/// Divisor of the columns of a tile: every tile prepares keys, decays and queries again.
 const NARROW: usize = 2 * LANES;
 
 /// One head of one sequence, and the columns of one tile.

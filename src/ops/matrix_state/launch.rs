@@ -1,4 +1,4 @@
-//! What the launches share: the events of `cuda/matrix_state.cuh`.
+//! Common code of the launches: the events of `cuda/matrix_state.cuh`.
 
 use super::Sizes;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};

@@ -1,6 +1,5 @@
-//! What the ops share that hold a matrix of state for each sequence and head, written by keys and
-//! values, decayed row by row and read by queries: sizes, the division of the work, the inputs of a
-//! span of steps, and the outputs.
+//! Common code of ops with a matrix state for each sequence and head, written by keys and values, decayed row by row
+//! and read by queries: sizes, the division of the work, the inputs of a span of steps, and the outputs.
 
 mod block;
 mod division;
@@ -19,7 +18,7 @@ pub(crate) use division::Task;
 pub(crate) use outputs::{gradients, result, write_decays, write_features};
 pub(crate) use steps::{Steps, SPAN};
 
-/// The places of the inputs that every such op has. Further inputs have the shape of k.
+/// Indices of the inputs that every such op has. Further inputs have the shape of k.
 pub(crate) const QUERIES: usize = 0;
 pub(crate) const KEYS: usize = 1;
 pub(crate) const VALUES: usize = 2;
@@ -30,11 +29,11 @@ pub(crate) struct Sizes {
     pub(crate) batch: usize,
     pub(crate) len: usize,
     pub(crate) heads: usize,
-    /// m, the features of a key.
+    /// m, the number of features of a key.
     pub(crate) keys: usize,
-    /// e, the features of a value.
+    /// e, the number of features of a value.
     pub(crate) values: usize,
-    /// The decays of a head and step: m or 1.
+    /// Number of decays per head and step: m or 1.
     pub(crate) decays: usize,
     pub(crate) times: Times,
     /// (B, R), for kernels; `None` for a query at every step.
@@ -82,7 +81,7 @@ impl Sizes {
         })
     }
 
-    /// The numbers of a head and step of an input.
+    /// Numbers per head and step of an input.
     fn width(&self, input: usize) -> usize {
         match input {
             VALUES => self.values,

@@ -1,5 +1,4 @@
-//! The result and the gradients: the arrays, the part of them that each task writes, and the sums of
-//! what tiles of columns contribute.
+//! Result and gradients: the arrays, the part of them that each task writes, and sums over the tiles of columns.
 
 use super::division::{Cut, Task};
 use super::{Sizes, VALUES};
@@ -27,8 +26,8 @@ pub(crate) fn result<F: Float>(
     o
 }
 
-/// The gradients of the inputs. `work` writes those of a task into zeros: the columns of v, and of
-/// every other input the task's share, of which there is one for each tile.
+/// Computes the gradients of the inputs. `work` writes those of a task into zeros: the columns of v, and for every
+/// other input the task's share, of which there is one per tile.
 pub(crate) fn gradients<F: Float, const INS: usize>(
     sizes: &Sizes,
     ins: &[&[F]],

@@ -9,13 +9,12 @@ use std::ops::Range;
 /// Steps per span: its inputs, and the states of a block inside it, stay in the L1 cache.
 pub(crate) const SPAN: usize = 32;
 
-/// What happens to the state: a step of time with at most one query after it, or a further query
-/// at the same time.
+/// An event: a time step with at most one query after it, or a further query at the same time.
 pub(crate) struct Event {
     pub(crate) time: usize,
-    /// False for a further query: its decays are 1, its key is 0.
+    /// Whether the state changes; false for a further query, whose decays are 1 and whose key is 0.
     pub(crate) moves: bool,
-    /// The row of the query.
+    /// Row of the query.
     pub(crate) row: Option<usize>,
 }
 
@@ -132,7 +131,7 @@ impl<F: Float> Steps<F> {
                 .resize(self.decays.len() + self.along_keys, splat(F::one()));
             let start = self.decays.len() - self.along_keys;
             match time {
-                // The state before the first step is zero, and stays so whatever its decay.
+                // The state before the first step is zero, so its decay has no effect.
                 Some(0) => self.decays[start..].fill(splat(F::zero())),
                 Some(t) => decay(task.decay(t), &mut self.decays[start..]),
                 None => {}

@@ -90,7 +90,7 @@ fn kernels_equal_the_reference() {
     }
 }
 
-/// Of the second bias alone, the gradient is no result of a product.
+/// The gradient of the second bias alone does not come from a product.
 #[test]
 fn products_round_to_tf32() {
     let of_products = [true, true, true, true, true, false];

@@ -1,6 +1,6 @@
-//! The Mersenne Twister (Matsumoto and Nishimura 1998): the bits of PyTorch's generator on a CPU, and
-//! the draws of numpy's legacy `RandomState`. It is here because data of the paper's size take a thousand million draws, for
-//! which this crate is compiled and the one above is not.
+//! Mersenne Twister (Matsumoto and Nishimura 1998): the bits of PyTorch's CPU generator, and the draws of numpy's
+//! legacy `RandomState`. It is in this crate because data of the paper's size take a billion draws, and this crate is
+//! compiled with full optimisation, unlike the main one.
 
 const N: usize = 624;
 const M: usize = 397;
@@ -14,7 +14,7 @@ pub struct Mt19937 {
 }
 
 impl Mt19937 {
-    /// `init_genrand` of the authors' code, which both use for a whole number.
+    /// Seeds with `init_genrand` of the authors' code, which both libraries use for an integer.
     pub fn new(seed: u32) -> Self {
         let mut state = [seed; N];
         for i in 1..N {
@@ -30,7 +30,7 @@ impl Mt19937 {
         }
     }
 
-    /// The next word; PyTorch's `random()`.
+    /// Returns the next word; PyTorch's `random()`.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
         if self.used == N {
@@ -64,9 +64,9 @@ impl Mt19937 {
         low + (self.next_u32() & (u32::MAX >> 1))
     }
 
-    /// `shuffle(row)`: from the last element down, each trades places with one at or before it,
-    /// whose index is drawn under a mask until it is not beyond. A draw beyond trades the
-    /// element with itself, which costs less than the mispredicted branch of a retry.
+    /// `shuffle(row)`: from the last element down, each is swapped with one at or before it, whose index is drawn under
+    /// a mask until it is in range. An index out of range swaps the element with itself, which costs less than the
+    /// mispredicted branch of a retry.
     pub fn shuffle(&mut self, row: &mut [u32]) {
         let mut last = row.len().saturating_sub(1);
         while last > 0 {

@@ -1,6 +1,6 @@
-//! The backward pass. It takes the chunks in reverse: forward through a chunk, from the state that the forward pass
-//! saved, with every state and decay on a tape, and back. A task needs some hundred kilobytes of its own, for any B, d
-//! and n.
+//! Backward pass. Chunks are processed in reverse: forward through a chunk, from the state that the forward pass saved,
+//! recording every state and decay on a tape, and then back. A task needs some hundred kilobytes of scratch memory, for
+//! any B, d and n.
 
 use super::kernel::Vector;
 use super::layout::{columns, Sequence};

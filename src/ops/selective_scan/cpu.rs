@@ -1,5 +1,5 @@
-//! The forward pass, one task per sequence and span of channels. A tracked one saves the state before every chunk, from which
-//! the backward pass computes those inside it once more.
+//! Forward pass, one task per sequence and span of channels. A tracked pass saves the state before every chunk, from
+//! which the backward pass recomputes the states inside it.
 
 use super::kernel::{walk, Driven, Numbers, ReadOut, Vector, BLOCK, CHUNK};
 use super::layout::{at, blank, columns, gather, of_group, put, take, Chunk, Sequence, Steps};
@@ -33,7 +33,7 @@ impl<F: Float> Scratch<F> {
     }
 }
 
-/// What a task writes: the rows of its span of channels.
+/// Outputs of a task: the rows of its span of channels.
 struct Out<'a, F> {
     y: Vec<&'a mut [F]>,
     /// The states before each chunk but the first; empty if they are not saved.

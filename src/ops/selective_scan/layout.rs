@@ -10,8 +10,7 @@ use std::ops::Range;
 /// The maximum of groups of channels in a panel: its inputs of one chunk must stay in cache.
 const PANEL: usize = 8;
 
-/// With fewer sequences than this, panels are smaller, so that two threads have work even with few
-/// channels.
+/// Number of sequences below which panels are smaller, so that two threads have work even with few channels.
 const FEW: usize = 2;
 
 /// A vector that is written before it is read.
@@ -95,7 +94,7 @@ impl Chunk<'_> {
     }
 }
 
-/// Copies a block of states from `k` on of the rows of `x` for each step of the chunk; zeros where there are none.
+/// Copies a block of states beginning at `k` from the rows of `x` for each step of the chunk; missing entries are zero.
 #[inline(always)]
 pub(super) fn gather<F: Float>(
     x: &[F],
@@ -108,8 +107,8 @@ pub(super) fn gather<F: Float>(
     }
 }
 
-/// The index of the block of states from `k` on of a panel's `g`-th group among all states of the panel. Blocks are in the
-/// order of use, so that states stream through the cache.
+/// Index, among all states of a panel, of the block of states beginning at `k` of the panel's `g`-th group. Blocks are
+/// in the order of use, so that states stream through the cache.
 pub(super) fn at(groups: usize, g: usize, k: usize) -> usize {
     k * groups + g * BLOCK
 }

@@ -32,7 +32,7 @@ pub(super) struct Grads<'a, 'b, F> {
 /// Buffers that one task reuses for all its panels.
 pub(super) struct Scratch<F> {
     steps: Vec<Steps<F>>,
-    /// What the states of a panel and tile carry, see [`at`].
+    /// Gradients carried back in time for the states of a panel and tile, see [`at`].
     carry: Vec<Vector<F>>,
     tape: Tape<F>,
     gb: Sheet<F>,

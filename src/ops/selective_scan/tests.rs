@@ -172,7 +172,7 @@ fn extreme_decays_agree_with_the_reference() {
     agree(extreme(), None);
 }
 
-/// With a decay of e^{-300} the state is the last input alone.
+/// The state is the last input alone if the decay is e^{-300}.
 #[test]
 fn a_decay_that_underflows_forgets_exactly() {
     let tensor = |values: &[f32], shape: &[usize]| {

@@ -105,7 +105,7 @@ fn kernels_equal_the_reference_at_all_widths() {
     check::kernels_agree(&cases, fused, reference);
 }
 
-/// No channel remembers for so long that its gradient is all of that of the rates.
+/// No channel has such a long memory that its gradient dominates that of the rates.
 #[test]
 fn products_round_to_tf32() {
     let (wide, narrow) = ([1, 200, 33], [1, 200, 16]);
@@ -227,8 +227,7 @@ fn wrong_shapes_and_positions_are_named() {
     assert!(at(&times(&[1, 2, 3])).contains("positions has shape [1, 3], but c asks for [1, 2]"));
 }
 
-/// With a decay of e^{-300} the state is the last input alone, and no rounding reaches the gradient
-/// of a.
+/// The state is the last input alone if the decay is e^{-300}, and no rounding reaches the gradient of a.
 #[test]
 fn a_decay_that_underflows_forgets_exactly() {
     let tensor = |values: &[f32], shape: &[usize]| {

@@ -1,7 +1,7 @@
-//! Powers a group of lanes at a time: sixteen successive ones, times a^16 for the next.
+//! Powers by groups of lanes: sixteen consecutive ones, multiplied by a^16 for the next group.
 //!
-//! a^16 comes from products in f64, so that its rounding error, which every group multiplies by again, is the smallest
-//! possible. The powers of several states are independent chains, which keep the multipliers busy.
+//! a^16 comes from products in f64, since its rounding error accumulates with every group. The powers of several states
+//! are independent chains, which keep the multipliers busy.
 
 use super::Vandermonde;
 use crate::float::Float;
@@ -10,14 +10,14 @@ use crate::parallel::InParallel;
 use crate::zeros::zeros;
 use dsf_simd::simd;
 
-/// States whose powers are computed at one time, and those of a gradient, which has four sums each.
+/// States whose powers are computed together, and the same for gradients, which need four sums each.
 const AT_ONCE: usize = 4;
 const SUMMED_AT_ONCE: usize = 2;
 
-/// Powers below are zero: far from the smallest numbers, with which processors are slow.
+/// Powers below this count as zero, far above the subnormal numbers, which slow processors down.
 const NOTHING: f64 = 1e-33;
 
-/// y, channel by channel.
+/// Computes y, one channel after another.
 pub(super) fn forward<F: Float>(op: &Vandermonde, ins: &[&[F]]) -> Vec<F> {
     let mut y = zeros(op.width * op.len);
     let channels = y.chunks_exact_mut(op.len).enumerate();
@@ -52,16 +52,16 @@ impl Vandermonde {
 /// A group of lanes of complex numbers.
 type Pair<F> = [Lanes<F>; 2];
 
-/// The powers of some states from 0 on, and what takes them to the next group.
+/// Current powers of some states, and the factors to the next group.
 struct Chains<F, const N: usize> {
     now: [Pair<F>; N],
     step: [[F; 2]; N],
-    /// Groups until all of them are nothing.
+    /// Number of groups until all powers count as zero.
     reach: usize,
 }
 
 impl<F: Float, const N: usize> Chains<F, N> {
-    /// Of the first `N` of the given states; missing ones are zero.
+    /// Begins with the first `N` of the given states; missing ones are zero.
     #[inline(always)]
     fn new([re, im]: [&[F]; 2]) -> Self {
         let mut chains = Self {
@@ -91,7 +91,7 @@ impl<F: Float, const N: usize> Chains<F, N> {
         chains
     }
 
-    /// The powers of state `n`, which move on to the next group.
+    /// Returns the powers of state `n`, and advances them to the next group.
     #[inline(always)]
     fn advance(&mut self, n: usize) -> Pair<F> {
         let powers = self.now[n];
@@ -100,7 +100,7 @@ impl<F: Float, const N: usize> Chains<F, N> {
     }
 }
 
-/// The complex numbers of each lane times one.
+/// Multiplies the complex number of each lane by one factor.
 #[inline(always)]
 fn times<F: Float>([x, y]: &Pair<F>, [re, im]: [F; 2]) -> Pair<F> {
     [
@@ -109,7 +109,7 @@ fn times<F: Float>([x, y]: &Pair<F>, [re, im]: [F; 2]) -> Pair<F> {
     ]
 }
 
-/// Groups of lanes until a power whose logarithm changes by `growth` with every exponent is [`NOTHING`].
+/// Number of groups of lanes until a power whose logarithm grows by `growth` per exponent is below [`NOTHING`].
 #[inline(always)]
 fn groups_until_nothing(growth: f64) -> usize {
     if growth < 0.0 {
@@ -119,7 +119,7 @@ fn groups_until_nothing(growth: f64) -> usize {
     }
 }
 
-/// One channel of y.
+/// Computes one channel of y.
 #[simd]
 fn kernel<F: Float>([a_re, a_im, w_re, w_im]: [&[F]; 4], y: &mut [F]) {
     let mut sums: Vec<Lanes<F>> = vec![splat(F::zero()); y.len().div_ceil(LANES)];
@@ -131,7 +131,7 @@ fn kernel<F: Float>([a_re, a_im, w_re, w_im]: [&[F]; 4], y: &mut [F]) {
         }
         let reach = chains.reach.min(sums.len());
         for sum in &mut sums[..reach] {
-            // One by one: a closure of this size would stay a call.
+            // Written out, since a closure of this size would not be inlined.
             let [a, b] = [chains.advance(0)[0], chains.advance(1)[0]];
             let [c, d] = [chains.advance(2)[0], chains.advance(3)[0]];
             *sum = each(|i| sum[i] + ((a[i] + b[i]) + (c[i] + d[i])));
@@ -142,8 +142,8 @@ fn kernel<F: Float>([a_re, a_im, w_re, w_im]: [&[F]; 4], y: &mut [F]) {
     }
 }
 
-/// The gradients of one channel, those of one input behind those of another. With S = Σ_l g_l a^l and
-/// T = Σ_l g_{l+1} (l + 1) a^l, that of w is the conjugate of S, and that of a the conjugate of w T.
+/// Computes the gradients of one channel, one input after another. With S = Σ_l g_l a^l and T = Σ_l g_{l+1} (l + 1)
+/// a^l, the gradient of w is the conjugate of S, and that of a the conjugate of w T.
 #[simd]
 fn gradients<F: Float>([a_re, a_im, w_re, w_im]: [&[F]; 4], gy: &[F], to: &mut [F]) {
     let states = a_re.len();

@@ -1,5 +1,5 @@
-//! The kernel of a diagonal system that is the same at every step: a Vandermonde matrix of complex powers times the
-//! weights that read them, for S4D, DSS and H3.
+//! Kernel of a time-invariant diagonal system: a Vandermonde matrix of complex powers times output weights, for S4D,
+//! DSS and H3.
 
 mod cpu;
 mod launch;
@@ -16,7 +16,7 @@ use candle_core::{DType, Result, Shape, Tensor};
 /// `a`, `w`: real and imaginary parts, (d, m) each; result (d, len). Powers below 1e-33 may count as zero.
 pub fn vandermonde(a: [&Tensor; 2], w: [&Tensor; 2], len: usize) -> Result<Tensor> {
     let op = Vandermonde::check(a, w, len)?;
-    // Powers of numbers near 1 are nothing in half precision.
+    // Powers of numbers near 1 have no accuracy in half precision.
     if runs_on(a[0]) && a[0].dtype() != DType::BF16 {
         apply_one(op, &[a[0], a[1], w[0], w[1]])
     } else {
@@ -24,7 +24,7 @@ pub fn vandermonde(a: [&Tensor; 2], w: [&Tensor; 2], len: usize) -> Result<Tenso
     }
 }
 
-/// The inputs are in the order Re a, Im a, Re w, Im w.
+/// Vandermonde product; the inputs are in the order Re a, Im a, Re w, Im w.
 struct Vandermonde {
     width: usize,
     states: usize,
@@ -84,7 +84,7 @@ mod tests {
         weighed(case.uniform("a_im", &shape, -most, most).parameter(), shape)
     }
 
-    /// States that hardly decay, as those of long sequences, beside some that are gone at once.
+    /// States that hardly decay, like those for long sequences, and some that vanish at once.
     fn slow(width: usize, states: usize) -> Case {
         let shape = [width, states];
         let radius = |i: usize| match i % 4 {
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    /// The first tap is the sum of the weights, and of no state.
+    /// The first tap is the sum of the weights, independent of the states.
     #[test]
     fn one_tap_depends_on_weights_alone() {
         let vars = case(2, 3).vars(DType::F64);
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// Rounding errors of a power grow with its exponent; those of a large one stay small.
+    /// The rounding error of a power grows with its exponent, but stays small.
     #[test]
     fn long_kernels_keep_their_digits() {
         const LEN: usize = 16_384;

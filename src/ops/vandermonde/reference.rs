@@ -2,7 +2,7 @@
 
 use candle_core::{Result, Tensor, D};
 
-/// Has d m `len` entries of each kind in memory.
+/// Allocates d m `len` elements of each kind.
 pub(super) fn vandermonde(a: [&Tensor; 2], w: [&Tensor; 2], len: usize) -> Result<Tensor> {
     let times = |[xr, xi]: [&Tensor; 2]| -> Result<[Tensor; 2]> {
         Ok([

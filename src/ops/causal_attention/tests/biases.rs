@@ -1,6 +1,6 @@
 use super::*;
 
-/// [`case`] with a bias for so many distances.
+/// [`case`] with a bias for `distances` distances.
 fn biased(sizes: Sizes, distances: usize) -> Case {
     case(sizes)
         .normal("bias", &[sizes[1], distances])
@@ -70,8 +70,8 @@ fn fused_equals_reference_for_some_rows_with_a_bias() {
     }
 }
 
-/// Few queries and many, distances within a tile and beyond many. A bias for all distances is left out: softmax takes it out again,
-/// and its gradient is rounding alone.
+/// Few queries and many; distances within a tile and across many. A bias that covers all distances is excluded: the
+/// softmax cancels it, and its gradient is only rounding error.
 #[test]
 fn kernels_equal_the_reference_with_a_bias() {
     for (sizes, distances) in [
@@ -137,7 +137,7 @@ fn a_bias_can_be_tracked_alone() {
     });
 }
 
-/// A bias that falls by the same for each step of distance is ALiBi's.
+/// ALiBi is a bias that falls by a constant for each step of distance.
 #[test]
 fn slopes_are_a_bias() {
     let x: Vec<Tensor> = case([1, 2, 30, 30, 3, 3])

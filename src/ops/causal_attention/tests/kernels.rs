@@ -18,7 +18,7 @@ fn kernels_agree(
     }
 }
 
-/// As many blocks as occupy a GPU, with tiles of many queries; of the two layouts of heads the one that mixers use.
+/// Enough blocks to occupy a GPU, with tiles of many queries, in the layout of heads that mixers use.
 #[test]
 fn grids_of_full_size_equal_the_reference() {
     let cases = [[1, 1, 2, 2, 1, 1], [33, 4, 65, 65, 4, 4]].map(case);
@@ -51,7 +51,7 @@ fn kernels_equal_the_reference() {
     }
 }
 
-/// As many sequences as occupy a GPU, of one tile each: all gradients come from one kernel.
+/// Enough sequences of one tile each to occupy a GPU, so that one kernel computes all gradients.
 #[test]
 fn gradients_of_short_sequences_equal_the_reference() {
     let sizes = [[5, 1, 33, 33, 20, 12], [2, 2, 64, 64, 8, 4]];

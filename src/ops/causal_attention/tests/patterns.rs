@@ -1,6 +1,6 @@
 use super::*;
 
-/// Windows that end within, at and beyond a block or the sequence, with and without the rest.
+/// Windows that end within, at and beyond a block or the sequence, with and without the other restrictions.
 fn patterns(len: usize) -> Vec<Pattern> {
     let windows = [1, 5, 64, 70].map(|window| Pattern {
         window: Some(window),
@@ -85,7 +85,8 @@ fn fused_equals_reference_for_some_rows_of_a_pattern() {
     }
 }
 
-/// But for a window of one step, whose weight is 1 whatever the scores: gradients of these are rounding alone.
+/// A window of one step is excluded: its weight is 1 for any score, so the gradients of the scores are only rounding
+/// errors.
 #[test]
 fn kernels_equal_the_reference_for_every_pattern() {
     for sizes in [[1, 2, 20, 20, 4, 3], [1, 1, 130, 130, 4, 4]] {
@@ -128,7 +129,7 @@ fn bits_of_patterns_do_not_depend_on_threads() {
     }
 }
 
-/// A window of w steps: by hand, from the definition.
+/// A window of w steps, computed from the definition.
 #[test]
 fn a_row_attends_to_its_window_alone() {
     let x: Vec<Tensor> = case([1, 1, 9, 9, 1, 1])
