@@ -10,7 +10,7 @@
 
 constexpr int TENSORS = 64;
 constexpr uint32_t THREADS = 256, EACH = 8;
-// Words that describe a block.
+// Number of words that describe a block.
 constexpr uint32_t WORDS = 4;
 
 // The sum of squares of a block's gradients, one of `parts` per block; 0 for a parameter without a
@@ -36,8 +36,8 @@ KERNEL(sum_squares, THREADS, Table<const float, TENSORS> grads, Global<const uin
     if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-// The factor of gradients that limits their global norm to `most`: by one block, in f64, as a large
-// model has tens of thousands of partial sums. NaN stays NaN.
+// The factor of the gradients that limits their global norm to `most`. It is computed by one block in f64, since a
+// large model has tens of thousands of partial sums. NaN stays NaN.
 KERNEL(clip_scale, THREADS, Global<const float> parts, Global<float> scale, uint32_t count, float most) {
     SHARED(double, sums, THREADS);
     double sum = 0.0;
@@ -60,15 +60,14 @@ KERNEL(clip_scale, THREADS, Global<const float> parts, Global<float> scale, uint
     scale[0] = by > 1.0f ? 1.0f : by;
 }
 
-// g <- scale g, m <- b1 m + (1 - b1) g, v <- b2 v + (1 - b2) g^2, theta <- theta decay - rate m /
-// (sqrt(v) / correction + eps). `blocks`: for each block its parameter, its first number, the size
-// of the parameter and whether it decays; `rates`: rate, correction, decay; `scale` may be null,
-// for 1. The moments are all m, then all v. A parameter without a gradient does not change; nothing
-// changes if `loss` is given and not finite.
+// g <- scale g, m <- b1 m + (1 - b1) g, v <- b2 v + (1 - b2) g^2, theta <- theta decay - rate m / (sqrt(v) / correction
+// + eps). `blocks` holds for each block its parameter, its first number, the size of the parameter and whether it
+// decays; `rates` holds rate, correction and decay; a null `scale` means 1. The moments are all m, then all v. A
+// parameter without a gradient does not change; nothing changes if `loss` is given and not finite.
 KERNEL(step, THREADS, Table<float, TENSORS> parameters, Table<const float, TENSORS> grads,
        Table<float, TENSORS> moments, Global<const uint32_t> blocks, Global<const float> rates,
        Global<const float> scale, Global<const float> loss, float beta1, float beta2, float eps) {
-    // Written such that NaN returns as well.
+    // Written so that NaN returns as well.
     if (loss != nullptr && !(fabsf(loss[0]) <= 3.4e38f)) return;
     uint32_t which = blocks[WORDS * blockIdx.x], first = blocks[WORDS * blockIdx.x + 1];
     uint32_t count = blocks[WORDS * blockIdx.x + 2], decays = blocks[WORDS * blockIdx.x + 3];

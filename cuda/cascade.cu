@@ -1,18 +1,18 @@
 // The impulse response of a cascade of first-order sections (src/ops/cascade), and its gradients.
 //
-// Bound by latency: a step cannot begin a section before the one before it has ended. A warp has a channel, and each lane
-// a run of its sections; a lane works on the step behind that of the lane before it, so that all of them work at once, and
-// what is left of the signal moves up by a shuffle a step. States and coefficients stay in shared memory, in which a lane
-// touches its own words alone. The backward pass keeps the states of every SPANth step, computes those between anew
-// and moves down.
+// Bound by latency: a section's step depends on that of the previous section. A warp has one channel, and each lane a
+// run of its sections. A lane is one step behind the previous lane, so that all lanes work at the same time, and the
+// remaining signal moves to the next lane by one shuffle per step. States and coefficients are in shared memory, where
+// a lane accesses only its own words. The backward pass keeps the states of every SPANth step, recomputes those in
+// between, and moves in the reverse order.
 #include "device.cuh"
 
 constexpr uint32_t SPAN = 128;
 
-// What lane `lane` holds of section `j` of its run, in an array of the warp's shared memory.
+// The index of section `j` of a lane's run in an array of the warp's shared memory.
 DEVICE uint32_t place(uint32_t j) { return j * WARP + threadIdx.x; }
 
-// The sections of a lane, missing ones as zeros, which hand on all they get and hold nothing.
+// The sections of a lane. Missing ones are zeros, which pass the signal on unchanged and have no state.
 struct Sections {
     uint32_t each, states;
     Ptr<float> a, b, w, x;
@@ -37,7 +37,7 @@ struct Sections {
         }
     }
 
-    // One step of section j: its new state; `left` becomes what it hands on.
+    // One step of section j: computes its new state; `left` becomes its output.
     DEVICE float step(uint32_t j, float& left) {
         uint32_t at = place(j);
         float before = x[at], now = a[at] * before + b[at] * left;
@@ -47,7 +47,7 @@ struct Sections {
     }
 };
 
-// What the first lane gets at step l.
+// The input of the first lane at step l.
 DEVICE float impulse(uint32_t l) { return l == 0 ? 1.0f : 0.0f; }
 
 KERNEL(cascade, 32, Global<const float> a, Global<const float> b, Global<const float> w, Global<float> y,
@@ -73,8 +73,8 @@ KERNEL(cascade, 32, Global<const float> a, Global<const float> b, Global<const f
     }
 }
 
-// stored: (d, spans, sections), the states before every span. span: (d, steps, sections, 2), of each step the state
-// before and what reaches the section. Sections are padded to whole warps in both.
+// stored: (d, spans, sections), the states before every span. span: (d, steps, sections, 2), for each step the previous
+// state and the input of the section. Sections are padded to whole warps in both.
 KERNEL(cascade_backward, 32, Global<const float> a, Global<const float> b, Global<const float> w,
        Global<const float> gy, Global<float> stored, Global<float> span, Global<float> ga, Global<float> gb,
        Global<float> gw, uint32_t states, uint32_t len) {
@@ -114,7 +114,7 @@ KERNEL(cascade_backward, 32, Global<const float> a, Global<const float> b, Globa
                 sections.step(j, left);
             }
         }
-        // From the last step to the first, and from the last lane to the first.
+        // Runs from the last step to the first, and from the last lane to the first.
         float of_left = 0.0f;
         for (uint32_t tick = 0; tick < count + WARP - 1; ++tick) {
             of_left = shuffle_down(of_left, 1);

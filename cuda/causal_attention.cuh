@@ -19,7 +19,8 @@
 
 enum class Result { Y, GQ, GK, GV };
 
-// Between rows of the weights in shared memory, without conflicts of banks in the one product that a kernel makes of them.
+// The distance between rows of the weights in shared memory, free of bank conflicts in the one product that a kernel
+// computes from them.
 template <class T, Result OF>
 struct Stride {
     static constexpr uint32_t OF_WEIGHTS =
@@ -87,7 +88,7 @@ struct Walk {
         }
     }
 
-    // Leaves the weights of a tile of pairs in shared memory, or the gradients of its scores.
+    // Writes the weights of a tile of pairs, or the gradients of its scores, to shared memory.
     DEVICE void attend(uint32_t first_query, uint32_t first_key) {
         Pairs pairs;
         if constexpr (GRADIENT) {
@@ -112,7 +113,8 @@ struct Walk {
         walk(first_query, first_key, visible, column);
     }
 
-    // The result of the only tile of a sequence, whose pairs are in shared memory, in the columns from `column` on.
+    // Computes the result for the only tile of a sequence, whose pairs are in shared memory, in the columns from
+    // `column` on.
     DEVICE void columns(uint32_t visible, uint32_t column, Ptr<T> to) {
         result.clear();
         walk(0, 0, visible, column);

@@ -1,10 +1,11 @@
-// Causal attention, gradient of a bias by distance: the gradients of all scores, summed over the pairs at each distance.
+// Causal attention, gradient of a bias by distance: the gradients of all scores, summed over the pairs at each
+// distance.
 //
-// A block owns a tile of queries and loops over the keys that they attend to, as in causal_attention.cuh, and leaves sums of its own;
-// those of all blocks are added in a fixed order (sums.cu). One thread sums a distance; pairs beyond the last distance but one, which
-// may be most of them, are divided among all threads by query. The pairs cost what they cost in the gradient of queries, and the
-// sums 64 reads of shared memory for each distance and tile. Gradients are summed as f32: those of a query sum to zero, which those
-// rounded to bf16 would not.
+// A block owns a tile of queries, loops over the keys that they attend to as in causal_attention.cuh, and writes sums
+// of its own; those of all blocks are added in a fixed order (sums.cu). One thread sums one distance; pairs at the last
+// distance or beyond, which may be most of them, are divided among all threads by query. The pairs cost as much as in
+// the gradient of queries, and the sums 64 reads of shared memory for each distance and tile. Gradients are summed in
+// f32: those of a query sum to zero, but not after rounding to bf16.
 #include "causal_attention_tile.cuh"
 
 template <class T, class P, int QUERIES>
@@ -27,7 +28,7 @@ DEVICE void sum_by_distance(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<
                              rule, by_four, scale, links, links_each, window, globals, slopes, bias, distances);
     uint32_t warp = threadIdx.x / WARP, down = QUERIES / Tile::PM, last = distances - 1;
     Tile tile = {in, staged, weights, reach, parts, warp % down * Tile::PM, warp / down * Tile::PN};
-    // a row for each tile of a sequence of the batch, a part of it for each head
+    // one row per tile of a sequence of the batch, one part of it per head
     Ptr<float> sums = to + (uint64_t(sequence / heads * tiles + blockIdx.x % tiles) * heads + sequence % heads) * distances;
     for (uint32_t distance = threadIdx.x; distance < last; distance += THREADS) sums[distance] = 0.0f;
     float far = 0.0f;
@@ -43,7 +44,7 @@ DEVICE void sum_by_distance(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<
             float sum = sums[distance];
 #pragma unroll 4
             for (uint32_t query = 0; query < QUERIES; ++query) {
-                uint32_t past = reach[query];  // keys; the one at this distance is past - 1 - distance
+                uint32_t past = reach[query];  // number of keys; the one at this distance is past - 1 - distance
                 if (past <= distance + key || past > distance + key + KEYS) continue;
                 sum += weights[query * STRIDE + (past - 1 - distance - key)];
             }

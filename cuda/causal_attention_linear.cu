@@ -6,7 +6,7 @@
 // the result).
 #include "device.cuh"
 
-// A matrix of `width` + 1 columns: those of x, then ones.
+// A matrix of `width` + 1 columns: those of x, then a column of ones.
 template <class T>
 DEVICE void append_ones(Ptr<const T> x, Ptr<float> wide, uint32_t count, uint32_t width) {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;

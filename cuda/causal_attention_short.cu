@@ -1,8 +1,8 @@
-// Causal attention, all three gradients of sequences of at most 64 queries and 64 keys: one launch and one block a sequence,
-// where those of longer ones take three; the method is explained in causal_attention.cuh.
+// Causal attention, all three gradients of sequences of at most 64 queries and 64 keys, in one launch with one block
+// per sequence, instead of three launches for longer ones; the method is explained in causal_attention.cuh.
 //
-// The weights are computed twice and the products of gradients and values once; the three kernels compute the former three times and
-// the latter twice.
+// The weights are computed twice, and the products of gradients and values once; the three kernels compute the weights
+// three times and the products twice.
 #include "causal_attention.cuh"
 
 template <class T, class P>

@@ -1,4 +1,4 @@
-// A tile of pairs of queries and keys: their scores, their weights, and the gradients of these.
+// A tile of pairs of queries and keys: their scores, their weights, and the gradients of both.
 #pragma once
 
 #include "mask.cuh"
@@ -11,7 +11,7 @@ constexpr int THREADS = 256;
 constexpr int KEYS = 64;
 constexpr uint32_t STAGED = 18432;  // bytes of what is staged at a time
 
-// The index, in rows of one head, of the first row of a head of a sequence, whose heads lie side by side.
+// The index, in rows of one head, of the first row of a head of a sequence, with heads side by side.
 DEVICE uint32_t first_of(uint32_t sequence, uint32_t heads, uint32_t rows) {
     return sequence / heads * rows * heads + sequence % heads;
 }
@@ -78,7 +78,7 @@ DEVICE uint32_t kept_pair(const Mask& mask, uint64_t element) {
     return bits & 3;
 }
 
-// The inputs of a block: what it needs to find its sequence in each tensor. Pointers are those of the kernel, to all
+// The inputs of a block, from which it finds its sequence in each tensor. Pointers are those of the kernel, to all
 // sequences, and need no registers.
 template <class T>
 struct Inputs {
@@ -100,7 +100,7 @@ struct Inputs {
     Ptr<const float> bias;  // null, or what is added to the scores at each of `distances`, the last one at greater ones, too
     uint32_t distances, heads;
 
-    // Nothing before the window is attended to.
+    // Whether no key before the window is attended to.
     DEVICE bool narrow() const { return window != 0 && globals == 0 && links_each == 0; }
 
     // Whether a query at the last of `visible` keys attends to `key`.
@@ -114,7 +114,7 @@ struct Inputs {
     }
 };
 
-// The inputs of the blocks of a sequence, from the tensors of all.
+// Returns the inputs of the blocks of one sequence, given the tensors of all sequences.
 template <class T>
 DEVICE Inputs<T> inputs(uint32_t sequence, Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> gy,
                         Ptr<const uint32_t> positions, Ptr<const float> stats, Ptr<const float> dots,
@@ -133,8 +133,8 @@ DEVICE Inputs<T> inputs(uint32_t sequence, Ptr<const T> q, Ptr<const T> k, Ptr<c
     return in;
 }
 
-// The pairs of a block that a lane holds, in the layout of WarpTile, and the data that all lanes
-// share. Weights and gradients are left there in type S. P: the rounding of factors, of mma.cuh.
+// The pairs of a block that a lane holds, in the layout of WarpTile, and the data that all lanes share. Weights and
+// gradients are stored there in type S. P: the rounding of factors, of mma.cuh.
 template <class T, class P, int QUERIES, uint32_t WEIGHT_STRIDE, bool GRADIENT, class S = T>
 struct Tile {
     // queries and keys of a warp, and how many warps share a query
@@ -213,7 +213,7 @@ struct Tile {
         });
     }
 
-    // Subtracted from the scores of this head for each step of distance, in powers of 2.
+    // The slope of this head: the decrease of the score per step of distance, in powers of 2.
     DEVICE float slope() const {
         if (in.slopes == 0) return 0.0f;
         return LOG2E * exp2f(-8.0f * float(in.sequence % in.heads + 1) / float(in.heads));
@@ -294,7 +294,7 @@ struct Tile {
         });
     }
 
-    // Leaves the gradients of the scores of a tile of pairs in shared memory.
+    // Writes the gradients of the scores of a tile of pairs to shared memory.
     DEVICE void gradients(Pairs& pairs, uint32_t first_query, uint32_t first_key) {
         pairs.clear();
         if (in.rule == SOFTMAX) {
@@ -311,7 +311,7 @@ struct Tile {
         leave(pairs);
     }
 
-    // Two bits for every two pairs of the lane: which of them dropout keeps; all of them where there is none.
+    // Two bits for every two pairs of the lane, set for pairs that dropout keeps; all set if there is no dropout.
     DEVICE uint32_t draw(uint32_t first_query, uint32_t first_key) const {
         if (in.mask.step == nullptr) return ~0u;
         Mask mask = read_mask(in.mask);

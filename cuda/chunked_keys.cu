@@ -6,12 +6,12 @@
 // ms), inputs and the parts of the gradients of scores once for each 64 states, mostly from L2.
 #include "chunked.cuh"
 
-// The memory of a block: a tile of values and one of states, later one of b or c; gradients of scores.
+// The shared memory of a block: a tile of values and one of states, later one of b or c; gradients of scores.
 struct Tiles {
     Ptr<float> values, states, wide, weights, totals;
 };
 
-// The decay of the leaves after this one, or of those before it.
+// The product of the decays of the leaves after this one, or of those before it.
 DEVICE float others(const Tiles& at, bool later) {
     float product = 1.0f;
     for (uint32_t i = 0; i < LEAVES; ++i)

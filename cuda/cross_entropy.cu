@@ -94,7 +94,7 @@ DEVICE void slopes_of(Ptr<float> logits, Ptr<const uint32_t> targets, Ptr<float>
     }
 }
 
-// In place of the logits, if `wanted`.
+// Overwrites the logits with their gradients, if `wanted`.
 KERNEL(slopes_f32, THREADS, Global<float> logits, Global<const uint32_t> targets, Global<float> losses,
        Global<float> right, uint32_t wanted, uint32_t first, uint32_t classes, float share) {
     Ptr<float> none = nullptr;
@@ -116,7 +116,8 @@ KERNEL(mean, 1024, Global<const float> x, Global<float> to, uint32_t count) {
     if (threadIdx.x == 0) to[0] = sum / float(count);
 }
 
-// Tensors times a number in device memory, each in blocks of its own along y; of each its number of elements.
+// Multiplies tensors by a number in device memory. Each tensor has blocks of its own along y, and its number of
+// elements.
 #define SCALE(io, T)                                                                             \
     KERNEL(scale_##io, 256, Table<const T, MAPS> xs, Table<T, MAPS> ys, Global<const float> by,  \
            uint32_t a, uint32_t b, uint32_t c, uint32_t d) {                                     \

@@ -1,12 +1,12 @@
 // The delta rule: S_t = (diag(e^{g_t}) + a_t b_t^T) S_{t-1} + k_t v_t^T of m x e numbers for each
 // sequence and head, o_t = S_t^T q_t.
 //
-// Columns of a state do not depend on each other, rows do, by the projection P_t = b_t^T S_{t-1}. So
-// walks along time hold whole columns: a team of threads has 8 rows each of two columns in registers,
-// and adds up P and what queries read by shuffles. Every 8 events a block stages its inputs in shared
-// memory. Eight elements take forty multiply-adds, five loads of four numbers and a share of the sums
-// over the team; each event waits for its P, so that latency bounds few and narrow heads. Teams have
-// up to 32 threads, for 256 rows; if there are more, up to 1024, a thread has 32 of them.
+// Columns of a state do not depend on each other; rows do, through the projection P_t = b_t^T S_{t-1}. So walks along
+// time hold whole columns: a team of threads has 8 rows each of two columns in registers, and sums P and the read-outs
+// of queries by shuffles. Every 8 events a block stages its inputs in shared memory. Eight elements take forty
+// multiply-adds, five loads of four numbers and a share of the sums over the team; each event waits for its P, so
+// latency bounds few and narrow heads. Teams have up to 32 threads, for 256 rows; if there are more rows, up to 1024, a
+// thread has 32 of them.
 //
 // Backward, with G_t = dL/dS_t and R_t = a_t^T G_t: G_t = q_t go_t^T + diag(e^{g_{t+1}}) G_{t+1} +
 // b_{t+1} R_{t+1}. A walk back in time finds R, gv_t = G_t^T k_t, and G after every 16 events; the
@@ -69,12 +69,12 @@ constexpr int HALF = SPAN / 2;               // events whose sums are added up a
 constexpr int KINDS = 5;                     // of sums: for q, k, a, b and g
 static_assert(HALF * SIDE == THREADS, "a thread adds up one row at one event");
 
-// What walks by columns have found: (B, L, s, e) twice and (B s, spans, m, e) twice.
+// Results of the walks by columns: (B, L, s, e) twice and (B s, spans, m, e) twice.
 struct Found {
     Ptr<const float> projections, of_projections, before, after;
 };
 
-// Null for gradients that are not needed. Shared decays have one gradient for each tile of rows.
+// Gradients, null if they are not needed. Shared decays have one gradient for each tile of rows.
 template <class T>
 struct Grads {
     Ptr<T> q, k, a, b;
@@ -164,7 +164,7 @@ struct Span {
             sums[4 * KIND + to] = of_g * decay;
         }
     }
-    // Adds up what the threads of a row have at this thread's event of the half.
+    // Sums the values that the threads of a row have at this thread's event of the half.
     DEVICE void add(float (&totals)[KINDS]) const {
         uint32_t s = threadIdx.x / SIDE, i = threadIdx.x % SIDE;
 #pragma unroll

@@ -1,4 +1,4 @@
-// What the kernels of the delta rule share: inputs, and the walks by columns.
+// Common code of the kernels of the delta rule: inputs, and the walks by columns.
 #pragma once
 
 #include "matrix_state.cuh"
@@ -48,7 +48,7 @@ struct Columns {
             for (int c = 0; c < COLUMNS; ++c) h[j][c] = 0.0f;
         }
     }
-    // Shared memory for `count` numbers of each staged event, after that for `before`.
+    // Shared memory for `count` numbers per staged event, after `before` numbers per event.
     static DEVICE Ptr<float> part(uint32_t before, uint32_t count) {
         return dynamic_shared<float>(before * STEPS * uint32_t(sizeof(float)), STEPS * count);
     }
@@ -84,7 +84,7 @@ struct Columns {
             }
         }
     }
-    // Adds up over the rows of a team.
+    // Sums over the rows of a team.
     DEVICE void team_sum(float (&x)[COLUMNS]) const {
         for (uint32_t mask = team / 2; mask > 0; mask /= 2) {
 #pragma unroll
@@ -97,7 +97,7 @@ struct Columns {
 #pragma unroll
         for (int c = 0; c < COLUMNS; ++c) results[result][s * width + mine + c] = x[c];
     }
-    // Where this thread's four rows of a quad begin at staged event s.
+    // The first of this thread's four rows of a quad at staged event s.
     DEVICE uint32_t quad(uint32_t s, int index) const {
         return s * depth + (index * team + member) * 4;
     }

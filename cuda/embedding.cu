@@ -279,7 +279,7 @@ DEVICE void add_rows(Ptr<const T> grads, Ptr<const uint32_t> rows, Ptr<const uin
 ALL_GRADIENTS(f32, float)
 ALL_GRADIENTS(bf16, bf16)
 
-// x, and zeros behind it.
+// Copies x, followed by zeros.
 KERNEL(extend, 256, Global<const float> x, Global<float> y, uint32_t count, uint32_t total) {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= total) return;

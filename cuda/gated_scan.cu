@@ -12,7 +12,7 @@
 // Steps whose loads are in flight, three and five words each.
 constexpr int STEPS = 8, STEPS_BACK = 4;
 
-// No time: after the last selected time, before the first.
+// The null value of a time: after the last selected time, or before the first.
 constexpr uint32_t NONE = 0xffffffffu;
 
 #define SIZES uint32_t batch, uint32_t len, uint32_t width, uint32_t pieces, uint32_t steps
@@ -126,11 +126,11 @@ struct Arriving {
         left = wanted.from(piece.to);
         due = left > 0 ? wanted.at(left - 1) : NONE;
     }
-    // The part that can be loaded ahead.
+    // The part of the gradient that can be loaded ahead.
     DEVICE float ahead(Piece piece, uint32_t t, uint32_t len) const {
         return wanted.all() ? to_float(gh[piece.at(t, len, width, 1)]) : 0.0f;
     }
-    // The remaining part, for descending t.
+    // The remaining part of the gradient, for descending t.
     DEVICE float rest(Piece piece, uint32_t t) {
         float sum = 0.0f;
 #pragma unroll 1

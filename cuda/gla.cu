@@ -167,7 +167,7 @@ struct Tile {
             sums[(warp * PART + s) * WIDTH + lane] = sum;
         }
     }
-    // A thread sums one row at one event over columns; then columns of values over warps.
+    // Each thread sums one row at one event over columns; then columns of values over warps.
     DEVICE void write(uint32_t e0) {
         uint32_t n = threadIdx.x, s = n / SIDE, i = first_row + n % SIDE;
         uint32_t t = in.time(e0 + s), row = in.row(e0 + s);

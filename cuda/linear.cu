@@ -1,5 +1,5 @@
-// The elementwise work around linear maps, whose products cuBLAS computes: rows of several maps side by
-// side and apart again, biases, and the nonlinearity of a feed-forward layer with its dropout.
+// Elementwise work around linear maps, whose products cuBLAS computes: joining and splitting the rows of several maps,
+// biases, and the nonlinearity of a feed-forward layer with its dropout.
 //
 // Bound by memory bandwidth: every number is read and written once, 8 bytes per element in f32 and
 // 4 in bf16; a hidden layer in the backward pass 16 and 8. The error function takes some 25
@@ -60,8 +60,8 @@ DEVICE void add_columns(Four& values, Ptr<const float> bias, const Group& group,
     }
 }
 
-// y += bias, and a = gelu(y) if there is an a; the last of the two is multiplied by its mask.
-// `vector`: rows are multiples of four elements, all aligned.
+// y += bias, and a = gelu(y) if there is an a; the last of the two is multiplied by its mask. `vector`: rows are
+// multiples of four elements, all aligned.
 template <class T>
 DEVICE void add_bias(Ptr<T> y, Ptr<const float> bias, Ptr<T> a, const GivenMask& given,
                      uint32_t count, uint32_t width, bool vector) {
@@ -121,12 +121,12 @@ DEVICE Columns columns_of(uint32_t map, uint32_t a, uint32_t b, uint32_t c, uint
     return {one_of(map, 0u, a, a + b, a + b + c), one_of(map, a, b, c, d), a + b + c + d};
 }
 
-// Where element `i` of the map's own rows lies among those of all maps.
+// The index of element `i` of the map's own rows among the joined rows.
 DEVICE uint64_t beside(Columns columns, uint32_t i) {
     return uint64_t(i / columns.width) * columns.all + columns.first + i % columns.width;
 }
 
-// Rows of all maps from those of each; zeros for a map that is not there.
+// Joins the rows of all maps; zeros for a missing map.
 template <class T, class U>
 DEVICE void join(Ptr<const T> x, Ptr<U> joined, Columns columns, uint32_t rows, bool vector) {
     uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
@@ -141,7 +141,7 @@ DEVICE void join(Ptr<const T> x, Ptr<U> joined, Columns columns, uint32_t rows, 
         if (group.inside[i]) joined[beside(columns, uint32_t(first + i))] = from_float<U>(values.v[i]);
 }
 
-// Rows of each map, with its bias, from those of all.
+// Splits joined rows into the rows of each map, and adds its bias.
 template <class T>
 DEVICE void split(Ptr<const T> joined, Ptr<const float> bias, Ptr<T> y, Columns columns, uint32_t rows, bool vector) {
     uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;

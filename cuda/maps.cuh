@@ -1,11 +1,11 @@
-// Up to four tensors that share a launch, with blocks of their own.
+// Up to four tensors that share a launch; each has its own blocks.
 #pragma once
 
 #include "device.cuh"
 
 constexpr int MAPS = 4;
 
-// The i-th of four. Nothing is indexed: that would put a table into local memory.
+// The i-th of four. No array is indexed, since that would put a table into local memory.
 template <class T>
 DEVICE T one_of(uint32_t i, T a, T b, T c, T d) {
     T low = i == 0 ? a : b, high = i == 2 ? c : d;

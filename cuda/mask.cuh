@@ -12,8 +12,8 @@ struct Mask {
     bool any;
 };
 
-// A mask as a kernel is given it, by parameters MASK: the step that it is drawn for lies in device memory, so that a captured
-// graph can be replayed at another one. No mask if there is no step.
+// A mask as passed to a kernel by the parameters MASK. Its step is in device memory, so that a captured graph can be
+// replayed with another step. No mask if there is no step.
 struct GivenMask {
     Ptr<const uint32_t> step;
     uint32_t key[2];

@@ -1,8 +1,7 @@
-// What kernels share that hold a matrix of state, m x e numbers, for each sequence and head: the
-// inputs by event.
+// Common code of kernels with a matrix state, m x e numbers, for each sequence and head: the inputs by event.
 //
-// Without selected queries event t is step t with its query. With them, a step and a query are an
-// event each, in the order of time (`events`): a query's event leaves the state as it is.
+// Without selected queries event t is step t with its query. With them, a step and a query are an event each, in the
+// order of time (`events`); a query's event leaves the state unchanged.
 #pragma once
 
 #include "device.cuh"
@@ -17,7 +16,7 @@ struct Inputs {
     Ptr<const T> q, k, v, g, go;
     Ptr<const uint32_t> events;
     uint32_t len, rows, heads, keys, values, decays, count;
-    // The sequence and its head that are walked, and their place among those of all sequences.
+    // The current sequence and head, and their index among those of all sequences.
     uint32_t index = 0, sequence = 0, head = 0;
 
     DEVICE uint32_t event(uint32_t e) const {
@@ -53,7 +52,7 @@ struct Inputs {
         if (r == NONE || i >= width) return 0.0f;
         return to_float(x[at(rows, r, width, i)]);
     }
-    // Before the first step the state is zero, and stays so whatever its decay.
+    // The state before the first step is zero, so its decay has no effect.
     DEVICE float decay(uint32_t t, uint32_t i) const {
         if (t == NONE || i >= keys) return 1.0f;
         if (t == 0) return 0.0f;

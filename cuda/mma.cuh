@@ -83,7 +83,7 @@ struct Tf32x3 {
         DEVICE void set(int i, float x) { high[i] = __float_as_uint(x); }
 #endif
     };
-    // The small products first.
+    // The small products are added first.
     static DEVICE void multiply(float (&c)[4], const Fragment<4>& a, const Fragment<2>& b) {
 #if SPLIT
         mma(c, a.low, b.high);

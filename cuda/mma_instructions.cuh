@@ -1,6 +1,5 @@
-// The two tensor-core instructions that kernels use, and their equivalents without tensor cores.
-// Volatile: all lanes of a warp must execute them, so the compiler must not move one behind a
-// branch.
+// The two tensor-core instructions that kernels use, and their equivalents without tensor cores. They are volatile: all
+// lanes of a warp must execute them, so the compiler must not move one behind a branch.
 #pragma once
 
 #include "device.cuh"

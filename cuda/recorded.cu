@@ -1,16 +1,17 @@
-// The beginning and the end of a recorded step.
+// Beginning and end of a recorded step.
 //
-// What changes from step to step arrives in one copy from the host, whose parts a kernel puts where the others read them: the
-// step, the rates, and the batch. Bound by memory bandwidth, and by the launch at the sizes of a batch.
+// Values that change from step to step arrive in one copy from the host: the step, the rates, and the batch. A kernel
+// copies its parts to the places where other kernels read them. Bound by memory bandwidth, and by the launch at the
+// sizes of a batch.
 #include "device.cuh"
 
 constexpr int PLACES = 5;
 
-// The words of one part after the other, each to its place; the place is the block index along y.
+// Copies the words of the parts, one after another, to their places; the block index along y is the part.
 KERNEL(unpack, 256, Global<const uint32_t> words, Table<uint32_t, PLACES> places, uint32_t count0, uint32_t count1,
        uint32_t count2, uint32_t count3, uint32_t count4) {
     uint32_t place = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x, first = 0, count = count0;
-    // Nothing is indexed: that would put the table into local memory.
+    // No array is indexed, since that would put the table into local memory.
     Ptr<uint32_t> to = places[0];
     if (place >= 1) first += count0, count = count1, to = places[1];
     if (place >= 2) first += count1, count = count2, to = places[2];
@@ -19,8 +20,8 @@ KERNEL(unpack, 256, Global<const uint32_t> words, Table<uint32_t, PLACES> places
     if (i < count) to[i] = words[first + i];
 }
 
-// Copies the loss to memory that outlives the step. After one that is no number there is no other: a step that was begun before
-// the host knew of it moves nothing.
+// Copies the loss to memory that outlives the step. Once the loss is not finite no further loss is written, so a step
+// begun before the host has seen it changes nothing.
 KERNEL(keep_loss, 32, Global<const float> loss, Global<float> kept) {
     if (threadIdx.x > 0) return;
     float before = kept[0];

@@ -6,11 +6,11 @@
 // through shared memory, warp by warp in order; more than 128 states go to several blocks, whose parts
 // `sum` adds in order.
 //
-// The bound is the exponential unit, 16 a clock and SM: a warp's step of 16 elements a thread takes it
-// 128 cycles a scheduler. The same step issues 16 x (2 mul, ex2, 2 fma) + 4 + 4 loads and 2 stores of
-// shared memory = 90 instructions, and moves some (4 x 4 + 4 + 2) x 4 = 88 cycles of shared memory, four
-// schedulers sharing it. Staging and sums add 10 %. Registers: 64 (32 for a and h), so that 1024
-// threads fit an SM, for which the compiler must be asked: for some GPUs it would take 96.
+// The bound is the exponential unit, 16 per clock and SM: a warp's step of 16 elements per thread takes it 128 cycles
+// per scheduler. The same step issues 16 x (2 mul, ex2, 2 fma) + 4 + 4 loads and 2 stores of shared memory = 90
+// instructions, and moves some (4 x 4 + 4 + 2) x 4 = 88 cycles of shared memory, which four schedulers share. Staging
+// and sums add 10 %. Registers: 64 (32 for a and h), so that 1024 threads fit an SM. The compiler needs a launch bound
+// for that: for some GPUs it would otherwise use 96.
 //
 // With few sequences, `ends` runs chunks of time in parallel, from a state of zero, and `join`
 // computes the state before each chunk from these ends; then chunks are scanned like sequences.

@@ -1,5 +1,4 @@
-// Sums over the rows of up to four matrices in a fixed order: of partial sums that other kernels wrote, and of
-// gradients for biases.
+// Sums over the rows of up to four matrices, in a fixed order: partial sums of other kernels, and gradients of biases.
 //
 // Bound by memory bandwidth: every number is read once, 4 or 2 bytes, and next to nothing is
 // written. A block sums `each` rows of 32 columns, a warp every sixteenth row, with four loads in
@@ -27,7 +26,8 @@ DEVICE void sum_rows(Ptr<const T> x, Ptr<float> sums, uint32_t rows, uint32_t wi
     sums[uint64_t(blockIdx.y) * width + column] = sum;
 }
 
-// Of each matrix its rows, its width and the rows that a block sums. The matrix is the block index along z.
+// For each matrix its number of rows, its width and the number of rows that a block sums. The block index along z is
+// the matrix.
 #define SUM_ROWS(io, T)                                                                              \
     KERNEL(sum_rows_##io, WARPS * WARP, Table<const T, MAPS> xs, Table<float, MAPS> sums,            \
            uint32_t rows0, uint32_t rows1, uint32_t rows2, uint32_t rows3, uint32_t width0,          \

@@ -1,9 +1,9 @@
 // The kernel of a diagonal system: y_l of a channel = Re sum over its states of w a^l, and its gradients.
 //
-// Bound by arithmetic: eight operations for each state and tap, one word written for a tap. A thread has a run of
-// sixteen consecutive taps; it starts every state's run at a power that products in f64 make of the squares a, a^2, a^4,
-// which the block shares, and goes on by a in f32. For the gradients a block has one state of one channel, and its
-// threads equal runs of the taps.
+// Bound by arithmetic: eight operations for each state and tap, and one word written per tap. A thread has a run of
+// sixteen consecutive taps. The first power of each state's run is a product, in f64, of the squares a, a^2, a^4 and so
+// on, which the block shares; the following powers are multiplied by a in f32. For the gradients a block has one state
+// of one channel, and its threads have equal runs of the taps.
 #include "complex.cuh"
 
 constexpr int THREADS = 128;

@@ -71,7 +71,7 @@ template <class T>
 T shuffle(T x, int lane) { return shuffled(x, lane & 31); }
 template <class T>
 T shuffle_xor(T x, int mask) { return shuffled(x, lane_of_thread() ^ mask); }
-// Beyond the warp a lane keeps its own value.
+// A lane that would read beyond the warp keeps its own value.
 template <class T>
 T shuffle_up(T x, int by) { return shuffled(x, lane_of_thread() < by ? lane_of_thread() : lane_of_thread() - by); }
 template <class T>

@@ -38,14 +38,14 @@ struct Place {
     uint32_t warp_epoch() const { return in_warp->barriers; }
 };
 
-// A place to jump to, as the compiler's own setjmp keeps it: the C library's saves every register and unwinds.
+// A jump target in the format of the compiler's own setjmp: that of the C library saves every register and unwinds.
 using Jump = void* [5];
 
 struct Scheduler;
 
-// A suspended thread. Fibers are reused for one block after another, so that their stacks are
-// allocated once. At the low end of a stack stands whose it is: every access to memory asks which thread makes it, and
-// a mask of the stack pointer is quicker than a variable of the thread in a shared library.
+// A suspended thread. Fibers are reused for one block after another, so that their stacks are allocated once. The
+// lowest word of a stack points to its fiber: every access to memory needs its thread, and masking the stack pointer is
+// faster than reading a thread-local variable in a shared library.
 struct Fiber {
     static constexpr size_t STACK = 256 * 1024;
 
@@ -64,7 +64,7 @@ struct Fiber {
     }
 };
 
-// The fiber that calls.
+// The calling fiber.
 inline Fiber& self() { return **(Fiber**)(uintptr_t(__builtin_frame_address(0)) & ~(Fiber::STACK - 1)); }
 
 inline const Place& here() { return self().place; }
@@ -84,7 +84,7 @@ inline Scheduler& scheduler() {
     return it;
 }
 
-// Functions of their own: the compiler's jump may not stand beside the place that it, or another, leads to.
+// Separate functions: a function must not contain both the compiler's jump and its target.
 [[noreturn, gnu::noinline]] inline void jump(Jump& to) { __builtin_longjmp(to, 1); }
 
 [[gnu::noinline]] inline void suspend(Fiber& fiber) {
