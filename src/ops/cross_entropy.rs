@@ -122,12 +122,12 @@ impl CrossEntropy {
         targets: &[u32],
         first: usize,
         tile: &mut [F],
-    ) -> Vec<Found<F>> {
+    ) -> Vec<RowStats<F>> {
         let classes = weight.len() / self.width;
         let weight = Transposed::of(weight, self.width);
         let hidden = View::new(hidden, self.width);
         product(tile, classes, hidden, weight.view(), false);
-        let mut found = vec![Found::default(); targets.len()];
+        let mut found = vec![RowStats::default(); targets.len()];
         exponentiate(tile, targets, first, &mut found);
         found
     }
@@ -136,7 +136,7 @@ impl CrossEntropy {
 /// Statistics of one row of a tile: its largest logit, Σ e^{x - top}, and, if the target is among the tile's classes,
 /// its logit and whether it is the first of the largest.
 #[derive(Clone, Copy, Default)]
-struct Found<F> {
+struct RowStats<F> {
     top: F,
     sum: F,
     target: Option<(F, bool)>,
@@ -151,7 +151,7 @@ struct Rows<F> {
 }
 
 impl<F: Float> Rows<F> {
-    fn of(tiles: &[Vec<Found<F>>], count: usize) -> Self {
+    fn of(tiles: &[Vec<RowStats<F>>], count: usize) -> Self {
         let mut rows = Self {
             loss: zeros(count),
             correct: zeros(count),
@@ -173,7 +173,7 @@ impl<F: Float> Rows<F> {
 /// Fills some [`Rows`], from row `first` on.
 #[simd]
 fn join<F: Float>(
-    tiles: &[Vec<Found<F>>],
+    tiles: &[Vec<RowStats<F>>],
     first: usize,
     (loss, correct, factors): (&mut [F], &mut [F], &mut [F]),
 ) {
@@ -290,7 +290,12 @@ fn add_up<F: Float>(parts: &[Vec<F>], sum: &mut [F]) {
 
 /// Replaces the logits of `tile` by e^{x - top}, row by row.
 #[simd]
-fn exponentiate<F: Float>(tile: &mut [F], targets: &[u32], first: usize, found: &mut [Found<F>]) {
+fn exponentiate<F: Float>(
+    tile: &mut [F],
+    targets: &[u32],
+    first: usize,
+    found: &mut [RowStats<F>],
+) {
     let rows = tile.chunks_exact_mut(tile.len() / targets.len());
     for ((x, &target), found) in rows.zip(targets).zip(found) {
         let top = largest(x);

@@ -1,7 +1,7 @@
 //! Forward pass, one task per sequence and span of channels. A tracked pass saves the state before every chunk, from
 //! which the backward pass recomputes the states inside it.
 
-use super::kernel::{walk, Driven, Numbers, ReadOut, Vector, BLOCK, CHUNK};
+use super::kernel::{walk, Numbers, ReadOut, ScanInputs, Vector, BLOCK, CHUNK};
 use super::layout::{at, blank, columns, gather, of_group, put, take, Chunk, Sequence, Steps};
 use super::SelectiveScan;
 use crate::float::Float;
@@ -125,7 +125,7 @@ fn forward_block<F: Float>(
     let reads = chunk.reads();
     let width = groups.len();
     for (g, (group, steps)) in groups.zip(&mut scratch.steps).enumerate() {
-        let by = Driven {
+        let by = ScanInputs {
             a: take(seq.a, group * scan.filled() + k),
             delta: &steps.delta[..len],
             drive: &steps.drive[..len],

@@ -30,7 +30,7 @@ pub(super) type Numbers<F> = [[F; BLOCK]; CHUNK];
 
 /// The inputs of the recurrence of a block of states of a group: `a` log2(e) of each state, and δ, δ u, b
 /// at each step.
-pub(super) struct Driven<'a, F> {
+pub(super) struct ScanInputs<'a, F> {
     pub(super) a: Block<F>,
     pub(super) delta: &'a [Vector<F>],
     pub(super) drive: &'a [Vector<F>],
@@ -46,7 +46,7 @@ pub(super) trait Visit<F> {
 /// Runs the recurrence over the steps from `h` and returns the last state.
 #[inline(always)]
 pub(super) fn walk<F: Float>(
-    by: &Driven<F>,
+    by: &ScanInputs<F>,
     mut h: Block<F>,
     mut visitor: impl Visit<F>,
 ) -> Block<F> {
@@ -101,7 +101,7 @@ impl<F: Float> Visit<F> for &mut Tape<F> {
     }
 }
 
-/// The inputs of the backward pass at each step, besides [`Driven`].
+/// The inputs of the backward pass at each step, besides [`ScanInputs`].
 pub(super) struct Read<'a, F> {
     /// True for steps with a row; at other steps `c` and `gy` are undefined.
     pub(super) read: &'a [bool],
@@ -131,7 +131,7 @@ pub(super) struct Carried<F> {
 /// The backward pass over the steps on `tape`; `after` is the state after the last step.
 #[inline(always)]
 pub(super) fn walk_back<F: Float>(
-    by: &Driven<F>,
+    by: &ScanInputs<F>,
     read: &Read<F>,
     tape: &Tape<F>,
     mut after: Block<F>,

@@ -1,7 +1,7 @@
 //! The backward pass of one panel of channel groups and one tile of states, through all chunks.
 
 use super::kernel::{
-    walk, walk_back, Block, Carried, Column, Driven, Numbers, Read, Sheet, Sums, Tape, Vector,
+    walk, walk_back, Block, Carried, Column, Numbers, Read, ScanInputs, Sheet, Sums, Tape, Vector,
     BLOCK, CHUNK,
 };
 use super::layout::{at, blank, gather, of_group, put, take, Chunk, Sequence, Steps};
@@ -120,8 +120,8 @@ impl<F: Float> Panel<'_, F> {
         delta: &'b Column<F>,
         drive: &'b Column<F>,
         b: &'b [[F; BLOCK]],
-    ) -> Driven<'b, F> {
-        Driven {
+    ) -> ScanInputs<'b, F> {
+        ScanInputs {
             a: take(self.seq.a, group * self.scan.filled() + k),
             delta: &delta[..b.len()],
             drive: &drive[..b.len()],
