@@ -146,7 +146,7 @@ impl Peer {
         };
         let detail = |name: &str| details.get(name).unwrap_or(&Value::Null);
         give("--threads", &row.threads.into());
-        for (flag, name) in TOLD {
+        for (flag, name) in COMMON {
             give(flag, detail(name));
         }
         if self.own_data {
@@ -195,7 +195,7 @@ impl Peer {
 }
 
 /// Flags of every peer, and the details that give their values.
-const TOLD: [(&str, &str); 3] = [
+const COMMON: [(&str, &str); 3] = [
     ("--mixer", "mixer"),
     ("--lr", "lr"),
     ("--wd", "weight_decay"),
