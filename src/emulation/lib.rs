@@ -243,7 +243,7 @@ impl Machine for Emulation {
     }
 
     fn carrier(&self, _: usize) -> Result<Box<dyn Carrier>> {
-        Ok(Box::new(AtOnce {
+        Ok(Box::new(SyncCarrier {
             machine: self.clone(),
             number: None,
         }))
@@ -255,12 +255,12 @@ impl Machine for Emulation {
 }
 
 /// Mailbox of the emulation, which copies synchronously.
-struct AtOnce {
+struct SyncCarrier {
     machine: Emulation,
     number: Option<f32>,
 }
 
-impl Carrier for AtOnce {
+impl Carrier for SyncCarrier {
     fn send(&mut self, parts: &[&[u32]], to: View) -> Result<()> {
         self.machine.write(&parts.concat(), to)
     }

@@ -56,16 +56,16 @@ impl Recorder {
         if freed > 0 {
             bail!("{freed} pieces of memory from before a recording were freed in it, which a CUDA graph refuses");
         }
-        Ok(Box::new(Held { machine, actions }))
+        Ok(Box::new(Recorded { machine, actions }))
     }
 }
 
-struct Held {
+struct Recorded {
     machine: Emulation,
     actions: Vec<Action>,
 }
 
-impl Recording for Held {
+impl Recording for Recorded {
     fn replay(&self) -> Result<()> {
         self.actions
             .iter()
