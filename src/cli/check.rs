@@ -10,11 +10,11 @@ use std::path::PathBuf;
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    what: Action,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Action {
     /// Golden files: inputs, outputs and gradients computed independently in f64.
     Golden {
         /// Folder of .safetensors files.
@@ -23,7 +23,7 @@ enum What {
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
-    let What::Golden { dir } = arguments.what;
+    let Action::Golden { dir } = arguments.what;
     let files = golden::files(&dir)?;
     let (mut passed, mut failed, mut missing) = (0, 0, 0);
     let name = |file: &PathBuf| {
@@ -45,12 +45,12 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
             Verdict::Fail(_) | Verdict::Broken(_) => failed += 1,
         }
         let text = format!("{:width$}  {}", name(file), describe(&verdict));
-        global.tell(&event(&name(file), &verdict), &text)?;
+        global.emit(&event(&name(file), &verdict), &text)?;
     }
     let all = json!({ "event": "checked", "schema": 1, "passed": passed, "failed": failed,
                       "not_implemented": missing });
     let text = format!("{passed} passed, {failed} failed, {missing} not implemented");
-    global.tell(&all, &text)?;
+    global.emit(&all, &text)?;
     // Files without a check count as failures.
     Ok(if failed + missing > 0 {
         exit::CHECK_FAILED

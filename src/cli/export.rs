@@ -1,6 +1,6 @@
 //! `dsf export`: curves and results of runs for TensorBoard, or as Parquet or JSON lines.
 
-use super::show::Shown;
+use super::show::LoadedRun;
 use super::{exit, print, Global};
 use crate::error::{refuse, Result};
 use crate::export::{parquet, tensorboard, Run};
@@ -70,7 +70,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
             vec![to.clone()]
         }
         (format, Some(to)) => {
-            let runs: Vec<Run> = shown.iter().map(Shown::run).collect();
+            let runs: Vec<Run> = shown.iter().map(LoadedRun::run).collect();
             folder(format, &runs, to)?
         }
     };
@@ -82,23 +82,23 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
         Format::Tensorboard => format!("; tensorboard --logdir {place} shows them"),
         Format::Jsonl | Format::Parquet => String::new(),
     };
-    global.tell(&event, &format!("{count} as {form} in {place}{next}"))?;
+    global.emit(&event, &format!("{count} as {form} in {place}{next}"))?;
     Ok(exit::DONE)
 }
 
 impl Arguments {
     /// Opens the selected runs, finished or not.
-    fn shown(&self, global: &Global) -> Result<Vec<Shown>> {
+    fn shown(&self, global: &Global) -> Result<Vec<LoadedRun>> {
         if !self.runs.is_empty() {
             let runs = self.runs.iter();
-            return runs.map(|name| Shown::open(name, global)).collect();
+            return runs.map(|name| LoadedRun::open(name, global)).collect();
         }
         let configs = Store::existing(&global.out)?.configs()?;
         for warning in &configs.warnings {
-            print::talk(&format!("warning: {warning}"));
+            print::message(&format!("warning: {warning}"));
         }
         let ids = configs.runs.iter().map(|run| run.id());
-        ids.map(|id| Shown::open(&id, global)).collect()
+        ids.map(|id| LoadedRun::open(&id, global)).collect()
     }
 }
 
@@ -113,7 +113,7 @@ fn folder(format: Format, runs: &[Run], to: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-fn lines(shown: &[Shown]) -> String {
-    let line = |shown: &Shown| format!("{}\n", shown.event());
+fn lines(shown: &[LoadedRun]) -> String {
+    let line = |shown: &LoadedRun| format!("{}\n", shown.event());
     shown.iter().map(line).collect()
 }

@@ -33,7 +33,7 @@ pub(super) struct Arguments {
     #[command(subcommand)]
     lemma: Option<Lemma>,
     #[command(flatten)]
-    what: What,
+    what: Selection,
     /// Compare four ways of computing it.
     ///
     /// The recurrence (11), the kernel (12), the step-by-step form and the forward pass; exits with 4 where they differ
@@ -55,7 +55,7 @@ pub(super) struct Arguments {
 
 /// What is looked at.
 #[derive(Args)]
-struct What {
+struct Selection {
     /// Finished runs: ids, folders, or files of weights.
     ///
     /// Ids in the folder of --out, folders of runs, or files of weights. A run of a sweep keeps none, but for those on text.
@@ -325,7 +325,7 @@ impl Arguments {
     }
 }
 
-impl What {
+impl Selection {
     fn dtype(&self) -> DType {
         match self.precision {
             Precision::F64 => DType::F64,

@@ -84,5 +84,5 @@ fn write(tree: &Command, folder: &Path, global: &Global) -> Result<()> {
     }
     let text = format!("{} manual pages in {}", files.len(), folder.display());
     let event = json!({ "event": "manual", "schema": 1, "files": files });
-    global.tell(&event, &text)
+    global.emit(&event, &text)
 }

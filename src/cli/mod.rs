@@ -36,7 +36,7 @@ use crate::recipes::{task, Task, TASKS};
 use crate::sweep::slurm::all_quoted;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde_json::{json, Value};
-use signals::{go_on, raised, stop_flag};
+use signals::{check_stop, is_set, stop_flag};
 pub use stack::in_thread;
 use std::io;
 use std::path::PathBuf;
@@ -271,7 +271,7 @@ impl Global {
     }
 
     /// Prints a result on stdout: `event` for programs, or `text` for people.
-    fn tell(&self, event: &Value, text: &str) -> Result<(), Error> {
+    fn emit(&self, event: &Value, text: &str) -> Result<(), Error> {
         match self.json {
             true => print::line(event),
             false => print::line(text),
@@ -333,7 +333,7 @@ pub fn main() -> u8 {
         if global.json {
             let _ = print::line(error_event(&e));
         }
-        print::talk(&format!("error: {e}"));
+        print::message(&format!("error: {e}"));
         e.exit_code()
     })
 }
@@ -404,7 +404,7 @@ fn stopped(why: &str, global: &Global) -> Result<u8, Error> {
     if global.json {
         print::line(json!({ "event": "stopped", "schema": 1, "why": why, "command": command }))?;
     }
-    print::talk(&format!(
+    print::message(&format!(
         "{why}; the same command continues from there:\n  {command}"
     ));
     Ok(exit::STOPPED)

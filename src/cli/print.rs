@@ -54,7 +54,7 @@ pub(super) fn line(text: impl std::fmt::Display) -> Result<()> {
 }
 
 /// Prints a message on stderr; errors are ignored.
-pub(super) fn talk(text: &str) {
+pub(super) fn message(text: &str) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
@@ -77,13 +77,13 @@ pub(super) fn bar_unless(quiet: bool, template: &str, total: Option<u64>) -> Pro
 }
 
 /// Messages during an operation: lines above a bar in a terminal, plain lines elsewhere.
-pub(super) enum Talk {
+pub(super) enum Console {
     Bar(ProgressBar),
     Plain,
     Quiet,
 }
 
-impl Talk {
+impl Console {
     /// Shows `bar` in a terminal, unless `quiet`.
     pub fn new(quiet: bool, bar: impl FnOnce() -> ProgressBar) -> Self {
         match io::stderr().is_terminal() {
@@ -96,7 +96,7 @@ impl Talk {
     pub fn say(&self, text: &str) {
         match self {
             Self::Bar(bar) => bar.println(text),
-            Self::Plain => talk(text),
+            Self::Plain => message(text),
             Self::Quiet => {}
         }
     }

@@ -1,6 +1,6 @@
 //! Progress of downloads, and of the preparation of data files before a run: a bar in a terminal, lines elsewhere.
 
-use super::{go_on, print};
+use super::{check_stop, print};
 use crate::config::TaskConfig;
 use crate::error::Result;
 use crate::fetch::Progress;
@@ -35,8 +35,8 @@ impl Progress for ProgressDisplay {
     fn say(&mut self, line: &str) {
         match &self.bar {
             _ if self.quiet => {}
-            Some(bar) => bar.suspend(|| print::talk(line)),
-            None => print::talk(line),
+            Some(bar) => bar.suspend(|| print::message(line)),
+            None => print::message(line),
         }
     }
 
@@ -44,7 +44,7 @@ impl Progress for ProgressDisplay {
         if self.quiet {
             return;
         }
-        print::talk(what);
+        print::message(what);
         if io::stderr().is_terminal() {
             let template =
                 "{wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}";
@@ -60,7 +60,7 @@ impl Progress for ProgressDisplay {
         }
         let lines = self.lines.as_mut();
         if let Some(line) = lines.and_then(|lines| lines.reach(done, Instant::now())) {
-            print::talk(&line);
+            print::message(&line);
         }
     }
 
@@ -78,7 +78,7 @@ impl Progress for ProgressDisplay {
             bar.abandon();
         }
         if let Some(lines) = self.lines.take() {
-            print::talk(&lines.line());
+            print::message(&lines.line());
         }
     }
 }
@@ -167,7 +167,7 @@ pub(super) fn show(
             }
         }
         shown.reach(now.done);
-        go_on(stop)
+        check_stop(stop)
     });
     shown.end();
     made

@@ -116,7 +116,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         .is_none_or(|tolerance| report.check(tolerance));
     if format.name == "csv" {
         let said = report.notes[before..].iter();
-        said.for_each(|note| print::talk(note));
+        said.for_each(|note| print::message(note));
     }
     arguments.form.write(&report, global)?;
     Ok(match held {
@@ -188,7 +188,7 @@ fn traced<R>(
             match read(&store, run.run_id()) {
                 Ok(rows) if rows.is_empty() => {}
                 Ok(rows) => traced.push(Traced { run, rows }),
-                Err(e) => print::talk(&format!("warning: {e}")),
+                Err(e) => print::message(&format!("warning: {e}")),
             }
         }
     }

@@ -84,7 +84,7 @@ pub(super) fn read(source: &Path) -> Result<Vec<Record>> {
 /// Returns an error if rows of one run contradict each other; warns if they differ by build or machine.
 pub(super) fn reconcile(rows: &[Record]) -> Result<()> {
     if let Some(warning) = store::reconcile(rows)? {
-        print::talk(&format!("warning: {warning}"));
+        print::message(&format!("warning: {warning}"));
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ pub(super) fn reconcile(rows: &[Record]) -> Result<()> {
 pub(super) fn scan(store: &Store) -> Result<Vec<Record>> {
     let scan = store.rows(&tasks())?;
     for warning in &scan.warnings {
-        print::talk(&format!("warning: {warning}"));
+        print::message(&format!("warning: {warning}"));
     }
     Ok(scan.rows)
 }

@@ -3,7 +3,7 @@
 mod recorder;
 
 use super::device::{use_threads, Choice};
-use super::{raised, typed_command, Global};
+use super::{is_set, typed_command, Global};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::ops;
@@ -14,7 +14,7 @@ use crate::sweep::Training;
 use crate::tasks;
 use crate::train::{Event, Trainer};
 use candle_core::Device;
-pub(super) use recorder::Kept;
+pub(super) use recorder::KeptWeights;
 use recorder::RunRecorder;
 use std::sync::atomic::AtomicBool;
 
@@ -29,7 +29,7 @@ pub(super) struct RunContext<'a> {
     pub threads: usize,
     pub stop: &'a AtomicBool,
     /// Weights to keep; a sweep keeps only those of language models.
-    pub kept: Kept,
+    pub kept: KeptWeights,
     /// Whether the process trains only this run, so that its peak memory is the run's.
     pub alone: bool,
 }
@@ -53,7 +53,7 @@ impl<'a> RunContext<'a> {
             micro_batch: None,
             threads,
             stop,
-            kept: Kept::default(),
+            kept: KeptWeights::default(),
             alone: true,
         })
     }
@@ -101,9 +101,11 @@ pub(super) fn execute(
     }
     let result = match train(config, context, &dir, &provenance, on) {
         Ok(result) => result,
-        Err(Error::Tensor(e)) => {
-            RunResult::failed(Failure::told(e.to_string()), dir.started(), provenance)
-        }
+        Err(Error::Tensor(e)) => RunResult::failed(
+            Failure::from_message(e.to_string()),
+            dir.started(),
+            provenance,
+        ),
         Err(e) => return Err(e),
     };
     let id = dir.id().to_owned();
@@ -143,7 +145,7 @@ fn train(
     })?;
     let steps = trainer.progress().step;
     let every = context.training.checkpoint_every;
-    tell(dir, config, &trainer);
+    update_heartbeat(dir, config, &trainer);
     let mut recorder = RunRecorder::new(dir, config, steps, every, context.kept)?;
     if let Some(warning) = recorder.warning() {
         on(RunEvent::Warning(warning))?;
@@ -153,7 +155,7 @@ fn train(
         match event {
             Event::Step { loss, lr } => {
                 recorder.step(trainer, loss, lr);
-                tell(dir, config, trainer);
+                update_heartbeat(dir, config, trainer);
                 on(RunEvent::Step {
                     epoch: trainer.progress().epochs.len() + 1,
                     step: trainer.step_in_epoch(),
@@ -162,17 +164,17 @@ fn train(
                 })?;
             }
             Event::Epoch(row) => {
-                keep(recorder.epoch(trainer)?, on)?;
+                warn_unless_busy(recorder.epoch(trainer)?, on)?;
                 on(RunEvent::Epoch(row))?;
             }
         }
-        let stop = raised(context.stop);
+        let stop = is_set(context.stop);
         if (stop || recorder.is_due()) && trainer.settle() {
             let written = recorder.checkpoint(trainer);
             if stop {
                 return Err(written.err().unwrap_or(Error::Stopped));
             }
-            keep([written], on)?;
+            warn_unless_busy([written], on)?;
         }
         Ok(())
     })?;
@@ -191,9 +193,9 @@ fn train(
 }
 
 /// Updates the run's heartbeat with its progress.
-fn tell(dir: &RunDir, config: &RunConfig, trainer: &Trainer) {
+fn update_heartbeat(dir: &RunDir, config: &RunConfig, trainer: &Trainer) {
     let loss = Some(trainer.mean_loss()).filter(|loss| loss.is_finite());
-    dir.tell(|beat| {
+    dir.update_heartbeat(|beat| {
         beat.epoch = trainer.progress().epochs.len();
         beat.epochs = config.train.epochs;
         beat.step = trainer.step_in_epoch();
@@ -224,7 +226,7 @@ fn resume(
 
 /// Turns write errors during training into warnings, for example on a full disk. An error that another process has
 /// taken over the run is returned.
-fn keep<const N: usize>(
+fn warn_unless_busy<const N: usize>(
     written: [Result<()>; N],
     on: &mut dyn FnMut(RunEvent) -> Result<()>,
 ) -> Result<()> {

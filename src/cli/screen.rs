@@ -1,6 +1,6 @@
 //! Output while a run trains: one live line in a terminal, plain lines elsewhere.
 
-use super::print::{self, Talk};
+use super::print::{self, Console};
 use super::run::RunEvent;
 use super::{perplexity, Global};
 use crate::config::RunConfig;
@@ -15,7 +15,7 @@ const PLAIN_EVERY: Duration = Duration::from_secs(30);
 
 /// Output of one run.
 pub(super) struct Screen {
-    talk: Talk,
+    console: Console,
     epochs: usize,
     steps: usize,
     accuracy: Option<f64>,
@@ -38,7 +38,7 @@ impl Screen {
     ) -> Self {
         let bar = || print::bar("{bar:24} {msg}", Some(0));
         Self {
-            talk: Talk::new(global.silent(), bar),
+            console: Console::new(global.silent(), bar),
             epochs: config.train.epochs,
             steps: 0,
             accuracy: None,
@@ -51,7 +51,7 @@ impl Screen {
     }
 
     /// Shows an event.
-    pub fn tell(&mut self, event: &RunEvent) -> Result<()> {
+    pub fn show(&mut self, event: &RunEvent) -> Result<()> {
         match event {
             RunEvent::Start {
                 steps_per_epoch,
@@ -59,7 +59,7 @@ impl Screen {
                 ..
             } => {
                 self.steps = *steps_per_epoch;
-                if let Some(bar) = self.talk.bar() {
+                if let Some(bar) = self.console.bar() {
                     bar.set_length((self.steps * self.epochs) as u64);
                 }
                 if *done > 0 {
@@ -93,13 +93,13 @@ impl Screen {
 
     /// Prints a line, above the bar if there is one.
     pub fn say(&mut self, text: &str) {
-        self.talk.say(text);
+        self.console.say(text);
         self.last_plain = Instant::now();
     }
 
     /// Clears the live line.
     pub fn finish(&self) {
-        self.talk.finish();
+        self.console.finish();
     }
 
     fn step(&mut self, epoch: usize, step: usize, loss: f64, seconds: f64) {
@@ -122,13 +122,13 @@ impl Screen {
             self.epochs,
             duration(left)
         );
-        match &self.talk {
-            Talk::Bar(bar) => {
+        match &self.console {
+            Console::Bar(bar) => {
                 bar.set_position(done as u64);
                 bar.set_message(line);
             }
-            Talk::Plain if self.last_plain.elapsed() >= PLAIN_EVERY => self.say(&line),
-            Talk::Plain | Talk::Quiet => {}
+            Console::Plain if self.last_plain.elapsed() >= PLAIN_EVERY => self.say(&line),
+            Console::Plain | Console::Quiet => {}
         }
     }
 }

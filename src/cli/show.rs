@@ -22,7 +22,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
-    let shown = Shown::open(&arguments.run, global)?;
+    let shown = LoadedRun::open(&arguments.run, global)?;
     match global.json {
         true => print::line(shown.event())?,
         false => print::result(&shown.text()?)?,
@@ -31,7 +31,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
 }
 
 /// A run with its results so far.
-pub(super) struct Shown {
+pub(super) struct LoadedRun {
     id: String,
     config: RunConfig,
     result: Option<RunResult>,
@@ -44,7 +44,7 @@ pub(super) struct Shown {
     command: String,
 }
 
-impl Shown {
+impl LoadedRun {
     pub fn open(name: &str, global: &Global) -> Result<Self> {
         let (store, id) = found(name, global)?;
         let config = store.config(&id)?;

@@ -47,13 +47,13 @@ fn is_ignored(signal: c_int) -> bool {
 }
 
 /// Whether a flag from [`stop_flag`] is set.
-pub(super) fn raised(stop: &AtomicBool) -> bool {
+pub(super) fn is_set(stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed)
 }
 
 /// Returns [`Error::Stopped`] if a flag from [`stop_flag`] is set.
-pub(super) fn go_on(stop: &AtomicBool) -> Result<(), Error> {
-    match raised(stop) {
+pub(super) fn check_stop(stop: &AtomicBool) -> Result<(), Error> {
+    match is_set(stop) {
         true => Err(Error::Stopped),
         false => Ok(()),
     }

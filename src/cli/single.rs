@@ -3,10 +3,10 @@
 use super::device::Choice;
 use super::perplexity;
 use super::print::{self, columns, Align};
-use super::run::{execute, Kept, RunContext, RunEvent};
+use super::run::{execute, KeptWeights, RunContext, RunEvent};
 use super::screen::Screen;
 use super::worker::{code, done, emit, Events};
-use super::{exit, go_on, progress, stop_flag, Global};
+use super::{check_stop, exit, progress, stop_flag, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, Error, Result};
 use crate::files;
@@ -82,7 +82,7 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     arguments.device.serves(&config, &arguments.training)?;
     let stop = stop_flag()?;
     let context = RunContext {
-        kept: Kept {
+        kept: KeptWeights {
             last: true,
             every: arguments.snapshot_every.map(|epochs| epochs as usize),
         },
@@ -107,13 +107,13 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
         }
         screen.say(&estimate::sentence(&config, &sizes, &context.device)?);
     }
-    go_on(&stop)?;
+    check_stop(&stop)?;
     let mut events = Events::new(&config)?;
     let result = execute(&config, &context, &mut |event: RunEvent| {
         if global.json {
-            events.tell(&event)?;
+            events.write(&event)?;
         }
-        screen.tell(&event)
+        screen.show(&event)
     });
     screen.finish();
     let result = result?;

@@ -1,13 +1,13 @@
 //! `dsf sweep`: a grid of runs, planned as a whole and trained by child processes; and commands on the runs of a
 //! results folder.
 
+mod arguments;
 mod board;
-mod learnt;
-mod pace;
+mod messages;
+mod plan_results;
+mod remaining_work;
 mod status;
 mod submit;
-mod typed;
-mod words;
 
 use super::print;
 use super::{exit, progress, stop_flag, stopped, typed_command, Global, TYPED};
@@ -15,22 +15,22 @@ use crate::error::{ensure, refuse, Error, Result};
 use crate::store::{Cause, Store};
 use crate::sweep::estimate::{self, counted};
 use crate::sweep::{
-    failed, run_all, Halving, Hosts, Listener, Options, Plan, Process, Program, Tally, Worker,
+    failed, run_all, CancelWatcher, Halving, Hosts, Options, Plan, Process, Program, Tally, Worker,
 };
+use arguments::{Executor, SelectedRuns, Typed};
 use board::Board;
 use clap::{Args, Subcommand};
-use learnt::Learnt;
+use messages::{conclusion, ended, others};
+use plan_results::PlanResults;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use typed::{Asked, Executor, Typed};
-use words::{conclusion, ended, others};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(super) struct Arguments {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<Action>,
     #[command(flatten)]
     typed: Typed,
 }
@@ -40,7 +40,7 @@ const HALVING: &str = "halving";
 
 /// What else is done with the runs of a folder.
 #[derive(Subcommand)]
-enum What {
+enum Action {
     /// How the runs stand: done, running, failed, to do.
     ///
     /// From the results folder alone: where and how far those that run are, why others failed, and about how long the
@@ -86,11 +86,11 @@ struct Retry {
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     match arguments.what {
         None => sweep(&arguments.typed, global),
-        Some(What::Status(typed)) => status::main(&typed, global),
-        Some(What::Watch(typed)) => status::watch(&typed, global),
-        Some(What::Retry(retry)) => retry.main(global),
-        Some(What::Cancel) => cancel(global),
-        Some(What::Merge { folders }) => merge(&folders, global),
+        Some(Action::Status(typed)) => status::main(&typed, global),
+        Some(Action::Watch(typed)) => status::watch(&typed, global),
+        Some(Action::Retry(retry)) => retry.main(global),
+        Some(Action::Cancel) => cancel(global),
+        Some(Action::Merge { folders }) => merge(&folders, global),
     }
 }
 
@@ -110,8 +110,8 @@ fn sweep(typed: &Typed, global: &Global) -> Result<u8> {
 }
 
 /// Trains `asked`, or prints an estimate of its cost.
-fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
-    let Asked {
+fn train(typed: &Typed, asked: SelectedRuns, global: &Global) -> Result<u8> {
+    let SelectedRuns {
         mut plan,
         shard,
         unidentified,
@@ -136,7 +136,7 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
     }
     if !global.silent() {
         let notes = plan.notes.iter();
-        notes.for_each(|note| print::talk(&format!("note: {note}")));
+        notes.for_each(|note| print::message(&format!("note: {note}")));
     }
     let halving = typed
         .halving
@@ -148,11 +148,11 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
         for (round, (runs, epochs)) in halving.outline().into_iter().enumerate() {
             let (round, runs) = (round + 1, counted(runs, "run"));
             let epochs = counted(epochs, "epoch");
-            print::talk(&format!(
+            print::message(&format!(
                 "note: --halving: first round {round}, {runs} of {epochs}"
             ));
         }
-        print::talk("note: --halving: then one rate a cell of the plan below");
+        print::message("note: --halving: then one rate a cell of the plan below");
     }
     if typed.dry_run {
         super::device::use_threads(options.threads);
@@ -166,7 +166,7 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
     }
     let store = Store::open(&global.out)?;
     let stop = stop_flag()?;
-    let cancelled = Listener::start(&store, &stop)?;
+    let cancelled = CancelWatcher::start(&store, &stop)?;
     let texts = plan.runs.iter().map(|run| &run.task);
     progress::prepare(texts, data_dir, global.silent(), &stop)?;
     let worker = worker(&global.out, &options)?;
@@ -187,7 +187,7 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
         Ok((plan, tally))
     });
     let (plan, tally) = match worked_off {
-        Err(Error::Stopped) if cancelled.heard() => {
+        Err(Error::Stopped) if cancelled.is_cancelled() => {
             return stopped("stopped by `dsf sweep cancel`", global);
         }
         worked_off => worked_off?,
@@ -195,7 +195,7 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
     let others = shard.map(|(shard, runs)| others(shard, &runs, &store));
     let others = others.transpose()?;
     let elsewhere = tally.busy + others.as_ref().map_or(0, |(left, _)| *left);
-    let learnt = Learnt::of(&plan, &store)?;
+    let learnt = PlanResults::of(&plan, &store)?;
     if global.json {
         print::line(ended(&tally, elsewhere, &plan, &store, &learnt))?;
     } else if !global.quiet {
@@ -235,9 +235,9 @@ fn work_off(
     }
     let mut board = Board::new(plan, global);
     let tally = run_all(plan, store, worker, options, stop, &mut |i, event| {
-        board.tell(i, &event)
+        board.show(i, &event)
     });
-    board.talk.finish();
+    board.console.finish();
     let tally = tally?;
     if tally.finished + tally.failed + tally.done_before > 0 {
         // The summary may lack a row: a process was killed between result and summary, or two runs ended at once
@@ -264,7 +264,7 @@ fn halved(
         if !global.silent() {
             let runs = counted(short.runs.len(), "short run");
             let (round, rounds) = (round + 1, halving.rounds());
-            print::talk(&format!("halving, round {round} of {rounds}: {runs}"));
+            print::message(&format!("halving, round {round} of {rounds}: {runs}"));
         }
         let tally = work_off(&short, &store, &out, &*worker, options, stop, global)?;
         ensure!(
@@ -290,7 +290,7 @@ impl Retry {
         asked.shard = None;
         if asked.plan.runs.is_empty() {
             let text = "no run failed so: nothing is tried again";
-            global.tell(&json!({ "event": "retry", "schema": 1, "runs": 0 }), text)?;
+            global.emit(&json!({ "event": "retry", "schema": 1, "runs": 0 }), text)?;
             return Ok(exit::DONE);
         }
         train(&self.typed, asked, global)
@@ -307,7 +307,7 @@ fn cancel(global: &Global) -> Result<u8> {
          exit code 75. The same commands go on from there; `dsf sweep status{}` shows what is still running.",
         global.out_flag()
     );
-    global.tell(&event, &text)?;
+    global.emit(&event, &text)?;
     Ok(exit::DONE)
 }
 
@@ -316,7 +316,7 @@ fn merge(folders: &[PathBuf], global: &Global) -> Result<u8> {
     let folders: Vec<Store> = folders.collect::<Result<_>>()?;
     let merged = Store::open(&global.out)?.merge(&folders)?;
     for warning in &merged.warnings {
-        print::talk(&format!("warning: {warning}"));
+        print::message(&format!("warning: {warning}"));
     }
     let event = json!({ "event": "merge", "schema": 1, "taken": merged.taken, "left_out": merged.left_out,
                         "warnings": merged.warnings });
@@ -324,6 +324,6 @@ fn merge(folders: &[PathBuf], global: &Global) -> Result<u8> {
     let out = global.out.display();
     let text =
         format!("{taken} copied into {out}; of runs in several folders {copies} more left out.");
-    global.tell(&event, &text)?;
+    global.emit(&event, &text)?;
     Ok(exit::DONE)
 }

@@ -1,6 +1,6 @@
 //! Tasks are rows of a table: a task of one file and one row is trained, resumed, swept and reported.
 
-use super::run::{execute, Kept, RunContext, RunEvent};
+use super::run::{execute, KeptWeights, RunContext, RunEvent};
 use super::*;
 use crate::config::RunConfig;
 use crate::error::Result;
@@ -35,7 +35,7 @@ struct Here<'a> {
     store: &'a Store,
     /// Epoch after which a signal arrives.
     interrupted_after: Option<usize>,
-    kept: Kept,
+    kept: KeptWeights,
 }
 
 impl Here<'_> {
@@ -95,11 +95,11 @@ fn it_is_trained_and_an_interrupted_run_ends_with_the_same_numbers() {
         let here = |interrupted_after| Here {
             store: &store,
             interrupted_after,
-            kept: Kept { last: false, every },
+            kept: KeptWeights { last: false, every },
         };
         let stop = AtomicBool::new(false);
         let mut result = here(interrupted_after).train(&run, &stop);
-        if raised(&stop) {
+        if is_set(&stop) {
             assert!(matches!(result, Err(Error::Stopped)));
             result = here(None).train(&run, &AtomicBool::new(false));
         }
@@ -149,7 +149,7 @@ fn a_sweep_of_it_is_planned_trained_once_and_reported_in_every_format() {
         let worker = Here {
             store: &store,
             interrupted_after: None,
-            kept: Kept::default(),
+            kept: KeptWeights::default(),
         };
         let stop = AtomicBool::new(false);
         run_all(&plan, &store, &worker, &options, &stop, &mut |_, _| ()).unwrap()

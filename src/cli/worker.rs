@@ -58,7 +58,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
 /// Trains a run, prints all its events on stdout, and returns the exit code.
 fn train(config: &RunConfig, context: &RunContext) -> Result<u8> {
     let mut events = Events::new(config)?;
-    let result = execute(config, context, &mut |event| events.tell(&event))?;
+    let result = execute(config, context, &mut |event| events.write(&event))?;
     emit(&done(config, &result))?;
     Ok(code(&result))
 }
@@ -110,7 +110,7 @@ impl<'a> Events<'a> {
         })
     }
 
-    pub fn tell(&mut self, event: &RunEvent) -> Result<()> {
+    pub fn write(&mut self, event: &RunEvent) -> Result<()> {
         let event = match event {
             RunEvent::Start {
                 parameters,

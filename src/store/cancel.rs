@@ -11,7 +11,7 @@ const CANCEL: &str = "cancel";
 /// Contents of the cancellation marker. Every request writes different bytes, so a sweep can ignore a marker that was
 /// there before it began.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish(Option<Vec<u8>>);
+pub struct CancelMarker(Option<Vec<u8>>);
 
 impl Store {
     fn cancel_path(&self) -> PathBuf {
@@ -19,8 +19,8 @@ impl Store {
     }
 
     /// Reads the current marker, if there is one.
-    pub fn wish(&self) -> Result<Wish> {
-        read_if_present(&self.cancel_path()).map(Wish)
+    pub fn cancel_marker(&self) -> Result<CancelMarker> {
+        read_if_present(&self.cancel_path()).map(CancelMarker)
     }
 
     /// Requests that all sweeps running on this folder stop after a checkpoint.
@@ -29,8 +29,8 @@ impl Store {
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_err(|_| Error::usage("the clock of this machine is set before 1970"))?;
         // The time and the process id make every marker unique.
-        let wish = format!("{} {}\n", now.as_nanos(), std::process::id());
-        write_atomic(&self.cancel_path(), wish.as_bytes())
+        let marker = format!("{} {}\n", now.as_nanos(), std::process::id());
+        write_atomic(&self.cancel_path(), marker.as_bytes())
     }
 }
 
@@ -42,11 +42,11 @@ mod tests {
     fn every_wish_differs_from_the_one_before() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path()).unwrap();
-        let none = store.wish().unwrap();
-        assert_eq!(store.wish().unwrap(), none);
+        let none = store.cancel_marker().unwrap();
+        assert_eq!(store.cancel_marker().unwrap(), none);
         store.cancel().unwrap();
-        let first = store.wish().unwrap();
+        let first = store.cancel_marker().unwrap();
         store.cancel().unwrap();
-        assert!(first != none && store.wish().unwrap() != first);
+        assert!(first != none && store.cancel_marker().unwrap() != first);
     }
 }

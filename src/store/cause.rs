@@ -26,7 +26,7 @@ pub enum Cause {
 
 /// Substrings of messages that identify a cause.
 #[rustfmt::skip]
-static TOLD: [(&str, Cause); 7] = [
+static PATTERNS: [(&str, Cause); 7] = [
     ("memory allocation of ", Cause::Oom),
     ("out of memory", Cause::Oom),
     ("OUT_OF_MEMORY", Cause::Oom),
@@ -71,8 +71,8 @@ impl Cause {
     }
 
     /// Infers the cause from the last lines that a program printed.
-    pub fn told_by(words: &str) -> Self {
-        let told = TOLD.iter().find(|(part, _)| words.contains(part));
+    pub fn infer(words: &str) -> Self {
+        let told = PATTERNS.iter().find(|(part, _)| words.contains(part));
         told.map_or(Self::Other, |(_, cause)| *cause)
     }
 }
@@ -94,9 +94,9 @@ impl Failure {
     }
 
     /// Returns a failure whose cause is inferred from its message.
-    pub fn told(words: impl Into<String>) -> Self {
+    pub fn from_message(words: impl Into<String>) -> Self {
         let words = words.into();
-        Self::new(Cause::told_by(&words), words)
+        Self::new(Cause::infer(&words), words)
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
             ("thread 'main' panicked at a.rs:1: no way", Cause::Panic),
             ("the disk is full", Cause::Other),
         ] {
-            assert_eq!(Cause::told_by(words), cause, "{words}");
+            assert_eq!(Cause::infer(words), cause, "{words}");
         }
     }
 }

@@ -24,12 +24,12 @@ impl<'a> Checksum<'a> {
     }
 
     /// Returns the digest of all non-empty cells, so that an empty column and a missing one give the same digest.
-    pub fn of(&self, row: &StringRecord) -> String {
-        self.of_those(row, |_| true)
+    pub fn digest(&self, row: &StringRecord) -> String {
+        self.digest_where(row, |_| true)
     }
 
     /// Returns the digest of the cells whose column satisfies `counts`.
-    fn of_those(&self, row: &StringRecord, counts: impl Fn(&str) -> bool) -> String {
+    fn digest_where(&self, row: &StringRecord, counts: impl Fn(&str) -> bool) -> String {
         let mut sum = Sha256::new();
         for (name, i) in self.others.iter().filter(|(name, _)| counts(name)) {
             let text = row[*i].trim();
@@ -56,8 +56,8 @@ impl<'a> Checksum<'a> {
             return Ok(());
         };
         // A later version includes columns that are unknown here, and users may have added others.
-        let known = |row: &StringRecord| self.of_those(row, |name| place(name).is_some());
-        match written == self.of(row) || written == known(row) || written == known(&spelt()) {
+        let known = |row: &StringRecord| self.digest_where(row, |name| place(name).is_some());
+        match written == self.digest(row) || written == known(row) || written == known(&spelt()) {
             true => Ok(()),
             false => Err(format!(
                 "the row was changed since it was written: its checksum is {}, not `{written}`; if that was meant, \

@@ -4,7 +4,7 @@
 //! the file behind. On the same machine the released lock then proves at once that the owner is gone; elsewhere the
 //! claim expires when its heartbeat has been silent for long enough. Process id and host name alone decide nothing.
 
-use super::beat::{Pace, BEAT};
+use super::heartbeat::{HeartbeatTiming, BEAT};
 use super::{host, read_if_present};
 use crate::error::{Error, Result};
 use crate::files::{open_lock, remove_if_present};
@@ -49,7 +49,7 @@ pub(super) struct Claim {
 impl Claim {
     /// Claims the run in `folder`, creating the folder. Returns `None` if another process holds the run. `locks` is
     /// false on file systems without locks.
-    pub fn take(folder: &Path, locks: bool, pace: Pace) -> Result<Option<Self>> {
+    pub fn take(folder: &Path, locks: bool, timing: HeartbeatTiming) -> Result<Option<Self>> {
         fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         let lock = match locks {
             true => lock(&folder.join(LOCK))?,
@@ -77,7 +77,7 @@ impl Claim {
             return Ok(Some(claim));
         }
         let left = read_if_present(&claim.path)?.unwrap_or_default();
-        if !is_left_alone(folder, &left, &holder, pace)? || !claim.remove(folder, &left)? {
+        if !is_left_alone(folder, &left, &holder, timing)? || !claim.remove(folder, &left)? {
             claim.forget();
             return Ok(None);
         }
@@ -168,7 +168,12 @@ pub(super) fn has_none(error: &std::io::Error) -> bool {
 }
 
 /// Whether the process that made the claim `left` is gone.
-fn is_left_alone(folder: &Path, left: &[u8], own: &Holder, pace: Pace) -> Result<bool> {
+fn is_left_alone(
+    folder: &Path,
+    left: &[u8],
+    own: &Holder,
+    timing: HeartbeatTiming,
+) -> Result<bool> {
     if serde_json::from_slice::<Value>(left).is_err() {
         // Its process is about to write it, or was killed before it could.
         std::thread::sleep(WRITTEN_WITHIN);
@@ -194,10 +199,10 @@ fn is_left_alone(folder: &Path, left: &[u8], own: &Holder, pace: Pace) -> Result
     let last = heard();
     Ok(match last.map(|last| now.duration_since(last)) {
         None => false,
-        Some(Ok(ago)) => ago > pace.silent,
+        Some(Ok(ago)) => ago > timing.timeout,
         // The clock jumped back. A living process renews its heartbeat at the present time.
-        Some(Err(ahead)) if ahead.duration() > pace.silent => {
-            std::thread::sleep(2 * pace.every);
+        Some(Err(ahead)) if ahead.duration() > timing.timeout => {
+            std::thread::sleep(2 * timing.interval);
             heard() == last
         }
         Some(Err(_)) => false,
@@ -209,13 +214,13 @@ fn changed(path: &Path) -> Option<SystemTime> {
 }
 
 /// Removes temporary files that killed processes left while they took over a claim, once they are too old to be in use.
-pub(super) fn remove_asides(folder: &Path, pace: Pace) -> Result<()> {
+pub(super) fn remove_asides(folder: &Path, timing: HeartbeatTiming) -> Result<()> {
     for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
         let entry = entry.map_err(Error::io("read", folder))?;
         let aside = entry.file_name().to_string_lossy().starts_with(ASIDE);
         let path = entry.path();
         let age = || changed(&path)?.elapsed().ok();
-        if aside && age().is_some_and(|age| age > pace.silent) {
+        if aside && age().is_some_and(|age| age > timing.timeout) {
             remove_if_present(&path)?;
         }
     }
@@ -239,7 +244,7 @@ fn token() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::beat::PACE;
+    use super::super::heartbeat::TIMING;
     use super::*;
 
     fn age(path: &Path, seconds: u64) {
@@ -268,14 +273,14 @@ mod tests {
     fn one_process_has_a_run_at_a_time_with_and_without_locks() {
         for locks in [true, false] {
             let dir = tempfile::tempdir().unwrap();
-            let first = Claim::take(dir.path(), locks, PACE).unwrap().unwrap();
+            let first = Claim::take(dir.path(), locks, TIMING).unwrap().unwrap();
             for other in [true, false] {
-                assert!(Claim::take(dir.path(), other, PACE).unwrap().is_none());
+                assert!(Claim::take(dir.path(), other, TIMING).unwrap().is_none());
             }
             assert!(first.holds().unwrap());
             drop(first);
             assert!(!dir.path().join(CLAIM).exists());
-            assert!(Claim::take(dir.path(), locks, PACE).unwrap().is_some());
+            assert!(Claim::take(dir.path(), locks, TIMING).unwrap().is_some());
         }
     }
 
@@ -283,7 +288,7 @@ mod tests {
     fn what_a_killed_process_of_this_machine_had_locked_is_free_at_once() {
         let dir = tempfile::tempdir().unwrap();
         abandoned(dir.path(), true, &boot());
-        assert!(Claim::take(dir.path(), true, PACE).unwrap().is_some());
+        assert!(Claim::take(dir.path(), true, TIMING).unwrap().is_some());
     }
 
     #[test]
@@ -292,16 +297,16 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             abandoned(dir.path(), locked, &of);
             let path = dir.path().join(CLAIM);
-            assert!(Claim::take(dir.path(), true, PACE).unwrap().is_none());
+            assert!(Claim::take(dir.path(), true, TIMING).unwrap().is_none());
             age(&path, 120);
             let beat = dir.path().join(BEAT);
             fs::write(&beat, "{}").unwrap();
             assert!(
-                Claim::take(dir.path(), true, PACE).unwrap().is_none(),
+                Claim::take(dir.path(), true, TIMING).unwrap().is_none(),
                 "it beats"
             );
             age(&beat, 120);
-            assert!(Claim::take(dir.path(), true, PACE).unwrap().is_some());
+            assert!(Claim::take(dir.path(), true, TIMING).unwrap().is_some());
         }
     }
 
@@ -311,9 +316,9 @@ mod tests {
         abandoned(dir.path(), false, "elsewhere");
         let beat = dir.path().join(BEAT);
         fs::write(&beat, "{}").unwrap();
-        let pace = Pace {
-            every: Duration::from_millis(200),
-            silent: Duration::from_secs(2),
+        let timing = HeartbeatTiming {
+            interval: Duration::from_millis(200),
+            timeout: Duration::from_secs(2),
         };
         let later = SystemTime::now() + Duration::from_secs(3600);
         let future = || {
@@ -323,16 +328,16 @@ mod tests {
         future();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                std::thread::sleep(pace.every);
+                std::thread::sleep(timing.interval);
                 fs::write(&beat, "{}").unwrap();
             });
             assert!(
-                Claim::take(dir.path(), false, pace).unwrap().is_none(),
+                Claim::take(dir.path(), false, timing).unwrap().is_none(),
                 "it beats"
             );
         });
         future();
-        assert!(Claim::take(dir.path(), false, pace).unwrap().is_some());
+        assert!(Claim::take(dir.path(), false, timing).unwrap().is_some());
     }
 
     #[test]
@@ -341,7 +346,7 @@ mod tests {
         let path = dir.path().join(CLAIM);
         for part in ["", "{\"host\":\"lap"] {
             fs::write(&path, part).unwrap();
-            assert!(Claim::take(dir.path(), false, PACE).unwrap().is_some());
+            assert!(Claim::take(dir.path(), false, TIMING).unwrap().is_some());
         }
         fs::write(&path, "").unwrap();
         std::thread::scope(|scope| {
@@ -349,7 +354,7 @@ mod tests {
                 std::thread::sleep(WRITTEN_WITHIN / 4);
                 abandoned(dir.path(), false, "elsewhere");
             });
-            assert!(Claim::take(dir.path(), false, PACE).unwrap().is_none());
+            assert!(Claim::take(dir.path(), false, TIMING).unwrap().is_none());
         });
     }
 
@@ -361,7 +366,7 @@ mod tests {
             fs::write(&path, "").unwrap();
             age(&path, seconds);
         }
-        remove_asides(dir.path(), PACE).unwrap();
+        remove_asides(dir.path(), TIMING).unwrap();
         let left = |name: &str| dir.path().join(name).exists();
         assert_eq!(
             [".claim-old", ".claim-new", "other"].map(left),
@@ -372,9 +377,9 @@ mod tests {
     #[test]
     fn who_is_taken_over_knows_and_leaves_the_claim_of_the_other() {
         let dir = tempfile::tempdir().unwrap();
-        let first = Claim::take(dir.path(), false, PACE).unwrap().unwrap();
+        let first = Claim::take(dir.path(), false, TIMING).unwrap().unwrap();
         age(&dir.path().join(CLAIM), 120);
-        let second = Claim::take(dir.path(), false, PACE).unwrap().unwrap();
+        let second = Claim::take(dir.path(), false, TIMING).unwrap().unwrap();
         assert!(!first.holds().unwrap() && second.holds().unwrap());
         drop(first);
         assert!(second.holds().unwrap());
@@ -387,7 +392,7 @@ mod tests {
             abandoned(dir.path(), false, "elsewhere");
             age(&dir.path().join(CLAIM), 120);
             let claims: Vec<Option<Claim>> = std::thread::scope(|scope| {
-                let take = || Claim::take(dir.path(), false, PACE).unwrap();
+                let take = || Claim::take(dir.path(), false, TIMING).unwrap();
                 let threads: Vec<_> = (0..8).map(|_| scope.spawn(take)).collect();
                 threads.into_iter().map(|t| t.join().unwrap()).collect()
             });

@@ -15,22 +15,22 @@ use std::time::{Duration, SystemTime};
 pub(super) const BEAT: &str = "beat.json";
 /// Interval of heartbeats, and the silence after which a process counts as gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pace {
+pub(crate) struct HeartbeatTiming {
     /// Interval between heartbeats.
-    pub every: Duration,
+    pub interval: Duration,
     /// Age of the last heartbeat beyond which the process counts as dead or disconnected.
-    pub silent: Duration,
+    pub timeout: Duration,
 }
 
 /// Slow enough for a network file system.
-pub(super) const PACE: Pace = Pace {
-    every: Duration::from_secs(5),
-    silent: Duration::from_secs(60),
+pub(super) const TIMING: HeartbeatTiming = HeartbeatTiming {
+    interval: Duration::from_secs(5),
+    timeout: Duration::from_secs(60),
 };
 
 /// Host, process and progress of a run that is being trained.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Beat {
+pub struct Heartbeat {
     /// Name of the host.
     pub host: String,
     /// Number of the process there.
@@ -51,7 +51,7 @@ pub struct Beat {
     pub seconds: f64,
 }
 
-impl Beat {
+impl Heartbeat {
     /// Completed epochs, including the fraction of the current one.
     pub fn epochs_made(&self) -> f64 {
         self.epoch as f64 + self.step as f64 / self.steps.max(1) as f64
@@ -60,23 +60,23 @@ impl Beat {
 
 /// A heartbeat read from disk, with its age.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heard {
+pub struct LastHeartbeat {
     /// Contents of the file.
-    pub beat: Beat,
+    pub beat: Heartbeat,
     /// Time since it was written.
-    pub ago: Duration,
+    pub age: Duration,
 }
 
-impl Heard {
+impl LastHeartbeat {
     /// Whether its process probably still runs.
     pub fn is_fresh(&self) -> bool {
-        self.ago <= PACE.silent
+        self.age <= TIMING.timeout
     }
 }
 
 impl Store {
     /// Returns the last heartbeat of the run `id`; `None` unless a process works on it or died while it did.
-    pub fn beat(&self, id: &str) -> Result<Option<Heard>> {
+    pub fn beat(&self, id: &str) -> Result<Option<LastHeartbeat>> {
         let path = self.run_folder(id).join(BEAT);
         let Some(bytes) = read_if_present(&path)? else {
             return Ok(None);
@@ -88,33 +88,33 @@ impl Store {
             return Ok(None);
         };
         let ago = SystemTime::now().duration_since(written);
-        Ok(Some(Heard {
+        Ok(Some(LastHeartbeat {
             beat,
-            ago: ago.unwrap_or_default(), // clocks of two hosts differ
+            age: ago.unwrap_or_default(), // clocks of two hosts differ
         }))
     }
 }
 
 /// Thread that writes a heartbeat every few seconds, from [`Self::start`] until it is dropped.
 #[derive(Debug)]
-pub(super) struct Heart {
-    beat: Arc<Mutex<Beat>>,
+pub(super) struct HeartbeatThread {
+    beat: Arc<Mutex<Heartbeat>>,
     path: PathBuf,
     /// Dropped to end the thread.
     alive: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Heart {
+impl HeartbeatThread {
     /// Starts the heartbeat of the run in `folder`. The caller must hold the run's lock.
-    pub fn start(folder: &Path, first: Beat, pace: Pace) -> Result<Self> {
+    pub fn start(folder: &Path, first: Heartbeat, timing: HeartbeatTiming) -> Result<Self> {
         let path = folder.join(BEAT);
         let (alive, ended) = mpsc::channel::<()>();
         let beat = Arc::new(Mutex::new(first));
         let (shared, file) = (Arc::clone(&beat), path.clone());
         write(&shared, &file);
         let beats = move || {
-            while ended.recv_timeout(pace.every) == Err(RecvTimeoutError::Timeout) {
+            while ended.recv_timeout(timing.interval) == Err(RecvTimeoutError::Timeout) {
                 write(&shared, &file);
             }
         };
@@ -131,13 +131,13 @@ impl Heart {
     }
 
     /// Updates the contents of the next heartbeat.
-    pub fn tell(&self, change: impl FnOnce(&mut Beat)) {
+    pub fn update(&self, change: impl FnOnce(&mut Heartbeat)) {
         change(&mut self.beat.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
 #[cfg(test)]
-impl Heart {
+impl HeartbeatThread {
     /// Stops without removing the file, like a process that was killed.
     pub fn stop(mut self) {
         self.end();
@@ -145,7 +145,7 @@ impl Heart {
     }
 }
 
-impl Heart {
+impl HeartbeatThread {
     /// Stops the thread and joins it.
     fn end(&mut self) {
         drop(self.alive.take());
@@ -156,7 +156,7 @@ impl Heart {
     }
 }
 
-impl Drop for Heart {
+impl Drop for HeartbeatThread {
     fn drop(&mut self) {
         self.end();
         let _ = remove_if_present(&self.path);
@@ -164,7 +164,7 @@ impl Drop for Heart {
 }
 
 /// Ignores errors: training continues on a full disk.
-fn write(beat: &Mutex<Beat>, path: &Path) {
+fn write(beat: &Mutex<Heartbeat>, path: &Path) {
     let now = beat.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Ok(text) = serde_json::to_string(&now) {
         let _ = write_lightly(path, format!("{text}\n").as_bytes());
@@ -195,19 +195,19 @@ mod tests {
     #[test]
     fn a_beat_says_what_it_was_told_last() {
         let dir = tempfile::tempdir().unwrap();
-        let heart = Heart::start(dir.path(), Beat::default(), PACE).unwrap();
-        heart.tell(|beat| (beat.epoch, beat.step, beat.steps) = (3, 1, 4));
+        let heart = HeartbeatThread::start(dir.path(), Heartbeat::default(), TIMING).unwrap();
+        heart.update(|beat| (beat.epoch, beat.step, beat.steps) = (3, 1, 4));
         write(&heart.beat, &heart.path);
         let text = std::fs::read(&heart.path).unwrap();
-        let read: Beat = serde_json::from_slice(&text).unwrap();
+        let read: Heartbeat = serde_json::from_slice(&text).unwrap();
         assert_eq!(read.epochs_made(), 3.25);
     }
 
     #[test]
     fn an_old_beat_is_of_a_process_that_is_gone() {
-        let heard = |seconds| Heard {
-            beat: Beat::default(),
-            ago: Duration::from_secs(seconds),
+        let heard = |seconds| LastHeartbeat {
+            beat: Heartbeat::default(),
+            age: Duration::from_secs(seconds),
         };
         assert!(heard(20).is_fresh() && !heard(90).is_fresh());
     }

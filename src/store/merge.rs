@@ -1,7 +1,7 @@
 //! Merging several results folders into one.
 
-use super::beat::BEAT;
 use super::claim::{Claim, CLAIM, LOCK};
+use super::heartbeat::BEAT;
 use super::reconcile::reconcile;
 use super::{run_dir, Record, RunStatus, Store, CONFIG, RESULT};
 use crate::config::RunConfig;
@@ -124,7 +124,7 @@ impl Store {
     /// unfinished run remains.
     fn take(&self, id: &str, from: &Path) -> Result<()> {
         let folder = self.run_folder(id);
-        let Some(_claim) = Claim::take(&folder, self.locks, self.pace)? else {
+        let Some(_claim) = Claim::take(&folder, self.locks, self.timing)? else {
             return Err(Error::Busy(id.to_owned()));
         };
         remove_if_present(&folder.join(RESULT))?;

@@ -24,12 +24,12 @@
 //! after a kill.
 
 mod archive;
-mod beat;
 mod cancel;
 mod cause;
 mod checksum;
 mod claim;
 mod column;
+mod heartbeat;
 mod log;
 mod losses;
 mod merge;
@@ -49,13 +49,13 @@ mod summary;
 mod tests;
 
 pub use archive::{check as check_archive, Archive};
-#[cfg(test)]
-pub(crate) use beat::Pace as TestPace;
-pub use beat::{Beat, Heard};
-use beat::{Pace, PACE};
-pub use cancel::Wish;
+pub use cancel::CancelMarker;
 pub use cause::{Cause, Failure};
 pub use column::{Absent, Column, Field, Kind, Role};
+#[cfg(test)]
+pub(crate) use heartbeat::HeartbeatTiming as TestTiming;
+pub use heartbeat::{Heartbeat, LastHeartbeat};
+use heartbeat::{HeartbeatTiming, TIMING};
 pub use log::Log;
 pub use losses::Losses;
 pub use merge::Merged;
@@ -91,7 +91,7 @@ pub struct Store {
     /// Whether file locks are used; without them claims decide.
     locks: bool,
     /// Interval and timeout of heartbeats.
-    pace: Pace,
+    timing: HeartbeatTiming,
 }
 
 /// State of a run.
@@ -114,7 +114,7 @@ impl Store {
         let store = Self {
             out: out.to_owned(),
             locks: true,
-            pace: PACE,
+            timing: TIMING,
         };
         fs::create_dir_all(out.join(RUNS))
             .and_then(|()| tempfile::tempfile_in(out).map(drop))
@@ -135,7 +135,7 @@ impl Store {
         Ok(Self {
             out: out.to_owned(),
             locks: true,
-            pace: PACE,
+            timing: TIMING,
         })
     }
 
@@ -150,8 +150,8 @@ impl Store {
 
     /// Returns the same folder with other heartbeat intervals.
     #[cfg(test)]
-    pub(crate) fn at_pace(self, pace: Pace) -> Self {
-        Self { pace, ..self }
+    pub(crate) fn with_timing(self, timing: HeartbeatTiming) -> Self {
+        Self { timing, ..self }
     }
 
     /// Returns the state of the run `id`.

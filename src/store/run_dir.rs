@@ -1,7 +1,7 @@
 //! Folder of one run, while a process works on it.
 
-use super::beat::{Beat, Heart, BEAT};
 use super::claim::{remove_asides, Claim, CLAIM};
+use super::heartbeat::{Heartbeat, HeartbeatThread, BEAT};
 use super::losses::Losses;
 use super::summary::to_csv;
 use super::{read_if_present, utc_now, Provenance, RunResult, RunStatus, Store};
@@ -40,7 +40,7 @@ pub struct RunDir {
     folder: PathBuf,
     started: String,
     /// Declared before the claim, so that it stops while this process still owns the run.
-    heart: Heart,
+    heart: HeartbeatThread,
     claim: Claim,
 }
 
@@ -137,11 +137,11 @@ impl RunDir {
     ) -> Result<Self> {
         let id = config.id();
         let folder = store.run_folder(&id);
-        let Some(claim) = Claim::take(&folder, store.locks, store.pace)? else {
+        let Some(claim) = Claim::take(&folder, store.locks, store.timing)? else {
             return Err(Error::Busy(id));
         };
         remove_unfinished(&folder)?;
-        remove_asides(&folder, store.pace)?;
+        remove_asides(&folder, store.timing)?;
         record_config(&folder.join(CONFIG), config)?;
         let mut provenance = provenance.clone();
         match store.result(&id)?.map(|result| result.status) {
@@ -152,15 +152,15 @@ impl RunDir {
             Some(RunStatus::Done) => remove_checkpoints(&folder)?,
         }
         write_atomic(&folder.join(ENV), &pretty(&provenance))?;
-        let heart = Heart::start(
+        let heart = HeartbeatThread::start(
             &folder,
-            Beat {
+            Heartbeat {
                 host: provenance.host,
                 pid: std::process::id(),
                 since: utc_now(),
-                ..Beat::default()
+                ..Heartbeat::default()
             },
-            store.pace,
+            store.timing,
         )?;
         Ok(Self {
             store: store.clone(),
@@ -192,8 +192,8 @@ impl RunDir {
     }
 
     /// Updates the heartbeat of the run.
-    pub fn tell(&self, change: impl FnOnce(&mut Beat)) {
-        self.heart.tell(change);
+    pub fn update_heartbeat(&self, change: impl FnOnce(&mut Heartbeat)) {
+        self.heart.update(change);
     }
 
     /// Returns the result, if another process finished the run before this one claimed it.
@@ -314,11 +314,11 @@ pub(super) fn tidy(store: &Store, id: &str) -> Result<()> {
     if !folder.join(CLAIM).exists() {
         return Ok(());
     }
-    let Some(_claim) = Claim::take(&folder, store.locks, store.pace)? else {
+    let Some(_claim) = Claim::take(&folder, store.locks, store.timing)? else {
         return Ok(()); // a process still works on it, and will clean up itself
     };
     remove_unfinished(&folder)?;
-    remove_asides(&folder, store.pace)?;
+    remove_asides(&folder, store.timing)?;
     remove_if_present(&folder.join(BEAT))?;
     remove_checkpoints(&folder)
 }

@@ -197,7 +197,7 @@ pub(crate) fn diverged() -> RunResult {
 pub(crate) fn failed(reason: &str) -> RunResult {
     let mut result = done(0.0);
     (result.status, result.outcome) = (RunStatus::Failed, None);
-    (result.reason, result.cause) = (reason.into(), Some(Cause::told_by(reason)));
+    (result.reason, result.cause) = (reason.into(), Some(Cause::infer(reason)));
     for name in ["accuracy", "best_accuracy", "best_epoch"] {
         result.metrics.set(name, None::<usize>);
     }

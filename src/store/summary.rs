@@ -221,7 +221,7 @@ fn records_csv(records: &[Record], path: &Path) -> Result<Vec<u8>> {
 fn line_of(record: &Record, places: &[usize], sum: &Checksum) -> StringRecord {
     let cells = places.iter().map(|place| record.at(*place).to_string());
     let cells: StringRecord = cells.collect();
-    let digits = sum.of(&cells);
+    let digits = sum.digest(&cells);
     let filled = |(i, cell)| match sum.at == Some(i) {
         true => digits.as_str(),
         false => cell,
@@ -376,7 +376,7 @@ fn keep_cause(values: &mut [Field]) {
         let column = place(name);
         column.unwrap_or_else(|| unreachable!("{name} is a column"))
     });
-    let told = Cause::told_by(values[reason].text());
+    let told = Cause::infer(values[reason].text());
     let lost = values[status].text() == RunStatus::Failed.name() && told == Cause::Nan;
     if lost && values[cause] == Field::Absent {
         values[cause] = told.name().into();

@@ -24,7 +24,7 @@ pub const STOPPING: [c_int; 6] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIG
 const LONGEST_REASON: usize = 500;
 
 /// Control over the process or thread that trains a run.
-pub(super) trait Hand {
+pub(super) trait WorkerHandle {
     /// Requests a stop after a checkpoint.
     fn stop(&mut self);
     /// Ends it immediately.
@@ -33,14 +33,14 @@ pub(super) trait Hand {
 
 /// Exit of a process, or of a run that shares a process and reports an equivalent exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct End {
+pub(super) struct ProcessExit {
     /// Exit code, unless a signal ended it.
     pub code: Option<u8>,
     /// Signal that killed it.
     pub signal: Option<i32>,
 }
 
-impl From<ExitStatus> for End {
+impl From<ExitStatus> for ProcessExit {
     fn from(status: ExitStatus) -> Self {
         let code = status.code();
         Self {
@@ -89,7 +89,7 @@ impl<'a> Attempt<'a> {
         &mut self,
         messages: &Receiver<Message>,
         on: &mut dyn FnMut(Message),
-        hand: &mut dyn Hand,
+        hand: &mut dyn WorkerHandle,
     ) {
         loop {
             match messages.recv_timeout(STOP_SEEN_WITHIN) {
@@ -126,7 +126,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Interprets the end of the worker; `said` is its output on stderr.
-    pub fn ending(&self, end: End, said: &str) -> Ending {
+    pub fn ending(&self, end: ProcessExit, said: &str) -> Ending {
         let stopped = self.is_stopped();
         match (ending(end, &reason(said), stopped), self.limit) {
             (Ending::Interrupted, Some(limit)) if self.late && !stopped => {
@@ -191,11 +191,11 @@ fn reason(stderr: &str) -> String {
     said.chars().take(LONGEST_REASON).collect()
 }
 
-fn ending(end: End, last_words: &str, stopped: bool) -> Ending {
+fn ending(end: ProcessExit, last_words: &str, stopped: bool) -> Ending {
     let said = last_words.strip_prefix("error: ").unwrap_or(last_words);
     let failed = |cause, words: String| Ending::Failed(Failure::new(cause, words));
     // The message may be more specific than the exit status.
-    let or = |cause| match Cause::told_by(said) {
+    let or = |cause| match Cause::infer(said) {
         Cause::Other => cause,
         told => told,
     };

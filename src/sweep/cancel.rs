@@ -12,23 +12,23 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Polls until it is dropped.
-pub struct Listener {
-    heard: Arc<AtomicBool>,
+pub struct CancelWatcher {
+    cancelled: Arc<AtomicBool>,
     /// Dropped to end the thread.
     _alive: Sender<()>,
 }
 
-impl Listener {
+impl CancelWatcher {
     /// Starts polling; sets `stop` once `store` holds a new marker.
     pub fn start(store: &Store, stop: &Arc<AtomicBool>) -> Result<Self> {
         let (alive, ended) = mpsc::channel::<()>();
-        let heard = Arc::new(AtomicBool::new(false));
-        let (store, stop, told) = (store.clone(), Arc::clone(stop), Arc::clone(&heard));
-        let before = store.wish()?;
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let (store, stop, told) = (store.clone(), Arc::clone(stop), Arc::clone(&cancelled));
+        let before = store.cancel_marker()?;
         let listen = move || {
             while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
                 // A read error may be temporary, so polling continues.
-                if store.wish().is_ok_and(|wish| wish != before) {
+                if store.cancel_marker().is_ok_and(|marker| marker != before) {
                     told.store(true, Ordering::Relaxed);
                     stop.store(true, Ordering::Relaxed);
                     return;
@@ -39,13 +39,13 @@ impl Listener {
         let started = thread.spawn(listen).map(drop);
         started.map_err(|e| Error::usage(format!("cannot listen for `dsf sweep cancel`: {e}")))?;
         Ok(Self {
-            heard,
+            cancelled,
             _alive: alive,
         })
     }
 
     /// Whether the sweep has been cancelled.
-    pub fn heard(&self) -> bool {
-        self.heard.load(Ordering::Relaxed)
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
     }
 }

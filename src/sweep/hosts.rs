@@ -7,9 +7,9 @@
 //! checkpoint: if the process was killed because another run did not stop after its time limit, and if the process was
 //! already dying when the run was sent to it.
 
-use super::attempt::{messages, End, Hand};
+use super::attempt::{messages, ProcessExit, WorkerHandle};
 use super::program::Program;
-use super::request::{Asked, Ended, Request};
+use super::request::{Ended, Request, TrainRequest};
 use super::worker::{Ending, Job, Message, Worker};
 use crate::error::Result;
 use serde::Deserialize;
@@ -37,29 +37,29 @@ struct Host {
     child: Mutex<Child>,
     /// `None` if it was never open.
     stdin: Mutex<Option<ChildStdin>>,
-    seats: Arc<Mutex<Seats>>,
+    seats: Arc<Mutex<HostedRuns>>,
     /// Whether it was killed because of one of its runs.
     killed: AtomicBool,
 }
 
 /// Runs of a process.
 #[derive(Debug)]
-struct Seats {
+struct HostedRuns {
     /// Whether it accepts more runs.
     open: bool,
-    taken: HashMap<String, Seat>,
+    taken: HashMap<String, RunChannels>,
 }
 
 /// Channels and log of a run in a process. The channels close when it is dropped.
 #[derive(Debug)]
-struct Seat {
+struct RunChannels {
     messages: Sender<Message>,
     end: Sender<Ended>,
     log: File,
 }
 
 /// A run in a process, from the sweep's side.
-struct Place {
+struct HostedRun {
     host: Arc<Host>,
     run: String,
     /// Whether the process was started for this run.
@@ -77,7 +77,7 @@ impl Hosts {
 
     /// Adds a run to the process of `device`, starting it if necessary. Returns `None` if that process already has the
     /// run.
-    fn place(&self, run: String, device: &str, seat: Seat) -> Result<Option<Place>> {
+    fn place(&self, run: String, device: &str, seat: RunChannels) -> Result<Option<HostedRun>> {
         let mut running = lock(&self.running);
         if let Some(host) = running.get(device) {
             let mut seats = lock(&host.seats);
@@ -88,28 +88,28 @@ impl Hosts {
                         free.insert(seat);
                         let host = Arc::clone(host);
                         let first = false;
-                        Some(Place { host, run, first })
+                        Some(HostedRun { host, run, first })
                     }
                 });
             }
         }
         let taken = HashMap::from([(run.clone(), seat)]);
-        let seats = Seats { open: true, taken };
+        let seats = HostedRuns { open: true, taken };
         let host = Arc::new(Host::start(&self.program, device, seats)?);
         running.insert(device.to_owned(), Arc::clone(&host));
         let first = true;
-        Ok(Some(Place { host, run, first }))
+        Ok(Some(HostedRun { host, run, first }))
     }
 }
 
 impl Worker for Hosts {
     fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending> {
-        let asked = Asked::of(job);
+        let asked = TrainRequest::of(job);
         loop {
             let mut log = self.program.log(&asked.run)?;
             let (message, messages) = mpsc::channel();
             let (end, ends) = mpsc::channel();
-            let seat = Seat {
+            let seat = RunChannels {
                 messages: message,
                 end,
                 log: log.writer()?,
@@ -125,13 +125,13 @@ impl Worker for Hosts {
             };
             attempt.follow(&messages, &mut listen, &mut place);
             if let Ok(ended) = ends.try_recv() {
-                let end = End {
+                let end = ProcessExit {
                     code: Some(ended.code),
                     signal: None,
                 };
                 return Ok(attempt.ending(end, &ended.words));
             }
-            let end = End::from(self.program.wait(&mut lock(&place.host.child))?);
+            let end = ProcessExit::from(self.program.wait(&mut lock(&place.host.child))?);
             let again = match place.host.killed.load(Ordering::Relaxed) {
                 true => !attempt.is_late(),
                 false => !heard && !place.first,
@@ -147,7 +147,7 @@ impl Worker for Hosts {
     }
 }
 
-impl Hand for Place {
+impl WorkerHandle for HostedRun {
     fn stop(&mut self) {
         self.host.ask(&Request::Stop(self.run.clone()));
     }
@@ -160,7 +160,7 @@ impl Hand for Place {
 
 impl Host {
     /// Starts a process on `device` for the runs in `seats`.
-    fn start(program: &Program, device: &str, seats: Seats) -> Result<Self> {
+    fn start(program: &Program, device: &str, seats: HostedRuns) -> Result<Self> {
         let mut child = program.start(&["--host".into()], device, std::process::Stdio::piped())?;
         let seats = Arc::new(Mutex::new(seats));
         let (stdin, stdout, stderr) =
@@ -206,7 +206,7 @@ impl Drop for Host {
 }
 
 /// Forwards every line of a process to the run that it names, until its stdout closes.
-fn pass_on(stdout: impl Read, seats: &Mutex<Seats>) {
+fn pass_on(stdout: impl Read, seats: &Mutex<HostedRuns>) {
     let lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
     for event in lines.filter_map(|line| serde_json::from_slice::<Value>(&line).ok()) {
         let mut seats = lock(seats);
@@ -229,7 +229,7 @@ fn pass_on(stdout: impl Read, seats: &Mutex<Seats>) {
 }
 
 /// Writes output of a process that belongs to no single run to the logs of all its runs.
-fn log_for_all(stderr: impl Read, seats: &Mutex<Seats>) {
+fn log_for_all(stderr: impl Read, seats: &Mutex<HostedRuns>) {
     let mut lines = BufReader::new(stderr);
     let mut line = Vec::new();
     while matches!(lines.read_until(b'\n', &mut line), Ok(n) if n > 0) {

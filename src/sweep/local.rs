@@ -62,7 +62,7 @@ pub enum Event {
     /// A worker began it.
     Launched,
     /// A message from its worker.
-    Told(Message),
+    Message(Message),
     /// It has a result, diverged or not.
     Finished(Box<Record>),
     /// It failed.
@@ -121,7 +121,7 @@ impl Tally {
 
     fn count(&mut self, event: &Event) {
         match event {
-            Event::Launched | Event::Told(_) | Event::Again(_) | Event::Interrupted => {}
+            Event::Launched | Event::Message(_) | Event::Again(_) | Event::Interrupted => {}
             Event::Finished(_) => self.finished += 1,
             Event::Failed(_) => self.failed += 1,
             Event::Skipped(Skip::Done) => self.done_before += 1,
@@ -287,7 +287,7 @@ impl Sweep<'_> {
         let mut began = false;
         let mut told = |message| {
             began |= message == Message::Start;
-            tell(Event::Told(message));
+            tell(Event::Message(message));
         };
         let mut found = false;
         let failure = match self.worker.work(job, self.stop, &mut told)? {

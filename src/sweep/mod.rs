@@ -24,7 +24,7 @@ mod status;
 mod worker;
 
 pub use attempt::STOPPING;
-pub use cancel::Listener;
+pub use cancel::CancelWatcher;
 pub use experiment::Experiment;
 pub use flags::Flags;
 pub use grid::Plan;
@@ -33,10 +33,10 @@ pub use hosts::Hosts;
 pub use local::{run_all, Event, Limits, Options, Skip, Tally};
 pub use process::Process;
 pub use program::Program;
-pub use request::{Asked, Ended, Request};
+pub use request::{Ended, Request, TrainRequest};
 pub use shard::Shard;
 pub use shipped::{Shipped, SHIPPED};
-pub use status::{failed, Overview, Seen, Stand};
+pub use status::{failed, Overview, RunState, RunWithState};
 pub use worker::{Ending, Job, Message, Training, Worker};
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Workers as child processes: `dsf worker` reads the config on stdin and writes events to stdout.
 
-use super::attempt::{messages, End, Hand};
+use super::attempt::{messages, ProcessExit, WorkerHandle};
 use super::program::{flag, Program};
 use super::worker::{Ending, Job, Message, Worker};
 use crate::error::Result;
@@ -37,25 +37,25 @@ impl Worker for Process {
             let _ = writeln!(stdin, "{}", job.run.canonical());
         }
         let mut attempt = self.0.attempt(stop);
-        let mut hand = Alone {
+        let mut hand = ChildHandle {
             child: &mut child,
             stdin,
         };
         if let Some(messages) = messages {
             attempt.follow(&messages, on, &mut hand);
         }
-        let end = End::from(self.0.wait(&mut child)?);
+        let end = ProcessExit::from(self.0.wait(&mut child)?);
         Ok(attempt.ending(end, &log.read()?))
     }
 }
 
 /// A child process that trains a single run.
-struct Alone<'a> {
+struct ChildHandle<'a> {
     child: &'a mut Child,
     stdin: Option<ChildStdin>,
 }
 
-impl Hand for Alone<'_> {
+impl WorkerHandle for ChildHandle<'_> {
     fn stop(&mut self) {
         self.stdin = None;
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
     /// Train another run in parallel.
-    Train(Asked),
+    Train(TrainRequest),
     /// Stop the run with this id after a checkpoint.
     Stop(String),
 }
@@ -19,7 +19,7 @@ pub enum Request {
 /// Run to train.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Asked {
+pub struct TrainRequest {
     /// Run id.
     pub run: String,
     /// Canonical config as text, since the id depends on every digit of it.
@@ -28,7 +28,7 @@ pub struct Asked {
     pub micro_batch: Option<usize>,
 }
 
-impl Asked {
+impl TrainRequest {
     /// Returns the request for `job`.
     pub fn of(job: &Job) -> Self {
         Self {

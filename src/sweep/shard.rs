@@ -62,7 +62,7 @@ struct Range {
 }
 
 impl Range {
-    fn told(others: &Others, number: Number) -> Option<Self> {
+    fn from_variables(others: &Others, number: Number) -> Option<Self> {
         let (first, last) = (number(others.first)?, number(others.last)?);
         let span = last.checked_sub(first)?;
         let step = number(others.step).unwrap_or(1).max(1);
@@ -121,13 +121,13 @@ impl Shard {
             None => return Err(wrong()),
         };
         match (index, count) {
-            ("auto", count) => Self::told(text, count, variable),
+            ("auto", count) => Self::from_scheduler(text, count, variable),
             (index, Some(count)) => Self::new(index.parse().map_err(|_| wrong())?, count, text),
             (_, None) => Err(wrong()),
         }
     }
 
-    fn told(
+    fn from_scheduler(
         text: &str,
         count: Option<usize>,
         variable: &dyn Fn(&str) -> Option<String>,
@@ -141,7 +141,7 @@ impl Shard {
             refuse!(flag "--shard" = text, "this is no task of an array, which would set one of {names}; write 1/8");
         };
         let others = scheduler.others.as_ref();
-        let range = others.and_then(|others| Range::told(others, &number));
+        let range = others.and_then(|others| Range::from_variables(others, &number));
         let (position, count) = match count {
             Some(0) => refuse!(flag "--shard" = text, "no such part; write auto/8"),
             Some(count) => (scheduler.of_number(text, index, count, range)?, count),

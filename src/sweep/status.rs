@@ -3,24 +3,24 @@
 use super::estimate::{self, Part};
 use crate::config::RunConfig;
 use crate::error::Result;
-use crate::store::{Cause, Failure, Heard, RunResult, Status, Store};
+use crate::store::{Cause, Failure, LastHeartbeat, RunResult, Status, Store};
 
 /// State of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Stand {
+pub enum RunState {
     /// Not begun.
     ToDo,
     /// Begun, but no process works on it; with the number of completed epochs.
     Begun(usize),
     /// A process works on it.
-    Running(Heard),
+    Running(LastHeartbeat),
     /// It failed.
     Failed(Failure),
     /// It has a result, diverged or not.
     Done(Box<RunResult>),
 }
 
-impl Stand {
+impl RunState {
     fn of(id: &str, store: &Store) -> Result<Self> {
         // Damaged results are listed as failures.
         let result = match store.result(id) {
@@ -33,7 +33,7 @@ impl Stand {
                 None => Self::Done(Box::new(result)),
             });
         }
-        let heard = store.beat(id)?.filter(Heard::is_fresh);
+        let heard = store.beat(id)?.filter(LastHeartbeat::is_fresh);
         if let Some(heard) = heard {
             return Ok(Self::Running(heard));
         }
@@ -69,18 +69,18 @@ impl Stand {
 
 /// A run and its state.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct RunWithState {
     /// The run.
     pub run: RunConfig,
     /// Its state.
-    pub stand: Stand,
+    pub state: RunState,
 }
 
 /// All runs of a plan, in its order.
 #[derive(Clone, Debug)]
 pub struct Overview {
     /// The runs.
-    pub runs: Vec<Seen>,
+    pub runs: Vec<RunWithState>,
     /// Seconds that one worker needs for the rest if no run stops early; `None` without a completed epoch to estimate
     /// from.
     pub left: Option<f64>,
@@ -90,42 +90,42 @@ impl Overview {
     /// Determines the state of every run in `runs`.
     pub fn of(runs: &[RunConfig], store: &Store) -> Result<Self> {
         let see = |run: &RunConfig| {
-            Ok(Seen {
-                stand: Stand::of(&run.id(), store)?,
+            Ok(RunWithState {
+                state: RunState::of(&run.id(), store)?,
                 run: run.clone(),
             })
         };
-        let runs: Vec<Seen> = runs.iter().map(see).collect::<Result<_>>()?;
+        let runs: Vec<RunWithState> = runs.iter().map(see).collect::<Result<_>>()?;
         let left = left(&runs)?;
         Ok(Self { runs, left })
     }
 
     /// Number of runs whose state satisfies `is`.
-    pub fn count(&self, is: impl Fn(&Stand) -> bool) -> usize {
-        self.runs.iter().filter(|seen| is(&seen.stand)).count()
+    pub fn count(&self, is: impl Fn(&RunState) -> bool) -> usize {
+        self.runs.iter().filter(|seen| is(&seen.state)).count()
     }
 
     /// Whether all runs are done or failed.
     pub fn is_over(&self) -> bool {
-        self.count(|stand| stand.epochs().is_some()) == 0
+        self.count(|state| state.epochs().is_some()) == 0
     }
 }
 
-fn left(runs: &[Seen]) -> Result<Option<f64>> {
+fn left(runs: &[RunWithState]) -> Result<Option<f64>> {
     let (mut made, mut rest) = (Vec::new(), Vec::new());
-    for Seen { run, stand } in runs {
-        if let Stand::Done(result) = stand {
+    for RunWithState { run, state } in runs {
+        if let RunState::Done(result) = state {
             let metrics = &result.metrics;
             let epochs = metrics.get("epochs_run").filter(|epochs| *epochs > 0.0);
             if let Some((epochs, seconds)) = epochs.zip(metrics.get("seconds")) {
                 made.push((Part { run, epochs }, seconds));
             }
         }
-        if let Stand::Running(heard) = stand {
+        if let RunState::Running(heard) = state {
             let epochs = heard.beat.epochs_made();
             made.push((Part { run, epochs }, heard.beat.seconds));
         }
-        if let Some(over) = stand.epochs() {
+        if let Some(over) = state.epochs() {
             let epochs = (run.train.epochs as f64 - over).max(0.0);
             rest.push(Part { run, epochs });
         }

@@ -97,7 +97,7 @@ impl Run {
         }
         let mut tell = |what: &str| {
             if !global.silent() {
-                print::talk(what);
+                print::message(what);
             }
         };
         let (mut rows, mut measured) = (before, HashSet::new());
@@ -120,14 +120,14 @@ impl Run {
         }
         if let Some(first) = left_out.first() {
             let (count, minutes) = (left_out.len(), bench.time.as_secs_f64() / 60.0);
-            print::talk(&format!(
+            print::message(&format!(
                 "{count} left out after {minutes} minutes, from `{first}` on: give more --minutes, or --only"
             ));
         }
         let of_this_call = rows.iter().filter(|row| measured.contains(&row.title()));
         let failed = of_this_call.filter(|row| row.failed());
         let failed: Vec<String> = failed.map(text::failure).collect();
-        failed.iter().for_each(|line| print::talk(line));
+        failed.iter().for_each(|line| print::message(line));
         Ok(match failed.is_empty() {
             true => exit::DONE,
             false => exit::CHECK_FAILED,
@@ -188,7 +188,7 @@ impl Device {
             let skipped = all - cases.len();
             if skipped > 0 && !global.silent() {
                 let file = csv.display();
-                print::talk(&format!(
+                print::message(&format!(
                     "{skipped} of {all} are in {file} since this commit: --again measures them, too"
                 ));
             }

@@ -18,13 +18,13 @@ use std::path::PathBuf;
 #[command(subcommand_negates_reqs = true, arg_required_else_help = true)]
 pub(super) struct Arguments {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<Action>,
     #[command(flatten)]
     device: many::Device,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Action {
     /// Time a whole training step on the CPU: forward, backward, optimizer.
     Step(Box<StepArguments>),
     /// Time a single op on the CPU, forward and backward, and compare with the least time its arithmetic takes.
@@ -45,11 +45,11 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         refuse!(flag "--device", "a step or an op alone is timed on the CPU; `dsf bench --device cuda` times a GPU");
     }
     match what {
-        What::Step(arguments) => arguments.main(global),
-        What::Op(arguments) => arguments.main(global),
-        What::All(arguments) => arguments.main(global),
-        What::Lengths(arguments) => arguments.main(global),
-        What::Compare(arguments) => arguments.main(global),
+        Action::Step(arguments) => arguments.main(global),
+        Action::Op(arguments) => arguments.main(global),
+        Action::All(arguments) => arguments.main(global),
+        Action::Lengths(arguments) => arguments.main(global),
+        Action::Compare(arguments) => arguments.main(global),
     }
 }
 

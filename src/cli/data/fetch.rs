@@ -98,7 +98,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         };
         let (name, folder) = (entry.dataset.name(), entry.path(&request.root));
         let line = format!("{name}: {state}, {}", folder.display());
-        global.tell(&event(name, state, &folder), &line)?;
+        global.emit(&event(name, state, &folder), &line)?;
     }
     Ok(exit::DONE)
 }
@@ -145,7 +145,7 @@ fn catalogue(task: &TaskEntry, global: &Global) -> Result<u8> {
     for entry in of_task(task) {
         let (name, about, licence) = (entry.dataset.name(), entry.about, entry.licence);
         let event = json!({ "event": "catalogue", "schema": 1, "dataset": name, "about": about, "licence": licence });
-        global.tell(&event, &format!("{name:16}  {about}; {licence}"))?;
+        global.emit(&event, &format!("{name:16}  {about}; {licence}"))?;
     }
     if global.json {
         return Ok(exit::DONE);

@@ -3,7 +3,7 @@
 use super::event;
 use crate::cache;
 use crate::cli::device::use_threads;
-use crate::cli::{exit, go_on, print, stop_flag, Global};
+use crate::cli::{check_stop, exit, print, stop_flag, Global};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::store::Staging;
 use crate::tasks::lra::{generated_folder, write_generated, write_stand_in, LraConfig, LraDataset};
@@ -16,11 +16,11 @@ use std::sync::atomic::AtomicBool;
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    what: Example,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Example {
     /// Nested operations on digits: three files of expressions and their values.
     Listops(Listops),
     /// Two discs among dashed paths, whether one path joins them: PNG files and their labels.
@@ -116,7 +116,7 @@ impl Place {
             }
         };
         refuse_to_replace()?;
-        let files = Staging::of(folder, || go_on(stop)).map_err(|e| match self.data_dir {
+        let files = Staging::of(folder, || check_stop(stop)).map_err(|e| match self.data_dir {
             Some(_) => e,
             None => cache::with_remedy(e),
         })?;
@@ -128,7 +128,7 @@ impl Place {
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let written = match &arguments.what {
-        What::Listops(given) => {
+        Example::Listops(given) => {
             let sizes = [
                 given.train_examples,
                 given.val_examples,
@@ -140,12 +140,14 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
             };
             as_released(config, &given.place, global)
         }
-        What::Pathfinder(given) => as_released(pictures(given)?, &given.place, global),
-        What::Retrieval(given) => pairs(given, global),
+        Example::Pathfinder(given) => as_released(pictures(given)?, &given.place, global),
+        Example::Retrieval(given) => pairs(given, global),
     };
     match written {
         Err(Error::Stopped) => {
-            print::talk("stopped by a signal; nothing was written, the same command begins anew");
+            print::message(
+                "stopped by a signal; nothing was written, the same command begins anew",
+            );
             Ok(exit::STOPPED)
         }
         written => written.map(|()| exit::DONE),
@@ -179,7 +181,7 @@ fn as_released(mut config: LraConfig, place: &Place, global: &Global) -> Result<
     let bar = print::bar_unless(global.silent(), template, Some(examples as u64));
     let mut progress = |more: usize| {
         bar.inc(more as u64);
-        go_on(&stop)
+        check_stop(&stop)
     };
     write_generated(&config, files.path(), &mut progress)?;
     bar.finish_and_clear();
@@ -254,5 +256,5 @@ fn tell(
         "{name}: {count} {what} written, {}; use them by `dsf lra --dataset {name}{uses}`{warning}",
         folder.display()
     );
-    global.tell(&said, &text)
+    global.emit(&said, &text)
 }

@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    what: Action,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Action {
     /// Download data to where `dsf lra` and `dsf wikitext` look for it.
     Fetch(fetch::Arguments),
     /// Generate data in the format of the released files.
@@ -33,10 +33,10 @@ enum What {
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     match arguments.what {
-        What::Fetch(arguments) => fetch::main(arguments, global),
-        What::Generate(arguments) => generate::main(arguments, global),
-        What::List(arguments) => list(arguments, global),
-        What::Tokens(arguments) => tokens::main(arguments, global),
+        Action::Fetch(arguments) => fetch::main(arguments, global),
+        Action::Generate(arguments) => generate::main(arguments, global),
+        Action::List(arguments) => list(arguments, global),
+        Action::Tokens(arguments) => tokens::main(arguments, global),
     }
 }
 
@@ -54,7 +54,7 @@ struct List {
 
 fn list(arguments: List, global: &Global) -> Result<u8> {
     for holding in holdings(arguments.data_dir.as_deref())? {
-        let Holding {
+        let DatasetStatus {
             name,
             state,
             bytes,
@@ -69,13 +69,13 @@ fn list(arguments: List, global: &Global) -> Result<u8> {
         said["bytes"] = json!(bytes);
         let (size, place) = (DecimalBytes(bytes).to_string(), folder.display());
         let line = format!("{name:16}  {state:7}  {size:>10}  {place}");
-        global.tell(&said, &line)?;
+        global.emit(&said, &line)?;
     }
     Ok(exit::DONE)
 }
 
 /// A dataset of the catalogue, and its state on this machine.
-pub(super) struct Holding {
+pub(super) struct DatasetStatus {
     pub name: &'static str,
     pub state: State,
     bytes: u64,
@@ -83,7 +83,7 @@ pub(super) struct Holding {
 }
 
 /// Returns the state of every dataset, below `data_dir` or in the default folders of the tasks.
-pub(super) fn holdings(data_dir: Option<&Path>) -> Result<Vec<Holding>> {
+pub(super) fn holdings(data_dir: Option<&Path>) -> Result<Vec<DatasetStatus>> {
     let mut holdings = Vec::new();
     for entry in &CATALOGUE {
         let root = match (data_dir, tasks::find(entry.dataset.task())?.files) {
@@ -99,7 +99,7 @@ pub(super) fn holdings(data_dir: Option<&Path>) -> Result<Vec<Holding>> {
             },
             (state, _) => (state, entry.bytes(&root), entry.path(&root)),
         };
-        holdings.push(Holding {
+        holdings.push(DatasetStatus {
             name: entry.dataset.name(),
             state,
             bytes,

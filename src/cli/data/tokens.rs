@@ -61,7 +61,9 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let tasks: Vec<_> = configs.iter().cloned().map(TaskConfig::from).collect();
     match progress::prepare(&tasks, data_dir, global.silent(), &stop) {
         Err(Error::Stopped) => {
-            print::talk("stopped by a signal; whole splits are kept, the same command continues");
+            print::message(
+                "stopped by a signal; whole splits are kept, the same command continues",
+            );
             return Ok(exit::STOPPED);
         }
         made => made?,
@@ -75,7 +77,7 @@ fn tell(config: &WikitextConfig, data_dir: Option<&Path>, global: &Global) -> Re
     let paths = wikitext::token_files(config, data_dir)?;
     let splits = wikitext::load_of_any_length(config, data_dir)?;
     for warning in &splits.warnings {
-        print::talk(&format!("warning: {warning}"));
+        print::message(&format!("warning: {warning}"));
     }
     let names = ["train", "val", "test"];
     for (split, text) in names.into_iter().zip(splits.each()) {
@@ -98,7 +100,7 @@ fn tell(config: &WikitextConfig, data_dir: Option<&Path>, global: &Global) -> Re
             "{name} {split}: {tokens} tokens, {words} words, {lines} lines (W = {}), {bytes}, {path}",
             counts.ppl_words()
         );
-        global.tell(&event, &line)?;
+        global.emit(&event, &line)?;
     }
     Ok(())
 }

@@ -12,25 +12,25 @@ use std::path::{Path, PathBuf};
 const LITTLE: u64 = 1 << 30;
 
 /// A test in a temporary folder: its name, its action, and the reason why a sweep needs it.
-struct Try {
+struct FolderTest {
     name: &'static str,
     does: fn(&Path) -> io::Result<()>,
     needed: &'static str,
 }
 
-static TRIES: [Try; 3] = [
-    Try {
+static TRIES: [FolderTest; 3] = [
+    FolderTest {
         name: "locks",
         does: locks,
         needed: "several sweeps on this folder would train the same run: give --out a folder on another file system, or \
                  each host its own with --shard i/N, and join them with `dsf sweep merge`",
     },
-    Try {
+    FolderTest {
         name: "rename",
         does: renames,
         needed: "a kill could leave half a file: give --out a folder on another file system",
     },
-    Try {
+    FolderTest {
         name: "create-new",
         does: creates_once,
         needed: "two hosts could take up one run: give --out a folder on another file system",

@@ -52,7 +52,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
             match format.render(report, Screen::default()) {
                 Ok(bytes) => write(&file, &bytes, global)?,
                 // The other formats may still succeed.
-                Err(e) => print::talk(&format!("warning: no {}: {e}", file.display())),
+                Err(e) => print::message(&format!("warning: no {}: {e}", file.display())),
             }
         }
     }
@@ -60,7 +60,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     for figure in without {
         let (title, remedy) = (figure.title(), figure.remedy);
         let event = json!({ "event": "without", "schema": 1, "figure": title, "remedy": remedy });
-        global.tell(&event, &format!("no results for {title}; {remedy}"))?;
+        global.emit(&event, &format!("no results for {title}; {remedy}"))?;
     }
     Ok(exit::DONE)
 }
@@ -90,5 +90,5 @@ fn curves(arguments: &Arguments, sources: &[PathBuf]) -> Result<Option<Report>> 
 fn write(file: &Path, bytes: &[u8], global: &Global) -> Result<()> {
     write_atomic(file, bytes)?;
     let event = json!({ "event": "file", "schema": 1, "file": file.display().to_string(), "bytes": bytes.len() });
-    global.tell(&event, &file.display().to_string())
+    global.emit(&event, &file.display().to_string())
 }

@@ -13,7 +13,7 @@ const TIMES_AS_LONG: u32 = 50;
 
 /// Weights that a run keeps, in addition to the best ones of a language model.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::cli) struct Kept {
+pub(in crate::cli) struct KeptWeights {
     /// Whether final weights are kept; a language model always keeps them.
     pub last: bool,
     /// Interval, in epochs, at which weights are kept, beginning with the initial ones.
@@ -27,7 +27,7 @@ pub(super) struct RunRecorder<'a> {
     /// Losses of every step, only for a language model, which also keeps its best weights.
     losses: Option<Losses>,
     /// Weights to keep.
-    kept: Kept,
+    kept: KeptWeights,
     /// Interval between checkpoints, if not the default.
     every: Option<Duration>,
     saved: Instant,
@@ -43,12 +43,12 @@ impl<'a> RunRecorder<'a> {
         config: &RunConfig,
         steps: usize,
         every: Option<Duration>,
-        kept: Kept,
+        kept: KeptWeights,
     ) -> Result<Self> {
         let language = config.task.entry()?.objective.is_language_model();
         Ok(Self {
             dir,
-            kept: Kept {
+            kept: KeptWeights {
                 last: kept.last || language,
                 ..kept
             },

@@ -99,7 +99,7 @@ pub(super) struct Typed {
 }
 
 /// Runs that a command line describes.
-pub(super) struct Asked {
+pub(super) struct SelectedRuns {
     /// Runs of this shard.
     pub plan: Plan,
     /// Shard, and the runs of the other shards.
@@ -128,24 +128,24 @@ impl Typed {
     }
 
     /// Returns [`Self::whole`], or the shard of it that `--shard` selects.
-    pub fn asked(&self) -> Result<Asked> {
+    pub fn asked(&self) -> Result<SelectedRuns> {
         let mut plan = self.whole()?;
         let unidentified = plan.identify(self.training.data_dir.as_deref()).err();
-        Ok(Asked {
+        Ok(SelectedRuns {
             unidentified,
             ..self.part(plan)?
         })
     }
 
     /// Returns [`Self::asked`], or all runs of the folder if none are described.
-    pub fn asked_or_all(&self, store: &Store) -> Result<Asked> {
+    pub fn asked_or_all(&self, store: &Store) -> Result<SelectedRuns> {
         let described = !self.experiment.is_empty() || self.task.is_some();
         if described || self.flags != Flags::default() {
             return self.asked();
         }
         let configs = store.configs()?;
         for warning in &configs.warnings {
-            print::talk(&format!("warning: {warning}"));
+            print::message(&format!("warning: {warning}"));
         }
         self.part(Plan {
             runs: configs.runs,
@@ -153,7 +153,7 @@ impl Typed {
         })
     }
 
-    fn part(&self, mut plan: Plan) -> Result<Asked> {
+    fn part(&self, mut plan: Plan) -> Result<SelectedRuns> {
         for file in &self.done_in {
             ensure!(
                 file.is_file(),
@@ -171,7 +171,7 @@ impl Typed {
             ));
         }
         let Some(text) = &self.shard else {
-            return Ok(Asked {
+            return Ok(SelectedRuns {
                 plan,
                 shard: None,
                 unidentified: None,
@@ -179,7 +179,7 @@ impl Typed {
         };
         let shard = Shard::parse(text, &|name| std::env::var(name).ok())?;
         let (plan, others) = shard.split(&plan)?;
-        Ok(Asked {
+        Ok(SelectedRuns {
             plan,
             shard: Some((shard, others)),
             unidentified: None,

@@ -1,8 +1,8 @@
 //! Output of a sweep in progress, for people or as JSON.
 
-use super::pace::Pace;
-use super::words::{describe, finished};
-use crate::cli::print::{self, Talk};
+use super::messages::{describe, finished};
+use super::remaining_work::RemainingWork;
+use crate::cli::print::{self, Console};
 use crate::cli::Global;
 use crate::config::RunConfig;
 use crate::store::Failure;
@@ -22,12 +22,12 @@ const PROGRESS: &str = "progress";
 pub(super) struct Board<'a> {
     runs: &'a [RunConfig],
     json: bool,
-    pub talk: Talk,
+    pub console: Console,
     over: usize,
-    pace: Pace,
+    remaining: RemainingWork,
     began: Instant,
     /// Time of the last line.
-    said: Instant,
+    last_line: Instant,
     active: BTreeMap<usize, String>,
 }
 
@@ -37,27 +37,27 @@ impl<'a> Board<'a> {
             let template = "{bar:20} {pos}/{len} runs  {msg}";
             print::bar(template, Some(plan.runs.len() as u64))
         };
-        let talk = Talk::new(global.silent(), bar);
-        talk.say(&estimate::headline(plan));
+        let console = Console::new(global.silent(), bar);
+        console.say(&estimate::headline(plan));
         Self {
             runs: &plan.runs,
             json: global.json,
-            talk,
+            console,
             over: 0,
-            pace: Pace::new(&plan.runs),
+            remaining: RemainingWork::new(&plan.runs),
             began: Instant::now(),
-            said: Instant::now(),
+            last_line: Instant::now(),
             active: BTreeMap::new(),
         }
     }
 
-    pub fn tell(&mut self, index: usize, event: &Event) {
+    pub fn show(&mut self, index: usize, event: &Event) {
         let name = describe(&self.runs[index]);
         match event {
             Event::Launched => {
                 self.active.insert(index, name);
             }
-            Event::Told(Message::Epoch {
+            Event::Message(Message::Epoch {
                 epoch,
                 epochs,
                 accuracy,
@@ -71,11 +71,12 @@ impl<'a> Board<'a> {
                 } else {
                     format!("{:.1} %", 100.0 * accuracy)
                 };
-                self.pace.is_at(index, *epoch as f64 / *epochs as f64);
+                self.remaining
+                    .set_done(index, *epoch as f64 / *epochs as f64);
                 let now = format!("{name}  epoch {epoch}/{epochs}  {learnt}");
                 self.active.insert(index, now);
             }
-            Event::Told(Message::Progress {
+            Event::Message(Message::Progress {
                 epoch,
                 epochs,
                 step,
@@ -84,17 +85,19 @@ impl<'a> Board<'a> {
             }) => {
                 let in_epoch = *step as f64 / *steps as f64;
                 let done = *epoch as f64 - 1.0 + in_epoch;
-                self.pace.is_at(index, done / *epochs as f64);
+                self.remaining.set_done(index, done / *epochs as f64);
                 let now =
                     format!("{name}  epoch {epoch}/{epochs}, step {step}/{steps}  loss {loss:.4}");
                 self.active.insert(index, now);
             }
-            Event::Told(Message::Line(event)) if self.json && event["event"] != PROGRESS => {
+            Event::Message(Message::Line(event)) if self.json && event["event"] != PROGRESS => {
                 // Write errors are ignored, as in `report`.
                 let _ = print::line(event);
             }
-            Event::Told(Message::Warning { text }) => self.talk.say(&format!("{name}: {text}")),
-            Event::Told(Message::Start | Message::Other | Message::Line(_)) => {}
+            Event::Message(Message::Warning { text }) => {
+                self.console.say(&format!("{name}: {text}"))
+            }
+            Event::Message(Message::Start | Message::Other | Message::Line(_)) => {}
             Event::Again(failure) => {
                 self.report(
                     index,
@@ -130,19 +133,19 @@ impl<'a> Board<'a> {
     fn end(&mut self, index: usize, status: &str, text: &str, why: Option<&Failure>) {
         self.active.remove(&index);
         self.over += 1;
-        self.pace.is_over(index);
+        self.remaining.finish(index);
         self.report(index, status, Some(text), why);
     }
 
     fn skip(&mut self, index: usize, status: &str, note: Option<&str>) {
         self.active.remove(&index);
         self.over += 1;
-        self.pace.is_skipped(index);
+        self.remaining.skip(index);
         self.report(index, status, note, None);
     }
 
     fn report(&mut self, index: usize, status: &str, text: Option<&str>, why: Option<&Failure>) {
-        self.said = Instant::now();
+        self.last_line = Instant::now();
         let run = &self.runs[index];
         if self.json {
             let reason = why.map(|failure| failure.cause.name());
@@ -154,7 +157,7 @@ impl<'a> Board<'a> {
             let total = self.runs.len();
             let width = total.to_string().len();
             let (over, id, name) = (self.over, run.id(), describe(run));
-            self.talk
+            self.console
                 .say(&format!("[{over:>width$}/{total}] {id}  {name}  {text}"));
         }
     }
@@ -162,16 +165,17 @@ impl<'a> Board<'a> {
     /// Shows the current state: on the bar, or as a line at intervals.
     fn redraw(&mut self) {
         let active: Vec<&str> = self.active.values().map(String::as_str).collect();
-        let left = self.pace.left(self.began.elapsed().as_secs_f64());
+        let left = self.remaining.left(self.began.elapsed().as_secs_f64());
         let left = left.filter(|_| !active.is_empty());
         let left = left.map(|left| format!("  about {} left", duration(left)));
         let left = left.unwrap_or_default();
         let now = format!("{}{left}", active.join(" | "));
-        let Some(bar) = self.talk.bar() else {
-            if self.said.elapsed() >= HEARTBEAT && !active.is_empty() {
-                self.said = Instant::now();
+        let Some(bar) = self.console.bar() else {
+            if self.last_line.elapsed() >= HEARTBEAT && !active.is_empty() {
+                self.last_line = Instant::now();
                 let (over, total) = (self.over, self.runs.len());
-                self.talk.say(&format!("{over}/{total} runs over; {now}"));
+                self.console
+                    .say(&format!("{over}/{total} runs over; {now}"));
             }
             return;
         };

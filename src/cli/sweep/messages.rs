@@ -1,6 +1,6 @@
 //! Sentences about the runs of a sweep, and about its end.
 
-use super::learnt::Learnt;
+use super::plan_results::PlanResults;
 use crate::cli::Global;
 use crate::config::RunConfig;
 use crate::error::Result;
@@ -47,7 +47,7 @@ pub(super) fn ended(
     elsewhere: usize,
     plan: &Plan,
     store: &Store,
-    learnt: &Learnt,
+    learnt: &PlanResults,
 ) -> Value {
     let tasks = plan.tasks().into_iter();
     let summaries: Vec<_> = tasks.map(|task| store.summary_path(task)).collect();
@@ -61,7 +61,7 @@ pub(super) fn conclusion(
     tally: &Tally,
     plan: &Plan,
     store: &Store,
-    learnt: &Learnt,
+    learnt: &PlanResults,
     global: &Global,
 ) -> Result<String> {
     let others = [

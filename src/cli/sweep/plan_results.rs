@@ -24,7 +24,7 @@ const VARIED: [(&str, &str); 6] = [
 ];
 
 /// Results of a plan.
-pub(super) struct Learnt<'a> {
+pub(super) struct PlanResults<'a> {
     planned: &'a [RunConfig],
     rows: Vec<Record>,
 }
@@ -38,7 +38,7 @@ struct Best<'a> {
     row: &'a Record,
 }
 
-impl<'a> Learnt<'a> {
+impl<'a> PlanResults<'a> {
     /// Reads the available results of `plan`.
     pub fn of(plan: &'a Plan, store: &Store) -> Result<Self> {
         let mut rows = Vec::new();
@@ -207,7 +207,7 @@ mod tests {
                 .finish(result)
                 .unwrap();
         }
-        let learnt = Learnt::of(&plan, &store).unwrap();
+        let learnt = PlanResults::of(&plan, &store).unwrap();
         let said = "best on mqar: linear 75.0 % (lr=5.000e-3), softmax 50.0 % (lr=1.000e-3)";
         assert_eq!(learnt.sentences(), [said]);
         let events = learnt.events();
@@ -225,7 +225,7 @@ mod tests {
     fn without_a_result_nothing_is_said() {
         let plan = plan("--preset smoke");
         let folder = tempfile::tempdir().unwrap();
-        let learnt = Learnt::of(&plan, &Store::open(folder.path()).unwrap()).unwrap();
+        let learnt = PlanResults::of(&plan, &Store::open(folder.path()).unwrap()).unwrap();
         assert!(learnt.sentences().is_empty() && learnt.events().is_empty());
         assert_eq!(learnt.grids(false).unwrap(), None);
     }

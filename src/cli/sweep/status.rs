@@ -1,13 +1,13 @@
 //! `dsf sweep status` and `dsf sweep watch`.
 
-use super::typed::Typed;
-use super::words::describe;
+use super::arguments::Typed;
+use super::messages::describe;
 use crate::cli::print::{self, columns, Align};
-use crate::cli::{exit, raised, stop_flag, Global};
+use crate::cli::{exit, is_set, stop_flag, Global};
 use crate::error::Result;
-use crate::store::{Heard, Outcome, Store};
+use crate::store::{LastHeartbeat, Outcome, Store};
 use crate::sweep::estimate::{counted, duration};
-use crate::sweep::{Overview, Seen, Stand};
+use crate::sweep::{Overview, RunState, RunWithState};
 use serde_json::{json, Value};
 use std::io::{self, IsTerminal};
 use std::thread::sleep;
@@ -22,7 +22,7 @@ const MOST_ROWS: usize = 40;
 
 pub(super) fn main(typed: &Typed, global: &Global) -> Result<u8> {
     let (store, overview) = look(typed, global)?;
-    global.tell(&event(&overview), &text(&overview, &store, global))?;
+    global.emit(&event(&overview), &text(&overview, &store, global))?;
     Ok(exit::DONE)
 }
 
@@ -48,7 +48,7 @@ pub(super) fn watch(typed: &Typed, global: &Global) -> Result<u8> {
             print::line(&text)?;
         }
         said = text;
-        if overview.is_over() || !pause(|| raised(&stop)) {
+        if overview.is_over() || !pause(|| is_set(&stop)) {
             return Ok(exit::DONE);
         }
     }
@@ -76,7 +76,7 @@ fn look(typed: &Typed, global: &Global) -> Result<(Store, Overview)> {
     let store = Store::existing(&global.out)?;
     let asked = typed.asked_or_all(&store)?;
     if let Some(e) = asked.unidentified.filter(|_| !global.silent()) {
-        print::talk(&format!(
+        print::message(&format!(
             "note: runs on files that are not here count as to be done: {e}"
         ));
     }
@@ -85,8 +85,8 @@ fn look(typed: &Typed, global: &Global) -> Result<(Store, Overview)> {
     Ok((store, overview))
 }
 
-fn is_diverged(stand: &Stand) -> bool {
-    matches!(stand, Stand::Done(result) if result.outcome == Some(Outcome::Diverged))
+fn is_diverged(state: &RunState) -> bool {
+    matches!(state, RunState::Done(result) if result.outcome == Some(Outcome::Diverged))
 }
 
 /// Number of runs in each state.
@@ -101,7 +101,7 @@ struct Counts {
 
 impl Counts {
     fn of(overview: &Overview) -> Self {
-        let named = |name: &str| overview.count(|stand| stand.name() == name);
+        let named = |name: &str| overview.count(|state| state.name() == name);
         let (done, running, failed) = (named("done"), named("running"), named("failed"));
         Self {
             diverged: overview.count(is_diverged),
@@ -122,15 +122,15 @@ fn event(overview: &Overview) -> Value {
             "begun": counts.begun, "over": overview.is_over(), "left_seconds": overview.left, "each": each })
 }
 
-fn one(seen: &Seen) -> Value {
-    let Seen { run, stand } = seen;
-    let mut one = json!({ "run": run.id(), "status": stand.name(), "task": run.task.name(), "mixer": run.model.mixer,
+fn one(seen: &RunWithState) -> Value {
+    let RunWithState { run, state } = seen;
+    let mut one = json!({ "run": run.id(), "status": state.name(), "task": run.task.name(), "mixer": run.model.mixer,
                           "d": run.model.d_model, "n": run.model.d_state, "lr": run.train.lr, "seed": run.seed,
                           "epochs": run.train.epochs });
-    match stand {
-        Stand::ToDo => {}
-        Stand::Begun(epochs) => one["epoch"] = json!(epochs),
-        Stand::Running(heard) => {
+    match state {
+        RunState::ToDo => {}
+        RunState::Begun(epochs) => one["epoch"] = json!(epochs),
+        RunState::Running(heard) => {
             let beat = &heard.beat;
             one["epoch"] = json!(beat.epoch);
             one["step"] = json!(beat.step);
@@ -139,13 +139,13 @@ fn one(seen: &Seen) -> Value {
             one["host"] = json!(beat.host);
             one["pid"] = json!(beat.pid);
             one["since"] = json!(beat.since);
-            one["heard_seconds_ago"] = json!(heard.ago.as_secs());
+            one["heard_seconds_ago"] = json!(heard.age.as_secs());
         }
-        Stand::Failed(failure) => {
+        RunState::Failed(failure) => {
             one["reason"] = json!(failure.cause.name());
             one["words"] = json!(failure.words);
         }
-        Stand::Done(result) => {
+        RunState::Done(result) => {
             one["epoch"] = json!(result.metrics.count("epochs_run"));
             one["outcome"] = json!(result.outcome.map(Outcome::name));
         }
@@ -156,12 +156,12 @@ fn one(seen: &Seen) -> Value {
 fn text(overview: &Overview, store: &Store, global: &Global) -> String {
     let counts = Counts::of(overview);
     let mut lines = vec![headline(overview, &counts)];
-    lines.extend(rows(overview, "running", |seen| match &seen.stand {
-        Stand::Running(heard) => Some(vec![progress(heard), place(heard)]),
+    lines.extend(rows(overview, "running", |seen| match &seen.state {
+        RunState::Running(heard) => Some(vec![progress(heard), place(heard)]),
         _ => None,
     }));
-    lines.extend(rows(overview, "failed", |seen| match &seen.stand {
-        Stand::Failed(failure) => Some(vec![failure.to_string()]),
+    lines.extend(rows(overview, "failed", |seen| match &seen.state {
+        RunState::Failed(failure) => Some(vec![failure.to_string()]),
         _ => None,
     }));
     lines.extend(left(overview, &counts));
@@ -194,9 +194,9 @@ fn headline(overview: &Overview, counts: &Counts) -> String {
 fn rows(
     overview: &Overview,
     word: &str,
-    cells: impl Fn(&Seen) -> Option<Vec<String>>,
+    cells: impl Fn(&RunWithState) -> Option<Vec<String>>,
 ) -> Vec<String> {
-    let row = |seen: &Seen| {
+    let row = |seen: &RunWithState| {
         let first = vec![word.to_owned(), seen.run.id(), describe(&seen.run)];
         Some([first, cells(seen)?].concat())
     };
@@ -213,7 +213,7 @@ fn rows(
     lines
 }
 
-fn progress(heard: &Heard) -> String {
+fn progress(heard: &LastHeartbeat) -> String {
     let beat = &heard.beat;
     if beat.epochs == 0 {
         return "not yet training".to_owned();
@@ -229,9 +229,9 @@ fn progress(heard: &Heard) -> String {
     )
 }
 
-fn place(heard: &Heard) -> String {
+fn place(heard: &LastHeartbeat) -> String {
     let beat = &heard.beat;
-    let ago = heard.ago.as_secs();
+    let ago = heard.age.as_secs();
     format!("on {}, pid {}, heard {ago} s ago", beat.host, beat.pid)
 }
 

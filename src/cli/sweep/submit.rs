@@ -1,6 +1,6 @@
 //! `dsf sweep --executor slurm|print`: the plan as a job array.
 
-use super::typed::{Asked, Executor, Typed};
+use super::arguments::{Executor, SelectedRuns, Typed};
 use crate::cli::{exit, print, Global};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::files::write_atomic;
@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub(super) fn main(typed: &Typed, asked: &Asked, global: &Global) -> Result<u8> {
+pub(super) fn main(typed: &Typed, asked: &SelectedRuns, global: &Global) -> Result<u8> {
     let device = typed.device;
     let mut runs = asked.plan.runs.iter();
     runs.try_for_each(|run| device.serves(run, &typed.training))?;
@@ -20,7 +20,7 @@ pub(super) fn main(typed: &Typed, asked: &Asked, global: &Global) -> Result<u8> 
         asked.shard.is_none(),
         flag "--shard", "each task of the array is given its own: leave it out with --executor, or say --shards N");
     if let Some(e) = &asked.unidentified {
-        print::talk(&format!(
+        print::message(&format!(
             "note: the tasks need files that are not here, and count as to be done: {e}"
         ));
     }
@@ -31,7 +31,7 @@ pub(super) fn main(typed: &Typed, asked: &Asked, global: &Global) -> Result<u8> 
     let to_do = to_do(&asked.plan, &global.out, typed.retry_failed)?;
     if to_do == 0 {
         let text = "nothing is left to do: every run is done, or failed before";
-        global.tell(
+        global.emit(
             &json!({ "event": "submitted", "schema": 1, "tasks": 0 }),
             text,
         )?;
@@ -153,7 +153,7 @@ fn submit(typed: &Typed, site: &Site, to_do: usize, global: &Global) -> Result<u
          again:   the same command submits what is missing then\n\
          logs:    {out}"
     );
-    global.tell(&event, &text)?;
+    global.emit(&event, &text)?;
     Ok(exit::DONE)
 }
 

@@ -68,7 +68,7 @@ pub(super) fn export(arguments: &Export, global: &Global) -> Result<u8> {
                     Some(_) => "no tokenizer.json is",
                     None => "neither tokenizer.json nor an end-of-text token is",
                 };
-                print::talk(&format!("warning: {lost} written: {e}"));
+                print::message(&format!("warning: {lost} written: {e}"));
                 None
             }
         },
@@ -113,6 +113,6 @@ fn said(
     if !global.quiet {
         line += &format!("\nnext:    {next}");
     }
-    global.tell(&event, &line)?;
+    global.emit(&event, &line)?;
     Ok(exit::DONE)
 }

@@ -3,7 +3,7 @@
 mod scores;
 
 use super::chosen::Chosen;
-use crate::cli::{exit, go_on, print, progress, stop_flag, Global};
+use crate::cli::{check_stop, exit, print, progress, stop_flag, Global};
 use crate::error::{ensure, refuse, Result};
 use crate::gpu;
 use crate::model::weights::Checkpoint;
@@ -85,7 +85,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     })?;
     let (splits, warnings) = wikitext::load_some(&text, data_dir, wanted)?;
     for warning in &warnings {
-        print::talk(&format!("warning: {warning}"));
+        print::message(&format!("warning: {warning}"));
     }
     let model = found.model(&device)?;
     if !global.json {
@@ -101,7 +101,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
         let mut on = |done, count| {
             bar.set_length(count as u64);
             bar.set_position(done as u64);
-            go_on(&stop)
+            check_stop(&stop)
         };
         let scores = gpu::with_factors(found.config.train.precision.factors(), || {
             Scores::of(&model, of_split, &how, &device, &mut on)

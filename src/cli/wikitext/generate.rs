@@ -112,12 +112,12 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     } else if !global.quiet {
         let (read, made) = (counted(ids.len(), "token"), counted(made, "token"));
         let prompt = format!("read {read} in {}", duration(reading));
-        print::talk(&format!(
+        print::message(&format!(
             "{prompt}, wrote {made}, {speed:.0} a second; {memory}"
         ));
         if written.ids().len() > text.seq_len {
             let trained = counted(text.seq_len, "token");
-            print::talk(&format!(
+            print::message(&format!(
                 "the model was trained on windows of {trained}: this is longer"
             ));
         }

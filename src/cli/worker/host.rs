@@ -3,12 +3,12 @@
 //! only its own run, unless it affects the process or the device.
 
 use crate::cli::device::{use_threads, Choice};
-use crate::cli::run::{Kept, RunContext};
-use crate::cli::{exit, in_thread, print, raised, stop_flag, Global};
+use crate::cli::run::{KeptWeights, RunContext};
+use crate::cli::{exit, in_thread, is_set, print, stop_flag, Global};
 use crate::error::{Error, Result};
 use crate::gpu;
 use crate::store::Store;
-use crate::sweep::{Asked, Ended, Request, Training};
+use crate::sweep::{Ended, Request, TrainRequest, Training};
 use candle_core::Device;
 use serde_json::{json, Value};
 use std::any::Any;
@@ -32,7 +32,7 @@ trait Trains: Clone + Send + 'static {
 
     fn open(&self) -> Result<Self::Device>;
     /// Trains a run and returns the exit code for its end.
-    fn train(&self, device: &Self::Device, asked: &Asked, stop: &AtomicBool) -> Result<u8>;
+    fn train(&self, device: &Self::Device, asked: &TrainRequest, stop: &AtomicBool) -> Result<u8>;
     /// Releases a device; returns the reason if the process can no longer compute.
     fn close(&self, device: Self::Device) -> Option<String>;
 }
@@ -52,7 +52,12 @@ impl Trains for Arc<Flags> {
         self.device.open()
     }
 
-    fn train(&self, (device, name): &Self::Device, asked: &Asked, stop: &AtomicBool) -> Result<u8> {
+    fn train(
+        &self,
+        (device, name): &Self::Device,
+        asked: &TrainRequest,
+        stop: &AtomicBool,
+    ) -> Result<u8> {
         let config = asked.config()?;
         self.device.serves(&config, &self.training)?;
         let context = RunContext {
@@ -63,7 +68,7 @@ impl Trains for Arc<Flags> {
             micro_batch: asked.micro_batch,
             threads: self.threads,
             stop,
-            kept: Kept::default(),
+            kept: KeptWeights::default(),
             alone: false,
         };
         super::train(&config, &context)
@@ -91,24 +96,24 @@ pub(super) fn main(device: Choice, training: Training, global: &Global) -> Resul
     let listen = sender.clone();
     thread::spawn(move || {
         let mut lines = io::stdin().lock().lines().map_while(io::Result::ok);
-        let told = lines.try_for_each(|line| listen.send(Heard::Line(line)));
-        told.and_then(|()| listen.send(Heard::Silence))
+        let told = lines.try_for_each(|line| listen.send(HostEvent::Line(line)));
+        told.and_then(|()| listen.send(HostEvent::StdinClosed))
     });
     Host::new(flags, sender).serve(&inbox, &stop, &mut super::emit)
 }
 
 /// Messages to the main thread.
-enum Heard {
+enum HostEvent {
     /// A line of stdin.
     Line(String),
     /// Stdin was closed.
-    Silence,
+    StdinClosed,
     /// A run has ended.
-    Over(String, Done),
+    RunEnded(String, RunEnd),
 }
 
 /// End of a run.
-struct Done {
+struct RunEnd {
     code: u8,
     /// Last message.
     words: String,
@@ -125,14 +130,14 @@ struct Run {
 struct Host<T> {
     trains: T,
     /// Cloned for the threads of runs.
-    sender: Sender<Heard>,
+    sender: Sender<HostEvent>,
     runs: HashMap<String, Run>,
     /// Exit code, set once no more runs are accepted.
     end: Option<u8>,
 }
 
 impl<T: Trains> Host<T> {
-    fn new(trains: T, sender: Sender<Heard>) -> Self {
+    fn new(trains: T, sender: Sender<HostEvent>) -> Self {
         Self {
             trains,
             sender,
@@ -144,18 +149,18 @@ impl<T: Trains> Host<T> {
     /// Serves requests until stdin closes or a signal arrives, and all runs have ended.
     fn serve(
         mut self,
-        inbox: &Receiver<Heard>,
+        inbox: &Receiver<HostEvent>,
         signal: &AtomicBool,
         say: &mut dyn FnMut(&Value) -> Result<()>,
     ) -> Result<u8> {
         loop {
             match inbox.recv_timeout(SIGNAL_SEEN_WITHIN) {
-                Ok(Heard::Line(line)) => self.answer(&line, say)?,
-                Ok(Heard::Silence) => self.close(exit::DONE),
-                Ok(Heard::Over(run, done)) => self.over(run, done, say)?,
+                Ok(HostEvent::Line(line)) => self.answer(&line, say)?,
+                Ok(HostEvent::StdinClosed) => self.close(exit::DONE),
+                Ok(HostEvent::RunEnded(run, done)) => self.over(run, done, say)?,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
-            if raised(signal) {
+            if is_set(signal) {
                 self.close(exit::STOPPED);
             }
             if let Some(code) = self.end.filter(|_| self.runs.is_empty()) {
@@ -192,11 +197,15 @@ impl<T: Trains> Host<T> {
 
     /// Ends the process: a sender of malformed requests could otherwise wait forever for an answer.
     fn refuse(&mut self, why: &str) {
-        print::talk(&format!("error: stdin: {why}"));
+        print::message(&format!("error: stdin: {why}"));
         self.close(exit::REFUSED);
     }
 
-    fn begin(&mut self, asked: Asked, say: &mut dyn FnMut(&Value) -> Result<()>) -> Result<()> {
+    fn begin(
+        &mut self,
+        asked: TrainRequest,
+        say: &mut dyn FnMut(&Value) -> Result<()>,
+    ) -> Result<()> {
         let stop = Arc::new(AtomicBool::new(false));
         let name = asked.run.clone();
         let (trains, sender) = (self.trains.clone(), self.sender.clone());
@@ -204,7 +213,7 @@ impl<T: Trains> Host<T> {
         let started = in_thread(move || {
             let done = train_one(&trains, &asked, &raised);
             // The receiver lives until all runs have ended.
-            let _ = sender.send(Heard::Over(asked.run.clone(), done));
+            let _ = sender.send(HostEvent::RunEnded(asked.run.clone(), done));
         });
         match started {
             Ok(thread) => {
@@ -221,14 +230,14 @@ impl<T: Trains> Host<T> {
     fn over(
         &mut self,
         name: String,
-        done: Done,
+        done: RunEnd,
         say: &mut dyn FnMut(&Value) -> Result<()>,
     ) -> Result<()> {
         if let Some(run) = self.runs.remove(&name) {
             // Joining the thread releases its resources.
             let _ = run.thread.join();
         }
-        let Done {
+        let RunEnd {
             code,
             words,
             broken,
@@ -236,7 +245,7 @@ impl<T: Trains> Host<T> {
         if let Some(why) = &broken {
             // Other runs end by themselves if they meet the same error.
             self.end.get_or_insert(exit::FAILED);
-            print::talk(&format!("error: the device failed under its runs: {why}"));
+            print::message(&format!("error: the device failed under its runs: {why}"));
         }
         say(&ended(name, code, words, broken.is_some()))
     }
@@ -255,7 +264,7 @@ fn ended(run: String, code: u8, words: String, last: bool) -> Value {
 }
 
 /// Opens a device, trains one run on it, and closes it.
-fn train_one<T: Trains>(trains: &T, asked: &Asked, stop: &AtomicBool) -> Done {
+fn train_one<T: Trains>(trains: &T, asked: &TrainRequest, stop: &AtomicBool) -> RunEnd {
     let (trained, broken) = match caught(|| trains.open()) {
         Ok(Ok(device)) => {
             let trained = caught(|| trains.train(&device, asked, stop));
@@ -274,7 +283,7 @@ fn train_one<T: Trains>(trains: &T, asked: &Asked, stop: &AtomicBool) -> Done {
         Ok(Err(e)) => (e.exit_code(), last_words(&e)),
         Err(panic) => (exit::FAILED, panic),
     };
-    Done {
+    RunEnd {
         code,
         words,
         broken,

@@ -17,7 +17,7 @@ const MOST_SHOWN: usize = 8;
 /// Forecast of a plan in a results folder.
 pub struct Forecast<'a> {
     plan: &'a Plan,
-    standing: Standing,
+    standing: PlanStatus,
     /// Costs of the runs to be done, if they were measured.
     costs: Option<Vec<Cost>>,
     options: &'a Options,
@@ -32,7 +32,7 @@ pub fn dry_run<'a>(
     device: &Device,
 ) -> Result<Forecast<'a>> {
     let store = out.exists().then(|| Store::existing(out)).transpose()?;
-    let standing = Standing::of(plan, store.as_ref(), options.retry_failed)?;
+    let standing = PlanStatus::of(plan, store.as_ref(), options.retry_failed)?;
     let costs = Some(costs(&standing.to_do, device)?);
     Ok(Forecast {
         plan,
@@ -76,7 +76,7 @@ impl Forecast<'_> {
 
 /// Returns the event that announces `plan`, without costs, for programs.
 pub fn announced(plan: &Plan, store: &Store, options: &Options, out: &Path) -> Result<Value> {
-    let standing = Standing::of(plan, Some(store), options.retry_failed)?;
+    let standing = PlanStatus::of(plan, Some(store), options.retry_failed)?;
     Forecast {
         plan,
         standing,
@@ -102,7 +102,7 @@ pub fn headline(plan: &Plan) -> String {
 
 /// Number of runs of a plan by status.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Standing {
+pub(super) struct PlanStatus {
     /// Finished.
     pub done: usize,
     /// Failed.
@@ -113,7 +113,7 @@ pub(super) struct Standing {
     pub to_do: Vec<RunConfig>,
 }
 
-impl Standing {
+impl PlanStatus {
     /// Returns the runs to be done as a plan.
     fn plan(&self) -> Plan {
         Plan {
@@ -152,7 +152,7 @@ impl Standing {
 /// Returns the text for `plan`; `costs` belong to `standing.to_do`.
 pub(super) fn describe(
     plan: &Plan,
-    standing: &Standing,
+    standing: &PlanStatus,
     costs: &[Cost],
     options: &Options,
     out: &Path,
@@ -174,7 +174,7 @@ pub(super) fn describe(
     Ok(lines.join("\n") + "\n")
 }
 
-fn runs(plan: &Plan, standing: &Standing) -> String {
+fn runs(plan: &Plan, standing: &PlanStatus) -> String {
     let mut said = format!(
         "{}: {} done, {} failed, {} to do",
         counted(plan.runs.len(), "run"),
@@ -191,7 +191,7 @@ fn runs(plan: &Plan, standing: &Standing) -> String {
     said
 }
 
-fn work(standing: &Standing) -> Result<String> {
+fn work(standing: &PlanStatus) -> Result<String> {
     let rest = standing.plan();
     let (steps, tokens) = (grouped(rest.steps()?), grouped(rest.tokens()?));
     Ok(format!("at most {steps} steps and {tokens} tokens"))

@@ -1,7 +1,7 @@
 //! Costs of runs, and the text of a dry run.
 
 use super::cost::{makespan, CostModel, Probe};
-use super::dry_run::{describe, Standing};
+use super::dry_run::{describe, PlanStatus};
 use super::work::Work;
 use super::{costs, dry_run, headline, sentence, Cost};
 use crate::recipes::task;
@@ -47,17 +47,17 @@ fn store_with_some(plan: &Plan) -> (tempfile::TempDir, Store) {
 fn finished_and_failed_runs_are_not_to_be_done_and_begun_ones_are() {
     let plan = plan();
     let (_folder, store) = store_with_some(&plan);
-    let standing = Standing::of(&plan, Some(&store), false).unwrap();
+    let standing = PlanStatus::of(&plan, Some(&store), false).unwrap();
     assert_eq!((standing.done, standing.failed, standing.begun), (1, 1, 1));
     assert_eq!(standing.to_do, plan.runs[2..]);
-    let retried = Standing::of(&plan, Some(&store), true).unwrap();
+    let retried = PlanStatus::of(&plan, Some(&store), true).unwrap();
     assert_eq!(retried.to_do, plan.runs[1..]);
 }
 
 #[test]
 fn a_folder_that_is_not_there_holds_no_run() {
     let plan = plan();
-    let standing = Standing::of(&plan, None, false).unwrap();
+    let standing = PlanStatus::of(&plan, None, false).unwrap();
     assert_eq!(standing.to_do, plan.runs);
 }
 
@@ -65,7 +65,7 @@ fn a_folder_that_is_not_there_holds_no_run() {
 fn a_dry_run_says_count_axes_work_time_memory_and_place() {
     let plan = plan();
     let (_folder, store) = store_with_some(&plan);
-    let standing = Standing::of(&plan, Some(&store), false).unwrap();
+    let standing = PlanStatus::of(&plan, Some(&store), false).unwrap();
     let cost = Cost {
         epoch_seconds: 2.0,
         seconds: 100.0,
@@ -101,7 +101,7 @@ fn a_dry_run_of_the_arena_names_its_datasets_first_and_no_pairs() {
     let arena = Plan::of(task("lra").unwrap(), &flags(line)).unwrap();
     let text = describe(
         &arena,
-        &Standing::default(),
+        &PlanStatus::default(),
         &[],
         &options(),
         Path::new("out"),
@@ -121,7 +121,7 @@ fn a_dry_run_of_the_arena_names_its_datasets_first_and_no_pairs() {
     };
     let text = describe(
         &mixed,
-        &Standing::default(),
+        &PlanStatus::default(),
         &[],
         &options(),
         Path::new("out"),
@@ -137,7 +137,7 @@ fn long_lists_are_shortened_and_other_settings_shown_once_they_vary() {
         &flags("--mixer ssd --seeds 10 --dropout 0,0.1 --layers 1,2"),
     )
     .unwrap();
-    let standing = Standing::default();
+    let standing = PlanStatus::default();
     let text = describe(&plan, &standing, &[], &options(), Path::new("out")).unwrap();
     for line in [
         "seed          123, 124, .. 132 (10 values)",
@@ -153,9 +153,9 @@ fn long_lists_are_shortened_and_other_settings_shown_once_they_vary() {
 fn a_finished_plan_has_nothing_left_to_do() {
     let text = describe(
         &plan(),
-        &Standing {
+        &PlanStatus {
             done: 9,
-            ..Standing::default()
+            ..PlanStatus::default()
         },
         &[],
         &options(),

@@ -3,7 +3,7 @@
 use super::pretender::{ids, options, world};
 use crate::error::{Error, Result};
 use crate::store::samples::{done, provenance};
-use crate::store::{read_summary, Status, Store, TestPace};
+use crate::store::{read_summary, Status, Store, TestTiming};
 use crate::sweep::{run_all, Ending, Job, Message, Plan, Worker};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,9 +11,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 /// A twentieth of the real times: a heartbeat every quarter of a second, and a timeout of three seconds.
-const PACE: TestPace = TestPace {
-    every: Duration::from_millis(250),
-    silent: Duration::from_secs(3),
+const TIMING: TestTiming = TestTiming {
+    interval: Duration::from_millis(250),
+    timeout: Duration::from_secs(3),
 };
 
 /// Host of a cluster, which may crash.
@@ -95,7 +95,7 @@ fn crowd(hosts: usize, locks: bool) {
         true => world.store.clone(),
         false => world.store.clone().without_locks(),
     };
-    let store = store.at_pace(PACE);
+    let store = store.with_timing(TIMING);
     let (published, crashes) = (Mutex::default(), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for index in 0..hosts {

@@ -25,7 +25,7 @@ fn every_run_is_launched_heard_and_finished() {
     assert_eq!(events.len(), 9);
     for (index, chunk) in events.chunks(3).enumerate() {
         assert!(chunk.iter().all(|(i, _)| *i == index));
-        let [(_, Event::Launched), (_, Event::Told(Message::Start)), (_, Event::Finished(row))] =
+        let [(_, Event::Launched), (_, Event::Message(Message::Start)), (_, Event::Finished(row))] =
             chunk
         else {
             panic!("{chunk:?}");
@@ -96,14 +96,17 @@ fn what_is_done_or_failed_is_left_alone_until_a_retry_is_asked_for() {
 fn a_retry_that_fails_again_records_its_own_reason() {
     let world = world(2);
     world.tally(
-        |_, _| Ok(Ending::Failed(Failure::told("first"))),
+        |_, _| Ok(Ending::Failed(Failure::from_message("first"))),
         &options(1),
     );
     let retry = Options {
         retry_failed: true,
         ..options(1)
     };
-    world.tally(|_, _| Ok(Ending::Failed(Failure::told("second"))), &retry);
+    world.tally(
+        |_, _| Ok(Ending::Failed(Failure::from_message("second"))),
+        &retry,
+    );
     let scan = world.store.rows(&["mqar"]).unwrap();
     assert!(scan.rows.iter().all(|row| row.text("reason") == "second"));
 }
@@ -236,7 +239,7 @@ impl Worker for Careless<'_> {
         }
         let dir = self.0.begin(job.run, &provenance())?;
         dir.finish(&failed("a tensor operation failed"))?;
-        Ok(Ending::Failed(Failure::told("exit code 1")))
+        Ok(Ending::Failed(Failure::from_message("exit code 1")))
     }
 }
 

@@ -7,8 +7,8 @@ use dsf::error::{Error, Result};
 use dsf::recipes;
 use dsf::store::{Status, Store};
 use dsf::sweep::{
-    run_all, Asked, Ended, Event, Hosts, Job, Limits, Message, Options, Plan, Program, Request,
-    Tally, Training,
+    run_all, Ended, Event, Hosts, Job, Limits, Message, Options, Plan, Program, Request, Tally,
+    TrainRequest, Training,
 };
 use serde_json::Value;
 use std::fs;
@@ -59,7 +59,7 @@ fn sweep_counted(
     };
     let program = Program::at(assert_cmd::cargo::cargo_bin("dsf"), &out, &options)?;
     let mut on = |_, event| {
-        let start = matches!(event, Event::Told(Message::Start));
+        let start = matches!(event, Event::Message(Message::Start));
         begun.fetch_add(usize::from(start), Ordering::Relaxed);
     };
     run_all(plan, &store, &Hosts::new(program), &options, stop, &mut on)
@@ -205,7 +205,7 @@ impl Started {
 }
 
 fn train(run: &RunConfig) -> Request {
-    Request::Train(Asked::of(&Job {
+    Request::Train(TrainRequest::of(&Job {
         run,
         device: "cpu",
         micro_batch: None,
@@ -260,7 +260,7 @@ fn what_is_no_request_is_refused_and_what_is_no_config_fails_alone() {
     assert_eq!(refused.code, 2, "{}", refused.err);
     assert!(refused.err.starts_with("error: stdin"), "{}", refused.err);
     let mut host = Started::new(&world, "results");
-    host.ask(&Request::Train(Asked {
+    host.ask(&Request::Train(TrainRequest {
         run: "x".to_owned(),
         config: "{}".to_owned(),
         micro_batch: None,

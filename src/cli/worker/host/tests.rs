@@ -22,14 +22,14 @@ impl Trains for Pretends {
         }
     }
 
-    fn train(&self, device: &Self::Device, asked: &Asked, stop: &AtomicBool) -> Result<u8> {
+    fn train(&self, device: &Self::Device, asked: &TrainRequest, stop: &AtomicBool) -> Result<u8> {
         device.replace(asked.config.clone());
         match asked.config.as_str() {
             "fail" => return Err(Error::missing("no data")),
             "panic" => panic!("no way"),
             "break" => return Ok(exit::FAILED),
             "wait" => {
-                while !raised(stop) {
+                while !is_set(stop) {
                     thread::sleep(Duration::from_millis(1));
                 }
                 return Err(Error::Stopped);
@@ -47,8 +47,8 @@ impl Trains for Pretends {
     }
 }
 
-fn train(run: &str) -> Heard {
-    let asked = Asked {
+fn train(run: &str) -> HostEvent {
+    let asked = TrainRequest {
         run: format!("the {run}"),
         config: run.to_owned(),
         micro_batch: None,
@@ -56,23 +56,23 @@ fn train(run: &str) -> Heard {
     line(&Request::Train(asked))
 }
 
-fn line(request: &Request) -> Heard {
-    Heard::Line(serde_json::to_string(request).unwrap())
+fn line(request: &Request) -> HostEvent {
+    HostEvent::Line(serde_json::to_string(request).unwrap())
 }
 
 /// Serves `first`, and the requests that `then` returns after each end; returns the ends, the exit code, and the closed
 /// devices.
 fn served(
-    first: Vec<Heard>,
-    then: impl FnMut(&Ended) -> Vec<Heard>,
+    first: Vec<HostEvent>,
+    then: impl FnMut(&Ended) -> Vec<HostEvent>,
 ) -> (Vec<Ended>, u8, Vec<String>) {
     served_by(Pretends::default(), first, then)
 }
 
 fn served_by(
     trains: Pretends,
-    first: Vec<Heard>,
-    mut then: impl FnMut(&Ended) -> Vec<Heard>,
+    first: Vec<HostEvent>,
+    mut then: impl FnMut(&Ended) -> Vec<HostEvent>,
 ) -> (Vec<Ended>, u8, Vec<String>) {
     let (sender, inbox) = mpsc::channel();
     let ask = sender.clone();
@@ -107,7 +107,7 @@ fn runs_end_one_by_one_whatever_becomes_of_the_others() {
     let mut left = 3;
     let (said, code, closed) = served(runs.map(train).into(), |_| {
         left -= 1;
-        Vec::from_iter((left == 0).then_some(Heard::Silence))
+        Vec::from_iter((left == 0).then_some(HostEvent::StdinClosed))
     });
     assert_eq!(code, exit::DONE);
     assert_eq!(closed, runs);
@@ -135,7 +135,7 @@ fn runs_end_one_by_one_whatever_becomes_of_the_others() {
 fn one_run_is_stopped_and_the_others_go_on() {
     let stop = line(&Request::Stop("the wait".to_owned()));
     let (said, code, _) = served(vec![train("wait"), stop, train("done")], |ended| {
-        Vec::from_iter((ended.run == "the wait").then_some(Heard::Silence))
+        Vec::from_iter((ended.run == "the wait").then_some(HostEvent::StdinClosed))
     });
     assert_eq!(code, exit::DONE);
     assert_eq!([said[0].code, said[1].code], [exit::DONE, exit::STOPPED]);
@@ -149,7 +149,11 @@ fn a_line_that_is_no_request_ends_the_process_behind_its_checkpoints() {
         r#"{"sing":"x"}"#,
         "",
     ] {
-        let lines = vec![train("wait"), Heard::Line(line.to_owned()), train("done")];
+        let lines = vec![
+            train("wait"),
+            HostEvent::Line(line.to_owned()),
+            train("done"),
+        ];
         let (said, code, _) = served(lines, |_| Vec::new());
         assert_eq!(code, exit::REFUSED, "{line}");
         assert_eq!(said.len(), 1);
