@@ -20,8 +20,8 @@
 //! OUT/cancel                            latest request that the sweeps running on this folder stop
 //! ```
 //!
-//! Every file except `losses.csv`, logs and locks appears by an atomic rename, so a reader never sees a partial file, even
-//! after a kill.
+//! Every file except `losses.csv`, logs and locks appears by an atomic rename, so a reader never sees a partial file,
+//! even after a kill.
 
 mod archive;
 mod cancel;
@@ -192,7 +192,7 @@ impl Store {
         read_config(&self.run_folder(id).join(CONFIG))
     }
 
-    /// Returns the ids of the runs that begin with `prefix`, sorted.
+    /// Returns the run ids that begin with `prefix`, sorted.
     pub fn find(&self, prefix: &str) -> Result<Vec<String>> {
         let folder = self.out.join(RUNS);
         let entries = fs::read_dir(&folder).map_err(Error::io("read", &folder))?;
