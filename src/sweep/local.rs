@@ -216,18 +216,18 @@ impl Sweep<'_> {
             let Some(run) = self.runs.get(index) else {
                 return;
             };
-            let tell = |event| {
+            let emit = |event| {
                 // The receiver outlives every sender, so sending cannot fail.
                 let _ = events.send((index, event));
             };
-            let end = self.settle(run, device, &mut |event| tell(Ok(event)));
+            let end = self.settle(run, device, &mut |event| emit(Ok(event)));
             if let Ok(Event::Failed(_)) = end {
                 self.failures.fetch_add(1, Ordering::Relaxed);
             }
             if end.is_err() {
                 self.stop.store(true, Ordering::Relaxed);
             }
-            tell(end);
+            emit(end);
         }
     }
 
@@ -238,7 +238,7 @@ impl Sweep<'_> {
     }
 
     /// Trains one run until it ends, and returns its last event. Errors stop the sweep.
-    fn settle(&self, run: &RunConfig, device: &str, tell: &mut dyn FnMut(Event)) -> Result<Event> {
+    fn settle(&self, run: &RunConfig, device: &str, emit: &mut dyn FnMut(Event)) -> Result<Event> {
         let id = run.id();
         let earlier = match self.store.result(&id) {
             Ok(earlier) => earlier,
@@ -253,7 +253,7 @@ impl Sweep<'_> {
             Some(RunStatus::Failed) if !self.options.retry_failed => {
                 return Ok(Event::Skipped(Skip::Failed));
             }
-            _ => tell(Event::Launched),
+            _ => emit(Event::Launched),
         }
         let (mut retries, mut smaller) = (self.options.limits.retries, None);
         loop {
@@ -262,7 +262,7 @@ impl Sweep<'_> {
                 device,
                 micro_batch: smaller,
             };
-            let failure = match self.attempt(&job, tell)? {
+            let failure = match self.attempt(&job, emit)? {
                 Event::Failed(failure) => failure,
                 end => return Ok(end),
             };
@@ -276,18 +276,18 @@ impl Sweep<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(Event::Failed(failure));
             }
-            tell(Event::Again(failure));
+            emit(Event::Again(failure));
         }
     }
 
     /// Makes one attempt at a run, and returns its last event.
-    fn attempt(&self, job: &Job, tell: &mut dyn FnMut(Event)) -> Result<Event> {
+    fn attempt(&self, job: &Job, emit: &mut dyn FnMut(Event)) -> Result<Event> {
         let id = job.run.id();
         let earlier = self.store.result(&id)?;
         let mut began = false;
         let mut told = |message| {
             began |= message == Message::Start;
-            tell(Event::Message(message));
+            emit(Event::Message(message));
         };
         let mut found = false;
         let failure = match self.worker.work(job, self.stop, &mut told)? {
