@@ -142,7 +142,7 @@ struct RowStats<F> {
     target: Option<(F, bool)>,
 }
 
-/// The statistics of rows over all tiles: their losses, whether their targets come first, and, row by row, the factor from
+/// Statistics of rows over all tiles: their losses, whether their targets come first, and, row by row, the factor from
 /// each tile's exponentials to probabilities.
 struct Rows<F> {
     loss: Vec<F>,

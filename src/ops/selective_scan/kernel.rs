@@ -7,7 +7,7 @@ use crate::lanes::{each, splat, Lanes};
 /// Steps per chunk.
 pub(super) const CHUNK: usize = 64;
 
-/// States computed together, so that the inputs of a channel are loaded once for all of them. The last block is filled up
+/// States computed together, so that the inputs of a channel are loaded once for all of them. The last block is padded
 /// with states that stay zero.
 pub(super) const BLOCK: usize = 4;
 
