@@ -93,14 +93,14 @@ impl Bench {
         held.map(Row::title).collect()
     }
 
-    /// Measures until no case is left or the time is over. `tell` receives progress, `done` every row; an error of
-    /// `done` ends the list. Returns the titles of the cases that were left out.
+    /// Measures until no case is left or the time is over. `on_progress` receives messages, `done` every row; an error
+    /// of `done` ends the list. Returns the titles of the cases that were left out.
     ///
     /// Ops in this process take their fused form, regardless of the previous setting.
     pub fn run(
         &self,
         cases: &[Case],
-        tell: &mut dyn FnMut(&str),
+        on_progress: &mut dyn FnMut(&str),
         done: &mut dyn FnMut(Row) -> Result<()>,
     ) -> Result<Vec<String>> {
         prefer(Route::Fused);
@@ -109,17 +109,17 @@ impl Bench {
             if start.elapsed() >= self.time {
                 return Ok(cases[index..].iter().map(Case::title).collect());
             }
-            tell(&format!("{} of {count}  {}", index + 1, case.title()));
-            done(self.measure(case, tell)?)?;
+            on_progress(&format!("{} of {count}  {}", index + 1, case.title()));
+            done(self.measure(case, on_progress)?)?;
         }
         Ok(Vec::new())
     }
 
     /// Measures one case.
-    pub(super) fn measure(&self, case: &Case, tell: &mut dyn FnMut(&str)) -> Result<Row> {
+    pub(super) fn measure(&self, case: &Case, on_progress: &mut dyn FnMut(&str)) -> Result<Row> {
         let mut row = case.row.clone();
         self.machine.describe(&mut row);
-        match self.fill(case, &mut row, tell) {
+        match self.fill(case, &mut row, on_progress) {
             Err(e) if self.keep_going => {
                 row.passed = Some(false);
                 row.note = e.to_string();
@@ -129,12 +129,12 @@ impl Bench {
         Ok(row)
     }
 
-    fn fill(&self, case: &Case, row: &mut Row, tell: &mut dyn FnMut(&str)) -> Result<()> {
+    fn fill(&self, case: &Case, row: &mut Row, on_progress: &mut dyn FnMut(&str)) -> Result<()> {
         let folder = tempfile::tempdir().map_err(Error::io("create", "a temporary folder"))?;
         let file = folder.path().join("work.safetensors");
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         if let Some(peer) = case.peer.as_ref().filter(|peer| !peer.own_data) {
-            tell("    the same results?");
+            on_progress("    the same results?");
             let agreed = self.compare(case, peer, row, &file)?;
             let Some(seconds) = agreed else { return Ok(()) };
             // Without dropout, the comparison of results counts as a round.
@@ -145,7 +145,7 @@ impl Bench {
         }
         while ours.len() < self.rounds {
             if self.rounds > 1 || case.peer.is_some() {
-                tell(&format!("    round {} of {}", ours.len() + 1, self.rounds));
+                on_progress(&format!("    round {} of {}", ours.len() + 1, self.rounds));
             }
             let details = (case.work)(row, self, None)?;
             let Some(seconds) = row.seconds else {

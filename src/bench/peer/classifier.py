@@ -20,7 +20,7 @@ from torch import nn
 
 
 class Attention(nn.Module):
-    """Softmax attention by heads; `turn` does to queries and keys what positions ask for."""
+    """Softmax attention by heads; `turn` applies the position embedding to queries and keys."""
 
     def __init__(self, given, heads, turn=lambda x: x):
         super().__init__()
@@ -60,7 +60,7 @@ class Mamba(nn.Module):
 
 
 class Block(nn.Module):
-    """x + mixer(norm(x)), then x + MLP(norm(x)) by the same norm; or x + GLU(GELU(mixer(norm(x)))), or norm(x + ..(mixer(x)))."""
+    """x + mixer(norm(x)), then x + MLP(norm(x)) with the same norm; or x + GLU(GELU(mixer(norm(x)))), or norm(x + ..(mixer(x)))."""
 
     def __init__(self, given, mixer, layout):
         super().__init__()
@@ -95,7 +95,7 @@ class Model(nn.Module):
         self.blocks = nn.Sequential(*(Block(layer, mixer(under(layer, "mixer.")), model["layout"]) for layer in layers))
         last = under(given, "norm_f.")
         self.norm = norm(last) if last else nn.Identity()
-        # A token as one number: grays about 0.
+        # A token is one number: a gray value centred at 0.
         self.scale, self.shift = {"image": (1 / 61, -122.6 / 61)}.get(run["task"]["dataset"], (1.0, 0.0))
         self.twice = classifier["loss"] == "double-softmax"
 

@@ -18,7 +18,7 @@ from torch import nn
 
 
 def rotation(length, dims, device):
-    """Turns the first `dims` channels of each head, in pairs (c, c + dims / 2), by their positions."""
+    """Rotates the first `dims` channels of each head, in pairs (c, c + dims / 2), by angles of their positions."""
     rates = 10_000.0 ** -(torch.arange(0, dims, 2, dtype=torch.float64) / dims)
     angles = torch.arange(length, dtype=torch.float64).unsqueeze(1) * rates
     cos, sin = (f(angles).float().repeat(1, 2).to(device) for f in (torch.cos, torch.sin))

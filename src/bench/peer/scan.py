@@ -46,7 +46,7 @@ def walk(u, delta, a, b, c):
 
 
 class Replay(torch.autograd.Function):
-    """Keeps one state a stretch of time; the way back replays a stretch and walks it in reverse."""
+    """Saves one state per stretch of time; the backward pass recomputes a stretch and scans it in reverse."""
 
     @staticmethod
     def forward(ctx, drive, delta, a, b, c, stretch):
@@ -91,7 +91,7 @@ class Replay(torch.autograd.Function):
 
 
 def replay(u, delta, a, b, c):
-    """Nothing kept but a state every sqrt(L) steps: the least memory in eager PyTorch."""
+    """Saves only one state every sqrt(L) steps: the least memory in eager PyTorch."""
     return Replay.apply(delta * u, delta, a, b, c, max(1, int(u.shape[1] ** 0.5)))
 
 
@@ -107,7 +107,7 @@ COMPILED = []
 
 
 def compiled(u, delta, a, b, c, stretch=16):
-    """The walk, sixteen steps of it at a time through torch.compile."""
+    """The form `walk`, compiled in pieces of sixteen steps by torch.compile."""
     if not COMPILED:
         COMPILED.append(torch.compile(stretch_of_walk, dynamic=False))
     h, drive, ys = u.new_zeros(u.shape[0], *a.shape), delta * u, []
@@ -119,7 +119,7 @@ def compiled(u, delta, a, b, c, stretch=16):
 
 
 def mamba(u, delta, a, b, c):
-    """The public CUDA kernel, which wants time last and gives back rounding of its own."""
+    """The public CUDA kernel, which expects time as the last axis and rounds in its own way."""
     from mamba_ssm.ops.selective_scan_interface import selective_scan_fn
 
     last = [x.mT.contiguous() for x in (u, delta, b, c)]
@@ -130,7 +130,7 @@ FORMS = {"loop": loop, "walk": walk, "replay": replay, "compiled": compiled, "ma
 
 
 def absent(form):
-    """Prints why a form cannot be had here, and whether that is so."""
+    """Prints the reason if a form is not available here, and returns whether it is missing."""
     if form != "mamba":
         return False
     try:
@@ -142,26 +142,26 @@ def absent(form):
 
 
 def settle(device):
-    """The full precision of f32, which is torch's own choice for products but not for convolutions."""
+    """Selects the full precision of f32, which is torch's default for products but not for convolutions."""
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
     return torch.device(device)
 
 
 def header(path):
-    """The JSON header of a safetensors file, which stands behind its length, and the numbers behind it."""
+    """Returns the JSON header of a safetensors file, which follows its length, and the data after it."""
     with open(path, "rb") as file:
         size = int.from_bytes(file.read(8), "little")
         return json.loads(file.read(size)), file.read()
 
 
 def run(path):
-    """The config of the run whose steps dsf bench step has exported."""
+    """Returns the config of the run whose steps `dsf bench step` has exported."""
     return json.loads(header(path)[0]["__metadata__"]["config"])
 
 
 def load(path):
-    """The tensors of a safetensors file."""
+    """Returns the tensors of a safetensors file."""
     kinds = {"F32": "<f4", "F64": "<f8", "U32": "<u4", "I64": "<i8"}
     entries, data = header(path)
     tensors = {}
@@ -175,7 +175,7 @@ def load(path):
 
 
 def timed(work, warm, times, device=torch.device("cpu")):
-    """Results of all calls; wall and CPU seconds of those after the first `warm`."""
+    """Returns the results of all calls, and wall and CPU seconds of the calls after the first `warm`."""
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     results, wall, cpu = [], [], []
     for _ in range(warm + times):
@@ -189,7 +189,7 @@ def timed(work, warm, times, device=torch.device("cpu")):
 
 
 def summary(wall, cpu):
-    """What the driver reads; the memory is the most that this process has held."""
+    """Returns the report for the driver; its memory is the peak of this process."""
     return {
         "cpu_s_per_step": statistics.median(cpu),
         "cpu_s_min": min(cpu),
@@ -205,7 +205,7 @@ def summary(wall, cpu):
 
 
 def tell(wall, cpu, losses):
-    """Prints the report; a number that is none is null, which is all that JSON knows of it."""
+    """Prints the report; NaN is written as null, since JSON has no NaN."""
     losses = [x if math.isfinite(x) else None for x in losses]
     print(json.dumps(summary(wall, cpu) | {"losses": losses}, allow_nan=False))
 

@@ -63,7 +63,7 @@ class S6(nn.Module):
 
 
 class Ssd(nn.Module):
-    """The released SSD, one decay a channel, as matrix products: with P the running sum of the decays'
+    """The released SSD, one decay per channel, as matrix products: with P the running sum of the decays'
     logarithms in a chunk, y_t = e^{P_t} sum over s <= t of (c_t . b_s) e^{-P_s} delta_s u_s."""
 
     def __init__(self, given, chunk=16):
@@ -122,7 +122,7 @@ def recur(a, x):
 
 
 def tree(a, x):
-    """The same in log2(L) sweeps, each of which doubles how far back a step sees."""
+    """The same in log2(L) sweeps, each of which doubles the range of steps that a step has seen."""
     reach = 1
     while reach < a.shape[1]:
         x = torch.cat([x[:, :reach], torch.addcmul(x[:, reach:], a[:, reach:], x[:, :-reach])], 1)
@@ -229,7 +229,7 @@ def main():
         micro = given.micro or whole
         for first in range(0, whole, micro):
             few = slice(first, first + micro)
-            # Every example has as many labels, so a mean over examples is the mean over labels.
+            # All examples have the same number of labels, so a mean over examples is the mean over labels.
             part = model.loss(ids[at, few], labels[at, few], given.head) * (len(ids[at, few]) / whole)
             part.backward()
             loss += float(part.detach())
