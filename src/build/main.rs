@@ -8,7 +8,7 @@ fn git(arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| text.trim().to_owned())
 }
 
-fn tell_commit() {
+fn emit_commit() {
     // Outside a git checkout the commit stays unknown.
     if let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) {
         let changed = git(&[
@@ -36,7 +36,7 @@ fn tell_commit() {
 }
 
 fn main() {
-    tell_commit();
+    emit_commit();
     // Run path of CUDA's libraries for the GPU binary; dsf-gpu refuses a build that was not started by cuda/cargo.sh.
     println!("cargo::rerun-if-env-changed=DSF_CUDA_RPATH");
     let rpath = std::env::var("DSF_CUDA_RPATH").ok();

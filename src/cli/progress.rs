@@ -93,7 +93,7 @@ pub(in crate::cli) struct Lines {
 
 impl Lines {
     const SLOW: Duration = Duration::from_secs(30);
-    /// Shorter downloads print no lines, since they would end before the lines could be read.
+    /// Shortest time before a line about a tenth, so that fast downloads print none.
     const FAST: Duration = Duration::from_secs(1);
 
     fn new(done: u64, total: Option<u64>, at: Instant) -> Self {

@@ -95,13 +95,13 @@ impl Run {
         if let Some(folder) = self.csv.as_deref().and_then(Path::parent) {
             std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         }
-        let mut tell = |what: &str| {
+        let mut on_progress = |what: &str| {
             if !global.silent() {
                 print::message(what);
             }
         };
         let (mut rows, mut measured) = (before, HashSet::new());
-        let left_out = bench.run(cases, &mut tell, &mut |row| {
+        let left_out = bench.run(cases, &mut on_progress, &mut |row| {
             if global.json {
                 print::line(text::json(&row))?;
             }

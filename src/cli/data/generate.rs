@@ -187,7 +187,7 @@ fn as_released(mut config: LraConfig, place: &Place, global: &Global) -> Result<
     bar.finish_and_clear();
     files.publish()?;
     let uses = format!(" --data files{}{}", place.flag(), other_sizes(&config));
-    tell(
+    emit_summary(
         config.dataset,
         examples,
         "examples",
@@ -236,11 +236,11 @@ fn pairs(given: &Retrieval, global: &Global) -> Result<()> {
     let uses = place.flag() + &said.concat();
     let warning = "; they stand in for the task's papers, and what is learnt from them says nothing about those";
     let (dataset, count) = (LraDataset::Retrieval, counts.iter().sum());
-    tell(dataset, count, "pairs", &folder, &uses, warning, global)
+    emit_summary(dataset, count, "pairs", &folder, &uses, warning, global)
 }
 
 /// Prints a summary of the files and how to use them, with a `warning` for people.
-fn tell(
+fn emit_summary(
     dataset: LraDataset,
     count: usize,
     what: &str,

@@ -68,12 +68,14 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         }
         made => made?,
     }
-    configs.iter().try_for_each(|c| tell(c, data_dir, global))?;
+    configs
+        .iter()
+        .try_for_each(|c| emit_splits(c, data_dir, global))?;
     Ok(exit::DONE)
 }
 
 /// Prints one line per split.
-fn tell(config: &WikitextConfig, data_dir: Option<&Path>, global: &Global) -> Result<()> {
+fn emit_splits(config: &WikitextConfig, data_dir: Option<&Path>, global: &Global) -> Result<()> {
     let paths = wikitext::token_files(config, data_dir)?;
     let splits = wikitext::load_of_any_length(config, data_dir)?;
     for warning in &splits.warnings {
