@@ -20,8 +20,8 @@
 //! OUT/cancel                            latest request that the sweeps running on this folder stop
 //! ```
 //!
-//! Every file except `losses.csv`, logs and locks appears by an atomic rename, so a reader never sees a partial file,
-//! even after a kill.
+//! Every file except `losses.csv`, logs, locks and claims appears by an atomic rename, so a reader never sees a partial
+//! file, even after a kill.
 
 mod archive;
 mod cancel;
