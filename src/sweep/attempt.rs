@@ -20,7 +20,7 @@ const STOP_SEEN_WITHIN: Duration = Duration::from_millis(50);
 /// the system that time is nearly up (both user signals, and the limit on processor time).
 pub const STOPPING: [c_int; 6] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU];
 
-/// Maximum length of a recorded failure message, in bytes.
+/// Maximum length of a recorded failure message, in characters.
 const LONGEST_REASON: usize = 500;
 
 /// Control over the process or thread that trains a run.

@@ -269,8 +269,8 @@ fn different_layers(model: &ModelConfig) -> usize {
     }
 }
 
-/// Number of embedding tables of V rows: one, and a second one for the head of a language model, which may share the
-/// first.
+/// Number of tables with V rows: two for Pythia, whose head has its own table, otherwise one, which tokens and head
+/// share.
 fn tables(model: &ModelConfig) -> usize {
     1 + usize::from(model.language.is_some())
 }
