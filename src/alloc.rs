@@ -73,17 +73,8 @@ struct Blocks {
 
 impl Blocks {
     const fn new() -> Self {
-        let none = Block {
-            address: null_mut(),
-            bytes: 0,
-        };
-        Self {
-            cached: [none; SLOTS],
-            count: 0,
-            spare: 0,
-            used: 0,
-            peak: 0,
-        }
+        let none = Block { address: null_mut(), bytes: 0 };
+        Self { cached: [none; SLOTS], count: 0, spare: 0, used: 0, peak: 0 }
     }
 
     /// Returns the block of `bytes` bytes that was freed last, since part of it may still be in a cache of the

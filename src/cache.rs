@@ -51,10 +51,7 @@ pub fn hub() -> Result<PathBuf> {
 /// Fails as [`lra`] does.
 pub fn home() -> Result<PathBuf> {
     home_from(variable).ok_or_else(|| {
-        Error::flag(
-            "--data-dir",
-            "no home folder is known: say by this flag or by HF_HOME where data lies",
-        )
+        Error::flag("--data-dir", "no home folder is known: say by this flag or by HF_HOME where data lies")
     })
 }
 
@@ -62,11 +59,7 @@ pub fn home() -> Result<PathBuf> {
 pub fn with_remedy(error: Error) -> Error {
     let denied = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
     match error {
-        Error::Io {
-            action,
-            path,
-            source,
-        } if action != "read" && denied.contains(&source.kind()) => Error::Io {
+        Error::Io { action, path, source } if action != "read" && denied.contains(&source.kind()) => Error::Io {
             action,
             path,
             source: io::Error::new(
@@ -113,10 +106,7 @@ mod tests {
         ] {
             of(action, kind).names(&["HF_HOME"]);
         }
-        for (action, kind) in [
-            ("read", ErrorKind::PermissionDenied),
-            ("write", ErrorKind::StorageFull),
-        ] {
+        for (action, kind) in [("read", ErrorKind::PermissionDenied), ("write", ErrorKind::StorageFull)] {
             let at = of(action, kind);
             assert!(!at.reason.contains("HF_HOME"), "{at:?}");
         }

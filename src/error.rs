@@ -143,23 +143,11 @@ impl fmt::Display for Diagnostic {
 
 impl Diagnostic {
     fn new(reason: impl Into<String>) -> Box<Self> {
-        Box::new(Self {
-            reason: reason.into(),
-            ..Self::default()
-        })
+        Box::new(Self { reason: reason.into(), ..Self::default() })
     }
 
-    fn at(
-        path: impl AsRef<Path>,
-        position: Option<Position>,
-        reason: impl Into<String>,
-    ) -> Box<Self> {
-        Box::new(Self {
-            path: Some(path.as_ref().to_owned()),
-            position,
-            reason: reason.into(),
-            ..Self::default()
-        })
+    fn at(path: impl AsRef<Path>, position: Option<Position>, reason: impl Into<String>) -> Box<Self> {
+        Box::new(Self { path: Some(path.as_ref().to_owned()), position, reason: reason.into(), ..Self::default() })
     }
 }
 
@@ -203,11 +191,7 @@ impl Error {
     }
 
     /// A refusal for the value of a flag.
-    pub fn flag_value(
-        flag: impl fmt::Display,
-        value: impl fmt::Display,
-        reason: impl Into<String>,
-    ) -> Self {
+    pub fn flag_value(flag: impl fmt::Display, value: impl fmt::Display, reason: impl Into<String>) -> Self {
         let mut diagnostic = Diagnostic::new(reason);
         diagnostic.flag = Some(flag.to_string());
         diagnostic.value = Some(value.to_string());
@@ -223,8 +207,7 @@ impl Error {
         };
         let whole = e.render().to_string();
         let said = whole.lines().map(str::trim);
-        let said =
-            said.take_while(|line| !line.starts_with("Usage") && !line.starts_with("For more"));
+        let said = said.take_while(|line| !line.starts_with("Usage") && !line.starts_with("For more"));
         let said = said.filter(|line| !line.is_empty());
         let sentence = said.collect::<Vec<_>>().join(" ");
         let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
@@ -237,10 +220,7 @@ impl Error {
         let prior = text(ContextKind::PriorArg).filter(|_| e.kind() == ErrorKind::ArgumentConflict);
         let prior = prior.map(|prior| format!("cannot be used with {prior}"));
         let reason = source.or(prior).unwrap_or_else(|| sentence.to_owned());
-        match (
-            text(ContextKind::InvalidValue),
-            e.get(ContextKind::ValidValue),
-        ) {
+        match (text(ContextKind::InvalidValue), e.get(ContextKind::ValidValue)) {
             (Some(value), Some(ContextValue::Strings(known))) if !known.is_empty() => {
                 unknown_value(flag, "value", value, known.iter().map(String::as_str))
             }
@@ -310,14 +290,8 @@ impl Error {
     /// The place and the reason, of any kind.
     pub fn diagnostic(&self) -> Diagnostic {
         match self {
-            Self::Refused(own) | Self::Missing(own) | Self::Data(own) | Self::Corrupt(own) => {
-                (**own).clone()
-            }
-            Self::Io {
-                action,
-                path,
-                source,
-            } => *Diagnostic::at(path, None, format!("cannot {action} it: {source}")),
+            Self::Refused(own) | Self::Missing(own) | Self::Data(own) | Self::Corrupt(own) => (**own).clone(),
+            Self::Io { action, path, source } => *Diagnostic::at(path, None, format!("cannot {action} it: {source}")),
             Self::Tensor(_) | Self::Stopped | Self::Busy(_) => *Diagnostic::new(self.to_string()),
         }
     }
@@ -325,11 +299,7 @@ impl Error {
     /// For `map_err` on file operations: `fs::read(p).map_err(Error::io("read", p))`.
     pub fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.as_ref().to_owned();
-        move |source| Self::Io {
-            action,
-            path,
-            source,
-        }
+        move |source| Self::Io { action, path, source }
     }
 
     /// The exit code of a program that ends with this error.
@@ -352,12 +322,7 @@ pub fn unknown<'a>(kind: &str, given: &str, known: impl IntoIterator<Item = &'a 
 }
 
 /// [`unknown`], of a name that is the value of `flag`.
-pub fn unknown_value<'a>(
-    flag: &str,
-    kind: &str,
-    given: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Error {
+pub fn unknown_value<'a>(flag: &str, kind: &str, given: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
     let remedy = known_names(given, known);
     Error::flag_value(flag, given, format!("unknown {kind}.{remedy}"))
 }
@@ -432,15 +397,8 @@ pub(crate) mod testing {
 
         /// Asserts the place: a path that ends with `path`, and the position in that file.
         #[track_caller]
-        pub fn is_at(
-            &self,
-            path: impl AsRef<Path>,
-            position: impl Into<Option<Position>>,
-        ) -> &Self {
-            let there = self
-                .path
-                .as_ref()
-                .is_some_and(|found| found.ends_with(path));
+        pub fn is_at(&self, path: impl AsRef<Path>, position: impl Into<Option<Position>>) -> &Self {
+            let there = self.path.as_ref().is_some_and(|found| found.ends_with(path));
             assert!(there, "{self:?}");
             assert_eq!(self.position, position.into(), "{self:?}");
             self

@@ -37,10 +37,7 @@ pub fn write_lightly(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Same as [`write_atomic`], for contents too large to hold in memory: `write` receives the writer.
-pub fn write_atomic_by(
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<()> {
+pub fn write_atomic_by(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let target = resolve_link(path);
     if is_special(&target) {
         return write_into(&target, write).map_err(Error::io("write", path));
@@ -70,10 +67,7 @@ fn write_into(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>)
 }
 
 /// Passes `write` a buffered writer to a file of [`begin`].
-pub fn write_to(
-    file: &NamedTempFile,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
+pub fn write_to(file: &NamedTempFile, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut buffered = BufWriter::new(file.as_file());
     write(&mut buffered)?;
     buffered.flush()
@@ -144,12 +138,7 @@ pub fn remove_if_present(path: &Path) -> Result<()> {
 
 /// Opens or creates an empty lock file. It is never removed, since a lock belongs to the file, not to its name.
 pub fn open_lock(path: &Path) -> Result<File> {
-    File::options()
-        .create(true)
-        .write(true)
-        .truncate(false)
-        .open(path)
-        .map_err(Error::io("open", path))
+    File::options().create(true).write(true).truncate(false).open(path).map_err(Error::io("open", path))
 }
 
 /// Takes the lock file at `path` and creates its folder. The lock is released when the value is dropped or the process
@@ -184,10 +173,7 @@ pub fn open(path: &Path) -> Result<File> {
         return Err(Error::data(path, "a folder, not a file"));
     }
     if !found.is_file() && !device {
-        return Err(Error::data(
-            path,
-            "a pipe, a socket or a device, not a file",
-        ));
+        return Err(Error::data(path, "a pipe, a socket or a device, not a file"));
     }
     File::open(path).map_err(Error::io("read", path))
 }
@@ -245,11 +231,7 @@ pub fn is_pointer(bytes: &[u8]) -> bool {
 pub fn is_hidden(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let of_windows = ["Thumbs.db", "desktop.ini"];
-    name.starts_with('.')
-        || name.ends_with('~')
-        || of_windows
-            .iter()
-            .any(|known| name.eq_ignore_ascii_case(known))
+    name.starts_with('.') || name.ends_with('~') || of_windows.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// Maps the file at `path` into memory. The file must only ever be replaced as a whole, never written in place.
@@ -270,8 +252,7 @@ fn install_sigbus_handler() -> Result<()> {
     use crate::error::exit;
     use signal_hook::{consts::SIGBUS, low_level};
     static INSTALLED: std::sync::Once = std::sync::Once::new();
-    const MESSAGE: &[u8] =
-        b"error: a token file was cut, or could not be read, while it was in use: \
+    const MESSAGE: &[u8] = b"error: a token file was cut, or could not be read, while it was in use: \
         leave such files alone, or delete it, and it is made again\n";
     let mut registered = Ok(());
     INSTALLED.call_once(|| {
@@ -315,10 +296,7 @@ fn seal_of(object: &Value) -> String {
 
 /// Digest `D`, such as SHA-256, of the file at `path` in lower-case hexadecimal digits. `check_stopped`
 /// is called before each block and may return an error to stop.
-pub fn digest<D: Digest>(
-    path: &Path,
-    mut check_stopped: impl FnMut() -> Result<()>,
-) -> Result<String> {
+pub fn digest<D: Digest>(path: &Path, mut check_stopped: impl FnMut() -> Result<()>) -> Result<String> {
     let mut file = open(path)?;
     let (mut hash, mut block) = (D::new(), vec![0; 1 << 20]);
     loop {
@@ -346,16 +324,8 @@ mod tests {
         let mut same = read(&text.replace("0.1", "1e-1"));
         assert_eq!(unseal(&mut same), Some(true));
         assert_eq!(same, plain);
-        for (from, to) in [
-            ("0.1", "0.2"),
-            ("\"x\"", "\"y\""),
-            ("\"seal\": \"", "\"seal\": \"0"),
-        ] {
-            assert_eq!(
-                unseal(&mut read(&text.replace(from, to))),
-                Some(false),
-                "{from}"
-            );
+        for (from, to) in [("0.1", "0.2"), ("\"x\"", "\"y\""), ("\"seal\": \"", "\"seal\": \"0")] {
+            assert_eq!(unseal(&mut read(&text.replace(from, to))), Some(false), "{from}");
         }
     }
 
@@ -428,11 +398,7 @@ mod tests {
         use std::process::Command;
         let dir = tempfile::tempdir().unwrap();
         let pipe = dir.path().join("train.txt");
-        assert!(Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .unwrap()
-            .success());
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         for read in [read_text(&pipe).map(drop), map(&pipe).map(drop)] {
             read.fails("data").is_at("train.txt", None);
         }
@@ -440,10 +406,7 @@ mod tests {
         writer.write_all(b"held").unwrap();
         drop(writer);
         let held = std::os::fd::AsRawFd::as_raw_fd(&reader);
-        assert_eq!(
-            read_text(Path::new(&format!("/dev/fd/{held}"))).unwrap(),
-            "held"
-        );
+        assert_eq!(read_text(Path::new(&format!("/dev/fd/{held}"))).unwrap(), "held");
     }
 
     #[test]
@@ -463,12 +426,7 @@ mod tests {
         for name in hidden {
             assert!(is_hidden(name.as_ref()), "{name}");
         }
-        for name in [
-            "0_9.txt",
-            "train-00000-of-00001.parquet",
-            "a~b",
-            "thumbs.db.txt",
-        ] {
+        for name in ["0_9.txt", "train-00000-of-00001.parquet", "a~b", "thumbs.db.txt"] {
             assert!(!is_hidden(name.as_ref()), "{name}");
         }
     }

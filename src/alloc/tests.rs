@@ -21,24 +21,12 @@ fn bytes<'a>(address: *mut u8, size: usize) -> &'a mut [u8] {
 
 fn fill(block: &mut [u8], seed: usize) {
     let size = block.len();
-    block
-        .iter_mut()
-        .zip(pattern(size, seed))
-        .for_each(|(to, x)| *to = x);
+    block.iter_mut().zip(pattern(size, seed)).for_each(|(to, x)| *to = x);
 }
 
 #[test]
 fn blocks_of_every_size_hold_what_is_written_and_begin_where_the_layout_says() {
-    let sizes = [
-        1,
-        LARGE - 1,
-        LARGE,
-        LARGE + 1,
-        HUGE - 1,
-        HUGE,
-        HUGE + PAGE,
-        3 * HUGE + 5,
-    ];
+    let sizes = [1, LARGE - 1, LARGE, LARGE + 1, HUGE - 1, HUGE, HUGE + PAGE, 3 * HUGE + 5];
     for align in [1, 16, ALIGN] {
         let made = sizes.map(|size| {
             let layout = Layout::from_size_align(size, align).unwrap();
@@ -75,16 +63,7 @@ fn what_is_to_be_zero_is_so_in_a_block_that_was_used() {
 
 #[test]
 fn a_block_that_grows_or_shrinks_keeps_its_content() {
-    let sizes = [
-        10,
-        LARGE - 1,
-        LARGE,
-        LARGE + 1,
-        4 * LARGE,
-        4 * LARGE + 9,
-        LARGE,
-        100,
-    ];
+    let sizes = [10, LARGE - 1, LARGE, LARGE + 1, 4 * LARGE, 4 * LARGE + 9, LARGE, 100];
     // SAFETY: every call has the current layout of the block.
     unsafe {
         let mut size = sizes[0];
@@ -109,10 +88,7 @@ fn more_than_the_system_has_is_refused_with_its_size_and_is_not_remembered() {
     let (much, most) = (1 << 46, blocks().peak);
     let used = try_obtain(much).unwrap_err();
     let said = refusal(much, used);
-    assert!(
-        said.starts_with("memory allocation of 70368.7 GB failed"),
-        "{said}"
-    );
+    assert!(said.starts_with("memory allocation of 70368.7 GB failed"), "{said}");
     assert!(blocks().peak < most + much);
 }
 
@@ -128,9 +104,7 @@ fn threads_that_take_and_free_at_once_share_no_block() {
                         let address = Allocator.alloc(layout(size));
                         let block = bytes(address, size);
                         let all = [seed as u8 + 1; 64];
-                        block
-                            .chunks_mut(1 << 12)
-                            .for_each(|page| page[..64].copy_from_slice(&all));
+                        block.chunks_mut(1 << 12).for_each(|page| page[..64].copy_from_slice(&all));
                         thread::yield_now();
                         assert!(block.chunks(1 << 12).all(|page| page[..64] == all));
                         Allocator.dealloc(address, layout(size));

@@ -20,20 +20,10 @@ use candle_core::DType;
 use std::path::Path;
 
 /// Schedule of ops on a GPU.
-const OP_CALLS: Schedule = Schedule {
-    warm_up: 2,
-    rounds: 5,
-    round_seconds: 0.02,
-    most_calls: 1 << 14,
-};
+const OP_CALLS: Schedule = Schedule { warm_up: 2, rounds: 5, round_seconds: 0.02, most_calls: 1 << 14 };
 
 /// Schedule of training steps on a GPU.
-const STEP_CALLS: Schedule = Schedule {
-    warm_up: 4,
-    rounds: 5,
-    round_seconds: 0.25,
-    most_calls: 20,
-};
+const STEP_CALLS: Schedule = Schedule { warm_up: 4, rounds: 5, round_seconds: 0.25, most_calls: 20 };
 
 /// Number of distinct random numbers in a large input.
 const DISTINCT: usize = 1 << 16;
@@ -123,10 +113,7 @@ fn process(kind: Kind, flags: &str) -> Case {
     let drops = kind == Kind::Step && !flags.iter().any(|flag| flag == "--dropout");
     let work = move |row: &mut Row, bench: &Bench, export: Option<&Path>| {
         let program = std::env::current_exe().map_err(Error::io("find", "this program"))?;
-        let (program, threads) = (
-            program.display().to_string(),
-            bench.machine.threads.to_string(),
-        );
+        let (program, threads) = (program.display().to_string(), bench.machine.threads.to_string());
         let export = export.map(|path| path.display().to_string());
         let mut command = vec![&program, "bench", kind.name()];
         command.extend(flags.iter().map(String::as_str));
@@ -163,8 +150,7 @@ pub fn device(machine: &Machine, scripts: Option<&Scripts>) -> Vec<Case> {
     let [first, second, third, last] = of_the_paper();
     let ours = mixers_in_pytorch();
     let of_others: Vec<&str> = MIXERS.iter().map(|entry| entry.name).collect();
-    let (of_the_paper, of_others): (Vec<&str>, Vec<&str>) =
-        of_others.into_iter().partition(|name| ours.contains(name));
+    let (of_the_paper, of_others): (Vec<&str>, Vec<&str>) = of_others.into_iter().partition(|name| ours.contains(name));
     let mut cases = checks(machine);
     cases.extend(op_times(machine, |op| op.early));
     for precision in precisions(machine) {
@@ -229,9 +215,7 @@ fn op_checks(machine: &Machine, tier: Tier) -> Vec<Case> {
             let shape = tier.shape(op);
             let case = format!("{} {} {}", tier.name(), op.name, op.sizes_of(&shape));
             let row = Row::new(Kind::Check, case, io.as_str());
-            cases.push(Case::new(row, move |row, bench, _| {
-                check::op(row, op, tier, io, &bench.machine.device)
-            }));
+            cases.push(Case::new(row, move |row, bench, _| check::op(row, op, tier, io, &bench.machine.device)));
         }
     }
     cases
@@ -243,12 +227,7 @@ fn op_times(machine: &Machine, wanted: impl Fn(&Op) -> bool) -> Vec<Case> {
         for shape in op.sizes.on_gpu() {
             for &io in machine.types() {
                 for pass in [Pass::Forward, Pass::Both] {
-                    let timing = OpTiming {
-                        op,
-                        shape,
-                        io,
-                        schedule: OP_CALLS,
-                    };
+                    let timing = OpTiming { op, shape, io, schedule: OP_CALLS };
                     let case = format!("{} {}", timing.case(), pass.name());
                     let row = Row::new(Kind::Op, case, io.as_str());
                     cases.push(Case::new(row, move |row, bench, _| {
@@ -264,12 +243,7 @@ fn op_times(machine: &Machine, wanted: impl Fn(&Op) -> bool) -> Vec<Case> {
     cases
 }
 
-fn step_times(
-    size: Size,
-    mixers: &[&'static str],
-    precision: Precision,
-    forms: &[Form],
-) -> Vec<Case> {
+fn step_times(size: Size, mixers: &[&'static str], precision: Precision, forms: &[Form]) -> Vec<Case> {
     let of_form = |&form| {
         let step = move |mixer: &&'static str| steps(size, mixer, precision, form, None);
         mixers.iter().map(step)
@@ -278,13 +252,7 @@ fn step_times(
 }
 
 /// Returns steps of one of our models on one of the paper's tasks; `None` keeps the protocol's dropout.
-fn steps(
-    size: Size,
-    mixer: &'static str,
-    precision: Precision,
-    form: Form,
-    dropout: Option<f64>,
-) -> Case {
+fn steps(size: Size, mixer: &'static str, precision: Precision, form: Form, dropout: Option<f64>) -> Case {
     let row = Row::new(Kind::Step, size.case(mixer, form), precision.as_str());
     Case::new(row, move |row, bench, export| {
         let config = size.config(mixer, precision, dropout)?;
@@ -356,15 +324,8 @@ fn beside_scripts(machine: &Machine, scripts: &Scripts) -> Vec<Case> {
 
 /// Returns forward and backward of an op in f32.
 pub(super) fn both_passes(op: &'static Op, shape: Shape) -> Case {
-    let timing = OpTiming {
-        op,
-        shape,
-        io: DType::F32,
-        schedule: OP_CALLS,
-    };
+    let timing = OpTiming { op, shape, io: DType::F32, schedule: OP_CALLS };
     let case = format!("{} {}", timing.case(), Pass::Both.name());
     let row = Row::new(Kind::Op, case, timing.io.as_str());
-    Case::new(row, move |row, bench, export| {
-        timing.measure(row, &bench.machine, export)
-    })
+    Case::new(row, move |row, bench, export| timing.measure(row, &bench.machine, export))
 }

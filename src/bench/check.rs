@@ -52,51 +52,22 @@ impl Tier {
         let long_sums = if self == Self::Large { 10.0 } else { 1.0 };
         match io {
             // Terms rounded to 16 bits cancel in gradients of attention.
-            DType::BF16 => Distance {
-                of_rows: 3e-2,
-                ..limit
-            },
-            _ => Distance {
-                of_rows: long_sums * limit.of_rows,
-                of_scale: long_sums * limit.of_scale,
-            },
+            DType::BF16 => Distance { of_rows: 3e-2, ..limit },
+            _ => Distance { of_rows: long_sums * limit.of_rows, of_scale: long_sums * limit.of_scale },
         }
     }
 }
 
-const SMALL_SHAPE: Shape = Shape {
-    batch: 3,
-    len: 37,
-    width: 21,
-    states: 9,
-    heads: 3,
-};
+const SMALL_SHAPE: Shape = Shape { batch: 3, len: 37, width: 21, states: 9, heads: 3 };
 
-const MEDIUM_SHAPE: Shape = Shape {
-    batch: 4,
-    len: 256,
-    width: 96,
-    states: 48,
-    heads: 1,
-};
+const MEDIUM_SHAPE: Shape = Shape { batch: 4, len: 256, width: 96, states: 48, heads: 1 };
 
 /// Training steps of a model's check. The first steps are launched op by op in any form; recorded steps are replayed
 /// after them.
-const STEPS: Schedule = Schedule {
-    warm_up: 4,
-    rounds: 0,
-    round_seconds: 0.0,
-    most_calls: 1,
-};
+const STEPS: Schedule = Schedule { warm_up: 4, rounds: 0, round_seconds: 0.0, most_calls: 1 };
 
 /// Compares output and gradients of an op, with activations of type `io`, with those in f64.
-pub(super) fn op(
-    row: &mut Row,
-    op: &Op,
-    tier: Tier,
-    io: DType,
-    device: &Device,
-) -> Result<Details> {
+pub(super) fn op(row: &mut Row, op: &Op, tier: Tier, io: DType, device: &Device) -> Result<Details> {
     let inputs = op.draw(&tier.shape(op), io, usize::MAX)?;
     let expected = || results(op, &inputs, DType::F64, &Device::Cpu);
     let expected = by_route(tier.route(), expected)?;
@@ -105,13 +76,7 @@ pub(super) fn op(
 }
 
 /// Compares the losses of a small model's first steps with those on the CPU in f32, from the same seed.
-pub(super) fn model(
-    row: &mut Row,
-    mixer: &str,
-    precision: Precision,
-    form: Form,
-    device: &Device,
-) -> Result<Details> {
+pub(super) fn model(row: &mut Row, mixer: &str, precision: Precision, form: Form, device: &Device) -> Result<Details> {
     let losses = |precision, form, device: &Device| {
         Step::scheduled(SMALL.config(mixer, precision, None)?, STEPS, form)?.losses(device)
     };
@@ -176,9 +141,7 @@ pub(super) fn compare(
         input => format!("gradient {input} of {}", got.len() - 1),
     };
     for (index, (once, twice)) in got.iter().zip(&again).enumerate() {
-        let bits = |x: &Tensor| -> Result<Vec<u64>> {
-            Ok(numbers(x)?.into_iter().map(f64::to_bits).collect())
-        };
+        let bits = |x: &Tensor| -> Result<Vec<u64>> { Ok(numbers(x)?.into_iter().map(f64::to_bits).collect()) };
         if bits(once)? != bits(twice)? {
             row.passed = Some(false);
             row.note = format!("result {index} has other bits in a second call");
@@ -188,12 +151,7 @@ pub(super) fn compare(
 }
 
 /// Returns the output, then the gradients of a weighted sum of it.
-pub(super) fn results(
-    op: &Op,
-    inputs: &[Drawn],
-    io: DType,
-    device: &Device,
-) -> Result<Vec<Tensor>> {
+pub(super) fn results(op: &Op, inputs: &[Drawn], io: DType, device: &Device) -> Result<Vec<Tensor>> {
     let inputs = inputs.iter().map(|input| input.on(io, device, true));
     let inputs = inputs.collect::<Result<Vec<Tensor>>>()?;
     let output = (op.run)(&inputs, io)?;

@@ -25,16 +25,8 @@ pub struct Case {
 }
 
 impl Case {
-    pub(super) fn new(
-        row: Row,
-        work: impl Fn(&mut Row, &Bench, Option<&Path>) -> Result<Details> + 'static,
-    ) -> Self {
-        Self {
-            row,
-            work: Box::new(work),
-            drops: false,
-            peer: None,
-        }
+    pub(super) fn new(row: Row, work: impl Fn(&mut Row, &Bench, Option<&Path>) -> Result<Details> + 'static) -> Self {
+        Self { row, work: Box::new(work), drops: false, peer: None }
     }
 
     /// Returns the same case alternating with a peer.
@@ -66,13 +58,7 @@ pub struct Bench {
 impl Bench {
     /// Returns one round per case on `machine`, without a time limit.
     pub fn new(machine: Machine) -> Self {
-        Self {
-            machine,
-            rounds: 1,
-            time: Duration::MAX,
-            keep_going: false,
-            data: DataCache::default(),
-        }
+        Self { machine, rounds: 1, time: Duration::MAX, keep_going: false, data: DataCache::default() }
     }
 
     /// Returns the titles of those `rows` that need not be measured again: rows of this machine and of this commit,
@@ -155,12 +141,7 @@ impl Bench {
             let Some(peer) = &case.peer else { continue };
             match peer.call(row, &details, &file)? {
                 Answer::Absent(why) => return Err(Error::usage(why)),
-                Answer::Measured {
-                    seconds,
-                    peak_memory_bytes,
-                    instruction_set,
-                    ..
-                } => {
+                Answer::Measured { seconds, peak_memory_bytes, instruction_set, .. } => {
                     theirs.push(seconds);
                     row.peer_peak_memory_bytes = peak_memory_bytes;
                     row.peer_instruction_set = instruction_set;
@@ -180,12 +161,7 @@ impl Bench {
                 row.note = format!("absent: {why}");
                 Ok(None)
             }
-            Answer::Measured {
-                seconds,
-                losses: theirs,
-                peak_memory_bytes,
-                instruction_set,
-            } => {
+            Answer::Measured { seconds, losses: theirs, peak_memory_bytes, instruction_set } => {
                 row.peer_peak_memory_bytes = peak_memory_bytes;
                 row.peer_instruction_set = instruction_set;
                 let distance = relative_difference(&theirs, &losses(&details));

@@ -16,12 +16,7 @@ use std::path::Path;
 /// | labels at some tokens | (S, B, L) | (S, B, L), -100 where there is none | |
 /// | the next token | (S, B, L) | (S, B, L) | |
 /// | a class | (S, D B, L), padded; all first documents, then all second ones | (S, B) | (S, D B) |
-pub(super) fn export(
-    path: &Path,
-    config: &RunConfig,
-    trainer: &Trainer,
-    data: &Splits,
-) -> Result<()> {
+pub(super) fn export(path: &Path, config: &RunConfig, trainer: &Trainer, data: &Splits) -> Result<()> {
     let steps = 0..trainer.steps_per_epoch();
     let batches: Vec<Vec<usize>> = steps.map(|step| trainer.examples_of(step)).collect();
     let mut tensors = match data {
@@ -46,10 +41,7 @@ fn named<const K: usize>(tensors: [(&str, Tensor); K]) -> Named {
 fn labelled(data: &Dataset, batches: &[Vec<usize>]) -> Result<Named> {
     let (len, labels) = (data.seq_len(), data.dense_labels());
     let rows = || batches.iter().flatten().map(|&i| i * len..(i + 1) * len);
-    let tokens: Vec<u32> = rows()
-        .flat_map(|row| &data.tokens()[row])
-        .copied()
-        .collect();
+    let tokens: Vec<u32> = rows().flat_map(|row| &data.tokens()[row]).copied().collect();
     let labels: Vec<i64> = rows().flat_map(|row| &labels[row]).copied().collect();
     let shape = (batches.len(), (), len);
     Ok(named([
@@ -88,17 +80,8 @@ fn classified(data: &Documents, batches: &[Vec<usize>]) -> Result<Named> {
         labels.extend(batch.iter().map(|&example| i64::from(data.label(example))));
     }
     Ok(named([
-        (
-            "tokens",
-            Tensor::from_vec(tokens, (steps, (), len), &Device::Cpu)?,
-        ),
-        (
-            "lengths",
-            Tensor::from_vec(lengths, (steps, ()), &Device::Cpu)?,
-        ),
-        (
-            "labels",
-            Tensor::from_vec(labels, (steps, ()), &Device::Cpu)?,
-        ),
+        ("tokens", Tensor::from_vec(tokens, (steps, (), len), &Device::Cpu)?),
+        ("lengths", Tensor::from_vec(lengths, (steps, ()), &Device::Cpu)?),
+        ("labels", Tensor::from_vec(labels, (steps, ()), &Device::Cpu)?),
     ]))
 }

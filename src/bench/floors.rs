@@ -34,10 +34,7 @@ pub(super) struct Work {
 impl Work {
     /// Returns work that only moves `words` numbers.
     pub fn words(words: f64) -> Self {
-        Self {
-            words,
-            ..Self::default()
-        }
+        Self { words, ..Self::default() }
     }
 }
 
@@ -51,10 +48,7 @@ pub(super) struct Passes {
 impl Passes {
     /// Returns an elementwise op on `count` elements, with `forward` and `both` words of memory per element.
     pub fn moves(count: f64, forward: f64, both: f64) -> Self {
-        Self {
-            forward: Work::words(count * forward),
-            both: Work::words(count * both),
-        }
+        Self { forward: Work::words(count * forward), both: Work::words(count * both) }
     }
 
     /// Returns a linear map with `flops`, whose backward pass has two products. `operands` numbers are read and
@@ -71,15 +65,9 @@ impl Passes {
 
     /// The backward pass reads the operands again, and reads or writes their gradients.
     fn multiply(flops: f64, operands: f64, times: f64) -> Self {
-        let work = |times: f64, passes: f64| Work {
-            flops: times * flops,
-            operands: passes * operands,
-            ..Work::default()
-        };
-        Self {
-            forward: work(1.0, 1.0),
-            both: work(times, 3.0),
-        }
+        let work =
+            |times: f64, passes: f64| Work { flops: times * flops, operands: passes * operands, ..Work::default() };
+        Self { forward: work(1.0, 1.0), both: work(times, 3.0) }
     }
 }
 
@@ -128,13 +116,7 @@ impl Shape {
 impl From<[usize; 4]> for Shape {
     /// Converts B, L, d, n, with one head.
     fn from([batch, len, width, states]: [usize; 4]) -> Self {
-        Self {
-            batch,
-            len,
-            width,
-            states,
-            heads: 1,
-        }
+        Self { batch, len, width, states, heads: 1 }
     }
 }
 
@@ -149,10 +131,7 @@ pub(super) fn selective_scan(e: Shape) -> Passes {
         words,
         ..Work::default()
     };
-    Passes {
-        forward: work(1.0, forward),
-        both: work(3.0, forward + backward),
-    }
+    Passes { forward: work(1.0, forward), both: work(3.0, forward + backward) }
 }
 
 /// Work of a matrix state of n/s by d/s per head, with a decay per row. Each entry takes a product for the decay and
@@ -182,10 +161,7 @@ fn matrix_state(e: Shape, inputs: f64, lanes: [f64; 2]) -> Passes {
     };
     let forward = inputs * keys + 2.0 * values;
     let backward = 2.0 * inputs * keys + 3.0 * values;
-    Passes {
-        forward: work(lanes[0], 1.0, forward),
-        both: work(lanes[1], 3.0, forward + backward),
-    }
+    Passes { forward: work(lanes[0], 1.0, forward), both: work(lanes[1], 3.0, forward + backward) }
 }
 
 /// Work of ops whose states share a decay per channel, or have none: matrix products inside chunks of Q tokens, and a
@@ -208,10 +184,7 @@ pub(super) fn softmax(e: Shape) -> Passes {
 /// Work of the scores between each query and `keys` earlier ones, or half of a short sequence.
 fn sparse_softmax(e: Shape, keys: usize) -> Passes {
     let pairs = e.len.min(2 * keys);
-    Passes::products(
-        e.tokens() * (pairs * (e.states + e.width)) as f64,
-        e.attention_operands(),
-    )
+    Passes::products(e.tokens() * (pairs * (e.states + e.width)) as f64, e.attention_operands())
 }
 
 /// Work of one state per channel: reads decay and input, and writes the state; backward reads three, writes two.
@@ -222,26 +195,14 @@ pub(super) fn linear_scan(e: Shape) -> Passes {
 /// Work of the powers of n complex numbers per channel: a complex product and a sum each; backward the powers again,
 /// and four sums.
 pub(super) fn vandermonde(e: Shape) -> Passes {
-    let work = |lanes: f64| Work {
-        lanes: lanes * e.elements() / e.batch as f64,
-        ..Work::default()
-    };
-    Passes {
-        forward: work(7.0),
-        both: work(7.0 + 14.0),
-    }
+    let work = |lanes: f64| Work { lanes: lanes * e.elements() / e.batch as f64, ..Work::default() };
+    Passes { forward: work(7.0), both: work(7.0 + 14.0) }
 }
 
 /// Work of seven operations per section of a channel and step; backward five of them again, and twelve.
 pub(super) fn cascade(e: Shape) -> Passes {
-    let work = |lanes: f64| Work {
-        lanes: lanes * e.elements() / e.batch as f64,
-        ..Work::default()
-    };
-    Passes {
-        forward: work(7.0),
-        both: work(7.0 + 5.0 + 12.0),
-    }
+    let work = |lanes: f64| Work { lanes: lanes * e.elements() / e.batch as f64, ..Work::default() };
+    Passes { forward: work(7.0), both: work(7.0 + 5.0 + 12.0) }
 }
 
 /// Work of a convolution with a kernel as long as the sequence, by transforms of N = 2 L real numbers with 2 N log₂ N
@@ -254,10 +215,7 @@ pub(super) fn long_conv(e: Shape) -> Passes {
         words: words * e.channels(),
         ..Work::default()
     };
-    Passes {
-        forward: work(2.0, 2.0),
-        both: work(5.0, 5.0),
-    }
+    Passes { forward: work(2.0, 2.0), both: work(5.0, 5.0) }
 }
 
 /// Bytes of an f32.
@@ -348,11 +306,7 @@ impl Rates {
         };
         let operands = if self.operands { work.operands } else { 0.0 };
         let vectors = (lanes / self.lanes).max(exps);
-        let vectors = if self.scaled {
-            wider * vectors
-        } else {
-            vectors
-        };
+        let vectors = if self.scaled { wider * vectors } else { vectors };
         let products = wider * work.flops / self.flops;
         let memory = bytes * (work.words + operands) / self.bytes;
         products.max(vectors).max(memory)
@@ -364,19 +318,14 @@ impl Rates {
 pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Option<f64>> {
     let (model, task) = (&config.model, config.task.sizes()?);
     let kinds = mixers::of_model(model)?;
-    let works = kinds
-        .iter()
-        .map(|(mixer, model, count)| Some((mixer.work(&**model)?, *count as f64)));
+    let works = kinds.iter().map(|(mixer, model, count)| Some((mixer.work(&**model)?, *count as f64)));
     let Some(works) = works.collect::<Option<Vec<(MixerWork, f64)>>>() else {
         return Ok(None);
     };
     let batch = config.train.batch_size;
     let [batch, width, layers] = [batch, model.d_model, model.n_layers].map(|size| size as f64);
     let tokens = batch * task.tokens_per_example() as f64;
-    let projections: f64 = works
-        .iter()
-        .map(|(work, count)| work.projections as f64 * count)
-        .sum();
+    let projections: f64 = works.iter().map(|(work, count)| work.projections as f64 * count).sum();
     // Residual stream, norms and projections are read and written in both passes.
     let beside = model::weights_beside_mixer(model) as f64;
     let crossings = if beside > 0.0 { 26.0 } else { 14.0 };
@@ -390,27 +339,17 @@ pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Opti
     // The head of a classifier reads one vector per document, which is negligible.
     let head = match model.classifier {
         Some(_) => Work::default(),
-        None => Work {
-            flops: 6.0 * batch * task.labels_per_example as f64 * vocabulary,
-            ..Work::default()
-        },
+        None => Work { flops: 6.0 * batch * task.labels_per_example as f64 * vocabulary, ..Work::default() },
     };
     let tables = if model.language.is_some() { 2.0 } else { 1.0 };
     // AdamW reads weight, gradient and two moments in f32, and writes all but the gradient.
     let update = Work::words(7.0 * (tables * vocabulary + layers * 6.0 * width * width));
     let dense = rates.seconds(blocks, bytes) + rates.seconds(head, bytes);
     let mixing = works.iter().map(|(work, count)| {
-        let core = Shape::from([
-            config.train.batch_size * task.documents,
-            task.seq_len,
-            work.channels,
-            work.states,
-        ]);
+        let core = Shape::from([config.train.batch_size * task.documents, task.seq_len, work.channels, work.states]);
         count * rates.seconds(along_sequence(work.core, core).both, bytes)
     });
-    Ok(Some(
-        dense + mixing.sum::<f64>() + rates.seconds(update, F32),
-    ))
+    Ok(Some(dense + mixing.sum::<f64>() + rates.seconds(update, F32)))
 }
 
 /// Work of an algorithm along the sequence.
@@ -434,21 +373,10 @@ mod tests {
     static CORE: LazyLock<Rates> = LazyLock::new(|| {
         let cycles = 3.3e9;
         let lanes = 16.0 * cycles;
-        Rates::from(Peaks {
-            flops: 32.0 * cycles,
-            lanes,
-            exps: lanes / 8.0,
-            bytes: 20e9,
-        })
+        Rates::from(Peaks { flops: 32.0 * cycles, lanes, exps: lanes / 8.0, bytes: 20e9 })
     });
 
-    const CELL: Shape = Shape {
-        batch: 512,
-        len: 64,
-        width: 64,
-        states: 64,
-        heads: 1,
-    };
+    const CELL: Shape = Shape { batch: 512, len: 64, width: 64, states: 64, heads: 1 };
 
     #[test]
     fn one_chunk_has_no_state_and_half_the_scores() {

@@ -25,11 +25,7 @@ pub struct Machine {
 impl Machine {
     /// Returns the CPU with `threads` threads.
     pub fn cpu(threads: usize) -> Self {
-        Self {
-            device: Device::Cpu,
-            name: "cpu".to_owned(),
-            threads,
-        }
+        Self { device: Device::Cpu, name: "cpu".to_owned(), threads }
     }
 
     pub(super) fn is_cpu(&self) -> bool {
@@ -37,11 +33,7 @@ impl Machine {
     }
 
     /// Times repetitions of `work`, see [`Schedule::time`].
-    pub(super) fn time<T>(
-        &self,
-        schedule: &Schedule,
-        work: &mut dyn FnMut() -> Result<T>,
-    ) -> Result<(T, Timing)> {
+    pub(super) fn time<T>(&self, schedule: &Schedule, work: &mut dyn FnMut() -> Result<T>) -> Result<(T, Timing)> {
         let clock = match self.device {
             Device::Cpu => Clock::Cpu,
             _ => Clock::Wall,
@@ -51,11 +43,7 @@ impl Machine {
 
     /// Records in `row` the time that `floor` derives from this machine's rates. On a CPU these are measured now, under
     /// the clock and load of the measurement, and recorded as well.
-    pub(super) fn floor(
-        &self,
-        row: &mut Row,
-        floor: impl FnOnce(&Rates) -> Result<Option<f64>>,
-    ) -> Result<()> {
+    pub(super) fn floor(&self, row: &mut Row, floor: impl FnOnce(&Rates) -> Result<Option<f64>>) -> Result<()> {
         if let Some(chip) = gpu::chip(&self.device)? {
             row.floor_seconds = floor(&Rates::from(chip))?;
             return Ok(());
@@ -89,11 +77,7 @@ impl Machine {
     }
 
     /// Returns the report of `measure`, in a process that measures nothing else.
-    pub(super) fn report(
-        &self,
-        mut row: Row,
-        measure: impl FnOnce(&mut Row) -> Result<Details>,
-    ) -> Result<Report> {
+    pub(super) fn report(&self, mut row: Row, measure: impl FnOnce(&mut Row) -> Result<Details>) -> Result<Report> {
         self.describe(&mut row);
         let details = measure(&mut row)?;
         row.route = ops::taken().to_owned();

@@ -90,12 +90,7 @@ impl OpTiming {
         let needed = numbers * (DRAWN + COPIES * io.size_in_bytes() as f64);
         check_memory(needed, "this op", "give a smaller --shape")?;
         let schedule = Schedule::single(request.repeats);
-        Ok(Self {
-            op,
-            shape,
-            io,
-            schedule,
-        })
+        Ok(Self { op, shape, io, schedule })
     }
 
     /// Formats the op and its sizes: `selective_scan 8,512,128,64`.
@@ -111,12 +106,7 @@ impl OpTiming {
     }
 
     /// Times both passes. The row describes forward and backward together; the details contain both.
-    pub(super) fn measure(
-        &self,
-        row: &mut Row,
-        machine: &Machine,
-        export: Option<&Path>,
-    ) -> Result<Details> {
+    pub(super) fn measure(&self, row: &mut Row, machine: &Machine, export: Option<&Path>) -> Result<Details> {
         let inputs = self.op.draw(&self.shape, self.io, usize::MAX)?;
         if let Some(path) = export {
             let typed = |values: &Tensor| match values.dtype().is_float() {
@@ -131,13 +121,7 @@ impl OpTiming {
         // Both passes come first, so that the recorded peak memory is theirs.
         let gradients = self.time(Pass::Both, row, &inputs, machine)?;
         let output = self.time(Pass::Forward, &mut forward, &inputs, machine)?;
-        let Shape {
-            batch,
-            len,
-            width,
-            states,
-            heads,
-        } = self.shape;
+        let Shape { batch, len, width, states, heads } = self.shape;
         let details = json!({
             "op": self.op.name,
             "shape": [batch, len, width, states],
@@ -155,39 +139,24 @@ impl OpTiming {
             "checksum": magnitude(&output)?,
             "gradient_checksum": magnitude(&gradients)?,
         });
-        if row
-            .fraction_of_floor
-            .is_some_and(|fraction| fraction < HALF)
-            && machine.is_cpu()
-        {
+        if row.fraction_of_floor.is_some_and(|fraction| fraction < HALF) && machine.is_cpu() {
             self.op.below.clone_into(&mut row.below);
         }
         Ok(details.as_object().cloned().unwrap_or_default())
     }
 
     /// Times one pass. Returns its last result: the output, or the gradients of all inputs.
-    pub(super) fn time(
-        &self,
-        pass: Pass,
-        row: &mut Row,
-        inputs: &[Drawn],
-        machine: &Machine,
-    ) -> Result<Vec<Tensor>> {
+    pub(super) fn time(&self, pass: Pass, row: &mut Row, inputs: &[Drawn], machine: &Machine) -> Result<Vec<Tensor>> {
         let tracked = pass == Pass::Both;
-        let inputs = inputs
-            .iter()
-            .map(|input| input.on(self.io, &machine.device, tracked))
-            .collect::<Result<Vec<Tensor>>>()?;
+        let inputs =
+            inputs.iter().map(|input| input.on(self.io, &machine.device, tracked)).collect::<Result<Vec<Tensor>>>()?;
         let (results, timing) = machine.time(&self.schedule, &mut || {
             let output = (self.op.run)(&inputs, self.io)?;
             if !tracked {
                 return Ok(vec![output]);
             }
             let gradients = crate::ops::backward(&output)?;
-            Ok(inputs
-                .iter()
-                .filter_map(|input| gradients.get(input).cloned())
-                .collect())
+            Ok(inputs.iter().filter_map(|input| gradients.get(input).cloned()).collect())
         })?;
         let bytes = self.io.size_in_bytes() as f64;
         let work = self.op.floor(&self.shape, pass);
@@ -213,9 +182,7 @@ fn shape(op: &Op, request: &OpRequest) -> Result<Shape> {
     let heads = request.heads;
     let sizes = [batch, len, width, states, heads];
     if let Some(size) = sizes.iter().find(|size| !(1..=LARGEST).contains(*size)) {
-        return refused(format!(
-            "--shape and --heads hold numbers from 1 to {LARGEST}, not {size}"
-        ));
+        return refused(format!("--shape and --heads hold numbers from 1 to {LARGEST}, not {size}"));
     }
     if heads > 1 && !op.heads {
         return refused(format!("{} has no heads: leave out --heads", op.name));
@@ -225,13 +192,7 @@ fn shape(op: &Op, request: &OpRequest) -> Result<Shape> {
             "--heads {heads} does not divide d = {width} and n = {states}: each head takes an equal share"
         ));
     }
-    Ok(Shape {
-        batch,
-        len,
-        width,
-        states,
-        heads,
-    })
+    Ok(Shape { batch, len, width, states, heads })
 }
 
 /// Sum of all magnitudes, in f64.

@@ -70,9 +70,7 @@ impl Scripts {
     /// Returns the peers of an op, or of steps of a mixer or task.
     pub(super) fn of(&self, kind: Kind, name: &str, cpu: bool) -> Vec<Peer> {
         let other = if cpu { On::Gpu } else { On::Cpu };
-        let fitting = SCRIPTS
-            .iter()
-            .filter(|(of, names, on, _)| *of == kind && names.contains(&name) && *on != other);
+        let fitting = SCRIPTS.iter().filter(|(of, names, on, _)| *of == kind && names.contains(&name) && *on != other);
         fitting.map(|(.., line)| self.peer(line)).collect()
     }
 
@@ -84,10 +82,7 @@ impl Scripts {
         let program = [python, "-B".to_owned(), script];
         Peer {
             name: line.to_owned(),
-            command: program
-                .into_iter()
-                .chain(words.map(str::to_owned))
-                .collect(),
+            command: program.into_iter().chain(words.map(str::to_owned)).collect(),
             own_data: false,
         }
     }
@@ -126,11 +121,7 @@ impl Peer {
         ensure!(
             !command.is_empty(),
             flag "--peer", "empty: name a program and its arguments");
-        Ok(Self {
-            name: line.to_owned(),
-            command,
-            own_data,
-        })
+        Ok(Self { name: line.to_owned(), command, own_data })
     }
 
     /// Calls the peer on the exported `file`, or on its own data of the same sizes.
@@ -182,24 +173,16 @@ impl Peer {
         };
         let seconds = report[key].as_f64();
         Ok(Answer::Measured {
-            seconds: seconds
-                .ok_or_else(|| Error::usage(format!("a report has no number `{key}`: {report}")))?,
+            seconds: seconds.ok_or_else(|| Error::usage(format!("a report has no number `{key}`: {report}")))?,
             losses,
-            instruction_set: report["instruction_set"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned(),
+            instruction_set: report["instruction_set"].as_str().unwrap_or_default().to_owned(),
             peak_memory_bytes: report["peak_bytes"].as_f64().map(|bytes| bytes as u64),
         })
     }
 }
 
 /// Flags of every peer, and the details that give their values.
-const COMMON: [(&str, &str); 3] = [
-    ("--mixer", "mixer"),
-    ("--lr", "lr"),
-    ("--wd", "weight_decay"),
-];
+const COMMON: [(&str, &str); 3] = [("--mixer", "mixer"), ("--lr", "lr"), ("--wd", "weight_decay")];
 
 /// Flags of a peer that generates its own data.
 #[rustfmt::skip]
@@ -220,9 +203,7 @@ pub(super) fn losses(details: &Details) -> Vec<f64> {
 /// Parses a list of numbers. JSON has no NaN, so `null` means NaN.
 fn numbers(list: &Value) -> Vec<f64> {
     let list = list.as_array().map_or(&[][..], Vec::as_slice);
-    list.iter()
-        .map(|x| x.as_f64().unwrap_or(f64::NAN))
-        .collect()
+    list.iter().map(|x| x.as_f64().unwrap_or(f64::NAN)).collect()
 }
 
 /// Runs `command`; the last line of its stdout is its report.
@@ -230,10 +211,7 @@ pub(super) fn call(command: &[String]) -> Result<Value> {
     let (title, [program, arguments @ ..]) = (command.join(" "), command) else {
         refuse!(flag "--peer", "names no program");
     };
-    let output = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output();
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.map_err(Error::io("start", program))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if !output.status.success() {
@@ -247,8 +225,7 @@ pub(super) fn call(command: &[String]) -> Result<Value> {
     }
     let said = text(&output.stdout);
     let last = said.lines().last().unwrap_or_default();
-    serde_json::from_str(last)
-        .map_err(|_| Error::usage(format!("{title}: its last line is no JSON object: {last}")))
+    serde_json::from_str(last).map_err(|_| Error::usage(format!("{title}: its last line is no JSON object: {last}")))
 }
 
 /// Writes the inputs of a peer: `tensors` to `path`, replacing the file, and the run in the header if they belong to

@@ -9,12 +9,7 @@ use candle_core::DType;
 type Fractions = [f64; 2];
 
 /// Ops, condition on the shape, and fractions in f32 and in bf16.
-type Prediction = (
-    &'static [&'static str],
-    fn(&Shape) -> bool,
-    Fractions,
-    Fractions,
-);
+type Prediction = (&'static [&'static str], fn(&Shape) -> bool, Fractions, Fractions);
 
 /// No prediction.
 const UNKNOWN: Fractions = [f64::NAN; 2];

@@ -230,7 +230,8 @@ pub fn read_csv(path: &Path) -> Result<Vec<Row>> {
     let mut reader = csv::Reader::from_reader(file);
     let rows = reader.deserialize().enumerate().map(|(index, row)| {
         row.map_err(|e| {
-            let reason = format!("no row of this version's measurements: {e}; move the file away, or give another --csv");
+            let reason =
+                format!("no row of this version's measurements: {e}; move the file away, or give another --csv");
             Error::data_at(path, Position::Line(index as u64 + 2), reason).into_refusal()
         })
     });

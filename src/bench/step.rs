@@ -64,8 +64,7 @@ impl DataCache {
     /// tokens.
     fn load(&self, task: &TaskConfig, examples: usize) -> Result<Rc<Splits>> {
         let mut held = self.0.borrow_mut();
-        let same =
-            |(of, count, _): &&(TaskConfig, usize, Rc<Splits>)| of == task && *count == examples;
+        let same = |(of, count, _): &&(TaskConfig, usize, Rc<Splits>)| of == task && *count == examples;
         if let Some((.., data)) = held.as_ref().filter(same) {
             return Ok(Rc::clone(data));
         }
@@ -96,11 +95,7 @@ impl Step {
 
     pub(super) fn scheduled(config: RunConfig, schedule: Schedule, form: Form) -> Result<Self> {
         let config = with_steps(config, schedule.calls())?;
-        Ok(Self {
-            config,
-            schedule,
-            form,
-        })
+        Ok(Self { config, schedule, form })
     }
 
     /// Config of the run.
@@ -113,16 +108,10 @@ impl Step {
     /// If `export` is given, a safetensors file for another program is written to it, see [`export`].
     pub fn report(&self, machine: &Machine, export: Option<&Path>) -> Result<Report> {
         let (model, batch) = (&self.config.model, self.config.train.batch_size);
-        let (length, d, n) = (
-            self.config.task.sizes()?.seq_len,
-            model.d_model,
-            model.d_state,
-        );
+        let (length, d, n) = (self.config.task.sizes()?.seq_len, model.d_model, model.d_state);
         let case = format!("{} {batch},{length},{d},{n}", model.mixer);
         let row = Row::new(Kind::Step, case, DType::F32.as_str());
-        machine.report(row, |row| {
-            self.measure(row, machine, &DataCache::default(), export)
-        })
+        machine.report(row, |row| self.measure(row, machine, &DataCache::default(), export))
     }
 
     pub(super) fn measure(
@@ -242,19 +231,11 @@ pub(super) struct Size {
 }
 
 /// A fast step with an odd length.
-pub(super) const SMALL: Size = Size {
-    sizes: [6, 36, 24, 12],
-    pairs: 4,
-    vocabulary: 96,
-};
+pub(super) const SMALL: Size = Size { sizes: [6, 36, 24, 12], pairs: 4, vocabulary: 96 };
 
 /// Sizes of the paper's tasks.
 pub(super) fn of_the_paper() -> [Size; 4] {
-    std::array::from_fn(|task| Size {
-        sizes: TASKS[task],
-        pairs: PAIRS[task],
-        vocabulary: VOCABULARY,
-    })
+    std::array::from_fn(|task| Size { sizes: TASKS[task], pairs: PAIRS[task], vocabulary: VOCABULARY })
 }
 
 impl Size {
@@ -265,12 +246,7 @@ impl Size {
     }
 
     /// Returns a run under the reference protocol, with its dropout or the given one.
-    pub fn config(
-        self,
-        mixer: &str,
-        precision: Precision,
-        dropout: Option<f64>,
-    ) -> Result<RunConfig> {
+    pub fn config(self, mixer: &str, precision: Precision, dropout: Option<f64>) -> Result<RunConfig> {
         let [batch, seq_len, d, n] = self.sizes;
         let numbers = [
             ("d", d),
@@ -287,11 +263,7 @@ impl Size {
         let dropout = dropout.map(|p| ("dropout", p.to_string()));
         let settings = numbers.iter().chain(&dropout);
         let mut settings: Vec<(&str, &str)> = settings.map(|(k, v)| (*k, v.as_str())).collect();
-        settings.extend([
-            ("mixer", mixer),
-            ("lr", "1e-3"),
-            ("precision", precision.as_str()),
-        ]);
+        settings.extend([("mixer", mixer), ("lr", "1e-3"), ("precision", precision.as_str())]);
         recipes::run("mqar", &settings)
     }
 }

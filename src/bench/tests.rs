@@ -21,8 +21,7 @@ fn every_op_passes_its_check_by_kernels() {
             let before = launches();
             let mut row = Row::new(Kind::Check, op.name, io.as_str());
             let limit = Tier::Small.limit(io);
-            let done =
-                emulated(|| compare(&mut row, op, &inputs, io, &Device::Cpu, &expected, limit));
+            let done = emulated(|| compare(&mut row, op, &inputs, io, &Device::Cpu, &expected, limit));
             if launches() == before {
                 without.push(op.name);
             } else if done.is_err() || row.failed() {
@@ -46,10 +45,7 @@ fn beside(report: &str) -> Row {
     let python = folder.path().join("python.sh");
     std::fs::write(&python, format!("#!/bin/sh\necho '{report}'\n")).unwrap();
     std::fs::set_permissions(&python, PermissionsExt::from_mode(0o755)).unwrap();
-    let scripts = Scripts {
-        python,
-        folder: folder.path().to_owned(),
-    };
+    let scripts = Scripts { python, folder: folder.path().to_owned() };
     let mut bench = Bench::new(Machine::cpu(1));
     bench.keep_going = true;
     let op = ops::find("selective_scan").unwrap();
@@ -61,10 +57,7 @@ fn beside(report: &str) -> Row {
 /// A script exists for the steps of the mixer `ssd`, but not for the op of that name.
 #[test]
 fn a_script_stands_beside_what_it_computes() {
-    let scripts = super::Scripts {
-        python: "python".into(),
-        folder: "peer".into(),
-    };
+    let scripts = super::Scripts { python: "python".into(), folder: "peer".into() };
     let cases = super::cases::cpu(Some(&scripts));
     let titles = cases.iter().map(|case| case.title());
     let beside: Vec<String> = titles.filter(|title| title.contains(".py")).collect();
@@ -89,19 +82,11 @@ fn a_peer_is_timed_if_it_computes_the_same() {
     let broken = beside("nothing");
     assert!(broken.note.contains("no JSON object"), "{}", broken.note);
     let op = ops::find("selective_scan").unwrap();
-    let inputs = op
-        .draw(&Shape::from(SHAPE), DType::F32, usize::MAX)
-        .unwrap();
-    let inputs: Vec<_> = inputs
-        .iter()
-        .map(|input| input.on(DType::F32, &Device::Cpu, true).unwrap())
-        .collect();
+    let inputs = op.draw(&Shape::from(SHAPE), DType::F32, usize::MAX).unwrap();
+    let inputs: Vec<_> = inputs.iter().map(|input| input.on(DType::F32, &Device::Cpu, true).unwrap()).collect();
     let output = (op.run)(&inputs, DType::F32).unwrap();
     let gradients = output.backward().unwrap();
-    let gradients: Vec<_> = inputs
-        .iter()
-        .filter_map(|input| gradients.get(input).cloned())
-        .collect();
+    let gradients: Vec<_> = inputs.iter().filter_map(|input| gradients.get(input).cloned()).collect();
     let sums = [&[output][..], &gradients].map(|tensors| magnitude(tensors).unwrap());
     let same = beside(&format!(r#"{{"cpu_s_per_step": 1, "losses": {sums:?}}}"#));
     assert!(!same.failed(), "{}", same.note);

@@ -19,11 +19,7 @@ pub enum Clock {
 
 impl Clock {
     /// Runs `work` and returns its duration. With [`Self::Wall`], `device` is synchronised before and after.
-    pub(super) fn time(
-        self,
-        device: &Device,
-        work: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Span> {
+    pub(super) fn time(self, device: &Device, work: &mut dyn FnMut() -> Result<()>) -> Result<Span> {
         let wait = || match self {
             Self::Cpu => Ok(()),
             Self::Wall => device.synchronize(),
@@ -73,12 +69,7 @@ impl Schedule {
     /// Returns `rounds` rounds of one call each, after two warm-up calls: the first touches fresh memory, the second
     /// finds it warm.
     pub fn single(rounds: usize) -> Self {
-        Self {
-            warm_up: 2,
-            rounds,
-            round_seconds: 0.0,
-            most_calls: 1,
-        }
+        Self { warm_up: 2, rounds, round_seconds: 0.0, most_calls: 1 }
     }
 
     /// Maximum total number of calls.
@@ -89,12 +80,7 @@ impl Schedule {
     }
 
     /// Times repetitions of `work`. Returns its last result, and the seconds per call.
-    pub fn time<T>(
-        &self,
-        clock: Clock,
-        device: &Device,
-        work: &mut dyn FnMut() -> Result<T>,
-    ) -> Result<(T, Timing)> {
+    pub fn time<T>(&self, clock: Clock, device: &Device, work: &mut dyn FnMut() -> Result<T>) -> Result<(T, Timing)> {
         let mut last = None;
         for _ in 0..self.warm_up {
             last = Some(work()?);
@@ -115,10 +101,7 @@ impl Schedule {
                 calls = needed.clamp(2 * calls, 4 * calls).min(self.most_calls);
                 continue;
             }
-            spans.push(Span {
-                seconds: span.seconds / calls as f64,
-                wall: span.wall / calls as f64,
-            });
+            spans.push(Span { seconds: span.seconds / calls as f64, wall: span.wall / calls as f64 });
         }
         let timing = Timing {
             clock,
@@ -156,11 +139,7 @@ impl Spread {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let last = values.len() - 1;
-        Self {
-            median: (values[last / 2] + values[last.div_ceil(2)]) / 2.0,
-            min: values[0],
-            max: values[last],
-        }
+        Self { median: (values[last / 2] + values[last.div_ceil(2)]) / 2.0, min: values[0], max: values[last] }
     }
 }
 
@@ -197,12 +176,7 @@ mod tests {
 
     #[test]
     fn short_work_is_repeated_until_a_round_is_long() {
-        let schedule = Schedule {
-            warm_up: 2,
-            rounds: 5,
-            round_seconds: 0.02,
-            most_calls: 1 << 14,
-        };
+        let schedule = Schedule { warm_up: 2, rounds: 5, round_seconds: 0.02, most_calls: 1 << 14 };
         let mut calls = 0;
         let (_, timing) = schedule
             .time(Clock::Wall, &Device::Cpu, &mut || {
@@ -219,12 +193,7 @@ mod tests {
     #[test]
     fn a_schedule_says_how_many_calls_it_can_need() {
         assert_eq!(Schedule::single(3).calls(), 5);
-        let schedule = Schedule {
-            warm_up: 4,
-            rounds: 2,
-            round_seconds: f64::INFINITY,
-            most_calls: 20,
-        };
+        let schedule = Schedule { warm_up: 4, rounds: 2, round_seconds: f64::INFINITY, most_calls: 20 };
         let mut calls = 0;
         let mut count = || {
             calls += 1;

@@ -11,20 +11,9 @@ fn git(arguments: &[&str]) -> Option<String> {
 fn emit_commit() {
     // Outside a git checkout the commit stays unknown.
     if let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) {
-        let changed = git(&[
-            "status",
-            "--porcelain",
-            "--",
-            "src",
-            "cuda",
-            "Cargo.toml",
-            "Cargo.lock",
-        ]);
+        let changed = git(&["status", "--porcelain", "--", "src", "cuda", "Cargo.toml", "Cargo.lock"]);
         println!("cargo::rustc-env=DSF_GIT_COMMIT={commit}");
-        println!(
-            "cargo::rustc-env=DSF_GIT_DIRTY={}",
-            changed.is_some_and(|c| !c.is_empty())
-        );
+        println!("cargo::rustc-env=DSF_GIT_DIRTY={}", changed.is_some_and(|c| !c.is_empty()));
     }
     for watched in ["HEAD", "index"] {
         if let Some(path) = git(&["rev-parse", "--git-path", watched]) {

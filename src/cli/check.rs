@@ -26,17 +26,8 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let Action::Golden { dir } = arguments.what;
     let files = golden::files(&dir)?;
     let (mut passed, mut failed, mut missing) = (0, 0, 0);
-    let name = |file: &PathBuf| {
-        file.file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned()
-    };
-    let width = files
-        .iter()
-        .map(|f| name(f).chars().count())
-        .max()
-        .unwrap_or(0);
+    let name = |file: &PathBuf| file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let width = files.iter().map(|f| name(f).chars().count()).max().unwrap_or(0);
     for file in &files {
         let verdict = golden::check(file);
         match &verdict {
@@ -52,11 +43,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let text = format!("{passed} passed, {failed} failed, {missing} not implemented");
     global.emit(&all, &text)?;
     // Files without a check count as failures.
-    Ok(if failed + missing > 0 {
-        exit::CHECK_FAILED
-    } else {
-        exit::DONE
-    })
+    Ok(if failed + missing > 0 { exit::CHECK_FAILED } else { exit::DONE })
 }
 
 /// Returns the event for programs.
@@ -67,18 +54,15 @@ fn event(file: &str, verdict: &Verdict) -> Value {
         Verdict::Broken(reason) => ("fail", None, Some(reason)),
         Verdict::NotImplemented => ("not implemented", None, None),
     };
-    let worst = worst.map(|worst| {
-        json!({ "what": worst.what, "error": worst.error, "tolerance": worst.tolerance, "of": worst.count })
-    });
+    let worst = worst.map(
+        |worst| json!({ "what": worst.what, "error": worst.error, "tolerance": worst.tolerance, "of": worst.count }),
+    );
     json!({ "event": "golden", "schema": 1, "file": file, "verdict": state, "worst": worst, "reason": reason })
 }
 
 fn describe(verdict: &Verdict) -> String {
     let numbers = |w: &golden::Worst| {
-        format!(
-            "worst of {}: {} off by {:.1e}, tolerance {:.1e}",
-            w.count, w.what, w.error, w.tolerance
-        )
+        format!("worst of {}: {} off by {:.1e}, tolerance {:.1e}", w.count, w.what, w.error, w.tolerance)
     };
     match verdict {
         Verdict::Pass(worst) => format!("pass             {}", numbers(worst)),

@@ -51,12 +51,5 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
 /// Finds a metric, spelt with underscores or with hyphens.
 fn named(typed: &str) -> Result<&'static Metric> {
     let found = Metric::find(&typed.replace('-', "_"));
-    found.ok_or_else(|| {
-        unknown_value(
-            "--metric",
-            "metric",
-            typed,
-            METRICS.iter().map(|metric| metric.name),
-        )
-    })
+    found.ok_or_else(|| unknown_value("--metric", "metric", typed, METRICS.iter().map(|metric| metric.name)))
 }

@@ -9,10 +9,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Command};
 
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  source <(dsf completions bash)\n  dsf completions zsh > ~/.zfunc/_dsf\n  \
-    dsf completions fish > ~/.config/fish/completions/dsf.fish"
-)]
+#[command(after_help = "Examples:\n  source <(dsf completions bash)\n  dsf completions zsh > ~/.zfunc/_dsf\n  \
+    dsf completions fish > ~/.config/fish/completions/dsf.fish")]
 pub(super) struct Arguments {
     /// Which shell.
     shell: clap_complete::Shell,
@@ -45,9 +43,7 @@ const SUGGESTED: [Suggestion; 6] = [
     row("", "experiment", experiments),
     row("sweep", "", experiments),
     row("experiments", "", experiments),
-    row("mixers", "", || {
-        MIXERS.iter().map(|entry| entry.name).collect()
-    }),
+    row("mixers", "", || MIXERS.iter().map(|entry| entry.name).collect()),
 ];
 
 fn mixers() -> Vec<&'static str> {
@@ -72,9 +68,7 @@ fn suggesting(command: Command, words: &str) -> Command {
         Some(row) => arg.value_parser(PossibleValuesParser::new((row.names)())),
         None => arg,
     });
-    let inner = command
-        .get_subcommands()
-        .map(|inner| inner.get_name().to_owned());
+    let inner = command.get_subcommands().map(|inner| inner.get_name().to_owned());
     let inner: Vec<String> = inner.collect();
     inner.into_iter().fold(command, |command, name| {
         let words = format!("{words} {name}");

@@ -32,16 +32,10 @@ impl FromStr for Choice {
             None if text == "auto" => Self::Auto,
             None if text == "cpu" => Self::Cpu,
             None if text == "cuda" => Self::Cuda(None),
-            Some(("cuda", ordinal)) => Self::Cuda(Some(ordinal.parse().map_err(|_| {
-                Error::usage(format!("`{ordinal}` is no device number; write cuda:0"))
-            })?)),
-            _ => {
-                return Err(error::unknown(
-                    "device",
-                    text,
-                    ["auto", "cpu", "cuda", "cuda:1"],
-                ))
-            }
+            Some(("cuda", ordinal)) => Self::Cuda(Some(
+                ordinal.parse().map_err(|_| Error::usage(format!("`{ordinal}` is no device number; write cuda:0")))?,
+            )),
+            _ => return Err(error::unknown("device", text, ["auto", "cpu", "cuda", "cuda:1"])),
         })
     }
 }

@@ -50,27 +50,15 @@ struct Finding {
 
 impl Finding {
     fn good(name: &'static str, found: impl Into<String>) -> Self {
-        Self {
-            name,
-            state: State::Good,
-            found: found.into(),
-            remedy: String::new(),
-        }
+        Self { name, state: State::Good, found: found.into(), remedy: String::new() }
     }
 
     fn absent(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self {
-            state: State::Absent,
-            remedy: remedy.into(),
-            ..Self::good(name, found)
-        }
+        Self { state: State::Absent, remedy: remedy.into(), ..Self::good(name, found) }
     }
 
     fn bad(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self {
-            state: State::Bad,
-            ..Self::absent(name, found, remedy)
-        }
+        Self { state: State::Bad, ..Self::absent(name, found, remedy) }
     }
 }
 
@@ -81,27 +69,21 @@ pub(super) fn main(global: &Global) -> Result<u8> {
     findings.extend(folder::findings(&global.out)?);
     if global.json {
         for finding in &findings {
-            print::line(
-                json!({ "event": "finding", "schema": 1, "name": finding.name, "state": finding.state.name(),
-                                "found": finding.found, "remedy": finding.remedy }),
-            )?;
+            print::line(json!({ "event": "finding", "schema": 1, "name": finding.name, "state": finding.state.name(),
+                                "found": finding.found, "remedy": finding.remedy }))?;
         }
     } else {
         print::result(&text(&findings))?;
     }
-    Ok(
-        match findings.iter().any(|finding| finding.state == State::Bad) {
-            true => exit::CHECK_FAILED,
-            false => exit::DONE,
-        },
-    )
+    Ok(match findings.iter().any(|finding| finding.state == State::Bad) {
+        true => exit::CHECK_FAILED,
+        false => exit::DONE,
+    })
 }
 
 fn text(findings: &[Finding]) -> String {
     let row = |finding: &Finding| {
-        let Finding {
-            name, state, found, ..
-        } = finding;
+        let Finding { name, state, found, .. } = finding;
         let said = match finding.remedy.as_str() {
             "" => found.clone(),
             remedy => format!("{found}: {remedy}"),
@@ -119,10 +101,7 @@ fn program() -> Finding {
         false => "without",
     };
     let (version, commit) = (&origin.version, origin.commit());
-    let found = format!(
-        "dsf {version}, commit {commit}, built {cuda} CUDA, {}",
-        origin.os
-    );
+    let found = format!("dsf {version}, commit {commit}, built {cuda} CUDA, {}", origin.os);
     Finding::good("program", found)
 }
 
@@ -130,10 +109,7 @@ fn program() -> Finding {
 fn threads(global: &Global) -> Result<Finding> {
     let (threads, cpu) = (global.threads()?, cpu());
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let all = text
-        .lines()
-        .filter(|line| line.starts_with("processor"))
-        .count();
+    let all = text.lines().filter(|line| line.starts_with("processor")).count();
     let found = format!("{}, {cpu}", counted(threads, "thread"));
     Ok(match threads < all && global.threads.is_none() {
         true => Finding::absent(
@@ -149,11 +125,7 @@ fn simd() -> Finding {
     let best = Simd::available().max();
     let chosen = Simd::current();
     match best.filter(|best| *best > chosen) {
-        Some(best) => Finding::absent(
-            "simd",
-            format!("{chosen}, though the processor has {best}"),
-            "unset DSF_SIMD",
-        ),
+        Some(best) => Finding::absent("simd", format!("{chosen}, though the processor has {best}"), "unset DSF_SIMD"),
         None if chosen == Simd::Baseline && cfg!(target_arch = "x86_64") => Finding::absent(
             "simd",
             chosen.to_string(),
@@ -184,11 +156,7 @@ fn memory() -> Finding {
     match limit.bytes < all {
         true => Finding::absent(
             "memory",
-            format!(
-                "{bytes}, {}, of {} in the machine",
-                limit.of,
-                DecimalBytes(all)
-            ),
+            format!("{bytes}, {}, of {} in the machine", limit.of, DecimalBytes(all)),
             "runs that need more are refused; ask the scheduler for more (--mem)",
         ),
         false => Finding::good("memory", format!("{bytes}, {}", limit.of)),
@@ -227,20 +195,15 @@ fn scheduler() -> Finding {
         output.status.success().then_some(said)
     };
     let Some(config) = call("scontrol", &["show", "config"]) else {
-        let remedy = "`dsf sweep --executor print` shows the job scripts for a cluster elsewhere, and --shard i/N needs no \
+        let remedy =
+            "`dsf sweep --executor print` shows the job scripts for a cluster elsewhere, and --shard i/N needs no \
                       scheduler";
         return Finding::absent("slurm", "no cluster answers from here", remedy);
     };
     let most = slurm::max_array_size(&config);
-    let most = most.map_or(String::new(), |most| {
-        format!("arrays of {most} tasks at most")
-    });
+    let most = most.map_or(String::new(), |most| format!("arrays of {most} tasks at most"));
     let partitions = call("sinfo", &["--noheader", "--format=%P up to %l"]).unwrap_or_default();
-    let partitions = partitions
-        .lines()
-        .map(str::trim)
-        .collect::<Vec<_>>()
-        .join(", ");
+    let partitions = partitions.lines().map(str::trim).collect::<Vec<_>>().join(", ");
     Finding::good("slurm", format!("{most}; partitions {partitions}"))
 }
 
@@ -250,14 +213,8 @@ mod tests {
 
     #[test]
     fn a_finding_says_what_to_do_behind_a_colon() {
-        let findings = [
-            Finding::good("gpu", "cuda:0"),
-            Finding::bad("locks", "none", "use another folder"),
-        ];
-        assert_eq!(
-            text(&findings),
-            "ok   gpu    cuda:0\nBAD  locks  none: use another folder\n"
-        );
+        let findings = [Finding::good("gpu", "cuda:0"), Finding::bad("locks", "none", "use another folder")];
+        assert_eq!(text(&findings), "ok   gpu    cuda:0\nBAD  locks  none: use another folder\n");
     }
 
     #[test]

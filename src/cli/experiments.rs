@@ -30,10 +30,9 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
                 false => found.text.to_owned(),
             }
         }
-        None if global.json => SHIPPED
-            .iter()
-            .map(|shipped| Ok(format!("{}\n", event(shipped)?)))
-            .collect::<Result<_>>()?,
+        None if global.json => {
+            SHIPPED.iter().map(|shipped| Ok(format!("{}\n", event(shipped)?))).collect::<Result<_>>()?
+        }
         None => listing()?,
     };
     print::result(&text)?;

@@ -52,10 +52,7 @@ impl Format {
 pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let shown = arguments.shown(global)?;
     if shown.is_empty() {
-        refuse!(
-            path & global.out,
-            "holds no runs; `dsf mqar` makes one, `dsf sweep` a grid of them"
-        );
+        refuse!(path & global.out, "holds no runs; `dsf mqar` makes one, `dsf sweep` a grid of them");
     }
     let files = match (arguments.format, &arguments.to) {
         (Format::Jsonl, None) => {

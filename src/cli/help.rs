@@ -18,17 +18,11 @@ pub(super) fn of_task(command: Command) -> Command {
         Some(setting) => described(arg, setting, task, &defaults),
         None => fitting(arg, task),
     });
-    let examples: String = task
-        .examples
-        .iter()
-        .map(|line| format!("\n  {line}"))
-        .collect();
-    command
-        .after_help(format!("Examples:{examples}"))
-        .after_long_help(format!(
-            "Examples:{examples}\n\nDefaults are those of a command without flags; --explain prints every setting of \
+    let examples: String = task.examples.iter().map(|line| format!("\n  {line}")).collect();
+    command.after_help(format!("Examples:{examples}")).after_long_help(format!(
+        "Examples:{examples}\n\nDefaults are those of a command without flags; --explain prints every setting of \
              the run that a command describes, and where each came from."
-        ))
+    ))
 }
 
 /// Flags that `-h` of a sweep shows.
@@ -59,13 +53,9 @@ pub(super) fn of_sweep(command: Command) -> Command {
         let shown = OF_SWEEPS.contains(&arg.get_id().as_str());
         arg.hide_short_help(!shown)
     });
-    let inner = command
-        .get_subcommands()
-        .map(|inner| inner.get_name().to_owned());
+    let inner = command.get_subcommands().map(|inner| inner.get_name().to_owned());
     let inner: Vec<String> = inner.collect();
-    inner.into_iter().fold(command, |command, name| {
-        command.mut_subcommand(name, of_sweep)
-    })
+    inner.into_iter().fold(command, |command, name| command.mut_subcommand(name, of_sweep))
 }
 
 /// Returns the flag of a setting with its default in the help.

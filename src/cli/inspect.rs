@@ -5,9 +5,7 @@ use super::results::Form;
 use super::{exit, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
-use crate::inspect::{
-    self, Course, Growing, Heads, Input, Need, Network, Shown, Snapshot, Subject, View, ETAS,
-};
+use crate::inspect::{self, Course, Growing, Heads, Input, Need, Network, Shown, Snapshot, Subject, View, ETAS};
 use crate::mixers::{self, MIXERS};
 use crate::model::weights::Checkpoint;
 use crate::recipes;
@@ -62,12 +60,7 @@ struct Selection {
     #[arg(value_name = "RUN", conflicts_with_all = ["mixer", "d", "n", "heads", "variant", "options", "seed", "task"])]
     runs: Vec<PathBuf>,
     /// Fresh models of these mixers: NAME, or NAME/VARIANT.
-    #[arg(
-        long,
-        visible_alias = "compare",
-        value_delimiter = ',',
-        value_name = "NAME"
-    )]
+    #[arg(long, visible_alias = "compare", value_delimiter = ',', value_name = "NAME")]
     mixer: Vec<String>,
     /// Beside each run also the model that it began with.
     #[arg(long, requires = "runs", hide_short_help = true)]
@@ -85,12 +78,7 @@ struct Selection {
     #[arg(long, value_name = "HOW")]
     input: Option<Kind>,
     /// A text for models of text to read.
-    #[arg(
-        long,
-        value_name = "TEXT",
-        conflicts_with = "input",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "TEXT", conflicts_with = "input", hide_short_help = true)]
     text: Option<String>,
     /// Model width d of fresh models [default: 16].
     #[arg(long)]
@@ -117,13 +105,7 @@ struct Selection {
     #[arg(long, value_name = "L")]
     seq_len: Option<usize>,
     /// Where data lies [default: where `dsf data fetch` puts it].
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "DSF_DATA",
-        hide_env_values = true,
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true, hide_short_help = true)]
     data_dir: Option<PathBuf>,
     /// Numbers to compute with.
     #[arg(long, value_enum, default_value_t = Precision::F64, hide_short_help = true)]
@@ -251,10 +233,7 @@ fn ended(equal: bool) -> u8 {
 /// Options for showing systems in a format; `cells` overrides its rows and columns of heatmaps.
 fn shown(format: &Format, cells: Option<u16>) -> Shown {
     let usual = CELLS[usize::from(format.name != "text")];
-    Shown {
-        cells: cells.unwrap_or(usual).into(),
-        records: FOR_PROGRAMS.contains(&format.name),
-    }
+    Shown { cells: cells.unwrap_or(usual).into(), records: FOR_PROGRAMS.contains(&format.name) }
 }
 
 fn need(shown: Shown) -> Need {
@@ -298,21 +277,14 @@ impl Arguments {
                 let found = Checkpoint::of_any_task(&file)?;
                 let epoch = found.origin.epoch;
                 let network = Network::trained(found, self.what.dtype())?;
-                let subjects =
-                    network.subjects(self.what.input(), self.what.layer, Need::System)?;
-                heading = self
-                    .what
-                    .heading("Over training, as systems (11)", &subjects);
+                let subjects = network.subjects(self.what.input(), self.what.layer, Need::System)?;
+                heading = self.what.heading("Over training, as systems (11)", &subjects);
                 name.clone_from(&network.name);
                 let views = self.views(&subjects)?;
                 seen.push(Snapshot { epoch, views });
             }
             let accuracy = epochs(&place)?.iter().map(|row| row.accuracy).collect();
-            courses.push(Course {
-                name,
-                accuracy,
-                snapshots: seen,
-            });
+            courses.push(Course { name, accuracy, snapshots: seen });
         }
         let snapshots = courses.iter().flat_map(|course| &course.snapshots);
         let hold = hold(snapshots.flat_map(|snapshot| &snapshot.views));
@@ -356,10 +328,7 @@ impl Selection {
         };
         let sizes = subjects.first().map_or(String::new(), |subject| {
             let (model, seq_len) = (&subject.model, subject.seq_len());
-            format!(
-                ", d = {}, n = {}, L = {seq_len}",
-                model.d_model, model.d_state
-            )
+            format!(", d = {}, n = {}, L = {seq_len}", model.d_model, model.d_state)
         });
         format!("{what}, on {input}{sizes}")
     }
@@ -431,22 +400,11 @@ impl Selection {
     fn config(&self, mixer: &str) -> Result<RunConfig> {
         let options = self.options_of(mixer)?;
         let (mixer, variant) = self.named(mixer);
-        let usual = if self.text.is_some() {
-            "wikitext"
-        } else {
-            "mqar"
-        };
+        let usual = if self.text.is_some() { "wikitext" } else { "mqar" };
         let random = matches!(self.input(), Input::Random(_));
-        let given = [
-            ("d", &self.d),
-            ("n", &self.n),
-            ("heads", &self.heads),
-            ("seed", &self.seed),
-        ];
+        let given = [("d", &self.d), ("n", &self.n), ("heads", &self.heads), ("seed", &self.seed)];
         let mut settings = vec![("preset", "smoke"), ("mixer", mixer)];
-        let given = given
-            .iter()
-            .filter_map(|(name, value)| Some((*name, value.as_deref()?)));
+        let given = given.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
         settings.extend(given);
         settings.extend(variant.map(|variant| ("variant", variant)));
         settings.extend(options.iter().map(|option| ("option", option.as_str())));
@@ -551,15 +509,7 @@ impl Lemma {
     fn show(self, global: &Global) -> Result<u8> {
         let mut equal = true;
         let (report, form) = match self {
-            Self::Lemma1 {
-                order,
-                run,
-                layer,
-                m,
-                seq_len,
-                seed,
-                form,
-            } => {
+            Self::Lemma1 { order, run, layer, m, seq_len, seed, form } => {
                 let heads = match run {
                     Some(run) => Heads::of(&trained(&run, layer, global)?)?,
                     None => Heads::random(m.into(), seq_len.into(), seed),
@@ -573,36 +523,19 @@ impl Lemma {
                 };
                 let growing = subjects.iter().map(|subject| Growing {
                     subject,
-                    to: to_n.map_or(2 * subject.model.d_state + subject.model.n_heads, |n| {
-                        n as usize
-                    }),
+                    to: to_n.map_or(2 * subject.model.d_state + subject.model.n_heads, |n| n as usize),
                     moved: run.is_none(),
                 });
                 (inspect::lemma2(&growing.collect::<Vec<_>>())?, form)
             }
-            Self::Eta {
-                run,
-                eta,
-                layer,
-                d,
-                n,
-                heads,
-                seq_len,
-                form,
-            } => {
+            Self::Eta { run, eta, layer, d, n, heads, seq_len, form } => {
                 let subject = match &run {
                     Some(run) => trained(run, layer, global)?,
                     None => {
                         let sizes = [("d", d.as_str()), ("n", &n), ("heads", &heads)];
-                        let network = Network::fresh(
-                            smoke(inspect::unnormalised().name, &sizes)?,
-                            DType::F64,
-                        )?;
+                        let network = Network::fresh(smoke(inspect::unnormalised().name, &sizes)?, DType::F64)?;
                         let read = Input::Random(Some(seq_len.into()));
-                        network
-                            .subjects(read, Some(0), Need::System)?
-                            .remove(0)
-                            .of_unit_gain()?
+                        network.subjects(read, Some(0), Need::System)?.remove(0).of_unit_gain()?
                     }
                 };
                 let all = || ETAS.iter().map(|eta| eta.name.to_owned()).collect();

@@ -13,9 +13,7 @@ use std::path::{Path, PathBuf};
 const VERSION: &str = concat!("dsf ", env!("CARGO_PKG_VERSION"));
 
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  dsf man sweep status | man -l -\n  dsf man --to ~/.local/share/man/man1"
-)]
+#[command(after_help = "Examples:\n  dsf man sweep status | man -l -\n  dsf man --to ~/.local/share/man/man1")]
 pub(super) struct Arguments {
     /// The command whose page is printed, such as `sweep status` [default: dsf itself].
     #[arg(value_name = "COMMAND", conflicts_with = "to")]

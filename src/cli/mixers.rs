@@ -38,10 +38,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let rows = listed.iter().map(|entry| Row::of(entry, arguments));
     let rows: Vec<Row> = rows.collect::<Result<_>>()?;
     if global.json {
-        let events: String = rows
-            .iter()
-            .map(|row| format!("{}\n", row.event()))
-            .collect();
+        let events: String = rows.iter().map(|row| format!("{}\n", row.event())).collect();
         print::result(&events)?;
         return Ok(exit::DONE);
     }
@@ -72,9 +69,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     }
     let Arguments { d, n, seq_len, .. } = arguments;
     let more = match (named.is_empty(), arguments.wide) {
-        (true, false) => {
-            "\n`dsf mixers NAME` says all of one; --wide adds variants, source and equation."
-        }
+        (true, false) => "\n`dsf mixers NAME` says all of one; --wide adds variants, source and equation.",
         _ => "",
     };
     print::line(format!(
@@ -92,15 +87,7 @@ struct Row {
 }
 
 impl Row {
-    const HEADER: [&str; 7] = [
-        "mixer",
-        "parameters",
-        "state",
-        "finite DSF",
-        "variants",
-        "source",
-        "equation",
-    ];
+    const HEADER: [&str; 7] = ["mixer", "parameters", "state", "finite DSF", "variants", "source", "equation"];
 
     fn of(entry: &'static Entry, arguments: &Arguments) -> Result<Self> {
         let (d, n) = (arguments.d.to_string(), arguments.n.to_string());
@@ -109,11 +96,7 @@ impl Row {
         let model = recipes::run("mqar", &model)?.model;
         let params = Params::without_values(DType::F32);
         let mixer = entry.build(&model, &params)?;
-        Ok(Self {
-            entry,
-            parameters: params.count(),
-            state: mixer.state_size(arguments.seq_len as usize),
-        })
+        Ok(Self { entry, parameters: params.count(), state: mixer.state_size(arguments.seq_len as usize) })
     }
 
     fn fields(&self) -> [String; 7] {
@@ -137,11 +120,7 @@ impl Row {
 
     /// Returns a page about the mixer for people.
     fn page(&self) -> String {
-        let Self {
-            entry,
-            parameters,
-            state,
-        } = self;
+        let Self { entry, parameters, state } = self;
         let mut page = format!(
             "{}\n  equation    {}\n  source      {}\n  family      {}\n  finite DSF  {}\n  variants    {}: protocols \
              `reference` and `matched` train the first,\n              `paper` the one of that name where there is \
@@ -163,9 +142,7 @@ impl Row {
     fn event(&self) -> Value {
         let entry = self.entry;
         let options = entry.options.iter();
-        let options: Vec<Value> = options
-            .map(|option| json!({ "name": option.name, "help": option.help }))
-            .collect();
+        let options: Vec<Value> = options.map(|option| json!({ "name": option.name, "help": option.help })).collect();
         json!({
             "event": "mixer", "schema": 1, "mixer": entry.name, "family": entry.family.name(),
             "parameters": self.parameters, "state": self.state, "dsf": entry.dsf,

@@ -72,9 +72,7 @@ enum Command {
 
 impl FromArgMatches for Command {
     fn from_arg_matches(found: &ArgMatches) -> Result<Self, clap::Error> {
-        let name = found
-            .subcommand()
-            .filter(|(name, _)| !Other::has_subcommand(name));
+        let name = found.subcommand().filter(|(name, _)| !Other::has_subcommand(name));
         match name.and_then(|(name, rest)| Some((task(name).ok()?, rest))) {
             Some((task, rest)) => {
                 let arguments = single::Arguments::from_arg_matches(rest)?;
@@ -92,16 +90,12 @@ impl FromArgMatches for Command {
 
 impl Subcommand for Command {
     fn augment_subcommands(tree: clap::Command) -> clap::Command {
-        let tasks = TASKS
-            .iter()
-            .filter(|task| !Other::has_subcommand(task.name));
+        let tasks = TASKS.iter().filter(|task| !Other::has_subcommand(task.name));
         let tasks = tasks.map(|task| {
             let about = format!("Train and test one model on {}", task.about);
             let brief = about.split(':').next().unwrap_or_default().to_owned();
             // Set last, since flattened flags would override the description.
-            single::Arguments::augment_args(clap::Command::new(task.name))
-                .about(brief)
-                .long_about(about)
+            single::Arguments::augment_args(clap::Command::new(task.name)).about(brief).long_about(about)
         });
         Other::augment_subcommands(tree.subcommands(tasks))
     }
@@ -167,14 +161,7 @@ enum Other {
 #[derive(Args, Clone)]
 struct Global {
     /// Folder of results.
-    #[arg(
-        short,
-        long,
-        global = true,
-        value_name = "DIR",
-        default_value = "results",
-        env = "DSF_OUT"
-    )]
+    #[arg(short, long, global = true, value_name = "DIR", default_value = "results", env = "DSF_OUT")]
     out: PathBuf,
     /// Threads [default: all cores].
     ///
@@ -289,9 +276,7 @@ fn tree() -> clap::Command {
     let tree = Cli::command().mut_subcommand("sweep", help::of_sweep);
     // A timed step belongs to a single run.
     let tree = tree.mut_subcommand("bench", |bench| {
-        bench.mut_subcommand("step", |step| {
-            step.mut_arg("seeds", |seeds| seeds.hide(true))
-        })
+        bench.mut_subcommand("step", |step| step.mut_arg("seeds", |seeds| seeds.hide(true)))
     });
     TASKS.iter().fold(tree, |tree, task| {
         // Defaults are resolved when the command is called, and only for that command.
@@ -404,8 +389,6 @@ fn stopped(why: &str, global: &Global) -> Result<u8, Error> {
     if global.json {
         print::line(json!({ "event": "stopped", "schema": 1, "why": why, "command": command }))?;
     }
-    print::message(&format!(
-        "{why}; the same command continues from there:\n  {command}"
-    ));
+    print::message(&format!("{why}; the same command continues from there:\n  {command}"));
     Ok(exit::STOPPED)
 }

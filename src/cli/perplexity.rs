@@ -24,12 +24,10 @@ pub(super) fn epoch(row: &EpochRow) -> String {
 /// Describes the result of a run.
 pub(super) fn sentence(config: &RunConfig, task: &str, metrics: &Metrics) -> String {
     let shown = |name: &str| shown(metrics.get(name));
-    let selected = metrics
-        .count("selected_epoch")
-        .map_or(String::new(), |epoch| {
-            let ppl = shown("selected_test_ppl");
-            format!(" ({ppl} where validation was best, after epoch {epoch})")
-        });
+    let selected = metrics.count("selected_epoch").map_or(String::new(), |epoch| {
+        let ppl = shown("selected_test_ppl");
+        format!(" ({ppl} where validation was best, after epoch {epoch})")
+    });
     let bits = shown("test_bits_per_byte");
     let words = match metrics.get("test_word_ppl") {
         Some(ppl) if ppl <= MOST_WORDS => {
@@ -53,10 +51,7 @@ pub(super) fn sentence(config: &RunConfig, task: &str, metrics: &Metrics) -> Str
 
 /// Returns commands for the weights in the `folder` of a run; `None` if no weights were kept.
 pub(super) fn weights(folder: &Path) -> Option<String> {
-    let kept = [
-        (Weights::Best, "the best by validation"),
-        (Weights::Last, "the last"),
-    ];
+    let kept = [(Weights::Best, "the best by validation"), (Weights::Last, "the last")];
     let kept: Vec<String> = kept
         .into_iter()
         .filter(|(which, _)| folder.join(which.file()).exists())
@@ -83,9 +78,7 @@ mod tests {
     #[test]
     fn a_perplexity_per_word_is_told_where_it_means_something() {
         let told = |ppl: f64| {
-            let metrics = Metrics::default()
-                .with("test_word_ppl", ppl)
-                .with("test_bits_per_byte", 2.5);
+            let metrics = Metrics::default().with("test_word_ppl", ppl).with("test_bits_per_byte", 2.5);
             sentence(&crate::store::samples::text_config(), "a text", &metrics)
         };
         assert!(told(68.5).contains(", which is 68.50 a word and 2.50 bits a byte;"));
@@ -100,17 +93,11 @@ mod tests {
         assert_eq!(weights(dir.path()), None);
         std::fs::write(dir.path().join("best.safetensors"), b"").unwrap();
         let said = weights(dir.path()).unwrap();
-        assert!(
-            said.contains("best.safetensors") && !said.contains("the last"),
-            "{said}"
-        );
+        assert!(said.contains("best.safetensors") && !said.contains("the last"), "{said}");
         std::fs::write(dir.path().join("weights.safetensors"), b"").unwrap();
         let said = weights(dir.path()).unwrap();
         let folder = dir.path().display();
         assert!(said.contains("weights.safetensors (the last)"), "{said}");
-        assert!(
-            said.contains(&format!("eval --checkpoint {folder}")),
-            "{said}"
-        );
+        assert!(said.contains(&format!("eval --checkpoint {folder}")), "{said}");
     }
 }

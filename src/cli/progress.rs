@@ -23,11 +23,7 @@ pub(in crate::cli) struct ProgressDisplay {
 
 impl ProgressDisplay {
     pub fn new(quiet: bool) -> Self {
-        Self {
-            quiet,
-            bar: None,
-            lines: None,
-        }
+        Self { quiet, bar: None, lines: None }
     }
 }
 
@@ -46,8 +42,7 @@ impl Progress for ProgressDisplay {
         }
         print::message(what);
         if io::stderr().is_terminal() {
-            let template =
-                "{wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}";
+            let template = "{wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}";
             self.bar = Some(print::bar(template, total).with_position(done));
         } else {
             self.lines = Some(Lines::new(done, total, Instant::now()));
@@ -97,12 +92,7 @@ impl Lines {
     const FAST: Duration = Duration::from_secs(1);
 
     fn new(done: u64, total: Option<u64>, at: Instant) -> Self {
-        Self {
-            total,
-            done,
-            said: done,
-            at,
-        }
+        Self { total, done, said: done, at }
     }
 
     /// Returns the line to print now, if any.
@@ -149,12 +139,7 @@ pub(super) fn prepare<'a>(
 }
 
 /// Shows the progress of `make`, which creates the token files `name`.
-pub(super) fn show(
-    name: &str,
-    quiet: bool,
-    stop: &AtomicBool,
-    make: impl FnOnce(Watch) -> Result<()>,
-) -> Result<()> {
+pub(super) fn show(name: &str, quiet: bool, stop: &AtomicBool, make: impl FnOnce(Watch) -> Result<()>) -> Result<()> {
     let mut shown = ProgressDisplay::new(quiet);
     let mut split = None;
     let made = make(&mut |now| {
@@ -193,10 +178,7 @@ mod tests {
     fn without_a_length_only_time_counts() {
         let start = Instant::now();
         let mut lines = Lines::new(0, None, start);
-        assert_eq!(
-            lines.reach(u64::MAX / 2, start + Duration::from_secs(29)),
-            None
-        );
+        assert_eq!(lines.reach(u64::MAX / 2, start + Duration::from_secs(29)), None);
         let line = lines.reach(3_000_000, start + Duration::from_secs(30));
         assert_eq!(line.unwrap().trim(), "3.00 MB");
     }

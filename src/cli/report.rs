@@ -111,9 +111,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let format = arguments.form.format(global)?;
     let mut report = arguments.report(format, &global.out)?;
     let before = report.notes.len();
-    let held = arguments
-        .check
-        .is_none_or(|tolerance| report.check(tolerance));
+    let held = arguments.check.is_none_or(|tolerance| report.check(tolerance));
     if format.name == "csv" {
         let said = report.notes[before..].iter();
         said.for_each(|note| print::message(note));
@@ -151,10 +149,7 @@ impl Arguments {
             return report::curves(&traced(self.sources(folder), Store::epochs)?, &self.asked);
         }
         if let Some(names) = &self.claims {
-            let asked = ReportOptions {
-                claims: names.clone(),
-                ..self.asked.clone()
-            };
+            let asked = ReportOptions { claims: names.clone(), ..self.asked.clone() };
             return report::claims(&rows(self.sources(folder))?, &presets_of, &asked);
         }
         let figure = match (&self.table, &self.figure) {
@@ -174,10 +169,7 @@ impl Arguments {
 }
 
 /// Returns the runs of `folders` with the rows that `read` returns for them; runs without rows are omitted.
-fn traced<R>(
-    folders: &[PathBuf],
-    read: impl Fn(&Store, &str) -> Result<Vec<R>>,
-) -> Result<Vec<Traced<R>>> {
+fn traced<R>(folders: &[PathBuf], read: impl Fn(&Store, &str) -> Result<Vec<R>>) -> Result<Vec<Traced<R>>> {
     let mut traced = Vec::new();
     for folder in folders {
         if folder.is_file() {
@@ -223,8 +215,7 @@ fn columns(json: bool) -> String {
         };
         return COLUMNS.iter().map(event).collect();
     }
-    let mut text =
-        format!("columns of a summary CSV, schema {SCHEMA}; empty means not applicable\n");
+    let mut text = format!("columns of a summary CSV, schema {SCHEMA}; empty means not applicable\n");
     for column in COLUMNS.iter() {
         let (name, unit, meaning) = (column.name, column.unit, column.meaning);
         let unit = match unit {

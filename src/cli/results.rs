@@ -30,16 +30,10 @@ impl Form {
             (Some(name), _) => Format::find(name)?,
             (None, None) => &FORMATS[0],
             (None, Some(file)) => Format::of_file(file).ok_or_else(|| {
-                let endings = FORMATS
-                    .iter()
-                    .map(|format| format!(".{}", format.extension));
+                let endings = FORMATS.iter().map(|format| format!(".{}", format.extension));
                 let endings: Vec<String> = endings.collect();
                 let (file, endings) = (file.display(), endings.join(", "));
-                Error::flag_value(
-                    "--to",
-                    file,
-                    format!("ends in no format: give --format, or one of {endings}"),
-                )
+                Error::flag_value("--to", file, format!("ends in no format: give --format, or one of {endings}"))
             })?,
         };
         if !format.is_text() && self.to.is_none() && io::stdout().is_terminal() {
@@ -54,10 +48,7 @@ impl Form {
         if let Some(file) = &self.to {
             return write_atomic(file, &format.render(report, Screen::default())?);
         }
-        let screen = Screen {
-            colour: global.coloured(),
-            width: print::width(),
-        };
+        let screen = Screen { colour: global.coloured(), width: print::width() };
         print::bytes(&format.render(report, screen)?)
     }
 }

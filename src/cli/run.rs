@@ -7,9 +7,7 @@ use super::{is_set, typed_command, Global};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::ops;
-use crate::store::{
-    peak_memory_bytes, EpochRow, Failure, Metrics, Provenance, RunDir, RunResult, Status, Store,
-};
+use crate::store::{peak_memory_bytes, EpochRow, Failure, Metrics, Provenance, RunDir, RunResult, Status, Store};
 use crate::sweep::Training;
 use crate::tasks;
 use crate::train::{Event, Trainer};
@@ -36,12 +34,7 @@ pub(super) struct RunContext<'a> {
 
 impl<'a> RunContext<'a> {
     /// Opens the device and the results folder.
-    pub fn open(
-        device: Choice,
-        training: &'a Training,
-        stop: &'a AtomicBool,
-        global: &Global,
-    ) -> Result<Self> {
+    pub fn open(device: Choice, training: &'a Training, stop: &'a AtomicBool, global: &Global) -> Result<Self> {
         let threads = global.threads()?;
         use_threads(threads);
         let (device, device_name) = device.open()?;
@@ -62,18 +55,9 @@ impl<'a> RunContext<'a> {
 /// Events of a run during training.
 pub(super) enum RunEvent<'a> {
     /// Training begins, after `done` epochs of an earlier process.
-    Start {
-        parameters: usize,
-        steps_per_epoch: usize,
-        done: usize,
-    },
+    Start { parameters: usize, steps_per_epoch: usize, done: usize },
     /// A step was made.
-    Step {
-        epoch: usize,
-        step: usize,
-        loss: f64,
-        seconds: f64,
-    },
+    Step { epoch: usize, step: usize, loss: f64, seconds: f64 },
     /// An epoch is over.
     Epoch(&'a EpochRow),
     /// Warning for the user; training continues.
@@ -87,10 +71,8 @@ pub(super) fn execute(
     context: &RunContext,
     on: &mut dyn FnMut(RunEvent) -> Result<()>,
 ) -> Result<RunResult> {
-    let provenance = Provenance {
-        command: typed_command(),
-        ..Provenance::collect(&context.device_name, context.threads)
-    };
+    let provenance =
+        Provenance { command: typed_command(), ..Provenance::collect(&context.device_name, context.threads) };
     let dir = context.store.begin(config, &provenance)?;
     if let Some(result) = dir.result()? {
         // The summary lacks the row if a process was killed between result and summary.
@@ -101,19 +83,13 @@ pub(super) fn execute(
     }
     let result = match train(config, context, &dir, &provenance, on) {
         Ok(result) => result,
-        Err(Error::Tensor(e)) => RunResult::failed(
-            Failure::from_message(e.to_string()),
-            dir.started(),
-            provenance,
-        ),
+        Err(Error::Tensor(e)) => RunResult::failed(Failure::from_message(e.to_string()), dir.started(), provenance),
         Err(e) => return Err(e),
     };
     let id = dir.id().to_owned();
     match dir.finish(&result) {
         // The result is safe; the next run that finishes rebuilds the summary.
-        Err(e) if context.store.status(&id)? != Status::Started => {
-            on(RunEvent::Warning(e.to_string()))?
-        }
+        Err(e) if context.store.status(&id)? != Status::Started => on(RunEvent::Warning(e.to_string()))?,
         finished => finished?,
     }
     Ok(result)
@@ -180,9 +156,7 @@ fn train(
     })?;
     recorder.end(&trainer, outcome)?;
     let memory = context.alone.then(peak_memory_bytes).flatten();
-    let mut metrics = metrics(&trainer)
-        .with("peak_memory_bytes", memory)
-        .with("majority", data.majority());
+    let mut metrics = metrics(&trainer).with("peak_memory_bytes", memory).with("majority", data.majority());
     metrics.extend(&trainer.language_scores(outcome)?);
     Ok(RunResult {
         ops: ops::taken().to_owned(),
@@ -206,11 +180,7 @@ fn update_heartbeat(dir: &RunDir, config: &RunConfig, trainer: &Trainer) {
 }
 
 /// Resumes from the newest intact checkpoint. Without one, training starts again, which gives the same numbers.
-fn resume(
-    trainer: &mut Trainer,
-    dir: &RunDir,
-    on: &mut dyn FnMut(RunEvent) -> Result<()>,
-) -> Result<()> {
+fn resume(trainer: &mut Trainer, dir: &RunDir, on: &mut dyn FnMut(RunEvent) -> Result<()>) -> Result<()> {
     for checkpoint in dir.checkpoints() {
         let (path, bytes) = checkpoint?;
         match trainer.restore(&bytes, &path.display().to_string()) {
@@ -242,10 +212,7 @@ fn metrics(trainer: &Trainer) -> Metrics {
     let epochs = &trainer.progress().epochs;
     let last = epochs.last();
     // The earliest epoch counts among equal accuracies.
-    let best = epochs
-        .iter()
-        .rev()
-        .max_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
+    let best = epochs.iter().rev().max_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
     let selected = trainer.selected();
     let finite = |x: f64| Some(x).filter(|x| x.is_finite());
     Metrics::default()

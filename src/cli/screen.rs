@@ -30,12 +30,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    pub fn new(
-        config: &RunConfig,
-        task: &TaskEntry,
-        tokens_per_step: usize,
-        global: &Global,
-    ) -> Self {
+    pub fn new(config: &RunConfig, task: &TaskEntry, tokens_per_step: usize, global: &Global) -> Self {
         let bar = || print::bar("{bar:24} {msg}", Some(0));
         Self {
             console: Console::new(global.silent(), bar),
@@ -53,11 +48,7 @@ impl Screen {
     /// Shows an event.
     pub fn show(&mut self, event: &RunEvent) -> Result<()> {
         match event {
-            RunEvent::Start {
-                steps_per_epoch,
-                done,
-                ..
-            } => {
+            RunEvent::Start { steps_per_epoch, done, .. } => {
                 self.steps = *steps_per_epoch;
                 if let Some(bar) = self.console.bar() {
                     bar.set_length((self.steps * self.epochs) as u64);
@@ -66,12 +57,7 @@ impl Screen {
                     self.say(&format!("continuing after epoch {done} from a checkpoint"));
                 }
             }
-            RunEvent::Step {
-                epoch,
-                step,
-                loss,
-                seconds,
-            } => self.step(*epoch, *step, *loss, *seconds),
+            RunEvent::Step { epoch, step, loss, seconds } => self.step(*epoch, *step, *loss, *seconds),
             RunEvent::Epoch(row) => {
                 self.accuracy = Some(row.accuracy);
                 self.say(&format!(
@@ -140,15 +126,8 @@ pub(super) fn without_recall(config: &RunConfig) -> Option<f64> {
 
 /// Formats the accuracies of an epoch.
 fn answers(row: &EpochRow, without_recall: Option<f64>) -> String {
-    let validation = row.val_accuracy.map_or(String::new(), |accuracy| {
-        format!("  validation {:>5.1} %", 100.0 * accuracy)
-    });
-    let without = without_recall.map_or(String::new(), |ceiling| {
-        format!(" (without recall {:.1})", 100.0 * ceiling)
-    });
-    format!(
-        "loss {:.4}  test accuracy {:>5.1} %{without}{validation}",
-        row.train_loss,
-        100.0 * row.accuracy
-    )
+    let validation =
+        row.val_accuracy.map_or(String::new(), |accuracy| format!("  validation {:>5.1} %", 100.0 * accuracy));
+    let without = without_recall.map_or(String::new(), |ceiling| format!(" (without recall {:.1})", 100.0 * ceiling));
+    format!("loss {:.4}  test accuracy {:>5.1} %{without}{validation}", row.train_loss, 100.0 * row.accuracy)
 }

@@ -104,11 +104,7 @@ impl LoadedRun {
             }
             let numbers = METRICS.iter().filter_map(|metric| {
                 let value = result.metrics.get(metric.name)?;
-                Some(vec![
-                    metric.name.to_owned(),
-                    format!("{value}"),
-                    metric.meaning.to_owned(),
-                ])
+                Some(vec![metric.name.to_owned(), format!("{value}"), metric.meaning.to_owned()])
             });
             text += &format!("\n{}", columns(&numbers.collect::<Vec<_>>(), Align::Left));
         }
@@ -146,14 +142,7 @@ impl LoadedRun {
         let last = self.epochs.len() - 1;
         let most = MOST_EPOCHS.min(self.epochs.len());
         let chosen = (0..most).map(|i| &self.epochs[i * last / (most - 1).max(1)]);
-        let header = [
-            "epoch",
-            "train loss",
-            "test loss",
-            "accuracy",
-            "lr",
-            "seconds",
-        ];
+        let header = ["epoch", "train loss", "test loss", "accuracy", "lr", "seconds"];
         let mut rows = vec![header.map(str::to_owned).to_vec()];
         rows.extend(chosen.map(|epoch| {
             vec![
@@ -202,9 +191,7 @@ impl LoadedRun {
 fn found(name: &str, global: &Global) -> Result<(Store, String)> {
     let path = Path::new(name);
     let parent = path.parent().and_then(Path::parent);
-    if let (true, Some(out), Some(id)) =
-        (path.join("config.json").exists(), parent, path.file_name())
-    {
+    if let (true, Some(out), Some(id)) = (path.join("config.json").exists(), parent, path.file_name()) {
         return Ok((Store::existing(out)?, id.to_string_lossy().into_owned()));
     }
     let store = Store::existing(&global.out)?;
@@ -214,8 +201,16 @@ fn found(name: &str, global: &Global) -> Result<(Store, String)> {
     }
     let ids = store.find(name)?;
     match &ids[..] {
-        [] => refuse!(path &global.out, "there is no run {name} here; `dsf report --format csv --out {out}` lists the settings of all"),
+        [] => refuse!(
+            path & global.out,
+            "there is no run {name} here; `dsf report --format csv --out {out}` lists the settings of all"
+        ),
         [id] => Ok((store, id.clone())),
-        several => refuse!(path &global.out, "the ids of {} runs here begin with {name}: {}", several.len(), several.join(", ")),
+        several => refuse!(
+            path & global.out,
+            "the ids of {} runs here begin with {name}: {}",
+            several.len(),
+            several.join(", ")
+        ),
     }
 }

@@ -82,10 +82,7 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     arguments.device.serves(&config, &arguments.training)?;
     let stop = stop_flag()?;
     let context = RunContext {
-        kept: KeptWeights {
-            last: true,
-            every: arguments.snapshot_every.map(|epochs| epochs as usize),
-        },
+        kept: KeptWeights { last: true, every: arguments.snapshot_every.map(|epochs| epochs as usize) },
         ..RunContext::open(arguments.device, &arguments.training, &stop, global)?
     };
     let known = context.store.status(&config.id())? == Status::Done;
@@ -130,12 +127,9 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
 fn explanation(resolved: &mut Resolved, identified: Result<()>, global: &Global) -> String {
     let id = identified.as_ref().ok().map(|()| resolved.config.id());
     let unknown = identified.err();
-    let unknown =
-        unknown.map(|e| format!("the id of a run on files depends on their content: {e}"));
+    let unknown = unknown.map(|e| format!("the id of a run on files depends on their content: {e}"));
     resolved.notes.extend(unknown);
-    let Resolved {
-        explained, notes, ..
-    } = resolved;
+    let Resolved { explained, notes, .. } = resolved;
     if global.json {
         let settings = explained.iter().map(|row| {
             let (name, value, origin) = (&row.name, &row.value, row.origin.to_string());
@@ -145,13 +139,7 @@ fn explanation(resolved: &mut Resolved, identified: Result<()>, global: &Global)
         let event = json!({ "event": "settings", "schema": 1, "run": id, "notes": notes, "settings": settings });
         return format!("{event}\n");
     }
-    let row = |row: &Explained| {
-        vec![
-            row.name.to_string(),
-            as_typed(&row.value),
-            row.origin.to_string(),
-        ]
-    };
+    let row = |row: &Explained| vec![row.name.to_string(), as_typed(&row.value), row.origin.to_string()];
     let rows: Vec<Vec<String>> = explained.iter().map(row).collect();
     let notes = notes.iter().map(|note| format!("note: {note}\n"));
     let notes: String = notes.collect();
@@ -180,21 +168,13 @@ fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {
 }
 
 /// Returns the sentence about the result, its location, and the next command.
-fn conclusion(
-    config: &RunConfig,
-    result: &RunResult,
-    known: bool,
-    store: &Store,
-    global: &Global,
-) -> Result<String> {
+fn conclusion(config: &RunConfig, result: &RunResult, known: bool, store: &Store, global: &Global) -> Result<String> {
     let (entry, task) = (config.task.entry()?, config.task.read()?);
     let mut lines = vec![sentence(config, &task.title(), result)];
     let folder = store.run_folder(&config.id());
     let place = folder.display();
     if known {
-        lines.push(format!(
-            "It was trained before; delete {place} to train it again."
-        ));
+        lines.push(format!("It was trained before; delete {place} to train it again."));
     }
     let summary = store.summary_path(entry.name);
     lines.push(format!("results: {place} and {}", summary.display()));
@@ -204,9 +184,7 @@ fn conclusion(
             let (file, id, out) = (Weights::Last.file(), config.id(), global.out_flag());
             lines.push(match config.model.is_bidirectional() {
                 true => format!("weights: {file} there"),
-                false => format!(
-                    "weights: {file} there; dsf inspect {id}{out} shows the mixers as dynamical systems"
-                ),
+                false => format!("weights: {file} there; dsf inspect {id}{out} shows the mixers as dynamical systems"),
             });
         }
         false => {}
@@ -257,9 +235,7 @@ fn sentence(config: &RunConfig, task: &str, result: &RunResult) -> String {
         }
         _ => {
             let expected = expected(config, accuracy);
-            format!(
-                "{mixer} on {task}: {accuracy:.1} % of the test answers right {after}.{expected}"
-            )
+            format!("{mixer} on {task}: {accuracy:.1} % of the test answers right {after}.{expected}")
         }
     }
 }
@@ -272,21 +248,14 @@ fn expected(config: &RunConfig, accuracy: f64) -> String {
     if accuracy >= LEARNT {
         return String::new();
     }
-    let without = config
-        .task
-        .read()
-        .ok()
-        .and_then(|task| task.without_recall());
+    let without = config.task.read().ok().and_then(|task| task.without_recall());
     let without = without.map_or(String::new(), |without| {
         let ceiling = 100.0 * without.accuracy;
         let shown = match accuracy <= ceiling {
             true => ": no recall shown",
             false => "",
         };
-        format!(
-            " Without recall, {} answers {ceiling:.1} % right{shown}.",
-            without.predictor
-        )
+        format!(" Without recall, {} answers {ceiling:.1} % right{shown}.", without.predictor)
     });
     let published = recipes::published_accuracy(config).map_or(String::new(), |accuracy| {
         // A mixer that learnt elsewhere lost the lookup to another rounding.
@@ -305,20 +274,12 @@ fn expected(config: &RunConfig, accuracy: f64) -> String {
 /// Returns the other accuracies: that of the epoch chosen by validation, and the highest.
 fn chosen(metrics: &Metrics) -> String {
     let percent = |accuracy: &str| 100.0 * metrics.get(accuracy).unwrap_or(0.0);
-    let selected = metrics
-        .count("selected_epoch")
-        .map_or(String::new(), |epoch| {
-            format!(
-                ", {:.1} % where validation was best (epoch {epoch})",
-                percent("selected_accuracy")
-            )
-        });
-    let best = metrics.count("best_epoch").map_or(String::new(), |epoch| {
-        format!(
-            ", {:.1} % at best (epoch {epoch})",
-            percent("best_accuracy")
-        )
+    let selected = metrics.count("selected_epoch").map_or(String::new(), |epoch| {
+        format!(", {:.1} % where validation was best (epoch {epoch})", percent("selected_accuracy"))
     });
+    let best = metrics
+        .count("best_epoch")
+        .map_or(String::new(), |epoch| format!(", {:.1} % at best (epoch {epoch})", percent("best_accuracy")));
     selected + &best
 }
 
@@ -333,27 +294,15 @@ mod tests {
             expected(&config, 28.0)
         };
         let plain = run(&[("mixer", "s6"), ("seed", "4")]);
-        assert!(
-            plain.contains("30.7 %") && plain.ends_with("27.3 %."),
-            "{plain}"
-        );
+        assert!(plain.contains("30.7 %") && plain.ends_with("27.3 %."), "{plain}");
         let unlucky = run(&[("mixer", "normalized")]);
-        assert!(
-            unlucky.contains("99.0 %") && unlucky.contains("--seed"),
-            "{unlucky}"
-        );
+        assert!(unlucky.contains("99.0 %") && unlucky.contains("--seed"), "{unlucky}");
         let other = run(&[("mixer", "s6"), ("kv-pairs", "2")]);
-        assert!(
-            other.starts_with(" Without recall, position alone answers "),
-            "{other}"
-        );
+        assert!(other.starts_with(" Without recall, position alone answers "), "{other}");
         let config = recipes::run("mqar", &[("mixer", "s6")]).unwrap();
         assert_eq!(expected(&config, 93.0), "");
         let config = recipes::run("induction", &[]).unwrap();
         let said = expected(&config, 28.0);
-        assert!(
-            said.contains("a guess among all ") && !said.contains("no recall"),
-            "{said}"
-        );
+        assert!(said.contains("a guess among all ") && !said.contains("no recall"), "{said}");
     }
 }

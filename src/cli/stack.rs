@@ -11,12 +11,8 @@ const STACK: usize = 1 << 30;
 ///
 /// # Errors
 /// Fails if the system does not even grant a sixteenth of the stack.
-pub fn in_thread<T: Send + 'static>(
-    work: impl FnOnce() -> T + Clone + Send + 'static,
-) -> io::Result<JoinHandle<T>> {
+pub fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Clone + Send + 'static) -> io::Result<JoinHandle<T>> {
     let start = |bytes| Builder::new().stack_size(bytes).spawn(work.clone());
     // Some clusters limit the address space. A smaller stack suffices except for long sequences of an LSTM.
-    start(STACK)
-        .or_else(|_| start(STACK / 4))
-        .or_else(|_| start(STACK / 16))
+    start(STACK).or_else(|_| start(STACK / 4)).or_else(|_| start(STACK / 16))
 }

@@ -14,9 +14,7 @@ use super::{exit, progress, stop_flag, stopped, typed_command, Global, TYPED};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::store::{Cause, Store};
 use crate::sweep::estimate::{self, counted};
-use crate::sweep::{
-    failed, run_all, CancelWatcher, Halving, Hosts, Options, Plan, Process, Program, Tally, Worker,
-};
+use crate::sweep::{failed, run_all, CancelWatcher, Halving, Hosts, Options, Plan, Process, Program, Tally, Worker};
 use arguments::{Executor, SelectedRuns, Typed};
 use board::Board;
 use clap::{Args, Subcommand};
@@ -111,11 +109,7 @@ fn sweep(typed: &Typed, global: &Global) -> Result<u8> {
 
 /// Trains `asked`, or prints an estimate of its cost.
 fn train(typed: &Typed, asked: SelectedRuns, global: &Global) -> Result<u8> {
-    let SelectedRuns {
-        mut plan,
-        shard,
-        unidentified,
-    } = asked;
+    let SelectedRuns { mut plan, shard, unidentified } = asked;
     let device = typed.device;
     let training = &typed.training;
     { plan.runs.iter() }.try_for_each(|run| device.serves(run, training))?;
@@ -125,10 +119,9 @@ fn train(typed: &Typed, asked: SelectedRuns, global: &Global) -> Result<u8> {
     }
     let data_dir = training.data_dir.as_deref();
     match typed.dry_run {
-        true => plan.notes.extend(
-            unidentified
-                .map(|e| format!("runs on files that are not here count as to be done: {e}")),
-        ),
+        true => {
+            plan.notes.extend(unidentified.map(|e| format!("runs on files that are not here count as to be done: {e}")))
+        }
         false => {
             plan.identify(data_dir)?;
             training.check_data_dir(plan.runs.iter().map(|run| &run.task))?;
@@ -138,19 +131,12 @@ fn train(typed: &Typed, asked: SelectedRuns, global: &Global) -> Result<u8> {
         let notes = plan.notes.iter();
         notes.for_each(|note| print::message(&format!("note: {note}")));
     }
-    let halving = typed
-        .halving
-        .map(|factor| Halving::of(plan.clone(), factor.into()));
-    if let Some(halving) = halving
-        .as_ref()
-        .filter(|_| typed.dry_run && !global.silent())
-    {
+    let halving = typed.halving.map(|factor| Halving::of(plan.clone(), factor.into()));
+    if let Some(halving) = halving.as_ref().filter(|_| typed.dry_run && !global.silent()) {
         for (round, (runs, epochs)) in halving.outline().into_iter().enumerate() {
             let (round, runs) = (round + 1, counted(runs, "run"));
             let epochs = counted(epochs, "epoch");
-            print::message(&format!(
-                "note: --halving: first round {round}, {runs} of {epochs}"
-            ));
+            print::message(&format!("note: --halving: first round {round}, {runs} of {epochs}"));
         }
         print::message("note: --halving: then one rate a cell of the plan below");
     }
@@ -175,15 +161,7 @@ fn train(typed: &Typed, asked: SelectedRuns, global: &Global) -> Result<u8> {
         Some(halving) => halved(halving, &options, &stop, global),
     };
     let worked_off = left.and_then(|plan| {
-        let tally = work_off(
-            &plan,
-            &store,
-            &global.out,
-            &*worker,
-            &options,
-            &stop,
-            global,
-        )?;
+        let tally = work_off(&plan, &store, &global.out, &*worker, &options, &stop, global)?;
         Ok((plan, tally))
     });
     let (plan, tally) = match worked_off {
@@ -234,9 +212,7 @@ fn work_off(
         print::line(estimate::announced(plan, store, options, out)?)?;
     }
     let mut board = Board::new(plan, global);
-    let tally = run_all(plan, store, worker, options, stop, &mut |i, event| {
-        board.show(i, &event)
-    });
+    let tally = run_all(plan, store, worker, options, stop, &mut |i, event| board.show(i, &event));
     board.console.finish();
     let tally = tally?;
     if tally.finished + tally.failed + tally.done_before > 0 {
@@ -250,12 +226,7 @@ fn work_off(
 }
 
 /// Returns the complete runs that remain after the rounds of short runs, which have a results folder of their own.
-fn halved(
-    mut halving: Halving,
-    options: &Options,
-    stop: &AtomicBool,
-    global: &Global,
-) -> Result<Plan> {
+fn halved(mut halving: Halving, options: &Options, stop: &AtomicBool, global: &Global) -> Result<Plan> {
     let out = global.out.join(HALVING);
     let store = Store::open(&out)?;
     let worker = worker(&out, options)?;
@@ -322,8 +293,7 @@ fn merge(folders: &[PathBuf], global: &Global) -> Result<u8> {
                         "warnings": merged.warnings });
     let (taken, copies) = (counted(merged.taken, "run"), merged.left_out);
     let out = global.out.display();
-    let text =
-        format!("{taken} copied into {out}; of runs in several folders {copies} more left out.");
+    let text = format!("{taken} copied into {out}; of runs in several folders {copies} more left out.");
     global.emit(&event, &text)?;
     Ok(exit::DONE)
 }

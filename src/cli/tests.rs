@@ -92,11 +92,8 @@ fn it_is_trained_and_an_interrupted_run_ends_with_the_same_numbers() {
     let trained = |interrupted_after, every| {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
-        let here = |interrupted_after| Here {
-            store: &store,
-            interrupted_after,
-            kept: KeptWeights { last: false, every },
-        };
+        let here =
+            |interrupted_after| Here { store: &store, interrupted_after, kept: KeptWeights { last: false, every } };
         let stop = AtomicBool::new(false);
         let mut result = here(interrupted_after).train(&run, &stop);
         if is_set(&stop) {
@@ -104,16 +101,8 @@ fn it_is_trained_and_an_interrupted_run_ends_with_the_same_numbers() {
             result = here(None).train(&run, &AtomicBool::new(false));
         }
         let kept = snapshots(&store.run_folder(&run.id())).unwrap();
-        let read = |path: PathBuf| {
-            (
-                path.file_name().unwrap().to_owned(),
-                fs::read(path).unwrap(),
-            )
-        };
-        (
-            result.unwrap(),
-            kept.into_iter().map(read).collect::<Vec<_>>(),
-        )
+        let read = |path: PathBuf| (path.file_name().unwrap().to_owned(), fs::read(path).unwrap());
+        (result.unwrap(), kept.into_iter().map(read).collect::<Vec<_>>())
     };
     let ((whole, none), (resumed, kept)) = (trained(None, None), trained(Some(1), Some(1)));
     assert!(none.is_empty());
@@ -121,9 +110,8 @@ fn it_is_trained_and_an_interrupted_run_ends_with_the_same_numbers() {
     assert_eq!(kept.len(), epochs + 1, "the start, and after every epoch");
     assert_eq!(kept, trained(None, Some(1)).1);
     assert_eq!(whole.status, RunStatus::Done);
-    let metrics = |result: &RunResult| {
-        ["accuracy", "train_loss", "test_loss", "steps"].map(|name| result.metrics.get(name))
-    };
+    let metrics =
+        |result: &RunResult| ["accuracy", "train_loss", "test_loss", "steps"].map(|name| result.metrics.get(name));
     assert_eq!(metrics(&whole), metrics(&resumed));
     assert!(whole.metrics.get("accuracy").unwrap() > 0.9);
 }
@@ -146,11 +134,7 @@ fn a_sweep_of_it_is_planned_trained_once_and_reported_in_every_format() {
     let dry = estimate::dry_run(&plan, folder.path(), &options, &Device::Cpu).unwrap();
     assert_eq!(dry.event().unwrap()["runs"], 4);
     let sweep = || {
-        let worker = Here {
-            store: &store,
-            interrupted_after: None,
-            kept: KeptWeights::default(),
-        };
+        let worker = Here { store: &store, interrupted_after: None, kept: KeptWeights::default() };
         let stop = AtomicBool::new(false);
         run_all(&plan, &store, &worker, &options, &stop, &mut |_, _| ()).unwrap()
     };
@@ -159,14 +143,7 @@ fn a_sweep_of_it_is_planned_trained_once_and_reported_in_every_format() {
     let rows = crate::store::read_summary(&store.summary_path("toy")).unwrap();
     let grid = Figure::find(Series::Grid, "").unwrap();
     let presets = &crate::recipes::presets_of;
-    let report = report(
-        grid,
-        &rows,
-        Some(&plan.runs),
-        presets,
-        &ReportOptions::default(),
-    )
-    .unwrap();
+    let report = report(grid, &rows, Some(&plan.runs), presets, &ReportOptions::default()).unwrap();
     for format in FORMATS.iter().filter(|format| format.is_text()) {
         let drawn = format.render(&report, Screen::default()).unwrap();
         let drawn = String::from_utf8(drawn).unwrap().to_lowercase();
@@ -178,10 +155,7 @@ fn a_sweep_of_it_is_planned_trained_once_and_reported_in_every_format() {
 /// Returns every command below `command` with the words that call it.
 fn commands(command: &clap::Command, words: &str) -> Vec<(String, clap::Command)> {
     let mut all = vec![(words.to_owned(), command.clone())];
-    for inner in command
-        .get_subcommands()
-        .filter(|inner| inner.get_name() != "help")
-    {
+    for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
         all.extend(commands(inner, &format!("{words} {}", inner.get_name())));
     }
     all

@@ -112,21 +112,12 @@ impl<'a> Events<'a> {
 
     pub fn write(&mut self, event: &RunEvent) -> Result<()> {
         let event = match event {
-            RunEvent::Start {
-                parameters,
-                steps_per_epoch,
-                done,
-            } => {
+            RunEvent::Start { parameters, steps_per_epoch, done } => {
                 self.steps = *steps_per_epoch;
                 json!({ "event": "start", "schema": 1, "run": self.id, "config": self.config, "epochs": self.epochs,
                         "done": done, "steps": steps_per_epoch, "parameters": parameters })
             }
-            RunEvent::Step {
-                epoch,
-                step,
-                loss,
-                seconds,
-            } => {
+            RunEvent::Step { epoch, step, loss, seconds } => {
                 let due = |t: Instant| t.elapsed() >= PROGRESS_EVERY;
                 if !self.last_progress.is_none_or(due) {
                     return Ok(());

@@ -37,14 +37,7 @@ impl SettingColumn {
 
     /// Column at position `order`, with the name of the flag.
     pub(super) const fn new(order: usize, absent: Absent, meaning: &'static str) -> Self {
-        Self {
-            order,
-            name: "",
-            unit: "",
-            role: Role::Setting,
-            absent,
-            meaning,
-        }
+        Self { order, name: "", unit: "", role: Role::Setting, absent, meaning }
     }
 
     pub(super) const fn named(self, name: &'static str) -> Self {

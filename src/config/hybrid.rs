@@ -59,9 +59,7 @@ impl FromStr for Hybrid {
         // The middle of the period is where Jamba has its attention.
         let offset = number("offset")?.unwrap_or(every / 2);
         if every < 2 {
-            return Err(format!(
-                "every={every} leaves no layer to the first mixer: needed is 2 or more"
-            ));
+            return Err(format!("every={every} leaves no layer to the first mixer: needed is 2 or more"));
         }
         if offset >= every {
             return Err(format!("offset={offset} is not below every={every}"));
@@ -92,11 +90,7 @@ impl From<Hybrid> for String {
 
 impl fmt::Display for Hybrid {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(
-            f,
-            "{}:every={},offset={}",
-            self.mixer, self.every, self.offset
-        )?;
+        write!(f, "{}:every={},offset={}", self.mixer, self.every, self.offset)?;
         if !self.variant.is_empty() {
             write!(f, ",variant={}", self.variant)?;
         }

@@ -1,8 +1,6 @@
 //! Small models for the tests of other modules.
 
-use super::{
-    InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Rotary, StateMixer,
-};
+use super::{InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Rotary, StateMixer};
 
 /// Pythia's body around an attention mixer, with two layers of two heads.
 pub(crate) fn pythia(mixer: &str, rotary: Rotary) -> ModelConfig {
@@ -23,11 +21,6 @@ pub(crate) fn pythia(mixer: &str, rotary: Rotary) -> ModelConfig {
         expand: None,
         hybrid: None,
         classifier: None,
-        language: Some(LanguageConfig {
-            mlp_width: 32,
-            rotary,
-            rotary_dims: 4,
-            init: InitScheme::Pythia,
-        }),
+        language: Some(LanguageConfig { mlp_width: 32, rotary, rotary_dims: 4, init: InitScheme::Pythia }),
     }
 }

@@ -195,15 +195,7 @@ const ANY: Kind = Kind::Whole(0, u64::MAX);
 const SIZE: Kind = Kind::Whole(1, 65_536);
 const LAYERS: Kind = Kind::Whole(1, 1_000);
 const EPOCHS: Kind = Kind::Whole(1, 1_000_000);
-const LAYOUTS: Kind = Kind::OneOf(&[
-    "transformer",
-    "mamba",
-    "shared",
-    "prenorm",
-    "postnorm",
-    "hawk",
-    "parallel",
-]);
+const LAYOUTS: Kind = Kind::OneOf(&["transformer", "mamba", "shared", "prenorm", "postnorm", "hawk", "parallel"]);
 const STATE_MIXERS: Kind = Kind::OneOf(&["none", "identity", "mlp", "glu", "gated-mlp"]);
 
 const EVERY: &[Objective] = &Objective::ALL;
@@ -232,10 +224,7 @@ const fn column(order: usize, absent: Absent, meaning: &'static str) -> SettingC
 
 impl Setting {
     const fn common(self) -> Self {
-        Self {
-            common: true,
-            ..self
-        }
+        Self { common: true, ..self }
     }
 
     const fn also(self, aliases: &'static [&'static str]) -> Self {
@@ -246,25 +235,16 @@ impl Setting {
         Self { more, ..self }
     }
 
-    const fn accepting(
-        self,
-        names_of: &'static [(&'static [Objective], &'static [&'static str])],
-    ) -> Self {
+    const fn accepting(self, names_of: &'static [(&'static [Objective], &'static [&'static str])]) -> Self {
         Self { names_of, ..self }
     }
 
     const fn shown(self, column: SettingColumn) -> Self {
-        Self {
-            summary: Summary::Column(column),
-            ..self
-        }
+        Self { summary: Summary::Column(column), ..self }
     }
 
     const fn shown_in(self, column: &'static str) -> Self {
-        Self {
-            summary: Summary::In(column),
-            ..self
-        }
+        Self { summary: Summary::In(column), ..self }
     }
 }
 
@@ -523,9 +503,7 @@ impl Setting {
             At::Task(field) => scope.fields.contains(&field),
             At::Classifier("dropout") => true,
             At::Classifier(_) | At::TrainOfClassifier(_) => objective == Objective::Pooled,
-            At::Language(_) | At::Adam(_) | At::TrainOfLanguage(_) => {
-                objective == Objective::NextToken
-            }
+            At::Language(_) | At::Adam(_) | At::TrainOfLanguage(_) => objective == Objective::NextToken,
             At::Body(_) => objective != Objective::PerToken,
             // Other objectives have the position embeddings of their published models.
             At::Model("positions" | "position_embedding") => objective == Objective::PerToken,
@@ -546,26 +524,15 @@ impl Setting {
             At::Run(field) => ("", field),
             At::Task(field) => ("/task", field),
             At::Model(field) => ("/model", field),
-            At::Classifier(field) => (
-                if_objective(objective, Objective::Pooled, "/model/classifier")?,
-                field,
-            ),
-            At::Language(field) => (
-                if_objective(objective, Objective::NextToken, "/model/language")?,
-                field,
-            ),
+            At::Classifier(field) => (if_objective(objective, Objective::Pooled, "/model/classifier")?, field),
+            At::Language(field) => (if_objective(objective, Objective::NextToken, "/model/language")?, field),
             At::Body(field) => match objective {
                 Objective::PerToken => return None,
                 Objective::Pooled => ("/model/classifier", field),
                 Objective::NextToken => ("/model/language", field),
             },
-            At::Train(field) | At::TrainOfClassifier(field) | At::TrainOfLanguage(field) => {
-                ("/train", field)
-            }
-            At::Adam(field) => (
-                if_objective(objective, Objective::NextToken, "/train/adam")?,
-                field,
-            ),
+            At::Train(field) | At::TrainOfClassifier(field) | At::TrainOfLanguage(field) => ("/train", field),
+            At::Adam(field) => (if_objective(objective, Objective::NextToken, "/train/adam")?, field),
             At::Rule => return None,
         };
         Some(format!("{room}/{field}"))
@@ -574,9 +541,7 @@ impl Setting {
     /// JSON pointers of the setting in the configs of all objectives.
     pub fn pointers(&self) -> BTreeSet<String> {
         let pointers = Objective::ALL.into_iter();
-        pointers
-            .filter_map(|objective| self.pointer(objective))
-            .collect()
+        pointers.filter_map(|objective| self.pointer(objective)).collect()
     }
 
     /// Name of the setting's column in a summary; `None` if it has no column.
@@ -596,12 +561,8 @@ impl Setting {
             return None;
         };
         let taken = |name: &&&'static str| {
-            let mut of = self
-                .names_of
-                .iter()
-                .filter(|(_, names)| names.contains(name));
-            self.names_of.is_empty()
-                || of.any(|(of, _)| objectives.iter().any(|one| of.contains(one)))
+            let mut of = self.names_of.iter().filter(|(_, names)| names.contains(name));
+            self.names_of.is_empty() || of.any(|(of, _)| objectives.iter().any(|one| of.contains(one)))
         };
         Some(names.iter().filter(taken).copied().collect())
     }
@@ -644,30 +605,23 @@ impl Setting {
                 let number = text.parse::<u64>().map(Value::from);
                 number.map_err(|_| "not a whole number of 0 or more, such as 64".to_owned())
             }
-            Kind::Positive
-            | Kind::NotNegative
-            | Kind::Norm
-            | Kind::Decay
-            | Kind::Share
-            | Kind::Number => match text.parse::<f64>() {
-                // Adding 0 turns -0 into 0, which would otherwise give a run of another id.
-                Ok(number) if number.is_finite() => Ok(Value::from(number + 0.0)),
-                // JSON has no literal for NaN and infinity; [`Self::check`] rejects the text later.
-                Ok(number) => Ok(Value::from(number.to_string())),
-                Err(_) => Err("not a number, such as 0.1".to_owned()),
-            },
+            Kind::Positive | Kind::NotNegative | Kind::Norm | Kind::Decay | Kind::Share | Kind::Number => {
+                match text.parse::<f64>() {
+                    // Adding 0 turns -0 into 0, which would otherwise give a run of another id.
+                    Ok(number) if number.is_finite() => Ok(Value::from(number + 0.0)),
+                    // JSON has no literal for NaN and infinity; [`Self::check`] rejects the text later.
+                    Ok(number) => Ok(Value::from(number.to_string())),
+                    Err(_) => Err("not a number, such as 0.1".to_owned()),
+                }
+            }
             Kind::Bool => match text {
                 "true" => Ok(Value::Bool(true)),
                 "false" => Ok(Value::Bool(false)),
                 _ => Err("not true or false".to_owned()),
             },
-            Kind::OneOf(names) if !names.contains(&text) => {
-                Err(format!("not one of {}", names.join(", ")))
-            }
+            Kind::OneOf(names) if !names.contains(&text) => Err(format!("not one of {}", names.join(", "))),
             Kind::OneOf(_) if text == "constant" => Ok(Value::from("warmup-constant")),
-            Kind::Layers => text
-                .parse::<Hybrid>()
-                .map(|hybrid| Value::from(hybrid.to_string())),
+            Kind::Layers => text.parse::<Hybrid>().map(|hybrid| Value::from(hybrid.to_string())),
             Kind::OneOf(_) | Kind::Name | Kind::Tokenizer => Ok(Value::from(text)),
         }
     }
@@ -685,17 +639,11 @@ impl Setting {
                 let within = value.as_u64().is_some_and(|n| (least..=most).contains(&n));
                 (!within).then(|| format!("{least} to {most}"))
             }
-            Kind::Positive => {
-                (!finite(|x| x > 0.0)).then(|| "a positive number, such as 2e-3".to_owned())
-            }
+            Kind::Positive => (!finite(|x| x > 0.0)).then(|| "a positive number, such as 2e-3".to_owned()),
             Kind::NotNegative => (!finite(|x| x >= 0.0)).then(|| "0 or more".to_owned()),
             Kind::Share => (!finite(|x| (0.0..1.0).contains(&x))).then(|| "in [0, 1)".to_owned()),
-            Kind::Decay => {
-                (!finite(|x| (0.0..1.0).contains(&x))).then(|| "in [0, 1), such as 0.95".to_owned())
-            }
-            Kind::Norm => {
-                (!finite(|x| x >= 0.0)).then(|| "a norm such as 1, or 0 for none".to_owned())
-            }
+            Kind::Decay => (!finite(|x| (0.0..1.0).contains(&x))).then(|| "in [0, 1), such as 0.95".to_owned()),
+            Kind::Norm => (!finite(|x| x >= 0.0)).then(|| "a norm such as 1, or 0 for none".to_owned()),
             Kind::Number => (!value.is_number()).then(|| "a number, such as 2".to_owned()),
             Kind::Bool | Kind::OneOf(_) | Kind::Name | Kind::Layers | Kind::Tokenizer => None,
         };
@@ -708,16 +656,10 @@ impl Setting {
 
 /// Text of a value in a config.
 pub fn spelt(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Returns `room`, the JSON pointer of a part of a config, if `objective` is `wanted`.
-fn if_objective(
-    objective: Objective,
-    wanted: Objective,
-    room: &'static str,
-) -> Option<&'static str> {
+fn if_objective(objective: Objective, wanted: Objective, room: &'static str) -> Option<&'static str> {
     (objective == wanted).then_some(room)
 }

@@ -20,10 +20,7 @@ impl TaskConfig {
     /// Creates the task called `name` with `settings`, which must serialise as an object of plain data.
     pub fn new(name: &str, settings: &impl Serialize) -> Self {
         match serde_json::to_value(settings) {
-            Ok(Value::Object(settings)) => Self {
-                name: name.to_owned(),
-                settings,
-            },
+            Ok(Value::Object(settings)) => Self { name: name.to_owned(), settings },
             other => unreachable!("the settings of {name} are no object: {other:?}"),
         }
     }
@@ -60,8 +57,7 @@ impl TaskConfig {
     /// Fails with the name of a field that is missing, unknown or of another type.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T> {
         let settings = Value::Object(self.settings.clone());
-        serde_json::from_value(settings)
-            .map_err(|e| Error::usage(format!("task {}: {e}", self.name)))
+        serde_json::from_value(settings).map_err(|e| Error::usage(format!("task {}: {e}", self.name)))
     }
 }
 

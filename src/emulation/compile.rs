@@ -26,9 +26,7 @@ fn emulation() -> PathBuf {
 /// Compiles a file of kernels and returns the library, which is cached by the hash of the sources.
 pub(super) fn compile(source: &Path) -> Result<PathBuf> {
     // One checkout may be tested for several architectures.
-    let folder = Path::new(PROJECT)
-        .join("target/emulation")
-        .join(std::env::consts::ARCH);
+    let folder = Path::new(PROJECT).join("target/emulation").join(std::env::consts::ARCH);
     std::fs::create_dir_all(&folder)?;
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let headers = [headers(&sources())?, headers(&emulation())?].concat();
@@ -56,27 +54,18 @@ fn precompiled(folder: &Path) -> Result<PathBuf> {
     let hash = hash(&headers(&emulation())?)?;
     let header = made(folder.join(format!("emulation-{hash}.hpp")), |header| {
         let all = emulation().join("emulation.hpp");
-        Ok(std::fs::write(
-            header,
-            format!("#include \"{}\"\n", all.display()),
-        )?)
+        Ok(std::fs::write(header, format!("#include \"{}\"\n", all.display()))?)
     })?;
     made(header.with_extension("hpp.gch"), |file| {
-        gpp(|gpp| {
-            gpp.args(["-x", "c++-header"])
-                .arg(&header)
-                .arg("-o")
-                .arg(file)
-        })
+        gpp(|gpp| gpp.args(["-x", "c++-header"]).arg(&header).arg("-o").arg(file))
     })?;
     Ok(header)
 }
 
 /// Returns the headers in a folder.
 fn headers(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut headers: Vec<_> = std::fs::read_dir(folder)?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<std::io::Result<_>>()?;
+    let mut headers: Vec<_> =
+        std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<_>>()?;
     headers.retain(|path| path.extension().is_some_and(|e| e == "cuh" || e == "hpp"));
     headers.sort();
     Ok(headers)
@@ -87,20 +76,14 @@ fn hash(files: &[PathBuf]) -> Result<String> {
     let mut digest = Sha256::new();
     for file in files {
         let read = std::fs::read(file);
-        digest
-            .update(read.map_err(|e| candle_core::Error::msg(format!("{}: {e}", file.display())))?);
+        digest.update(read.map_err(|e| candle_core::Error::msg(format!("{}: {e}", file.display())))?);
     }
     Ok(hex::encode(&digest.finalize()[..8]))
 }
 
 /// Returns `file`, created by `make` if it is missing.
 fn made(file: PathBuf, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
-    let turn = TURNS
-        .lock()
-        .unwrap()
-        .entry(file.clone())
-        .or_default()
-        .clone();
+    let turn = TURNS.lock().unwrap().entry(file.clone()).or_default().clone();
     let _alone = turn.lock().unwrap();
     if !file.exists() {
         // Renamed into place when complete, since another process may create the same file at the same time.
@@ -122,9 +105,7 @@ fn gpp(finish: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
         .args(["-Wall", "-Werror", "-Wno-unknown-pragmas"])
         .arg("-I")
         .arg(sources());
-    let output = finish(&mut gpp)
-        .output()
-        .map_err(|e| candle_core::Error::msg(format!("g++ does not start: {e}")))?;
+    let output = finish(&mut gpp).output().map_err(|e| candle_core::Error::msg(format!("g++ does not start: {e}")))?;
     if !output.status.success() {
         bail!("{}", String::from_utf8_lossy(&output.stderr));
     }

@@ -12,9 +12,7 @@ struct Address(u64);
 
 impl Hasher for Address {
     fn write(&mut self, bytes: &[u8]) {
-        bytes
-            .iter()
-            .for_each(|byte| self.write_usize(usize::from(*byte)));
+        bytes.iter().for_each(|byte| self.write_usize(usize::from(*byte)));
     }
 
     fn write_usize(&mut self, address: usize) {

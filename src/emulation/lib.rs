@@ -55,11 +55,7 @@ struct Inner {
 impl Emulation {
     /// Returns an emulated GPU with the kernels of `folder`.
     pub fn of(folder: PathBuf) -> Self {
-        Self(Arc::new(Inner {
-            folder,
-            modules: Mutex::default(),
-            recorder: Recorder::default(),
-        }))
+        Self(Arc::new(Inner { folder, modules: Mutex::default(), recorder: Recorder::default() }))
     }
 
     /// Returns a handle to it.
@@ -90,16 +86,8 @@ struct Argument {
     count: u64,
 }
 
-type Launch = unsafe extern "C" fn(
-    *const c_char,
-    *const u32,
-    u32,
-    u32,
-    *const Argument,
-    usize,
-    *mut c_char,
-    usize,
-) -> bool;
+type Launch =
+    unsafe extern "C" fn(*const c_char, *const u32, u32, u32, *const Argument, usize, *mut c_char, usize) -> bool;
 
 /// Converts an argument for the emulation; `tables` owns the entries that a table points to.
 fn argument(arg: &Arg, tables: &mut Vec<Vec<Argument>>) -> Argument {
@@ -115,12 +103,7 @@ fn argument(arg: &Arg, tables: &mut Vec<Vec<Argument>>) -> Argument {
             found
         }
     };
-    Argument {
-        kind,
-        element: element as u32,
-        value,
-        count: count as u64,
-    }
+    Argument { kind, element: element as u32, value, count: count as u64 }
 }
 
 impl Emulation {
@@ -142,11 +125,7 @@ impl Emulation {
             Action::Copy(from, to) => {
                 // SAFETY: both hold that many bytes, and nothing else refers to the new memory.
                 unsafe {
-                    std::ptr::copy_nonoverlapping(
-                        from.address() as *const u8,
-                        to.address() as *mut u8,
-                        from.bytes(),
-                    );
+                    std::ptr::copy_nonoverlapping(from.address() as *const u8, to.address() as *mut u8, from.bytes());
                 }
                 Ok(())
             }
@@ -243,10 +222,7 @@ impl Machine for Emulation {
     }
 
     fn carrier(&self, _: usize) -> Result<Box<dyn Carrier>> {
-        Ok(Box::new(SyncCarrier {
-            machine: self.clone(),
-            number: None,
-        }))
+        Ok(Box::new(SyncCarrier { machine: self.clone(), number: None }))
     }
 
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {

@@ -13,10 +13,7 @@ fn read(view: View) -> Vec<f32> {
     unsafe {
         match view.dtype() {
             DType::F32 => std::slice::from_raw_parts(address as *const f32, count).to_vec(),
-            _ => std::slice::from_raw_parts(address as *const bf16, count)
-                .iter()
-                .map(|x| x.to_f32())
-                .collect(),
+            _ => std::slice::from_raw_parts(address as *const bf16, count).iter().map(|x| x.to_f32()).collect(),
         }
     }
 }
@@ -26,8 +23,7 @@ pub(super) fn write(to: View, values: &[f32]) {
     // SAFETY: as above, and nothing else refers to the result.
     unsafe {
         match to.dtype() {
-            DType::F32 => std::slice::from_raw_parts_mut(address as *mut f32, values.len())
-                .copy_from_slice(values),
+            DType::F32 => std::slice::from_raw_parts_mut(address as *mut f32, values.len()).copy_from_slice(values),
             _ => std::slice::from_raw_parts_mut(address as *mut bf16, values.len())
                 .iter_mut()
                 .zip(values)
@@ -60,12 +56,7 @@ pub(super) fn run(product: Product, to: View) {
         true => read(to).into_iter().map(f64::from).collect(),
         false => vec![0.0; to.len()],
     };
-    let Product {
-        rows,
-        inner,
-        columns,
-        ..
-    } = product;
+    let Product { rows, inner, columns, .. } = product;
     for (index, sums) in sums.chunks_exact_mut(rows * columns).enumerate() {
         let left = &left[index * product.left_stride()..];
         let right = &right[index * product.right_stride()..];

@@ -67,8 +67,6 @@ struct Recorded {
 
 impl Recording for Recorded {
     fn replay(&self) -> Result<()> {
-        self.actions
-            .iter()
-            .try_for_each(|a| self.machine.perform(a))
+        self.actions.iter().try_for_each(|a| self.machine.perform(a))
     }
 }

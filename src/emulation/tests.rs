@@ -18,11 +18,7 @@ fn run(kernel: &str, blocks: usize, count: usize) -> Result<Vec<f32>> {
     let (_folder, gpu) = gpu_with(kernel);
     let mut y = gpu.alloc(DType::F32, count)?;
     let planted = Kernel::new("planted", "planted");
-    gpu.launch(
-        planted,
-        Grid::of(blocks, 64),
-        &[(&mut y).into(), count.into()],
-    )?;
+    gpu.launch(planted, Grid::of(blocks, 64), &[(&mut y).into(), count.into()])?;
     y.into_tensor(count)?.to_vec1()
 }
 
@@ -47,10 +43,7 @@ fn summing(barrier: &str) -> String {
 
 #[test]
 fn threads_share_memory_across_a_barrier() {
-    assert_eq!(
-        run(&summing("__syncthreads();"), 1, 3).unwrap(),
-        [2016.0; 3]
-    );
+    assert_eq!(run(&summing("__syncthreads();"), 1, 3).unwrap(), [2016.0; 3]);
 }
 
 #[test]
@@ -87,12 +80,7 @@ fn two_blocks_that_write_one_element_are_a_race() {
         if (threadIdx.x < count) y[threadIdx.x] = 1.0f;
     }";
     assert_eq!(run(kernel, 1, 5).unwrap(), [1.0; 5]);
-    refused(
-        kernel,
-        2,
-        5,
-        "race: thread 0 of block 1 writes what thread 0 of block 0",
-    );
+    refused(kernel, 2, 5, "race: thread 0 of block 1 writes what thread 0 of block 0");
 }
 
 #[test]
@@ -100,12 +88,7 @@ fn an_access_beyond_the_end_is_found() {
     let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
         if (threadIdx.x <= count) y[threadIdx.x] = 1.0f;
     }";
-    refused(
-        kernel,
-        1,
-        5,
-        "out of bounds: thread 5 of block 0 touches element 5 of argument 0, which has 5",
-    );
+    refused(kernel, 1, 5, "out of bounds: thread 5 of block 0 touches element 5 of argument 0, which has 5");
 }
 
 #[test]
@@ -138,19 +121,9 @@ fn a_barrier_that_some_threads_miss_is_found() {
 #[test]
 fn arguments_are_those_of_the_kernel() {
     let kernel = "KERNEL(planted, 64, Global<float> y, float count) {}";
-    refused(
-        kernel,
-        1,
-        1,
-        "argument 1 is not the f32 that the kernel takes",
-    );
+    refused(kernel, 1, 1, "argument 1 is not the f32 that the kernel takes");
     let kernel = "KERNEL(planted, 64, Global<bf16> y, uint32_t count) {}";
-    refused(
-        kernel,
-        1,
-        1,
-        "argument 0 has elements of 4 bytes, the kernel's have 2",
-    );
+    refused(kernel, 1, 1, "argument 0 has elements of 4 bytes, the kernel's have 2");
     let kernel = "KERNEL(planted, 32, Global<float> y, uint32_t count) {}";
     refused(kernel, 1, 1, "above the kernel's bound");
     let kernel = "KERNEL(other, 64, Global<float> y, uint32_t count) {}";
@@ -170,20 +143,12 @@ fn parts_of_a_buffer_are_buffers() {
         part.into_tensor(shape).unwrap().to_vec2::<u32>().unwrap()
     };
     let rest = last.cut(&[3, 1]).unwrap();
-    assert_eq!(
-        rest.into_iter().map(read).collect::<Vec<_>>(),
-        [vec![vec![3, 4, 5]], vec![vec![6]]]
-    );
+    assert_eq!(rest.into_iter().map(read).collect::<Vec<_>>(), [vec![vec![3, 4, 5]], vec![vec![6]]]);
     // A part is copied, since other parts may refer to the same memory.
     let address = middle.view().address();
     let copy = middle.into_storage().unwrap();
-    assert_ne!(
-        Machine::address(&Emulation::of(sources()), &copy).unwrap(),
-        address
-    );
-    let Storage::Cpu(CpuStorage::U32(copy)) = copy else {
-        panic!("the emulation has the memory of a CPU")
-    };
+    assert_ne!(Machine::address(&Emulation::of(sources()), &copy).unwrap(), address);
+    let Storage::Cpu(CpuStorage::U32(copy)) = copy else { panic!("the emulation has the memory of a CPU") };
     assert_eq!(copy, [2]);
 }
 
@@ -197,10 +162,7 @@ fn memory_that_is_written_has_one_name() {
     let args = [(&y).into(), (&y).into()];
     let error = gpu.launch(Kernel::new("planted", "planted"), Grid::of(1, 64), &args);
     let error = error.unwrap_err().to_string();
-    assert!(
-        error.contains("another argument names the same memory"),
-        "{error}"
-    );
+    assert!(error.contains("another argument names the same memory"), "{error}");
 }
 
 #[test]
@@ -222,12 +184,7 @@ fn a_block_has_48_kib_of_shared_memory() {
         SHARED(float, parts, 12289);
         parts[0] = 1.0f;
     }";
-    refused(
-        kernel,
-        1,
-        1,
-        "49156 bytes of shared memory, a block has 49152",
-    );
+    refused(kernel, 1, 1, "49156 bytes of shared memory, a block has 49152");
 }
 
 #[test]
@@ -304,10 +261,7 @@ fn a_recording_frees_what_it_allocates_and_nothing_else() {
         Ok(())
     });
     let said = recorded.err().unwrap().to_string();
-    assert!(
-        said.contains("1 pieces of memory from before a recording"),
-        "{said}"
-    );
+    assert!(said.contains("1 pieces of memory from before a recording"), "{said}");
     let of_its_own = gpu.record(|| gpu.alloc(DType::F32, 3).map(drop));
     assert!(of_its_own.is_ok());
 }
@@ -320,37 +274,20 @@ fn what_is_recorded_runs_when_it_is_replayed() {
     let (_folder, gpu) = gpu_with(kernel);
     let bits = |x: f32| x.to_bits();
     let x = gpu.upload(&[bits(1.0), bits(3.0)]).unwrap();
-    let x = View::new(x.view().address(), DType::F32, 0, 2)
-        .unwrap()
-        .kept();
+    let x = View::new(x.view().address(), DType::F32, 0, 2).unwrap().kept();
     let last = std::cell::Cell::new(0);
     let double = || -> Result<()> {
         let mut once = gpu.alloc(DType::F32, 2)?;
         let mut twice = gpu.alloc(DType::F32, 2)?;
         let planted = || Kernel::new("planted", "planted");
-        gpu.launch(
-            planted(),
-            Grid::of(1, 64),
-            &[x.into(), (&mut once).into(), 2usize.into()],
-        )?;
-        gpu.launch(
-            planted(),
-            Grid::of(1, 64),
-            &[(&once).into(), (&mut twice).into(), 2usize.into()],
-        )?;
+        gpu.launch(planted(), Grid::of(1, 64), &[x.into(), (&mut once).into(), 2usize.into()])?;
+        gpu.launch(planted(), Grid::of(1, 64), &[(&once).into(), (&mut twice).into(), 2usize.into()])?;
         last.set(twice.view().address());
         Ok(())
     };
     let recording = gpu.record(double).unwrap();
     let results = View::new(last.get(), DType::F32, 0, 2).unwrap();
-    let read = || {
-        gpu.copy(results)
-            .unwrap()
-            .into_tensor(2)
-            .unwrap()
-            .to_vec1::<f32>()
-            .unwrap()
-    };
+    let read = || gpu.copy(results).unwrap().into_tensor(2).unwrap().to_vec1::<f32>().unwrap();
     assert!(read()[0].is_nan(), "nothing ran yet");
     recording.replay().unwrap();
     assert_eq!(read(), [4.0, 12.0]);
@@ -358,9 +295,7 @@ fn what_is_recorded_runs_when_it_is_replayed() {
     recording.replay().unwrap();
     assert_eq!(read(), [20.0, 28.0]);
     let upload = gpu.record(|| gpu.upload(&[1]).map(drop));
-    assert!(upload.is_err_and(|e| e
-        .to_string()
-        .contains("an upload while launches are recorded")));
+    assert!(upload.is_err_and(|e| e.to_string().contains("an upload while launches are recorded")));
 }
 
 #[test]

@@ -62,10 +62,7 @@ mod samples {
     }
 
     pub(super) fn sample(seed: u64) -> Sample {
-        let config = RunConfig {
-            seed,
-            ..samples::config()
-        };
+        let config = RunConfig { seed, ..samples::config() };
         let row = |epoch: usize| EpochRow {
             epoch,
             train_loss: 2.0 / epoch as f64,
@@ -77,12 +74,7 @@ mod samples {
             val_loss: None,
             val_accuracy: None,
         };
-        Sample {
-            id: config.id(),
-            config,
-            result: samples::done(0.5),
-            epochs: vec![row(1), row(2)],
-        }
+        Sample { id: config.id(), config, result: samples::done(0.5), epochs: vec![row(1), row(2)] }
     }
 
     impl Sample {
@@ -97,10 +89,7 @@ mod samples {
         }
 
         pub fn begun(&self) -> Run<'_> {
-            Run {
-                result: None,
-                ..self.done()
-            }
+            Run { result: None, ..self.done() }
         }
     }
 }

@@ -49,17 +49,11 @@ fn of_runs(runs: &[Run]) -> Vec<Column> {
 }
 
 fn of_epochs(runs: &[Run]) -> Vec<Column> {
-    let rows = || {
-        runs.iter()
-            .flat_map(|run| run.epochs.iter().map(move |epoch| (run, epoch)))
-    };
+    let rows = || runs.iter().flat_map(|run| run.epochs.iter().map(move |epoch| (run, epoch)));
     let column = |name, kind, values| Column { name, kind, values };
     let ids = rows().map(|(run, _)| Field::from(run.id)).collect();
     let epochs = rows().map(|(_, row)| Field::from(row.epoch)).collect();
-    let mut columns = vec![
-        column("run_id", Kind::Word, ids),
-        column("epoch", Kind::Count, epochs),
-    ];
+    let mut columns = vec![column("run_id", Kind::Word, ids), column("epoch", Kind::Count, epochs)];
     let each: Vec<_> = rows().map(|(_, row)| numbers(row)).collect();
     let names = each.first().map(|numbers| numbers.map(|(name, _)| name));
     for (i, name) in names.into_iter().flatten().enumerate() {
@@ -72,9 +66,7 @@ fn of_epochs(runs: &[Run]) -> Vec<Column> {
 /// Encodes a table in one row group.
 fn encoded(name: &str, columns: &[Column]) -> Parquet<Vec<u8>> {
     let fields: String = columns.iter().map(declared).collect();
-    let schema = Arc::new(parse_message_type(&format!(
-        "message {name} {{ {fields}}}"
-    ))?);
+    let schema = Arc::new(parse_message_type(&format!("message {name} {{ {fields}}}"))?);
     let compression = Compression::ZSTD(ZstdLevel::default());
     let properties = WriterProperties::builder().set_compression(compression);
     let mut file = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties.build()))?;
@@ -178,10 +170,7 @@ mod tests {
     #[test]
     fn runs_without_an_epoch_have_an_empty_table_of_them() {
         let sample = sample(1);
-        let run = Run {
-            epochs: &[],
-            ..sample.begun()
-        };
+        let run = Run { epochs: &[], ..sample.begun() };
         let folder = tempfile::tempdir().unwrap();
         let written = parquet(&[run], folder.path()).unwrap();
         let (names, rows) = read(&written[1]);

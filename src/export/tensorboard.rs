@@ -72,9 +72,7 @@ fn append(file: &mut Vec<u8>, data: &[u8]) {
 
 /// Checksum of a record: CRC-32C, rotated by 15 bits, plus a constant of the format.
 fn masked(data: &[u8]) -> u32 {
-    crc32c::crc32c(data)
-        .rotate_right(15)
-        .wrapping_add(0xa282_ead8)
+    crc32c::crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 /// Returns `Event.summary` with these values.
@@ -86,21 +84,14 @@ fn summary(values: impl IntoIterator<Item = Message>) -> Message {
 
 /// Returns a `Summary.Value` with a number.
 fn scalar(tag: &str, value: f64) -> Message {
-    Message::default()
-        .bytes(1, tag.as_bytes())
-        .float(2, value as f32)
+    Message::default().bytes(1, tag.as_bytes()).float(2, value as f32)
 }
 
 /// Returns a value for a plugin of TensorBoard, with the plugin's own `content`.
 fn plugin(tag: &str, name: &str, content: &Message, tensor: &Message) -> Message {
-    let data = Message::default()
-        .bytes(1, name.as_bytes())
-        .message(2, content);
+    let data = Message::default().bytes(1, name.as_bytes()).message(2, content);
     let metadata = Message::default().message(1, &data);
-    Message::default()
-        .bytes(1, tag.as_bytes())
-        .message(9, &metadata)
-        .message(8, tensor)
+    Message::default().bytes(1, tag.as_bytes()).message(9, &metadata).message(8, tensor)
 }
 
 /// Returns the config as a block of Markdown.
@@ -108,10 +99,7 @@ fn config(run: &Run) -> Message {
     const STRING: u64 = 7;
     let json = serde_json::to_string_pretty(run.config).expect("a run config is plain data");
     let text: String = json.lines().map(|line| format!("    {line}\n")).collect();
-    let tensor = Message::default()
-        .varint(1, STRING)
-        .message(2, &Message::default())
-        .bytes(8, text.as_bytes());
+    let tensor = Message::default().varint(1, STRING).message(2, &Message::default()).bytes(8, text.as_bytes());
     plugin("config", "text", &Message::default(), &tensor)
 }
 
@@ -126,13 +114,9 @@ fn begin(run: &Run, began: f64) -> Message {
             Field::Absent => continue,
             Field::Flag(flag) => Message::default().varint(4, u64::from(*flag)),
             Field::Text(text) => Message::default().bytes(3, text.as_bytes()),
-            Field::Count(_) | Field::Real(_) => {
-                Message::default().double(2, value.number().unwrap_or(f64::NAN))
-            }
+            Field::Count(_) | Field::Real(_) => Message::default().double(2, value.number().unwrap_or(f64::NAN)),
         };
-        let entry = Message::default()
-            .bytes(1, column.name.as_bytes())
-            .message(2, &value);
+        let entry = Message::default().bytes(1, column.name.as_bytes()).message(2, &value);
         session = session.message(1, &entry);
     }
     let session = session.bytes(4, run.id.as_bytes()).double(5, began);
@@ -152,9 +136,7 @@ fn of_session(what: &str, field: u64, session: &Message) -> Message {
     const FLOAT: u64 = 1;
     let content = Message::default().message(field, session);
     // The value is empty; the content holds the data.
-    let empty = Message::default()
-        .varint(1, FLOAT)
-        .message(2, &Message::default().message(2, &Message::default()));
+    let empty = Message::default().varint(1, FLOAT).message(2, &Message::default().message(2, &Message::default()));
     let tag = format!("_hparams_/session_{what}_info");
     plugin(&tag, "hparams", &content, &empty)
 }
@@ -259,17 +241,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let written = tensorboard(&[sample.done()], folder.path()).unwrap();
         let name = written[0].to_string_lossy().into_owned();
-        let place = format!(
-            "linear-{}/events.out.tfevents.1769853600.dsf",
-            sample.done().id
-        );
+        let place = format!("linear-{}/events.out.tfevents.1769853600.dsf", sample.done().id);
         assert!(name.ends_with(&place), "{name}");
         let found = records(&fs::read(&written[0]).unwrap());
-        assert_eq!(
-            found.len(),
-            6,
-            "version, settings, two epochs, results, end"
-        );
+        assert_eq!(found.len(), 6, "version, settings, two epochs, results, end");
         assert!(holds(&found[0], "brain.Event:2"));
         for text in ["config", "_hparams_/session_start_info", "kv_pairs"] {
             assert!(holds(&found[1], text), "{text}");

@@ -53,12 +53,7 @@ pub(super) fn fetch(
 }
 
 /// Downloads the archive and writes its SHA-256 beside it.
-fn get(
-    archive: &Path,
-    source: &ArchiveSource,
-    request: &FetchRequest,
-    context: &mut FetchContext,
-) -> Result<()> {
+fn get(archive: &Path, source: &ArchiveSource, request: &FetchRequest, context: &mut FetchContext) -> Result<()> {
     if request.offline {
         return Err(super::offline_without(&archive.display().to_string()));
     }
@@ -77,10 +72,7 @@ fn get(
         let reason = "what lies there is no gzip'd tar; nothing was kept";
         return Err(failed(&source.url, reason.to_owned()));
     }
-    let (sum, sha256) = (
-        sum_file(archive),
-        digest::<Sha256>(archive, || context.check_stopped())?,
-    );
+    let (sum, sha256) = (sum_file(archive), digest::<Sha256>(archive, || context.check_stopped())?);
     fs::write(&sum, format!("{sha256}  {}\n", source.file)).map_err(Error::io("write", &sum))
 }
 
@@ -140,21 +132,12 @@ impl Format {
 ///
 /// Fails if the archive is broken, lacks a file of an entry or has a name that leads out of it. The contents of
 /// `staging` are then unusable.
-fn unpack(
-    path: &Path,
-    entries: &[&Entry],
-    staging: &Path,
-    context: &mut FetchContext,
-) -> Result<Vec<PathBuf>> {
+fn unpack(path: &Path, entries: &[&Entry], staging: &Path, context: &mut FetchContext) -> Result<Vec<PathBuf>> {
     let file = File::open(path).map_err(Error::io("read", path))?;
     let bytes = file.metadata().map_err(Error::io("read", path))?.len();
     let what = format!("unpacking {}", path.display());
     context.progress.start(&what, 0, Some(bytes));
-    let reader = ProgressReader {
-        file,
-        done: 0,
-        context,
-    };
+    let reader = ProgressReader { file, done: 0, context };
     let unpacked = stream(reader, entries, staging);
     context.progress.end();
     context.check_stopped()?; // an interrupted unpacking would look like a damaged archive
@@ -172,11 +155,7 @@ fn unpack(
 }
 
 /// Unpacks the files of `entries` and returns the folder of each; `None` for an entry without files.
-fn stream(
-    reader: ProgressReader,
-    entries: &[&Entry],
-    staging: &Path,
-) -> io::Result<Vec<Option<PathBuf>>> {
+fn stream(reader: ProgressReader, entries: &[&Entry], staging: &Path) -> io::Result<Vec<Option<PathBuf>>> {
     let mut folders = vec![None; entries.len()];
     let mut reader = BufReader::with_capacity(1 << 17, reader);
     let reader: Box<dyn Read> = match Format::of(&mut reader)? {
@@ -223,16 +202,8 @@ fn inner(path: &Path) -> PathBuf {
 }
 
 fn broken(path: &Path, error: &io::Error) -> Error {
-    use ErrorKind::{
-        FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
-    };
-    let disk = [
-        FileTooLarge,
-        PermissionDenied,
-        QuotaExceeded,
-        ReadOnlyFilesystem,
-        StorageFull,
-    ];
+    use ErrorKind::{FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let disk = [FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull];
     let remedy = match disk.contains(&error.kind()) {
         true => "the same command unpacks it again",
         false => "--force downloads it again",

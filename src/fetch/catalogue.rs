@@ -93,11 +93,7 @@ pub const CATALOGUE: [Entry; 10] = [
     },
     Entry {
         dataset: Dataset::Lra(LraDataset::Text),
-        origin: Origin::Hub(Repository {
-            name: "stanfordnlp/imdb",
-            folder: "plain_text",
-            models: false,
-        }),
+        origin: Origin::Hub(Repository { name: "stanfordnlp/imdb", folder: "plain_text", models: false }),
         folder: "text/plain_text",
         parts: &files::PARQUET,
         about: "IMDB reviews from the Hugging Face hub (stanfordnlp/imdb), 42 MB",
@@ -109,8 +105,7 @@ pub const CATALOGUE: [Entry; 10] = [
         folder: "lra_release/lra_release/tsv_data",
         parts: &files::PAIRS,
         about: LRA_ABOUT,
-        licence:
-            "texts of the ACL Anthology Network, which the archive holds although its makers \
+        licence: "texts of the ACL Anthology Network, which the archive holds although its makers \
                   say that they may not pass them on: for your own research; cite Radev et al. 2013",
     },
     Entry {
@@ -134,28 +129,12 @@ pub const CATALOGUE: [Entry; 10] = [
         &TWO_SHARDS,
         "WikiText-103 with its rare words, from the Hugging Face hub (Salesforce/wikitext), 315 MB",
     ),
-    wikitext(
-        Corpus::Wikitext103,
-        &TWO_SHARDS,
-        "WikiText-103 with <unk> for rare words, from the same place, 315 MB",
-    ),
-    wikitext(
-        Corpus::Wikitext2Raw,
-        &ONE_SHARD,
-        "WikiText-2 with its rare words, from the same place, 8 MB",
-    ),
-    wikitext(
-        Corpus::Wikitext2,
-        &ONE_SHARD,
-        "WikiText-2 with <unk> for rare words, from the same place, 8 MB",
-    ),
+    wikitext(Corpus::Wikitext103, &TWO_SHARDS, "WikiText-103 with <unk> for rare words, from the same place, 315 MB"),
+    wikitext(Corpus::Wikitext2Raw, &ONE_SHARD, "WikiText-2 with its rare words, from the same place, 8 MB"),
+    wikitext(Corpus::Wikitext2, &ONE_SHARD, "WikiText-2 with <unk> for rare words, from the same place, 8 MB"),
     Entry {
         dataset: Dataset::GptNeox,
-        origin: Origin::Hub(Repository {
-            name: "EleutherAI/gpt-neox-20b",
-            folder: "",
-            models: true,
-        }),
+        origin: Origin::Hub(Repository { name: "EleutherAI/gpt-neox-20b", folder: "", models: true }),
         folder: GPT_NEOX_FOLDER,
         parts: &["tokenizer.json"],
         about: "the tokenizer of GPT-NeoX and Pythia, from the Hugging Face hub \
@@ -164,11 +143,8 @@ pub const CATALOGUE: [Entry; 10] = [
     },
 ];
 
-const ONE_SHARD: [&str; 3] = [
-    "train-00000-of-00001.parquet",
-    "validation-00000-of-00001.parquet",
-    "test-00000-of-00001.parquet",
-];
+const ONE_SHARD: [&str; 3] =
+    ["train-00000-of-00001.parquet", "validation-00000-of-00001.parquet", "test-00000-of-00001.parquet"];
 
 const TWO_SHARDS: [&str; 4] = [
     "train-00000-of-00002.parquet",
@@ -179,16 +155,10 @@ const TWO_SHARDS: [&str; 4] = [
 
 /// Entry of a text whose folder has the same name on the hub and below the data root.
 const fn wikitext(corpus: Corpus, parts: &'static [&'static str], about: &'static str) -> Entry {
-    let Some(folder) = corpus.hub_folder() else {
-        panic!("the hub has no such text")
-    };
+    let Some(folder) = corpus.hub_folder() else { panic!("the hub has no such text") };
     Entry {
         dataset: Dataset::Wikitext(corpus),
-        origin: Origin::Hub(Repository {
-            name: "Salesforce/wikitext",
-            folder,
-            models: false,
-        }),
+        origin: Origin::Hub(Repository { name: "Salesforce/wikitext", folder, models: false }),
         folder,
         parts,
         about,
@@ -203,9 +173,7 @@ const fn wikitext(corpus: Corpus, parts: &'static [&'static str], about: &'stati
 /// Panics for a corpus that cannot be fetched; the caller has rejected those.
 pub fn entry(dataset: impl Into<Dataset>) -> &'static Entry {
     let (dataset, mut entries) = (dataset.into(), CATALOGUE.iter());
-    entries
-        .find(|e| e.dataset == dataset)
-        .expect("the catalogue holds every dataset that the hub or an archive has")
+    entries.find(|e| e.dataset == dataset).expect("the catalogue holds every dataset that the hub or an archive has")
 }
 
 /// Completeness of a dataset under a data root.

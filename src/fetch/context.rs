@@ -49,11 +49,7 @@ impl FetchContext<'_> {
     /// # Errors
     ///
     /// The outer result fails if the stop flag is set, the inner one if no message arrived.
-    pub(super) fn receive<T>(
-        &self,
-        messages: &Receiver<T>,
-        limit: Duration,
-    ) -> Result<Result<T, RecvTimeoutError>> {
+    pub(super) fn receive<T>(&self, messages: &Receiver<T>, limit: Duration) -> Result<Result<T, RecvTimeoutError>> {
         let end = Instant::now() + limit;
         loop {
             self.check_stopped()?;

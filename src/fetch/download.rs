@@ -56,11 +56,7 @@ impl Checksum {
         let (name, found, published) = match self {
             Self::Unknown => return Ok(None),
             Self::Md5(published) => ("MD5", files::digest::<Md5>(path, check_stopped)?, published),
-            Self::Sha256(published) => (
-                "SHA-256",
-                files::digest::<Sha256>(path, check_stopped)?,
-                published,
-            ),
+            Self::Sha256(published) => ("SHA-256", files::digest::<Sha256>(path, check_stopped)?, published),
         };
         let differs = || format!("its {name} is {found}, not {published} as published");
         Ok((found != *published).then(differs))
@@ -142,11 +138,7 @@ pub(super) fn retry<T>(
 }
 
 /// Makes one request and appends its body to `part`.
-fn attempt(
-    wanted: &Download,
-    part: &mut PartialDownload,
-    context: &mut FetchContext,
-) -> Result<Result<(), Failure>> {
+fn attempt(wanted: &Download, part: &mut PartialDownload, context: &mut FetchContext) -> Result<Result<(), Failure>> {
     let from = part.len();
     if from > 0 && part.whole() == Some(from) {
         return Ok(Ok(())); // an earlier call was stopped before the checksum
@@ -180,11 +172,7 @@ fn attempt(
 }
 
 /// Prepares `part` for the body of `response`, or returns the reason why the body is unusable.
-fn accept(
-    wanted: &Download,
-    response: &Response<()>,
-    part: &mut PartialDownload,
-) -> Result<Result<(), Failure>> {
+fn accept(wanted: &Download, response: &Response<()>, part: &mut PartialDownload) -> Result<Result<(), Failure>> {
     let from = part.len();
     match response.status() {
         StatusCode::PARTIAL_CONTENT if from > 0 => {
@@ -280,11 +268,7 @@ fn request_file(wanted: &Download, from: u64, validator: Option<&str>) -> Receiv
     }
     let (sender, receiver) = sync_channel(BLOCKS);
     thread::spawn(move || {
-        let last = match request
-            .call()
-            .map_err(failure)
-            .and_then(|r| send(r, &sender))
-        {
+        let last = match request.call().map_err(failure).and_then(|r| send(r, &sender)) {
             Ok(()) => Message::End,
             Err(failure) => Message::Failed(failure),
         };
@@ -316,8 +300,7 @@ fn send(response: Response<ureq::Body>, sender: &SyncSender<Message>) -> Result<
 /// Classifies an error of the client by whether another attempt may succeed.
 pub(super) fn failure(error: ureq::Error) -> Failure {
     use ureq::Error::{
-        BodyStalled, ConnectProxyFailed, ConnectionFailed, HostNotFound, Io, Protocol, StatusCode,
-        Timeout,
+        BodyStalled, ConnectProxyFailed, ConnectionFailed, HostNotFound, Io, Protocol, StatusCode, Timeout,
     };
     match error {
         StatusCode(code) => match ureq::http::StatusCode::from_u16(code) {
@@ -325,12 +308,9 @@ pub(super) fn failure(error: ureq::Error) -> Failure {
             Err(_) => Failure::Permanent(format!("the server answered {code}")),
         },
         Io(e) => Failure::Transient(e.to_string()),
-        Timeout(_)
-        | HostNotFound
-        | ConnectionFailed
-        | ConnectProxyFailed(_)
-        | Protocol(_)
-        | BodyStalled => Failure::Transient(error.to_string()),
+        Timeout(_) | HostNotFound | ConnectionFailed | ConnectProxyFailed(_) | Protocol(_) | BodyStalled => {
+            Failure::Transient(error.to_string())
+        }
         other => Failure::Permanent(other.to_string()),
     }
 }
@@ -377,14 +357,7 @@ mod tests {
     #[test]
     fn ranges_are_read_or_not_at_all() {
         assert_eq!(parse_range("bytes 5-9/10"), Some((5, 10)));
-        for broken in [
-            "",
-            "bytes",
-            "bytes */10",
-            "bytes 5-9/*",
-            "items 5-9/10",
-            "bytes a-b/c",
-        ] {
+        for broken in ["", "bytes", "bytes */10", "bytes 5-9/*", "items 5-9/10", "bytes a-b/c"] {
             assert_eq!(parse_range(broken), None, "{broken}");
         }
     }

@@ -41,11 +41,7 @@ impl Repository {
 }
 
 /// Fetches the files of `entry` if it comes from the hub. The caller holds its lock.
-pub(super) fn fetch(
-    entry: &Entry,
-    request: &FetchRequest,
-    context: &mut FetchContext,
-) -> Result<()> {
+pub(super) fn fetch(entry: &Entry, request: &FetchRequest, context: &mut FetchContext) -> Result<()> {
     let Origin::Hub(repository) = entry.origin else {
         return Ok(());
     };
@@ -99,9 +95,7 @@ fn get(
         .build()
         .map_err(|e| failed(&hub.endpoint, e.to_string()))?;
     let url = api.repo(repository.repo()).url(name);
-    let file = retry(&url, context, |context| {
-        request_metadata(&api, &url, context)
-    })?;
+    let file = retry(&url, context, |context| request_metadata(&api, &url, context))?;
     let blob = cache.blob_path(&file.etag);
     make_folder(blob.parent().unwrap_or(&hub.cache))?;
     let _lock = context.lock(&blob.with_extension("lock"))?;
@@ -126,11 +120,7 @@ fn get(
 }
 
 /// Requests the metadata of the file at `url` once, on a thread: the client waits for ever and cannot be stopped.
-fn request_metadata(
-    api: &Api,
-    url: &str,
-    context: &mut FetchContext,
-) -> Result<Result<HubFile, Failure>> {
+fn request_metadata(api: &Api, url: &str, context: &mut FetchContext) -> Result<Result<HubFile, Failure>> {
     let (sender, answer) = channel();
     let (api, address) = (api.clone(), url.to_owned());
     std::thread::spawn(move || {
@@ -141,9 +131,7 @@ fn request_metadata(
         Ok(Ok(metadata)) => HubFile::new(&metadata).map_err(Failure::Permanent),
         Ok(Err(ApiError::RequestError(e))) => Err(failure(*e)),
         Ok(Err(e)) => Err(none(&e.to_string())),
-        Err(RecvTimeoutError::Timeout) => {
-            Err(Failure::Transient("the hub does not answer".to_owned()))
-        }
+        Err(RecvTimeoutError::Timeout) => Err(Failure::Transient("the hub does not answer".to_owned())),
         // The client panics at a redirection without a target.
         Err(RecvTimeoutError::Disconnected) => Err(none("the answer makes no sense")),
     })

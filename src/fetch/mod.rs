@@ -39,10 +39,8 @@ pub fn fetch(request: &FetchRequest, context: &mut FetchContext) -> Result<Vec<D
     }
     let mut fetched = Vec::new();
     for lock in ["hub.lock", "cifar.lock", "lra.lock"] {
-        let asked: Vec<&Entry> = CATALOGUE
-            .iter()
-            .filter(|e| lock_name(e.origin) == lock && request.datasets.contains(&e.dataset))
-            .collect();
+        let asked: Vec<&Entry> =
+            CATALOGUE.iter().filter(|e| lock_name(e.origin) == lock && request.datasets.contains(&e.dataset)).collect();
         if missing(&asked, request)?.is_empty() {
             continue;
         }
@@ -69,10 +67,7 @@ fn refuse_bad_proxies(variable: impl Fn(&str) -> Option<String>) -> Result<()> {
         for name in [name.to_owned(), name.to_lowercase()] {
             let address = variable(&name).filter(|address| !address.is_empty());
             if let Some(address) = address.filter(|address| ureq::Proxy::new(address).is_err()) {
-                refuse!(
-                    flag(name) = address,
-                    "not the address of a proxy such as http://HOST:PORT"
-                );
+                refuse!(flag(name) = address, "not the address of a proxy such as http://HOST:PORT");
             }
         }
     }
@@ -110,13 +105,7 @@ fn missing<'a>(entries: &[&'a Entry], request: &FetchRequest) -> Result<Vec<&'a 
 }
 
 /// Writes `<root>/fetched/<dataset>.json`, the provenance of a fetched dataset.
-fn record(
-    entry: &Entry,
-    root: &Path,
-    url: &str,
-    commit: Option<&str>,
-    sha256: Option<&str>,
-) -> Result<()> {
+fn record(entry: &Entry, root: &Path, url: &str, commit: Option<&str>, sha256: Option<&str>) -> Result<()> {
     let folder = root.join("fetched");
     make_folder(&folder)?;
     let path = folder.join(format!("{}.json", entry.dataset.name()));

@@ -31,19 +31,10 @@ impl PartialDownload {
     /// length of the whole file is unknown or exceeded.
     pub fn open(target: &Path, url: &str) -> Result<Self> {
         let path = with_suffix(target, ".part");
-        let file = File::options()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(Error::io("write", &path))?;
+        let file = File::options().create(true).append(true).open(&path).map_err(Error::io("write", &path))?;
         let len = file.metadata().map_err(Error::io("read", &path))?.len();
         let version = read_version(&path);
-        let mut part = Self {
-            path,
-            file,
-            len,
-            version,
-        };
+        let mut part = Self { path, file, len, version };
         let usable = part.version.as_ref().is_some_and(|v| {
             let fits = v.bytes.is_some_and(|whole| len <= whole);
             v.url == url && fits
@@ -100,10 +91,7 @@ impl PartialDownload {
     }
 
     fn no_room(&self, error: std::io::Error) -> Error {
-        let full = matches!(
-            error.kind(),
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
-        );
+        let full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge);
         if !full {
             return Error::io("write", &self.path)(error);
         }
@@ -117,9 +105,7 @@ impl PartialDownload {
 
     /// Renames the completed download to `target`.
     pub fn finish(self, target: &Path) -> Result<()> {
-        self.file
-            .sync_all()
-            .map_err(Error::io("write", &self.path))?;
+        self.file.sync_all().map_err(Error::io("write", &self.path))?;
         fs::rename(&self.path, target).map_err(Error::io("write", target))?;
         remove_if_present(&version_path(&self.path))
     }
@@ -149,11 +135,7 @@ mod tests {
     fn a_full_disk_says_how_much_is_missing_and_how_to_go_on() {
         let dir = tempfile::tempdir().unwrap();
         let mut part = PartialDownload::open(&dir.path().join("file"), "http://x/y").unwrap();
-        let version = Version {
-            url: "http://x/y".to_owned(),
-            validator: None,
-            bytes: Some(10),
-        };
+        let version = Version { url: "http://x/y".to_owned(), validator: None, bytes: Some(10) };
         part.restart(version).unwrap();
         part.append(b"abc").unwrap();
         let message = part.no_room(ErrorKind::StorageFull.into()).to_string();

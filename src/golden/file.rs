@@ -18,10 +18,7 @@ impl File {
         let broken = |e: String| Error::usage(format!("not a safetensors file: {e}"));
         let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| broken(e.to_string()))?;
         let tensors = io::load_buffer(&bytes, &Device::Cpu).map_err(|e| broken(e.to_string()))?;
-        Ok(Self {
-            tensors: tensors.into_iter().collect(),
-            metadata: header.metadata().clone().unwrap_or_default(),
-        })
+        Ok(Self { tensors: tensors.into_iter().collect(), metadata: header.metadata().clone().unwrap_or_default() })
     }
 
     pub fn tensor(&self, name: &str) -> Result<&Tensor> {
@@ -50,10 +47,7 @@ impl File {
 
     /// All tensors under `prefix`, named without it.
     pub fn under(&self, prefix: &str) -> HashMap<String, Tensor> {
-        self.tensors
-            .iter()
-            .filter_map(|(n, t)| Some((n.strip_prefix(prefix)?.to_owned(), t.clone())))
-            .collect()
+        self.tensors.iter().filter_map(|(n, t)| Some((n.strip_prefix(prefix)?.to_owned(), t.clone()))).collect()
     }
 
     /// The cases of the file: `x` for every tensor `x.SUFFIX`.
@@ -65,10 +59,7 @@ impl File {
 
     pub fn metadata(&self, key: &str) -> Result<&str> {
         let missing = || Error::usage(format!("metadata `{key}` is missing"));
-        self.metadata
-            .get(key)
-            .map(String::as_str)
-            .ok_or_else(missing)
+        self.metadata.get(key).map(String::as_str).ok_or_else(missing)
     }
 
     /// Metadata that is a JSON object.
@@ -90,8 +81,7 @@ impl Object {
     ///
     /// The number is missing or not from 1 to 2^32.
     pub fn size(&self, key: &str) -> Result<usize> {
-        self.find_size(key)
-            .ok_or_else(|| Error::usage(format!("metadata holds no size `{key}` from 1 to 2^32")))
+        self.find_size(key).ok_or_else(|| Error::usage(format!("metadata holds no size `{key}` from 1 to 2^32")))
     }
 
     /// A positive whole number, if there is one.

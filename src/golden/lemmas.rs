@@ -4,8 +4,7 @@ use super::file::{nan_max, File};
 use super::Worst;
 use crate::error::{refuse, Result};
 use crate::ltv::lemmas::{
-    attention, monomial_features, run, taylor, tensor_features, truncated_softmax,
-    truncation_bound, Step,
+    attention, monomial_features, run, taylor, tensor_features, truncated_softmax, truncation_bound, Step,
 };
 
 /// Highest order at which tensor features are computed; their number grows as m^P.
@@ -43,24 +42,13 @@ pub(super) fn first(file: &File) -> Result<Worst> {
     }
     for (order, wanted) in truncated.iter().enumerate() {
         let y = truncated_softmax(&q, &k, &v, order);
-        let largest = wanted
-            .iter()
-            .flatten()
-            .fold(1.0, |m: f64, x| m.max(x.abs()));
+        let largest = wanted.iter().flatten().fold(1.0, |m: f64, x| m.max(x.abs()));
         let off = apart(y.iter().flatten(), wanted.iter().flatten());
         worst.add(format!("y_trunc {order}"), off, 1e-11 * largest);
         let error = apart(y.iter().flatten(), exact.iter().flatten());
-        worst.add(
-            format!("err {order}"),
-            (error - errors[order]).abs(),
-            1e-11 * largest,
-        );
+        worst.add(format!("err {order}"), (error - errors[order]).abs(), 1e-11 * largest);
         let bound = truncation_bound(&q, &k, &v, order);
-        worst.add(
-            format!("within bound {order}"),
-            (error - bound).max(0.0),
-            1e-11,
-        );
+        worst.add(format!("within bound {order}"), (error - bound).max(0.0), 1e-11);
         worst.add(format!("bound {order}"), gap(bound, bounds[order]), 1e-9);
         worst.merge(features(&q, &k, order, &dims[order]));
     }
@@ -88,17 +76,9 @@ fn features(q: &[Vec<f64>], k: &[Vec<f64>], order: usize, dims: &[f64]) -> Worst
         let score: f64 = q.iter().zip(k).map(|(a, b)| a * b).sum();
         let wanted = taylor(score, order);
         let mut product = |kind: &str, map: fn(&[f64], usize) -> Vec<f64>| {
-            let got: f64 = map(q, order)
-                .iter()
-                .zip(map(k, order))
-                .map(|(a, b)| a * b)
-                .sum();
+            let got: f64 = map(q, order).iter().zip(map(k, order)).map(|(a, b)| a * b).sum();
             let tolerance = 1e-13 * taylor(score.abs(), order).max(1.0);
-            worst.add(
-                format!("{kind} features {order}"),
-                (got - wanted).abs(),
-                tolerance,
-            );
+            worst.add(format!("{kind} features {order}"), (got - wanted).abs(), tolerance);
         };
         product("monomial", monomial_features);
         if order <= FULL_FEATURES {
@@ -114,53 +94,26 @@ pub(super) fn second(file: &File) -> Result<Worst> {
     let (lam, u) = (file.rows("lam")?, file.rows("u")?);
     let (b, c, d) = (three("b")?, three("c")?, three("d")?);
     let (bar, hat, b_bar) = (three("lambda_bar")?, three("lambda_hat")?, three("b_bar")?);
-    let lengths = [
-        b.len(),
-        c.len(),
-        d.len(),
-        bar.len(),
-        hat.len(),
-        b_bar.len(),
-        u.len(),
-    ];
+    let lengths = [b.len(), c.len(), d.len(), bar.len(), hat.len(), b_bar.len(), u.len()];
     if lengths.iter().any(|l| *l != lam.len()) {
         refuse!("the tensors have different lengths");
     }
     let diagonal = |row: &[f64]| -> Vec<Vec<f64>> {
         let at = |i: usize, j: usize| if i == j { row[i] } else { 0.0 };
-        (0..row.len())
-            .map(|i| (0..row.len()).map(|j| at(i, j)).collect())
-            .collect()
+        (0..row.len()).map(|i| (0..row.len()).map(|j| at(i, j)).collect()).collect()
     };
     let small: Vec<Step> = (0..lam.len())
-        .map(|i| Step {
-            lambda: diagonal(&lam[i]),
-            b: b[i].clone(),
-            c: c[i].clone(),
-            d: d[i].clone(),
-        })
+        .map(|i| Step { lambda: diagonal(&lam[i]), b: b[i].clone(), c: c[i].clone(), d: d[i].clone() })
         .collect();
-    let big: Vec<Step> = small
-        .iter()
-        .enumerate()
-        .map(|(i, step)| step.enlarged(&bar[i], &hat[i], &b_bar[i]))
-        .collect();
+    let big: Vec<Step> = small.iter().enumerate().map(|(i, step)| step.enlarged(&bar[i], &hat[i], &b_bar[i])).collect();
     let (y, h) = run(&small, &u);
     let (y_big, h_big) = run(&big, &u);
     let (y_wanted, h_wanted) = (file.vec("y")?, file.vec("h_last")?);
     let mut worst = Worst::default();
     worst.add("y", apart(y.iter().flatten(), &y_wanted), 1e-12);
-    worst.add(
-        "enlarged y",
-        apart(y_big.iter().flatten(), &y_wanted),
-        1e-12,
-    );
+    worst.add("enlarged y", apart(y_big.iter().flatten(), &y_wanted), 1e-12);
     worst.add("h_last", apart(&h, &h_wanted), 1e-12);
-    worst.add(
-        "first states",
-        apart(h_big.iter().take(h.len()), &h_wanted),
-        1e-12,
-    );
+    worst.add("first states", apart(h_big.iter().take(h.len()), &h_wanted), 1e-12);
     worst.add("h_big_last", apart(&h_big, &file.vec("h_big_last")?), 1e-12);
     Ok(worst)
 }

@@ -30,14 +30,10 @@ pub(super) fn entry(stem: &str) -> Option<(&'static Entry, &'static str)> {
 
 /// Config of a model of one bare mixer with the sizes listed in a file. Files of mixers without heads list a number of
 /// heads too, which is ignored.
-pub(super) fn model_config(
-    (entry, variant): (&Entry, &str),
-    sizes: &Object,
-) -> Result<ModelConfig> {
+pub(super) fn model_config((entry, variant): (&Entry, &str), sizes: &Object) -> Result<ModelConfig> {
     let heads = sizes.find_size("heads").filter(|_| entry.heads);
     let options = entry.options.iter();
-    let sized =
-        options.filter_map(|o| Some((o.name.to_owned(), sizes.number(o.name).ok()?.to_string())));
+    let sized = options.filter_map(|o| Some((o.name.to_owned(), sizes.number(o.name).ok()?.to_string())));
     let expand = sizes.find_size("expand").filter(|_| entry.widens);
     let model = ModelConfig {
         mixer: entry.name.to_owned(),
@@ -135,11 +131,7 @@ impl<'a> Case<'a> {
         let wanted = self.tensor("y")?;
         let mut worst = Worst::default();
         let scale = magnitude(wanted)?;
-        worst.add(
-            self.what(dtype, "y"),
-            distance(&y, wanted)?,
-            forward * scale,
-        );
+        worst.add(self.what(dtype, "y"), distance(&y, wanted)?, forward * scale);
         let loss = (y * self.tensor("w")?.to_dtype(dtype)?)?.sum_all()?;
         let grads = loss.backward()?;
         let mut vars = params.vars();
@@ -162,18 +154,10 @@ impl<'a> Case<'a> {
         let mut worst = Worst::default();
         let mut compare = |name: &str, got: &Tensor, wanted: &Tensor| -> Result<()> {
             let tolerance = TOLERANCE * magnitude(wanted)?.max(1.0);
-            worst.add(
-                self.what(DType::F64, name),
-                distance(got, wanted)?,
-                tolerance,
-            );
+            worst.add(self.what(DType::F64, name), distance(got, wanted)?, tolerance);
             Ok(())
         };
-        for (name, got) in [
-            ("lambda", system.lambda()?),
-            ("b", system.b()?),
-            ("c", system.c()?),
-        ] {
+        for (name, got) in [("lambda", system.lambda()?), ("b", system.b()?), ("c", system.c()?)] {
             compare(name, &got, self.tensor(&format!("dsf.{name}"))?)?;
         }
         let expected_d = self.tensor("dsf.d");

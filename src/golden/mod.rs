@@ -49,12 +49,8 @@ impl Worst {
 
     /// Adds a comparison. NaN counts as the largest error.
     fn add(&mut self, what: impl Into<String>, error: f64, tolerance: f64) {
-        let other = Self {
-            what: what.into(),
-            error: if error.is_nan() { f64::INFINITY } else { error },
-            tolerance,
-            count: 1,
-        };
+        let other =
+            Self { what: what.into(), error: if error.is_nan() { f64::INFINITY } else { error }, tolerance, count: 1 };
         self.merge(other);
     }
 
@@ -92,9 +88,10 @@ fn gradients(
     }
     let mut worst = Worst::default();
     for (name, wanted) in expected {
-        let (_, var) = vars.iter().find(|(n, _)| n == name).ok_or_else(|| {
-            Error::usage(format!("gradient of {name}, which is no parameter here"))
-        })?;
+        let (_, var) = vars
+            .iter()
+            .find(|(n, _)| n == name)
+            .ok_or_else(|| Error::usage(format!("gradient of {name}, which is no parameter here")))?;
         let got = match grads.get(var) {
             Some(gradient) => gradient.clone(),
             None => var.zeros_like()?,
@@ -121,11 +118,7 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     if files.is_empty() {
-        return Err(Error::data(
-            dir,
-            "no .safetensors file in it; give a folder of golden files",
-        )
-        .into_refusal());
+        return Err(Error::data(dir, "no .safetensors file in it; give a folder of golden files").into_refusal());
     }
     files.sort();
     Ok(files)

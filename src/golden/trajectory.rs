@@ -49,10 +49,7 @@ impl<'a> Trajectory<'a> {
             position_embedding: PositionEmbedding::Learnt,
             ..mixer::model_config(found, &sizes)?
         };
-        let io = Io {
-            vocab_size: sizes.size("vocab")?,
-            seq_len: sizes.size("L")?,
-        };
+        let io = Io { vocab_size: sizes.size("vocab")?, seq_len: sizes.size("L")? };
         let params = Params::given(file.under("init."), dtype, &Device::Cpu);
         let model = Model::new(&config, io, &params)?;
         Ok(Self {
@@ -79,9 +76,7 @@ impl<'a> Trajectory<'a> {
         let rates = self.file.vec("lr")?;
         for (step, (lr, wanted)) in rates.iter().zip(self.file.vec("loss")?).enumerate() {
             let cx = Cx::train(0, step as u64);
-            let loss = batches[step % batches.len()]
-                .classify(&self.model, &cx)?
-                .loss;
+            let loss = batches[step % batches.len()].classify(&self.model, &cx)?.loss;
             let value = loss.to_dtype(DType::F64)?.to_scalar::<f64>()?;
             let what = self.what(&format!("loss {step}"));
             worst.add(what, (value - wanted).abs(), 1e-5 * wanted.abs());

@@ -49,11 +49,7 @@ impl Buffer {
         }
         let gpu = self.gpu.clone();
         let kernel = Kernel::of("pointwise", "add_to", self.dtype());
-        gpu.launch(
-            kernel,
-            Grid::for_each(count),
-            &[more.into(), self.into(), count.into()],
-        )
+        gpu.launch(kernel, Grid::for_each(count), &[more.into(), self.into(), count.into()])
     }
 
     /// Splits the buffer into consecutive parts with the given numbers of elements. The memory is freed with the last

@@ -11,8 +11,7 @@ use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::{CudaDType, DeviceId, WrapErr};
 use candle_core::{bail, CudaDevice, CudaStorage, DType, Device, Result, Shape, Storage, Tensor};
 use cudarc::driver::{
-    result, sys, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr,
-    LaunchConfig, PushKernelArg,
+    result, sys, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg,
 };
 use cudarc::nvrtc::Ptx;
 use half::bf16;
@@ -99,9 +98,7 @@ fn pool(ordinal: usize) -> Result<sys::CUmemoryPool> {
     let device = result::device::get(ordinal).w()?;
     let mut pool = std::ptr::null_mut();
     // SAFETY: the device exists.
-    unsafe { sys::cuDeviceGetDefaultMemPool(&mut pool, device) }
-        .result()
-        .w()?;
+    unsafe { sys::cuDeviceGetDefaultMemPool(&mut pool, device) }.result().w()?;
     Ok(pool)
 }
 
@@ -128,8 +125,7 @@ pub fn chip(device: &Device) -> Result<Option<Chip>> {
         },
         clock: kilohertz(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
         // Two transfers per cycle and wire.
-        bytes: 2.0 * kilohertz(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)? * wires as f64
-            / 8.0,
+        bytes: 2.0 * kilohertz(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)? * wires as f64 / 8.0,
     }))
 }
 
@@ -151,9 +147,7 @@ fn keep_memory(ordinal: usize) -> Result<()> {
 /// Releases freed memory that the driver's memory pool keeps.
 fn release_memory(ordinal: usize) -> Result<()> {
     // SAFETY: the pool belongs to the device; memory in use stays.
-    unsafe { sys::cuMemPoolTrimTo(pool(ordinal)?, 0) }
-        .result()
-        .w()
+    unsafe { sys::cuMemPoolTrimTo(pool(ordinal)?, 0) }.result().w()
 }
 
 /// Returns the GPU that holds `x`; `None` for tensors on the CPU.
@@ -246,9 +240,7 @@ impl Packed {
             Arg::Null => Self::Address(0),
             Arg::U32(value) => Self::U32(*value),
             Arg::F32(value) => Self::F32(*value),
-            Arg::Table(entries) => {
-                Self::Table(entries.iter().map(address_of).collect::<Result<_>>()?)
-            }
+            Arg::Table(entries) => Self::Table(entries.iter().map(address_of).collect::<Result<_>>()?),
             Arg::TooLarge(_) => bail!("a size beyond 32 bits reached a launch"),
         })
     }

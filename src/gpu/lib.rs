@@ -79,11 +79,7 @@ pub struct Grid {
 impl Grid {
     /// Returns a one-dimensional grid without dynamic shared memory.
     pub fn of(blocks: usize, threads: usize) -> Self {
-        Self {
-            blocks: [blocks, 1, 1],
-            threads,
-            shared: 0,
-        }
+        Self { blocks: [blocks, 1, 1], threads, shared: 0 }
     }
 
     /// Returns a grid with one thread for each of `count` elements, in blocks of 256.
@@ -189,10 +185,7 @@ pub use cuda::{BUILT_WITH, CAPABILITY};
 impl Gpu {
     /// Returns a handle to the GPU `machine`.
     pub fn new(machine: impl Machine + 'static) -> Self {
-        Self(Arc::new(Shared {
-            machine: Box::new(machine),
-            steps: Mutex::default(),
-        }))
+        Self(Arc::new(Shared { machine: Box::new(machine), steps: Mutex::default() }))
     }
 
     /// Returns two words in GPU memory, low and high, that hold `step` for the launches of this thread until the next
@@ -245,12 +238,7 @@ impl Gpu {
     /// Copies 4-byte numbers to existing memory.
     pub fn write(&self, values: &[u32], to: View) -> Result<()> {
         if to.len() != values.len() || to.dtype() == DType::BF16 {
-            bail!(
-                "{} words do not fit into {} of {:?}",
-                values.len(),
-                to.len(),
-                to.dtype()
-            );
+            bail!("{} words do not fit into {} of {:?}", values.len(), to.len(), to.dtype());
         }
         self.0.machine.write(values, to)
     }
@@ -277,20 +265,11 @@ impl Gpu {
         let Some((start, end)) = layout.contiguous_offsets() else {
             bail!("a kernel reads contiguous tensors only");
         };
-        View::new(
-            self.0.machine.address(storage)?,
-            storage.dtype(),
-            start,
-            end - start,
-        )
+        View::new(self.0.machine.address(storage)?, storage.dtype(), start, end - start)
     }
 
     /// Calls `run` with the elements of a contiguous tensor, or with `None` without a tensor.
-    pub fn with_tensor<T>(
-        &self,
-        x: Option<&Tensor>,
-        run: impl FnOnce(Option<View>) -> Result<T>,
-    ) -> Result<T> {
+    pub fn with_tensor<T>(&self, x: Option<&Tensor>, run: impl FnOnce(Option<View>) -> Result<T>) -> Result<T> {
         let Some(x) = x else {
             return run(None);
         };

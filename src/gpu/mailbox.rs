@@ -29,12 +29,7 @@ impl Mailbox {
     pub fn send(&mut self, parts: &[&[u32]], to: View) -> Result<()> {
         let count = parts.iter().map(|part| part.len()).sum();
         if [count, to.len()] != [self.words; 2] || to.dtype() != DType::U32 {
-            bail!(
-                "{count} words to {} of {:?} by a mailbox of {}",
-                to.len(),
-                to.dtype(),
-                self.words
-            );
+            bail!("{count} words to {} of {:?} by a mailbox of {}", to.len(), to.dtype(), self.words);
         }
         self.carrier.send(parts, to)
     }

@@ -85,16 +85,7 @@ pub struct Product<'a> {
 impl<'a> Product<'a> {
     /// Returns one product, of (rows, inner) and (inner, columns).
     pub fn one([rows, inner, columns]: [usize; 3], left: Matrix<'a>, right: Matrix<'a>) -> Self {
-        Self {
-            batch: 1,
-            rows,
-            inner,
-            columns,
-            left,
-            right,
-            add: false,
-            factors: factors(),
-        }
+        Self { batch: 1, rows, inner, columns, left, right, add: false, factors: factors() }
     }
 
     /// Returns the product, added to the contents of the result if `add`.
@@ -104,16 +95,9 @@ impl<'a> Product<'a> {
 
     /// Returns the product without its lifetime, for the emulation, which keeps the memory alive.
     pub fn kept(&self) -> Product<'static> {
-        let kept = |m: &Matrix| Matrix {
-            values: m.values.kept(),
-            transposed: m.transposed,
-        };
+        let kept = |m: &Matrix| Matrix { values: m.values.kept(), transposed: m.transposed };
         let (left, right) = (kept(&self.left), kept(&self.right));
-        Product {
-            left,
-            right,
-            ..*self
-        }
+        Product { left, right, ..*self }
     }
 
     /// Distance from one left matrix of the batch to the next, in elements.
@@ -128,17 +112,11 @@ impl<'a> Product<'a> {
 
     /// Returns an error unless the sizes and types of the factors and of `to` agree.
     pub(super) fn check(&self, to: View) -> Result<()> {
-        let fits =
-            |m: &Matrix, one: usize| m.values.len() == one || m.values.len() == self.batch * one;
-        let types = (
-            self.left.values.dtype(),
-            self.right.values.dtype(),
-            to.dtype(),
-        );
+        let fits = |m: &Matrix, one: usize| m.values.len() == one || m.values.len() == self.batch * one;
+        let types = (self.left.values.dtype(), self.right.values.dtype(), to.dtype());
         let known = matches!(
             types,
-            (DType::F32, DType::F32, DType::F32)
-                | (DType::BF16, DType::BF16, DType::F32 | DType::BF16)
+            (DType::F32, DType::F32, DType::F32) | (DType::BF16, DType::BF16, DType::F32 | DType::BF16)
         );
         if !known
             || !fits(&self.left, self.rows * self.inner)

@@ -19,12 +19,7 @@ impl View<'_> {
         if !matches!(dtype, DType::F32 | DType::BF16 | DType::U32) {
             bail!("kernels know f32, bf16 and u32, not {dtype:?}");
         }
-        Ok(Self {
-            address: address + (start * dtype.size_in_bytes()) as u64,
-            dtype,
-            count,
-            held: PhantomData,
-        })
+        Ok(Self { address: address + (start * dtype.size_in_bytes()) as u64, dtype, count, held: PhantomData })
     }
 
     /// Address of the first element.
@@ -57,18 +52,11 @@ impl View<'_> {
     pub fn part(&self, start: usize, count: usize) -> Self {
         assert!(start + count <= self.count, "part of a view");
         let bytes = start * self.dtype.size_in_bytes();
-        Self {
-            address: self.address + bytes as u64,
-            count,
-            ..*self
-        }
+        Self { address: self.address + bytes as u64, count, ..*self }
     }
 
     /// Returns the view without its lifetime, for the emulation, which keeps the memory alive.
     pub fn kept(&self) -> View<'static> {
-        View {
-            held: PhantomData,
-            ..*self
-        }
+        View { held: PhantomData, ..*self }
     }
 }

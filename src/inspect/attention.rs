@@ -24,9 +24,7 @@ pub struct Attention {
 impl Attention {
     /// Computes the rows of the tokens `rows` along the input of `subject`.
     pub fn of(subject: &Subject, rows: &[usize]) -> Result<Self> {
-        let own = ["wq", "wk"]
-            .iter()
-            .all(|name| subject.weights.contains_key(*name));
+        let own = ["wq", "wk"].iter().all(|name| subject.weights.contains_key(*name));
         let fresh;
         let weights = match own {
             true => &subject.weights,
@@ -40,12 +38,7 @@ impl Attention {
         let weights = mean_weights(&q, &k, heads, rows)?;
         let product = |a: &Vec<f64>, b: &Vec<f64>| a.iter().zip(b).map(|(a, b)| a * b).sum();
         let row = |a: &Vec<f64>| weights.iter().map(|b| product(a, b)).collect();
-        Ok(Self {
-            rank: effective_rank(weights.iter().map(row).collect()),
-            horizon: horizon(&weights),
-            weights,
-            own,
-        })
+        Ok(Self { rank: effective_rank(weights.iter().map(row).collect()), horizon: horizon(&weights), weights, own })
     }
 }
 
@@ -64,20 +57,14 @@ pub fn queries_and_keys(weights: &HashMap<String, Tensor>, u: &Tensor) -> Result
 
 /// Freshly initialised weights of softmax attention with the same sizes and seed.
 fn fresh_weights(subject: &Subject) -> Result<HashMap<String, Tensor>> {
-    let softmax = MIXERS
-        .iter()
-        .find(|entry| entry.family == Family::Attention);
+    let softmax = MIXERS.iter().find(|entry| entry.family == Family::Attention);
     let softmax = softmax.expect("softmax attention is in the registry");
     let model = ModelConfig {
         mixer: softmax.name.to_owned(),
         variant: softmax.variants[0].to_owned(),
         options: Default::default(),
         n_heads: 1,
-        d_state: if subject.entry.expands {
-            subject.model.d_state
-        } else {
-            subject.model.d_model
-        },
+        d_state: if subject.entry.expands { subject.model.d_state } else { subject.model.d_model },
         expand: None,
         hybrid: None,
         ..subject.model.clone()
@@ -85,9 +72,7 @@ fn fresh_weights(subject: &Subject) -> Result<HashMap<String, Tensor>> {
     let params = Params::seeded(subject.seed, DType::F64, &Device::Cpu).detached();
     softmax.build(&model, &params)?;
     let vars = params.vars().into_iter();
-    Ok(vars
-        .map(|(name, var)| (name, var.as_detached_tensor()))
-        .collect())
+    Ok(vars.map(|(name, var)| (name, var.as_detached_tensor())).collect())
 }
 
 fn mean_weights(q: &Tensor, k: &Tensor, heads: usize, rows: &[usize]) -> Result<Vec<Vec<f64>>> {
@@ -106,9 +91,7 @@ fn mean_weights(q: &Tensor, k: &Tensor, heads: usize, rows: &[usize]) -> Result<
             let most = seen.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let total: f64 = seen.iter().map(|score| (score - most).exp()).sum();
             let share = |score: &f64| (score - most).exp() / (total * heads as f64);
-            sum.iter_mut()
-                .zip(seen)
-                .for_each(|(sum, score)| *sum += share(score));
+            sum.iter_mut().zip(seen).for_each(|(sum, score)| *sum += share(score));
         }
     }
     Ok(sums)

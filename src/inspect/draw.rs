@@ -30,12 +30,7 @@ pub fn report(heading: String, views: &[View], shown: Shown) -> Report {
     for view in views {
         let rows: Vec<usize> = match &view.found {
             Ok(measures) => measures.rows.clone(),
-            Err(_) => view
-                .attention
-                .weights
-                .iter()
-                .map(|row| row.len() - 1)
-                .collect(),
+            Err(_) => view.attention.weights.iter().map(|row| row.len() - 1).collect(),
         };
         let attention = (&rows, &view.attention.weights);
         if let Ok(measures) = &view.found {
@@ -64,10 +59,7 @@ pub fn report(heading: String, views: &[View], shown: Shown) -> Report {
 fn notes_on(view: &View) -> Vec<String> {
     let mut notes = Vec::new();
     match &view.found {
-        Err(why) => notes.push(format!(
-            "{}: no finite system of the form (11): {why}",
-            view.name
-        )),
+        Err(why) => notes.push(format!("{}: no finite system of the form (11): {why}", view.name)),
         Ok(measures) if measures.rows.len() < measures.seq_len => notes.push(format!(
             "{}: Φ, its rank and its horizon are of {} of {} tokens",
             view.name,
@@ -79,43 +71,25 @@ fn notes_on(view: &View) -> Vec<String> {
     notes.extend(view.around.map(|around| format!("{}: {around}", view.name)));
     let found = view.found.as_ref().ok();
     let spreads = found.and_then(|m| m.gate.zip(m.product));
-    notes.extend(
-        spreads
-            .filter(|(gate, _)| *gate > 0.0)
-            .map(|(before, after)| {
-                let cancels = after < 1e-9 * before.max(1.0);
-                let what = if cancels {
-                    "cancels"
-                } else {
-                    "does not cancel"
-                };
-                format!(
-                    "{}: the gate of B {what} in the product of Λs with B (section 4.2)",
-                    view.name
-                )
-            }),
-    );
+    notes.extend(spreads.filter(|(gate, _)| *gate > 0.0).map(|(before, after)| {
+        let cancels = after < 1e-9 * before.max(1.0);
+        let what = if cancels { "cancels" } else { "does not cancel" };
+        format!("{}: the gate of B {what} in the product of Λs with B (section 4.2)", view.name)
+    }));
     if let Some(errors) = view.errors {
         let holds = if errors.hold() { "equal" } else { "NOT equal" };
         let forms = match errors.steps.is_nan() {
             true => "recurrence, kernel and forward pass",
             false => "recurrence, kernel, steps and forward pass",
         };
-        notes.push(format!(
-            "{}: {forms} are {holds} to {:.0e} of the largest output",
-            view.name, errors.tolerance
-        ));
+        notes.push(format!("{}: {forms} are {holds} to {:.0e} of the largest output", view.name, errors.tolerance));
     }
     notes
 }
 
 /// Returns `grid` with its title and its place on the page: the column of its kind, and the row of the view `name`.
 fn placed(name: &str, [column, what]: [&str; 2], grid: Grid) -> Grid {
-    Grid {
-        title: format!("{name}: {what}"),
-        place: [column.to_owned(), name.to_owned()],
-        ..grid
-    }
+    Grid { title: format!("{name}: {what}"), place: [column.to_owned(), name.to_owned()], ..grid }
 }
 
 /// Heatmap of rows of numbers, each over its preceding tokens, as shares of the row's largest number.
@@ -233,11 +207,7 @@ impl Curves<'_> {
         }
         let grid = Grid {
             axes: [self.over.to_owned(), String::new()],
-            form: Form::Lines {
-                over: self.over.to_owned(),
-                log: false,
-                steps: false,
-            },
+            form: Form::Lines { over: self.over.to_owned(), log: false, steps: false },
             records,
             ..Grid::new(String::new(), columns, lines, Style::Measured(self.unit))
         };
@@ -254,21 +224,11 @@ fn half_lives(view: &View, measures: &Measures) -> Option<Grid> {
         record(&view.name, what, at, Some(*share))
     });
     let cells = shares.iter();
-    let line = Line::new(
-        "states",
-        cells
-            .map(|share| Cell::from(Content::Value(*share)))
-            .collect(),
-    );
+    let line = Line::new("states", cells.map(|share| Cell::from(Content::Value(*share))).collect());
     let grid = Grid {
         axes: ["tokens".to_owned(), String::new()],
         records: records.collect(),
-        ..Grid::new(
-            String::new(),
-            bins.clone(),
-            vec![line],
-            Style::Share("share of the states (%)"),
-        )
+        ..Grid::new(String::new(), bins.clone(), vec![line], Style::Share("share of the states (%)"))
     };
     (!shares.is_empty()).then(|| placed(&view.name, [what; 2], grid))
 }

@@ -31,18 +31,11 @@ struct Engine {
 }
 
 /// The recurrence, step by step through a state.
-const STEPS: Engine = Engine {
-    name: "step by step",
-    run: stepped,
-    extra_bytes: |_| 0.0,
-};
+const STEPS: Engine = Engine { name: "step by step", run: stepped, extra_bytes: |_| 0.0 };
 
 /// All pairs of tokens, for mixers whose sum over tokens can also be computed in chunks.
-const DIRECT: Engine = Engine {
-    name: "all pairs",
-    run: |subject| with_pairs(Pairs::Direct, || pass(subject)),
-    extra_bytes: |_| 0.0,
-};
+const DIRECT: Engine =
+    Engine { name: "all pairs", run: |subject| with_pairs(Pairs::Direct, || pass(subject)), extra_bytes: |_| 0.0 };
 
 /// All pairs of tokens, weighted by products of decays: the dual form of a system.
 const DUAL: Engine = Engine {
@@ -59,11 +52,7 @@ const DUAL: Engine = Engine {
 
 /// The pass over whole sequences.
 const fn whole(name: &'static str) -> Engine {
-    Engine {
-        name,
-        run: |subject| with_pairs(Pairs::Chunked, || pass(subject)),
-        extra_bytes: |_| 0.0,
-    }
+    Engine { name, run: |subject| with_pairs(Pairs::Chunked, || pass(subject)), extra_bytes: |_| 0.0 }
 }
 
 /// The engines of a mixer, the one used in training first. If the pass over a sequence is the only one besides the
@@ -113,9 +102,7 @@ fn engines_of(subject: &Subject) -> (Vec<Engine>, Option<&'static str>) {
 }
 
 fn pass(subject: &Subject) -> candle_core::Result<Option<Tensor>> {
-    let y = subject
-        .mixer
-        .forward(&subject.u.unsqueeze(0)?, &Cx::eval())?;
+    let y = subject.mixer.forward(&subject.u.unsqueeze(0)?, &Cx::eval())?;
     y.squeeze(0).map(Some)
 }
 
@@ -151,21 +138,13 @@ fn timed(subject: &Subject, engines: &[Engine]) -> Result<Vec<Timed>> {
     let first = &outputs[0].1;
     let each = outputs.iter().zip(&mut times).map(|((engine, y), times)| {
         times.sort_by(f64::total_cmp);
-        Timed {
-            name: engine.name,
-            off: apart(y, first) / scale(first),
-            seconds: median(times).unwrap_or(f64::NAN),
-        }
+        Timed { name: engine.name, off: apart(y, first) / scale(first), seconds: median(times).unwrap_or(f64::NAN) }
     });
     Ok(each.collect())
 }
 
 /// Splits off the engines that do not fit into `room`; returns the others, and a note for each that is left out.
-fn fitting(
-    subject: &Subject,
-    engines: Vec<Engine>,
-    room: Option<MemoryLimit>,
-) -> (Vec<Engine>, Vec<String>) {
+fn fitting(subject: &Subject, engines: Vec<Engine>, room: Option<MemoryLimit>) -> (Vec<Engine>, Vec<String>) {
     let Some(room) = room else {
         return (engines, Vec::new());
     };
@@ -199,10 +178,7 @@ pub fn engines(heading: String, subjects: &[Subject]) -> Result<(Report, bool)> 
         let tolerance = tolerance(subject);
         let equal = timed.iter().all(|engine| engine.off <= tolerance);
         let is = if equal { "equal" } else { "NOT equal" };
-        notes.push(format!(
-            "{}: the outputs of its engines are {is} to {tolerance:.0e} of the largest",
-            subject.name
-        ));
+        notes.push(format!("{}: the outputs of its engines are {is} to {tolerance:.0e} of the largest", subject.name));
         notes.extend(why.map(|why| format!("{}: {why}", subject.name)));
         hold &= equal;
         grids.push(grid(subject, &timed));
@@ -234,12 +210,7 @@ fn grid(subject: &Subject, timed: &[Timed]) -> Grid {
             records.push(record(&subject.name, column, at, Some(value)));
         }
     }
-    let line = |engine: &Timed| {
-        Line::new(
-            engine.name,
-            numbers(engine).map(|x| Cell::text(shown(x))).to_vec(),
-        )
-    };
+    let line = |engine: &Timed| Line::new(engine.name, numbers(engine).map(|x| Cell::text(shown(x))).to_vec());
     Grid {
         form: Form::Table,
         records,

@@ -113,16 +113,10 @@ fn view(subject: &Subject, heads: &[Head], bare: &Ltv, eta: &Eta) -> Result<View
     let values = system.values(&subject.u)?;
     let direct = Tensor::from_vec(outputs, shape, &Device::Cpu)?;
     let direct = rows(&system.read_out(direct, &values, &subject.u)?)?;
-    let seen = Seen {
-        system,
-        input: subject.u.clone(),
-        around: None,
-    };
+    let seen = Seen { system, input: subject.u.clone(), around: None };
     let measures = Measures::of(&seen)?;
     let recurrence = rows(&seen.system.run(&subject.u)?)?;
-    let at = |rows: &[Vec<f64>]| -> Vec<Vec<f64>> {
-        measures.rows.iter().map(|&i| rows[i].clone()).collect()
-    };
+    let at = |rows: &[Vec<f64>]| -> Vec<Vec<f64>> { measures.rows.iter().map(|&i| rows[i].clone()).collect() };
     let off = |a: &[Vec<f64>], b: &[Vec<f64>]| apart(a, b) / scale(&direct);
     let errors = Errors {
         recurrence: off(&recurrence, &direct),
@@ -144,11 +138,8 @@ fn view(subject: &Subject, heads: &[Head], bare: &Ltv, eta: &Eta) -> Result<View
 
 /// The system of `subject`'s queries, keys and values with η = 1.
 fn bare(subject: &Subject) -> Result<Ltv> {
-    let model = ModelConfig {
-        mixer: unnormalised().name.to_owned(),
-        options: Default::default(),
-        ..subject.model.clone()
-    };
+    let model =
+        ModelConfig { mixer: unnormalised().name.to_owned(), options: Default::default(), ..subject.model.clone() };
     let params = Params::given(subject.weights.clone(), DType::F64, &Device::Cpu).detached();
     let mixer = unnormalised().build(&model, &params)?;
     let system = mixer.ltv(&subject.u)?;
@@ -190,12 +181,7 @@ fn heads(subject: &Subject) -> Result<Vec<Head>> {
             let width = x.dim(1)? / count;
             Ok(x.narrow(D::Minus1, head * width, width)?.to_vec2()?)
         };
-        Ok(Head {
-            q: part(&q)?,
-            k: part(&k)?,
-            v: part(&v)?,
-            z: part(&z)?.concat(),
-        })
+        Ok(Head { q: part(&q)?, k: part(&k)?, v: part(&v)?, z: part(&z)?.concat() })
     };
     (0..count).map(head).collect()
 }

@@ -53,10 +53,7 @@ impl Heads {
             );
         }
         let [q, k] = queries_and_keys(&subject.weights, &subject.u)?;
-        let v = subject
-            .u
-            .matmul(&subject.weights["wv"].t()?.contiguous()?)?
-            .to_dtype(q.dtype())?;
+        let v = subject.u.matmul(&subject.weights["wv"].t()?.contiguous()?)?.to_dtype(q.dtype())?;
         let count = subject.model.n_heads;
         let features = q.dim(1)? / count;
         let scale = (features as f64).powf(-0.25);
@@ -78,11 +75,10 @@ impl Heads {
     fn largest_score(&self) -> f64 {
         let heads = self.heads.iter();
         heads.fold(0.0, |worst: f64, [q, k, _]| {
-            let scores = q.iter().enumerate().flat_map(|(i, q)| {
-                k[..=i]
-                    .iter()
-                    .map(move |k| q.iter().zip(k).map(|(a, b)| a * b).sum::<f64>())
-            });
+            let scores = q
+                .iter()
+                .enumerate()
+                .flat_map(|(i, q)| k[..=i].iter().map(move |k| q.iter().zip(k).map(|(a, b)| a * b).sum::<f64>()));
             scores.fold(worst, |worst, score| worst.max(score.abs()))
         })
     }
@@ -114,12 +110,7 @@ impl Truncated {
                 recurrence = Some(off.max(recurrence.unwrap_or(0.0)));
             }
         }
-        Self {
-            error,
-            bound,
-            recurrence,
-            features: [tensors, monomials],
-        }
+        Self { error, bound, recurrence, features: [tensors, monomials] }
     }
 }
 
@@ -171,11 +162,7 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
         )
     };
     let curve = Grid {
-        form: Form::Lines {
-            over: "order P".to_owned(),
-            log: false,
-            steps: false,
-        },
+        form: Form::Lines { over: "order P".to_owned(), log: false, steps: false },
         axes: ["order P".to_owned(), String::new()],
         records,
         ..Grid::new(

@@ -47,9 +47,7 @@ struct Grown {
 impl Growing<'_> {
     fn normal(&self, name: &str, like: &Tensor) -> Result<Tensor> {
         let mut rng = Rng::new(self.subject.seed, &format!("inspect/lemma2/{name}"), 0);
-        let values: Vec<f64> = (0..like.elem_count())
-            .map(|_| MOVED * rng.normals().0)
-            .collect();
+        let values: Vec<f64> = (0..like.elem_count()).map(|_| MOVED * rng.normals().0).collect();
         Ok(Tensor::from_vec(values, like.shape(), &Device::Cpu)?)
     }
 
@@ -75,10 +73,7 @@ impl Growing<'_> {
     }
 
     fn model(&self, n: usize) -> ModelConfig {
-        ModelConfig {
-            d_state: n,
-            ..self.subject.model.clone()
-        }
+        ModelConfig { d_state: n, ..self.subject.model.clone() }
     }
 
     /// Embeds the small weights in weights of size n'. New entries are 0 in the parameters `zeroed` and random
@@ -147,10 +142,7 @@ impl Growing<'_> {
             Growth::Stacked { zeroed, .. } => {
                 let big = self.embedded(&small, zeroed, |_, new| Ok(new))?;
                 vec![Grown {
-                    how: format!(
-                        "zeros in the new rows of each part of {}",
-                        zeroed.join(", ")
-                    ),
+                    how: format!("zeros in the new rows of each part of {}", zeroed.join(", ")),
                     off: Some(self.off(&small, big)?),
                 }]
             }
@@ -166,17 +158,11 @@ impl Growing<'_> {
                         false => Ok(new),
                     })?;
                     let off = Some(self.off(&small, big)?);
-                    lines.push(Grown {
-                        how: format!("zero rows, {bias} = {value} there (a limit)"),
-                        off,
-                    });
+                    lines.push(Grown { how: format!("zero rows, {bias} = {value} there (a limit)"), off });
                 }
                 lines
             }
-            Growth::No(why) => vec![Grown {
-                how: why.to_owned(),
-                off: None,
-            }],
+            Growth::No(why) => vec![Grown { how: why.to_owned(), off: None }],
         })
     }
 
@@ -188,8 +174,7 @@ impl Growing<'_> {
         };
         let (system, states) = (&seen.system, seen.system.width()?);
         let needed = SPELLED * 8.0 * (states as f64).powi(2);
-        if let Err(why) = check_memory(needed, &format!("a Λ_i of {states} by {states}"), LEFT_OUT)
-        {
+        if let Err(why) = check_memory(needed, &format!("a Λ_i of {states} by {states}"), LEFT_OUT) {
             let how = format!("as a system: {why}");
             return Ok(Some(Grown { how, off: None }));
         }
@@ -223,8 +208,7 @@ impl Growing<'_> {
             apart = pairs.fold(apart, |worst, (a, b)| worst.max((a - b).abs()));
         }
         Ok(Some(Grown {
-            how: "as a system, with random Λ̄, Λ̂ and B̄".to_owned(),
-            off: Some(relative(apart, largest)),
+            how: "as a system, with random Λ̄, Λ̂ and B̄".to_owned(), off: Some(relative(apart, largest))
         }))
     }
 
@@ -248,11 +232,7 @@ impl Growing<'_> {
         let counted = Params::without_values(DType::F64);
         entry.build(&model, &counted)?;
         let numbers = counted.count() + counted.constants();
-        check_memory(
-            GROWN * 8.0 * numbers as f64,
-            &format!("--to-n {to} of {}", entry.name),
-            "take a smaller --to-n",
-        )
+        check_memory(GROWN * 8.0 * numbers as f64, &format!("--to-n {to} of {}", entry.name), "take a smaller --to-n")
     }
 }
 
@@ -262,12 +242,7 @@ fn relative(apart: f64, largest: f64) -> f64 {
 }
 
 /// Copies `small` into the leading corner of each part of `big`, and of each head of a part that grows.
-fn inside(
-    big: &Tensor,
-    small: &Tensor,
-    parts: [Option<Vec<usize>>; 2],
-    heads: usize,
-) -> Result<Tensor> {
+fn inside(big: &Tensor, small: &Tensor, parts: [Option<Vec<usize>>; 2], heads: usize) -> Result<Tensor> {
     let [small_parts, big_parts] = parts;
     let of = |parts: Option<Vec<usize>>, x: &Tensor| parts.unwrap_or_else(|| vec![x.dims()[0]]);
     let (mut from, mut to) = (0, 0);
@@ -299,10 +274,7 @@ pub fn lemma2(growing: &[Growing]) -> Result<Report> {
     let mut lines = Vec::new();
     let mut records: Vec<Facts> = Vec::new();
     let mut push = |subject: &str, how: &str, off: Option<f64>| {
-        lines.push(Line::new(
-            subject,
-            vec![Cell::text(off.map_or("-".into(), shown)), Cell::text(how)],
-        ));
+        lines.push(Line::new(subject, vec![Cell::text(off.map_or("-".into(), shown)), Cell::text(how)]));
         records.push(record(subject, how, [None, None], off));
     };
     growing.iter().try_for_each(Growing::check)?;
@@ -317,11 +289,7 @@ pub fn lemma2(growing: &[Growing]) -> Result<Report> {
     let title = "outputs with n' against those with n, relative to the largest".to_owned();
     Ok(table_report(
         "Lemma 2: a larger state can do what a smaller one does",
-        Grid {
-            form: Form::Table,
-            records,
-            ..Grid::new(title, columns, lines, style)
-        },
+        Grid { form: Form::Table, records, ..Grid::new(title, columns, lines, style) },
     ))
 }
 
@@ -343,11 +311,7 @@ fn table_report(heading: &str, grid: Grid) -> Report {
 /// # Errors
 ///
 /// a is not a positive number.
-pub fn identity(
-    model: impl Fn(&str) -> Result<ModelConfig>,
-    a: f64,
-    seq_len: usize,
-) -> Result<Report> {
+pub fn identity(model: impl Fn(&str) -> Result<ModelConfig>, a: f64, seq_len: usize) -> Result<Report> {
     ensure!(
         a > 0.0 && a.is_finite(),
         flag "--a" = a, "must be a positive number");
@@ -380,10 +344,7 @@ pub fn identity(
         let name = format!("{} ({})", entry.name, model.variant);
         lines.push(Line::new(
             name.as_str(),
-            vec![
-                Cell::text(shown(off)),
-                Cell::text(format!("{:.1e} to {:.1e}", ends[0], ends[1])),
-            ],
+            vec![Cell::text(shown(off)), Cell::text(format!("{:.1e} to {:.1e}", ends[0], ends[1]))],
         ));
         records.push(record(&name, "identity", [None, None], Some(off)));
     }
@@ -395,10 +356,6 @@ pub fn identity(
     let title = format!("largest |e^(-Δ a) - σ(-z)^a| with Δ = softplus(z), a = {a}");
     Ok(table_report(
         "Identity (33): the transition of S6 with A = a I is a reversed sigmoid",
-        Grid {
-            form: Form::Table,
-            records,
-            ..Grid::new(title, columns, lines, Style::Measured("difference"))
-        },
+        Grid { form: Form::Table, records, ..Grid::new(title, columns, lines, Style::Measured("difference")) },
     ))
 }

@@ -97,10 +97,7 @@ pub fn evenly(count: usize, most: usize) -> Vec<usize> {
 
 /// Mean horizon of rows of norms, each ending at its own token; rows of zeros are left out.
 pub fn horizon(norms: &[Vec<f64>]) -> Option<Horizon> {
-    let rows: Vec<(f64, f64)> = norms
-        .iter()
-        .filter_map(|row| Some((count_held(row)?, row.len() as f64)))
-        .collect();
+    let rows: Vec<(f64, f64)> = norms.iter().filter_map(|row| Some((count_held(row)?, row.len() as f64))).collect();
     let count = rows.len() as f64;
     (count > 0.0).then(|| Horizon {
         tokens: rows.iter().map(|(held, _)| held).sum::<f64>() / count,
@@ -288,10 +285,7 @@ impl<'a> Pass<'a> {
         };
         // The column of the constant input is not part of Φ.
         let width = seen.input.dim(1)?;
-        let value = system
-            .value
-            .as_ref()
-            .map(|v| v.narrow(1, 0, width)?.contiguous());
+        let value = system.value.as_ref().map(|v| v.narrow(1, 0, width)?.contiguous());
         let output = system.output.as_ref().map(|w| w.t()?.contiguous());
         let (value, output) = (square(value.transpose()?)?, square(output.transpose()?)?);
         let mut links: Vec<(usize, usize)> = (0..channels).map(|c| (c, c)).collect();
@@ -304,8 +298,8 @@ impl<'a> Pass<'a> {
         };
         let same = |factor: &&Tensor| factor.stride()[1] == 0;
         let factors = [&system.decay, &system.write, &system.read];
-        let same = factors.iter().chain(&system.gate.as_ref()).all(same)
-            && matches!(system.off_diagonal, OffDiagonal::Zero);
+        let same =
+            factors.iter().chain(&system.gate.as_ref()).all(same) && matches!(system.off_diagonal, OffDiagonal::Zero);
         let distinct = if same { 1 } else { channels };
         let diagonal = |x: &[Vec<f64>]| -> Vec<f64> {
             let diagonal: Vec<f64> = x.iter().enumerate().map(|(i, row)| row[i]).collect();
@@ -347,20 +341,12 @@ impl<'a> Pass<'a> {
                 None => vec![0.0; channels],
             };
             products.add_token(j, gates.as_ref().map(|gate| step(gate, j)).transpose()?);
-            gains.push([
-                gain(&write, &self.maps[0], states),
-                gain(&read, &self.maps[1], states),
-            ]);
+            gains.push([gain(&write, &self.maps[0], states), gain(&read, &self.maps[1], states)]);
             if waiting.last() == Some(&j) {
                 waiting.pop();
                 let mut carried = read;
                 carried.resize(self.links.len() / channels * distinct * states, 0.0);
-                active.push(Row {
-                    at: j,
-                    carried,
-                    outputs: vec![0.0; channels],
-                    norms: Vec::new(),
-                });
+                active.push(Row { at: j, carried, outputs: vec![0.0; channels], norms: Vec::new() });
             }
             self.receive(j, &write, &skip, &mut active, &mut gram);
             if j == 0 {
@@ -380,14 +366,8 @@ impl<'a> Pass<'a> {
         active.reverse();
         gram.reverse();
         gram.iter_mut().for_each(|row| row.reverse());
-        let outputs = active
-            .iter()
-            .map(|row| self.output(row))
-            .collect::<Result<_>>()?;
-        let norms: Vec<Vec<f64>> = { active }
-            .into_iter()
-            .map(|row| row.norms.into_iter().rev().collect())
-            .collect();
+        let outputs = active.iter().map(|row| self.output(row)).collect::<Result<_>>()?;
+        let norms: Vec<Vec<f64>> = { active }.into_iter().map(|row| row.norms.into_iter().rev().collect()).collect();
         Ok(Measures {
             seq_len,
             width: channels * states,
@@ -409,14 +389,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Adds the contributions of token j to the rows.
-    fn receive(
-        &self,
-        j: usize,
-        write: &[f64],
-        skip: &[f64],
-        active: &mut [Row],
-        gram: &mut [Vec<f64>],
-    ) {
+    fn receive(&self, j: usize, write: &[f64], skip: &[f64], active: &mut [Row], gram: &mut [Vec<f64>]) {
         let [_, channels, states] = self.sizes;
         let mut kernels: Vec<Vec<f64>> = Vec::with_capacity(active.len());
         for row in active.iter_mut() {
@@ -454,18 +427,14 @@ impl<'a> Pass<'a> {
     fn output(&self, row: &Row) -> Result<Vec<f64>> {
         let system = &self.seen.system;
         let mut y: Vec<f64> = match &system.output {
-            Some(w) => { matrix(w)?.iter() }
-                .map(|map| dot(map, &row.outputs))
-                .collect(),
+            Some(w) => { matrix(w)?.iter() }.map(|map| dot(map, &row.outputs)).collect(),
             None => row.outputs.clone(),
         };
         if let Some(direct) = &system.direct {
             let mut u = step(&self.seen.input, row.at)?;
             u.resize(direct.dim(1)?, 1.0); // the constant input of an affine mixer
             let passed = matrix(direct)?;
-            y.iter_mut()
-                .zip(&passed)
-                .for_each(|(y, map)| *y += dot(map, &u));
+            y.iter_mut().zip(&passed).for_each(|(y, map)| *y += dot(map, &u));
         }
         if let Some(offset) = &system.offset {
             let offset: Vec<f64> = offset.to_dtype(DType::F64)?.to_vec1()?;

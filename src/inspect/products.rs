@@ -102,9 +102,7 @@ impl Products {
         let tokens = self.seq_len as f64;
         let squares = tokens * (tokens * tokens - 1.0) / 12.0;
         let rates = self.slopes.iter().map(|slope| slope / squares);
-        rates
-            .map(|rate| if rate.abs() <= self.flat { 0.0 } else { rate })
-            .collect()
+        rates.map(|rate| if rate.abs() <= self.flat { 0.0 } else { rate }).collect()
     }
 
     /// Half-lives of the states, ascending.

@@ -78,9 +78,8 @@ impl LayerSizes<'_> {
     /// Bytes of a pass over the sequence.
     pub fn pass(&self) -> f64 {
         let d = self.model.d_model as f64;
-        let (mapped, channels, pairs) = self.work().map_or((0.0, d, 0.0), |work| {
-            (work.features as f64, work.channels as f64, work.pairs[0])
-        });
+        let (mapped, channels, pairs) =
+            self.work().map_or((0.0, d, 0.0), |work| (work.features as f64, work.channels as f64, work.pairs[0]));
         let features = self.parameters as f64 / d + mapped + channels;
         let of_token = OF_CHANNEL * d + OF_FEATURE * features + pairs * self.seq_len as f64;
         NUMBER * self.seq_len as f64 * of_token
@@ -99,12 +98,7 @@ impl LayerSizes<'_> {
 pub fn of_model(model: &ModelConfig, parameters: usize, seq_len: usize, need: Need) -> Result<f64> {
     let mut most = 0.0f64;
     for (entry, model, _) in mixers::of_model(model)? {
-        let layer = LayerSizes {
-            entry,
-            model: &model,
-            parameters: parameters / model.n_layers,
-            seq_len,
-        };
+        let layer = LayerSizes { entry, model: &model, parameters: parameters / model.n_layers, seq_len };
         most = most.max(layer.bytes(need));
     }
     let records = RECORD * (ROWS.min(seq_len) * seq_len) as f64;

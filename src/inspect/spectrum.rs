@@ -23,11 +23,7 @@ const HALVINGS: usize = 100;
 /// Eigenvalues of diag(d) + a bᵀ, ascending, if no a_k b_k is above 0 (or none below). The matrix is then similar to a
 /// symmetric one, diag(d) ∓ z zᵀ with z_k² = |a_k b_k|, whose eigenvalues lie between the d's (Golub 1973).
 pub fn beside_rank_one(d: &[f64], a: &[f64], b: &[f64]) -> Vec<f64> {
-    let sign = if a.iter().zip(b).any(|(a, b)| a * b > 0.0) {
-        1.0
-    } else {
-        -1.0
-    };
+    let sign = if a.iter().zip(b).any(|(a, b)| a * b > 0.0) { 1.0 } else { -1.0 };
     // Uses -diag(d) + z zᵀ instead of diag(d) - z zᵀ, so that all eigenvalues move upwards.
     let weights = a.iter().zip(b).map(|(a, b)| (a * b).abs());
     let mut poles: Vec<(f64, f64)> = d.iter().map(|d| sign * d).zip(weights).collect();
@@ -101,11 +97,7 @@ mod tests {
     #[test]
     fn the_rank_of_equal_directions_is_their_number_and_of_one_it_is_one() {
         let gram = |scale: [f64; 3]| {
-            let row = |i: usize| {
-                (0..3)
-                    .map(|j| if i == j { scale[i] } else { 0.0 })
-                    .collect()
-            };
+            let row = |i: usize| (0..3).map(|j| if i == j { scale[i] } else { 0.0 }).collect();
             (0..3).map(row).collect::<Vec<Vec<f64>>>()
         };
         assert!((effective_rank(gram([4.0; 3])) - 3.0).abs() < 1e-12);
@@ -136,11 +128,7 @@ mod tests {
 
     #[test]
     fn eigenvalues_of_a_full_matrix_have_its_trace_and_square() {
-        let a = vec![
-            vec![4.0, 1.0, -2.0],
-            vec![1.0, 2.0, 0.5],
-            vec![-2.0, 0.5, 3.0],
-        ];
+        let a = vec![vec![4.0, 1.0, -2.0], vec![1.0, 2.0, 0.5], vec![-2.0, 0.5, 3.0]];
         let squared: f64 = a.iter().flatten().map(|x| x * x).sum();
         let values = eigenvalues(a);
         assert!((values.iter().sum::<f64>() - 9.0).abs() < 1e-12);

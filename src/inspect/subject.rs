@@ -97,11 +97,7 @@ impl Network {
         Body::new(&config, &counted)?;
         let numbers = [counted.count(), counted.constants()].map(|count| count as f64);
         let copies = COPIES[0] * numbers[0] + COPIES[1] * numbers[1];
-        check_memory(
-            copies * dtype.size_in_bytes() as f64,
-            &of_sizes(&config.model),
-            "take a smaller --d or --n",
-        )?;
+        check_memory(copies * dtype.size_in_bytes() as f64, &of_sizes(&config.model), "take a smaller --d or --n")?;
         let params = Params::seeded(config.seed, dtype, &Device::Cpu).detached();
         let name = config.model.mixer.clone();
         Self::new(name, config, false, params)
@@ -131,13 +127,7 @@ impl Network {
             refuse!(flag "--bidirectional" = true, "each output of {name} depends on all tokens, and no system runs along time");
         }
         let body = Body::new(&config, &params)?;
-        Ok(Self {
-            name,
-            config,
-            trained,
-            params,
-            body,
-        })
+        Ok(Self { name, config, trained, params, body })
     }
 
     /// Returns the mixers of all layers, or of one of them, counted from 0, with their inputs.
@@ -209,11 +199,7 @@ impl Network {
             flag "--text", "is for models of text: {} is one of {}, whose own examples are --input task", self.name, task.name());
         let settings: WikitextConfig = task.typed()?;
         let vocabulary = Vocabulary::open(&settings.tokenizer, data_dir)?;
-        let ids: Vec<u32> = vocabulary
-            .encode(text)?
-            .into_iter()
-            .map(u32::from)
-            .collect();
+        let ids: Vec<u32> = vocabulary.encode(text)?.into_iter().map(u32::from).collect();
         ensure!(
             !ids.is_empty(),
             flag "--text", "empty: a system needs at least one token");
@@ -269,12 +255,7 @@ impl Network {
             model: model.into_owned(),
             seed: self.config.seed,
             mixer,
-            weights: self
-                .params
-                .vars()
-                .into_iter()
-                .filter_map(of_mixer)
-                .collect(),
+            weights: self.params.vars().into_iter().filter_map(of_mixer).collect(),
             u: u.clone(),
         })
     }
@@ -282,10 +263,7 @@ impl Network {
 
 /// Names a model in a message about its memory.
 fn of_sizes(model: &ModelConfig) -> String {
-    format!(
-        "{} with --d {} and --n {}",
-        model.mixer, model.d_model, model.d_state
-    )
+    format!("{} with --d {} and --n {}", model.mixer, model.d_model, model.d_state)
 }
 
 impl Subject {
@@ -302,18 +280,10 @@ impl Subject {
     /// Its system along u or its inner system; otherwise the reason why there is neither.
     pub fn system(&self) -> Result<Result<Seen, &'static str>> {
         if let Some(system) = self.mixer.ltv(&self.u)? {
-            return Ok(Ok(Seen {
-                system,
-                input: self.u.clone(),
-                around: None,
-            }));
+            return Ok(Ok(Seen { system, input: self.u.clone(), around: None }));
         }
         Ok(match self.mixer.inner(&self.u)? {
-            Some(inner) => Ok(Seen {
-                system: inner.system,
-                input: inner.input,
-                around: Some(inner.around),
-            }),
+            Some(inner) => Ok(Seen { system: inner.system, input: inner.input, around: Some(inner.around) }),
             None => Err(self.mixer.without_system()),
         })
     }
@@ -337,11 +307,7 @@ impl Subject {
         let weights: Result<HashMap<String, Tensor>> = self.weights.iter().map(drawn).collect();
         let weights = weights?;
         let params = Params::given(weights.clone(), self.u.dtype(), &Device::Cpu).detached();
-        Ok(Self {
-            mixer: self.entry.build(&self.model, &params)?,
-            weights,
-            ..self
-        })
+        Ok(Self { mixer: self.entry.build(&self.model, &params)?, weights, ..self })
     }
 
     /// Tokens of its input.

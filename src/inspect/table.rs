@@ -67,12 +67,7 @@ pub struct Column<'a> {
 
 /// The table of `views`, one column each.
 pub fn table(views: &[View]) -> Grid {
-    let column = |view| Column {
-        view,
-        title: view.name.clone(),
-        of: None,
-        drawn: true,
-    };
+    let column = |view| Column { view, title: view.name.clone(), of: None, drawn: true };
     let columns: Vec<Column> = views.iter().map(column).collect();
     of_columns("measured".to_owned(), &columns)
 }
@@ -87,10 +82,7 @@ pub fn of_columns(title: String, columns: &[Column]) -> Grid {
         let each = columns.iter().zip(&values);
         let cells = each.clone().filter(|(column, _)| column.drawn);
         let cell = |value: &Option<f64>| Cell::text(value.map_or("-".into(), shown));
-        lines.push(Line::new(
-            name,
-            cells.map(|(_, value)| cell(value)).collect(),
-        ));
+        lines.push(Line::new(name, cells.map(|(_, value)| cell(value)).collect()));
         for (column, value) in each {
             let at = [None, column.of.clone()];
             records.push(record(&column.view.name, name, at, *value));
@@ -111,12 +103,7 @@ pub fn of_columns(title: String, columns: &[Column]) -> Grid {
     Grid {
         form: Form::Table,
         records,
-        ..Grid::new(
-            title,
-            drawn().map(|column| column.title.as_str()),
-            lines,
-            Style::Measured("number"),
-        )
+        ..Grid::new(title, drawn().map(|column| column.title.as_str()), lines, Style::Measured("number"))
     }
 }
 
@@ -131,9 +118,7 @@ pub fn record(subject: &str, quantity: &str, at: [Option<Value>; 2], value: Opti
         ("of", of),
         ("value", json!(value)),
     ];
-    fields
-        .map(|(name, value)| (name.to_owned(), value))
-        .to_vec()
+    fields.map(|(name, value)| (name.to_owned(), value)).to_vec()
 }
 
 /// Formats a number for a table; NaN becomes `-`.

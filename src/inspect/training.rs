@@ -98,12 +98,7 @@ impl Course {
     }
 
     fn accuracy_by_epoch(&self) -> Option<Grid> {
-        let points: Vec<_> = self
-            .accuracy
-            .iter()
-            .enumerate()
-            .map(|(i, a)| (i + 1, vec![100.0 * a]))
-            .collect();
+        let points: Vec<_> = self.accuracy.iter().enumerate().map(|(i, a)| (i + 1, vec![100.0 * a])).collect();
         let curves = Curves {
             of: &self.name,
             what: "test accuracy",
@@ -120,15 +115,7 @@ impl Course {
         let views = self.layer(layer);
         let of = &self.snapshots[0].views[layer].name;
         let curves = |what, unit, names, points| {
-            let curves = Curves {
-                of,
-                what,
-                over: "epoch",
-                unit,
-                names,
-                points,
-                at: at_epoch,
-            };
+            let curves = Curves { of, what, over: "epoch", unit, names, points, at: at_epoch };
             curves.grid()
         };
         // Each measure of Φ is drawn with those of the baselines on the same rows; without Φ only the baselines are.
@@ -153,10 +140,7 @@ impl Course {
         }
         let horizon = beside(
             |m| Some(m.horizon?.tokens),
-            &[
-                |view| Some(view.attention.horizon?.tokens),
-                |view| Some(view.uniform?.tokens),
-            ],
+            &[|view| Some(view.attention.horizon?.tokens), |view| Some(view.uniform?.tokens)],
         );
         grids.push(curves("effective horizon", "tokens", names(3), horizon));
         let rank = beside(|m| Some(m.rank), &[|view| Some(view.attention.rank)]);
@@ -198,10 +182,8 @@ impl Course {
             Some(format!("{} meanwhile: {}", before.name, moves.join(", ")))
         });
         let (start, end) = (before.epoch, after.epoch);
-        let rose = format!(
-            "{}: test accuracy rose most from epoch {start} to {end}, from {from:.1} to {to:.1} %",
-            self.name
-        );
+        let rose =
+            format!("{}: test accuracy rose most from epoch {start} to {end}, from {from:.1} to {to:.1} %", self.name);
         [rose].into_iter().chain(moved).collect()
     }
 }

@@ -44,9 +44,7 @@ pub fn verify(subject: &Subject, seen: &Seen, measures: &Measures) -> Result<Err
     let x = subject.u.unsqueeze(0)?;
     let whole = rows(&subject.mixer.forward(&x, &Cx::eval())?.squeeze(0)?)?;
     let recurrence = rows(&seen.system.run(&seen.input)?)?;
-    let at = |rows: &[Vec<f64>]| -> Vec<Vec<f64>> {
-        measures.rows.iter().map(|&i| rows[i].clone()).collect()
-    };
+    let at = |rows: &[Vec<f64>]| -> Vec<Vec<f64>> { measures.rows.iter().map(|&i| rows[i].clone()).collect() };
     let scale = scale(&whole);
     let apart = |a: &[Vec<f64>], b: &[Vec<f64>]| apart(a, b) / scale;
     let steps = match stepped(subject)? {
@@ -97,7 +95,5 @@ pub fn scale(outputs: &[Vec<f64>]) -> f64 {
 /// The largest difference; NaN if any is NaN.
 pub fn apart(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     let pairs = a.iter().flatten().zip(b.iter().flatten());
-    pairs
-        .map(|(a, b)| (a - b).abs())
-        .fold(0.0, |worst, off| if off <= worst { worst } else { off })
+    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, |worst, off| if off <= worst { worst } else { off })
 }

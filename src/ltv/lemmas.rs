@@ -18,10 +18,7 @@ pub fn tensor_features(x: &[f64], order: usize) -> Vec<f64> {
     let mut power = vec![1.0];
     for p in 1..=order {
         let scale = (p as f64).sqrt().recip();
-        power = power
-            .iter()
-            .flat_map(|a| x.iter().map(move |b| a * b * scale))
-            .collect();
+        power = power.iter().flat_map(|a| x.iter().map(move |b| a * b * scale)).collect();
         features.extend(&power);
     }
     features
@@ -77,8 +74,7 @@ impl Monomials {
     /// Number of monomials including the constant, C(m+P, P).
     pub fn count(variables: usize, order: usize) -> usize {
         let (few, many) = (variables.min(order), variables.max(order) as u128);
-        let count =
-            (1..=few as u128).try_fold(1u128, |count, p| Some(count.checked_mul(many + p)? / p));
+        let count = (1..=few as u128).try_fold(1u128, |count, p| Some(count.checked_mul(many + p)? / p));
         count.map_or(usize::MAX, |count| count.try_into().unwrap_or(usize::MAX))
     }
 
@@ -100,12 +96,7 @@ impl Monomials {
 }
 
 /// Causal attention with weights proportional to `score(q_i·k_j)`; rows of length m, m and d.
-pub fn attention(
-    q: &[Vec<f64>],
-    k: &[Vec<f64>],
-    v: &[Vec<f64>],
-    score: impl Fn(f64) -> f64,
-) -> Vec<Vec<f64>> {
+pub fn attention(q: &[Vec<f64>], k: &[Vec<f64>], v: &[Vec<f64>], score: impl Fn(f64) -> f64) -> Vec<Vec<f64>> {
     let row = |(i, q_i): (usize, &Vec<f64>)| {
         let weights: Vec<f64> = k[..=i].iter().map(|k_j| score(dot(q_i, k_j))).collect();
         let eta: f64 = weights.iter().sum();
@@ -119,12 +110,7 @@ pub fn attention(
 }
 
 /// Linear attention as a recurrence over the features of Lemma 1, truncated at `order`.
-pub fn truncated_softmax(
-    q: &[Vec<f64>],
-    k: &[Vec<f64>],
-    v: &[Vec<f64>],
-    order: usize,
-) -> Vec<Vec<f64>> {
+pub fn truncated_softmax(q: &[Vec<f64>], k: &[Vec<f64>], v: &[Vec<f64>], order: usize) -> Vec<Vec<f64>> {
     let channels = v[0].len();
     let monomials = Monomials::new(q[0].len(), order);
     let mut state: Vec<Vec<f64>> = Vec::new();
@@ -174,31 +160,14 @@ pub struct Step {
 
 impl Step {
     /// Lemma 2: `Λ' = [[Λ,0],[Λ̄,Λ̂]]`, `B' = [B; B̄]`, `C' = [C, 0]`, `D' = D`. The output is the same.
-    pub fn enlarged(
-        &self,
-        lambda_bar: &[Vec<f64>],
-        lambda_hat: &[Vec<f64>],
-        b_bar: &[Vec<f64>],
-    ) -> Self {
+    pub fn enlarged(&self, lambda_bar: &[Vec<f64>], lambda_hat: &[Vec<f64>], b_bar: &[Vec<f64>]) -> Self {
         let extra = b_bar.len();
         let padded = |rows: &[Vec<f64>]| -> Vec<Vec<f64>> {
-            rows.iter()
-                .map(|row| row.iter().copied().chain(vec![0.0; extra]).collect())
-                .collect()
+            rows.iter().map(|row| row.iter().copied().chain(vec![0.0; extra]).collect()).collect()
         };
         let mut lambda = padded(&self.lambda);
-        lambda.extend(
-            lambda_bar
-                .iter()
-                .zip(lambda_hat)
-                .map(|(a, b)| [&a[..], b].concat()),
-        );
-        Self {
-            lambda,
-            b: [&self.b[..], b_bar].concat(),
-            c: padded(&self.c),
-            d: self.d.clone(),
-        }
+        lambda.extend(lambda_bar.iter().zip(lambda_hat).map(|(a, b)| [&a[..], b].concat()));
+        Self { lambda, b: [&self.b[..], b_bar].concat(), c: padded(&self.c), d: self.d.clone() }
     }
 
     /// Advances the state by the input `u` and returns the output.
@@ -211,11 +180,7 @@ impl Step {
 /// Runs a system over the inputs `u` and returns the outputs and the last state.
 pub fn run(steps: &[Step], u: &[Vec<f64>]) -> (Vec<Vec<f64>>, Vec<f64>) {
     let mut h = vec![0.0; steps.first().map_or(0, |s| s.b.len())];
-    let outputs = steps
-        .iter()
-        .zip(u)
-        .map(|(step, u_i)| step.advance(&mut h, u_i))
-        .collect();
+    let outputs = steps.iter().zip(u).map(|(step, u_i)| step.advance(&mut h, u_i)).collect();
     (outputs, h)
 }
 
@@ -257,10 +222,7 @@ mod tests {
                 let full = dot(&tensor_features(q, order), &tensor_features(k, order));
                 let distinct = dot(&monomial_features(q, order), &monomial_features(k, order));
                 assert!((full - wanted).abs() < 1e-13, "{order}: {full} {wanted}");
-                assert!(
-                    (distinct - wanted).abs() < 1e-13,
-                    "{order}: {distinct} {wanted}"
-                );
+                assert!((distinct - wanted).abs() < 1e-13, "{order}: {distinct} {wanted}");
             }
         }
     }

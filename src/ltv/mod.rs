@@ -163,9 +163,7 @@ impl Ltv {
 
     /// The dense Λ_i, `(N, N)` each. Dense matrices and the kernel are meant for small sizes.
     pub fn transitions(&self) -> Result<Vec<Tensor>> {
-        (0..self.decay.dim(0)?)
-            .map(|i| self.transition(i))
-            .collect()
+        (0..self.decay.dim(0)?).map(|i| self.transition(i)).collect()
     }
 
     /// The dense Λ_i of token `i`, `(N, N)`.
@@ -184,9 +182,7 @@ impl Ltv {
         let inputs = value.dim(1)?;
         let value = value.reshape((1, channels, 1, inputs))?;
         let write = self.write.unsqueeze(3)?.contiguous()?;
-        write
-            .broadcast_mul(&value)?
-            .reshape((seq_len, channels * states, inputs))
+        write.broadcast_mul(&value)?.reshape((seq_len, channels * states, inputs))
     }
 
     /// The dense C_i, `(L, d_model, N)`.
@@ -201,10 +197,7 @@ impl Ltv {
     /// The dense D_i, `(L, d_model, inputs)`, or `None` for 0. An offset is its last column.
     pub fn d(&self) -> Result<Option<Tensor>> {
         let skip = |skip: &Tensor| -> Result<Tensor> {
-            self.output(
-                skip.unsqueeze(2)?
-                    .broadcast_mul(&self.value()?.unsqueeze(0)?)?,
-            )
+            self.output(skip.unsqueeze(2)?.broadcast_mul(&self.value()?.unsqueeze(0)?)?)
         };
         let offset = |offset: &Tensor| -> Result<Tensor> {
             let (rows, inputs) = (offset.dim(0)?, self.inputs()?);
@@ -213,8 +206,7 @@ impl Ltv {
         };
         let always = |d: &Tensor| -> Result<Tensor> {
             let (rows, inputs) = d.dims2()?;
-            d.broadcast_as((self.decay.dim(0)?, rows, inputs))?
-                .contiguous()
+            d.broadcast_as((self.decay.dim(0)?, rows, inputs))?.contiguous()
         };
         let parts = [
             self.skip.as_ref().map(skip),
@@ -304,8 +296,7 @@ impl Ltv {
         let decay = decay.narrow(2, 0, 1)?.squeeze(2)?;
         let later = decay.narrow(0, 1, seq_len - 1)?;
         let decays = |x: f64| x > 0.0 && x <= 1.0;
-        let all = seq_len == 1
-            || decays(later.min_all()?.to_scalar()?) && decays(later.max_all()?.to_scalar()?);
+        let all = seq_len == 1 || decays(later.min_all()?.to_scalar()?) && decays(later.max_all()?.to_scalar()?);
         if apart.to_scalar::<f64>()? > 0.0 || !all {
             return Ok(None);
         }
@@ -351,8 +342,7 @@ impl Ltv {
         let (seq_len, _, d_model, inputs) = phi.dims4()?;
         let phi = phi.permute((0, 2, 1, 3))?;
         let phi = phi.reshape((seq_len * d_model, seq_len * inputs))?;
-        phi.matmul(&u.reshape((seq_len * inputs, 1))?)?
-            .reshape((seq_len, d_model))
+        phi.matmul(&u.reshape((seq_len * inputs, 1))?)?.reshape((seq_len, d_model))
     }
 
     fn augmented(&self, u: &Tensor) -> Result<Tensor> {
@@ -385,8 +375,7 @@ fn pairs(c: &Tensor, b: &Tensor, v: &Tensor, log: &Tensor) -> Result<Tensor> {
                 false => {
                     let kept = kept_between(&log_i, &log.narrow(0, left, width)?)?;
                     let [after, before] = kept.map(|x| x.to_dtype(v.dtype()));
-                    c.broadcast_mul(&after?)?
-                        .matmul(&b.broadcast_mul(&before?)?.t()?)?
+                    c.broadcast_mul(&after?)?.matmul(&b.broadcast_mul(&before?)?.t()?)?
                 }
             };
             o = (o + scores.matmul(&v)?)?;

@@ -15,10 +15,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "no (N = ∞, Lemma 1)",
     heads: true,
     expands: true,
-    growth: Growth::Exact {
-        zeroed: &["wq", "wk", "bq", "bk"],
-        scaled: &["wq", "bq"],
-    },
+    growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "alibi_attention",
     gradient: &[("bk", Gradient::Cancels)],
     work: |spec| Some(attention::work(spec, Core::SoftmaxAttention)),
@@ -31,9 +28,6 @@ struct Alibi;
 
 impl AttentionPattern for Alibi {
     fn pattern(&self, _seq_len: usize) -> Result<Pattern> {
-        Ok(Pattern {
-            slopes: true,
-            ..Pattern::default()
-        })
+        Ok(Pattern { slopes: true, ..Pattern::default() })
     }
 }

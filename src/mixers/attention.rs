@@ -47,17 +47,10 @@ impl Projections {
         let (d, n) = (spec.d_model, spec.d_state);
         let reference = spec.variant == "reference";
         let biases = || -> Result<[Tensor; 3]> {
-            Ok([
-                params.bias("bq", n, d)?,
-                params.bias("bk", n, d)?,
-                params.bias("bv", d, d)?,
-            ])
+            Ok([params.bias("bq", n, d)?, params.bias("bk", n, d)?, params.bias("bv", d, d)?])
         };
         let output = || -> Result<(Tensor, Tensor)> {
-            Ok((
-                params.weight("wout", (d, d), spec.output_std)?,
-                params.bias("bout", d, d)?,
-            ))
+            Ok((params.weight("wout", (d, d), spec.output_std)?, params.bias("bout", d, d)?))
         };
         Ok(Self {
             wq: params.weight("wq", (n, d), spec.input_std)?,
@@ -81,18 +74,9 @@ impl Projections {
     }
 
     /// [`Self::qkv`], and further projections of x at the queried positions, fused where possible.
-    pub fn qkv_and(
-        &self,
-        x: &Tensor,
-        at: &Positions,
-        further: &[Map],
-    ) -> Result<([Tensor; 3], Vec<Tensor>)> {
+    pub fn qkv_and(&self, x: &Tensor, at: &Positions, further: &[Map]) -> Result<([Tensor; 3], Vec<Tensor>)> {
         let bias = |i: usize| self.biases.as_ref().map(|b| &b[i]);
-        let [q, k, v] = [
-            (&self.wq, bias(0)),
-            (&self.wk, bias(1)),
-            (&self.wv, bias(2)),
-        ];
+        let [q, k, v] = [(&self.wq, bias(0)), (&self.wk, bias(1)), (&self.wv, bias(2))];
         let maps = project(x, &[k, v], &[&[q], further].concat(), at.cx())?;
         let (mut all, mut queried) = (maps.all, maps.queried);
         let (v, k, q) = (all.remove(1), all.remove(0), queried.remove(0));
@@ -142,13 +126,7 @@ impl Projections {
         self.causal([q, k, &ones], Weights::Plain, cx, None)
     }
 
-    fn causal(
-        &self,
-        qkv: [&Tensor; 3],
-        weights: Weights,
-        cx: &Cx,
-        mask: Option<Dropout>,
-    ) -> Result<Tensor> {
+    fn causal(&self, qkv: [&Tensor; 3], weights: Weights, cx: &Cx, mask: Option<Dropout>) -> Result<Tensor> {
         ops::causal_attention(qkv, self.n_heads, cx.reach(), weights, mask)
     }
 
@@ -174,9 +152,7 @@ impl Projections {
                 // All channels share the features of the only head, as a view.
                 return x.broadcast_as((l, self.head_dim, m));
             }
-            x.unsqueeze(2)?
-                .broadcast_as((l, s, self.head_dim, m))?
-                .reshape((l, s * self.head_dim, m))
+            x.unsqueeze(2)?.broadcast_as((l, s, self.head_dim, m))?.reshape((l, s * self.head_dim, m))
         };
         let features = |x: &Tensor| x.squeeze(0)?.transpose(0, 1); // (seq_len, heads, m)
         let psi = features(psi)?.broadcast_div(&eta)?;
@@ -190,11 +166,7 @@ impl Projections {
             value: Some(value),
             output: self.output.as_ref().map(|(w, _)| w.clone()),
             offset: self.output.as_ref().map(|(_, b)| b.clone()),
-            ..Ltv::new(
-                per_channel(&ratio)?,
-                per_channel(&psi)?,
-                per_channel(&features(phi)?)?,
-            )
+            ..Ltv::new(per_channel(&ratio)?, per_channel(&psi)?, per_channel(&features(phi)?)?)
         })
     }
 

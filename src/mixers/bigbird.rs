@@ -3,9 +3,7 @@
 
 use super::attention;
 use super::softmax_attention::{AttentionPattern, SoftmaxAttention};
-use super::{
-    in_range, Core, Entry, Family, Gradient, Growth, MixerOption, MixerSpec, ReleasedBlock,
-};
+use super::{in_range, Core, Entry, Family, Gradient, Growth, MixerOption, MixerSpec, ReleasedBlock};
 use crate::nn::Params;
 use crate::ops::rng::Rng;
 use crate::ops::Pattern;
@@ -46,10 +44,7 @@ pub(super) const ENTRY: Entry = Entry {
             ..MixerOption::DEFAULT
         },
     ],
-    growth: Growth::Exact {
-        zeroed: &["wq", "wk", "bq", "bk"],
-        scaled: &["wq", "bq"],
-    },
+    growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "bigbird_attention",
     gradient: &[("bk", Gradient::Cancels)],
     work: |spec| {
@@ -67,11 +62,7 @@ pub(super) const ENTRY: Entry = Entry {
 /// Sizes of the pattern: window, global tokens, and random tokens per token.
 fn counts(spec: &MixerSpec) -> [usize; 3] {
     let option = |name, default| spec.parsed(name).unwrap_or(default);
-    [
-        option("window", 64),
-        option("n_global", 2),
-        option("n_random", 3),
-    ]
+    [option("window", 64), option("n_global", 2), option("n_random", 3)]
 }
 
 /// Sparse graph of attended pairs.
@@ -124,12 +115,7 @@ impl AttentionPattern for BigBird {
             0 => None,
             _ => Some(self.links(seq_len)?),
         };
-        Ok(Pattern {
-            window: Some(self.window),
-            globals: self.globals,
-            links,
-            ..Pattern::default()
-        })
+        Ok(Pattern { window: Some(self.window), globals: self.globals, links, ..Pattern::default() })
     }
 
     fn without_system(&self) -> &'static str {

@@ -19,35 +19,23 @@ impl Complex {
 
     /// Product with a real tensor.
     pub fn scaled(&self, by: &Tensor) -> Result<Self> {
-        Ok(Self {
-            re: self.re.broadcast_mul(by)?,
-            im: self.im.broadcast_mul(by)?,
-        })
+        Ok(Self { re: self.re.broadcast_mul(by)?, im: self.im.broadcast_mul(by)? })
     }
 
     /// `mul` · z + `add` for real constants.
     pub fn affine(&self, mul: f64, add: f64) -> Result<Self> {
-        Ok(Self {
-            re: self.re.affine(mul, add)?,
-            im: self.im.affine(mul, 0.0)?,
-        })
+        Ok(Self { re: self.re.affine(mul, add)?, im: self.im.affine(mul, 0.0)? })
     }
 
     pub fn recip(&self) -> Result<Self> {
         let norm = (self.re.sqr()? + self.im.sqr()?)?.recip()?;
-        let conjugate = Self {
-            re: self.re.clone(),
-            im: self.im.neg()?,
-        };
+        let conjugate = Self { re: self.re.clone(), im: self.im.neg()? };
         conjugate.scaled(&norm)
     }
 
     pub fn exp(&self) -> Result<Self> {
         let radius = self.re.exp()?;
-        Ok(Self {
-            re: (&radius * self.im.cos()?)?,
-            im: (radius * self.im.sin()?)?,
-        })
+        Ok(Self { re: (&radius * self.im.cos()?)?, im: (radius * self.im.sin()?)? })
     }
 
     /// e^z - 1, without cancellation for small z.
@@ -56,9 +44,6 @@ impl Complex {
         let tanh = (&self.re * 0.5)?.tanh()?;
         let exp_m1 = ((&tanh * 2.0)? / tanh.affine(-1.0, 1.0)?)?;
         let vers = ((&self.im * 0.5)?.sin()?.sqr()? * 2.0)?;
-        Ok(Self {
-            re: ((exp_m1 * self.im.cos()?)? - vers)?,
-            im: self.exp()?.im,
-        })
+        Ok(Self { re: ((exp_m1 * self.im.cos()?)? - vers)?, im: self.exp()?.im })
     }
 }

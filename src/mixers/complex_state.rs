@@ -81,8 +81,7 @@ impl<S: ComplexState> Mixer for ComplexMixer<S> {
         let states = self.0.states();
         let repeat = |x: &Tensor| {
             let count = x.elem_count();
-            x.reshape((1, count, 1))?
-                .broadcast_as((u.dim(0)?, count, 1))
+            x.reshape((1, count, 1))?.broadcast_as((u.dim(0)?, count, 1))
         };
         let ones = repeat(&Tensor::ones(2 * states, u.dtype(), u.device())?)?;
         let decay = repeat(&Tensor::cat(&[&lambda.re, &lambda.re], 0)?)?;
@@ -110,10 +109,7 @@ impl<S: ComplexState> Recurrent for ComplexMixer<S> {
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let matrices = self.0.matrices()?;
         let part = |i| state.0[0].narrow(1, i, 1)?.squeeze(1);
-        let h = Complex {
-            re: part(0)?,
-            im: part(1)?,
-        };
+        let h = Complex { re: part(0)?, im: part(1)? };
         let lambda_h = h.times(&matrices.lambda)?;
         let lambda_h = Tensor::stack(&[lambda_h.re, lambda_h.im], 1)?; // (batch, 2, N)
         let h = (&lambda_h + matrices.bu(x_t)?.reshape(lambda_h.shape())?)?;

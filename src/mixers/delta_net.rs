@@ -31,9 +31,7 @@ pub(super) const ENTRY: Entry = Entry {
         zeroed: &["win", "conv_b"],
         parts: |name, spec| {
             let (n, d) = (spec.d_state, spec.d_model);
-            ["win", "conv_w", "conv_b"]
-                .contains(&name)
-                .then(|| vec![n, n, d])
+            ["win", "conv_w", "conv_b"].contains(&name).then(|| vec![n, n, d])
         },
     },
     stem: "delta_net",
@@ -133,13 +131,7 @@ impl DeltaNet {
 
     /// Inputs of the recurrence for the convolved q, k, v `(batch, seq_len, 2n + d)` and the projections to β and dt
     /// `(batch, seq_len, heads)`.
-    fn scan_inputs(
-        &self,
-        qkv: &Tensor,
-        beta: &Tensor,
-        dt: Option<&Tensor>,
-        cx: &Cx,
-    ) -> Result<ScanInputs> {
+    fn scan_inputs(&self, qkv: &Tensor, beta: &Tensor, dt: Option<&Tensor>, cx: &Cx) -> Result<ScanInputs> {
         let n = self.d_state;
         let qkv = ops::silu(qkv)?;
         let slice = |start, count| {
@@ -159,10 +151,7 @@ impl DeltaNet {
             None => (beta.zeros_like()?.unsqueeze(3)?, beta_k.neg()?),
         };
         Ok(ScanInputs {
-            q: l2_normalize(
-                &cx.select(&slice(0, n)?.flatten_from(2)?)
-                    .and_then(|q| self.sizes.split(&q))?,
-            )?,
+            q: l2_normalize(&cx.select(&slice(0, n)?.flatten_from(2)?).and_then(|q| self.sizes.split(&q))?)?,
             k: beta_k,
             v,
             g,
@@ -247,16 +236,10 @@ impl Recurrent for DeltaNet {
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let map = |w: &Tensor| linear(x_t, w, None)?.unsqueeze(1); // (batch, 1, out)
-        let (qkv, window) = self
-            .conv
-            .step(&linear(x_t, &self.win, None)?, &state.0[1])?;
+        let (qkv, window) = self.conv.step(&linear(x_t, &self.win, None)?, &state.0[1])?;
         let per_head = self.head_projections().into_iter().map(map);
         let per_head: Vec<Tensor> = per_head.collect::<Result<_>>()?;
-        let gate = self
-            .gates
-            .as_ref()
-            .map(|gates| map(&gates.wg))
-            .transpose()?;
+        let gate = self.gates.as_ref().map(|gates| map(&gates.wg)).transpose()?;
         let qkv = qkv.unsqueeze(1)?;
         let inputs = self.scan_inputs(&qkv, &per_head[0], per_head.get(1), &Cx::eval())?;
         let o = inputs.step(state)?;

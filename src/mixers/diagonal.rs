@@ -72,10 +72,7 @@ impl DiagonalSsm {
             log_dt: params.get("log_dt", d, Init::Each(&initial_log_dt))?,
             a_re_log: params.get("a_re_log", (d, m), Init::Constant(0.5f64.ln()))?,
             a_im: params.get("a_im", (d, m), Init::Each(&a_im))?,
-            c: Complex {
-                re: c("c_re")?,
-                im: c("c_im")?,
-            },
+            c: Complex { re: c("c_re")?, im: c("c_im")? },
             discretisation,
         })
     }
@@ -83,19 +80,13 @@ impl DiagonalSsm {
     /// Ā and C ⊙ B̄, `(d, m)` each.
     fn discrete(&self) -> Result<[Complex; 2]> {
         let dt = self.log_dt.exp()?.unsqueeze(1)?;
-        let a = Complex {
-            re: self.a_re_log.exp()?.neg()?,
-            im: self.a_im.clone(),
-        };
+        let a = Complex { re: self.a_re_log.exp()?.neg()?, im: self.a_im.clone() };
         let dt_a = a.scaled(&dt)?;
         let [a, b] = match self.discretisation {
             Discretisation::Zoh => [dt_a.exp()?, dt_a.exp_m1()?.times(&a.recip()?)?],
             Discretisation::Bilinear => {
                 let denominator = dt_a.affine(-0.5, 1.0)?.recip()?;
-                [
-                    dt_a.affine(0.5, 1.0)?.times(&denominator)?,
-                    denominator.scaled(&dt)?,
-                ]
+                [dt_a.affine(0.5, 1.0)?.times(&denominator)?, denominator.scaled(&dt)?]
             }
         };
         Ok([a, self.c.times(&b)?])
@@ -120,10 +111,7 @@ impl DiagonalSsm {
         // One state stands for a conjugate pair.
         let (re, im) = ((&cb.re * 2.0)?, (&cb.im * -2.0)?);
         let (decay, write) = (pair(&a.re, &a.re)?, pair(&zero.ones_like()?, &zero)?);
-        Ok(Ltv {
-            off_diagonal: OffDiagonal::Complex(repeat(&a.im)?),
-            ..Ltv::new(decay, write, pair(&re, &im)?)
-        })
+        Ok(Ltv { off_diagonal: OffDiagonal::Complex(repeat(&a.im)?), ..Ltv::new(decay, write, pair(&re, &im)?) })
     }
 
     /// Elements of the state per sequence.
@@ -143,15 +131,9 @@ impl DiagonalSsm {
     pub fn step(&self, u_t: &Tensor, state: &Tensor) -> Result<(Tensor, Tensor)> {
         let [a, cb] = self.discrete()?;
         let part = |i| state.narrow(1, i, 1)?.squeeze(1);
-        let h = Complex {
-            re: part(0)?,
-            im: part(1)?,
-        };
+        let h = Complex { re: part(0)?, im: part(1)? };
         let a_h = h.times(&a)?; // (batch, d, m)
-        let h = Complex {
-            re: a_h.re.broadcast_add(&u_t.unsqueeze(2)?)?,
-            im: a_h.im,
-        };
+        let h = Complex { re: a_h.re.broadcast_add(&u_t.unsqueeze(2)?)?, im: a_h.im };
         let y = (h.times(&cb)?.re.sum(D::Minus1)? * 2.0)?;
         Ok((y, Tensor::stack(&[h.re, h.im], 1)?))
     }
@@ -172,17 +154,11 @@ mod tests {
     #[test]
     fn convolution_recurrence_and_scan_are_one_map() {
         const LEN: usize = 37;
-        let settings = [
-            ("preset", "smoke"),
-            ("mixer", "s4d"),
-            ("d", "6"),
-            ("n", "5"),
-        ];
+        let settings = [("preset", "smoke"), ("mixer", "s4d"), ("d", "6"), ("n", "5")];
         let model = recipes::run("mqar", &settings).unwrap().model;
-        for (frequencies, discretisation) in [
-            (Frequencies::Linear, Discretisation::Zoh),
-            (Frequencies::Inverse, Discretisation::Bilinear),
-        ] {
+        for (frequencies, discretisation) in
+            [(Frequencies::Linear, Discretisation::Zoh), (Frequencies::Inverse, Discretisation::Bilinear)]
+        {
             let params = Params::seeded(1, DType::F64, &Device::Cpu);
             let spec = MixerSpec::from(&model);
             let system = DiagonalSsm::new(&spec, frequencies, discretisation, &params).unwrap();
@@ -200,21 +176,14 @@ mod tests {
             let lambda = Tensor::stack(&[&a.re, &a.im], 0).unwrap();
             let lambda = lambda.reshape((1, 1, 2, d * m)).unwrap();
             let lambda = lambda.broadcast_as((2, LEN, 2, d * m)).unwrap();
-            let written = u
-                .unsqueeze(3)
-                .unwrap()
-                .broadcast_as((2, LEN, d, m))
-                .unwrap();
+            let written = u.unsqueeze(3).unwrap().broadcast_as((2, LEN, d, m)).unwrap();
             let written = written.contiguous().unwrap();
             let x = Tensor::stack(&[&written, &written.zeros_like().unwrap()], 2).unwrap();
             let x = x.reshape((2, LEN, 2, d * m)).unwrap();
             let h = ops::complex_scan(&lambda.contiguous().unwrap(), &x).unwrap();
             let h = h.reshape((2, LEN, 2, d, m)).unwrap();
             let part = |i| h.get_on_dim(2, i).unwrap();
-            let h = Complex {
-                re: part(0),
-                im: part(1),
-            };
+            let h = Complex { re: part(0), im: part(1) };
             let scanned = (h.times(&read).unwrap().re.sum(D::Minus1).unwrap() * 2.0).unwrap();
             for other in [steps, scanned] {
                 let apart = (&whole - other).unwrap().abs().unwrap().max_all().unwrap();

@@ -11,9 +11,7 @@
 
 use super::complex::Complex;
 use super::diagonal::{initial_log_dt, vandermonde_kernel};
-use super::{
-    kernel_length, Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, ReleasedBlock,
-};
+use super::{kernel_length, Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, ReleasedBlock};
 use crate::nn::{Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -27,24 +25,12 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "no (its read-out depends on L)",
     expands: true,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
-    options: &[kernel_length::option(
-        "length L of the softmax: `auto` is the task's --seq-len, up to 16777216",
-        true,
-    )],
-    growth: Growth::Exact {
-        zeroed: &["w_re", "w_im"],
-        scaled: &[],
-    },
+    options: &[kernel_length::option("length L of the softmax: `auto` is the task's --seq-len, up to 16777216", true)],
+    growth: Growth::Exact { zeroed: &["w_re", "w_im"], scaled: &[] },
     stem: "dss",
     own_init: &["a_im", "a_re", "dskip", "log_dt", "w_im", "w_re"],
     uncounted: &["a_im", "a_re", "w_im", "w_re"],
-    work: |spec| {
-        Some(MixerWork::new(
-            Core::LongConvolution,
-            [spec.d_model, 2 * spec.d_state],
-            0,
-        ))
-    },
+    work: |spec| Some(MixerWork::new(Core::LongConvolution, [spec.d_model, 2 * spec.d_state], 0)),
     build: |spec, params| Ok(Box::new(Dss::new(spec, params)?)),
     ..Entry::of(Family::StateSpace)
 };
@@ -69,10 +55,7 @@ impl Dss {
                 re: params.get("a_re", (d, m), Init::Constant(-0.5))?,
                 im: params.get("a_im", (d, m), Init::Each(&frequency))?,
             },
-            w: Complex {
-                re: w("w_re")?,
-                im: w("w_im")?,
-            },
+            w: Complex { re: w("w_re")?, im: w("w_im")? },
             log_dt: params.get("log_dt", d, Init::Each(&initial_log_dt))?,
             dskip: params.get("dskip", d, Init::Normal(1.0))?,
             l_max: kernel_length::of(spec),

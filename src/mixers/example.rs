@@ -74,11 +74,7 @@ impl Mixer for Ema {
 
 impl Recurrent for Ema {
     fn init(&self, batch: usize) -> Result<State> {
-        let zero = Tensor::zeros(
-            (batch, self.decay.dim(0)?),
-            self.decay.dtype(),
-            self.decay.device(),
-        )?;
+        let zero = Tensor::zeros((batch, self.decay.dim(0)?), self.decay.dtype(), self.decay.device())?;
         Ok(State(vec![zero]))
     }
 

@@ -74,10 +74,7 @@ impl GatedBlock {
     pub fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let input = GatedInput::new(spec, params, false)?;
         let shape = (spec.d_model, input.width);
-        Ok(Self {
-            wout: params.weight("wout", shape, spec.rnn_output_std)?,
-            input,
-        })
+        Ok(Self { wout: params.weight("wout", shape, spec.rnn_output_std)?, input })
     }
 
     /// y `(.., d)` for the state h, the output gate's pre-activation, if there is one, and the gate, `(.., E)` each.

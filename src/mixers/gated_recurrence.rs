@@ -46,10 +46,7 @@ impl GateRule {
                     false => alpha.clone(),
                 },
             },
-            Self::RgLru { lambda, eps } => Gates::RgLru {
-                lambda: lambda.clone(),
-                eps: *eps,
-            },
+            Self::RgLru { lambda, eps } => Gates::RgLru { lambda: lambda.clone(), eps: *eps },
         })
     }
 
@@ -288,9 +285,7 @@ impl Recurrent for BlockRecurrence {
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let [x, gate, window] = self.block.input.step(x_t, &state.0[1])?;
         let [wz, bz] = self.gates(0, 2)?;
-        let h = self
-            .rule
-            .step(&linear(&x, &wz, Some(&bz))?, &x, &state.0[0])?;
+        let h = self.rule.step(&linear(&x, &wz, Some(&bz))?, &x, &state.0[0])?;
         let output = match self.output_gate()? {
             Some([wo, bo]) => Some(linear(&x, &wo, Some(&bo))?),
             None => None,

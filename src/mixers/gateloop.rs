@@ -96,10 +96,7 @@ impl GateLoop {
         let theta = self.to_param_dtype(&transition[1])?;
         let modulus = ops::sigmoid(&alpha)?;
         Ok(GateLoopInputs {
-            a: Complex {
-                re: (&modulus * theta.cos()?)?,
-                im: (modulus * theta.sin()?)?,
-            },
+            a: Complex { re: (&modulus * theta.cos()?)?, im: (modulus * theta.sin()?)? },
             k: maps.all[0].clone(),
             v: maps.all[1].clone(),
             gated_q: (&maps.queried[0] * ops::silu(&maps.queried[1])?)?,
@@ -156,10 +153,7 @@ impl Recurrent for GateLoop {
         let GateLoopInputs { a, k, v, gated_q } = self.project(&x_t.unsqueeze(1)?, &Cx::eval())?;
         let kv = self.to_param_dtype(&(k * v)?)?; // (batch, 1, d)
         let part = |i| state.0[0].narrow(1, i, 1);
-        let h = Complex {
-            re: part(0)?,
-            im: part(1)?,
-        };
+        let h = Complex { re: part(0)?, im: part(1)? };
         let a_h = h.times(&a)?;
         let re = (a_h.re + kv)?;
         let y = linear(&(gated_q * re.to_dtype(x_t.dtype())?)?, &self.wout, None)?;

@@ -7,9 +7,7 @@
 //! | S | state, one matrix per head | `(batch, heads, m, e)` |
 //! | f | forget gate per key feature | `(batch, seq_len, n)` |
 
-use super::matrix_state::{
-    head_rms_scale, log_sigmoid, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs,
-};
+use super::matrix_state::{head_rms_scale, log_sigmoid, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::rotary::Positions;
 use super::{in_range, Entry, Family, Growth, MixerOption, MixerSpec};
 use crate::nn::{linear, project, Init, Map, Params};
@@ -30,10 +28,7 @@ pub(super) const ENTRY: Entry = Entry {
         accepts: |v| in_range(v, 1..=4096),
         ..MixerOption::DEFAULT
     }],
-    growth: Growth::Exact {
-        zeroed: &["wq"],
-        scaled: &["wq"],
-    },
+    growth: Growth::Exact { zeroed: &["wq"], scaled: &["wq"] },
     stem: "gla",
     own_init: &["norm"],
     work: |spec| {
@@ -41,11 +36,7 @@ pub(super) const ENTRY: Entry = Entry {
         work.projections += rank(spec) * (spec.d_model + spec.d_state);
         Some(work)
     },
-    build: |spec, params| {
-        Ok(Box::new(MatrixMixer(GatedLinearAttention::new(
-            spec, params,
-        )?)))
-    },
+    build: |spec, params| Ok(Box::new(MatrixMixer(GatedLinearAttention::new(spec, params)?))),
     ..Entry::of(Family::GatedLinear)
 };
 
@@ -83,10 +74,7 @@ impl GatedLinearAttention {
             wq: weight("wq", n, spec.input_std)?,
             wk: weight("wk", n, spec.input_std)?,
             wv: weight("wv", d, spec.input_std)?,
-            wf: [
-                weight("wf1", rank, spec.input_std)?,
-                params.weight("wf2", (n, rank), spec.input_std)?,
-            ],
+            wf: [weight("wf1", rank, spec.input_std)?, params.weight("wf2", (n, rank), spec.input_std)?],
             bf: params.bias("bf", n, rank)?,
             wg: weight("wg", d, spec.input_std)?,
             norm: params.get("norm", sizes.values, Init::Constant(1.0))?,

@@ -36,10 +36,7 @@ struct Gru {
 
 impl Gru {
     fn new(d: usize, params: &Params) -> Result<Self> {
-        Ok(Self {
-            gates: RecurrentGates::new(d, &["r", "z", "n"], &[], params)?,
-            c: params.bias("c", d, d)?,
-        })
+        Ok(Self { gates: RecurrentGates::new(d, &["r", "z", "n"], &[], params)?, c: params.bias("c", d, d)? })
     }
 }
 

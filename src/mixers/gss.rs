@@ -7,8 +7,7 @@
 
 use super::diagonal::{DiagonalSsm, Discretisation, Frequencies};
 use super::{
-    in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
-    ReleasedBlock, State,
+    in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
 };
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -29,20 +28,13 @@ pub(super) const ENTRY: Entry = Entry {
         accepts: |v| v == "auto" || in_range(v, 1..=1 << 16),
         ..MixerOption::DEFAULT
     }],
-    growth: Growth::Exact {
-        zeroed: &["c_re", "c_im"],
-        scaled: &[],
-    },
+    growth: Growth::Exact { zeroed: &["c_re", "c_im"], scaled: &[] },
     stem: "gss",
     own_init: &["a_im", "a_re_log", "c_im", "c_re", "dskip", "log_dt"],
     uncounted: &["a_im", "a_re_log", "c_im", "c_re"],
     work: |spec| {
         let (d, width, inner) = (spec.d_model, width(spec), spec.inner_width());
-        Some(MixerWork::new(
-            Core::LongConvolution,
-            [width, 2 * spec.d_state],
-            d * width + inner * (2 * d + width),
-        ))
+        Some(MixerWork::new(Core::LongConvolution, [width, 2 * spec.d_state], d * width + inner * (2 * d + width)))
     },
     build: |spec, params| Ok(Box::new(Gss::new(spec, params)?)),
     ..Entry::of(Family::StateSpace)
@@ -69,10 +61,7 @@ struct Gss {
 impl Gss {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, width, inner) = (spec.d_model, width(spec), spec.inner_width());
-        let narrow = MixerSpec {
-            d_model: width,
-            ..*spec
-        };
+        let narrow = MixerSpec { d_model: width, ..*spec };
         Ok(Self {
             wx: params.weight("wx", (width, d), spec.input_std)?,
             wv: params.weight("wv", (inner, d), spec.input_std)?,

@@ -9,10 +9,7 @@
 //! | SSM_diag | S4D of [`diagonal`](super::diagonal) with feedthrough `dskip` | m states per channel |
 
 use super::diagonal::{DiagonalSsm, Discretisation, Frequencies};
-use super::{
-    in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
-    State,
-};
+use super::{in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -31,22 +28,13 @@ pub(super) const ENTRY: Entry = Entry {
         accepts: |v| in_range(v, 1..=64),
         ..MixerOption::DEFAULT
     }],
-    growth: Growth::Exact {
-        zeroed: &["c_re", "c_im"],
-        scaled: &[],
-    },
+    growth: Growth::Exact { zeroed: &["c_re", "c_im"], scaled: &[] },
     stem: "h3",
-    own_init: &[
-        "a_im", "a_re_log", "c_im", "c_re", "dskip", "log_dt", "shift_c", "shift_d",
-    ],
+    own_init: &["a_im", "a_re_log", "c_im", "c_re", "dskip", "log_dt", "shift_c", "shift_d"],
     uncounted: &["a_im", "a_re_log", "c_im", "c_re", "shift_c"],
     work: |spec| {
         let (d, states) = (spec.d_model, 2 * spec.d_state);
-        Some(MixerWork::new(
-            Core::LongConvolution,
-            [d, states],
-            4 * d * d,
-        ))
+        Some(MixerWork::new(Core::LongConvolution, [d, states], 4 * d * d))
     },
     build: |spec, params| Ok(Box::new(H3::new(spec, params)?)),
     ..Entry::of(Family::StateSpace)
@@ -72,10 +60,7 @@ impl H3 {
         let taps = spec.parsed("shift").unwrap_or(4usize);
         let edge = (taps as f64).powf(-0.5);
         let map = |[weight, bias]: [&str; 2], std| -> Result<[Tensor; 2]> {
-            Ok([
-                params.weight(weight, (d, d), std)?,
-                params.bias(bias, d, d)?,
-            ])
+            Ok([params.weight(weight, (d, d), std)?, params.bias(bias, d, d)?])
         };
         Ok(Self {
             q: map(["wq", "bq"], spec.input_std)?,
@@ -93,8 +78,7 @@ impl H3 {
     fn shift_kernel(&self) -> Result<Tensor> {
         let count = self.shift_c.dim(1)? as u32;
         let reversed: Vec<u32> = (0..count).rev().collect();
-        self.shift_c
-            .index_select(&Tensor::new(reversed, self.shift_c.device())?, 1)
+        self.shift_c.index_select(&Tensor::new(reversed, self.shift_c.device())?, 1)
     }
 
     /// Input x = SSM_shift(k) ⊙ v of the diagonal SSM, `(batch, seq_len, d)`, and q at the queried positions, `(batch, rows, d)`.

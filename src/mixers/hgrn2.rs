@@ -7,9 +7,7 @@
 //! | f | forget gate; the key is the input gate 1 - f | `(batch, seq_len, n)` |
 //! | l | lower bound of f, which rises with depth: deeper layers forget less | scalar |
 
-use super::matrix_state::{
-    log_sigmoid, rms_scale, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs,
-};
+use super::matrix_state::{log_sigmoid, rms_scale, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::rotary::Positions;
 use super::{Entry, Family, Growth, MixerOption, MixerSpec};
 use crate::nn::{project, Init, Map, Params};
@@ -30,10 +28,7 @@ pub(super) const ENTRY: Entry = Entry {
         accepts: |v| v == "auto" || v.parse().is_ok_and(|l: f64| (0.0..1.0).contains(&l)),
         ..MixerOption::DEFAULT
     }],
-    growth: Growth::Exact {
-        zeroed: &["wq"],
-        scaled: &[],
-    },
+    growth: Growth::Exact { zeroed: &["wq"], scaled: &[] },
     stem: "hgrn2",
     own_init: &["norm"],
     work: |spec| Some(work(spec, 1)),
@@ -98,12 +93,7 @@ impl MatrixState for Hgrn2 {
 
     fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, ())> {
         let (all, queried) = ([&self.wf, &self.wv], [&self.wq]);
-        let maps = project(
-            u,
-            &all.map(|w| (w, None)),
-            &queried.map(|w| (w, None)),
-            at.cx(),
-        )?;
+        let maps = project(u, &all.map(|w| (w, None)), &queried.map(|w| (w, None)), at.cx())?;
         let [log_f, key] = self.gates(&maps.all[0])?;
         let split = |x: &Tensor| self.sizes.split(x); // (batch, seq_len, heads, m or e)
         let inputs = ScanInputs {
@@ -118,9 +108,7 @@ impl MatrixState for Hgrn2 {
 
     fn output_scale(&self, o: &Tensor, _gate: &()) -> Result<Option<Tensor>> {
         let scale = rms_scale(&o.flatten_from(2)?, EPS)?;
-        scale
-            .broadcast_mul(&self.norm.to_dtype(o.dtype())?)
-            .map(Some)
+        scale.broadcast_mul(&self.norm.to_dtype(o.dtype())?).map(Some)
     }
 
     fn value(&self) -> Map<'_> {

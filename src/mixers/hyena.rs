@@ -10,9 +10,7 @@
 //! | α | decay of the window (`decay`) | `(d)` |
 
 use super::short_conv::ShortConv;
-use super::{
-    in_range, kernel_length, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork,
-};
+use super::{in_range, kernel_length, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -104,20 +102,14 @@ impl Hyena {
         let (slow, fast) = (100f64.ln() / 1.5, 100f64.ln() / 0.3);
         let decay = |i: usize, _: &mut _| slow + (fast - slow) * i as f64 / (d - 1).max(1) as f64;
         Ok(Self {
-            input: [
-                params.weight("win", (3 * d, d), spec.input_std)?,
-                params.bias("bin", 3 * d, d)?,
-            ],
+            input: [params.weight("win", (3 * d, d), spec.input_std)?, params.bias("bin", 3 * d, d)?],
             conv: ShortConv::with_taps(SHORT_TAPS, 3 * d, params)?,
             first: [uniform("f1", (hidden, emb))?, bias("g1", emb)?],
             second: [uniform("f2", (hidden, hidden))?, bias("g2", hidden)?],
             last: uniform("f3", (d, hidden))?,
             decay: params.get("decay", d, Init::Each(&decay))?,
             fbias: params.get("fbias", d, Init::Normal(1.0))?,
-            out: [
-                params.weight("wout", (d, d), spec.output_std)?,
-                params.bias("bout", d, d)?,
-            ],
+            out: [params.weight("wout", (d, d), spec.output_std)?, params.bias("bout", d, d)?],
             freq: number("freq").unwrap_or(10.0),
             l_max: kernel_length::of(spec),
         })
@@ -132,17 +124,13 @@ impl Hyena {
         };
         let time = |t: usize| t as f64 / (l_max - 1).max(1) as f64;
         let emb = self.first[0].dim(1)?;
-        let features = (0..len)
-            .flat_map(|t| positional_features(t, l_max, emb, time(t)))
-            .collect();
+        let features = (0..len).flat_map(|t| positional_features(t, l_max, emb, time(t))).collect();
         let features = tensor(features, (len, emb))?;
         let layer = |x: &Tensor, [w, b]: &[Tensor; 2]| (linear(x, w, Some(b))? * self.freq)?.sin();
         let hidden = layer(&layer(&features, &self.first)?, &self.second)?; // (len, hidden)
         let times = tensor((0..len).map(time).collect(), (len, 1))?;
         let window = times.broadcast_mul(&like.neg()?.unsqueeze(0)?)?.exp()?; // (len, d)
-        (linear(&hidden, &self.last, None)? * window)?
-            .t()?
-            .contiguous()
+        (linear(&hidden, &self.last, None)? * window)?.t()?.contiguous()
     }
 }
 
@@ -159,9 +147,7 @@ fn positional_features(t: usize, l_max: usize, emb: usize, time: f64) -> Vec<f64
 
 impl Mixer for Hyena {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let z = self
-            .conv
-            .forward(&linear(u, &self.input[0], Some(&self.input[1]))?)?; // (batch, seq_len, 3d)
+        let z = self.conv.forward(&linear(u, &self.input[0], Some(&self.input[1]))?)?; // (batch, seq_len, 3d)
         let d = self.decay.elem_count();
         let part = |i: usize| z.narrow(2, i * d, d)?.contiguous(); // (batch, seq_len, d)
         let x = (part(1)? * part(2)?)?;

@@ -19,10 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = n d/s, inside its norm",
     heads: true,
     expands: true,
-    growth: Growth::Exact {
-        zeroed: &["wq"],
-        scaled: &[],
-    },
+    growth: Growth::Exact { zeroed: &["wq"], scaled: &[] },
     stem: "lightning_attention",
     work: |spec| Some(work(spec, 2)),
     build: |spec, params| Ok(Box::new(MatrixMixer(Lightning::new(spec, params)?))),
@@ -82,12 +79,7 @@ impl MatrixState for Lightning {
 
     fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, Tensor)> {
         let (all, queried) = ([&self.wk, &self.wv], [&self.wq, &self.wg]);
-        let maps = project(
-            u,
-            &all.map(|w| (w, None)),
-            &queried.map(|w| (w, None)),
-            at.cx(),
-        )?;
+        let maps = project(u, &all.map(|w| (w, None)), &queried.map(|w| (w, None)), at.cx())?;
         let k = self.sizes.split(&ops::silu(&maps.all[0])?)?;
         let inputs = ScanInputs {
             q: self.sizes.split(&ops::silu(&maps.queried[0])?)?,

@@ -7,9 +7,7 @@
 use super::attention::{accumulate, Projections};
 use super::log_features::{split, LogFeatures, LOW};
 use super::rotary::{Positions, RotaryEmbedding};
-use super::{
-    attention, Core, Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State,
-};
+use super::{attention, Core, Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
 use crate::ops::{self, Weights};
@@ -26,10 +24,7 @@ pub(super) const ENTRY: Entry = Entry {
     rotary: true,
     bidirectional: true,
     released: ReleasedBlock::ATTENTION,
-    growth: Growth::Limit {
-        zeroed: &["wq", "wk", "bq", "bk"],
-        bias: "bk",
-    },
+    growth: Growth::Limit { zeroed: &["wq", "wk", "bq", "bk"], bias: "bk" },
     stem: "linear_attention",
     work: |spec| Some(attention::work(spec, Core::ChunkedScan)),
     build: |spec, params| {
@@ -73,10 +68,7 @@ impl FeatureMap for Elu1Features {
         }
         // ln φ(x) is x below 0 and ln(1 + x) above.
         let log = |x: &Tensor| split(&((x.relu()? + 1.0)?.log()? - x.neg()?.relu()?)?, heads);
-        Ok(Some(LogFeatures {
-            q: log(q)?,
-            k: log(k)?,
-        }))
+        Ok(Some(LogFeatures { q: log(q)?, k: log(k)? }))
     }
 }
 
@@ -96,11 +88,7 @@ pub(super) struct LinearAttention<M> {
 
 impl<M: FeatureMap> LinearAttention<M> {
     /// Layer of `spec` with the feature map that `map` builds on the device of the parameters.
-    pub fn new(
-        spec: &MixerSpec,
-        params: &Params,
-        map: impl FnOnce(&Device) -> Result<M>,
-    ) -> Result<Self> {
+    pub fn new(spec: &MixerSpec, params: &Params, map: impl FnOnce(&Device) -> Result<M>) -> Result<Self> {
         let mut projections = Projections::new(spec, params)?;
         let after = spec.rotary.is_some_and(|rotary| rotary.after_feature_map);
         Ok(Self {
@@ -129,10 +117,7 @@ impl<M: FeatureMap> LinearAttention<M> {
             Some(rotary) => rotary.apply([&q, &k], positions)?,
             None => [q.clone(), k.clone()],
         };
-        Ok(Features {
-            normaliser: [q, k],
-            numerator: rotated,
-        })
+        Ok(Features { normaliser: [q, k], numerator: rotated })
     }
 }
 

@@ -10,10 +10,7 @@
 //! | θ | length of the memory in tokens | option |
 
 use super::s4::impulse_response;
-use super::{
-    in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
-    State,
-};
+use super::{in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State};
 use crate::nn::{linear, Cx, Params};
 use crate::ops;
 use candle_core::{DType, Device, Result, Tensor};
@@ -31,10 +28,7 @@ pub(super) const ENTRY: Entry = Entry {
             name: "theta",
             help: "length of the memory in tokens, θ: `64`, from 1 to 16777216",
             default: |_| "64",
-            accepts: |v| {
-                v.parse()
-                    .is_ok_and(|theta: f64| (1.0..=f64::from(1 << 24)).contains(&theta))
-            },
+            accepts: |v| v.parse().is_ok_and(|theta: f64| (1.0..=f64::from(1 << 24)).contains(&theta)),
             ..MixerOption::DEFAULT
         },
         MixerOption {
@@ -49,11 +43,7 @@ pub(super) const ENTRY: Entry = Entry {
     stem: "lmu",
     work: |spec| {
         let (d, inputs, n) = (spec.d_model, inputs(spec), spec.d_state);
-        Some(MixerWork::new(
-            Core::LongConvolution,
-            [inputs, n],
-            d * (inputs + inputs * n + d),
-        ))
+        Some(MixerWork::new(Core::LongConvolution, [inputs, n], d * (inputs + inputs * n + d)))
     },
     build: |spec, params| Ok(Box::new(Lmu::new(spec, params)?)),
     ..Entry::of(Family::StateSpace)
@@ -234,27 +224,17 @@ mod tests {
     #[test]
     fn the_memory_holds_a_slow_input_for_theta_tokens() {
         const LEN: usize = 600;
-        let delay = DelaySystem {
-            order: 12,
-            theta: 100.0,
-            discrete: OnceCell::new(),
-            kernel: RefCell::default(),
-        };
+        let delay = DelaySystem { order: 12, theta: 100.0, discrete: OnceCell::new(), kernel: RefCell::default() };
         let wave = |t: f64| (0.05 * t).sin();
         let kernel = delay.kernel(LEN).unwrap().to_vec2::<f64>().unwrap();
         for (fraction, read) in [(0.0, [1.0, -1.0]), (1.0, [1.0, 1.0])] {
             // P_i(2 · fraction - 1) is (-1)^i or 1.
             for now in [300, 450, 599] {
-                let coefficient = |i: usize| -> f64 {
-                    (0..=now).map(|j| kernel[i][now - j] * wave(j as f64)).sum()
-                };
+                let coefficient = |i: usize| -> f64 { (0..=now).map(|j| kernel[i][now - j] * wave(j as f64)).sum() };
                 let found: f64 = (0..12).map(|i| read[i % 2] * coefficient(i)).sum();
                 // The zero-order hold delays the input by half a token on average.
                 let wanted = wave(now as f64 + 0.5 - 100.0 * fraction);
-                assert!(
-                    (found - wanted).abs() < 0.03,
-                    "{fraction} {now}: {found}, {wanted}"
-                );
+                assert!((found - wanted).abs() < 0.03, "{fraction} {now}: {found}, {wanted}");
             }
         }
     }

@@ -67,13 +67,7 @@ impl LogFeatures {
         let keys = self.k.detach();
         let highest = running_max(&keys.zeros_like()?, &keys)?;
         let seq_len = highest.dim(1)?;
-        let previous = Tensor::cat(
-            &[
-                &highest.narrow(1, 0, 1)?,
-                &highest.narrow(1, 0, seq_len - 1)?,
-            ],
-            1,
-        )?;
+        let previous = Tensor::cat(&[&highest.narrow(1, 0, 1)?, &highest.narrow(1, 0, seq_len - 1)?], 1)?;
         let log_decays = (previous - &highest)?;
         let k = (&self.k - &highest)?.exp()?;
         let q = exp_from_max(&(&self.q + select(&highest, cx)?)?)?;
@@ -100,10 +94,7 @@ impl LogFeatures {
         let positions = Tensor::arange(0, seq_len as u32, last.device())?.unsqueeze(0)?;
         let seen = positions.broadcast_le(&last.unsqueeze(1)?)?;
         let log_zero = self.k.detach().affine(0.0, LOG_ZERO)?;
-        let seen = seen
-            .unsqueeze(2)?
-            .unsqueeze(3)?
-            .broadcast_as(self.k.shape())?;
+        let seen = seen.unsqueeze(2)?.unsqueeze(3)?.broadcast_as(self.k.shape())?;
         let keys = seen.where_cond(&self.k, &log_zero)?;
         let highest = keys.detach().max_keepdim(1)?;
         let k = keys.broadcast_sub(&highest)?.exp()?;
@@ -207,10 +198,7 @@ mod tests {
     }
 
     fn logs(q: &Tensor, k: &Tensor) -> LogFeatures {
-        LogFeatures {
-            q: q.clone(),
-            k: k.clone(),
-        }
+        LogFeatures { q: q.clone(), k: k.clone() }
     }
 
     fn apart(a: &Tensor, b: &Tensor) -> f64 {

@@ -38,16 +38,7 @@ pub(super) const ENTRY: Entry = Entry {
     ],
     growth: Growth::No("the option `state` sets the size of its state: there is no n to grow"),
     stem: "lru",
-    own_init: &[
-        "b_im",
-        "b_re",
-        "c_im",
-        "c_re",
-        "dskip",
-        "gamma_log",
-        "nu_log",
-        "theta_log",
-    ],
+    own_init: &["b_im", "b_re", "c_im", "c_re", "dskip", "gamma_log", "nu_log", "theta_log"],
     work: |spec| {
         let (d, state) = (spec.d_model, 2 * states(spec));
         Some(MixerWork::new(Core::GatedScan, [state, 1], 2 * d * state))
@@ -80,28 +71,20 @@ impl Lru {
         let (d, n) = (spec.d_model, states(spec));
         let r_min: f64 = spec.parsed("r_min").unwrap_or(0.0);
         // A uniform |λ|² makes λ uniform on the ring between r_min and r_max.
-        let squared =
-            move |rng: &mut Rng| r_min.powi(2) + (R_MAX.powi(2) - r_min.powi(2)) * rng.uniform();
+        let squared = move |rng: &mut Rng| r_min.powi(2) + (R_MAX.powi(2) - r_min.powi(2)) * rng.uniform();
         let initial_nu = |_: usize, rng: &mut Rng| (-0.5 * squared(rng).ln()).ln();
         let nu_log = params.get("nu_log", n, Init::Each(&initial_nu))?;
         let nu = nu_log.to_dtype(DType::F64)?.to_vec1::<f64>()?;
         let gamma = |i: usize, _: &mut Rng| 0.5 * (-(-2.0 * nu[i].exp()).exp_m1()).ln();
         let theta = |_: usize, rng: &mut Rng| (TAU * rng.uniform().max(1e-6)).ln();
-        let normal = |name, shape: (usize, usize), variance: f64| {
-            params.get(name, shape, Init::Normal(variance.sqrt()))
-        };
+        let normal =
+            |name, shape: (usize, usize), variance: f64| params.get(name, shape, Init::Normal(variance.sqrt()));
         Ok(Self {
             nu_log,
             theta_log: params.get("theta_log", n, Init::Each(&theta))?,
             gamma_log: params.get("gamma_log", n, Init::Each(&gamma))?,
-            b: Complex {
-                re: normal("b_re", (n, d), 0.5 / d as f64)?,
-                im: normal("b_im", (n, d), 0.5 / d as f64)?,
-            },
-            c: Complex {
-                re: normal("c_re", (d, n), 1.0 / n as f64)?,
-                im: normal("c_im", (d, n), 1.0 / n as f64)?,
-            },
+            b: Complex { re: normal("b_re", (n, d), 0.5 / d as f64)?, im: normal("b_im", (n, d), 0.5 / d as f64)? },
+            c: Complex { re: normal("c_re", (d, n), 1.0 / n as f64)?, im: normal("c_im", (d, n), 1.0 / n as f64)? },
             dskip: params.get("dskip", d, Init::Normal(1.0))?,
         })
     }
@@ -109,10 +92,7 @@ impl Lru {
 
 impl ComplexState for Lru {
     fn matrices(&self) -> Result<ComplexMatrices> {
-        let exponent = Complex {
-            re: self.nu_log.exp()?.neg()?,
-            im: self.theta_log.exp()?,
-        };
+        let exponent = Complex { re: self.nu_log.exp()?.neg()?, im: self.theta_log.exp()? };
         Ok(ComplexMatrices {
             lambda: exponent.exp()?,
             b: self.b.scaled(&self.gamma_log.exp()?.unsqueeze(1)?)?,

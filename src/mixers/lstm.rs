@@ -24,8 +24,7 @@ pub(super) const ENTRY: Entry = Entry {
     work: |_| None,
     build: |spec, params| {
         // A forget bias of 1 keeps the initial gate open (Jozefowicz et al. 2015).
-        let gates =
-            RecurrentGates::new(spec.d_model, &["u", "f", "i", "o"], &[("f", 1.0)], params)?;
+        let gates = RecurrentGates::new(spec.d_model, &["u", "f", "i", "o"], &[("f", 1.0)], params)?;
         Ok(Box::new(Sequential(Lstm(gates))))
     },
     ..Entry::of(Family::Recurrent)

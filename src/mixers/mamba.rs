@@ -4,9 +4,7 @@
 
 use super::gated_block::GatedInput;
 use super::state_space::{dt_rank, zero_state, SelectiveProjection, DT_RANK};
-use super::{
-    Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
-};
+use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::ltv::Inner;
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
@@ -28,11 +26,7 @@ pub(super) const ENTRY: Entry = Entry {
     uncounted: &["a_log", "conv_w"],
     work: |spec| {
         let (width, n) = (spec.inner_width(), spec.d_state);
-        Some(MixerWork::new(
-            Core::SelectiveScan,
-            [width, n],
-            width * (3 * spec.d_model + 2 * dt_rank(spec) + 2 * n),
-        ))
+        Some(MixerWork::new(Core::SelectiveScan, [width, n], width * (3 * spec.d_model + 2 * dt_rank(spec) + 2 * n)))
     },
     build: |spec, params| Ok(Box::new(Mamba::new(spec, params)?)),
     ..Entry::of(Family::StateSpace)

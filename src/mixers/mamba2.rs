@@ -6,9 +6,7 @@
 use super::matrix_state::rms_scale;
 use super::short_conv::ShortConv;
 use super::state_space::{mamba_dt_bias, zero_state_like, SsmInputs};
-use super::{
-    Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
-};
+use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::ltv::Inner;
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -99,11 +97,7 @@ impl Mamba2 {
     fn projections(&self) -> Result<[Tensor; 3]> {
         let (width, xbc) = (self.width, self.width + 2 * self.d_state);
         let rows = |start, count| self.win.narrow(0, start, count);
-        Ok([
-            rows(0, width)?,
-            rows(width, xbc)?,
-            rows(width + xbc, self.heads)?,
-        ])
+        Ok([rows(0, width)?, rows(width, xbc)?, rows(width + xbc, self.heads)?])
     }
 
     /// x `(.., heads)`, repeated for each channel of its head: `(.., E)`.

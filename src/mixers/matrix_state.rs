@@ -42,13 +42,7 @@ pub(super) struct RankOne {
 impl ScanInputs {
     /// o `(batch, rows, heads, columns)` at the positions that `cx` selects.
     pub fn scan(&self, cx: &Cx) -> Result<Tensor> {
-        let Self {
-            q,
-            k,
-            v,
-            g,
-            rank_one,
-        } = self;
+        let Self { q, k, v, g, rank_one } = self;
         let at = cx.rows().map(|rows| &rows.positions);
         match rank_one {
             None => ops::gla(q, k, v, g, at),
@@ -81,10 +75,7 @@ impl ScanInputs {
         Ok(Ltv {
             off_diagonal: match &self.rank_one {
                 None => OffDiagonal::Zero,
-                Some(RankOne { a, b }) => OffDiagonal::RankOne {
-                    a: sizes.per_channel(a)?,
-                    b: sizes.per_channel(b)?,
-                },
+                Some(RankOne { a, b }) => OffDiagonal::RankOne { a: sizes.per_channel(a)?, b: sizes.per_channel(b)? },
             },
             ..Ltv::new(decay, write, sizes.per_channel(&self.q)?)
         })
@@ -108,12 +99,7 @@ impl HeadSizes {
     /// Sizes for `spec`, without a column of ones.
     pub fn new(spec: &MixerSpec) -> Self {
         let (heads, values) = (spec.n_heads, spec.d_model / spec.n_heads);
-        Self {
-            heads,
-            features: spec.d_state / heads,
-            values,
-            columns: values,
-        }
+        Self { heads, features: spec.d_state / heads, values, columns: values }
     }
 
     /// `(batch, rows, heads · width)` to `(batch, rows, heads, width)`.
@@ -136,9 +122,7 @@ impl HeadSizes {
         let (batch, seq_len, ..) = k.dims4()?;
         let decays = Tensor::new(log_decays, k.device())?.to_dtype(k.dtype())?;
         let decays = decays.reshape((1, 1, self.heads, 1))?;
-        decays
-            .broadcast_as((batch, seq_len, self.heads, 1))?
-            .contiguous()
+        decays.broadcast_as((batch, seq_len, self.heads, 1))?.contiguous()
     }
 
     /// Initial state of zeros, `(batch, heads, m, columns)`, of the dtype and on the device of `like`.
@@ -207,17 +191,13 @@ impl<M: MatrixState> MatrixMixer<M> {
     /// The columns of o that hold values, `(batch, rows, d)`.
     fn values(&self, o: &Tensor) -> Result<Tensor> {
         let values = self.0.sizes().values;
-        o.narrow(D::Minus1, 0, values)?
-            .contiguous()?
-            .flatten_from(2)
+        o.narrow(D::Minus1, 0, values)?.contiguous()?.flatten_from(2)
     }
 
     /// The system along u `(seq_len, d)`.
     fn system(&self, u: &Tensor) -> Result<Ltv> {
         let (sizes, cx) = (self.0.sizes(), Cx::eval());
-        let (inputs, gate) = self
-            .0
-            .project(&u.unsqueeze(0)?, &Positions::Sequence(&cx))?;
+        let (inputs, gate) = self.0.project(&u.unsqueeze(0)?, &Positions::Sequence(&cx))?;
         let o = inputs.scan(&cx)?;
         let mut system = inputs.system(sizes)?;
         if let Some(scale) = self.0.output_scale(&o, &gate)? {
@@ -273,11 +253,7 @@ impl<M: MatrixState> Mixer for MatrixMixer<M> {
             Some(value) => linear(u, &value, None)?,
             None => u.clone(),
         };
-        Ok(Some(Inner {
-            system,
-            input,
-            around,
-        }))
+        Ok(Some(Inner { system, input, around }))
     }
 }
 
@@ -310,12 +286,8 @@ pub(super) fn head_rms_scale(o: &Tensor, eps: f64) -> Result<Tensor> {
 pub(super) fn head_norm(o: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
     let centred = o.broadcast_sub(&o.mean_keepdim(D::Minus1)?)?;
     let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
-    let normed = centred
-        .broadcast_div(&(variance + eps)?.sqrt()?)?
-        .flatten_from(2)?;
-    normed
-        .broadcast_mul(&weight.to_dtype(o.dtype())?)?
-        .broadcast_add(&bias.to_dtype(o.dtype())?)
+    let normed = centred.broadcast_div(&(variance + eps)?.sqrt()?)?.flatten_from(2)?;
+    normed.broadcast_mul(&weight.to_dtype(o.dtype())?)?.broadcast_add(&bias.to_dtype(o.dtype())?)
 }
 
 /// x / √(|x|² + ε) along the last axis.

@@ -24,10 +24,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = n d/s",
     heads: true,
     expands: true,
-    growth: Growth::Exact {
-        zeroed: &["wq", "bq"],
-        scaled: &["wk"],
-    },
+    growth: Growth::Exact { zeroed: &["wq", "bq"], scaled: &["wk"] },
     stem: "mlstm",
     own_init: &["bf", "bi", "wf", "wi"],
     work: |spec| {
@@ -66,19 +63,13 @@ impl MLstm {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n, heads) = (spec.d_model, spec.d_state, spec.n_heads);
         let map = |[weight, bias]: [&str; 2], rows: usize, std| -> Result<[Tensor; 2]> {
-            Ok([
-                params.weight(weight, (rows, d), std)?,
-                params.bias(bias, rows, d)?,
-            ])
+            Ok([params.weight(weight, (rows, d), std)?, params.bias(bias, rows, d)?])
         };
         // Initial gates ignore the input, and the heads' forget biases are spread from 3 to 6.
         let last = heads.saturating_sub(1).max(1) as f64;
         let forget_bias = |head: usize, _: &mut _| 3.0 + 3.0 * head as f64 / last;
         let gate = |[weight, bias]: [&str; 2], init| -> Result<[Tensor; 2]> {
-            Ok([
-                params.get(weight, (heads, d), Init::Constant(0.0))?,
-                params.get(bias, heads, init)?,
-            ])
+            Ok([params.get(weight, (heads, d), Init::Constant(0.0))?, params.get(bias, heads, init)?])
         };
         let sizes = HeadSizes::new(spec);
         Ok(Self {
@@ -89,10 +80,7 @@ impl MLstm {
             f: gate(["wf", "bf"], Init::Each(&forget_bias))?,
             o: map(["wo", "bo"], d, spec.input_std)?,
             out: map(["wout", "bout"], d, spec.output_std)?,
-            sizes: HeadSizes {
-                columns: sizes.values + 1,
-                ..sizes
-            },
+            sizes: HeadSizes { columns: sizes.values + 1, ..sizes },
         })
     }
 }
@@ -167,9 +155,7 @@ impl MatrixState for MLstm {
         let n_q = o.narrow(D::Minus1, values, 1)?.squeeze(D::Minus1)?; // (batch, rows, heads)
         let scale = n_q.abs()?.maximum(&readout.floor)?.recip()?.unsqueeze(3)?;
         let (batch, rows, ..) = o.dims4()?;
-        let scale = scale
-            .broadcast_as((batch, rows, heads, values))?
-            .contiguous()?;
+        let scale = scale.broadcast_as((batch, rows, heads, values))?.contiguous()?;
         (gate * scale.flatten_from(2)?).map(Some)
     }
 

@@ -226,10 +226,7 @@ pub enum Growth {
 }
 
 impl Growth {
-    const STATE_SPACE: Self = Self::Exact {
-        zeroed: &["wc"],
-        scaled: &[],
-    };
+    const STATE_SPACE: Self = Self::Exact { zeroed: &["wc"], scaled: &[] };
 }
 
 /// Family of sequence mixers.
@@ -282,32 +279,15 @@ pub struct ReleasedBlock {
 }
 
 impl ReleasedBlock {
-    const ATTENTION: Self = Self {
-        layout: Layout::Transformer,
-        state_mixer: StateMixer::Identity,
-        positions: true,
-        half_batch: false,
-    };
-    const STATE_SPACE: Self = Self {
-        layout: Layout::Mamba,
-        state_mixer: StateMixer::None,
-        positions: false,
-        half_batch: false,
-    };
+    const ATTENTION: Self =
+        Self { layout: Layout::Transformer, state_mixer: StateMixer::Identity, positions: true, half_batch: false };
+    const STATE_SPACE: Self =
+        Self { layout: Layout::Mamba, state_mixer: StateMixer::None, positions: false, half_batch: false };
     /// Block of mixers that have no released config and need no position embeddings.
-    const WITHOUT_POSITIONS: Self = Self {
-        positions: false,
-        ..Self::ATTENTION
-    };
+    const WITHOUT_POSITIONS: Self = Self { positions: false, ..Self::ATTENTION };
     /// Block of mixers that act on each channel alone, which leaves mixing channels to an MLP.
-    const CHANNEL_BY_CHANNEL: Self = Self {
-        state_mixer: StateMixer::Mlp,
-        ..Self::WITHOUT_POSITIONS
-    };
-    const RNN: Self = Self {
-        half_batch: true,
-        ..Self::ATTENTION
-    };
+    const CHANNEL_BY_CHANNEL: Self = Self { state_mixer: StateMixer::Mlp, ..Self::WITHOUT_POSITIONS };
+    const RNN: Self = Self { half_batch: true, ..Self::ATTENTION };
 }
 
 /// Option of one mixer, set by `--option NAME=VALUE`.
@@ -330,15 +310,8 @@ pub struct MixerOption {
 
 impl MixerOption {
     /// Defaults of a row, which states the name, help, default and values.
-    pub(crate) const DEFAULT: Self = Self {
-        name: "",
-        help: "",
-        default: |_| "",
-        accepts: |_| false,
-        variants: &[],
-        implied: false,
-        short: None,
-    };
+    pub(crate) const DEFAULT: Self =
+        Self { name: "", help: "", default: |_| "", accepts: |_| false, variants: &[], implied: false, short: None };
 
     /// Whether `variant` has the option.
     pub fn is_of(&self, variant: &str) -> bool {
@@ -407,23 +380,18 @@ pub static MIXERS: &[Entry] = &[
 
 /// Entry called `name`, or an error that lists the known names.
 pub fn find(name: &str) -> error::Result<&'static Entry> {
-    MIXERS.iter().find(|e| e.name == name).ok_or_else(|| {
-        error::unknown_value("--mixer", "mixer", name, MIXERS.iter().map(|e| e.name))
-    })
+    MIXERS
+        .iter()
+        .find(|e| e.name == name)
+        .ok_or_else(|| error::unknown_value("--mixer", "mixer", name, MIXERS.iter().map(|e| e.name)))
 }
 
 /// Mixer of layer `layer`, from 0, and the model as if all its layers had this mixer.
-pub fn of_layer(
-    model: &ModelConfig,
-    layer: usize,
-) -> error::Result<(&'static Entry, Cow<'_, ModelConfig>)> {
+pub fn of_layer(model: &ModelConfig, layer: usize) -> error::Result<(&'static Entry, Cow<'_, ModelConfig>)> {
     let Some(hybrid) = &model.hybrid else {
         return Ok((find(&model.mixer)?, Cow::Borrowed(model)));
     };
-    let mut of_layer = ModelConfig {
-        hybrid: None,
-        ..model.clone()
-    };
+    let mut of_layer = ModelConfig { hybrid: None, ..model.clone() };
     if hybrid.has(layer) {
         of_layer.mixer.clone_from(&hybrid.mixer);
         of_layer.variant.clone_from(&hybrid.variant);
@@ -447,9 +415,7 @@ pub fn of_layer(
 }
 
 /// Mixers of a model, each with the model as if all its layers had this mixer, and the number of its layers.
-pub fn of_model(
-    model: &ModelConfig,
-) -> error::Result<Vec<(&'static Entry, Cow<'_, ModelConfig>, usize)>> {
+pub fn of_model(model: &ModelConfig) -> error::Result<Vec<(&'static Entry, Cow<'_, ModelConfig>, usize)>> {
     let layers = || 0..model.n_layers;
     let Some(hybrid) = &model.hybrid else {
         let (entry, of_layer) = of_layer(model, 0)?;
@@ -496,11 +462,7 @@ impl Entry {
     }
 
     /// Mixer of `spec` with parameters from a scope, created on first use.
-    pub fn build<'a>(
-        &self,
-        spec: impl Into<MixerSpec<'a>>,
-        params: &Params,
-    ) -> Result<Box<dyn Mixer>> {
+    pub fn build<'a>(&self, spec: impl Into<MixerSpec<'a>>, params: &Params) -> Result<Box<dyn Mixer>> {
         (self.build)(&spec.into(), params)
     }
 
@@ -518,12 +480,7 @@ impl Entry {
             return Ok(());
         }
         let kind = format!("variant of {}", self.name);
-        Err(error::unknown_value(
-            "--variant",
-            &kind,
-            variant,
-            self.variants.iter().copied(),
-        ))
+        Err(error::unknown_value("--variant", &kind, variant, self.variants.iter().copied()))
     }
 }
 
@@ -536,9 +493,7 @@ mod tests {
     /// The three forms of the mixer that the guide shows are one map.
     #[test]
     fn the_example_of_the_guide_is_a_mixer() {
-        let model = crate::recipes::run("mqar", &[("preset", "smoke")])
-            .unwrap()
-            .model;
+        let model = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap().model;
         let params = Params::seeded(1, DType::F64, &Device::Cpu);
         let mixer = example::ENTRY.build(&model, &params).unwrap();
         let u = Tensor::randn(0.0, 1.0, (1, 6, model.d_model), &Device::Cpu).unwrap();
@@ -565,9 +520,6 @@ mod tests {
     #[test]
     fn the_guide_shows_the_whole_file_of_the_example() {
         let guide = include_str!("../guide/extending.md");
-        assert!(
-            guide.contains(include_str!("example.rs")),
-            "copy src/mixers/example.rs into it"
-        );
+        assert!(guide.contains(include_str!("example.rs")), "copy src/mixers/example.rs into it");
     }
 }

@@ -7,9 +7,7 @@
 
 use super::attention::{accumulate, Projections};
 use super::rotary::Positions;
-use super::{
-    attention, Core, Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State,
-};
+use super::{attention, Core, Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
 use crate::config::StateMixer;
 use crate::ltv::Ltv;
 use crate::nn::{linear, Cx, Params};
@@ -28,14 +26,8 @@ pub(super) const EXP: Entry = Entry {
     rotary: true,
     bidirectional: true,
     // Unlike other attention mixers, its released config keeps the MLP of the block.
-    released: ReleasedBlock {
-        state_mixer: StateMixer::Mlp,
-        ..ReleasedBlock::ATTENTION
-    },
-    growth: Growth::Exact {
-        zeroed: &["wq", "wk", "bq", "bk"],
-        scaled: &[],
-    },
+    released: ReleasedBlock { state_mixer: StateMixer::Mlp, ..ReleasedBlock::ATTENTION },
+    growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &[] },
     stem: "normalized_attention_exp",
     uncounted: &["wn"],
     work: |spec| Some(attention::work(spec, Core::ChunkedScan)),
@@ -117,10 +109,7 @@ fn build(spec: &MixerSpec, params: &Params, eta: Option<EtaFunction>) -> Result<
             eta,
         })
     };
-    Ok(Box::new(NormalizedAttention {
-        projections,
-        normaliser: eta.map(normaliser).transpose()?,
-    }))
+    Ok(Box::new(NormalizedAttention { projections, normaliser: eta.map(normaliser).transpose()? }))
 }
 
 impl Normaliser {

@@ -15,8 +15,7 @@ use super::attention::Projections;
 use super::log_features::LogFeatures;
 use super::rotary::Positions;
 use super::{
-    attention, in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent,
-    ReleasedBlock, State,
+    attention, in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, ReleasedBlock, State,
 };
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
@@ -59,8 +58,7 @@ pub(super) const ENTRY: Entry = Entry {
 /// Number of random features of a head, M.
 fn features(spec: &MixerSpec) -> usize {
     let m = spec.d_state / spec.n_heads;
-    spec.parsed("n_features")
-        .unwrap_or_else(|| m.max((m as f64 * (m as f64).ln()) as usize))
+    spec.parsed("n_features").unwrap_or_else(|| m.max((m as f64 * (m as f64).ln()) as usize))
 }
 
 struct RandomFeatures {
@@ -71,11 +69,7 @@ struct RandomFeatures {
 impl RandomFeatures {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (heads, m, count) = (spec.n_heads, spec.d_state / spec.n_heads, features(spec));
-        let draw = |mut rng: Rng| {
-            (0..heads)
-                .flat_map(|_| orthogonal(m, count, &mut rng))
-                .collect()
-        };
+        let draw = |mut rng: Rng| (0..heads).flat_map(|_| orthogonal(m, count, &mut rng)).collect();
         let omega = params.constant("omega", (heads, count, m), draw)?;
         let omega = omega.transpose(1, 2)?;
         Ok(Self {
@@ -140,10 +134,7 @@ impl Performer {
     /// ln φ of queries and keys in `dtype`: an absolute error of an exponent is a relative error of the feature.
     fn logs(&self, [q, k]: [&Tensor; 2], dtype: DType) -> Result<LogFeatures> {
         let log_phi = |x: &Tensor| self.map.exponents(&x.to_dtype(dtype)?);
-        Ok(LogFeatures {
-            q: log_phi(q)?,
-            k: log_phi(k)?,
-        })
+        Ok(LogFeatures { q: log_phi(q)?, k: log_phi(k)? })
     }
 
     /// Dtype of the parameters.
@@ -212,8 +203,7 @@ mod tests {
         let (m, count) = (16, 4000);
         let omega = orthogonal(m, count, &mut Rng::new(1, "test", 0));
         let rows: Vec<&[f64]> = omega.chunks(m).collect();
-        let dot =
-            |a: usize, b: usize| -> f64 { rows[a].iter().zip(rows[b]).map(|(a, b)| a * b).sum() };
+        let dot = |a: usize, b: usize| -> f64 { rows[a].iter().zip(rows[b]).map(|(a, b)| a * b).sum() };
         assert!(dot(0, 1).abs() < 1e-12 && dot(3, 15).abs() < 1e-12);
         assert!(dot(15, 16).abs() > 1e-12, "blocks are independent");
         let mean = (0..count).map(|i| dot(i, i)).sum::<f64>() / count as f64;

@@ -3,9 +3,7 @@
 
 use super::gated_block::{self, GatedBlock};
 use super::gated_recurrence::{states, BlockRecurrence, GateRule, GatedRecurrence, STATES};
-use super::{
-    Core, Entry, Family, Gradient, Mixer, MixerOption, MixerSpec, MixerWork, ReleasedBlock,
-};
+use super::{Core, Entry, Family, Gradient, Mixer, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
 use crate::nn::{Init, Params};
 use candle_core::Result;
 
@@ -17,10 +15,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = E, behind its convolution (variant reference); N = d (variant dsf)",
     widens: true,
     released: ReleasedBlock::RNN,
-    options: &[MixerOption {
-        variants: &["paper", "dsf"],
-        ..STATES
-    }],
+    options: &[MixerOption { variants: &["paper", "dsf"], ..STATES }],
     stem: "qlstm",
     own_init: &["alpha", "conv_b", "conv_w"],
     uncounted: &["conv_w"],
@@ -100,12 +95,7 @@ mod tests {
         let a = 1.7;
         let power = ops::sigmoid(&z.neg().unwrap()).unwrap().powf(a).unwrap();
         let exponent = (ops::softplus(&z).unwrap() * -a).unwrap().exp().unwrap();
-        for (p, e) in power
-            .to_vec1::<f64>()
-            .unwrap()
-            .iter()
-            .zip(exponent.to_vec1::<f64>().unwrap())
-        {
+        for (p, e) in power.to_vec1::<f64>().unwrap().iter().zip(exponent.to_vec1::<f64>().unwrap()) {
             assert!((p - e).abs() <= 1e-14 * p, "{p} {e}");
         }
     }

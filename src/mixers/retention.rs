@@ -15,10 +15,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = n d/s",
     heads: true,
     expands: true,
-    growth: Growth::Exact {
-        zeroed: &["wq"],
-        scaled: &["wq"],
-    },
+    growth: Growth::Exact { zeroed: &["wq"], scaled: &["wq"] },
     stem: "retention",
     work: |spec| Some(work(spec, 0)),
     build: |spec, params| Ok(Box::new(MatrixMixer(Retention::new(spec, params)?))),
@@ -61,12 +58,7 @@ impl MatrixState for Retention {
 
     fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, ())> {
         let (all, queried) = ([&self.wk, &self.wv], [&self.wq]);
-        let maps = project(
-            u,
-            &all.map(|w| (w, None)),
-            &queried.map(|w| (w, None)),
-            at.cx(),
-        )?;
+        let maps = project(u, &all.map(|w| (w, None)), &queried.map(|w| (w, None)), at.cx())?;
         let k = self.sizes.split(&maps.all[0])?;
         let scale = (self.sizes.features as f64).powf(-0.5);
         let log_gamma = log_decays(self.sizes.heads);

@@ -89,17 +89,9 @@ impl MatrixState for RetNet {
     }
 
     fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, Tensor)> {
-        let (wq, wk) = (
-            self.wq.index_select(&self.rotation_order, 0)?,
-            self.wk.index_select(&self.rotation_order, 0)?,
-        );
+        let (wq, wk) = (self.wq.index_select(&self.rotation_order, 0)?, self.wk.index_select(&self.rotation_order, 0)?);
         let (all, queried) = ([&wk, &self.wv], [&wq, &self.wg]);
-        let maps = project(
-            u,
-            &all.map(|w| (w, None)),
-            &queried.map(|w| (w, None)),
-            at.cx(),
-        )?;
+        let maps = project(u, &all.map(|w| (w, None)), &queried.map(|w| (w, None)), at.cx())?;
         let [q, k] = self.rotary.apply([&maps.queried[0], &maps.all[0]], at)?;
         let k = self.sizes.split(&k)?;
         let scale = (self.sizes.features as f64).powf(-0.5);

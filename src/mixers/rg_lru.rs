@@ -33,10 +33,7 @@ pub(super) const ENTRY: Entry = Entry {
             implied: true,
             ..MixerOption::DEFAULT
         },
-        MixerOption {
-            variants: &["paper"],
-            ..STATES
-        },
+        MixerOption { variants: &["paper"], ..STATES },
     ],
     stem: "rg_lru",
     own_init: &["conv_b", "conv_w", "lam"],
@@ -87,10 +84,7 @@ fn paper(spec: &MixerSpec, params: &Params) -> Result<GatedRecurrence> {
         value: None,
         output: None,
         squash: false,
-        rule: GateRule::RgLru {
-            lambda: params.get("lam", width, Init::Each(&griffin_lambda))?,
-            eps: 0.0,
-        },
+        rule: GateRule::RgLru { lambda: params.get("lam", width, Init::Each(&griffin_lambda))?, eps: 0.0 },
     })
 }
 
@@ -110,10 +104,7 @@ fn hawk(spec: &MixerSpec, params: &Params) -> Result<BlockRecurrence> {
     Ok(BlockRecurrence {
         wgates: params.weight("wgates", (2 * e, e), spec.input_std)?,
         bgates: params.bias("bgates", 2 * e, e)?,
-        rule: GateRule::RgLru {
-            lambda: params.get("lam", e, Init::Each(&lambda))?,
-            eps: 1e-6,
-        },
+        rule: GateRule::RgLru { lambda: params.get("lam", e, Init::Each(&lambda))?, eps: 1e-6 },
         block,
     })
 }

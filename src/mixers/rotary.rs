@@ -37,18 +37,12 @@ pub(super) struct RotaryEmbedding {
 impl RotaryEmbedding {
     /// Rotary embedding of `spec`; `None` where the model has none.
     pub fn new(spec: &MixerSpec) -> Option<Self> {
-        spec.rotary.map(|rotary| Self {
-            heads: spec.n_heads,
-            dims: rotary.dims,
-        })
+        spec.rotary.map(|rotary| Self { heads: spec.n_heads, dims: rotary.dims })
     }
 
     /// Rotation of all `width` channels of a head, except the last one if `width` is odd.
     pub fn over(heads: usize, width: usize) -> Self {
-        Self {
-            heads,
-            dims: width / 2 * 2,
-        }
+        Self { heads, dims: width / 2 * 2 }
     }
 
     /// Rotates `q` `(batch, rows, n)` and `k` `(batch, seq_len, n)`, or features of them.

@@ -59,8 +59,7 @@ impl Rwkv4 {
         let mix_k = |i: usize, _: &mut _| mix(i);
         let mix_v = |i: usize, _: &mut _| mix(i) + 0.3 * ratio_0_to_1;
         let mix_r = |i: usize, _: &mut _| (i as f64 / d as f64).powf(0.5 * ratio_1_to_0);
-        let decay_speed =
-            |i: usize, _: &mut _| -5.0 + 8.0 * position(i).powf(0.7 + 1.3 * ratio_0_to_1);
+        let decay_speed = |i: usize, _: &mut _| -5.0 + 8.0 * position(i).powf(0.7 + 1.3 * ratio_0_to_1);
         let bonus = |i: usize, _: &mut _| 0.3f64.ln() + 0.5 * ((i + 1) % 3) as f64 - 0.5;
         let weight = |name, std| params.weight(name, (d, d), std);
         Ok(Self {
@@ -69,11 +68,7 @@ impl Rwkv4 {
                 params.get("mu_v", d, Init::Each(&mix_v))?,
                 params.get("mu_r", d, Init::Each(&mix_r))?,
             ],
-            wkvr: [
-                weight("wk", spec.input_std)?,
-                weight("wv", spec.input_std)?,
-                weight("wr", spec.input_std)?,
-            ],
+            wkvr: [weight("wk", spec.input_std)?, weight("wv", spec.input_std)?, weight("wr", spec.input_std)?],
             log_w: params.get("decay", d, Init::Each(&decay_speed))?,
             bonus: params.get("bonus", d, Init::Each(&bonus))?,
             wout: weight("wout", spec.output_std)?,
@@ -95,13 +90,7 @@ impl Rwkv4 {
     }
 
     /// y `(.., d)` in `dtype` from num and den of the past, divided by e^m, and k, v, r of the current token.
-    fn readout(
-        &self,
-        [num, den]: [&Tensor; 2],
-        m: &Tensor,
-        [k, v, r]: [&Tensor; 3],
-        dtype: DType,
-    ) -> Result<Tensor> {
+    fn readout(&self, [num, den]: [&Tensor; 2], m: &Tensor, [k, v, r]: [&Tensor; 3], dtype: DType) -> Result<Tensor> {
         let uk = k.broadcast_add(&self.bonus)?;
         let max = m.detach().maximum(&uk.detach())?;
         let (past, current) = ((m - &max)?.exp()?, (uk - max)?.exp()?);

@@ -25,14 +25,9 @@ pub(super) const EAGLE: Entry = Entry {
     dsf: "no (token shift)",
     heads: true,
     expands: true,
-    growth: Growth::Exact {
-        zeroed: &["wr"],
-        scaled: &[],
-    },
+    growth: Growth::Exact { zeroed: &["wr"], scaled: &[] },
     stem: "rwkv5",
-    own_init: &[
-        "bnorm", "bonus", "bw", "mu_g", "mu_k", "mu_r", "mu_v", "norm",
-    ],
+    own_init: &["bnorm", "bonus", "bw", "mu_g", "mu_k", "mu_r", "mu_v", "norm"],
     depth_init: &["bonus", "bw", "mu_g", "mu_k", "mu_r", "mu_v"],
     work: |spec| Some(work(spec, 2)),
     build: |spec, params| Ok(Box::new(Rwkv5::new(spec, params, None)?)),
@@ -45,19 +40,14 @@ pub(super) const FINCH: Entry = Entry {
     equation: "S_i = diag(w_i) S_{i-1} + k_i v_iᵀ, o_i = (S_{i-1} + diag(b) k_i v_iᵀ)ᵀ r_i",
     options: &[MixerOption {
         name: "lora_rank",
-        help:
-            "rank of the low-rank projections (LoRA) to decays and interpolations: `16`, up to 4096",
+        help: "rank of the low-rank projections (LoRA) to decays and interpolations: `16`, up to 4096",
         default: |_| "16",
         accepts: |v| in_range(v, 1..=4096),
         ..MixerOption::DEFAULT
     }],
     stem: "rwkv6",
-    own_init: &[
-        "bnorm", "bonus", "bw", "mu_g", "mu_k", "mu_r", "mu_v", "mu_w", "mu_x", "norm",
-    ],
-    depth_init: &[
-        "bonus", "bw", "mu_g", "mu_k", "mu_r", "mu_v", "mu_w", "mu_x",
-    ],
+    own_init: &["bnorm", "bonus", "bw", "mu_g", "mu_k", "mu_r", "mu_v", "mu_w", "mu_x", "norm"],
+    depth_init: &["bonus", "bw", "mu_g", "mu_k", "mu_r", "mu_v", "mu_w", "mu_x"],
     work: |spec| {
         let (d, n, rank) = (spec.d_model, spec.d_state, rank(spec));
         let mut work = work(spec, 2);
@@ -143,18 +133,13 @@ impl Rwkv5 {
         let ratio_0_to_1 = spec.layer as f64 / spec.n_layers.saturating_sub(1).max(1) as f64;
         let ratio_1_to_0 = 1.0 - spec.layer as f64 / spec.n_layers.max(1) as f64;
         let position = move |i: usize| i as f64 / (n - 1).max(1) as f64;
-        let mix =
-            move |i: usize, power: f64| 1.0 - (i as f64 / d as f64).powf(power * ratio_1_to_0);
+        let mix = move |i: usize, power: f64| 1.0 - (i as f64 / d as f64).powf(power * ratio_1_to_0);
         let mix_k = move |i: usize, _: &mut _| mix(i, 1.0);
         let mix_r = move |i: usize, _: &mut _| mix(i, 0.5);
         let mix_v = move |i: usize, _: &mut _| mix(i, 1.0) - 0.3 * ratio_0_to_1;
         let mu_of = |name, init| params.get(name, d, Init::Each(init));
-        let mut mu = vec![
-            mu_of("mu_r", &mix_r)?,
-            mu_of("mu_k", &mix_k)?,
-            mu_of("mu_v", &mix_v)?,
-            mu_of("mu_g", &mix_r)?,
-        ];
+        let mut mu =
+            vec![mu_of("mu_r", &mix_r)?, mu_of("mu_k", &mix_k)?, mu_of("mu_v", &mix_v)?, mu_of("mu_g", &mix_r)?];
         let weight = |name, shape| params.weight(name, shape, spec.input_std);
         let finch = match rank {
             None => None,
@@ -164,22 +149,13 @@ impl Rwkv5 {
                 Some(Finch {
                     mu_x: mu_of("mu_x", &mix_k)?,
                     mix_down: weight("blend", (MIXES * rank, d))?,
-                    mix_up: [
-                        up("blend_r")?,
-                        up("blend_k")?,
-                        up("blend_v")?,
-                        up("blend_g")?,
-                        up("blend_w")?,
-                    ],
+                    mix_up: [up("blend_r")?, up("blend_k")?, up("blend_v")?, up("blend_g")?, up("blend_w")?],
                     w_lora: [weight("ww1", (rank, d))?, weight("ww2", (n, rank))?],
                 })
             }
         };
-        let decay_speed =
-            move |i: usize, _: &mut _| -6.0 + 5.0 * position(i).powf(0.7 + 1.3 * ratio_0_to_1);
-        let bonus = move |i: usize, _: &mut _| {
-            ratio_0_to_1 * (1.0 - position(i)) + 0.1 * (((i + 1) % 3) as f64 - 1.0)
-        };
+        let decay_speed = move |i: usize, _: &mut _| -6.0 + 5.0 * position(i).powf(0.7 + 1.3 * ratio_0_to_1);
+        let bonus = move |i: usize, _: &mut _| ratio_0_to_1 * (1.0 - position(i)) + 0.1 * (((i + 1) % 3) as f64 - 1.0);
         let constant = |name, value| params.get(name, d, Init::Constant(value));
         Ok(Self {
             mu,
@@ -252,14 +228,7 @@ impl Rwkv5 {
 
 impl Mixer for Rwkv5 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let Rwkv5Inputs {
-            r,
-            k,
-            v,
-            log_w,
-            current,
-            gate,
-        } = self.project(u, &zero_shift(u)?, cx)?;
+        let Rwkv5Inputs { r, k, v, log_w, current, gate } = self.project(u, &zero_shift(u)?, cx)?;
         // o_t reads S_{t-1}, so the inputs of the state are shifted by one token.
         let [k, v, log_w] = [zero_shift(&k)?, zero_shift(&v)?, zero_shift(&log_w)?];
         let o = ops::gla(&r, &k, &v, &log_w, cx.rows().map(|rows| &rows.positions))?;
@@ -291,14 +260,7 @@ impl Recurrent for Rwkv5 {
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let x_prev = state.0[1].unsqueeze(1)?;
-        let Rwkv5Inputs {
-            r,
-            k,
-            v,
-            log_w,
-            current,
-            gate,
-        } = self.project(&x_t.unsqueeze(1)?, &x_prev, &Cx::eval())?;
+        let Rwkv5Inputs { r, k, v, log_w, current, gate } = self.project(&x_t.unsqueeze(1)?, &x_prev, &Cx::eval())?;
         let column = |x: &Tensor| x.squeeze(1)?.unsqueeze(3); // (batch, heads, m, 1)
         let row = |x: &Tensor| x.squeeze(1)?.unsqueeze(2); // (batch, heads, 1, e)
         let s = &state.0[0];

@@ -34,10 +34,7 @@ pub(super) const ENTRY: Entry = Entry {
         ..MixerOption::DEFAULT
     }],
     // Zero rows leave the length of a key as it is, and write nothing to the new rows of the state.
-    growth: Growth::Exact {
-        zeroed: &["wk"],
-        scaled: &[],
-    },
+    growth: Growth::Exact { zeroed: &["wk"], scaled: &[] },
     stem: "rwkv7",
     own_init: &[
         "ba",
@@ -132,9 +129,7 @@ impl Rwkv7 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n, rank) = (spec.d_model, spec.d_state, rank(spec));
         let ratio_1_to_0 = 1.0 - spec.layer as f64 / spec.n_layers.max(1) as f64;
-        let mix = move |power: f64| {
-            move |i: usize, _: &mut _| 1.0 - (i as f64 / d as f64).powf(power * ratio_1_to_0)
-        };
+        let mix = move |power: f64| move |i: usize, _: &mut _| 1.0 - (i as f64 / d as f64).powf(power * ratio_1_to_0);
         // Initial values of the authors' code.
         let powers = [0.2, 0.9, 0.7, 0.7, 0.9, 0.2];
         let mu = |i: usize| params.get(MU[i], d, Init::Each(&mix(powers[i])));
@@ -199,10 +194,7 @@ impl Rwkv7 {
                 k: split(&k)?,
                 v: split(&v)?,
                 g: (split(&ops::sigmoid(&w)?)? * -(-0.5f64).exp())?,
-                rank_one: Some(RankOne {
-                    a: (&kk * split(&a)?)?.neg()?,
-                    b: kk,
-                }),
+                rank_one: Some(RankOne { a: (&kk * split(&a)?)?.neg()?, b: kk }),
             },
             bonus: bonus.flatten_from(2)?,
             g,
@@ -247,8 +239,7 @@ impl Recurrent for Rwkv7 {
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let u_prev = state.0[1].unsqueeze(1)?;
-        let Rwkv7Inputs { scan, bonus, g } =
-            self.project(&x_t.unsqueeze(1)?, &u_prev, &Cx::eval())?;
+        let Rwkv7Inputs { scan, bonus, g } = self.project(&x_t.unsqueeze(1)?, &u_prev, &Cx::eval())?;
         let o = scan.step(state)?;
         state.0[1] = x_t.clone();
         self.readout(&o, &bonus, &g)?.squeeze(1)

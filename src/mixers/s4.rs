@@ -12,9 +12,7 @@
 //! Below its diagonal A has rank one, so that the system is a cascade of n first-order sections.
 
 use super::diagonal::initial_log_dt;
-use super::{
-    Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
-};
+use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::nn::{Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
@@ -28,20 +26,11 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
     // A is lower triangular: the first states do not depend on later ones.
-    growth: Growth::Exact {
-        zeroed: &["c"],
-        scaled: &[],
-    },
+    growth: Growth::Exact { zeroed: &["c"], scaled: &[] },
     stem: "s4",
     own_init: &["c", "dskip", "log_dt"],
     uncounted: &["c"],
-    work: |spec| {
-        Some(MixerWork::new(
-            Core::LongConvolution,
-            [spec.d_model, spec.d_state],
-            0,
-        ))
-    },
+    work: |spec| Some(MixerWork::new(Core::LongConvolution, [spec.d_model, spec.d_state], 0)),
     build: |spec, params| Ok(Box::new(S4::new(spec, params)?)),
     ..Entry::of(Family::StateSpace)
 };
@@ -98,10 +87,7 @@ impl S4 {
         let eye = Tensor::eye(self.a.dim(0)?, half_dt_a.dtype(), half_dt_a.device())?;
         let inverse = lower_triangular_inverse(&half_dt_a.neg()?.broadcast_add(&eye)?)?;
         let dt_b = self.b.unsqueeze(0)?.broadcast_mul(&dt)?; // (d, n, 1)
-        Ok([
-            inverse.matmul(&half_dt_a.broadcast_add(&eye)?)?,
-            inverse.matmul(&dt_b)?,
-        ])
+        Ok([inverse.matmul(&half_dt_a.broadcast_add(&eye)?)?, inverse.matmul(&dt_b)?])
     }
 
     /// Sections of the cascade, a, b and w of [`ops::cascade`], `(d, n)` each; A_ij = -b_i b_j below the diagonal.
@@ -154,21 +140,13 @@ fn lower_triangular_inverse(x: &Tensor) -> Result<Tensor> {
     }
     let half = n / 2;
     let block = |row: usize, column: usize, rows: usize, columns: usize| {
-        x.narrow(1, row, rows)?
-            .narrow(2, column, columns)?
-            .contiguous()
+        x.narrow(1, row, rows)?.narrow(2, column, columns)?.contiguous()
     };
     let upper = lower_triangular_inverse(&block(0, 0, half, half)?)?;
     let lower = lower_triangular_inverse(&block(half, half, n - half, n - half)?)?;
-    let corner = lower
-        .matmul(&block(half, 0, n - half, half)?)?
-        .matmul(&upper)?
-        .neg()?;
+    let corner = lower.matmul(&block(half, 0, n - half, half)?)?.matmul(&upper)?.neg()?;
     let zero = block(0, half, half, n - half)?.zeros_like()?;
-    let (top, bottom) = (
-        Tensor::cat(&[&upper, &zero], 2)?,
-        Tensor::cat(&[&corner, &lower], 2)?,
-    );
+    let (top, bottom) = (Tensor::cat(&[&upper, &zero], 2)?, Tensor::cat(&[&corner, &lower], 2)?);
     Tensor::cat(&[&top, &bottom], 1)
 }
 
@@ -201,13 +179,8 @@ impl Recurrent for S4 {
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let [a, b] = self.discrete()?;
-        let a_h = a
-            .unsqueeze(0)?
-            .broadcast_matmul(&state.0[0].unsqueeze(3)?)?;
-        let b_u = b
-            .squeeze(2)?
-            .unsqueeze(0)?
-            .broadcast_mul(&x_t.unsqueeze(2)?)?;
+        let a_h = a.unsqueeze(0)?.broadcast_matmul(&state.0[0].unsqueeze(3)?)?;
+        let b_u = b.squeeze(2)?.unsqueeze(0)?.broadcast_mul(&x_t.unsqueeze(2)?)?;
         let h = (a_h.squeeze(3)? + b_u)?; // (batch, d, n)
         let y = h.broadcast_mul(&self.c.unsqueeze(0)?)?.sum(D::Minus1)?;
         *state = State(vec![h]);
@@ -241,11 +214,7 @@ mod tests {
     /// power.
     fn capacity(system: [Vec<f64>; 2]) -> f64 {
         let held = s4(system, false).kernel(256).unwrap();
-        let mut gram = held
-            .matmul(&held.t().unwrap())
-            .unwrap()
-            .to_vec2::<f64>()
-            .unwrap();
+        let mut gram = held.matmul(&held.t().unwrap()).unwrap().to_vec2::<f64>().unwrap();
         let noise = 1e-4 * (0..N).map(|i| gram[i][i]).sum::<f64>() / N as f64;
         // The trace of (G + noise I)⁻¹ G, by elimination.
         let mut found = gram.clone();
@@ -283,8 +252,7 @@ mod tests {
 
     #[test]
     fn the_cascade_has_the_kernel_of_the_matrix() {
-        let [fast, slow] =
-            [true, false].map(|cascade| s4([legs_a(N), legs_b(N)], cascade).kernel(256).unwrap());
+        let [fast, slow] = [true, false].map(|cascade| s4([legs_a(N), legs_b(N)], cascade).kernel(256).unwrap());
         let apart = (fast - slow).unwrap().abs().unwrap().max_all().unwrap();
         assert!(apart.to_scalar::<f64>().unwrap() < 1e-12);
     }

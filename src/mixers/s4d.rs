@@ -2,9 +2,7 @@
 //! sequence. Its symbols are those of [`diagonal`](super::diagonal).
 
 use super::diagonal::{DiagonalSsm, Discretisation, Frequencies};
-use super::{
-    Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
-};
+use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Init, Params};
 use crate::ops;
@@ -18,20 +16,11 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = 2n d",
     expands: true,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
-    growth: Growth::Exact {
-        zeroed: &["c_re", "c_im"],
-        scaled: &[],
-    },
+    growth: Growth::Exact { zeroed: &["c_re", "c_im"], scaled: &[] },
     stem: "s4d",
     own_init: &["a_im", "a_re_log", "c_im", "c_re", "dskip", "log_dt"],
     uncounted: &["a_im", "a_re_log", "c_im", "c_re"],
-    work: |spec| {
-        Some(MixerWork::new(
-            Core::LongConvolution,
-            [spec.d_model, 2 * spec.d_state],
-            0,
-        ))
-    },
+    work: |spec| Some(MixerWork::new(Core::LongConvolution, [spec.d_model, 2 * spec.d_state], 0)),
     build: |spec, params| Ok(Box::new(S4d::new(spec, params)?)),
     ..Entry::of(Family::StateSpace)
 };

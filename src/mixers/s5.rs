@@ -29,9 +29,7 @@ pub(super) const ENTRY: Entry = Entry {
     }],
     growth: Growth::No("the option `state` sets the size of its state: there is no n to grow"),
     stem: "s5",
-    own_init: &[
-        "a_im", "a_re_log", "b_im", "b_re", "c_im", "c_re", "dskip", "log_dt",
-    ],
+    own_init: &["a_im", "a_re_log", "b_im", "b_re", "c_im", "c_re", "dskip", "log_dt"],
     work: |spec| {
         let (d, state) = (spec.d_model, 2 * pairs(spec));
         Some(MixerWork::new(Core::GatedScan, [state, 1], 2 * d * state))
@@ -59,9 +57,8 @@ impl S5 {
         let (d, pairs) = (spec.d_model, pairs(spec));
         // S4D-Lin (Gu et al. 2022), close to the eigenvalues of the normal part of HiPPO-LegS in the published code.
         let frequency = move |i: usize, _: &mut _| PI * i as f64;
-        let normal = |name, shape: (usize, usize), variance: f64| {
-            params.get(name, shape, Init::Normal(variance.sqrt()))
-        };
+        let normal =
+            |name, shape: (usize, usize), variance: f64| params.get(name, shape, Init::Normal(variance.sqrt()));
         Ok(Self {
             log_dt: params.get("log_dt", pairs, Init::Each(&initial_log_dt))?,
             a_re_log: params.get("a_re_log", pairs, Init::Constant(0.5f64.ln()))?,
@@ -81,10 +78,7 @@ impl S5 {
 
 impl ComplexState for S5 {
     fn matrices(&self) -> Result<ComplexMatrices> {
-        let lambda = Complex {
-            re: self.a_re_log.exp()?.neg()?,
-            im: self.a_im.clone(),
-        };
+        let lambda = Complex { re: self.a_re_log.exp()?.neg()?, im: self.a_im.clone() };
         let dt_lambda = lambda.scaled(&self.log_dt.exp()?)?;
         // Zero-order hold: Λ⁻¹ (e^(ΔΛ) - I)
         let hold = dt_lambda.exp_m1()?.times(&lambda.recip()?)?;

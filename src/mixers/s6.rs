@@ -1,9 +1,7 @@
 //! S6, the selective state space model (4), (19); Gu & Dao 2023. Δ, B and C depend on the input, and every channel and state has its
 //! own decay. The recurrence and its symbols are those of [`state_space`](super::state_space), with x = u.
 
-use super::state_space::{
-    dt_rank, OutputHead, SelectiveProjection, SsmInputs, SsmMixer, DT_INIT, DT_RANK,
-};
+use super::state_space::{dt_rank, OutputHead, SelectiveProjection, SsmInputs, SsmMixer, DT_INIT, DT_RANK};
 use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
 use crate::config::Protocol;
 use crate::ltv::Ltv;
@@ -35,11 +33,7 @@ pub(super) const ENTRY: Entry = Entry {
     uncounted: &["a_log"],
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);
-        Some(MixerWork::new(
-            Core::SelectiveScan,
-            [d, n],
-            d * (2 * dt_rank(spec) + 2 * n + d),
-        ))
+        Some(MixerWork::new(Core::SelectiveScan, [d, n], d * (2 * dt_rank(spec) + 2 * n + d)))
     },
     build: |spec, params| Ok(Box::new(S6::new(spec, params)?)),
     ..Entry::of(Family::StateSpace)

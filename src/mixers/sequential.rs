@@ -21,9 +21,7 @@ impl RecurrentGates {
     pub fn new(d: usize, names: &[&str], biases: &[(&str, f64)], params: &Params) -> Result<Self> {
         let edge = (d as f64).powf(-0.5);
         let weights = |kind: &str| {
-            let weight = |name: &&str| {
-                params.get(&format!("{kind}{name}"), (d, d), Init::Uniform(-edge, edge))
-            };
+            let weight = |name: &&str| params.get(&format!("{kind}{name}"), (d, d), Init::Uniform(-edge, edge));
             names.iter().map(weight).collect::<Result<Vec<_>>>()
         };
         let bias = |name: &&str| {
@@ -33,11 +31,7 @@ impl RecurrentGates {
                 None => params.bias(&format!("b{name}"), d, d),
             }
         };
-        Ok(Self {
-            w: weights("w")?,
-            u: weights("u")?,
-            b: names.iter().map(bias).collect::<Result<_>>()?,
-        })
+        Ok(Self { w: weights("w")?, u: weights("u")?, b: names.iter().map(bias).collect::<Result<_>>()? })
     }
 }
 
@@ -78,9 +72,7 @@ impl<C: RecurrentCell> Mixer for Sequential<C> {
         let (batch, seq_len, _) = u.dims3()?;
         let u_y = Tensor::cat(&self.0.gates().u, 0)?; // (gates · d, d)
         let state = self.init(batch)?.0.into_iter();
-        let mut state: Vec<Tensor> = state
-            .map(|x| x.to_dtype(u.dtype()))
-            .collect::<Result<_>>()?;
+        let mut state: Vec<Tensor> = state.map(|x| x.to_dtype(u.dtype())).collect::<Result<_>>()?;
         let mut ys = Vec::with_capacity(seq_len);
         for wu in ops::time_steps(&self.project(u)?)? {
             let uy = linear(&state[0], &u_y, None)?;

@@ -3,9 +3,7 @@
 //!
 //! y = K * u + D ⊙ u,  K = [w_0, α w_1, α² stretch_2(w_2), α³ stretch_4(w_3), ..]
 
-use super::{
-    in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, ReleasedBlock,
-};
+use super::{in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
 use crate::nn::{Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -27,8 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
         },
         MixerOption {
             name: "scales",
-            help:
-                "number of sub-kernels; the kernel spans taps · 2^(scales-1) tokens: `10`, up to 20",
+            help: "number of sub-kernels; the kernel spans taps · 2^(scales-1) tokens: `10`, up to 20",
             default: |_| "10",
             accepts: |v| in_range(v, 1..=20),
             short: Some("3"),
@@ -98,11 +95,8 @@ impl SgConv {
             }
             let count = (self.taps * stretch(scale)).min(len - start);
             let w = self.pieces.narrow(1, scale * self.taps, self.taps)?; // (d, taps)
-            let map = Tensor::from_vec(
-                interpolation(self.taps, stretch(scale), count),
-                (self.taps, count),
-                w.device(),
-            )?;
+            let map =
+                Tensor::from_vec(interpolation(self.taps, stretch(scale), count), (self.taps, count), w.device())?;
             let map = (map.to_dtype(w.dtype())? * self.decay.powi(scale as i32))?;
             parts.push(w.contiguous()?.matmul(&map)?);
             start += count;

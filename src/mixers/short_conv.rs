@@ -21,10 +21,7 @@ impl ShortConv {
     pub fn with_taps(taps: usize, width: usize, params: &Params) -> Result<Self> {
         let edge = (taps as f64).powf(-0.5);
         let edge = || Init::Uniform(-edge, edge);
-        Ok(Self {
-            w: params.get("conv_w", (width, taps), edge())?,
-            b: params.get("conv_b", width, edge())?,
-        })
+        Ok(Self { w: params.get("conv_w", (width, taps), edge())?, b: params.get("conv_b", width, edge())? })
     }
 
     /// `(batch, seq_len, E)` to the same shape.

@@ -5,8 +5,8 @@
 use super::attention::{self, Projections};
 use super::rotary::Positions;
 use super::{
-    in_range, Core, Entry, Family, Gradient, Growth, Mixer, MixerOption, MixerSpec, MixerWork,
-    Recurrent, ReleasedBlock, State,
+    in_range, Core, Entry, Family, Gradient, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
+    ReleasedBlock, State,
 };
 use crate::nn::{linear, Cx, Params};
 use crate::ops::{self, Weights};
@@ -38,23 +38,16 @@ pub(super) const ENTRY: Entry = Entry {
             ..MixerOption::DEFAULT
         },
     ],
-    growth: Growth::Exact {
-        zeroed: &["wq", "wk", "bq", "bk", "wsq", "wsk"],
-        scaled: &["wq", "bq", "wsq"],
-    },
+    growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk", "wsq", "wsk"], scaled: &["wq", "bq", "wsq"] },
     stem: "sinkhorn",
     uncounted: &["wsk", "wsq"],
     gradient: &[("bk", Gradient::Cancels)],
     work: |spec| {
-        let [block, rounds] =
-            [("block", 16), ("rounds", 5)].map(|(name, of)| option(spec, name, of));
+        let [block, rounds] = [("block", 16), ("rounds", 5)].map(|(name, of)| option(spec, name, of));
         let work = attention::work(spec, Core::SparseAttention(block.saturating_mul(2)));
         let matrices = spec.n_heads as f64 / (block as f64).powi(2);
         Some(MixerWork {
-            pairs: [
-                matrices * MATRICES_ALIVE,
-                matrices * MATRICES_PER_ROUND * (rounds + 1) as f64,
-            ],
+            pairs: [matrices * MATRICES_ALIVE, matrices * MATRICES_PER_ROUND * (rounds + 1) as f64],
             ..work
         })
     },
@@ -98,9 +91,7 @@ impl Sinkhorn {
     /// o `(batch, heads, seq_len, e)`.
     fn attend(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let all_positions = Cx::eval();
-        let qkv = self
-            .projections
-            .heads(x, &Positions::Sequence(&all_positions))?;
+        let qkv = self.projections.heads(x, &Positions::Sequence(&all_positions))?;
         let [q, k, v] = &qkv; // (batch, heads, seq_len, m or e)
         let len = x.dim(1)?;
         let first_len = len.min(self.block);
@@ -108,21 +99,12 @@ impl Sinkhorn {
         let mask = cx.mask("attention", self.projections.dropout());
         let weights = Weights::Softmax;
         let heads = self.projections.n_heads;
-        let o = ops::causal_attention(
-            [&first(q)?, &first(k)?, &first(v)?],
-            heads,
-            None,
-            weights,
-            mask,
-        )?;
+        let o = ops::causal_attention([&first(q)?, &first(k)?, &first(v)?], heads, None, weights, mask)?;
         if first_len == len {
             return Ok(o);
         }
         let permutation = self.permutation(x)?; // (batch, heads, blocks, blocks)
-        let blocks = LaterBlocks {
-            size: self.block,
-            count: len.div_ceil(self.block) - 1,
-        };
+        let blocks = LaterBlocks { size: self.block, count: len.div_ceil(self.block) - 1 };
         let both = |x| Tensor::cat(&[blocks.permuted(x, &permutation)?, blocks.own(x)?], 3);
         let [q, k, v] = [blocks.own(q)?, both(k)?, both(v)?].map(|x| blocks.fold(&x));
         let q = q?; // (batch · blocks, heads, size, m)
@@ -169,8 +151,7 @@ fn sinkhorn_normalise(scores: &Tensor, rounds: usize) -> Result<Tensor> {
     let blocks = scores.dim(D::Minus1)?;
     let allowed = Tensor::tril2(blocks, scores.dtype(), scores.device())?;
     let mask = allowed.affine(MASKED, -MASKED)?;
-    let by_row =
-        |logs: &Tensor| candle_nn::ops::log_softmax(&logs.broadcast_add(&mask)?, D::Minus1);
+    let by_row = |logs: &Tensor| candle_nn::ops::log_softmax(&logs.broadcast_add(&mask)?, D::Minus1);
     let mut logs = by_row(scores)?;
     for _ in 0..rounds {
         logs = by_row(&(&logs - cumulative_logsumexp(&logs)?)?)?;
@@ -295,9 +276,6 @@ mod tests {
         let share = 1.0 / (1.0 + (0.7f64 + 0.4).exp());
         near(weights(0), [1.0, 0.0, share, 1.0 - share]);
         let column = share / (1.0 + share);
-        near(
-            weights(1),
-            [1.0, 0.0, column / (column + 1.0), 1.0 / (column + 1.0)],
-        );
+        near(weights(1), [1.0, 0.0, column / (column + 1.0), 1.0 / (column + 1.0)]);
     }
 }

@@ -2,9 +2,7 @@
 
 use super::attention;
 use super::softmax_attention::{AttentionPattern, SoftmaxAttention};
-use super::{
-    in_range, Core, Entry, Family, Gradient, Growth, MixerOption, MixerSpec, ReleasedBlock,
-};
+use super::{in_range, Core, Entry, Family, Gradient, Growth, MixerOption, MixerSpec, ReleasedBlock};
 use crate::ops::Pattern;
 use candle_core::Result;
 
@@ -26,10 +24,7 @@ pub(super) const ENTRY: Entry = Entry {
         short: Some("3"),
         ..MixerOption::DEFAULT
     }],
-    growth: Growth::Exact {
-        zeroed: &["wq", "wk", "bq", "bk"],
-        scaled: &["wq", "bq"],
-    },
+    growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "sliding_window_attention",
     gradient: &[("bk", Gradient::Cancels)],
     work: |spec| Some(attention::work(spec, Core::SparseAttention(window(spec)))),
@@ -50,10 +45,7 @@ struct Window(usize);
 
 impl AttentionPattern for Window {
     fn pattern(&self, _seq_len: usize) -> Result<Pattern> {
-        Ok(Pattern {
-            window: Some(self.0),
-            ..Pattern::default()
-        })
+        Ok(Pattern { window: Some(self.0), ..Pattern::default() })
     }
 
     fn cached(&self) -> usize {

@@ -26,8 +26,7 @@ pub(super) const ENTRY: Entry = Entry {
     // Sequential: each step waits for the output of the one before it, so that no throughput of the machine bounds its time.
     work: |_| None,
     build: |spec, params| {
-        let gates =
-            RecurrentGates::new(spec.d_model, &["z", "f", "i", "o"], &[("f", 3.0)], params)?;
+        let gates = RecurrentGates::new(spec.d_model, &["z", "f", "i", "o"], &[("f", 3.0)], params)?;
         Ok(Box::new(Sequential(SLstm(gates))))
     },
     ..Entry::of(Family::Recurrent)

@@ -2,10 +2,7 @@
 
 use super::attention::Projections;
 use super::rotary::Positions;
-use super::{
-    attention, Core, Entry, Family, Gradient, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock,
-    State,
-};
+use super::{attention, Core, Entry, Family, Gradient, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
 use crate::nn::{Cx, Params};
 use crate::ops::{self, Pattern};
 use candle_core::{Result, Tensor};
@@ -21,10 +18,7 @@ pub(super) const ENTRY: Entry = Entry {
     rotary: true,
     bidirectional: true,
     released: ReleasedBlock::ATTENTION,
-    growth: Growth::Exact {
-        zeroed: &["wq", "wk", "bq", "bk"],
-        scaled: &["wq", "bq"],
-    },
+    growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "softmax_attention",
     gradient: &[("bk", Gradient::Cancels)],
     work: |spec| Some(attention::work(spec, Core::SoftmaxAttention)),
@@ -72,10 +66,7 @@ pub(super) struct SoftmaxAttention<P> {
 impl<P> SoftmaxAttention<P> {
     pub fn new(spec: &MixerSpec, params: &Params, pattern: P) -> Result<Self> {
         let projections = Projections::new(spec, params)?;
-        Ok(Self {
-            projections,
-            pattern,
-        })
+        Ok(Self { projections, pattern })
     }
 }
 
@@ -89,8 +80,7 @@ impl<P: AttentionPattern> Mixer for SoftmaxAttention<P> {
 
     fn state_size(&self, seq_len: usize) -> usize {
         let kept = seq_len.min(self.pattern.cached());
-        kept * self.projections.n_heads
-            * (self.projections.head_features + self.projections.head_dim)
+        kept * self.projections.n_heads * (self.projections.head_features + self.projections.head_dim)
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {

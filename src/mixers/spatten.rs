@@ -5,10 +5,7 @@
 
 use super::attention::{self, Projections};
 use super::rotary::Positions;
-use super::{
-    Core, Entry, Family, Gradient, Growth, Mixer, MixerOption, MixerSpec, Recurrent, ReleasedBlock,
-    State,
-};
+use super::{Core, Entry, Family, Gradient, Growth, Mixer, MixerOption, MixerSpec, Recurrent, ReleasedBlock, State};
 use crate::nn::{Cx, Params};
 use crate::ops::Weights;
 use candle_core::{bail, DType, Result, Tensor, D};
@@ -26,8 +23,7 @@ pub(super) const ENTRY: Entry = Entry {
     options: &[
         MixerOption {
             name: "keep_tokens",
-            help:
-                "share of past tokens kept at evaluation: `0.5`, or any number above 0 and up to 1",
+            help: "share of past tokens kept at evaluation: `0.5`, or any number above 0 and up to 1",
             default: |_| "0.5",
             accepts: is_share,
             ..MixerOption::DEFAULT
@@ -40,10 +36,7 @@ pub(super) const ENTRY: Entry = Entry {
             ..MixerOption::DEFAULT
         },
     ],
-    growth: Growth::Exact {
-        zeroed: &["wq", "wk", "bq", "bk"],
-        scaled: &["wq", "bq"],
-    },
+    growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "spatten",
     gradient: &[("bk", Gradient::Cancels)],
     work: |spec| Some(attention::work(spec, Core::SoftmaxAttention)),
@@ -53,9 +46,7 @@ pub(super) const ENTRY: Entry = Entry {
 
 /// Whether an option is a number in (0, 1].
 fn is_share(value: &str) -> bool {
-    value
-        .parse()
-        .is_ok_and(|share: f64| share > 0.0 && share <= 1.0)
+    value.parse().is_ok_and(|share: f64| share > 0.0 && share <= 1.0)
 }
 
 struct SpAtten {
@@ -83,15 +74,9 @@ impl SpAtten {
     /// values and importance of the kept tokens, and the importance of all heads.
     fn attend(&self, [q, k, v]: [&Tensor; 3], at: usize, state: &mut State) -> Result<Tensor> {
         let [keys, values, token_importance, head_importance] = &mut state.0[..] else {
-            bail!(
-                "spatten: a state of {} tensors, and not of 4",
-                state.0.len()
-            );
+            bail!("spatten: a state of {} tensors, and not of 4", state.0.len());
         };
-        (*keys, *values) = (
-            Tensor::cat(&[&*keys, k], 2)?,
-            Tensor::cat(&[&*values, v], 2)?,
-        );
+        (*keys, *values) = (Tensor::cat(&[&*keys, k], 2)?, Tensor::cat(&[&*values, v], 2)?);
         let scale = (k.dim(D::Minus1)? as f64).powf(-0.5);
         let scores = (q.matmul(&keys.t()?.contiguous()?)? * scale)?;
         let weights = candle_nn::ops::softmax(&scores, D::Minus1)?;
@@ -147,23 +132,18 @@ impl Mixer for SpAtten {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         if cx.is_training() {
             let [q, k, v] = self.projections.qkv(x, &Positions::Sequence(cx))?;
-            let o = self
-                .projections
-                .attend([&q, &k, &v], Weights::Softmax, cx)?;
+            let o = self.projections.attend([&q, &k, &v], Weights::Softmax, cx)?;
             return self.projections.output(&o);
         }
         let all_positions = Cx::eval();
-        let qkv = self
-            .projections
-            .heads(x, &Positions::Sequence(&all_positions))?;
+        let qkv = self.projections.heads(x, &Positions::Sequence(&all_positions))?;
         let mut state = self.start(x.dim(0)?, x)?;
         let outputs = (0..x.dim(1)?).map(|at| {
             let [q, k, v] = qkv.each_ref().map(|x| x.narrow(2, at, 1)?.contiguous());
             self.attend([&q?, &k?, &v?], at, &mut state)
         });
         let o = Tensor::cat(&outputs.collect::<Result<Vec<_>>>()?, 2)?;
-        self.projections
-            .output(&cx.select(&self.projections.merge(&o)?)?)
+        self.projections.output(&cx.select(&self.projections.merge(&o)?)?)
     }
 
     fn state_size(&self, seq_len: usize) -> usize {
@@ -184,23 +164,13 @@ impl Mixer for SpAtten {
 impl SpAtten {
     /// Initial state, of the dtype and on the device of `like`.
     fn start(&self, batch: usize, like: &Tensor) -> Result<State> {
-        let Projections {
-            n_heads,
-            head_features,
-            head_dim,
-            ..
-        } = self.projections;
+        let Projections { n_heads, head_features, head_dim, .. } = self.projections;
         let none = |width| {
             let shape = (batch, n_heads, 0, width);
             Tensor::zeros(shape, like.dtype(), like.device())
         };
         let zeros = |width| Tensor::zeros((batch, width), like.dtype(), like.device());
-        Ok(State(vec![
-            none(head_features)?,
-            none(head_dim)?,
-            zeros(0)?,
-            zeros(n_heads)?,
-        ]))
+        Ok(State(vec![none(head_features)?, none(head_dim)?, zeros(0)?, zeros(n_heads)?]))
     }
 }
 
@@ -210,9 +180,7 @@ impl Recurrent for SpAtten {
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
-        let [q, k, v] = self
-            .projections
-            .heads(&x_t.unsqueeze(1)?, &Positions::Token(at))?;
+        let [q, k, v] = self.projections.heads(&x_t.unsqueeze(1)?, &Positions::Token(at))?;
         let o = self.attend([&q, &k, &v], at, state)?;
         self.projections.output_step(&o)
     }
@@ -230,9 +198,6 @@ mod tests {
         let ids = |count| top_k(&scores, count).unwrap().to_vec2::<u32>().unwrap();
         assert_eq!(ids(2), [[1, 2], [0, 1]]);
         assert_eq!(ids(3), [[1, 2, 3], [0, 1, 2]]);
-        assert_eq!(
-            [kept(0.5, 1), kept(0.5, 3), kept(0.75, 4), kept(1.0, 7)],
-            [1, 2, 3, 7]
-        );
+        assert_eq!([kept(0.5, 1), kept(0.5, 3), kept(0.75, 4), kept(1.0, 7)], [1, 2, 3, 7]);
     }
 }

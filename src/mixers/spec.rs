@@ -80,12 +80,10 @@ impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
             n_layers: model.n_layers,
             layer: 0,
             expand: model.expand,
-            rotary: language
-                .filter(|language| language.rotary != Rotary::None)
-                .map(|language| RotarySpec {
-                    dims: language.rotary_dims,
-                    after_feature_map: language.rotary == Rotary::Post,
-                }),
+            rotary: language.filter(|language| language.rotary != Rotary::None).map(|language| RotarySpec {
+                dims: language.rotary_dims,
+                after_feature_map: language.rotary == Rotary::Post,
+            }),
             attn_dropout: model.attn_dropout,
             drops_output: model.classifier.is_some(),
             bidirectional: model.is_bidirectional(),

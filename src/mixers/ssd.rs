@@ -25,11 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
     own_init: &["a_log", "bdt", "dskip"],
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);
-        Some(MixerWork::new(
-            Core::ChunkedScan,
-            [d, n],
-            d * (1 + 2 * n + d),
-        ))
+        Some(MixerWork::new(Core::ChunkedScan, [d, n], d * (1 + 2 * n + d)))
     },
     build: |spec, params| Ok(Box::new(ReleasedSsd::new(spec, params)?)),
     ..Entry::of(Family::StateSpace)
@@ -106,12 +102,7 @@ mod tests {
 
     /// Λ of a fresh mixer along four random inputs, `(4, N)`, in the variant `variant`.
     fn lambda(variant: &str) -> Vec<Vec<f64>> {
-        let settings = [
-            ("preset", "smoke"),
-            ("mixer", "ssd"),
-            ("variant", variant),
-            ("option", "dt_init=mamba"),
-        ];
+        let settings = [("preset", "smoke"), ("mixer", "ssd"), ("variant", variant), ("option", "dt_init=mamba")];
         let model = recipes::run("mqar", &settings).unwrap().model;
         let params = Params::seeded(1, DType::F64, &Device::Cpu);
         let mixer = find("ssd").unwrap().build(&model, &params).unwrap();
@@ -129,9 +120,6 @@ mod tests {
             values.len()
         };
         assert!(lambda("paper").iter().all(|row| distinct(row) == 1));
-        assert!(
-            lambda("reference").iter().all(|row| distinct(row) == 16),
-            "d = 16"
-        );
+        assert!(lambda("reference").iter().all(|row| distinct(row) == 16), "d = 16");
     }
 }

@@ -22,11 +22,7 @@ pub(super) const ENTRY: Entry = Entry {
     own_init: &["a_log", "bdt", "dskip"],
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);
-        Some(MixerWork::new(
-            Core::ChunkedScan,
-            [d, n],
-            d * (spec.n_heads + 2 * n + 2 * d),
-        ))
+        Some(MixerWork::new(Core::ChunkedScan, [d, n], d * (spec.n_heads + 2 * n + 2 * d)))
     },
     build: |spec, params| Ok(Box::new(SsdMamba2::new(spec, params)?)),
     ..Entry::of(Family::StateSpace)

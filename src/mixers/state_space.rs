@@ -49,21 +49,13 @@ impl SsmInputs {
         let a_bar = delta.broadcast_mul(&self.a.unsqueeze(0)?)?.exp()?; // (batch, E, n or 1)
         let bx = (&delta * column(&self.x)?)?.broadcast_mul(&row(&self.b)?)?; // (batch, E, n)
         let h = (state.0[0].broadcast_mul(&a_bar)? + bx)?;
-        let o = h
-            .broadcast_mul(&row(&self.c)?)?
-            .sum(D::Minus1)?
-            .unsqueeze(1)?;
+        let o = h.broadcast_mul(&row(&self.c)?)?.sum(D::Minus1)?.unsqueeze(1)?;
         *state = State(vec![h]);
         Ok(o)
     }
 
     /// The system (19) along one sequence, where x = `value` · u and `skip` `(seq_len, E)` is the diagonal of D.
-    pub fn system(
-        &self,
-        value: Option<&Tensor>,
-        skip: Tensor,
-        output: Option<&Tensor>,
-    ) -> Result<Ltv> {
+    pub fn system(&self, value: Option<&Tensor>, skip: Tensor, output: Option<&Tensor>) -> Result<Ltv> {
         let gate = self.delta.squeeze(0)?; // (seq_len, E)
         let delta = gate.unsqueeze(2)?;
         let row = |t: &Tensor| t.squeeze(0)?.unsqueeze(1); // (seq_len, 1, n)
@@ -152,9 +144,7 @@ impl OutputHead {
     pub fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let d = spec.d_model;
         Ok(match spec.variant {
-            "paper" => Self::Paper {
-                wd: params.weight("wd", (d, d), spec.input_std)?,
-            },
+            "paper" => Self::Paper { wd: params.weight("wd", (d, d), spec.input_std)? },
             _ => Self::Reference {
                 dskip: params.get("dskip", d, Init::Constant(1.0))?,
                 wout: params.weight("wout", (d, d), spec.output_std)?,
@@ -174,9 +164,7 @@ impl OutputHead {
     pub fn system(&self, u: &Tensor, inputs: &SsmInputs) -> Result<Ltv> {
         match self {
             Self::Paper { wd } => inputs.system(None, linear(u, wd, None)?, None),
-            Self::Reference { dskip, wout } => {
-                inputs.system(None, u.ones_like()?.broadcast_mul(dskip)?, Some(wout))
-            }
+            Self::Reference { dskip, wout } => inputs.system(None, u.ones_like()?.broadcast_mul(dskip)?, Some(wout)),
         }
     }
 }
@@ -239,10 +227,7 @@ impl SelectiveProjection {
                 params.get("bdt", width, Init::Each(&mamba_dt_bias))?,
             )
         } else {
-            (
-                params.weight("wdt", (width, rank), spec.input_std)?,
-                params.get("bdt", width, Init::Constant(0.0))?,
-            )
+            (params.weight("wdt", (width, rank), spec.input_std)?, params.get("bdt", width, Init::Constant(0.0))?)
         };
         let a_log = |i: usize, _: &mut _| ((i % n + 1) as f64).ln();
         Ok(Self {

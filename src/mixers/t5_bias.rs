@@ -16,10 +16,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "no (N = ∞, Lemma 1)",
     heads: true,
     expands: true,
-    growth: Growth::Exact {
-        zeroed: &["wq", "wk", "bq", "bk"],
-        scaled: &["wq", "bq"],
-    },
+    growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "t5_bias",
     own_init: &["bias"],
     uncounted: &["bias"],
@@ -74,10 +71,7 @@ impl AttentionPattern for Buckets {
     fn pattern(&self, _seq_len: usize) -> Result<Pattern> {
         let dtype = self.table.dtype();
         let by_distance = ops::embedding(&self.ids, &self.table, None, None, dtype)?.squeeze(0)?;
-        Ok(Pattern {
-            bias: Some(by_distance.t()?.contiguous()?),
-            ..Pattern::default()
-        })
+        Ok(Pattern { bias: Some(by_distance.t()?.contiguous()?), ..Pattern::default() })
     }
 }
 
@@ -88,16 +82,7 @@ mod tests {
     /// Buckets of `T5Attention._relative_position_bucket` in Hugging Face's transformers, for a decoder.
     #[test]
     fn buckets_are_those_of_t5() {
-        let firsts = [
-            (0, 0),
-            (15, 15),
-            (16, 16),
-            (18, 16),
-            (19, 17),
-            (24, 19),
-            (64, 26),
-            (112, 30),
-        ];
+        let firsts = [(0, 0), (15, 15), (16, 16), (18, 16), (19, 17), (24, 19), (64, 26), (112, 30)];
         for (distance, expected) in firsts {
             assert_eq!(bucket(distance), expected, "{distance}");
         }

@@ -29,10 +29,7 @@ pub(super) const ENTRY: Entry = Entry {
         accepts: |v| matches!(v, "2" | "4" | "6" | "8"),
         ..MixerOption::DEFAULT
     }],
-    growth: Growth::Exact {
-        zeroed: &["wq", "wk", "bq", "bk"],
-        scaled: &["wq", "bq"],
-    },
+    growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "taylor_attention",
     work: |spec| {
         let (features, heads) = (features(spec), spec.n_heads);
@@ -81,11 +78,7 @@ impl Taylor {
         let count = scales.len();
         Ok(Self {
             variables,
-            degrees: parents
-                .into_iter()
-                .zip(factors)
-                .map(<[_; 2]>::from)
-                .collect(),
+            degrees: parents.into_iter().zip(factors).map(<[_; 2]>::from).collect(),
             scales: Tensor::from_vec(scales, (count, 1), device)?,
         })
     }

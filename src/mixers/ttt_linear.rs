@@ -15,10 +15,7 @@
 
 use super::attention::accumulate;
 use super::rotary::RotaryEmbedding;
-use super::{
-    in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
-    State,
-};
+use super::{in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State};
 use crate::nn::{linear, linears, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
@@ -45,11 +42,7 @@ pub(super) const ENTRY: Entry = Entry {
     work: |spec| {
         let d = spec.d_model;
         let sizes = [d, d / spec.n_heads];
-        Some(MixerWork::new(
-            Core::MatrixScan,
-            sizes,
-            4 * d * d + spec.n_heads * d,
-        ))
+        Some(MixerWork::new(Core::MatrixScan, sizes, 4 * d * d + spec.n_heads * d))
     },
     build: |spec, params| Ok(Box::new(TttLinear::new(spec, params)?)),
     ..Entry::of(Family::GatedLinear)
@@ -109,10 +102,7 @@ impl NormCache {
         let centred = z.broadcast_sub(&z.mean_keepdim(D::Minus1)?)?;
         let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
         let inv_std = (variance + EPS)?.sqrt()?.recip()?;
-        Ok(Self {
-            x_hat: centred.broadcast_mul(&inv_std)?,
-            inv_std,
-        })
+        Ok(Self { x_hat: centred.broadcast_mul(&inv_std)?, inv_std })
     }
 }
 
@@ -131,10 +121,7 @@ impl TttLinear {
             wlr: params.weight("wlr", (heads, d), spec.input_std)?,
             blr: params.bias("blr", heads, d)?,
             steps: params.get("steps", mini_batch(spec), Init::Constant(0.0))?,
-            inner: [
-                params.get("inner", (heads, width, width), Init::Normal(0.02))?,
-                constant("binner", 0.0)?,
-            ],
+            inner: [params.get("inner", (heads, width, width), Init::Normal(0.02))?, constant("binner", 0.0)?],
             norm,
             identity_norm: [one.clone(), one.zeros_like()?],
             post: [constant("post", 1.0)?, constant("bpost", 0.0)?],
@@ -168,12 +155,7 @@ impl TttLinear {
             let by_heads = x.reshape((batch, len, self.heads, width / self.heads))?;
             by_heads.transpose(1, 2)?.contiguous() // (batch, heads, tokens, e or 1)
         };
-        Ok(HeadTokens {
-            q: split(q)?,
-            k: split(k)?,
-            v: split(v)?,
-            eta: split(eta)?,
-        })
+        Ok(HeadTokens { q: split(q)?, k: split(k)?, v: split(v)?, eta: split(eta)? })
     }
 
     /// Mini-batches of a sequence, the last of which may be short.
@@ -208,16 +190,12 @@ impl TttLinear {
         let count = self.mini_batch();
         let base = (1..=count).map(|i| 1.0 / i as f64).collect();
         let base = Tensor::from_vec(base, count, like.device())?.to_dtype(self.steps.dtype())?;
-        (base + &self.steps)?
-            .relu()?
-            .to_dtype(like.dtype())?
-            .unsqueeze(1)
+        (base + &self.steps)?.relu()?.to_dtype(like.dtype())?.unsqueeze(1)
     }
 
     /// A parameter `(d)` as `(1, heads, 1, e)`, for products with `(batch, heads, tokens, e)`.
     fn per_head(&self, x: &Tensor, like: &Tensor) -> Result<Tensor> {
-        x.to_dtype(like.dtype())?
-            .reshape((1, self.heads, 1, self.width))
+        x.to_dtype(like.dtype())?.reshape((1, self.heads, 1, self.width))
     }
 
     /// η ∂ℓ/∂z of each token, `(batch, heads, tokens, e)`, for z = k W + b: the gradient of a squared error behind a layer norm.
@@ -226,9 +204,7 @@ impl TttLinear {
         let NormCache { x_hat, inv_std } = NormCache::new(&z)?;
         let [gamma, beta] = [&self.norm[0], &self.norm[1]];
         let gamma = self.per_head(gamma, &x_hat)?;
-        let normed = x_hat
-            .broadcast_mul(&gamma)?
-            .broadcast_add(&self.per_head(beta, &x_hat)?)?;
+        let normed = x_hat.broadcast_mul(&gamma)?.broadcast_add(&self.per_head(beta, &x_hat)?)?;
         let grad_x_hat = (normed - (&tokens.v - &tokens.k)?)?.broadcast_mul(&gamma)?;
         let projection = (&grad_x_hat * &x_hat)?.mean_keepdim(D::Minus1)?;
         let centred = grad_x_hat.broadcast_sub(&grad_x_hat.mean_keepdim(D::Minus1)?)?;
@@ -267,10 +243,7 @@ impl TttLinear {
         let (heads, e) = (self.heads, self.width);
         let [w, b] = &self.inner;
         let expand = |x: &Tensor, rows: usize| {
-            x.to_dtype(like.dtype())?
-                .reshape((1, heads, rows, e))?
-                .broadcast_as((batch, heads, rows, e))?
-                .contiguous()
+            x.to_dtype(like.dtype())?.reshape((1, heads, rows, e))?.broadcast_as((batch, heads, rows, e))?.contiguous()
         };
         Ok([expand(w, e)?, expand(b, 1)?])
     }
@@ -292,9 +265,7 @@ impl Mixer for TttLinear {
         let (batch, len, d) = x.dims3()?;
         let [mut w, mut b] = self.initial_model(batch, x)?;
         let mini_batches = self.mini_batches(&self.project(x, 0)?)?;
-        let outputs = mini_batches
-            .iter()
-            .map(|tokens| self.forward_mini_batch(tokens, [&mut w, &mut b]));
+        let outputs = mini_batches.iter().map(|tokens| self.forward_mini_batch(tokens, [&mut w, &mut b]));
         let o = Tensor::cat(&outputs.collect::<Result<Vec<_>>>()?, 2)?; // (batch, heads, len, e)
         let o = o.transpose(1, 2)?.contiguous()?.reshape((batch, len, d))?;
         self.readout(&cx.select(&o)?)
@@ -325,10 +296,7 @@ impl Recurrent for TttLinear {
         let at = at % self.mini_batch();
         let tokens = self.by_heads(self.project(&x_t.unsqueeze(1)?, at)?.each_ref())?;
         let [w, b, sum_w, sum_b] = &mut state.0[..] else {
-            candle_core::bail!(
-                "ttt-linear: a state of {} tensors, and not of 4",
-                state.0.len()
-            );
+            candle_core::bail!("ttt-linear: a state of {} tensors, and not of 4", state.0.len());
         };
         let g = self.gradients(&tokens, [w, b])?;
         *sum_w = accumulate(sum_w, &tokens.k, &g)?;
@@ -365,15 +333,10 @@ mod tests {
         let tokens = mixer.by_heads(mixer.project(&x, 0)?.each_ref())?;
         let [w, b] = mixer.initial_model(1, &x)?;
         let (w, b) = (Var::from_tensor(&w)?, Var::from_tensor(&b)?);
-        let loss =
-            (mixer.output(&tokens.k, &tokens.k.matmul(&w)?.broadcast_add(&b)?)? - &tokens.v)?;
+        let loss = (mixer.output(&tokens.k, &tokens.k.matmul(&w)?.broadcast_add(&b)?)? - &tokens.v)?;
         let found = (loss.sqr()?.sum_all()? * 0.5)?.backward()?;
-        let by_hand = mixer
-            .gradients(&tokens, [&w, &b])?
-            .broadcast_div(&tokens.eta)?;
-        let apart = (found.get(&b).expect("a gradient") - by_hand)?
-            .abs()?
-            .max_all()?;
+        let by_hand = mixer.gradients(&tokens, [&w, &b])?.broadcast_div(&tokens.eta)?;
+        let apart = (found.get(&b).expect("a gradient") - by_hand)?.abs()?.max_all()?;
         assert!(apart.to_scalar::<f64>()? < 1e-12);
         Ok(())
     }

@@ -44,23 +44,12 @@ pub enum Core {
 
 impl MixerWork {
     pub(super) fn new(core: Core, [channels, states]: [usize; 2], projections: usize) -> Self {
-        Self {
-            core,
-            channels,
-            states,
-            projections,
-            features: 0,
-            pairs: [0.0; 2],
-        }
+        Self { core, channels, states, projections, features: 0, pairs: [0.0; 2] }
     }
 
     /// The same with `states` features per channel, from a feature map that is applied `maps` times per token.
     pub(super) fn over_features(self, states: usize, maps: usize) -> Self {
-        Self {
-            states,
-            features: states.saturating_mul(maps),
-            ..self
-        }
+        Self { states, features: states.saturating_mul(maps), ..self }
     }
 }
 

@@ -67,12 +67,7 @@ enum Half {
 
 impl Block {
     /// Creates the block of layer `layer`, counted from 0.
-    pub fn new(
-        model: &ModelConfig,
-        layer: usize,
-        spec: &BlockSpec,
-        params: &Params,
-    ) -> Result<Self> {
+    pub fn new(model: &ModelConfig, layer: usize, spec: &BlockSpec, params: &Params) -> Result<Self> {
         let (d, m) = (model.d_model, spec.mlp_width);
         let (entry, of_layer) = mixers::of_layer(model, layer).map_err(candle_core::Error::wrap)?;
         let norm = |name: &str| Norm::new(spec.norm, d, &params.scope(name));
@@ -90,10 +85,9 @@ impl Block {
                     let stds = [mixer.input_std, mixer.output_std];
                     Half::Mlp(Mlp::new([d, m], stds, &mlp)?)
                 }
-                FeedForward::GatedMlp => Half::GatedMlp([
-                    mlp.weight("grow", (2 * m, d), 1.0)?,
-                    mlp.weight("shrink", (d, m), 1.0)?,
-                ]),
+                FeedForward::GatedMlp => {
+                    Half::GatedMlp([mlp.weight("grow", (2 * m, d), 1.0)?, mlp.weight("shrink", (d, m), 1.0)?])
+                }
             })
         };
         let own_norm = spec.feed_forward.is_some() && !spec.shared_norm;
@@ -101,13 +95,8 @@ impl Block {
         Ok(Self {
             spec: *spec,
             norm1: norm("norm1")?,
-            mixer: entry.build(
-                MixerSpec::from(&*of_layer).in_layer(layer),
-                &params.scope("mixer"),
-            )?,
-            glu: (spec.behind_mixer == BehindMixer::GeluGlu)
-                .then(glu)
-                .transpose()?,
+            mixer: entry.build(MixerSpec::from(&*of_layer).in_layer(layer), &params.scope("mixer"))?,
+            glu: (spec.behind_mixer == BehindMixer::GeluGlu).then(glu).transpose()?,
             skip: spec.learnt_skip.then(skip).transpose()?,
             norm2: own_norm.then(|| norm("norm2")).transpose()?,
             feed_forward: spec.feed_forward.map(half).transpose()?,
@@ -130,22 +119,11 @@ impl Block {
 
     /// Same as [`Self::forward`] for the token at position `at` of each sequence, `(batch, d)`. `mixer` is the mixer of
     /// this block.
-    pub fn step(
-        &self,
-        stream: Residual,
-        mixer: &dyn Recurrent,
-        at: usize,
-        state: &mut State,
-    ) -> Result<Residual> {
+    pub fn step(&self, stream: Residual, mixer: &dyn Recurrent, at: usize, state: &mut State) -> Result<Residual> {
         self.around(stream, &Cx::eval(), |u| mixer.step(u, at, state))
     }
 
-    fn around(
-        &self,
-        stream: Residual,
-        cx: &Cx,
-        mix: impl FnOnce(&Tensor) -> Result<Tensor>,
-    ) -> Result<Residual> {
+    fn around(&self, stream: Residual, cx: &Cx, mix: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Residual> {
         let (x, u) = self.before(stream, &self.norm1)?;
         let (mixed, x) = (self.behind_mixer(mix(&u)?, cx)?, cx.select(&x)?);
         let norm2 = self.norm2.as_ref().unwrap_or(&self.norm1);

@@ -16,13 +16,9 @@ impl Body {
     /// Creates the blocks, with parameters under `layers.0`, `layers.1` and so on, and the final norm under `norm_f`.
     pub fn new(model: &ModelConfig, spec: &BodySpec, params: &Params) -> Result<Self> {
         let layers = params.scope("layers");
-        let blocks =
-            (0..model.n_layers).map(|i| Block::new(model, i, &spec.block, &layers.scope(i)));
+        let blocks = (0..model.n_layers).map(|i| Block::new(model, i, &spec.block, &layers.scope(i)));
         let norm_f = || Norm::new(spec.block.norm, model.d_model, &params.scope("norm_f"));
-        Ok(Self {
-            blocks: blocks.collect::<Result<_>>()?,
-            norm_f: spec.final_norm.then(norm_f).transpose()?,
-        })
+        Ok(Self { blocks: blocks.collect::<Result<_>>()?, norm_f: spec.final_norm.then(norm_f).transpose()? })
     }
 
     /// Last hidden layer `(batch, rows, d)` of embedded tokens `(batch, seq_len, d)` at the selected positions (all if

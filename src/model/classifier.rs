@@ -69,16 +69,8 @@ impl Classifier {
     }
 
     /// Mean loss of `labels` `(batch)` u32, and which of them are the most likely classes.
-    pub fn classify(
-        &self,
-        tokens: &Tensor,
-        lengths: &Tensor,
-        labels: &Tensor,
-        cx: &Cx,
-    ) -> Result<Classified> {
-        let logits = self
-            .logits(tokens, lengths, cx)?
-            .to_dtype(self.parameters)?;
+    pub fn classify(&self, tokens: &Tensor, lengths: &Tensor, labels: &Tensor, cx: &Cx) -> Result<Classified> {
+        let logits = self.logits(tokens, lengths, cx)?.to_dtype(self.parameters)?;
         let logits = match self.config.loss {
             Loss::Ce => logits,
             Loss::DoubleSoftmax => candle_nn::ops::softmax(&logits, 1)?,
@@ -111,26 +103,13 @@ impl Classifier {
 /// Map of tokens to vectors of width d.
 enum Embedding {
     /// Rows of a learnt table, with or without learnt positions.
-    Table {
-        tokens: Tensor,
-        positions: Option<Tensor>,
-    },
+    Table { tokens: Tensor, positions: Option<Tensor> },
     /// Linear map of scale · token + shift.
-    Scalar {
-        weight: Tensor,
-        bias: Tensor,
-        scale: f64,
-        shift: f64,
-    },
+    Scalar { weight: Tensor, bias: Tensor, scale: f64, shift: f64 },
 }
 
 impl Embedding {
-    fn new(
-        model: &ModelConfig,
-        config: &ClassifierConfig,
-        task: &Sizes,
-        params: &Params,
-    ) -> Result<Self> {
+    fn new(model: &ModelConfig, config: &ClassifierConfig, task: &Sizes, params: &Params) -> Result<Self> {
         let d = model.d_model;
         let positions = || params.get("pos", (task.seq_len, d), Init::Normal(1.0));
         Ok(match config.input {
@@ -148,23 +127,12 @@ impl Embedding {
     }
 
     /// Embeddings `(batch, seq_len, d)` of tokens `(batch, seq_len)` u32. Only a table applies `mask`.
-    fn forward(
-        &self,
-        tokens: &Tensor,
-        mask: Option<Dropout>,
-        activations: DType,
-    ) -> Result<Tensor> {
+    fn forward(&self, tokens: &Tensor, mask: Option<Dropout>, activations: DType) -> Result<Tensor> {
         match self {
-            Self::Table {
-                tokens: table,
-                positions,
-            } => ops::embedding(tokens, table, positions.as_ref(), mask, activations),
-            Self::Scalar {
-                weight,
-                bias,
-                scale,
-                shift,
-            } => {
+            Self::Table { tokens: table, positions } => {
+                ops::embedding(tokens, table, positions.as_ref(), mask, activations)
+            }
+            Self::Scalar { weight, bias, scale, shift } => {
                 let x = tokens.to_dtype(weight.dtype())?.affine(*scale, *shift)?;
                 linear(&x.unsqueeze(2)?, weight, Some(bias))?.to_dtype(activations)
             }
@@ -210,12 +178,7 @@ enum Head {
 }
 
 impl Head {
-    fn new(
-        d: usize,
-        config: &ClassifierConfig,
-        (task, spec): (&Sizes, &BodySpec),
-        params: &Params,
-    ) -> Result<Self> {
+    fn new(d: usize, config: &ClassifierConfig, (task, spec): (&Sizes, &BodySpec), params: &Params) -> Result<Self> {
         let (m, classes) = (config.mlp_width, task.classes);
         let each = || match config.head {
             config::Head::Mlp => Layers::new(&[d, m, classes], &params.scope("head")),
@@ -228,10 +191,7 @@ impl Head {
         };
         Ok(match (task.documents, config.dual) {
             (1, _) => Self::One(each()?),
-            (_, Dual::Logits) => Self::Logits {
-                each: each()?,
-                both: both(classes)?,
-            },
+            (_, Dual::Logits) => Self::Logits { each: each()?, both: both(classes)? },
             (_, Dual::Features) => Self::Features(both(d)?),
         })
     }

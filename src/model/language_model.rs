@@ -55,8 +55,7 @@ impl Model {
     pub fn new(config: &ModelConfig, io: Io, params: &Params) -> Result<Self> {
         let (d, embed) = (config.d_model, params.scope("embed"));
         let std = MixerSpec::from(config).input_std;
-        let table =
-            |name: &str, params: &Params| params.get(name, (io.vocab_size, d), Init::Normal(std));
+        let table = |name: &str, params: &Params| params.get(name, (io.vocab_size, d), Init::Normal(std));
         let tokens = table("tok", &embed)?;
         let positions = || -> Result<Positions> {
             match config.position_embedding {
@@ -66,10 +65,9 @@ impl Model {
                 }
                 // Same ratio to the token embeddings as in Vaswani et al. 2017, who multiply the token embeddings by
                 // √d.
-                PositionEmbedding::Sinusoidal => Ok(Positions::Sinusoidal {
-                    table: sinusoids(0..io.seq_len, d, std, &tokens)?,
-                    amplitude: std,
-                }),
+                PositionEmbedding::Sinusoidal => {
+                    Ok(Positions::Sinusoidal { table: sinusoids(0..io.seq_len, d, std, &tokens)?, amplitude: std })
+                }
             }
         };
         let positions = config.positions.then(positions).transpose()?;
@@ -105,13 +103,7 @@ impl Model {
 
     /// Mean cross-entropy of `targets` `(batch · rows)` u32 at the selected positions of `tokens` (all if `None`), and
     /// which of the targets are the most likely tokens.
-    pub fn classify(
-        &self,
-        tokens: &Tensor,
-        rows: Option<&Rows>,
-        targets: &Tensor,
-        cx: &Cx,
-    ) -> Result<Classified> {
+    pub fn classify(&self, tokens: &Tensor, rows: Option<&Rows>, targets: &Tensor, cx: &Cx) -> Result<Classified> {
         let hidden = self.hidden(tokens, rows, cx)?;
         ops::cross_entropy(&hidden, &self.head, targets)
     }
@@ -154,9 +146,7 @@ impl Decoder {
     /// grows with every token.
     pub fn bytes(&self) -> usize {
         let tensors = self.states.iter().flat_map(|state| &state.0);
-        tensors
-            .map(|t| t.elem_count() * t.dtype().size_in_bytes())
-            .sum()
+        tensors.map(|t| t.elem_count() * t.dtype().size_in_bytes()).sum()
     }
 }
 

@@ -37,10 +37,7 @@ impl Io {
 
 impl From<&Sizes> for Io {
     fn from(sizes: &Sizes) -> Self {
-        Self {
-            vocab_size: sizes.vocab_size,
-            seq_len: sizes.longest(),
-        }
+        Self { vocab_size: sizes.vocab_size, seq_len: sizes.longest() }
     }
 }
 

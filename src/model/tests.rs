@@ -21,10 +21,7 @@ fn differentiated(
     activations: DType,
 ) -> Result<BTreeMap<String, Vec<f32>>> {
     let params = Params::seeded(3, DType::F32, &Device::Cpu).for_activations(activations);
-    let io = Io {
-        vocab_size: V,
-        seq_len: len,
-    };
+    let io = Io { vocab_size: V, seq_len: len };
     let model = Model::new(config, io, &params)?;
     let id = |i: usize| (i * i + 5 * i + i / 7) as u32 % V as u32;
     let ids: Vec<u32> = (0..BATCH * (len + 1)).map(id).collect();

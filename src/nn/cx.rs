@@ -33,46 +33,27 @@ pub struct Cx {
 impl Cx {
     /// Context of evaluation: no dropout, output at all positions.
     pub const fn eval() -> Self {
-        Self {
-            training: None,
-            rows: None,
-            reach: None,
-            layer: 0,
-            micro_batch: 0,
-        }
+        Self { training: None, rows: None, reach: None, layer: 0, micro_batch: 0 }
     }
 
     /// Context of training: each dropout mask is a function of the seed, the step, the layer and its place.
     pub fn train(seed: u64, step: u64) -> Self {
-        Self {
-            training: Some((seed, step)),
-            ..Self::eval()
-        }
+        Self { training: Some((seed, step)), ..Self::eval() }
     }
 
     /// Same pass inside layer `layer`, with output at all positions.
     pub fn layer(&self, layer: usize) -> Self {
-        Self {
-            layer,
-            rows: None,
-            ..self.clone()
-        }
+        Self { layer, rows: None, ..self.clone() }
     }
 
     /// Same step in micro-batch `micro_batch`, each of which has its own masks.
     pub fn micro_batch(self, micro_batch: usize) -> Self {
-        Self {
-            micro_batch,
-            ..self
-        }
+        Self { micro_batch, ..self }
     }
 
     /// Same pass with output only at `rows`; `None` selects all positions.
     pub fn only(self, rows: Option<&Rows>) -> Self {
-        Self {
-            rows: rows.cloned(),
-            ..self
-        }
+        Self { rows: rows.cloned(), ..self }
     }
 
     /// Same pass with bidirectional attention: every position attends to all tokens of its sequence, the first
@@ -81,10 +62,7 @@ impl Cx {
         let last = lengths.broadcast_sub(&Tensor::new(1u32, lengths.device())?)?;
         let shape = (lengths.dim(0)?, seq_len);
         let reach = last.unsqueeze(1)?.broadcast_as(shape)?.contiguous()?;
-        Ok(Self {
-            reach: Some(reach),
-            ..self.clone()
-        })
+        Ok(Self { reach: Some(reach), ..self.clone() })
     }
 
     /// Last position that each output attends to, `(batch, rows)` u32; `None` if that is the output's own position.
@@ -96,9 +74,7 @@ impl Cx {
     /// Last token of each sequence, `(batch)` u32, under bidirectional attention; `None` under causal attention.
     pub fn last_seen(&self) -> Result<Option<Tensor>> {
         let reach = self.reach.as_ref();
-        reach
-            .map(|reach| reach.narrow(1, 0, 1)?.squeeze(1))
-            .transpose()
+        reach.map(|reach| reach.narrow(1, 0, 1)?.squeeze(1)).transpose()
     }
 
     /// Whether this is a training pass.
@@ -127,11 +103,7 @@ impl Cx {
             0 => place.to_owned(),
             later => format!("{place}/{later}"),
         };
-        Some(Dropout {
-            p,
-            key: Rng::key(seed, &format!("dropout/{}/{place}", self.layer)),
-            index: step,
-        })
+        Some(Dropout { p, key: Rng::key(seed, &format!("dropout/{}/{place}", self.layer)), index: step })
     }
 
     /// Dropout: in training, sets elements of `x` to 0 with probability `p` and divides the rest by 1 - p.

@@ -39,11 +39,7 @@ pub fn project(x: &Tensor, all: &[Map], queried: &[Map], cx: &Cx) -> Result<Proj
             (outs, queried)
         }
     };
-    Ok(Projected {
-        all,
-        queried,
-        selected,
-    })
+    Ok(Projected { all, queried, selected })
 }
 
 /// Constant added to the variance in a layer norm.

@@ -29,9 +29,7 @@ impl Init<'_> {
                 })
                 .take(n)
                 .collect(),
-            Init::Uniform(low, high) => {
-                (0..n).map(|_| low + (high - low) * rng.uniform()).collect()
-            }
+            Init::Uniform(low, high) => (0..n).map(|_| low + (high - low) * rng.uniform()).collect(),
             Init::Each(f) => (0..n).map(|i| f(i, &mut rng)).collect(),
         }
     }
@@ -118,10 +116,7 @@ impl Params {
 
     /// Same parameters for layers whose activations have dtype `dtype`.
     pub fn for_activations(self, dtype: DType) -> Self {
-        Self {
-            activations: dtype,
-            ..self
-        }
+        Self { activations: dtype, ..self }
     }
 
     /// Dtype of the parameters.
@@ -162,18 +157,12 @@ impl Params {
 
     /// Scope `name` below this one.
     pub fn scope(&self, name: impl std::fmt::Display) -> Self {
-        Self {
-            prefix: format!("{}{name}.", self.prefix),
-            ..self.clone()
-        }
+        Self { prefix: format!("{}{name}.", self.prefix), ..self.clone() }
     }
 
     /// Same variables without gradients: layers built from them record no graph.
     pub fn detached(&self) -> Self {
-        Self {
-            tracked: false,
-            ..self.clone()
-        }
+        Self { tracked: false, ..self.clone() }
     }
 
     /// Parameter `name` in this scope, created on first use.
@@ -192,26 +181,14 @@ impl Params {
             None => self.create(&name, &shape, init)?,
         };
         if var.shape() != &shape {
-            bail!(
-                "parameter {name} has shape {:?}, asked for {shape:?}",
-                var.shape()
-            );
+            bail!("parameter {name} has shape {:?}, asked for {shape:?}", var.shape());
         }
-        Ok(if self.tracked {
-            var.as_tensor().clone()
-        } else {
-            var.as_detached_tensor()
-        })
+        Ok(if self.tracked { var.as_tensor().clone() } else { var.as_detached_tensor() })
     }
 
     /// Constant tensor that is drawn once and not trained, in the dtype of the parameters. Its values depend only on
     /// its full name, are the same in every run, and are saved in no file. Given values hold it as `const.NAME`.
-    pub fn constant(
-        &self,
-        name: &str,
-        shape: impl Into<Shape>,
-        draw: impl FnOnce(Rng) -> Vec<f64>,
-    ) -> Result<Tensor> {
+    pub fn constant(&self, name: &str, shape: impl Into<Shape>, draw: impl FnOnce(Rng) -> Vec<f64>) -> Result<Tensor> {
         let shape = shape.into();
         let Shared { dtype, device, .. } = &*self.shared;
         self.count_constant(name, shape.elem_count());
@@ -220,10 +197,7 @@ impl Params {
         }
         let value = match self.given_constant(name) {
             Some(value) if value.shape() == &shape => value.to_device(device)?,
-            Some(value) => bail!(
-                "constant {name} has shape {:?}, asked for {shape:?}",
-                value.shape()
-            ),
+            Some(value) => bail!("constant {name} has shape {:?}, asked for {shape:?}", value.shape()),
             None => {
                 let numbers = draw(self.constant_rng(name));
                 Tensor::from_vec(numbers, shape, device)?
@@ -352,10 +326,7 @@ mod tests {
         p.get("w", 5, Init::Constant(1.0)).unwrap();
         let d = p.detached().get("w", 5, Init::Constant(0.0)).unwrap();
         assert!(!d.track_op());
-        p.vars()[0]
-            .1
-            .set(&Tensor::zeros(5, DType::F32, &Device::Cpu).unwrap())
-            .unwrap();
+        p.vars()[0].1.set(&Tensor::zeros(5, DType::F32, &Device::Cpu).unwrap()).unwrap();
         assert_eq!(d.to_vec1::<f32>().unwrap(), [0.0; 5]);
     }
 

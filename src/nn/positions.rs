@@ -8,26 +8,15 @@ const BASE: f64 = 10_000.0;
 
 /// Sinusoidal embeddings (Vaswani et al. 2017, section 3.5) of `positions`, `(positions, d)`, with the dtype and device
 /// of `like`: a sin(p / 10000^(2i/d)) in channel 2i and the cosine of the same in channel 2i + 1, with amplitude a.
-pub fn sinusoids(
-    positions: Range<usize>,
-    d: usize,
-    amplitude: f64,
-    like: &Tensor,
-) -> Result<Tensor> {
+pub fn sinusoids(positions: Range<usize>, d: usize, amplitude: f64, like: &Tensor) -> Result<Tensor> {
     let value = |at: usize, channel: usize| {
         let pair = (channel / 2 * 2) as f64 / d as f64;
         let angle = at as f64 * BASE.powf(-pair);
-        let wave = if channel.is_multiple_of(2) {
-            f64::sin
-        } else {
-            f64::cos
-        };
+        let wave = if channel.is_multiple_of(2) { f64::sin } else { f64::cos };
         amplitude * wave(angle)
     };
     let rows = positions.clone();
-    let values: Vec<f64> = rows
-        .flat_map(|at| (0..d).map(move |channel| value(at, channel)))
-        .collect();
+    let values: Vec<f64> = rows.flat_map(|at| (0..d).map(move |channel| value(at, channel))).collect();
     Tensor::from_vec(values, (positions.len(), d), like.device())?.to_dtype(like.dtype())
 }
 

@@ -35,12 +35,7 @@ pub struct AdamWStep {
 impl AdamWStep {
     /// Updates `parameter`, contiguous and of f32 or f64, by its gradient. `moments` holds the first moments, then the
     /// second, of the same type.
-    pub fn update(
-        &self,
-        parameter: &Tensor,
-        grad: &Tensor,
-        moments: &Mutex<CpuStorage>,
-    ) -> Result<()> {
+    pub fn update(&self, parameter: &Tensor, grad: &Tensor, moments: &Mutex<CpuStorage>) -> Result<()> {
         parameter.inplace_op2(grad, &Update { by: self, moments })
     }
 }

@@ -32,12 +32,7 @@ pub fn causal_conv1d(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tenso
     if !runs_on(x) {
         return reference(x, w, b);
     }
-    let conv = CausalConv1d {
-        batch,
-        len,
-        width,
-        taps,
-    };
+    let conv = CausalConv1d { batch, len, width, taps };
     match b {
         Some(b) => apply_one(conv, &[x, w, b]),
         None => apply_one(conv, &[x, w]),

@@ -37,20 +37,13 @@ pub fn softplus_biased(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
     let (leading, given) = shape::rows(SoftplusBiased::NAME, ("x", x))?;
     let [width] = shape::dims(SoftplusBiased::NAME, ("bias", bias))?;
     if given != width && given != 1 {
-        bail!(
-            "softplus_biased: bias has shape [{width}], but x of shape {:?} asks for [{given}]",
-            x.dims()
-        );
+        bail!("softplus_biased: bias has shape [{width}], but x of shape {:?} asks for [{given}]", x.dims());
     }
     shape::parameter(SoftplusBiased::NAME, ("bias", bias), ("x", x), &[width])?;
     if !runs_on(x) {
         return pointwise::softplus(&x.broadcast_add(&bias.to_dtype(x.dtype())?)?);
     }
-    let op = SoftplusBiased {
-        leading: leading.to_vec(),
-        given,
-        width,
-    };
+    let op = SoftplusBiased { leading: leading.to_vec(), given, width };
     apply_one(op, &[x, bias])
 }
 
@@ -71,9 +64,7 @@ pub fn scale_heads(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
         apply_one(ScaleHeads { shape, head }, &[x, scale])
     } else {
         let split = x.reshape([leading, &[heads, head]].concat())?;
-        split
-            .broadcast_mul(&scale.unsqueeze(D::Minus1)?)?
-            .reshape(shape)
+        split.broadcast_mul(&scale.unsqueeze(D::Minus1)?)?.reshape(shape)
     }
 }
 
@@ -92,9 +83,7 @@ impl FusedOp for AddScaled {
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let mut out = copied(ins[0]);
         let chunk = ROWS * self.width;
-        out.chunks_mut(chunk)
-            .zip(ins[1].chunks(chunk))
-            .in_parallel(|(out, y)| add_scaled_rows(out, y, ins[2]));
+        out.chunks_mut(chunk).zip(ins[1].chunks(chunk)).in_parallel(|(out, y)| add_scaled_rows(out, y, ins[2]));
         vec![out]
     }
 

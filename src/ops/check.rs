@@ -22,12 +22,7 @@ pub(crate) struct Case {
 
 impl Case {
     pub(crate) fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            inputs: Vec::new(),
-            parameters: Vec::new(),
-            factors: Vec::new(),
-        }
+        Self { name: name.into(), inputs: Vec::new(), parameters: Vec::new(), factors: Vec::new() }
     }
 
     /// Adds an input of standard normals.
@@ -55,10 +50,7 @@ impl Case {
 
     /// Returns the case with its activations, and parameters that are rounded with them, rounded to `dtype`.
     fn rounded_to(&self, dtype: DType) -> Self {
-        let mut case = Self {
-            inputs: Vec::new(),
-            ..self.clone()
-        };
+        let mut case = Self { inputs: Vec::new(), ..self.clone() };
         for (i, x) in self.inputs.iter().enumerate() {
             let rounded = match self.factors.contains(&i) {
                 true => x.to_dtype(dtype),
@@ -79,24 +71,19 @@ impl Case {
 
     /// Adds given numbers.
     pub(crate) fn values(mut self, values: &[f64], shape: &[usize]) -> Self {
-        self.inputs
-            .push(Tensor::from_slice(values, shape, &Device::Cpu).unwrap());
+        self.inputs.push(Tensor::from_slice(values, shape, &Device::Cpu).unwrap());
         self
     }
 
     fn filled(self, name: &str, shape: &[usize], draw: impl Fn(&mut Rng) -> f64) -> Self {
         let mut rng = Rng::new(1, &format!("{}/{name}", self.name), 0);
-        let values: Vec<f64> = (0..shape.iter().product())
-            .map(|_| draw(&mut rng))
-            .collect();
+        let values: Vec<f64> = (0..shape.iter().product()).map(|_| draw(&mut rng)).collect();
         self.values(&values, shape)
     }
 
     /// The inputs as variables of type `dtype`.
     pub(crate) fn vars(&self, dtype: DType) -> Vec<Var> {
-        let var = |(i, x): (usize, &Tensor)| {
-            Var::from_tensor(&x.to_dtype(self.dtype_of(i, dtype)).unwrap()).unwrap()
-        };
+        let var = |(i, x): (usize, &Tensor)| Var::from_tensor(&x.to_dtype(self.dtype_of(i, dtype)).unwrap()).unwrap();
         self.inputs.iter().enumerate().map(var).collect()
     }
 }
@@ -118,16 +105,9 @@ type Op<'a> = &'a dyn Fn(&[Tensor]) -> Result<Tensor>;
 fn run(vars: &[Var], op: Op) -> Vec<Tensor> {
     let tensors: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
     let out = op(&tensors).unwrap();
-    let grads = (&out * cotangent(&out))
-        .unwrap()
-        .sum_all()
-        .unwrap()
-        .backward()
-        .unwrap();
+    let grads = (&out * cotangent(&out)).unwrap().sum_all().unwrap().backward().unwrap();
     let grad = |v: &Var| grads.get(v).expect("a gradient for every input").clone();
-    std::iter::once(out.detach())
-        .chain(vars.iter().map(grad))
-        .collect()
+    std::iter::once(out.detach()).chain(vars.iter().map(grad)).collect()
 }
 
 fn flat(x: &Tensor) -> Vec<f64> {
@@ -154,11 +134,7 @@ fn compare(what: &str, got: &[Tensor], expected: &[Tensor], limit: Distance) {
     for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
         let apart = Distance::new(got, expected).unwrap();
         let (most, limit) = apart.worse(limit);
-        assert!(
-            most <= limit,
-            "{what}, {}: {apart:?}, limit {limit:e}",
-            part(i)
-        );
+        assert!(most <= limit, "{what}, {}: {apart:?}, limit {limit:e}", part(i));
     }
 }
 
@@ -194,11 +170,7 @@ fn slopes_agree(case: &Case, op: Op) {
             };
             let slope = (at(STEP) - at(-STEP)) / (2.0 * STEP);
             let apart = (slope - grad[e]).abs() / slope.abs().max(1.0);
-            assert!(
-                apart < 1e-8,
-                "input {i}, element {e}: {slope} by differences, {} by the op",
-                grad[e]
-            );
+            assert!(apart < 1e-8, "input {i}, element {e}: {slope} by differences, {} by the op", grad[e]);
         }
     }
 }
@@ -207,15 +179,9 @@ fn slopes_agree(case: &Case, op: Op) {
 /// repeated.
 pub(crate) fn same_bits(case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor> + Sync) {
     let bits = |threads: usize| -> Vec<Vec<u64>> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let results = pool.install(|| run(&case.vars(DType::F32), &op));
-        results
-            .iter()
-            .map(|x| flat(x).into_iter().map(f64::to_bits).collect())
-            .collect()
+        results.iter().map(|x| flat(x).into_iter().map(f64::to_bits).collect()).collect()
     };
     let one = bits(1);
     assert_eq!(one, bits(2), "two threads");
@@ -247,33 +213,21 @@ fn partial_tracking_in(dtype: DType, case: &Case, op: Op) {
         }
     }
     let untracked: Vec<_> = vars.iter().map(Var::as_detached_tensor).collect();
-    assert!(
-        !op(&untracked).unwrap().track_op(),
-        "untracked inputs make an untracked output"
-    );
+    assert!(!op(&untracked).unwrap().track_op(), "untracked inputs make an untracked output");
 }
 
 /// A tensor with the same values, other strides and an offset.
 fn strided(x: &Tensor) -> Result<Tensor> {
     let last = x.rank() - 1;
     let doubled = Tensor::cat(&[x, x], last)?;
-    let turned = doubled
-        .transpose(0, last)?
-        .contiguous()?
-        .transpose(0, last)?;
+    let turned = doubled.transpose(0, last)?.contiguous()?.transpose(0, last)?;
     turned.narrow(last, x.dim(last)?, x.dim(last)?)
 }
 
 /// Checks that inputs of these shapes are an error whose message contains `message`.
-pub(crate) fn refuses(
-    shapes: &[&[usize]],
-    op: impl Fn(&[Tensor]) -> Result<Tensor>,
-    message: &str,
-) {
+pub(crate) fn refuses(shapes: &[&[usize]], op: impl Fn(&[Tensor]) -> Result<Tensor>, message: &str) {
     let zeros = |shape: &&[usize]| Tensor::zeros(*shape, DType::F32, &Device::Cpu).unwrap();
     let inputs: Vec<Tensor> = shapes.iter().map(zeros).collect();
-    let error = op(&inputs)
-        .expect_err("these shapes do not fit")
-        .to_string();
+    let error = op(&inputs).expect_err("these shapes do not fit").to_string();
     assert!(error.contains(message), "{error}");
 }

@@ -52,10 +52,7 @@ pub fn cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Resu
     }
     let mut outs = apply(op, &[hidden, weight])?.into_iter();
     match (outs.next(), outs.next()) {
-        (Some(loss), Some(correct)) => Ok(Classified {
-            loss,
-            correct: correct.detach(),
-        }),
+        (Some(loss), Some(correct)) => Ok(Classified { loss, correct: correct.detach() }),
         _ => unreachable!("two outputs"),
     }
 }
@@ -65,15 +62,9 @@ fn reference(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Result<Class
     let logits = hidden.matmul(&weight.t()?)?;
     let target = logits.gather(&targets.unsqueeze(1)?, 1)?;
     let largest = logits.max_keepdim(D::Minus1)?.detach();
-    let sum = logits
-        .broadcast_sub(&largest)?
-        .exp()?
-        .sum_keepdim(D::Minus1)?;
+    let sum = logits.broadcast_sub(&largest)?.exp()?.sum_keepdim(D::Minus1)?;
     let correct = logits.detach().argmax(D::Minus1)?.eq(targets)?;
-    Ok(Classified {
-        loss: ((sum.log()? + largest)? - target)?.mean_all()?,
-        correct: correct.to_dtype(hidden.dtype())?,
-    })
+    Ok(Classified { loss: ((sum.log()? + largest)? - target)?.mean_all()?, correct: correct.to_dtype(hidden.dtype())? })
 }
 
 struct CrossEntropy {
@@ -101,17 +92,9 @@ impl CrossEntropy {
         let ids = targets.contiguous()?;
         let targets = shape::on_the_cpu(&ids)?;
         if let Some(row) = targets.iter().position(|&id| id as usize >= classes) {
-            bail!(
-                "cross_entropy: target {} in row {row}, but there are {classes} classes",
-                targets[row]
-            );
+            bail!("cross_entropy: target {} in row {row}, but there are {classes} classes", targets[row]);
         }
-        Ok(Self {
-            width,
-            classes,
-            ids,
-            targets,
-        })
+        Ok(Self { width, classes, ids, targets })
     }
 
     /// Fills a tile with e^{x - top} for its classes from `first` on, and returns the statistics of
@@ -152,31 +135,20 @@ struct Rows<F> {
 
 impl<F: Float> Rows<F> {
     fn of(tiles: &[Vec<RowStats<F>>], count: usize) -> Self {
-        let mut rows = Self {
-            loss: zeros(count),
-            correct: zeros(count),
-            factors: zeros(count * tiles.len()),
-        };
-        (rows
-            .loss
-            .chunks_mut(ROWS)
-            .zip(rows.correct.chunks_mut(ROWS)))
-        .zip(rows.factors.chunks_mut(ROWS * tiles.len()))
-        .enumerate()
-        .in_parallel(|(i, ((loss, correct), factors))| {
-            join(tiles, i * ROWS, (loss, correct, factors));
-        });
+        let mut rows = Self { loss: zeros(count), correct: zeros(count), factors: zeros(count * tiles.len()) };
+        (rows.loss.chunks_mut(ROWS).zip(rows.correct.chunks_mut(ROWS)))
+            .zip(rows.factors.chunks_mut(ROWS * tiles.len()))
+            .enumerate()
+            .in_parallel(|(i, ((loss, correct), factors))| {
+                join(tiles, i * ROWS, (loss, correct, factors));
+            });
         rows
     }
 }
 
 /// Fills some [`Rows`], from row `first` on.
 #[simd]
-fn join<F: Float>(
-    tiles: &[Vec<RowStats<F>>],
-    first: usize,
-    (loss, correct, factors): (&mut [F], &mut [F], &mut [F]),
-) {
+fn join<F: Float>(tiles: &[Vec<RowStats<F>>], first: usize, (loss, correct, factors): (&mut [F], &mut [F], &mut [F])) {
     let rows = loss.iter_mut().zip(correct);
     for (i, ((loss, correct), factors)) in rows.zip(factors.chunks_mut(tiles.len())).enumerate() {
         let row = first + i;
@@ -231,9 +203,7 @@ impl FusedOp for CrossEntropy {
             let logits = &mut logits[..targets.len() * self.classes];
             let found: Vec<_> = tiles(logits, targets.len())
                 .zip(weight.chunks(CLASSES * width))
-                .map_in_parallel(|((first, tile), weight)| {
-                    self.fill((hidden, weight), targets, first, tile)
-                });
+                .map_in_parallel(|((first, tile), weight)| self.fill((hidden, weight), targets, first, tile));
             let rows = Rows::of(&found, targets.len());
             loss += rows.loss.iter().map(|loss| loss.to_f64()).sum::<f64>();
             correct.extend(&rows.correct);
@@ -290,12 +260,7 @@ fn add_up<F: Float>(parts: &[Vec<F>], sum: &mut [F]) {
 
 /// Replaces the logits of `tile` by e^{x - top}, row by row.
 #[simd]
-fn exponentiate<F: Float>(
-    tile: &mut [F],
-    targets: &[u32],
-    first: usize,
-    found: &mut [RowStats<F>],
-) {
+fn exponentiate<F: Float>(tile: &mut [F], targets: &[u32], first: usize, found: &mut [RowStats<F>]) {
     let rows = tile.chunks_exact_mut(tile.len() / targets.len());
     for ((x, &target), found) in rows.zip(targets).zip(found) {
         let top = largest(x);

@@ -19,13 +19,7 @@ const CHUNK: usize = 1 << 14;
 pub fn dropout(x: &Tensor, what: Dropout) -> Result<Tensor> {
     match Mask::new(Masked::NAME, what)? {
         None => Ok(x.clone()),
-        Some(mask) if runs_on(x) => apply_one(
-            Masked {
-                mask,
-                shape: x.shape().clone(),
-            },
-            &[x],
-        ),
+        Some(mask) if runs_on(x) => apply_one(Masked { mask, shape: x.shape().clone() }, &[x]),
         Some(mask) => reference(x, mask),
     }
 }
@@ -43,9 +37,7 @@ struct Masked {
 impl Masked {
     fn masked<F: Float>(&self, x: &[F]) -> Vec<F> {
         let mut y = copied(x);
-        y.chunks_mut(CHUNK)
-            .enumerate()
-            .in_parallel(|(i, y)| mask_chunk(&self.mask, (i * CHUNK) as u64, y));
+        y.chunks_mut(CHUNK).enumerate().in_parallel(|(i, y)| mask_chunk(&self.mask, (i * CHUNK) as u64, y));
         y
     }
 }
@@ -129,12 +121,7 @@ mod tests {
     fn kernels_give_the_same_bits() {
         let x = Tensor::ones(9999, DType::F32, &Device::Cpu).unwrap();
         let x = x.narrow(0, 1, 9998).unwrap(); // not aligned
-        let masked = || {
-            dropout(&x, of(0.1, (7 << 32) + 9))
-                .unwrap()
-                .to_vec1::<f32>()
-                .unwrap()
-        };
+        let masked = || dropout(&x, of(0.1, (7 << 32) + 9)).unwrap().to_vec1::<f32>().unwrap();
         assert_eq!(emulated(masked), masked());
     }
 
@@ -171,12 +158,7 @@ mod tests {
         for (first, len) in [(0, 1), (1, 2), (2, 9), (3, 200), (5, 130), (64, 64)] {
             let mut part = vec![1.0; len];
             mask.apply(first as u64, &mut part);
-            assert_eq!(
-                part,
-                whole[first..first + len],
-                "{first} .. {}",
-                first + len
-            );
+            assert_eq!(part, whole[first..first + len], "{first} .. {}", first + len);
         }
     }
 

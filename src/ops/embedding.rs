@@ -71,12 +71,7 @@ impl Embedding {
             Some(positions) => {
                 let [max_positions, _] = shape::dims(Self::NAME, ("positions", positions))?;
                 let needed = [max_positions.max(len), width];
-                shape::expect(
-                    Self::NAME,
-                    ("positions", positions),
-                    ("table", table),
-                    &needed,
-                )?;
+                shape::expect(Self::NAME, ("positions", positions), ("table", table), &needed)?;
                 max_positions
             }
             None => 0,
@@ -90,16 +85,7 @@ impl Embedding {
             Some(dropout) => Mask::new(Self::NAME, dropout)?,
             None => None,
         };
-        Ok(Self {
-            ids,
-            tokens,
-            dtype,
-            len,
-            width,
-            rows,
-            max_positions,
-            mask,
-        })
+        Ok(Self { ids, tokens, dtype, len, width, rows, max_positions, mask })
     }
 
     fn reference(&self, table: &Tensor, positions: Option<&Tensor>) -> Result<Tensor> {
@@ -130,20 +116,18 @@ impl Embedding {
     fn grad_table<F: Float>(&self, gx: &[F]) -> Vec<F> {
         let mut grad = zeros(self.rows * self.width);
         let part = self.rows.div_ceil(TASKS);
-        grad.chunks_mut(part * self.width)
-            .enumerate()
-            .in_parallel(|(i, grad)| {
-                let first = i * part;
-                let rows = first..first + grad.len() / self.width;
-                let mine = |(_, token): &(usize, &u32)| rows.contains(&(**token as usize));
-                for (at, &token) in self.tokens.iter().enumerate().filter(mine) {
-                    let row = (token as usize - first) * self.width;
-                    let to = &mut grad[row..row + self.width];
-                    for (to, &from) in to.iter_mut().zip(&gx[at * self.width..]) {
-                        *to += from;
-                    }
+        grad.chunks_mut(part * self.width).enumerate().in_parallel(|(i, grad)| {
+            let first = i * part;
+            let rows = first..first + grad.len() / self.width;
+            let mine = |(_, token): &(usize, &u32)| rows.contains(&(**token as usize));
+            for (at, &token) in self.tokens.iter().enumerate().filter(mine) {
+                let row = (token as usize - first) * self.width;
+                let to = &mut grad[row..row + self.width];
+                for (to, &from) in to.iter_mut().zip(&gx[at * self.width..]) {
+                    *to += from;
                 }
-            });
+            }
+        });
         grad
     }
 
@@ -151,10 +135,7 @@ impl Embedding {
     fn grad_positions<F: Float>(&self, gx: &[F]) -> Vec<F> {
         let size = self.len * self.width;
         let mut parts = zeros(gx.len().div_ceil(self.chunk()) * size);
-        parts
-            .chunks_mut(size)
-            .zip(gx.chunks(self.chunk()))
-            .in_parallel(|(part, gx)| super::lanes::sum_rows(gx, part));
+        parts.chunks_mut(size).zip(gx.chunks(self.chunk())).in_parallel(|(part, gx)| super::lanes::sum_rows(gx, part));
         let mut grad = sum_parts(&parts, size);
         grad.resize(self.max_positions * self.width, F::zero());
         grad
@@ -171,21 +152,18 @@ impl FusedOp for Embedding {
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let mut x = zeros(self.tokens.len() * self.width);
-        x.chunks_mut(self.chunk())
-            .zip(self.tokens.chunks(SEQUENCES * self.len))
-            .enumerate()
-            .in_parallel(|(task, (x, tokens))| {
+        x.chunks_mut(self.chunk()).zip(self.tokens.chunks(SEQUENCES * self.len)).enumerate().in_parallel(
+            |(task, (x, tokens))| {
                 look_up(tokens, self.len, self.width, ins, x);
                 self.masked(task, x);
-            });
+            },
+        );
         vec![x]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let mut gx = copied(call.only().grad);
-        gx.chunks_mut(self.chunk())
-            .enumerate()
-            .in_parallel(|(task, gx)| self.masked(task, gx));
+        gx.chunks_mut(self.chunk()).enumerate().in_parallel(|(task, gx)| self.masked(task, gx));
         let mut grads = vec![self.grad_table(&gx)];
         if self.max_positions > 0 {
             grads.push(self.grad_positions(&gx));

@@ -63,19 +63,15 @@ impl FusedOp for Readout {
         let gy = call.only().grad;
         let mut grads: Vec<Vec<F>> = call.ins.iter().map(|x| zeros(x.len())).collect();
         let mut tos: Vec<_> = grads.iter_mut().map(|g| g.chunks_mut(CHUNK)).collect();
-        let tasks: Vec<(&[F], Vec<&mut [F]>)> = gy
-            .chunks(CHUNK)
-            .map(|gy| (gy, tos.iter_mut().filter_map(Iterator::next).collect()))
-            .collect();
+        let tasks: Vec<(&[F], Vec<&mut [F]>)> =
+            gy.chunks(CHUNK).map(|gy| (gy, tos.iter_mut().filter_map(Iterator::next).collect())).collect();
         let tasks = tasks.into_iter().enumerate();
-        tasks.in_parallel(|(i, (gy, mut to))| {
-            match (&part(call.ins, i, gy.len())[..], &mut to[..]) {
-                (&[h, gate, output], [gh, gg, gz]) => {
-                    read_output_back([h, gate, output, gy], [gh, gg, gz]);
-                }
-                (&[h, gate], [gh, gg]) => read_back([h, gate, gy], [gh, gg]),
-                _ => unreachable!("two or three inputs"),
+        tasks.in_parallel(|(i, (gy, mut to))| match (&part(call.ins, i, gy.len())[..], &mut to[..]) {
+            (&[h, gate, output], [gh, gg, gz]) => {
+                read_output_back([h, gate, output, gy], [gh, gg, gz]);
             }
+            (&[h, gate], [gh, gg]) => read_back([h, gate, gy], [gh, gg]),
+            _ => unreachable!("two or three inputs"),
         });
         grads
     }
@@ -175,9 +171,7 @@ mod tests {
     fn fused_equals_reference() {
         for inputs in [2, 3] {
             let cases = [1, 2, 63, 64, 65, 1000].map(|count| case(inputs, count));
-            check::agree(&cases, fused, |ins| {
-                super::reference(&ins[0], &ins[1], ins.get(2))
-            });
+            check::agree(&cases, fused, |ins| super::reference(&ins[0], &ins[1], ins.get(2)));
         }
     }
 
@@ -185,9 +179,7 @@ mod tests {
     fn kernels_equal_the_reference() {
         for inputs in [2, 3] {
             let cases = [1, 63, 1000, 1025].map(|count| case(inputs, count));
-            check::kernels_agree(&cases, fused, |ins| {
-                super::reference(&ins[0], &ins[1], ins.get(2))
-            });
+            check::kernels_agree(&cases, fused, |ins| super::reference(&ins[0], &ins[1], ins.get(2)));
         }
     }
 
@@ -205,10 +197,7 @@ mod tests {
 
     #[test]
     fn every_subset_of_inputs_can_be_tracked() {
-        check::partial_tracking(
-            &Case::new("2").normal("h", &[2, 3]).normal("g", &[2, 3]),
-            fused,
-        );
+        check::partial_tracking(&Case::new("2").normal("h", &[2, 3]).normal("g", &[2, 3]), fused);
     }
 
     #[test]

@@ -31,13 +31,7 @@ impl<'a, F: Float> View<'a, F> {
     /// The first `columns` numbers of rows of `width`.
     pub(crate) fn strided(data: &'a [F], columns: usize, width: usize) -> Self {
         assert!(columns <= width);
-        Self {
-            data,
-            rows: data.len().div_ceil(width),
-            columns,
-            row_stride: width,
-            column_stride: 1,
-        }
+        Self { data, rows: data.len().div_ceil(width), columns, row_stride: width, column_stride: 1 }
     }
 
     /// The transpose.
@@ -66,10 +60,7 @@ pub(crate) struct Transposed<'a, F> {
 impl<'a, F: Float> Transposed<'a, F> {
     /// Prepares rows of `columns` numbers.
     pub(crate) fn of(rows: &'a [F], columns: usize) -> Self {
-        Self {
-            copy: gathers_slowly::<F>(columns).then(|| transpose(rows, columns)),
-            rows: View::new(rows, columns),
-        }
+        Self { copy: gathers_slowly::<F>(columns).then(|| transpose(rows, columns)), rows: View::new(rows, columns) }
     }
 
     pub(crate) fn view(&self) -> View<'_, F> {
@@ -206,9 +197,7 @@ mod tests {
     fn products_are_sums_of_products_in_every_layout() {
         for (rows, inner, columns) in [(1, 1, 1), (4, 16, 16), (5, 17, 33), (129, 3, 70)] {
             let (a, b) = (numbers(rows * inner), numbers(inner * columns));
-            let at: Vec<f64> = (0..inner * rows)
-                .map(|i| a[i % rows * inner + i / rows])
-                .collect();
+            let at: Vec<f64> = (0..inner * rows).map(|i| a[i % rows * inner + i / rows]).collect();
             let width = columns + 2;
             let mut to = vec![1.0; rows * width];
             let right = View::new(&b, columns);
@@ -217,12 +206,7 @@ mod tests {
             for (i, j) in (0..rows).flat_map(|i| (0..width).map(move |j| (i, j))) {
                 let sum = |j| (0..inner).map(move |k| k * columns + j);
                 let expected = match j < columns {
-                    true => {
-                        2.0 * sum(j)
-                            .enumerate()
-                            .map(|(k, at)| a[i * inner + k] * b[at])
-                            .sum::<f64>()
-                    }
+                    true => 2.0 * sum(j).enumerate().map(|(k, at)| a[i * inner + k] * b[at]).sum::<f64>(),
                     false => 1.0,
                 };
                 assert_eq!(to[i * width + j], expected);

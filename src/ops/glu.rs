@@ -43,12 +43,7 @@ fn gated<P: Pointwise>(x: &Tensor, curved: usize) -> Result<Tensor> {
     if runs_on(x) {
         let out = [leading, &[width]].concat().into();
         let function = PhantomData::<P>;
-        let op = Halves {
-            out,
-            width,
-            curved,
-            function,
-        };
+        let op = Halves { out, width, curved, function };
         return apply_one(op, &[x]);
     }
     let half = |i: usize| x.narrow(D::Minus1, i * width, width);
@@ -122,12 +117,7 @@ impl<P: Pointwise> Halves<P> {
     fn sizes(&self, views: &[View]) -> [Arg<'static>; 4] {
         let vector = self.width.is_multiple_of(4) && views.iter().all(|view| view.aligned(4));
         let (count, width) = (self.out.elem_count(), self.width);
-        [
-            count.into(),
-            width.into(),
-            self.curved.into(),
-            vector.into(),
-        ]
+        [count.into(), width.into(), self.curved.into(), vector.into()]
     }
 }
 
@@ -237,10 +227,7 @@ mod tests {
     fn it_is_the_product_of_its_parts_bit_for_bit() {
         let var = &case(&[65, 40]).vars(DType::F32)[0];
         let halves = var.chunk(2, D::Minus1).unwrap();
-        let parts = [
-            &halves[0] * sigmoid(&halves[1]).unwrap(),
-            gelu(&halves[0]).unwrap() * &halves[1],
-        ];
+        let parts = [&halves[0] * sigmoid(&halves[1]).unwrap(), gelu(&halves[0]).unwrap() * &halves[1]];
         for (kind, parts) in BOTH.into_iter().zip(parts) {
             let [got, parts] = [glu(var, kind), parts].map(|x| x.unwrap().to_vec2::<f32>());
             assert_eq!(got.unwrap(), parts.unwrap());

@@ -161,11 +161,7 @@ pub(crate) fn largest_of<F: Float>(x: &[F], f: impl Fn(F) -> F) -> F {
 }
 
 /// Computes a tensor from `x` in parallel: `f` maps chunks of `from` numbers to chunks of `to`.
-pub(crate) fn map_chunks<F: Float>(
-    x: &[F],
-    [from, to]: [usize; 2],
-    f: impl Fn(&[F], &mut [F]) + Sync,
-) -> Vec<F> {
+pub(crate) fn map_chunks<F: Float>(x: &[F], [from, to]: [usize; 2], f: impl Fn(&[F], &mut [F]) + Sync) -> Vec<F> {
     let mut y = zeros(x.len() * to / from);
     let chunks = y.chunks_mut(to).zip(x.chunks(from));
     chunks.in_parallel(|(y, x)| f(x, y));
@@ -204,9 +200,7 @@ pub(crate) fn sum_parts<F: Float>(parts: &[F], len: usize) -> Vec<F> {
 
 /// `to += from`, element by element.
 pub(crate) fn add_to<F: Float>(to: &mut [F], from: &[F]) {
-    to.chunks_mut(CHUNK)
-        .zip(from.chunks(CHUNK))
-        .in_parallel(|(to, from)| add_chunk(to, from));
+    to.chunks_mut(CHUNK).zip(from.chunks(CHUNK)).in_parallel(|(to, from)| add_chunk(to, from));
 }
 
 /// [`add_to`] on the calling thread.

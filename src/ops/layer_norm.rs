@@ -48,13 +48,7 @@ fn reference(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Ten
 /// A residual connection followed by a norm: x + y, and [`layer_norm`] of that sum.
 ///
 /// `x`, `y`: (..., d); `weight`, `bias`: (d); results like `x`.
-pub fn add_layer_norm(
-    x: &Tensor,
-    y: &Tensor,
-    weight: &Tensor,
-    bias: &Tensor,
-    eps: f64,
-) -> Result<(Tensor, Tensor)> {
+pub fn add_layer_norm(x: &Tensor, y: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<(Tensor, Tensor)> {
     let width = width(AddLayerNorm::NAME, x, weight, bias)?;
     shape::expect(AddLayerNorm::NAME, ("y", y), ("x", x), x.dims())?;
     if !runs_on(x) {
@@ -64,8 +58,8 @@ pub fn add_layer_norm(
     }
     let shape = x.shape().clone();
     let op = AddLayerNorm(LayerNorm { shape, width, eps });
-    let [sum, normed] = <[Tensor; 2]>::try_from(apply(op, &[x, y, weight, bias])?)
-        .unwrap_or_else(|_| unreachable!("two outputs"));
+    let [sum, normed] =
+        <[Tensor; 2]>::try_from(apply(op, &[x, y, weight, bias])?).unwrap_or_else(|_| unreachable!("two outputs"));
     Ok((sum, normed))
 }
 
@@ -95,19 +89,15 @@ impl LayerNorm {
         let (mut gw, mut gb) = (vec![F::zero(); parts], vec![F::zero(); parts]);
         let sums = gw.chunks_mut(self.width);
         let sums = sums.zip(gb.chunks_mut(self.width));
-        gx.chunks_mut(chunk)
-            .zip(sums)
-            .zip(gy.chunks(chunk))
-            .enumerate()
-            .in_parallel_with(
-                || vec![blank::<F>(); chunk],
-                |x, (i, ((gx, (gw, gb)), gy))| {
-                    let x = &mut x[..gx.len()];
-                    x_of(i * chunk, x);
-                    backward_rows(x, weight, self.eps(), gy, gx, gw, gb);
-                    then(i * chunk, gx);
-                },
-            );
+        gx.chunks_mut(chunk).zip(sums).zip(gy.chunks(chunk)).enumerate().in_parallel_with(
+            || vec![blank::<F>(); chunk],
+            |x, (i, ((gx, (gw, gb)), gy))| {
+                let x = &mut x[..gx.len()];
+                x_of(i * chunk, x);
+                backward_rows(x, weight, self.eps(), gy, gx, gw, gb);
+                then(i * chunk, gx);
+            },
+        );
         [gx, sum_parts(&gw, self.width), sum_parts(&gb, self.width)]
     }
 }
@@ -128,8 +118,7 @@ impl FusedOp for LayerNorm {
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let (x, weight) = (call.ins[0], call.ins[1]);
         let x_of = |at: usize, to: &mut [F]| to.copy_from_slice(&x[at..at + to.len()]);
-        self.backward(weight, call.only().grad, x_of, |_, _| ())
-            .into()
+        self.backward(weight, call.only().grad, x_of, |_, _| ()).into()
     }
 
     fn launch(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
@@ -138,11 +127,7 @@ impl FusedOp for LayerNorm {
 
     fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
         let (x, weight) = (call.ins[0], call.ins[1]);
-        let of = Whole {
-            x,
-            y: None,
-            grad: None,
-        };
+        let of = Whole { x, y: None, grad: None };
         let grads = self.launch_gradients(call.gpu, of, weight, call.only().grad, false)?;
         Ok(vec![Some(grads.x), Some(grads.weight), Some(grads.bias)])
     }
@@ -173,12 +158,8 @@ impl FusedOp for AddLayerNorm {
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        let [x, y, weight, _] = call.ins else {
-            unreachable!("four inputs")
-        };
-        let [of_sum, of_normed] = call.outs else {
-            unreachable!("two outputs")
-        };
+        let [x, y, weight, _] = call.ins else { unreachable!("four inputs") };
+        let [of_sum, of_normed] = call.outs else { unreachable!("two outputs") };
         let Some(normed) = of_normed else {
             let grad = of_sum.map_or(Vec::new(), |sum| copied(sum.grad));
             let zeros = vec![F::zero(); weight.len()];
@@ -195,8 +176,7 @@ impl FusedOp for AddLayerNorm {
     }
 
     fn launch(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
-        self.0
-            .launch_rows(gpu, (ins[0], Some(ins[1])), [ins[2], ins[3]])
+        self.0.launch_rows(gpu, (ins[0], Some(ins[1])), [ins[2], ins[3]])
     }
 
     fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
@@ -232,15 +212,7 @@ fn forward_rows<F: Float>(x: &[F], weight: &[F], bias: &[F], eps: F, y: &mut [F]
 }
 
 #[simd]
-fn backward_rows<F: Float>(
-    x: &[F],
-    weight: &[F],
-    eps: F,
-    gy: &[F],
-    gx: &mut [F],
-    gw: &mut [F],
-    gb: &mut [F],
-) {
+fn backward_rows<F: Float>(x: &[F], weight: &[F], eps: F, gy: &[F], gx: &mut [F], gw: &mut [F], gb: &mut [F]) {
     let width = weight.len();
     let count = F::of(width as f64);
     let rows = x.chunks_exact(width).zip(gy.chunks_exact(width));
@@ -248,9 +220,7 @@ fn backward_rows<F: Float>(
         let (mean, inverse) = moments(x, eps);
         // dL/dx = (g - mean(g) - normed mean(g normed)) / sqrt(var + eps) with g = gy weight
         let along_mean = dot(gy, weight) / count;
-        let along_normed = total([gy, weight, x], |[gy, weight, x]| {
-            gy * weight * ((x - mean) * inverse)
-        }) / count;
+        let along_normed = total([gy, weight, x], |[gy, weight, x]| gy * weight * ((x - mean) * inverse)) / count;
         for i in 0..width {
             let normed = (x[i] - mean) * inverse;
             let centred = gy[i].fma(weight[i], -along_mean);

@@ -71,9 +71,7 @@ use dsf_gpu as gpu;
 
 pub use adamw::{sum_of_squares, AdamWStep};
 pub use cascade::cascade;
-pub use causal_attention::{
-    causal_attention, heads_apart, heads_beside, patterned_attention, Pattern, Weights,
-};
+pub use causal_attention::{causal_attention, heads_apart, heads_beside, patterned_attention, Pattern, Weights};
 pub use causal_conv1d::causal_conv1d;
 pub use channels::{add_scaled, scale_heads, softplus_biased};
 pub use cross_entropy::{cross_entropy, Classified};

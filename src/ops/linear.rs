@@ -76,12 +76,7 @@ impl Linear {
             }
             outs.push(out);
         }
-        Ok(Self {
-            leading: leading.to_vec(),
-            inner,
-            outs,
-            biased,
-        })
+        Ok(Self { leading: leading.to_vec(), inner, outs, biased })
     }
 
     fn rows(&self) -> usize {
@@ -103,20 +98,18 @@ impl Linear {
             return Vec::new();
         }
         let mut gx = zeros(self.rows() * self.inner);
-        gx.chunks_mut(ROWS * self.inner)
-            .enumerate()
-            .in_parallel(|(i, gx)| {
-                let rows = gx.len() / self.inner;
-                let mut add = false;
-                for (map, out) in self.outs.iter().enumerate() {
-                    if let Some(used) = call.outs[map] {
-                        let gy = &used.grad[i * ROWS * out..][..rows * out];
-                        let weight = self.weight(call.ins, map);
-                        product(gx, self.inner, View::new(gy, *out), weight, add);
-                        add = true;
-                    }
+        gx.chunks_mut(ROWS * self.inner).enumerate().in_parallel(|(i, gx)| {
+            let rows = gx.len() / self.inner;
+            let mut add = false;
+            for (map, out) in self.outs.iter().enumerate() {
+                if let Some(used) = call.outs[map] {
+                    let gy = &used.grad[i * ROWS * out..][..rows * out];
+                    let weight = self.weight(call.ins, map);
+                    product(gx, self.inner, View::new(gy, *out), weight, add);
+                    add = true;
                 }
-            });
+            }
+        });
         gx
     }
 
@@ -156,14 +149,12 @@ impl FusedOp for Linear {
         let one = |(map, &out): (usize, &usize)| {
             let mut y = zeros(self.rows() * out);
             let weight = Transposed::of(ins[1 + map], self.inner);
-            y.chunks_mut(ROWS * out)
-                .zip(ins[0].chunks(ROWS * self.inner))
-                .in_parallel(|(y, x)| {
-                    product(y, out, View::new(x, self.inner), weight.view(), false);
-                    if self.biased {
-                        add_to_rows(y, ins[1 + self.outs.len() + map]);
-                    }
-                });
+            y.chunks_mut(ROWS * out).zip(ins[0].chunks(ROWS * self.inner)).in_parallel(|(y, x)| {
+                product(y, out, View::new(x, self.inner), weight.view(), false);
+                if self.biased {
+                    add_to_rows(y, ins[1 + self.outs.len() + map]);
+                }
+            });
             y
         };
         self.outs.iter().enumerate().map(one).collect()

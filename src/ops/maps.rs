@@ -15,8 +15,5 @@ pub(crate) fn table<'a>(tensors: impl Iterator<Item = impl Into<Arg<'a>>>) -> Ar
 /// Sizes for each of [`MAPS`] tensors; zero for absent ones.
 pub(crate) fn padded(sizes: impl Iterator<Item = usize>) -> Vec<Arg<'static>> {
     let sizes = sizes.map(Arg::from);
-    sizes
-        .chain(std::iter::repeat(Arg::U32(0)))
-        .take(MAPS)
-        .collect()
+    sizes.chain(std::iter::repeat(Arg::U32(0))).take(MAPS).collect()
 }

@@ -38,12 +38,7 @@ impl Mask {
             bail!("{op}: dropout of {p}, needed is 0 <= p < 1");
         }
         let threshold = (p * 4_294_967_296.0) as u32;
-        let mask = Self {
-            key,
-            index,
-            threshold,
-            scale: 1.0 / (1.0 - p),
-        };
+        let mask = Self { key, index, threshold, scale: 1.0 / (1.0 - p) };
         Ok((p > 0.0).then_some(mask))
     }
 

@@ -30,34 +30,16 @@ struct Matmul {
 
 impl Matmul {
     fn check(a: &Tensor, b: &Tensor) -> Result<Self> {
-        let ([leading @ .., rows, inner], [others @ .., depth, columns]) = (a.dims(), b.dims())
-        else {
-            bail!(
-                "matmul: a of shape {:?} and b of shape {:?}, needed are two axes or more",
-                a.dims(),
-                b.dims()
-            );
+        let ([leading @ .., rows, inner], [others @ .., depth, columns]) = (a.dims(), b.dims()) else {
+            bail!("matmul: a of shape {:?} and b of shape {:?}, needed are two axes or more", a.dims(), b.dims());
         };
         if leading != others || inner != depth || a.elem_count() * b.elem_count() == 0 {
-            bail!(
-                "matmul: a of shape {:?} and b of shape {:?} have no product",
-                a.dims(),
-                b.dims()
-            );
+            bail!("matmul: a of shape {:?} and b of shape {:?} have no product", a.dims(), b.dims());
         }
         if a.dtype() != b.dtype() {
-            bail!(
-                "matmul: a holds {:?}, but b holds {:?}",
-                a.dtype(),
-                b.dtype()
-            );
+            bail!("matmul: a holds {:?}, but b holds {:?}", a.dtype(), b.dtype());
         }
-        Ok(Self {
-            leading: leading.to_vec(),
-            rows: *rows,
-            inner: *inner,
-            columns: *columns,
-        })
+        Ok(Self { leading: leading.to_vec(), rows: *rows, inner: *inner, columns: *columns })
     }
 
     /// Numbers of elements of a pair's factors and of its product.
@@ -67,13 +49,7 @@ impl Matmul {
     }
 
     /// Computes all products with `sizes` (rows, inner, columns) on a GPU.
-    fn products(
-        &self,
-        gpu: &Gpu,
-        sizes: [usize; 3],
-        left: Matrix,
-        right: Matrix,
-    ) -> Result<Buffer> {
+    fn products(&self, gpu: &Gpu, sizes: [usize; 3], left: Matrix, right: Matrix) -> Result<Buffer> {
         let batch = self.leading.iter().product();
         let [rows, _, columns] = sizes;
         let mut to = gpu.alloc(left.values.dtype(), batch * rows * columns)?;
@@ -87,9 +63,7 @@ impl FusedOp for Matmul {
     const NAME: &'static str = "matmul";
 
     fn out_shapes(&self) -> Vec<Shape> {
-        vec![[&self.leading[..], &[self.rows, self.columns]]
-            .concat()
-            .into()]
+        vec![[&self.leading[..], &[self.rows, self.columns]].concat().into()]
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
@@ -110,18 +84,14 @@ impl FusedOp for Matmul {
             false => Vec::new(),
         });
         let gy = call.only().grad;
-        ga.chunks_mut(left)
-            .zip(call.ins[1].chunks(right).zip(gy.chunks(whole)))
-            .in_parallel(|(ga, (b, gy))| {
-                let (gy, b) = (View::new(gy, self.columns), View::new(b, self.columns));
-                product(ga, self.inner, gy, b.t(), false);
-            });
-        gb.chunks_mut(right)
-            .zip(call.ins[0].chunks(left).zip(gy.chunks(whole)))
-            .in_parallel(|(gb, (a, gy))| {
-                let (a, gy) = (View::new(a, self.inner), View::new(gy, self.columns));
-                product(gb, self.columns, a.t(), gy, false);
-            });
+        ga.chunks_mut(left).zip(call.ins[1].chunks(right).zip(gy.chunks(whole))).in_parallel(|(ga, (b, gy))| {
+            let (gy, b) = (View::new(gy, self.columns), View::new(b, self.columns));
+            product(ga, self.inner, gy, b.t(), false);
+        });
+        gb.chunks_mut(right).zip(call.ins[0].chunks(left).zip(gy.chunks(whole))).in_parallel(|(gb, (a, gy))| {
+            let (a, gy) = (View::new(a, self.inner), View::new(gy, self.columns));
+            product(gb, self.columns, a.t(), gy, false);
+        });
         vec![ga, gb]
     }
 
@@ -142,10 +112,7 @@ impl FusedOp for Matmul {
             let (a, gy) = (Matrix::transposed(a), Matrix::plain(gy));
             self.products(gpu, [inner, rows, columns], a, gy)
         };
-        Ok(vec![
-            call.needs_grad[0].then(of_a).transpose()?,
-            call.needs_grad[1].then(of_b).transpose()?,
-        ])
+        Ok(vec![call.needs_grad[0].then(of_a).transpose()?, call.needs_grad[1].then(of_b).transpose()?])
     }
 }
 
@@ -170,12 +137,7 @@ mod tests {
     }
 
     fn cases() -> [Case; 4] {
-        [
-            case(&[], [3, 4, 5]),
-            case(&[2], [1, 7, 1]),
-            case(&[2, 3], [16, 5, 8]),
-            case(&[2, 1], [40, 33, 17]),
-        ]
+        [case(&[], [3, 4, 5]), case(&[2], [1, 7, 1]), case(&[2, 3], [16, 5, 8]), case(&[2, 1], [40, 33, 17])]
     }
 
     #[test]

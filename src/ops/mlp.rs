@@ -73,13 +73,7 @@ impl Mlp {
             Some(what) => Mask::new(Self::NAME, what),
             None => Ok(None),
         };
-        Ok(Self {
-            leading: leading.to_vec(),
-            inner,
-            hidden,
-            out,
-            masks: [mask(dropout[0])?, mask(dropout[1])?],
-        })
+        Ok(Self { leading: leading.to_vec(), inner, hidden, out, masks: [mask(dropout[0])?, mask(dropout[1])?] })
     }
 
     fn rows(&self) -> usize {
@@ -165,17 +159,11 @@ impl FusedOp for Mlp {
     /// Saves the pre-activation of the hidden layer: that is cheaper than repeating the product.
     fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
         let (block, wide) = (ROWS * self.inner, ROWS * self.hidden);
-        let weights = [
-            Transposed::of(ins[1], self.inner),
-            Transposed::of(ins[3], self.hidden),
-        ];
+        let weights = [Transposed::of(ins[1], self.inner), Transposed::of(ins[3], self.hidden)];
         let biases = [ins[2], ins[4]];
         let mut y = zeros(self.rows() * self.out);
         let scratch = || vec![blank::<F>(); wide];
-        let blocks = y
-            .chunks_mut(ROWS * self.out)
-            .zip(ins[0].chunks(block))
-            .enumerate();
+        let blocks = y.chunks_mut(ROWS * self.out).zip(ins[0].chunks(block)).enumerate();
         if !tracked {
             blocks.in_parallel_with(
                 || [scratch(), scratch()],
@@ -188,12 +176,10 @@ impl FusedOp for Mlp {
             return vec![y];
         }
         let mut z = vec![blank::<F>(); self.rows() * self.hidden];
-        blocks
-            .zip(z.chunks_mut(wide))
-            .in_parallel_with(scratch, |a, ((i, (y, x)), z)| {
-                let a = &mut a[..z.len()];
-                self.forward_rows(i * ROWS, x, &weights, biases, [z, a, y]);
-            });
+        blocks.zip(z.chunks_mut(wide)).in_parallel_with(scratch, |a, ((i, (y, x)), z)| {
+            let a = &mut a[..z.len()];
+            self.forward_rows(i * ROWS, x, &weights, biases, [z, a, y]);
+        });
         vec![y, z]
     }
 
@@ -209,11 +195,8 @@ impl FusedOp for Mlp {
         let second = gw2.chunks_mut(sizes[2]).zip(gb2.chunks_mut(sizes[3]));
         let reads = x.chunks(task * inner).zip(z.chunks(task * hidden));
         let grads = gx.chunks_mut(task * inner).zip(gy.chunks(task * out));
-        first
-            .zip(second)
-            .zip(reads.zip(grads))
-            .enumerate()
-            .in_parallel(|(i, (((gw1, gb1), (gw2, gb2)), ((x, z), (gx, gy))))| {
+        first.zip(second).zip(reads.zip(grads)).enumerate().in_parallel(
+            |(i, (((gw1, gb1), (gw2, gb2)), ((x, z), (gx, gy))))| {
                 let sizes = [hidden, hidden, self.masks[1].map_or(0, |_| out)];
                 let mut scratch = sizes.map(|width| vec![blank::<F>(); ROWS * width]);
                 let reads = x.chunks(ROWS * inner).zip(gy.chunks(ROWS * out));
@@ -221,22 +204,15 @@ impl FusedOp for Mlp {
                 for (j, ((gx, z), (x, gy))) in blocks.zip(reads).enumerate() {
                     let [a, slopes, masked] = &mut scratch;
                     let masked_size = masked.len().min(gy.len());
-                    let scratch = [
-                        &mut a[..z.len()],
-                        &mut slopes[..z.len()],
-                        &mut masked[..masked_size],
-                    ];
+                    let scratch = [&mut a[..z.len()], &mut slopes[..z.len()], &mut masked[..masked_size]];
                     let grads = [&mut *gw1, &mut *gb1, &mut *gw2, &mut *gb2];
                     let first = i * task + j * ROWS;
                     self.backward_rows(first, [x, z, gy], call.ins, scratch, gx, grads);
                 }
-            });
-        let mut grads = vec![gx];
-        grads.extend(
-            sums.iter()
-                .zip(sizes)
-                .map(|(sum, size)| sum_parts(sum, size)),
+            },
         );
+        let mut grads = vec![gx];
+        grads.extend(sums.iter().zip(sizes).map(|(sum, size)| sum_parts(sum, size)));
         grads
     }
 

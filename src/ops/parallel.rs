@@ -15,11 +15,7 @@ where
     }
 
     /// [`Self::in_parallel`] with scratch memory, which each thread creates once.
-    fn in_parallel_with<S: Send>(
-        self,
-        scratch: impl Fn() -> S + Sync,
-        work: impl Fn(&mut S, Self::Item) + Sync,
-    ) {
+    fn in_parallel_with<S: Send>(self, scratch: impl Fn() -> S + Sync, work: impl Fn(&mut S, Self::Item) + Sync) {
         let tasks: Vec<_> = self.map(|item| Mutex::new(Some(item))).collect();
         let unused = Mutex::new(Vec::new());
         run(tasks.len(), &|i| {
@@ -48,9 +44,7 @@ where
             *result = Some(work(scratch, item));
         });
         let results = results.into_iter();
-        results
-            .map(|made| made.expect("every task has run"))
-            .collect()
+        results.map(|made| made.expect("every task has run")).collect()
     }
 }
 
@@ -73,10 +67,7 @@ mod tests {
     #[test]
     fn every_task_runs_once_and_results_keep_their_order() {
         let mut numbers = vec![0u64; 1000];
-        numbers
-            .chunks_mut(7)
-            .enumerate()
-            .in_parallel(|(i, chunk)| chunk.iter_mut().for_each(|x| *x += i as u64));
+        numbers.chunks_mut(7).enumerate().in_parallel(|(i, chunk)| chunk.iter_mut().for_each(|x| *x += i as u64));
         let expected: Vec<u64> = (0..1000).map(|i| i / 7).collect();
         assert_eq!(numbers, expected);
         let squares = (0..100u64).map_in_parallel(|i| i * i);

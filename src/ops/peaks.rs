@@ -36,9 +36,7 @@ impl Peaks {
     /// Measures the rates in about a third of a second. Other work on the same core makes them lower.
     pub fn measure() -> Self {
         let mut near = vec![0.5f32; CACHED];
-        let numbers: Vec<f32> = (0..CACHED)
-            .map(|i| -8.0 * i as f32 / CACHED as f32)
-            .collect();
+        let numbers: Vec<f32> = (0..CACHED).map(|i| -8.0 * i as f32 / CACHED as f32).collect();
         let turns = |work: &mut dyn FnMut()| {
             let run = || (0..TURNS).for_each(|_| work());
             (CACHED * TURNS) as f64 / best(RUNS, run)
@@ -57,15 +55,8 @@ impl Peaks {
         let [x, y] = [1.0f32, 2.0].map(|x| vec![x; FAR]);
         let mut sums = vec![0.0; FAR];
         // The first pass also allocates the pages of the result, so a later pass is the best.
-        let pass = best(PASSES, || {
-            add_scaled(black_box(&mut sums), black_box(&x), black_box(&y))
-        });
-        Self {
-            flops,
-            lanes,
-            exps,
-            bytes: (3 * size_of_val(&x[..])) as f64 / pass,
-        }
+        let pass = best(PASSES, || add_scaled(black_box(&mut sums), black_box(&x), black_box(&y)));
+        Self { flops, lanes, exps, bytes: (3 * size_of_val(&x[..])) as f64 / pass }
     }
 }
 
@@ -124,17 +115,9 @@ mod tests {
 
     #[test]
     fn fusing_is_no_slower_and_an_exponential_takes_some_instructions() {
-        let Peaks {
-            flops,
-            lanes,
-            exps,
-            bytes,
-        } = Peaks::measure();
+        let Peaks { flops, lanes, exps, bytes } = Peaks::measure();
         // The bounds are generous, since the machine may be busy.
-        assert!(
-            flops > 1e8 && flops > 0.5 * lanes,
-            "{flops:e} and {lanes:e}"
-        );
+        assert!(flops > 1e8 && flops > 0.5 * lanes, "{flops:e} and {lanes:e}");
         assert!(exps > 1e6 && exps < lanes, "{exps:e} and {lanes:e}");
         assert!(bytes > 1e8 && bytes < 1e13, "{bytes:e}");
     }

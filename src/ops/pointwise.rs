@@ -249,13 +249,7 @@ impl<P: Pointwise> FusedOp for Fused<P> {
         let mut gx = call.gpu.alloc(io, count)?;
         let kernel = Kernel::of("pointwise", &format!("{}_backward", P::NAME), io);
         let x = call.ins[0];
-        let args = [
-            x.into(),
-            value.into(),
-            grad.into(),
-            (&mut gx).into(),
-            count.into(),
-        ];
+        let args = [x.into(), value.into(), grad.into(), (&mut gx).into(), count.into()];
         call.gpu.launch(kernel, Grid::for_each(count), &args)?;
         Ok(vec![Some(gx)])
     }

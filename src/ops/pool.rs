@@ -65,14 +65,7 @@ impl Pooled {
         if let Some(wrong) = known.iter().find(|&&steps| !(1..=len).contains(&steps)) {
             bail!("pool: a length of {wrong}, but x has {len} steps and needed are 1 ..= {len}");
         }
-        Ok(Self {
-            pool,
-            lengths: lengths.map(Tensor::contiguous).transpose()?,
-            known,
-            batch,
-            len,
-            width,
-        })
+        Ok(Self { pool, lengths: lengths.map(Tensor::contiguous).transpose()?, known, batch, len, width })
     }
 
     /// The reference; sums of bf16 are accumulated in f32.
@@ -167,8 +160,7 @@ impl FusedOp for Pooled {
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let mut y = zeros(self.batch * self.width);
-        self.strips()
-            .run([&mut y], |strip, [mut y]| self.strip(strip, ins[0], y[0]));
+        self.strips().run([&mut y], |strip, [mut y]| self.strip(strip, ins[0], y[0]));
         vec![y]
     }
 

@@ -26,12 +26,7 @@ const BLOCKS: Tuned = Tuned::new(1024, 2);
 /// scale x + dropout(branch), with the mask of [`dropout`](super::dropout()).
 ///
 /// `x`, `branch`: of one shape; `scale`: (1), or `None` for 1; result like `x`.
-pub fn residual(
-    x: &Tensor,
-    branch: &Tensor,
-    dropout: Option<Dropout>,
-    scale: Option<&Tensor>,
-) -> Result<Tensor> {
+pub fn residual(x: &Tensor, branch: &Tensor, dropout: Option<Dropout>, scale: Option<&Tensor>) -> Result<Tensor> {
     shape::expect(Residual::NAME, ("branch", branch), ("x", x), x.dims())?;
     if let Some(scale) = scale {
         shape::parameter(Residual::NAME, ("scale", scale), ("x", x), &[1])?;
@@ -93,23 +88,17 @@ impl FusedOp for Residual {
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let mut y = copied(ins[1]);
         let scale = ins.get(2).map_or(F::one(), |scale| scale[0]);
-        y.chunks_mut(CHUNK)
-            .zip(ins[0].chunks(CHUNK))
-            .enumerate()
-            .in_parallel(|(task, (y, x))| {
-                self.drop(task, y);
-                add_scaled(x, scale, y);
-            });
+        y.chunks_mut(CHUNK).zip(ins[0].chunks(CHUNK)).enumerate().in_parallel(|(task, (y, x))| {
+            self.drop(task, y);
+            add_scaled(x, scale, y);
+        });
         vec![y]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let grad = call.only().grad;
         let mut of_branch = copied(grad);
-        of_branch
-            .chunks_mut(CHUNK)
-            .enumerate()
-            .in_parallel(|(task, of_branch)| self.drop(task, of_branch));
+        of_branch.chunks_mut(CHUNK).enumerate().in_parallel(|(task, of_branch)| self.drop(task, of_branch));
         let mut of_x = copied(grad);
         let Some(scale) = call.ins.get(2) else {
             return vec![of_x, of_branch];

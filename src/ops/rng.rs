@@ -17,12 +17,7 @@ pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..10 {
         let a = u64::from(MULTIPLIERS[0]) * u64::from(counter[0]);
         let b = u64::from(MULTIPLIERS[1]) * u64::from(counter[2]);
-        counter = [
-            (b >> 32) as u32 ^ counter[1] ^ key[0],
-            b as u32,
-            (a >> 32) as u32 ^ counter[3] ^ key[1],
-            a as u32,
-        ];
+        counter = [(b >> 32) as u32 ^ counter[1] ^ key[0], b as u32, (a >> 32) as u32 ^ counter[3] ^ key[1], a as u32];
         key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
     }
     counter
@@ -41,34 +36,19 @@ pub struct Rng {
 impl Rng {
     /// Returns the stream of `purpose` (a name such as `init/embed.tok`) under `seed`, at `index`.
     pub fn new(seed: u64, purpose: &str, index: u64) -> Self {
-        Self {
-            key: Self::key(seed, purpose),
-            index,
-            block: 0,
-            buffer: [0; 4],
-            used: 4,
-        }
+        Self { key: Self::key(seed, purpose), index, block: 0, buffer: [0; 4], used: 4 }
     }
 
     /// Returns the Philox key of (seed, purpose): the first bytes of a SHA-256.
     pub fn key(seed: u64, purpose: &str) -> [u32; 2] {
-        let digest = Sha256::new()
-            .chain_update(seed.to_le_bytes())
-            .chain_update(purpose)
-            .finalize();
+        let digest = Sha256::new().chain_update(seed.to_le_bytes()).chain_update(purpose).finalize();
         let word = |i: usize| u32::from_le_bytes([0, 1, 2, 3].map(|b| digest[4 * i + b]));
         [word(0), word(1)]
     }
 
     /// Returns the stream of the same purpose at another index, without hashing again.
     pub fn at(&self, index: u64) -> Self {
-        Self {
-            key: self.key,
-            index,
-            block: 0,
-            buffer: [0; 4],
-            used: 4,
-        }
+        Self { key: self.key, index, block: 0, buffer: [0; 4], used: 4 }
     }
 
     /// 32 uniform bits.
@@ -128,14 +108,8 @@ mod tests {
     #[test]
     fn philox_gives_the_published_known_answers() {
         // Random123 distribution, kat_vectors: philox4x32 10 rounds.
-        assert_eq!(
-            philox([0; 4], [0; 2]),
-            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
-        );
-        assert_eq!(
-            philox([u32::MAX; 4], [u32::MAX; 2]),
-            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
-        );
+        assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+        assert_eq!(philox([u32::MAX; 4], [u32::MAX; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
     }
 
     #[test]

@@ -88,33 +88,24 @@ impl Positions {
 /// For each position, the cosines of its `dims` / 2 angles, then their sines.
 fn table<F: Float>(positions: &[u32], dims: usize) -> Vec<F> {
     let half = dims / 2;
-    let rates: Vec<f64> = (0..half)
-        .map(|pair| BASE.powf(-(pair as f64) / half as f64))
-        .collect();
+    let rates: Vec<f64> = (0..half).map(|pair| BASE.powf(-(pair as f64) / half as f64)).collect();
     let mut table = zeros(positions.len() * dims);
-    table
-        .chunks_mut(ROWS * dims)
-        .zip(positions.chunks(ROWS))
-        .in_parallel(|(table, positions)| {
-            for (row, &position) in table.chunks_exact_mut(dims).zip(positions) {
-                let (cos, sin) = row.split_at_mut(half);
-                for ((cos, sin), rate) in cos.iter_mut().zip(sin).zip(&rates) {
-                    let (s, c) = (f64::from(position) * rate).sin_cos();
-                    (*cos, *sin) = (F::of(c), F::of(s));
-                }
+    table.chunks_mut(ROWS * dims).zip(positions.chunks(ROWS)).in_parallel(|(table, positions)| {
+        for (row, &position) in table.chunks_exact_mut(dims).zip(positions) {
+            let (cos, sin) = row.split_at_mut(half);
+            for ((cos, sin), rate) in cos.iter_mut().zip(sin).zip(&rates) {
+                let (s, c) = (f64::from(position) * rate).sin_cos();
+                (*cos, *sin) = (F::of(c), F::of(s));
             }
-        });
+        }
+    });
     table
 }
 
 fn reference(x: &Tensor, heads: usize, dims: usize, positions: &Positions) -> Result<Tensor> {
     let (batch, rows, channels) = x.dims3()?;
     let positions = positions.known()?;
-    let angles = Tensor::from_vec(
-        table::<f64>(&positions, dims),
-        ((), rows, 1, dims),
-        x.device(),
-    )?;
+    let angles = Tensor::from_vec(table::<f64>(&positions, dims), ((), rows, 1, dims), x.device())?;
     let angles = angles.to_dtype(x.dtype())?;
     let half = dims / 2;
     let (cos, sin) = (angles.narrow(3, 0, half)?, angles.narrow(3, half, half)?);
@@ -148,17 +139,16 @@ impl Rotary {
         let sign = if back { -F::one() } else { F::one() };
         let count = self.known.len();
         let mut y = zeros(x.len());
-        y.chunks_mut(ROWS * self.channels)
-            .zip(x.chunks(ROWS * self.channels))
-            .enumerate()
-            .in_parallel(|(task, (y, x))| {
+        y.chunks_mut(ROWS * self.channels).zip(x.chunks(ROWS * self.channels)).enumerate().in_parallel(
+            |(task, (y, x))| {
                 let rows = y.chunks_exact_mut(self.channels);
                 for (row, (y, x)) in rows.zip(x.chunks_exact(self.channels)).enumerate() {
                     let position = (task * ROWS + row) % count;
                     let angles = &table[position * self.dims..][..self.dims];
                     rotate(x, angles, sign, self.width, y);
                 }
-            });
+            },
+        );
         y
     }
 }
@@ -199,9 +189,7 @@ fn rotate<F: Float>(x: &[F], angles: &[F], sign: F, width: usize, y: &mut [F]) {
         let ((b, x), (rotated_b, y)) = (x.split_at(cos.len()), y.split_at_mut(cos.len()));
         let angles = cos.iter().zip(sin);
         let rotated = rotated_a.iter_mut().zip(rotated_b);
-        for (((rotated_a, rotated_b), (&a, &b)), (&cos, &sin)) in
-            rotated.zip(a.iter().zip(b)).zip(angles)
-        {
+        for (((rotated_a, rotated_b), (&a, &b)), (&cos, &sin)) in rotated.zip(a.iter().zip(b)).zip(angles) {
             let sin = sign * sin;
             *rotated_a = a.fma(cos, -b * sin);
             *rotated_b = b.fma(cos, a * sin);

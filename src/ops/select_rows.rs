@@ -19,14 +19,7 @@ pub fn select_rows(x: &Tensor, positions: &Tensor) -> Result<Tensor> {
     let needed = ("x", [batch, rows]);
     let times = shape::times(SelectRows::NAME, positions, needed, ("x", len))?;
     if runs_on(x) {
-        let op = SelectRows {
-            known: times,
-            positions: positions.contiguous()?,
-            batch,
-            rows,
-            len,
-            width,
-        };
+        let op = SelectRows { known: times, positions: positions.contiguous()?, batch, rows, len, width };
         apply_one(op, &[x])
     } else {
         reference(x, positions)
@@ -119,11 +112,7 @@ impl SelectRows {
         let tiles = Tiles::of(rows, self.width);
         let sizes = [self.rows.into(), self.len.into()];
         let kernel = Kernel::of("select_rows", &format!("select_rows_{part}"), io);
-        gpu.launch(
-            kernel,
-            tiles.grid(),
-            &[args, &sizes, &tiles.args()].concat(),
-        )
+        gpu.launch(kernel, tiles.grid(), &[args, &sizes, &tiles.args()].concat())
     }
 }
 

@@ -10,10 +10,7 @@ pub(crate) type Named<'a> = (&'a str, &'a Tensor);
 pub(crate) fn dims<const RANK: usize>(op: &str, (name, x): Named) -> Result<[usize; RANK]> {
     match <[usize; RANK]>::try_from(x.dims()) {
         Ok(dims) if !dims.contains(&0) => Ok(dims),
-        _ => bail!(
-            "{op}: {name} has shape {:?}, needed are {RANK} axes, none empty",
-            x.dims()
-        ),
+        _ => bail!("{op}: {name} has shape {:?}, needed are {RANK} axes, none empty", x.dims()),
     }
 }
 
@@ -30,12 +27,7 @@ pub(crate) fn rows<'a>(op: &str, (name, x): Named<'a>) -> Result<(&'a [usize], u
 pub(crate) fn expect(op: &str, (name, x): Named, by: Named, needed: &[usize]) -> Result<()> {
     fits(op, (name, x), by, needed)?;
     if x.dtype() != by.1.dtype() {
-        bail!(
-            "{op}: {name} holds {:?}, but {} holds {:?}",
-            x.dtype(),
-            by.0,
-            by.1.dtype()
-        );
+        bail!("{op}: {name} holds {:?}, but {} holds {:?}", x.dtype(), by.0, by.1.dtype());
     }
     Ok(())
 }
@@ -57,10 +49,7 @@ pub(crate) fn parameter(op: &str, named: Named, by: Named, needed: &[usize]) -> 
     match (named.1.dtype(), by.1.dtype()) {
         (DType::F32, DType::BF16) => fits(op, named, by, needed),
         (DType::BF16, DType::BF16) if gpu::of(named.1).is_some() => {
-            bail!(
-                "{op}: {} holds bf16, but kernels read parameters of f32",
-                named.0
-            )
+            bail!("{op}: {} holds bf16, but kernels read parameters of f32", named.0)
         }
         _ => expect(op, named, by, needed),
     }
@@ -68,12 +57,7 @@ pub(crate) fn parameter(op: &str, named: Named, by: Named, needed: &[usize]) -> 
 
 fn fits(op: &str, (name, x): Named, by: Named, needed: &[usize]) -> Result<()> {
     if x.dims() != needed {
-        bail!(
-            "{op}: {name} has shape {:?}, but {} of shape {:?} asks for {needed:?}",
-            x.dims(),
-            by.0,
-            by.1.dims()
-        );
+        bail!("{op}: {name} has shape {:?}, but {} of shape {:?} asks for {needed:?}", x.dims(), by.0, by.1.dims());
     }
     Ok(())
 }
@@ -119,11 +103,7 @@ pub(crate) fn ascending(
     apart: usize,
 ) -> Result<Vec<usize>> {
     let times = times(op, positions, by, of)?;
-    let pairs = |row: &'_ [usize]| {
-        row.windows(2)
-            .find(|w| w[0] + apart > w[1])
-            .map(|w| (w[0], w[1]))
-    };
+    let pairs = |row: &'_ [usize]| row.windows(2).find(|w| w[0] + apart > w[1]).map(|w| (w[0], w[1]));
     match times.chunks_exact(by.1[1]).find_map(pairs) {
         Some((before, next)) => {
             bail!("{op}: position {next} follows {before}, but positions of a sequence must ascend")

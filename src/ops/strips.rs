@@ -36,11 +36,7 @@ pub(crate) type Rows<'a, F> = Vec<&'a mut [F]>;
 
 impl Strips {
     pub(crate) fn new(batch: usize, width: usize) -> Self {
-        Self {
-            batch,
-            width,
-            strip: (NARROW * batch).min(WIDE).min(width),
-        }
+        Self { batch, width, strip: (NARROW * batch).min(WIDE).min(width) }
     }
 
     /// Calls `f` for every strip with its rows of each of `outs`, arrays (B, rows, N) with possibly
@@ -54,9 +50,8 @@ impl Strips {
             let sequence = out.len() / self.batch;
             out.chunks_exact_mut(sequence)
         });
-        let sequences: Vec<[&mut [F]; OUTS]> = (0..self.batch)
-            .map(|_| array::from_fn(|k| outs[k].next().expect("a part for every sequence")))
-            .collect();
+        let sequences: Vec<[&mut [F]; OUTS]> =
+            (0..self.batch).map(|_| array::from_fn(|k| outs[k].next().expect("a part for every sequence"))).collect();
         let sequences = sequences.into_iter().enumerate();
         sequences.in_parallel(|(sequence, outs)| {
             let tasks = self.cut(outs).into_iter().enumerate();
@@ -66,12 +61,7 @@ impl Strips {
 
     fn strip(&self, sequence: usize, index: usize) -> Strip {
         let first = index * self.strip;
-        Strip {
-            sequence,
-            first,
-            channels: self.strip.min(self.width - first),
-            width: self.width,
-        }
+        Strip { sequence, first, channels: self.strip.min(self.width - first), width: self.width }
     }
 
     /// The output rows of one sequence, by strip.

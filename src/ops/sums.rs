@@ -23,19 +23,13 @@ pub(crate) fn sum_rows(gpu: &Gpu, x: View, width: usize) -> Result<Buffer> {
 }
 
 /// [`sum_rows`] of each of up to four matrices of one number type, by shared launches.
-pub(crate) fn sums_of<const N: usize>(
-    gpu: &Gpu,
-    matrices: [(View, usize); N],
-) -> Result<[Buffer; N]> {
+pub(crate) fn sums_of<const N: usize>(gpu: &Gpu, matrices: [(View, usize); N]) -> Result<[Buffer; N]> {
     let sums = sums_of_rows(gpu, &matrices)?.try_into();
     sums.map_err(|_| candle_core::Error::msg("sums are as many as matrices"))
 }
 
 /// Returns [`sums_of`] the matrices that are present.
-pub(crate) fn sums_of_some(
-    gpu: &Gpu,
-    matrices: &[Option<(View, usize)>],
-) -> Result<Vec<Option<Buffer>>> {
+pub(crate) fn sums_of_some(gpu: &Gpu, matrices: &[Option<(View, usize)>]) -> Result<Vec<Option<Buffer>>> {
     let there: Vec<_> = matrices.iter().flatten().copied().collect();
     let mut sums = sums_of_rows(gpu, &there)?.into_iter();
     let sum = |matrix: &Option<_>| matrix.and_then(|_| sums.next());
@@ -79,18 +73,11 @@ fn sum_groups(gpu: &Gpu, matrices: &[(View, usize)]) -> Result<Vec<Buffer>> {
     let mut sums = sums.collect::<Result<Vec<_>>>()?;
     let widest = widths().max().unwrap_or_default();
     let grid = Grid {
-        blocks: [
-            widest.div_ceil(WARP),
-            groups().max().unwrap_or_default(),
-            matrices.len(),
-        ],
+        blocks: [widest.div_ceil(WARP), groups().max().unwrap_or_default(), matrices.len()],
         threads: THREADS,
         shared: 0,
     };
-    let tables = [
-        table(matrices.iter().map(|(x, _)| *x)),
-        table(sums.iter_mut()),
-    ];
+    let tables = [table(matrices.iter().map(|(x, _)| *x)), table(sums.iter_mut())];
     let sizes = [padded(rows()), padded(widths()), padded(each())];
     let args = [&tables[..], &sizes.concat()].concat();
     gpu.launch(Kernel::of("sums", "sum_rows", dtype), grid, &args)?;
@@ -143,10 +130,7 @@ mod tests {
             let alone = matrices.map(|(x, width)| values(sum_rows(&gpu, x, width).unwrap()));
             let together: Vec<Vec<f32>> = together.into_iter().map(values).collect();
             assert_eq!(together, alone);
-            assert_eq!(
-                together.iter().map(Vec::len).collect::<Vec<_>>(),
-                [33, 64, 7, 5]
-            );
+            assert_eq!(together.iter().map(Vec::len).collect::<Vec<_>>(), [33, 64, 7, 5]);
             assert!(sums_of_rows(&gpu, &[matrices, matrices].concat()).is_err());
         });
     }

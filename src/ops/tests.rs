@@ -69,11 +69,7 @@ fn loss(p: &[Var], activations: DType, weights: Weights) -> Result<Tensor> {
     let ids = Tensor::from_vec(tokens(0), (BATCH, LEN), &Device::Cpu)?;
     let x = embedding(&ids, p[0], None, None, activations)?;
     let normed = layer_norm(&x, p[1], p[2], 1e-5)?;
-    let maps = [
-        (p[7], Some(p[8])),
-        (p[9], Some(p[10])),
-        (p[11], Some(p[12])),
-    ];
+    let maps = [(p[7], Some(p[8])), (p[9], Some(p[10])), (p[11], Some(p[12]))];
     let maps = [&maps[..], &[(p[15], Some(p[16]))]].concat();
     let mixed = linear(&attention(&normed, &maps, weights)?, p[13], Some(p[14]))?;
     let normed = layer_norm(&x, p[3], p[4], 1e-5)?;
@@ -118,10 +114,7 @@ fn a_block_of_pythia_takes_activations_of_16_bits_and_parameters_of_32() {
                 let apart: Vec<f64> = got.iter().zip(expected).map(|(x, y)| x - y).collect();
                 // rules without a parameter give it a gradient of zeros
                 let apart = norm(&apart) / norm(expected).max(1e-12);
-                assert!(
-                    apart <= tolerance,
-                    "{weights:?} with {activations:?}, gradient {i}: {apart:e}"
-                );
+                assert!(apart <= tolerance, "{weights:?} with {activations:?}, gradient {i}: {apart:e}");
             }
         }
     }

@@ -36,15 +36,7 @@ impl Tiles {
 
     /// One block per tile of `count` matrices of this size.
     pub(super) fn grids(&self, count: usize) -> Grid {
-        Grid {
-            blocks: [
-                self.rows.div_ceil(self.each),
-                self.width.div_ceil(WARP),
-                count,
-            ],
-            threads: THREADS,
-            shared: 0,
-        }
+        Grid { blocks: [self.rows.div_ceil(self.each), self.width.div_ceil(WARP), count], threads: THREADS, shared: 0 }
     }
 
     /// Memory for the column sums of every tile.

@@ -22,9 +22,7 @@ pub fn time_steps(x: &Tensor) -> Result<Vec<Tensor>> {
 }
 
 fn reference(x: &Tensor) -> Result<Vec<Tensor>> {
-    (0..x.dim(1)?)
-        .map(|t| x.narrow(1, t, 1)?.squeeze(1))
-        .collect()
+    (0..x.dim(1)?).map(|t| x.narrow(1, t, 1)?.squeeze(1)).collect()
 }
 
 struct TimeSteps {
@@ -78,9 +76,7 @@ impl FusedOp for TimeSteps {
             let grads = outs.iter().map(|out| out.map(|out| out.grad).into());
             let kernel = Kernel::of("time_steps", "time_steps_backward", io);
             let to = &mut gx;
-            self.run(call.gpu, kernel, i, grads.collect(), |grads| {
-                [grads, to.into()]
-            })?;
+            self.run(call.gpu, kernel, i, grads.collect(), |grads| [grads, to.into()])?;
         }
         Ok(vec![Some(gx)])
     }

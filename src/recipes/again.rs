@@ -40,15 +40,9 @@ impl Choice {
                 _ => None,
             })
         };
-        let values = choice
-            .settings
-            .iter()
-            .filter_map(|setting| Some((setting.name, value(setting)?)));
-        choice.fixed = FixedSettings {
-            values: values.collect(),
-            options: config.model.options.clone(),
-            place: place.to_owned(),
-        };
+        let values = choice.settings.iter().filter_map(|setting| Some((setting.name, value(setting)?)));
+        choice.fixed =
+            FixedSettings { values: values.collect(), options: config.model.options.clone(), place: place.to_owned() };
         Ok(choice)
     }
 
@@ -60,17 +54,11 @@ impl Choice {
     pub fn with(self, mut other: Self) -> Result<Self> {
         let deciding = DECIDING.into_iter().find(|name| other.is_chosen(name));
         if let Some(name) = deciding.or(other.preset.map(|_| "preset")) {
-            refuse!(
-                flag(format!("--{name}")),
-                "decides other settings, which --config has fixed: give one of the two"
-            );
+            refuse!(flag(format!("--{name}")), "decides other settings, which --config has fixed: give one of the two");
         }
         other.fixed = self.fixed;
         if other.is_chosen("dropout") {
-            other
-                .fixed
-                .values
-                .retain(|name, _| !DROPOUTS.contains(name));
+            other.fixed.values.retain(|name, _| !DROPOUTS.contains(name));
         }
         if CHOOSING_FILES.iter().any(|name| other.is_chosen(name)) {
             other.fixed.values.remove("source-digest");
@@ -86,20 +74,14 @@ impl Choice {
 /// Shortest command that trains `config`, such as `dsf mqar --mixer s6 --d 64`. A run on files assumes the same files
 /// in `--data-dir`. `None` if no flags describe the run, as for runs of a version with other recipes.
 pub fn command(config: &RunConfig) -> Option<String> {
-    let config = &RunConfig {
-        task: config.task.clone().of_any_files(),
-        ..config.clone()
-    };
+    let config = &RunConfig { task: config.task.clone().of_any_files(), ..config.clone() };
     let task = super::task(config.task.name()).ok()?;
     let whole = Choice::again(config, "").ok()?.fixed;
     let named = PRESETS.iter().map(|preset| Some(preset.name));
     let presets = [None].into_iter().chain(named);
     let ways = presets.filter_map(|preset| flags(task, &whole, config, preset));
     let shortest = ways.min_by_key(Vec::len)?;
-    let flags: String = shortest
-        .iter()
-        .map(|(name, value)| format!(" --{name} {value}"))
-        .collect();
+    let flags: String = shortest.iter().map(|(name, value)| format!(" --{name} {value}")).collect();
     Some(format!("dsf {}{flags}", task.name))
 }
 
@@ -119,21 +101,13 @@ fn flags(
     };
     // Settings that determine others come first: once they are set, fewer of the others differ.
     let all = chosen.settings.typed().map(|setting| setting.name);
-    let names: Vec<&str> = ["dataset", "corpus"]
-        .into_iter()
-        .chain(DECIDING)
-        .chain(["seed"])
-        .chain(all)
-        .collect();
+    let names: Vec<&str> = ["dataset", "corpus"].into_iter().chain(DECIDING).chain(["seed"]).chain(all).collect();
     let mut now = made(&chosen);
     for name in names {
         let Some(value) = whole.values.get(name) else {
             continue;
         };
-        if now
-            .as_ref()
-            .is_none_or(|now| now.values.get(name) != Some(value))
-        {
+        if now.as_ref().is_none_or(|now| now.values.get(name) != Some(value)) {
             typed.push((name.to_owned(), as_typed(value)));
             chosen.set(name, &as_typed(value), "").ok()?;
             now = made(&chosen);

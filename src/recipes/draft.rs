@@ -92,10 +92,7 @@ impl<'a> Draft<'a> {
     }
 
     fn apply(&mut self, layer: &Layer) {
-        let origin = Origin::Recipe {
-            task: self.task.name,
-            layer: layer.of.clone(),
-        };
+        let origin = Origin::Recipe { task: self.task.name, layer: layer.of.clone() };
         if layer.released_block {
             let block = self.entry.released;
             let origin = Origin::Released(self.entry.name);
@@ -179,8 +176,7 @@ impl<'a> Draft<'a> {
     }
 
     fn holds(&self, when: &BTreeMap<String, Values>) -> bool {
-        when.iter()
-            .all(|(name, values)| self.fact(name).is_some_and(|found| values.contain(&found)))
+        when.iter().all(|(name, values)| self.fact(name).is_some_and(|found| values.contain(&found)))
     }
 
     /// Value of a condition's key: a property of the run, or the value of a setting so far.
@@ -225,10 +221,7 @@ impl<'a> Draft<'a> {
                 continue;
             };
             if !setting.is_of(&scope) {
-                refuse!(
-                    flag(format!("--{name}")),
-                    "means nothing to the task {task}: leave it out"
-                );
+                refuse!(flag(format!("--{name}")), "means nothing to the task {task}: leave it out");
             }
         }
         let protocols = &self.recipe.protocols;
@@ -245,11 +238,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Options of the mixer: the user's, those of layers, or the protocol's defaults.
-    pub fn mixer_options(
-        &self,
-        variant: &str,
-        protocol: Protocol,
-    ) -> Result<BTreeMap<String, String>> {
+    pub fn mixer_options(&self, variant: &str, protocol: Protocol) -> Result<BTreeMap<String, String>> {
         let (entry, given) = (self.entry, &self.choice.options);
         for (name, (value, _)) in given {
             check_option(entry, variant, name, value)?;
@@ -286,12 +275,7 @@ pub(super) fn check_option(entry: &Entry, variant: &str, name: &str, value: &str
         if known.is_empty() {
             refuse!(flag "--option" = format!("{name}={value}"), "mixer `{mixer}` has no options");
         }
-        return Err(error::unknown_value(
-            "--option",
-            &format!("option of {mixer}"),
-            name,
-            known,
-        ));
+        return Err(error::unknown_value("--option", &format!("option of {mixer}"), name, known));
     };
     if !option.is_of(variant) {
         refuse!(flag "--option" = format!("{name}={value}"), "variant `{variant}` of {mixer} has no {name}; {} has it", option.variants.join(", "));

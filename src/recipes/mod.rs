@@ -39,11 +39,7 @@ pub type Task = &'static TaskEntry;
 impl TaskEntry {
     /// Properties that determine which settings apply to the task.
     pub fn setting_scope(&self) -> SettingScope<'static> {
-        SettingScope {
-            task: self.name,
-            objective: self.objective,
-            fields: self.fields,
-        }
+        SettingScope { task: self.name, objective: self.objective, fields: self.fields }
     }
 
     fn layers(&self) -> &'static Recipe {
@@ -56,11 +52,7 @@ impl TaskEntry {
     ///
     /// Fails with the reason if the paper tried none for this task.
     pub fn paper_rates(&self) -> Result<&'static [f64]> {
-        let Recipe {
-            rates,
-            why_no_rates,
-            ..
-        } = self.layers();
+        let Recipe { rates, why_no_rates, .. } = self.layers();
         ensure!(
             !rates.is_empty(),
             flag "--lr" = "paper", "{why_no_rates}; name rates, such as --lr 1e-3,3e-3");
@@ -131,14 +123,7 @@ pub static PRESETS: [Preset; 3] = [
 pub fn preset(name: &str) -> Result<&'static str> {
     let known = |preset: &&Preset| preset.name == name || preset.aliases.contains(&name);
     let found = PRESETS.iter().find(known).map(|preset| preset.name);
-    found.ok_or_else(|| {
-        error::unknown_value(
-            "--preset",
-            "preset",
-            name,
-            PRESETS.iter().map(|preset| preset.name),
-        )
-    })
+    found.ok_or_else(|| error::unknown_value("--preset", "preset", name, PRESETS.iter().map(|preset| preset.name)))
 }
 
 /// Settings that a user chose for one run, each with its origin.
@@ -169,11 +154,7 @@ struct FixedSettings {
 impl Choice {
     /// Choice of a preset and nothing else.
     pub fn of(preset: Option<&'static str>, gpu: bool) -> Self {
-        Self {
-            preset,
-            gpu,
-            ..Self::default()
-        }
+        Self { preset, gpu, ..Self::default() }
     }
 
     /// Sets `name` to the value of `text`; `place` is its origin. A tokenizer's file is copied into the cache.
@@ -187,9 +168,9 @@ impl Choice {
             return Ok(());
         }
         if name == "option" {
-            let (option, value) = text.split_once('=').ok_or_else(|| {
-                Error::flag_value("--option", text, "not NAME=VALUE, such as dt_init=zero")
-            })?;
+            let (option, value) = text
+                .split_once('=')
+                .ok_or_else(|| Error::flag_value("--option", text, "not NAME=VALUE, such as dt_init=zero"))?;
             let set = (value.trim().to_owned(), place.to_owned());
             self.options.insert(option.trim().to_owned(), set);
             return Ok(());
@@ -292,14 +273,7 @@ pub fn published_accuracy(config: &RunConfig) -> Option<f64> {
     let (id, seed, accuracy) = (at("run_id")?, at("seed")?, at("accuracy")?);
     let mut same = rows.records().filter_map(Result::ok).filter(|row| {
         let seed = row[seed].parse();
-        seed.is_ok_and(|seed| {
-            RunConfig {
-                seed,
-                ..config.clone()
-            }
-            .id()
-                == row[id]
-        })
+        seed.is_ok_and(|seed| RunConfig { seed, ..config.clone() }.id() == row[id])
     });
     same.next()?[accuracy].parse().ok()
 }

@@ -55,10 +55,7 @@ pub(super) struct PresetWhen {
 
 impl Default for Presets {
     fn default() -> Self {
-        Self {
-            default: "quick".to_owned(),
-            named: None,
-        }
+        Self { default: "quick".to_owned(), named: None }
     }
 }
 

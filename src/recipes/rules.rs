@@ -3,8 +3,7 @@
 use super::draft::{check_option, resolved_options, Draft, Origin};
 use super::{kernel_length, Explained, Resolved};
 use crate::config::{
-    Hybrid, ModelConfig, Objective, PositionEmbedding, Protocol, RunConfig, Setting, TaskConfig,
-    FORMAT,
+    Hybrid, ModelConfig, Objective, PositionEmbedding, Protocol, RunConfig, Setting, TaskConfig, FORMAT,
 };
 use crate::error::{refuse, Error, Result};
 use crate::mixers::{self, Entry, SOFTMAX};
@@ -130,9 +129,7 @@ fn dropouts(draft: &mut Draft) {
 
 /// Sets widths that follow from d, heads and the tokenizer in a language model of text.
 fn language(draft: &mut Draft, hybrid: Option<&(&'static Entry, Hybrid)>) {
-    let known = draft
-        .get("tokenizer")
-        .and_then(|tokenizer| table_rows(&tokenizer));
+    let known = draft.get("tokenizer").and_then(|tokenizer| table_rows(&tokenizer));
     if let Some(rows) = known.or(draft.choice.tokenizer_rows) {
         draft.default("vocab-size", rows, "the rows that the tokenizer needs");
     }
@@ -141,15 +138,8 @@ fn language(draft: &mut Draft, hybrid: Option<&(&'static Entry, Hybrid)>) {
         draft.rule("mlp-width", 4 * d, "4 d");
     }
     let heads: usize = draft.get("heads").unwrap_or(1);
-    let both = || {
-        [Some(draft.entry), hybrid.map(|(entry, _)| *entry)]
-            .into_iter()
-            .flatten()
-    };
-    let (attends, turns) = (
-        both().any(|entry| entry.family.is_attention()),
-        both().any(|entry| entry.rotary),
-    );
+    let both = || [Some(draft.entry), hybrid.map(|(entry, _)| *entry)].into_iter().flatten();
+    let (attends, turns) = (both().any(|entry| entry.family.is_attention()), both().any(|entry| entry.rotary));
     if attends {
         draft.default("n", d, "d, as in attention");
     } else {
@@ -160,11 +150,7 @@ fn language(draft: &mut Draft, hybrid: Option<&(&'static Entry, Hybrid)>) {
     if turns {
         draft.default("rotary", "pre", "before the feature map");
     } else {
-        draft.default(
-            "rotary",
-            "none",
-            "the mixer has nothing that positions could turn",
-        );
+        draft.default("rotary", "none", "the mixer has nothing that positions could turn");
     }
 }
 
@@ -181,11 +167,7 @@ fn data_seed(draft: &mut Draft) {
     if draft.value("data") == Some(&json!("files")) {
         draft.default("data-seed", 0, "no meaning for examples from files");
     } else if let Some(seed) = draft.value("seed").cloned() {
-        draft.default(
-            "data-seed",
-            seed,
-            "as seed: every seed draws its own examples",
-        );
+        draft.default("data-seed", seed, "as seed: every seed draws its own examples");
     }
 }
 
@@ -230,8 +212,7 @@ pub(super) fn rotary_dims(width: usize) -> usize {
 /// Sets batch sizes for a fixed number of tokens, and micro-batches that fit into memory.
 fn batches(draft: &mut Draft, task: &Sizes) {
     let get = |draft: &Draft, name: &str| draft.get::<usize>(name);
-    if let (Some(tokens), Some(most)) = (get(draft, "tokens-per-step"), get(draft, "largest-batch"))
-    {
+    if let (Some(tokens), Some(most)) = (get(draft, "tokens-per-step"), get(draft, "largest-batch")) {
         let batch = (tokens / task.seq_len.max(1)).clamp(1, most.max(1));
         draft.default("batch-size", batch, "as many tokens a step at every length");
     }
@@ -242,16 +223,11 @@ fn batches(draft: &mut Draft, task: &Sizes) {
 }
 
 /// Settings of the run, with their JSON pointers and values in the config.
-fn settings_in_config<'a>(
-    draft: &'a Draft,
-) -> impl Iterator<Item = (&'static Setting, String, Value)> + use<'a> {
+fn settings_in_config<'a>(draft: &'a Draft) -> impl Iterator<Item = (&'static Setting, String, Value)> + use<'a> {
     let (objective, fields) = (draft.task.objective, draft.task.fields);
     draft.choice.settings.iter().filter_map(move |setting| {
         let at = setting.pointer(objective)?;
-        let known = |at: &str| {
-            at.strip_prefix(TASK)
-                .is_none_or(|field| fields.contains(&field))
-        };
+        let known = |at: &str| at.strip_prefix(TASK).is_none_or(|field| fields.contains(&field));
         let value = config_value(draft, setting.name)?;
         known(&at).then_some((setting, at, value))
     })
@@ -265,11 +241,7 @@ fn task_config(draft: &Draft) -> TaskConfig {
     TaskConfig::new(draft.task.name, &fields.collect::<Map<_, _>>())
 }
 
-fn config(
-    draft: &Draft,
-    task: TaskConfig,
-    options: &BTreeMap<String, String>,
-) -> Result<RunConfig> {
+fn config(draft: &Draft, task: TaskConfig, options: &BTreeMap<String, String>) -> Result<RunConfig> {
     let mut document = json!({
         "format": FORMAT,
         "task": task,
@@ -316,17 +288,9 @@ fn config_value(draft: &Draft, name: &str) -> Option<Value> {
 
 /// Explains all settings and options. `options` are the mixer's before the task fixed kernel lengths, `decided` those
 /// after it.
-fn explained(
-    draft: &Draft,
-    options: &BTreeMap<String, String>,
-    decided: &BTreeMap<String, String>,
-) -> Vec<Explained> {
+fn explained(draft: &Draft, options: &BTreeMap<String, String>, decided: &BTreeMap<String, String>) -> Vec<Explained> {
     let settings = settings_in_config(draft).filter_map(|(setting, _, value)| {
-        Some(Explained {
-            name: setting.name.to_owned(),
-            value,
-            origin: draft.origin(setting.name)?,
-        })
+        Some(Explained { name: setting.name.to_owned(), value, origin: draft.origin(setting.name)? })
     });
     let decided = decided.iter().map(|(name, value)| {
         let by_task = options.get(name) != Some(value);

@@ -38,18 +38,10 @@ impl Report {
     /// none is missed; an absent number is neither met nor missed.
     pub fn check(&mut self, tolerance: f64) -> bool {
         let unit = self.printed.first().map_or("", |number| number.by.unit());
-        let there = self
-            .printed
-            .iter()
-            .filter_map(|number| Some((number, number.apart()?)));
-        let (held, missed): (Vec<_>, Vec<_>) =
-            there.partition(|(_, apart)| apart.abs() <= tolerance);
-        let absent: Vec<String> = self
-            .printed
-            .iter()
-            .filter(|number| number.ours.is_none())
-            .map(|number| number.what.clone())
-            .collect();
+        let there = self.printed.iter().filter_map(|number| Some((number, number.apart()?)));
+        let (held, missed): (Vec<_>, Vec<_>) = there.partition(|(_, apart)| apart.abs() <= tolerance);
+        let absent: Vec<String> =
+            self.printed.iter().filter(|number| number.ours.is_none()).map(|number| number.what.clone()).collect();
         self.notes.push(format!(
             "check: {} of {} printed numbers are held within {tolerance} {unit}, {} missed, {} absent",
             held.len(),
@@ -60,8 +52,7 @@ impl Report {
         let each = missed.iter().map(|(number, apart)| number.missed(*apart));
         self.notes.extend(each);
         if !absent.is_empty() {
-            self.notes
-                .push(format!("absent, and so not held: {}", absent.join("; ")));
+            self.notes.push(format!("absent, and so not held: {}", absent.join("; ")));
         }
         let listed = |numbers: &[(&PrintedNumber, f64)]| -> Vec<serde_json::Value> {
             let each = numbers.iter().map(|(number, apart)| {

@@ -10,9 +10,7 @@ use super::score::{Score, Status};
 use super::stats::{holm, within_level, Block, Estimate, Within, ALPHA, FEWEST};
 use super::{joined, Coverage, Report, SCHEMA};
 use crate::error::{refuse, Result};
-use crate::store::{
-    places, Direction, Field, Metric, Outcome, Record, Role, RunStatus, Shown, COLUMNS,
-};
+use crate::store::{places, Direction, Field, Metric, Outcome, Record, Role, RunStatus, Shown, COLUMNS};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Change of one cell from the first set of results to the second.
@@ -85,11 +83,7 @@ impl Change {
 /// # Errors
 ///
 /// A set is empty, the metric is neither better nor worse when larger, or no run has a number.
-pub fn compare(
-    [a, b]: [&[Record]; 2],
-    names: [&str; 2],
-    metric: Option<&'static Metric>,
-) -> Result<Comparison> {
+pub fn compare([a, b]: [&[Record]; 2], names: [&str; 2], metric: Option<&'static Metric>) -> Result<Comparison> {
     for (rows, name) in [(a, names[0]), (b, names[1])] {
         if rows.is_empty() {
             refuse!(path name, "holds no results");
@@ -102,10 +96,7 @@ pub fn compare(
     let [a, b] = &[a, b].map(|rows| own_data.marked(rows));
     let [a, b] = [a, b].map(|rows| joined(rows.iter().collect(), None).0);
     let mut pairs = pairs([&a, &b], metric);
-    let levels = pairs
-        .iter()
-        .filter_map(|pair| pair.level)
-        .collect::<Vec<f64>>();
+    let levels = pairs.iter().filter_map(|pair| pair.level).collect::<Vec<f64>>();
     let mut corrected = holm(&levels).into_iter();
     for pair in &mut pairs {
         if pair.level.is_some() {
@@ -118,10 +109,7 @@ pub fn compare(
         refuse!("no run of {} or {} has {number}", names[0], names[1]);
     }
     let both: Vec<&Record> = a.iter().chain(&b).copied().collect();
-    Ok(Comparison {
-        worse: count(&pairs, Change::Worse),
-        report: drawn(&pairs, names, Coverage::of(&both)),
-    })
+    Ok(Comparison { worse: count(&pairs, Change::Worse), report: drawn(&pairs, names, Coverage::of(&both)) })
 }
 
 fn count(pairs: &[Pair], change: Change) -> usize {
@@ -157,9 +145,7 @@ fn pairs<'a>(sets: [&[&'a Record]; 2], requested: Option<&'static Metric>) -> Ve
 
 /// Columns of all settings, the most prominent first.
 fn order() -> Vec<usize> {
-    const FIRST: [&str; 8] = [
-        "task", "dataset", "mixer", "seq_len", "kv_pairs", "d", "n", "lr",
-    ];
+    const FIRST: [&str; 8] = ["task", "dataset", "mixer", "seq_len", "kv_pairs", "d", "n", "lr"];
     let mut all = places(&[Role::Setting, Role::Cell, Role::Rate]);
     let first = |place: &usize| FIRST.iter().position(|name| *name == COLUMNS[*place].name);
     all.sort_by_key(|place| first(place).unwrap_or(FIRST.len()));
@@ -203,9 +189,7 @@ impl Side {
     fn equals(&self, other: &Self) -> bool {
         let bits = |side: &Self| -> Vec<(usize, u64)> {
             let numbers = side.numbers.iter();
-            numbers
-                .map(|(seed, number)| (*seed, number.to_bits()))
-                .collect()
+            numbers.map(|(seed, number)| (*seed, number.to_bits())).collect()
         };
         self.diverged == other.diverged && bits(self) == bits(other)
     }
@@ -223,14 +207,8 @@ impl Pair<'_> {
             (Shown::Percent, examples) if examples > 0 => 1.0 / examples as f64,
             _ => 0.0,
         };
-        let shared = b
-            .numbers
-            .iter()
-            .filter_map(|(seed, b)| Some(b - a.numbers.get(seed)?));
-        let paired = Block {
-            values: shared.collect(),
-            least: least * 2f64.sqrt(),
-        };
+        let shared = b.numbers.iter().filter_map(|(seed, b)| Some(b - a.numbers.get(seed)?));
+        let paired = Block { values: shared.collect(), least: least * 2f64.sqrt() };
         let block = |side: &Side, sign: f64| Block {
             values: side.numbers.values().map(|number| sign * number).collect(),
             least,
@@ -294,10 +272,7 @@ impl Pair<'_> {
 
     fn facts(&self) -> Facts {
         let settings = places(&[Role::Setting, Role::Cell, Role::Rate]);
-        let mut facts: Facts = settings
-            .into_iter()
-            .map(|i| fact(COLUMNS[i].name, self.record.at(i).json()))
-            .collect();
+        let mut facts: Facts = settings.into_iter().map(|i| fact(COLUMNS[i].name, self.record.at(i).json())).collect();
         facts.push(fact("metric", self.metric.name));
         for (side, name) in self.sides.iter().zip(["a", "b"]) {
             let status = side.status();
@@ -325,21 +300,15 @@ impl Pair<'_> {
 fn drawn(pairs: &[Pair], names: [&str; 2], coverage: Coverage) -> Report {
     let key = |pair: &Pair| (pair.record.text("task").to_owned(), pair.metric.name);
     let grids: Vec<Grid> = pairs.chunk_by(|a, b| key(a) == key(b)).map(grid).collect();
-    let counts: Facts = CHANGES
-        .iter()
-        .map(|(change, name)| fact(&name.replace(' ', "_"), count(pairs, *change)))
-        .collect();
+    let counts: Facts =
+        CHANGES.iter().map(|(change, name)| fact(&name.replace(' ', "_"), count(pairs, *change))).collect();
     let all: Vec<String> = CHANGES
         .iter()
         .map(|(change, name)| (count(pairs, *change), name))
         .filter(|(count, _)| *count > 0)
         .map(|(count, name)| format!("{count} {name}"))
         .collect();
-    let mut notes = vec![format!(
-        "{}: {}",
-        super::coverage::counted(pairs.len(), "cell"),
-        all.join(", ")
-    )];
+    let mut notes = vec![format!("{}: {}", super::coverage::counted(pairs.len(), "cell"), all.join(", "))];
     notes.push(format!(
         "beyond noise: a difference of means over seeds whose interval of Student's t does not hold 0, at 5 % after Holm's \
          correction over all cells; it takes {FEWEST} seeds a side"
@@ -388,10 +357,7 @@ fn grid(pairs: &[Pair]) -> Grid {
             values => values.join(" "),
         }
     };
-    let mut shown: Vec<&Pair> = pairs
-        .iter()
-        .filter(|p| p.change != Change::Identical)
-        .collect();
+    let mut shown: Vec<&Pair> = pairs.iter().filter(|p| p.change != Change::Identical).collect();
     shown.sort_by_key(|pair| pair.change);
     let lines = shown.iter().map(|pair| Line::new(name(pair), pair.cells()));
     let columns = ["A", "B", "B - A", "95 % interval", "change"];
@@ -403,11 +369,6 @@ fn grid(pairs: &[Pair]) -> Grid {
     Grid {
         axes: ["cell".into(), String::new()],
         records: pairs.iter().map(Pair::facts).collect(),
-        ..Grid::new(
-            format!("{task}: {meaning}"),
-            columns,
-            lines.collect(),
-            pairs[0].style(),
-        )
+        ..Grid::new(format!("{task}: {meaning}"), columns, lines.collect(), pairs[0].style())
     }
 }

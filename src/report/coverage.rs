@@ -74,46 +74,29 @@ impl Coverage {
             None => format!("{} done", counted(self.done, "run")),
         };
         let failed = self.failed.values().sum();
-        let rest = [
-            (self.diverged, "of them diverged"),
-            (failed, "failed"),
-            (self.not_run, "not run"),
-        ];
+        let rest = [(self.diverged, "of them diverged"), (failed, "failed"), (self.not_run, "not run")];
         let rest = rest.iter().filter(|(count, _)| *count > 0);
-        rest.fold(done, |line, (count, what)| {
-            format!("{line}, {count} {what}")
-        })
+        rest.fold(done, |line, (count, what)| format!("{line}, {count} {what}"))
     }
 
     fn failures(&self) -> Vec<String> {
         let reasons = self.failed.iter();
-        reasons
-            .map(|(reason, count)| format!("failed in {}: {reason}", counted(*count, "run")))
-            .collect()
+        reasons.map(|(reason, count)| format!("failed in {}: {reason}", counted(*count, "run"))).collect()
     }
 
     fn program(&self) -> Option<String> {
-        let commits: Vec<String> = self
-            .commits
-            .iter()
-            .map(|(commit, runs)| format!("{commit} ({})", counted(*runs, "run")))
-            .collect();
+        let commits: Vec<String> =
+            self.commits.iter().map(|(commit, runs)| format!("{commit} ({})", counted(*runs, "run"))).collect();
         match commits.len() {
             0 => None,
             1 => self.commits.keys().next().map(|only| format!("git {only}")),
-            many => Some(format!(
-                "warning: runs of {many} commits are mixed: {}",
-                commits.join(", ")
-            )),
+            many => Some(format!("warning: runs of {many} commits are mixed: {}", commits.join(", "))),
         }
     }
 }
 
 fn edges(results: &[Status]) -> Option<String> {
-    let edges: Vec<Edge> = results
-        .iter()
-        .filter_map(|status| status.score()?.edge)
-        .collect();
+    let edges: Vec<Edge> = results.iter().filter_map(|status| status.score()?.edge).collect();
     let at = |edge| edges.iter().filter(|e| **e == edge).count();
     let (lowest, highest) = (at(Edge::Lowest), at(Edge::Highest));
     let place = match (lowest, highest) {

@@ -43,10 +43,7 @@ pub enum Series {
 pub enum Drawn {
     /// Grids of one metric over two axes. A line is named by the first of its columns, and also by the others where
     /// lines of one name differ in them. Runs that differ in any further setting are in separate grids.
-    Axes {
-        lines: &'static [&'static str],
-        columns: &'static str,
-    },
+    Axes { lines: &'static [&'static str], columns: &'static str },
     /// One point per setting: the metric over another one.
     Points(&'static str),
     /// The share of a setting's runs that have reached the stopping accuracy, over training examples.
@@ -395,17 +392,10 @@ impl Figure {
         if let Some(metric) = Metric::find(name).filter(|m| self.metrics.contains(&m.name)) {
             return Ok(metric);
         }
-        let having: BTreeSet<String> = FIGURES
-            .iter()
-            .filter(|f| f.metrics.contains(&name))
-            .map(|f| format!("`dsf report{}`", f.flag()))
-            .collect();
+        let having: BTreeSet<String> =
+            FIGURES.iter().filter(|f| f.metrics.contains(&name)).map(|f| format!("`dsf report{}`", f.flag())).collect();
         let meaning = Metric::find(name).map_or("unknown", |metric| metric.meaning);
-        let mut wanted = format!(
-            "no number of {} ({meaning}); take {}",
-            self.title(),
-            self.metrics.join(", ")
-        );
+        let mut wanted = format!("no number of {} ({meaning}); take {}", self.title(), self.metrics.join(", "));
         if !having.is_empty() {
             let having: Vec<String> = having.into_iter().collect();
             wanted += &format!(", or {}, which has it", having.join(" or "));

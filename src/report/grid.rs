@@ -126,10 +126,7 @@ pub struct Tick {
 
 impl<T: Into<String>> From<T> for Tick {
     fn from(title: T) -> Self {
-        Self {
-            title: title.into(),
-            at: None,
-        }
+        Self { title: title.into(), at: None }
     }
 }
 
@@ -148,10 +145,7 @@ impl From<&Field> for Tick {
 impl Tick {
     /// Returns the tick of a whole number.
     pub fn whole(number: usize) -> Self {
-        Self {
-            title: number.to_string(),
-            at: Some(number as f64),
-        }
+        Self { title: number.to_string(), at: Some(number as f64) }
     }
 }
 
@@ -185,31 +179,17 @@ impl Line {
     /// Returns a line of our numbers that is a series of its own.
     pub fn new(tick: impl Into<Tick>, cells: Vec<Cell>) -> Self {
         let tick = tick.into();
-        Self {
-            series: Some(tick.title.clone()),
-            tick,
-            detail: String::new(),
-            across: None,
-            printed: false,
-            cells,
-        }
+        Self { series: Some(tick.title.clone()), tick, detail: String::new(), across: None, printed: false, cells }
     }
 
     /// Returns the line of a baseline, which is shown in tables only.
     pub fn of_baseline(name: impl Into<Tick>, cells: Vec<Cell>) -> Self {
-        Self {
-            series: None,
-            ..Self::new(name, cells)
-        }
+        Self { series: None, ..Self::new(name, cells) }
     }
 
     /// Returns the numbers that the paper prints for `series`.
     pub fn of_paper(name: &str, series: Option<&str>, cells: Vec<Cell>) -> Self {
-        Self {
-            series: series.map(str::to_owned),
-            printed: true,
-            ..Self::new(name, cells)
-        }
+        Self { series: series.map(str::to_owned), printed: true, ..Self::new(name, cells) }
     }
 
     /// Its title.
@@ -343,12 +323,7 @@ impl Grid {
 
     /// Title of the column of titles: the names of both axes.
     pub fn corner(&self) -> String {
-        let names: Vec<&str> = self
-            .axes
-            .iter()
-            .map(String::as_str)
-            .filter(|name| !name.is_empty())
-            .collect();
+        let names: Vec<&str> = self.axes.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
         names.join(" \\ ")
     }
 
@@ -384,20 +359,11 @@ impl Grid {
         }
         let keep = |i: &usize| (i + 1).is_power_of_two() || i + 1 == last;
         let mut short = self.clone();
-        short.columns = (0..last)
-            .filter(keep)
-            .map(|i| self.columns[i].clone())
-            .collect();
+        short.columns = (0..last).filter(keep).map(|i| self.columns[i].clone()).collect();
         for (line, whole) in short.lines.iter_mut().zip(&self.lines) {
-            line.cells = (0..last)
-                .filter(keep)
-                .map(|i| whole.cells[i].clone())
-                .collect();
+            line.cells = (0..last).filter(keep).map(|i| whole.cells[i].clone()).collect();
         }
-        let shown = format!(
-            "{} of {last} columns; CSV and JSON have all",
-            short.columns.len()
-        );
+        let shown = format!("{} of {last} columns; CSV and JSON have all", short.columns.len());
         short.notes.push(shown);
         Cow::Owned(short)
     }
@@ -499,19 +465,11 @@ fn measured(value: f64) -> String {
 
 /// Note on the best learning rates, with the number of cells that each is best in; `None` without a number.
 pub(super) fn rates_won(results: impl Iterator<Item = Status>) -> Option<String> {
-    let mut won: Vec<f64> = results
-        .filter_map(|status| Some(status.score()?.lr))
-        .collect();
+    let mut won: Vec<f64> = results.filter_map(|status| Some(status.score()?.lr)).collect();
     won.sort_by(f64::total_cmp);
     let wins: Vec<String> = won
         .chunk_by(|a, b| a.total_cmp(b).is_eq())
-        .map(|cells| {
-            format!(
-                "{} ({})",
-                chosen_rate(cells[0]),
-                counted(cells.len(), "cell")
-            )
-        })
+        .map(|cells| format!("{} ({})", chosen_rate(cells[0]), counted(cells.len(), "cell")))
         .collect();
     let plural = if wins.len() == 1 { "" } else { "s" };
     (!wins.is_empty()).then(|| format!("best rate{plural}: {}", wins.join(", ")))
@@ -520,10 +478,8 @@ pub(super) fn rates_won(results: impl Iterator<Item = Status>) -> Option<String>
 /// Legend of the marks among `results`; `None` if there are none.
 pub(super) fn legend(results: &[Status]) -> Option<String> {
     let used = MARKS.iter().filter(|(mark, ..)| results.contains(mark));
-    let words: Vec<String> = used
-        .filter(|(.., word)| !word.is_empty())
-        .map(|(_, mark, word)| format!("{mark} {word}"))
-        .collect();
+    let words: Vec<String> =
+        used.filter(|(.., word)| !word.is_empty()).map(|(_, mark, word)| format!("{mark} {word}")).collect();
     (!words.is_empty()).then(|| words.join(", "))
 }
 

@@ -31,10 +31,7 @@ pub(super) fn warnings<'a>(runs: impl Iterator<Item = &'a Record>) -> Vec<String
     let mut warnings = Vec::new();
     for ((_, what), counts) in COLUMNS.iter().zip(counted) {
         for values in counts.into_values().filter(|values| values.len() > 1) {
-            let each: Vec<String> = values
-                .iter()
-                .map(|(value, runs)| format!("{value} ({runs})"))
-                .collect();
+            let each: Vec<String> = values.iter().map(|(value, runs)| format!("{value} ({runs})")).collect();
             let each = each.join(", ");
             warnings.push(format!("warning: runs of several {what} are mixed: {each}"));
         }
@@ -50,18 +47,9 @@ pub(super) fn sizes<'a>(lines: impl Iterator<Item = &'a [Difference]>) -> Option
         reduced.map(ToString::to_string).collect()
     };
     let lines: Vec<Vec<String>> = lines.map(sizes).collect();
-    let mut others: Vec<String> = lines
-        .iter()
-        .filter(|l| !l.is_empty())
-        .map(|l| l.join(" "))
-        .collect();
+    let mut others: Vec<String> = lines.iter().filter(|l| !l.is_empty()).map(|l| l.join(" ")).collect();
     others.sort();
     others.dedup();
     let beside = lines.iter().any(Vec::is_empty) && !others.is_empty();
-    beside.then(|| {
-        format!(
-            "warning: runs at the preset's sizes stand beside others: {}",
-            others.join("; ")
-        )
-    })
+    beside.then(|| format!("warning: runs at the preset's sizes stand beside others: {}", others.join("; ")))
 }

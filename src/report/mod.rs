@@ -28,9 +28,7 @@ pub use claims::{Claim, Verdict, CLAIMS};
 pub use compare::{compare, Change, Comparison};
 pub use coverage::Coverage;
 pub use figures::{Figure, Series, FIGURES};
-pub use grid::{
-    Baseline, Cell, Content, Distance, Facts, Form, Grid, Line, PrintedNumber, Report, Style, Tick,
-};
+pub use grid::{Baseline, Cell, Content, Distance, Facts, Form, Grid, Line, PrintedNumber, Report, Style, Tick};
 pub use presets::{Difference, PresetsOf};
 pub use render::{index, Format, Screen, FORMATS};
 pub use score::{Edge, RateChoice, Score, Status};
@@ -38,9 +36,7 @@ pub use select::Traced;
 
 use crate::config::{Protocol, RunConfig};
 use crate::error::{refuse, Error, Result};
-use crate::store::{
-    places, EpochRow, Field, Record, Role, RunStatus, SliceRow, COLUMNS, SOURCE_DIGEST,
-};
+use crate::store::{places, EpochRow, Field, Record, Role, RunStatus, SliceRow, COLUMNS, SOURCE_DIGEST};
 use crate::tasks::TASKS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
@@ -77,13 +73,7 @@ pub struct ReportOptions {
     /// Where synthetic tasks have validation examples (--val-examples), these choose in any case. With held-out, tasks
     /// without a validation split take half of the seeds: each half is reported at the rate that is best on the other
     /// (cross-fitting).
-    #[arg(
-        long,
-        value_enum,
-        value_name = "HOW",
-        default_value = "best",
-        hide_default_value = true
-    )]
+    #[arg(long, value_enum, value_name = "HOW", default_value = "best", hide_default_value = true)]
     pub select: RateChoice,
     /// Names of the claims to judge; empty for all.
     #[arg(skip)]
@@ -142,24 +132,14 @@ pub struct Filter {
     #[arg(long = "mixer", value_delimiter = ',', value_name = "NAME")]
     pub mixers: Vec<String>,
     /// Only these sequence lengths.
-    #[arg(
-        long = "seq-len",
-        value_delimiter = ',',
-        value_name = "L",
-        conflicts_with = "table"
-    )]
+    #[arg(long = "seq-len", value_delimiter = ',', value_name = "L", conflicts_with = "table")]
     pub seq_lens: Vec<usize>,
     /// Only these datasets of the Long Range Arena (table 3).
     #[arg(long = "dataset", value_delimiter = ',', value_name = "NAME",
           value_parser = PossibleValuesParser::new(figures::datasets()))]
     pub datasets: Vec<String>,
     /// Only these protocols.
-    #[arg(
-        long = "protocol",
-        value_delimiter = ',',
-        value_enum,
-        value_name = "PROTOCOL"
-    )]
+    #[arg(long = "protocol", value_delimiter = ',', value_enum, value_name = "PROTOCOL")]
     pub protocols: Vec<Protocol>,
 }
 
@@ -183,8 +163,7 @@ pub fn report(
     options: &ReportOptions,
 ) -> Result<Report> {
     let metric = figure.metric(options.metric.as_deref())?;
-    let mut planned: Option<Vec<Record>> =
-        planned.map(|runs| runs.iter().map(Record::planned).collect());
+    let mut planned: Option<Vec<Record>> = planned.map(|runs| runs.iter().map(Record::planned).collect());
     let own_data = OwnData::of(rows.iter().chain(planned.iter().flatten()));
     let planned_runs = planned.iter_mut().flatten();
     planned_runs.for_each(|run| own_data.mark(run));
@@ -195,21 +174,13 @@ pub fn report(
     }
     let keep = |run: &&Record| figure.holds(run) && options.filter.passes(run);
     let found: Vec<&Record> = rows_of.iter().copied().filter(keep).collect();
-    let planned = planned
-        .as_ref()
-        .map(|runs| runs.iter().filter(keep).collect());
+    let planned = planned.as_ref().map(|runs| runs.iter().filter(keep).collect());
     let planned = planned.map(|planned| with_files(planned, &found));
     let (runs, coverage) = joined(found, planned);
     if runs.is_empty() {
         return Err(nothing_left(figure, &rows_of));
     }
-    let selection = Selection {
-        figure,
-        metric,
-        options,
-        presets,
-        groups: groups(&runs),
-    };
+    let selection = Selection { figure, metric, options, presets, groups: groups(&runs) };
     let selected = match &figure.drawn {
         Drawn::Axes { lines, columns } => select::axes(&selection, lines, columns)?,
         Drawn::Points(across) => select::points(&selection, across),
@@ -247,39 +218,28 @@ fn unknown_files(runs: &[&Record]) -> Option<String> {
 fn with_files<'a>(planned: Vec<&'a Record>, found: &[&'a Record]) -> Vec<&'a Record> {
     let mut settings = places(&[Role::Setting, Role::Cell, Role::Rate, Role::Seed]);
     settings.retain(|place| COLUMNS[*place].name != SOURCE_DIGEST);
-    let key = |run: &'a Record| -> Vec<&'a Field> {
-        settings.iter().map(|place| run.at(*place)).collect()
-    };
+    let key = |run: &'a Record| -> Vec<&'a Field> { settings.iter().map(|place| run.at(*place)).collect() };
     let mut on_files: HashMap<Vec<&Field>, Vec<&'a Record>> = HashMap::new();
-    for run in found
-        .iter()
-        .filter(|run| *run.get(SOURCE_DIGEST) != Field::Absent)
-    {
+    for run in found.iter().filter(|run| *run.get(SOURCE_DIGEST) != Field::Absent) {
         on_files.entry(key(run)).or_default().push(run);
     }
-    let same = planned
-        .into_iter()
-        .flat_map(|run| match *run.get(SOURCE_DIGEST) {
-            Field::Absent => on_files.remove(&key(run)).unwrap_or(vec![run]),
-            _ => vec![run],
-        });
+    let same = planned.into_iter().flat_map(|run| match *run.get(SOURCE_DIGEST) {
+        Field::Absent => on_files.remove(&key(run)).unwrap_or(vec![run]),
+        _ => vec![run],
+    });
     same.collect()
 }
 
 /// Note that counts the `runs` without a validation metric, whose learning rates are cross-fitted over seeds instead.
 fn held_out_note(runs: &[&Record]) -> Option<String> {
-    let ended = runs
-        .iter()
-        .filter(|run| run.status() == Some(RunStatus::Done));
+    let ended = runs.iter().filter(|run| run.status() == Some(RunStatus::Done));
     let lacking = ended.filter(|run| !score::has_validation(run));
     let mut tasks: BTreeMap<&str, usize> = BTreeMap::new();
     for run in lacking {
         *tasks.entry(run.text("task")).or_default() += 1;
     }
-    let each: Vec<String> = tasks
-        .iter()
-        .map(|(task, count)| format!("{} of {task}", coverage::counted(*count, "run")))
-        .collect();
+    let each: Vec<String> =
+        tasks.iter().map(|(task, count)| format!("{} of {task}", coverage::counted(*count, "run"))).collect();
     (!each.is_empty()).then(|| {
         format!(
             "held out: {} have no number of a validation split; their rates are chosen on one half of the seeds and \
@@ -318,11 +278,7 @@ pub fn shows(figure: &Figure, rows: &[Record], filter: &Filter) -> bool {
 ///
 /// No run passes the filter.
 pub fn curves(runs: &[Traced<EpochRow>], options: &ReportOptions) -> Result<Report> {
-    let passing = passing(
-        runs,
-        options,
-        "epochs to draw: every training leaves them in runs/ID/metrics.csv",
-    )?;
+    let passing = passing(runs, options, "epochs to draw: every training leaves them in runs/ID/metrics.csv")?;
     traced(&passing, select::curves(&passing))
 }
 
@@ -361,19 +317,11 @@ pub fn slices(runs: &[Traced<SliceRow>], by: By, options: &ReportOptions) -> Res
 /// # Errors
 ///
 /// No run passes; the message names what the runs would need to have (`what`).
-fn passing<R: Clone>(
-    runs: &[Traced<R>],
-    options: &ReportOptions,
-    what: &str,
-) -> Result<Vec<Traced<R>>> {
-    let passing = runs
-        .iter()
-        .filter(|traced| options.filter.passes(&traced.run));
+fn passing<R: Clone>(runs: &[Traced<R>], options: &ReportOptions, what: &str) -> Result<Vec<Traced<R>>> {
+    let passing = runs.iter().filter(|traced| options.filter.passes(&traced.run));
     let own_data = OwnData::of(passing.clone().map(|traced| &traced.run));
     let mut passing: Vec<Traced<R>> = passing.cloned().collect();
-    passing
-        .iter_mut()
-        .for_each(|traced| own_data.mark(&mut traced.run));
+    passing.iter_mut().for_each(|traced| own_data.mark(&mut traced.run));
     match (passing.is_empty(), runs.len()) {
         (true, 0) => refuse!("no run here has {what}"),
         (true, runs) => refuse!("none of the {runs} runs here passes the filter"),
@@ -408,10 +356,7 @@ fn finished(figure: &Figure, selected: Selected, coverage: Coverage) -> Report {
 
 /// One record per run id. Of two results for one run, a finished one replaces a failure. With `planned`, exactly the
 /// planned runs.
-fn joined<'a>(
-    found: Vec<&'a Record>,
-    planned: Option<Vec<&'a Record>>,
-) -> (Vec<&'a Record>, Coverage) {
+fn joined<'a>(found: Vec<&'a Record>, planned: Option<Vec<&'a Record>>) -> (Vec<&'a Record>, Coverage) {
     let plan = planned.iter().flatten();
     let mut runs: BTreeMap<&str, &Record> = plan.map(|run| (run.run_id(), *run)).collect();
     let mut outside = BTreeSet::new();
@@ -497,9 +442,7 @@ fn of_other_sizes(figure: &Figure, rows: &[Record]) -> String {
     };
     let kind = |run: &&Record| {
         let mut wanted = figure.runs.iter();
-        wanted.all(|(column, values)| {
-            !["task", "mixer"].contains(column) || values.contains(&run.text(column))
-        })
+        wanted.all(|(column, values)| !["task", "mixer"].contains(column) || values.contains(&run.text(column)))
     };
     match rows.iter().filter(kind).count() {
         0 => String::new(),
@@ -513,21 +456,13 @@ fn of_other_sizes(figure: &Figure, rows: &[Record]) -> String {
 fn nothing_left(figure: &Figure, rows: &[&Record]) -> Error {
     if rows.is_empty() {
         let tasks = figure.runs.iter().find(|(column, _)| *column == "task");
-        let tasks = tasks.map_or(String::new(), |(_, tasks)| {
-            format!(": its task is {}", tasks.join(" or "))
-        });
-        return Error::usage(format!(
-            "the plan and the filter leave no run for {}{tasks}",
-            figure.title()
-        ));
+        let tasks = tasks.map_or(String::new(), |(_, tasks)| format!(": its task is {}", tasks.join(" or ")));
+        return Error::usage(format!("the plan and the filter leave no run for {}{tasks}", figure.title()));
     }
     let distinct = |name: &str| {
         let values: BTreeSet<&Field> = rows.iter().map(|run| run.get(name)).collect();
-        let values: Vec<String> = values
-            .iter()
-            .filter(|value| ***value != Field::Absent)
-            .map(ToString::to_string)
-            .collect();
+        let values: Vec<String> =
+            values.iter().filter(|value| ***value != Field::Absent).map(ToString::to_string).collect();
         values.join(",")
     };
     let of = match distinct("dataset") {

@@ -30,9 +30,7 @@ impl OwnData {
                 let of_data = seeds.entry(run.get("data_seed")).or_default();
                 of_data.insert(run.get("seed"));
             }
-            let drawn = runs
-                .iter()
-                .filter(|run| run.may_draw_own_data() && seeds[run.get("data_seed")].len() == 1);
+            let drawn = runs.iter().filter(|run| run.may_draw_own_data() && seeds[run.get("data_seed")].len() == 1);
             if drawn.clone().any(|run| run.count("seed") > 0) {
                 ids.extend(drawn.map(|run| run.run_id().to_owned()));
             }

@@ -2,9 +2,7 @@
 
 use super::coverage::counted;
 use super::grid::{rates_won, Cell, Content, Form, Grid, Line, Report, Style, Tick};
-use super::picture::{
-    Axis, Body, Heatmap, Level, Panel, Picture, Plot, Point, Scale, Series, Tile,
-};
+use super::picture::{Axis, Body, Heatmap, Level, Panel, Picture, Plot, Point, Scale, Series, Tile};
 use super::score::Status;
 use std::collections::BTreeMap;
 
@@ -19,15 +17,8 @@ const NAMED: usize = 6;
 pub(super) fn picture(report: &Report) -> Picture {
     let in_order = in_order(report);
     let (across, slots) = arranged(&report.grids);
-    let panels = slots
-        .into_iter()
-        .map(|slot| slot.and_then(|i| in_order.panels[i].clone()));
-    Picture {
-        panels: panels.collect(),
-        across,
-        caption: caption(report),
-        ..in_order
-    }
+    let panels = slots.into_iter().map(|slot| slot.and_then(|i| in_order.panels[i].clone()));
+    Picture { panels: panels.collect(), across, caption: caption(report), ..in_order }
 }
 
 /// The picture of `report`, one panel per grid, one below the other.
@@ -59,11 +50,8 @@ pub(super) fn in_order(report: &Report) -> Picture {
 fn series(grid: &Grid) -> Vec<(&str, &Line)> {
     let points = matches!(grid.form, Form::Points { .. });
     let lines = grid.lines.iter();
-    let drawn =
-        lines.filter(|line| points || line.cells.iter().any(|cell| is_measured(grid, cell)));
-    drawn
-        .filter_map(|line| Some((line.series.as_deref()?, line)))
-        .collect()
+    let drawn = lines.filter(|line| points || line.cells.iter().any(|cell| is_measured(grid, cell)));
+    drawn.filter_map(|line| Some((line.series.as_deref()?, line))).collect()
 }
 
 /// Whether a cell has a number or a reason for its absence, which a learning rate or a gap has not.
@@ -109,11 +97,7 @@ struct Axes {
 
 impl Axes {
     fn of(grids: &[Grid]) -> Self {
-        let mut axes = Self {
-            across: BTreeMap::new(),
-            up: Vec::new(),
-            cells: Vec::new(),
-        };
+        let mut axes = Self { across: BTreeMap::new(), up: Vec::new(), cells: Vec::new() };
         for grid in grids {
             axes.widen(grid);
         }
@@ -142,23 +126,13 @@ impl Axes {
                 known.extend(values.map(|value| (value, String::new())));
             }
         }
-        let numbers = grid
-            .lines
-            .iter()
-            .flat_map(|line| &line.cells)
-            .filter_map(|cell| cell.number(grid.style));
-        let levels = grid
-            .baselines
-            .iter()
-            .flat_map(|b| b.levels.iter().flatten());
+        let numbers = grid.lines.iter().flat_map(|line| &line.cells).filter_map(|cell| cell.number(grid.style));
+        let levels = grid.baselines.iter().flat_map(|b| b.levels.iter().flatten());
         let ends = numbers.flat_map(|(mean, std)| {
             let std = std.unwrap_or(0.0);
             [mean - std, mean + std, mean]
         });
-        for value in ends
-            .chain(levels.copied())
-            .filter(|value| value.is_finite())
-        {
+        for value in ends.chain(levels.copied()).filter(|value| value.is_finite()) {
             let known = self.up.iter_mut().find(|(style, _)| *style == grid.style);
             match known {
                 None => self.up.push((grid.style, [value, value])),
@@ -180,12 +154,7 @@ impl Axes {
                 }
             }
             Form::Points { over } => {
-                let values = self
-                    .across
-                    .get(over)
-                    .into_iter()
-                    .flatten()
-                    .map(|(value, _)| *value);
+                let values = self.across.get(over).into_iter().flatten().map(|(value, _)| *value);
                 let low = values.clone().fold(f64::INFINITY, f64::min);
                 let high = values.fold(f64::NEG_INFINITY, f64::max);
                 match low <= high {
@@ -193,9 +162,7 @@ impl Axes {
                     false => Axis::round(over, Scale::Linear, [0.0, 1.0]),
                 }
             }
-            Form::Columns | Form::Heatmap | Form::Table => {
-                Axis::names(grid.columns.iter().map(|tick| &tick.title))
-            }
+            Form::Columns | Form::Heatmap | Form::Table => Axis::names(grid.columns.iter().map(|tick| &tick.title)),
         }
     }
 
@@ -208,9 +175,7 @@ impl Axes {
         let ends = known.map_or([0.0, 1.0], |(_, ends)| *ends);
         // Losses that span orders of magnitude get a logarithmic axis, like perplexities.
         let scale = match grid.style {
-            Style::Loss | Style::Measured(_) if ends[1] < 30.0 * ends[0] || ends[0] <= 0.0 => {
-                Scale::Linear
-            }
+            Style::Loss | Style::Measured(_) if ends[1] < 30.0 * ends[0] || ends[0] <= 0.0 => Scale::Linear,
             _ => Scale::Log,
         };
         Axis::round(name, scale, ends)
@@ -218,10 +183,7 @@ impl Axes {
 
     fn plot(&self, grid: &Grid, names: &[String], levels: &[String]) -> Plot {
         let all = series(grid);
-        let measured = |i: &usize| {
-            all.iter()
-                .any(|(_, line)| is_measured(grid, &line.cells[*i]))
-        };
+        let measured = |i: &usize| all.iter().any(|(_, line)| is_measured(grid, &line.cells[*i]));
         let columns = 0..grid.columns.len();
         let columns: Vec<usize> = match grid.form {
             Form::Columns => columns.filter(measured).collect(),
@@ -252,16 +214,8 @@ impl Axes {
                 }),
             }
         }
-        let levels = levels
-            .iter()
-            .enumerate()
-            .filter_map(|(key, name)| level(grid, key, name, &columns, &x));
-        Plot {
-            levels: levels.collect(),
-            y: self.y(grid),
-            x,
-            series,
-        }
+        let levels = levels.iter().enumerate().filter_map(|(key, name)| level(grid, key, name, &columns, &x));
+        Plot { levels: levels.collect(), y: self.y(grid), x, series }
     }
 
     /// Values of one side of a heatmap: its `own`, and those of all heatmaps that share at least one of them.
@@ -278,17 +232,14 @@ impl Axes {
 
     fn heatmap(&self, grid: &Grid) -> Heatmap {
         let rows: Vec<Tick> = grid.lines.iter().map(|line| line.tick.clone()).collect();
-        let [columns, rows] =
-            [(0, &grid.columns), (1, &rows)].map(|(side, own)| self.shared(grid, side, own));
+        let [columns, rows] = [(0, &grid.columns), (1, &rows)].map(|(side, own)| self.shared(grid, side, own));
         let [down, across] = grid.axes.clone();
         let seeds = grid.seeds();
         let tile = |row: &Tick, column: &Tick| {
             let line = grid.lines.iter().find(|line| line.tick == *row);
             let index = grid.columns.iter().position(|known| known == column);
             let missing = Cell::result(Status::NotRun);
-            let cell = line
-                .zip(index)
-                .map_or(&missing, |(line, index)| &line.cells[index]);
+            let cell = line.zip(index).map_or(&missing, |(line, index)| &line.cells[index]);
             Tile {
                 // Shares are many and small, so tiles show them by colour only.
                 label: match grid.style {
@@ -302,9 +253,7 @@ impl Axes {
             let mut levels: Vec<f64> = baseline.levels.iter().flatten().copied().collect();
             levels.sort_by(f64::total_cmp);
             levels.dedup();
-            levels
-                .into_iter()
-                .map(|level| (labelled(baseline.name, level, grid.style), level))
+            levels.into_iter().map(|level| (labelled(baseline.name, level, grid.style), level))
         });
         Heatmap {
             what: match grid.style {
@@ -312,10 +261,7 @@ impl Axes {
                 _ => "Accuracy in percent",
             },
             axes: [across, down],
-            cells: rows
-                .iter()
-                .map(|row| columns.iter().map(|column| tile(row, column)).collect())
-                .collect(),
+            cells: rows.iter().map(|row| columns.iter().map(|column| tile(row, column)).collect()).collect(),
             columns: columns.into_iter().map(|tick| tick.title).collect(),
             rows: rows.into_iter().map(|tick| tick.title).collect(),
             levels: shown.collect(),
@@ -367,31 +313,21 @@ fn merge(known: &mut Vec<Tick>, more: impl Iterator<Item = Tick>) {
 
 /// Lines of one baseline: a single one from end to end, or one piece above each named column.
 fn level(grid: &Grid, key: usize, name: &str, columns: &[usize], x: &Axis) -> Option<Level> {
-    let baseline = grid
-        .baselines
-        .iter()
-        .find(|baseline| baseline.name == name)?;
+    let baseline = grid.baselines.iter().find(|baseline| baseline.name == name)?;
     let pieces: Vec<[f64; 3]> = match grid.form {
         Form::Columns => {
             let each = columns.iter().enumerate().flat_map(|(place, i)| {
                 let middle = place as f64;
-                baseline.levels[*i]
-                    .iter()
-                    .map(move |level| [middle - 0.45, middle + 0.45, *level])
+                baseline.levels[*i].iter().map(move |level| [middle - 0.45, middle + 0.45, *level])
             });
             each.collect()
         }
         _ => {
             let levels = baseline.levels.first()?;
-            levels
-                .iter()
-                .map(|level| [x.ends[0], x.ends[1], *level])
-                .collect()
+            levels.iter().map(|level| [x.ends[0], x.ends[1], *level]).collect()
         }
     };
-    let label = pieces
-        .first()
-        .map(|[.., level]| labelled(name, *level, grid.style))?;
+    let label = pieces.first().map(|[.., level]| labelled(name, *level, grid.style))?;
     Some(Level { key, label, pieces })
 }
 
@@ -420,9 +356,7 @@ fn arranged(grids: &[Grid]) -> (usize, Vec<Option<usize>>) {
     }
     let [across, down] = &sides;
     let mut slots = vec![None; across.len() * down.len()];
-    let drawn: Vec<usize> = (0..grids.len())
-        .filter(|&i| grids[i].form != Form::Table)
-        .collect();
+    let drawn: Vec<usize> = (0..grids.len()).filter(|&i| grids[i].form != Form::Table).collect();
     for &i in &drawn {
         let grid = &grids[i];
         let at = |side: &[&String], name: &String| side.iter().position(|known| *known == name);
@@ -457,20 +391,14 @@ fn caption(report: &Report) -> Vec<String> {
             true => " (bands)",
             false => "",
         };
-        let training = if report.is_of_rates() {
-            " that were still training"
-        } else {
-            ""
-        };
+        let training = if report.is_of_rates() { " that were still training" } else { "" };
         let all = grids.iter().flat_map(Grid::results);
         let mut counts = all.filter_map(|status| Some(status.score()?.seeds));
         let up_to = match counts.all(|count| count == seeds) {
             true => "",
             false => "up to ",
         };
-        caption.push(format!(
-            "mean ± std{band} over {up_to}{seeds} seeds{training}"
-        ));
+        caption.push(format!("mean ± std{band} over {up_to}{seeds} seeds{training}"));
     }
     if drawn(|form| !matches!(form, Form::Columns | Form::Table)) {
         let results = grids.iter().flat_map(Grid::results);
@@ -481,10 +409,7 @@ fn caption(report: &Report) -> Vec<String> {
                 caption.push(note.clone());
             }
         }
-        let printed = grids
-            .iter()
-            .flat_map(|grid| &grid.lines)
-            .any(|line| line.printed);
+        let printed = grids.iter().flat_map(|grid| &grid.lines).any(|line| line.printed);
         caption.extend(printed.then(|| "outlines: what the paper prints".to_owned()));
     }
     caption.extend(grids.iter().flat_map(tabled));
@@ -500,11 +425,8 @@ fn tabled(grid: &Grid) -> Vec<String> {
         return Vec::new();
     }
     let of = |line: &Line| {
-        let cells = grid
-            .columns
-            .iter()
-            .zip(&line.cells)
-            .map(|(tick, cell)| format!("{} {}", tick.title, grid.label(cell, 1)));
+        let cells =
+            grid.columns.iter().zip(&line.cells).map(|(tick, cell)| format!("{} {}", tick.title, grid.label(cell, 1)));
         format!("{}: {}", line.name(), cells.collect::<Vec<_>>().join("; "))
     };
     grid.lines.iter().map(of).collect()
@@ -517,39 +439,23 @@ fn unshared(grids: &[Grid]) -> Vec<String> {
     for grid in grids {
         let own = |title: &String| grid.columns.iter().any(|tick| tick.title == *title);
         let (name, all): (&str, Vec<String>) = match &grid.form {
-            Form::Lines {
-                over, log: true, ..
-            } => {
+            Form::Lines { over, log: true, .. } => {
                 let all = axes.across[over].iter().map(|(_, title)| title.clone());
                 (over, all.collect())
             }
             Form::Heatmap => {
                 let all = axes.shared(grid, 0, &grid.columns);
-                (
-                    &grid.axes[1],
-                    all.into_iter().map(|tick| tick.title).collect(),
-                )
+                (&grid.axes[1], all.into_iter().map(|tick| tick.title).collect())
             }
             _ => continue,
         };
-        let lacking: Vec<&str> = all
-            .iter()
-            .filter(|title| !own(title))
-            .map(String::as_str)
-            .collect();
+        let lacking: Vec<&str> = all.iter().filter(|title| !own(title)).map(String::as_str).collect();
         if !lacking.is_empty() {
-            notes.push(format!(
-                "no runs at {name} = {} in: {}",
-                lacking.join(", "),
-                grid.title
-            ));
+            notes.push(format!("no runs at {name} = {} in: {}", lacking.join(", "), grid.title));
         }
     }
     if notes.len() > NAMED {
-        let more = format!(
-            "and {} more panels without runs at values that others have",
-            notes.len() - NAMED
-        );
+        let more = format!("and {} more panels without runs at values that others have", notes.len() - NAMED);
         notes.truncate(NAMED);
         notes.push(more);
     }
@@ -562,8 +468,7 @@ fn missing(grids: &[Grid]) -> Option<String> {
     for grid in grids.iter().filter(|grid| grid.form != Form::Heatmap) {
         for line in &grid.lines {
             for (cell, column) in line.cells.iter().zip(&grid.columns) {
-                if let Content::Result(status @ (Status::Failed | Status::Diverged)) = &cell.content
-                {
+                if let Content::Result(status @ (Status::Failed | Status::Diverged)) = &cell.content {
                     let (name, column) = (line.name(), &column.title);
                     cells.push(format!("{name} at {column} ({})", status.name()));
                 }

@@ -9,14 +9,7 @@ use std::sync::LazyLock;
 pub type PresetsOf<'a> = &'a dyn Fn(&Record) -> Vec<(&'static str, Record)>;
 
 /// Settings that determine a run's place in a report and are never differences.
-const NAMES: [&str; 6] = [
-    "task",
-    "protocol",
-    "mixer",
-    "dataset",
-    "tokenizer",
-    SOURCE_DIGEST,
-];
+const NAMES: [&str; 6] = ["task", "protocol", "mixer", "dataset", "tokenizer", SOURCE_DIGEST];
 
 /// Settings of the size of a training. The paper's perplexities are not shown beside runs that differ in one of them
 /// from the preset `paper`.
@@ -63,13 +56,8 @@ impl Nearest {
             lr: planned.number("lr"),
             differences: differences(record, &planned),
         });
-        let unknown = || Self {
-            preset: "",
-            lr: None,
-            differences: differences(record, &Record::default()),
-        };
-        each.min_by_key(|nearest| nearest.differences.len())
-            .unwrap_or_else(unknown)
+        let unknown = || Self { preset: "", lr: None, differences: differences(record, &Record::default()) };
+        each.min_by_key(|nearest| nearest.differences.len()).unwrap_or_else(unknown)
     }
 }
 
@@ -105,11 +93,7 @@ fn differences(record: &Record, preset: &Record) -> Vec<Difference> {
 /// `data` of a row, so [`Nearest`] does not contain this difference.
 pub(super) fn generated(run: &Record) -> Option<Difference> {
     let data = run.text("data");
-    (data != FILES).then(|| Difference {
-        name: "data",
-        value: data.to_owned(),
-        preset: FILES.to_owned(),
-    })
+    (data != FILES).then(|| Difference { name: "data", value: data.to_owned(), preset: FILES.to_owned() })
 }
 
 /// Formats a value for a title.

@@ -122,13 +122,7 @@ impl Score {
     /// Score of one number per seed at a learning rate whose position among the tried rates is unknown.
     pub(super) fn of(values: &[f64], lr: f64) -> Self {
         let mean = mean(values.iter().copied());
-        Self {
-            mean,
-            std: sample_std(values, mean),
-            seeds: values.len(),
-            lr,
-            edge: None,
-        }
+        Self { mean, std: sample_std(values, mean), seeds: values.len(), lr, edge: None }
     }
 }
 
@@ -171,8 +165,7 @@ fn halves<'a>(runs: &[&'a Record], by: &Metric) -> [Vec<&'a Record>; 2] {
     let rank = |run: &Record| seeds.iter().position(|seed| *seed == run.count("seed"));
     [0, 1].map(|half| {
         let own = runs.iter().copied();
-        own.filter(|run| rank(run).is_some_and(|rank| rank % 2 == half))
-            .collect()
+        own.filter(|run| rank(run).is_some_and(|rank| rank % 2 == half)).collect()
     })
 }
 
@@ -195,12 +188,7 @@ impl Reported {
     /// # Errors
     ///
     /// Returns the status of the cell if no number can be reported.
-    pub fn of(
-        runs: &[&Record],
-        by: &Metric,
-        shown: &Metric,
-        choice: RateChoice,
-    ) -> Result<Self, Status> {
+    pub fn of(runs: &[&Record], by: &Metric, shown: &Metric, choice: RateChoice) -> Result<Self, Status> {
         let several = || distinct_rates(runs.iter().copied()).len() > 1;
         let own = choice == RateChoice::Best && !runs.iter().all(|run| has_validation_set(run));
         if own || !several() {
@@ -243,17 +231,11 @@ impl Reported {
         let rate = own.iter().find(|rate| rate.lr == best.lr);
         let rate = rate.ok_or(without)?;
         let shown = rate.seeds.iter();
-        let seeds: Vec<(usize, f64)> = shown
-            .filter_map(|seed| Some((seed.seed, seed.shown?)))
-            .collect();
+        let seeds: Vec<(usize, f64)> = shown.filter_map(|seed| Some((seed.seed, seed.shown?))).collect();
         if seeds.is_empty() {
             return Err(without);
         }
-        Ok(Self {
-            seeds,
-            diverged: rate.diverged,
-            rates: vec![(best.lr, best.edge(others))],
-        })
+        Ok(Self { seeds, diverged: rate.diverged, rates: vec![(best.lr, best.edge(others))] })
     }
 
     fn score(&self, shown: &Metric) -> Score {
@@ -266,10 +248,7 @@ impl Reported {
         let score = Score::of(&values, lr);
         let saturated = shown.shown == Shown::Percent && score.mean > SATURATED;
         let edge = self.rates.iter().find_map(|(_, edge)| *edge);
-        Score {
-            edge: edge.filter(|_| !saturated),
-            ..score
-        }
+        Score { edge: edge.filter(|_| !saturated), ..score }
     }
 }
 
@@ -316,10 +295,7 @@ fn best<'a>(rates: &'a [Rate], by: &Metric) -> Option<&'a Rate> {
 
 impl Rate {
     fn of(runs: &[&Record], by: &Metric, shown: &Metric) -> Self {
-        let mut rate = Self {
-            lr: lr(runs[0]),
-            ..Self::default()
-        };
+        let mut rate = Self { lr: lr(runs[0]), ..Self::default() };
         for run in runs {
             match (run.status(), run.outcome(), run.number(by.name)) {
                 (None, ..) => rate.not_run += 1,

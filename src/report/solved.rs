@@ -39,17 +39,11 @@ impl Time {
         let of_epochs = |epochs: usize| (epochs * run.count("train_examples")) as f64;
         let most = run.count("epochs_max");
         if run.outcome() == Some(Outcome::Diverged) {
-            return Some(Self {
-                examples: of_epochs(most),
-                reached: false,
-            });
+            return Some(Self { examples: of_epochs(most), reached: false });
         }
         let accuracy = run.number("accuracy")?;
         let epochs = run.count("epochs_run");
-        Some(Self {
-            examples: of_epochs(epochs),
-            reached: epochs < most || accuracy > stop,
-        })
+        Some(Self { examples: of_epochs(epochs), reached: epochs < most || accuracy > stop })
     }
 }
 
@@ -133,12 +127,7 @@ impl Difference {
             let share = (solved + 1.0) / (count + 2.0);
             share * (1.0 - share) / (count + 2.0)
         });
-        Some(Self {
-            mean,
-            error: sato.max(least.iter().sum()).sqrt(),
-            z: deviate(sums.excess, sums.variance),
-            seeds,
-        })
+        Some(Self { mean, error: sato.max(least.iter().sum()).sqrt(), z: deviate(sums.excess, sums.variance), seeds })
     }
 
     /// Weighted sum of the slopes of several sets of strata: the slope of one mixer, or the difference of two. The
@@ -159,11 +148,7 @@ impl Difference {
         Some(Self {
             mean,
             error: variance.sqrt(),
-            z: if variance > 0.0 {
-                distance / variance.sqrt()
-            } else {
-                0.0
-            },
+            z: if variance > 0.0 { distance / variance.sqrt() } else { 0.0 },
             seeds,
         })
     }
@@ -191,12 +176,7 @@ impl Difference {
     /// The same estimate with `seeds` seeds.
     fn with_seeds(&self, seeds: usize) -> Self {
         let root = (seeds as f64 / self.seeds as f64).sqrt();
-        Self {
-            error: self.error / root,
-            z: self.z * root,
-            seeds,
-            ..*self
-        }
+        Self { error: self.error / root, z: self.z * root, seeds, ..*self }
     }
 
     /// Number of seeds with which the difference, if it were the true one, would be found inside or outside `within`
@@ -210,9 +190,7 @@ impl Difference {
                 0.0 => then.z.abs() - reserve,
                 bound => (then.mean - bound).abs() / then.error - reserve,
             };
-            let bounds = [within.0, within.1]
-                .into_iter()
-                .filter(|bound| bound.is_finite());
+            let bounds = [within.0, within.1].into_iter().filter(|bound| bound.is_finite());
             let least = bounds.map(shifted).fold(f64::INFINITY, f64::min);
             least >= quantile_of_normal(1.0 - ALPHA / 2.0)
         };
@@ -255,16 +233,8 @@ impl Share {
             beta.inverse_cdf(p)
         };
         [
-            if self.solved == 0 {
-                0.0
-            } else {
-                quantile(k, n - k + 1.0, ALPHA / 2.0)
-            },
-            if self.solved == self.of {
-                1.0
-            } else {
-                quantile(k + 1.0, n - k, 1.0 - ALPHA / 2.0)
-            },
+            if self.solved == 0 { 0.0 } else { quantile(k, n - k + 1.0, ALPHA / 2.0) },
+            if self.solved == self.of { 1.0 } else { quantile(k + 1.0, n - k, 1.0 - ALPHA / 2.0) },
         ]
     }
 
@@ -310,16 +280,11 @@ impl LogRank {
     pub fn of(strata: &[Stratum]) -> Option<Self> {
         let (mut excess, mut variance) = (0.0, 0.0);
         for stratum in strata {
-            let timed: Option<Vec<(f64, Time)>> = stratum
-                .iter()
-                .map(|trial| Some((trial.score, trial.time?)))
-                .collect();
+            let timed: Option<Vec<(f64, Time)>> =
+                stratum.iter().map(|trial| Some((trial.score, trial.time?))).collect();
             let timed = timed?;
-            let mut ends: Vec<f64> = timed
-                .iter()
-                .filter(|(_, time)| time.reached)
-                .map(|(_, time)| time.examples)
-                .collect();
+            let mut ends: Vec<f64> =
+                timed.iter().filter(|(_, time)| time.reached).map(|(_, time)| time.examples).collect();
             ends.sort_by(f64::total_cmp);
             ends.dedup();
             for end in ends {
@@ -328,11 +293,7 @@ impl LogRank {
                 let first = at_risk.filter(|(score, _)| *score == 1.0).count() as f64;
                 let ended = |&&(_, time): &&(f64, Time)| time.reached && time.examples == end;
                 let all = timed.iter().filter(ended).count() as f64;
-                let own = timed
-                    .iter()
-                    .filter(ended)
-                    .filter(|(score, _)| *score == 1.0)
-                    .count();
+                let own = timed.iter().filter(ended).filter(|(score, _)| *score == 1.0).count();
                 let share = first / count;
                 excess += own as f64 - all * share;
                 if count > 1.0 {
@@ -352,20 +313,14 @@ impl LogRank {
 /// Kaplan-Meier estimate (1958) of the share of runs that have not reached the accuracy yet, at each time at which a
 /// run does.
 pub(super) fn kaplan_meier(times: &[Time]) -> Vec<(f64, f64)> {
-    let mut ends: Vec<f64> = times
-        .iter()
-        .filter(|time| time.reached)
-        .map(|time| time.examples)
-        .collect();
+    let mut ends: Vec<f64> = times.iter().filter(|time| time.reached).map(|time| time.examples).collect();
     ends.sort_by(f64::total_cmp);
     ends.dedup();
     let mut left = 1.0;
     ends.into_iter()
         .map(|end| {
             let at_risk = times.iter().filter(|time| time.examples >= end).count();
-            let ended = times
-                .iter()
-                .filter(|time| time.reached && time.examples == end);
+            let ended = times.iter().filter(|time| time.reached && time.examples == end);
             left *= 1.0 - ended.count() as f64 / at_risk as f64;
             (end, left)
         })
@@ -402,20 +357,13 @@ mod tests {
     /// A stratum of two mixers, each given as solved runs and all runs.
     fn counted(first: [usize; 2], second: [usize; 2]) -> Stratum {
         let side = |score: f64, [solved, of]: [usize; 2]| {
-            (0..of).map(move |i| Trial {
-                score,
-                solved: i < solved,
-                time: None,
-            })
+            (0..of).map(move |i| Trial { score, solved: i < solved, time: None })
         };
         side(1.0, first).chain(side(0.0, second)).collect()
     }
 
     fn close(found: f64, wanted: f64) {
-        assert!(
-            (found - wanted).abs() < 1e-4 * wanted.abs().max(1.0),
-            "{found} for {wanted}"
-        );
+        assert!((found - wanted).abs() < 1e-4 * wanted.abs().max(1.0), "{found} for {wanted}");
     }
 
     /// Admissions to Berkeley, 1973, men and women in six departments (Bickel et al. 1975): R's `mantelhaen.test` gives
@@ -432,11 +380,7 @@ mod tests {
         ];
         let strata = departments.map(|(men, women)| counted(men, women));
         let found = Difference::between(&strata, 5).unwrap();
-        assert!(
-            (found.z.powi(2) - 1.4269).abs() < 1e-3,
-            "{}",
-            found.z.powi(2)
-        );
+        assert!((found.z.powi(2) - 1.4269).abs() < 1e-3, "{}", found.z.powi(2));
         assert!(found.z < 0.0, "fewer men");
         let [high, low] = found.tails(0.0);
         assert!((2.0 * low - 0.2323).abs() < 1e-3, "{low}");
@@ -466,9 +410,7 @@ mod tests {
     /// with the correction, and 0.0000589 without.
     #[test]
     fn runs_at_several_rates_are_one_test() {
-        let strata: Vec<Stratum> = [(5, 1), (5, 3)]
-            .map(|(a, b)| counted([a, 5], [b, 5]))
-            .into();
+        let strata: Vec<Stratum> = [(5, 1), (5, 3)].map(|(a, b)| counted([a, 5], [b, 5])).into();
         let found = Difference::between(&strata, 5).unwrap();
         // Stratum of 10 runs each: excess 3, variance (6·4·2.5/9 + 8·2·2.5/9)/10 = 1.1111.
         close(found.z, 2.5 / (10.0f64 / 9.0).sqrt());
@@ -478,17 +420,8 @@ mod tests {
     /// Dose and response (Mantel 1963, computed by hand): scores 0, 1, 2 with 1, 3, 5 of 5.
     #[test]
     fn a_trend_is_tested_by_scores() {
-        let dose = |score: f64, solved: usize| {
-            (0..5).map(move |i| Trial {
-                score,
-                solved: i < solved,
-                time: None,
-            })
-        };
-        let stratum: Stratum = dose(0.0, 1)
-            .chain(dose(1.0, 3))
-            .chain(dose(2.0, 5))
-            .collect();
+        let dose = |score: f64, solved: usize| (0..5).map(move |i| Trial { score, solved: i < solved, time: None });
+        let stratum: Stratum = dose(0.0, 1).chain(dose(1.0, 3)).chain(dose(2.0, 5)).collect();
         let found = Difference::of_slopes(&[(1.0, vec![stratum.clone()])], 5).unwrap();
         close(found.mean, 0.4);
         // Excess 4, spread 10, variance 9·6·10/(15·14) = 2.5714.
@@ -547,8 +480,8 @@ mod tests {
             (35.0, false),
         ];
         let placebo = [
-            1.0, 1.0, 2.0, 2.0, 3.0, 4.0, 4.0, 5.0, 5.0, 8.0, 8.0, 8.0, 8.0, 11.0, 11.0, 12.0,
-            12.0, 15.0, 17.0, 22.0, 23.0,
+            1.0, 1.0, 2.0, 2.0, 3.0, 4.0, 4.0, 5.0, 5.0, 8.0, 8.0, 8.0, 8.0, 11.0, 11.0, 12.0, 12.0, 15.0, 17.0, 22.0,
+            23.0,
         ];
         let trial = |score: f64, examples: f64, reached: bool| Trial {
             score,
@@ -561,10 +494,7 @@ mod tests {
         let found = LogRank::of(std::slice::from_ref(&stratum)).unwrap();
         assert!((found.z.powi(2) - 16.79).abs() < 0.01, "{found:?}");
         assert!(found.z > 0.0 && found.p < 1e-4);
-        let treated: Vec<Time> = stratum[..21]
-            .iter()
-            .filter_map(|trial| trial.time)
-            .collect();
+        let treated: Vec<Time> = stratum[..21].iter().filter_map(|trial| trial.time).collect();
         let curve = kaplan_meier(&treated);
         // The textbook's product-limit estimates after 6, 7, 10, 13, 16, 22 and 23 weeks.
         let wanted = [0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448];
@@ -580,11 +510,7 @@ mod tests {
             let sides = [(1.0, shares[0][rate]), (0.0, shares[1][rate])];
             let trials = sides.into_iter().flat_map(|(score, share)| {
                 let solved: Vec<bool> = (0..5).map(|_| stream.uniform() < share).collect();
-                solved.into_iter().map(move |solved| Trial {
-                    score,
-                    solved,
-                    time: None,
-                })
+                solved.into_iter().map(move |solved| Trial { score, solved, time: None })
             });
             trials.collect()
         });
@@ -601,10 +527,7 @@ mod tests {
             });
             let sum = |values: &Vec<f64>| values.iter().sum::<f64>();
             let best = rates.max_by(|a, b| sum(a).total_cmp(&sum(b))).unwrap();
-            Block {
-                values: best.into_iter().map(|accuracy| weight * accuracy).collect(),
-                least: 1e-3,
-            }
+            Block { values: best.into_iter().map(|accuracy| weight * accuracy).collect(), least: 1e-3 }
         };
         let estimate = Estimate::of(&[of(1.0, 1.0), of(0.0, -1.0)]).unwrap();
         within_level(ABOVE, |bound| estimate.tails(bound))[0]
@@ -621,10 +544,7 @@ mod tests {
             for _ in 0..2000 {
                 let strata = study(shares, &mut stream);
                 let all = Difference::between(&strata, 5).unwrap();
-                let levels = [
-                    within_level(ABOVE, |bound| all.tails(bound))[0],
-                    by_best_rate(&strata),
-                ];
+                let levels = [within_level(ABOVE, |bound| all.tails(bound))[0], by_best_rate(&strata)];
                 for (count, level) in found.iter_mut().zip(levels) {
                     *count += f64::from(u8::from(level <= ALPHA)) / 2000.0;
                 }

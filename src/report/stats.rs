@@ -74,10 +74,7 @@ impl Estimate {
 
     /// Index and estimate of the first of `ways` with at least [`FEWEST`] seeds in each of its blocks.
     pub fn first(ways: &[Vec<Block>]) -> Option<(usize, Self)> {
-        let mut each = ways
-            .iter()
-            .enumerate()
-            .filter_map(|(way, blocks)| Some((way, Self::of(blocks)?)));
+        let mut each = ways.iter().enumerate().filter_map(|(way, blocks)| Some((way, Self::of(blocks)?)));
         each.find(|(_, estimate)| estimate.seeds >= FEWEST)
     }
 
@@ -102,9 +99,7 @@ impl Estimate {
     /// Number of seeds that would, with probability [`POWER`], decide whether the quantity is inside `within` if this
     /// mean and this spread were the true ones; `None` if [`MOST`] are not enough.
     pub fn seeds_to_decide(&self, within: Within) -> Option<usize> {
-        let distance = (self.mean - within.0)
-            .abs()
-            .min((self.mean - within.1).abs());
+        let distance = (self.mean - within.0).abs().min((self.mean - within.1).abs());
         let spread = self.error * (self.seeds as f64).sqrt();
         let enough = |seeds: usize| {
             let freedom = seeds as f64 - 1.0;
@@ -113,8 +108,7 @@ impl Estimate {
         };
         // A sufficient number of seeds stays sufficient with one more, as a binary search requires.
         let more: Vec<usize> = (self.seeds + 1..=MOST).collect();
-        more.get(more.partition_point(|seeds| !enough(*seeds)))
-            .copied()
+        more.get(more.partition_point(|seeds| !enough(*seeds))).copied()
     }
 }
 
@@ -168,10 +162,7 @@ mod tests {
     const ABOVE_ZERO: Within = Within(0.0, f64::INFINITY);
 
     fn block(values: &[f64]) -> Block {
-        Block {
-            values: values.to_vec(),
-            least: 0.0,
-        }
+        Block { values: values.to_vec(), least: 0.0 }
     }
 
     fn levels(estimate: &Estimate, within: Within) -> [f64; 2] {
@@ -196,10 +187,7 @@ mod tests {
         let estimate = Estimate::of(&[block(&[1.0, 2.0, 3.0])]).unwrap();
         let [low, high] = estimate.interval();
         let half = 4.302_65 / 3f64.sqrt();
-        assert!(
-            close(low, 2.0 - half) && close(high, 2.0 + half),
-            "{low} {high}"
-        );
+        assert!(close(low, 2.0 - half) && close(high, 2.0 + half), "{low} {high}");
     }
 
     /// Sleep of ten patients under two drugs (Student 1908): Welch's t is 1.8608 with 17.776 degrees of freedom.
@@ -219,11 +207,7 @@ mod tests {
             let values = [0.1, -0.3, 0.25, 0.05].map(|v| v + shift);
             let estimate = Estimate::of(&[block(&values)]).unwrap();
             let [low, high] = estimate.interval();
-            for within in [
-                ABOVE_ZERO,
-                Within(-1.0, 1.0),
-                Within(f64::NEG_INFINITY, 0.5),
-            ] {
+            for within in [ABOVE_ZERO, Within(-1.0, 1.0), Within(f64::NEG_INFINITY, 0.5)] {
                 let inside = within.0 < low && high < within.1;
                 let outside = high < within.0 || low > within.1;
                 assert_eq!(levels(&estimate, within)[0] <= ALPHA, inside, "{shift}");
@@ -234,13 +218,7 @@ mod tests {
 
     #[test]
     fn a_spread_is_never_below_what_can_be_measured_and_no_spread_decides_nothing_at_a_bound() {
-        let equal = |least| {
-            Estimate::of(&[Block {
-                values: vec![0.0; 5],
-                least,
-            }])
-            .unwrap()
-        };
+        let equal = |least| Estimate::of(&[Block { values: vec![0.0; 5], least }]).unwrap();
         assert_eq!(levels(&equal(0.0), ABOVE_ZERO)[0], 1.0);
         assert_eq!(levels(&equal(0.0), ABOVE_ZERO)[1], 1.0);
         let [low, high] = equal(0.01).interval();

@@ -9,8 +9,7 @@ use syn::{parse_macro_input, FnArg, GenericParam, Ident, ItemFn, TypeParamBound}
 /// x86-64-v3, without features that vector code does not use.
 const AVX2: &str = "avx2,fma,bmi1,bmi2,f16c,lzcnt,movbe,popcnt";
 /// x86-64-v4, supported by every processor with AVX-512 since Skylake-X.
-const AVX512: &str =
-    "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,f16c,lzcnt,movbe,popcnt";
+const AVX512: &str = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,f16c,lzcnt,movbe,popcnt";
 
 /// Compiles a free function for every instruction set. If its numbers have a type parameter bound by `Float`,
 /// `Float::VECTOR` of that type decides whether versions above the lowest are used.
@@ -21,9 +20,7 @@ pub fn simd(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let function = parse_macro_input!(item as ItemFn);
     if !arguments.is_empty() {
         let message = "`#[simd]` takes no arguments";
-        return syn::Error::new(function.sig.ident.span(), message)
-            .to_compile_error()
-            .into();
+        return syn::Error::new(function.sig.ident.span(), message).to_compile_error().into();
     }
     match versions(function) {
         Ok(tokens) => tokens.into(),
@@ -32,12 +29,7 @@ pub fn simd(arguments: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 fn versions(function: ItemFn) -> syn::Result<Tokens> {
-    let ItemFn {
-        attrs,
-        vis,
-        sig,
-        block,
-    } = function;
+    let ItemFn { attrs, vis, sig, block } = function;
     let (name, output) = (&sig.ident, &sig.output);
     let (declared, _, bounds) = sig.generics.split_for_impl();
     let (mut patterns, mut types, mut names) = (Vec::new(), Vec::new(), Vec::new());
@@ -121,9 +113,5 @@ fn float(parameter: &GenericParam) -> Option<&Ident> {
         TypeParamBound::Trait(bound) => bound.path.is_ident("Float"),
         _ => false,
     };
-    parameter
-        .bounds
-        .iter()
-        .any(bound)
-        .then_some(&parameter.ident)
+    parameter.bounds.iter().any(bound).then_some(&parameter.ident)
 }

@@ -43,24 +43,12 @@ impl<'a> Archive<'a> {
 
     /// Adds a digest to the header, which [`check`] verifies. Each tensor is then read twice.
     pub fn digested(self) -> Self {
-        Self {
-            digested: true,
-            ..self
-        }
+        Self { digested: true, ..self }
     }
 
     /// Adds a tensor. Its little-endian bytes are requested when the file is written.
-    pub fn add(
-        &mut self,
-        name: String,
-        shape: &[usize],
-        bytes: impl Fn() -> Computed<Vec<u8>> + 'a,
-    ) {
-        self.entries.push(Entry {
-            name,
-            shape: shape.to_vec(),
-            bytes: Box::new(bytes),
-        });
+    pub fn add(&mut self, name: String, shape: &[usize], bytes: impl Fn() -> Computed<Vec<u8>> + 'a) {
+        self.entries.push(Entry { name, shape: shape.to_vec(), bytes: Box::new(bytes) });
     }
 
     /// Writes the file to `out`. The same tensors give the same bytes.
@@ -88,11 +76,7 @@ impl<'a> Archive<'a> {
         let infos = self.entries.iter().map(|entry| {
             let start = end;
             end += 4 * entry.shape.iter().product::<usize>();
-            let info = TensorInfo {
-                dtype: Dtype::F32,
-                shape: entry.shape.clone(),
-                data_offsets: (start, end),
-            };
+            let info = TensorInfo { dtype: Dtype::F32, shape: entry.shape.clone(), data_offsets: (start, end) };
             (entry.name.clone(), info)
         });
         let header = Metadata::new(Some(self.metadata.clone()), infos.collect());
@@ -129,10 +113,7 @@ mod tests {
     use safetensors::SafeTensors;
 
     fn written() -> Vec<u8> {
-        of(Archive::new([
-            ("run", "abc".to_owned()),
-            ("epoch", "3".to_owned()),
-        ]))
+        of(Archive::new([("run", "abc".to_owned()), ("epoch", "3".to_owned())]))
     }
 
     fn of(mut archive: Archive) -> Vec<u8> {
@@ -176,10 +157,7 @@ mod tests {
                 // Whitespace after the header is the only byte without meaning.
                 let blank = byte == b' ' && other.is_ascii_whitespace();
                 let foreign = SafeTensors::read_metadata(&file).is_err();
-                assert!(
-                    check(&file).is_err() || foreign || unnamed || blank,
-                    "byte {at}"
-                );
+                assert!(check(&file).is_err() || foreign || unnamed || blank, "byte {at}");
             }
             file[at] = byte;
         }

@@ -38,25 +38,10 @@ static PATTERNS: [(&str, Cause); 7] = [
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Self; 7] = [
-        Self::Oom,
-        Self::Nan,
-        Self::Timeout,
-        Self::Signal,
-        Self::Panic,
-        Self::MissingData,
-        Self::Other,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Oom, Self::Nan, Self::Timeout, Self::Signal, Self::Panic, Self::MissingData, Self::Other];
     /// The names of [`Self::ALL`], in its order.
-    pub const NAMES: [&'static str; 7] = [
-        "oom",
-        "nan",
-        "timeout",
-        "signal",
-        "panic",
-        "missing-data",
-        "other",
-    ];
+    pub const NAMES: [&'static str; 7] = ["oom", "nan", "timeout", "signal", "panic", "missing-data", "other"];
 
     /// Name in flags and records.
     pub fn name(self) -> &'static str {
@@ -117,10 +102,7 @@ mod tests {
     #[test]
     fn a_cause_is_recorded_by_the_name_that_it_is_typed_by() {
         for cause in Cause::ALL {
-            assert_eq!(
-                serde_json::to_value(cause).unwrap(),
-                serde_json::json!(cause.name())
-            );
+            assert_eq!(serde_json::to_value(cause).unwrap(), serde_json::json!(cause.name()));
             assert_eq!(Cause::find(cause.name()).unwrap(), cause);
         }
         let unknown = Cause::find("ooom").refuses("--reason");
@@ -131,10 +113,7 @@ mod tests {
     fn words_tell_a_cause_where_only_one_makes_them() {
         for (words, cause) in [
             ("memory allocation of 9 bytes failed", Cause::Oom),
-            (
-                "DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")",
-                Cause::Oom,
-            ),
+            ("DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")", Cause::Oom),
             ("thread 'main' panicked at a.rs:1: no way", Cause::Panic),
             ("the disk is full", Cause::Other),
         ] {

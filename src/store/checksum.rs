@@ -47,11 +47,7 @@ impl<'a> Checksum<'a> {
     /// Compares `row` with its checksum. Files without the column pass, since earlier versions wrote none. `spelt`
     /// returns the row in this program's spelling: a cell that another program spelt differently passes if its value is
     /// unchanged.
-    pub fn check(
-        &self,
-        row: &StringRecord,
-        spelt: impl Fn() -> StringRecord,
-    ) -> Result<(), String> {
+    pub fn check(&self, row: &StringRecord, spelt: impl Fn() -> StringRecord) -> Result<(), String> {
         let Some(written) = self.at.map(|at| row[at].trim()) else {
             return Ok(());
         };

@@ -60,19 +60,10 @@ impl Claim {
             Lock::Held(file) => Some(file),
             Lock::Unknown => None,
         };
-        let holder = Holder {
-            host: host(),
-            pid: std::process::id(),
-            boot: boot(),
-            token: token(),
-            locked: lock.is_some(),
-        };
+        let holder =
+            Holder { host: host(), pid: std::process::id(), boot: boot(), token: token(), locked: lock.is_some() };
         let text = serde_json::to_vec(&holder).expect("a claim is plain data");
-        let claim = Self {
-            path: folder.join(CLAIM),
-            text,
-            _lock: lock,
-        };
+        let claim = Self { path: folder.join(CLAIM), text, _lock: lock };
         if claim.make()? {
             return Ok(Some(claim));
         }
@@ -168,12 +159,7 @@ pub(super) fn has_none(error: &std::io::Error) -> bool {
 }
 
 /// Whether the process that made the claim `left` is gone.
-fn is_left_alone(
-    folder: &Path,
-    left: &[u8],
-    own: &Holder,
-    timing: HeartbeatTiming,
-) -> Result<bool> {
+fn is_left_alone(folder: &Path, left: &[u8], own: &Holder, timing: HeartbeatTiming) -> Result<bool> {
     if serde_json::from_slice::<Value>(left).is_err() {
         // Its process is about to write it, or was killed before it could.
         std::thread::sleep(WRITTEN_WITHIN);
@@ -249,23 +235,12 @@ mod tests {
 
     fn age(path: &Path, seconds: u64) {
         let then = SystemTime::now() - Duration::from_secs(seconds);
-        File::options()
-            .write(true)
-            .open(path)
-            .unwrap()
-            .set_modified(then)
-            .unwrap();
+        File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
     }
 
     /// A claim whose process was killed, with or without locks.
     fn abandoned(folder: &Path, locked: bool, boot: &str) {
-        let holder = Holder {
-            host: host(),
-            boot: boot.to_owned(),
-            pid: 1,
-            token: token(),
-            locked,
-        };
+        let holder = Holder { host: host(), boot: boot.to_owned(), pid: 1, token: token(), locked };
         fs::write(folder.join(CLAIM), serde_json::to_vec(&holder).unwrap()).unwrap();
     }
 
@@ -301,10 +276,7 @@ mod tests {
             age(&path, 120);
             let beat = dir.path().join(BEAT);
             fs::write(&beat, "{}").unwrap();
-            assert!(
-                Claim::take(dir.path(), true, TIMING).unwrap().is_none(),
-                "it beats"
-            );
+            assert!(Claim::take(dir.path(), true, TIMING).unwrap().is_none(), "it beats");
             age(&beat, 120);
             assert!(Claim::take(dir.path(), true, TIMING).unwrap().is_some());
         }
@@ -316,10 +288,7 @@ mod tests {
         abandoned(dir.path(), false, "elsewhere");
         let beat = dir.path().join(BEAT);
         fs::write(&beat, "{}").unwrap();
-        let timing = HeartbeatTiming {
-            interval: Duration::from_millis(200),
-            timeout: Duration::from_secs(2),
-        };
+        let timing = HeartbeatTiming { interval: Duration::from_millis(200), timeout: Duration::from_secs(2) };
         let later = SystemTime::now() + Duration::from_secs(3600);
         let future = || {
             let file = File::options().write(true).open(&beat).unwrap();
@@ -331,10 +300,7 @@ mod tests {
                 std::thread::sleep(timing.interval);
                 fs::write(&beat, "{}").unwrap();
             });
-            assert!(
-                Claim::take(dir.path(), false, timing).unwrap().is_none(),
-                "it beats"
-            );
+            assert!(Claim::take(dir.path(), false, timing).unwrap().is_none(), "it beats");
         });
         future();
         assert!(Claim::take(dir.path(), false, timing).unwrap().is_some());
@@ -368,10 +334,7 @@ mod tests {
         }
         remove_asides(dir.path(), TIMING).unwrap();
         let left = |name: &str| dir.path().join(name).exists();
-        assert_eq!(
-            [".claim-old", ".claim-new", "other"].map(left),
-            [false, true, true]
-        );
+        assert_eq!([".claim-old", ".claim-new", "other"].map(left), [false, true, true]);
     }
 
     #[test]
@@ -396,10 +359,7 @@ mod tests {
                 let threads: Vec<_> = (0..8).map(|_| scope.spawn(take)).collect();
                 threads.into_iter().map(|t| t.join().unwrap()).collect()
             });
-            let holding = claims
-                .iter()
-                .flatten()
-                .filter(|claim| claim.holds().unwrap());
+            let holding = claims.iter().flatten().filter(|claim| claim.holds().unwrap());
             assert!(holding.count() <= 1);
         }
     }

@@ -76,10 +76,7 @@ impl From<config::Kind> for Kind {
         match kind {
             config::Kind::Whole(..) => Self::Count,
             config::Kind::Bool => Self::Flag,
-            config::Kind::OneOf(_)
-            | config::Kind::Name
-            | config::Kind::Layers
-            | config::Kind::Tokenizer => Self::Word,
+            config::Kind::OneOf(_) | config::Kind::Name | config::Kind::Layers | config::Kind::Tokenizer => Self::Word,
             config::Kind::Positive
             | config::Kind::NotNegative
             | config::Kind::Share
@@ -111,9 +108,7 @@ impl Kind {
         let found = match (self, value) {
             (_, Value::Null) => Some(Field::Absent),
             (Self::Count, Value::Number(n)) => n.as_u64().map(Field::Count),
-            (Self::Real | Self::AtLeastZero | Self::Share, Value::Number(n)) => {
-                n.as_f64().map(Field::Real)
-            }
+            (Self::Real | Self::AtLeastZero | Self::Share, Value::Number(n)) => n.as_f64().map(Field::Real),
             (Self::Flag, Value::Bool(flag)) => Some(Field::Flag(*flag)),
             (Self::Word | Self::OneOf(_), Value::String(text)) => Some(Field::from(text.as_str())),
             (Self::Word, Value::Object(pairs)) => {

@@ -23,10 +23,8 @@ pub(crate) struct HeartbeatTiming {
 }
 
 /// Slow enough for a network file system.
-pub(super) const TIMING: HeartbeatTiming = HeartbeatTiming {
-    interval: Duration::from_secs(5),
-    timeout: Duration::from_secs(60),
-};
+pub(super) const TIMING: HeartbeatTiming =
+    HeartbeatTiming { interval: Duration::from_secs(5), timeout: Duration::from_secs(60) };
 
 /// Host, process and progress of a run that is being trained.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -122,12 +120,7 @@ impl HeartbeatThread {
             .name("heart".to_owned())
             .spawn(beats)
             .map_err(Error::io("start the heartbeat of", &path))?;
-        Ok(Self {
-            beat,
-            path,
-            alive: Some(alive),
-            thread: Some(thread),
-        })
+        Ok(Self { beat, path, alive: Some(alive), thread: Some(thread) })
     }
 
     /// Updates the contents of the next heartbeat.
@@ -183,10 +176,7 @@ mod tests {
         let run = store.begin(&config(), &provenance()).unwrap();
         let heard = store.beat(run.id()).unwrap().unwrap();
         assert!(heard.is_fresh());
-        assert_eq!(
-            (heard.beat.host.as_str(), heard.beat.pid),
-            ("laptop", std::process::id())
-        );
+        assert_eq!((heard.beat.host.as_str(), heard.beat.pid), ("laptop", std::process::id()));
         let id = run.id().to_owned();
         drop(run);
         assert_eq!(store.beat(&id).unwrap(), None);
@@ -205,10 +195,7 @@ mod tests {
 
     #[test]
     fn an_old_beat_is_of_a_process_that_is_gone() {
-        let heard = |seconds| LastHeartbeat {
-            beat: Heartbeat::default(),
-            age: Duration::from_secs(seconds),
-        };
+        let heard = |seconds| LastHeartbeat { beat: Heartbeat::default(), age: Duration::from_secs(seconds) };
         assert!(heard(20).is_fresh() && !heard(90).is_fresh());
     }
 }

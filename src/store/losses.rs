@@ -31,13 +31,8 @@ impl Losses {
             .map_err(Error::io("open", path))?;
         let found = fs::read_to_string(path).unwrap_or_default();
         let (kept, rows) = kept(&found, steps);
-        let mut losses = Self {
-            path: path.to_owned(),
-            file,
-            written: kept as u64,
-            pending: Vec::new(),
-            missing: steps - rows,
-        };
+        let mut losses =
+            Self { path: path.to_owned(), file, written: kept as u64, pending: Vec::new(), missing: steps - rows };
         if kept == 0 {
             losses.pending.extend(HEADER.bytes());
         }
@@ -185,11 +180,7 @@ mod tests {
             (format!("{HEADER}{row}2,2."), row.to_owned(), 2),
             (format!("{HEADER}{row}{row}"), row.to_owned(), 2),
             (format!("{HEADER}{row}2,x,0.1\n"), row.to_owned(), 2),
-            (
-                format!("{HEADER}{row}3,2.5,0.1\n"),
-                format!("{row}3,2.5,0.1\n"),
-                1,
-            ),
+            (format!("{HEADER}{row}3,2.5,0.1\n"), format!("{row}3,2.5,0.1\n"), 1),
         ] {
             let world = World::new();
             world.write(&found);

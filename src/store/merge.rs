@@ -68,9 +68,7 @@ impl Store {
         let done = copies.iter().filter_map(|copy| copy.done.as_deref());
         let differing = reconcile(&done.cloned().collect::<Vec<_>>())?;
         merged.warnings.extend(differing);
-        let tasks: BTreeSet<String> = { copies.iter() }
-            .map(|copy| copy.run.task.name().to_owned())
-            .collect();
+        let tasks: BTreeSet<String> = { copies.iter() }.map(|copy| copy.run.task.name().to_owned()).collect();
         let mut best: BTreeMap<String, Copy> = BTreeMap::new();
         for copy in copies {
             let id = copy.run.id();
@@ -87,9 +85,7 @@ impl Store {
             self.take(id, &copy.store.run_folder(id))?;
             merged.taken += 1;
         }
-        tasks
-            .iter()
-            .try_for_each(|task| self.refresh_summary(task))?;
+        tasks.iter().try_for_each(|task| self.refresh_summary(task))?;
         Ok(merged)
     }
 
@@ -141,9 +137,7 @@ impl Store {
         for name in wanted {
             let source = from.join(&name);
             let mut file = File::open(&source).map_err(Error::io("read", &source))?;
-            write_atomic_by(&folder.join(&name), |out| {
-                io::copy(&mut file, out).map(drop)
-            })?;
+            write_atomic_by(&folder.join(&name), |out| io::copy(&mut file, out).map(drop))?;
         }
         Ok(())
     }

@@ -60,13 +60,7 @@ const fn metric(
     shown: Shown,
     meaning: &'static str,
 ) -> Metric {
-    Metric {
-        name,
-        unit,
-        better,
-        shown,
-        meaning,
-    }
+    Metric { name, unit, better, shown, meaning }
 }
 
 /// Every metric, in the order of a summary.
@@ -157,8 +151,7 @@ impl Metrics {
         let value = value.into();
         if value != Field::Absent {
             self.0.push((metric, value));
-            self.0
-                .sort_by_key(|(held, _)| METRICS.iter().position(|m| m == *held));
+            self.0.sort_by_key(|(held, _)| METRICS.iter().position(|m| m == *held));
         }
     }
 
@@ -235,27 +228,15 @@ mod tests {
 
     #[test]
     fn metrics_are_in_order_whichever_is_set_first_and_an_absent_one_is_removed() {
-        let metrics = Metrics::default()
-            .with("test_ppl", 3.0)
-            .with("steps", 5usize);
-        assert_eq!(
-            serde_json::to_string(&metrics).unwrap(),
-            r#"{"steps":5,"test_ppl":3.0}"#
-        );
-        assert_eq!(
-            metrics.with("test_ppl", None::<f64>),
-            Metrics::default().with("steps", 5usize)
-        );
+        let metrics = Metrics::default().with("test_ppl", 3.0).with("steps", 5usize);
+        assert_eq!(serde_json::to_string(&metrics).unwrap(), r#"{"steps":5,"test_ppl":3.0}"#);
+        assert_eq!(metrics.with("test_ppl", None::<f64>), Metrics::default().with("steps", 5usize));
     }
 
     #[test]
     fn names_are_said_once_and_are_told_from_what_else_a_result_holds() {
         for (i, metric) in METRICS.iter().enumerate() {
-            assert!(
-                METRICS[..i].iter().all(|other| other != metric),
-                "{}",
-                metric.name
-            );
+            assert!(METRICS[..i].iter().all(|other| other != metric), "{}", metric.name);
             assert_ne!(metric.name, "language");
         }
     }

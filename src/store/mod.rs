@@ -61,8 +61,8 @@ pub use losses::Losses;
 pub use merge::Merged;
 pub use metrics::{Direction, Metric, Metrics, Shown, METRICS};
 pub use provenance::{
-    check_memory, cpu, gigabytes, host, memory_bytes, memory_kills, memory_limit,
-    peak_memory_bytes, utc_now, MemoryLimit, Provenance,
+    check_memory, cpu, gigabytes, host, memory_bytes, memory_kills, memory_limit, peak_memory_bytes, utc_now,
+    MemoryLimit, Provenance,
 };
 pub use reconcile::reconcile;
 pub use record::{Record, Source, SOURCE_DIGEST};
@@ -111,16 +111,14 @@ impl Store {
     /// Opens the results folder `out` for writing, creating it if it is missing.
     pub fn open(out: &Path) -> Result<Self> {
         refuse_non_folder(out)?;
-        let store = Self {
-            out: out.to_owned(),
-            locks: true,
-            timing: TIMING,
-        };
-        fs::create_dir_all(out.join(RUNS))
-            .and_then(|()| tempfile::tempfile_in(out).map(drop))
-            .map_err(|e| {
-                Error::flag_value("--out", out.display(), format!("cannot write to this results folder: {e}; give a folder that can be written to"))
-            })?;
+        let store = Self { out: out.to_owned(), locks: true, timing: TIMING };
+        fs::create_dir_all(out.join(RUNS)).and_then(|()| tempfile::tempfile_in(out).map(drop)).map_err(|e| {
+            Error::flag_value(
+                "--out",
+                out.display(),
+                format!("cannot write to this results folder: {e}; give a folder that can be written to"),
+            )
+        })?;
         Ok(store)
     }
 
@@ -132,20 +130,13 @@ impl Store {
         if !out.exists() {
             refuse!(path out, "there is no such results folder; --out names the one that holds `{RUNS}`");
         }
-        Ok(Self {
-            out: out.to_owned(),
-            locks: true,
-            timing: TIMING,
-        })
+        Ok(Self { out: out.to_owned(), locks: true, timing: TIMING })
     }
 
     /// Returns the same folder treated as a file system without locks.
     #[cfg(test)]
     pub(crate) fn without_locks(self) -> Self {
-        Self {
-            locks: false,
-            ..self
-        }
+        Self { locks: false, ..self }
     }
 
     /// Returns the same folder with other heartbeat intervals.
@@ -197,9 +188,8 @@ impl Store {
         let folder = self.out.join(RUNS);
         let entries = fs::read_dir(&folder).map_err(Error::io("read", &folder))?;
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let mut found: Vec<String> = names
-            .filter(|name| name.starts_with(prefix) && self.run_folder(name).join(CONFIG).exists())
-            .collect();
+        let mut found: Vec<String> =
+            names.filter(|name| name.starts_with(prefix) && self.run_folder(name).join(CONFIG).exists()).collect();
         found.sort();
         Ok(found)
     }
@@ -358,10 +348,7 @@ mod opening {
     #[test]
     fn a_store_without_runs_has_no_rows() {
         let dir = tempfile::tempdir().unwrap();
-        let scan = Store::existing(dir.path())
-            .unwrap()
-            .rows(&["mqar"])
-            .unwrap();
+        let scan = Store::existing(dir.path()).unwrap().rows(&["mqar"]).unwrap();
         assert!(scan.rows.is_empty() && scan.warnings.is_empty());
     }
 }

@@ -111,10 +111,7 @@ pub fn memory_limit() -> Option<MemoryLimit> {
     let space = rustix::process::getrlimit(rustix::process::Resource::As).current;
     [
         limit(memory_bytes(), "this machine's memory"),
-        limit(
-            group_limit(Path::new("/sys/fs/cgroup")),
-            "the memory limit of this job",
-        ),
+        limit(group_limit(Path::new("/sys/fs/cgroup")), "the memory limit of this job"),
         limit(space, "the limit of this process (`ulimit -v`)"),
     ]
     .into_iter()
@@ -151,9 +148,7 @@ fn group_limit(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let folder = root.join(own);
-    let around = folder
-        .ancestors()
-        .take_while(|folder| folder.starts_with(root));
+    let around = folder.ancestors().take_while(|folder| folder.starts_with(root));
     let limits = around.filter_map(|folder| {
         let text = fs::read_to_string(folder.join("memory.max")).ok()?;
         text.trim().parse().ok() // "max" is no limit
@@ -171,9 +166,7 @@ fn bytes_of(file: &str, name: &str) -> Option<u64> {
 /// Model of the processor.
 pub fn cpu() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    colon_field(&text, "model name")
-        .unwrap_or("unknown")
-        .to_owned()
+    colon_field(&text, "model name").unwrap_or("unknown").to_owned()
 }
 
 fn colon_field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
@@ -210,10 +203,7 @@ mod tests {
     #[test]
     fn memory_is_limited_by_the_machine_at_least() {
         let limit = memory_limit().unwrap();
-        assert!(
-            limit.bytes <= memory_bytes().unwrap() && limit.bytes > 1 << 26,
-            "{limit:?}"
-        );
+        assert!(limit.bytes <= memory_bytes().unwrap() && limit.bytes > 1 << 26, "{limit:?}");
     }
 
     #[test]

@@ -78,10 +78,7 @@ static NEEDED: LazyLock<Vec<usize>> = LazyLock::new(|| {
 
 impl Default for Record {
     fn default() -> Self {
-        Self {
-            fields: vec![Field::Absent; COLUMNS.len()].into(),
-            source: None,
-        }
+        Self { fields: vec![Field::Absent; COLUMNS.len()].into(), source: None }
     }
 }
 
@@ -101,10 +98,7 @@ impl Record {
             ("status", result.status.name()),
             ("outcome", result.outcome.map_or("", Outcome::name)),
             ("reason", &result.reason),
-            (
-                "cause",
-                result.failure().map_or("", |failure| failure.cause.name()),
-            ),
+            ("cause", result.failure().map_or("", |failure| failure.cause.name())),
             ("device", &origin.device),
             ("host", &origin.host),
             ("cpu", &origin.cpu),
@@ -141,10 +135,7 @@ impl Record {
     }
 
     pub(super) fn read(fields: Vec<Field>, source: Source) -> Self {
-        let mut record = Self {
-            fields: fields.into(),
-            source: Some(source),
-        };
+        let mut record = Self { fields: fields.into(), source: Some(source) };
         record.complete();
         record.name_files();
         record
@@ -152,10 +143,7 @@ impl Record {
 
     pub(super) fn read_from(self, file: &str) -> Self {
         let (file, line) = (file.into(), None);
-        Self {
-            source: Some(Source { file, line }),
-            ..self
-        }
+        Self { source: Some(Source { file, line }), ..self }
     }
 
     /// Distinguishes the data of runs on files by earlier versions, whose configs do not name the files: by the digest
@@ -251,16 +239,12 @@ impl Record {
 
     /// Status of the run; `None` if it is only planned.
     pub fn status(&self) -> Option<RunStatus> {
-        RunStatus::ALL
-            .into_iter()
-            .find(|status| status.name() == self.text("status"))
+        RunStatus::ALL.into_iter().find(|status| status.name() == self.text("status"))
     }
 
     /// Outcome of the training.
     pub fn outcome(&self) -> Option<Outcome> {
-        Outcome::ALL
-            .into_iter()
-            .find(|outcome| outcome.name() == self.text("outcome"))
+        Outcome::ALL.into_iter().find(|outcome| outcome.name() == self.text("outcome"))
     }
 
     /// Iterates over the columns of one role and their values, in order.
@@ -341,10 +325,7 @@ mod tests {
             assert_eq!(record.number(name), Some(ppl), "{name}");
         }
         let recall = super::super::samples::record(0.5);
-        assert_eq!(
-            (recall.number("train_ppl"), recall.number("train_tokens")),
-            (None, None)
-        );
+        assert_eq!((recall.number("train_ppl"), recall.number("train_tokens")), (None, None));
     }
 
     #[test]
@@ -373,10 +354,7 @@ mod tests {
     fn metrics_and_provenance_of_a_result_are_in_its_record() {
         let found = record(0.5);
         assert_eq!(found, Record::new(&config(), &done(0.5)));
-        assert_eq!(
-            (found.number("accuracy"), found.count("steps")),
-            (Some(0.5), 12_544)
-        );
+        assert_eq!((found.number("accuracy"), found.count("steps")), (Some(0.5), 12_544));
         assert_eq!((found.text("host"), found.count("threads")), ("laptop", 2));
         assert_eq!(found.status(), Some(RunStatus::Done));
         assert_eq!(found.outcome(), Some(Outcome::Finished));
@@ -416,11 +394,7 @@ mod tests {
             Value::Bool(b) => vec![(!b).into()],
             Value::Number(n) if n.is_f64() => vec![(n.as_f64().unwrap() + 0.5).into()],
             Value::Number(n) => vec![(n.as_u64().unwrap() + 1).into()],
-            Value::String(held) => OTHERS
-                .into_iter()
-                .filter(|other| other != held)
-                .map(Value::from)
-                .collect(),
+            Value::String(held) => OTHERS.into_iter().filter(|other| other != held).map(Value::from).collect(),
             held => panic!("{path} holds {held}"),
         };
         let parsed = candidates.into_iter().find_map(|candidate| {

@@ -156,9 +156,7 @@ mod tests {
 
     #[test]
     fn a_failure_older_than_the_list_of_causes_is_of_another_cause() {
-        let old = FIRST
-            .replace("\"done\"", "\"failed\"")
-            .replace("\"reason\": \"\"", "\"reason\": \"disk\"");
+        let old = FIRST.replace("\"done\"", "\"failed\"").replace("\"reason\": \"\"", "\"reason\": \"disk\"");
         let read = serde_json::from_str::<RunResult>(&old).unwrap();
         assert_eq!(read.failure(), Some(Failure::new(Cause::Other, "disk")));
         assert_eq!(done(0.5).failure(), None);
@@ -168,26 +166,15 @@ mod tests {
     fn every_metric_is_a_field_of_its_own_and_comes_back() {
         for result in [done(0.5), read(16.0), failed("disk")] {
             let text = serde_json::to_value(&result).unwrap();
-            assert_eq!(
-                serde_json::from_value::<RunResult>(text.clone()).unwrap(),
-                result
-            );
-            assert_eq!(
-                text.get("train_ppl").and_then(Value::as_f64),
-                result.metrics.get("train_ppl")
-            );
+            assert_eq!(serde_json::from_value::<RunResult>(text.clone()).unwrap(), result);
+            assert_eq!(text.get("train_ppl").and_then(Value::as_f64), result.metrics.get("train_ppl"));
         }
     }
 
     #[test]
     fn an_impossible_metric_is_refused_by_its_name() {
         let broken = FIRST.replace("\"accuracy\": 0.5", "\"accuracy\": 50.0");
-        let message = serde_json::from_str::<RunResult>(&broken)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            message.contains("`accuracy`") && message.contains("50.0"),
-            "{message}"
-        );
+        let message = serde_json::from_str::<RunResult>(&broken).unwrap_err().to_string();
+        assert!(message.contains("`accuracy`") && message.contains("50.0"), "{message}");
     }
 }

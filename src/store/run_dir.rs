@@ -9,8 +9,7 @@ use super::{CONFIG, RESULT};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::files::{
-    begin, publish, remove_if_present, remove_unfinished, seal, write_atomic, write_atomic_by,
-    write_to,
+    begin, publish, remove_if_present, remove_unfinished, seal, write_atomic, write_atomic_by, write_to,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -120,9 +119,7 @@ pub fn snapshots(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
         let name = entry.map_err(Error::io("read", folder))?.file_name();
-        let epoch = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(front)?.strip_suffix(end)?.parse().ok());
+        let epoch = name.to_str().and_then(|name| name.strip_prefix(front)?.strip_suffix(end)?.parse().ok());
         found.extend(epoch.map(|epoch: usize| (epoch, folder.join(&name))));
     }
     found.sort();
@@ -130,11 +127,7 @@ pub fn snapshots(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 impl RunDir {
-    pub(super) fn begin(
-        store: &Store,
-        config: &RunConfig,
-        provenance: &Provenance,
-    ) -> Result<Self> {
+    pub(super) fn begin(store: &Store, config: &RunConfig, provenance: &Provenance) -> Result<Self> {
         let id = config.id();
         let folder = store.run_folder(&id);
         let Some(claim) = Claim::take(&folder, store.locks, store.timing)? else {
@@ -145,21 +138,14 @@ impl RunDir {
         record_config(&folder.join(CONFIG), config)?;
         let mut provenance = provenance.clone();
         match store.result(&id)?.map(|result| result.status) {
-            None => {
-                provenance.started = earlier_start(&folder.join(ENV))?.unwrap_or(provenance.started)
-            }
+            None => provenance.started = earlier_start(&folder.join(ENV))?.unwrap_or(provenance.started),
             Some(RunStatus::Failed) => remove_if_present(&folder.join(RESULT))?,
             Some(RunStatus::Done) => remove_checkpoints(&folder)?,
         }
         write_atomic(&folder.join(ENV), &pretty(&provenance))?;
         let heart = HeartbeatThread::start(
             &folder,
-            Heartbeat {
-                host: provenance.host,
-                pid: std::process::id(),
-                since: utc_now(),
-                ..Heartbeat::default()
-            },
+            Heartbeat { host: provenance.host, pid: std::process::id(), since: utc_now(), ..Heartbeat::default() },
             store.timing,
         )?;
         Ok(Self {
@@ -231,28 +217,17 @@ impl RunDir {
     }
 
     /// Writes weights to the folder of the run.
-    pub fn write_weights(
-        &self,
-        which: Weights,
-        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<()> {
+    pub fn write_weights(&self, which: Weights, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         write_atomic_by(&self.folder.join(which.file()), write)
     }
 
     /// Writes the weights after `epoch` epochs.
-    pub fn write_snapshot(
-        &self,
-        epoch: usize,
-        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<()> {
+    pub fn write_snapshot(&self, epoch: usize, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         write_atomic_by(&self.folder.join(snapshot(epoch)), write)
     }
 
     /// Writes a checkpoint and keeps the previous one.
-    pub fn write_checkpoint(
-        &self,
-        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<()> {
+    pub fn write_checkpoint(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         let [newest, before] = CHECKPOINTS.map(|name| self.folder.join(name));
         let file = begin(&newest)?;
         write_to(&file, write).map_err(Error::io("write", &newest))?;
@@ -340,12 +315,7 @@ pub(super) fn slices(folder: &Path) -> Result<Vec<SliceRow>> {
 
 /// Reads the rows of `file` in `folder` and verifies the digest called `digest` in the result; `what` names the rows in
 /// messages.
-fn rows<T: DeserializeOwned>(
-    folder: &Path,
-    file: &str,
-    digest: &str,
-    what: &str,
-) -> Result<Vec<T>> {
+fn rows<T: DeserializeOwned>(folder: &Path, file: &str, digest: &str, what: &str) -> Result<Vec<T>> {
     let path = folder.join(file);
     let Some(bytes) = read_if_present(&path)? else {
         return Ok(Vec::new());
@@ -360,8 +330,7 @@ fn rows<T: DeserializeOwned>(
             return Err(broken("they were changed since the run ended".into()));
         }
     }
-    let rows: Result<Vec<T>, csv::Error> =
-        csv::Reader::from_reader(&bytes[..]).deserialize().collect();
+    let rows: Result<Vec<T>, csv::Error> = csv::Reader::from_reader(&bytes[..]).deserialize().collect();
     rows.map_err(|e| broken(e.to_string()))
 }
 

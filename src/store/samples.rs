@@ -2,8 +2,8 @@
 
 use super::{Cause, Metrics, Outcome, Provenance, Record, RunResult, RunStatus};
 use crate::config::{
-    AdamConfig, Decay, InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding,
-    Precision, Protocol, Rotary, RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
+    AdamConfig, Decay, InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Precision, Protocol, Rotary,
+    RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
 };
 use crate::tasks::mqar::MqarConfig;
 use crate::tasks::wikitext::{Corpus, Tokenizer, WikitextConfig};
@@ -103,13 +103,7 @@ pub(crate) fn text_config() -> RunConfig {
             epochs: 50,
             batch_size: 128,
             micro_batch: Some(8),
-            adam: Some(AdamConfig {
-                beta1: 0.9,
-                beta2: 0.95,
-                eps: 1e-8,
-                clip: Some(1.0),
-                decay: Decay::Matrices,
-            }),
+            adam: Some(AdamConfig { beta1: 0.9, beta2: 0.95, eps: 1e-8, clip: Some(1.0), decay: Decay::Matrices }),
             stop_above: 1.0,
             ..small.train
         },

@@ -13,29 +13,12 @@ pub const SCHEMA: u32 = 1;
 pub(super) const CHECKSUM: &str = "checksum";
 
 /// Returns an optional column that is no setting.
-fn other(
-    name: &'static str,
-    unit: &'static str,
-    role: Role,
-    kind: Kind,
-    meaning: &'static str,
-) -> Column {
-    Column {
-        name,
-        unit,
-        role,
-        kind,
-        at: Vec::new(),
-        absent: Absent::Empty,
-        meaning,
-    }
+fn other(name: &'static str, unit: &'static str, role: Role, kind: Kind, meaning: &'static str) -> Column {
+    Column { name, unit, role, kind, at: Vec::new(), absent: Absent::Empty, meaning }
 }
 
 fn required(column: Column) -> Column {
-    Column {
-        absent: Absent::Required,
-        ..column
-    }
+    Column { absent: Absent::Required, ..column }
 }
 
 #[rustfmt::skip]
@@ -179,9 +162,7 @@ pub fn place(name: &str) -> Option<usize> {
 /// Returns the indices of the columns with one of `roles`, in order.
 pub fn places(roles: &[Role]) -> Vec<usize> {
     let places = 0..COLUMNS.len();
-    places
-        .filter(|i| roles.contains(&COLUMNS[*i].role))
-        .collect()
+    places.filter(|i| roles.contains(&COLUMNS[*i].role)).collect()
 }
 
 #[cfg(test)]

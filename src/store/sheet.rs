@@ -9,9 +9,8 @@ use std::io::Read;
 const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
 /// Spellings of a missing value, in columns that cannot hold such a word.
-const NOTHING: [&str; 13] = [
-    "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "NaT", "None", "NULL", "null",
-];
+const NOTHING: [&str; 13] =
+    ["NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "NaT", "None", "NULL", "null"];
 
 /// Columns of hex digits, which other programs may take for numbers: all digits, or with a single `e`.
 const HEX: [&str; 4] = ["run_id", "git_commit", "data_digest", CHECKSUM];
@@ -42,10 +41,7 @@ struct Decimals {
 
 fn reader<R: Read>(text: R, separator: u8) -> csv::Reader<R> {
     let mut builder = csv::ReaderBuilder::new();
-    builder
-        .delimiter(separator)
-        .flexible(true)
-        .from_reader(text)
+    builder.delimiter(separator).flexible(true).from_reader(text)
 }
 
 /// Returns the separator with which the table that begins with `text` has a column called `name`.
@@ -70,23 +66,14 @@ impl<'a> Sheet<'a> {
     pub fn open(text: &'a [u8], name: &str) -> csv::Result<Self> {
         let separator = separator(text, name)?.unwrap_or(b',');
         let mut reader = reader(text, separator);
-        Ok(Self {
-            text,
-            header: reader.headers()?.clone(),
-            reader,
-            separator,
-            decimals: Decimals::default(),
-        })
+        Ok(Self { text, header: reader.headers()?.clone(), reader, separator, decimals: Decimals::default() })
     }
 
     /// Reads the next non-empty row; returns false at the end.
     pub fn read(&mut self, row: &mut StringRecord) -> csv::Result<bool> {
         while self.reader.read_record(row)? {
             // The reader counts a line when it passes the line feed, which after CR LF has not happened yet.
-            if let Some(at) = row
-                .position()
-                .filter(|at| self.text.get(at.byte() as usize) == Some(&b'\n'))
-            {
+            if let Some(at) = row.position().filter(|at| self.text.get(at.byte() as usize) == Some(&b'\n')) {
                 let mut at = at.clone();
                 at.set_line(at.line() + 1);
                 row.set_position(Some(at));
@@ -100,11 +87,7 @@ impl<'a> Sheet<'a> {
 
     /// Pads or truncates `row` to the number of columns. Spreadsheets write empty cells after the last column, and omit
     /// trailing cells, which is accepted for columns that `may_lack` a value.
-    pub fn fit(
-        &self,
-        row: &mut StringRecord,
-        may_lack: impl Fn(usize) -> bool,
-    ) -> Result<(), String> {
+    pub fn fit(&self, row: &mut StringRecord, may_lack: impl Fn(usize) -> bool) -> Result<(), String> {
         let (len, columns) = (row.len(), self.header.len());
         let wrong = || format!("{len} values under {columns} columns");
         if row.iter().skip(columns).any(|cell| !cell.trim().is_empty()) {
@@ -138,8 +121,7 @@ impl<'a> Sheet<'a> {
             return kind.parse(text).or_else(|why| flag(kind, text).ok_or(why));
         }
         let pointed = self.with_point(text);
-        self.decimals
-            .meet(&pointed, pointed != text, self.separator, line)?;
+        self.decimals.meet(&pointed, pointed != text, self.separator, line)?;
         let wrong = |why: String| match text.contains(',') {
             true => {
                 format!("{why}; a decimal comma is read where cells are separated by semicolons")
@@ -232,9 +214,9 @@ fn whole(text: &str) -> Option<Result<Field, String>> {
     }
     let powers = text.contains(['e', 'E']) && number >= ROUNDED_FROM;
     Some(match powers || number > WHOLE_TO {
-        true => Err(format!(
-            "`{text}` may have lost digits: write it in full, as the number of a cell without decimals"
-        )),
+        true => {
+            Err(format!("`{text}` may have lost digits: write it in full, as the number of a cell without decimals"))
+        }
         false => Ok(Field::Count(number as u64)),
     })
 }

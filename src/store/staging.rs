@@ -25,11 +25,7 @@ impl Staging {
         let mut builder = tempfile::Builder::new();
         builder.prefix(UNFINISHED);
         let staging = builder.tempdir_in(folder);
-        Ok(Self {
-            staging: staging.map_err(Error::io("write to", folder))?,
-            folder: folder.to_owned(),
-            _lock: lock,
-        })
+        Ok(Self { staging: staging.map_err(Error::io("write to", folder))?, folder: folder.to_owned(), _lock: lock })
     }
 
     /// Path of the staging folder, which is empty at first.
@@ -48,9 +44,7 @@ impl Staging {
             }
             let target = self.folder.join(entry.file_name());
             match fs::rename(&target, replaced.path().join(entry.file_name())) {
-                Err(e) if e.kind() != ErrorKind::NotFound => {
-                    return Err(Error::io("replace", &target)(e))
-                }
+                Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io("replace", &target)(e)),
                 _ => fs::rename(entry.path(), &target).map_err(Error::io("write", &target))?,
             }
         }

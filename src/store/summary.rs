@@ -198,9 +198,7 @@ impl Lock {
 
 /// Serialises `rows` with a header, to be written to `path`.
 pub fn to_csv<R: Serialize>(rows: &[R], path: &Path) -> Result<Vec<u8>> {
-    csv_of(path, |writer| {
-        rows.iter().try_for_each(|row| writer.serialize(row))
-    })
+    csv_of(path, |writer| rows.iter().try_for_each(|row| writer.serialize(row)))
 }
 
 /// Serialises records with the names of their columns as the header.
@@ -236,9 +234,7 @@ pub fn columns_with(records: &[Record]) -> Vec<usize> {
     let tasks = tasks.into_iter().filter_map(|task| tasks::find(task).ok());
     // Generated tasks gained a validation set after summaries of them had been published; runs without one have no
     // column for it.
-    let later = |task: &TaskEntry, field: &str| {
-        task.objective == Objective::PerToken && field == "val_examples"
-    };
+    let later = |task: &TaskEntry, field: &str| task.objective == Objective::PerToken && field == "val_examples";
     let fields = tasks.flat_map(|task| {
         let fields = task.fields.iter().copied();
         fields.filter(move |field| !later(task, field))
@@ -251,10 +247,7 @@ pub fn columns_with(records: &[Record]) -> Vec<usize> {
             Role::Result => Metric::find(column.name).is_none(),
             Role::Setting | Role::Cell | Role::Rate | Role::Seed => false,
         };
-        let of_task = |at: &String| {
-            at.strip_prefix("/task/")
-                .map(|field| fields.contains(field))
-        };
+        let of_task = |at: &String| at.strip_prefix("/task/").map(|field| fields.contains(field));
         let of_tasks: Vec<bool> = column.at.iter().filter_map(of_task).collect();
         let mut values = records.iter().map(|record| record.at(*place));
         everywhere
@@ -277,12 +270,8 @@ fn says(column: &Column, value: &Field) -> bool {
     }
 }
 
-fn csv_of(
-    path: &Path,
-    write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>,
-) -> Result<Vec<u8>> {
-    let failed =
-        |e: &dyn std::fmt::Display| Error::io("write", path)(io::Error::other(e.to_string()));
+fn csv_of(path: &Path, write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>) -> Result<Vec<u8>> {
+    let failed = |e: &dyn std::fmt::Display| Error::io("write", path)(io::Error::other(e.to_string()));
     let mut writer = csv::Writer::from_writer(Vec::new());
     write(&mut writer).map_err(|e| failed(&e))?;
     writer.into_inner().map_err(|e| failed(&e))
@@ -335,9 +324,7 @@ fn rows(mut sheet: Sheet, path: &Path) -> Result<Vec<Record>> {
             Ok(columns) => columns,
             Err(_) => break,
         };
-        sheet
-            .fit(&mut line, |i| may_lack(columns[i]))
-            .map_err(wrong)?;
+        sheet.fit(&mut line, |i| may_lack(columns[i])).map_err(wrong)?;
         parse(&mut sheet, columns, &line, &above, &mut fields).map_err(wrong)?;
         let mut values = fields.clone();
         if columns.contains(&place("cause")) {
@@ -355,18 +342,12 @@ fn rows(mut sheet: Sheet, path: &Path) -> Result<Vec<Record>> {
 
 /// Returns the record of `values`, from a line of `file`.
 fn record(values: Vec<Field>, file: &Arc<str>, line: u64) -> Result<Record, String> {
-    let source = Source {
-        file: file.clone(),
-        line: Some(line),
-    };
+    let source = Source { file: file.clone(), line: Some(line) };
     let mut record = Record::read(values, source);
     record.set(CHECKSUM, Field::Absent);
     match record.lacks() {
         None => Ok(record),
-        Some(lacking) => Err(format!(
-            "column `{}`: empty, not {}",
-            lacking.name, lacking.kind
-        )),
+        Some(lacking) => Err(format!("column `{}`: empty, not {}", lacking.name, lacking.kind)),
     }
 }
 
@@ -448,9 +429,7 @@ fn columns_of(header: &StringRecord) -> Result<Vec<Option<usize>>, String> {
     }
     let required = COLUMNS.iter().filter(|c| c.absent == Absent::Required);
     if let Some(column) = required.map(|c| c.name).find(|name| !held.contains(name)) {
-        return Err(format!(
-            "no column `{column}`, which every summary has: its values would be unknown"
-        ));
+        return Err(format!("no column `{column}`, which every summary has: its values would be unknown"));
     }
     Ok(header.iter().map(|name| place(name.trim())).collect())
 }
@@ -533,11 +512,7 @@ mod tests {
         let backwards: Vec<Record> = rows.iter().rev().cloned().collect();
         assert_eq!(added(&backwards, &rows[0], &all), None);
         let text = text_of(&rows);
-        for other in [
-            String::new(),
-            text.replace("checksum", "sum"),
-            text[..text.len() - 20].to_owned(),
-        ] {
+        for other in [String::new(), text.replace("checksum", "sum"), text[..text.len() - 20].to_owned()] {
             assert_eq!(with_row(other.as_bytes(), &rows[0], &all), None);
         }
     }
@@ -552,11 +527,7 @@ mod tests {
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         let header = reader.headers().unwrap().clone();
         let row = reader.records().next().unwrap().unwrap();
-        let mut cells: Vec<_> = header
-            .iter()
-            .zip(&row)
-            .filter(|(_, cell)| !cell.is_empty())
-            .collect();
+        let mut cells: Vec<_> = header.iter().zip(&row).filter(|(_, cell)| !cell.is_empty()).collect();
         assert!(cells.len() < header.len());
         cells.reverse();
         let (names, values): (Vec<&str>, Vec<&str>) = cells.into_iter().unzip();
@@ -565,20 +536,14 @@ mod tests {
         turned.write_record(values).unwrap();
         let turned = String::from_utf8(turned.into_inner().unwrap()).unwrap();
         let (_dir, path) = summary_of(&turned);
-        assert_eq!(
-            read_summary(&path).unwrap(),
-            [Record::new(&config(), &done(0.5))]
-        );
+        assert_eq!(read_summary(&path).unwrap(), [Record::new(&config(), &done(0.5))]);
         // A deliberate change.
         let sum = &row[row.len() - 1];
         assert_eq!(sum.len(), 12);
         refused(&changed.replace(sum, ""), 2).names(&["`checksum`"]);
         let without = changed.replace(sum, "").replace(",checksum", "");
         let (_dir, path) = summary_of(&without.replace(",\n", "\n"));
-        assert_eq!(
-            read_summary(&path).unwrap()[0].number("accuracy"),
-            Some(0.6)
-        );
+        assert_eq!(read_summary(&path).unwrap()[0].number("accuracy"), Some(0.6));
     }
 
     #[test]
@@ -602,22 +567,10 @@ mod tests {
             columns.map(str::to_owned).collect::<HashSet<_>>()
         };
         let recall = header(Record::new(&config(), &done(0.5)));
-        for name in [
-            "tokenizer",
-            "contour_length",
-            "unigram_ppl",
-            "val_examples",
-            "clip",
-        ] {
+        for name in ["tokenizer", "contour_length", "unigram_ppl", "val_examples", "clip"] {
             assert!(!recall.contains(name), "{name}: {recall:?}");
         }
-        for name in [
-            "kv_pairs",
-            "outcome",
-            "reason",
-            "accuracy",
-            "micro_batch_used",
-        ] {
+        for name in ["kv_pairs", "outcome", "reason", "accuracy", "micro_batch_used"] {
             assert!(recall.contains(name), "{name}: {recall:?}");
         }
         let text = header(Record::new(&text_config(), &read(17.42)));
@@ -649,9 +602,7 @@ mod tests {
 
     /// Returns `text` without the columns called `names`.
     fn without(text: &str, names: &[&str]) -> String {
-        let mut reader = csv::ReaderBuilder::new()
-            .has_headers(false)
-            .from_reader(text.as_bytes());
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
         let lines: Vec<StringRecord> = reader.records().map(|line| line.unwrap()).collect();
         let kept = (0..lines[0].len()).filter(|i| !names.contains(&&lines[0][*i]));
         let kept: Vec<usize> = kept.collect();
@@ -669,10 +620,7 @@ mod tests {
         let mut later: Vec<&str> = later.map(|c| c.name).collect();
         later.retain(|name| *row.get(name) == Field::Absent || *name == "precision");
         let old = without(&text_of(std::slice::from_ref(&row)), &later);
-        assert!(
-            !old.contains("precision") && !old.contains("tokenizer"),
-            "{old}"
-        );
+        assert!(!old.contains("precision") && !old.contains("tokenizer"), "{old}");
         let (_dir, path) = summary_of(&old);
         assert_eq!(read_summary(&path).unwrap(), [row]);
     }
@@ -683,10 +631,7 @@ mod tests {
         for (dataset, paddles) in [("pathfinder", Field::Count(14)), ("image", Field::Absent)] {
             row.set("dataset", dataset);
             let (_dir, path) = summary_of(&text_of(std::slice::from_ref(&row)));
-            assert_eq!(
-                *read_summary(&path).unwrap()[0].get("contour_length"),
-                paddles
-            );
+            assert_eq!(*read_summary(&path).unwrap()[0].get("contour_length"), paddles);
         }
     }
 
@@ -751,11 +696,7 @@ mod tests {
         other.names(&["line 2", "accuracy 0.25", "0.5"]);
         let mut slower = done(0.5);
         slower.metrics.set("seconds", 99.0);
-        let (_dir, path) = summary_of(&text_of(&[
-            row(done(0.5)),
-            row(slower),
-            row(failed("disk")),
-        ]));
+        let (_dir, path) = summary_of(&text_of(&[row(done(0.5)), row(slower), row(failed("disk"))]));
         assert_eq!(read_summary(&path).unwrap().len(), 3);
     }
 
@@ -791,10 +732,7 @@ mod tests {
         let store = Store::open(dir.path()).unwrap();
         let finish = |worker: u64| {
             for run in 0..8 {
-                let config = RunConfig {
-                    seed: 8 * worker + run,
-                    ..config()
-                };
+                let config = RunConfig { seed: 8 * worker + run, ..config() };
                 let run = store.begin(&config, &provenance()).unwrap();
                 run.finish(&done(0.5)).unwrap();
             }

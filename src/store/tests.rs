@@ -48,15 +48,11 @@ fn an_interrupted_run_is_started_and_keeps_checkpoint_metrics_and_start() {
     let (_dir, store) = store();
     let run = begin(&store, &config());
     run.write_metrics(&[EPOCH]).unwrap();
-    run.write_checkpoint(|out| out.write_all(b"weights"))
-        .unwrap();
+    run.write_checkpoint(|out| out.write_all(b"weights")).unwrap();
     drop(run);
 
     assert_eq!(store.status(&config().id()).unwrap(), Status::Started);
-    let later = Provenance {
-        started: "2027-01-01T00:00:00Z".into(),
-        ..provenance()
-    };
+    let later = Provenance { started: "2027-01-01T00:00:00Z".into(), ..provenance() };
     let run = store.begin(&config(), &later).unwrap();
     assert_eq!(checkpoints(&run), [b"weights"]);
     assert_eq!(run.read_metrics().unwrap(), [EPOCH]);
@@ -122,11 +118,7 @@ fn a_fresh_run_has_neither_metrics_nor_checkpoint_nor_result() {
 fn metrics_survive_a_loss_that_is_not_a_number() {
     let (_dir, store) = store();
     let run = begin(&store, &config());
-    let row = EpochRow {
-        train_loss: f64::NAN,
-        test_loss: f64::INFINITY,
-        ..EPOCH
-    };
+    let row = EpochRow { train_loss: f64::NAN, test_loss: f64::INFINITY, ..EPOCH };
     run.write_metrics(&[EPOCH, row]).unwrap();
     let back = run.read_metrics().unwrap();
     assert_eq!(back[0], EPOCH);
@@ -189,8 +181,7 @@ const HOLD: &str = "DSF_TEST_HOLD_RUN_IN";
 fn a_killed_worker_frees_its_run() {
     if let Ok(out) = std::env::var(HOLD) {
         let run = begin(&Store::open(Path::new(&out)).unwrap(), &config());
-        run.write_checkpoint(|out| out.write_all(b"weights"))
-            .unwrap();
+        run.write_checkpoint(|out| out.write_all(b"weights")).unwrap();
         std::thread::sleep(std::time::Duration::from_secs(60));
         return;
     }
@@ -201,9 +192,7 @@ fn a_killed_worker_frees_its_run() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let checkpoint = store
-        .run_folder(&config().id())
-        .join("checkpoint.safetensors");
+    let checkpoint = store.run_folder(&config().id()).join("checkpoint.safetensors");
     while !checkpoint.exists() {
         assert!(child.try_wait().unwrap().is_none(), "the child ended early");
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -232,10 +221,7 @@ fn a_damaged_result_is_an_error_that_names_file_and_remedy() {
     let id = config().id();
     begin(&store, &config()).finish(&done(0.9)).unwrap();
     fs::write(store.run_folder(&id).join("result.json"), "{\"status\":").unwrap();
-    for at in [
-        store.status(&id).fails("corrupt"),
-        store.result(&id).fails("corrupt"),
-    ] {
+    for at in [store.status(&id).fails("corrupt"), store.result(&id).fails("corrupt")] {
         at.is_at("result.json", None);
     }
 }

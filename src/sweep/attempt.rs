@@ -85,12 +85,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Forwards messages until the channel closes, checking the time limit meanwhile.
-    pub fn follow(
-        &mut self,
-        messages: &Receiver<Message>,
-        on: &mut dyn FnMut(Message),
-        hand: &mut dyn WorkerHandle,
-    ) {
+    pub fn follow(&mut self, messages: &Receiver<Message>, on: &mut dyn FnMut(Message), hand: &mut dyn WorkerHandle) {
         loop {
             match messages.recv_timeout(STOP_SEEN_WITHIN) {
                 Ok(message) => on(message),
@@ -121,24 +116,18 @@ impl<'a> Attempt<'a> {
 
     /// Whether the time limit is exceeded by `more`.
     fn is_over(&self, more: Duration) -> bool {
-        self.limit
-            .is_some_and(|limit| self.began.elapsed() >= limit + more)
+        self.limit.is_some_and(|limit| self.began.elapsed() >= limit + more)
     }
 
     /// Interprets the end of the worker; `said` is its output on stderr.
     pub fn ending(&self, end: ProcessExit, said: &str) -> Ending {
         let stopped = self.is_stopped();
         match (ending(end, &reason(said), stopped), self.limit) {
-            (Ending::Interrupted, Some(limit)) if self.late && !stopped => {
-                timeout(limit, "its checkpoint is kept")
+            (Ending::Interrupted, Some(limit)) if self.late && !stopped => timeout(limit, "its checkpoint is kept"),
+            (Ending::Failed(_), Some(limit)) if self.late && end.signal == Some(9) => {
+                timeout(limit, "it did not stop when it was asked to, and was killed")
             }
-            (Ending::Failed(_), Some(limit)) if self.late && end.signal == Some(9) => timeout(
-                limit,
-                "it did not stop when it was asked to, and was killed",
-            ),
-            (Ending::Failed(failure), _)
-                if end.signal == Some(9) && memory_kills() > self.kills =>
-            {
+            (Ending::Failed(failure), _) if end.signal == Some(9) && memory_kills() > self.kills => {
                 Ending::Failed(Failure::new(Cause::Oom, failure.words))
             }
             (end, _) => end,
@@ -162,14 +151,8 @@ pub(super) fn messages(event: Value) -> impl Iterator<Item = Message> {
 /// Extracts the failure message from stderr: an error, a failed allocation or a panic if there is one, otherwise the
 /// last line that is not part of a backtrace.
 fn reason(stderr: &str) -> String {
-    let lines = || {
-        stderr
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-    };
-    let fatal =
-        |line: &&str| line.starts_with("error: ") || line.starts_with("memory allocation of ");
+    let lines = || stderr.lines().map(str::trim).filter(|line| !line.is_empty());
+    let fatal = |line: &&str| line.starts_with("error: ") || line.starts_with("memory allocation of ");
     let said = lines().rfind(fatal).map(str::to_owned);
     let panicked = || {
         // A panic prints its place, and the message on the next line.
@@ -178,13 +161,8 @@ fn reason(stderr: &str) -> String {
         Some(format!("{place} {what}"))
     };
     let trace = |line: &str| {
-        let frame = line
-            .split_once(": ")
-            .is_some_and(|(n, _)| n.parse::<usize>().is_ok());
-        frame
-            || ["note: ", "at ", "stack backtrace:"]
-                .iter()
-                .any(|start| line.starts_with(start))
+        let frame = line.split_once(": ").is_some_and(|(n, _)| n.parse::<usize>().is_ok());
+        frame || ["note: ", "at ", "stack backtrace:"].iter().any(|start| line.starts_with(start))
     };
     let last = || lines().rfind(|line| !trace(line)).map(str::to_owned);
     let said = said.or_else(panicked).or_else(last).unwrap_or_default();
@@ -204,24 +182,13 @@ fn ending(end: ProcessExit, last_words: &str, stopped: bool) -> Ending {
         (Some(exit::STOPPED), _) => Ending::Interrupted,
         (Some(exit::BUSY), _) => Ending::Busy,
         (Some(code), _) if said.is_empty() => failed(Cause::Other, format!("exit code {code}")),
-        (Some(code @ exit::NO_DATA), _) => {
-            failed(Cause::MissingData, format!("{said} (exit code {code})"))
-        }
+        (Some(code @ exit::NO_DATA), _) => failed(Cause::MissingData, format!("{said} (exit code {code})")),
         (Some(code), _) => failed(or(Cause::Other), format!("{said} (exit code {code})")),
         // The signal arrived before its handler was installed; the run itself did not fail.
         (None, Some(signal)) if STOPPING.contains(&signal) => Ending::Interrupted,
         (None, _) if stopped => Ending::Interrupted,
-        (None, Some(9)) => failed(
-            Cause::Signal,
-            "killed by signal 9; out of memory?".to_owned(),
-        ),
-        (None, Some(signal)) => failed(
-            or(Cause::Signal),
-            format!("killed by signal {signal}: {said}"),
-        ),
-        (None, None) => failed(
-            or(Cause::Other),
-            format!("ended without an exit code: {said}"),
-        ),
+        (None, Some(9)) => failed(Cause::Signal, "killed by signal 9; out of memory?".to_owned()),
+        (None, Some(signal)) => failed(or(Cause::Signal), format!("killed by signal {signal}: {said}")),
+        (None, None) => failed(or(Cause::Other), format!("ended without an exit code: {said}")),
     }
 }

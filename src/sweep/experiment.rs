@@ -49,13 +49,12 @@ impl Experiment {
         let place = path.display().to_string();
         match (files::read_text(path), Shipped::find(path)) {
             (Ok(text), _) => Self::parse(&text, &place, SETTINGS),
-            (Err(Error::Io { source, .. }), Some(shipped))
-                if source.kind() == ErrorKind::NotFound =>
-            {
+            (Err(Error::Io { source, .. }), Some(shipped)) if source.kind() == ErrorKind::NotFound => {
                 Self::parse(shipped.text, &place, SETTINGS)
             }
             (Err(Error::Io { source, .. }), _) => {
-                let reason = format!("cannot read it: {source}; `dsf experiments` lists the experiments that need no file");
+                let reason =
+                    format!("cannot read it: {source}; `dsf experiments` lists the experiments that need no file");
                 Err(Error::usage_at(path, reason))
             }
             (Err(e), _) => Err(e.into_refusal()),
@@ -64,11 +63,7 @@ impl Experiment {
 
     /// Parses `text`, which errors call `place` and whose keys are `settings`.
     pub fn parse(text: &str, place: &str, settings: Settings) -> Result<Self> {
-        let source = Source {
-            text,
-            place,
-            settings,
-        };
+        let source = Source { text, place, settings };
         let table = DeTable::parse(text).map_err(|e| {
             let start = e.span().map_or(0, |span| span.start);
             source.refuse(start, e.message())
@@ -90,10 +85,7 @@ impl Experiment {
                 line: source.line(section.span().start),
             })
         });
-        Ok(Self {
-            place: place.to_owned(),
-            grids: grids.collect::<Result<_>>()?,
-        })
+        Ok(Self { place: place.to_owned(), grids: grids.collect::<Result<_>>()? })
     }
 
     /// Resolves the one run that the file describes, under the flags of the command line.
@@ -103,16 +95,12 @@ impl Experiment {
     pub fn single(&self, task: Task, flags: &Flags) -> Result<Resolved> {
         let place = &self.place;
         let [grid] = &self.grids[..] else {
-            let reason = format!(
-                "has {} grids: `dsf sweep {place}` trains them all",
-                self.grids.len()
-            );
+            let reason = format!("has {} grids: `dsf sweep {place}` trains them all", self.grids.len());
             return Err(Error::usage_at(place, reason));
         };
         if grid.task.name != task.name {
             let other = grid.task.name;
-            let reason =
-                format!("describes a run of {other}: `dsf {other} --config {place}` trains it");
+            let reason = format!("describes a run of {other}: `dsf {other} --config {place}` trains it");
             return Err(Error::usage_at(place, reason));
         }
         let resolved = flags.over(&grid.flags).single(task);
@@ -213,23 +201,17 @@ impl Source<'_> {
         };
         let command = Command::new("dsf").no_binary_name(true);
         let command = Flags::augment(command, self.settings);
-        let known: Vec<&str> = command
-            .get_arguments()
-            .filter_map(|a| a.get_long())
-            .collect();
+        let known: Vec<&str> = command.get_arguments().filter_map(|a| a.get_long()).collect();
         let mut words = Vec::new();
         let keys = table.iter();
         let keys = keys.filter(|(key, _)| !aside.contains(&key.get_ref().as_ref()));
         for (key, value) in keys {
             self.check_key(key, &known)?;
             let word = format!("--{}={}", key.get_ref(), self.items(value)?.join(","));
-            self.parse(&command, std::slice::from_ref(&word))
-                .map_err(|e| self.at(key.span().start, e))?;
+            self.parse(&command, std::slice::from_ref(&word)).map_err(|e| self.at(key.span().start, e))?;
             words.push(word);
         }
-        let flags = self
-            .parse(&command, &words)
-            .map_err(|e| self.at(start, e))?;
+        let flags = self.parse(&command, &words).map_err(|e| self.at(start, e))?;
         Ok(flags.said_at(&format!("{}, line {}", self.place, self.line(start))))
     }
 

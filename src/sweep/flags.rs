@@ -39,22 +39,16 @@ impl PartialEq for Flags {
     fn eq(&self, other: &Self) -> bool {
         let values = |flags: &Self| -> Vec<(&str, Vec<String>)> {
             let lists = flags.lists.iter();
-            lists
-                .map(|(name, list)| (*name, list.values.clone()))
-                .collect()
+            lists.map(|(name, list)| (*name, list.values.clone())).collect()
         };
-        (self.preset, self.seeds, self.gpu) == (other.preset, other.seeds, other.gpu)
-            && values(self) == values(other)
+        (self.preset, self.seeds, self.gpu) == (other.preset, other.seeds, other.gpu) && values(self) == values(other)
     }
 }
 
 impl Flags {
     /// Returns empty lists for `settings`.
     pub fn of(settings: Settings) -> Self {
-        Self {
-            settings,
-            ..Self::default()
-        }
+        Self { settings, ..Self::default() }
     }
 
     /// Returns the values of a setting, of [`OPTION`] or of [`SIZES`]; empty if it is left to the recipe.
@@ -77,10 +71,9 @@ impl Flags {
 
     /// Sets a list if it is missing.
     pub(super) fn set_default(&mut self, name: &'static str, values: &[String]) {
-        self.lists.entry(name).or_insert_with(|| List {
-            values: values.to_vec(),
-            place: "the default of dsf sweep".to_owned(),
-        });
+        self.lists
+            .entry(name)
+            .or_insert_with(|| List { values: values.to_vec(), place: "the default of dsf sweep".to_owned() });
     }
 
     /// Returns these lists on top of `base`: a list given here overrides the one there.
@@ -116,17 +109,16 @@ impl Flags {
 
     /// Returns `command` with the flags of `settings`.
     pub fn augment(mut command: Command, settings: Settings) -> Command {
-        let presets = PRESETS.iter().map(|preset| {
-            PossibleValue::new(preset.name)
-                .aliases(preset.aliases)
-                .help(preset.help)
-        });
+        let presets =
+            PRESETS.iter().map(|preset| PossibleValue::new(preset.name).aliases(preset.aliases).help(preset.help));
         let preset = Arg::new("preset")
             .long("preset")
             .value_name("NAME")
             .value_parser(PossibleValuesParser::new(presets))
             .help("Sizes")
-            .long_help("Source of every setting that no flag gives [default: quick; paper in LRA where a dataset is named]");
+            .long_help(
+                "Source of every setting that no flag gives [default: quick; paper in LRA where a dataset is named]",
+            );
         command = command.arg(preset);
         for setting in settings.typed() {
             command = command.arg(flag(setting));
@@ -161,9 +153,8 @@ impl clap::FromArgMatches for Flags {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         if let Some(name) = matches.get_one::<String>("preset") {
             let preset = recipes::preset(name);
-            self.preset = Some(preset.map_err(|e| {
-                clap::Error::raw(clap::error::ErrorKind::InvalidValue, e.to_string())
-            })?);
+            self.preset =
+                Some(preset.map_err(|e| clap::Error::raw(clap::error::ErrorKind::InvalidValue, e.to_string()))?);
         }
         if let Some(seeds) = matches.get_one::<u64>(SEEDS) {
             self.seeds = Some(*seeds);
@@ -176,10 +167,7 @@ impl clap::FromArgMatches for Flags {
                     true => hybrids(text),
                     false => vec![text.clone()],
                 });
-                let list = List {
-                    values: values.collect(),
-                    place: format!("--{name}"),
-                };
+                let list = List { values: values.collect(), place: format!("--{name}") };
                 self.lists.insert(name, list);
             }
         }
@@ -221,10 +209,7 @@ fn flag(setting: &'static Setting) -> Arg {
 }
 
 fn list(name: &'static str) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .action(ArgAction::Append)
-        .value_delimiter(',')
+    Arg::new(name).long(name).action(ArgAction::Append).value_delimiter(',')
 }
 
 /// Splits a list of hybrids. Each item begins with the name of a mixer, not of a setting.
@@ -278,9 +263,9 @@ fn sizes() -> Arg {
 
 /// Parses a sequence length and a number of pairs.
 pub(super) fn size(text: &str) -> Result<(usize, usize), String> {
-    let pair = text.split_once(':').and_then(|(seq_len, kv_pairs)| {
-        Some((seq_len.trim().parse().ok()?, kv_pairs.trim().parse().ok()?))
-    });
+    let pair = text
+        .split_once(':')
+        .and_then(|(seq_len, kv_pairs)| Some((seq_len.trim().parse().ok()?, kv_pairs.trim().parse().ok()?)));
     pair.ok_or_else(|| "not L:k, a length and a number of pairs such as 64:4".to_owned())
 }
 

@@ -80,9 +80,7 @@ impl Plan {
     }
 
     fn summed(&self, of: impl Fn(&RunConfig, &Sizes) -> u64) -> Result<u64> {
-        self.runs.iter().try_fold(0_u64, |sum, run| {
-            Ok(sum.saturating_add(of(run, &run.task.sizes()?)))
-        })
+        self.runs.iter().try_fold(0_u64, |sum, run| Ok(sum.saturating_add(of(run, &run.task.sizes()?))))
     }
 
     /// Appends the grid of `flags` to the plan.
@@ -195,11 +193,7 @@ fn axis(flags: &Flags, name: &'static str, task: Task) -> Result<Axis> {
         let values = values(name, text, task)?;
         points.extend(values.into_iter().map(|value| vec![(name, value)]));
     }
-    Ok(Axis {
-        flag: name,
-        text: list.join(","),
-        points,
-    })
+    Ok(Axis { flag: name, text: list.join(","), points })
 }
 
 /// Expands an item of a list: a keyword stands for several values, any other item for itself.
@@ -214,18 +208,10 @@ fn values(name: &str, text: &str, task: Task) -> Result<Vec<String>> {
 fn sizes(flags: &Flags) -> Result<Axis> {
     let mut points = Vec::new();
     for text in flags.list(SIZES) {
-        let (seq_len, kv_pairs) =
-            size(text).map_err(|why| Error::flag_value(format!("--{SIZES}"), text, why))?;
-        points.push(vec![
-            ("seq-len", seq_len.to_string()),
-            ("kv-pairs", kv_pairs.to_string()),
-        ]);
+        let (seq_len, kv_pairs) = size(text).map_err(|why| Error::flag_value(format!("--{SIZES}"), text, why))?;
+        points.push(vec![("seq-len", seq_len.to_string()), ("kv-pairs", kv_pairs.to_string())]);
     }
-    Ok(Axis {
-        flag: SIZES,
-        text: flags.list(SIZES).join(","),
-        points,
-    })
+    Ok(Axis { flag: SIZES, text: flags.list(SIZES).join(","), points })
 }
 
 /// Returns one axis per option: several values of one option are alternatives, several options are combined.
@@ -239,10 +225,7 @@ fn options(flags: &Flags) -> Vec<Axis> {
     }
     let of = |wanted: &String| {
         let items = flags.list(OPTION).iter();
-        let items: Vec<String> = items
-            .filter(|item| name(item) == *wanted)
-            .cloned()
-            .collect();
+        let items: Vec<String> = items.filter(|item| name(item) == *wanted).cloned().collect();
         Axis {
             flag: OPTION,
             text: items.join(","),
@@ -264,9 +247,7 @@ fn seeds(flags: &Flags, task: Task, count: u64) -> Result<Axis> {
     Ok(Axis {
         flag: "seeds",
         text: count.to_string(),
-        points: (first..end)
-            .map(|seed| vec![("seed", seed.to_string())])
-            .collect(),
+        points: (first..end).map(|seed| vec![("seed", seed.to_string())]).collect(),
     })
 }
 
@@ -284,19 +265,12 @@ fn check_alternatives(flags: &Flags) -> Result<()> {
 /// Returns every combination; the last axis varies fastest.
 fn product(task: Task, flags: &Flags) -> Result<Vec<Choice>> {
     let axes = axes(flags, task)?;
-    let size = axes.iter().try_fold(1u64, |size, axis| {
-        size.checked_mul(axis.points.len() as u64)
-            .filter(|size| *size <= MOST_RUNS)
-    });
+    let size = axes
+        .iter()
+        .try_fold(1u64, |size, axis| size.checked_mul(axis.points.len() as u64).filter(|size| *size <= MOST_RUNS));
     if size.is_none() {
-        let axes: Vec<String> = axes
-            .iter()
-            .map(|axis| format!("--{} {}", axis.flag, axis.text))
-            .collect();
-        refuse!(
-            "{}: more than {MOST_RUNS} runs; shorten a list, or make several sweeps of it",
-            axes.join(" ")
-        );
+        let axes: Vec<String> = axes.iter().map(|axis| format!("--{} {}", axis.flag, axis.text)).collect();
+        refuse!("{}: more than {MOST_RUNS} runs; shorten a list, or make several sweeps of it", axes.join(" "));
     }
     let mut all = vec![flags.first()];
     for axis in &axes {

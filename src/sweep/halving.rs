@@ -28,11 +28,7 @@ impl Halving {
     /// Begins with all runs of `plan`; each round keeps one of `factor` rates, with `factor` at least 2.
     pub fn of(plan: Plan, factor: usize) -> Self {
         let most = cells(&plan.runs).values().map(BTreeMap::len).max();
-        let mut halving = Self {
-            factor,
-            rounds: 0,
-            left: plan,
-        };
+        let mut halving = Self { factor, rounds: 0, left: plan };
         while halving.power(halving.rounds) < most.unwrap_or(0) {
             halving.rounds += 1;
         }
@@ -59,10 +55,7 @@ impl Halving {
         let runs = runs.flat_map(|seeded| seeded.iter().take(seeds));
         let mut known = BTreeSet::new();
         let short = runs.map(|run| self.short(run, round));
-        Plan {
-            runs: short.filter(|run| known.insert(run.id())).collect(),
-            ..Plan::default()
-        }
+        Plan { runs: short.filter(|run| known.insert(run.id())).collect(), ..Plan::default() }
     }
 
     /// Drops the worse rates of each cell by the results of `round` in `store`. A run that failed or has no metric
@@ -86,11 +79,7 @@ impl Halving {
         rounds.filter_map(Result::ok).collect()
     }
 
-    fn give_up_by(
-        &mut self,
-        round: usize,
-        score: impl Fn(&RunConfig) -> Result<Option<f64>>,
-    ) -> Result<()> {
+    fn give_up_by(&mut self, round: usize, score: impl Fn(&RunConfig) -> Result<Option<f64>>) -> Result<()> {
         let seeds = self.power(round);
         let mut kept = BTreeSet::new();
         for rates in cells(&self.left.runs).values() {

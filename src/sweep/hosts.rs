@@ -69,10 +69,7 @@ struct HostedRun {
 impl Hosts {
     /// Returns a worker that starts `program`.
     pub fn new(program: Program) -> Self {
-        Self {
-            program,
-            running: Mutex::default(),
-        }
+        Self { program, running: Mutex::default() }
     }
 
     /// Adds a run to the process of `device`, starting it if necessary. Returns `None` if that process already has the
@@ -109,11 +106,7 @@ impl Worker for Hosts {
             let mut log = self.program.log(&asked.run)?;
             let (message, messages) = mpsc::channel();
             let (end, ends) = mpsc::channel();
-            let seat = RunChannels {
-                messages: message,
-                end,
-                log: log.writer()?,
-            };
+            let seat = RunChannels { messages: message, end, log: log.writer()? };
             let Some(mut place) = self.place(asked.run.clone(), job.device, seat)? else {
                 return Ok(Ending::Busy);
             };
@@ -125,10 +118,7 @@ impl Worker for Hosts {
             };
             attempt.follow(&messages, &mut listen, &mut place);
             if let Ok(ended) = ends.try_recv() {
-                let end = ProcessExit {
-                    code: Some(ended.code),
-                    signal: None,
-                };
+                let end = ProcessExit { code: Some(ended.code), signal: None };
                 return Ok(attempt.ending(end, &ended.words));
             }
             let end = ProcessExit::from(self.program.wait(&mut lock(&place.host.child))?);
@@ -140,8 +130,7 @@ impl Worker for Hosts {
                 return Ok(attempt.ending(end, &log.read()?));
             }
             on(Message::Warning {
-                text: "its process ended, for which it was not the cause; it goes on in a new one"
-                    .to_owned(),
+                text: "its process ended, for which it was not the cause; it goes on in a new one".to_owned(),
             });
         }
     }
@@ -163,8 +152,7 @@ impl Host {
     fn start(program: &Program, device: &str, seats: HostedRuns) -> Result<Self> {
         let mut child = program.start(&["--host".into()], device, std::process::Stdio::piped())?;
         let seats = Arc::new(Mutex::new(seats));
-        let (stdin, stdout, stderr) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let route = Arc::clone(&seats);
         let talk = stderr.map(|stderr| {
             let seats = Arc::clone(&seats);
@@ -180,12 +168,7 @@ impl Host {
             seats.open = false;
             seats.taken.clear();
         });
-        Ok(Self {
-            child: Mutex::new(child),
-            stdin: Mutex::new(stdin),
-            seats,
-            killed: AtomicBool::new(false),
-        })
+        Ok(Self { child: Mutex::new(child), stdin: Mutex::new(stdin), seats, killed: AtomicBool::new(false) })
     }
 
     fn ask(&self, request: &Request) {

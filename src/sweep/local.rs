@@ -257,11 +257,7 @@ impl Sweep<'_> {
         }
         let (mut retries, mut smaller) = (self.options.limits.retries, None);
         loop {
-            let job = Job {
-                run,
-                device,
-                micro_batch: smaller,
-            };
+            let job = Job { run, device, micro_batch: smaller };
             let failure = match self.attempt(&job, emit)? {
                 Event::Failed(failure) => failure,
                 end => return Ok(end),

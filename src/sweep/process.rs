@@ -24,12 +24,8 @@ impl Process {
 impl Worker for Process {
     fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending> {
         let mut log = self.0.log(&job.run.id())?;
-        let smaller = job
-            .micro_batch
-            .map(|n| flag("micro-batch", n.to_string().as_ref()));
-        let mut child = self
-            .0
-            .start(smaller.as_slice(), job.device, log.writer()?)?;
+        let smaller = job.micro_batch.map(|n| flag("micro-batch", n.to_string().as_ref()));
+        let mut child = self.0.start(smaller.as_slice(), job.device, log.writer()?)?;
         let messages = child.stdout.take().map(read_messages);
         let mut stdin = child.stdin.take();
         if let Some(stdin) = &mut stdin {
@@ -37,10 +33,7 @@ impl Worker for Process {
             let _ = writeln!(stdin, "{}", job.run.canonical());
         }
         let mut attempt = self.0.attempt(stop);
-        let mut hand = ChildHandle {
-            child: &mut child,
-            stdin,
-        };
+        let mut hand = ChildHandle { child: &mut child, stdin };
         if let Some(messages) = messages {
             attempt.follow(&messages, on, &mut hand);
         }
@@ -103,11 +96,7 @@ mod tests {
     }
 
     fn job<'a>(run: &'a RunConfig, device: &'a str) -> Job<'a> {
-        Job {
-            run,
-            device,
-            micro_batch: None,
-        }
+        Job { run, device, micro_batch: None }
     }
 
     fn work(script: &str) -> (Ending, Vec<Message>) {
@@ -126,10 +115,7 @@ mod tests {
         let script = r#"read -r line; printf '{"event":"warning","text":"%s"}\n' "${#line}""#;
         let (ending, messages) = work(script);
         let text = run.canonical().len().to_string();
-        assert_eq!(
-            (ending, messages),
-            (Ending::Finished, vec![Message::Warning { text }])
-        );
+        assert_eq!((ending, messages), (Ending::Finished, vec![Message::Warning { text }]));
     }
 
     #[test]
@@ -149,23 +135,8 @@ mod tests {
             echo '{"event":"progress","epoch":2,"epochs":2,"step":1,"steps":9,"loss":0.5}'"#,
         );
         assert!(matches!(messages[0], Message::Start));
-        assert!(matches!(
-            messages[1],
-            Message::Epoch {
-                epoch: 1,
-                accuracy: 0.25,
-                ..
-            }
-        ));
-        assert!(matches!(
-            messages[2],
-            Message::Progress {
-                epoch: 2,
-                step: 1,
-                steps: 9,
-                ..
-            }
-        ));
+        assert!(matches!(messages[1], Message::Epoch { epoch: 1, accuracy: 0.25, .. }));
+        assert!(matches!(messages[2], Message::Progress { epoch: 2, step: 1, steps: 9, .. }));
         assert_eq!(messages.len(), 3);
     }
 
@@ -222,9 +193,7 @@ mod tests {
         let script = r#"read -r _; echo '{"event":"other"}'; cat; exit 75"#;
         let raise = Arc::clone(&stop);
         let (worker, _dir) = worker(script);
-        let ending = worker.work(&job(&run, "cpu"), &stop, &mut |_| {
-            raise.store(true, Ordering::Relaxed)
-        });
+        let ending = worker.work(&job(&run, "cpu"), &stop, &mut |_| raise.store(true, Ordering::Relaxed));
         assert_eq!(ending.unwrap(), Ending::Interrupted);
     }
 
@@ -238,10 +207,7 @@ mod tests {
             assert_eq!(ending.unwrap(), Ending::Failed(failure));
         }
         let log = dir.path().join("runs").join(run.id()).join("worker.log");
-        assert_eq!(
-            std::fs::read_to_string(log).unwrap(),
-            "one more\n".repeat(2)
-        );
+        assert_eq!(std::fs::read_to_string(log).unwrap(), "one more\n".repeat(2));
     }
 
     #[test]
@@ -254,20 +220,14 @@ mod tests {
             panic!("it did not fail");
         };
         assert_eq!(cause, Cause::Timeout);
-        assert!(
-            words.contains("1.0 s") && words.contains("checkpoint is kept"),
-            "{words}"
-        );
+        assert!(words.contains("1.0 s") && words.contains("checkpoint is kept"), "{words}");
     }
 
     #[test]
     fn a_smaller_micro_batch_is_a_flag_of_the_worker() {
         let (worker, _dir) = worker(r#"printf '{"event":"warning","text":"%s"}\n' "$0""#);
         let (run, mut told) = (run(), Vec::new());
-        let job = Job {
-            micro_batch: Some(7),
-            ..job(&run, "cpu")
-        };
+        let job = Job { micro_batch: Some(7), ..job(&run, "cpu") };
         let ending = worker.work(&job, &AtomicBool::new(false), &mut |m| told.push(m));
         assert_eq!(ending.unwrap(), Ending::Finished);
         told.retain(|message| !matches!(message, Message::Line(_)));

@@ -36,11 +36,8 @@ impl Program {
     /// # Errors
     /// Fails if the system does not report the executable's path, or like [`Self::at`].
     pub fn new(out: &Path, options: &Options) -> Result<Self> {
-        let file = std::env::current_exe().map_err(|e| {
-            Error::usage(format!(
-                "cannot find this program's own file to start workers: {e}"
-            ))
-        })?;
+        let file = std::env::current_exe()
+            .map_err(|e| Error::usage(format!("cannot find this program's own file to start workers: {e}")))?;
         Self::at(file, out, options)
     }
 
@@ -50,11 +47,7 @@ impl Program {
     /// Fails if there is no such folder.
     pub fn at(file: PathBuf, out: &Path, options: &Options) -> Result<Self> {
         let threads = (options.threads * options.runs_a_process()).to_string();
-        let mut arguments = vec![
-            "worker".into(),
-            flag("out", out),
-            flag("threads", threads.as_ref()),
-        ];
+        let mut arguments = vec!["worker".into(), flag("out", out), flag("threads", threads.as_ref())];
         let training = &options.training;
         if training.cuda_graph {
             arguments.push("--cuda-graph".into());
@@ -84,12 +77,7 @@ impl Program {
     }
 
     /// Starts a child on `device` with the additional arguments `own`; its stderr goes to `stderr`.
-    pub(super) fn start(
-        &self,
-        own: &[OsString],
-        device: &str,
-        stderr: impl Into<Stdio>,
-    ) -> Result<Child> {
+    pub(super) fn start(&self, own: &[OsString], device: &str, stderr: impl Into<Stdio>) -> Result<Child> {
         let mut command = Command::new(&self.file);
         command
             .args(&self.arguments)

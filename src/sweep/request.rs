@@ -31,11 +31,7 @@ pub struct TrainRequest {
 impl TrainRequest {
     /// Returns the request for `job`.
     pub fn of(job: &Job) -> Self {
-        Self {
-            run: job.run.id(),
-            config: job.run.canonical(),
-            micro_batch: job.micro_batch,
-        }
+        Self { run: job.run.id(), config: job.run.canonical(), micro_batch: job.micro_batch }
     }
 
     /// Parses the config.

@@ -80,12 +80,7 @@ impl Range {
             2 => (last - first).max(1),
             _ => step,
         };
-        Some(Self {
-            first,
-            last,
-            step,
-            count,
-        })
+        Some(Self { first, last, step, count })
     }
 
     /// Whether its tasks follow each other in equal steps, with `index` among them.
@@ -127,11 +122,7 @@ impl Shard {
         }
     }
 
-    fn from_scheduler(
-        text: &str,
-        count: Option<usize>,
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self> {
+    fn from_scheduler(text: &str, count: Option<usize>, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
         // Outside an array, the variable is `undefined`, an invalid number, or unset.
         let number = |name: &str| -> Option<usize> { variable(name)?.trim().parse().ok() };
         let index = |s: &Scheduler| number(s.index).filter(|index| *index >= s.least);
@@ -156,9 +147,8 @@ impl Shard {
     /// begin with their longest run. Work is computed from sizes, so every machine gets the same split.
     pub fn split(self, plan: &Plan) -> Result<(Plan, Vec<RunConfig>)> {
         let work = estimate::work(&plan.runs)?;
-        let mut order: Vec<(f64, String, &RunConfig)> = { work.iter().zip(&plan.runs) }
-            .map(|(work, run)| (*work, run.id(), run))
-            .collect();
+        let mut order: Vec<(f64, String, &RunConfig)> =
+            { work.iter().zip(&plan.runs) }.map(|(work, run)| (*work, run.id(), run)).collect();
         order.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for (dealt, (_, _, run)) in order.into_iter().enumerate() {
@@ -167,10 +157,7 @@ impl Shard {
                 false => others.push(run.clone()),
             }
         }
-        let own = Plan {
-            runs: own,
-            ..plan.clone()
-        };
+        let own = Plan { runs: own, ..plan.clone() };
         Ok((own, others))
     }
 }
@@ -183,9 +170,7 @@ impl Scheduler {
             refuse!(flag "--shard" = text, "{name} does not say which tasks there are; write auto/N for tasks numbered 1 to N");
         };
         if !range.is_whole(index) {
-            let Range {
-                first, last, count, ..
-            } = range;
+            let Range { first, last, count, .. } = range;
             refuse!(flag "--shard" = text, "the {count} tasks from {first} to {last} are no range, and {name} does not say which numbers they have; write auto/N, where N is the number of parts and each task takes that of its own number, or i/N, such as --shard ${variable}/N");
         }
         // The same part as with auto/N: a task that is submitted again keeps its part.
@@ -195,18 +180,10 @@ impl Scheduler {
 
     /// Returns the part of `count`, from 0, for the task number `index`, whatever tasks were submitted: consecutive
     /// tasks have different remainders, wherever they begin.
-    fn of_number(
-        &self,
-        text: &str,
-        index: usize,
-        count: usize,
-        range: Option<Range>,
-    ) -> Result<usize> {
+    fn of_number(&self, text: &str, index: usize, count: usize, range: Option<Range>) -> Result<usize> {
         let (name, variable) = (self.name, self.index);
         let apart = match range {
-            Some(range) => {
-                range.last - range.first < count || range.step == 1 && range.is_whole(index)
-            }
+            Some(range) => range.last - range.first < count || range.step == 1 && range.is_whole(index),
             // Numbered from 0 or from 1; otherwise it is unknown whether tasks are consecutive.
             None => index <= count,
         };
@@ -269,10 +246,7 @@ mod tests {
         let (plan, mut other) = (plan(), plan());
         other.runs.reverse();
         let shard = parse("2/5", &[]).unwrap();
-        assert_eq!(
-            shard.split(&plan).unwrap().0.runs,
-            shard.split(&other).unwrap().0.runs
-        );
+        assert_eq!(shard.split(&plan).unwrap().0.runs, shard.split(&other).unwrap().0.runs);
     }
 
     #[test]
@@ -281,11 +255,7 @@ mod tests {
             ("auto", slurm("5", "4", "11", "8", "1"), "6/8"),
             ("auto/4", vec![("PBS_ARRAY_INDEX", "4")], "1/4"),
             ("auto/4", vec![("PBS_ARRAYID", "3")], "4/4"),
-            (
-                "auto/10",
-                vec![("LSB_JOBINDEX", "3"), ("LSB_JOBINDEX_END", "10")],
-                "3/10",
-            ),
+            ("auto/10", vec![("LSB_JOBINDEX", "3"), ("LSB_JOBINDEX_END", "10")], "3/10"),
             ("auto", grid_engine("7", "1", "9", "2"), "4/5"),
             ("auto", grid_engine("7", "1", "10", "2"), "4/5"),
             ("auto/9", grid_engine("7", "7", "7", "undefined"), "7/9"),
@@ -313,18 +283,8 @@ mod tests {
         ]
     }
 
-    fn grid_engine(
-        index: &'static str,
-        first: &'static str,
-        last: &'static str,
-        step: &'static str,
-    ) -> Environment {
-        vec![
-            ("SGE_TASK_ID", index),
-            ("SGE_TASK_FIRST", first),
-            ("SGE_TASK_LAST", last),
-            ("SGE_TASK_STEPSIZE", step),
-        ]
+    fn grid_engine(index: &'static str, first: &'static str, last: &'static str, step: &'static str) -> Environment {
+        vec![("SGE_TASK_ID", index), ("SGE_TASK_FIRST", first), ("SGE_TASK_LAST", last), ("SGE_TASK_STEPSIZE", step)]
     }
 
     /// Returns the parts taken by the tasks of a Slurm array, or the first error.
@@ -371,8 +331,7 @@ mod tests {
             let at = parts("auto", &tasks, step).refuses("--shard");
             let (count, last) = (tasks.len(), tasks[tasks.len() - 1]);
             let said = format!("{count} tasks from {} to {last}", tasks[0]);
-            at.gives("auto")
-                .names(&[&said, "auto/N", "--shard $SLURM_ARRAY_TASK_ID/N"]);
+            at.gives("auto").names(&[&said, "auto/N", "--shard $SLURM_ARRAY_TASK_ID/N"]);
         }
         // A number that is none of the tasks, or an array of which not all is told.
         let outside = parse("auto", &grid_engine("8", "1", "9", "2"));
@@ -385,11 +344,7 @@ mod tests {
 
     #[test]
     fn a_task_that_is_submitted_again_has_the_part_that_it_had() {
-        for all in [
-            (0..10).collect::<Vec<usize>>(),
-            (1..=10).collect(),
-            (4..14).collect(),
-        ] {
+        for all in [(0..10).collect::<Vec<usize>>(), (1..=10).collect(), (4..14).collect()] {
             let whole = parts("auto", &all, 1).unwrap();
             assert_eq!(parts("auto/10", &all, 1).unwrap(), whole);
             for again in [&[1, 7, 9][..], &[0, 1, 5, 6], &[5, 6], &[9]] {

@@ -31,9 +31,7 @@ pub static SHIPPED: &[Shipped] = shipped! {
 impl Shipped {
     /// Finds the experiment that `path` names: `figure7`, `figure7.toml` or `experiments/figure7.toml`.
     pub fn find(path: &Path) -> Option<&'static Self> {
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let here = folder.is_none_or(|folder| folder == Path::new("experiments"));
         let toml = path.extension().is_none_or(|ending| ending == "toml");
         let name = path.file_stem().filter(|_| here && toml)?;
@@ -42,10 +40,7 @@ impl Shipped {
 
     /// Purpose of the experiment: the comment at the head of the file.
     pub fn about(&self) -> String {
-        let lines = self
-            .text
-            .lines()
-            .map(|line| line.trim_start_matches('#').trim());
+        let lines = self.text.lines().map(|line| line.trim_start_matches('#').trim());
         let lines: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
         lines.join(" ")
     }
@@ -54,9 +49,7 @@ impl Shipped {
     pub fn line(&self, name: &str) -> Option<&'static str> {
         let head = format!("# {name}:");
         let mut lines = self.text.lines();
-        lines
-            .find_map(|line| line.strip_prefix(&head))
-            .map(str::trim)
+        lines.find_map(|line| line.strip_prefix(&head)).map(str::trim)
     }
 }
 
@@ -69,16 +62,10 @@ mod tests {
     #[test]
     fn every_file_of_the_folder_is_part_of_the_program() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments");
-        let files = fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().path());
-        let files: BTreeSet<String> = files
-            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
-            .collect();
-        let names: BTreeSet<String> = SHIPPED
-            .iter()
-            .map(|shipped| shipped.name.to_owned())
-            .collect();
+        let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let files: BTreeSet<String> =
+            files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+        let names: BTreeSet<String> = SHIPPED.iter().map(|shipped| shipped.name.to_owned()).collect();
         assert_eq!(names, files);
     }
 
@@ -86,11 +73,7 @@ mod tests {
     fn an_experiment_has_three_names_and_a_head() {
         for shipped in SHIPPED {
             let name = shipped.name;
-            for path in [
-                name.to_owned(),
-                format!("{name}.toml"),
-                format!("experiments/{name}.toml"),
-            ] {
+            for path in [name.to_owned(), format!("{name}.toml"), format!("experiments/{name}.toml")] {
                 assert_eq!(Shipped::find(Path::new(&path)).unwrap().name, name);
             }
             assert!(shipped.about().len() > 40, "{name}");

@@ -43,17 +43,8 @@ pub struct Site {
 }
 
 /// Flags of a sweep that are not passed to its tasks; each takes a value.
-const NOT_FOR_TASKS: [&str; 9] = [
-    "--executor",
-    "--shards",
-    "--partition",
-    "--time",
-    "--mem",
-    "--gpus",
-    "--cpus",
-    "--account",
-    "--sbatch-arg",
-];
+const NOT_FOR_TASKS: [&str; 9] =
+    ["--executor", "--shards", "--partition", "--time", "--mem", "--gpus", "--cpus", "--account", "--sbatch-arg"];
 
 /// Output format of the submitting command, which is not passed to the tasks: their logs are for people.
 const FORM: &str = "--json";
@@ -155,11 +146,7 @@ impl Array {
             }
             _ => "",
         };
-        let command = format!(
-            "{} sweep {}",
-            quoted(&self.program),
-            all_quoted(&self.typed)
-        );
+        let command = format!("{} sweep {}", quoted(&self.program), all_quoted(&self.typed));
         let command = command.trim_end();
         let shards = self.shards;
         Ok(format!(
@@ -207,9 +194,7 @@ exit "$code"
         let status = format!("{program} sweep status {}", all_quoted(&self.typed));
         let report = format!("{program} report {}", all_quoted(&self.report));
         let (status, report) = (status.trim_end(), report.trim_end());
-        Ok(format!(
-            "#!/bin/bash\n{directives}\n\ncd -- {directory} || exit\n{status}\n{report}\n"
-        ))
+        Ok(format!("#!/bin/bash\n{directives}\n\ncd -- {directory} || exit\n{status}\n{report}\n"))
     }
 
     /// Returns the path of the log file `name`. Percent signs of the folder are doubled, since Slurm would expand them.
@@ -239,9 +224,7 @@ exit "$code"
 fn one_line(value: &str) -> Result<()> {
     match value.chars().find(|c| c.is_control() || *c == '"') {
         None => Ok(()),
-        Some(c) => Err(Error::usage(format!(
-            "`{value}` cannot stand in a job script: it holds {c:?}"
-        ))),
+        Some(c) => Err(Error::usage(format!("`{value}` cannot stand in a job script: it holds {c:?}"))),
     }
 }
 

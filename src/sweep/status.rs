@@ -89,12 +89,7 @@ pub struct Overview {
 impl Overview {
     /// Determines the state of every run in `runs`.
     pub fn of(runs: &[RunConfig], store: &Store) -> Result<Self> {
-        let see = |run: &RunConfig| {
-            Ok(RunWithState {
-                state: RunState::of(&run.id(), store)?,
-                run: run.clone(),
-            })
-        };
+        let see = |run: &RunConfig| Ok(RunWithState { state: RunState::of(&run.id(), store)?, run: run.clone() });
         let runs: Vec<RunWithState> = runs.iter().map(see).collect::<Result<_>>()?;
         let left = left(&runs)?;
         Ok(Self { runs, left })

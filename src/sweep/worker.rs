@@ -36,16 +36,9 @@ pub struct Training {
 impl Training {
     /// Returns an error if none of `tasks` reads `--data-dir`. It is called after the files of the tasks have been
     /// identified. A folder given by `DSF_DATA` is accepted: it may be meant for another command.
-    pub fn check_data_dir<'a>(
-        &self,
-        tasks: impl IntoIterator<Item = &'a TaskConfig>,
-    ) -> Result<()> {
+    pub fn check_data_dir<'a>(&self, tasks: impl IntoIterator<Item = &'a TaskConfig>) -> Result<()> {
         let by_variable = env::var_os("DSF_DATA").map(PathBuf::from);
-        let Some(dir) = self
-            .data_dir
-            .as_ref()
-            .filter(|_| self.data_dir != by_variable)
-        else {
+        let Some(dir) = self.data_dir.as_ref().filter(|_| self.data_dir != by_variable) else {
             return Ok(());
         };
         let mut tasks = tasks.into_iter().peekable();

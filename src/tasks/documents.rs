@@ -15,10 +15,7 @@ pub struct Documents {
 impl Documents {
     /// Creates a split without examples, for `documents` documents per example.
     pub fn new(documents: usize) -> Self {
-        Self {
-            documents,
-            ..Self::default()
-        }
+        Self { documents, ..Self::default() }
     }
 
     /// Adds an example; `documents` must be as many as in [`Self::new`].
@@ -91,9 +88,7 @@ impl Documents {
     pub fn select(&self, indices: impl IntoIterator<Item = usize>) -> Self {
         let mut selected = Self::new(self.documents);
         for example in indices {
-            let documents: Vec<&[u8]> = (0..self.documents)
-                .map(|which| self.document(example, which))
-                .collect();
+            let documents: Vec<&[u8]> = (0..self.documents).map(|which| self.document(example, which)).collect();
             selected.push(&documents, self.label(example));
         }
         selected

@@ -25,14 +25,8 @@ pub(super) const ENTRY: TaskEntry = INDUCTION.entry(
     |config| Synthetic::read(&INDUCTION, config),
 );
 
-const INDUCTION: Synthetic = Synthetic {
-    name: "induction",
-    title: "induction heads",
-    fields: ONE_ANSWER,
-    rules,
-    guess: all_tokens,
-    draw,
-};
+const INDUCTION: Synthetic =
+    Synthetic { name: "induction", title: "induction heads", fields: ONE_ANSWER, rules, guess: all_tokens, draw };
 
 /// The special token ⊢.
 const SPECIAL: u32 = 0;
@@ -66,9 +60,7 @@ fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32])
 mod tests {
     use super::*;
     use crate::tasks::synthetic::Settings;
-    use crate::tasks::testing::{
-        assert_refused, assert_seeded, assert_tested_at_another_length, paper, per_token,
-    };
+    use crate::tasks::testing::{assert_refused, assert_seeded, assert_tested_at_another_length, paper, per_token};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -102,9 +94,7 @@ mod tests {
         let examples = || (0..train.len()).map(|i| train.batch(i..i + 1));
         let answers: BTreeSet<u32> = examples().map(|e| e.answers[0]).collect();
         assert!(answers.into_iter().eq(1..20));
-        let places: BTreeSet<Option<usize>> = examples()
-            .map(|e| e.tokens.iter().position(|t| *t == SPECIAL))
-            .collect();
+        let places: BTreeSet<Option<usize>> = examples().map(|e| e.tokens.iter().position(|t| *t == SPECIAL)).collect();
         assert!(places.into_iter().eq((0..28).map(Some)));
     }
 

@@ -22,12 +22,7 @@ pub(super) struct Rule {
 
 impl Rule {
     pub fn new(holds: bool, (flag, value): (&'static str, usize), why: impl Into<String>) -> Self {
-        Self {
-            holds,
-            flag,
-            value,
-            why: why.into(),
-        }
+        Self { holds, flag, value, why: why.into() }
     }
 }
 
@@ -75,14 +70,8 @@ impl Lengths {
 
     /// Lengths of the training and of the test split.
     pub fn each(self) -> [Length; 2] {
-        let train = Length {
-            flag: "--seq-len",
-            tokens: self.train,
-        };
-        let test = self.test.map(|tokens| Length {
-            flag: "--test-seq-len",
-            tokens,
-        });
+        let train = Length { flag: "--seq-len", tokens: self.train };
+        let test = self.test.map(|tokens| Length { flag: "--test-seq-len", tokens });
         [train, test.unwrap_or(train)]
     }
 
@@ -113,31 +102,17 @@ pub(super) fn check(
     lengths: Lengths,
     examples: [usize; 3],
 ) -> Result<()> {
-    for Rule {
-        holds,
-        flag,
-        value,
-        why,
-    } in rules
-    {
+    for Rule { holds, flag, value, why } in rules {
         ensure!(*holds, flag(flag) = value, "{why}");
     }
     ensure!(
         vocab_size <= MAX_VOCAB,
         flag "--vocab-size" = vocab_size, "beyond the largest vocabulary of {task}: give at most {MAX_VOCAB}");
     let [train, test] = lengths.each();
-    let splits = [
-        ("--train-examples", train, 1),
-        ("--val-examples", test, 0),
-        ("--test-examples", test, 1),
-    ];
+    let splits = [("--train-examples", train, 1), ("--val-examples", test, 0), ("--test-examples", test, 1)];
     for ((flag, length, least), examples) in splits.into_iter().zip(examples) {
         let most = MAX_TOKENS / length.tokens;
-        ensure!(
-            examples >= least,
-            flag(flag) = examples,
-            "leaves an empty split of {task}: give at least 1"
-        );
+        ensure!(examples >= least, flag(flag) = examples, "leaves an empty split of {task}: give at least 1");
         ensure!(
             examples <= most,
             flag(flag) = examples,

@@ -77,16 +77,8 @@ fn check_header(path: &Path, line: Line, header: &str) -> Result<()> {
 }
 
 fn fault(path: &Path, number: usize, line: Line, reason: &str) -> Error {
-    let cut = if line.ended {
-        ""
-    } else {
-        "; the file ends inside this line: get it again"
-    };
-    Error::data_at(
-        path,
-        Position::Line(number as u64),
-        format!("{reason}{cut}"),
-    )
+    let cut = if line.ended { "" } else { "; the file ends inside this line: get it again" };
+    Error::data_at(path, Position::Line(number as u64), format!("{reason}{cut}"))
 }
 
 /// Beginning of arbitrary bytes in a form that can be printed in a sentence.
@@ -122,12 +114,7 @@ struct Blocks<'a> {
 
 impl<'a> Blocks<'a> {
     fn open(path: &'a Path) -> Result<Self> {
-        Ok(Self {
-            path,
-            file: files::open(path)?,
-            buffer: Vec::new(),
-            used: 0,
-        })
+        Ok(Self { path, file: files::open(path)?, buffer: Vec::new(), used: 0 })
     }
 
     /// Returns the next block of at least one line, or `None` at the end. Only the last line of the file may lack its
@@ -144,10 +131,7 @@ impl<'a> Blocks<'a> {
                 None if !more => self.buffer.len(),
                 None if self.buffer.len() > LONGEST => {
                     let reason = "MiB without a line end; expected is one example a line";
-                    return Err(Error::data(
-                        self.path,
-                        format!("{} {reason}", LONGEST >> 20),
-                    ));
+                    return Err(Error::data(self.path, format!("{} {reason}", LONGEST >> 20)));
                 }
                 None => continue,
             };
@@ -204,11 +188,9 @@ mod tests {
 
     #[test]
     fn errors_name_the_line_and_a_cut_file() {
-        for (content, line, names) in [
-            ("h\na\nbad\n", 3, &["it is bad"][..]),
-            ("h\na\nbad", 3, &[]),
-            ("x\u{1}\n", 1, &["`h`", "`x\\u{1}`"]),
-        ] {
+        for (content, line, names) in
+            [("h\na\nbad\n", 3, &["it is bad"][..]), ("h\na\nbad", 3, &[]), ("x\u{1}\n", 1, &["`h`", "`x\\u{1}`"])]
+        {
             let at = lines(content, Some("h"), 9).fails("data");
             assert_eq!(at.position, Some(Position::Line(line)), "{at:?}");
             at.names(names);
@@ -226,22 +208,12 @@ mod tests {
 
     #[test]
     fn an_article_begins_at_one_equals_sign_a_side() {
-        for row in [
-            " = Valkyria Chronicles III = \n",
-            "= a =",
-            " = 1 + 1 = 2 = \n",
-        ] {
+        for row in [" = Valkyria Chronicles III = \n", "= a =", " = 1 + 1 = 2 = \n"] {
             assert!(begins_article(row), "{row:?}");
         }
-        for row in [
-            "",
-            " = = Gameplay = = \n",
-            " = = = Deeper = = = \n",
-            " a = b = \n",
-            " = \n",
-            " = = \n",
-            " == x == \n",
-        ] {
+        for row in
+            ["", " = = Gameplay = = \n", " = = = Deeper = = = \n", " a = b = \n", " = \n", " = = \n", " == x == \n"]
+        {
             assert!(!begins_article(row), "{row:?}");
         }
     }

@@ -203,12 +203,7 @@ pub struct Sizes {
 
 impl Sizes {
     /// Sizes of a task whose labels are tokens.
-    fn of_tokens(
-        vocab_size: usize,
-        [seq_len, test_seq_len]: [usize; 2],
-        labels: usize,
-        examples: [usize; 3],
-    ) -> Self {
+    fn of_tokens(vocab_size: usize, [seq_len, test_seq_len]: [usize; 2], labels: usize, examples: [usize; 3]) -> Self {
         Self {
             vocab_size,
             seq_len,
@@ -368,8 +363,7 @@ impl RunConfig {
         config.task = task.config();
         if config.format != FORMAT {
             let found = config.format;
-            let reason =
-                format!("format {found} is not the format {FORMAT} that this version trains");
+            let reason = format!("format {found} is not the format {FORMAT} that this version trains");
             return Err(Error::corrupt(place, reason));
         }
         Ok(config)

@@ -19,12 +19,8 @@ use std::sync::Once;
 const CHUNK: usize = 1024;
 
 /// Supported encodings: the common ones for bytes and integers.
-const READ: [Encoding; 4] = [
-    Encoding::PLAIN,
-    Encoding::PLAIN_DICTIONARY,
-    Encoding::RLE_DICTIONARY,
-    Encoding::DELTA_BINARY_PACKED,
-];
+const READ: [Encoding; 4] =
+    [Encoding::PLAIN, Encoding::PLAIN_DICTIONARY, Encoding::RLE_DICTIONARY, Encoding::DELTA_BINARY_PACKED];
 
 /// Reads the rows of the file at `path`: column `content` (a leaf of bytes, such as `text` or `img.bytes`) with the
 /// integer of column `label`.
@@ -70,9 +66,7 @@ fn check_complete(reader: &Reader, group: usize, columns: &[(usize, &str)]) -> R
     if columns.iter().all(|(held, _)| *held as i64 == declared) {
         return Ok(());
     }
-    let held = columns
-        .iter()
-        .map(|(held, name)| format!("{held} of `{name}`"));
+    let held = columns.iter().map(|(held, name)| format!("{held} of `{name}`"));
     let held = held.collect::<Vec<_>>().join(" and ");
     Err(Fault::Broken(format!("of {declared} rows it has {held}")))
 }
@@ -123,16 +117,9 @@ fn unread(compression: Compression) -> Option<&'static str> {
 /// Runs `work`, which reads the file at `path`. The decoder trusts page headers and panics on contradictory ones, such
 /// as an entry of a dictionary in a column without one; a panic becomes an error, and nothing that the decoder worked
 /// on is used afterwards.
-fn guarded<T>(
-    path: &Path,
-    content: &str,
-    beside: &str,
-    work: impl FnOnce() -> Result<T, Fault>,
-) -> Result<T> {
+fn guarded<T>(path: &Path, content: &str, beside: &str, work: impl FnOnce() -> Result<T, Fault>) -> Result<T> {
     let contradiction = || Err(Fault::Broken("its pages contradict each other".to_owned()));
-    catch_silently(work)
-        .unwrap_or_else(contradiction)
-        .map_err(|fault| fault.at(path, content, beside))
+    catch_silently(work).unwrap_or_else(contradiction).map_err(|fault| fault.at(path, content, beside))
 }
 
 /// Returns the result of `f`, or `None` if it panics, without printing the panic's message.
@@ -216,9 +203,7 @@ fn physical(reader: &Reader, name: &str) -> Result<(usize, Type), Fault> {
     let Some(at) = columns.iter().position(|c| c.path().string() == name) else {
         let names: Vec<String> = columns.iter().map(|c| c.path().string()).collect();
         let names = names.join(", ");
-        return Err(Fault::Columns(format!(
-            "there is no column `{name}` among {names}"
-        )));
+        return Err(Fault::Columns(format!("there is no column `{name}` among {names}")));
     };
     if columns[at].max_rep_level() > 0 {
         return Err(Fault::Columns(format!("column `{name}` holds lists")));
@@ -227,12 +212,7 @@ fn physical(reader: &Reader, name: &str) -> Result<(usize, Type), Fault> {
 }
 
 /// Values of column `at` in row group `group`. Null values are an error.
-fn column<T: DataType>(
-    reader: &Reader,
-    group: usize,
-    at: usize,
-    name: &str,
-) -> Result<Vec<T::T>, Fault> {
+fn column<T: DataType>(reader: &Reader, group: usize, at: usize, name: &str) -> Result<Vec<T::T>, Fault> {
     let before = reader.metadata().row_groups()[..group].iter();
     let before: i64 = before.map(|group| group.num_rows()).sum();
     let group = reader.get_row_group(group)?;
@@ -250,13 +230,11 @@ fn column<T: DataType>(
     }
     let schema = reader.metadata().file_metadata().schema_descr();
     let pages = CheckedPages(group.get_column_page_reader(at)?);
-    let mut column =
-        get_typed_column_reader::<T>(get_column_reader(schema.column(at), Box::new(pages)));
+    let mut column = get_typed_column_reader::<T>(get_column_reader(schema.column(at), Box::new(pages)));
     let mut values = Vec::new();
     loop {
         let mut levels = Vec::new();
-        let (rows, present, _) =
-            column.read_records(CHUNK, Some(&mut levels), None, &mut values)?;
+        let (rows, present, _) = column.read_records(CHUNK, Some(&mut levels), None, &mut values)?;
         if present < rows {
             let whole = schema.column(at).max_def_level();
             let null = levels.iter().position(|level| *level < whole);
@@ -277,12 +255,9 @@ impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Parquet<Option<Page>> {
         let page = self.0.get_next_page()?;
         match &page {
-            Some(Page::DictionaryPage {
-                buf, num_values, ..
-            }) if *num_values as usize > buf.len() => Err(ParquetError::General(format!(
-                "a dictionary of {} bytes declares {num_values} entries",
-                buf.len()
-            ))),
+            Some(Page::DictionaryPage { buf, num_values, .. }) if *num_values as usize > buf.len() => {
+                Err(ParquetError::General(format!("a dictionary of {} bytes declares {num_values} entries", buf.len())))
+            }
             Some(page) if !READ.contains(&page.encoding()) => {
                 Err(ParquetError::NYI(format!("encoded as {}", page.encoding())))
             }

@@ -27,14 +27,8 @@ pub(super) const ENTRY: TaskEntry = RECALL.entry(
     |config| Synthetic::read(&RECALL, config),
 );
 
-const RECALL: Synthetic = Synthetic {
-    name: "recall",
-    title: "associative recall",
-    fields: ONE_ANSWER,
-    rules,
-    guess: all_tokens,
-    draw,
-};
+const RECALL: Synthetic =
+    Synthetic { name: "recall", title: "associative recall", fields: ONE_ANSWER, rules, guess: all_tokens, draw };
 
 fn rules(vocab_size: usize, length: Length, _answers: usize) -> Vec<Rule> {
     let vocabulary = ("--vocab-size", vocab_size);
@@ -49,11 +43,7 @@ fn rules(vocab_size: usize, length: Length, _answers: usize) -> Vec<Rule> {
             vocabulary,
             "odd, but keys and values share the vocabulary in halves. Give an even size",
         ),
-        Rule::new(
-            vocab_size >= 4,
-            vocabulary,
-            "leaves one value, and nothing to recall. Give at least 4",
-        ),
+        Rule::new(vocab_size >= 4, vocabulary, "leaves one value, and nothing to recall. Give at least 4"),
     ]
 }
 
@@ -88,9 +78,7 @@ fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32])
 mod tests {
     use super::*;
     use crate::tasks::synthetic::Settings;
-    use crate::tasks::testing::{
-        assert_refused, assert_seeded, assert_tested_at_another_length, paper, per_token,
-    };
+    use crate::tasks::testing::{assert_refused, assert_seeded, assert_tested_at_another_length, paper, per_token};
     use proptest::prelude::*;
     use std::collections::{BTreeSet, HashMap};
 
@@ -142,11 +130,7 @@ mod tests {
 
     #[test]
     fn sizes_without_data_are_refused_by_their_flag() {
-        let own = [
-            (10, 2, "--seq-len"),
-            (9, 20, "--vocab-size"),
-            (2, 20, "--vocab-size"),
-        ];
+        let own = [(10, 2, "--seq-len"), (9, 20, "--vocab-size"), (2, 20, "--vocab-size")];
         assert_refused(&RECALL, &paper(10, 20), &own);
     }
 }

@@ -51,11 +51,7 @@ const NOISE: u32 = 0;
 fn rules(vocab_size: usize, length: Length, copied: usize) -> Vec<Rule> {
     let seq_len = length.tokens;
     vec![
-        Rule::new(
-            copied > 0,
-            ("--copy-tokens", copied),
-            "leaves nothing to copy. Give at least 1",
-        ),
+        Rule::new(copied > 0, ("--copy-tokens", copied), "leaves nothing to copy. Give at least 1"),
         Rule::new(
             copied <= seq_len / 2,
             length.typed(),
@@ -102,10 +98,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn copying(vocab_size: usize, seq_len: usize, copied: usize) -> Settings {
-        Settings {
-            copy_tokens: Some(copied),
-            ..paper(vocab_size, seq_len)
-        }
+        Settings { copy_tokens: Some(copied), ..paper(vocab_size, seq_len) }
     }
 
     proptest! {
@@ -136,10 +129,7 @@ mod tests {
     /// All pairs of six positions, and all tokens, are equally likely.
     #[test]
     fn every_choice_of_places_and_every_token_is_as_likely_as_any_other() {
-        let settings = Settings {
-            train_examples: 30_000,
-            ..copying(7, 8, 2)
-        };
+        let settings = Settings { train_examples: 30_000, ..copying(7, 8, 2) };
         let (train, _) = per_token(&*SELECTIVE_COPYING.of(&settings));
         let (mut places, mut tokens) = (BTreeMap::new(), BTreeMap::new());
         for example in (0..train.len()).map(|i| train.batch(i..i + 1)) {
@@ -183,10 +173,7 @@ mod tests {
     fn a_guess_is_among_what_may_be_copied() {
         let task = SELECTIVE_COPYING.of(&copying(16, 64, 8));
         let guess = task.without_recall().unwrap();
-        assert_eq!(
-            (14.0 * guess.accuracy, &*guess.predictor),
-            (1.0, "a guess among all 14 tokens that may be copied")
-        );
+        assert_eq!((14.0 * guess.accuracy, &*guess.predictor), (1.0, "a guess among all 14 tokens that may be copied"));
         assert_eq!(task.title(), "selective copying (L = 64, 8 tokens)");
         assert_eq!(task.label(), "L=64/8");
     }

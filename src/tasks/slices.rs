@@ -59,12 +59,7 @@ impl Slices {
             let mut answers = vec![0; property.bounds.len()];
             property.of.iter().for_each(|i| answers[*i as usize] += 1);
             let bounds = property.bounds.iter().zip(answers);
-            bounds.map(|(&(from, to), answers)| Slice {
-                by: property.by,
-                from,
-                to,
-                answers,
-            })
+            bounds.map(|(&(from, to), answers)| Slice { by: property.by, from, to, answers })
         });
         each.collect()
     }
@@ -89,13 +84,8 @@ mod tests {
 
     #[test]
     fn answers_are_counted_in_the_slice_of_their_value() {
-        let slices = Slices::default()
-            .each("pair", &[0, 1, 1, 2])
-            .octaves("distance", &[1, 3, 4, 7]);
-        let all: Vec<_> = { slices.all() }
-            .iter()
-            .map(|s| (s.by, s.from, s.to, s.answers))
-            .collect();
+        let slices = Slices::default().each("pair", &[0, 1, 1, 2]).octaves("distance", &[1, 3, 4, 7]);
+        let all: Vec<_> = { slices.all() }.iter().map(|s| (s.by, s.from, s.to, s.answers)).collect();
         assert_eq!(
             all,
             [

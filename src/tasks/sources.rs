@@ -94,9 +94,7 @@ impl Sources {
         let lines: Vec<(String, Option<SystemTime>)> = lines.collect::<Result<_>>()?;
         let newest = lines.iter().map(|(_, changed)| *changed);
         Ok(Stamp {
-            newest: newest
-                .collect::<Option<Vec<_>>>()
-                .and_then(|all| all.into_iter().max()),
+            newest: newest.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max()),
             states: lines.into_iter().map(|(state, _)| state).collect(),
         })
     }
@@ -141,8 +139,7 @@ impl CacheEntry {
     fn keep(&self, digest: &str) {
         let text = files::sealed_text(&json!({ DIGEST: digest }));
         let folder = self.path.parent().unwrap_or(Path::new("."));
-        let _ =
-            fs::create_dir_all(folder).map(|()| files::write_atomic(&self.path, text.as_bytes()));
+        let _ = fs::create_dir_all(folder).map(|()| files::write_atomic(&self.path, text.as_bytes()));
     }
 }
 
@@ -167,10 +164,7 @@ fn state(about: &Metadata) -> String {
 fn changed(about: &Metadata) -> Option<SystemTime> {
     use std::os::unix::fs::MetadataExt;
     let since = |seconds: i64, nanoseconds: i64| {
-        let (seconds, nanoseconds) = (
-            u64::try_from(seconds).ok()?,
-            u32::try_from(nanoseconds).ok()?,
-        );
+        let (seconds, nanoseconds) = (u64::try_from(seconds).ok()?, u32::try_from(nanoseconds).ok()?);
         SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))
     };
     let written = since(about.mtime(), about.mtime_nsec())?;

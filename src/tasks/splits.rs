@@ -43,12 +43,7 @@ pub struct TrainValTest<T> {
 
 impl<T> From<[T; 3]> for TrainValTest<T> {
     fn from([train, val, test]: [T; 3]) -> Self {
-        Self {
-            train,
-            val,
-            test,
-            warnings: Vec::new(),
-        }
+        Self { train, val, test, warnings: Vec::new() }
     }
 }
 
@@ -136,9 +131,7 @@ impl Splits {
                     let documents = (0..sizes.documents).map(|which| {
                         let first = (example * sizes.documents + which) * sizes.seq_len;
                         let tokens = first..first + sizes.seq_len;
-                        tokens
-                            .map(|i| (mixed(i) % sizes.vocab_size) as u8)
-                            .collect()
+                        tokens.map(|i| (mixed(i) % sizes.vocab_size) as u8).collect()
                     });
                     let documents: Vec<Vec<u8>> = documents.collect();
                     let documents: Vec<&[u8]> = documents.iter().map(Vec::as_slice).collect();
@@ -151,8 +144,7 @@ impl Splits {
                 let window = sizes.seq_len;
                 let text = |windows: usize| {
                     let ids = 0..windows * window + 1;
-                    let ids =
-                        Ids::Held(ids.map(|i| (mixed(i) % sizes.vocab_size) as u16).collect());
+                    let ids = Ids::Held(ids.map(|i| (mixed(i) % sizes.vocab_size) as u16).collect());
                     Text::new(ids, Counts::default(), window, None)
                 };
                 Self::NextToken([examples, 1, 1].map(text).into())
@@ -198,13 +190,11 @@ impl Dataset {
         draw: impl Fn(&mut Rng, &mut [u32], &mut [u32]) + Sync,
     ) -> Self {
         let (mut tokens, mut answers) = (vec![0; examples * seq_len], vec![0; examples * labels]);
-        tokens
-            .par_chunks_mut(seq_len)
-            .zip_eq(answers.par_chunks_mut(labels))
-            .enumerate()
-            .for_each(|(index, (tokens, answers))| {
+        tokens.par_chunks_mut(seq_len).zip_eq(answers.par_chunks_mut(labels)).enumerate().for_each(
+            |(index, (tokens, answers))| {
                 draw(&mut rng.at(index as u64), tokens, answers);
-            });
+            },
+        );
         Self {
             seq_len,
             labels_per_example: labels,
@@ -295,11 +285,7 @@ mod tests {
 
     #[test]
     fn a_batch_holds_the_rows_of_its_range() {
-        let second = Batch {
-            tokens: &[4, 5, 6],
-            positions: &[2],
-            answers: &[8],
-        };
+        let second = Batch { tokens: &[4, 5, 6], positions: &[2], answers: &[8] };
         assert_eq!(two_examples().batch(1..2), second);
     }
 

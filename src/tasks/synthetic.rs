@@ -26,15 +26,8 @@ pub(super) struct Synthetic {
 }
 
 /// Fields of a task with one answer.
-pub(super) const ONE_ANSWER: &[&str] = &[
-    "data_seed",
-    "vocab_size",
-    "seq_len",
-    "test_seq_len",
-    "train_examples",
-    "val_examples",
-    "test_examples",
-];
+pub(super) const ONE_ANSWER: &[&str] =
+    &["data_seed", "vocab_size", "seq_len", "test_seq_len", "train_examples", "val_examples", "test_examples"];
 
 /// Guess among all tokens.
 pub(super) fn all_tokens(vocab_size: usize) -> (usize, &'static str) {
@@ -123,19 +116,13 @@ impl Synthetic {
             (false, Some(_)) => refuse!("task {name}: unknown field `{COPY_TOKENS}`"),
             _ => {}
         }
-        Ok(Box::new(SyntheticRun {
-            task: self,
-            settings,
-        }))
+        Ok(Box::new(SyntheticRun { task: self, settings }))
     }
 }
 
 impl Task for SyntheticRun {
     fn config(&self) -> TaskConfig {
-        let settings = Settings {
-            test_seq_len: self.settings.lengths().test,
-            ..self.settings.clone()
-        };
+        let settings = Settings { test_seq_len: self.settings.lengths().test, ..self.settings.clone() };
         TaskConfig::new(self.task.name, &settings)
     }
 
@@ -173,10 +160,7 @@ impl Task for SyntheticRun {
 
     fn without_recall(&self) -> Option<NoRecall> {
         let (answers, called) = (self.task.guess)(self.settings.vocab_size);
-        Some(NoRecall {
-            accuracy: 1.0 / answers as f64,
-            predictor: format!("a guess among all {answers} {called}"),
-        })
+        Some(NoRecall { accuracy: 1.0 / answers as f64, predictor: format!("a guess among all {answers} {called}") })
     }
 
     fn label(&self) -> String {

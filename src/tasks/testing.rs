@@ -71,10 +71,7 @@ pub(super) fn assert_seeded(task: &'static Synthetic, paper: &Settings) {
     assert_eq!(test, same);
     assert_ne!(train.batch(0..500), test.batch(0..500));
     assert_ne!(data(|s| s.data_seed = 1).1, test);
-    let with_validation = Settings {
-        val_examples: 500,
-        ..paper.clone()
-    };
+    let with_validation = Settings { val_examples: 500, ..paper.clone() };
     let [trained, val, tested] = per_token_splits(&*task.of(&with_validation));
     assert_eq!((&trained, &tested), (&train, &test));
     assert_eq!(val.len(), 500);
@@ -86,56 +83,32 @@ pub(super) fn assert_tested_at_another_length(task: &'static Synthetic, paper: &
     let plain = task.of(paper);
     let (seq_len, sizes) = (paper.seq_len, plain.sizes());
     for test_seq_len in [seq_len + 7, seq_len - 3] {
-        let at = |settings: &Settings| {
-            task.of(&Settings {
-                test_seq_len: Some(test_seq_len),
-                ..settings.clone()
-            })
-        };
+        let at = |settings: &Settings| task.of(&Settings { test_seq_len: Some(test_seq_len), ..settings.clone() });
         let other = at(paper);
         let (train, test) = per_token(&*other);
         assert_eq!(train, per_token(&*plain).0);
         // The test split equals that of a run whose examples all have this length.
-        let all = Settings {
-            seq_len: test_seq_len,
-            ..paper.clone()
-        };
+        let all = Settings { seq_len: test_seq_len, ..paper.clone() };
         assert_eq!(test, per_token(&*task.of(&all)).1);
         let (longest, labels) = (seq_len.max(test_seq_len), sizes.labels_per_example);
         assert_eq!(other.sizes().longest(), longest);
         assert_eq!(other.sizes().labels_per_example, labels);
-        assert_eq!(
-            other.sizes().tokens_per_example(),
-            sizes.tokens_per_example()
-        );
+        assert_eq!(other.sizes().tokens_per_example(), sizes.tokens_per_example());
         let said = format!("L = {seq_len}, tested at {test_seq_len}");
         assert!(other.title().contains(&said), "{}", other.title());
-        assert!(other
-            .label()
-            .starts_with(&format!("L={seq_len}->{test_seq_len}")));
+        assert!(other.label().starts_with(&format!("L={seq_len}->{test_seq_len}")));
         assert_ne!(other.config(), plain.config());
     }
     // A test length equal to that of training is left out of the config.
-    let same = task.of(&Settings {
-        test_seq_len: Some(seq_len),
-        ..paper.clone()
-    });
+    let same = task.of(&Settings { test_seq_len: Some(seq_len), ..paper.clone() });
     assert_eq!(same.config(), plain.config());
     assert_eq!((same.title(), same.label()), (plain.title(), plain.label()));
 }
 
 /// Asserts that sizes without data are rejected by flag: by the task's own rules for V and L, and by the common limits.
-pub(super) fn assert_refused(
-    task: &'static Synthetic,
-    paper: &Settings,
-    own: &[(usize, usize, &str)],
-) {
+pub(super) fn assert_refused(task: &'static Synthetic, paper: &Settings, own: &[(usize, usize, &str)]) {
     for &(vocab_size, seq_len, flag) in own {
-        let settings = Settings {
-            vocab_size,
-            seq_len,
-            ..paper.clone()
-        };
+        let settings = Settings { vocab_size, seq_len, ..paper.clone() };
         let value = match flag {
             "--seq-len" => seq_len,
             _ => vocab_size,
@@ -144,19 +117,9 @@ pub(super) fn assert_refused(
     }
     type Change = fn(&mut Settings);
     let all: [(Change, _, _, &[&str]); 5] = [
-        (
-            |s| s.vocab_size = 1 << 25,
-            "--vocab-size",
-            "33554432",
-            &["16777216"],
-        ),
+        (|s| s.vocab_size = 1 << 25, "--vocab-size", "33554432", &["16777216"]),
         (|s| s.train_examples = 0, "--train-examples", "0", &["1"]),
-        (
-            |s| s.test_examples = 1 << 40,
-            "--test-examples",
-            "1099511627776",
-            &["--seq-len"],
-        ),
+        (|s| s.test_examples = 1 << 40, "--test-examples", "1099511627776", &["--seq-len"]),
         (|s| s.test_seq_len = Some(1), "--test-seq-len", "1", &[]),
         (
             |s| (s.test_seq_len, s.test_examples) = (Some(1 << 20), 1 << 12),

@@ -8,10 +8,7 @@ use serde_json::json;
 #[test]
 fn every_task_is_found_by_its_name_and_no_other() {
     for entry in TASKS {
-        assert_eq!(
-            find(entry.name).map(|found| found.name).ok(),
-            Some(entry.name)
-        );
+        assert_eq!(find(entry.name).map(|found| found.name).ok(), Some(entry.name));
     }
     find("wikitxt").refuses("--task").names(&["`wikitext`"]);
 }
@@ -22,18 +19,13 @@ fn settings_of_another_type_or_name_are_refused_with_their_place() {
     let cases: [(Change, &[&str]); 3] = [
         (|task| task.set("dataset", "image"), &["mqar", "`dataset`"]),
         (|task| task.set("seq_len", "long"), &["\"long\""]),
-        (
-            |task| *task = TaskConfig::new("sorting", &json!({})),
-            &["sorting", "mqar"],
-        ),
+        (|task| *task = TaskConfig::new("sorting", &json!({})), &["sorting", "mqar"]),
     ];
     for (change, names) in cases {
         let mut run = samples::config();
         change(&mut run.task);
         let read = RunConfig::parse(&run.canonical(), "a/config.json");
-        read.fails("corrupt")
-            .is_at("a/config.json", None)
-            .names(names);
+        read.fails("corrupt").is_at("a/config.json", None).names(names);
     }
 }
 
@@ -65,10 +57,7 @@ fn every_task_makes_runs_that_train_with_the_fields_that_it_names() {
         let run = crate::recipes::run(entry.name, &[("preset", "smoke")]).unwrap();
         let task = run.task.read().unwrap();
         task.check().unwrap();
-        assert!(entry
-            .fields
-            .iter()
-            .any(|field| run.task.get(field).is_some()));
+        assert!(entry.fields.iter().any(|field| run.task.get(field).is_some()));
         assert!(!task.title().is_empty() && !task.label().is_empty());
         let next = format!("--task {} {}", entry.name, task.next("softmax"));
         assert!(next.contains("--"), "{next}");

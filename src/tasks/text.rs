@@ -54,21 +54,12 @@ pub struct Text {
 impl Text {
     /// Text of `ids` in windows of `seq_len` inputs, of which only the first `most` are used.
     pub fn new(ids: Ids, counts: Counts, seq_len: usize, most: Option<usize>) -> Self {
-        Self {
-            ids,
-            counts,
-            seq_len,
-            most: most.unwrap_or(usize::MAX),
-            digest: None,
-        }
+        Self { ids, counts, seq_len, most: most.unwrap_or(usize::MAX), digest: None }
     }
 
     /// Sets the result of [`Self::digest`], so that it need not read all ids.
     pub(super) fn with_digest(self, digest: String) -> Self {
-        Self {
-            digest: Some(digest),
-            ..self
-        }
+        Self { digest: Some(digest), ..self }
     }
 
     /// SHA-256 over all ids as they lie in memory, in hexadecimal digits.

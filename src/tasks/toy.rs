@@ -47,14 +47,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
         train-examples = 256
         test-examples = 64
     "#,
-    fields: &[
-        "data_seed",
-        "vocab_size",
-        "seq_len",
-        "train_examples",
-        "test_examples",
-        "lag",
-    ],
+    fields: &["data_seed", "vocab_size", "seq_len", "train_examples", "test_examples", "lag"],
     objective: Objective::PerToken,
     headline: "accuracy",
     report: "",
@@ -91,15 +84,10 @@ impl Task for ToyConfig {
     }
 
     fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
-        let splits = Splits::drawn(
-            ENTRY.name,
-            self.data_seed,
-            &self.sizes(),
-            |stream, tokens, answers| {
-                tokens.fill_with(|| stream.below(self.vocab_size as u32));
-                answers[0] = tokens[self.seq_len - 1 - self.lag];
-            },
-        );
+        let splits = Splits::drawn(ENTRY.name, self.data_seed, &self.sizes(), |stream, tokens, answers| {
+            tokens.fill_with(|| stream.below(self.vocab_size as u32));
+            answers[0] = tokens[self.seq_len - 1 - self.lag];
+        });
         Ok(splits)
     }
 

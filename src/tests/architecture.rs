@@ -61,10 +61,7 @@ fn room(path: &str) -> Option<&str> {
 
 /// Names that follow `crate::` in a text: `crate::a::b` gives a, `crate::{a::b, c}` gives a and c.
 fn used_rooms(code: &str) -> Vec<&str> {
-    let ident = |s: &'_ str| {
-        s.find(|c: char| !c.is_alphanumeric() && c != '_')
-            .unwrap_or(s.len())
-    };
+    let ident = |s: &'_ str| s.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(s.len());
     let mut rooms = Vec::new();
     for (at, path) in code.match_indices("crate::") {
         if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$') {
@@ -96,19 +93,14 @@ fn used_rooms(code: &str) -> Vec<&str> {
 /// How many modules a file lies below the crate.
 fn depth(path: &str) -> usize {
     let parts = path.split('/').count() - 1;
-    let root = ["/mod.rs", "/lib.rs"]
-        .iter()
-        .any(|root| path.ends_with(root));
+    let root = ["/mod.rs", "/lib.rs"].iter().any(|root| path.ends_with(root));
     parts - usize::from(root)
 }
 
 /// The most steps up that a text takes at once.
 fn highest_climb(code: &str) -> usize {
     let words = code.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
-    words
-        .map(|w| w.matches("super::").count())
-        .max()
-        .unwrap_or(0)
+    words.map(|w| w.matches("super::").count()).max().unwrap_or(0)
 }
 
 #[test]
@@ -144,11 +136,7 @@ fn a_room_uses_only_rooms_on_lower_floors() {
             }
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "see the floors in src/lib.rs\n{}",
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "see the floors in src/lib.rs\n{}", wrong.join("\n"));
 }
 
 #[test]
@@ -156,11 +144,7 @@ fn no_path_climbs_out_of_its_room() {
     for source in sources::all().iter().filter(|s| !s.test) {
         let climb = highest_climb(&source.code_text());
         let room = room(&source.path).is_some();
-        assert!(
-            !room || climb < depth(&source.path),
-            "{}: {climb} up",
-            source.path
-        );
+        assert!(!room || climb < depth(&source.path), "{}: {climb} up", source.path);
     }
 }
 
@@ -169,14 +153,7 @@ fn the_scanner_sees_every_spelling_of_a_path() {
     let code = "use crate::a::b;\nuse crate::{c::{d, e}, f};\nlet x = crate::g::h(); xcrate::i;";
     assert_eq!(used_rooms(code), ["a", "c", "f", "g"]);
     assert_eq!(highest_climb("use super::super::a; use super::b;"), 2);
-    assert_eq!(
-        (
-            depth("src/a.rs"),
-            depth("src/a/mod.rs"),
-            depth("src/a/b.rs")
-        ),
-        (1, 1, 2)
-    );
+    assert_eq!((depth("src/a.rs"), depth("src/a/mod.rs"), depth("src/a/b.rs")), (1, 1, 2));
 }
 
 /// What is found must be what is listed: nothing new, and nothing that is gone.
@@ -184,10 +161,7 @@ fn assert_listed(found: &BTreeSet<String>, listed: &[&str], list: &str) {
     let known: BTreeSet<String> = listed.iter().map(|&l| l.to_owned()).collect();
     let new: Vec<_> = found.difference(&known).collect();
     let gone: Vec<_> = known.difference(found).collect();
-    assert!(
-        new.is_empty() && gone.is_empty(),
-        "not allowed: {new:#?}\ngone, so strike them from {list}: {gone:#?}"
-    );
+    assert!(new.is_empty() && gone.is_empty(), "not allowed: {new:#?}\ngone, so strike them from {list}: {gone:#?}");
 }
 
 /// The rule, in every module that has modules of its own: among its children (each a file or a whole
@@ -287,13 +261,7 @@ fn a_mixer_is_named_only_by_mixers_and_recipes() {
 #[test]
 fn comments_hold_no_promise_and_no_path_of_somebodys_machine() {
     // In halves, or this file would be found.
-    let forbidden = [
-        ("TO", "DO"),
-        ("FIX", "ME"),
-        ("/ho", "me/"),
-        ("/wo", "rk/"),
-        ("/Us", "ers/"),
-    ];
+    let forbidden = [("TO", "DO"), ("FIX", "ME"), ("/ho", "me/"), ("/wo", "rk/"), ("/Us", "ers/")];
     let forbidden = forbidden.map(|(a, b)| format!("{a}{b}"));
     let mut found = Vec::new();
     for source in sources::all() {
@@ -311,10 +279,7 @@ fn comments_hold_no_promise_and_no_path_of_somebodys_machine() {
 fn no_file_of_the_program_is_too_long_to_hold_one_idea() {
     for source in sources::all().iter().filter(|s| !s.test) {
         let (path, lines) = (&source.path, source.text.lines().count());
-        assert!(
-            lines <= LONGEST,
-            "{path} has {lines} lines: cut it by meaning"
-        );
+        assert!(lines <= LONGEST, "{path} has {lines} lines: cut it by meaning");
     }
 }
 
@@ -336,13 +301,9 @@ fn the_program_has_no_unwrap_and_no_unfinished_place() {
 fn every_golden_file_belongs_to_a_mixer_or_a_known_kind() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden");
     let of_mixer = |stem: &str| {
-        let mut variants = MIXERS
-            .iter()
-            .flat_map(|e| e.variants.iter().map(move |v| (e, v)));
+        let mut variants = MIXERS.iter().flat_map(|e| e.variants.iter().map(move |v| (e, v)));
         // Of a mixer that has an order, the order stands in place of the variant.
-        let order = stem
-            .rsplit_once("_p")
-            .filter(|(_, p)| p.parse::<u8>().is_ok());
+        let order = stem.rsplit_once("_p").filter(|(_, p)| p.parse::<u8>().is_ok());
         let stem = order.map_or(stem, |(stem, _)| stem);
         let bare = MIXERS.iter().any(|e| e.stem == stem);
         bare || variants.any(|(e, v)| format!("{}_{v}", e.stem) == stem)
@@ -350,9 +311,7 @@ fn every_golden_file_belongs_to_a_mixer_or_a_known_kind() {
     for path in files(&dir).unwrap() {
         let stem = path.file_stem().unwrap().to_str().unwrap();
         let known = ["lemma1", "lemma2", "mqar_numpy"].contains(&stem);
-        let trajectory = stem
-            .strip_prefix("trajectory_")
-            .map(|m| m.replace('_', "-"));
+        let trajectory = stem.strip_prefix("trajectory_").map(|m| m.replace('_', "-"));
         let trajectory = trajectory.is_some_and(|m| {
             let mixer = m.strip_suffix("-exp").unwrap_or(&m);
             dsf::mixers::find(mixer).is_ok()

@@ -102,9 +102,7 @@ fn lambda_spreads_between_its_bounds_in_both_ways() {
         let mut case = case("rg-lru", "hawk");
         case.config.options.clear();
         if let Some(init) = init {
-            case.config
-                .options
-                .insert("lambda_init".into(), init.into());
+            case.config.options.insert("lambda_init".into(), init.into());
         }
         flat(&values(&case, Scheme::Gpt)["lam"])
     };
@@ -161,11 +159,7 @@ fn classifiers_drop_outputs_where_there_is_no_softmax() {
         let run = |m: &dyn Mixer, cx: &Cx| m.forward(&x, cx).unwrap();
         let cx = Cx::train(1, 5);
         let (exact, got) = (run(&*outputs, &Cx::eval()), run(&*outputs, &cx));
-        assert_eq!(
-            distance(&exact, &run(&*weights, &Cx::eval())),
-            0.0,
-            "{case}"
-        );
+        assert_eq!(distance(&exact, &run(&*weights, &Cx::eval())), 0.0, "{case}");
         if mixer == "softmax" {
             assert_eq!(distance(&got, &run(&*weights, &cx)), 0.0, "{case}");
             continue;
@@ -175,18 +169,12 @@ fn classifiers_drop_outputs_where_there_is_no_softmax() {
         let wanted = ops::dropout(&exact, mask).unwrap();
         assert!(distance(&got, &wanted) <= 1e-12, "{case}");
         let zeros = flat(&got).iter().filter(|y| **y == 0.0).count() as f64;
-        assert!(
-            (zeros / (3.0 * 40.0 * 12.0) - P).abs() < 0.05,
-            "{case}: {zeros}"
-        );
+        assert!((zeros / (3.0 * 40.0 * 12.0) - P).abs() < 0.05, "{case}: {zeros}");
         let mut projected = Case::new(case.entry, "reference", heads);
         projected.config.attn_dropout = P;
         with_classifier(&mut projected);
         let behind = run(&*projected.build().0, &cx);
-        assert!(
-            flat(&behind).iter().all(|y| *y != 0.0),
-            "{case}: projected after it"
-        );
+        assert!(flat(&behind).iter().all(|y| *y != 0.0), "{case}: projected after it");
     }
 }
 
@@ -220,10 +208,7 @@ fn attention_that_sees_all_tokens_knows_no_order() {
             let padded = run(&x, &[9, 6]).narrow(0, 1, 1).unwrap();
             let alone = x.narrow(0, 1, 1).unwrap().narrow(1, 0, 6).unwrap();
             let alone = run(&alone.contiguous().unwrap(), &[6]);
-            assert!(
-                distance(&padded.narrow(1, 0, 6).unwrap(), &alone) <= 1e-12,
-                "{case}"
-            );
+            assert!(distance(&padded.narrow(1, 0, 6).unwrap(), &alone) <= 1e-12, "{case}");
         }
     }
 }

@@ -48,10 +48,7 @@ fn an_output_depends_on_no_later_token_and_on_no_other_example() {
             assert!(now > 1e-6, "{place}: its own output moved by {now:e} only");
             let others = |y: &Tensor| y.narrow(0, 0, last).unwrap();
             let beside = distance(&others(&other), &others(&y));
-            assert!(
-                beside <= 1e-12,
-                "{place}: other examples moved by {beside:e}"
-            );
+            assert!(beside <= 1e-12, "{place}: other examples moved by {beside:e}");
         }
     });
 }
@@ -63,10 +60,7 @@ fn an_output_does_not_depend_on_how_many_tokens_follow() {
         let (mixer, _) = case.build();
         let x = case.input(batch, seq_len);
         let whole = mixer.forward(&x, &Cx::eval()).unwrap();
-        for len in [1, seq_len / 2, seq_len - 1]
-            .into_iter()
-            .filter(|len| *len > 0)
-        {
+        for len in [1, seq_len / 2, seq_len - 1].into_iter().filter(|len| *len > 0) {
             let first = |x: &Tensor| x.narrow(1, 0, len).unwrap().contiguous().unwrap();
             let alone = mixer.forward(&first(&x), &Cx::eval()).unwrap();
             let apart = distance(&alone, &first(&whole));
@@ -109,11 +103,7 @@ fn the_state_size_is_what_decoding_keeps() {
             return;
         };
         let claimed = case.build().0.state_size(seq_len);
-        assert_eq!(
-            claimed,
-            state.size(),
-            "{case}, L = {seq_len}, batch {batch}"
-        );
+        assert_eq!(claimed, state.size(), "{case}, L = {seq_len}, batch {batch}");
     });
 }
 
@@ -160,11 +150,7 @@ fn claimed_width(case: &Case) -> Option<(usize, bool)> {
 }
 
 fn width(case: &Case, formula: &str) -> usize {
-    let (d, n, s) = (
-        case.config.d_model,
-        case.config.d_state,
-        case.config.n_heads,
-    );
+    let (d, n, s) = (case.config.d_model, case.config.d_state, case.config.n_heads);
     match formula {
         "N = n d/s" => n * d / s,
         "N = n d" => n * d,
@@ -241,24 +227,11 @@ fn attention_drops_weights_in_training_by_seed_and_step_and_none_in_evaluation()
         case.config.attn_dropout = 0.4;
         let (mixer, _) = case.build();
         let run = |cx: Cx| mixer.forward(&x, &cx).unwrap();
-        assert_eq!(
-            distance(&run(Cx::eval()), &exact),
-            0.0,
-            "{case}: evaluation"
-        );
+        assert_eq!(distance(&run(Cx::eval()), &exact), 0.0, "{case}: evaluation");
         let first = run(Cx::train(1, 5));
-        assert_eq!(
-            distance(&run(Cx::train(1, 5)), &first),
-            0.0,
-            "{case}: again"
-        );
+        assert_eq!(distance(&run(Cx::train(1, 5)), &first), 0.0, "{case}: again");
         let differs = |cx: Cx| distance(&run(cx), &first) > 1e-3;
-        let others = [
-            Cx::train(1, 6),
-            Cx::train(2, 5),
-            Cx::train(1, 5).layer(1),
-            Cx::eval(),
-        ];
+        let others = [Cx::train(1, 6), Cx::train(2, 5), Cx::train(1, 5).layer(1), Cx::eval()];
         let drops = case.entry.family.is_attention();
         for (i, cx) in others.into_iter().enumerate() {
             assert_eq!(differs(cx), drops, "{case}: other mask {i}");

@@ -13,16 +13,9 @@ const WINDOW: usize = 16;
 /// A small Pythia around `mixer`.
 fn model(mixer: &str) -> Model {
     let entry = mixers::find(mixer).unwrap();
-    let rotary = if entry.rotary {
-        Rotary::Pre
-    } else {
-        Rotary::None
-    };
+    let rotary = if entry.rotary { Rotary::Pre } else { Rotary::None };
     let config = pythia(entry, entry.variants[0], rotary);
-    let io = Io {
-        vocab_size: VOCAB,
-        seq_len: WINDOW,
-    };
+    let io = Io { vocab_size: VOCAB, seq_len: WINDOW };
     let params = parameters();
     Model::new(&config, io, &params).unwrap();
     perturb(&params);
@@ -40,10 +33,7 @@ fn write(text: &mut Continuation, tokens: usize) -> Vec<u16> {
 /// The likeliest token behind `ids`, by the form that reads all of them at once.
 fn likeliest(model: &Model, ids: &[u16]) -> u16 {
     let ids: Vec<u32> = ids.iter().map(|id| u32::from(*id)).collect();
-    let tokens = Tensor::new(&ids[..], &Device::Cpu)
-        .unwrap()
-        .unsqueeze(0)
-        .unwrap();
+    let tokens = Tensor::new(&ids[..], &Device::Cpu).unwrap().unsqueeze(0).unwrap();
     let logits = model.last_logits(&tokens).unwrap().squeeze(0).unwrap();
     logits.argmax(0).unwrap().to_scalar::<u32>().unwrap() as u16
 }
@@ -86,24 +76,13 @@ fn a_state_stays_as_large_as_it_is_and_a_cache_grows_with_the_text() {
 fn what_is_drawn_depends_on_the_seed_alone_and_is_always_a_token() {
     let model = model("linear");
     let drawn = |seed: u64, tokens: usize| {
-        let choice = Choice::Sampled(Sampling {
-            temperature: 3.0,
-            top_k: None,
-            top_p: None,
-            seed,
-        });
+        let choice = Choice::Sampled(Sampling { temperature: 3.0, top_k: None, top_p: None, seed });
         write(&mut begin(&model, &[7], choice, tokens), 60)
     };
     assert_eq!(drawn(1, VOCAB), drawn(1, VOCAB));
     assert_ne!(drawn(1, VOCAB), drawn(2, VOCAB));
-    assert!(
-        drawn(1, VOCAB).iter().any(|id| *id >= 10),
-        "any token may come"
-    );
-    assert!(
-        drawn(1, 10).iter().all(|id| *id < 10),
-        "rows behind the tokens are no tokens"
-    );
+    assert!(drawn(1, VOCAB).iter().any(|id| *id >= 10), "any token may come");
+    assert!(drawn(1, 10).iter().all(|id| *id < 10), "rows behind the tokens are no tokens");
 }
 
 #[test]

@@ -26,10 +26,7 @@ fn what_a_file_manager_leaves_is_no_golden_file() {
     for name in ["a.safetensors", "._a.safetensors", ".DS_Store", "Thumbs.db"] {
         fs::write(dir.path().join(name), "").unwrap();
     }
-    assert_eq!(
-        files(dir.path()).unwrap(),
-        [dir.path().join("a.safetensors")]
-    );
+    assert_eq!(files(dir.path()).unwrap(), [dir.path().join("a.safetensors")]);
 }
 
 /// Damage of every kind in the header and the numbers: a verdict each time, never a panic.
@@ -38,13 +35,7 @@ fn damaged_files_are_judged_and_never_panic() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden");
     let world = tempfile::tempdir().unwrap();
     let mut rng = Rng::new(1, "damage", 0);
-    let names = [
-        "lemma1",
-        "lemma2",
-        "qlstm_paper",
-        "linear_attention_paper",
-        "mqar_numpy",
-    ];
+    let names = ["lemma1", "lemma2", "qlstm_paper", "linear_attention_paper", "mqar_numpy"];
     for name in names.into_iter().chain(["trajectory_ssd", "s6_reference"]) {
         let file = world.path().join(format!("{name}.safetensors"));
         let whole = fs::read(dir.join(format!("{name}.safetensors"))).unwrap();
@@ -59,11 +50,7 @@ fn damaged_files_are_judged_and_never_panic() {
                 // Digits become other digits, so that sizes stay sizes and lie.
                 if let Some(byte) = bytes.get_mut(at) {
                     let digit = b'0' + rng.below(10) as u8;
-                    *byte = if byte.is_ascii_digit() {
-                        digit
-                    } else {
-                        rng.next_u32() as u8
-                    };
+                    *byte = if byte.is_ascii_digit() { digit } else { rng.next_u32() as u8 };
                 }
             }
             fs::write(&file, &bytes).unwrap();

@@ -16,8 +16,7 @@ pub fn values(case: &Case, scheme: Scheme) -> BTreeMap<String, Tensor> {
     let params = parameters().with_scheme(scheme);
     case.mixer(&params);
     let vars = params.vars().into_iter();
-    vars.map(|(name, var)| (name, var.as_detached_tensor()))
-        .collect()
+    vars.map(|(name, var)| (name, var.as_detached_tensor())).collect()
 }
 
 /// The first number of some parameters with seed 3, before there were schemes.
@@ -32,24 +31,18 @@ const FIRST: [(&str, &str, &str, f64); 6] = [
 
 #[test]
 fn the_language_model_starts_from_the_numbers_it_always_started_from() {
-    let first = |mixer: &str, variant: &str, name: &str| {
-        flat(&values(&case(mixer, variant), Scheme::Gpt)[name])[0]
-    };
+    let first = |mixer: &str, variant: &str, name: &str| flat(&values(&case(mixer, variant), Scheme::Gpt)[name])[0];
     for (mixer, variant, name, expected) in FIRST {
         let got = first(mixer, variant, name);
         let apart = (got - expected).abs();
-        assert!(
-            apart <= 1e-15 * expected.abs(),
-            "{mixer} {variant} {name}: {got:e}"
-        );
+        assert!(apart <= 1e-15 * expected.abs(), "{mixer} {variant} {name}: {got:e}");
     }
 }
 
 #[test]
 fn every_linear_map_follows_the_scheme_and_nothing_else_does() {
     for case in Case::all() {
-        let [gpt, torch, fan_in] =
-            [Scheme::Gpt, Scheme::Torch, Scheme::FanIn].map(|scheme| values(&case, scheme));
+        let [gpt, torch, fan_in] = [Scheme::Gpt, Scheme::Torch, Scheme::FanIn].map(|scheme| values(&case, scheme));
         for (name, usual) in gpt {
             let place = format!("{case}: {name}");
             let (a, b, c) = (flat(&usual), flat(&torch[&name]), flat(&fan_in[&name]));

@@ -3,8 +3,8 @@
 use crate::world::{distance, perturb, Case};
 use candle_core::{DType, Device, Tensor};
 use dsf::inspect::{
-    bins, engines, etas, identity, lemma1, lemma2, verify, Growing, Heads, Input, Measures, Need,
-    Network, Seen, Subject, View, ETAS,
+    bins, engines, etas, identity, lemma1, lemma2, verify, Growing, Heads, Input, Measures, Need, Network, Seen,
+    Subject, View, ETAS,
 };
 use dsf::ltv::Ltv;
 use dsf::mixers::{find, Core, Entry, Growth, MIXERS};
@@ -17,13 +17,7 @@ use dsf::report::Report;
 const SHAPES: [[usize; 3]; 3] = [[8, 4, 1], [12, 6, 17], [16, 8, 40]];
 
 /// A layer's mixer with weights moved from their start, on normal numbers.
-fn subject(
-    mixer: &str,
-    variant: &str,
-    [d, n, seq_len]: [usize; 3],
-    heads: usize,
-    dtype: DType,
-) -> Subject {
+fn subject(mixer: &str, variant: &str, [d, n, seq_len]: [usize; 3], heads: usize, dtype: DType) -> Subject {
     let mut case = Case::new(find(mixer).unwrap(), variant, heads);
     case.config.d_model = d;
     case.config.d_state = if case.entry.expands { n } else { 1 };
@@ -40,9 +34,7 @@ fn subject(
         model: case.config,
         seed: 3,
         mixer,
-        weights: vars
-            .map(|(name, var)| (name, var.as_detached_tensor()))
-            .collect(),
+        weights: vars.map(|(name, var)| (name, var.as_detached_tensor())).collect(),
         u: u.to_dtype(dtype).unwrap(),
     }
 }
@@ -79,10 +71,7 @@ fn every_system_of_the_registry_is_the_mixer_in_both_types_at_every_shape() {
                         };
                         let measures = Measures::of(&seen).unwrap();
                         let errors = verify(&subject, &seen, &measures).unwrap();
-                        assert!(
-                            errors.hold() && !errors.steps.is_nan(),
-                            "{place}: {errors:?}"
-                        );
+                        assert!(errors.hold() && !errors.steps.is_nan(), "{place}: {errors:?}");
                         let tolerance = if dtype == DType::F64 { 1e-10 } else { 1e-5 };
                         assert_eq!(errors.tolerance, tolerance);
                     }
@@ -110,13 +99,11 @@ fn every_engine_of_a_mixer_gives_the_same_outputs_at_every_shape() {
                     for dtype in [DType::F64, DType::F32] {
                         let subject = subject(entry.name, variant, shape, heads, dtype);
                         let subject_steps = subject.mixer.recurrent().is_some();
-                        let chunked = { entry.work(&subject.model) }
-                            .is_some_and(|work| work.core == Core::ChunkedScan);
+                        let chunked = { entry.work(&subject.model) }.is_some_and(|work| work.core == Core::ChunkedScan);
                         let (report, hold) = engines(String::new(), &[subject]).unwrap();
                         let place = format!("{} {variant} {shape:?} {heads} {dtype:?}", entry.name);
                         assert!(
-                            hold || dtype == DType::F32
-                                && largest_difference(&report) <= 1e-5 * entry.f32_rounding,
+                            hold || dtype == DType::F32 && largest_difference(&report) <= 1e-5 * entry.f32_rounding,
                             "{place}: {:?} {:?}",
                             report.notes,
                             report.grids[0].lines
@@ -137,17 +124,10 @@ fn every_engine_of_a_mixer_gives_the_same_outputs_at_every_shape() {
 
 #[test]
 fn channels_of_the_recurrences_may_have_several_states() {
-    let cases = [
-        ("qlstm", "dsf"),
-        ("qlstm", "paper"),
-        ("qlstm-reversed", "dsf"),
-        ("rg-lru", "paper"),
-    ];
+    let cases = [("qlstm", "dsf"), ("qlstm", "paper"), ("qlstm-reversed", "dsf"), ("rg-lru", "paper")];
     for (mixer, variant) in cases {
         let mut case = Case::new(find(mixer).unwrap(), variant, 1);
-        case.config
-            .options
-            .insert("states".to_owned(), "3".to_owned());
+        case.config.options.insert("states".to_owned(), "3".to_owned());
         let (mixer, params) = case.build();
         assert_eq!(mixer.state_size(5), 3 * 12, "{case}");
         let (x, cx) = (case.input(2, 9), Cx::eval());
@@ -159,20 +139,14 @@ fn channels_of_the_recurrences_may_have_several_states() {
             recurrent.step(&x_t, i, &mut state).unwrap()
         });
         let steps: Vec<Tensor> = steps.collect();
-        assert!(
-            distance(&Tensor::stack(&steps, 1).unwrap(), &y) < 1e-12,
-            "{case}"
-        );
+        assert!(distance(&Tensor::stack(&steps, 1).unwrap(), &y) < 1e-12, "{case}");
         let u = x.get(0).unwrap();
         let Some(system) = mixer.ltv(&u).unwrap() else {
             assert_eq!(variant, "paper", "{case}: the tanh");
             continue;
         };
         assert_eq!(system.width().unwrap(), 3 * 12, "{case}");
-        assert!(
-            distance(&system.run(&u).unwrap(), &y.get(0).unwrap()) < 1e-12,
-            "{case}"
-        );
+        assert!(distance(&system.run(&u).unwrap(), &y.get(0).unwrap()) < 1e-12, "{case}");
         let counted = case.entry.work(&case.config).unwrap().projections;
         let weights = params.vars().into_iter().filter(|(_, var)| var.rank() == 2);
         let weights: usize = weights.map(|(_, var)| var.elem_count()).sum();
@@ -242,10 +216,7 @@ fn channels_that_see_the_same_are_measured_once_and_alike() {
             around: None,
         };
         assert_eq!(shared.system.decay.stride()[1], 0, "{mixer}");
-        let (once, each) = (
-            Measures::of(&shared).unwrap(),
-            Measures::of(&spelled).unwrap(),
-        );
+        let (once, each) = (Measures::of(&shared).unwrap(), Measures::of(&spelled).unwrap());
         let numbers = |m: &Measures| {
             let ends = [
                 m.rank,
@@ -275,10 +246,7 @@ fn a_wrong_system_is_found() {
     seen.system.decay = (&seen.system.decay * 1.001).unwrap();
     let measures = Measures::of(&seen).unwrap();
     let errors = verify(&subject, &seen, &measures).unwrap();
-    assert!(
-        !errors.hold() && errors.between < 1e-12 && errors.steps < 1e-10,
-        "{errors:?}"
-    );
+    assert!(!errors.hold() && errors.between < 1e-12 && errors.steps < 1e-10, "{errors:?}");
 }
 
 /// Frobenius norms of the matrices `(L, .., ..)` along the first axis.
@@ -322,11 +290,7 @@ fn measures_are_those_of_the_matrices_spelled_out() {
         let measures = Measures::of(&seen).unwrap();
         let system: &Ltv = &seen.system;
         let width = seen.input.dim(1).unwrap();
-        let state_alone = Ltv {
-            skip: None,
-            direct: None,
-            ..system.clone()
-        };
+        let state_alone = Ltv { skip: None, direct: None, ..system.clone() };
         let phi = state_alone.kernel().unwrap();
         let phi = phi.narrow(3, 0, width).unwrap();
         let offset = system.offset.is_some();
@@ -335,41 +299,19 @@ fn measures_are_those_of_the_matrices_spelled_out() {
             assert_eq!(row.len(), i + 1);
             let wanted = norms(&phi.get(i).unwrap().contiguous().unwrap());
             for (j, (got, wanted)) in row.iter().zip(&wanted).enumerate() {
-                assert!(
-                    (got - wanted).abs() < 1e-9 * wanted.max(1.0),
-                    "{mixer} {i} {j}: {got} {wanted}"
-                );
+                assert!((got - wanted).abs() < 1e-9 * wanted.max(1.0), "{mixer} {i} {j}: {got} {wanted}");
             }
-            assert!(
-                wanted[i + 1..].iter().all(|norm| *norm == 0.0),
-                "{mixer}: Φ is lower triangular"
-            );
+            assert!(wanted[i + 1..].iter().all(|norm| *norm == 0.0), "{mixer}: Φ is lower triangular");
         }
-        let b = system
-            .b()
-            .unwrap()
-            .narrow(2, 0, width)
-            .unwrap()
-            .contiguous()
-            .unwrap();
-        for (gains, (b, c)) in measures
-            .gains
-            .iter()
-            .zip(norms(&b).iter().zip(norms(&system.c().unwrap())))
-        {
-            assert!(
-                (gains[0] - b).abs() < 1e-9 * b.max(1.0),
-                "{mixer}, offset {offset}"
-            );
+        let b = system.b().unwrap().narrow(2, 0, width).unwrap().contiguous().unwrap();
+        for (gains, (b, c)) in measures.gains.iter().zip(norms(&b).iter().zip(norms(&system.c().unwrap()))) {
+            assert!((gains[0] - b).abs() < 1e-9 * b.max(1.0), "{mixer}, offset {offset}");
             assert!((gains[1] - c).abs() < 1e-9 * c.max(1.0), "{mixer}");
         }
         let transitions = system.transitions().unwrap();
         let highest = transitions[1..].iter().map(radius).fold(0.0, f64::max);
         let [_, _, largest] = measures.moduli().unwrap();
-        assert!(
-            (largest - highest).abs() < 1e-9,
-            "{mixer}: {highest} {largest}"
-        );
+        assert!((largest - highest).abs() < 1e-9, "{mixer}: {highest} {largest}");
         let share: f64 = measures.shares.iter().sum();
         match mixer.ends_with("delta-net") {
             true => assert!(measures.shares.is_empty() && measures.half_lives.is_empty()),
@@ -405,21 +347,11 @@ fn the_normaliser_cancels_in_the_product_and_the_step_does_not() {
         let measures = Measures::of(&seen(&subject)).unwrap();
         [measures.gate.unwrap(), measures.product.unwrap()]
     };
-    for mixer in [
-        "linear",
-        "normalized",
-        "normalized-softplus",
-        "normalized-sigmoid",
-    ] {
+    for mixer in ["linear", "normalized", "normalized-softplus", "normalized-sigmoid"] {
         let [before, after] = gate(mixer, "reference");
         assert!(before > 0.1 && after < 1e-12, "{mixer}: {before} {after}");
     }
-    for (mixer, variant) in [
-        ("s6", "reference"),
-        ("ssd", "paper"),
-        ("qlstm", "dsf"),
-        ("rg-lru", "paper"),
-    ] {
+    for (mixer, variant) in [("s6", "reference"), ("ssd", "paper"), ("qlstm", "dsf"), ("rg-lru", "paper")] {
         let [before, after] = gate(mixer, variant);
         assert!(before > 0.1 && after > 0.1, "{mixer}: {before} {after}");
     }
@@ -430,10 +362,7 @@ fn a_long_input_is_seen_at_some_of_its_tokens_the_last_among_them() {
     let subject = subject("ssd", "reference", [8, 4, 300], 1, DType::F64);
     let view = View::of(&subject, true).unwrap();
     let measures = view.found.as_ref().unwrap();
-    assert_eq!(
-        (measures.rows.len(), *measures.rows.last().unwrap()),
-        (64, 299)
-    );
+    assert_eq!((measures.rows.len(), *measures.rows.last().unwrap()), (64, 299));
     assert!(view.errors.unwrap().hold());
     let rows = view.attention.weights.iter().zip(&measures.rows);
     for (row, i) in rows {
@@ -460,23 +389,12 @@ fn the_state_of_a_larger_n_does_what_a_smaller_one_does_where_the_registry_says_
     for entry in MIXERS {
         for variant in entry.variants {
             let subject = subject(entry.name, variant, [8, 4, 9], 1, DType::F64);
-            let growing = [Growing {
-                subject: &subject,
-                to: 9,
-                moved: false,
-            }];
+            let growing = [Growing { subject: &subject, to: 9, moved: false }];
             let report = lemma2(&growing).unwrap();
             let values: Vec<Option<f64>> = report.grids[0]
                 .records
                 .iter()
-                .map(|record| {
-                    record
-                        .iter()
-                        .find(|(name, _)| name == "value")
-                        .unwrap()
-                        .1
-                        .as_f64()
-                })
+                .map(|record| record.iter().find(|(name, _)| name == "value").unwrap().1.as_f64())
                 .collect();
             let place = format!("{} {variant}: {values:?}", entry.name);
             match entry.growth {
@@ -486,10 +404,7 @@ fn the_state_of_a_larger_n_does_what_a_smaller_one_does_where_the_registry_says_
                 Growth::Limit { .. } => {
                     assert!(values[0].unwrap() > 0.01, "{place}");
                     if *variant == "reference" {
-                        assert!(
-                            values[4].unwrap() < 1e-12 && values[1] > values[2],
-                            "{place}"
-                        );
+                        assert!(values[4].unwrap() < 1e-12 && values[1] > values[2], "{place}");
                     }
                 }
                 Growth::No(_) => assert_eq!(values[0], None, "{place}"),
@@ -506,18 +421,14 @@ fn errors_of_the_truncated_softmax_fall_within_their_bounds() {
     let values = |report: &Report, what: &str| -> Vec<f64> {
         let records = report.grids[0].records.iter();
         let of = records.filter(|record| record[1].1 == what);
-        of.map(|record| record[4].1.as_f64().unwrap_or(f64::INFINITY))
-            .collect()
+        of.map(|record| record[4].1.as_f64().unwrap_or(f64::INFINITY)).collect()
     };
     let own = subject("softmax", "reference", [8, 4, 10], 2, DType::F64);
     for heads in [Heads::random(3, 12, 1), Heads::of(&own).unwrap()] {
         let report = lemma1(&heads, 14).unwrap();
         let (errors, bounds) = (values(&report, "error"), values(&report, "bound"));
         assert_eq!(errors.len(), 14);
-        assert!(
-            errors.iter().zip(&bounds).all(|(e, b)| *e <= b + 1e-12),
-            "{errors:?} {bounds:?}"
-        );
+        assert!(errors.iter().zip(&bounds).all(|(e, b)| *e <= b + 1e-12), "{errors:?} {bounds:?}");
         assert!(errors[13] < 1e-3 * errors[1], "{errors:?}");
         let recurrent = values(&report, "recurrence off the sum");
         assert!(recurrent[1] < 1e-10, "{recurrent:?}");
@@ -535,11 +446,7 @@ fn the_transition_of_s6_is_the_reversed_sigmoid_to_the_power_a() {
     };
     for a in [0.3, 1.0, 2.5] {
         let report = identity(model, a, 12).unwrap();
-        assert_eq!(
-            report.grids[0].records.len(),
-            5,
-            "S6, both Mambas and both SSDs"
-        );
+        assert_eq!(report.grids[0].records.len(), 5, "S6, both Mambas and both SSDs");
         for record in &report.grids[0].records {
             assert!(record[4].1.as_f64().unwrap() < 1e-9, "{record:?}");
         }
@@ -589,13 +496,7 @@ fn no_start_that_many_models_share_lies_on_an_edge_of_the_bins() {
 #[test]
 fn half_lives_do_not_depend_on_where_a_normaliser_is_written() {
     for mixer in ["linear", "normalized", "mlstm"] {
-        let subject = subject(
-            mixer,
-            find(mixer).unwrap().variants[0],
-            SHAPES[1],
-            1,
-            DType::F64,
-        );
+        let subject = subject(mixer, find(mixer).unwrap().variants[0], SHAPES[1], 1, DType::F64);
         let seen = seen(&subject);
         let gate = seen.system.gate.clone().unwrap();
         // The same map with the gate in C_i: h becomes h/g, Λ_i becomes Λ_i g_{i-1}/g_i.
@@ -626,15 +527,8 @@ fn half_lives_do_not_depend_on_where_a_normaliser_is_written() {
         let apart = here.product.unwrap() - there.product.unwrap();
         assert!(apart.abs() < 1e-10, "{mixer}: {apart}");
         if mixer != "mlstm" {
-            assert!(
-                here.half_lives.iter().all(|life| life.is_infinite()),
-                "{mixer}"
-            );
-            assert_ne!(
-                here.moduli(),
-                there.moduli(),
-                "{mixer}: Λ alone does depend on it"
-            );
+            assert!(here.half_lives.iter().all(|life| life.is_infinite()), "{mixer}");
+            assert_ne!(here.moduli(), there.moduli(), "{mixer}: Λ alone does depend on it");
         }
     }
 }
@@ -694,13 +588,7 @@ fn heads_grow_each_for_themselves() {
         ("mamba2", "block"),
     ] {
         let subject = subject(mixer, variant, [8, 4, 9], 2, DType::F64);
-        let growing = |to| {
-            [Growing {
-                subject: &subject,
-                to,
-                moved: false,
-            }]
-        };
+        let growing = |to| [Growing { subject: &subject, to, moved: false }];
         let report = lemma2(&growing(10)).unwrap();
         let off = report.grids[0].records[0].last().unwrap().1.as_f64();
         assert!(off.unwrap() < 1e-12, "{mixer}: {off:?}");

@@ -73,10 +73,7 @@ fn an_exception_holds_for_its_kernel_and_gpu() {
     };
     assert!(offences(&wide("stack = 1120\nspills = 2872")).is_empty());
     assert!(offences(&wide("arch = 'sm_75'\nstack = 1120\nspills = 2872")).is_empty());
-    assert_eq!(
-        offences(&wide("arch = 'sm_80'\nstack = 1120\nspills = 2872")).len(),
-        1
-    );
+    assert_eq!(offences(&wide("arch = 'sm_80'\nstack = 1120\nspills = 2872")).len(), 1);
     assert_eq!(offences(&wide("spills = 2872")).len(), 1); // the stack is still the default's
 }
 
@@ -92,8 +89,7 @@ fn an_exception_for_one_gpu_comes_before_one_for_all() {
 fn a_kernel_that_takes_more_registers_than_it_may_is_named() {
     let text = |registers: &str| format!("[default]\nstack = 1120\nspills = 2872\n{registers}");
     let found = offences(&text("registers = 63"));
-    let sentence =
-        "cuda/scan.cu: wide takes 64 registers on sm_75; its limit in cuda/limits.toml is 63";
+    let sentence = "cuda/scan.cu: wide takes 64 registers on sm_75; its limit in cuda/limits.toml is 63";
     assert_eq!(found.len(), 2);
     assert_eq!(found[1], sentence);
     let fewer = "registers = 64\n[[exception]]\nkernel = 'good'\nreason = 'r'\nregisters = 8";
@@ -127,16 +123,14 @@ fn a_star_stands_for_any_text_and_the_longest_name_counts() {
 
 #[test]
 fn an_exception_for_no_kernel_is_an_offence() {
-    let text =
-        "[default]\nstack = 1120\nspills = 2872\nregisters = 64\n[[exception]]\nkernel = 'gone'\nreason = 'r'";
+    let text = "[default]\nstack = 1120\nspills = 2872\nregisters = 64\n[[exception]]\nkernel = 'gone'\nreason = 'r'";
     assert_eq!(offences(text).len(), 1);
     assert!(offences(text)[0].contains("no kernel gone"));
 }
 
 #[test]
 fn limits_that_say_too_little_or_too_much_are_refused() {
-    let exception =
-        |lines: &str| refused(&format!("[default]\nregisters = 1\n[[exception]]\n{lines}"));
+    let exception = |lines: &str| refused(&format!("[default]\nregisters = 1\n[[exception]]\n{lines}"));
     assert!(refused("").contains("no [default]"));
     assert!(refused("[default]").contains("gives no `registers`"));
     assert!(refused("[default]\nregisters = 1\nstak = 1").contains("unknown key `stak`"));

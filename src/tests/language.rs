@@ -11,10 +11,7 @@ use dsf::nn::{Cx, Params, Rows};
 
 const V: usize = 40;
 const L: usize = 12;
-const IO: Io = Io {
-    vocab_size: V,
-    seq_len: L,
-};
+const IO: Io = Io { vocab_size: V, seq_len: L };
 
 fn title(config: &ModelConfig) -> String {
     let rotary = config.language.as_ref().map(|l| l.rotary);
@@ -132,8 +129,7 @@ fn the_loss_of_all_rows_and_of_some_is_that_of_the_logits_with_every_gradient() 
                 Some(rows) => rows.select(&logits).unwrap(),
                 None => logits,
             };
-            let wanted =
-                candle_nn::loss::cross_entropy(&logits.flatten(0, 1).unwrap(), answers).unwrap();
+            let wanted = candle_nn::loss::cross_entropy(&logits.flatten(0, 1).unwrap(), answers).unwrap();
             let apart = distance(&found.loss, &wanted);
             assert!(apart <= 1e-12, "{}: {apart:e}", title(&config));
             let (a, b) = (found.loss.backward().unwrap(), wanted.backward().unwrap());

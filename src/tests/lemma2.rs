@@ -23,8 +23,7 @@ fn values(case: &Case) -> HashMap<String, Tensor> {
     case.mixer(&params);
     perturb(&params);
     let vars = params.vars().into_iter();
-    vars.map(|(name, var)| (name, var.as_detached_tensor().copy().unwrap()))
-        .collect()
+    vars.map(|(name, var)| (name, var.as_detached_tensor().copy().unwrap())).collect()
 }
 
 fn run(case: &Case, values: HashMap<String, Tensor>) -> Tensor {
@@ -45,16 +44,8 @@ fn moved(mixer: &str, variant: &str, zeroed: &[&str], scaled: (&[&str], f64)) ->
     let (small, big) = (case(mixer, variant, SMALL), case(mixer, variant, BIG));
     let known = values(&small);
     let embed = |(name, new): (String, Tensor)| {
-        let new = if zeroed.contains(&name.as_str()) {
-            new.zeros_like().unwrap()
-        } else {
-            new
-        };
-        let factor = if scaled.0.contains(&name.as_str()) {
-            scaled.1
-        } else {
-            1.0
-        };
+        let new = if zeroed.contains(&name.as_str()) { new.zeros_like().unwrap() } else { new };
+        let factor = if scaled.0.contains(&name.as_str()) { scaled.1 } else { 1.0 };
         let value = (corner(&new, &known[&name]) * factor).unwrap();
         (name, value)
     };
@@ -68,12 +59,7 @@ const QUERIES_AND_KEYS: [&str; 4] = ["wq", "wk", "bq", "bk"];
 
 #[test]
 fn attention_without_a_feature_map_is_embedded_by_zero_rows_of_queries_and_keys() {
-    for mixer in [
-        "generalized-linear",
-        "normalized",
-        "normalized-softplus",
-        "normalized-sigmoid",
-    ] {
+    for mixer in ["generalized-linear", "normalized", "normalized-softplus", "normalized-sigmoid"] {
         for variant in ["reference", "paper"] {
             let apart = moved(mixer, variant, &QUERIES_AND_KEYS, NO_SCALE);
             assert!(apart <= 1e-12, "{mixer} {variant}: {apart:e}");
@@ -83,12 +69,7 @@ fn attention_without_a_feature_map_is_embedded_by_zero_rows_of_queries_and_keys(
 
 #[test]
 fn state_space_models_are_embedded_by_zero_rows_of_the_read_out() {
-    for (mixer, variant) in [
-        ("s6", "reference"),
-        ("s6", "paper"),
-        ("ssd", "reference"),
-        ("ssd-mamba2", "mamba2"),
-    ] {
+    for (mixer, variant) in [("s6", "reference"), ("s6", "paper"), ("ssd", "reference"), ("ssd-mamba2", "mamba2")] {
         let apart = moved(mixer, variant, &["wc"], NO_SCALE);
         assert!(apart <= 1e-12, "{mixer} {variant}: {apart:e}");
         let random = moved(mixer, variant, &[], NO_SCALE);
@@ -112,19 +93,13 @@ fn softmax_is_embedded_when_the_queries_undo_the_new_scale() {
 fn linear_attention_is_not_embedded_by_zero_rows() {
     for variant in ["reference", "paper"] {
         let apart = moved("linear", variant, &QUERIES_AND_KEYS, NO_SCALE);
-        assert!(
-            apart > 0.01,
-            "{variant}: elu(0) + 1 = 1 adds to every score"
-        );
+        assert!(apart > 0.01, "{variant}: elu(0) + 1 = 1 adds to every score");
     }
 }
 
 #[test]
 fn linear_attention_is_recovered_only_in_the_limit_of_a_key_bias() {
-    let (small, big) = (
-        case("linear", "reference", SMALL),
-        case("linear", "reference", BIG),
-    );
+    let (small, big) = (case("linear", "reference", SMALL), case("linear", "reference", BIG));
     let known = values(&small);
     let wanted = run(&small, known.clone());
     let off = |bias: f64| {
@@ -134,10 +109,7 @@ fn linear_attention_is_recovered_only_in_the_limit_of_a_key_bias() {
             let value = corner(&new, &known[&name]);
             (name, value)
         };
-        distance(
-            &run(&big, values(&big).into_iter().map(embed).collect()),
-            &wanted,
-        )
+        distance(&run(&big, values(&big).into_iter().map(embed).collect()), &wanted)
     };
     assert!(off(-5.0) > 1e-5, "{:e}", off(-5.0));
     assert!(off(-14.0) < 1e-4, "{:e}", off(-14.0));

@@ -39,11 +39,7 @@ fn attends(mixer: &'static str, dataset: LraDataset) -> Settings {
 
 fn states(mixer: &'static str, dataset: LraDataset) -> Settings {
     let mut settings = with(&[("n", "3")], settings(mixer, dataset));
-    settings.extend(
-        ["mamba", "rg-lru"]
-            .contains(&mixer)
-            .then_some(("expand", "1.3")),
-    );
+    settings.extend(["mamba", "rg-lru"].contains(&mixer).then_some(("expand", "1.3")));
     settings
 }
 
@@ -68,31 +64,16 @@ fn cases() -> Vec<(&'static str, Settings)> {
         ("softmax_listops", attends("softmax", Listops)),
         ("linear_text", lambda(attends("linear", Text))),
         ("normalized_exp_text", attends("normalized", Text)),
-        (
-            "normalized_softplus_listops",
-            attends("normalized-softplus", Listops),
-        ),
-        (
-            "normalized_sigmoid_text",
-            attends("normalized-sigmoid", Text),
-        ),
-        (
-            "softmax_listops_matched",
-            under(Protocol::Matched, attends("softmax", Listops)),
-        ),
-        (
-            "linear_listops_last",
-            pooled("last", attends("linear", Listops)),
-        ),
+        ("normalized_softplus_listops", attends("normalized-softplus", Listops)),
+        ("normalized_sigmoid_text", attends("normalized-sigmoid", Text)),
+        ("softmax_listops_matched", under(Protocol::Matched, attends("softmax", Listops))),
+        ("linear_listops_last", pooled("last", attends("linear", Listops))),
         ("mamba_listops", lambda(states("mamba", Listops))),
         ("mamba_text", lambda(states("mamba", Text))),
         ("mamba_image", wider),
         ("mamba_pathfinder", states("mamba", Pathfinder)),
         ("s6_listops", states("s6", Listops)),
-        (
-            "s6_listops_paper",
-            under(Protocol::Paper, states("s6", Listops)),
-        ),
+        ("s6_listops_paper", under(Protocol::Paper, states("s6", Listops))),
         ("s6_text_max", pooled("max", states("s6", Text))),
         ("ssd_image", states("ssd-mamba2", Image)),
         ("hawk_listops", states("rg-lru", Listops)),
@@ -131,18 +112,14 @@ fn differences(name: &str, settings: &Settings, dtype: DType, close: f64) -> Vec
     found.push(("loss_after".to_owned(), loss()));
 
     let far = golden.far(found, close);
-    far.into_iter()
-        .map(|what| format!("{name}: {what}"))
-        .collect()
+    far.into_iter().map(|what| format!("{name}: {what}")).collect()
 }
 
 #[test]
 fn classifiers_are_those_of_the_equations() {
     let all = |dtype, close| -> Vec<String> {
         let cases = cases();
-        let far = cases
-            .iter()
-            .map(|(name, settings)| differences(name, settings, dtype, close));
+        let far = cases.iter().map(|(name, settings)| differences(name, settings, dtype, close));
         far.flatten().collect()
     };
     let exact = all(DType::F64, 1e-10);
@@ -153,10 +130,7 @@ fn classifiers_are_those_of_the_equations() {
 
 #[test]
 fn every_golden_classifier_is_looked_at() {
-    let mut named: Vec<String> = cases()
-        .into_iter()
-        .map(|(name, _)| name.to_owned())
-        .collect();
+    let mut named: Vec<String> = cases().into_iter().map(|(name, _)| name.to_owned()).collect();
     named.sort();
     assert_eq!(files("lra"), named);
 }
@@ -166,10 +140,7 @@ fn documents_meet_in_the_width_of_the_config_and_in_512_beside_hawk() {
     for (mixer, m) in [("softmax", 6), ("s6", 6), ("rg-lru", 512)] {
         let params = Params::seeded(3, DType::F32, &Device::Cpu);
         let one_head = [("n", "8"), ("heads", "1")];
-        built(
-            &run(&with(&one_head, settings(mixer, LraDataset::Retrieval))),
-            &params,
-        );
+        built(&run(&with(&one_head, settings(mixer, LraDataset::Retrieval))), &params);
         let shape = |name: &str| {
             let found = params.vars().into_iter().find(|(of, _)| of == name);
             found.unwrap().1.dims().to_vec()
@@ -188,11 +159,7 @@ fn no_hidden_row_knows_a_later_token() {
             .into_iter()
             .flat_map(|dataset| layouts.map(|protocol| (dataset, protocol)))
         {
-            let changes = [
-                ("protocol", protocol.as_str()),
-                ("seq-len", "70"),
-                ("n", "8"),
-            ];
+            let changes = [("protocol", protocol.as_str()), ("seq-len", "70"), ("n", "8")];
             let config = run(&with(&changes, settings(entry.name, dataset)));
             assert_eq!(config.task.sizes().unwrap().seq_len, LEN);
             let name = format!("{} {:?}", entry.name, config.model.layout);
@@ -214,10 +181,7 @@ fn no_hidden_row_knows_a_later_token() {
                     pairs.fold(0.0, |m: f64, (a, b)| m.max((a - b).abs()))
                 };
                 let early = (0..t).map(moved).fold(0.0, f64::max);
-                assert!(
-                    early <= 1e-13,
-                    "{name}: token {t} is seen before it, {early}"
-                );
+                assert!(early <= 1e-13, "{name}: token {t} is seen before it, {early}");
                 assert!(moved(t) > 1e-6, "{name}: token {t} is not seen at all");
             }
         }

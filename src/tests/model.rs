@@ -23,11 +23,9 @@ fn runs() -> Vec<RunConfig> {
         }
     }
     // Layers of two kinds, once with a state that grows and once with one that does not.
-    for hybrid in [
-        "softmax:every=2,offset=1",
-        "sliding-window:every=2,offset=0,window=3",
-        "sinkhorn:every=2,offset=1,block=3",
-    ] {
+    for hybrid in
+        ["softmax:every=2,offset=1", "sliding-window:every=2,offset=0,window=3", "sinkhorn:every=2,offset=1,block=3"]
+    {
         runs.push(run("mamba", Protocol::Matched, &[("hybrid", hybrid)]));
     }
     runs
@@ -42,9 +40,7 @@ fn title(run: &RunConfig) -> String {
 
 /// Three examples with two labels each.
 fn batch() -> Labelled {
-    let tokens: Vec<u32> = (0..3 * L as u32)
-        .map(|i| (i * i + 5 * i) % V as u32)
-        .collect();
+    let tokens: Vec<u32> = (0..3 * L as u32).map(|i| (i * i + 5 * i) % V as u32).collect();
     let positions = Tensor::new(&[[0u32, 9], [7, 15], [4, 5]], &Device::Cpu).unwrap();
     Labelled {
         tokens: Tensor::from_vec(tokens, (3, L), &Device::Cpu).unwrap(),
@@ -68,10 +64,7 @@ fn labelled_rows_alone_give_the_loss_and_every_gradient_of_the_full_head() {
         let params = parameters();
         let model = Model::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
         perturb(&params);
-        let (short, full) = (
-            batch.classify(&model, &Cx::eval()).unwrap().loss,
-            full_loss(&model, &batch),
-        );
+        let (short, full) = (batch.classify(&model, &Cx::eval()).unwrap().loss, full_loss(&model, &batch));
         let apart = distance(&short, &full);
         assert!(apart <= 1e-12, "{}, loss: {apart:e}", title(&run));
         let (short, full) = (short.backward().unwrap(), full.backward().unwrap());
@@ -84,9 +77,7 @@ fn labelled_rows_alone_give_the_loss_and_every_gradient_of_the_full_head() {
                 }
                 // Sequences of one block have none to mix.
                 (None, None) => {
-                    let idle = ["alpha", "wsq", "wsk"]
-                        .iter()
-                        .any(|idle| name.ends_with(idle));
+                    let idle = ["alpha", "wsq", "wsk"].iter().any(|idle| name.ends_with(idle));
                     assert!(idle, "{}, {name}", title(&run));
                 }
                 _ => panic!("{}: {name} has a gradient on one path only", title(&run)),
@@ -97,11 +88,7 @@ fn labelled_rows_alone_give_the_loss_and_every_gradient_of_the_full_head() {
 
 /// The last hidden layer at the labelled rows.
 fn hidden(model: &Model, batch: &Labelled, cx: &Cx) -> Vec<f64> {
-    flat(
-        &model
-            .hidden(&batch.tokens, batch.rows.as_ref(), cx)
-            .unwrap(),
-    )
+    flat(&model.hidden(&batch.tokens, batch.rows.as_ref(), cx).unwrap())
 }
 
 #[test]
@@ -136,12 +123,7 @@ fn sinusoidal_positions_have_no_end() {
             model.step(&token, &mut decoder).unwrap()
         };
         let last = (0..L).map(last).last().unwrap();
-        model
-            .step(
-                &tokens.narrow(1, 0, 1).unwrap().squeeze(1).unwrap(),
-                &mut decoder,
-            )
-            .unwrap();
+        model.step(&tokens.narrow(1, 0, 1).unwrap().squeeze(1).unwrap(), &mut decoder).unwrap();
         let whole = model.logits(&hidden).unwrap().narrow(1, L - 1, 1).unwrap();
         (whole.squeeze(1).unwrap(), last)
     };
@@ -188,27 +170,11 @@ fn the_model_is_causal() {
         perturb(&params);
         let hidden = |tokens: &Tensor| model.hidden(tokens, None, &Cx::eval()).unwrap();
         let (a, b) = (hidden(&batch.tokens), hidden(&other));
-        let part = |y: &Tensor, example, first, count| {
-            y.narrow(0, example, 1)
-                .unwrap()
-                .narrow(1, first, count)
-                .unwrap()
-        };
-        assert!(
-            distance(&part(&a, 2, 0, 6), &part(&b, 2, 0, 6)) <= 1e-12,
-            "{}",
-            title(&run)
-        );
-        assert!(
-            distance(&part(&a, 1, 0, L), &part(&b, 1, 0, L)) <= 1e-12,
-            "{}",
-            title(&run)
-        );
-        assert!(
-            distance(&part(&a, 2, 6, 1), &part(&b, 2, 6, 1)) > 1e-3,
-            "{}",
-            title(&run)
-        );
+        let part =
+            |y: &Tensor, example, first, count| y.narrow(0, example, 1).unwrap().narrow(1, first, count).unwrap();
+        assert!(distance(&part(&a, 2, 0, 6), &part(&b, 2, 0, 6)) <= 1e-12, "{}", title(&run));
+        assert!(distance(&part(&a, 1, 0, L), &part(&b, 1, 0, L)) <= 1e-12, "{}", title(&run));
+        assert!(distance(&part(&a, 2, 6, 1), &part(&b, 2, 6, 1)) > 1e-3, "{}", title(&run));
     }
 }
 
@@ -223,9 +189,7 @@ fn every_model_goes_token_by_token_until_its_positions_end() {
             continue; // its kernel depends on the length
         };
         let token = |i| tokens.narrow(1, i, 1).unwrap().squeeze(1).unwrap();
-        let logits: Vec<Tensor> = (0..L)
-            .map(|i| model.step(&token(i), &mut decoder).unwrap())
-            .collect();
+        let logits: Vec<Tensor> = (0..L).map(|i| model.step(&token(i), &mut decoder).unwrap()).collect();
         let hidden = model.hidden(&tokens, None, &Cx::eval()).unwrap();
         let whole = model.logits(&hidden).unwrap();
         let apart = distance(&Tensor::stack(&logits, 1).unwrap(), &whole);

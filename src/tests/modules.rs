@@ -88,11 +88,7 @@ fn split(stream: TokenStream) -> Vec<Item> {
             let (keyword, name) = item;
             let tokens = std::mem::take(&mut tokens);
             if !std::mem::take(&mut test) {
-                items.push(Item {
-                    keyword,
-                    name,
-                    tokens,
-                });
+                items.push(Item { keyword, name, tokens });
             }
         }
     }
@@ -101,20 +97,8 @@ fn split(stream: TokenStream) -> Vec<Item> {
 
 /// The keyword of an item and its name, which for an `impl` block is that of its type.
 fn named(tokens: &[TokenTree]) -> (String, String) {
-    let keywords = [
-        "fn",
-        "struct",
-        "enum",
-        "union",
-        "trait",
-        "type",
-        "static",
-        "const",
-        "mod",
-        "use",
-        "impl",
-        "macro_rules",
-    ];
+    let keywords =
+        ["fn", "struct", "enum", "union", "trait", "type", "static", "const", "mod", "use", "impl", "macro_rules"];
     let words = tokens.iter().map(|t| ident(Some(t)).unwrap_or_default());
     let words: Vec<String> = words.collect();
     let keyword = |from: usize| {
@@ -225,8 +209,7 @@ fn paths(tokens: &[TokenTree], found: &mut Vec<Path>) {
 
 /// Whether a module is one of a package.
 fn package(path: &Path) -> bool {
-    path.first()
-        .is_some_and(|room| PACKAGES.contains(&room.as_str()))
+    path.first().is_some_and(|room| PACKAGES.contains(&room.as_str()))
 }
 
 impl Modules {
@@ -244,8 +227,8 @@ impl Modules {
             if ["mod", "lib"].contains(&path[path.len() - 1].as_str()) {
                 path.pop();
             }
-            let built_by = path.starts_with(&["build".to_owned()])
-                || path.starts_with(&["gpu".to_owned(), "build".to_owned()]);
+            let built_by =
+                path.starts_with(&["build".to_owned()]) || path.starts_with(&["gpu".to_owned(), "build".to_owned()]);
             if file != "main" && !built_by {
                 modules.insert(path, items(&source.text));
             }
@@ -268,10 +251,7 @@ impl Modules {
                 }
                 ("mod", None) => {}
                 ("use", _) => self.import(&path, &item),
-                ("impl", _) => own.push(Item {
-                    name: format!("impl {}", item.name),
-                    ..item
-                }),
+                ("impl", _) => own.push(Item { name: format!("impl {}", item.name), ..item }),
                 _ => own.push(item),
             }
         }
@@ -280,10 +260,7 @@ impl Modules {
 
     fn import(&mut self, path: &Path, item: &Item) {
         let module = self.0.entry(path.clone()).or_default();
-        let from = item
-            .tokens
-            .iter()
-            .position(|t| ident(Some(t)).as_deref() == Some("use"));
+        let from = item.tokens.iter().position(|t| ident(Some(t)).as_deref() == Some("use"));
         let tree = &item.tokens[from.map_or(0, |at| at + 1)..];
         let mut found = Vec::new();
         use_tree(tree, &Path::new(), &mut found);
@@ -414,10 +391,7 @@ fn reach<'a>(graph: &'a Graph, from: &'a str) -> BTreeSet<&'a str> {
 
 /// The strongly connected components with more than one node and at least one module among them.
 fn strongly_connected(graph: &Graph) -> BTreeSet<Vec<&str>> {
-    let reached: BTreeMap<&str, _> = graph
-        .keys()
-        .map(|n| (n.as_str(), reach(graph, n)))
-        .collect();
+    let reached: BTreeMap<&str, _> = graph.keys().map(|n| (n.as_str(), reach(graph, n))).collect();
     let mutual = |a: &str, b: &str| reached.get(b).is_some_and(|r| r.contains(a));
     let mut found = BTreeSet::new();
     for (node, onward) in &reached {
@@ -431,53 +405,32 @@ fn strongly_connected(graph: &Graph) -> BTreeSet<Vec<&str>> {
 
 #[test]
 fn circles_are_seen_through_every_spelling_of_a_path() {
-    let source = |path: &str, text: &str| Source {
-        path: path.into(),
-        text: text.into(),
-        test: false,
-    };
-    let circles = |sources: &[Source]| -> Vec<String> {
-        Modules::of(sources).circles().into_iter().collect()
-    };
+    let source = |path: &str, text: &str| Source { path: path.into(), text: text.into(), test: false };
+    let circles = |sources: &[Source]| -> Vec<String> { Modules::of(sources).circles().into_iter().collect() };
     // Through the parent's re-export, and through a group.
     let sources = [
         source("src/room/mod.rs", "mod a; mod b; pub use a::A;"),
-        source(
-            "src/room/a.rs",
-            "use super::{b::{self}}; pub struct A; fn f() { b::g() }",
-        ),
+        source("src/room/a.rs", "use super::{b::{self}}; pub struct A; fn f() { b::g() }"),
         source("src/room/b.rs", "use crate::room::A; pub fn g() -> A { A }"),
     ];
     assert_eq!(circles(&sources), ["room: a, b"]);
     // A type of the parent that needs no child closes no circle; a function that calls one does.
     let parent = "mod a; pub struct Shape; impl Shape { fn n(&self) {} } pub fn run() { a::go() }";
     let child = "use super::Shape; pub fn go() { Shape.n() }";
-    let sources = [
-        source("src/room.rs", parent),
-        source("src/room/a.rs", child),
-    ];
+    let sources = [source("src/room.rs", parent), source("src/room/a.rs", child)];
     assert_eq!(circles(&sources), [""; 0]);
     let child = "pub fn go() { super::run() }";
-    let sources = [
-        source("src/room.rs", parent),
-        source("src/room/a.rs", child),
-    ];
+    let sources = [source("src/room.rs", parent), source("src/room/a.rs", child)];
     assert_eq!(circles(&sources), ["room: `run`, a"]);
     // Methods of the parent's type in a child that the type needs.
     let parent = "mod a; pub struct Row { of: a::Of }";
     let child = "use super::Row; pub struct Of; impl Row { fn of(r: Row) -> Of { r.of } }";
-    let sources = [
-        source("src/room.rs", parent),
-        source("src/room/a.rs", child),
-    ];
+    let sources = [source("src/room.rs", parent), source("src/room/a.rs", child)];
     assert_eq!(circles(&sources), [""; 0]);
     // Methods of another child's type, which uses this one.
     let sources = [
         source("src/room/mod.rs", "mod a; mod b;"),
-        source(
-            "src/room/a.rs",
-            "use super::b::B; pub struct A; impl B { fn f(&self) {} }",
-        ),
+        source("src/room/a.rs", "use super::b::B; pub struct A; impl B { fn f(&self) {} }"),
         source("src/room/b.rs", "use super::a::A; pub struct B { a: A }"),
     ];
     assert_eq!(circles(&sources), ["room: a, b"]);
@@ -485,10 +438,7 @@ fn circles_are_seen_through_every_spelling_of_a_path() {
     let sources = [
         source("src/room/a/x.rs", "use crate::room::b::y::Y; pub struct X;"),
         source("src/room/a/w.rs", "pub struct W; // super::x::X"),
-        source(
-            "src/room/b/y.rs",
-            "pub struct Y; #[cfg(test)] mod tests { use super::super::z; }",
-        ),
+        source("src/room/b/y.rs", "pub struct Y; #[cfg(test)] mod tests { use super::super::z; }"),
         source("src/room/b/z.rs", "fn f(_: super::super::a::w::W) {}"),
     ];
     assert_eq!(circles(&sources), ["room: a, b"]);

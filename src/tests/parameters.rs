@@ -11,10 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A cell of the paper's smallest task: two layers, d = n = 64, V = 8192, L = 64, reference protocol.
 fn small_cell(mixer: &str, seed: u64) -> Params {
     let run = run(mixer, Protocol::Reference, &[("d", "64"), ("n", "64")]);
-    let io = Io {
-        vocab_size: 8192,
-        seq_len: 64,
-    };
+    let io = Io { vocab_size: 8192, seq_len: 64 };
     let params = Params::seeded(seed, DType::F32, &Device::Cpu);
     Model::new(&run.model, io, &params).unwrap();
     params
@@ -70,12 +67,7 @@ fn softmax_has_the_parameters_of_the_released_model() {
 fn normalized_attention_adds_its_eta_and_a_feed_forward_half() {
     let embed = [&[TOKENS, POSITIONS], &NORM_F[..]].concat();
     let eta = [("mixer.wn", D), ("mixer.bn", 1)];
-    let mlp = [
-        ("mlp.w1", 4 * D * D),
-        ("mlp.b1", 4 * D),
-        ("mlp.w2", D * 4 * D),
-        ("mlp.b2", D),
-    ];
+    let mlp = [("mlp.w1", 4 * D * D), ("mlp.b1", 4 * D), ("mlp.w2", D * 4 * D), ("mlp.b2", D)];
     let block = [&NORM_1[..], &ATTENTION, &eta, &NORM_2, &mlp].concat();
     let attention = 2 * (N * D + N) + 2 * (D * D + D) + D + 1;
     let layer = 2 * (2 * D) + attention + 8 * D * D + 5 * D;
@@ -122,29 +114,17 @@ fn initial_values_have_the_spread_of_the_released_model() {
         };
         // Five standard errors of the mean and of the standard deviation.
         let allowed = 5.0 * std / count.sqrt() + 1e-12;
-        assert!(
-            (mean - expected_mean).abs() <= allowed,
-            "{name}: mean {mean}"
-        );
-        assert!(
-            (square.sqrt() - std).abs() <= allowed,
-            "{name}: {}",
-            square.sqrt()
-        );
+        assert!((mean - expected_mean).abs() <= allowed, "{name}: mean {mean}");
+        assert!((square.sqrt() - std).abs() <= allowed, "{name}: {}", square.sqrt());
         seen += usize::from(std > 0.0);
     }
-    assert_eq!(
-        seen,
-        2 + 2 * 7,
-        "embeddings, and wq wk wv wout wn w1 w2 a layer"
-    );
+    assert_eq!(seen, 2 + 2 * 7, "embeddings, and wq wk wv wout wn w1 w2 a layer");
 }
 
 fn bits(params: &Params) -> BTreeMap<String, Vec<u64>> {
     let of = |x: &Tensor| flat(x).into_iter().map(f64::to_bits).collect();
     let vars = params.vars().into_iter();
-    vars.map(|(name, var)| (name, of(var.as_tensor())))
-        .collect()
+    vars.map(|(name, var)| (name, of(var.as_tensor()))).collect()
 }
 
 #[test]
@@ -177,11 +157,7 @@ fn adding_a_layer_leaves_the_others_as_they_were_but_for_the_output_scale() {
             let output = name.ends_with("wout") || name.ends_with("w2");
             let last = name.rsplit('.').next().unwrap();
             let known = entry.depth_init.iter().find(|known| **known == last);
-            assert!(
-                a == b || output && shrunk || known.is_some(),
-                "{} {name}",
-                entry.name
-            );
+            assert!(a == b || output && shrunk || known.is_some(), "{} {name}", entry.name);
             by_depth.extend(known.filter(|_| a != b));
         }
         let stated: BTreeSet<&str> = entry.depth_init.iter().copied().collect();

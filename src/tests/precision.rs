@@ -9,10 +9,7 @@ use std::collections::HashMap;
 /// Output and gradients of sum(y ⊙ w), the input's under `u`.
 fn differentiated(case: &Case, params: &Params, u: &Tensor) -> HashMap<String, Vec<f64>> {
     let u = Var::from_tensor(u).unwrap();
-    let y = case
-        .mixer(params)
-        .forward(u.as_tensor(), &Cx::eval())
-        .unwrap();
+    let y = case.mixer(params).forward(u.as_tensor(), &Cx::eval()).unwrap();
     let w = normal("cotangent", y.shape()).to_dtype(y.dtype()).unwrap();
     let grads = (&y * w).unwrap().sum_all().unwrap().backward().unwrap();
     let mut found = HashMap::from([("y".to_owned(), flat(&y))]);
@@ -33,19 +30,10 @@ fn largest(x: &[f64]) -> f64 {
 /// What of output and gradients is further from f64 than the golden files allow.
 fn too_far(case: &Case, seq_len: usize) -> Vec<String> {
     let (_, params) = case.build();
-    let given = params
-        .vars()
-        .into_iter()
-        .map(|(n, v)| (n, v.as_tensor().clone()))
-        .collect();
+    let given = params.vars().into_iter().map(|(n, v)| (n, v.as_tensor().clone())).collect();
     let single = Params::given(given, DType::F32, &Device::Cpu);
     // Both start from the numbers that f32 holds.
-    let rounded = |t: &Tensor| {
-        t.to_dtype(DType::F32)
-            .unwrap()
-            .to_dtype(DType::F64)
-            .unwrap()
-    };
+    let rounded = |t: &Tensor| t.to_dtype(DType::F32).unwrap().to_dtype(DType::F64).unwrap();
     for (_, var) in params.vars() {
         var.set(&rounded(&var)).unwrap();
     }
@@ -63,11 +51,7 @@ fn too_far(case: &Case, seq_len: usize) -> Vec<String> {
             "y" => digits * largest(wanted),
             _ => 10.0 * digits * largest(wanted).max(floor),
         };
-        let errors: Vec<f64> = got[name]
-            .iter()
-            .zip(wanted)
-            .map(|(a, b)| (a - b).abs())
-            .collect();
+        let errors: Vec<f64> = got[name].iter().zip(wanted).map(|(a, b)| (a - b).abs()).collect();
         // Not by the largest: of a number and NaN, `max` is the number.
         let within = errors.iter().all(|error| *error <= tolerance);
         let error = largest(&errors);

@@ -22,9 +22,7 @@ fn number(row: &Row, column: &str) -> f64 {
 fn printed(head: &str) -> Vec<Vec<&'static str>> {
     let rest = GUIDE.split(head).nth(1).unwrap().lines().skip(2);
     let lines = rest.take_while(|line| line.starts_with('|'));
-    lines
-        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
-        .collect()
+    lines.map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect()
 }
 
 #[test]
@@ -36,15 +34,14 @@ fn steps_of_the_smallest_task_are_those_of_the_measurement() {
         let (mixer, set) = (line[0], line[1].replace('-', "").to_lowercase());
         let case = format!("--preset paper --mixer {mixer} --d 64 --n 64 --batch-size 512");
         let of = |head: &str| {
-            let mut found = rows.iter().filter(|row| {
-                row["case"] == case && row["instruction_set"] == set && row["peer"].contains(head)
-            });
+            let mut found = rows
+                .iter()
+                .filter(|row| row["case"] == case && row["instruction_set"] == set && row["peer"].contains(head));
             found.next().unwrap_or_else(|| panic!("{case} {head}"))
         };
         let (all, labelled) = (of("--head all"), of("--head labelled"));
         let ratio = |row: &Row| {
-            let [ratio, low, high] =
-                ["ratio", "ratio_min", "ratio_max"].map(|column| number(row, column));
+            let [ratio, low, high] = ["ratio", "ratio_min", "ratio_max"].map(|column| number(row, column));
             format!("{ratio:.1}x ({low:.1} to {high:.1})")
         };
         let expected = [
@@ -73,10 +70,7 @@ fn rates_by_length_are_those_of_the_measurement() {
                 number(found.unwrap(), "tokens_per_second")
             })
             .collect();
-        let mut expected: Vec<String> = rates
-            .iter()
-            .map(|rate| format!("{:.0} k", 1e-3 * rate))
-            .collect();
+        let mut expected: Vec<String> = rates.iter().map(|rate| format!("{:.0} k", 1e-3 * rate)).collect();
         let fastest = rates.iter().copied().fold(0.0, f64::max);
         let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
         expected.push(format!("{:.2}", fastest / slowest));
@@ -157,24 +151,15 @@ fn the_figures_at_a_small_size_are_those_of_their_runs() {
         assert_eq!(cells[1..], expected, "{mixer}");
     }
     let steps = measured("figure2-small-steps.csv");
-    for (start, rows, first) in [
-        ("0.69, as released", &rows, "s6"),
-        ("Mamba's", &steps, "s6"),
-    ] {
+    for (start, rows, first) in [("0.69, as released", &rows, "s6"), ("Mamba's", &steps, "s6")] {
         let place = RESULTS.find("| steps at the start |").unwrap();
         let after = &RESULTS[place..];
         let own = line(after, &format!("| {start} |"), start);
         assert_eq!(own[1], first);
-        for (mixer, cells) in [
-            ("s6", own.clone()),
-            ("ssd", line(after, &format!("| {start} |"), "")),
-        ] {
+        for (mixer, cells) in [("s6", own.clone()), ("ssd", line(after, &format!("| {start} |"), ""))] {
             let of = |d| spread(&runs(rows, &[("mixer", mixer), ("d", d)]));
             let all = runs(rows, &[("mixer", mixer)]);
-            let solved = all
-                .iter()
-                .filter(|run| number(run, "accuracy") > 0.9)
-                .count();
+            let solved = all.iter().filter(|run| number(run, "accuracy") > 0.9).count();
             let expected = [of("32"), of("64"), format!("{solved} of {}", all.len())];
             assert_eq!(cells[2..5], expected, "{start} {mixer}");
         }
@@ -186,10 +171,7 @@ fn the_figures_at_a_small_size_are_those_of_their_runs() {
     let first = measured("figure1-small.csv");
     let of = |n| runs(&first, &[("mixer", "linear"), ("n", n)]);
     let [a, b, c, d] = ["8", "16", "32", "64"].map(|n| spread(&of(n)));
-    assert_printed(
-        RESULTS,
-        &format!("reaches {a} at n = 8, {b} at 16, {c} at 32 and {d} at 64"),
-    );
+    assert_printed(RESULTS, &format!("reaches {a} at n = 8, {b} at 16, {c} at 32 and {d} at 64"));
     for rate in [1e-3, 3e-3] {
         let means = ["8", "16", "32", "64"].map(|n| {
             let rates = by_rate(&of(n));
@@ -204,9 +186,7 @@ fn the_figures_at_a_small_size_are_those_of_their_runs() {
     let [c, d] = ["32", "64"].map(|d| of("qlstm-reversed", d));
     assert_printed(
         RESULTS,
-        &format!(
-            "reaches {a} at d = 32 and {b} at 64, the one with the reversed sigmoid {c} and {d}"
-        ),
+        &format!("reaches {a} at d = 32 and {b} at 64, the one with the reversed sigmoid {c} and {d}"),
     );
 }
 
@@ -229,28 +209,18 @@ fn the_front_page_counts_the_runs_that_solve_the_task() {
     counts("SSD is above S6", base, ["ssd", "s6"]);
     let steps = "the same, both with Mamba's initial step sizes";
     counts(steps, "figure2-small-steps.csv", ["ssd", "s6"]);
-    counts(
-        "Normalized attention is on par with S6",
-        base,
-        ["normalized", "s6"],
-    );
+    counts("Normalized attention is on par with S6", base, ["normalized", "s6"]);
     let matched = ["normalized", "linear"].map(|mixer| solved("figure2-small-matched.csv", mixer));
     let [(a, of_a), (b, of_b)] = matched;
-    assert_printed(
-        README,
-        &format!("around both, {a} of {of_a} and {b} of {of_b}"),
-    );
+    assert_printed(README, &format!("around both, {a} of {of_a} and {b} of {of_b}"));
     let rows = measured("figure1-small.csv");
     let [linear, softmax] = ["linear", "softmax"].map(|mixer| {
         let all = runs(&rows, &[("mixer", mixer), ("n", "64")]);
         let solved = all.iter().filter(|run| number(run, "accuracy") > 0.9);
         format!("{} of {}", solved.count(), all.len())
     });
-    let cells = line(
-        README,
-        "| claim of the paper | solved runs |",
-        "Linear attention reaches softmax attention as n grows",
-    );
+    let cells =
+        line(README, "| claim of the paper | solved runs |", "Linear attention reaches softmax attention as n grows");
     assert_eq!(cells[1], format!("{linear}, {softmax} at n = 64"));
 }
 
@@ -271,19 +241,9 @@ fn the_true_cell_and_the_smallest_task_are_those_of_their_runs() {
         assert_eq!(cells[1..], expected.collect::<Vec<_>>()[..], "{mixer}");
     }
     let rows = measured("mqar-small.csv");
-    for mixer in [
-        "softmax",
-        "normalized",
-        "ssd",
-        "qlstm-reversed",
-        "qlstm",
-        "linear",
-        "s6",
-    ] {
+    for mixer in ["softmax", "normalized", "ssd", "qlstm-reversed", "qlstm", "linear", "s6"] {
         let own = runs(&rows, &[("mixer", mixer)]);
-        let run = own
-            .iter()
-            .max_by(|a, b| number(a, "accuracy").total_cmp(&number(b, "accuracy")));
+        let run = own.iter().max_by(|a, b| number(a, "accuracy").total_cmp(&number(b, "accuracy")));
         let run = run.unwrap();
         let expected = [
             number(run, "lr").to_string(),
@@ -301,9 +261,7 @@ fn the_survey_is_that_of_its_runs() {
     let known = |name: &str| rows.iter().any(|row| row["mixer"] == name);
     let place = RESULTS.find("The survey: all 50 mixers").unwrap();
     let mut checked = 0;
-    let table = RESULTS[place..]
-        .lines()
-        .skip_while(|line| !line.starts_with('|'));
+    let table = RESULTS[place..].lines().skip_while(|line| !line.starts_with('|'));
     for cell in table.skip(2).take_while(|line| line.starts_with('|')) {
         let list = cell.trim_matches('|').split('|').nth(1).unwrap();
         // A mixer in several settings has lines that say which.
@@ -313,18 +271,15 @@ fn the_survey_is_that_of_its_runs() {
                 continue;
             };
             let own = runs(&rows, &[("mixer", name)]);
-            let settings: std::collections::BTreeSet<(&str, &str)> = own
-                .iter()
-                .map(|run| (&*run["options"], &*run["heads"]))
-                .collect();
+            let settings: std::collections::BTreeSet<(&str, &str)> =
+                own.iter().map(|run| (&*run["options"], &*run["heads"])).collect();
             if !known(name) || printed.parse::<f64>().is_err() || settings.len() > 1 {
                 continue;
             }
             let (_, values) = best(&own);
             assert_eq!(*printed, percent(mean(&values)), "{name}");
             if let [low, "to", high] = range {
-                let [found_low, found_high] =
-                    [f64::min, f64::max].map(|of| values.iter().copied().reduce(of).unwrap());
+                let [found_low, found_high] = [f64::min, f64::max].map(|of| values.iter().copied().reduce(of).unwrap());
                 let digits = usize::from(high.contains('.'));
                 let of = |share: f64, digits: usize| format!("{:.digits$}", 100.0 * share);
                 assert_eq!(*low, format!("({}", of(found_low, 0)), "{name}");
@@ -342,27 +297,18 @@ fn the_arena_and_texts_are_those_of_their_runs() {
     for dataset in ["listops", "text", "retrieval", "image", "pathfinder"] {
         let run = runs(&rows, &[("dataset", dataset)])[0];
         let cells = line(RESULTS, "| task | model | trained on |", dataset);
-        let expected =
-            ["accuracy", "majority"].map(|column| format!("{} %", percent(number(run, column))));
+        let expected = ["accuracy", "majority"].map(|column| format!("{} %", percent(number(run, column))));
         assert_eq!(cells[3..5], expected, "{dataset}");
     }
     let rows = measured("wikitext-small.csv");
     for (first, tokenizer, digits) in [
         ("by the byte, 2 M bytes, some 3 min a run", "bytes", 2),
-        (
-            "GPT-NeoX's tokens, 410,000 of them, 4 to 9 min",
-            "gpt-neox",
-            0,
-        ),
+        ("GPT-NeoX's tokens, 410,000 of them, 4 to 9 min", "gpt-neox", 0),
     ] {
         let cells = line(RESULTS, "| perplexity per token of the test text |", first);
         for (cell, mixer) in cells[1..4].iter().zip(["softmax", "linear", "normalized"]) {
             let run = runs(&rows, &[("tokenizer", tokenizer), ("mixer", mixer)])[0];
-            assert_eq!(
-                *cell,
-                format!("{:.digits$}", number(run, "test_ppl")),
-                "{mixer}"
-            );
+            assert_eq!(*cell, format!("{:.digits$}", number(run, "test_ppl")), "{mixer}");
         }
     }
 }

@@ -45,10 +45,8 @@ impl Golden {
 
     /// What stands under `kind/`, without that.
     pub fn named(&self, kind: &str) -> HashMap<String, Tensor> {
-        let named = self
-            .0
-            .iter()
-            .filter_map(|(name, value)| Some((name.strip_prefix(kind)?.to_owned(), value.clone())));
+        let named =
+            self.0.iter().filter_map(|(name, value)| Some((name.strip_prefix(kind)?.to_owned(), value.clone())));
         named.collect()
     }
 
@@ -73,9 +71,7 @@ impl Golden {
     pub fn far(&self, found: Vec<(String, Tensor)>, close: f64) -> Vec<String> {
         // The gradient of a key's bias under softmax is zero but for rounding.
         let gradients = self.named("grad/").into_values();
-        let steepest = gradients
-            .flat_map(|g| flat(&g))
-            .fold(0.0, |m: f64, g| m.max(g.abs()));
+        let steepest = gradients.flat_map(|g| flat(&g)).fold(0.0, |m: f64, g| m.max(g.abs()));
         let far = found.into_iter().filter_map(|(what, x)| {
             let distance = apart(&x, &self.0[&what], 1e-2 * steepest);
             let near = distance <= close;

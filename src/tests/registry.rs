@@ -18,13 +18,7 @@ fn names_are_unique_and_found() {
 #[test]
 fn every_row_is_filled_in_and_fits_a_line() {
     for entry in MIXERS {
-        let texts = [
-            entry.name,
-            entry.equation,
-            entry.cite,
-            entry.dsf,
-            entry.stem,
-        ];
+        let texts = [entry.name, entry.equation, entry.cite, entry.dsf, entry.stem];
         for text in texts {
             assert!(!text.trim().is_empty(), "{}", entry.name);
             assert!(text.chars().count() < 80 && !text.contains('\n'), "{text}");
@@ -41,11 +35,7 @@ fn a_mixer_with_a_state_expansion_says_how_it_grows() {
     };
     for entry in MIXERS.iter().filter(|entry| entry.expands) {
         let default = reason(Entry::of(Family::Recurrent).growth);
-        assert!(
-            reason(entry.growth).is_none_or(|reason| Some(reason) != default),
-            "{}",
-            entry.name
-        );
+        assert!(reason(entry.growth).is_none_or(|reason| Some(reason) != default), "{}", entry.name);
     }
 }
 
@@ -69,9 +59,7 @@ fn parameters_that_a_row_names_are_parameters_of_a_variant() {
 
 #[test]
 fn golden_names_tell_mixers_apart() {
-    let stems = MIXERS
-        .iter()
-        .flat_map(|e| e.variants.iter().map(|v| format!("{}_{v}", e.stem)));
+    let stems = MIXERS.iter().flat_map(|e| e.variants.iter().map(|v| format!("{}_{v}", e.stem)));
     let stems: Vec<String> = stems.collect();
     let unique: BTreeSet<&String> = stems.iter().collect();
     assert_eq!(unique.len(), stems.len(), "{stems:?}");
@@ -94,10 +82,7 @@ fn options_explain_themselves_and_accept_their_own_defaults_only() {
     for entry in MIXERS {
         for option in entry.options {
             let place = format!("{} {}", entry.name, option.name);
-            assert!(
-                !option.name.is_empty() && !option.help.is_empty(),
-                "{place}"
-            );
+            assert!(!option.name.is_empty() && !option.help.is_empty(), "{place}");
             for protocol in PROTOCOLS {
                 let default = (option.default)(protocol);
                 assert!((option.accepts)(default), "{place}: {default}");
@@ -118,9 +103,10 @@ fn the_arithmetic_of_a_mixer_counts_the_weights_that_it_builds() {
         };
         let params = parameters();
         case.mixer(&params);
-        let counted = params.vars().into_iter().filter(|(name, var)| {
-            var.rank() == 2 && !case.entry.uncounted.contains(&name.as_str())
-        });
+        let counted = params
+            .vars()
+            .into_iter()
+            .filter(|(name, var)| var.rank() == 2 && !case.entry.uncounted.contains(&name.as_str()));
         let weights: usize = counted.map(|(_, var)| var.elem_count()).sum();
         assert_eq!(work.projections, weights, "{case}");
         // Heads without an expansion make a state as wide as they are.

@@ -39,13 +39,8 @@ fn a_run_interrupted_after_any_step_or_epoch_ends_with_the_same_bits() {
 #[test]
 fn a_run_interrupted_at_every_step_and_epoch_ends_with_the_same_bits() {
     let (mut config, data) = world("softmax");
-    config.train.adam = Some(AdamConfig {
-        beta1: 0.9,
-        beta2: 0.95,
-        eps: 1e-8,
-        clip: Some(0.5),
-        decay: Decay::Matrices,
-    });
+    config.train.adam =
+        Some(AdamConfig { beta1: 0.9, beta2: 0.95, eps: 1e-8, clip: Some(0.5), decay: Decay::Matrices });
     let whole = trace(&config, &data);
     let (mut parts, mut saved): (_, Option<Vec<u8>>) = (Trace::default(), None);
     while parts.outcome.is_none() {
@@ -222,11 +217,7 @@ fn a_damaged_header_is_refused_or_harmless_and_never_a_panic() {
         damaged[at] ^= 1 << (at % 8);
         // Blanks behind the header mean nothing, and a name of the digest changed is a file without one.
         match target.restore(&damaged, "checkpoint") {
-            Err(e) => assert_eq!(
-                e.diagnostic().path.unwrap(),
-                Path::new("checkpoint"),
-                "byte {at}"
-            ),
+            Err(e) => assert_eq!(e.diagnostic().path.unwrap(), Path::new("checkpoint"), "byte {at}"),
             Ok(()) => assert!(whole[at] == b' ' || !named_digest(&damaged), "byte {at}"),
         }
     }

@@ -19,10 +19,7 @@ fn numbers(case: &Case, dtype: DType, scale: f64, seq_len: usize) -> Vec<(String
     let grads = grads.backward().unwrap();
     let vars = params.vars().into_iter().chain([("u".to_owned(), u)]);
     let grads = vars.filter_map(|(name, var)| Some((name, flat(grads.get(&var)?))));
-    [("y".to_owned(), flat(&y))]
-        .into_iter()
-        .chain(grads)
-        .collect()
+    [("y".to_owned(), flat(&y))].into_iter().chain(grads).collect()
 }
 
 /// Numbers that f32 holds with room for the sums on the way to them.
@@ -51,10 +48,7 @@ fn every_mixer_reads_large_inputs() {
         for (scale, seq_len) in [(10.0, 7), (10.0, 33), (100.0, 1), (100.0, 33)] {
             let lost = lost(&case, scale, seq_len);
             if !lost.is_empty() {
-                failed.push(format!(
-                    "{case}, x {scale}, L = {seq_len}: {}",
-                    lost.join(" ")
-                ));
+                failed.push(format!("{case}, x {scale}, L = {seq_len}: {}", lost.join(" ")));
             }
         }
     }

@@ -24,21 +24,14 @@ pub fn all() -> Vec<Source> {
     }
     paths.sort();
     let read = |path: &PathBuf| Source {
-        path: path
-            .strip_prefix(root)
-            .unwrap()
-            .to_str()
-            .unwrap()
-            .replace('\\', "/"),
+        path: path.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/"),
         text: fs::read_to_string(path).unwrap(),
         test: false,
     };
     let mut sources: Vec<Source> = paths.iter().map(read).collect();
     let modules: Vec<String> = sources.iter().flat_map(test_modules).collect();
     for source in &mut sources {
-        let inside = |m: &String| {
-            source.path == format!("{m}.rs") || source.path.starts_with(&format!("{m}/"))
-        };
+        let inside = |m: &String| source.path == format!("{m}.rs") || source.path.starts_with(&format!("{m}/"));
         let for_tests = ["src/tests/", "src/emulation/"];
         let in_tests = for_tests.iter().any(|at| source.path.starts_with(at));
         source.test = in_tests || modules.iter().any(inside);
@@ -55,10 +48,7 @@ fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
         let code = ["rs", "cu", "cuh", "h", "hpp"];
         if path.is_dir() {
             collect(&path, paths);
-        } else if path
-            .extension()
-            .is_some_and(|e| code.iter().any(|c| e == *c))
-        {
+        } else if path.extension().is_some_and(|e| code.iter().any(|c| e == *c)) {
             paths.push(path);
         }
     }
@@ -67,10 +57,7 @@ fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
 /// Paths, without ending, of the modules that a file declares for tests only.
 fn test_modules(source: &Source) -> Vec<String> {
     let folder = source.path.strip_suffix(".rs").unwrap_or(&source.path);
-    let folder = ["/mod", "/lib", "/main"]
-        .iter()
-        .find_map(|name| folder.strip_suffix(name))
-        .unwrap_or(folder);
+    let folder = ["/mod", "/lib", "/main"].iter().find_map(|name| folder.strip_suffix(name)).unwrap_or(folder);
     let lines: Vec<&str> = source.text.lines().map(str::trim).collect();
     let pairs = lines.windows(2).filter(|w| tests_only(w[0]));
     let names = pairs.filter_map(|w| w[1].strip_suffix(';')?.split_once("mod "));
@@ -113,12 +100,9 @@ impl Source {
 
 #[test]
 fn test_items_and_comments_are_no_code() {
-    let text = "use a;\n// b\n#[cfg(test)]\nmod tests {\n    fn c() {}\n}\n#[cfg(all(test, unix))]\nuse e;\nfn d() {}\n";
-    let source = Source {
-        path: "src/x.rs".into(),
-        text: text.into(),
-        test: false,
-    };
+    let text =
+        "use a;\n// b\n#[cfg(test)]\nmod tests {\n    fn c() {}\n}\n#[cfg(all(test, unix))]\nuse e;\nfn d() {}\n";
+    let source = Source { path: "src/x.rs".into(), text: text.into(), test: false };
     assert_eq!(source.code(), [(1, "use a;"), (9, "fn d() {}")]);
 }
 

@@ -47,10 +47,7 @@ pub fn weights(trainer: &Trainer) -> BTreeMap<String, u64> {
         }
         hasher.finish()
     };
-    tensors
-        .iter()
-        .map(|(n, t)| (n.clone(), digest(t)))
-        .collect()
+    tensors.iter().map(|(n, t)| (n.clone(), digest(t))).collect()
 }
 
 /// Trains on, at most `events` steps and epochs, adding to `trace`.
@@ -90,12 +87,7 @@ fn a_run_is_its_steps_and_epochs_and_learns() {
         let start = weights(&trainer(&config, &data));
         let run = trace(&config, &data);
         assert_eq!(run.outcome, Some(Outcome::Finished), "{}", entry.name);
-        assert_eq!(
-            (run.losses.len(), run.epochs.len()),
-            (6, 2),
-            "{}",
-            entry.name
-        );
+        assert_eq!((run.losses.len(), run.epochs.len()), (6, 2), "{}", entry.name);
         let [first, second] = [0, 1].map(|e: usize| f64::from_bits(run.epochs[e][0]));
         assert!(second < first, "{}: {first} {second}", entry.name);
         for (name, after) in &run.weights {
@@ -116,12 +108,7 @@ fn a_run_is_its_steps_and_epochs_and_learns() {
 fn the_same_run_twice_gives_the_same_bits() {
     for entry in MIXERS {
         let (config, data) = world(entry.name);
-        assert_eq!(
-            trace(&config, &data),
-            trace(&config, &data),
-            "{}",
-            entry.name
-        );
+        assert_eq!(trace(&config, &data), trace(&config, &data), "{}", entry.name);
         let mut other = config.clone();
         other.seed += 1;
         assert_ne!(trace(&config, &data).losses, trace(&other, &data).losses);
@@ -158,12 +145,7 @@ fn training_ends_after_the_epoch_that_passes_the_threshold() {
         config.train.stop_above = -1.0;
         let run = trace(&config, &data);
         assert_eq!(run.outcome, Some(Outcome::Converged), "{}", entry.name);
-        assert_eq!(
-            (run.losses.len(), run.epochs.len()),
-            (3, 1),
-            "{}",
-            entry.name
-        );
+        assert_eq!((run.losses.len(), run.epochs.len()), (3, 1), "{}", entry.name);
     }
 }
 
@@ -178,33 +160,11 @@ fn standing_still(mixer: &str, dropout: f64) -> Trace {
 #[test]
 fn evaluation_repeats_itself_and_drops_nothing() {
     for entry in MIXERS {
-        let tests = |t: &Trace| -> Vec<[u64; 2]> {
-            t.epochs
-                .iter()
-                .map(|[_, loss, acc, _]| [*loss, *acc])
-                .collect()
-        };
-        let (plain, dropped) = (
-            standing_still(entry.name, 0.0),
-            standing_still(entry.name, 0.5),
-        );
-        assert_ne!(
-            plain.losses, dropped.losses,
-            "{}: training drops",
-            entry.name
-        );
-        assert_ne!(
-            dropped.losses[..3],
-            dropped.losses[3..],
-            "{}: new masks",
-            entry.name
-        );
-        assert_eq!(
-            plain.losses[..3],
-            plain.losses[3..],
-            "{}: same batches",
-            entry.name
-        );
+        let tests = |t: &Trace| -> Vec<[u64; 2]> { t.epochs.iter().map(|[_, loss, acc, _]| [*loss, *acc]).collect() };
+        let (plain, dropped) = (standing_still(entry.name, 0.0), standing_still(entry.name, 0.5));
+        assert_ne!(plain.losses, dropped.losses, "{}: training drops", entry.name);
+        assert_ne!(dropped.losses[..3], dropped.losses[3..], "{}: new masks", entry.name);
+        assert_eq!(plain.losses[..3], plain.losses[3..], "{}: same batches", entry.name);
         assert_eq!(tests(&plain), tests(&dropped), "{}", entry.name);
         assert_eq!(tests(&plain)[0], tests(&plain)[1], "{}", entry.name);
     }
@@ -222,23 +182,11 @@ fn test_loss_and_accuracy_are_those_of_the_full_model_over_all_labels() {
         let model = Model::new(&config.model, Io::of(&config.task).unwrap(), &params).unwrap();
         let (loss, accuracy) = by_hand(&model, tested(&data));
         let row = trained.progress().epochs[0];
-        assert!(
-            (row.test_loss - loss).abs() < 1e-5,
-            "{}: {loss}",
-            entry.name
-        );
-        assert!(
-            (row.accuracy - accuracy).abs() < 1e-12,
-            "{}: {accuracy}",
-            entry.name
-        );
+        assert!((row.test_loss - loss).abs() < 1e-5, "{}: {loss}", entry.name);
+        assert!((row.accuracy - accuracy).abs() < 1e-12, "{}: {accuracy}", entry.name);
         perturb(&params);
         let (other, _) = by_hand(&model, tested(&data));
-        assert!(
-            (row.test_loss - other).abs() > 1e-2,
-            "{}: {other}",
-            entry.name
-        );
+        assert!((row.test_loss - other).abs() > 1e-2, "{}: {other}", entry.name);
     }
 }
 
@@ -275,14 +223,8 @@ fn by_hand(model: &Model, data: &Dataset) -> (f64, f64) {
 fn validation_examples_end_the_training_in_place_of_test_examples() {
     let (mut config, data) = world("softmax");
     config.train.epochs = 2;
-    let Splits::PerToken { train, test, .. } = data else {
-        panic!("not MQAR")
-    };
-    let split = |val: &Dataset| Splits::PerToken {
-        train: train.clone(),
-        val: val.clone(),
-        test: test.clone(),
-    };
+    let Splits::PerToken { train, test, .. } = data else { panic!("not MQAR") };
+    let split = |val: &Dataset| Splits::PerToken { train: train.clone(), val: val.clone(), test: test.clone() };
     let plain = split(&train);
     let mut trained = trainer(&config, &plain);
     follow(&mut trained, usize::MAX, &mut Trace::default());
@@ -300,8 +242,5 @@ fn validation_examples_end_the_training_in_place_of_test_examples() {
     assert_eq!(trace.outcome, Some(Outcome::Converged));
     assert_eq!(stopped.progress().epochs.len(), 1);
     let row = stopped.progress().epochs[0];
-    assert_eq!(
-        (row.test_loss, row.accuracy),
-        (rows[0].test_loss, rows[0].accuracy)
-    );
+    assert_eq!((row.test_loss, row.accuracy), (rows[0].test_loss, rows[0].accuracy));
 }

@@ -34,31 +34,18 @@ fn training() -> TrainConfig {
         weight_decay: 0.1,
         precision: Precision::F32,
         micro_batch: None,
-        adam: Some(AdamConfig {
-            beta1: 0.9,
-            beta2: 0.95,
-            eps: 1e-8,
-            clip: Some(1.0),
-            decay: Decay::Matrices,
-        }),
+        adam: Some(AdamConfig { beta1: 0.9, beta2: 0.95, eps: 1e-8, clip: Some(1.0), decay: Decay::Matrices }),
         stop_above: 2.0,
     }
 }
 
 /// Everything that is not within `close` of the file.
-fn differences(
-    (name, mixer, rotary): (&str, &str, Rotary),
-    dtype: DType,
-    close: f64,
-) -> Vec<String> {
+fn differences((name, mixer, rotary): (&str, &str, Rotary), dtype: DType, close: f64) -> Vec<String> {
     let golden = Golden::load("wikitext", name);
     let params = Params::given(golden.named("param/"), dtype, &Device::Cpu);
     let config = pythia(find(mixer).unwrap(), "reference", rotary);
     let (tokens, targets) = (golden.ids("tokens"), golden.ids("targets"));
-    let io = Io {
-        vocab_size: 40,
-        seq_len: 12,
-    };
+    let io = Io { vocab_size: 40, seq_len: 12 };
     let model = Model::new(&config, io, &params).unwrap();
     assert_eq!(names(&params), golden.parameters(), "{name}");
 
@@ -73,16 +60,12 @@ fn differences(
     optimiser.step(&grads, 1e-3).unwrap();
     found.push(("loss_after".to_owned(), loss()));
     let far = golden.far(found, close);
-    far.into_iter()
-        .map(|what| format!("{name}: {what}"))
-        .collect()
+    far.into_iter().map(|what| format!("{name}: {what}")).collect()
 }
 
 fn all_agree() {
     for (dtype, close) in [(DType::F64, 1e-10), (DType::F32, 5e-5)] {
-        let far = CASES
-            .into_iter()
-            .flat_map(|case| differences(case, dtype, close));
+        let far = CASES.into_iter().flat_map(|case| differences(case, dtype, close));
         let far: Vec<String> = far.collect();
         assert!(far.is_empty(), "{dtype:?}:\n{}", far.join("\n"));
     }
@@ -108,10 +91,7 @@ fn reference_ops_make_the_same_pythia() {
     let mut alone = Command::new(env::current_exe().unwrap());
     let ended = alone.args([name, "--exact", "--ignored"]).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stdout);
-    assert!(
-        ended.status.success() && said.contains("1 passed"),
-        "{said}"
-    );
+    assert!(ended.status.success() && said.contains("1 passed"), "{said}");
 }
 
 #[test]

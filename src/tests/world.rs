@@ -2,8 +2,7 @@
 
 use candle_core::{DType, Device, Shape, Tensor};
 use dsf::config::{
-    InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Protocol, Rotary,
-    RunConfig, StateMixer,
+    InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Protocol, Rotary, RunConfig, StateMixer,
 };
 use dsf::mixers::{Entry, Mixer, MIXERS};
 use dsf::nn::Params;
@@ -85,20 +84,9 @@ impl Case {
 
     /// Two channels a head turned.
     pub fn turned(&self, rotary: Rotary) -> Self {
-        let language = LanguageConfig {
-            mlp_width: 10,
-            rotary,
-            rotary_dims: 2,
-            init: InitScheme::Pythia,
-        };
-        let config = ModelConfig {
-            language: Some(language),
-            ..self.config.clone()
-        };
-        Self {
-            entry: self.entry,
-            config,
-        }
+        let language = LanguageConfig { mlp_width: 10, rotary, rotary_dims: 2, init: InitScheme::Pythia };
+        let config = ModelConfig { language: Some(language), ..self.config.clone() };
+        Self { entry: self.entry, config }
     }
 
     /// d = 12, n = 6: numbers that three heads divide.
@@ -204,11 +192,7 @@ pub fn run(mixer: &str, protocol: Protocol, changes: &[(&str, &str)]) -> RunConf
 }
 
 /// [`run`], or what is said against it.
-pub fn try_run(
-    mixer: &str,
-    protocol: Protocol,
-    changes: &[(&str, &str)],
-) -> dsf::error::Result<RunConfig> {
+pub fn try_run(mixer: &str, protocol: Protocol, changes: &[(&str, &str)]) -> dsf::error::Result<RunConfig> {
     let settings = [
         ("mixer", mixer),
         ("protocol", protocol.as_str()),

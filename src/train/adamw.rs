@@ -14,13 +14,7 @@ use on_gpu::OnGpu;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Hyperparameters of the released trainer.
-const RELEASED: AdamConfig = AdamConfig {
-    beta1: 0.9,
-    beta2: 0.999,
-    eps: 1e-8,
-    clip: None,
-    decay: Decay::All,
-};
+const RELEASED: AdamConfig = AdamConfig { beta1: 0.9, beta2: 0.999, eps: 1e-8, clip: None, decay: Decay::All };
 
 /// Optimiser state of one set of parameters.
 pub struct AdamW {
@@ -85,11 +79,7 @@ impl AdamW {
         Self::with_config(vars, train.weight_decay, config)
     }
 
-    fn with_config(
-        vars: Vec<(String, Var)>,
-        weight_decay: f64,
-        config: AdamConfig,
-    ) -> Result<Self> {
+    fn with_config(vars: Vec<(String, Var)>, weight_decay: f64, config: AdamConfig) -> Result<Self> {
         let slot = |(name, var): (String, Var)| {
             Ok(Slot {
                 moments: Moments::zeros(&var)?,
@@ -104,9 +94,7 @@ impl AdamW {
         let slots: Vec<Slot> = vars.into_iter().map(slot).collect::<Result<_>>()?;
         let gpu = slots.first().and_then(|slot| gpu::of(&slot.var));
         Ok(Self {
-            on_gpu: gpu
-                .map(|gpu| OnGpu::new(gpu, &config, &slots))
-                .transpose()?,
+            on_gpu: gpu.map(|gpu| OnGpu::new(gpu, &config, &slots)).transpose()?,
             slots,
             config,
             weight_decay,
@@ -121,12 +109,7 @@ impl AdamW {
 
     /// Same as [`Self::step`], except that a GPU changes nothing if `loss` is given and not finite. The host may not
     /// know the loss yet; once it does, it undoes the step count with [`Self::resume`].
-    pub(super) fn step_if(
-        &mut self,
-        grads: &GradStore,
-        lr: f64,
-        loss: Option<&Tensor>,
-    ) -> Result<()> {
+    pub(super) fn step_if(&mut self, grads: &GradStore, lr: f64, loss: Option<&Tensor>) -> Result<()> {
         let rates = self.next_rates(lr);
         match &self.on_gpu {
             Some(on_gpu) => {

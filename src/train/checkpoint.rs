@@ -38,11 +38,8 @@ impl Trainer<'_> {
     /// and the numbers of epochs and steps made.
     pub fn write_weights(&self, out: &mut dyn Write) -> io::Result<()> {
         self.must_be_settled()?;
-        let origin = Origin {
-            run: Some(self.config.id()),
-            epoch: self.progress.epochs.len(),
-            step: self.progress.step,
-        };
+        let origin =
+            Origin { run: Some(self.config.id()), epoch: self.progress.epochs.len(), step: self.progress.step };
         let slots = self.optimizer.slots().iter();
         let weights = slots.map(|slot| (&slot.name, slot.var.as_tensor()));
         archive(self.config, &origin, weights).write(out)

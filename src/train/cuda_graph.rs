@@ -39,10 +39,7 @@ enum State {
 
 impl CudaGraph {
     pub(super) fn new(gpu: Gpu) -> Self {
-        Self {
-            gpu,
-            state: State::WarmingUp(WARM_UP),
-        }
+        Self { gpu, state: State::WarmingUp(WARM_UP) }
     }
 
     /// Records the next step of `trainer` without making it.
@@ -118,25 +115,14 @@ impl StepInputs<'_> {
     /// Passes the words of all inputs to `of`, in the order of the destinations in [`unpack`].
     fn words<T>(&self, of: impl FnOnce([&[u32]; 5]) -> T) -> T {
         let step = [self.step as u32, (self.step >> 32) as u32];
-        let Batch {
-            tokens,
-            answers,
-            positions,
-        } = self.batch;
+        let Batch { tokens, answers, positions } = self.batch;
         of([&step, &self.rates, tokens, answers, positions])
     }
 }
 
 impl Recorded {
     /// Records a step on `batch` without making it, and keeps `batch`; `first` holds the inputs of the first replay.
-    fn new(
-        gpu: Gpu,
-        batch: Labelled,
-        first: &StepInputs,
-        model: &Model,
-        optimizer: &AdamW,
-        cx: &Cx,
-    ) -> Result<Self> {
+    fn new(gpu: Gpu, batch: Labelled, first: &StepInputs, model: &Model, optimizer: &AdamW, cx: &Cx) -> Result<Self> {
         let zero = || -> Result<Buffer> {
             let zero = gpu.alloc(DType::F32, 1)?;
             gpu.write(&[0], zero.view())?;
@@ -190,11 +176,7 @@ impl Recorded {
         let Some(shape) = trainer.objective.one_shape() else {
             bail!("only steps of one shape are recorded");
         };
-        self.queue(&StepInputs {
-            step: step as u64,
-            rates,
-            batch: shape.train.batch(trainer.examples_at(ahead)),
-        })
+        self.queue(&StepInputs { step: step as u64, rates, batch: shape.train.batch(trainer.examples_at(ahead)) })
     }
 
     /// Number of steps that are queued and not yet waited for.
@@ -233,12 +215,9 @@ impl Recorded {
 /// Copies the inputs of a step to the memory from which its launches read them.
 fn unpack(gpu: &Gpu, words: &Buffer, step: u64, optimizer: &AdamW, batch: &Labelled) -> Result<()> {
     let positions = batch.rows.as_ref().map(|rows| &rows.positions);
-    let tensors = [Some(&batch.tokens), Some(&batch.answers), positions]
-        .map(|x| Some(x?.storage_and_layout()));
+    let tensors = [Some(&batch.tokens), Some(&batch.answers), positions].map(|x| Some(x?.storage_and_layout()));
     let views = tensors.each_ref().map(|held| {
-        let view = held
-            .as_ref()
-            .map(|(storage, layout)| gpu.view(storage, layout));
+        let view = held.as_ref().map(|(storage, layout)| gpu.view(storage, layout));
         view.transpose()
     });
     let [tokens, answers, positions] = views;
@@ -246,10 +225,7 @@ fn unpack(gpu: &Gpu, words: &Buffer, step: u64, optimizer: &AdamW, batch: &Label
     let places = [step, rates, tokens?, answers?, positions?];
     let counts = places.map(|place| place.as_ref().map_or(0, View::len));
     if counts.iter().sum::<usize>() != words.len() {
-        bail!(
-            "the inputs of a step are {} words, not {counts:?}",
-            words.len()
-        );
+        bail!("the inputs of a step are {} words, not {counts:?}", words.len());
     }
     let most = counts.into_iter().max().unwrap_or_default();
     let grid = Grid::for_each_of(places.len(), most);

@@ -72,19 +72,11 @@ impl<'a> Trainer<'a> {
         });
         let sizes = config.task.sizes()?;
         let objective: Box<dyn Objective> = match data {
-            Splits::PerToken { train, val, test } => Box::new(PerToken::new(
-                config,
-                &sizes,
-                [train, val, test],
-                &params,
-                device,
-            )?),
-            Splits::Pooled(splits) => {
-                Box::new(Pooled::new(config, &sizes, splits, &params, device)?)
+            Splits::PerToken { train, val, test } => {
+                Box::new(PerToken::new(config, &sizes, [train, val, test], &params, device)?)
             }
-            Splits::NextToken(splits) => {
-                Box::new(NextToken::new(config, &sizes, splits, &params, device)?)
-            }
+            Splits::Pooled(splits) => Box::new(Pooled::new(config, &sizes, splits, &params, device)?),
+            Splits::NextToken(splits) => Box::new(NextToken::new(config, &sizes, splits, &params, device)?),
         };
         Ok(Self {
             objective,
@@ -137,9 +129,7 @@ impl<'a> Trainer<'a> {
     fn ended(&self) -> Option<Outcome> {
         let (train, epochs) = (&self.config.train, &self.progress.epochs);
         match epochs.last() {
-            Some(last) if last.val_accuracy.unwrap_or(last.accuracy) > train.stop_above => {
-                Some(Outcome::Converged)
-            }
+            Some(last) if last.val_accuracy.unwrap_or(last.accuracy) > train.stop_above => Some(Outcome::Converged),
             _ if epochs.len() >= train.epochs => Some(Outcome::Finished),
             _ => None,
         }

@@ -2,9 +2,7 @@
 //! epoch.
 
 use super::labelled::Labelled;
-use super::objective::{
-    selected, EpochOrder, MicroBatch, Objective, Score, ScoreSum, StepExamples, Tested,
-};
+use super::objective::{selected, EpochOrder, MicroBatch, Objective, Score, ScoreSum, StepExamples, Tested};
 use super::perplexity::{score, unigram_ppl, Scored, Scoring};
 use crate::config::RunConfig;
 use crate::model::{Io, Model};
@@ -86,20 +84,13 @@ impl<'a> NextToken<'a> {
         if text.is_limited() {
             return Ok(None);
         }
-        let how = Scoring {
-            seq_len: text.seq_len(),
-            stride: None,
-            batch: self.most(),
-            every_token: true,
-        };
+        let how = Scoring { seq_len: text.seq_len(), stride: None, batch: self.most(), every_token: true };
         score(&self.tested, text, &how, &self.device).map(Some)
     }
 
     /// Adds to `scores` the metrics that need the final weights.
     fn score_weights(&self, last: &EpochRow, scores: &mut Metrics) -> Result<()> {
-        let TrainValTest {
-            train, val, test, ..
-        } = self.splits;
+        let TrainValTest { train, val, test, .. } = self.splits;
         let some = self.test(train, &self.some_training_windows())?;
         scores.set("train_ppl", perplexity(last.train_loss));
         scores.set("train_ppl_eval", perplexity(some.loss));

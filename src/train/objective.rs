@@ -95,10 +95,7 @@ pub(super) struct OneShape<'a> {
 }
 
 /// Returns the epoch with the best validation score, the earliest of equal ones.
-pub(super) fn selected<'a>(
-    objective: &dyn Objective,
-    epochs: &'a [EpochRow],
-) -> Option<&'a EpochRow> {
+pub(super) fn selected<'a>(objective: &dyn Objective, epochs: &'a [EpochRow]) -> Option<&'a EpochRow> {
     epochs
         .iter()
         .rev()
@@ -125,12 +122,7 @@ pub(super) struct EpochOrder {
 impl EpochOrder {
     /// Order of the `count` training examples of `task` under the run's `seed`.
     pub fn new(seed: u64, task: &str, count: usize) -> Self {
-        Self {
-            seed,
-            purpose: format!("{task}/order"),
-            count,
-            known: RefCell::default(),
-        }
+        Self { seed, purpose: format!("{task}/order"), count, known: RefCell::default() }
     }
 
     /// Returns the training examples of a step.
@@ -182,9 +174,6 @@ impl ScoreSum {
     }
 
     pub fn score(&self) -> Score {
-        Score {
-            loss: self.loss / self.labels,
-            accuracy: self.correct / self.labels,
-        }
+        Score { loss: self.loss / self.labels, accuracy: self.correct / self.labels }
     }
 }

@@ -108,17 +108,10 @@ impl Objective for PerToken<'_> {
             None => self.score(self.test, &mut |_| Ok(()))?,
         };
         let slices = self.slices.as_ref();
-        Ok(Tested {
-            val: val.transpose()?,
-            test,
-            right: slices.map_or(Vec::new(), |slices| slices.right(&correct)),
-        })
+        Ok(Tested { val: val.transpose()?, test, right: slices.map_or(Vec::new(), |slices| slices.right(&correct)) })
     }
 
     fn one_shape(&self) -> Option<OneShape<'_>> {
-        self.config.train.micro_batch.is_none().then_some(OneShape {
-            model: &self.model,
-            train: self.train,
-        })
+        self.config.train.micro_batch.is_none().then_some(OneShape { model: &self.model, train: self.train })
     }
 }

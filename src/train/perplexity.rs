@@ -52,10 +52,7 @@ pub fn score(model: &Model, text: &Text, how: &Scoring, device: &Device) -> Resu
     let pieces = pieces(ids.len(), how);
     for alike in pieces.chunk_by(|a, b| (a.inputs, a.scored) == (b.inputs, b.scored)) {
         for group in alike.chunks(how.batch.max(1)) {
-            let cut: Vec<&[u16]> = group
-                .iter()
-                .map(|piece| &ids[piece.start..][..piece.inputs + 1])
-                .collect();
+            let cut: Vec<&[u16]> = group.iter().map(|piece| &ids[piece.start..][..piece.inputs + 1]).collect();
             let shifted = Labelled::shifted(&cut, group[0].scored, device)?;
             let mean = shifted.classify(model, &Cx::eval())?.loss;
             let mean = mean.to_dtype(DType::F64)?.to_scalar::<f64>()?;
@@ -77,22 +74,14 @@ fn pieces(ids: usize, how: &Scoring) -> Vec<Piece> {
     let whole = |i: usize| Piece {
         start: i * stride,
         inputs: len,
-        scored: if i == 0 && how.every_token {
-            len
-        } else {
-            stride
-        },
+        scored: if i == 0 && how.every_token { len } else { stride },
     };
     let mut pieces: Vec<Piece> = (0..full).map(whole).collect();
     let start = full * stride;
     // End of the last whole window: every earlier target has been scored.
     let over = pieces.last().map_or(0, |last| last.start + len);
     if how.every_token && over < targets {
-        pieces.push(Piece {
-            start,
-            inputs: targets - start,
-            scored: targets - over,
-        });
+        pieces.push(Piece { start, inputs: targets - start, scored: targets - over });
     }
     pieces
 }

@@ -6,9 +6,7 @@
 //! micro-batch is padded to the longest example of the whole step. In both cases the loss equals that of the whole step
 //! in one batch.
 
-use super::objective::{
-    groups, EpochOrder, MicroBatch, Objective, Score, ScoreSum, StepExamples, Tested,
-};
+use super::objective::{groups, EpochOrder, MicroBatch, Objective, Score, ScoreSum, StepExamples, Tested};
 use crate::config::RunConfig;
 use crate::model::Classifier;
 use crate::nn::{Cx, Params};
@@ -74,32 +72,18 @@ impl<'a> Pooled<'a> {
                 true => longest(&examples),
                 false => whole,
             };
-            MicroBatch {
-                seq_len: seq_len.max(1),
-                weight: examples.len() as f64 / count as f64,
-                examples,
-            }
+            MicroBatch { seq_len: seq_len.max(1), weight: examples.len() as f64 / count as f64, examples }
         };
         groups(count, most).map(micro_batch).collect()
     }
 
-    fn classify(
-        &self,
-        model: &Classifier,
-        split: &Documents,
-        batch: &MicroBatch,
-        cx: &Cx,
-    ) -> Result<Classified> {
+    fn classify(&self, model: &Classifier, split: &Documents, batch: &MicroBatch, cx: &Cx) -> Result<Classified> {
         let (count, seq_len) = (batch.examples.len(), batch.seq_len);
         let rows = count * split.documents();
         let mut tokens = vec![0; rows * seq_len];
         let mut lengths = Vec::with_capacity(rows);
-        let documents = (0..split.documents()).flat_map(|which| {
-            batch
-                .examples
-                .iter()
-                .map(move |&e| split.document(e, which))
-        });
+        let documents =
+            (0..split.documents()).flat_map(|which| batch.examples.iter().map(move |&e| split.document(e, which)));
         for (row, document) in tokens.chunks_exact_mut(seq_len).zip(documents) {
             for (to, &from) in row.iter_mut().zip(document) {
                 *to = u32::from(from);
@@ -149,9 +133,7 @@ impl Objective for Pooled<'_> {
     }
 
     fn loss(&self, batch: &MicroBatch, cx: &Cx) -> Result<Tensor> {
-        Ok(self
-            .classify(&self.model, &self.splits.train, batch, cx)?
-            .loss)
+        Ok(self.classify(&self.model, &self.splits.train, batch, cx)?.loss)
     }
 
     fn evaluate(&self) -> Result<Tested> {

@@ -75,10 +75,7 @@ mod tests {
     #[test]
     fn the_classifiers_cosine_ends_at_a_floor_and_rises_epoch_by_epoch() {
         let rate = |warmup_epochs: usize, step: usize| {
-            let config = TrainConfig {
-                warmup_epochs,
-                ..config(Schedule::WarmupCosine)
-            };
+            let config = TrainConfig { warmup_epochs, ..config(Schedule::WarmupCosine) };
             learning_rate(&config, step, 5)
         };
         let at = |epoch: f64| 5e-6 + (0.01 - 5e-6) * (1.0 + (PI * epoch / 4.0).cos()) / 2.0;
@@ -97,10 +94,7 @@ mod tests {
             let rate = |step| learning_rate(&config(schedule), step, 25);
             assert!((rate(4) - 0.005).abs() < 1e-15);
             assert_eq!(rate(9), 0.01);
-            assert!(
-                (rate(54) - 0.0055).abs() < 1e-12,
-                "half the way: half the height"
-            );
+            assert!((rate(54) - 0.0055).abs() < 1e-12, "half the way: half the height");
             assert!((rate(99) - 0.001).abs() < 1e-15);
             assert!((10..99).all(|step| rate(step) > rate(step + 1)));
         }

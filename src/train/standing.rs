@@ -62,10 +62,7 @@ impl Trainer<'_> {
     pub fn examples_of(&self, step: usize) -> Vec<usize> {
         let first = step * self.config.train.batch_size;
         let last = (first + self.config.train.batch_size).min(self.objective.examples());
-        let micro_batches = self.objective.micro_batches(&StepExamples {
-            epoch: 0,
-            range: first..last,
-        });
+        let micro_batches = self.objective.micro_batches(&StepExamples { epoch: 0, range: first..last });
         let examples = micro_batches.into_iter();
         examples.flat_map(|batch| batch.examples).collect()
     }

@@ -48,10 +48,7 @@ impl Trainer<'_> {
 
     /// Makes the next step, with gradients accumulated over its micro-batches, and returns its loss.
     pub(super) fn accumulate(&mut self) -> Result<f64> {
-        let examples = StepExamples {
-            epoch: self.progress.epochs.len(),
-            range: self.examples_at(0),
-        };
+        let examples = StepExamples { epoch: self.progress.epochs.len(), range: self.examples_at(0) };
         let (mut value, mut grads) = (0.0, None);
         // No host-device sync between the passes: on a GPU the optimiser's kernels check themselves whether the loss is
         // finite.

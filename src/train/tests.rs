@@ -59,12 +59,7 @@ fn by_kernels(mixer: &str, n_heads: usize, precision: Precision) -> Arc<[f64]> {
         assert!(launches() > before, "no kernels in {mixer}");
         losses.into()
     };
-    let found = FOUND
-        .lock()
-        .unwrap()
-        .entry(config.canonical())
-        .or_default()
-        .clone();
+    let found = FOUND.lock().unwrap().entry(config.canonical()).or_default().clone();
     found.get_or_init(losses).clone()
 }
 
@@ -73,10 +68,7 @@ fn agree(mixer: &str, n_heads: usize, precision: Precision, tolerance: f64) {
     let got = by_kernels(mixer, n_heads, precision);
     for (got, expected) in got.iter().zip(&expected) {
         let apart = (got - expected).abs() / expected;
-        assert!(
-            apart <= tolerance,
-            "{mixer}, {n_heads} heads, {precision:?}: {got} and {expected}"
-        );
+        assert!(apart <= tolerance, "{mixer}, {n_heads} heads, {precision:?}: {got} and {expected}");
     }
 }
 
@@ -86,11 +78,7 @@ fn all_agree(precision: Precision, tolerance: f64) {
         let name = entry.name;
         std::panic::catch_unwind(|| agree(name, 1, precision, tolerance)).is_err()
     };
-    let failed: Vec<&str> = MIXERS
-        .iter()
-        .filter(fails)
-        .map(|entry| entry.name)
-        .collect();
+    let failed: Vec<&str> = MIXERS.iter().filter(fails).map(|entry| entry.name).collect();
     assert!(failed.is_empty(), "{failed:?}");
 }
 
@@ -113,11 +101,7 @@ fn every_mixer_trains_with_products_in_tf32() {
         let of = |precision| by_kernels(entry.name, 1, precision);
         of(Precision::Tf32) != of(Precision::F32)
     };
-    let same: Vec<&str> = MIXERS
-        .iter()
-        .filter(|e| !moved(e))
-        .map(|e| e.name)
-        .collect();
+    let same: Vec<&str> = MIXERS.iter().filter(|e| !moved(e)).map(|e| e.name).collect();
     assert!(same.is_empty(), "{same:?}");
 }
 
@@ -159,12 +143,7 @@ fn runs_of_both_kinds_of_products_share_a_gpu() {
 fn many_trainers_in_threads_share_a_gpu_and_get_what_each_gets_alone() {
     type Found = (Vec<f64>, Vec<Vec<f32>>);
     let mut runs = Vec::new();
-    for (mixer, seed) in [
-        ("softmax", "1"),
-        ("softmax", "2"),
-        ("linear", "1"),
-        ("s6", "1"),
-    ] {
+    for (mixer, seed) in [("softmax", "1"), ("softmax", "2"), ("linear", "1"), ("s6", "1")] {
         for precision in [Precision::F32, Precision::Tf32] {
             let mut config = config(mixer, 1, precision);
             config.seed = seed.parse().unwrap();
@@ -186,12 +165,7 @@ fn many_trainers_in_threads_share_a_gpu_and_get_what_each_gets_alone() {
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
     for ((run, alone), together) in runs.iter().zip(&alone).zip(&together) {
-        assert!(
-            together == alone,
-            "{} {:?}",
-            run.0.model.mixer,
-            run.0.train.precision
-        );
+        assert!(together == alone, "{} {:?}", run.0.model.mixer, run.0.train.precision);
     }
     let distinct = alone.iter().map(|found| format!("{found:?}"));
     let distinct: std::collections::BTreeSet<String> = distinct.collect();
@@ -201,13 +175,7 @@ fn many_trainers_in_threads_share_a_gpu_and_get_what_each_gets_alone() {
 /// Three whole batches are replayed; the last batch is short and is launched.
 #[test]
 fn a_recorded_step_is_the_step_to_the_bit() {
-    let clipped = AdamConfig {
-        beta1: 0.9,
-        beta2: 0.95,
-        eps: 1e-8,
-        clip: Some(0.5),
-        decay: Decay::Matrices,
-    };
+    let clipped = AdamConfig { beta1: 0.9, beta2: 0.95, eps: 1e-8, clip: Some(0.5), decay: Decay::Matrices };
     for (mixer, adam, precision) in [
         ("softmax", None, Precision::F32),
         ("linear", Some(clipped), Precision::F32),
@@ -234,11 +202,7 @@ pub(super) fn bits(trainer: &Trainer) -> Vec<Vec<f32>> {
 
 /// Trains to the end. Whenever the trainer has settled, training continues from a checkpoint, and earlier events stay
 /// as they were.
-fn run_to_the_end(
-    config: &RunConfig,
-    recorded: bool,
-    stops: &[usize],
-) -> (Vec<f64>, Vec<Vec<f32>>) {
+fn run_to_the_end(config: &RunConfig, recorded: bool, stops: &[usize]) -> (Vec<f64>, Vec<Vec<f32>>) {
     let data = tasks::load(&config.task, None).unwrap();
     let fresh = || {
         let mut trainer = Trainer::new(config, &data, &Device::Cpu).unwrap();
@@ -348,10 +312,7 @@ fn the_guide_to_the_kernels_tells_the_launches_of_a_step() {
         Some((cells.next()?.trim_matches('`'), cells.next()?))
     });
     let told: Vec<(&str, &str)> = rows.filter(|(name, _)| !name.is_empty()).collect();
-    let counted: Vec<String> = told
-        .iter()
-        .map(|(name, _)| launches_of_a_step(name).to_string())
-        .collect();
+    let counted: Vec<String> = told.iter().map(|(name, _)| launches_of_a_step(name).to_string()).collect();
     let told: Vec<&str> = told.into_iter().map(|(_, count)| count).collect();
     assert!(told.len() > 5);
     assert_eq!(told, counted);

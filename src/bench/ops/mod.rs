@@ -94,9 +94,7 @@ impl Op {
         let draw = |(index, input): (usize, &Input)| {
             let values = input.draw(index as u64, distinct)?;
             let values = match (io, input.parameter) {
-                (DType::BF16, false) if values.dtype().is_float() => {
-                    values.to_dtype(io)?.to_dtype(DType::F32)?
-                }
+                (DType::BF16, false) if values.dtype().is_float() => values.to_dtype(io)?.to_dtype(DType::F32)?,
                 _ => values,
             };
             let parameter = input.parameter;
@@ -141,19 +139,12 @@ pub(super) struct Input {
 
 /// Returns an activation, whose type is that of the benchmark.
 fn input(dims: impl Into<Vec<usize>>, fill: Fill) -> Input {
-    Input {
-        dims: dims.into(),
-        fill,
-        parameter: false,
-    }
+    Input { dims: dims.into(), fill, parameter: false }
 }
 
 /// Returns a parameter of a model.
 fn parameter(dims: impl Into<Vec<usize>>, fill: Fill) -> Input {
-    Input {
-        parameter: true,
-        ..input(dims, fill)
-    }
+    Input { parameter: true, ..input(dims, fill) }
 }
 
 /// Distribution of an input's values.
@@ -221,12 +212,8 @@ pub(super) enum Sizes {
 }
 
 /// Sizes of the paper's tasks: batch, length, width, states.
-pub(super) const TASKS: [[usize; 4]; 4] = [
-    [512, 64, 64, 64],
-    [256, 128, 128, 128],
-    [128, 256, 256, 256],
-    [64, 512, 512, 256],
-];
+pub(super) const TASKS: [[usize; 4]; 4] =
+    [[512, 64, 64, 64], [256, 128, 128, 128], [128, 256, 256, 256], [64, 512, 512, 256]];
 
 /// Number of key-value pairs in those tasks, which equals the number of labels per sequence.
 pub(super) const PAIRS: [usize; 4] = [4, 8, 16, 64];
@@ -268,13 +255,7 @@ impl Sizes {
     /// Shape of an additional check of a device: heads of width 8, sequences of 4,096, Pythia's vocabulary, or more
     /// than 2^31 states or logits.
     pub fn large(self) -> Shape {
-        let of = |[batch, len, width, states]: [usize; 4]| Shape {
-            batch,
-            len,
-            width,
-            states,
-            heads: 8,
-        };
+        let of = |[batch, len, width, states]: [usize; 4]| Shape { batch, len, width, states, heads: 8 };
         of(match self {
             Self::States | Self::DecayedStates => [4, 4096, 512, 512],
             Self::Sequences | Self::Rows | Self::Numbers => [4, 4096, 1024, 1],

@@ -202,30 +202,26 @@ const MOVES: &str = "the floor counts each number that is read or written once, 
                      backward pass";
 
 /// Reason for dropout.
-const DRAWS: &str = "the floor counts memory alone, and every number of a mask is drawn by ten rounds of a counter, forward and \
+const DRAWS: &str =
+    "the floor counts memory alone, and every number of a mask is drawn by ten rounds of a counter, forward and \
                      again backward";
 
 /// Reason for chunked products.
-const CHUNKS: &str = "between its products, which are of 64 rows and less, it copies, transposes and weighs what they read, which \
+const CHUNKS: &str =
+    "between its products, which are of 64 rows and less, it copies, transposes and weighs what they read, which \
                       the floor does not count";
 
 /// Reason for large products.
-const PRODUCTS: &str =
-    "its products have few columns, for each of which the kernel copies what it reads";
+const PRODUCTS: &str = "its products have few columns, for each of which the kernel copies what it reads";
 
 /// Reason for scans over a matrix state.
-const WALKS: &str = "most instructions for an entry of the state are multiplications, for which a core has half of its pipes; \
+const WALKS: &str =
+    "most instructions for an entry of the state are multiplications, for which a core has half of its pipes; \
                      the floor counts them as if as many additions went beside them";
 
-const SEQUENCE: Op = Op {
-    sizes: Sizes::Sequences,
-    ..POINTWISE
-};
+const SEQUENCE: Op = Op { sizes: Sizes::Sequences, ..POINTWISE };
 
-const ROWS: Op = Op {
-    sizes: Sizes::Rows,
-    ..POINTWISE
-};
+const ROWS: Op = Op { sizes: Sizes::Rows, ..POINTWISE };
 
 const STATES: Op = Op {
     sizes: Sizes::States,
@@ -257,7 +253,8 @@ const POOL: Op = Op {
 
 /// Decay and input scale of every channel come from gates, which are read in addition to the input.
 const GATED: Op = Op {
-    below: "the floor counts memory alone, and each gate takes an exponential and a division, forward and again backward",
+    below:
+        "the floor counts memory alone, and each gate takes an exponential and a division, forward and again backward",
     inputs: |s| gated(s, None),
     floor: |e| Passes::moves(e.channels(), 4.0, 12.0),
     ..SEQUENCE
@@ -269,10 +266,7 @@ const MLP: Op = Op {
     about: "x (B, L, d) through n hidden features; elements B L d n",
     states: true,
     inputs: |s| {
-        let (up, down) = (
-            weight(s.states, s.width, 0.1),
-            weight(s.width, s.states, 0.1),
-        );
+        let (up, down) = (weight(s.states, s.width, 0.1), weight(s.width, s.states, 0.1));
         vec![x(s), up, bias(s.states), down, bias(s.width)]
     },
     elements: Shape::elements,
@@ -290,11 +284,7 @@ const GLU: Op = Op {
 };
 
 /// Dropout of a tenth of the elements.
-const DROPPED: Dropout = Dropout {
-    p: 0.1,
-    key: [1, 2],
-    index: 3,
-};
+const DROPPED: Dropout = Dropout { p: 0.1, key: [1, 2], index: 3 };
 
 fn x(s: &Shape) -> Input {
     input(s.sequence(s.width), Fill::Normal(1.0))

@@ -1,9 +1,7 @@
 //! `dsf bench --device`, `all`, `lengths` and `compare`: lists of measurements.
 
 use super::text::{self, si};
-use crate::bench::{
-    cases, mixers_in_pytorch, read_csv, write_csv, Bench, Case, Machine, Peer, Row, Scripts,
-};
+use crate::bench::{cases, mixers_in_pytorch, read_csv, write_csv, Bench, Case, Machine, Peer, Row, Scripts};
 use crate::cli::device::{use_threads, Choice};
 use crate::cli::print::{self, columns, Align};
 use crate::cli::{exit, Global};
@@ -34,12 +32,7 @@ struct Run {
 #[derive(Args)]
 struct Selection {
     /// Measure only cases whose title contains this: `check small`, `op ssd`, `step s6 512`, `--mixer s6`.
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "TEXT", default_value = "", allow_hyphen_values = true)]
     only: String,
     /// A Python with torch: times our PyTorch scripts on the same device, alternating with ours.
     #[arg(long, value_name = "FILE")]
@@ -168,11 +161,7 @@ impl Device {
         let threads = global.threads()?;
         use_threads(threads);
         let (device, name) = choice.open()?;
-        let machine = Machine {
-            device,
-            name,
-            threads,
-        };
+        let machine = Machine { device, name, threads };
         let scripts = self.selection.scripts();
         let cases = cases::device(&machine, scripts.as_ref());
         let mut cases = self.selection.of(cases, "measurement")?;
@@ -211,8 +200,7 @@ impl All {
         let cases = self.selection.of(cases, "case")?;
         let mut bench = self.run.bench(Machine::cpu(global.threads()?), 3, None)?;
         bench.keep_going = true;
-        self.run
-            .run(&bench, &cases, Vec::new(), global, text::table)
+        self.run.run(&bench, &cases, Vec::new(), global, text::table)
     }
 }
 
@@ -246,8 +234,7 @@ impl Lengths {
         }
         let cases = cases::lengths(&self.mixer, lengths, tokens, self.steps);
         let bench = self.run.bench(Machine::cpu(global.threads()?), 1, None)?;
-        self.run
-            .run(&bench, &cases, Vec::new(), global, |rows| self.grid(rows))
+        self.run.run(&bench, &cases, Vec::new(), global, |rows| self.grid(rows))
     }
 
     /// Formats tokens per CPU second, one line per mixer, with the ratio of the fastest to the slowest length.
@@ -265,21 +252,16 @@ impl Lengths {
             line.push(format!("{:.2}", fastest / slowest));
             cells.push(line);
         }
-        format!(
-            "tokens per CPU second of a training step\n\n{}",
-            columns(&cells, Align::Right)
-        )
+        format!("tokens per CPU second of a training step\n\n{}", columns(&cells, Align::Right))
     }
 }
 
 #[derive(Args)]
-#[command(
-    after_help = "The peer is called with --threads N --load FILE and, for a step, --mixer M \
+#[command(after_help = "The peer is called with --threads N --load FILE and, for a step, --mixer M \
     --lr X --wd X --dropout P behind its own arguments. FILE is what --export writes. The last line \
     it prints is a JSON object with `cpu_s_per_step` (seconds), `losses` (of each step it made; for \
     an op the sums of magnitudes of output and gradients) and perhaps `peak_bytes` and `instruction_set`.\n\n\
-    dsf bench compare --peer \"python src/bench/peer/step.py --head labelled\" -- step --mixer s6"
-)]
+    dsf bench compare --peer \"python src/bench/peer/step.py --head labelled\" -- step --mixer s6")]
 pub(super) struct Compare {
     /// Program and arguments of the peer, split at blanks.
     #[arg(long, value_name = "COMMAND")]
@@ -300,7 +282,6 @@ impl Compare {
         let peer = Peer::parse(&self.peer, self.own_data)?;
         let cases = [cases::compared(&self.case, peer)?];
         let bench = self.run.bench(Machine::cpu(global.threads()?), 5, None)?;
-        self.run
-            .run(&bench, &cases, Vec::new(), global, text::table)
+        self.run.run(&bench, &cases, Vec::new(), global, text::table)
     }
 }

@@ -91,9 +91,7 @@ struct OpArguments {
 }
 
 fn list() -> String {
-    let names: Vec<_> = op_names()
-        .map(|(name, about)| vec![name.to_owned(), about.to_owned()])
-        .collect();
+    let names: Vec<_> = op_names().map(|(name, about)| vec![name.to_owned(), about.to_owned()]).collect();
     format!("Ops:\n{}", columns(&names, Align::Left).trim_end())
 }
 

@@ -22,9 +22,7 @@ pub(super) fn report(report: &Report) -> String {
     };
     let number = |name: &str| report.details.get(name).and_then(Value::as_f64);
     let sizes = |names: &[[&str; 2]]| {
-        let sizes = names
-            .iter()
-            .map(|[name, key]| format!("{name} = {}", detail(key)));
+        let sizes = names.iter().map(|[name, key]| format!("{name} = {}", detail(key)));
         sizes.collect::<Vec<_>>().join(", ")
     };
     let mut facts = Vec::new();
@@ -50,10 +48,7 @@ pub(super) fn report(report: &Report) -> String {
         let (time, fraction) = (shown(time, seconds), shown(fraction, percent));
         facts.push(("forward", format!("{time}, {fraction} of its floor")));
     }
-    facts.push((
-        "CPU",
-        range([row.seconds, row.seconds_min, row.seconds_max]),
-    ));
+    facts.push(("CPU", range([row.seconds, row.seconds_min, row.seconds_max])));
     let wall = [row.wall_seconds, row.wall_seconds_min, row.wall_seconds_max];
     facts.push(("wall", range(wall)));
     let other = |(name, _): &&Column| !["min", "max"].contains(name);
@@ -66,24 +61,15 @@ pub(super) fn report(report: &Report) -> String {
         }
     }
     if let (Some(first), Some(last)) = (number("first_loss"), row.loss) {
-        facts.push((
-            "loss",
-            format!("{first:.6} in the first step, {last:.6} in the last"),
-        ));
+        facts.push(("loss", format!("{first:.6} in the first step, {last:.6} in the last")));
     }
     if let (Some(output), Some(gradients)) = (number("checksum"), number("gradient_checksum")) {
         let sums = format!("{output:.6e} of the output, {gradients:.6e} of the gradients");
         facts.push(("sums", sums));
     }
     facts.push(("route", row.route.clone()));
-    facts.push((
-        "machine",
-        machine(row, &shown(row.load_average, |x| format!("{x:.2}"))),
-    ));
-    let rows: Vec<_> = facts
-        .into_iter()
-        .map(|(name, fact)| vec![name.to_owned(), fact])
-        .collect();
+    facts.push(("machine", machine(row, &shown(row.load_average, |x| format!("{x:.2}")))));
+    let rows: Vec<_> = facts.into_iter().map(|(name, fact)| vec![name.to_owned(), fact]).collect();
     columns(&rows, Align::Left)
 }
 
@@ -102,9 +88,9 @@ fn peaks(row: &Row) -> Option<String> {
 pub(super) fn failure(row: &Row) -> String {
     let (title, note) = (row.title(), &row.note);
     match (row.distance, row.tolerance) {
-        (Some(distance), Some(tolerance)) => format!(
-            "error: {title}: results differ by {distance:.1e}, allowed is {tolerance:.0e}; {note}"
-        ),
+        (Some(distance), Some(tolerance)) => {
+            format!("error: {title}: results differ by {distance:.1e}, allowed is {tolerance:.0e}; {note}")
+        }
         _ => format!("error: {title}: {note}"),
     }
 }
@@ -170,14 +156,9 @@ pub(super) fn table(rows: &[Row]) -> String {
     text += &columns(&cells, Align::Right);
     text += &reasons(&timed);
     let loads = timed.iter().filter_map(|row| row.load_average);
-    let (low, high) = loads.fold((f64::INFINITY, 0f64), |(low, high), load| {
-        (low.min(load), high.max(load))
-    });
+    let (low, high) = loads.fold((f64::INFINITY, 0f64), |(low, high), load| (low.min(load), high.max(load)));
     let (what, floor) = match on_cpu {
-        true => (
-            "CPU seconds",
-            "one core of this processor, measured in the process of each case",
-        ),
+        true => ("CPU seconds", "one core of this processor, measured in the process of each case"),
         false => (
             "elapsed seconds, the device idle before and after",
             "this GPU, from what its driver says of clock and memory",
@@ -280,11 +261,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_told_once_with_all_ops_it_holds_for() {
-        let row = |case: &str, below: &str| Row {
-            case: case.to_owned(),
-            below: below.to_owned(),
-            ..Row::default()
-        };
+        let row = |case: &str, below: &str| Row { case: case.to_owned(), below: below.to_owned(), ..Row::default() };
         let rows = [
             row("tanh --shape 1,2,3", "it waits"),
             row("linear --shape 1,2,3,4", ""),
@@ -293,19 +270,13 @@ mod tests {
             row("ssd --shape 1,2,3,4", "it walks"),
         ];
         let text = reasons(&rows.each_ref());
-        assert_eq!(
-            text,
-            "\nBelow half of the floor:\n  tanh, glu: it waits\n  ssd: it walks\n"
-        );
+        assert_eq!(text, "\nBelow half of the floor:\n  tanh, glu: it waits\n  ssd: it walks\n");
         assert_eq!(reasons(&[&rows[1]]), "");
     }
 
     #[test]
     fn three_digits_and_a_unit_say_enough() {
-        assert_eq!(
-            [1.5, 0.0123, 4.56e-6, 123.4].map(seconds),
-            ["1.50 s", "12.3 ms", "4.56 µs", "123 s"]
-        );
+        assert_eq!([1.5, 0.0123, 4.56e-6, 123.4].map(seconds), ["1.50 s", "12.3 ms", "4.56 µs", "123 s"]);
         assert_eq!([1.5e9, 65.3e6, 810.0].map(si), ["1.50 G", "65.3 M", "810"]);
     }
 }

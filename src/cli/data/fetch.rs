@@ -5,9 +5,7 @@ use crate::cache;
 use crate::cli::progress::ProgressDisplay;
 use crate::cli::{exit, print, stop_flag, Global};
 use crate::error::{ensure, refuse, unknown, Result};
-use crate::fetch::{
-    self, entry, ArchiveSource, Dataset, Entry, FetchContext, FetchRequest, Hub, Origin, CATALOGUE,
-};
+use crate::fetch::{self, entry, ArchiveSource, Dataset, Entry, FetchContext, FetchRequest, Hub, Origin, CATALOGUE};
 use crate::tasks::lra::LraDataset;
 use crate::tasks::wikitext::Corpus;
 use crate::tasks::{self, TaskEntry, TASKS};
@@ -62,8 +60,7 @@ fn task() -> impl TypedValueParser<Value = &'static TaskEntry> {
 /// Parses the name of a corpus that can be downloaded.
 fn corpus(name: &str) -> Result<Corpus> {
     let corpora = Corpus::ALL.into_iter();
-    let mut there =
-        corpora.filter(|c| CATALOGUE.iter().any(|e| e.dataset == Dataset::Wikitext(*c)));
+    let mut there = corpora.filter(|c| CATALOGUE.iter().any(|e| e.dataset == Dataset::Wikitext(*c)));
     let names = there.clone().map(Corpus::name);
     let unknown = || unknown("corpus to fetch", name, names);
     there.find(|c| c.name() == name).ok_or_else(unknown)
@@ -81,11 +78,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let request = to_request(arguments, datasets)?;
     let stop = stop_flag()?;
     let mut progress = ProgressDisplay::new(global.quiet);
-    let mut context = FetchContext {
-        progress: &mut progress,
-        stop: &stop,
-        pause: PAUSE,
-    };
+    let mut context = FetchContext { progress: &mut progress, stop: &stop, pause: PAUSE };
     let fetched = fetch::fetch(&request, &mut context).map_err(|error| match elsewhere {
         true => error,
         false => cache::with_remedy(error),
@@ -114,13 +107,7 @@ fn wanted(arguments: &Arguments) -> Result<Vec<Dataset>> {
     let tokenizer = tokenizer.then_some(("--tokenizer", Dataset::GptNeox));
     let given: Vec<(&str, Dataset)> = datasets.chain(corpora).chain(tokenizer).collect();
     if let Some((flag, other)) = given.iter().find(|(_, d)| d.task() != task.name) {
-        refuse!(
-            flag(flag),
-            "belongs to `dsf data fetch {}`; {} has {}",
-            other.task(),
-            task.name,
-            flags(task)
-        );
+        refuse!(flag(flag), "belongs to `dsf data fetch {}`; {} has {}", other.task(), task.name, flags(task));
     }
     let archived = |entry: &&Entry| !matches!(entry.origin, Origin::Hub(_));
     if arguments.delete_archive && !of_task(task).any(|entry| archived(&entry)) {
@@ -150,10 +137,7 @@ fn catalogue(task: &TaskEntry, global: &Global) -> Result<u8> {
     if global.json {
         return Ok(exit::DONE);
     }
-    print::line(format!(
-        "\nChoose by {}; `dsf data list` says what is there already.",
-        flags(task)
-    ))?;
+    print::line(format!("\nChoose by {}; `dsf data list` says what is there already.", flags(task)))?;
     Ok(exit::DONE)
 }
 
@@ -165,21 +149,14 @@ fn to_request(arguments: Arguments, datasets: Vec<Dataset>) -> Result<FetchReque
             _ => lra.url = address("--url", url)?,
         }
     }
-    let files = arguments
-        .task
-        .files
-        .expect("only tasks with files are offered");
+    let files = arguments.task.files.expect("only tasks with files are offered");
     let endpoint = variable("HF_ENDPOINT").unwrap_or("https://huggingface.co".to_owned());
     let endpoint = address("HF_ENDPOINT", endpoint)?;
     Ok(FetchRequest {
         root: arguments.data_dir.map_or_else(files.root, Ok)?,
         cifar,
         lra,
-        hub: Hub {
-            endpoint: endpoint.trim_end_matches('/').to_owned(),
-            token: token()?,
-            cache: cache::hub()?,
-        },
+        hub: Hub { endpoint: endpoint.trim_end_matches('/').to_owned(), token: token()?, cache: cache::hub()? },
         offline: arguments.offline || set("DSF_OFFLINE") || set("HF_HUB_OFFLINE"),
         force: arguments.force,
         delete_archive: arguments.delete_archive,
@@ -206,11 +183,7 @@ fn address(what: &str, url: String) -> Result<String> {
         let scheme = matches!(uri.scheme_str(), Some("http" | "https"));
         scheme && uri.host().is_some_and(|host| !host.is_empty())
     });
-    ensure!(
-        web,
-        flag(what) = url,
-        "must be an address like https://example.org/file"
-    );
+    ensure!(web, flag(what) = url, "must be an address like https://example.org/file");
     Ok(url)
 }
 

@@ -99,9 +99,7 @@ impl Place {
     /// Returns the flag for a command to be typed.
     fn flag(&self) -> String {
         let dir = self.data_dir.as_ref();
-        dir.map_or(String::new(), |dir| {
-            format!(" --data-dir {}", dir.display())
-        })
+        dir.map_or(String::new(), |dir| format!(" --data-dir {}", dir.display()))
     }
 
     /// Creates a staging folder for files of `folder`. Fails if one of `known` exists and may not be replaced.
@@ -129,15 +127,9 @@ impl Place {
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let written = match &arguments.what {
         Example::Listops(given) => {
-            let sizes = [
-                given.train_examples,
-                given.val_examples,
-                given.test_examples,
-            ];
-            let config = LraConfig {
-                seq_len: given.seq_len,
-                ..LraConfig::of(LraDataset::Listops, Generator::Native, sizes)
-            };
+            let sizes = [given.train_examples, given.val_examples, given.test_examples];
+            let config =
+                LraConfig { seq_len: given.seq_len, ..LraConfig::of(LraDataset::Listops, Generator::Native, sizes) };
             as_released(config, &given.place, global)
         }
         Example::Pathfinder(given) => as_released(pictures(given)?, &given.place, global),
@@ -145,9 +137,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     };
     match written {
         Err(Error::Stopped) => {
-            print::message(
-                "stopped by a signal; nothing was written, the same command begins anew",
-            );
+            print::message("stopped by a signal; nothing was written, the same command begins anew");
             Ok(exit::STOPPED)
         }
         written => written.map(|()| exit::DONE),
@@ -187,15 +177,7 @@ fn as_released(mut config: LraConfig, place: &Place, global: &Global) -> Result<
     bar.finish_and_clear();
     files.publish()?;
     let uses = format!(" --data files{}{}", place.flag(), other_sizes(&config));
-    emit_summary(
-        config.dataset,
-        examples,
-        "examples",
-        &folder,
-        &uses,
-        "",
-        global,
-    )
+    emit_summary(config.dataset, examples, "examples", &folder, &uses, "", global)
 }
 
 /// Returns the flags of a run for sizes that differ from the official ones.

@@ -54,12 +54,7 @@ struct List {
 
 fn list(arguments: List, global: &Global) -> Result<u8> {
     for holding in holdings(arguments.data_dir.as_deref())? {
-        let DatasetStatus {
-            name,
-            state,
-            bytes,
-            folder,
-        } = holding;
+        let DatasetStatus { name, state, bytes, folder } = holding;
         let state = match state {
             State::Absent => "absent".to_owned(),
             State::Present => "present".to_owned(),
@@ -99,12 +94,7 @@ pub(super) fn holdings(data_dir: Option<&Path>) -> Result<Vec<DatasetStatus>> {
             },
             (state, _) => (state, entry.bytes(&root), entry.path(&root)),
         };
-        holdings.push(DatasetStatus {
-            name: entry.dataset.name(),
-            state,
-            bytes,
-            folder,
-        });
+        holdings.push(DatasetStatus { name: entry.dataset.name(), state, bytes, folder });
     }
     Ok(holdings)
 }

@@ -61,16 +61,12 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let tasks: Vec<_> = configs.iter().cloned().map(TaskConfig::from).collect();
     match progress::prepare(&tasks, data_dir, global.silent(), &stop) {
         Err(Error::Stopped) => {
-            print::message(
-                "stopped by a signal; whole splits are kept, the same command continues",
-            );
+            print::message("stopped by a signal; whole splits are kept, the same command continues");
             return Ok(exit::STOPPED);
         }
         made => made?,
     }
-    configs
-        .iter()
-        .try_for_each(|c| emit_splits(c, data_dir, global))?;
+    configs.iter().try_for_each(|c| emit_splits(c, data_dir, global))?;
     Ok(exit::DONE)
 }
 

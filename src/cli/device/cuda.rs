@@ -12,10 +12,7 @@ pub(super) fn gpus() -> usize {
         return 0;
     }
     let count = driver::result::init().and_then(|()| driver::result::device::get_count());
-    count
-        .ok()
-        .and_then(|n| usize::try_from(n).ok())
-        .unwrap_or(0)
+    count.ok().and_then(|n| usize::try_from(n).ok()).unwrap_or(0)
 }
 
 #[allow(unsafe_code)]
@@ -28,17 +25,9 @@ fn has_driver() -> bool {
 #[allow(unsafe_code)]
 fn missing_library() -> Option<&'static str> {
     // SAFETY: as for the driver.
-    let (cublas, curand) = unsafe {
-        (
-            cublas::sys::is_culib_present(),
-            curand::sys::is_culib_present(),
-        )
-    };
+    let (cublas, curand) = unsafe { (cublas::sys::is_culib_present(), curand::sys::is_culib_present()) };
     let missing = [(cublas, "libcublas"), (curand, "libcurand")];
-    missing
-        .iter()
-        .find(|(there, _)| !there)
-        .map(|(_, name)| *name)
+    missing.iter().find(|(there, _)| !there).map(|(_, name)| *name)
 }
 
 /// Latest CUDA version that the driver supports; 0 if it does not report one.
@@ -81,11 +70,7 @@ fn tenths(v: i32) -> String {
 /// Message for a GPU that is too old for this build, with a remedy. Our kernels require 7.5; Candle's require the
 /// capability they were built for.
 fn too_old(name: &str, capability: i32, floor: i32) -> String {
-    let remedy = if capability >= 75 {
-        "build it with `make cuda COMPUTE_CAP=75`"
-    } else {
-        "use --device cpu"
-    };
+    let remedy = if capability >= 75 { "build it with `make cuda COMPUTE_CAP=75`" } else { "use --device cpu" };
     let (capability, floor) = (tenths(capability), tenths(floor));
     format!("{name} has compute capability {capability} and this build starts at {floor}; {remedy}")
 }
@@ -101,10 +86,7 @@ fn missing(library: &str, major: i32) -> String {
 /// Checks that this build can run on GPU `ordinal`. The error contains the reason and a remedy.
 pub(super) fn check(ordinal: usize) -> Result<(), String> {
     if !has_driver() {
-        return Err(
-            "no NVIDIA driver on this machine (libcuda.so.1 is missing); use --device cpu"
-                .to_owned(),
-        );
+        return Err("no NVIDIA driver on this machine (libcuda.so.1 is missing); use --device cpu".to_owned());
     }
     let (served, built) = (served(), BUILT_WITH.parse().unwrap_or(0));
     if served < built {

@@ -5,8 +5,5 @@ pub(super) fn gpus() -> usize {
 }
 
 pub(super) fn check(_: usize) -> Result<(), String> {
-    Err(
-        "this build of dsf has no CUDA support; build it with `make cuda`, or use --device cpu"
-            .to_owned(),
-    )
+    Err("this build of dsf has no CUDA support; build it with `make cuda`, or use --device cpu".to_owned())
 }

@@ -22,7 +22,8 @@ static TRIES: [FolderTest; 3] = [
     FolderTest {
         name: "locks",
         does: locks,
-        needed: "several sweeps on this folder would train the same run: give --out a folder on another file system, or \
+        needed:
+            "several sweeps on this folder would train the same run: give --out a folder on another file system, or \
                  each host its own with --shard i/N, and join them with `dsf sweep merge`",
     },
     FolderTest {
@@ -42,17 +43,11 @@ pub(super) fn findings(out: &Path) -> Result<Vec<Finding>> {
     let place = nearest(out)?;
     let shown = out.display();
     if !place.is_dir() {
-        let found = format!(
-            "{shown} cannot be a folder, since {} is a file",
-            place.display()
-        );
+        let found = format!("{shown} cannot be a folder, since {} is a file", place.display());
         let remedy = "give --out a folder, or a name that is still free";
         return Ok(vec![Finding::bad("results", found, remedy)]);
     }
-    let dir = match tempfile::Builder::new()
-        .prefix(".doctor-")
-        .tempdir_in(&place)
-    {
+    let dir = match tempfile::Builder::new().prefix(".doctor-").tempdir_in(&place) {
         Ok(dir) => dir,
         Err(e) => {
             let found = format!("{shown} cannot be written to ({e})");
@@ -146,9 +141,7 @@ fn mounted(mounts: &str, folder: &Path) -> Option<String> {
         folder.starts_with(&point).then_some((point.len(), kind))
     };
     let around = mounts.lines().filter_map(mount);
-    around
-        .max_by_key(|(length, _)| *length)
-        .map(|(_, kind)| kind)
+    around.max_by_key(|(length, _)| *length).map(|(_, kind)| kind)
 }
 
 #[cfg(test)]
@@ -162,10 +155,7 @@ mod tests {
         let out = dir.path().join("not/there/yet");
         let findings = findings(&out).unwrap();
         assert_eq!(findings.len(), 1 + TRIES.len());
-        assert!(
-            findings[1..].iter().all(|f| f.state == State::Good),
-            "{findings:?}"
-        );
+        assert!(findings[1..].iter().all(|f| f.state == State::Good), "{findings:?}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
@@ -173,17 +163,10 @@ mod tests {
     fn the_innermost_mount_says_which_file_system_it_is() {
         let mounts = "22 1 8:1 / / rw - ext4 /dev/a rw\n30 22 0:40 / /home rw shared:1 - nfs4 server:/home rw\n\
                       31 30 0:41 / /home/a\\040b rw - lustre x rw\n";
-        for (folder, kind) in [
-            ("/var", "ext4"),
-            ("/home/ada", "nfs4"),
-            ("/home/a b/c", "lustre"),
-            ("/homework", "ext4"),
-        ] {
-            assert_eq!(
-                mounted(mounts, Path::new(folder)).as_deref(),
-                Some(kind),
-                "{folder}"
-            );
+        for (folder, kind) in
+            [("/var", "ext4"), ("/home/ada", "nfs4"), ("/home/a b/c", "lustre"), ("/homework", "ext4")]
+        {
+            assert_eq!(mounted(mounts, Path::new(folder)).as_deref(), Some(kind), "{folder}");
         }
     }
 }

@@ -30,20 +30,12 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
             without.push(figure);
             continue;
         }
-        let report = report::report(
-            figure,
-            &rows,
-            planned.as_deref(),
-            &presets_of,
-            &arguments.asked,
-        )?;
+        let report = report::report(figure, &rows, planned.as_deref(), &presets_of, &arguments.asked)?;
         drawn.push((figure.file(), report));
     }
     drawn.extend(curves(arguments, sources)?.map(|report| ("curves".to_owned(), report)));
     if drawn.is_empty() {
-        refuse!(
-            "there are no results to draw here; `dsf mqar` makes one, `dsf sweep` a grid of them"
-        );
+        refuse!("there are no results to draw here; `dsf mqar` makes one, `dsf sweep` a grid of them");
     }
     fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
     for (name, report) in &drawn {
@@ -72,15 +64,9 @@ fn same(a: &Path, b: &Path) -> bool {
 
 /// Returns the training curves of all folders among `sources`; `None` if there are none.
 fn curves(arguments: &Arguments, sources: &[PathBuf]) -> Result<Option<Report>> {
-    let folders: Vec<PathBuf> = sources
-        .iter()
-        .filter(|source| source.is_dir())
-        .cloned()
-        .collect();
+    let folders: Vec<PathBuf> = sources.iter().filter(|source| source.is_dir()).cloned().collect();
     let curves = traced(&folders, Store::epochs)?;
-    let passing = curves
-        .iter()
-        .any(|curve| arguments.asked.filter.passes(&curve.run));
+    let passing = curves.iter().any(|curve| arguments.asked.filter.passes(&curve.run));
     match passing {
         true => report::curves(&curves, &arguments.asked).map(Some),
         false => Ok(None),

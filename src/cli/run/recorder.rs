@@ -48,10 +48,7 @@ impl<'a> RunRecorder<'a> {
         let language = config.task.entry()?.objective.is_language_model();
         Ok(Self {
             dir,
-            kept: KeptWeights {
-                last: kept.last || language,
-                ..kept
-            },
+            kept: KeptWeights { last: kept.last || language, ..kept },
             losses: language.then(|| dir.losses(steps)).transpose()?,
             every,
             saved: Instant::now(),
@@ -62,11 +59,8 @@ impl<'a> RunRecorder<'a> {
     /// Returns a warning about the files of an interrupted run.
     pub fn warning(&self) -> Option<String> {
         let missing = self.losses.as_ref().map_or(0, Losses::missing);
-        (missing > 0).then(|| {
-            format!(
-                "losses.csv lacks {missing} of the steps before the checkpoint; training goes on"
-            )
-        })
+        (missing > 0)
+            .then(|| format!("losses.csv lacks {missing} of the steps before the checkpoint; training goes on"))
     }
 
     /// Records the state before the first step of this process.
@@ -141,15 +135,14 @@ impl<'a> RunRecorder<'a> {
     fn snapshot(&self, trainer: &Trainer) -> Result<()> {
         let epoch = trainer.progress().epochs.len();
         match self.kept.every {
-            Some(every) if epoch.is_multiple_of(every) => self
-                .dir
-                .write_snapshot(epoch, |out| trainer.write_weights(out)),
+            Some(every) if epoch.is_multiple_of(every) => {
+                self.dir.write_snapshot(epoch, |out| trainer.write_weights(out))
+            }
             _ => Ok(()),
         }
     }
 
     fn weights(&self, which: Weights, trainer: &Trainer) -> Result<()> {
-        self.dir
-            .write_weights(which, |out| trainer.write_weights(out))
+        self.dir.write_weights(which, |out| trainer.write_weights(out))
     }
 }

@@ -62,12 +62,7 @@ pub(super) struct Typed {
     /// A CSV file of results such as `results/figure7-cell.csv`, where the folders of its runs are not at hand; given
     /// several times, what is done in any of them. Runs that failed there are trained. `dsf report` takes such a file
     /// and a results folder together.
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with = "halving",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with = "halving", hide_short_help = true)]
     done_in: Vec<PathBuf>,
     #[command(flatten)]
     pub training: Training,
@@ -131,10 +126,7 @@ impl Typed {
     pub fn asked(&self) -> Result<SelectedRuns> {
         let mut plan = self.whole()?;
         let unidentified = plan.identify(self.training.data_dir.as_deref()).err();
-        Ok(SelectedRuns {
-            unidentified,
-            ..self.part(plan)?
-        })
+        Ok(SelectedRuns { unidentified, ..self.part(plan)? })
     }
 
     /// Returns [`Self::asked`], or all runs of the folder if none are described.
@@ -147,10 +139,7 @@ impl Typed {
         for warning in &configs.warnings {
             print::message(&format!("warning: {warning}"));
         }
-        self.part(Plan {
-            runs: configs.runs,
-            ..Plan::default()
-        })
+        self.part(Plan { runs: configs.runs, ..Plan::default() })
     }
 
     fn part(&self, mut plan: Plan) -> Result<SelectedRuns> {
@@ -160,30 +149,18 @@ impl Typed {
                 flag "--done-in" = file.display(), "there is no such file; give a summary of runs, such as results/mqar.csv");
             let planned = plan.runs.len();
             let done = read_summary(file)?;
-            let done = done
-                .iter()
-                .filter(|row| row.status() == Some(RunStatus::Done));
+            let done = done.iter().filter(|row| row.status() == Some(RunStatus::Done));
             let done: HashSet<&str> = done.map(Record::run_id).collect();
             plan.runs.retain(|run| !done.contains(run.id().as_str()));
             let (out, file) = (planned - plan.runs.len(), file.display());
-            plan.notes.insert(format!(
-                "--done-in: {out} of {planned} runs are done in {file}, and left out"
-            ));
+            plan.notes.insert(format!("--done-in: {out} of {planned} runs are done in {file}, and left out"));
         }
         let Some(text) = &self.shard else {
-            return Ok(SelectedRuns {
-                plan,
-                shard: None,
-                unidentified: None,
-            });
+            return Ok(SelectedRuns { plan, shard: None, unidentified: None });
         };
         let shard = Shard::parse(text, &|name| std::env::var(name).ok())?;
         let (plan, others) = shard.split(&plan)?;
-        Ok(SelectedRuns {
-            plan,
-            shard: Some((shard, others)),
-            unidentified: None,
-        })
+        Ok(SelectedRuns { plan, shard: Some((shard, others)), unidentified: None })
     }
 
     /// Returns the options for training the runs.

@@ -57,13 +57,7 @@ impl<'a> Board<'a> {
             Event::Launched => {
                 self.active.insert(index, name);
             }
-            Event::Message(Message::Epoch {
-                epoch,
-                epochs,
-                accuracy,
-                loss,
-                ..
-            }) => {
+            Event::Message(Message::Epoch { epoch, epochs, accuracy, loss, .. }) => {
                 let entry = self.runs[index].task.entry();
                 let language = entry.is_ok_and(|entry| entry.objective.is_language_model());
                 let learnt = if language {
@@ -71,53 +65,31 @@ impl<'a> Board<'a> {
                 } else {
                     format!("{:.1} %", 100.0 * accuracy)
                 };
-                self.remaining
-                    .set_done(index, *epoch as f64 / *epochs as f64);
+                self.remaining.set_done(index, *epoch as f64 / *epochs as f64);
                 let now = format!("{name}  epoch {epoch}/{epochs}  {learnt}");
                 self.active.insert(index, now);
             }
-            Event::Message(Message::Progress {
-                epoch,
-                epochs,
-                step,
-                steps,
-                loss,
-            }) => {
+            Event::Message(Message::Progress { epoch, epochs, step, steps, loss }) => {
                 let in_epoch = *step as f64 / *steps as f64;
                 let done = *epoch as f64 - 1.0 + in_epoch;
                 self.remaining.set_done(index, done / *epochs as f64);
-                let now =
-                    format!("{name}  epoch {epoch}/{epochs}, step {step}/{steps}  loss {loss:.4}");
+                let now = format!("{name}  epoch {epoch}/{epochs}, step {step}/{steps}  loss {loss:.4}");
                 self.active.insert(index, now);
             }
             Event::Message(Message::Line(event)) if self.json && event["event"] != PROGRESS => {
                 // Write errors are ignored, as in `report`.
                 let _ = print::line(event);
             }
-            Event::Message(Message::Warning { text }) => {
-                self.console.say(&format!("{name}: {text}"))
-            }
+            Event::Message(Message::Warning { text }) => self.console.say(&format!("{name}: {text}")),
             Event::Message(Message::Start | Message::Other | Message::Line(_)) => {}
             Event::Again(failure) => {
-                self.report(
-                    index,
-                    "again",
-                    Some(&format!("again after {failure}")),
-                    Some(failure),
-                );
+                self.report(index, "again", Some(&format!("again after {failure}")), Some(failure));
             }
             Event::Finished(row) => self.end(index, "finished", &finished(row), None),
             Event::Failed(failure) => {
-                self.end(
-                    index,
-                    "failed",
-                    &format!("FAILED: {failure}"),
-                    Some(failure),
-                );
+                self.end(index, "failed", &format!("FAILED: {failure}"), Some(failure));
             }
-            Event::Interrupted => {
-                self.end(index, "interrupted", "stopped after a checkpoint", None)
-            }
+            Event::Interrupted => self.end(index, "interrupted", "stopped after a checkpoint", None),
             Event::Skipped(Skip::Done) => self.skip(index, "done", None),
             Event::Skipped(Skip::Failed) => {
                 let note = "failed before; --retry-failed tries again";
@@ -157,8 +129,7 @@ impl<'a> Board<'a> {
             let total = self.runs.len();
             let width = total.to_string().len();
             let (over, id, name) = (self.over, run.id(), describe(run));
-            self.console
-                .say(&format!("[{over:>width$}/{total}] {id}  {name}  {text}"));
+            self.console.say(&format!("[{over:>width$}/{total}] {id}  {name}  {text}"));
         }
     }
 
@@ -174,8 +145,7 @@ impl<'a> Board<'a> {
             if self.last_line.elapsed() >= HEARTBEAT && !active.is_empty() {
                 self.last_line = Instant::now();
                 let (over, total) = (self.over, self.runs.len());
-                self.console
-                    .say(&format!("{over}/{total} runs over; {now}"));
+                self.console.say(&format!("{over}/{total} runs over; {now}"));
             }
             return;
         };

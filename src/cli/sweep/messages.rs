@@ -42,13 +42,7 @@ pub(super) fn finished(row: &Record) -> String {
 }
 
 /// Returns the event for the end of a sweep; `elsewhere` counts runs that other processes have yet to finish.
-pub(super) fn ended(
-    tally: &Tally,
-    elsewhere: usize,
-    plan: &Plan,
-    store: &Store,
-    learnt: &PlanResults,
-) -> Value {
+pub(super) fn ended(tally: &Tally, elsewhere: usize, plan: &Plan, store: &Store, learnt: &PlanResults) -> Value {
     let tasks = plan.tasks().into_iter();
     let summaries: Vec<_> = tasks.map(|task| store.summary_path(task)).collect();
     json!({ "event": "sweep", "schema": 1, "runs": plan.runs.len(), "finished": tally.finished,
@@ -67,15 +61,9 @@ pub(super) fn conclusion(
     let others = [
         (tally.failed, "failed"),
         (tally.done_before, "done before"),
-        (
-            tally.failed_before,
-            "failed before (--retry-failed tries them again)",
-        ),
+        (tally.failed_before, "failed before (--retry-failed tries them again)"),
         (tally.busy, "in the hands of another process"),
-        (
-            tally.given_up,
-            "not begun after so many failures (--max-failures)",
-        ),
+        (tally.given_up, "not begun after so many failures (--max-failures)"),
     ];
     let mut parts = vec![format!("{} finished", tally.finished)];
     let others = others.iter().filter(|other| other.0 > 0);

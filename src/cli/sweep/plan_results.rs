@@ -14,14 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOST_LINES: usize = 40;
 
 /// Settings that identify the best run of a mixer, if the plan varies them: column and name.
-const VARIED: [(&str, &str); 6] = [
-    ("d", "d"),
-    ("n", "n"),
-    ("seq_len", "L"),
-    ("kv_pairs", "k"),
-    ("lr", "lr"),
-    ("seed", "seed"),
-];
+const VARIED: [(&str, &str); 6] =
+    [("d", "d"), ("n", "n"), ("seq_len", "L"), ("kv_pairs", "k"), ("lr", "lr"), ("seed", "seed")];
 
 /// Results of a plan.
 pub(super) struct PlanResults<'a> {
@@ -115,19 +109,10 @@ impl<'a> PlanResults<'a> {
         let figure = Figure::find(Series::Grid, "")?;
         let runs = self.planned.iter().filter(|run| drawn(run.task.name()));
         let runs: Vec<RunConfig> = runs.cloned().collect();
-        let mut report = report(
-            figure,
-            &rows,
-            Some(&runs),
-            &presets_of,
-            &ReportOptions::default(),
-        )?;
+        let mut report = report(figure, &rows, Some(&runs), &presets_of, &ReportOptions::default())?;
         report.notes.clear();
         report.grids.iter_mut().for_each(|grid| grid.notes.clear());
-        let screen = Screen {
-            colour,
-            width: None,
-        };
+        let screen = Screen { colour, width: None };
         let text = FORMATS[0].render(&report, screen)?;
         let text = String::from_utf8_lossy(&text).trim_end().to_owned();
         Ok((text.lines().count() <= MOST_LINES).then_some(text))
@@ -151,12 +136,7 @@ impl<'a> Best<'a> {
             return None;
         }
         let metric = Metric::find(tasks::find(row.text("task")).ok()?.headline)?;
-        Some(Self {
-            task: name(row),
-            metric,
-            value: row.number(metric.name)?,
-            row,
-        })
+        Some(Self { task: name(row), metric, value: row.number(metric.name)?, row })
     }
 
     fn is_above(&self, other: &Self) -> bool {
@@ -192,20 +172,9 @@ mod tests {
         let plan = plan("--preset smoke --mixer softmax,linear,s6 --lr 1e-3,5e-3");
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
-        let results = [
-            done(0.5),
-            done(0.25),
-            done(0.125),
-            done(0.75),
-            diverged(),
-            diverged(),
-        ];
+        let results = [done(0.5), done(0.25), done(0.125), done(0.75), diverged(), diverged()];
         for (run, result) in plan.runs.iter().zip(&results) {
-            store
-                .begin(run, &provenance())
-                .unwrap()
-                .finish(result)
-                .unwrap();
+            store.begin(run, &provenance()).unwrap().finish(result).unwrap();
         }
         let learnt = PlanResults::of(&plan, &store).unwrap();
         let said = "best on mqar: linear 75.0 % (lr=5.000e-3), softmax 50.0 % (lr=1.000e-3)";
@@ -214,10 +183,7 @@ mod tests {
         assert_eq!(events.len(), 2);
         assert_eq!(events[0]["run"], plan.runs[3].id());
         let drawn = learnt.grids(false).unwrap().unwrap();
-        assert!(
-            drawn.contains("softmax, reference") && drawn.contains("50.0"),
-            "{drawn}"
-        );
+        assert!(drawn.contains("softmax, reference") && drawn.contains("50.0"), "{drawn}");
         assert!(!drawn.contains("git"), "{drawn}");
     }
 

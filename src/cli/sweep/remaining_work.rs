@@ -23,12 +23,7 @@ impl RemainingWork {
     }
 
     fn of(work: Vec<f64>) -> Self {
-        Self {
-            parts: HashMap::new(),
-            made: 0.0,
-            rest: work.iter().sum(),
-            work,
-        }
+        Self { parts: HashMap::new(), made: 0.0, rest: work.iter().sum(), work }
     }
 
     /// Sets the completed fraction of the run `index`, from 0 to 1. The fraction at the first call was not done by this

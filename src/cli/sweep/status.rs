@@ -66,9 +66,7 @@ fn pause(stop: impl Fn() -> bool) -> bool {
 /// Number of terminal lines of `text`, with long lines wrapped.
 fn lines_on_screen(text: &str) -> usize {
     let width = print::width().unwrap_or(80).max(1);
-    let lines = text
-        .lines()
-        .map(|line| line.chars().count().max(1).div_ceil(width));
+    let lines = text.lines().map(|line| line.chars().count().max(1).div_ceil(width));
     lines.sum()
 }
 
@@ -76,9 +74,7 @@ fn look(typed: &Typed, global: &Global) -> Result<(Store, Overview)> {
     let store = Store::existing(&global.out)?;
     let asked = typed.asked_or_all(&store)?;
     if let Some(e) = asked.unidentified.filter(|_| !global.silent()) {
-        print::message(&format!(
-            "note: runs on files that are not here count as to be done: {e}"
-        ));
+        print::message(&format!("note: runs on files that are not here count as to be done: {e}"));
     }
     let runs = asked.plan.runs;
     let overview = Overview::of(&runs, &store)?;
@@ -191,21 +187,14 @@ fn headline(overview: &Overview, counts: &Counts) -> String {
 }
 
 /// Returns a row, beginning with `word`, for every run for which `cells` returns cells.
-fn rows(
-    overview: &Overview,
-    word: &str,
-    cells: impl Fn(&RunWithState) -> Option<Vec<String>>,
-) -> Vec<String> {
+fn rows(overview: &Overview, word: &str, cells: impl Fn(&RunWithState) -> Option<Vec<String>>) -> Vec<String> {
     let row = |seen: &RunWithState| {
         let first = vec![word.to_owned(), seen.run.id(), describe(&seen.run)];
         Some([first, cells(seen)?].concat())
     };
     let rows: Vec<Vec<String>> = overview.runs.iter().filter_map(row).collect();
     let shown = &rows[..rows.len().min(MOST_ROWS)];
-    let mut lines: Vec<String> = { columns(shown, Align::Left) }
-        .lines()
-        .map(str::to_owned)
-        .collect();
+    let mut lines: Vec<String> = { columns(shown, Align::Left) }.lines().map(str::to_owned).collect();
     if rows.len() > MOST_ROWS {
         let more = rows.len() - MOST_ROWS;
         lines.push(format!("{word}  and {more} more; --json lists them all"));
@@ -218,15 +207,9 @@ fn progress(heard: &LastHeartbeat) -> String {
     if beat.epochs == 0 {
         return "not yet training".to_owned();
     }
-    let loss = beat
-        .loss
-        .filter(|_| beat.step > 0)
-        .map_or(String::new(), |loss| format!(", loss {loss:.4}"));
+    let loss = beat.loss.filter(|_| beat.step > 0).map_or(String::new(), |loss| format!(", loss {loss:.4}"));
     let (epoch, epochs) = (beat.epoch, beat.epochs);
-    format!(
-        "epoch {epoch}/{epochs}, step {}/{}{loss}",
-        beat.step, beat.steps
-    )
+    format!("epoch {epoch}/{epochs}, step {}/{}{loss}", beat.step, beat.steps)
 }
 
 fn place(heard: &LastHeartbeat) -> String {

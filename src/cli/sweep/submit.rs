@@ -20,9 +20,7 @@ pub(super) fn main(typed: &Typed, asked: &SelectedRuns, global: &Global) -> Resu
         asked.shard.is_none(),
         flag "--shard", "each task of the array is given its own: leave it out with --executor, or say --shards N");
     if let Some(e) = &asked.unidentified {
-        print::message(&format!(
-            "note: the tasks need files that are not here, and count as to be done: {e}"
-        ));
+        print::message(&format!("note: the tasks need files that are not here, and count as to be done: {e}"));
     }
     let site = &typed.site;
     if site.gpus.is_some_and(|gpus| gpus > 0) && !device.is_gpu() {
@@ -31,23 +29,16 @@ pub(super) fn main(typed: &Typed, asked: &SelectedRuns, global: &Global) -> Resu
     let to_do = to_do(&asked.plan, &global.out, typed.retry_failed)?;
     if to_do == 0 {
         let text = "nothing is left to do: every run is done, or failed before";
-        global.emit(
-            &json!({ "event": "submitted", "schema": 1, "tasks": 0 }),
-            text,
-        )?;
+        global.emit(&json!({ "event": "submitted", "schema": 1, "tasks": 0 }), text)?;
         return Ok(exit::DONE);
     }
     if typed.executor == Executor::Print {
         let array = array(typed, slurm::shards(site, to_do, None)?, global)?;
         let (tasks, report) = (array.script()?, array.report_script()?);
         if global.json {
-            print::line(
-                json!({ "event": "scripts", "schema": 1, "array": tasks, "report": report }),
-            )?;
+            print::line(json!({ "event": "scripts", "schema": 1, "array": tasks, "report": report }))?;
         } else {
-            print::result(&format!(
-                "{tasks}\n# Its report, a job that waits for the array:\n\n{report}"
-            ))?;
+            print::result(&format!("{tasks}\n# Its report, a job that waits for the array:\n\n{report}"))?;
         }
         return Ok(exit::DONE);
     }
@@ -74,13 +65,9 @@ fn array(typed: &Typed, shards: usize, global: &Global) -> Result<Array> {
     let directory = std::env::current_dir().map_err(Error::io("read", "the current folder"))?;
     let out = directory.join(&global.out);
     let program = std::env::current_exe().map_err(Error::io("find", "this program's own file"))?;
-    let words: Vec<String> = { std::env::args_os().skip(1) }
-        .map(|word| text(&word))
-        .collect::<Result<_>>()?;
+    let words: Vec<String> = { std::env::args_os().skip(1) }.map(|word| text(&word)).collect::<Result<_>>()?;
     let stems = { &typed.experiment }.iter();
-    let stems: Vec<String> = stems
-        .filter_map(|file| Some(file.file_stem()?.to_string_lossy().into_owned()))
-        .collect();
+    let stems: Vec<String> = stems.filter_map(|file| Some(file.file_stem()?.to_string_lossy().into_owned())).collect();
     let mut report = Vec::new();
     for file in &typed.experiment {
         report.extend(["--experiment".to_owned(), text(file.as_os_str())?]);
@@ -121,9 +108,7 @@ fn text(word: &std::ffi::OsStr) -> Result<String> {
     let text = word.to_str().map(str::to_owned);
     text.ok_or_else(|| {
         let word = word.display();
-        Error::usage(format!(
-            "{word} is not UTF-8, and cannot stand in a job script"
-        ))
+        Error::usage(format!("{word} is not UTF-8, and cannot stand in a job script"))
     })
 }
 

@@ -11,11 +11,9 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
-#[command(
-    after_help = "Example, with what `hf download EleutherAI/pythia-70m --local-dir pythia` left:\n  \
+#[command(after_help = "Example, with what `hf download EleutherAI/pythia-70m --local-dir pythia` left:\n  \
                   dsf wikitext import --from pythia --to pythia.safetensors\n  \
-                  dsf wikitext eval --checkpoint pythia.safetensors --seq-len 1024"
-)]
+                  dsf wikitext eval --checkpoint pythia.safetensors --seq-len 1024")]
 pub(super) struct Import {
     /// A folder with config.json and model.safetensors, whole or in shards, or such a file.
     #[arg(long, value_name = "DIR|FILE")]
@@ -88,13 +86,7 @@ fn free(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn said(
-    found: &Checkpoint,
-    parameters: usize,
-    to: &Path,
-    next: &str,
-    global: &Global,
-) -> Result<u8> {
+fn said(found: &Checkpoint, parameters: usize, to: &Path, next: &str, global: &Global) -> Result<u8> {
     let (model, text) = (&found.config.model, found.text()?);
     let event = json!({ "event": "written", "schema": 1, "path": to, "parameters": parameters,
                         "mixer": model.mixer, "vocab_size": text.vocab_size, "seq_len": text.seq_len,

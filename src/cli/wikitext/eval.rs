@@ -80,9 +80,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let data_dir = arguments.chosen.data_dir.as_deref();
     let wanted = Split::ALL.map(|split| arguments.split.contains(&split));
     let name = text.prepared().unwrap_or_default();
-    progress::show(&name, global.silent(), &stop, |watch| {
-        wikitext::prepare(&text, data_dir, wanted, watch)
-    })?;
+    progress::show(&name, global.silent(), &stop, |watch| wikitext::prepare(&text, data_dir, wanted, watch))?;
     let (splits, warnings) = wikitext::load_some(&text, data_dir, wanted)?;
     for warning in &warnings {
         print::message(&format!("warning: {warning}"));
@@ -137,18 +135,13 @@ fn scoring(arguments: &Arguments, seq_len: usize) -> Result<Scoring> {
 
 fn title(found: &Checkpoint, text: &WikitextConfig, how: &Scoring, device: &str) -> String {
     let from = match &found.origin.run {
-        Some(run) => format!(
-            "run {run} after epoch {}, step {}",
-            found.origin.epoch,
-            grouped(found.origin.step as u64)
-        ),
+        Some(run) => {
+            format!("run {run} after epoch {}, step {}", found.origin.epoch, grouped(found.origin.step as u64))
+        }
         None => found.place().display().to_string(),
     };
     let stride = how.stride.map_or(String::new(), |stride| {
-        let (apart, context) = (
-            grouped(stride as u64),
-            grouped((how.seq_len - stride) as u64),
-        );
+        let (apart, context) = (grouped(stride as u64), grouped((how.seq_len - stride) as u64));
         format!(", {apart} apart, where {context} or more tokens come before")
     });
     format!(
@@ -164,9 +157,7 @@ const HEAD: &str = "split       tokens  nats/token  token ppl  word ppl         
 
 fn foot(text: &WikitextConfig) -> &'static str {
     match text.corpus.lines_are_words() {
-        true => {
-            "word ppl and bits per byte count every token once; W is words and lines, WikiText's convention"
-        }
+        true => "word ppl and bits per byte count every token once; W is words and lines, WikiText's convention",
         false => "word ppl and bits per byte count every token once; W is words, runs of anything but white space",
     }
 }

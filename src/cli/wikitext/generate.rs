@@ -40,10 +40,7 @@ impl Arguments {
     fn choice(&self) -> Choice {
         match self.greedy {
             true => Choice::Greedy,
-            false => Choice::Sampled(Sampling {
-                top_k: self.sampling.top_k.filter(|k| *k > 0),
-                ..self.sampling
-            }),
+            false => Choice::Sampled(Sampling { top_k: self.sampling.top_k.filter(|k| *k > 0), ..self.sampling }),
         }
     }
 
@@ -112,14 +109,10 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     } else if !global.quiet {
         let (read, made) = (counted(ids.len(), "token"), counted(made, "token"));
         let prompt = format!("read {read} in {}", duration(reading));
-        print::message(&format!(
-            "{prompt}, wrote {made}, {speed:.0} a second; {memory}"
-        ));
+        print::message(&format!("{prompt}, wrote {made}, {speed:.0} a second; {memory}"));
         if written.ids().len() > text.seq_len {
             let trained = counted(text.seq_len, "token");
-            print::message(&format!(
-                "the model was trained on windows of {trained}: this is longer"
-            ));
+            print::message(&format!("the model was trained on windows of {trained}: this is longer"));
         }
     }
     Ok(exit::DONE)
@@ -147,10 +140,7 @@ fn memory(model: &Model, memory: Memory) -> String {
             }
         }
         Memory::Reread(tokens) => {
-            format!(
-                "no state: the last {} are read again for each",
-                counted(tokens, "token")
-            )
+            format!("no state: the last {} are read again for each", counted(tokens, "token"))
         }
     }
 }

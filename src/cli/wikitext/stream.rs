@@ -22,13 +22,7 @@ impl<'a> Streamed<'a> {
     /// Begins after the ids `before`, whose text has been returned already.
     pub fn new(before: &[u16], decode: &'a dyn Fn(&[u16]) -> String) -> Self {
         let from = before.len().saturating_sub(LONGEST);
-        Self {
-            ids: before.to_vec(),
-            from,
-            whole: before.len(),
-            out: decode(&before[from..]).len(),
-            decode,
-        }
+        Self { ids: before.to_vec(), from, whole: before.len(), out: decode(&before[from..]).len(), decode }
     }
 
     /// Adds `id` and returns the text that has become certain.

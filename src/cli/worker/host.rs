@@ -52,12 +52,7 @@ impl Trains for Arc<Flags> {
         self.device.open()
     }
 
-    fn train(
-        &self,
-        (device, name): &Self::Device,
-        asked: &TrainRequest,
-        stop: &AtomicBool,
-    ) -> Result<u8> {
+    fn train(&self, (device, name): &Self::Device, asked: &TrainRequest, stop: &AtomicBool) -> Result<u8> {
         let config = asked.config()?;
         self.device.serves(&config, &self.training)?;
         let context = RunContext {
@@ -85,12 +80,7 @@ pub(super) fn main(device: Choice, training: Training, global: &Global) -> Resul
     // Environment variables must be set before other threads exist that could read them.
     use_threads(threads);
     device.name()?;
-    let flags = Arc::new(Flags {
-        store: Store::open(&global.out)?,
-        device,
-        training,
-        threads,
-    });
+    let flags = Arc::new(Flags { store: Store::open(&global.out)?, device, training, threads });
     keep_words_of_panics();
     let (sender, inbox) = mpsc::channel();
     let listen = sender.clone();
@@ -138,12 +128,7 @@ struct Host<T> {
 
 impl<T: Trains> Host<T> {
     fn new(trains: T, sender: Sender<HostEvent>) -> Self {
-        Self {
-            trains,
-            sender,
-            runs: HashMap::new(),
-            end: None,
-        }
+        Self { trains, sender, runs: HashMap::new(), end: None }
     }
 
     /// Serves requests until stdin closes or a signal arrives, and all runs have ended.
@@ -201,11 +186,7 @@ impl<T: Trains> Host<T> {
         self.close(exit::REFUSED);
     }
 
-    fn begin(
-        &mut self,
-        asked: TrainRequest,
-        say: &mut dyn FnMut(&Value) -> Result<()>,
-    ) -> Result<()> {
+    fn begin(&mut self, asked: TrainRequest, say: &mut dyn FnMut(&Value) -> Result<()>) -> Result<()> {
         let stop = Arc::new(AtomicBool::new(false));
         let name = asked.run.clone();
         let (trains, sender) = (self.trains.clone(), self.sender.clone());
@@ -227,21 +208,12 @@ impl<T: Trains> Host<T> {
         }
     }
 
-    fn over(
-        &mut self,
-        name: String,
-        done: RunEnd,
-        say: &mut dyn FnMut(&Value) -> Result<()>,
-    ) -> Result<()> {
+    fn over(&mut self, name: String, done: RunEnd, say: &mut dyn FnMut(&Value) -> Result<()>) -> Result<()> {
         if let Some(run) = self.runs.remove(&name) {
             // Joining the thread releases its resources.
             let _ = run.thread.join();
         }
-        let RunEnd {
-            code,
-            words,
-            broken,
-        } = done;
+        let RunEnd { code, words, broken } = done;
         if let Some(why) = &broken {
             // Other runs end by themselves if they meet the same error.
             self.end.get_or_insert(exit::FAILED);
@@ -252,12 +224,7 @@ impl<T: Trains> Host<T> {
 }
 
 fn ended(run: String, code: u8, words: String, last: bool) -> Value {
-    let mut event = json!(Ended {
-        run,
-        code,
-        words,
-        last,
-    });
+    let mut event = json!(Ended { run, code, words, last });
     event["event"] = "ended".into();
     event["schema"] = 1.into();
     event
@@ -283,11 +250,7 @@ fn train_one<T: Trains>(trains: &T, asked: &TrainRequest, stop: &AtomicBool) -> 
         Ok(Err(e)) => (e.exit_code(), last_words(&e)),
         Err(panic) => (exit::FAILED, panic),
     };
-    RunEnd {
-        code,
-        words,
-        broken,
-    }
+    RunEnd { code, words, broken }
 }
 
 fn last_words(e: &Error) -> String {

@@ -19,33 +19,18 @@ struct Factors {
 
 impl Factors {
     fn all() -> impl Iterator<Item = Self> {
-        let views = [
-            ("Rows", "Rows"),
-            ("Rows", "Columns"),
-            ("Columns", "Rows"),
-            ("Columns", "Columns"),
-        ];
+        let views = [("Rows", "Rows"), ("Rows", "Columns"), ("Columns", "Rows"), ("Columns", "Columns")];
         views.into_iter().flat_map(|(a, b)| {
             let elements = ["float", "bf16"].into_iter();
             elements.flat_map(move |element| {
                 let products = ["Tf32x3", "Tf32", "Bf16"].into_iter();
-                products.map(move |products| Self {
-                    element,
-                    products,
-                    a,
-                    b,
-                })
+                products.map(move |products| Self { element, products, a, b })
             })
         })
     }
 
     fn kernel(&self) -> String {
-        let Self {
-            element,
-            products,
-            a,
-            b,
-        } = self;
+        let Self { element, products, a, b } = self;
         format!("planted_{element}_{products}_{a}_{b}")
     }
 }
@@ -58,12 +43,7 @@ fn kernels() -> String {
 /// Returns a kernel for C = A B by one warp, with factors in shared memory.
 fn kernel(factors: &Factors) -> String {
     let name = factors.kernel();
-    let Factors {
-        element,
-        products,
-        a,
-        b,
-    } = factors;
+    let Factors { element, products, a, b } = factors;
     let stride = |view: &str, along: usize, across: usize| match view {
         "Rows" => along + 8,
         _ => across + 8,
@@ -125,9 +105,7 @@ fn error(of: &[f32], a: &[f32], b: &[f32], round: impl Fn(f32) -> f32) -> f64 {
         (0..K).map(term).sum()
     };
     let apart = |e: usize| (f64::from(of[e]) - exact(e / N, e % N)).abs();
-    (0..M * N)
-        .map(apart)
-        .fold(0.0, |m, d| if m >= d { m } else { d })
+    (0..M * N).map(apart).fold(0.0, |m, d| if m >= d { m } else { d })
 }
 
 /// Rounds to ten fractional bits, ties away from zero.
@@ -160,12 +138,7 @@ fn products_are_those_of_the_rounded_factors() {
 
 #[test]
 fn what_was_not_written_is_nan_in_products() {
-    let factors = Factors {
-        element: "float",
-        products: "Tf32x3",
-        a: "Rows",
-        b: "Rows",
-    };
+    let factors = Factors { element: "float", products: "Tf32x3", a: "Rows", b: "Rows" };
     let text = kernel(&factors).replace("a[i * 56 + j] =", "if (e > 0) a[i * 56 + j] =");
     let (_folder, gpu) = gpu_with(&text);
     let ones = Tensor::ones(M * K, DType::F32, &Device::Cpu).unwrap();

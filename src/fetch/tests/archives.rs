@@ -13,11 +13,7 @@ use tar::{Builder, EntryType, Header};
 
 /// Tar of names and contents. Names are not validated, so that hostile archives can be made.
 fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
-    tar_of(
-        files
-            .iter()
-            .map(|(name, body)| (*name, *body, EntryType::Regular)),
-    )
+    tar_of(files.iter().map(|(name, body)| (*name, *body, EntryType::Regular)))
 }
 
 fn tar_of<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8], EntryType)>) -> Vec<u8> {
@@ -44,39 +40,15 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 const RELEASE: &[(&str, &[u8])] = &[
-    (
-        "./lra_release/lra_release/listops-1000/basic_train.tsv",
-        b"train",
-    ),
+    ("./lra_release/lra_release/listops-1000/basic_train.tsv", b"train"),
     ("lra_release/lra_release/listops-1000/basic_val.tsv", b"val"),
-    (
-        "lra_release/lra_release/listops-1000/basic_test.tsv",
-        b"test",
-    ),
-    (
-        "lra_release/lra_release/tsv_data/new_aan_pairs.train.tsv",
-        b"a",
-    ),
-    (
-        "lra_release/lra_release/tsv_data/new_aan_pairs.eval.tsv",
-        b"b",
-    ),
-    (
-        "lra_release/lra_release/tsv_data/new_aan_pairs.test.tsv",
-        b"c",
-    ),
-    (
-        "lra_release/lra_release/pathfinder32/curv_baseline/imgs/0/sample_0.png",
-        b"",
-    ),
-    (
-        "lra_release/pathfinder32/curv_contour_length_14/metadata/0.npy",
-        b"m",
-    ),
-    (
-        "lra_release/pathfinder32/curv_contour_length_14/imgs/0/sample_0.png",
-        b"p",
-    ),
+    ("lra_release/lra_release/listops-1000/basic_test.tsv", b"test"),
+    ("lra_release/lra_release/tsv_data/new_aan_pairs.train.tsv", b"a"),
+    ("lra_release/lra_release/tsv_data/new_aan_pairs.eval.tsv", b"b"),
+    ("lra_release/lra_release/tsv_data/new_aan_pairs.test.tsv", b"c"),
+    ("lra_release/lra_release/pathfinder32/curv_baseline/imgs/0/sample_0.png", b""),
+    ("lra_release/pathfinder32/curv_contour_length_14/metadata/0.npy", b"m"),
+    ("lra_release/pathfinder32/curv_contour_length_14/imgs/0/sample_0.png", b"p"),
 ];
 
 fn serves(body: Vec<u8>) -> Server {
@@ -92,44 +64,25 @@ fn datasets_of_one_archive_share_its_download_even_later() {
     assert_eq!(world.fetch().unwrap(), [Listops, Retrieval]);
     let read = |path| fs::read(path).unwrap();
     assert_eq!(read(world.folder(Listops).join("basic_val.tsv")), b"val");
-    assert_eq!(
-        read(world.folder(Retrieval).join("new_aan_pairs.eval.tsv")),
-        b"b"
-    );
-    assert_eq!(
-        world.fetch().unwrap(),
-        [],
-        "a second call has nothing to do"
-    );
+    assert_eq!(read(world.folder(Retrieval).join("new_aan_pairs.eval.tsv")), b"b");
+    assert_eq!(world.fetch().unwrap(), [], "a second call has nothing to do");
     world.request.datasets = vec![Pathfinder.into()];
     world.request.offline = true; // the archive was kept
     world.fetch().unwrap();
     let picture = world.folder(Pathfinder).join("imgs/0/sample_0.png");
     assert_eq!(read(picture), b"p");
-    let easy = world
-        .request
-        .root
-        .join("lra_release/lra_release/pathfinder32");
+    let easy = world.request.root.join("lra_release/lra_release/pathfinder32");
     assert_eq!(names(&easy), ["curv_contour_length_14"]);
     assert_eq!(server.seen().len(), 1);
     let archives = names(&world.request.root.join("archives"));
-    assert_eq!(
-        archives,
-        ["lra.lock", "lra_release.gz", "lra_release.gz.sha256"]
-    );
+    assert_eq!(archives, ["lra.lock", "lra_release.gz", "lra_release.gz.sha256"]);
     let record = fs::read_to_string(world.request.root.join("fetched/listops.json")).unwrap();
-    assert!(
-        record.contains(&sum) && record.contains("lra_release.gz"),
-        "{record}"
-    );
+    assert!(record.contains(&sum) && record.contains("lra_release.gz"), "{record}");
 }
 
 #[test]
 fn an_archive_can_be_removed_and_a_plain_tar_will_do() {
-    let parts = entry(Image)
-        .parts
-        .iter()
-        .map(|p| format!("cifar-10-batches-bin/{p}"));
+    let parts = entry(Image).parts.iter().map(|p| format!("cifar-10-batches-bin/{p}"));
     let parts: Vec<String> = parts.collect();
     let files: Vec<(&str, &[u8])> = parts.iter().map(|p| (p.as_str(), &b"x"[..])).collect();
     let server = serves(tar(&files));
@@ -137,11 +90,7 @@ fn an_archive_can_be_removed_and_a_plain_tar_will_do() {
     world.request.delete_archive = true;
     assert_eq!(world.fetch().unwrap(), [Image]);
     assert!(world.folder(Image).join("test_batch.bin").exists());
-    assert!(!world
-        .request
-        .root
-        .join("archives/cifar-10-binary.tar.gz")
-        .exists());
+    assert!(!world.request.root.join("archives/cifar-10-binary.tar.gz").exists());
 }
 
 /// Error for an archive, after which the folder of the dataset must not exist.
@@ -153,21 +102,13 @@ fn refused(body: Vec<u8>) -> Diagnostic {
     let archives = names(&world.request.root.join("archives"));
     let left = |name: &String| name.starts_with("unpacking");
     assert!(!archives.iter().any(left), "{archives:?}");
-    assert_eq!(
-        names(world.dir.path()),
-        ["root"],
-        "nothing outside the root"
-    );
+    assert_eq!(names(world.dir.path()), ["root"], "nothing outside the root");
     at
 }
 
 #[test]
 fn names_that_lead_out_of_an_archive_are_refused() {
-    for name in [
-        "../../../evil",
-        "/tmp/evil",
-        "lra_release/lra_release/listops-1000/../../../../../evil",
-    ] {
+    for name in ["../../../evil", "/tmp/evil", "lra_release/lra_release/listops-1000/../../../../../evil"] {
         let files = [RELEASE, &[(name, b"x")]].concat();
         refused(gzip(&tar(&files))).names(&[name]);
     }
@@ -224,8 +165,7 @@ fn a_folder_that_is_there_in_part_is_replaced_by_force_only() {
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("mine.txt"), b"mine").unwrap();
     let at = world.fails("refused");
-    at.is_at(&folder, None)
-        .names(&["basic_train.tsv", "--force"]);
+    at.is_at(&folder, None).names(&["basic_train.tsv", "--force"]);
     assert_eq!(names(&folder), ["mine.txt"]);
     world.request.force = true;
     assert_eq!(world.fetch().unwrap(), [Listops]);
@@ -251,11 +191,7 @@ fn the_second_of_two_waits_and_downloads_nothing() {
             scope.spawn(move || {
                 let fetched = world.fetch().unwrap().len();
                 got.lock().unwrap().push(fetched);
-                assert!(
-                    world.recorder.said("another process"),
-                    "{:?}",
-                    world.recorder.said
-                );
+                assert!(world.recorder.said("another process"), "{:?}", world.recorder.said);
             });
         }
         std::thread::sleep(Duration::from_millis(150));

@@ -44,8 +44,7 @@ impl Target {
             checksum: self.checksum.clone(),
             token: Some("secret"),
         };
-        self.recorder
-            .context(|context| download(&wanted, context))?;
+        self.recorder.context(|context| download(&wanted, context))?;
         files::digest::<Sha256>(&target, || Ok(()))
     }
 
@@ -54,9 +53,7 @@ impl Target {
     }
 
     pub fn part(&self) -> u64 {
-        fs::metadata(self.dir.path().join("file.part"))
-            .unwrap()
-            .len()
+        fs::metadata(self.dir.path().join("file.part")).unwrap().len()
     }
 }
 
@@ -96,9 +93,7 @@ fn after_a_dropped_connection_only_the_rest_is_asked_for() {
     assert_eq!(fs::read(target.path()).unwrap(), bytes(LEN));
     assert_eq!(ranges(&server), [None, Some(CUT)]);
     assert_eq!(server.seen()[1].header("if-range"), Some("\"v1\""));
-    assert!(target
-        .recorder
-        .said("broke off after 250000 of 600000 bytes"));
+    assert!(target.recorder.said("broke off after 250000 of 600000 bytes"));
 }
 
 #[test]
@@ -168,11 +163,7 @@ fn bytes_without_a_version_beside_them_are_not_continued() {
 
 #[test]
 fn a_range_past_the_end_and_a_range_from_elsewhere_both_start_over() {
-    for wrong in [
-        Answer::status(416),
-        Answer::status(206),
-        Answer::status(206).with("Content-Range", "bytes 7-9/10"),
-    ] {
+    for wrong in [Answer::status(416), Answer::status(206), Answer::status(206).with("Content-Range", "bytes 7-9/10")] {
         let server = Server::start(move |request, before| match before {
             0 => Answer::file(request, &bytes(LEN), "v1").cut(CUT),
             1 => wrong.clone(),
@@ -187,10 +178,7 @@ fn a_range_past_the_end_and_a_range_from_elsewhere_both_start_over() {
 
 #[test]
 fn a_file_without_a_length_ends_with_its_connection() {
-    let server = Server::start(|_, _| Answer {
-        lengthless: true,
-        ..Answer::ok(&bytes(LEN))
-    });
+    let server = Server::start(|_, _| Answer { lengthless: true, ..Answer::ok(&bytes(LEN)) });
     let mut target = Target::new();
     target.get(&server.url("file")).unwrap();
     assert_eq!(fs::read(target.path()).unwrap(), bytes(LEN));

@@ -14,29 +14,19 @@ use std::path::Path;
 
 const COMMIT: &str = "e6281661ce1c48d982bc483cf8a173c1bbeb5d31";
 const RESOLVE: &str = "/hub/datasets/stanfordnlp/imdb/resolve/main/plain_text/";
-const FILES: [&str; 2] = [
-    "train-00000-of-00001.parquet",
-    "test-00000-of-00001.parquet",
-];
+const FILES: [&str; 2] = ["train-00000-of-00001.parquet", "test-00000-of-00001.parquet"];
 
 fn body(name: &str) -> Vec<u8> {
-    bytes(if name.starts_with("train") {
-        9_000
-    } else {
-        5_000
-    })
+    bytes(if name.starts_with("train") { 9_000 } else { 5_000 })
 }
 
 /// Answer in the format of the hub: large files lie elsewhere, and their SHA-256 is in a header.
 fn hub(request: &Request) -> Answer {
     if let Some(name) = request.path.strip_prefix(RESOLVE) {
-        return Answer::redirect(format!(
-            "http://{}/cdn/{name}",
-            request.header("host").unwrap()
-        ))
-        .with("ETag", "\"of the pointer\"")
-        .with("X-Linked-Etag", format!("\"{}\"", sha256(&body(name))))
-        .with("X-Repo-Commit", COMMIT);
+        return Answer::redirect(format!("http://{}/cdn/{name}", request.header("host").unwrap()))
+            .with("ETag", "\"of the pointer\"")
+            .with("X-Linked-Etag", format!("\"{}\"", sha256(&body(name))))
+            .with("X-Repo-Commit", COMMIT);
     }
     match request.path.strip_prefix("/cdn/") {
         Some(name) => Answer::file(request, &body(name), "cdn"),
@@ -53,11 +43,7 @@ fn reviews_come_through_the_cache_of_the_hub() {
     assert_eq!(fs::read_to_string(cache.join("refs/main")).unwrap(), COMMIT);
     for name in FILES {
         assert_eq!(fs::read(world.folder(Text).join(name)).unwrap(), body(name));
-        let snapshot = cache
-            .join("snapshots")
-            .join(COMMIT)
-            .join("plain_text")
-            .join(name);
+        let snapshot = cache.join("snapshots").join(COMMIT).join("plain_text").join(name);
         assert_eq!(fs::read(snapshot).unwrap(), body(name));
         let blob = cache.join("blobs").join(sha256(&body(name)));
         assert_eq!(fs::read(blob).unwrap(), body(name));
@@ -66,10 +52,7 @@ fn reviews_come_through_the_cache_of_the_hub() {
     assert!(record.contains(COMMIT), "{record}");
     let asked = server.seen();
     let token = |r: &Request| r.header("authorization") == Some("Bearer secret");
-    assert!(asked
-        .iter()
-        .filter(|r| r.path.starts_with("/hub"))
-        .all(token));
+    assert!(asked.iter().filter(|r| r.path.starts_with("/hub")).all(token));
     assert_eq!(world.fetch().unwrap(), []);
     world.request.root = world.dir.path().join("another");
     world.request.offline = true;
@@ -122,26 +105,14 @@ fn texts_and_the_tokenizer_come_from_repositories_of_their_own() {
     ] {
         assert_eq!(fs::read(folder.join(name)).unwrap(), body(name), "{name}");
     }
-    let tokenizer = world
-        .request
-        .root
-        .join("gpt-neox-20b-tokenizer/tokenizer.json");
+    let tokenizer = world.request.root.join("gpt-neox-20b-tokenizer/tokenizer.json");
     assert_eq!(fs::read(tokenizer).unwrap(), body("tokenizer.json"));
-    let cached = world
-        .request
-        .hub
-        .cache
-        .join("models--EleutherAI--gpt-neox-20b/snapshots");
+    let cached = world.request.hub.cache.join("models--EleutherAI--gpt-neox-20b/snapshots");
     assert!(cached.join(COMMIT).join("tokenizer.json").exists());
-    for (name, page) in [
-        ("gpt-neox", "/hub/EleutherAI/gpt-neox-20b"),
-        ("wikitext-103-raw", "/hub/datasets/Salesforce/wikitext"),
-    ] {
-        let record = world
-            .request
-            .root
-            .join("fetched")
-            .join(format!("{name}.json"));
+    for (name, page) in
+        [("gpt-neox", "/hub/EleutherAI/gpt-neox-20b"), ("wikitext-103-raw", "/hub/datasets/Salesforce/wikitext")]
+    {
+        let record = world.request.root.join("fetched").join(format!("{name}.json"));
         let record = fs::read_to_string(record).unwrap();
         assert!(record.contains(&server.url(&page[1..])), "{record}");
         assert!(record.contains(COMMIT), "{record}");
@@ -163,10 +134,7 @@ fn refused(answer: Answer) -> Diagnostic {
 fn small(etag: &str, commit: &str) -> Answer {
     let mut answer = Answer::ok(b"x");
     answer.status = 206;
-    answer
-        .with("Content-Range", "bytes 0-0/1")
-        .with("ETag", format!("\"{etag}\""))
-        .with("X-Repo-Commit", commit)
+    answer.with("Content-Range", "bytes 0-0/1").with("ETag", format!("\"{etag}\"")).with("X-Repo-Commit", commit)
 }
 
 #[test]

@@ -29,12 +29,7 @@ struct Listener {
     stop_at: Option<u64>,
 }
 
-struct Recorder<'a>(
-    &'a mut Vec<String>,
-    &'a mut Vec<String>,
-    &'a AtomicBool,
-    Option<u64>,
-);
+struct Recorder<'a>(&'a mut Vec<String>, &'a mut Vec<String>, &'a AtomicBool, Option<u64>);
 
 impl Progress for Recorder<'_> {
     fn say(&mut self, line: &str) {
@@ -57,11 +52,7 @@ impl Listener {
     fn context<T>(&mut self, work: impl FnOnce(&mut FetchContext) -> T) -> T {
         self.stop.store(false, Ordering::Relaxed);
         let mut recorder = Recorder(&mut self.said, &mut self.begun, &self.stop, self.stop_at);
-        let mut context = FetchContext {
-            progress: &mut recorder,
-            stop: &self.stop,
-            pause: Duration::from_millis(1),
-        };
+        let mut context = FetchContext { progress: &mut recorder, stop: &self.stop, pause: Duration::from_millis(1) };
         work(&mut context)
     }
 
@@ -80,38 +71,23 @@ struct World {
 impl World {
     fn new<D: Copy + Into<Dataset>>(server: &Server, datasets: &[D]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let source = |file: &'static str| ArchiveSource {
-            file,
-            url: server.url(file),
-            bytes: None,
-            md5: None,
-        };
+        let source = |file: &'static str| ArchiveSource { file, url: server.url(file), bytes: None, md5: None };
         let request = FetchRequest {
             datasets: datasets.iter().map(|d| (*d).into()).collect(),
             root: dir.path().join("root"),
             cifar: source("cifar-10-binary.tar.gz"),
             lra: source("lra_release.gz"),
-            hub: Hub {
-                endpoint: server.url("hub"),
-                token: Some("secret".to_owned()),
-                cache: dir.path().join("cache"),
-            },
+            hub: Hub { endpoint: server.url("hub"), token: Some("secret".to_owned()), cache: dir.path().join("cache") },
             offline: false,
             force: false,
             delete_archive: false,
         };
         let recorder = Listener::default();
-        Self {
-            dir,
-            request,
-            recorder,
-        }
+        Self { dir, request, recorder }
     }
 
     fn fetch_all(&mut self) -> Result<Vec<Dataset>> {
-        let Self {
-            request, recorder, ..
-        } = self;
+        let Self { request, recorder, .. } = self;
         recorder.context(|context| fetch(request, context))
     }
 

@@ -22,10 +22,9 @@ fn fails(target: &mut Target, server: &Server) -> Diagnostic {
 fn a_wrong_sum_is_named_beside_the_right_one_and_nothing_is_kept() {
     let server = Server::start(|request, _| Answer::file(request, &bytes(99), "v1"));
     let found = sha256(&bytes(99));
-    for (expected, found) in [
-        (Checksum::Sha256("00ff".to_owned()), found.as_str()),
-        (Checksum::Md5("00ff".to_owned()), "MD5"),
-    ] {
+    for (expected, found) in
+        [(Checksum::Sha256("00ff".to_owned()), found.as_str()), (Checksum::Md5("00ff".to_owned()), "MD5")]
+    {
         let mut target = Target::new();
         target.checksum = expected;
         fails(&mut target, &server).names(&[found, "00ff"]);
@@ -62,11 +61,7 @@ fn a_body_that_is_always_cut_leaves_a_part_to_continue() {
     let server = Server::start(|_, _| Answer::ok(&bytes(90_000)).cut(40_000));
     let mut target = Target::new();
     fails(&mut target, &server).names(&["40000", "90000"]);
-    assert!(
-        target.recorder.said("kept 40000 bytes"),
-        "{:?}",
-        target.recorder.said
-    );
+    assert!(target.recorder.said("kept 40000 bytes"), "{:?}", target.recorder.said);
     assert_eq!(target.part(), 40_000);
 }
 
@@ -86,10 +81,7 @@ fn a_redirection_without_end_is_given_up() {
 
 #[test]
 fn nobody_at_the_address_is_one_sentence() {
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let gone = format!("http://{port}/file");
     let mut target = Target::new();
     let at = target.get(&gone).fails("io");
@@ -111,9 +103,7 @@ fn an_address_of_a_proxy_that_is_none_is_refused_by_the_name_of_its_variable() {
     let set = |wanted: &'static str, address: &'static str| {
         crate::fetch::refuse_bad_proxies(move |name| (name == wanted).then(|| address.to_owned()))
     };
-    set("https_proxy", "no proxy at all")
-        .refuses("https_proxy")
-        .gives("no proxy at all");
+    set("https_proxy", "no proxy at all").refuses("https_proxy").gives("no proxy at all");
     for address in ["", "http://127.0.0.1:3128", "socks5://host:1080", "host:80"] {
         set("ALL_PROXY", address).unwrap();
     }

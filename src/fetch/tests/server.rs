@@ -16,10 +16,7 @@ pub struct Request {
 impl Request {
     /// Same request for another path.
     pub fn at(&self, path: String) -> Self {
-        Self {
-            path,
-            headers: self.headers.clone(),
-        }
+        Self { path, headers: self.headers.clone() }
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -29,10 +26,7 @@ impl Request {
 
     /// First and, if given, last byte of a header such as `Range: bytes=5-9`.
     pub fn range(&self) -> Option<(usize, Option<usize>)> {
-        let (first, last) = self
-            .header("range")?
-            .strip_prefix("bytes=")?
-            .split_once('-')?;
+        let (first, last) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
         Some((first.parse().ok()?, last.parse().ok()))
     }
 }
@@ -52,17 +46,11 @@ pub struct Answer {
 
 impl Answer {
     pub fn status(status: u16) -> Self {
-        Self {
-            status,
-            ..Self::default()
-        }
+        Self { status, ..Self::default() }
     }
 
     pub fn ok(body: &[u8]) -> Self {
-        Self {
-            body: body.to_vec(),
-            ..Self::status(200)
-        }
+        Self { body: body.to_vec(), ..Self::status(200) }
     }
 
     pub fn redirect(to: String) -> Self {
@@ -133,12 +121,7 @@ impl Server {
                 }
             }
         });
-        Self {
-            address,
-            seen,
-            over,
-            thread: Some(thread),
-        }
+        Self { address, seen, over, thread: Some(thread) }
     }
 
     pub fn url(&self, path: &str) -> String {

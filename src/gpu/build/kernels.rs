@@ -14,14 +14,7 @@ use std::{env, fs, thread};
 const ARCHS: &str = "75,80,86,89,90,100,120";
 /// Parallel compilers: a kernel takes some seconds per GPU and up to 1 GB.
 const JOBS: usize = 2;
-const FLAGS: [&str; 6] = [
-    "--fatbin",
-    "-O3",
-    "-std=c++17",
-    "--compress-mode=size",
-    "-Xptxas",
-    "-v",
-];
+const FLAGS: [&str; 6] = ["--fatbin", "-O3", "-std=c++17", "--compress-mode=size", "-Xptxas", "-v"];
 
 /// One `.cu` file and its outputs.
 struct Kernel {
@@ -44,8 +37,7 @@ struct Setup {
 
 fn variable(name: &str) -> Result<String, String> {
     println!("cargo::rerun-if-env-changed={name}");
-    env::var(name)
-        .map_err(|_| "the feature `cuda` is built by `make cuda` (cuda/cargo.sh)".to_owned())
+    env::var(name).map_err(|_| "the feature `cuda` is built by `make cuda` (cuda/cargo.sh)".to_owned())
 }
 
 fn io<T>(path: &Path, result: std::io::Result<T>) -> Result<T, String> {
@@ -65,22 +57,14 @@ impl Setup {
         let archs: Vec<&str> = archs.split(',').map(str::trim).collect();
         let mut arguments: Vec<String> = FLAGS.iter().map(|&f| f.to_owned()).collect();
         for (i, arch) in archs.iter().enumerate() {
-            let code = if i + 1 == archs.len() {
-                format!("[sm_{arch},compute_{arch}]")
-            } else {
-                format!("sm_{arch}")
-            };
+            let code = if i + 1 == archs.len() { format!("[sm_{arch},compute_{arch}]") } else { format!("sm_{arch}") };
             arguments.push(format!("-gencode=arch=compute_{arch},code={code}"));
         }
         let nvcc = variable("NVCC")?;
         let version = Command::new(&nvcc).arg("--version").output();
         let version = version.map_err(|e| format!("cannot run {nvcc}: {e}"))?;
         let base = hash(&(&arguments, version.stdout));
-        Ok(Self {
-            nvcc,
-            arguments,
-            base,
-        })
+        Ok(Self { nvcc, arguments, base })
     }
 }
 
@@ -138,11 +122,7 @@ fn compile(kernel: &Kernel, setup: &Setup) -> Result<(), String> {
     let _ = fs::remove_file(&kernel.key); // a failed compiler may leave a partial file
     let name = format!("cuda/{}.cu", kernel.stem);
     let mut command = Command::new(&setup.nvcc);
-    command
-        .args(&setup.arguments)
-        .arg("-o")
-        .arg(&kernel.fatbin)
-        .arg(&kernel.source);
+    command.args(&setup.arguments).arg("-o").arg(&kernel.fatbin).arg(&kernel.source);
     let output = command.output().map_err(|e| format!("{name}: {e}"))?;
     let log = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     if !output.status.success() {

@@ -55,8 +55,7 @@ fn number(table: &mut Table, key: &str, of: &str, place: &str) -> Result<Option<
 
 /// Returns the limits of a table, completed by those of `usual`.
 fn limit(table: &mut Table, usual: Limit, place: &str) -> Result<Limit, String> {
-    let mut given =
-        |key, of, usual| Ok::<_, String>(number(table, key, of, place)?.unwrap_or(usual));
+    let mut given = |key, of, usual| Ok::<_, String>(number(table, key, of, place)?.unwrap_or(usual));
     Ok(Limit {
         stack: given("stack", "bytes", usual.stack)?,
         spills: given("spills", "bytes", usual.spills)?,
@@ -69,11 +68,7 @@ fn default_limit(table: &mut Table) -> Result<Limit, String> {
     let Some(Value::Table(mut given)) = table.remove("default") else {
         return Err("there is no [default]".to_owned());
     };
-    let strictest = Limit {
-        stack: 0,
-        spills: 0,
-        registers: 0,
-    };
+    let strictest = Limit { stack: 0, spills: 0, registers: 0 };
     if !given.contains_key("registers") {
         return Err(format!("{place}: it gives no `registers`"));
     }
@@ -95,11 +90,7 @@ fn exception(value: Value, default: Limit) -> Result<Exception, String> {
     let limit = limit(&mut given, default, &place)?;
     let arch = text(&mut given, "arch", &place)?;
     nothing_else(&given, &place)?;
-    Ok(Exception {
-        kernel,
-        arch,
-        limit,
-    })
+    Ok(Exception { kernel, arch, limit })
 }
 
 /// Whether `name` matches `pattern`, in which `*` matches any text.
@@ -121,25 +112,20 @@ impl Limits {
         let default = default_limit(&mut table)?;
         let exceptions = match table.remove("exception") {
             None => Vec::new(),
-            Some(Value::Array(list)) => list
-                .into_iter()
-                .map(|value| exception(value, default))
-                .collect::<Result<_, _>>()?,
+            Some(Value::Array(list)) => {
+                list.into_iter().map(|value| exception(value, default)).collect::<Result<_, _>>()?
+            }
             Some(_) => return Err("write an exception as [[exception]]".to_owned()),
         };
         nothing_else(&table, "the file")?;
-        Ok(Self {
-            default,
-            exceptions,
-        })
+        Ok(Self { default, exceptions })
     }
 
     /// Returns the limit of a function. Among several matching exceptions the longest name wins, then one for a
     /// specific GPU.
     fn of(&self, usage: &Usage) -> Limit {
-        let here = |e: &&Exception| {
-            fits(&usage.kernel, &e.kernel) && e.arch.as_ref().is_none_or(|arch| *arch == usage.arch)
-        };
+        let here =
+            |e: &&Exception| fits(&usage.kernel, &e.kernel) && e.arch.as_ref().is_none_or(|arch| *arch == usage.arch);
         let found = self.exceptions.iter().filter(here);
         let found = found.max_by_key(|e| (e.kernel.len(), e.arch.is_some()));
         found.map_or(self.default, |e| e.limit)

@@ -75,10 +75,7 @@ pub fn csv(usages: &[Usage]) -> String {
         let (file, kernel, arch) = (&u.file, &u.kernel, &u.arch);
         let (shared, stack, spills) = (u.shared, u.stack, u.spills);
         // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "{file},{kernel},{arch},{registers},{shared},{stack},{spills}"
-        );
+        let _ = writeln!(text, "{file},{kernel},{arch},{registers},{shared},{stack},{spills}");
     }
     text
 }

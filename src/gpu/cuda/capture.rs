@@ -28,15 +28,10 @@ impl Drop for Captured<'_> {
 /// Captures the launches of `work` without running them. `work` must free all memory that it allocates; the graph
 /// allocates it again in each replay. Other threads may work meanwhile, except for operations that synchronise the
 /// whole context.
-pub(super) fn record(
-    stream: &Arc<CudaStream>,
-    work: &mut dyn FnMut() -> Result<()>,
-) -> Result<Box<dyn Recording>> {
+pub(super) fn record(stream: &Arc<CudaStream>, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
     use sys::CUstreamCaptureMode as Mode;
     stream.synchronize().w()?;
-    stream
-        .begin_capture(Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
-        .w()?;
+    stream.begin_capture(Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).w()?;
     let captured = Captured(stream);
     work()?;
     let graph = captured.end();

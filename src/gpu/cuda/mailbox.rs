@@ -26,12 +26,7 @@ impl Pinned {
         };
         // SAFETY: that many words were allocated, and nothing else refers to them.
         unsafe { memory.as_ptr().write_bytes(0, words + 1) };
-        Ok(Self {
-            stream,
-            memory,
-            words,
-            arrived,
-        })
+        Ok(Self { stream, memory, words, arrived })
     }
 
     /// Address of the number that comes back.

@@ -19,15 +19,9 @@ pub(super) fn fix_workspace(device: &CudaDevice) -> Result<CudaSlice<u8>> {
     let stream = device.cuda_stream();
     let (address, guard) = memory.device_ptr(&stream);
     // SAFETY: the memory is stored with the device.
-    unsafe {
-        sys::cublasSetWorkspace_v2(
-            *device.cublas_handle().handle(),
-            address as *mut _,
-            WORKSPACE,
-        )
-    }
-    .result()
-    .w()?;
+    unsafe { sys::cublasSetWorkspace_v2(*device.cublas_handle().handle(), address as *mut _, WORKSPACE) }
+        .result()
+        .w()?;
     drop(guard);
     Ok(memory)
 }
@@ -36,23 +30,12 @@ pub(super) fn fix_workspace(device: &CudaDevice) -> Result<CudaSlice<u8>> {
 pub(super) fn keep_sums_whole(device: &CudaDevice) -> Result<()> {
     let mode = sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
     // SAFETY: the handle belongs to the device.
-    unsafe { sys::cublasSetMathMode(*device.cublas_handle().handle(), mode) }
-        .result()
-        .w()
+    unsafe { sys::cublasSetMathMode(*device.cublas_handle().handle(), mode) }.result().w()
 }
 
 /// Computes a product. cuBLAS is column-major, so this computes the transposes: toᵀ = rightᵀ leftᵀ.
 pub(super) fn run(device: &CudaDevice, product: Product, to: View) -> Result<()> {
-    let Product {
-        batch,
-        rows,
-        inner,
-        columns,
-        left,
-        right,
-        add,
-        factors,
-    } = product;
+    let Product { batch, rows, inner, columns, left, right, add, factors } = product;
     let (right_op, right_width) = operation(&right, inner, columns);
     let (left_op, left_width) = operation(&left, rows, inner);
     let (alpha, beta) = (1.0f32, if add { 1.0f32 } else { 0.0 });

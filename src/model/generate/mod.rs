@@ -59,10 +59,7 @@ impl<'a> Continuation<'a> {
         device: &Device,
     ) -> Result<Self> {
         choice.check()?;
-        ensure!(
-            !prompt.is_empty(),
-            "a prompt needs at least one token to go on from"
-        );
+        ensure!(!prompt.is_empty(), "a prompt needs at least one token to go on from");
         let form = match model.begin(1)? {
             Some(decoder) => Form::Recurrent(decoder),
             None => Form::Window(window.max(1)),
@@ -90,9 +87,7 @@ impl<'a> Continuation<'a> {
         self.read()?;
         let known = self.tokens.min(self.logits.len());
         // The cast is lossless: ids are two bytes, so no tokenizer has more of them.
-        let id = self
-            .choice
-            .pick(&self.logits[..known], self.written.len())? as u16;
+        let id = self.choice.pick(&self.logits[..known], self.written.len())? as u16;
         self.written.push(id);
         self.unread = 1;
         Ok(id)
@@ -106,10 +101,7 @@ impl<'a> Continuation<'a> {
     /// Memory held now.
     pub fn memory(&self) -> Memory {
         match &self.form {
-            Form::Recurrent(decoder) => Memory::Held {
-                bytes: decoder.bytes(),
-                read: decoder.read(),
-            },
+            Form::Recurrent(decoder) => Memory::Held { bytes: decoder.bytes(), read: decoder.read() },
             Form::Window(tokens) => Memory::Reread(*tokens),
         }
     }

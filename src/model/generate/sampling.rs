@@ -17,12 +17,7 @@ pub enum Choice {
 #[derive(Clone, Copy, Debug, PartialEq, clap::Args)]
 pub struct Sampling {
     /// How evenly to draw: below 1 the likely tokens come yet more often.
-    #[arg(
-        long,
-        value_name = "T",
-        default_value_t = 0.8,
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "T", default_value_t = 0.8, allow_hyphen_values = true)]
     pub temperature: f64,
     /// Draw from so many of the likeliest tokens; 0 is no limit.
     #[arg(long, value_name = "K", default_value = "40")]
@@ -50,15 +45,11 @@ impl Choice {
         };
         match how {
             // The negated comparison also refuses NaN.
-            Sampling { temperature: t, .. } if !(*t > 0.0 && t.is_finite()) => wrong(
-                "--temperature",
-                t,
-                "a number above 0; --greedy takes the likeliest token",
-            ),
-            Sampling { top_k: Some(0), .. } => wrong("--top-k", &0, "at least 1"),
-            Sampling { top_p: Some(p), .. } if !(*p > 0.0 && *p <= 1.0) => {
-                wrong("--top-p", p, "above 0 and at most 1")
+            Sampling { temperature: t, .. } if !(*t > 0.0 && t.is_finite()) => {
+                wrong("--temperature", t, "a number above 0; --greedy takes the likeliest token")
             }
+            Sampling { top_k: Some(0), .. } => wrong("--top-k", &0, "at least 1"),
+            Sampling { top_p: Some(p), .. } if !(*p > 0.0 && *p <= 1.0) => wrong("--top-p", p, "above 0 and at most 1"),
             Sampling { .. } => Ok(()),
         }
     }
@@ -70,9 +61,7 @@ impl Choice {
     /// Fails if a logit is NaN or there are none.
     pub(super) fn pick(&self, logits: &[f32], at: usize) -> Result<usize> {
         if logits.iter().any(|x| x.is_nan()) || logits.is_empty() {
-            refuse!(
-                "the model's logits are not numbers: its training diverged, or the weights are broken"
-            );
+            refuse!("the model's logits are not numbers: its training diverged, or the weights are broken");
         }
         Ok(match self {
             Self::Greedy => ranked(logits, 1)[0],
@@ -133,12 +122,7 @@ mod tests {
     const LOGITS: [f32; 5] = [0.0, 3.0, 1.0, 3.0, -2.0];
 
     fn sampling() -> Sampling {
-        Sampling {
-            temperature: 1.0,
-            top_k: None,
-            top_p: None,
-            seed: 7,
-        }
+        Sampling { temperature: 1.0, top_k: None, top_p: None, seed: 7 }
     }
 
     fn shares(how: Sampling) -> [f64; 5] {
@@ -159,10 +143,7 @@ mod tests {
         for temperature in [0.5, 1.0, 2.0] {
             let weights = LOGITS.map(|x| (f64::from(x) / temperature).exp());
             let total: f64 = weights.iter().sum();
-            let found = shares(Sampling {
-                temperature,
-                ..sampling()
-            });
+            let found = shares(Sampling { temperature, ..sampling() });
             for (share, weight) in found.iter().zip(weights) {
                 assert!((share - weight / total).abs() < 0.012, "{found:?}");
             }
@@ -171,20 +152,11 @@ mod tests {
 
     #[test]
     fn neither_top_k_nor_top_p_lets_an_unlikely_token_through() {
-        let k = shares(Sampling {
-            top_k: Some(2),
-            ..sampling()
-        });
-        assert!(
-            k[1] > 0.45 && k[3] > 0.45 && k[0] + k[2] + k[4] == 0.0,
-            "{k:?}"
-        );
+        let k = shares(Sampling { top_k: Some(2), ..sampling() });
+        assert!(k[1] > 0.45 && k[3] > 0.45 && k[0] + k[2] + k[4] == 0.0, "{k:?}");
         // The two likeliest have 0.455 each: the second completes 0.6, and the third 0.92.
         for (p, drawn) in [(0.4, 1), (0.6, 2), (0.92, 3), (1.0, 5)] {
-            let found = shares(Sampling {
-                top_p: Some(p),
-                ..sampling()
-            });
+            let found = shares(Sampling { top_p: Some(p), ..sampling() });
             let seen = found.iter().filter(|share| **share > 0.0).count();
             assert_eq!(seen, drawn, "{p}: {found:?}");
         }
@@ -204,24 +176,15 @@ mod tests {
     fn what_is_no_number_is_refused() {
         let refuses = |how: Sampling, flag| Choice::Sampled(how).check().refuses(flag);
         for temperature in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let how = Sampling {
-                temperature,
-                ..sampling()
-            };
+            let how = Sampling { temperature, ..sampling() };
             refuses(how, "--temperature").names(&["--greedy"]);
         }
         let top_k = Some(0);
-        let how = Sampling {
-            top_k,
-            ..sampling()
-        };
+        let how = Sampling { top_k, ..sampling() };
         refuses(how, "--top-k").gives("0");
         for p in [0.0, 1.1, f64::NAN] {
             let top_p = Some(p);
-            let how = Sampling {
-                top_p,
-                ..sampling()
-            };
+            let how = Sampling { top_p, ..sampling() };
             refuses(how, "--top-p");
         }
         Choice::Greedy.pick(&[0.0, f32::NAN], 0).fails("refused");

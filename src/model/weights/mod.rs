@@ -72,10 +72,7 @@ impl Checkpoint {
         let found = Self::of_any_task(path)?;
         if !found.config.task.entry()?.objective.is_language_model() {
             let task = found.config.task.name();
-            return Err(Error::data(
-                &found.place,
-                format!("weights of `dsf {task}`, not of a language model"),
-            ));
+            return Err(Error::data(&found.place, format!("weights of `dsf {task}`, not of a language model")));
         }
         Ok(found)
     }
@@ -148,9 +145,7 @@ impl Checkpoint {
         let bf16 = self.config.train.precision == Precision::Bf16 && !device.is_cpu();
         let activations = if bf16 { DType::BF16 } else { DType::F32 };
         let refused = |why: &str| Error::data(&self.place, why);
-        let params = Params::given(self.values.clone(), DType::F32, device)
-            .for_activations(activations)
-            .detached();
+        let params = Params::given(self.values.clone(), DType::F32, device).for_activations(activations).detached();
         let io = Io::of(&self.config.task)?;
         let model = Model::new(&self.config.model, io, &params);
         let model = model.map_err(|e| refused(e.to_string().lines().next().unwrap_or("")))?;
@@ -208,11 +203,7 @@ fn reason_without_config(file: &Mapped) -> &'static str {
 /// Bytes of a tensor as little-endian f32.
 fn bytes(tensor: &Tensor) -> candle_core::Result<Vec<u8>> {
     let values = tensor.to_dtype(DType::F32)?.flatten_all()?;
-    Ok(values
-        .to_vec1::<f32>()?
-        .into_iter()
-        .flat_map(f32::to_le_bytes)
-        .collect())
+    Ok(values.to_vec1::<f32>()?.into_iter().flat_map(f32::to_le_bytes).collect())
 }
 
 #[cfg(test)]

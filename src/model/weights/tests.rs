@@ -47,15 +47,9 @@ pub(super) fn checkpoint(config: &RunConfig) -> Checkpoint {
     Model::new(&config.model, Io::of(&config.task).unwrap(), &params).unwrap();
     let values = params.vars().into_iter();
     Checkpoint {
-        origin: Origin {
-            run: Some(config.id()),
-            epoch: 2,
-            step: 34,
-        },
+        origin: Origin { run: Some(config.id()), epoch: 2, step: 34 },
         config: config.clone(),
-        values: values
-            .map(|(name, var)| (name, var.as_tensor().clone()))
-            .collect(),
+        values: values.map(|(name, var)| (name, var.as_tensor().clone())).collect(),
         place: PathBuf::from("in memory"),
     }
 }
@@ -110,13 +104,9 @@ fn a_file_that_is_none_of_ours_is_named_with_what_it_is() {
     fs::write(&path, pointer).unwrap();
     fails(&path, "data").names(&["`git lfs pull`"]);
     let kept = |tensors: &[(&str, Tensor)], metadata: &[(&str, &str)]| {
-        let tensors = tensors
-            .iter()
-            .map(|(name, t)| ((*name).to_owned(), t.clone()));
+        let tensors = tensors.iter().map(|(name, t)| ((*name).to_owned(), t.clone()));
         let pairs = metadata.iter();
-        let pairs = pairs
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .collect();
+        let pairs = pairs.map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         fs::write(&path, safetensors::serialize(tensors, Some(pairs)).unwrap()).unwrap();
         let at = Checkpoint::open(&path).err().unwrap().diagnostic();
         at.is_at(&path, None);
@@ -130,11 +120,7 @@ fn a_file_that_is_none_of_ours_is_named_with_what_it_is() {
     kept(&[("embed.tok", one.clone())], &[("config", "{}")]);
     let mut other = run("softmax");
     other.format = FORMAT + 1;
-    kept(
-        &[("embed.tok", one.clone())],
-        &[("config", &other.canonical())],
-    )
-    .names(&["format"]);
+    kept(&[("embed.tok", one.clone())], &[("config", &other.canonical())]).names(&["format"]);
     let mut recall = run("softmax");
     recall.task = MqarConfig {
         data: crate::tasks::Generator::Native,

@@ -25,16 +25,10 @@ pub(super) fn backward<F: Float>(op: &Cascade, ins: &[&[F]], gy: &[F]) -> Vec<Ve
     let mut grads = [(); 3].map(|()| zeros(op.width * op.states));
     let [ga, gb, gw] = &mut grads;
     let each = LANES * op.states;
-    let parts = ga
-        .chunks_mut(each)
-        .zip(gb.chunks_mut(each))
-        .zip(gw.chunks_mut(each));
-    parts
-        .zip(gy.chunks(LANES * op.len))
-        .enumerate()
-        .in_parallel(|(group, (((ga, gb), gw), gy))| {
-            gradients(&op.group(ins, group), gy, op.len, [ga, gb, gw]);
-        });
+    let parts = ga.chunks_mut(each).zip(gb.chunks_mut(each)).zip(gw.chunks_mut(each));
+    parts.zip(gy.chunks(LANES * op.len)).enumerate().in_parallel(|(group, (((ga, gb), gw), gy))| {
+        gradients(&op.group(ins, group), gy, op.len, [ga, gb, gw]);
+    });
     grads.into()
 }
 

@@ -19,11 +19,7 @@ impl Cascade {
             bail!("{name}: {states} states a channel, kernels take up to {MOST}");
         }
         let held = self.states.next_multiple_of(WARP) * arrays;
-        Ok(Grid {
-            blocks: [self.width, 1, 1],
-            threads: WARP,
-            shared: held * size_of::<f32>(),
-        })
+        Ok(Grid { blocks: [self.width, 1, 1], threads: WARP, shared: held * size_of::<f32>() })
     }
 }
 

@@ -120,11 +120,7 @@ mod tests {
     #[test]
     fn fused_equals_reference() {
         for len in [1, 2, 31, 32, 33, 100] {
-            check::agree(
-                &[case(1, 1), case(17, 3), legs(16, 8)],
-                fused(len),
-                reference(len),
-            );
+            check::agree(&[case(1, 1), case(17, 3), legs(16, 8)], fused(len), reference(len));
         }
     }
 
@@ -141,11 +137,7 @@ mod tests {
     fn long_chains_keep_their_digits() {
         let case = legs(16, 64);
         let numbers = |dtype| {
-            let x: Vec<Tensor> = case
-                .vars(dtype)
-                .iter()
-                .map(|x| x.as_detached_tensor())
-                .collect();
+            let x: Vec<Tensor> = case.vars(dtype).iter().map(|x| x.as_detached_tensor()).collect();
             let y = fused(2048)(&x).unwrap().to_dtype(DType::F64).unwrap();
             y.flatten_all().unwrap().to_vec1::<f64>().unwrap()
         };
@@ -174,10 +166,6 @@ mod tests {
 
     #[test]
     fn a_wrong_shape_is_named() {
-        check::refuses(
-            &[&[2, 3], &[2, 4], &[2, 3]],
-            fused(4),
-            "cascade: b has shape [2, 4]",
-        );
+        check::refuses(&[&[2, 3], &[2, 4], &[2, 3]], fused(4), "cascade: b has shape [2, 4]");
     }
 }

@@ -97,10 +97,7 @@ struct Scratch<F> {
 
 impl<F: Float> Scratch<F> {
     fn new(op: &CausalAttention) -> Self {
-        Self {
-            past: by_tile(op, |steps| Past::zeros(op, steps)),
-            work: Work::new(op),
-        }
+        Self { past: by_tile(op, |steps| Past::zeros(op, steps)), work: Work::new(op) }
     }
 }
 
@@ -139,11 +136,7 @@ struct Sums<F> {
 impl<F: Float> Sums<F> {
     fn zeros(op: &CausalAttention) -> Self {
         let zeros = |width: usize| by_tile(op, |steps| Matrix::zeros(steps, width));
-        Self {
-            k: zeros(op.key_width),
-            v: zeros(op.value_width),
-            bias: vec![F::zero(); op.distances()],
-        }
+        Self { k: zeros(op.key_width), v: zeros(op.value_width), bias: vec![F::zero(); op.distances()] }
     }
 
     fn clear(&mut self) {
@@ -247,22 +240,13 @@ fn backward_block<F: Float>(
     for at in block.tiles() {
         let (tile, past) = (block.tile(at), &past[at]);
         let Work { rows, p, gs, .. } = &mut *work;
-        gs.set_product(0..count, &rows.go, &past.values_t, |top| {
-            (0..op.value_width, tile.panel(top))
-        });
+        gs.set_product(0..count, &rows.go, &past.values_t, |top| (0..op.value_width, tile.panel(top)));
         tile.hide(gs, F::zero());
         tile.scores(&rows.q, &past.keys_t, p);
         for i in 0..count {
             differentiate(&tile, i, work);
         }
-        let Work {
-            sums,
-            rows,
-            p,
-            gs,
-            gq,
-            ..
-        } = &mut *work;
+        let Work { sums, rows, p, gs, gq, .. } = &mut *work;
         if op.weights == Weights::LinearNormalised {
             tile.hide(gs, F::zero());
         }
@@ -274,9 +258,7 @@ fn backward_block<F: Float>(
         let by = |first| tile.attending(first);
         sums.v[at].add_transposed_product(0..tile.len(), p, &rows.go, by);
         sums.k[at].add_transposed_product(0..tile.len(), gs, &rows.q, by);
-        gq.add_product(0..count, gs, &past.keys, |top| {
-            (tile.panel(top), 0..op.key_width)
-        });
+        gq.add_product(0..count, gs, &past.keys, |top| (tile.panel(top), 0..op.key_width));
     }
     work.gq.scale(op.scale());
     work.gq.copy_rows(to);
@@ -286,18 +268,9 @@ fn backward_block<F: Float>(
 /// scores.
 #[inline(always)]
 fn differentiate<F: Float>(tile: &Tile<F>, i: usize, work: &mut Work<F>) {
-    let Work {
-        rows,
-        p,
-        gs,
-        factors,
-        ..
-    } = work;
+    let Work { rows, p, gs, factors, .. } = work;
     let groups = tile.groups(i);
-    let (p, gs) = (
-        p.groups_mut(i, groups.clone()),
-        gs.groups_mut(i, groups.clone()),
-    );
+    let (p, gs) = (p.groups_mut(i, groups.clone()), gs.groups_mut(i, groups.clone()));
     let (reciprocal, top) = (rows.reciprocals[i], rows.tops[i]);
     let weights = tile.op().weights;
     if weights == Weights::Softmax {

@@ -44,10 +44,7 @@ struct Scratch<F> {
 
 impl<F: Float> Scratch<F> {
     fn new(op: &CausalAttention) -> Self {
-        Self {
-            past: by_tile(op, |steps| Past::zeros(op, steps)),
-            weighed: Weighed::new(op),
-        }
+        Self { past: by_tile(op, |steps| Past::zeros(op, steps)), weighed: Weighed::new(op) }
     }
 }
 
@@ -62,10 +59,7 @@ fn forward_item<F: Float>(
     let parts = past.iter_mut().zip(tiles(op));
     parts.in_parallel(|(past, steps)| load(item, &steps, past));
     let rows = reciprocals.chunks_mut(BLOCK);
-    let blocks = o
-        .chunks_mut(BLOCK)
-        .zip(rows.zip(tops.chunks_mut(BLOCK)))
-        .enumerate();
+    let blocks = o.chunks_mut(BLOCK).zip(rows.zip(tops.chunks_mut(BLOCK))).enumerate();
     let run = |weighed: &mut Weighed<F>, (index, (o, (reciprocals, tops)))| {
         forward_block(&item.block(index), past, weighed, o, [reciprocals, tops]);
     };
@@ -185,12 +179,7 @@ fn forward_block<F: Float>(
 
 /// Adds the values of a tile, weighed.
 #[inline(always)]
-fn add_tile<F: Float>(
-    op: &CausalAttention,
-    tile: &Tile<F>,
-    past: &Past<F>,
-    weighed: &mut Weighed<F>,
-) {
+fn add_tile<F: Float>(op: &CausalAttention, tile: &Tile<F>, past: &Past<F>, weighed: &mut Weighed<F>) {
     tile.scores(&weighed.q, &past.keys_t, &mut weighed.p);
     // Loops are used instead of closures: a closure that is not inlined is compiled only for the lowest instruction
     // set.

@@ -33,15 +33,7 @@ pub(super) fn forward(op: &CausalAttention, call: Launch) -> Result<Vec<Buffer>>
         true => Some(gpu.alloc(DType::F32, items * op.rows)?),
         false => None,
     };
-    let pairs = Pairs {
-        op,
-        gpu,
-        ins: [q, k, v],
-        gy: None,
-        stats: None,
-        dots: None,
-        bias: call.ins.get(3).copied(),
-    };
+    let pairs = Pairs { op, gpu, ins: [q, k, v], gy: None, stats: None, dots: None, bias: call.ins.get(3).copied() };
     pairs.launch(Out::Y, &mut y, stats.as_mut())?;
     Ok([Some(y), stats].into_iter().flatten().collect())
 }
@@ -168,9 +160,7 @@ impl Pairs<'_> {
         let rows = op.batch * op.heads * op.rows.max(op.len);
         u32::try_from(rows).map_err(candle_core::Error::wrap)?; // kernels count rows in 32 bits
         let held = op.positions.as_ref().map(|x| x.storage_and_layout());
-        let positions = held
-            .as_ref()
-            .map(|(storage, layout)| self.gpu.view(storage, layout));
+        let positions = held.as_ref().map(|(storage, layout)| self.gpu.view(storage, layout));
         let [q, k, v] = self.ins;
         let tensors = [
             q.into(),
@@ -190,14 +180,9 @@ impl Pairs<'_> {
         };
         let rest = [rule.into(), self.by_four().into(), Arg::F32(op.scale())];
         let none = Pattern::default();
-        let pattern = op
-            .pattern
-            .as_ref()
-            .map_or(&none, |checked| &checked.pattern);
+        let pattern = op.pattern.as_ref().map_or(&none, |checked| &checked.pattern);
         let held = pattern.links.as_ref().map(|x| x.storage_and_layout());
-        let links = held
-            .as_ref()
-            .map(|(storage, layout)| self.gpu.view(storage, layout));
+        let links = held.as_ref().map(|(storage, layout)| self.gpu.view(storage, layout));
         let each = |links: &Tensor| links.dims()[1];
         let pattern = [
             links.transpose()?.into(),
@@ -208,19 +193,14 @@ impl Pairs<'_> {
             self.bias.into(),
             op.distances().into(),
         ];
-        self.gpu.launch(
-            kernel,
-            grid,
-            &[&tensors[..], &mask, to, &sizes, &rest, &pattern].concat(),
-        )
+        self.gpu.launch(kernel, grid, &[&tensors[..], &mask, to, &sizes, &rest, &pattern].concat())
     }
 
     /// True if the rows of all tensors can be read four elements at a time.
     fn by_four(&self) -> bool {
         let widths = [self.op.key_width, self.op.value_width];
         let tensors = self.ins.iter().chain(&self.gy);
-        widths.iter().all(|width| width.is_multiple_of(4))
-            && tensors.into_iter().all(|x| x.aligned(4))
+        widths.iter().all(|width| width.is_multiple_of(4)) && tensors.into_iter().all(|x| x.aligned(4))
     }
 
     /// The launch configuration: few queries per tile if there are few queries, or if there would
@@ -249,11 +229,7 @@ impl Pairs<'_> {
             false => MANY,
         };
         let name = format!("{}_{name}_{queries}_{columns}", CausalAttention::NAME);
-        let grid = Grid {
-            blocks: blocks(queries),
-            threads: THREADS,
-            shared: 0,
-        };
+        let grid = Grid { blocks: blocks(queries), threads: THREADS, shared: 0 };
         let io = self.ins[0].dtype();
         (grid, Kernel::of_products(module, &name, io))
     }

@@ -43,10 +43,7 @@ pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec
         return Ok([grads.c, grads.b, grads.x].map(Some).into());
     }
     let Some(reciprocals) = call.saved.first() else {
-        bail!(
-            "{}: the sums of weights were not saved",
-            CausalAttention::OP
-        );
+        bail!("{}: the sums of weights were not saved", CausalAttention::OP);
     };
     let (io, rows, count) = (v.dtype(), reciprocals.len(), v.len());
     let mut gy = gpu.alloc(DType::F32, rows * (e + 1))?;
@@ -58,23 +55,14 @@ pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec
     let mut gv = gpu.alloc(io, count)?;
     let args = [(&grads.x).into(), (&mut gv).into(), count.into(), e.into()];
     gpu.launch(kernel("leave_last", io), Grid::for_each(count), &args)?;
-    let narrow =
-        |grad: Buffer| -> Result<Buffer> { Ok(converted(gpu, grad.view(), io)?.unwrap_or(grad)) };
-    Ok(vec![
-        Some(narrow(grads.c)?),
-        Some(narrow(grads.b)?),
-        Some(gv),
-    ])
+    let narrow = |grad: Buffer| -> Result<Buffer> { Ok(converted(gpu, grad.view(), io)?.unwrap_or(grad)) };
+    Ok(vec![Some(narrow(grads.c)?), Some(narrow(grads.b)?), Some(gv)])
 }
 
 fn inputs<'a>(ins: &[View<'a>]) -> Result<[View<'a>; 3]> {
     match *ins {
         [q, k, v] => Ok([q, k, v]),
-        _ => bail!(
-            "{}: {} inputs instead of three",
-            CausalAttention::OP,
-            ins.len()
-        ),
+        _ => bail!("{}: {} inputs instead of three", CausalAttention::OP, ins.len()),
     }
 }
 
@@ -108,17 +96,8 @@ fn with_wide_sum<T>(
 }
 
 /// The chunked sum of values of some width.
-fn sum<'a>(
-    op: &CausalAttention,
-    gpu: &'a Gpu,
-    [q, k, v]: [View<'a>; 3],
-    width: usize,
-) -> Launched<'a> {
-    let rows = Rows {
-        count: op.rows,
-        positions: None,
-        shared: 1,
-    };
+fn sum<'a>(op: &CausalAttention, gpu: &'a Gpu, [q, k, v]: [View<'a>; 3], width: usize) -> Launched<'a> {
+    let rows = Rows { count: op.rows, positions: None, shared: 1 };
     Launched {
         gpu,
         sequences: op.batch * op.heads,

@@ -40,25 +40,18 @@ pub(super) fn forward<F: Float>(op: &CausalAttention, sums: Chunked, ins: &[&[F]
         let e = op.value_width;
         let tasks = o.chunks_mut(ROWS * e);
         let reciprocals = reciprocals(op, sums, ins);
-        tasks
-            .zip(reciprocals.chunks(ROWS))
-            .in_parallel(|(o, reciprocals)| {
-                for (o, &reciprocal) in o.chunks_exact_mut(e).zip(reciprocals) {
-                    for o in o {
-                        *o *= reciprocal;
-                    }
+        tasks.zip(reciprocals.chunks(ROWS)).in_parallel(|(o, reciprocals)| {
+            for (o, &reciprocal) in o.chunks_exact_mut(e).zip(reciprocals) {
+                for o in o {
+                    *o *= reciprocal;
                 }
-            });
+            }
+        });
     }
     o
 }
 
-pub(super) fn backward<F: Float>(
-    op: &CausalAttention,
-    sums: Chunked,
-    ins: &[&[F]],
-    out: Used<&[F]>,
-) -> Vec<Vec<F>> {
+pub(super) fn backward<F: Float>(op: &CausalAttention, sums: Chunked, ins: &[&[F]], out: Used<&[F]>) -> Vec<Vec<F>> {
     if op.weights == Weights::Plain {
         let grads = sums.backward(&inputs(ins, ins[2]), out.grad);
         return vec![grads.c, grads.b, grads.v];
@@ -72,31 +65,21 @@ pub(super) fn backward<F: Float>(
             wide[..e].copy_from_slice(v);
         }
     });
-    let sums = Chunked {
-        channels: wide,
-        ..sums
-    };
-    let ones = Chunked {
-        channels: 1,
-        times: sums.times.clone(),
-        ..sums
-    };
+    let sums = Chunked { channels: wide, ..sums };
+    let ones = Chunked { channels: 1, times: sums.times.clone(), ..sums };
     let mut go = zeros(out.grad.len() / e * wide);
     let reciprocals = reciprocals(op, ones, ins);
     let reads = out.grad.chunks(ROWS * e).zip(out.value.chunks(ROWS * e));
-    go.chunks_mut(ROWS * wide)
-        .zip(reciprocals.chunks(ROWS))
-        .zip(reads)
-        .in_parallel(|((to, reciprocals), (go, o))| {
-            let reads = go.chunks_exact(e).zip(o.chunks_exact(e));
-            let rows = to.chunks_exact_mut(wide).zip(reciprocals);
-            for ((wide, &reciprocal), (go, o)) in rows.zip(reads) {
-                for (wide, &go) in wide.iter_mut().zip(go) {
-                    *wide = go * reciprocal;
-                }
-                wide[e] = -dot(go, o) * reciprocal;
+    go.chunks_mut(ROWS * wide).zip(reciprocals.chunks(ROWS)).zip(reads).in_parallel(|((to, reciprocals), (go, o))| {
+        let reads = go.chunks_exact(e).zip(o.chunks_exact(e));
+        let rows = to.chunks_exact_mut(wide).zip(reciprocals);
+        for ((wide, &reciprocal), (go, o)) in rows.zip(reads) {
+            for (wide, &go) in wide.iter_mut().zip(go) {
+                *wide = go * reciprocal;
             }
-        });
+            wide[e] = -dot(go, o) * reciprocal;
+        }
+    });
     let grads = sums.backward(&inputs(ins, &v), &go);
     let mut gv = zeros(ins[2].len());
     let tasks = gv.chunks_mut(ROWS * e).zip(grads.v.chunks(ROWS * wide));
@@ -110,20 +93,12 @@ pub(super) fn backward<F: Float>(
 
 /// The reciprocal normaliser 1 / Σ_j s_ij of each row.
 fn reciprocals<F: Float>(op: &CausalAttention, sums: Chunked, ins: &[&[F]]) -> Vec<F> {
-    let sums = Chunked {
-        channels: 1,
-        ..sums
-    };
+    let sums = Chunked { channels: 1, ..sums };
     let ones = vec![F::one(); op.batch * op.heads * op.len];
     let sums = sums.forward(&inputs(ins, &ones));
     sums.into_iter().map(|sum| F::one() / sum).collect()
 }
 
 fn inputs<'a, F>(ins: &[&'a [F]], v: &'a [F]) -> Inputs<'a, F> {
-    Inputs {
-        b: ins[1],
-        c: ins[0],
-        x: v,
-        decay: None,
-    }
+    Inputs { b: ins[1], c: ins[0], x: v, decay: None }
 }

@@ -45,10 +45,7 @@ pub fn causal_attention(
     weights: Weights,
     dropout: Option<Dropout>,
 ) -> Result<Tensor> {
-    apply(
-        CausalAttention::check(ins, heads, positions, weights, dropout)?,
-        ins,
-    )
+    apply(CausalAttention::check(ins, heads, positions, weights, dropout)?, ins)
 }
 
 /// [`causal_attention`] with a softmax over the pairs of a pattern. If the pattern is only a window, time is
@@ -68,10 +65,7 @@ fn apply(op: CausalAttention, ins: [&Tensor; 3]) -> Result<Tensor> {
     let (q, heads) = (ins[0], op.heads);
     let wanted = op.wanted(q).filter(|_| heads > 1).unwrap_or(op.layout);
     if wanted != op.layout {
-        let moved = CausalAttention {
-            layout: wanted,
-            ..op
-        };
+        let moved = CausalAttention { layout: wanted, ..op };
         return match wanted {
             Heads::Apart => {
                 let [q, k, v] = ins.map(|x| place::heads_apart(x, heads));
@@ -127,10 +121,7 @@ impl CausalAttention {
                 let [batch, axis, rows, width] = shape::dims(Self::OP, ("q", q))?;
                 if axis != heads {
                     let dims = q.dims();
-                    bail!(
-                        "{}: q has shape {dims:?}, needed are {heads} heads on its second axis",
-                        Self::OP
-                    );
+                    bail!("{}: q has shape {dims:?}, needed are {heads} heads on its second axis", Self::OP);
                 }
                 (Heads::Apart, 1, [batch, rows, width])
             }
@@ -141,10 +132,7 @@ impl CausalAttention {
         };
         for (name, width) in [("q", key_width), ("v", value_width)] {
             if !width.is_multiple_of(across) {
-                bail!(
-                    "{}: {name} has rows of {width} numbers, needed is a multiple of {heads} heads",
-                    Self::OP
-                );
+                bail!("{}: {name} has rows of {width} numbers, needed is a multiple of {heads} heads", Self::OP);
             }
         }
         let leading = &q.dims()[..q.rank() - 2];
@@ -201,20 +189,12 @@ impl CausalAttention {
 
     fn within(self, q: &Tensor, pattern: &Pattern) -> Result<Self> {
         let checked = Checked::new(Self::OP, pattern, (q, self.heads), self.len)?;
-        Ok(Self {
-            pattern: Some(checked),
-            ..self
-        })
+        Ok(Self { pattern: Some(checked), ..self })
     }
 
     /// Sizes of a tensor with `rows` rows per head and `width` numbers per row.
     fn sizes(&self, rows: usize, width: usize) -> Sizes {
-        Sizes {
-            sequences: self.batch,
-            heads: self.heads,
-            rows,
-            width,
-        }
+        Sizes { sequences: self.batch, heads: self.heads, rows, width }
     }
 
     /// The rows of `item` (batch and head) in such a tensor.
@@ -223,12 +203,7 @@ impl CausalAttention {
     }
 
     /// The rows of each item in such a tensor.
-    fn rows_by_item<'a, F>(
-        &self,
-        x: &'a mut [F],
-        rows: usize,
-        width: usize,
-    ) -> Vec<Vec<&'a mut [F]>> {
+    fn rows_by_item<'a, F>(&self, x: &'a mut [F], rows: usize, width: usize) -> Vec<Vec<&'a mut [F]>> {
         self.layout.rows_by_item(x, self.sizes(rows, width))
     }
 

@@ -31,22 +31,14 @@ pub(super) struct Checked {
 
 impl Checked {
     /// Checks a pattern for queries `q` with the given number of heads, and for `len` keys.
-    pub(super) fn new(
-        op: &str,
-        pattern: &Pattern,
-        (q, heads): (&Tensor, usize),
-        len: usize,
-    ) -> Result<Self> {
+    pub(super) fn new(op: &str, pattern: &Pattern, (q, heads): (&Tensor, usize), len: usize) -> Result<Self> {
         let mut pattern = pattern.clone();
         if let Some(bias) = &pattern.bias {
             let [_, distances] = shape::dims(op, ("bias", bias))?;
             shape::parameter(op, ("bias", bias), ("q", q), &[heads, distances])?;
         }
         if pattern.window == Some(0) {
-            bail!(
-                "{}: a window of 0 steps leaves nothing to attend to, needed is 1 at least",
-                op
-            );
+            bail!("{}: a window of 0 steps leaves nothing to attend to, needed is 1 at least", op);
         }
         // A window of the whole sequence has no effect, and removing it enables fast paths.
         pattern.window = pattern.window.filter(|&window| window < len);

@@ -43,10 +43,7 @@ impl<'a, F: Float> Rows<'a, F> {
             true => rows.start * self.stride,
             false => (rows.end - 1) * self.stride + self.width,
         };
-        Self {
-            x: &self.x[rows.start * self.stride..end],
-            ..*self
-        }
+        Self { x: &self.x[rows.start * self.stride..end], ..*self }
     }
 
     /// Iterates over the rows.
@@ -80,9 +77,7 @@ pub(super) struct Sizes {
 impl Heads {
     /// The rows of `item` (sequence and head).
     pub(super) fn rows_of<F>(self, x: &[F], sizes: Sizes, item: usize) -> Rows<'_, F> {
-        let Sizes {
-            heads, rows, width, ..
-        } = sizes;
+        let Sizes { heads, rows, width, .. } = sizes;
         let (first, stride) = match self {
             Self::Apart => (item * rows * width, width),
             Self::Beside => {
@@ -91,21 +86,12 @@ impl Heads {
                 (sequence * rows * stride + head * width, stride)
             }
         };
-        Rows {
-            x: &x[first..],
-            width,
-            stride,
-        }
+        Rows { x: &x[first..], width, stride }
     }
 
     /// The rows of every item.
     pub(super) fn rows_by_item<F>(self, x: &mut [F], sizes: Sizes) -> Vec<Vec<&mut [F]>> {
-        let Sizes {
-            sequences,
-            heads,
-            rows,
-            width,
-        } = sizes;
+        let Sizes { sequences, heads, rows, width } = sizes;
         let empty = |_| Vec::with_capacity(rows);
         let mut items: Vec<Vec<_>> = (0..sequences * heads).map(empty).collect();
         for (i, row) in x.chunks_exact_mut(width).enumerate() {

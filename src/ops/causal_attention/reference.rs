@@ -54,9 +54,7 @@ fn headed([q, k, v]: [&Tensor; 3], op: &CausalAttention) -> Result<Tensor> {
 /// The causal mask: 1 where row i attends to step j, else 0; (B or 1, 1, R, L).
 fn causal_mask(op: &CausalAttention, like: &Tensor) -> Result<Tensor> {
     let steps = Tensor::arange(0, op.len as u32, like.device())?;
-    times(op, like)?
-        .broadcast_ge(&steps)?
-        .to_dtype(like.dtype())
+    times(op, like)?.broadcast_ge(&steps)?.to_dtype(like.dtype())
 }
 
 /// (B or 1, 1, R, 1) of u32.
@@ -70,16 +68,12 @@ fn times(op: &CausalAttention, like: &Tensor) -> Result<Tensor> {
 /// i - j of row i and step j, (B or 1, 1, R, L).
 fn distances(op: &CausalAttention, like: &Tensor) -> Result<Tensor> {
     let steps = Tensor::arange(0, op.len as u32, like.device())?.to_dtype(like.dtype())?;
-    times(op, like)?
-        .to_dtype(like.dtype())?
-        .broadcast_sub(&steps)
+    times(op, like)?.to_dtype(like.dtype())?.broadcast_sub(&steps)
 }
 
 /// Slope of each head, (1, s, 1, 1).
 fn slopes(op: &CausalAttention, pattern: &Checked, like: &Tensor) -> Result<Tensor> {
-    let slopes: Vec<f64> = (0..op.heads)
-        .map(|head| pattern.slope(head, op.heads))
-        .collect();
+    let slopes: Vec<f64> = (0..op.heads).map(|head| pattern.slope(head, op.heads)).collect();
     Tensor::from_vec(slopes, (1, op.heads, 1, 1), like.device())?.to_dtype(like.dtype())
 }
 
@@ -105,9 +99,7 @@ fn allowed(op: &CausalAttention, pattern: &Checked, like: &Tensor) -> Result<Ten
 /// Rows of a tensor (L, L) at the times of the queries, (B or 1, 1, R, L).
 fn rows_of(op: &CausalAttention, x: &Tensor) -> Result<Tensor> {
     match &op.positions {
-        Some(positions) => x
-            .index_select(&positions.flatten_all()?, 0)?
-            .reshape((op.batch, 1, op.rows, op.len)),
+        Some(positions) => x.index_select(&positions.flatten_all()?, 0)?.reshape((op.batch, 1, op.rows, op.len)),
         None => x.reshape((1, 1, op.rows, op.len)),
     }
 }

@@ -8,11 +8,7 @@ mod kernels;
 mod patterns;
 
 const RULES: [Weights; 3] = [Weights::Softmax, Weights::LinearNormalised, Weights::Plain];
-const DROPOUT: Dropout = Dropout {
-    p: 0.25,
-    key: [7, 8],
-    index: 3,
-};
+const DROPOUT: Dropout = Dropout { p: 0.25, key: [7, 8], index: 3 };
 
 /// Limit for rows of gradients in bf16. The gradient of a score is its weight times a difference of two numbers, one of
 /// which is computed from outputs rounded to bf16. If one key has nearly all of the weight, little more than the
@@ -24,19 +20,15 @@ type Sizes = [usize; 6];
 
 /// Inputs with positive queries and keys, for which the normaliser of linear attention is positive.
 fn case([batch, heads, rows, len, m, e]: Sizes) -> Case {
-    Case::new(format!(
-        "{batch} x {heads} x {rows} of {len}, {m} and {e} wide"
-    ))
-    .uniform("q", &[batch, heads, rows, m], 0.1, 1.0)
-    .uniform("k", &[batch, heads, len, m], 0.1, 1.0)
-    .normal("v", &[batch, heads, len, e])
+    Case::new(format!("{batch} x {heads} x {rows} of {len}, {m} and {e} wide"))
+        .uniform("q", &[batch, heads, rows, m], 0.1, 1.0)
+        .uniform("k", &[batch, heads, len, m], 0.1, 1.0)
+        .normal("v", &[batch, heads, len, e])
 }
 
 /// Times in no order, with the last step among them.
 fn positions([batch, _, rows, len, ..]: Sizes) -> Tensor {
-    let ids: Vec<u32> = (0..batch * rows)
-        .map(|i| (len - 1 - i * 5 % len) as u32)
-        .collect();
+    let ids: Vec<u32> = (0..batch * rows).map(|i| (len - 1 - i * 5 % len) as u32).collect();
     Tensor::from_vec(ids, (batch, rows), &Device::Cpu).unwrap()
 }
 
@@ -48,25 +40,13 @@ fn heads(x: &[Tensor]) -> usize {
     }
 }
 
-fn attend(
-    x: &[Tensor],
-    positions: Option<&Tensor>,
-    rule: Weights,
-    dropout: Option<Dropout>,
-) -> Result<Tensor> {
+fn attend(x: &[Tensor], positions: Option<&Tensor>, rule: Weights, dropout: Option<Dropout>) -> Result<Tensor> {
     causal_attention([&x[0], &x[1], &x[2]], heads(x), positions, rule, dropout)
 }
 
 /// [`attend`] for tensors whose heads are side by side.
-fn attend_beside(
-    x: &[Tensor],
-    positions: Option<&Tensor>,
-    rule: Weights,
-    dropout: Option<Dropout>,
-) -> Result<Tensor> {
-    beside(x, |ins, heads| {
-        causal_attention(ins, heads, positions, rule, dropout)
-    })
+fn attend_beside(x: &[Tensor], positions: Option<&Tensor>, rule: Weights, dropout: Option<Dropout>) -> Result<Tensor> {
+    beside(x, |ins, heads| causal_attention(ins, heads, positions, rule, dropout))
 }
 
 /// Moves the heads of the inputs side by side, calls `attend`, and moves the heads of its result back to an axis.
@@ -85,12 +65,7 @@ fn checked(
 }
 
 /// [`attend`] by the reference.
-fn by_definition(
-    x: &[Tensor],
-    positions: Option<&Tensor>,
-    rule: Weights,
-    dropout: Option<Dropout>,
-) -> Result<Tensor> {
+fn by_definition(x: &[Tensor], positions: Option<&Tensor>, rule: Weights, dropout: Option<Dropout>) -> Result<Tensor> {
     let op = checked(x, positions, rule, dropout)?;
     reference::causal_attention([&x[0], &x[1], &x[2]], &op)
 }
@@ -120,12 +95,7 @@ fn fused_equals_reference_at_all_lengths() {
         }
         agree([9, 2, 150, 150, 2, 3], None, rule, Some(DROPOUT));
     }
-    agree(
-        [1, 1, 1000, 1000, 2, 3],
-        None,
-        Weights::Softmax,
-        Some(DROPOUT),
-    );
+    agree([1, 1, 1000, 1000, 2, 3], None, Weights::Softmax, Some(DROPOUT));
 }
 
 /// Scores that rise from tile to tile by more than the range of an exponential, and that fall as much.
@@ -139,9 +109,7 @@ fn later_tiles_may_have_far_larger_or_smaller_scores() {
         let k = (&v * (sign * 300.0)).unwrap();
         let o = causal_attention([&q, &k, &v], 1, None, Weights::Softmax, None).unwrap();
         // The last step, or the first, has all of the weight in each row.
-        let expected: Vec<f32> = (0..len)
-            .map(|i| if sign > 0.0 { i as f32 } else { 0.0 })
-            .collect();
+        let expected: Vec<f32> = (0..len).map(|i| if sign > 0.0 { i as f32 } else { 0.0 }).collect();
         let o = o.flatten_all().unwrap().to_vec1::<f32>().unwrap();
         assert_eq!(o, expected);
     }
@@ -158,11 +126,7 @@ fn fused_equals_reference_at_all_widths() {
 
 #[test]
 fn fused_equals_reference_for_some_rows() {
-    for sizes in [
-        [2, 2, 1, 9, 3, 4],
-        [3, 2, 7, 40, 5, 17],
-        [1, 1, 70, 6, 2, 2],
-    ] {
+    for sizes in [[2, 2, 1, 9, 3, 4], [3, 2, 7, 40, 5, 17], [1, 1, 70, 6, 2, 2]] {
         for rule in RULES {
             agree(sizes, Some(&positions(sizes)), rule, None);
             agree(sizes, Some(&positions(sizes)), rule, Some(DROPOUT));
@@ -174,9 +138,7 @@ fn fused_equals_reference_for_some_rows() {
 #[test]
 fn fused_equals_reference_where_time_is_linear() {
     let ascending = |[batch, _, rows, len, ..]: Sizes| {
-        let ids: Vec<u32> = (0..batch * rows)
-            .map(|i| (i % rows * len / rows + i / rows) as u32)
-            .collect();
+        let ids: Vec<u32> = (0..batch * rows).map(|i| (i % rows * len / rows + i / rows) as u32).collect();
         Tensor::from_vec(ids, (batch, rows), &Device::Cpu).unwrap()
     };
     for rule in [Weights::LinearNormalised, Weights::Plain] {
@@ -185,23 +147,14 @@ fn fused_equals_reference_where_time_is_linear() {
         // All rows of a sequence see the same tokens: in one sequence all tokens, in the other all but padding.
         let lasts: Vec<u32> = (0..600).map(|i| if i < 300 { 299 } else { 270 }).collect();
         let lasts = Tensor::from_vec(lasts, (2, 300), &Device::Cpu).unwrap();
-        for (sizes, positions) in [
-            (whole, None),
-            (some, Some(ascending(some))),
-            (whole, Some(lasts)),
-        ] {
-            let x: Vec<Tensor> = case(sizes)
-                .vars(candle_core::DType::F64)
-                .iter()
-                .map(|x| x.as_tensor().clone())
-                .collect();
+        for (sizes, positions) in [(whole, None), (some, Some(ascending(some))), (whole, Some(lasts))] {
+            let x: Vec<Tensor> =
+                case(sizes).vars(candle_core::DType::F64).iter().map(|x| x.as_tensor().clone()).collect();
             let op = checked(&x, positions.as_ref(), rule, None);
             assert!(linear::sums(&op.unwrap()).is_some(), "{sizes:?}");
             agree(sizes, positions.as_ref(), rule, None);
         }
-        check::same_bits(&case([1, 1, 300, 300, 5, 6]), |x| {
-            attend(x, None, rule, None)
-        });
+        check::same_bits(&case([1, 1, 300, 300, 5, 6]), |x| attend(x, None, rule, None));
     }
 }
 
@@ -224,9 +177,7 @@ fn a_single_head_needs_no_axis() {
 #[test]
 fn gradients_are_finite_differences() {
     for rule in RULES {
-        check::finite_differences(&case([1, 2, 3, 3, 2, 2]), |x| {
-            attend(x, None, rule, Some(DROPOUT))
-        });
+        check::finite_differences(&case([1, 2, 3, 3, 2, 2]), |x| attend(x, None, rule, Some(DROPOUT)));
     }
 }
 
@@ -241,9 +192,7 @@ fn bits_do_not_depend_on_threads() {
 
 #[test]
 fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case([2, 2, 4, 4, 3, 2]), |x| {
-        attend(x, None, Weights::Softmax, None)
-    });
+    check::partial_tracking(&case([2, 2, 4, 4, 3, 2]), |x| attend(x, None, Weights::Softmax, None));
 }
 
 #[test]
@@ -263,10 +212,7 @@ fn huge_scores_do_not_overflow() {
     let x = |values: &[f32]| Tensor::from_slice(values, (1, 1, 2, 1), &Device::Cpu).unwrap();
     let (q, v) = (x(&[1e18, -1e18]), x(&[3.0, 5.0]));
     let o = causal_attention([&q, &q, &v], 1, None, Weights::Softmax, None).unwrap();
-    assert_eq!(
-        o.flatten_all().unwrap().to_vec1::<f32>().unwrap(),
-        [3.0, 5.0]
-    );
+    assert_eq!(o.flatten_all().unwrap().to_vec1::<f32>().unwrap(), [3.0, 5.0]);
 }
 
 #[test]
@@ -276,22 +222,13 @@ fn wrong_shapes_and_positions_are_named() {
         check::refuses(&shapes, run, message);
     };
     let q = &[2, 1, 4, 3][..];
-    refused(
-        [q, &[2, 1, 4, 2], q],
-        "k has shape [2, 1, 4, 2], but q of shape [2, 1, 4, 3]",
-    );
-    refused(
-        [q, q, &[2, 2, 4, 3]],
-        "v has shape [2, 2, 4, 3], but q of shape [2, 1, 4, 3]",
-    );
+    refused([q, &[2, 1, 4, 2], q], "k has shape [2, 1, 4, 2], but q of shape [2, 1, 4, 3]");
+    refused([q, q, &[2, 2, 4, 3]], "v has shape [2, 2, 4, 3], but q of shape [2, 1, 4, 3]");
     refused([q, &[2, 1, 5, 3], &[2, 1, 5, 3]], "without positions");
     let x = Tensor::ones((1, 1, 2, 2), candle_core::DType::F32, &Device::Cpu).unwrap();
     let late = Tensor::new(&[[0u32, 2]], &Device::Cpu).unwrap();
     let error = causal_attention([&x; 3], 1, Some(&late), Weights::Plain, None).unwrap_err();
-    assert!(
-        error.to_string().contains("position 2, but k has 2 steps"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("position 2, but k has 2 steps"), "{error}");
 }
 
 #[test]

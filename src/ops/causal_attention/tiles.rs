@@ -107,11 +107,7 @@ impl<'a, F: Float> Item<'a, F> {
             let start = window.map_or(0, |window| reach.saturating_sub(window));
             start..reach
         });
-        Block {
-            item: self,
-            first: rows.start,
-            spans: spans.collect(),
-        }
+        Block { item: self, first: rows.start, spans: spans.collect() }
     }
 }
 
@@ -148,11 +144,7 @@ impl<'a, F: Float> Block<'a, F> {
     pub(super) fn tile(&'a self, index: usize) -> Tile<'a, F> {
         let steps = index * TILE..((index + 1) * TILE).min(self.item.op.len);
         let holds = |span: &Range<usize>| span.start <= steps.start && steps.end <= span.end;
-        Tile {
-            block: self,
-            full: steps.len().is_multiple_of(LANES) && self.spans.iter().all(holds),
-            steps,
-        }
+        Tile { block: self, full: steps.len().is_multiple_of(LANES) && self.spans.iter().all(holds), steps }
     }
 
     /// Rows of the block in the results, or in gradients with their layout.

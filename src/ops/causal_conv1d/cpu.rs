@@ -49,12 +49,7 @@ pub(super) fn forward_block<F: Float>(kernel: &Kernel<F>, x: &[F], first: usize,
 
 /// Adds the products of the taps from `first` on to one row of y.
 #[inline(always)]
-fn add_taps<F: Float, const N: usize>(
-    kernel: &Kernel<F>,
-    first: usize,
-    x: [Groups<F>; N],
-    y: &mut [F],
-) {
+fn add_taps<F: Float, const N: usize>(kernel: &Kernel<F>, first: usize, x: [Groups<F>; N], y: &mut [F]) {
     let w = kernel.rows::<N>(first);
     let (whole, rest) = y.as_chunks_mut();
     for (g, y) in whole.iter_mut().enumerate() {
@@ -70,11 +65,7 @@ fn add_taps<F: Float, const N: usize>(
 
 /// `y` + Σ w x, in this order.
 #[inline(always)]
-fn convolve<F: Float, const N: usize>(
-    mut y: Lanes<F>,
-    w: [&Lanes<F>; N],
-    x: [&Lanes<F>; N],
-) -> Lanes<F> {
+fn convolve<F: Float, const N: usize>(mut y: Lanes<F>, w: [&Lanes<F>; N], x: [&Lanes<F>; N]) -> Lanes<F> {
     for k in 0..N {
         y = each(|i| w[k][i].fma(x[k][i], y[i]));
     }
@@ -97,11 +88,7 @@ pub(super) fn backward_block<F: Float>(
     let (gw, gb) = sums.split_at_mut(kernel.w.len());
     for (t, gx) in (first..).zip(gx.chunks_exact_mut(width)) {
         let left = gy.len() / width - t;
-        for (gb, &gy) in gb
-            .as_flattened_mut()
-            .iter_mut()
-            .zip(&gy[t * width..][..width])
-        {
+        for (gb, &gy) in gb.as_flattened_mut().iter_mut().zip(&gy[t * width..][..width]) {
             *gb += gy;
         }
         let [x] = rows(x, width, t);
@@ -139,22 +126,14 @@ fn back_taps<F: Float, const N: usize>(
     if !rest.is_empty() {
         let g = whole.len();
         let gy: [Lanes<F>; N] = by_index(|k| load(gy[N - 1 - k].1));
-        store(
-            &convolve(load(rest), map(w, |w| &w[g]), gy.each_ref()),
-            rest,
-        );
+        store(&convolve(load(rest), map(w, |w| &w[g]), gy.each_ref()), rest);
         correlate(&load(x.1), gy.each_ref(), &mut gw[g..], groups);
     }
 }
 
 /// Adds x gy to the sums of each tap, which are `stride` apart.
 #[inline(always)]
-fn correlate<F: Float, const N: usize>(
-    x: &Lanes<F>,
-    gy: [&Lanes<F>; N],
-    sums: &mut [Lanes<F>],
-    stride: usize,
-) {
+fn correlate<F: Float, const N: usize>(x: &Lanes<F>, gy: [&Lanes<F>; N], sums: &mut [Lanes<F>], stride: usize) {
     for (k, gy) in gy.into_iter().enumerate() {
         let sum = &mut sums[k * stride];
         *sum = each(|i| x[i].fma(gy[i], sum[i]));

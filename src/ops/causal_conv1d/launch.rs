@@ -25,11 +25,7 @@ impl CausalConv1d {
 
     fn grid(&self, run: usize, group: usize) -> Grid {
         let runs = self.batch * self.len.div_ceil(run);
-        Grid {
-            blocks: [runs.div_ceil(RUNS), self.width.div_ceil(LANES * group), 1],
-            threads: LANES * RUNS,
-            shared: 0,
-        }
+        Grid { blocks: [runs.div_ceil(RUNS), self.width.div_ceil(LANES * group), 1], threads: LANES * RUNS, shared: 0 }
     }
 
     fn arguments(&self) -> [Arg<'static>; 4] {
@@ -50,8 +46,7 @@ pub(super) fn forward(conv: &CausalConv1d, call: Launch) -> Result<Vec<Buffer>> 
     let tensors = [x.into(), w.into(), b.into(), (&mut y).into()];
     let args = [&tensors[..], &conv.arguments()].concat();
     let kernel = kernel("forward", group, x.dtype());
-    call.gpu
-        .launch(kernel, conv.grid(FORWARD_RUN, group), &args)?;
+    call.gpu.launch(kernel, conv.grid(FORWARD_RUN, group), &args)?;
     Ok(vec![y])
 }
 
@@ -65,18 +60,11 @@ pub(super) fn backward(conv: &CausalConv1d, call: LaunchBackward) -> Result<Vec<
         let parts = || gpu.alloc(DType::F32, grid.blocks[0] * width);
         wants(input).then(parts).transpose()
     };
-    let mut gx = wants(0)
-        .then(|| gpu.alloc(x.dtype(), x.len()))
-        .transpose()?;
+    let mut gx = wants(0).then(|| gpu.alloc(x.dtype(), x.len())).transpose()?;
     let mut gw = sums(1, w.len())?;
     let mut gb = sums(2, conv.width)?;
     let grads = [&mut gx, &mut gw, &mut gb].map(|to| Arg::from(to.as_mut()));
-    let args = [
-        &[x.into(), w.into(), gy.into()],
-        &grads[..],
-        &conv.arguments(),
-    ]
-    .concat();
+    let args = [&[x.into(), w.into(), gy.into()], &grads[..], &conv.arguments()].concat();
     gpu.launch(kernel("backward", group, x.dtype()), grid, &args)?;
     let parts = [(&gw, w.len()), (&gb, conv.width)];
     let there = parts.map(|(parts, width)| Some((parts.as_ref()?.view(), width)));

@@ -9,9 +9,7 @@ fn bare(batch: usize, len: usize, width: usize, taps: usize) -> Case {
 }
 
 fn case(batch: usize, len: usize, width: usize, taps: usize) -> Case {
-    bare(batch, len, width, taps)
-        .normal("b", &[width])
-        .parameter()
+    bare(batch, len, width, taps).normal("b", &[width]).parameter()
 }
 
 fn fused(ins: &[Tensor]) -> Result<Tensor> {
@@ -31,12 +29,7 @@ fn fused_equals_reference() {
 #[test]
 fn kernels_equal_the_reference() {
     let own = [1, 2, 63, 64, 65, 500].map(|len| case(1 + len % 2 * 6, len, 5, 4));
-    let wide = [
-        case(3, 9, 68, 4),
-        case(2, 3, 17, 1),
-        case(1, 40, 8, 9),
-        case(7, 33, 20, 3),
-    ];
+    let wide = [case(3, 9, 68, 4), case(2, 3, 17, 1), case(1, 40, 8, 9), case(7, 33, 20, 3)];
     let reference = |ins: &[Tensor]| reference(&ins[0], &ins[1], ins.get(2));
     check::kernels_agree(&own, fused, reference);
     check::kernels_agree(&wide, fused, reference);
@@ -61,9 +54,7 @@ fn every_subset_of_inputs_can_be_tracked() {
 
 #[test]
 fn the_last_weight_meets_the_current_step() {
-    let row = |values: &[f32], shape: &[usize]| {
-        Tensor::from_slice(values, shape, &candle_core::Device::Cpu).unwrap()
-    };
+    let row = |values: &[f32], shape: &[usize]| Tensor::from_slice(values, shape, &candle_core::Device::Cpu).unwrap();
     let x = row(&[1.0, 10.0, 100.0], &[1, 3, 1]);
     let y = causal_conv1d(&x, &row(&[2.0, 3.0], &[1, 2]), Some(&row(&[0.5], &[1]))).unwrap();
     let y = y.flatten_all().unwrap().to_vec1::<f32>().unwrap();

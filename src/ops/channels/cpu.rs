@@ -45,13 +45,7 @@ pub(super) fn softplus_rows<F: Float>(x: &[F], bias: &[F], y: &mut [F]) {
 
 /// The gradients of softplus(x + bias). `gb` must be zero on entry; it receives the sum over rows.
 #[simd]
-pub(super) fn softplus_rows_back<F: Float>(
-    x: &[F],
-    bias: &[F],
-    grad: &[F],
-    gx: &mut [F],
-    gb: &mut [F],
-) {
+pub(super) fn softplus_rows_back<F: Float>(x: &[F], bias: &[F], grad: &[F], gx: &mut [F], gb: &mut [F]) {
     let (width, given) = (bias.len(), x.len() * bias.len() / grad.len());
     let mut slopes = vec![F::zero(); width];
     let rows = x.chunks_exact(given).zip(gx.chunks_exact_mut(given));

@@ -14,13 +14,7 @@ fn kernel<O: FusedOp>(part: &str, io: DType) -> Kernel {
     Kernel::of("channels", &format!("{}_{part}", O::NAME), io)
 }
 
-fn on_tiles<O: FusedOp>(
-    gpu: &Gpu,
-    part: &str,
-    io: DType,
-    tiles: Tiles,
-    args: &[Arg],
-) -> Result<()> {
+fn on_tiles<O: FusedOp>(gpu: &Gpu, part: &str, io: DType, tiles: Tiles, args: &[Arg]) -> Result<()> {
     let args = [args, &tiles.args()].concat();
     gpu.launch(kernel::<O>(part, io), tiles.grid(), &args)
 }
@@ -41,12 +35,7 @@ impl AddScaled {
 
     pub(super) fn launch_forward(&self, Launch { gpu, ins, .. }: Launch) -> Result<Buffer> {
         let mut out = like(gpu, ins[0])?;
-        let args = [
-            ins[0].into(),
-            ins[1].into(),
-            ins[2].into(),
-            (&mut out).into(),
-        ];
+        let args = [ins[0].into(), ins[1].into(), ins[2].into(), (&mut out).into()];
         on_tiles::<Self>(gpu, "forward", ins[0].dtype(), self.tiles(), &args)?;
         Ok(out)
     }
@@ -75,12 +64,7 @@ impl SoftplusBiased {
     pub(super) fn launch_forward(&self, Launch { gpu, ins, .. }: Launch) -> Result<Buffer> {
         let (io, tiles) = (ins[0].dtype(), self.tiles());
         let mut y = gpu.alloc(io, ins[0].len() / self.given * self.width)?;
-        let args = [
-            ins[0].into(),
-            ins[1].into(),
-            (&mut y).into(),
-            self.given.into(),
-        ];
+        let args = [ins[0].into(), ins[1].into(), (&mut y).into(), self.given.into()];
         on_tiles::<Self>(gpu, "forward", io, tiles, &args)?;
         Ok(y)
     }
@@ -125,11 +109,7 @@ impl ScaleHeads {
         let ins = [x.into(), scale.into(), call.only().grad.into()];
         let sizes = [self.head.into(), scale.len().into()];
         let args = [&ins[..], &[(&mut gx).into(), (&mut gs).into()], &sizes].concat();
-        gpu.launch(
-            kernel::<Self>("backward", x.dtype()),
-            by_warps(scale.len()),
-            &args,
-        )?;
+        gpu.launch(kernel::<Self>("backward", x.dtype()), by_warps(scale.len()), &args)?;
         Ok(vec![Some(gx), Some(gs)])
     }
 }

@@ -31,10 +31,7 @@ fn add_scaled_is_a_broadcast_product_and_a_sum() {
 }
 
 fn step_case(shape: &[usize], width: usize) -> Case {
-    Case::new(format!("{shape:?}, {width}"))
-        .uniform("x", shape, -20.0, 20.0)
-        .normal("bias", &[width])
-        .parameter()
+    Case::new(format!("{shape:?}, {width}")).uniform("x", shape, -20.0, 20.0).normal("bias", &[width]).parameter()
 }
 
 fn step(ins: &[Tensor]) -> Result<Tensor> {
@@ -50,11 +47,7 @@ fn softplus_biased_repeats_a_single_channel() {
     let cases = SHAPES.map(|shape| step_case(shape, shape[shape.len() - 1]));
     check::agree(&cases, step, of_sum);
     let cases = [([7, 65, 1], 16), ([1, 1000, 1], 33), ([1, 1, 1], 1)];
-    check::agree(
-        &cases.map(|(shape, width)| step_case(&shape, width)),
-        step,
-        of_sum,
-    );
+    check::agree(&cases.map(|(shape, width)| step_case(&shape, width)), step, of_sum);
     for shape in [[2, 3], [2, 1]] {
         check::finite_differences(&step_case(&shape, 3), step);
         check::partial_tracking(&step_case(&shape, 3), step);
@@ -62,11 +55,7 @@ fn softplus_biased_repeats_a_single_channel() {
     let cases = SMALLER.map(|shape| step_case(shape, shape[shape.len() - 1]));
     check::kernels_agree(&cases, step, of_sum);
     let cases = [([7, 20, 1], 16), ([1, 70, 1], 140), ([1, 1, 1], 1)];
-    check::kernels_agree(
-        &cases.map(|(shape, width)| step_case(&shape, width)),
-        step,
-        of_sum,
-    );
+    check::kernels_agree(&cases.map(|(shape, width)| step_case(&shape, width)), step, of_sum);
     check::same_bits(&step_case(&[3, 700, 1], 5), step);
     let message = "softplus_biased: bias has shape [4], but x of shape [2, 3] asks for [3]";
     check::refuses(&[&[2, 3], &[4]], step, message);
@@ -74,9 +63,7 @@ fn softplus_biased_repeats_a_single_channel() {
 
 fn heads_case(shape: &[usize], heads: usize) -> Case {
     let leading = &shape[..shape.len() - 1];
-    Case::new(format!("{shape:?}, {heads}"))
-        .normal("x", shape)
-        .normal("scale", &[leading, &[heads]].concat())
+    Case::new(format!("{shape:?}, {heads}")).normal("x", shape).normal("scale", &[leading, &[heads]].concat())
 }
 
 fn heads(ins: &[Tensor]) -> Result<Tensor> {
@@ -89,9 +76,7 @@ fn scale_heads_multiplies_each_head_by_its_own_number() {
         let (x, scale) = (&ins[0], &ins[1]);
         let heads = scale.dim(D::Minus1)?;
         let split = [scale.dims(), &[x.dim(D::Minus1)? / heads]].concat();
-        let y = x
-            .reshape(split)?
-            .broadcast_mul(&scale.unsqueeze(D::Minus1)?)?;
+        let y = x.reshape(split)?.broadcast_mul(&scale.unsqueeze(D::Minus1)?)?;
         y.reshape(x.shape())
     };
     let cases = SHAPES.map(|shape| heads_case(shape, shape[shape.len() - 1] / 4));

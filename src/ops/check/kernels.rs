@@ -28,10 +28,7 @@ pub(crate) fn kernels_agree_to(
     let of_scale = Distance::limit(DType::BF16).of_scale;
     let in_16_bits = Distance { of_rows, of_scale };
     for case in cases {
-        for (dtype, limit) in [
-            (DType::F32, Distance::limit(DType::F32)),
-            (DType::BF16, in_16_bits),
-        ] {
+        for (dtype, limit) in [(DType::F32, Distance::limit(DType::F32)), (DType::BF16, in_16_bits)] {
             let expected = case.rounded_to(dtype).vars(DType::F64);
             let expected = run(&expected, &reference);
             let before = launches();

@@ -55,10 +55,7 @@ impl<'a, F> Chunk<'a, F> {
             b: part(ins.b, op.states),
             c: &ins.c[first_row * op.states..][..rows.len() * op.states],
             x: part(ins.x, op.channels),
-            decay: ins.decay.as_ref().map(|decay| Decay {
-                step: part(decay.step, op.channels),
-                rate: decay.rate,
-            }),
+            decay: ins.decay.as_ref().map(|decay| Decay { step: part(decay.step, op.channels), rate: decay.rate }),
         }
     }
 
@@ -99,23 +96,17 @@ impl<'a, F> Chunk<'a, F> {
     pub(super) fn spans(&self) -> impl Iterator<Item = Span> {
         let steps = self.steps;
         let halves = (0..).map(|level| LEAF << level);
-        halves
-            .take_while(move |&half| half < steps)
-            .flat_map(move |half| {
-                let span = move |middle: usize| Span {
-                    left: middle - half..middle,
-                    right: middle..(middle + half).min(steps),
-                };
-                (half..steps).step_by(2 * half).map(span)
-            })
+        halves.take_while(move |&half| half < steps).flat_map(move |half| {
+            let span =
+                move |middle: usize| Span { left: middle - half..middle, right: middle..(middle + half).min(steps) };
+            (half..steps).step_by(2 * half).map(span)
+        })
     }
 
     /// The steps of each leaf.
     pub(super) fn leaves(&self) -> impl Iterator<Item = Range<usize>> {
         let steps = self.steps;
-        (0..steps)
-            .step_by(LEAF)
-            .map(move |start| start..(start + LEAF).min(steps))
+        (0..steps).step_by(LEAF).map(move |start| start..(start + LEAF).min(steps))
     }
 }
 
@@ -129,9 +120,7 @@ impl Chunked {
     /// The ranges of channels that are computed together.
     pub(super) fn parts(&self) -> impl Iterator<Item = Range<usize>> {
         let (width, channels) = (self.width(), self.channels);
-        (0..channels)
-            .step_by(width)
-            .map(move |start| start..(start + width).min(channels))
+        (0..channels).step_by(width).map(move |start| start..(start + width).min(channels))
     }
 }
 

@@ -61,23 +61,16 @@ pub(super) fn gradient<F: Float>(
 /// The gradients through the state before the chunk, which rows read and which passes to the state
 /// after it.
 #[inline(always)]
-fn state_read<F: Float>(
-    chunk: &Chunk<F>,
-    before: &Matrix<F>,
-    after: Option<&Matrix<F>>,
-    work: &mut Work<F>,
-) {
+fn state_read<F: Float>(chunk: &Chunk<F>, before: &Matrix<F>, after: Option<&Matrix<F>>, work: &mut Work<F>) {
     let (op, rows, all) = (chunk.op, 0..chunk.rows(), 0..chunk.steps());
     if !rows.is_empty() {
         work.set_right(chunk, &all);
         work.set_state_t(op.states, before);
         let width = 0..op.width();
         let bounds = |_| (0..op.states, width.clone());
-        work.product
-            .set_product(rows.clone(), &work.c, before, bounds);
+        work.product.set_product(rows.clone(), &work.c, before, bounds);
         let bounds = |_| (width.clone(), 0..op.states);
-        work.g_c
-            .add_product(rows, &work.right, &work.state_t, bounds);
+        work.g_c.add_product(rows, &work.right, &work.state_t, bounds);
     }
     if chunk.decay.is_some() {
         work.passed_to_rows(chunk, &all, after.map(|after| [before, after]));
@@ -91,13 +84,8 @@ fn state_written<F: Float>(chunk: &Chunk<F>, after: &Matrix<F>, work: &mut Work<
     work.set_left(chunk, &all);
     work.set_state_t(op.states, after);
     let width = 0..op.width();
-    work.product.set_product(all.clone(), &work.b, after, |_| {
-        (0..op.states, width.clone())
-    });
-    work.g_b
-        .add_product(all.clone(), &work.left, &work.state_t, |_| {
-            (width.clone(), 0..op.states)
-        });
+    work.product.set_product(all.clone(), &work.b, after, |_| (0..op.states, width.clone()));
+    work.g_b.add_product(all.clone(), &work.left, &work.state_t, |_| (width.clone(), 0..op.states));
     work.left_back(chunk, &all);
 }
 
@@ -123,16 +111,9 @@ fn chunk_read<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
 fn undecayed<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
     let (rows, steps, width) = (chunk.rows(), chunk.steps(), 0..chunk.op.width());
     let value = &work.value;
-    work.left_t
-        .set_transposed(0..steps, value.groups(), |s, g| *value.at(s, g));
-    work.g_scores
-        .add_product(0..rows, &work.y, &work.left_t, |top| {
-            (width.clone(), 0..chunk.reach(top))
-        });
-    work.g_value
-        .add_transposed_product(0..steps, &work.scores, &work.y, |first| {
-            chunk.rows_at(&(first..steps))
-        });
+    work.left_t.set_transposed(0..steps, value.groups(), |s, g| *value.at(s, g));
+    work.g_scores.add_product(0..rows, &work.y, &work.left_t, |top| (width.clone(), 0..chunk.reach(top)));
+    work.g_value.add_transposed_product(0..steps, &work.scores, &work.y, |first| chunk.rows_at(&(first..steps)));
 }
 
 /// The gradients of the pairs of steps left of a boundary and rows right of it.
@@ -146,22 +127,14 @@ fn span_read<F: Float>(chunk: &Chunk<F>, span: &Span, work: &mut Work<F>) {
     work.set_left(chunk, &span.left);
     work.set_right(chunk, &span.right);
     let bounds = |_| (span.left.clone(), width.clone());
-    work.product
-        .set_product(rows.clone(), &work.scores, &work.left, bounds);
+    work.product.set_product(rows.clone(), &work.scores, &work.left, bounds);
     work.passed_to_rows(chunk, &span.right, None);
     let left = &work.left;
-    work.left_t
-        .set_transposed(span.left.clone(), left.groups(), |s, g| *left.at(s, g));
+    work.left_t.set_transposed(span.left.clone(), left.groups(), |s, g| *left.at(s, g));
     let bounds = |_| (width.clone(), span.left.clone());
-    work.g_scores
-        .add_product(rows.clone(), &work.right, &work.left_t, bounds);
-    work.product
-        .rows_mut(span.left.clone())
-        .fill(splat(F::zero()));
-    work.product
-        .add_transposed_product(span.left.clone(), &work.scores, &work.right, |_| {
-            rows.clone()
-        });
+    work.g_scores.add_product(rows.clone(), &work.right, &work.left_t, bounds);
+    work.product.rows_mut(span.left.clone()).fill(splat(F::zero()));
+    work.product.add_transposed_product(span.left.clone(), &work.scores, &work.right, |_| rows.clone());
     work.left_back(chunk, &span.left);
 }
 
@@ -170,14 +143,8 @@ fn span_read<F: Float>(chunk: &Chunk<F>, span: &Span, work: &mut Work<F>) {
 fn scores_back<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
     let (rows, steps, n) = (chunk.rows(), chunk.steps(), chunk.op.states);
     hide(chunk, &mut work.g_scores);
-    work.g_c
-        .add_product(0..rows, &work.g_scores, &work.b, |top| {
-            (0..chunk.reach(top), 0..n)
-        });
-    work.g_b
-        .add_transposed_product(0..steps, &work.g_scores, &work.c, |first| {
-            chunk.rows_at(&(first..steps))
-        });
+    work.g_c.add_product(0..rows, &work.g_scores, &work.b, |top| (0..chunk.reach(top), 0..n));
+    work.g_b.add_transposed_product(0..steps, &work.g_scores, &work.c, |first| chunk.rows_at(&(first..steps)));
 }
 
 impl<F: Float> Work<F> {
@@ -195,20 +162,14 @@ impl<F: Float> Work<F> {
 
     #[inline(always)]
     fn set_state_t(&mut self, states: usize, state: &Matrix<F>) {
-        self.state_t
-            .set_transposed(0..states, state.groups(), |k, g| *state.at(k, g));
+        self.state_t.set_transposed(0..states, state.groups(), |k, g| *state.at(k, g));
     }
 
     /// Given `product`, the read-outs of the rows at `steps` at the start of these steps, adds to
     /// the gradient of each decay what passed through it: on the way to a row or, from the state
     /// before the chunk, to the state after it.
     #[inline(always)]
-    fn passed_to_rows(
-        &mut self,
-        chunk: &Chunk<F>,
-        steps: &Range<usize>,
-        states: Option<[&Matrix<F>; 2]>,
-    ) {
+    fn passed_to_rows(&mut self, chunk: &Chunk<F>, steps: &Range<usize>, states: Option<[&Matrix<F>; 2]>) {
         let rows = chunk.rows_at(steps);
         for g in 0..self.decay.groups() {
             let (mut passed, mut row): (Lanes<F>, _) = (splat(F::zero()), rows.end);

@@ -74,14 +74,7 @@ impl Launched<'_> {
         let count = self.sequences * self.rows.count * self.channels;
         let mut y = self.gpu.alloc(self.x.dtype(), count)?;
         let read = vec![(&scores).into(), before.as_ref().into()];
-        let args = [
-            vec![self.c.into()],
-            self.drive(),
-            self.positions(),
-            read,
-            vec![(&mut y).into()],
-            self.sizes(),
-        ];
+        let args = [vec![self.c.into()], self.drive(), self.positions(), read, vec![(&mut y).into()], self.sizes()];
         self.run("chunked", "rows", self.chunks() * self.parts(), &args)?;
         Ok(y)
     }
@@ -95,12 +88,8 @@ impl Launched<'_> {
         let io = self.x.dtype();
         let mut b = self.gpu.alloc(io, self.b.len())?;
         let mut c = self.gpu.alloc(io, self.c.len())?;
-        let args = [
-            self.with_rows(gy),
-            states,
-            vec![(&g_scores).into(), (&mut b).into(), (&mut c).into()],
-            self.sizes(),
-        ];
+        let args =
+            [self.with_rows(gy), states, vec![(&g_scores).into(), (&mut b).into(), (&mut c).into()], self.sizes()];
         let blocks = self.chunks() * self.states.div_ceil(KEYS);
         self.run("chunked_keys", "keys", blocks, &args)?;
         Ok(Gradients { b, c, x, decay })
@@ -127,12 +116,7 @@ impl Launched<'_> {
             vec![(&mut g_scores).into()],
             self.sizes(),
         ];
-        self.run(
-            "chunked_values",
-            "values",
-            self.chunks() * self.parts(),
-            &args,
-        )?;
+        self.run("chunked_values", "values", self.chunks() * self.parts(), &args)?;
         let decay = match (step, rates) {
             (Some(step), Some(rates)) => Some([step, sum_parts(gpu, &rates, self.channels)?]),
             _ => None,
@@ -147,9 +131,7 @@ impl Launched<'_> {
             return Ok((None, None));
         }
         let chunks = self.sequences * self.chunks();
-        let mut own = self
-            .gpu
-            .alloc(DType::F32, chunks * self.states * self.channels)?;
+        let mut own = self.gpu.alloc(DType::F32, chunks * self.states * self.channels)?;
         let mut wholes = match self.decay {
             Some(_) => Some(self.gpu.alloc(DType::F32, chunks * self.channels)?),
             None => None,
@@ -160,12 +142,7 @@ impl Launched<'_> {
             vec![(&mut own).into(), wholes.as_mut().into()],
             vec![self.len.into(), self.channels.into(), self.states.into()],
         ];
-        self.run(
-            "chunked",
-            "forth",
-            (self.chunks() - 1) * self.parts(),
-            &args,
-        )?;
+        self.run("chunked", "forth", (self.chunks() - 1) * self.parts(), &args)?;
         self.walk(&mut own, &wholes, false)?;
         Ok((Some(own), wholes))
     }
@@ -176,16 +153,9 @@ impl Launched<'_> {
             return Ok(None);
         }
         let chunks = self.sequences * self.chunks();
-        let mut own = self
-            .gpu
-            .alloc(DType::F32, chunks * self.states * self.channels)?;
-        let args = [
-            vec![self.c.into(), gy.into()],
-            self.drive(),
-            self.positions(),
-            vec![(&mut own).into()],
-            self.sizes(),
-        ];
+        let mut own = self.gpu.alloc(DType::F32, chunks * self.states * self.channels)?;
+        let args =
+            [vec![self.c.into(), gy.into()], self.drive(), self.positions(), vec![(&mut own).into()], self.sizes()];
         self.run("chunked", "back", (self.chunks() - 1) * self.parts(), &args)?;
         self.walk(&mut own, &wholes, true)?;
         Ok(Some(own))
@@ -205,8 +175,7 @@ impl Launched<'_> {
             reverse.into(),
         ];
         let grid = Grid::of(self.sequences * size.div_ceil(THREADS), THREADS);
-        self.gpu
-            .launch(Kernel::new("chunked", "chunked_walk"), grid, &args)
+        self.gpu.launch(Kernel::new("chunked", "chunked_walk"), grid, &args)
     }
 
     /// c_r · b_s for each row and the steps of its chunk, (sequences, R, 64); zero for later steps.
@@ -258,13 +227,7 @@ impl Launched<'_> {
     }
 
     fn sizes(&self) -> Vec<Arg<'_>> {
-        let sizes = [
-            self.len,
-            self.channels,
-            self.rows.count,
-            self.rows.shared,
-            self.states,
-        ];
+        let sizes = [self.len, self.channels, self.rows.count, self.rows.shared, self.states];
         sizes.map(Arg::from).to_vec()
     }
 

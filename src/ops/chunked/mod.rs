@@ -53,11 +53,7 @@ pub(crate) struct Times {
 impl Times {
     /// A row at every step.
     pub(crate) fn all(len: usize) -> Self {
-        Self {
-            list: (0..len).collect(),
-            rows: len,
-            shared: usize::MAX,
-        }
+        Self { list: (0..len).collect(), rows: len, shared: usize::MAX }
     }
 
     /// Lists of `rows` ascending times, each for `shared` consecutive sequences.
@@ -128,12 +124,8 @@ impl Chunked {
     /// The gradients, given that of y.
     pub(crate) fn backward<F: Float>(&self, ins: &Inputs<F>, gy: &[F]) -> Grads<F> {
         let exponents = ins.decay.as_ref().map_or(0, |_| ins.x.len());
-        let mut grads = Grads {
-            b: zeros(ins.b.len()),
-            c: zeros(ins.c.len()),
-            v: zeros(ins.x.len()),
-            exponent: zeros(exponents),
-        };
+        let mut grads =
+            Grads { b: zeros(ins.b.len()), c: zeros(ins.c.len()), v: zeros(ins.x.len()), exponent: zeros(exponents) };
         for slab in self.slabs() {
             let chunks = self.chunks(ins, slab.clone());
             let before = state::before(self, &chunks);
@@ -152,12 +144,7 @@ impl Chunked {
     }
 
     /// The slices of the gradients that each chunk of a slab writes.
-    fn outs<'a, F>(
-        &self,
-        grads: &'a mut Grads<F>,
-        slab: Range<usize>,
-        chunks: &[Chunk<F>],
-    ) -> Vec<Out<'a, F>> {
+    fn outs<'a, F>(&self, grads: &'a mut Grads<F>, slab: Range<usize>, chunks: &[Chunk<F>]) -> Vec<Out<'a, F>> {
         let (n, d) = (self.states, self.channels);
         let exponents = if grads.exponent.is_empty() { 0 } else { d };
         let part = |of_one: usize| slab.start * of_one..slab.end * of_one;
@@ -170,9 +157,7 @@ impl Chunked {
         let v = split(v, chunks, |chunk| chunk.steps() * d);
         let exponent = split(exponent, chunks, |chunk| chunk.steps() * exponents);
         let parts = b.into_iter().zip(c).zip(v).zip(exponent);
-        parts
-            .map(|(((b, c), v), exponent)| Out { b, c, v, exponent })
-            .collect()
+        parts.map(|(((b, c), v), exponent)| Out { b, c, v, exponent }).collect()
     }
 
     /// The number of chunks of a sequence.
@@ -208,11 +193,7 @@ fn most_rows<F>(chunks: &[Chunk<F>]) -> usize {
 }
 
 /// Cuts `x` into slices, one for each chunk, of the lengths that `len` returns.
-fn split<'a, F>(
-    mut x: &'a mut [F],
-    chunks: &[Chunk<F>],
-    size: impl Fn(&Chunk<F>) -> usize,
-) -> Vec<&'a mut [F]> {
+fn split<'a, F>(mut x: &'a mut [F], chunks: &[Chunk<F>], size: impl Fn(&Chunk<F>) -> usize) -> Vec<&'a mut [F]> {
     let cut = |chunk| {
         let (part, rest) = std::mem::take(&mut x).split_at_mut(size(chunk));
         x = rest;

@@ -8,12 +8,7 @@ use crate::matrix::Matrix;
 use dsf_simd::simd;
 
 #[simd]
-pub(super) fn output<F: Float>(
-    chunk: &Chunk<F>,
-    before: &[Matrix<F>],
-    work: &mut Work<F>,
-    y: &mut [F],
-) {
+pub(super) fn output<F: Float>(chunk: &Chunk<F>, before: &[Matrix<F>], work: &mut Work<F>, y: &mut [F]) {
     if chunk.rows() == 0 {
         return;
     }
@@ -25,10 +20,7 @@ pub(super) fn output<F: Float>(
             read_chunk(chunk, work);
         } else {
             let width = chunk.op.width();
-            work.y
-                .add_product(0..chunk.rows(), &work.scores, &work.value, |top| {
-                    (0..chunk.reach(top), 0..width)
-                });
+            work.y.add_product(0..chunk.rows(), &work.scores, &work.value, |top| (0..chunk.reach(top), 0..width));
         }
         work.y.copy_into(y, chunk.op.channels, part);
     }
@@ -42,8 +34,7 @@ fn read_state<F: Float>(chunk: &Chunk<F>, state: Option<&Matrix<F>>, work: &mut 
         return;
     };
     let (n, width) = (chunk.op.states, chunk.op.width());
-    work.product
-        .set_product(0..chunk.rows(), &work.c, state, |_| (0..n, 0..width));
+    work.product.set_product(0..chunk.rows(), &work.c, state, |_| (0..n, 0..width));
     let all = 0..chunk.steps();
     chunk.decay_rows::<false>(&work.decay, &all, &work.product, &mut work.y);
 }
@@ -59,8 +50,7 @@ fn read_chunk<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
         }
         chunk.decay_steps::<false>(&work.decay, &span.left, &work.value, &mut work.left);
         let bounds = |_| (span.left.clone(), 0..width);
-        work.product
-            .set_product(rows, &work.scores, &work.left, bounds);
+        work.product.set_product(rows, &work.scores, &work.left, bounds);
         chunk.decay_rows::<true>(&work.decay, &span.right, &work.product, &mut work.y);
     }
     for steps in chunk.leaves() {

@@ -21,8 +21,7 @@ struct Passage<F> {
 
 /// The state before each chunk.
 pub(super) fn before<F: Float>(op: &Chunked, chunks: &[Chunk<F>]) -> Vec<State<F>> {
-    let passage =
-        |work: &mut Work<F>, chunk: &Chunk<F>| chunk.read_later.then(|| forth(chunk, work));
+    let passage = |work: &mut Work<F>, chunk: &Chunk<F>| chunk.read_later.then(|| forth(chunk, work));
     let mut passages = passages(op, chunks, passage);
     let sequences = passages.chunks_mut(op.pieces());
     let states = sequences.map_in_parallel(|passages| pass(passages.iter_mut()));
@@ -90,9 +89,7 @@ fn forth<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) -> Passage<F> {
     work.b.set_rows(chunk.b, op.states, 0..op.states);
     let steps = 0..chunk.steps();
     for part in op.parts() {
-        let Work {
-            value, decay, left, ..
-        } = work;
+        let Work { value, decay, left, .. } = work;
         chunk.drive(&part, value, decay);
         chunk.decay_steps::<false>(decay, &steps, value, left);
         all.extend((0..decay.groups()).map(|g| chunk.whole(decay, g)));
@@ -109,12 +106,7 @@ fn back<F: Float>(chunk: &Chunk<F>, gy: &[F], work: &mut Work<F>) -> Passage<F> 
     let (mut all, mut own) = (Vec::new(), State::new());
     work.c.set_rows(chunk.c, op.states, 0..op.states);
     for part in op.parts() {
-        let Work {
-            value,
-            decay,
-            right,
-            ..
-        } = work;
+        let Work { value, decay, right, .. } = work;
         chunk.drive(&part, value, decay);
         work.y.set_rows(gy, op.channels, part);
         chunk.decay_rows::<false>(decay, &(0..chunk.steps()), &work.y, right);

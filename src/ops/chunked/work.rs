@@ -84,11 +84,8 @@ impl<F: Float> Work<F> {
             return;
         }
         let b = &self.b;
-        self.b_t
-            .set_transposed(0..chunk.steps(), b.groups(), |r, g| *b.at(r, g));
-        self.scores.set_product(0..rows, &self.c, &self.b_t, |top| {
-            (0..n, 0..chunk.reach(top))
-        });
+        self.b_t.set_transposed(0..chunk.steps(), b.groups(), |r, g| *b.at(r, g));
+        self.scores.set_product(0..rows, &self.c, &self.b_t, |top| (0..n, 0..chunk.reach(top)));
         hide(chunk, &mut self.scores);
     }
 }

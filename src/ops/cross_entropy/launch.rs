@@ -58,12 +58,7 @@ impl CrossEntropy {
         let targets = gpu.view(&storage, layout)?;
         let rows = targets.len();
         let narrow = converted(gpu, weight, hidden.dtype())?;
-        let head = Head {
-            gpu,
-            weight: narrow.as_ref().map_or(weight, Buffer::view),
-            targets,
-            tracked: call.tracked,
-        };
+        let head = Head { gpu, weight: narrow.as_ref().map_or(weight, Buffer::view), targets, tracked: call.tracked };
         let mut losses = gpu.alloc(DType::F32, rows)?;
         let mut correct = gpu.alloc(DType::F32, rows)?;
         let size = if call.tracked { weight.len() } else { 0 };
@@ -88,13 +83,7 @@ impl CrossEntropy {
 
     /// The gradient of the mean loss with respect to a tile's logits; unspecified values if
     /// untracked.
-    fn slopes(
-        &self,
-        head: &Head,
-        tile: &Tile,
-        losses: &mut Buffer,
-        correct: &mut Buffer,
-    ) -> Result<Buffer> {
+    fn slopes(&self, head: &Head, tile: &Tile, losses: &mut Buffer, correct: &mut Buffer) -> Result<Buffer> {
         let (gpu, io) = (head.gpu, tile.hidden.dtype());
         let rows = tile.hidden.len() / self.width;
         let mut logits = gpu.alloc(DType::F32, rows * self.classes)?;
@@ -133,8 +122,7 @@ impl CrossEntropy {
         let mut gh = head.gpu.alloc(hidden.dtype(), hidden.len())?;
         let sizes = [hidden.len() / self.width, self.classes, self.width];
         let (slopes, weight) = (Matrix::plain(slopes), Matrix::plain(head.weight));
-        head.gpu
-            .multiply(Product::one(sizes, slopes, weight), &mut gh)?;
+        head.gpu.multiply(Product::one(sizes, slopes, weight), &mut gh)?;
         Ok(gh)
     }
 
@@ -147,9 +135,7 @@ impl CrossEntropy {
         let alloc = |input: usize| -> Result<Option<Buffer>> {
             let like = call.ins[input];
             let needed = call.needs_grad[input];
-            needed
-                .then(|| gpu.alloc(like.dtype(), like.len()))
-                .transpose()
+            needed.then(|| gpu.alloc(like.dtype(), like.len())).transpose()
         };
         let (hidden, weight) = (alloc(0)?, alloc(1)?);
         let mut parts = Vec::new();

@@ -32,14 +32,7 @@ fn matrix(rows: &[[f32; 3]]) -> Tensor {
 
 #[test]
 fn fused_equals_reference() {
-    let sizes = [
-        (1, 1, 1),
-        (1, 3, 2),
-        (2, 16, 63),
-        (7, 5, 64),
-        (65, 33, 65),
-        (300, 4, 1000),
-    ];
+    let sizes = [(1, 1, 1), (1, 3, 2), (2, 16, 63), (7, 5, 64), (65, 33, 65), (300, 4, 1000)];
     let cases = sizes.map(|(rows, width, classes)| case(rows, width, classes));
     check::agree(&cases, fused, by_reference);
 }
@@ -121,10 +114,7 @@ fn a_target_beyond_the_classes_is_an_error() {
     let weight = matrix(&[[0.0; 3]; 2]);
     let error = cross_entropy(&matrix(&[[0.0; 3]; 2]), &weight, &targets);
     let error = error.err().map(|e| e.to_string()).unwrap_or_default();
-    assert!(
-        error.contains("target 2 in row 1, but there are 2 classes"),
-        "{error}"
-    );
+    assert!(error.contains("target 2 in row 1, but there are 2 classes"), "{error}");
 }
 
 #[test]

@@ -14,9 +14,7 @@ use super::rows::{add, OfColumns, Sums};
 use super::span::Span;
 use crate::float::Float;
 use crate::lanes::{each, splat, Lanes};
-use crate::matrix_state::{
-    gradients, write_decays, write_features, Block, Sizes, Steps, Task, BLOCK, SPAN,
-};
+use crate::matrix_state::{gradients, write_decays, write_features, Block, Sizes, Steps, Task, BLOCK, SPAN};
 use crate::strips::Rows;
 use dsf_simd::simd;
 
@@ -89,13 +87,7 @@ fn backward_task<F: Float>(task: &Task<F>, go: &[F], mut grads: Grads<F>) {
 /// Stores the state before each span, and the projections.
 #[inline(always)]
 fn keep_states<F: Float>(task: &Task<F>, scratch: &mut Scratch<F>) {
-    let Scratch {
-        span,
-        kept,
-        projections,
-        carry: state,
-        ..
-    } = scratch;
+    let Scratch { span, kept, projections, carry: state, .. } = scratch;
     let groups = span.steps.along_values;
     for (times, kept) in Steps::spans(task).zip(kept.chunks_exact_mut(state.len())) {
         kept.copy_from_slice(state);
@@ -112,13 +104,7 @@ fn keep_states<F: Float>(task: &Task<F>, scratch: &mut Scratch<F>) {
 /// The walk back by columns; writes the gradients of values.
 #[inline(always)]
 fn back_by_columns<F: Float>(scratch: &mut Scratch<F>, grads: &mut Grads<F>) {
-    let Scratch {
-        span,
-        carry,
-        after,
-        of_columns,
-        ..
-    } = scratch;
+    let Scratch { span, carry, after, of_columns, .. } = scratch;
     after.copy_from_slice(carry);
     let groups = span.steps.along_values;
     for of_columns in of_columns.iter_mut() {
@@ -138,22 +124,9 @@ fn back_by_columns<F: Float>(scratch: &mut Scratch<F>, grads: &mut Grads<F>) {
 /// The walks by rows, which sum over columns.
 #[inline(always)]
 fn back_by_rows<F: Float>(task: &Task<F>, scratch: &mut Scratch<F>, index: usize) {
-    let Scratch {
-        span,
-        kept,
-        projections,
-        after,
-        of_columns: [of_projections, _],
-        before,
-        sums,
-        ..
-    } = scratch;
+    let Scratch { span, kept, projections, after, of_columns: [of_projections, _], before, sums, .. } = scratch;
     let (events, groups, size) = (span.len(), span.steps.along_keys, after.len());
-    let of = OfColumns {
-        projections,
-        of_projections,
-        states: [&kept[index * size..][..size], after],
-    };
+    let of = OfColumns { projections, of_projections, states: [&kept[index * size..][..size], after] };
     before.resize(events, [splat(F::zero()); BLOCK]);
     sums.clear(events * groups);
     for group in 0..groups {

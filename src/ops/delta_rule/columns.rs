@@ -20,12 +20,8 @@ pub(super) fn walk<F: Float>(
     for (j, event) in steps.events.iter().enumerate() {
         let at = j * groups + group;
         projections[at] = projection;
-        let inputs = [
-            span.rows(&steps.decays, j),
-            span.rows(&span.a, j),
-            span.rows(&steps.keys, j),
-            span.rows(&span.b, j + 1),
-        ];
+        let inputs =
+            [span.rows(&steps.decays, j), span.rows(&span.a, j), span.rows(&steps.keys, j), span.rows(&span.b, j + 1)];
         let given = [&projection, &steps.values[at]];
         projection = match event.row {
             Some(_) => {

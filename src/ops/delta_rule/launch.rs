@@ -27,18 +27,7 @@ struct Height {
     steps: usize,
 }
 
-const HEIGHTS: [Height; 2] = [
-    Height {
-        name: "short",
-        rows: 8,
-        steps: 8,
-    },
-    Height {
-        name: "tall",
-        rows: 32,
-        steps: 2,
-    },
-];
+const HEIGHTS: [Height; 2] = [Height { name: "short", rows: 8, steps: 8 }, Height { name: "tall", rows: 32, steps: 2 }];
 
 /// Division of the walks by columns into threads and blocks.
 struct Walk {
@@ -94,12 +83,7 @@ pub(super) fn forward(op: &Sizes, call: Launch) -> Result<Vec<Buffer>> {
     let (mut states, mut projections) = (kept(states(op))?, kept(of_columns(op))?);
     let mut o = gpu.alloc(io, op.batch * op.times.rows * op.heads * op.values)?;
     let mut args = inputs(ins, &[], events.as_ref());
-    args.extend([
-        states.as_mut().into(),
-        (&mut o).into(),
-        projections.as_mut().into(),
-        walk.team.into(),
-    ]);
+    args.extend([states.as_mut().into(), (&mut o).into(), projections.as_mut().into(), walk.team.into()]);
     args.extend(op.args());
     gpu.launch(walk.kernel("forward", io), walk.grid, &args)?;
     let saved = [states, projections, events];
@@ -115,19 +99,12 @@ fn inputs<'a>(ins: &[View<'a>], go: &[View<'a>], events: Option<&'a Buffer>) -> 
 /// The gradients of q, k, v, g, a and b.
 pub(super) fn backward(op: &Sizes, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
     let (walk, io) = (Walk::new(op)?, call.only().grad.dtype());
-    let [before, projections, ..] = call.saved else {
-        unreachable!("the forward pass kept states and projections")
-    };
+    let [before, projections, ..] = call.saved else { unreachable!("the forward pass kept states and projections") };
     let mut gv = needed(call, VALUES, io, 1)?;
     let mut after = call.gpu.alloc(DType::F32, before.len())?;
     let mut of_projections = call.gpu.alloc(DType::F32, projections.len())?;
     let mut args = inputs_back(call);
-    args.extend([
-        (&mut after).into(),
-        gv.as_mut().into(),
-        (&mut of_projections).into(),
-        walk.team.into(),
-    ]);
+    args.extend([(&mut after).into(), gv.as_mut().into(), (&mut of_projections).into(), walk.team.into()]);
     args.extend(op.args());
     let kernel = walk.kernel("back", io);
     call.gpu.launch(kernel, walk.grid, &args)?;
@@ -137,11 +114,7 @@ pub(super) fn backward(op: &Sizes, call: LaunchBackward) -> Result<Vec<Option<Bu
 }
 
 /// Returns the gradients of q, k, g, a and b, from the results of the walks by columns.
-fn sum_columns(
-    op: &Sizes,
-    call: LaunchBackward,
-    found: [&Buffer; 4],
-) -> Result<[Option<Buffer>; 5]> {
+fn sum_columns(op: &Sizes, call: LaunchBackward, found: [&Buffer; 4]) -> Result<[Option<Buffer>; 5]> {
     let io = call.only().grad.dtype();
     let tiles = op.keys.div_ceil(SIDE);
     let shares = if op.decays == 1 { tiles } else { 1 };
@@ -155,11 +128,7 @@ fn sum_columns(
         args.extend(grads.iter_mut().map(|grad| Arg::from(grad.as_mut())));
         args.extend(op.args());
         let spans = op.events().div_ceil(SPAN);
-        let grid = Grid {
-            blocks: [op.batch * op.heads * spans, tiles, 1],
-            threads: THREADS,
-            shared: 0,
-        };
+        let grid = Grid { blocks: [op.batch * op.heads * spans, tiles, 1], threads: THREADS, shared: 0 };
         let kernel = Kernel::of(MODULE, "delta_rule_sums", io);
         call.gpu.launch(kernel, grid, &args)?;
     }
@@ -168,12 +137,7 @@ fn sum_columns(
 }
 
 /// Allocates the gradient of an input, `shares` times, if it is needed.
-fn needed(
-    call: LaunchBackward,
-    input: usize,
-    dtype: DType,
-    shares: usize,
-) -> Result<Option<Buffer>> {
+fn needed(call: LaunchBackward, input: usize, dtype: DType, shares: usize) -> Result<Option<Buffer>> {
     let alloc = || call.gpu.alloc(dtype, shares * call.ins[input].len());
     call.needs_grad[input].then(alloc).transpose()
 }

@@ -2,10 +2,7 @@
 
 use candle_core::{Result, Tensor};
 
-pub(super) fn delta_rule(
-    [q, k, v, g, a, b]: [&Tensor; 6],
-    rows: Option<&Tensor>,
-) -> Result<Tensor> {
+pub(super) fn delta_rule([q, k, v, g, a, b]: [&Tensor; 6], rows: Option<&Tensor>) -> Result<Tensor> {
     let (batch, len, heads, keys) = k.dims4()?;
     let values = v.dim(3)?;
     let mut state = Tensor::zeros((batch, heads, keys, values), k.dtype(), k.device())?;

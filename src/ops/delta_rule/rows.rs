@@ -5,9 +5,7 @@
 use super::span::Span;
 use crate::float::Float;
 use crate::lanes::{by_index, each, splat, Lanes, LANES};
-use crate::matrix_state::{
-    blocks, each_group, product, weighted, without_trace, Block, BLOCK, IN_GROUP,
-};
+use crate::matrix_state::{blocks, each_group, product, weighted, without_trace, Block, BLOCK, IN_GROUP};
 
 /// Data of the columns of the state at each event, in addition to values and gradients of the result.
 pub(super) struct OfColumns<'a, F> {
@@ -58,11 +56,7 @@ pub(super) fn add<F: Float>(
 
 /// Gathers a block of columns for a group of rows from the layout of the walks by columns.
 #[inline(always)]
-fn gather<F: Float>(
-    span: &Span<F>,
-    state: &[Lanes<F>],
-    (column, group): (usize, usize),
-) -> Block<F> {
+fn gather<F: Float>(span: &Span<F>, state: &[Lanes<F>], (column, group): (usize, usize)) -> Block<F> {
     let rows = &state[column / IN_GROUP * span.rows..][..span.rows];
     let first = column % IN_GROUP * BLOCK;
     let mut block = [splat(F::zero()); BLOCK];
@@ -125,10 +119,7 @@ fn walk_back<F: Float>(
         let (at, place) = (j * groups + group, j * across + column);
         let (q, b, decay) = (&steps.queries[at], &span.b[at], &steps.decays[at]);
         let (v, go) = (&values[place], &grads[place]);
-        let (p, r) = (
-            &projections[event.time * across + column],
-            &of_projections[place],
-        );
+        let (p, r) = (&projections[event.time * across + column], &of_projections[place]);
         of_state = each_group(|n| each(|i| q[i].fma(go[n], of_state[n][i])));
         add_to(&mut sums.keys[at], &weighted(&of_state, v));
         add_to(&mut sums.a[at], &weighted(&of_state, p));
@@ -146,11 +137,7 @@ fn walk_back<F: Float>(
 /// A column after an event, given its projection and value. This and [`before`] are functions, since closures of this
 /// size would not be inlined.
 #[inline(always)]
-fn moved<F: Float>(
-    h: &Lanes<F>,
-    [decay, a, key]: [&Lanes<F>; 3],
-    [projection, value]: [F; 2],
-) -> Lanes<F> {
+fn moved<F: Float>(h: &Lanes<F>, [decay, a, key]: [&Lanes<F>; 3], [projection, value]: [F; 2]) -> Lanes<F> {
     each(|i| key[i].fma(value, decay[i].fma(h[i], a[i] * projection)))
 }
 

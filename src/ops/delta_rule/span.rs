@@ -21,12 +21,7 @@ pub(super) struct Span<F> {
 
 impl<F: Float> Span<F> {
     pub(super) fn new(task: &Task<F>) -> Self {
-        Self {
-            steps: Steps::new(task),
-            a: Vec::new(),
-            b: Vec::new(),
-            rows: task.sizes.keys,
-        }
+        Self { steps: Steps::new(task), a: Vec::new(), b: Vec::new(), rows: task.sizes.keys }
     }
 
     /// [`Steps::load`].
@@ -38,12 +33,7 @@ impl<F: Float> Span<F> {
 
     /// [`Steps::load_with_queries`].
     #[inline(always)]
-    pub(super) fn load_with_queries(
-        &mut self,
-        task: &Task<F>,
-        span: Range<usize>,
-        go: Option<&[F]>,
-    ) {
+    pub(super) fn load_with_queries(&mut self, task: &Task<F>, span: Range<usize>, go: Option<&[F]>) {
         self.steps.load_with_queries(task, span, go);
         self.load_transitions(task);
     }

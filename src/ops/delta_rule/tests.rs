@@ -8,8 +8,7 @@ type Sizes = [usize; 6];
 
 /// Inputs whose transitions neither grow nor vanish, in the order of the function's arguments.
 fn case_of_rows([batch, len, heads, keys, values, decays]: Sizes, rows: usize) -> Case {
-    let name =
-        format!("{batch} x {len} x {heads}, {keys} by {values}, {decays} decays, {rows} rows");
+    let name = format!("{batch} x {len} x {heads}, {keys} by {values}, {decays} decays, {rows} rows");
     let side = (keys as f64).powf(-0.5);
     Case::new(name)
         .normal("q", &[batch, rows, heads, keys])
@@ -146,9 +145,7 @@ fn kernels_refuse_keys_that_no_warp_holds() {
 fn extreme(decays: usize) -> Case {
     let [batch, len, heads, keys, values] = [1, 70, 2, 8, 3];
     let logs = [0.0, -1e-30, -1e-3, -50.0, -87.5, -0.5, -300.0, -1e4];
-    let g: Vec<f64> = (0..len * heads * decays)
-        .map(|i| logs[(i * 5 + i / 7) % 8])
-        .collect();
+    let g: Vec<f64> = (0..len * heads * decays).map(|i| logs[(i * 5 + i / 7) % 8]).collect();
     Case::new("extreme")
         .normal("q", &[batch, len, heads, keys])
         .normal("k", &[batch, len, heads, keys])
@@ -196,10 +193,7 @@ fn with_keys_of_length_one_it_is_delta_net() {
     let expected = delta_net([&q, &k, &v, &beta], [len, keys, values]);
     let of_keys = [1, len, 1, keys];
     let (q, k) = (tensor(&q, &of_keys), tensor(&k, &of_keys));
-    let (v, beta) = (
-        tensor(&v, &[1, len, 1, values]),
-        tensor(&beta, &[1, len, 1, 1]),
-    );
+    let (v, beta) = (tensor(&v, &[1, len, 1, values]), tensor(&beta, &[1, len, 1, 1]));
     let scaled = k.broadcast_mul(&beta).unwrap();
     let g = beta.zeros_like().unwrap();
     for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 1e-5)] {
@@ -216,15 +210,9 @@ fn with_keys_of_length_one_it_is_delta_net() {
 #[test]
 fn a_write_under_the_same_key_replaces_the_value() {
     let len = 200;
-    let keys: Vec<f64> = (0..len)
-        .flat_map(|t| [t % 3 == 0, t % 3 == 1, t % 3 == 2])
-        .map(f64::from)
-        .collect();
+    let keys: Vec<f64> = (0..len).flat_map(|t| [t % 3 == 0, t % 3 == 1, t % 3 == 2]).map(f64::from).collect();
     let values: Vec<f64> = (0..len).map(|t| t as f64).collect();
-    let (k, v) = (
-        tensor(&keys, &[1, len, 1, 3]),
-        tensor(&values, &[1, len, 1, 1]),
-    );
+    let (k, v) = (tensor(&keys, &[1, len, 1, 3]), tensor(&values, &[1, len, 1, 1]));
     let g = v.zeros_like().unwrap();
     let o = delta_rule(&k, &k, &v, &k.neg().unwrap(), &k, &g, None).unwrap();
     assert_eq!(numbers(&o), values);
@@ -238,18 +226,12 @@ fn the_first_transition_has_no_effect_and_no_gradient() {
     let mut other = ins.clone();
     for input in [3, 4, 5] {
         let of_first = grads.get(&ins[input]).unwrap().narrow(1, 0, 1).unwrap();
-        assert!(
-            numbers(&of_first).iter().all(|&x| x == 0.0),
-            "input {input}"
-        );
+        assert!(numbers(&of_first).iter().all(|&x| x == 0.0), "input {input}");
         let first = (of_first.zeros_like().unwrap() + 1e4).unwrap();
         let later = ins[input].narrow(1, 1, 5).unwrap();
         other[input] = Tensor::cat(&[first, later], 1).unwrap();
     }
-    assert_eq!(
-        numbers(&fused(&ins).unwrap()),
-        numbers(&fused(&other).unwrap())
-    );
+    assert_eq!(numbers(&fused(&ins).unwrap()), numbers(&fused(&other).unwrap()));
 }
 
 #[test]
@@ -306,10 +288,7 @@ fn wrong_shapes_and_times_are_named() {
         [k, k, v, k, g, g],
         "delta_rule: b has shape [2, 5, 3, 1], but k of shape [2, 5, 3, 4] asks for [2, 5, 3, 4]",
     );
-    refused(
-        [k, k, v, k, k, &[2, 5, 3, 2]],
-        "delta_rule: g has shape [2, 5, 3, 2], but needed are 4 decays a head",
-    );
+    refused([k, k, v, k, k, &[2, 5, 3, 2]], "delta_rule: g has shape [2, 5, 3, 2], but needed are 4 decays a head");
     let rows = Tensor::new(&[[0u32, 1], [1, 0]], &Device::Cpu).unwrap();
     let shapes = [&[2, 2, 3, 4], k, v, k, k, g];
     check::refuses(&shapes, fused_at(Some(&rows)), "must ascend");

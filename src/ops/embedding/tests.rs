@@ -3,11 +3,7 @@ use crate::check::{self, Case};
 use candle_core::Device;
 use dsf_emulation::emulated;
 
-const DROPPED: Dropout = Dropout {
-    p: 0.3,
-    key: [3, 5],
-    index: 2,
-};
+const DROPPED: Dropout = Dropout { p: 0.3, key: [3, 5], index: 2 };
 
 fn tokens(batch: usize, len: usize, rows: usize) -> Tensor {
     // Half of the tokens are zero, like padding, and each row is used.
@@ -43,12 +39,9 @@ fn case(rows: usize, positions: usize, width: usize) -> Case {
 
 #[test]
 fn fused_equals_reference() {
-    for (batch, len, rows, positions, width) in [
-        (1, 1, 1, 1, 1),
-        (7, 65, 40, 70, 5),
-        (33, 2, 100, 2, 64),
-        (1, 1000, 9, 1000, 17),
-    ] {
+    for (batch, len, rows, positions, width) in
+        [(1, 1, 1, 1, 1), (7, 65, 40, 70, 5), (33, 2, 100, 2, 64), (1, 1000, 9, 1000, 17)]
+    {
         let case = case(rows, positions, width);
         check::agree(&[case], both(batch, len), by_reference(batch, len));
     }
@@ -87,12 +80,7 @@ fn activations_can_be_narrower_than_the_table() {
     for (got, expected) in emulated(run).iter().zip(run()) {
         assert_eq!(got.dtype(), expected.dtype());
         let [got, expected] = [got, &expected].map(|x| x.to_dtype(DType::F32).unwrap());
-        let apart = (&got - &expected)
-            .unwrap()
-            .abs()
-            .unwrap()
-            .max_all()
-            .unwrap();
+        let apart = (&got - &expected).unwrap().abs().unwrap().max_all().unwrap();
         let most = expected.abs().unwrap().max_all().unwrap();
         let [apart, most] = [apart, most].map(|x| x.to_scalar::<f32>().unwrap());
         assert!(apart <= 1e-2 * most, "{apart} of {most}");
@@ -130,12 +118,8 @@ fn a_token_beyond_the_table_and_missing_positions_are_errors() {
         let table = Tensor::zeros((2, 3), candle_core::DType::F32, &Device::Cpu).unwrap();
         let positions = Tensor::zeros((positions, 3), table.dtype(), &Device::Cpu).unwrap();
         let tokens = tokens(1, 8, 4);
-        embedding(&tokens, &table, Some(&positions), None, table.dtype())
-            .unwrap_err()
-            .to_string()
+        embedding(&tokens, &table, Some(&positions), None, table.dtype()).unwrap_err().to_string()
     };
     assert!(error(8).contains("token 2, but the table has 2 rows"));
-    assert!(
-        error(7).contains("positions has shape [7, 3], but table of shape [2, 3] asks for [8, 3]")
-    );
+    assert!(error(7).contains("positions has shape [7, 3], but table of shape [2, 3] asks for [8, 3]"));
 }

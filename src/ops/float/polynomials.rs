@@ -44,14 +44,7 @@ pub(super) fn exp<S: Single>(x: S) -> S {
     const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding it leaves round(x) in the low bits
     const LN2_HIGH: f32 = 0.693_359_4; // 9 bits, so that k * LN2_HIGH is exact
     const LN2_LOW: f32 = -2.121_944_4e-4;
-    const SERIES: [f32; 6] = [
-        1.987_569_1e-4,
-        1.398_2e-3,
-        8.333_452e-3,
-        4.166_579_6e-2,
-        1.666_666_5e-1,
-        0.5,
-    ];
+    const SERIES: [f32; 6] = [1.987_569_1e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
     let x = x.at_least(S::from(-104.0)).at_most(S::from(89.0));
     let shifted = x.fma(S::from(std::f32::consts::LOG2_E), S::from(ROUND));
     let k = shifted - S::from(ROUND);
@@ -60,9 +53,7 @@ pub(super) fn exp<S: Single>(x: S) -> S {
     let k = (shifted.bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     // Two factors are needed: 2^k alone would not reach the subnormals and the last binade.
     let half = k >> 1;
-    (r.horner(SERIES).fma(r * r, r) + S::one())
-        * S::power_of_two(half)
-        * S::power_of_two(k.wrapping_sub(half))
+    (r.horner(SERIES).fma(r * r, r) + S::one()) * S::power_of_two(half) * S::power_of_two(k.wrapping_sub(half))
 }
 
 /// 2^k 2^r with |r| <= 1/2; the polynomial for 2^r has the least relative error, 2e-9, among
@@ -71,15 +62,8 @@ pub(super) fn exp<S: Single>(x: S) -> S {
 pub(super) fn exp2<S: Single>(x: S) -> S {
     // Adding ROUND leaves round(x) + 127, the exponent bits of 2^k, in the low bits.
     const ROUND: f32 = 12_582_912.0 + 127.0; // 1.5 * 2^23 + 127
-    const SERIES: [f32; 7] = [
-        1.535_336_2e-4,
-        1.339_887_4e-3,
-        9.618_437e-3,
-        5.550_332_4e-2,
-        2.402_264_8e-1,
-        std::f32::consts::LN_2,
-        1.0,
-    ];
+    const SERIES: [f32; 7] =
+        [1.535_336_2e-4, 1.339_887_4e-3, 9.618_437e-3, 5.550_332_4e-2, 2.402_264_8e-1, std::f32::consts::LN_2, 1.0];
     let x = x.at_least(S::from(-127.0));
     let shifted = x + S::from(ROUND);
     let r = x - (shifted - S::from(ROUND));
@@ -89,15 +73,7 @@ pub(super) fn exp2<S: Single>(x: S) -> S {
 /// 2 artanh(z) with z = x / (2 + x) <= 1/3, by its power series.
 #[inline(always)]
 pub(super) fn ln_1p_unit<S: Single>(x: S) -> S {
-    const SERIES: [f32; 7] = [
-        1.0 / 15.0,
-        1.0 / 13.0,
-        1.0 / 11.0,
-        1.0 / 9.0,
-        1.0 / 7.0,
-        1.0 / 5.0,
-        1.0 / 3.0,
-    ];
+    const SERIES: [f32; 7] = [1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0];
     let z = x / (S::from(2.0) + x);
     let square = z * z;
     let half = (z * square).fma(square.horner(SERIES), z);
@@ -107,13 +83,7 @@ pub(super) fn ln_1p_unit<S: Single>(x: S) -> S {
 /// tanh by e^{-2|x|}; near zero, where that cancels, by the polynomial of Cephes' tanhf.
 #[inline(always)]
 pub(super) fn tanh<S: Single>(x: S) -> S {
-    const SERIES: [f32; 5] = [
-        -5.704_988_7e-3,
-        2.063_909e-2,
-        -5.373_971_6e-2,
-        1.333_144_2e-1,
-        -3.333_328e-1,
-    ];
+    const SERIES: [f32; 5] = [-5.704_988_7e-3, 2.063_909e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1];
     let size = x.abs();
     let square = size * size;
     let near = (size * square).fma(square.horner(SERIES), size);

@@ -19,11 +19,7 @@ macro_rules! both {
 }
 
 /// Returns the largest `error` of the function at `inputs`, over both types.
-fn worst(
-    function: Both,
-    inputs: impl Iterator<Item = f32> + Clone,
-    error: impl Fn(f32, f32) -> f64,
-) -> f64 {
+fn worst(function: Both, inputs: impl Iterator<Item = f32> + Clone, error: impl Fn(f32, f32) -> f64) -> f64 {
     let errors = |function: fn(f32) -> f32| {
         let errors = inputs.clone().map(|x| error(x, function(x)));
         errors.fold(0.0, f64::max)
@@ -40,9 +36,7 @@ fn exp_is_within_two_ulp_of_the_exact_value() {
 
 #[test]
 fn exp2_is_within_five_quarters_of_an_ulp_of_the_exact_value() {
-    let inputs = (0..126_000)
-        .map(|i| i as f32 * -1e-3 + 3.3e-5)
-        .chain((0..1_000_000).map(|i| i as f32 * -1e-6));
+    let inputs = (0..126_000).map(|i| i as f32 * -1e-3 + 3.3e-5).chain((0..1_000_000).map(|i| i as f32 * -1e-6));
     let worst = worst(both!(exp2), inputs, |x, y| ulps(y, f64::from(x).exp2()));
     assert!(worst <= 1.25, "{worst} ulp");
 }
@@ -64,9 +58,7 @@ fn exp2_is_exact_at_zero_and_below_the_normal_numbers() {
 #[test]
 fn ln_1p_is_within_three_ulp_on_the_unit_interval() {
     let inputs = (0..80_000).map(|i| (i as f32 * -1e-3).exp2());
-    let worst = worst(both!(ln_1p_unit), inputs, |x, y| {
-        ulps(y, f64::from(x).ln_1p())
-    });
+    let worst = worst(both!(ln_1p_unit), inputs, |x, y| ulps(y, f64::from(x).ln_1p()));
     assert!(worst <= 3.0, "{worst} ulp");
     assert!(both!(ln_1p_unit).map(|f| f(0.0)) == [0.0; 2]);
 }
@@ -82,9 +74,7 @@ fn tanh_is_within_three_ulp() {
 #[test]
 fn erf_is_within_two_ten_millionths() {
     let inputs = (-60_000..60_000).map(|i| i as f32 * 1e-4);
-    let worst = worst(both!(erf), inputs, |x, y| {
-        (f64::from(y) - libm::erf(f64::from(x))).abs()
-    });
+    let worst = worst(both!(erf), inputs, |x, y| (f64::from(y) - libm::erf(f64::from(x))).abs());
     assert!(worst <= 2e-7, "{worst:e}");
     assert!(both!(erf).map(|f| f(f32::NAN).is_nan()) == [true; 2]);
 }

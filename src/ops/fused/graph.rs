@@ -34,17 +34,10 @@ pub(super) struct Out<V: Values> {
 
 /// The token of an application, tied to all its tracked inputs: an input that a fused op produced is
 /// represented by the token of that op.
-pub(super) fn root<V: Values>(
-    state: &Arc<State<V>>,
-    ins: &[Tensor],
-    sources: &[Option<Source<V>>],
-) -> Result<Tensor> {
+pub(super) fn root<V: Values>(state: &Arc<State<V>>, ins: &[Tensor], sources: &[Option<Source<V>>]) -> Result<Tensor> {
     if ins.len() > MAX_INPUTS {
         let given = ins.len();
-        bail!(
-            "{}: {given} inputs, but at most {MAX_INPUTS} are possible",
-            state.op.name()
-        );
+        bail!("{}: {given} inputs, but at most {MAX_INPUTS} are possible", state.op.name());
     }
     let tied = |(x, source): (&Tensor, &Option<Source<V>>)| match source {
         Some(source) => source.token.clone(),
@@ -53,10 +46,7 @@ pub(super) fn root<V: Values>(
     let tied: Vec<Tensor> = ins.iter().zip(sources).map(tied).collect();
     let mut tokens = Vec::new();
     for (third, tied) in tied.chunks(3).enumerate() {
-        let tap = Node {
-            state: state.clone(),
-            first: Some(3 * third),
-        };
+        let tap = Node { state: state.clone(), first: Some(3 * third) };
         tokens.push(match tied {
             [a, b, c] => a.apply_op3(b, c, tap)?,
             [a, b] => a.apply_op2(b, tap)?,
@@ -64,10 +54,7 @@ pub(super) fn root<V: Values>(
             _ => unreachable!("chunks of three"),
         });
     }
-    let root = Node {
-        state: state.clone(),
-        first: None,
-    };
+    let root = Node { state: state.clone(), first: None };
     match &tokens[..] {
         [a, b, c] => a.apply_op3(b, c, root),
         [a, b] => a.apply_op2(b, root),
@@ -84,28 +71,19 @@ impl<V: Values> CustomOp1 for Out<V> {
     fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
         match lock(&self.ready).take() {
             Some((Storage::Cpu(values), shape)) => Ok((values, shape)),
-            _ => bail!(
-                "{}: output {} is not on the CPU",
-                self.state.op.name(),
-                self.index
-            ),
+            _ => bail!("{}: output {} is not on the CPU", self.state.op.name(), self.index),
         }
     }
 
     fn cuda_fwd(&self, _: &CudaStorage, _: &Layout) -> Result<(CudaStorage, Shape)> {
         match lock(&self.ready).take() {
             Some((Storage::Cuda(values), shape)) => Ok((values, shape)),
-            _ => bail!(
-                "{}: output {} is not on a GPU",
-                self.state.op.name(),
-                self.index
-            ),
+            _ => bail!("{}: output {} is not on a GPU", self.state.op.name(), self.index),
         }
     }
 
     fn bwd(&self, token: &Tensor, _: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
-        self.state
-            .receive(self.index, V::copy(&grad.contiguous()?)?)?;
+        self.state.receive(self.index, V::copy(&grad.contiguous()?)?)?;
         Ok(Some(token.clone())) // a token's gradient is never read
     }
 }

@@ -145,32 +145,20 @@ pub(crate) fn apply<O: FusedOp>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
 /// [`apply`] for an op with a single output.
 pub(crate) fn apply_one<O: FusedOp>(op: O, ins: &[&Tensor]) -> Result<Tensor> {
     let mut outs = apply(op, ins)?;
-    outs.pop()
-        .ok_or_else(|| candle_core::Error::Msg(format!("{}: no output", O::NAME)))
+    outs.pop().ok_or_else(|| candle_core::Error::Msg(format!("{}: no output", O::NAME)))
 }
 
 fn apply_as<V: Values>(op: Box<dyn OpOn<V>>, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
-    let ins = ins
-        .iter()
-        .map(|x| x.contiguous())
-        .collect::<Result<Vec<_>>>()?;
+    let ins = ins.iter().map(|x| x.contiguous()).collect::<Result<Vec<_>>>()?;
     let tracked = ins.iter().any(Tensor::track_op);
     let mut values = op.forward(&ins, tracked)?;
     let shapes = op.out_shapes();
     let saved = values.split_off(shapes.len());
-    let ready = shapes
-        .into_iter()
-        .zip(values)
-        .map(|(shape, values)| Ok((values.into_storage()?, shape)));
+    let ready = shapes.into_iter().zip(values).map(|(shape, values)| Ok((values.into_storage()?, shape)));
     if !tracked {
         let bare = |ready: Result<(Storage, Shape)>| {
             let (values, shape) = ready?;
-            Ok(Tensor::from_storage(
-                values,
-                shape,
-                BackpropOp::none(),
-                false,
-            ))
+            Ok(Tensor::from_storage(values, shape, BackpropOp::none(), false))
         };
         return ready.map(bare).collect();
     }
@@ -181,11 +169,7 @@ fn apply_as<V: Values>(op: Box<dyn OpOn<V>>, ins: &[&Tensor]) -> Result<Vec<Tens
     ready
         .enumerate()
         .map(|(index, ready)| {
-            let out = Out {
-                state: state.clone(),
-                index,
-                ready: Mutex::new(Some(ready?)),
-            };
+            let out = Out { state: state.clone(), index, ready: Mutex::new(Some(ready?)) };
             let out = root.apply_op1(out)?;
             state.produced(index, &out, &root);
             Ok(out)

@@ -40,11 +40,7 @@ impl<V> Registry<V> {
     pub(super) fn of(&self, x: &Tensor) -> Option<Source<V>> {
         let living = lock(&self.0);
         let Living { sink, index, token } = living.get(&x.id())?;
-        Some(Source {
-            sink: sink.upgrade()?,
-            index: *index,
-            token: token.clone(),
-        })
+        Some(Source { sink: sink.upgrade()?, index: *index, token: token.clone() })
     }
 
     pub(super) fn insert(&self, x: &Tensor, sink: Weak<dyn Sink<V>>, index: usize, token: Tensor) {

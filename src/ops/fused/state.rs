@@ -36,24 +36,12 @@ struct Output<V> {
 }
 
 impl<V: Values> State<V> {
-    pub(super) fn new(
-        op: Box<dyn OpOn<V>>,
-        ins: &[Tensor],
-        sources: &[Option<Source<V>>],
-        values: Vec<V>,
-    ) -> Self {
-        let empty = |_| Output {
-            id: None,
-            value: None,
-            grad: None,
-        };
+    pub(super) fn new(op: Box<dyn OpOn<V>>, ins: &[Tensor], sources: &[Option<Source<V>>], values: Vec<V>) -> Self {
+        let empty = |_| Output { id: None, value: None, grad: None };
         let source = |s: &Option<Source<V>>| s.as_ref().map(|s| (s.sink.clone(), s.index));
         Self {
             outs: Mutex::new(op.out_shapes().iter().map(empty).collect()),
-            saved: Mutex::new(Some(Saved {
-                ins: ins.iter().map(Tensor::detach).collect(),
-                values,
-            })),
+            saved: Mutex::new(Some(Saved { ins: ins.iter().map(Tensor::detach).collect(), values })),
             needs_grad: ins.iter().map(Tensor::track_op).collect(),
             sources: sources.iter().map(source).collect(),
             grads: Mutex::new(ins.iter().map(|_| None).collect()),
@@ -82,15 +70,10 @@ impl<V: Values> State<V> {
     /// that fused ops produced.
     pub(super) fn run_backward(&self) -> Result<()> {
         let Some(saved) = lock(&self.saved).take() else {
-            bail!(
-                "{}: the backward pass of a graph with fused ops runs once",
-                self.op.name()
-            );
+            bail!("{}: the backward pass of a graph with fused ops runs once", self.op.name());
         };
-        let outs: Vec<Arrived<V>> = lock(&self.outs)
-            .iter_mut()
-            .map(|out| out.grad.take().zip(out.value.take()))
-            .collect();
+        let outs: Vec<Arrived<V>> =
+            lock(&self.outs).iter_mut().map(|out| out.grad.take().zip(out.value.take())).collect();
         let grads = self.op.backward(Return {
             ins: &saved.ins,
             outs: &outs,

@@ -19,12 +19,8 @@ impl FusedOp for SumAndProduct {
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let of_sum = call.outs[0].map_or(F::zero(), |out| out.grad[0]);
-        let of_product =
-            |x: F| call.outs[1].map_or(F::zero(), |out| out.grad[0] * out.value[0] / x);
-        call.ins
-            .iter()
-            .map(|x| vec![of_sum + of_product(x[0])])
-            .collect()
+        let of_product = |x: F| call.outs[1].map_or(F::zero(), |out| out.grad[0] * out.value[0] / x);
+        call.ins.iter().map(|x| vec![of_sum + of_product(x[0])]).collect()
     }
 
     fn launch(&self, _: Launch) -> Result<Vec<Buffer>> {
@@ -37,9 +33,7 @@ impl FusedOp for SumAndProduct {
 }
 
 fn variables() -> Vec<Var> {
-    (1..=7)
-        .map(|i| Var::new(&[f64::from(i)], &Device::Cpu).unwrap())
-        .collect()
+    (1..=7).map(|i| Var::new(&[f64::from(i)], &Device::Cpu).unwrap()).collect()
 }
 
 fn run(ins: &[Tensor]) -> (Tensor, Tensor) {
@@ -63,11 +57,7 @@ fn gradients_of_several_outputs_add_up() {
         let (sum, product) = run(&ins);
         let grads = loss(sum, product).backward().unwrap();
         for (i, var) in (1..=7).zip(&vars) {
-            assert_eq!(
-                number(grads.get(var).unwrap()),
-                expected(f64::from(i)),
-                "input {i}"
-            );
+            assert_eq!(number(grads.get(var).unwrap()), expected(f64::from(i)), "input {i}");
         }
     };
     expect(|sum, _| sum, &|_| 1.0);

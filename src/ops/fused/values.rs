@@ -31,12 +31,7 @@ pub(super) trait Values: Accumulate + Send + Sync + 'static {
     /// A tensor outside any graph.
     fn into_tensor(self, shape: &Shape) -> Result<Tensor> {
         let storage = self.into_storage()?;
-        Ok(Tensor::from_storage(
-            storage,
-            shape,
-            BackpropOp::none(),
-            false,
-        ))
+        Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
     }
 }
 
@@ -158,11 +153,7 @@ fn backward_on_cpu<F: Float>(
         needs_grad: call.needs_grad,
     });
     let where_needed = |(grad, &needs_grad): (Vec<F>, &bool)| needs_grad.then(|| F::peel_vec(grad));
-    Ok(grads
-        .into_iter()
-        .zip(call.needs_grad)
-        .map(where_needed)
-        .collect())
+    Ok(grads.into_iter().zip(call.needs_grad).map(where_needed).collect())
 }
 
 impl Accumulate for Buffer {
@@ -230,9 +221,7 @@ fn gpu_of(x: &Tensor) -> Result<Gpu> {
 
 /// Read guards on the storages of the outputs that have a gradient.
 fn guards_of<V>(outs: &[Arrived<V>]) -> Vec<Option<(impl Deref<Target = Storage> + '_, &Layout)>> {
-    outs.iter()
-        .map(|out| out.as_ref().map(|(_, value)| value.storage_and_layout()))
-        .collect()
+    outs.iter().map(|out| out.as_ref().map(|(_, value)| value.storage_and_layout())).collect()
 }
 
 /// Each output that has a gradient: `read` maps its storage to a value, and `grad` maps its
@@ -262,17 +251,14 @@ where
     F: Float,
     G: Deref<Target = Storage>,
 {
-    guards
-        .iter()
-        .map(|(storage, layout)| slice(storage, layout))
-        .collect()
+    guards.iter().map(|(storage, layout)| slice(storage, layout)).collect()
 }
 
 fn slice<'a, F: Float>(storage: &'a Storage, layout: &Layout) -> Result<&'a [F]> {
     match (storage, layout.contiguous_offsets()) {
-        (Storage::Cpu(storage), Some((start, end))) => Ok(F::wrap_slice(
-            &F::Stored::cpu_storage_as_slice(storage)?[start..end],
-        )),
+        (Storage::Cpu(storage), Some((start, end))) => {
+            Ok(F::wrap_slice(&F::Stored::cpu_storage_as_slice(storage)?[start..end]))
+        }
         _ => bail!("a fused op on the CPU reads contiguous tensors of its own number type in memory of the CPU"),
     }
 }
@@ -281,8 +267,5 @@ fn views<'a, G>(gpu: &Gpu, guards: &'a [(G, &Layout)]) -> Result<Vec<View<'a>>>
 where
     G: Deref<Target = Storage>,
 {
-    guards
-        .iter()
-        .map(|(storage, layout)| gpu.view(storage, layout))
-        .collect()
+    guards.iter().map(|(storage, layout)| gpu.view(storage, layout)).collect()
 }

@@ -15,11 +15,7 @@ use std::ops::Range;
 /// Steps per chunk.
 const CHUNK: usize = 64;
 
-pub(super) fn backward<R: Rule, F: Float>(
-    scan: &Scan<R>,
-    ins: &[&[F]],
-    out: Used<&[F]>,
-) -> Vec<Vec<F>> {
+pub(super) fn backward<R: Rule, F: Float>(scan: &Scan<R>, ins: &[&[F]], out: Used<&[F]>) -> Vec<Vec<F>> {
     let coefficients = scan.coefficients(ins);
     let sizes = &scan.sizes;
     let mut gz = zeros(ins[0].len());
@@ -27,12 +23,7 @@ pub(super) fn backward<R: Rule, F: Float>(
     let mut gp = zeros(sizes.extent.batch * sizes.extent.width);
     let outs = [&mut gz[..], &mut gx, &mut gp];
     sizes.strips().run(outs, |strip, grads| {
-        backward_strip(
-            scan,
-            &scan.strip_inputs(strip, ins, &coefficients),
-            out,
-            grads,
-        );
+        backward_strip(scan, &scan.strip_inputs(strip, ins, &coefficients), out, grads);
     });
     let mut grads = vec![gz, gx];
     if R::HAS_PARAMETER {
@@ -91,9 +82,7 @@ fn backward_strip<R: Rule, F: Float>(
                 let gh = ins.strip.row(out.grad, sizes.rows(), rows);
                 add(gh, &mut scratch.carry);
             }
-            let [gzf, gzi] = &mut gz[2 * t..2 * t + 2] else {
-                unreachable!("two rows were taken")
-            };
+            let [gzf, gzi] = &mut gz[2 * t..2 * t + 2] else { unreachable!("two rows were taken") };
             step_back(scan.rule, ins, t, &mut scratch, [gzf, gzi, gx[t]]);
         }
     }
@@ -103,13 +92,7 @@ fn backward_strip<R: Rule, F: Float>(
 /// Stores the state before each chunk that ends by `end`: read from the output if that holds every
 /// state, otherwise recomputed.
 #[inline(always)]
-fn keep_states<R: Rule, F: Float>(
-    scan: &Scan<R>,
-    ins: &StripInputs<F>,
-    h: &[F],
-    end: usize,
-    scratch: &mut Scratch<F>,
-) {
+fn keep_states<R: Rule, F: Float>(scan: &Scan<R>, ins: &StripInputs<F>, h: &[F], end: usize, scratch: &mut Scratch<F>) {
     let groups = ins.groups();
     let chunks = scratch.kept.chunks_exact_mut(groups).enumerate();
     let chunks = chunks.skip(1).take(end.saturating_sub(1) / CHUNK);
@@ -131,20 +114,9 @@ fn keep_states<R: Rule, F: Float>(
 
 /// Recomputes the gates and states of one chunk.
 #[inline(always)]
-fn replay<R: Rule, F: Float>(
-    rule: R,
-    ins: &StripInputs<F>,
-    times: Range<usize>,
-    scratch: &mut Scratch<F>,
-) {
+fn replay<R: Rule, F: Float>(rule: R, ins: &StripInputs<F>, times: Range<usize>, scratch: &mut Scratch<F>) {
     let groups = ins.groups();
-    let Scratch {
-        kept,
-        gates: [f, s],
-        h,
-        carry: _,
-        gp: _,
-    } = scratch;
+    let Scratch { kept, gates: [f, s], h, carry: _, gp: _ } = scratch;
     let before = &kept[times.start / CHUNK * groups..][..groups];
     h[..groups].copy_from_slice(before);
     for (j, t) in times.enumerate() {
@@ -159,22 +131,10 @@ fn replay<R: Rule, F: Float>(
 
 /// One step of the backward pass; `to` are the rows of the gradients of z_f, z_i and x.
 #[inline(always)]
-fn step_back<R: Rule, F: Float>(
-    rule: R,
-    ins: &StripInputs<F>,
-    t: usize,
-    scratch: &mut Scratch<F>,
-    to: [&mut [F]; 3],
-) {
+fn step_back<R: Rule, F: Float>(rule: R, ins: &StripInputs<F>, t: usize, scratch: &mut Scratch<F>, to: [&mut [F]; 3]) {
     let groups = ins.groups();
     let j = t % CHUNK * groups;
-    let Scratch {
-        gates: [f, s],
-        h,
-        carry,
-        gp,
-        ..
-    } = scratch;
+    let Scratch { gates: [f, s], h, carry, gp, .. } = scratch;
     let kept = [&f[j..][..groups], &s[j..][..groups], &h[j..][..groups]];
     let (carry, gp) = (&mut carry[..groups], &mut gp[..groups]);
     let rows = map(ins.at(t), |row| row.as_chunks());
@@ -212,11 +172,7 @@ fn retreat<R: Rule, F: Float>(
     let mut gzi: Lanes<F> = splat(F::zero());
     let mut of_p: Lanes<F> = splat(F::zero());
     for i in 0..LANES {
-        let at = At {
-            zf: zf[i],
-            zi: zi[i],
-            p: p[i],
-        };
+        let at = At { zf: zf[i], zi: zi[i], p: p[i] };
         let of_gates = [gh[i] * before[i], gh[i] * x[i]];
         [gzf[i], gzi[i], of_p[i]] = rule.slopes(at, [f[i], s[i]], of_gates);
     }

@@ -35,8 +35,7 @@ impl<'a, F: Float> StripInputs<'a, F> {
 
 impl<R: Rule> Scan<R> {
     pub(super) fn coefficients<F: Float>(&self, ins: &[&[F]]) -> Vec<F> {
-        self.rule
-            .coefficients(ins.get(2).copied(), self.sizes.extent.width)
+        self.rule.coefficients(ins.get(2).copied(), self.sizes.extent.width)
     }
 
     pub(super) fn strip_inputs<'a, F>(
@@ -45,13 +44,7 @@ impl<R: Rule> Scan<R> {
         ins: &[&'a [F]],
         coefficients: &'a [F],
     ) -> StripInputs<'a, F> {
-        StripInputs {
-            strip,
-            len: self.sizes.extent.len,
-            z: ins[0],
-            x: ins[1],
-            coefficients: strip.of(coefficients),
-        }
+        StripInputs { strip, len: self.sizes.extent.len, z: ins[0], x: ins[1], coefficients: strip.of(coefficients) }
     }
 }
 
@@ -101,19 +94,11 @@ pub(super) fn step<R: Rule, F: Float>(
 
 /// One step of a group; returns its gates.
 #[inline(always)]
-fn advance<R: Rule, F: Float>(
-    rule: R,
-    [zf, zi, p, x]: [&Lanes<F>; 4],
-    h: &mut Lanes<F>,
-) -> [Lanes<F>; 2] {
+fn advance<R: Rule, F: Float>(rule: R, [zf, zi, p, x]: [&Lanes<F>; 4], h: &mut Lanes<F>) -> [Lanes<F>; 2] {
     let mut f: Lanes<F> = splat(F::zero());
     let mut s: Lanes<F> = splat(F::zero());
     for i in 0..LANES {
-        let at = At {
-            zf: zf[i],
-            zi: zi[i],
-            p: p[i],
-        };
+        let at = At { zf: zf[i], zi: zi[i], p: p[i] };
         [f[i], s[i]] = rule.gates(at);
     }
     *h = each(|i| f[i].fma(h[i], s[i] * x[i]));

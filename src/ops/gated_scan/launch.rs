@@ -20,12 +20,7 @@ struct Call<'a, R: Rule> {
 impl<'a, R: Rule> Call<'a, R> {
     fn run(&self, part: &str, args: &[Arg]) -> Result<()> {
         let parameter = self.ins.get(2).copied();
-        let inputs = [
-            self.ins[0].into(),
-            self.ins[1].into(),
-            parameter.into(),
-            self.scan.rule.eps().into(),
-        ];
+        let inputs = [self.ins[0].into(), self.ins[1].into(), parameter.into(), self.scan.rule.eps().into()];
         let extent = &self.scan.sizes.extent;
         let kernel = format!("{}_{part}", R::KERNELS);
         let kernel = Kernel::of("gated_scan", &kernel, self.ins[1].dtype());
@@ -38,22 +33,13 @@ impl<'a, R: Rule> Call<'a, R> {
         [self.times.into(), self.scan.sizes.rows().into()]
     }
 
-    fn starts(
-        &self,
-        direction: Direction,
-        lines: impl FnOnce(&mut Buffer) -> Result<()>,
-    ) -> Result<Option<Buffer>> {
-        self.scan
-            .sizes
-            .extent
-            .starts(self.gpu, REAL, direction, lines)
+    fn starts(&self, direction: Direction, lines: impl FnOnce(&mut Buffer) -> Result<()>) -> Result<Option<Buffer>> {
+        self.scan.sizes.extent.starts(self.gpu, REAL, direction, lines)
     }
 
     /// The selected states; then, if these are not all and a backward pass may follow, all states.
     fn forward(&self, tracked: bool) -> Result<Vec<Buffer>> {
-        let starts = self.starts(Direction::Forward, |lines| {
-            self.run("forward_lines", &[lines.into()])
-        })?;
+        let starts = self.starts(Direction::Forward, |lines| self.run("forward_lines", &[lines.into()]))?;
         let x = self.ins[1];
         let mut all = match self.times.is_none() || tracked {
             true => Some(self.gpu.alloc(x.dtype(), x.len())?),
@@ -69,10 +55,7 @@ impl<'a, R: Rule> Call<'a, R> {
         let [times, rows] = self.selected();
         let starts = starts.as_ref().map(Buffer::view);
         let to = [all.as_mut().into(), picked.as_mut().into()];
-        self.run(
-            "forward",
-            &[&[starts.into(), times, rows], &to[..]].concat(),
-        )?;
+        self.run("forward", &[&[starts.into(), times, rows], &to[..]].concat())?;
         Ok(picked.into_iter().chain(all).collect())
     }
 
@@ -90,11 +73,7 @@ impl<'a, R: Rule> Call<'a, R> {
             None => None,
         };
         let starts = starts.as_ref().map(Buffer::view);
-        let to = [
-            (&mut gz).into(),
-            (&mut gx).into(),
-            coefficients.as_mut().into(),
-        ];
+        let to = [(&mut gz).into(), (&mut gx).into(), coefficients.as_mut().into()];
         let ins = [h.into(), gh.into(), starts.into(), times, rows];
         self.run("backward", &[&ins[..], &to[..]].concat())?;
         let mut grads = vec![Some(gz), Some(gx)];
@@ -111,35 +90,17 @@ impl<'a, R: Rule> Call<'a, R> {
         let coefficients = sum_parts(self.gpu, coefficients, width)?;
         let mut grad = self.gpu.alloc(parameter.dtype(), parameter.len())?;
         let kernel = Kernel::new("gated_scan", format!("{}_learn", R::KERNELS));
-        let args = [
-            parameter.into(),
-            (&coefficients).into(),
-            (&mut grad).into(),
-            width.into(),
-        ];
-        self.gpu
-            .launch(kernel, Grid::for_each(parameter.len()), &args)?;
+        let args = [parameter.into(), (&coefficients).into(), (&mut grad).into(), width.into()];
+        self.gpu.launch(kernel, Grid::for_each(parameter.len()), &args)?;
         Ok(grad)
     }
 }
 
 impl<R: Rule> Scan<R> {
     /// Calls `run` with a launch on `ins` and the selected times.
-    fn with_call<T>(
-        &self,
-        gpu: &Gpu,
-        ins: &[View],
-        run: impl FnOnce(Call<R>) -> Result<T>,
-    ) -> Result<T> {
+    fn with_call<T>(&self, gpu: &Gpu, ins: &[View], run: impl FnOnce(Call<R>) -> Result<T>) -> Result<T> {
         let times = self.sizes.selected.as_ref().map(|s| &s.times);
-        gpu.with_tensor(times, |times| {
-            run(Call {
-                scan: self,
-                gpu,
-                ins,
-                times,
-            })
-        })
+        gpu.with_tensor(times, |times| run(Call { scan: self, gpu, ins, times }))
     }
 
     pub(super) fn launch_forward(&self, call: Launch) -> Result<Vec<Buffer>> {

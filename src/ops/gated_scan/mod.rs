@@ -116,9 +116,7 @@ impl Sizes {
 
     /// The number of states returned per sequence.
     fn rows(&self) -> usize {
-        self.selected
-            .as_ref()
-            .map_or(self.extent.len, |selected| selected.rows)
+        self.selected.as_ref().map_or(self.extent.len, |selected| selected.rows)
     }
 
     /// The time of state `row` of a sequence.

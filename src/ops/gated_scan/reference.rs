@@ -13,10 +13,7 @@ pub(super) fn gates(gates: &Gates, z: &Tensor) -> Result<(Tensor, Tensor)> {
     match gates {
         Gates::Sigmoid => Ok((sigmoid(&zf)?, input)),
         Gates::Reversed { alpha } => {
-            let f = softplus(&zf)?
-                .broadcast_mul(&beside_z(alpha)?)?
-                .neg()?
-                .exp()?;
+            let f = softplus(&zf)?.broadcast_mul(&beside_z(alpha)?)?.neg()?.exp()?;
             Ok((f, input))
         }
         Gates::RgLru { lambda, eps } => {
@@ -30,12 +27,7 @@ pub(super) fn gates(gates: &Gates, z: &Tensor) -> Result<(Tensor, Tensor)> {
     }
 }
 
-pub(super) fn gated_scan(
-    z: &Tensor,
-    x: &Tensor,
-    rule: &Gates,
-    rows: Option<&Tensor>,
-) -> Result<Tensor> {
+pub(super) fn gated_scan(z: &Tensor, x: &Tensor, rule: &Gates, rows: Option<&Tensor>) -> Result<Tensor> {
     let (f, s) = gates(rule, z)?;
     let h = linear_scan(&f, &(s * x)?)?;
     let Some(rows) = rows else {

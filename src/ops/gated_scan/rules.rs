@@ -98,11 +98,7 @@ impl Rule for Reversed {
     #[inline(always)]
     fn slopes<F: Float>(&self, at: At<F>, [f, s]: [F; 2], [gf, gs]: [F; 2]) -> [F; 3] {
         let exponent = gf * f;
-        [
-            -exponent * at.p * Sigmoid::value(at.zf),
-            gs * sigmoid_slope(s),
-            -exponent * Softplus::value(at.zf),
-        ]
+        [-exponent * at.p * Sigmoid::value(at.zf), gs * sigmoid_slope(s), -exponent * Softplus::value(at.zf)]
     }
 }
 
@@ -156,10 +152,6 @@ impl Rule for RgLru {
         let scale = self.scale(at.p * r);
         let steepness = r / scale.at_least(F::of(1e-30));
         let gp = gf * f * r - gs * g * f * f * steepness;
-        [
-            gp * at.p * (F::one() - r),
-            gs * scale * sigmoid_slope(g),
-            gp,
-        ]
+        [gp * at.p * (F::one() - r), gs * scale * sigmoid_slope(g), gp]
     }
 }

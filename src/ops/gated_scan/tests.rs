@@ -8,9 +8,7 @@ type Make = fn(&[Tensor]) -> Gates;
 /// Every rule, given the third input; RG-LRU without and with the term under the root.
 const RULES: [Make; 4] = [
     |_| Gates::Sigmoid,
-    |ins| Gates::Reversed {
-        alpha: ins[2].clone(),
-    },
+    |ins| Gates::Reversed { alpha: ins[2].clone() },
     |ins| rg_lru(ins, 0.0),
     |ins| rg_lru(ins, 1e-6),
 ];
@@ -37,14 +35,7 @@ fn fused(rule: usize, rows: Option<&Tensor>) -> impl Fn(&[Tensor]) -> Result<Ten
 
 /// Selects some times of each sequence, with a repetition.
 fn some(batch: usize, len: usize) -> Tensor {
-    let of = |b: usize| {
-        [
-            len / 3,
-            len / 2,
-            len / 2,
-            (len / 2).max(len - 1 - b % len.min(2)),
-        ]
-    };
+    let of = |b: usize| [len / 3, len / 2, len / 2, (len / 2).max(len - 1 - b % len.min(2))];
     let times = (0..batch).flat_map(of).map(|t| t as u32);
     let times = Tensor::from_iter(times, &Device::Cpu).unwrap();
     times.reshape((batch, 4)).unwrap()
@@ -52,19 +43,12 @@ fn some(batch: usize, len: usize) -> Tensor {
 
 #[test]
 fn fused_equals_reference() {
-    let sizes = [
-        (7, 1, 3),
-        (1, 2, 16),
-        (7, 63, 5),
-        (1, 64, 100),
-        (17, 65, 33),
-    ];
+    let sizes = [(7, 1, 3), (1, 2, 16), (7, 63, 5), (1, 64, 100), (17, 65, 33)];
     for (rule, gates) in RULES.iter().enumerate() {
         for (batch, len, width) in sizes {
             let rows = some(batch, len);
             for rows in [None, Some(&rows)] {
-                let reference =
-                    |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &gates(ins), rows);
+                let reference = |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &gates(ins), rows);
                 let case = [case(rule, batch, len, width)];
                 check::agree(&case, fused(rule, rows), reference);
             }
@@ -74,16 +58,10 @@ fn fused_equals_reference() {
 
 #[test]
 fn long_and_wide_ones_equal_the_reference_too() {
-    for (rule, (len, width)) in [
-        (0, (1000, 70)),
-        (1, (1000, 1)),
-        (3, (130, 256)),
-        (2, (5, 1024)),
-    ] {
+    for (rule, (len, width)) in [(0, (1000, 70)), (1, (1000, 1)), (3, (130, 256)), (2, (5, 1024))] {
         let rows = some(1, len);
         for rows in [None, Some(&rows)] {
-            let reference =
-                |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows);
+            let reference = |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows);
             check::agree(&[case(rule, 1, len, width)], fused(rule, rows), reference);
         }
     }
@@ -96,37 +74,20 @@ fn kernels_agree(rule: usize, (batch, len, width): (usize, usize, usize), pieces
         let in_pieces = |ins: &[Tensor]| {
             let sizes = Sizes::check(&ins[0], &ins[1], rows)?;
             let extent = sizes.extent.cut(pieces);
-            scan(
-                Sizes { extent, ..sizes },
-                &ins[0],
-                &ins[1],
-                &RULES[rule](ins),
-            )
+            scan(Sizes { extent, ..sizes }, &ins[0], &ins[1], &RULES[rule](ins))
         };
-        let reference =
-            |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows);
+        let reference = |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows);
         // The gradient of alpha is one sum over all numbers; its rounding errors are as large as the remainder after
         // cancellation.
         let of_rows = if rule == 1 { 3e-2 } else { 1.2e-2 };
-        check::kernels_agree_to(
-            of_rows,
-            &[case(rule, batch, len, width)],
-            in_pieces,
-            reference,
-        );
+        check::kernels_agree_to(of_rows, &[case(rule, batch, len, width)], in_pieces, reference);
     }
 }
 
 #[test]
 fn kernels_equal_the_reference() {
     for rule in 0..RULES.len() {
-        for (size, pieces) in [
-            ((7, 1, 3), 1),
-            ((1, 2, 16), 2),
-            ((7, 63, 5), 1),
-            ((1, 64, 40), 3),
-            ((3, 65, 33), 65),
-        ] {
+        for (size, pieces) in [((7, 1, 3), 1), ((1, 2, 16), 2), ((7, 63, 5), 1), ((1, 64, 40), 3), ((3, 65, 33), 65)] {
             kernels_agree(rule, size, pieces);
         }
     }
@@ -173,30 +134,17 @@ fn gates_at_their_ends_give_no_nan() {
 fn no_nan() {
     let ends = [-1e30f32, -200.0, -90.0, 0.0, 90.0, 200.0, 1e30];
     let (len, third) = (ends.len(), [0.0f32, -200.0, 50.0]);
-    let z: Vec<f32> = (0..2 * len)
-        .map(|i| ends[(i / 2 + i % 2 * 3) % len])
-        .collect();
+    let z: Vec<f32> = (0..2 * len).map(|i| ends[(i / 2 + i % 2 * 3) % len]).collect();
     for (rule, gates) in RULES.iter().enumerate() {
         for third in third {
-            let var = |values: &[f32], shape: &[usize]| {
-                Var::from_slice(values, shape, &Device::Cpu).unwrap()
-            };
-            let vars = [
-                var(&z, &[1, len, 2]),
-                var(&vec![1.0; len], &[1, len, 1]),
-                var(&[third.abs()], &[1]),
-            ];
+            let var = |values: &[f32], shape: &[usize]| Var::from_slice(values, shape, &Device::Cpu).unwrap();
+            let vars = [var(&z, &[1, len, 2]), var(&vec![1.0; len], &[1, len, 1]), var(&[third.abs()], &[1])];
             let third = var(&[third], &[1]);
             let last = if rule == 1 { &vars[2] } else { &third };
             let ins = [&vars[0], &vars[1], last].map(|v| v.as_tensor().clone());
             let h = gated_scan(&ins[0], &ins[1], &gates(&ins), None).unwrap();
             let grads = h.backward().unwrap();
-            for x in [
-                Some(&h),
-                grads.get(&ins[0]),
-                grads.get(&ins[1]),
-                grads.get(last),
-            ] {
+            for x in [Some(&h), grads.get(&ins[0]), grads.get(&ins[1]), grads.get(last)] {
                 let Some(x) = x else { continue };
                 let x = x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
                 assert!(x.iter().all(|x| x.is_finite()), "rule {rule}: {x:?}");

@@ -8,8 +8,8 @@
 use crate::float::Float;
 use crate::lanes::{by_index, each, splat, sum, Lanes};
 use crate::matrix_state::{
-    blocks, each_group, gradients, product, weighted, without_trace, without_traces, write_decays,
-    write_features, Block, Sizes, Steps, Task, BLOCK, IN_GROUP, SPAN,
+    blocks, each_group, gradients, product, weighted, without_trace, without_traces, write_decays, write_features,
+    Block, Sizes, Steps, Task, BLOCK, IN_GROUP, SPAN,
 };
 use crate::strips::Rows;
 use dsf_simd::simd;
@@ -101,18 +101,11 @@ fn keep_states<F: Float>(task: &Task<F>, scratch: &mut Scratch<F>) {
 
 /// Runs a block of columns and a group of rows through the span.
 #[inline(always)]
-fn advance<F: Float>(
-    steps: &Steps<F>,
-    (column, group): (usize, usize),
-    mut h: Block<F>,
-) -> Block<F> {
+fn advance<F: Float>(steps: &Steps<F>, (column, group): (usize, usize), mut h: Block<F>) -> Block<F> {
     let (groups, across) = (steps.along_keys, steps.along_values * IN_GROUP);
     let values = blocks(&steps.values);
     for j in 0..steps.events.len() {
-        let (k, a) = (
-            &steps.keys[j * groups + group],
-            &steps.decays[j * groups + group],
-        );
+        let (k, a) = (&steps.keys[j * groups + group], &steps.decays[j * groups + group]);
         let v = &values[j * across + column];
         h = each_group(|n| each(|i| a[i].fma(h[n][i], k[i] * v[n])));
     }
@@ -121,20 +114,8 @@ fn advance<F: Float>(
 
 /// The gradients of one span; the states before it begin at `kept`.
 #[inline(always)]
-fn span_back<F: Float>(
-    task: &Task<F>,
-    kept: usize,
-    scratch: &mut Scratch<F>,
-    grads: &mut Grads<F>,
-) {
-    let Scratch {
-        steps,
-        kept: states,
-        carry,
-        decayed,
-        of_keys,
-        of_values,
-    } = scratch;
+fn span_back<F: Float>(task: &Task<F>, kept: usize, scratch: &mut Scratch<F>, grads: &mut Grads<F>) {
+    let Scratch { steps, kept: states, carry, decayed, of_keys, of_values } = scratch;
     let (events, groups) = (steps.events.len(), steps.along_keys);
     let zero = [splat(F::zero()); BLOCK];
     for of_keys in of_keys.iter_mut() {
@@ -148,22 +129,9 @@ fn span_back<F: Float>(
         of_values.resize(events, zero);
         for group in 0..groups {
             let (at, block) = ((column, group), column * groups + group);
-            replay(
-                steps,
-                at,
-                states[kept + block],
-                &mut decayed[..events],
-                of_queries,
-            );
+            replay(steps, at, states[kept + block], &mut decayed[..events], of_queries);
             let sums = [&mut of_keys[..], &mut of_decays[..]];
-            walk_back(
-                steps,
-                at,
-                &mut carry[block],
-                &decayed[..events],
-                sums,
-                of_values,
-            );
+            walk_back(steps, at, &mut carry[block], &decayed[..events], sums, of_values);
         }
         for (event, of_values) in steps.events.iter().zip(&*of_values) {
             if event.moves {
@@ -189,18 +157,12 @@ fn replay<F: Float>(
     let (groups, across) = (steps.along_keys, steps.along_values * IN_GROUP);
     let (values, grads) = (blocks(&steps.values), blocks(&steps.grads));
     for (j, decayed) in decayed.iter_mut().enumerate() {
-        let (k, a) = (
-            &steps.keys[j * groups + group],
-            &steps.decays[j * groups + group],
-        );
+        let (k, a) = (&steps.keys[j * groups + group], &steps.decays[j * groups + group]);
         let v = &values[j * across + column];
         let before = each_group(|n| each(|i| a[i] * h[n][i]));
         h = each_group(|n| each(|i| k[i].fma(v[n], before[n][i])));
         *decayed = before;
-        let (go, to) = (
-            &grads[j * across + column],
-            &mut of_queries[j * groups + group],
-        );
+        let (go, to) = (&grads[j * across + column], &mut of_queries[j * groups + group]);
         let sum = weighted(&h, go);
         *to = each(|i| to[i] + sum[i]);
     }
@@ -222,11 +184,7 @@ fn walk_back<F: Float>(
     let mut of_state = *carry;
     for (j, (decayed, of_values)) in decayed.iter().zip(of_values).enumerate().rev() {
         let at = j * groups + group;
-        let (k, a, v) = (
-            &steps.keys[at],
-            &steps.decays[at],
-            &values[j * across + column],
-        );
+        let (k, a, v) = (&steps.keys[at], &steps.decays[at], &values[j * across + column]);
         let (q, go) = (&steps.queries[at], &grads[j * across + column]);
         of_state = each_group(|n| each(|i| q[i].fma(go[n], of_state[n][i])));
         let of_key = weighted(&of_state, v);
@@ -244,8 +202,7 @@ fn walk_back<F: Float>(
 fn write<F: Float>(scratch: &Scratch<F>, grads: &mut Grads<F>) {
     let groups = scratch.steps.along_keys;
     for (j, event) in scratch.steps.events.iter().enumerate() {
-        let [of_query, of_key, of_decay] =
-            by_index(|n| &scratch.of_keys[n][j * groups..][..groups]);
+        let [of_query, of_key, of_decay] = by_index(|n| &scratch.of_keys[n][j * groups..][..groups]);
         if let Some(row) = event.row {
             write_features(of_query, grads.q[row]);
         }

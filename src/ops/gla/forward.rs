@@ -4,8 +4,7 @@
 use crate::float::Float;
 use crate::lanes::{each, map, splat, Lanes};
 use crate::matrix_state::{
-    blocks, each_group, result, weighted, without_traces, write_features, Block, Sizes, Steps,
-    Task, BLOCK, IN_GROUP,
+    blocks, each_group, result, weighted, without_traces, write_features, Block, Sizes, Steps, Task, BLOCK, IN_GROUP,
 };
 use crate::strips::Rows;
 use dsf_simd::simd;
@@ -40,12 +39,7 @@ fn forward_task<F: Float>(task: &Task<F>, mut o: Rows<F>) {
 
 /// Runs a block of rows and a group of columns through the span, and adds the read-outs of its queries.
 #[inline(always)]
-fn walk<F: Float>(
-    steps: &Steps<F>,
-    (row, group): (usize, usize),
-    state: &mut Block<F>,
-    sums: &mut [Lanes<F>],
-) {
+fn walk<F: Float>(steps: &Steps<F>, (row, group): (usize, usize), state: &mut Block<F>, sums: &mut [Lanes<F>]) {
     let inputs = [&steps.keys, &steps.decays, &steps.queries];
     let [keys, decays, queries] = map(inputs, |x| blocks(x));
     let (across, groups) = (steps.along_keys * IN_GROUP, steps.along_values);

@@ -20,11 +20,7 @@ const THREADS: usize = 128;
 
 /// Blocks for every head, tile of columns and tile of rows.
 fn grid(op: &Sizes, tiles: usize, threads: usize) -> Grid {
-    Grid {
-        blocks: [op.batch * op.heads, op.values.div_ceil(WIDTH), tiles],
-        threads,
-        shared: 0,
-    }
+    Grid { blocks: [op.batch * op.heads, op.values.div_ceil(WIDTH), tiles], threads, shared: 0 }
 }
 
 /// The result; then, if tracked, the states before spans of events, and the events.
@@ -44,10 +40,7 @@ pub(super) fn forward(op: &Sizes, call: Launch) -> Result<Vec<Buffer>> {
         _ => [Arg::Null, (&mut o).into()],
     };
     let mut args: Vec<Arg> = ins.iter().map(|&x| x.into()).collect();
-    args.extend([
-        events.as_ref().map(Buffer::view).into(),
-        kept.as_mut().into(),
-    ]);
+    args.extend([events.as_ref().map(Buffer::view).into(), kept.as_mut().into()]);
     args.extend(to);
     args.extend(op.args());
     let grid = grid(op, tiles, warps * WARP);
@@ -59,15 +52,9 @@ pub(super) fn forward(op: &Sizes, call: Launch) -> Result<Vec<Buffer>> {
 /// The gradients of q, k, v and g.
 pub(super) fn backward(op: &Sizes, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
     let (gpu, go) = (call.gpu, call.only().grad);
-    let [kept, events @ ..] = call.saved else {
-        unreachable!("the forward pass kept states")
-    };
+    let [kept, events @ ..] = call.saved else { unreachable!("the forward pass kept states") };
     let (across, along) = (op.values.div_ceil(WIDTH), op.keys.div_ceil(SIDE));
-    let of_decays = if op.decays == 1 {
-        across * along
-    } else {
-        across
-    };
+    let of_decays = if op.decays == 1 { across * along } else { across };
     let counts = [across, across, along, of_decays];
     let mut parts = Vec::with_capacity(counts.len());
     for ((&count, x), &needed) in counts.iter().zip(call.ins).zip(call.needs_grad) {
@@ -75,11 +62,7 @@ pub(super) fn backward(op: &Sizes, call: LaunchBackward) -> Result<Vec<Option<Bu
         parts.push(part.transpose()?);
     }
     let mut args: Vec<Arg> = call.ins.iter().map(|&x| x.into()).collect();
-    args.extend([
-        go.into(),
-        events.first().map(Buffer::view).into(),
-        kept.into(),
-    ]);
+    args.extend([go.into(), events.first().map(Buffer::view).into(), kept.into()]);
     args.extend(parts.iter_mut().map(|part| Arg::from(part.as_mut())));
     args.extend(op.args());
     let kernel = Kernel::of(MODULE, "gla_backward", go.dtype());

@@ -20,13 +20,7 @@ use candle_core::{Result, Shape, Tensor};
 /// and ascending within each sequence, a time possibly several times; without it R = L and query t
 /// is at time t. The logarithms `g` are finite; those of the first step have no effect, and a
 /// gradient of zero. Only e^{g_t} of single steps are computed, so that strong decays are exact.
-pub fn gla(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-    g: &Tensor,
-    rows: Option<&Tensor>,
-) -> Result<Tensor> {
+pub fn gla(q: &Tensor, k: &Tensor, v: &Tensor, g: &Tensor, rows: Option<&Tensor>) -> Result<Tensor> {
     let ins = [q, k, v, g];
     let op = Gla(Sizes::check(Gla::NAME, ins, rows)?);
     if runs_on(k) {

@@ -10,9 +10,7 @@ pub(super) fn gla([q, k, v, g]: [&Tensor; 4], rows: Option<&Tensor>) -> Result<T
     for t in 0..len {
         let now = |x: &Tensor| x.narrow(1, t, 1)?.squeeze(1); // (B, s, ..)
         let decay = now(g)?.unsqueeze(3)?.exp()?;
-        let written = now(k)?
-            .unsqueeze(3)?
-            .broadcast_mul(&now(v)?.unsqueeze(2)?)?;
+        let written = now(k)?.unsqueeze(3)?.broadcast_mul(&now(v)?.unsqueeze(2)?)?;
         state = (decay.broadcast_mul(&state)? + written)?;
         states.push(state.clone());
     }

@@ -6,8 +6,7 @@ use candle_core::{DType, Device};
 type Sizes = [usize; 6];
 
 fn case_of_rows([batch, len, heads, keys, values, decays]: Sizes, rows: usize) -> Case {
-    let name =
-        format!("{batch} x {len} x {heads}, {keys} by {values}, {decays} decays, {rows} rows");
+    let name = format!("{batch} x {len} x {heads}, {keys} by {values}, {decays} decays, {rows} rows");
     Case::new(name)
         .normal("q", &[batch, rows, heads, keys])
         .normal("k", &[batch, len, heads, keys])
@@ -116,9 +115,7 @@ fn extreme(decays: usize) -> Case {
     let sizes = [1, 70, 2, 8, 3];
     let [batch, len, heads, keys, values] = sizes;
     let logs = [0.0, -1e-30, -1e-3, -50.0, -87.5, -0.5, -300.0, -1e4];
-    let g: Vec<f64> = (0..len * heads * decays)
-        .map(|i| logs[(i * 5 + i / 7) % 8])
-        .collect();
+    let g: Vec<f64> = (0..len * heads * decays).map(|i| logs[(i * 5 + i / 7) % 8]).collect();
     Case::new("extreme")
         .normal("q", &[batch, len, heads, keys])
         .normal("k", &[batch, len, heads, keys])
@@ -139,10 +136,7 @@ fn without_decay_it_is_a_sum() {
     let g = ones(&[1, 2000, 1, 1]).zeros_like().unwrap();
     let o = gla(&q, &q, &v, &g, None).unwrap();
     let o: Vec<f32> = o.flatten_all().unwrap().to_vec1().unwrap();
-    assert!(o
-        .iter()
-        .enumerate()
-        .all(|(i, &o)| o == (i / 2 + 1) as f32 * 3.0));
+    assert!(o.iter().enumerate().all(|(i, &o)| o == (i / 2 + 1) as f32 * 3.0));
 }
 
 #[test]
@@ -151,13 +145,7 @@ fn the_first_decay_has_no_effect_and_no_gradient() {
     let ins: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
     let of_first = fused(&ins).unwrap().backward().unwrap();
     let of_first = of_first.get(&ins[3]).unwrap().narrow(1, 0, 1).unwrap();
-    let largest = of_first
-        .abs()
-        .unwrap()
-        .flatten_all()
-        .unwrap()
-        .max(0)
-        .unwrap();
+    let largest = of_first.abs().unwrap().flatten_all().unwrap().max(0).unwrap();
     assert_eq!(largest.to_scalar::<f32>().unwrap(), 0.0);
     let first = (ins[3].narrow(1, 0, 1).unwrap().zeros_like().unwrap() + 1e4).unwrap();
     let later = ins[3].narrow(1, 1, 5).unwrap();
@@ -203,10 +191,7 @@ fn wrong_shapes_and_times_are_named() {
         [k, k, &[2, 5, 2, 6], g],
         "gla: v has shape [2, 5, 2, 6], but k of shape [2, 5, 3, 4] asks for [2, 5, 3, 6]",
     );
-    refused(
-        [k, k, v, &[2, 5, 3, 2]],
-        "gla: g has shape [2, 5, 3, 2], but needed are 4 decays a head",
-    );
+    refused([k, k, v, &[2, 5, 3, 2]], "gla: g has shape [2, 5, 3, 2], but needed are 4 decays a head");
     refused([k, k, v, &[2, 5, 1, 1]], "gla: g has shape [2, 5, 1, 1]");
     refused([k, &[2, 5, 12], v, g], "gla: k has shape [2, 5, 12]");
     let rows = |times: &[[u32; 2]; 2]| Tensor::new(times, &Device::Cpu).unwrap();

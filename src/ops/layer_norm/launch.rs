@@ -66,14 +66,7 @@ impl LayerNorm {
 
     /// Returns the gradients that follow from `gy`, the gradient of the norm; with a second copy of that of x if
     /// `twice`.
-    pub(super) fn launch_gradients(
-        &self,
-        gpu: &Gpu,
-        of: Whole,
-        weight: View,
-        gy: View,
-        twice: bool,
-    ) -> Result<Grads> {
+    pub(super) fn launch_gradients(&self, gpu: &Gpu, of: Whole, weight: View, gy: View, twice: bool) -> Result<Grads> {
         let (io, width, rows) = (gy.dtype(), self.width, gy.len() / self.width);
         let mut x = gpu.alloc(io, gy.len())?;
         let mut again = twice.then(|| gpu.alloc(io, gy.len())).transpose()?;
@@ -91,35 +84,19 @@ impl LayerNorm {
         gpu.launch(kernel, Grid::of(blocks, THREADS), &args)?;
         let parts = [parts_w.view(), parts_b.view()];
         let [weight, bias] = sums_of(gpu, parts.map(|parts| (parts, width)))?;
-        Ok(Grads {
-            x,
-            weight,
-            bias,
-            again,
-        })
+        Ok(Grads { x, weight, bias, again })
     }
 
     /// The gradients of x, y, weight and bias from those of the sum and of its norm.
-    pub(super) fn launch_gradients_of_sum(
-        &self,
-        call: &LaunchBackward,
-    ) -> Result<Vec<Option<Buffer>>> {
+    pub(super) fn launch_gradients_of_sum(&self, call: &LaunchBackward) -> Result<Vec<Option<Buffer>>> {
         let (gpu, [sum, normed]) = (call.gpu, [call.outs[0], call.outs[1]]);
         let Some(Used { grad: gy, .. }) = normed else {
             let grad = |_| sum.map(|sum| gpu.copy(sum.grad)).transpose();
             return Ok(vec![grad(0)?, grad(1)?, None, None]);
         };
         let of = match sum {
-            Some(Used { value, grad }) => Whole {
-                x: value,
-                y: None,
-                grad: Some(grad),
-            },
-            None => Whole {
-                x: call.ins[0],
-                y: Some(call.ins[1]),
-                grad: None,
-            },
+            Some(Used { value, grad }) => Whole { x: value, y: None, grad: Some(grad) },
+            None => Whole { x: call.ins[0], y: Some(call.ins[1]), grad: None },
         };
         let both = call.needs_grad[0] && call.needs_grad[1];
         let grads = self.launch_gradients(gpu, of, call.ins[2], gy, both)?;

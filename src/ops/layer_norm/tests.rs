@@ -18,17 +18,8 @@ fn fused(ins: &[Tensor]) -> Result<Tensor> {
 
 #[test]
 fn fused_equals_reference() {
-    let shapes: [&[usize]; 6] = [
-        &[5],
-        &[1, 2],
-        &[7, 63, 16],
-        &[2, 64, 64],
-        &[65, 17],
-        &[1, 1000, 33],
-    ];
-    check::agree(&shapes.map(case), fused, |ins| {
-        reference(&ins[0], &ins[1], &ins[2], 1e-5)
-    });
+    let shapes: [&[usize]; 6] = [&[5], &[1, 2], &[7, 63, 16], &[2, 64, 64], &[65, 17], &[1, 1000, 33]];
+    check::agree(&shapes.map(case), fused, |ins| reference(&ins[0], &ins[1], &ins[2], 1e-5));
 }
 
 #[test]
@@ -76,17 +67,8 @@ fn the_sum_and_its_norm_equal_their_reference() {
 
 #[test]
 fn kernels_equal_the_reference() {
-    let shapes: [&[usize]; 9] = [
-        &[3, 5],
-        &[1, 2],
-        &[3, 11, 16],
-        &[130, 64],
-        &[7, 100],
-        &[2, 256],
-        &[9, 384],
-        &[33, 1024],
-        &[2, 1030],
-    ];
+    let shapes: [&[usize]; 9] =
+        [&[3, 5], &[1, 2], &[3, 11, 16], &[130, 64], &[7, 100], &[2, 256], &[9, 384], &[33, 1024], &[2, 1030]];
     let of_x = |ins: &[Tensor]| reference(&ins[0], &ins[1], &ins[2], 1e-5);
     check::kernels_agree(&shapes.map(case), fused, of_x);
     check::kernels_agree(&shapes.map(sums), added, of_sum);

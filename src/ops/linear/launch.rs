@@ -69,35 +69,16 @@ impl Linear {
         let (rows, io) = (self.rows(), joined.dtype());
         let alloc = |out: &usize| gpu.alloc(io, rows * out);
         let mut ys = self.outs.iter().map(alloc).collect::<Result<Vec<_>>>()?;
-        let views = biases
-            .iter()
-            .copied()
-            .chain([joined])
-            .chain(ys.iter().map(Buffer::view));
+        let views = biases.iter().copied().chain([joined]).chain(ys.iter().map(Buffer::view));
         let vector = in_fours(views, &self.outs);
-        let args = [
-            joined.into(),
-            table(biases.iter().copied()),
-            table(ys.iter_mut()),
-        ];
-        launch_rows(
-            gpu,
-            Kernel::of("linear", "split", io),
-            args.into(),
-            rows,
-            vector,
-            &self.outs,
-        )?;
+        let args = [joined.into(), table(biases.iter().copied()), table(ys.iter_mut())];
+        launch_rows(gpu, Kernel::of("linear", "split", io), args.into(), rows, vector, &self.outs)?;
         Ok(ys)
     }
 
     pub(super) fn launch_gradients(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
         let (gpu, x, rows) = (call.gpu, call.ins[0], self.rows());
-        let gys: Vec<_> = call
-            .outs
-            .iter()
-            .map(|out| out.map(|used| used.grad))
-            .collect();
+        let gys: Vec<_> = call.outs.iter().map(|out| out.map(|used| used.grad)).collect();
         let joined;
         let gy = match gys[..] {
             [Some(gy)] => gy,
@@ -124,18 +105,13 @@ impl Linear {
         // A map that the loss does not depend on gets no gradient.
         let wanted = |first: usize| -> Vec<bool> {
             let needs = &call.needs_grad[first..];
-            gys.iter()
-                .zip(needs)
-                .map(|(gy, needs)| gy.is_some() && *needs)
-                .collect()
+            gys.iter().zip(needs).map(|(gy, needs)| gy.is_some() && *needs).collect()
         };
         let mut grads = vec![call.needs_grad[0].then(of_x).transpose()?];
         let sizes: Vec<_> = self.sizes().collect();
         grads.extend(parts(&wanted(1), &sizes, of_weights)?);
         if self.biased {
-            grads.extend(parts(&wanted(1 + maps), &self.outs, || {
-                sum_rows(gpu, gy, width)
-            })?);
+            grads.extend(parts(&wanted(1 + maps), &self.outs, || sum_rows(gpu, gy, width))?);
         }
         Ok(grads)
     }
@@ -143,11 +119,7 @@ impl Linear {
 
 /// Returns those wanted of the parts of `whole`, which holds them one after another and is computed only if one is
 /// wanted.
-fn parts(
-    wanted: &[bool],
-    sizes: &[usize],
-    whole: impl FnOnce() -> Result<Buffer>,
-) -> Result<Vec<Option<Buffer>>> {
+fn parts(wanted: &[bool], sizes: &[usize], whole: impl FnOnce() -> Result<Buffer>) -> Result<Vec<Option<Buffer>>> {
     if !wanted.contains(&true) {
         return Ok(wanted.iter().map(|_| None).collect());
     }
@@ -156,13 +128,7 @@ fn parts(
 }
 
 /// Joins the rows of all maps side by side in number type `to`; missing maps are zero.
-fn join(
-    gpu: &Gpu,
-    maps: &[Option<View>],
-    rows: usize,
-    widths: &[usize],
-    to: DType,
-) -> Result<Buffer> {
+fn join(gpu: &Gpu, maps: &[Option<View>], rows: usize, widths: &[usize], to: DType) -> Result<Buffer> {
     let there = || maps.iter().copied().flatten();
     let kernel = match there().next().map(|view| view.dtype()) {
         Some(from) if from == to => Kernel::of("linear", "join", to),

@@ -23,9 +23,7 @@ fn side_by_side(maps: Vec<Tensor>) -> Result<Tensor> {
 }
 
 fn fused(ins: &[Tensor]) -> Result<Tensor> {
-    let [x, w1, w2, b1, b2] = ins else {
-        unreachable!("five inputs")
-    };
+    let [x, w1, w2, b1, b2] = ins else { unreachable!("five inputs") };
     side_by_side(linears(x, &[(w1, Some(b1)), (w2, Some(b2))])?)
 }
 
@@ -36,23 +34,14 @@ fn by_reference(ins: &[Tensor]) -> Result<Tensor> {
 
 #[test]
 fn fused_equals_reference() {
-    let cases = [
-        case(&[1], [1, 2]),
-        case(&[7, 63, 16], [5, 64]),
-        case(&[2, 1000, 33], [17, 1]),
-        case(&[9000, 4], [3, 8]),
-    ];
+    let cases =
+        [case(&[1], [1, 2]), case(&[7, 63, 16], [5, 64]), case(&[2, 1000, 33], [17, 1]), case(&[9000, 4], [3, 8])];
     check::agree(&cases, fused, by_reference);
 }
 
 #[test]
 fn kernels_equal_the_reference() {
-    let cases = [
-        case(&[3, 5], [2, 7]),
-        case(&[1], [1, 2]),
-        case(&[7, 63, 16], [5, 64]),
-        case(&[1100, 8], [4, 12]),
-    ];
+    let cases = [case(&[3, 5], [2, 7]), case(&[1], [1, 2]), case(&[7, 63, 16], [5, 64]), case(&[1100, 8], [4, 12])];
     check::kernels_agree(&cases, fused, by_reference);
     let bare = |ins: &[Tensor]| linear(&ins[0], &ins[1], None);
     let case = Case::new("bare").normal("x", &[3, 5, 4]);
@@ -97,19 +86,14 @@ fn maps_of_one_input_share_their_products() {
         };
         let x = of(&[6, 8], dtype);
         let maps = out.map(|out| (of(&[out, 8], DType::F32), of(&[out], DType::F32)));
-        let maps: Vec<_> = maps
-            .iter()
-            .map(|(w, b)| (w.as_tensor(), biased.then_some(b.as_tensor())))
-            .collect();
+        let maps: Vec<_> = maps.iter().map(|(w, b)| (w.as_tensor(), biased.then_some(b.as_tensor()))).collect();
         emulated(|| {
             let start = launches();
             let outs = linears(&x, &maps).unwrap();
             let there = launches();
             let loss = side_by_side(outs).unwrap().sum_all().unwrap();
             let grads = backward(&loss).unwrap();
-            assert!(maps
-                .iter()
-                .all(|(w, _)| grads.get(w).unwrap().dims() == w.dims()));
+            assert!(maps.iter().all(|(w, _)| grads.get(w).unwrap().dims() == w.dims()));
             [there - start, launches() - there]
         })
     };
@@ -130,10 +114,7 @@ fn gradients_of_several_maps_are_rounded_once() {
     let weights = [256.0, 1.0, 1.0, 2.0].map(weight);
     let maps: Vec<_> = weights.iter().map(|w| (w, None)).collect();
     let gx = emulated(|| {
-        let sum = side_by_side(linears(&x, &maps).unwrap())
-            .unwrap()
-            .sum_all()
-            .unwrap();
+        let sum = side_by_side(linears(&x, &maps).unwrap()).unwrap().sum_all().unwrap();
         sum.backward().unwrap().get(&x).unwrap().clone()
     });
     let gx = gx.to_dtype(DType::F32).unwrap().flatten_all().unwrap();
@@ -143,9 +124,7 @@ fn gradients_of_several_maps_are_rounded_once() {
 #[test]
 fn a_map_without_bias_is_a_product() {
     let bare = |ins: &[Tensor]| linear(&ins[0], &ins[1], None);
-    let case = Case::new("bare")
-        .normal("x", &[3, 5, 4])
-        .normal("w", &[6, 4]);
+    let case = Case::new("bare").normal("x", &[3, 5, 4]).normal("w", &[6, 4]);
     check::agree(&[case], bare, |ins| reference(&ins[0], &ins[1], None));
 }
 
@@ -157,16 +136,11 @@ fn a_map_that_the_loss_does_not_use_gets_no_gradient() {
     };
     check::finite_differences(&case(&[2, 3], [2, 4]), first);
     // Zeros take the place of the missing gradient, one by one and four at a time.
-    check::kernels_agree(
-        &[case(&[2, 3], [2, 4]), case(&[3, 4], [8, 4])],
-        first,
-        |ins| {
-            // candle gives a gradient only to tensors that take part, so the factor is tiny instead of zero
-            let [one, other] =
-                [0, 1].map(|map| reference(&ins[0], &ins[1 + map], Some(&ins[3 + map])));
-            one?.broadcast_add(&(other?.sum_keepdim(D::Minus1)? * 1e-30)?)
-        },
-    );
+    check::kernels_agree(&[case(&[2, 3], [2, 4]), case(&[3, 4], [8, 4])], first, |ins| {
+        // candle gives a gradient only to tensors that take part, so the factor is tiny instead of zero
+        let [one, other] = [0, 1].map(|map| reference(&ins[0], &ins[1 + map], Some(&ins[3 + map])));
+        one?.broadcast_add(&(other?.sum_keepdim(D::Minus1)? * 1e-30)?)
+    });
 }
 
 #[test]
@@ -187,9 +161,5 @@ fn every_subset_of_inputs_can_be_tracked() {
 #[test]
 fn a_wrong_shape_is_named() {
     let message = "linear: w has shape [4, 2], but x of shape [2, 3] asks for [4, 3]";
-    check::refuses(
-        &[&[2, 3], &[4, 2]],
-        |ins| linear(&ins[0], &ins[1], None),
-        message,
-    );
+    check::refuses(&[&[2, 3], &[4, 2]], |ins| linear(&ins[0], &ins[1], None), message);
 }

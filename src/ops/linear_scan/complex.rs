@@ -51,9 +51,7 @@ impl FusedOp for ComplexScan {
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let mut h = zeros(ins[1].len());
-        let Extent {
-            batch, len, width, ..
-        } = self.0;
+        let Extent { batch, len, width, .. } = self.0;
         Strips::new(batch, width).run([&mut h], |strip, [h]| {
             forward_strip(len, strip, [ins[0], ins[1]], h);
         });
@@ -64,9 +62,7 @@ impl FusedOp for ComplexScan {
         let (a, h) = (call.ins[0], call.only());
         let mut ga = zeros(a.len());
         let mut gx = zeros(a.len());
-        let Extent {
-            batch, len, width, ..
-        } = self.0;
+        let Extent { batch, len, width, .. } = self.0;
         let strips = Strips::new(batch, width);
         strips.run([&mut ga, &mut gx], |strip, [ga, gx]| {
             backward_strip(len, strip, [a, h.value, h.grad], ga, gx);
@@ -117,13 +113,7 @@ fn forward_strip<F: Float>(len: usize, strip: Strip, [a, x]: [&[F]; 2], mut h: R
 /// The adjoint scan: dL/dh_{t-1} receives conj(a_t) dL/dh_t, and dL/da_t = conj(h_{t-1}) dL/dh_t.
 /// Both gradients must be zero on entry.
 #[simd]
-fn backward_strip<F: Float>(
-    len: usize,
-    strip: Strip,
-    [a, h, gh]: [&[F]; 3],
-    mut ga: Rows<F>,
-    mut gx: Rows<F>,
-) {
+fn backward_strip<F: Float>(len: usize, strip: Strip, [a, h, gh]: [&[F]; 3], mut ga: Rows<F>, mut gx: Rows<F>) {
     for t in (0..len).rev() {
         for (part, gh) in pair(strip, gh, len, t).into_iter().enumerate() {
             for (gx, &gh) in gx[2 * t + part].iter_mut().zip(gh) {

@@ -10,9 +10,7 @@ use dsf_simd::simd;
 
 pub(super) fn forward<F: Float>(scan: &LinearScan, a: &[F], x: &[F]) -> Vec<F> {
     let mut h = zeros(x.len());
-    let Extent {
-        batch, len, width, ..
-    } = scan.0;
+    let Extent { batch, len, width, .. } = scan.0;
     Strips::new(batch, width).run([&mut h], |strip, [h]| {
         forward_strip(len, strip, [a, x], h);
     });
@@ -40,9 +38,7 @@ fn add_product<F: Float>(to: &mut [F], x: &[F], a: &[F], b: &[F]) {
 pub(super) fn backward<F: Float>(scan: &LinearScan, a: &[F], h: Used<&[F]>) -> Vec<Vec<F>> {
     let mut ga = zeros(a.len());
     let mut gx = zeros(a.len());
-    let Extent {
-        batch, len, width, ..
-    } = scan.0;
+    let Extent { batch, len, width, .. } = scan.0;
     let strips = Strips::new(batch, width);
     strips.run([&mut ga, &mut gx], |strip, [ga, gx]| {
         backward_strip(len, strip, a, h, ga, gx);
@@ -53,14 +49,7 @@ pub(super) fn backward<F: Float>(scan: &LinearScan, a: &[F], h: Used<&[F]>) -> V
 /// The adjoint scan: dL/dx_t = dL/dh_t, to which later steps contribute a_{t+1} dL/dh_{t+1}. `ga`
 /// must be zero on entry; its first row stays zero, as h_{-1} = 0.
 #[simd]
-fn backward_strip<F: Float>(
-    len: usize,
-    strip: Strip,
-    a: &[F],
-    h: Used<&[F]>,
-    mut ga: Rows<F>,
-    mut gx: Rows<F>,
-) {
+fn backward_strip<F: Float>(len: usize, strip: Strip, a: &[F], h: Used<&[F]>, mut ga: Rows<F>, mut gx: Rows<F>) {
     gx[len - 1].copy_from_slice(strip.row(h.grad, len, len - 1));
     for t in (1..len).rev() {
         let (a, before) = (strip.row(a, len, t), strip.row(h.value, len, t - 1));

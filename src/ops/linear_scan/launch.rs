@@ -49,25 +49,14 @@ impl Extent {
             true => 1,
             false => (2 * ENOUGH / channels).min(len / SHORTEST),
         };
-        Self {
-            batch,
-            len,
-            width,
-            pieces: 1,
-            steps: len,
-        }
-        .cut(pieces)
+        Self { batch, len, width, pieces: 1, steps: len }.cut(pieces)
     }
 
     /// The extent with at most `pieces` pieces, none of them empty.
     pub(crate) fn cut(self, pieces: usize) -> Self {
         let steps = self.len.div_ceil(pieces.max(1));
         let pieces = self.len.div_ceil(steps);
-        Self {
-            pieces,
-            steps,
-            ..self
-        }
+        Self { pieces, steps, ..self }
     }
 
     /// The size of a buffer with one number for each piece and channel.
@@ -109,11 +98,7 @@ impl Extent {
             matches!(direction, Direction::Backward).into(),
         ];
         let grid = Grid::of((self.batch * self.width).div_ceil(THREADS), THREADS);
-        gpu.launch(
-            Kernel::new("linear_scan", format!("{scan}_join")),
-            grid,
-            &args,
-        )?;
+        gpu.launch(Kernel::new("linear_scan", format!("{scan}_join")), grid, &args)?;
         Ok(Some(starts))
     }
 }
@@ -122,24 +107,16 @@ impl Extent {
 pub(super) fn forward(call: Launch, number: Number, extent: Extent) -> Result<Vec<Buffer>> {
     let (gpu, [a, x]) = (call.gpu, [call.ins[0], call.ins[1]]);
     let run = |part: &str, args: &[Arg]| run(gpu, number, part, a.dtype(), extent, args);
-    let starts = extent.starts(gpu, number, Direction::Forward, |lines| {
-        run("forward_lines", &[a.into(), x.into(), lines.into()])
-    })?;
+    let starts = extent
+        .starts(gpu, number, Direction::Forward, |lines| run("forward_lines", &[a.into(), x.into(), lines.into()]))?;
     let mut h = gpu.alloc(x.dtype(), x.len())?;
     let starts = starts.as_ref().map(Buffer::view);
-    run(
-        "forward",
-        &[a.into(), x.into(), starts.into(), (&mut h).into()],
-    )?;
+    run("forward", &[a.into(), x.into(), starts.into(), (&mut h).into()])?;
     Ok(vec![h])
 }
 
 /// Launches the adjoint of [`forward`].
-pub(super) fn backward(
-    call: LaunchBackward,
-    number: Number,
-    extent: Extent,
-) -> Result<Vec<Option<Buffer>>> {
+pub(super) fn backward(call: LaunchBackward, number: Number, extent: Extent) -> Result<Vec<Option<Buffer>>> {
     let (gpu, a): (_, View) = (call.gpu, call.ins[0]);
     let Used { value: h, grad: gh } = call.only();
     let run = |part: &str, args: &[Arg]| run(gpu, number, part, a.dtype(), extent, args);
@@ -150,21 +127,11 @@ pub(super) fn backward(
     let mut gx = gpu.alloc(a.dtype(), a.len())?;
     let starts = starts.as_ref().map(Buffer::view);
     let ins = [a.into(), h.into(), gh.into(), starts.into()];
-    run(
-        "backward",
-        &[&ins[..], &[(&mut ga).into(), (&mut gx).into()]].concat(),
-    )?;
+    run("backward", &[&ins[..], &[(&mut ga).into(), (&mut gx).into()]].concat())?;
     Ok(vec![Some(ga), Some(gx)])
 }
 
-fn run(
-    gpu: &Gpu,
-    (name, _): Number,
-    part: &str,
-    io: DType,
-    extent: Extent,
-    args: &[Arg],
-) -> Result<()> {
+fn run(gpu: &Gpu, (name, _): Number, part: &str, io: DType, extent: Extent, args: &[Arg]) -> Result<()> {
     let kernel = Kernel::of("linear_scan", &format!("{name}_{part}"), io);
     gpu.launch(kernel, extent.grid(), &[args, &extent.args()].concat())
 }

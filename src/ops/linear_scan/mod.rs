@@ -115,9 +115,7 @@ mod tests {
 
     #[test]
     fn gradients_are_finite_differences() {
-        let case = Case::new("tiny")
-            .normal("a", &[2, 3, 2])
-            .normal("x", &[2, 3, 2]);
+        let case = Case::new("tiny").normal("a", &[2, 3, 2]).normal("x", &[2, 3, 2]);
         check::finite_differences(&case, fused);
     }
 
@@ -135,10 +133,6 @@ mod tests {
 
     #[test]
     fn a_wrong_shape_is_named() {
-        check::refuses(
-            &[&[2, 3, 4], &[2, 3, 5]],
-            fused,
-            "linear_scan: x has shape [2, 3, 5]",
-        );
+        check::refuses(&[&[2, 3, 4], &[2, 3, 5]], fused, "linear_scan: x has shape [2, 3, 5]");
     }
 }

@@ -28,11 +28,5 @@ pub(super) trait Sums<F>: Sync {
     fn forward(&self, memory: &mut Self::Memory, channel: Channel<F>, y: &mut [F]);
 
     /// Writes the gradients, given that of y (B, L).
-    fn backward(
-        &self,
-        memory: &mut Self::Memory,
-        channel: Channel<F>,
-        gy: &[F],
-        gradients: Gradients<F>,
-    );
+    fn backward(&self, memory: &mut Self::Memory, channel: Channel<F>, gy: &[F], gradients: Gradients<F>);
 }

@@ -24,10 +24,7 @@ pub(super) fn forward<F: Float>(conv: &LongConv, u: &[F], kernel: &[F]) -> Vec<F
 }
 
 pub(super) fn backward<F: Float>(conv: &LongConv, call: Backward<F>) -> Vec<Vec<F>> {
-    let (u, gy) = (
-        transpose(call.ins[0], conv.width),
-        transpose(call.only().grad, conv.width),
-    );
+    let (u, gy) = (transpose(call.ins[0], conv.width), transpose(call.only().grad, conv.width));
     let (rows, needs) = ([&u[..], call.ins[1], &gy], call.needs_grad);
     let [gu, gk] = match conv.by_taps() {
         Some(direct) => conv.backward_by(&direct, rows, needs),
@@ -39,10 +36,7 @@ pub(super) fn backward<F: Float>(conv: &LongConv, call: Backward<F>) -> Vec<Vec<
 impl LongConv {
     /// Sums over taps, if these are few.
     fn by_taps(&self) -> Option<Direct> {
-        (self.reach() <= FEW).then_some(Direct {
-            len: self.len,
-            taps: self.reach(),
-        })
+        (self.reach() <= FEW).then_some(Direct { len: self.len, taps: self.reach() })
     }
 
     /// A size of transforms at which the end of a convolution does not wrap around to its start.
@@ -55,10 +49,7 @@ impl LongConv {
         let mut y = zeros(u.len());
         let channels = y.chunks_mut(self.batch * self.len);
         let channels = channels.zip(self.channels(u, kernel));
-        channels.in_parallel_with(
-            || sums.memory(),
-            |memory, (y, channel)| sums.forward(memory, channel, y),
-        );
+        channels.in_parallel_with(|| sums.memory(), |memory, (y, channel)| sums.forward(memory, channel, y));
         y
     }
 
@@ -87,17 +78,9 @@ impl LongConv {
         [gu, gk]
     }
 
-    fn channels<'a, F>(
-        &self,
-        u: &'a [F],
-        kernel: &'a [F],
-    ) -> impl Iterator<Item = Channel<'a, F>> + use<'a, F> {
+    fn channels<'a, F>(&self, u: &'a [F], kernel: &'a [F]) -> impl Iterator<Item = Channel<'a, F>> + use<'a, F> {
         let (len, reach) = (self.len, self.reach());
         let rows = u.chunks(self.batch * len).zip(kernel.chunks(self.taps));
-        rows.map(move |(u, kernel)| Channel {
-            len,
-            u,
-            kernel: &kernel[..reach],
-        })
+        rows.map(move |(u, kernel)| Channel { len, u, kernel: &kernel[..reach] })
     }
 }

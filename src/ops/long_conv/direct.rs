@@ -32,11 +32,7 @@ impl<F: Float> Sums<F> for Direct {
 
     fn memory(&self) -> Memory<F> {
         let padded = vec![F::zero(); self.len + self.taps - 1];
-        Memory {
-            reversed: vec![F::zero(); self.taps],
-            behind: padded.clone(),
-            before: padded,
-        }
+        Memory { reversed: vec![F::zero(); self.taps], behind: padded.clone(), before: padded }
     }
 
     fn forward(&self, memory: &mut Memory<F>, channel: Channel<F>, y: &mut [F]) {

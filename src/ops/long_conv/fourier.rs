@@ -16,10 +16,7 @@ pub(super) struct Fourier<F: Float> {
 /// The least size of at least `needed` numbers whose transform is fast: even, and of small factors.
 pub(super) fn fast_size(needed: usize) -> usize {
     let of = |odd: usize| odd * needed.div_ceil(odd).next_power_of_two().max(2);
-    [1, 3, 5, 9]
-        .map(of)
-        .into_iter()
-        .fold(usize::MAX, usize::min)
+    [1, 3, 5, 9].map(of).into_iter().fold(usize::MAX, usize::min)
 }
 
 /// A coefficient of a frequency.
@@ -57,9 +54,7 @@ impl<F: Float> Fourier<F> {
         let (start, rest) = F::wrap_mut(signal).split_at_mut(x.len());
         start.copy_from_slice(x);
         rest.fill(F::zero());
-        self.to
-            .process_with_scratch(signal, spectrum, scratch)
-            .expect("buffers of the planned sizes");
+        self.to.process_with_scratch(signal, spectrum, scratch).expect("buffers of the planned sizes");
     }
 
     /// Returns the first numbers of the signal with this spectrum, which is overwritten.
@@ -74,9 +69,7 @@ impl<F: Float> Fourier<F> {
         for end in [0, spectrum.len() - 1] {
             spectrum[end].im = F::zero().peel();
         }
-        self.from
-            .process_with_scratch(spectrum, signal, scratch)
-            .expect("buffers of the planned sizes, and real ends");
+        self.from.process_with_scratch(spectrum, signal, scratch).expect("buffers of the planned sizes, and real ends");
         let scale = F::one() / F::of(signal.len() as f64);
         for (to, &x) in to.iter_mut().zip(F::wrap_slice(signal)) {
             *to = scale * x;
@@ -101,13 +94,7 @@ impl<F: Float> Sums<F> for Fourier<F> {
     }
 
     fn forward(&self, memory: &mut Memory<F>, channel: Channel<F>, y: &mut [F]) {
-        let Memory {
-            signal,
-            kernel,
-            u: spectrum,
-            scratch,
-            ..
-        } = memory;
+        let Memory { signal, kernel, u: spectrum, scratch, .. } = memory;
         self.transform(channel.kernel, kernel, signal, scratch);
         let sequences = y.chunks_exact_mut(channel.len);
         for (y, u) in sequences.zip(channel.u.chunks_exact(channel.len)) {
@@ -124,14 +111,7 @@ impl<F: Float> Sums<F> for Fourier<F> {
         gy: &[F],
         Gradients { u: gu, kernel: gk }: Gradients<F>,
     ) {
-        let Memory {
-            signal,
-            kernel,
-            u: spectrum,
-            gy: slopes,
-            sum,
-            scratch,
-        } = memory;
+        let Memory { signal, kernel, u: spectrum, gy: slopes, sum, scratch } = memory;
         self.transform(channel.kernel, kernel, signal, scratch);
         sum.fill(Complex::default());
         let mut gu = gu.map(|gu| gu.chunks_exact_mut(channel.len));
@@ -167,14 +147,9 @@ fn multiply<F: Float>(x: &mut [Coefficient<F>], by: &[Coefficient<F>], sign: F) 
 
 /// `sum` += conj(`x`) `y`.
 #[simd]
-fn add_correlation<F: Float>(
-    sum: &mut [Coefficient<F>],
-    x: &[Coefficient<F>],
-    y: &[Coefficient<F>],
-) {
+fn add_correlation<F: Float>(sum: &mut [Coefficient<F>], x: &[Coefficient<F>], y: &[Coefficient<F>]) {
     for ((sum, x), y) in sum.iter_mut().zip(x).zip(y) {
-        let ([re, im], [x_re, x_im], [y_re, y_im]) =
-            (parts::<F>(sum), parts::<F>(x), parts::<F>(y));
+        let ([re, im], [x_re, x_im], [y_re, y_im]) = (parts::<F>(sum), parts::<F>(x), parts::<F>(y));
         sum.re = x_re.fma(y_re, x_im.fma(y_im, re)).peel();
         sum.im = x_re.fma(y_im, (-x_im).fma(y_re, im)).peel();
     }

@@ -23,11 +23,7 @@ enum Time {
 
 impl LongConv {
     fn grid(&self, tiles: usize, pieces: usize) -> Grid {
-        Grid {
-            blocks: [tiles, self.width.div_ceil(CHANNELS), pieces],
-            threads: THREADS,
-            shared: 0,
-        }
+        Grid { blocks: [tiles, self.width.div_ceil(CHANNELS), pieces], threads: THREADS, shared: 0 }
     }
 
     /// The convolution of `x` with the kernel, in one direction of time.

@@ -40,12 +40,7 @@ impl LongConv {
         let [batch, len, width] = shape::dims(Self::NAME, ("u", u))?;
         let [_, taps] = shape::dims(Self::NAME, ("kernel", kernel))?;
         shape::parameter(Self::NAME, ("kernel", kernel), ("u", u), &[width, taps])?;
-        Ok(Self {
-            batch,
-            len,
-            width,
-            taps,
-        })
+        Ok(Self { batch, len, width, taps })
     }
 
     /// The taps that have an effect.

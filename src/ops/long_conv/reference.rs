@@ -14,9 +14,7 @@ pub(super) fn long_conv(u: &Tensor, kernel: &Tensor) -> Result<Tensor> {
     let kernel = kernel.pad_with_zeros(1, 0, 1)?;
     // Lag from step j to step t; pairs of steps that do not interact get `reach`, the index of the padding.
     let lag = |t: usize, j: usize| t.checked_sub(j).filter(|&lag| lag < reach);
-    let lags: Vec<u32> = (0..len * len)
-        .map(|i| lag(i / len, i % len).unwrap_or(reach) as u32)
-        .collect();
+    let lags: Vec<u32> = (0..len * len).map(|i| lag(i / len, i % len).unwrap_or(reach) as u32).collect();
     let lags = Tensor::from_vec(lags, len * len, u.device())?;
     let matrices = kernel.index_select(&lags, 1)?.reshape((width, len, len))?;
     let sequences = u.to_dtype(wide)?.permute((2, 1, 0))?.contiguous()?;

@@ -32,12 +32,7 @@ fn fused_equals_reference() {
 fn kernels_equal_the_reference() {
     let long = [1, 2, 63, 64, 65, 150].map(|len| case(1 + len % 2 * 2, len, 5, len));
     check::kernels_agree(&long, fused, reference);
-    let others = [
-        case(2, 100, 33, 4),
-        case(1, 70, 3, 90),
-        case(2, 9, 1, 200),
-        case(2, 40, 64, 33),
-    ];
+    let others = [case(2, 100, 33, 4), case(1, 70, 3, 90), case(2, 9, 1, 200), case(2, 40, 64, 33)];
     check::kernels_agree(&others, fused, reference);
 }
 
@@ -78,9 +73,7 @@ fn error(len: usize, dtype: DType) -> f64 {
     };
     let y = long_conv(&tensor(&u, &[1, len, 1]), &tensor(&kernel, &[1, len])).unwrap();
     let y = numbers(&y).unwrap();
-    let largest = |numbers: &mut dyn Iterator<Item = f64>| {
-        numbers.fold(0.0, |most: f64, x| most.max(x.abs()))
-    };
+    let largest = |numbers: &mut dyn Iterator<Item = f64>| numbers.fold(0.0, |most: f64, x| most.max(x.abs()));
     assert!(y.iter().all(|y| !y.is_nan()));
     let mut apart = y.iter().zip(&exact).map(|(y, exact)| y - exact);
     largest(&mut apart) / largest(&mut exact.iter().copied())
@@ -132,10 +125,6 @@ fn what_is_not_finite_stays_in_its_channel_and_sequence() {
 fn a_wrong_shape_is_named() {
     let message = "long_conv: kernel has shape [4, 3], but u of shape [1, 2, 3] asks for [3, 3]";
     check::refuses(&[&[1, 2, 3], &[4, 3]], fused, message);
-    check::refuses(
-        &[&[1, 2, 3], &[3, 0]],
-        fused,
-        "long_conv: kernel has shape [3, 0]",
-    );
+    check::refuses(&[&[1, 2, 3], &[3, 0]], fused, "long_conv: kernel has shape [3, 0]");
     check::refuses(&[&[2, 3], &[3, 2]], fused, "long_conv: u has shape [2, 3]");
 }

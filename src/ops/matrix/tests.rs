@@ -1,9 +1,7 @@
 use super::*;
 
 fn numbers(rows: usize, columns: usize) -> Vec<f64> {
-    (0..rows * columns)
-        .map(|i| ((i * 7) % 11) as f64 - 5.0)
-        .collect()
+    (0..rows * columns).map(|i| ((i * 7) % 11) as f64 - 5.0).collect()
 }
 
 /// Returns a matrix with the given contiguous rows.
@@ -21,9 +19,7 @@ fn transposed(x: &[f64], columns: usize) -> Matrix<f64> {
 }
 
 fn entry(a: &[f64], b: &[f64], (inner, columns): (usize, usize), i: usize, j: usize) -> f64 {
-    (0..inner)
-        .map(|k| a[i * inner + k] * b[k * columns + j])
-        .sum()
+    (0..inner).map(|k| a[i * inner + k] * b[k * columns + j]).sum()
 }
 
 #[test]
@@ -55,10 +51,6 @@ fn a_product_of_a_part_leaves_the_rest() {
     for (i, j) in (0..9).flat_map(|i| (0..40).map(move |j| (i, j))) {
         let inside = (5..7).contains(&i) && (16..32).contains(&j);
         let expected = if inside { 2.0 } else { 0.0 };
-        assert_eq!(
-            product.row(i)[j],
-            expected * entry(&a, &b, (20, 40), i, j),
-            "{i}, {j}"
-        );
+        assert_eq!(product.row(i)[j], expected * entry(&a, &b, (20, 40), i, j), "{i}, {j}");
     }
 }

@@ -77,12 +77,7 @@ impl Sizes {
         let next = |_| {
             array::from_fn(|k| {
                 let (sequences, [row, width, tile]) = &mut outs[k];
-                Cut {
-                    out: sequences.next().expect("a part for every sequence"),
-                    row: *row,
-                    width: *width,
-                    tile: *tile,
-                }
+                Cut { out: sequences.next().expect("a part for every sequence"), row: *row, width: *width, tile: *tile }
             })
         };
         let sequences: Vec<[Cut<F>; OUTS]> = (0..self.batch).map(next).collect();

@@ -24,9 +24,7 @@ impl Sizes {
 
     /// The events in their order, (B, events), if times are given.
     pub(crate) fn event_table(&self, gpu: &Gpu) -> Result<Option<Buffer>> {
-        gpu.with_tensor(self.rows.as_ref(), |times| {
-            times.map(|times| self.ordered(gpu, times)).transpose()
-        })
+        gpu.with_tensor(self.rows.as_ref(), |times| times.map(|times| self.ordered(gpu, times)).transpose())
     }
 
     fn ordered(&self, gpu: &Gpu, times: View) -> Result<Buffer> {

@@ -11,9 +11,7 @@ use super::chunked::Times;
 use super::shape;
 use candle_core::{bail, Result, Tensor};
 
-pub(crate) use block::{
-    blocks, each_group, product, weighted, without_trace, without_traces, Block, BLOCK, IN_GROUP,
-};
+pub(crate) use block::{blocks, each_group, product, weighted, without_trace, without_traces, Block, BLOCK, IN_GROUP};
 pub(crate) use division::Task;
 pub(crate) use outputs::{gradients, result, write_decays, write_features};
 pub(crate) use steps::{Steps, SPAN};
@@ -43,20 +41,14 @@ pub(crate) struct Sizes {
 impl Sizes {
     /// The sizes of the op `name` with inputs q (B, R, s, m), k (B, L, s, m), v (B, L, s, e) and g
     /// (B, L, s, m or 1), and queries at the times `rows` (B, R).
-    pub(crate) fn check(
-        name: &str,
-        [q, k, v, g]: [&Tensor; 4],
-        rows: Option<&Tensor>,
-    ) -> Result<Self> {
+    pub(crate) fn check(name: &str, [q, k, v, g]: [&Tensor; 4], rows: Option<&Tensor>) -> Result<Self> {
         let by = ("k", k);
         let [batch, len, heads, keys] = shape::dims(name, by)?;
         let [_, _, _, values] = shape::dims(name, ("v", v))?;
         let [_, _, _, decays] = shape::dims(name, ("g", g))?;
         if decays != 1 && decays != keys {
             let given = g.dims();
-            bail!(
-                "{name}: g has shape {given:?}, but needed are {keys} decays a head, as k has, or 1"
-            );
+            bail!("{name}: g has shape {given:?}, but needed are {keys} decays a head, as k has, or 1");
         }
         let times = match rows {
             Some(rows) => {
@@ -69,16 +61,7 @@ impl Sizes {
         shape::expect(name, ("q", q), by, &[batch, times.rows, heads, keys])?;
         shape::expect(name, ("v", v), by, &[batch, len, heads, values])?;
         shape::expect(name, ("g", g), by, &[batch, len, heads, decays])?;
-        Ok(Self {
-            batch,
-            len,
-            heads,
-            keys,
-            values,
-            decays,
-            times,
-            rows: rows.map(Tensor::contiguous).transpose()?,
-        })
+        Ok(Self { batch, len, heads, keys, values, decays, times, rows: rows.map(Tensor::contiguous).transpose()? })
     }
 
     /// Numbers per head and step of an input.

@@ -9,19 +9,10 @@ use crate::zeros::zeros;
 use std::array;
 
 /// The result, (B, R, s, e). `work` writes the columns of a task at each row.
-pub(crate) fn result<F: Float>(
-    sizes: &Sizes,
-    ins: &[&[F]],
-    work: impl Fn(&Task<F>, Rows<F>) + Sync,
-) -> Vec<F> {
+pub(crate) fn result<F: Float>(sizes: &Sizes, ins: &[&[F]], work: impl Fn(&Task<F>, Rows<F>) + Sync) -> Vec<F> {
     let row = sizes.heads * sizes.values;
     let mut o = zeros(sizes.batch * sizes.times.rows * row);
-    let cut = Cut {
-        out: &mut o,
-        row,
-        width: sizes.values,
-        tile: sizes.tile(),
-    };
+    let cut = Cut { out: &mut o, row, width: sizes.values, tile: sizes.tile() };
     sizes.run(ins, [cut], |task, [o]| work(task, o));
     o
 }

@@ -53,11 +53,7 @@ impl<F: Float> Steps<F> {
     pub(crate) fn load(&mut self, task: &Task<F>, span: Range<usize>) {
         self.events.clear();
         for time in span {
-            self.events.push(Event {
-                time,
-                moves: true,
-                row: None,
-            });
+            self.events.push(Event { time, moves: true, row: None });
         }
         self.load_inputs(task);
     }
@@ -65,12 +61,7 @@ impl<F: Float> Steps<F> {
     /// Loads the steps with their queries and, in the backward pass, the gradient `go` of the
     /// result.
     #[inline(always)]
-    pub(crate) fn load_with_queries(
-        &mut self,
-        task: &Task<F>,
-        span: Range<usize>,
-        go: Option<&[F]>,
-    ) {
+    pub(crate) fn load_with_queries(&mut self, task: &Task<F>, span: Range<usize>, go: Option<&[F]>) {
         let times = task.sizes.times.of(task.sequence);
         let mut row = times.partition_point(|&time| time < span.start);
         self.events.clear();
@@ -78,11 +69,7 @@ impl<F: Float> Steps<F> {
             let mut moves = true;
             while moves || times.get(row) == Some(&time) {
                 let read = times.get(row) == Some(&time);
-                self.events.push(Event {
-                    time,
-                    moves,
-                    row: read.then_some(row),
-                });
+                self.events.push(Event { time, moves, row: read.then_some(row) });
                 row += usize::from(read);
                 moves = false;
             }
@@ -91,11 +78,7 @@ impl<F: Float> Steps<F> {
         self.queries.clear();
         self.grads.clear();
         for event in &self.events {
-            push(
-                event.row.map(|row| task.query(row)),
-                self.along_keys,
-                &mut self.queries,
-            );
+            push(event.row.map(|row| task.query(row)), self.along_keys, &mut self.queries);
             if let Some(go) = go {
                 let grad = event.row.map(|row| task.grad(go, row));
                 push(grad, self.along_values, &mut self.grads);
@@ -122,13 +105,8 @@ impl<F: Float> Steps<F> {
         self.decays.clear();
         for event in &self.events {
             let time = event.moves.then_some(event.time);
-            push(
-                time.map(|t| task.value(t)),
-                self.along_values,
-                &mut self.values,
-            );
-            self.decays
-                .resize(self.decays.len() + self.along_keys, splat(F::one()));
+            push(time.map(|t| task.value(t)), self.along_values, &mut self.values);
+            self.decays.resize(self.decays.len() + self.along_keys, splat(F::one()));
             let start = self.decays.len() - self.along_keys;
             match time {
                 // The state before the first step is zero, so its decay has no effect.

@@ -18,8 +18,8 @@ impl Mlp {
         let io = x.dtype();
         let [own1, own2] = [1, 3].map(|i| converted(gpu, call.ins[i], io));
         let (own1, own2) = (own1?, own2?);
-        let [w1, w2] = [(1, &own1), (3, &own2)]
-            .map(|(i, own)| Matrix::transposed(own.as_ref().map_or(call.ins[i], Buffer::view)));
+        let [w1, w2] =
+            [(1, &own1), (3, &own2)].map(|(i, own)| Matrix::transposed(own.as_ref().map_or(call.ins[i], Buffer::view)));
         let mut z = gpu.alloc(io, rows * self.hidden)?;
         let mut a = gpu.alloc(io, rows * self.hidden)?;
         let mut y = gpu.alloc(io, rows * self.out)?;
@@ -41,9 +41,7 @@ impl Mlp {
         let masked = masked.transpose()?;
         let gy = masked.as_ref().map_or(gy, Buffer::view);
         let (inner, hidden, out) = (self.inner, self.hidden, self.out);
-        let weight = |i: usize, kept: usize| {
-            Matrix::plain(call.saved.get(kept).map_or(call.ins[i], Buffer::view))
-        };
+        let weight = |i: usize, kept: usize| Matrix::plain(call.saved.get(kept).map_or(call.ins[i], Buffer::view));
         let [mut a, mut gz] = self.blank_layers(&call)?;
         let product = Product::one([rows, out, hidden], Matrix::plain(gy), weight(3, 2));
         gpu.multiply(product, &mut gz)?;
@@ -57,12 +55,7 @@ impl Mlp {
         let [to_gy, to_gz] = [gy, gz].map(Matrix::transposed);
         let [g_b1, g_b2] = sums_of(gpu, [(gz, hidden), (gy, out)])?;
         Ok(vec![
-            product(
-                x.dtype(),
-                [rows, hidden, inner],
-                Matrix::plain(gz),
-                weight(1, 1),
-            )?,
+            product(x.dtype(), [rows, hidden, inner], Matrix::plain(gz), weight(1, 1))?,
             product(DType::F32, [hidden, rows, inner], to_gz, Matrix::plain(x))?,
             Some(g_b1),
             product(DType::F32, [out, rows, hidden], to_gy, Matrix::plain(a))?,
@@ -83,10 +76,7 @@ impl Mlp {
 
     /// Memory for two hidden layers.
     fn blank_layers(&self, call: &LaunchBackward) -> Result<[Buffer; 2]> {
-        let one = || {
-            call.gpu
-                .alloc(call.ins[0].dtype(), self.rows() * self.hidden)
-        };
+        let one = || call.gpu.alloc(call.ins[0].dtype(), self.rows() * self.hidden);
         Ok([one()?, one()?])
     }
 }

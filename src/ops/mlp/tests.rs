@@ -28,12 +28,7 @@ fn dropped() -> [Option<Dropout>; 2] {
 /// No mask, each mask alone, and both.
 fn choices() -> [[Option<Dropout>; 2]; 4] {
     let [inside, behind] = dropped();
-    [
-        [None, None],
-        [inside, None],
-        [None, behind],
-        [inside, behind],
-    ]
+    [[None, None], [inside, None], [None, behind], [inside, behind]]
 }
 
 fn by(dropout: [Option<Dropout>; 2]) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync {
@@ -67,11 +62,7 @@ fn by_definition(ins: &[Tensor], dropout: [Option<Dropout>; 2]) -> Result<Tensor
 
 #[test]
 fn fused_equals_reference() {
-    let cases = [
-        case(&[1], 1, 2),
-        case(&[7, 63, 16], 20, 5),
-        case(&[2, 1000, 3], 12, 3),
-    ];
+    let cases = [case(&[1], 1, 2), case(&[7, 63, 16], 20, 5), case(&[2, 1000, 3], 12, 3)];
     for dropout in choices() {
         check::agree(&cases, by(dropout), reference(dropout));
     }
@@ -79,12 +70,7 @@ fn fused_equals_reference() {
 
 #[test]
 fn kernels_equal_the_reference() {
-    let cases = [
-        case(&[3, 2], 5, 2),
-        case(&[1], 1, 2),
-        case(&[7, 63, 8], 20, 5),
-        case(&[65, 16], 64, 16),
-    ];
+    let cases = [case(&[3, 2], 5, 2), case(&[1], 1, 2), case(&[7, 63, 8], 20, 5), case(&[65, 16], 64, 16)];
     for dropout in choices() {
         check::kernels_agree(&cases, by(dropout), reference(dropout));
     }
@@ -132,21 +118,13 @@ fn a_result_is_masked_as_by_dropout_bit_for_bit() {
     let bits = |x: Result<Tensor>| x.unwrap().to_vec2::<f32>().unwrap();
     let masked = crate::dropout(&fused(&ins).unwrap(), behind.unwrap());
     assert_eq!(bits(by([None, behind])(&ins)), bits(masked));
-    let nothing = Dropout {
-        p: 0.0,
-        key: [1, 2],
-        index: 3,
-    };
+    let nothing = Dropout { p: 0.0, key: [1, 2], index: 3 };
     assert_eq!(bits(by([Some(nothing); 2])(&ins)), bits(fused(&ins)));
 }
 
 #[test]
 fn a_wrong_probability_is_named() {
-    let certain = Dropout {
-        p: 1.0,
-        key: [1, 2],
-        index: 3,
-    };
+    let certain = Dropout { p: 1.0, key: [1, 2], index: 3 };
     let shapes: [&[usize]; 5] = [&[2, 3], &[4, 3], &[4], &[2, 4], &[2]];
     let message = "mlp: dropout of 1, needed is 0 <= p < 1";
     check::refuses(&shapes, by([None, Some(certain)]), message);

@@ -51,9 +51,7 @@ fn bits_do_not_depend_on_threads() {
 #[test]
 fn strided_inputs_are_read_in_order() {
     for (fused, _) in ALL {
-        check::partial_tracking(&Case::new("strided").normal("x", &[3, 4]), |ins| {
-            fused(&ins[0])
-        });
+        check::partial_tracking(&Case::new("strided").normal("x", &[3, 4]), |ins| fused(&ins[0]));
     }
 }
 
@@ -66,10 +64,7 @@ fn at(f: Op, x: f32) -> f32 {
 fn softplus_is_e_to_the_x_far_to_the_left() {
     for x in [-20.0, -50.0, -80.0] {
         let exact = f64::from(x).exp();
-        assert!(
-            (f64::from(at(softplus, x)) - exact).abs() < 3e-7 * exact,
-            "{x}"
-        );
+        assert!((f64::from(at(softplus, x)) - exact).abs() < 3e-7 * exact, "{x}");
     }
     assert_eq!(at(softplus, 200.0), 200.0);
 }
@@ -83,10 +78,7 @@ fn nothing_overflows_into_nan() {
             let grads = y.backward().unwrap();
             let slope = grads.get(&var).unwrap().to_vec1::<f32>().unwrap()[0];
             let y = y.to_vec1::<f32>().unwrap()[0];
-            assert!(
-                y.is_finite() && slope.is_finite(),
-                "f({x}) = {y}, f' = {slope}"
-            );
+            assert!(y.is_finite() && slope.is_finite(), "f({x}) = {y}, f' = {slope}");
         }
     }
 }

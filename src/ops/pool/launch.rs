@@ -80,11 +80,7 @@ impl Pooled {
         args.extend([self.len, self.width, EACH.get()].map(Arg::from));
         args.push(vector.into());
         let grid = Grid {
-            blocks: [
-                self.batch,
-                self.len.div_ceil(EACH.get()),
-                self.width.div_ceil(COLUMNS),
-            ],
+            blocks: [self.batch, self.len.div_ceil(EACH.get()), self.width.div_ceil(COLUMNS)],
             threads: THREADS,
             shared: 0,
         };
@@ -94,14 +90,7 @@ impl Pooled {
     }
 
     /// Merges the pieces of `each` steps, with one thread for each element of the result.
-    fn merge(
-        &self,
-        gpu: &Gpu,
-        name: &str,
-        io: DType,
-        args: &[Arg],
-        each: Option<usize>,
-    ) -> Result<()> {
+    fn merge(&self, gpu: &Gpu, name: &str, io: DType, args: &[Arg], each: Option<usize>) -> Result<()> {
         let count = self.batch * self.width;
         let sizes = [count, self.len, self.width];
         let sizes: Vec<Arg> = sizes.into_iter().chain(each).map(Arg::from).collect();

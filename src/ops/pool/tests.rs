@@ -54,15 +54,8 @@ fn each(f: impl Fn(Pool, bool)) {
 
 #[test]
 fn fused_equals_reference() {
-    let shapes: [&[usize]; 7] = [
-        &[1, 1, 1],
-        &[7, 2, 3],
-        &[3, 63, 16],
-        &[2, 64, 100],
-        &[4, 65, 17],
-        &[1, 1000, 5],
-        &[3, 9, 300],
-    ];
+    let shapes: [&[usize]; 7] =
+        [&[1, 1, 1], &[7, 2, 3], &[3, 63, 16], &[2, 64, 100], &[4, 65, 17], &[1, 1000, 5], &[3, 9, 300]];
     each(|kind, cut| {
         check::agree(&shapes.map(case), by(kind, cut), reference(kind, cut));
         check::agree(&[ties([7, 65, 6])], by(kind, cut), reference(kind, cut));
@@ -72,14 +65,7 @@ fn fused_equals_reference() {
 #[test]
 fn kernels_equal_the_reference() {
     // several pieces, columns beyond one tile, widths that are not multiples of four
-    let shapes: [&[usize]; 6] = [
-        &[1, 1, 1],
-        &[7, 2, 3],
-        &[3, 65, 16],
-        &[4, 33, 68],
-        &[2, 32, 70],
-        &[1, 300, 4],
-    ];
+    let shapes: [&[usize]; 6] = [&[1, 1, 1], &[7, 2, 3], &[3, 65, 16], &[4, 33, 68], &[2, 32, 70], &[1, 300, 4]];
     each(|kind, cut| {
         check::kernels_agree(&shapes.map(case), by(kind, cut), reference(kind, cut));
         check::kernels_agree(&[ties([7, 130, 6])], by(kind, cut), reference(kind, cut));
@@ -139,10 +125,7 @@ fn what_is_no_number_is_not_lost() {
     // in two pieces of a kernel
     let mut x = vec![0.0; 70];
     (x[40], x[41], x[69]) = (f32::NAN, 9.0, f32::NAN);
-    for (y, gx) in [
-        single(&x, 70, Pool::Max),
-        emulated(|| single(&x, 70, Pool::Max)),
-    ] {
+    for (y, gx) in [single(&x, 70, Pool::Max), emulated(|| single(&x, 70, Pool::Max))] {
         assert!(y.is_nan());
         let at: Vec<usize> = (0..70).filter(|&i| gx[i] != 0.0).collect();
         assert_eq!(at, [40]);

@@ -3,11 +3,7 @@ use crate::check::{self, Case};
 use crate::tuned::at_full_size;
 use candle_core::Device;
 
-const DROPPED: Dropout = Dropout {
-    p: 0.3,
-    key: [3, 5],
-    index: 1 << 40,
-};
+const DROPPED: Dropout = Dropout { p: 0.3, key: [3, 5], index: 1 << 40 };
 
 /// Inputs with a scale; the case without one has two inputs.
 fn scaled(shape: &[usize]) -> Case {
@@ -15,9 +11,7 @@ fn scaled(shape: &[usize]) -> Case {
 }
 
 fn plain(shape: &[usize]) -> Case {
-    Case::new(format!("{shape:?}"))
-        .normal("x", shape)
-        .normal("branch", shape)
+    Case::new(format!("{shape:?}")).normal("x", shape).normal("branch", shape)
 }
 
 fn by(dropout: Option<Dropout>) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync {
@@ -63,21 +57,12 @@ fn grids_of_full_size_equal_the_reference() {
 fn kernels_equal_the_reference() {
     // a partial last group, several iterations of a block
     let shapes: [&[usize]; 4] = [&[1], &[7, 3], &[2, 65, 8], &[5, 1001]];
-    for (case, dropout) in [
-        (scaled as fn(&[usize]) -> Case, None),
-        (scaled, Some(DROPPED)),
-        (plain, Some(DROPPED)),
-    ] {
+    for (case, dropout) in [(scaled as fn(&[usize]) -> Case, None), (scaled, Some(DROPPED)), (plain, Some(DROPPED))] {
         check::kernels_agree(&shapes.map(case), by(dropout), reference(dropout));
     }
     // without a scale and dropout, only the forward pass has a kernel
-    let twice =
-        |op: &dyn Fn(&[Tensor]) -> Result<Tensor>, ins: &[Tensor]| op(&[op(ins)?, ins[1].clone()]);
-    check::kernels_agree(
-        &shapes.map(plain),
-        |ins| twice(&by(None), ins),
-        |ins| twice(&reference(None), ins),
-    );
+    let twice = |op: &dyn Fn(&[Tensor]) -> Result<Tensor>, ins: &[Tensor]| op(&[op(ins)?, ins[1].clone()]);
+    check::kernels_agree(&shapes.map(plain), |ins| twice(&by(None), ins), |ins| twice(&reference(None), ins));
 }
 
 #[test]

@@ -5,10 +5,7 @@ use candle_core::{Device, Var};
 use dsf_emulation::emulated;
 
 fn case(shape: &[usize]) -> Case {
-    Case::new(format!("{shape:?}"))
-        .normal("x", shape)
-        .uniform("gamma", &shape[shape.len() - 1..], 0.5, 1.5)
-        .parameter()
+    Case::new(format!("{shape:?}")).normal("x", shape).uniform("gamma", &shape[shape.len() - 1..], 0.5, 1.5).parameter()
 }
 
 fn fused(ins: &[Tensor]) -> Result<Tensor> {
@@ -22,9 +19,7 @@ fn by_reference(ins: &[Tensor]) -> Result<Tensor> {
 /// Rows of very different norms, with one of zeros.
 fn with_zeros() -> Case {
     let scales = [0.1, 0.0, 30.0];
-    let x: Vec<f64> = (0..15)
-        .map(|i| scales[i / 5] * (i as f64 - 6.5).sin())
-        .collect();
+    let x: Vec<f64> = (0..15).map(|i| scales[i / 5] * (i as f64 - 6.5).sin()).collect();
     let gamma = [0.5, -1.0, 2.0, 1.0, 0.75];
     let case = Case::new("a row of zeros").values(&x, &[3, 5]);
     case.values(&gamma, &[5]).parameter()
@@ -32,31 +27,15 @@ fn with_zeros() -> Case {
 
 #[test]
 fn fused_equals_reference() {
-    let shapes: [&[usize]; 6] = [
-        &[5],
-        &[2, 2],
-        &[7, 63, 16],
-        &[2, 64, 64],
-        &[65, 17],
-        &[1, 1000, 33],
-    ];
+    let shapes: [&[usize]; 6] = [&[5], &[2, 2], &[7, 63, 16], &[2, 64, 64], &[65, 17], &[1, 1000, 33]];
     check::agree(&shapes.map(case), fused, by_reference);
     check::agree(&[with_zeros()], fused, by_reference);
 }
 
 #[test]
 fn kernels_equal_the_reference() {
-    let shapes: [&[usize]; 9] = [
-        &[3, 5],
-        &[2, 2],
-        &[3, 11, 16],
-        &[130, 64],
-        &[7, 100],
-        &[2, 256],
-        &[9, 384],
-        &[33, 1024],
-        &[2, 1030],
-    ];
+    let shapes: [&[usize]; 9] =
+        [&[3, 5], &[2, 2], &[3, 11, 16], &[130, 64], &[7, 100], &[2, 256], &[9, 384], &[33, 1024], &[2, 1030]];
     check::kernels_agree(&shapes.map(case), fused, by_reference);
     check::kernels_agree(&[with_zeros()], fused, by_reference);
 }
@@ -101,10 +80,7 @@ fn the_scale_of_a_row_does_not_matter() {
     let expected = both_ways(&row, (1, 4))[0].clone();
     for power in [-120, -64, 64, 125] {
         let scaled = row.map(|x: f32| x * 2f32.powi(power));
-        for [y, gx] in [
-            both_ways(&scaled, (1, 4)),
-            emulated(|| both_ways(&scaled, (1, 4))),
-        ] {
+        for [y, gx] in [both_ways(&scaled, (1, 4)), emulated(|| both_ways(&scaled, (1, 4)))] {
             let close = |(x, y): (&f32, &f32)| (x - y).abs() < 1e-6;
             assert!(y.iter().zip(&expected).all(close), "2^{power}: {y:?}");
             assert!(gx.iter().all(|g| g.is_finite()), "2^{power}: {gx:?}");

@@ -19,15 +19,9 @@ impl Mt19937 {
         let mut state = [seed; N];
         for i in 1..N {
             let last = state[i - 1];
-            state[i] = 1_812_433_253_u32
-                .wrapping_mul(last ^ (last >> 30))
-                .wrapping_add(i as u32);
+            state[i] = 1_812_433_253_u32.wrapping_mul(last ^ (last >> 30)).wrapping_add(i as u32);
         }
-        Self {
-            state,
-            output: [0; N],
-            used: N,
-        }
+        Self { state, output: [0; N], used: N }
     }
 
     /// Returns the next word; PyTorch's `random()`.

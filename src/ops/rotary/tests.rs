@@ -87,11 +87,7 @@ fn a_pair_half_of_the_rotated_channels_apart_is_rotated_by_its_angle() {
                 assert!((y[j] - (x[j] * cos - x[j + 2] * sin)).abs() < 1e-12);
                 assert!((y[j + 2] - (x[j + 2] * cos + x[j] * sin)).abs() < 1e-12);
             }
-            assert_eq!(
-                y[4..],
-                x[4..],
-                "channels beyond the rotated ones do not change"
-            );
+            assert_eq!(y[4..], x[4..], "channels beyond the rotated ones do not change");
         }
     }
 }
@@ -113,12 +109,7 @@ fn products_depend_on_the_distance_alone() {
         let at = Tensor::new(&[[from], [to]], &Device::Cpu).unwrap();
         let y = rotary(&vars[0], 1, 16, Some(&at)).unwrap();
         let (q, k) = (y.get(0).unwrap(), y.get(1).unwrap());
-        (q * k)
-            .unwrap()
-            .sum_all()
-            .unwrap()
-            .to_scalar::<f64>()
-            .unwrap()
+        (q * k).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap()
     };
     assert!((product(5, 9) - product(5005, 5009)).abs() < 1e-9);
     assert!((product(5, 9) - product(5, 10)).abs() > 1e-3);

@@ -35,32 +35,20 @@ pub(super) fn backward<F: Float>(scan: &SelectiveScan, call: Backward<F>) -> Vec
         .zip(c.chunks_mut(scan.rows * scan.states))
         .map(|(((u, delta), b), c)| SpanGrads { u, delta, b, c })
         .collect();
-    (span_grads.chunks_mut(per_task))
-        .zip(a.chunks_mut(span * scan.filled()))
-        .enumerate()
-        .in_parallel_with(
-            || Scratch::new(scan),
-            |scratch, (task, (grads, a))| {
-                for (i, span) in (task * per_task..).zip(grads) {
-                    let seq = &Sequence::of(scan, ins, &packed, i / spans);
-                    let gy = &gy[i / spans * scan.rows * scan.channels..];
-                    let saved = &call.saved[0][i / spans * scan.saves() * scan.state_len()..];
-                    let groups = scan.groups_of(i % spans);
-                    backward_span(
-                        scan,
-                        (seq, gy, saved),
-                        groups,
-                        &mut Grads { span, a },
-                        scratch,
-                    );
-                }
-            },
-        );
-    drop(span_grads);
-    let (b, c) = (
-        add_spans(b, spans, scan.batch),
-        add_spans(c, spans, scan.batch),
+    (span_grads.chunks_mut(per_task)).zip(a.chunks_mut(span * scan.filled())).enumerate().in_parallel_with(
+        || Scratch::new(scan),
+        |scratch, (task, (grads, a))| {
+            for (i, span) in (task * per_task..).zip(grads) {
+                let seq = &Sequence::of(scan, ins, &packed, i / spans);
+                let gy = &gy[i / spans * scan.rows * scan.channels..];
+                let saved = &call.saved[0][i / spans * scan.saves() * scan.state_len()..];
+                let groups = scan.groups_of(i % spans);
+                backward_span(scan, (seq, gy, saved), groups, &mut Grads { span, a }, scratch);
+            }
+        },
     );
+    drop(span_grads);
+    let (b, c) = (add_spans(b, spans, scan.batch), add_spans(c, spans, scan.batch));
     vec![u, delta, scan.unpack_sum(&a), b, c]
 }
 

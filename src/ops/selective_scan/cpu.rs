@@ -41,22 +41,14 @@ struct Out<'a, F> {
 }
 
 /// y; then, if tracked, the saved states, (B, chunks - 1, panels, n, groups, lanes).
-pub(super) fn forward<F: Float>(
-    scan: &SelectiveScan,
-    Forward { ins, tracked }: Forward<F>,
-) -> Vec<Vec<F>> {
+pub(super) fn forward<F: Float>(scan: &SelectiveScan, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
     let a = scan.pack(ins[2]);
     let saves = if tracked { scan.saves() } else { 0 };
     let mut y = zeros(scan.batch * scan.rows * scan.channels);
     let mut saved = zeros(scan.batch * saves * scan.state_len());
     let span = scan.span() * LANES;
-    let mut outs: Vec<_> = columns(&mut y, (scan.rows, scan.channels), span)
-        .into_iter()
-        .map(|y| Out {
-            y,
-            saved: Vec::new(),
-        })
-        .collect();
+    let mut outs: Vec<_> =
+        columns(&mut y, (scan.rows, scan.channels), span).into_iter().map(|y| Out { y, saved: Vec::new() }).collect();
     if saves > 0 {
         let shape = (saves, scan.state_len());
         let parts = columns(&mut saved, shape, span * scan.filled());
@@ -131,11 +123,7 @@ fn forward_block<F: Float>(
             drive: &steps.drive[..len],
             b: &scratch.b[..len],
         };
-        let read_out = ReadOut {
-            read: &reads[..len],
-            c: &scratch.c[..len],
-            y: &mut steps.y[..len],
-        };
+        let read_out = ReadOut { read: &reads[..len], c: &scratch.c[..len], y: &mut steps.y[..len] };
         let at = at(width, g, k);
         let h = walk(&by, take(&scratch.h, at), read_out);
         put(&h, &mut scratch.h, at);

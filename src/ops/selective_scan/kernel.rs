@@ -45,11 +45,7 @@ pub(super) trait Visit<F> {
 
 /// Runs the recurrence over the steps from `h` and returns the last state.
 #[inline(always)]
-pub(super) fn walk<F: Float>(
-    by: &ScanInputs<F>,
-    mut h: Block<F>,
-    mut visitor: impl Visit<F>,
-) -> Block<F> {
+pub(super) fn walk<F: Float>(by: &ScanInputs<F>, mut h: Block<F>, mut visitor: impl Visit<F>) -> Block<F> {
     let steps = by.delta.iter().zip(by.drive).zip(by.b);
     for (j, ((Vector(delta), Vector(drive)), b)) in steps.enumerate() {
         let before = h;

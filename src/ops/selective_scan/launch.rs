@@ -16,9 +16,7 @@ const MODULE: &str = "selective_scan";
 /// The output y; then, if tracked, the saved states and the rows of times.
 pub(super) fn forward(scan: &SelectiveScan, call: Launch) -> Result<Vec<Buffer>> {
     let Launch { gpu, ins, tracked } = call;
-    let [u, delta, a, b, c] = *ins else {
-        unreachable!("five inputs")
-    };
+    let [u, delta, a, b, c] = *ins else { unreachable!("five inputs") };
     let (io, blocks) = (u.dtype(), Blocks::forward(scan));
     let rows = rows_of_times(scan, gpu)?;
     let driven = [u.into(), delta.into(), a.into(), b.into()];
@@ -33,12 +31,7 @@ pub(super) fn forward(scan: &SelectiveScan, call: Launch) -> Result<Vec<Buffer>>
         true => [(&mut y).into(), Arg::Null],
         false => [Arg::Null, (&mut y).into()],
     };
-    let read = [
-        c.into(),
-        optional(&rows),
-        optional(&starts),
-        kept.as_mut().into(),
-    ];
+    let read = [c.into(), optional(&rows), optional(&starts), kept.as_mut().into()];
     let args = [&driven[..], &read, &to, &blocks.sizes(scan)].concat();
     gpu.launch(Kernel::of(MODULE, "walk", io), blocks.grid(scan), &args)?;
     let y = add_parts(gpu, y, blocks.along_states, io)?;
@@ -62,18 +55,9 @@ fn starts(
     let mut sums = gpu.alloc(DType::F32, chunks * scan.channels)?;
     let to = [(&mut states).into(), (&mut sums).into()];
     let args = [ins, &to, &blocks.sizes(scan)].concat();
-    gpu.launch(
-        Kernel::of(MODULE, &format!("ends{way}"), io),
-        blocks.grid(scan),
-        &args,
-    )?;
+    gpu.launch(Kernel::of(MODULE, &format!("ends{way}"), io), blocks.grid(scan), &args)?;
     let count = scan.batch * count;
-    let args = [
-        a.into(),
-        (&sums).into(),
-        (&mut states).into(),
-        blocks.chunks.into(),
-    ];
+    let args = [a.into(), (&sums).into(), (&mut states).into(), blocks.chunks.into()];
     let sizes = [scan.channels, scan.states, count].map(Arg::from);
     let join = Kernel::new(MODULE, format!("join{way}"));
     gpu.launch(join, Grid::for_each(count), &[&args[..], &sizes].concat())?;
@@ -103,12 +87,7 @@ pub(crate) fn add_parts(gpu: &Gpu, parts: Buffer, count: usize, io: DType) -> Re
     }
     let each = parts.len() / count;
     let mut sum = gpu.alloc(io, each)?;
-    let args = [
-        (&parts).into(),
-        (&mut sum).into(),
-        count.into(),
-        each.into(),
-    ];
+    let args = [(&parts).into(), (&mut sum).into(), count.into(), each.into()];
     gpu.launch(Kernel::of(MODULE, "sum", io), Grid::for_each(each), &args)?;
     Ok(sum)
 }

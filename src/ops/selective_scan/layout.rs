@@ -29,15 +29,8 @@ pub(super) struct Sequence<'a, F> {
 }
 
 impl<'a, F: Float> Sequence<'a, F> {
-    pub(super) fn of(
-        scan: &'a SelectiveScan,
-        ins: &[&'a [F]],
-        a: &'a [Vector<F>],
-        index: usize,
-    ) -> Self {
-        let [u, delta, _, b, c] = ins else {
-            unreachable!("five inputs")
-        };
+    pub(super) fn of(scan: &'a SelectiveScan, ins: &[&'a [F]], a: &'a [Vector<F>], index: usize) -> Self {
+        let [u, delta, _, b, c] = ins else { unreachable!("five inputs") };
         let part = |x: &'a [F], count: usize| &x[index * count..][..count];
         Self {
             u: part(u, scan.len * scan.channels),
@@ -129,25 +122,12 @@ pub(super) struct Steps<F> {
 impl<F: Float> Steps<F> {
     pub(super) fn blank() -> Self {
         let column = [blank(); CHUNK];
-        Self {
-            u: column,
-            delta: column,
-            drive: column,
-            y: column,
-            along_a: column,
-            along_b: column,
-        }
+        Self { u: column, delta: column, drive: column, y: column, along_a: column, along_b: column }
     }
 
     /// Loads u and δ of the channels of `group`.
     #[inline(always)]
-    pub(super) fn load(
-        &mut self,
-        scan: &SelectiveScan,
-        seq: &Sequence<F>,
-        group: usize,
-        steps: Range<usize>,
-    ) {
+    pub(super) fn load(&mut self, scan: &SelectiveScan, seq: &Sequence<F>, group: usize, steps: Range<usize>) {
         for (j, t) in steps.enumerate() {
             let row = t * scan.channels..(t + 1) * scan.channels;
             let u = load(&seq.u[row.clone()][group * LANES..]);
@@ -168,11 +148,7 @@ pub(super) fn of_group<F>(row: &mut [F], group: usize) -> &mut [F] {
 
 /// Cuts an array of sequences of `rows` rows, each `width` long, into columns of `span`. The result
 /// is ordered by sequence, then span; each entry has the rows of its span.
-pub(super) fn columns<F>(
-    x: &mut [F],
-    (rows, width): (usize, usize),
-    span: usize,
-) -> Vec<Vec<&mut [F]>> {
+pub(super) fn columns<F>(x: &mut [F], (rows, width): (usize, usize), span: usize) -> Vec<Vec<&mut [F]>> {
     let cut = |sequence| {
         let empty = || Vec::with_capacity(rows);
         let mut spans: Vec<Vec<&mut [F]>> = Vec::new();

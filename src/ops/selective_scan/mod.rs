@@ -75,9 +75,7 @@ impl SelectiveScan {
         };
         shape::expect(Self::OP, ("c", c), ("b", b), &[batch, rows, states])?;
         let times = match positions {
-            Some(positions) => {
-                shape::ascending(Self::OP, positions, ("c", [batch, rows]), ("u", len), 1)?
-            }
+            Some(positions) => shape::ascending(Self::OP, positions, ("c", [batch, rows]), ("u", len), 1)?,
             None => (0..len).collect(),
         };
         Ok(Self {

@@ -1,8 +1,7 @@
 //! The backward pass of one panel of channel groups and one tile of states, through all chunks.
 
 use super::kernel::{
-    walk, walk_back, Block, Carried, Column, Numbers, Read, ScanInputs, Sheet, Sums, Tape, Vector,
-    BLOCK, CHUNK,
+    walk, walk_back, Block, Carried, Column, Numbers, Read, ScanInputs, Sheet, Sums, Tape, Vector, BLOCK, CHUNK,
 };
 use super::layout::{at, blank, gather, of_group, put, take, Chunk, Sequence, Steps};
 use super::SelectiveScan;
@@ -49,10 +48,7 @@ impl<F: Float> Scratch<F> {
         Self {
             steps: vec![Steps::blank(); groups],
             carry: vec![blank(); tile],
-            tape: Tape {
-                decay: sheet,
-                before: sheet,
-            },
+            tape: Tape { decay: sheet, before: sheet },
             gb: sheet,
             gc: sheet,
             b: [[lanes::blank(); BLOCK]; CHUNK],
@@ -150,14 +146,7 @@ impl<F: Float> Panel<'_, F> {
 
     /// Runs the block of states from `k` on of all groups forward through the chunk and back.
     #[inline(always)]
-    fn block_back(
-        &self,
-        index: usize,
-        chunk: &Chunk,
-        k: usize,
-        grads: &mut Grads<F>,
-        scratch: &mut Scratch<F>,
-    ) {
+    fn block_back(&self, index: usize, chunk: &Chunk, k: usize, grads: &mut Grads<F>, scratch: &mut Scratch<F>) {
         let (n, len, reads) = (self.scan.states, chunk.steps.len(), chunk.reads());
         let b = self.gather_b(chunk, k, &mut scratch.b);
         gather(self.seq.c, (n, k), chunk.rows(), &mut scratch.c);
@@ -170,31 +159,19 @@ impl<F: Float> Panel<'_, F> {
             let by = self.driven((group, k), &steps.delta, &steps.drive, b);
             let tape = &mut scratch.tape;
             let last = walk(&by, self.before(index, g, k), &mut *tape);
-            let read = Read {
-                read: &reads[..len],
-                c: &scratch.c[..len],
-                gy: &steps.y[..len],
-            };
+            let read = Read { read: &reads[..len], c: &scratch.c[..len], gy: &steps.y[..len] };
             let mut sums = Sums {
                 along_b: &mut steps.along_b[..len],
                 along_a: &mut steps.along_a[..len],
                 b: &mut scratch.gb,
                 c: &mut scratch.gc,
             };
-            let mut carried = Carried {
-                carry: take(&scratch.carry, at),
-                ga: take(grads.a, of_a),
-            };
+            let mut carried = Carried { carry: take(&scratch.carry, at), ga: take(grads.a, of_a) };
             walk_back(&by, &read, tape, last, &mut carried, &mut sums);
             put(&carried.carry, &mut scratch.carry, at);
             put(&carried.ga, grads.a, of_a);
         }
-        add_sums(
-            &scratch.gb,
-            chunk.steps.clone().zip(0..),
-            grads.span.b,
-            (n, k),
-        );
+        add_sums(&scratch.gb, chunk.steps.clone().zip(0..), grads.span.b, (n, k));
         add_sums(&scratch.gc, chunk.rows(), grads.span.c, (n, k));
     }
 
@@ -229,10 +206,7 @@ fn add_sums<F: Float>(
     (width, k): (usize, usize),
 ) {
     for (row, j) in rows {
-        for (to, lanes) in to[row * width + k..(row + 1) * width]
-            .iter_mut()
-            .zip(&sheet[j])
-        {
+        for (to, lanes) in to[row * width + k..(row + 1) * width].iter_mut().zip(&sheet[j]) {
             // Opaque: otherwise the compiler merges several sums into one long shuffle, at half the
             // speed.
             *to += sum(black_box(&lanes.0));

@@ -22,8 +22,7 @@ pub(super) fn selective_scan(ins: [&Tensor; 5], scan: &SelectiveScan) -> Result<
         y.push(h.broadcast_mul(&c.narrow(1, t, 1)?)?.sum(2)?);
     }
     let y = Tensor::stack(&y, 1)?.reshape(((), channels))?;
-    y.index_select(&rows, 0)?
-        .reshape((batch, scan.rows, channels))
+    y.index_select(&rows, 0)?.reshape((batch, scan.rows, channels))
 }
 
 /// The indices of the rows among all steps of all sequences.

@@ -5,15 +5,13 @@ use crate::check::{self, Case};
 use candle_core::Device;
 
 fn case_of_rows(batch: usize, len: usize, rows: usize, channels: usize, states: usize) -> Case {
-    Case::new(format!(
-        "{batch} x {len} x {channels}, {states} states, {rows} rows"
-    ))
-    .normal("u", &[batch, len, channels])
-    .uniform("delta", &[batch, len, channels], 0.0, 1.5)
-    .uniform("a", &[channels, states], -2.0, 0.0)
-    .parameter()
-    .normal("b", &[batch, len, states])
-    .normal("c", &[batch, rows, states])
+    Case::new(format!("{batch} x {len} x {channels}, {states} states, {rows} rows"))
+        .normal("u", &[batch, len, channels])
+        .uniform("delta", &[batch, len, channels], 0.0, 1.5)
+        .uniform("a", &[channels, states], -2.0, 0.0)
+        .parameter()
+        .normal("b", &[batch, len, states])
+        .normal("c", &[batch, rows, states])
 }
 
 fn case(batch: usize, len: usize, channels: usize, states: usize) -> Case {
@@ -38,10 +36,7 @@ fn agree(case: Case, positions: Option<&Tensor>) {
 }
 
 fn positions(times: &[&[u32]]) -> Tensor {
-    Tensor::new(times.concat(), &Device::Cpu)
-        .unwrap()
-        .reshape((times.len(), times[0].len()))
-        .unwrap()
+    Tensor::new(times.concat(), &Device::Cpu).unwrap().reshape((times.len(), times[0].len())).unwrap()
 }
 
 #[test]
@@ -55,16 +50,9 @@ fn fused_equals_reference_at_all_lengths() {
 /// and the panel.
 #[test]
 fn fused_equals_reference_at_all_state_sizes_and_widths() {
-    for (batch, channels, states) in [
-        (7, 17, 1),
-        (1, 33, 4),
-        (9, 140, 3),
-        (1, 290, 6),
-        (2, 16, 16),
-        (1, 17, 100),
-        (1, 3, 256),
-        (1, 2, 1024),
-    ] {
+    for (batch, channels, states) in
+        [(7, 17, 1), (1, 33, 4), (9, 140, 3), (1, 290, 6), (2, 16, 16), (1, 17, 100), (1, 3, 256), (1, 2, 1024)]
+    {
         agree(case(batch, 19, channels, states), None);
     }
     agree(case(2, 130, 33, 69), None);
@@ -112,11 +100,7 @@ fn wrong_shapes_and_positions_are_named() {
         check::refuses(&shapes, fused_at(at), message);
     };
     let (x, a, b) = (&[2, 5, 3][..], &[3, 4][..], &[2, 5, 4][..]);
-    refused(
-        [x, &[2, 5, 4], a, b, b],
-        None,
-        "selective_scan: delta has shape [2, 5, 4], but u of shape [2, 5, 3]",
-    );
+    refused([x, &[2, 5, 4], a, b, b], None, "selective_scan: delta has shape [2, 5, 4], but u of shape [2, 5, 3]");
     refused(
         [x, x, &[3, 2], b, b],
         None,
@@ -127,25 +111,12 @@ fn wrong_shapes_and_positions_are_named() {
         None,
         "selective_scan: c has shape [2, 2, 4], but b of shape [2, 5, 4] asks for [2, 5, 4]",
     );
-    refused(
-        [x, x, &[3], b, b],
-        None,
-        "selective_scan: a has shape [3], but b of shape [2, 5, 4]",
-    );
+    refused([x, x, &[3], b, b], None, "selective_scan: a has shape [3], but b of shape [2, 5, 4]");
     let rows = [x, x, a, b, &[2, 2, 4]];
     let refusals: [(&[u32], &str); 3] = [
-        (
-            [[0, 1, 2], [0, 1, 2]].as_flattened(),
-            "positions has shape [2, 3], but c asks for [2, 2]",
-        ),
-        (
-            [[0, 1], [0, 5]].as_flattened(),
-            "position 5, but u has 5 steps",
-        ),
-        (
-            [[0, 1], [3, 3]].as_flattened(),
-            "position 3 follows 3, but positions of a sequence must ascend",
-        ),
+        ([[0, 1, 2], [0, 1, 2]].as_flattened(), "positions has shape [2, 3], but c asks for [2, 2]"),
+        ([[0, 1], [0, 5]].as_flattened(), "position 5, but u has 5 steps"),
+        ([[0, 1], [3, 3]].as_flattened(), "position 3 follows 3, but positions of a sequence must ascend"),
     ];
     for (times, message) in refusals {
         let positions = Tensor::new(times, &Device::Cpu).unwrap();
@@ -184,16 +155,9 @@ fn a_decay_that_underflows_forgets_exactly() {
     let a = tensor(&[-300.0], &[1, 1]);
     let ones = tensor(&[1.0; 3], &[1, 3, 1]);
     let y = selective_scan(&u, &delta, &a, &ones, &ones, None).unwrap();
-    assert_eq!(
-        y.flatten_all().unwrap().to_vec1::<f32>().unwrap(),
-        [1.0, 2.0, 3.0]
-    );
+    assert_eq!(y.flatten_all().unwrap().to_vec1::<f32>().unwrap(), [1.0, 2.0, 3.0]);
     let grads = y.backward().unwrap();
-    for (var, expected) in [
-        (&u, vec![1.0f32; 3]),
-        (&delta, vec![1.0, 2.0, 3.0]),
-        (&a, vec![0.0]),
-    ] {
+    for (var, expected) in [(&u, vec![1.0f32; 3]), (&delta, vec![1.0, 2.0, 3.0]), (&a, vec![0.0])] {
         let grad = grads.get(var).unwrap().flatten_all().unwrap();
         assert_eq!(grad.to_vec1::<f32>().unwrap(), expected);
     }

@@ -20,12 +20,7 @@ pub(super) fn backward(op: &Ssd, call: LaunchBackward) -> Result<Vec<Option<Buff
     })
 }
 
-fn with_sum<R>(
-    op: &Ssd,
-    gpu: &Gpu,
-    ins: &[View],
-    run: impl FnOnce(Launched) -> Result<R>,
-) -> Result<R> {
+fn with_sum<R>(op: &Ssd, gpu: &Gpu, ins: &[View], run: impl FnOnce(Launched) -> Result<R>) -> Result<R> {
     let &[u, delta, a, b, c] = ins else {
         bail!("ssd: {} inputs instead of five", ins.len());
     };
@@ -36,18 +31,11 @@ fn with_sum<R>(
             len: op.sums.len,
             channels: op.sums.channels,
             states: op.sums.states,
-            rows: Rows {
-                count: op.sums.times.rows,
-                positions,
-                shared: 1,
-            },
+            rows: Rows { count: op.sums.times.rows, positions, shared: 1 },
             b,
             c,
             x: u,
-            decay: Some(Decay {
-                step: delta,
-                rate: a,
-            }),
+            decay: Some(Decay { step: delta, rate: a }),
         })
     })
 }

@@ -64,13 +64,7 @@ impl Ssd {
         shape::parameter(Self::OP, ("a", a), by, &[channels])?;
         shape::expect(Self::OP, ("b", b), by, &[batch, len, states])?;
         shape::expect(Self::OP, ("c", c), ("b", b), &[batch, times.rows, states])?;
-        let sums = Chunked {
-            sequences: batch,
-            len,
-            channels,
-            states,
-            times,
-        };
+        let sums = Chunked { sequences: batch, len, channels, states, times };
         let positions = positions.map(Tensor::contiguous).transpose()?;
         Ok(Self { sums, positions })
     }
@@ -118,35 +112,23 @@ impl FusedOp for Ssd {
 const SLAB: usize = 64;
 
 fn inputs<'a, F>(ins: &[&'a [F]]) -> Inputs<'a, F> {
-    let [u, delta, a, b, c] = *ins else {
-        unreachable!("five inputs")
-    };
-    let decay = Some(Decay {
-        step: delta,
-        rate: a,
-    });
+    let [u, delta, a, b, c] = *ins else { unreachable!("five inputs") };
+    let decay = Some(Decay { step: delta, rate: a });
     Inputs { b, c, x: u, decay }
 }
 
 /// Converts the gradients of v = δ u and of the exponent δ a, of some steps, to those of u and δ,
 /// and sums that of a.
 #[simd]
-fn of_inputs<F: Float>(
-    u: &[F],
-    delta: &[F],
-    a: &[F],
-    (value, exponent, g_a): (&mut [F], &mut [F], &mut [F]),
-) {
+fn of_inputs<F: Float>(u: &[F], delta: &[F], a: &[F], (value, exponent, g_a): (&mut [F], &mut [F], &mut [F])) {
     let d = a.len();
     for start in (0..d).step_by(LANES) {
         let rate: Lanes<F> = load(&a[start..]);
         let mut total: Lanes<F> = splat(F::zero());
         for row in (0..u.len()).step_by(d) {
             let here = row + start..row + (start + LANES).min(d);
-            let (u, delta): (Lanes<F>, Lanes<F>) =
-                (load(&u[here.clone()]), load(&delta[here.clone()]));
-            let (v, e): (Lanes<F>, Lanes<F>) =
-                (load(&value[here.clone()]), load(&exponent[here.clone()]));
+            let (u, delta): (Lanes<F>, Lanes<F>) = (load(&u[here.clone()]), load(&delta[here.clone()]));
+            let (v, e): (Lanes<F>, Lanes<F>) = (load(&value[here.clone()]), load(&exponent[here.clone()]));
             total = each(|i| delta[i].fma(e[i], total[i]));
             let of_u: Lanes<F> = each(|i| delta[i] * v[i]);
             let of_delta: Lanes<F> = each(|i| rate[i].fma(e[i], u[i] * v[i]));

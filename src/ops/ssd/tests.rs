@@ -7,15 +7,13 @@ fn case(batch: usize, len: usize, channels: usize, states: usize) -> Case {
 }
 
 fn rows_case(batch: usize, [len, rows]: [usize; 2], channels: usize, states: usize) -> Case {
-    Case::new(format!(
-        "{batch} x {rows} of {len} x {channels}, {states} states"
-    ))
-    .normal("u", &[batch, len, channels])
-    .uniform("delta", &[batch, len, channels], 0.0, 1.5)
-    .uniform("a", &[channels], -2.0, 0.0)
-    .parameter()
-    .normal("b", &[batch, len, states])
-    .normal("c", &[batch, rows, states])
+    Case::new(format!("{batch} x {rows} of {len} x {channels}, {states} states"))
+        .normal("u", &[batch, len, channels])
+        .uniform("delta", &[batch, len, channels], 0.0, 1.5)
+        .uniform("a", &[channels], -2.0, 0.0)
+        .parameter()
+        .normal("b", &[batch, len, states])
+        .normal("c", &[batch, rows, states])
 }
 
 fn fused(x: &[Tensor]) -> Result<Tensor> {
@@ -29,9 +27,7 @@ fn reference(x: &[Tensor]) -> Result<Tensor> {
 /// Ascending times, different for each sequence.
 fn positions(batch: usize, len: usize, rows: usize) -> Tensor {
     let time = |b: usize, r: usize| (r * len / rows + b % (len / rows)) as u32;
-    let times: Vec<u32> = (0..batch)
-        .flat_map(|b| (0..rows).map(move |r| time(b, r)))
-        .collect();
+    let times: Vec<u32> = (0..batch).flat_map(|b| (0..rows).map(move |r| time(b, r))).collect();
     Tensor::from_vec(times, (batch, rows), &Device::Cpu).unwrap()
 }
 
@@ -46,30 +42,14 @@ fn agree_at(case: &Case, positions: &Tensor) {
 
 #[test]
 fn fused_equals_reference_at_all_lengths() {
-    let lengths = [
-        (7, 1),
-        (1, 2),
-        (7, 63),
-        (2, 64),
-        (1, 65),
-        (1, 129),
-        (1, 1000),
-    ];
-    check::agree(
-        &lengths.map(|(batch, len)| case(batch, len, 3, 4)),
-        fused,
-        reference,
-    );
+    let lengths = [(7, 1), (1, 2), (7, 63), (2, 64), (1, 65), (1, 129), (1, 1000)];
+    check::agree(&lengths.map(|(batch, len)| case(batch, len, 3, 4)), fused, reference);
 }
 
 #[test]
 fn fused_equals_reference_at_all_widths() {
     let states = [(1, 17), (4, 33), (16, 80), (100, 81), (256, 5), (1024, 3)];
-    check::agree(
-        &states.map(|(states, channels)| case(2, 70, channels, states)),
-        fused,
-        reference,
-    );
+    check::agree(&states.map(|(states, channels)| case(2, 70, channels, states)), fused, reference);
 }
 
 #[test]
@@ -152,19 +132,14 @@ fn extreme_decays_are_exact_by_kernels() {
             .normal("b", &narrow)
             .normal("c", &narrow)
     };
-    let cases = [
-        strong("strong", -50.0),
-        strong("weak", -1.0),
-        strong("none", 0.0),
-    ];
+    let cases = [strong("strong", -50.0), strong("weak", -1.0), strong("none", 0.0)];
     check::kernels_agree(&cases, fused, reference);
 }
 
 fn extreme(batch: usize) -> Case {
     let (len, channels, states) = (150, 4, 3);
-    let steps: Vec<f64> = (0..batch * len * channels)
-        .map(|i| [0.0, 1e-8, 30.0, 1e4, 0.1, 1e-8, 0.0][i * i % 11 % 7])
-        .collect();
+    let steps: Vec<f64> =
+        (0..batch * len * channels).map(|i| [0.0, 1e-8, 30.0, 1e4, 0.1, 1e-8, 0.0][i * i % 11 % 7]).collect();
     let given = |shape: &[usize]| -> Vec<f64> {
         let count = shape.iter().product();
         (0..count).map(|i| (i as f64 * 0.7).sin()).collect()
@@ -201,25 +176,14 @@ fn every_subset_of_inputs_can_be_tracked() {
 fn wrong_shapes_and_positions_are_named() {
     let refused = |shapes: [&[usize]; 5], message| check::refuses(&shapes, fused, message);
     let (x, a, b) = (&[2, 5, 3][..], &[3][..], &[2, 5, 4][..]);
-    refused(
-        [x, &[2, 5, 4], a, b, b],
-        "ssd: delta has shape [2, 5, 4], but u of shape [2, 5, 3]",
-    );
-    refused(
-        [x, x, &[3, 1], b, b],
-        "ssd: a has shape [3, 1], but u of shape [2, 5, 3]",
-    );
-    refused(
-        [x, x, a, b, &[2, 5, 5]],
-        "ssd: c has shape [2, 5, 5], but b of shape [2, 5, 4]",
-    );
+    refused([x, &[2, 5, 4], a, b, b], "ssd: delta has shape [2, 5, 4], but u of shape [2, 5, 3]");
+    refused([x, x, &[3, 1], b, b], "ssd: a has shape [3, 1], but u of shape [2, 5, 3]");
+    refused([x, x, a, b, &[2, 5, 5]], "ssd: c has shape [2, 5, 5], but b of shape [2, 5, 4]");
     let at = |times: &Tensor| {
         let tensor = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
         let (x, b) = (tensor(&[1, 4, 3]), tensor(&[1, 4, 2]));
         let c = b.narrow(1, 0, 2).unwrap();
-        ssd(&x, &x, &tensor(&[3]), &b, &c, Some(times))
-            .unwrap_err()
-            .to_string()
+        ssd(&x, &x, &tensor(&[3]), &b, &c, Some(times)).unwrap_err().to_string()
     };
     let times = |times: &[u32]| Tensor::from_slice(times, (1, times.len()), &Device::Cpu).unwrap();
     assert!(at(&times(&[0, 4])).contains("position 4, but u has 4 steps"));

@@ -64,11 +64,7 @@ impl<F: Float, const N: usize> Chains<F, N> {
     /// Begins with the first `N` of the given states; missing ones are zero.
     #[inline(always)]
     fn new([re, im]: [&[F]; 2]) -> Self {
-        let mut chains = Self {
-            now: [[splat(F::zero()); 2]; N],
-            step: [[F::zero(); 2]; N],
-            reach: 0,
-        };
+        let mut chains = Self { now: [[splat(F::zero()); 2]; N], step: [[F::zero(); 2]; N], reach: 0 };
         for n in 0..re.len().min(N) {
             let mut square = [re[n].to_f64(), im[n].to_f64()];
             let growth = (square[0] * square[0] + square[1] * square[1]).ln() / 2.0;
@@ -103,10 +99,7 @@ impl<F: Float, const N: usize> Chains<F, N> {
 /// Multiplies the complex number of each lane by one factor.
 #[inline(always)]
 fn times<F: Float>([x, y]: &Pair<F>, [re, im]: [F; 2]) -> Pair<F> {
-    [
-        each(|i| x[i].fma(re, -y[i] * im)),
-        each(|i| x[i].fma(im, y[i] * re)),
-    ]
+    [each(|i| x[i].fma(re, -y[i] * im)), each(|i| x[i].fma(im, y[i] * re))]
 }
 
 /// Number of groups of lanes until a power whose logarithm grows by `growth` per exponent is below [`NOTHING`].
@@ -171,14 +164,8 @@ fn gradients<F: Float>([a_re, a_im, w_re, w_im]: [&[F]; 4], gy: &[F], to: &mut [
             }
         }
         for (k, sums) in (first..states).zip(&sums) {
-            let [s_re, s_im, t_re, t_im] =
-                [sum(&sums[0]), sum(&sums[1]), sum(&sums[2]), sum(&sums[3])];
-            let found = [
-                w_re[k] * t_re - w_im[k] * t_im,
-                -(w_re[k] * t_im + w_im[k] * t_re),
-                s_re,
-                -s_im,
-            ];
+            let [s_re, s_im, t_re, t_im] = [sum(&sums[0]), sum(&sums[1]), sum(&sums[2]), sum(&sums[3])];
+            let found = [w_re[k] * t_re - w_im[k] * t_im, -(w_re[k] * t_im + w_im[k] * t_re), s_re, -s_im];
             for (i, found) in found.into_iter().enumerate() {
                 to[i * states + k] = found;
             }

@@ -10,25 +10,10 @@ const THREADS: usize = 128;
 const TAPS: usize = 16 * THREADS;
 
 impl Vandermonde {
-    fn launch_kernel(
-        &self,
-        gpu: &Gpu,
-        name: &str,
-        across: usize,
-        args: &[Arg],
-        dtype: DType,
-    ) -> Result<()> {
-        let grid = Grid {
-            blocks: [self.width, across, 1],
-            threads: THREADS,
-            shared: 0,
-        };
+    fn launch_kernel(&self, gpu: &Gpu, name: &str, across: usize, args: &[Arg], dtype: DType) -> Result<()> {
+        let grid = Grid { blocks: [self.width, across, 1], threads: THREADS, shared: 0 };
         let sizes = [self.states.into(), self.len.into()];
-        gpu.launch(
-            Kernel::of(Self::NAME, name, dtype),
-            grid,
-            &[args, &sizes].concat(),
-        )
+        gpu.launch(Kernel::of(Self::NAME, name, dtype), grid, &[args, &sizes].concat())
     }
 }
 
@@ -36,13 +21,7 @@ pub(super) fn forward(op: &Vandermonde, Launch { gpu, ins, .. }: Launch) -> Resu
     let mut y = gpu.alloc(ins[0].dtype(), op.width * op.len)?;
     let mut args: Vec<Arg> = ins.iter().map(|x| (*x).into()).collect();
     args.push((&mut y).into());
-    op.launch_kernel(
-        gpu,
-        Vandermonde::NAME,
-        op.len.div_ceil(TAPS),
-        &args,
-        ins[0].dtype(),
-    )?;
+    op.launch_kernel(gpu, Vandermonde::NAME, op.len.div_ceil(TAPS), &args, ins[0].dtype())?;
     Ok(vec![y])
 }
 

@@ -34,11 +34,8 @@ struct Vandermonde {
 impl Vandermonde {
     fn check(a: [&Tensor; 2], w: [&Tensor; 2], len: usize) -> Result<Self> {
         let by = ("the real part of a", a[0]);
-        let others = [
-            ("the imaginary part of a", a[1]),
-            ("the real part of w", w[0]),
-            ("the imaginary part of w", w[1]),
-        ];
+        let others =
+            [("the imaginary part of a", a[1]), ("the real part of w", w[0]), ("the imaginary part of w", w[1])];
         let [width, states] = shape::kernel(Self::NAME, by, &others, len)?;
         Ok(Self { width, states, len })
     }

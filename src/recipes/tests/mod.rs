@@ -7,8 +7,8 @@ mod presets_of_rows;
 
 use super::*;
 use crate::config::{
-    AdamConfig, Decay, Dual, InitScheme, Input, LanguageConfig, Layout, Loss, Pool, Precision,
-    Protocol, Rotary, Schedule, StateMixer, TrainConfig,
+    AdamConfig, Decay, Dual, InitScheme, Input, LanguageConfig, Layout, Loss, Pool, Precision, Protocol, Rotary,
+    Schedule, StateMixer, TrainConfig,
 };
 use crate::error::testing::Fails;
 use crate::error::Diagnostic;
@@ -50,16 +50,9 @@ fn language(run: &RunConfig) -> &LanguageConfig {
 #[test]
 fn a_hybrid_has_layers_of_two_mixers_with_all_their_settings() {
     let run = |settings| mqar(settings).model;
-    let model = run(&[
-        ("mixer", "mamba"),
-        ("layers", "6"),
-        ("hybrid", "attention:every=3,offset=1"),
-    ]);
+    let model = run(&[("mixer", "mamba"), ("layers", "6"), ("hybrid", "attention:every=3,offset=1")]);
     let hybrid = model.hybrid.clone().unwrap();
-    assert_eq!(
-        hybrid.to_string(),
-        "softmax:every=3,offset=1,variant=reference"
-    );
+    assert_eq!(hybrid.to_string(), "softmax:every=3,offset=1,variant=reference");
     let layers: Vec<(&str, Option<f64>, usize)> = (0..6)
         .map(|layer| {
             let (entry, model) = of_layer(&model, layer).unwrap();
@@ -70,10 +63,7 @@ fn a_hybrid_has_layers_of_two_mixers_with_all_their_settings() {
     let [s, m] = [("softmax", None, 1), ("mamba", model.expand, 1)];
     assert_eq!(layers, [m, s, m, m, s, m]);
     let counts = of_model(&model).unwrap();
-    let counts: Vec<_> = counts
-        .iter()
-        .map(|(e, _, count)| (e.name, *count))
-        .collect();
+    let counts: Vec<_> = counts.iter().map(|(e, _, count)| (e.name, *count)).collect();
     assert_eq!(counts, [("mamba", 4), ("softmax", 2)]);
     // Heads are used by one mixer, state expansion by the other.
     let model = run(&[
@@ -124,42 +114,21 @@ fn recipes_set_nothing_that_the_settings_do_not_know() {
         let recipe = task.layers();
         for layer in &recipe.layer {
             for (name, value) in &layer.set {
-                let known = SETTINGS
-                    .find(name)
-                    .unwrap_or_else(|| panic!("{}: {name}", task.name));
+                let known = SETTINGS.find(name).unwrap_or_else(|| panic!("{}: {name}", task.name));
                 let value = match value.as_str() {
                     Some(text) => known.parse(text).unwrap(),
                     None => value.clone(),
                 };
-                known
-                    .check(&value)
-                    .unwrap_or_else(|e| panic!("{}: {}: {e}", task.name, layer.of));
+                known.check(&value).unwrap_or_else(|e| panic!("{}: {}: {e}", task.name, layer.of));
             }
-            let facts = [
-                "preset",
-                "protocol",
-                "mixer",
-                "family",
-                "attention",
-                "half-batch",
-                "gpu",
-                "row",
-            ];
+            let facts = ["preset", "protocol", "mixer", "family", "attention", "half-batch", "gpu", "row"];
             for name in layer.when.keys() {
                 let known = facts.contains(&name.as_str()) || SETTINGS.find(name).is_some();
                 assert!(known, "{}: {}: {name}", task.name, layer.of);
             }
         }
-        let named = recipe
-            .sweep
-            .keys()
-            .chain(&recipe.compare.keep)
-            .chain(&recipe.compare.open);
-        assert!(
-            named.into_iter().all(|name| SETTINGS.find(name).is_some()),
-            "{}",
-            task.name
-        );
+        let named = recipe.sweep.keys().chain(&recipe.compare.keep).chain(&recipe.compare.open);
+        assert!(named.into_iter().all(|name| SETTINGS.find(name).is_some()), "{}", task.name);
         assert!(preset(&recipe.presets.default).is_ok());
     }
 }
@@ -175,11 +144,7 @@ fn every_mixer_has_a_run_of_every_task_preset_and_protocol_that_its_text_describ
         for entry in MIXERS {
             for protocol in protocols {
                 for preset in ["paper", "quick", "smoke"] {
-                    let named = [
-                        ("mixer", entry.name),
-                        ("protocol", protocol.as_str()),
-                        ("preset", preset),
-                    ];
+                    let named = [("mixer", entry.name), ("protocol", protocol.as_str()), ("preset", preset)];
                     let run = run(task.name, &named).unwrap();
                     assert_eq!(RunConfig::parse(&run.canonical(), "here").unwrap(), run);
                 }
@@ -190,28 +155,15 @@ fn every_mixer_has_a_run_of_every_task_preset_and_protocol_that_its_text_describ
 
 #[test]
 fn presets_have_the_names_that_help_lists_and_their_aliases() {
-    for (alias, name) in [
-        ("full", "paper"),
-        ("pythia-70m", "paper"),
-        ("tiny", "quick"),
-    ] {
+    for (alias, name) in [("full", "paper"), ("pythia-70m", "paper"), ("tiny", "quick")] {
         assert_eq!(preset(alias).unwrap(), name);
     }
-    preset("pape")
-        .refuses("--preset")
-        .gives("pape")
-        .names(&["`paper`"]);
+    preset("pape").refuses("--preset").gives("pape").names(&["`paper`"]);
 }
 
 #[test]
 fn the_rates_of_mqar_are_equal_steps_of_the_exponent() {
-    for (i, rate) in task("mqar")
-        .unwrap()
-        .paper_rates()
-        .unwrap()
-        .iter()
-        .enumerate()
-    {
+    for (i, rate) in task("mqar").unwrap().paper_rates().unwrap().iter().enumerate() {
         let exact = 10f64.powf(-4.0 + 2.0 * i as f64 / 3.0);
         assert!((rate / exact - 1.0).abs() < 1e-15, "{rate} is not {exact}");
     }
@@ -223,31 +175,20 @@ fn the_rates_of_mqar_are_equal_steps_of_the_exponent() {
 fn every_value_says_where_it_came_from() {
     let mut choice = Choice::of(Some("paper"), false);
     choice.set("d", "32", "--d").unwrap();
-    choice
-        .set("option", "dt_init=mamba", "my.toml, line 3, option")
-        .unwrap();
+    choice.set("option", "dt_init=mamba", "my.toml, line 3, option").unwrap();
     choice.set("mixer", "s6", "my.toml, line 3, mixer").unwrap();
     let resolved = resolve(task("mqar").unwrap(), &choice).unwrap();
     let origin = |name: &str| {
         let found = resolved.explained.iter().find(|row| row.name == name);
-        found
-            .unwrap_or_else(|| panic!("no {name}"))
-            .origin
-            .to_string()
+        found.unwrap_or_else(|| panic!("no {name}")).origin.to_string()
     };
     assert_eq!(origin("d"), "--d");
     assert_eq!(origin("mixer"), "my.toml, line 3, mixer");
     assert_eq!(origin("option dt_init"), "my.toml, line 3, option");
-    assert_eq!(
-        origin("option dt_rank"),
-        "the mixer's default under the protocol"
-    );
+    assert_eq!(origin("option dt_rank"), "the mixer's default under the protocol");
     assert_eq!(origin("layout"), "released block of s6");
     assert_eq!(origin("epochs"), "recipes/mqar.toml, preset paper");
-    assert_eq!(
-        origin("batch-size"),
-        "as many tokens a step at every length"
-    );
+    assert_eq!(origin("batch-size"), "as many tokens a step at every length");
     assert_eq!(origin("attn-dropout"), "as dropout");
     let config = serde_json::to_value(&resolved.config).unwrap();
     let scope = task("mqar").unwrap().setting_scope();
@@ -259,11 +200,7 @@ fn every_value_says_where_it_came_from() {
         let found = config.pointer(&pointer).unwrap_or(&Value::Null);
         // Without a validation set, the config omits its size.
         let unsaid = row.name == "val-examples" && row.value == 0;
-        assert!(
-            unsaid || found.as_f64() == row.value.as_f64(),
-            "{}",
-            row.name
-        );
+        assert!(unsaid || found.as_f64() == row.value.as_f64(), "{}", row.name);
     }
 }
 
@@ -297,26 +234,10 @@ fn the_paper_protocol_has_one_schedule_on_every_task_of_the_paper() {
 #[test]
 fn runs_of_the_paper_protocol_on_generated_examples_keep_their_ids() {
     for (task, settings, id) in [
-        (
-            "mqar",
-            &[("preset", "paper"), ("mixer", "linear")][..],
-            "2ae12dc118cb",
-        ),
-        (
-            "mqar",
-            &[("preset", "quick"), ("mixer", "s6")],
-            "0f56c5829ca1",
-        ),
-        (
-            "lra",
-            &[("dataset", "listops"), ("mixer", "mamba")],
-            "cc7c388a2811",
-        ),
-        (
-            "lra",
-            &[("dataset", "pathfinder"), ("mixer", "softmax")],
-            "bdcd172d8d94",
-        ),
+        ("mqar", &[("preset", "paper"), ("mixer", "linear")][..], "2ae12dc118cb"),
+        ("mqar", &[("preset", "quick"), ("mixer", "s6")], "0f56c5829ca1"),
+        ("lra", &[("dataset", "listops"), ("mixer", "mamba")], "cc7c388a2811"),
+        ("lra", &[("dataset", "pathfinder"), ("mixer", "softmax")], "bdcd172d8d94"),
     ] {
         let paper = [("protocol", "paper"), ("data-seed", "0")];
         let run = run(task, &[&paper, settings].concat()).unwrap();
@@ -332,26 +253,12 @@ fn a_mixer_without_released_hyperparameters_is_told_whose_stand_in() {
         choice.set("protocol", protocol, "").unwrap();
         resolve(task("lra").unwrap(), &choice).unwrap().notes
     };
-    for mixer in [
-        "softmax",
-        "linear",
-        "normalized-softplus",
-        "s6",
-        "mamba",
-        "ssd",
-        "rg-lru",
-    ] {
+    for mixer in ["softmax", "linear", "normalized-softplus", "s6", "mamba", "ssd", "rg-lru"] {
         assert!(notes(mixer, "reference").is_empty(), "{mixer}");
     }
     let said = notes("qlstm", "reference").join("");
-    assert!(
-        said.contains("`qlstm`") && said.contains("of Mamba stand in"),
-        "{said}"
-    );
-    assert!(
-        notes("qlstm", "matched").is_empty(),
-        "one body for every mixer is a choice"
-    );
+    assert!(said.contains("`qlstm`") && said.contains("of Mamba stand in"), "{said}");
+    assert!(notes("qlstm", "matched").is_empty(), "one body for every mixer is a choice");
 }
 
 #[test]
@@ -372,11 +279,7 @@ fn a_config_chosen_again_is_the_same_run() {
 
 #[test]
 fn a_config_chosen_again_keeps_what_it_leaves_out() {
-    let settings = [
-        ("preset", "smoke"),
-        ("warmup-epochs", "0"),
-        ("precision", "f32"),
-    ];
+    let settings = [("preset", "smoke"), ("warmup-epochs", "0"), ("precision", "f32")];
     for (task, settings) in [("lra", &settings[..]), ("wikitext", &settings[..1])] {
         let run = run(task, settings).unwrap();
         let mut again = Choice::again(&run, "config.json").unwrap();
@@ -388,11 +291,7 @@ fn a_config_chosen_again_keeps_what_it_leaves_out() {
 
 #[test]
 fn what_is_set_beside_a_config_is_all_that_changes() {
-    let run = mqar(&[
-        ("preset", "paper"),
-        ("mixer", "s6"),
-        ("option", "dt_init=mamba"),
-    ]);
+    let run = mqar(&[("preset", "paper"), ("mixer", "s6"), ("option", "dt_init=mamba")]);
     let with = |name: &str, text: &str| {
         let mut other = Choice::default();
         other.set(name, text, "--flag").unwrap();
@@ -403,14 +302,9 @@ fn what_is_set_beside_a_config_is_all_that_changes() {
     expected.seed = 7;
     assert_eq!(with("seed", "7").unwrap(), expected);
     let dropped = with("dropout", "0.3").unwrap();
-    assert_eq!(
-        (dropped.model.embed_dropout, dropped.model.attn_dropout),
-        (0.3, 0.3)
-    );
+    assert_eq!((dropped.model.embed_dropout, dropped.model.attn_dropout), (0.3, 0.3));
     for (name, text) in [("protocol", "paper"), ("mixer", "ssd"), ("preset", "quick")] {
-        with(name, text)
-            .refuses(&format!("--{name}"))
-            .names(&["--config"]);
+        with(name, text).refuses(&format!("--{name}")).names(&["--config"]);
     }
 }
 
@@ -428,10 +322,7 @@ fn described(command: &str) -> RunConfig {
 
 #[test]
 fn the_command_of_a_run_makes_the_run_again() {
-    let (presets, protocols) = (
-        ["paper", "quick", "smoke"],
-        ["reference", "paper", "matched"],
-    );
+    let (presets, protocols) = (["paper", "quick", "smoke"], ["reference", "paper", "matched"]);
     for task in TASKS {
         for (i, entry) in MIXERS.iter().enumerate() {
             let named = [
@@ -451,14 +342,8 @@ fn the_command_of_a_run_makes_the_run_again() {
     let plain = |task| command(&super::run(task, &[]).unwrap()).unwrap();
     assert_eq!(plain("mqar"), "dsf mqar");
     assert_eq!(plain("lra"), "dsf lra");
-    let s6 = [
-        ("preset", "paper"),
-        ("mixer", "s6"),
-        ("option", "dt_init=mamba"),
-        ("d", "128"),
-        ("n", "32"),
-        ("lr", "1e-3"),
-    ];
+    let s6 =
+        [("preset", "paper"), ("mixer", "s6"), ("option", "dt_init=mamba"), ("d", "128"), ("n", "32"), ("lr", "1e-3")];
     assert_eq!(
         command(&mqar(&s6)).unwrap(),
         "dsf mqar --preset paper --mixer s6 --d 128 --n 32 --lr 0.001 --option dt_init=mamba"
@@ -484,20 +369,14 @@ fn a_state_expansion_that_the_mixer_does_not_have_is_said_to_be_none() {
 fn positions_are_learnt_unless_said_and_sinusoidal_ones_ask_for_embeddings() {
     let learnt = mqar(&[("position-embedding", "learnt")]);
     assert_eq!(learnt, mqar(&[]));
-    assert!(!serde_json::to_string(&learnt)
-        .unwrap()
-        .contains("position_embedding"));
+    assert!(!serde_json::to_string(&learnt).unwrap().contains("position_embedding"));
     let sinusoidal = mqar(&[("position-embedding", "sinusoidal")]);
     assert_ne!(sinusoidal.id(), learnt.id());
     let none = [("mixer", "s6"), ("position-embedding", "sinusoidal")];
     refuses("mqar", &none, "--position-embedding").names(&["--positions true"]);
     let notes = |kind| {
         let mut choice = Choice::default();
-        let longer = [
-            ("seq-len", "64"),
-            ("kv-pairs", "4"),
-            ("test-seq-len", "128"),
-        ];
+        let longer = [("seq-len", "64"), ("kv-pairs", "4"), ("test-seq-len", "128")];
         for (name, text) in longer.into_iter().chain([("position-embedding", kind)]) {
             choice.set(name, text, name).unwrap();
         }
@@ -535,12 +414,7 @@ fn a_kernel_has_the_length_of_the_task_where_inputs_differ_in_length() {
         let given = of("lra", &[&smoke[..], &given].concat());
         assert_eq!(kernel_length(&given), Some("99"));
     }
-    let hybrid = [
-        ("preset", "smoke"),
-        ("dataset", "listops"),
-        ("layers", "2"),
-        ("hybrid", "hyena:every=2"),
-    ];
+    let hybrid = [("preset", "smoke"), ("dataset", "listops"), ("layers", "2"), ("hybrid", "hyena:every=2")];
     let hybrid = of("lra", &hybrid);
     let seq_len = arena(&hybrid).seq_len.to_string();
     let other = hybrid.model.hybrid.as_ref().unwrap();
@@ -564,11 +438,7 @@ fn runs_whose_inputs_have_one_length_keep_their_names() {
 #[test]
 fn a_kernel_of_the_task_follows_another_length_and_a_given_one_stays() {
     let with = |option: &[(&str, &str)]| {
-        let listops = [
-            ("preset", "smoke"),
-            ("mixer", "hyena"),
-            ("dataset", "listops"),
-        ];
+        let listops = [("preset", "smoke"), ("mixer", "hyena"), ("dataset", "listops")];
         run("lra", &[&listops, option].concat()).unwrap()
     };
     for (config, wanted) in [(with(&[]), "64"), (with(&[("option", "l_max=99")]), "99")] {

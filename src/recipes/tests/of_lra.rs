@@ -114,11 +114,7 @@ fn protocol_paper_trains_on_all_of_the_standard_datasets() {
 fn matched_differs_in_nothing_but_the_mixer() {
     for dataset in LraDataset::ALL {
         let of = |mixer: &str| {
-            let named = [
-                ("dataset", dataset.name()),
-                ("mixer", mixer),
-                ("protocol", "matched"),
-            ];
+            let named = [("dataset", dataset.name()), ("mixer", mixer), ("protocol", "matched")];
             let mut run = lra(&named);
             let model = &mut run.model;
             (model.mixer, model.variant) = (String::new(), String::new());
@@ -155,12 +151,7 @@ fn without_a_dataset_a_small_listops_is_trained() {
 
 #[test]
 fn what_means_nothing_or_cannot_be_is_refused_by_its_flag() {
-    for (name, value) in [
-        ("kv-pairs", "4"),
-        ("micro-batch", "0"),
-        ("attn-dropout", "1"),
-        ("expand", "2"),
-    ] {
+    for (name, value) in [("kv-pairs", "4"), ("micro-batch", "0"), ("attn-dropout", "1"), ("expand", "2")] {
         let settings = [("dataset", "image"), (name, value)];
         refuses("lra", &settings, &format!("--{name}"));
     }
@@ -207,10 +198,7 @@ fn the_seed_draws_generated_documents_and_nothing_of_files() {
     let generated = [("dataset", "listops"), ("protocol", "matched")];
     assert_eq!(data_seed(&generated), (5, true));
     assert_eq!(data_seed(&generated[..1]), (0, false));
-    assert_eq!(
-        data_seed(&[("dataset", "image"), ("protocol", "matched")]),
-        (0, false)
-    );
+    assert_eq!(data_seed(&[("dataset", "image"), ("protocol", "matched")]), (0, false));
     let zero = [("dataset", "image"), ("protocol", "matched"), ("seed", "0")];
     assert!(!run("lra", &zero).unwrap().draws_own_data());
 }

@@ -38,15 +38,8 @@ fn the_paper_protocol_has_one_block_no_dropout_and_positions_for_attention_and_r
     ] {
         let run = of(mixer);
         let m = &run.model;
-        assert_eq!(
-            (m.variant.as_str(), m.positions),
-            (variant, positions),
-            "{mixer}"
-        );
-        assert_eq!(
-            (m.layout, m.state_mixer),
-            (Layout::Transformer, StateMixer::Mlp)
-        );
+        assert_eq!((m.variant.as_str(), m.positions), (variant, positions), "{mixer}");
+        assert_eq!((m.layout, m.state_mixer), (Layout::Transformer, StateMixer::Mlp));
         assert_eq!((m.embed_dropout, run.train.batch_size), (0.0, 512));
         assert_eq!(run.train.schedule, Schedule::WarmupConstant);
     }
@@ -58,11 +51,7 @@ fn the_paper_protocol_has_one_block_no_dropout_and_positions_for_attention_and_r
 #[test]
 fn the_matched_protocol_gives_every_mixer_the_same_block() {
     for entry in MIXERS {
-        let run = mqar(&[
-            ("preset", "paper"),
-            ("mixer", entry.name),
-            ("protocol", "matched"),
-        ]);
+        let run = mqar(&[("preset", "paper"), ("mixer", entry.name), ("protocol", "matched")]);
         let m = &run.model;
         let block = (m.layout, m.state_mixer, m.positions);
         assert_eq!(block, (Layout::Transformer, StateMixer::Mlp, true));
@@ -102,11 +91,7 @@ fn every_part_of_the_config_changes_the_id_and_field_order_does_not() {
         ("option", "dt_init=mamba"),
         ("data-seed", "1"),
     ] {
-        assert_ne!(
-            mqar(&[("mixer", "s6"), change]).id(),
-            base.id(),
-            "{change:?}"
-        );
+        assert_ne!(mqar(&[("mixer", "s6"), change]).id(), base.id(), "{change:?}");
     }
 }
 
@@ -137,10 +122,7 @@ fn wrong_settings_name_the_flag_and_what_would_be_right() {
 fn the_full_preset_is_a_cell_of_the_papers_smallest_task() {
     let run = mqar(&[("preset", "paper")]);
     let task = recall(&run);
-    assert_eq!(
-        (task.vocab_size, task.seq_len, task.kv_pairs),
-        (8192, 64, 4)
-    );
+    assert_eq!((task.vocab_size, task.seq_len, task.kv_pairs), (8192, 64, 4));
     assert_eq!((task.train_examples, task.test_examples), (100_000, 3_000));
 }
 
@@ -152,10 +134,7 @@ fn the_seed_draws_the_data_but_under_reference_or_where_the_data_seed_is_typed()
         (recall(&run).data_seed, run.draws_own_data())
     };
     assert_eq!(seeds(&[]), (0, false));
-    assert_eq!(
-        seeds(&[("protocol", "reference"), ("data-seed", "5")]),
-        (5, false)
-    );
+    assert_eq!(seeds(&[("protocol", "reference"), ("data-seed", "5")]), (5, false));
     for protocol in ["paper", "matched"] {
         assert_eq!(seeds(&[("protocol", protocol)]), (5, true));
         let typed = seeds(&[("protocol", protocol), ("data-seed", "0")]);
@@ -177,22 +156,13 @@ fn the_data_seed_says_where_it_comes_from() {
         }
         let resolved = resolve(task("mqar").unwrap(), &choice).unwrap();
         let mut rows = resolved.explained.into_iter();
-        rows.find(|row| row.name == "data-seed")
-            .unwrap()
-            .origin
-            .to_string()
+        rows.find(|row| row.name == "data-seed").unwrap().origin.to_string()
     };
     let released = origin(&[]);
-    assert!(
-        released.ends_with("the released data, the same for every seed"),
-        "{released}"
-    );
+    assert!(released.ends_with("the released data, the same for every seed"), "{released}");
     let drawn = origin(&[("protocol", "matched")]);
     assert_eq!(drawn, "as seed: every seed draws its own examples");
-    assert_eq!(
-        origin(&[("protocol", "matched"), ("data-seed", "3")]),
-        "--data-seed"
-    );
+    assert_eq!(origin(&[("protocol", "matched"), ("data-seed", "3")]), "--data-seed");
 }
 
 /// A config fixes its data: another seed with it keeps the data, another data seed changes them.
@@ -201,10 +171,7 @@ fn a_config_keeps_its_data_under_another_seed() {
     let run = mqar(&[("protocol", "matched"), ("seed", "5")]);
     let mut beside = Choice::default();
     beside.set("seed", "6", "--seed").unwrap();
-    let choice = Choice::again(&run, "a config")
-        .unwrap()
-        .with(beside)
-        .unwrap();
+    let choice = Choice::again(&run, "a config").unwrap().with(beside).unwrap();
     let other = resolve(task("mqar").unwrap(), &choice).unwrap().config;
     assert_eq!((other.seed, recall(&other).data_seed), (6, 5));
 }
@@ -215,10 +182,7 @@ fn the_command_of_a_run_names_no_data_seed_that_follows_its_seed() {
     let own = [("protocol", "matched"), ("seed", "5")];
     assert_eq!(of(&own), "dsf mqar --protocol matched --seed 5");
     let fixed = [("protocol", "matched"), ("seed", "5"), ("data-seed", "0")];
-    assert_eq!(
-        of(&fixed),
-        "dsf mqar --protocol matched --data-seed 0 --seed 5"
-    );
+    assert_eq!(of(&fixed), "dsf mqar --protocol matched --data-seed 0 --seed 5");
 }
 
 #[test]

@@ -23,21 +23,10 @@ fn the_full_preset_is_pythia_70m_on_wikitext_103() {
     let model = &run.model;
     assert_eq!((model.d_model, model.d_state), (512, 512));
     assert_eq!((model.n_heads, model.n_layers), (8, 6));
-    assert_eq!(
-        (model.layout, model.state_mixer),
-        (Layout::Parallel, StateMixer::Mlp)
-    );
-    assert_eq!(
-        (model.variant.as_str(), model.positions),
-        ("reference", false)
-    );
+    assert_eq!((model.layout, model.state_mixer), (Layout::Parallel, StateMixer::Mlp));
+    assert_eq!((model.variant.as_str(), model.positions), ("reference", false));
     assert_eq!((model.embed_dropout, model.attn_dropout), (0.0, 0.0));
-    let expected = LanguageConfig {
-        mlp_width: 2048,
-        rotary: Rotary::Pre,
-        rotary_dims: 16,
-        init: InitScheme::Pythia,
-    };
+    let expected = LanguageConfig { mlp_width: 2048, rotary: Rotary::Pre, rotary_dims: 16, init: InitScheme::Pythia };
     assert_eq!(language(&run), &expected);
     let expected = TrainConfig {
         schedule: Schedule::WarmupConstant,
@@ -48,13 +37,7 @@ fn the_full_preset_is_pythia_70m_on_wikitext_103() {
         weight_decay: 0.1,
         precision: Precision::F32,
         micro_batch: Some(8),
-        adam: Some(AdamConfig {
-            beta1: 0.9,
-            beta2: 0.95,
-            eps: 1e-8,
-            clip: Some(1.0),
-            decay: Decay::Matrices,
-        }),
+        adam: Some(AdamConfig { beta1: 0.9, beta2: 0.95, eps: 1e-8, clip: Some(1.0), decay: Decay::Matrices }),
         stop_above: 1.0,
     };
     assert_eq!(run.train, expected);
@@ -65,24 +48,12 @@ fn the_full_preset_is_pythia_70m_on_wikitext_103() {
 fn the_small_presets_read_the_sample_byte_by_byte() {
     for (settings, sizes, seq_len, batch, lr, windows) in [
         (&[][..], (128, 2, 4, 512), 256, 8, 3e-3, (None, None)),
-        (
-            &[("preset", "smoke")],
-            (32, 1, 2, 64),
-            32,
-            4,
-            3e-3,
-            (Some(16), Some(4)),
-        ),
+        (&[("preset", "smoke")], (32, 1, 2, 64), 32, 4, 3e-3, (Some(16), Some(4))),
     ] {
         let run = wikitext(settings);
         let (task, model, train) = (text(&run), &run.model, &run.train);
         assert_eq!((task.corpus, task.vocab_size), (Corpus::Sample, 256));
-        let of = (
-            model.d_model,
-            model.n_layers,
-            model.n_heads,
-            language(&run).mlp_width,
-        );
+        let of = (model.d_model, model.n_layers, model.n_heads, language(&run).mlp_width);
         assert_eq!((of, task.seq_len), (sizes, seq_len));
         assert_eq!((train.batch_size, train.lr), (batch, lr));
         assert_eq!((task.train_examples, task.test_examples), windows);
@@ -99,11 +70,7 @@ fn every_mixer_has_a_run_and_states_are_of_linear_attentions_size() {
         let turns = attends && !["alibi", "t5-bias", "sinkhorn"].contains(&entry.name);
         assert_eq!(turns, entry.rotary, "{}", entry.name);
         let rotary = (language(&run).rotary, language(&run).rotary_dims);
-        let expected = if turns {
-            (Rotary::Pre, 16)
-        } else {
-            (Rotary::None, 0)
-        };
+        let expected = if turns { (Rotary::Pre, 16) } else { (Rotary::None, 0) };
         assert_eq!(rotary, expected, "{}", entry.name);
         assert_eq!(model.variant, entry.variants[0]);
         let expected = match (entry.expands, attends, entry.heads) {
@@ -188,18 +155,12 @@ fn every_setting_of_text_reaches_the_run() {
     assert_eq!(task.corpus, Corpus::Wikitext2);
     assert_eq!(task.tokenizer, Tokenizer::File("0123456789ab".into()));
     assert_eq!((task.vocab_size, task.eos_between_articles), (1024, true));
-    assert_eq!(
-        (task.train_examples, task.test_examples),
-        (Some(7), Some(5))
-    );
+    assert_eq!((task.train_examples, task.test_examples), (Some(7), Some(5)));
     let language = language(&run);
     assert_eq!((language.rotary, language.rotary_dims), (Rotary::None, 0));
     assert_eq!(language.init, InitScheme::Hf);
     let adam = run.train.adam.as_ref().unwrap();
-    assert_eq!(
-        (adam.beta2, adam.clip, adam.decay),
-        (0.999, None, Decay::All)
-    );
+    assert_eq!((adam.beta2, adam.clip, adam.decay), (0.999, None, Decay::All));
     assert_eq!(run.train.schedule, Schedule::Linear);
     let dropouts = (run.model.embed_dropout, run.model.attn_dropout);
     assert_eq!(dropouts, (0.1, 0.2));

@@ -10,11 +10,7 @@ fn row(task: &str, settings: Settings) -> Record {
 fn a_preset_taken_as_it_is_is_found_again() {
     for (i, preset) in PRESETS.iter().enumerate() {
         for dataset in ["text", "image"] {
-            let named = [
-                ("preset", preset.name),
-                ("dataset", dataset),
-                ("mixer", "mamba"),
-            ];
+            let named = [("preset", preset.name), ("dataset", dataset), ("mixer", "mamba")];
             let row = row("lra", &named);
             assert_eq!(presets_of(&row)[i], (preset.name, row));
         }
@@ -23,11 +19,7 @@ fn a_preset_taken_as_it_is_is_found_again() {
 
 #[test]
 fn a_preset_of_text_keeps_corpus_and_precision() {
-    let named = [
-        ("corpus", "wikitext-2"),
-        ("mixer", "linear"),
-        ("precision", "bf16"),
-    ];
+    let named = [("corpus", "wikitext-2"), ("mixer", "linear"), ("precision", "bf16")];
     let row = row("wikitext", &named);
     let presets = presets_of(&row);
     assert_eq!(presets[1], ("quick", row));

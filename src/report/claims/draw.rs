@@ -11,17 +11,8 @@ use crate::store::Record;
 use clap::ValueEnum;
 use serde_json::Value;
 
-const COLUMNS: [&str; 9] = [
-    "protocol",
-    "cells",
-    "seeds",
-    "solved",
-    "effect",
-    "95 % interval",
-    "p",
-    "p (Holm)",
-    "verdict",
-];
+const COLUMNS: [&str; 9] =
+    ["protocol", "cells", "seeds", "solved", "effect", "95 % interval", "p", "p (Holm)", "verdict"];
 
 pub(super) fn report(judged: &[Judgement], runs: &[&Record], options: &ReportOptions) -> Report {
     let mut sorted: Vec<&Judgement> = judged.iter().collect();
@@ -31,8 +22,7 @@ pub(super) fn report(judged: &[Judgement], runs: &[&Record], options: &ReportOpt
     let (open, decided): (Vec<&Judgement>, Vec<&Judgement>) = sorted.into_iter().partition(is_open);
     let of_sizes = |judged: &[&Judgement], about: &str, whole: bool| -> Vec<Grid> {
         let studies = judged.chunk_by(|a, b| a.sizes() == b.sizes());
-        let grids =
-            studies.map(|study| grid(format!("{about} {}", study[0].sizes()), study, whole));
+        let grids = studies.map(|study| grid(format!("{about} {}", study[0].sizes()), study, whole));
         grids.collect()
     };
     let named = !options.claims.is_empty();
@@ -56,7 +46,8 @@ pub(super) fn report(judged: &[Judgement], runs: &[&Record], options: &ReportOpt
     ];
     if !named && !open.is_empty() {
         notes.push(
-            "dsf report --claims=NAME says what an undecided claim lacks, and the command that makes its runs".to_owned(),
+            "dsf report --claims=NAME says what an undecided claim lacks, and the command that makes its runs"
+                .to_owned(),
         );
     }
     if options.select == super::super::RateChoice::HeldOut {
@@ -80,17 +71,12 @@ pub(super) fn report(judged: &[Judgement], runs: &[&Record], options: &ReportOpt
 
 /// Grid of `judged`; if `whole`, with notes on what each claim states and which runs it lacks.
 fn grid(title: String, judged: &[&Judgement], whole: bool) -> Grid {
-    let lines = judged
-        .iter()
-        .map(|judgement| Line::new(judgement.claim.name, judgement.cells()));
+    let lines = judged.iter().map(|judgement| Line::new(judgement.claim.name, judgement.cells()));
     let said = judged.iter().filter(|_| whole);
     Grid {
         axes: ["claim".into(), String::new()],
         notes: said.flat_map(|judgement| judgement.explanation()).collect(),
-        records: judged
-            .iter()
-            .flat_map(|judgement| judgement.records())
-            .collect(),
+        records: judged.iter().flat_map(|judgement| judgement.records()).collect(),
         ..Grid::new(title, COLUMNS, lines.collect(), Style::Percent)
     }
 }
@@ -100,10 +86,7 @@ impl Judgement {
     fn sizes(&self) -> String {
         match self.paper {
             true => "at the paper's sizes".to_owned(),
-            false => format!(
-                "at the sizes of these runs, not the paper's: {}",
-                self.study
-            ),
+            false => format!("at the sizes of these runs, not the paper's: {}", self.study),
         }
     }
 
@@ -128,11 +111,7 @@ impl Judgement {
             or_dash(found.and_then(|found| Some(self.number(test?, found.evidence.mean())))),
             or_dash(found.and_then(|found| {
                 let [low, high] = found.evidence.interval();
-                Some(format!(
-                    "{} to {}",
-                    self.number(test?, low),
-                    self.number(test?, high)
-                ))
+                Some(format!("{} to {}", self.number(test?, low), self.number(test?, high)))
             })),
             or_dash(found.and_then(|_| Some(level(self.level_of(test?))))),
             or_dash(found.map(|_| level(self.level))),
@@ -187,32 +166,20 @@ impl Judgement {
     fn explanation(&self) -> Vec<String> {
         let claim = self.claim;
         let examples = self.examples.iter().map(|examples| format!(", {examples}"));
-        let mut said = vec![format!(
-            "{}{} ({}): {}",
-            claim.name,
-            examples.collect::<String>(),
-            claim.source,
-            claim.about
-        )];
+        let mut said =
+            vec![format!("{}{} ({}): {}", claim.name, examples.collect::<String>(), claim.source, claim.about)];
         let mut aside = |text: String| said.push(format!("  {text}"));
         for test in &self.tests {
             let log_rank = test.found.as_ref().ok().and_then(|found| found.log_rank);
             if let Some(found) = log_rank {
                 let (z, p) = (found.z, level(found.p));
-                aside(format!(
-                    "{}: log-rank on examples until training stops, z {z:.1}, p {p}",
-                    test.about
-                ));
+                aside(format!("{}: log-rank on examples until training stops, z {z:.1}, p {p}", test.about));
             }
         }
         if self.tests.len() > 1 {
             if let Some(test) = self.decisive() {
                 let counts = Counts::of(&self.tests);
-                aside(format!(
-                    "{}, decisive: {}",
-                    counts.summary("quantities"),
-                    test.about
-                ));
+                aside(format!("{}, decisive: {}", counts.summary("quantities"), test.about));
             }
         }
         if self.by_cell.len() > 1 && self.by_cell.iter().any(|test| test.found.is_ok()) {
@@ -235,9 +202,7 @@ impl Judgement {
         if self.tests.is_empty() {
             each.insert(0, ("claim", None));
         }
-        each.into_iter()
-            .map(|(role, test)| self.record(role, test))
-            .collect()
+        each.into_iter().map(|(role, test)| self.record(role, test)).collect()
     }
 
     fn record(&self, role: &str, test: Option<&Test>) -> Facts {
@@ -245,15 +210,9 @@ impl Judgement {
         let found: Option<&Found> = test.and_then(|test| test.found.as_ref().ok());
         let interval = found.map(|found| found.evidence.interval());
         let log_rank = found.and_then(|found| found.log_rank);
-        let solved = found
-            .map(|found| solved(&found.solved))
-            .filter(|text| !text.is_empty());
+        let solved = found.map(|found| solved(&found.solved)).filter(|text| !text.is_empty());
         let counted = matches!(self.claim.measure, Measure::Solved(_));
-        let doubling = self
-            .claim
-            .contrasts
-            .iter()
-            .any(|c| c.over != Aggregate::Cells);
+        let doubling = self.claim.contrasts.iter().any(|c| c.over != Aggregate::Cells);
         let unit = match (counted, self.claim.measure.is_share(), doubling) {
             (true, _, true) => "share of runs a doubling",
             (true, _, false) => "share of runs",
@@ -265,8 +224,7 @@ impl Judgement {
             let Within(low, high) = test.within;
             [low, high].map(|bound| Some(bound).filter(|bound| bound.is_finite()))
         });
-        let level =
-            |of: fn(&Test) -> f64| -> Value { test.filter(|_| found.is_some()).map(of).into() };
+        let level = |of: fn(&Test) -> f64| -> Value { test.filter(|_| found.is_some()).map(of).into() };
         vec![
             fact("level", if self.paper { "paper" } else { "reduced" }),
             fact("study", self.study.clone()),
@@ -302,9 +260,7 @@ impl Judgement {
 
 /// Formats shares as `20/30, 5/30`.
 fn solved(shares: &[Share]) -> String {
-    let shares = shares
-        .iter()
-        .map(|share| format!("{}/{}", share.solved, share.of));
+    let shares = shares.iter().map(|share| format!("{}/{}", share.solved, share.of));
     shares.collect::<Vec<_>>().join(", ")
 }
 
@@ -318,11 +274,7 @@ struct Counts {
 impl Counts {
     fn of(tests: &[Test]) -> Self {
         let count = |side: usize| tests.iter().filter(|t| t.p_holm[side] <= ALPHA).count();
-        Self {
-            all: tests.len(),
-            inside: count(0),
-            outside: count(1),
-        }
+        Self { all: tests.len(), inside: count(0), outside: count(1) }
     }
 
     fn summary(&self, what: &str) -> String {

@@ -151,11 +151,7 @@ pub(super) fn tests_by_cell(claim: &Claim, cells: &Cells, choice: RateChoice) ->
 fn tests_apart(claim: &Claim, cells: &Cells, choice: RateChoice, apart: &[&str]) -> Vec<Test> {
     let mut tests = Vec::new();
     for contrast in &claim.contrasts {
-        let quantity = Quantity {
-            claim,
-            contrast,
-            choice,
-        };
+        let quantity = Quantity { claim, contrast, choice };
         let of_contrast = quantity.cells(cells);
         let mut units: BTreeMap<Vec<&str>, Vec<&Cell>> = BTreeMap::new();
         for cell in of_contrast {
@@ -163,11 +159,7 @@ fn tests_apart(claim: &Claim, cells: &Cells, choice: RateChoice, apart: &[&str])
             units.entry(key.collect()).or_default().push(cell);
         }
         for (key, cells) in units {
-            let named: Vec<String> = apart
-                .iter()
-                .zip(key)
-                .map(|(flag, value)| format!("{flag} {value}"))
-                .collect();
+            let named: Vec<String> = apart.iter().zip(key).map(|(flag, value)| format!("{flag} {value}")).collect();
             // A contrast of one point already names it.
             let about = match (&contrast.only, &named[..]) {
                 (Some(CellFilter::Point(_)), _) | (_, []) => contrast.about.clone(),
@@ -217,12 +209,10 @@ pub(super) fn corrected_over_claims(levels: &[[f64; 2]]) -> Vec<[f64; 2]> {
     let least: Vec<f64> = levels.iter().map(|[a, b]| a.min(*b)).collect();
     let corrected = holm(&least).into_iter().zip(levels);
     corrected
-        .map(
-            |(level, [supported, contradicted])| match supported <= contradicted {
-                true => [level, 1.0],
-                false => [1.0, level],
-            },
-        )
+        .map(|(level, [supported, contradicted])| match supported <= contradicted {
+            true => [level, 1.0],
+            false => [1.0, level],
+        })
         .collect()
 }
 
@@ -287,10 +277,7 @@ impl Quantity<'_> {
         let mixers = || self.contrast.weights.iter().map(|(mixer, _)| *mixer);
         let there = |cell: &Cell| mixers().all(|mixer| cell.sides.contains_key(mixer));
         let present = cells.cells.iter().filter(|cell| cells.whole || there(cell));
-        let is = |cell: &Cell, at: &[(&str, &str)]| {
-            at.iter()
-                .all(|(flag, value)| self.value(cell, flag) == *value)
-        };
+        let is = |cell: &Cell, at: &[(&str, &str)]| at.iter().all(|(flag, value)| self.value(cell, flag) == *value);
         match &self.contrast.only {
             None => present.collect(),
             Some(CellFilter::Point(at)) => present.filter(|cell| is(cell, at)).collect(),
@@ -359,9 +346,7 @@ impl Quantity<'_> {
                 let middle = line.iter().map(|(x, _)| x).sum::<f64>() / line.len() as f64;
                 let square: f64 = line.iter().map(|(x, _)| (x - middle).powi(2)).sum();
                 let weighted = line.into_iter();
-                weighted
-                    .map(|(x, cell)| ((x - middle) / square, cell))
-                    .collect()
+                weighted.map(|(x, cell)| ((x - middle) / square, cell)).collect()
             })
             .collect()
     }
@@ -381,11 +366,7 @@ impl Quantity<'_> {
                 for (side, (mixer, _)) in mixers.iter().enumerate() {
                     let name = || format!("{mixer} at {}", self.name(cell));
                     let group = cell.sides.get(mixer);
-                    let mut runs = group
-                        .iter()
-                        .flat_map(|group| &group.runs)
-                        .filter(|run| has_ended(run))
-                        .peekable();
+                    let mut runs = group.iter().flat_map(|group| &group.runs).filter(|run| has_ended(run)).peekable();
                     if runs.peek().is_none() {
                         missing.runs.push(name());
                     } else if rates.is_empty() {
@@ -398,41 +379,30 @@ impl Quantity<'_> {
                         }
                         let trial = Trial {
                             score: self.score(side, cell),
-                            solved: run
-                                .number("accuracy")
-                                .is_some_and(|accuracy| accuracy > above)
+                            solved: run.number("accuracy").is_some_and(|accuracy| accuracy > above)
                                 && run.outcome() != Some(Outcome::Diverged),
                             time: Time::of(run),
                         };
-                        *seeds
-                            .entry((side, &cell.at, run.count("seed")))
-                            .or_default() |= trial.solved;
+                        *seeds.entry((side, &cell.at, run.count("seed"))).or_default() |= trial.solved;
                         let sides = of_rate.entry(lr.to_bits());
                         sides.or_insert_with(|| vec![Vec::new(); mixers.len()])[side].push(trial);
                     }
                 }
             }
             for sides in of_rate.into_values() {
-                strata
-                    .iter_mut()
-                    .zip(sides)
-                    .for_each(|(all, stratum)| all.push(stratum));
+                strata.iter_mut().zip(sides).for_each(|(all, stratum)| all.push(stratum));
             }
         }
         missing.problem()?;
         let mut of_cell: BTreeMap<(usize, &[String]), usize> = BTreeMap::new();
-        seeds
-            .keys()
-            .for_each(|(side, at, _)| *of_cell.entry((*side, at)).or_default() += 1);
+        seeds.keys().for_each(|(side, at, _)| *of_cell.entry((*side, at)).or_default() += 1);
         let fewest = of_cell.into_values().min().unwrap_or(0);
         let too_few = Problem::Seeds(fewest);
         if fewest < FEWEST {
             return Err(too_few);
         }
-        let share = |trials: &[bool]| Share {
-            solved: trials.iter().filter(|solved| **solved).count(),
-            of: trials.len(),
-        };
+        let share =
+            |trials: &[bool]| Share { solved: trials.iter().filter(|solved| **solved).count(), of: trials.len() };
         let of_mixer = strata.iter().map(|strata| {
             let trials = strata.iter().flatten().map(|trial: &Trial| trial.solved);
             share(&trials.collect::<Vec<_>>())
@@ -441,22 +411,15 @@ impl Quantity<'_> {
         let mut log_rank = None;
         let evidence = match (self.contrast.over, &mixers[..]) {
             (Aggregate::Doublings(_), mixers) => {
-                let parts: Vec<(f64, Vec<Stratum>)> = mixers
-                    .iter()
-                    .zip(strata)
-                    .map(|((_, weight), strata)| (*weight, strata))
-                    .collect();
+                let parts: Vec<(f64, Vec<Stratum>)> =
+                    mixers.iter().zip(strata).map(|((_, weight), strata)| (*weight, strata)).collect();
                 Difference::of_slopes(&parts, fewest).map(Evidence::Difference)
             }
             (Aggregate::Cells, [_, _]) => {
                 let [first, second] = &strata[..] else {
                     unreachable!("one a mixer");
                 };
-                let both: Vec<Stratum> = first
-                    .iter()
-                    .zip(second)
-                    .map(|(a, b)| [&a[..], &b[..]].concat())
-                    .collect();
+                let both: Vec<Stratum> = first.iter().zip(second).map(|(a, b)| [&a[..], &b[..]].concat()).collect();
                 log_rank = LogRank::of(&both);
                 Difference::between(&both, fewest).map(Evidence::Difference)
             }
@@ -465,11 +428,7 @@ impl Quantity<'_> {
                 Some(Evidence::Share(share(&seeds), fewest))
             }
         };
-        Ok(Found {
-            evidence: evidence.ok_or(too_few)?,
-            solved,
-            log_rank,
-        })
+        Ok(Found { evidence: evidence.ok_or(too_few)?, solved, log_rank })
     }
 
     /// Score of a run in the test: 1 and 0 for the two mixers of a difference; for a slope, log2 of the axis value.
@@ -507,11 +466,7 @@ impl Quantity<'_> {
                     let weight = weight * side / compared.len() as f64;
                     match Reported::of(&runs, by, shown, self.choice) {
                         Ok(reported) if reported.diverged == 0 => terms.push(Block {
-                            values: reported
-                                .seeds
-                                .iter()
-                                .map(|(_, value)| weight * value)
-                                .collect(),
+                            values: reported.seeds.iter().map(|(_, value)| weight * value).collect(),
                             least: weight.abs() * self.least(group.record),
                         }),
                         Ok(_) | Err(Status::Diverged) => missing.stable.push(name()),
@@ -521,11 +476,7 @@ impl Quantity<'_> {
             }
         }
         missing.problem()?;
-        let fewest = terms
-            .iter()
-            .map(|block| block.values.len())
-            .min()
-            .unwrap_or(0);
+        let fewest = terms.iter().map(|block| block.values.len()).min().unwrap_or(0);
         let estimate = Estimate::of(&terms).filter(|_| fewest >= FEWEST);
         Ok(Found {
             evidence: Evidence::Means(estimate.ok_or(Problem::Seeds(fewest))?),
@@ -552,8 +503,7 @@ impl Quantity<'_> {
             let mixers = self.contrast.weights.iter();
             mixers.filter_map(|(mixer, _)| cell.sides.get(mixer))
         });
-        let tried = sides
-            .map(|group| distinct_rates(group.runs.iter().copied().filter(|run| has_ended(run))));
+        let tried = sides.map(|group| distinct_rates(group.runs.iter().copied().filter(|run| has_ended(run))));
         tried.reduce(|shared, other| {
             let both = shared.into_iter().filter(|lr| other.contains(lr));
             both.collect()
@@ -562,12 +512,7 @@ impl Quantity<'_> {
 
     /// Names a cell by its flags and values.
     fn name(&self, cell: &Cell) -> String {
-        let values = self
-            .claim
-            .axes
-            .iter()
-            .zip(&cell.at)
-            .map(|(axis, value)| format!("{} {value}", axis.flag));
+        let values = self.claim.axes.iter().zip(&cell.at).map(|(axis, value)| format!("{} {value}", axis.flag));
         values.collect::<Vec<_>>().join(" ")
     }
 }

@@ -55,10 +55,7 @@ struct Judgement {
 
 /// Judges the claims that `options` selects by `rows`.
 pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> Result<Report> {
-    let passing: Vec<&Record> = rows
-        .iter()
-        .filter(|run| options.filter.passes(run))
-        .collect();
+    let passing: Vec<&Record> = rows.iter().filter(|run| options.filter.passes(run)).collect();
     let (runs, _) = joined(passing.clone(), None);
     let groups = groups(&runs);
     let mut used = BTreeSet::new();
@@ -67,27 +64,19 @@ pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> R
         let mixers = claim.mixers();
         let of_claim: Vec<&Group> = groups
             .iter()
-            .filter(|group| {
-                holds(claim.runs, group.record) && mixers.contains(&group.record.text("mixer"))
-            })
+            .filter(|group| holds(claim.runs, group.record) && mixers.contains(&group.record.text("mixer")))
             .collect();
         let runs = of_claim.iter().flat_map(|group| &group.runs);
         used.extend(runs.map(|run| run.run_id()));
         of_claims.push((claim, studies(claim, &of_claim, presets)));
     }
     let each = of_claims.iter();
-    let drafts: Vec<Draft> = each
-        .flat_map(|(claim, studies)| of_studies(claim, studies, options))
-        .collect();
+    let drafts: Vec<Draft> = each.flat_map(|(claim, studies)| of_studies(claim, studies, options)).collect();
     let levels: Vec<[f64; 2]> = drafts.iter().map(Draft::levels).collect();
     // A claim without an estimate has not been tested, and does not count in the correction.
     let looked = |draft: &Draft| draft.tests.iter().any(|test| test.found.is_ok());
-    let counted: Vec<[f64; 2]> = drafts
-        .iter()
-        .zip(&levels)
-        .filter(|(draft, _)| looked(draft))
-        .map(|(_, levels)| *levels)
-        .collect();
+    let counted: Vec<[f64; 2]> =
+        drafts.iter().zip(&levels).filter(|(draft, _)| looked(draft)).map(|(_, levels)| *levels).collect();
     let mut corrected = corrected_over_claims(&counted).into_iter();
     let judged: Vec<Judgement> = drafts
         .into_iter()
@@ -99,16 +88,11 @@ pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> R
             draft.judged(levels, options)
         })
         .collect();
-    let used = passing
-        .into_iter()
-        .filter(|run| used.contains(run.run_id()));
+    let used = passing.into_iter().filter(|run| used.contains(run.run_id()));
     let (runs, coverage) = joined(used.collect(), None);
     let mut report = draw::report(&judged, &runs, options);
     report.coverage = coverage;
-    let results: BTreeMap<String, Status> = judged
-        .iter()
-        .flat_map(|judgement| judgement.results.clone())
-        .collect();
+    let results: BTreeMap<String, Status> = judged.iter().flat_map(|judgement| judgement.results.clone()).collect();
     let results: Vec<Status> = results.into_values().collect();
     report.notes.extend(report.coverage.notes(&results));
     Ok(report)
@@ -125,11 +109,7 @@ struct Draft<'a> {
 
 /// Drafts at the paper's sizes, under each protocol with such runs and always under the claim's own; and at all other
 /// sizes.
-fn of_studies<'a>(
-    claim: &'static Claim,
-    studies: &[Study<'a>],
-    options: &ReportOptions,
-) -> Vec<Draft<'a>> {
+fn of_studies<'a>(claim: &'static Claim, studies: &[Study<'a>], options: &ReportOptions) -> Vec<Draft<'a>> {
     let paper = studies.iter().filter(|study| study.kind.is_paper());
     let draft = |study: &Study<'a>, cells: Cells<'a>| Draft {
         claim,
@@ -150,30 +130,17 @@ fn of_studies<'a>(
         cells: Vec::new(),
         left_out: Vec::new(),
     };
-    let own = paper
-        .clone()
-        .any(|study| study.kind.protocol == claim.protocol);
+    let own = paper.clone().any(|study| study.kind.protocol == claim.protocol);
     let own = (!own).then_some(&nothing);
-    let whole = own
-        .into_iter()
-        .chain(paper)
-        .map(|study| draft(study, at_paper(claim, study)));
+    let whole = own.into_iter().chain(paper).map(|study| draft(study, at_paper(claim, study)));
     let mut drafts: Vec<Draft> = whole.collect();
     for study in studies {
-        let whole = |cell: &&Cell| {
-            claim.mixers().iter().all(|m| cell.sides.contains_key(m)) && claim.has(cell)
-        };
+        let whole = |cell: &&Cell| claim.mixers().iter().all(|m| cell.sides.contains_key(m)) && claim.has(cell);
         let grid: usize = claim.axes.iter().map(|axis| axis.points.len()).product();
-        let answered = study.kind.is_paper()
-            && study.cells.iter().filter(whole).count() == grid
-            && study.cells.len() == grid;
+        let answered =
+            study.kind.is_paper() && study.cells.iter().filter(whole).count() == grid && study.cells.len() == grid;
         // Runs of only some mixers do not decide a claim, unless one of its quantities is enough.
-        let there = |mixer: &&str| {
-            study
-                .cells
-                .iter()
-                .any(|cell| cell.sides.contains_key(mixer))
-        };
+        let there = |mixer: &&str| study.cells.iter().any(|cell| cell.sides.contains_key(mixer));
         let mixers = claim.mixers();
         let enough = match claim.holds {
             Holds::Every => mixers.iter().all(there),
@@ -181,13 +148,7 @@ fn of_studies<'a>(
         };
         if !answered && enough {
             let cells = study.cells.clone();
-            drafts.push(draft(
-                study,
-                Cells {
-                    cells,
-                    whole: false,
-                },
-            ));
+            drafts.push(draft(study, Cells { cells, whole: false }));
         }
     }
     drafts
@@ -218,15 +179,9 @@ impl Claim {
 fn at_paper<'a>(claim: &Claim, study: &Study<'a>) -> Cells<'a> {
     let found = |at: Vec<String>| {
         let known = study.cells.iter().find(|cell| cell.at == at);
-        known.cloned().unwrap_or(Cell {
-            at,
-            sides: Default::default(),
-        })
+        known.cloned().unwrap_or(Cell { at, sides: Default::default() })
     };
-    Cells {
-        cells: claim.grid().into_iter().map(found).collect(),
-        whole: true,
-    }
+    Cells { cells: claim.grid().into_iter().map(found).collect(), whole: true }
 }
 
 impl Draft<'_> {
@@ -236,20 +191,9 @@ impl Draft<'_> {
 
     /// Judges the draft by its corrected p-values.
     fn judged(self, levels: [f64; 2], options: &ReportOptions) -> Judgement {
-        let Self {
-            claim,
-            kind,
-            cells,
-            tests,
-            left_out,
-        } = self;
+        let Self { claim, kind, cells, tests, left_out } = self;
         let verdict = verdict(levels);
-        let planner = RunPlanner {
-            claim,
-            kind: &kind,
-            cells: &cells.cells,
-            paper: cells.whole,
-        };
+        let planner = RunPlanner { claim, kind: &kind, cells: &cells.cells, paper: cells.whole };
         let groups = cells.cells.iter().flat_map(|cell| cell.sides.values());
         let results = groups.clone().map(|group| {
             let [by, shown] = claim.measure.metrics(group.record);
@@ -295,23 +239,12 @@ fn asides(claim: &Claim, cells: &[Cell]) -> Option<String> {
             let values: Vec<String> = mixers
                 .iter()
                 .filter_map(|mixer| Some(cell.sides.get(mixer)?.record.at(i).to_string()))
-                .map(|value| {
-                    if value.is_empty() {
-                        "none".into()
-                    } else {
-                        value
-                    }
-                })
+                .map(|value| if value.is_empty() { "none".into() } else { value })
                 .collect();
             let differ = values.iter().any(|value| *value != values[0]);
             differ.then(|| format!("{} {}", COLUMNS[i].name, values.join(" / ")))
         })
         .collect();
-    (!differing.is_empty()).then(|| {
-        format!(
-            "beside themselves {} differ in: {}",
-            mixers.join(" / "),
-            differing.join(", ")
-        )
-    })
+    (!differing.is_empty())
+        .then(|| format!("beside themselves {} differ in: {}", mixers.join(" / "), differing.join(", ")))
 }

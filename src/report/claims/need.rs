@@ -32,10 +32,7 @@ pub(super) struct RunPlanner<'a> {
 impl RunPlanner<'_> {
     /// Runs that would settle `tests`, which are undecided.
     pub fn needed_runs(&self, tests: &[Test]) -> NeededRuns {
-        let problems: Vec<&Problem> = tests
-            .iter()
-            .filter_map(|t| t.found.as_ref().err())
-            .collect();
+        let problems: Vec<&Problem> = tests.iter().filter_map(|t| t.found.as_ref().err()).collect();
         let unstable = problems.iter().find_map(|problem| match problem {
             Problem::Unstable(list) => Some(list),
             _ => None,
@@ -76,18 +73,10 @@ impl RunPlanner<'_> {
         let seeds = Self::first(&known, seeds);
         let mut rates = self.rates();
         if unstable.is_some() {
-            let lowest = self
-                .runs()
-                .filter_map(|run| run.number("lr"))
-                .reduce(f64::min)
-                .unwrap_or(1e-4);
+            let lowest = self.runs().filter_map(|run| run.number("lr")).reduce(f64::min).unwrap_or(1e-4);
             rates.push(format!("{:.2e}", lowest / 4.0));
         }
-        NeededRuns {
-            runs: Some(self.missing(&seeds, &rates)),
-            reason,
-            command: self.command(&seeds, &rates),
-        }
+        NeededRuns { runs: Some(self.missing(&seeds, &rates)), reason, command: self.command(&seeds, &rates) }
     }
 
     fn runs(&self) -> impl Iterator<Item = &Record> {
@@ -157,9 +146,7 @@ impl RunPlanner<'_> {
         contrasts.find_map(|contrast| {
             let flag = match (&contrast.over, &contrast.only) {
                 (Aggregate::Doublings(flag), _) => *flag,
-                (_, Some(CellFilter::Ends(ends))) => {
-                    ends.iter().find(|(_, end)| *end == AxisEnd::Limit)?.0
-                }
+                (_, Some(CellFilter::Ends(ends))) => ends.iter().find(|(_, end)| *end == AxisEnd::Limit)?.0,
                 _ => return None,
             };
             let axis = self.claim.axes.iter().position(|axis| axis.flag == flag)?;
@@ -244,10 +231,7 @@ impl RunPlanner<'_> {
                 flag("seed", &seeds.join(","));
             }
         }
-        if self
-            .runs()
-            .any(|run| run.status() == Some(RunStatus::Failed))
-        {
+        if self.runs().any(|run| run.status() == Some(RunStatus::Failed)) {
             words.push("--retry-failed".to_owned());
         }
         words.join(" ")

@@ -104,27 +104,17 @@ struct Candidate<'a> {
 type Sides<'a> = BTreeMap<&'a str, Vec<Candidate<'a>>>;
 
 /// Divides `groups`, all of `claim`, into studies.
-pub(super) fn studies<'a>(
-    claim: &Claim,
-    groups: &[&'a Group<'a>],
-    presets: PresetsOf,
-) -> Vec<Study<'a>> {
+pub(super) fn studies<'a>(claim: &Claim, groups: &[&'a Group<'a>], presets: PresetsOf) -> Vec<Study<'a>> {
     type Cells<'a> = BTreeMap<Vec<String>, BTreeMap<&'a str, Sides<'a>>>;
     let mut kinds: BTreeMap<StudyKey, Cells> = BTreeMap::new();
-    let of_cells: Vec<&str> = places(&[Role::Cell])
-        .into_iter()
-        .map(|place| COLUMNS[place].name)
-        .collect();
+    let of_cells: Vec<&str> = places(&[Role::Cell]).into_iter().map(|place| COLUMNS[place].name).collect();
     for &group in groups {
         let (kind, of_mixer) = kind_of(claim, &of_cells, group.record, presets);
         let at = claim.axes.iter().map(|axis| axis.point(group.record));
         let cell = kinds.entry(kind).or_default().entry(at.collect());
         let sides = cell.or_default().entry(group.record.text(SOURCE_DIGEST));
         let side = sides.or_default().entry(group.record.text("mixer"));
-        side.or_default().push(Candidate {
-            group,
-            setting: (of_mixer.len(), setting(&of_mixer)),
-        });
+        side.or_default().push(Candidate { group, setting: (of_mixer.len(), setting(&of_mixer)) });
     }
     let mut studies = Vec::new();
     for (kind, cells) in kinds {
@@ -139,9 +129,7 @@ pub(super) fn studies<'a>(
             let mut sides = sources.remove(files).unwrap_or_default();
             let candidates = sides.values_mut();
             candidates.for_each(|candidates| candidates.sort_by_key(|c| c.setting.clone()));
-            let others = sources
-                .into_keys()
-                .map(|other| format!("{} on the files {other}", at.join(" ")));
+            let others = sources.into_keys().map(|other| format!("{} on the files {other}", at.join(" ")));
             left_out.extend(others);
             points.push((at, sides));
         }
@@ -152,11 +140,7 @@ pub(super) fn studies<'a>(
 
 /// One study per setting that some mixer has. Mixers that have the setting are taken with it, all others with the
 /// setting nearest to their preset.
-fn by_setting<'a>(
-    kind: &StudyKey<'a>,
-    points: &[(Vec<String>, Sides<'a>)],
-    left_out: &[String],
-) -> Vec<Study<'a>> {
+fn by_setting<'a>(kind: &StudyKey<'a>, points: &[(Vec<String>, Sides<'a>)], left_out: &[String]) -> Vec<Study<'a>> {
     let all = points.iter().flat_map(|(_, sides)| sides);
     let mut having: BTreeMap<&(usize, String), BTreeSet<&str>> = BTreeMap::new();
     for (mixer, candidates) in all {
@@ -194,14 +178,7 @@ fn by_setting<'a>(
         let named: Vec<&str> = named.into_iter().map(String::as_str).collect();
         left_out.sort();
         left_out.dedup();
-        studies.push(Study {
-            kind: StudyKey {
-                of_mixers: named.join(", "),
-                ..kind.clone()
-            },
-            cells,
-            left_out,
-        });
+        studies.push(Study { kind: StudyKey { of_mixers: named.join(", "), ..kind.clone() }, cells, left_out });
     }
     studies
 }
@@ -210,9 +187,7 @@ fn by_setting<'a>(
 fn same(cells: &[Cell], others: &[Cell]) -> bool {
     let groups = |cell: &Cell| -> Vec<*const ()> {
         let groups = cell.sides.values();
-        groups
-            .map(|group| std::ptr::from_ref(*group).cast())
-            .collect()
+        groups.map(|group| std::ptr::from_ref(*group).cast()).collect()
     };
     let mut pairs = cells.iter().zip(others);
     cells.len() == others.len() && pairs.all(|(a, b)| a.at == b.at && groups(a) == groups(b))
@@ -224,12 +199,9 @@ fn setting(differences: &[Difference]) -> String {
         let text = difference.to_string();
         let preset: Vec<&str> = difference.preset.split(';').collect();
         match difference.name {
-            "options" => difference
-                .value
-                .split(';')
-                .filter(|option| !preset.contains(option))
-                .map(str::to_owned)
-                .collect(),
+            "options" => {
+                difference.value.split(';').filter(|option| !preset.contains(option)).map(str::to_owned).collect()
+            }
             _ => vec![text],
         }
     });
@@ -237,18 +209,12 @@ fn setting(differences: &[Difference]) -> String {
 }
 
 /// The settings that `run` shares with other mixers, and the differences that belong to its mixer alone.
-fn kind_of<'a>(
-    claim: &Claim,
-    cells: &[&str],
-    run: &'a Record,
-    presets: PresetsOf,
-) -> (StudyKey<'a>, Vec<Difference>) {
+fn kind_of<'a>(claim: &Claim, cells: &[&str], run: &'a Record, presets: PresetsOf) -> (StudyKey<'a>, Vec<Difference>) {
     let nearest = Nearest::of(run, presets(run));
     // Settings that presets leave open span the cells, or are the same in all of them, such as n of an RNN.
     let open = |d: &Difference| d.preset.is_empty() && cells.contains(&d.name);
     let differences = nearest.differences.into_iter().filter(|d| !open(d));
-    let (of_mixer, mut differences): (Vec<_>, Vec<_>) =
-        differences.partition(|d| OF_MIXER.contains(&d.name));
+    let (of_mixer, mut differences): (Vec<_>, Vec<_>) = differences.partition(|d| OF_MIXER.contains(&d.name));
     differences.extend(generated(run).filter(|_| claim.released));
     let kind = StudyKey {
         protocol: run.text("protocol"),

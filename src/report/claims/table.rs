@@ -132,26 +132,14 @@ const OF_GAP: (f64, f64) = (0.15, 0.35);
 const SIZES: Axis = sizes(&["64:4", "128:8", "256:16", "512:64"]);
 const WIDTHS: Axis = axis("d", &["d"], &["64", "128", "256", "512"]);
 const STATES: Axis = axis("n", &["n"], &["32", "64", "128", "256"]);
-const DATASETS: Axis = axis(
-    "dataset",
-    &["dataset"],
-    &["listops", "text", "retrieval", "image", "pathfinder"],
-);
+const DATASETS: Axis = axis("dataset", &["dataset"], &["listops", "text", "retrieval", "image", "pathfinder"]);
 
 const fn sizes(points: &'static [&'static str]) -> Axis {
     axis("sizes", &["seq_len", "kv_pairs"], points)
 }
 
-const fn axis(
-    flag: &'static str,
-    columns: &'static [&'static str],
-    points: &'static [&'static str],
-) -> Axis {
-    Axis {
-        flag,
-        columns,
-        points,
-    }
+const fn axis(flag: &'static str, columns: &'static [&'static str], points: &'static [&'static str]) -> Axis {
+    Axis { flag, columns, points }
 }
 
 /// Base of a claim about MQAR.
@@ -218,21 +206,13 @@ fn rises_with_n(mixer: &'static str) -> Contrast {
 fn falls_with_n(mixer: &'static str) -> Contrast {
     Contrast {
         within: NEGATIVE,
-        only: Some(CellFilter::Ends(vec![
-            ("d", AxisEnd::Least),
-            ("sizes", AxisEnd::Most),
-        ])),
+        only: Some(CellFilter::Ends(vec![("d", AxisEnd::Least), ("sizes", AxisEnd::Most)])),
         ..rises_with_n(mixer)
     }
 }
 
 /// The second of three perplexities closes `share` of the gap between the first and the last.
-fn of_gap(
-    [wide, between, narrow]: [&'static str; 3],
-    share: f64,
-    within: Within,
-    order: &str,
-) -> Contrast {
+fn of_gap([wide, between, narrow]: [&'static str; 3], share: f64, within: Within, order: &str) -> Contrast {
     Contrast {
         about: format!(
             "{order} than {:.0} % of the gap: ({wide} - {between}) - {share} ({wide} - {narrow})",
@@ -460,9 +440,7 @@ mod tests {
                 let named: Vec<&str> = match &contrast.only {
                     None => Vec::new(),
                     Some(CellFilter::Ends(ends)) => ends.iter().map(|(flag, _)| *flag).collect(),
-                    Some(CellFilter::Point(at) | CellFilter::AllBut(at)) => {
-                        at.iter().map(|(flag, _)| *flag).collect()
-                    }
+                    Some(CellFilter::Point(at) | CellFilter::AllBut(at)) => at.iter().map(|(flag, _)| *flag).collect(),
                 };
                 assert!(named.into_iter().all(known), "{}", claim.name);
                 if let Aggregate::Doublings(flag) = contrast.over {

@@ -59,49 +59,23 @@ impl Axis {
             Scale::Linear => RangedCoordf64::from(ends[0]..ends[1]).key_points(6),
             Scale::Log => powers(ends),
         };
-        let ticks = values
-            .into_iter()
-            .map(|value| (value, short(value)))
-            .collect();
-        Self {
-            name: name.into(),
-            scale,
-            ends,
-            ticks,
-            kind: TickKind::Numbers,
-        }
+        let ticks = values.into_iter().map(|value| (value, short(value))).collect();
+        Self { name: name.into(), scale, ends, ticks, kind: TickKind::Numbers }
     }
 
     /// Axis with ticks at `ticks` only, from the first to the last.
     pub fn at(name: impl Into<String>, scale: Scale, ticks: Vec<(f64, String)>) -> Self {
         let values = || ticks.iter().map(|(value, _)| *value);
-        let [low, high] = [
-            values().fold(f64::INFINITY, f64::min),
-            values().fold(f64::NEG_INFINITY, f64::max),
-        ];
+        let [low, high] = [values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max)];
         let scale = if low > 0.0 { scale } else { Scale::Linear };
         let ends = Self::round("", scale, [low, high]).ends;
-        Self {
-            name: name.into(),
-            scale,
-            ends,
-            ticks,
-            kind: TickKind::Numbers,
-        }
+        Self { name: name.into(), scale, ends, ticks, kind: TickKind::Numbers }
     }
 
     /// Axis of shares from 0 to 1, labelled in percent.
     pub fn percent(name: impl Into<String>) -> Self {
-        let ticks = (0..=5)
-            .map(|i| (f64::from(i) / 5.0, format!("{}", 20 * i)))
-            .collect();
-        Self {
-            name: name.into(),
-            scale: Scale::Linear,
-            ends: [-0.02, 1.03],
-            ticks,
-            kind: TickKind::Percent,
-        }
+        let ticks = (0..=5).map(|i| (f64::from(i) / 5.0, format!("{}", 20 * i))).collect();
+        Self { name: name.into(), scale: Scale::Linear, ends: [-0.02, 1.03], ticks, kind: TickKind::Percent }
     }
 
     /// Axis of names at 0, 1, 2 and so on.
@@ -161,8 +135,7 @@ impl Scale {
 
 /// Powers of ten within `ends`, with multiples of them on short ranges.
 fn powers([low, high]: [f64; 2]) -> Vec<f64> {
-    let decades =
-        (low.log10().floor() as i32..=high.log10().ceil() as i32).map(|power| 10f64.powi(power));
+    let decades = (low.log10().floor() as i32..=high.log10().ceil() as i32).map(|power| 10f64.powi(power));
     let steps: &[f64] = match (high / low).log10() {
         decades if decades > 3.0 => &[1.0],
         decades if decades > 0.6 => &[1.0, 2.0, 5.0],

@@ -24,27 +24,14 @@ const BELOW: u32 = 42;
 impl Heatmap {
     /// Width and height in units that fit every cell.
     pub fn size(&self, unit: Unit) -> Size {
-        let bare = self
-            .cells
-            .iter()
-            .flatten()
-            .all(|tile| tile.label.is_empty());
+        let bare = self.cells.iter().flatten().all(|tile| tile.label.is_empty());
         let least = if bare { BARE } else { CELL };
-        let labels = self
-            .cells
-            .iter()
-            .flatten()
-            .map(|tile| unit.width(&tile.label, LABELS[1]) + 6);
+        let labels = self.cells.iter().flatten().map(|tile| unit.width(&tile.label, LABELS[1]) + 6);
         let cell = match bare {
             true => least.0,
             false => labels.max().unwrap_or(0).clamp(least.0, WIDEST),
         };
-        let names = self
-            .rows
-            .iter()
-            .map(|name| unit.width(name, TICK))
-            .max()
-            .unwrap_or(0);
+        let names = self.rows.iter().map(|name| unit.width(name, TICK)).max().unwrap_or(0);
         let width = cell * self.columns.len() as u32 + names + 52;
         (width, least.1 * self.rows.len() as u32 + BELOW + 8)
     }
@@ -69,10 +56,7 @@ pub fn draw<B: DrawingBackend>(area: &Area<B>, map: &Heatmap, unit: Unit) {
     let area = chart.plotting_area().strip_coord_spec();
     let base = area.get_base_pixel();
     let (width, height) = chart.plotting_area().dim_in_pixel();
-    let room = (
-        width / unit.0 / map.columns.len().max(1) as u32,
-        height / unit.0 / map.rows.len().max(1) as u32,
-    );
+    let room = (width / unit.0 / map.columns.len().max(1) as u32, height / unit.0 / map.rows.len().max(1) as u32);
     for (x, y, tile) in cells {
         let ink = tile.shade.map_or(FAINT, |share| shade(share).1);
         let fits = |size: &&u32| unit.width(&tile.label, **size) < room.0 && **size + 2 <= room.1;
@@ -93,9 +77,7 @@ pub const SCALE_WIDTH: u32 = 300;
 /// Draws the scale from 0 to 100 %, with marks at `levels`.
 pub fn scale<B: DrawingBackend>(area: &Area<B>, levels: &[(String, f64)], unit: Unit) {
     const STEPS: i32 = 100;
-    let at = |share: f64| {
-        unit.at(10) + (share * f64::from(unit.at(SCALE_WIDTH as i32 - 20))).round() as i32
-    };
+    let at = |share: f64| unit.at(10) + (share * f64::from(unit.at(SCALE_WIDTH as i32 - 20))).round() as i32;
     let (top, bottom) = (unit.at(16), unit.at(29));
     for step in 0..STEPS {
         let [from, to] = [step, step + 1].map(|i| f64::from(i) / f64::from(STEPS));
@@ -108,21 +90,12 @@ pub fn scale<B: DrawingBackend>(area: &Area<B>, levels: &[(String, f64)], unit: 
     }
     let style = |side| unit.text(TICK - 1, FAINT, (side, VPos::Bottom));
     for (i, (name, share)) in levels.iter().enumerate() {
-        let (side, inward) = if *share < 0.5 {
-            (HPos::Left, 3)
-        } else {
-            (HPos::Right, -3)
-        };
+        let (side, inward) = if *share < 0.5 { (HPos::Left, 3) } else { (HPos::Right, -3) };
         let line = vec![(at(*share), unit.at(2)), (at(*share), bottom)];
         drawn(area.draw(&PathElement::new(line, INK.stroke_width(unit.px(1)))));
         // A second name is written only if it does not overlap the first.
         if i == 0 || (share - levels[i - 1].1).abs() > 0.3 {
-            write(
-                area,
-                name,
-                &style(side),
-                (at(*share) + unit.at(inward), top - unit.at(1)),
-            );
+            write(area, name, &style(side), (at(*share) + unit.at(inward), top - unit.at(1)));
         }
     }
 }

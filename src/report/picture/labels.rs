@@ -78,15 +78,11 @@ fn placed(points: &[(Pixels, Pixels)], room: Pixels, unit: Unit) -> Vec<Frame> {
     let mut taken: Vec<Frame> = Vec::with_capacity(points.len());
     for ((x, y), (width, height)) in points {
         let at = |distance: i32, (right, down): Pixels| {
-            let middle = (
-                x + right * (unit.at(distance) + width / 2) / 100,
-                y + down * (unit.at(distance) + height / 2) / 100,
-            );
+            let middle =
+                (x + right * (unit.at(distance) + width / 2) / 100, y + down * (unit.at(distance) + height / 2) / 100);
             Frame::around(middle, (*width, *height))
         };
-        let free = |frame: &Frame| {
-            frame.within(room) && !markers.iter().chain(&taken).any(|other| frame.meets(other))
-        };
+        let free = |frame: &Frame| frame.within(room) && !markers.iter().chain(&taken).any(|other| frame.meets(other));
         let distances = (NEAR..FAR).step_by(STEP as usize);
         let mut tried = distances.flat_map(|far| DIRECTIONS.map(|direction| at(far, direction)));
         let frame = tried.find(free);

@@ -168,8 +168,7 @@ pub fn parts(picture: &Picture) -> Parts {
 /// Colours of a document on white, and their replacements on black.
 pub fn night() -> Vec<(String, String)> {
     let each = palette::NIGHT.iter();
-    each.map(|(day, night)| (palette::hex(*day), palette::hex(*night)))
-        .collect()
+    each.map(|(day, night)| (palette::hex(*day), palette::hex(*night))).collect()
 }
 
 impl Panel {
@@ -187,36 +186,22 @@ impl Plot {
     fn words(&self, names: &[String]) -> String {
         let mut parts = Vec::new();
         for series in &self.series {
-            let printed = if series.hollow {
-                " as the paper prints it"
-            } else {
-                ""
-            };
+            let printed = if series.hollow { " as the paper prints it" } else { "" };
             let points: Vec<String> = series
                 .points
                 .iter()
                 .map(|p| {
-                    let nearest = |a: &&(f64, String), b: &&(f64, String)| {
-                        (a.0 - p.x).abs().total_cmp(&(b.0 - p.x).abs())
-                    };
+                    let nearest =
+                        |a: &&(f64, String), b: &&(f64, String)| (a.0 - p.x).abs().total_cmp(&(b.0 - p.x).abs());
                     let at = match self.x.is_named() {
-                        true => self
-                            .x
-                            .ticks
-                            .iter()
-                            .min_by(nearest)
-                            .map_or(String::new(), |(_, name)| name.clone()),
+                        true => self.x.ticks.iter().min_by(nearest).map_or(String::new(), |(_, name)| name.clone()),
                         false => axis::short(p.x),
                     };
                     let separator = if p.detail.is_empty() { "" } else { " at " };
                     format!("{}{separator}{at}: {}", p.detail, self.y.format(p.y))
                 })
                 .collect();
-            parts.push(format!(
-                "{}{printed}: {}",
-                names[series.key],
-                points.join(", ")
-            ));
+            parts.push(format!("{}{printed}: {}", names[series.key], points.join(", ")));
         }
         parts.extend(self.levels.iter().map(|level| level.label.clone()));
         format!("{} over {}. {}", self.y.name, self.x.name, parts.join("; "))
@@ -226,20 +211,11 @@ impl Plot {
 impl Heatmap {
     fn words(&self) -> String {
         let row = |(name, tiles): (&String, &Vec<Tile>)| {
-            let cells: Vec<String> = self
-                .columns
-                .iter()
-                .zip(tiles)
-                .map(|(column, tile)| format!("{column}: {}", tile.text()))
-                .collect();
+            let cells: Vec<String> =
+                self.columns.iter().zip(tiles).map(|(column, tile)| format!("{column}: {}", tile.text())).collect();
             format!("{} {name}: {}", self.axes[1], cells.join(", "))
         };
         let rows: Vec<String> = self.rows.iter().zip(&self.cells).map(row).collect();
-        format!(
-            "{}, {} across. {}",
-            self.what,
-            self.axes[0],
-            rows.join("; ")
-        )
+        format!("{}, {} across. {}", self.what, self.axes[0], rows.join("; "))
     }
 }

@@ -1,8 +1,6 @@
 //! Lays out title, legend, panels and caption on one page.
 
-use super::canvas::{
-    bitmap as pixels, cut, drawn, lines, svg as document, write, Area, Size, Unit,
-};
+use super::canvas::{bitmap as pixels, cut, drawn, lines, svg as document, write, Area, Size, Unit};
 use super::palette::{look, FAINT, INK};
 use super::plot::{mark, LEVELS};
 use super::{heatmap, labels, plot, Body, Panel, Parts, Picture};
@@ -89,10 +87,7 @@ pub fn parts(picture: &Picture) -> Parts {
         let scale = document(size, |area| heatmap::scale(area, &levels, PLAIN));
         (scale, String::new())
     }));
-    Parts {
-        panels: panels.collect(),
-        legend,
-    }
+    Parts { panels: panels.collect(), legend }
 }
 
 /// Size of a panel, whose points are labelled if `names` is given.
@@ -100,11 +95,7 @@ fn body(panel: &Panel, names: Option<&[String]>, unit: Unit) -> Size {
     match &panel.body {
         Body::Plot(_) if names.is_some() => NAMED,
         Body::Plot(plot) => {
-            let names = plot
-                .x
-                .ticks
-                .iter()
-                .map(|(_, label)| unit.width(label, plot::TICK) + 8);
+            let names = plot.x.ticks.iter().map(|(_, label)| unit.width(label, plot::TICK) + 8);
             let wide = match plot.x.is_named() {
                 true => names.max().unwrap_or(0) * plot.x.ticks.len() as u32 + 70,
                 false => 0,
@@ -125,35 +116,25 @@ fn draw<B: DrawingBackend>(area: &Area<B>, panel: &Panel, names: Option<&[String
 /// Entries of the legend.
 fn entries(picture: &Picture) -> Vec<Entry<'_>> {
     let plots = || {
-        picture
-            .panels
-            .iter()
-            .flatten()
-            .filter_map(|panel| match &panel.body {
-                Body::Plot(plot) => Some(plot),
-                Body::Heatmap(_) => None,
-            })
+        picture.panels.iter().flatten().filter_map(|panel| match &panel.body {
+            Body::Plot(plot) => Some(plot),
+            Body::Heatmap(_) => None,
+        })
     };
     let listed = match labels::beside(picture) {
         Some(_) => &[][..],
         None => &picture.names,
     };
     let series = listed.iter().enumerate().map(|(key, name)| {
-        let mut of = plots()
-            .flat_map(|plot| &plot.series)
-            .filter(|series| series.key == key);
+        let mut of = plots().flat_map(|plot| &plot.series).filter(|series| series.key == key);
         Entry::Series(key, name, of.any(|series| series.joined))
     });
     let pieces = |key: usize| {
         let mut levels = plots().flat_map(|plot| &plot.levels);
         levels.any(|level| level.key == key && level.pieces.len() > 1)
     };
-    let levels = picture
-        .levels
-        .iter()
-        .enumerate()
-        .filter(|(key, _)| pieces(*key))
-        .map(|(key, name)| Entry::Level(key, name));
+    let levels =
+        picture.levels.iter().enumerate().filter(|(key, _)| pieces(*key)).map(|(key, name)| Entry::Level(key, name));
     match plots().next() {
         Some(_) => series.chain(levels).collect(),
         None => Vec::new(),
@@ -162,14 +143,10 @@ fn entries(picture: &Picture) -> Vec<Entry<'_>> {
 
 /// Marks on the colour scale of heatmaps; `None` without heatmaps.
 fn scale(picture: &Picture) -> Option<Vec<(String, f64)>> {
-    let maps = picture
-        .panels
-        .iter()
-        .flatten()
-        .filter_map(|panel| match &panel.body {
-            Body::Heatmap(map) => Some(map),
-            Body::Plot(_) => None,
-        });
+    let maps = picture.panels.iter().flatten().filter_map(|panel| match &panel.body {
+        Body::Heatmap(map) => Some(map),
+        Body::Plot(_) => None,
+    });
     let mut marked: Option<Vec<(String, f64)>> = None;
     for map in maps {
         let marked = marked.get_or_insert_with(Vec::new);
@@ -205,14 +182,7 @@ impl Entry<'_> {
         }
         if let Self::Series(key, ..) = self {
             let (colour, marker, _) = look(*key);
-            mark(
-                area,
-                ((ends[0].0 + ends[1].0) / 2, y),
-                marker,
-                colour,
-                false,
-                unit,
-            );
+            mark(area, ((ends[0].0 + ends[1].0) / 2, y), marker, colour, false, unit);
         }
     }
 }
@@ -220,11 +190,7 @@ impl Entry<'_> {
 impl<'a> Layout<'a> {
     fn of(picture: &'a Picture, unit: Unit) -> Self {
         let names = labels::beside(picture);
-        let sizes = picture
-            .panels
-            .iter()
-            .flatten()
-            .map(|panel| body(panel, names, unit));
+        let sizes = picture.panels.iter().flatten().map(|panel| body(panel, names, unit));
         let panel = sizes.fold((0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1)));
         let across = picture.across.max(1) as u32;
         let width = (across * (panel.0 + MARGIN)).max(NARROWEST) - MARGIN;
@@ -232,11 +198,7 @@ impl<'a> Layout<'a> {
         let heads: Vec<Vec<Vec<String>>> = picture
             .panels
             .chunks(across as usize)
-            .map(|row| {
-                row.iter()
-                    .map(|slot| head(slot.as_ref(), panel.0, unit))
-                    .collect()
-            })
+            .map(|row| row.iter().map(|slot| head(slot.as_ref(), panel.0, unit)).collect())
             .collect();
         let mut layout = Self {
             picture,
@@ -247,11 +209,7 @@ impl<'a> Layout<'a> {
             levels: scale(picture),
             panel,
             heads,
-            caption: picture
-                .caption
-                .iter()
-                .flat_map(|text| said(text, TEXT))
-                .collect(),
+            caption: picture.caption.iter().flat_map(|text| said(text, TEXT)).collect(),
         };
         layout.size.1 = layout.place(None::<&Area<SVGBackend>>);
         layout
@@ -273,12 +231,7 @@ impl<'a> Layout<'a> {
                 if let Some(area) = area {
                     entry.sign(area, (unit.at(x as i32), unit.at(y as i32 + 8)), unit);
                     let style = unit.text(TEXT, INK, (HPos::Left, VPos::Center));
-                    write(
-                        area,
-                        &name,
-                        &style,
-                        (unit.at((x + SIGN) as i32), unit.at(y as i32 + 9)),
-                    );
+                    write(area, &name, &style, (unit.at((x + SIGN) as i32), unit.at(y as i32 + 9)));
                 }
                 x += SIGN + unit.width(&name, TEXT) + 16;
             }
@@ -286,11 +239,7 @@ impl<'a> Layout<'a> {
         }
         if let Some(levels) = &self.levels {
             if let Some(area) = area {
-                heatmap::scale(
-                    &self.part(area, (MARGIN, y), (heatmap::SCALE_WIDTH, heatmap::SCALE)),
-                    levels,
-                    unit,
-                );
+                heatmap::scale(&self.part(area, (MARGIN, y), (heatmap::SCALE_WIDTH, heatmap::SCALE)), levels, unit);
             }
             y += heatmap::SCALE;
         }
@@ -327,40 +276,21 @@ impl<'a> Layout<'a> {
         for (i, line) in lines.iter().enumerate() {
             let y = y + i as u32 * (size + 4);
             if let Some(area) = area {
-                write(
-                    area,
-                    line,
-                    &style,
-                    (self.unit.at(x as i32), self.unit.at(y as i32)),
-                );
+                write(area, line, &style, (self.unit.at(x as i32), self.unit.at(y as i32)));
             }
         }
         y + lines.len() as u32 * (size + 4)
     }
 
-    fn part<B: DrawingBackend>(
-        &self,
-        area: &Area<B>,
-        (x, y): (u32, u32),
-        (width, height): Size,
-    ) -> Area<B> {
+    fn part<B: DrawingBackend>(&self, area: &Area<B>, (x, y): (u32, u32), (width, height): Size) -> Area<B> {
         let [x, y, width, height] = [x, y, width, height].map(|units| self.unit.at(units as i32));
         let (right, below) = (x + width, y + height);
         let (whole_width, whole_height) = area.dim_in_pixel();
-        area.margin(
-            y,
-            whole_height as i32 - below,
-            x,
-            whole_width as i32 - right,
-        )
+        area.margin(y, whole_height as i32 - below, x, whole_width as i32 - right)
     }
 
     fn named(&self, entry: &Entry) -> String {
-        cut(
-            entry.name(),
-            self.unit.px(TEXT),
-            self.unit.px(self.size.0 - 2 * MARGIN - SIGN),
-        )
+        cut(entry.name(), self.unit.px(TEXT), self.unit.px(self.size.0 - 2 * MARGIN - SIGN))
     }
 }
 

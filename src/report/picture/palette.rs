@@ -51,11 +51,7 @@ pub const MARKERS: [Marker; 8] = [
 /// Colour, marker and dashes of the series at `key`. The first 56 differ in colour or marker.
 pub fn look(key: usize) -> (RGBColor, Marker, Option<[u32; 2]>) {
     let (colours, markers) = (SERIES.len(), MARKERS.len());
-    (
-        SERIES[key % colours],
-        MARKERS[key % markers],
-        DASHES[key % DASHES.len()],
-    )
+    (SERIES[key % colours], MARKERS[key % markers], DASHES[key % DASHES.len()])
 }
 
 /// Replacements of these colours on a dark page; colours that are not listed serve both.
@@ -96,12 +92,5 @@ pub fn shade(share: f64) -> (RGBColor, RGBColor) {
     let [low, high] = [VIRIDIS[step], VIRIDIS[step + 1]];
     let [r, g, b] = [0, 1, 2].map(|i| (low[i] + between * (high[i] - low[i])).round() as u8);
     let light = 0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b) > 140.0;
-    (
-        RGBColor(r, g, b),
-        if light {
-            RGBColor(0x11, 0x11, 0x11)
-        } else {
-            RGBColor(0xfe, 0xfe, 0xfe)
-        },
-    )
+    (RGBColor(r, g, b), if light { RGBColor(0x11, 0x11, 0x11) } else { RGBColor(0xfe, 0xfe, 0xfe) })
 }

@@ -27,21 +27,12 @@ type Chart<'a, B> = ChartContext<'a, B, Cartesian2d<Axis, Axis>>;
 
 /// Draws `plot` into the whole of `area`; with `names`, labels the points.
 pub fn draw<B: DrawingBackend>(area: &Area<B>, plot: &Plot, names: Option<&[String]>, unit: Unit) {
-    let below = if plot.x.name.is_empty() {
-        BELOW - 16
-    } else {
-        BELOW
-    };
+    let below = if plot.x.name.is_empty() { BELOW - 16 } else { BELOW };
     let mut chart = chart(area, [&plot.x, &plot.y], below, unit);
     for level in &plot.levels {
         for [from, to, height] in &level.pieces {
             let ends = [(*from, *height), (*to, *height)];
-            stroke(
-                &mut chart,
-                &ends,
-                (FAINT, 1, LEVELS[level.key % LEVELS.len()]),
-                unit,
-            );
+            stroke(&mut chart, &ends, (FAINT, 1, LEVELS[level.key % LEVELS.len()]), unit);
         }
     }
     for series in &plot.series {
@@ -73,12 +64,7 @@ pub fn draw<B: DrawingBackend>(area: &Area<B>, plot: &Plot, names: Option<&[Stri
 }
 
 /// Draws axes with their ticks and names; `below` is the height in units reserved under the plot.
-pub fn chart<'a, B: DrawingBackend>(
-    area: &'a Area<B>,
-    [x, y]: [&Axis; 2],
-    below: u32,
-    unit: Unit,
-) -> Chart<'a, B> {
+pub fn chart<'a, B: DrawingBackend>(area: &'a Area<B>, [x, y]: [&Axis; 2], below: u32, unit: Unit) -> Chart<'a, B> {
     let widest = y.ticks.iter().map(|(_, label)| unit.width(label, TICK));
     let left = widest.max().unwrap_or(0) + 10 + if y.name.is_empty() { 0 } else { 20 };
     let mut chart = drawn(
@@ -92,10 +78,8 @@ pub fn chart<'a, B: DrawingBackend>(
     let text = |size| unit.text(size, INK, (HPos::Center, VPos::Center));
     let thin = |colour: RGBColor| colour.stroke_width(unit.px(1));
     let (width, height) = chart.plotting_area().dim_in_pixel();
-    let shown = [
-        shown(x, |i| unit.px(unit.width(&x.ticks[i].1, TICK) + 6), width),
-        shown(y, |_| unit.px(TICK + 3), height),
-    ];
+    let shown =
+        [shown(x, |i| unit.px(unit.width(&x.ticks[i].1, TICK) + 6), width), shown(y, |_| unit.px(TICK + 3), height)];
     let label = |axis: &Axis, shown: &[f64], value: &f64| match shown.contains(value) {
         true => axis.label(*value),
         false => String::new(),
@@ -139,35 +123,22 @@ fn shown(axis: &Axis, length: impl Fn(usize) -> u32, pixels: u32) -> Vec<f64> {
 
 /// Draws a band of mean ± one standard deviation.
 fn band<B: DrawingBackend>(chart: &mut Chart<B>, series: &Series) {
-    let spread: Vec<(&Point, f64)> = series
-        .points
-        .iter()
-        .filter_map(|point| Some((point, point.std?)))
-        .collect();
+    let spread: Vec<(&Point, f64)> = series.points.iter().filter_map(|point| Some((point, point.std?))).collect();
     if !series.joined || spread.len() < 2 {
         return;
     }
     let colour = look(series.key).0;
     let upper = spread.iter().map(|(point, std)| (point.x, point.y + std));
-    let lower = spread
-        .iter()
-        .rev()
-        .map(|(point, std)| (point.x, point.y - std));
+    let lower = spread.iter().rev().map(|(point, std)| (point.x, point.y - std));
     let outline: Vec<(f64, f64)> = upper.chain(lower).collect();
     drawn(chart.draw_series([Polygon::new(outline, colour.mix(0.18))]));
 }
 
 fn line<B: DrawingBackend>(chart: &mut Chart<B>, series: &Series, unit: Unit) {
     let (colour, marker, dash) = look(series.key);
-    let places: Vec<(f64, f64)> = series
-        .points
-        .iter()
-        .map(|point| (point.x, point.y))
-        .collect();
+    let places: Vec<(f64, f64)> = series.points.iter().map(|point| (point.x, point.y)).collect();
     if series.joined {
-        let corners = places
-            .windows(2)
-            .flat_map(|pair| [pair[0], (pair[1].0, pair[0].1)]);
+        let corners = places.windows(2).flat_map(|pair| [pair[0], (pair[1].0, pair[0].1)]);
         let places = match series.steps {
             true => corners.chain(places.last().copied()).collect(),
             false => places,
@@ -181,10 +152,7 @@ fn line<B: DrawingBackend>(chart: &mut Chart<B>, series: &Series, unit: Unit) {
             let (x, y) = chart.backend_coord(&(point.x, y));
             (x - base.0, y - base.1)
         };
-        if let Some(std) = point
-            .std
-            .filter(|_| !series.joined || series.points.len() < 2)
-        {
+        if let Some(std) = point.std.filter(|_| !series.joined || series.points.len() < 2) {
             let bar = vec![at(point.y - std), at(point.y + std)];
             drawn(area.draw(&PathElement::new(bar, colour.stroke_width(unit.px(1)))));
         }
@@ -239,16 +207,11 @@ pub fn mark<B: DrawingBackend>(
     let radius = unit.at(4);
     match marker {
         Marker::Circle if hollow => {
-            drawn(area.draw(&Circle::new(
-                (x, y),
-                radius,
-                colour.stroke_width(unit.px(1)),
-            )));
+            drawn(area.draw(&Circle::new((x, y), radius, colour.stroke_width(unit.px(1)))));
         }
         Marker::Circle => drawn(area.draw(&Circle::new((x, y), radius, colour.filled()))),
         Marker::Polygon(corners) => {
-            let corner =
-                |(right, down): &(i32, i32)| (x + radius * right / 100, y + radius * down / 100);
+            let corner = |(right, down): &(i32, i32)| (x + radius * right / 100, y + radius * down / 100);
             let mut corners: Vec<(i32, i32)> = corners.iter().map(corner).collect();
             match hollow {
                 false => drawn(area.draw(&Polygon::new(corners, colour.filled()))),

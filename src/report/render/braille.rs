@@ -37,36 +37,21 @@ struct Canvas {
 /// Returns the plot of each grid of `report` in lines of at most `width` characters; empty for heatmaps and tables.
 pub(super) fn charts(report: &Report, width: usize, colour: bool) -> Vec<Vec<String>> {
     let picture = panels::in_order(report);
-    let each = picture
-        .panels
-        .iter()
-        .map(|panel| match panel.as_ref().map(|panel| &panel.body) {
-            Some(Body::Plot(plot)) if !plot.x.is_named() => chart(plot, &picture, width, colour),
-            _ => Vec::new(),
-        });
+    let each = picture.panels.iter().map(|panel| match panel.as_ref().map(|panel| &panel.body) {
+        Some(Body::Plot(plot)) if !plot.x.is_named() => chart(plot, &picture, width, colour),
+        _ => Vec::new(),
+    });
     each.collect()
 }
 
 fn chart(plot: &Plot, picture: &Picture, width: usize, colour: bool) -> Vec<String> {
-    let gutter = plot
-        .y
-        .ticks
-        .iter()
-        .map(|(_, label)| label.chars().count())
-        .max()
-        .unwrap_or(0);
+    let gutter = plot.y.ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0);
     let width = width.saturating_sub(gutter + 4).clamp(NARROWEST, WIDEST);
-    let mut canvas = Canvas {
-        width,
-        tiles: vec![Tile::default(); width * HEIGHT],
-    };
+    let mut canvas = Canvas { width, tiles: vec![Tile::default(); width * HEIGHT] };
     let at = |x: f64, y: f64| {
         let dots = [2 * width - 1, 4 * HEIGHT - 1].map(|dots| dots as f64);
         let [right, up] = [plot.x.share(x), plot.y.share(y)];
-        [
-            (right * dots[0]).round() as i64,
-            ((1.0 - up) * dots[1]).round() as i64,
-        ]
+        [(right * dots[0]).round() as i64, ((1.0 - up) * dots[1]).round() as i64]
     };
     for piece in plot.levels.iter().flat_map(|level| &level.pieces) {
         canvas.line(at(piece[0], piece[2]), at(piece[1], piece[2]), None, 4);
@@ -87,17 +72,10 @@ fn chart(plot: &Plot, picture: &Picture, width: usize, colour: bool) -> Vec<Stri
     let mut lines = vec![format!("  {}", plot.y.name)];
     let row_of = |value: f64| at(plot.x.ends[0], value)[1] / 4;
     for row in 0..HEIGHT {
-        let tick = plot
-            .y
-            .ticks
-            .iter()
-            .find(|(value, _)| row_of(*value) == row as i64);
+        let tick = plot.y.ticks.iter().find(|(value, _)| row_of(*value) == row as i64);
         let label = tick.map_or("", |(_, label)| label);
         let side = if tick.is_some() { '┤' } else { '│' };
-        lines.push(format!(
-            "  {label:>gutter$}{side}{}",
-            canvas.row(row, colour)
-        ));
+        lines.push(format!("  {label:>gutter$}{side}{}", canvas.row(row, colour)));
     }
     lines.push(format!("  {:>gutter$}└{}", "", "─".repeat(width)));
     let mut below = vec![' '; width + 8];
@@ -113,11 +91,7 @@ fn chart(plot: &Plot, picture: &Picture, width: usize, colour: bool) -> Vec<Stri
     let below: String = below.into_iter().collect();
     lines.push(format!("  {:>gutter$} {}", "", below.trim_end()));
     lines.push(format!("  {:>gutter$} {}", "", plot.x.name));
-    lines.extend(
-        legend(plot, picture, colour)
-            .into_iter()
-            .map(|line| format!("  {:>gutter$} {line}", "")),
-    );
+    lines.extend(legend(plot, picture, colour).into_iter().map(|line| format!("  {:>gutter$} {line}", "")));
     lines
 }
 
@@ -140,8 +114,7 @@ fn painted(text: &str, key: Option<usize>, colour: bool) -> String {
     match key.filter(|_| colour) {
         None => text.to_owned(),
         Some(key) => {
-            let style =
-                Style::new().fg_color(Some(Ansi256Color(COLOURS[key % COLOURS.len()]).into()));
+            let style = Style::new().fg_color(Some(Ansi256Color(COLOURS[key % COLOURS.len()]).into()));
             format!("{style}{text}{style:#}")
         }
     }
@@ -151,9 +124,7 @@ impl Canvas {
     fn tile(&mut self, [x, y]: [i64; 2]) -> Option<&mut Tile> {
         let (x, y) = (usize::try_from(x).ok()?, usize::try_from(y).ok()?);
         let inside = x / 2 < self.width;
-        self.tiles
-            .get_mut(y / 4 * self.width + x / 2)
-            .filter(|_| inside)
+        self.tiles.get_mut(y / 4 * self.width + x / 2).filter(|_| inside)
     }
 
     /// Draws every `step`th dot from `from` to `to`.

@@ -10,31 +10,19 @@ const STYLE: &str = include_str!("page.css");
 
 pub(super) fn render(report: &Report, screen: Screen) -> String {
     let title = escaped(&title(report));
-    page(
-        &title,
-        &format!(
-            "<h1>{title}</h1>\n{}",
-            section("report", report, "", screen)
-        ),
-    )
+    page(&title, &format!("<h1>{title}</h1>\n{}", section("report", report, "", screen)))
 }
 
 /// Renders `reports` on one page. `formats` are names of formats with their file extensions.
 pub(super) fn index(reports: &[(String, Report)], formats: &[(&str, &str)]) -> String {
     let mut body = String::from("<h1>Results</h1>\n<nav aria-label=\"Figures and tables\"><ul>\n");
     for (name, report) in reports {
-        let _ = writeln!(
-            body,
-            "<li><a href=\"#{name}\">{}</a></li>",
-            escaped(&title(report))
-        );
+        let _ = writeln!(body, "<li><a href=\"#{name}\">{}</a></li>", escaped(&title(report)));
     }
     body += "</ul></nav>\n";
     for (name, report) in reports {
-        let others: Vec<String> = formats
-            .iter()
-            .map(|(format, extension)| format!("<a href=\"{name}.{extension}\">{format}</a>"))
-            .collect();
+        let others: Vec<String> =
+            formats.iter().map(|(format, extension)| format!("<a href=\"{name}.{extension}\">{format}</a>")).collect();
         let head = format!("<h2>{}</h2>\n", escaped(&title(report)));
         let files = format!("<p class=\"files\">As {}</p>\n", others.join(", "));
         body += &section(name, report, &(head + &files), Screen::default());
@@ -50,7 +38,9 @@ fn title(report: &Report) -> String {
 fn page(title: &str, body: &str) -> String {
     let night: String = picture::night()
         .iter()
-        .map(|(day, night)| format!("  svg [fill=\"{day}\"] {{ fill: {night} }} svg [stroke=\"{day}\"] {{ stroke: {night} }}\n"))
+        .map(|(day, night)| {
+            format!("  svg [fill=\"{day}\"] {{ fill: {night} }} svg [stroke=\"{day}\"] {{ stroke: {night} }}\n")
+        })
         .collect();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -64,11 +54,7 @@ fn page(title: &str, body: &str) -> String {
 fn section(name: &str, report: &Report, head: &str, screen: Screen) -> String {
     let drawn = panels::picture(report);
     let data = utf8_percent_encode(&csv::render(report, screen), NON_ALPHANUMERIC).to_string();
-    let said: String = drawn
-        .caption
-        .iter()
-        .map(|line| format!("<p>{}</p>\n", escaped(line)))
-        .collect();
+    let said: String = drawn.caption.iter().map(|line| format!("<p>{}</p>\n", escaped(line))).collect();
     let tables: String = report.grids.iter().map(table).collect();
     format!(
         "<section id=\"{name}\">\n{head}{}<div class=\"caption\">\n{said}</div>\n\
@@ -89,20 +75,11 @@ fn pictures(drawn: &Picture) -> String {
             } else {
                 " aria-hidden=\"true\""
             };
-            let _ = writeln!(
-                html,
-                "<li><span{label}>{}</span>{}</li>",
-                sign.trim(),
-                escaped(name)
-            );
+            let _ = writeln!(html, "<li><span{label}>{}</span>{}</li>", sign.trim(), escaped(name));
         }
         html += "</ul>\n";
     }
-    let _ = writeln!(
-        html,
-        "<div class=\"panels\" style=\"--across:{}\">",
-        drawn.across
-    );
+    let _ = writeln!(html, "<div class=\"panels\" style=\"--across:{}\">", drawn.across);
     for (panel, document) in drawn.panels.iter().zip(&parts.panels) {
         let (Some(panel), Some((width, document))) = (panel, document) else {
             html += "<div class=\"none\"></div>\n";
@@ -122,17 +99,10 @@ fn pictures(drawn: &Picture) -> String {
 
 fn table(grid: &Grid) -> String {
     let grid = &*grid.abridged();
-    let titles: String = grid
-        .columns
-        .iter()
-        .map(|tick| format!("<th scope=\"col\">{}</th>", escaped(&tick.title)))
-        .collect();
+    let titles: String =
+        grid.columns.iter().map(|tick| format!("<th scope=\"col\">{}</th>", escaped(&tick.title))).collect();
     let rows: String = grid.lines.iter().map(|line| row(grid, line)).collect();
-    let notes: String = grid
-        .notes
-        .iter()
-        .map(|note| format!("<li>{}</li>", escaped(note)))
-        .collect();
+    let notes: String = grid.notes.iter().map(|note| format!("<li>{}</li>", escaped(note))).collect();
     format!(
         "<div class=\"table\" tabindex=\"0\"><table>\n<caption>{}</caption>\n<thead><tr><th scope=\"col\">{}</th>{titles}</tr></thead>\n\
          <tbody>\n{rows}</tbody>\n</table></div>\n<ul class=\"notes\">{notes}</ul>\n",
@@ -146,22 +116,10 @@ fn row(grid: &Grid, line: &Line) -> String {
     let cells: String = line
         .cells
         .iter()
-        .map(|cell| {
-            format!(
-                "<td>{}</td>",
-                escaped(&(grid.label(cell, seeds) + &cell.marks))
-            )
-        })
+        .map(|cell| format!("<td>{}</td>", escaped(&(grid.label(cell, seeds) + &cell.marks))))
         .collect();
-    let class = if line.printed {
-        " class=\"printed\""
-    } else {
-        ""
-    };
-    format!(
-        "<tr{class}><th scope=\"row\">{}</th>{cells}</tr>\n",
-        escaped(line.name())
-    )
+    let class = if line.printed { " class=\"printed\"" } else { "" };
+    format!("<tr{class}><th scope=\"row\">{}</th>{cells}</tr>\n", escaped(line.name()))
 }
 
 /// Escapes text for use between tags or in quoted attributes.

@@ -27,9 +27,7 @@ pub(super) fn render(report: &Report, _screen: Screen) -> String {
 fn table(grid: &Grid) -> String {
     let sides = "r".repeat(grid.columns.len());
     let titles = grid.columns.iter().map(|tick| escaped(&tick.title));
-    let titles: Vec<String> = std::iter::once(escaped(&grid.corner()))
-        .chain(titles)
-        .collect();
+    let titles: Vec<String> = std::iter::once(escaped(&grid.corner())).chain(titles).collect();
     let rows: String = grid.lines.iter().map(|line| row(grid, line)).collect();
     format!(
         "  \\begin{{tabular}}{{l{sides}}}\n    \\toprule\n    {} \\\\\n    \\midrule\n{rows}    \\bottomrule\n  \
@@ -46,11 +44,7 @@ fn row(grid: &Grid, line: &Line) -> String {
     };
     let cells = line.cells.iter().map(|cell| match cell.marks.as_str() {
         "" => escaped(&grid.label(cell, seeds)),
-        marks => format!(
-            "{}\\textsuperscript{{{}}}",
-            escaped(&grid.label(cell, seeds)),
-            escaped(marks)
-        ),
+        marks => format!("{}\\textsuperscript{{{}}}", escaped(&grid.label(cell, seeds)), escaped(marks)),
     });
     let cells: Vec<String> = std::iter::once(name).chain(cells).collect();
     format!("    {} \\\\\n", cells.join(" & "))
@@ -82,9 +76,6 @@ mod tests {
 
     #[test]
     fn what_tex_would_take_for_something_else_is_escaped() {
-        assert_eq!(
-            escaped("n \\ d_x, 5 % ± {1}"),
-            "n \\textbackslash{} d\\_x, 5 \\% $\\pm$ \\{1\\}"
-        );
+        assert_eq!(escaped("n \\ d_x, 5 % ± {1}"), "n \\textbackslash{} d\\_x, 5 \\% $\\pm$ \\{1\\}");
     }
 }

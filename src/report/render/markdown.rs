@@ -20,11 +20,7 @@ fn table(grid: &Grid) -> String {
         none if none.is_empty() => (String::new(), "---"),
         corner => (format!(" {corner}"), "---:"),
     };
-    let titles: Vec<&str> = grid
-        .columns
-        .iter()
-        .map(|tick| tick.title.as_str())
-        .collect();
+    let titles: Vec<&str> = grid.columns.iter().map(|tick| tick.title.as_str()).collect();
     let mut lines = vec![
         format!("|{corner} | {} |", titles.join(" | ")),
         format!("|{side}|{}", "---:|".repeat(grid.columns.len())),
@@ -35,11 +31,7 @@ fn table(grid: &Grid) -> String {
 
 fn row(grid: &Grid, line: &Line) -> String {
     let seeds = grid.seeds();
-    let cells: Vec<String> = line
-        .cells
-        .iter()
-        .map(|cell| grid.label(cell, seeds) + &cell.marks)
-        .collect();
+    let cells: Vec<String> = line.cells.iter().map(|cell| grid.label(cell, seeds) + &cell.marks).collect();
     let name = match line.printed {
         true => format!("*{}*", line.name()),
         false => line.name().to_owned(),

@@ -11,9 +11,7 @@ const BLACK: u8 = 16;
 
 pub(super) fn render(report: &Report, screen: Screen) -> String {
     let mut lines = vec![report.heading.clone()];
-    let charts = screen
-        .width
-        .map(|width| braille::charts(report, width, screen.colour));
+    let charts = screen.width.map(|width| braille::charts(report, width, screen.colour));
     for (i, grid) in report.grids.iter().enumerate() {
         let grid = &*grid.abridged();
         lines.push(String::new());
@@ -29,11 +27,7 @@ pub(super) fn render(report: &Report, screen: Screen) -> String {
 
 fn drawn(grid: &Grid, colour: bool) -> Vec<String> {
     let seeds = grid.seeds();
-    let labels = |i: usize| {
-        grid.lines
-            .iter()
-            .map(move |line| grid.label(&line.cells[i], seeds))
-    };
+    let labels = |i: usize| grid.lines.iter().map(move |line| grid.label(&line.cells[i], seeds));
     // Widths of the numbers of each column, and of the marks after them.
     let widths: Vec<[usize; 2]> = (0..grid.columns.len())
         .map(|i| {
@@ -89,7 +83,5 @@ fn painted(cell: &Cell, label: &str, [number, marks]: [usize; 2], shade: Option<
 fn style(accuracy: f64) -> Style {
     let step = ((accuracy * 10.0) as usize).min(SCALE.len() - 1);
     let ink = if step < SCALE.len() / 2 { WHITE } else { BLACK };
-    Style::new()
-        .bg_color(Some(Ansi256Color(SCALE[step]).into()))
-        .fg_color(Some(Ansi256Color(ink).into()))
+    Style::new().bg_color(Some(Ansi256Color(SCALE[step]).into())).fg_color(Some(Ansi256Color(ink).into()))
 }

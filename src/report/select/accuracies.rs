@@ -7,8 +7,7 @@
 
 use super::super::figures::{Printed, TaskColumn};
 use super::super::grid::{
-    chosen_rate, fact, rate, Baseline, Cell, Content, Distance, Facts, Grid, Line, PrintedNumber,
-    Style,
+    chosen_rate, fact, rate, Baseline, Cell, Content, Distance, Facts, Grid, Line, PrintedNumber, Style,
 };
 use super::super::presets::{generated, listed, Difference};
 use super::super::score::{Score, Status};
@@ -52,13 +51,9 @@ struct Table<'a> {
 
 pub(in super::super) fn accuracies(of: &Selection, printed: &'static Printed) -> Selected {
     let requested = &of.options.filter.datasets;
-    let wanted =
-        |c: &&TaskColumn| requested.is_empty() || requested.iter().any(|name| name == c.name());
+    let wanted = |c: &&TaskColumn| requested.is_empty() || requested.iter().any(|name| name == c.name());
     let columns: Vec<&TaskColumn> = printed.columns.iter().filter(wanted).collect();
-    let places = of
-        .groups
-        .iter()
-        .filter_map(|group| place(group, &columns, of));
+    let places = of.groups.iter().filter_map(|group| place(group, &columns, of));
     let places = separated(places.collect());
     let mut tables: BTreeMap<_, Vec<&Place>> = BTreeMap::new();
     for place in &places {
@@ -68,10 +63,7 @@ pub(in super::super) fn accuracies(of: &Selection, printed: &'static Printed) ->
         let key = (order, &place.of_table, place.preset);
         tables.entry(key).or_default().push(place);
     }
-    let tables: Vec<Table> = tables
-        .values()
-        .map(|p| Table::of(p, &columns, printed, of))
-        .collect();
+    let tables: Vec<Table> = tables.values().map(|p| Table::of(p, &columns, printed, of)).collect();
     selected(of, printed, &columns, &tables)
 }
 
@@ -99,12 +91,7 @@ fn place<'a>(group: &'a Group, columns: &[&TaskColumn], of: &Selection) -> Optio
 
 /// Our numbers at the settings of the preset and on released examples, with the paper's; each of the paper's at least
 /// once.
-fn printed_numbers(
-    of: &Selection,
-    printed: &Printed,
-    columns: &[&TaskColumn],
-    tables: &[Table],
-) -> Vec<PrintedNumber> {
+fn printed_numbers(of: &Selection, printed: &Printed, columns: &[&TaskColumn], tables: &[Table]) -> Vec<PrintedNumber> {
     let mut numbers = Vec::new();
     let models = printed.models.iter();
     for model in models.filter(|model| of.options.filter.names(model.mixer)) {
@@ -113,11 +100,7 @@ fn printed_numbers(
             let lines = table.lines.iter().filter(|line| line.mixer == model.mixer);
             lines.map(move |line| (table, line))
         });
-        let indices = printed
-            .columns
-            .iter()
-            .enumerate()
-            .filter(|(_, column)| columns.contains(column));
+        let indices = printed.columns.iter().enumerate().filter(|(_, column)| columns.contains(column));
         for (i, column) in indices {
             let found = lines.clone().filter_map(|(table, line)| {
                 let index = table.columns.iter().position(|c| *c == column)?;
@@ -129,11 +112,9 @@ fn printed_numbers(
             numbers.extend(beside(what, model.accuracies[i], found));
         }
         if printed.average && columns.len() == printed.columns.len() {
-            let whole = lines.clone().filter(|(table, line)| {
-                table.averages() && line.own().is_empty() && !line.generated()
-            });
-            let found = whole
-                .filter_map(|(table, line)| Some((table, line.average(|place| place.status(of))?)));
+            let whole =
+                lines.clone().filter(|(table, line)| table.averages() && line.own().is_empty() && !line.generated());
+            let found = whole.filter_map(|(table, line)| Some((table, line.average(|place| place.status(of))?)));
             let what = format!("{}, average", model.label);
             numbers.extend(beside(what, model.accuracies[columns.len()], found));
         }
@@ -142,19 +123,9 @@ fn printed_numbers(
 }
 
 /// A printed number, once beside each number found, or once as absent.
-fn beside<'a>(
-    what: String,
-    paper: f64,
-    found: impl Iterator<Item = (&'a Table<'a>, f64)>,
-) -> Vec<PrintedNumber> {
-    let number = |what: String, ours: Option<f64>| PrintedNumber {
-        what,
-        paper,
-        ours,
-        by: Distance::Points,
-    };
-    let found = found
-        .map(|(table, share)| number(format!("{what}, {}", table.title()), Some(100.0 * share)));
+fn beside<'a>(what: String, paper: f64, found: impl Iterator<Item = (&'a Table<'a>, f64)>) -> Vec<PrintedNumber> {
+    let number = |what: String, ours: Option<f64>| PrintedNumber { what, paper, ours, by: Distance::Points };
+    let found = found.map(|(table, share)| number(format!("{what}, {}", table.title()), Some(100.0 * share)));
     let mut numbers: Vec<PrintedNumber> = found.collect();
     if numbers.is_empty() {
         numbers.push(number(what, None));
@@ -162,12 +133,7 @@ fn beside<'a>(
     numbers
 }
 
-fn selected(
-    of: &Selection,
-    printed: &Printed,
-    columns: &[&TaskColumn],
-    tables: &[Table],
-) -> Selected {
+fn selected(of: &Selection, printed: &Printed, columns: &[&TaskColumn], tables: &[Table]) -> Selected {
     let (figure, all_three) = (of.figure, of.all_three());
     let lines = tables.iter().flat_map(|table| &table.lines);
     let cells: Vec<Option<&Place>> = lines.flat_map(|line| line.places.clone()).collect();
@@ -178,9 +144,7 @@ fn selected(
         before.push(format!("{GENERATED} examples of our own generator"));
     }
     if !all_three && places().any(|place| place.best_instead(of)) {
-        before.push(format!(
-            "{BEST_INSTEAD} the best test accuracy of any epoch: no validation split to choose by"
-        ));
+        before.push(format!("{BEST_INSTEAD} the best test accuracy of any epoch: no validation split to choose by"));
     }
     let asks = all_three || of.options.metric.as_deref() == Some("selected_accuracy");
     let unselected = asks && scored().any(|place| !place.selects());
@@ -188,8 +152,7 @@ fn selected(
     let in_percent = |meaning: &str| meaning.replacen("accuracy", "accuracy (%)", 1);
     let what = match &of.options.metric {
         None if all_three => {
-            "test accuracy (%) after the last epoch / after the one chosen on validation data / the best"
-                .to_owned()
+            "test accuracy (%) after the last epoch / after the one chosen on validation data / the best".to_owned()
         }
         None => in_percent(metric("selected_accuracy").meaning),
         Some(_) => in_percent(of.metric.meaning),
@@ -201,11 +164,7 @@ fn selected(
     let status = |place: &Option<&Place>| place.map_or(Status::NotRun, |p| p.status(of));
     Selected {
         heading: format!("{}, {}: {what}{beside}", figure.title(), figure.about),
-        facts: vec![
-            fact("schema", SCHEMA),
-            number(figure),
-            fact("metric", of.options.metric.clone()),
-        ],
+        facts: vec![fact("schema", SCHEMA), number(figure), fact("metric", of.options.metric.clone())],
         grids: tables.iter().map(Table::grid).collect(),
         printed: printed_numbers(of, printed, columns, tables),
         before,
@@ -222,11 +181,7 @@ fn separated(mut places: Vec<Place>) -> Vec<Place> {
         let differences = [&p.of_table, &p.differences].map(|d| listed(d));
         (p.column, p.beside, p.preset, names, differences)
     }
-    let released: BTreeSet<_> = places
-        .iter()
-        .filter(|place| !place.generated)
-        .map(setting)
-        .collect();
+    let released: BTreeSet<_> = places.iter().filter(|place| !place.generated).map(setting).collect();
     for place in places.iter_mut().filter(|place| place.generated) {
         if released.contains(&setting(place)) {
             place.differences.extend(generated(place.record));
@@ -303,10 +258,7 @@ impl<'a> Table<'a> {
         let shown = |i: &usize| first.beside || places.iter().any(|place| place.column == *i);
         let shown: Vec<usize> = (0..columns.len()).filter(shown).collect();
         let majority = |column: &usize| {
-            let runs = places
-                .iter()
-                .filter(|place| place.column == *column)
-                .flat_map(|place| place.runs);
+            let runs = places.iter().filter(|place| place.column == *column).flat_map(|place| place.runs);
             let shares: Vec<f64> = runs.filter_map(|run| run.number("majority")).collect();
             let lowest = shares.iter().copied().reduce(f64::min)?;
             Some([lowest, shares.iter().copied().reduce(f64::max)?])
@@ -355,21 +307,13 @@ impl<'a> Table<'a> {
     }
 
     fn label(&self, mixer: &'a str) -> &'a str {
-        let known = self
-            .printed
-            .models
-            .iter()
-            .find(|model| model.mixer == mixer);
+        let known = self.printed.models.iter().find(|model| model.mixer == mixer);
         known.map_or(mixer, |model| model.label)
     }
 
     /// Numbers that the paper prints for a model, one per column and the average; `None` on part of the data.
     fn printed(&self, mixer: &str) -> Option<Vec<Option<f64>>> {
-        let known = self
-            .printed
-            .models
-            .iter()
-            .find(|model| self.first.beside && model.mixer == mixer);
+        let known = self.printed.models.iter().find(|model| self.first.beside && model.mixer == mixer);
         known.map(|model| self.of_columns(model.accuracies))
     }
 
@@ -406,10 +350,7 @@ impl<'a> Table<'a> {
             facts: vec![fact("whole", self.first.beside)],
             records: self.records(),
             baselines: self.baselines(),
-            place: [
-                format!("protocol {}", self.first.text("protocol")),
-                self.title(),
-            ],
+            place: [format!("protocol {}", self.first.text("protocol")), self.title()],
             ..Grid::new(self.title(), columns, lines, Style::Percent)
         };
         grid.notes.extend(grid.about_seeds());
@@ -439,10 +380,7 @@ impl<'a> Table<'a> {
             name,
             levels: levels.into_iter().chain(average.clone()).collect(),
         };
-        vec![
-            baseline(CHANCE, chances.collect()),
-            baseline(MAJORITY, majorities.collect()),
-        ]
+        vec![baseline(CHANCE, chances.collect()), baseline(MAJORITY, majorities.collect())]
     }
 
     fn majority(&self) -> Option<Line> {
@@ -594,10 +532,7 @@ impl<'a> Table<'a> {
             fact("lr_chosen_by", place.map(|place| place.by.name)),
             fact("majority", majority.map(|m| m[0])),
             fact("majority_highest", majority.map(|m| m[1])),
-            fact(
-                "paper",
-                paper.map(|percent| (100.0 * percent).round() / 1e4),
-            ),
+            fact("paper", paper.map(|percent| (100.0 * percent).round() / 1e4)),
         ]);
         record
     }
@@ -615,15 +550,9 @@ impl ModelLine<'_> {
     fn average(&self, status: impl Fn(&Place) -> Status) -> Option<f64> {
         let places: Option<Vec<&Place>> = self.places.iter().copied().collect();
         let places = places?;
-        let own: BTreeSet<_> = places
-            .iter()
-            .map(|place| &place.differences)
-            .filter(|differences| !differences.is_empty())
-            .collect();
-        let scores: Option<Vec<f64>> = places
-            .iter()
-            .map(|place| Some(status(place).score()?.mean))
-            .collect();
+        let own: BTreeSet<_> =
+            places.iter().map(|place| &place.differences).filter(|differences| !differences.is_empty()).collect();
+        let scores: Option<Vec<f64>> = places.iter().map(|place| Some(status(place).score()?.mean)).collect();
         let scores = scores.filter(|_| own.len() <= 1)?;
         Some(scores.iter().sum::<f64>() / scores.len() as f64)
     }
@@ -632,8 +561,7 @@ impl ModelLine<'_> {
     fn own(&self) -> &[Difference] {
         let places = self.places.iter().flatten();
         let mut own = places.map(|place| &place.differences[..]);
-        own.find(|differences| !differences.is_empty())
-            .unwrap_or(&[])
+        own.find(|differences| !differences.is_empty()).unwrap_or(&[])
     }
 
     /// Whether any of its examples were generated instead of released.

@@ -49,11 +49,7 @@ pub(super) fn selected(of: &Selection, grids: Vec<Grid>) -> Selected {
         _ => format!("{}, {}: {names}", figure.title(), figure.about),
     };
     let metric = of.metric.meaning.replacen("accuracy", "accuracy (%)", 1);
-    let mut facts = vec![
-        fact("schema", SCHEMA),
-        fact("task", tasks),
-        fact("metric", of.metric.name),
-    ];
+    let mut facts = vec![fact("schema", SCHEMA), fact("task", tasks), fact("metric", of.metric.name)];
     if figure.series == Series::Figure {
         facts.insert(1, fact("figure", figure.number));
     }
@@ -73,12 +69,8 @@ fn chosen(of: &Selection) -> Vec<String> {
     if matches!(of.figure.runs, [("task", _)]) {
         return Vec::new();
     }
-    let settings: Vec<String> = of
-        .figure
-        .runs
-        .iter()
-        .map(|(name, values)| format!("{name} {}", values.join(", ")))
-        .collect();
+    let settings: Vec<String> =
+        of.figure.runs.iter().map(|(name, values)| format!("{name} {}", values.join(", "))).collect();
     let said = (!settings.is_empty()).then(|| format!("runs of {}", settings.join("; ")));
     said.into_iter().collect()
 }
@@ -107,11 +99,7 @@ impl Axes {
         Ok(Self {
             lines,
             column,
-            titles: Titles {
-                places,
-                head,
-                tasks: texts(&of.groups, "task").len() > 1,
-            },
+            titles: Titles { places, head, tasks: texts(&of.groups, "task").len() > 1 },
             protocols: texts(&of.groups, "protocol").len(),
         })
     }
@@ -119,10 +107,7 @@ impl Axes {
     fn grid(&self, of: &Selection, key: &Key, groups: &[&Group], title: String) -> Grid {
         let mut cells: BTreeMap<(Key, &Field), Status> = BTreeMap::new();
         for group in groups {
-            let at = (
-                key_of(group.record, &self.lines),
-                group.record.at(self.column),
-            );
+            let at = (key_of(group.record, &self.lines), group.record.at(self.column));
             let status = Status::of(&group.runs, of.metric, of.metric, of.options.select);
             cells.insert(at, status);
         }
@@ -134,13 +119,8 @@ impl Axes {
             found.copied().unwrap_or(Status::NotRun)
         };
         let lines = names.iter().map(|(line, key)| {
-            let cells = columns
-                .iter()
-                .map(|column| Cell::result(status(key, column)));
-            Line {
-                cells: cells.collect(),
-                ..line.clone()
-            }
+            let cells = columns.iter().map(|column| Cell::result(status(key, column)));
+            Line { cells: cells.collect(), ..line.clone() }
         });
         let value = |line: &Key, column: &Field, i: usize| {
             let within = |places: &[usize], key: &Key| {
@@ -151,17 +131,12 @@ impl Axes {
             of_line.unwrap_or_else(|| column.json())
         };
         let of_record: Vec<usize> = places(&[Role::Setting]);
-        let of_record: Vec<usize> = of_record
-            .into_iter()
-            .filter(|i| !self.titles.places.contains(i))
-            .chain(places(&[Role::Cell]))
-            .collect();
+        let of_record: Vec<usize> =
+            of_record.into_iter().filter(|i| !self.titles.places.contains(i)).chain(places(&[Role::Cell])).collect();
         let records = names.iter().flat_map(|(_, line)| {
             columns.iter().map(|column| {
-                let mut record: Vec<(String, Value)> = of_record
-                    .iter()
-                    .map(|i| fact(COLUMNS[*i].name, value(line, column, *i)))
-                    .collect();
+                let mut record: Vec<(String, Value)> =
+                    of_record.iter().map(|i| fact(COLUMNS[*i].name, value(line, column, *i))).collect();
                 record.extend(numbers(of.metric, status(line, column)));
                 record
             })
@@ -179,10 +154,7 @@ impl Axes {
             lines: lines.collect(),
             style: Style::of(of.metric),
             notes: Vec::new(),
-            shared: shared
-                .iter()
-                .map(|i| fact(COLUMNS[*i].name, groups[0].record.at(*i).json()))
-                .collect(),
+            shared: shared.iter().map(|i| fact(COLUMNS[*i].name, groups[0].record.at(*i).json())).collect(),
             facts: Vec::new(),
             records: records.collect(),
         };
@@ -200,11 +172,7 @@ impl Axes {
             Role::Cell => Form::Heatmap,
             _ => Form::Lines {
                 // The meaning of an axis is shown up to its first semicolon.
-                over: format!(
-                    "{} {}",
-                    over.meaning.split(';').next().unwrap_or(""),
-                    over.name
-                ),
+                over: format!("{} {}", over.meaning.split(';').next().unwrap_or(""), over.name),
                 log: true,
                 steps: false,
             },

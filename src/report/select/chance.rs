@@ -49,36 +49,23 @@ fn without_recall(run: &Record) -> Option<NoRecall> {
 /// [`chance`] as a baseline of a grid with `columns` columns.
 pub(super) fn chance_of(run: &Record, columns: usize) -> Vec<Baseline> {
     let level = chance(run).into_iter();
-    let baseline = level.map(|(name, level)| Baseline {
-        name,
-        levels: vec![vec![level]; columns],
-    });
+    let baseline = level.map(|(name, level)| Baseline { name, levels: vec![vec![level]; columns] });
     baseline.collect()
 }
 
 /// Adds a note on the number of cells at or below the accuracy without recall, and that accuracy as a fact.
 pub(super) fn say_without_recall(grid: &mut Grid) {
-    let known = grid
-        .baselines
-        .iter()
-        .find(|baseline| baseline.name == NO_RECALL);
+    let known = grid.baselines.iter().find(|baseline| baseline.name == NO_RECALL);
     let Some(ceiling) = known.and_then(|baseline| baseline.levels.first()?.first().copied()) else {
         return;
     };
-    let scores: Vec<f64> = grid
-        .results()
-        .filter_map(|status| Some(status.score()?.mean))
-        .collect();
+    let scores: Vec<f64> = grid.results().filter_map(|status| Some(status.score()?.mean)).collect();
     let below = scores.iter().filter(|score| **score <= ceiling).count();
     let shown = match below {
         0 => String::new(),
-        below => format!(
-            "; no recall shown in {below} of {} cells, which are at or below it",
-            scores.len()
-        ),
+        below => format!("; no recall shown in {below} of {} cells, which are at or below it", scores.len()),
     };
-    grid.notes
-        .push(format!("without recall {:.1} %{shown}", 100.0 * ceiling));
+    grid.notes.push(format!("without recall {:.1} %{shown}", 100.0 * ceiling));
     grid.facts.push(fact("without_recall", ceiling));
 }
 
@@ -101,9 +88,6 @@ pub(super) fn baselines(groups: &[&Group], metric: &Metric, columns: usize) -> V
     chance
         .into_iter()
         .chain(majorities)
-        .map(|(name, levels)| Baseline {
-            name,
-            levels: vec![levels; columns],
-        })
+        .map(|(name, levels)| Baseline { name, levels: vec![levels; columns] })
         .collect()
 }

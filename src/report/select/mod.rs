@@ -40,20 +40,12 @@ pub(super) struct Selection<'a> {
 impl Selection<'_> {
     /// The files of `record` as a difference, if other runs of its dataset used other files.
     fn other_files(&self, record: &Record) -> Option<Difference> {
-        let dataset =
-            |run: &Record| ["task", "dataset", "contour_length"].map(|name| run.get(name).clone());
-        let files =
-            |run: &Record| Some(run.get(SOURCE_DIGEST).clone()).filter(|f| *f != Field::Absent);
+        let dataset = |run: &Record| ["task", "dataset", "contour_length"].map(|name| run.get(name).clone());
+        let files = |run: &Record| Some(run.get(SOURCE_DIGEST).clone()).filter(|f| *f != Field::Absent);
         let (wanted, own) = (dataset(record), files(record)?);
         let mut others = self.groups.iter().map(|group| group.record);
-        let differ = others.any(|other| {
-            dataset(other) == wanted && files(other).is_some_and(|others| others != own)
-        });
-        differ.then(|| Difference {
-            name: SOURCE_DIGEST,
-            value: formatted(&own),
-            preset: String::new(),
-        })
+        let differ = others.any(|other| dataset(other) == wanted && files(other).is_some_and(|others| others != own));
+        differ.then(|| Difference { name: SOURCE_DIGEST, value: formatted(&own), preset: String::new() })
     }
 }
 
@@ -114,8 +106,7 @@ impl<'a> Place<'a> {
         by: &'static Metric,
     ) -> Self {
         let nearest = Nearest::of(group.record, known);
-        let (mut of_table, differences): (Vec<Difference>, _) =
-            nearest.differences.into_iter().partition(of_table);
+        let (mut of_table, differences): (Vec<Difference>, _) = nearest.differences.into_iter().partition(of_table);
         of_table.extend(of.other_files(group.record));
         Self {
             record: group.record,
@@ -217,8 +208,5 @@ fn numbers(metric: &Metric, status: Status) -> [(String, Value); 6] {
 
 /// Facts on the mean and the deviation of `name`.
 fn mean_and_std(name: &str, score: Option<&Score>) -> [(String, Value); 2] {
-    [
-        fact(name, score.map(|score| score.mean)),
-        fact(&format!("{name}_std"), score.and_then(|score| score.std)),
-    ]
+    [fact(name, score.map(|score| score.mean)), fact(&format!("{name}_std"), score.and_then(|score| score.std))]
 }

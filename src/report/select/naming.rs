@@ -39,10 +39,8 @@ pub(super) fn settings(first: &[&str], taken: &[usize]) -> (Vec<usize>, usize) {
     let free = |i: &usize| !taken.contains(i);
     let mut all: Vec<usize> = first.iter().map(|name| known(name)).filter(free).collect();
     let head = all.len();
-    let rest: Vec<usize> = places(&[Role::Setting, Role::Cell])
-        .into_iter()
-        .filter(|i| free(i) && !all.contains(i))
-        .collect();
+    let rest: Vec<usize> =
+        places(&[Role::Setting, Role::Cell]).into_iter().filter(|i| free(i) && !all.contains(i)).collect();
     all.extend(rest);
     (all, head)
 }
@@ -51,9 +49,7 @@ pub(super) fn settings(first: &[&str], taken: &[usize]) -> (Vec<usize>, usize) {
 pub(super) fn rank(runs: Where, place: usize, value: &Field) -> usize {
     let listed = runs.iter().find(|(column, _)| known(column) == place);
     let listed = listed.map_or(&[][..], |(_, values)| *values);
-    let at = listed
-        .iter()
-        .position(|listed| *listed == value.to_string());
+    let at = listed.iter().position(|listed| *listed == value.to_string());
     at.unwrap_or(listed.len())
 }
 
@@ -98,9 +94,7 @@ impl Titles {
             let axis = COLUMNS[**place].role == Role::Cell;
             axis || twins.iter().any(|other| other[*i] != key[*i])
         });
-        parts.extend(
-            told.map(|(i, place)| format!("{}={}", COLUMNS[*place].name, formatted(key[i]))),
-        );
+        parts.extend(told.map(|(i, place)| format!("{}={}", COLUMNS[*place].name, formatted(key[i]))));
         parts.join(", ")
     }
 
@@ -119,11 +113,7 @@ impl Titles {
 
 /// `lines` in the order of `runs`, each named by its first value and by what distinguishes it from others with that
 /// value.
-pub(super) fn names<'a>(
-    runs: Where,
-    places: &[usize],
-    lines: BTreeSet<Key<'a>>,
-) -> Vec<(Line, Key<'a>)> {
+pub(super) fn names<'a>(runs: Where, places: &[usize], lines: BTreeSet<Key<'a>>) -> Vec<(Line, Key<'a>)> {
     let mut lines: Vec<Key> = lines.into_iter().collect();
     lines.sort_by_key(|line| rank(runs, places[0], line[0]));
     // Lines of one name are adjacent, since the sort by `rank` is stable and the set is ordered by first value.
@@ -132,32 +122,19 @@ pub(super) fn names<'a>(
         let differs = |i: &usize| same.iter().any(|line| line[*i] != same[0][*i]);
         let telling: Vec<usize> = (1..places.len()).filter(differs).collect();
         let options = places.iter().position(|i| COLUMNS[*i].name == "options");
-        let shared = options
-            .map(|i| shared_options(same.iter().map(|line| line[i])))
-            .unwrap_or_default();
+        let shared = options.map(|i| shared_options(same.iter().map(|line| line[i]))).unwrap_or_default();
         for line in same {
-            let told = telling
-                .iter()
-                .filter_map(|i| match COLUMNS[places[*i]].name {
-                    "options" => unshared_options(line[*i], &shared),
-                    name => Some(format!("{name}={}", formatted(line[*i]))),
-                });
+            let told = telling.iter().filter_map(|i| match COLUMNS[places[*i]].name {
+                "options" => unshared_options(line[*i], &shared),
+                name => Some(format!("{name}={}", formatted(line[*i]))),
+            });
             let detail = told.collect::<Vec<String>>().join(", ");
-            let first = Tick {
-                title: formatted(line[0]),
-                ..Tick::from(line[0])
-            };
+            let first = Tick { title: formatted(line[0]), ..Tick::from(line[0]) };
             let tick = match detail.as_str() {
                 "" => first,
                 detail => Tick::from(format!("{}, {detail}", first.title)),
             };
-            named.push((
-                Line {
-                    detail,
-                    ..Line::new(tick, Vec::new())
-                },
-                line.clone(),
-            ));
+            named.push((Line { detail, ..Line::new(tick, Vec::new()) }, line.clone()));
         }
     }
     named
@@ -176,9 +153,6 @@ fn shared_options<'a>(mut lines: impl Iterator<Item = &'a Field>) -> BTreeSet<St
 /// The options of `own` that are not in `shared`, if any.
 fn unshared_options(own: &Field, shared: &BTreeSet<String>) -> Option<String> {
     let own = own.to_string();
-    let unshared: Vec<&str> = own
-        .split(';')
-        .filter(|option| !shared.contains(*option))
-        .collect();
+    let unshared: Vec<&str> = own.split(';').filter(|option| !shared.contains(*option)).collect();
     Some(unshared.join(";")).filter(|text| !text.is_empty())
 }

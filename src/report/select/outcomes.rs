@@ -15,19 +15,14 @@ use std::collections::BTreeSet;
 /// The share of runs that have reached the accuracy at which training stops, over training examples.
 pub(in super::super) fn times(of: &Selection) -> Selected {
     of_all_runs(of, |panel| {
-        let times = |group: &Group| -> Vec<Time> {
-            group.runs.iter().filter_map(|run| Time::of(run)).collect()
-        };
+        let times = |group: &Group| -> Vec<Time> { group.runs.iter().filter_map(|run| Time::of(run)).collect() };
         let lines: Vec<(Line, &Group, Vec<Time>)> = lines(of.figure.runs, &panel.runs, &[])
             .into_iter()
             .map(|(line, groups)| (line, groups[0], times(groups[0])))
             .collect();
         let all = lines.iter().flat_map(|(_, _, times)| times);
-        let ends: BTreeSet<usize> = all
-            .filter(|time| time.reached)
-            .map(|time| time.examples as usize)
-            .chain([0])
-            .collect();
+        let ends: BTreeSet<usize> =
+            all.filter(|time| time.reached).map(|time| time.examples as usize).chain([0]).collect();
         let curves = lines.into_iter().map(|(line, group, times)| {
             let curve = kaplan_meier(&times);
             let reached = |end: &usize| {
@@ -42,11 +37,7 @@ pub(in super::super) fn times(of: &Selection) -> Selected {
         });
         let columns: Vec<usize> = ends.iter().copied().collect();
         let mut grid = curves_of("examples", "reached", &columns, curves.collect());
-        grid.form = Form::Lines {
-            over: "examples".into(),
-            log: false,
-            steps: true,
-        };
+        grid.form = Form::Lines { over: "examples".into(), log: false, steps: true };
         grid.style = Style::Share("runs at the stopping accuracy");
         grid.notes.push(
             "the estimate of Kaplan and Meier over all rates and seeds: a run that ended without is censored at its end"
@@ -63,9 +54,7 @@ pub(in super::super) fn tuning(of: &Selection) -> Selected {
         let curves: Vec<(Line, &Group, Vec<f64>, usize)> = lines
             .map(|(line, groups)| {
                 let rates = distinct_rates(groups[0].runs.iter().copied()).into_iter();
-                let means: Vec<f64> = rates
-                    .filter_map(|lr| of_rate(of, &groups[0].runs, lr))
-                    .collect();
+                let means: Vec<f64> = rates.filter_map(|lr| of_rate(of, &groups[0].runs, lr)).collect();
                 (line, groups[0], best_of(&means), means.len())
             })
             .collect();
@@ -85,11 +74,8 @@ pub(in super::super) fn tuning(of: &Selection) -> Selected {
 /// One grid per task by `draw`, under the title of the figure, without notes on best rates.
 fn of_all_runs(of: &Selection, draw: impl Fn(&Panel<Group>) -> Grid) -> Selected {
     let panels = panels(of.figure.runs, &of.groups);
-    let grids = panels.into_iter().map(|panel| Grid {
-        title: panel.title.clone(),
-        place: panel.place.clone(),
-        ..draw(&panel)
-    });
+    let grids =
+        panels.into_iter().map(|panel| Grid { title: panel.title.clone(), place: panel.place.clone(), ..draw(&panel) });
     Selected {
         results: Vec::new(),
         heading: format!("{}: {}", of.figure.title(), of.figure.about),
@@ -122,9 +108,7 @@ fn curves_of(
     for (line, group, values, count) in curves {
         for (at, value) in columns.iter().zip(&values) {
             let own = all.iter();
-            let mut record: Facts = own
-                .map(|i| fact(COLUMNS[*i].name, group.record.at(*i).json()))
-                .collect();
+            let mut record: Facts = own.map(|i| fact(COLUMNS[*i].name, group.record.at(*i).json())).collect();
             record.extend([
                 fact("over", over),
                 fact("at", *at),
@@ -134,26 +118,15 @@ fn curves_of(
             ]);
             records.push(record);
         }
-        let given = values
-            .into_iter()
-            .map(|value| Cell::from(Content::Value(value)));
+        let given = values.into_iter().map(|value| Cell::from(Content::Value(value)));
         let missing = std::iter::repeat_with(|| Cell::text("-"));
         let cells = given.chain(missing).take(columns.len()).collect();
         lines.push(Line { cells, ..line });
     }
     Grid {
         axes: ["mixer", over].map(str::to_owned),
-        form: Form::Lines {
-            over: over.into(),
-            log: true,
-            steps: false,
-        },
+        form: Form::Lines { over: over.into(), log: true, steps: false },
         records,
-        ..Grid::new(
-            "",
-            columns.iter().copied().map(Tick::whole),
-            lines,
-            Style::Percent,
-        )
+        ..Grid::new("", columns.iter().copied().map(Tick::whole), lines, Style::Percent)
     }
 }

@@ -6,8 +6,7 @@
 //! its corpus.
 
 use super::super::grid::{
-    chosen_rate, fact, object, Baseline, Cell, Content, Distance, Facts, Grid, Line, PrintedNumber,
-    Style,
+    chosen_rate, fact, object, Baseline, Cell, Content, Distance, Facts, Grid, Line, PrintedNumber, Style,
 };
 use super::super::presets::{listed, Difference, SIZES, TOKENIZER};
 use super::super::score::{distinct_rates, Score, Status};
@@ -95,10 +94,7 @@ pub(in super::super) fn perplexities(of: &Selection, printed: Printed) -> Select
         let key = (!place.beside, of_text, differences, names);
         tables.entry(key).or_default().push(place);
     }
-    let tables: Vec<Table> = tables
-        .values()
-        .map(|places| Table::of(places, printed, of))
-        .collect();
+    let tables: Vec<Table> = tables.values().map(|places| Table::of(places, printed, of)).collect();
     let lines = || tables.iter().flat_map(|table| &table.lines);
     let (figure, by) = (of.figure, of.metric);
     let read_off = match by.name.starts_with("test_") {
@@ -118,11 +114,7 @@ pub(in super::super) fn perplexities(of: &Selection, printed: Printed) -> Select
             figure.about,
             by.name
         ),
-        facts: vec![
-            fact("schema", SCHEMA),
-            number(figure),
-            fact("metric", by.name),
-        ],
+        facts: vec![fact("schema", SCHEMA), number(figure), fact("metric", by.name)],
         before: [
             "train is the paper's number, as logged in the last epoch: the table ranks fit to that split",
             "eval is of a hundredth of the same windows; it, val and test are under the final weights",
@@ -141,16 +133,10 @@ pub(in super::super) fn perplexities(of: &Selection, printed: Printed) -> Select
 /// Our numbers with the paper's; each of the paper's at least once.
 fn printed_numbers(of: &Selection, printed: Printed, tables: &[Table]) -> Vec<PrintedNumber> {
     let mut numbers = Vec::new();
-    let shown = printed
-        .iter()
-        .filter(|(mixer, _)| of.options.filter.names(mixer));
+    let shown = printed.iter().filter(|(mixer, _)| of.options.filter.names(mixer));
     for (mixer, paper) in shown {
-        let number = |what: String, ours: Option<f64>| PrintedNumber {
-            what,
-            paper: *paper,
-            ours,
-            by: Distance::Percent,
-        };
+        let number =
+            |what: String, ours: Option<f64>| PrintedNumber { what, paper: *paper, ours, by: Distance::Percent };
         let before = numbers.len();
         for table in tables.iter().filter(|table| table.first.beside) {
             let lines = table.lines.iter().filter(|line| line.mixer == *mixer);
@@ -170,11 +156,7 @@ fn printed_numbers(of: &Selection, printed: Printed, tables: &[Table]) -> Vec<Pr
 fn place<'a>(group: &'a Group, of: &Selection) -> Place<'a> {
     let known = (of.presets)(group.record);
     let of_table = |d: &Difference| !OF_LINE.contains(&d.name);
-    let ended = group
-        .runs
-        .iter()
-        .copied()
-        .filter(|run| run.status().is_some());
+    let ended = group.runs.iter().copied().filter(|run| run.status().is_some());
     let mut place = Place {
         rates: distinct_rates(ended).len(),
         select: of.options.select,
@@ -313,15 +295,10 @@ impl<'a> Table<'a> {
         if self.first.beside {
             columns.insert(0, "paper");
         }
-        let mut gaps: Facts = measured()
-            .map(|metric| fact(metric.name, self.gap(metric.name).share()))
-            .collect();
+        let mut gaps: Facts = measured().map(|metric| fact(metric.name, self.gap(metric.name).share())).collect();
         gaps.push(fact("paper", self.paper_gap().share()));
         let mut grid = Grid {
-            facts: vec![
-                fact("beside_paper", self.first.beside),
-                fact("gap_closed", object(&gaps)),
-            ],
+            facts: vec![fact("beside_paper", self.first.beside), fact("gap_closed", object(&gaps))],
             records: self.lines.iter().map(|line| self.record(line)).collect(),
             baselines: self.baselines(&columns),
             place: [self.first.text("protocol").to_owned(), self.title()],
@@ -363,9 +340,7 @@ impl<'a> Table<'a> {
     /// The gap in the first setting in which all three attentions have a line, since only equal settings are
     /// comparable.
     fn gap(&self, metric: &str) -> Gap {
-        let perplexities = self
-            .attentions()
-            .map(|line| Some(self.score(line?, metric)?.mean));
+        let perplexities = self.attentions().map(|line| Some(self.score(line?, metric)?.mean));
         Gap::of(perplexities)
     }
 
@@ -380,9 +355,8 @@ impl<'a> Table<'a> {
             let mixer = self.printed[i].0;
             self.lines.iter().filter(move |line| line.mixer == mixer)
         };
-        let of = |differences: &[Difference]| {
-            [0, 1, 2].map(|i| lines_of(i).find(|line| line.differences() == differences))
-        };
+        let of =
+            |differences: &[Difference]| [0, 1, 2].map(|i| lines_of(i).find(|line| line.differences() == differences));
         let mut settings = lines_of(0).map(|line| of(line.differences()));
         let whole = settings.find(|three| three.iter().all(Option::is_some));
         whole.unwrap_or_else(|| of(&[]))
@@ -398,26 +372,16 @@ impl<'a> Table<'a> {
     /// Notes below the grid.
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.rates().into_iter().collect();
-        let said = |line: &ModelLine| {
-            line.status(metric(PER_WORD), self.of.metric)
-                .score()
-                .is_some()
-        };
+        let said = |line: &ModelLine| line.status(metric(PER_WORD), self.of.metric).score().is_some();
         let hidden = |line: &&ModelLine| said(line) && self.score(line, PER_WORD).is_none();
         if self.lines.iter().any(|line| hidden(&line)) {
-            notes.push(format!(
-                "no test/word above {}, which is a guess among the words of the corpus",
-                self.words()
-            ));
+            notes.push(format!("no test/word above {}, which is a guess among the words of the corpus", self.words()));
         }
         if self.compares() {
             notes.extend(self.about_gap());
         }
         if !self.first.beside {
-            notes.push(format!(
-                "without the paper's numbers, whose runs were others: {}",
-                self.elsewhere.join(", ")
-            ));
+            notes.push(format!("without the paper's numbers, whose runs were others: {}", self.elsewhere.join(", ")));
         }
         notes
     }
@@ -432,9 +396,7 @@ impl<'a> Table<'a> {
         if tried.clone().all(|line| line.rates() == most) {
             return Some(format!("rate: the best of {most} tried"));
         }
-        let each: Vec<String> = tried
-            .map(|line| format!("{} {}", line.label(), line.rates()))
-            .collect();
+        let each: Vec<String> = tried.map(|line| format!("{} {}", line.label(), line.rates())).collect();
         Some(format!("rates tried: {}", each.join(", ")))
     }
 
@@ -449,11 +411,7 @@ impl<'a> Table<'a> {
             titles.join(", ")
         };
         let numberless = |line: &Option<&ModelLine>| {
-            line.is_none_or(|line| {
-                !SHOWN
-                    .iter()
-                    .any(|(name, _)| self.score(line, name).is_some())
-            })
+            line.is_none_or(|line| !SHOWN.iter().any(|(name, _)| self.score(line, name).is_some()))
         };
         let without: Vec<&str> = self
             .printed
@@ -465,10 +423,7 @@ impl<'a> Table<'a> {
         match (&without[..], of(Gap::Missing)) {
             ([], missing) if missing.is_empty() => {}
             ([], missing) => notes.push(format!("no gap where a number is missing: {missing}")),
-            (mixers, _) => notes.push(format!(
-                "no gap without a number of {} in one setting",
-                mixers.join(", ")
-            )),
+            (mixers, _) => notes.push(format!("no gap without a number of {} in one setting", mixers.join(", "))),
         }
         let shown: Vec<&str> = SHOWN
             .iter()
@@ -487,9 +442,7 @@ impl<'a> Table<'a> {
         }
         let none = of(Gap::None);
         if !none.is_empty() {
-            notes.push(format!(
-                "no gap to close, linear being no worse than softmax: {none}"
-            ));
+            notes.push(format!("no gap to close, linear being no worse than softmax: {none}"));
         }
         notes
     }

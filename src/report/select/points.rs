@@ -24,9 +24,7 @@ fn panel(of: &Selection, across: &'static Metric, panel: Panel<Group>) -> Grid {
         let score = Status::of(&group.runs, of.metric, of.metric, of.options.select);
         let size = Status::known(&group.runs, of.metric, across, of.options.select);
         let size = size.score().map(|score| score.mean);
-        let written = size.map_or("-".to_owned(), |size| {
-            format!("{}", (size * 10.0).round() / 10.0)
-        });
+        let written = size.map_or("-".to_owned(), |size| format!("{}", (size * 10.0).round() / 10.0));
         drawn.push(Line {
             series: Some(group.record.text("mixer").to_owned()),
             across: size.filter(|size| size.is_finite()),
@@ -34,9 +32,7 @@ fn panel(of: &Selection, across: &'static Metric, panel: Panel<Group>) -> Grid {
             ..line
         });
         let own = all.iter();
-        let mut record: Facts = own
-            .map(|i| fact(COLUMNS[*i].name, group.record.at(*i).json()))
-            .collect();
+        let mut record: Facts = own.map(|i| fact(COLUMNS[*i].name, group.record.at(*i).json())).collect();
         record.extend(numbers(of.metric, score));
         record.push(fact(across.name, size));
         records.push(record);
@@ -47,9 +43,7 @@ fn panel(of: &Selection, across: &'static Metric, panel: Panel<Group>) -> Grid {
         unit => format!(" ({unit})"),
     };
     let mut grid = Grid {
-        form: Form::Points {
-            over: format!("{}{unit}", across.meaning),
-        },
+        form: Form::Points { over: format!("{}{unit}", across.meaning) },
         place: panel.place,
         baselines: baselines(&panel.runs, of.metric, 1),
         records,

@@ -30,11 +30,7 @@ pub(super) struct Panel<'a, T> {
 pub(super) fn panels<'a, T: Recorded>(order: Where, runs: &'a [T]) -> Vec<Panel<'a, T>> {
     let (mut places, head) = settings(&PANEL, &[]);
     places.truncate(head);
-    let titles = Titles {
-        places,
-        head,
-        tasks: texts(runs, "task").len() > 1,
-    };
+    let titles = Titles { places, head, tasks: texts(runs, "task").len() > 1 };
     let protocols = texts(runs, "protocol").len();
     let split = split(order, runs, &titles.places).into_iter();
     let panels = split.map(|(key, runs)| {
@@ -46,25 +42,16 @@ pub(super) fn panels<'a, T: Recorded>(order: Where, runs: &'a [T]) -> Vec<Panel<
 }
 
 /// Splits `runs` by their values at `places`, in the order of a figure's `Where`.
-pub(super) fn split<'a, T: Recorded>(
-    order: Where,
-    runs: &'a [T],
-    places: &[usize],
-) -> Vec<(Key<'a>, Vec<&'a T>)> {
+pub(super) fn split<'a, T: Recorded>(order: Where, runs: &'a [T], places: &[usize]) -> Vec<(Key<'a>, Vec<&'a T>)> {
     let mut split: BTreeMap<Key, Vec<&T>> = BTreeMap::new();
     for run in runs {
-        split
-            .entry(key(run.record(), places))
-            .or_default()
-            .push(run);
+        split.entry(key(run.record(), places)).or_default().push(run);
     }
     let mut split: Vec<(Key, Vec<&T>)> = split.into_iter().collect();
     if !order.is_empty() {
         split.sort_by_cached_key(|(key, _)| {
-            let ranked = places
-                .iter()
-                .zip(key)
-                .map(|(place, value)| (super::naming::rank(order, *place, value), *value));
+            let ranked =
+                places.iter().zip(key).map(|(place, value)| (super::naming::rank(order, *place, value), *value));
 
             ranked.collect::<Vec<_>>()
         });
@@ -74,27 +61,18 @@ pub(super) fn split<'a, T: Recorded>(
 
 /// Lines of a panel, still without cells, with the runs of each: one per setting, and also per value of the columns
 /// with the roles `with`.
-pub(super) fn lines<'a, T: Recorded>(
-    order: Where,
-    runs: &[&'a T],
-    with: &[Role],
-) -> Vec<(Line, Vec<&'a T>)> {
+pub(super) fn lines<'a, T: Recorded>(order: Where, runs: &[&'a T], with: &[Role]) -> Vec<(Line, Vec<&'a T>)> {
     let (mut telling, head) = settings(&PANEL, &[]);
     telling.truncate(head);
     telling = settings(&["mixer"], &telling).0;
     telling.extend(places(with));
     let mut by_setting: BTreeMap<Key, Vec<&T>> = BTreeMap::new();
     for run in runs {
-        by_setting
-            .entry(key(run.record(), &telling))
-            .or_default()
-            .push(run);
+        by_setting.entry(key(run.record(), &telling)).or_default().push(run);
     }
     let named = names(order, &telling, by_setting.keys().cloned().collect());
     let lines = named.into_iter();
-    lines
-        .map(|(line, setting)| (line, by_setting.remove(&setting).unwrap_or_default()))
-        .collect()
+    lines.map(|(line, setting)| (line, by_setting.remove(&setting).unwrap_or_default())).collect()
 }
 
 /// The distinct texts of one column.

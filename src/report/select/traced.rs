@@ -57,11 +57,7 @@ pub(in super::super) fn curves(runs: &[Traced<EpochRow>]) -> Selected {
         measures.iter().map(|measure| curve(measure, panel))
     });
     let [names, task] = tasks(runs);
-    selected(
-        format!("Training curves: {names}, by epoch"),
-        vec![fact("task", task)],
-        each.collect(),
-    )
+    selected(format!("Training curves: {names}, by epoch"), vec![fact("task", task)], each.collect())
 }
 
 /// Accuracies of slices of the test answers after the last epoch.
@@ -70,11 +66,7 @@ pub(in super::super) fn slices(runs: &[Traced<SliceRow>], by: By) -> Selected {
     let grids = panels.iter().map(|panel| sliced(by, panel));
     let ([names, task], [name, meaning]) = (tasks(runs), by.names());
     let heading = format!("{names}: test accuracy (%) after the last epoch, by {meaning}");
-    selected(
-        heading,
-        vec![fact("task", task), fact("by", name)],
-        grids.collect(),
-    )
+    selected(heading, vec![fact("task", task), fact("by", name)], grids.collect())
 }
 
 fn selected(heading: String, facts: Facts, grids: Vec<Grid>) -> Selected {
@@ -111,38 +103,24 @@ fn curve(measure: &Measure, panel: &Panel<Traced<EpochRow>>) -> Grid {
     let title = format!("{}: {}", measure.title, panel.title);
     let mut grid = Grid {
         axes: ["mixer", "epoch"].map(str::to_owned),
-        form: Form::Lines {
-            over: "epoch".into(),
-            log: false,
-            steps: false,
-        },
+        form: Form::Lines { over: "epoch".into(), log: false, steps: false },
         place: [measure.title.to_owned(), panel.title.clone()],
         baselines,
         records,
-        ..Grid::new(
-            title,
-            epochs.into_iter().map(Tick::whole),
-            lines,
-            measure.style,
-        )
+        ..Grid::new(title, epochs.into_iter().map(Tick::whole), lines, measure.style)
     };
     let seeds = grid.about_seeds();
-    grid.notes
-        .extend(seeds.map(|seeds| seeds + " that were still training"));
+    grid.notes.extend(seeds.map(|seeds| seeds + " that were still training"));
     grid
 }
 
 fn sliced(by: By, panel: &Panel<Traced<SliceRow>>) -> Grid {
     let [name, _] = by.names();
     let rows = panel.runs.iter().flat_map(|run| &run.rows);
-    let slices: BTreeSet<_> = rows
-        .filter(|row| row.by == name)
-        .map(|row| (row.from, row.to))
-        .collect();
+    let slices: BTreeSet<_> = rows.filter(|row| row.by == name).map(|row| (row.from, row.to)).collect();
     let slices: Vec<(usize, usize)> = slices.into_iter().collect();
     let number = |row: &SliceRow| (row.by == name).then_some(((row.from, row.to), row.accuracy));
-    let at =
-        |(from, to): &(usize, usize)| vec![fact("by", name), fact("from", *from), fact("to", *to)];
+    let at = |(from, to): &(usize, usize)| vec![fact("by", name), fact("from", *from), fact("to", *to)];
     let (lines, records) = means(&panel.runs, &slices, number, at);
     let titles = slices.iter().map(|(from, to)| match from == to {
         true => from.to_string(),
@@ -170,30 +148,19 @@ fn means<R, C: Ord>(
     let (mut drawn, mut records) = (Vec::new(), Vec::new());
     for (mut line, seeds) in lines(&[], runs, &[Role::Rate]) {
         let run = &seeds[0].run;
-        let numbers = |run: &&Traced<R>| -> BTreeMap<C, f64> {
-            run.rows.iter().filter_map(&number).collect()
-        };
+        let numbers = |run: &&Traced<R>| -> BTreeMap<C, f64> { run.rows.iter().filter_map(&number).collect() };
         let numbers: Vec<BTreeMap<C, f64>> = seeds.iter().map(numbers).collect();
         for column in columns {
-            let values: Vec<f64> = numbers
-                .iter()
-                .filter_map(|run| run.get(column).copied())
-                .filter(|value| value.is_finite())
-                .collect();
+            let values: Vec<f64> =
+                numbers.iter().filter_map(|run| run.get(column).copied()).filter(|value| value.is_finite()).collect();
             if values.is_empty() {
                 line.cells.push(Cell::result(Status::NoNumber));
                 continue;
             }
             let score = Score::of(&values, run.number("lr").unwrap_or(f64::NAN));
             line.cells.push(Cell::result(Status::Done(score)));
-            let own = settings
-                .iter()
-                .map(|i| fact(COLUMNS[*i].name, run.at(*i).json()));
-            let found = [
-                fact("mean", score.mean),
-                fact("std", score.std),
-                fact("seeds", score.seeds),
-            ];
+            let own = settings.iter().map(|i| fact(COLUMNS[*i].name, run.at(*i).json()));
+            let found = [fact("mean", score.mean), fact("std", score.std), fact("seeds", score.seeds)];
             records.push(own.chain(at(column)).chain(found).collect());
         }
         drawn.push(line);

@@ -47,12 +47,7 @@ fn changed(dataset: LraDataset, settings: &[(&str, &str)]) -> Record {
     row(&run("softmax", dataset, settings), [0.5, 0.6, 0.7])
 }
 
-fn table(
-    number: &str,
-    rows: &[Record],
-    planned: Option<&[RunConfig]>,
-    asked: &ReportOptions,
-) -> Result<Report> {
+fn table(number: &str, rows: &[Record], planned: Option<&[RunConfig]>, asked: &ReportOptions) -> Result<Report> {
     let figure = figure(Series::Table, number);
     report(figure, rows, planned, &presets_of, asked)
 }
@@ -107,10 +102,7 @@ fn a_table_of_the_released_classifiers_says_what_their_skips_are() {
 #[test]
 fn mixers_that_read_differently_by_design_share_a_table() {
     let rows = ["softmax", "s6", "mamba"].map(|mixer| usual(mixer, Listops));
-    assert_eq!(
-        (rows[0].text("input"), rows[1].text("input")),
-        ("embedding", "scalar")
-    );
+    assert_eq!((rows[0].text("input"), rows[1].text("input")), ("embedding", "scalar"));
     assert_eq!(third(&rows).grids.len(), 1);
 }
 
@@ -156,10 +148,7 @@ fn a_run_on_part_of_the_data_never_stands_beside_the_papers_numbers() {
         assert!(!printed, "{part:?}");
         assert!(fact_at(grid, 0, "paper").is_null(), "{part:?}");
     }
-    shows!(
-        "part-of-the-data",
-        text(&third(&[changed(Listops, parts[0])]))
-    );
+    shows!("part-of-the-data", text(&third(&[changed(Listops, parts[0])])));
 }
 
 #[test]
@@ -207,10 +196,7 @@ fn the_rate_is_chosen_on_validation_data_and_not_on_the_test_split() {
     let row = csv_rows(&tables).into_iter();
     let mut row = row.filter(|row| (&*row["mixer"], &*row["task"]) == ("softmax", "image"));
     let row = row.next().unwrap();
-    assert_eq!(
-        ["selected_accuracy", "lr", "lr_tried"].map(|name| &*row[name]),
-        ["0.35", "0.001", "2"]
-    );
+    assert_eq!(["selected_accuracy", "lr", "lr_tried"].map(|name| &*row[name]), ["0.35", "0.001", "2"]);
     shows!("rate-of-validation", text(&tables));
 }
 
@@ -270,14 +256,8 @@ fn an_average_needs_all_five_tasks_in_one_setting() {
     let other = changed(Image, &[("layers", "1")]);
     let mixed = [&rows[1..3], &rows[4..], &[own(), other]].concat();
     assert_eq!(average(&mixed), None, "two settings of their own");
-    shows!(
-        "average-with-marks",
-        text(&third(&[&rows[1..], &[own()]].concat()))
-    );
-    let some = filtered(Filter {
-        datasets: vec!["listops".into(), "image".into()],
-        ..Filter::default()
-    });
+    shows!("average-with-marks", text(&third(&[&rows[1..], &[own()]].concat())));
+    let some = filtered(Filter { datasets: vec!["listops".into(), "image".into()], ..Filter::default() });
     let some = report_with(&rows, &some);
     assert_eq!(column_titles(&some.grids[0]), ["ListOps", "Image"]);
 }
@@ -287,18 +267,7 @@ fn a_mixer_beyond_the_paper_has_a_line_without_its_numbers() {
     let tables = third(&[usual("rg-lru", Image), usual("ssd", Image)]);
     let grid = &tables.grids[0];
     let mixers: Vec<_> = (0..7).map(|i| fact_at(grid, 6 * i, "mixer")).collect();
-    assert_eq!(
-        mixers,
-        [
-            "softmax",
-            "linear",
-            "normalized",
-            "s6",
-            "mamba",
-            "rg-lru",
-            "ssd"
-        ]
-    );
+    assert_eq!(mixers, ["softmax", "linear", "normalized", "s6", "mamba", "rg-lru", "ssd"]);
     let paper = |line: usize| (0..6).map(move |task| fact_at(grid, 6 * line + task, "paper"));
     assert!(paper(5).all(|number| number.is_null()));
     assert!(paper(3).all(|number| number.is_number()));
@@ -320,17 +289,9 @@ fn without_results_one_sentence_says_how_to_get_some() {
     let image = [usual("softmax", Image)];
     let second = table("2", &image, None, &none).fails("refused");
     second.names(&["`dsf sweep experiments/table2.toml`"]);
-    let matched = filtered(Filter {
-        protocols: vec![Protocol::Matched],
-        ..Filter::default()
-    });
+    let matched = filtered(Filter { protocols: vec![Protocol::Matched], ..Filter::default() });
     let filtered = table("3", &image, None, &matched).fails("refused");
-    filtered.names(&[
-        "image",
-        "--task lra",
-        "--mixer softmax",
-        "--protocol reference",
-    ]);
+    filtered.names(&["image", "--task lra", "--mixer softmax", "--protocol reference"]);
 }
 
 #[test]
@@ -343,17 +304,13 @@ fn perplexities_are_refused_with_what_to_take() {
 fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
     let planned = ["softmax", "linear"].map(|mixer| run(mixer, Image, &[]));
     let rows = [usual("softmax", Image), usual("s6", Image)];
-    let of = |rows: &[Record]| {
-        text(&table("3", rows, Some(&planned), &ReportOptions::default()).unwrap())
-    };
+    let of = |rows: &[Record]| text(&table("3", rows, Some(&planned), &ReportOptions::default()).unwrap());
     let texts = [("some", of(&rows)), ("none", of(&[]))];
     shows!("plan", sections(texts));
 }
 
 fn whole() -> Vec<Record> {
-    let mut rows = LraDataset::ALL
-        .map(|dataset| usual("softmax", dataset))
-        .to_vec();
+    let mut rows = LraDataset::ALL.map(|dataset| usual("softmax", dataset)).to_vec();
     for (seed, accuracy) in [("1", 0.62), ("2", 0.64)] {
         let config = run("mamba", Image, &[("seed", seed)]);
         rows.push(row(&config, [accuracy; 3]));
@@ -371,20 +328,11 @@ fn the_third_table_reads_like_this() {
 #[test]
 fn markdown_has_all_three_numbers_in_a_place_and_one_by_a_metric() {
     let rows = [usual("softmax", Listops), usual("softmax", Text)];
-    let side_by_side = ReportOptions {
-        side_by_side: true,
-        ..ReportOptions::default()
-    };
+    let side_by_side = ReportOptions { side_by_side: true, ..ReportOptions::default() };
     let all = drawn(&report_with(&rows, &side_by_side), "markdown");
-    let best = ReportOptions {
-        side_by_side: true,
-        ..by("best_accuracy")
-    };
+    let best = ReportOptions { side_by_side: true, ..by("best_accuracy") };
     let best = drawn(&report_with(&rows, &best), "markdown");
-    shows!(
-        "markdown",
-        sections([("side by side", all), ("by the best accuracy", best)])
-    );
+    shows!("markdown", sections([("side by side", all), ("by the best accuracy", best)]));
 }
 
 #[test]
@@ -392,26 +340,17 @@ fn csv_has_a_line_a_task_and_one_for_the_average() {
     let csv = drawn(&third(&whole()), "csv");
     let lines: Vec<&str> = csv.lines().collect();
     assert_eq!(lines.len(), 1 + 5 * 6, "{csv}");
-    let listops =
-        "3,whole,reference,paper,double-softmax,,softmax,listops,,true,done,0.5,,0.6,,0.7,,1,\
+    let listops = "3,whole,reference,paper,double-softmax,,softmax,listops,,true,done,0.5,,0.6,,0.7,,1,\
                    0.0005,1,val_accuracy,0.175,0.175,0.3572";
     assert_eq!(lines[1], listops);
     let text = "3,whole,reference,paper,double-softmax,,softmax,text,,false,done,0.5,,,,0.7,,1,\
                 0.0002,1,best_accuracy,0.175,0.175,0.631";
     assert_eq!(lines[2], text);
     let rows = csv_rows(&third(&whole()));
-    let names = [
-        "mixer",
-        "task",
-        "generated",
-        "status",
-        "accuracy",
-        "best_accuracy",
-    ];
-    for (row, wanted) in [
-        (5, ["softmax", "average", "true", "done", "0.5", "0.7"]),
-        (6, ["linear", "listops", "", "not_run", "", ""]),
-    ] {
+    let names = ["mixer", "task", "generated", "status", "accuracy", "best_accuracy"];
+    for (row, wanted) in
+        [(5, ["softmax", "average", "true", "done", "0.5", "0.7"]), (6, ["linear", "listops", "", "not_run", "", ""])]
+    {
         assert_eq!(names.map(|name| &*rows[row][name]), wanted);
     }
 }
@@ -422,14 +361,8 @@ fn json_is_one_versioned_object() {
     assert_eq!((&whole["schema"], &whole["table"]), (&1.into(), &3.into()));
     assert_eq!(whole["tables"][0]["whole"], true);
     let cell = &whole["tables"][0]["cells"][0];
-    assert_eq!(
-        (&cell["mixer"], &cell["task"]),
-        (&"softmax".into(), &"listops".into())
-    );
-    assert_eq!(
-        (&cell["selected_accuracy"], &cell["paper"]),
-        (&0.6.into(), &0.3572.into())
-    );
+    assert_eq!((&cell["mixer"], &cell["task"]), (&"softmax".into(), &"listops".into()));
+    assert_eq!((&cell["selected_accuracy"], &cell["paper"]), (&0.6.into(), &0.3572.into()));
     assert_eq!(whole["coverage"]["done"], 7);
 }
 
@@ -438,10 +371,7 @@ fn colour_adds_escapes_and_nothing_else() {
     let tables = third(&whole());
     let coloured = coloured(&tables);
     assert!(coloured.contains("\u{1b}["));
-    assert_eq!(
-        anstream::adapter::strip_str(&coloured).to_string(),
-        text(&tables)
-    );
+    assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), text(&tables));
 }
 
 #[test]

@@ -39,11 +39,7 @@ impl Rows {
         let mut config = config();
         config.protocol = Protocol::Reference;
         config.task.set("train_examples", train_examples);
-        Self {
-            row: Record::new(&config, &done(0.5)),
-            diverged: Record::new(&config, &diverged()),
-            rows: Vec::new(),
-        }
+        Self { row: Record::new(&config, &done(0.5)), diverged: Record::new(&config, &diverged()), rows: Vec::new() }
     }
 
     fn push(&mut self, run: Run, accuracy: Option<f64>) {
@@ -74,18 +70,8 @@ impl Rows {
     ) {
         for size in SIZES {
             for (d, n) in WIDTHS.into_iter().flat_map(|d| STATES.map(|n| (d, n))) {
-                for (lr, seed) in RATES
-                    .into_iter()
-                    .flat_map(|lr| seeds.clone().map(move |s| (lr, s)))
-                {
-                    let run = Run {
-                        mixer,
-                        size,
-                        d,
-                        n,
-                        lr,
-                        seed,
-                    };
+                for (lr, seed) in RATES.into_iter().flat_map(|lr| seeds.clone().map(move |s| (lr, s))) {
+                    let run = Run { mixer, size, d, n, lr, seed };
                     self.push(run, accuracy(run));
                 }
             }
@@ -119,21 +105,12 @@ fn judged(rows: &[Record]) -> Report {
 }
 
 /// The records of `claim`, at the paper's sizes or at others.
-fn records<'a>(
-    report: &'a Report,
-    level: &str,
-    claim: &str,
-) -> Vec<BTreeMap<&'a str, &'a serde_json::Value>> {
+fn records<'a>(report: &'a Report, level: &str, claim: &str) -> Vec<BTreeMap<&'a str, &'a serde_json::Value>> {
     let wanted = [("level", level), ("claim", claim), ("role", "claim")];
-    let records = report
-        .grids
-        .iter()
-        .flat_map(|grid| &grid.records)
-        .filter(|record| {
-            let has =
-                |(name, value): &(&str, &str)| record.iter().any(|(n, v)| n == name && v == value);
-            wanted.iter().all(has)
-        });
+    let records = report.grids.iter().flat_map(|grid| &grid.records).filter(|record| {
+        let has = |(name, value): &(&str, &str)| record.iter().any(|(n, v)| n == name && v == value);
+        wanted.iter().all(has)
+    });
     let named = records.map(|record| {
         let pairs = record.iter().map(|(name, value)| (name.as_str(), value));
         pairs.collect()
@@ -155,13 +132,7 @@ fn noise(name: &str, seed: u64) -> impl FnMut() -> f64 {
 /// Accuracies of runs that each solve their task with probability `share`.
 fn by_chance(share: f64, seed: u64) -> impl FnMut(Run) -> Option<f64> {
     let mut stream = Rng::new(seed, "solved", 0);
-    move |_| {
-        Some(if stream.uniform() < share {
-            SOLVED
-        } else {
-            MISSED
-        })
-    }
+    move |_| Some(if stream.uniform() < share { SOLVED } else { MISSED })
 }
 
 const SOLVED: f64 = 0.97;
@@ -183,11 +154,7 @@ const BEATS: &str = "normalized-beats-linear";
 
 #[test]
 fn a_true_effect_is_supported_its_reverse_is_not_and_none_is_undecided() {
-    for (shares, wanted) in [
-        ([0.7, 0.3], "supported"),
-        ([0.3, 0.7], "not supported"),
-        ([0.5, 0.5], "undecided"),
-    ] {
+    for (shares, wanted) in [([0.7, 0.3], "supported"), ([0.3, 0.7], "not supported"), ([0.5, 0.5], "undecided")] {
         let report = judged(&compared(shares, 4).rows);
         assert_eq!(verdict(&report, "reduced", BEATS), wanted, "{shares:?}");
         assert_eq!(verdict(&report, "paper", BEATS), "undecided");
@@ -195,10 +162,7 @@ fn a_true_effect_is_supported_its_reverse_is_not_and_none_is_undecided() {
         let [low, mean, high] = ["low", "effect", "high"].map(|name| found[name].as_f64().unwrap());
         assert!(low < mean && mean < high, "{found:?}");
         assert!((mean - (shares[0] - shares[1])).abs() < 0.2, "{found:?}");
-        assert_eq!(
-            (found["cells"].as_u64(), found["seeds"].as_u64()),
-            (Some(8), Some(4))
-        );
+        assert_eq!((found["cells"].as_u64(), found["seeds"].as_u64()), (Some(8), Some(4)));
         assert_eq!(found["unit"], "share of runs");
         // Two mixers, 8 cells, 2 rates, 4 seeds.
         let solved = found["solved"].as_str().unwrap();
@@ -228,9 +192,8 @@ fn too_few_seeds_decide_nothing_and_the_missing_ones_are_counted() {
 #[test]
 fn a_seed_that_diverged_at_every_rate_asks_for_a_lower_one() {
     let mut rows = Vec::new();
-    for (mixer, seed) in ["linear", "normalized", "softmax"]
-        .into_iter()
-        .flat_map(|mixer| (0..3).map(move |seed| (mixer, seed)))
+    for (mixer, seed) in
+        ["linear", "normalized", "softmax"].into_iter().flat_map(|mixer| (0..3).map(move |seed| (mixer, seed)))
     {
         let mut config = text_config();
         (config.model.mixer, config.seed) = (mixer.to_owned(), seed);
@@ -261,12 +224,7 @@ fn a_run_that_diverged_has_not_solved_its_task() {
 #[test]
 fn mixers_are_compared_at_the_rates_that_both_tried() {
     let mut rows = compared([0.5, 0.5], 4);
-    let lucky: Vec<Record> = rows
-        .rows
-        .iter()
-        .filter(|r| r.text("mixer") == "normalized")
-        .cloned()
-        .collect();
+    let lucky: Vec<Record> = rows.rows.iter().filter(|r| r.text("mixer") == "normalized").cloned().collect();
     for mut row in lucky {
         row.set("lr", 3e-3);
         row.set("accuracy", SOLVED);
@@ -280,9 +238,7 @@ fn mixers_are_compared_at_the_rates_that_both_tried() {
 fn saturated_runs_say_nothing_about_who_is_better() {
     let mut rows = Rows::new(1000);
     rows.grid("linear", 0..5, |run| Some(0.991 + 1e-4 * run.seed as f64));
-    rows.grid("normalized", 0..5, |run| {
-        Some(0.998 - 1e-4 * run.seed as f64)
-    });
+    rows.grid("normalized", 0..5, |run| Some(0.998 - 1e-4 * run.seed as f64));
     assert_eq!(verdict(&judged(&rows.rows), "reduced", BEATS), "undecided");
 }
 
@@ -291,9 +247,7 @@ fn a_claim_about_each_task_needs_all_and_one_contradicts() {
     let gates = |[plain, reversed]: [bool; 2]| {
         let mut rows = Rows::new(1000);
         rows.grid("qlstm", 0..4, |run| ended(run.size.0 == 128 && plain));
-        rows.grid("qlstm-reversed", 0..4, |run| {
-            ended(run.size.0 == 64 || reversed)
-        });
+        rows.grid("qlstm-reversed", 0..4, |run| ended(run.size.0 == 64 || reversed));
         // qLSTMs have no state expansion.
         rows.rows.retain(|row| row.count("n") == 32);
         verdict(&judged(&rows.rows), "reduced", "reversed-beats-plain")
@@ -316,10 +270,7 @@ fn a_trend_over_a_single_value_asks_for_another() {
     assert_eq!(found["runs_needed"].as_u64(), Some(48));
     let command = found["command"].as_str().unwrap();
     let words: Vec<&str> = command.split(' ').collect();
-    assert!(
-        words.windows(2).any(|pair| pair == ["--n", "32,64"]),
-        "{command}"
-    );
+    assert!(words.windows(2).any(|pair| pair == ["--n", "32,64"]), "{command}");
 }
 
 #[test]
@@ -331,8 +282,7 @@ fn slopes_are_taken_over_doublings_of_n() {
         judged(&rows.rows)
     };
     let verdicts = |report: &Report| {
-        ["linear-approaches-softmax", "larger-n-hurts-at-small-d"]
-            .map(|claim| verdict(report, "reduced", claim))
+        ["linear-approaches-softmax", "larger-n-hurts-at-small-d"].map(|claim| verdict(report, "reduced", claim))
     };
     let report = approaching(64);
     assert_eq!(verdicts(&report), ["supported", "undecided"]);
@@ -350,8 +300,7 @@ fn to_reach_softmax_is_to_be_within_the_margin_at_the_largest_n() {
         rows.grid("softmax", 0..12, |_| ended(true));
         rows.grid("linear", 0..12, |run| ended(run.n == 64 && last(run.seed)));
         let report = judged(&rows.rows);
-        ["linear-approaches-softmax", "linear-reaches-softmax"]
-            .map(|claim| verdict(&report, "reduced", claim))
+        ["linear-approaches-softmax", "linear-reaches-softmax"].map(|claim| verdict(&report, "reduced", claim))
     };
     assert_eq!(at(|seed| seed % 2 == 0), ["supported", "not supported"]);
     assert_eq!(at(|_| true), ["supported", "supported"]);
@@ -406,16 +355,11 @@ fn on_par_is_a_matter_of_the_margin() {
 fn a_level_needs_as_many_seeds_as_its_exact_interval() {
     let perfect = |seeds: usize| {
         let mut rows = Rows::new(1000);
-        rows.grid("softmax", 0..seeds, |run| {
-            Some(if run.lr < 5e-3 { 0.995 } else { MISSED })
-        });
+        rows.grid("softmax", 0..seeds, |run| Some(if run.lr < 5e-3 { 0.995 } else { MISSED }));
         let report = judged(&rows.rows);
         let found = &records(&report, "reduced", "softmax-is-perfect")[0];
         assert_eq!(found["effect"].as_f64(), Some(1.0));
-        (
-            verdict(&report, "reduced", "softmax-is-perfect"),
-            found["runs_needed"].as_u64(),
-        )
+        (verdict(&report, "reduced", "softmax-is-perfect"), found["runs_needed"].as_u64())
     };
     // 17 seeds in 8 cells at 2 rates, 5 of which have been run.
     assert_eq!(perfect(5), ("undecided".to_owned(), Some(12 * 8 * 2)));
@@ -453,8 +397,7 @@ fn a_mixer_with_another_start_is_judged_by_itself() {
 fn all_claims_share_one_error() {
     let mut rows = Rows::new(1000);
     // One cell with 8 runs, where all against half of them would give p = 0.05 alone.
-    let few =
-        |row: &Record| row.count("seq_len") == 64 && row.count("d") == 64 && row.count("n") == 32;
+    let few = |row: &Record| row.count("seq_len") == 64 && row.count("d") == 64 && row.count("n") == 32;
     rows.grid("ssd", 0..4, |_| ended(true));
     rows.grid("s6", 0..4, |run| ended(run.seed < 2));
     rows.rows.retain(few);
@@ -472,21 +415,14 @@ fn all_claims_share_one_error() {
     rows.rows.retain(few);
     let [same, corrected] = alone(&rows);
     assert_eq!(same, level);
-    assert!(
-        (corrected - 2.0 * level).abs() < 1e-12,
-        "{level} {corrected}"
-    );
+    assert!((corrected - 2.0 * level).abs() < 1e-12, "{level} {corrected}");
 }
 
 /// Table 1 with three seeds.
 fn perplexities(normalized: f64) -> Report {
     let mut rows = Vec::new();
     let mut noise = noise("gap", 1);
-    for (mixer, ppl) in [
-        ("linear", 17.42),
-        ("normalized", normalized),
-        ("softmax", 13.15),
-    ] {
+    for (mixer, ppl) in [("linear", 17.42), ("normalized", normalized), ("softmax", 13.15)] {
         for seed in 0..3 {
             let mut config = text_config();
             (config.model.mixer, config.seed) = (mixer.to_owned(), seed);
@@ -498,34 +434,20 @@ fn perplexities(normalized: f64) -> Report {
 
 #[test]
 fn the_share_of_a_gap_is_judged_at_the_papers_sizes_where_its_cell_is_whole() {
-    assert_eq!(
-        verdict(&perplexities(16.43), "paper", "gap-in-perplexity"),
-        "supported"
-    );
-    assert_eq!(
-        verdict(&perplexities(15.0), "paper", "gap-in-perplexity"),
-        "not supported"
-    );
-    assert_eq!(
-        verdict(&perplexities(16.43), "reduced", "gap-in-perplexity"),
-        ""
-    );
+    assert_eq!(verdict(&perplexities(16.43), "paper", "gap-in-perplexity"), "supported");
+    assert_eq!(verdict(&perplexities(15.0), "paper", "gap-in-perplexity"), "not supported");
+    assert_eq!(verdict(&perplexities(16.43), "reduced", "gap-in-perplexity"), "");
 }
 
 #[test]
 fn a_part_of_the_papers_grid_is_no_verdict_at_the_papers_sizes() {
     let mut rows = compared([0.9, 0.1], 3);
-    rows.rows
-        .iter_mut()
-        .for_each(|row| row.set("train_examples", 100_000usize));
+    rows.rows.iter_mut().for_each(|row| row.set("train_examples", 100_000usize));
     let report = judged(&rows.rows);
     let found = &records(&report, "paper", BEATS)[0];
     assert_eq!(found["verdict"], "undecided");
     // 64 cells, 2 mixers, 4 rates, 3 seeds, where 8 cells have two rates done.
-    assert_eq!(
-        found["runs_needed"].as_u64(),
-        Some(64 * 2 * 4 * 3 - 8 * 2 * 2 * 3)
-    );
+    assert_eq!(found["runs_needed"].as_u64(), Some(64 * 2 * 4 * 3 - 8 * 2 * 2 * 3));
     assert_eq!(verdict(&report, "reduced", BEATS), "supported");
     shows!("part-of-the-papers-grid", text(&report));
 }
@@ -536,27 +458,14 @@ fn the_whole_grid_of_a_claim_is_judged_at_the_papers_sizes_alone() {
     let mut rows = Rows::new(100_000);
     for (mixer, solves) in [("qlstm", false), ("qlstm-reversed", true)] {
         for size in [(64, 4), (128, 8), (256, 16)] {
-            for (d, seed) in [64, 128, 256, 512]
-                .into_iter()
-                .flat_map(|d| (0..3).map(move |s| (d, s)))
-            {
-                let run = Run {
-                    mixer,
-                    size,
-                    d,
-                    n: 1,
-                    lr: 1e-3,
-                    seed,
-                };
+            for (d, seed) in [64, 128, 256, 512].into_iter().flat_map(|d| (0..3).map(move |s| (d, s))) {
+                let run = Run { mixer, size, d, n: 1, lr: 1e-3, seed };
                 rows.push(run, ended(solves));
             }
         }
     }
     let report = judged(&rows.rows);
-    assert_eq!(
-        verdict(&report, "paper", "reversed-beats-plain"),
-        "supported"
-    );
+    assert_eq!(verdict(&report, "paper", "reversed-beats-plain"), "supported");
     assert_eq!(verdict(&report, "reduced", "reversed-beats-plain"), "");
 }
 
@@ -580,10 +489,7 @@ fn attentions_on_the_arena(data: &str) -> Report {
             config.seed = seed;
             let accuracy = accuracy + 0.01 * noise();
             let mut result = done(accuracy);
-            result.metrics = result
-                .metrics
-                .with("val_accuracy", accuracy)
-                .with("selected_accuracy", accuracy);
+            result.metrics = result.metrics.with("val_accuracy", accuracy).with("selected_accuracy", accuracy);
             rows.push(Record::new(&config, &result));
         }
     }
@@ -604,10 +510,7 @@ fn generated_examples_of_the_arena_are_never_at_the_papers_sizes() {
     assert_eq!(found["runs_needed"].as_u64(), Some(2 * 3 * 3));
     let command = found["command"].as_str().unwrap();
     let words: Vec<&str> = command.split(' ').collect();
-    assert!(
-        words.windows(2).any(|pair| pair == ["--data", "files"]),
-        "{command}"
-    );
+    assert!(words.windows(2).any(|pair| pair == ["--data", "files"]), "{command}");
     let studies = records(&generated, "reduced", claim);
     let named = |study: &&BTreeMap<_, &serde_json::Value>| {
         let study = study["study"].as_str().unwrap();
@@ -626,13 +529,8 @@ fn a_claim_judged_on_two_sources_of_examples_says_which_line_is_which() {
         row.set("run_id", format!("{}b", &row.run_id()[1..]).as_str());
     }
     rows.rows.extend(numpys.rows);
-    rows.rows
-        .iter_mut()
-        .for_each(|row| row.set("train_examples", 100_000usize));
-    let options = ReportOptions {
-        claims: vec![BEATS.to_owned()],
-        ..ReportOptions::default()
-    };
+    rows.rows.iter_mut().for_each(|row| row.set("train_examples", 100_000usize));
+    let options = ReportOptions { claims: vec![BEATS.to_owned()], ..ReportOptions::default() };
     let report = claims(&rows.rows, &full, &options).unwrap();
     let at_paper = |grid: &&Grid| grid.title == "undecided at the paper's sizes";
     let lines = &report.grids.iter().find(at_paper).unwrap().lines;
@@ -663,17 +561,10 @@ fn protocols_and_sizes_are_never_put_together() {
     }
     rows.rows.extend(third.rows);
     let report = judged(&rows.rows);
-    let mut verdicts: Vec<&str> = records(&report, "reduced", BEATS)
-        .iter()
-        .map(|record| record["verdict"].as_str().unwrap())
-        .collect();
+    let mut verdicts: Vec<&str> =
+        records(&report, "reduced", BEATS).iter().map(|record| record["verdict"].as_str().unwrap()).collect();
     verdicts.sort_unstable();
-    assert_eq!(
-        verdicts,
-        ["not supported", "supported", "supported"],
-        "{}",
-        text(&report)
-    );
+    assert_eq!(verdicts, ["not supported", "supported", "supported"], "{}", text(&report));
 }
 
 #[test]
@@ -684,12 +575,7 @@ fn what_else_differs_between_mixers_is_said() {
             row.set("state_mixer", "none");
         }
     }
-    let heads: Vec<Record> = rows
-        .rows
-        .iter()
-        .filter(|r| r.text("mixer") == "linear")
-        .cloned()
-        .collect();
+    let heads: Vec<Record> = rows.rows.iter().filter(|r| r.text("mixer") == "linear").cloned().collect();
     for mut row in heads {
         row.set("heads", 4usize);
         row.set("run_id", format!("{}c", &row.run_id()[1..]).as_str());
@@ -730,19 +616,9 @@ impl Chance {
 /// A thousand studies of 3 to 6 seeds in which all mixers are equal and nothing depends on n.
 #[test]
 fn without_a_true_effect_a_claim_is_supported_in_at_most_one_of_twenty_studies() {
-    let chances = [
-        Chance::Even,
-        Chance::OfRate,
-        Chance::OfTask,
-        Chance::Saturated,
-    ];
-    let names = [
-        "linear-approaches-softmax",
-        BEATS,
-        "ssd-beats-s6",
-        "larger-n-hurts-at-small-d",
-        "reversed-beats-plain",
-    ];
+    let chances = [Chance::Even, Chance::OfRate, Chance::OfTask, Chance::Saturated];
+    let names =
+        ["linear-approaches-softmax", BEATS, "ssd-beats-s6", "larger-n-hurts-at-small-d", "reversed-beats-plain"];
     let mut supported: BTreeMap<&str, usize> = BTreeMap::new();
     let mut of_chance: BTreeMap<String, usize> = BTreeMap::new();
     let (mut any, studies) = (0, 1000u64);
@@ -751,18 +627,8 @@ fn without_a_true_effect_a_claim_is_supported_in_at_most_one_of_twenty_studies()
         let seeds = 3 + (study as usize / 4) % 4;
         let mut stream = Rng::new(study, "null", 0);
         let mut rows = Rows::new(1000);
-        for mixer in [
-            "softmax",
-            "linear",
-            "normalized",
-            "s6",
-            "ssd",
-            "qlstm",
-            "qlstm-reversed",
-        ] {
-            rows.grid(mixer, 0..seeds, |run| {
-                ended(stream.uniform() < chance.of(run))
-            });
+        for mixer in ["softmax", "linear", "normalized", "s6", "ssd", "qlstm", "qlstm-reversed"] {
+            rows.grid(mixer, 0..seeds, |run| ended(stream.uniform() < chance.of(run)));
         }
         // One width is enough, and halves the time.
         rows.rows.retain(|row| row.count("d") == WIDTHS[0]);
@@ -774,9 +640,7 @@ fn without_a_true_effect_a_claim_is_supported_in_at_most_one_of_twenty_studies()
             let is = usize::from(verdict == "supported");
             *supported.entry(claim).or_default() += is;
             false_ones += is;
-            *of_chance
-                .entry(format!("{claim} {chance:?} {verdict}"))
-                .or_default() += 1;
+            *of_chance.entry(format!("{claim} {chance:?} {verdict}")).or_default() += 1;
         }
         any += usize::from(false_ones > 0);
     }
@@ -810,12 +674,7 @@ fn every_format_has_every_verdict() {
         for claim in crate::report::CLAIMS.iter() {
             // A picture has only the captions of decided claims, and no table.
             let is_said = format.name != "svg" || claim.name == BEATS;
-            assert!(
-                !is_said || text.contains(claim.name),
-                "{}: {}",
-                format.name,
-                claim.name
-            );
+            assert!(!is_said || text.contains(claim.name), "{}: {}", format.name, claim.name);
         }
     }
     shows!("markdown", drawn(&report, "markdown"));

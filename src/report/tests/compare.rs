@@ -17,10 +17,7 @@ fn config_of(d: usize, seed: u64) -> RunConfig {
 }
 
 fn seeds(d: usize, accuracies: &[f64]) -> Vec<Record> {
-    (0..)
-        .zip(accuracies)
-        .map(|(seed, a)| run(d, seed, *a))
-        .collect()
+    (0..).zip(accuracies).map(|(seed, a)| run(d, seed, *a)).collect()
 }
 
 fn compared(a: &[Record], b: &[Record]) -> Comparison {
@@ -28,21 +25,14 @@ fn compared(a: &[Record], b: &[Record]) -> Comparison {
 }
 
 fn changes(comparison: &Comparison) -> Vec<(u64, String)> {
-    let records = comparison
-        .report
-        .grids
-        .iter()
-        .flat_map(|grid| &grid.records);
+    let records = comparison.report.grids.iter().flat_map(|grid| &grid.records);
     let value = |record: &Facts, name: &str| {
         let mut found = record.iter().filter(|(known, _)| known == name);
         found.next().unwrap().1.clone()
     };
     let each = records.map(|record| {
         let change = value(record, "change");
-        (
-            value(record, "d").as_u64().unwrap(),
-            change.as_str().unwrap().to_owned(),
-        )
+        (value(record, "d").as_u64().unwrap(), change.as_str().unwrap().to_owned())
     });
     each.collect()
 }
@@ -71,10 +61,7 @@ fn every_cell_is_one_of_seven() {
         (256, "only in A"),
         (512, "only in B"),
     ];
-    assert_eq!(
-        changes(&comparison),
-        wanted.map(|(d, change)| (d, change.to_owned()))
-    );
+    assert_eq!(changes(&comparison), wanted.map(|(d, change)| (d, change.to_owned())));
     assert_eq!(comparison.worse, 1);
     // Identical cells have no line.
     shows!("comparison", text(&comparison.report));
@@ -101,10 +88,7 @@ fn of_perplexities_and_losses_the_lower_is_better() {
         }
         rows
     };
-    let (low, high) = (
-        with_loss([1.0, 1.1, 1.05, 1.02]),
-        with_loss([2.0, 2.1, 2.04, 2.02]),
-    );
+    let (low, high) = (with_loss([1.0, 1.1, 1.05, 1.02]), with_loss([2.0, 2.1, 2.04, 2.02]));
     let worse = |a: &[Record], b: &[Record]| {
         let metric = Metric::find("test_loss");
         compare([a, b], ["old", "new"], metric).unwrap().worse

@@ -26,10 +26,7 @@ fn curve(mixer: &str, lr: f64, seed: u64, accuracies: &[f64]) -> Traced<EpochRow
     let mut config = config();
     config.model.mixer = mixer.into();
     (config.train.lr, config.seed) = (lr, seed);
-    Traced {
-        run: Record::new(&config, &done(0.5)),
-        rows: epochs(accuracies),
-    }
+    Traced { run: Record::new(&config, &done(0.5)), rows: epochs(accuracies) }
 }
 
 fn small() -> Vec<Traced<EpochRow>> {
@@ -45,20 +42,8 @@ fn curves_are_means_over_seeds_a_line_a_rate_until_the_last_epoch_of_each() {
     let report = curves(&small(), &ReportOptions::default()).unwrap();
     shows!("curves", text(&report));
     let csv = drawn(&report, "csv");
-    assert!(
-        csv.lines()
-            .next()
-            .unwrap()
-            .ends_with(",metric,epoch,mean,std,seeds"),
-        "{csv}"
-    );
-    assert!(
-        csv.lines()
-            .last()
-            .unwrap()
-            .ends_with(",accuracy,1,0.125,,1"),
-        "{csv}"
-    );
+    assert!(csv.lines().next().unwrap().ends_with(",metric,epoch,mean,std,seeds"), "{csv}");
+    assert!(csv.lines().last().unwrap().ends_with(",accuracy,1,0.125,,1"), "{csv}");
     assert_eq!(csv.lines().count(), 1 + 2 * 3);
 }
 
@@ -75,10 +60,7 @@ fn curves_are_drawn_on_the_scales_of_their_numbers() {
             Body::Heatmap(_) => "",
         })
         .collect();
-    assert_eq!(
-        (picture.across, names),
-        (2, vec!["loss (nats)", "accuracy (%)"])
-    );
+    assert_eq!((picture.across, names), (2, vec!["loss (nats)", "accuracy (%)"]));
     shows!("words-of-the-picture", words(&drawn(&report, "svg")));
     assert!(!bytes(&report, "png").is_empty());
 }
@@ -110,10 +92,7 @@ fn texts_have_curves_of_perplexity() {
 fn without_epochs_or_behind_a_filter_that_leaves_none_a_sentence_says_so() {
     let none = curves(&[], &ReportOptions::default()).fails("refused");
     none.names(&["metrics.csv"]);
-    let filter = Filter {
-        mixers: vec!["s6".into()],
-        ..Filter::default()
-    };
+    let filter = Filter { mixers: vec!["s6".into()], ..Filter::default() };
     let none = curves(&small(), &filtered(filter)).fails("refused");
     none.names(&["3 runs"]);
 }

@@ -19,13 +19,7 @@ fn run(mixer: &str, d: usize, n: usize, accuracy: f64, change: fn(&mut RunConfig
 
 fn drawn_figure(number: &str, rows: &[Record]) -> Result<Report> {
     let none: PresetsOf = &|_| unreachable!("no figure asks a preset");
-    report(
-        figure(Series::Figure, number),
-        rows,
-        None,
-        none,
-        &ReportOptions::default(),
-    )
+    report(figure(Series::Figure, number), rows, None, none, &ReportOptions::default())
 }
 
 #[test]
@@ -42,10 +36,7 @@ fn the_second_figure_has_mixers_down_and_widths_across() {
 
 #[test]
 fn lines_of_one_mixer_say_what_tells_them_apart() {
-    let rows = [
-        run("linear", 64, 128, 0.25, |_| {}),
-        run("linear", 64, 128, 0.5, |c| c.model.n_heads = 4),
-    ];
+    let rows = [run("linear", 64, 128, 0.25, |_| {}), run("linear", 64, 128, 0.5, |c| c.model.n_heads = 4)];
     let report = drawn_figure("2", &rows).unwrap();
     let names: Vec<&str> = report.grids[0].lines.iter().map(|l| l.name()).collect();
     assert_eq!(names, ["linear, heads=1", "linear, heads=4"]);
@@ -82,15 +73,8 @@ fn lines_that_differ_in_options_name_those_that_differ() {
 fn the_first_figure_is_over_n_and_the_seventh_has_d_down() {
     let rows = [32, 64].map(|n| run("linear", 512, n, 0.5, |_| {}));
     let grid = drawn_figure("1", &rows).unwrap().grids.remove(0);
-    assert_eq!(
-        (&*grid.corner(), &column_titles(&grid)[..]),
-        ("mixer \\ n", &["32", "64"][..])
-    );
-    assert!(
-        grid.title.ends_with("100000 examples, d=512"),
-        "{}",
-        grid.title
-    );
+    assert_eq!((&*grid.corner(), &column_titles(&grid)[..]), ("mixer \\ n", &["32", "64"][..]));
+    assert!(grid.title.ends_with("100000 examples, d=512"), "{}", grid.title);
     let grid = drawn_figure("7", &rows).unwrap().grids.remove(0);
     assert_eq!((&*grid.corner(), grid.lines[0].name()), ("d \\ n", "512"));
 }
@@ -98,13 +82,9 @@ fn the_first_figure_is_over_n_and_the_seventh_has_d_down() {
 #[test]
 fn figures_say_how_to_get_results_and_turn_only_where_d_and_n_are_the_axes() {
     let none = drawn_figure("3", &[run("linear", 64, 32, 0.5, |_| {})]);
-    none.fails("refused")
-        .names(&["`dsf sweep experiments/figure3.toml`"]);
+    none.fails("refused").names(&["`dsf sweep experiments/figure3.toml`"]);
     let none: PresetsOf = &|_| Vec::new();
-    let turned = ReportOptions {
-        orient: Some(Orient::Paper),
-        ..ReportOptions::default()
-    };
+    let turned = ReportOptions { orient: Some(Orient::Paper), ..ReportOptions::default() };
     let rows = [run("linear", 512, 128, 0.5, |_| {})];
     let refused = report(figure(Series::Figure, "2"), &rows, None, none, &turned);
     refused.refuses("--orient").names(&["Figure 2"]);
@@ -120,10 +100,7 @@ fn a_hundred_thousand_runs_are_read_and_reported_in_seconds() {
     let mut file = header.join(",") + "\n";
     for run in 0..100_000usize {
         row.set("run_id", format!("{run:012x}").as_str());
-        row.set(
-            "mixer",
-            ["softmax", "linear", "s6", "ssd", "gla"][run / 4 % 5],
-        );
+        row.set("mixer", ["softmax", "linear", "s6", "ssd", "gla"][run / 4 % 5]);
         row.set("seed", run % 2);
         row.set("lr", [1e-3, 1e-2][run / 2 % 2]);
         row.set("d", 8 * (run / 20 % 50));
@@ -140,13 +117,7 @@ fn a_hundred_thousand_runs_are_read_and_reported_in_seconds() {
     let rows = crate::store::read_summary(&path).unwrap();
     let read = start.elapsed();
     let none: PresetsOf = &|_| Vec::new();
-    let grids = report(
-        figure(Series::Grid, ""),
-        &rows,
-        None,
-        none,
-        &ReportOptions::default(),
-    );
+    let grids = report(figure(Series::Grid, ""), &rows, None, none, &ReportOptions::default());
     let report = grids.unwrap();
     text(&report);
     let whole = start.elapsed();
@@ -163,10 +134,7 @@ static MADE_UP: Figure = Figure {
     about: "rates of learning over lengths",
     runs: &[("task", &["mqar"]), ("d", &["64"])],
     metrics: &["test_loss", "accuracy"],
-    drawn: Drawn::Axes {
-        lines: &["mixer"],
-        columns: "seq_len",
-    },
+    drawn: Drawn::Axes { lines: &["mixer"], columns: "seq_len" },
     remedy: "`dsf sweep --d 64` trains what it needs",
 };
 
@@ -180,22 +148,16 @@ fn a_row_of_a_figure_is_drawn_in_every_format_and_says_what_it_lacks() {
     let none: PresetsOf = &|_| Vec::new();
     let asked = by("accuracy");
     let drawn = report(&MADE_UP, &rows, None, none, &asked).unwrap();
-    let accuracies = drawn.grids[0].lines[0]
-        .cells
-        .iter()
-        .map(|cell| match cell.content {
-            Content::Result(status) => status.score().map(|score| score.mean),
-            _ => None,
-        });
+    let accuracies = drawn.grids[0].lines[0].cells.iter().map(|cell| match cell.content {
+        Content::Result(status) => status.score().map(|score| score.mean),
+        _ => None,
+    });
     assert_eq!(accuracies.collect::<Vec<_>>(), [Some(0.5), Some(0.25)]);
     let lines = csv_rows(&drawn).into_iter();
     let means: Vec<String> = lines.map(|mut row| row.remove("mean").unwrap()).collect();
     assert_eq!(means, ["0.5", "0.25"]);
     let cells = &json(&drawn)["panels"][0]["cells"];
-    assert_eq!(
-        [0, 1].map(|i| cells[i]["mean"].as_f64()),
-        [Some(0.5), Some(0.25)]
-    );
+    assert_eq!([0, 1].map(|i| cells[i]["mean"].as_f64()), [Some(0.5), Some(0.25)]);
     let texts = FORMATS.iter().filter(|format| format.is_text());
     let texts = texts.map(|format| (format.name, super::drawn(&drawn, format.name)));
     let texts = texts.filter_map(|(name, text)| match name {
@@ -205,40 +167,23 @@ fn a_row_of_a_figure_is_drawn_in_every_format_and_says_what_it_lacks() {
     });
     shows!("made-up-figure", sections(texts));
     let title = &drawn.grids[0].title;
-    assert_eq!(
-        title, "matched, k=64 V=8192, 100000 examples, d=64, n=32",
-        "L is an axis"
-    );
+    assert_eq!(title, "matched, k=64 V=8192, 100000 examples, d=64, n=32", "L is an axis");
     let refused = report(&MADE_UP, &rows[2..], None, none, &asked);
     refused.fails("refused").names(&[MADE_UP.remedy]);
     let unknown = report(&MADE_UP, &rows, None, none, &by("test_ppl"));
-    unknown
-        .refuses("--metric")
-        .gives("test_ppl")
-        .names(&["Figure 99", "test_loss", "accuracy"]);
+    unknown.refuses("--metric").gives("test_ppl").names(&["Figure 99", "test_loss", "accuracy"]);
 }
 
 /// Three rates by three seeds, of which two seeds stop, at the last rate.
 fn tuned() -> Vec<Record> {
     let mut rows = Vec::new();
-    for (lr, accuracies) in [
-        (1e-3, [0.2, 0.2, 0.2]),
-        (3e-3, [0.3, 0.4, 0.5]),
-        (1e-2, [0.995, 0.996, 0.6]),
-    ] {
+    for (lr, accuracies) in [(1e-3, [0.2, 0.2, 0.2]), (3e-3, [0.3, 0.4, 0.5]), (1e-2, [0.995, 0.996, 0.6])] {
         for (seed, accuracy) in accuracies.into_iter().enumerate() {
             let mut row = run("ssd", 64, 32, accuracy, |_| {});
             row.set("lr", lr);
             row.set("seed", seed);
             row.set("run_id", format!("{:012x}", rows.len()).as_str());
-            row.set(
-                "epochs_run",
-                if accuracy > 0.99 {
-                    4 + 2 * seed
-                } else {
-                    row.count("epochs_max")
-                },
-            );
+            row.set("epochs_run", if accuracy > 0.99 { 4 + 2 * seed } else { row.count("epochs_max") });
             rows.push(row);
         }
     }
@@ -257,29 +202,19 @@ fn times_are_the_share_of_all_runs_that_have_stopped() {
     });
     assert_eq!(shares.collect::<Vec<_>>(), [0.0, 1.0, 2.0]);
     assert!(matches!(grid.form, Form::Lines { steps: true, .. }));
-    rows.iter_mut()
-        .for_each(|row| row.set("stop_above", Field::Absent));
-    drawn_figure("times", &rows)
-        .fails("refused")
-        .names(&["Figure times"]);
+    rows.iter_mut().for_each(|row| row.set("stop_above", Field::Absent));
+    drawn_figure("times", &rows).fails("refused").names(&["Figure times"]);
 }
 
 #[test]
 fn tuning_is_the_expected_best_of_the_rates() {
     let report = drawn_figure("tuning", &tuned()).unwrap();
     let means = [0.2, 0.4, (0.995 + 0.996 + 0.6) / 3.0];
-    let wanted = [
-        means.iter().sum::<f64>() / 3.0,
-        (means[1] + 2.0 * means[2]) / 3.0,
-        means[2],
-    ];
-    let found = report.grids[0].lines[0]
-        .cells
-        .iter()
-        .map(|cell| match cell.content {
-            Content::Value(value) => value,
-            _ => f64::NAN,
-        });
+    let wanted = [means.iter().sum::<f64>() / 3.0, (means[1] + 2.0 * means[2]) / 3.0, means[2]];
+    let found = report.grids[0].lines[0].cells.iter().map(|cell| match cell.content {
+        Content::Value(value) => value,
+        _ => f64::NAN,
+    });
     for (found, wanted) in found.zip(wanted) {
         assert!((found - wanted).abs() < 1e-12, "{found} {wanted}");
     }

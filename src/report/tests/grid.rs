@@ -32,11 +32,7 @@ fn changed(change: fn(&mut RunConfig)) -> Record {
     Record::new(&config, &done(0.5))
 }
 
-fn report_with(
-    rows: &[Record],
-    planned: Option<&[RunConfig]>,
-    asked: &ReportOptions,
-) -> Result<Report> {
+fn report_with(rows: &[Record], planned: Option<&[RunConfig]>, asked: &ReportOptions) -> Result<Report> {
     let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
     super::super::report(figure(Series::Grid, ""), rows, planned, none, asked)
 }
@@ -53,10 +49,7 @@ fn report_of(rows: &[Record], asked: &ReportOptions) -> Result<Report> {
 fn cell(report: &Report, d: usize, n: usize) -> Status {
     let grid = &report.grids[0];
     let line = grid.lines.iter().find(|line| line.name() == n.to_string());
-    let column = grid
-        .columns
-        .iter()
-        .position(|column| column.title == d.to_string());
+    let column = grid.columns.iter().position(|column| column.title == d.to_string());
     match line.unwrap().cells[column.unwrap()].content {
         Content::Result(status) => status,
         ref other => panic!("{other:?}"),
@@ -118,11 +111,7 @@ fn of_equal_rates_the_lowest_wins() {
 
 #[test]
 fn a_diverged_rate_counts_as_tried() {
-    let rows = [
-        row(64, 32, 1e-4, 0.3),
-        row(64, 32, 1e-3, 0.6),
-        ended(64, 32, 1e-2, &diverged()),
-    ];
+    let rows = [row(64, 32, 1e-4, 0.3), row(64, 32, 1e-3, 0.6), ended(64, 32, 1e-2, &diverged())];
     assert_eq!(only_cell(&rows).score().unwrap().edge, None);
 }
 
@@ -155,10 +144,7 @@ fn a_cell_with_rates_still_to_run_is_not_called_diverged() {
 #[test]
 fn a_run_that_is_given_twice_counts_once_and_a_number_beats_a_failure() {
     let failure = ended(64, 32, 1e-3, &failed("disk"));
-    for rows in [
-        [failure.clone(), row(64, 32, 1e-3, 0.5)],
-        [row(64, 32, 1e-3, 0.5), failure],
-    ] {
+    for rows in [[failure.clone(), row(64, 32, 1e-3, 0.5)], [row(64, 32, 1e-3, 0.5), failure]] {
         let report = report(&rows);
         assert_eq!(report.coverage.done, 1);
         assert!(report.coverage.failed.is_empty());
@@ -210,10 +196,7 @@ fn recall_has_no_epoch_chosen_on_validation_data() {
 
 #[test]
 fn a_filter_keeps_what_it_names() {
-    let rows = [
-        changed(|_| {}),
-        changed(|c| c.model.mixer = "softmax".into()),
-    ];
+    let rows = [changed(|_| {}), changed(|c| c.model.mixer = "softmax".into())];
     let only = |filter: Filter| report_with(&rows, None, &filtered(filter));
     let softmax = only(Filter {
         mixers: vec!["softmax".into()],
@@ -223,22 +206,11 @@ fn a_filter_keeps_what_it_names() {
     });
     assert_eq!(softmax.unwrap().grids.len(), 1);
     for (task, found) in [("mqar", true), ("induction", false)] {
-        let of = only(Filter {
-            tasks: vec![task.into()],
-            ..Filter::default()
-        });
+        let of = only(Filter { tasks: vec![task.into()], ..Filter::default() });
         assert_eq!(of.is_ok(), found, "{task}");
     }
-    let nothing = only(Filter {
-        seq_lens: vec![512],
-        ..Filter::default()
-    });
-    nothing.fails("refused").names(&[
-        "--task mqar",
-        "--mixer linear,softmax",
-        "--seq-len 64",
-        "--protocol matched",
-    ]);
+    let nothing = only(Filter { seq_lens: vec![512], ..Filter::default() });
+    nothing.fails("refused").names(&["--task mqar", "--mixer linear,softmax", "--seq-len 64", "--protocol matched"]);
 }
 
 #[test]
@@ -251,11 +223,7 @@ fn a_diverged_run_is_counted_as_done() {
 /// Position alone answers 28.8 % here.
 #[test]
 fn cells_at_or_below_the_accuracy_without_recall_are_counted() {
-    let rows = [
-        row(64, 32, 1e-3, 0.25),
-        row(128, 32, 1e-3, 0.288),
-        row(256, 32, 1e-3, 0.3),
-    ];
+    let rows = [row(64, 32, 1e-3, 0.25), row(128, 32, 1e-3, 0.288), row(256, 32, 1e-3, 0.3)];
     shows!("without-recall", text(&report(&rows)));
 }
 
@@ -267,14 +235,8 @@ fn a_grid_without_seeds_reads_like_this() {
 #[test]
 fn the_papers_orientation_has_rows_d_and_columns_n() {
     let orient = Some(Orient::Paper);
-    let asked = ReportOptions {
-        orient,
-        ..ReportOptions::default()
-    };
-    shows!(
-        "in-the-papers-orientation",
-        text(&self::report_with(&small(), None, &asked).unwrap())
-    );
+    let asked = ReportOptions { orient, ..ReportOptions::default() };
+    shows!("in-the-papers-orientation", text(&self::report_with(&small(), None, &asked).unwrap()));
 }
 
 #[test]
@@ -290,21 +252,15 @@ fn a_grid_with_seeds_reads_like_this() {
 fn a_winner_at_the_end_of_the_rates_is_hinted_at() {
     let shown = |best: f64, accuracy: f64| {
         let other = [1e-4, 1e-3, 1e-2].map(|lr| row(64, 32, lr, 0.3));
-        let rows: Vec<Record> = other
-            .into_iter()
-            .filter(|r| r.number("lr") != Some(best))
-            .chain([row(64, 32, best, accuracy)])
-            .collect();
+        let rows: Vec<Record> =
+            other.into_iter().filter(|r| r.number("lr") != Some(best)).chain([row(64, 32, best, accuracy)]).collect();
         text(&report(&rows))
     };
     let texts = [
         ("the highest", shown(1e-2, 0.6)),
         ("the lowest", shown(1e-4, 0.6)),
         ("neither", shown(1e-3, 0.6)),
-        (
-            "the highest, and nothing is left to gain",
-            shown(1e-2, 0.995),
-        ),
+        ("the highest, and nothing is left to gain", shown(1e-2, 0.995)),
     ];
     shows!("hints", sections(texts));
 }
@@ -335,28 +291,17 @@ fn a_title_says_only_what_tells_its_panel_from_others() {
 
 #[test]
 fn panels_are_ordered_by_size_as_numbers_and_then_by_mixer() {
-    let rows = [
-        changed(|c| c.task.set("seq_len", 256)),
-        changed(|c| c.model.mixer = "softmax".into()),
-        changed(|_| {}),
-    ];
+    let rows =
+        [changed(|c| c.task.set("seq_len", 256)), changed(|c| c.model.mixer = "softmax".into()), changed(|_| {})];
     let report = report(&rows);
     let starts: Vec<&str> = titles(&report).into_iter().map(|t| &t[..22]).collect();
-    let expected = [
-        "linear, matched, L=64 ",
-        "softmax, matched, L=64",
-        "linear, matched, L=256",
-    ];
+    let expected = ["linear, matched, L=64 ", "softmax, matched, L=64", "linear, matched, L=256"];
     assert_eq!(starts, expected);
 }
 
 #[test]
 fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
-    let plan = [
-        at(64, 32, 1e-3, 0),
-        at(64, 64, 1e-3, 0),
-        at(128, 32, 1e-3, 0),
-    ];
+    let plan = [at(64, 32, 1e-3, 0), at(64, 64, 1e-3, 0), at(128, 32, 1e-3, 0)];
     let rows = [row(64, 32, 1e-3, 0.5), row(512, 32, 1e-3, 0.5)];
     let report = report_with(&rows, Some(&plan), &ReportOptions::default()).unwrap();
     shows!("plan", text(&report));
@@ -376,11 +321,7 @@ fn colour_adds_escapes_and_nothing_else() {
     assert!(coloured.contains("\u{1b}["));
     let mut stripped = String::new();
     for (i, part) in coloured.split("\u{1b}[").enumerate() {
-        let start = if i == 0 {
-            0
-        } else {
-            part.find('m').unwrap() + 1
-        };
+        let start = if i == 0 { 0 } else { part.find('m').unwrap() + 1 };
         stripped.push_str(&part[start..]);
     }
     assert_eq!(stripped, text(&report));

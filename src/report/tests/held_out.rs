@@ -11,17 +11,12 @@ fn at(lr: f64, seed: u64) -> RunConfig {
 
 fn rows(lr: f64, accuracies: &[f64]) -> Vec<Record> {
     let seeds = (0..).zip(accuracies);
-    seeds
-        .map(|(seed, a)| Record::new(&at(lr, seed), &done(*a)))
-        .collect()
+    seeds.map(|(seed, a)| Record::new(&at(lr, seed), &done(*a))).collect()
 }
 
 fn held_out(rows: &[Record]) -> Report {
     let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
-    let asked = ReportOptions {
-        select: RateChoice::HeldOut,
-        ..ReportOptions::default()
-    };
+    let asked = ReportOptions { select: RateChoice::HeldOut, ..ReportOptions::default() };
     report(figure(Series::Grid, ""), rows, None, none, &asked).unwrap()
 }
 
@@ -44,10 +39,7 @@ fn each_half_of_the_seeds_is_reported_at_the_rate_that_is_best_on_the_other() {
     assert_eq!(score.seeds, 4);
     assert!(score.lr.is_nan());
     shows!("halves-of-seeds", text(&report));
-    assert_eq!(
-        json(&report)["panels"][0]["cells"][0]["lr"],
-        serde_json::Value::Null
-    );
+    assert_eq!(json(&report)["panels"][0]["cells"][0]["lr"], serde_json::Value::Null);
 }
 
 #[test]
@@ -103,18 +95,8 @@ fn what_is_mixed_in_one_grid_is_warned_of() {
     runs[1].set("simd", "baseline");
     runs[1].set("version", "0.2.0");
     let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
-    let drawn = |rows: &[Record]| {
-        text(
-            &report(
-                figure(Series::Grid, ""),
-                rows,
-                None,
-                none,
-                &ReportOptions::default(),
-            )
-            .unwrap(),
-        )
-    };
+    let drawn =
+        |rows: &[Record]| text(&report(figure(Series::Grid, ""), rows, None, none, &ReportOptions::default()).unwrap());
     let mixed = drawn(&runs);
     let alike = drawn(&rows(1e-3, &[0.9, 0.8]));
     // A file that does not say is not another one.
@@ -129,14 +111,7 @@ fn the_grid_says_what_only_tables_show() {
     let mut runs = rows(1e-3, &[0.9]);
     runs.push(Record::new(&text_config(), &read(16.0)));
     let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
-    let drawn = report(
-        figure(Series::Grid, ""),
-        &runs,
-        None,
-        none,
-        &ReportOptions::default(),
-    )
-    .unwrap();
+    let drawn = report(figure(Series::Grid, ""), &runs, None, none, &ReportOptions::default()).unwrap();
     shows!("what-only-tables-show", text(&drawn));
 }
 
@@ -149,14 +124,7 @@ fn table(linear: f64) -> Report {
     };
     let runs = [run("linear", linear), run("softmax", 13.2)];
     let presets: PresetsOf = &|_| vec![("paper", Record::planned(&text_config()))];
-    report(
-        figure(Series::Table, "1"),
-        &runs,
-        None,
-        presets,
-        &ReportOptions::default(),
-    )
-    .unwrap()
+    report(figure(Series::Table, "1"), &runs, None, presets, &ReportOptions::default()).unwrap()
 }
 
 #[test]
@@ -170,10 +138,7 @@ fn printed_numbers_are_held_missed_or_absent() {
     let json = json(&far);
     let missed = json["check"]["missed"].as_array().unwrap();
     assert_eq!(missed.len(), 1);
-    assert!(missed[0]["what"]
-        .as_str()
-        .unwrap()
-        .starts_with("linear in wikitext-103-raw"));
+    assert!(missed[0]["what"].as_str().unwrap().starts_with("linear in wikitext-103-raw"));
     assert!((missed[0]["apart"].as_f64().unwrap() - 100.0 * 0.58 / 17.42).abs() < 1e-9);
     assert!(table(18.0).check(4.0), "a wider tolerance holds it");
 }
@@ -195,8 +160,7 @@ fn validation_examples_of_a_generated_task_choose_the_rate() {
         let rows = [run(1e-3, 0.5, 0.9, examples), run(1e-2, 0.6, 0.7, examples)];
         let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
         let grid = figure(Series::Grid, "");
-        let report =
-            super::super::report(grid, &rows, None, none, &ReportOptions::default()).unwrap();
+        let report = super::super::report(grid, &rows, None, none, &ReportOptions::default()).unwrap();
         (fact_at(&report.grids[0], 0, "mean"), text(&report))
     };
     let [(with, said), (without, silent)] = [mean(100), mean(0)];

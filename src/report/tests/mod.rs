@@ -34,17 +34,11 @@ fn column_titles(grid: &Grid) -> Vec<&str> {
 
 /// What a table asked with `metric` alone.
 fn by(metric: &str) -> ReportOptions {
-    ReportOptions {
-        metric: Some(metric.into()),
-        ..ReportOptions::default()
-    }
+    ReportOptions { metric: Some(metric.into()), ..ReportOptions::default() }
 }
 
 fn filtered(filter: Filter) -> ReportOptions {
-    ReportOptions {
-        filter,
-        ..ReportOptions::default()
-    }
+    ReportOptions { filter, ..ReportOptions::default() }
 }
 
 fn bytes(report: &Report, format: &str) -> Vec<u8> {

@@ -26,10 +26,7 @@ fn small(mixer: &str) -> RunConfig {
 
 /// As the presets are: the corpus and the precision of the row.
 fn presets(row: &Record) -> Vec<(&'static str, Record)> {
-    let named = [
-        ("paper", config(row.text("mixer"))),
-        ("quick", small(row.text("mixer"))),
-    ];
+    let named = [("paper", config(row.text("mixer"))), ("quick", small(row.text("mixer")))];
     let planned = |(name, config): (&'static str, RunConfig)| {
         let mut usual = Record::planned(&config);
         for kept in ["dataset", "precision"] {
@@ -62,9 +59,7 @@ fn at(mixer: &str, lr: f64, result: &RunResult) -> Record {
 
 /// Runs that close half of the gap.
 fn three() -> Vec<Record> {
-    [("softmax", 13.0), ("linear", 17.0), ("normalized", 15.0)]
-        .map(|(mixer, ppl)| row(mixer, ppl))
-        .into()
+    [("softmax", 13.0), ("linear", 17.0), ("normalized", 15.0)].map(|(mixer, ppl)| row(mixer, ppl)).into()
 }
 
 fn table(rows: &[Record], planned: Option<&[RunConfig]>, asked: &ReportOptions) -> Result<Report> {
@@ -164,11 +159,7 @@ fn runs_as_the_presets_make_them_differ_in_nothing() {
     let of = |preset, mixer: &str| {
         let settings = [("preset", preset), ("mixer", mixer)];
         let mut config = recipes::run("wikitext", &settings).unwrap();
-        if config
-            .task
-            .get("corpus")
-            .is_some_and(|corpus| corpus != "sample")
-        {
+        if config.task.get("corpus").is_some_and(|corpus| corpus != "sample") {
             config.task.set("source_digest", "5c7e0d1f2a3b");
         }
         Record::new(&config, &read(17.0))
@@ -234,10 +225,7 @@ fn what_belongs_to_a_mixer_alone_makes_a_line() {
     rows.extend([after, changed("linear", 19.0, |c| c.model.n_heads = 4)]);
     let report = first(&rows);
     let lines = &report.grids[0].lines[..5];
-    let lines: Vec<(&str, &Content)> = lines
-        .iter()
-        .map(|line| (line.name(), &line.cells[0].content))
-        .collect();
+    let lines: Vec<(&str, &Content)> = lines.iter().map(|line| (line.name(), &line.cells[0].content)).collect();
     let paper = Content::Printed;
     assert_eq!(
         lines,
@@ -256,10 +244,7 @@ fn what_belongs_to_a_mixer_alone_makes_a_line() {
 fn a_mixer_beyond_the_paper_has_a_line_without_its_number() {
     let mut rows = three();
     rows.push(row("s6", 14.0));
-    let texts = [
-        ("beside the paper's", text_of(&rows)),
-        ("alone", text_of(&[Record::new(&small("s6"), &read(8.0))])),
-    ];
+    let texts = [("beside the paper's", text_of(&rows)), ("alone", text_of(&[Record::new(&small("s6"), &read(8.0))]))];
     shows!("mixer-beyond-the-paper", sections(texts));
 }
 
@@ -279,16 +264,9 @@ fn without_results_one_sentence_says_how_to_get_some() {
     let recall = crate::store::samples::record(0.5);
     let other = table(&[recall], None, &ReportOptions::default());
     assert_eq!(other.fails("refused"), none);
-    let s6 = Filter {
-        mixers: vec!["s6".into()],
-        ..Filter::default()
-    };
+    let s6 = Filter { mixers: vec!["s6".into()], ..Filter::default() };
     let filtered = table(&three(), None, &filtered(s6)).fails("refused");
-    filtered.names(&[
-        "wikitext-103-raw",
-        "--task wikitext",
-        "--mixer linear,normalized,softmax",
-    ]);
+    filtered.names(&["wikitext-103-raw", "--task wikitext", "--mixer linear,normalized,softmax"]);
     let other_plan = table(&[], Some(&[]), &ReportOptions::default());
     other_plan.fails("refused").names(&["wikitext"]);
 }
@@ -329,22 +307,13 @@ fn csv_has_a_line_a_mixer_with_every_number_unrounded() {
         lines[line][column].to_owned()
     };
     assert_eq!(value(0, "mixer"), "linear");
-    assert_eq!(
-        (value(0, "lr_tried"), value(0, "lr")),
-        ("2".into(), "0.001".into())
-    );
+    assert_eq!((value(0, "lr_tried"), value(0, "lr")), ("2".into(), "0.001".into()));
     assert_eq!(value(0, "paper"), "17.42");
     assert_eq!(value(0, "val_word_ppl"), "68.0");
     assert_eq!(value(0, "gap_closed_train_ppl"), "");
-    assert_eq!(
-        (value(1, "mixer"), value(1, "gap_closed_train_ppl")),
-        ("normalized".into(), "0.5".into())
-    );
+    assert_eq!((value(1, "mixer"), value(1, "gap_closed_train_ppl")), ("normalized".into(), "0.5".into()));
     assert_eq!(value(1, "gap_closed_val_ppl"), "0.5");
-    assert_eq!(
-        (value(3, "mixer"), value(3, "paper")),
-        ("s6".into(), String::new())
-    );
+    assert_eq!((value(3, "mixer"), value(3, "paper")), ("s6".into(), String::new()));
     assert_eq!(value(2, "test_bits_per_byte"), "1.25");
     assert_eq!(value(2, "status"), "done");
 }
@@ -360,10 +329,7 @@ fn json_is_one_versioned_object() {
     let paper = table["gap_closed"]["paper"].as_f64().unwrap();
     assert!((paper - 0.231_850_117_096).abs() < 1e-9, "{paper}");
     let cell = &table["cells"][2];
-    assert_eq!(
-        (&cell["mixer"], &cell["train_ppl"]),
-        (&"softmax".into(), &13.0.into())
-    );
+    assert_eq!((&cell["mixer"], &cell["train_ppl"]), (&"softmax".into(), &13.0.into()));
     assert_eq!((&cell["paper"], &cell["seeds"]), (&13.15.into(), &1.into()));
     assert_eq!(whole["coverage"]["done"], 5);
 }
@@ -403,11 +369,7 @@ fn a_missing_attention_has_a_line_beside_the_paper_and_no_share() {
     shows!("missing-attention", text_of(&three()[..2]));
     let short = |mixer| changed(mixer, 40.0, |c| c.train.epochs = 2);
     let part = first(&[short("linear"), short("softmax")]).grids.remove(0);
-    assert_eq!(
-        part.records.len(),
-        2,
-        "without the paper a mixer without runs is of no interest"
-    );
+    assert_eq!(part.records.len(), 2, "without the paper a mixer without runs is of no interest");
 }
 
 #[test]
@@ -428,20 +390,14 @@ fn a_number_that_runs_lack_is_neither_a_failure_nor_missing_runs() {
     }
     let texts = [
         ("by the usual number", text_of(&rows)),
-        (
-            "by the missing one",
-            text(&report_with(&rows, &by("test_word_ppl"))),
-        ),
+        ("by the missing one", text(&report_with(&rows, &by("test_word_ppl")))),
     ];
     shows!("number-that-runs-lack", sections(texts));
 }
 
 #[test]
 fn only_the_mixers_asked_for_are_shown() {
-    let linear = Filter {
-        mixers: vec!["linear".into()],
-        ..Filter::default()
-    };
+    let linear = Filter { mixers: vec!["linear".into()], ..Filter::default() };
     let report = report_with(&three(), &filtered(linear));
     assert_eq!(report.grids[0].records.len(), 1);
     assert_eq!(report.coverage.done, 1);
@@ -451,8 +407,7 @@ fn only_the_mixers_asked_for_are_shown() {
 fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
     let mut planned = ["softmax", "linear", "linear"].map(config);
     planned[2].train.lr = 3e-3;
-    let of =
-        |rows: &[Record]| text(&table(rows, Some(&planned), &ReportOptions::default()).unwrap());
+    let of = |rows: &[Record]| text(&table(rows, Some(&planned), &ReportOptions::default()).unwrap());
     let some = of(&[row("softmax", 13.0), row("s6", 14.0)]);
     shows!("plan", sections([("some", some), ("none", of(&[]))]));
 }

@@ -28,14 +28,7 @@ fn sized(config: &mut RunConfig, seq_len: usize, kv_pairs: usize) {
 
 fn of(series: Series, number: &str, rows: &[Record]) -> Report {
     let none: PresetsOf = &|_| Vec::new();
-    report(
-        figure(series, number),
-        rows,
-        None,
-        none,
-        &ReportOptions::default(),
-    )
-    .unwrap()
+    report(figure(series, number), rows, None, none, &ReportOptions::default()).unwrap()
 }
 
 fn of_figure(number: &str, rows: &[Record]) -> Report {
@@ -66,9 +59,7 @@ fn maps(picture: &Picture) -> Vec<&Heatmap> {
 
 /// Width and height of a PNG, and how many colours it has.
 fn decoded(bytes: &[u8]) -> (u32, u32, usize) {
-    let mut reader = png::Decoder::new(std::io::Cursor::new(bytes))
-        .read_info()
-        .unwrap();
+    let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
     let info = reader.next_frame(&mut pixels).unwrap();
     let colours: std::collections::BTreeSet<&[u8]> = pixels.chunks(3).collect();
@@ -85,10 +76,7 @@ fn shows_words(name: &str, report: &Report) {
 /// Every format of a report: documents are whole, pixels are not blank.
 fn draws(report: &Report) {
     let svg = drawn(report, "svg");
-    assert!(
-        svg.starts_with("<svg") && svg.ends_with("</svg>\n"),
-        "{svg}"
-    );
+    assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"), "{svg}");
     assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     let html = drawn(report, "html");
     assert!(html.ends_with("</html>\n"), "{html}");
@@ -97,10 +85,7 @@ fn draws(report: &Report) {
         assert!(!found.contains(outside), "{outside} is not in the page");
     }
     let (width, height, colours) = decoded(&bytes(report, "png"));
-    assert!(
-        width > 400 && height > 200 && colours > 8,
-        "{width} {height} {colours}"
-    );
+    assert!(width > 400 && height > 200 && colours > 8, "{width} {height} {colours}");
 }
 
 fn widths(mixers: &[&str], protocols: &[Protocol]) -> Vec<Record> {
@@ -169,19 +154,13 @@ fn protocols_stand_side_by_side() {
     let both = [Protocol::Paper, Protocol::Matched];
     let drawn = picture(&of_figure("2", &widths(&["linear", "ssd"], &both)));
     assert_eq!((drawn.across, drawn.panels.len()), (2, 2));
-    let titles: Vec<bool> = drawn
-        .panels
-        .iter()
-        .flatten()
-        .map(|p| p.title.starts_with("matched"))
-        .collect();
+    let titles: Vec<bool> = drawn.panels.iter().flatten().map(|p| p.title.starts_with("matched")).collect();
     assert_eq!(titles, [true, false]);
 }
 
 #[test]
 fn the_third_figure_has_a_panel_a_task() {
-    let rows = [(64, 4), (128, 8), (256, 16)]
-        .map(|(length, pairs)| run("qlstm", 0.5, |c| sized(c, length, pairs)));
+    let rows = [(64, 4), (128, 8), (256, 16)].map(|(length, pairs)| run("qlstm", 0.5, |c| sized(c, length, pairs)));
     let drawn = picture(&of_figure("3", &rows));
     assert_eq!((drawn.across, plots(&drawn).len()), (3, 3));
 }
@@ -189,10 +168,7 @@ fn the_third_figure_has_a_panel_a_task() {
 /// Five mixers, four tasks, four widths, four state expansions.
 fn page() -> Vec<Record> {
     let mut rows = Vec::new();
-    for (i, mixer) in ["ssd", "softmax", "s6", "normalized", "linear"]
-        .iter()
-        .enumerate()
-    {
+    for (i, mixer) in ["ssd", "softmax", "s6", "normalized", "linear"].iter().enumerate() {
         for (seq_len, kv_pairs) in [(64, 4), (128, 8), (256, 16), (512, 64)] {
             for d in [64, 128, 256, 512] {
                 for n in [32, 64, 128, 256] {
@@ -212,35 +188,22 @@ fn page() -> Vec<Record> {
 fn the_seventh_figure_is_one_page_of_320_cells_mixers_across_and_tasks_down() {
     let report = of_figure("7", &page());
     let drawn = picture(&report);
-    let titles: Vec<&str> = drawn
-        .panels
-        .iter()
-        .flatten()
-        .map(|panel| &*panel.title)
-        .collect();
+    let titles: Vec<&str> = drawn.panels.iter().flatten().map(|panel| &*panel.title).collect();
     assert_eq!((drawn.across, titles.len()), (5, 20));
-    let mixers: Vec<&str> = titles[..5]
-        .iter()
-        .map(|title| title.split(',').next().unwrap())
-        .collect();
+    let mixers: Vec<&str> = titles[..5].iter().map(|title| title.split(',').next().unwrap()).collect();
     assert_eq!(mixers, ["softmax", "linear", "normalized", "s6", "ssd"]);
     shows!("titles-of-figure7", titles.join("\n"));
     let maps = maps(&drawn);
     assert_eq!(maps[0].axes, ["n", "d"].map(String::from));
     assert_eq!((&*maps[0].columns[0], &*maps[0].rows[0]), ("32", "64"));
-    let cells: usize = maps
-        .iter()
-        .map(|map| map.cells.iter().map(Vec::len).sum::<usize>())
-        .sum();
+    let cells: usize = maps.iter().map(|map| map.cells.iter().map(Vec::len).sum::<usize>()).sum();
     assert_eq!(cells, 320);
     assert_eq!(maps[0].cells[0][0].shade, Some(2.0 * 96.0 / 4000.0));
     assert_eq!(maps[0].levels[0].0, "no recall 28.8 %");
     draws(&report);
     let svg = super::drawn(&report, "svg");
     // Of each task one of softmax and two of SSD, whose accuracies are half of those.
-    let written = svg
-        .split('>')
-        .filter(|text| text.split('<').next().unwrap().trim() == "4.8");
+    let written = svg.split('>').filter(|text| text.split('<').next().unwrap().trim() == "4.8");
     assert_eq!(written.count(), 4 * 3);
 }
 
@@ -255,10 +218,7 @@ fn many_points_have_their_names_beside_them_and_no_legend() {
     let others = names().filter(|name| *name != "alibi");
     for name in others.chain(["alibi heads=1", "alibi heads=4"]) {
         let times = svg.split("<text ").skip(1).filter(|text| {
-            let words = text
-                .split('>')
-                .nth(1)
-                .and_then(|words| words.split('<').next());
+            let words = text.split('>').nth(1).and_then(|words| words.split('<').next());
             words.is_some_and(|words| words.trim() == name)
         });
         assert_eq!(times.count(), 1, "{name}");
@@ -282,64 +242,30 @@ fn one_cell_is_drawn_alone_and_none_is_refused_in_a_sentence() {
     }
     shows_words("one-cell-of-the-grid", &of(Series::Grid, "", &rows));
     let none: PresetsOf = &|_| Vec::new();
-    let refused = report(
-        figure(Series::Figure, "state"),
-        &[],
-        None,
-        none,
-        &ReportOptions::default(),
-    );
-    refused
-        .fails("refused")
-        .names(&["Figure state", "`dsf sweep"]);
+    let refused = report(figure(Series::Figure, "state"), &[], None, none, &ReportOptions::default());
+    refused.fails("refused").names(&["Figure state", "`dsf sweep"]);
     let small = [run("linear", 0.5, |c| c.task.set("seq_len", 32))];
-    let refused = report(
-        figure(Series::Figure, "2"),
-        &small,
-        None,
-        none,
-        &ReportOptions::default(),
-    );
-    refused
-        .fails("refused")
-        .names(&["1 run", "`dsf report --over d`"]);
+    let refused = report(figure(Series::Figure, "2"), &small, None, none, &ReportOptions::default());
+    refused.fails("refused").names(&["1 run", "`dsf report --over d`"]);
 }
 
 #[test]
 fn long_names_are_broken_and_cut_and_stay_inside() {
-    let rows = ["linear", "linear", "s6"]
-        .iter()
-        .enumerate()
-        .map(|(i, mixer)| {
-            run(mixer, 0.5, |c| {
-                c.model.n_heads = 1 << i;
-                let long = "a-value-that-nobody-would-type-but-that-a-file-may-hold".repeat(3);
-                c.model.options = [(
-                    "an_option_with_a_long_name".into(),
-                    format!("{long}{i}").as_str().into(),
-                )]
-                .into();
-            })
-        });
+    let rows = ["linear", "linear", "s6"].iter().enumerate().map(|(i, mixer)| {
+        run(mixer, 0.5, |c| {
+            c.model.n_heads = 1 << i;
+            let long = "a-value-that-nobody-would-type-but-that-a-file-may-hold".repeat(3);
+            c.model.options = [("an_option_with_a_long_name".into(), format!("{long}{i}").as_str().into())].into();
+        })
+    });
     let rows: Vec<Record> = rows.collect();
     for number in ["2", "7", "state"] {
         let report = of_figure(number, &rows);
         let svg = drawn(&report, "svg");
         draws(&report);
         let width: f64 = attribute(&svg, "width");
-        for text in svg
-            .split("<text ")
-            .skip(1)
-            .filter(|text| text.contains("text-anchor=\"start\""))
-        {
-            let words = text
-                .split('>')
-                .nth(1)
-                .unwrap()
-                .split('<')
-                .next()
-                .unwrap()
-                .trim();
+        for text in svg.split("<text ").skip(1).filter(|text| text.contains("text-anchor=\"start\"")) {
+            let words = text.split('>').nth(1).unwrap().split('<').next().unwrap().trim();
             let size: f64 = attribute(text, "font-size");
             // The font is a little over half as wide as high on average.
             let end = attribute(text, "x") + 0.5 * size * words.chars().count() as f64;
@@ -357,10 +283,7 @@ fn attribute(text: &str, name: &str) -> f64 {
 fn cells_without_a_number_are_left_out_of_lines_and_named_below() {
     let rows = [
         run("linear", 0.5, |_| {}),
-        Record::new(
-            &changed("linear", |c| c.model.d_model = 128),
-            &failed("out of memory"),
-        ),
+        Record::new(&changed("linear", |c| c.model.d_model = 128), &failed("out of memory")),
         Record::new(&changed("linear", |c| c.model.d_model = 256), &diverged()),
     ];
     let report = of_figure("2", &rows);
@@ -370,10 +293,7 @@ fn cells_without_a_number_are_left_out_of_lines_and_named_below() {
     let all_failed = of_figure("2", &rows[1..]);
     shows_words("only-failures", &all_failed);
     let heat = of(Series::Grid, "", &rows);
-    let labels: Vec<String> = maps(&picture(&heat))[0].cells[0]
-        .iter()
-        .map(|tile| tile.label.clone())
-        .collect();
+    let labels: Vec<String> = maps(&picture(&heat))[0].cells[0].iter().map(|tile| tile.label.clone()).collect();
     assert_eq!(labels, ["50.0", "x", "div"]);
     draws(&heat);
 }
@@ -390,12 +310,7 @@ fn axes_that_a_panel_does_not_share_are_said() {
 #[test]
 fn heatmaps_share_an_axis_only_with_those_that_have_a_value_of_it() {
     let at = |mixer: &str, n: usize| run(mixer, 0.5, |c| c.model.d_state = n);
-    let rows = [
-        at("linear", 32),
-        at("linear", 64),
-        at("ssd", 32),
-        at("qlstm", 1),
-    ];
+    let rows = [at("linear", 32), at("linear", 64), at("ssd", 32), at("qlstm", 1)];
     let drawn = picture(&of(Series::Grid, "", &rows));
     let sides: Vec<&[String]> = maps(&drawn).iter().map(|map| &map.rows[..]).collect();
     assert_eq!(sides, [&["32", "64"][..], &["1"], &["32", "64"]]);
@@ -413,32 +328,19 @@ fn lines_over_d_or_n_can_be_asked_of_runs_of_any_size() {
         })
         .into();
     let none: PresetsOf = &|_| Vec::new();
-    for (over, expected) in [
-        (Over::D, "embedding width d"),
-        (Over::N, "state expansion n"),
-    ] {
-        let asked = ReportOptions {
-            over: Some(over),
-            ..ReportOptions::default()
-        };
+    for (over, expected) in [(Over::D, "embedding width d"), (Over::N, "state expansion n")] {
+        let asked = ReportOptions { over: Some(over), ..ReportOptions::default() };
         let report = report(figure(Series::Grid, ""), &rows, None, none, &asked).unwrap();
         let drawn = picture(&report);
-        assert!(
-            plots(&drawn)[0].x.name.ends_with(expected),
-            "{}",
-            plots(&drawn)[0].x.name
-        );
+        assert!(plots(&drawn)[0].x.name.ends_with(expected), "{}", plots(&drawn)[0].x.name);
         draws(&report);
     }
 }
 
 #[test]
 fn a_point_a_setting_stands_at_its_state_size_and_a_colour_is_a_mixer() {
-    let mut rows = vec![
-        run("linear", 0.25, |_| {}),
-        run("linear", 0.5, |c| c.model.d_model = 128),
-        run("softmax", 0.75, |_| {}),
-    ];
+    let mut rows =
+        vec![run("linear", 0.25, |_| {}), run("linear", 0.5, |c| c.model.d_model = 128), run("softmax", 0.75, |_| {})];
     for (row, size) in rows.iter_mut().zip([1000usize, 2000, 64_000]) {
         row.set("state_size", size);
     }
@@ -452,39 +354,18 @@ fn a_point_a_setting_stands_at_its_state_size_and_a_colour_is_a_mixer() {
     assert!(plot.series.iter().all(|series| !series.joined));
     assert_eq!(plot.x.scale, picture::Scale::Log);
     let csv = super::drawn(&report, "csv");
-    assert!(
-        csv.lines()
-            .next()
-            .unwrap()
-            .ends_with("mean,std,seeds,lr,status,state_size"),
-        "{csv}"
-    );
-    assert!(
-        csv.lines()
-            .nth(3)
-            .unwrap()
-            .ends_with("0.75,,1,0.001,done,64000.0"),
-        "{csv}"
-    );
+    assert!(csv.lines().next().unwrap().ends_with("mean,std,seeds,lr,status,state_size"), "{csv}");
+    assert!(csv.lines().nth(3).unwrap().ends_with("0.75,,1,0.001,done,64000.0"), "{csv}");
     shows_words("words-of-figure-state", &report);
 }
 
 #[test]
 fn the_third_table_has_points_above_its_tasks_the_papers_and_guesses_beside_them() {
     let mut row = Record::new(&config(), &done(0.5));
-    for (name, value) in [
-        ("task", "lra"),
-        ("dataset", "listops"),
-        ("mixer", "softmax"),
-        ("data", "files"),
-    ] {
+    for (name, value) in [("task", "lra"), ("dataset", "listops"), ("mixer", "softmax"), ("data", "files")] {
         row.set(name, value);
     }
-    for (name, count) in [
-        ("train_examples", 96_000usize),
-        ("val_examples", 2_000),
-        ("test_examples", 2_000),
-    ] {
+    for (name, count) in [("train_examples", 96_000usize), ("val_examples", 2_000), ("test_examples", 2_000)] {
         row.set(name, count);
     }
     row.set("seq_len", 2_048usize);
@@ -495,11 +376,7 @@ fn the_third_table_has_points_above_its_tasks_the_papers_and_guesses_beside_them
     let drawn = picture(&report);
     assert_eq!(drawn.levels, ["chance", "majority"]);
     let plot = plots(&drawn)[0];
-    let softmax: Vec<_> = plot
-        .series
-        .iter()
-        .filter(|series| drawn.names[series.key] == "softmax")
-        .collect();
+    let softmax: Vec<_> = plot.series.iter().filter(|series| drawn.names[series.key] == "softmax").collect();
     assert_eq!((softmax[0].hollow, softmax[0].points[0].y), (false, 0.375));
     assert!(softmax[1].hollow && (softmax[1].points[0].y - 0.3572).abs() < 1e-12);
     let heights: Vec<f64> = plot.levels.iter().map(|level| level.pieces[0][2]).collect();
@@ -509,17 +386,10 @@ fn the_third_table_has_points_above_its_tasks_the_papers_and_guesses_beside_them
 
 #[test]
 fn the_first_table_has_perplexities_on_a_logarithmic_axis() {
-    let report = of(
-        Series::Table,
-        "1",
-        &[Record::new(&text_config(), &read(16.0))],
-    );
+    let report = of(Series::Table, "1", &[Record::new(&text_config(), &read(16.0))]);
     let drawn = picture(&report);
     let plot = plots(&drawn)[0];
-    assert_eq!(
-        (&*plot.y.name, plot.y.scale),
-        ("perplexity", picture::Scale::Log)
-    );
+    assert_eq!((&*plot.y.name, plot.y.scale), ("perplexity", picture::Scale::Log));
     let titles: Vec<&str> = plot.x.ticks.iter().map(|(_, title)| &**title).collect();
     assert_eq!(titles[0], "train");
     shows_words("table1", &report);
@@ -535,21 +405,13 @@ fn every_row_of_figures_is_drawn_by_a_picture_of_its_kind() {
         }
         let none: PresetsOf = &|_| Vec::new();
         let report = report(figure, &rows, None, none, &ReportOptions::default()).unwrap();
-        assert_eq!(
-            !maps(&picture(&report)).is_empty(),
-            heat,
-            "{}",
-            figure.title()
-        );
+        assert_eq!(!maps(&picture(&report)).is_empty(), heat, "{}", figure.title());
     }
 }
 
 #[test]
 fn a_table_for_tex_has_the_rules_of_booktabs_and_a_caption() {
-    let rows = [
-        run("linear", 0.25, |_| {}),
-        run("softmax", 0.995, |c| c.model.d_model = 128),
-    ];
+    let rows = [run("linear", 0.25, |_| {}), run("softmax", 0.995, |c| c.model.d_model = 128)];
     let latex = drawn(&of_figure("2", &rows), "latex");
     shows!("latex", latex);
 }
@@ -558,18 +420,9 @@ fn a_table_for_tex_has_the_rules_of_booktabs_and_a_caption() {
 fn a_terminal_draws_lines_in_braille_with_a_letter_a_series() {
     let report = of_figure("2", &widths(&["linear", "softmax"], &[Protocol::Matched]));
     let text = shown(&report, false, Some(60));
-    let dots = text
-        .chars()
-        .filter(|c| ('\u{2801}'..='\u{28ff}').contains(c))
-        .count();
+    let dots = text.chars().filter(|c| ('\u{2801}'..='\u{28ff}').contains(c)).count();
     assert!(dots > 50, "{text}");
-    assert!(
-        text.lines()
-            .skip(1)
-            .take(24)
-            .all(|line| line.chars().count() <= 120),
-        "{text}"
-    );
+    assert!(text.lines().skip(1).take(24).all(|line| line.chars().count() <= 120), "{text}");
     assert!(!text.contains('\u{1b}') && shown(&report, true, Some(60)).contains('\u{1b}'));
     // The numbers are below, as off a terminal.
     shows!("braille", text);

@@ -36,22 +36,15 @@ fn table(text: &str) -> Vec<StringRecord> {
 }
 
 /// Returns `table` with every cell replaced by `respell(column, cell)`.
-fn respelt(
-    table: &[StringRecord],
-    separator: u8,
-    mut respell: impl FnMut(&Column, &str) -> String,
-) -> String {
+fn respelt(table: &[StringRecord], separator: u8, mut respell: impl FnMut(&Column, &str) -> String) -> String {
     let mut builder = csv::WriterBuilder::new();
     let mut writer = builder.delimiter(separator).from_writer(Vec::new());
     writer.write_record(&table[0]).unwrap();
     for row in &table[1..] {
-        let cells = table[0]
-            .iter()
-            .zip(row)
-            .map(|(name, cell)| match place(name) {
-                Some(place) => respell(&COLUMNS[place], cell),
-                None => cell.to_owned(),
-            });
+        let cells = table[0].iter().zip(row).map(|(name, cell)| match place(name) {
+            Some(place) => respell(&COLUMNS[place], cell),
+            None => cell.to_owned(),
+        });
         writer.write_record(cells.collect::<Vec<_>>()).unwrap();
     }
     String::from_utf8(writer.into_inner().unwrap()).unwrap()
@@ -64,9 +57,7 @@ fn other_spelling(column: &Column, cell: &str, comma: bool, rng: &mut Rng) -> St
         true => text.replace('.', ","),
         false => text,
     };
-    let none: &[&str] = &[
-        "", "NA", "N/A", "nan", "NaN", "None", "null", "<NA>", "#N/A", "NULL",
-    ];
+    let none: &[&str] = &["", "NA", "N/A", "nan", "NaN", "None", "null", "<NA>", "#N/A", "NULL"];
     match (column.kind, cell) {
         // The words are values in these columns.
         (Kind::Real | Kind::AtLeastZero | Kind::Share, "") => any(rng, &["", "NA", "nan", "<NA>"]),
@@ -189,11 +180,9 @@ fn a_value_that_was_changed_in_another_spelling_is_still_refused_by_its_checksum
 /// The refusal of a summary of one row in which `column` holds `cell`.
 fn refusal_of(column: &str, cell: &str, separator: u8) -> Diagnostic {
     let text = without_checksum(&text_of(&records()[..1]));
-    let text = respelt(&table(&text), separator, |found, own| {
-        match found.name == column {
-            true => cell.to_owned(),
-            false => own.to_owned(),
-        }
+    let text = respelt(&table(&text), separator, |found, own| match found.name == column {
+        true => cell.to_owned(),
+        false => own.to_owned(),
     });
     refused(&text, 2)
 }
@@ -217,12 +206,7 @@ fn an_id_that_was_taken_for_a_number_is_refused_with_what_keeps_it() {
     }
     refusal_of("run_id", "1,23457E+11", b';').names(&["`run_id`"]);
     // As it was written.
-    for id in [
-        "123456789012",
-        "000000000012",
-        "1234e5678901",
-        "12345678901e",
-    ] {
+    for id in ["123456789012", "000000000012", "1234e5678901", "12345678901e"] {
         let mut row = records().remove(0);
         row.set("run_id", id);
         let (_dir, path) = summary_of(&text_of(std::slice::from_ref(&row)));
@@ -263,10 +247,7 @@ fn cells_that_a_spreadsheet_left_out_at_the_end_of_a_row_are_empty() {
         row.set("seed", seed);
     }
     let text = without_checksum(&text_of(&rows));
-    let trimmed: Vec<&str> = text
-        .lines()
-        .map(|line| line.trim_end_matches(','))
-        .collect();
+    let trimmed: Vec<&str> = text.lines().map(|line| line.trim_end_matches(',')).collect();
     assert!(trimmed[1].len() < text.lines().nth(1).unwrap().len());
     let (_dir, path) = summary_of(&(trimmed.join("\n") + "\n"));
     assert_eq!(read_summary(&path).unwrap(), rows);
@@ -295,25 +276,11 @@ fn another_encoding_is_refused_by_its_name() {
     let text = text_of(&records());
     for (bytes, line, name) in [
         (
-            [
-                &[0xff, 0xfe],
-                text.encode_utf16()
-                    .flat_map(u16::to_le_bytes)
-                    .collect::<Vec<_>>()
-                    .as_slice(),
-            ]
-            .concat(),
+            [&[0xff, 0xfe], text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>().as_slice()].concat(),
             1,
             "UTF-16",
         ),
-        (
-            text.replace("laptop", "M\u{fc}ller")
-                .chars()
-                .map(|c| c as u8)
-                .collect(),
-            2,
-            "UTF-8",
-        ),
+        (text.replace("laptop", "M\u{fc}ller").chars().map(|c| c as u8).collect(), 2, "UTF-8"),
     ] {
         let (_dir, path) = summary_of("");
         fs::write(&path, bytes).unwrap();

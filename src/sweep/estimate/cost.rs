@@ -102,40 +102,23 @@ pub(super) struct Probe {
 }
 
 impl CostModel {
-    fn measure(
-        runs: &[RunConfig],
-        works: &[Work],
-        indices: &[usize],
-        device: &Device,
-    ) -> Result<Self> {
+    fn measure(runs: &[RunConfig], works: &[Work], indices: &[usize], device: &Device) -> Result<Self> {
         let mut by_size = indices.to_vec();
         by_size.sort_by(|&a, &b| works[a].example.total_cmp(&works[b].example));
         let probe = |index: usize| Probe::measure(&runs[index], &works[index], device);
         let (first, last) = (by_size[0], by_size[by_size.len() - 1]);
         let small = probe(first)?;
-        let large = if works[first].example == works[last].example {
-            small
-        } else {
-            probe(last)?
-        };
+        let large = if works[first].example == works[last].example { small } else { probe(last)? };
         Ok(Self { small, large })
     }
 
     pub fn cost(&self, run: &RunConfig, work: &Work) -> Cost {
         let Self { small, large } = self;
         let span = (large.example / small.example).ln();
-        let position = if span > 0.0 {
-            (work.example / small.example).ln() / span
-        } else {
-            0.0
-        };
+        let position = if span > 0.0 { (work.example / small.example).ln() / span } else { 0.0 };
         let slope = large.seconds_per_flop - small.seconds_per_flop;
         let epoch_seconds = (small.seconds_per_flop + position * slope) * work.epoch;
-        Cost {
-            epoch_seconds,
-            seconds: run.train.epochs as f64 * epoch_seconds,
-            bytes: work.bytes,
-        }
+        Cost { epoch_seconds, seconds: run.train.epochs as f64 * epoch_seconds, bytes: work.bytes }
     }
 }
 
@@ -167,9 +150,6 @@ impl Probe {
         }
         // If the first loss is not finite there is no step to time, and the run ends at once.
         let seconds = if fastest.is_finite() { fastest } else { 0.0 };
-        Ok(Self {
-            example: work.example,
-            seconds_per_flop: seconds / work.step(batch),
-        })
+        Ok(Self { example: work.example, seconds_per_flop: seconds / work.step(batch) })
     }
 }

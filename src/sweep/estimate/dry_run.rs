@@ -25,22 +25,11 @@ pub struct Forecast<'a> {
 }
 
 /// Returns the forecast of `plan` in the results folder `out`, which is not created.
-pub fn dry_run<'a>(
-    plan: &'a Plan,
-    out: &'a Path,
-    options: &'a Options,
-    device: &Device,
-) -> Result<Forecast<'a>> {
+pub fn dry_run<'a>(plan: &'a Plan, out: &'a Path, options: &'a Options, device: &Device) -> Result<Forecast<'a>> {
     let store = out.exists().then(|| Store::existing(out)).transpose()?;
     let standing = PlanStatus::of(plan, store.as_ref(), options.retry_failed)?;
     let costs = Some(costs(&standing.to_do, device)?);
-    Ok(Forecast {
-        plan,
-        standing,
-        costs,
-        options,
-        out,
-    })
+    Ok(Forecast { plan, standing, costs, options, out })
 }
 
 impl Forecast<'_> {
@@ -55,9 +44,7 @@ impl Forecast<'_> {
         let (standing, options) = (&self.standing, self.options);
         let rest = standing.plan();
         let axes = axes(self.plan).into_iter();
-        let settings: Map<String, Value> = axes
-            .map(|axis| (axis.name.to_owned(), json!(axis.values)))
-            .collect();
+        let settings: Map<String, Value> = axes.map(|axis| (axis.name.to_owned(), json!(axis.values))).collect();
         let ids: Vec<String> = standing.to_do.iter().map(RunConfig::id).collect();
         let costs = self.costs.as_deref();
         let [all, once] = [|cost: &Cost| cost.seconds, |cost: &Cost| cost.epoch_seconds]
@@ -77,22 +64,13 @@ impl Forecast<'_> {
 /// Returns the event that announces `plan`, without costs, for programs.
 pub fn announced(plan: &Plan, store: &Store, options: &Options, out: &Path) -> Result<Value> {
     let standing = PlanStatus::of(plan, Some(store), options.retry_failed)?;
-    Forecast {
-        plan,
-        standing,
-        costs: None,
-        options,
-        out,
-    }
-    .event()
+    Forecast { plan, standing, costs: None, options, out }.event()
 }
 
 /// Summarises `plan` in one line: the number of runs and the settings that vary.
 pub fn headline(plan: &Plan) -> String {
     let varied = axes(plan).into_iter().filter(|axis| axis.values.len() > 1);
-    let varied: Vec<String> = varied
-        .map(|axis| format!("{} {}", axis.name, axis.listed()))
-        .collect();
+    let varied: Vec<String> = varied.map(|axis| format!("{} {}", axis.name, axis.listed())).collect();
     let runs = counted(plan.runs.len(), "run");
     if varied.is_empty() {
         return runs;
@@ -116,10 +94,7 @@ pub(super) struct PlanStatus {
 impl PlanStatus {
     /// Returns the runs to be done as a plan.
     fn plan(&self) -> Plan {
-        Plan {
-            runs: self.to_do.clone(),
-            ..Plan::default()
-        }
+        Plan { runs: self.to_do.clone(), ..Plan::default() }
     }
 
     /// Determines the status of every run of `plan`. Without a store no run has begun.
@@ -166,9 +141,7 @@ pub(super) fn describe(
         lines.push(format!("work    {}", work(standing)?));
         lines.push(format!("time    {}", time(costs, options)));
         let [largest, together] = memory(costs, options).map(bytes);
-        lines.push(format!(
-            "memory  about {largest} for the largest run, {together} for the largest at once"
-        ));
+        lines.push(format!("memory  about {largest} for the largest run, {together} for the largest at once"));
     }
     lines.push(format!("out     {}", out.display()));
     Ok(lines.join("\n") + "\n")
@@ -199,10 +172,7 @@ fn work(standing: &PlanStatus) -> Result<String> {
 
 fn time(costs: &[Cost], options: &Options) -> String {
     let all = duration(makespan(costs.iter().map(|c| c.seconds), options.jobs));
-    let once = duration(makespan(
-        costs.iter().map(|c| c.epoch_seconds),
-        options.jobs,
-    ));
+    let once = duration(makespan(costs.iter().map(|c| c.epoch_seconds), options.jobs));
     let jobs = counted(options.jobs, "job");
     let threads = counted(options.threads, "thread");
     format!(
@@ -236,10 +206,7 @@ impl Axis {
     fn listed(&self) -> String {
         match &self.values[..] {
             [first, second, .., last] if self.values.len() > MOST_SHOWN => {
-                format!(
-                    "{first}, {second}, .. {last} ({} values)",
-                    self.values.len()
-                )
+                format!("{first}, {second}, .. {last} ({} values)", self.values.len())
             }
             values => values.join(", "),
         }

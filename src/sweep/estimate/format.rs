@@ -39,16 +39,7 @@ mod tests {
     #[test]
     fn durations_read_as_a_person_says_them() {
         let said = [0.84, 41.2, 59.7, 370.0, 11_100.0, 90_000.0, 1e6, f64::NAN].map(duration);
-        let expected = [
-            "0.8 s",
-            "41 s",
-            "1 min 00 s",
-            "6 min 10 s",
-            "3 h 05 min",
-            "25 h 00 min",
-            "11 d 13 h",
-            "-",
-        ];
+        let expected = ["0.8 s", "41 s", "1 min 00 s", "6 min 10 s", "3 h 05 min", "25 h 00 min", "11 d 13 h", "-"];
         assert_eq!(said, expected);
     }
 

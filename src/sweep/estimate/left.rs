@@ -82,10 +82,7 @@ mod tests {
     #[test]
     fn nothing_made_tells_nothing() {
         let run = run(&[]);
-        let rest = [Part {
-            run: &run,
-            epochs: 1.0,
-        }];
+        let rest = [Part { run: &run, epochs: 1.0 }];
         assert_eq!(left(&[], &rest).unwrap(), None);
         assert_eq!(left(&[], &[]).unwrap(), Some(0.0));
     }

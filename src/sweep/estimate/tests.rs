@@ -13,11 +13,7 @@ use candle_core::Device;
 use std::path::Path;
 
 fn plan() -> Plan {
-    Plan::of(
-        task("mqar").unwrap(),
-        &flags("--preset smoke --mixer ssd,qlstm --n 8,16 --seeds 3"),
-    )
-    .unwrap()
+    Plan::of(task("mqar").unwrap(), &flags("--preset smoke --mixer ssd,qlstm --n 8,16 --seeds 3")).unwrap()
 }
 
 fn options() -> Options {
@@ -66,11 +62,7 @@ fn a_dry_run_says_count_axes_work_time_memory_and_place() {
     let plan = plan();
     let (_folder, store) = store_with_some(&plan);
     let standing = PlanStatus::of(&plan, Some(&store), false).unwrap();
-    let cost = Cost {
-        epoch_seconds: 2.0,
-        seconds: 100.0,
-        bytes: 3e8,
-    };
+    let cost = Cost { epoch_seconds: 2.0, seconds: 100.0, bytes: 3e8 };
     let small = Cost { bytes: 1e8, ..cost };
     let costs = [vec![small; 6], vec![cost]].concat();
     let text = describe(&plan, &standing, &costs, &options(), Path::new("results")).unwrap();
@@ -99,51 +91,23 @@ out     results
 fn a_dry_run_of_the_arena_names_its_datasets_first_and_no_pairs() {
     let line = "--preset smoke --dataset listops,pathfinder --mixer ssd";
     let arena = Plan::of(task("lra").unwrap(), &flags(line)).unwrap();
-    let text = describe(
-        &arena,
-        &PlanStatus::default(),
-        &[],
-        &options(),
-        Path::new("out"),
-    )
-    .unwrap();
+    let text = describe(&arena, &PlanStatus::default(), &[], &options(), Path::new("out")).unwrap();
     let second = text.lines().nth(1).unwrap().trim();
     assert_eq!(second, "dataset       listops, pathfinder");
-    assert!(
-        text.contains("        L             2048, 1024\n"),
-        "{text}"
-    );
+    assert!(text.contains("        L             2048, 1024\n"), "{text}");
     assert!(!text.contains("L:k"), "{text}");
     assert!(headline(&arena).starts_with("2 runs: dataset listops, pathfinder; L 2048, 1024"));
-    let mixed = Plan {
-        runs: [arena.runs, plan().runs].concat(),
-        ..Plan::default()
-    };
-    let text = describe(
-        &mixed,
-        &PlanStatus::default(),
-        &[],
-        &options(),
-        Path::new("out"),
-    )
-    .unwrap();
+    let mixed = Plan { runs: [arena.runs, plan().runs].concat(), ..Plan::default() };
+    let text = describe(&mixed, &PlanStatus::default(), &[], &options(), Path::new("out")).unwrap();
     assert!(text.contains("        L:k           16:2\n"), "{text}");
 }
 
 #[test]
 fn long_lists_are_shortened_and_other_settings_shown_once_they_vary() {
-    let plan = Plan::of(
-        task("mqar").unwrap(),
-        &flags("--mixer ssd --seeds 10 --dropout 0,0.1 --layers 1,2"),
-    )
-    .unwrap();
+    let plan = Plan::of(task("mqar").unwrap(), &flags("--mixer ssd --seeds 10 --dropout 0,0.1 --layers 1,2")).unwrap();
     let standing = PlanStatus::default();
     let text = describe(&plan, &standing, &[], &options(), Path::new("out")).unwrap();
-    for line in [
-        "seed          123, 124, .. 132 (10 values)",
-        "dropout       0, 0.1",
-        "layers        1, 2",
-    ] {
+    for line in ["seed          123, 124, .. 132 (10 values)", "dropout       0, 0.1", "layers        1, 2"] {
         assert!(text.contains(line), "{text}");
     }
     assert!(!text.contains("heads"), "{text}");
@@ -151,17 +115,8 @@ fn long_lists_are_shortened_and_other_settings_shown_once_they_vary() {
 
 #[test]
 fn a_finished_plan_has_nothing_left_to_do() {
-    let text = describe(
-        &plan(),
-        &PlanStatus {
-            done: 9,
-            ..PlanStatus::default()
-        },
-        &[],
-        &options(),
-        Path::new("out"),
-    )
-    .unwrap();
+    let text =
+        describe(&plan(), &PlanStatus { done: 9, ..PlanStatus::default() }, &[], &options(), Path::new("out")).unwrap();
     assert!(text.contains("9 done, 0 failed, 0 to do"), "{text}");
     assert!(text.contains("nothing is left to do"), "{text}");
 }
@@ -176,37 +131,20 @@ fn workers_take_the_next_run_as_soon_as_they_are_free() {
 
 #[test]
 fn every_run_of_a_plan_gets_a_cost_and_larger_runs_a_larger_one() {
-    let plan = Plan::of(
-        task("mqar").unwrap(),
-        &flags("--preset smoke --mixer ssd,softmax --d 16,128"),
-    )
-    .unwrap();
+    let plan = Plan::of(task("mqar").unwrap(), &flags("--preset smoke --mixer ssd,softmax --d 16,128")).unwrap();
     let costs = costs(&plan.runs, &Device::Cpu).unwrap();
     assert_eq!(costs.len(), 4);
-    assert!(costs
-        .iter()
-        .all(|cost| cost.seconds > 0.0 && cost.seconds == cost.epoch_seconds));
+    assert!(costs.iter().all(|cost| cost.seconds > 0.0 && cost.seconds == cost.epoch_seconds));
     assert!(costs[1].bytes > costs[0].bytes && costs[3].bytes > costs[2].bytes);
 }
 
 #[test]
 fn a_run_between_two_probes_is_timed_between_them() {
     let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
-    let probe = |example: f64, seconds_per_flop: f64| Probe {
-        example,
-        seconds_per_flop,
-    };
-    let model = CostModel {
-        small: probe(1e6, 4e-11),
-        large: probe(1e8, 2e-11),
-    };
+    let probe = |example: f64, seconds_per_flop: f64| Probe { example, seconds_per_flop };
+    let model = CostModel { small: probe(1e6, 4e-11), large: probe(1e8, 2e-11) };
     let seconds = |example: f64| {
-        let work = Work {
-            example,
-            update: 0.0,
-            epoch: 1e11,
-            bytes: 0.0,
-        };
+        let work = Work { example, update: 0.0, epoch: 1e11, bytes: 0.0 };
         model.cost(&run, &work).epoch_seconds
     };
     for (example, expected) in [(1e6, 4.0), (1e7, 3.0), (1e8, 2.0)] {
@@ -218,14 +156,8 @@ fn a_run_between_two_probes_is_timed_between_them() {
 fn the_sentence_of_a_run_says_that_it_is_an_upper_bound() {
     let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
     let said = sentence(&run, &run.task.sizes().unwrap(), &Device::Cpu).unwrap();
-    assert!(
-        said.contains("at most about") && said.contains("less if it"),
-        "{said}"
-    );
-    assert!(
-        said.contains("1 epoch,") && said.contains(" MB of memory"),
-        "{said}"
-    );
+    assert!(said.contains("at most about") && said.contains("less if it"), "{said}");
+    assert!(said.contains("1 epoch,") && said.contains(" MB of memory"), "{said}");
 }
 
 #[test]
@@ -235,10 +167,7 @@ fn a_dry_run_makes_no_folder() {
     let (plan, options) = (plan(), options());
     let forecast = dry_run(&plan, &out, &options, &Device::Cpu).unwrap();
     let text = forecast.text().unwrap();
-    assert!(
-        text.starts_with("plan    9 runs: 0 done, 0 failed, 9 to do"),
-        "{text}"
-    );
+    assert!(text.starts_with("plan    9 runs: 0 done, 0 failed, 9 to do"), "{text}");
     assert!(!out.exists());
 }
 

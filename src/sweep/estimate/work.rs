@@ -73,8 +73,7 @@ impl Work {
     pub fn new(run: &RunConfig, task: &Sizes, model: ModelSizes) -> Result<Self> {
         let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
         let vocabulary = task.vocab_size as f64;
-        let learnt =
-            run.model.positions && run.model.position_embedding == PositionEmbedding::Learnt;
+        let learnt = run.model.positions && run.model.position_embedding == PositionEmbedding::Learnt;
         let positions = f64::from(learnt) * task.longest() as f64;
         let rows = tables(&run.model) as f64 * vocabulary + positions;
         let parameters = model.outside.unwrap_or(rows * d) + layers * model.block;
@@ -165,9 +164,9 @@ fn token_floats(run: &RunConfig, model: &ModelSizes, seq_len: usize) -> f64 {
     };
     let of_model = mixers::of_model(&run.model).unwrap_or_default();
     let mapped = of_model.iter().map(|(mixer, model, count)| {
-        let of_token = mixer.work(&**model).map_or(0.0, |work| {
-            FLOATS_PER_MAPPED_FEATURE * work.features as f64 + work.pairs[1] * seq_len as f64
-        });
+        let of_token = mixer
+            .work(&**model)
+            .map_or(0.0, |work| FLOATS_PER_MAPPED_FEATURE * work.features as f64 + work.pairs[1] * seq_len as f64);
         of_token * *count as f64 / layers
     });
     let mapped = mapped.sum::<f64>();
@@ -195,10 +194,7 @@ impl ModelSizes {
     /// Key of the cache: runs with the same key have the same sizes.
     pub fn key(run: &RunConfig, task: &Sizes) -> String {
         // For a language model, nothing here depends on the task.
-        let task = run.model.classifier.as_ref().map(|_| Sizes {
-            examples: [0; 3],
-            ..*task
-        });
+        let task = run.model.classifier.as_ref().map(|_| Sizes { examples: [0; 3], ..*task });
         format!("{:?} {task:?}", run.model)
     }
 
@@ -213,16 +209,9 @@ impl ModelSizes {
 
     fn of_language_model(model: &ModelConfig) -> Result<Self> {
         let n_layers = different_layers(model);
-        let model = ModelConfig {
-            n_layers,
-            positions: false,
-            position_embedding: PositionEmbedding::Learnt,
-            ..model.clone()
-        };
-        let io = Io {
-            vocab_size: 2,
-            seq_len: 2,
-        };
+        let model =
+            ModelConfig { n_layers, positions: false, position_embedding: PositionEmbedding::Learnt, ..model.clone() };
+        let io = Io { vocab_size: 2, seq_len: 2 };
         let params = Params::without_values(DType::F32);
         let built = Model::new(&model, io, &params)?;
         let embedding = tables(&model) * io.vocab_size * model.d_model;
@@ -236,10 +225,7 @@ impl ModelSizes {
 
     fn of_classifier(model: &ModelConfig, task: &Sizes) -> Result<Self> {
         let of = |n_layers: usize| -> Result<([usize; 2], Classifier)> {
-            let model = ModelConfig {
-                n_layers,
-                ..model.clone()
-            };
+            let model = ModelConfig { n_layers, ..model.clone() };
             let params = Params::without_values(DType::F32);
             let built = Classifier::new(&model, task, &params)?;
             Ok(([params.count(), params.constants()], built))
@@ -330,11 +316,7 @@ mod tests {
 
     #[test]
     fn an_epoch_is_its_steps_and_an_evaluation() {
-        let work = work(&[
-            ("train-examples", "64"),
-            ("test-examples", "30"),
-            ("batch-size", "32"),
-        ]);
+        let work = work(&[("train-examples", "64"), ("test-examples", "30"), ("batch-size", "32")]);
         let epoch = 2.0 * work.step(32) + 10.0 * work.example;
         assert!((work.epoch / epoch - 1.0).abs() < 1e-12);
     }

@@ -11,10 +11,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 /// A twentieth of the real times: a heartbeat every quarter of a second, and a timeout of three seconds.
-const TIMING: TestTiming = TestTiming {
-    interval: Duration::from_millis(250),
-    timeout: Duration::from_secs(3),
-};
+const TIMING: TestTiming = TestTiming { interval: Duration::from_millis(250), timeout: Duration::from_secs(3) };
 
 /// Host of a cluster, which may crash.
 struct Host<'a> {
@@ -57,19 +54,10 @@ impl Worker for Host<'_> {
 
 /// Trains the shard of host `index` of `hosts` whenever its job is requeued. There are half as many shards as hosts, so
 /// that two hosts share each.
-fn host(
-    index: usize,
-    hosts: usize,
-    plan: &Plan,
-    store: &Store,
-    log: (&Mutex<HashMap<String, usize>>, &AtomicUsize),
-) {
+fn host(index: usize, hosts: usize, plan: &Plan, store: &Store, log: (&Mutex<HashMap<String, usize>>, &AtomicUsize)) {
     let parts = hosts / 2;
     let own = plan.runs.iter().skip(index % parts).step_by(parts);
-    let part = Plan {
-        runs: own.cloned().collect(),
-        ..plan.clone()
-    };
+    let part = Plan { runs: own.cloned().collect(), ..plan.clone() };
     for queued in 0.. {
         let worker = Host {
             store: store.clone(),
@@ -108,10 +96,7 @@ fn crowd(hosts: usize, locks: bool) {
     let crashes = crashes.into_inner();
     assert!(crashes > hosts / 20, "{crashes}");
     let published = published.into_inner().unwrap();
-    assert!(
-        published.values().all(|times| *times == 1),
-        "a run was done twice"
-    );
+    assert!(published.values().all(|times| *times == 1), "a run was done twice");
     let mut found: Vec<String> = published.into_keys().collect();
     found.sort();
     assert_eq!(found, ids(&world.plan));

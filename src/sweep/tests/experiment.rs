@@ -36,23 +36,14 @@ fn refuses_in_grid(line: &str) -> Diagnostic {
 }
 
 fn plan(text: &str, line: &str) -> Plan {
-    Experiment::parse(text, "my.toml", SETTINGS)
-        .unwrap()
-        .plan(&flags(line))
-        .unwrap()
+    Experiment::parse(text, "my.toml", SETTINGS).unwrap().plan(&flags(line)).unwrap()
 }
 
 #[test]
 fn a_file_plans_what_the_same_flags_plan() {
-    let mut same = Plan::of(
-        task("mqar").unwrap(),
-        &flags("--preset smoke --mixer ssd,s6 --d 16,32"),
-    )
-    .unwrap();
-    let second =
-        flags("--preset smoke --mixer softmax --d 32 --lr 1e-3,paper --train-examples 100");
-    same.runs
-        .extend(Plan::of(task("mqar").unwrap(), &second).unwrap().runs);
+    let mut same = Plan::of(task("mqar").unwrap(), &flags("--preset smoke --mixer ssd,s6 --d 16,32")).unwrap();
+    let second = flags("--preset smoke --mixer softmax --d 32 --lr 1e-3,paper --train-examples 100");
+    same.runs.extend(Plan::of(task("mqar").unwrap(), &second).unwrap().runs);
     assert_eq!(plan(SMALL, ""), same);
 }
 
@@ -66,10 +57,7 @@ fn the_command_line_outweighs_a_grid_and_a_grid_the_defaults() {
 
 #[test]
 fn runs_that_two_grids_share_are_planned_once() {
-    let plan = plan(
-        &format!("{SMALL}[[grid]]\nmixer = [\"s6\", \"linear\"]"),
-        "",
-    );
+    let plan = plan(&format!("{SMALL}[[grid]]\nmixer = [\"s6\", \"linear\"]"), "");
     assert_eq!((plan.runs.len(), plan.duplicates), (10, 1));
 }
 
@@ -103,12 +91,7 @@ fn a_wrong_value_is_refused_with_its_line_and_key() {
         ("d = { a = 1 }", None, None, &["table"]),
         ("n = -1", Some("--n"), Some("-1"), &[]),
         ("sizes = \"64:\"", Some("--sizes"), Some("64:"), &["L:k"]),
-        (
-            "protocol = \"papr\"",
-            Some("--protocol"),
-            Some("papr"),
-            &["paper, reference, matched"],
-        ),
+        ("protocol = \"papr\"", Some("--protocol"), Some("papr"), &["paper, reference, matched"]),
         ("seeds = [1, 2]", Some("--seeds"), Some("1,2"), &[]),
         ("d = 64 64", None, None, &[]),
     ] {
@@ -154,19 +137,9 @@ fn a_file_that_cannot_be_read_is_named() {
 
 /// Returns the number after `before` in the comment of a shipped file.
 fn promised(text: &str, before: &str) -> u64 {
-    let rest = text
-        .split(before)
-        .nth(1)
-        .unwrap_or_else(|| panic!("no `{before}`"));
-    let digits = rest
-        .trim_start()
-        .chars()
-        .take_while(|c| c.is_ascii_digit() || *c == ',');
-    digits
-        .filter(char::is_ascii_digit)
-        .collect::<String>()
-        .parse()
-        .unwrap()
+    let rest = text.split(before).nth(1).unwrap_or_else(|| panic!("no `{before}`"));
+    let digits = rest.trim_start().chars().take_while(|c| c.is_ascii_digit() || *c == ',');
+    digits.filter(char::is_ascii_digit).collect::<String>().parse().unwrap()
 }
 
 #[test]
@@ -176,15 +149,8 @@ fn every_shipped_file_plans_what_its_comment_promises() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        let plan = Experiment::read(&path)
-            .unwrap()
-            .plan(&Flags::default())
-            .unwrap();
-        let planned = [
-            plan.runs.len() as u64,
-            plan.steps().unwrap(),
-            plan.tokens().unwrap(),
-        ];
+        let plan = Experiment::read(&path).unwrap().plan(&Flags::default()).unwrap();
+        let planned = [plan.runs.len() as u64, plan.steps().unwrap(), plan.tokens().unwrap()];
         let before = ["# Runs:", "# Cost:   at most", "steps and"];
         let promised = before.map(|before| promised(&text, before));
         // A file of all mixers states the cost of each, so that a new mixer does not change it.
@@ -193,12 +159,7 @@ fn every_shipped_file_plans_what_its_comment_promises() {
             false => 1,
         };
         assert!(times == 1 || times >= MIXERS.len() as u64);
-        assert_eq!(
-            planned,
-            promised.map(|each| each * times),
-            "{}",
-            path.display()
-        );
+        assert_eq!(planned, promised.map(|each| each * times), "{}", path.display());
         files += 1;
     }
     assert_eq!(files, 19);
@@ -208,16 +169,10 @@ fn every_shipped_file_plans_what_its_comment_promises() {
 fn figures_1_and_2_are_parts_of_figure_7() {
     let plan = |name: &str| {
         let path = format!("{}/experiments/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-        Experiment::read(Path::new(&path))
-            .unwrap()
-            .plan(&Flags::default())
-            .unwrap()
+        Experiment::read(Path::new(&path)).unwrap().plan(&Flags::default()).unwrap()
     };
     let whole = plan("figure7");
     for part in ["figure1", "figure2"] {
-        assert!(
-            plan(part).runs.iter().all(|run| whole.runs.contains(run)),
-            "{part}"
-        );
+        assert!(plan(part).runs.iter().all(|run| whole.runs.contains(run)), "{part}");
     }
 }

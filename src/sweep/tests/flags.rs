@@ -25,25 +25,15 @@ fn lists_are_separated_by_commas() {
 /// Commas separate the settings of a hybrid, and hybrids.
 #[test]
 fn hybrids_are_a_list_of_their_own() {
-    let given = flags("--hybrid softmax:every=8,offset=4,linear:every=2 --hybrid sliding-window:every=2,window=16,offset=1");
-    let wanted = [
-        "softmax:every=8,offset=4",
-        "linear:every=2",
-        "sliding-window:every=2,window=16,offset=1",
-    ];
+    let given =
+        flags("--hybrid softmax:every=8,offset=4,linear:every=2 --hybrid sliding-window:every=2,window=16,offset=1");
+    let wanted = ["softmax:every=8,offset=4", "linear:every=2", "sliding-window:every=2,window=16,offset=1"];
     assert_eq!(given.list("hybrid"), wanted);
-    let flags =
-        flags("--mixer mamba --layers 8 --hybrid attention:every=8,offset=4,linear:every=2 --d 32");
+    let flags = flags("--mixer mamba --layers 8 --hybrid attention:every=8,offset=4,linear:every=2 --d 32");
     let plan = crate::sweep::Plan::of(recipes::task("mqar").unwrap(), &flags).unwrap();
-    let hybrids = plan
-        .runs
-        .iter()
-        .map(|run| run.model.hybrid.clone().unwrap().to_string());
+    let hybrids = plan.runs.iter().map(|run| run.model.hybrid.clone().unwrap().to_string());
     let hybrids: Vec<String> = hybrids.collect();
-    let wanted = [
-        "softmax:every=8,offset=4,variant=reference",
-        "linear:every=2,offset=1,variant=reference",
-    ];
+    let wanted = ["softmax:every=8,offset=4,variant=reference", "linear:every=2,offset=1,variant=reference"];
     assert_eq!(hybrids, wanted);
 }
 
@@ -57,18 +47,8 @@ fn a_bad_item_is_refused_with_its_flag_and_what_would_be_right() {
         ("--lr papr", "--lr", Some("papr"), "`paper`"),
         ("--dropout much", "--dropout", Some("much"), "0."),
         ("--sizes 64", "--sizes", Some("64"), "L:k"),
-        (
-            "--hybrid softmax",
-            "--hybrid",
-            Some("softmax"),
-            "NAME:every=K,offset=J",
-        ),
-        (
-            "--hybrid softmax:every=2,linear:every=1",
-            "--hybrid",
-            Some("softmax:every=2,linear:every=1"),
-            "every=1",
-        ),
+        ("--hybrid softmax", "--hybrid", Some("softmax"), "NAME:every=K,offset=J"),
+        ("--hybrid softmax:every=2,linear:every=1", "--hybrid", Some("softmax:every=2,linear:every=1"), "every=1"),
         ("--option zero", "--option", Some("zero"), "NAME=VALUE"),
         ("--protocol papr", "--protocol", Some("papr"), "paper"),
         ("--seq-len 64 --sizes 64:4", "--seq-len", None, "--sizes"),
@@ -90,11 +70,7 @@ fn numbers_out_of_range_reach_the_rule_that_they_break() {
         ("--d 0", "--d", &["1 to"]),
         ("--epochs 0", "--epochs", &["1 to"]),
         ("--mixer linnear", "--mixer", &["`linear`"]),
-        (
-            "--mixer ssd --variant papr",
-            "--variant",
-            &["ssd", "`paper`"],
-        ),
+        ("--mixer ssd --variant papr", "--variant", &["ssd", "`paper`"]),
         ("--seq-len 63", "--seq-len", &[]),
         ("--option speed=1", "--option", &["`softmax`"]),
     ] {
@@ -113,10 +89,7 @@ fn the_full_preset_is_a_cell_of_the_papers_smallest_task() {
     single("--preset paper --lr paper").refuses("--lr");
     let run = single("--preset paper").unwrap();
     let task: MqarConfig = run.task.typed().unwrap();
-    assert_eq!(
-        (task.vocab_size, task.seq_len, task.kv_pairs),
-        (8192, 64, 4)
-    );
+    assert_eq!((task.vocab_size, task.seq_len, task.kv_pairs), (8192, 64, 4));
     assert_eq!((task.train_examples, task.test_examples), (100_000, 3_000));
     assert_eq!((run.train.batch_size, run.train.epochs), (512, 64));
     assert_eq!(run.train.lr, 2.154_434_690_031_884e-3);
@@ -143,8 +116,7 @@ fn a_list_for_one_run_names_the_command_for_many() {
     ] {
         let line = format!("{flag} {values}");
         let at = single(&line).refuses(flag);
-        at.gives(values)
-            .names(&[&format!("`dsf sweep --task mqar {line}`")]);
+        at.gives(values).names(&[&format!("`dsf sweep --task mqar {line}`")]);
     }
 }
 
@@ -165,10 +137,6 @@ fn flags_that_speak_of_the_same_thing_replace_each_other() {
         ("--seed 7,9", "--seeds 10", "--seed 7,9"),
         ("--seeds 10", "--seed 7,9", "--seed 7 --seeds 10"),
     ] {
-        assert_eq!(
-            flags(upper).over(&flags(lower)),
-            flags(expected),
-            "{upper} over {lower}"
-        );
+        assert_eq!(flags(upper).over(&flags(lower)), flags(expected), "{upper} over {lower}");
     }
 }

@@ -27,12 +27,7 @@ fn mixers_vary_slowest_and_seeds_fastest() {
     let plan = plan("--mixer ssd,s6 --d 64,128 --lr 1e-3,2e-3 --seeds 2");
     let of = |i: usize| {
         let run = &plan.runs[i];
-        (
-            run.model.mixer.as_str(),
-            run.model.d_model,
-            run.train.lr,
-            run.seed,
-        )
+        (run.model.mixer.as_str(), run.model.d_model, run.train.lr, run.seed)
     };
     assert_eq!(of(0), ("ssd", 64, 1e-3, 123));
     assert_eq!(of(1), ("ssd", 64, 1e-3, 124));
@@ -60,20 +55,8 @@ fn where_the_paper_swept_no_rate_its_rates_are_refused() {
 
 #[test]
 fn paper_is_four_learning_rates() {
-    let rates: Vec<f64> = plan("--mixer ssd --lr paper")
-        .runs
-        .iter()
-        .map(|r| r.train.lr)
-        .collect();
-    assert_eq!(
-        rates,
-        [
-            1e-4,
-            4.641_588_833_612_779e-4,
-            2.154_434_690_031_884e-3,
-            1e-2
-        ]
-    );
+    let rates: Vec<f64> = plan("--mixer ssd --lr paper").runs.iter().map(|r| r.train.lr).collect();
+    assert_eq!(rates, [1e-4, 4.641_588_833_612_779e-4, 2.154_434_690_031_884e-3, 1e-2]);
 }
 
 #[test]
@@ -85,11 +68,7 @@ fn combinations_that_mean_the_same_run_are_planned_once_and_counted() {
 #[test]
 fn values_of_one_option_are_alternatives_and_options_combine() {
     let plan = plan("--mixer s6 --option dt_init=zero,dt_init=mamba");
-    let values: Vec<&str> = plan
-        .runs
-        .iter()
-        .map(|r| r.model.options["dt_init"].as_str())
-        .collect();
+    let values: Vec<&str> = plan.runs.iter().map(|r| r.model.options["dt_init"].as_str()).collect();
     assert_eq!(values, ["zero", "mamba"]);
 }
 
@@ -111,25 +90,19 @@ fn a_plan_beyond_all_measure_is_refused_before_it_is_built() {
         refuses(line, "--seeds");
     }
     let many = Plan::of(task("mqar").unwrap(), &flags("--seeds 90000 --d 64,128"));
-    many.fails("refused")
-        .names(&["--seeds 90000", "--d 64,128"]);
+    many.fails("refused").names(&["--seeds 90000", "--d 64,128"]);
     let last = u64::MAX;
     refuses(&format!("--seed {last} --seeds 3"), "--seeds").names(&[&format!("--seed {last}")]);
 }
 
 #[test]
 fn a_list_of_seeds_and_a_count_of_seeds_exclude_each_other() {
-    refuses("--seed 1,2 --seeds 3", "--seed")
-        .gives("1,2")
-        .names(&["--seeds"]);
+    refuses("--seed 1,2 --seeds 3", "--seed").gives("1,2").names(&["--seeds"]);
 }
 
 #[test]
 fn an_unknown_task_is_refused_with_the_known_ones() {
-    task("mqra")
-        .refuses("--task")
-        .gives("mqra")
-        .names(&["`mqar`"]);
+    task("mqra").refuses("--task").gives("mqra").names(&["`mqar`"]);
 }
 
 fn numbers(most: usize) -> impl Strategy<Value = Vec<usize>> {

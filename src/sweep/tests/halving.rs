@@ -37,13 +37,7 @@ fn each_round_has_twice_the_epochs_and_seeds_for_half_the_rates() {
         move |run: &RunConfig| {
             let best = if run.model.mixer == "ssd" { 3e-3 } else { 1e-3 };
             let near = 0.5 - (run.train.lr - best).abs() * 50.0;
-            Some(
-                near + if round == 0 && run.train.lr == 4e-3 {
-                    0.2
-                } else {
-                    0.0
-                },
-            )
+            Some(near + if round == 0 && run.train.lr == 4e-3 { 0.2 } else { 0.0 })
         }
     };
     for (round, epochs, seeds, rates) in [(0, 4, 1, 4), (1, 8, 2, 2)] {
@@ -97,11 +91,7 @@ fn a_cell_with_one_rate_is_not_tried_first() {
 #[test]
 fn seeds_that_draw_their_own_data_are_of_one_cell() {
     let whole = plan("--protocol matched --mixer ssd --lr 1e-3,2e-3 --seed 0,1,2");
-    let of_data: Vec<_> = whole
-        .runs
-        .iter()
-        .map(|run| run.task.get("data_seed").cloned())
-        .collect();
+    let of_data: Vec<_> = whole.runs.iter().map(|run| run.task.get("data_seed").cloned()).collect();
     assert!(of_data.contains(&Some(2.into())), "{of_data:?}");
     // One seed per rate, then all seeds at the better rate.
     assert_eq!(Halving::of(whole, 2).outline(), [(2, 8)]);

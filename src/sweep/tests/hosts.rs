@@ -36,11 +36,7 @@ fn hosts(world: &World, own: &str, limit: Option<Duration>) -> Hosts {
 
 /// Ending of a run, and the texts of its warnings.
 fn work(hosts: &Hosts, run: &RunConfig, device: &str, stop: &AtomicBool) -> (Ending, Vec<String>) {
-    let job = Job {
-        run,
-        device,
-        micro_batch: None,
-    };
+    let job = Job { run, device, micro_batch: None };
     let mut told = Vec::new();
     let ending = hosts.work(&job, stop, &mut |message| {
         if let Message::Warning { text } = message {
@@ -151,9 +147,8 @@ fn a_run_that_does_not_stop_is_killed_with_its_process_and_the_others_begin_agai
     let world = world(2);
     let hang = world.store.run_folder("hang");
     let hang = hang.display();
-    let own = format!(
-        r#"case $seed in 123) mkdir -p '{hang}'; mkfifo '{hang}/pipe'; read -r line < '{hang}/pipe' ;; esac"#
-    );
+    let own =
+        format!(r#"case $seed in 123) mkdir -p '{hang}'; mkfifo '{hang}/pipe'; read -r line < '{hang}/pipe' ;; esac"#);
     // The process reads no input while it has the first run, so it never receives the second.
     let hosts = hosts(&world, &own, Some(Duration::from_secs(1)));
     let runs = &world.plan.runs;
@@ -175,11 +170,7 @@ fn a_run_that_does_not_stop_is_killed_with_its_process_and_the_others_begin_agai
 #[test]
 fn a_run_that_comes_to_a_dying_process_goes_to_the_next() {
     let world = world(2);
-    let hosts = hosts(
-        &world,
-        r#"case $seed in 124) [ "$seen" ] && exit 1 ;; esac; seen=1"#,
-        None,
-    );
+    let hosts = hosts(&world, r#"case $seed in 124) [ "$seen" ] && exit 1 ;; esac; seen=1"#, None);
     let runs = &world.plan.runs;
     assert_eq!(alone(&hosts, &runs[0]).0, Ending::Finished);
     let (ending, told) = alone(&hosts, &runs[1]);

@@ -1,8 +1,6 @@
 //! Sweeps with a worker that only pretends to train.
 
-use super::pretender::{
-    break_one, ids, interrupt, no_program, options, train, vanish, world, Pretender,
-};
+use super::pretender::{break_one, ids, interrupt, no_program, options, train, vanish, world, Pretender};
 use crate::error::testing::Fails;
 use crate::error::{Error, Result};
 use crate::store::samples::{failed, provenance};
@@ -15,25 +13,14 @@ fn every_run_is_launched_heard_and_finished() {
     let world = world(3);
     let worker = Pretender::new(&world.store, train);
     let (tally, events) = world.sweep(&worker, &options(1));
-    assert_eq!(
-        tally.unwrap(),
-        Tally {
-            finished: 3,
-            ..Tally::default()
-        }
-    );
+    assert_eq!(tally.unwrap(), Tally { finished: 3, ..Tally::default() });
     assert_eq!(events.len(), 9);
     for (index, chunk) in events.chunks(3).enumerate() {
         assert!(chunk.iter().all(|(i, _)| *i == index));
-        let [(_, Event::Launched), (_, Event::Message(Message::Start)), (_, Event::Finished(row))] =
-            chunk
-        else {
+        let [(_, Event::Launched), (_, Event::Message(Message::Start)), (_, Event::Finished(row))] = chunk else {
             panic!("{chunk:?}");
         };
-        assert_eq!(
-            (row.run_id(), row.number("accuracy")),
-            (&*world.plan.runs[index].id(), Some(0.5))
-        );
+        assert_eq!((row.run_id(), row.number("accuracy")), (&*world.plan.runs[index].id(), Some(0.5)));
     }
 }
 
@@ -41,27 +28,11 @@ fn every_run_is_launched_heard_and_finished() {
 fn a_failing_run_is_a_row_with_its_reason_and_does_not_stop_the_rest() {
     let world = world(4);
     let tally = world.tally(break_one, &options(2));
-    assert_eq!(
-        tally,
-        Tally {
-            finished: 3,
-            failed: 1,
-            ..Tally::default()
-        }
-    );
+    assert_eq!(tally, Tally { finished: 3, failed: 1, ..Tally::default() });
     let rows = read_summary(&world.store.summary_path("mqar")).unwrap();
-    let failed: Vec<_> = rows
-        .iter()
-        .filter(|r| r.status() == Some(RunStatus::Failed))
-        .collect();
-    assert_eq!(
-        (rows.len(), failed.len(), failed[0].count("seed")),
-        (4, 1, 124)
-    );
-    assert_eq!(
-        failed[0].text("reason"),
-        "killed by signal 9; out of memory?"
-    );
+    let failed: Vec<_> = rows.iter().filter(|r| r.status() == Some(RunStatus::Failed)).collect();
+    assert_eq!((rows.len(), failed.len(), failed[0].count("seed")), (4, 1, 124));
+    assert_eq!(failed[0].text("reason"), "killed by signal 9; out of memory?");
     assert_eq!(failed[0].text("cause"), "signal");
 }
 
@@ -70,43 +41,17 @@ fn what_is_done_or_failed_is_left_alone_until_a_retry_is_asked_for() {
     let world = world(4);
     world.tally(break_one, &options(2));
     let again = world.tally(train, &options(2));
-    assert_eq!(
-        again,
-        Tally {
-            done_before: 3,
-            failed_before: 1,
-            ..Tally::default()
-        }
-    );
-    let retry = Options {
-        retry_failed: true,
-        ..options(2)
-    };
-    assert_eq!(
-        world.tally(train, &retry),
-        Tally {
-            done_before: 3,
-            finished: 1,
-            ..Tally::default()
-        }
-    );
+    assert_eq!(again, Tally { done_before: 3, failed_before: 1, ..Tally::default() });
+    let retry = Options { retry_failed: true, ..options(2) };
+    assert_eq!(world.tally(train, &retry), Tally { done_before: 3, finished: 1, ..Tally::default() });
 }
 
 #[test]
 fn a_retry_that_fails_again_records_its_own_reason() {
     let world = world(2);
-    world.tally(
-        |_, _| Ok(Ending::Failed(Failure::from_message("first"))),
-        &options(1),
-    );
-    let retry = Options {
-        retry_failed: true,
-        ..options(1)
-    };
-    world.tally(
-        |_, _| Ok(Ending::Failed(Failure::from_message("second"))),
-        &retry,
-    );
+    world.tally(|_, _| Ok(Ending::Failed(Failure::from_message("first"))), &options(1));
+    let retry = Options { retry_failed: true, ..options(1) };
+    world.tally(|_, _| Ok(Ending::Failed(Failure::from_message("second"))), &retry);
     let scan = world.store.rows(&["mqar"]).unwrap();
     assert!(scan.rows.iter().all(|row| row.text("reason") == "second"));
 }
@@ -121,14 +66,7 @@ fn an_interrupted_sweep_resumes_only_what_is_missing() {
     assert_eq!(first.trained().len(), 2);
     let second = Pretender::new(&world.store, train);
     let (end, _) = world.sweep(&second, &options(2));
-    assert_eq!(
-        end.unwrap(),
-        Tally {
-            done_before: 2,
-            finished: 4,
-            ..Tally::default()
-        }
-    );
+    assert_eq!(end.unwrap(), Tally { done_before: 2, finished: 4, ..Tally::default() });
     let mut all = [first.trained(), second.trained()].concat();
     all.sort();
     assert_eq!(all, ids(&world.plan));
@@ -139,9 +77,7 @@ fn a_run_stopped_from_elsewhere_leaves_the_sweep_unfinished_but_not_the_others()
     let world = world(3);
     let (end, events) = world.sweep(&Pretender::new(&world.store, vanish), &options(1));
     assert!(matches!(end, Err(Error::Stopped)));
-    let interrupted = events
-        .iter()
-        .filter(|(_, e)| matches!(e, Event::Interrupted));
+    let interrupted = events.iter().filter(|(_, e)| matches!(e, Event::Interrupted));
     assert_eq!(interrupted.count(), 3);
 }
 
@@ -159,28 +95,15 @@ fn two_sweeps_in_one_folder_never_train_a_run_twice() {
     let mut trained = [workers[0].trained(), workers[1].trained()].concat();
     trained.sort();
     assert_eq!(trained, ids(&world.plan));
-    assert!(
-        tallies.iter().all(|tally| tally.settled() == 24),
-        "{tallies:?}"
-    );
+    assert!(tallies.iter().all(|tally| tally.settled() == 24), "{tallies:?}");
 }
 
 #[test]
 fn a_run_that_another_process_holds_is_left_to_it() {
     let world = world(2);
-    let held = world
-        .store
-        .begin(&world.plan.runs[0], &provenance())
-        .unwrap();
+    let held = world.store.begin(&world.plan.runs[0], &provenance()).unwrap();
     let (tally, events) = world.sweep(&Pretender::new(&world.store, train), &options(1));
-    assert_eq!(
-        tally.unwrap(),
-        Tally {
-            finished: 1,
-            busy: 1,
-            ..Tally::default()
-        }
-    );
+    assert_eq!(tally.unwrap(), Tally { finished: 1, busy: 1, ..Tally::default() });
     assert!(matches!(events[1], (0, Event::Skipped(Skip::Busy))));
     assert_eq!(world.store.status(held.id()).unwrap(), Status::Started);
 }
@@ -198,10 +121,7 @@ fn runs_are_spread_over_the_devices() {
     let world = world(12);
     let worker = Pretender::new(&world.store, train);
     let devices = vec!["cuda:0".to_owned(), "cuda:1".to_owned()];
-    let options = Options {
-        devices: devices.clone(),
-        ..options(4)
-    };
+    let options = Options { devices: devices.clone(), ..options(4) };
     world.sweep(&worker, &options).0.unwrap();
     let used: Vec<_> = worker.devices.lock().unwrap().iter().cloned().collect();
     assert_eq!(used, devices);
@@ -215,17 +135,8 @@ fn a_damaged_result_fails_its_run_only() {
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("result.json"), "{").unwrap();
     let (tally, events) = world.sweep(&Pretender::new(&world.store, train), &options(1));
-    assert_eq!(
-        tally.unwrap(),
-        Tally {
-            finished: 2,
-            failed: 1,
-            ..Tally::default()
-        }
-    );
-    let (0, Event::Failed(failure)) = &events[0] else {
-        panic!("{events:?}")
-    };
+    assert_eq!(tally.unwrap(), Tally { finished: 2, failed: 1, ..Tally::default() });
+    let (0, Event::Failed(failure)) = &events[0] else { panic!("{events:?}") };
     assert!(failure.words.contains("result.json"), "{failure}");
 }
 
@@ -253,22 +164,8 @@ fn a_worker_without_a_result_failed_and_its_own_record_of_a_failure_stands() {
         }
     };
     let worker = Careless(&world.store);
-    run_all(
-        &world.plan,
-        &world.store,
-        &worker,
-        &options(1),
-        &stop,
-        &mut on,
-    )
-    .unwrap();
-    assert_eq!(
-        reasons,
-        [
-            "the worker ended without a result",
-            "a tensor operation failed"
-        ]
-    );
+    run_all(&world.plan, &world.store, &worker, &options(1), &stop, &mut on).unwrap();
+    assert_eq!(reasons, ["the worker ended without a result", "a tensor operation failed"]);
 }
 
 #[test]
@@ -280,10 +177,7 @@ fn workers_that_cannot_be_started_end_the_sweep_at_once() {
 }
 
 fn limits(limits: Limits) -> Options {
-    Options {
-        limits,
-        ..options(1)
-    }
+    Options { limits, ..options(1) }
 }
 
 fn fail(cause: Cause) -> Result<Ending> {
@@ -294,10 +188,7 @@ fn fail(cause: Cause) -> Result<Ending> {
 fn a_failing_run_is_tried_again_as_often_as_is_asked_for() {
     let world = world(1);
     let worker = Pretender::new(&world.store, |_, _| fail(Cause::Panic));
-    let twice = limits(Limits {
-        retries: 2,
-        ..Limits::default()
-    });
+    let twice = limits(Limits { retries: 2, ..Limits::default() });
     let (tally, events) = world.sweep(&worker, &twice);
     assert_eq!(tally.unwrap().failed, 1);
     assert_eq!(worker.micro_batches.lock().unwrap().len(), 3);
@@ -307,14 +198,8 @@ fn a_failing_run_is_tried_again_as_often_as_is_asked_for() {
 
 #[test]
 fn a_timeout_and_missing_data_are_no_reason_to_try_again() {
-    let twice = limits(Limits {
-        retries: 2,
-        ..Limits::default()
-    });
-    for act in [
-        (|_, _| fail(Cause::Timeout)) as super::pretender::Act,
-        |_, _| fail(Cause::MissingData),
-    ] {
+    let twice = limits(Limits { retries: 2, ..Limits::default() });
+    for act in [(|_, _| fail(Cause::Timeout)) as super::pretender::Act, |_, _| fail(Cause::MissingData)] {
         let world = world(1);
         let worker = Pretender::new(&world.store, act);
         world.sweep(&worker, &twice).0.unwrap();
@@ -330,32 +215,15 @@ fn a_run_that_runs_out_of_memory_is_tried_once_at_half_the_micro_batch() {
     assert_eq!(tally.failed, 1);
     let half = world.plan.runs[0].train.batch_size / 2;
     assert_eq!(*worker.micro_batches.lock().unwrap(), [None, Some(half)]);
-    let result = world
-        .store
-        .result(&world.plan.runs[0].id())
-        .unwrap()
-        .unwrap();
-    assert_eq!(
-        (result.cause, result.micro_batch_used),
-        (Some(Cause::Oom), Some(half))
-    );
+    let result = world.store.result(&world.plan.runs[0].id()).unwrap().unwrap();
+    assert_eq!((result.cause, result.micro_batch_used), (Some(Cause::Oom), Some(half)));
 }
 
 #[test]
 fn a_sweep_gives_up_after_so_many_failures() {
     let world = world(6);
-    let two = limits(Limits {
-        max_failures: Some(2),
-        ..Limits::default()
-    });
-    assert_eq!(
-        world.tally(|_, _| fail(Cause::Nan), &two),
-        Tally {
-            failed: 2,
-            given_up: 4,
-            ..Tally::default()
-        }
-    );
+    let two = limits(Limits { max_failures: Some(2), ..Limits::default() });
+    assert_eq!(world.tally(|_, _| fail(Cause::Nan), &two), Tally { failed: 2, given_up: 4, ..Tally::default() });
 }
 
 #[test]

@@ -5,9 +5,7 @@ use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::samples::{done, provenance};
 use crate::store::{Cause, Failure, Store};
-use crate::sweep::{
-    run_all, Ending, Event, Job, Limits, Message, Options, Plan, Tally, Training, Worker,
-};
+use crate::sweep::{run_all, Ending, Event, Job, Limits, Message, Options, Plan, Tally, Training, Worker};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
@@ -81,10 +79,7 @@ pub(super) fn train(_: &RunConfig, _: &AtomicBool) -> Result<Ending> {
 /// Fails the run with seed 124.
 pub(super) fn break_one(run: &RunConfig, _: &AtomicBool) -> Result<Ending> {
     Ok(match run.seed {
-        124 => Ending::Failed(Failure::new(
-            Cause::Signal,
-            "killed by signal 9; out of memory?",
-        )),
+        124 => Ending::Failed(Failure::new(Cause::Signal, "killed by signal 9; out of memory?")),
         _ => Ending::Finished,
     })
 }
@@ -92,11 +87,7 @@ pub(super) fn break_one(run: &RunConfig, _: &AtomicBool) -> Result<Ending> {
 /// Sets the stop flag while the run with seed 125 is trained.
 pub(super) fn interrupt(run: &RunConfig, stop: &AtomicBool) -> Result<Ending> {
     stop.fetch_or(run.seed == 125, Ordering::Relaxed);
-    Ok(if stop.load(Ordering::Relaxed) {
-        Ending::Interrupted
-    } else {
-        Ending::Finished
-    })
+    Ok(if stop.load(Ordering::Relaxed) { Ending::Interrupted } else { Ending::Finished })
 }
 
 pub(super) fn vanish(_: &RunConfig, _: &AtomicBool) -> Result<Ending> {
@@ -120,11 +111,8 @@ pub(super) fn options(jobs: usize) -> Options {
 }
 
 fn plan(runs: usize) -> Plan {
-    Plan::of(
-        crate::recipes::task("mqar").unwrap(),
-        &flags(&format!("--preset smoke --mixer ssd --seeds {runs}")),
-    )
-    .unwrap()
+    Plan::of(crate::recipes::task("mqar").unwrap(), &flags(&format!("--preset smoke --mixer ssd --seeds {runs}")))
+        .unwrap()
 }
 
 pub(super) fn ids(plan: &Plan) -> Vec<String> {
@@ -141,19 +129,11 @@ pub(super) struct World {
 
 pub(super) fn world(runs: usize) -> World {
     let folder = tempfile::tempdir().unwrap();
-    World {
-        store: Store::open(folder.path()).unwrap(),
-        _folder: folder,
-        plan: plan(runs),
-    }
+    World { store: Store::open(folder.path()).unwrap(), _folder: folder, plan: plan(runs) }
 }
 
 impl World {
-    pub fn sweep(
-        &self,
-        worker: &Pretender,
-        options: &Options,
-    ) -> (Result<Tally>, Vec<(usize, Event)>) {
+    pub fn sweep(&self, worker: &Pretender, options: &Options) -> (Result<Tally>, Vec<(usize, Event)>) {
         let mut events = Vec::new();
         let stop = AtomicBool::new(false);
         let mut on = |index, event| events.push((index, event));
@@ -162,8 +142,6 @@ impl World {
     }
 
     pub fn tally(&self, act: Act, options: &Options) -> Tally {
-        self.sweep(&Pretender::new(&self.store, act), options)
-            .0
-            .unwrap()
+        self.sweep(&Pretender::new(&self.store, act), options).0.unwrap()
     }
 }

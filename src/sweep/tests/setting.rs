@@ -45,9 +45,7 @@ fn its_flag_and_help_are_those_of_the_row() {
     assert_eq!(flags("--lag 1,2").unwrap().list("lag"), ["1", "2"]);
     let misuse = Error::misuse(&flags("--lag long").unwrap_err());
     misuse.refuses("--lag").gives("long");
-    let help = Flags::augment(Command::new("dsf"), settings())
-        .render_help()
-        .to_string();
+    let help = Flags::augment(Command::new("dsf"), settings()).render_help().to_string();
     let section = help.split(Group::Task.heading()).nth(1).unwrap();
     let said = section.split_once("--lag <N>").unwrap().1;
     assert!(said.trim_start().starts_with(MADE_UP.help), "{said}");
@@ -65,9 +63,7 @@ fn its_list_is_an_axis_of_a_grid_and_a_key_of_an_experiment_file() {
     let plan = experiment.plan(&Flags::of(settings())).unwrap();
     assert_eq!(lags(&plan), [3, 2]);
     let unknown = Experiment::parse(file, "my.toml", SETTINGS).fails("refused");
-    unknown
-        .is_at("my.toml", Position::Line(4))
-        .names(&["`lag`"]);
+    unknown.is_at("my.toml", Position::Line(4)).names(&["`lag`"]);
 }
 
 #[test]
@@ -82,25 +78,16 @@ fn a_value_out_of_range_and_a_task_without_the_field_are_refused() {
 
 #[test]
 fn it_is_explained_and_has_a_column_behind_the_others() {
-    let run = flags("--lag 2")
-        .unwrap()
-        .single(task("toy").unwrap())
-        .unwrap();
+    let run = flags("--lag 2").unwrap().single(task("toy").unwrap()).unwrap();
     let explained = run.explained.iter().find(|row| row.name == "lag").unwrap();
     let given = Origin::Given("--lag".to_owned());
     assert_eq!((&explained.value, &explained.origin), (&json!(2), &given));
     let (old, new) = (columns(SETTINGS), columns(settings()));
-    let (place, column) = new
-        .iter()
-        .enumerate()
-        .find(|(_, c)| c.name == "lag")
-        .unwrap();
+    let (place, column) = new.iter().enumerate().find(|(_, c)| c.name == "lag").unwrap();
     assert_eq!(column.meaning, MADE_UP.help);
     let document = serde_json::to_value(&run.config).unwrap();
     assert_eq!(column.of_config(&document), Field::Count(2));
-    let names = |columns: &[crate::store::Column]| -> Vec<&str> {
-        columns.iter().map(|column| column.name).collect()
-    };
+    let names = |columns: &[crate::store::Column]| -> Vec<&str> { columns.iter().map(|column| column.name).collect() };
     let mut others = names(&new);
     others.remove(place);
     assert_eq!(others, names(&old));

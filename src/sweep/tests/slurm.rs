@@ -41,21 +41,9 @@ fn the_script_of_the_report_is_the_one_that_was_read() {
 
 #[test]
 fn nothing_is_asked_of_the_site_that_was_not_typed() {
-    let plain = Array {
-        site: Site::default(),
-        typed: Vec::new(),
-        ..array()
-    };
+    let plain = Array { site: Site::default(), typed: Vec::new(), ..array() };
     let script = plain.script().unwrap();
-    for absent in [
-        "partition",
-        "account",
-        "--time",
-        "mem",
-        "cpus",
-        "gres",
-        "threads",
-    ] {
+    for absent in ["partition", "account", "--time", "mem", "cpus", "gres", "threads"] {
         assert!(!script.contains(absent), "{absent}: {script}");
     }
     assert!(script.contains("/opt/dsf/dsf sweep --shard"), "{script}");
@@ -63,33 +51,25 @@ fn nothing_is_asked_of_the_site_that_was_not_typed() {
 
 #[test]
 fn flags_of_the_scheduler_are_not_passed_on_to_tasks() {
-    let typed = words(
-        "a.toml --executor slurm --json --mem=8G --d 64 --sbatch-arg --qos=x --time 5 --seeds 3",
-    );
+    let typed = words("a.toml --executor slurm --json --mem=8G --d 64 --sbatch-arg --qos=x --time 5 --seeds 3");
     assert_eq!(for_tasks(&typed), words("a.toml --d 64 --seeds 3"));
 }
 
 #[test]
 fn as_many_shards_as_runs_up_to_what_is_usual_and_what_the_site_allows() {
-    let asked = |n| Site {
-        shards: n,
-        ..Site::default()
-    };
+    let asked = |n| Site { shards: n, ..Site::default() };
     assert_eq!(shards(&asked(None), 5, None).unwrap(), 5);
     assert_eq!(shards(&asked(None), 500, None).unwrap(), 16);
     assert_eq!(shards(&asked(None), 500, Some(4)).unwrap(), 4);
     assert_eq!(shards(&asked(Some(40)), 500, Some(1001)).unwrap(), 40);
     let most = shards(&asked(Some(2000)), 5000, Some(1001)).refuses("--shards");
     most.gives("2000").names(&["1001", "MaxArraySize"]);
-    shards(&asked(Some(0)), 5, None)
-        .refuses("--shards")
-        .gives("0");
+    shards(&asked(Some(0)), 5, None).refuses("--shards").gives("0");
 }
 
 #[test]
 fn the_limit_of_a_site_is_found_among_its_settings() {
-    let config =
-        "MailProg                = /bin/mail\nMaxArraySize            = 1001\nMaxDBDMsgs = 2\n";
+    let config = "MailProg                = /bin/mail\nMaxArraySize            = 1001\nMaxDBDMsgs = 2\n";
     assert_eq!(max_array_size(config), Some(1001));
     assert_eq!(max_array_size("MaxArraySizes = 5"), None);
 }

@@ -83,13 +83,7 @@ pub const HARD_CONTOUR: usize = 14;
 
 impl LraDataset {
     /// All tasks, in the order of Table 3.
-    pub const ALL: [Self; 5] = [
-        Self::Listops,
-        Self::Text,
-        Self::Retrieval,
-        Self::Image,
-        Self::Pathfinder,
-    ];
+    pub const ALL: [Self; 5] = [Self::Listops, Self::Text, Self::Retrieval, Self::Image, Self::Pathfinder];
 
     /// Name as typed and as written in rows.
     pub fn name(self) -> &'static str {

@@ -8,11 +8,7 @@ use std::path::{Path, PathBuf};
 pub const LISTOPS: [&str; 3] = ["basic_train.tsv", "basic_val.tsv", "basic_test.tsv"];
 
 /// Pairs of papers: training, validation, test.
-pub const PAIRS: [&str; 3] = [
-    "new_aan_pairs.train.tsv",
-    "new_aan_pairs.eval.tsv",
-    "new_aan_pairs.test.tsv",
-];
+pub const PAIRS: [&str; 3] = ["new_aan_pairs.train.tsv", "new_aan_pairs.eval.tsv", "new_aan_pairs.test.tsv"];
 
 /// Binary batches of CIFAR-10 in the order of the released code, training batches first.
 pub const BATCHES: [&str; 6] = [
@@ -25,10 +21,7 @@ pub const BATCHES: [&str; 6] = [
 ];
 
 /// Parquet files of reviews or pictures on the hub, training first.
-pub const PARQUET: [&str; 2] = [
-    "train-00000-of-00001.parquet",
-    "test-00000-of-00001.parquet",
-];
+pub const PARQUET: [&str; 2] = ["train-00000-of-00001.parquet", "test-00000-of-00001.parquet"];
 
 /// Folders with one file per review.
 const REVIEWS: [&str; 4] = ["train/neg", "train/pos", "test/neg", "test/pos"];
@@ -117,10 +110,7 @@ fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> Error {
         Some(_) => format!("{absent} of {name} is missing from this folder"),
         None => {
             let usual = dir.join(folders(dataset).1[0]);
-            format!(
-                "{absent} of {name} is neither here nor in {}",
-                usual.display()
-            )
+            format!("{absent} of {name} is neither here nor in {}", usual.display())
         }
     };
     let generate = if dataset.can_be_generated() {
@@ -129,9 +119,7 @@ fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> Error {
         String::new()
     };
     let other_form = match dataset {
-        LraDataset::Text => {
-            "; the folder form, aclImdb/{train,test}/{neg,pos}/*.txt, serves as well"
-        }
+        LraDataset::Text => "; the folder form, aclImdb/{train,test}/{neg,pos}/*.txt, serves as well",
         _ => "",
     };
     let reason = format!(
@@ -188,8 +176,7 @@ mod tests {
         for (dataset, first) in LraDataset::ALL.into_iter().zip(first) {
             let at = find(dataset, 14, dir.path()).fails("missing");
             let fetch = format!("`dsf data fetch lra --dataset {}`", dataset.name());
-            at.is_at(dir.path(), None)
-                .names(&[first, &fetch, "--data-dir DIR"]);
+            at.is_at(dir.path(), None).names(&[first, &fetch, "--data-dir DIR"]);
             let generates = at.reason.contains("`dsf data generate");
             assert_eq!(generates, dataset.can_be_generated(), "{at:?}");
         }
@@ -201,7 +188,6 @@ mod tests {
         let file = dir.path().join("listops-1000/basic_val.tsv");
         fs::remove_file(&file).unwrap();
         let at = find(LraDataset::Listops, 14, dir.path()).fails("missing");
-        at.is_at(file.parent().unwrap(), None)
-            .names(&["basic_val.tsv"]);
+        at.is_at(file.parent().unwrap(), None).names(&["basic_val.tsv"]);
     }
 }

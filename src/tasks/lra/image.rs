@@ -74,12 +74,8 @@ fn read_batch(path: &Path, examples: &mut Documents) -> Result<()> {
         check_label(label.into(), path, number)?;
         let (red, rest) = colors.split_at(PIXELS);
         let (green, blue) = rest.split_at(PIXELS);
-        let pixels: Vec<u8> = red
-            .iter()
-            .zip(green)
-            .zip(blue)
-            .map(|((&red, &green), &blue)| gray([red, green, blue]))
-            .collect();
+        let pixels: Vec<u8> =
+            red.iter().zip(green).zip(blue).map(|((&red, &green), &blue)| gray([red, green, blue])).collect();
         examples.push(&[&pixels], label);
     }
     Ok(())
@@ -88,10 +84,8 @@ fn read_batch(path: &Path, examples: &mut Documents) -> Result<()> {
 /// Reads the rows of a Parquet file of PNG pictures.
 fn read_parquet(path: &Path) -> Result<Documents> {
     let rows = parquet::rows(path, "img.bytes")?;
-    let pictures: Vec<Result<Vec<u8>, String>> = rows
-        .par_iter()
-        .map(|(png, _)| picture::decode(png, ColorType::Rgb))
-        .collect();
+    let pictures: Vec<Result<Vec<u8>, String>> =
+        rows.par_iter().map(|(png, _)| picture::decode(png, ColorType::Rgb)).collect();
     let mut examples = Documents::new(1);
     for (number, (colors, (_, label))) in pictures.into_iter().zip(rows).enumerate() {
         let label = check_label(label, path, number as u64)?;

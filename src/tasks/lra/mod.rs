@@ -17,9 +17,7 @@ mod vocab;
 pub use config::{LraConfig, LraDataset, HARD_CONTOUR};
 pub use stand_in::write_stand_in;
 
-use super::{
-    Documents, Files, Generator, Objective, Sizes, Sources, Task, TaskEntry, TrainValTest,
-};
+use super::{Documents, Files, Generator, Objective, Sizes, Sources, Task, TaskEntry, TrainValTest};
 use crate::cache;
 use crate::config::TaskConfig;
 use crate::error::{ensure, refuse, Result};
@@ -113,10 +111,7 @@ impl Task for LraConfig {
     }
 
     fn next(&self, _mixer: &str) -> String {
-        format!(
-            "--preset quick --mixer all --dataset {}",
-            self.dataset.name()
-        )
+        format!("--preset quick --mixer all --dataset {}", self.dataset.name())
     }
 
     fn sources(&self, data_dir: Option<&Path>) -> Result<Option<Sources>> {
@@ -145,9 +140,7 @@ pub fn found(dataset: LraDataset, dir: &Path) -> Option<PathBuf> {
         LraDataset::Pathfinder => &[14, 9, 6],
         _ => &[HARD_CONTOUR],
     };
-    let mut found = levels
-        .iter()
-        .filter_map(|level| files::find(dataset, *level, dir).ok());
+    let mut found = levels.iter().filter_map(|level| files::find(dataset, *level, dir).ok());
     found.find(|folder| dataset != LraDataset::Image || files::has(folder, &files::BATCHES))
 }
 
@@ -184,11 +177,7 @@ pub fn generated_folder(config: &LraConfig) -> PathBuf {
 
 /// Writes the examples of `config`, which must have passed its check, into `folder` in the format that [`load`] reads.
 /// `progress` receives the number of examples finished since its last call.
-pub fn write_generated(
-    config: &LraConfig,
-    folder: &Path,
-    progress: &mut dyn FnMut(usize) -> Result<()>,
-) -> Result<()> {
+pub fn write_generated(config: &LraConfig, folder: &Path, progress: &mut dyn FnMut(usize) -> Result<()>) -> Result<()> {
     match config.dataset {
         LraDataset::Pathfinder => pathfinder::write(config, folder, progress),
         _ => listops::write(config, folder, progress),
@@ -219,10 +208,7 @@ fn check_sizes(config: &LraConfig) -> Result<()> {
             flag "--contour-length" = paddles, "must be {} to {} paddles; the released levels have 6, 9 and 14", CONTOURS.start(), CONTOURS.end());
     }
     if dataset.is_picture() {
-        let sizes = [
-            ("--seq-len", seq_len, dataset.seq_len()),
-            ("--vocab-size", config.vocab_size, 256),
-        ];
+        let sizes = [("--seq-len", seq_len, dataset.seq_len()), ("--vocab-size", config.vocab_size, 256)];
         for (flag, size, fixed) in sizes {
             ensure!(
                 size == fixed,

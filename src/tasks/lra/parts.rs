@@ -18,20 +18,11 @@ pub(super) struct Part {
 }
 
 /// Training split.
-pub(super) const TRAIN: Part = Part {
-    noun: "training",
-    flag: "--train-examples",
-};
+pub(super) const TRAIN: Part = Part { noun: "training", flag: "--train-examples" };
 /// Validation split.
-const VAL: Part = Part {
-    noun: "validation",
-    flag: "--val-examples",
-};
+const VAL: Part = Part { noun: "validation", flag: "--val-examples" };
 /// Test split.
-pub(super) const TEST: Part = Part {
-    noun: "test",
-    flag: "--test-examples",
-};
+pub(super) const TEST: Part = Part { noun: "test", flag: "--test-examples" };
 
 const PARTS: [Part; 3] = [TRAIN, VAL, TEST];
 
@@ -127,11 +118,7 @@ mod tests {
     fn every_entry_is_that_of_pytorch() {
         // SHA-256 of torch.randperm(n, generator=torch.Generator().manual_seed(42)) as 32-bit
         // little-endian numbers, from PyTorch 2.15.
-        let of_pytorch = [
-            (10, "d1532c4d1e24"),
-            (50_000, "15bd7ad5aed2"),
-            (200_000, "4f06df2898b6"),
-        ];
+        let of_pytorch = [(10, "d1532c4d1e24"), (50_000, "15bd7ad5aed2"), (200_000, "4f06df2898b6")];
         for (n, digits) in of_pytorch {
             let order = permutation(n).into_iter();
             let bytes = order.map(|i| (i as u32).to_le_bytes().to_vec().into());
@@ -160,9 +147,7 @@ mod tests {
     fn more_than_there_are_is_refused_with_what_to_give() {
         assert_eq!(VAL.first(&[5, 3, 4], 2).unwrap(), [5, 3]);
         let refused = |examples: &[usize]| VAL.first(examples, 4).refuses("--val-examples");
-        refused(&[5, 3, 4])
-            .gives("4")
-            .names(&["--val-examples 3", "--data-dir"]);
+        refused(&[5, 3, 4]).gives("4").names(&["--val-examples 3", "--data-dir"]);
         refused(&[]).gives("4").names(&["--data-dir"]);
     }
 

@@ -25,17 +25,11 @@ pub(super) fn decode(bytes: &[u8], color: ColorType) -> Result<Vec<u8>, String> 
     decoder.set_ignore_iccp_chunk(true);
     // The header is checked before anything is allocated for the pixels.
     let header = decoder.read_header_info().map_err(damaged)?;
-    let found = (
-        header.width,
-        header.height,
-        header.bit_depth,
-        header.color_type,
-    );
+    let found = (header.width, header.height, header.bit_depth, header.color_type);
     let expected = (SIDE, SIDE, BitDepth::Eight, color);
     if found != expected {
-        let [found, expected] = [found, expected].map(|(width, height, depth, color)| {
-            format!("{width} x {height} pixels, {color:?}, {} bits", depth as u8)
-        });
+        let [found, expected] = [found, expected]
+            .map(|(width, height, depth, color)| format!("{width} x {height} pixels, {color:?}, {} bits", depth as u8));
         return Err(format!("expected a PNG of {expected}; found {found}"));
     }
     let mut reader = decoder.read_info().map_err(damaged)?;
@@ -53,9 +47,7 @@ pub(super) fn encode(side: u32, color: ColorType, value: impl Fn(usize) -> u8) -
     let mut encoder = png::Encoder::new(&mut bytes, side, side);
     encoder.set_color(color);
     encoder.set_depth(BitDepth::Eight);
-    let values: Vec<u8> = (0..(side * side) as usize * color.samples())
-        .map(value)
-        .collect();
+    let values: Vec<u8> = (0..(side * side) as usize * color.samples()).map(value).collect();
     encoder
         .write_header()
         .and_then(|mut writer| writer.write_image_data(&values))
@@ -72,9 +64,7 @@ mod tests {
     fn a_picture_comes_back_value_for_value() {
         for color in [ColorType::Grayscale, ColorType::Rgb] {
             let bytes = encode(SIDE, color, |i| (i * 7) as u8);
-            let values: Vec<u8> = (0..PIXELS * color.samples())
-                .map(|i| (i * 7) as u8)
-                .collect();
+            let values: Vec<u8> = (0..PIXELS * color.samples()).map(|i| (i * 7) as u8).collect();
             assert_eq!(decode(&bytes, color).unwrap(), values);
         }
     }
@@ -88,10 +78,7 @@ mod tests {
         let size = of(33, ColorType::Grayscale);
         assert!(size.contains("found 33 x 33 pixels"), "{size}");
         let color = of(SIDE, ColorType::Rgb);
-        assert!(
-            color.contains("found 32 x 32 pixels, Rgb, 8 bits"),
-            "{color}"
-        );
+        assert!(color.contains("found 32 x 32 pixels, Rgb, 8 bits"), "{color}");
     }
 
     /// Picture whose header has the width `width`, with a valid checksum.
@@ -107,10 +94,7 @@ mod tests {
     #[test]
     fn a_huge_declared_size_is_refused_by_its_header() {
         let message = decode(&declaring(0x7FFF_FFFF), ColorType::Grayscale).unwrap_err();
-        assert!(
-            message.contains("found 2147483647 x 32 pixels"),
-            "{message}"
-        );
+        assert!(message.contains("found 2147483647 x 32 pixels"), "{message}");
     }
 
     #[test]

@@ -28,22 +28,14 @@ fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 2], u8), String> {
         ));
     };
     if let Some(at) = text.iter().position(|byte| !byte.is_ascii()) {
-        return Err(format!(
-            "byte {} is not ASCII, as all of the data is",
-            at + 1
-        ));
+        return Err(format!("byte {} is not ASCII, as all of the data is", at + 1));
     }
     let value = std::str::from_utf8(label).ok();
     let value = value.and_then(|label| label.parse::<f64>().ok());
     let label = match value {
         Some(0.0) => 0,
         Some(1.0) => 1,
-        _ => {
-            return Err(format!(
-                "the label must be 0.0 or 1.0, not `{}`",
-                excerpt(label)
-            ))
-        }
+        _ => return Err(format!("the label must be 0.0 or 1.0, not `{}`", excerpt(label))),
     };
     // A printed byte string ends with the quote that follows its b.
     if !line.ended && second.get(1) != second.last() {

@@ -78,11 +78,7 @@ fn write(path: &Path, articles: &[Article], pairs: usize, seed: u64, split: u64)
         let same = i % 2 == 0;
         let first = rng.below(articles.len() as u32) as usize;
         let step = 1 + rng.below(articles.len() as u32 - 1) as usize;
-        let second = if same {
-            first
-        } else {
-            (first + step) % articles.len()
-        };
+        let second = if same { first } else { (first + step) % articles.len() };
         let [(a, one), (b, two)] = [first, second].map(|i| articles[i]);
         let middle = two.len() / 2;
         let second = if same { &two[middle..] } else { &two[..middle] };
@@ -90,9 +86,7 @@ fn write(path: &Path, articles: &[Article], pairs: usize, seed: u64, split: u64)
         let label = if same { "1.0" } else { "0.0" };
         writeln!(file, "{label}\tA{a}\tA{b}\t{one}\t{two}").map_err(failed)?;
     }
-    let file = file
-        .into_inner()
-        .map_err(|error| failed(error.into_error()))?;
+    let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
     file.persist(path).map_err(|error| failed(error.error))?;
     Ok(())
 }

@@ -96,8 +96,8 @@ fn read_folders(dir: &Path) -> Result<Vec<Review>> {
     for (label, name) in LABELS {
         let dir = dir.join(name);
         for (_, path) in rated_files(&dir, label)? {
-            let text = String::from_utf8(read_bytes(&path)?)
-                .map_err(|e| Error::data(&path, format!("not UTF-8: {e}")))?;
+            let text =
+                String::from_utf8(read_bytes(&path)?).map_err(|e| Error::data(&path, format!("not UTF-8: {e}")))?;
             reviews.push(Review { text, label });
         }
     }
@@ -114,10 +114,7 @@ fn rated_files(dir: &Path, label: u8) -> Result<Vec<((u64, u8), PathBuf)>> {
             continue;
         }
         let Some((number, rating)) = number_and_rating(&name.to_string_lossy()) else {
-            return Err(Error::data(
-                &path,
-                "expected are files named NUMBER_RATING.txt alone",
-            ));
+            return Err(Error::data(&path, "expected are files named NUMBER_RATING.txt alone"));
         };
         let fits = if label == 1 { 7..=10 } else { 1..=4 };
         if !fits.contains(&rating) {

@@ -28,11 +28,7 @@ impl<T: Copy + Ord + Hash> Vocabulary<T> {
     /// # Errors
     ///
     /// Fails if there are more tokens than `config` has rows for.
-    pub(super) fn new(
-        counts: impl IntoIterator<Item = (T, u64)>,
-        least: u64,
-        config: &LraConfig,
-    ) -> Result<Self> {
+    pub(super) fn new(counts: impl IntoIterator<Item = (T, u64)>, least: u64, config: &LraConfig) -> Result<Self> {
         let mut tokens: Vec<(T, u64)> = counts.into_iter().collect();
         tokens.retain(|(_, count)| *count >= least);
         let (entries, most) = (SPECIAL + tokens.len(), config.vocab_size.min(256));
@@ -41,9 +37,7 @@ impl<T: Copy + Ord + Hash> Vocabulary<T> {
         }
         tokens.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
         let ids = (SPECIAL as u8..=u8::MAX).zip(tokens);
-        Ok(Self {
-            ids: ids.map(|(id, (token, _))| (token, id)).collect(),
-        })
+        Ok(Self { ids: ids.map(|(id, (token, _))| (token, id)).collect() })
     }
 
     /// Id of `token`.
@@ -84,10 +78,7 @@ mod tests {
         let config = config(LraDataset::Text, [1, 0, 1]);
         let counts = [('z', 20), ('b', 15), ('a', 15), ('q', 14)];
         let vocabulary = Vocabulary::new(counts, 15, &config).unwrap();
-        assert_eq!(
-            ['z', 'a', 'b', 'q'].map(|c| vocabulary.id(c)),
-            [3, 4, 5, UNKNOWN]
-        );
+        assert_eq!(['z', 'a', 'b', 'q'].map(|c| vocabulary.id(c)), [3, 4, 5, UNKNOWN]);
     }
 
     #[test]
@@ -98,11 +89,7 @@ mod tests {
             documents.iter().for_each(|d| examples.push(&[d], 0));
             examples
         };
-        let splits = [
-            of(&[&[7, 7, RAW_END], &[9, RAW_END]]),
-            of(&[]),
-            of(&[&[9, 8, RAW_END]]),
-        ];
+        let splits = [of(&[&[7, 7, RAW_END], &[9, RAW_END]]), of(&[]), of(&[&[9, 8, RAW_END]])];
         let splits = encode(splits.into(), &config).unwrap();
         assert_eq!(splits.train, of(&[&[3, 3, END], &[4, END]]));
         assert_eq!(splits.test, of(&[&[4, UNKNOWN, END]]));

@@ -36,11 +36,7 @@ pub(super) fn without_recall(config: &MqarConfig) -> Option<f64> {
             let likeliest = pairs.iter().copied().fold(0.0, f64::max);
             let kept = 1.0 - overwritten as f64 / k as f64;
             // Each replacing value belongs to the asked pair with probability 1/k.
-            let renewed = if overwritten > 0 {
-                asked / k as f64
-            } else {
-                0.0
-            };
+            let renewed = if overwritten > 0 { asked / k as f64 } else { 0.0 };
             (kept * likeliest).max(renewed)
         };
         pairs.chunks(k).map(of_slot).sum::<f64>() / k as f64
@@ -91,10 +87,7 @@ fn others(rung: &[f64], range: Range<usize>, counts: &[f64], out: &mut impl FnMu
         return out(range.start, counts);
     }
     let middle = range.start + range.len() / 2;
-    for (inside, outside) in [
-        (range.start..middle, middle..range.end),
-        (middle..range.end, range.start..middle),
-    ] {
+    for (inside, outside) in [(range.start..middle, middle..range.end), (middle..range.end, range.start..middle)] {
         let mut counts = counts.to_vec();
         for rung in &rung[outside] {
             for i in (1..counts.len()).rev() {
@@ -113,23 +106,15 @@ mod tests {
     use crate::tasks::Generator;
 
     fn config(seq_len: usize, kv_pairs: usize) -> MqarConfig {
-        MqarConfig {
-            train_examples: 20_000,
-            ..tests::config(Generator::Native, seq_len, kv_pairs, 8192)
-        }
+        MqarConfig { train_examples: 20_000, ..tests::config(Generator::Native, seq_len, kv_pairs, 8192) }
     }
 
     /// Accuracies of the best predictor in 100,000 draws, computed independently.
     #[test]
     fn position_alone_answers_as_many_questions_as_in_a_simulation() {
-        for (seq_len, k, percent) in [
-            (32, 4, 30.8),
-            (32, 8, 21.8),
-            (64, 4, 28.8),
-            (128, 8, 15.5),
-            (256, 16, 8.7),
-            (512, 64, 2.7),
-        ] {
+        for (seq_len, k, percent) in
+            [(32, 4, 30.8), (32, 8, 21.8), (64, 4, 28.8), (128, 8, 15.5), (256, 16, 8.7), (512, 64, 2.7)]
+        {
             let ceiling = 100.0 * without_recall(&config(seq_len, k)).unwrap();
             assert!((ceiling - percent).abs() < 0.5, "{seq_len}:{k}: {ceiling}");
         }
@@ -154,36 +139,20 @@ mod tests {
         let mut counts = vec![[0_usize; 4]; config.slots()];
         for (i, (position, answer)) in batch.positions.iter().zip(batch.answers).enumerate() {
             let tokens = &batch.tokens[i / 4 * 32..][..8];
-            let pair = tokens
-                .chunks(2)
-                .position(|pair| pair[1] == *answer)
-                .unwrap();
+            let pair = tokens.chunks(2).position(|pair| pair[1] == *answer).unwrap();
             counts[(*position as usize - 8) / 2][pair] += 1;
         }
-        let right: usize = counts
-            .iter()
-            .map(|pairs| *pairs.iter().max().unwrap())
-            .sum();
+        let right: usize = counts.iter().map(|pairs| *pairs.iter().max().unwrap()).sum();
         let accuracy = right as f64 / batch.answers.len() as f64;
         let ceiling = without_recall(&config).unwrap();
-        assert!(
-            (accuracy - ceiling).abs() < 0.01,
-            "{accuracy} and {ceiling}"
-        );
+        assert!((accuracy - ceiling).abs() < 0.01, "{accuracy} and {ceiling}");
     }
 
     #[test]
     fn an_overwritten_value_is_known_by_its_place_in_one_of_k() {
-        let all = MqarConfig {
-            overwrites: 4,
-            ..config(64, 4)
-        };
+        let all = MqarConfig { overwrites: 4, ..config(64, 4) };
         assert!((without_recall(&all).unwrap() - 0.25).abs() < 1e-9);
-        let some = without_recall(&MqarConfig {
-            overwrites: 1,
-            ..config(64, 4)
-        })
-        .unwrap();
+        let some = without_recall(&MqarConfig { overwrites: 1, ..config(64, 4) }).unwrap();
         assert!(some < without_recall(&config(64, 4)).unwrap());
     }
 }

@@ -130,10 +130,7 @@ fn is_once(count: &usize) -> bool {
 impl From<MqarConfig> for TaskConfig {
     fn from(config: MqarConfig) -> Self {
         let test_seq_len = config.lengths().test;
-        let config = MqarConfig {
-            test_seq_len,
-            ..config
-        };
+        let config = MqarConfig { test_seq_len, ..config };
         Self::new(ENTRY.name, &config)
     }
 }
@@ -154,27 +151,17 @@ impl Task for MqarConfig {
     fn check(&self) -> Result<()> {
         let (v, l, k) = (self.vocab_size, self.seq_len, self.kv_pairs);
         let mut rules = vec![
-            Rule::new(
-                k > 0,
-                ("--kv-pairs", k),
-                "leaves nothing to recall. Give at least 1",
-            ),
+            Rule::new(k > 0, ("--kv-pairs", k), "leaves nothing to recall. Give at least 1"),
             Rule::new(
                 (1..=MOST_KEY_TOKENS).contains(&self.key_tokens),
                 ("--key-tokens", self.key_tokens),
                 format!("no length of a key. Give 1 to {MOST_KEY_TOKENS}"),
             ),
-            Rule::new(
-                self.passes > 0,
-                ("--passes", self.passes),
-                "shows no pair. Give at least 1",
-            ),
+            Rule::new(self.passes > 0, ("--passes", self.passes), "shows no pair. Give at least 1"),
             Rule::new(
                 self.overwrites <= k,
                 ("--overwrites", self.overwrites),
-                format!(
-                    "more than --kv-pairs {k}, and a pair is overwritten once at most. Give at most {k}"
-                ),
+                format!("more than --kv-pairs {k}, and a pair is overwritten once at most. Give at most {k}"),
             ),
         ];
         let [train, test] = self.lengths().each().map(|length| self.room(length));
@@ -186,11 +173,7 @@ impl Task for MqarConfig {
                 ("--vocab-size", v),
                 "odd, but keys and values share the vocabulary in halves. Give an even size",
             ),
-            Rule::new(
-                v > l,
-                ("--vocab-size", v),
-                format!("must exceed --seq-len {l}"),
-            ),
+            Rule::new(v > l, ("--vocab-size", v), format!("must exceed --seq-len {l}")),
         ]);
         let examples = self.sizes().examples;
         limits::check(ENTRY.name, &rules, v, self.lengths(), examples)?;
@@ -199,10 +182,7 @@ impl Task for MqarConfig {
             Generator::Numpy => match self.variants().first() {
                 Some((typed, _)) => {
                     let (flag, value) = typed.split_once(' ').unwrap_or((typed, ""));
-                    refuse!(
-                        flag(flag) = value,
-                        "belongs to our own generator: take --data native, or leave it out"
-                    )
+                    refuse!(flag(flag) = value, "belongs to our own generator: take --data native, or leave it out")
                 }
                 None => numpy::seed(self).map(drop),
             },
@@ -224,10 +204,7 @@ impl Task for MqarConfig {
 
     fn title(&self) -> String {
         let variants = self.variants();
-        let variants: String = variants
-            .iter()
-            .map(|(_, said)| format!(", {said}"))
-            .collect();
+        let variants: String = variants.iter().map(|(_, said)| format!(", {said}")).collect();
         let (lengths, k) = (self.lengths().title(), self.kv_pairs);
         format!("MQAR ({lengths}, {k} pairs{variants})")
     }
@@ -236,10 +213,7 @@ impl Task for MqarConfig {
         self.check().ok()?;
         let accuracy = ceiling::without_recall(&self.tested())?;
         let predictor = "position alone".to_owned();
-        Some(NoRecall {
-            accuracy,
-            predictor,
-        })
+        Some(NoRecall { accuracy, predictor })
     }
 
     /// Slices by the pair that a question asks for, numbered in the order in which pairs are first shown, and by the
@@ -264,10 +238,7 @@ impl Task for MqarConfig {
 
     fn label(&self) -> String {
         let variants = self.variants();
-        let variants: String = variants
-            .iter()
-            .map(|(flag, _)| format!(" {flag}"))
-            .collect();
+        let variants: String = variants.iter().map(|(flag, _)| format!(" {flag}")).collect();
         format!("{}/{}{variants}", self.lengths().label(), self.kv_pairs)
     }
 
@@ -290,10 +261,7 @@ impl MqarConfig {
     /// Same config with the test length as length of training.
     fn tested(&self) -> Self {
         let [_, seq_len] = self.lengths().tokens();
-        Self {
-            seq_len,
-            ..self.clone()
-        }
+        Self { seq_len, ..self.clone() }
     }
 
     /// Differences from the released data: each as typed, and in a sentence.
@@ -301,18 +269,11 @@ impl MqarConfig {
         let (n, overwrites, passes) = (self.key_tokens, self.overwrites, self.passes);
         let each = [
             (n != 1, "key-tokens", n, format!("keys of {n} tokens")),
-            (
-                overwrites != 0,
-                "overwrites",
-                overwrites,
-                format!("{overwrites} overwritten"),
-            ),
+            (overwrites != 0, "overwrites", overwrites, format!("{overwrites} overwritten")),
             (passes != 1, "passes", passes, format!("{passes} passes")),
         ];
         let chosen = each.into_iter().filter(|(chosen, ..)| *chosen);
-        chosen
-            .map(|(_, flag, count, said)| (format!("--{flag} {count}"), said))
-            .collect()
+        chosen.map(|(_, flag, count, said)| (format!("--{flag} {count}"), said)).collect()
     }
 
     /// Rules by which examples of `length` hold all pairs and questions.
@@ -322,10 +283,7 @@ impl MqarConfig {
         let shown = shown.saturating_add(self.overwrites).saturating_add(k);
         let needed = shown.saturating_mul(width);
         let variants = self.variants();
-        let variants: String = variants
-            .iter()
-            .map(|(flag, _)| format!(" {flag}"))
-            .collect();
+        let variants: String = variants.iter().map(|(flag, _)| format!(" {flag}")).collect();
         let (least, flag) = (needed, length.flag);
         let why = match variants.as_str() {
             "" => "each pair takes four positions, two to show it and two to ask for it".to_owned(),
@@ -424,10 +382,7 @@ fn lay_out<M>(
         .par_chunks_mut(seq_len)
         .zip_eq(positions.par_chunks_mut(kv_pairs))
         .zip_eq(answers.par_chunks_mut(kv_pairs));
-    let empty = || Example {
-        pairs: vec![Pair::default(); kv_pairs],
-        shown: (0..kv_pairs as u32).collect(),
-    };
+    let empty = || Example { pairs: vec![Pair::default(); kv_pairs], shown: (0..kv_pairs as u32).collect() };
     rows.enumerate().for_each_init(
         || (memory(), empty()),
         |(memory, example), (index, ((tokens, positions), answers))| {
@@ -440,13 +395,7 @@ fn lay_out<M>(
             }
         },
     );
-    Dataset {
-        seq_len,
-        labels_per_example: kv_pairs,
-        tokens,
-        positions,
-        answers,
-    }
+    Dataset { seq_len, labels_per_example: kv_pairs, tokens, positions, answers }
 }
 
 /// Writes the pairs in the order of their showings, and each key at its slot.

@@ -21,43 +21,33 @@ pub(super) fn load(config: &MqarConfig) -> [Dataset; 3] {
 
 fn segment(rng: &Rng, examples: usize, config: &MqarConfig) -> Dataset {
     let mean_rings: Vec<f64> = config.slot_weights(POWER).iter().map(|w| 1.0 / w).collect();
-    let memory = || {
-        (
-            LastDrawn(vec![0; config.vocab_size]),
-            CompoundKeys::new(config),
-            Vec::with_capacity(mean_rings.len()),
-        )
-    };
-    lay_out(
-        config,
-        examples,
-        memory,
-        |(seen, compound, rings), index, example| {
-            let mut rng = rng.at(index as u64);
-            let mark = index as u32 + 1;
-            if config.key_tokens > 1 {
-                compound.draw(
-                    config,
-                    &mut example.pairs,
-                    |part, rng| seen.draw_new(config.keys(part), mark, rng),
-                    &mut rng,
-                );
+    let memory =
+        || (LastDrawn(vec![0; config.vocab_size]), CompoundKeys::new(config), Vec::with_capacity(mean_rings.len()));
+    lay_out(config, examples, memory, |(seen, compound, rings), index, example| {
+        let mut rng = rng.at(index as u64);
+        let mark = index as u32 + 1;
+        if config.key_tokens > 1 {
+            compound.draw(
+                config,
+                &mut example.pairs,
+                |part, rng| seen.draw_new(config.keys(part), mark, rng),
+                &mut rng,
+            );
+        }
+        for pair in &mut example.pairs {
+            if config.key_tokens == 1 {
+                pair.key[0] = seen.draw_new(config.keys(0), mark, &mut rng);
             }
-            for pair in &mut example.pairs {
-                if config.key_tokens == 1 {
-                    pair.key[0] = seen.draw_new(config.keys(0), mark, &mut rng);
-                }
-                pair.value = seen.draw_new(config.values(), mark, &mut rng);
-                pair.last = pair.value;
-            }
-            draw_slots(&mean_rings, rings, &mut example.pairs, &mut rng);
-            draw_shown(config, example, &mut rng);
-            for &again in &example.shown[config.passes * config.kv_pairs..] {
-                let value = seen.draw_new(config.values(), mark, &mut rng);
-                example.pairs[again as usize].last = value;
-            }
-        },
-    )
+            pair.value = seen.draw_new(config.values(), mark, &mut rng);
+            pair.last = pair.value;
+        }
+        draw_slots(&mean_rings, rings, &mut example.pairs, &mut rng);
+        draw_shown(config, example, &mut rng);
+        for &again in &example.shown[config.passes * config.kv_pairs..] {
+            let value = seen.draw_new(config.values(), mark, &mut rng);
+            example.pairs[again as usize].last = value;
+        }
+    })
 }
 
 /// Draws the showings after the first pass: all pairs in a new order in each further pass, then the pairs that get
@@ -86,11 +76,7 @@ struct CompoundKeys {
 
 impl CompoundKeys {
     fn new(config: &MqarConfig) -> Self {
-        Self {
-            tokens: config.tokens_of_a_part(),
-            parts: Vec::new(),
-            taken: HashSet::new(),
-        }
+        Self { tokens: config.tokens_of_a_part(), parts: Vec::new(), taken: HashSet::new() }
     }
 
     /// Draws distinct keys. `draw_new` draws a token for a place that the example does not have yet.

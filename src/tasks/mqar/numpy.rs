@@ -70,12 +70,7 @@ fn draw_segment(seed: u32, examples: usize, config: &MqarConfig, power: f64) -> 
 }
 
 /// `choice(pool, k, replace=False)` for each example, (N, k): the first k of a permutation of the pool.
-fn choose_uniform(
-    generator: &mut Mt19937,
-    examples: usize,
-    k: usize,
-    pool: Range<u32>,
-) -> Vec<u32> {
+fn choose_uniform(generator: &mut Mt19937, examples: usize, k: usize, pool: Range<u32>) -> Vec<u32> {
     let pool: Vec<u32> = pool.collect();
     let mut shuffled = pool.clone();
     let mut chosen = Vec::with_capacity(examples * k);
@@ -177,11 +172,7 @@ mod tests {
     }
 
     /// Segment of `examples` examples of length `seq_len` with `kv_pairs` pairs and a vocabulary of `vocab_size`.
-    fn of(
-        seed: u32,
-        [train_examples, seq_len, kv_pairs, vocab_size]: [usize; 4],
-        power: f64,
-    ) -> Dataset {
+    fn of(seed: u32, [train_examples, seq_len, kv_pairs, vocab_size]: [usize; 4], power: f64) -> Dataset {
         let config = MqarConfig {
             data: crate::tasks::Generator::Numpy,
             data_seed: 0,
@@ -271,10 +262,7 @@ mod tests {
         let shown = [2352, 7675, 2695, 6825, 2205, 7885, 2918, 6161];
         assert_eq!(first.tokens[..8], shown);
         assert_eq!(first.positions, [8, 10, 16, 62]);
-        assert_eq!(
-            [8, 10, 16, 62].map(|i| first.tokens[i]),
-            [2205, 2695, 2352, 2918]
-        );
+        assert_eq!([8, 10, 16, 62].map(|i| first.tokens[i]), [2205, 2695, 2352, 2918]);
         assert_eq!(first.answers, [7885, 6825, 7675, 6161]);
     }
 

@@ -13,8 +13,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 const TEXTS: &str = "message m { optional binary text (UTF8); optional int64 label; }";
-const PICTURES: &str =
-    "message m { optional group img { optional binary bytes; optional binary path (UTF8); } \
+const PICTURES: &str = "message m { optional group img { optional binary bytes; optional binary path (UTF8); } \
      optional int64 label; }";
 
 fn compressions() -> [Compression; 6] {
@@ -82,9 +81,7 @@ fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
 }
 
 fn expected() -> Vec<(Vec<u8>, i64)> {
-    (0..8)
-        .map(|i| (format!("text of row {i}").into_bytes(), i))
-        .collect()
+    (0..8).map(|i| (format!("text of row {i}").into_bytes(), i)).collect()
 }
 
 #[test]
@@ -107,8 +104,7 @@ fn refused(bytes: &[u8], content: &str) -> Diagnostic {
 
 #[test]
 fn other_columns_are_listed() {
-    refused(&written(PICTURES, Compression::SNAPPY), "text")
-        .names(&["`text`", "img.bytes, img.path, label"]);
+    refused(&written(PICTURES, Compression::SNAPPY), "text").names(&["`text`", "img.bytes, img.path, label"]);
     refused(&written(TEXTS, Compression::SNAPPY), "label").names(&["`label`", "INT64"]);
 }
 
@@ -131,8 +127,7 @@ fn a_whole_file_in_a_form_that_is_not_read_is_to_be_written_again() {
     let last = encrypted.len() - 1;
     encrypted[last] = b'E';
     refused(&encrypted, "text").names(&["pyarrow"]);
-    refused(&written_in(Encoding::DELTA_BYTE_ARRAY), "text")
-        .names(&["DELTA_BYTE_ARRAY", "pyarrow"]);
+    refused(&written_in(Encoding::DELTA_BYTE_ARRAY), "text").names(&["DELTA_BYTE_ARRAY", "pyarrow"]);
 }
 
 #[test]
@@ -178,12 +173,7 @@ impl PageReader for One {
 #[test]
 fn no_room_is_made_for_more_entries_than_a_page_has_bytes() {
     let dictionary = |num_values, encoding| {
-        let page = Page::DictionaryPage {
-            buf: vec![0; 8].into(),
-            num_values,
-            encoding,
-            is_sorted: false,
-        };
+        let page = Page::DictionaryPage { buf: vec![0; 8].into(), num_values, encoding, is_sorted: false };
         let page = CheckedPages(Box::new(One(Some(page)))).get_next_page();
         page.map(|page| page.is_some()).map_err(|e| e.to_string())
     };

@@ -57,14 +57,8 @@ pub enum Corpus {
 
 impl Corpus {
     /// All texts, in the order of listings.
-    pub const ALL: [Self; 6] = [
-        Self::Wikitext103Raw,
-        Self::Wikitext103,
-        Self::Wikitext2Raw,
-        Self::Wikitext2,
-        Self::Text,
-        Self::Sample,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Wikitext103Raw, Self::Wikitext103, Self::Wikitext2Raw, Self::Wikitext2, Self::Text, Self::Sample];
 
     /// Name as typed and as written in rows.
     pub fn name(self) -> &'static str {
@@ -89,10 +83,7 @@ impl WikitextConfig {
     /// text.
     pub fn windows(&self) -> [usize; 3] {
         let limits = self.limits();
-        let whole = self
-            .corpus
-            .tokens(&self.tokenizer)
-            .map(|tokens| tokens / self.seq_len.max(1));
+        let whole = self.corpus.tokens(&self.tokenizer).map(|tokens| tokens / self.seq_len.max(1));
         [0, 1, 2].map(|split| limits[split].unwrap_or(whole[split].max(1)))
     }
 }

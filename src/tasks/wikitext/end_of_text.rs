@@ -53,11 +53,7 @@ pub(super) fn named(content: &[u8]) -> Option<String> {
 /// the file declares that there is none.
 pub(super) fn declared(tokenizer: &Path) -> Result<Option<(Option<String>, PathBuf)>> {
     let folder = tokenizer.parent().unwrap_or(Path::new(""));
-    let places = [
-        kept(tokenizer),
-        folder.join(DECLARES),
-        folder.join("special_tokens_map.json"),
-    ];
+    let places = [kept(tokenizer), folder.join(DECLARES), folder.join("special_tokens_map.json")];
     for place in places.into_iter().filter(|place| place.is_file()) {
         let content = files::read_text(&place)?;
         let refused = |why: String| Error::data(&place, why);

@@ -24,11 +24,7 @@ pub(super) struct Folders {
 impl Folders {
     /// Takes the folders from the environment and from `--data-dir`.
     pub(super) fn new(data_dir: Option<&Path>) -> Result<Self> {
-        Ok(Self {
-            data_dir: data_dir.map(Path::to_owned),
-            root: cache::wikitext()?,
-            hub: cache::hub()?,
-        })
+        Ok(Self { data_dir: data_dir.map(Path::to_owned), root: cache::wikitext()?, hub: cache::hub()? })
     }
 
     /// Folder in and below which the corpus is looked up.
@@ -47,9 +43,7 @@ impl Folders {
 
     /// Path of the stored copy of `tokenizer`'s file.
     pub(super) fn kept(&self, tokenizer: &Tokenizer) -> PathBuf {
-        self.root
-            .join("tokenizers")
-            .join(format!("{tokenizer}.json"))
+        self.root.join("tokenizers").join(format!("{tokenizer}.json"))
     }
 
     /// Paths at which the file of `tokenizer` may lie, the likeliest first.
@@ -90,10 +84,8 @@ pub const GPT_NEOX_FOLDER: &str = "gpt-neox-20b-tokenizer";
 /// Returns the files of each split, in order, from the first folder at or below `dir` that has all of them, or else
 /// from the first that has those `wanted`.
 fn find(corpus: Corpus, dir: &Path, wanted: [bool; 3]) -> Result<[Vec<PathBuf>; 3]> {
-    let looked: Vec<CorpusFiles> = candidates(corpus, dir)
-        .into_iter()
-        .map(|folder| CorpusFiles::look(corpus, folder))
-        .collect();
+    let looked: Vec<CorpusFiles> =
+        candidates(corpus, dir).into_iter().map(|folder| CorpusFiles::look(corpus, folder)).collect();
     let whole = looked.iter().find(|found| found.splits() == 3);
     if let Some(found) = whole.or_else(|| looked.iter().find(|found| found.has(wanted))) {
         return Ok(found.files.clone());
@@ -107,9 +99,7 @@ fn find(corpus: Corpus, dir: &Path, wanted: [bool; 3]) -> Result<[Vec<PathBuf>; 
 pub(super) fn below(corpus: Corpus, dir: &Path) -> Option<[Vec<PathBuf>; 3]> {
     let folders = candidates(corpus, dir).into_iter().skip(1);
     let mut looked = folders.map(|folder| CorpusFiles::look(corpus, folder));
-    looked
-        .find(|found| found.splits() == 3)
-        .map(|found| found.files)
+    looked.find(|found| found.splits() == 3).map(|found| found.files)
 }
 
 /// All folders that may hold the files, the likeliest first.
@@ -144,11 +134,7 @@ impl CorpusFiles {
                 Vec::new()
             })
         });
-        Self {
-            folder,
-            files,
-            lacks,
-        }
+        Self { folder, files, lacks }
     }
 
     fn has(&self, wanted: [bool; 3]) -> bool {
@@ -222,10 +208,7 @@ fn missing(corpus: Corpus, dir: &Path, wanted: [bool; 3], fullest: Option<&Corpu
         None => {
             let others = candidates(corpus, dir).into_iter().skip(1);
             let others: Vec<String> = others.map(|f| format!(" nor in {}", f.display())).collect();
-            format!(
-                "no train.txt and no train-00000-of-0000N.parquet of {name} here{}",
-                others.concat()
-            )
+            format!("no train.txt and no train-00000-of-0000N.parquet of {name} here{}", others.concat())
         }
     };
     let reason = match corpus.hub_folder() {

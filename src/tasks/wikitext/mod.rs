@@ -17,13 +17,9 @@ mod vocabulary;
 
 pub use config::{Corpus, Tokenizer, WikitextConfig};
 pub use folders::GPT_NEOX_FOLDER;
-pub use vocabulary::{
-    adopt, known_eos, table_rows, tokenizer_file, TokenizerFile, TokenizerName, Vocabulary,
-};
+pub use vocabulary::{adopt, known_eos, table_rows, tokenizer_file, TokenizerFile, TokenizerName, Vocabulary};
 
-use super::{
-    Counts, Files, Ids, Objective, Sizes, Sources, Task, TaskEntry, Text, TrainValTest, Watch,
-};
+use super::{Counts, Files, Ids, Objective, Sizes, Sources, Task, TaskEntry, Text, TrainValTest, Watch};
 use crate::cache;
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
@@ -131,9 +127,7 @@ impl Task for WikitextConfig {
         }
         match self.corpus {
             Corpus::Sample => Ok(None),
-            corpus => Folders::new(data_dir)?
-                .sources(corpus, ALL)
-                .map(|files| Some(sources_of(&files))),
+            corpus => Folders::new(data_dir)?.sources(corpus, ALL).map(|files| Some(sources_of(&files))),
         }
     }
 
@@ -151,10 +145,7 @@ impl Task for WikitextConfig {
 
     fn counted(&self, data_dir: Option<&Path>) -> Result<Sizes> {
         let examples = load(self, data_dir)?.each().map(Text::windows);
-        Ok(Sizes {
-            examples,
-            ..self.sizes()
-        })
+        Ok(Sizes { examples, ..self.sizes() })
     }
 }
 
@@ -169,12 +160,7 @@ pub const ALL: [bool; 3] = [true; 3];
 /// # Errors
 ///
 /// Fails as [`load`] does, if writing fails, or if `watch` fails.
-pub fn prepare(
-    config: &WikitextConfig,
-    data_dir: Option<&Path>,
-    wanted: [bool; 3],
-    watch: Watch,
-) -> Result<()> {
+pub fn prepare(config: &WikitextConfig, data_dir: Option<&Path>, wanted: [bool; 3], watch: Watch) -> Result<()> {
     config.check()?;
     match config.corpus {
         Corpus::Sample => Ok(()),
@@ -225,10 +211,7 @@ pub fn load_of_any_length(config: &WikitextConfig, data_dir: Option<&Path>) -> R
 
 fn splits(texts: [Option<Text>; 3], warnings: Vec<String>) -> Splits {
     let all = texts.map(|text| text.expect("every split was wanted"));
-    Splits {
-        warnings,
-        ..all.into()
-    }
+    Splits { warnings, ..all.into() }
 }
 
 fn texts(
@@ -248,11 +231,7 @@ fn texts(
     }
 }
 
-fn texts_from(
-    config: &WikitextConfig,
-    place: &Folders,
-    wanted: [bool; 3],
-) -> Result<([Option<Text>; 3], Vec<String>)> {
+fn texts_from(config: &WikitextConfig, place: &Folders, wanted: [bool; 3]) -> Result<([Option<Text>; 3], Vec<String>)> {
     let tokens = Tokens::of(config, place, wanted)?;
     tokens.make(&mut |_| Ok(()))?;
     let (texts, mut warnings) = tokens.load()?;
@@ -325,10 +304,7 @@ fn check_windows(config: &WikitextConfig, split: usize, text: &Text) -> Result<(
     let flag = ["--train-examples", "--test-examples"][split.min(1)];
     match config.limits()[split].filter(|asked| *asked > windows) {
         None => Ok(()),
-        Some(asked) => refuse!(
-            flag(flag) = asked,
-            "the {name} split has only {windows} windows of {length} tokens"
-        ),
+        Some(asked) => refuse!(flag(flag) = asked, "the {name} split has only {windows} windows of {length} tokens"),
     }
 }
 
@@ -341,13 +317,7 @@ fn incomplete(corpus: Corpus, texts: &[Option<Text>; 3]) -> Option<String> {
     };
     let whole = [train, 213_886, 241_211];
     let parts: Vec<String> = (0..3)
-        .filter_map(|split| {
-            Some((
-                SPLITS[split],
-                texts[split].as_ref()?.counts().words,
-                whole[split],
-            ))
-        })
+        .filter_map(|split| Some((SPLITS[split], texts[split].as_ref()?.counts().words, whole[split])))
         .filter(|(_, words, whole)| words != whole)
         .map(|(split, words, whole)| format!("{split} has {words} words of {whole}"))
         .collect();

@@ -23,12 +23,7 @@ struct Sizes {
     most: usize,
 }
 
-const SIZES: Sizes = Sizes {
-    block: 4 << 20,
-    piece: 64 << 10,
-    heading: 1 << 20,
-    most: 256 << 20,
-};
+const SIZES: Sizes = Sizes { block: 4 << 20, piece: 64 << 10, heading: 1 << 20, most: 256 << 20 };
 
 /// Counts of a text, once it is encoded to its end.
 pub(super) struct TextCounts {
@@ -76,18 +71,11 @@ fn encode_by(
 }
 
 /// Reads the file at `path` into `text`, block by block, without a byte-order mark.
-fn read<F: FnMut(&[u16], u64) -> Result<()>>(
-    path: &Path,
-    before: u64,
-    text: &mut Text<F>,
-) -> Result<()> {
+fn read<F: FnMut(&[u16], u64) -> Result<()>>(path: &Path, before: u64, text: &mut Text<F>) -> Result<()> {
     let mut file = files::open(path)?;
     let (mut block, mut done, mut lines) = (Vec::new(), 0, 1);
     loop {
-        let read = file
-            .by_ref()
-            .take(text.sizes.block as u64)
-            .read_to_end(&mut block);
+        let read = file.by_ref().take(text.sizes.block as u64).read_to_end(&mut block);
         let read = read.map_err(Error::io("read", path))?;
         if done == 0 && files::is_utf16(&block) {
             return Err(Error::data(path, files::UTF16));
@@ -219,11 +207,7 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
         if self.last.is_some_and(|last| last != '\n') {
             self.counts.lines += 1;
         }
-        Ok(TextCounts {
-            counts: self.counts,
-            articles: self.articles,
-            byte_order_mark: self.byte_order_mark,
-        })
+        Ok(TextCounts { counts: self.counts, articles: self.articles, byte_order_mark: self.byte_order_mark })
     }
 
     fn count(&mut self, more: &str) {
@@ -271,11 +255,7 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
         if text.is_empty() {
             return;
         }
-        self.pieces.push(Piece {
-            text: text.to_owned(),
-            line: self.rest_line,
-            begins_article: take(&mut self.begins),
-        });
+        self.pieces.push(Piece { text: text.to_owned(), line: self.rest_line, begins_article: take(&mut self.begins) });
         self.rest_line += line_ends(text.as_bytes());
         self.ready += text.len();
     }
@@ -285,10 +265,7 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
         let pieces = take(&mut self.pieces);
         self.ready = 0;
         let vocabulary = &self.encoder.vocabulary;
-        let encoded: Vec<_> = pieces
-            .par_iter()
-            .map(|piece| vocabulary.encode(&piece.text))
-            .collect();
+        let encoded: Vec<_> = pieces.par_iter().map(|piece| vocabulary.encode(&piece.text)).collect();
         for (piece, ids) in pieces.iter().zip(encoded) {
             let ids = ids.map_err(|e| match lines {
                 true => self.fault(path, piece),
@@ -308,10 +285,7 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
         let found = lines.find_map(|(number, line)| Some((number, refused(line)?)));
         let (number, why) = match found {
             Some((number, error)) => (number, error.to_string()),
-            None => (
-                piece.line,
-                "the tokenizer refuses the text from here on".to_owned(),
-            ),
+            None => (piece.line, "the tokenizer refuses the text from here on".to_owned()),
         };
         Error::data_at(path, Position::Line(number), why)
     }

@@ -15,9 +15,7 @@ use std::path::{Path, PathBuf};
 /// Total size in bytes of `files`.
 pub(super) fn bytes(files: &[PathBuf]) -> Result<u64> {
     let length = |path: &PathBuf| fs::metadata(path).map(|m| m.len());
-    let lengths = files
-        .iter()
-        .map(|p| length(p).map_err(Error::io("read", p)));
+    let lengths = files.iter().map(|p| length(p).map_err(Error::io("read", p)));
     lengths.sum()
 }
 
@@ -166,14 +164,7 @@ pub(super) struct IdWriter<W: Write> {
 
 impl<W: Write> IdWriter<W> {
     pub(super) fn new(to: W) -> Self {
-        Self {
-            to,
-            hash: Sha256::new(),
-            tokens: 0,
-            counts: Counts::default(),
-            articles: 0,
-            largest: 0,
-        }
+        Self { to, hash: Sha256::new(), tokens: 0, counts: Counts::default(), articles: 0, largest: 0 }
     }
 
     pub(super) fn push(&mut self, row: &Row) -> io::Result<()> {

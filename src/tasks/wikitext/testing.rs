@@ -19,21 +19,11 @@ pub(super) const FIRST_ADDED: u16 = 263;
 pub(super) fn byte_level(special: &[&str]) -> Value {
     let mut alphabet: Vec<String> = ByteLevel::alphabet().iter().map(char::to_string).collect();
     alphabet.sort_by_key(|c| c.chars().next());
-    let merges = [
-        ["Ġ", "a"],
-        ["Ċ", "Ċ"],
-        ["Ġ", "Ġ"],
-        ["ĠĠ", "ĠĠ"],
-        ["Ċ", "Ġ"],
-        ["a", "b"],
-        ["!", "Ċ"],
-    ];
+    let merges = [["Ġ", "a"], ["Ċ", "Ċ"], ["Ġ", "Ġ"], ["ĠĠ", "ĠĠ"], ["Ċ", "Ġ"], ["a", "b"], ["!", "Ċ"]];
     let merged = merges.map(|[a, b]| format!("{a}{b}"));
     let tokens = alphabet.into_iter().chain(merged);
-    let vocabulary: serde_json::Map<_, _> =
-        tokens.enumerate().map(|(i, t)| (t, json!(i))).collect();
-    let mut file =
-        file(json!({"type": "BPE", "vocab": vocabulary, "merges": merges.map(|m| m.join(" "))}));
+    let vocabulary: serde_json::Map<_, _> = tokens.enumerate().map(|(i, t)| (t, json!(i))).collect();
+    let mut file = file(json!({"type": "BPE", "vocab": vocabulary, "merges": merges.map(|m| m.join(" "))}));
     let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true});
     file["pre_tokenizer"] = bytes.clone();
     file["decoder"] = bytes;
@@ -48,11 +38,8 @@ pub(super) fn byte_level(special: &[&str]) -> Value {
 /// Character tokenizer like that of Llama 2, which puts `▁` before a text and in place of each space.
 pub(super) fn prepending() -> Value {
     let tokens = ["<unk>", "<s>", "</s>", "▁", "\n", "a", "b", "c", "=", "▁a"];
-    let vocabulary: serde_json::Map<_, _> = tokens
-        .iter()
-        .enumerate()
-        .map(|(i, t)| ((*t).to_owned(), json!(i)))
-        .collect();
+    let vocabulary: serde_json::Map<_, _> =
+        tokens.iter().enumerate().map(|(i, t)| ((*t).to_owned(), json!(i))).collect();
     let mut file = file(json!({
         "type": "BPE", "vocab": vocabulary, "merges": ["▁ a"], "unk_token": "<unk>", "fuse_unk": true
     }));

@@ -21,11 +21,8 @@ fn config(corpus: Corpus) -> WikitextConfig {
 /// Data root and user's folder, both empty.
 fn world() -> (TempDir, Folders) {
     let dir = tempfile::tempdir().unwrap();
-    let place = Folders {
-        data_dir: Some(dir.path().join("data")),
-        root: dir.path().join("root"),
-        hub: dir.path().join("hub"),
-    };
+    let place =
+        Folders { data_dir: Some(dir.path().join("data")), root: dir.path().join("root"), hub: dir.path().join("hub") };
     fs::create_dir(dir.path().join("data")).unwrap();
     (dir, place)
 }
@@ -67,10 +64,7 @@ fn the_sample_needs_no_files_and_its_windows_overlap_by_one() {
 
 #[test]
 fn an_id_stands_before_each_article_when_asked() {
-    let with_eos = WikitextConfig {
-        eos_between_articles: true,
-        ..config(Corpus::Sample)
-    };
+    let with_eos = WikitextConfig { eos_between_articles: true, ..config(Corpus::Sample) };
     let [plain, separated] = [config(Corpus::Sample), with_eos].map(|c| load(&c, None).unwrap());
     let ids = separated.train.ids();
     let zeros: Vec<usize> = (0..ids.len()).filter(|i| ids[*i] == 0).collect();
@@ -86,11 +80,7 @@ fn an_id_stands_before_each_article_when_asked() {
 
 #[test]
 fn limits_are_obeyed_and_more_than_there_is_refused() {
-    let asked = WikitextConfig {
-        train_examples: Some(3),
-        test_examples: Some(2),
-        ..config(Corpus::Sample)
-    };
+    let asked = WikitextConfig { train_examples: Some(3), test_examples: Some(2), ..config(Corpus::Sample) };
     let splits = load(&asked, None).unwrap();
     let windows = [&splits.train, &splits.val, &splits.test].map(Text::windows);
     assert_eq!(windows, [3, 2, 2]);
@@ -100,32 +90,18 @@ fn limits_are_obeyed_and_more_than_there_is_refused() {
     assert_eq!(counted.examples, windows);
     for (asked, flag, value, names) in [
         (
-            WikitextConfig {
-                train_examples: Some(100_000),
-                ..config(Corpus::Sample)
-            },
+            WikitextConfig { train_examples: Some(100_000), ..config(Corpus::Sample) },
             "--train-examples",
             "100000",
             &[" 32 "][..],
         ),
         (
-            WikitextConfig {
-                test_examples: Some(100_000),
-                ..config(Corpus::Sample)
-            },
+            WikitextConfig { test_examples: Some(100_000), ..config(Corpus::Sample) },
             "--test-examples",
             "100000",
             &[" 32 "],
         ),
-        (
-            WikitextConfig {
-                seq_len: 60_000,
-                ..config(Corpus::Sample)
-            },
-            "--seq-len",
-            "60000",
-            &["60001", "--seq-len"],
-        ),
+        (WikitextConfig { seq_len: 60_000, ..config(Corpus::Sample) }, "--seq-len", "60000", &["60001", "--seq-len"]),
     ] {
         load(&asked, None).refuses(flag).gives(value).names(names);
     }
@@ -137,54 +113,22 @@ fn sizes_that_cannot_be_are_refused_by_their_flag() {
         config.check().refuses(flag).names(&[range]);
     };
     let sample = || config(Corpus::Sample);
-    refused(
-        WikitextConfig {
-            seq_len: 0,
-            ..sample()
-        },
-        "--seq-len",
-        "1 to 65536",
-    );
-    refused(
-        WikitextConfig {
-            train_examples: Some(0),
-            ..sample()
-        },
-        "--train-examples",
-        "1",
-    );
-    refused(
-        WikitextConfig {
-            vocab_size: 255,
-            ..sample()
-        },
-        "--vocab-size",
-        "256 to 65536",
-    );
-    let neox = WikitextConfig {
-        tokenizer: Tokenizer::GptNeox,
-        ..sample()
-    };
+    refused(WikitextConfig { seq_len: 0, ..sample() }, "--seq-len", "1 to 65536");
+    refused(WikitextConfig { train_examples: Some(0), ..sample() }, "--train-examples", "1");
+    refused(WikitextConfig { vocab_size: 255, ..sample() }, "--vocab-size", "256 to 65536");
+    let neox = WikitextConfig { tokenizer: Tokenizer::GptNeox, ..sample() };
     refused(neox, "--vocab-size", "50277 to 65536");
 }
 
 #[test]
 fn a_text_of_the_users_is_read_from_the_named_folder_alone() {
     let text = config(Corpus::Text);
-    load(&text, None)
-        .refuses("--corpus")
-        .gives("text")
-        .names(&["--data-dir"]);
+    load(&text, None).refuses("--corpus").gives("text").names(&["--data-dir"]);
     let body = "all the words of a small text\n".repeat(4);
     let (_dir, place) = with([&body, &body, &body]);
     let splits = load_from(&text, &place).unwrap();
     assert_eq!(Vocabulary::bytes().decode(splits.train.ids()), body);
-    let counts = Counts {
-        bytes: 120,
-        words: 28,
-        lines: 4,
-        lines_are_words: false,
-    };
+    let counts = Counts { bytes: 120, words: 28, lines: 4, lines_are_words: false };
     assert_eq!(splits.train.counts(), counts);
     assert_eq!(splits.val.windows(), 3);
 }
@@ -207,11 +151,7 @@ fn an_empty_split_and_a_part_of_a_corpus_are_told() {
     let splits = load_from(&config(Corpus::Wikitext2), &place).unwrap();
     assert_eq!(splits.warnings.len(), 1);
     let warning = &splits.warnings[0];
-    for part in [
-        "wikitext-2 is here in part",
-        "train has 40 words of 2051910",
-        "test has 40",
-    ] {
+    for part in ["wikitext-2 is here in part", "train has 40 words of 2051910", "test has 40"] {
         assert!(warning.contains(part), "{warning}");
     }
 }
@@ -255,11 +195,7 @@ fn text_and_parquet_give_the_same_tokens() {
     assert_eq!(text[1..], parquet[1..]);
     // The files hold the first 45 and 30 of 60 articles; of the training split, 555 of 615 chunks and 60 articles. The
     // counts agree with the Python library.
-    let whole = [
-        [2_206_462, 1_858_130, 33_145],
-        [179_681, 149_525, 2_693],
-        [150_187, 122_695, 2_248],
-    ];
+    let whole = [[2_206_462, 1_858_130, 33_145], [179_681, 149_525, 2_693], [150_187, 122_695, 2_248]];
     assert_eq!(text, whole);
     assert_eq!(parquet[0], [217_216, 179_739, 3_213]);
 }
@@ -276,11 +212,7 @@ fn half_of_the_raw_test_split_has_the_same_tokens_in_both_forms() {
         let ending = Path::new(form).extension().unwrap().to_str().unwrap();
         let names = match ending {
             "txt" => ["train.txt", "valid.txt", "test.txt"],
-            _ => [
-                "train-00000-of-00001.parquet",
-                "validation-00000-of-00001.parquet",
-                "test-00000-of-00001.parquet",
-            ],
+            _ => ["train-00000-of-00001.parquet", "validation-00000-of-00001.parquet", "test-00000-of-00001.parquet"],
         };
         for name in names {
             fs::copy(data.join(form), dir.path().join(name)).unwrap();

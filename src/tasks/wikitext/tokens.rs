@@ -43,11 +43,7 @@ pub(super) struct Tokens<'a> {
 impl<'a> Tokens<'a> {
     /// Locates the token files. Texts of different content and different tokenizers have different folders. The text of
     /// a split that is not `wanted` may be missing.
-    pub(super) fn of(
-        config: &'a WikitextConfig,
-        place: &Folders,
-        wanted: [bool; 3],
-    ) -> Result<Self> {
+    pub(super) fn of(config: &'a WikitextConfig, place: &Folders, wanted: [bool; 3]) -> Result<Self> {
         let sources = place.sources(config.corpus, wanted)?;
         let tokenizer = match &config.tokenizer {
             Tokenizer::Bytes => None,
@@ -57,13 +53,7 @@ impl<'a> Tokens<'a> {
         let ids = tokenizer.as_ref().map_or("", |found| &found.sha256);
         let stamp = sha256(format!("{VERSION} {ids} {text}").as_bytes());
         let folder = place.tokens(config, &stamp[..12]);
-        Ok(Self {
-            config,
-            wanted,
-            sources,
-            tokenizer,
-            folder,
-        })
+        Ok(Self { config, wanted, sources, tokenizer, folder })
     }
 
     /// Path of the file of each split.
@@ -74,8 +64,7 @@ impl<'a> Tokens<'a> {
     /// Wanted files that are missing, with the index of their split.
     fn absent(&self) -> Vec<(usize, PathBuf)> {
         let all = self.paths().into_iter().enumerate();
-        all.filter(|(split, path)| self.wanted[*split] && !path.is_file())
-            .collect()
+        all.filter(|(split, path)| self.wanted[*split] && !path.is_file()).collect()
     }
 
     /// Makes the wanted files that are missing. A lock ensures that only one process does so.
@@ -88,13 +77,7 @@ impl<'a> Tokens<'a> {
 
     fn make_absent(&self, watch: Watch) -> Result<()> {
         let all = rows::bytes(&self.sources.concat())?;
-        let waiting = || {
-            watch(Progress {
-                split: "",
-                done: 0,
-                total: all,
-            })
-        };
+        let waiting = || watch(Progress { split: "", done: 0, total: all });
         let _lock = files::lock(&self.folder.with_extension("lock"), waiting)?;
         let absent = self.absent();
         if absent.is_empty() {
@@ -115,13 +98,7 @@ impl<'a> Tokens<'a> {
 
     fn make_split(&self, split: usize, path: &Path, encoder: &Encoder, watch: Watch) -> Result<()> {
         let total = rows::bytes(&self.sources[split])?;
-        let mut at = |done| {
-            watch(Progress {
-                split: SPLITS[split],
-                done,
-                total,
-            })
-        };
+        let mut at = |done| watch(Progress { split: SPLITS[split], done, total });
         let sources = digests(&self.sources[split], || at(0))?;
         let failed = || Error::io("write", path);
         let mut file = files::begin(path)?;
@@ -297,9 +274,7 @@ impl Header {
         let header: Self = serde_json::from_value(header).map_err(none)?;
         if (header.format.as_str(), header.version) != (FORMAT, VERSION) {
             let (format, version) = (&header.format, header.version);
-            return Err(format!(
-                "it is `{format}` {version}, not `{FORMAT}` {VERSION}"
-            ));
+            return Err(format!("it is `{format}` {version}, not `{FORMAT}` {VERSION}"));
         }
         if !whole {
             return Err("its header was changed since it was made".to_owned());
@@ -312,10 +287,7 @@ impl Header {
     }
 }
 
-fn digests(
-    sources: &[PathBuf],
-    mut check_stopped: impl FnMut() -> Result<()>,
-) -> Result<Vec<Source>> {
+fn digests(sources: &[PathBuf], mut check_stopped: impl FnMut() -> Result<()>) -> Result<Vec<Source>> {
     let name = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.chars().take(60).collect()

@@ -23,10 +23,7 @@ const GPT_NEOX_TOKENS: &str = "7c550c4fbc7109c5535b6849c3aaff481a8b1cf71eafb6b7c
 
 /// Ids of a few strings under GPT-NeoX's merges, which the tokens alone do not determine.
 const GPT_NEOX_ENCODES: [(&str, &[u32]); 2] = [
-    (
-        " = Valkyria Chronicles III = \n",
-        &[426, 657, 1278, 90, 5182, 28289, 868, 6490, 426, 2490],
-    ),
+    (" = Valkyria Chronicles III = \n", &[426, 657, 1278, 90, 5182, 28289, 868, 6490, 426, 2490]),
     ("naïve café", &[2072, 30180, 36241]),
 ];
 
@@ -68,12 +65,7 @@ impl Vocabulary {
 
     /// Vocabulary of the 256 bytes.
     pub(super) fn bytes() -> Self {
-        Self {
-            kind: Kind::Bytes,
-            size: 256,
-            eos: Some(0),
-            borders: Borders::Anywhere,
-        }
+        Self { kind: Kind::Bytes, size: 256, eos: Some(0), borders: Borders::Anywhere }
     }
 
     /// Ids of `text`, without special tokens added.
@@ -88,8 +80,7 @@ impl Vocabulary {
             Kind::Bytes => Ok(text.bytes().map(u16::from).collect()),
             Kind::File(file) => {
                 let encoded = file.encode_fast(text, false);
-                let encoded =
-                    encoded.map_err(|e| Error::usage(format!("the tokenizer says: {e}")))?;
+                let encoded = encoded.map_err(|e| Error::usage(format!("the tokenizer says: {e}")))?;
                 // The cast is lossless: the largest id was checked when the file was read.
                 Ok(encoded.get_ids().iter().map(|id| *id as u16).collect())
             }
@@ -99,11 +90,11 @@ impl Vocabulary {
     /// Errors of [`Self::encode`] that are detectable without encoding.
     pub(super) fn check(&self, text: &str) -> Result<(), String> {
         match &self.kind {
-            Kind::Bytes if text.contains('\0') => Err(
-                "the text holds a zero byte, whose id separates articles: remove it or take another \
+            Kind::Bytes if text.contains('\0') => {
+                Err("the text holds a zero byte, whose id separates articles: remove it or take another \
                  --tokenizer"
-                    .to_owned(),
-            ),
+                    .to_owned())
+            }
             _ => Ok(()),
         }
     }
@@ -144,8 +135,7 @@ impl Vocabulary {
         let json = content.strip_prefix(files::BOM).unwrap_or(content);
         let file = tokenizers::Tokenizer::from_bytes(json);
         let mut file = file.map_err(|e| refused(e.to_string()))?;
-        file.with_truncation(None)
-            .map_err(|e| refused(e.to_string()))?;
+        file.with_truncation(None).map_err(|e| refused(e.to_string()))?;
         file.with_padding(None);
         let eos = match eos.map(|token| (token, file.token_to_id(token))) {
             None => None,
@@ -166,12 +156,7 @@ impl Vocabulary {
                 size - 1,
                 MOST - 1
             ))),
-            Some(size) => Ok(Self {
-                borders: Borders::of(&file),
-                kind: Kind::File(Box::new(file)),
-                size,
-                eos,
-            }),
+            Some(size) => Ok(Self { borders: Borders::of(&file), kind: Kind::File(Box::new(file)), size, eos }),
         }
     }
 
@@ -180,11 +165,7 @@ impl Vocabulary {
         let Kind::File(file) = &self.kind else {
             return false;
         };
-        let mut tokens: Vec<(u32, String)> = file
-            .get_vocab(true)
-            .into_iter()
-            .map(|(t, id)| (id, t))
-            .collect();
+        let mut tokens: Vec<(u32, String)> = file.get_vocab(true).into_iter().map(|(t, id)| (id, t)).collect();
         tokens.sort_unstable();
         let joined: String = tokens.iter().flat_map(|(_, token)| [token, "\0"]).collect();
         let encodes = |(text, ids): (&str, &[u32])| {
@@ -240,13 +221,7 @@ impl FoundTokenizer {
         if declared {
             identity.extend(["\0eos=", eos.as_deref().unwrap_or("")].concat().bytes());
         }
-        Ok(Self {
-            path: path.to_owned(),
-            sha256: sha256(&identity),
-            content,
-            eos,
-            declared,
-        })
+        Ok(Self { path: path.to_owned(), sha256: sha256(&identity), content, eos, declared })
     }
 
     pub(super) fn vocabulary(&self) -> Result<Vocabulary> {
@@ -316,11 +291,8 @@ pub fn adopt(path: &Path) -> Result<(Tokenizer, usize)> {
 pub(super) fn adopt_into(path: &Path, place: &Folders) -> Result<(Tokenizer, usize)> {
     let found = FoundTokenizer::read(path)?;
     let vocabulary = found.vocabulary()?;
-    let tokenizer = if found.is(&Tokenizer::GptNeox) {
-        Tokenizer::GptNeox
-    } else {
-        Tokenizer::File(found.sha256[..12].to_owned())
-    };
+    let tokenizer =
+        if found.is(&Tokenizer::GptNeox) { Tokenizer::GptNeox } else { Tokenizer::File(found.sha256[..12].to_owned()) };
     let kept = place.kept(&tokenizer);
     keep(&found, &kept).map_err(cache::with_remedy)?;
     Ok((tokenizer, vocabulary.size.next_multiple_of(128)))
@@ -356,11 +328,7 @@ pub struct TokenizerFile {
 /// Fails if no file is found or only a different one.
 pub fn tokenizer_file(tokenizer: &Tokenizer, data_dir: Option<&Path>) -> Result<TokenizerFile> {
     let found = FoundTokenizer::find(tokenizer, &Folders::new(data_dir)?)?;
-    Ok(TokenizerFile {
-        eos: found.vocabulary()?.eos(),
-        declaration: found.declaration(),
-        path: found.path,
-    })
+    Ok(TokenizerFile { eos: found.vocabulary()?.eos(), declaration: found.declaration(), path: found.path })
 }
 
 /// End-of-text token of `tokenizer`, if its name determines it.

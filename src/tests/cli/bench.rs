@@ -42,14 +42,8 @@ fn positive(report: &Value, key: &str) -> f64 {
 fn a_step_is_told_with_its_time_its_memory_and_its_loss() {
     for mixer in ["softmax", "ssd", "qlstm"] {
         let r = report(&format!("{STEP} --mixer {mixer}"));
-        assert_eq!(
-            (r["kind"].as_str(), r["mixer"].as_str()),
-            (Some("step"), Some(mixer))
-        );
-        assert_eq!(
-            (r["steps"].as_u64(), r["threads"].as_u64()),
-            (Some(2), Some(1))
-        );
+        assert_eq!((r["kind"].as_str(), r["mixer"].as_str()), (Some("step"), Some(mixer)));
+        assert_eq!((r["steps"].as_u64(), r["threads"].as_u64()), (Some(2), Some(1)));
         assert_eq!(r["clock"], "cpu");
         let cpu = positive(&r, "seconds");
         assert!(positive(&r, "seconds_min") <= cpu && cpu <= positive(&r, "seconds_max"));
@@ -127,14 +121,9 @@ fn the_first_loss_is_that_of_the_run_itself() {
     let line = "--preset smoke --mixer ssd --batch-size 200 --threads 1 --json";
     let run = world.dsf(&format!("mqar {line}")).ok();
     let mut events = run.lines().map(|line| serde_json::from_str(line).unwrap());
-    let epoch: Value = events
-        .find(|event: &Value| event["event"] == "epoch")
-        .unwrap();
+    let epoch: Value = events.find(|event: &Value| event["event"] == "epoch").unwrap();
     let step = report(&format!("bench step {line} --steps 1").replace(" --json", ""));
-    assert_eq!(
-        epoch["loss"], step["first_loss"],
-        "one step is an epoch there"
-    );
+    assert_eq!(epoch["loss"], step["first_loss"], "one step is an epoch there");
 }
 
 #[test]
@@ -145,13 +134,8 @@ fn every_op_that_is_listed_can_be_timed() {
     let names: Vec<&str> = names.filter_map(|line| line.split(' ').next()).collect();
     assert!(names.len() > 10, "{names:?}");
     for name in names {
-        let r = report(&format!(
-            "bench op {name} --shape 2,16,8,4 --repeats 2 --threads 1"
-        ));
-        assert_eq!(
-            (r["kind"].as_str(), r["op"].as_str()),
-            (Some("op"), Some(name))
-        );
+        let r = report(&format!("bench op {name} --shape 2,16,8,4 --repeats 2 --threads 1"));
+        assert_eq!((r["kind"].as_str(), r["op"].as_str()), (Some("op"), Some(name)));
         let elements = positive(&r, "elements");
         let rate = elements / positive(&r, "seconds");
         assert!((positive(&r, "elements_per_second") / rate - 1.0).abs() < 1e-9);
@@ -169,8 +153,7 @@ fn every_op_that_is_listed_can_be_timed() {
 #[test]
 fn an_op_gives_the_same_sums_on_one_thread_and_on_two() {
     let sums = |threads: usize| {
-        let line =
-            format!("bench op selective_scan --shape 3,33,20,8 --repeats 1 --threads {threads}");
+        let line = format!("bench op selective_scan --shape 3,33,20,8 --repeats 1 --threads {threads}");
         let r = report(&line);
         [r["checksum"].clone(), r["gradient_checksum"].clone()]
     };
@@ -198,26 +181,14 @@ fn what_cannot_be_timed_is_refused_in_a_sentence() {
         ("step --steps 0", Some("--steps"), &["1 to 1000"][..]),
         ("step --precision bf16", Some("--precision"), &["GPU"]),
         ("step --precision tf32", Some("--precision"), &["GPU"]),
-        (
-            "step --task lra --precision bf16",
-            Some("--precision"),
-            &["GPU"],
-        ),
-        (
-            "compare -q --peer true -- step --precision bf16",
-            None,
-            &["--precision bf16", "GPU"],
-        ),
+        ("step --task lra --precision bf16", Some("--precision"), &["GPU"]),
+        ("compare -q --peer true -- step --precision bf16", None, &["--precision bf16", "GPU"]),
         ("step --mixer s4 --n 65536", None, &["--n", "GB"]),
         ("op ssd --shape 8,10000000,128,64", None, &["GB"]),
         ("step --mixer linnear", Some("--mixer"), &["`linear`"]),
         ("step --task wikitxt", Some("--task"), &["`wikitext`"]),
         ("step --task lra --kv-pairs 4", Some("--kv-pairs"), &["lra"]),
-        (
-            "step --batch-size 1000000 --seq-len 4096 --d 8192 --vocab-size 8192",
-            None,
-            &["--d", "GB"],
-        ),
+        ("step --batch-size 1000000 --seq-len 4096 --d 8192 --vocab-size 8192", None, &["--d", "GB"]),
         ("step --attn-dropout 1", Some("--attn-dropout"), &["[0, 1)"]),
         ("step --d 64,128", Some("--d"), &["--d 64,128"]),
         ("op selectve_scan", None, &["`selective_scan`"]),
@@ -229,11 +200,7 @@ fn what_cannot_be_timed_is_refused_in_a_sentence() {
         ("op causal_attention --heads 3", Some("--heads"), &["128"]),
         ("all --only nothing", Some("--only"), &[]),
         ("all --rounds 0", Some("--rounds"), &["1 to 1000"]),
-        (
-            "lengths --seq-len 64,100",
-            Some("--seq-len"),
-            &["--tokens 32768"],
-        ),
+        ("lengths --seq-len 64,100", Some("--seq-len"), &["--tokens 32768"]),
         ("lengths --mixer linnear", Some("--mixer"), &["`linear`"]),
         ("op tanh --repeats 0", Some("--repeats"), &["1 to"]),
     ] {
@@ -246,36 +213,24 @@ fn what_cannot_be_timed_is_refused_in_a_sentence() {
 /// A peer that prints `report`, whatever it is asked.
 fn compare(world: &World, report: &str, more: &str) -> super::Said {
     std::fs::write(world.path("peer.sh"), format!("echo '{report}'\n")).unwrap();
-    let line = format!(
-        "bench compare --peer sh|peer.sh --rounds 2 --threads 1 {more} -- step --preset smoke --steps 1"
-    );
+    let line =
+        format!("bench compare --peer sh|peer.sh --rounds 2 --threads 1 {more} -- step --preset smoke --steps 1");
     let words: Vec<String> = line.split(' ').map(|w| w.replace('|', " ")).collect();
-    let words: Vec<&str> = words
-        .iter()
-        .map(String::as_str)
-        .filter(|w| !w.is_empty())
-        .collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).filter(|w| !w.is_empty()).collect();
     world.call(&words, b"")
 }
 
 #[test]
 fn a_peer_is_timed_by_turns_once_its_losses_agree() {
     let world = World::new();
-    let losses =
-        report("bench step --preset smoke --steps 1 --threads 1 --dropout 0")["losses"].clone();
+    let losses = report("bench step --preset smoke --steps 1 --threads 1 --dropout 0")["losses"].clone();
     let said = format!("{{\"cpu_s_per_step\": 1.5, \"losses\": {losses}, \"peak_bytes\": 5e9}}");
     let row: Value = serde_json::from_str(&compare(&world, &said, "--json").ok()).unwrap();
-    assert_eq!(
-        (row["rounds"].as_u64(), row["distance"].as_f64()),
-        (Some(2), Some(0.0))
-    );
+    assert_eq!((row["rounds"].as_u64(), row["distance"].as_f64()), (Some(2), Some(0.0)));
     let ratio = 1.5 / positive(&row, "seconds");
     assert!((positive(&row, "ratio") / ratio - 1.0).abs() < 1e-9);
     assert!(positive(&row, "ratio_min") <= positive(&row, "ratio_max"));
-    shows!(
-        "bench-compare",
-        columns(&compare(&world, &said, "--quiet").ok(), 0)
-    );
+    shows!("bench-compare", columns(&compare(&world, &said, "--quiet").ok(), 0));
 }
 
 #[test]
@@ -287,22 +242,14 @@ fn a_peer_that_computes_something_else_fails_the_check() {
         assert_eq!(said.code, 4, "{}{}", said.out, said.err);
         assert!(said.err.contains("results differ by"), "{}", said.err);
     }
-    let own = compare(
-        &world,
-        "{\"cpu_s_per_step\": 1}",
-        "--quiet --own-data --json",
-    );
+    let own = compare(&world, "{\"cpu_s_per_step\": 1}", "--quiet --own-data --json");
     positive(&own.object(), "ratio");
 }
 
 #[test]
 fn a_peer_that_cannot_be_used_is_named() {
     let world = World::new();
-    for (report, name) in [
-        ("nothing", "JSON"),
-        ("{}", "`losses`"),
-        ("{\"losses\": [1]}", "`cpu_s_per_step`"),
-    ] {
+    for (report, name) in [("nothing", "JSON"), ("{}", "`losses`"), ("{\"losses\": [1]}", "`cpu_s_per_step`")] {
         let fault = compare(&world, report, "--json").fault();
         assert_eq!(fault.kind, "refused", "{report}: {fault:?}");
         fault.names(&[name]);
@@ -318,19 +265,14 @@ fn a_peer_that_cannot_be_used_is_named() {
 #[test]
 fn what_is_exported_holds_the_weights_and_the_batches() {
     let world = World::new();
-    world
-        .dsf(&format!("{STEP} --mixer s6 --export step.safetensors"))
-        .ok();
-    let read =
-        |name: &str| candle_core::safetensors::load(world.path(name), &candle_core::Device::Cpu);
+    world.dsf(&format!("{STEP} --mixer s6 --export step.safetensors")).ok();
+    let read = |name: &str| candle_core::safetensors::load(world.path(name), &candle_core::Device::Cpu);
     let step = read("step.safetensors").unwrap();
     assert_eq!(step["data.tokens"].dims(), [4, 32, 16]);
     assert_eq!(step["data.labels"].dims(), [4, 32, 16]);
     assert_eq!(step["embed.tok"].dims(), [32, 16]);
     assert!(step.contains_key("layers.1.mixer.a_log"));
-    world
-        .dsf("bench op tanh --shape 2,3,4 --export op.safetensors")
-        .ok();
+    world.dsf("bench op tanh --shape 2,3,4 --export op.safetensors").ok();
     assert_eq!(read("op.safetensors").unwrap()["input.0"].dims(), [2, 3, 4]);
     let nowhere = "bench op tanh --shape 2,3,4 --export no/where.safetensors";
     world.fails(nowhere, "io").at("no/where.safetensors", None);
@@ -339,14 +281,11 @@ fn what_is_exported_holds_the_weights_and_the_batches() {
 #[test]
 fn tables_of_many_cases_are_printed_and_written() {
     let world = World::new();
-    let all = world
-        .dsf("bench all --only tanh --rounds 1 --threads 1 --csv all.csv -q")
-        .ok();
+    let all = world.dsf("bench all --only tanh --rounds 1 --threads 1 --csv all.csv -q").ok();
     shows!("bench-all", columns(&all, 0));
     let rows = super::table(&world.path("all.csv"));
     assert_eq!((rows.len(), &*rows[0]["kind"]), (1, "op"));
-    let lengths =
-        "bench lengths --mixer ssd,qlstm --seq-len 16,64 --tokens 128 --steps 1 --threads 1 -q";
+    let lengths = "bench lengths --mixer ssd,qlstm --seq-len 16,64 --tokens 128 --steps 1 --threads 1 -q";
     shows!("bench-lengths", columns(&world.dsf(lengths).ok(), 2));
     let rows = world.dsf(&format!("{lengths} --json")).ok();
     assert_eq!(rows.lines().count(), 4, "{rows}");

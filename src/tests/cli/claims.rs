@@ -19,9 +19,7 @@ fn reduced(world: &World, claim: &str) -> serde_json::Value {
     let json = world.dsf("report --claims --format json").ok();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let studies = json["studies"].as_array().unwrap().clone();
-    let cells = studies
-        .iter()
-        .flat_map(|study| study["cells"].as_array().unwrap().clone());
+    let cells = studies.iter().flat_map(|study| study["cells"].as_array().unwrap().clone());
     let mut of = cells.filter(|cell| cell["claim"] == claim && cell["level"] == "reduced");
     of.next().unwrap_or_else(|| panic!("{json:#}"))
 }
@@ -39,11 +37,7 @@ fn a_claim_that_lacks_seeds_names_the_command_that_makes_them() {
     assert_eq!(dry["to_do"].as_array().unwrap().len(), 8, "{dry}");
     world.dsf(&format!("{command} -q")).ok();
     let runs = world.runs("results").len();
-    assert_eq!(
-        runs,
-        2 * 2 * 2 * 3,
-        "the command makes the missing runs and no other"
-    );
+    assert_eq!(runs, 2 * 2 * 2 * 3, "the command makes the missing runs and no other");
     let after = reduced(&world, "normalized-beats-linear");
     assert_eq!(after["seeds"], 3, "{after}");
     assert!(after["effect"].is_number(), "{after}");
@@ -76,17 +70,11 @@ fn claims_are_written_in_every_form_and_take_no_figure() {
     let world = swept(1);
     let csv = world.dsf("report --claims --format csv").ok();
     let header = csv.lines().next().unwrap().split(',').take(4);
-    assert_eq!(
-        header.collect::<Vec<_>>(),
-        ["level", "study", "protocol", "claim"]
-    );
+    assert_eq!(header.collect::<Vec<_>>(), ["level", "study", "protocol", "claim"]);
     let published = concat!(env!("CARGO_MANIFEST_DIR"), "/results/figure2-small.csv");
     let claims = format!("report {published} --claims");
     shows!("claims", world.dsf(&claims).ok());
-    shows!(
-        "claims-in-markdown",
-        world.dsf(&format!("{claims} --format markdown")).ok()
-    );
+    shows!("claims-in-markdown", world.dsf(&format!("{claims} --format markdown")).ok());
     world.refuses("report --claims --table 1", "--claims");
 }
 
@@ -107,13 +95,8 @@ fn a_check_fails_with_4_where_a_printed_number_is_missed() {
     };
     fs::write(world.path("near.csv"), row(17.5)).unwrap();
     fs::write(world.path("far.csv"), row(19.0)).unwrap();
-    shows!(
-        "check-held",
-        world.dsf("report near.csv --table 1 --check 1").ok()
-    );
-    let near = world
-        .dsf("report near.csv --table 1 --check 1 --json")
-        .object();
+    shows!("check-held", world.dsf("report near.csv --table 1 --check 1").ok());
+    let near = world.dsf("report near.csv --table 1 --check 1 --json").object();
     let count = |list: &str| near["check"][list].as_array().unwrap().len();
     assert_eq!(["held", "missed", "absent"].map(count), [1, 0, 2]);
     let far = world.dsf("report far.csv --table 1 --check 1");
@@ -122,12 +105,7 @@ fn a_check_fails_with_4_where_a_printed_number_is_missed() {
     let csv = world.dsf("report far.csv --table 1 --check 1 --format csv");
     assert_eq!(csv.code, 4);
     shows!("check-missed-beside-csv", csv.err);
-    for wrong in [
-        "--figure 2 --check 1",
-        "--check 1",
-        "--table 1 --check -1",
-        "--table 1 --check x",
-    ] {
+    for wrong in ["--figure 2 --check 1", "--check 1", "--table 1 --check -1", "--table 1 --check x"] {
         world.refuses(&format!("report far.csv {wrong}"), "--check");
     }
 }
@@ -137,9 +115,7 @@ fn two_folders_are_compared_cell_by_cell() {
     let world = swept(1);
     let same = world.dsf("compare results results/mqar.csv --check");
     shows!("compare-identical", trained same.ok());
-    let same = world
-        .dsf("compare results results/mqar.csv --json")
-        .object();
+    let same = world.dsf("compare results results/mqar.csv --json").object();
     assert_eq!(same["cells"]["identical"], 8, "{same:#}");
     let text = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
     let kept: Vec<&str> = text.lines().take(5).collect();
@@ -149,15 +125,11 @@ fn two_folders_are_compared_cell_by_cell() {
     assert_eq!(part["cells"]["only_in_A"], 4, "{part:#}");
     assert_eq!(part["cells"]["identical"], 4, "{part:#}");
     for form in ["csv", "markdown"] {
-        world
-            .dsf(&format!("compare results part.csv --format {form}"))
-            .ok();
+        world.dsf(&format!("compare results part.csv --format {form}")).ok();
     }
     let metric = "compare results part.csv --metric acuracy";
     world.refuses(metric, "--metric").names(&["`accuracy`"]);
-    world
-        .fails("compare results nowhere", "refused")
-        .at("nowhere", None);
+    world.fails("compare results nowhere", "refused").at("nowhere", None);
 }
 
 #[test]
@@ -189,11 +161,7 @@ fn a_comparison_fails_with_4_where_seeds_agree_that_it_is_worse() {
 fn a_folder_reports_every_summary_in_it_and_passes_over_other_tables() {
     let world = swept(1);
     fs::create_dir(world.path("kept")).unwrap();
-    fs::rename(
-        world.path("results/mqar.csv"),
-        world.path("kept/any-name.csv"),
-    )
-    .unwrap();
+    fs::rename(world.path("results/mqar.csv"), world.path("kept/any-name.csv")).unwrap();
     fs::write(world.path("kept/timings.csv"), "case,seconds\na,1\n").unwrap();
     let done = |folder: &str| {
         let report = world.dsf(&format!("report {folder} --json")).object();
@@ -201,19 +169,13 @@ fn a_folder_reports_every_summary_in_it_and_passes_over_other_tables() {
     };
     assert_eq!(done("kept"), Some(8));
     // Where there are run folders, a summary of another name is read beside them; runs in both count once.
-    fs::copy(
-        world.path("kept/any-name.csv"),
-        world.path("results/any-name.csv"),
-    )
-    .unwrap();
+    fs::copy(world.path("kept/any-name.csv"), world.path("results/any-name.csv")).unwrap();
     assert_eq!(done("results"), Some(8));
     // A damaged one is refused with its line.
     let damaged = fs::read_to_string(world.path("kept/any-name.csv")).unwrap();
     let damaged = damaged.replace(",done,finished,", ",done,finishd,");
     fs::write(world.path("kept/damaged.csv"), damaged).unwrap();
-    world
-        .fails("report kept", "data")
-        .at("kept/damaged.csv", Some(2));
+    world.fails("report kept", "data").at("kept/damaged.csv", Some(2));
 }
 
 #[test]
@@ -232,18 +194,14 @@ fn verdicts_on_the_published_runs_are_those_of_other_programs() {
     let world = World::new();
     let results = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
     let judged = |files: &[&str], claim: &str, study: &str| -> serde_json::Value {
-        let paths = files
-            .iter()
-            .map(|file| results.join(file).display().to_string());
+        let paths = files.iter().map(|file| results.join(file).display().to_string());
         let paths: Vec<String> = paths.collect();
         let line = format!("report {} --claims={claim} --format json", paths.join(" "));
         let json: serde_json::Value = serde_json::from_str(&world.dsf(&line).ok()).unwrap();
         let cells = json["studies"].as_array().unwrap().iter();
         let cells = cells.flat_map(|study| study["cells"].as_array().unwrap().clone());
         let mut found = cells.filter(|cell| {
-            cell["level"] == "reduced"
-                && cell["role"] == "claim"
-                && cell["study"].as_str().unwrap().ends_with(study)
+            cell["level"] == "reduced" && cell["role"] == "claim" && cell["study"].as_str().unwrap().ends_with(study)
         });
         found.next().unwrap_or_else(|| panic!("{line}: no {study}"))
     };
@@ -254,60 +212,12 @@ fn verdicts_on_the_published_runs_are_those_of_other_programs() {
     let typed = "val_examples=0";
     let (own, mamba) = ("epochs_max=24", "dt_init=mamba");
     for (files, claim, study, solved, p, log_rank, verdict) in [
-        (
-            base,
-            "ssd-beats-s6",
-            own,
-            "20/30, 5/30",
-            0.000_17,
-            Some(0.0017),
-            "supported",
-        ),
-        (
-            base,
-            "normalized-beats-linear",
-            own,
-            "11/30, 0/30",
-            0.000_45,
-            Some(0.0005),
-            "supported",
-        ),
-        (
-            base,
-            "normalized-on-par-with-s6",
-            own,
-            "11/30, 5/30",
-            0.423,
-            Some(0.1015),
-            "undecided",
-        ),
-        (
-            steps,
-            "ssd-beats-s6",
-            mamba,
-            "17/30, 15/30",
-            0.786,
-            Some(0.6078),
-            "undecided",
-        ),
-        (
-            both,
-            "normalized-on-par-with-s6",
-            mamba,
-            "11/30, 15/30",
-            0.809,
-            Some(0.7886),
-            "undecided",
-        ),
-        (
-            matched,
-            "normalized-beats-linear",
-            typed,
-            "5/15, 0/15",
-            0.037,
-            Some(0.014),
-            "supported",
-        ),
+        (base, "ssd-beats-s6", own, "20/30, 5/30", 0.000_17, Some(0.0017), "supported"),
+        (base, "normalized-beats-linear", own, "11/30, 0/30", 0.000_45, Some(0.0005), "supported"),
+        (base, "normalized-on-par-with-s6", own, "11/30, 5/30", 0.423, Some(0.1015), "undecided"),
+        (steps, "ssd-beats-s6", mamba, "17/30, 15/30", 0.786, Some(0.6078), "undecided"),
+        (both, "normalized-on-par-with-s6", mamba, "11/30, 15/30", 0.809, Some(0.7886), "undecided"),
+        (matched, "normalized-beats-linear", typed, "5/15, 0/15", 0.037, Some(0.014), "supported"),
     ] {
         let found = judged(files, claim, study);
         let name = format!("{files:?} {claim}: {found}");
@@ -317,9 +227,7 @@ fn verdicts_on_the_published_runs_are_those_of_other_programs() {
         assert_eq!(found["verdict"], verdict, "{name}");
         assert!((level - p).abs() < 0.02 * p, "{name}");
         let found = found["log_rank_p"].as_f64();
-        let near = found
-            .zip(log_rank)
-            .is_none_or(|(a, b)| (a - b).abs() < 0.06 * b);
+        let near = found.zip(log_rank).is_none_or(|(a, b)| (a - b).abs() < 0.06 * b);
         assert!(found.is_some() == log_rank.is_some() && near, "{name}");
     }
     // Of these, what the page prints.
@@ -338,9 +246,7 @@ fn what_is_decided_comes_first_and_the_rest_has_a_line_each() {
     let world = World::new();
     let results = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
     let file = results.join("figure2-small.csv").display().to_string();
-    let json = world
-        .dsf(&format!("report {file} --claims --json"))
-        .object();
+    let json = world.dsf(&format!("report {file} --claims --json")).object();
     let studies = json["studies"].as_array().unwrap().iter();
     let decided = studies.map(|study| {
         let cells = study["cells"].as_array().unwrap().iter();
@@ -348,17 +254,9 @@ fn what_is_decided_comes_first_and_the_rest_has_a_line_each() {
         claims.filter(|cell| cell["verdict"] != "undecided").count() > 0
     });
     let decided: Vec<bool> = decided.collect();
-    assert!(
-        decided[0] && decided.is_sorted_by(|a, b| a >= b),
-        "{decided:?}"
-    );
+    assert!(decided[0] && decided.is_sorted_by(|a, b| a >= b), "{decided:?}");
     // One claim by its name, with what would settle it.
-    shows!(
-        "claim-by-name",
-        world
-            .dsf(&format!("report {file} --claims=normalized-on-par-with-s6"))
-            .ok()
-    );
+    shows!("claim-by-name", world.dsf(&format!("report {file} --claims=normalized-on-par-with-s6")).ok());
     let wrong = format!("report {file} --claims=ssd-wins");
     world.refuses(&wrong, "--claims").gives("ssd-wins");
 }

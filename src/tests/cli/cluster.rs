@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 
 const GRID: &str = "sweep --preset smoke --mixer ssd,softmax --d 8,16 --n 4,8";
 /// Never over by itself.
-const LONG: &str =
-    "sweep --preset smoke --mixer softmax --d 32 --train-examples 4000 --epochs 400000 --lr 1e-4";
+const LONG: &str = "sweep --preset smoke --mixer softmax --d 32 --train-examples 4000 --epochs 400000 --lr 1e-4";
 
 /// A line of a sweep as one of another command of `dsf sweep`.
 fn of(line: &str, command: &str) -> String {
@@ -33,18 +32,12 @@ fn the_status_of_a_plan_counts_its_runs_and_that_of_a_folder_all_runs() {
         world.dsf(&format!("mqar --preset smoke {line} -q")).ok();
     }
     let said = world.dsf(&of(GRID, "status")).ok();
-    assert!(
-        said.contains("8 runs: 1 done, 0 running, 0 failed, 7 to do"),
-        "{said}"
-    );
+    assert!(said.contains("8 runs: 1 done, 0 running, 0 failed, 7 to do"), "{said}");
     assert!(said.contains("left     at most about"), "{said}");
     let all = world.dsf("sweep status").ok();
     assert!(all.contains("2 runs: 2 done"), "{all}");
     let event = status(&world, GRID);
-    assert_eq!(
-        (&event["done"], &event["to_do"], &event["over"]),
-        (&1.into(), &7.into(), &false.into())
-    );
+    assert_eq!((&event["done"], &event["to_do"], &event["over"]), (&1.into(), &7.into(), &false.into()));
     assert_eq!(event["each"].as_array().unwrap().len(), 8);
     assert!(event["left_seconds"].is_number());
     assert_eq!(world.runs("results").len(), 2, "a look makes nothing");
@@ -66,24 +59,15 @@ fn a_run_in_work_is_seen_from_outside_and_a_cancelled_sweep_goes_on_later() {
         assert!(began.elapsed() < Duration::from_secs(60), "{event}");
         sleep(Duration::from_millis(100));
     };
-    assert!(
-        run["pid"].as_u64() > Some(1) && run["host"].is_string(),
-        "{run}"
-    );
+    assert!(run["pid"].as_u64() > Some(1) && run["host"].is_string(), "{run}");
     assert_eq!(run["epochs"], 400_000);
     let said = world.dsf(&of(LONG, "status")).ok();
-    assert!(
-        said.contains("running") && said.contains("/400000, step"),
-        "{said}"
-    );
+    assert!(said.contains("running") && said.contains("/400000, step"), "{said}");
     let said = world.dsf("sweep cancel").ok();
     assert!(said.contains("exit code 75"), "{said}");
     assert_eq!(sweep.wait().unwrap().code(), Some(75));
     let said = world.dsf(&of(LONG, "status")).ok();
-    assert!(
-        said.contains("0 running, 0 failed, 1 to do (1 of them begun)"),
-        "{said}"
-    );
+    assert!(said.contains("0 running, 0 failed, 1 to do (1 of them begun)"), "{said}");
     // The wish was for those at work then: a sweep that begins later is not stopped by it.
     let mut again = start(&world, LONG);
     wait_for_an_epoch(&world, "results");
@@ -101,16 +85,10 @@ fn a_run_that_takes_too_long_has_failed_by_a_timeout_and_a_retry_goes_on_from_it
     let run = world.only_run("results");
     assert!(run.join("checkpoint.safetensors").exists());
     let event = status(&world, LONG);
-    assert_eq!(
-        (&event["failed"], &event["over"]),
-        (&1.into(), &true.into())
-    );
+    assert_eq!((&event["failed"], &event["over"]), (&1.into(), &true.into()));
     assert_eq!(event["each"][0]["reason"], "timeout");
     let said = world.dsf(&of(LONG, "status")).ok();
-    assert!(
-        said.contains("timeout: not over after 3.0 s") && said.contains("dsf sweep retry"),
-        "{said}"
-    );
+    assert!(said.contains("timeout: not over after 3.0 s") && said.contains("dsf sweep retry"), "{said}");
     let summary = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
     assert!(summary.contains(",timeout,"), "{summary}");
     let other = world.dsf("sweep retry --reason oom,nan").ok();
@@ -128,9 +106,7 @@ fn a_run_that_takes_too_long_has_failed_by_a_timeout_and_a_retry_goes_on_from_it
 #[test]
 fn a_retry_trains_what_failed_and_nothing_else() {
     let world = World::new();
-    world
-        .dsf("mqar --preset smoke --mixer ssd --d 8 --n 4 -q")
-        .ok();
+    world.dsf("mqar --preset smoke --mixer ssd --d 8 --n 4 -q").ok();
     let run = world.only_run("results");
     fs::remove_file(run.join("result.json")).unwrap();
     let checkpoint = run.join("checkpoint.safetensors");
@@ -138,12 +114,7 @@ fn a_retry_trains_what_failed_and_nothing_else() {
     let line = format!("{GRID} --max-failures 1");
     let said = world.dsf(&line);
     assert_eq!(said.code, 3);
-    assert!(
-        said.out
-            .contains("8 runs: 0 finished, 1 failed, 7 not begun"),
-        "{}",
-        said.out
-    );
+    assert!(said.out.contains("8 runs: 0 finished, 1 failed, 7 not begun"), "{}", said.out);
     let event = status(&world, GRID);
     assert_eq!(event["each"][0]["reason"], "other");
     fs::remove_dir(checkpoint).unwrap();
@@ -155,11 +126,7 @@ fn a_retry_trains_what_failed_and_nothing_else() {
 #[test]
 fn shards_are_a_sweep_together_and_each_says_what_the_others_have_left() {
     let world = World::new();
-    for (shard, code, left) in [
-        ("2/3", 69, "5 not over"),
-        ("1/3", 69, "2 not over"),
-        ("3/3", 0, "0 not over"),
-    ] {
+    for (shard, code, left) in [("2/3", 69, "5 not over"), ("1/3", 69, "2 not over"), ("3/3", 0, "0 not over")] {
         let said = world.dsf(&format!("{GRID} --shard {shard}"));
         assert_eq!(said.code, code, "{}{}", said.out, said.err);
         assert!(said.out.contains(left), "{}", said.out);
@@ -179,10 +146,7 @@ fn folders_are_joined_and_two_results_of_one_run_are_refused() {
     let said = world.dsf("sweep merge a b --out c").ok();
     assert!(said.contains("8 runs copied into c"), "{said}");
     let done = world.dsf(&format!("{GRID} --out c")).ok();
-    assert!(
-        done.contains("8 runs: 0 finished, 8 done before."),
-        "{done}"
-    );
+    assert!(done.contains("8 runs: 0 finished, 8 done before."), "{done}");
     let said = world.dsf("sweep merge a b --out c").ok();
     assert!(said.contains("0 runs copied"), "{said}");
     let result = world.runs("b")[0].join("result.json");
@@ -191,11 +155,7 @@ fn folders_are_joined_and_two_results_of_one_run_are_refused() {
     changed["test_loss"] = 0.125.into();
     fs::write(&result, changed.to_string()).unwrap();
     let said = world.dsf("sweep merge b --out c");
-    assert!(
-        said.err.contains("changed since it was written"),
-        "{}",
-        said.err
-    );
+    assert!(said.err.contains("changed since it was written"), "{}", said.err);
     // As if it were another result, not a damaged one.
     for digest in ["seal", "metrics_sha256", "slices_sha256"] {
         changed.as_object_mut().unwrap().remove(digest);
@@ -205,9 +165,7 @@ fn folders_are_joined_and_two_results_of_one_run_are_refused() {
     let other = world.runs("c")[0].join("result.json");
     assert_eq!(other.file_name(), result.file_name());
     assert!(fault.path.unwrap().ends_with("result.json"));
-    world
-        .fails("sweep merge a nowhere --out c", "refused")
-        .names(&["`runs`"]);
+    world.fails("sweep merge a nowhere --out c", "refused").names(&["`runs`"]);
 }
 
 #[test]
@@ -227,9 +185,7 @@ fn watching_ends_when_the_runs_are_over() {
 #[test]
 fn a_smaller_micro_batch_is_the_same_run_with_nearly_the_same_numbers_and_is_recorded() {
     let world = World::new();
-    world
-        .dsf("mqar --preset smoke --mixer ssd -q --out whole")
-        .ok();
+    world.dsf("mqar --preset smoke --mixer ssd -q --out whole").ok();
     let whole = world.only_run("whole");
     let config = fs::read_to_string(whole.join("config.json")).unwrap();
     let config: Value = serde_json::from_str(&config).unwrap();
@@ -273,10 +229,7 @@ fn job_scripts_are_printed_and_a_shell_understands_them() {
         assert!(said.contains(part), "{part}: {said}");
     }
     fs::write(world.path("job.sh"), &said).unwrap();
-    let checked = Command::new("bash")
-        .arg("-n")
-        .arg(world.path("job.sh"))
-        .status();
+    let checked = Command::new("bash").arg("-n").arg(world.path("job.sh")).status();
     assert!(checked.unwrap().success());
     assert!(!world.path("results").exists(), "nothing is made");
     for (more, flag, names) in [
@@ -305,10 +258,7 @@ fn without_slurm_its_executor_says_what_it_needs() {
         err: String::from_utf8(said.stderr).unwrap(),
     };
     let fault = said.fault();
-    fault
-        .of("--executor")
-        .gives("slurm")
-        .names(&["scontrol", "--executor print"]);
+    fault.of("--executor").gives("slurm").names(&["scontrol", "--executor print"]);
 }
 
 #[test]
@@ -319,10 +269,7 @@ fn the_doctor_names_what_is_there_and_what_to_do_about_the_rest() {
         assert!(said.contains(part), "{part}: {said}");
     }
     let lines = world.dsf("doctor --json").ok();
-    let findings: Vec<Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let findings: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(findings.len() >= 10, "{lines}");
     for finding in findings {
         let told = finding["remedy"] != "";
@@ -331,11 +278,7 @@ fn the_doctor_names_what_is_there_and_what_to_do_about_the_rest() {
     fs::write(world.path("file"), "").unwrap();
     let bad = world.dsf("doctor --out file/below");
     assert_eq!(bad.code, 4, "{}", bad.out);
-    assert!(
-        bad.out.contains("file is a file: give --out"),
-        "{}",
-        bad.out
-    );
+    assert!(bad.out.contains("file is a file: give --out"), "{}", bad.out);
     let left = fs::read_dir(world.path("")).unwrap().count();
     assert_eq!(left, 1, "nothing is made but the file");
 }

@@ -74,14 +74,7 @@ fn release() -> Vec<u8> {
 fn what_can_be_fetched_is_listed_with_sizes_and_licences() {
     let world = World::new();
     let out = dsf(&world, "data fetch lra", &[]).ok();
-    for needle in [
-        "listops",
-        "7.7 GB",
-        "170 MB",
-        "Maas et al. 2011",
-        "Krizhevsky 2009",
-        "may not",
-    ] {
+    for needle in ["listops", "7.7 GB", "170 MB", "Maas et al. 2011", "Krizhevsky 2009", "may not"] {
         assert!(out.contains(needle), "{out}");
     }
 }
@@ -91,10 +84,7 @@ fn an_archive_from_a_mirror_is_fetched_once_and_listed() {
     let body = release();
     let server = Server::start(move |request, _| Answer::file(request, &body, "v1"));
     let world = World::new();
-    let line = format!(
-        "data fetch lra --dataset listops --url {}",
-        server.url("x.gz")
-    );
+    let line = format!("data fetch lra --dataset listops --url {}", server.url("x.gz"));
     let first = dsf(&world, &line, &[]);
     assert!(first.err.contains("unpacking"), "{}", first.err);
     assert!(first.ok().starts_with("listops: fetched, "));
@@ -105,12 +95,7 @@ fn an_archive_from_a_mirror_is_fetched_once_and_listed() {
     let below = "dsf/lra/lra_release/lra_release/listops-1000/basic_val.tsv";
     assert_eq!(fs::read(world.path("home").join(below)).unwrap(), b"12345");
     let list = dsf(&world, "data list", &[]).ok();
-    let row = |name: &str| {
-        list.lines()
-            .find(|l| l.starts_with(name))
-            .unwrap()
-            .to_owned()
-    };
+    let row = |name: &str| list.lines().find(|l| l.starts_with(name)).unwrap().to_owned();
     assert!(row("listops").contains("present"), "{list}");
     assert!(row("listops").contains("15 B"), "{list}");
     assert!(row("image").contains("absent"), "{list}");
@@ -147,24 +132,9 @@ fn requests_that_make_no_sense_are_refused() {
         ("--dataset lisstops", vec![], "--dataset", &["listops"][..]),
         ("--dataset image --url ftp://x/y", vec![], "--url", &[]),
         ("--dataset image --url x.gz", vec![], "--url", &[]),
-        (
-            "--dataset image,listops --url http://x/y",
-            vec![],
-            "--url",
-            &[],
-        ),
-        (
-            "--dataset text --url http://x/y",
-            vec![],
-            "--url",
-            &["HF_ENDPOINT"],
-        ),
-        (
-            "--dataset text",
-            vec![("HF_ENDPOINT", "hub")],
-            "HF_ENDPOINT",
-            &[],
-        ),
+        ("--dataset image,listops --url http://x/y", vec![], "--url", &[]),
+        ("--dataset text --url http://x/y", vec![], "--url", &["HF_ENDPOINT"]),
+        ("--dataset text", vec![("HF_ENDPOINT", "hub")], "HF_ENDPOINT", &[]),
         ("--dataset text", vec![("HF_TOKEN", "a b")], "HF_TOKEN", &[]),
     ] {
         let line = format!("data fetch lra {line} --json");
@@ -196,10 +166,7 @@ fn an_interrupt_on_a_silent_line_keeps_the_part_and_says_how_to_go_on() {
         ..Answer::file(request, &whole, "v1")
     });
     let world = World::new();
-    let line = format!(
-        "data fetch lra --dataset listops --data-dir d --url {}",
-        server.url("x")
-    );
+    let line = format!("data fetch lra --dataset listops --data-dir d --url {}", server.url("x"));
     let child = command(&world, &line, &[]).spawn().unwrap();
     let part = world.path("d/archives/lra_release.gz.part");
     let end = Instant::now() + Duration::from_secs(20);
@@ -208,20 +175,12 @@ fn an_interrupt_on_a_silent_line_keeps_the_part_and_says_how_to_go_on() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let pid = child.id().to_string();
-    assert!(Command::new("kill")
-        .args(["-INT", &pid])
-        .status()
-        .unwrap()
-        .success());
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let stopped = said(child.wait_with_output().unwrap());
     assert_eq!(stopped.code, 75, "{}", stopped.err);
     let kept = format!("kept {half} bytes");
     assert!(stopped.err.contains(&kept), "{}", stopped.err);
-    assert!(
-        stopped.err.contains("the same command continues"),
-        "{}",
-        stopped.err
-    );
+    assert!(stopped.err.contains("the same command continues"), "{}", stopped.err);
     drop(server); // ends its silence
     assert_eq!(fs::metadata(&part).unwrap().len(), half as u64);
 }

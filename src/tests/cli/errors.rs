@@ -29,11 +29,7 @@ fn bad_numbers_name_their_flag() {
         ("sweep --d 64,,128", "--d", ""),
         ("sweep --sizes 64-4", "--sizes", "64-4"),
         ("sweep --jobs 0", "--jobs", "0"),
-        (
-            "mqar --d 99999999999999999999",
-            "--d",
-            "99999999999999999999",
-        ),
+        ("mqar --d 99999999999999999999", "--d", "99999999999999999999"),
     ] {
         assert_eq!(refuses(line, flag).value.as_deref(), Some(value), "{line}");
     }
@@ -59,10 +55,7 @@ fn heads_that_do_not_fit_are_refused() {
 fn options_that_do_not_exist_are_refused() {
     refuses("mqar --mixer s6 --option dt_inti=zero", "--option").names(&["`dt_init`"]);
     let fault = refuses("mqar --mixer s6 --option dt_init=one", "--option");
-    assert_eq!(
-        fault.names(&["`zero`", "`mamba`"]).value.as_deref(),
-        Some("dt_init=one")
-    );
+    assert_eq!(fault.names(&["`zero`", "`mamba`"]).value.as_deref(), Some("dt_init=one"));
     refuses("mqar --mixer softmax --option dt_init=zero", "--option").names(&["`softmax`"]);
 }
 
@@ -76,16 +69,9 @@ fn a_build_without_cuda_says_how_to_make_one_with_it() {
 
 #[test]
 fn lower_precision_needs_a_gpu() {
-    for line in [
-        "mqar --precision bf16 --device cpu",
-        "sweep --precision f32,bf16 --device cpu",
-    ] {
+    for line in ["mqar --precision bf16 --device cpu", "sweep --precision f32,bf16 --device cpu"] {
         let fault = refuses(line, "--precision");
-        assert_eq!(
-            fault.names(&["--device cuda"]).value.as_deref(),
-            Some("bf16"),
-            "{line}"
-        );
+        assert_eq!(fault.names(&["--device cuda"]).value.as_deref(), Some("bf16"), "{line}");
     }
     refuses("mqar --precision f8", "--precision").names(&["f32", "tf32", "bf16"]);
 }
@@ -127,11 +113,7 @@ fn tasks_flags_and_subcommands_that_do_not_exist_are_refused() {
     refuses("sweep --task mqr", "--task").names(&["`mqar`"]);
     refuses("mqar --mixr ssd", "--mixr");
     let said = World::new().dsf("mqar --mixr ssd");
-    assert!(
-        said.err.contains("--mixer"),
-        "the nearest flag: {}",
-        said.err
-    );
+    assert!(said.err.contains("--mixer"), "the nearest flag: {}", said.err);
     let fault = World::new().fault("mqra");
     assert_eq!((fault.kind.as_str(), fault.code), ("refused", 2));
     fault.names(&["mqra"]);
@@ -142,28 +124,16 @@ fn experiment_files_are_refused_with_file_and_place() {
     let world = World::new();
     world.fault("sweep nowhere.toml").at("nowhere.toml", None);
     for (text, line, names) in [
-        (
-            "task = \"mqar\"\n[[grid]]\nmixr = \"ssd\"\n",
-            3,
-            &["`mixr`", "`mixer`"][..],
-        ),
+        ("task = \"mqar\"\n[[grid]]\nmixr = \"ssd\"\n", 3, &["`mixr`", "`mixer`"][..]),
         ("task = \"mqar\"\n[[grid]]\nd = \"wide\"\n", 3, &[]),
         ("task = \"mqar\"\n[[grid]\n", 2, &[]),
         ("task = \"mqar\"\n", 1, &["[[grid]]"]),
-        (
-            "task = \"mqar\"\n[[grid]]\nmixer = \"linnear\"\n",
-            2,
-            &["`linear`"],
-        ),
+        ("task = \"mqar\"\n[[grid]]\nmixer = \"linnear\"\n", 2, &["`linear`"]),
         ("", 1, &["task = \"mqar\""]),
     ] {
         fs::write(world.path("file.toml"), text).unwrap();
         let fault = world.fault("sweep file.toml");
-        assert_eq!(
-            (fault.kind.as_str(), fault.code),
-            ("refused", 2),
-            "{text:?}: {fault:?}"
-        );
+        assert_eq!((fault.kind.as_str(), fault.code), ("refused", 2), "{text:?}: {fault:?}");
         fault.at("file.toml", Some(line)).names(names);
     }
     assert!(!world.path("results").exists(), "a refusal makes nothing");
@@ -172,19 +142,11 @@ fn experiment_files_are_refused_with_file_and_place() {
 #[test]
 fn a_file_that_is_no_text_of_utf8_is_refused_by_what_it_is() {
     let world = World::new();
-    let utf16: Vec<u8> = "\u{feff}task = \"mqar\"\n"
-        .encode_utf16()
-        .flat_map(u16::to_le_bytes)
-        .collect();
+    let utf16: Vec<u8> = "\u{feff}task = \"mqar\"\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     fs::create_dir(world.path("folder.toml")).unwrap();
     for (file, content, place, is) in [
         ("wide.toml", Some(&utf16[..]), None, "UTF-16"),
-        (
-            "old.toml",
-            Some(b"task = \"mqar\"\n# \xe4\n"),
-            Some(2),
-            "UTF-8",
-        ),
+        ("old.toml", Some(b"task = \"mqar\"\n# \xe4\n"), Some(2), "UTF-8"),
         ("folder.toml", None, None, "folder"),
         ("wide.json", Some(&utf16), None, "UTF-16"),
     ] {
@@ -196,11 +158,7 @@ fn a_file_that_is_no_text_of_utf8_is_refused_by_what_it_is() {
             false => format!("mqar --config {file}"),
         };
         let fault = world.fault(&line);
-        assert_eq!(
-            (fault.kind.as_str(), fault.code),
-            ("refused", 2),
-            "{line}: {fault:?}"
-        );
+        assert_eq!((fault.kind.as_str(), fault.code), ("refused", 2), "{line}: {fault:?}");
         fault.at(file, place).names(&[is]);
     }
 }
@@ -208,22 +166,11 @@ fn a_file_that_is_no_text_of_utf8_is_refused_by_what_it_is() {
 #[test]
 fn a_config_behind_a_byte_order_mark_is_that_config() {
     let world = World::new();
-    world
-        .dsf("mqar --preset smoke --d 8 --n 8 --train-examples 8 --test-examples 4 --epochs 1 -q")
-        .ok();
+    world.dsf("mqar --preset smoke --d 8 --n 8 --train-examples 8 --test-examples 4 --epochs 1 -q").ok();
     let config = fs::read(world.only_run("results").join("config.json")).unwrap();
     fs::write(world.path("plain.json"), &config).unwrap();
-    fs::write(
-        world.path("marked.json"),
-        [b"\xef\xbb\xbf", &config[..]].concat(),
-    )
-    .unwrap();
-    let told = |file: &str| {
-        world
-            .dsf(&format!("mqar --config {file} --explain"))
-            .ok()
-            .replace(file, "FILE")
-    };
+    fs::write(world.path("marked.json"), [b"\xef\xbb\xbf", &config[..]].concat()).unwrap();
+    let told = |file: &str| world.dsf(&format!("mqar --config {file} --explain")).ok().replace(file, "FILE");
     assert_eq!(told("marked.json"), told("plain.json"));
 }
 
@@ -232,10 +179,7 @@ fn a_config_behind_a_byte_order_mark_is_that_config() {
 fn nobody_waits_for_a_named_pipe() {
     let world = World::new();
     fs::create_dir(world.path("data")).unwrap();
-    let (listops, others) = (
-        "data/basic_train.tsv",
-        ["data/basic_val.tsv", "data/basic_test.tsv"],
-    );
+    let (listops, others) = ("data/basic_train.tsv", ["data/basic_val.tsv", "data/basic_test.tsv"]);
     for name in others {
         fs::write(world.path(name), "").unwrap();
     }
@@ -243,15 +187,9 @@ fn nobody_waits_for_a_named_pipe() {
         ("a.toml", "sweep a.toml", 2),
         ("a.json", "mqar --config a.json", 2),
         ("a.csv", "report a.csv", 65),
-        (
-            listops,
-            "lra --dataset listops --preset smoke --data files --data-dir data",
-            65,
-        ),
+        (listops, "lra --dataset listops --preset smoke --data files --data-dir data", 65),
     ] {
-        let made = std::process::Command::new("mkfifo")
-            .arg(world.path(file))
-            .status();
+        let made = std::process::Command::new("mkfifo").arg(world.path(file)).status();
         assert!(made.unwrap().success());
         let fault = world.fault(line);
         assert_eq!(fault.code, code, "{line}: {fault:?}");
@@ -274,13 +212,7 @@ fn a_results_place_that_cannot_be_written_to_is_refused_before_training() {
 #[test]
 fn a_worker_without_a_config_says_what_it_wants() {
     let world = World::new();
-    for stdin in [
-        &b""[..],
-        b"{}\n",
-        b"not json\n",
-        b"{\"format\": 999}\n",
-        &[0xff, b'\n'],
-    ] {
+    for stdin in [&b""[..], b"{}\n", b"not json\n", b"{\"format\": 999}\n", &[0xff, b'\n']] {
         let said = world.call(&["worker"], stdin);
         assert!([1, 2, 65].contains(&said.code), "{}", said.err);
         assert!(said.err.starts_with("error: "), "{}", said.err);
@@ -291,20 +223,9 @@ fn a_worker_without_a_config_says_what_it_wants() {
 fn a_reader_that_leaves_early_is_no_error() {
     let world = World::new();
     let binary = assert_cmd::cargo::cargo_bin("dsf");
-    let line = format!(
-        "{} mixers | true; exit ${{PIPESTATUS[0]}}",
-        binary.display()
-    );
-    let output = std::process::Command::new("bash")
-        .args(["-c", &line])
-        .current_dir(world.path(""))
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let line = format!("{} mixers | true; exit ${{PIPESTATUS[0]}}", binary.display());
+    let output = std::process::Command::new("bash").args(["-c", &line]).current_dir(world.path("")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -330,16 +251,9 @@ fn minus_zero_is_zero_and_an_empty_variable_is_none() {
     let empty = ["DSF_OPS", "DSF_DATA", "DSF_OUT", "DSF_SIMD"];
     let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("dsf"));
     let command = command.args(["mqar", "--preset", "smoke", "-q"]);
-    let output = command
-        .envs(empty.map(|name| (name, "")))
-        .current_dir(world.path(""))
-        .output();
+    let output = command.envs(empty.map(|name| (name, ""))).current_dir(world.path("")).output();
     let output = output.unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(world.runs("results").len(), 1);
 }
 
@@ -361,43 +275,16 @@ fn every_kind_of_error_is_an_event_with_its_code_and_place() {
     fs::write(world.path("damaged.json"), "{").unwrap();
     let lra = "lra --preset smoke --train-examples 1 --val-examples 0 --test-examples 1 --dataset";
     let listops = format!("{lra} listops --data files --data-dir data");
-    let (image, missing) = (
-        format!("{lra} image --data-dir data"),
-        format!("{lra} image"),
-    );
+    let (image, missing) = (format!("{lra} image --data-dir data"), format!("{lra} image"));
     let absent = "home/dsf/lra";
     for (line, kind, code, path, place) in [
         ("mqar --d x", "refused", 2, None, (None, None)),
         ("mqar --d 0", "refused", 2, None, (None, None)),
         (&*missing, "missing", 66, Some(absent), (None, None)),
-        (
-            &*listops,
-            "data",
-            65,
-            Some("data/basic_train.tsv"),
-            (Some(2), None),
-        ),
-        (
-            &*image,
-            "data",
-            65,
-            Some("data/data_batch_1.bin"),
-            (None, Some(0)),
-        ),
-        (
-            "mqar --config damaged.json",
-            "corrupt",
-            65,
-            Some("damaged.json"),
-            (None, None),
-        ),
-        (
-            "data generate retrieval --from none.txt --data-dir made",
-            "io",
-            1,
-            Some("none.txt"),
-            (None, None),
-        ),
+        (&*listops, "data", 65, Some("data/basic_train.tsv"), (Some(2), None)),
+        (&*image, "data", 65, Some("data/data_batch_1.bin"), (None, Some(0))),
+        ("mqar --config damaged.json", "corrupt", 65, Some("damaged.json"), (None, None)),
+        ("data generate retrieval --from none.txt --data-dir made", "io", 1, Some("none.txt"), (None, None)),
     ] {
         let fault = world.fault(line);
         let found = (fault.kind.as_str(), fault.code);

@@ -59,11 +59,7 @@ fn an_unreadable_file_fails_and_the_rest_is_still_checked() {
     let good = fs::read(fixture("lemma2")).unwrap();
     let truncated = good[..good.len() / 2].to_vec();
     let garbage = vec![0xff; 100];
-    let [text, json] = check(&[
-        ("qlstm_paper", truncated),
-        ("s6_paper", garbage),
-        ("lemma2", good),
-    ]);
+    let [text, json] = check(&[("qlstm_paper", truncated), ("s6_paper", garbage), ("lemma2", good)]);
     assert_eq!(text.code, 4, "{}", text.out);
     assert_eq!(counts(&json), [1, 2, 0]);
     assert!(!text.err.contains("panicked"), "{}", text.err);

@@ -7,8 +7,7 @@ use dsf::error::{Error, Result};
 use dsf::recipes;
 use dsf::store::{Status, Store};
 use dsf::sweep::{
-    run_all, Ended, Event, Hosts, Job, Limits, Message, Options, Plan, Program, Request, Tally,
-    TrainRequest, Training,
+    run_all, Ended, Event, Hosts, Job, Limits, Message, Options, Plan, Program, Request, Tally, TrainRequest, Training,
 };
 use serde_json::Value;
 use std::fs;
@@ -19,33 +18,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LONG: [(&str, &str); 5] = [
-    ("preset", "smoke"),
-    ("d", "32"),
-    ("train-examples", "4000"),
-    ("epochs", "6"),
-    ("lr", "1e-4"),
-];
+const LONG: [(&str, &str); 5] =
+    [("preset", "smoke"), ("d", "32"), ("train-examples", "4000"), ("epochs", "6"), ("lr", "1e-4")];
 
 fn long(mixer: &str) -> RunConfig {
     recipes::run("mqar", &[&LONG[..], &[("mixer", mixer)]].concat()).unwrap()
 }
 
 fn plan(runs: impl Into<Vec<RunConfig>>) -> Plan {
-    Plan {
-        runs: runs.into(),
-        ..Plan::default()
-    }
+    Plan { runs: runs.into(), ..Plan::default() }
 }
 
 /// Trains in one process into the folder `out`; `begun` counts the runs that have begun to train.
-fn sweep_counted(
-    world: &World,
-    out: &str,
-    plan: &Plan,
-    stop: &AtomicBool,
-    begun: &AtomicUsize,
-) -> Result<Tally> {
+fn sweep_counted(world: &World, out: &str, plan: &Plan, stop: &AtomicBool, begun: &AtomicUsize) -> Result<Tally> {
     let out = world.path(out);
     let store = Store::open(&out)?;
     let options = Options {
@@ -94,9 +79,7 @@ fn result(run: &Path) -> Value {
 #[test]
 fn runs_side_by_side_in_a_process_give_the_numbers_of_one_at_a_time() {
     let world = World::new();
-    world
-        .dsf("sweep --preset smoke --mixer ssd,softmax --d 8,16 --n 4,8 --out alone -q")
-        .ok();
+    world.dsf("sweep --preset smoke --mixer ssd,softmax --d 8,16 --n 4,8 --out alone -q").ok();
     let runs = Store::existing(&world.path("alone")).unwrap();
     let plan = plan(runs.configs().unwrap().runs);
     assert_eq!(plan.runs.len(), 8);
@@ -153,10 +136,7 @@ fn a_sweep_whose_process_is_stopped_or_killed_goes_on_to_the_same_bits() {
     for run in &plan.runs {
         assert_eq!(store.status(&run.id()).unwrap(), Status::Failed);
         let result = result(&store.run_folder(&run.id()));
-        assert!(
-            result.to_string().contains("killed by signal 9"),
-            "{result}"
-        );
+        assert!(result.to_string().contains("killed by signal 9"), "{result}");
     }
     let again = sweep(&world, "together", &plan, &AtomicBool::new(false)).unwrap();
     assert_eq!((again.finished, again.failed), (2, 0));
@@ -205,11 +185,7 @@ impl Started {
 }
 
 fn train(run: &RunConfig) -> Request {
-    Request::Train(TrainRequest::of(&Job {
-        run,
-        device: "cpu",
-        micro_batch: None,
-    }))
+    Request::Train(TrainRequest::of(&Job { run, device: "cpu", micro_batch: None }))
 }
 
 #[test]
@@ -234,11 +210,7 @@ fn a_run_is_stopped_by_a_line_and_all_by_the_end_of_stdin_or_a_signal() {
     let mut host = Started::new(&world, "together");
     plan.runs.iter().for_each(|run| host.ask(&train(run)));
     let began = Instant::now();
-    while !world
-        .runs("together")
-        .iter()
-        .all(|run| run.join("beat.json").exists())
-    {
+    while !world.runs("together").iter().all(|run| run.join("beat.json").exists()) {
         assert!(began.elapsed() < Duration::from_secs(60));
         thread::sleep(Duration::from_millis(2));
     }
@@ -260,11 +232,7 @@ fn what_is_no_request_is_refused_and_what_is_no_config_fails_alone() {
     assert_eq!(refused.code, 2, "{}", refused.err);
     assert!(refused.err.starts_with("error: stdin"), "{}", refused.err);
     let mut host = Started::new(&world, "results");
-    host.ask(&Request::Train(TrainRequest {
-        run: "x".to_owned(),
-        config: "{}".to_owned(),
-        micro_batch: None,
-    }));
+    host.ask(&Request::Train(TrainRequest { run: "x".to_owned(), config: "{}".to_owned(), micro_batch: None }));
     let ended = host.ended();
     assert_eq!((ended.run.as_str(), ended.code), ("x", 65));
     assert!(ended.words.starts_with("error: stdin"), "{}", ended.words);

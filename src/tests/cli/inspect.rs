@@ -27,9 +27,7 @@ fn states(world: &World, line: &str) -> Vec<(String, f64)> {
 fn subjects(report: &serde_json::Value) -> BTreeSet<&str> {
     let panels = report["panels"].as_array().unwrap().iter();
     let cells = panels.flat_map(|panel| panel["cells"].as_array().unwrap());
-    cells
-        .map(|cell| cell["subject"].as_str().unwrap())
-        .collect()
+    cells.map(|cell| cell["subject"].as_str().unwrap()).collect()
 }
 
 #[test]
@@ -38,28 +36,15 @@ fn fresh_mixers_are_measured_and_verified_in_every_form() {
     let line = "inspect --mixer s6 --d 16 --n 8 --verify";
     shows!("inspect-s6", told(&world, line));
     assert_eq!(states(&world, line), [("s6".to_owned(), 128.0)]);
-    let compare =
-        "inspect --compare linear,normalized,s6,ssd,softmax --d 8 --n 4 --seq-len 10 --verify";
+    let compare = "inspect --compare linear,normalized,s6,ssd,softmax --d 8 --n 4 --seq-len 10 --verify";
     shows!("inspect-compare", told(&world, compare));
     for form in FORMS {
-        assert!(
-            !world
-                .dsf(&format!("{compare} --format {form}"))
-                .ok()
-                .is_empty(),
-            "{form}"
-        );
+        assert!(!world.dsf(&format!("{compare} --format {form}")).ok().is_empty(), "{form}");
     }
     assert_eq!(states(&world, compare)[0], ("linear".to_owned(), 32.0));
     world.dsf(&format!("{compare} --to a.png")).ok();
     assert_eq!(fs::read(world.path("a.png")).unwrap()[1..4], *b"PNG");
-    shows!(
-        "inspect-in-f32",
-        told(
-            &world,
-            "inspect --mixer ssd --heads 1 --precision f32 --verify"
-        )
-    );
+    shows!("inspect-in-f32", told(&world, "inspect --mixer ssd --heads 1 --precision f32 --verify"));
 }
 
 #[test]
@@ -68,20 +53,12 @@ fn a_trained_run_is_seen_layer_by_layer_and_beside_its_start() {
     world.dsf("mqar --preset smoke --mixer normalized").ok();
     let run = world.only_run("results");
     let id = run.file_name().unwrap().to_str().unwrap().to_owned();
-    shows!(
-        "inspect-run",
-        told(&world, &format!("inspect {id} --verify"))
-    );
+    shows!("inspect-run", told(&world, &format!("inspect {id} --verify")));
     let one = format!("inspect results/runs/{id} --layer 1 --fresh --seq-len 8 --json");
     let one = world.dsf(&one).object();
     let trained = format!("normalized {id}, layer 1");
-    assert_eq!(
-        subjects(&one),
-        BTreeSet::from([&*trained, "normalized, fresh, layer 1"])
-    );
-    let random = world.dsf(&format!(
-        "inspect {id}/ --input random --out results --layer 0"
-    ));
+    assert_eq!(subjects(&one), BTreeSet::from([&*trained, "normalized, fresh, layer 1"]));
+    let random = world.dsf(&format!("inspect {id}/ --input random --out results --layer 0"));
     assert_eq!(random.code, 0, "{}", random.err);
     let lemmas = ["lemma1 ID --order 4", "lemma2 ID --to-n 12"];
     let lemmas = lemmas.map(|lemma| {
@@ -115,10 +92,7 @@ fn what_training_does_is_shown_by_epoch_of_a_run_that_kept_its_weights() {
     let softmax = "mqar --preset smoke --mixer softmax --snapshot-every 1 --out softmax";
     world.dsf(softmax).ok();
     let softmax = world.only_run("softmax");
-    let both = format!(
-        "inspect {id} {} --over-training --layer 0",
-        softmax.display()
-    );
+    let both = format!("inspect {id} {} --over-training --layer 0", softmax.display());
     for form in FORMS {
         let said = world.dsf(&format!("{both} --format {form}")).ok();
         assert!(!said.is_empty(), "{form}");
@@ -127,18 +101,14 @@ fn what_training_does_is_shown_by_epoch_of_a_run_that_kept_its_weights() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(json.get("coverage").is_none(), "it rests on no table");
     let cells = json["panels"][0]["cells"].as_array().unwrap();
-    let epochs = cells
-        .iter()
-        .filter(|c| c["quantity"] == "effective rank of Φ")
-        .map(|c| c["of"].as_u64().unwrap());
+    let epochs = cells.iter().filter(|c| c["quantity"] == "effective rank of Φ").map(|c| c["of"].as_u64().unwrap());
     assert_eq!(epochs.collect::<Vec<_>>(), [0, 2, 3]);
     world.dsf(&format!("{both} --to a.png")).ok();
     assert_eq!(fs::read(world.path("a.png")).unwrap()[1..4], *b"PNG");
     let weights = run.join("weights.safetensors");
     let plain = format!("plain/runs/{id}");
     let none = world.fails(&format!("inspect {plain} --over-training"), "refused");
-    none.at(plain, None)
-        .names(&["`dsf mqar --snapshot-every 1`"]);
+    none.at(plain, None).names(&["`dsf mqar --snapshot-every 1`"]);
     let file = format!("inspect {} --over-training", weights.display());
     for (line, flag) in [
         (&*file, "--over-training"),
@@ -165,26 +135,18 @@ fn recurrences_with_several_states_a_channel_stand_beside_the_others() {
     none.names(&["`reference`", "qlstm"]);
     let plain = world.dsf("mqar --mixer qlstm --variant dsf --option states=1 --explain");
     let again = world.dsf("mqar --mixer qlstm --variant dsf --explain");
-    assert_eq!(
-        plain.ok().lines().next(),
-        again.ok().lines().next(),
-        "one run"
-    );
+    assert_eq!(plain.ok().lines().next(), again.ok().lines().next(), "one run");
 }
 
 #[test]
 fn engines_are_run_timed_and_held_against_each_other() {
     let world = World::new();
-    let line =
-        "inspect --mixer linear,ssd,s6,qlstm,softmax,lstm --d 8 --n 4 --seq-len 40 --engines";
+    let line = "inspect --mixer linear,ssd,s6,qlstm,softmax,lstm --d 8 --n 4 --seq-len 40 --engines";
     shows!("inspect-engines", told(&world, line));
     let engines: BTreeSet<String> = { cells(&world, line).iter() }
         .map(|cell| format!("{}: {}", cell["subject"], cell["of"]).replace('"', ""))
         .collect();
-    shows!(
-        "inspect-names-of-engines",
-        engines.into_iter().collect::<Vec<_>>().join("\n")
-    );
+    shows!("inspect-names-of-engines", engines.into_iter().collect::<Vec<_>>().join("\n"));
     for form in FORMS {
         let said = world.dsf(&format!("{line} --format {form}")).ok();
         assert!(!said.is_empty(), "{form}");
@@ -232,9 +194,7 @@ fn cells(world: &World, line: &str) -> Vec<serde_json::Value> {
     let json = world.dsf(&format!("{line} --json")).ok();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let panels = json["panels"].as_array().unwrap();
-    let cells = panels
-        .iter()
-        .flat_map(|panel| panel["cells"].as_array().unwrap());
+    let cells = panels.iter().flat_map(|panel| panel["cells"].as_array().unwrap());
     cells.cloned().collect()
 }
 
@@ -277,10 +237,7 @@ fn a_horizon_stands_beside_a_uniform_one_and_a_rank_beside_the_most_that_it_can_
     let life = value("median half-life of ΠΛ g (tokens)");
     assert_eq!(life, None, "never, since the product cancels η");
     let never = cells.iter().find(|cell| cell["of"] == "never").unwrap();
-    assert_eq!(
-        (&never["quantity"], &never["value"]),
-        (&"half-lives of ΠΛ g".into(), &1.0.into())
-    );
+    assert_eq!((&never["quantity"], &never["value"]), (&"half-lives of ΠΛ g".into(), &1.0.into()));
 }
 
 #[test]
@@ -325,19 +282,11 @@ fn what_cannot_be_inspected_is_refused_in_a_sentence() {
         ("--mixer s4 --n 65536", None, &["GB", "--d", "--n"]),
         ("--mixer performer --n 65536", None, &["GB"]),
         ("--mixer lmu --n 65536", None, &["GB"]),
-        (
-            "--mixer s6 --precision bf16",
-            Some("--precision"),
-            &["f64, f32"],
-        ),
+        ("--mixer s6 --precision bf16", Some("--precision"), &["f64, f32"]),
         ("eta --d 60000", None, &["GB"]),
         ("lemma2 --to-n 9999999999", Some("--to-n"), &[]),
         ("lemma2 --to-n 65536", Some("--to-n"), &["--heads 1"]),
-        (
-            "--mixer s6 --input task --seq-len 4000",
-            Some("--vocab-size"),
-            &["--seq-len 4000"],
-        ),
+        ("--mixer s6 --input task --seq-len 4000", Some("--vocab-size"), &["--seq-len 4000"]),
         ("--mixer s6 --task mqar --text abc", Some("--text"), &[]),
         ("--mixer s6 --heads 2", Some("--heads"), &["`s6`"]),
         ("--mixer s6 --variant none", Some("--variant"), &["s6"]),

@@ -13,32 +13,17 @@ fn a_run_says_its_accuracies_beside_the_majority_class_baseline() {
     let said = world.dsf(&format!("{SMOKE} --mixer mamba")).ok();
     assert!(said.starts_with("mamba on LRA listops: "), "{said}");
     assert!(said.contains("where validation was best (epoch "), "{said}");
-    assert!(
-        said.contains("the majority-class baseline scores"),
-        "{said}"
-    );
+    assert!(said.contains("the majority-class baseline scores"), "{said}");
     assert!(said.contains("next:    dsf report --table 3"), "{said}");
     let summary = fs::read_to_string(world.path("results/lra.csv")).unwrap();
     let mut reader = csv::Reader::from_reader(summary.as_bytes());
     let header = reader.headers().unwrap().clone();
     let row = reader.records().next().unwrap().unwrap();
     let value = |name: &str| row[header.iter().position(|h| h == name).unwrap()].to_owned();
-    assert_eq!(
-        (value("task"), value("dataset")),
-        ("lra".into(), "listops".into())
-    );
-    assert_eq!(
-        (value("input"), value("loss")),
-        ("scalar".into(), "double-softmax".into())
-    );
+    assert_eq!((value("task"), value("dataset")), ("lra".into(), "listops".into()));
+    assert_eq!((value("input"), value("loss")), ("scalar".into(), "double-softmax".into()));
     assert_eq!(value("data_digest").len(), 12);
-    for number in [
-        "accuracy",
-        "best_accuracy",
-        "selected_accuracy",
-        "val_accuracy",
-        "majority",
-    ] {
+    for number in ["accuracy", "best_accuracy", "selected_accuracy", "val_accuracy", "majority"] {
         assert!(value(number).parse::<f64>().is_ok(), "{number}");
     }
     let again = world.dsf(&format!("{SMOKE} --mixer mamba")).ok();
@@ -49,8 +34,7 @@ fn a_run_says_its_accuracies_beside_the_majority_class_baseline() {
 fn the_same_command_gives_the_same_bits_on_one_thread_and_on_two() {
     let world = World::new();
     for (out, threads) in [("a", 1), ("b", 2)] {
-        let line =
-            format!("{SMOKE} --mixer linear --micro-batch 5 --out {out} --threads {threads}");
+        let line = format!("{SMOKE} --mixer linear --micro-batch 5 --out {out} --threads {threads}");
         world.dsf(&line).ok();
     }
     assert_eq!(numbers(&world.only_run("a")), numbers(&world.only_run("b")));
@@ -99,15 +83,9 @@ fn the_help_of_a_task_offers_the_values_that_it_takes() {
     assert!(mqar.contains("bit for bit. [native, numpy]"), "{mqar}");
     assert!(lra.contains("[native, files]"), "{lra}");
     assert!(sweep.contains("[native, numpy, files]"), "{sweep}");
-    assert!(
-        mqar.contains("e.g. `64:4,128:8`, in place of --seq-len and --kv-pairs"),
-        "{mqar}"
-    );
+    assert!(mqar.contains("e.g. `64:4,128:8`, in place of --seq-len and --kv-pairs"), "{mqar}");
     assert_eq!(mqar.matches("[default: all cores]").count(), 1, "{mqar}");
-    for (line, names) in [
-        ("mqar --data files", "native, numpy"),
-        ("lra --data numpy", "native, files"),
-    ] {
+    for (line, names) in [("mqar --data files", "native, numpy"), ("lra --data numpy", "native, files")] {
         world.refuses(line, "--data").names(&[names]);
     }
     // A sweep says it of the task.
@@ -120,17 +98,9 @@ fn the_help_of_a_task_offers_the_values_that_it_takes() {
 fn each_task_speaks_of_its_own_flags() {
     let world = World::new();
     let (mqar, lra) = (world.dsf("mqar --help").ok(), world.dsf("lra --help").ok());
-    assert!(
-        mqar.contains("--kv-pairs") && !mqar.contains("--dataset"),
-        "{mqar}"
-    );
-    assert!(
-        lra.contains("--dataset") && !lra.contains("--kv-pairs"),
-        "{lra}"
-    );
-    world
-        .refuses("lra --kv-pairs 4", "--kv-pairs")
-        .names(&["lra"]);
+    assert!(mqar.contains("--kv-pairs") && !mqar.contains("--dataset"), "{mqar}");
+    assert!(lra.contains("--dataset") && !lra.contains("--kv-pairs"), "{lra}");
+    world.refuses("lra --kv-pairs 4", "--kv-pairs").names(&["lra"]);
     world.refuses("mqar --pool max", "--pool").names(&["mqar"]);
 }
 
@@ -141,21 +111,14 @@ fn articles_stand_in_for_papers() {
     for article in 0..12 {
         write!(text, " = Article {article} = \n\n").unwrap();
         for line in 0..30 {
-            writeln!(
-                text,
-                " The {article}th of them says the same {line} times . "
-            )
-            .unwrap();
+            writeln!(text, " The {article}th of them says the same {line} times . ").unwrap();
         }
     }
     fs::write(world.path("articles.txt"), text).unwrap();
     let sizes = "--train-examples 24 --val-examples 8 --test-examples 8";
     let line = format!("data generate retrieval --from articles.txt --data-dir d {sizes}");
     let said = world.dsf(&line).ok();
-    assert!(
-        said.contains("they stand in for the task's papers"),
-        "{said}"
-    );
+    assert!(said.contains("they stand in for the task's papers"), "{said}");
     world.fails(&line, "refused").names(&["--force"]);
     let train = "lra --preset smoke --dataset retrieval --data-dir d --seq-len 200 --epochs 1";
     for more in ["--mixer softmax", "--mixer mamba --dual features"] {

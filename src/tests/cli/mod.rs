@@ -62,9 +62,7 @@ pub(crate) struct Fault {
 
 impl World {
     pub fn new() -> Self {
-        Self {
-            dir: tempfile::tempdir().unwrap(),
-        }
+        Self { dir: tempfile::tempdir().unwrap() }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -105,16 +103,8 @@ impl World {
     pub fn refuses(&self, line: &str, flag: &str) -> Fault {
         let existed = self.path("results").exists();
         let fault = self.fault(line);
-        assert_eq!(
-            (fault.kind.as_str(), fault.flag.as_deref()),
-            ("refused", Some(flag)),
-            "{line}: {fault:?}"
-        );
-        assert_eq!(
-            self.path("results").exists(),
-            existed,
-            "{line}: a refusal makes nothing"
-        );
+        assert_eq!((fault.kind.as_str(), fault.flag.as_deref()), ("refused", Some(flag)), "{line}: {fault:?}");
+        assert_eq!(self.path("results").exists(), existed, "{line}: a refusal makes nothing");
         fault
     }
 
@@ -174,8 +164,7 @@ impl Said {
     /// The objects of `--json`.
     pub fn objects(&self) -> Vec<Value> {
         let each = self.out.lines();
-        each.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}{}", self.err)))
-            .collect()
+        each.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}{}", self.err))).collect()
     }
 
     /// The last of them.
@@ -193,8 +182,7 @@ impl Said {
     /// The error of a call with `--json`: the last event on stdout, a sentence on stderr, and the exit code of its kind.
     pub fn fault(self) -> Fault {
         let last = self.out.lines().last().unwrap_or_default();
-        let fault: Fault = serde_json::from_str(last)
-            .unwrap_or_else(|e| panic!("{e}: {}\n{}", self.out, self.err));
+        let fault: Fault = serde_json::from_str(last).unwrap_or_else(|e| panic!("{e}: {}\n{}", self.out, self.err));
         assert_eq!(self.code, fault.code, "{fault:?}");
         let sentence = self.err.lines().any(|line| line.starts_with("error: "));
         assert!(sentence && !self.err.contains("panicked"), "{}", self.err);
@@ -265,9 +253,7 @@ pub(crate) fn outline(report: &Value) -> String {
 }
 
 /// Several texts as one, each below its name.
-pub(crate) fn sections<N: AsRef<str>, T: AsRef<str>>(
-    texts: impl IntoIterator<Item = (N, T)>,
-) -> String {
+pub(crate) fn sections<N: AsRef<str>, T: AsRef<str>>(texts: impl IntoIterator<Item = (N, T)>) -> String {
     let each = texts.into_iter();
     let each = each.map(|(name, text)| format!("== {}\n{}\n", name.as_ref(), text.as_ref()));
     each.collect::<Vec<_>>().join("\n")
@@ -281,10 +267,7 @@ const OF_MACHINE: [(&str, &str); 11] = [
     (r"\b[0-9a-f]{12}(-dirty)?\b", "[id]"),
     (r"\bdsf \d+\.\d+\.\d+", "dsf [version]"),
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "[date]"),
-    (
-        r"\b\d+(\.\d+)? (ms|s|min|h|days?)\b( \d+ (s|min|h)\b)*",
-        "[time]",
-    ),
+    (r"\b\d+(\.\d+)? (ms|s|min|h|days?)\b( \d+ (s|min|h)\b)*", "[time]"),
     (r"\b\d+(\.\d+)? [kMG]B\b", "[bytes]"),
     (r"\S+ tokens/s\b", "[rate] tokens/s"),
     (r"\b\d+ jobs? of \d+ threads?\b", "[jobs]"),
@@ -295,10 +278,7 @@ const OF_MACHINE: [(&str, &str); 11] = [
 /// Widths of columns go with their numbers.
 const OF_TRAINING: [(&str, &str); 6] = [
     (r"(?m)^hint: .*\n", ""),
-    (
-        r"best rates?: ((, )?\S+( a half of the seeds)? \(\d+ cells?\))+",
-        "best rate: [rate]",
-    ),
+    (r"best rates?: ((, )?\S+( a half of the seeds)? \(\d+ cells?\))+", "best rate: [rate]"),
     (r"best on (\S+): .*", "best on $1: [runs]"),
     (r"-?\d+\.\d+(e-?\d+)?", "#"),
     (r"#±#", "#"),

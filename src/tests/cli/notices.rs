@@ -9,11 +9,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Too long to end by itself.
-const LONG: &str =
-    "mqar --preset smoke --d 32 --train-examples 4000 --epochs 4000 --lr 1e-4 --threads 1";
+const LONG: &str = "mqar --preset smoke --d 32 --train-examples 4000 --epochs 4000 --lr 1e-4 --threads 1";
 /// Over in a second.
-const SHORT: &str =
-    "mqar --preset smoke --d 32 --train-examples 4000 --epochs 3 --lr 1e-4 --threads 1";
+const SHORT: &str = "mqar --preset smoke --d 32 --train-examples 4000 --epochs 3 --lr 1e-4 --threads 1";
 const SWEEP: &str = "sweep --preset smoke --d 32 --mixer ssd,softmax --train-examples 4000 --epochs 4000 --lr 1e-4 \
                      --jobs 2 --threads 2";
 
@@ -36,12 +34,9 @@ fn said(world: &World) -> String {
 
 /// A run that was left behind a checkpoint, for whoever takes it up next.
 fn assert_let_go(run: &Path) {
-    for (file, there) in [
-        ("checkpoint.safetensors", true),
-        ("claim.json", false),
-        ("beat.json", false),
-        ("result.json", false),
-    ] {
+    for (file, there) in
+        [("checkpoint.safetensors", true), ("claim.json", false), ("beat.json", false), ("result.json", false)]
+    {
         assert_eq!(run.join(file).exists(), there, "{}: {file}", run.display());
     }
 }
@@ -56,10 +51,7 @@ fn every_signal_that_asks_for_a_stop_leaves_a_run_behind_a_checkpoint() {
         assert_eq!(child.wait().unwrap().code(), Some(75), "{name}");
         assert_let_go(&world.only_run("results"));
         let said = said(&world);
-        assert!(
-            said.contains("stopped by a signal; the same command continues from there:\n"),
-            "{name}: {said}"
-        );
+        assert!(said.contains("stopped by a signal; the same command continues from there:\n"), "{name}: {said}");
         assert!(said.trim_end().ends_with(LONG), "{name}: {said}");
     }
 }
@@ -74,33 +66,19 @@ fn every_signal_that_asks_for_a_stop_leaves_all_runs_of_a_sweep_behind_checkpoin
         let in_work = |world: &World| {
             let runs = world.path("results/runs");
             let has_epoch = |run: &std::path::PathBuf| run.join("metrics.csv").exists();
-            runs.exists()
-                && world
-                    .runs("results")
-                    .iter()
-                    .filter(|run| has_epoch(run))
-                    .count()
-                    == 2
+            runs.exists() && world.runs("results").iter().filter(|run| has_epoch(run)).count() == 2
         };
         while !in_work(&world) {
-            assert!(
-                began.elapsed() < Duration::from_secs(60),
-                "no epoch of two runs"
-            );
+            assert!(began.elapsed() < Duration::from_secs(60), "no epoch of two runs");
             sleep(Duration::from_millis(5));
         }
         if workers {
-            let told = Command::new("pkill")
-                .args([name, "-P", &child.id().to_string()])
-                .status();
+            let told = Command::new("pkill").args([name, "-P", &child.id().to_string()]).status();
             assert!(told.unwrap().success());
         }
         signal(&child, name);
         assert_eq!(child.wait().unwrap().code(), Some(75), "{name}");
-        world
-            .runs("results")
-            .iter()
-            .for_each(|run| assert_let_go(run));
+        world.runs("results").iter().for_each(|run| assert_let_go(run));
     }
 }
 
@@ -126,18 +104,11 @@ fn a_hang_up_that_is_ignored_stays_ignored() {
 fn a_limit_on_the_size_of_files_is_told_like_a_full_disk() {
     let world = World::new();
     // In blocks of 512 or 1024 bytes; a checkpoint has more.
-    let mut child = behind(
-        &world,
-        "ulimit -f 16",
-        &format!("{SHORT} --checkpoint-every 0.017"),
-    );
+    let mut child = behind(&world, "ulimit -f 16", &format!("{SHORT} --checkpoint-every 0.017"));
     assert_eq!(child.wait().unwrap().code(), Some(1), "{}", said(&world));
     let said = said(&world);
     let error = said.lines().last().unwrap();
-    assert!(
-        error.starts_with("error: cannot write ") && error.contains("File too large"),
-        "{said}"
-    );
+    assert!(error.starts_with("error: cannot write ") && error.contains("File too large"), "{said}");
     let run = world.only_run("results");
     assert!(!run.join("result.json").exists());
     assert!(!run.join("claim.json").exists() && !run.join("beat.json").exists());
@@ -193,14 +164,10 @@ mod terminal {
         let world = World::new();
         world.dsf(&format!("{SHORT} --out whole -q")).ok();
         for (out, more) in [("plain", ""), ("json", " --json"), ("quiet", " -q")] {
-            let (mut child, person) =
-                start_in_terminal(&world, &format!("{SHORT} --out {out}{more}"));
+            let (mut child, person) = start_in_terminal(&world, &format!("{SHORT} --out {out}{more}"));
             drop(person);
             assert_eq!(child.wait().unwrap().code(), Some(0), "{out}");
-            assert_eq!(
-                numbers(&world.only_run(out)),
-                numbers(&world.only_run("whole"))
-            );
+            assert_eq!(numbers(&world.only_run(out)), numbers(&world.only_run("whole")));
         }
     }
 }

@@ -7,10 +7,7 @@ use std::process::{Command, Stdio};
 
 /// Whether a program is there, with a word where it is not.
 fn has(program: &str) -> bool {
-    let found = Command::new("sh")
-        .args(["-c", &format!("command -v {program}")])
-        .stdout(Stdio::null())
-        .status();
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
     let found = found.is_ok_and(|status| status.success());
     if !found {
         eprintln!("skipped: no {program} here");
@@ -19,15 +16,8 @@ fn has(program: &str) -> bool {
 }
 
 fn sh(world: &World, shell: &str, script: &str) -> String {
-    let said = Command::new(shell)
-        .args(["-c", script])
-        .current_dir(world.path(""))
-        .output()
-        .unwrap();
-    let (out, err) = (
-        String::from_utf8_lossy(&said.stdout),
-        String::from_utf8_lossy(&said.stderr),
-    );
+    let said = Command::new(shell).args(["-c", script]).current_dir(world.path("")).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
     assert!(said.status.success(), "{script}: {out}{err}");
     format!("{out}{err}")
 }
@@ -41,45 +31,24 @@ fn every_command_has_a_manual_page() {
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    for name in [
-        "dsf",
-        "dsf-mqar",
-        "dsf-lra",
-        "dsf-sweep-status",
-        "dsf-data-fetch",
-        "dsf-wikitext-eval",
-        "dsf-man",
-    ] {
+    for name in ["dsf", "dsf-mqar", "dsf-lra", "dsf-sweep-status", "dsf-data-fetch", "dsf-wikitext-eval", "dsf-man"] {
         assert!(pages.contains(&format!("{name}.1")), "{name}: {pages:?}");
     }
-    assert!(
-        !pages
-            .iter()
-            .any(|page| page.contains("worker") || page.contains("help")),
-        "{pages:?}"
-    );
+    assert!(!pages.iter().any(|page| page.contains("worker") || page.contains("help")), "{pages:?}");
     let page = world.dsf("man sweep status").ok();
-    assert_eq!(
-        page,
-        fs::read_to_string(world.path("pages/dsf-sweep-status.1")).unwrap()
-    );
+    assert_eq!(page, fs::read_to_string(world.path("pages/dsf-sweep-status.1")).unwrap());
     // Flags that another task alone takes are in no page of this one.
     let flags = |page: &str| -> [bool; 2] {
         let text = fs::read_to_string(world.path(&format!("pages/dsf-{page}.1"))).unwrap();
         ["\\-\\-kv\\-pairs", "\\-\\-contour\\-length"].map(|flag| text.contains(flag))
     };
-    assert_eq!(
-        (flags("mqar"), flags("lra")),
-        ([true, false], [false, true])
-    );
+    assert_eq!((flags("mqar"), flags("lra")), ([true, false], [false, true]));
     world.fails("man swep", "refused").names(&["`sweep`"]);
 }
 
 /// The words that call each command: a page a command, whose name is those of the commands above it and its own.
 fn commands(pages: &BTreeSet<String>) -> Vec<String> {
-    let names: BTreeSet<&str> = { pages.iter() }
-        .map(|page| page.strip_suffix(".1").unwrap())
-        .collect();
+    let names: BTreeSet<&str> = { pages.iter() }.map(|page| page.strip_suffix(".1").unwrap()).collect();
     let above = |name: &str| {
         let ends = name.rmatch_indices('-').map(|(end, _)| end);
         let mut above = ends.filter(|end| names.contains(&name[..*end]));
@@ -121,17 +90,10 @@ fn manual_pages_are_rendered_without_a_complaint() {
     }
     let world = World::new();
     world.dsf("man --to pages").ok();
-    let script =
-        "for page in pages/*.1; do groff -K utf8 -man -Tutf8 -ww -z \"$page\" || exit 1; done";
+    let script = "for page in pages/*.1; do groff -K utf8 -man -Tutf8 -ww -z \"$page\" || exit 1; done";
     assert_eq!(sh(&world, "sh", script), "");
-    let shown = sh(
-        &world,
-        "sh",
-        "groff -K utf8 -man -Tutf8 -P-cbou pages/dsf-mqar.1",
-    );
-    let sections: Vec<&str> = { shown.lines() }
-        .filter(|line| line.starts_with(char::is_uppercase))
-        .collect();
+    let shown = sh(&world, "sh", "groff -K utf8 -man -Tutf8 -P-cbou pages/dsf-mqar.1");
+    let sections: Vec<&str> = { shown.lines() }.filter(|line| line.starts_with(char::is_uppercase)).collect();
     assert!(sections.contains(&"SYNOPSIS"), "{sections:?}");
     let flag = |line: &str| line.trim().starts_with("--mixer");
     assert!(shown.lines().any(flag), "{shown}");
@@ -150,27 +112,15 @@ fn bash_completes_mixers_tasks_and_experiments() {
              _dsf dsf '{last}' \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; echo \"${{COMPREPLY[@]}}\""
         );
         let said = sh(&world, "bash", &script);
-        said.split_whitespace()
-            .map(str::to_owned)
-            .collect::<BTreeSet<_>>()
+        said.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>()
     };
-    let names =
-        |names: &[&str]| -> BTreeSet<String> { names.iter().map(|n| (*n).to_owned()).collect() };
-    assert_eq!(
-        completed("dsf mqar --mixer", "ql"),
-        names(&["qlstm", "qlstm-reversed"])
-    );
-    assert_eq!(
-        completed("dsf sweep --mixer", "al"),
-        names(&["alibi", "all"])
-    );
+    let names = |names: &[&str]| -> BTreeSet<String> { names.iter().map(|n| (*n).to_owned()).collect() };
+    assert_eq!(completed("dsf mqar --mixer", "ql"), names(&["qlstm", "qlstm-reversed"]));
+    assert_eq!(completed("dsf sweep --mixer", "al"), names(&["alibi", "all"]));
     assert_eq!(completed("dsf report --mixer", "sof"), names(&["softmax"]));
     assert_eq!(completed("dsf sweep --task", "wiki"), names(&["wikitext"]));
     assert!(completed("dsf sweep", "figure2").contains("figure2-small-matched"));
-    assert_eq!(
-        completed("dsf experiments", "tab"),
-        names(&["table1", "table1-short", "table2", "table3"])
-    );
+    assert_eq!(completed("dsf experiments", "tab"), names(&["table1", "table1-short", "table2", "table3"]));
     assert_eq!(completed("dsf mixers", "rg"), names(&["rg-lru"]));
     assert!(completed("dsf", "exp").is_superset(&names(&["experiments", "export"])));
 }
@@ -193,9 +143,7 @@ fn completions_of_other_shells_know_the_names_and_are_read_by_these() {
 #[test]
 fn a_reader_that_leaves_early_is_no_error() {
     let world = World::new();
-    world
-        .dsf("mqar --preset smoke --epochs 1 --train-examples 64 -q")
-        .ok();
+    world.dsf("mqar --preset smoke --epochs 1 --train-examples 64 -q").ok();
     let run = world.only_run("results");
     let id = run.file_name().unwrap().to_str().unwrap();
     let show = format!("show {id}");
@@ -236,10 +184,7 @@ fn a_reader_that_leaves_early_is_no_error() {
         let said = child.wait_with_output().unwrap();
         let err = String::from_utf8_lossy(&said.stderr);
         assert_eq!(said.status.code(), Some(0), "{line}: {err}");
-        assert!(
-            !err.contains("panicked") && !err.contains("error"),
-            "{line}: {err}"
-        );
+        assert!(!err.contains("panicked") && !err.contains("error"), "{line}: {err}");
     }
 }
 
@@ -257,21 +202,14 @@ fn every_crate_of_the_lock_file_is_listed_with_its_licence() {
         if package.get("source").is_none() {
             continue; // our own
         }
-        let (name, version) = (
-            package["name"].as_str().unwrap(),
-            package["version"].as_str().unwrap(),
-        );
+        let (name, version) = (package["name"].as_str().unwrap(), package["version"].as_str().unwrap());
         let row = rows.iter().find(|row| row[1] == name && row[2] == version);
-        let row =
-            row.unwrap_or_else(|| panic!(".github/THIRD-PARTY.md has no row for {name} {version}"));
+        let row = row.unwrap_or_else(|| panic!(".github/THIRD-PARTY.md has no row for {name} {version}"));
         assert!(!row[3].is_empty() && !row[4].is_empty(), "{name}");
         known.insert((name, version));
     }
     // The head and the rule beneath it are no crates.
-    let stale: Vec<_> = rows[1..]
-        .iter()
-        .filter(|row| !known.contains(&(row[1], row[2])))
-        .collect();
+    let stale: Vec<_> = rows[1..].iter().filter(|row| !known.contains(&(row[1], row[2]))).collect();
     assert!(stale.is_empty(), "no longer in Cargo.lock: {stale:?}");
     assert_eq!(World::new().dsf("licenses").ok(), listed);
 }

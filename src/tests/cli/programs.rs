@@ -24,10 +24,7 @@ fn listed() -> BTreeMap<String, Listed> {
     let rows = PAGE.lines().filter(|line| line.starts_with("| `"));
     let event = |row: &str| {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        let mut listed = Listed {
-            open: cells[3].contains("and more"),
-            ..Listed::default()
-        };
+        let mut listed = Listed { open: cells[3].contains("and more"), ..Listed::default() };
         let parts: Vec<&str> = cells[3].split('`').collect();
         for pair in parts[1..].chunks(2) {
             let (name, behind) = (pair[0], pair.get(1).copied().unwrap_or_default());
@@ -53,12 +50,7 @@ fn fault(object: &Value, listed: &BTreeMap<String, Listed>) -> Option<String> {
     let fields: BTreeSet<String> = object.as_object()?.keys().cloned().collect();
     let mut extra: BTreeSet<String> = fields.difference(&known.always).cloned().collect();
     let missing: Vec<&String> = known.always.difference(&fields).collect();
-    for field in known
-        .sometimes
-        .iter()
-        .map(String::as_str)
-        .chain(["event", "schema"])
-    {
+    for field in known.sometimes.iter().map(String::as_str).chain(["event", "schema"]) {
         extra.remove(field);
     }
     let wrong = !missing.is_empty() || (!extra.is_empty() && !known.open) || object["schema"] != 1;
@@ -99,11 +91,7 @@ fn every_command_prints_the_objects_that_the_guide_lists() {
     }
     fs::create_dir_all(world.path("words")).unwrap();
     for name in ["train.txt", "valid.txt", "test.txt"] {
-        fs::write(
-            world.path("words").join(name),
-            "a few words of some text \n".repeat(40),
-        )
-        .unwrap();
+        fs::write(world.path("words").join(name), "a few words of some text \n".repeat(40)).unwrap();
     }
     let listed = listed();
     let (mut seen, mut faults) = (BTreeSet::new(), Vec::new());
@@ -176,9 +164,7 @@ fn every_command_prints_the_objects_that_the_guide_lists() {
     let run = world.only_run("texts");
     let run = run.display();
     call(&format!("wikitext eval --checkpoint {run}"));
-    call(&format!(
-        "wikitext generate --checkpoint {run} --prompt The --tokens 3"
-    ));
+    call(&format!("wikitext generate --checkpoint {run} --prompt The --tokens 3"));
     call(&format!("wikitext export --checkpoint {run} --to hf"));
     let id = world.runs("results")[0].file_name().unwrap().to_owned();
     call(&format!("show {}", id.to_string_lossy()));
@@ -197,9 +183,7 @@ fn the_guide_is_read_field_by_field() {
     let object = serde_json::json!({ "event": "retry", "schema": 1, "runs": 0, "more": 1 });
     assert!(fault(&object, &listed).unwrap().contains("more"));
     let object = serde_json::json!({ "event": "retry", "schema": 1 });
-    assert!(fault(&object, &listed)
-        .unwrap()
-        .contains("lacks [\"runs\"]"));
+    assert!(fault(&object, &listed).unwrap().contains("lacks [\"runs\"]"));
 }
 
 #[test]
@@ -208,24 +192,16 @@ fn a_sweep_tells_the_start_the_epochs_and_the_end_of_each_run_as_a_run_does() {
     let events = |line: &str| -> Vec<Value> {
         let said = world.dsf(&format!("{line} --json --threads 1"));
         assert_eq!(said.err, "");
-        let objects = said
-            .out
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap());
+        let objects = said.out.lines().map(|line| serde_json::from_str(line).unwrap());
         objects.collect()
     };
     let alone = events(&format!("mqar {SMOKE} --out a"));
     let swept = events(&format!("sweep {SMOKE} --out b"));
     let ended = swept.last().unwrap();
-    assert_eq!(
-        (&ended["event"], &ended["finished"]),
-        (&"sweep".into(), &1.into())
-    );
+    assert_eq!((&ended["event"], &ended["finished"]), (&"sweep".into(), &1.into()));
     let find = |events: &[Value], name: &str| -> Value {
         let found = events.iter().find(|event| event["event"] == name);
-        found
-            .unwrap_or_else(|| panic!("no {name}: {events:?}"))
-            .clone()
+        found.unwrap_or_else(|| panic!("no {name}: {events:?}")).clone()
     };
     for (name, fields) in [
         ("start", &["run", "config", "parameters"][..]),
@@ -244,10 +220,7 @@ fn a_sweep_tells_the_start_the_epochs_and_the_end_of_each_run_as_a_run_does() {
     }
     let plan = find(&swept, "plan");
     assert_eq!(plan["to_do"][0], find(&swept, "done")["run"]);
-    assert_eq!(
-        ended["best"][0]["value"],
-        find(&alone, "done")["result"]["accuracy"]
-    );
+    assert_eq!(ended["best"][0]["value"], find(&alone, "done")["result"]["accuracy"]);
 }
 
 #[test]
@@ -266,25 +239,15 @@ fn a_stop_says_which_command_goes_on() {
     signal(&child, "-INT");
     let said = child.wait_with_output().unwrap();
     assert_eq!(said.status.code(), Some(75));
-    let (out, err) = (
-        String::from_utf8(said.stdout).unwrap(),
-        String::from_utf8(said.stderr).unwrap(),
-    );
+    let (out, err) = (String::from_utf8(said.stdout).unwrap(), String::from_utf8(said.stderr).unwrap());
     let command = format!("{line} --out 'my results'");
-    assert!(
-        err.contains("the same command continues from there:\n"),
-        "{err}"
-    );
+    assert!(err.contains("the same command continues from there:\n"), "{err}");
     assert!(err.trim_end().ends_with(&command), "{err}");
     let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
     assert_eq!(fault(&last, &listed()), None);
-    assert!(
-        last["command"].as_str().unwrap().ends_with(&command),
-        "{last}"
-    );
+    assert!(last["command"].as_str().unwrap().ends_with(&command), "{last}");
     // A sweep says the same.
-    let sweep =
-        "sweep --preset smoke --d 32 --mixer ssd --train-examples 4000 --epochs 6 --lr 1e-4";
+    let sweep = "sweep --preset smoke --d 32 --mixer ssd --train-examples 4000 --epochs 6 --lr 1e-4";
     let mut child = start(&world, &format!("{sweep} --out b"));
     wait_for_an_epoch(&world, "b");
     signal(&child, "-TERM");
@@ -294,10 +257,7 @@ fn a_stop_says_which_command_goes_on() {
 /// A Python with a module, or a word on stderr that the test is skipped.
 fn python_with(module: &str) -> Option<String> {
     let python = std::env::var("DSF_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let import = Command::new(&python)
-        .args(["-c", &format!("import {module}")])
-        .stderr(Stdio::null())
-        .status();
+    let import = Command::new(&python).args(["-c", &format!("import {module}")]).stderr(Stdio::null()).status();
     let has = import.is_ok_and(|status| status.success());
     if !has {
         eprintln!("skipped: {python} has no {module}; DSF_TEST_PYTHON names another Python");
@@ -306,11 +266,7 @@ fn python_with(module: &str) -> Option<String> {
 }
 
 fn python(program: &str, script: &str, world: &World) -> String {
-    let said = Command::new(program)
-        .args(["-c", script])
-        .current_dir(world.path(""))
-        .output()
-        .unwrap();
+    let said = Command::new(program).args(["-c", script]).current_dir(world.path("")).output().unwrap();
     let err = String::from_utf8_lossy(&said.stderr);
     assert!(said.status.success(), "{err}");
     String::from_utf8(said.stdout).unwrap()
@@ -319,8 +275,7 @@ fn python(program: &str, script: &str, world: &World) -> String {
 /// A folder with two runs of each of two mixers, of two epochs each.
 fn trained() -> World {
     let world = World::new();
-    let line =
-        "sweep --preset smoke --mixer softmax,ssd --seeds 2 --epochs 2 --train-examples 64 -q";
+    let line = "sweep --preset smoke --mixer softmax,ssd --seeds 2 --epochs 2 --train-examples 64 -q";
     world.dsf(line).ok();
     world
 }
@@ -329,25 +284,22 @@ fn trained() -> World {
 fn the_recipe_of_the_guide_runs_in_pandas() {
     let block = PAGE.split("```python\n").nth(1).unwrap();
     let recipe = block.split("```").next().unwrap();
-    let lines = recipe
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with("import"));
+    let lines = recipe.lines().filter(|line| !line.is_empty() && !line.starts_with("import"));
     assert!(lines.count() <= 10, "a recipe of ten lines");
     let Some(program) = python_with("pandas") else {
         return;
     };
     let world = World::new();
     // A step an epoch: at the last rate the first loss is a number, and the accuracy behind it is one.
-    let line = "sweep --preset smoke --mixer softmax,ssd --seeds 2 --epochs 2 --train-examples 32 --lr 2e-3,1e-2,1e30 -q";
+    let line =
+        "sweep --preset smoke --mixer softmax,ssd --seeds 2 --epochs 2 --train-examples 32 --lr 2e-3,1e-2,1e30 -q";
     world.dsf(line).ok();
     let summary = world.path("results/mqar.csv");
     let table = fs::read_to_string(&summary).unwrap();
     let rows = super::table(&summary);
     let kept = |outcome: &str| rows.iter().filter(|row| row["outcome"] == outcome).count();
     assert_eq!((kept("diverged"), kept("finished")), (4, 8), "{table}");
-    let kept = |row: &BTreeMap<String, String>| {
-        row["outcome"] == "diverged" && !row["accuracy"].is_empty()
-    };
+    let kept = |row: &BTreeMap<String, String>| row["outcome"] == "diverged" && !row["accuracy"].is_empty();
     assert!(rows.iter().any(kept), "none kept an accuracy: {table}");
     // Of the middle rate one seed is by far the best, and the other diverged.
     fs::write(&summary, unstable(&table)).unwrap();
@@ -363,11 +315,7 @@ fn the_recipe_of_the_guide_runs_in_pandas() {
         let cell = &panel["cells"][0];
         let own = |row: &&Value| row["mixer"] == panel["settings"]["mixer"];
         let row = rows.iter().find(own).unwrap();
-        assert_eq!(
-            (&row["lr"], &row["count"]),
-            (&cell["lr"], &cell["seeds"]),
-            "{said}"
-        );
+        assert_eq!((&row["lr"], &row["count"]), (&cell["lr"], &cell["seeds"]), "{said}");
         for name in ["mean", "std"] {
             let [found, wanted] = [row, cell].map(|of| of[name].as_f64().unwrap());
             assert!((found - wanted).abs() < 1e-12, "{name}: {said}{report}");
@@ -423,11 +371,7 @@ rows.assign(run_id=[123456789012, "1234e5678901", 0, 1]).to_csv("ids.csv", index
 pd.read_csv("ids.csv", dtype={"run_id": float}).to_csv("lost.csv", index=False)
 "#;
     python(&program, script, &world);
-    let report = |file: &str| {
-        world
-            .dsf(&format!("report {file} --over d --format csv"))
-            .ok()
-    };
+    let report = |file: &str| world.dsf(&format!("report {file} --over d --format csv")).ok();
     let whole = report("results/mqar.csv");
     fs::write(world.path("whole.csv"), &whole).unwrap();
     let mixers = super::table(&world.path("whole.csv")).into_iter();
@@ -439,11 +383,7 @@ pd.read_csv("ids.csv", dtype={"run_id": float}).to_csv("lost.csv", index=False)
         assert_eq!(report(&format!("{name}.csv")), whole, "{name}");
     }
     let lost = world.fails("report lost.csv", "data");
-    lost.at("lost.csv", Some(2)).names(&[
-        "`run_id`",
-        "`123456789012.0`",
-        "dtype={\"run_id\": str}",
-    ]);
+    lost.at("lost.csv", Some(2)).names(&["`run_id`", "`123456789012.0`", "dtype={\"run_id\": str}"]);
 }
 
 #[test]
@@ -484,22 +424,14 @@ fn parquet_and_lines_of_json_hold_every_run() {
     let said = world.dsf("export --format parquet --to tables").ok();
     shows!("exported", said);
     for name in ["runs", "epochs"] {
-        assert!(world
-            .path("tables")
-            .join(format!("{name}.parquet"))
-            .is_file());
+        assert!(world.path("tables").join(format!("{name}.parquet")).is_file());
     }
     world.dsf("export --format jsonl --to runs.jsonl").ok();
     let lines = fs::read_to_string(world.path("runs.jsonl")).unwrap();
-    let each: Vec<Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let each: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(each.len(), 4);
     let id = each[0]["run"].as_str().unwrap();
-    let one = world
-        .dsf(&format!("export {} --format jsonl", &id[..6]))
-        .ok();
+    let one = world.dsf(&format!("export {} --format jsonl", &id[..6])).ok();
     assert_eq!(one, world.dsf(&format!("show {id} --json")).ok());
     if let Some(program) = python_with("pyarrow") {
         let script = "import pandas as pd\nruns = pd.read_parquet('tables/runs.parquet')\n\
@@ -521,9 +453,7 @@ fn an_export_that_cannot_be_written_is_refused_in_a_sentence() {
     let nowhere = world.refuses("export --format parquet", "--format");
     nowhere.gives("parquet").names(&["--to FOLDER"]);
     fs::write(world.path("file"), "").unwrap();
-    world
-        .refuses("export --format tensorboard --to file", "--to")
-        .gives("file");
+    world.refuses("export --format tensorboard --to file", "--to").gives("file");
     let none = world.fails("export nothing --format jsonl", "refused");
     none.at("results", None).names(&["nothing"]);
 }

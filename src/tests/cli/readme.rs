@@ -8,27 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const SMALL: &[&str] = &[
-    "--epochs",
-    "1",
-    "--train-examples",
-    "16",
-    "--test-examples",
-    "8",
-    "--snapshot-every",
-    "1",
-];
+const SMALL: &[&str] = &["--epochs", "1", "--train-examples", "16", "--test-examples", "8", "--snapshot-every", "1"];
 
-const SMALL_WITH_VALIDATION: &[&str] = &[
-    "--epochs",
-    "1",
-    "--train-examples",
-    "8",
-    "--val-examples",
-    "8",
-    "--test-examples",
-    "8",
-];
+const SMALL_WITH_VALIDATION: &[&str] =
+    &["--epochs", "1", "--train-examples", "8", "--val-examples", "8", "--test-examples", "8"];
 
 /// How a command is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,21 +40,8 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf inspect", Trial::Whole),
     // These train, so that later commands have results and weights.
     ("dsf mqar$", Trial::With(SMALL)),
-    (
-        "dsf lra --preset smoke --dataset pathfinder$",
-        Trial::With(SMALL_WITH_VALIDATION),
-    ),
-    (
-        "dsf wikitext$",
-        Trial::With(&[
-            "--epochs",
-            "1",
-            "--train-examples",
-            "8",
-            "--test-examples",
-            "4",
-        ]),
-    ),
+    ("dsf lra --preset smoke --dataset pathfinder$", Trial::With(SMALL_WITH_VALIDATION)),
+    ("dsf wikitext$", Trial::With(&["--epochs", "1", "--train-examples", "8", "--test-examples", "4"])),
     ("dsf wikitext import", Trial::Parsed),
     ("dsf wikitext export", Trial::Parsed),
     ("dsf wikitext generate", Trial::With(&["--tokens", "4"])),
@@ -90,10 +60,7 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf selective-copying", Trial::With(&["--explain"])),
     ("dsf NAME", Trial::With(&["--explain"])),
     ("dsf wikitext ", Trial::With(&["--explain"])),
-    (
-        "dsf data fetch",
-        Trial::Refused(&["--offline"], 66, "--offline"),
-    ),
+    ("dsf data fetch", Trial::Refused(&["--offline"], 66, "--offline")),
     ("dsf data list", Trial::Whole),
     ("dsf data generate", Trial::Parsed),
     ("dsf data tokens", Trial::Parsed),
@@ -102,29 +69,14 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf sweep watch", Trial::Parsed),
     ("dsf sweep retry", Trial::Parsed),
     ("dsf sweep merge", Trial::Parsed),
-    (
-        "dsf sweep experiments/figure1.toml --executor print",
-        Trial::Whole,
-    ),
-    (
-        "dsf sweep experiments/figure1.toml --executor slurm",
-        Trial::Parsed,
-    ),
-    (
-        "dsf sweep experiments/figure1.toml --shard auto",
-        Trial::Parsed,
-    ),
+    ("dsf sweep experiments/figure1.toml --executor print", Trial::Whole),
+    ("dsf sweep experiments/figure1.toml --executor slurm", Trial::Parsed),
+    ("dsf sweep experiments/figure1.toml --shard auto", Trial::Parsed),
     ("dsf doctor", Trial::Parsed),
-    (
-        "dsf sweep experiments/smoke.toml",
-        Trial::With(&["--dry-run"]),
-    ),
+    ("dsf sweep experiments/smoke.toml", Trial::With(&["--dry-run"])),
     // The dry run of a large grid trains a few real steps of each size. What refuses these comes after every run of
     // the plan is resolved.
-    (
-        "dsf sweep",
-        Trial::Refused(&["--threads", "0"], 2, "--threads 0"),
-    ),
+    ("dsf sweep", Trial::Refused(&["--threads", "0"], 2, "--threads 0")),
     // Figures of the paper, too: a summary that lies beside the runs of this test has two runs of the seventh.
     ("dsf report", Trial::Whole),
     ("dsf compare", Trial::Parsed),
@@ -237,10 +189,7 @@ fn filled(world: &World, command: &str, word: &str) -> String {
             let runs = world.runs("results").into_iter();
             let language = { runs }.find(|run| run.join("best.safetensors").exists());
             let run = language.expect("README trains a language model before it uses one");
-            format!(
-                "results/runs/{}",
-                run.file_name().unwrap().to_str().unwrap()
-            )
+            format!("results/runs/{}", run.file_name().unwrap().to_str().unwrap())
         }
         word => word.to_owned(),
     }
@@ -260,11 +209,7 @@ fn id(world: &World) -> String {
 /// Runs `command` and returns what is wrong, if anything is.
 fn fault(world: &World, command: &str, trial: Trial) -> Option<String> {
     let words: Vec<String> = words(command);
-    let mut words: Vec<String> = { words }
-        .iter()
-        .skip(1)
-        .map(|word| filled(world, command, word))
-        .collect();
+    let mut words: Vec<String> = { words }.iter().skip(1).map(|word| filled(world, command, word)).collect();
     let (more, code, says): (&[&str], i32, &str) = match trial {
         Trial::Make => return make_fault(&words),
         Trial::Whole => (&[], 0, ""),
@@ -273,13 +218,8 @@ fn fault(world: &World, command: &str, trial: Trial) -> Option<String> {
         Trial::Parsed => (&["--help"], 0, "Usage"),
     };
     // What stands behind `--` is another command line.
-    let end = words
-        .iter()
-        .position(|word| word == "--")
-        .unwrap_or(words.len());
-    let missing = more
-        .chunks(2)
-        .filter(|pair| !words.iter().any(|word| word == pair[0]));
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let missing = more.chunks(2).filter(|pair| !words.iter().any(|word| word == pair[0]));
     let missing: Vec<String> = missing.flatten().map(|word| (*word).to_owned()).collect();
     words.splice(end..end, missing);
     let arguments: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -287,12 +227,7 @@ fn fault(world: &World, command: &str, trial: Trial) -> Option<String> {
     let heard = format!("{}{}", said.out, said.err);
     let right = said.code == code && heard.contains(says) && !heard.contains("panicked");
     let asked = arguments.join(" ");
-    (!right).then(|| {
-        format!(
-            "`dsf {asked}` ended with {}, not {code}:\n{heard}",
-            said.code
-        )
-    })
+    (!right).then(|| format!("`dsf {asked}` ended with {}, not {code}:\n{heard}", said.code))
 }
 
 /// The target is in the Makefile, and so is each variable that is set.
@@ -301,9 +236,7 @@ fn make_fault(words: &[String]) -> Option<String> {
     let scripts = include_str!("../../../cuda/cargo.sh");
     let missing = words.iter().find(|word| match word.split_once('=') {
         Some((variable, _)) => !makefile.contains(variable) && !scripts.contains(variable),
-        None => !makefile
-            .lines()
-            .any(|line| line.starts_with(&format!("{word}:"))),
+        None => !makefile.lines().any(|line| line.starts_with(&format!("{word}:"))),
     });
     missing.map(|word| format!("the Makefile knows no `{word}`"))
 }
@@ -368,20 +301,11 @@ fn the_commands_beside_a_published_summary_make_its_runs() {
         if commands.is_empty() {
             continue; // a table of `dsf bench`
         }
-        let planned: BTreeSet<String> = { commands }
-            .into_iter()
-            .flat_map(|command| planned(&world, command))
-            .collect();
+        let planned: BTreeSet<String> = { commands }.into_iter().flat_map(|command| planned(&world, command)).collect();
         let mut summary = csv::Reader::from_path(world.path("results").join(file)).unwrap();
-        let id = summary
-            .headers()
-            .unwrap()
-            .iter()
-            .position(|name| name == "run_id");
-        let published: BTreeSet<String> = summary
-            .records()
-            .map(|record| record.unwrap()[id.unwrap()].to_owned())
-            .collect();
+        let id = summary.headers().unwrap().iter().position(|name| name == "run_id");
+        let published: BTreeSet<String> =
+            summary.records().map(|record| record.unwrap()[id.unwrap()].to_owned()).collect();
         let extra: Vec<_> = planned.difference(&published).collect();
         assert!(extra.is_empty(), "{file} lacks {extra:?}");
         let missing = published.difference(&planned).count();
@@ -403,19 +327,15 @@ fn help_of(world: &World, command: &str, flag: &str) -> String {
 #[test]
 fn help_names_the_flags_and_the_values_that_a_task_takes() {
     let world = World::new();
-    for (task, taken, refused) in [
-        ("mqar", ["`native`", "`numpy`"], "files"),
-        ("lra", ["`native`", "`files`"], "numpy"),
-    ] {
+    for (task, taken, refused) in
+        [("mqar", ["`native`", "`numpy`"], "files"), ("lra", ["`native`", "`files`"], "numpy")]
+    {
         let help = help_of(&world, task, "data");
         assert!(taken.iter().all(|name| help.contains(name)), "{help}");
         assert!(!help.contains(refused), "{help}");
     }
     let sizes = help_of(&world, "mqar", "sizes");
-    assert!(
-        sizes.contains("in place of --seq-len and --kv-pairs"),
-        "{sizes}"
-    );
+    assert!(sizes.contains("in place of --seq-len and --kv-pairs"), "{sizes}");
     for flag in ["threads", "stride"] {
         let help = help_of(&world, "wikitext eval", flag);
         assert_eq!(help.matches("[default").count(), 1, "{help}");
@@ -427,28 +347,15 @@ fn commands_are_found_in_blocks_spans_and_behind_others() {
     let readme = "Type `dsf a\n--b`, not `--c` or `dsf`.\n\n    make x Y=1   # why\n    $ dsf d \"e  f\" && dsf g\n\
                   ```sh\ndsf h\n```\n";
     let found = commands(readme);
-    assert_eq!(
-        found,
-        [
-            "make x Y=1",
-            "dsf d \"e  f\"",
-            "dsf g",
-            "dsf h",
-            "dsf a --b"
-        ]
-    );
+    assert_eq!(found, ["make x Y=1", "dsf d \"e  f\"", "dsf g", "dsf h", "dsf a --b"]);
     assert_eq!(words(&found[1]), ["dsf", "d", "e  f"]);
 }
 
 /// Where a page links to outside of the network, with the parts of a page behind `#` left out.
 fn links(page: &str) -> Vec<&str> {
-    let targets = page
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next());
+    let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let near = targets.filter(|target| !target.starts_with("http"));
-    near.map(|target| target.split('#').next().unwrap())
-        .collect()
+    near.map(|target| target.split('#').next().unwrap()).collect()
 }
 
 /// Pages of the guide are read in the documentation of the library, too, where no file of the repository lies beside them.
@@ -456,21 +363,12 @@ fn links(page: &str) -> Vec<&str> {
 fn every_link_leads_to_a_file_and_a_page_of_the_guide_has_none() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut links_of_guides = Vec::new();
-    let pages = [
-        "README.md",
-        "cuda/README.md",
-        "results/README.md",
-        ".github/CONTRIBUTING.md",
-    ];
+    let pages = ["README.md", "cuda/README.md", "results/README.md", ".github/CONTRIBUTING.md"];
     for page in pages {
         let page = root.join(page);
         let text = fs::read_to_string(&page).unwrap();
         for link in links(&text) {
-            assert!(
-                page.parent().unwrap().join(link).exists(),
-                "{}: {link}",
-                page.display()
-            );
+            assert!(page.parent().unwrap().join(link).exists(), "{}: {link}", page.display());
         }
     }
     for page in fs::read_dir(root.join("src/guide")).unwrap() {

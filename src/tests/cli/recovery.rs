@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Long enough to be interrupted, short enough to wait for.
 const RUN: &str = "mqar --preset smoke --d 32 --train-examples 4000 --epochs 6 --lr 1e-4";
-const TEXT: &str =
-    "wikitext --preset smoke --mixer linear --train-examples 150 --batch-size 3 --epochs 8";
-const SWEEP: &str =
-    "sweep --preset smoke --d 32 --mixer ssd,softmax --train-examples 4000 --epochs 6 --lr 1e-4";
+const TEXT: &str = "wikitext --preset smoke --mixer linear --train-examples 150 --batch-size 3 --epochs 8";
+const SWEEP: &str = "sweep --preset smoke --d 32 --mixer ssd,softmax --train-examples 4000 --epochs 6 --lr 1e-4";
 
 pub(super) fn start(world: &World, line: &str) -> Child {
     Command::new(assert_cmd::cargo::cargo_bin("dsf"))
@@ -26,9 +24,7 @@ pub(super) fn start(world: &World, line: &str) -> Child {
 }
 
 pub(super) fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill")
-        .args([name, &child.id().to_string()])
-        .status();
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status();
     assert!(status.unwrap().success());
 }
 
@@ -45,10 +41,7 @@ fn wait_for_epochs(world: &World, out: &str, epochs: usize) {
         metrics.is_ok_and(|text| text.lines().count() > epochs)
     };
     while !(world.path(out).join("runs").exists() && world.runs(out).iter().any(has_epoch)) {
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "no epoch within a minute"
-        );
+        assert!(began.elapsed() < Duration::from_secs(60), "no epoch within a minute");
         sleep(Duration::from_millis(5));
     }
 }
@@ -73,11 +66,7 @@ fn a_terminated_run_checkpoints_and_goes_on_to_the_same_bits() {
     wait_for_an_epoch(&world, "cut");
     signal(&child, "-TERM");
     let status = child.wait().unwrap();
-    assert_eq!(
-        status.code(),
-        Some(75),
-        "the run was over before the signal"
-    );
+    assert_eq!(status.code(), Some(75), "the run was over before the signal");
     let run = world.only_run("cut");
     assert!(run.join("checkpoint.safetensors").exists() && !finished(&run));
     let said = world.dsf(&format!("{RUN} --out cut"));
@@ -95,10 +84,7 @@ fn a_killed_run_starts_again_and_loses_nothing_but_time() {
     child.kill().unwrap();
     child.wait().unwrap();
     world.dsf(&format!("{RUN} --out cut -q")).ok();
-    assert_eq!(
-        numbers(&world.only_run("cut")),
-        numbers(&world.only_run("whole"))
-    );
+    assert_eq!(numbers(&world.only_run("cut")), numbers(&world.only_run("whole")));
 }
 
 /// A signal leaves a checkpoint, and a kill goes back to it: the losses of steps behind it are cut off.
@@ -161,8 +147,7 @@ fn a_run_whose_weights_cannot_be_written_is_not_done_until_they_can() {
 #[test]
 fn a_run_whose_worker_was_killed_goes_on_from_its_checkpoint_when_it_is_retried() {
     let world = World::new();
-    let line =
-        "sweep --preset smoke --mixer softmax --d 32 --train-examples 4000 --epochs 400 --lr 1e-4 \
+    let line = "sweep --preset smoke --mixer softmax --d 32 --train-examples 4000 --epochs 400 --lr 1e-4 \
                 --checkpoint-every 0.017";
     let mut sweep = start(&world, line);
     let began = Instant::now();
@@ -184,9 +169,7 @@ fn a_run_whose_worker_was_killed_goes_on_from_its_checkpoint_when_it_is_retried(
         assert!(began.elapsed() < Duration::from_secs(60), "no checkpoint");
         sleep(Duration::from_millis(5));
     }
-    let workers = Command::new("pkill")
-        .args(["-KILL", "-P", &sweep.id().to_string()])
-        .status();
+    let workers = Command::new("pkill").args(["-KILL", "-P", &sweep.id().to_string()]).status();
     assert!(workers.unwrap().success());
     assert_eq!(sweep.wait().unwrap().code(), Some(3));
     let run = world.only_run("results");
@@ -202,10 +185,7 @@ fn a_run_whose_worker_was_killed_goes_on_from_its_checkpoint_when_it_is_retried(
     signal(&retry, "-TERM");
     assert_eq!(retry.wait().unwrap().code(), Some(75));
     let kept = before.lines().nth(1).unwrap();
-    assert!(
-        metrics().contains(kept),
-        "the first epoch was trained again"
-    );
+    assert!(metrics().contains(kept), "the first epoch was trained again");
 }
 
 #[test]
@@ -247,20 +227,14 @@ fn a_damaged_checkpoint_is_noticed_and_the_one_before_is_used() {
     signal(&child, "-TERM");
     assert_eq!(child.wait().unwrap().code(), Some(75));
     let said = fs::read_to_string(world.path("said")).unwrap();
-    assert!(
-        said.contains("damaged") && said.contains("continuing"),
-        "{said}"
-    );
+    assert!(said.contains("damaged") && said.contains("continuing"), "{said}");
     assert_eq!(epochs()[..known.len()], known);
 }
 
 #[test]
 fn a_row_that_a_kill_kept_out_of_the_summary_comes_back() {
     let world = World::new();
-    for line in [
-        "mqar --preset smoke --mixer ssd -q",
-        "sweep --preset smoke --mixer ssd -q",
-    ] {
+    for line in ["mqar --preset smoke --mixer ssd -q", "sweep --preset smoke --mixer ssd -q"] {
         world.dsf("mqar --preset smoke --mixer ssd -q").ok();
         let summary = world.path("results/mqar.csv");
         let rows = fs::read_to_string(&summary).unwrap();
@@ -285,12 +259,7 @@ fn a_killed_sweep_leaves_no_orphan_and_ends_like_an_unbroken_one() {
         if said.code == 0 && !said.out.contains("another process") {
             break;
         }
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "{}{}",
-            said.out,
-            said.err
-        );
+        assert!(began.elapsed() < Duration::from_secs(60), "{}{}", said.out, said.err);
         sleep(Duration::from_millis(100));
     }
     let (whole, cut) = (world.runs("whole"), world.runs("cut"));
@@ -320,18 +289,12 @@ fn two_sweeps_in_one_folder_train_every_run_once() {
     let (mut first, mut second) = (start(&world, line), start(&world, line));
     // The code says so where the last runs were still in the hands of the other sweep.
     let codes = [&mut first, &mut second].map(|child| child.wait().unwrap().code());
-    assert!(
-        codes.iter().all(|code| [Some(0), Some(69)].contains(code)),
-        "{codes:?}"
-    );
+    assert!(codes.iter().all(|code| [Some(0), Some(69)].contains(code)), "{codes:?}");
     assert!(codes.contains(&Some(0)), "{codes:?}");
     let runs = world.runs("results");
     assert_eq!(runs.len(), 12);
     let said = world.dsf(&line.replace(" -q", "")).ok();
-    assert!(
-        said.contains("12 runs: 0 finished, 12 done before."),
-        "{said}"
-    );
+    assert!(said.contains("12 runs: 0 finished, 12 done before."), "{said}");
     let summary = std::fs::read_to_string(world.path("results/mqar.csv")).unwrap();
     assert_eq!(summary.lines().count(), 13);
 }

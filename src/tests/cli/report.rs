@@ -10,9 +10,7 @@ fn published(name: &str) -> String {
 
 fn swept() -> World {
     let world = World::new();
-    world
-        .dsf("sweep --preset smoke --mixer ssd,softmax --d 8,16 --n 4,8 --lr 1e-3,1e-2 -q")
-        .ok();
+    world.dsf("sweep --preset smoke --mixer ssd,softmax --d 8,16 --n 4,8 --lr 1e-3,1e-2 -q").ok();
     world
 }
 
@@ -52,11 +50,7 @@ fn of_a_run_with_results_of_two_builds_or_machines_ones_own_counts() {
     let two = "sweep --preset smoke --mixer ssd,softmax --d 8 -q";
     world.dsf(two).ok();
     let alone = world.dsf("report --format csv").ok();
-    for (column, value) in [
-        ("git_commit", "3f2c1e0"),
-        ("simd", "neon"),
-        ("cpu", "another"),
-    ] {
+    for (column, value) in [("git_commit", "3f2c1e0"), ("simd", "neon"), ("cpu", "another")] {
         publish(&world, column, value);
         let said = world.dsf("report --format csv");
         shows!(
@@ -99,12 +93,7 @@ fn the_arena_is_reported_as_the_third_table() {
     let text = world.dsf("report --table 3").ok();
     // Part of the data stands alone, without the paper's numbers.
     shows!("table3-of-a-run", trained & text);
-    shows!(
-        "table3-published",
-        world
-            .dsf(&format!("report {} --table 3", published("lra-small.csv")))
-            .ok()
-    );
+    shows!("table3-published", world.dsf(&format!("report {} --table 3", published("lra-small.csv"))).ok());
     assert_eq!(world.dsf("report --table 3 results/lra.csv").ok(), text);
     let csv = world.dsf("report --table 3 --format csv").ok();
     fs::write(world.path("table3.csv"), csv).unwrap();
@@ -126,12 +115,8 @@ fn the_arena_is_reported_as_the_third_table() {
         let line = format!("report --table 3 {flag} {value}");
         world.refuses(&line, "--table").names(&[flag]);
     }
-    world
-        .refuses("report --dataset image", "--dataset")
-        .names(&["--table 3"]);
-    world
-        .fails("report --table 3 --dataset image", "refused")
-        .names(&["listops"]);
+    world.refuses("report --dataset image", "--dataset").names(&["--table 3"]);
+    world.fails("report --table 3 --dataset image", "refused").names(&["listops"]);
 }
 
 #[test]
@@ -150,22 +135,12 @@ fn the_first_table_has_perplexities_and_says_how_to_get_some() {
 #[test]
 fn perplexities_of_texts_are_reported_as_the_first_table() {
     let world = World::new();
-    world
-        .dsf("sweep --task wikitext --preset smoke --mixer softmax,linear -q")
-        .ok();
+    world.dsf("sweep --task wikitext --preset smoke --mixer softmax,linear -q").ok();
     world.fails("report", "refused").names(&["--table 1"]);
     let text = world.dsf("report --table 1").ok();
     // A small run stands alone, without the paper's numbers.
     shows!("table1-of-two-runs", trained & text);
-    shows!(
-        "table1-published",
-        world
-            .dsf(&format!(
-                "report {} --table 1",
-                published("wikitext-small.csv")
-            ))
-            .ok()
-    );
+    shows!("table1-published", world.dsf(&format!("report {} --table 1", published("wikitext-small.csv"))).ok());
     let file = world.dsf("report --table 1 results/wikitext.csv").ok();
     assert_eq!(file, text);
     let json = world.dsf("report --table 1 --mixer linear --json").ok();
@@ -180,8 +155,7 @@ fn the_other_formats_hold_the_same_cells() {
     let world = swept();
     let csv = world.dsf("report --format csv").ok();
     assert_eq!(csv.lines().count(), 1 + 8, "{csv}");
-    let json: serde_json::Value =
-        serde_json::from_str(&world.dsf("report --format json").ok()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&world.dsf("report --format json").ok()).unwrap();
     assert_eq!(json["schema"], 1);
     assert_eq!(json["panels"].as_array().unwrap().len(), 2);
     for form in ["markdown", "latex"] {
@@ -207,10 +181,7 @@ fn an_experiment_shows_what_is_missing() {
     world.dsf("mqar --preset smoke --mixer ssd --d 8 -q").ok();
     let report = world.dsf("report --experiment grid.toml --json").object();
     let coverage = &report["coverage"];
-    assert_eq!(
-        (&coverage["done"], &coverage["planned"]),
-        (&1.into(), &2.into())
-    );
+    assert_eq!((&coverage["done"], &coverage["planned"]), (&1.into(), &2.into()));
     let cells = report["panels"][0]["cells"].as_array().unwrap().iter();
     let cells = cells.map(|cell| cell["status"].as_str().unwrap());
     assert_eq!(cells.collect::<Vec<_>>(), ["done", "not_run"]);
@@ -231,11 +202,7 @@ fn broken_inputs_are_named() {
     let run = world.runs("results").remove(0);
     fs::write(run.join("result.json"), "{").unwrap();
     let said = world.dsf("report");
-    assert_eq!(
-        said.code, 0,
-        "one broken folder does not hide the others: {}",
-        said.err
-    );
+    assert_eq!(said.code, 0, "one broken folder does not hide the others: {}", said.err);
     shows!("warning-of-a-broken-result", trained said.err);
 }
 
@@ -277,21 +244,11 @@ fn a_picture_goes_to_the_file_whose_name_says_its_format() {
 fn everything_is_drawn_in_every_format_and_what_is_missing_comes_with_its_command() {
     let world = swept();
     let said = world.dsf("report --all --out drawn").ok();
-    for name in [
-        "grid",
-        "figure-state",
-        "figure-seconds",
-        "figure-times",
-        "figure-tuning",
-        "curves",
-    ] {
+    for name in ["grid", "figure-state", "figure-seconds", "figure-times", "figure-tuning", "curves"] {
         for extension in ["txt", "md", "csv", "json", "tex", "svg", "png", "html"] {
             let file = format!("drawn/{name}.{extension}");
             assert!(said.lines().any(|line| line == file), "{file}: {said}");
-            assert!(
-                fs::metadata(world.path(&file)).unwrap().len() > 100,
-                "{file}"
-            );
+            assert!(fs::metadata(world.path(&file)).unwrap().len() > 100, "{file}");
         }
     }
     let index = fs::read_to_string(world.path("drawn/index.html")).unwrap();
@@ -299,9 +256,7 @@ fn everything_is_drawn_in_every_format_and_what_is_missing_comes_with_its_comman
     assert_eq!(index.matches("<section").count(), 6);
     shows!("all", said);
     world.refuses("report --all", "--all").names(&["--out"]);
-    world
-        .dsf("report results/mqar.csv --all --out from-file")
-        .ok();
+    world.dsf("report results/mqar.csv --all --out from-file").ok();
     assert!(world.path("from-file/grid.png").exists());
     assert!(!world.path("from-file/curves.png").exists());
     let none = "report results/mqar.csv --all --out none --mixer s6";
@@ -327,15 +282,7 @@ fn lines_over_an_axis_put_mixers_into_one_panel() {
     let world = swept();
     let report = world.dsf("report --over d --json").object();
     assert_eq!(report["panels"].as_array().unwrap().len(), 1, "{report}");
-    shows!(
-        "lines-over-d",
-        world
-            .dsf(&format!(
-                "report {} --over d",
-                published("figure2-small.csv")
-            ))
-            .ok()
-    );
+    shows!("lines-over-d", world.dsf(&format!("report {} --over d", published("figure2-small.csv"))).ok());
     let both = world.refuses("report --over d --figure 2", "--over");
     both.names(&["--figure"]);
 }

@@ -15,10 +15,7 @@ fn a_run_leaves_its_config_its_epochs_its_result_and_a_row() {
     for file in ["config.json", "env.json", "metrics.csv", "result.json"] {
         assert!(run.join(file).is_file(), "{file}");
     }
-    assert!(
-        !run.join("checkpoint.safetensors").exists(),
-        "a finished run needs none"
-    );
+    assert!(!run.join("checkpoint.safetensors").exists(), "a finished run needs none");
     assert_eq!(numbers(&run).len(), 3);
     let summary = table(&world.path("results/mqar.csv"));
     assert_eq!(summary.len(), 1);
@@ -29,9 +26,7 @@ fn a_run_leaves_its_config_its_epochs_its_result_and_a_row() {
 fn the_same_command_gives_the_same_bits_on_one_thread_and_on_two() {
     let world = World::new();
     for (out, threads) in [("a", 1), ("b", 1), ("c", 2)] {
-        world
-            .dsf(&format!("{SMOKE} --out {out} --threads {threads}"))
-            .ok();
+        world.dsf(&format!("{SMOKE} --out {out} --threads {threads}")).ok();
     }
     let a = world.only_run("a");
     assert_eq!(numbers(&a), numbers(&world.only_run("b")));
@@ -93,15 +88,8 @@ fn json_is_one_object_a_line_and_ends_with_the_result() {
     let world = World::new();
     let said = world.dsf(&format!("{SMOKE} --json"));
     assert_eq!(said.err, "");
-    let events: Vec<serde_json::Value> = said
-        .out
-        .lines()
-        .map(|l| serde_json::from_str(l).unwrap())
-        .collect();
-    let names: Vec<&str> = events
-        .iter()
-        .map(|e| e["event"].as_str().unwrap())
-        .collect();
+    let events: Vec<serde_json::Value> = said.out.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let names: Vec<&str> = events.iter().map(|e| e["event"].as_str().unwrap()).collect();
     assert_eq!((names[0], *names.last().unwrap()), ("start", "done"));
     assert_eq!(names.iter().filter(|n| **n == "epoch").count(), 2);
     assert_eq!(events.last().unwrap()["result"]["status"], "done");
@@ -113,11 +101,7 @@ fn quiet_says_one_sentence_and_off_a_terminal_epochs_are_plain_lines() {
     let quiet = world.dsf(&format!("{SMOKE} --quiet --out a"));
     assert_eq!((quiet.err.as_str(), quiet.out.lines().count()), ("", 1));
     let plain = world.dsf(&format!("{SMOKE} --out b"));
-    let epochs: Vec<&str> = plain
-        .err
-        .lines()
-        .filter(|l| l.starts_with("epoch"))
-        .collect();
+    let epochs: Vec<&str> = plain.err.lines().filter(|l| l.starts_with("epoch")).collect();
     assert_eq!(epochs.len(), 2, "{}", plain.err);
     shows!("run-epoch-by-epoch", trained & plain.err);
     assert!(!plain.err.contains('\u{1b}'), "no escapes off a terminal");
@@ -126,9 +110,7 @@ fn quiet_says_one_sentence_and_off_a_terminal_epochs_are_plain_lines() {
 #[test]
 fn a_diverging_run_is_a_recorded_outcome() {
     let world = World::new();
-    let said = world
-        .dsf("mqar --preset smoke --mixer normalized --lr 1e30 --epochs 30")
-        .ok();
+    let said = world.dsf("mqar --preset smoke --mixer normalized --lr 1e30 --epochs 30").ok();
     shows!("run-diverged", trained said);
     let summary = table(&world.path("results/mqar.csv"));
     assert_eq!(summary[0]["outcome"], "diverged");
@@ -146,11 +128,7 @@ fn numpy_data_trains_other_numbers_than_native_data() {
 fn options_of_a_mixer_reach_it() {
     let world = World::new();
     for (out, init) in [("a", "zero"), ("b", "mamba")] {
-        world
-            .dsf(&format!(
-                "{SMOKE} --mixer s6 --option dt_init={init} --out {out}"
-            ))
-            .ok();
+        world.dsf(&format!("{SMOKE} --mixer s6 --option dt_init={init} --out {out}")).ok();
     }
     assert_ne!(numbers(&world.only_run("a")), numbers(&world.only_run("b")));
 }
@@ -173,10 +151,7 @@ fn a_test_of_another_length_is_said_in_every_place() {
     shows!("run-tested-longer", trained said.ok());
     let summary = table(&world.path("results/selective-copying.csv"));
     let column = |name: &str| summary[0][name].clone();
-    assert_eq!(
-        ["seq_len", "test_seq_len", "copy_tokens"].map(column),
-        ["16", "24", "3"]
-    );
+    assert_eq!(["seq_len", "test_seq_len", "copy_tokens"].map(column), ["16", "24", "3"]);
     // Keys and values of softmax attention, for every token of a test.
     let kept = ["layers", "n", "d"].map(|name| column(name).parse::<usize>().unwrap());
     let [layers, n, d] = kept;
@@ -207,16 +182,10 @@ fn every_mixer_is_tested_at_shorter_and_longer_sequences_than_it_was_trained_at(
 #[test]
 fn variants_of_recall_are_runs_of_their_own_and_the_released_generator_has_none() {
     let world = World::new();
-    let variants =
-        "--preset smoke --seq-len 40 --vocab-size 60 --key-tokens 2 --overwrites 1 --passes 2";
+    let variants = "--preset smoke --seq-len 40 --vocab-size 60 --key-tokens 2 --overwrites 1 --passes 2";
     let said = world.dsf(&format!("mqar {variants}"));
     shows!("run-of-a-variant", trained said.ok());
-    let id = world
-        .only_run("results")
-        .file_name()
-        .unwrap()
-        .to_string_lossy()
-        .into_owned();
+    let id = world.only_run("results").file_name().unwrap().to_string_lossy().into_owned();
     let shown = world.dsf(&format!("show {id} --json")).object();
     assert_eq!(shown["config"]["task"]["key_tokens"], 2);
     let command = shown["command"].as_str().unwrap();
@@ -249,10 +218,7 @@ fn a_run_of_mqar_tells_its_answers_apart() {
             for by in ["pair", "distance"] {
                 let of = slices.iter();
                 let of = of.filter(|row| row["epoch"] == epoch["epoch"] && row["by"] == by);
-                let right: f64 = of
-                    .clone()
-                    .map(|row| number(row, "answers") * number(row, "accuracy"))
-                    .sum();
+                let right: f64 = of.clone().map(|row| number(row, "answers") * number(row, "accuracy")).sum();
                 let answers: f64 = of.map(|row| number(row, "answers")).sum();
                 assert_eq!(answers, 200.0);
                 assert!((right / answers - number(epoch, "accuracy")).abs() < 1e-6);
@@ -266,11 +232,7 @@ fn a_run_of_mqar_tells_its_answers_apart() {
     let mut distances = distances.filter(|row| row["by"] == "distance");
     assert!(distances.any(|row| (&*row["from"], &*row["to"]) == ("2", "3")));
     let run = world.runs("results").remove(0);
-    fs::write(
-        run.join("slices.csv"),
-        "epoch,by,from,to,answers,accuracy\n",
-    )
-    .unwrap();
+    fs::write(run.join("slices.csv"), "epoch,by,from,to,answers,accuracy\n").unwrap();
     let changed = world.dsf("report --by pair");
     assert!(changed.err.contains("slices.csv"), "{}", changed.err);
     let summary = world.fails("report results/mqar.csv --by pair", "refused");

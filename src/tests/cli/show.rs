@@ -27,18 +27,13 @@ fn a_run_is_shown_with_its_numbers_and_the_command_that_is_it() {
     }
     settings.bind(|| insta::assert_snapshot!("run", text));
     let event: Value = serde_json::from_str(&world.dsf(&format!("--json show {id}")).ok()).unwrap();
-    assert_eq!(
-        (&event["run"], event["epochs"].as_array().unwrap().len()),
-        (&Value::from(id), 2)
-    );
+    assert_eq!((&event["run"], event["epochs"].as_array().unwrap().len()), (&Value::from(id), 2));
     let command = event["command"].as_str().unwrap();
     let typed = event["result"]["provenance"]["command"].as_str().unwrap();
     assert!(typed.ends_with(SMOKE), "{typed}");
     let again = world.dsf(command.strip_prefix("dsf ").unwrap()).ok();
     shows!("run-trained-before", trained again);
-    let shown = world
-        .dsf(&format!("show {}", world.only_run("results").display()))
-        .ok();
+    let shown = world.dsf(&format!("show {}", world.only_run("results").display())).ok();
     assert_eq!(shown, text);
 }
 
@@ -95,19 +90,12 @@ fn a_toml_file_of_one_run_is_a_config_as_well() {
     let world = World::new();
     let one = "task = \"mqar\"\n[[grid]]\npreset = \"smoke\"\nmixer = \"ssd\"\nd = 16\n";
     fs::write(world.path("one.toml"), one).unwrap();
-    shows!(
-        "experiment-explained",
-        world.dsf("mqar --config one.toml --n 8 --explain").ok()
-    );
+    shows!("experiment-explained", world.dsf("mqar --config one.toml --n 8 --explain").ok());
     let many = one.replace("d = 16", "d = [16, 32]");
     fs::write(world.path("many.toml"), many).unwrap();
     let many = world.refuses("mqar --config many.toml", "--d");
     many.at("many.toml", Some(2)).gives("16,32");
-    fs::write(
-        world.path("two.toml"),
-        format!("{one}[[grid]]\nmixer = \"s6\"\n"),
-    )
-    .unwrap();
+    fs::write(world.path("two.toml"), format!("{one}[[grid]]\nmixer = \"s6\"\n")).unwrap();
     let two = world.fails("mqar --config two.toml", "refused");
     two.at("two.toml", None).names(&["`dsf sweep two.toml`"]);
 }
@@ -115,9 +103,7 @@ fn a_toml_file_of_one_run_is_a_config_as_well() {
 #[test]
 fn the_long_names_of_settings_are_flags_as_well() {
     let world = World::new();
-    let long = world
-        .dsf("mqar --d-model 32 --d-state 8 --learning-rate 1e-3 --explain")
-        .ok();
+    let long = world.dsf("mqar --d-model 32 --d-state 8 --learning-rate 1e-3 --explain").ok();
     let short = world.dsf("mqar --d 32 --n 8 --lr 1e-3 --explain").ok();
     assert_eq!(long, short);
     let stop = world.dsf("mqar --stop-at 0.5 --explain --json").object();
@@ -136,14 +122,9 @@ fn mixers_fit_a_terminal_and_each_has_a_page() {
     shows!("mixers-wide", world.dsf("mixers --wide").ok());
     shows!("mixers-s6-and-rg-lru", world.dsf("mixers s6 rg-lru").ok());
     let events = world.dsf("--json mixers").ok();
-    let events: Vec<Value> = events
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events.len(), dsf::mixers::MIXERS.len());
-    assert!(events
-        .iter()
-        .all(|event| event["parameters"].as_u64() > Some(0)));
+    assert!(events.iter().all(|event| event["parameters"].as_u64() > Some(0)));
     assert_eq!(world.dsf("mixers nothing").code, 2);
 }
 
@@ -151,20 +132,14 @@ fn mixers_fit_a_terminal_and_each_has_a_page() {
 fn experiments_are_listed_printed_and_planned_without_a_file() {
     let world = World::new();
     let listed = world.dsf("experiments").ok();
-    assert!(
-        listed.lines().all(|line| line.chars().count() <= 80),
-        "{listed}"
-    );
+    assert!(listed.lines().all(|line| line.chars().count() <= 80), "{listed}");
     shows!("experiments", listed);
     let file = world.dsf("experiments smoke").ok();
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/smoke.toml");
     assert_eq!(file, fs::read_to_string(shipped).unwrap());
     let events = world.dsf("--json experiments").ok();
     let first: Value = serde_json::from_str(events.lines().next().unwrap()).unwrap();
-    assert_eq!(
-        (&first["experiment"], &first["runs"]),
-        (&"smoke".into(), &24.into())
-    );
+    assert_eq!((&first["experiment"], &first["runs"]), (&"smoke".into(), &24.into()));
     assert_eq!(world.dsf("experiments smok").code, 2);
     world.refuses("sweep smoke --threads 0", "--threads");
     let none = world.fails("sweep smok", "refused");

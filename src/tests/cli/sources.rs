@@ -5,7 +5,8 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const TEXT: &str = "wikitext --corpus text --tokenizer bytes --d 8 --n 8 --heads 1 --layers 1 --mlp-width 8 --seq-len 8 \
+const TEXT: &str =
+    "wikitext --corpus text --tokenizer bytes --d 8 --n 8 --heads 1 --layers 1 --mlp-width 8 --seq-len 8 \
                     --epochs 1 --threads 1";
 
 /// Splits of text in `folder`, of digits or of as many letters.
@@ -44,14 +45,10 @@ fn a_run_on_other_files_is_another_run() {
     let world = World::new();
     text(&world, "a", false);
     text(&world, "b", true);
-    let on =
-        |folder: &str, out: &str| done(&world, &format!("{TEXT} --data-dir {folder} -o {out}"));
+    let on = |folder: &str, out: &str| done(&world, &format!("{TEXT} --data-dir {folder} -o {out}"));
     let (first, second) = (on("a", "o"), on("b", "o"));
     assert_ne!(first["run"], second["run"]);
-    assert_eq!(
-        on("b", "fresh")["result"]["metrics"],
-        second["result"]["metrics"]
-    );
+    assert_eq!(on("b", "fresh")["result"]["metrics"], second["result"]["metrics"]);
     assert_ne!(first["result"]["test_loss"], second["result"]["test_loss"]);
     // The same text elsewhere is the same run, and a file that is changed in place makes another one.
     fs::rename(world.path("a"), world.path("moved")).unwrap();
@@ -72,16 +69,10 @@ fn a_config_and_a_worker_refuse_files_that_are_not_those_of_the_run() {
     let id = done(&world, &format!("{TEXT} --data-dir a -o o"))["run"].clone();
     let id = id.as_str().unwrap();
     let config = world.path("o/runs").join(id).join("config.json");
-    let line = format!(
-        "wikitext --config {} --data-dir b --seed 7",
-        config.display()
-    );
+    let line = format!("wikitext --config {} --data-dir b --seed 7", config.display());
     let other = world.fails(&line, "missing");
     other.at("b", None).names(&["--data-dir", "--config"]);
-    let line = format!(
-        "wikitext --config {} --data-dir a --seed 7",
-        config.display()
-    );
+    let line = format!("wikitext --config {} --data-dir a --seed 7", config.display());
     assert_eq!(done(&world, &line)["config"]["seed"], 7);
     let canonical: Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
     let worker = "worker --data-dir b -o p --device cpu";
@@ -97,11 +88,7 @@ fn a_sweep_trains_on_the_files_that_are_there_now() {
     text(&world, "a", false);
     text(&world, "b", true);
     let sweep = |folder: &str| {
-        world
-            .dsf(&format!(
-                "sweep --task {TEXT} --mixer softmax --data-dir {folder} --seeds 2 -o o"
-            ))
-            .ok()
+        world.dsf(&format!("sweep --task {TEXT} --mixer softmax --data-dir {folder} --seeds 2 -o o")).ok()
     };
     assert!(sweep("a").contains("2 finished"));
     assert!(sweep("a").contains("2 done before"));
@@ -112,11 +99,7 @@ fn a_sweep_trains_on_the_files_that_are_there_now() {
     assert!(report.contains("source_digest="), "{report}");
     let missing = format!("sweep --task {TEXT} --data-dir none --dry-run");
     let plan = world.dsf(&missing);
-    assert!(
-        plan.err.contains("runs on files that are not here"),
-        "{}",
-        plan.err
-    );
+    assert!(plan.err.contains("runs on files that are not here"), "{}", plan.err);
     plan.ok();
 }
 
@@ -126,9 +109,7 @@ fn results_on_different_files_are_different_cells_of_a_comparison() {
     text(&world, "a", false);
     text(&world, "b", true);
     for (folder, out) in [("a", "one"), ("b", "two")] {
-        world
-            .dsf(&format!("{TEXT} --data-dir {folder} -o {out}"))
-            .ok();
+        world.dsf(&format!("{TEXT} --data-dir {folder} -o {out}")).ok();
     }
     let said = world.dsf("compare one two").ok();
     assert!(said.contains("1 only in A, 1 only in B"), "{said}");
@@ -189,13 +170,7 @@ fn one_changed_byte_in_any_file_that_is_read_is_another_run_or_is_refused() {
     fs::create_dir(world.path("pairs")).unwrap();
     for split in ["train", "eval", "test"] {
         let line = "1.0\t1\t2\tb'one'\tb'two'\n0.0\t1\t2\tb'three'\tb'four'\n";
-        fs::write(
-            world
-                .path("pairs")
-                .join(format!("new_aan_pairs.{split}.tsv")),
-            line,
-        )
-        .unwrap();
+        fs::write(world.path("pairs").join(format!("new_aan_pairs.{split}.tsv")), line).unwrap();
     }
     let lra = |dataset: &str| format!("lra --preset smoke --dataset {dataset}");
     for (folder, line) in [
@@ -243,9 +218,7 @@ fn earlier_results_are_told_apart_by_their_examples_or_stand_alone() {
         let kept = |i: &usize| !["source_digest", "checksum"].contains(&&header[*i]);
         let mut writer = csv::Writer::from_path(world.path(name)).unwrap();
         let places: Vec<usize> = (0..header.len()).filter(kept).collect();
-        writer
-            .write_record(places.iter().map(|i| &header[*i]))
-            .unwrap();
+        writer.write_record(places.iter().map(|i| &header[*i])).unwrap();
         for (row, digest) in rows.iter().zip(digests) {
             let value = |i: &usize| match &header[*i] {
                 "data_digest" => digest.to_owned(),
@@ -257,22 +230,13 @@ fn earlier_results_are_told_apart_by_their_examples_or_stand_alone() {
         world.dsf(&format!("report {name} --table 1")).ok()
     };
     let same = earlier("same.csv", ["0123456789ab"; 2]);
-    assert!(
-        same.contains("over 2 seeds") && !same.contains("without a digest"),
-        "{same}"
-    );
+    assert!(same.contains("over 2 seeds") && !same.contains("without a digest"), "{same}");
     let other = earlier("other.csv", ["0123456789ab", "ba9876543210"]);
     assert!(!other.contains("over 2 seeds"), "{other}");
-    assert!(
-        other.contains("source_digest=examples:ba9876543210"),
-        "{other}"
-    );
+    assert!(other.contains("source_digest=examples:ba9876543210"), "{other}");
     let unknown = earlier("unknown.csv", ["", ""]);
     assert!(!unknown.contains("over 2 seeds"), "{unknown}");
-    assert!(
-        unknown.contains("note: 2 runs on files without a digest of the data"),
-        "{unknown}"
-    );
+    assert!(unknown.contains("note: 2 runs on files without a digest of the data"), "{unknown}");
 }
 
 #[test]
@@ -302,7 +266,5 @@ fn a_folder_of_data_that_no_run_reads_is_refused() {
         world.refuses(line, "--data-dir").gives("mine");
     }
     // A variable of the environment is for all commands.
-    world
-        .dsf_in(("DSF_DATA", "mine"), "mqar --preset smoke")
-        .ok();
+    world.dsf_in(("DSF_DATA", "mine"), "mqar --preset smoke").ok();
 }

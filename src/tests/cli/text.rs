@@ -15,11 +15,7 @@ fn texts(world: &World, name: &str, texts: &[(&str, &str)]) {
 
 /// The same text in each split.
 fn text(world: &World, name: &str, text: &str) {
-    texts(
-        world,
-        name,
-        &["train.txt", "valid.txt", "test.txt"].map(|file| (file, text)),
-    );
+    texts(world, name, &["train.txt", "valid.txt", "test.txt"].map(|file| (file, text)));
 }
 
 /// The 256 characters that GPT-2 has for bytes, sorted: `!` is the first.
@@ -33,8 +29,7 @@ fn alphabet() -> Vec<char> {
 /// Writes `name`, a tokenizer of bytes like that of GPT-2, with the added tokens `special` from id 256 on.
 fn tokenizer(world: &World, name: &str, special: &[&str]) {
     let tokens = alphabet().into_iter().enumerate();
-    let vocabulary: serde_json::Map<_, _> =
-        tokens.map(|(i, c)| (c.to_string(), json!(i))).collect();
+    let vocabulary: serde_json::Map<_, _> = tokens.map(|(i, c)| (c.to_string(), json!(i))).collect();
     let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
     let added = special.iter().enumerate().map(|(i, content)| {
         json!({"id": 256 + i, "content": content, "special": true, "normalized": false, "single_word": false,
@@ -49,9 +44,7 @@ fn tokenizer(world: &World, name: &str, special: &[&str]) {
 }
 
 fn events(text: &str) -> Vec<Value> {
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// The ids in the first token file that `out` names.
@@ -69,20 +62,13 @@ fn a_text_becomes_tokens_to_the_byte() {
     texts(&world, "mine", &[("train.txt", &format!("\u{feff}{body}"))]);
     let said = world.dsf("data tokens --corpus text --data-dir mine --tokenizer bytes --json");
     assert!(
-        said.err
-            .contains("warning: the byte-order mark at the beginning of train.txt is left out"),
+        said.err.contains("warning: the byte-order mark at the beginning of train.txt is left out"),
         "{}",
         said.err
     );
     let out = said.ok();
     for event in events(&out) {
-        for (key, wanted) in [
-            ("tokens", 25),
-            ("bytes", 25),
-            ("words", 3),
-            ("lines", 5),
-            ("ppl_words", 3),
-        ] {
+        for (key, wanted) in [("tokens", 25), ("bytes", 25), ("words", 3), ("lines", 5), ("ppl_words", 3)] {
             assert_eq!(event[key], wanted, "{key}: {event}");
         }
     }
@@ -97,38 +83,18 @@ fn a_split_is_evaluated_without_the_others() {
     let run = world.only_run("results");
     let text = "Words of a test ,\n\nand no others .\n".repeat(4);
     texts(&world, "mine", &[("test.txt", &text)]);
-    let eval = format!(
-        "wikitext eval --checkpoint {} --corpus text --data-dir mine",
-        run.display()
-    );
+    let eval = format!("wikitext eval --checkpoint {} --corpus text --data-dir mine", run.display());
     let out = world.dsf(&format!("{eval} --split test --json")).ok();
     let event = &events(&out)[0];
     let number = |key: &str| event[key].as_f64().unwrap();
-    assert_eq!(
-        (number("bytes"), number("ppl_words")),
-        (text.len() as f64, 36.0)
-    );
+    assert_eq!((number("bytes"), number("ppl_words")), (text.len() as f64, 36.0));
     let word_ppl = (number("all_nll") / 36.0).exp();
-    assert!(
-        (number("word_ppl") / word_ppl - 1.0).abs() < 1e-9,
-        "{event}"
-    );
+    assert!((number("word_ppl") / word_ppl - 1.0).abs() < 1e-9, "{event}");
     let said = world.dsf(&format!("{eval} --split test")).ok();
-    assert!(
-        said.contains("W is words, runs of anything but white space"),
-        "{said}"
-    );
+    assert!(said.contains("W is words, runs of anything but white space"), "{said}");
     let lacks = world.fails(&eval, "missing");
     lacks.at("mine", None).names(&["valid.txt"]);
-    texts(
-        &world,
-        "mine",
-        &[
-            ("train.txt", "ab"),
-            ("valid.txt", "ab"),
-            ("test.txt", "abc"),
-        ],
-    );
+    texts(&world, "mine", &[("train.txt", "ab"), ("valid.txt", "ab"), ("test.txt", "abc")]);
     let short = world.refuses(&format!("{eval} --split test"), "--seq-len");
     short.names(&["test", "3"]);
 }
@@ -149,14 +115,15 @@ fn articles_are_separated_by_the_end_of_text_of_their_tokenizer() {
     tokenizer(&world, "plain.json", &[]);
     tokenizer(&world, "ended.json", &["<|pad|>", "<|endoftext|>"]);
     text(&world, "mine", " = One = \n Wow! \n = Two = \n");
-    let line =
-        "data tokens --corpus text --data-dir mine --eos-between-articles --json --tokenizer";
+    let line = "data tokens --corpus text --data-dir mine --eos-between-articles --json --tokenizer";
     let found = ids(&world.dsf(&format!("{line} ended.json")).ok());
     let exclamation = found.iter().filter(|id| **id == 0).count();
     let ends: Vec<usize> = (0..found.len()).filter(|i| found[*i] == 257).collect();
     // Ten bytes of a heading and seven of a line stand between them.
     assert_eq!((exclamation, ends), (1, vec![0, 18]));
-    for command in [line, "wikitext --preset smoke --corpus text --data-dir mine --eos-between-articles true --tokenizer"] {
+    for command in
+        [line, "wikitext --preset smoke --corpus text --data-dir mine --eos-between-articles true --tokenizer"]
+    {
         let line = format!("{command} plain.json");
         let none = world.refuses(&line, "--eos-between-articles");
         none.names(&["`eos_token`", "tokenizer_config.json"]);
@@ -177,58 +144,37 @@ fn nothing_ends_a_text_where_the_tokenizer_declares_nothing() {
             "wikitext generate --checkpoint {} --tokenizer {name} --prompt a --tokens 600 --json",
             hf.display()
         );
-        events(&world.dsf(&line).ok())[0]["ids"]
-            .as_array()
-            .unwrap()
-            .clone()
+        events(&world.dsf(&line).ok())[0]["ids"].as_array().unwrap().clone()
     };
     let ids = write("plain.json");
     assert!(ids.contains(&json!(0)), "id 0 is `!`");
     assert_eq!(ids.len(), 600);
     let until = write("bytes");
-    assert!(
-        until.len() < 600 && until.last() == Some(&json!(0)),
-        "id 0 ends bytes"
-    );
+    assert!(until.len() < 600 && until.last() == Some(&json!(0)), "id 0 ends bytes");
 }
 
 #[test]
 fn what_is_exported_ends_a_text_as_its_tokenizer_does() {
     let world = World::new();
     text(&world, "mine", &"a few words of a text\n".repeat(200));
-    let cases = [
-        (&[][..], None, Value::Null),
-        (&["</s>"], None, json!(256)),
-        (&["</s>", "<|x|>"], Some("<|x|>"), json!(257)),
-    ];
+    let cases =
+        [(&[][..], None, Value::Null), (&["</s>"], None, json!(256)), (&["</s>", "<|x|>"], Some("<|x|>"), json!(257))];
     for (special, declared, wanted) in cases {
         tokenizer(&world, "t.json", special);
         if let Some(token) = declared {
-            fs::write(
-                world.path("tokenizer_config.json"),
-                json!({ "eos_token": token }).to_string(),
-            )
-            .unwrap();
+            fs::write(world.path("tokenizer_config.json"), json!({ "eos_token": token }).to_string()).unwrap();
         }
         let _ = fs::remove_dir_all(world.path("results"));
         let _ = fs::remove_dir_all(world.path("to"));
         world.dsf("wikitext --preset smoke --device cpu --corpus text --data-dir mine --tokenizer t.json").ok();
         let run = world.only_run("results");
-        world
-            .dsf(&format!(
-                "wikitext export --checkpoint {} --to to",
-                run.display()
-            ))
-            .ok();
+        world.dsf(&format!("wikitext export --checkpoint {} --to to", run.display())).ok();
         let read = |name: &str| -> Value {
             serde_json::from_str(&fs::read_to_string(world.path("to").join(name)).unwrap()).unwrap()
         };
         let config = read("config.json");
         assert_eq!(config.get("eos_token_id"), Some(&wanted), "{special:?}");
-        assert_eq!(
-            world.path("to/tokenizer_config.json").exists(),
-            declared.is_some()
-        );
+        assert_eq!(world.path("to/tokenizer_config.json").exists(), declared.is_some());
         // The folder tells all that was known of the tokenizer.
         fs::remove_dir_all(world.path("home/dsf/wikitext/tokenizers")).unwrap();
         let eval = "wikitext eval --checkpoint to --corpus text --data-dir";

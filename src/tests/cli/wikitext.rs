@@ -65,11 +65,7 @@ fn what_cannot_be_trained_is_refused_in_a_sentence() {
         ("--tokenizer neox", "--tokenizer", "`gpt-neox`"),
         ("--kv-pairs 4", "--kv-pairs", "wikitext"),
         ("--protocol matched", "--protocol", "paper"),
-        (
-            "--lr paper",
-            "--lr",
-            "`dsf sweep --task wikitext --lr paper`",
-        ),
+        ("--lr paper", "--lr", "`dsf sweep --task wikitext --lr paper`"),
         ("--vocab-size 100", "--vocab-size", "256"),
         ("--mixer s6 --rotary pre", "--rotary", "`s6`"),
         ("--precision bf16", "--precision", "--device cuda"),
@@ -124,11 +120,7 @@ fn a_text_of_ones_own_is_made_into_tokens_once() {
     corpus(&world);
     let line = format!("{SMOKE} --corpus text --data-dir mine --eos-between-articles true");
     let first = world.dsf(&line);
-    assert!(
-        first.err.contains("tokens of text (bytes, eos), train"),
-        "{}",
-        first.err
-    );
+    assert!(first.err.contains("tokens of text (bytes, eos), train"), "{}", first.err);
     first.ok();
     let second = world.dsf(&format!("{line} --mixer linear"));
     assert!(!second.err.contains("tokens of"), "{}", second.err);
@@ -143,10 +135,7 @@ fn a_sweep_of_text_trains_its_grid_and_a_dry_run_needs_no_data() {
     let plan = plan.ok();
     assert!(plan.contains("12 runs"), "{plan}");
     assert!(plan.contains("dataset       wikitext-2, sample"), "{plan}");
-    let file = format!(
-        "{}/experiments/wikitext-smoke.toml",
-        env!("CARGO_MANIFEST_DIR")
-    );
+    let file = format!("{}/experiments/wikitext-smoke.toml", env!("CARGO_MANIFEST_DIR"));
     let line = format!("sweep {file} --mixer linear,ssd --epochs 1 --jobs 2 --checkpoint-every 1");
     let said = world.dsf(&line);
     assert!(said.err.contains("train ppl "), "{}", said.err);

@@ -12,25 +12,18 @@ fn saved() -> PathBuf {
 
 fn call(world: &World, line: &str) -> Said {
     let hf = saved().display().to_string();
-    let words: Vec<String> = line
-        .split_whitespace()
-        .map(|w| w.replace("HF", &hf))
-        .collect();
+    let words: Vec<String> = line.split_whitespace().map(|w| w.replace("HF", &hf)).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     world.call(&words, b"")
 }
 
 fn events(text: &str) -> Vec<Value> {
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// One smoke run, and its id.
 fn trained(world: &World, more: &str) -> String {
-    world
-        .dsf(&format!("wikitext --preset smoke --device cpu {more}"))
-        .ok();
+    world.dsf(&format!("wikitext --preset smoke --device cpu {more}")).ok();
     let run = world.only_run("results");
     run.file_name().unwrap().to_str().unwrap().to_owned()
 }
@@ -80,18 +73,9 @@ fn flags_that_make_no_sense_are_refused_before_anything_is_computed() {
     refused("generate --prompt a --temperature 0", "--temperature");
     refused("generate --prompt a --top-p 2", "--top-p");
     refused("generate --prompt a --greedy --seed 3", "--greedy");
-    refused(
-        "eval --corpus sample --tokenizer bytes --stride 13",
-        "--stride",
-    );
-    refused(
-        "eval --corpus sample --tokenizer bytes --stride 0",
-        "--stride",
-    );
-    refused(
-        "eval --corpus sample --tokenizer bytes --batch-size 0",
-        "--batch-size",
-    );
+    refused("eval --corpus sample --tokenizer bytes --stride 13", "--stride");
+    refused("eval --corpus sample --tokenizer bytes --stride 0", "--stride");
+    refused("eval --corpus sample --tokenizer bytes --batch-size 0", "--batch-size");
     // The model that was imported without a tokenizer has 256 rows.
     refused("eval --corpus sample", "--vocab-size");
 }
@@ -105,9 +89,7 @@ fn a_model_of_transformers_is_imported_evaluated_and_exported_again() {
     let there = call(&world, again).fault();
     there.of("--to").gives("a.safetensors");
     let eval = |from: &str| {
-        let line = format!(
-            "wikitext eval --checkpoint {from} --corpus sample --tokenizer bytes --json --quiet"
-        );
+        let line = format!("wikitext eval --checkpoint {from} --corpus sample --tokenizer bytes --json --quiet");
         let mut events = events(&call(&world, &line).ok());
         for event in &mut events {
             event.as_object_mut().unwrap().remove("path");
@@ -117,13 +99,9 @@ fn a_model_of_transformers_is_imported_evaluated_and_exported_again() {
     let wanted = eval("HF");
     assert_eq!(wanted.len(), 2);
     assert_eq!(eval("a.safetensors"), wanted);
-    world
-        .dsf("wikitext export --checkpoint a.safetensors --to b --quiet")
-        .ok();
+    world.dsf("wikitext export --checkpoint a.safetensors --to b --quiet").ok();
     assert_eq!(eval("b"), wanted);
-    world
-        .dsf("wikitext import --from b --to c.safetensors")
-        .ok();
+    world.dsf("wikitext import --from b --to c.safetensors").ok();
     let bytes = |name: &str| fs::read(world.path(name)).unwrap();
     assert_eq!(bytes("a.safetensors"), bytes("c.safetensors"));
     let again = "wikitext export --checkpoint a.safetensors --to b";
@@ -135,9 +113,7 @@ fn what_a_run_says_of_its_best_weights_is_what_evaluating_them_says() {
     let world = World::new();
     // Preset quick tests on all of the text.
     let sizes = "--d 16 --layers 1 --heads 2 --seq-len 32 --train-examples 48 --epochs 1";
-    world
-        .dsf(&format!("wikitext --preset quick --device cpu {sizes}"))
-        .ok();
+    world.dsf(&format!("wikitext --preset quick --device cpu {sizes}")).ok();
     let run = world.only_run("results");
     let result = fs::read_to_string(run.join("result.json")).unwrap();
     let result: Value = serde_json::from_str(&result).unwrap();
@@ -174,11 +150,7 @@ fn every_token_of_a_run_is_scored_once_whatever_the_windows() {
     for event in &plain {
         let number = |key: &str| event[key].as_f64().unwrap();
         let (tokens, bytes) = (number("all_tokens"), number("bytes"));
-        assert_eq!(
-            tokens,
-            bytes - 1.0,
-            "bytes are tokens, and the first is not predicted"
-        );
+        assert_eq!(tokens, bytes - 1.0, "bytes are tokens, and the first is not predicted");
         let bits = number("all_nll") / 2f64.ln() / bytes;
         assert!((number("bits_per_byte") - bits).abs() < 1e-9, "{event}");
         let words = number("words") + number("lines");
@@ -200,20 +172,13 @@ fn a_run_writes_text_and_says_what_it_remembers() {
     let world = World::new();
     let id = trained(&world, "--mixer linear");
     let write = |flags: &str| {
-        let line =
-            format!("wikitext generate --checkpoint {id} --prompt The_state --tokens 20 {flags}");
+        let line = format!("wikitext generate --checkpoint {id} --prompt The_state --tokens 20 {flags}");
         let said = world.dsf(&line);
         (said.err.clone(), said.ok())
     };
     let (talk, text) = write("");
-    assert!(
-        text.starts_with("The_state") && text.ends_with('\n'),
-        "{text}"
-    );
-    assert!(
-        talk.contains("constant") && talk.contains("a second"),
-        "{talk}"
-    );
+    assert!(text.starts_with("The_state") && text.ends_with('\n'), "{text}");
+    assert!(talk.contains("constant") && talk.contains("a second"), "{talk}");
     assert_eq!(write("").1, text, "the seed decides");
     assert_ne!(write("--seed 2").1, text);
     let greedy = write("--greedy").1;
@@ -228,22 +193,9 @@ fn a_run_writes_text_and_says_what_it_remembers() {
 fn a_prompt_is_read_from_stdin_and_a_cache_is_called_one() {
     let world = World::new();
     let id = trained(&world, "--mixer softmax");
-    let line = [
-        "wikitext",
-        "generate",
-        "--checkpoint",
-        &id,
-        "--prompt",
-        "-",
-        "--tokens",
-        "3",
-    ];
+    let line = ["wikitext", "generate", "--checkpoint", &id, "--prompt", "-", "--tokens", "3"];
     let said = world.call(&line, "Größe = ".as_bytes());
-    assert!(
-        said.err.contains("cache: ") && said.err.contains("tokens"),
-        "{}",
-        said.err
-    );
+    assert!(said.err.contains("cache: ") && said.err.contains("tokens"), "{}", said.err);
     assert!(said.ok().starts_with("Größe = "));
     let line = [&line[..], &["--json"]].concat();
     world.call(&line, b"").fault().of("--prompt");

@@ -26,16 +26,9 @@ fn a_token_file_that_is_cut_while_it_is_used_ends_the_run_with_a_sentence() {
         .unwrap();
     wait_for_an_epoch(&world, "results");
     let folders = fs::read_dir(world.path("home/dsf/wikitext/tokens")).unwrap();
-    let folder = folders
-        .map(|entry| entry.unwrap().path())
-        .find(|path| path.is_dir());
+    let folder = folders.map(|entry| entry.unwrap().path()).find(|path| path.is_dir());
     let tokens = folder.unwrap().join("train.tokens");
-    fs::File::options()
-        .write(true)
-        .open(tokens)
-        .unwrap()
-        .set_len(4096)
-        .unwrap();
+    fs::File::options().write(true).open(tokens).unwrap().set_len(4096).unwrap();
     let status = child.wait().unwrap();
     let said = fs::read_to_string(world.path("said")).unwrap();
     assert_eq!(status.code(), Some(65), "{said}");

@@ -57,10 +57,7 @@ fn attack(name: &str, bytes: &[u8], mut check: impl FnMut(&[u8]) -> Result<(), S
         let copy = damaged(bytes, &mut random);
         if copy != bytes {
             if let Err(said) = check(&copy) {
-                assert!(
-                    !said.trim().is_empty() && !said.contains("panicked"),
-                    "{name}: {said}"
-                );
+                assert!(!said.trim().is_empty() && !said.contains("panicked"), "{name}: {said}");
                 refused += 1;
             }
         }
@@ -74,20 +71,10 @@ fn run() -> RunConfig {
 
 fn result() -> RunResult {
     let mut metrics = Metrics::default();
-    for (name, value) in [
-        ("accuracy", 0.73125),
-        ("train_loss", 1.25e-3),
-        ("test_loss", 0.8),
-        ("seconds", 12.5),
-    ] {
+    for (name, value) in [("accuracy", 0.73125), ("train_loss", 1.25e-3), ("test_loss", 0.8), ("seconds", 12.5)] {
         metrics.set(name, value);
     }
-    RunResult::done(
-        Outcome::Finished,
-        metrics,
-        "2026-01-02T03:04:05Z",
-        Provenance::collect("cpu", 2),
-    )
+    RunResult::done(Outcome::Finished, metrics, "2026-01-02T03:04:05Z", Provenance::collect("cpu", 2))
 }
 
 fn epoch(epoch: usize) -> EpochRow {
@@ -188,13 +175,8 @@ fn a_damaged_checkpoint_is_refused_or_continues_the_same_training() {
     let (wanted, progress) = (weights(&first), first.progress().clone());
     let mut second = trainer(&config, &data);
     let share = attack("checkpoint.safetensors", &whole, |copy| {
-        second
-            .restore(copy, "checkpoint")
-            .map_err(|e| e.to_string())?;
-        assert_eq!(
-            (weights(&second), second.progress()),
-            (wanted.clone(), &progress)
-        );
+        second.restore(copy, "checkpoint").map_err(|e| e.to_string())?;
+        assert_eq!((weights(&second), second.progress()), (wanted.clone(), &progress));
         Ok(())
     });
     assert!(share > 0.9, "{share}");
@@ -214,9 +196,7 @@ fn damaged_weights_are_refused_or_the_same() {
         fs::write(&path, bytes).unwrap();
         let found = Checkpoint::of_any_task(&path).map_err(|e| e.to_string())?;
         let values = found.values().iter();
-        let mut values: Vec<_> = values
-            .map(|(name, value)| (name.clone(), crate::world::flat(value)))
-            .collect();
+        let mut values: Vec<_> = values.map(|(name, value)| (name.clone(), crate::world::flat(value))).collect();
         values.sort_by(|a, b| a.0.cmp(&b.0));
         Ok((found.config.id(), values))
     };
@@ -234,18 +214,12 @@ fn damaged_token_files_are_refused_or_the_same() {
     let folder = tempfile::tempdir().unwrap();
     // A text of its own: tokens of one text are shared by whoever reads it.
     let page = folder.path().display();
-    let text =
-        format!(" = {page} = \n \n the words of a page , of which there are some \n").repeat(30);
+    let text = format!(" = {page} = \n \n the words of a page , of which there are some \n").repeat(30);
     for name in ["train.txt", "valid.txt", "test.txt"] {
         fs::write(folder.path().join(name), &text).unwrap();
     }
-    let settings = [
-        ("preset", "smoke"),
-        ("corpus", "text"),
-        ("seq-len", "16"),
-        ("train-examples", "4"),
-        ("test-examples", "2"),
-    ];
+    let settings =
+        [("preset", "smoke"), ("corpus", "text"), ("seq-len", "16"), ("train-examples", "4"), ("test-examples", "2")];
     let task = recipes::run("wikitext", &settings).unwrap().task;
     let load = || tasks::load(&task, Some(folder.path())).map(|data| data.digest());
     let wanted = load().unwrap();
@@ -269,10 +243,7 @@ fn a_damaged_experiment_is_a_plan_or_an_error_with_its_place() {
     let share = attack("smoke.toml", whole.as_bytes(), |copy| {
         let text = String::from_utf8(copy.to_vec()).map_err(|e| e.to_string())?;
         let parsed = Experiment::parse(&text, "smoke.toml", SETTINGS).map_err(|e| e.to_string())?;
-        parsed
-            .plan(&Default::default())
-            .map(drop)
-            .map_err(|e| e.to_string())
+        parsed.plan(&Default::default()).map(drop).map_err(|e| e.to_string())
     });
     assert!(share > 0.3, "{share}");
 }

@@ -6,8 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-const RUN: &str =
-    "mqar --preset smoke --d 32 --train-examples 96 --test-examples 32 --epochs 3 --threads 1 -q";
+const RUN: &str = "mqar --preset smoke --d 32 --train-examples 96 --test-examples 32 --epochs 3 --threads 1 -q";
 
 /// A file system in memory, until it is dropped.
 struct Disk(PathBuf);
@@ -55,12 +54,7 @@ fn a_run_on_a_full_disk_says_so_and_goes_on_when_there_is_room() {
         };
         let said = world.dsf(RUN);
         assert!(!said.err.contains("panicked"), "{}", said.err);
-        assert!(
-            said.code == 0 || said.err.contains("error: "),
-            "{}: {}",
-            said.code,
-            said.err
-        );
+        assert!(said.code == 0 || said.err.contains("error: "), "{}: {}", said.code, said.err);
         look_at(&world, "results");
         disk.change("size=10m");
         world.dsf(RUN).ok();
@@ -79,10 +73,7 @@ fn a_folder_that_cannot_be_written_to_is_refused_and_can_be_looked_at() {
     for line in [RUN, "sweep --preset smoke --mixer ssd -q"] {
         world.refuses(line, "--out").gives("results");
     }
-    assert!(
-        world.dsf("report").ok().contains("1 run"),
-        "its report needs no room"
-    );
+    assert!(world.dsf("report").ok().contains("1 run"), "its report needs no room");
     look_at(&world, "results");
     disk.change("rw");
     world.dsf("sweep --preset smoke --mixer ssd -q").ok();

@@ -8,8 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const SWEEP: &str =
-    "sweep --preset smoke --mixer softmax,ssd,linear --d 16,32 --train-examples 800 --epochs 3 \
+const SWEEP: &str = "sweep --preset smoke --mixer softmax,ssd,linear --d 16,32 --train-examples 800 --epochs 3 \
     --lr 1e-4,1e-3 --threads 1 --jobs 2 --retry-failed -q";
 
 fn start(world: &World) -> Child {
@@ -25,9 +24,7 @@ fn start(world: &World) -> Child {
 
 /// The results of finished runs as they stand in their files.
 fn results(world: &World) -> BTreeMap<PathBuf, String> {
-    let runs = fs::read_dir(world.path("results/runs"))
-        .into_iter()
-        .flatten();
+    let runs = fs::read_dir(world.path("results/runs")).into_iter().flatten();
     let files = runs.map(|run| run.unwrap().path().join("result.json"));
     let done = files.filter_map(|file| Some((file.clone(), fs::read_to_string(file).ok()?)));
     // One that failed is trained again.
@@ -71,11 +68,7 @@ fn a_sweep_that_is_killed_again_and_again_trains_every_run_once_and_to_the_same_
             let code = sweep.wait().unwrap().code();
             let now = results(&world);
             for (file, text) in &known {
-                assert_eq!(
-                    now.get(file),
-                    Some(text),
-                    "a run that was done was trained again"
-                );
+                assert_eq!(now.get(file), Some(text), "a run that was done was trained again");
             }
             known = now;
             if code == Some(0) {

@@ -33,14 +33,7 @@ fn worth(run: &Path) -> (Vec<String>, Vec<String>, Vec<u8>) {
     let text = fs::read_to_string(run.join("result.json")).unwrap();
     let result: serde_json::Value = serde_json::from_str(&text).unwrap();
     let of = |name: &str| format!("{name} {}", result[name]);
-    let names = [
-        "status",
-        "outcome",
-        "accuracy",
-        "train_loss",
-        "test_loss",
-        "steps",
-    ];
+    let names = ["status", "outcome", "accuracy", "train_loss", "test_loss", "steps"];
     let weights = fs::read(run.join("weights.safetensors")).unwrap_or_default();
     (crate::cli::numbers(run), names.map(of).into(), weights)
 }
@@ -49,11 +42,7 @@ fn worth(run: &Path) -> (Vec<String>, Vec<String>, Vec<u8>) {
 fn look_at(world: &World, out: &str) {
     for line in ["sweep status", "report", "show"] {
         let said = world.dsf(&format!("{line} --out {out}"));
-        assert!(
-            !said.err.contains("panicked") && said.code >= 0,
-            "{line}: {}",
-            said.err
-        );
+        assert!(!said.err.contains("panicked") && said.code >= 0, "{line}: {}", said.err);
     }
 }
 
@@ -75,10 +64,6 @@ fn no_leftovers(run: &Path) {
         ];
         // One that was killed while it took over a run leaves a file for a minute.
         let aside = name.starts_with(".claim-");
-        assert!(
-            aside || kept.contains(&name.as_str()),
-            "{name} in {}",
-            run.display()
-        );
+        assert!(aside || kept.contains(&name.as_str()), "{name} in {}", run.display());
     }
 }

@@ -10,17 +10,13 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 /// Three epochs, some hundredths of a second.
-const RUN: &str =
-    "mqar --preset smoke --train-examples 96 --test-examples 32 --epochs 3 --threads 1 -q";
-const SWEEP: &str =
-    "sweep --preset smoke --mixer softmax,ssd --train-examples 96 --test-examples 32 --epochs 2 \
+const RUN: &str = "mqar --preset smoke --train-examples 96 --test-examples 32 --epochs 3 --threads 1 -q";
+const SWEEP: &str = "sweep --preset smoke --mixer softmax,ssd --train-examples 96 --test-examples 32 --epochs 2 \
     --threads 1 --jobs 1 -q";
 
 fn dsf(world: &World, line: &str) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("dsf"));
-    command
-        .args(line.split_whitespace())
-        .current_dir(world.path(""));
+    command.args(line.split_whitespace()).current_dir(world.path(""));
     command
 }
 
@@ -34,10 +30,7 @@ fn at_every_place(mut test: impl FnMut(usize) -> bool) -> usize {
 fn ended_well(end: &End, fault: Fault) {
     let told = end.code.is_some_and(|code| code < 100) && !end.said.contains("panicked");
     assert!(told, "{fault:?}: {end:?}");
-    assert!(
-        end.code == Some(0) || end.said.contains("error: "),
-        "{fault:?}: {end:?}"
-    );
+    assert!(end.code == Some(0) || end.said.contains("error: "), "{fault:?}: {end:?}");
 }
 
 #[test]
@@ -64,10 +57,7 @@ fn a_run_that_is_killed_before_any_of_its_calls_goes_on_to_the_same_bits() {
         }
         reached
     });
-    assert!(
-        places > 30,
-        "a run has but {places} calls that change a file"
-    );
+    assert!(places > 30, "a run has but {places} calls that change a file");
 }
 
 /// The second checkpoint, in place of the first.
@@ -84,25 +74,15 @@ fn a_run_that_is_killed_in_any_call_of_a_checkpoint_goes_on_from_the_one_before(
     let end = run(dsf(&once, RUN), Fault::EndAndKill(25, usize::MAX));
     assert_eq!(end.code, Some(75), "{end:?}");
     let folder = once.only_run("results");
-    assert!(
-        folder.join("metrics.csv").exists(),
-        "no epoch is over: {end:?}"
-    );
+    assert!(folder.join("metrics.csv").exists(), "no epoch is over: {end:?}");
     assert!(folder.join("checkpoint.safetensors").exists());
     at_every_place(|at| {
         let world = World::new();
-        copy(
-            &folder,
-            &world.path("results/runs").join(folder.file_name().unwrap()),
-        );
+        copy(&folder, &world.path("results/runs").join(folder.file_name().unwrap()));
         let end = run(dsf(&world, RUN), Fault::EndAndKill(4, 4 + at));
         look_at(&world, "results");
         let said = world.dsf(&RUN.replace(" -q", ""));
-        assert!(
-            said.err.contains("continuing") || at > 0 && said.code == 0,
-            "{}",
-            said.err
-        );
+        assert!(said.err.contains("continuing") || at > 0 && said.code == 0, "{}", said.err);
         said.ok();
         assert_eq!(worth(&world.only_run("results")), wanted, "killed at {at}");
         end.reached
@@ -238,11 +218,7 @@ fn a_run_costs_so_many_calls_that_change_files() {
     let world = World::new();
     let end = run(dsf(&world, RUN), Fault::None);
     assert_eq!(end.code, Some(0));
-    println!(
-        "a run of three epochs: {} calls that change files: {:?}",
-        end.count(),
-        end.changes
-    );
+    println!("a run of three epochs: {} calls that change files: {:?}", end.count(), end.changes);
     assert!(end.count() <= 90, "{:?}", end.changes);
 }
 

@@ -80,14 +80,8 @@ pub fn run(mut command: Command, fault: Fault) -> End {
     }
     let child = command.spawn().unwrap();
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
-    let mut tracer = Tracer {
-        fault,
-        changes: BTreeMap::new(),
-        made: 0,
-        reached: false,
-        seen: vec![pid],
-        failing: BTreeMap::new(),
-    };
+    let mut tracer =
+        Tracer { fault, changes: BTreeMap::new(), made: 0, reached: false, seen: vec![pid], failing: BTreeMap::new() };
     let code = tracer.follow(pid);
     End {
         code,
@@ -112,10 +106,7 @@ struct Tracer {
 impl Tracer {
     /// Until the program and all its children have ended.
     fn follow(&mut self, program: Pid) -> Option<i32> {
-        assert!(matches!(
-            waitpid(program, None).unwrap(),
-            WaitStatus::Stopped(_, Signal::SIGTRAP)
-        ));
+        assert!(matches!(waitpid(program, None).unwrap(), WaitStatus::Stopped(_, Signal::SIGTRAP)));
         let options = ptrace::Options::PTRACE_O_TRACESYSGOOD
             | ptrace::Options::PTRACE_O_TRACECLONE
             | ptrace::Options::PTRACE_O_TRACEFORK
@@ -203,10 +194,7 @@ impl Tracer {
     }
 
     fn fail(&mut self, pid: Pid, registers: user_regs_struct, error: Errno) {
-        let none = user_regs_struct {
-            orig_rax: u64::MAX,
-            ..registers
-        };
+        let none = user_regs_struct { orig_rax: u64::MAX, ..registers };
         ptrace::setregs(pid, none).unwrap();
         self.failing.insert(pid, error);
     }
@@ -224,9 +212,7 @@ fn change(registers: &user_regs_struct) -> Option<&'static str> {
     match registers.orig_rax.cast_signed() {
         libc::SYS_openat if creates(registers.rdx) => Some("create"),
         libc::SYS_open if creates(registers.rsi) => Some("create"),
-        libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_writev if is_file(registers.rdi) => {
-            Some("write")
-        }
+        libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_writev if is_file(registers.rdi) => Some("write"),
         libc::SYS_fsync | libc::SYS_fdatasync => Some("fsync"),
         libc::SYS_rename | libc::SYS_renameat | libc::SYS_renameat2 => Some("rename"),
         libc::SYS_unlink | libc::SYS_unlinkat => Some("unlink"),

@@ -56,10 +56,7 @@ fn shapes(mixer: &str) -> HashMap<String, Vec<usize>> {
 fn pythia_70m_has_its_parameters_by_name_and_number() {
     for (mixer, further) in [("softmax", 0), ("linear", 0), ("normalized", 24_624)] {
         let zeros = |shape: Vec<usize>| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
-        let given: HashMap<_, _> = shapes(mixer)
-            .into_iter()
-            .map(|(name, shape)| (name, zeros(shape)))
-            .collect();
+        let given: HashMap<_, _> = shapes(mixer).into_iter().map(|(name, shape)| (name, zeros(shape))).collect();
         let names = given.len();
         let params = Params::given(given, DType::F32, &Device::Cpu);
         Model::new(&pythia_70m(mixer), IO, &params).unwrap();
@@ -102,10 +99,7 @@ fn spreads(init: InitScheme) -> BTreeMap<String, f64> {
 #[test]
 fn weights_start_as_pythia_was_trained_or_as_transformers_makes_them() {
     let (small, back) = ((2f64 / (5.0 * 64.0)).sqrt(), 2.0 / (3.0 * 8.0));
-    for (init, inputs, outputs) in [
-        (InitScheme::Pythia, small, back),
-        (InitScheme::Hf, 0.02, 0.02),
-    ] {
+    for (init, inputs, outputs) in [(InitScheme::Pythia, small, back), (InitScheme::Hf, 0.02, 0.02)] {
         let spreads = spreads(init);
         assert_eq!(spreads.len(), 9, "two tables, and q k v n out w1 w2");
         for (name, spread) in spreads {
@@ -124,10 +118,7 @@ fn weights_start_as_pythia_was_trained_or_as_transformers_makes_them() {
 fn an_untrained_model_of_50_304_tokens_knows_nothing() {
     for mixer in ["softmax", "linear", "normalized"] {
         let config = pythia(find(mixer).unwrap(), "reference", Rotary::Pre);
-        let io = Io {
-            vocab_size: 50_304,
-            seq_len: 64,
-        };
+        let io = Io { vocab_size: 50_304, seq_len: 64 };
         let params = Params::seeded(1, DType::F32, &Device::Cpu);
         let model = Model::new(&config, io, &params).unwrap();
         let windows: Vec<u32> = (0..65u32).map(|i| i * 773 % 50_277).collect();

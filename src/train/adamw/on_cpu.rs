@@ -7,12 +7,7 @@ use candle_core::backprop::GradStore;
 use candle_core::{Result, Tensor};
 
 /// Makes one step on every slot that has a gradient.
-pub(super) fn step(
-    slots: &[Slot],
-    grads: &GradStore,
-    config: &AdamConfig,
-    rates: &Rates,
-) -> Result<()> {
+pub(super) fn step(slots: &[Slot], grads: &GradStore, config: &AdamConfig, rates: &Rates) -> Result<()> {
     let grad = |slot: &Slot| grads.get(&slot.var).map(Tensor::contiguous).transpose();
     let grads = slots.iter().map(grad).collect::<Result<Vec<_>>>()?;
     let by = AdamWStep {

@@ -48,17 +48,10 @@ impl OnGpu {
             let words: Result<Vec<u32>> = blocks.into_iter().map(word).collect();
             gpu.upload(&words?)
         };
-        let blocks = slots
-            .chunks(TENSORS)
-            .map(blocks)
-            .collect::<Result<Vec<_>>>()?;
+        let blocks = slots.chunks(TENSORS).map(blocks).collect::<Result<Vec<_>>>()?;
         let parts: usize = blocks.iter().map(|blocks| blocks.len() / WORDS).sum();
         let clip = |most: f64| -> Result<Clip> {
-            Ok(Clip {
-                most: most as f32,
-                parts: gpu.alloc(DType::F32, parts)?,
-                scale: gpu.alloc(DType::F32, 1)?,
-            })
+            Ok(Clip { most: most as f32, parts: gpu.alloc(DType::F32, parts)?, scale: gpu.alloc(DType::F32, 1)? })
         };
         Ok(Self {
             rates: gpu.alloc(DType::F32, 3)?,
@@ -84,12 +77,7 @@ impl OnGpu {
     }
 
     /// Makes one step on every slot that has a gradient, or none if `loss` is given and not finite.
-    pub(super) fn launch(
-        &self,
-        slots: &[Slot],
-        grads: &GradStore,
-        loss: Option<View>,
-    ) -> Result<()> {
+    pub(super) fn launch(&self, slots: &[Slot], grads: &GradStore, loss: Option<View>) -> Result<()> {
         let grad = |slot: &Slot| grads.get(&slot.var).map(Tensor::contiguous).transpose();
         let grads = slots.iter().map(grad).collect::<Result<Vec<_>>>()?;
         if let Some(clip) = &self.clip {
@@ -143,10 +131,7 @@ impl OnGpu {
     }
 
     /// Table argument of the tensors, padded with null pointers to [`TENSORS`].
-    fn table<'a, G: Deref<Target = Storage>>(
-        &self,
-        held: &'a [Option<(G, &Layout)>],
-    ) -> Result<Arg<'a>> {
+    fn table<'a, G: Deref<Target = Storage>>(&self, held: &'a [Option<(G, &Layout)>]) -> Result<Arg<'a>> {
         let mut entries = Vec::new();
         for tensor in held {
             entries.push(match tensor {
@@ -163,9 +148,7 @@ impl OnGpu {
 }
 
 /// Storages of `tensors`, locked while a launch is made.
-fn held<'a>(
-    tensors: Vec<Option<&'a Tensor>>,
-) -> Vec<Option<(impl Deref<Target = Storage> + 'a, &'a Layout)>> {
+fn held<'a>(tensors: Vec<Option<&'a Tensor>>) -> Vec<Option<(impl Deref<Target = Storage> + 'a, &'a Layout)>> {
     let hold = |x: Option<&'a Tensor>| x.map(Tensor::storage_and_layout);
     tensors.into_iter().map(hold).collect()
 }

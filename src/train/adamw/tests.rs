@@ -12,28 +12,15 @@ fn the_first_step_moves_by_the_rate_against_the_sign_and_decays() {
     let weights = Tensor::new(&[2.0f64, 4.0, -1.0], &Device::Cpu).unwrap();
     let loss = (var.as_tensor() * weights).unwrap().sum_all().unwrap();
     adamw.step(&loss.backward().unwrap(), 0.01).unwrap();
-    let expected = [1.0f64, -2.0, 3.0]
-        .iter()
-        .zip([1.0, 1.0, -1.0])
-        .map(|(x, sign)| x * (1.0 - 0.001) - 0.01 * sign);
+    let expected = [1.0f64, -2.0, 3.0].iter().zip([1.0, 1.0, -1.0]).map(|(x, sign)| x * (1.0 - 0.001) - 0.01 * sign);
     for (got, want) in var.to_vec1::<f64>().unwrap().iter().zip(expected) {
         assert!((got - want).abs() < 1e-9, "{got} {want}");
     }
-    assert_eq!(
-        idle.to_vec1::<f64>().unwrap(),
-        [5.0],
-        "no gradient, no decay"
-    );
+    assert_eq!(idle.to_vec1::<f64>().unwrap(), [5.0], "no gradient, no decay");
 }
 
 /// Settings of Table 1 with a larger eps.
-const CLIPPED: AdamConfig = AdamConfig {
-    beta1: 0.9,
-    beta2: 0.95,
-    eps: 1e-6,
-    clip: Some(1.0),
-    decay: Decay::Matrices,
-};
+const CLIPPED: AdamConfig = AdamConfig { beta1: 0.9, beta2: 0.95, eps: 1e-6, clip: Some(1.0), decay: Decay::Matrices };
 
 /// Two steps that are clipped and two that are not, computed by PyTorch 2.15:
 ///
@@ -83,11 +70,7 @@ fn parameters() -> Vec<(String, Var)> {
     let sizes = [1, 7, 2048, 2049, 5000].into_iter().chain([3; 66]);
     let var = |(i, size): (usize, usize)| {
         let values: Vec<f32> = (0..size).map(|_| rng.normals().0 as f32).collect();
-        let shape = if size == 2048 {
-            vec![32, 64]
-        } else {
-            vec![size]
-        };
+        let shape = if size == 2048 { vec![32, 64] } else { vec![size] };
         let values = Tensor::from_vec(values, shape, &Device::Cpu).unwrap();
         (format!("p{i}"), Var::from_tensor(&values).unwrap())
     };
@@ -100,9 +83,8 @@ fn trained(config: &AdamConfig, steps: usize) -> AdamW {
     let mut adamw = AdamW::with_config(vars.clone(), 0.1, config.clone()).unwrap();
     for step in 0..steps {
         let used = vars.iter().enumerate().filter(|(i, _)| *i != 1);
-        let losses: Vec<Tensor> = used
-            .map(|(_, (_, var))| var.sqr().unwrap().sqr().unwrap().sum_all().unwrap())
-            .collect();
+        let losses: Vec<Tensor> =
+            used.map(|(_, (_, var))| var.sqr().unwrap().sqr().unwrap().sum_all().unwrap()).collect();
         let loss = Tensor::stack(&losses, 0).unwrap().sum_all().unwrap();
         let rate = 0.01 / (step + 1) as f64;
         adamw.step(&loss.backward().unwrap(), rate).unwrap();
@@ -145,10 +127,7 @@ fn the_kernel_steps_as_the_cpu_does() {
 
 #[test]
 fn a_norm_below_the_limit_changes_no_bit() {
-    let config = AdamConfig {
-        clip: Some(1e9),
-        ..RELEASED
-    };
+    let config = AdamConfig { clip: Some(1e9), ..RELEASED };
     assert_eq!(all(&trained(&config, 3)), all(&trained(&RELEASED, 3)));
     let by_kernel = |config| emulated(|| all(&trained(config, 3)));
     assert_eq!(by_kernel(&config), by_kernel(&RELEASED));

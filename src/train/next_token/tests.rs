@@ -44,11 +44,7 @@ fn splits(data: &Splits) -> &TrainValTest<Text> {
     }
 }
 
-fn next_token<'a>(
-    config: &'a RunConfig,
-    splits: &'a TrainValTest<Text>,
-    params: &Params,
-) -> NextToken<'a> {
+fn next_token<'a>(config: &'a RunConfig, splits: &'a TrainValTest<Text>, params: &Params) -> NextToken<'a> {
     let sizes = config.task.sizes().unwrap();
     NextToken::new(config, &sizes, splits, params, &Device::Cpu).unwrap()
 }
@@ -61,10 +57,7 @@ fn exactly() -> Params {
 fn step(config: &RunConfig, data: &Splits) -> (f64, Vec<f64>) {
     let params = exactly();
     let objective = next_token(config, splits(data), &params);
-    let examples = StepExamples {
-        epoch: 0,
-        range: 0..3,
-    };
+    let examples = StepExamples { epoch: 0, range: 0..3 };
     let mut sum = (0.0, vec![0.0; params.count()]);
     let batches = objective.micro_batches(&examples);
     let weights: f64 = batches.iter().map(|batch| batch.weight).sum();
@@ -106,8 +99,7 @@ fn every_epoch_shows_every_window_once_in_an_order_of_its_own() {
     let data = data(&config);
     let objective = next_token(&config, splits(&data), &exactly());
     let epoch = |epoch: usize| -> Vec<usize> {
-        let steps = [0..3, 3..6, 6..7]
-            .map(|range| objective.order.examples(&StepExamples { epoch, range }));
+        let steps = [0..3, 3..6, 6..7].map(|range| objective.order.examples(&StepExamples { epoch, range }));
         steps.concat()
     };
     let (first, second) = (epoch(0), epoch(1));
@@ -135,10 +127,7 @@ fn by_hand(model: &Model, text: &Text) -> Score {
         }
     }
     let targets = (text.windows() * 16) as f64;
-    Score {
-        loss: loss / targets,
-        accuracy: right / targets,
-    }
+    Score { loss: loss / targets, accuracy: right / targets }
 }
 
 #[test]
@@ -146,19 +135,12 @@ fn validation_and_test_are_means_over_all_their_targets() {
     let config = config("softmax", Some(2));
     let data = data(&config);
     let splits = splits(&data);
-    let objective = next_token(
-        &config,
-        splits,
-        &Params::seeded(1, DType::F32, &Device::Cpu),
-    );
+    let objective = next_token(&config, splits, &Params::seeded(1, DType::F32, &Device::Cpu));
     let exact = next_token(&config, splits, &exactly()).tested;
     let tested = objective.evaluate().unwrap();
     let wanted = [&splits.val, &splits.test].map(|text| by_hand(&exact, text));
     for (found, wanted) in [tested.val.unwrap(), tested.test].iter().zip(wanted) {
-        assert!(
-            (found.loss - wanted.loss).abs() < 1e-5,
-            "{found:?} {wanted:?}"
-        );
+        assert!((found.loss - wanted.loss).abs() < 1e-5, "{found:?} {wanted:?}");
         assert!((found.accuracy - wanted.accuracy).abs() < 1e-12);
     }
 }
@@ -203,24 +185,13 @@ fn a_run_ends_with_the_perplexities_of_its_last_weights() {
     assert_eq!(scores.get("train_ppl"), Some(last.train_loss.exp()));
     assert_eq!(scores.get("val_ppl"), last.val_loss.map(f64::exp));
     assert_eq!(scores.get("test_ppl"), Some(last.test_loss.exp()));
-    assert_eq!(
-        scores.get("best_val_ppl"),
-        scores.get("val_ppl"),
-        "it still learns"
-    );
+    assert_eq!(scores.get("best_val_ppl"), scores.get("val_ppl"), "it still learns");
     assert_eq!(scores.get("selected_test_ppl"), scores.get("test_ppl"));
     assert_eq!(scores.count("train_tokens"), Some(7 * 16));
-    assert!(scores
-        .get("train_ppl_eval")
-        .is_some_and(|ppl| ppl > 1.0 && ppl < 256.0));
-    assert!(scores
-        .get("unigram_ppl")
-        .is_some_and(|ppl| ppl > 1.0 && ppl < 256.0));
+    assert!(scores.get("train_ppl_eval").is_some_and(|ppl| ppl > 1.0 && ppl < 256.0));
+    assert!(scores.get("unigram_ppl").is_some_and(|ppl| ppl > 1.0 && ppl < 256.0));
     let words = [scores.get("val_word_ppl"), scores.get("test_word_ppl")];
-    let bits = [
-        scores.get("val_bits_per_byte"),
-        scores.get("test_bits_per_byte"),
-    ];
+    let bits = [scores.get("val_bits_per_byte"), scores.get("test_bits_per_byte")];
     for ((text, words), bits) in [val, test].into_iter().zip(words).zip(bits) {
         let counts = text.counts();
         // Two expressions for the same sum of nats.
@@ -240,19 +211,13 @@ fn a_limited_test_says_nothing_of_whole_splits_and_a_diverged_run_nothing_of_its
     let (trainer, _, outcome) = train(&config, &data);
     let scores = trainer.language_scores(outcome).unwrap();
     assert!(scores.get("test_ppl").is_some());
-    assert_eq!(
-        (scores.get("val_word_ppl"), scores.get("test_bits_per_byte")),
-        (None, None)
-    );
+    assert_eq!((scores.get("val_word_ppl"), scores.get("test_bits_per_byte")), (None, None));
     let mut wild = config.clone();
     wild.train.lr = f64::MAX;
     let (trainer, _, outcome) = train(&wild, &data);
     assert_eq!(outcome, Outcome::Diverged);
     let scores = trainer.language_scores(outcome).unwrap();
-    assert_eq!(
-        (scores.get("train_ppl"), scores.get("val_ppl")),
-        (None, None)
-    );
+    assert_eq!((scores.get("train_ppl"), scores.get("val_ppl")), (None, None));
     assert!(scores.get("unigram_ppl").is_some());
 }
 

@@ -21,10 +21,7 @@ fn text(ids: usize, windows: Option<usize>) -> Text {
 fn model() -> Model {
     let mut config = config("softmax", 1, Precision::F32).model;
     config.positions = false;
-    let io = Io {
-        vocab_size: V,
-        seq_len: L,
-    };
+    let io = Io { vocab_size: V, seq_len: L };
     let params = Params::seeded(3, DType::F64, &Device::Cpu);
     Model::new(&config, io, &params.detached()).unwrap()
 }
@@ -37,10 +34,7 @@ fn surprise(model: &Model, context: &[u16], id: u16) -> f64 {
     let last = hidden.i((0, context.len() - 1)).unwrap();
     let logits = model.logits(&last.unsqueeze(0).unwrap()).unwrap();
     let log = candle_nn::ops::log_softmax(&logits, D::Minus1).unwrap();
-    -log.i((0, usize::from(id)))
-        .unwrap()
-        .to_scalar::<f64>()
-        .unwrap()
+    -log.i((0, usize::from(id))).unwrap().to_scalar::<f64>().unwrap()
 }
 
 /// Token-by-token score: the context of a token begins with the earliest window that contains it.
@@ -67,12 +61,7 @@ fn every_way_of_scoring_is_the_loop_over_tokens() {
         let text = text(count, None);
         for stride in [None].into_iter().chain((1..=L).map(Some)) {
             for (every_token, batch) in [(false, 1), (false, 3), (true, 1), (true, 100)] {
-                let how = Scoring {
-                    seq_len: L,
-                    stride,
-                    batch,
-                    every_token,
-                };
+                let how = Scoring { seq_len: L, stride, batch, every_token };
                 let found = score(&model, &text, &how, &Device::Cpu).unwrap();
                 let wanted = by_hand(&model, text.ids(), &how);
                 assert_eq!(found.tokens, wanted.tokens, "{count} {how:?}");
@@ -89,12 +78,7 @@ fn every_way_of_scoring_is_the_loop_over_tokens() {
 #[test]
 fn windows_end_to_end_are_those_of_the_text() {
     let text = text(23, None);
-    let how = Scoring {
-        seq_len: L,
-        stride: None,
-        batch: 2,
-        every_token: false,
-    };
+    let how = Scoring { seq_len: L, stride: None, batch: 2, every_token: false };
     let found = score(&model(), &text, &how, &Device::Cpu).unwrap();
     assert_eq!(found.tokens, text.windows() * L);
     assert!((found.ppl().ln() * found.tokens as f64 - found.nll).abs() < 1e-9);
@@ -109,8 +93,7 @@ fn a_unigram_model_counts_the_targets_of_training_windows() {
     // The targets are 1 1 1 2; with add-one smoothing the counts are 4, 2 and 1 of 7.
     let train = of(&[0, 1, 1, 1, 2], None);
     let test = of(&[2, 1, 0, 2, 1, 1], None);
-    let surprise =
-        -((4.0 / 7.0f64).ln() + (1.0 / 7.0f64).ln() + (2.0 / 7.0f64).ln()) - (4.0 / 7.0f64).ln();
+    let surprise = -((4.0 / 7.0f64).ln() + (1.0 / 7.0f64).ln() + (2.0 / 7.0f64).ln()) - (4.0 / 7.0f64).ln();
     let found = unigram_ppl(&train, &test, 3);
     assert!((found - (surprise / 4.0).exp()).abs() < 1e-12, "{found}");
     // A limit leaves windows out on both sides.

@@ -59,19 +59,10 @@ fn splits_of(documents: usize, train: usize) -> TrainValTest<Documents> {
         }
         examples
     };
-    TrainValTest {
-        train: split(train),
-        val: split(7),
-        test: split(9),
-        ..TrainValTest::default()
-    }
+    TrainValTest { train: split(train), val: split(7), test: split(9), ..TrainValTest::default() }
 }
 
-fn pooled<'a>(
-    run: &'a RunConfig,
-    splits: &'a TrainValTest<Documents>,
-    params: &Params,
-) -> Pooled<'a> {
+fn pooled<'a>(run: &'a RunConfig, splits: &'a TrainValTest<Documents>, params: &Params) -> Pooled<'a> {
     let sizes = run.task.sizes().unwrap();
     Pooled::new(run, &sizes, splits, params, &Device::Cpu).unwrap()
 }
@@ -96,9 +87,7 @@ fn step(run: &RunConfig, splits: &TrainValTest<Documents>) -> (f64, Vec<Vec<f64>
             };
             let grad: Vec<f64> = grad.flatten_all().unwrap().to_vec1().unwrap();
             sum.resize(grad.len(), 0.0);
-            sum.iter_mut()
-                .zip(grad)
-                .for_each(|(sum, grad)| *sum += grad);
+            sum.iter_mut().zip(grad).for_each(|(sum, grad)| *sum += grad);
         }
     }
     sum
@@ -189,11 +178,7 @@ fn every_mixer_trains_on_documents_of_unequal_length_whatever_their_batch() {
 #[test]
 fn pooling_and_heads_look_at_no_padding_either() {
     let splits = splits_of(2, 24);
-    for (dual, pool) in [
-        ("logits", "max"),
-        ("features", "last"),
-        ("features", "mean"),
-    ] {
+    for (dual, pool) in [("logits", "max"), ("features", "last"), ("features", "mean")] {
         let matched = settings(LraDataset::Retrieval, "hyena", Protocol::Matched);
         let set = vec![("dual", dual), ("pool", pool), ("lambda-skip", "true")];
         assert_independent_of_batches(&[matched, set].concat(), &splits);
@@ -214,11 +199,7 @@ fn padding_is_seen_unless_it_is_masked() {
         let params = Params::seeded(1, DType::F64, &Device::Cpu);
         let objective = pooled(&run, &splits, &params);
         let loss = |len: usize| {
-            let batch = MicroBatch {
-                examples: vec![0, 1, 2],
-                seq_len: len,
-                weight: 1.0,
-            };
+            let batch = MicroBatch { examples: vec![0, 1, 2], seq_len: len, weight: 1.0 };
             let cx = Cx::eval();
             let found = objective.classify(&objective.tested, &splits.train, &batch, &cx);
             found.unwrap().loss.to_scalar::<f64>().unwrap()
@@ -231,10 +212,7 @@ fn padding_is_seen_unless_it_is_masked() {
 
 #[test]
 fn every_epoch_shows_every_example_once_in_an_order_of_its_own() {
-    let (run, splits) = (
-        run(&[settings(LraDataset::Listops, "s6", Protocol::Matched)]),
-        splits(1),
-    );
+    let (run, splits) = (run(&[settings(LraDataset::Listops, "s6", Protocol::Matched)]), splits(1));
     let params = Params::seeded(1, DType::F32, &Device::Cpu);
     let objective = pooled(&run, &splits, &params);
     let epoch = |epoch: usize| -> Vec<usize> {
@@ -260,10 +238,7 @@ fn micro_batches_hold_like_lengths_where_padding_is_masked_and_one_length_where_
         let params = Params::seeded(1, DType::F32, &Device::Cpu);
         let objective = pooled(&run, &splits, &params);
         let batches = objective.cut(&splits.train, (0..6).collect());
-        batches
-            .iter()
-            .map(|batch| batch.seq_len)
-            .collect::<Vec<_>>()
+        batches.iter().map(|batch| batch.seq_len).collect::<Vec<_>>()
     };
     let longest = (0..6).map(|i| splits.train.longest(i)).max().unwrap();
     assert_eq!(of(Protocol::Reference), [longest; 3]);
@@ -298,9 +273,7 @@ fn a_stopped_run_goes_on_bit_for_bit() {
         assert_eq!(bits(&second), bits(&whole), "stopped after step {stop}");
         let rows = |trainer: &Trainer| -> Vec<_> {
             let epochs = trainer.progress().epochs.iter();
-            epochs
-                .map(|e| (e.train_loss, e.accuracy, e.val_accuracy))
-                .collect()
+            epochs.map(|e| (e.train_loss, e.accuracy, e.val_accuracy)).collect()
         };
         assert_eq!(rows(&second), rows(&whole));
     }
@@ -325,11 +298,7 @@ fn classifiers_train_by_kernels_as_on_the_cpu() {
         (Listops, "softmax", Protocol::Matched, None),
         (Retrieval, "s6", Protocol::Matched, None),
     ] {
-        let mut more = vec![
-            ("dropout", "0.1"),
-            ("micro-batch", "4"),
-            ("lambda-skip", "true"),
-        ];
+        let mut more = vec![("dropout", "0.1"), ("micro-batch", "4"), ("lambda-skip", "true")];
         more.extend(loss.map(|loss| ("loss", loss)));
         let run = run(&[settings(dataset, mixer, protocol), more]);
         let data = Splits::Pooled(splits(dataset.documents()));
@@ -338,10 +307,7 @@ fn classifiers_train_by_kernels_as_on_the_cpu() {
         let found = emulated(|| trained(&run, &data));
         assert!(launches() > before, "no kernels in {mixer}");
         for (a, b) in found.iter().zip(&expected) {
-            assert!(
-                (a / b - 1.0).abs() < 2e-5,
-                "{mixer}: {found:?} {expected:?}"
-            );
+            assert!((a / b - 1.0).abs() < 2e-5, "{mixer}: {found:?} {expected:?}");
         }
     }
 }

@@ -44,18 +44,10 @@ impl<'a> Scores<'a> {
         }
         let mut whole = windows;
         for (ids, scored) in ends(text.ids(), count, length, stride) {
-            let how = Scoring {
-                seq_len: ids.len() - 1,
-                stride: Some(scored),
-                ..*how
-            };
+            let how = Scoring { seq_len: ids.len() - 1, stride: Some(scored), ..*how };
             add(&mut whole, part(ids, &how)?);
         }
-        Ok(Self {
-            text,
-            windows,
-            whole,
-        })
+        Ok(Self { text, windows, whole })
     }
 
     /// Number of words W for the perplexity per word.
@@ -85,13 +77,7 @@ impl<'a> Scores<'a> {
         )
     }
 
-    pub fn json(
-        &self,
-        split: Split,
-        found: &Checkpoint,
-        text: &WikitextConfig,
-        how: &Scoring,
-    ) -> Value {
+    pub fn json(&self, split: Split, found: &Checkpoint, text: &WikitextConfig, how: &Scoring) -> Value {
         let counts = self.text.counts();
         json!({
             "event": "eval", "schema": 1, "path": found.place(), "run": found.origin.run,

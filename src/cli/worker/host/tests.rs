@@ -48,11 +48,7 @@ impl Trains for Pretends {
 }
 
 fn train(run: &str) -> HostEvent {
-    let asked = TrainRequest {
-        run: format!("the {run}"),
-        config: run.to_owned(),
-        micro_batch: None,
-    };
+    let asked = TrainRequest { run: format!("the {run}"), config: run.to_owned(), micro_batch: None };
     line(&Request::Train(asked))
 }
 
@@ -62,10 +58,7 @@ fn line(request: &Request) -> HostEvent {
 
 /// Serves `first`, and the requests that `then` returns after each end; returns the ends, the exit code, and the closed
 /// devices.
-fn served(
-    first: Vec<HostEvent>,
-    then: impl FnMut(&Ended) -> Vec<HostEvent>,
-) -> (Vec<Ended>, u8, Vec<String>) {
+fn served(first: Vec<HostEvent>, then: impl FnMut(&Ended) -> Vec<HostEvent>) -> (Vec<Ended>, u8, Vec<String>) {
     served_by(Pretends::default(), first, then)
 }
 
@@ -85,15 +78,11 @@ fn served_by(
         event.as_object_mut().unwrap().remove("event");
         event.as_object_mut().unwrap().remove("schema");
         let ended: Ended = serde_json::from_value(event).unwrap();
-        then(&ended)
-            .into_iter()
-            .for_each(|heard| ask.send(heard).unwrap());
+        then(&ended).into_iter().for_each(|heard| ask.send(heard).unwrap());
         said.push(ended);
         Ok(())
     };
-    let code = Host::new(trains, sender)
-        .serve(&inbox, &AtomicBool::new(false), &mut say)
-        .unwrap();
+    let code = Host::new(trains, sender).serve(&inbox, &AtomicBool::new(false), &mut say).unwrap();
     said.sort_by(|a, b| a.run.cmp(&b.run));
     let mut closed = closed.lock().unwrap().clone();
     closed.sort();
@@ -125,10 +114,7 @@ fn runs_end_one_by_one_whatever_becomes_of_the_others() {
     assert_eq!(said[0].words, "");
     assert_eq!(said[1].words, "error: no data\n");
     let panic = &said[2].words;
-    assert!(
-        panic.starts_with("panicked at ") && panic.ends_with("\nno way\n"),
-        "{panic}"
-    );
+    assert!(panic.starts_with("panicked at ") && panic.ends_with("\nno way\n"), "{panic}");
 }
 
 #[test]
@@ -143,17 +129,8 @@ fn one_run_is_stopped_and_the_others_go_on() {
 
 #[test]
 fn a_line_that_is_no_request_ends_the_process_behind_its_checkpoints() {
-    for line in [
-        "nonsense",
-        r#"{"train":{"run":"x"}}"#,
-        r#"{"sing":"x"}"#,
-        "",
-    ] {
-        let lines = vec![
-            train("wait"),
-            HostEvent::Line(line.to_owned()),
-            train("done"),
-        ];
+    for line in ["nonsense", r#"{"train":{"run":"x"}}"#, r#"{"sing":"x"}"#, ""] {
+        let lines = vec![train("wait"), HostEvent::Line(line.to_owned()), train("done")];
         let (said, code, _) = served(lines, |_| Vec::new());
         assert_eq!(code, exit::REFUSED, "{line}");
         assert_eq!(said.len(), 1);
@@ -174,12 +151,8 @@ fn a_device_that_failed_takes_no_more_runs() {
 #[test]
 fn a_process_that_gets_no_device_takes_no_more_runs() {
     for why in ["out of memory", "a panic"] {
-        let trains = Pretends {
-            lost: Some(why),
-            ..Pretends::default()
-        };
-        let (said, code, closed) =
-            served_by(trains, vec![train("done")], |_| vec![train("another")]);
+        let trains = Pretends { lost: Some(why), ..Pretends::default() };
+        let (said, code, closed) = served_by(trains, vec![train("done")], |_| vec![train("another")]);
         assert_eq!(code, exit::FAILED);
         assert!(said.len() == 1 && said[0].last && said[0].code != exit::DONE);
         assert!(closed.is_empty());

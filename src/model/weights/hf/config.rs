@@ -1,8 +1,6 @@
 //! Reading and writing of `config.json` of a GPT-NeoX model.
 
-use crate::config::{
-    InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Rotary, StateMixer,
-};
+use crate::config::{InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Rotary, StateMixer};
 use crate::error::{Error, Result};
 use crate::mixers::GPT_NEOX;
 use crate::tasks::wikitext::WikitextConfig;
@@ -30,9 +28,7 @@ impl File<'_> {
     }
 
     fn size(&self, key: &str) -> Result<usize> {
-        let size = self.json[key]
-            .as_u64()
-            .filter(|n| (1..=1 << 24).contains(n));
+        let size = self.json[key].as_u64().filter(|n| (1..=1 << 24).contains(n));
         let size = size.and_then(|n| usize::try_from(n).ok());
         size.ok_or_else(|| self.refused(&format!("`{key}` is missing or no size")))
     }
@@ -50,20 +46,16 @@ impl File<'_> {
         match object.get(key) {
             None => Ok(()),
             Some(found) if same(found) || (found.is_null() && wanted == &json!(false)) => Ok(()),
-            Some(found) => Err(self.refused(&format!(
-                "`{key}` is {found}, and this program's model has {wanted} alone"
-            ))),
+            Some(found) => {
+                Err(self.refused(&format!("`{key}` is {found}, and this program's model has {wanted} alone")))
+            }
         }
     }
 
     /// Fraction of a head's channels with rotary positions, under any of its three names.
     fn rotary_share(&self) -> f64 {
         let rope = self.rope();
-        let shares = [
-            &rope["partial_rotary_factor"],
-            &self.json["partial_rotary_factor"],
-            &self.json["rotary_pct"],
-        ];
+        let shares = [&rope["partial_rotary_factor"], &self.json["partial_rotary_factor"], &self.json["rotary_pct"]];
         shares.iter().find_map(|s| s.as_f64()).unwrap_or(0.25)
     }
 
@@ -90,17 +82,14 @@ fn fixed() -> [(&'static str, Value); 6] {
 ///
 /// Fails if the file describes another kind of model or has a feature that this program's model lacks.
 pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
-    let json: Value = serde_json::from_str(text)
-        .map_err(|e| Error::data(place, format!("not the config of a model: {e}")))?;
+    let json: Value =
+        serde_json::from_str(text).map_err(|e| Error::data(place, format!("not the config of a model: {e}")))?;
     let file = File { json, place };
     if file.json["model_type"] != "gpt_neox" {
         let kind = &file.json["model_type"];
         return Err(file.refused(&format!("`model_type` is {kind}, not \"gpt_neox\"")));
     }
-    let other = [
-        ("rope_theta", json!(10_000)),
-        ("rope_scaling", json!(false)),
-    ];
+    let other = [("rope_theta", json!(10_000)), ("rope_scaling", json!(false))];
     for (key, wanted) in fixed().into_iter().chain(other) {
         file.only(key, &wanted)?;
     }
@@ -112,10 +101,7 @@ pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
     }
     let dims = (file.rotary_share() * (d / heads) as f64) as usize;
     if !dims.is_multiple_of(2) || dims > d / heads {
-        return Err(file.refused(&format!(
-            "{dims} rotary channels of a head of {}",
-            d / heads
-        )));
+        return Err(file.refused(&format!("{dims} rotary channels of a head of {}", d / heads)));
     }
     Ok(Shape {
         model: ModelConfig {
@@ -152,11 +138,7 @@ pub(super) fn mismatch(model: &ModelConfig) -> Option<String> {
     let Some(language) = &model.language else {
         return Some("the model is none of `dsf wikitext`".to_owned());
     };
-    let other = |what: &str, is: &str, there: &str| {
-        Some(format!(
-            "{what} is `{is}`, and GPT-NeoX has `{there}` alone"
-        ))
-    };
+    let other = |what: &str, is: &str, there: &str| Some(format!("{what} is `{is}`, and GPT-NeoX has `{there}` alone"));
     let (mixer, variant) = GPT_NEOX;
     if model.mixer != mixer {
         return other("the mixer", &model.mixer, mixer);

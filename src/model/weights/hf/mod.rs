@@ -27,9 +27,7 @@ const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 
 /// Whether `folder` has the layout of Hugging Face.
 pub(super) fn is_in(folder: &Path) -> bool {
-    [WHOLE, INDEX]
-        .iter()
-        .any(|name| folder.join(name).is_file())
+    [WHOLE, INDEX].iter().any(|name| folder.join(name).is_file())
 }
 
 /// Whether `file` holds tensors under GPT-NeoX's names.
@@ -55,11 +53,7 @@ pub(super) fn read_file(path: &Path, file: Mapped) -> Result<Checkpoint> {
 }
 
 /// Builds the model of `config.json` in `folder` from `theirs`, the tensors of `files` by GPT-NeoX's names.
-fn assemble(
-    folder: &Path,
-    files: &[Mapped],
-    theirs: HashMap<String, Tensor>,
-) -> Result<Checkpoint> {
+fn assemble(folder: &Path, files: &[Mapped], theirs: HashMap<String, Tensor>) -> Result<Checkpoint> {
     let place = folder.join(CONFIG);
     let text = files::read_text(&place)?;
     let shape = config::read(&text, &place.display().to_string())?;
@@ -69,19 +63,11 @@ fn assemble(
         Some(known) => known,
         None => (imported_run(shape, tokenizer(folder)?), Origin::default()),
     };
-    Ok(Checkpoint {
-        config,
-        origin,
-        values,
-        place: folder.to_owned(),
-    })
+    Ok(Checkpoint { config, origin, values, place: folder.to_owned() })
 }
 
 /// Returns the parameters by this program's names, or an error message if a tensor is missing, misshapen or unknown.
-fn rename(
-    mut theirs: HashMap<String, Tensor>,
-    model: &ModelConfig,
-) -> Result<HashMap<String, Tensor>, String> {
+fn rename(mut theirs: HashMap<String, Tensor>, model: &ModelConfig) -> Result<HashMap<String, Tensor>, String> {
     let mut take = |name: &str| {
         let found = theirs.remove(name);
         found.ok_or_else(|| format!("tensor {name} is missing"))
@@ -94,9 +80,7 @@ fn rename(
         let (tensor, d) = (take(&name)?, model.d_model);
         if tensor.dim(0).ok() != Some(3 * d) {
             let (found, rows) = (tensor.dims(), 3 * d);
-            return Err(format!(
-                "tensor {name} has shape {found:?}, not {rows} rows"
-            ));
+            return Err(format!("tensor {name} has shape {found:?}, not {rows} rows"));
         }
         let parts = names::split(&tensor, model.n_heads).map_err(|e| e.to_string())?;
         values.extend(ours.into_iter().zip(parts));
@@ -180,12 +164,7 @@ impl Checkpoint {
     /// # Errors
     ///
     /// Fails if the model is not a GPT-NeoX model or writing fails.
-    pub fn export(
-        &self,
-        folder: &Path,
-        tokenizer: Option<&TokenizerFile>,
-        eos: Option<u16>,
-    ) -> Result<()> {
+    pub fn export(&self, folder: &Path, tokenizer: Option<&TokenizerFile>, eos: Option<u16>) -> Result<()> {
         let config = config_json(&self.config, eos).map_err(|e| e.in_file(&self.place, None))?;
         // `transformers` requires the `format`.
         let format = [("format", "pt".to_owned())];

@@ -29,24 +29,15 @@ const INNER: [(&str, &str); 10] = [
 
 /// Three names of this program, and the one tensor of GPT-NeoX that holds all three.
 const FUSED: [([&str; 3], &str); 2] = [
-    (
-        ["mixer.wq", "mixer.wk", "mixer.wv"],
-        "attention.query_key_value.weight",
-    ),
-    (
-        ["mixer.bq", "mixer.bk", "mixer.bv"],
-        "attention.query_key_value.bias",
-    ),
+    (["mixer.wq", "mixer.wk", "mixer.wv"], "attention.query_key_value.weight"),
+    (["mixer.bq", "mixer.bk", "mixer.bv"], "attention.query_key_value.bias"),
 ];
 
 /// Pairs of names of a model with `n_layers` layers, for tensors that correspond one to one.
 pub(super) fn unfused(n_layers: usize) -> impl Iterator<Item = (String, String)> {
-    let around = OUTER
-        .iter()
-        .map(|(o, t)| ((*o).to_owned(), (*t).to_owned()));
-    let layers = (0..n_layers).flat_map(|layer| {
-        INNER.map(|(ours, theirs)| (our_layer(layer, ours), their_layer(layer, theirs)))
-    });
+    let around = OUTER.iter().map(|(o, t)| ((*o).to_owned(), (*t).to_owned()));
+    let layers = (0..n_layers)
+        .flat_map(|layer| INNER.map(|(ours, theirs)| (our_layer(layer, ours), their_layer(layer, theirs))));
     around.chain(layers)
 }
 
@@ -102,10 +93,7 @@ mod tests {
     #[test]
     fn each_head_owns_its_q_then_its_k_then_its_v() {
         // Two heads of two rows; hundreds are the head, tens are q, k or v, and ones the row.
-        let rows: Vec<f32> = [
-            0., 1., 10., 11., 20., 21., 100., 101., 110., 111., 120., 121.,
-        ]
-        .into();
+        let rows: Vec<f32> = [0., 1., 10., 11., 20., 21., 100., 101., 110., 111., 120., 121.].into();
         let fused = Tensor::from_vec(rows, 12, &Device::Cpu).unwrap();
         let parts = split(&fused, 2).unwrap();
         let values = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
@@ -114,11 +102,7 @@ mod tests {
         assert_eq!(values(&parts[2]), [20., 21., 120., 121.]);
         let [q, k, v] = &parts;
         assert_eq!(values(&fuse([q, k, v], 2).unwrap()), values(&fused));
-        let matrix = fused
-            .reshape((12, 1))
-            .unwrap()
-            .broadcast_as((12, 5))
-            .unwrap();
+        let matrix = fused.reshape((12, 1)).unwrap().broadcast_as((12, 5)).unwrap();
         let [q, k, v] = &split(&matrix, 2).unwrap();
         assert_eq!(q.dims(), [4, 5]);
         assert_eq!(values(&fuse([q, k, v], 2).unwrap()), values(&matrix));

@@ -31,9 +31,7 @@ pub(super) fn read(folder: &Path) -> Result<(Vec<Mapped>, HashMap<String, Tensor
     let place = folder.join(INDEX);
     let index = index(&place)?;
     let names: BTreeSet<&String> = index.values().collect();
-    let shards = names
-        .into_iter()
-        .map(|shard| Ok((shard, open(folder, shard)?)));
+    let shards = names.into_iter().map(|shard| Ok((shard, open(folder, shard)?)));
     let shards: BTreeMap<&String, Mapped> = shards.collect::<Result<_>>()?;
     check(&index, &shards).map_err(|why| Error::data(&place, why))?;
     let mut tensors = HashMap::new();
@@ -51,9 +49,7 @@ fn index(place: &Path) -> Result<BTreeMap<String, String>> {
     for (tensor, shard) in &index.weight_map {
         let mut parts = Path::new(shard).components();
         if shard.is_empty() || !parts.all(|part| matches!(part, Component::Normal(_))) {
-            return Err(refused(format!(
-                "`{shard}`, where tensor {tensor} should be, is no file of this folder"
-            )));
+            return Err(refused(format!("`{shard}`, where tensor {tensor} should be, is no file of this folder")));
         }
     }
     Ok(index.weight_map)
@@ -62,34 +58,28 @@ fn index(place: &Path) -> Result<BTreeMap<String, String>> {
 fn open(folder: &Path, shard: &str) -> Result<Mapped> {
     let path = folder.join(shard);
     if !path.exists() {
-        return Err(Error::missing_at(&path, format!("not there, and {INDEX} beside it says that it holds a part of the model: get it, too")));
+        return Err(Error::missing_at(
+            &path,
+            format!("not there, and {INDEX} beside it says that it holds a part of the model: get it, too"),
+        ));
     }
     Mapped::open(&path)
 }
 
 /// Checks that `shards` hold the tensors of the index and no others.
-fn check(
-    index: &BTreeMap<String, String>,
-    shards: &BTreeMap<&String, Mapped>,
-) -> Result<(), String> {
+fn check(index: &BTreeMap<String, String>, shards: &BTreeMap<&String, Mapped>) -> Result<(), String> {
     for (tensor, shard) in index {
         if shards[&shard].has(tensor) {
             continue;
         }
         let other = shards.iter().find(|(_, other)| other.has(tensor));
-        let place = other.map_or("no file of the index does".to_owned(), |(name, _)| {
-            format!("{name} does")
-        });
-        return Err(format!(
-            "{shard} does not hold tensor {tensor}, as is said here; {place}"
-        ));
+        let place = other.map_or("no file of the index does".to_owned(), |(name, _)| format!("{name} does"));
+        return Err(format!("{shard} does not hold tensor {tensor}, as is said here; {place}"));
     }
     for (shard, file) in shards {
         let unlisted = |name: &&String| !index.contains_key(*name) && !is_buffer(name);
         if let Some(tensor) = file.names().iter().find(unlisted) {
-            return Err(format!(
-                "{shard} holds tensor {tensor}, which is not listed here"
-            ));
+            return Err(format!("{shard} holds tensor {tensor}, which is not listed here"));
         }
     }
     Ok(())

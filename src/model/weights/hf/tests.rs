@@ -67,29 +67,17 @@ fn an_exported_run_comes_back_to_the_bit_with_its_config() {
     // With another width in config.json, the run in the header is not the one of this model.
     let place = dir.path().join(CONFIG);
     let text = fs::read_to_string(&place).unwrap();
-    let text = text.replace(
-        "\"max_position_embeddings\": 16",
-        "\"max_position_embeddings\": 32",
-    );
+    let text = text.replace("\"max_position_embeddings\": 16", "\"max_position_embeddings\": 32");
     fs::write(&place, text).unwrap();
     let found = Checkpoint::open(dir.path()).unwrap();
-    assert_eq!(
-        (found.text().unwrap().seq_len, found.origin),
-        (32, Origin::default())
-    );
+    assert_eq!((found.text().unwrap().seq_len, found.origin), (32, Origin::default()));
 }
 
 #[test]
 fn what_transformers_saved_is_exported_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
-    Checkpoint::open(&saved())
-        .unwrap()
-        .export(dir.path(), None, Some(0))
-        .unwrap();
-    let back = Mapped::open(&dir.path().join(WHOLE))
-        .unwrap()
-        .floats(|_| true)
-        .unwrap();
+    Checkpoint::open(&saved()).unwrap().export(dir.path(), None, Some(0)).unwrap();
+    let back = Mapped::open(&dir.path().join(WHOLE)).unwrap().floats(|_| true).unwrap();
     assert_eq!(back.len(), tensors().len());
     for (name, tensor) in tensors() {
         let bits = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
@@ -144,8 +132,7 @@ fn a_tensor_that_is_missing_misshapen_or_unknown_is_named() {
         });
         found.fails("data")
     };
-    refused(&|tensors| tensors.retain(|(name, _)| name != "embed_out.weight"))
-        .names(&["embed_out.weight"]);
+    refused(&|tensors| tensors.retain(|(name, _)| name != "embed_out.weight")).names(&["embed_out.weight"]);
     let fused = "gpt_neox.layers.1.attention.query_key_value.weight";
     refused(&|tensors| {
         let found = tensors.iter_mut().find(|(name, _)| name == fused).unwrap();

@@ -2,53 +2,27 @@ use super::*;
 
 /// [`case`] with a bias for `distances` distances.
 fn biased(sizes: Sizes, distances: usize) -> Case {
-    case(sizes)
-        .normal("bias", &[sizes[1], distances])
-        .parameter()
+    case(sizes).normal("bias", &[sizes[1], distances]).parameter()
 }
 
-fn attend(
-    x: &[Tensor],
-    at: Option<&Tensor>,
-    window: Option<usize>,
-    dropout: Option<Dropout>,
-) -> Result<Tensor> {
-    patterned_attention(
-        [&x[0], &x[1], &x[2]],
-        heads(x),
-        at,
-        &pattern(x, window),
-        dropout,
-    )
+fn attend(x: &[Tensor], at: Option<&Tensor>, window: Option<usize>, dropout: Option<Dropout>) -> Result<Tensor> {
+    patterned_attention([&x[0], &x[1], &x[2]], heads(x), at, &pattern(x, window), dropout)
 }
 
-fn plainly(
-    x: &[Tensor],
-    at: Option<&Tensor>,
-    window: Option<usize>,
-    dropout: Option<Dropout>,
-) -> Result<Tensor> {
+fn plainly(x: &[Tensor], at: Option<&Tensor>, window: Option<usize>, dropout: Option<Dropout>) -> Result<Tensor> {
     let op = checked(x, at, Weights::Softmax, dropout)?;
     let op = op.within(&x[0], &pattern(x, window))?;
     reference::causal_attention([&x[0], &x[1], &x[2]], &op)
 }
 
 fn pattern(x: &[Tensor], window: Option<usize>) -> Pattern {
-    Pattern {
-        window,
-        bias: Some(x[3].clone()),
-        ..Pattern::default()
-    }
+    Pattern { window, bias: Some(x[3].clone()), ..Pattern::default() }
 }
 
 #[test]
 fn fused_equals_reference_with_a_bias() {
     for (len, distances) in [(1, 1), (1, 5), (9, 1), (64, 20), (65, 100), (200, 33)] {
-        for (window, dropout) in [
-            (None, None),
-            (None, Some(DROPOUT)),
-            (Some(7), Some(DROPOUT)),
-        ] {
+        for (window, dropout) in [(None, None), (None, Some(DROPOUT)), (Some(7), Some(DROPOUT))] {
             check::agree(
                 &[biased([2, 3, len, len, 3, 5], distances)],
                 |x| attend(x, None, window, dropout),
@@ -115,9 +89,7 @@ fn a_bias_and_its_gradient_go_with_products_in_tf32() {
 #[test]
 fn gradients_of_a_bias_are_finite_differences() {
     for window in [None, Some(3)] {
-        check::finite_differences(&biased([2, 2, 6, 6, 2, 2], 4), |x| {
-            attend(x, None, window, Some(DROPOUT))
-        });
+        check::finite_differences(&biased([2, 2, 6, 6, 2, 2], 4), |x| attend(x, None, window, Some(DROPOUT)));
     }
 }
 
@@ -132,32 +104,18 @@ fn bits_with_a_bias_do_not_depend_on_threads() {
 
 #[test]
 fn a_bias_can_be_tracked_alone() {
-    check::partial_tracking(&biased([2, 2, 4, 4, 3, 2], 3), |x| {
-        attend(x, None, None, None)
-    });
+    check::partial_tracking(&biased([2, 2, 4, 4, 3, 2], 3), |x| attend(x, None, None, None));
 }
 
 /// ALiBi is a bias that falls by a constant for each step of distance.
 #[test]
 fn slopes_are_a_bias() {
-    let x: Vec<Tensor> = case([1, 2, 30, 30, 3, 3])
-        .vars(DType::F64)
-        .iter()
-        .map(|x| x.as_detached_tensor())
-        .collect();
-    let attend = |pattern| {
-        patterned_attention([&x[0], &x[1], &x[2]], heads(&x), None, &pattern, None).unwrap()
-    };
-    let slopes = attend(Pattern {
-        slopes: true,
-        ..Pattern::default()
-    });
+    let x: Vec<Tensor> = case([1, 2, 30, 30, 3, 3]).vars(DType::F64).iter().map(|x| x.as_detached_tensor()).collect();
+    let attend = |pattern| patterned_attention([&x[0], &x[1], &x[2]], heads(&x), None, &pattern, None).unwrap();
+    let slopes = attend(Pattern { slopes: true, ..Pattern::default() });
     let falls = (1..=2).flat_map(|head| (0..30).map(move |i| -0.0625f64.powi(head) * f64::from(i)));
     let bias = Tensor::from_vec(falls.collect(), (2, 30), &Device::Cpu).unwrap();
-    let biased = attend(Pattern {
-        bias: Some(bias),
-        ..Pattern::default()
-    });
+    let biased = attend(Pattern { bias: Some(bias), ..Pattern::default() });
     let apart = (slopes - biased).unwrap().abs().unwrap().max_all().unwrap();
     assert!(apart.to_scalar::<f64>().unwrap() < 1e-14);
 }

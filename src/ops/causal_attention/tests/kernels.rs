@@ -2,12 +2,7 @@ use super::*;
 use crate::tuned::at_full_size;
 use dsf_emulation::{emulated, launches};
 
-fn kernels_agree(
-    sizes: &[Sizes],
-    positions: Option<&Tensor>,
-    rule: Weights,
-    dropout: Option<Dropout>,
-) {
+fn kernels_agree(sizes: &[Sizes], positions: Option<&Tensor>, rule: Weights, dropout: Option<Dropout>) {
     let cases: Vec<Case> = sizes.iter().copied().map(case).collect();
     let expected = |x: &[Tensor]| by_definition(x, positions, rule, dropout);
     let fused = |x: &[Tensor]| attend(x, positions, rule, dropout);
@@ -36,18 +31,8 @@ fn grids_of_full_size_equal_the_reference() {
 #[test]
 fn kernels_equal_the_reference() {
     for rule in RULES {
-        kernels_agree(
-            &[[2, 1, 3, 3, 4, 5], [1, 1, 65, 65, 20, 12]],
-            None,
-            rule,
-            None,
-        );
-        kernels_agree(
-            &[[1, 2, 33, 33, 5, 3], [7, 1, 1, 1, 4, 4]],
-            None,
-            rule,
-            Some(DROPOUT),
-        );
+        kernels_agree(&[[2, 1, 3, 3, 4, 5], [1, 1, 65, 65, 20, 12]], None, rule, None);
+        kernels_agree(&[[1, 2, 33, 33, 5, 3], [7, 1, 1, 1, 4, 4]], None, rule, Some(DROPOUT));
     }
 }
 
@@ -73,11 +58,7 @@ fn gradients_of_short_sequences_equal_the_reference() {
 
 #[test]
 fn kernels_equal_the_reference_over_many_tiles() {
-    let sizes = [
-        [4, 1, 2, 2, 1, 1],
-        [2, 2, 64, 64, 12, 8],
-        [1, 2, 130, 130, 4, 6],
-    ];
+    let sizes = [[4, 1, 2, 2, 1, 1], [2, 2, 64, 64, 12, 8], [1, 2, 130, 130, 4, 6]];
     kernels_agree(&sizes, None, Weights::Softmax, Some(DROPOUT));
     kernels_agree(&[[1, 1, 300, 300, 4, 8]], None, Weights::Softmax, None);
 }
@@ -113,22 +94,12 @@ fn kernels_need_no_axis_of_heads_and_bear_huge_scores() {
         let op = checked(x, None, Weights::Softmax, None)?;
         reference::causal_attention([&x[0], &x[1], &x[2]], &op)
     };
-    check::kernels_agree_to(
-        CANCELLED,
-        &[case(sizes)],
-        |x| run(x, 1.0)?.unsqueeze(1),
-        with_axis,
-    );
+    check::kernels_agree_to(CANCELLED, &[case(sizes)], |x| run(x, 1.0)?.unsqueeze(1), with_axis);
     let vars = case(sizes).vars(candle_core::DType::F32);
     let x: Vec<Tensor> = vars.iter().map(|x| x.as_detached_tensor()).collect();
     for far in [1e30, -1e30] {
         let y = dsf_emulation::emulated(|| run(&x, far).unwrap());
-        let apart = (y - run(&x, far).unwrap())
-            .unwrap()
-            .abs()
-            .unwrap()
-            .max_all()
-            .unwrap();
+        let apart = (y - run(&x, far).unwrap()).unwrap().abs().unwrap().max_all().unwrap();
         assert!(apart.to_scalar::<f32>().unwrap() < 1e-5);
     }
 }
@@ -139,8 +110,7 @@ fn kernels_equal_the_reference_in_linear_time() {
     for rule in [Weights::Plain, Weights::LinearNormalised] {
         for sizes in [[1, 2, 200, 200, 4, 3], [1, 1, 129, 129, 5, 34]] {
             let [batch, heads, rows, len, m, e] = sizes;
-            let zeros =
-                |dims: [usize; 4]| Tensor::zeros(&dims[..], DType::F32, &Device::Cpu).unwrap();
+            let zeros = |dims: [usize; 4]| Tensor::zeros(&dims[..], DType::F32, &Device::Cpu).unwrap();
             let (q, k) = ([batch, heads, rows, m], [batch, heads, len, m]);
             let [q, k, v] = [q, k, [batch, heads, len, e]].map(zeros);
             let op = CausalAttention::check([&q, &k, &v], heads, None, rule, None).unwrap();

@@ -42,30 +42,17 @@ impl Parts {
     }
 
     fn args(&mut self) -> [Arg<'_>; 5] {
-        let Self {
-            along_a,
-            along_b,
-            b,
-            c,
-            a,
-        } = self;
+        let Self { along_a, along_b, b, c, a } = self;
         [along_a, along_b, b, c, a].map(|part| part.as_mut().into())
     }
 }
 
 /// The gradients of u, δ, a, b and c.
-pub(in super::super) fn backward(
-    scan: &SelectiveScan,
-    call: LaunchBackward,
-) -> Result<Vec<Option<Buffer>>> {
+pub(in super::super) fn backward(scan: &SelectiveScan, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
     let (gpu, gy) = (call.gpu, call.only().grad);
-    let [u, delta, a, b, c] = *call.ins else {
-        unreachable!("five inputs")
-    };
+    let [u, delta, a, b, c] = *call.ins else { unreachable!("five inputs") };
     let (io, blocks) = (u.dtype(), Blocks::backward(scan));
-    let [kept, rows @ ..] = call.saved else {
-        unreachable!("the forward pass kept states")
-    };
+    let [kept, rows @ ..] = call.saved else { unreachable!("the forward pass kept states") };
     let rows = || Arg::from(rows.first().map(Buffer::view));
     let carries = {
         let ends = Blocks::forward(scan).cut_as(&blocks);
@@ -73,36 +60,17 @@ pub(in super::super) fn backward(
         starts((scan, gpu, &ends), io, a, "_back", &ins)?
     };
     let mut parts = Parts::new(scan, gpu, &blocks, call.needs_grad)?;
-    let ins = [
-        u.into(),
-        delta.into(),
-        a.into(),
-        b.into(),
-        c.into(),
-        gy.into(),
-    ];
-    let states = [
-        rows(),
-        kept.into(),
-        carries.as_ref().map(Buffer::view).into(),
-    ];
+    let ins = [u.into(), delta.into(), a.into(), b.into(), c.into(), gy.into()];
+    let states = [rows(), kept.into(), carries.as_ref().map(Buffer::view).into()];
     let args = [&ins[..], &states, &parts.args(), &blocks.sizes(scan)].concat();
-    gpu.launch(
-        Kernel::of(MODULE, "walk_back", io),
-        blocks.grid(scan),
-        &args,
-    )?;
+    gpu.launch(Kernel::of(MODULE, "walk_back", io), blocks.grid(scan), &args)?;
     let add = |parts: Option<Buffer>| {
         let sum = parts.map(|parts| add_parts(gpu, parts, blocks.along_channels, io));
         sum.transpose()
     };
     let (b, c) = (add(parts.b.take())?, add(parts.c.take())?);
     let size = scan.channels * scan.states;
-    let a = parts
-        .a
-        .take()
-        .map(|parts| sum_parts(gpu, &parts, size))
-        .transpose()?;
+    let a = parts.a.take().map(|parts| sum_parts(gpu, &parts, size)).transpose()?;
     let [u, delta] = along(gpu, [u, delta], &parts, &blocks, call.needs_grad)?;
     Ok(vec![u, delta, a, b, c])
 }
@@ -118,11 +86,7 @@ fn along(
     let Some(along_b) = &parts.along_b else {
         return Ok([None, None]);
     };
-    let alloc = |needs_grad: bool| {
-        needs_grad
-            .then(|| gpu.alloc(u.dtype(), u.len()))
-            .transpose()
-    };
+    let alloc = |needs_grad: bool| needs_grad.then(|| gpu.alloc(u.dtype(), u.len())).transpose();
     let (mut gu, mut gdelta) = (alloc(needs_grad[0])?, alloc(needs_grad[1])?);
     let along_a = parts.along_a.as_ref().map(Buffer::view);
     let args = [

@@ -32,13 +32,9 @@ const SHORTEST: usize = 64;
 /// Two warps per scheduler, with 16 independent elements per thread, nearly saturate the
 /// exponential unit, and chunks double the exponentials. So chunks pay if less than about half of
 /// the unit would be used.
-const FORWARD: Cut = Cut {
-    few: SCHEDULERS * 5 / 4,
-};
+const FORWARD: Cut = Cut { few: SCHEDULERS * 5 / 4 };
 /// Four warps fit on a scheduler, and chunks cost a quarter more.
-const BACKWARD: Cut = Cut {
-    few: SCHEDULERS * 3,
-};
+const BACKWARD: Cut = Cut { few: SCHEDULERS * 3 };
 
 /// The grid of a pass.
 pub(super) struct Blocks {
@@ -73,39 +69,20 @@ impl Blocks {
     fn new(scan: &SelectiveScan, cut: &Cut, along_states: usize, warps: usize) -> Self {
         let along_channels = scan.channels.div_ceil(WIDTH);
         let all = scan.batch * along_channels * along_states * warps;
-        let wanted = if all < cut.few {
-            ENOUGH.div_ceil(all)
-        } else {
-            1
-        };
+        let wanted = if all < cut.few { ENOUGH.div_ceil(all) } else { 1 };
         let by_shape = scan.len.div_ceil(wanted).max(SHORTEST);
         let chunk = scan.chunk.unwrap_or(by_shape).next_multiple_of(SPAN);
-        Self {
-            along_channels,
-            along_states,
-            threads: warps * WARP,
-            shared: 0,
-            chunk,
-            chunks: scan.len.div_ceil(chunk),
-        }
+        Self { along_channels, along_states, threads: warps * WARP, shared: 0, chunk, chunks: scan.len.div_ceil(chunk) }
     }
 
     /// This grid with the chunks of another.
     pub(super) fn cut_as(self, other: &Self) -> Self {
-        Self {
-            chunk: other.chunk,
-            chunks: other.chunks,
-            ..self
-        }
+        Self { chunk: other.chunk, chunks: other.chunks, ..self }
     }
 
     pub(super) fn grid(&self, scan: &SelectiveScan) -> Grid {
         Grid {
-            blocks: [
-                scan.batch * self.chunks,
-                self.along_channels,
-                self.along_states,
-            ],
+            blocks: [scan.batch * self.chunks, self.along_channels, self.along_states],
             threads: self.threads,
             shared: self.shared,
         }
@@ -115,14 +92,7 @@ impl Blocks {
     pub(super) fn sizes<'a>(&self, scan: &SelectiveScan) -> [Arg<'a>; 6] {
         let sizes = [scan.len, scan.channels, scan.states, scan.rows];
         let [len, channels, states, rows] = sizes.map(Arg::from);
-        [
-            len,
-            channels,
-            states,
-            rows,
-            self.chunk.into(),
-            self.chunks.into(),
-        ]
+        [len, channels, states, rows, self.chunk.into(), self.chunks.into()]
     }
 }
 

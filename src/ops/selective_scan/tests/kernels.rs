@@ -7,10 +7,7 @@ use dsf_emulation::{emulated, launches};
 /// A chunk length that leaves time in one piece.
 const WHOLE: Option<usize> = Some(1 << 20);
 
-fn fused_in(
-    chunk: Option<usize>,
-    positions: Option<&Tensor>,
-) -> impl Fn(&[Tensor]) -> Result<Tensor> + '_ {
+fn fused_in(chunk: Option<usize>, positions: Option<&Tensor>) -> impl Fn(&[Tensor]) -> Result<Tensor> + '_ {
     move |ins| {
         let ins = [&ins[0], &ins[1], &ins[2], &ins[3], &ins[4]];
         let scan = SelectiveScan::check(ins, positions)?;
@@ -74,11 +71,7 @@ fn they_agree_at_all_widths() {
 
 #[test]
 fn they_agree_with_rows_at_positions() {
-    kernels_agree(
-        &[case_of_rows(1, 1, 1, 1, 1)],
-        Some(&positions(&[&[0]])),
-        WHOLE,
-    );
+    kernels_agree(&[case_of_rows(1, 1, 1, 1, 1)], Some(&positions(&[&[0]])), WHOLE);
     let times = positions(&[&[5, 15, 16, 18], &[0, 1, 2, 17]]);
     let cases = [1, 130].map(|states| case_of_rows(2, 19, 4, 2, states));
     for chunk in [WHOLE, Some(16)] {

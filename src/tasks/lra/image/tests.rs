@@ -35,11 +35,7 @@ fn world() -> TempDir {
         let first = 2 * batch as u8;
         write(&dir, name, &[record(first), record(first + 1)].concat());
     }
-    write(
-        &dir,
-        BATCHES[5],
-        &[record(100), record(101), record(102)].concat(),
-    );
+    write(&dir, BATCHES[5], &[record(100), record(101), record(102)].concat());
     dir
 }
 
@@ -90,9 +86,7 @@ fn a_cut_record_is_named() {
     for (bytes, record, found) in [(vec![1; 2 * RECORD + 5], 2, "5"), (vec![], 0, "0")] {
         let dir = world();
         write(&dir, BATCHES[3], &bytes);
-        refusal(&dir)
-            .is_at("data_batch_4.bin", Position::Record(record))
-            .names(&["3073", found]);
+        refusal(&dir).is_at("data_batch_4.bin", Position::Record(record)).names(&["3073", found]);
     }
 }
 
@@ -102,9 +96,7 @@ fn a_label_without_a_class_is_named() {
     let mut bytes = record(3).repeat(3);
     bytes[2 * RECORD] = 10;
     write(&dir, BATCHES[5], &bytes);
-    refusal(&dir)
-        .is_at("test_batch.bin", Position::Record(2))
-        .names(&["0 to 9", "10"]);
+    refusal(&dir).is_at("test_batch.bin", Position::Record(2)).names(&["0 to 9", "10"]);
 }
 
 #[test]
@@ -113,8 +105,7 @@ fn a_missing_batch_is_named() {
     let batch = dir.path().join("cifar-10-batches-bin").join(BATCHES[2]);
     fs::remove_file(batch).unwrap();
     let at = load(&config(1, 0, 1), dir.path()).fails("missing");
-    at.is_at("cifar-10-batches-bin", None)
-        .names(&["data_batch_3.bin"]);
+    at.is_at("cifar-10-batches-bin", None).names(&["data_batch_3.bin"]);
 }
 
 /// Parquet edition of Hugging Face, with the training rows `train` and one gray test picture.
@@ -129,8 +120,7 @@ fn parquet_world(train: &[(Vec<u8>, i64)]) -> TempDir {
 }
 
 fn parquet_of(rows: &[(Vec<u8>, i64)]) -> Vec<u8> {
-    let schema =
-        "message m { optional group img { optional binary bytes; } optional int64 label; }";
+    let schema = "message m { optional group img { optional binary bytes; } optional int64 label; }";
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
     let mut group = writer.next_row_group().unwrap();
@@ -138,17 +128,11 @@ fn parquet_of(rows: &[(Vec<u8>, i64)]) -> Vec<u8> {
     let labels: Vec<i64> = rows.iter().map(|(_, label)| *label).collect();
     let mut column = group.next_column().unwrap().unwrap();
     let levels = vec![2; rows.len()];
-    column
-        .typed::<ByteArrayType>()
-        .write_batch(&pictures, Some(&levels), None)
-        .unwrap();
+    column.typed::<ByteArrayType>().write_batch(&pictures, Some(&levels), None).unwrap();
     column.close().unwrap();
     let mut column = group.next_column().unwrap().unwrap();
     let levels = vec![1; rows.len()];
-    column
-        .typed::<Int64Type>()
-        .write_batch(&labels, Some(&levels), None)
-        .unwrap();
+    column.typed::<Int64Type>().write_batch(&labels, Some(&levels), None).unwrap();
     column.close().unwrap();
     group.close().unwrap();
     writer.into_inner().unwrap()
@@ -177,16 +161,11 @@ fn a_wrong_row_of_a_parquet_file_is_named() {
     let good = (encode(32, ColorType::Rgb, |_| 3), 3);
     let wrong = [
         ((b"GIF89a".to_vec(), 3), &["PNG"][..]),
-        (
-            (encode(32, ColorType::Grayscale, |_| 3), 3),
-            &["32 x 32", "Grayscale"],
-        ),
+        ((encode(32, ColorType::Grayscale, |_| 3), 3), &["32 x 32", "Grayscale"]),
         ((good.0.clone(), -1), &["0 to 9", "-1"]),
     ];
     for (row, names) in wrong {
-        refusal(&parquet_world(&[good.clone(), row]))
-            .is_at(PARQUET[0], Position::Record(1))
-            .names(names);
+        refusal(&parquet_world(&[good.clone(), row])).is_at(PARQUET[0], Position::Record(1)).names(names);
     }
 }
 

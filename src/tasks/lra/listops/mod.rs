@@ -19,9 +19,7 @@ const HEADER: &str = "Source\tTarget";
 
 /// Symbols of a tree; the code of a symbol is its index. The order breaks ties in the vocabulary: the released code
 /// writes the closing bracket as X.
-const ALPHABET: [&str; 15] = [
-    "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "]", "[MAX", "[MED", "[MIN", "[SM",
-];
+const ALPHABET: [&str; 15] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "]", "[MAX", "[MED", "[MIN", "[SM"];
 /// Code of the bracket that ends an operator's arguments. Digits are the codes below it.
 const END: u8 = 10;
 /// Codes of the operators, from this one on.
@@ -39,14 +37,9 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
 /// Codes of the tokens, truncated and with their end token, and the value.
 fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 1], u8), String> {
     let tab = line.text.iter().rposition(|byte| *byte == b'\t');
-    let (source, target) = tab.map_or((line.text, &[][..]), |tab| {
-        (&line.text[..tab], &line.text[tab + 1..])
-    });
+    let (source, target) = tab.map_or((line.text, &[][..]), |tab| (&line.text[..tab], &line.text[tab + 1..]));
     let &[digit @ b'0'..=b'9'] = target else {
-        return Err(format!(
-            "expected is an expression, a tab and a digit, not `{}`",
-            excerpt(line.text)
-        ));
+        return Err(format!("expected is an expression, a tab and a digit, not `{}`", excerpt(line.text)));
     };
     // A token takes about six bytes of a line.
     let mut document = Vec::with_capacity(source.len() / 6 + 2);
@@ -92,11 +85,7 @@ fn code(word: &[u8]) -> Result<Option<u8>, String> {
 
 /// Writes the trees of `config` into `folder`: a header, then one expression and its value per line, separated by a tab
 /// and ended by CR LF.
-pub(super) fn write(
-    config: &LraConfig,
-    folder: &Path,
-    progress: &mut dyn FnMut(usize) -> Result<()>,
-) -> Result<()> {
+pub(super) fn write(config: &LraConfig, folder: &Path, progress: &mut dyn FnMut(usize) -> Result<()>) -> Result<()> {
     let paths = LISTOPS.map(|name| folder.join(name));
     let mut files = Vec::new();
     for path in &paths {

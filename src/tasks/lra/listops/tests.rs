@@ -25,10 +25,7 @@ fn with_header(rows: &str) -> Vec<u8> {
 fn a_row_is_its_symbols_without_parentheses() {
     let splits = loaded(&with_header(ROW), [1, 0, 1]).unwrap();
     // The bracket occurs twice; 3, 4, 7, 9, [MED and [MIN once each, in this order.
-    assert_eq!(
-        splits.train.document(0, 0),
-        [8, 4, 6, 9, 5, 7, 3, 3, vocab::END]
-    );
+    assert_eq!(splits.train.document(0, 0), [8, 4, 6, 9, 5, 7, 3, 3, vocab::END]);
     assert_eq!((splits.train.label(0), splits.val.len()), (4, 0));
 }
 
@@ -36,15 +33,11 @@ fn a_row_is_its_symbols_without_parentheses() {
 fn a_header_may_stand_behind_a_byte_order_mark_and_utf16_is_named() {
     let plain = with_header(ROW);
     let marked = [b"\xef\xbb\xbf", &plain[..]].concat();
-    assert_eq!(
-        loaded(&marked, [1, 1, 1]).unwrap(),
-        loaded(&plain, [1, 1, 1]).unwrap()
-    );
+    assert_eq!(loaded(&marked, [1, 1, 1]).unwrap(), loaded(&plain, [1, 1, 1]).unwrap());
     let text = String::from_utf8(marked).unwrap();
     let wide: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let at = loaded(&wide, [1, 1, 1]).fails("data");
-    at.is_at("basic_train.tsv", None)
-        .names(&["UTF-16", "UTF-8"]);
+    at.is_at("basic_train.tsv", None).names(&["UTF-16", "UTF-8"]);
 }
 
 #[test]
@@ -86,8 +79,7 @@ fn broken_rows_are_refused_by_file_and_line() {
 #[test]
 fn a_wrong_header_is_shown_beside_the_right_one() {
     let at = loaded(ROW.as_bytes(), [1, 0, 1]).fails("data");
-    at.is_at("basic_train.tsv", Position::Line(1))
-        .names(&["`Source\\tTarget`", "`( ("]);
+    at.is_at("basic_train.tsv", Position::Line(1)).names(&["`Source\\tTarget`", "`( ("]);
 }
 
 #[test]
@@ -140,10 +132,7 @@ fn real_rows_parse_and_their_targets_are_their_values() {
         return;
     };
     let splits = load(&config(LraDataset::Listops, [240, 40, 40]), &dir).unwrap();
-    for (name, split) in LISTOPS
-        .iter()
-        .zip([&splits.train, &splits.val, &splits.test])
-    {
+    for (name, split) in LISTOPS.iter().zip([&splits.train, &splits.val, &splits.test]) {
         let text = fs::read_to_string(dir.join("listops-1000").join(name)).unwrap();
         for (i, line) in text.lines().skip(1).enumerate() {
             let (source, target) = line.split_once('\t').unwrap();
@@ -161,21 +150,12 @@ fn real_rows_parse_and_their_targets_are_their_values() {
 /// Token shares of the generator: the bracket 14.2 %, a digit 7.15 %, an operator 3.55 %.
 fn check_shares(train: &Documents) {
     let mut counts = [0_usize; 256];
-    train
-        .all()
-        .iter()
-        .for_each(|id| counts[usize::from(*id)] += 1);
+    train.all().iter().for_each(|id| counts[usize::from(*id)] += 1);
     let tokens = (train.tokens() - train.len()) as f64;
     let share = |id: usize| counts[id] as f64 / tokens;
     assert!((share(3) - 0.142).abs() < 0.002, "{}", share(3));
-    assert!(
-        (4..14).all(|id| (share(id) - 0.0715).abs() < 0.003),
-        "{counts:?}"
-    );
-    assert!(
-        (14..18).all(|id| (share(id) - 0.0355).abs() < 0.003),
-        "{counts:?}"
-    );
+    assert!((4..14).all(|id| (share(id) - 0.0715).abs() < 0.003), "{counts:?}");
+    assert!((14..18).all(|id| (share(id) - 0.0355).abs() < 0.003), "{counts:?}");
     assert!(counts[18..].iter().all(|n| *n == 0) && counts[..2] == [0, 0]);
 }
 

@@ -104,10 +104,7 @@ pub(in crate::tasks::lra) fn generated(config: &LraConfig) -> Result<Splits> {
 }
 
 /// Passes every tree to `keep`, in order, with its split (0, 1, 2: training, validation, test).
-pub(super) fn each(
-    config: &LraConfig,
-    keep: &mut dyn FnMut(usize, &Tree) -> Result<()>,
-) -> Result<()> {
+pub(super) fn each(config: &LraConfig, keep: &mut dyn FnMut(usize, &Tree) -> Result<()>) -> Result<()> {
     let sizes = (0..).zip(config.examples());
     let mut splits = sizes.flat_map(|(split, size)| std::iter::repeat_n(split, size));
     let rng = Rng::new(config.data_seed, "lra/listops", 0);

@@ -29,10 +29,7 @@ impl Point {
 
     /// Point `dy` down and `dx` to the right.
     pub fn moved(self, (dy, dx): (i32, i32)) -> Self {
-        Self {
-            y: self.y + dy,
-            x: self.x + dx,
-        }
+        Self { y: self.y + dy, x: self.x + dx }
     }
 
     /// Index in a picture; `None` outside.

@@ -35,9 +35,7 @@ impl Reduction {
 }
 
 fn weighted((first, weights): &(usize, Vec<f64>), level: impl Fn(usize) -> u8) -> u8 {
-    let terms = (*first..)
-        .zip(weights)
-        .map(|(i, w)| w * f64::from(level(i)));
+    let terms = (*first..).zip(weights).map(|(i, w)| w * f64::from(level(i)));
     (terms.sum::<f64>() + 0.5).floor().clamp(0.0, 255.0) as u8
 }
 

@@ -50,10 +50,7 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     let (train, rest) = order.split_at(listed.len() - 2 * tenth);
     let (val, test) = rest.split_at(tenth);
     let [train, val, test] = first([train, val, test], config)?.map(|part| decode(&listed, part));
-    Ok(Splits {
-        warnings,
-        ..[train?, val?, test?].into()
-    })
+    Ok(Splits { warnings, ..[train?, val?, test?].into() })
 }
 
 /// Metadata files of `level` and the pictures that they list.
@@ -105,9 +102,8 @@ fn metadata_files(folder: &Path) -> Result<Vec<PathBuf>> {
         let Some(stem) = name.strip_suffix(".npy") else {
             continue;
         };
-        let k: u64 = stem.parse().map_err(|_| {
-            Error::data(&path, format!("expected a number before `.npy`; {REMEDY}"))
-        })?;
+        let k: u64 =
+            stem.parse().map_err(|_| Error::data(&path, format!("expected a number before `.npy`; {REMEDY}")))?;
         files.push((k, path));
     }
     if files.is_empty() {
@@ -162,10 +158,7 @@ fn without_empty(listed: Vec<Listed>) -> Result<(Vec<Listed>, Vec<String>)> {
 fn decode(listed: &[Listed], indices: &[usize]) -> Result<Documents> {
     let mut examples = Documents::new(1);
     for indices in indices.chunks(AT_ONCE) {
-        let decoded: Vec<Result<Vec<u8>>> = indices
-            .par_iter()
-            .map(|&index| pixels(&listed[index].path))
-            .collect();
+        let decoded: Vec<Result<Vec<u8>>> = indices.par_iter().map(|&index| pixels(&listed[index].path)).collect();
         for (&index, pixels) in indices.iter().zip(decoded) {
             examples.push(&[&pixels?], listed[index].label);
         }
@@ -175,8 +168,7 @@ fn decode(listed: &[Listed], indices: &[usize]) -> Result<Documents> {
 
 fn pixels(path: &Path) -> Result<Vec<u8>> {
     let bytes = read_bytes(path)?;
-    picture::decode(&bytes, ColorType::Grayscale)
-        .map_err(|why| Error::data(path, format!("{why}; {REMEDY}")))
+    picture::decode(&bytes, ColorType::Grayscale).map_err(|why| Error::data(path, format!("{why}; {REMEDY}")))
 }
 
 /// Generates the pictures in order: training, validation, test. A pixel's gray value is its token.
@@ -200,11 +192,7 @@ pub(super) fn folder(config: &LraConfig) -> PathBuf {
 
 /// Writes the pictures of `config` under `folder`: `imgs/<k>/sample_<i>.png`, a thousand for each k, and
 /// `metadata/<k>.npy`, which is a text file.
-pub(super) fn write(
-    config: &LraConfig,
-    folder: &Path,
-    progress: &mut dyn FnMut(usize) -> Result<()>,
-) -> Result<()> {
+pub(super) fn write(config: &LraConfig, folder: &Path, progress: &mut dyn FnMut(usize) -> Result<()>) -> Result<()> {
     let metadata = folder.join("metadata");
     fs::create_dir_all(&metadata).map_err(Error::io("create", &metadata))?;
     let pictures: usize = config.examples().iter().sum();

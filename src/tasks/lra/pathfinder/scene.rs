@@ -32,10 +32,7 @@ pub(super) fn pictures(config: &LraConfig, numbers: Range<usize>) -> Vec<Picture
     let rng = Rng::new(config.data_seed, "lra/pathfinder", 0);
     let picture = |number: usize| {
         let scene = Scene::draw(rng.at(number as u64), config.contour_length());
-        Picture {
-            pixels: scene.pixels(),
-            label: scene.label,
-        }
+        Picture { pixels: scene.pixels(), label: scene.label }
     };
     numbers.into_par_iter().map(picture).collect()
 }
@@ -73,12 +70,7 @@ impl Scene {
         }
         let from = rng.below(2) as usize;
         let to = if label == 1 { from } else { 1 - from };
-        Self {
-            label,
-            discs: [targets[from].tail(), targets[to].tip()],
-            targets,
-            distractors,
-        }
+        Self { label, discs: [targets[from].tail(), targets[to].tip()], targets, distractors }
     }
 
     /// Gray values, (32, 32); the brightest is 255.

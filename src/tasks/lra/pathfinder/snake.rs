@@ -82,11 +82,7 @@ impl Snake {
         let pivot = head.shift(opposite(angle), f64::from(STEP));
         head.cell().and(pivot.cell())?;
         let end = End::towards(angle);
-        Some(Self {
-            paddles: vec![Paddle { start: tail, end }],
-            pivot,
-            angle,
-        })
+        Some(Self { paddles: vec![Paddle { start: tail, end }], pivot, angle })
     }
 
     /// Adds a paddle. The previous one is added to the mask only afterwards, since it would block the new one.

@@ -35,10 +35,7 @@ pub(super) struct End(pub i32, pub i32);
 impl End {
     /// End of a paddle in the direction of `angle`.
     pub fn towards(angle: f64) -> Self {
-        let start = Point {
-            y: FINE_REACH,
-            x: FINE_REACH,
-        };
+        let start = Point { y: FINE_REACH, x: FINE_REACH };
         let end = start.shift(angle, f64::from(FINE_LENGTH));
         Self(end.y - start.y, end.x - start.x)
     }
@@ -53,10 +50,7 @@ impl End {
 static STENCILS: LazyLock<Vec<Stencil>> = LazyLock::new(|| {
     let reduction = Reduction::new(FINE_WIDTH, WIDTH);
     let ends = || -FINE_LENGTH..=FINE_LENGTH;
-    ends()
-        .flat_map(|y| ends().map(move |x| End(y, x)))
-        .map(|end| Stencil::of(end, &reduction))
-        .collect()
+    ends().flat_map(|y| ends().map(move |x| End(y, x))).map(|end| Stencil::of(end, &reduction)).collect()
 });
 
 impl Stencil {
@@ -73,11 +67,7 @@ impl Stencil {
         let moved = full.map(|((dy, dx), _)| (dy + 1, dx + 1));
         let first = moved.filter(|(dy, dx)| *dy <= window && *dx <= window);
         let first: Vec<_> = first.collect();
-        Self {
-            line: reduced(&fine),
-            first: reaches_every_cell(&first).then_some(first),
-            footprint,
-        }
+        Self { line: reduced(&fine), first: reaches_every_cell(&first).then_some(first), footprint }
     }
 }
 
@@ -110,11 +100,7 @@ fn line(end: End) -> Vec<u8> {
     let (mut across, mut error) = (0, 2 * short.abs() - long.abs());
     for step in 0..=long.abs() {
         let along = step * long.signum();
-        let (y, x) = if steep {
-            (along, across)
-        } else {
-            (across, along)
-        };
+        let (y, x) = if steep { (along, across) } else { (across, along) };
         fine[fine_cell(y, x)] = u8::MAX;
         if error >= 0 {
             across += short.signum();
@@ -128,9 +114,7 @@ fn line(end: End) -> Vec<u8> {
 /// Cells within the margin of coloured ones.
 fn widened(fine: &[u8]) -> Vec<u8> {
     let margin = FINER * MARGIN;
-    let disc: Vec<_> = offsets(margin)
-        .filter(|(y, x)| y * y + x * x <= margin * margin)
-        .collect();
+    let disc: Vec<_> = offsets(margin).filter(|(y, x)| y * y + x * x <= margin * margin).collect();
     let mut wide = vec![0; fine.len()];
     for (at, _) in offsets(FINE_REACH).zip(fine).filter(|(_, &l)| l > 0) {
         for (dy, dx) in &disc {
@@ -142,8 +126,7 @@ fn widened(fine: &[u8]) -> Vec<u8> {
 
 /// Picture of a single disc around `centre`.
 pub(super) fn disc(centre: Point) -> Vec<u8> {
-    static REDUCTION: LazyLock<Reduction> =
-        LazyLock::new(|| Reduction::new(FINER as usize * SIDE, SIDE));
+    static REDUCTION: LazyLock<Reduction> = LazyLock::new(|| Reduction::new(FINER as usize * SIDE, SIDE));
     let fine_side = FINER * SIDE as i32;
     let radius = DISC_RADIUS * f64::from(FINER);
     let mut fine = Vec::with_capacity(4 * CELLS);

@@ -26,10 +26,7 @@ impl World {
             let line = |(i, value): (usize, &u8)| {
                 let picture = encode(32, ColorType::Grayscale, |_| *value);
                 fs::write(world.picture(k, i), picture).unwrap();
-                format!(
-                    "imgs/{k} sample_{i}.png {i} {} 1.0 14 4 2 0.5 1 1\n",
-                    value & 1
-                )
+                format!("imgs/{k} sample_{i}.png {i} {} 1.0 14 4 2 0.5 1 1\n", value & 1)
             };
             let lines: String = values.iter().enumerate().map(line).collect();
             world.write_metadata(k, lines.as_bytes());
@@ -85,19 +82,7 @@ fn the_parts_are_cut_from_the_permutation_in_order() {
 
 #[test]
 fn folders_count_by_number_and_lines_as_they_stand() {
-    let folders: [&[u8]; 11] = [
-        &[0],
-        &[1],
-        &[2],
-        &[3],
-        &[4],
-        &[5],
-        &[6],
-        &[7],
-        &[8],
-        &[],
-        &[9],
-    ];
+    let folders: [&[u8]; 11] = [&[0], &[1], &[2], &[3], &[4], &[5], &[6], &[7], &[8], &[], &[9]];
     let splits = World::of(&folders).load(8, 1, 1).unwrap();
     assert_eq!(values(&splits.train), [2, 6, 1, 8, 4, 5, 0, 9]);
 }
@@ -109,25 +94,17 @@ fn an_empty_file_is_left_out_with_a_warning() {
     let splits = world.load(8, 1, 1).unwrap();
     assert_eq!(values(&splits.train), [2, 6, 1, 8, 4, 5, 0, 9]);
     let name = world.picture(0, 2).display().to_string();
-    assert_eq!(
-        splits.warnings,
-        [format!("{name} is empty and is left out")]
-    );
+    assert_eq!(splits.warnings, [format!("{name} is empty and is left out")]);
 }
 
 #[test]
 fn a_damaged_or_other_picture_is_named() {
-    let wrong = [
-        b"<html>".to_vec(),
-        encode(64, ColorType::Grayscale, |_| 0),
-        encode(32, ColorType::Rgb, |_| 0),
-    ];
+    let wrong = [b"<html>".to_vec(), encode(64, ColorType::Grayscale, |_| 0), encode(32, ColorType::Rgb, |_| 0)];
     for bytes in wrong {
         let world = World::of(&[&[1]]);
         fs::write(world.picture(0, 0), bytes).unwrap();
         let at = world.refusal();
-        at.is_at("sample_0.png", None)
-            .names(&["dsf data fetch lra --dataset pathfinder"]);
+        at.is_at("sample_0.png", None).names(&["dsf data fetch lra --dataset pathfinder"]);
     }
 }
 
@@ -181,8 +158,7 @@ fn a_name_without_a_number_is_refused_and_a_hidden_one_passed_over() {
 fn missing_data_are_named_with_what_gets_them() {
     let dir = tempfile::tempdir().unwrap();
     let at = load(&config(1, 0, 0), dir.path()).fails("missing");
-    at.is_at(dir.path(), None)
-        .names(&["curv_contour_length_14", "dsf data fetch lra"]);
+    at.is_at(dir.path(), None).names(&["curv_contour_length_14", "dsf data fetch lra"]);
 }
 
 #[test]
@@ -194,11 +170,8 @@ fn a_folder_without_metadata_is_refused() {
 #[test]
 fn sizes_beyond_what_was_found_are_refused_by_their_flag() {
     let world = World::of(&[&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]]);
-    let sizes = [
-        ((9, 1, 1), "--train-examples", "8"),
-        ((8, 2, 1), "--val-examples", "1"),
-        ((8, 1, 2), "--test-examples", "1"),
-    ];
+    let sizes =
+        [((9, 1, 1), "--train-examples", "8"), ((8, 2, 1), "--val-examples", "1"), ((8, 1, 2), "--test-examples", "1")];
     for ((train, val, test), flag, found) in sizes {
         let at = world.load(train, val, test).refuses(flag);
         at.names(&[&format!("{flag} {found}")]);

@@ -39,10 +39,7 @@ fn texts_stay_as_printed_and_ids_go_by_count() {
 fn a_byte_order_mark_before_the_first_line_is_read_over() {
     let lines = b"1.0\tP1\tP2\tb'aab'\tb'a'\r\n0.0\tP1\tP3\tb'x'\tb''\n";
     let marked = [b"\xef\xbb\xbf", &lines[..]].concat();
-    assert_eq!(
-        loaded(&marked, [2, 1, 2]).unwrap(),
-        loaded(lines, [2, 1, 2]).unwrap()
-    );
+    assert_eq!(loaded(&marked, [2, 1, 2]).unwrap(), loaded(lines, [2, 1, 2]).unwrap());
 }
 
 #[test]
@@ -66,8 +63,7 @@ fn broken_lines_are_refused_by_file_and_line() {
     ] {
         let lines = [good.as_bytes(), line].concat();
         let at = loaded(&lines, [2, 0, 2]).fails("data");
-        at.is_at("new_aan_pairs.train.tsv", Position::Line(2))
-            .names(names);
+        at.is_at("new_aan_pairs.train.tsv", Position::Line(2)).names(names);
     }
 }
 
@@ -80,8 +76,7 @@ fn fewer_pairs_than_asked_for_are_refused_with_the_flag() {
         ([1, 1, 3], "--test-examples", "test"),
     ] {
         let at = loaded(good, sizes).refuses(flag);
-        at.is_at(format!("new_aan_pairs.{part}.tsv"), None)
-            .names(&[&format!("{flag} 1")]);
+        at.is_at(format!("new_aan_pairs.{part}.tsv"), None).names(&[&format!("{flag} 1")]);
     }
     let empty = loaded(b"", [1, 0, 1]).fails("data");
     empty.is_at("new_aan_pairs.train.tsv", None);
@@ -126,10 +121,7 @@ fn the_stand_in_is_balanced_seeded_and_split_by_articles() {
     }
     let config = config(LraDataset::Retrieval, [40, 10, 10]);
     let splits = load(&config, &dir.path().join("one")).unwrap();
-    assert_eq!(
-        [&splits.train, &splits.val, &splits.test].map(Documents::len),
-        [40, 10, 10]
-    );
+    assert_eq!([&splits.train, &splits.val, &splits.test].map(Documents::len), [40, 10, 10]);
     assert_eq!(splits.train.majority(), 0.5);
 }
 

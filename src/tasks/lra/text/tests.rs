@@ -13,11 +13,7 @@ fn folders(n: usize) -> TempDir {
             let folder = dir.path().join(format!("aclImdb/{split}/{folder}"));
             fs::create_dir_all(&folder).unwrap();
             for i in 0..n {
-                fs::write(
-                    folder.join(format!("{i}_{rating}.txt")),
-                    letter.repeat(i + 1),
-                )
-                .unwrap();
+                fs::write(folder.join(format!("{i}_{rating}.txt")), letter.repeat(i + 1)).unwrap();
             }
         }
     }
@@ -49,20 +45,10 @@ fn files_that_programs_leave_beside_reviews_are_passed_over() {
     let dir = folders(2);
     let folder = dir.path().join("aclImdb/train/neg");
     fs::create_dir(folder.join(".ipynb_checkpoints")).unwrap();
-    for name in [
-        ".DS_Store",
-        "._0_4.txt",
-        "Thumbs.db",
-        "desktop.ini",
-        ".0_4.txt.swp",
-        "0_4.txt~",
-    ] {
+    for name in [".DS_Store", "._0_4.txt", "Thumbs.db", "desktop.ini", ".0_4.txt.swp", "0_4.txt~"] {
         fs::write(folder.join(name), "\0").unwrap();
     }
-    assert_eq!(
-        loaded(&dir, [4, 0, 4]).unwrap(),
-        loaded(&folders(2), [4, 0, 4]).unwrap()
-    );
+    assert_eq!(loaded(&dir, [4, 0, 4]).unwrap(), loaded(&folders(2), [4, 0, 4]).unwrap());
 }
 
 #[test]
@@ -100,11 +86,7 @@ fn characters_are_code_points_and_rare_ones_are_unknown() {
 #[test]
 fn a_long_review_is_cut_before_its_end() {
     let dir = folders(1);
-    fs::write(
-        dir.path().join("aclImdb/train/neg/0_4.txt"),
-        "z".repeat(5000),
-    )
-    .unwrap();
+    fs::write(dir.path().join("aclImdb/train/neg/0_4.txt"), "z".repeat(5000)).unwrap();
     let splits = loaded(&dir, [2, 0, 2]).unwrap();
     assert_eq!(splits.train.document(0, 0).len(), 4096);
     assert_eq!(splits.train.document(0, 0)[4095], END);
@@ -132,28 +114,14 @@ fn strange_files_are_named() {
 fn fewer_reviews_than_asked_for_are_refused_with_the_flag() {
     let dir = folders(5);
     for (sizes, flag, remedies) in [
-        (
-            [20, 0, 10],
-            "--train-examples",
-            &["--train-examples 10"][..],
-        ),
+        ([20, 0, 10], "--train-examples", &["--train-examples 10"][..]),
         ([10, 0, 11], "--test-examples", &["--test-examples 10"]),
-        (
-            [8, 4, 10],
-            "--train-examples",
-            &["--train-examples 6", "--val-examples 2"],
-        ),
+        ([8, 4, 10], "--train-examples", &["--train-examples 6", "--val-examples 2"]),
     ] {
         loaded(&dir, sizes).refuses(flag).names(remedies);
     }
-    let nothing = load(
-        &config(LraDataset::Text, [1, 0, 1]),
-        &dir.path().join("aclImdb/train/neg"),
-    );
-    nothing
-        .fails("missing")
-        .is_at("aclImdb/train/neg", None)
-        .names(&["train-00000-of-00001.parquet", "aclImdb"]);
+    let nothing = load(&config(LraDataset::Text, [1, 0, 1]), &dir.path().join("aclImdb/train/neg"));
+    nothing.fails("missing").is_at("aclImdb/train/neg", None).names(&["train-00000-of-00001.parquet", "aclImdb"]);
 }
 
 #[test]
@@ -193,12 +161,7 @@ fn the_whole_tables_counts_give_its_ids() {
     let rows = read(&dir.join("plain_text").join(PARQUET[0])).unwrap();
     let rows: Vec<&Review> = rows.iter().collect();
     let examples = encode(&rows, &vocabulary, &config);
-    let place = |c| {
-        table
-            .iter()
-            .position(|(t, _)| *t == c)
-            .map_or(1, |i| i as u8 + 3)
-    };
+    let place = |c| table.iter().position(|(t, _)| *t == c).map_or(1, |i| i as u8 + 3);
     for (i, row) in rows.iter().enumerate() {
         let ids = row.text.chars().take(4095).map(place).chain([END]);
         assert!(ids.eq(examples.document(i, 0).iter().copied()));
@@ -209,14 +172,8 @@ fn the_whole_tables_counts_give_its_ids() {
 fn the_real_slice_splits_evenly_and_most_of_its_characters_are_common() {
     let Some(dir) = real("imdb") else { return };
     let splits = load(&config(LraDataset::Text, [540, 60, 300]), &dir).unwrap();
-    assert_eq!(
-        [&splits.train, &splits.val, &splits.test].map(Documents::len),
-        [540, 60, 300]
-    );
-    assert_eq!(
-        [&splits.train, &splits.val].map(Documents::majority),
-        [0.5; 2]
-    );
+    assert_eq!([&splits.train, &splits.val, &splits.test].map(Documents::len), [540, 60, 300]);
+    assert_eq!([&splits.train, &splits.val].map(Documents::majority), [0.5; 2]);
     let unknown = splits.test.all().iter().filter(|id| **id == 1).count();
     assert!(unknown * 1000 < splits.test.tokens(), "{unknown}");
 }

@@ -9,12 +9,7 @@ use crate::tasks::testing::{per_token, per_token_splits};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 
-pub(super) fn config(
-    data: Generator,
-    seq_len: usize,
-    kv_pairs: usize,
-    vocab_size: usize,
-) -> MqarConfig {
+pub(super) fn config(data: Generator, seq_len: usize, kv_pairs: usize, vocab_size: usize) -> MqarConfig {
     MqarConfig {
         data,
         data_seed: 0,
@@ -168,10 +163,7 @@ fn chi_square(counts: &HashMap<Vec<usize>, u32>, weights: &[f64], draws: usize) 
 fn slots_are_drawn_removed_and_renormalised() {
     let draws = 60_000;
     for data in [Generator::Native, Generator::Numpy] {
-        let config = MqarConfig {
-            train_examples: draws,
-            ..config(data, 16, 3, 18)
-        };
+        let config = MqarConfig { train_examples: draws, ..config(data, 16, 3, 18) };
         let mut counts = HashMap::new();
         for example in examples(&train(&config)) {
             *counts.entry(drawn_slots(example.tokens, 3)).or_default() += 1;
@@ -185,39 +177,22 @@ fn slots_are_drawn_removed_and_renormalised() {
 
 #[test]
 fn native_draws_every_key_and_value_equally_often() {
-    let config = MqarConfig {
-        train_examples: 20_000,
-        ..config(Generator::Native, 16, 4, 18)
-    };
+    let config = MqarConfig { train_examples: 20_000, ..config(Generator::Native, 16, 4, 18) };
     let mut counts = [0_u32; 18];
     for example in examples(&train(&config)) {
-        example.tokens[..8]
-            .iter()
-            .for_each(|&t| counts[t as usize] += 1);
+        example.tokens[..8].iter().for_each(|&t| counts[t as usize] += 1);
     }
     let (keys, values) = (&counts[1..9], &counts[9..]);
-    assert!(
-        keys.iter().all(|c| c.abs_diff(20_000 * 4 / 8) < 400),
-        "{keys:?}"
-    );
-    assert!(
-        values.iter().all(|c| c.abs_diff(20_000 * 4 / 9) < 400),
-        "{values:?}"
-    );
+    assert!(keys.iter().all(|c| c.abs_diff(20_000 * 4 / 8) < 400), "{keys:?}");
+    assert!(values.iter().all(|c| c.abs_diff(20_000 * 4 / 9) < 400), "{values:?}");
 }
 
 /// A validation set leaves the training and test examples unchanged, and is another draw of the tested length.
 #[test]
 fn a_validation_set_is_drawn_from_a_stream_of_its_own() {
     for data in [Generator::Native, Generator::Numpy] {
-        let plain = MqarConfig {
-            test_seq_len: Some(20),
-            ..config(data, 16, 2, 64)
-        };
-        let with = MqarConfig {
-            val_examples: 3,
-            ..plain.clone()
-        };
+        let plain = MqarConfig { test_seq_len: Some(20), ..config(data, 16, 2, 64) };
+        let with = MqarConfig { val_examples: 3, ..plain.clone() };
         let [train, none, test] = per_token_splits(&plain);
         let [trained, val, tested] = per_token_splits(&with);
         assert!(none.is_empty());
@@ -225,39 +200,24 @@ fn a_validation_set_is_drawn_from_a_stream_of_its_own() {
         assert_eq!((val.len(), val.seq_len()), (3, 20));
         assert_ne!(val, test);
     }
-    let most = MqarConfig {
-        val_examples: 1 << 40,
-        ..config(Generator::Native, 16, 2, 64)
-    };
-    most.check()
-        .refuses("--val-examples")
-        .gives("1099511627776");
+    let most = MqarConfig { val_examples: 1 << 40, ..config(Generator::Native, 16, 2, 64) };
+    most.check().refuses("--val-examples").gives("1099511627776");
 }
 
 /// Example of the module's documentation, laid out by hand: pairs a 1, b 2, c 3, of which c and a are shown again.
 #[test]
 fn answers_are_told_apart_by_pair_and_by_the_distance_from_the_value_shown_last() {
-    let config = MqarConfig {
-        overwrites: 2,
-        ..config(Generator::Native, 16, 3, 64)
-    };
+    let config = MqarConfig { overwrites: 2, ..config(Generator::Native, 16, 3, 64) };
     let [a, b, c] = [1, 2, 3];
     let tokens = vec![a, 41, b, 42, c, 43, c, 44, a, 45, b, 0, a, 0, c, 0];
-    let test = Dataset {
-        seq_len: 16,
-        labels_per_example: 3,
-        tokens,
-        positions: vec![10, 12, 14],
-        answers: vec![42, 45, 44],
-    };
+    let test =
+        Dataset { seq_len: 16, labels_per_example: 3, tokens, positions: vec![10, 12, 14], answers: vec![42, 45, 44] };
     let slices = Task::slices(&config, &test).unwrap();
     let of = |right: [f32; 3]| -> Vec<(&str, usize, usize)> {
         let right = slices.right(&right);
         let found = slices.all().into_iter().zip(right);
         let found = found.filter(|(_, right)| *right > 0);
-        found
-            .map(|(slice, _)| (slice.by, slice.from, slice.to))
-            .collect()
+        found.map(|(slice, _)| (slice.by, slice.from, slice.to)).collect()
     };
     assert_eq!(of([1.0, 0.0, 0.0]), [("pair", 1, 1), ("distance", 4, 7)]);
     assert_eq!(of([0.0, 1.0, 0.0]), [("pair", 0, 0), ("distance", 2, 3)]);
@@ -267,13 +227,8 @@ fn answers_are_told_apart_by_pair_and_by_the_distance_from_the_value_shown_last(
 #[test]
 fn every_answer_is_in_one_slice_of_each_kind() {
     for (key_tokens, overwrites, passes) in [(1, 0, 1), (2, 1, 1), (1, 2, 2)] {
-        let config = MqarConfig {
-            key_tokens,
-            overwrites,
-            passes,
-            test_examples: 50,
-            ..config(Generator::Native, 60, 4, 128)
-        };
+        let config =
+            MqarConfig { key_tokens, overwrites, passes, test_examples: 50, ..config(Generator::Native, 60, 4, 128) };
         let (_, test) = per_token(&config);
         let slices = Task::slices(&config, &test).unwrap().all();
         let of = |by: &str| -> Vec<usize> {

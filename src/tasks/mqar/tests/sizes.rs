@@ -37,44 +37,14 @@ fn sizes_that_make_no_data_are_refused_by_their_flag() {
     let cases: [(Change, &str, &str, &[&str]); 9] = [
         (|c| c.kv_pairs = 0, "--kv-pairs", "0", &["1"]),
         (|c| c.seq_len = 63, "--seq-len", "63", &[]),
-        (
-            |c| c.kv_pairs = 17,
-            "--kv-pairs",
-            "17",
-            &["--seq-len 64", "--seq-len 68"],
-        ),
-        (
-            |c| c.kv_pairs = usize::MAX,
-            "--kv-pairs",
-            "18446744073709551615",
-            &["--seq-len 64"],
-        ),
+        (|c| c.kv_pairs = 17, "--kv-pairs", "17", &["--seq-len 64", "--seq-len 68"]),
+        (|c| c.kv_pairs = usize::MAX, "--kv-pairs", "18446744073709551615", &["--seq-len 64"]),
         (|c| c.vocab_size = 8191, "--vocab-size", "8191", &[]),
-        (
-            |c| c.vocab_size = 64,
-            "--vocab-size",
-            "64",
-            &["--seq-len 64"],
-        ),
+        (|c| c.vocab_size = 64, "--vocab-size", "64", &["--seq-len 64"]),
         // Too few keys for the pairs.
-        (
-            |c| (c.kv_pairs, c.vocab_size) = (16, 32),
-            "--vocab-size",
-            "32",
-            &["--seq-len 64"],
-        ),
-        (
-            |c| c.vocab_size = usize::MAX - 1,
-            "--vocab-size",
-            "18446744073709551614",
-            &["16777216"],
-        ),
-        (
-            |c| (c.seq_len, c.vocab_size) = (1 << 40, 1 << 41),
-            "--vocab-size",
-            "2199023255552",
-            &["16777216"],
-        ),
+        (|c| (c.kv_pairs, c.vocab_size) = (16, 32), "--vocab-size", "32", &["--seq-len 64"]),
+        (|c| c.vocab_size = usize::MAX - 1, "--vocab-size", "18446744073709551614", &["16777216"]),
+        (|c| (c.seq_len, c.vocab_size) = (1 << 40, 1 << 41), "--vocab-size", "2199023255552", &["16777216"]),
     ];
     for (change, flag, value, names) in cases {
         refuses(change, flag).gives(value).names(names);
@@ -92,19 +62,13 @@ fn splits_that_are_empty_or_beyond_host_memory_are_refused() {
 
 #[test]
 fn a_data_seed_that_numpy_cannot_take_is_refused() {
-    refuses(|c| c.data_seed = 1 << 32, "--data-seed")
-        .gives("4294967296")
-        .names(&["4294967295", "--seed"]);
+    refuses(|c| c.data_seed = 1 << 32, "--data-seed").gives("4294967296").names(&["4294967295", "--seed"]);
 }
 
 #[test]
 fn the_sizes_of_the_paper_are_accepted() {
     for (seq_len, kv_pairs) in [(64, 4), (128, 8), (256, 16), (512, 64)] {
-        let task = MqarConfig {
-            seq_len,
-            kv_pairs,
-            ..accepted()
-        };
+        let task = MqarConfig { seq_len, kv_pairs, ..accepted() };
         assert!(task.check().is_ok(), "{seq_len}");
     }
 }
@@ -116,35 +80,15 @@ fn variants_that_do_not_fit_are_refused_by_their_flags() {
         (|c| c.key_tokens = 0, "--key-tokens", "0", &["1 to 8"]),
         (|c| c.key_tokens = 9, "--key-tokens", "9", &["1 to 8"]),
         (|c| c.passes = 0, "--passes", "0", &["1"]),
-        (
-            |c| c.overwrites = 5,
-            "--overwrites",
-            "5",
-            &["--kv-pairs 4", "at most 4"],
-        ),
+        (|c| c.overwrites = 5, "--overwrites", "5", &["--kv-pairs 4", "at most 4"]),
         (
             |c| (c.key_tokens, c.passes) = (3, 4),
             "--kv-pairs",
             "4",
-            &[
-                "--key-tokens 3",
-                "--passes 4",
-                "--seq-len 64",
-                "--seq-len 80",
-            ],
+            &["--key-tokens 3", "--passes 4", "--seq-len 64", "--seq-len 80"],
         ),
-        (
-            |c| c.passes = usize::MAX,
-            "--kv-pairs",
-            "4",
-            &["--passes 18446744073709551615", "--seq-len 64"],
-        ),
-        (
-            |c| c.test_seq_len = Some(12),
-            "--kv-pairs",
-            "4",
-            &["--test-seq-len 12", "--test-seq-len 16"],
-        ),
+        (|c| c.passes = usize::MAX, "--kv-pairs", "4", &["--passes 18446744073709551615", "--seq-len 64"]),
+        (|c| c.test_seq_len = Some(12), "--kv-pairs", "4", &["--test-seq-len 12", "--test-seq-len 16"]),
         (|c| c.test_seq_len = Some(33), "--test-seq-len", "33", &[]),
     ];
     for (change, flag, value, names) in cases {
@@ -154,13 +98,7 @@ fn variants_that_do_not_fit_are_refused_by_their_flags() {
         };
         refuses(native, flag).gives(value).names(names);
     }
-    let odd = MqarConfig {
-        data: Generator::Native,
-        key_tokens: 2,
-        vocab_size: 8191,
-        seq_len: 63,
-        ..accepted()
-    };
+    let odd = MqarConfig { data: Generator::Native, key_tokens: 2, vocab_size: 8191, seq_len: 63, ..accepted() };
     assert!(odd.check().is_ok());
 }
 

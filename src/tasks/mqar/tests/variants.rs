@@ -4,22 +4,12 @@ use super::*;
 use std::collections::BTreeMap;
 
 /// Config with the smallest vocabulary and `spare` tokens more than the pairs take.
-fn variant(
-    [key_tokens, kv_pairs, overwrites, passes]: [usize; 4],
-    spare: usize,
-    data_seed: u64,
-) -> MqarConfig {
+fn variant([key_tokens, kv_pairs, overwrites, passes]: [usize; 4], spare: usize, data_seed: u64) -> MqarConfig {
     let needed = (key_tokens + 1) * (passes * kv_pairs + overwrites + kv_pairs);
     let odd = key_tokens == 1 && spare % 2 == 1;
     let seq_len = needed + spare + usize::from(odd);
     let vocab_size = seq_len + 1 + usize::from(key_tokens == 1);
-    MqarConfig {
-        data_seed,
-        key_tokens,
-        overwrites,
-        passes,
-        ..config(Generator::Native, seq_len, kv_pairs, vocab_size)
-    }
+    MqarConfig { data_seed, key_tokens, overwrites, passes, ..config(Generator::Native, seq_len, kv_pairs, vocab_size) }
 }
 
 prop_compose! {
@@ -33,10 +23,7 @@ prop_compose! {
 
 /// Keys and values that an example shows, in order, and the tokens after them.
 fn shown<'a>(config: &MqarConfig, tokens: &'a [u32]) -> (Vec<(&'a [u32], u32)>, &'a [u32]) {
-    let (n, count) = (
-        config.key_tokens,
-        config.passes * config.kv_pairs + config.overwrites,
-    );
+    let (n, count) = (config.key_tokens, config.passes * config.kv_pairs + config.overwrites);
     let (context, questions) = tokens.split_at((n + 1) * count);
     let pairs = context.chunks_exact(n + 1);
     (pairs.map(|pair| (&pair[..n], pair[n])).collect(), questions)
@@ -149,19 +136,14 @@ fn where_all_combinations_are_keys_no_token_of_a_key_tells_its_value_without_the
 fn counts<K: Ord>(config: &MqarConfig, of: impl Fn(&[(&[u32], u32)]) -> K) -> BTreeMap<K, u32> {
     let mut counts = BTreeMap::new();
     for example in examples(&train(config)) {
-        *counts
-            .entry(of(&shown(config, example.tokens).0))
-            .or_default() += 1;
+        *counts.entry(of(&shown(config, example.tokens).0)).or_default() += 1;
     }
     counts
 }
 
 #[test]
 fn every_order_of_a_later_pass_and_every_choice_of_pairs_is_as_likely_as_any_other() {
-    let config = MqarConfig {
-        train_examples: 12_000,
-        ..variant([1, 3, 2, 3], 0, 0)
-    };
+    let config = MqarConfig { train_examples: 12_000, ..variant([1, 3, 2, 3], 0, 0) };
     let order = |first: &[(&[u32], u32)], then: &[(&[u32], u32)]| -> Vec<usize> {
         let place = |key: &[u32]| first.iter().position(|(other, _)| *other == key);
         then.iter().filter_map(|(key, _)| place(key)).collect()
@@ -172,27 +154,19 @@ fn every_order_of_a_later_pass_and_every_choice_of_pairs_is_as_likely_as_any_oth
     let again = counts(&config, |pairs| order(&pairs[..3], &pairs[9..]));
     for counts in [second, third, again] {
         assert_eq!(counts.len(), 6);
-        assert!(
-            counts.values().all(|count| count.abs_diff(2_000) < 205),
-            "{counts:?}"
-        );
+        assert!(counts.values().all(|count| count.abs_diff(2_000) < 205), "{counts:?}");
     }
 }
 
 /// Two pairs of four cells have six choices.
 #[test]
 fn keys_of_several_tokens_are_any_of_the_combinations() {
-    let config = MqarConfig {
-        train_examples: 12_000,
-        ..variant([2, 3, 0, 1], 0, 0)
-    };
+    let config = MqarConfig { train_examples: 12_000, ..variant([2, 3, 0, 1], 0, 0) };
     let missing = |pairs: &[(&[u32], u32)]| {
         let part = |place: usize| {
             let tokens: Vec<u32> = pairs.iter().map(|(key, _)| key[place]).collect();
             // Two of three keys share a token; the missing key has the other one.
-            let single = tokens
-                .iter()
-                .position(|t| tokens.iter().filter(|o| *o == t).count() == 1);
+            let single = tokens.iter().position(|t| tokens.iter().filter(|o| *o == t).count() == 1);
             single.unwrap()
         };
         (part(0), part(1))
@@ -200,42 +174,19 @@ fn keys_of_several_tokens_are_any_of_the_combinations() {
     let counts = counts(&config, missing);
     // The two unpaired tokens are never in one key, because the fourth combination would be shown.
     assert_eq!(counts.len(), 6);
-    assert!(
-        counts.values().all(|count| count.abs_diff(2_000) < 205),
-        "{counts:?}"
-    );
+    assert!(counts.values().all(|count| count.abs_diff(2_000) < 205), "{counts:?}");
 }
 
 #[test]
 fn what_goes_without_saying_is_in_no_document() {
     let plain = variant([1, 4, 0, 1], 0, 0);
     let document = serde_json::to_value(Task::config(&plain)).unwrap();
-    let fields: Vec<&str> = document
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect();
-    let known = [
-        "data",
-        "data_seed",
-        "kv_pairs",
-        "name",
-        "seq_len",
-        "test_examples",
-        "train_examples",
-        "vocab_size",
-    ];
+    let fields: Vec<&str> = document.as_object().unwrap().keys().map(String::as_str).collect();
+    let known = ["data", "data_seed", "kv_pairs", "name", "seq_len", "test_examples", "train_examples", "vocab_size"];
     assert_eq!(fields, known);
-    let same = MqarConfig {
-        test_seq_len: Some(plain.seq_len),
-        ..plain.clone()
-    };
+    let same = MqarConfig { test_seq_len: Some(plain.seq_len), ..plain.clone() };
     assert_eq!(Task::config(&same), Task::config(&plain));
-    let other = MqarConfig {
-        test_seq_len: Some(plain.seq_len + 2),
-        ..variant([2, 4, 1, 3], 0, 0)
-    };
+    let other = MqarConfig { test_seq_len: Some(plain.seq_len + 2), ..variant([2, 4, 1, 3], 0, 0) };
     let typed: MqarConfig = Task::config(&other).typed().unwrap();
     assert_eq!(typed, other);
 }
@@ -243,21 +194,9 @@ fn what_goes_without_saying_is_in_no_document() {
 #[test]
 fn titles_and_labels_name_the_variants() {
     let plain = variant([1, 4, 0, 1], 0, 0);
-    assert_eq!(
-        (plain.title(), plain.label()),
-        ("MQAR (L = 16, 4 pairs)".into(), "L=16/4".into())
-    );
-    let all = MqarConfig {
-        test_seq_len: Some(64),
-        ..variant([2, 4, 1, 3], 0, 0)
-    };
-    assert_eq!(
-        all.title(),
-        "MQAR (L = 51, tested at 64, 4 pairs, keys of 2 tokens, 1 overwritten, 3 passes)"
-    );
-    assert_eq!(
-        all.label(),
-        "L=51->64/4 --key-tokens 2 --overwrites 1 --passes 3"
-    );
+    assert_eq!((plain.title(), plain.label()), ("MQAR (L = 16, 4 pairs)".into(), "L=16/4".into()));
+    let all = MqarConfig { test_seq_len: Some(64), ..variant([2, 4, 1, 3], 0, 0) };
+    assert_eq!(all.title(), "MQAR (L = 51, tested at 64, 4 pairs, keys of 2 tokens, 1 overwritten, 3 passes)");
+    assert_eq!(all.label(), "L=51->64/4 --key-tokens 2 --overwrites 1 --passes 3");
     assert_eq!(all.without_recall().unwrap().predictor, "position alone");
 }

@@ -26,15 +26,11 @@ fn splitting() -> Vec<Value> {
     let several = json!({"type": "Sequence", "pretokenizers": [digits, bytes]});
     let mut files = vec![byte_level(&[]), with("pre_tokenizer", several)];
     files.extend(NORMALIZERS.map(|kind| with("normalizer", json!({ "type": kind }))));
-    files.extend(
-        ["Whitespace", "WhitespaceSplit", "BertPreTokenizer"].map(|kind| {
-            let mut file = file(
-                json!({"type": "WordLevel", "vocab": {"?": 0, "a": 1, "1": 2}, "unk_token": "?"}),
-            );
-            file["pre_tokenizer"] = json!({ "type": kind });
-            file
-        }),
-    );
+    files.extend(["Whitespace", "WhitespaceSplit", "BertPreTokenizer"].map(|kind| {
+        let mut file = file(json!({"type": "WordLevel", "vocab": {"?": 0, "a": 1, "1": 2}, "unk_token": "?"}));
+        file["pre_tokenizer"] = json!({ "type": kind });
+        file
+    }));
     let spaces = json!({"id": 300, "content": "   ", "special": false, "normalized": true,
                         "single_word": false, "lstrip": false, "rstrip": false});
     let mark = json!({"id": 301, "content": "<|x|>", "special": true, "normalized": false,
@@ -56,8 +52,7 @@ fn a_tokenizer_that_may_see_across_a_blank_has_no_borders() {
         assert_eq!(of(&file), Borders::BeforeBlanks, "{file}");
     }
     let bytes = |prefix: bool, regex: bool| json!({"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": true, "use_regex": regex});
-    let metaspace =
-        json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true});
+    let metaspace = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true});
     let digits = json!({"type": "Digits", "individual_digits": true});
     let joined = json!({"type": "Split", "pattern": {"Regex": "[^\\s]+\\s*"}, "behavior": "Isolated", "invert": false});
     for file in [
@@ -65,23 +60,11 @@ fn a_tokenizer_that_may_see_across_a_blank_has_no_borders() {
         with("pre_tokenizer", bytes(false, false)),
         with("pre_tokenizer", metaspace),
         with("pre_tokenizer", Value::Null),
-        with(
-            "pre_tokenizer",
-            json!({"type": "Sequence", "pretokenizers": []}),
-        ),
-        with(
-            "pre_tokenizer",
-            json!({"type": "Sequence", "pretokenizers": [bytes(false, true), digits]}),
-        ),
-        with(
-            "pre_tokenizer",
-            json!({"type": "Sequence", "pretokenizers": [joined, bytes(false, true)]}),
-        ),
+        with("pre_tokenizer", json!({"type": "Sequence", "pretokenizers": []})),
+        with("pre_tokenizer", json!({"type": "Sequence", "pretokenizers": [bytes(false, true), digits]})),
+        with("pre_tokenizer", json!({"type": "Sequence", "pretokenizers": [joined, bytes(false, true)]})),
         with("normalizer", json!({"type": "Prepend", "prepend": "▁"})),
-        with(
-            "normalizer",
-            json!({"type": "Strip", "strip_left": true, "strip_right": true}),
-        ),
+        with("normalizer", json!({"type": "Strip", "strip_left": true, "strip_right": true})),
         added(|token| token["content"] = json!("two words")),
         added(|token| token["content"] = json!("x\n")),
         added(|token| token["rstrip"] = json!(true)),

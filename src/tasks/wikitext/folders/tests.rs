@@ -25,12 +25,7 @@ fn names(corpus: Corpus, files: &[&str]) -> [Vec<String>; 3] {
 #[test]
 fn every_published_layout_is_found() {
     let raw = Corpus::Wikitext2Raw;
-    for folder in [
-        "",
-        "wikitext-2-raw-v1/",
-        "wikitext-2-raw/",
-        "wikitext-2-raw/wikitext-2-raw-v1/",
-    ] {
+    for folder in ["", "wikitext-2-raw-v1/", "wikitext-2-raw/", "wikitext-2-raw/wikitext-2-raw-v1/"] {
         for files in [
             ["train.txt", "valid.txt", "test.txt"],
             ["train.txt", "validation.txt", "test.txt"],
@@ -54,10 +49,7 @@ fn shards_come_in_order() {
             "test-00000-of-00001.parquet",
         ],
     );
-    let train = [
-        "train-00000-of-00002.parquet",
-        "train-00001-of-00002.parquet",
-    ];
+    let train = ["train-00000-of-00002.parquet", "train-00001-of-00002.parquet"];
     assert_eq!(found[0], train);
 }
 
@@ -79,10 +71,7 @@ fn what_is_missing_is_named_with_what_gets_it() {
     ]);
     lacks(Corpus::Wikitext2, &["valid.txt", "test.txt"]).names(&["train.txt"]);
     let own = lacks(Corpus::Text, &["train.txt", "test.txt"]);
-    assert!(
-        !own.names(&["valid.txt"]).reason.contains("fetch"),
-        "{own:?}"
-    );
+    assert!(!own.names(&["valid.txt"]).reason.contains("fetch"), "{own:?}");
     let shards = ["train-00000-of-00002.parquet", "valid.txt", "test.txt"];
     lacks(Corpus::Wikitext103, &shards).names(&["train-00001-of-00002.parquet"]);
 }
@@ -101,8 +90,5 @@ fn a_split_that_is_not_wanted_need_not_be_there() {
     let found = find(Corpus::Text, dir.path(), [false, false, true]).unwrap();
     assert_eq!(found, [vec![], vec![], vec![dir.path().join("test.txt")]]);
     let found = find(Corpus::Text, dir.path(), [false, true, true]);
-    found
-        .fails("missing")
-        .is_at(dir.path(), None)
-        .names(&["valid.txt"]);
+    found.fails("missing").is_at(dir.path(), None).names(&["valid.txt"]);
 }

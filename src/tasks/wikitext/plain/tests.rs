@@ -15,12 +15,7 @@ use tempfile::TempDir;
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Sizes so small that short texts have many blocks, pieces and lines too long for a heading.
-const SMALL: Sizes = Sizes {
-    block: 16,
-    piece: 3,
-    heading: 40,
-    most: 1 << 20,
-};
+const SMALL: Sizes = Sizes { block: 16, piece: 3, heading: 40, most: 1 << 20 };
 
 fn written(content: &[u8]) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
@@ -30,10 +25,7 @@ fn written(content: &[u8]) -> (TempDir, PathBuf) {
 }
 
 fn with(vocabulary: Vocabulary, separated: bool) -> Encoder {
-    Encoder {
-        eos: vocabulary.eos().filter(|_| separated),
-        vocabulary,
-    }
+    Encoder { eos: vocabulary.eos().filter(|_| separated), vocabulary }
 }
 
 /// One tokenizer whose text may be cut, and one whose text may not.
@@ -66,8 +58,7 @@ fn assert_counted(whole: &TextCounts, text: &str) {
 }
 
 /// Texts of blank lines, all kinds of white space and line ends, headings, and characters of one to four bytes.
-const TEXTS: &str =
-    "([ab '!é\u{2029}\u{85}𝔘]|\n|\r\n|\n\n|   |a{20}| = Moss = \n|\n = = Deeper = = \n){0,30}";
+const TEXTS: &str = "([ab '!é\u{2029}\u{85}𝔘]|\n|\r\n|\n\n|   |a{20}| = Moss = \n|\n = = Deeper = = \n){0,30}";
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
@@ -135,11 +126,7 @@ fn blank_lines_carriage_returns_and_the_missing_last_line_end_stay() {
     ] {
         let (ids, whole) = encoded(text.as_bytes(), &encoder, SIZES).unwrap();
         assert_eq!(encoder.vocabulary.decode(&ids), text);
-        let Counts {
-            bytes,
-            lines: found,
-            ..
-        } = whole.counts;
+        let Counts { bytes, lines: found, .. } = whole.counts;
         assert_eq!((bytes, found), (text.len() as u64, lines));
         assert_eq!(whole.counts.ppl_words(), words, "{text:?}");
     }
@@ -200,15 +187,9 @@ fn what_cannot_be_encoded_is_said_with_its_line() {
 
 #[test]
 fn a_text_too_long_to_be_seen_whole_is_refused() {
-    let sizes = Sizes {
-        most: 1 << 20,
-        ..SMALL
-    };
+    let sizes = Sizes { most: 1 << 20, ..SMALL };
     let text = "a b\n".repeat(1 << 19);
-    let large = Sizes {
-        block: 1 << 18,
-        ..sizes
-    };
+    let large = Sizes { block: 1 << 18, ..sizes };
     for separated in [false, true] {
         let encoder = with(vocabulary(&prepending()), separated);
         let at = encoded(text.as_bytes(), &encoder, large).fails("data");
@@ -233,11 +214,7 @@ fn gpt_neox_gives_real_text_back_and_the_same_tokens_in_pieces() {
     let encoder = with(vocabulary, false);
     let text = fs::read_to_string(data.join("test.txt")).unwrap();
     let wanted = encoder.vocabulary.encode(&text).unwrap();
-    let sizes = Sizes {
-        block: 10_000,
-        piece: 100,
-        ..SIZES
-    };
+    let sizes = Sizes { block: 10_000, piece: 100, ..SIZES };
     for sizes in [sizes, SIZES] {
         let (ids, whole) = encoded(text.as_bytes(), &encoder, sizes).unwrap();
         assert!(ids == wanted, "{} tokens, not {}", ids.len(), wanted.len());
@@ -253,8 +230,5 @@ fn a_text_in_utf_16_is_refused_by_its_name() {
     fs::write(&path, b"\xff\xfeh\0i\0").unwrap();
     let encoder = with(Vocabulary::bytes(), false);
     let refused = encode(&[path], &encoder, |_, _| Ok(()));
-    refused
-        .fails("data")
-        .is_at("train.txt", None)
-        .names(&["UTF-16"]);
+    refused.fails("data").is_at("train.txt", None).names(&["UTF-16"]);
 }

@@ -7,11 +7,7 @@ use crate::error::{Error, Result};
 use crate::tasks::{Ids, Text};
 use std::path::Path;
 
-const PAGES: [&str; 3] = [
-    include_str!("train.txt"),
-    include_str!("valid.txt"),
-    include_str!("test.txt"),
-];
+const PAGES: [&str; 3] = [include_str!("train.txt"), include_str!("valid.txt"), include_str!("test.txt")];
 
 /// Splits of the sample. The tokenizer's file is looked up as for any other corpus.
 pub(super) fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[Text; 3]> {

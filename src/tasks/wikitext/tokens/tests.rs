@@ -23,11 +23,8 @@ fn config() -> WikitextConfig {
 
 fn world(body: &str) -> (TempDir, Folders) {
     let dir = tempfile::tempdir().unwrap();
-    let place = Folders {
-        data_dir: Some(dir.path().to_owned()),
-        root: dir.path().join("root"),
-        hub: dir.path().join("hub"),
-    };
+    let place =
+        Folders { data_dir: Some(dir.path().to_owned()), root: dir.path().join("root"), hub: dir.path().join("hub") };
     for name in ["train.txt", "valid.txt", "test.txt"] {
         fs::write(dir.path().join(name), body).unwrap();
     }
@@ -37,10 +34,7 @@ fn world(body: &str) -> (TempDir, Folders) {
 #[test]
 fn the_head_of_a_file_says_what_it_holds() {
     let (_dir, place) = world(BODY);
-    let config = WikitextConfig {
-        eos_between_articles: true,
-        ..config()
-    };
+    let config = WikitextConfig { eos_between_articles: true, ..config() };
     let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
     tokens.make(&mut |_| Ok(())).unwrap();
     let whole = fs::read(&tokens.paths()[0]).unwrap();
@@ -56,19 +50,12 @@ fn the_head_of_a_file_says_what_it_holds() {
     assert_eq!(header.sources[0].name, "train.txt");
     assert_eq!(header.sources[0].sha256, sha256(BODY.as_bytes()));
     assert_eq!(header.sha256, sha256(&whole[4096..]));
-    assert_eq!(
-        tokens.load().unwrap().0[0].as_ref().unwrap().digest(),
-        header.sha256
-    );
+    assert_eq!(tokens.load().unwrap().0[0].as_ref().unwrap().digest(), header.sha256);
 }
 
 #[test]
 fn many_files_are_named_as_one() {
-    let source = |i: usize| Source {
-        name: format!("train-{i:05}.parquet"),
-        bytes: 10,
-        sha256: "ab".repeat(32),
-    };
+    let source = |i: usize| Source { name: format!("train-{i:05}.parquet"), bytes: 10, sha256: "ab".repeat(32) };
     assert_eq!(merge_sources((0..4).map(source).collect()).len(), 4);
     let merged = merge_sources((0..5).map(source).collect());
     assert_eq!(merged.len(), 1);
@@ -129,15 +116,9 @@ fn another_text_has_another_folder() {
     let (dir, place) = world(BODY);
     let config = config();
     let before = Tokens::of(&config, &place, [true; 3]).unwrap().folder;
-    assert_eq!(
-        Tokens::of(&config, &place, [true; 3]).unwrap().folder,
-        before
-    );
+    assert_eq!(Tokens::of(&config, &place, [true; 3]).unwrap().folder, before);
     fs::write(dir.path().join("test.txt"), "another one, and longer").unwrap();
-    assert_ne!(
-        Tokens::of(&config, &place, [true; 3]).unwrap().folder,
-        before
-    );
+    assert_ne!(Tokens::of(&config, &place, [true; 3]).unwrap().folder, before);
 }
 
 /// Asserts that the first token file is refused after `damage` was done to it, and returns the error.
@@ -172,13 +153,9 @@ fn damaged_and_foreign_files_are_refused() {
     for (damage, names) in cases {
         refused(damage).names(names);
     }
-    refused(|b| change(b, "\"version\":3", "\"version\":9"))
-        .names(&["`dsf tokens` 9", "`dsf tokens` 3"]);
+    refused(|b| change(b, "\"version\":3", "\"version\":9")).names(&["`dsf tokens` 9", "`dsf tokens` 3"]);
     // The number of bytes affects the bits per byte.
-    for (from, to) in [
-        ("\"bytes\":40", "\"bytes\":41"),
-        ("\"split\":\"train\"", "\"split\":\"val\""),
-    ] {
+    for (from, to) in [("\"bytes\":40", "\"bytes\":41"), ("\"split\":\"train\"", "\"split\":\"val\"")] {
         refused(|b| change(b, from, to));
     }
     // Exchanges two ids.
@@ -210,10 +187,7 @@ fn what_killed_processes_left_is_removed_by_the_next_one_that_makes_files() {
 #[test]
 fn a_table_with_too_few_rows_is_refused() {
     let (_dir, place) = world(BODY);
-    let config = WikitextConfig {
-        vocab_size: 100,
-        ..config()
-    };
+    let config = WikitextConfig { vocab_size: 100, ..config() };
     let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
     tokens.make(&mut |_| Ok(())).unwrap();
     let at = tokens.load().refuses("--vocab-size");
@@ -230,10 +204,7 @@ fn a_byte_order_mark_is_left_out_and_said() {
     let ([train, val, _], warnings) = tokens.load().unwrap();
     assert_eq!(train.unwrap().ids(), val.unwrap().ids());
     assert_eq!(warnings.len(), 1);
-    assert!(
-        warnings[0].starts_with("the byte-order mark at the beginning of valid.txt is left out"),
-        "{warnings:?}"
-    );
+    assert!(warnings[0].starts_with("the byte-order mark at the beginning of valid.txt is left out"), "{warnings:?}");
 }
 
 #[test]
@@ -256,18 +227,10 @@ fn an_id_between_articles_needs_a_tokenizer_that_has_one() {
     let (dir, mut place) = world(BODY);
     place.data_dir = Some(dir.path().to_owned());
     let path = dir.path().join("some.json");
-    for (special, ids) in [
-        (&["<|endoftext|>"][..], Some(vec![FIRST_ADDED])),
-        (&[], None),
-    ] {
+    for (special, ids) in [(&["<|endoftext|>"][..], Some(vec![FIRST_ADDED])), (&[], None)] {
         fs::write(&path, byte_level(special).to_string()).unwrap();
         let (tokenizer, vocab_size) = adopt_into(&path, &place).unwrap();
-        let config = WikitextConfig {
-            tokenizer,
-            vocab_size,
-            eos_between_articles: true,
-            ..config()
-        };
+        let config = WikitextConfig { tokenizer, vocab_size, eos_between_articles: true, ..config() };
         let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
         let made = tokens.make(&mut |_| Ok(()));
         match ids {
@@ -275,10 +238,7 @@ fn an_id_between_articles_needs_a_tokenizer_that_has_one() {
                 made.unwrap();
                 let text = tokens.load().unwrap().0[0].clone().unwrap();
                 assert_eq!(text.ids()[..1], ids);
-                assert_eq!(
-                    text.ids().iter().filter(|id| **id == FIRST_ADDED).count(),
-                    2
-                );
+                assert_eq!(text.ids().iter().filter(|id| **id == FIRST_ADDED).count(), 2);
                 assert!(!text.ids().contains(&0), "id 0 is `!`");
             }
             None => {

@@ -13,11 +13,7 @@ fn neox() -> Option<FoundTokenizer> {
 }
 
 fn place(dir: &TempDir) -> Folders {
-    Folders {
-        data_dir: Some(dir.path().join("data")),
-        root: dir.path().join("root"),
-        hub: dir.path().join("hub"),
-    }
+    Folders { data_dir: Some(dir.path().join("data")), root: dir.path().join("root"), hub: dir.path().join("hub") }
 }
 
 /// Vocabulary of a tokenizer.json with no file beside it.
@@ -30,8 +26,7 @@ pub(in crate::tasks::wikitext) fn vocabulary(file: &serde_json::Value) -> Vocabu
 
 /// Word tokenizer with `n` ids, the first of which is the unknown token.
 fn words(n: usize) -> Vec<u8> {
-    let vocabulary: serde_json::Map<String, serde_json::Value> =
-        (0..n).map(|i| (format!("w{i}"), json!(i))).collect();
+    let vocabulary: serde_json::Map<String, serde_json::Value> = (0..n).map(|i| (format!("w{i}"), json!(i))).collect();
     let file = json!({
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
         "normalizer": null, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null,
@@ -57,10 +52,7 @@ fn gpt_neox_encodes_as_published() {
     let vocabulary = found.vocabulary().unwrap();
     assert_eq!(vocabulary.size(), GPT_NEOX_SIZE);
     let cases: [(&str, &[u16]); 9] = [
-        (
-            " = Valkyria Chronicles III = \n",
-            &[426, 657, 1278, 90, 5182, 28289, 868, 6490, 426, 2490],
-        ),
+        (" = Valkyria Chronicles III = \n", &[426, 657, 1278, 90, 5182, 28289, 868, 6490, 426, 2490]),
         (" @-@ ", &[1214, 14, 33, 209]),
         (" @,@ ", &[1214, 13, 33, 209]),
         (" <unk> ", &[654, 3938, 31, 209]),
@@ -107,10 +99,7 @@ fn gpt_neox_is_found_where_downloads_lie() {
         let path = dir.path().join(below);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, &found.content).unwrap();
-        assert!(
-            FoundTokenizer::find(&Tokenizer::GptNeox, &place(&dir)).is_ok(),
-            "{below}"
-        );
+        assert!(FoundTokenizer::find(&Tokenizer::GptNeox, &place(&dir)).is_ok(), "{below}");
     }
 }
 
@@ -119,9 +108,7 @@ fn another_file_is_adopted_by_its_digest_and_never_taken_for_gpt_neox() {
     let (dir, adopted) = adopted(&words(300));
     let (tokenizer, rows) = adopted.unwrap();
     assert_eq!(rows, 384);
-    let Tokenizer::File(digest) = &tokenizer else {
-        panic!("{tokenizer} is no other file")
-    };
+    let Tokenizer::File(digest) = &tokenizer else { panic!("{tokenizer} is no other file") };
     assert_eq!(digest.len(), 12);
     let found = FoundTokenizer::find(&tokenizer, &place(&dir)).unwrap();
     let vocabulary = found.vocabulary().unwrap();
@@ -177,10 +164,7 @@ proptest! {
 
 #[test]
 fn a_tokenizer_is_a_name_or_a_file_that_is_there() {
-    for (text, tokenizer) in [
-        ("bytes", Tokenizer::Bytes),
-        ("gpt-neox", Tokenizer::GptNeox),
-    ] {
+    for (text, tokenizer) in [("bytes", Tokenizer::Bytes), ("gpt-neox", Tokenizer::GptNeox)] {
         let name = TokenizerName::Known(tokenizer);
         assert_eq!(name.to_string(), text);
         assert_eq!(text.parse(), Ok(name));
@@ -216,32 +200,10 @@ fn the_end_of_text_is_the_token_that_is_declared_for_it() {
         (&["<|pad|>", "<|endoftext|>"], &[], Some(264)),
         (&["<s>", "</s>"], &[], Some(264)),
         (&chat, &[], None),
-        (
-            &chat,
-            &[(config, r#"{"eos_token": "<|im_end|>"}"#)],
-            Some(265),
-        ),
-        (
-            &chat,
-            &[(
-                config,
-                r#"{"eos_token": {"content": "<|pad|>", "lstrip": false}}"#,
-            )],
-            Some(263),
-        ),
-        (
-            &chat,
-            &[(config, "{}"), (map, r#"{"eos_token": "<|endoftext|>"}"#)],
-            Some(264),
-        ),
-        (
-            &["</s>"],
-            &[
-                (config, r#"{"eos_token": null}"#),
-                (map, r#"{"eos_token": "</s>"}"#),
-            ],
-            None,
-        ),
+        (&chat, &[(config, r#"{"eos_token": "<|im_end|>"}"#)], Some(265)),
+        (&chat, &[(config, r#"{"eos_token": {"content": "<|pad|>", "lstrip": false}}"#)], Some(263)),
+        (&chat, &[(config, "{}"), (map, r#"{"eos_token": "<|endoftext|>"}"#)], Some(264)),
+        (&["</s>"], &[(config, r#"{"eos_token": null}"#), (map, r#"{"eos_token": "</s>"}"#)], None),
         (&["</s>"], &[(config, "{}")], Some(263)),
         (&[], &[(config, r#"{"eos_token": "a"}"#)], Some(64)),
     ];
@@ -249,11 +211,7 @@ fn the_end_of_text_is_the_token_that_is_declared_for_it() {
         let (found, _) = end_of_text(special, beside).unwrap();
         assert_eq!(found, wanted, "{special:?} {beside:?}");
     }
-    for (content, name) in [
-        (r#"{"eos_token": "<|over|>"}"#, "`<|over|>`"),
-        (r#"{"eos_token": 7}"#, "7"),
-        ("{", ""),
-    ] {
+    for (content, name) in [(r#"{"eos_token": "<|over|>"}"#, "`<|over|>`"), (r#"{"eos_token": 7}"#, "7"), ("{", "")] {
         let at = end_of_text(&chat, &[(config, content)]).fails("data");
         at.names(&[name]);
     }
@@ -264,32 +222,18 @@ fn a_declaration_that_the_file_does_not_tell_is_part_of_the_digest_and_kept() {
     let beside = |token: &str| format!("{{\"eos_token\": {token}}}");
     let digest = |declared: Option<&str>| {
         let content = declared.map(beside);
-        let files: Vec<_> = content
-            .iter()
-            .map(|c| ("tokenizer_config.json", c.as_str()))
-            .collect();
+        let files: Vec<_> = content.iter().map(|c| ("tokenizer_config.json", c.as_str())).collect();
         end_of_text(&["</s>", "<|pad|>"], &files).unwrap().1
     };
-    assert_eq!(
-        digest(None),
-        sha256(byte_level(&["</s>", "<|pad|>"]).to_string().as_bytes())
-    );
+    assert_eq!(digest(None), sha256(byte_level(&["</s>", "<|pad|>"]).to_string().as_bytes()));
     assert_eq!(digest(Some("\"</s>\"")), digest(None));
-    let others = [
-        digest(Some("null")),
-        digest(Some("\"<|pad|>\"")),
-        digest(None),
-    ];
+    let others = [digest(Some("null")), digest(Some("\"<|pad|>\"")), digest(None)];
     assert!(others[0] != others[1] && others[1] != others[2] && others[0] != others[2]);
 
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("some.json");
     fs::write(&path, byte_level(&["</s>", "<|pad|>"]).to_string()).unwrap();
-    for (token, wanted) in [
-        ("\"<|pad|>\"", Some(264)),
-        ("null", None),
-        ("\"</s>\"", Some(263)),
-    ] {
+    for (token, wanted) in [("\"<|pad|>\"", Some(264)), ("null", None), ("\"</s>\"", Some(263))] {
         fs::write(dir.path().join("tokenizer_config.json"), beside(token)).unwrap();
         let (tokenizer, _) = adopt_into(&path, &place(&dir)).unwrap();
         fs::remove_file(dir.path().join("tokenizer_config.json")).unwrap();

@@ -13,11 +13,7 @@ fn measured(said: &crate::cli::Said) -> usize {
 }
 
 fn call(world: &World, only: &str, more: &[&str]) -> crate::cli::Said {
-    let words: Vec<&str> = CHECK
-        .split(' ')
-        .chain([only])
-        .chain(more.iter().copied())
-        .collect();
+    let words: Vec<&str> = CHECK.split(' ').chain([only]).chain(more.iter().copied()).collect();
     world.call(&words, b"")
 }
 
@@ -35,8 +31,7 @@ fn every_op_is_held_against_its_definition() {
     for row in rows {
         assert_eq!((&*row["kind"], &*row["device"]), ("check", "cpu"));
         assert_eq!(&*row["passed"], "true", "{}", row["case"]);
-        let [distance, tolerance]: [f64; 2] =
-            ["distance", "tolerance"].map(|name| row[name].parse().unwrap());
+        let [distance, tolerance]: [f64; 2] = ["distance", "tolerance"].map(|name| row[name].parse().unwrap());
         assert!([2e-5, 5e-6].contains(&tolerance), "{}", row["case"]);
         assert!((0.0..=tolerance).contains(&distance), "{}", row["case"]);
         assert!(!row["commit"].is_empty() && !row["note"].is_empty());
@@ -58,23 +53,10 @@ fn models_and_times_are_rows_of_their_own() {
     assert_eq!(out.lines().count(), 2, "forward and both ways: {out}");
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
-        let number = |key: &str| {
-            row[key]
-                .as_f64()
-                .unwrap_or_else(|| panic!("{key} in {row}"))
-        };
-        assert_eq!(
-            number("elements_per_second"),
-            512.0 * 4.0 * 8192.0 / number("seconds")
-        );
-        assert_eq!(
-            number("fraction_of_floor"),
-            number("floor_seconds") / number("seconds")
-        );
-        assert!(
-            number("seconds_min") <= number("seconds")
-                && number("seconds") <= number("seconds_max")
-        );
+        let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"));
+        assert_eq!(number("elements_per_second"), 512.0 * 4.0 * 8192.0 / number("seconds"));
+        assert_eq!(number("fraction_of_floor"), number("floor_seconds") / number("seconds"));
+        assert!(number("seconds_min") <= number("seconds") && number("seconds") <= number("seconds_max"));
         assert_eq!(row["kind"], "op");
     }
 }

@@ -11,10 +11,7 @@ fn small_hub() -> Server {
         if request.path.starts_with("/cdn/") {
             return Answer::file(request, name.repeat(50).as_bytes(), "cdn");
         }
-        if !request
-            .path
-            .contains("/Salesforce/wikitext/resolve/main/wikitext-2-v1/")
-        {
+        if !request.path.contains("/Salesforce/wikitext/resolve/main/wikitext-2-v1/") {
             return Answer::status(404);
         }
         let here = request.header("host").unwrap().to_owned();
@@ -29,13 +26,7 @@ fn small_hub() -> Server {
 fn texts_and_the_tokenizer_are_listed_fetched_and_listed_as_there() {
     let world = World::new();
     let out = dsf(&world, "data fetch wikitext", &[]).ok();
-    for needle in [
-        "wikitext-103-raw",
-        "315 MB",
-        "CC BY-SA",
-        "gpt-neox",
-        "--corpus",
-    ] {
+    for needle in ["wikitext-103-raw", "315 MB", "CC BY-SA", "gpt-neox", "--corpus"] {
         assert!(out.contains(needle), "{out}");
     }
     assert!(!out.contains("listops"), "{out}");
@@ -48,9 +39,7 @@ fn texts_and_the_tokenizer_are_listed_fetched_and_listed_as_there() {
     assert!(world.path("home").join(below).is_file());
     let list = dsf(&world, "data list", &[]).ok();
     let row = |name: &str| {
-        let mut rows = list
-            .lines()
-            .filter(|l| l.split_whitespace().next() == Some(name));
+        let mut rows = list.lines().filter(|l| l.split_whitespace().next() == Some(name));
         rows.next().unwrap().to_owned()
     };
     assert!(row("wikitext-2").contains("present"), "{list}");
@@ -65,16 +54,8 @@ fn what_belongs_to_another_task_is_refused() {
     for (line, flag, name) in [
         ("lra --corpus wikitext-2", "--corpus", "--dataset"),
         ("wikitext --dataset listops", "--dataset", "--corpus"),
-        (
-            "wikitext --tokenizer --delete-archive",
-            "--delete-archive",
-            "wikitext",
-        ),
-        (
-            "wikitext --tokenizer --url http://x/y",
-            "--url",
-            "HF_ENDPOINT",
-        ),
+        ("wikitext --tokenizer --delete-archive", "--delete-archive", "wikitext"),
+        ("wikitext --tokenizer --url http://x/y", "--url", "HF_ENDPOINT"),
         ("wikitext --corpus sample", "--corpus", "wikitext-2"),
     ] {
         let fault = dsf(&world, &format!("data fetch {line} --json"), &[]).fault();
@@ -94,36 +75,14 @@ fn tokens_are_made_ahead_and_counted() {
     let line = "data tokens --corpus text --tokenizer bytes --data-dir texts";
     let out = dsf(&world, line, &[]).ok();
     assert_eq!(out.lines().count(), 3, "{out}");
-    assert!(
-        out.starts_with("text train: 24 tokens, 6 words, 3 lines (W = 6), 24 B, "),
-        "{out}"
-    );
+    assert!(out.starts_with("text train: 24 tokens, 6 words, 3 lines (W = 6), 24 B, "), "{out}");
     let file = out.lines().last().unwrap().rsplit(", ").next().unwrap();
-    assert!(
-        file.contains("home/dsf/wikitext/tokens/text-bytes-"),
-        "{file}"
-    );
-    assert!(fs::read(file)
-        .unwrap()
-        .starts_with(b"{\"format\":\"dsf tokens\""));
-    let again = dsf(
-        &world,
-        &format!("--json {line} --eos-between-articles"),
-        &[],
-    );
+    assert!(file.contains("home/dsf/wikitext/tokens/text-bytes-"), "{file}");
+    assert!(fs::read(file).unwrap().starts_with(b"{\"format\":\"dsf tokens\""));
+    let again = dsf(&world, &format!("--json {line} --eos-between-articles"), &[]);
     let out = again.ok();
     assert!(out.contains("\"tokens\":25"), "{out}");
-    let missing = dsf(
-        &world,
-        "data tokens --corpus wikitext-2 --tokenizer bytes",
-        &[],
-    );
+    let missing = dsf(&world, "data tokens --corpus wikitext-2 --tokenizer bytes", &[]);
     assert_eq!(missing.code, 66, "{}", missing.err);
-    assert!(
-        missing
-            .err
-            .contains("`dsf data fetch wikitext --corpus wikitext-2`"),
-        "{}",
-        missing.err
-    );
+    assert!(missing.err.contains("`dsf data fetch wikitext --corpus wikitext-2`"), "{}", missing.err);
 }

@@ -9,10 +9,7 @@ use candle_core::DType;
 
 fn model() -> Model {
     let config = pythia("softmax", Rotary::Pre);
-    let io = Io {
-        vocab_size: 30,
-        seq_len: 6,
-    };
+    let io = Io { vocab_size: 30, seq_len: 6 };
     let params = Params::seeded(5, DType::F32, &Device::Cpu);
     Model::new(&config, io, &params).unwrap();
     // Larger weights make predictions depend on the context.
@@ -29,12 +26,7 @@ fn windows_and_what_they_leave_are_every_token_once() {
         let ids: Vec<u16> = (0..tokens).map(|i| (i * i + 3) % 30).collect();
         let text = Text::new(Ids::Held(ids.into()), Counts::default(), length, None);
         for stride in [None, Some(1), Some(2), Some(4), Some(5)] {
-            let how = Scoring {
-                seq_len: length,
-                stride,
-                batch: 2,
-                every_token: false,
-            };
+            let how = Scoring { seq_len: length, stride, batch: 2, every_token: false };
             let of = |how: &Scoring| score(&model, &text, how, &Device::Cpu).unwrap();
             let mut heard = (0, 0);
             let found = Scores::of(&model, &text, &how, &Device::Cpu, &mut |done, of| {
@@ -43,10 +35,7 @@ fn windows_and_what_they_leave_are_every_token_once() {
             });
             let found = found.unwrap();
             assert_eq!(heard.0, heard.1);
-            let every = Scoring {
-                every_token: true,
-                ..how
-            };
+            let every = Scoring { every_token: true, ..how };
             for (found, wanted) in [(found.windows, of(&how)), (found.whole, of(&every))] {
                 assert_eq!(found.tokens, wanted.tokens, "{tokens} tokens, {stride:?}");
                 let apart = (found.nll - wanted.nll).abs();
@@ -61,12 +50,7 @@ fn windows_and_what_they_leave_are_every_token_once() {
 fn who_watches_may_give_up() {
     let ids: Vec<u16> = (0..30).collect();
     let text = Text::new(Ids::Held(ids.into()), Counts::default(), 6, None);
-    let how = Scoring {
-        seq_len: 6,
-        stride: None,
-        batch: 1,
-        every_token: false,
-    };
+    let how = Scoring { seq_len: 6, stride: None, batch: 1, every_token: false };
     let mut windows = 0;
     let found = Scores::of(&model(), &text, &how, &Device::Cpu, &mut |done, _| {
         windows = done;

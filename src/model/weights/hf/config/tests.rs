@@ -64,8 +64,7 @@ fn what_ours_cannot_be_is_refused_by_the_key_that_asks_for_it() {
         let mut json = old();
         json[key] = value;
         let at = read(&json.to_string(), "a/config.json").fails("data");
-        at.is_at("a/config.json", None)
-            .names(&[&format!("`{key}`")]);
+        at.is_at("a/config.json", None).names(&[&format!("`{key}`")]);
     }
     for (key, value) in [("rope_theta", json!(1e6)), ("rope_type", json!("yarn"))] {
         let mut json = old();
@@ -73,10 +72,7 @@ fn what_ours_cannot_be_is_refused_by_the_key_that_asks_for_it() {
         let at = read(&json.to_string(), "a/config.json").fails("data");
         at.names(&[&format!("`{key}`")]);
     }
-    for (key, value) in [
-        ("num_attention_heads", json!(7)),
-        ("rotary_pct", json!(0.21)),
-    ] {
+    for (key, value) in [("num_attention_heads", json!(7)), ("rotary_pct", json!(0.21))] {
         let mut json = old();
         json[key] = value;
         read(&json.to_string(), "a/config.json").fails("data");
@@ -95,10 +91,7 @@ fn what_is_written_is_read_as_the_same_model() {
         assert_eq!(mismatch(&model), None);
         let json = write(&model, &text, None);
         let shape = read(&json, "config.json").unwrap();
-        assert_eq!(
-            (&shape.model, shape.vocab_size, shape.seq_len),
-            (&model, 256, 16)
-        );
+        assert_eq!((&shape.model, shape.vocab_size, shape.seq_len), (&model, 256, 16));
         // Each spelling has the same meaning on its own.
         let mut old: Value = serde_json::from_str(&json).unwrap();
         old.as_object_mut().unwrap().remove("rope_parameters");
@@ -110,11 +103,7 @@ fn what_is_written_is_read_as_the_same_model() {
 fn the_end_of_text_is_that_of_the_tokenizer_and_is_said_where_there_is_none() {
     let run = run("softmax");
     let text = run.task.typed().unwrap();
-    for (eos, wanted) in [
-        (Some(0), json!(0)),
-        (Some(293), json!(293)),
-        (None, Value::Null),
-    ] {
+    for (eos, wanted) in [(Some(0), json!(0)), (Some(293), json!(293)), (None, Value::Null)] {
         let config = write(&run.model, &text, eos);
         let config: Value = serde_json::from_str(&config).unwrap();
         for key in ["eos_token_id", "bos_token_id"] {

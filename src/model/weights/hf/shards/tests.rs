@@ -22,17 +22,10 @@ impl World {
         let mut first = tensors();
         let second = first.split_off(9);
         let listed = |tensors: &[(String, Tensor)], shard: &str| -> Vec<(String, Value)> {
-            tensors
-                .iter()
-                .map(|(name, _)| (name.clone(), shard.into()))
-                .collect()
+            tensors.iter().map(|(name, _)| (name.clone(), shard.into())).collect()
         };
         let map = [listed(&first, FIRST), listed(&second, SECOND)].concat();
-        Self {
-            dir: folder(),
-            shards: [first, second],
-            map: map.into_iter().collect(),
-        }
+        Self { dir: folder(), shards: [first, second], map: map.into_iter().collect() }
     }
 
     fn place(&self, name: &str) -> std::path::PathBuf {
@@ -113,13 +106,7 @@ fn no_file_outside_the_folder_is_opened() {
     let mut world = World::new();
     let tensor = world.shards[0][0].0.clone();
     let outside = tempfile::NamedTempFile::new().unwrap();
-    for shard in [
-        "../x.safetensors",
-        outside.path().to_str().unwrap(),
-        "..",
-        "a/../../x",
-        "",
-    ] {
+    for shard in ["../x.safetensors", outside.path().to_str().unwrap(), "..", "a/../../x", ""] {
         world.map[&tensor] = shard.into();
         world.refusal().names(&[&tensor, &format!("`{shard}`")]);
     }

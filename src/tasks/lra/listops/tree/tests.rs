@@ -196,10 +196,7 @@ fn written_files_load_as_the_splits_that_are_generated() {
     let text = fs::read_to_string(dir.path().join("basic_val.tsv")).unwrap();
     assert!(text.starts_with("Source\tTarget\r\n( ( "), "{text}");
     assert!(text.ends_with("\r\n"));
-    let read = LraConfig {
-        data: Generator::Files,
-        ..generated.clone()
-    };
+    let read = LraConfig { data: Generator::Files, ..generated.clone() };
     let loaded = load(&read, Some(dir.path())).unwrap();
     assert_eq!(loaded, super::generated(&generated).unwrap());
 }

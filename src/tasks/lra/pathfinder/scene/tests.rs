@@ -7,11 +7,7 @@ use crate::tasks::Generator;
 
 /// Config of the hard set with these numbers of pictures.
 fn config(data_seed: u64, examples: [usize; 3]) -> LraConfig {
-    LraConfig {
-        data: Generator::Native,
-        data_seed,
-        ..testing::config(LraDataset::Pathfinder, examples)
-    }
+    LraConfig { data: Generator::Native, data_seed, ..testing::config(LraDataset::Pathfinder, examples) }
 }
 
 fn scenes(count: u64) -> Vec<Scene> {
@@ -93,10 +89,7 @@ fn figures<'a>(pictures: impl Iterator<Item = &'a [u8]>) -> Figures {
         let bounds = [1, 32, 128, 201];
         bins[bounds.iter().filter(|b| pixel >= **b).count()] += 1.0;
     }
-    Figures {
-        mean: sum / n,
-        bins: bins.map(|b| 100.0 * b / n),
-    }
+    Figures { mean: sum / n, bins: bins.map(|b| 100.0 * b / n) }
 }
 
 #[test]
@@ -162,15 +155,10 @@ fn written_files_load_with_every_picture_and_its_label() {
     let level = target.path().join(folder(&config));
     std::fs::create_dir_all(level.parent().unwrap()).unwrap();
     std::fs::rename(dir.path(), &level).unwrap();
-    let files = LraConfig {
-        data: Generator::Files,
-        ..config.clone()
-    };
+    let files = LraConfig { data: Generator::Files, ..config.clone() };
     let loaded = load(&files, Some(target.path())).unwrap();
     let splits = [&loaded.train, &loaded.val, &loaded.test];
-    let read = splits
-        .iter()
-        .flat_map(|s| (0..s.len()).map(|i| (s.document(i, 0), s.label(i))));
+    let read = splits.iter().flat_map(|s| (0..s.len()).map(|i| (s.document(i, 0), s.label(i))));
     let mut read: Vec<(&[u8], u8)> = read.collect();
     read.sort_unstable();
     let pictures = pictures(&config, 0..1010);
