@@ -119,7 +119,7 @@ pub struct Diagnostic {
     pub flag: Option<String>,
     /// The value of the flag, where the fault lies in it.
     pub value: Option<String>,
-    /// What is wrong, what would be right, and the remedy.
+    /// The fault, what would be right, and the remedy.
     pub reason: String,
 }
 
@@ -154,11 +154,11 @@ impl Diagnostic {
 /// A place in a file of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// Of a text, from 1.
+    /// Line of a text, from 1.
     Line(u64),
-    /// Of a table, from 0.
+    /// Row of a table, from 0.
     Row(u64),
-    /// Of a binary file of fixed-size records, from 0.
+    /// Record of a binary file of fixed-size records, from 0.
     Record(u64),
 }
 
@@ -339,7 +339,7 @@ fn known_names<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Str
     format!("{hint} Known: {}", known.join(", "))
 }
 
-/// What tests ask of an error: its kind, the place of the fault, and names in the reason.
+/// Assertions of tests about an error: its kind, the place of the fault, and names in the reason.
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;

@@ -21,5 +21,8 @@ pub mod speed {}
 #[doc = include_str!("guide/correctness.md")]
 pub mod correctness {}
 
+#[doc = include_str!("guide/glossary.md")]
+pub mod glossary {}
+
 #[doc = include_str!("guide/extending.md")]
 pub mod extending {}

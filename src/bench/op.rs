@@ -37,7 +37,7 @@ pub enum Number {
     F64,
 }
 
-/// What `dsf bench op` is asked for.
+/// Options of `dsf bench op`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct OpRequest {
     /// The op.

@@ -20,7 +20,7 @@ pub(super) struct Arguments {
     a: PathBuf,
     /// The results that are compared: a folder or a summary CSV.
     b: PathBuf,
-    /// Which number counts [default: accuracy; train_ppl of texts]. `dsf report --columns` lists them.
+    /// Metric that is compared [default: accuracy; train_ppl of texts]. `dsf report --columns` lists them.
     #[arg(long, value_name = "NAME")]
     metric: Option<String>,
     /// Exit with 4 where any cell of B is worse beyond noise.

@@ -51,7 +51,7 @@ pub(super) struct Arguments {
     form: Form,
 }
 
-/// What is looked at.
+/// Runs or mixers to inspect.
 #[derive(Args)]
 struct Selection {
     /// Finished runs: ids, folders, or files of weights.
@@ -74,7 +74,7 @@ struct Selection {
     /// Only this layer, counted from 0.
     #[arg(long, value_name = "I", hide_short_help = true)]
     layer: Option<usize>,
-    /// What the mixers read [default: task for runs, random for fresh models].
+    /// Input of the mixers [default: task for runs, random for fresh models].
     #[arg(long, value_name = "HOW")]
     input: Option<Kind>,
     /// A text for models of text to read.
@@ -104,7 +104,7 @@ struct Selection {
     /// Tokens of the input [default: as many as the task's].
     #[arg(long, value_name = "L")]
     seq_len: Option<usize>,
-    /// Where data lies [default: where `dsf data fetch` puts it].
+    /// Folder of data [default: where `dsf data fetch` puts it].
     #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true, hide_short_help = true)]
     data_dir: Option<PathBuf>,
     /// Numbers to compute with.

@@ -11,7 +11,7 @@ use clap::Args;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-/// How a report is written, and where to.
+/// Format and destination of a report.
 #[derive(Args)]
 pub(super) struct Form {
     /// Form of the output [default: as --to ends, or text].

@@ -36,10 +36,10 @@ pub(super) struct Arguments {
 /// Folder, inside a results folder, of the short runs of `--halving`.
 const HALVING: &str = "halving";
 
-/// What else is done with the runs of a folder.
+/// Other commands on the runs of a folder.
 #[derive(Subcommand)]
 enum Action {
-    /// How the runs stand: done, running, failed, to do.
+    /// List the runs: done, running, failed, to do.
     ///
     /// From the results folder alone: where and how far those that run are, why others failed, and about how long the
     /// rest takes. With the flags of a sweep its runs, without any all runs of the folder.
@@ -74,7 +74,7 @@ struct Retry {
     /// All that failed; so it is without --reason, too.
     #[arg(long, conflicts_with = "reason")]
     failed: bool,
-    /// Those that failed so: oom, nan, timeout, signal, panic, missing-data or other.
+    /// Only runs that failed for these reasons: oom, nan, timeout, signal, panic, missing-data or other.
     #[arg(long, value_name = "REASON", value_delimiter = ',')]
     reason: Vec<String>,
     #[command(flatten)]

@@ -26,7 +26,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Where to train.
+    /// Device to train on.
     #[arg(long, default_value = "auto")]
     device: Choice,
     /// Examples at a time, where memory ran out under what the config says.

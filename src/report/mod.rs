@@ -61,14 +61,14 @@ pub struct ReportOptions {
     /// The embedding width d or the state expansion n, in place of cells of d and n.
     #[arg(long, value_enum, value_name = "AXIS", conflicts_with_all = ["table", "figure", "orient"])]
     pub over: Option<Over>,
-    /// Which number counts.
+    /// Metric that is reported.
     ///
     /// [default: accuracy; in tables 2 and 3 selected_accuracy, and the best where
     /// there is no validation split; Markdown, CSV and JSON have all three; in table 1, which shows all
     /// perplexities, the one that learning rates are chosen by: train_ppl].
     #[arg(long, value_parser = figures::metrics(), hide_possible_values = true)]
     pub metric: Option<String>,
-    /// What learning rates are chosen on [default: best].
+    /// Criterion by which learning rates are chosen [default: best].
     ///
     /// Where synthetic tasks have validation examples (--val-examples), these choose in any case. With held-out, tasks
     /// without a validation split take half of the seeds: each half is reported at the rate that is best on the other

@@ -41,13 +41,13 @@ impl Options {
     }
 }
 
-/// How much a sweep puts up with.
+/// Limits on failures and on time.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Limits {
     /// Minutes that a run may take in one go: then it stops behind a checkpoint and has failed, for the reason timeout.
     #[arg(long, value_name = "MINUTES", value_parser = minutes)]
     pub max_minutes: Option<Duration>,
-    /// How often a run that fails is tried again at once, from its last checkpoint; not after a timeout or where data
+    /// Number of times that a failed run is retried at once, from its last checkpoint; not after a timeout or where data
     /// are missing. One that ran out of memory is always tried once more, with half the examples at a time.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub retries: usize,

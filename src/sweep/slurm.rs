@@ -11,7 +11,7 @@ const NOTICE: u32 = 120;
 /// Time limit of the report, in minutes, for sites that require one.
 const REPORT_TIME: &str = "30";
 
-/// What is asked of the site. Slurm's own words are passed on as they are.
+/// Resources requested from Slurm, whose own terms are passed on unchanged.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Cluster (with --executor slurm or print)")]
 pub struct Site {

@@ -90,7 +90,7 @@ fn used_rooms(code: &str) -> Vec<&str> {
     rooms
 }
 
-/// How many modules a file lies below the crate.
+/// Number of modules between a file and the crate.
 fn depth(path: &str) -> usize {
     let parts = path.split('/').count() - 1;
     let root = ["/mod.rs", "/lib.rs"].iter().any(|root| path.ends_with(root));
@@ -156,7 +156,7 @@ fn the_scanner_sees_every_spelling_of_a_path() {
     assert_eq!((depth("src/a.rs"), depth("src/a/mod.rs"), depth("src/a/b.rs")), (1, 1, 2));
 }
 
-/// What is found must be what is listed: nothing new, and nothing that is gone.
+/// Asserts that the found items are the listed ones, with none new and none gone.
 fn assert_listed(found: &BTreeSet<String>, listed: &[&str], list: &str) {
     let known: BTreeSet<String> = listed.iter().map(|&l| l.to_owned()).collect();
     let new: Vec<_> = found.difference(&known).collect();

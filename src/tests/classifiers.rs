@@ -1,4 +1,4 @@
-//! What the mixers do for classifiers: inner widths, options and dropout that a language model does
+//! Mixers in classifiers: inner widths, options and dropout that a language model does
 //! without.
 
 use crate::initial::{case, values};

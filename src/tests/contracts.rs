@@ -1,4 +1,4 @@
-//! What every mixer of the registry promises, in every variant, held against itself: a newcomer's
+//! Contracts that every mixer of the registry keeps, in every variant, held against itself: a newcomer's
 //! row is tested by being there.
 
 use crate::world::{distance, normal, parameters, perturb, Case};

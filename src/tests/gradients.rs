@@ -13,7 +13,7 @@ fn weighed(mixer: &dyn Mixer, x: &Tensor, cx: &Cx) -> Tensor {
     (y * w).unwrap().sum_all().unwrap()
 }
 
-/// How much of a parameter the output depends on.
+/// The part of a parameter on which the output depends.
 fn expected(case: &Case, name: &str) -> Reach {
     let exception = { case.entry.gradient.iter() }.find(|(known, _)| *known == name);
     match exception.map(|(_, gradient)| gradient) {

@@ -1,4 +1,4 @@
-//! What the build of the CUDA kernels makes of ptxas' report and of `cuda/limits.toml`; the build
+//! The build of the CUDA kernels: its reading of ptxas' report and of `cuda/limits.toml`; the build
 //! script's own modules, tested without CUDA.
 
 #[path = "../gpu/build/limits.rs"]
@@ -9,7 +9,7 @@ mod report;
 use limits::Limits;
 use report::{csv, parse, Usage};
 
-/// As nvcc 13.0 prints it, for two GPUs.
+/// Report of nvcc 13.0 for two GPUs.
 const REPORT: &str = "\
 ptxas warning : Value of threads per SM for entry wide is out of range. .minnctapersm will be ignored
 ptxas info    : 0 bytes gmem

@@ -38,7 +38,7 @@ fn corner(big: &Tensor, small: &Tensor) -> Tensor {
     big.slice_assign(&range, small).unwrap()
 }
 
-/// How far the output moves when n grows from SMALL to BIG: what the small mixer has stays, `zeroed`
+/// Distance by which the output moves when n grows from SMALL to BIG: what the small mixer has stays, `zeroed`
 /// parameters are 0 elsewhere, `scaled` ones are multiplied, all other new numbers are random.
 fn moved(mixer: &str, variant: &str, zeroed: &[&str], scaled: (&[&str], f64)) -> f64 {
     let (small, big) = (case(mixer, variant, SMALL), case(mixer, variant, BIG));

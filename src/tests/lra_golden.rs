@@ -14,7 +14,7 @@ use dsf::train::AdamW;
 
 type Settings = Vec<(&'static str, &'static str)>;
 
-/// What all golden files have in common.
+/// Settings that all golden files share.
 fn settings(mixer: &'static str, dataset: LraDataset) -> Settings {
     let mut settings = vec![
         ("mixer", mixer),

@@ -18,6 +18,7 @@ mod model;
 mod modules;
 mod parameters;
 mod precision;
+mod prose;
 mod published;
 mod pytorch;
 mod registry;

@@ -1,4 +1,4 @@
-//! Which item of a room uses which: the paths in the tokens of every module, resolved to the item
+//! Dependencies between the items of a module tree: the paths in the tokens of every module, resolved to the item
 //! that they name.
 
 use crate::sources::{Source, PACKAGES};
@@ -12,7 +12,7 @@ type Path = Vec<String>;
 pub struct Item {
     /// The keyword that it starts with.
     pub keyword: String,
-    /// That of the type, for an `impl` block.
+    /// Name of the item; of the type, for an `impl` block.
     pub name: String,
     pub tokens: Vec<TokenTree>,
 }
@@ -26,7 +26,7 @@ struct Module {
     globs: Vec<Path>,
 }
 
-/// Where a path leads: a module, and the item in it unless the path names the module.
+/// Target of a path: a module, and the item in it unless the path names the module.
 type Target = (Path, Option<String>);
 
 /// The modules of the library, by path.
@@ -272,7 +272,7 @@ impl Modules {
         }
     }
 
-    /// Where a path that is written in a module leads, through imports and re-exports; none for
+    /// Resolves a path that is written in a module, through imports and re-exports; none for
     /// other crates and for local names.
     fn resolve(&self, from: &Path, path: &[String], depth: usize) -> Option<Target> {
         let mut at = from.clone();
@@ -315,7 +315,7 @@ impl Modules {
         anchored.then_some((at, None))
     }
 
-    /// What a module uses: for each of its items what that leads to. A block of `impl` does not use
+    /// Uses of a module: for each of its items the targets. A block of `impl` does not use
     /// its own type, where that is one of the module or of a module around it. The imports of a module
     /// without children count as uses of an item without a name, except for such types that it implements.
     fn uses(&self, path: &Path) -> Vec<(String, Target)> {
@@ -373,7 +373,7 @@ impl Modules {
     }
 }
 
-/// What uses what. Items of the module itself stand in backticks.
+/// Edges from users to what they use. Items of the module itself stand in backticks.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 fn reach<'a>(graph: &'a Graph, from: &'a str) -> BTreeSet<&'a str> {

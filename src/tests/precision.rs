@@ -27,7 +27,7 @@ fn largest(x: &[f64]) -> f64 {
     x.iter().fold(0.0, |m, x| m.max(x.abs()))
 }
 
-/// What of output and gradients is further from f64 than the golden files allow.
+/// Outputs and gradients that are further from f64 than the golden files allow.
 fn too_far(case: &Case, seq_len: usize) -> Vec<String> {
     let (_, params) = case.build();
     let given = params.vars().into_iter().map(|(n, v)| (n, v.as_tensor().clone())).collect();

@@ -43,7 +43,7 @@ impl Golden {
         self.0[name].to_dtype(DType::U32).unwrap()
     }
 
-    /// What stands under `kind/`, without that.
+    /// Tensors named `kind/NAME`, by NAME.
     pub fn named(&self, kind: &str) -> HashMap<String, Tensor> {
         let named =
             self.0.iter().filter_map(|(name, value)| Some((name.strip_prefix(kind)?.to_owned(), value.clone())));
@@ -67,7 +67,7 @@ impl Golden {
         .collect()
     }
 
-    /// What of `found` is not within `close`, a sentence each.
+    /// Tensors of `found` that are not within `close`, a sentence each.
     pub fn far(&self, found: Vec<(String, Tensor)>, close: f64) -> Vec<String> {
         // The gradient of a key's bias under softmax is zero but for rounding.
         let gradients = self.named("grad/").into_values();

@@ -13,7 +13,7 @@ use dsf::train::{Event, Trainer};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What a run leaves behind, times aside; equal only bit for bit.
+/// Results of a run without times; equal only bit for bit.
 #[derive(Debug, Default, PartialEq)]
 pub struct Trace {
     pub outcome: Option<Outcome>,

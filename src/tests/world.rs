@@ -210,7 +210,7 @@ pub fn try_run(mixer: &str, protocol: Protocol, changes: &[(&str, &str)]) -> dsf
     recipes::run("mqar", &[&settings, changes].concat())
 }
 
-/// What a trainer's checkpoint holds.
+/// The bytes of a trainer's checkpoint.
 pub fn checkpoint(trainer: &Trainer) -> Vec<u8> {
     let mut bytes = Vec::new();
     trainer.write_checkpoint(&mut bytes).unwrap();

@@ -272,7 +272,7 @@ pub(super) struct Compare {
     own_data: bool,
     #[command(flatten)]
     run: Run,
-    /// What is measured, as typed behind `dsf bench`.
+    /// Cases to measure, as typed after `dsf bench`.
     #[arg(last = true, required = true, value_name = "step|op ..")]
     case: Vec<String>,
 }

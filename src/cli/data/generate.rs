@@ -77,7 +77,7 @@ struct Retrieval {
     place: Place,
 }
 
-/// Where generated files go, and which they are.
+/// Folder and names of generated files.
 #[derive(Args)]
 struct Place {
     /// The data root [default: dsf/lra below HF_HOME].

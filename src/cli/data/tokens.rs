@@ -22,7 +22,7 @@ pub(super) struct Arguments {
     /// Put the tokenizer's end-of-text token before each article.
     #[arg(long)]
     eos_between_articles: bool,
-    /// Where the text lies [default: where `dsf data fetch` puts it]. Token files go below dsf/wikitext in
+    /// Folder of the text [default: where `dsf data fetch` puts it]. Token files go below dsf/wikitext in
     /// HF_HOME.
     #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
     data_dir: Option<PathBuf>,

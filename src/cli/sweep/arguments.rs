@@ -26,7 +26,7 @@ pub(super) enum Executor {
     Print,
 }
 
-/// Which runs, and how they are trained.
+/// Runs of a sweep, and how they are trained.
 #[derive(Args)]
 pub(super) struct Typed {
     /// Experiments: files, or names of `dsf experiments`.

@@ -35,7 +35,7 @@ pub(super) struct Export {
     /// The folder to write config.json and model.safetensors to.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Where the tokenizer's file is looked for, to lie beside them [default: where `dsf data fetch` puts
+    /// Folder of the tokenizer's file, which is copied beside the weights [default: where `dsf data fetch` puts
     /// it].
     #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
     data_dir: Option<PathBuf>,

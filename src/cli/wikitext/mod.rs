@@ -20,7 +20,7 @@ pub(super) struct Arguments {
     train: single::Arguments,
 }
 
-/// What is done with a trained model.
+/// Commands on a trained model.
 #[derive(Subcommand)]
 enum Action {
     /// Perplexity of trained weights.

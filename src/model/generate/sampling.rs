@@ -16,7 +16,7 @@ pub enum Choice {
 /// The distribution that tokens are drawn from.
 #[derive(Clone, Copy, Debug, PartialEq, clap::Args)]
 pub struct Sampling {
-    /// How evenly to draw: below 1 the likely tokens come yet more often.
+    /// Temperature of the distribution: below 1 likely tokens become more likely.
     #[arg(long, value_name = "T", default_value_t = 0.8, allow_hyphen_values = true)]
     pub temperature: f64,
     /// Draw from so many of the likeliest tokens; 0 is no limit.

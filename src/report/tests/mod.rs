@@ -32,7 +32,7 @@ fn column_titles(grid: &Grid) -> Vec<&str> {
     grid.columns.iter().map(|tick| &*tick.title).collect()
 }
 
-/// What a table asked with `metric` alone.
+/// Options of a report that set `metric` alone.
 fn by(metric: &str) -> ReportOptions {
     ReportOptions { metric: Some(metric.into()), ..ReportOptions::default() }
 }
@@ -50,7 +50,7 @@ fn drawn(report: &Report, format: &str) -> String {
     String::from_utf8(bytes(report, format)).unwrap()
 }
 
-/// As text on a screen of so many characters, if it is one.
+/// The text of a report on a screen of `width` characters, or in a file.
 fn shown(report: &Report, colour: bool, width: Option<usize>) -> String {
     let screen = Screen { colour, width };
     String::from_utf8(FORMATS[0].render(report, screen).unwrap()).unwrap()
@@ -72,7 +72,7 @@ fn titles(report: &Report) -> Vec<&str> {
     report.grids.iter().map(|grid| &*grid.title).collect()
 }
 
-/// What programs are told, by line of `grid` and name.
+/// The fact `name` of a line of `grid`, for programs.
 fn fact_at(grid: &Grid, line: usize, name: &str) -> serde_json::Value {
     let mut facts = grid.records[line].iter();
     let fact = facts.find(|(known, _)| known == name);
@@ -108,7 +108,7 @@ fn csv_rows(report: &Report) -> Vec<BTreeMap<String, String>> {
     reader.deserialize().map(|row| row.unwrap()).collect()
 }
 
-/// How many of the printed numbers are held, missed and absent in a report that was checked.
+/// The counts of printed numbers that a checked report holds, misses and lacks.
 fn checked(report: &Report) -> [usize; 3] {
     let json = json(report);
     let count = |list: &str| json["check"][list].as_array().unwrap().len();

@@ -11,7 +11,7 @@ fn config(mixer: &str) -> RunConfig {
     config
 }
 
-/// What `dsf wikitext` trains on the sample.
+/// The run of `dsf wikitext` on the sample.
 fn small(mixer: &str) -> RunConfig {
     let mut config = config(mixer);
     (config.model.d_model, config.model.d_state) = (128, 128);
@@ -24,7 +24,7 @@ fn small(mixer: &str) -> RunConfig {
     config
 }
 
-/// As the presets are: the corpus and the precision of the row.
+/// Presets with the corpus and the precision of the row.
 fn presets(row: &Record) -> Vec<(&'static str, Record)> {
     let named = [("paper", config(row.text("mixer"))), ("quick", small(row.text("mixer")))];
     let planned = |(name, config): (&'static str, RunConfig)| {
@@ -37,7 +37,7 @@ fn presets(row: &Record) -> Vec<(&'static str, Record)> {
     named.map(planned).into()
 }
 
-/// What makes a run another one.
+/// A change that makes a run another one.
 type Change = fn(&mut RunConfig);
 
 fn changed(mixer: &str, ppl: f64, change: impl Fn(&mut RunConfig)) -> Record {

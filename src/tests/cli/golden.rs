@@ -9,7 +9,7 @@ fn fixture(name: &str) -> std::path::PathBuf {
     dir.join(format!("{name}.safetensors"))
 }
 
-/// What is said of `files`, as text and in JSON.
+/// The output of a check of `files`, as text and in JSON.
 fn check(files: &[(&str, Vec<u8>)]) -> [super::Said; 2] {
     let world = World::new();
     fs::create_dir(world.path("dir")).unwrap();
@@ -26,7 +26,7 @@ fn shows(name: &str, text: &str) {
     settings.bind(|| insta::assert_snapshot!(name, text));
 }
 
-/// How many files passed, failed and have no mixer.
+/// Counts of files that passed, failed and have no mixer.
 fn counts(said: &super::Said) -> [u64; 3] {
     let end = said.object();
     ["passed", "failed", "not_implemented"].map(|count| end[count].as_u64().unwrap())

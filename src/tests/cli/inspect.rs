@@ -7,7 +7,7 @@ use std::path::Path;
 
 const FORMS: [&str; 6] = ["text", "csv", "json", "svg", "html", "markdown"];
 
-/// What `line` says, without its numbers.
+/// The output of `line` without its numbers.
 fn told(world: &World, line: &str) -> String {
     outline(&world.dsf(&format!("{line} --json")).object())
 }
@@ -23,7 +23,7 @@ fn states(world: &World, line: &str) -> Vec<(String, f64)> {
     states.filter_map(state).collect()
 }
 
-/// What the cells of a report are of.
+/// Subjects of the cells of a report.
 fn subjects(report: &serde_json::Value) -> BTreeSet<&str> {
     let panels = report["panels"].as_array().unwrap().iter();
     let cells = panels.flat_map(|panel| panel["cells"].as_array().unwrap());

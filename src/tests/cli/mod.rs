@@ -39,7 +39,7 @@ pub(crate) struct World {
     dir: TempDir,
 }
 
-/// What a call came to.
+/// Exit code and output of a call.
 pub(crate) struct Said {
     pub code: i32,
     pub out: String,
@@ -232,7 +232,7 @@ pub(crate) fn numbers(run: &Path) -> Vec<String> {
     numbers
 }
 
-/// What a report in JSON is, without the numbers of its cells: its heading, the titles of its grids, the quantities of
+/// Outline of a report in JSON, without the numbers of its cells: its heading, the titles of its grids, the quantities of
 /// each and its notes.
 pub(crate) fn outline(report: &Value) -> String {
     let mut lines = vec![report["heading"].as_str().unwrap().to_owned()];
@@ -285,7 +285,7 @@ const OF_TRAINING: [(&str, &str); 6] = [
     (r"(\S) {2,}", "$1  "),
 ];
 
-/// How `shows!` compares.
+/// Settings of `shows!`.
 pub(crate) fn compared(trained: bool) -> Settings {
     let mut settings = Settings::clone_current();
     settings.set_omit_expression(true);

@@ -1,4 +1,4 @@
-//! What is around the program: manual pages, completions, licences, readers that leave early.
+//! Files around the program: manual pages, completions, licences, readers that leave early.
 
 use super::{shows, World};
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What other programs read: the objects of `--json`, the exports, the summary in pandas. The guide says what they hold.
+//! Output for other programs: the objects of `--json`, the exports, the summary in pandas. The guide says what they hold.
 
 use super::recovery::{signal, start, wait_for_an_epoch};
 use super::{shows, World};
@@ -41,7 +41,7 @@ fn listed() -> BTreeMap<String, Listed> {
     rows.map(event).collect()
 }
 
-/// What is wrong with an object, if anything is.
+/// The fault of an object, if it has one.
 fn fault(object: &Value, listed: &BTreeMap<String, Listed>) -> Option<String> {
     let name = object["event"].as_str()?;
     let Some(known) = listed.get(name) else {
@@ -75,7 +75,7 @@ fn number_in_words(value: &Value) -> Option<&str> {
 const ELSEWHERE: [&str; 2] = ["warning", "stopped"];
 
 const SMOKE: &str = "--preset smoke --mixer ssd --epochs 1 --train-examples 64";
-/// What ends in an error.
+/// A command that ends in an error.
 const REFUSED: &str = "mqar --d 0";
 
 #[test]

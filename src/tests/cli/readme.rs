@@ -13,10 +13,10 @@ const SMALL: &[&str] = &["--epochs", "1", "--train-examples", "16", "--test-exam
 const SMALL_WITH_VALIDATION: &[&str] =
     &["--epochs", "1", "--train-examples", "8", "--val-examples", "8", "--test-examples", "8"];
 
-/// How a command is tried.
+/// Way in which a command is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trial {
-    /// As it stands; it ends with exit code 0.
+    /// Run unchanged; it ends with exit code 0.
     Whole,
     /// With these flags behind it; it ends with exit code 0.
     With(&'static [&'static str]),
@@ -85,7 +85,7 @@ const TRIALS: &[(&str, Trial)] = &[
 ];
 
 /// The pages that are tried, in the order in which a reader meets them.
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 12] = [
     include_str!("../../../README.md"),
     include_str!("../../guide/sweeps.md"),
     include_str!("../../guide/programs.md"),
@@ -95,6 +95,7 @@ const PAGES: [&str; 11] = [
     include_str!("../../guide/speed.md"),
     include_str!("../../guide/correctness.md"),
     include_str!("../../guide/extending.md"),
+    include_str!("../../guide/glossary.md"),
     include_str!("../../../results/README.md"),
     include_str!("../../../cuda/README.md"),
 ];
@@ -351,7 +352,7 @@ fn commands_are_found_in_blocks_spans_and_behind_others() {
     assert_eq!(words(&found[1]), ["dsf", "d", "e  f"]);
 }
 
-/// Where a page links to outside of the network, with the parts of a page behind `#` left out.
+/// Local links of a page, with the parts of a page behind `#` left out.
 fn links(page: &str) -> Vec<&str> {
     let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let near = targets.filter(|target| !target.starts_with("http"));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 const GRID: &str = "sweep --task mqar --preset smoke --mixer ssd,softmax --d 8,16 --n 4,8";
 
-/// How many runs a sweep had, and how many of them it trained, found done, failed at and found failed.
+/// Counts of a sweep: its runs, and those that it trained, found done, failed at and found failed.
 fn tally(said: &Said) -> [u64; 5] {
     let end = said.object();
     assert_eq!(end["event"], "sweep", "{end}");
@@ -15,7 +15,7 @@ fn tally(said: &Said) -> [u64; 5] {
     counts.map(|count| end[count].as_u64().unwrap())
 }
 
-/// What a sweep would do.
+/// The plan of a sweep.
 fn planned(world: &World, line: &str) -> serde_json::Value {
     world.dsf(&format!("{line} --dry-run --json")).object()
 }

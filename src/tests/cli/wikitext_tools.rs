@@ -1,4 +1,4 @@
-//! What is done with a trained language model, as a person types it.
+//! Commands on a trained language model, as a person types them.
 
 use super::{Said, World};
 use serde_json::Value;

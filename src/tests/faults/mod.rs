@@ -1,4 +1,4 @@
-//! What is left when the program is killed, refused by the system, or finds its files damaged: never less than it had,
+//! Files after the program was killed, refused by the system, or finds its files damaged: never less than it had,
 //! never another number.
 //!
 //! A test takes a sample of the places where it could break; with `DSF_FAULTS=all`, as `make test-faults` sets it, all of
@@ -28,7 +28,7 @@ fn all_or<T>(all: T, sample: T) -> T {
     }
 }
 
-/// What a run must come to however often it was broken off: its epochs without times, its numbers, its weights.
+/// Results that a run must have however often it was interrupted: its epochs without times, its numbers, its weights.
 fn worth(run: &Path) -> (Vec<String>, Vec<String>, Vec<u8>) {
     let text = fs::read_to_string(run.join("result.json")).unwrap();
     let result: serde_json::Value = serde_json::from_str(&text).unwrap();

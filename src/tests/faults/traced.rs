@@ -13,14 +13,14 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What is done to the program.
+/// Fault injected into the program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     /// Nothing: its calls are counted.
     None,
     /// It is killed, with all its children, before the call of this number, counted from 0.
     Kill(usize),
-    /// As [`Self::Kill`], but half of the call before is done, if it writes.
+    /// [`Self::Kill`], but half of the call before is done, if it writes.
     Tear(usize),
     /// From the call of this number on every one fails with this error.
     Fail(usize, Errno),
@@ -30,14 +30,14 @@ pub enum Fault {
     NoLocks,
 }
 
-/// How a program came to its end.
+/// End of a traced program.
 #[derive(Debug)]
 pub struct End {
     /// Its exit code; none where a signal ended it.
     pub code: Option<i32>,
-    /// What it printed on stdout.
+    /// Its stdout.
     pub out: String,
-    /// What it said on stderr.
+    /// Its stderr.
     pub said: String,
     /// Its calls that change files, by name.
     pub changes: BTreeMap<&'static str, usize>,
@@ -99,7 +99,7 @@ struct Tracer {
     reached: bool,
     /// Threads and processes.
     seen: Vec<Pid>,
-    /// Those whose present call is to fail, and how.
+    /// Processes whose current call is to fail, and the error.
     failing: BTreeMap<Pid, Errno>,
 }
 
@@ -200,7 +200,7 @@ impl Tracer {
     }
 }
 
-/// What a full disk refuses is what takes room.
+/// Whether a call can fail with an error: a full disk refuses only calls that take space.
 fn can_fail(name: &str, error: Errno) -> bool {
     error != Errno::ENOSPC || !["unlink", "rmdir", "fsync", "ftruncate"].contains(&name)
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 const CHECK: &str = "bench --device cpu --threads 1 --only";
 
-/// How many cases a call has measured, each of which it names as it begins.
+/// Number of cases that a call has measured; it names each when it begins.
 fn measured(said: &crate::cli::Said) -> usize {
     let lines = said.err.lines();
     lines.filter(|line| line.contains("  check small ")).count()
@@ -69,7 +69,7 @@ fn when_the_time_is_over_the_rest_is_named() {
     said.ok();
 }
 
-/// As over several leases of a machine.
+/// Models a measurement that is spread over several sessions on a machine.
 #[test]
 fn what_a_file_holds_of_this_commit_is_not_measured_again() {
     let world = World::new();
