@@ -6,7 +6,7 @@ use super::ops::{self, Drawn, Op, Pass};
 use super::peers::save;
 use super::row::{Details, Kind, Report, Row};
 use super::timer::Schedule;
-use crate::error::{refuse, Error, Result};
+use crate::error::{refuse, Result};
 use crate::store::check_memory;
 use candle_core::{DType, Device, Tensor};
 use serde_json::json;
@@ -169,28 +169,26 @@ impl OpTiming {
 
 /// Returns the sizes in `request`, as `op` interprets them.
 fn shape(op: &Op, request: &OpRequest) -> Result<Shape> {
-    let refused = |what: String| Err(Error::usage(what));
+    let typed = || request.shape.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let (batch, len, width, states) = match request.shape[..] {
         [batch, len, width, states] => (batch, len, width, states),
         [batch, len, width] if !op.states => (batch, len, width, 1),
         _ => {
             let axes = if op.states { "B,L,d,n" } else { "B,L,d" };
             let name = op.name;
-            return refused(format!("--shape must be {axes} for {name}: {}", op.about));
+            refuse!(flag "--shape" = typed(), "must be {axes} for {name}: {}", op.about);
         }
     };
     let heads = request.heads;
     let sizes = [batch, len, width, states, heads];
     if let Some(size) = sizes.iter().find(|size| !(1..=LARGEST).contains(*size)) {
-        return refused(format!("--shape and --heads hold numbers from 1 to {LARGEST}, not {size}"));
+        refuse!(flag "--shape" = typed(), "this and --heads hold numbers from 1 to {LARGEST}, not {size}");
     }
     if heads > 1 && !op.heads {
-        return refused(format!("{} has no heads: leave out --heads", op.name));
+        refuse!(flag "--heads" = heads, "{} has no heads: leave it out", op.name);
     }
     if width % heads != 0 || op.states && states % heads != 0 {
-        return refused(format!(
-            "--heads {heads} does not divide d = {width} and n = {states}: each head takes an equal share"
-        ));
+        refuse!(flag "--heads" = heads, "does not divide d = {width} and n = {states}: each head takes an equal share");
     }
     Ok(Shape { batch, len, width, states, heads })
 }

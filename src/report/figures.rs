@@ -1,7 +1,7 @@
 //! Table of everything that can be reported: the figures and tables of the paper (Sieber et al. 2024), and the grid of
 //! all other tasks.
 
-use crate::error::{unknown, Error, Result};
+use crate::error::{unknown_value, Error, Result};
 use crate::store::{Field, Metric, Record, METRICS};
 use crate::tasks::lra::{LraDataset, HARD_CONTOUR};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -331,9 +331,13 @@ impl Figure {
     ///
     /// There is no such figure.
     pub fn find(series: Series, number: &str) -> Result<&'static Self> {
-        let mut series = FIGURES.iter().filter(|figure| figure.series == series);
-        let found = series.clone().find(|figure| figure.number == number);
-        found.ok_or_else(|| unknown("figure", number, series.by_ref().map(|f| f.number)))
+        let (flag, kind) = match series {
+            Series::Table => ("--table", "table"),
+            Series::Grid | Series::Figure => ("--figure", "figure"),
+        };
+        let mut all = FIGURES.iter().filter(|figure| figure.series == series);
+        let found = all.clone().find(|figure| figure.number == number);
+        found.ok_or_else(|| unknown_value(flag, kind, number, all.by_ref().map(|f| f.number)))
     }
 
     /// Title within a sentence.

@@ -8,8 +8,7 @@
 
 use super::adamw::AdamW;
 use super::labelled::Labelled;
-use super::step::Stepper;
-use super::Trainer;
+use super::{Stepper, Trainer};
 use crate::error;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Mailbox, Recording, View, WARP};
 use crate::model::Model;
@@ -56,6 +55,16 @@ impl CudaGraph {
         let (gpu, cx) = (self.gpu.clone(), trainer.cx());
         let recorded = Recorded::new(gpu, batch, &first, shape.model, &trainer.optimizer, &cx)?;
         Ok(State::Recorded(Box::new(recorded)))
+    }
+}
+
+impl Trainer<'_> {
+    /// Lets the first step of a whole batch be recorded as a CUDA graph, which later whole batches replay. It has no
+    /// effect off a GPU or if whole batches differ in shape.
+    pub fn record_steps(&mut self) {
+        if let Some(gpu) = self.optimizer.gpu() {
+            self.stepper = Box::new(CudaGraph::new(gpu.clone()));
+        }
     }
 }
 

@@ -33,7 +33,6 @@ use per_token::PerToken;
 use pooled::Pooled;
 use std::cell::Cell;
 use std::time::Instant;
-use step::{Launched, Stepper};
 
 /// Events of a run, for the screen and the store.
 pub enum Event<'a> {
@@ -47,6 +46,20 @@ pub enum Event<'a> {
     /// An epoch was trained and tested.
     Epoch(&'a EpochRow),
 }
+
+/// Strategy for making optimiser steps.
+trait Stepper {
+    /// Makes the next step of the epoch and returns its loss. A loss that is not finite leaves the weights unchanged.
+    fn step(&mut self, trainer: &mut Trainer) -> Result<f64>;
+
+    /// Whether the weights are those after the steps whose losses were returned, with no further step under way.
+    fn is_settled(&self) -> bool {
+        true
+    }
+}
+
+/// Stepper that launches every op.
+struct Launched;
 
 /// One run in training.
 pub struct Trainer<'a> {

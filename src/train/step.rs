@@ -1,27 +1,12 @@
 //! Optimiser steps: forward and backward passes over the micro-batches, then AdamW.
 
-use super::cuda_graph::CudaGraph;
 use super::objective::StepExamples;
-use super::Trainer;
+use super::{Launched, Stepper, Trainer};
 use crate::error::Result;
 use crate::nn::Cx;
 use crate::ops;
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
-
-/// Strategy for making optimiser steps.
-pub(super) trait Stepper {
-    /// Makes the next step of the epoch and returns its loss. A loss that is not finite leaves the weights unchanged.
-    fn step(&mut self, trainer: &mut Trainer) -> Result<f64>;
-
-    /// Whether the weights are those after the steps whose losses were returned, with no further step under way.
-    fn is_settled(&self) -> bool {
-        true
-    }
-}
-
-/// Stepper that launches every op.
-pub(super) struct Launched;
 
 impl Stepper for Launched {
     fn step(&mut self, trainer: &mut Trainer) -> Result<f64> {
@@ -30,14 +15,6 @@ impl Stepper for Launched {
 }
 
 impl Trainer<'_> {
-    /// Lets the first step of a whole batch be recorded as a CUDA graph, which later whole batches replay. It has no
-    /// effect off a GPU or if whole batches differ in shape.
-    pub fn record_steps(&mut self) {
-        if let Some(gpu) = self.optimizer.gpu() {
-            self.stepper = Box::new(CudaGraph::new(gpu.clone()));
-        }
-    }
-
     /// Whether the weights are those after the steps whose losses were returned. If they are one step ahead, the
     /// trainer queues no further step, so that they agree at the next event of [`Self::run`].
     pub fn settle(&self) -> bool {
