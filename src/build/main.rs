@@ -11,7 +11,7 @@ fn git(arguments: &[&str]) -> Option<String> {
 fn emit_commit() {
     // Outside a git checkout the commit stays unknown.
     if let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) {
-        let changed = git(&["status", "--porcelain", "--", "src", "cuda", "Cargo.toml", "Cargo.lock"]);
+        let changed = git(&["status", "--porcelain", "--", "src", ":!src/tests", "cuda", "Cargo.toml", "Cargo.lock"]);
         println!("cargo::rustc-env=DSF_GIT_COMMIT={commit}");
         println!("cargo::rustc-env=DSF_GIT_DIRTY={}", changed.is_some_and(|c| !c.is_empty()));
     }
@@ -20,8 +20,12 @@ fn emit_commit() {
             println!("cargo::rerun-if-changed={path}");
         }
     }
-    println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-changed=cuda");
+    // Tests and their snapshots are no part of the program.
+    let rooms = std::fs::read_dir("src").into_iter().flatten().flatten().map(|entry| entry.path());
+    for room in rooms.filter(|room| !room.ends_with("tests")) {
+        println!("cargo::rerun-if-changed={}", room.display());
+    }
 }
 
 fn main() {

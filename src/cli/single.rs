@@ -23,18 +23,17 @@ use std::path::PathBuf;
 pub(super) struct Arguments {
     #[command(flatten)]
     pub(super) flags: Flags,
-    /// auto, cpu, cuda or cuda:1.
+    /// Device: auto, cpu, cuda or cuda:1.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: Choice,
-    /// The run of a config.json, or of a TOML file like those of experiments; flags take precedence over it.
+    /// Start from the run of a config.json or of an experiment file; flags take precedence.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     config: Option<PathBuf>,
     #[command(flatten)]
     training: Training,
-    /// Keep the weights after every so many epochs, too.
+    /// Keep the weights of every EPOCHS-th epoch, and those at the start.
     ///
-    /// And those at the start: `dsf inspect RUN --over-training` shows how they change. Neither the id of the run nor a
-    /// bit of its training depends on it.
+    /// `dsf inspect RUN --over-training` shows how they change. The id and the bits of the run do not depend on it.
     #[arg(long, value_name = "EPOCHS", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..))]
     snapshot_every: Option<u32>,
     /// Print every setting and its origin; train nothing.

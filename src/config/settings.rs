@@ -264,11 +264,11 @@ pub static SETTINGS: Settings = {
             .shown(column(3, Required, "sequence mixer")),
         row("variant", At::Model("variant"), Name, Model,
             "Variant of the mixer")
-            .more(&[(EVERY, "`dsf mixers` lists them; by default the protocol chooses.")])
+            .more(&[(EVERY, "`dsf mixers` lists the variants; the default depends on the protocol.")])
             .shown(column(4, Required, "variant of the mixer")),
         row("protocol", At::Run("protocol"), OneOf(&["paper", "reference", "matched"]), Model,
-            "Details that the paper leaves open")
-            .more(&[(EVERY, "`paper` is its appendix J, `reference` the released configs, `matched` one block around every mixer.")])
+            "Block and training around the mixer")
+            .more(&[(EVERY, "`reference` follows the released configs, `paper` appendix J of the paper, `matched` uses one block for every mixer.")])
             .common()
             .shown(column(2, Required, "paper, reference or matched")),
         row("d", At::Model("d_model"), SIZE, Model,
@@ -276,45 +276,45 @@ pub static SETTINGS: Settings = {
             .shown(column(6, Required, "embedding width").role(Cell)),
         row("n", At::Model("d_state"), SIZE, Model,
             "State expansion n")
-            .more(&[(EVERY, "States a channel; query and key width of attention.")])
+            .more(&[(EVERY, "States per channel; query and key width of attention.")])
             .common().also(&["d-state"])
             .shown(column(7, Required, "state expansion; query and key width of attention").role(Cell)),
         row("heads", At::Model("n_heads"), SIZE, Model,
             "Heads s, which divide d and n")
             .shown(column(8, Required, "heads")),
         row("layers", At::Model("n_layers"), LAYERS, Model,
-            "Blocks, one mixer each")
+            "Number of blocks, each with one mixer")
             .shown(column(9, Required, "blocks")),
         row("mlp-width", At::Body("mlp_width"), Whole(1, 1 << 20), Model,
             "Hidden width of feed-forward layers")
-            .more(&[(POOLED, "Also of the classification head.")])
+            .more(&[(POOLED, "The classification head has the same width.")])
             .shown(column(37, Empty, "hidden width of feed-forward layers and heads")),
         row("expand", At::Model("expand"), Number, Model,
             "Expansion factor, inner width over d")
-            .more(&[(EVERY, "Of mixers that have one, such as mamba and rg-lru.")])
+            .more(&[(EVERY, "For mixers with an inner width, such as mamba and rg-lru.")])
             .shown(column(33, Empty, "expansion factor, inner width over d, of mixers that have one")),
         row("hybrid", At::Model("hybrid"), Kind::Layers, Model,
             "Layers of another mixer, NAME:every=K,offset=J")
-            .more(&[(EVERY, "Those numbered J, J+K and so on from 0; J is K/2 unless given, and `attention` is softmax. Further \
-                NAME=VALUE set its options and its variant.")])
+            .more(&[(EVERY, "Replaces layers J, J+K and so on, counted from 0; J defaults to K/2, and `attention` means softmax. Further \
+                NAME=VALUE set options and variant of that mixer.")])
             .shown(column(54, Empty, "layers of another mixer, from 0")),
         row("layout", At::Model("layout"), LAYOUTS, Recipe, "")
             .shown(column(10, Required, "residual layout of a block")),
         row("state-mixer", At::Model("state_mixer"), STATE_MIXERS, Recipe, "")
             .shown(column(11, Required, "what follows the mixer in a block")),
         row("positions", At::Model("positions"), Bool, Model,
-            "Whether every position has an embedding")
-            .more(&[(LABELS, "A learnt one is of no use beyond the positions of the training.")])
+            "Add position embeddings")
+            .more(&[(LABELS, "Learnt embeddings do not extend beyond the positions seen in training.")])
             .shown(column(12, Required, "whether positions have embeddings")),
         row("position-embedding", At::Model("position_embedding"), OneOf(&["learnt", "sinusoidal"]), Model,
-            "Which embedding that is")
-            .more(&[(LABELS, "Sines and cosines (Vaswani et al. 2017) have no parameters and are there at every position.")])
+            "Kind of position embedding")
+            .more(&[(LABELS, "Sinusoidal embeddings (Vaswani et al. 2017) have no parameters and exist at every position.")])
             .shown(column(60, Empty, "position embeddings other than learnt ones: sinusoidal")),
 
         row("corpus", At::Task("corpus"),
             OneOf(&["wikitext-103-raw", "wikitext-103", "wikitext-2-raw", "wikitext-2", "text", "sample"]), Task,
             "Corpus of text")
-            .more(&[(TEXT, "A WikiText, `text` for the train.txt, valid.txt and test.txt of --data-dir, or the built-in `sample`.")])
+            .more(&[(TEXT, "One of the WikiTexts, `text` for train.txt, valid.txt and test.txt in --data-dir, or the built-in `sample`.")])
             .common()
             .shown_in("dataset"),
         row("source-digest", At::Task("source_digest"), Name, Recipe, "")
@@ -323,16 +323,16 @@ pub static SETTINGS: Settings = {
             "bytes, gpt-neox or a tokenizer.json").common()
             .shown(column(44, Empty, "bytes, gpt-neox, or the digest of another tokenizer's file")),
         row("eos-between-articles", At::Task("eos_between_articles"), Bool, Language,
-            "Whether the tokenizer's end-of-text token stands before each article")
+            "Put the tokenizer's end-of-text token before each article")
             .shown(column(45, Where("tokenizer", "", "false"), "whether the end-of-text token stands before each article")),
         row("seq-len", At::Task("seq_len"), ANY, Task,
             "Sequence length L, in tokens")
-            .more(&[(POOLED, "Of the longest document, with its end token.")])
+            .more(&[(POOLED, "Length of the longest document, including its end token.")])
             .common()
             .shown(column(13, Required, "tokens an example, L").unit("tokens")),
         row("test-seq-len", At::Task("test_seq_len"), ANY, Task,
             "Sequence length of the test, in tokens")
-            .more(&[(LABELS, "By default that of the training.")])
+            .more(&[(LABELS, "Default: the training length.")])
             .shown(column(55, Empty, "tokens a test example, where they are not as many as in training").unit("tokens")),
         row("copy-tokens", At::Task("copy_tokens"), ANY, Task,
             "Tokens to copy, at most L / 2").common()
@@ -342,138 +342,138 @@ pub static SETTINGS: Settings = {
             .shown(column(14, Is("0"), "key-value pairs an example, k")),
         row("key-tokens", At::Task("key_tokens"), Whole(1, 8), Task,
             "Tokens of a key")
-            .more(&[(LABELS, "Our own generator alone has keys of several tokens, overwrites and passes.")])
+            .more(&[(LABELS, "Needs --data native.")])
             .shown(column(57, Empty, "tokens of a key, where it has several")),
         row("overwrites", At::Task("overwrites"), ANY, Task,
-            "Pairs shown again with another value, the answer")
+            "Number of pairs that are shown again with a new value, which is the answer")
             .shown(column(58, Empty, "pairs of an example that are shown again with another value")),
         row("passes", At::Task("passes"), ANY, Task,
-            "Times that the pairs are shown, in a new order each")
+            "Number of times that all pairs are shown, each time in a new order")
             .shown(column(59, Empty, "times that the pairs of an example are shown, where there are several")),
         row("vocab-size", At::Task("vocab_size"), ANY, Task,
             "Vocabulary size V, in tokens")
-            .more(&[(TEXT, "By default that of the tokenizer.")])
+            .more(&[(TEXT, "Default: the size of the tokenizer.")])
             .shown(column(15, Is("0"), "vocabulary size, V")),
         row("train-examples", At::Task("train_examples"), ANY, Task,
             "Training examples")
-            .more(&[(LABELS, "The same in every epoch."), (POOLED, "The same in every epoch."), (TEXT, "The first windows of the text; 0 is all.")])
+            .more(&[(LABELS, "Every epoch uses the same examples."), (POOLED, "Every epoch uses the same examples."), (TEXT, "The first windows of the text; 0 takes all.")])
             .common()
             .shown(column(16, Is("0"), "training examples; of a text, windows, and 0 is all")),
         row("test-examples", At::Task("test_examples"), ANY, Task,
             "Test examples")
-            .more(&[(TEXT, "Of the validation text as many; 0 is all.")])
+            .more(&[(TEXT, "The validation text is cut to the same number; 0 takes all.")])
             .shown(column(17, Is("0"), "test examples; of a text as train_examples, validation alike")),
         row("val-examples", At::Task("val_examples"), ANY, Task,
-            "Validation examples, which choose the epoch")
-            .more(&[(LABELS, "They also end the training (--stop-at) and choose the rate in reports, so that nothing is chosen by the test \
-                examples; 0 is none. By default as many as test examples; under --protocol reference and paper 0, so that training \
-                ends by the test examples, as released."), (POOLED, "0 is none. By default those of the official split.")])
+            "Validation examples, which select the epoch")
+            .more(&[(LABELS, "They also stop training (--stop-at) and select the learning rate in reports, so that the test examples \
+                select nothing; 0 for none. Default: the number of test examples; under --protocol reference and paper 0, so that the \
+                test examples stop training, as in the released code."), (POOLED, "0 for none. Default: the official split.")])
             .shown(column(32, Empty, "validation examples, which choose an epoch")),
         row("data", At::Task("data"), OneOf(&["native", "numpy", "files"]), Task,
             "Source of the examples")
-            .more(&[(LABELS, "`native` is our generator, `numpy` the released one, bit for bit."),
-                (POOLED, "`files` are those of the released data, `native` our generator of listops and pathfinder.")])
+            .more(&[(LABELS, "`native` is the generator of dsf, `numpy` the released one, bit for bit."),
+                (POOLED, "`files` reads the released data, `native` generates listops and pathfinder.")])
             .accepting(&[(LABELS, &["native", "numpy"]), (POOLED, &["native", "files"])])
             .shown(column(18, Empty, "generator of the examples")),
         row("data-seed", At::Task("data_seed"), ANY, Task,
             "Seed of the examples")
-            .more(&[(EVERY, "By default that of --seed, so that every seed draws its own examples; under --protocol reference 0, \
-                the same examples for all seeds, as released.")])
+            .more(&[(EVERY, "Default: --seed, so that every seed draws its own examples; under --protocol reference 0, the same \
+                examples for all seeds, as released.")])
             .shown(column(19, Is("0"), "seed of the data")),
         row("contour-length", At::Task("contour_length"), ANY, Classifier,
-            "Paddles of Pathfinder's long paths")
-            .more(&[(POOLED, "6, 9 or 14 in its released levels, 3 to 14 in ours.")])
+            "Number of paddles in the long paths of Pathfinder")
+            .more(&[(POOLED, "6, 9 or 14 in the released levels, 3 to 14 when generated.")])
             .shown(column(31, Where("dataset", "pathfinder", "14"), "paddles of Pathfinder's long paths, 14 in the hard set")),
 
         row("lr", At::Train("lr"), Positive, Training,
             "Peak learning rate")
-            .more(&[(EVERY, "In `dsf sweep` also `paper`, the rates that the paper tried, where it tried some.")])
+            .more(&[(EVERY, "In `dsf sweep` also `paper`: the rates that the paper tried, if it tried several.")])
             .common().also(&["learning-rate"])
             .shown(column(20, Required, "peak learning rate").role(Rate)),
         row("epochs", At::Train("epochs"), EPOCHS, Training,
-            "Epochs at most").common()
+            "Maximum number of epochs").common()
             .shown(column(27, Required, "epochs at most").named("epochs_max")),
         row("batch-size", At::Train("batch_size"), EPOCHS, Training,
-            "Examples a step")
+            "Examples per optimizer step")
             .shown(column(26, Required, "examples a step")),
         row("micro-batch", At::Train("micro_batch"), EPOCHS, Training,
-            "Examples at a time (gradient accumulation)")
-            .more(&[(EVERY, "The optimizer step does not change.")])
+            "Examples per forward pass (gradient accumulation)")
+            .more(&[(EVERY, "The optimizer step stays the same.")])
             .shown(column(34, Empty, "examples of a step whose activations are held at one time (gradient accumulation)")),
         row("weight-decay", At::Train("weight_decay"), NotNegative, Training,
             "Decoupled weight decay of AdamW")
             .shown(column(21, Required, "decoupled weight decay")),
         row("precision", At::Train("precision"), OneOf(&["f32", "tf32", "bf16"]), Training,
             "f32, tf32 or bf16; the latter two need a GPU")
-            .more(&[(TEXT, "On a GPU bf16 by default.")])
+            .more(&[(TEXT, "Default on a GPU: bf16.")])
             .shown(column(22, Is("f32"), "number format of the computation: f32, tf32 or bf16")),
         row("dropout", At::Classifier("dropout"), Share, Training,
-            "Dropout")
-            .more(&[(LABELS, "On embeddings and attention weights."), (TEXT, "On embeddings and attention weights."), (POOLED, "After embeddings, mixers and feed-forward layers.")])
+            "Dropout probability")
+            .more(&[(LABELS, "Applied to embeddings and attention weights."), (TEXT, "Applied to embeddings and attention weights."), (POOLED, "Applied after embeddings, mixers and feed-forward layers.")])
             .shown(column(38, Empty, "dropout after mixers and feed-forward layers")),
         row("attn-dropout", At::Model("attn_dropout"), Share, Training,
-            "Dropout of attention, where it differs")
-            .more(&[(EVERY, "On attention weights."), (POOLED, "In linear and normalized attention on outputs.")])
+            "Dropout of attention, if different from --dropout")
+            .more(&[(EVERY, "Applied to attention weights."), (POOLED, "Linear and normalized attention apply it to their outputs.")])
             .shown(column(24, Required, "dropout on attention weights")),
         row("embed-dropout", At::Model("embed_dropout"), Share, Recipe, "")
             .shown(column(23, Required, "dropout on the embeddings")),
-        row("stop-at", At::Train("stop_above"), NotNegative, Training, "Accuracy above which training ends; 1 is never")
-            .more(&[(EVERY, "Of the validation examples where there are some, else of the test examples.")])
+        row("stop-at", At::Train("stop_above"), NotNegative, Training, "Stop above this accuracy; 1 disables early stopping")
+            .more(&[(EVERY, "Measured on the validation examples if there are any, else on the test examples.")])
             .shown(column(28, Required, "accuracy above which training ends: of validation examples where there are some, else of test examples").named("stop_above")),
 
         row("warmup-epochs", At::TrainOfClassifier("warmup_epochs"), Whole(0, 1_000_000), Classifier,
             "Epochs of linear learning rate warm-up")
             .shown(column(35, Where("input", "", "0"), "epochs of linear learning rate warm-up")),
         row("input", At::Classifier("input"), OneOf(&["embedding", "scalar"]), Classifier,
-            "Embedding table, or the token as one number")
+            "Tokens as embeddings, or each as one number")
             .shown(column(36, Empty, "how a token enters: embedding, or scalar (one number)")),
         row("pool", At::Classifier("pool"), OneOf(&["mean", "last", "max"]), Classifier,
             "Pooling over positions")
             .shown(column(40, Empty, "pooling over positions: mean, last or max")),
         row("mask", At::Classifier("mask"), Bool, Classifier,
-            "Whether pooling leaves out padding")
+            "Exclude padding from pooling")
             .shown(column(41, Empty, "whether pooling leaves out padding")),
         row("dual", At::Classifier("dual"), OneOf(&["logits", "features"]), Classifier,
-            "How two documents are compared")
+            "Comparison of two documents")
             .more(&[(POOLED, "By the logits of each, or by their pooled features.")])
             .shown(column(42, Empty, "what two documents are compared by: logits or features")),
         row("loss", At::Classifier("loss"), OneOf(&["ce", "double-softmax"]), Classifier,
-            "Cross-entropy, or softmax applied twice before")
+            "Cross-entropy, or cross-entropy of a double softmax")
             .more(&[(POOLED, "The released classifiers apply softmax twice.")])
             .shown(column(43, Empty, "ce (cross-entropy), or double-softmax as in the released classifiers")),
         row("lambda-skip", At::Classifier("lambda_skip"), Bool, Classifier,
-            "Whether a learnt scalar scales the skip connection")
-            .more(&[(POOLED, "Around each mixer, as in one released transformer.")])
+            "Scale skip connections by a learnt scalar")
+            .more(&[(POOLED, "One scalar per mixer, as in one released transformer.")])
             .shown(column(39, Empty, "whether a learnt scalar scales the residual of mixers")),
         row("bidirectional", At::Classifier("bidirectional"), Bool, Classifier,
-            "Whether attention sees later tokens, too")
-            .more(&[(POOLED, "All of the document and no padding; for softmax, linear and normalized attention and their like.")])
+            "Attend to later tokens as well")
+            .more(&[(POOLED, "Attention covers the whole document and no padding: softmax, linear and normalized attention, taylor, performer.")])
             .shown(column(61, Empty, "true where attention sees all tokens of the document")),
         row("head", At::Classifier("head"), OneOf(&["mlp", "linear"]), Recipe, ""),
         row("pad-to-longest", At::Classifier("pad_to_longest"), Bool, Recipe, ""),
 
         row("rotary", At::Language("rotary"), OneOf(&["pre", "post", "none"]), Language,
-            "Rotary positions around the feature map, or none")
-            .more(&[(TEXT, "`none` for mixers without queries and keys.")])
+            "Rotary positions before or after the feature map")
+            .more(&[(TEXT, "Mixers without queries and keys take `none`.")])
             .shown(column(46, Empty, "rotary positions: pre or post the feature map, or none")),
         row("rotary-dims", At::Language("rotary_dims"), ANY, Recipe, "")
             .shown(column(47, Empty, "channels of each head with rotary positions")),
         row("init", At::Language("init"), OneOf(&["pythia", "hf"]), Language,
             "Standard deviations of initial weights")
-            .more(&[(TEXT, "As Pythia was trained, or 0.02 as `transformers` has it.")])
+            .more(&[(TEXT, "`pythia`: those of Pythia's training; `hf`: 0.02, as in `transformers`.")])
             .shown(column(48, Empty, "initialisation scheme: pythia or hf")),
         row("schedule", At::TrainOfLanguage("schedule"),
             OneOf(&["constant", "cosine", "linear", "warmup-constant", "cosine-per-epoch", "warmup-cosine"]), Language,
             "Learning rate after the warm-up")
-            .more(&[(TEXT, "The warm-up is a tenth of the steps.")])
+            .more(&[(TEXT, "The warm-up takes a tenth of the steps.")])
             // The schedule of a classifier follows from its protocol.
             .accepting(&[(TEXT, &["constant", "cosine", "linear"])])
             .shown(column(25, Required, "learning rate schedule")),
         row("clip", At::Adam("clip"), Norm, Language,
-            "Gradient clipping norm; 0 is none")
+            "Gradient clipping norm; 0 disables it")
             .shown(column(52, Where("beta1", "", "0"), "gradient clipping norm; 0 is none")),
         row("decay", At::Adam("decay"), OneOf(&["all", "matrices"]), Language,
-            "Weight decay of all parameters, or of matrices")
+            "Parameters with weight decay: all, or matrices only")
             .shown(column(53, Empty, "what weight decay applies to: all, or matrices alone")),
         row("beta1", At::Adam("beta1"), Decay, Recipe, "")
             .shown(column(49, Empty, "first-moment decay of AdamW, where it may be chosen")),
@@ -488,8 +488,8 @@ pub static SETTINGS: Settings = {
         row("tokens-at-once", At::Rule, ANY, Recipe, ""),
         row("seed", At::Run("seed"), ANY, Training,
             "Seed of initial weights and dropout")
-            .more(&[(LABELS, "Also of the examples, unless --protocol is reference."), (POOLED, "Also of the order of examples, and \
-                of generated examples unless --protocol is reference."), (TEXT, "Also of the order of examples.")])
+            .more(&[(LABELS, "Also seeds the examples, unless --protocol is reference."), (POOLED, "Also seeds the order of examples, and \
+                generated examples unless --protocol is reference."), (TEXT, "Also seeds the order of examples.")])
             .common()
             .shown(column(29, Required, "seed of initial weights and dropout").role(Seed)),
     ])

@@ -110,7 +110,7 @@ pub static PRESETS: [Preset; 3] = [
         name: "quick",
         aliases: &["tiny"],
         help: "Small enough for a laptop, in minutes (MQAR: V 128, L 32, 4 pairs, 10,000 examples, which softmax, \
-               ssd and others learn it; the rest print the published accuracy at their end; LRA; WikiText: d 128, 2 layers, L 256, bytes of the sample). Also called `tiny`",
+               ssd and others learn; the rest print the published accuracy at their end; LRA; WikiText: d 128, 2 layers, L 256, bytes of the sample). Also called `tiny`",
     },
     Preset {
         name: "smoke",

@@ -117,7 +117,7 @@ impl Flags {
             .value_parser(PossibleValuesParser::new(presets))
             .help("Sizes")
             .long_help(
-                "Source of every setting that no flag gives [default: quick; paper in LRA where a dataset is named]",
+                "Sizes, for every setting without a flag [default: quick; paper in LRA where a dataset is named]",
             );
         command = command.arg(preset);
         for setting in settings.typed() {
@@ -280,8 +280,8 @@ fn seeds() -> Arg {
         })
         .help("Number of seeds, counting up from the first")
         .long_help(
-            "Number of seeds, counting up from the first. Each draws initial weights and, but under --protocol reference, \
-             the examples of generated data, unless --data-seed fixes them",
+            "Number of seeds, counting up from the first. Each seed draws initial weights and, except under --protocol \
+             reference, generated examples, unless --data-seed fixes them",
         )
         .help_heading(crate::config::Group::Training.heading())
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub struct Training {
     /// On a GPU, record a training step once as a CUDA graph and replay it.
     ///
-    /// Saves what launching costs, which at small d is most of a step.
+    /// This saves launch overhead, which dominates a step at small d.
     #[arg(long, hide_short_help = true)]
     pub cuda_graph: bool,
     /// Folder of data.
@@ -28,7 +28,7 @@ pub struct Training {
     /// more where one takes long to write].
     #[arg(long, hide_short_help = true, value_name = "MINUTES", value_parser = minutes)]
     pub checkpoint_every: Option<Duration>,
-    /// Train even what needs more memory than there is.
+    /// Train even if a run needs more memory than the machine has.
     #[arg(long, hide_short_help = true)]
     pub allow_swap: bool,
 }
