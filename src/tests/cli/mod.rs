@@ -264,7 +264,8 @@ const OF_MACHINE: [(&str, &str); 11] = [
     (r"\S+/(release|debug)/dsf\b", "dsf"),
     (r"(/[^\s/]+)*/\.tmp\w{6}", "[folder]"),
     (r"(?m)^(- )?git .*$", "${1}git [commit]"),
-    (r"\b[0-9a-f]{12}(-dirty)?\b", "[id]"),
+    // Not the decimals of a number.
+    (r"(?m)(^|[^.\w])[0-9a-f]{12}(-dirty)?\b", "${1}[id]"),
     (r"\bdsf \d+\.\d+\.\d+", "dsf [version]"),
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "[date]"),
     (r"\b\d+(\.\d+)? (ms|s|min|h|days?)\b( \d+ (s|min|h)\b)*", "[time]"),
