@@ -1,8 +1,8 @@
 //! Help of the commands that train one task: only settings of the task, with its defaults, the common ones first.
 
 use crate::config::{Objective, Setting, SETTINGS};
+use crate::recipes::Flags;
 use crate::recipes::{self, as_typed, Explained, Task};
-use crate::sweep::Flags;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command};
 

@@ -17,7 +17,7 @@ pub use dsf_ops::Pool;
 pub use hybrid::Hybrid;
 pub use language::{InitScheme, LanguageConfig, Rotary};
 pub use model::{Layout, ModelConfig, PositionEmbedding, StateMixer};
-pub use settings::{spelt, At, Group, Kind, Objective, Setting, SettingScope, Settings, SETTINGS};
+pub use settings::{spelt, At, Extra, Group, Kind, Objective, Setting, SettingScope, Settings, SETTINGS};
 pub use task::TaskConfig;
 pub use train::{AdamConfig, Decay, Precision, Schedule, TrainConfig};
 

@@ -31,6 +31,8 @@ pub struct Setting {
     pub common: bool,
     /// Other names of the flag.
     pub aliases: &'static [&'static str],
+    /// Flag that follows this one in help, if there is one.
+    pub extra: Option<Extra>,
     /// Placement in summaries.
     pub summary: Summary,
 }
@@ -96,6 +98,17 @@ pub struct SettingScope<'a> {
     pub fields: &'a [&'a str],
 }
 
+/// Flag that is no setting of its own and gives values to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extra {
+    /// `--option`: options of mixers.
+    Options,
+    /// `--sizes`: sequence lengths and numbers of pairs together.
+    Sizes,
+    /// `--seeds`: a number of seeds.
+    Seeds,
+}
+
 /// Headings of help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
@@ -148,8 +161,12 @@ pub enum Kind {
     Bool,
     /// One of these names.
     OneOf(&'static [&'static str]),
-    /// Name from another table: a mixer or a variant.
+    /// Name from another table, such as a variant.
     Name,
+    /// Name of a mixer; in a list, `all` stands for every mixer.
+    Mixer,
+    /// Number above 0; in a list, `paper` stands for the learning rates that the paper tried.
+    LearningRate,
     /// Hybrid layers, see [`Hybrid`](super::Hybrid).
     Layers,
     /// Tokenizer: `bytes`, `gpt-neox` or the path of a `tokenizer.json`.
@@ -214,6 +231,7 @@ const fn row(name: &'static str, at: At, kind: Kind, group: Group, help: &'stati
         names_of: &[],
         common: false,
         aliases: &[],
+        extra: None,
         summary: Summary::AsFlag,
     }
 }
@@ -239,6 +257,10 @@ impl Setting {
         Self { names_of, ..self }
     }
 
+    const fn followed_by(self, extra: Extra) -> Self {
+        Self { extra: Some(extra), ..self }
+    }
+
     const fn shown(self, column: SettingColumn) -> Self {
         Self { summary: Summary::Column(column), ..self }
     }
@@ -259,7 +281,7 @@ pub static SETTINGS: Settings = {
         row("dataset", At::Task("dataset"), OneOf(&["listops", "text", "retrieval", "image", "pathfinder"]), Task,
             "Task of the Long Range Arena").common()
             .shown(column(30, Empty, "task of the Long Range Arena, or corpus of a text")),
-        row("mixer", At::Model("mixer"), Name, Model,
+        row("mixer", At::Model("mixer"), Kind::Mixer, Model,
             "Sequence mixer, one of `dsf mixers`").common()
             .shown(column(3, Required, "sequence mixer")),
         row("variant", At::Model("variant"), Name, Model,
@@ -292,6 +314,7 @@ pub static SETTINGS: Settings = {
         row("expand", At::Model("expand"), Number, Model,
             "Expansion factor, inner width over d")
             .more(&[(EVERY, "For mixers with an inner width, such as mamba and rg-lru.")])
+            .followed_by(Extra::Options)
             .shown(column(33, Empty, "expansion factor, inner width over d, of mixers that have one")),
         row("hybrid", At::Model("hybrid"), Kind::Layers, Model,
             "Layers of another mixer, NAME:every=K,offset=J")
@@ -339,6 +362,7 @@ pub static SETTINGS: Settings = {
             .shown(column(56, Empty, "tokens to copy, of an example of selective copying")),
         row("kv-pairs", At::Task("kv_pairs"), ANY, Task,
             "Key-value pairs k, at most L / 4").common()
+            .followed_by(Extra::Sizes)
             .shown(column(14, Is("0"), "key-value pairs an example, k")),
         row("key-tokens", At::Task("key_tokens"), Whole(1, 8), Task,
             "Tokens of a key")
@@ -385,7 +409,7 @@ pub static SETTINGS: Settings = {
             .more(&[(POOLED, "6, 9 or 14 in the released levels, 3 to 14 when generated.")])
             .shown(column(31, Where("dataset", "pathfinder", "14"), "paddles of Pathfinder's long paths, 14 in the hard set")),
 
-        row("lr", At::Train("lr"), Positive, Training,
+        row("lr", At::Train("lr"), Kind::LearningRate, Training,
             "Peak learning rate")
             .more(&[(EVERY, "In `dsf sweep` also `paper`: the rates that the paper tried, if it tried several.")])
             .common().also(&["learning-rate"])
@@ -490,6 +514,7 @@ pub static SETTINGS: Settings = {
             "Seed of initial weights and dropout")
             .more(&[(LABELS, "Also seeds the examples, unless --protocol is reference."), (POOLED, "Also seeds the order of examples, and \
                 generated examples unless --protocol is reference."), (TEXT, "Also seeds the order of examples.")])
+            .followed_by(Extra::Seeds)
             .common()
             .shown(column(29, Required, "seed of initial weights and dropout").role(Seed)),
     ])
@@ -585,10 +610,10 @@ impl Setting {
     pub fn value_name(&self) -> &'static str {
         match self.kind {
             Kind::Whole(..) => "N",
-            Kind::Positive | Kind::NotNegative | Kind::Norm | Kind::Decay | Kind::Number => "X",
+            Kind::Positive | Kind::LearningRate | Kind::NotNegative | Kind::Norm | Kind::Decay | Kind::Number => "X",
             Kind::Share => "P",
             Kind::Bool => "BOOL",
-            Kind::OneOf(_) | Kind::Name => "NAME",
+            Kind::OneOf(_) | Kind::Name | Kind::Mixer => "NAME",
             Kind::Tokenizer => "NAME",
             Kind::Layers => "LAYERS",
         }
@@ -605,7 +630,13 @@ impl Setting {
                 let number = text.parse::<u64>().map(Value::from);
                 number.map_err(|_| "not a whole number of 0 or more, such as 64".to_owned())
             }
-            Kind::Positive | Kind::NotNegative | Kind::Norm | Kind::Decay | Kind::Share | Kind::Number => {
+            Kind::Positive
+            | Kind::LearningRate
+            | Kind::NotNegative
+            | Kind::Norm
+            | Kind::Decay
+            | Kind::Share
+            | Kind::Number => {
                 match text.parse::<f64>() {
                     // Adding 0 turns -0 into 0, which would otherwise give a run of another id.
                     Ok(number) if number.is_finite() => Ok(Value::from(number + 0.0)),
@@ -622,7 +653,7 @@ impl Setting {
             Kind::OneOf(names) if !names.contains(&text) => Err(format!("not one of {}", names.join(", "))),
             Kind::OneOf(_) if text == "constant" => Ok(Value::from("warmup-constant")),
             Kind::Layers => text.parse::<Hybrid>().map(|hybrid| Value::from(hybrid.to_string())),
-            Kind::OneOf(_) | Kind::Name | Kind::Tokenizer => Ok(Value::from(text)),
+            Kind::OneOf(_) | Kind::Name | Kind::Mixer | Kind::Tokenizer => Ok(Value::from(text)),
         }
     }
 
@@ -639,13 +670,15 @@ impl Setting {
                 let within = value.as_u64().is_some_and(|n| (least..=most).contains(&n));
                 (!within).then(|| format!("{least} to {most}"))
             }
-            Kind::Positive => (!finite(|x| x > 0.0)).then(|| "a positive number, such as 2e-3".to_owned()),
+            Kind::Positive | Kind::LearningRate => {
+                (!finite(|x| x > 0.0)).then(|| "a positive number, such as 2e-3".to_owned())
+            }
             Kind::NotNegative => (!finite(|x| x >= 0.0)).then(|| "0 or more".to_owned()),
             Kind::Share => (!finite(|x| (0.0..1.0).contains(&x))).then(|| "in [0, 1)".to_owned()),
             Kind::Decay => (!finite(|x| (0.0..1.0).contains(&x))).then(|| "in [0, 1), such as 0.95".to_owned()),
             Kind::Norm => (!finite(|x| x >= 0.0)).then(|| "a norm such as 1, or 0 for none".to_owned()),
             Kind::Number => (!value.is_number()).then(|| "a number, such as 2".to_owned()),
-            Kind::Bool | Kind::OneOf(_) | Kind::Name | Kind::Layers | Kind::Tokenizer => None,
+            Kind::Bool | Kind::OneOf(_) | Kind::Name | Kind::Mixer | Kind::Layers | Kind::Tokenizer => None,
         };
         match wanted {
             Some(wanted) => refuse!(flag(format!("--{name}")) = spelt(value), "must be {wanted}"),

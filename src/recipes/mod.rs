@@ -10,7 +10,9 @@
 //! each value, which `--explain` prints.
 
 mod again;
+mod axes;
 mod draft;
+mod flags;
 mod kernel_length;
 mod recipe;
 mod rules;
@@ -19,6 +21,9 @@ pub use crate::tasks::find as task;
 pub use crate::tasks::TASKS;
 pub use again::{as_typed, command};
 pub use draft::Origin;
+#[cfg(test)]
+pub(crate) use flags::testing;
+pub use flags::Flags;
 
 use crate::config::{RunConfig, SettingScope, Settings, SETTINGS};
 use crate::error::{self, ensure, Error, Result};

@@ -76,8 +76,13 @@ impl From<config::Kind> for Kind {
         match kind {
             config::Kind::Whole(..) => Self::Count,
             config::Kind::Bool => Self::Flag,
-            config::Kind::OneOf(_) | config::Kind::Name | config::Kind::Layers | config::Kind::Tokenizer => Self::Word,
+            config::Kind::OneOf(_)
+            | config::Kind::Name
+            | config::Kind::Mixer
+            | config::Kind::Layers
+            | config::Kind::Tokenizer => Self::Word,
             config::Kind::Positive
+            | config::Kind::LearningRate
             | config::Kind::NotNegative
             | config::Kind::Share
             | config::Kind::Norm

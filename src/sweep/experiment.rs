@@ -12,13 +12,12 @@
 //!
 //! Grids override the defaults; the command line overrides both.
 
-use super::flags::Flags;
 use super::grid::Plan;
 use super::shipped::Shipped;
 use crate::config::{Settings, SETTINGS};
 use crate::error::{self, Error, Position, Result};
 use crate::files;
-use crate::recipes::{self, Resolved, Task};
+use crate::recipes::{self, Flags, Resolved, Task};
 use clap::{Command, FromArgMatches};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -10,7 +10,8 @@ use crate::bench::{op_names, Machine, OpRequest, OpTiming, Report, Step};
 use crate::config::Precision;
 use crate::error::{ensure, refuse, Result};
 use crate::recipes;
-use crate::sweep::{estimate, Flags};
+use crate::recipes::Flags;
+use crate::sweep::estimate;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 

@@ -156,8 +156,8 @@ fn name(row: &Record) -> &str {
 mod tests {
     use super::*;
     use crate::recipes::task;
+    use crate::recipes::Flags;
     use crate::store::samples::{diverged, done, provenance};
-    use crate::sweep::Flags;
     use clap::{Args, Command, FromArgMatches};
 
     fn plan(line: &str) -> Plan {

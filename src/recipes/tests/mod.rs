@@ -1,5 +1,6 @@
 //! Recipes as tables, values derived from mixer and flags, and refusals.
 
+mod flags;
 mod of_lra;
 mod of_mqar;
 mod of_wikitext;

@@ -6,7 +6,8 @@ use crate::error::testing::Fails;
 use crate::error::{Diagnostic, Position};
 use crate::mixers::MIXERS;
 use crate::recipes::task;
-use crate::sweep::{Experiment, Flags, Plan};
+use crate::recipes::Flags;
+use crate::sweep::{Experiment, Plan};
 use std::path::Path;
 
 const SMALL: &str = "\

@@ -3,9 +3,10 @@
 use crate::config::{At, Group, Kind, Setting, Settings, Summary, SETTINGS};
 use crate::error::testing::Fails;
 use crate::error::{Error, Position, Result};
+use crate::recipes::Flags;
 use crate::recipes::{task, Origin};
 use crate::store::{columns, Field};
-use crate::sweep::{Experiment, Flags, Plan};
+use crate::sweep::{Experiment, Plan};
 use clap::{Command, FromArgMatches};
 use serde_json::json;
 

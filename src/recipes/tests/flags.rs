@@ -1,10 +1,10 @@
 //! Flags as typed, and one set on top of another.
 
-use super::{flags, parse};
 use crate::config::RunConfig;
 use crate::error::testing::Fails;
 use crate::error::{Error, Result};
 use crate::recipes;
+use crate::recipes::testing::{flags, parse};
 use crate::tasks::mqar::MqarConfig;
 
 /// The one run of MQAR that a line describes.

@@ -1,7 +1,7 @@
 //! Lists of settings as typed: the flags of a command, or the keys of an experiment file.
 
-use crate::config::{Kind, Objective, Setting, Settings};
-use crate::recipes::{self, PRESETS};
+use super::{preset as find_preset, PRESETS};
+use crate::config::{Extra, Kind, Objective, Setting, Settings};
 use crate::tasks::wikitext::TokenizerName;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -62,7 +62,7 @@ impl Flags {
     }
 
     /// Returns the same lists, with `place` and the keys as their places.
-    pub(super) fn said_at(mut self, place: &str) -> Self {
+    pub fn said_at(mut self, place: &str) -> Self {
         for (name, list) in &mut self.lists {
             list.place = format!("{place}, {name}");
         }
@@ -70,7 +70,7 @@ impl Flags {
     }
 
     /// Sets a list if it is missing.
-    pub(super) fn set_default(&mut self, name: &'static str, values: &[String]) {
+    pub fn set_default(&mut self, name: &'static str, values: &[String]) {
         self.lists
             .entry(name)
             .or_insert_with(|| List { values: values.to_vec(), place: "the default of dsf sweep".to_owned() });
@@ -122,11 +122,11 @@ impl Flags {
         command = command.arg(preset);
         for setting in settings.typed() {
             command = command.arg(flag(setting));
-            command = match setting.name {
-                "expand" => command.arg(option()),
-                "kv-pairs" => command.arg(sizes()),
-                "seed" => command.arg(seeds()),
-                _ => command,
+            command = match setting.extra {
+                Some(Extra::Options) => command.arg(option()),
+                Some(Extra::Sizes) => command.arg(sizes()),
+                Some(Extra::Seeds) => command.arg(seeds()),
+                None => command,
             };
         }
         command
@@ -152,7 +152,7 @@ impl clap::FromArgMatches for Flags {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         if let Some(name) = matches.get_one::<String>("preset") {
-            let preset = recipes::preset(name);
+            let preset = find_preset(name);
             self.preset =
                 Some(preset.map_err(|e| clap::Error::raw(clap::error::ErrorKind::InvalidValue, e.to_string()))?);
         }
@@ -187,7 +187,7 @@ fn flag(setting: &'static Setting) -> Arg {
         .help_heading(setting.group.heading());
     let arg = match setting.kind {
         Kind::Whole(..) => arg.allow_negative_numbers(true),
-        Kind::Bool | Kind::OneOf(_) | Kind::Name | Kind::Layers | Kind::Tokenizer => arg,
+        Kind::Bool | Kind::OneOf(_) | Kind::Name | Kind::Mixer | Kind::Layers | Kind::Tokenizer => arg,
         _ => arg.allow_hyphen_values(true),
     };
     if setting.kind == Kind::Layers {
@@ -227,10 +227,10 @@ fn hybrids(text: &str) -> Vec<String> {
 
 /// Validates one item of a list and returns it as typed.
 fn item(setting: &Setting, text: &str) -> Result<String, String> {
-    let spelt = match (setting.name, setting.parse(text)) {
-        ("lr", _) if text == "paper" => Ok(()),
-        ("lr", Err(_)) => Err("neither a number, such as 2e-3, nor the word `paper`".to_owned()),
-        ("tokenizer", _) => text.parse::<TokenizerName>().map(drop),
+    let spelt = match (setting.kind, setting.parse(text)) {
+        (Kind::LearningRate, _) if text == "paper" => Ok(()),
+        (Kind::LearningRate, Err(_)) => Err("neither a number, such as 2e-3, nor the word `paper`".to_owned()),
+        (Kind::Tokenizer, _) => text.parse::<TokenizerName>().map(drop),
         (_, parsed) => parsed.map(drop),
     };
     spelt.map(|()| text.to_owned())
@@ -284,4 +284,29 @@ fn seeds() -> Arg {
              reference, generated examples, unless --data-seed fixes them",
         )
         .help_heading(crate::config::Group::Training.heading())
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Flags of a line, for tests.
+
+    use super::Flags;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    /// Parses the arguments of `dsf sweep`.
+    pub fn parse(line: &str) -> Result<Flags, clap::Error> {
+        let words = ["dsf"].into_iter().chain(line.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.flags)
+    }
+
+    /// [`parse`] of a line without errors.
+    pub fn flags(line: &str) -> Flags {
+        parse(line).unwrap_or_else(|e| panic!("{line}: {e}"))
+    }
 }
