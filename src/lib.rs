@@ -21,9 +21,6 @@
 //! | 8 | `sweep` `golden` `bench` `inspect` |
 //! | 9 | `cli` |
 
-#![deny(unsafe_code)]
-#![warn(missing_docs)]
-
 pub use dsf_gpu as gpu;
 pub mod alloc;
 pub mod error;

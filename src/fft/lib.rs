@@ -1,8 +1,6 @@
 //! Fourier transforms of real numbers. The algorithms of rustfft are generic over the number type and are compiled in
 //! the crate that instantiates them: here they are compiled once, instead of again with the ops and their tests.
 
-#![warn(missing_docs)]
-
 use realfft::RealFftPlanner;
 pub use realfft::{num_complex::Complex, ComplexToReal, FftNum, RealToComplex};
 use std::sync::Arc;

@@ -202,9 +202,9 @@ impl fmt::Display for Shard {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::flags;
     use super::*;
     use crate::error::testing::Fails;
+    use crate::recipes::testing::flags;
     use std::collections::BTreeSet;
 
     fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Shard> {

@@ -11,4 +11,4 @@ mod pretender;
 mod setting;
 mod slurm;
 
-use crate::recipes::testing::{flags, parse};
+pub(super) use crate::recipes::testing::flags;

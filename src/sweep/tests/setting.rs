@@ -21,6 +21,7 @@ const MADE_UP: Setting = Setting {
     names_of: &[],
     common: true,
     aliases: &[],
+    extra: None,
     summary: Summary::AsFlag,
 };
 

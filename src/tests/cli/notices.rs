@@ -127,6 +127,7 @@ mod terminal {
         let (mut person, mut program) = (-1, -1);
         let (name, mode, size) = (std::ptr::null_mut(), std::ptr::null(), std::ptr::null());
         // SAFETY: two new descriptors are written to where they are asked for, and belong to nobody else.
+        #[allow(unsafe_code)] // openpty fills what it is pointed to
         let (person, program) = unsafe {
             let opened = libc::openpty(&mut person, &mut program, name, mode, size);
             assert_eq!(opened, 0, "no terminal");

@@ -2,6 +2,8 @@
 //!
 //! This needs nothing of the program, which is the one that users have, and sees every call of every library in it.
 
+#![allow(unsafe_code)] // a child asks to be traced between fork and exec
+
 use nix::errno::Errno;
 use nix::libc::{self, user_regs_struct};
 use nix::sys::ptrace;
