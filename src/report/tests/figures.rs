@@ -195,7 +195,7 @@ fn times_are_the_share_of_all_runs_that_have_stopped() {
     let mut rows = tuned();
     let report = drawn_figure("times", &rows).unwrap();
     let grid = &report.grids[0];
-    assert_eq!(column_titles(&grid), ["0", "400000", "600000"]);
+    assert_eq!(column_titles(grid), ["0", "400000", "600000"]);
     let shares = grid.lines[0].cells.iter().map(|cell| match cell.content {
         Content::Value(share) => (9.0 * share).round(),
         _ => f64::NAN,
