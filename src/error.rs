@@ -379,7 +379,7 @@ pub(crate) mod testing {
     }
 
     impl Diagnostic {
-        /// Asserts that the reason names each of `names`: flags, values, commands, files or numbers, and no other words.
+        /// Asserts that the reason names each of `names`: flags, values, commands, files or numbers, never pieces of prose.
         #[track_caller]
         pub fn names(&self, names: &[&str]) -> &Self {
             for name in names {

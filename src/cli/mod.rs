@@ -333,7 +333,7 @@ fn error_event(error: &Error) -> Value {
         None => {}
     }
     json!({ "event": "error", "schema": 1, "kind": error.kind(), "code": error.exit_code(), "flag": at.flag,
-            "value": at.value, "path": at.path, "line": line, "row": row, "reason": at.reason,
+            "value": at.value, "path": at.path.map(|path| path.display().to_string()), "line": line, "row": row, "reason": at.reason,
             "text": error.to_string() })
 }
 

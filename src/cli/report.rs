@@ -180,12 +180,21 @@ fn traced<R>(folders: &[PathBuf], read: impl Fn(&Store, &str) -> Result<Vec<R>>)
         for run in results::scan(&store)? {
             match read(&store, run.run_id()) {
                 Ok(rows) if rows.is_empty() => {}
-                Ok(rows) => traced.push(Traced { run, rows }),
+                Ok(rows) => keep_longest(&mut traced, Traced { run, rows }),
                 Err(e) => print::message(&format!("warning: {e}")),
             }
         }
     }
     Ok(traced)
+}
+
+/// Adds a run, of which another folder may hold a copy: the one with more rows is kept.
+fn keep_longest<R>(traced: &mut Vec<Traced<R>>, new: Traced<R>) {
+    match traced.iter_mut().find(|known| known.run.run_id() == new.run.run_id()) {
+        Some(known) if known.rows.len() < new.rows.len() => *known = new,
+        Some(_) => {}
+        None => traced.push(new),
+    }
 }
 
 /// Returns the slices of the last epoch of a run.

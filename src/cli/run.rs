@@ -109,7 +109,7 @@ fn train(
     let mut computed = config.clone();
     computed.train.micro_batch = context.micro_batch.or(config.train.micro_batch);
     let trainer = Trainer::new(&computed, &data, &context.device)?;
-    let mut trainer = trainer.standing_for(config);
+    let mut trainer = trainer.recorded_under(config);
     if context.training.cuda_graph {
         trainer.record_steps();
     }

@@ -33,8 +33,8 @@ impl Flags {
             );
         }
         let mut choice = self.first();
-        for point in axes.iter().flat_map(|axis| &axis.points) {
-            self.set(&mut choice, point)?;
+        for axis in &axes {
+            axis.points.iter().try_for_each(|point| self.set(&mut choice, axis, point))?;
         }
         Ok(choice)
     }
@@ -46,10 +46,15 @@ impl Flags {
         choice
     }
 
-    fn set(&self, choice: &mut Choice, point: &Point) -> Result<()> {
+    /// Sets a point of `axis`. Its place is that of the setting, or else of the flag that stands for it.
+    fn set(&self, choice: &mut Choice, axis: &Axis, point: &Point) -> Result<()> {
+        let of_flag = match self.place(axis.flag) {
+            "" => format!("--{}", axis.flag),
+            place => place.to_owned(),
+        };
         for (name, text) in point {
             let place = match self.place(name) {
-                "" => self.place(SIZES),
+                "" => &of_flag,
                 place => place,
             };
             choice.set(name, text, place)?;
@@ -73,7 +78,7 @@ impl Flags {
             for choice in &all {
                 for point in &axis.points {
                     let mut choice = choice.clone();
-                    self.set(&mut choice, point)?;
+                    self.set(&mut choice, axis, point)?;
                     varied.push(choice);
                 }
             }
@@ -171,13 +176,13 @@ fn seeds(flags: &Flags, seed: &Setting, task: Task, count: u64) -> Result<Axis> 
     }
     let given = flags.list(seed.name).first().map(|text| text.parse().ok());
     let first = given.flatten().unwrap_or_else(|| task.seed());
-    let Some(end) = first.checked_add(count) else {
+    let Some(last) = first.checked_add(count - 1) else {
         refuse!(flag "--seeds" = count, "with --seed {first} this is beyond the largest seed; start lower");
     };
     Ok(Axis {
         flag: "seeds",
         text: count.to_string(),
-        points: (first..end).map(|value| vec![(seed.name, value.to_string())]).collect(),
+        points: (first..=last).map(|value| vec![(seed.name, value.to_string())]).collect(),
     })
 }
 

@@ -34,8 +34,8 @@ pub struct Report {
 impl Report {
     /// Whether each learning rate has its own lines, so that no best rate was chosen.
     pub(super) fn is_of_rates(&self) -> bool {
-        let epochs = |grid: &Grid| matches!(grid.form, Form::Lines { log: false, .. });
-        self.grids.iter().any(epochs)
+        let curves = |grid: &Grid| matches!(grid.form, Form::Lines { log: false, steps: false, .. });
+        self.grids.iter().any(curves)
     }
 }
 
@@ -350,7 +350,7 @@ impl Grid {
         (seeds > 1).then(|| format!("mean ± std over {seeds} seeds"))
     }
 
-    /// The grid with few enough columns for a page: of a curve's epochs, the powers of two and the last.
+    /// The grid with few enough columns for a page: of a linear axis, the columns at powers of two and the last.
     pub fn abridged(&self) -> Cow<'_, Self> {
         let linear = matches!(self.form, Form::Lines { log: false, .. });
         let last = self.columns.len();
@@ -446,7 +446,7 @@ impl Style {
     }
 }
 
-/// Formats a number with four digits, without trailing zeros.
+/// Formats a number with four digits and no trailing zeros; below 1e-3 and from 1e6 with two, in scientific notation.
 fn measured(value: f64) -> String {
     let size = value.abs();
     if value == 0.0 || !value.is_finite() {

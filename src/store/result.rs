@@ -50,11 +50,11 @@ pub enum RunStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// Test accuracy exceeded the threshold.
+    /// Accuracy exceeded the threshold: validation accuracy where there are validation examples, else test accuracy.
     Converged,
     /// All epochs were trained.
     Finished,
-    /// The loss became NaN.
+    /// The loss of training or of the test was not finite.
     Diverged,
 }
 

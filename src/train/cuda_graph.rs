@@ -59,7 +59,7 @@ impl CudaGraph {
 }
 
 impl Trainer<'_> {
-    /// Lets the first step of a whole batch be recorded as a CUDA graph, which later whole batches replay. It has no
+    /// Lets a step of a whole batch be recorded as a CUDA graph after the first steps; later whole batches replay it. It has no
     /// effect off a GPU or if whole batches differ in shape.
     pub fn record_steps(&mut self) {
         if let Some(gpu) = self.optimizer.gpu() {

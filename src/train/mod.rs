@@ -10,15 +10,16 @@ mod objective;
 mod per_token;
 mod perplexity;
 mod pooled;
+mod progress;
 mod schedule;
-mod standing;
+
 mod step;
 
 pub use adamw::AdamW;
 pub use labelled::Labelled;
 pub use perplexity::{score, unigram_ppl, Scored, Scoring};
+pub use progress::Progress;
 pub use schedule::learning_rate;
-pub use standing::Progress;
 
 use crate::config::{Precision, RunConfig};
 use crate::error::Result;
@@ -106,7 +107,7 @@ impl<'a> Trainer<'a> {
     /// Records the run under `config`, which may differ from the current config only in the size of micro-batches. The
     /// results are the same up to the order of sums and the masks of dropout.
     #[must_use]
-    pub fn standing_for(self, config: &'a RunConfig) -> Self {
+    pub fn recorded_under(self, config: &'a RunConfig) -> Self {
         Self { config, ..self }
     }
 

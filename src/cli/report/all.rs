@@ -19,7 +19,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let default = std::env::var_os("DSF_OUT").map_or_else(|| RESULTS.into(), PathBuf::from);
     let sources = arguments.sources(&default);
     if sources.iter().any(|source| same(source, folder)) {
-        refuse!(flag "--all", "writes many files into the folder of --out, which is {}, the results themselves: give --out another", folder.display());
+        refuse!(flag "--all", "writes many files into --out, but {} is the results folder itself: give another --out", folder.display());
     }
     let rows = rows(sources)?;
     let planned = arguments.planned()?;

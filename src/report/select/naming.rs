@@ -85,6 +85,8 @@ impl Titles {
             ["dataset", "tokenizer"].contains(&COLUMNS[**place].name) && **field != &Field::Absent
         });
         parts.extend(text.map(|(_, field)| formatted(field)));
+        let contour = Some(value("contour_length")).filter(|length| !matches!(&**length, "" | "0" | "none"));
+        parts.extend(contour.map(|length| format!("contour_length={length}")));
         parts.push(self.sizes(key));
         let examples = Some(value("train_examples")).filter(|count| !count.is_empty());
         parts.extend(examples.map(|count| format!("{count} examples")));
