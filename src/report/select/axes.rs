@@ -8,7 +8,7 @@ use super::super::{Group, Orient, SCHEMA};
 use super::chance::{baselines, say_without_recall};
 use super::naming::{key as key_of, known, names, settings, Key, Titles, TITLE};
 use super::tasks::{split, tasks, texts};
-use super::{numbers, Selected, Selection};
+use super::{facts_at, numbers, Selected, Selection};
 use crate::error::{refuse, Result};
 use crate::store::{places, Field, Role, COLUMNS};
 use serde_json::Value;
@@ -154,7 +154,7 @@ impl Axes {
             lines: lines.collect(),
             style: Style::of(of.metric),
             notes: Vec::new(),
-            shared: shared.iter().map(|i| fact(COLUMNS[*i].name, groups[0].record.at(*i).json())).collect(),
+            shared: facts_at(groups[0].record, &shared),
             facts: Vec::new(),
             records: records.collect(),
         };

@@ -23,7 +23,7 @@ use super::mixed;
 use super::presets::{formatted, listed, Difference, Nearest, PresetsOf};
 use super::score::{distinct_rates, Score, Status};
 use super::{Figure, Group, RateChoice, ReportOptions};
-use crate::store::{Field, Metric, Record, SOURCE_DIGEST};
+use crate::store::{Field, Metric, Record, COLUMNS, SOURCE_DIGEST};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -204,6 +204,11 @@ fn numbers(metric: &Metric, status: Status) -> [(String, Value); 6] {
         fact("lr", score.map(|s| s.lr)),
         fact("status", status.name()),
     ]
+}
+
+/// The values of `record` at `places`, by the names of their columns, for programs.
+fn facts_at(record: &Record, places: &[usize]) -> Facts {
+    places.iter().map(|i| fact(COLUMNS[*i].name, record.at(*i).json())).collect()
 }
 
 /// Facts on the mean and the deviation of `name`.

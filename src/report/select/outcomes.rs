@@ -1,15 +1,15 @@
 //! Curves over all runs of a setting, at every rate and seed: the share that has reached the stopping accuracy, and the
 //! expected best of some of the rates.
 
-use super::super::grid::{fact, Cell, Content, Facts, Form, Grid, Line, Style, Tick};
+use super::super::grid::{fact, Cell, Content, Form, Grid, Line, Style, Tick};
 use super::super::score::distinct_rates;
 use super::super::solved::{best_of, kaplan_meier, Time};
 use super::super::Group;
 use super::axes::selected;
 use super::chance::chance_of;
 use super::tasks::{lines, panels, Panel};
-use super::{Selected, Selection};
-use crate::store::{places, Outcome, Record, Role, COLUMNS};
+use super::{facts_at, Selected, Selection};
+use crate::store::{places, Outcome, Record, Role};
 use std::collections::BTreeSet;
 
 /// The share of runs that have reached the accuracy at which training stops, over training examples.
@@ -107,8 +107,7 @@ fn curves_of(
     let (mut lines, mut records) = (Vec::new(), Vec::new());
     for (line, group, values, count) in curves {
         for (at, value) in columns.iter().zip(&values) {
-            let own = all.iter();
-            let mut record: Facts = own.map(|i| fact(COLUMNS[*i].name, group.record.at(*i).json())).collect();
+            let mut record = facts_at(group.record, &all);
             record.extend([
                 fact("over", over),
                 fact("at", *at),

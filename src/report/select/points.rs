@@ -1,13 +1,13 @@
 //! Points of one metric over another: one panel per task, one point per setting, one colour per mixer.
 
-use super::super::grid::{fact, Cell, Facts, Form, Grid, Line, Style};
+use super::super::grid::{fact, Cell, Form, Grid, Line, Style};
 use super::super::score::Status;
 use super::super::Group;
 use super::axes::{caption, selected};
 use super::chance::{baselines, say_without_recall};
 use super::tasks::{lines, panels, Panel};
-use super::{metric, numbers, Selected, Selection};
-use crate::store::{places, Metric, Role, COLUMNS};
+use super::{facts_at, metric, numbers, Selected, Selection};
+use crate::store::{places, Metric, Role};
 
 pub(in super::super) fn points(of: &Selection, across: &str) -> Selected {
     let across = metric(across);
@@ -31,8 +31,7 @@ fn panel(of: &Selection, across: &'static Metric, panel: Panel<Group>) -> Grid {
             cells: vec![Cell::text(written), Cell::result(score)],
             ..line
         });
-        let own = all.iter();
-        let mut record: Facts = own.map(|i| fact(COLUMNS[*i].name, group.record.at(*i).json())).collect();
+        let mut record = facts_at(group.record, &all);
         record.extend(numbers(of.metric, score));
         record.push(fact(across.name, size));
         records.push(record);

@@ -2,7 +2,7 @@
 
 use super::super::figures::Where;
 use super::super::grid::Line;
-use super::naming::{key, names, settings, Key, Titles};
+use super::naming::{key, names, rank, settings, Key, Titles};
 use crate::store::{places, Record, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,9 +28,8 @@ pub(super) struct Panel<'a, T> {
 
 /// Panels of `runs` by task and data, in the order of a figure's `Where`.
 pub(super) fn panels<'a, T: Recorded>(order: Where, runs: &'a [T]) -> Vec<Panel<'a, T>> {
-    let (mut places, head) = settings(&PANEL, &[]);
-    places.truncate(head);
-    let titles = Titles { places, head, tasks: texts(runs, "task").len() > 1 };
+    let places = panel_places();
+    let titles = Titles { head: places.len(), places, tasks: texts(runs, "task").len() > 1 };
     let protocols = texts(runs, "protocol").len();
     let split = split(order, runs, &titles.places).into_iter();
     let panels = split.map(|(key, runs)| {
@@ -39,6 +38,13 @@ pub(super) fn panels<'a, T: Recorded>(order: Where, runs: &'a [T]) -> Vec<Panel<
         Panel { title, place, runs }
     });
     panels.collect()
+}
+
+/// Places of the columns that tell panels apart.
+fn panel_places() -> Vec<usize> {
+    let (mut places, head) = settings(&PANEL, &[]);
+    places.truncate(head);
+    places
 }
 
 /// Splits `runs` by their values at `places`, in the order of a figure's `Where`.
@@ -50,8 +56,7 @@ pub(super) fn split<'a, T: Recorded>(order: Where, runs: &'a [T], places: &[usiz
     let mut split: Vec<(Key, Vec<&T>)> = split.into_iter().collect();
     if !order.is_empty() {
         split.sort_by_cached_key(|(key, _)| {
-            let ranked =
-                places.iter().zip(key).map(|(place, value)| (super::naming::rank(order, *place, value), *value));
+            let ranked = places.iter().zip(key).map(|(place, value)| (rank(order, *place, value), *value));
 
             ranked.collect::<Vec<_>>()
         });
@@ -62,9 +67,7 @@ pub(super) fn split<'a, T: Recorded>(order: Where, runs: &'a [T], places: &[usiz
 /// Lines of a panel, still without cells, with the runs of each: one per setting, and also per value of the columns
 /// with the roles `with`.
 pub(super) fn lines<'a, T: Recorded>(order: Where, runs: &[&'a T], with: &[Role]) -> Vec<(Line, Vec<&'a T>)> {
-    let (mut telling, head) = settings(&PANEL, &[]);
-    telling.truncate(head);
-    telling = settings(&["mixer"], &telling).0;
+    let mut telling = settings(&["mixer"], &panel_places()).0;
     telling.extend(places(with));
     let mut by_setting: BTreeMap<Key, Vec<&T>> = BTreeMap::new();
     for run in runs {

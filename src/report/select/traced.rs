@@ -5,9 +5,9 @@ use super::super::score::{Score, Status};
 use super::super::{By, SCHEMA};
 use super::chance::chance_of;
 use super::tasks::{lines, panels, tasks, Panel, Recorded};
-use super::Selected;
+use super::{facts_at, Selected};
 use crate::config::Objective;
-use crate::store::{places, EpochRow, Record, Role, SliceRow, COLUMNS};
+use crate::store::{places, EpochRow, Record, Role, SliceRow};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A run, and the rows of one of its files.
@@ -159,7 +159,7 @@ fn means<R, C: Ord>(
             }
             let score = Score::of(&values, run.number("lr").unwrap_or(f64::NAN));
             line.cells.push(Cell::result(Status::Done(score)));
-            let own = settings.iter().map(|i| fact(COLUMNS[*i].name, run.at(*i).json()));
+            let own = facts_at(run, &settings).into_iter();
             let found = [fact("mean", score.mean), fact("std", score.std), fact("seeds", score.seeds)];
             records.push(own.chain(at(column)).chain(found).collect());
         }
