@@ -1,4 +1,4 @@
-// Elementwise functions with exact derivatives, as in src/ops/pointwise.rs.
+// Elementwise functions with exact derivatives, as in src/ops/pointwise/mod.rs.
 #pragma once
 
 #include "device.cuh"

@@ -1,7 +1,7 @@
 //! `dsf data`, against a server on loopback.
 
 #[expect(dead_code, reason = "its other half serves the tests of the library")]
-#[path = "../../fetch/tests/server.rs"]
+#[path = "../../../fetch/tests/server.rs"]
 mod server;
 mod text;
 

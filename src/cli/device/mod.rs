@@ -3,7 +3,7 @@
 #[cfg(feature = "cuda")]
 mod cuda;
 #[cfg(not(feature = "cuda"))]
-#[path = "device/no_cuda.rs"]
+#[path = "no_cuda.rs"]
 mod cuda;
 
 use crate::config::RunConfig;
