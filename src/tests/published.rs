@@ -59,7 +59,7 @@ fn steps_of_the_smallest_task_are_those_of_the_measurement() {
 #[test]
 fn rates_by_length_are_those_of_the_measurement() {
     let rows = measured("bench-lengths.csv");
-    let lines = printed("| tokens a CPU second | L = 64");
+    let lines = printed("| tokens per CPU second | L = 64");
     assert_eq!(lines.len(), 6);
     for line in lines {
         let rates: Vec<f64> = ["64", "256", "1024", "4096", "16384"]
