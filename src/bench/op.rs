@@ -40,19 +40,19 @@ pub enum Number {
 /// Options of `dsf bench op`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct OpRequest {
-    /// The op.
+    /// Name of the op.
     #[arg(value_name = "NAME")]
     pub name: String,
     /// Batch B, sequence length L, width d and, for ops with states, states per channel n.
     #[arg(long, value_delimiter = ',', value_name = "B,L,d,n", default_values_t = [8, 512, 128, 64])]
     pub shape: Vec<usize>,
-    /// Heads of attention, which share d and n evenly.
+    /// Number of attention heads, which divides d and n.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub heads: usize,
-    /// Type of the numbers.
+    /// Number type.
     #[arg(long, value_enum, default_value = "f32")]
     pub dtype: Number,
-    /// Timed calls of each pass, after two that are not.
+    /// Number of timed calls of each pass, after two warm-up calls.
     #[arg(long, default_value_t = 9, value_name = "N")]
     pub repeats: usize,
 }

@@ -15,9 +15,9 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Golden files: inputs, outputs and gradients computed independently in f64.
+    /// Compare this build with inputs, outputs and gradients that other programs computed in f64.
     Golden {
-        /// Folder of .safetensors files.
+        /// Folder of golden files (.safetensors).
         dir: PathBuf,
     },
 }

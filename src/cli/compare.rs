@@ -16,14 +16,14 @@ use std::path::PathBuf;
     diverged on one side only. With fewer than three seeds a side the noise is not known, and nothing is called worse."
 )]
 pub(super) struct Arguments {
-    /// The results to compare with: a folder or a summary CSV.
+    /// Baseline results: a folder or a summary CSV file.
     a: PathBuf,
-    /// The results that are compared: a folder or a summary CSV.
+    /// Results to compare with the baseline: a folder or a summary CSV file.
     b: PathBuf,
-    /// Metric that is compared [default: accuracy; train_ppl of texts]. `dsf report --columns` lists them.
+    /// Metric to compare; see `dsf report --columns` [default: accuracy, train_ppl on text].
     #[arg(long, value_name = "NAME")]
     metric: Option<String>,
-    /// Exit with 4 where any cell of B is worse beyond noise.
+    /// Exit with code 4 if any cell of B is worse beyond noise.
     #[arg(long)]
     check: bool,
     #[command(flatten)]

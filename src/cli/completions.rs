@@ -12,7 +12,7 @@ use clap::{Arg, Args, Command};
 #[command(after_help = "Examples:\n  source <(dsf completions bash)\n  dsf completions zsh > ~/.zfunc/_dsf\n  \
     dsf completions fish > ~/.config/fish/completions/dsf.fish")]
 pub(super) struct Arguments {
-    /// Shell to complete in.
+    /// Shell to print completions for.
     shell: clap_complete::Shell,
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Print the file of one, to begin an own one with.
+    /// Print the file of this experiment, to start your own from.
     name: Option<String>,
 }
 

@@ -15,27 +15,27 @@ use std::path::{Path, PathBuf};
 #[command(
     after_help = "Examples:\n  dsf export --format tensorboard --to board    # then: tensorboard --logdir board\n  \
     dsf export --format parquet --to tables       # runs.parquet and epochs.parquet\n  \
-    dsf export 3f2c --format jsonl                # one object a run, as `dsf show --json` prints it"
+    dsf export 3f2c --format jsonl                # one object per run, as in `dsf show --json`"
 )]
 pub(super) struct Arguments {
-    /// Ids of runs in the folder of --out, or as much of each as no other begins with; or their folders [default: all].
+    /// Ids of runs in --out, unique prefixes of ids, or run folders [default: all].
     #[arg(value_name = "RUN")]
     runs: Vec<String>,
-    /// Form of the output.
+    /// Output format.
     #[arg(long, value_enum)]
     format: Format,
-    /// The folder to write to; with jsonl a file [default: stdout].
+    /// Folder to write to; for jsonl a file [default: stdout].
     #[arg(long, value_name = "PATH")]
     to: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Event files, a folder a run: curves, results, settings.
+    /// Event files with curves, results and settings, one folder per run.
     Tensorboard,
-    /// Lines of JSON, one object a run.
+    /// JSON Lines, one object per run.
     Jsonl,
-    /// Two tables: runs and epochs.
+    /// Two tables, runs and epochs.
     Parquet,
 }
 

@@ -20,8 +20,8 @@ pub(super) fn of_task(command: Command) -> Command {
     });
     let examples: String = task.examples.iter().map(|line| format!("\n  {line}")).collect();
     command.after_help(format!("Examples:{examples}")).after_long_help(format!(
-        "Examples:{examples}\n\nDefaults are those of a command without flags; --explain prints every setting of \
-             the run that a command describes, and where each came from."
+        "Examples:{examples}\n\nDefaults are those of a command without flags. --explain prints every setting of \
+             a run and its origin."
     ))
 }
 

@@ -32,19 +32,20 @@ pub(super) struct Arguments {
     lemma: Option<Lemma>,
     #[command(flatten)]
     what: Selection,
-    /// Compare four ways of computing it.
+    /// Compare four ways of computing the output.
     ///
-    /// The recurrence (11), the kernel (12), the step-by-step form and the forward pass; exits with 4 where they differ
-    /// by more than 1e-10 of the largest output (1e-5 in f32).
+    /// Runs the recurrence (11), the kernel (12), the step-by-step form and the forward pass. Exits with code 4 if they
+    /// differ by more than 1e-10 of the largest output (1e-5 in f32).
     #[arg(long)]
     verify: bool,
-    /// Run each mixer by every engine that it has, and time them.
+    /// Compare and time all algorithms of each mixer.
     ///
-    /// Step by step, in chunks, by all pairs of tokens: the differences of their outputs, and tokens a second of each;
-    /// exits with 4 where they differ by more than `--verify` allows. One that does not fit into memory is left out.
+    /// Runs each mixer step by step, in chunks, or by all pairs of tokens, as far as it has these forms. Prints the
+    /// differences of the outputs and the tokens per second; exits with code 4 if the outputs differ by more than
+    /// --verify allows. Algorithms that would not fit into memory are left out.
     #[arg(long, conflicts_with_all = ["verify", "over_training"])]
     engines: bool,
-    /// Rows and columns of the heatmaps at most, 1 to 64 [default: 16 as text, 32 in pictures; CSV and JSON have all].
+    /// Maximum rows and columns of heatmaps, 1 to 64 [default: 16 in text, 32 in pictures; CSV and JSON have all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), hide_short_help = true)]
     cells: Option<u16>,
     #[command(flatten)]
@@ -54,30 +55,30 @@ pub(super) struct Arguments {
 /// Runs or mixers to inspect.
 #[derive(Args)]
 struct Selection {
-    /// Finished runs: ids, folders, or files of weights.
+    /// Trained models: ids of runs, run folders, or files of weights.
     ///
-    /// Ids in the folder of --out, folders of runs, or files of weights. A run of a sweep keeps none, but for those on text.
+    /// Ids refer to runs in --out. Runs of a sweep keep no weights, except language models.
     #[arg(value_name = "RUN", conflicts_with_all = ["mixer", "d", "n", "heads", "variant", "options", "seed", "task"])]
     runs: Vec<PathBuf>,
-    /// Fresh models of these mixers: NAME, or NAME/VARIANT.
+    /// Fresh models of these mixers, NAME or NAME/VARIANT.
     #[arg(long, visible_alias = "compare", value_delimiter = ',', value_name = "NAME")]
     mixer: Vec<String>,
-    /// Beside each run also the model that it began with.
+    /// Also show each run's model with its initial weights.
     #[arg(long, requires = "runs", hide_short_help = true)]
     fresh: bool,
-    /// Each run at every epoch whose weights it kept.
+    /// Show each run over its epochs.
     ///
-    /// Spectrum, horizon, rank and accuracy by epoch; `--snapshot-every` of `dsf mqar` and of every other single run
-    /// keeps the weights.
+    /// Prints spectrum, horizon, rank and accuracy by epoch. The run must have kept its weights: train it with
+    /// --snapshot-every.
     #[arg(long, requires = "runs", conflicts_with_all = ["fresh", "mixer"])]
     over_training: bool,
-    /// Only this layer, counted from 0.
+    /// Show only this layer, counted from 0.
     #[arg(long, value_name = "I", hide_short_help = true)]
     layer: Option<usize>,
     /// Input of the mixers [default: task for runs, random for fresh models].
     #[arg(long, value_name = "HOW")]
     input: Option<Kind>,
-    /// A text for models of text to read.
+    /// Input text for language models.
     #[arg(long, value_name = "TEXT", conflicts_with = "input", hide_short_help = true)]
     text: Option<String>,
     /// Model width d of fresh models [default: 16].
@@ -89,34 +90,34 @@ struct Selection {
     /// Heads of fresh models [default: 1].
     #[arg(long)]
     heads: Option<String>,
-    /// Variant of fresh mixers [default: the one that the protocol `reference` trains].
+    /// Variant of fresh mixers [default: the variant of protocol `reference`].
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     variant: Option<String>,
-    /// An option of fresh mixers, of those that have it: NAME=VALUE.
+    /// Option of the fresh mixers that have it.
     #[arg(long = "option", value_name = "NAME=VALUE", hide_short_help = true)]
     options: Vec<String>,
-    /// Seed of fresh weights and random numbers.
+    /// Seed of fresh weights and random inputs.
     #[arg(long, hide_short_help = true)]
     seed: Option<String>,
     /// Task whose examples fresh models read [default: mqar; wikitext for --text].
     #[arg(long, value_name = "TASK", hide_short_help = true)]
     task: Option<String>,
-    /// Tokens of the input [default: as many as the task's].
+    /// Length of the input, in tokens [default: the task's length].
     #[arg(long, value_name = "L")]
     seq_len: Option<usize>,
-    /// Folder of data [default: where `dsf data fetch` puts it].
+    /// Folder of data [default: the folder of `dsf data fetch`].
     #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true, hide_short_help = true)]
     data_dir: Option<PathBuf>,
-    /// Numbers to compute with.
+    /// Precision of the computation.
     #[arg(long, value_enum, default_value_t = Precision::F64, hide_short_help = true)]
     precision: Precision,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// The first test example of the task, through the layers below.
+    /// The first test example of the task, passed through the preceding layers.
     Task,
-    /// Standard normal numbers at every layer.
+    /// Standard normal numbers, at every layer.
     Random,
 }
 
@@ -130,40 +131,40 @@ enum Precision {
 
 #[derive(Subcommand)]
 enum Lemma {
-    /// Softmax attention against its truncated Taylor system.
+    /// Lemma 1: compare softmax attention with its Taylor system.
     ///
-    /// Error, bound and features of each order.
+    /// Prints the error, its bound and the number of features for each order of the truncated Taylor series.
     Lemma1 {
         /// Highest order P.
         #[arg(long, default_value_t = 8)]
         order: usize,
-        /// A run of an attention, whose queries and keys are taken [default: normal numbers].
+        /// Run of an attention mixer, to use its queries and keys [default: normal random numbers].
         run: Option<PathBuf>,
         /// Only this layer of the run, counted from 0.
         #[arg(long, value_name = "I", default_value_t = 0)]
         layer: usize,
-        /// Features m of normal queries and keys.
+        /// Number m of features of random queries and keys.
         #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
         m: u16,
-        /// Tokens.
+        /// Sequence length L of random queries and keys, in tokens.
         #[arg(long, value_name = "L", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
         seq_len: u16,
-        /// Seed of normal numbers.
+        /// Seed of random queries and keys.
         #[arg(long, default_value_t = 0)]
         seed: u64,
         #[command(flatten)]
         form: Form,
     },
-    /// Every mixer with n embedded in a larger n'.
+    /// Lemma 2: embed every mixer with n in one with a larger n'.
     ///
-    /// Or a trained one: equal outputs, or how far from it.
+    /// Prints the difference of the outputs for every mixer, or for the mixer of a run.
     Lemma2 {
-        /// A run, whose weights are embedded [default: fresh weights of every mixer, moved at random].
+        /// Run whose weights are embedded [default: fresh weights of every mixer, with random noise].
         run: Option<PathBuf>,
-        /// n of fresh mixers.
+        /// State expansion n of fresh mixers.
         #[arg(long, default_value = "4")]
         n: String,
-        /// n' [default: 2 n and one more a head].
+        /// Larger state expansion n' [default: 2 n plus the number of heads].
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
         to_n: Option<u32>,
         #[command(flatten)]
@@ -171,9 +172,10 @@ enum Lemma {
     },
     /// Equation (17): attention with any normaliser η(q, k).
     ///
-    /// As a system of the form (11), verified, with the spread of the gate 1/η before and after the product of Λs.
+    /// Shows it as a system of the form (11), verifies it, and prints the spread of the gate 1/η alone and in its
+    /// product with the Λs.
     Eta {
-        /// A run of an attention, whose queries, keys and values are taken [default: fresh weights].
+        /// Run of an attention mixer, to use its queries, keys and values [default: fresh weights].
         run: Option<PathBuf>,
         /// Normalisers by name [default: all].
         #[arg(long, value_delimiter = ',', value_name = "NAME", long_help = etas())]
@@ -184,21 +186,21 @@ enum Lemma {
         /// Model width d of fresh weights.
         #[arg(long, default_value = "16")]
         d: String,
-        /// Queries n of fresh weights.
+        /// State expansion n of fresh weights: the width of queries and keys.
         #[arg(long, default_value = "8")]
         n: String,
         /// Heads of fresh weights.
         #[arg(long, default_value = "1")]
         heads: String,
-        /// Tokens, normal numbers, that fresh weights read.
+        /// Length of the random input for fresh weights, in tokens.
         #[arg(long, value_name = "L", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
         seq_len: u16,
         #[command(flatten)]
         form: Form,
     },
-    /// Identity (33): S6 with A = a I and the reversed sigmoid.
+    /// Identity (33): compare S6 with A = a I to the reversed sigmoid.
     ///
-    /// Transitions of S6 with A = a I against the reversed sigmoid to the power a.
+    /// Prints the difference between the transition of S6 with A = a I and the reversed sigmoid to the power a.
     Identity {
         /// The power a.
         #[arg(long, default_value_t = 1.7)]
@@ -255,14 +257,14 @@ impl Arguments {
         let shown = shown(self.form.format(global)?, self.cells);
         let subjects = self.what.subjects(global, need(shown))?;
         let views = self.views(&subjects)?;
-        let heading = self.what.heading("As dynamical systems (11)", &subjects);
+        let heading = self.what.heading("Dynamical systems (11)", &subjects);
         Ok((inspect::report(heading, &views, shown), hold(&views)))
     }
 
     /// Times every engine, and reports whether their outputs are equal.
     fn timed(&self, global: &Global) -> Result<(Report, bool)> {
         let subjects = self.what.subjects(global, Need::Pass)?;
-        let heading = self.what.heading("By every engine", &subjects);
+        let heading = self.what.heading("Algorithms of each mixer", &subjects);
         inspect::engines(heading, &subjects)
     }
 
@@ -278,7 +280,7 @@ impl Arguments {
                 let epoch = found.origin.epoch;
                 let network = Network::trained(found, self.what.dtype())?;
                 let subjects = network.subjects(self.what.input(), self.what.layer, Need::System)?;
-                heading = self.what.heading("Over training, as systems (11)", &subjects);
+                heading = self.what.heading("Dynamical systems (11) over training", &subjects);
                 name.clone_from(&network.name);
                 let views = self.views(&subjects)?;
                 seen.push(Snapshot { epoch, views });
@@ -322,7 +324,7 @@ impl Selection {
 
     fn heading(&self, what: &str, subjects: &[Subject]) -> String {
         let input = match self.input() {
-            Input::Random(_) => "normal numbers",
+            Input::Random(_) => "normal random numbers",
             Input::Task(..) => "a test example of the task",
             Input::Text(..) => "a text",
         };
@@ -336,7 +338,7 @@ impl Selection {
     fn subjects(&self, global: &Global, need: Need) -> Result<Vec<Subject>> {
         ensure!(
             !self.runs.is_empty() || !self.mixer.is_empty(),
-            flag "--mixer", "nothing to inspect: give a run, or fresh mixers by --mixer NAME"
+            flag "--mixer", "nothing to inspect: give a run, or --mixer NAME for a fresh model"
         );
         let mut subjects = Vec::new();
         for option in &self.options {
@@ -344,7 +346,7 @@ impl Selection {
             let having: Vec<bool> = having.collect::<Result<_>>()?;
             ensure!(
                 self.mixer.len() == 1 || having.contains(&true),
-                flag "--option" = option, "none of {} has it in this variant", self.mixer.join(", "));
+                flag "--option" = option, "none of the mixers {} has this option in its variant", self.mixer.join(", "));
         }
         for mixer in &self.mixer {
             let mut network = Network::fresh(self.config(mixer)?, self.dtype())?;
@@ -427,7 +429,7 @@ fn place(run: &Path, global: &Global) -> Result<PathBuf> {
     if !folder.is_dir() {
         refuse!(
             path run,
-            "no such file or folder, and no run of that name in {}; --out names another results folder",
+            "is no file or folder, and no run in {}; --out selects another results folder",
             global.out.display()
         );
     }
@@ -438,13 +440,13 @@ fn place(run: &Path, global: &Global) -> Result<PathBuf> {
 fn kept_by_epoch(place: &Path) -> Result<Vec<PathBuf>> {
     ensure!(
         place.is_dir(),
-        flag "--over-training" = place.display(), "is a file; give the folder of a run");
+        flag "--over-training" = place.display(), "is a file, but --over-training needs a run folder");
     let mut files = snapshots(place)?;
     if files.is_empty() {
         let task = config_of(place)?.task;
         refuse!(
             path place,
-            "kept no weights by epoch: `dsf {} --snapshot-every 1` does; delete the folder and train it again with that flag",
+            "has no weights by epoch; delete the folder and train the run again with `dsf {} --snapshot-every 1`",
             task.name()
         );
     }
@@ -462,7 +464,7 @@ fn config_of(place: &Path) -> Result<RunConfig> {
     if !config.is_file() {
         refuse!(
             path place,
-            "not the folder of a run: it holds neither {} nor a config.json",
+            "is not a run folder: it contains neither {} nor config.json",
             Weights::Last.file()
         );
     }
@@ -477,8 +479,8 @@ fn weights(run: &Path, global: &Global) -> Result<Checkpoint> {
         let task = config_of(&place)?.task;
         refuse!(
             path place,
-            "kept no weights: a run of `dsf {}` leaves {} when it is done, a run of a sweep or of an earlier version \
-             does not; delete the folder and train it again with `dsf {}`",
+            "has no weights: `dsf {}` writes {} at the end of a run, but a sweep and earlier versions do not; delete the \
+             folder and train the run again with `dsf {}`",
             task.name(),
             Weights::Last.file(),
             task.name()
@@ -494,13 +496,12 @@ fn trained(run: &Path, layer: usize, global: &Global) -> Result<Subject> {
     Ok(subjects.remove(0))
 }
 
-/// Returns the help of `--eta`, which lists the normalisers.
+/// Help of `--eta`, which lists the normalisers.
 fn etas() -> String {
     let rows = ETAS.iter();
     let rows = rows.map(|eta| format!("\n  {:8}  {}", eta.name, eta.about));
     format!(
-        "Normalisers by name [default: all]. z is w·u_i of a run of normalized attention, and of normal weights w \
-         elsewhere:{}",
+        "Normalisers by name [default: all]. z = w·u_i, with w from a run of normalized attention, or else random:{}",
         rows.collect::<String>()
     )
 }
@@ -542,7 +543,7 @@ impl Lemma {
                 let names = if eta.is_empty() { all() } else { eta };
                 let views = inspect::etas(&subject, &names)?;
                 equal = hold(&views);
-                let heading = "Equation (17), attention with a normaliser η(q, k), as a system; queries and keys of";
+                let heading = "Equation (17): attention with a normaliser η(q, k) as a system; queries and keys of";
                 let heading = format!("{heading} {}", subject.name);
                 let shown = shown(form.format(global)?, None);
                 (inspect::report(heading, &views, shown), form)

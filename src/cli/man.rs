@@ -15,10 +15,10 @@ const VERSION: &str = concat!("dsf ", env!("CARGO_PKG_VERSION"));
 #[derive(Args)]
 #[command(after_help = "Examples:\n  dsf man sweep status | man -l -\n  dsf man --to ~/.local/share/man/man1")]
 pub(super) struct Arguments {
-    /// The command whose page is printed, such as `sweep status` [default: dsf itself].
+    /// Command to print the page of, such as `sweep status` [default: dsf itself].
     #[arg(value_name = "COMMAND", conflicts_with = "to")]
     command: Vec<String>,
-    /// Write a page a command into a folder.
+    /// Write one page per command to a folder.
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
 }

@@ -12,7 +12,7 @@ use serde_json::{json, Value};
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Mixers to describe in full [default: all, a line each].
+    /// Mixers to describe in detail [default: list all mixers].
     names: Vec<String>,
     /// Model width d.
     #[arg(long, alias = "d-model", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
@@ -23,7 +23,7 @@ pub(super) struct Arguments {
     /// Sequence length L, which sets the size of a key-value cache.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     seq_len: u32,
-    /// All columns, in lines of up to 290 characters.
+    /// List all columns, in lines of up to 290 characters.
     #[arg(long)]
     wide: bool,
 }

@@ -47,12 +47,12 @@ use std::path::PathBuf;
 #[command(
     name = "dsf",
     version,
-    after_long_help = "Exit codes: 0 done; 1 the system, the network or a computation failed; 2 wrong usage; 3 some runs of \
-                  a sweep failed, the rest stand; 4 a check did not hold (report --check, compare --check, inspect --verify and --engines, bench --device, check, doctor); 65 a file of data is not understood, or one \
-                  of the program's own is damaged; 66 data are missing; 69 another process is working on the run; 75 \
-                  stopped by a signal after a checkpoint: the same command continues; 130 stopped at once by a second \
-                  Ctrl-C.\n\nDSF_SIMD=avx512, avx2 or baseline (neon on ARM) forces an instruction set, for matrix \
-                  products as well, below the best of the processor."
+    after_long_help = "Exit codes:\n    0  done\n    1  the system, the network or a computation failed\n    2  wrong usage\n    \
+                  3  some runs of a sweep failed\n    4  a check failed (report --check, compare --check, inspect --verify and\n       \
+                  --engines, bench --device, check, doctor)\n   65  a data file is invalid, or a file of dsf is damaged\n   \
+                  66  data are missing\n   69  another process is training the run\n   75  stopped by a signal after a \
+                  checkpoint; the same command continues\n  130  stopped at once by a second Ctrl-C\n\nDSF_SIMD=avx512, avx2 or \
+                  baseline (neon on ARM) forces a lower instruction set than the best one of\nthe processor, for matrix products too."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -114,45 +114,47 @@ impl Subcommand for Command {
 enum Other {
     /// Train, use and convert language models on WikiText.
     Wikitext(wikitext::Arguments),
-    /// Train a grid of models; what is finished stays as it is.
+    /// Train a grid of models; finished runs are skipped.
     Sweep(sweep::Arguments),
-    /// List the experiments that need no file, or print one.
+    /// List the built-in experiments, or print one.
     Experiments(experiments::Arguments),
-    /// Draw results, as text or pictures: figures, tables, curves.
+    /// Report results: grids, figures, tables, curves, verdicts.
     Report(report::Arguments),
-    /// Compare two sets of results: what differs beyond noise.
+    /// Compare two sets of results beyond the noise of seeds.
     ///
-    /// Cell by cell, beyond the noise of seeds.
+    /// Compares cell by cell, and says which differences exceed the noise of seeds.
     Compare(compare::Arguments),
     /// Show one run: settings, epochs, the command that repeats it.
     Show(show::Arguments),
-    /// Write runs for TensorBoard, or as Parquet or JSON.
+    /// Export runs for TensorBoard, or as Parquet or JSON.
     ///
-    /// Curves, results and settings of runs, for other programs.
+    /// Writes the curves, results and settings of runs for other programs.
     Export(export::Arguments),
-    /// Look at mixers as the dynamical systems that they are.
+    /// Show mixers as dynamical systems.
     ///
-    /// Trained or not: Λ, B, C, Φ, measured and verified.
+    /// Writes trained or fresh mixers as linear time-varying systems, and measures and verifies their matrices Λ, B, C
+    /// and Φ.
     Inspect(inspect::Arguments),
-    /// List the mixers: parameters, state, equation, options.
+    /// List the mixers, or describe some of them.
     Mixers(mixers::Arguments),
-    /// Compare with reference numbers computed elsewhere.
+    /// Compare this build with reference numbers.
     Check(check::Arguments),
-    /// Download data, and see what is there.
+    /// Download, generate, tokenize and list data.
     Data(data::Arguments),
     /// Time training steps and single ops.
     Bench(bench::Arguments),
-    /// Say what this machine and folder have for training.
+    /// Check this machine and the results folder.
     ///
-    /// And what to do about what they lack.
+    /// Lists what they provide for training, and how to get what is missing.
     Doctor,
-    /// Print the completions of a shell, to be sourced by it.
+    /// Print shell completions.
     Completions(completions::Arguments),
-    /// Print a manual page, or write them all.
+    /// Print a manual page, or write all of them.
     Man(man::Arguments),
-    /// Print the licences of what the program is made of.
+    /// Print the licences of third-party code.
     Licenses,
-    /// Train the run whose config is the first line of stdin, or with --host every run that a line asks for; end with stdin.
+    /// Train the run whose config is the first line of stdin, or with --host every run that a line asks for; end with
+    /// stdin.
     #[command(hide = true)]
     Worker(worker::Arguments),
 }
@@ -163,12 +165,12 @@ struct Global {
     /// Folder of results.
     #[arg(short, long, global = true, value_name = "DIR", default_value = "results", env = "DSF_OUT")]
     out: PathBuf,
-    /// Threads [default: all cores].
+    /// Number of threads [default: all cores].
     ///
-    /// Results do not depend on their number.
+    /// Results do not depend on the number of threads.
     #[arg(long, global = true, value_name = "N", hide_short_help = true)]
     threads: Option<usize>,
-    /// Implementation of the ops: fused and hand-written where there is one, or the reference alone.
+    /// Implementation of the ops.
     #[arg(
         long,
         global = true,
@@ -179,10 +181,10 @@ struct Global {
         hide_env_values = true
     )]
     ops: Ops,
-    /// Print JSON on stdout, one object a line.
+    /// Print JSON on stdout, one object per line.
     #[arg(long, global = true)]
     json: bool,
-    /// Say nothing but results and errors.
+    /// Print only results and errors.
     #[arg(short, long, global = true, hide_short_help = true)]
     quiet: bool,
     /// Colour the output.
@@ -192,9 +194,9 @@ struct Global {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Ops {
-    /// One pass over memory for each op, with a hand-written backward pass.
+    /// Optimised ops with hand-written backward passes.
     Fused,
-    /// Plain tensor ops: slow; the fused ones are tested against them.
+    /// Plain tensor ops, slow; the fused ops are tested against them.
     Reference,
 }
 

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 /// Format and destination of a report.
 #[derive(Args)]
 pub(super) struct Form {
-    /// Form of the output [default: as --to ends, or text].
+    /// Output format [default: by the extension of --to, else text].
     #[arg(long, value_parser = formats())]
     format: Option<String>,
-    /// Write to a file.
+    /// Write the output to a file.
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
 }

@@ -17,7 +17,7 @@ const MOST_EPOCHS: usize = 20;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The id of a run in the folder of --out, or as much of it as no other begins with; or its folder.
+    /// Id of a run in --out, a unique prefix of it, or a run folder.
     run: String,
 }
 

@@ -27,14 +27,14 @@ pub(super) struct Arguments {
     /// Device: auto, cpu, cuda or cuda:1.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: Choice,
-    /// Start from the run of a config.json or of an experiment file; flags take precedence.
+    /// Repeat the run of a config.json or an experiment file; flags override it.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     config: Option<PathBuf>,
     #[command(flatten)]
     training: Training,
-    /// Keep the weights of every EPOCHS-th epoch, and those at the start.
+    /// Keep the weights at initialisation and after every EPOCHS epochs.
     ///
-    /// `dsf inspect RUN --over-training` shows how they change. The id and the bits of the run do not depend on it.
+    /// `dsf inspect RUN --over-training` shows how they change. This changes neither the id nor the numbers of the run.
     #[arg(long, value_name = "EPOCHS", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..))]
     snapshot_every: Option<u32>,
     /// Print every setting and its origin; train nothing.
@@ -243,7 +243,8 @@ fn sentence(config: &RunConfig, task: &str, result: &RunResult) -> String {
 /// Test accuracy in percent from which a task counts as learnt, so that no explanation is needed.
 const LEARNT: f64 = 90.0;
 
-/// The accuracy without recall and the published accuracy of the same run, for a run that did not learn its task; else empty.
+/// The accuracy without recall and the published accuracy of the same run, for a run that did not learn its task; else
+/// empty.
 fn expected(config: &RunConfig, accuracy: f64) -> String {
     if accuracy >= LEARNT {
         return String::new();

@@ -53,7 +53,7 @@ pub struct RunConfig {
 pub enum Protocol {
     /// The text of the paper's appendix J.
     Paper,
-    /// The authors' released code: what the published numbers came from.
+    /// The authors' released code, which produced the published numbers.
     Reference,
     /// One block for every mixer, so that only the mixer differs.
     Matched,

@@ -302,11 +302,11 @@ pub static SETTINGS: Settings = {
             .common().also(&["d-state"])
             .shown(column(7, Required, "state expansion; query and key width of attention").role(Cell)),
         row("heads", At::Model("n_heads"), SIZE, Model,
-            "Heads s, which divide d and n")
-            .shown(column(8, Required, "heads")),
+            "Number of heads s, which divides d and n")
+            .shown(column(8, Required, "number of heads")),
         row("layers", At::Model("n_layers"), LAYERS, Model,
             "Number of blocks, each with one mixer")
-            .shown(column(9, Required, "blocks")),
+            .shown(column(9, Required, "number of blocks")),
         row("mlp-width", At::Body("mlp_width"), Whole(1, 1 << 20), Model,
             "Hidden width of feed-forward layers")
             .more(&[(POOLED, "The classification head has the same width.")])
@@ -315,24 +315,24 @@ pub static SETTINGS: Settings = {
             "Expansion factor, inner width over d")
             .more(&[(EVERY, "For mixers with an inner width, such as mamba and rg-lru.")])
             .followed_by(Extra::Options)
-            .shown(column(33, Empty, "expansion factor, inner width over d, of mixers that have one")),
+            .shown(column(33, Empty, "expansion factor: inner width over d, for mixers with an inner width")),
         row("hybrid", At::Model("hybrid"), Kind::Layers, Model,
             "Layers of another mixer, NAME:every=K,offset=J")
             .more(&[(EVERY, "Replaces layers J, J+K and so on, counted from 0; J defaults to K/2, and `attention` means softmax. Further \
                 NAME=VALUE set options and variant of that mixer.")])
-            .shown(column(54, Empty, "layers of another mixer, from 0")),
+            .shown(column(54, Empty, "layers of another mixer, counted from 0")),
         row("layout", At::Model("layout"), LAYOUTS, Recipe, "")
             .shown(column(10, Required, "residual layout of a block")),
         row("state-mixer", At::Model("state_mixer"), STATE_MIXERS, Recipe, "")
-            .shown(column(11, Required, "what follows the mixer in a block")),
+            .shown(column(11, Required, "feed-forward half of a block, after the mixer")),
         row("positions", At::Model("positions"), Bool, Model,
             "Add position embeddings")
             .more(&[(LABELS, "Learnt embeddings do not extend beyond the positions seen in training.")])
-            .shown(column(12, Required, "whether positions have embeddings")),
+            .shown(column(12, Required, "whether the model has position embeddings")),
         row("position-embedding", At::Model("position_embedding"), OneOf(&["learnt", "sinusoidal"]), Model,
             "Kind of position embedding")
             .more(&[(LABELS, "Sinusoidal embeddings (Vaswani et al. 2017) have no parameters and exist at every position.")])
-            .shown(column(60, Empty, "position embeddings other than learnt ones: sinusoidal")),
+            .shown(column(60, Empty, "kind of position embeddings, if they are not learnt: sinusoidal")),
 
         row("corpus", At::Task("corpus"),
             OneOf(&["wikitext-103-raw", "wikitext-103", "wikitext-2-raw", "wikitext-2", "text", "sample"]), Task,
@@ -341,39 +341,39 @@ pub static SETTINGS: Settings = {
             .common()
             .shown_in("dataset"),
         row("source-digest", At::Task("source_digest"), Name, Recipe, "")
-            .shown(column(62, Empty, "twelve hex digits over the files that the task reads; empty of generated data")),
+            .shown(column(62, Empty, "digest of the files that the task reads: twelve hex digits; empty for generated data")),
         row("tokenizer", At::Task("tokenizer"), Tokenizer, Task,
             "bytes, gpt-neox or a tokenizer.json").common()
-            .shown(column(44, Empty, "bytes, gpt-neox, or the digest of another tokenizer's file")),
+            .shown(column(44, Empty, "tokenizer: bytes, gpt-neox, or the digest of another tokenizer's file")),
         row("eos-between-articles", At::Task("eos_between_articles"), Bool, Language,
             "Put the tokenizer's end-of-text token before each article")
-            .shown(column(45, Where("tokenizer", "", "false"), "whether the end-of-text token stands before each article")),
+            .shown(column(45, Where("tokenizer", "", "false"), "whether the end-of-text token precedes each article")),
         row("seq-len", At::Task("seq_len"), ANY, Task,
             "Sequence length L, in tokens")
             .more(&[(POOLED, "Length of the longest document, including its end token.")])
             .common()
-            .shown(column(13, Required, "tokens an example, L").unit("tokens")),
+            .shown(column(13, Required, "tokens per example, L").unit("tokens")),
         row("test-seq-len", At::Task("test_seq_len"), ANY, Task,
             "Sequence length of the test, in tokens")
             .more(&[(LABELS, "Default: the training length.")])
-            .shown(column(55, Empty, "tokens a test example, where they are not as many as in training").unit("tokens")),
+            .shown(column(55, Empty, "tokens per test example, if different from training").unit("tokens")),
         row("copy-tokens", At::Task("copy_tokens"), ANY, Task,
             "Tokens to copy, at most L / 2").common()
-            .shown(column(56, Empty, "tokens to copy, of an example of selective copying")),
+            .shown(column(56, Empty, "tokens to copy per example of selective copying")),
         row("kv-pairs", At::Task("kv_pairs"), ANY, Task,
             "Key-value pairs k, at most L / 4").common()
             .followed_by(Extra::Sizes)
-            .shown(column(14, Is("0"), "key-value pairs an example, k")),
+            .shown(column(14, Is("0"), "key-value pairs per example, k")),
         row("key-tokens", At::Task("key_tokens"), Whole(1, 8), Task,
             "Tokens of a key")
             .more(&[(LABELS, "Needs --data native.")])
-            .shown(column(57, Empty, "tokens of a key, where it has several")),
+            .shown(column(57, Empty, "tokens per key, if several")),
         row("overwrites", At::Task("overwrites"), ANY, Task,
             "Number of pairs that are shown again with a new value, which is the answer")
-            .shown(column(58, Empty, "pairs of an example that are shown again with another value")),
+            .shown(column(58, Empty, "pairs per example that are shown again with another value")),
         row("passes", At::Task("passes"), ANY, Task,
             "Number of times that all pairs are shown, each time in a new order")
-            .shown(column(59, Empty, "times that the pairs of an example are shown, where there are several")),
+            .shown(column(59, Empty, "number of times that all pairs of an example are shown, if several")),
         row("vocab-size", At::Task("vocab_size"), ANY, Task,
             "Vocabulary size V, in tokens")
             .more(&[(TEXT, "Default: the size of the tokenizer.")])
@@ -382,17 +382,17 @@ pub static SETTINGS: Settings = {
             "Training examples")
             .more(&[(LABELS, "Every epoch uses the same examples."), (POOLED, "Every epoch uses the same examples."), (TEXT, "The first windows of the text; 0 takes all.")])
             .common()
-            .shown(column(16, Is("0"), "training examples; of a text, windows, and 0 is all")),
+            .shown(column(16, Is("0"), "training examples, or windows of a text; 0 for all windows")),
         row("test-examples", At::Task("test_examples"), ANY, Task,
             "Test examples")
             .more(&[(TEXT, "The validation text is cut to the same number; 0 takes all.")])
-            .shown(column(17, Is("0"), "test examples; of a text as train_examples, validation alike")),
+            .shown(column(17, Is("0"), "test examples, or windows of the test text and of the validation text; 0 for all windows")),
         row("val-examples", At::Task("val_examples"), ANY, Task,
             "Validation examples, which select the epoch")
             .more(&[(LABELS, "They also stop training (--stop-at) and select the learning rate in reports, so that the test examples \
                 select nothing; 0 for none. Default: the number of test examples; under --protocol reference and paper 0, so that the \
                 test examples stop training, as in the released code."), (POOLED, "0 for none. Default: the official split.")])
-            .shown(column(32, Empty, "validation examples, which choose an epoch")),
+            .shown(column(32, Empty, "validation examples, which select the epoch")),
         row("data", At::Task("data"), OneOf(&["native", "numpy", "files"]), Task,
             "Source of the examples")
             .more(&[(LABELS, "`native` is the generator of dsf, `numpy` the released one, bit for bit."),
@@ -403,11 +403,11 @@ pub static SETTINGS: Settings = {
             "Seed of the examples")
             .more(&[(EVERY, "Default: --seed, so that every seed draws its own examples; under --protocol reference 0, the same \
                 examples for all seeds, as released.")])
-            .shown(column(19, Is("0"), "seed of the data")),
+            .shown(column(19, Is("0"), "seed of the examples")),
         row("contour-length", At::Task("contour_length"), ANY, Classifier,
             "Number of paddles in the long paths of Pathfinder")
-            .more(&[(POOLED, "6, 9 or 14 in the released levels, 3 to 14 when generated.")])
-            .shown(column(31, Where("dataset", "pathfinder", "14"), "paddles of Pathfinder's long paths, 14 in the hard set")),
+            .more(&[(POOLED, "6, 9 or 14 in the released levels, 3 to 14 if generated.")])
+            .shown(column(31, Where("dataset", "pathfinder", "14"), "paddles of the long paths of Pathfinder, 14 in the hard set")),
 
         row("lr", At::Train("lr"), Kind::LearningRate, Training,
             "Peak learning rate")
@@ -416,19 +416,19 @@ pub static SETTINGS: Settings = {
             .shown(column(20, Required, "peak learning rate").role(Rate)),
         row("epochs", At::Train("epochs"), EPOCHS, Training,
             "Maximum number of epochs").common()
-            .shown(column(27, Required, "epochs at most").named("epochs_max")),
+            .shown(column(27, Required, "maximum number of epochs").named("epochs_max")),
         row("batch-size", At::Train("batch_size"), EPOCHS, Training,
             "Examples per optimizer step")
-            .shown(column(26, Required, "examples a step")),
+            .shown(column(26, Required, "examples per step")),
         row("micro-batch", At::Train("micro_batch"), EPOCHS, Training,
             "Examples per forward pass (gradient accumulation)")
             .more(&[(EVERY, "The optimizer step stays the same.")])
-            .shown(column(34, Empty, "examples of a step whose activations are held at one time (gradient accumulation)")),
+            .shown(column(34, Empty, "examples per forward pass (gradient accumulation)")),
         row("weight-decay", At::Train("weight_decay"), NotNegative, Training,
             "Decoupled weight decay of AdamW")
             .shown(column(21, Required, "decoupled weight decay")),
         row("precision", At::Train("precision"), OneOf(&["f32", "tf32", "bf16"]), Training,
-            "f32, tf32 or bf16; the latter two need a GPU")
+            "Precision: f32, tf32 or bf16; the last two need a GPU")
             .more(&[(TEXT, "Default on a GPU: bf16.")])
             .shown(column(22, Is("f32"), "number format of the computation: f32, tf32 or bf16")),
         row("dropout", At::Classifier("dropout"), Share, Training,
@@ -443,24 +443,24 @@ pub static SETTINGS: Settings = {
             .shown(column(23, Required, "dropout on the embeddings")),
         row("stop-at", At::Train("stop_above"), NotNegative, Training, "Stop above this accuracy; 1 disables early stopping")
             .more(&[(EVERY, "Measured on the validation examples if there are any, else on the test examples.")])
-            .shown(column(28, Required, "accuracy above which training ends: of validation examples where there are some, else of test examples").named("stop_above")),
+            .shown(column(28, Required, "accuracy above which training stops: on validation examples if there are any, else on test examples").named("stop_above")),
 
         row("warmup-epochs", At::TrainOfClassifier("warmup_epochs"), Whole(0, 1_000_000), Classifier,
             "Epochs of linear learning rate warm-up")
             .shown(column(35, Where("input", "", "0"), "epochs of linear learning rate warm-up")),
         row("input", At::Classifier("input"), OneOf(&["embedding", "scalar"]), Classifier,
             "Tokens as embeddings, or each as one number")
-            .shown(column(36, Empty, "how a token enters: embedding, or scalar (one number)")),
+            .shown(column(36, Empty, "input of tokens: embedding, or scalar (one number)")),
         row("pool", At::Classifier("pool"), OneOf(&["mean", "last", "max"]), Classifier,
             "Pooling over positions")
             .shown(column(40, Empty, "pooling over positions: mean, last or max")),
         row("mask", At::Classifier("mask"), Bool, Classifier,
             "Exclude padding from pooling")
-            .shown(column(41, Empty, "whether pooling leaves out padding")),
+            .shown(column(41, Empty, "whether pooling excludes padding")),
         row("dual", At::Classifier("dual"), OneOf(&["logits", "features"]), Classifier,
             "Comparison of two documents")
             .more(&[(POOLED, "By the logits of each, or by their pooled features.")])
-            .shown(column(42, Empty, "what two documents are compared by: logits or features")),
+            .shown(column(42, Empty, "comparison of two documents: by logits or features")),
         row("loss", At::Classifier("loss"), OneOf(&["ce", "double-softmax"]), Classifier,
             "Cross-entropy, or cross-entropy of a double softmax")
             .more(&[(POOLED, "The released classifiers apply softmax twice.")])
@@ -472,14 +472,14 @@ pub static SETTINGS: Settings = {
         row("bidirectional", At::Classifier("bidirectional"), Bool, Classifier,
             "Attend to later tokens as well")
             .more(&[(POOLED, "Attention covers the whole document and no padding: softmax, linear and normalized attention, taylor, performer.")])
-            .shown(column(61, Empty, "true where attention sees all tokens of the document")),
+            .shown(column(61, Empty, "true if attention covers all tokens of the document")),
         row("head", At::Classifier("head"), OneOf(&["mlp", "linear"]), Recipe, ""),
         row("pad-to-longest", At::Classifier("pad_to_longest"), Bool, Recipe, ""),
 
         row("rotary", At::Language("rotary"), OneOf(&["pre", "post", "none"]), Language,
             "Rotary positions before or after the feature map")
             .more(&[(TEXT, "Mixers without queries and keys take `none`.")])
-            .shown(column(46, Empty, "rotary positions: pre or post the feature map, or none")),
+            .shown(column(46, Empty, "rotary positions: pre (before the feature map), post (after it) or none")),
         row("rotary-dims", At::Language("rotary_dims"), ANY, Recipe, "")
             .shown(column(47, Empty, "channels of each head with rotary positions")),
         row("init", At::Language("init"), OneOf(&["pythia", "hf"]), Language,
@@ -495,12 +495,12 @@ pub static SETTINGS: Settings = {
             .shown(column(25, Required, "learning rate schedule")),
         row("clip", At::Adam("clip"), Norm, Language,
             "Gradient clipping norm; 0 disables it")
-            .shown(column(52, Where("beta1", "", "0"), "gradient clipping norm; 0 is none")),
+            .shown(column(52, Where("beta1", "", "0"), "gradient clipping norm; 0 for none")),
         row("decay", At::Adam("decay"), OneOf(&["all", "matrices"]), Language,
             "Parameters with weight decay: all, or matrices only")
-            .shown(column(53, Empty, "what weight decay applies to: all, or matrices alone")),
+            .shown(column(53, Empty, "parameters with weight decay: all or matrices")),
         row("beta1", At::Adam("beta1"), Decay, Recipe, "")
-            .shown(column(49, Empty, "first-moment decay of AdamW, where it may be chosen")),
+            .shown(column(49, Empty, "first-moment decay of AdamW")),
         row("beta2", At::Adam("beta2"), Decay, Language,
             "Second-moment decay of AdamW")
             .shown(column(50, Empty, "second-moment decay of AdamW")),

@@ -12,7 +12,7 @@ const MOST: usize = 64;
 /// Names of the lines of a spectrum.
 pub(super) const LAMBDAS: [&str; 3] = ["smallest |λ|", "median |λ|", "largest |λ|"];
 /// Title of the column of attention matrices.
-const SOFTMAX: &str = "attention of a softmax";
+const SOFTMAX: &str = "softmax attention";
 
 /// Options of the report of several views.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ fn notes_on(view: &View) -> Vec<String> {
     match &view.found {
         Err(why) => notes.push(format!("{}: no finite system of the form (11): {why}", view.name)),
         Ok(measures) if measures.rows.len() < measures.seq_len => notes.push(format!(
-            "{}: Φ, its rank and its horizon are of {} of {} tokens",
+            "{}: Φ, its rank and its horizon are computed at {} of {} tokens",
             view.name,
             measures.rows.len(),
             measures.seq_len

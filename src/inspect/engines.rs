@@ -66,7 +66,7 @@ fn engines_of(subject: &Subject) -> (Vec<Engine>, Option<&'static str>) {
         Some(Core::ChunkedScan) => (vec![whole("in chunks"), DUAL, STEPS], None),
         Some(Core::MatrixScan) => (
             vec![whole("matrix scan"), STEPS],
-            Some("the pass over a sequence is the recurrence of its steps, with the state of a head in the cache"),
+            Some("the pass over a sequence is the same recurrence as the steps, with the state of a head in the cache"),
         ),
         Some(Core::LongConvolution) => (
             vec![whole("convolution"), STEPS],
@@ -75,28 +75,28 @@ fn engines_of(subject: &Subject) -> (Vec<Engine>, Option<&'static str>) {
         Some(Core::SelectiveScan) => (
             vec![whole("selective scan"), STEPS],
             Some(
-                "every state decays by a factor of its own, so that no chunk of the sequence is a product of matrices: \
-                 the pass is a scan, the same recurrence as the steps",
+                "every state decays by its own factor, so that a chunk of the sequence is no product of matrices: the pass is a \
+                 scan, the same recurrence as the steps",
             ),
         ),
         Some(Core::GatedScan) => (
             vec![whole("gated scan"), STEPS],
             Some(
-                "with one state a channel a chunk has nothing to share: the pass is a scan, the same recurrence as the \
+                "with one state per channel, a chunk has nothing to share: the pass is a scan, the same recurrence as the \
                  steps",
             ),
         ),
         Some(Core::SoftmaxAttention) => (
             vec![whole("all pairs"), STEPS],
-            Some("no state of finite size replaces the tokens: its steps keep all keys and values (Lemma 1)"),
+            Some("it has no state of finite size (Lemma 1): the steps keep all keys and values"),
         ),
         Some(Core::SparseAttention(_)) => (
             vec![whole("pairs of the pattern"), STEPS],
-            Some("no state of finite size replaces the tokens: its steps keep the keys and values that are still attended to"),
+            Some("it has no state of finite size: the steps keep the keys and values that are still attended to"),
         ),
         None => (
             vec![whole("over the sequence"), STEPS],
-            Some("the pass is the steps themselves: each reads the output before it"),
+            Some("the pass is step by step too, since each step reads the previous output"),
         ),
     }
 }
@@ -178,14 +178,17 @@ pub fn engines(heading: String, subjects: &[Subject]) -> Result<(Report, bool)> 
         let tolerance = tolerance(subject);
         let equal = timed.iter().all(|engine| engine.off <= tolerance);
         let is = if equal { "equal" } else { "NOT equal" };
-        notes.push(format!("{}: the outputs of its engines are {is} to {tolerance:.0e} of the largest", subject.name));
+        notes.push(format!(
+            "{}: the outputs of all algorithms are {is} to {tolerance:.0e} of the largest output",
+            subject.name
+        ));
         notes.extend(why.map(|why| format!("{}: {why}", subject.name)));
         hold &= equal;
         grids.push(grid(subject, &timed));
     }
     notes.push(format!(
-        "medians of up to {ROUNDS} runs over one sequence in turn; differences are from the first engine, in units of the \
-         largest output"
+        "times are medians of up to {ROUNDS} alternating runs over one sequence; differences are from the first algorithm, in \
+         units of the largest output"
     ));
     let report = Report {
         heading,
@@ -215,7 +218,7 @@ fn grid(subject: &Subject, timed: &[Timed]) -> Grid {
         form: Form::Table,
         records,
         ..Grid::new(
-            format!("{}: its engines", subject.name),
+            format!("{}: algorithms", subject.name),
             columns,
             timed.iter().map(line).collect(),
             Style::Measured("number"),

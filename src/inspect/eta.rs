@@ -41,15 +41,15 @@ pub const ETAS: &[Eta] = &[
     row("exp", "e^z with z = w·u_i", |head, i| head.z[i].exp()),
     row("softplus", "softplus(z)", |head, i| head.z[i].max(0.0) + (-head.z[i].abs()).exp().ln_1p()),
     row("sigmoid", "σ(z)", |head, i| (1.0 + (-head.z[i]).exp()).recip()),
-    row("identity", "z itself, of either sign", |head, i| head.z[i]),
-    row("length", "i, so that o is a mean", |_, i| (i + 1) as f64),
+    row("identity", "z, of either sign", |head, i| head.z[i]),
+    row("length", "i, for a mean over tokens", |_, i| (i + 1) as f64),
     row("norm", "‖q_i‖ ‖k_i‖", |head, i| norm(&head.q[i]) * norm(&head.k[i])),
     row("sum", "Σ_j q_i·k_j, of either sign", |head, i| head.scores(i).sum()),
     row("abs", "Σ_j |q_i·k_j|", |head, i| head.scores(i).map(f64::abs).sum()),
-    row("exp-sum", "Σ_j e^(q_i·k_j), that of softmax", |head, i| head.scores(i).map(f64::exp).sum()),
+    row("exp-sum", "Σ_j e^(q_i·k_j), as in softmax", |head, i| head.scores(i).map(f64::exp).sum()),
 ];
 
-/// Arguments of η in one head.
+/// Arguments of η, for one head.
 struct Head {
     q: Vec<Vec<f64>>,
     k: Vec<Vec<f64>>,
@@ -100,7 +100,7 @@ fn view(subject: &Subject, heads: &[Head], bare: &Ltv, eta: &Eta) -> Result<View
             let value = (eta.of)(head, i);
             ensure!(
                 value != 0.0 && value.is_finite(),
-                "{name}: it is {value} at token {}, and Λ_i = η_{{i-1}}/η_i needs a number that is not 0",
+                "{name} is {value} at token {}: it must be finite and not 0, since Λ_i = η_{{i-1}}/η_i",
                 i + 1
             );
             outputs.extend(head.output(i, value));
@@ -152,7 +152,7 @@ fn heads(subject: &Subject) -> Result<Vec<Head>> {
     for name in ["wq", "wk", "wv"] {
         ensure!(
             subject.weights.contains_key(name),
-            "{} has no queries, keys and values: equation (17) takes those of an attention",
+            "{} has no queries, keys and values: equation (17) needs a run of an attention mixer",
             subject.name
         );
     }

@@ -33,7 +33,7 @@ impl Heads {
             (0..seq_len).map(|_| row()).collect()
         };
         Self {
-            name: format!("normal queries and keys, m = {features}, L = {seq_len}"),
+            name: format!("normal random queries and keys, m = {features}, L = {seq_len}"),
             heads: vec![[draw("q", scale), draw("k", scale), draw("v", 1.0)]],
             features,
         }
@@ -48,7 +48,7 @@ impl Heads {
         for name in ["wq", "wk", "wv"] {
             ensure!(
                 subject.weights.contains_key(name),
-                "{} has no queries, keys and values: Lemma 1 takes a run of an attention",
+                "{} has no queries, keys and values: Lemma 1 needs a run of an attention mixer",
                 subject.name
             );
         }
@@ -138,9 +138,9 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
     let rows: [ReportLine; 5] = [
         ("error", |t| Some(t.error)),
         ("bound", |t| Some(t.bound)),
-        ("features, tensors", |t| Some(t.features[0])),
-        ("features, monomials", |t| Some(t.features[1])),
-        ("recurrence off the sum", |t| t.recurrence),
+        ("features (tensors)", |t| Some(t.features[0])),
+        ("features (monomials)", |t| Some(t.features[1])),
+        ("recurrence - sum over tokens", |t| t.recurrence),
     ];
     let mut records = Vec::new();
     for (name, of) in &rows {
@@ -166,7 +166,7 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
         axes: ["order P".to_owned(), String::new()],
         records,
         ..Grid::new(
-            "largest difference of an output, and the bound 2δ/(1-δ) max|v|".to_owned(),
+            "largest difference of an output, and its bound 2δ/(1-δ) max|v|".to_owned(),
             columns.clone(),
             rows[..2].iter().map(|row| line(row, false)).collect(),
             Style::Measured("difference"),
@@ -176,21 +176,21 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
         form: Form::Table,
         axes: ["order P".to_owned(), String::new()],
         ..Grid::new(
-            "features of the truncated system, N is d times as large".to_owned(),
+            "features of the truncated system; its state size N is d times as large".to_owned(),
             columns,
             rows[2..].iter().map(|row| line(row, true)).collect(),
             Style::Measured("number"),
         )
     };
     Ok(Report {
-        heading: format!("Lemma 1: softmax attention as a truncated system; {subject}"),
+        heading: format!("Lemma 1: softmax attention as a truncated Taylor system; {subject}"),
         facts: vec![("inspection".to_owned(), json!(1))],
         list: "panels",
         grids: vec![curve, sizes],
         printed: Vec::new(),
         notes: vec![
             format!("largest |q·k|/√m: {:.2}", heads.largest_score()),
-            "only even orders keep every weight positive; a bound is infinite where the series is off by all of a weight"
+            "only even orders keep every weight positive; the bound is infinite if the relative error δ of a weight reaches 1"
                 .to_owned(),
         ],
         coverage: Coverage::default(),

@@ -38,7 +38,7 @@ pub struct Growing<'a> {
     pub moved: bool,
 }
 
-/// One line of the table.
+/// A line of the table.
 struct Grown {
     how: String,
     off: Option<f64>,
@@ -158,7 +158,10 @@ impl Growing<'_> {
                         false => Ok(new),
                     })?;
                     let off = Some(self.off(&small, big)?);
-                    lines.push(Grown { how: format!("zero rows, {bias} = {value} there (a limit)"), off });
+                    lines.push(Grown {
+                        how: format!("zeros in the new rows of the weights, {bias} = {value} there (a limit)"),
+                        off,
+                    });
                 }
                 lines
             }
@@ -225,7 +228,7 @@ impl Growing<'_> {
         }
         ensure!(
             to > from,
-            flag "--to-n" = to, "Lemma 2 embeds n = {from} in a larger n");
+            flag "--to-n" = to, "must be larger than n = {from}, which Lemma 2 embeds in it");
         let model = self.model(to);
         let fits = entry.check_sizes(&model);
         fits.map_err(|e| Error::flag_value("--to-n", to, e.diagnostic().reason))?;
@@ -284,9 +287,9 @@ pub fn lemma2(growing: &[Growing]) -> Result<Report> {
             push(&growing.subject.name, &grown.how, grown.off);
         }
     }
-    let columns = ["difference", "how"];
+    let columns = ["difference", "embedding"];
     let style = Style::Measured("difference");
-    let title = "outputs with n' against those with n, relative to the largest".to_owned();
+    let title = "differences of the outputs with n' and with n, relative to the largest output".to_owned();
     Ok(table_report(
         "Lemma 2: a larger state can do what a smaller one does",
         Grid { form: Form::Table, records, ..Grid::new(title, columns, lines, style) },
@@ -348,7 +351,7 @@ pub fn identity(model: impl Fn(&str) -> Result<ModelConfig>, a: f64, seq_len: us
         ));
         records.push(record(&name, "identity", [None, None], Some(off)));
     }
-    let columns = ["difference", "steps Δ"];
+    let columns = ["difference", "step sizes Δ"];
     let a = match (1e-6..1e6).contains(&a) {
         true => format!("{a}"),
         false => format!("{a:e}"),

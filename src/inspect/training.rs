@@ -11,7 +11,7 @@ use serde_json::{json, Value};
 const COLUMNS: usize = 10;
 
 /// Names of curves, for the system and for its baselines.
-const BESIDE: [&str; 3] = ["of Φ", "of softmax's attention", "of a uniform average"];
+const BESIDE: [&str; 3] = ["of Φ", "of softmax attention", "of a uniform average"];
 
 /// A run at the epochs whose weights it kept.
 pub struct Course {
@@ -151,7 +151,7 @@ impl Course {
     fn without_system(&self) -> Option<String> {
         let why = self.snapshots[0].views[0].found.as_ref().err()?;
         Some(format!(
-            "{}: no finite system of the form (11): {why}; horizon and rank are of its attention matrix alone",
+            "{}: no finite system of the form (11): {why}; only horizon and rank of its attention matrix are shown",
             self.name
         ))
     }

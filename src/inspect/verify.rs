@@ -24,10 +24,10 @@ impl Errors {
     /// Each difference with its name.
     pub fn each(&self) -> [(&'static str, f64); 4] {
         [
-            ("recurrence (11) off the forward pass", self.recurrence),
-            ("kernel (12) off the forward pass", self.kernel),
-            ("step by step off the forward pass", self.steps),
-            ("recurrence (11) off the kernel (12)", self.between),
+            ("recurrence (11) - forward pass", self.recurrence),
+            ("kernel (12) - forward pass", self.kernel),
+            ("step by step - forward pass", self.steps),
+            ("recurrence (11) - kernel (12)", self.between),
         ]
     }
 

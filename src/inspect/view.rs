@@ -56,8 +56,8 @@ impl View {
     /// Description of the attention matrix.
     pub fn attended(&self) -> &'static str {
         match self.attention.own {
-            true => "softmax of its queries and keys",
-            false => "softmax, fresh",
+            true => "softmax attention of its queries and keys",
+            false => "softmax attention, fresh",
         }
     }
 }

@@ -115,9 +115,9 @@ impl Flags {
             .long("preset")
             .value_name("NAME")
             .value_parser(PossibleValuesParser::new(presets))
-            .help("Sizes")
+            .help("Preset sizes")
             .long_help(
-                "Sizes, for every setting without a flag [default: quick; paper in LRA where a dataset is named]",
+                "Preset sizes, for every setting without a flag [default: quick; paper in LRA if a dataset is named]",
             );
         command = command.arg(preset);
         for setting in settings.typed() {
@@ -281,7 +281,7 @@ fn seeds() -> Arg {
         .help("Number of seeds, counting up from the first")
         .long_help(
             "Number of seeds, counting up from the first. Each seed draws initial weights and, except under --protocol \
-             reference, generated examples, unless --data-seed fixes them",
+             reference, generated examples; --data-seed fixes the examples.",
         )
         .help_heading(crate::config::Group::Training.heading())
 }

@@ -108,20 +108,16 @@ pub static PRESETS: [Preset; 3] = [
         name: "paper",
         aliases: &["full", "pythia-70m"],
         help: "The paper's sizes (MQAR: V 8192, L 64, 4 pairs, 100,000 examples, 64 epochs; LRA: the released \
-               hyperparameters of dataset and mixer; WikiText: 70 M parameters, L 1024, 50 epochs). \
-               Also called `full` and `pythia-70m`",
+               hyperparameters of dataset and mixer; WikiText: 70 M parameters, L 1024, 50 epochs). Also `full` or \
+               `pythia-70m`",
     },
     Preset {
         name: "quick",
         aliases: &["tiny"],
-        help: "Small enough for a laptop, in minutes (MQAR: V 128, L 32, 4 pairs, 10,000 examples, which softmax, \
-               ssd and others learn; the rest print the published accuracy at their end; LRA; WikiText: d 128, 2 layers, L 256, bytes of the sample). Also called `tiny`",
+        help: "Minutes on a laptop (MQAR: V 128, L 32, 4 pairs, 10,000 examples, which 18 of 50 mixers learn; LRA: \
+               short documents; WikiText: d 128, 2 layers, L 256, bytes of the built-in sample). Also `tiny`",
     },
-    Preset {
-        name: "smoke",
-        aliases: &[],
-        help: "Ends within seconds and hardly learns: for smoke tests",
-    },
+    Preset { name: "smoke", aliases: &[], help: "Smoke test: seconds, too short to learn" },
 ];
 
 /// Returns the name of the preset called `name`, which may be an alias.

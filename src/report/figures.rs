@@ -198,7 +198,7 @@ pub static FIGURES: &[Figure] = &[
     },
     Figure {
         number: "tuning",
-        about: "the best accuracy that is expected of so many learning rates",
+        about: "the expected best accuracy by the number of learning rates tried",
         drawn: Drawn::Tuning,
         ..RECALL_MEMORY
     },

@@ -52,27 +52,26 @@ pub const SCHEMA: u32 = 1;
 /// ReportOptions of a report.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ReportOptions {
-    /// Rows n and columns d, or as in the paper's figures rows d and columns n [default: brief, and
-    /// paper for figure 7].
+    /// Orientation of grids [default: brief, and paper for figure 7].
     #[arg(long, value_enum, conflicts_with = "table", hide_short_help = true)]
     pub orient: Option<Orient>,
-    /// Lines over d or n, a line a mixer.
+    /// Draw one line per mixer over d or n.
     ///
-    /// The embedding width d or the state expansion n, in place of cells of d and n.
+    /// Replaces the grid over both.
     #[arg(long, value_enum, value_name = "AXIS", conflicts_with_all = ["table", "figure", "orient"])]
     pub over: Option<Over>,
-    /// Metric that is reported.
+    /// Metric to report.
     ///
-    /// [default: accuracy; in tables 2 and 3 selected_accuracy, and the best where
-    /// there is no validation split; Markdown, CSV and JSON have all three; in table 1, which shows all
-    /// perplexities, the one that learning rates are chosen by: train_ppl].
+    /// The default is `accuracy`. For tables 2 and 3 it is `selected_accuracy`, or the best accuracy if there is no
+    /// validation split; Markdown, CSV and JSON have all three. Table 1 shows all perplexities, and its metric selects
+    /// the learning rate; the default is `train_ppl`.
     #[arg(long, value_parser = figures::metrics(), hide_possible_values = true)]
     pub metric: Option<String>,
-    /// Criterion by which learning rates are chosen [default: best].
+    /// Numbers that select learning rates [default: best].
     ///
-    /// Where synthetic tasks have validation examples (--val-examples), these choose in any case. With held-out, tasks
-    /// without a validation split take half of the seeds: each half is reported at the rate that is best on the other
-    /// (cross-fitting).
+    /// Runs of synthetic tasks with validation examples (--val-examples) use validation accuracy with either value. For
+    /// tasks without a validation split, `held-out` cross-fits: each half of the seeds is reported at the rate that is
+    /// best for the other half.
     #[arg(long, value_enum, value_name = "HOW", default_value = "best", hide_default_value = true)]
     pub select: RateChoice,
     /// Names of the claims to judge; empty for all.
@@ -124,21 +123,21 @@ impl Over {
 /// Filter of the reported runs. An empty list lets all runs pass.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Filter {
-    /// Only these tasks.
+    /// Report only these tasks.
     #[arg(long = "task", value_delimiter = ',', value_name = "NAME", hide_possible_values = true,
           value_parser = PossibleValuesParser::new(TASKS.iter().map(|task| task.name)))]
     pub tasks: Vec<String>,
-    /// Only these mixers.
+    /// Report only these mixers.
     #[arg(long = "mixer", value_delimiter = ',', value_name = "NAME")]
     pub mixers: Vec<String>,
-    /// Only these sequence lengths.
+    /// Report only these sequence lengths.
     #[arg(long = "seq-len", value_delimiter = ',', value_name = "L", conflicts_with = "table")]
     pub seq_lens: Vec<usize>,
-    /// Only these datasets of the Long Range Arena (table 3).
+    /// Report only these datasets of table 3.
     #[arg(long = "dataset", value_delimiter = ',', value_name = "NAME",
           value_parser = PossibleValuesParser::new(figures::datasets()))]
     pub datasets: Vec<String>,
-    /// Only these protocols.
+    /// Report only these protocols.
     #[arg(long = "protocol", value_delimiter = ',', value_enum, value_name = "PROTOCOL")]
     pub protocols: Vec<Protocol>,
 }

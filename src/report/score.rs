@@ -50,11 +50,10 @@ pub enum Edge {
 /// Data on which learning rates are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum RateChoice {
-    /// The numbers that are reported: the best mean over seeds. Runs with --val-examples of a generated task: validation accuracy.
+    /// The reported metric: the best mean over seeds.
     #[default]
     Best,
-    /// Numbers that are not reported: those of a validation split; where runs have none, those of the other half of the
-    /// seeds, each half reported at the rate that is best on the other.
+    /// Numbers that are not reported: the validation split, or else the other half of the seeds.
     HeldOut,
 }
 

@@ -76,10 +76,10 @@ pub static METRICS: &[Metric] = &[
     metric("state_size", "", Neither, Count, "numbers carried from token to token, all layers"),
     metric("steps", "", Neither, Count, "optimizer steps"),
     metric("seconds", "s", Lower, Seconds, "training and testing, summed over interruptions"),
-    metric("tokens_per_s", "1/s", Higher, Rate, "training tokens a second"),
+    metric("tokens_per_s", "1/s", Higher, Rate, "training tokens per second"),
     metric("peak_memory_bytes", "bytes", Lower, Bytes, "peak resident memory of the process, if it trained nothing else"),
     metric("val_accuracy", "0 to 1", Higher, Percent, "highest validation accuracy after any epoch"),
-    metric("selected_epoch", "", Neither, Count, "epoch that the validation split chooses, from 1: of the highest accuracy, on text of the lowest loss"),
+    metric("selected_epoch", "", Neither, Count, "epoch selected on validation data, from 1: the one with the highest accuracy, or on text with the lowest loss"),
     metric("selected_accuracy", "0 to 1", Higher, Percent, "test accuracy after the epoch chosen on validation data"),
     metric("majority", "0 to 1", Neither, Percent, "majority-class baseline: test accuracy of always giving the most frequent class"),
     metric("train_ppl", "", Lower, Perplexity, "training perplexity as logged in the last epoch: the paper's number"),
@@ -88,12 +88,12 @@ pub static METRICS: &[Metric] = &[
     metric("best_val_ppl", "", Lower, Perplexity, "lowest validation perplexity after any epoch"),
     metric("test_ppl", "", Lower, Perplexity, "test perplexity, final weights"),
     metric("selected_test_ppl", "", Lower, Perplexity, "test perplexity after the epoch of best_val_ppl"),
-    metric("val_word_ppl", "", Lower, Perplexity, "validation perplexity per word; in WikiText the end of a line is one"),
-    metric("test_word_ppl", "", Lower, Perplexity, "test perplexity per word; in WikiText the end of a line is one"),
+    metric("val_word_ppl", "", Lower, Perplexity, "validation perplexity per word; in WikiText, line ends count as words"),
+    metric("test_word_ppl", "", Lower, Perplexity, "test perplexity per word; in WikiText, line ends count as words"),
     metric("val_bits_per_byte", "bits", Lower, Loss, "bits per byte of the validation split, final weights"),
     metric("test_bits_per_byte", "bits", Lower, Loss, "bits per byte of the test split, final weights"),
     metric("unigram_ppl", "", Neither, Perplexity, "test perplexity of a unigram model: token frequencies of the training windows, add-one smoothed"),
-    metric("train_tokens", "", Neither, Count, "training tokens an epoch"),
+    metric("train_tokens", "", Neither, Count, "training tokens per epoch"),
 ];
 
 impl Metric {

@@ -46,10 +46,10 @@ fn endings() -> [Column; 4] {
     [
         required(other("status", "", Role::Result, Kind::OneOf(&["done", "failed"]), "done or failed")),
         other("outcome", "", Role::Result, Kind::OneOf(&["converged", "finished", "diverged"]), "converged, finished or diverged"),
-        other("reason", "", Role::Result, Kind::Word, "why the run failed"),
+        other("reason", "", Role::Result, Kind::Word, "message of the failure"),
         Column {
             absent: Absent::Where("status", "failed", "other"),
-            ..other("cause", "", Role::Result, Kind::OneOf(&Cause::NAMES), "the same as one of a fixed list")
+            ..other("cause", "", Role::Result, Kind::OneOf(&Cause::NAMES), "kind of the failure, from a fixed list")
         },
     ]
 }
@@ -67,11 +67,11 @@ fn origins() -> [Column; 13] {
         origin("git_commit", Kind::Word, "commit it was built from, -dirty with changes"),
         time("started", "when the run was first begun"),
         time("ended", "when it ended"),
-        origin("ops", Kind::Word, "implementations that the ops took: fused, reference or both"),
+        origin("ops", Kind::Word, "implementations of the ops: fused, reference or both"),
         origin("data_digest", Kind::Word, "twelve hex digits over the examples seen"),
         origin("simd", Kind::Word, "instruction set of the ops: avx512, avx2, neon or baseline"),
-        origin("micro_batch_used", Kind::Count, "examples at a time, if fewer than asked for, because memory ran out"),
-        origin(CHECKSUM, Kind::Word, "twelve hex digits over the rest of the row, which tell a row that was changed"),
+        origin("micro_batch_used", Kind::Count, "examples per forward pass, if reduced because memory ran out"),
+        origin(CHECKSUM, Kind::Word, "digest of the rest of the row: twelve hex digits, which reveal changes"),
     ]
 }
 

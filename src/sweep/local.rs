@@ -44,14 +44,14 @@ impl Options {
 /// Limits on failures and on time.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Limits {
-    /// Minutes that a run may take in one go: then it stops behind a checkpoint and has failed, for the reason timeout.
+    /// Time limit of a run, in minutes. The run writes a checkpoint and counts as failed, for the reason timeout.
     #[arg(long, value_name = "MINUTES", value_parser = minutes)]
     pub max_minutes: Option<Duration>,
-    /// Number of times that a failed run is retried at once, from its last checkpoint; not after a timeout or where data
-    /// are missing. One that ran out of memory is always tried once more, with half the examples at a time.
+    /// Number of immediate retries of a failed run, from its last checkpoint. There is no retry after a timeout or if
+    /// data are missing; a run that ran out of memory is always retried once, with half the micro-batch size.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub retries: usize,
-    /// Begin no more runs when so many have failed.
+    /// Start no further runs after this many failures.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_failures: Option<u64>,
 }

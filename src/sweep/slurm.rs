@@ -15,29 +15,29 @@ const REPORT_TIME: &str = "30";
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Cluster (with --executor slurm or print)")]
 pub struct Site {
-    /// Tasks of the array, each with a shard of the runs [default: one a run, 16 at most].
+    /// Number of tasks of the job array, each with one shard of the runs [default: one per run, at most 16].
     #[arg(long, value_name = "N")]
     pub shards: Option<usize>,
-    /// Partition of the cluster.
+    /// Slurm partition.
     #[arg(long, value_name = "NAME")]
     pub partition: Option<String>,
-    /// Time that a task may take, as Slurm reads it: minutes, H:MM:SS or D-HH. Two minutes before its end the runs are
-    /// left behind checkpoints, and the task queues again.
+    /// Time limit of a task: minutes, H:MM:SS or D-HH. Two minutes before the limit, the runs write checkpoints and the
+    /// task requeues itself.
     #[arg(long, value_name = "TIME")]
     pub time: Option<String>,
     /// Memory of a task, such as 8G.
     #[arg(long, value_name = "SIZE")]
     pub mem: Option<String>,
-    /// GPUs of a task; with --device cuda.
+    /// Number of GPUs of a task; needs --device cuda.
     #[arg(long, value_name = "N")]
     pub gpus: Option<usize>,
-    /// Processors of a task; the threads of its runs, too.
+    /// Number of processors of a task, and of threads of its runs.
     #[arg(long, value_name = "N")]
     pub cpus: Option<usize>,
-    /// The account that pays.
+    /// Slurm account to charge.
     #[arg(long, value_name = "NAME")]
     pub account: Option<String>,
-    /// Anything else for sbatch, such as --sbatch-arg=--qos=long; may be given several times.
+    /// Additional argument of sbatch, such as --sbatch-arg=--qos=long; may be given several times.
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub sbatch_arg: Vec<String>,
 }

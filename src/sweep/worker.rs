@@ -21,11 +21,10 @@ pub struct Training {
     pub cuda_graph: bool,
     /// Folder of data.
     ///
-    /// Where the data lies [default: where `dsf data fetch` puts it].
+    /// Default: the folder that `dsf data fetch` downloads to.
     #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
     pub data_dir: Option<PathBuf>,
-    /// Minutes between checkpoints, which a stopped run continues from [default: half a minute, or
-    /// more where one takes long to write].
+    /// Minutes between checkpoints [default: 0.5, or more if writing takes long].
     #[arg(long, hide_short_help = true, value_name = "MINUTES", value_parser = minutes)]
     pub checkpoint_every: Option<Duration>,
     /// Train even if a run needs more memory than the machine has.

@@ -430,7 +430,7 @@ fn errors_of_the_truncated_softmax_fall_within_their_bounds() {
         assert_eq!(errors.len(), 14);
         assert!(errors.iter().zip(&bounds).all(|(e, b)| *e <= b + 1e-12), "{errors:?} {bounds:?}");
         assert!(errors[13] < 1e-3 * errors[1], "{errors:?}");
-        let recurrent = values(&report, "recurrence off the sum");
+        let recurrent = values(&report, "recurrence - sum over tokens");
         assert!(recurrent[1] < 1e-10, "{recurrent:?}");
     }
     assert!(lemma1(&Heads::random(2, 3, 0), 0).is_err());

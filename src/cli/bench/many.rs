@@ -15,15 +15,15 @@ use std::time::Duration;
 /// Flags of every list of measurements.
 #[derive(Args)]
 struct Run {
-    /// Rounds of a case, each of them ours and then the peer's [default: 3 for `all`, 5 for `compare`, else 1].
+    /// Rounds per case, each with one measurement of dsf and one of the peer [default: 3 for `all`, 5 for `compare`,
+    /// else 1].
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
-    /// Begin no measurement after this many minutes [default: 8 for
-    /// `dsf bench --device`, else no limit].
+    /// Start no further measurement after this many minutes [default: 8 for `dsf bench --device`, else no limit].
     #[arg(long, value_name = "N")]
     minutes: Option<f64>,
-    /// Write the rows to a CSV file, complete after every one of them [default: results/bench-gpu.csv
-    /// for `dsf bench --device`, else none].
+    /// Write the rows to a CSV file, after each measurement [default: results/bench-gpu.csv for `dsf bench --device`,
+    /// else none].
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 }
@@ -31,13 +31,13 @@ struct Run {
 /// Flags of lists that are known beforehand.
 #[derive(Args)]
 struct Selection {
-    /// Measure only cases whose title contains this: `check small`, `op ssd`, `step s6 512`, `--mixer s6`.
+    /// Measure only cases whose title contains TEXT, such as `check small`, `op ssd`, `step s6 512` or `--mixer s6`.
     #[arg(long, value_name = "TEXT", default_value = "", allow_hyphen_values = true)]
     only: String,
-    /// A Python with torch: times our PyTorch scripts on the same device, alternating with ours.
+    /// Python with torch; alternates with the PyTorch scripts of --peers on the same device.
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
-    /// Folder of those scripts.
+    /// Folder of the PyTorch scripts.
     #[arg(long, value_name = "DIR", default_value = "src/bench/peer")]
     peers: PathBuf,
 }
@@ -130,10 +130,10 @@ impl Run {
 
 #[derive(Args)]
 pub(super) struct Device {
-    /// Check and time everything on a GPU: cuda, or cuda:1; on the CPU, what --only names.
+    /// Check and time everything on this GPU (cuda, cuda:1), or the cases of --only on the CPU (cpu).
     #[arg(long, value_name = "DEVICE", required = true)]
     device: Option<Choice>,
-    /// Measure again what the CSV file holds of this commit and machine.
+    /// Repeat measurements of this commit and machine that are in the CSV file.
     #[arg(long)]
     again: bool,
     #[command(flatten)]
@@ -206,16 +206,16 @@ impl All {
 
 #[derive(Args)]
 pub(super) struct Lengths {
-    /// Mixers.
+    /// Mixers to time.
     #[arg(long, value_delimiter = ',', value_name = "NAME", default_values = mixers_in_pytorch())]
     mixer: Vec<String>,
     /// Sequence lengths L.
     #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [64, 256, 1024, 4096, 16384])]
     seq_len: Vec<usize>,
-    /// Tokens of a step at every length: L times the batch size.
+    /// Tokens per step at every length: L times the batch size.
     #[arg(long, value_name = "N", default_value_t = 32_768)]
     tokens: usize,
-    /// Timed steps, after two that are not.
+    /// Number of timed steps, after two warm-up steps.
     #[arg(long, default_value_t = 3, value_name = "K")]
     steps: usize,
     #[command(flatten)]
@@ -257,22 +257,22 @@ impl Lengths {
 }
 
 #[derive(Args)]
-#[command(after_help = "The peer is called with --threads N --load FILE and, for a step, --mixer M \
-    --lr X --wd X --dropout P behind its own arguments. FILE is what --export writes. The last line \
-    it prints is a JSON object with `cpu_s_per_step` (seconds), `losses` (of each step it made; for \
-    an op the sums of magnitudes of output and gradients) and perhaps `peak_bytes` and `instruction_set`.\n\n\
-    dsf bench compare --peer \"python src/bench/peer/step.py --head labelled\" -- step --mixer s6")]
+#[command(after_help = "The command is called with the additional arguments --threads N --load FILE and, for a step, \
+    --mixer M --lr X --wd X --dropout P. FILE is a file as written by --export. The last line of its output must be a JSON \
+    object with `cpu_s_per_step` (seconds) and `losses` (one per step; for an op, the sums of the magnitudes of output and \
+    gradients), and may contain `peak_bytes` and `instruction_set`.\n\n\
+    Example:\n  dsf bench compare --peer \"python src/bench/peer/step.py --head labelled\" -- step --mixer s6")]
 pub(super) struct Compare {
-    /// Program and arguments of the peer, split at blanks.
+    /// Command line of the other program, split at spaces.
     #[arg(long, value_name = "COMMAND")]
     peer: String,
-    /// The peer makes weights and data of its own, from --d --n --L --kv --batch --vocab: no loss is
+    /// The other program makes its own weights and data, from --d --n --L --kv --batch --vocab; losses are not
     /// compared.
     #[arg(long)]
     own_data: bool,
     #[command(flatten)]
     run: Run,
-    /// Cases to measure, as typed after `dsf bench`.
+    /// Case to measure, as after `dsf bench`.
     #[arg(last = true, required = true, value_name = "step|op ..")]
     case: Vec<String>,
 }

@@ -26,15 +26,15 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Time a whole training step on the CPU: forward, backward, optimizer.
+    /// Time a training step on the CPU: forward, backward and optimizer.
     Step(Box<StepArguments>),
-    /// Time a single op on the CPU, forward and backward, and compare with the least time its arithmetic takes.
+    /// Time an op on the CPU, forward and backward, and compare it with its floor.
     Op(OpArguments),
-    /// Time a step of every mixer and every op on the CPU, each in a process of its own, in one table.
+    /// Time every mixer's step and every op on the CPU, each in its own process.
     All(many::All),
-    /// Time steps of the same number of tokens in ever longer sequences.
+    /// Time steps of equally many tokens in longer and longer sequences.
     Lengths(many::Lengths),
-    /// Time a step or an op alternating with another program that does the same.
+    /// Time a step or an op alternately with another program.
     Compare(many::Compare),
 }
 
@@ -54,18 +54,19 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     }
 }
 
-/// The run whose steps are timed, as `dsf mqar` would make them, or `dsf lra` and `dsf wikitext` on tokens that mean nothing.
+/// Run whose steps are timed. They are those of `dsf mqar`, or those of `dsf lra` and `dsf wikitext` on placeholder
+/// tokens.
 #[derive(Args)]
 struct StepArguments {
-    /// The task, of whose files none is needed.
+    /// Task; its data files are not needed.
     #[arg(long, value_name = "TASK", default_value = "mqar")]
     task: String,
     #[command(flatten)]
     flags: Flags,
-    /// Timed steps, after two that are not.
+    /// Number of timed steps, after two warm-up steps.
     #[arg(long, default_value_t = 5, value_name = "K")]
     steps: usize,
-    /// Write the run, weights and batches to a safetensors file, for another program to make the same steps.
+    /// Write config, weights and batches to a safetensors file, for the same steps in another program.
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
 }
@@ -86,7 +87,7 @@ impl StepArguments {
 struct OpArguments {
     #[command(flatten)]
     request: OpRequest,
-    /// Write the inputs to a safetensors file, for another program to compute the same.
+    /// Write the inputs to a safetensors file, for the same computation in another program.
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
 }

@@ -17,31 +17,31 @@ use std::time::Duration;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// For which task.
+    /// Task that needs the data.
     #[arg(value_parser = task())]
     task: &'static TaskEntry,
-    /// Datasets of the Long Range Arena, separated by commas; without it they are listed.
+    /// Datasets of the Long Range Arena to download; without this flag they are listed.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
     dataset: Vec<LraDataset>,
-    /// Corpora of WikiText, separated by commas; without it and --tokenizer they are listed.
+    /// WikiText corpora to download; without this flag and --tokenizer they are listed.
     #[arg(long, value_parser = corpus, value_delimiter = ',', value_name = "NAME")]
     corpus: Vec<Corpus>,
-    /// The tokenizer of GPT-NeoX, with corpora or alone.
+    /// Download the tokenizer of GPT-NeoX.
     #[arg(long)]
     tokenizer: bool,
-    /// Folder to download to [default: dsf/lra or dsf/wikitext below HF_HOME].
+    /// Folder to download to [default: dsf/lra or dsf/wikitext in HF_HOME].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// A mirror of the archive that the datasets come from; for the hub there is HF_ENDPOINT.
+    /// Mirror of the archive with the datasets. For a mirror of the hub, set HF_ENDPOINT.
     #[arg(long)]
     url: Option<String>,
-    /// Do not use the network; DSF_OFFLINE=1 and HF_HUB_OFFLINE=1 say the same.
+    /// Do not use the network, as with DSF_OFFLINE=1 or HF_HUB_OFFLINE=1.
     #[arg(long)]
     offline: bool,
-    /// Download and replace what is there.
+    /// Download again and replace existing files.
     #[arg(long)]
     force: bool,
-    /// Remove the archive once it is unpacked; otherwise it serves the next dataset that is in it.
+    /// Delete the archive after unpacking; without this flag it is kept for other datasets.
     #[arg(long)]
     delete_archive: bool,
 }

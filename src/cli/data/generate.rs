@@ -21,11 +21,11 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 enum Example {
-    /// Nested operations on digits: three files of expressions and their values.
+    /// Nested operations on digits: three files of expressions with their values.
     Listops(Listops),
-    /// Two discs among dashed paths, whether one path joins them: PNG files and their labels.
+    /// Two discs among dashed paths, and whether one path connects them: PNG files with labels.
     Pathfinder(Pathfinder),
-    /// Halves of articles, whether both are of one: stands in for pairs of papers.
+    /// Pairs of halves of articles, and whether both are of one article: a substitute for pairs of papers.
     Retrieval(Retrieval),
 }
 
@@ -40,7 +40,7 @@ struct Listops {
     /// Test examples.
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     test_examples: usize,
-    /// Longest expression with its end token; expressions have a fourth of it to nearly all.
+    /// Maximum length with the end token; expressions have a quarter of it to nearly all of it.
     #[arg(long, value_name = "L", default_value_t = 2_048)]
     seq_len: usize,
     #[command(flatten)]
@@ -49,10 +49,10 @@ struct Listops {
 
 #[derive(Args)]
 struct Pathfinder {
-    /// Images; a run splits them at random, a tenth each for validation and test.
+    /// Number of images. A run splits them at random: a tenth each for validation and test.
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     examples: usize,
-    /// Paddles of the long paths, 3 to 14; the released levels have 6, 9 and 14 [default: 14].
+    /// Number of paddles of the long paths, 3 to 14; released levels have 6, 9 and 14 [default: 14].
     #[arg(long, value_name = "N")]
     contour_length: Option<usize>,
     #[command(flatten)]
@@ -61,7 +61,7 @@ struct Pathfinder {
 
 #[derive(Args)]
 struct Retrieval {
-    /// Plain text in which an article begins at a line ` = Title = `, such as that of WikiText.
+    /// Plain text, such as WikiText, whose articles begin at lines ` = Title = `.
     #[arg(long, value_name = "FILE")]
     from: PathBuf,
     /// Training pairs.
@@ -80,13 +80,13 @@ struct Retrieval {
 /// Folder and names of generated files.
 #[derive(Args)]
 struct Place {
-    /// The data root [default: dsf/lra below HF_HOME].
+    /// Folder of data [default: dsf/lra in HF_HOME].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Seed of the examples.
     #[arg(long, value_name = "S", default_value_t = 0)]
     data_seed: u64,
-    /// Replace what is there.
+    /// Replace existing files.
     #[arg(long)]
     force: bool,
 }

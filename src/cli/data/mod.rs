@@ -21,13 +21,13 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Download data to where `dsf lra` and `dsf wikitext` look for it.
+    /// Download data to the default folder of `dsf lra` and `dsf wikitext`.
     Fetch(fetch::Arguments),
     /// Generate data in the format of the released files.
     Generate(generate::Arguments),
-    /// List what is there, where, and how big.
+    /// List the data sets, their folders and sizes.
     List(List),
-    /// Tokenize texts ahead of the runs that need them.
+    /// Tokenize texts before the runs that need them.
     Tokens(tokens::Arguments),
 }
 
@@ -47,7 +47,7 @@ fn event(dataset: &str, state: &str, path: &Path) -> Value {
 
 #[derive(Args)]
 struct List {
-    /// The data root [default: dsf/lra and dsf/wikitext below HF_HOME].
+    /// Folder of data [default: dsf/lra and dsf/wikitext in HF_HOME].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }

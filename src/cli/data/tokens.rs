@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Corpora, separated by commas.
+    /// Corpora to tokenize.
     #[arg(long, value_delimiter = ',', value_name = "NAME", required = true, value_parser = corpus())]
     corpus: Vec<Corpus>,
     /// Tokenizer: bytes, gpt-neox, or a tokenizer.json.
@@ -22,7 +22,7 @@ pub(super) struct Arguments {
     /// Put the tokenizer's end-of-text token before each article.
     #[arg(long)]
     eos_between_articles: bool,
-    /// Folder of the text [default: where `dsf data fetch` puts it]. Token files go below dsf/wikitext in
+    /// Folder of the text [default: the folder of `dsf data fetch`]. Token files are written to dsf/wikitext in
     /// HF_HOME.
     #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
     data_dir: Option<PathBuf>,

@@ -20,58 +20,58 @@ use std::path::PathBuf;
 pub(super) struct Arguments {
     /// Results folders or summary CSV files.
     ///
-    /// Of a folder the runs below `runs` are read and every summary `*.csv` in it but those that dsf makes of these
-    /// runs [default: the folder of --out; with --all that of DSF_OUT, or `results`].
+    /// From a folder, dsf reads the runs in `runs` and all summaries `*.csv` except those that dsf made from these runs
+    /// [default: the folder of --out; with --all the folder of DSF_OUT, or `results`].
     results: Vec<PathBuf>,
-    /// A table of the paper, beside its numbers.
+    /// Table of the paper, beside its numbers.
     ///
-    /// 1, perplexities on WikiText; 2, normalisers of normalized attention; 3, the Long Range Arena. Runs on part of
-    /// the data, in other sizes, or under another protocol or loss, are in tables of their own; what else differs from
-    /// the preset is said.
+    /// Runs on part of the data, with other sizes, or under another protocol or loss are shown in separate tables;
+    /// notes list all other differences from the preset.
     #[arg(long, value_name = "N", value_parser = figures(Series::Table))]
     table: Option<String>,
-    /// A figure of the paper, or one beside it.
+    /// Figure of the paper, or a related one.
     ///
-    /// Only the runs that it shows, on its axes.
+    /// Shows only the runs of the figure, on its axes.
     #[arg(long, value_name = "N", value_parser = figures(Series::Figure), conflicts_with = "table")]
     figure: Option<String>,
     /// Training curves, from the run folders.
     ///
-    /// Loss and accuracy, on text perplexities, by epoch.
+    /// Shows loss and accuracy, or perplexities on text, by epoch.
     #[arg(long, conflicts_with_all = ["table", "figure", "metric", "orient", "over", "experiment", "all"])]
     curves: bool,
     /// Accuracy by `pair` or `distance`.
     ///
-    /// From the run folders of MQAR, after the last epoch: by the pair that a question asks for, or by the tokens between its value and the
-    /// question. Every epoch is in runs/ID/slices.csv.
+    /// Splits the test accuracy on MQAR after the last epoch by the index of the queried pair, or by the number of
+    /// tokens between its value and the question. It needs the run folders; runs/ID/slices.csv has every epoch.
     #[arg(long, value_enum, value_name = "WHAT", hide_possible_values = true, conflicts_with_all = ["table", "figure", "metric", "orient", "over", "experiment", "all", "curves", "claims", "check"])]
     by: Option<By>,
-    /// Every figure and table, and a page, into --out.
+    /// Write all figures and tables, and a page, to --out.
     ///
-    /// Every figure and table that there are results for, in every format, and a page `index.html` of all, into the
-    /// folder of --out; what has no results is listed with the command that makes them.
+    /// Writes every figure and table that has results, in every format, and a page `index.html` with all of them, to
+    /// the folder of --out. Figures without results are listed with the command that produces them.
     #[arg(long, conflicts_with_all = ["table", "figure", "metric", "orient", "over", "format", "to"])]
     all: bool,
-    /// Verdicts on what the paper claims.
+    /// Verdicts on the paper's claims.
     ///
-    /// A verdict a claim at the paper's sizes, and apart from it at the sizes of other runs, with effect, interval and level.
-    /// With names, as in --claims=ssd-beats-s6, those claims alone, and where one is undecided the command that would decide.
+    /// Judges each claim at the paper's sizes, and separately at other sizes, with effect, confidence interval and
+    /// level. With names, as in --claims=ssd-beats-s6, only these claims are judged, and undecided ones list the
+    /// command that trains the missing runs.
     #[arg(long, value_name = "NAME", num_args = 0.., require_equals = true, value_delimiter = ',', value_parser = claim_names(),
           hide_possible_values = true,
           conflicts_with_all = ["table", "figure", "experiment", "metric", "orient", "over", "curves", "all"])]
     claims: Option<Vec<String>>,
-    /// Print what the columns of a summary mean, and stop.
+    /// Explain the columns of a summary, and exit.
     #[arg(long, hide_short_help = true)]
     columns: bool,
-    /// The runs that an experiment plans, done or not.
+    /// Only the runs of this experiment, done or not.
     ///
-    /// A file, or a name of `dsf experiments`; given several times, of all of them.
+    /// FILE is an experiment file or a name of `dsf experiments`; the flag may be given several times.
     #[arg(long, value_name = "FILE")]
     experiment: Vec<PathBuf>,
-    /// Exit with 4 where a printed number is missed.
+    /// Exit with code 4 if a number of the paper is missed.
     ///
-    /// By more than TOL percentage points, or percent of a perplexity. Numbers without a run of ours are listed, and count neither as held
-    /// nor as missed.
+    /// A number is missed if it differs by more than TOL percentage points, or TOL percent of a perplexity. Numbers
+    /// without a run are listed, and are neither met nor missed.
     #[arg(long, value_name = "TOL", conflicts_with_all = ["claims", "curves", "all"], value_parser = tolerance, allow_negative_numbers = true)]
     check: Option<f64>,
     #[command(flatten)]

@@ -16,77 +16,77 @@ use std::path::PathBuf;
 /// Task of a sweep that names none.
 const TASK: &str = "mqar";
 
-/// Who trains the runs of a sweep.
+/// Place where the runs of a sweep are trained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Executor {
-    /// This machine, now.
+    /// Trains on this machine.
     Local,
-    /// A Slurm cluster: submits an array of jobs and returns at once.
+    /// Submits a job array to a Slurm cluster and returns.
     Slurm,
-    /// Nobody: prints the job scripts that `slurm` would submit.
+    /// Prints the job scripts that `slurm` would submit.
     Print,
 }
 
 /// Runs of a sweep, and how they are trained.
 #[derive(Args)]
 pub(super) struct Typed {
-    /// Experiments: files, or names of `dsf experiments`.
+    /// Experiment files, or names of `dsf experiments`.
     ///
-    /// Of several, every run once. Flags given as well take precedence over them.
+    /// A run that is part of several experiments is trained once. Flags override the settings of experiments.
     pub experiment: Vec<PathBuf>,
-    /// The task [default: mqar].
+    /// Task [default: mqar].
     #[arg(long, value_name = "NAME")]
     task: Option<String>,
     #[command(flatten)]
     flags: Flags,
-    /// auto, cpu, cuda or cuda:1.
+    /// Device: auto, cpu, cuda or cuda:1.
     ///
-    /// With --per-gpu, cuda is every GPU.
+    /// With --per-gpu, `cuda` means all GPUs.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Choice,
-    /// Runs at a time; they share the threads [default: 1].
+    /// Runs at a time, sharing the threads [default: 1].
     #[arg(short, long, value_name = "N", conflicts_with = "per_gpu")]
     jobs: Option<usize>,
-    /// Runs at a time on each GPU, in one process: small models leave most of a GPU idle.
+    /// Number of runs at a time on each GPU, in one process. Several small models use a GPU better than one.
     #[arg(long, value_name = "N")]
     per_gpu: Option<usize>,
-    /// One part of the plan, such as 2/8, or auto.
+    /// Train one shard of the plan: i/N, auto or auto/N.
     ///
-    /// Of the parts i/N the dearest runs are dealt first, each to the next part. `auto` asks
-    /// the scheduler around this process which task of an array it is, and of how many (Slurm, Grid Engine); `auto/N`
-    /// takes of N parts that of the task's number, where the scheduler does not say how many tasks there are (PBS, LSF,
-    /// Kubernetes), or where some of N tasks are submitted again.
+    /// Runs are assigned to the N shards in turn, the most expensive first. `auto` takes i and N from the job array of
+    /// the scheduler (Slurm, Grid Engine). `auto/N` takes only i from the scheduler: use it if the scheduler does not
+    /// report the number of tasks (PBS, LSF, Kubernetes), or to resubmit some of N tasks.
     #[arg(long, value_name = "PART")]
     shard: Option<String>,
-    /// Leave out what is done in a summary.
+    /// Skip runs that are done in this summary.
     ///
-    /// A CSV file of results such as `results/figure7-cell.csv`, where the folders of its runs are not at hand; given
-    /// several times, what is done in any of them. Runs that failed there are trained. `dsf report` takes such a file
-    /// and a results folder together.
+    /// FILE is a summary such as `results/figure7-cell.csv`, whose run folders need not exist; the flag may be given
+    /// several times. Runs that failed there are trained. `dsf report` accepts such a file together with a results
+    /// folder.
     #[arg(long, value_name = "FILE", conflicts_with = "halving", hide_short_help = true)]
     done_in: Vec<PathBuf>,
     #[command(flatten)]
     pub training: Training,
     #[command(flatten)]
     limits: Limits,
-    /// local, slurm or print.
+    /// Executor: local, slurm or print.
     ///
-    /// Who trains the runs.
+    /// `local` trains the runs on this machine, `slurm` submits a job array to a Slurm cluster and returns, and `print`
+    /// prints the job scripts that `slurm` would submit.
     #[arg(long, value_enum, default_value_t = Executor::Local, value_name = "WHO", hide_possible_values = true)]
     pub executor: Executor,
-    /// Try runs again that failed before.
+    /// Retry runs that failed in earlier sweeps.
     #[arg(long)]
     pub retry_failed: bool,
-    /// Give up the worse learning rates of each cell early.
+    /// Stop the worse learning rates of each cell early.
     ///
-    /// In rounds of short runs: of FACTOR rates of a cell (2 if none is given) one stays in each, and the next has FACTOR
-    /// times as many epochs and seeds; what is left is trained whole. The short runs lie in the folder `halving` of the
-    /// results, and no report takes them for whole ones. Rates are chosen as reports choose them: on validation data
-    /// where there are some. A rate that only pays off late is lost.
+    /// Successive halving: each round of short runs keeps one in FACTOR rates of a cell (default 2), and the next round
+    /// has FACTOR times as many epochs and seeds. The last rate is trained completely. The short runs are kept in the
+    /// folder `halving` of the results, where reports do not mix them with complete runs. Rates are compared on
+    /// validation data if there are any. A rate that is good only after many epochs may be dropped.
     #[arg(long, value_name = "FACTOR", num_args = 0..=1, require_equals = true, default_missing_value = "2",
           value_parser = clap::value_parser!(u8).range(2..), conflicts_with = "shard", hide_short_help = true)]
     pub halving: Option<u8>,
-    /// Say what it would train and cost; train nothing.
+    /// Print the runs and their estimated cost; train nothing.
     #[arg(long)]
     pub dry_run: bool,
     // Last: its heading holds for what follows.

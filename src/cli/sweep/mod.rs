@@ -41,26 +41,26 @@ const HALVING: &str = "halving";
 enum Action {
     /// List the runs: done, running, failed, to do.
     ///
-    /// From the results folder alone: where and how far those that run are, why others failed, and about how long the
-    /// rest takes. With the flags of a sweep its runs, without any all runs of the folder.
+    /// Shows the host and progress of running runs, the reasons of failures, and the estimated time for the rest, as
+    /// recorded in the results folder. With the flags of a sweep, only its runs are listed.
     Status(Box<Typed>),
-    /// The status, drawn anew until all runs are over.
+    /// Show the status until all runs have ended.
     ///
-    /// Ctrl-C ends the watching and nothing else.
+    /// Refreshes the output of `status`. Ctrl-C stops the display, and not the runs.
     Watch(Box<Typed>),
-    /// Try runs again that failed.
+    /// Retry failed runs.
     ///
-    /// From their last checkpoints, and no others.
+    /// Continues failed runs from their last checkpoints; no other runs are trained.
     Retry(Box<Retry>),
-    /// Ask every sweep on the folder to stop.
+    /// Stop every sweep on the results folder.
     ///
-    /// After a checkpoint, and on any host.
+    /// Sweeps on any host write checkpoints of their runs and stop.
     Cancel,
-    /// Join results folders into that of --out.
+    /// Merge results folders into the folder of --out.
     ///
-    /// Every run once, and new summaries.
+    /// Copies every run once, and writes new summaries.
     Merge {
-        /// Results folders.
+        /// Results folders to merge.
         #[arg(required = true, value_name = "FOLDER")]
         folders: Vec<PathBuf>,
     },
@@ -71,10 +71,10 @@ const COMMANDS: [&str; 5] = ["status", "watch", "retry", "cancel", "merge"];
 
 #[derive(Args)]
 struct Retry {
-    /// All that failed; so it is without --reason, too.
+    /// Retry all failed runs, which is the default.
     #[arg(long, conflicts_with = "reason")]
     failed: bool,
-    /// Only runs that failed for these reasons: oom, nan, timeout, signal, panic, missing-data or other.
+    /// Retry only runs that failed for these reasons: oom, nan, timeout, signal, panic, missing-data or other.
     #[arg(long, value_name = "REASON", value_delimiter = ',')]
     reason: Vec<String>,
     #[command(flatten)]

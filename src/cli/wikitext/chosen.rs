@@ -13,21 +13,21 @@ use std::path::{Path, PathBuf};
 /// Flags of everything that computes with trained weights.
 #[derive(Args)]
 pub(super) struct Chosen {
-    /// Weights, or the id of a run.
+    /// File of weights, or id of a run.
     ///
-    /// A file, the folder or the id of a run (its best weights, or else its last), or a model of Hugging Face in its
-    /// folder.
+    /// PATH is a file of weights, a run folder, or the folder of a Hugging Face model. Runs load their best weights if
+    /// they have them, else their last.
     #[arg(long, value_name = "PATH|ID")]
     checkpoint: PathBuf,
-    /// bytes, gpt-neox, or a tokenizer.json [default: the model's].
+    /// Tokenizer: bytes, gpt-neox, or a tokenizer.json [default: the model's].
     #[arg(long, value_name = "NAME|FILE")]
     tokenizer: Option<TokenizerName>,
     /// Folder of data.
     ///
-    /// Where data lies [default: where `dsf data fetch` puts it].
+    /// Default: the folder that `dsf data fetch` downloads to.
     #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
     pub data_dir: Option<PathBuf>,
-    /// auto, cpu, cuda or cuda:1.
+    /// Device: auto, cpu, cuda or cuda:1.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: Choice,
 }

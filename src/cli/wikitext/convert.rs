@@ -11,14 +11,14 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
-#[command(after_help = "Example, with what `hf download EleutherAI/pythia-70m --local-dir pythia` left:\n  \
+#[command(after_help = "Example, after `hf download EleutherAI/pythia-70m --local-dir pythia`:\n  \
                   dsf wikitext import --from pythia --to pythia.safetensors\n  \
                   dsf wikitext eval --checkpoint pythia.safetensors --seq-len 1024")]
 pub(super) struct Import {
-    /// A folder with config.json and model.safetensors, whole or in shards, or such a file.
+    /// Folder with config.json and model.safetensors, in one file or in shards; or such a file.
     #[arg(long, value_name = "DIR|FILE")]
     from: PathBuf,
-    /// The file to write; it must not be there.
+    /// File to write, which must not exist.
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
 }
@@ -29,14 +29,13 @@ pub(super) struct Import {
                   and in Python:\n  \
                   transformers.AutoModelForCausalLM.from_pretrained(\"pythia\")")]
 pub(super) struct Export {
-    /// Weights: a file, or the folder or the id of a run (its best weights, or else its last).
+    /// File of weights, run folder, or id of a run (its best weights, or else its last).
     #[arg(long, value_name = "FILE|DIR|RUN")]
     checkpoint: PathBuf,
-    /// The folder to write config.json and model.safetensors to.
+    /// Folder to write config.json and model.safetensors to.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Folder of the tokenizer's file, which is copied beside the weights [default: where `dsf data fetch` puts
-    /// it].
+    /// Folder of the tokenizer's file, which is copied to the model [default: the folder of `dsf data fetch`].
     #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
     data_dir: Option<PathBuf>,
 }

@@ -23,15 +23,15 @@ use std::time::Instant;
 pub(super) struct Arguments {
     #[command(flatten)]
     chosen: Chosen,
-    /// Prompt; - reads it from stdin.
+    /// Prompt; `-` reads it from stdin.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: String,
-    /// Tokens to generate at most; fewer where the model writes the tokenizer's end-of-text token.
+    /// Maximum number of tokens to generate; the end-of-text token ends the text earlier.
     #[arg(long, value_name = "N", default_value_t = 100)]
     tokens: usize,
     #[command(flatten)]
     sampling: Sampling,
-    /// Greedy decoding: the likeliest token each time.
+    /// Greedy decoding: always take the most likely token.
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "seed"])]
     greedy: bool,
 }

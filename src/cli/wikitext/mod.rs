@@ -23,19 +23,19 @@ pub(super) struct Arguments {
 /// Commands on a trained model.
 #[derive(Subcommand)]
 enum Action {
-    /// Perplexity of trained weights.
+    /// Measure the perplexity of trained weights.
     ///
-    /// Per token, per word, and in bits per byte.
+    /// Prints it per token, per word, and in bits per byte.
     Eval(eval::Arguments),
     /// Generate text from a prompt.
     ///
-    /// With a state of constant size where the mixer has one.
+    /// Decodes token by token, with a state of constant size if the mixer has one.
     Generate(generate::Arguments),
-    /// Make weights of a GPT-NeoX model of Hugging Face.
+    /// Convert a GPT-NeoX model of Hugging Face to weights.
     ///
-    /// Such as Pythia.
+    /// Reads a model such as Pythia-70M and writes the weights as one safetensors file.
     Import(convert::Import),
-    /// Write weights as a GPT-NeoX model that `transformers` loads.
+    /// Convert weights to a GPT-NeoX model for `transformers`.
     Export(convert::Export),
 }
 

@@ -16,16 +16,16 @@ pub enum Choice {
 /// The distribution that tokens are drawn from.
 #[derive(Clone, Copy, Debug, PartialEq, clap::Args)]
 pub struct Sampling {
-    /// Temperature of the distribution: below 1 likely tokens become more likely.
+    /// Sampling temperature; below 1, likely tokens become more likely.
     #[arg(long, value_name = "T", default_value_t = 0.8, allow_hyphen_values = true)]
     pub temperature: f64,
-    /// Draw from so many of the likeliest tokens; 0 is no limit.
+    /// Sample from the K most likely tokens; 0 for no limit.
     #[arg(long, value_name = "K", default_value = "40")]
     pub top_k: Option<usize>,
-    /// Draw from the likeliest tokens that together have this probability.
+    /// Sample from the most likely tokens whose probabilities sum to P.
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     pub top_p: Option<f64>,
-    /// The same seed draws the same text.
+    /// Seed of sampling; the same seed gives the same text.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,
 }

@@ -49,15 +49,15 @@ pub struct Screen {
 #[rustfmt::skip]
 pub static FORMATS: &[Format] = &[
     Format {
-        name: "text", extension: "txt", about: "For a terminal, which shows lines and points as well",
+        name: "text", extension: "txt", about: "Text for a terminal, with plots in braille",
         side_by_side: false, draw: Draw::Text(text::render),
     },
     Format {
-        name: "markdown", extension: "md", about: "A table a grid",
+        name: "markdown", extension: "md", about: "One table per grid",
         side_by_side: true, draw: Draw::Text(markdown::render),
     },
     Format {
-        name: "csv", extension: "csv", about: "A line a cell",
+        name: "csv", extension: "csv", about: "One line per cell",
         side_by_side: false, draw: Draw::Text(csv::render),
     },
     Format {
@@ -65,19 +65,19 @@ pub static FORMATS: &[Format] = &[
         side_by_side: false, draw: Draw::Text(json::render),
     },
     Format {
-        name: "latex", extension: "tex", about: "A table a grid, for the package booktabs",
+        name: "latex", extension: "tex", about: "One table per grid, for the package booktabs",
         side_by_side: false, draw: Draw::Text(latex::render),
     },
     Format {
-        name: "svg", extension: "svg", about: "A picture without pixels",
+        name: "svg", extension: "svg", about: "Vector picture",
         side_by_side: false, draw: Draw::Text(svg::render),
     },
     Format {
-        name: "png", extension: "png", about: "A picture of pixels, to a file or a pipe",
+        name: "png", extension: "png", about: "Bitmap picture, to a file or a pipe",
         side_by_side: false, draw: Draw::Bytes(png::render),
     },
     Format {
-        name: "html", extension: "html", about: "A page of its own: pictures, numbers, and the data as CSV",
+        name: "html", extension: "html", about: "Self-contained page with pictures, numbers, and the data as CSV",
         side_by_side: false, draw: Draw::Text(html::render),
     },
 ];

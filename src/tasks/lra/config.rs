@@ -36,15 +36,15 @@ pub struct LraConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LraDataset {
-    /// Nested operations on digits; ten answers.
+    /// Nested operations on digits; ten classes.
     Listops,
-    /// IMDB reviews, character by character; good or bad.
+    /// IMDB reviews, character by character; positive or negative.
     Text,
-    /// Pairs of AAN papers, character by character; whether one cites the other.
+    /// Pairs of AAN papers, character by character; does one cite the other?
     Retrieval,
-    /// CIFAR-10 in gray, pixel by pixel; ten classes.
+    /// CIFAR-10 in grayscale, pixel by pixel; ten classes.
     Image,
-    /// Two discs among dashed paths of 32 x 32 pixels; whether one path joins them.
+    /// Two discs among dashed paths, 32 x 32 pixels; does one path connect them?
     Pathfinder,
 }
 

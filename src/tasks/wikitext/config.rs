@@ -33,7 +33,7 @@ pub struct WikitextConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Corpus {
-    /// WikiText-103 with its rare words, the one of Table 1.
+    /// WikiText-103 with its rare words, as in Table 1.
     #[value(name = "wikitext-103-raw")]
     #[serde(rename = "wikitext-103-raw")]
     Wikitext103Raw,
@@ -49,7 +49,7 @@ pub enum Corpus {
     #[value(name = "wikitext-2")]
     #[serde(rename = "wikitext-2")]
     Wikitext2,
-    /// Any `train.txt`, `valid.txt` and `test.txt` in the folder of `--data-dir`, byte for byte.
+    /// The files train.txt, valid.txt and test.txt in --data-dir, byte for byte.
     Text,
     /// A few pages that are part of the program.
     Sample,

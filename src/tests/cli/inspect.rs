@@ -177,7 +177,7 @@ fn lemmas_and_identity_are_computed() {
     let how: Vec<String> = how.map(|how| how.replace('"', "")).collect();
     shows!("lemma2", how.join("\n"));
     let features = cells(&world, "inspect lemma1 --order 6 --m 3").into_iter();
-    let mut monomials = features.filter(|cell| cell["quantity"] == "features, monomials");
+    let mut monomials = features.filter(|cell| cell["quantity"] == "features (monomials)");
     assert!(monomials.any(|cell| cell["of"] == 6 && cell["value"] == 84.0));
     for form in FORMS {
         let said = world.dsf(&format!("inspect eta --eta exp,sum --format {form}"));
@@ -205,14 +205,14 @@ fn a_single_token_has_a_dash_for_what_transitions_have() {
     shows!("inspect-a-single-token", told(&world, line));
     let cells = cells(&world, line);
     for name in [
-        "different numbers in Λ_i",
+        "distinct numbers in Λ_i",
         "smallest |λ|",
         "median |λ|",
         "largest |λ|",
         "share of |λ| > 1 (%)",
         "largest product of Λs",
-        "spread of the gate g (ln)",
-        "spread of ΠΛ g (ln)",
+        "std of ln g over tokens",
+        "std of ln ΠΛ g over tokens",
         "median half-life of ΠΛ g (tokens)",
     ] {
         let named = || cells.iter().filter(|cell| cell["quantity"] == name);
@@ -229,11 +229,11 @@ fn a_horizon_stands_beside_a_uniform_one_and_a_rank_beside_the_most_that_it_can_
         let found = cells.iter().find(|cell| cell["quantity"] == name);
         found.unwrap_or_else(|| panic!("{name}"))["value"].as_f64()
     };
-    let uniform = value("that of a uniform average").unwrap();
+    let uniform = value("effective horizon of a uniform average (tokens)").unwrap();
     assert!(uniform > 40.0 && uniform < 50.0, "{uniform}");
     let share = value("effective horizon (% of the row)").unwrap();
     assert!(share > 50.0 && share <= 100.0, "{share}");
-    assert_eq!(value("rows of Φ, which no rank exceeds"), Some(64.0));
+    assert_eq!(value("rows of Φ, the largest possible rank"), Some(64.0));
     let life = value("median half-life of ΠΛ g (tokens)");
     assert_eq!(life, None, "never, since the product cancels η");
     let never = cells.iter().find(|cell| cell["of"] == "never").unwrap();

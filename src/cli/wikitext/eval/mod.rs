@@ -22,21 +22,21 @@ use scores::Scores;
 pub(super) struct Arguments {
     #[command(flatten)]
     chosen: Chosen,
-    /// Corpus [default: that of the model's training].
+    /// Corpus [default: the corpus of training].
     #[arg(long, value_name = "NAME")]
     corpus: Option<Corpus>,
-    /// Splits of it, separated by commas.
+    /// Splits to evaluate.
     #[arg(long, value_delimiter = ',', value_name = "SPLIT", default_values = ["val", "test"])]
     split: Vec<Split>,
-    /// Tokens between the beginnings of windows [default: L].
+    /// Tokens from the start of one window to the next [default: L].
     ///
-    /// 1 to L: fewer than L give each scored token at least L - N tokens of context, and cost L / N times as much.
+    /// N is 1 to L. Below L, every scored token has at least L - N tokens of context, at L / N times the cost.
     #[arg(long, value_name = "N")]
     stride: Option<usize>,
-    /// Tokens a window, L [default: as the model was trained].
+    /// Window length L, in tokens [default: the training length].
     #[arg(long, value_name = "L")]
     seq_len: Option<usize>,
-    /// Windows a batch [default: as many as have 8,192 tokens].
+    /// Windows per batch [default: 8,192 tokens].
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
 }
