@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What `make gpu-test` does on a machine with an NVIDIA GPU, with or without Rust: the kernels under a
-# check of their memory and their races where compute-sanitizer is there, then every check and
-# measurement of `dsf bench --device cuda`, into results/bench-gpu.csv.
+# Runs `make gpu-test` on a machine with an NVIDIA GPU, with or without Rust: if compute-sanitizer is installed, checks
+# the memory accesses and races of the kernels; then runs every check and measurement of `dsf bench --device cuda`, into
+# results/bench-gpu.csv.
 #
-#     PYTHON=FILE    a Python with torch: PyTorch by turns, and its CUDA libraries where there is no toolkit
-#     BENCH=FLAGS    more flags, such as "--only check" or "--minutes 20"
+#     PYTHON=FILE    Python with torch: alternates with PyTorch, and uses its CUDA libraries if there is no toolkit
+#     BENCH=FLAGS    additional flags, such as "--only check" or "--minutes 20"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dsf=${DSF:-target/cuda/dsf-cuda}
@@ -29,7 +29,7 @@ if command -v compute-sanitizer >/dev/null; then
             --only "check small" --again --csv "target/cuda/$tool.csv" --quiet || failed=$?
     done
 else
-    echo "compute-sanitizer is not on PATH: the kernels' memory and races go unchecked" >&2
+    echo "compute-sanitizer is not on PATH: memory accesses and races of the kernels are not checked" >&2
 fi
 
 echo "== dsf bench"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Stands between cargo and nvcc (NVCC); DSF_NVCC is the compiler. Candle's kernels for quantised models and mixtures of
-# experts, nine tenths of the time that all of its kernels take, become empty: nothing here runs them, and a program
-# that calls one does not link, or does not find it. The text of the others, which goes into the binary as it is and is
-# compiled by the driver, loses those for numbers that nothing here has (f16, f8), and comments and blanks: a third of it.
-# Called as nvcc-VERSION, or as nvcc-VERSION-quick: see cargo.sh.
+# Wrapper of nvcc for cargo (NVCC); DSF_NVCC is the compiler. It replaces Candle's kernels for quantised models and
+# mixtures of experts by empty files: they take nine tenths of the compile time of its kernels, and nothing here runs them.
+# A program that calls one does not link, or does not find it. Candle's other kernels are embedded in the binary as PTX,
+# which the driver compiles. This script removes their kernels for f16 and f8, which nothing here uses, and comments and
+# blanks: a third of the text. It is called as nvcc-VERSION or nvcc-VERSION-quick: see cargo.sh.
 arguments=("$@")
 texts=
 case $PWD in
@@ -17,7 +17,7 @@ case $PWD in
                     : > "${arguments[i]}" ;;
             esac
         done
-        # Those that are left, without optimisation, for a binary that is linked and not used.
+        # The remaining kernels are compiled without optimisation, for a binary that is linked but not run.
         case $0 in *-quick) arguments=(--Ofast-compile=max "${arguments[@]}") ;; esac
         ;;
 esac

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The twenty worst rows of the kernels' report: spills, then stack, then registers.
+# Prints the twenty worst rows of the kernels' report, by spills, stack and registers.
 set -euo pipefail
 [ -f "$1" ] || { echo "error: no $1; \`make cuda\` writes it" >&2; exit 1; }
 { head -n 1 "$1"; tail -n +2 "$1" | sort -t, -k7,7nr -k6,6nr -k4,4nr; } |

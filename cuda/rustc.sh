@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Stands between cargo and rustc (RUSTC_WRAPPER) in builds with CUDA.
+# Wrapper of rustc for cargo (RUSTC_WRAPPER) in builds with CUDA.
 program=$1
 shift
 first=()
@@ -7,13 +7,13 @@ case ${1:-} in
     *rustc) first=("$1"); shift ;; # clippy is called with the compiler's name before its arguments
 esac
 case " $* " in
-    # cudarc can open the CUDA libraries at run time, which candle's choice of its features rules
-    # out: a binary linked to them would not start on a machine without a driver.
+    # Lets cudarc open the CUDA libraries at run time, although Candle selects other features of it: a binary linked to
+    # them would not start on a machine without a driver.
     *" --crate-name cudarc "*) set -- "$@" --cfg 'feature="dynamic-loading"' ;;
-    # Of functions that are equal the binary holds one, and no table of the addresses in it: 3 MB less. Equal data may not be
-    # shared, too: mimalloc tells two of its tables apart by where they are.
+    # Merges identical functions and omits the relocation table, which saves 3 MB. Identical data must not be merged:
+    # mimalloc distinguishes two of its tables by their addresses.
     *" --crate-name dsf "*" --crate-type bin "*)
         [ -z "${DSF_CUDA_FOLD:-}" ] || set -- "$@" -C relocation-model=static -C link-arg=-Wl,--icf=all ;;
 esac
-# First in the search for libraries, before those of an installed toolkit; see cargo.sh.
+# These libraries are found before those of an installed toolkit; see cargo.sh.
 exec "$program" "${first[@]}" -L "native=$DSF_CUDA_OUT/links" "$@"

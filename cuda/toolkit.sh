@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# The CUDA toolkit that builds the kernels: an installed one, else NVIDIA's wheels in .cuda/.
-#   toolkit.sh fetch        makes sure there is one; downloads 105 MB if there is none
+# Finds the CUDA toolkit that builds the kernels: an installed one, else NVIDIA's wheels in .cuda/.
+#   toolkit.sh fetch        downloads 105 MB unless there is a toolkit
 #   toolkit.sh where        prints its folder
-#   toolkit.sh libraries    downloads what a machine with a driver alone lacks to run dsf-cuda, 480 MB
+#   toolkit.sh libraries    downloads the libraries that dsf-cuda needs beside a driver, 480 MB
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 fetched=$(dirname "$here")/.cuda
 
 fail() { echo "error: $*" >&2; exit 1; }
 
-# Whether a folder holds nvcc of CUDA 12.8 or later: the first that knows every GPU we compile for.
+# Whether a folder has nvcc of CUDA 12.8 or later, the first version that supports every GPU we compile for.
 serves() {
     local release
     [ -x "$1/bin/nvcc" ] || return 1
@@ -27,19 +27,19 @@ installed() {
     return 1
 }
 
-# The list, copied last, is what makes a fetched folder complete and of these versions.
+# The list is copied last: it marks a folder as complete and records its versions.
 complete() { cmp -s "$here/$1.txt" "$fetched/$1/$1.txt"; }
 
-# fetch NAME: the packages of cuda/NAME.txt into .cuda/NAME
+# fetch NAME: downloads the packages of cuda/NAME.txt into .cuda/NAME
 fetch() {
     complete "$1" && return
     command -v python3 >/dev/null && python3 -m pip --version >/dev/null 2>&1 ||
         fail "fetching NVIDIA's packages needs python3 with pip; install them, or a CUDA toolkit of 12.8 or later"
     local wheels=$fetched/wheels-$1 unpacked=$fetched/unpacked-$1
     local pip=(python3 -m pip --disable-pip-version-check --quiet)
-    # Whole wheels stay if the download is interrupted, and are not fetched twice.
+    # Complete wheels stay if the download is interrupted, and are not downloaded twice.
     "${pip[@]}" download --no-deps --only-binary=:all: --require-hashes -r "$here/$1.txt" -d "$wheels" ||
-        fail "could not download the packages of cuda/$1.txt; the same command goes on from here"
+        fail "could not download the packages of cuda/$1.txt; the same command continues from here"
     rm -rf "$unpacked" "${fetched:?}/$1"
     PIP_ROOT_USER_ACTION=ignore "${pip[@]}" install --no-deps --no-index --find-links "$wheels" \
         --require-hashes -r "$here/$1.txt" --target "$unpacked"
