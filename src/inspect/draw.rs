@@ -2,9 +2,9 @@
 
 use super::measures::{evenly, Measures};
 use super::products::bins;
-use super::table::{record, table};
+use super::table::{panels, record, table};
 use super::view::View;
-use crate::report::{Cell, Content, Coverage, Form, Grid, Line, Report, Style, Tick};
+use crate::report::{Cell, Content, Form, Grid, Line, Report, Style, Tick};
 use serde_json::{json, Value};
 
 /// Largest number of rows and columns of a heatmap, and of tokens of a line.
@@ -44,15 +44,7 @@ pub fn report(heading: String, views: &[View], shown: Shown) -> Report {
         }
         notes.extend(notes_on(view));
     }
-    Report {
-        heading,
-        facts: vec![("inspection".to_owned(), json!(1))],
-        list: "panels",
-        grids,
-        printed: Vec::new(),
-        notes,
-        coverage: Coverage::default(),
-    }
+    panels(heading, grids, notes)
 }
 
 /// Notes on a view.

@@ -3,13 +3,13 @@
 
 use super::products::median;
 use super::subject::Subject;
-use super::table::{record, shown};
+use super::table::{panels, record, shown};
 use super::verify::{apart, rows, scale, stepped, tolerance};
 use crate::error::Result;
 use crate::mixers::{Core, Family};
 use crate::nn::Cx;
 use crate::ops::{with_pairs, Pairs};
-use crate::report::{Cell, Coverage, Form, Grid, Line, Report, Style};
+use crate::report::{Cell, Form, Grid, Line, Report, Style};
 use crate::store::{gigabytes, memory_limit, MemoryLimit};
 use candle_core::Tensor;
 use serde_json::json;
@@ -190,16 +190,7 @@ pub fn engines(heading: String, subjects: &[Subject]) -> Result<(Report, bool)> 
         "times are medians of up to {ROUNDS} alternating runs over one sequence; differences are from the first algorithm, in \
          units of the largest output"
     ));
-    let report = Report {
-        heading,
-        facts: vec![("inspection".to_owned(), json!(1))],
-        list: "panels",
-        grids,
-        printed: Vec::new(),
-        notes,
-        coverage: Coverage::default(),
-    };
-    Ok((report, hold))
+    Ok((panels(heading, grids, notes), hold))
 }
 
 fn grid(subject: &Subject, timed: &[Timed]) -> Grid {

@@ -2,11 +2,11 @@
 
 use super::attention::queries_and_keys;
 use super::subject::Subject;
-use super::table::record;
+use super::table::{panels, record};
 use crate::error::{ensure, refuse, Result};
 use crate::ltv::lemmas::{attention, taylor, truncated_softmax, truncation_bound};
 use crate::ops::rng::Rng;
-use crate::report::{Cell, Content, Coverage, Form, Grid, Line, Report, Style, Tick};
+use crate::report::{Cell, Content, Form, Grid, Line, Report, Style, Tick};
 use candle_core::D;
 use serde_json::json;
 
@@ -182,17 +182,11 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
             Style::Measured("number"),
         )
     };
-    Ok(Report {
-        heading: format!("Lemma 1: softmax attention as a truncated Taylor system; {subject}"),
-        facts: vec![("inspection".to_owned(), json!(1))],
-        list: "panels",
-        grids: vec![curve, sizes],
-        printed: Vec::new(),
-        notes: vec![
-            format!("largest |q·k|/√m: {:.2}", heads.largest_score()),
-            "only even orders keep every weight positive; the bound is infinite if the relative error δ of a weight reaches 1"
-                .to_owned(),
-        ],
-        coverage: Coverage::default(),
-    })
+    let heading = format!("Lemma 1: softmax attention as a truncated Taylor system; {subject}");
+    let notes = vec![
+        format!("largest |q·k|/√m: {:.2}", heads.largest_score()),
+        "only even orders keep every weight positive; the bound is infinite if the relative error δ of a weight reaches 1"
+            .to_owned(),
+    ];
+    Ok(panels(heading, vec![curve, sizes], notes))
 }

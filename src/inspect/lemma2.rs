@@ -1,7 +1,7 @@
 //! Lemma 2, computed: mixers whose map with a smaller n is embedded in one with a larger n; and identity (33).
 
 use super::subject::Subject;
-use super::table::{record, shown};
+use super::table::{panels, record, shown};
 use crate::config::ModelConfig;
 use crate::error::{ensure, Error, Result};
 use crate::ltv::lemmas::Step;
@@ -9,10 +9,9 @@ use crate::mixers::{Growth, MixerSpec, MIXERS};
 use crate::nn::{Cx, Params};
 use crate::ops;
 use crate::ops::rng::Rng;
-use crate::report::{Cell, Coverage, Facts, Form, Grid, Line, Report, Style};
+use crate::report::{Cell, Facts, Form, Grid, Line, Report, Style};
 use crate::store::check_memory;
 use candle_core::{DType, Device, IndexOp, Tensor};
-use serde_json::json;
 use std::collections::HashMap;
 
 /// Biases at which the limit of linear attention is evaluated.
@@ -297,15 +296,7 @@ pub fn lemma2(growing: &[Growing]) -> Result<Report> {
 }
 
 fn table_report(heading: &str, grid: Grid) -> Report {
-    Report {
-        heading: heading.to_owned(),
-        facts: vec![("inspection".to_owned(), json!(1))],
-        list: "panels",
-        grids: vec![grid],
-        printed: Vec::new(),
-        notes: Vec::new(),
-        coverage: Coverage::default(),
-    }
+    panels(heading.to_owned(), vec![grid], Vec::new())
 }
 
 /// Identity (33) for every mixer with a parameter A: with A = a I, its transitions are the reversed sigmoid σ(-z)^a of

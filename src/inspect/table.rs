@@ -2,7 +2,7 @@
 
 use super::measures::Measures;
 use super::view::View;
-use crate::report::{Cell, Facts, Form, Grid, Line, Style};
+use crate::report::{Cell, Coverage, Facts, Form, Grid, Line, Report, Style};
 use serde_json::{json, Value};
 
 /// A quantity of a system, and its name in the table.
@@ -104,6 +104,19 @@ pub fn of_columns(title: String, columns: &[Column]) -> Grid {
         form: Form::Table,
         records,
         ..Grid::new(title, drawn().map(|column| column.title.as_str()), lines, Style::Measured("number"))
+    }
+}
+
+/// A report of several panels.
+pub fn panels(heading: String, grids: Vec<Grid>, notes: Vec<String>) -> Report {
+    Report {
+        heading,
+        facts: vec![("inspection".to_owned(), json!(1))],
+        list: "panels",
+        grids,
+        printed: Vec::new(),
+        notes,
+        coverage: Coverage::default(),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::draw::{Curves, LAMBDAS};
 use super::measures::{evenly, Measures};
-use super::table::{of_columns, shown, Column};
+use super::table::{of_columns, panels, shown, Column};
 use super::view::View;
-use crate::report::{Coverage, Grid, Report};
+use crate::report::{Grid, Report};
 use serde_json::{json, Value};
 
 /// Largest number of epochs in a table.
@@ -54,15 +54,7 @@ pub fn over_training(heading: String, courses: &[Course]) -> Report {
         notes.extend(course.without_system());
         notes.extend(course.learnt());
     }
-    Report {
-        heading,
-        facts: vec![("inspection".to_owned(), json!(1))],
-        list: "panels",
-        grids,
-        printed: Vec::new(),
-        notes,
-        coverage: Coverage::default(),
-    }
+    panels(heading, grids, notes)
 }
 
 fn at_epoch(epoch: usize) -> [Option<Value>; 2] {
