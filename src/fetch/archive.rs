@@ -69,7 +69,7 @@ fn get(archive: &Path, source: &ArchiveSource, request: &FetchRequest, context: 
     let format = Format::of(&mut BufReader::new(file)).map_err(Error::io("read", archive))?;
     if format == Format::Unknown {
         remove_if_present(archive)?;
-        let reason = "what lies there is no gzip'd tar; nothing was kept";
+        let reason = "not a gzip-compressed tar archive; nothing was kept";
         return Err(failed(&source.url, reason.to_owned()));
     }
     let (sum, sha256) = (sum_file(archive), digest::<Sha256>(archive, || context.check_stopped())?);
@@ -169,7 +169,7 @@ fn stream(reader: ProgressReader, entries: &[&Entry], staging: &Path) -> io::Res
         let refused = |why: &str| Err(io::Error::other(format!("`{}` {why}", name.display())));
         let leads_down = |part| matches!(part, Component::Normal(_) | Component::CurDir);
         if !name.components().all(leads_down) {
-            return refused("leads out of it");
+            return refused("leads out of the archive");
         }
         let belongs = |e: &&Entry| inner(&name).starts_with(inner(Path::new(e.folder)));
         let Some(index) = entries.iter().position(belongs) else {
@@ -179,7 +179,7 @@ fn stream(reader: ProgressReader, entries: &[&Entry], staging: &Path) -> io::Res
             // Directories are created with the files in them: one that is not writable could not be filled.
             EntryType::Directory => continue,
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {}
-            _ => return refused("is no file and no folder"),
+            _ => return refused("is neither a file nor a folder"),
         }
         item.unpack_in(staging)?;
         if folders[index].is_none() {

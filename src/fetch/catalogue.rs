@@ -79,7 +79,7 @@ pub struct Repository {
     pub models: bool,
 }
 
-const LRA_ABOUT: &str = "in the archive of the Long Range Arena, 7.7 GB for all three of it";
+const LRA_ABOUT: &str = "in the archive of the Long Range Arena, 7.7 GB with all three of its datasets";
 
 /// All entries: tasks in the order of [`LraDataset::ALL`], texts in that of [`Corpus::ALL`], then the tokenizer.
 pub const CATALOGUE: [Entry; 10] = [
@@ -105,8 +105,8 @@ pub const CATALOGUE: [Entry; 10] = [
         folder: "lra_release/lra_release/tsv_data",
         parts: &files::PAIRS,
         about: LRA_ABOUT,
-        licence: "texts of the ACL Anthology Network, which the archive holds although its makers \
-                  say that they may not pass them on: for your own research; cite Radev et al. 2013",
+        licence: "texts of the ACL Anthology Network, which the archive contains although its authors \
+                  state that they may not redistribute them: for your own research; cite Radev et al. 2013",
     },
     Entry {
         dataset: Dataset::Lra(LraDataset::Image),

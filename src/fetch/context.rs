@@ -79,7 +79,7 @@ impl FetchContext<'_> {
         files::lock(path, || {
             if !std::mem::replace(&mut reported, true) {
                 let lock = path.display();
-                let line = format!("another process fetches this already: waiting for {lock}");
+                let line = format!("another process is fetching this: waiting for {lock}");
                 self.progress.say(&line);
             }
             self.check_stopped()

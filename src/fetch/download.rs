@@ -1,4 +1,4 @@
-//! HTTP download of one file. It resumes where it broke off, retries when a connection drops, and renames the file to
+//! HTTP download of one file. It resumes a partial download, retries when a connection drops, and renames the file to
 //! its own name only once it is complete and matches the published checksum.
 
 use super::context::FetchContext;
@@ -180,12 +180,12 @@ fn accept(wanted: &Download, response: &Response<()>, part: &mut PartialDownload
                 return Ok(Ok(()));
             }
             part.clear()?;
-            let reason = "the server continued with other bytes than were asked for";
+            let reason = "the server sent other bytes than were requested";
             Ok(Err(Failure::Transient(reason.to_owned())))
         }
         StatusCode::RANGE_NOT_SATISFIABLE if from > 0 => {
             part.clear()?;
-            let reason = "the server has another file now";
+            let reason = "the file on the server has changed";
             Ok(Err(Failure::Transient(reason.to_owned())))
         }
         StatusCode::OK => {
@@ -214,7 +214,7 @@ fn check_length(part: &mut PartialDownload, from: u64) -> Result<Result<(), Fail
         Some(whole) if part.len() < whole => Ok(Err(broke_off(part, from, "the server closed it"))),
         Some(whole) if part.len() > whole => {
             part.clear()?;
-            let reason = format!("more than the {whole} bytes came that were announced");
+            let reason = format!("the server sent more than the announced {whole} bytes");
             Ok(Err(Failure::Transient(reason)))
         }
         _ => Ok(Ok(())),
@@ -322,7 +322,7 @@ fn refusal(status: StatusCode) -> Failure {
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Failure::Transient(said),
         s if s.is_server_error() => Failure::Transient(said),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            Failure::Permanent(format!("{said}: it wants a login or does not serve you"))
+            Failure::Permanent(format!("{said}: it requires a login or denies access"))
         }
         _ => Failure::Permanent(said),
     }

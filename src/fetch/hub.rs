@@ -119,7 +119,7 @@ fn get(
     Ok(pointer)
 }
 
-/// Requests the metadata of the file at `url` once, on a thread: the client waits for ever and cannot be stopped.
+/// Requests the metadata of the file at `url` once, on a thread, since the client has no timeout and cannot be stopped.
 fn request_metadata(api: &Api, url: &str, context: &mut FetchContext) -> Result<Result<HubFile, Failure>> {
     let (sender, answer) = channel();
     let (api, address) = (api.clone(), url.to_owned());
@@ -133,7 +133,7 @@ fn request_metadata(api: &Api, url: &str, context: &mut FetchContext) -> Result<
         Ok(Err(e)) => Err(none(&e.to_string())),
         Err(RecvTimeoutError::Timeout) => Err(Failure::Transient("the hub does not answer".to_owned())),
         // The client panics at a redirection without a target.
-        Err(RecvTimeoutError::Disconnected) => Err(none("the answer makes no sense")),
+        Err(RecvTimeoutError::Disconnected) => Err(none("the answer is invalid")),
     })
 }
 
@@ -150,9 +150,9 @@ impl HubFile {
         let plain = |what: &str, text: &str| {
             let letters = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
             match text {
-                "" => Err(format!("the hub named no {what}")),
+                "" => Err(format!("the hub gave no {what}")),
                 _ if letters && text.len() <= 128 => Ok(text.to_owned()),
-                _ => Err(format!("the hub named the {what} `{text}`, which is none")),
+                _ => Err(format!("the hub gave `{text}` as {what}, which is invalid")),
             }
         };
         Ok(Self {

@@ -132,7 +132,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 fn offline_without(what: &str) -> Error {
     Error::missing(format!(
-        "{what} is not there, and nothing is downloaded under --offline, DSF_OFFLINE or \
-         HF_HUB_OFFLINE: fetch it once without them"
+        "{what} is missing, and --offline, DSF_OFFLINE or HF_HUB_OFFLINE forbids downloads: fetch it once \
+         without them"
     ))
 }

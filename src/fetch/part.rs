@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_says_how_much_is_missing_and_how_to_go_on() {
+    fn the_error_of_a_full_disk_names_the_missing_bytes_and_the_command() {
         let dir = tempfile::tempdir().unwrap();
         let mut part = PartialDownload::open(&dir.path().join("file"), "http://x/y").unwrap();
         let version = Version { url: "http://x/y".to_owned(), validator: None, bytes: Some(10) };

@@ -80,7 +80,7 @@ fn a_redirection_without_end_is_given_up() {
 }
 
 #[test]
-fn nobody_at_the_address_is_one_sentence() {
+fn an_address_without_a_server_is_an_error_of_one_sentence() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let gone = format!("http://{port}/file");
     let mut target = Target::new();
