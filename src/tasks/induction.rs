@@ -41,7 +41,7 @@ fn rules(vocab_size: usize, length: Length, _answers: usize) -> Vec<Rule> {
         Rule::new(
             vocab_size >= 3,
             ("--vocab-size", vocab_size),
-            "leaves nothing to tell apart: one token is the special one. Give at least 3",
+            "leaves fewer than two tokens besides the special one. Give at least 3",
         ),
     ]
 }

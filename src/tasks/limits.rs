@@ -3,7 +3,7 @@
 use crate::error::{ensure, Result};
 use std::fmt;
 
-/// Largest vocabulary. With a larger one, the embedding table alone exceeds any device.
+/// Largest vocabulary; its f32 embedding table has 64 GiB at d = 1024.
 const MAX_VOCAB: usize = 1 << 24;
 
 /// Largest number of tokens in a split, 8 GiB of host memory.
@@ -107,7 +107,7 @@ pub(super) fn check(
     }
     ensure!(
         vocab_size <= MAX_VOCAB,
-        flag "--vocab-size" = vocab_size, "beyond the largest vocabulary of {task}: give at most {MAX_VOCAB}");
+        flag "--vocab-size" = vocab_size, "exceeds the largest vocabulary of {task}: give at most {MAX_VOCAB}");
     let [train, test] = lengths.each();
     let splits = [("--train-examples", train, 1), ("--val-examples", test, 0), ("--test-examples", test, 1)];
     for ((flag, length, least), examples) in splits.into_iter().zip(examples) {

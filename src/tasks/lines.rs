@@ -77,7 +77,7 @@ fn check_header(path: &Path, line: Line, header: &str) -> Result<()> {
 }
 
 fn fault(path: &Path, number: usize, line: Line, reason: &str) -> Error {
-    let cut = if line.ended { "" } else { "; the file ends inside this line: get it again" };
+    let cut = if line.ended { "" } else { "; the file ends inside this line: get a new copy" };
     Error::data_at(path, Position::Line(number as u64), format!("{reason}{cut}"))
 }
 
@@ -130,7 +130,7 @@ impl<'a> Blocks<'a> {
                 Some(end) => begun + end + 1,
                 None if !more => self.buffer.len(),
                 None if self.buffer.len() > LONGEST => {
-                    let reason = "MiB without a line end; expected is one example a line";
+                    let reason = "MiB without a line end; expected one example per line";
                     return Err(Error::data(self.path, format!("{} {reason}", LONGEST >> 20)));
                 }
                 None => continue,

@@ -285,8 +285,8 @@ fn same_files(named: &str, found: &str, task: &dyn Task, data_dir: Option<&Path>
         return Ok(());
     }
     let reason = format!(
-        "the files of {} have the digest {found}, and those of this run {named}: give the folder of its files by \
-         --data-dir, or type its settings without --config for a run on these files",
+        "the files of {} have the digest {found}, but those of this run have {named}: give their folder with \
+         --data-dir, or give the settings as flags instead of --config for a new run on the present files",
         task.title()
     );
     Err(match data_dir {
@@ -363,7 +363,7 @@ impl RunConfig {
         config.task = task.config();
         if config.format != FORMAT {
             let found = config.format;
-            let reason = format!("format {found} is not the format {FORMAT} that this version trains");
+            let reason = format!("its format is {found}, but this version trains format {FORMAT}");
             return Err(Error::corrupt(place, reason));
         }
         Ok(config)

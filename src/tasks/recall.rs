@@ -43,7 +43,7 @@ fn rules(vocab_size: usize, length: Length, _answers: usize) -> Vec<Rule> {
             vocabulary,
             "odd, but keys and values share the vocabulary in halves. Give an even size",
         ),
-        Rule::new(vocab_size >= 4, vocabulary, "leaves one value, and nothing to recall. Give at least 4"),
+        Rule::new(vocab_size >= 4, vocabulary, "leaves fewer than two values. Give at least 4"),
     ]
 }
 

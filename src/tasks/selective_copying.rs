@@ -64,7 +64,7 @@ fn rules(vocab_size: usize, length: Length, copied: usize) -> Vec<Rule> {
         Rule::new(
             vocab_size >= 4,
             ("--vocab-size", vocab_size),
-            "leaves nothing to tell apart: one token is the noise, one the marker. Give at least 4",
+            "leaves fewer than two tokens besides the noise and the marker. Give at least 4",
         ),
     ]
 }
@@ -74,7 +74,7 @@ fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32])
     answers.fill_with(|| NOISE + 1 + rng.below(vocab_size - 2));
     let (places, markers) = tokens.split_at_mut(tokens.len() - answers.len());
     markers.fill(vocab_size - 1);
-    // A position is taken with probability (tokens left) / (positions left), which samples without replacement (Knuth,
+    // Each position is taken with probability (tokens left) / (positions left): sampling without replacement (Knuth,
     // The Art of Computer Programming 2, algorithm 3.4.2 S).
     let mut coming = answers.iter();
     for (left, place) in (1..=places.len() as u32).rev().zip(places) {
@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_answers_are_all_that_is_no_noise_before_as_many_markers(
+        fn the_answers_are_the_tokens_among_noise_before_as_many_markers(
             vocab_size in 4..40_usize, copied in 1..9_usize, spare in 0..30_usize,
             data_seed in 0..1_u64 << 40,
         ) {

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_tells_a_moved_border_and_another_label() {
+    fn the_fingerprint_depends_on_borders_and_labels() {
         let none = || Documents::new(1);
         let splits = |train: Documents| TrainValTest::from([train, none(), none()]);
         let of = |documents: [&[u8]; 2], label: u8| {

@@ -30,7 +30,8 @@ pub(super) fn per_token_splits(task: &dyn Task) -> [Dataset; 3] {
     }
 }
 
-/// Asserts that a task refuses its sizes for `flag`, both when they are checked and when data are made, and returns the refusal.
+/// Asserts that a task refuses its sizes for `flag`, both when they are checked and when data are made, and returns the
+/// refusal.
 pub(super) fn refuses(task: &dyn Task, flag: &str) -> Diagnostic {
     let at = task.check().refuses(flag);
     assert_eq!(task.load(None).refuses(flag), at);

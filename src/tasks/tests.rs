@@ -42,7 +42,7 @@ fn the_ids_of_runs_do_not_move() {
 }
 
 #[test]
-fn what_goes_without_saying_in_a_config_is_no_other_run() {
+fn default_values_in_a_config_are_not_another_run() {
     let mut run = samples::text_config();
     let id = run.id();
     run.task.set("eos_between_articles", false);

@@ -110,21 +110,21 @@ fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> Error {
         Some(_) => format!("{absent} of {name} is missing from this folder"),
         None => {
             let usual = dir.join(folders(dataset).1[0]);
-            format!("{absent} of {name} is neither here nor in {}", usual.display())
+            format!("{absent} of {name} is neither in this folder nor in {}", usual.display())
         }
     };
     let generate = if dataset.can_be_generated() {
-        format!("`dsf data generate {name}` makes data of the same kind, ")
+        format!("generate data of the same kind with `dsf data generate {name}`, ")
     } else {
         String::new()
     };
     let other_form = match dataset {
-        LraDataset::Text => "; the folder form, aclImdb/{train,test}/{neg,pos}/*.txt, serves as well",
+        LraDataset::Text => "; folders aclImdb/{train,test}/{neg,pos}/*.txt are read too",
         _ => "",
     };
     let reason = format!(
-        "{absent}; `dsf data fetch lra --dataset {name}` gets the data, {generate}and --data-dir DIR names the folder of \
-         data that lies elsewhere{other_form}"
+        "{absent}: download the data with `dsf data fetch lra --dataset {name}`, {generate}or give the folder of existing \
+         data with --data-dir DIR{other_form}"
     );
     Error::missing_at(place, reason)
 }

@@ -89,10 +89,10 @@ impl Task for LraConfig {
             (Generator::Files, _) | (Generator::Native, LraDataset::Pathfinder) => {}
             (Generator::Native, LraDataset::Listops) => listops::check_generated(self)?,
             (Generator::Native, other) => {
-                refuse!(flag "--data" = "native", "{} cannot be generated; take --data files", other.name())
+                refuse!(flag "--data" = "native", "{} cannot be generated; give --data files", other.name())
             }
             (Generator::Numpy, _) => {
-                refuse!(flag "--data" = "numpy", "a generator of MQAR; the Long Range Arena has native and files")
+                refuse!(flag "--data" = "numpy", "is a generator of MQAR; the Long Range Arena takes native or files")
             }
         }
         check_sizes(self)
@@ -202,7 +202,7 @@ fn check_sizes(config: &LraConfig) -> Result<()> {
     if let Some(paddles) = config.contour_length {
         ensure!(
             dataset == LraDataset::Pathfinder,
-            flag "--contour-length", "belongs to Pathfinder; leave it out with --dataset {name}");
+            flag "--contour-length", "is a setting of Pathfinder; leave it out with --dataset {name}");
         ensure!(
             CONTOURS.contains(&paddles),
             flag "--contour-length" = paddles, "must be {} to {} paddles; the released levels have 6, 9 and 14", CONTOURS.start(), CONTOURS.end());
@@ -213,7 +213,7 @@ fn check_sizes(config: &LraConfig) -> Result<()> {
             ensure!(
                 size == fixed,
                 flag(flag) = size,
-                "{name} has 32 x 32 pixels of 256 grays, so this is always {fixed}: leave it out"
+                "{name} has 32 x 32 pixels with 256 gray values, so this is always {fixed}: leave it out"
             );
         }
     } else {

@@ -33,13 +33,12 @@ impl Part {
         match holds {
             _ if holds >= wanted => Ok(()),
             0 => {
-                let reason = format!("holds no {noun} examples: get it again");
+                let reason = format!("has no {noun} examples: get a new copy");
                 Err(Error::data(path, reason))
             }
             _ => {
-                let reason = format!(
-                    "this file holds {holds} {noun} examples; give {flag} {holds} for a run on part of the data"
-                );
+                let reason =
+                    format!("this file has {holds} {noun} examples; give {flag} {holds} for a run on part of the data");
                 Err(Error::flag_value(flag, wanted, reason).in_file(path, None))
             }
         }
@@ -50,8 +49,8 @@ impl Part {
         let (found, flag) = (examples.len(), self.flag);
         examples.get(..wanted).ok_or_else(|| {
             let reason = match found {
-                0 => "the files found hold none; give --data-dir the whole data".to_owned(),
-                _ => format!("the files found hold {found}; give {flag} {found} or less, or --data-dir the whole data"),
+                0 => "the files have none; give the folder of the complete data with --data-dir".to_owned(),
+                _ => format!("the files have {found}; give {flag} {found} or less, or the folder of the complete data with --data-dir"),
             };
             Error::flag_value(flag, wanted, reason)
         })

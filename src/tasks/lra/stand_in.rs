@@ -28,7 +28,7 @@ pub fn write_stand_in(text: &Path, out: &Path, sizes: [usize; 3], seed: u64) -> 
     if articles.len() < needed {
         refuse!(
             path text,
-            "holds {} articles of at least {SHORTEST} bytes, but {needed} are needed, two for each split; an article begins at a line ` = Title = `, as in WikiText",
+            "has {} articles of at least {SHORTEST} bytes, but {needed} are needed, two for each split; an article begins at a line ` = Title = `, as in WikiText",
             articles.len()
         );
     }

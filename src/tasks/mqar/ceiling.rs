@@ -6,10 +6,10 @@ use std::f64::consts::LN_2;
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// Distance of two nodes of the integral over the logarithm of time.
+/// Distance between two nodes of the integral over the logarithm of time.
 const STEP: f64 = 0.1;
 
-/// Number of multiplications, some seconds of work, beyond which no ceiling is computed.
+/// Largest number of multiplications, some seconds of work, for which the ceiling is computed.
 const MOST_WORK: f64 = 4e9;
 
 /// Accuracies by slots, pairs and overwritten pairs, cached for the process.
@@ -20,7 +20,6 @@ static KNOWN: Mutex<BTreeMap<[usize; 3], f64>> = Mutex::new(BTreeMap::new());
 ///
 /// Pairs draw their slots one after the other without replacement, slot g with weight (g + 1)^(a - 1), so that pairs
 /// shown early tend to be asked for early. At slot g the predictor answers with the value of the likeliest pair.
-/// early tend to be asked early. At slot g the predictor answers with the value of the likeliest pair.
 pub(super) fn without_recall(config: &MqarConfig) -> Option<f64> {
     let (slots, k, overwritten) = (config.slots(), config.kv_pairs, config.overwrites);
     let work = nodes(slots) as f64 * slots as f64 * (slots as f64).log2().max(1.0) * k as f64;

@@ -155,13 +155,13 @@ impl Task for MqarConfig {
             Rule::new(
                 (1..=MOST_KEY_TOKENS).contains(&self.key_tokens),
                 ("--key-tokens", self.key_tokens),
-                format!("no length of a key. Give 1 to {MOST_KEY_TOKENS}"),
+                format!("is no length of a key. Give 1 to {MOST_KEY_TOKENS}"),
             ),
             Rule::new(self.passes > 0, ("--passes", self.passes), "shows no pair. Give at least 1"),
             Rule::new(
                 self.overwrites <= k,
                 ("--overwrites", self.overwrites),
-                format!("more than --kv-pairs {k}, and a pair is overwritten once at most. Give at most {k}"),
+                format!("exceeds --kv-pairs {k}, and a pair is overwritten at most once. Give at most {k}"),
             ),
         ];
         let [train, test] = self.lengths().each().map(|length| self.room(length));
@@ -182,7 +182,7 @@ impl Task for MqarConfig {
             Generator::Numpy => match self.variants().first() {
                 Some((typed, _)) => {
                     let (flag, value) = typed.split_once(' ').unwrap_or((typed, ""));
-                    refuse!(flag(flag) = value, "belongs to our own generator: take --data native, or leave it out")
+                    refuse!(flag(flag) = value, "needs the generator of dsf: give --data native, or leave it out")
                 }
                 None => numpy::seed(self).map(drop),
             },
@@ -286,7 +286,7 @@ impl MqarConfig {
         let variants: String = variants.iter().map(|(flag, _)| format!(" {flag}")).collect();
         let (least, flag) = (needed, length.flag);
         let why = match variants.as_str() {
-            "" => "each pair takes four positions, two to show it and two to ask for it".to_owned(),
+            "" => "each pair takes four positions, two to be shown and two to be asked for".to_owned(),
             _ => format!("a pair takes {width} positions each time that it is shown, and {width} to be asked for"),
         };
         [

@@ -28,7 +28,14 @@ pub(super) fn load(config: &MqarConfig) -> Result<[Dataset; 3]> {
 /// Returns the data seed, or an error if it exceeds numpy's largest.
 pub(super) fn seed(config: &MqarConfig) -> Result<u32> {
     u32::try_from(config.data_seed).map_err(|_| {
-        Error::flag_value("--data-seed", config.data_seed, format!("beyond numpy's largest seed, {}. Give a smaller one, or a smaller --seed where the data seed is left to follow it", u32::MAX))
+        Error::flag_value(
+            "--data-seed",
+            config.data_seed,
+            format!(
+                "exceeds numpy's largest seed, {}. Give a smaller one, or a smaller --seed if the data seed follows it",
+                u32::MAX
+            ),
+        )
     })
 }
 

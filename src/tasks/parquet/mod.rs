@@ -68,7 +68,7 @@ fn check_complete(reader: &Reader, group: usize, columns: &[(usize, &str)]) -> R
     }
     let held = columns.iter().map(|(held, name)| format!("{held} of `{name}`"));
     let held = held.collect::<Vec<_>>().join(" and ");
-    Err(Fault::Broken(format!("of {declared} rows it has {held}")))
+    Err(Fault::Broken(format!("it has only {held} of {declared} rows")))
 }
 
 /// Advice for a valid file in an unsupported form.
@@ -165,9 +165,9 @@ impl Fault {
     fn at(self, path: &Path, content: &str, beside: &str) -> Error {
         let reason = match self {
             Self::Unread(error) => return error,
-            Self::Broken(why) => format!("not a whole Parquet file ({why}): get it again"),
-            Self::Form(what) => format!("{what}, which is not read here: {REWRITE}"),
-            Self::Columns(why) => format!("{why}; expected is `{content}` (text or bytes){beside}"),
+            Self::Broken(why) => format!("not a complete Parquet file ({why}): get a new copy"),
+            Self::Form(what) => format!("{what}, which dsf cannot read: {REWRITE}"),
+            Self::Columns(why) => format!("{why}; expected `{content}` (text or bytes){beside}"),
         };
         Error::data(path, reason)
     }

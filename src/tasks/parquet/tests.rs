@@ -138,7 +138,7 @@ fn a_pointer_in_the_place_of_a_file_is_named() {
 }
 
 #[test]
-fn what_is_no_parquet_file_is_to_be_got_again() {
+fn an_invalid_parquet_file_is_refused() {
     let whole = written(TEXTS, Compression::SNAPPY);
     for bytes in [&b""[..], b"<html>", &whole[..whole.len() / 2]] {
         refused(bytes, "text");

@@ -246,7 +246,7 @@ fn texts_from(config: &WikitextConfig, place: &Folders, wanted: [bool; 3]) -> Re
 /// Fails as [`Task::sources`] does, and for [`Corpus::Sample`], which has no token files.
 pub fn token_files(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[PathBuf; 3]> {
     if config.corpus == Corpus::Sample {
-        refuse!(flag "--corpus" = "sample", "part of the program; it has no token files");
+        refuse!(flag "--corpus" = "sample", "is built into the program and has no token files");
     }
     Ok(Tokens::of(config, &Folders::new(data_dir)?, ALL)?.paths())
 }
@@ -323,7 +323,7 @@ fn incomplete(corpus: Corpus, texts: &[Option<Text>; 3]) -> Option<String> {
         .collect();
     (!parts.is_empty()).then(|| {
         format!(
-            "{} is here in part or in another edition, and its perplexity is not comparable: {}",
+            "the files of {} are incomplete or of another edition, so that perplexities are not comparable: {}",
             corpus.name(),
             parts.join(", ")
         )

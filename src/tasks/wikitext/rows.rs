@@ -125,7 +125,7 @@ impl Encoder {
     pub(super) fn new(vocabulary: Vocabulary, config: &WikitextConfig) -> Result<Self> {
         let eos = match (config.eos_between_articles, vocabulary.eos()) {
             (true, None) => {
-                refuse!(flag "--eos-between-articles", "the tokenizer {} declares no end-of-text token; `eos_token` in {} beside its tokenizer.json declares one", config.tokenizer, end_of_text::DECLARES)
+                refuse!(flag "--eos-between-articles", "the tokenizer {} declares no end-of-text token; declare one as `eos_token` in {} beside its tokenizer.json", config.tokenizer, end_of_text::DECLARES)
             }
             (asked, eos) => eos.filter(|_| asked),
         };
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_row_is_said_with_its_place() {
+    fn an_invalid_row_is_refused_with_its_place() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("train.txt");
         fs::write(&path, b"a\n\xff\n").unwrap();

@@ -142,7 +142,7 @@ fn a_zero_byte_is_refused_with_its_line() {
 }
 
 #[test]
-fn an_empty_split_and_a_part_of_a_corpus_are_told() {
+fn an_empty_split_is_refused_and_a_partial_corpus_gives_a_warning() {
     let body = "words ".repeat(40);
     let (_dir, place) = with([&body, "", &body]);
     let at = load_from(&config(Corpus::Text), &place).refuses("--seq-len");
@@ -151,7 +151,7 @@ fn an_empty_split_and_a_part_of_a_corpus_are_told() {
     let splits = load_from(&config(Corpus::Wikitext2), &place).unwrap();
     assert_eq!(splits.warnings.len(), 1);
     let warning = &splits.warnings[0];
-    for part in ["wikitext-2 is here in part", "train has 40 words of 2051910", "test has 40"] {
+    for part in ["the files of wikitext-2 are incomplete", "train has 40 words of 2051910", "test has 40"] {
         assert!(warning.contains(part), "{warning}");
     }
 }

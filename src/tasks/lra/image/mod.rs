@@ -17,7 +17,7 @@ const RECORD: usize = 1 + 3 * PIXELS;
 const CLASSES: u8 = 10;
 
 /// Advice for damaged files.
-const REMEDY: &str = "fetch it again: dsf data fetch lra --dataset image";
+const REMEDY: &str = "download it again: dsf data fetch lra --dataset image";
 
 /// Reads the pictures under `dir`. Nine tenths of the training pictures train and the last tenth validates, in the
 /// permutation of the released code. This gives the released split only for the binary batches; the Parquet files have

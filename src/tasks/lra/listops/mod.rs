@@ -39,7 +39,7 @@ fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 1], u8), String> {
     let tab = line.text.iter().rposition(|byte| *byte == b'\t');
     let (source, target) = tab.map_or((line.text, &[][..]), |tab| (&line.text[..tab], &line.text[tab + 1..]));
     let &[digit @ b'0'..=b'9'] = target else {
-        return Err(format!("expected is an expression, a tab and a digit, not `{}`", excerpt(line.text)));
+        return Err(format!("expected an expression, a tab and a digit, found `{}`", excerpt(line.text)));
     };
     // A token takes about six bytes of a line.
     let mut document = Vec::with_capacity(source.len() / 6 + 2);
@@ -47,7 +47,7 @@ fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 1], u8), String> {
     for word in source.split(u8::is_ascii_whitespace) {
         let Some(code) = code(word)? else { continue };
         if open == 0 && !document.is_empty() {
-            return Err("there is more behind the end of the expression".to_owned());
+            return Err("the expression is followed by more symbols".to_owned());
         }
         document.push(code);
         open += usize::from(code >= MAX);
@@ -59,7 +59,7 @@ fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 1], u8), String> {
         return Err("the expression is empty".to_owned());
     }
     if open > 0 {
-        return Err(format!("operators without a `]`: {open}"));
+        return Err(format!("number of operators without a `]`: {open}"));
     }
     document.truncate(seq_len - 1);
     document.push(RAW_END);
@@ -79,7 +79,7 @@ fn code(word: &[u8]) -> Result<Option<u8>, String> {
     let known = codes.find(|(_, symbol)| symbol.as_bytes() == word);
     known.map(|(code, _)| Some(code)).ok_or_else(|| {
         let word = excerpt(word);
-        format!("unknown symbol `{word}`; known are digits, [MIN, [MAX, [MED, [SM and ]")
+        format!("unknown symbol `{word}`; expected digits, [MIN, [MAX, [MED, [SM and ]")
     })
 }
 

@@ -27,7 +27,7 @@ const AT_ONCE: usize = 4096;
 const PICTURES_A_FOLDER: usize = 1000;
 
 /// Advice for damaged files.
-const REMEDY: &str = "fetch them again: dsf data fetch lra --dataset pathfinder";
+const REMEDY: &str = "download them again: dsf data fetch lra --dataset pathfinder";
 
 /// Picture listed in the metadata.
 struct Listed {

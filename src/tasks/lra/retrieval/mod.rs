@@ -23,12 +23,12 @@ fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 2], u8), String> {
     let fields: Vec<&[u8]> = text.split(|byte| *byte == b'\t').take(6).collect();
     let &[label, _, _, first, second] = fields.as_slice() else {
         return Err(format!(
-            "expected are five fields with tabs between them (label, two ids, two texts), not `{}`",
+            "expected five fields separated by tabs (label, two ids, two texts), found `{}`",
             excerpt(text)
         ));
     };
     if let Some(at) = text.iter().position(|byte| !byte.is_ascii()) {
-        return Err(format!("byte {} is not ASCII, as all of the data is", at + 1));
+        return Err(format!("byte {} is not ASCII", at + 1));
     }
     let value = std::str::from_utf8(label).ok();
     let value = value.and_then(|label| label.parse::<f64>().ok());
@@ -39,7 +39,7 @@ fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 2], u8), String> {
     };
     // A printed byte string ends with the quote that follows its b.
     if !line.ended && second.get(1) != second.last() {
-        return Err("the second text has no end".to_owned());
+        return Err("the second text has no closing quote".to_owned());
     }
     let document = |text: &[u8]| {
         let cut = &text[..text.len().min(seq_len - 1)];

@@ -114,12 +114,12 @@ fn rated_files(dir: &Path, label: u8) -> Result<Vec<((u64, u8), PathBuf)>> {
             continue;
         }
         let Some((number, rating)) = number_and_rating(&name.to_string_lossy()) else {
-            return Err(Error::data(&path, "expected are files named NUMBER_RATING.txt alone"));
+            return Err(Error::data(&path, "expected only files named NUMBER_RATING.txt"));
         };
         let fits = if label == 1 { 7..=10 } else { 1..=4 };
         if !fits.contains(&rating) {
             let (least, most) = (fits.start(), fits.end());
-            let reason = format!("a rating of {rating}; ratings here are {least} to {most}");
+            let reason = format!("the rating is {rating}, but ratings in this folder are {least} to {most}");
             return Err(Error::data(&path, reason));
         }
         files.push(((number, rating), path));

@@ -206,7 +206,7 @@ fn a_validation_set_is_drawn_from_a_stream_of_its_own() {
 
 /// Example of the module's documentation, laid out by hand: pairs a 1, b 2, c 3, of which c and a are shown again.
 #[test]
-fn answers_are_told_apart_by_pair_and_by_the_distance_from_the_value_shown_last() {
+fn answers_are_sliced_by_pair_and_by_the_distance_from_the_value_shown_last() {
     let config = MqarConfig { overwrites: 2, ..config(Generator::Native, 16, 3, 64) };
     let [a, b, c] = [1, 2, 3];
     let tokens = vec![a, 41, b, 42, c, 43, c, 44, a, 45, b, 0, a, 0, c, 0];

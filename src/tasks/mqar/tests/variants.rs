@@ -111,7 +111,7 @@ proptest! {
 
 /// For N = 2, keys are those of Zoology's compositional MQAR.
 #[test]
-fn where_all_combinations_are_keys_no_token_of_a_key_tells_its_value_without_the_others() {
+fn if_all_combinations_are_keys_every_token_of_a_key_is_needed_for_its_value() {
     for [n, k, m] in [[2, 4, 2], [2, 9, 3], [3, 8, 2], [8, 256, 2]] {
         let config = variant([n, k, 0, 1], 3, 5);
         for example in examples(&train(&config)) {

@@ -213,11 +213,11 @@ fn missing(corpus: Corpus, dir: &Path, wanted: [bool; 3], fullest: Option<&Corpu
     };
     let reason = match corpus.hub_folder() {
         Some(_) => format!(
-            "{what}; `dsf data fetch wikitext --corpus {name}` gets the corpus, and --data-dir DIR \
-             names the folder of one that lies elsewhere"
+            "{what}: download the corpus with `dsf data fetch wikitext --corpus {name}`, or give the folder of an \
+             existing one with --data-dir DIR"
         ),
         None => {
-            format!("{what}; --data-dir DIR names the folder of train.txt, valid.txt and test.txt")
+            format!("{what}: give the folder of train.txt, valid.txt and test.txt with --data-dir DIR")
         }
     };
     Error::missing_at(begun.map_or(dir, |found| &found.folder), reason)

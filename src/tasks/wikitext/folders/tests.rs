@@ -62,7 +62,7 @@ fn lacks(corpus: Corpus, files: &[&str]) -> Diagnostic {
 }
 
 #[test]
-fn what_is_missing_is_named_with_what_gets_it() {
+fn missing_files_are_named_with_the_command_that_fetches_them() {
     lacks(Corpus::Wikitext2, &[]).names(&[
         "train.txt",
         "wikitext-2-v1",

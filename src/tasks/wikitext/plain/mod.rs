@@ -285,7 +285,7 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
         let found = lines.find_map(|(number, line)| Some((number, refused(line)?)));
         let (number, why) = match found {
             Some((number, error)) => (number, error.to_string()),
-            None => (piece.line, "the tokenizer refuses the text from here on".to_owned()),
+            None => (piece.line, "the tokenizer fails on the text from here on".to_owned()),
         };
         Error::data_at(path, Position::Line(number), why)
     }
@@ -295,12 +295,12 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
         let most = self.sizes.most >> 20;
         match self.encoder.eos {
             Some(_) => format!(
-                "an article of more than {most} MiB, which this tokenizer must see whole: make articles shorter, or take \
-                 a tokenizer that splits at spaces as that of GPT-2 does"
+                "an article of more than {most} MiB, which this tokenizer must see as a whole: make articles shorter, or use \
+                 a tokenizer that splits at spaces, as that of GPT-2 does"
             ),
             None => format!(
-                "more than {most} MiB, which this tokenizer must see whole: take one that splits at spaces as that of \
-                 GPT-2 does, or separate articles by --eos-between-articles"
+                "more than {most} MiB, which this tokenizer must see as a whole: use one that splits at spaces, as that of \
+                 GPT-2 does, or separate articles with --eos-between-articles"
             ),
         }
     }

@@ -172,7 +172,7 @@ fn refused(content: &[u8], encoder: &Encoder) -> Diagnostic {
 }
 
 #[test]
-fn what_cannot_be_encoded_is_said_with_its_line() {
+fn text_that_cannot_be_encoded_is_refused_with_its_line() {
     let bytes = with(Vocabulary::bytes(), false);
     let text = "x\n".repeat(50);
     refused(format!("{text}b\0c\nd\n").as_bytes(), &bytes);

@@ -180,7 +180,7 @@ impl<'a> Tokens<'a> {
     fn open(&self, split: usize, path: &Path) -> Result<(Text, Header)> {
         let map = files::map(path)?;
         let header = self.check(split, &map).map_err(|why| {
-            let reason = format!("not as it was made: {why}; delete it, and it is made again");
+            let reason = format!("damaged or outdated: {why}; delete it, and dsf makes it again");
             Error::corrupt(path, reason)
         })?;
         super::check_ids(self.config, split, header.largest)?;
@@ -198,11 +198,11 @@ impl<'a> Tokens<'a> {
             && header.tokenizer_sha256 == self.tokenizer.as_ref().map(|f| f.sha256.clone())
             && header.eos_between_articles == self.config.eos_between_articles;
         if !ours {
-            return Err("it is of another text or tokenizer".to_owned());
+            return Err("it belongs to another text or tokenizer".to_owned());
         }
         match sha256(&map[HEADER..]) == header.sha256 {
             true => Ok(header),
-            false => Err("its ids do not have the digest that its header names".to_owned()),
+            false => Err("its ids do not match the digest in its header".to_owned()),
         }
     }
 }
@@ -268,16 +268,16 @@ impl Header {
     /// Parses the first bytes of a token file, or returns a description of the defect.
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let first = bytes.get(..HEADER).ok_or("it is shorter than a header")?;
-        let none = |e| format!("its header is none: {e}");
+        let none = |e| format!("its header is invalid: {e}");
         let mut header = serde_json::from_slice(first).map_err(none)?;
         let whole = files::unseal(&mut header) == Some(true);
         let header: Self = serde_json::from_value(header).map_err(none)?;
         if (header.format.as_str(), header.version) != (FORMAT, VERSION) {
             let (format, version) = (&header.format, header.version);
-            return Err(format!("it is `{format}` {version}, not `{FORMAT}` {VERSION}"));
+            return Err(format!("its format is `{format}` {version}, not `{FORMAT}` {VERSION}"));
         }
         if !whole {
-            return Err("its header was changed since it was made".to_owned());
+            return Err("its header has been changed".to_owned());
         }
         let length = HEADER as u64 + 2 * header.tokens;
         if bytes.len() as u64 != length {

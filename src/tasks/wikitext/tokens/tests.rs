@@ -32,7 +32,7 @@ fn world(body: &str) -> (TempDir, Folders) {
 }
 
 #[test]
-fn the_head_of_a_file_says_what_it_holds() {
+fn the_header_of_a_token_file_describes_its_content() {
     let (_dir, place) = world(BODY);
     let config = WikitextConfig { eos_between_articles: true, ..config() };
     let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
@@ -64,7 +64,7 @@ fn many_files_are_named_as_one() {
 }
 
 #[test]
-fn files_are_made_once_by_all_who_ask() {
+fn concurrent_processes_make_token_files_once() {
     let (_dir, place) = world(&BODY.repeat(2000));
     let config = config();
     let made = AtomicUsize::new(0);
@@ -195,7 +195,7 @@ fn a_table_with_too_few_rows_is_refused() {
 }
 
 #[test]
-fn a_byte_order_mark_is_left_out_and_said() {
+fn a_byte_order_mark_is_dropped_with_a_warning() {
     let (dir, place) = world(BODY);
     let config = config();
     fs::write(dir.path().join("valid.txt"), format!("\u{feff}{BODY}")).unwrap();

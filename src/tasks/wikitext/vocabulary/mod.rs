@@ -80,7 +80,7 @@ impl Vocabulary {
             Kind::Bytes => Ok(text.bytes().map(u16::from).collect()),
             Kind::File(file) => {
                 let encoded = file.encode_fast(text, false);
-                let encoded = encoded.map_err(|e| Error::usage(format!("the tokenizer says: {e}")))?;
+                let encoded = encoded.map_err(|e| Error::usage(format!("the tokenizer failed: {e}")))?;
                 // The cast is lossless: the largest id was checked when the file was read.
                 Ok(encoded.get_ids().iter().map(|id| *id as u16).collect())
             }
@@ -126,7 +126,7 @@ impl Vocabulary {
     /// Parses the `tokenizer.json` at `path`, whose bytes are `content`, with the end-of-text token `eos`.
     fn parse(content: &[u8], path: &Path, eos: Option<&str>) -> Result<Self> {
         let refused = |why: String| {
-            let reason = format!("no tokenizer.json that can be used here: {why}");
+            let reason = format!("not a usable tokenizer.json: {why}");
             Error::data(path, reason)
         };
         if files::is_utf16(content) {
@@ -152,7 +152,7 @@ impl Vocabulary {
         match largest.map(|id| id as usize + 1) {
             None => Err(refused("it has no tokens".to_owned())),
             Some(size) if size > MOST => Err(refused(format!(
-                "its ids go up to {}, and ids are kept in two bytes, up to {}",
+                "its largest id is {}, but ids are stored in two bytes and end at {}",
                 size - 1,
                 MOST - 1
             ))),
@@ -266,13 +266,13 @@ impl FoundTokenizer {
         });
         Err(Error::missing(match tokenizer {
             Tokenizer::File(digest) => format!(
-                "the tokenizer.json with the digest {digest} is not kept here{other}: --data-dir DIR names a \
-                 folder that holds it under that name"
+                "the tokenizer.json with the digest {digest} was not found{other}: give a folder that has it under that \
+                 name with --data-dir DIR"
             ),
             _ => format!(
-                "the tokenizer of GPT-NeoX is not here{other}: `dsf data fetch wikitext --tokenizer` \
-                 gets it, and --data-dir DIR names a folder that holds its tokenizer.json; a new run takes \
-                 --tokenizer FILE or --tokenizer bytes as well"
+                "the tokenizer of GPT-NeoX was not found{other}: download it with `dsf data fetch wikitext --tokenizer`, or \
+                 give a folder that has its tokenizer.json with --data-dir DIR; a new run can also use --tokenizer FILE or \
+                 --tokenizer bytes"
             ),
         }))
     }

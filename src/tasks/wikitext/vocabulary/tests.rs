@@ -86,7 +86,7 @@ fn gpt_neox_is_known_in_any_print_and_a_copy_is_kept() {
 }
 
 #[test]
-fn gpt_neox_is_found_where_downloads_lie() {
+fn gpt_neox_is_found_in_the_folder_of_downloads() {
     let Some(found) = neox() else { return };
     for below in [
         "data/tokenizer.json",
@@ -129,7 +129,7 @@ fn another_file_is_adopted_by_its_digest_and_never_taken_for_gpt_neox() {
 }
 
 #[test]
-fn what_is_no_tokenizer_or_too_large_is_refused_and_not_kept() {
+fn an_invalid_or_too_large_tokenizer_is_refused_and_not_kept() {
     for (content, names) in [
         (&b"{\"a\": 1}"[..], &["tokenizer.json"][..]),
         (b"\xff", &["tokenizer.json"]),

@@ -80,7 +80,7 @@ fn apply(operator: u8, arguments: &mut [u8]) -> u8 {
 /// Fails for lengths at which hardly any tree would be kept.
 pub(in crate::tasks::lra) fn check_generated(config: &LraConfig) -> Result<()> {
     if config.seq_len > LONGEST {
-        refuse!(flag "--seq-len" = config.seq_len, "must be 16 to {LONGEST} for a generated listops: trees of ten levels are hardly ever longer");
+        refuse!(flag "--seq-len" = config.seq_len, "must be 16 to {LONGEST} for generated listops, since longer trees of ten levels are rare");
     }
     Ok(())
 }
