@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_goes_on_has_no_end() {
+    fn an_unfinished_run_has_no_end_event() {
         let sample = sample(3);
         let found = records(&events(&sample.begun(), 0.0));
         assert_eq!(found.len(), 4);

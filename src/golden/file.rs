@@ -81,7 +81,7 @@ impl Object {
     ///
     /// The number is missing or not from 1 to 2^32.
     pub fn size(&self, key: &str) -> Result<usize> {
-        self.find_size(key).ok_or_else(|| Error::usage(format!("metadata holds no size `{key}` from 1 to 2^32")))
+        self.find_size(key).ok_or_else(|| Error::usage(format!("metadata has no size `{key}` from 1 to 2^32")))
     }
 
     /// A positive whole number, if there is one.
@@ -92,19 +92,19 @@ impl Object {
 
     pub fn number(&self, key: &str) -> Result<f64> {
         let value = self.0.get(key).and_then(serde_json::Value::as_f64);
-        value.ok_or_else(|| Error::usage(format!("metadata holds no number `{key}`")))
+        value.ok_or_else(|| Error::usage(format!("metadata has no number `{key}`")))
     }
 
     pub fn text(&self, key: &str) -> Result<&str> {
         let value = self.0.get(key).and_then(serde_json::Value::as_str);
-        value.ok_or_else(|| Error::usage(format!("metadata holds no text `{key}`")))
+        value.ok_or_else(|| Error::usage(format!("metadata has no text `{key}`")))
     }
 }
 
 /// max |a - b| over two tensors of any float type; NaN if any difference is.
 pub(super) fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
     if a.dims() != b.dims() {
-        refuse!("shape {:?} where {:?} was expected", a.dims(), b.dims());
+        refuse!("expected shape {1:?}, found {0:?}", a.dims(), b.dims());
     }
     let values = |t: &Tensor| t.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
     let pairs = values(a)?.into_iter().zip(values(b)?);

@@ -64,7 +64,7 @@ impl Worst {
 
     fn verdict(self) -> Verdict {
         if self.count == 0 {
-            Verdict::Broken("nothing to compare in it".into())
+            Verdict::Broken("the file has nothing to compare".into())
         } else if self.error <= self.tolerance {
             Verdict::Pass(self)
         } else {
@@ -91,7 +91,7 @@ fn gradients(
         let (_, var) = vars
             .iter()
             .find(|(n, _)| n == name)
-            .ok_or_else(|| Error::usage(format!("gradient of {name}, which is no parameter here")))?;
+            .ok_or_else(|| Error::usage(format!("the file has a gradient of {name}, which is not a parameter")))?;
         let got = match grads.get(var) {
             Some(gradient) => gradient.clone(),
             None => var.zeros_like()?,
@@ -118,7 +118,7 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     if files.is_empty() {
-        return Err(Error::data(dir, "no .safetensors file in it; give a folder of golden files").into_refusal());
+        return Err(Error::data(dir, "has no .safetensors file; give a folder of golden files").into_refusal());
     }
     files.sort();
     Ok(files)

@@ -29,7 +29,7 @@ pub(super) fn check(file: &File) -> Result<Worst> {
         config.check()?;
         let stored = file.tensor(&format!("{case}.inputs"))?.dims();
         if stored != [config.train_examples, config.seq_len] {
-            let what = format!("{case}.inputs has shape {stored:?}, not what metadata says");
+            let what = format!("{case}.inputs has shape {stored:?}, which contradicts its metadata");
             return Err(Error::usage(what));
         }
         let seed = u32::try_from(seed).map_err(|_| Error::usage("the seed exceeds 32 bits"))?;

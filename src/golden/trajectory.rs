@@ -105,7 +105,7 @@ impl<'a> Trajectory<'a> {
                 .collect();
             let (size, count) = (marked.len(), marked.first().map_or(0, Vec::len));
             if count == 0 || marked.iter().any(|m| m.len() != count) {
-                let what = "examples must carry the same number of labels, at least one";
+                let what = "all examples must have the same number of labels, at least one";
                 return Err(Error::usage(what));
             }
             let (positions, answers): (Vec<u32>, Vec<u32>) = marked.into_iter().flatten().unzip();

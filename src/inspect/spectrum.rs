@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn eigenvalues_beside_a_matrix_of_rank_one_are_those_of_its_symmetric_kin() {
+    fn eigenvalues_of_diagonal_plus_rank_one_equal_those_of_the_dense_matrix() {
         // The third entry has no share in the rank-one term, and the last two are equal.
         let d = [0.9, 0.2, 0.5, -0.3, 0.7, 0.7];
         let b = [0.5, -0.4, 0.0, 1.0, 0.3, 0.2];

@@ -124,7 +124,7 @@ impl Network {
 
     fn new(name: String, config: RunConfig, trained: bool, params: Params) -> Result<Self> {
         if config.model.is_bidirectional() {
-            refuse!(flag "--bidirectional" = true, "each output of {name} depends on all tokens, and no system runs along time");
+            refuse!(flag "--bidirectional" = true, "each output of {name} depends on all tokens, so that it is no system in time");
         }
         let body = Body::new(&config, &params)?;
         Ok(Self { name, config, trained, params, body })
@@ -196,13 +196,13 @@ impl Network {
         let task = &self.config.task;
         ensure!(
             task.entry()?.objective.is_language_model(),
-            flag "--text", "is for models of text: {} is one of {}, whose own examples are --input task", self.name, task.name());
+            flag "--text", "needs a language model, but {} is a model of {}; use --input task for an example of that task", self.name, task.name());
         let settings: WikitextConfig = task.typed()?;
         let vocabulary = Vocabulary::open(&settings.tokenizer, data_dir)?;
         let ids: Vec<u32> = vocabulary.encode(text)?.into_iter().map(u32::from).collect();
         ensure!(
             !ids.is_empty(),
-            flag "--text", "empty: a system needs at least one token");
+            flag "--text", "has no tokens; give at least one");
         Ok(ids)
     }
 

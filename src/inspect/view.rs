@@ -14,7 +14,7 @@ pub struct View {
     pub state: [usize; 2],
     /// Measures of its system, or the reason why there is none.
     pub found: Result<Measures, &'static str>,
-    /// Description of the wrapping of the system, if it is an inner one.
+    /// Parts of the mixer around the system; `None` if the system is the whole mixer.
     pub around: Option<&'static str>,
     /// Softmax attention on the same input.
     pub attention: Attention,
@@ -25,7 +25,7 @@ pub struct View {
 }
 
 impl View {
-    /// Measures `subject`, and compares its forms if `compared` is set.
+    /// Measures the system of `subject`, and compares its four forms if `compared` is set.
     pub fn of(subject: &Subject, compared: bool) -> Result<Self> {
         let seq_len = subject.seq_len();
         let size = |seq_len| subject.mixer.state_size(seq_len);
@@ -53,7 +53,7 @@ impl View {
         })
     }
 
-    /// Description of the attention matrix.
+    /// Title of the attention matrix.
     pub fn attended(&self) -> &'static str {
         match self.attention.own {
             true => "softmax attention of its queries and keys",

@@ -1,8 +1,12 @@
-//! A mixer as a linear time-varying system.
+//! A mixer as a linear time-varying system (11), and its block kernel (12), for which y = Φ u:
 //!
-//! h_i = Λ_i h_{i-1} + B_i u_i,  y_i = C_i h_i + D_i u_i   (11), and its block kernel y = Φ u,
-//! Φ_ij = C_i (Π_{k=j+1..i} Λ_k) B_j + [i=j] D_i   (12). Λ_i is diagonal in the paper; here its states may also be complex
-//! numbers, stored as pairs of real ones, or it may be a diagonal plus a matrix of rank one, as in the delta rule.
+//! ```text
+//! h_i = Λ_i h_{i-1} + B_i u_i,  y_i = C_i h_i + D_i u_i
+//! Φ_ij = C_i (Π_{k=j+1..i} Λ_k) B_j + [i=j] D_i
+//! ```
+//!
+//! Λ_i is diagonal in the paper. Here its states may also be complex numbers, stored as pairs of real ones, or it may be
+//! a diagonal plus a matrix of rank one, as in the delta rule.
 
 pub mod lemmas;
 
@@ -45,8 +49,8 @@ pub struct Ltv {
 pub enum OffDiagonal {
     /// Λ_i is diagonal.
     Zero,
-    /// Imaginary part of λ, `(L, E/2, m)`, where channels c and E/2 + c hold the real and imaginary parts of complex states. The
-    /// real part is the decay, the same in both channels.
+    /// Imaginary part of λ, `(L, E/2, m)`, where channels c and E/2 + c hold the real and imaginary parts of complex
+    /// states. The real part is the decay, the same in both channels.
     Complex(Tensor),
     /// The states of a channel gain a (b · h), `(L, E, m)` both.
     RankOne {
@@ -63,7 +67,8 @@ pub struct Inner {
     pub system: Ltv,
     /// Input of the system, `(L, E)`.
     pub input: Tensor,
-    /// Description of the rest: how the input is computed, and the parts of the mixer that the matrices hold apart from the recurrence.
+    /// Description of the rest: how the input is computed, and the parts of the mixer that the matrices hold apart from
+    /// the recurrence.
     pub around: &'static str,
 }
 

@@ -181,7 +181,7 @@ impl Params {
             None => self.create(&name, &shape, init)?,
         };
         if var.shape() != &shape {
-            bail!("parameter {name} has shape {:?}, asked for {shape:?}", var.shape());
+            bail!("parameter {name} has shape {:?}, but {shape:?} was requested", var.shape());
         }
         Ok(if self.tracked { var.as_tensor().clone() } else { var.as_detached_tensor() })
     }
@@ -197,7 +197,7 @@ impl Params {
         }
         let value = match self.given_constant(name) {
             Some(value) if value.shape() == &shape => value.to_device(device)?,
-            Some(value) => bail!("constant {name} has shape {:?}, asked for {shape:?}", value.shape()),
+            Some(value) => bail!("constant {name} has shape {:?}, but {shape:?} was requested", value.shape()),
             None => {
                 let numbers = draw(self.constant_rng(name));
                 Tensor::from_vec(numbers, shape, device)?
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_depends_on_its_name_and_not_on_who_came_before() {
+    fn a_parameter_depends_on_its_name_and_not_on_earlier_parameters() {
         let a = Params::seeded(1, DType::F32, &Device::Cpu);
         let b = Params::seeded(1, DType::F32, &Device::Cpu);
         values(&b, "other", Init::Normal(1.0));

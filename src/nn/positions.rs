@@ -3,7 +3,7 @@
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 
-/// Ratio of the longest wavelength to the shortest, 2π.
+/// Upper bound of the ratio of the longest wavelength to the shortest, which is 2π.
 const BASE: f64 = 10_000.0;
 
 /// Sinusoidal embeddings (Vaswani et al. 2017, section 3.5) of `positions`, `(positions, d)`, with the dtype and device
@@ -26,7 +26,7 @@ mod tests {
     use candle_core::{DType, Device};
 
     #[test]
-    fn positions_are_told_by_sines_and_cosines() {
+    fn positions_are_encoded_by_sines_and_cosines() {
         let like = Tensor::zeros((), DType::F64, &Device::Cpu).unwrap();
         let found = sinusoids(2..4, 4, 0.5, &like).unwrap();
         let row = |p: f64| [p, p / 100.0].map(|angle| [0.5 * angle.sin(), 0.5 * angle.cos()]);

@@ -46,7 +46,7 @@ impl Trainer<'_> {
     }
 
     fn must_be_settled(&self) -> io::Result<()> {
-        let ahead = || io::Error::other("the weights are a step ahead of those that were told");
+        let ahead = || io::Error::other("the weights are one step ahead of the reported losses");
         self.stepper.is_settled().then_some(()).ok_or_else(ahead)
     }
 
@@ -61,13 +61,13 @@ impl Trainer<'_> {
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| broken(e.to_string()))?;
         let metadata = header.metadata().clone().unwrap_or_default();
         if metadata.get(RUN) != Some(&self.config.id()) {
-            return Err(broken("a checkpoint of another run".to_owned()));
+            return Err(broken("it belongs to another run".to_owned()));
         }
         let progress: Progress = metadata
             .get(PROGRESS)
             .and_then(|p| serde_json::from_str(p).ok())
             .filter(|progress| self.can_reach(progress))
-            .ok_or_else(|| broken("the progress is missing or impossible".to_owned()))?;
+            .ok_or_else(|| broken("its progress is missing or impossible".to_owned()))?;
         let tensors = SafeTensors::deserialize(bytes).map_err(|e| broken(e.to_string()))?;
         for slot in self.optimizer.slots() {
             let find = |name: &str, shape: &Shape| {

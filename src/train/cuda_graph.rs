@@ -59,8 +59,8 @@ impl CudaGraph {
 }
 
 impl Trainer<'_> {
-    /// Lets a step of a whole batch be recorded as a CUDA graph after the first steps; later whole batches replay it. It has no
-    /// effect off a GPU or if whole batches differ in shape.
+    /// Lets a step of a whole batch be recorded as a CUDA graph after the first steps; later whole batches replay it.
+    /// It has no effect off a GPU or if whole batches differ in shape.
     pub fn record_steps(&mut self) {
         if let Some(gpu) = self.optimizer.gpu() {
             self.stepper = Box::new(CudaGraph::new(gpu.clone()));
@@ -104,7 +104,7 @@ pub(super) struct Recorded {
     /// Loss of the last step: one f32.
     loss: Buffer,
     recording: Box<dyn Recording>,
-    /// Staging buffers of the two steps that may be under way at once.
+    /// Staging buffers of the two steps that may be in flight at once.
     mail: [Mailbox; 2],
     /// Numbers of the steps that are queued and not yet waited for.
     queued: Range<u64>,

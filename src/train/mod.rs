@@ -37,14 +37,14 @@ use std::time::Instant;
 
 /// Events of a run, for the screen and the store.
 pub enum Event<'a> {
-    /// An optimiser step was made.
+    /// Optimiser step.
     Step {
         /// Mean loss of the batch.
         loss: f64,
         /// Learning rate of the step.
         lr: f64,
     },
-    /// An epoch was trained and tested.
+    /// End of an epoch, after its test.
     Epoch(&'a EpochRow),
 }
 
@@ -62,7 +62,7 @@ trait Stepper {
 /// Stepper that launches every op.
 struct Launched;
 
-/// One run in training.
+/// Trainer of one run.
 pub struct Trainer<'a> {
     config: &'a RunConfig,
     device: Device,
@@ -76,7 +76,7 @@ pub struct Trainer<'a> {
 }
 
 impl<'a> Trainer<'a> {
-    /// Creates a run on `device`, before its first step.
+    /// Creates the trainer of a run on `device`, before the first step.
     pub fn new(config: &'a RunConfig, data: &'a Splits, device: &Device) -> Result<Self> {
         let precision = config.train.precision;
         let params = Params::seeded(config.seed, DType::F32, device);

@@ -3,7 +3,7 @@
 use crate::config::{Schedule, TrainConfig};
 use std::f64::consts::PI;
 
-/// Final learning rate of the released cosine schedule of the classifiers.
+/// Limit of the learning rate of the released cosine schedule of the classifiers; the last epoch is slightly above it.
 const FLOOR: f64 = 5e-6;
 
 /// Final share of the peak rate in Pythia's schedule.

@@ -246,7 +246,7 @@ fn run_to_the_end(config: &RunConfig, recorded: bool, stops: &[usize]) -> (Vec<f
 /// Ten steps per epoch, the last launched because its batch is short. Events and weights equal those of a run that
 /// waits for every step, even if it is stopped while a step is under way.
 #[test]
-fn steps_ahead_of_what_is_told_are_the_same_steps() {
+fn steps_queued_ahead_equal_steps_made_one_by_one() {
     let mut config = config("softmax", 1, Precision::F32);
     config.task.set("train_examples", 9 * 3 + 2);
     config.train.epochs = 2;
@@ -304,7 +304,7 @@ fn launches_of_a_step(mixer: &str) -> usize {
 }
 
 #[test]
-fn the_guide_to_the_kernels_tells_the_launches_of_a_step() {
+fn the_cuda_guide_lists_the_launches_of_a_step() {
     let guide = include_str!("../../cuda/README.md");
     let (_, table) = guide.split_once("| mixer | launches |").unwrap();
     let rows = table.lines().skip(2).map_while(|line| {
@@ -319,7 +319,7 @@ fn the_guide_to_the_kernels_tells_the_launches_of_a_step() {
 }
 
 #[test]
-fn a_loss_that_is_no_number_moves_nothing_in_a_recorded_step() {
+fn a_nan_loss_moves_no_weight_in_a_recorded_step() {
     let mut config = config("softmax", 1, Precision::F32);
     config.task.set("train_examples", 5 * 3);
     let data = tasks::load(&config.task, None).unwrap();

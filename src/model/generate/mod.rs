@@ -59,7 +59,7 @@ impl<'a> Continuation<'a> {
         device: &Device,
     ) -> Result<Self> {
         choice.check()?;
-        ensure!(!prompt.is_empty(), "a prompt needs at least one token to go on from");
+        ensure!(!prompt.is_empty(), "the prompt has no tokens; give at least one");
         let form = match model.begin(1)? {
             Some(decoder) => Form::Recurrent(decoder),
             None => Form::Window(window.max(1)),

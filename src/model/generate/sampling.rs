@@ -46,7 +46,7 @@ impl Choice {
         match how {
             // The negated comparison also refuses NaN.
             Sampling { temperature: t, .. } if !(*t > 0.0 && t.is_finite()) => {
-                wrong("--temperature", t, "a number above 0; --greedy takes the likeliest token")
+                wrong("--temperature", t, "a number above 0; --greedy always takes the most likely token")
             }
             Sampling { top_k: Some(0), .. } => wrong("--top-k", &0, "at least 1"),
             Sampling { top_p: Some(p), .. } if !(*p > 0.0 && *p <= 1.0) => wrong("--top-p", p, "above 0 and at most 1"),
@@ -61,7 +61,7 @@ impl Choice {
     /// Fails if a logit is NaN or there are none.
     pub(super) fn pick(&self, logits: &[f32], at: usize) -> Result<usize> {
         if logits.iter().any(|x| x.is_nan()) || logits.is_empty() {
-            refuse!("the model's logits are not numbers: its training diverged, or the weights are broken");
+            refuse!("the model's logits are NaN: its training diverged, or its weights are damaged");
         }
         Ok(match self {
             Self::Greedy => ranked(logits, 1)[0],
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_drawn_as_often_as_softmax_says() {
+    fn tokens_are_drawn_with_their_softmax_probabilities() {
         for temperature in [0.5, 1.0, 2.0] {
             let weights = LOGITS.map(|x| (f64::from(x) / temperature).exp());
             let total: f64 = weights.iter().sum();

@@ -31,7 +31,7 @@ const STEP: &str = "step";
 /// Weights of a model with the config and origin they belong to.
 #[derive(Debug)]
 pub struct Checkpoint {
-    /// Config of the run that trained them; an import has no epochs.
+    /// Config of the run that trained them; that of an imported model has no epochs.
     pub config: RunConfig,
     /// Run, epoch and step of the weights.
     pub origin: Origin,
@@ -88,7 +88,7 @@ impl Checkpoint {
             None if hf::is_in(path) => hf::read(path),
             None => refuse!(
                 path path,
-                "holds no weights: neither {BEST} nor {LAST}, which a run of `dsf wikitext` leaves, nor Hugging Face's model.safetensors"
+                "contains no weights: neither {BEST} or {LAST} of a run of `dsf wikitext`, nor a model.safetensors of Hugging Face"
             ),
         }
     }
@@ -191,13 +191,12 @@ fn header(config: &RunConfig, origin: &Origin) -> [(&'static str, String); 4] {
 /// Reason for which a file without a config is refused.
 fn reason_without_config(file: &Mapped) -> &'static str {
     if file.metadata().contains_key("progress") {
-        return "the checkpoint of an unfinished run; its weights come with the first epoch that \
-                validation likes";
+        return "is the checkpoint of an unfinished run, which writes its first weights after an epoch with a finite validation loss";
     }
     if file.names().iter().any(|name| name == "embed.tok") {
-        return "its header holds no `config`, without which nobody knows of what model it is";
+        return "has no `config` in its header, which describes the model";
     }
-    "neither weights of `dsf wikitext` nor of a GPT-NeoX model"
+    "has neither weights of `dsf wikitext` nor of a GPT-NeoX model"
 }
 
 /// Bytes of a tensor as little-endian f32.

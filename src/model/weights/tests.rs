@@ -77,7 +77,7 @@ fn fails(path: &Path, kind: &str) -> Diagnostic {
 }
 
 #[test]
-fn what_is_saved_is_read_back_to_the_bit_from_the_file_and_from_a_runs_folder() {
+fn saved_weights_are_read_back_bit_for_bit_from_a_file_and_from_a_run_folder() {
     let dir = tempfile::tempdir().unwrap();
     let mut wanted = checkpoint(&run("normalized"));
     wanted.save(&dir.path().join(LAST)).unwrap();
@@ -153,7 +153,7 @@ fn a_file_cut_short_is_refused() {
 }
 
 #[test]
-fn a_folder_without_weights_says_which_files_were_looked_for() {
+fn the_error_of_a_folder_without_weights_names_the_expected_files() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("empty");
     fs::create_dir(&folder).unwrap();

@@ -145,7 +145,7 @@ fn clipped_bits_do_not_depend_on_threads() {
 
 /// PyTorch's clipping would also turn every parameter into NaN.
 #[test]
-fn a_gradient_that_is_no_number_is_not_hidden_by_clipping() {
+fn a_nan_gradient_is_not_hidden_by_clipping() {
     let step = || {
         let var = Var::new(&[1.0f32, 2.0], &Device::Cpu).unwrap();
         let vars = vec![("a".into(), var.clone())];

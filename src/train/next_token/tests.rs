@@ -205,7 +205,7 @@ fn a_run_ends_with_the_perplexities_of_its_last_weights() {
 }
 
 #[test]
-fn a_limited_test_says_nothing_of_whole_splits_and_a_diverged_run_nothing_of_its_weights() {
+fn a_limited_test_has_no_scores_of_whole_splits_and_a_diverged_run_none_of_its_weights() {
     let config = config("softmax", None);
     let data = data(&config);
     let (trainer, _, outcome) = train(&config, &data);

@@ -230,7 +230,7 @@ fn every_epoch_shows_every_example_once_in_an_order_of_its_own() {
 }
 
 #[test]
-fn micro_batches_hold_like_lengths_where_padding_is_masked_and_one_length_where_it_is_seen() {
+fn micro_batches_have_similar_lengths_if_padding_is_masked_and_one_length_otherwise() {
     let splits = splits(1);
     let of = |protocol: Protocol| {
         let listops = settings(LraDataset::Listops, "s6", protocol);
@@ -247,7 +247,7 @@ fn micro_batches_hold_like_lengths_where_padding_is_masked_and_one_length_where_
 }
 
 #[test]
-fn a_stopped_run_goes_on_bit_for_bit() {
+fn a_stopped_run_resumes_bit_for_bit() {
     let listops = settings(LraDataset::Listops, "linear", Protocol::Matched);
     let run = run(&[listops, vec![("dropout", "0.1"), ("micro-batch", "4")]]);
     let data = Splits::Pooled(splits(1));

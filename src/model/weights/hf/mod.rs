@@ -87,7 +87,7 @@ fn rename(mut theirs: HashMap<String, Tensor>, model: &ModelConfig) -> Result<Ha
     }
     let unknown = theirs.keys().filter(|name| !names::is_buffer(name)).min();
     match unknown {
-        Some(name) => Err(format!("tensor {name} is no part of the model in {CONFIG}")),
+        Some(name) => Err(format!("tensor {name} is not part of the model in {CONFIG}")),
         None => Ok(values),
     }
 }
@@ -149,7 +149,7 @@ fn imported_run(shape: Shape, tokenizer: Tokenizer) -> RunConfig {
 /// Fails if the model is not a GPT-NeoX model.
 fn config_json(run: &RunConfig, eos: Option<u16>) -> Result<String> {
     let Ok(text) = run.task.typed::<WikitextConfig>() else {
-        refuse!("cannot be exported: the model is none of `dsf wikitext`");
+        refuse!("cannot be exported: it is not a model of `dsf wikitext`");
     };
     match config::mismatch(&run.model) {
         Some(why) => refuse!("cannot be exported: {why}"),

@@ -51,7 +51,7 @@ fn a_model_that_transformers_saved_computes_the_same_logits_here() {
 }
 
 #[test]
-fn an_imported_model_is_read_back_as_it_was() {
+fn an_imported_model_is_read_back_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let (path, found) = (dir.path().join("ours"), Checkpoint::open(&saved()).unwrap());
     found.save(&path).unwrap();
@@ -74,7 +74,7 @@ fn an_exported_run_comes_back_to_the_bit_with_its_config() {
 }
 
 #[test]
-fn what_transformers_saved_is_exported_as_it_was() {
+fn a_model_saved_by_transformers_is_exported_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     Checkpoint::open(&saved()).unwrap().export(dir.path(), None, Some(0)).unwrap();
     let back = Mapped::open(&dir.path().join(WHOLE)).unwrap().floats(|_| true).unwrap();

@@ -30,7 +30,7 @@ impl File<'_> {
     fn size(&self, key: &str) -> Result<usize> {
         let size = self.json[key].as_u64().filter(|n| (1..=1 << 24).contains(n));
         let size = size.and_then(|n| usize::try_from(n).ok());
-        size.ok_or_else(|| self.refused(&format!("`{key}` is missing or no size")))
+        size.ok_or_else(|| self.refused(&format!("`{key}` is missing or not a size")))
     }
 
     /// Fails if `key` is present with a value other than `wanted`.
@@ -46,9 +46,7 @@ impl File<'_> {
         match object.get(key) {
             None => Ok(()),
             Some(found) if same(found) || (found.is_null() && wanted == &json!(false)) => Ok(()),
-            Some(found) => {
-                Err(self.refused(&format!("`{key}` is {found}, and this program's model has {wanted} alone")))
-            }
+            Some(found) => Err(self.refused(&format!("`{key}` is {found}, but dsf supports only {wanted}"))),
         }
     }
 
@@ -101,7 +99,7 @@ pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
     }
     let dims = (file.rotary_share() * (d / heads) as f64) as usize;
     if !dims.is_multiple_of(2) || dims > d / heads {
-        return Err(file.refused(&format!("{dims} rotary channels of a head of {}", d / heads)));
+        return Err(file.refused(&format!("it has {dims} rotary channels in heads of width {}", d / heads)));
     }
     Ok(Shape {
         model: ModelConfig {
@@ -136,9 +134,9 @@ pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
 /// Returns the reason why `model` is not a GPT-NeoX model, or `None` if it is one.
 pub(super) fn mismatch(model: &ModelConfig) -> Option<String> {
     let Some(language) = &model.language else {
-        return Some("the model is none of `dsf wikitext`".to_owned());
+        return Some("it is not a model of `dsf wikitext`".to_owned());
     };
-    let other = |what: &str, is: &str, there: &str| Some(format!("{what} is `{is}`, and GPT-NeoX has `{there}` alone"));
+    let other = |what: &str, is: &str, there: &str| Some(format!("{what} is `{is}`, but GPT-NeoX has only `{there}`"));
     let (mixer, variant) = GPT_NEOX;
     if model.mixer != mixer {
         return other("the mixer", &model.mixer, mixer);
@@ -154,13 +152,13 @@ pub(super) fn mismatch(model: &ModelConfig) -> Option<String> {
     }
     if model.d_state != model.d_model {
         return Some(format!(
-            "queries and keys are {} wide, and those of GPT-NeoX as wide as the model, {}",
+            "queries and keys have width {}, but in GPT-NeoX they have the width of the model, {}",
             model.d_state, model.d_model
         ));
     }
     // Without a feature map, rotary positions before and after it are the same.
     let turned = language.rotary != Rotary::None && language.rotary_dims > 0;
-    (!turned).then(|| "it has no rotary positions, and GPT-NeoX always has some".to_owned())
+    (!turned).then(|| "it has no rotary positions, but GPT-NeoX always has them".to_owned())
 }
 
 /// Returns the `config.json` of `model`, for which [`mismatch`] must be `None`, with the keys of `transformers` 4 and

@@ -81,7 +81,7 @@ fn what_ours_cannot_be_is_refused_by_the_key_that_asks_for_it() {
 }
 
 #[test]
-fn what_is_written_is_read_as_the_same_model() {
+fn a_written_model_is_read_back_unchanged() {
     let run = run("softmax");
     let text = run.task.typed().unwrap();
     for (width, dims) in [(16, 2), (16, 8), (98, 2), (98, 46)] {
@@ -100,7 +100,7 @@ fn what_is_written_is_read_as_the_same_model() {
 }
 
 #[test]
-fn the_end_of_text_is_that_of_the_tokenizer_and_is_said_where_there_is_none() {
+fn the_end_of_text_token_is_the_tokenizers_and_null_if_it_has_none() {
     let run = run("softmax");
     let text = run.task.typed().unwrap();
     for (eos, wanted) in [(Some(0), json!(0)), (Some(293), json!(293)), (None, Value::Null)] {
@@ -114,7 +114,7 @@ fn the_end_of_text_is_that_of_the_tokenizer_and_is_said_where_there_is_none() {
 }
 
 #[test]
-fn a_model_that_is_no_gpt_neox_says_why() {
+fn a_model_that_is_not_gpt_neox_gives_the_reason() {
     let mut narrow = run("softmax").model;
     narrow.d_state = 8;
     let mut plain = run("softmax").model;
@@ -126,7 +126,7 @@ fn a_model_that_is_no_gpt_neox_says_why() {
     let cases = [
         (run("linear").model, "linear"),
         (paper, "variant"),
-        (narrow, "8 wide"),
+        (narrow, "width 8"),
         (plain, "rotary"),
         (recall, "dsf wikitext"),
     ];

@@ -49,7 +49,7 @@ fn index(place: &Path) -> Result<BTreeMap<String, String>> {
     for (tensor, shard) in &index.weight_map {
         let mut parts = Path::new(shard).components();
         if shard.is_empty() || !parts.all(|part| matches!(part, Component::Normal(_))) {
-            return Err(refused(format!("`{shard}`, where tensor {tensor} should be, is no file of this folder")));
+            return Err(refused(format!("tensor {tensor} is listed in `{shard}`, which is not a file of this folder")));
         }
     }
     Ok(index.weight_map)
@@ -60,7 +60,7 @@ fn open(folder: &Path, shard: &str) -> Result<Mapped> {
     if !path.exists() {
         return Err(Error::missing_at(
             &path,
-            format!("not there, and {INDEX} beside it says that it holds a part of the model: get it, too"),
+            format!("missing, but {INDEX} lists it as a part of the model: get it too"),
         ));
     }
     Mapped::open(&path)
@@ -73,13 +73,13 @@ fn check(index: &BTreeMap<String, String>, shards: &BTreeMap<&String, Mapped>) -
             continue;
         }
         let other = shards.iter().find(|(_, other)| other.has(tensor));
-        let place = other.map_or("no file of the index does".to_owned(), |(name, _)| format!("{name} does"));
-        return Err(format!("{shard} does not hold tensor {tensor}, as is said here; {place}"));
+        let place = other.map_or("no file of the index has it".to_owned(), |(name, _)| format!("{name} has it"));
+        return Err(format!("tensor {tensor} is listed in {shard}, which does not have it; {place}"));
     }
     for (shard, file) in shards {
         let unlisted = |name: &&String| !index.contains_key(*name) && !is_buffer(name);
         if let Some(tensor) = file.names().iter().find(unlisted) {
-            return Err(format!("{shard} holds tensor {tensor}, which is not listed here"));
+            return Err(format!("{shard} has tensor {tensor}, which the index does not list"));
         }
     }
     Ok(())

@@ -74,7 +74,7 @@ fn an_older_copy_in_a_file_that_the_index_does_not_name_is_not_read() {
 }
 
 #[test]
-fn a_tensor_that_is_not_where_the_index_says_is_named_with_where_it_is() {
+fn a_tensor_in_another_file_than_the_index_lists_is_named_with_that_file() {
     let mut world = World::new();
     let tensor = world.shards[0][0].0.clone();
     world.map[&tensor] = SECOND.into();
@@ -113,7 +113,7 @@ fn no_file_outside_the_folder_is_opened() {
 }
 
 #[test]
-fn what_is_no_index_is_refused_in_one_sentence() {
+fn an_invalid_index_is_refused_in_one_sentence() {
     let world = World::new();
     for (index, names) in [
         ("", &[][..]),
