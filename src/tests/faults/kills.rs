@@ -22,12 +22,12 @@ fn start(world: &World) -> Child {
         .unwrap()
 }
 
-/// The results of finished runs as they stand in their files.
+/// Result files of finished runs, with their contents.
 fn results(world: &World) -> BTreeMap<PathBuf, String> {
     let runs = fs::read_dir(world.path("results/runs")).into_iter().flatten();
     let files = runs.map(|run| run.unwrap().path().join("result.json"));
     let done = files.filter_map(|file| Some((file.clone(), fs::read_to_string(file).ok()?)));
-    // One that failed is trained again.
+    // A failed run is trained again, which replaces its result.
     done.filter(|(_, text)| text.contains("\"done\"")).collect()
 }
 
@@ -54,14 +54,15 @@ fn a_sweep_that_is_killed_again_and_again_trains_every_run_once_and_to_the_same_
                     pkill.status().unwrap();
                 };
                 match random.u8(0..4) {
-                    // The kernel takes a worker: the sweep goes on, and the run has failed.
+                    // Kills one worker, as the system does when memory runs out: the sweep continues, and the run
+                    // counts as failed.
                     0 => kill_workers(&["-n"]),
-                    // A machine that loses power.
+                    // Kills the sweep and its workers, as a power cut does.
                     1 => {
                         kill_workers(&[]);
                         sweep.kill().unwrap();
                     }
-                    // Its workers notice.
+                    // Kills only the sweep; its workers notice that and stop.
                     _ => sweep.kill().unwrap(),
                 }
             }
