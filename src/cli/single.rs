@@ -10,6 +10,8 @@ use super::{check_stop, exit, progress, stop_flag, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, Error, Result};
 use crate::files;
+use crate::model::initial_values;
+use crate::nn::InitialValues;
 use crate::recipes::Flags;
 use crate::recipes::{self, as_typed, Explained, Resolved, Task};
 use crate::store::{Metrics, Outcome, RunResult, RunStatus, Status, Store, Weights};
@@ -73,7 +75,7 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     let mut resolved = arguments.resolve(task)?;
     let identified = resolved.identify(data_dir);
     if arguments.explain {
-        print::result(&explanation(&mut resolved, identified, global))?;
+        print::result(&explanation(&mut resolved, identified, global)?)?;
         return Ok(exit::DONE);
     }
     identified?;
@@ -122,29 +124,42 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     Ok(code(&result))
 }
 
-/// Returns the settings of a run as columns, or as one JSON object. Settings can be explained even if data files are
-/// missing; a run on files then has no id.
-fn explanation(resolved: &mut Resolved, identified: Result<()>, global: &Global) -> String {
+/// Returns the settings of a run and the initial values of its parameters as columns, or as one JSON object. Settings
+/// can be explained even if data files are missing; a run on files then has no id.
+fn explanation(resolved: &mut Resolved, identified: Result<()>, global: &Global) -> Result<String> {
     let id = identified.as_ref().ok().map(|()| resolved.config.id());
     let unknown = identified.err();
     let unknown = unknown.map(|e| format!("the id of a run on files depends on their content: {e}"));
     resolved.notes.extend(unknown);
-    let Resolved { explained, notes, .. } = resolved;
+    let Resolved { explained, notes, config, .. } = resolved;
+    let initial = initial_values(&config.model, &config.task.sizes()?)?;
     if global.json {
         let settings = explained.iter().map(|row| {
             let (name, value, origin) = (&row.name, &row.value, row.origin.to_string());
             json!({ "name": name, "value": value, "origin": origin })
         });
         let settings: Vec<Value> = settings.collect();
-        let event = json!({ "event": "settings", "schema": 1, "run": id, "notes": notes, "settings": settings });
-        return format!("{event}\n");
+        let initial = initial.iter().map(|(name, initial)| {
+            json!({ "name": name, "shape": initial.shape, "values": initial.law, "origin": initial.origin })
+        });
+        let initial: Vec<Value> = initial.collect();
+        let event = json!({
+            "event": "settings", "schema": 1, "run": id, "notes": notes, "settings": settings, "initial_values": initial,
+        });
+        return Ok(format!("{event}\n"));
     }
     let row = |row: &Explained| vec![row.name.to_string(), as_typed(&row.value), row.origin.to_string()];
     let rows: Vec<Vec<String>> = explained.iter().map(row).collect();
     let notes = notes.iter().map(|note| format!("note: {note}\n"));
     let notes: String = notes.collect();
     let id = id.as_deref().unwrap_or("-");
-    format!("run {id}\n{}{notes}", columns(&rows, Align::Left))
+    let row = |(name, initial): &(String, InitialValues)| {
+        let shape = initial.shape.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
+        vec![name.clone(), shape, initial.law.clone(), initial.origin.to_owned()]
+    };
+    let initial: Vec<Vec<String>> = initial.iter().map(row).collect();
+    let (settings, initial) = (columns(&rows, Align::Left), columns(&initial, Align::Left));
+    Ok(format!("run {id}\n{settings}\ninitial values of parameters\n{initial}{notes}"))
 }
 
 fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {

@@ -16,7 +16,7 @@ pub use column::{Absent, Role, SettingColumn, Summary};
 pub use dsf_ops::Pool;
 pub use hybrid::Hybrid;
 pub use language::{InitScheme, LanguageConfig, Rotary};
-pub use model::{Layout, ModelConfig, PositionEmbedding, StateMixer};
+pub use model::{Layout, MapInit, ModelConfig, PositionEmbedding, StateMixer};
 pub use settings::{spelt, At, Extra, Group, Kind, Objective, Setting, SettingScope, Settings, SETTINGS};
 pub use task::TaskConfig;
 pub use train::{AdamConfig, Decay, Precision, Schedule, TrainConfig};

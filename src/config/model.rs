@@ -38,6 +38,12 @@ pub struct ModelConfig {
     /// Expansion factor, inner width over `d_model`, of mixers that have one; `None` for the mixer's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expand: Option<f64>,
+    /// Whether a short convolution precedes every mixer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub short_conv: bool,
+    /// Initial values of the mixers' linear maps.
+    #[serde(default, skip_serializing_if = "MapInit::is_released")]
+    pub init: MapInit,
     /// Layers of another mixer; `None` if all layers have the same mixer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hybrid: Option<Hybrid>,
@@ -71,6 +77,24 @@ impl PositionEmbedding {
     /// Whether this is the kind that older configs have, which is left out of the text.
     fn is_learnt(&self) -> bool {
         *self == Self::Learnt
+    }
+}
+
+/// Initial values of the linear maps of mixers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MapInit {
+    /// Those of the released model, whatever the mixer.
+    #[default]
+    Released,
+    /// Those of the mixer's authors, where they have a rule of their own.
+    Authors,
+}
+
+impl MapInit {
+    /// Whether this is the rule of older configs, which is left out of the text.
+    fn is_released(&self) -> bool {
+        *self == Self::Released
     }
 }
 

@@ -1,6 +1,6 @@
 //! Small models for the tests of other modules.
 
-use super::{InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Rotary, StateMixer};
+use super::{InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, PositionEmbedding, Rotary, StateMixer};
 
 /// Pythia's body around an attention mixer, with two layers of two heads.
 pub(crate) fn pythia(mixer: &str, rotary: Rotary) -> ModelConfig {
@@ -16,6 +16,8 @@ pub(crate) fn pythia(mixer: &str, rotary: Rotary) -> ModelConfig {
         state_mixer: StateMixer::Mlp,
         positions: false,
         position_embedding: PositionEmbedding::Learnt,
+        short_conv: false,
+        init: MapInit::Released,
         embed_dropout: 0.0,
         attn_dropout: 0.0,
         expand: None,

@@ -60,6 +60,8 @@ pub enum At {
     TrainOfLanguage(&'static str),
     /// Field of AdamW, for objectives that do not use the released optimiser.
     Adam(&'static str),
+    /// One field of language models of text, and another of all other models.
+    TextOr(&'static At, &'static At),
     /// No field: rules compute other settings from it.
     Rule,
 }
@@ -220,6 +222,10 @@ const LABELS: &[Objective] = &[Objective::PerToken];
 const POOLED: &[Objective] = &[Objective::Pooled];
 const TEXT: &[Objective] = &[Objective::NextToken];
 
+const INIT: &str =
+    "`released`: as in the released code, N(0, 0.02) under most protocols; `authors`: by the rule of the mixer's \
+    authors, where they have one (mamba, mamba2, ssd-mamba2).";
+
 const fn row(name: &'static str, at: At, kind: Kind, group: Group, help: &'static str) -> Setting {
     Setting {
         name,
@@ -321,6 +327,18 @@ pub static SETTINGS: Settings = {
             .more(&[(EVERY, "Replaces layers J, J+K and so on, counted from 0; J defaults to K/2, and `attention` means softmax. Further \
                 NAME=VALUE set options and variant of that mixer.")])
             .shown(column(54, Empty, "layers of another mixer, counted from 0")),
+        row("short-conv", At::Model("short_conv"), Bool, Model,
+            "Put a short convolution before the mixer")
+            .more(&[(EVERY, "A causal convolution over four tokens of each channel, then SiLU, as inside Mamba; with mixers that have one of \
+                their own it is a second one.")])
+            .shown(column(63, Empty, "true where a short convolution precedes the mixer")),
+        row("init", At::TextOr(&At::Language("init"), &At::Model("init")), OneOf(&["pythia", "hf", "released", "authors"]), Model,
+            "Initial values of linear maps")
+            .more(&[(LABELS, INIT), (POOLED, INIT),
+                (TEXT, "`pythia`: standard deviations of Pythia's training; `hf`: 0.02, as in `transformers`.")])
+            .accepting(&[(LABELS, &["released", "authors"]), (POOLED, &["released", "authors"]), (TEXT, &["pythia", "hf"])])
+            .shown(column(48, Empty, "initial values of linear maps: pythia or hf in a text's model, else authors where they are those of \
+                the mixer's authors")),
         row("layout", At::Model("layout"), LAYOUTS, Recipe, "")
             .shown(column(10, Required, "residual layout of a block")),
         row("state-mixer", At::Model("state_mixer"), STATE_MIXERS, Recipe, "")
@@ -427,6 +445,11 @@ pub static SETTINGS: Settings = {
         row("weight-decay", At::Train("weight_decay"), NotNegative, Training,
             "Decoupled weight decay of AdamW")
             .shown(column(21, Required, "decoupled weight decay")),
+        row("decay", At::TextOr(&At::Adam("decay"), &At::Train("decay")), OneOf(&["all", "matrices", "maps"]), Training,
+            "Parameters with weight decay: all, matrices or maps")
+            .more(&[(EVERY, "`matrices`: parameters with two axes or more, as in Pythia; `maps`: linear maps and embeddings, and neither \
+                decays, step sizes and kernels of a mixer, nor norms and biases.")])
+            .shown(column(53, Empty, "parameters with weight decay: all (also where it is empty), matrices, or maps")),
         row("precision", At::Train("precision"), OneOf(&["f32", "tf32", "bf16"]), Training,
             "Precision: f32, tf32 or bf16; the last two need a GPU")
             .more(&[(TEXT, "Default on a GPU: bf16.")])
@@ -482,10 +505,6 @@ pub static SETTINGS: Settings = {
             .shown(column(46, Empty, "rotary positions: pre (before the feature map), post (after it) or none")),
         row("rotary-dims", At::Language("rotary_dims"), ANY, Recipe, "")
             .shown(column(47, Empty, "channels of each head with rotary positions")),
-        row("init", At::Language("init"), OneOf(&["pythia", "hf"]), Language,
-            "Standard deviations of initial weights")
-            .more(&[(TEXT, "`pythia`: those of Pythia's training; `hf`: 0.02, as in `transformers`.")])
-            .shown(column(48, Empty, "initialisation scheme: pythia or hf")),
         row("schedule", At::TrainOfLanguage("schedule"),
             OneOf(&["constant", "cosine", "linear", "warmup-constant", "cosine-per-epoch", "warmup-cosine"]), Language,
             "Learning rate after the warm-up")
@@ -496,9 +515,6 @@ pub static SETTINGS: Settings = {
         row("clip", At::Adam("clip"), Norm, Language,
             "Gradient clipping norm; 0 disables it")
             .shown(column(52, Where("beta1", "", "0"), "gradient clipping norm; 0 for none")),
-        row("decay", At::Adam("decay"), OneOf(&["all", "matrices"]), Language,
-            "Parameters with weight decay: all, or matrices only")
-            .shown(column(53, Empty, "parameters with weight decay: all or matrices")),
         row("beta1", At::Adam("beta1"), Decay, Recipe, "")
             .shown(column(49, Empty, "first-moment decay of AdamW")),
         row("beta2", At::Adam("beta2"), Decay, Language,
@@ -520,6 +536,31 @@ pub static SETTINGS: Settings = {
     ])
 };
 
+impl At {
+    /// JSON pointer of the field in the config of a run of `objective`; `None` if such a config lacks it.
+    fn pointer(self, objective: Objective) -> Option<String> {
+        let (room, field) = match self {
+            At::Run(field) => ("", field),
+            At::Task(field) => ("/task", field),
+            At::Model(field) => ("/model", field),
+            At::Classifier(field) => (if_objective(objective, Objective::Pooled, "/model/classifier")?, field),
+            At::Language(field) => (if_objective(objective, Objective::NextToken, "/model/language")?, field),
+            At::Body(field) => match objective {
+                Objective::PerToken => return None,
+                Objective::Pooled => ("/model/classifier", field),
+                Objective::NextToken => ("/model/language", field),
+            },
+            At::Train(field) | At::TrainOfClassifier(field) | At::TrainOfLanguage(field) => ("/train", field),
+            At::Adam(field) => (if_objective(objective, Objective::NextToken, "/train/adam")?, field),
+            At::TextOr(text, other) => {
+                return if objective == Objective::NextToken { text } else { other }.pointer(objective)
+            }
+            At::Rule => return None,
+        };
+        Some(format!("{room}/{field}"))
+    }
+}
+
 impl Setting {
     /// Whether users set it for a task; recipes may set any field that the config has.
     pub fn is_of(&self, scope: &SettingScope) -> bool {
@@ -534,7 +575,7 @@ impl Setting {
             At::Model("positions" | "position_embedding") => objective == Objective::PerToken,
             // Language models are not scored by accuracy.
             At::Train("stop_above") => objective != Objective::NextToken,
-            At::Run(_) | At::Model(_) | At::Train(_) | At::Rule => true,
+            At::Run(_) | At::Model(_) | At::Train(_) | At::TextOr(..) | At::Rule => true,
         }
     }
 
@@ -545,22 +586,7 @@ impl Setting {
 
     /// JSON pointer of the setting in the config of a run of `objective`; `None` if such a config lacks the field.
     pub fn pointer(&self, objective: Objective) -> Option<String> {
-        let (room, field) = match self.at {
-            At::Run(field) => ("", field),
-            At::Task(field) => ("/task", field),
-            At::Model(field) => ("/model", field),
-            At::Classifier(field) => (if_objective(objective, Objective::Pooled, "/model/classifier")?, field),
-            At::Language(field) => (if_objective(objective, Objective::NextToken, "/model/language")?, field),
-            At::Body(field) => match objective {
-                Objective::PerToken => return None,
-                Objective::Pooled => ("/model/classifier", field),
-                Objective::NextToken => ("/model/language", field),
-            },
-            At::Train(field) | At::TrainOfClassifier(field) | At::TrainOfLanguage(field) => ("/train", field),
-            At::Adam(field) => (if_objective(objective, Objective::NextToken, "/train/adam")?, field),
-            At::Rule => return None,
-        };
-        Some(format!("{room}/{field}"))
+        self.at.pointer(objective)
     }
 
     /// JSON pointers of the setting in the configs of all objectives.

@@ -26,6 +26,9 @@ pub struct TrainConfig {
     /// Number of examples of a step whose activations are held at the same time; `None` for all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<usize>,
+    /// Parameters to which weight decay applies, if `adam` is `None`; `None` for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decay: Option<Decay>,
     /// Optimiser settings; `None` for the released ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adam: Option<AdamConfig>,
@@ -99,6 +102,8 @@ pub enum Decay {
     All,
     /// Parameters with two axes or more: neither biases nor norms.
     Matrices,
+    /// Linear maps and embeddings: no decays, step sizes or kernels of a mixer, and neither biases nor norms.
+    Maps,
 }
 
 /// Learning-rate schedules. Those that can be typed are the schedules of text.

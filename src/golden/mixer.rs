@@ -2,7 +2,7 @@
 
 use super::file::{distance, magnitude, File, Object};
 use super::{gradients, Worst};
-use crate::config::{Layout, ModelConfig, PositionEmbedding, StateMixer};
+use crate::config::{Layout, MapInit, ModelConfig, PositionEmbedding, StateMixer};
 use crate::error::{Error, Result};
 use crate::mixers::{Entry, Mixer, MixerSpec, MIXERS};
 use crate::nn::{Cx, Params};
@@ -47,6 +47,8 @@ pub(super) fn model_config((entry, variant): (&Entry, &str), sizes: &Object) -> 
         state_mixer: StateMixer::None,
         positions: false,
         position_embedding: PositionEmbedding::Learnt,
+        short_conv: false,
+        init: MapInit::Released,
         embed_dropout: 0.0,
         attn_dropout: 0.0,
         expand: expand.map(|e| e as f64),

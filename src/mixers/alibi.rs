@@ -14,6 +14,7 @@ pub(super) const ENTRY: Entry = Entry {
     variants: &["reference"],
     dsf: "no (N = ∞, Lemma 1)",
     heads: true,
+    multi_head: true,
     expands: true,
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "alibi_attention",

@@ -17,6 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     variants: &["reference"],
     dsf: "no (keys leave its window)",
     heads: true,
+    multi_head: true,
     expands: true,
     rotary: true,
     released: ReleasedBlock::ATTENTION,

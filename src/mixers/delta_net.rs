@@ -25,6 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "Yang et al. 2024",
     dsf: "N = n d/s, behind its convolution",
     heads: true,
+    multi_head: true,
     expands: true,
     // Zero rows leave the length of a key as it is.
     growth: Growth::Stacked {

@@ -20,6 +20,7 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "Yang et al. 2023",
     dsf: "N = n d/s, inside its norm",
     heads: true,
+    multi_head: true,
     expands: true,
     options: &[MixerOption {
         name: "gate_rank",

@@ -20,6 +20,7 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "Qin et al. 2024",
     dsf: "N = n d/s, inside its norm",
     heads: true,
+    multi_head: true,
     expands: true,
     options: &[MixerOption {
         name: "lower_bound",

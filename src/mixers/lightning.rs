@@ -18,6 +18,7 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "Qin et al. 2023",
     dsf: "N = n d/s, inside its norm",
     heads: true,
+    multi_head: true,
     expands: true,
     growth: Growth::Exact { zeroed: &["wq"], scaled: &[] },
     stem: "lightning_attention",

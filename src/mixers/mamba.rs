@@ -6,7 +6,7 @@ use super::gated_block::GatedInput;
 use super::state_space::{dt_rank, zero_state, SelectiveProjection, DT_RANK};
 use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::ltv::Inner;
-use crate::nn::{linear, Cx, Init, Params};
+use crate::nn::{linear, Cx, Init, Params, Scheme};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
@@ -22,6 +22,7 @@ pub(super) const ENTRY: Entry = Entry {
     options: &[DT_RANK],
     growth: Growth::STATE_SPACE,
     stem: "mamba",
+    authors_init: Some(Scheme::Mamba),
     own_init: &["a_log", "bdt", "conv_b", "conv_w", "dskip", "wdt"],
     uncounted: &["a_log", "conv_w"],
     work: |spec| {

@@ -8,7 +8,7 @@ use super::short_conv::ShortConv;
 use super::state_space::{mamba_dt_bias, zero_state_like, SsmInputs};
 use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::ltv::Inner;
-use crate::nn::{linear, project, Cx, Init, Params};
+use crate::nn::{linear, project, Cx, Init, Params, Scheme};
 use crate::ops;
 use crate::ops::rng::Rng;
 use candle_core::{Result, Tensor, D};
@@ -20,6 +20,7 @@ pub(super) const ENTRY: Entry = Entry {
     variants: &["block"],
     dsf: "N = n E, behind its convolution",
     heads: true,
+    multi_head: true,
     expands: true,
     widens: true,
     released: ReleasedBlock::STATE_SPACE,
@@ -35,6 +36,7 @@ pub(super) const ENTRY: Entry = Entry {
         },
     },
     stem: "mamba2",
+    authors_init: Some(Scheme::Mamba),
     own_init: &["a_log", "bdt", "conv_b", "conv_w", "dskip", "norm"],
     uncounted: &["conv_w"],
     work: |spec| {

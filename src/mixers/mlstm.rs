@@ -23,6 +23,7 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "Beck et al. 2024",
     dsf: "N = n d/s",
     heads: true,
+    multi_head: true,
     expands: true,
     growth: Growth::Exact { zeroed: &["wq", "bq"], scaled: &["wk"] },
     stem: "mlstm",
@@ -69,7 +70,7 @@ impl MLstm {
         let last = heads.saturating_sub(1).max(1) as f64;
         let forget_bias = |head: usize, _: &mut _| 3.0 + 3.0 * head as f64 / last;
         let gate = |[weight, bias]: [&str; 2], init| -> Result<[Tensor; 2]> {
-            Ok([params.get(weight, (heads, d), Init::Constant(0.0))?, params.get(bias, heads, init)?])
+            Ok([params.map(weight, (heads, d), Init::Constant(0.0))?, params.get(bias, heads, init)?])
         };
         let sizes = HeadSizes::new(spec);
         Ok(Self {

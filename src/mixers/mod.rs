@@ -14,6 +14,7 @@ mod attention;
 mod bigbird;
 mod complex;
 mod complex_state;
+mod convolved;
 mod delta_net;
 mod diagonal;
 mod dss;
@@ -73,11 +74,12 @@ mod token_shift;
 mod ttt_linear;
 mod work;
 
-use crate::config::{Layout, ModelConfig, Protocol, Rotary, StateMixer};
+use crate::config::{Layout, MapInit, ModelConfig, Protocol, Rotary, StateMixer};
 use crate::error;
 use crate::ltv::{Inner, Ltv};
-use crate::nn::{Cx, Params};
+use crate::nn::{Cx, Params, Scheme};
 use candle_core::{Result, Tensor};
+use convolved::Convolved;
 pub(crate) use softmax_attention::{GPT_NEOX, SOFTMAX};
 pub use spec::{MixerSpec, RotarySpec};
 use std::borrow::Cow;
@@ -150,6 +152,8 @@ pub struct Entry {
     pub dsf: &'static str,
     /// Whether `n_heads` may differ from 1.
     pub heads: bool,
+    /// Whether its authors train it with several heads, of which the protocol `matched` gives it four.
+    pub multi_head: bool,
     /// Whether it has a state expansion; where it has none, `d_state` is recorded as 1.
     pub expands: bool,
     /// Whether the first variant has an inner width, set by `expand`.
@@ -168,6 +172,8 @@ pub struct Entry {
     pub growth: Growth,
     /// Stem of its golden files, `STEM_VARIANT`.
     pub stem: &'static str,
+    /// Initial values of its linear maps by its authors, for `--init authors`; `None` for those of the released model.
+    pub authors_init: Option<Scheme>,
     /// Parameters with initial values of their own, which no scheme of linear maps changes.
     pub own_init: &'static [&'static str],
     /// Parameters whose initial values depend on the depth of the layer.
@@ -441,6 +447,7 @@ impl Entry {
             variants: &["paper"],
             dsf: "",
             heads: false,
+            multi_head: false,
             expands: false,
             widens: false,
             rotary: false,
@@ -450,6 +457,7 @@ impl Entry {
             options: &[],
             growth: Growth::No("its state has the width d: there is no n to grow"),
             stem: "",
+            authors_init: None,
             own_init: &[],
             depth_init: &[],
             uncounted: &[],
@@ -463,7 +471,17 @@ impl Entry {
 
     /// Mixer of `spec` with parameters from a scope, created on first use.
     pub fn build<'a>(&self, spec: impl Into<MixerSpec<'a>>, params: &Params) -> Result<Box<dyn Mixer>> {
-        (self.build)(&spec.into(), params)
+        let spec = spec.into();
+        let params = params.clone().with_origin(self.cite);
+        let params = match self.authors_init.filter(|_| spec.map_init == MapInit::Authors) {
+            Some(scheme) => params.with_scheme(scheme),
+            None => params,
+        };
+        let mixer = (self.build)(&spec, &params)?;
+        Ok(match spec.short_conv {
+            true => Box::new(Convolved::new(mixer, spec.d_model, &params)?),
+            false => mixer,
+        })
     }
 
     /// Default variant under a protocol.

@@ -29,6 +29,7 @@ pub(super) const ENTRY: Entry = Entry {
     variants: &["reference"],
     dsf: "N = d M",
     heads: true,
+    multi_head: true,
     expands: true,
     rotary: true,
     bidirectional: true,

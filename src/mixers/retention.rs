@@ -14,6 +14,7 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "Sun et al. 2023",
     dsf: "N = n d/s",
     heads: true,
+    multi_head: true,
     expands: true,
     growth: Growth::Exact { zeroed: &["wq"], scaled: &["wq"] },
     stem: "retention",

@@ -19,6 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     variants: &["block"],
     dsf: "N = n d/s, inside its norm",
     heads: true,
+    multi_head: true,
     expands: true,
     growth: Growth::No("the angles of its rotation depend on n"),
     stem: "retnet",

@@ -24,6 +24,7 @@ pub(super) const EAGLE: Entry = Entry {
     cite: "Peng et al. 2024",
     dsf: "no (token shift)",
     heads: true,
+    multi_head: true,
     expands: true,
     growth: Growth::Exact { zeroed: &["wr"], scaled: &[] },
     stem: "rwkv5",

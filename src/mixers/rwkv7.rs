@@ -25,6 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "Peng et al. 2025",
     dsf: "no (token shift)",
     heads: true,
+    multi_head: true,
     expands: true,
     options: &[MixerOption {
         name: "lora_rank",

@@ -21,7 +21,7 @@ impl RecurrentGates {
     pub fn new(d: usize, names: &[&str], biases: &[(&str, f64)], params: &Params) -> Result<Self> {
         let edge = (d as f64).powf(-0.5);
         let weights = |kind: &str| {
-            let weight = |name: &&str| params.get(&format!("{kind}{name}"), (d, d), Init::Uniform(-edge, edge));
+            let weight = |name: &&str| params.map(&format!("{kind}{name}"), (d, d), Init::Uniform(-edge, edge));
             names.iter().map(weight).collect::<Result<Vec<_>>>()
         };
         let bias = |name: &&str| {

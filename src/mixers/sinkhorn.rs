@@ -19,6 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     variants: &["reference"],
     dsf: "no (keys are mixed anew)",
     heads: true,
+    multi_head: true,
     expands: true,
     released: ReleasedBlock::ATTENTION,
     options: &[

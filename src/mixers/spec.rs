@@ -1,8 +1,9 @@
 //! Specification that a mixer is built from, and checks of its sizes.
 
 use super::Entry;
-use crate::config::{InitScheme, ModelConfig, Rotary};
+use crate::config::{InitScheme, MapInit, ModelConfig, Rotary};
 use crate::error::{self, refuse};
+use crate::nn::GPT_STD;
 use std::collections::BTreeMap;
 
 /// Specification of a mixer: all it may know of the network around it, from widths to initial standard deviations.
@@ -32,6 +33,10 @@ pub struct MixerSpec<'a> {
     pub drops_output: bool,
     /// Whether outputs may depend on later tokens.
     pub bidirectional: bool,
+    /// Whether a short convolution precedes the mixer.
+    pub short_conv: bool,
+    /// Initial values of linear maps.
+    pub map_init: MapInit,
     /// Standard deviation of initial weights of projections from the residual stream.
     pub input_std: f64,
     /// Standard deviation of initial weights of projections to the residual stream.
@@ -49,9 +54,6 @@ pub struct RotarySpec {
     pub after_feature_map: bool,
 }
 
-/// Standard deviation of the initial weights of the released language model.
-const STD: f64 = 0.02;
-
 /// Default ratio of the inner width to d.
 const EXPAND: f64 = 2.0;
 
@@ -67,9 +69,9 @@ impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
         let language = model.language.as_ref();
         let (input_std, output_std) = match language.map(|language| language.init) {
             Some(InitScheme::Pythia) => ((2.0 / (5.0 * d)).sqrt(), 2.0 / (layers * d.sqrt())),
-            Some(InitScheme::Hf) => (STD, STD),
+            Some(InitScheme::Hf) => (GPT_STD, GPT_STD),
             // GPT-2's rule, with two projections to the residual stream per layer.
-            None => (STD, STD / (2.0 * layers).sqrt()),
+            None => (GPT_STD, GPT_STD / (2.0 * layers).sqrt()),
         };
         Self {
             variant: &model.variant,
@@ -87,6 +89,8 @@ impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
             attn_dropout: model.attn_dropout,
             drops_output: model.classifier.is_some(),
             bidirectional: model.is_bidirectional(),
+            short_conv: model.short_conv,
+            map_init: model.init,
             input_std,
             output_std,
             rnn_output_std: language.map_or(input_std, |_| output_std),

@@ -4,7 +4,7 @@
 use super::state_space::{mamba_dt_bias, SsmInputs, SsmMixer};
 use super::{Core, Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock};
 use crate::ltv::Ltv;
-use crate::nn::{linear, project, Cx, Init, Params};
+use crate::nn::{linear, project, Cx, Init, Params, Scheme};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
@@ -15,10 +15,12 @@ pub(super) const ENTRY: Entry = Entry {
     variants: &["mamba2"],
     dsf: "N = n d",
     heads: true,
+    multi_head: true,
     expands: true,
     released: ReleasedBlock::STATE_SPACE,
     growth: Growth::STATE_SPACE,
     stem: "ssd",
+    authors_init: Some(Scheme::Mamba),
     own_init: &["a_log", "bdt", "dskip"],
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);

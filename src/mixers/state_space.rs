@@ -223,7 +223,7 @@ impl SelectiveProjection {
         let edge = (rank as f64).powf(-0.5);
         let (wdt, bdt) = if mamba {
             (
-                params.get("wdt", (width, rank), Init::Uniform(-edge, edge))?,
+                params.map("wdt", (width, rank), Init::Uniform(-edge, edge))?,
                 params.get("bdt", width, Init::Each(&mamba_dt_bias))?,
             )
         } else {

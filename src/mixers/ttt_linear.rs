@@ -26,6 +26,7 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "Sun et al. 2024",
     dsf: "no (a norm in its update)",
     heads: true,
+    multi_head: true,
     options: &[MixerOption {
         name: "mini_batch",
         help: "tokens per mini-batch of the inner model: `16` as published, from 1 to 4096",

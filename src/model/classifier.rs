@@ -111,10 +111,10 @@ enum Embedding {
 impl Embedding {
     fn new(model: &ModelConfig, config: &ClassifierConfig, task: &Sizes, params: &Params) -> Result<Self> {
         let d = model.d_model;
-        let positions = || params.get("pos", (task.seq_len, d), Init::Normal(1.0));
+        let positions = || params.map("pos", (task.seq_len, d), Init::Normal(1.0));
         Ok(match config.input {
             Input::Embedding => Self::Table {
-                tokens: params.get("tok", (task.vocab_size, d), Init::Normal(1.0))?,
+                tokens: params.map("tok", (task.vocab_size, d), Init::Normal(1.0))?,
                 positions: model.positions.then(positions).transpose()?,
             },
             Input::Scalar => Self::Scalar {

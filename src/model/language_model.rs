@@ -55,12 +55,12 @@ impl Model {
     pub fn new(config: &ModelConfig, io: Io, params: &Params) -> Result<Self> {
         let (d, embed) = (config.d_model, params.scope("embed"));
         let std = MixerSpec::from(config).input_std;
-        let table = |name: &str, params: &Params| params.get(name, (io.vocab_size, d), Init::Normal(std));
+        let table = |name: &str, params: &Params| params.map(name, (io.vocab_size, d), Init::Normal(std));
         let tokens = table("tok", &embed)?;
         let positions = || -> Result<Positions> {
             match config.position_embedding {
                 PositionEmbedding::Learnt => {
-                    let table = embed.get("pos", (io.seq_len, d), Init::Normal(0.02))?;
+                    let table = embed.map("pos", (io.seq_len, d), Init::Normal(0.02))?;
                     Ok(Positions::Learnt(table))
                 }
                 // Same ratio to the token embeddings as in Vaswani et al. 2017, who multiply the token embeddings by

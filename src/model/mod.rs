@@ -8,6 +8,7 @@ mod block;
 mod body;
 mod classifier;
 pub mod generate;
+mod initial;
 mod language_model;
 mod spec;
 pub mod weights;
@@ -16,6 +17,7 @@ use crate::config::TaskConfig;
 use crate::error::Result;
 use crate::tasks::Sizes;
 pub use classifier::Classifier;
+pub use initial::initial_values;
 pub use language_model::{Decoder, Model};
 pub use spec::weights_beside_mixer;
 

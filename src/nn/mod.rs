@@ -6,7 +6,7 @@ mod params;
 mod positions;
 
 pub use cx::{Cx, Rows};
-pub use params::{Init, Params, Scheme};
+pub use params::{Init, InitialValues, Params, Scheme, GPT_STD};
 pub use positions::sinusoids;
 
 pub use crate::ops::{linear, linears};

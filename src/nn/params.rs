@@ -2,8 +2,8 @@
 
 use crate::ops::rng::Rng;
 use candle_core::{bail, DType, Device, Result, Shape, Tensor, Var};
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::cell::{Ref, RefCell};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 /// Initial values of a parameter.
@@ -19,6 +19,21 @@ pub enum Init<'a> {
 }
 
 impl Init<'_> {
+    /// Distribution in words. Of values computed for each element, the range of the first [`FEW`].
+    fn law(&self, n: usize, rng: Rng) -> String {
+        match self {
+            Init::Constant(c) => format!("{c}"),
+            Init::Normal(std) => format!("normal, standard deviation {}", rounded(*std)),
+            Init::Uniform(low, high) => format!("uniform from {} to {}", rounded(*low), rounded(*high)),
+            Init::Each(_) => {
+                let values = self.values(n.min(FEW), rng);
+                let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+                let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                format!("from {} to {}", rounded(low), rounded(high))
+            }
+        }
+    }
+
     fn values(&self, n: usize, mut rng: Rng) -> Vec<f64> {
         match self {
             Init::Constant(c) => vec![*c; n],
@@ -35,6 +50,9 @@ impl Init<'_> {
     }
 }
 
+/// Standard deviation of the weights of GPT-2 and of the released language model.
+pub const GPT_STD: f64 = 0.02;
+
 /// Initialisation of linear maps. All other parameters have an initialisation of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scheme {
@@ -43,8 +61,43 @@ pub enum Scheme {
     Gpt,
     /// Weights and biases uniform in ± fan_in^-1/2: PyTorch's default.
     Torch,
+    /// Same as `Torch`, but weights to which the caller gives another standard deviation than [`GPT_STD`] are scaled by
+    /// the ratio of the two, and biases start at 0: Mamba, whose maps to the residual stream are divided by the root of
+    /// their number.
+    Mamba,
     /// Normal weights with standard deviation fan_in^-1/2, zero biases: the released Hawk.
     FanIn,
+}
+
+impl Scheme {
+    /// Code that the scheme was taken from.
+    fn origin(self) -> &'static str {
+        match self {
+            Self::Gpt => "GPT-2",
+            Self::Torch => "default of PyTorch",
+            Self::Mamba => "code of Mamba",
+            Self::FanIn => "released Hawk",
+        }
+    }
+}
+
+/// Elements of which [`Init::law`] computes the range.
+const FEW: usize = 4096;
+
+/// Number to three significant digits.
+fn rounded(x: f64) -> f64 {
+    format!("{x:.2e}").parse().unwrap_or(x)
+}
+
+/// Initial values of a parameter, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InitialValues {
+    /// Shape of the parameter.
+    pub shape: Vec<usize>,
+    /// Distribution of the values.
+    pub law: String,
+    /// Code or paper that the distribution was taken from.
+    pub origin: &'static str,
 }
 
 /// Source of the values of a parameter when it is first requested.
@@ -60,8 +113,10 @@ enum Source {
 
 struct Shared {
     vars: RefCell<BTreeMap<String, Var>>,
-    /// Number of elements of each parameter.
-    sizes: RefCell<BTreeMap<String, usize>>,
+    /// Initial values of each parameter.
+    initial: RefCell<BTreeMap<String, InitialValues>>,
+    /// Names of linear maps and embeddings.
+    maps: RefCell<BTreeSet<String>>,
     /// Number of elements of each constant.
     constants: RefCell<BTreeMap<String, usize>>,
     source: Source,
@@ -77,6 +132,8 @@ pub struct Params {
     tracked: bool,
     activations: DType,
     scheme: Scheme,
+    /// Code or paper that values outside any scheme were taken from.
+    origin: &'static str,
 }
 
 impl Params {
@@ -99,7 +156,8 @@ impl Params {
     fn new(source: Source, dtype: DType, device: &Device) -> Self {
         let shared = Shared {
             vars: RefCell::default(),
-            sizes: RefCell::default(),
+            initial: RefCell::default(),
+            maps: RefCell::default(),
             constants: RefCell::default(),
             source,
             dtype,
@@ -111,6 +169,7 @@ impl Params {
             tracked: true,
             activations: dtype,
             scheme: Scheme::default(),
+            origin: "the model around the mixer",
         }
     }
 
@@ -134,15 +193,34 @@ impl Params {
         Self { scheme, ..self }
     }
 
-    /// Weight `name` `(out, in)` of a linear map; `std` is its standard deviation under [`Scheme::Gpt`].
+    /// Same parameters, where `origin` is the code or paper that initial values outside any scheme were taken from.
+    pub fn with_origin(self, origin: &'static str) -> Self {
+        Self { origin, ..self }
+    }
+
+    /// Weight `name` `(out, in)` of a linear map; `std` is its standard deviation under [`Scheme::Gpt`], see also
+    /// [`Scheme::Mamba`].
     pub fn weight(&self, name: &str, (out, fan_in): (usize, usize), std: f64) -> Result<Tensor> {
         let edge = (fan_in as f64).powf(-0.5);
         let init = match self.scheme {
             Scheme::Gpt => Init::Normal(std),
             Scheme::Torch => Init::Uniform(-edge, edge),
+            Scheme::Mamba => Init::Uniform(-edge * std / GPT_STD, edge * std / GPT_STD),
             Scheme::FanIn => Init::Normal(edge),
         };
-        self.get(name, (out, fan_in), init)
+        let of_scheme = self.clone().with_origin(self.scheme.origin());
+        of_scheme.map(name, (out, fan_in), init)
+    }
+
+    /// Matrix `name` of a linear map, or a table of embeddings, with initial values that no scheme changes.
+    pub fn map(&self, name: &str, shape: impl Into<Shape>, init: Init) -> Result<Tensor> {
+        self.shared.maps.borrow_mut().insert(format!("{}{name}", self.prefix));
+        self.get(name, shape, init)
+    }
+
+    /// Whether the parameter called `name`, with its scopes, is a linear map or a table of embeddings.
+    pub fn is_map(&self, name: &str) -> bool {
+        self.shared.maps.borrow().contains(name)
     }
 
     /// Bias `name` `(out)` of a linear map with `fan_in` inputs.
@@ -150,9 +228,10 @@ impl Params {
         let edge = (fan_in as f64).powf(-0.5);
         let init = match self.scheme {
             Scheme::Torch => Init::Uniform(-edge, edge),
-            Scheme::Gpt | Scheme::FanIn => Init::Constant(0.0),
+            Scheme::Gpt | Scheme::Mamba | Scheme::FanIn => Init::Constant(0.0),
         };
-        self.get(name, out, init)
+        let of_scheme = self.clone().with_origin(self.scheme.origin());
+        of_scheme.get(name, out, init)
     }
 
     /// Scope `name` below this one.
@@ -168,9 +247,13 @@ impl Params {
     /// Parameter `name` in this scope, created on first use.
     pub fn get(&self, name: &str, shape: impl Into<Shape>, init: Init) -> Result<Tensor> {
         let (name, shape) = (format!("{}{name}", self.prefix), shape.into());
-        let mut sizes = self.shared.sizes.borrow_mut();
-        sizes.insert(name.clone(), shape.elem_count());
-        drop(sizes);
+        let rng = || Rng::new(0, &format!("init/{name}"), 0);
+        let initial = || InitialValues {
+            shape: shape.dims().to_vec(),
+            law: init.law(shape.elem_count(), rng()),
+            origin: self.origin,
+        };
+        self.shared.initial.borrow_mut().entry(name.clone()).or_insert_with(initial);
         if !self.has_values() {
             let Shared { dtype, device, .. } = &*self.shared;
             return Tensor::zeros((), *dtype, device)?.broadcast_as(shape);
@@ -262,7 +345,12 @@ impl Params {
 
     /// Number of elements of all parameters created so far.
     pub fn count(&self) -> usize {
-        self.shared.sizes.borrow().values().sum()
+        self.initial().values().map(|initial| initial.shape.iter().product::<usize>()).sum()
+    }
+
+    /// Initial values of all parameters created so far, by name.
+    pub fn initial(&self) -> Ref<'_, BTreeMap<String, InitialValues>> {
+        self.shared.initial.borrow()
     }
 
     /// Number of elements of all constants created so far.

@@ -187,6 +187,7 @@ impl<'a> Draft<'a> {
             "mixer" => json!(self.entry.name),
             "family" => json!(self.entry.family.name()),
             "attention" => json!(self.entry.family.is_attention()),
+            "multi-head" => json!(self.entry.multi_head),
             "half-batch" => json!(self.entry.released.half_batch),
             "gpu" => json!(self.choice.gpu),
             "row" => json!(self.row()?.name),

@@ -275,6 +275,17 @@ fn config_value(draft: &Draft, name: &str) -> Option<Value> {
     match name {
         // The other mixer of a hybrid may use it.
         "n" if !draft.entry.expands && draft.value("hybrid").is_none() => Some(json!(1)),
+        "decay" if !draft.task.objective.is_language_model() && *value == json!("all") => None,
+        // Mixers without a rule of their authors start as in the released model.
+        "init"
+            if *value == json!("released")
+                || *value == json!("authors")
+                    && draft.value("hybrid").is_none()
+                    && draft.entry.authors_init.is_none() =>
+        {
+            None
+        }
+        "short-conv" if *value == json!(false) => None,
         "clip" if value.as_f64() == Some(0.0) => Some(Value::Null),
         // The hard set of Pathfinder is the default and left out.
         "contour-length" if *value == json!(HARD_CONTOUR) => None,

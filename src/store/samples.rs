@@ -2,8 +2,8 @@
 
 use super::{Cause, Metrics, Outcome, Provenance, Record, RunResult, RunStatus};
 use crate::config::{
-    AdamConfig, Decay, InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Precision, Protocol, Rotary,
-    RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
+    AdamConfig, Decay, InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, PositionEmbedding, Precision,
+    Protocol, Rotary, RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
 };
 use crate::tasks::mqar::MqarConfig;
 use crate::tasks::wikitext::{Corpus, Tokenizer, WikitextConfig};
@@ -41,6 +41,8 @@ pub(crate) fn config() -> RunConfig {
             state_mixer: StateMixer::Mlp,
             positions: true,
             position_embedding: PositionEmbedding::Learnt,
+            short_conv: false,
+            init: MapInit::Released,
             embed_dropout: 0.1,
             attn_dropout: 0.1,
             expand: None,
@@ -57,6 +59,7 @@ pub(crate) fn config() -> RunConfig {
             weight_decay: 0.1,
             precision: Precision::F32,
             micro_batch: None,
+            decay: None,
             adam: None,
             stop_above: 0.99,
         },

@@ -178,7 +178,7 @@ mod tests {
         seed, dataset, contour_length, val_examples, expand, micro_batch, warmup_epochs, input, mlp_width, \
         dropout, lambda_skip, pool, mask, dual, loss, tokenizer, eos_between_articles, rotary, rotary_dims, \
         init, beta1, beta2, eps, clip, decay, hybrid, test_seq_len, copy_tokens, \
-        key_tokens, overwrites, passes, position_embedding, bidirectional, source_digest";
+        key_tokens, overwrites, passes, position_embedding, bidirectional, source_digest, short_conv";
 
     fn names(columns: &[Column]) -> Vec<&str> {
         columns.iter().map(|column| column.name).collect()

@@ -11,7 +11,7 @@ const LENGTHS: [usize; 3] = [1, 7, 33];
 
 /// Calls `claim` with every mixer, input batch and length.
 fn for_each(claim: impl Fn(&Case, usize, usize)) {
-    for case in Case::all() {
+    for case in Case::all().into_iter().chain(Case::convolved()) {
         for seq_len in LENGTHS {
             for batch in [1, 3] {
                 claim(&case, batch, seq_len);
@@ -142,7 +142,7 @@ fn claimed_width(case: &Case) -> Option<(usize, bool)> {
         let around = around.into_iter().flatten().next();
         let formula = around.map_or(claim, |(formula, _)| formula);
         let of_case = variant.is_none_or(|v| v == case.config.variant);
-        (of_case && !claim.starts_with("no (")).then_some((formula, around.is_some()))
+        (of_case && !claim.starts_with("no (")).then_some((formula, around.is_some() || case.config.short_conv))
     });
     let (formula, inside) = claims.next()?;
     assert!(claims.next().is_none(), "{case}: one claim a variant");

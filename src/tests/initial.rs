@@ -2,6 +2,7 @@
 
 use crate::world::{flat, parameters, Case};
 use candle_core::{DType, Device, Tensor};
+use dsf::config::MapInit;
 use dsf::mixers::find;
 use dsf::nn::{Params, Scheme};
 use std::collections::BTreeMap;
@@ -65,6 +66,61 @@ fn every_linear_map_follows_the_scheme_and_nothing_else_does() {
             assert!(b.len() < 40 || largest > 0.9 * edge, "{place}: {largest}");
         }
     }
+}
+
+/// Weight decay of `maps` must reach every matrix that multiplies tokens, and no other parameter.
+#[test]
+fn maps_are_the_matrices_that_start_by_a_scheme_and_a_few_with_values_of_their_own() {
+    let own_maps = |name: &str| ["wdt", "wf", "wi"].contains(&name) || name.starts_with(['w', 'r']) && name.len() == 2;
+    for case in Case::all() {
+        let params = parameters();
+        case.mixer(&params);
+        for (name, var) in params.vars() {
+            let own = case.entry.own_init.contains(&name.as_str());
+            let place = format!("{case}: {name} {:?}", var.dims());
+            match params.is_map(&name) {
+                true => assert!(var.rank() == 2 && (!own || own_maps(&name)), "{place}"),
+                false => assert!(var.rank() == 1 || own, "{place}"),
+            }
+        }
+    }
+    let params = parameters();
+    case("mamba", "block").mixer(&params);
+    let (maps, others): (Vec<String>, Vec<String>) =
+        params.vars().into_iter().map(|(name, _)| name).partition(|name| params.is_map(name));
+    assert_eq!(maps, ["wb", "wc", "wdt", "win", "wout", "wu"]);
+    assert_eq!(others, ["a_log", "bdt", "conv_b", "conv_w", "dskip"]);
+}
+
+/// Initial values by name, of a mixer with `init`.
+fn started(mixer: &str, init: MapInit) -> BTreeMap<String, Tensor> {
+    let mut case = case(mixer, find(mixer).unwrap().variants[0]);
+    case.config.init = init;
+    values(&case, Scheme::Gpt)
+}
+
+/// Mamba's code leaves PyTorch's uniform values, zeroes biases, and divides the maps to the residual stream by the root of their
+/// number, here two layers of two.
+#[test]
+fn mambas_maps_start_as_in_the_code_of_its_authors() {
+    let largest = |x: &Tensor| flat(x).iter().fold(0f64, |m, x| m.max(x.abs()));
+    for mixer in ["mamba", "mamba2", "ssd-mamba2"] {
+        let [released, authors] = [MapInit::Released, MapInit::Authors].map(|init| started(mixer, init));
+        let own = find(mixer).unwrap().own_init;
+        for (name, x) in &authors {
+            let place = format!("{mixer}: {name}");
+            if own.contains(&name.as_str()) {
+                assert_eq!(flat(x), flat(&released[name]), "{place}");
+                continue;
+            }
+            let reads = x.dim(1).unwrap() as f64;
+            let edge = reads.powf(-0.5) / if name == "wout" { 2.0 } else { 1.0 };
+            assert!((0.9 * edge..=edge).contains(&largest(x)), "{place}: {} of {edge}", largest(x));
+        }
+    }
+    let flats = |values: BTreeMap<String, Tensor>| values.into_values().map(|x| flat(&x)).collect::<Vec<_>>();
+    let [released, authors] = [MapInit::Released, MapInit::Authors].map(|init| flats(started("s6", init)));
+    assert_eq!(released, authors, "without a rule of its authors");
 }
 
 /// Numbers of one mixer at sizes d, n and, where it widens, `expand`.

@@ -34,6 +34,7 @@ fn training() -> TrainConfig {
         weight_decay: 0.1,
         precision: Precision::F32,
         micro_batch: None,
+        decay: None,
         adam: Some(AdamConfig { beta1: 0.9, beta2: 0.95, eps: 1e-8, clip: Some(1.0), decay: Decay::Matrices }),
         stop_above: 2.0,
     }
@@ -56,7 +57,7 @@ fn differences((name, mixer, rotary): (&str, &str, Rotary), dtype: DType, close:
     let hidden = model.hidden(&tokens, None, &cx).unwrap();
     found.push(("logits".to_owned(), model.logits(&hidden).unwrap()));
     found.push(("loss".to_owned(), before));
-    let mut optimiser = AdamW::configured(params.vars(), &training()).unwrap();
+    let mut optimiser = AdamW::configured(&params, &training()).unwrap();
     optimiser.step(&grads, 1e-3).unwrap();
     found.push(("loss_after".to_owned(), loss()));
     let far = golden.far(found, close);

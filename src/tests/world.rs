@@ -2,7 +2,8 @@
 
 use candle_core::{DType, Device, Shape, Tensor};
 use dsf::config::{
-    InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Protocol, Rotary, RunConfig, StateMixer,
+    InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, PositionEmbedding, Protocol, Rotary, RunConfig,
+    StateMixer,
 };
 use dsf::mixers::{Entry, Mixer, MIXERS};
 use dsf::nn::Params;
@@ -82,6 +83,15 @@ impl Case {
         MIXERS.iter().flat_map(of).flat_map(turned).collect()
     }
 
+    /// Every mixer in its first variant behind a short convolution.
+    pub fn convolved() -> Vec<Self> {
+        let of = |entry: &'static Entry| {
+            let case = Self::new(entry, entry.variants[0], 1);
+            Self { config: ModelConfig { short_conv: true, ..case.config }, ..case }
+        };
+        MIXERS.iter().map(of).collect()
+    }
+
     /// Two channels a head turned.
     pub fn turned(&self, rotary: Rotary) -> Self {
         let language = LanguageConfig { mlp_width: 10, rotary, rotary_dims: 2, init: InitScheme::Pythia };
@@ -103,6 +113,8 @@ impl Case {
             state_mixer: StateMixer::None,
             positions: false,
             position_embedding: PositionEmbedding::Learnt,
+            short_conv: false,
+            init: MapInit::Released,
             embed_dropout: 0.0,
             attn_dropout: 0.0,
             expand: None,
@@ -136,6 +148,9 @@ impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let c = &self.config;
         write!(f, "{} {}, {} heads", c.mixer, c.variant, c.n_heads)?;
+        if c.short_conv {
+            write!(f, " behind a short convolution")?;
+        }
         match &c.language {
             Some(language) => write!(f, ", rotary {:?}", language.rotary),
             None => Ok(()),
@@ -158,6 +173,8 @@ pub fn pythia(entry: &Entry, variant: &str, rotary: Rotary) -> ModelConfig {
         state_mixer: StateMixer::Mlp,
         positions: false,
         position_embedding: PositionEmbedding::Learnt,
+        short_conv: false,
+        init: MapInit::Released,
         embed_dropout: 0.0,
         attn_dropout: 0.0,
         expand: None,

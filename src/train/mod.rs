@@ -94,7 +94,7 @@ impl<'a> Trainer<'a> {
         };
         Ok(Self {
             objective,
-            optimizer: AdamW::configured(params.vars(), &config.train)?,
+            optimizer: AdamW::configured(&params, &config.train)?,
             config,
             device: device.clone(),
             params,

@@ -59,6 +59,7 @@ mod tests {
             weight_decay: 0.1,
             precision: Precision::F32,
             micro_batch: None,
+            decay: None,
             adam: None,
             stop_above: 0.99,
         }

@@ -35,6 +35,7 @@ pub(super) fn run(mixer: &str) -> RunConfig {
             weight_decay: 0.1,
             precision: Precision::F32,
             micro_batch: None,
+            decay: None,
             adam: None,
             stop_above: 1.0,
         },

@@ -1,6 +1,8 @@
 //! Recipes of MQAR.
 
 use super::*;
+use crate::config::{Decay, MapInit};
+use crate::mixers;
 
 #[test]
 fn the_reference_protocol_is_the_table_of_the_released_configs() {
@@ -59,6 +61,27 @@ fn the_matched_protocol_gives_every_mixer_the_same_block() {
         if let Some(steps) = m.options.get("dt_init") {
             assert_eq!(steps, "mamba", "{}", entry.name);
         }
+        assert_eq!(run.train.decay, Some(Decay::Maps));
+        assert_eq!(m.n_heads, if entry.multi_head { 4 } else { 1 }, "{}", entry.name);
+        let by_authors = entry.authors_init.is_some();
+        assert_eq!(m.init, if by_authors { MapInit::Authors } else { MapInit::Released }, "{}", entry.name);
+    }
+    let attention = ["softmax", "linear", "normalized"].map(mixers::find);
+    assert!(attention.into_iter().all(|entry| !entry.unwrap().multi_head), "one head in the paper's appendix J.1");
+    assert!(mixers::find("mamba2").unwrap().authors_init.is_some());
+}
+
+#[test]
+fn the_values_of_older_configs_leave_no_trace_in_them() {
+    let base = mqar(&[("mixer", "mamba")]);
+    assert_eq!(mqar(&[("mixer", "mamba"), ("init", "released"), ("decay", "all")]), base);
+    assert_eq!(
+        mqar(&[("mixer", "s6"), ("init", "authors")]),
+        mqar(&[("mixer", "s6")]),
+        "it has no rule of its authors"
+    );
+    for change in [("init", "authors"), ("decay", "maps"), ("decay", "matrices")] {
+        assert_ne!(mqar(&[("mixer", "mamba"), change]).id(), base.id(), "{change:?}");
     }
 }
 

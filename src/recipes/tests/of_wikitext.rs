@@ -37,6 +37,7 @@ fn the_full_preset_is_pythia_70m_on_wikitext_103() {
         weight_decay: 0.1,
         precision: Precision::F32,
         micro_batch: Some(8),
+        decay: None,
         adam: Some(AdamConfig { beta1: 0.9, beta2: 0.95, eps: 1e-8, clip: Some(1.0), decay: Decay::Matrices }),
         stop_above: 1.0,
     };

@@ -6,6 +6,7 @@ mod on_gpu;
 
 use crate::config::{AdamConfig, Decay, TrainConfig};
 use crate::gpu::{self, Gpu, View};
+use crate::nn::Params;
 use candle_core::backend::BackendDevice;
 use candle_core::backprop::GradStore;
 use candle_core::cpu_backend::CpuDevice;
@@ -70,26 +71,30 @@ fn moments_shape(var: &Var) -> Shape {
 impl AdamW {
     /// AdamW with the hyperparameters of the released trainer and zero moments for `vars`.
     pub fn new(vars: Vec<(String, Var)>, weight_decay: f64) -> Result<Self> {
-        Self::with_config(vars, weight_decay, RELEASED)
+        Self::with_config(vars, weight_decay, RELEASED, |_, _| true)
     }
 
-    /// AdamW with the hyperparameters of `train` and zero moments for `vars`.
-    pub fn configured(vars: Vec<(String, Var)>, train: &TrainConfig) -> Result<Self> {
-        let config = train.adam.clone().unwrap_or(RELEASED);
-        Self::with_config(vars, train.weight_decay, config)
+    /// AdamW with the hyperparameters of `train` and zero moments for `params`.
+    pub fn configured(params: &Params, train: &TrainConfig) -> Result<Self> {
+        let released = || AdamConfig { decay: train.decay.unwrap_or(Decay::All), ..RELEASED };
+        let config = train.adam.clone().unwrap_or_else(released);
+        let decay = config.decay;
+        let decays = |name: &str, var: &Var| match decay {
+            Decay::All => true,
+            Decay::Matrices => var.rank() >= 2,
+            Decay::Maps => params.is_map(name),
+        };
+        Self::with_config(params.vars(), train.weight_decay, config, decays)
     }
 
-    fn with_config(vars: Vec<(String, Var)>, weight_decay: f64, config: AdamConfig) -> Result<Self> {
+    fn with_config(
+        vars: Vec<(String, Var)>,
+        weight_decay: f64,
+        config: AdamConfig,
+        decays: impl Fn(&str, &Var) -> bool,
+    ) -> Result<Self> {
         let slot = |(name, var): (String, Var)| {
-            Ok(Slot {
-                moments: Moments::zeros(&var)?,
-                decays: match config.decay {
-                    Decay::All => true,
-                    Decay::Matrices => var.rank() >= 2,
-                },
-                name,
-                var,
-            })
+            Ok(Slot { moments: Moments::zeros(&var)?, decays: decays(&name, &var), name, var })
         };
         let slots: Vec<Slot> = vars.into_iter().map(slot).collect::<Result<_>>()?;
         let gpu = slots.first().and_then(|slot| gpu::of(&slot.var));

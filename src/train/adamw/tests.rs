@@ -1,4 +1,5 @@
 use super::*;
+use crate::nn::Init;
 use crate::ops::rng::Rng;
 use candle_core::Device;
 use dsf_emulation::emulated;
@@ -22,6 +23,10 @@ fn the_first_step_moves_by_the_rate_against_the_sign_and_decays() {
 /// Settings of Table 1 with a larger eps.
 const CLIPPED: AdamConfig = AdamConfig { beta1: 0.9, beta2: 0.95, eps: 1e-6, clip: Some(1.0), decay: Decay::Matrices };
 
+fn matrices(_: &str, var: &Var) -> bool {
+    var.rank() >= 2
+}
+
 /// Two steps that are clipped and two that are not, computed by PyTorch 2.15:
 ///
 ///     w = torch.tensor([[0.5, -1.0, 1.5], [2.0, -0.25, 0.75]], requires_grad=True)
@@ -41,7 +46,7 @@ fn clipped_steps_that_decay_matrices_alone_are_those_of_pytorch() {
     let w = Var::new(&[[0.5f64, -1.0, 1.5], [2.0, -0.25, 0.75]], cpu).unwrap();
     let b = Var::new(&[1.25f64, -0.5, 0.1], cpu).unwrap();
     let vars = vec![("w".into(), w.clone()), ("b".into(), b.clone())];
-    let mut adamw = AdamW::with_config(vars, 0.1, CLIPPED).unwrap();
+    let mut adamw = AdamW::with_config(vars, 0.1, CLIPPED, matrices).unwrap();
     for (rate, by) in [(0.1, 1.0), (0.2, 0.01), (0.1, 3.0), (0.05, 0.02)] {
         let fourth = |var: &Var| var.sqr().unwrap().sqr().unwrap().sum_all().unwrap();
         let loss = ((fourth(&w) + fourth(&b)).unwrap() * by).unwrap();
@@ -80,7 +85,7 @@ fn parameters() -> Vec<(String, Var)> {
 /// Optimiser after `steps` steps on x⁴ of all parameters but one.
 fn trained(config: &AdamConfig, steps: usize) -> AdamW {
     let vars = parameters();
-    let mut adamw = AdamW::with_config(vars.clone(), 0.1, config.clone()).unwrap();
+    let mut adamw = AdamW::with_config(vars.clone(), 0.1, config.clone(), matrices).unwrap();
     for step in 0..steps {
         let used = vars.iter().enumerate().filter(|(i, _)| *i != 1);
         let losses: Vec<Tensor> =
@@ -149,7 +154,7 @@ fn a_nan_gradient_is_not_hidden_by_clipping() {
     let step = || {
         let var = Var::new(&[1.0f32, 2.0], &Device::Cpu).unwrap();
         let vars = vec![("a".into(), var.clone())];
-        let mut adamw = AdamW::with_config(vars, 0.1, CLIPPED).unwrap();
+        let mut adamw = AdamW::with_config(vars, 0.1, CLIPPED, matrices).unwrap();
         let loss = (var.as_tensor() * f64::NAN).unwrap().sum_all().unwrap();
         adamw.step(&loss.backward().unwrap(), 0.01).unwrap();
         var.to_vec1::<f32>().unwrap()
@@ -168,4 +173,29 @@ fn moments_on_a_gpu_can_be_saved_and_restored() {
         to.set_moments(&moments).unwrap();
         assert_eq!(saved(from)[1], saved(to)[1]);
     }
+}
+
+#[test]
+fn weight_decay_of_maps_leaves_other_parameters_alone() {
+    let params = Params::seeded(1, DType::F64, &Device::Cpu);
+    let ones = |name: &str, map: bool| match map {
+        true => params.map(name, (2, 3), Init::Constant(1.0)).unwrap(),
+        false => params.get(name, (2, 3), Init::Constant(1.0)).unwrap(),
+    };
+    let (w, a_log) = (ones("w", true), ones("a_log", false));
+    let loss = ((&w + &a_log).unwrap() * 0.0).unwrap().sum_all().unwrap();
+    let after = |decay: Option<Decay>| {
+        let train = TrainConfig { decay, weight_decay: 0.5, ..crate::store::samples::config().train };
+        let mut adamw = AdamW::configured(&params, &train).unwrap();
+        for (_, var) in params.vars() {
+            var.set(&w.ones_like().unwrap()).unwrap();
+        }
+        adamw.step(&loss.backward().unwrap(), 0.1).unwrap();
+        let first = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f64>().unwrap()[0];
+        [first(&w), first(&a_log)]
+    };
+    let decayed = 1.0 - 0.1 * 0.5;
+    assert_eq!(after(Some(Decay::Maps)), [decayed, 1.0]);
+    assert_eq!(after(Some(Decay::Matrices)), [decayed, decayed]);
+    assert_eq!(after(None), [decayed, decayed]);
 }

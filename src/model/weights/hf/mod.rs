@@ -136,6 +136,7 @@ fn imported_run(shape: Shape, tokenizer: Tokenizer) -> RunConfig {
             weight_decay: 0.0,
             precision: Precision::F32,
             micro_batch: None,
+            decay: None,
             adam: None,
             stop_above: 1.0,
         },

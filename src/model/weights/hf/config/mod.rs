@@ -1,6 +1,6 @@
 //! Reading and writing of `config.json` of a GPT-NeoX model.
 
-use crate::config::{InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Rotary, StateMixer};
+use crate::config::{InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, PositionEmbedding, Rotary, StateMixer};
 use crate::error::{Error, Result};
 use crate::mixers::GPT_NEOX;
 use crate::tasks::wikitext::WikitextConfig;
@@ -114,6 +114,8 @@ pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
             state_mixer: StateMixer::Mlp,
             positions: false,
             position_embedding: PositionEmbedding::Learnt,
+            short_conv: false,
+            init: MapInit::Released,
             embed_dropout: 0.0,
             attn_dropout: 0.0,
             expand: None,

@@ -1,0 +1,91 @@
+//! Any mixer behind a short convolution, `--short-conv`: y = mixer(silu(conv4(u))).
+//!
+//! Mamba, Griffin and gated DeltaNet have such a convolution inside. In front of any other mixer it is the control that separates
+//! the effect of the shift from that of the transition.
+
+use super::short_conv::ShortConv;
+use super::{Mixer, Recurrent, State};
+use crate::ltv::Inner;
+use crate::nn::{Cx, Params};
+use crate::ops;
+use candle_core::{Result, Tensor};
+
+/// Scope of the parameters of the convolution.
+pub(super) const SCOPE: &str = "short_conv";
+
+pub(super) struct Convolved {
+    conv: ShortConv,
+    mixer: Box<dyn Mixer>,
+}
+
+impl Convolved {
+    /// `mixer` behind a convolution of `width` channels.
+    pub fn new(mixer: Box<dyn Mixer>, width: usize, params: &Params) -> Result<Self> {
+        Ok(Self { conv: ShortConv::new(width, &params.scope(SCOPE))?, mixer })
+    }
+
+    /// x = silu(conv4(u)) for u `(batch, seq_len, d)`.
+    fn shifted(&self, u: &Tensor) -> Result<Tensor> {
+        ops::silu(&self.conv.forward(u)?)
+    }
+
+    /// x `(seq_len, d)` for u `(seq_len, d)`.
+    fn shifted_sequence(&self, u: &Tensor) -> Result<Tensor> {
+        self.shifted(&u.unsqueeze(0)?)?.squeeze(0)
+    }
+}
+
+impl Mixer for Convolved {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        self.mixer.forward(&self.shifted(u)?, cx)
+    }
+
+    fn state_size(&self, seq_len: usize) -> usize {
+        self.mixer.state_size(seq_len) + self.conv.state_size()
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        self.mixer.recurrent().map(|_| self as &dyn Recurrent)
+    }
+
+    fn inner(&self, u: &Tensor) -> Result<Option<Inner>> {
+        let x = self.shifted_sequence(u)?;
+        if let Some(system) = self.mixer.ltv(&x)? {
+            let around =
+                "driven by x = silu(conv4(u)), a shift register of three steps and a nonlinearity in front of it";
+            return Ok(Some(Inner { system, input: x, around }));
+        }
+        let inner = self.mixer.inner(&x)?;
+        let around =
+            "driven by the input that the mixer computes from silu(conv4(u)), a shift register of three steps and \
+                      nonlinearities in front of it; C_i and D_i hold what the mixer does behind its state";
+        Ok(inner.map(|inner| Inner { around, ..inner }))
+    }
+
+    fn without_system(&self) -> &'static str {
+        self.mixer.without_system()
+    }
+}
+
+impl Recurrent for Convolved {
+    /// State of the mixer, then the window of the convolution.
+    fn init(&self, batch: usize) -> Result<State> {
+        let mut state = self.step_form()?.init(batch)?;
+        state.0.push(self.conv.window(batch)?);
+        Ok(state)
+    }
+
+    fn step(&self, u_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
+        let window = state.0.pop().expect("the window is the last tensor");
+        let (x_t, window) = self.conv.step(u_t, &window)?;
+        let y_t = self.step_form()?.step(&ops::silu(&x_t)?, at, state)?;
+        state.0.push(window);
+        Ok(y_t)
+    }
+}
+
+impl Convolved {
+    fn step_form(&self) -> Result<&dyn Recurrent> {
+        self.mixer.recurrent().ok_or_else(|| candle_core::Error::Msg("the mixer has no recurrent form".to_owned()))
+    }
+}
