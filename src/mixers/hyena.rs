@@ -13,6 +13,7 @@ use super::short_conv::ShortConv;
 use super::{in_range, kernel_length, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
+use crate::ops::rng::Rng;
 use candle_core::{Result, Tensor};
 use std::f64::consts::TAU;
 
@@ -41,6 +42,14 @@ pub(super) const ENTRY: Entry = Entry {
             help: "frequency of the MLP's sine activations: `10`, up to 1000",
             default: |_| "10",
             accepts: |v| v.parse().is_ok_and(|f: f64| f > 0.0 && f <= 1000.0),
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            name: "window_decay",
+            help: "decay of the window over the kernel: `trained`, or `fixed` as in the authors' configs",
+            default: |_| "trained",
+            accepts: |v| v == "trained" || v == "fixed",
+            implied: true,
             ..MixerOption::DEFAULT
         },
         kernel_length::option(
@@ -100,14 +109,17 @@ impl Hyena {
         };
         // The window falls to 1/100 after 0.3 to 1.5 times the length.
         let (slow, fast) = (100f64.ln() / 1.5, 100f64.ln() / 0.3);
-        let decay = |i: usize, _: &mut _| slow + (fast - slow) * i as f64 / (d - 1).max(1) as f64;
+        let decay = |i: usize, _: &mut Rng| slow + (fast - slow) * i as f64 / (d - 1).max(1) as f64;
         Ok(Self {
             input: [params.weight("win", (3 * d, d), spec.input_std)?, params.bias("bin", 3 * d, d)?],
             conv: ShortConv::with_taps(SHORT_TAPS, 3 * d, params)?,
             first: [uniform("f1", (hidden, emb))?, bias("g1", emb)?],
             second: [uniform("f2", (hidden, hidden))?, bias("g2", hidden)?],
             last: uniform("f3", (d, hidden))?,
-            decay: params.get("decay", d, Init::Each(&decay))?,
+            decay: match spec.option("window_decay") {
+                Some("fixed") => params.constant("decay", d, |mut rng| (0..d).map(|i| decay(i, &mut rng)).collect())?,
+                _ => params.get("decay", d, Init::Each(&decay))?,
+            },
             fbias: params.get("fbias", d, Init::Normal(1.0))?,
             out: [params.weight("wout", (d, d), spec.output_std)?, params.bias("bout", d, d)?],
             freq: number("freq").unwrap_or(10.0),
