@@ -7,7 +7,7 @@ use super::figures::FIGURES;
 use super::grid::{fact, rate, Cell, Facts, Grid, Line, Style};
 use super::own_data::OwnData;
 use super::score::{Score, Status};
-use super::stats::{holm, within_level, Block, Estimate, Within, ALPHA, FEWEST};
+use super::stats::{holm, Block, Estimate, Evidence, Within, ALPHA, FEWEST};
 use super::{joined, Coverage, Report, SCHEMA};
 use crate::error::{refuse, Result};
 use crate::store::{places, Direction, Field, Metric, Outcome, Record, Role, RunStatus, Shown, COLUMNS};
@@ -56,11 +56,10 @@ struct Pair<'a> {
     record: &'a Record,
     metric: &'static Metric,
     sides: [Side; 2],
-    estimate: Option<Estimate>,
-    paired: bool,
+    /// Estimate of the difference, and whether it is one over the seeds that both sides have.
+    estimate: Option<(Estimate, bool)>,
     /// p-value of the difference, after Holm's correction.
     level: Option<f64>,
-    change: Change,
 }
 
 /// One setting in one set.
@@ -96,14 +95,7 @@ pub fn compare([a, b]: [&[Record]; 2], names: [&str; 2], metric: Option<&'static
     let [a, b] = &[a, b].map(|rows| own_data.marked(rows));
     let [a, b] = [a, b].map(|rows| joined(rows.iter().collect(), None).0);
     let mut pairs = pairs([&a, &b], metric);
-    let levels = pairs.iter().filter_map(|pair| pair.level).collect::<Vec<f64>>();
-    let mut corrected = holm(&levels).into_iter();
-    for pair in &mut pairs {
-        if pair.level.is_some() {
-            pair.level = corrected.next();
-        }
-        pair.decide();
-    }
+    holm(pairs.iter_mut().filter_map(|pair| pair.level.as_mut()));
     if pairs.is_empty() {
         let number = metric.map_or("a number", |metric| metric.name);
         refuse!("no run of {} or {} has {number}", names[0], names[1]);
@@ -113,10 +105,10 @@ pub fn compare([a, b]: [&[Record]; 2], names: [&str; 2], metric: Option<&'static
 }
 
 fn count(pairs: &[Pair], change: Change) -> usize {
-    pairs.iter().filter(|pair| pair.change == change).count()
+    pairs.iter().filter(|pair| pair.change() == change).count()
 }
 
-/// One pair per setting, in the order of tasks, mixers and sizes.
+/// One pair per setting with a number, in the order of tasks, mixers and sizes.
 fn pairs<'a>(sets: [&[&'a Record]; 2], requested: Option<&'static Metric>) -> Vec<Pair<'a>> {
     let settings = order();
     let mut known: BTreeMap<Vec<&Field>, Pair> = BTreeMap::new();
@@ -128,12 +120,9 @@ fn pairs<'a>(sets: [&[&'a Record]; 2], requested: Option<&'static Metric>) -> Ve
                 metric: requested.unwrap_or_else(|| metric_of(run)),
                 sides: Default::default(),
                 estimate: None,
-                paired: false,
                 level: None,
-                change: Change::Identical,
             });
-            let metric = pair.metric;
-            pair.sides[i].add(run, metric);
+            pair.sides[i].add(run, pair.metric);
         }
     }
     let mut pairs: Vec<Pair> = known.into_values().collect();
@@ -187,10 +176,8 @@ impl Side {
     }
 
     fn equals(&self, other: &Self) -> bool {
-        let bits = |side: &Self| -> Vec<(usize, u64)> {
-            let numbers = side.numbers.iter();
-            numbers.map(|(seed, number)| (*seed, number.to_bits())).collect()
-        };
+        let bits =
+            |side: &Self| side.numbers.iter().map(|(seed, number)| (*seed, number.to_bits())).collect::<Vec<_>>();
         self.diverged == other.diverged && bits(self) == bits(other)
     }
 }
@@ -214,34 +201,25 @@ impl Pair<'_> {
             least,
         };
         let ways = [vec![paired], vec![block(a, -1.0), block(b, 1.0)]];
-        if let Some((way, estimate)) = Estimate::first(&ways) {
-            self.level = Some(within_level(Within(0.0, 0.0), |bound| estimate.tails(bound))[1]);
-            (self.estimate, self.paired) = (Some(estimate), way == 0);
-        }
+        let first = Estimate::first(&ways);
+        self.estimate = first.map(|(way, estimate)| (estimate, way == 0));
+        self.level = first.map(|(_, estimate)| estimate.levels(Within(0.0, 0.0))[1]);
     }
 
-    fn decide(&mut self) {
+    fn change(&self) -> Change {
         let [a, b] = &self.sides;
-        let sided = |better| {
-            if better {
-                Change::Better
-            } else {
-                Change::Worse
-            }
-        };
-        self.change = match (a.is_empty(), b.is_empty()) {
-            (_, true) => Change::OnlyA,
-            (true, _) => Change::OnlyB,
+        let sided = |better| if better { Change::Better } else { Change::Worse };
+        match (self.estimate, self.level) {
+            _ if b.is_empty() => Change::OnlyA,
+            _ if a.is_empty() => Change::OnlyB,
             _ if a.equals(b) => Change::Identical,
             _ if a.diverged.len() != b.diverged.len() => sided(b.diverged.len() < a.diverged.len()),
-            _ => match (self.estimate, self.level) {
-                (Some(estimate), Some(level)) if level <= ALPHA => {
-                    sided((estimate.mean > 0.0) == (self.metric.better == Direction::Higher))
-                }
-                (Some(_), _) => Change::WithinNoise,
-                _ => Change::FewSeeds,
-            },
-        };
+            (Some((estimate, _)), Some(level)) if level <= ALPHA => {
+                sided((estimate.mean > 0.0) == (self.metric.better == Direction::Higher))
+            }
+            (Some(_), _) => Change::WithinNoise,
+            (None, _) => Change::FewSeeds,
+        }
     }
 
     fn style(&self) -> Style {
@@ -256,18 +234,13 @@ impl Pair<'_> {
             Style::Percent => format!("{:+.1}", 100.0 * value),
             _ => format!("{value:+.2}"),
         };
-        let [a, b] = &self.sides;
-        let mut cells = vec![Cell::result(a.status()), Cell::result(b.status())];
-        let texts = match &self.estimate {
-            Some(estimate) => {
-                let [low, high] = estimate.interval().map(number);
-                [number(estimate.mean), format!("{low} to {high}")]
-            }
-            None => ["-", "-"].map(str::to_owned),
-        };
-        cells.extend(texts.map(Cell::text));
-        cells.push(Cell::text(self.change.name()));
-        cells
+        let [a, b] = self.sides.each_ref().map(|side| Cell::result(side.status()));
+        let difference = self.estimate.map_or(["-", "-"].map(str::to_owned), |(estimate, _)| {
+            let [low, high] = estimate.interval().map(number);
+            [number(estimate.mean), format!("{low} to {high}")]
+        });
+        let [difference, interval] = difference.map(Cell::text);
+        vec![a, b, difference, interval, Cell::text(self.change().name())]
     }
 
     fn facts(&self) -> Facts {
@@ -284,14 +257,15 @@ impl Pair<'_> {
                 fact(&format!("{name}_diverged"), side.diverged.len()),
             ]);
         }
-        let interval = self.estimate.map(|estimate| estimate.interval());
+        let (estimate, paired) = self.estimate.unzip();
+        let interval = estimate.map(|estimate| estimate.interval());
         facts.extend([
-            fact("difference", self.estimate.map(|estimate| estimate.mean)),
+            fact("difference", estimate.map(|estimate| estimate.mean)),
             fact("low", interval.map(|[low, _]| low)),
             fact("high", interval.map(|[_, high]| high)),
             fact("p_holm", self.level),
-            fact("paired", self.estimate.map(|_| self.paired)),
-            fact("change", self.change.name()),
+            fact("paired", paired),
+            fact("change", self.change().name()),
         ]);
         facts
     }
@@ -300,19 +274,17 @@ impl Pair<'_> {
 fn drawn(pairs: &[Pair], names: [&str; 2], coverage: Coverage) -> Report {
     let key = |pair: &Pair| (pair.record.text("task").to_owned(), pair.metric.name);
     let grids: Vec<Grid> = pairs.chunk_by(|a, b| key(a) == key(b)).map(grid).collect();
-    let counts: Facts =
-        CHANGES.iter().map(|(change, name)| fact(&name.replace(' ', "_"), count(pairs, *change))).collect();
-    let all: Vec<String> = CHANGES
-        .iter()
-        .map(|(change, name)| (count(pairs, *change), name))
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, name)| format!("{count} {name}"))
-        .collect();
-    let mut notes = vec![format!("{}: {}", super::coverage::counted(pairs.len(), "cell"), all.join(", "))];
-    notes.push(format!(
-        "beyond noise: a difference of means over seeds whose interval of Student's t does not hold 0, at 5 % after Holm's \
-         correction over all cells; it takes {FEWEST} seeds a side"
-    ));
+    let counts = CHANGES.map(|(change, name)| (count(pairs, change), name));
+    let all: Vec<String> =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}")).collect();
+    let counts: Facts = counts.iter().map(|(count, name)| fact(&name.replace(' ', "_"), *count)).collect();
+    let mut notes = vec![
+        format!("{}: {}", super::coverage::counted(pairs.len(), "cell"), all.join(", ")),
+        format!(
+            "beyond noise: a difference of means over seeds whose interval of Student's t does not hold 0, at 5 % after \
+             Holm's correction over all cells; it takes {FEWEST} seeds a side"
+        ),
+    ];
     if count(pairs, Change::Identical) > 0 {
         notes.push("identical cells have no line here; --format csv and json have them".into());
     }
@@ -341,24 +313,18 @@ fn grid(pairs: &[Pair]) -> Grid {
     };
     let telling: Vec<usize> = settings.into_iter().filter(differ).collect();
     let name = |pair: &Pair| -> String {
-        let values: Vec<String> = telling
-            .iter()
-            .map(|place| {
-                let (column, value) = (&COLUMNS[*place], pair.record.at(*place));
-                match (column.name, value) {
-                    ("mixer", value) => value.to_string(),
-                    ("lr", Field::Real(lr)) => format!("lr={}", rate(*lr)),
-                    (name, value) => format!("{name}={value}"),
-                }
-            })
-            .collect();
-        match &values[..] {
+        let values = telling.iter().map(|place| match (COLUMNS[*place].name, pair.record.at(*place)) {
+            ("mixer", value) => value.to_string(),
+            ("lr", Field::Real(lr)) => format!("lr={}", rate(*lr)),
+            (name, value) => format!("{name}={value}"),
+        });
+        match telling[..] {
             [] => pairs[0].record.text("mixer").to_owned(),
-            values => values.join(" "),
+            _ => values.collect::<Vec<_>>().join(" "),
         }
     };
-    let mut shown: Vec<&Pair> = pairs.iter().filter(|p| p.change != Change::Identical).collect();
-    shown.sort_by_key(|pair| pair.change);
+    let mut shown: Vec<&Pair> = pairs.iter().filter(|pair| pair.change() != Change::Identical).collect();
+    shown.sort_by_key(|pair| pair.change());
     let lines = shown.iter().map(|pair| Line::new(name(pair), pair.cells()));
     let columns = ["A", "B", "B - A", "95 % interval", "change"];
     let task = pairs[0].record.text("task").to_uppercase();

@@ -7,7 +7,7 @@
 //!
 //! [`stats`]: super::stats
 
-use super::stats::{quantile_of_normal, within_level, ALPHA, MOST, POWER};
+use super::stats::{Estimate, Evidence, Within, ALPHA, MOST};
 use crate::store::{Outcome, Record};
 use statrs::distribution::{Beta, Binomial, ContinuousCDF, DiscreteCDF, Normal};
 
@@ -45,6 +45,10 @@ impl Time {
         let epochs = run.count("epochs_run");
         Some(Self { examples: of_epochs(epochs), reached: epochs < most || accuracy > stop })
     }
+
+    fn ends_at(&self, examples: f64) -> bool {
+        self.reached && self.examples == examples
+    }
 }
 
 /// Runs that are compared with each other only.
@@ -79,41 +83,29 @@ impl Mantel {
     }
 }
 
-/// A difference between two mixers in the share of runs that solve their task, or a slope of that share.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Difference {
-    /// Mantel-Haenszel estimate, where strata of sizes n and m have weight nm / (n + m). A slope is per unit of the
-    /// score.
-    pub mean: f64,
-    /// Standard error, for intervals and for bounds other than zero.
-    pub error: f64,
-    /// The normal deviate of the test against zero, with the continuity correction; 0 if no stratum is informative.
-    pub z: f64,
-    /// Seeds of the mixer and cell with the fewest.
-    pub seeds: usize,
-}
-
-impl Difference {
-    /// Difference between scores 1 and 0; `None` if no stratum has both. The error is Sato's (1989), but at least that
-    /// of Agresti and Caffo (2000) without strata, since Sato's is zero if all runs of each mixer agree.
+impl Estimate {
+    /// Difference between scores 1 and 0 in the share of runs that solve their task; `None` if no stratum has both.
+    ///
+    /// The mean is the Mantel-Haenszel estimate, where strata of sizes n and m have weight nm / (n + m). The error is
+    /// Sato's (1989), but at least that of Agresti and Caffo (2000) without strata, since Sato's is zero if all runs of
+    /// each mixer agree.
     pub fn between(strata: &[Stratum], seeds: usize) -> Option<Self> {
         let sums = Mantel::of(strata);
         let (mut p, mut q) = (0.0, 0.0);
         let mut all = [[0.0; 2]; 2];
         for stratum in strata {
-            let side = |score: f64| stratum.iter().filter(move |trial| trial.score == score);
-            let [first, second] = [1.0, 0.0].map(|score| {
-                let solved = side(score).filter(|trial| trial.solved).count();
-                [solved as f64, side(score).count() as f64]
+            let sides = [1.0, 0.0].map(|score| {
+                let side = || stratum.iter().filter(move |trial| trial.score == score);
+                [side().filter(|trial| trial.solved).count() as f64, side().count() as f64]
             });
-            let ([x, n], [y, m]) = (first, second);
+            let [[x, n], [y, m]] = sides;
             if n * m == 0.0 {
                 continue;
             }
             let total = n + m;
             p += (n * n * y - m * m * x + n * m * (m - n) / 2.0) / (total * total);
             q += (x * (m - y) + y * (n - x)) / (2.0 * total);
-            for (sum, side) in all.iter_mut().zip([first, second]) {
+            for (sum, side) in all.iter_mut().zip(sides) {
                 sum[0] += side[0];
                 sum[1] += side[1];
             }
@@ -127,11 +119,12 @@ impl Difference {
             let share = (solved + 1.0) / (count + 2.0);
             share * (1.0 - share) / (count + 2.0)
         });
-        Some(Self { mean, error: sato.max(least.iter().sum()).sqrt(), z: deviate(sums.excess, sums.variance), seeds })
+        let error = sato.max(least.iter().sum()).sqrt();
+        Some(Self::of_share(mean, error, corrected(sums.excess, CONTINUITY, sums.variance), seeds))
     }
 
-    /// Weighted sum of the slopes of several sets of strata: the slope of one mixer, or the difference of two. The
-    /// error is the one under the hypothesis of no slope, as in the test.
+    /// Weighted sum of the slopes of several sets of strata, per unit of the score: the slope of one mixer, or the
+    /// difference of two. The error is the one under the hypothesis of no slope, as in the test.
     pub fn of_slopes(parts: &[(f64, Vec<Stratum>)], seeds: usize) -> Option<Self> {
         let (mut mean, mut variance, mut correction) = (0.0, 0.0, 0.0f64);
         for (weight, strata) in parts {
@@ -144,123 +137,76 @@ impl Difference {
             variance += scale * scale * sums.variance;
             correction = correction.max(CONTINUITY * scale.abs());
         }
-        let distance = (mean.abs() - correction).max(0.0) * mean.signum();
-        Some(Self {
-            mean,
-            error: variance.sqrt(),
-            z: if variance > 0.0 { distance / variance.sqrt() } else { 0.0 },
-            seeds,
-        })
+        Some(Self::of_share(mean, variance.sqrt(), corrected(mean, correction, variance), seeds))
     }
 
-    /// Confidence interval with coverage 1 - [`ALPHA`].
-    pub fn interval(&self) -> [f64; 2] {
-        let half = quantile_of_normal(1.0 - ALPHA / 2.0) * self.error;
-        [(self.mean - half).max(-1.0), (self.mean + half).min(1.0)]
-    }
-
-    /// Probabilities of an estimate at least as high, and at least as low, if the true difference were `bound`.
-    pub fn tails(&self, bound: f64) -> [f64; 2] {
-        let z = match bound {
-            0.0 => self.z,
-            bound if self.error > 0.0 => (self.mean - bound) / self.error,
-            bound => f64::INFINITY * (self.mean - bound),
-        };
-        let below = match z.is_nan() {
-            true => 0.5,
-            false => normal().cdf(z),
-        };
-        [1.0 - below, below]
-    }
-
-    /// The same estimate with `seeds` seeds.
-    fn with_seeds(&self, seeds: usize) -> Self {
-        let root = (seeds as f64 / self.seeds as f64).sqrt();
-        Self { error: self.error / root, z: self.z * root, seeds, ..*self }
-    }
-
-    /// Number of seeds with which the difference, if it were the true one, would be found inside or outside `within`
-    /// with probability [`POWER`]; `None` if [`MOST`] are not enough.
-    pub fn seeds_to_decide(&self, within: super::stats::Within) -> Option<usize> {
-        // For this power, the expected deviate must exceed its threshold by the quantile of the power.
-        let reserve = quantile_of_normal(POWER);
-        let decides = |seeds: &usize| {
-            let then = self.with_seeds(*seeds);
-            let shifted = |bound: f64| match bound {
-                0.0 => then.z.abs() - reserve,
-                bound => (then.mean - bound).abs() / then.error - reserve,
-            };
-            let bounds = [within.0, within.1].into_iter().filter(|bound| bound.is_finite());
-            let least = bounds.map(shifted).fold(f64::INFINITY, f64::min);
-            least >= quantile_of_normal(1.0 - ALPHA / 2.0)
-        };
-        (self.seeds + 1..=MOST).find(decides)
+    /// Estimate of a difference or a slope of a share, whose deviate `z` from zero has its own variance.
+    fn of_share(mean: f64, error: f64, z: f64, seeds: usize) -> Self {
+        Self { mean, error, z, freedom: f64::INFINITY, range: [-1.0, 1.0], seeds }
     }
 }
 
 /// Continuity correction: half of the step between two outcomes.
 const CONTINUITY: f64 = 0.5;
 
-fn deviate(excess: f64, variance: f64) -> f64 {
-    if variance == 0.0 {
-        return 0.0;
+/// Normal deviate of `excess` after the continuity `correction`; 0 if no stratum is informative.
+fn corrected(excess: f64, correction: f64, variance: f64) -> f64 {
+    if variance > 0.0 {
+        (excess.abs() - correction).max(0.0) * excess.signum() / variance.sqrt()
+    } else {
+        0.0
     }
-    (excess.abs() - CONTINUITY).max(0.0) * excess.signum() / variance.sqrt()
 }
 
-fn normal() -> Normal {
-    Normal::standard()
-}
-
-/// The share of seeds that solve their task.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The share of runs or seeds that solve their task.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Share {
     pub solved: usize,
     pub of: usize,
 }
 
 impl Share {
-    /// The share, from 0 to 1.
-    pub fn mean(&self) -> f64 {
+    /// Adds a run or a seed.
+    pub fn count(mut self, solved: bool) -> Self {
+        self.solved += usize::from(solved);
+        self.of += 1;
+        self
+    }
+}
+
+impl Evidence for Share {
+    fn mean(&self) -> f64 {
         self.solved as f64 / self.of as f64
     }
 
     /// The exact interval of Clopper and Pearson (1934).
-    pub fn interval(&self) -> [f64; 2] {
+    fn interval(&self) -> [f64; 2] {
         let (k, n) = (self.solved as f64, self.of as f64);
-        let quantile = |a: f64, b: f64, p: f64| {
-            let beta = Beta::new(a, b).expect("counts above zero");
-            beta.inverse_cdf(p)
-        };
+        let quantile = |a: f64, b: f64, p: f64| Beta::new(a, b).expect("counts above zero").inverse_cdf(p);
         [
             if self.solved == 0 { 0.0 } else { quantile(k, n - k + 1.0, ALPHA / 2.0) },
             if self.solved == self.of { 1.0 } else { quantile(k + 1.0, n - k, 1.0 - ALPHA / 2.0) },
         ]
     }
 
-    /// Probabilities of a share at least as high, and at least as low, if the true share were `bound`.
-    pub fn tails(&self, bound: f64) -> [f64; 2] {
+    fn tails(&self, bound: f64) -> [f64; 2] {
+        let certain = |outcome: bool| f64::from(u8::from(outcome));
         if bound <= 0.0 {
-            return [if self.solved > 0 { 0.0 } else { 1.0 }, 1.0];
+            return [certain(self.solved == 0), 1.0];
         }
         if bound >= 1.0 {
-            return [1.0, if self.solved < self.of { 0.0 } else { 1.0 }];
+            return [1.0, certain(self.solved == self.of)];
         }
         let binomial = Binomial::new(bound, self.of as u64).expect("a probability");
-        let high = match self.solved {
-            0 => 1.0,
-            solved => 1.0 - binomial.cdf(solved as u64 - 1),
-        };
-        [high, binomial.cdf(self.solved as u64)]
+        let fewer = self.solved.checked_sub(1).map_or(0.0, |fewer| binomial.cdf(fewer as u64));
+        [1.0 - fewer, binomial.cdf(self.solved as u64)]
     }
 
-    /// Number of seeds that would put the interval on one side of every bound if the share stays the same.
-    pub fn seeds_to_decide(&self, within: super::stats::Within) -> Option<usize> {
+    fn seeds_to_decide(&self, within: Within) -> Option<usize> {
         let decides = |of: &usize| {
             let solved = (self.mean() * *of as f64).round() as usize;
             let then = Self { solved, of: *of };
-            let levels = within_level(within, |bound| then.tails(bound));
-            levels.iter().any(|level| *level <= ALPHA)
+            then.levels(within).iter().any(|level| *level <= ALPHA)
         };
         (self.of + 1..=MOST).find(decides)
     }
@@ -280,24 +226,21 @@ impl LogRank {
     pub fn of(strata: &[Stratum]) -> Option<Self> {
         let (mut excess, mut variance) = (0.0, 0.0);
         for stratum in strata {
-            let timed: Option<Vec<(f64, Time)>> =
-                stratum.iter().map(|trial| Some((trial.score, trial.time?))).collect();
+            let timed: Option<Vec<(bool, Time)>> =
+                stratum.iter().map(|trial| Some((trial.score == 1.0, trial.time?))).collect();
             let timed = timed?;
-            let mut ends: Vec<f64> =
-                timed.iter().filter(|(_, time)| time.reached).map(|(_, time)| time.examples).collect();
-            ends.sort_by(f64::total_cmp);
-            ends.dedup();
-            for end in ends {
-                let at_risk = timed.iter().filter(|(_, time)| time.examples >= end);
-                let count = at_risk.clone().count() as f64;
-                let first = at_risk.filter(|(score, _)| *score == 1.0).count() as f64;
-                let ended = |&&(_, time): &&(f64, Time)| time.reached && time.examples == end;
-                let all = timed.iter().filter(ended).count() as f64;
-                let own = timed.iter().filter(ended).filter(|(score, _)| *score == 1.0).count();
-                let share = first / count;
-                excess += own as f64 - all * share;
-                if count > 1.0 {
-                    variance += all * share * (1.0 - share) * (count - all) / (count - 1.0);
+            for end in ends(timed.iter().map(|(_, time)| time)) {
+                // Numbers of runs, of both mixers and of the first.
+                let count = |counts: fn(&Time, f64) -> bool| {
+                    let runs = timed.iter().filter(|(_, time)| counts(time, end));
+                    [runs.clone().count() as f64, runs.filter(|(first, _)| *first).count() as f64]
+                };
+                let [at_risk, first] = count(|time, end| time.examples >= end);
+                let [ended, own] = count(Time::ends_at);
+                let share = first / at_risk;
+                excess += own - ended * share;
+                if at_risk > 1.0 {
+                    variance += ended * share * (1.0 - share) * (at_risk - ended) / (at_risk - 1.0);
                 }
             }
         }
@@ -305,26 +248,29 @@ impl LogRank {
             return None;
         }
         let z = excess / variance.sqrt();
-        let p = 2.0 * normal().sf(z.abs());
-        Some(Self { z, p })
+        Some(Self { z, p: 2.0 * Normal::standard().sf(z.abs()) })
     }
+}
+
+/// Times at which a run reaches the accuracy, ascending.
+fn ends<'a>(times: impl Iterator<Item = &'a Time>) -> Vec<f64> {
+    let mut ends: Vec<f64> = times.filter(|time| time.reached).map(|time| time.examples).collect();
+    ends.sort_by(f64::total_cmp);
+    ends.dedup();
+    ends
 }
 
 /// Kaplan-Meier estimate (1958) of the share of runs that have not reached the accuracy yet, at each time at which a
 /// run does.
 pub(super) fn kaplan_meier(times: &[Time]) -> Vec<(f64, f64)> {
-    let mut ends: Vec<f64> = times.iter().filter(|time| time.reached).map(|time| time.examples).collect();
-    ends.sort_by(f64::total_cmp);
-    ends.dedup();
     let mut left = 1.0;
-    ends.into_iter()
-        .map(|end| {
-            let at_risk = times.iter().filter(|time| time.examples >= end).count();
-            let ended = times.iter().filter(|time| time.reached && time.examples == end);
-            left *= 1.0 - ended.count() as f64 / at_risk as f64;
-            (end, left)
-        })
-        .collect()
+    let ends = ends(times.iter()).into_iter().map(|end| {
+        let at_risk = times.iter().filter(|time| time.examples >= end).count();
+        let ended = times.iter().filter(|time| time.ends_at(end)).count();
+        left *= 1.0 - ended as f64 / at_risk as f64;
+        (end, left)
+    });
+    ends.collect()
 }
 
 /// Expected maximum of k of these values, drawn without replacement, for k from 1 to their number (Dodge et al. 2019,
@@ -350,7 +296,7 @@ pub(super) fn best_of(values: &[f64]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stats::{Block, Estimate, Within};
+    use super::super::stats::Block;
     use super::*;
     use crate::ops::rng::Rng;
 
@@ -379,7 +325,7 @@ mod tests {
             ([22, 373], [24, 341]),
         ];
         let strata = departments.map(|(men, women)| counted(men, women));
-        let found = Difference::between(&strata, 5).unwrap();
+        let found = Estimate::between(&strata, 5).unwrap();
         assert!((found.z.powi(2) - 1.4269).abs() < 1e-3, "{}", found.z.powi(2));
         assert!(found.z < 0.0, "fewer men");
         let [high, low] = found.tails(0.0);
@@ -390,7 +336,7 @@ mod tests {
     /// Sato's variance in one stratum is the sum of p(1 - p)/n over both sides, and the estimate the plain difference.
     #[test]
     fn the_error_in_one_stratum_is_that_of_two_proportions() {
-        let found = Difference::between(&[counted([30, 50], [20, 50])], 5).unwrap();
+        let found = Estimate::between(&[counted([30, 50], [20, 50])], 5).unwrap();
         close(found.mean, 0.2);
         close(found.error, (0.6 * 0.4 / 50.0 + 0.4 * 0.6 / 50.0f64).sqrt());
         let [low, high] = found.interval();
@@ -399,11 +345,11 @@ mod tests {
 
     #[test]
     fn equal_outcomes_leave_an_error_and_decide_nothing() {
-        let found = Difference::between(&[counted([5, 5], [5, 5])], 5).unwrap();
+        let found = Estimate::between(&[counted([5, 5], [5, 5])], 5).unwrap();
         assert_eq!((found.mean, found.z), (0.0, 0.0));
         assert!(found.error > 0.1, "{found:?}");
         assert_eq!(found.tails(0.0), [0.5, 0.5]);
-        assert_eq!(Difference::between(&[counted([5, 5], [0, 0])], 5), None);
+        assert_eq!(Estimate::between(&[counted([5, 5], [0, 0])], 5), None);
     }
 
     /// Strata of the runs of `results/figure2-small.csv`, SSD and S6: statsmodels' `StratifiedTable` gives p = 0.000174
@@ -411,7 +357,7 @@ mod tests {
     #[test]
     fn runs_at_several_rates_are_one_test() {
         let strata: Vec<Stratum> = [(5, 1), (5, 3)].map(|(a, b)| counted([a, 5], [b, 5])).into();
-        let found = Difference::between(&strata, 5).unwrap();
+        let found = Estimate::between(&strata, 5).unwrap();
         // Stratum of 10 runs each: excess 3, variance (6·4·2.5/9 + 8·2·2.5/9)/10 = 1.1111.
         close(found.z, 2.5 / (10.0f64 / 9.0).sqrt());
         close(found.mean, 0.6);
@@ -422,13 +368,13 @@ mod tests {
     fn a_trend_is_tested_by_scores() {
         let dose = |score: f64, solved: usize| (0..5).map(move |i| Trial { score, solved: i < solved, time: None });
         let stratum: Stratum = dose(0.0, 1).chain(dose(1.0, 3)).chain(dose(2.0, 5)).collect();
-        let found = Difference::of_slopes(&[(1.0, vec![stratum.clone()])], 5).unwrap();
+        let found = Estimate::of_slopes(&[(1.0, vec![stratum.clone()])], 5).unwrap();
         close(found.mean, 0.4);
         // Excess 4, spread 10, variance 9·6·10/(15·14) = 2.5714.
         close(found.error, (18.0f64 / 7.0).sqrt() / 10.0);
         close(found.z, 3.5 / (18.0f64 / 7.0).sqrt());
         let against = [(1.0, vec![stratum.clone()]), (-1.0, vec![stratum])];
-        let none = Difference::of_slopes(&against, 5).unwrap();
+        let none = Estimate::of_slopes(&against, 5).unwrap();
         close(none.mean, 0.0);
         close(none.z, 0.0);
     }
@@ -530,7 +476,7 @@ mod tests {
             Block { values: best.into_iter().map(|accuracy| weight * accuracy).collect(), least: 1e-3 }
         };
         let estimate = Estimate::of(&[of(1.0, 1.0), of(0.0, -1.0)]).unwrap();
-        within_level(ABOVE, |bound| estimate.tails(bound))[0]
+        estimate.levels(ABOVE)[0]
     }
 
     const ABOVE: Within = Within(0.0, f64::INFINITY);
@@ -543,8 +489,8 @@ mod tests {
             let mut found = [0.0; 2];
             for _ in 0..2000 {
                 let strata = study(shares, &mut stream);
-                let all = Difference::between(&strata, 5).unwrap();
-                let levels = [within_level(ABOVE, |bound| all.tails(bound))[0], by_best_rate(&strata)];
+                let all = Estimate::between(&strata, 5).unwrap();
+                let levels = [all.levels(ABOVE)[0], by_best_rate(&strata)];
                 for (count, level) in found.iter_mut().zip(levels) {
                     *count += f64::from(u8::from(level <= ALPHA)) / 2000.0;
                 }

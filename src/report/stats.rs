@@ -7,7 +7,6 @@
 //! [`solved`](super::solved).
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
-use std::cmp::Ordering;
 
 /// Fewest seeds that a verdict may rest on.
 pub(super) const FEWEST: usize = 3;
@@ -26,21 +25,50 @@ pub(super) struct Block {
     pub least: f64,
 }
 
-/// A sum of means over seeds, and its uncertainty.
+/// Estimate of a quantity by its mean and standard error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
     pub mean: f64,
     /// Standard error.
     pub error: f64,
-    /// Degrees of freedom, by Welch and Satterthwaite for several independent blocks.
+    /// Deviate of the test against zero, in standard errors; NaN if there is neither difference nor error.
+    pub z: f64,
+    /// Degrees of freedom, by Welch and Satterthwaite for several independent blocks; infinite for a normal deviate.
     pub freedom: f64,
-    /// Seeds of the block with the fewest.
+    /// Smallest and largest possible value.
+    pub range: [f64; 2],
+    /// Seeds of the sample with the fewest.
     pub seeds: usize,
 }
 
 /// Open interval in which a claim puts a quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Within(pub f64, pub f64);
+
+/// A quantity that was estimated from runs.
+pub(super) trait Evidence: std::fmt::Debug {
+    fn mean(&self) -> f64;
+
+    /// Confidence interval with coverage 1 - [`ALPHA`].
+    fn interval(&self) -> [f64; 2];
+
+    /// Probabilities of an estimate at least as high, and at least as low, if the true quantity were `bound`.
+    fn tails(&self, bound: f64) -> [f64; 2];
+
+    /// Number of seeds that should decide whether the quantity is inside `within` if the estimate stays the same;
+    /// `None` if [`MOST`] are not enough.
+    fn seeds_to_decide(&self, within: Within) -> Option<usize>;
+
+    /// Two-sided p-values for the quantity lying inside `within`, and for it lying outside.
+    fn levels(&self, Within(low, high): Within) -> [f64; 2] {
+        let of = |bound: f64, infinite: [f64; 2]| match bound.is_infinite() {
+            true => infinite,
+            false => self.tails(bound),
+        };
+        let (low, high) = (of(low, [0.0, 1.0]), of(high, [1.0, 0.0]));
+        [low[0].max(high[1]), low[1].min(high[0])].map(|level| (2.0 * level).min(1.0))
+    }
+}
 
 impl Estimate {
     /// Estimate of the sum of the means of `blocks`; `None` if a block has fewer than two seeds, whose spread is
@@ -60,16 +88,10 @@ impl Estimate {
             square += of_mean;
             slack += of_mean.powi(2) / (count - 1.0);
         }
-        let fewest = seeds as f64 - 1.0;
-        Some(Self {
-            mean,
-            error: square.sqrt(),
-            freedom: match slack > 0.0 {
-                true => (square.powi(2) / slack).max(fewest),
-                false => fewest,
-            },
-            seeds,
-        })
+        let (error, fewest) = (square.sqrt(), seeds as f64 - 1.0);
+        let freedom = if slack > 0.0 { (square.powi(2) / slack).max(fewest) } else { fewest };
+        let range = [f64::NEG_INFINITY, f64::INFINITY];
+        Some(Self { mean, error, z: deviate(mean, error), freedom, range, seeds })
     }
 
     /// Index and estimate of the first of `ways` with at least [`FEWEST`] seeds in each of its blocks.
@@ -78,33 +100,40 @@ impl Estimate {
         each.find(|(_, estimate)| estimate.seeds >= FEWEST)
     }
 
-    /// Confidence interval with coverage 1 - [`ALPHA`].
-    pub fn interval(&self) -> [f64; 2] {
-        let half = quantile(1.0 - ALPHA / 2.0, self.freedom) * self.error;
-        [self.mean - half, self.mean + half]
+    /// Distance from `bound` in standard errors.
+    fn deviate(&self, bound: f64) -> f64 {
+        match bound {
+            0.0 => self.z,
+            bound => deviate(self.mean - bound, self.error),
+        }
+    }
+}
+
+impl Evidence for Estimate {
+    fn mean(&self) -> f64 {
+        self.mean
     }
 
-    /// Probabilities of a mean at least as high, and at least as low, if the true quantity were `bound`.
-    pub fn tails(&self, bound: f64) -> [f64; 2] {
-        let apart = self.mean - bound;
-        let below = match apart.partial_cmp(&0.0) {
-            _ if self.error > 0.0 => student(self.freedom).cdf(apart / self.error),
-            Some(Ordering::Greater) => 1.0,
-            Some(Ordering::Less) => 0.0,
-            _ => 0.5,
-        };
+    fn interval(&self) -> [f64; 2] {
+        let half = quantile(1.0 - ALPHA / 2.0, self.freedom) * self.error;
+        [(self.mean - half).max(self.range[0]), (self.mean + half).min(self.range[1])]
+    }
+
+    fn tails(&self, bound: f64) -> [f64; 2] {
+        let z = self.deviate(bound);
+        let below = if z.is_nan() { 0.5 } else { student(self.freedom).cdf(z) };
         [1.0 - below, below]
     }
 
-    /// Number of seeds that would, with probability [`POWER`], decide whether the quantity is inside `within` if this
-    /// mean and this spread were the true ones; `None` if [`MOST`] are not enough.
-    pub fn seeds_to_decide(&self, within: Within) -> Option<usize> {
-        let distance = (self.mean - within.0).abs().min((self.mean - within.1).abs());
-        let spread = self.error * (self.seeds as f64).sqrt();
+    /// The estimate decides with probability [`POWER`] once its deviate exceeds the threshold by the quantile of the
+    /// power.
+    fn seeds_to_decide(&self, Within(low, high): Within) -> Option<usize> {
+        let bounds = [low, high].into_iter().filter(|bound| bound.is_finite());
+        let least = bounds.map(|bound| self.deviate(bound).abs()).fold(f64::INFINITY, f64::min);
         let enough = |seeds: usize| {
-            let freedom = seeds as f64 - 1.0;
+            let freedom = if self.freedom.is_infinite() { self.freedom } else { seeds as f64 - 1.0 };
             let needed = quantile(1.0 - ALPHA / 2.0, freedom) + quantile(POWER, freedom);
-            needed * spread / (seeds as f64).sqrt() <= distance
+            least * (seeds as f64 / self.seeds as f64).sqrt() >= needed
         };
         // A sufficient number of seeds stays sufficient with one more, as a binary search requires.
         let more: Vec<usize> = (self.seeds + 1..=MOST).collect();
@@ -112,18 +141,13 @@ impl Estimate {
     }
 }
 
-/// Two-sided p-values for the quantity lying inside `within`, and for it lying outside. `tails` returns, for a bound,
-/// the probabilities of a result at least as high and at least as low if the true quantity were the bound.
-pub(super) fn within_level(within: Within, tails: impl Fn(f64) -> [f64; 2]) -> [f64; 2] {
-    let Within(low, high) = within;
-    let of = |bound: f64, infinite: [f64; 2]| match bound.is_infinite() {
-        true => infinite,
-        false => tails(bound),
-    };
-    let (low, high) = (of(low, [0.0, 1.0]), of(high, [1.0, 0.0]));
-    let inside = low[0].max(high[1]);
-    let outside = low[1].min(high[0]);
-    [inside, outside].map(|level| (2.0 * level).min(1.0))
+/// `apart` in standard errors.
+fn deviate(apart: f64, error: f64) -> f64 {
+    if error > 0.0 {
+        apart / error
+    } else {
+        f64::INFINITY * apart
+    }
 }
 
 fn student(freedom: f64) -> StudentsT {
@@ -131,28 +155,23 @@ fn student(freedom: f64) -> StudentsT {
 }
 
 fn quantile(probability: f64, freedom: f64) -> f64 {
-    student(freedom).inverse_cdf(probability)
+    match freedom.is_infinite() {
+        true => Normal::standard().inverse_cdf(probability),
+        false => student(freedom).inverse_cdf(probability),
+    }
 }
 
-/// The quantile of the standard normal distribution.
-pub(super) fn quantile_of_normal(probability: f64) -> f64 {
-    Normal::standard().inverse_cdf(probability)
-}
-
-/// p-values after Holm's correction: the smallest is multiplied by their number, the next by one less, and so on, and
+/// Corrects p-values by Holm's method: the smallest is multiplied by their number, the next by one less, and so on, and
 /// none ends up below a smaller one. The probability that any p-value at most [`ALPHA`] is a false positive is then at
 /// most [`ALPHA`].
-pub(super) fn holm(levels: &[f64]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..levels.len()).collect();
-    order.sort_by(|a, b| levels[*a].total_cmp(&levels[*b]));
-    let mut corrected = vec![0.0; levels.len()];
-    let mut before: f64 = 0.0;
-    for (rank, index) in order.into_iter().enumerate() {
-        let counted = (levels.len() - rank) as f64 * levels[index];
-        before = before.max(counted).min(1.0);
-        corrected[index] = before;
+pub(super) fn holm<'a>(levels: impl IntoIterator<Item = &'a mut f64>) {
+    let mut levels: Vec<&mut f64> = levels.into_iter().collect();
+    levels.sort_by(|a, b| a.total_cmp(b));
+    let (count, mut before) = (levels.len(), 0.0f64);
+    for (rank, level) in levels.into_iter().enumerate() {
+        before = before.max((count - rank) as f64 * *level).min(1.0);
+        *level = before;
     }
-    corrected
 }
 
 #[cfg(test)]
@@ -163,10 +182,6 @@ mod tests {
 
     fn block(values: &[f64]) -> Block {
         Block { values: values.to_vec(), least: 0.0 }
-    }
-
-    fn levels(estimate: &Estimate, within: Within) -> [f64; 2] {
-        within_level(within, |bound| estimate.tails(bound))
     }
 
     fn close(a: f64, b: f64) -> bool {
@@ -198,7 +213,7 @@ mod tests {
         let estimate = Estimate::of(&[block(&first), block(&second)]).unwrap();
         assert!(close(estimate.mean / estimate.error, 1.8608));
         assert!(close(estimate.freedom, 17.776));
-        assert!(close(levels(&estimate, ABOVE_ZERO)[0], 0.0794));
+        assert!(close(estimate.levels(ABOVE_ZERO)[0], 0.0794));
     }
 
     #[test]
@@ -210,8 +225,8 @@ mod tests {
             for within in [ABOVE_ZERO, Within(-1.0, 1.0), Within(f64::NEG_INFINITY, 0.5)] {
                 let inside = within.0 < low && high < within.1;
                 let outside = high < within.0 || low > within.1;
-                assert_eq!(levels(&estimate, within)[0] <= ALPHA, inside, "{shift}");
-                assert_eq!(levels(&estimate, within)[1] <= ALPHA, outside, "{shift}");
+                assert_eq!(estimate.levels(within)[0] <= ALPHA, inside, "{shift}");
+                assert_eq!(estimate.levels(within)[1] <= ALPHA, outside, "{shift}");
             }
         }
     }
@@ -219,8 +234,8 @@ mod tests {
     #[test]
     fn a_spread_is_never_below_what_can_be_measured_and_no_spread_decides_nothing_at_a_bound() {
         let equal = |least| Estimate::of(&[Block { values: vec![0.0; 5], least }]).unwrap();
-        assert_eq!(levels(&equal(0.0), ABOVE_ZERO)[0], 1.0);
-        assert_eq!(levels(&equal(0.0), ABOVE_ZERO)[1], 1.0);
+        assert_eq!(equal(0.0).levels(ABOVE_ZERO)[0], 1.0);
+        assert_eq!(equal(0.0).levels(ABOVE_ZERO)[1], 1.0);
         let [low, high] = equal(0.01).interval();
         assert!(low < 0.0 && high > 0.0);
         assert_eq!(Estimate::of(&[block(&[1.0])]), None);
@@ -241,10 +256,10 @@ mod tests {
 
     #[test]
     fn holm_counts_the_least_level_most_often() {
-        let corrected = holm(&[0.04, 0.01, 0.03, 0.5]);
-        for (found, wanted) in corrected.iter().zip([0.09, 0.04, 0.09, 0.5]) {
-            assert!((found - wanted).abs() < 1e-12, "{corrected:?}");
+        let mut levels = [0.04, 0.01, 0.03, 0.5];
+        holm(&mut levels);
+        for (found, wanted) in levels.iter().zip([0.09, 0.04, 0.09, 0.5]) {
+            assert!((found - wanted).abs() < 1e-12, "{levels:?}");
         }
-        assert!(holm(&[]).is_empty());
     }
 }

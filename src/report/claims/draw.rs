@@ -1,12 +1,13 @@
 //! Renders verdicts as grids: one line per claim, one grid per study, and one record per quantity for programs.
 
+use super::super::coverage::counted;
 use super::super::grid::{fact, Cell, Facts, Grid, Line, Style};
 use super::super::solved::Share;
 use super::super::stats::{Within, ALPHA, FEWEST};
-use super::super::{Coverage, Report, ReportOptions, SCHEMA};
+use super::super::{mixed, Coverage, RateChoice, Report, ReportOptions, SCHEMA};
 use super::judge::{decisive, Found, Test, Verdict};
 use super::table::{Aggregate, Measure};
-use super::Judgement;
+use super::{differences, Judgement};
 use crate::store::Record;
 use clap::ValueEnum;
 use serde_json::Value;
@@ -18,16 +19,14 @@ pub(super) fn report(judged: &[Judgement], runs: &[&Record], options: &ReportOpt
     let mut sorted: Vec<&Judgement> = judged.iter().collect();
     // The sort is stable: claims stay in the order of the paper, and studies at the paper's sizes come first.
     sorted.sort_by_key(|judgement| (!judgement.paper, judgement.sizes()));
-    let is_open = |judgement: &&Judgement| judgement.verdict == Verdict::Undecided;
-    let (open, decided): (Vec<&Judgement>, Vec<&Judgement>) = sorted.into_iter().partition(is_open);
-    let of_sizes = |judged: &[&Judgement], about: &str, whole: bool| -> Vec<Grid> {
-        let studies = judged.chunk_by(|a, b| a.sizes() == b.sizes());
-        let grids = studies.map(|study| grid(format!("{about} {}", study[0].sizes()), study, whole));
-        grids.collect()
-    };
+    let (open, decided): (Vec<&Judgement>, Vec<&Judgement>) =
+        sorted.into_iter().partition(|judgement| judgement.verdict == Verdict::Undecided);
     let named = !options.claims.is_empty();
-    let mut grids = of_sizes(&decided, "decided", true);
-    grids.extend(of_sizes(&open, "undecided", named));
+    let mut grids = Vec::new();
+    for (judged, about, whole) in [(&decided, "decided", true), (&open, "undecided", named)] {
+        let studies = judged.chunk_by(|a, b| a.sizes() == b.sizes());
+        grids.extend(studies.map(|study| grid(format!("{about} {}", study[0].sizes()), study, whole)));
+    }
     let select = options.select.to_possible_value();
     let select = select.map_or(String::new(), |value| value.get_name().to_owned());
     let mut notes = vec![
@@ -50,7 +49,7 @@ pub(super) fn report(judged: &[Judgement], runs: &[&Record], options: &ReportOpt
                 .to_owned(),
         );
     }
-    if options.select == super::super::RateChoice::HeldOut {
+    if options.select == RateChoice::HeldOut {
         notes.extend(super::super::held_out_note(runs));
     }
     Report {
@@ -71,85 +70,79 @@ pub(super) fn report(judged: &[Judgement], runs: &[&Record], options: &ReportOpt
 
 /// Grid of `judged`; if `whole`, with notes on what each claim states and which runs it lacks.
 fn grid(title: String, judged: &[&Judgement], whole: bool) -> Grid {
-    let lines = judged.iter().map(|judgement| Line::new(judgement.claim.name, judgement.cells()));
-    let said = judged.iter().filter(|_| whole);
+    let lines = judged.iter().map(|judgement| Line::new(judgement.claim.name, judgement.cells().into()));
+    let explained = judged.iter().filter(|_| whole);
     Grid {
         axes: ["claim".into(), String::new()],
-        notes: said.flat_map(|judgement| judgement.explanation()).collect(),
+        notes: explained.flat_map(|judgement| judgement.explanation()).collect(),
         records: judged.iter().flat_map(|judgement| judgement.records()).collect(),
         ..Grid::new(title, COLUMNS, lines.collect(), Style::Percent)
     }
 }
 
-impl Judgement {
+impl Judgement<'_> {
     /// Sizes of its runs, for a title.
     fn sizes(&self) -> String {
         match self.paper {
             true => "at the paper's sizes".to_owned(),
-            false => format!("at the sizes of these runs, not the paper's: {}", self.study),
+            false => format!("at the sizes of these runs, not the paper's: {}", self.kind.title()),
         }
     }
 
+    /// Source of the examples after a comma, where a study at the paper's sizes differs from its preset in it.
+    fn examples(&self) -> String {
+        let examples = self.kind.examples().filter(|_| self.paper);
+        examples.map_or(String::new(), |examples| format!(", {examples}"))
+    }
+
+    /// The test that decides, or the one closest to deciding.
     fn decisive(&self) -> Option<&Test> {
         decisive(self.claim, &self.tests, self.verdict)
     }
 
-    fn cells(&self) -> Vec<Cell> {
+    fn cells(&self) -> [Cell; COLUMNS.len()] {
         let test = self.decisive();
-        let found = test.and_then(|test| test.found.as_ref().ok());
-        let cells: usize = match test {
-            Some(test) => test.cells,
-            None => self.cells,
+        let found = test.and_then(|test| Some((test, test.found.as_ref().ok()?)));
+        let shown = |text: &dyn Fn(&Test, &Found) -> String| {
+            let text = found.map(|(test, found)| text(test, found));
+            text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".into())
         };
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
-        let solved = found.map(|found| solved(&found.solved));
         let texts = [
-            self.condition(),
-            cells.to_string(),
-            or_dash(found.map(|found| found.evidence.seeds().to_string())),
-            or_dash(solved.filter(|solved| !solved.is_empty())),
-            or_dash(found.and_then(|found| Some(self.number(test?, found.evidence.mean())))),
-            or_dash(found.and_then(|found| {
-                let [low, high] = found.evidence.interval();
-                Some(format!("{} to {}", self.number(test?, low), self.number(test?, high)))
-            })),
-            or_dash(found.and_then(|_| Some(level(self.level_of(test?))))),
-            or_dash(found.map(|_| level(self.level))),
+            // The protocol and the examples distinguish two lines of one claim.
+            format!("{}{}", self.kind.protocol, self.examples()),
+            test.map_or(self.cells.len(), |test| test.cells).to_string(),
+            shown(&|_, found| found.seeds.to_string()),
+            shown(&|_, found| solved(&found.solved)),
+            shown(&|test, found| self.number(test, found.evidence.mean())),
+            shown(&|test, found| {
+                let [low, high] = found.evidence.interval().map(|end| self.number(test, end));
+                format!("{low} to {high}")
+            }),
+            shown(&|test, _| level(self.level_of(test))),
+            shown(&|_, _| level(self.level)),
             self.outcome(),
         ];
-        texts.map(Cell::text).into()
-    }
-
-    /// Its protocol, and the source of its examples: the values in which two lines of one claim differ.
-    fn condition(&self) -> String {
-        let parts = [Some(self.protocol.clone()), self.examples.clone()];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        texts.map(Cell::text)
     }
 
     /// p-value of the decisive test, or of the one closest to deciding; for two directions, the one that matches the
     /// verdict.
     fn level_of(&self, test: &Test) -> f64 {
-        use super::table::Holds::{Every, Some};
-        match (self.claim.holds, self.verdict) {
-            (Every, Verdict::NotSupported) => test.p_holm[1],
-            (Some, Verdict::NotSupported) => test.p[1],
-            (Every, Verdict::Supported) => test.p[0],
-            (Some, Verdict::Supported) => test.p_holm[0],
-            (Every, Verdict::Undecided) => test.p[0].min(test.p_holm[1]),
-            (Some, Verdict::Undecided) => test.p_holm[0].min(test.p[1]),
+        let [supported, contradicted] = test.levels(self.claim.holds);
+        match self.verdict {
+            Verdict::Supported => supported,
+            Verdict::NotSupported => contradicted,
+            Verdict::Undecided => supported.min(contradicted),
         }
     }
 
     fn outcome(&self) -> String {
         let verdict = self.verdict.name();
-        match (&self.need, self.paper) {
+        match (self.need.as_ref().map(|need| need.runs), self.paper) {
             (None, true) => verdict.to_owned(),
             (None, false) => format!("{verdict} at these sizes"),
-            (Some(need), _) => match need.runs {
-                Some(1) => format!("{verdict}: needs 1 run"),
-                Some(runs) => format!("{verdict}: needs {runs} runs"),
-                None => format!("{verdict}: needs too many runs"),
-            },
+            (Some(Some(runs)), _) => format!("{verdict}: needs {}", counted(runs, "run")),
+            (Some(None), _) => format!("{verdict}: needs too many runs"),
         }
     }
 
@@ -165,44 +158,36 @@ impl Judgement {
     /// Notes below the grid.
     fn explanation(&self) -> Vec<String> {
         let claim = self.claim;
-        let examples = self.examples.iter().map(|examples| format!(", {examples}"));
-        let mut said =
-            vec![format!("{}{} ({}): {}", claim.name, examples.collect::<String>(), claim.source, claim.about)];
-        let mut aside = |text: String| said.push(format!("  {text}"));
+        let mut asides = Vec::new();
         for test in &self.tests {
-            let log_rank = test.found.as_ref().ok().and_then(|found| found.log_rank);
-            if let Some(found) = log_rank {
+            if let Some(found) = test.found.as_ref().ok().and_then(|found| found.log_rank) {
                 let (z, p) = (found.z, level(found.p));
-                aside(format!("{}: log-rank on examples until training stops, z {z:.1}, p {p}", test.about));
+                asides.push(format!("{}: log-rank on examples until training stops, z {z:.1}, p {p}", test.about));
             }
         }
-        if self.tests.len() > 1 {
-            if let Some(test) = self.decisive() {
-                let counts = Counts::of(&self.tests);
-                aside(format!("{}, decisive: {}", counts.summary("quantities"), test.about));
-            }
+        if let Some(test) = self.decisive().filter(|_| self.tests.len() > 1) {
+            asides.push(format!("{}, decisive: {}", summary(&self.tests, "quantities"), test.about));
         }
         if self.by_cell.len() > 1 && self.by_cell.iter().any(|test| test.found.is_ok()) {
-            aside(Counts::of(&self.by_cell).summary("cells"));
+            asides.push(summary(&self.by_cell, "cells"));
         }
         if let Some(need) = &self.need {
-            aside(need.reason.clone());
-            if !need.command.is_empty() {
-                aside(need.command.clone());
-            }
+            asides.extend([&need.reason, &need.command].into_iter().filter(|text| !text.is_empty()).cloned());
         }
-        self.notes.iter().for_each(|note| aside(note.clone()));
-        said
+        asides.extend(mixed::warnings(self.runs()));
+        asides.extend(differences(claim, &self.cells));
+        if !self.left_out.is_empty() {
+            asides.push(format!("left out: {}", self.left_out.join("; ")));
+        }
+        let stated = format!("{}{} ({}): {}", claim.name, self.examples(), claim.source, claim.about);
+        std::iter::once(stated).chain(asides.into_iter().map(|aside| format!("  {aside}"))).collect()
     }
 
     fn records(&self) -> Vec<Facts> {
-        let tests = self.tests.iter().map(|test| ("claim", Some(test)));
-        let cells = self.by_cell.iter().map(|test| ("cell", Some(test)));
-        let mut each: Vec<(&str, Option<&Test>)> = tests.chain(cells).collect();
-        if self.tests.is_empty() {
-            each.insert(0, ("claim", None));
-        }
-        each.into_iter().map(|(role, test)| self.record(role, test)).collect()
+        let tests = self.tests.iter().map(|test| self.record("claim", Some(test)));
+        let none = self.tests.is_empty().then(|| self.record("claim", None));
+        let by_cell = self.by_cell.iter().map(|test| self.record("cell", Some(test)));
+        none.into_iter().chain(tests).chain(by_cell).collect()
     }
 
     fn record(&self, role: &str, test: Option<&Test>) -> Facts {
@@ -211,15 +196,12 @@ impl Judgement {
         let interval = found.map(|found| found.evidence.interval());
         let log_rank = found.and_then(|found| found.log_rank);
         let solved = found.map(|found| solved(&found.solved)).filter(|text| !text.is_empty());
-        let counted = matches!(self.claim.measure, Measure::Solved(_));
-        let doubling = self.claim.contrasts.iter().any(|c| c.over != Aggregate::Cells);
-        let unit = match (counted, self.claim.measure.is_share(), doubling) {
-            (true, _, true) => "share of runs a doubling",
-            (true, _, false) => "share of runs",
-            (false, true, true) => "accuracy a doubling",
-            (false, true, false) => "accuracy",
-            (false, false, _) => "perplexity",
+        let unit = match (self.claim.measure, self.claim.measure.is_share()) {
+            (Measure::Solved(_), _) => "share of runs",
+            (_, true) => "accuracy",
+            (_, false) => "perplexity",
         };
+        let doubling = unit != "perplexity" && self.claim.contrasts.iter().any(|c| c.over != Aggregate::Cells);
         let within = test.map_or([None, None], |test| {
             let Within(low, high) = test.within;
             [low, high].map(|bound| Some(bound).filter(|bound| bound.is_finite()))
@@ -227,8 +209,8 @@ impl Judgement {
         let level = |of: fn(&Test) -> f64| -> Value { test.filter(|_| found.is_some()).map(of).into() };
         vec![
             fact("level", if self.paper { "paper" } else { "reduced" }),
-            fact("study", self.study.clone()),
-            fact("protocol", self.protocol.clone()),
+            fact("study", self.kind.title()),
+            fact("protocol", self.kind.protocol),
             fact("claim", self.claim.name),
             fact("source", self.claim.source),
             fact("about", self.claim.about),
@@ -239,9 +221,9 @@ impl Judgement {
             fact("role", role),
             fact("quantity", test.map(|test| test.about.clone())),
             fact("cells", test.map(|test| test.cells)),
-            fact("seeds", found.map(|found| found.evidence.seeds())),
+            fact("seeds", found.map(|found| found.seeds)),
             fact("solved", solved),
-            fact("unit", unit),
+            fact("unit", format!("{unit}{}", if doubling { " a doubling" } else { "" })),
             fact("effect", found.map(|found| found.evidence.mean())),
             fact("low", interval.map(|[low, _]| low)),
             fact("high", interval.map(|[_, high]| high)),
@@ -264,26 +246,11 @@ fn solved(shares: &[Share]) -> String {
     shares.collect::<Vec<_>>().join(", ")
 }
 
-/// Numbers of quantities inside the claimed interval, outside it, and undecided, after Holm's correction.
-struct Counts {
-    all: usize,
-    inside: usize,
-    outside: usize,
-}
-
-impl Counts {
-    fn of(tests: &[Test]) -> Self {
-        let count = |side: usize| tests.iter().filter(|t| t.p_holm[side] <= ALPHA).count();
-        Self { all: tests.len(), inside: count(0), outside: count(1) }
-    }
-
-    fn summary(&self, what: &str) -> String {
-        let open = self.all - self.inside - self.outside;
-        format!(
-            "of {} {what} {} where the claim has it, {} elsewhere, {open} open (Holm)",
-            self.all, self.inside, self.outside
-        )
-    }
+/// Numbers of tests inside the claimed interval, outside it, and undecided, after Holm's correction.
+fn summary(tests: &[Test], what: &str) -> String {
+    let [inside, outside] = [0, 1].map(|side| tests.iter().filter(|test| test.p_holm[side] <= ALPHA).count());
+    let (all, open) = (tests.len(), tests.len() - inside - outside);
+    format!("of {all} {what} {inside} where the claim has it, {outside} elsewhere, {open} open (Holm)")
 }
 
 fn level(p: f64) -> String {

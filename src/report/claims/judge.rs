@@ -1,8 +1,9 @@
 //! Judges a claim from the cells of a study: a test of a difference or a slope for each of its quantities.
 
 use super::super::score::{distinct_rates, RateChoice, Reported, Status};
-use super::super::solved::{Difference, LogRank, Share, Stratum, Time, Trial};
-use super::super::stats::{holm, within_level, Block, Estimate, Within, ALPHA, FEWEST};
+use super::super::solved::{LogRank, Share, Stratum, Time, Trial};
+use super::super::stats::{holm, Block, Estimate, Evidence, Within, FEWEST};
+use super::super::Group;
 use super::study::Cell;
 use super::table::{Aggregate, AxisEnd, CellFilter, Claim, Contrast, Holds, Measure, Rates};
 use crate::store::{Metric, Outcome, Record, Shown};
@@ -31,7 +32,7 @@ impl Verdict {
 }
 
 /// Test of one quantity of a claim, at one point of the axes that are judged separately.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Test {
     pub about: String,
     /// Number of cells that it rests on.
@@ -47,114 +48,88 @@ pub(super) struct Test {
 }
 
 /// The estimate of a quantity, with supporting statistics.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Found {
-    pub evidence: Evidence,
+    /// A sum of means over seeds; a difference or a slope of the share of runs that solve the task; or the share of
+    /// seeds that solve it at any rate.
+    pub evidence: Box<dyn Evidence>,
+    /// Seeds of the cell and mixer with the fewest.
+    pub seeds: usize,
     /// The runs of each mixer that solve the task, where runs are counted.
     pub solved: Vec<Share>,
     /// Log-rank test of the time to a solution, where two mixers are compared and times are known.
     pub log_rank: Option<LogRank>,
 }
 
-/// The estimate of a quantity.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Evidence {
-    /// A sum of means over seeds.
-    Means(Estimate),
-    /// A difference or a slope of the share of runs that solve the task.
-    Difference(Difference),
-    /// The share of seeds that solve the task at any rate, and the number of seeds of the cell with the fewest.
-    Share(Share, usize),
-}
-
-impl Evidence {
-    pub fn mean(&self) -> f64 {
-        match self {
-            Self::Means(estimate) => estimate.mean,
-            Self::Difference(difference) => difference.mean,
-            Self::Share(share, _) => share.mean(),
-        }
-    }
-
-    /// Confidence interval with coverage 1 - [`ALPHA`].
-    pub fn interval(&self) -> [f64; 2] {
-        match self {
-            Self::Means(estimate) => estimate.interval(),
-            Self::Difference(difference) => difference.interval(),
-            Self::Share(share, _) => share.interval(),
-        }
-    }
-
-    /// Seeds of the cell and mixer with the fewest.
-    pub fn seeds(&self) -> usize {
-        match self {
-            Self::Means(estimate) => estimate.seeds,
-            Self::Difference(difference) => difference.seeds,
-            Self::Share(_, seeds) => *seeds,
-        }
-    }
-
-    fn levels(&self, within: Within) -> [f64; 2] {
-        within_level(within, |bound| match self {
-            Self::Means(estimate) => estimate.tails(bound),
-            Self::Difference(difference) => difference.tails(bound),
-            Self::Share(share, _) => share.tails(bound),
-        })
-    }
-
-    /// Number of seeds that should decide whether the quantity is inside `within` if the estimate stays the same;
-    /// `None` if no affordable number would.
-    pub fn seeds_to_decide(&self, within: Within) -> Option<usize> {
-        match self {
-            Self::Means(estimate) => estimate.seeds_to_decide(within),
-            Self::Difference(difference) => difference.seeds_to_decide(within),
-            Self::Share(share, _) => share.seeds_to_decide(within),
-        }
-    }
-}
-
 /// Reason why there is no estimate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Problem {
-    /// Runs of these mixers at these points are missing.
-    Missing(Vec<String>),
-    /// These mixers and points have at least one diverged seed at every rate.
-    Unstable(Vec<String>),
-    /// No learning rate was tried by all mixers of these cells.
-    NoSharedRate(Vec<String>),
+    /// These mixers at these points lack something.
+    Lacking(Lack, Vec<String>),
     /// There are fewer seeds than a verdict needs.
     Seeds(usize),
 }
 
-/// The cells to judge.
-pub(super) struct Cells<'a> {
-    pub cells: Vec<Cell<'a>>,
-    /// Whether every mixer is required in every cell; otherwise only the cells with runs are judged.
-    pub whole: bool,
+/// Things that a mixer may lack at a point, the most important first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Lack {
+    /// Runs.
+    Runs,
+    /// A learning rate at which no seed diverged.
+    StableRate,
+    /// A learning rate that all other mixers and cells tried.
+    SharedRate,
 }
 
-/// Tests of every quantity of `claim` in `cells`.
-pub(super) fn tests(claim: &Claim, cells: &Cells, choice: RateChoice) -> Vec<Test> {
-    corrected(tests_apart(claim, cells, choice, claim.apart))
+/// A thing that is lacking, and the mixer and point that lack it.
+type Lacking = (Lack, String);
+
+impl Problem {
+    /// Everything in `each`; if something is lacking, the problem is of the most important kind.
+    fn unless_whole<T>(each: impl Iterator<Item = Result<T, Lacking>>) -> Result<Vec<T>, Self> {
+        let (mut found, mut lacking) = (Vec::new(), BTreeMap::<Lack, Vec<String>>::new());
+        for result in each {
+            match result {
+                Ok(one) => found.push(one),
+                Err((lack, name)) => lacking.entry(lack).or_default().push(name),
+            }
+        }
+        lacking.pop_first().map_or(Ok(found), |(lack, names)| Err(Self::Lacking(lack, names)))
+    }
+}
+
+impl Test {
+    /// p-values with which the test supports a claim, and contradicts it.
+    pub fn levels(&self, holds: Holds) -> [f64; 2] {
+        match holds {
+            Holds::Every => [self.p[0], self.p_holm[1]],
+            Holds::Some => [self.p_holm[0], self.p[1]],
+        }
+    }
+}
+
+/// Tests of every quantity of `claim` in `cells`. If they are the `whole` grid, every mixer is required in every cell;
+/// otherwise only the cells with runs are judged.
+pub(super) fn tests(claim: &Claim, cells: &[Cell], whole: bool, choice: RateChoice) -> Vec<Test> {
+    tests_apart(claim, cells, whole, choice, claim.apart)
 }
 
 /// Tests per cell, for a claim that averages over cells; empty otherwise.
-pub(super) fn tests_by_cell(claim: &Claim, cells: &Cells, choice: RateChoice) -> Vec<Test> {
+pub(super) fn tests_by_cell(claim: &Claim, cells: &[Cell], whole: bool, choice: RateChoice) -> Vec<Test> {
     let averages = claim.axes.len() > claim.apart.len();
     if !averages || claim.contrasts.iter().any(|c| c.over != Aggregate::Cells) {
         return Vec::new();
     }
     let all: Vec<&str> = claim.axes.iter().map(|axis| axis.flag).collect();
-    corrected(tests_apart(claim, cells, choice, &all))
+    tests_apart(claim, cells, whole, choice, &all)
 }
 
-fn tests_apart(claim: &Claim, cells: &Cells, choice: RateChoice, apart: &[&str]) -> Vec<Test> {
+fn tests_apart(claim: &Claim, cells: &[Cell], whole: bool, choice: RateChoice, apart: &[&str]) -> Vec<Test> {
     let mut tests = Vec::new();
     for contrast in &claim.contrasts {
         let quantity = Quantity { claim, contrast, choice };
-        let of_contrast = quantity.cells(cells);
         let mut units: BTreeMap<Vec<&str>, Vec<&Cell>> = BTreeMap::new();
-        for cell in of_contrast {
+        for cell in quantity.cells(cells, whole) {
             let key = apart.iter().map(|flag| quantity.value(cell, flag));
             units.entry(key.collect()).or_default().push(cell);
         }
@@ -168,15 +143,8 @@ fn tests_apart(claim: &Claim, cells: &Cells, choice: RateChoice, apart: &[&str])
             tests.extend(quantity.test(about, &cells));
         }
     }
-    tests
-}
-
-fn corrected(mut tests: Vec<Test>) -> Vec<Test> {
     for side in [0, 1] {
-        let levels: Vec<f64> = tests.iter().map(|test| test.p[side]).collect();
-        for (test, level) in tests.iter_mut().zip(holm(&levels)) {
-            test.p_holm[side] = level;
-        }
+        holm(tests.iter_mut().map(|test: &mut Test| &mut test.p_holm[side]));
     }
     tests
 }
@@ -186,45 +154,22 @@ pub(super) fn levels(claim: &Claim, tests: &[Test]) -> [f64; 2] {
     if tests.is_empty() {
         return [1.0, 1.0];
     }
-    let most = |level: fn(&Test) -> f64| tests.iter().map(level).fold(0.0, f64::max);
-    let least = |level: fn(&Test) -> f64| tests.iter().map(level).fold(1.0, f64::min);
+    let of = |side: usize| tests.iter().map(move |test| test.levels(claim.holds)[side]);
     match claim.holds {
-        Holds::Every => [most(|t| t.p[0]), least(|t| t.p_holm[1])],
-        Holds::Some => [least(|t| t.p_holm[0]), most(|t| t.p[1])],
+        Holds::Every => [of(0).fold(0.0, f64::max), of(1).fold(1.0, f64::min)],
+        Holds::Some => [of(0).fold(1.0, f64::min), of(1).fold(0.0, f64::max)],
     }
-}
-
-/// Verdict from the p-values of a claim after Holm's correction over all claims judged together.
-pub(super) fn verdict([supported, contradicted]: [f64; 2]) -> Verdict {
-    match (supported <= ALPHA, contradicted <= ALPHA) {
-        (true, _) => Verdict::Supported,
-        (_, true) => Verdict::NotSupported,
-        (false, false) => Verdict::Undecided,
-    }
-}
-
-/// p-values of several claims after Holm's correction. A claim cannot be both supported and contradicted, so it counts
-/// once, by the smaller of its two p-values.
-pub(super) fn corrected_over_claims(levels: &[[f64; 2]]) -> Vec<[f64; 2]> {
-    let least: Vec<f64> = levels.iter().map(|[a, b]| a.min(*b)).collect();
-    let corrected = holm(&least).into_iter().zip(levels);
-    corrected
-        .map(|(level, [supported, contradicted])| match supported <= contradicted {
-            true => [level, 1.0],
-            false => [1.0, level],
-        })
-        .collect()
 }
 
 /// The test that decides the verdict, or the one closest to deciding it.
 pub(super) fn decisive<'a>(claim: &Claim, tests: &'a [Test], verdict: Verdict) -> Option<&'a Test> {
     let found = tests.iter().filter(|test| test.found.is_ok());
-    let by = |side: usize| move |a: &&Test, b: &&Test| a.p[side].total_cmp(&b.p[side]);
-    match (claim.holds, verdict) {
-        (Holds::Every, Verdict::NotSupported) => found.min_by(by(1)),
-        (Holds::Every, _) => found.max_by(by(0)),
-        (Holds::Some, Verdict::NotSupported) => found.max_by(by(1)),
-        (Holds::Some, _) => found.min_by(by(0)),
+    let side = usize::from(verdict == Verdict::NotSupported);
+    let by = |a: &&Test, b: &&Test| a.p[side].total_cmp(&b.p[side]);
+    // The weakest where all quantities must agree, the strongest where one is enough.
+    match (claim.holds == Holds::Every) == (side == 0) {
+        true => found.max_by(by),
+        false => found.min_by(by),
     }
 }
 
@@ -247,6 +192,19 @@ impl Measure {
             Self::Selected | Self::Solved(_) => true,
         }
     }
+}
+
+/// Runs of one mixer in one cell, at the rates at which its set of cells is compared.
+struct Sample<'c> {
+    set: usize,
+    /// Index of its mixer in the contrast.
+    side: usize,
+    /// The mixer and the cell.
+    name: String,
+    cell: &'c Cell<'c>,
+    weight: f64,
+    group: &'c Group<'c>,
+    runs: Vec<&'c Record>,
 }
 
 /// A quantity of a claim, with all that its test needs.
@@ -273,10 +231,9 @@ impl Quantity<'_> {
     }
 
     /// Cells of the quantity. Unless every cell is required, those without runs of all its mixers are left out.
-    fn cells<'c>(&self, cells: &'c Cells<'c>) -> Vec<&'c Cell<'c>> {
-        let mixers = || self.contrast.weights.iter().map(|(mixer, _)| *mixer);
-        let there = |cell: &Cell| mixers().all(|mixer| cell.sides.contains_key(mixer));
-        let present = cells.cells.iter().filter(|cell| cells.whole || there(cell));
+    fn cells<'c>(&self, cells: &'c [Cell<'c>], whole: bool) -> Vec<&'c Cell<'c>> {
+        let there = |cell: &Cell| self.contrast.weights.iter().all(|(mixer, _)| cell.sides.contains_key(mixer));
+        let present = cells.iter().filter(|cell| whole || there(cell));
         let is = |cell: &Cell, at: &[(&str, &str)]| at.iter().all(|(flag, value)| self.value(cell, flag) == *value);
         match &self.contrast.only {
             None => present.collect(),
@@ -305,15 +262,16 @@ impl Quantity<'_> {
         if compared.is_empty() {
             return None;
         }
+        let samples = self.samples(&compared).into_iter();
         let found = match self.claim.measure {
-            Measure::Solved(above) => self.solved(&compared, above),
-            Measure::Metric(_) | Measure::Selected => self.means(&compared),
+            Measure::Solved(above) => Problem::unless_whole(samples).and_then(|samples| self.solved(&samples, above)),
+            Measure::Metric(_) | Measure::Selected => {
+                let blocks = samples.map(|sample| self.block(&sample?, compared.len()));
+                Problem::unless_whole(blocks).and_then(|blocks| Self::means(&blocks))
+            }
         };
         let within = self.contrast.within;
-        let p = match &found {
-            Ok(found) => found.evidence.levels(within),
-            Err(_) => [1.0, 1.0],
-        };
+        let p = found.as_ref().map_or([1.0, 1.0], |found| found.evidence.levels(within));
         Some(Test {
             about,
             cells: compared.iter().map(Vec::len).sum(),
@@ -351,138 +309,109 @@ impl Quantity<'_> {
             .collect()
     }
 
-    /// Estimates the quantity from the share of runs that end above the accuracy `above`. A diverged run does not.
-    fn solved(&self, compared: &[Vec<(f64, &Cell)>], above: f64) -> Result<Found, Problem> {
-        let mixers: Vec<(&str, f64)> = self.contrast.weights.clone();
-        let mut missing = Missing::default();
-        // Each mixer has one stratum per set of cells and rate. Each cell has one outcome per seed: whether any rate
-        // solves it.
-        let mut strata = vec![Vec::new(); mixers.len()];
-        let mut seeds: BTreeMap<(usize, &[String], usize), bool> = BTreeMap::new();
-        for set in compared {
-            let rates = self.rates(set).unwrap_or_default();
-            let mut of_rate: BTreeMap<u64, Vec<Stratum>> = BTreeMap::new();
-            for (_, cell) in set {
-                for (side, (mixer, _)) in mixers.iter().enumerate() {
-                    let name = || format!("{mixer} at {}", self.name(cell));
-                    let group = cell.sides.get(mixer);
-                    let mut runs = group.iter().flat_map(|group| &group.runs).filter(|run| has_ended(run)).peekable();
-                    if runs.peek().is_none() {
-                        missing.runs.push(name());
-                    } else if rates.is_empty() {
-                        missing.rates.push(name());
-                    }
-                    for run in runs {
-                        let lr = run.number("lr").unwrap_or(f64::NAN);
-                        if !rates.contains(&lr) {
-                            continue;
+    /// Runs of every mixer in every cell of the sets; an error where a mixer has no run, or none at a rate that all
+    /// mixers of its set tried.
+    fn samples<'c>(&self, compared: &[Vec<(f64, &'c Cell<'c>)>]) -> Vec<Result<Sample<'c>, Lacking>> {
+        let mut samples = Vec::new();
+        for (set, cells) in compared.iter().enumerate() {
+            let rates = self.rates(cells);
+            let is_shared = |run: &&&Record| rates.as_ref().is_none_or(|rates| rates.contains(&lr(run)));
+            for (weight, cell) in cells {
+                for (side, (mixer, factor)) in self.contrast.weights.iter().enumerate() {
+                    let name = format!("{mixer} at {}", self.name(cell));
+                    let group = cell.sides.get(mixer).filter(|group| group.runs.iter().any(|run| has_ended(run)));
+                    samples.push(match group {
+                        None => Err((Lack::Runs, name)),
+                        Some(_) if rates.as_ref().is_some_and(Vec::is_empty) => Err((Lack::SharedRate, name)),
+                        Some(group) => {
+                            let runs = group.runs.iter().filter(is_shared).copied().collect();
+                            Ok(Sample { set, side, name, cell, weight: weight * factor, group, runs })
                         }
-                        let trial = Trial {
-                            score: self.score(side, cell),
-                            solved: run.number("accuracy").is_some_and(|accuracy| accuracy > above)
-                                && run.outcome() != Some(Outcome::Diverged),
-                            time: Time::of(run),
-                        };
-                        *seeds.entry((side, &cell.at, run.count("seed"))).or_default() |= trial.solved;
-                        let sides = of_rate.entry(lr.to_bits());
-                        sides.or_insert_with(|| vec![Vec::new(); mixers.len()])[side].push(trial);
-                    }
+                    });
                 }
             }
-            for sides in of_rate.into_values() {
-                strata.iter_mut().zip(sides).for_each(|(all, stratum)| all.push(stratum));
-            }
         }
-        missing.problem()?;
-        let mut of_cell: BTreeMap<(usize, &[String]), usize> = BTreeMap::new();
-        seeds.keys().for_each(|(side, at, _)| *of_cell.entry((*side, at)).or_default() += 1);
-        let fewest = of_cell.into_values().min().unwrap_or(0);
-        let too_few = Problem::Seeds(fewest);
-        if fewest < FEWEST {
-            return Err(too_few);
-        }
-        let share =
-            |trials: &[bool]| Share { solved: trials.iter().filter(|solved| **solved).count(), of: trials.len() };
-        let of_mixer = strata.iter().map(|strata| {
-            let trials = strata.iter().flatten().map(|trial: &Trial| trial.solved);
-            share(&trials.collect::<Vec<_>>())
-        });
-        let solved: Vec<Share> = of_mixer.collect();
-        let mut log_rank = None;
-        let evidence = match (self.contrast.over, &mixers[..]) {
-            (Aggregate::Doublings(_), mixers) => {
-                let parts: Vec<(f64, Vec<Stratum>)> =
-                    mixers.iter().zip(strata).map(|((_, weight), strata)| (*weight, strata)).collect();
-                Difference::of_slopes(&parts, fewest).map(Evidence::Difference)
-            }
-            (Aggregate::Cells, [_, _]) => {
-                let [first, second] = &strata[..] else {
-                    unreachable!("one a mixer");
+        samples
+    }
+
+    /// Estimates the quantity from the share of runs that end above the accuracy `above`. A diverged run does not.
+    fn solved(&self, samples: &[Sample], above: f64) -> Result<Found, Problem> {
+        let mixers = &self.contrast.weights;
+        // Each mixer has one stratum per set of cells and rate. Each cell has one outcome per seed: whether any rate
+        // solves it.
+        let mut by_rate: BTreeMap<(usize, u64), Vec<Stratum>> = BTreeMap::new();
+        let mut by_seed: BTreeMap<(usize, &[String]), BTreeMap<usize, bool>> = BTreeMap::new();
+        for sample in samples {
+            let seeds = by_seed.entry((sample.side, &sample.cell.at)).or_default();
+            for run in sample.runs.iter().filter(|run| has_ended(run)) {
+                let trial = Trial {
+                    score: self.score(sample),
+                    solved: run.number("accuracy").is_some_and(|accuracy| accuracy > above)
+                        && run.outcome() != Some(Outcome::Diverged),
+                    time: Time::of(run),
                 };
-                let both: Vec<Stratum> = first.iter().zip(second).map(|(a, b)| [&a[..], &b[..]].concat()).collect();
+                *seeds.entry(run.count("seed")).or_default() |= trial.solved;
+                let sides = by_rate.entry((sample.set, lr(run).to_bits()));
+                sides.or_insert_with(|| vec![Vec::new(); mixers.len()])[sample.side].push(trial);
+            }
+        }
+        let seeds = by_seed.values().map(BTreeMap::len).min().unwrap_or(0);
+        if seeds < FEWEST {
+            return Err(Problem::Seeds(seeds));
+        }
+        let of_side = |side: usize| by_rate.values().map(move |sides| sides[side].clone());
+        let solved = (0..mixers.len()).map(|side| {
+            let trials = of_side(side).flatten();
+            trials.fold(Share::default(), |share, trial| share.count(trial.solved))
+        });
+        let mut log_rank = None;
+        let evidence: Option<Box<dyn Evidence>> = match (self.contrast.over, mixers.len()) {
+            (Aggregate::Doublings(_), _) => {
+                let parts = mixers.iter().enumerate().map(|(side, (_, weight))| (*weight, of_side(side).collect()));
+                Estimate::of_slopes(&parts.collect::<Vec<_>>(), seeds).map(|slope| Box::new(slope) as _)
+            }
+            (Aggregate::Cells, 2) => {
+                let both: Vec<Stratum> = by_rate.values().map(|sides| sides.concat()).collect();
                 log_rank = LogRank::of(&both);
-                Difference::between(&both, fewest).map(Evidence::Difference)
+                Estimate::between(&both, seeds).map(|difference| Box::new(difference) as _)
             }
             (Aggregate::Cells, _) => {
-                let seeds: Vec<bool> = seeds.into_values().collect();
-                Some(Evidence::Share(share(&seeds), fewest))
+                let outcomes = by_seed.values().flat_map(BTreeMap::values);
+                Some(Box::new(outcomes.fold(Share::default(), |share, solved| share.count(*solved))))
             }
         };
-        Ok(Found { evidence: evidence.ok_or(too_few)?, solved, log_rank })
+        let evidence = evidence.ok_or(Problem::Seeds(seeds))?;
+        Ok(Found { evidence, seeds, solved: solved.collect(), log_rank })
     }
 
     /// Score of a run in the test: 1 and 0 for the two mixers of a difference; for a slope, log2 of the axis value.
-    fn score(&self, side: usize, cell: &Cell) -> f64 {
+    fn score(&self, sample: &Sample) -> f64 {
         match self.contrast.over {
-            Aggregate::Cells => f64::from(u8::from(side == 0)),
-            Aggregate::Doublings(flag) => self.number(cell, flag).log2(),
+            Aggregate::Cells => f64::from(u8::from(sample.side == 0)),
+            Aggregate::Doublings(flag) => self.number(sample.cell, flag).log2(),
         }
     }
 
-    /// Estimates the quantity from means over seeds at the best rate. Two mixers or two sizes share no random draws, so
-    /// all means are independent.
-    fn means(&self, compared: &[Vec<(f64, &Cell)>]) -> Result<Found, Problem> {
-        let mut terms = Vec::new();
-        let mut missing = Missing::default();
-        for set in compared {
-            let rates = self.rates(set);
-            for (weight, cell) in set {
-                for (mixer, side) in &self.contrast.weights {
-                    let name = || format!("{mixer} at {}", self.name(cell));
-                    let Some(group) = cell.sides.get(mixer) else {
-                        missing.runs.push(name());
-                        continue;
-                    };
-                    if rates.as_ref().is_some_and(Vec::is_empty) {
-                        missing.rates.push(name());
-                        continue;
-                    }
-                    let tried = |run: &&&Record| {
-                        let lr = run.number("lr").unwrap_or(f64::NAN);
-                        rates.as_ref().is_none_or(|rates| rates.contains(&lr))
-                    };
-                    let runs: Vec<&Record> = group.runs.iter().filter(tried).copied().collect();
-                    let [by, shown] = self.claim.measure.metrics(group.record);
-                    let weight = weight * side / compared.len() as f64;
-                    match Reported::of(&runs, by, shown, self.choice) {
-                        Ok(reported) if reported.diverged == 0 => terms.push(Block {
-                            values: reported.seeds.iter().map(|(_, value)| weight * value).collect(),
-                            least: weight.abs() * self.least(group.record),
-                        }),
-                        Ok(_) | Err(Status::Diverged) => missing.stable.push(name()),
-                        Err(_) => missing.runs.push(name()),
-                    }
-                }
-            }
+    /// Numbers of a sample at its best rate, weighted for a mean over `sets` of cells.
+    fn block(&self, sample: &Sample, sets: usize) -> Result<Block, Lacking> {
+        let [by, shown] = self.claim.measure.metrics(sample.group.record);
+        let weight = sample.weight / sets as f64;
+        match Reported::of(&sample.runs, by, shown, self.choice) {
+            Ok(reported) if reported.diverged == 0 => Ok(Block {
+                values: reported.seeds.iter().map(|(_, value)| weight * value).collect(),
+                least: weight.abs() * self.least(sample.group.record),
+            }),
+            Ok(_) | Err(Status::Diverged) => Err((Lack::StableRate, sample.name.clone())),
+            Err(_) => Err((Lack::Runs, sample.name.clone())),
         }
-        missing.problem()?;
-        let fewest = terms.iter().map(|block| block.values.len()).min().unwrap_or(0);
-        let estimate = Estimate::of(&terms).filter(|_| fewest >= FEWEST);
-        Ok(Found {
-            evidence: Evidence::Means(estimate.ok_or(Problem::Seeds(fewest))?),
-            solved: Vec::new(),
-            log_rank: None,
-        })
+    }
+
+    /// Estimates the quantity as a sum of means over seeds. Two mixers or two sizes share no random draws, so all means
+    /// are independent.
+    fn means(blocks: &[Block]) -> Result<Found, Problem> {
+        let seeds = blocks.iter().map(|block| block.values.len()).min().unwrap_or(0);
+        let estimate = Estimate::of(blocks).filter(|_| seeds >= FEWEST).ok_or(Problem::Seeds(seeds))?;
+        Ok(Found { evidence: Box::new(estimate), seeds, solved: Vec::new(), log_rank: None })
     }
 
     /// Resolution of the measure: one example of the test set for accuracies, 0 otherwise.
@@ -496,7 +425,7 @@ impl Quantity<'_> {
     /// Learning rates at which a set of cells is compared: those that all its mixers tried in all its cells. `None` for
     /// any.
     fn rates(&self, set: &[(f64, &Cell)]) -> Option<Vec<f64>> {
-        if self.claim.rates == Rates::Own {
+        if self.claim.task.rates == Rates::Own {
             return None;
         }
         let sides = set.iter().flat_map(|(_, cell)| {
@@ -517,30 +446,11 @@ impl Quantity<'_> {
     }
 }
 
-/// Reasons why a quantity cannot be estimated.
-#[derive(Default)]
-struct Missing {
-    runs: Vec<String>,
-    stable: Vec<String>,
-    rates: Vec<String>,
-}
-
-impl Missing {
-    fn problem(self) -> Result<(), Problem> {
-        for (problem, list) in [
-            (Problem::Missing as fn(_) -> _, self.runs),
-            (Problem::Unstable, self.stable),
-            (Problem::NoSharedRate, self.rates),
-        ] {
-            if !list.is_empty() {
-                return Err(problem(list));
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Whether a run has an accuracy, or has diverged and will never have one.
 fn has_ended(run: &Record) -> bool {
     run.number("accuracy").is_some() || run.outcome() == Some(Outcome::Diverged)
+}
+
+fn lr(run: &Record) -> f64 {
+    run.number("lr").unwrap_or(f64::NAN)
 }

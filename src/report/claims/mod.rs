@@ -16,41 +16,33 @@ mod table;
 pub use judge::Verdict;
 pub use table::{Claim, CLAIMS};
 
-use super::figures::holds;
-use super::mixed;
 use super::presets::PresetsOf;
-use super::score::Status;
+use super::score::{RateChoice, Status};
+use super::stats::{holm, ALPHA};
 use super::{groups, joined, Group, Report, ReportOptions};
 use crate::error::Result;
 use crate::store::{places, Record, Role, COLUMNS};
-use judge::{corrected_over_claims, levels, tests, tests_by_cell, verdict, Cells, Test};
-use need::{NeededRuns, RunPlanner};
+use judge::{levels, tests, tests_by_cell, Test};
+use need::NeededRuns;
 use std::collections::{BTreeMap, BTreeSet};
 use study::{studies, Cell, Study, StudyKey};
 use table::Holds;
 
 /// One claim, judged in one study.
-struct Judgement {
+struct Judgement<'a> {
     claim: &'static Claim,
-    /// Whether the study is at the paper's sizes.
+    kind: StudyKey<'a>,
+    /// Whether the study is at the paper's sizes. Its cells are then the paper's grid, with runs or without.
     paper: bool,
-    protocol: String,
-    /// Source of the examples, where a study at the paper's sizes differs from its preset in it.
-    examples: Option<String>,
-    /// Settings that the runs have in common.
-    study: String,
+    cells: Vec<Cell<'a>>,
+    tests: Vec<Test>,
+    by_cell: Vec<Test>,
     verdict: Verdict,
     /// The smaller of its two p-values, after the correction over all claims.
     level: f64,
-    tests: Vec<Test>,
-    by_cell: Vec<Test>,
-    /// Number of cells, with runs or without.
-    cells: usize,
     /// Runs that would settle an undecided claim.
     need: Option<NeededRuns>,
-    notes: Vec<String>,
-    /// Run id and result of every mixer in every cell, for notes on learning rates.
-    results: Vec<(String, Status)>,
+    left_out: Vec<String>,
 }
 
 /// Judges the claims that `options` selects by `rows`.
@@ -59,173 +51,115 @@ pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> R
     let (runs, _) = joined(passing.clone(), None);
     let groups = groups(&runs);
     let mut used = BTreeSet::new();
-    let mut of_claims = Vec::new();
+    let mut judged = Vec::new();
     for claim in CLAIMS.iter().filter(|claim| options.is_about(claim.name)) {
         let mixers = claim.mixers();
         let of_claim: Vec<&Group> = groups
             .iter()
-            .filter(|group| holds(claim.runs, group.record) && mixers.contains(&group.record.text("mixer")))
+            .filter(|group| {
+                group.record.text("task") == claim.task.name && mixers.contains(&group.record.text("mixer"))
+            })
             .collect();
-        let runs = of_claim.iter().flat_map(|group| &group.runs);
-        used.extend(runs.map(|run| run.run_id()));
-        of_claims.push((claim, studies(claim, &of_claim, presets)));
+        used.extend(of_claim.iter().flat_map(|group| &group.runs).map(|run| run.run_id()));
+        judged.extend(of_studies(claim, &studies(claim, &of_claim, presets), options.select));
     }
-    let each = of_claims.iter();
-    let drafts: Vec<Draft> = each.flat_map(|(claim, studies)| of_studies(claim, studies, options)).collect();
-    let levels: Vec<[f64; 2]> = drafts.iter().map(Draft::levels).collect();
     // A claim without an estimate has not been tested, and does not count in the correction.
-    let looked = |draft: &Draft| draft.tests.iter().any(|test| test.found.is_ok());
-    let counted: Vec<[f64; 2]> =
-        drafts.iter().zip(&levels).filter(|(draft, _)| looked(draft)).map(|(_, levels)| *levels).collect();
-    let mut corrected = corrected_over_claims(&counted).into_iter();
-    let judged: Vec<Judgement> = drafts
-        .into_iter()
-        .map(|draft| {
-            let levels = match looked(&draft) {
-                true => corrected.next().unwrap_or([1.0; 2]),
-                false => [1.0; 2],
-            };
-            draft.judged(levels, options)
-        })
-        .collect();
-    let used = passing.into_iter().filter(|run| used.contains(run.run_id()));
-    let (runs, coverage) = joined(used.collect(), None);
+    let tested = judged.iter_mut().filter(|judgement| judgement.tests.iter().any(|test| test.found.is_ok()));
+    holm(tested.map(|judgement| &mut judgement.level));
+    judged.iter_mut().for_each(Judgement::decide);
+    let (runs, coverage) = joined(passing.into_iter().filter(|run| used.contains(run.run_id())).collect(), None);
     let mut report = draw::report(&judged, &runs, options);
     report.coverage = coverage;
-    let results: BTreeMap<String, Status> = judged.iter().flat_map(|judgement| judgement.results.clone()).collect();
-    let results: Vec<Status> = results.into_values().collect();
-    report.notes.extend(report.coverage.notes(&results));
+    let results: BTreeMap<&str, Status> =
+        judged.iter().flat_map(|judgement| judgement.results(options.select)).collect();
+    report.notes.extend(report.coverage.notes(&results.into_values().collect::<Vec<_>>()));
     Ok(report)
 }
 
-/// One claim in one study, before the correction over all claims.
-struct Draft<'a> {
-    claim: &'static Claim,
-    kind: StudyKey<'a>,
-    cells: Cells<'a>,
-    tests: Vec<Test>,
-    left_out: Vec<String>,
-}
-
-/// Drafts at the paper's sizes, under each protocol with such runs and always under the claim's own; and at all other
-/// sizes.
-fn of_studies<'a>(claim: &'static Claim, studies: &[Study<'a>], options: &ReportOptions) -> Vec<Draft<'a>> {
-    let paper = studies.iter().filter(|study| study.kind.is_paper());
-    let draft = |study: &Study<'a>, cells: Cells<'a>| Draft {
-        claim,
-        kind: study.kind.clone(),
-        tests: tests(claim, &cells, options.select),
-        cells,
-        left_out: study.left_out.clone(),
+/// Judgements of a claim, undecided until the correction over all claims: at the paper's sizes, under each protocol
+/// with such runs and always under the claim's own; and at all other sizes.
+fn of_studies<'a>(claim: &'static Claim, studies: &[Study<'a>], choice: RateChoice) -> Vec<Judgement<'a>> {
+    let judgement = |study: &Study<'a>, cells: Vec<Cell<'a>>, paper: bool| {
+        let tests = tests(claim, &cells, paper, choice);
+        let [supported, contradicted] = levels(claim, &tests);
+        Judgement {
+            claim,
+            kind: study.kind.clone(),
+            paper,
+            by_cell: tests_by_cell(claim, &cells, paper, choice),
+            verdict: Verdict::Undecided,
+            level: supported.min(contradicted),
+            need: None,
+            left_out: study.left_out.clone(),
+            cells,
+            tests,
+        }
     };
+    let grid = claim.grid();
     let nothing = Study {
-        kind: StudyKey {
-            protocol: claim.protocol,
-            preset: "paper",
-            differences: Vec::new(),
-            of_mixers: String::new(),
-            tokenizer: "",
-            precision: "",
-        },
-        cells: Vec::new(),
-        left_out: Vec::new(),
+        kind: StudyKey { protocol: claim.task.protocol, preset: "paper", ..Default::default() },
+        ..Default::default()
     };
-    let own = paper.clone().any(|study| study.kind.protocol == claim.protocol);
-    let own = (!own).then_some(&nothing);
-    let whole = own.into_iter().chain(paper).map(|study| draft(study, at_paper(claim, study)));
-    let mut drafts: Vec<Draft> = whole.collect();
+    let at_paper = studies.iter().filter(|study| study.kind.is_paper());
+    let own = at_paper.clone().any(|study| study.kind.protocol == claim.task.protocol);
+    let at_paper = (!own).then_some(&nothing).into_iter().chain(at_paper);
+    let mut judged: Vec<Judgement> = at_paper
+        .map(|study| {
+            let found = |at: &Vec<String>| study.cells.iter().find(|cell| cell.at == *at).cloned();
+            let cells = grid.iter().map(|at| found(at).unwrap_or(Cell { at: at.clone(), sides: BTreeMap::new() }));
+            judgement(study, cells.collect(), true)
+        })
+        .collect();
+    let mixers = claim.mixers();
     for study in studies {
-        let whole = |cell: &&Cell| claim.mixers().iter().all(|m| cell.sides.contains_key(m)) && claim.has(cell);
-        let grid: usize = claim.axes.iter().map(|axis| axis.points.len()).product();
-        let answered =
-            study.kind.is_paper() && study.cells.iter().filter(whole).count() == grid && study.cells.len() == grid;
+        let whole = |cell: &Cell| mixers.iter().all(|m| cell.sides.contains_key(m)) && grid.contains(&cell.at);
+        let answered = study.kind.is_paper() && study.cells.len() == grid.len() && study.cells.iter().all(whole);
         // Runs of only some mixers do not decide a claim, unless one of its quantities is enough.
         let there = |mixer: &&str| study.cells.iter().any(|cell| cell.sides.contains_key(mixer));
-        let mixers = claim.mixers();
         let enough = match claim.holds {
             Holds::Every => mixers.iter().all(there),
             Holds::Some => mixers.iter().any(there),
         };
         if !answered && enough {
-            let cells = study.cells.clone();
-            drafts.push(draft(study, Cells { cells, whole: false }));
+            judged.push(judgement(study, study.cells.clone(), false));
         }
     }
-    drafts
+    judged
 }
 
-impl Claim {
-    /// Whether `cell` is in the paper's grid.
-    fn has(&self, cell: &Cell) -> bool {
-        let mut points = self.axes.iter().zip(&cell.at);
-        points.all(|(axis, value)| axis.points.contains(&value.as_str()))
+impl<'a> Judgement<'a> {
+    /// Decides by the corrected p-value. A claim cannot be both supported and contradicted: the smaller p-value counts.
+    fn decide(&mut self) {
+        let [supported, contradicted] = levels(self.claim, &self.tests);
+        self.verdict = match self.level <= ALPHA {
+            false => Verdict::Undecided,
+            true if supported <= contradicted => Verdict::Supported,
+            true => Verdict::NotSupported,
+        };
+        if self.verdict == Verdict::Undecided {
+            self.need = Some(self.needed_runs());
+        }
     }
 
-    /// The points of the paper's grid.
-    fn grid(&self) -> Vec<Vec<String>> {
-        let mut grid = vec![Vec::new()];
-        for axis in &self.axes {
-            let longer = grid.iter().flat_map(|start: &Vec<String>| {
-                let points = axis.points.iter();
-                points.map(|point| [&start[..], &[(*point).to_owned()]].concat())
-            });
-            grid = longer.collect();
-        }
-        grid
-    }
-}
-
-/// Every cell of the paper's grid, with runs or without.
-fn at_paper<'a>(claim: &Claim, study: &Study<'a>) -> Cells<'a> {
-    let found = |at: Vec<String>| {
-        let known = study.cells.iter().find(|cell| cell.at == at);
-        known.cloned().unwrap_or(Cell { at, sides: Default::default() })
-    };
-    Cells { cells: claim.grid().into_iter().map(found).collect(), whole: true }
-}
-
-impl Draft<'_> {
-    fn levels(&self) -> [f64; 2] {
-        levels(self.claim, &self.tests)
+    fn groups(&self) -> impl Iterator<Item = &'a Group<'a>> + '_ {
+        self.cells.iter().flat_map(|cell| cell.sides.values().copied())
     }
 
-    /// Judges the draft by its corrected p-values.
-    fn judged(self, levels: [f64; 2], options: &ReportOptions) -> Judgement {
-        let Self { claim, kind, cells, tests, left_out } = self;
-        let verdict = verdict(levels);
-        let planner = RunPlanner { claim, kind: &kind, cells: &cells.cells, paper: cells.whole };
-        let groups = cells.cells.iter().flat_map(|cell| cell.sides.values());
-        let results = groups.clone().map(|group| {
-            let [by, shown] = claim.measure.metrics(group.record);
-            let status = Status::of(&group.runs, by, shown, options.select);
-            (group.record.run_id().to_owned(), status)
-        });
-        let runs = groups.clone().flat_map(|group| group.runs.iter().copied());
-        let mut notes = mixed::warnings(runs);
-        notes.extend(asides(claim, &cells.cells));
-        if !left_out.is_empty() {
-            notes.push(format!("left out: {}", left_out.join("; ")));
-        }
-        Judgement {
-            claim,
-            paper: cells.whole,
-            protocol: kind.protocol.to_owned(),
-            examples: kind.examples().filter(|_| cells.whole),
-            study: kind.title(),
-            verdict,
-            level: levels[0].min(levels[1]),
-            by_cell: tests_by_cell(claim, &cells, options.select),
-            need: (verdict == Verdict::Undecided).then(|| planner.needed_runs(&tests)),
-            tests,
-            cells: cells.cells.len(),
-            notes,
-            results: results.collect(),
-        }
+    fn runs(&self) -> impl Iterator<Item = &'a Record> + '_ {
+        self.groups().flat_map(|group| group.runs.iter().copied())
+    }
+
+    /// Run id and result of every mixer in every cell, for notes on learning rates.
+    fn results(&self, choice: RateChoice) -> impl Iterator<Item = (&'a str, Status)> + '_ {
+        self.groups().map(move |group| {
+            let [by, shown] = self.claim.measure.metrics(group.record);
+            (group.record.run_id(), Status::of(&group.runs, by, shown, choice))
+        })
     }
 }
 
 /// Note on the other settings in which the mixers of a cell differ, such as the block that a protocol puts around each.
-fn asides(claim: &Claim, cells: &[Cell]) -> Option<String> {
+fn differences(claim: &Claim, cells: &[Cell]) -> Option<String> {
     let mixers = claim.mixers();
     let cell = cells.iter().find(|cell| cell.sides.len() == mixers.len())?;
     let spans = |name: &str| claim.axes.iter().any(|axis| axis.columns.contains(&name));

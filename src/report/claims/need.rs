@@ -1,12 +1,13 @@
 //! Plans the runs that would settle an undecided claim: their number, and the command that makes them.
 
 use super::super::presets::FILES;
+use super::super::score::distinct_rates;
 use super::super::stats::{ALPHA, FEWEST, MOST};
-use super::judge::{Problem, Test};
-use super::study::{Cell, StudyKey};
-use super::table::{Aggregate, AxisEnd, CellFilter, Claim, Holds};
+use super::judge::{Lack, Problem};
+use super::table::{Aggregate, Axis, AxisEnd, CellFilter, Holds};
+use super::Judgement;
 use crate::config::SETTINGS;
-use crate::store::{Record, RunStatus};
+use crate::store::RunStatus;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs that would settle a claim.
@@ -20,57 +21,33 @@ pub(super) struct NeededRuns {
     pub command: String,
 }
 
-/// Plans runs for one claim in one study.
-pub(super) struct RunPlanner<'a> {
-    pub claim: &'a Claim,
-    pub kind: &'a StudyKey<'a>,
-    pub cells: &'a [Cell<'a>],
-    /// Whether to plan the paper's learning rates; otherwise those of the existing runs.
-    pub paper: bool,
-}
-
-impl RunPlanner<'_> {
-    /// Runs that would settle `tests`, which are undecided.
-    pub fn needed_runs(&self, tests: &[Test]) -> NeededRuns {
-        let problems: Vec<&Problem> = tests.iter().filter_map(|t| t.found.as_ref().err()).collect();
-        let unstable = problems.iter().find_map(|problem| match problem {
-            Problem::Unstable(list) => Some(list),
-            _ => None,
-        });
+impl Judgement<'_> {
+    /// Runs that would settle the claim, which is undecided.
+    pub(super) fn needed_runs(&self) -> NeededRuns {
+        let problems = || self.tests.iter().filter_map(|test| test.found.as_ref().err());
+        let unstable = problems().find(|problem| matches!(problem, Problem::Lacking(Lack::StableRate, _)));
         let known = self.seeds();
-        let (seeds, reason) = match (unstable, problems.first()) {
-            (Some(list), _) => (
-                known.len().max(FEWEST),
-                format!(
-                    "at every rate a seed diverged, so that a lower one is needed: {}",
-                    few(list)
-                ),
-            ),
-            (None, Some(problem)) => (FEWEST, problem.reason()),
-            (None, None) if tests.is_empty() => (
-                FEWEST,
-                match self.single() {
-                    Some(flag) => format!("a trend over --{flag} needs two of its values"),
-                    None => "no cell has runs of all its mixers".to_owned(),
-                },
-            ),
-            (None, None) => match self.seeds_to_decide(tests) {
-                Some(seeds) => (
-                    seeds,
-                    format!("the interval holds both; {seeds} seeds should decide, were they to come out like these"),
-                ),
-                None => {
-                    return NeededRuns {
-                        runs: None,
-                        reason: format!(
-                            "the interval holds both, and {MOST} seeds would not decide: the difference is too small to tell"
-                        ),
-                        command: String::new(),
-                    }
-                }
-            },
+        let (count, reason) = if let Some(problem) = unstable {
+            (known.len().max(FEWEST), problem.reason())
+        } else if let Some(problem) = problems().next() {
+            (FEWEST, problem.reason())
+        } else if self.tests.is_empty() {
+            let reason = match self.single() {
+                Some(flag) => format!("a trend over --{flag} needs two of its values"),
+                None => "no cell has runs of all its mixers".to_owned(),
+            };
+            (FEWEST, reason)
+        } else if let Some(seeds) = self.seeds_to_decide() {
+            (seeds, format!("the interval holds both; {seeds} seeds should decide, were they to come out like these"))
+        } else {
+            let reason = format!(
+                "the interval holds both, and {MOST} seeds would not decide: the difference is too small to tell"
+            );
+            return NeededRuns { runs: None, reason, command: String::new() };
         };
-        let seeds = Self::first(&known, seeds);
+        // The known seeds, continued with the numbers above them.
+        let above = known.last().map_or(0, |last| last + 1);
+        let seeds: Vec<usize> = known.into_iter().chain(above..).take(count).collect();
         let mut rates = self.rates();
         if unstable.is_some() {
             let lowest = self.runs().filter_map(|run| run.number("lr")).reduce(f64::min).unwrap_or(1e-4);
@@ -79,19 +56,14 @@ impl RunPlanner<'_> {
         NeededRuns { runs: Some(self.missing(&seeds, &rates)), reason, command: self.command(&seeds, &rates) }
     }
 
-    fn runs(&self) -> impl Iterator<Item = &Record> {
-        let groups = self.cells.iter().flat_map(|cell| cell.sides.values());
-        groups.flat_map(|group| group.runs.iter().copied())
-    }
-
     fn seeds(&self) -> Vec<usize> {
         let seeds: BTreeSet<usize> = self.runs().map(|run| run.count("seed")).collect();
         seeds.into_iter().collect()
     }
 
     /// Largest number of seeds that an open quantity needs; the smallest if one quantity is enough.
-    fn seeds_to_decide(&self, tests: &[Test]) -> Option<usize> {
-        let open = tests.iter().filter(|test| test.p[0] > ALPHA);
+    fn seeds_to_decide(&self) -> Option<usize> {
+        let open = self.tests.iter().filter(|test| test.p[0] > ALPHA);
         let needed = open.filter_map(|test| {
             let found = test.found.as_ref().ok()?;
             Some(found.evidence.seeds_to_decide(test.within))
@@ -102,15 +74,10 @@ impl RunPlanner<'_> {
         }
     }
 
-    /// The first `count` of the `known` seeds, continued with the numbers above them.
-    fn first(known: &[usize], count: usize) -> Vec<usize> {
-        let last = known.last().map_or(0, |last| last + 1);
-        known.iter().copied().chain(last..).take(count).collect()
-    }
-
     /// Learning rates as typed after `--lr`, one element per rate.
     fn rates(&self) -> Vec<String> {
-        let (count, typed) = self.claim.paper_rates;
+        let (count, typed) = self.claim.task.paper_rates;
+        // At the paper's sizes its own rates, otherwise those of the existing runs.
         if self.paper {
             // The word `paper` stands for `count` rates; an empty string keeps the recipe's own rate.
             return match typed {
@@ -118,16 +85,14 @@ impl RunPlanner<'_> {
                 word => vec![word.to_owned(); count],
             };
         }
-        let mut rates: Vec<f64> = self.runs().filter_map(|run| run.number("lr")).collect();
-        rates.sort_by(f64::total_cmp);
-        rates.dedup();
-        rates.iter().map(f64::to_string).collect()
+        let known = distinct_rates(self.runs().filter(|run| run.number("lr").is_some()));
+        known.iter().map(f64::to_string).collect()
     }
 
     /// Values of an axis in the cells.
     fn values(&self, axis: usize) -> Vec<&str> {
         let mut values: Vec<&str> = Vec::new();
-        for cell in self.cells {
+        for cell in &self.cells {
             if !values.contains(&cell.at[axis].as_str()) {
                 values.push(&cell.at[axis]);
             }
@@ -157,16 +122,15 @@ impl RunPlanner<'_> {
     /// Values of each axis for the command: those of the cells, plus a second value where a slope has only one.
     fn axes(&self) -> Vec<Vec<String>> {
         let single = self.single();
-        let axes = self.claim.axes.iter().enumerate();
-        axes.map(|(i, axis)| {
+        let of_axis = |(i, axis): (usize, &Axis)| {
             let mut values: Vec<String> = self.values(i).into_iter().map(str::to_owned).collect();
             if single == Some(axis.flag) {
                 let twice = values[0].parse::<usize>().map(|value| 2 * value);
                 values.extend(twice.map(|value| value.to_string()));
             }
             values
-        })
-        .collect()
+        };
+        self.claim.axes.iter().enumerate().map(of_axis).collect()
     }
 
     /// Number of the command's runs that have no result.
@@ -174,15 +138,12 @@ impl RunPlanner<'_> {
         let points: usize = self.axes().iter().map(Vec::len).product();
         let wanted = points * self.claim.mixers().len() * seeds.len() * rates.len();
         let mut done: BTreeMap<(&[String], &str, usize), BTreeSet<u64>> = BTreeMap::new();
-        for cell in self.cells {
+        for cell in &self.cells {
             for (mixer, group) in &cell.sides {
-                for run in &group.runs {
-                    let seed = run.count("seed");
-                    if run.status() == Some(RunStatus::Done) && seeds.contains(&seed) {
-                        let lr = run.number("lr").unwrap_or(f64::NAN);
-                        let key = (&cell.at[..], *mixer, seed);
-                        done.entry(key).or_default().insert(lr.to_bits());
-                    }
+                let ended = group.runs.iter().filter(|run| run.status() == Some(RunStatus::Done));
+                for run in ended.filter(|run| seeds.contains(&run.count("seed"))) {
+                    let rates = done.entry((&cell.at[..], *mixer, run.count("seed"))).or_default();
+                    rates.insert(run.number("lr").unwrap_or(f64::NAN).to_bits());
                 }
             }
         }
@@ -191,24 +152,23 @@ impl RunPlanner<'_> {
     }
 
     fn command(&self, seeds: &[usize], rates: &[String]) -> String {
-        let (claim, kind) = (self.claim, self.kind);
+        let (claim, kind) = (self.claim, &self.kind);
         let mut words = vec!["dsf sweep".to_owned()];
         let mut flag = |name: &str, value: &str| {
             if !value.is_empty() {
                 words.push(format!("--{name} {value}"));
             }
         };
-        let task = claim.runs.iter().find(|(column, _)| *column == "task");
-        flag("task", task.map_or("", |(_, tasks)| tasks[0]));
+        flag("task", claim.task.name);
         flag("preset", kind.preset);
-        if claim.has_protocols {
+        if claim.task.has_protocols {
             flag("protocol", kind.protocol);
         }
         if !self.paper {
             flag("tokenizer", kind.tokenizer);
         }
         // The recipe generates the examples of some datasets. A difference in the column `data` is typed below.
-        if claim.released && !kind.differences.iter().any(|d| d.name == "data") {
+        if claim.task.released && !kind.differences.iter().any(|d| d.name == "data") {
             flag("data", FILES);
         }
         for difference in &kind.differences {
@@ -224,12 +184,10 @@ impl RunPlanner<'_> {
         rates.dedup();
         rates.retain(|rate| !rate.is_empty());
         flag("lr", &rates.join(","));
-        match self.seeds().is_empty() {
-            true => flag("seeds", &seeds.len().to_string()),
-            false => {
-                let seeds: Vec<String> = seeds.iter().map(usize::to_string).collect();
-                flag("seed", &seeds.join(","));
-            }
+        let typed: Vec<String> = seeds.iter().map(usize::to_string).collect();
+        match self.runs().next() {
+            None => flag("seeds", &seeds.len().to_string()),
+            Some(_) => flag("seed", &typed.join(",")),
         }
         if self.runs().any(|run| run.status() == Some(RunStatus::Failed)) {
             words.push("--retry-failed".to_owned());
@@ -247,12 +205,15 @@ fn typed(column: &str) -> Option<&'static str> {
 
 impl Problem {
     fn reason(&self) -> String {
-        match self {
-            Self::Missing(list) => format!("no result of {}", few(list)),
-            Self::Unstable(list) => format!("at every rate a seed diverged: {}", few(list)),
-            Self::NoSharedRate(list) => format!("no learning rate in common: {}", few(list)),
-            Self::Seeds(have) => format!("a verdict needs {FEWEST} seeds, and there are {have}"),
-        }
+        let (what, list) = match self {
+            Self::Seeds(have) => return format!("a verdict needs {FEWEST} seeds, and there are {have}"),
+            Self::Lacking(Lack::Runs, list) => ("no result of", list),
+            Self::Lacking(Lack::StableRate, list) => {
+                ("at every rate a seed diverged, so that a lower one is needed:", list)
+            }
+            Self::Lacking(Lack::SharedRate, list) => ("no learning rate in common:", list),
+        };
+        format!("{what} {}", few(list))
     }
 }
 

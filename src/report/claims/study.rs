@@ -17,6 +17,7 @@ pub(super) const OF_MIXER: [&str; 11] = [
 ];
 
 /// Runs of one claim that may be compared.
+#[derive(Default)]
 pub(super) struct Study<'a> {
     pub kind: StudyKey<'a>,
     pub cells: Vec<Cell<'a>>,
@@ -25,7 +26,7 @@ pub(super) struct Study<'a> {
 }
 
 /// Settings that the runs of a study have in common.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct StudyKey<'a> {
     pub protocol: &'a str,
     /// The nearest preset; empty if there is none.
@@ -68,20 +69,16 @@ impl StudyKey<'_> {
 
     /// Title of the study.
     pub fn title(&self) -> String {
-        let named = |name: &str, value: &str| match value {
-            "" => None,
-            value => Some(format!("{name}{value}")),
-        };
-        let differences = Some(listed(&self.differences)).filter(|list| !list.is_empty());
         let parts = [
-            named("protocol ", self.protocol),
-            named("preset ", self.preset),
-            differences,
-            named("", &self.of_mixers),
-            named("tokenizer ", self.tokenizer),
-            named("", self.precision).filter(|precision| precision != "f32"),
+            ("protocol ", self.protocol),
+            ("preset ", self.preset),
+            ("", &listed(&self.differences)),
+            ("", &self.of_mixers),
+            ("tokenizer ", self.tokenizer),
+            ("", if self.precision == "f32" { "" } else { self.precision }),
         ];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        let known = parts.iter().filter(|(_, value)| !value.is_empty());
+        known.map(|(name, value)| format!("{name}{value}")).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -93,10 +90,10 @@ impl Axis {
     }
 }
 
-/// Runs of a mixer at one point, and the mixer's settings that differ from its preset.
+/// Runs of a mixer at one point.
 struct Candidate<'a> {
     group: &'a Group<'a>,
-    /// Number of these settings, and their text; 0 and empty for the preset's.
+    /// Number of the mixer's settings that differ from its preset, and their text; 0 and empty for the preset's.
     setting: (usize, String),
 }
 
@@ -127,8 +124,7 @@ pub(super) fn studies<'a>(claim: &Claim, groups: &[&'a Group<'a>], presets: Pres
                 continue;
             };
             let mut sides = sources.remove(files).unwrap_or_default();
-            let candidates = sides.values_mut();
-            candidates.for_each(|candidates| candidates.sort_by_key(|c| c.setting.clone()));
+            sides.values_mut().for_each(|candidates| candidates.sort_by_key(|c| c.setting.clone()));
             let others = sources.into_keys().map(|other| format!("{} on the files {other}", at.join(" ")));
             left_out.extend(others);
             points.push((at, sides));
@@ -150,35 +146,31 @@ fn by_setting<'a>(kind: &StudyKey<'a>, points: &[(Vec<String>, Sides<'a>)], left
     }
     let mut studies: Vec<Study> = Vec::new();
     for (setting, having) in having {
-        let mut left_out = left_out.to_vec();
-        let mut named = BTreeSet::new();
-        let mut cells = Vec::new();
+        let (mut left_out, mut named, mut cells) = (left_out.to_vec(), BTreeSet::new(), Vec::new());
         for (at, sides) in points {
             let mut chosen = BTreeMap::new();
             for (mixer, candidates) in sides {
-                let alike = |c: &&Candidate| !having.contains(mixer) || c.setting == *setting;
-                let mut alike = candidates.iter().filter(alike);
+                let mut alike = candidates.iter().filter(|c| !having.contains(mixer) || c.setting == *setting);
                 let Some(first) = alike.next() else {
                     continue;
                 };
-                named.insert(&first.setting.1);
+                named.insert(first.setting.1.as_str());
                 chosen.insert(*mixer, first.group);
                 let others = alike.filter(|other| other.setting == first.setting);
                 left_out.extend(others.map(|_| format!("{mixer} with other settings")));
             }
             if chosen.keys().any(|mixer| having.contains(mixer)) {
-                let at = at.clone();
-                cells.push(Cell { at, sides: chosen });
+                cells.push(Cell { at: at.clone(), sides: chosen });
             }
         }
         if studies.iter().any(|study| same(&study.cells, &cells)) {
             continue;
         }
-        named.remove(&String::new());
-        let named: Vec<&str> = named.into_iter().map(String::as_str).collect();
+        named.remove("");
+        let of_mixers = named.into_iter().collect::<Vec<_>>().join(", ");
         left_out.sort();
         left_out.dedup();
-        studies.push(Study { kind: StudyKey { of_mixers: named.join(", "), ..kind.clone() }, cells, left_out });
+        studies.push(Study { kind: StudyKey { of_mixers, ..kind.clone() }, cells, left_out });
     }
     studies
 }
@@ -186,8 +178,7 @@ fn by_setting<'a>(kind: &StudyKey<'a>, points: &[(Vec<String>, Sides<'a>)], left
 /// Whether both lists have the same runs in the same cells.
 fn same(cells: &[Cell], others: &[Cell]) -> bool {
     let groups = |cell: &Cell| -> Vec<*const ()> {
-        let groups = cell.sides.values();
-        groups.map(|group| std::ptr::from_ref(*group).cast()).collect()
+        cell.sides.values().map(|group| std::ptr::from_ref(*group).cast()).collect()
     };
     let mut pairs = cells.iter().zip(others);
     cells.len() == others.len() && pairs.all(|(a, b)| a.at == b.at && groups(a) == groups(b))
@@ -195,15 +186,13 @@ fn same(cells: &[Cell], others: &[Cell]) -> bool {
 
 /// Differences from a mixer's preset as one text; of its options, only those that differ from the preset's.
 fn setting(differences: &[Difference]) -> String {
-    let parts = differences.iter().flat_map(|difference| {
-        let text = difference.to_string();
-        let preset: Vec<&str> = difference.preset.split(';').collect();
-        match difference.name {
-            "options" => {
-                difference.value.split(';').filter(|option| !preset.contains(option)).map(str::to_owned).collect()
-            }
-            _ => vec![text],
+    let parts = differences.iter().flat_map(|difference| match difference.name {
+        "options" => {
+            let preset: Vec<&str> = difference.preset.split(';').collect();
+            let own = difference.value.split(';').filter(|option| !preset.contains(option));
+            own.map(str::to_owned).collect()
         }
+        _ => vec![difference.to_string()],
     });
     parts.collect::<Vec<_>>().join(", ")
 }
@@ -215,7 +204,7 @@ fn kind_of<'a>(claim: &Claim, cells: &[&str], run: &'a Record, presets: PresetsO
     let open = |d: &Difference| d.preset.is_empty() && cells.contains(&d.name);
     let differences = nearest.differences.into_iter().filter(|d| !open(d));
     let (of_mixer, mut differences): (Vec<_>, Vec<_>) = differences.partition(|d| OF_MIXER.contains(&d.name));
-    differences.extend(generated(run).filter(|_| claim.released));
+    differences.extend(generated(run).filter(|_| claim.task.released));
     let kind = StudyKey {
         protocol: run.text("protocol"),
         preset: nearest.preset,

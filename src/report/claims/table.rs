@@ -1,6 +1,5 @@
 //! Table of the paper's claims (Sieber et al. 2024), one row per claim.
 
-use super::super::figures::Where;
 use super::super::stats::Within;
 use std::sync::LazyLock;
 
@@ -12,11 +11,8 @@ pub struct Claim {
     pub source: &'static str,
     /// Statement of the claim, and the quantity by which it is judged.
     pub about: &'static str,
-    /// The runs that the claim is about.
-    pub(super) runs: Where,
+    pub(super) task: Task,
     pub(super) measure: Measure,
-    /// Whether the paper's examples are released files, which generated ones do not replace.
-    pub(super) released: bool,
     /// Axes of its cells. The paper's grid is the product of their points.
     pub(super) axes: Vec<Axis>,
     /// The quantities of the claim.
@@ -25,13 +21,21 @@ pub struct Claim {
     pub(super) apart: &'static [&'static str],
     /// Whether all quantities must be where the claim puts them, or one of them.
     pub(super) holds: Holds,
-    pub(super) rates: Rates,
+}
+
+/// The task of a claim, and how the paper ran it.
+#[derive(Clone, Copy)]
+pub(super) struct Task {
+    pub name: &'static str,
+    /// Whether the paper's examples are released files, which generated ones do not replace.
+    pub released: bool,
+    pub rates: Rates,
     /// Number of learning rates that the paper tried, and the value of `--lr` that selects them.
-    pub(super) paper_rates: (usize, &'static str),
+    pub paper_rates: (usize, &'static str),
     /// The protocol under which the paper's numbers were made.
-    pub(super) protocol: &'static str,
+    pub protocol: &'static str,
     /// Whether the command accepts `--protocol`.
-    pub(super) has_protocols: bool,
+    pub has_protocols: bool,
 }
 
 /// The number of a run that is judged.
@@ -115,6 +119,17 @@ const INFINITE: f64 = f64::INFINITY;
 const POSITIVE: Within = Within(0.0, INFINITE);
 const NEGATIVE: Within = Within(-INFINITE, 0.0);
 
+const RECALL: Task = Task {
+    name: "mqar",
+    released: false,
+    rates: Rates::Shared,
+    paper_rates: (4, "paper"),
+    protocol: "reference",
+    has_protocols: true,
+};
+const ARENA: Task = Task { name: "lra", released: true, rates: Rates::Own, paper_rates: (1, ""), ..RECALL };
+const LANGUAGE: Task = Task { name: "wikitext", protocol: "paper", has_protocols: false, ..RECALL };
+
 /// A run of associative recall solves its task if it ends above 90 %. Runs that miss the lookup end at half of that.
 const SOLVED: f64 = 0.9;
 /// Two mixers are on par if the shares of their runs that solve the task are less than ten points apart. The paper
@@ -126,8 +141,8 @@ const CLOSE: f64 = 0.05;
 const PERFECT: f64 = 0.98;
 /// Smallest share of seeds that reach [`PERFECT`] at some rate for a cell to be called perfect.
 const RELIABLE: f64 = 0.8;
-/// Interval of the share of a gap that counts as about 25 %.
-const OF_GAP: (f64, f64) = (0.15, 0.35);
+/// Bounds of the share of a gap that counts as about 25 %.
+const OF_GAP: [f64; 2] = [0.15, 0.35];
 
 const SIZES: Axis = sizes(&["64:4", "128:8", "256:16", "512:64"]);
 const WIDTHS: Axis = axis("d", &["d"], &["64", "128", "256", "512"]);
@@ -142,87 +157,93 @@ const fn axis(flag: &'static str, columns: &'static [&'static str], points: &'st
     Axis { flag, columns, points }
 }
 
-/// Base of a claim about MQAR.
-fn recall() -> Claim {
+/// A claim about MQAR: on all cells of the paper's grid, by the runs that solve the task.
+fn recall(name: &'static str, source: &'static str, about: &'static str) -> Claim {
     Claim {
-        name: "",
-        source: "",
-        about: "",
-        runs: &[("task", &["mqar"])],
+        name,
+        source,
+        about,
+        task: RECALL,
         measure: Measure::Solved(SOLVED),
-        released: false,
         axes: vec![SIZES, WIDTHS, STATES],
         contrasts: Vec::new(),
         apart: &[],
         holds: Holds::Every,
-        rates: Rates::Shared,
-        paper_rates: (4, "paper"),
-        protocol: "reference",
-        has_protocols: true,
     }
 }
 
-/// Base of a claim about the Long Range Arena.
-fn arena() -> Claim {
-    Claim {
-        runs: &[("task", &["lra"])],
-        measure: Measure::Selected,
-        released: true,
-        axes: vec![DATASETS],
-        apart: &["dataset"],
-        rates: Rates::Own,
-        paper_rates: (1, ""),
-        ..recall()
+/// A claim about WikiText-103: by perplexity of training.
+fn language(name: &'static str, source: &'static str, about: &'static str) -> Claim {
+    let claim = Claim { task: LANGUAGE, measure: Measure::Metric("train_ppl"), ..recall(name, source, about) };
+    claim.on([axis("corpus", &["dataset"], &["wikitext-103-raw"])]).apart(&["corpus"])
+}
+
+/// A claim about the Long Range Arena: on average over its datasets, by accuracy.
+fn arena(name: &'static str, source: &'static str, about: &'static str) -> Claim {
+    Claim { task: ARENA, measure: Measure::Selected, ..recall(name, source, about) }.on([DATASETS])
+}
+
+/// A claim about normalisers, in one cell: by mean accuracy.
+fn normalisers(name: &'static str, source: &'static str, about: &'static str) -> Claim {
+    let claim = Claim { measure: Measure::Metric("accuracy"), ..recall(name, source, about) };
+    let axes = [sizes(&["512:64"]), axis("d", &["d"], &["512"]), axis("n", &["n"], &["256"])];
+    claim.on(axes).apart(&["sizes"])
+}
+
+impl Claim {
+    fn on(self, axes: impl Into<Vec<Axis>>) -> Self {
+        Self { axes: axes.into(), ..self }
     }
+
+    fn by(self, contrasts: impl Into<Vec<Contrast>>) -> Self {
+        Self { contrasts: contrasts.into(), ..self }
+    }
+
+    fn apart(self, apart: &'static [&'static str]) -> Self {
+        Self { apart, ..self }
+    }
+}
+
+/// The number of one mixer, on average over cells.
+fn of(mixer: &'static str, within: Within) -> Contrast {
+    Contrast { about: mixer.into(), weights: vec![(mixer, 1.0)], within, over: Aggregate::Cells, only: None }
 }
 
 /// The first of two mixers is above the second, on average over cells.
 fn above(first: &'static str, second: &'static str) -> Contrast {
-    Contrast {
-        about: format!("{first} - {second}"),
-        weights: vec![(first, 1.0), (second, -1.0)],
-        within: POSITIVE,
-        over: Aggregate::Cells,
-        only: None,
+    let weights = vec![(first, 1.0), (second, -1.0)];
+    Contrast { about: format!("{first} - {second}"), weights, ..of(first, POSITIVE) }
+}
+
+impl Contrast {
+    fn within(self, low: f64, high: f64) -> Self {
+        Self { within: Within(low, high), ..self }
     }
-}
 
-fn only(at: &[(&'static str, &'static str)]) -> Option<CellFilter> {
-    Some(CellFilter::Point(at.to_vec()))
-}
-
-/// The slope of one mixer over n is above zero at the largest task.
-fn rises_with_n(mixer: &'static str) -> Contrast {
-    Contrast {
-        about: format!("{mixer}, a doubling of n"),
-        weights: vec![(mixer, 1.0)],
-        within: POSITIVE,
-        over: Aggregate::Doublings("n"),
-        only: Some(CellFilter::Ends(vec![("sizes", AxisEnd::Most)])),
+    fn only(self, cells: CellFilter) -> Self {
+        Self { only: Some(cells), ..self }
     }
-}
 
-/// The slope of one mixer over n is below zero at the largest task and the smallest d.
-fn falls_with_n(mixer: &'static str) -> Contrast {
-    Contrast {
-        within: NEGATIVE,
-        only: Some(CellFilter::Ends(vec![("d", AxisEnd::Least), ("sizes", AxisEnd::Most)])),
-        ..rises_with_n(mixer)
+    fn called(self, about: impl Into<String>) -> Self {
+        Self { about: about.into(), ..self }
+    }
+
+    /// The slope over n, in place of a mean over cells.
+    fn over_n(self) -> Self {
+        Self { about: format!("{}, a doubling of n", self.about), over: Aggregate::Doublings("n"), ..self }
     }
 }
 
 /// The second of three perplexities closes `share` of the gap between the first and the last.
 fn of_gap([wide, between, narrow]: [&'static str; 3], share: f64, within: Within, order: &str) -> Contrast {
-    Contrast {
-        about: format!(
-            "{order} than {:.0} % of the gap: ({wide} - {between}) - {share} ({wide} - {narrow})",
-            100.0 * share
-        ),
-        weights: vec![(wide, 1.0 - share), (between, -1.0), (narrow, share)],
-        within,
-        over: Aggregate::Cells,
-        only: None,
-    }
+    let percent = 100.0 * share;
+    let about = format!("{order} than {percent:.0} % of the gap: ({wide} - {between}) - {share} ({wide} - {narrow})");
+    Contrast { weights: vec![(wide, 1.0 - share), (between, -1.0), (narrow, share)], ..of(wide, within).called(about) }
+}
+
+/// The cells at an end of each of these axes.
+fn at_ends<const K: usize>(ends: [(&'static str, AxisEnd); K]) -> CellFilter {
+    CellFilter::Ends(ends.into())
 }
 
 /// The only cell that is not perfect.
@@ -231,180 +252,96 @@ const NOT_PERFECT: [(&str, &str); 3] = [("sizes", "512:64"), ("d", "64"), ("n", 
 /// Every claim, in the order of the paper.
 #[rustfmt::skip]
 pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
+    language("gap-in-perplexity", "Table 1",
+        "normalized attention closes about 25 % of the gap in perplexity between linear and softmax attention: \
+         between 15 and 35 %, in perplexity of training")
+        .by([("more", OF_GAP[0], POSITIVE), ("less", OF_GAP[1], NEGATIVE)].map(|(order, share, within)| {
+            of_gap(["linear", "normalized", "softmax"], share, within, order)
+        })),
+    language("order-in-perplexity", "Table 1",
+        "softmax attention is below normalized attention, and that below linear attention, in perplexity of training")
+        .by([above("linear", "normalized"), above("normalized", "softmax")]),
+    recall("linear-approaches-softmax", "Figure 1",
+        "linear attention approaches softmax attention as n grows: the gap in runs that solve the task falls as n doubles, on \
+         each task")
+        .by([above("softmax", "linear").over_n().within(-INFINITE, 0.0)])
+        .on([sizes(&["256:16", "512:64"]), axis("d", &["d"], &["512"]), STATES]).apart(&["sizes"]),
+    recall("linear-reaches-softmax", "Figure 1",
+        "linear attention converges to softmax attention: at the largest n less than 10 points fewer of its runs solve the \
+         task, on each")
+        .by([above("softmax", "linear").within(-INFINITE, ON_PAR).only(at_ends([("n", AxisEnd::Limit)]))])
+        .on([sizes(&["256:16", "512:64"]), axis("d", &["d"], &["512"]), STATES]).apart(&["sizes"]),
+    recall("normalized-beats-linear", "Figures 2 and 7",
+        "normalized attention is above linear attention: more of its runs solve the task, in cells and at rates alike")
+        .by([above("normalized", "linear")]),
+    recall("ssms-beat-linear", "Figures 2 and 7",
+        "S6 and SSD are above linear attention: more of their runs solve the task, in cells and at rates alike")
+        .by([above("s6", "linear"), above("ssd", "linear")]),
+    recall("ssd-beats-s6", "Figure 7", "SSD is above S6: more of its runs solve the task, in cells and at rates alike")
+        .by([above("ssd", "s6")]),
+    recall("normalized-on-par-with-s6", "Figure 7",
+        "normalized attention is on par with S6: the shares of their runs that solve the task are less than 10 points apart")
+        .by([above("normalized", "s6").within(-ON_PAR, ON_PAR)]),
     Claim {
-        name: "gap-in-perplexity", source: "Table 1",
-        about: "normalized attention closes about 25 % of the gap in perplexity between linear and softmax attention: \
-                between 15 and 35 %, in perplexity of training",
-        runs: &[("task", &["wikitext"])], measure: Measure::Metric("train_ppl"),
-        axes: vec![axis("corpus", &["dataset"], &["wikitext-103-raw"])],
-        contrasts: vec![
-            of_gap(["linear", "normalized", "softmax"], OF_GAP.0, POSITIVE, "more"),
-            of_gap(["linear", "normalized", "softmax"], OF_GAP.1, NEGATIVE, "less"),
-        ],
-        apart: &["corpus"], protocol: "paper", has_protocols: false,
-        ..recall()
-    },
-    Claim {
-        name: "order-in-perplexity", source: "Table 1",
-        about: "softmax attention is below normalized attention, and that below linear attention, in perplexity of training",
-        runs: &[("task", &["wikitext"])], measure: Measure::Metric("train_ppl"),
-        axes: vec![axis("corpus", &["dataset"], &["wikitext-103-raw"])],
-        contrasts: vec![above("linear", "normalized"), above("normalized", "softmax")],
-        apart: &["corpus"], protocol: "paper", has_protocols: false,
-        ..recall()
-    },
-    Claim {
-        name: "linear-approaches-softmax", source: "Figure 1",
-        about: "linear attention approaches softmax attention as n grows: the gap in runs that solve the task falls as n doubles, on \
-                each task",
-        axes: vec![sizes(&["256:16", "512:64"]), axis("d", &["d"], &["512"]), STATES],
-        contrasts: vec![Contrast {
-            within: NEGATIVE, over: Aggregate::Doublings("n"), about: "softmax - linear, a doubling of n".into(),
-            ..above("softmax", "linear")
-        }],
-        apart: &["sizes"],
-        ..recall()
-    },
-    Claim {
-        name: "linear-reaches-softmax", source: "Figure 1",
-        about: "linear attention converges to softmax attention: at the largest n less than 10 points fewer of its runs solve the \
-                task, on each",
-        axes: vec![sizes(&["256:16", "512:64"]), axis("d", &["d"], &["512"]), STATES],
-        contrasts: vec![Contrast {
-            within: Within(-INFINITE, ON_PAR), only: Some(CellFilter::Ends(vec![("n", AxisEnd::Limit)])),
-            ..above("softmax", "linear")
-        }],
-        apart: &["sizes"],
-        ..recall()
-    },
-    Claim {
-        name: "normalized-beats-linear", source: "Figures 2 and 7",
-        about: "normalized attention is above linear attention: more of its runs solve the task, in cells and at rates alike",
-        contrasts: vec![above("normalized", "linear")],
-        ..recall()
-    },
-    Claim {
-        name: "ssms-beat-linear", source: "Figures 2 and 7",
-        about: "S6 and SSD are above linear attention: more of their runs solve the task, in cells and at rates alike",
-        contrasts: vec![above("s6", "linear"), above("ssd", "linear")],
-        ..recall()
-    },
-    Claim {
-        name: "ssd-beats-s6", source: "Figure 7",
-        about: "SSD is above S6: more of its runs solve the task, in cells and at rates alike",
-        contrasts: vec![above("ssd", "s6")],
-        ..recall()
-    },
-    Claim {
-        name: "normalized-on-par-with-s6", source: "Figure 7",
-        about: "normalized attention is on par with S6: the shares of their runs that solve the task are less than 10 points apart",
-        contrasts: vec![Contrast { within: Within(-ON_PAR, ON_PAR), ..above("normalized", "s6") }],
-        ..recall()
-    },
-    Claim {
-        name: "softmax-is-perfect", source: "Figure 7",
-        about: "softmax attention is perfect but for one cell, L=512 k=64 d=64 n=32: in each other, more than 80 % of its seeds end \
-                above 98 % at the best of the rates, and there, fewer do",
         measure: Measure::Solved(PERFECT),
-        contrasts: vec![
-            Contrast {
-                about: "softmax".into(), weights: vec![("softmax", 1.0)], within: Within(RELIABLE, INFINITE),
-                over: Aggregate::Cells, only: Some(CellFilter::AllBut(NOT_PERFECT.to_vec())),
-            },
-            Contrast {
-                about: "softmax in the one cell".into(), weights: vec![("softmax", 1.0)], within: Within(-INFINITE, RELIABLE),
-                over: Aggregate::Cells, only: only(&NOT_PERFECT),
-            },
-        ],
-        apart: &["sizes", "d", "n"],
-        ..recall()
+        ..recall("softmax-is-perfect", "Figure 7",
+            "softmax attention is perfect but for one cell, L=512 k=64 d=64 n=32: in each other, more than 80 % of its seeds end \
+             above 98 % at the best of the rates, and there, fewer do")
+            .by([
+                of("softmax", Within(RELIABLE, INFINITE)).only(CellFilter::AllBut(NOT_PERFECT.into())),
+                of("softmax", Within(-INFINITE, RELIABLE)).only(CellFilter::Point(NOT_PERFECT.into()))
+                    .called("softmax in the one cell"),
+            ])
+            .apart(&["sizes", "d", "n"])
     },
+    recall("larger-n-helps", "Figure 7",
+        "on the largest task a larger n helps normalized attention, S6 and SSD: more runs solve it as n doubles, for each of them")
+        .by(["normalized", "s6", "ssd"].map(|mixer| of(mixer, POSITIVE).over_n().only(at_ends([("sizes", AxisEnd::Most)]))))
+        .on([sizes(&["512:64"]), WIDTHS, STATES]),
     Claim {
-        name: "larger-n-helps", source: "Figure 7",
-        about: "on the largest task a larger n helps normalized attention, S6 and SSD: more runs solve it as n doubles, for each of them",
-        axes: vec![sizes(&["512:64"]), WIDTHS, STATES],
-        contrasts: ["normalized", "s6", "ssd"].into_iter().map(rises_with_n).collect(),
-        ..recall()
-    },
-    Claim {
-        name: "larger-n-hurts-at-small-d", source: "Figure 7",
-        about: "at the smallest d a larger n can hurt on the largest task: fewer runs solve it as n doubles, for at least one mixer; \
-                that this happens at small d alone is not judged",
-        axes: vec![sizes(&["512:64"]), axis("d", &["d"], &["64"]), STATES],
-        contrasts: ["softmax", "linear", "normalized", "s6", "ssd"].into_iter().map(falls_with_n).collect(),
         holds: Holds::Some,
-        ..recall()
+        ..recall("larger-n-hurts-at-small-d", "Figure 7",
+            "at the smallest d a larger n can hurt on the largest task: fewer runs solve it as n doubles, for at least one mixer; \
+             that this happens at small d alone is not judged")
+            .by(["softmax", "linear", "normalized", "s6", "ssd"].map(|mixer| {
+                of(mixer, NEGATIVE).over_n().only(at_ends([("d", AxisEnd::Least), ("sizes", AxisEnd::Most)]))
+            }))
+            .on([sizes(&["512:64"]), axis("d", &["d"], &["64"]), STATES])
     },
-    Claim {
-        name: "reversed-beats-plain", source: "Figure 3",
-        about: "qLSTM with the reversed sigmoid is above the plain qLSTM: more of its runs solve each task, at widths and rates alike",
-        axes: vec![sizes(&["64:4", "128:8", "256:16"]), WIDTHS],
-        contrasts: vec![above("qlstm-reversed", "qlstm")],
-        apart: &["sizes"],
-        ..recall()
-    },
-    Claim {
-        name: "exp-is-best", source: "Table 2",
-        about: "exp is the best normaliser of normalized attention, by little: mean accuracy at the best rate is above that of \
-                softplus and sigmoid by less than 5 points; the paper does not say at which d and n: here 512 and 256",
-        measure: Measure::Metric("accuracy"),
-        axes: vec![sizes(&["512:64"]), axis("d", &["d"], &["512"]), axis("n", &["n"], &["256"])],
-        contrasts: ["normalized-softplus", "normalized-sigmoid"]
-            .map(|other| Contrast { within: Within(0.0, CLOSE), ..above("normalized", other) }).into(),
-        apart: &["sizes"],
-        ..recall()
-    },
-    Claim {
-        name: "normalisers-are-alike", source: "Appendix H",
-        about: "exp, softplus and sigmoid perform similarly: mean accuracies at the best rate are less than 5 points apart, pair by pair",
-        measure: Measure::Metric("accuracy"),
-        axes: vec![sizes(&["512:64"]), axis("d", &["d"], &["512"]), axis("n", &["n"], &["256"])],
-        contrasts: [
+    recall("reversed-beats-plain", "Figure 3",
+        "qLSTM with the reversed sigmoid is above the plain qLSTM: more of its runs solve each task, at widths and rates alike")
+        .by([above("qlstm-reversed", "qlstm")])
+        .on([sizes(&["64:4", "128:8", "256:16"]), WIDTHS]).apart(&["sizes"]),
+    normalisers("exp-is-best", "Table 2",
+        "exp is the best normaliser of normalized attention, by little: mean accuracy at the best rate is above that of \
+         softplus and sigmoid by less than 5 points; the paper does not say at which d and n: here 512 and 256")
+        .by(["normalized-softplus", "normalized-sigmoid"].map(|other| above("normalized", other).within(0.0, CLOSE))),
+    normalisers("normalisers-are-alike", "Appendix H",
+        "exp, softplus and sigmoid perform similarly: mean accuracies at the best rate are less than 5 points apart, pair by pair")
+        .by([
             ["normalized", "normalized-softplus"], ["normalized", "normalized-sigmoid"], ["normalized-softplus", "normalized-sigmoid"],
-        ].map(|[first, second]| Contrast { within: Within(-CLOSE, CLOSE), ..above(first, second) }).into(),
-        apart: &["sizes"],
-        ..recall()
-    },
-    Claim {
-        name: "exp-is-best-on-images", source: "Table 2",
-        about: "exp is the best normaliser of normalized attention, by little, on the images of the Long Range Arena, too",
-        axes: vec![axis("dataset", &["dataset"], &["image"])],
-        contrasts: ["normalized-softplus", "normalized-sigmoid"]
-            .map(|other| Contrast { within: Within(0.0, CLOSE), ..above("normalized", other) }).into(),
-        ..arena()
-    },
-    Claim {
-        name: "normalized-is-best-attention", source: "Table 3",
-        about: "normalized attention is above softmax and linear attention on average over the Long Range Arena",
-        contrasts: vec![above("normalized", "softmax"), above("normalized", "linear")],
-        apart: &[],
-        ..arena()
-    },
-    Claim {
-        name: "s6-beats-normalized", source: "Table 3",
-        about: "S6, as released (mixer mamba), is above normalized attention on average over the Long Range Arena",
-        contrasts: vec![above("mamba", "normalized")],
-        apart: &[],
-        ..arena()
-    },
-    Claim {
-        name: "s6-beats-attention", source: "Table 3",
-        about: "S6, as released (mixer mamba), is above softmax, linear and normalized attention on average over the Long Range Arena",
-        contrasts: ["softmax", "linear", "normalized"].map(|attention| above("mamba", attention)).into(),
-        apart: &[],
-        ..arena()
-    },
-    Claim {
-        name: "s6-beats-softmax", source: "Table 3",
-        about: "S6, as released (mixer mamba), is above softmax attention on Text and on Image, each by itself; of the other tasks \
-                the paper claims no order",
-        axes: vec![axis("dataset", &["dataset"], &["text", "image"])],
-        contrasts: ["text", "image"].map(|dataset| Contrast {
-            about: format!("mamba - softmax on {dataset}"), only: only(&[("dataset", dataset)]),
-            ..above("mamba", "softmax")
-        }).into(),
-        ..arena()
-    },
+        ].map(|[first, second]| above(first, second).within(-CLOSE, CLOSE))),
+    arena("exp-is-best-on-images", "Table 2",
+        "exp is the best normaliser of normalized attention, by little, on the images of the Long Range Arena, too")
+        .by(["normalized-softplus", "normalized-sigmoid"].map(|other| above("normalized", other).within(0.0, CLOSE)))
+        .on([axis("dataset", &["dataset"], &["image"])]).apart(&["dataset"]),
+    arena("normalized-is-best-attention", "Table 3",
+        "normalized attention is above softmax and linear attention on average over the Long Range Arena")
+        .by([above("normalized", "softmax"), above("normalized", "linear")]),
+    arena("s6-beats-normalized", "Table 3",
+        "S6, as released (mixer mamba), is above normalized attention on average over the Long Range Arena")
+        .by([above("mamba", "normalized")]),
+    arena("s6-beats-attention", "Table 3",
+        "S6, as released (mixer mamba), is above softmax, linear and normalized attention on average over the Long Range Arena")
+        .by(["softmax", "linear", "normalized"].map(|attention| above("mamba", attention))),
+    arena("s6-beats-softmax", "Table 3",
+        "S6, as released (mixer mamba), is above softmax attention on Text and on Image, each by itself; of the other tasks \
+         the paper claims no order")
+        .by(["text", "image"].map(|dataset| {
+            above("mamba", "softmax").called(format!("mamba - softmax on {dataset}"))
+                .only(CellFilter::Point(vec![("dataset", dataset)]))
+        }))
+        .on([axis("dataset", &["dataset"], &["text", "image"])]).apart(&["dataset"]),
 ]);
 
 impl Claim {
@@ -417,6 +354,16 @@ impl Claim {
             }
         }
         mixers
+    }
+
+    /// Points of the paper's grid.
+    pub(super) fn grid(&self) -> Vec<Vec<String>> {
+        let longer = |start: &Vec<String>, axis: &Axis| -> Vec<Vec<String>> {
+            axis.points.iter().map(|point| [&start[..], &[(*point).to_owned()]].concat()).collect()
+        };
+        self.axes
+            .iter()
+            .fold(vec![Vec::new()], |grid, axis| grid.iter().flat_map(|start| longer(start, axis)).collect())
     }
 }
 
