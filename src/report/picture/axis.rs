@@ -40,55 +40,41 @@ pub enum TickKind {
 }
 
 impl Axis {
+    fn new(name: impl Into<String>, scale: Scale, ends: [f64; 2], ticks: Vec<(f64, String)>, kind: TickKind) -> Self {
+        Self { name: name.into(), scale, ends, ticks, kind }
+    }
+
     /// Axis with ticks at round values, slightly wider than `low` to `high`.
-    pub fn round(name: impl Into<String>, scale: Scale, [low, high]: [f64; 2]) -> Self {
-        let scale = if low > 0.0 { scale } else { Scale::Linear };
-        let (a, b) = (scale.of(low), scale.of(high));
-        let margin = match b - a {
-            0.0 => {
-                if scale == Scale::Log {
-                    0.5
-                } else {
-                    a.abs().max(1.0) / 2.0
-                }
-            }
-            width => 0.06 * width,
-        };
-        let ends = [scale.back(a - margin), scale.back(b + margin)];
+    pub fn round(name: impl Into<String>, scale: Scale, range: [f64; 2]) -> Self {
+        let (scale, ends) = widened(scale, range);
         let values = match scale {
             Scale::Linear => RangedCoordf64::from(ends[0]..ends[1]).key_points(6),
             Scale::Log => powers(ends),
         };
         let ticks = values.into_iter().map(|value| (value, short(value))).collect();
-        Self { name: name.into(), scale, ends, ticks, kind: TickKind::Numbers }
+        Self::new(name, scale, ends, ticks, TickKind::Numbers)
     }
 
     /// Axis with ticks at `ticks` only, from the first to the last.
     pub fn at(name: impl Into<String>, scale: Scale, ticks: Vec<(f64, String)>) -> Self {
         let values = || ticks.iter().map(|(value, _)| *value);
-        let [low, high] = [values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max)];
-        let scale = if low > 0.0 { scale } else { Scale::Linear };
-        let ends = Self::round("", scale, [low, high]).ends;
-        Self { name: name.into(), scale, ends, ticks, kind: TickKind::Numbers }
+        let range = [values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max)];
+        let (scale, ends) = widened(scale, range);
+        Self::new(name, scale, ends, ticks, TickKind::Numbers)
     }
 
     /// Axis of shares from 0 to 1, labelled in percent.
     pub fn percent(name: impl Into<String>) -> Self {
         let ticks = (0..=5).map(|i| (f64::from(i) / 5.0, format!("{}", 20 * i))).collect();
-        Self { name: name.into(), scale: Scale::Linear, ends: [-0.02, 1.03], ticks, kind: TickKind::Percent }
+        Self::new(name, Scale::Linear, [-0.02, 1.03], ticks, TickKind::Percent)
     }
 
     /// Axis of names at 0, 1, 2 and so on.
     pub fn names<'a>(names: impl IntoIterator<Item = &'a String>) -> Self {
         let names = names.into_iter().enumerate();
         let ticks: Vec<(f64, String)> = names.map(|(i, name)| (i as f64, name.clone())).collect();
-        Self {
-            name: String::new(),
-            scale: Scale::Linear,
-            ends: [-0.5, ticks.len() as f64 - 0.5],
-            ticks,
-            kind: TickKind::Names,
-        }
+        let ends = [-0.5, ticks.len() as f64 - 0.5];
+        Self::new("", Scale::Linear, ends, ticks, TickKind::Names)
     }
 
     /// Whether its ticks are names rather than numbers.
@@ -131,6 +117,18 @@ impl Scale {
             Self::Log => distance.exp(),
         }
     }
+}
+
+/// The scale, linear unless all values are positive, and ends slightly outside the range.
+fn widened(scale: Scale, [low, high]: [f64; 2]) -> (Scale, [f64; 2]) {
+    let scale = if low > 0.0 { scale } else { Scale::Linear };
+    let (a, b) = (scale.of(low), scale.of(high));
+    let margin = match (b - a, scale) {
+        (0.0, Scale::Log) => 0.5,
+        (0.0, Scale::Linear) => a.abs().max(1.0) / 2.0,
+        (width, _) => 0.06 * width,
+    };
+    (scale, [scale.back(a - margin), scale.back(b + margin)])
 }
 
 /// Powers of ten within `ends`, with multiples of them on short ranges.

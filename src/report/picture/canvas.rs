@@ -1,24 +1,27 @@
-//! Sizes, measured and wrapped text, and drawing areas, as used by all drawings.
+//! Areas to draw on, and sizes, measured and wrapped text, as used by all drawings.
 
-use super::palette::PAPER;
+use super::palette::{Dash, Marker, Pixels, PAPER};
 use plotters::backend::{BitMapBackend, SVGBackend};
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
+use plotters::element::{Circle, DashedPathElement, PathElement, Polygon, Rectangle};
 use plotters::prelude::DrawingBackend;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{register_font, FontDesc, FontFamily, FontStyle, RGBColor, TextStyle};
+use plotters::style::{register_font, Color, FontDesc, FontFamily, FontStyle, RGBColor, ShapeStyle, TextStyle};
 use std::fmt::Debug;
 use std::sync::Once;
 
-/// Width and height in pixels.
+/// Width and height in units or pixels.
 pub type Size = (u32, u32);
-
-/// An area in pixels.
-pub type Area<B> = DrawingArea<B, Shift>;
 
 /// Pixels per unit of length.
 #[derive(Clone, Copy, Debug)]
 pub struct Unit(pub u32);
+
+/// Unit of SVG.
+pub const PLAIN: Unit = Unit(1);
+/// Unit of a bitmap, for high-density screens and print.
+pub const DENSE: Unit = Unit(2);
 
 impl Unit {
     pub fn px(self, units: u32) -> u32 {
@@ -37,6 +40,69 @@ impl Unit {
     /// Width of `text` in units.
     pub fn width(self, text: &str, size: u32) -> u32 {
         width(text, self.px(size)).div_ceil(self.0)
+    }
+}
+
+/// An area to draw on. Positions are pixels from its top left; all sizes are units.
+pub struct Canvas<B: DrawingBackend> {
+    pub area: DrawingArea<B, Shift>,
+    pub unit: Unit,
+}
+
+impl<B: DrawingBackend> Canvas<B> {
+    /// The part with this top left and size, all in units.
+    pub fn part(&self, (x, y): Size, (width, height): Size) -> Self {
+        let [x, y, width, height] = [x, y, width, height].map(|units| self.unit.px(units) as i32);
+        let (whole_width, whole_height) = self.area.dim_in_pixel();
+        let area = self.area.margin(y, whole_height as i32 - y - height, x, whole_width as i32 - x - width);
+        Self { area, unit: self.unit }
+    }
+
+    /// Draws a line of text.
+    pub fn write(&self, text: &str, (size, colour): (u32, RGBColor), anchor: (HPos, VPos), at: Pixels) {
+        drawn(self.area.draw_text(text, &self.unit.text(size, colour, anchor), at));
+    }
+
+    /// Draws a line of `width` units.
+    pub fn line(&self, points: Vec<Pixels>, (colour, width, dash): (impl Color, u32, Dash)) {
+        let style = self.outline(&colour, width);
+        match dash.map(|dash| dash.map(|length| self.unit.px(length))) {
+            None => drawn(self.area.draw(&PathElement::new(points, style))),
+            Some([dash, gap]) => drawn(self.area.draw(&DashedPathElement::new(points, dash, gap, style))),
+        }
+    }
+
+    pub fn polygon(&self, corners: Vec<Pixels>, colour: impl Color) {
+        drawn(self.area.draw(&Polygon::new(corners, colour.filled())));
+    }
+
+    pub fn rectangle(&self, corners: [Pixels; 2], colour: RGBColor) {
+        drawn(self.area.draw(&Rectangle::new(corners, colour.filled())));
+    }
+
+    /// Draws a marker around a point, as an outline if it is `hollow`.
+    pub fn mark(&self, (x, y): Pixels, marker: Marker, colour: RGBColor, hollow: bool) {
+        let radius = self.unit.at(4);
+        match marker {
+            Marker::Circle => {
+                let style = if hollow { self.outline(&colour, 1) } else { colour.filled() };
+                drawn(self.area.draw(&Circle::new((x, y), radius, style)));
+            }
+            Marker::Polygon(corners) => {
+                let corner = |(right, down): &Pixels| (x + radius * right / 100, y + radius * down / 100);
+                let mut corners: Vec<Pixels> = corners.iter().map(corner).collect();
+                if hollow {
+                    corners.push(corners[0]);
+                    self.line(corners, (colour, 1, None));
+                } else {
+                    self.polygon(corners, colour);
+                }
+            }
+        }
+    }
+
+    fn outline(&self, colour: &impl Color, width: u32) -> ShapeStyle {
+        colour.stroke_width(self.unit.px(width))
     }
 }
 
@@ -92,36 +158,28 @@ pub fn cut(text: &str, size: u32, room: u32) -> String {
     kept + "…"
 }
 
-/// Draws with `draw` into an SVG document.
-pub fn svg(size: Size, draw: impl FnOnce(&Area<SVGBackend>)) -> String {
+/// Draws with `draw` into an SVG document of `size` units.
+pub fn svg(size: Size, draw: impl FnOnce(&Canvas<SVGBackend>)) -> String {
     let mut text = String::new();
-    {
-        let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
-        drawn(area.fill(&PAPER));
-        draw(&area);
-        drawn(area.present());
-    }
+    fill(SVGBackend::with_string(&mut text, size), PLAIN, draw);
     text
 }
 
-/// Draws with `draw` into an RGB bitmap of three bytes per pixel.
-pub fn bitmap(size: Size, draw: impl FnOnce(&Area<BitMapBackend>)) -> Vec<u8> {
+/// Draws with `draw` into an RGB bitmap of `size` pixels and three bytes per pixel.
+pub fn bitmap(size: Size, draw: impl FnOnce(&Canvas<BitMapBackend>)) -> Vec<u8> {
     let mut pixels = vec![0; 3 * size.0 as usize * size.1 as usize];
-    {
-        let area = BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area();
-        drawn(area.fill(&PAPER));
-        draw(&area);
-        drawn(area.present());
-    }
+    fill(BitMapBackend::with_buffer(&mut pixels, size), DENSE, draw);
     pixels
+}
+
+fn fill<B: DrawingBackend>(backend: B, unit: Unit, draw: impl FnOnce(&Canvas<B>)) {
+    let canvas = Canvas { area: backend.into_drawing_area(), unit };
+    drawn(canvas.area.fill(&PAPER));
+    draw(&canvas);
+    drawn(canvas.area.present());
 }
 
 /// Unwraps the result of drawing into memory, which cannot fail with a registered font.
 pub fn drawn<T, E: Debug>(result: Result<T, E>) -> T {
     result.expect("memory takes every drawing")
-}
-
-/// Draws a line of text at (x, y) in pixels.
-pub fn write<B: DrawingBackend>(area: &Area<B>, text: &str, style: &TextStyle, at: (i32, i32)) {
-    drawn(area.draw_text(text, style, at));
 }

@@ -1,9 +1,8 @@
 //! Names beside points, for plots whose legend would be longer than the plot.
 
-use super::canvas::{drawn, write, Area, Unit};
-use super::palette::{look, INK};
-use super::{Body, Picture};
-use plotters::element::PathElement;
+use super::canvas::{Canvas, Unit};
+use super::palette::{look, Pixels, INK};
+use super::Picture;
 use plotters::prelude::DrawingBackend;
 use plotters::style::text_anchor::{HPos, VPos};
 use plotters::style::Color;
@@ -28,19 +27,10 @@ const DIRECTIONS: [(i32, i32); 12] = [
 
 /// Names to write beside the points of `picture`; `None` if it has few of them or contains lines.
 pub fn beside(picture: &Picture) -> Option<&[String]> {
-    let series = || {
-        let plots = picture.panels.iter().flatten();
-        plots.flat_map(|panel| match &panel.body {
-            Body::Plot(plot) => plot.series.as_slice(),
-            Body::Heatmap(_) => &[],
-        })
-    };
+    let series = || picture.plots().flat_map(|plot| &plot.series);
     let points = series().next().is_some() && series().all(|series| !series.joined);
     (points && picture.names.len() > LEGEND).then_some(&picture.names)
 }
-
-/// Horizontal and vertical position in pixels, right and down.
-pub type Pixels = (i32, i32);
 
 /// Left, top, right and bottom; the last two are exclusive.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,9 +68,8 @@ fn placed(points: &[(Pixels, Pixels)], room: Pixels, unit: Unit) -> Vec<Frame> {
     let mut taken: Vec<Frame> = Vec::with_capacity(points.len());
     for ((x, y), (width, height)) in points {
         let at = |distance: i32, (right, down): Pixels| {
-            let middle =
-                (x + right * (unit.at(distance) + width / 2) / 100, y + down * (unit.at(distance) + height / 2) / 100);
-            Frame::around(middle, (*width, *height))
+            let along = |direction: i32, size: i32| direction * (unit.at(distance) + size / 2) / 100;
+            Frame::around((x + along(right, *width), y + along(down, *height)), (*width, *height))
         };
         let free = |frame: &Frame| frame.within(room) && !markers.iter().chain(&taken).any(|other| frame.meets(other));
         let distances = (NEAR..FAR).step_by(STEP as usize);
@@ -101,28 +90,24 @@ pub struct PointLabel {
 }
 
 /// Writes the names of `points`. A thin line connects a name with its point if they are apart.
-pub fn draw<B: DrawingBackend>(area: &Area<B>, points: &[PointLabel], unit: Unit) {
-    let sized: Vec<_> = points
-        .iter()
-        .map(|point| {
-            let width = unit.px(unit.width(&point.name, SIZE) + 2);
-            (point.at, (width as i32, unit.px(SIZE + 1) as i32))
-        })
-        .collect();
-    let (width, height) = area.dim_in_pixel();
-    let frames = placed(&sized, (width as i32, height as i32), unit);
-    let style = unit.text(SIZE, INK, (HPos::Center, VPos::Center));
+pub fn draw<B: DrawingBackend>(canvas: &Canvas<B>, points: &[PointLabel]) {
+    let unit = canvas.unit;
+    let sized = points.iter().map(|point| {
+        let size = [unit.width(&point.name, SIZE) + 2, SIZE + 1].map(|units| unit.px(units) as i32);
+        (point.at, size.into())
+    });
+    let (width, height) = canvas.area.dim_in_pixel();
+    let frames = placed(&sized.collect::<Vec<_>>(), (width as i32, height as i32), unit);
     for (PointLabel { key, at, .. }, frame) in points.iter().zip(&frames) {
         let near = frame.nearest(*at);
         let [right, down] = [near.0 - at.0, near.1 - at.1];
         if right.abs().max(down.abs()) > unit.at(NEAR + STEP) {
-            let line = look(*key).0.mix(0.6).stroke_width(unit.px(1));
-            drawn(area.draw(&PathElement::new(vec![*at, near], line)));
+            canvas.line(vec![*at, near], (look(*key).0.mix(0.6), 1, None));
         }
     }
     for (point, Frame([left, top, right, bottom])) in points.iter().zip(&frames) {
         let middle = ((left + right) / 2, (top + bottom) / 2);
-        write(area, &point.name, &style, middle);
+        canvas.write(&point.name, (SIZE, INK), (HPos::Center, VPos::Center), middle);
     }
 }
 

@@ -11,9 +11,7 @@ mod palette;
 mod plot;
 
 pub use axis::{Axis, Scale};
-pub use canvas::Size;
-
-use crate::error::Result;
+pub use page::{bitmap, parts, svg};
 
 /// Panels and the texts around them.
 #[derive(Clone, Debug, Default)]
@@ -138,31 +136,14 @@ impl Tile {
     }
 }
 
-/// SVG documents for a page that does its own layout.
-pub struct Parts {
-    /// Width in pixels and document of each panel; `None` for an empty slot.
-    pub panels: Vec<Option<(u32, String)>>,
-    /// Documents of the legend's signs, with their names; the name of the colour scale is empty.
-    pub legend: Vec<(String, String)>,
-}
-
-/// Draws the picture as one SVG document.
-pub fn svg(picture: &Picture) -> String {
-    page::svg(picture)
-}
-
-/// Draws the picture as pixels: width and height, and three bytes per pixel.
-///
-/// # Errors
-///
-/// The picture would have more pixels than a file should.
-pub fn bitmap(picture: &Picture) -> Result<(Size, Vec<u8>)> {
-    page::bitmap(picture)
-}
-
-/// Draws the picture in parts.
-pub fn parts(picture: &Picture) -> Parts {
-    page::parts(picture)
+impl Picture {
+    /// Its panels of lines or points.
+    fn plots(&self) -> impl Iterator<Item = &Plot> {
+        self.panels.iter().flatten().filter_map(|panel| match &panel.body {
+            Body::Plot(plot) => Some(plot),
+            Body::Heatmap(_) => None,
+        })
+    }
 }
 
 /// Colours of a document on white, and their replacements on black.
@@ -184,27 +165,25 @@ impl Panel {
 
 impl Plot {
     fn words(&self, names: &[String]) -> String {
-        let mut parts = Vec::new();
-        for series in &self.series {
+        let point = |p: &Point| {
+            let distance = |tick: &&(f64, String)| (tick.0 - p.x).abs();
+            let nearest = self.x.ticks.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+            let at = match nearest.filter(|_| self.x.is_named()) {
+                Some((_, name)) => name.clone(),
+                None => axis::short(p.x),
+            };
+            let separator = if p.detail.is_empty() { "" } else { " at " };
+            format!("{}{separator}{at}: {}", p.detail, self.y.format(p.y))
+        };
+        let series = self.series.iter().map(|series| {
             let printed = if series.hollow { " as the paper prints it" } else { "" };
-            let points: Vec<String> = series
-                .points
-                .iter()
-                .map(|p| {
-                    let nearest =
-                        |a: &&(f64, String), b: &&(f64, String)| (a.0 - p.x).abs().total_cmp(&(b.0 - p.x).abs());
-                    let at = match self.x.is_named() {
-                        true => self.x.ticks.iter().min_by(nearest).map_or(String::new(), |(_, name)| name.clone()),
-                        false => axis::short(p.x),
-                    };
-                    let separator = if p.detail.is_empty() { "" } else { " at " };
-                    format!("{}{separator}{at}: {}", p.detail, self.y.format(p.y))
-                })
-                .collect();
-            parts.push(format!("{}{printed}: {}", names[series.key], points.join(", ")));
-        }
-        parts.extend(self.levels.iter().map(|level| level.label.clone()));
-        format!("{} over {}. {}", self.y.name, self.x.name, parts.join("; "))
+            let points: Vec<String> = series.points.iter().map(point).collect();
+            format!("{}{printed}: {}", names[series.key], points.join(", "))
+        });
+        let parts: Vec<String> = series.chain(self.levels.iter().map(|level| level.label.clone())).collect();
+        // An axis of names has no name of its own.
+        let over = if self.x.name.is_empty() { String::new() } else { format!(" over {}", self.x.name) };
+        format!("{}{over}. {}", self.y.name, parts.join("; "))
     }
 }
 

@@ -1,15 +1,13 @@
 //! Lays out title, legend, panels and caption on one page.
 
-use super::canvas::{bitmap as pixels, cut, drawn, lines, svg as document, write, Area, Size, Unit};
-use super::palette::{look, FAINT, INK};
-use super::plot::{mark, LEVELS};
-use super::{heatmap, labels, plot, Body, Panel, Parts, Picture};
+use super::canvas::{bitmap as pixels, cut, lines, svg as document, Canvas, Size, Unit, DENSE, PLAIN};
+use super::palette::{look, Dash, Marker, Pixels, FAINT, INK};
+use super::plot::level_line;
+use super::{heatmap, labels, plot, Body, Panel, Picture};
 use crate::error::{refuse, Result};
-use plotters::backend::SVGBackend;
-use plotters::element::{DashedPathElement, PathElement};
 use plotters::prelude::DrawingBackend;
 use plotters::style::text_anchor::{HPos, VPos};
-use plotters::style::{Color, RGBColor};
+use plotters::style::RGBColor;
 
 /// Margin around the page, and between panels.
 const MARGIN: u32 = 14;
@@ -25,293 +23,233 @@ const HEAD: u32 = 14;
 const TEXT: u32 = 13;
 /// Width of a sign in the legend.
 const SIGN: u32 = 34;
-
-/// Pixels per unit of a bitmap, for high-density screens and print, and of SVG.
-const DENSE: Unit = Unit(2);
-const PLAIN: Unit = Unit(1);
+/// Height of a row of the legend.
+const ROW: u32 = 20;
 
 /// Largest number of pixels of a bitmap.
 const MOST: u64 = 100_000_000;
 
-/// One name of the legend.
-enum Entry<'a> {
-    Series(usize, &'a str, bool),
-    Level(usize, &'a str),
+/// SVG documents for a page that does its own layout.
+pub struct Parts {
+    /// Width in pixels and document of each panel; `None` for an empty slot.
+    pub panels: Vec<Option<(u32, String)>>,
+    /// Documents of the legend's signs, with their names; the name of the colour scale is empty.
+    pub legend: Vec<(String, String)>,
 }
 
-/// Measured contents of a page, in units.
-struct Layout<'a> {
-    picture: &'a Picture,
+/// One name of the legend, with its line and marker.
+struct Entry<'a> {
+    name: &'a str,
+    line: Option<(RGBColor, u32, Dash)>,
+    marker: Option<(RGBColor, Marker)>,
+}
+
+/// Content of a page, each item at the place of its top left.
+struct Page<'a> {
     unit: Unit,
+    /// Size in units; the height grows with the content.
     size: Size,
-    title: Vec<String>,
-    /// Rows of entries.
-    legend: Vec<Vec<Entry<'a>>>,
-    levels: Option<Vec<(String, f64)>>,
-    /// Width of the widest and height of the highest panel body.
+    /// Size of the largest panel.
     panel: Size,
-    /// Wrapped panel titles, by row and panel.
-    heads: Vec<Vec<Vec<String>>>,
-    caption: Vec<String>,
+    items: Vec<(Size, Item<'a>)>,
 }
 
+enum Item<'a> {
+    /// A line of text with its font size and colour.
+    Text(String, (u32, RGBColor)),
+    /// A row of the legend begins with a sign and its name.
+    Entry(Entry<'a>, String),
+    Scale(Vec<(String, f64)>),
+    Panel(&'a Panel, Option<&'a [String]>),
+}
+
+fn line_height(size: u32) -> u32 {
+    size + 4
+}
+
+/// Draws the picture as one SVG document.
 pub fn svg(picture: &Picture) -> String {
-    let layout = Layout::of(picture, PLAIN);
-    document(layout.size, |area| layout.draw(area))
+    let page = Page::of(picture, PLAIN);
+    document(page.size, |canvas| page.draw(canvas))
 }
 
+/// Draws the picture as pixels. Returns their size, and three bytes per pixel.
+///
+/// # Errors
+///
+/// The picture would have more pixels than a file should.
 pub fn bitmap(picture: &Picture) -> Result<(Size, Vec<u8>)> {
-    let layout = Layout::of(picture, DENSE);
-    let size = (DENSE.px(layout.size.0), DENSE.px(layout.size.1));
+    let page = Page::of(picture, DENSE);
+    let size = (DENSE.px(page.size.0), DENSE.px(page.size.1));
     if u64::from(size.0) * u64::from(size.1) > MOST {
         refuse!(flag "--format" = "png", "the picture would have {} x {} pixels: take svg or html, or fewer runs, as with --mixer", size.0, size.1);
     }
-    Ok((size, pixels(size, |area| layout.draw(area))))
+    Ok((size, pixels(size, |canvas| page.draw(canvas))))
 }
 
+/// Draws the picture in parts.
 pub fn parts(picture: &Picture) -> Parts {
     let names = labels::beside(picture);
     let panels = picture.panels.iter().map(|panel| {
         let panel = panel.as_ref()?;
         let size = body(panel, names, PLAIN);
-        let drawn = document(size, |area| draw(area, panel, names, PLAIN));
-        Some((size.0, drawn))
+        Some((size.0, document(size, |canvas| draw(canvas, panel, names))))
     });
     let signs = entries(picture).into_iter().map(|entry| {
-        let sign = document((SIGN, 16), |area| entry.sign(area, (0, 8), PLAIN));
-        (sign, entry.name().to_owned())
+        let sign = document((SIGN, 16), |canvas| entry.sign(canvas, (0, 8)));
+        (sign, entry.name.to_owned())
     });
-    let mut legend: Vec<(String, String)> = signs.collect();
-    legend.extend(scale(picture).map(|levels| {
-        let size = (heatmap::SCALE_WIDTH, heatmap::SCALE);
-        let scale = document(size, |area| heatmap::scale(area, &levels, PLAIN));
+    let scale = scale(picture).map(|levels| {
+        let scale = document(heatmap::SCALE, |canvas| heatmap::scale(canvas, &levels));
         (scale, String::new())
-    }));
-    Parts { panels: panels.collect(), legend }
+    });
+    Parts { panels: panels.collect(), legend: signs.chain(scale).collect() }
 }
 
 /// Size of a panel, whose points are labelled if `names` is given.
 fn body(panel: &Panel, names: Option<&[String]>, unit: Unit) -> Size {
     match &panel.body {
         Body::Plot(_) if names.is_some() => NAMED,
-        Body::Plot(plot) => {
+        Body::Plot(plot) if plot.x.is_named() => {
             let names = plot.x.ticks.iter().map(|(_, label)| unit.width(label, plot::TICK) + 8);
-            let wide = match plot.x.is_named() {
-                true => names.max().unwrap_or(0) * plot.x.ticks.len() as u32 + 70,
-                false => 0,
-            };
+            let wide = names.max().unwrap_or(0) * plot.x.ticks.len() as u32 + 70;
             (PLOT.0.max(wide), PLOT.1)
         }
+        Body::Plot(_) => PLOT,
         Body::Heatmap(map) => map.size(unit),
     }
 }
 
-fn draw<B: DrawingBackend>(area: &Area<B>, panel: &Panel, names: Option<&[String]>, unit: Unit) {
+fn draw<B: DrawingBackend>(canvas: &Canvas<B>, panel: &Panel, names: Option<&[String]>) {
     match &panel.body {
-        Body::Plot(plot) => plot::draw(area, plot, names, unit),
-        Body::Heatmap(map) => heatmap::draw(area, map, unit),
+        Body::Plot(plot) => plot::draw(canvas, plot, names),
+        Body::Heatmap(map) => heatmap::draw(canvas, map),
     }
 }
 
 /// Entries of the legend.
 fn entries(picture: &Picture) -> Vec<Entry<'_>> {
-    let plots = || {
-        picture.panels.iter().flatten().filter_map(|panel| match &panel.body {
-            Body::Plot(plot) => Some(plot),
-            Body::Heatmap(_) => None,
-        })
-    };
-    let listed = match labels::beside(picture) {
-        Some(_) => &[][..],
-        None => &picture.names,
-    };
-    let series = listed.iter().enumerate().map(|(key, name)| {
-        let mut of = plots().flat_map(|plot| &plot.series).filter(|series| series.key == key);
-        Entry::Series(key, name, of.any(|series| series.joined))
-    });
-    let pieces = |key: usize| {
-        let mut levels = plots().flat_map(|plot| &plot.levels);
-        levels.any(|level| level.key == key && level.pieces.len() > 1)
-    };
-    let levels =
-        picture.levels.iter().enumerate().filter(|(key, _)| pieces(*key)).map(|(key, name)| Entry::Level(key, name));
-    match plots().next() {
-        Some(_) => series.chain(levels).collect(),
-        None => Vec::new(),
+    if picture.plots().next().is_none() {
+        return Vec::new();
     }
+    let listed = if labels::beside(picture).is_some() { &[][..] } else { &picture.names };
+    let series = listed.iter().enumerate().map(|(key, name)| {
+        let (colour, marker, dash) = look(key);
+        let mut all = picture.plots().flat_map(|plot| &plot.series);
+        let joined = all.any(|series| series.key == key && series.joined);
+        Entry { name, line: joined.then_some((colour, 2, dash)), marker: Some((colour, marker)) }
+    });
+    let levels = picture.levels.iter().enumerate().filter(|(key, _)| {
+        let mut all = picture.plots().flat_map(|plot| &plot.levels);
+        all.any(|level| level.key == *key && level.pieces.len() > 1)
+    });
+    let levels = levels.map(|(key, name)| Entry { name, line: Some(level_line(key)), marker: None });
+    series.chain(levels).collect()
 }
 
 /// Marks on the colour scale of heatmaps; `None` without heatmaps.
 fn scale(picture: &Picture) -> Option<Vec<(String, f64)>> {
-    let maps = picture.panels.iter().flatten().filter_map(|panel| match &panel.body {
-        Body::Heatmap(map) => Some(map),
-        Body::Plot(_) => None,
-    });
     let mut marked: Option<Vec<(String, f64)>> = None;
-    for map in maps {
-        let marked = marked.get_or_insert_with(Vec::new);
-        for level in &map.levels {
-            if !marked.contains(level) {
-                marked.push(level.clone());
-            }
+    for panel in picture.panels.iter().flatten() {
+        if let Body::Heatmap(map) = &panel.body {
+            let marked = marked.get_or_insert_with(Vec::new);
+            let new: Vec<_> = map.levels.iter().filter(|level| !marked.contains(level)).cloned().collect();
+            marked.extend(new);
         }
     }
     marked
 }
 
 impl Entry<'_> {
-    fn name(&self) -> &str {
-        match self {
-            Self::Series(_, name, _) | Self::Level(_, name) => name,
+    /// Draws the entry's line and marker from a point to the right.
+    fn sign<B: DrawingBackend>(&self, canvas: &Canvas<B>, (x, y): Pixels) {
+        let unit = canvas.unit;
+        let (left, right) = (x + unit.at(1), x + unit.at(SIGN as i32 - 5));
+        if let Some(line) = self.line {
+            canvas.line(vec![(left, y), (right, y)], line);
         }
-    }
-
-    /// Draws the entry's line and marker from `at` to the right.
-    fn sign<B: DrawingBackend>(&self, area: &Area<B>, (x, y): (i32, i32), unit: Unit) {
-        let ends = [(x + unit.at(1), y), (x + unit.at(SIGN as i32 - 5), y)];
-        let (colour, width, dash) = match self {
-            Self::Series(key, ..) => (look(*key).0, 2, look(*key).2),
-            Self::Level(key, _) => (FAINT, 1, LEVELS[key % LEVELS.len()]),
-        };
-        let style = colour.stroke_width(unit.px(width));
-        let line = matches!(self, Self::Series(_, _, true) | Self::Level(..));
-        match dash.map(|dash| dash.map(|length| unit.px(length))) {
-            _ if !line => {}
-            None => drawn(area.draw(&PathElement::new(ends.to_vec(), style))),
-            Some([dash, gap]) => drawn(area.draw(&DashedPathElement::new(ends, dash, gap, style))),
-        }
-        if let Self::Series(key, ..) = self {
-            let (colour, marker, _) = look(*key);
-            mark(area, ((ends[0].0 + ends[1].0) / 2, y), marker, colour, false, unit);
+        if let Some((colour, marker)) = self.marker {
+            canvas.mark(((left + right) / 2, y), marker, colour, false);
         }
     }
 }
 
-impl<'a> Layout<'a> {
+impl<'a> Page<'a> {
     fn of(picture: &'a Picture, unit: Unit) -> Self {
         let names = labels::beside(picture);
         let sizes = picture.panels.iter().flatten().map(|panel| body(panel, names, unit));
         let panel = sizes.fold((0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1)));
-        let across = picture.across.max(1) as u32;
-        let width = (across * (panel.0 + MARGIN)).max(NARROWEST) - MARGIN;
-        let said = |text: &String, size| lines(text, unit.px(size), unit.px(width));
-        let heads: Vec<Vec<Vec<String>>> = picture
-            .panels
-            .chunks(across as usize)
-            .map(|row| row.iter().map(|slot| head(slot.as_ref(), panel.0, unit)).collect())
-            .collect();
-        let mut layout = Self {
-            picture,
-            unit,
-            size: (width + 2 * MARGIN, 0),
-            title: said(&picture.title, TITLE),
-            legend: flowed(entries(picture), width, unit),
-            levels: scale(picture),
-            panel,
-            heads,
-            caption: picture.caption.iter().flat_map(|text| said(text, TEXT)).collect(),
-        };
-        layout.size.1 = layout.place(None::<&Area<SVGBackend>>);
-        layout
-    }
-
-    fn draw<B: DrawingBackend>(&self, area: &Area<B>) {
-        self.place(Some(area));
-    }
-
-    /// Lays out everything from top to bottom, and draws it if there is an area. Returns the height in units.
-    fn place<B: DrawingBackend>(&self, area: Option<&Area<B>>) -> u32 {
-        let unit = self.unit;
-        let mut y = MARGIN;
-        y = self.write(area, &self.title, (MARGIN, y), TITLE, INK) + 6;
-        for row in &self.legend {
-            let mut x = MARGIN;
-            for entry in row {
-                let name = self.named(entry);
-                if let Some(area) = area {
-                    entry.sign(area, (unit.at(x as i32), unit.at(y as i32 + 8)), unit);
-                    let style = unit.text(TEXT, INK, (HPos::Left, VPos::Center));
-                    write(area, &name, &style, (unit.at((x + SIGN) as i32), unit.at(y as i32 + 9)));
-                }
-                x += SIGN + unit.width(&name, TEXT) + 16;
-            }
-            y += 20;
+        let across = picture.across.max(1);
+        let width = (across as u32 * (panel.0 + MARGIN)).max(NARROWEST) - MARGIN;
+        let mut page = Self { unit, size: (width + 2 * MARGIN, MARGIN), panel, items: Vec::new() };
+        page.size.1 += page.text(&picture.title, (MARGIN, MARGIN), width, (TITLE, INK)) + 6;
+        page.legend(entries(picture), width);
+        if let Some(levels) = scale(picture) {
+            page.items.push(((MARGIN, page.size.1), Item::Scale(levels)));
+            page.size.1 += heatmap::SCALE.1;
         }
-        if let Some(levels) = &self.levels {
-            if let Some(area) = area {
-                heatmap::scale(&self.part(area, (MARGIN, y), (heatmap::SCALE_WIDTH, heatmap::SCALE)), levels, unit);
-            }
-            y += heatmap::SCALE;
-        }
-        y += 6;
-        let across = self.picture.across.max(1);
-        for (panels, heads) in self.picture.panels.chunks(across).zip(&self.heads) {
-            let head = heads.iter().map(Vec::len).max().unwrap_or(0) as u32 * (HEAD + 4);
-            for (i, (panel, title)) in panels.iter().zip(heads).enumerate() {
-                let Some(panel) = panel else {
-                    continue;
-                };
-                let x = MARGIN + i as u32 * (self.panel.0 + MARGIN);
-                self.write(area, title, (x, y), HEAD, INK);
-                if let Some(area) = area {
-                    let part = self.part(area, (x, y + head), self.panel);
-                    draw(&part, panel, labels::beside(self.picture), unit);
+        page.size.1 += 6;
+        for row in picture.panels.chunks(across) {
+            let top = page.size.1;
+            let heads = row.iter().flatten().map(|panel| page.wrapped(&panel.title, HEAD, page.panel.0).len());
+            let below = top + heads.max().unwrap_or(0) as u32 * line_height(HEAD);
+            for (i, drawn) in row.iter().enumerate() {
+                if let Some(drawn) = drawn {
+                    let left = MARGIN + i as u32 * (panel.0 + MARGIN);
+                    page.text(&drawn.title, (left, top), panel.0, (HEAD, INK));
+                    page.items.push(((left, below), Item::Panel(drawn, names)));
                 }
             }
-            y += head + self.panel.1 + MARGIN;
+            page.size.1 = below + panel.1 + MARGIN;
         }
-        self.write(area, &self.caption, (MARGIN, y), TEXT, FAINT) + MARGIN
+        for text in &picture.caption {
+            page.size.1 += page.text(text, (MARGIN, page.size.1), width, (TEXT, FAINT));
+        }
+        page.size.1 += MARGIN;
+        page
     }
 
-    /// Draws lines of text, if there is an area. Returns the y of the next line in units.
-    fn write<B: DrawingBackend>(
-        &self,
-        area: Option<&Area<B>>,
-        lines: &[String],
-        (x, y): (u32, u32),
-        size: u32,
-        colour: RGBColor,
-    ) -> u32 {
-        let style = self.unit.text(size, colour, (HPos::Left, VPos::Top));
-        for (i, line) in lines.iter().enumerate() {
-            let y = y + i as u32 * (size + 4);
-            if let Some(area) = area {
-                write(area, line, &style, (self.unit.at(x as i32), self.unit.at(y as i32)));
+    fn wrapped(&self, text: &str, size: u32, width: u32) -> Vec<String> {
+        lines(text, self.unit.px(size), self.unit.px(width))
+    }
+
+    /// Adds wrapped text. Returns its height.
+    fn text(&mut self, text: &str, (x, y): Size, width: u32, style: (u32, RGBColor)) -> u32 {
+        let height = |lines: usize| lines as u32 * line_height(style.0);
+        let wrapped = self.wrapped(text, style.0, width);
+        let whole = height(wrapped.len());
+        let placed = wrapped.into_iter().enumerate();
+        self.items.extend(placed.map(|(i, line)| ((x, y + height(i)), Item::Text(line, style))));
+        whole
+    }
+
+    /// Adds entries in rows of at most `width` units.
+    fn legend(&mut self, entries: Vec<Entry<'a>>, width: u32) {
+        let mut used = width + 1;
+        for entry in entries {
+            let needs = SIGN + self.unit.width(entry.name, TEXT) + 16;
+            if used + needs > width + 16 {
+                used = 0;
+                self.size.1 += ROW;
+            }
+            let name = cut(entry.name, self.unit.px(TEXT), self.unit.px(width - SIGN));
+            self.items.push(((MARGIN + used, self.size.1 - ROW), Item::Entry(entry, name)));
+            used += needs;
+        }
+    }
+
+    fn draw<B: DrawingBackend>(&self, canvas: &Canvas<B>) {
+        for ((x, y), item) in &self.items {
+            let at = |right: u32, down: u32| (self.unit.px(x + right) as i32, self.unit.px(y + down) as i32);
+            match item {
+                Item::Text(line, style) => canvas.write(line, *style, (HPos::Left, VPos::Top), at(0, 0)),
+                Item::Entry(entry, name) => {
+                    entry.sign(canvas, at(0, 8));
+                    canvas.write(name, (TEXT, INK), (HPos::Left, VPos::Center), at(SIGN, 9));
+                }
+                Item::Scale(levels) => heatmap::scale(&canvas.part((*x, *y), heatmap::SCALE), levels),
+                Item::Panel(panel, names) => draw(&canvas.part((*x, *y), self.panel), panel, *names),
             }
         }
-        y + lines.len() as u32 * (size + 4)
     }
-
-    fn part<B: DrawingBackend>(&self, area: &Area<B>, (x, y): (u32, u32), (width, height): Size) -> Area<B> {
-        let [x, y, width, height] = [x, y, width, height].map(|units| self.unit.at(units as i32));
-        let (right, below) = (x + width, y + height);
-        let (whole_width, whole_height) = area.dim_in_pixel();
-        area.margin(y, whole_height as i32 - below, x, whole_width as i32 - right)
-    }
-
-    fn named(&self, entry: &Entry) -> String {
-        cut(entry.name(), self.unit.px(TEXT), self.unit.px(self.size.0 - 2 * MARGIN - SIGN))
-    }
-}
-
-/// The wrapped title of a panel.
-fn head(panel: Option<&Panel>, width: u32, unit: Unit) -> Vec<String> {
-    let title = panel.map_or("", |panel| &panel.title);
-    lines(title, unit.px(HEAD), unit.px(width))
-}
-
-/// Entries in rows of at most `width` units.
-fn flowed(entries: Vec<Entry>, width: u32, unit: Unit) -> Vec<Vec<Entry>> {
-    let mut rows: Vec<Vec<Entry>> = Vec::new();
-    let mut used = width + 1;
-    for entry in entries {
-        let needs = SIGN + unit.width(entry.name(), TEXT) + 16;
-        if used + needs > width + 16 || rows.is_empty() {
-            rows.push(Vec::new());
-            used = 0;
-        }
-        used += needs;
-        rows.last_mut().expect("a row was pushed").push(entry);
-    }
-    rows
 }

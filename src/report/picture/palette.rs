@@ -2,6 +2,12 @@
 
 use plotters::style::RGBColor;
 
+/// Horizontal and vertical position in pixels, right and down.
+pub type Pixels = (i32, i32);
+
+/// Lengths of dashes and gaps in units; `None` for a solid line.
+pub type Dash = Option<[u32; 2]>;
+
 /// Colour of text and axes.
 pub const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 /// Colour of secondary text and lines.
@@ -24,15 +30,15 @@ pub const SERIES: [RGBColor; 7] = [
     RGBColor(0x8c, 0x6d, 0x31),
 ];
 
-/// Lengths of dashes and gaps in pixels; `None` for a solid line.
-pub const DASHES: [Option<[u32; 2]>; 4] = [None, Some([7, 3]), Some([2, 3]), Some([12, 4])];
+/// Dashes of lines.
+const DASHES: [Dash; 4] = [None, Some([7, 3]), Some([2, 3]), Some([12, 4])];
 
 /// The shape of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
     Circle,
     /// A polygon with these corners, in hundredths of the radius.
-    Polygon(&'static [(i32, i32)]),
+    Polygon(&'static [Pixels]),
 }
 
 /// Shapes that can be distinguished when small.
@@ -49,9 +55,8 @@ pub const MARKERS: [Marker; 8] = [
 ];
 
 /// Colour, marker and dashes of the series at `key`. The first 56 differ in colour or marker.
-pub fn look(key: usize) -> (RGBColor, Marker, Option<[u32; 2]>) {
-    let (colours, markers) = (SERIES.len(), MARKERS.len());
-    (SERIES[key % colours], MARKERS[key % markers], DASHES[key % DASHES.len()])
+pub fn look(key: usize) -> (RGBColor, Marker, Dash) {
+    (SERIES[key % SERIES.len()], MARKERS[key % MARKERS.len()], DASHES[key % DASHES.len()])
 }
 
 /// Replacements of these colours on a dark page; colours that are not listed serve both.
