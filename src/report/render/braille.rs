@@ -47,62 +47,61 @@ pub(super) fn charts(report: &Report, width: usize, colour: bool) -> Vec<Vec<Str
 fn chart(plot: &Plot, picture: &Picture, width: usize, colour: bool) -> Vec<String> {
     let gutter = plot.y.ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0);
     let width = width.saturating_sub(gutter + 4).clamp(NARROWEST, WIDEST);
-    let mut canvas = Canvas { width, tiles: vec![Tile::default(); width * HEIGHT] };
     let at = |x: f64, y: f64| {
-        let dots = [2 * width - 1, 4 * HEIGHT - 1].map(|dots| dots as f64);
-        let [right, up] = [plot.x.share(x), plot.y.share(y)];
-        [(right * dots[0]).round() as i64, ((1.0 - up) * dots[1]).round() as i64]
+        let [right, down] = [plot.x.share(x), 1.0 - plot.y.share(y)];
+        [(right * (2 * width - 1) as f64).round() as i64, (down * (4 * HEIGHT - 1) as f64).round() as i64]
     };
-    for piece in plot.levels.iter().flat_map(|level| &level.pieces) {
-        canvas.line(at(piece[0], piece[2]), at(piece[1], piece[2]), None, 4);
+    let canvas = drawn(plot, width, &at);
+    let mut lines = vec![format!("  {}", plot.y.name)];
+    for row in 0..HEIGHT {
+        let here = |value: f64| at(plot.x.ends[0], value)[1] / 4 == row as i64;
+        let label = plot.y.ticks.iter().find(|(value, _)| here(*value)).map(|(_, label)| label.as_str());
+        let side = if label.is_some() { '┤' } else { '│' };
+        lines.push(format!("  {:>gutter$}{side}{}", label.unwrap_or(""), canvas.row(row, colour)));
+    }
+    lines.push(format!("  {:>gutter$}└{}", "", "─".repeat(width)));
+    let mut below = vec![' '; width + 8];
+    let mut free = 0;
+    for (value, label) in &plot.x.ticks {
+        let length = label.chars().count();
+        let start = (at(*value, plot.y.ends[0])[0] as usize / 2).saturating_sub(length / 2);
+        if start >= free && start + length <= below.len() {
+            below.splice(start..start + length, label.chars());
+            free = start + length + 1;
+        }
+    }
+    let below: String = below.into_iter().collect();
+    let series = plot
+        .series
+        .iter()
+        .map(|Series { key, .. }| format!("{} {}", painted(letter(*key), Some(*key), colour), picture.names[*key]));
+    let levels = plot.levels.iter().map(|level| format!("⠂ {}", level.label));
+    let texts = [below.trim_end().to_owned(), plot.x.name.clone()].into_iter().chain(series).chain(levels);
+    lines.extend(texts.map(|text| format!("  {:>gutter$} {text}", "")));
+    lines
+}
+
+/// Draws levels as dots, series as lines, and a letter at every point.
+fn drawn(plot: &Plot, width: usize, at: &dyn Fn(f64, f64) -> [i64; 2]) -> Canvas {
+    let mut canvas = Canvas { width, tiles: vec![Tile::default(); width * HEIGHT] };
+    for [from, to, height] in plot.levels.iter().flat_map(|level| &level.pieces) {
+        canvas.line(at(*from, *height), at(*to, *height), None, 4);
     }
     for series in plot.series.iter().filter(|series| series.joined) {
         for ends in series.points.windows(2) {
-            let [a, b] = [0, 1].map(|i| at(ends[i].x, ends[i].y));
-            canvas.line(a, b, Some(series.key), 1);
+            canvas.line(at(ends[0].x, ends[0].y), at(ends[1].x, ends[1].y), Some(series.key), 1);
         }
     }
     for series in &plot.series {
         // The points of a long curve already form a line, so only some get letters.
         let step = series.points.len().div_ceil(WIDEST / 6).max(1);
         for point in series.points.iter().step_by(step) {
-            canvas.letter(at(point.x, point.y), series.key);
+            if let Some(tile) = canvas.tile(at(point.x, point.y)) {
+                (tile.letter, tile.key) = (Some(letter(series.key)), Some(series.key));
+            }
         }
     }
-    let mut lines = vec![format!("  {}", plot.y.name)];
-    let row_of = |value: f64| at(plot.x.ends[0], value)[1] / 4;
-    for row in 0..HEIGHT {
-        let tick = plot.y.ticks.iter().find(|(value, _)| row_of(*value) == row as i64);
-        let label = tick.map_or("", |(_, label)| label);
-        let side = if tick.is_some() { '┤' } else { '│' };
-        lines.push(format!("  {label:>gutter$}{side}{}", canvas.row(row, colour)));
-    }
-    lines.push(format!("  {:>gutter$}└{}", "", "─".repeat(width)));
-    let mut below = vec![' '; width + 8];
-    let mut free = 0;
-    for (value, label) in &plot.x.ticks {
-        let middle = at(*value, plot.y.ends[0])[0] as usize / 2;
-        let start = middle.saturating_sub(label.chars().count() / 2);
-        if start >= free && start + label.chars().count() <= below.len() {
-            free = start + label.chars().count() + 1;
-            below.splice(start..free - 1, label.chars());
-        }
-    }
-    let below: String = below.into_iter().collect();
-    lines.push(format!("  {:>gutter$} {}", "", below.trim_end()));
-    lines.push(format!("  {:>gutter$} {}", "", plot.x.name));
-    lines.extend(legend(plot, picture, colour).into_iter().map(|line| format!("  {:>gutter$} {line}", "")));
-    lines
-}
-
-/// Letters with their names, and levels.
-fn legend(plot: &Plot, picture: &Picture, colour: bool) -> Vec<String> {
-    let series = plot.series.iter().map(|series: &Series| {
-        let letter = painted(&letter(series.key).to_string(), Some(series.key), colour);
-        format!("{letter} {}", picture.names[series.key])
-    });
-    let levels = plot.levels.iter().map(|level| format!("⠂ {}", level.label));
-    series.chain(levels).collect()
+    canvas
 }
 
 /// The letter of a series, starting again at a after z.
@@ -110,14 +109,10 @@ fn letter(key: usize) -> char {
     char::from(b'a' + (key % 26) as u8)
 }
 
-fn painted(text: &str, key: Option<usize>, colour: bool) -> String {
-    match key.filter(|_| colour) {
-        None => text.to_owned(),
-        Some(key) => {
-            let style = Style::new().fg_color(Some(Ansi256Color(COLOURS[key % COLOURS.len()]).into()));
-            format!("{style}{text}{style:#}")
-        }
-    }
+fn painted(sign: char, key: Option<usize>, colour: bool) -> String {
+    let ink = key.filter(|_| colour).map(|key| Ansi256Color(COLOURS[key % COLOURS.len()]).into());
+    let style = Style::new().fg_color(ink);
+    format!("{style}{sign}{style:#}")
 }
 
 impl Canvas {
@@ -131,21 +126,14 @@ impl Canvas {
     fn line(&mut self, from: [i64; 2], to: [i64; 2], key: Option<usize>, step: usize) {
         let far = (to[0] - from[0]).abs().max((to[1] - from[1]).abs()).max(1);
         for i in (0..=far).step_by(step) {
-            let between = |axis: usize| {
+            let dot = [0, 1].map(|axis| {
                 let moved = (to[axis] - from[axis]) as f64 * i as f64 / far as f64;
                 from[axis] + moved.round() as i64
-            };
-            let dot = [between(0), between(1)];
+            });
             if let Some(tile) = self.tile(dot) {
                 tile.dots |= DOTS[(dot[1] % 4) as usize][(dot[0] % 2) as usize];
                 tile.key = key.or(tile.key);
             }
-        }
-    }
-
-    fn letter(&mut self, dot: [i64; 2], key: usize) {
-        if let Some(tile) = self.tile(dot) {
-            (tile.letter, tile.key) = (Some(letter(key)), Some(key));
         }
     }
 
@@ -154,7 +142,7 @@ impl Canvas {
         let drawn = tiles.iter().map(|tile| {
             let dots = || char::from_u32(BLANK | tile.dots).filter(|_| tile.dots > 0);
             let sign = tile.letter.or_else(dots).unwrap_or(' ');
-            painted(&sign.to_string(), tile.key.filter(|_| sign != ' '), colour)
+            painted(sign, tile.key.filter(|_| sign != ' '), colour)
         });
         drawn.collect::<String>().trim_end().to_owned()
     }

@@ -2,14 +2,14 @@
 
 use super::super::picture::{self, Picture};
 use super::super::{panels, Grid, Line, Report};
-use super::{csv, Screen};
+use super::{csv, rows, Screen};
 use percent_encoding::{utf8_percent_encode, NON_ALPHANUMERIC};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
 
 pub(super) fn render(report: &Report, screen: Screen) -> String {
-    let title = escaped(&title(report));
+    let title = title(report);
     page(&title, &format!("<h1>{title}</h1>\n{}", section("report", report, "", screen)))
 }
 
@@ -17,13 +17,13 @@ pub(super) fn render(report: &Report, screen: Screen) -> String {
 pub(super) fn index(reports: &[(String, Report)], formats: &[(&str, &str)]) -> String {
     let mut body = String::from("<h1>Results</h1>\n<nav aria-label=\"Figures and tables\"><ul>\n");
     for (name, report) in reports {
-        let _ = writeln!(body, "<li><a href=\"#{name}\">{}</a></li>", escaped(&title(report)));
+        let _ = writeln!(body, "<li><a href=\"#{name}\">{}</a></li>", title(report));
     }
     body += "</ul></nav>\n";
     for (name, report) in reports {
         let others: Vec<String> =
             formats.iter().map(|(format, extension)| format!("<a href=\"{name}.{extension}\">{format}</a>")).collect();
-        let head = format!("<h2>{}</h2>\n", escaped(&title(report)));
+        let head = format!("<h2>{}</h2>\n", title(report));
         let files = format!("<p class=\"files\">As {}</p>\n", others.join(", "));
         body += &section(name, report, &(head + &files), Screen::default());
     }
@@ -32,16 +32,15 @@ pub(super) fn index(reports: &[(String, Report)], formats: &[(&str, &str)]) -> S
 
 /// The heading on one line.
 fn title(report: &Report) -> String {
-    report.heading.replace('\n', " ")
+    escaped(&report.heading.replace('\n', " "))
 }
 
 fn page(title: &str, body: &str) -> String {
-    let night: String = picture::night()
-        .iter()
-        .map(|(day, night)| {
-            format!("  svg [fill=\"{day}\"] {{ fill: {night} }} svg [stroke=\"{day}\"] {{ stroke: {night} }}\n")
-        })
-        .collect();
+    let mut night = String::new();
+    for (day, dark) in picture::night() {
+        let _ =
+            writeln!(night, "  svg [fill=\"{day}\"] {{ fill: {dark} }} svg [stroke=\"{day}\"] {{ stroke: {dark} }}");
+    }
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n<style>\n\
@@ -70,10 +69,9 @@ fn pictures(drawn: &Picture) -> String {
     if !parts.legend.is_empty() {
         html += "<ul class=\"legend\">\n";
         for (sign, name) in &parts.legend {
-            let label = if name.is_empty() {
-                " role=\"img\" aria-label=\"scale from 0 to 100 %\""
-            } else {
-                " aria-hidden=\"true\""
+            let label = match name.as_str() {
+                "" => " role=\"img\" aria-label=\"scale from 0 to 100 %\"",
+                _ => " aria-hidden=\"true\"",
             };
             let _ = writeln!(html, "<li><span{label}>{}</span>{}</li>", sign.trim(), escaped(name));
         }
@@ -101,7 +99,7 @@ fn table(grid: &Grid) -> String {
     let grid = &*grid.abridged();
     let titles: String =
         grid.columns.iter().map(|tick| format!("<th scope=\"col\">{}</th>", escaped(&tick.title))).collect();
-    let rows: String = grid.lines.iter().map(|line| row(grid, line)).collect();
+    let rows: String = rows(grid).map(|(line, cells)| row(line, &cells)).collect();
     let notes: String = grid.notes.iter().map(|note| format!("<li>{}</li>", escaped(note))).collect();
     format!(
         "<div class=\"table\" tabindex=\"0\"><table>\n<caption>{}</caption>\n<thead><tr><th scope=\"col\">{}</th>{titles}</tr></thead>\n\
@@ -111,30 +109,15 @@ fn table(grid: &Grid) -> String {
     )
 }
 
-fn row(grid: &Grid, line: &Line) -> String {
-    let seeds = grid.seeds();
-    let cells: String = line
-        .cells
-        .iter()
-        .map(|cell| format!("<td>{}</td>", escaped(&(grid.label(cell, seeds) + &cell.marks))))
-        .collect();
+fn row(line: &Line, cells: &[[String; 2]]) -> String {
+    let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escaped(&cell.concat()))).collect();
     let class = if line.printed { " class=\"printed\"" } else { "" };
     format!("<tr{class}><th scope=\"row\">{}</th>{cells}</tr>\n", escaped(line.name()))
 }
 
 /// Escapes text for use between tags or in quoted attributes.
 pub(super) fn escaped(text: &str) -> String {
-    let mut written = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => written += "&amp;",
-            '<' => written += "&lt;",
-            '>' => written += "&gt;",
-            '"' => written += "&quot;",
-            c => written.push(c),
-        }
-    }
-    written
+    super::escaped(text, &[('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;")])
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! LaTeX tables, one per grid, with the rules of booktabs.
 
 use super::super::{Grid, Line, Report};
-use super::Screen;
+use super::{rows, Screen};
 
 pub(super) fn render(report: &Report, _screen: Screen) -> String {
     let mut blocks = vec!["% needs \\usepackage{booktabs}".to_owned()];
@@ -28,7 +28,7 @@ fn table(grid: &Grid) -> String {
     let sides = "r".repeat(grid.columns.len());
     let titles = grid.columns.iter().map(|tick| escaped(&tick.title));
     let titles: Vec<String> = std::iter::once(escaped(&grid.corner())).chain(titles).collect();
-    let rows: String = grid.lines.iter().map(|line| row(grid, line)).collect();
+    let rows: String = rows(grid).map(|(line, cells)| row(line, &cells)).collect();
     format!(
         "  \\begin{{tabular}}{{l{sides}}}\n    \\toprule\n    {} \\\\\n    \\midrule\n{rows}    \\bottomrule\n  \
          \\end{{tabular}}\n",
@@ -36,15 +36,14 @@ fn table(grid: &Grid) -> String {
     )
 }
 
-fn row(grid: &Grid, line: &Line) -> String {
-    let seeds = grid.seeds();
+fn row(line: &Line, cells: &[[String; 2]]) -> String {
     let name = match line.printed {
         true => format!("\\emph{{{}}}", escaped(line.name())),
         false => escaped(line.name()),
     };
-    let cells = line.cells.iter().map(|cell| match cell.marks.as_str() {
-        "" => escaped(&grid.label(cell, seeds)),
-        marks => format!("{}\\textsuperscript{{{}}}", escaped(&grid.label(cell, seeds)), escaped(marks)),
+    let cells = cells.iter().map(|[label, marks]| match marks.as_str() {
+        "" => escaped(label),
+        marks => format!("{}\\textsuperscript{{{}}}", escaped(label), escaped(marks)),
     });
     let cells: Vec<String> = std::iter::once(name).chain(cells).collect();
     format!("    {} \\\\\n", cells.join(" & "))
@@ -60,14 +59,7 @@ const SIGNS: [(char, &str); 23] = [
 ];
 
 fn escaped(text: &str) -> String {
-    let mut written = String::new();
-    for c in text.chars() {
-        match SIGNS.iter().find(|(sign, _)| *sign == c) {
-            Some((_, tex)) => written += tex,
-            None => written.push(c),
-        }
-    }
-    written
+    super::escaped(text, &SIGNS)
 }
 
 #[cfg(test)]

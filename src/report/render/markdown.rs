@@ -1,7 +1,7 @@
 //! Markdown, with one table per grid.
 
-use super::super::{Grid, Line, Report};
-use super::Screen;
+use super::super::{Grid, Report};
+use super::{rows, Screen};
 
 pub(super) fn render(report: &Report, _screen: Screen) -> String {
     let mut blocks = vec![report.heading.clone()];
@@ -25,18 +25,12 @@ fn table(grid: &Grid) -> String {
         format!("|{corner} | {} |", titles.join(" | ")),
         format!("|{side}|{}", "---:|".repeat(grid.columns.len())),
     ];
-    lines.extend(grid.lines.iter().map(|line| row(grid, line)));
+    lines.extend(rows(grid).map(|(line, cells)| {
+        let cells: Vec<String> = cells.iter().map(|cell| cell.concat()).collect();
+        let emphasis = if line.printed { "*" } else { "" };
+        format!("| {emphasis}{}{emphasis} | {} |", line.name(), cells.join(" | "))
+    }));
     lines.join("\n")
-}
-
-fn row(grid: &Grid, line: &Line) -> String {
-    let seeds = grid.seeds();
-    let cells: Vec<String> = line.cells.iter().map(|cell| grid.label(cell, seeds) + &cell.marks).collect();
-    let name = match line.printed {
-        true => format!("*{}*", line.name()),
-        false => line.name().to_owned(),
-    };
-    format!("| {name} | {} |", cells.join(" | "))
 }
 
 fn items(notes: &[String]) -> Option<String> {

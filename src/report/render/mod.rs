@@ -10,7 +10,7 @@ mod png;
 mod svg;
 mod text;
 
-use super::Report;
+use super::{Grid, Line, Report};
 use crate::error::{unknown, Result};
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub struct Format {
     draw: Draw,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Draw {
     /// Renders lines of text.
     Text(fn(&Report, Screen) -> String),
@@ -48,41 +48,21 @@ pub struct Screen {
 /// Every format, the default first.
 #[rustfmt::skip]
 pub static FORMATS: &[Format] = &[
-    Format {
-        name: "text", extension: "txt", about: "Text for a terminal, with plots in braille",
-        side_by_side: false, draw: Draw::Text(text::render),
-    },
-    Format {
-        name: "markdown", extension: "md", about: "One table per grid",
-        side_by_side: true, draw: Draw::Text(markdown::render),
-    },
-    Format {
-        name: "csv", extension: "csv", about: "One line per cell",
-        side_by_side: false, draw: Draw::Text(csv::render),
-    },
-    Format {
-        name: "json", extension: "json", about: "One object",
-        side_by_side: false, draw: Draw::Text(json::render),
-    },
-    Format {
-        name: "latex", extension: "tex", about: "One table per grid, for the package booktabs",
-        side_by_side: false, draw: Draw::Text(latex::render),
-    },
-    Format {
-        name: "svg", extension: "svg", about: "Vector picture",
-        side_by_side: false, draw: Draw::Text(svg::render),
-    },
-    Format {
-        name: "png", extension: "png", about: "Bitmap picture, to a file or a pipe",
-        side_by_side: false, draw: Draw::Bytes(png::render),
-    },
-    Format {
-        name: "html", extension: "html", about: "Self-contained page with pictures, numbers, and the data as CSV",
-        side_by_side: false, draw: Draw::Text(html::render),
-    },
+    Format::new("text", "txt", "Text for a terminal, with plots in braille", Draw::Text(text::render)),
+    Format { side_by_side: true, ..Format::new("markdown", "md", "One table per grid", Draw::Text(markdown::render)) },
+    Format::new("csv", "csv", "One line per cell", Draw::Text(csv::render)),
+    Format::new("json", "json", "One object", Draw::Text(json::render)),
+    Format::new("latex", "tex", "One table per grid, for the package booktabs", Draw::Text(latex::render)),
+    Format::new("svg", "svg", "Vector picture", Draw::Text(svg::render)),
+    Format::new("png", "png", "Bitmap picture, to a file or a pipe", Draw::Bytes(png::render)),
+    Format::new("html", "html", "Self-contained page with pictures, numbers, and the data as CSV", Draw::Text(html::render)),
 ];
 
 impl Format {
+    const fn new(name: &'static str, extension: &'static str, about: &'static str, draw: Draw) -> Self {
+        Self { name, extension, about, side_by_side: false, draw }
+    }
+
     /// Finds the format called `name`.
     ///
     /// # Errors
@@ -115,6 +95,27 @@ impl Format {
             Draw::Bytes(draw) => draw(report),
         }
     }
+}
+
+/// Lines of a grid, each with the text of every cell and the marks after it.
+fn rows(grid: &Grid) -> impl Iterator<Item = (&Line, Vec<[String; 2]>)> {
+    let seeds = grid.seeds();
+    grid.lines.iter().map(move |line| {
+        let cells = line.cells.iter().map(|cell| [grid.label(cell, seeds), cell.marks.clone()]);
+        (line, cells.collect())
+    })
+}
+
+/// Replaces each of `signs` in a text.
+fn escaped(text: &str, signs: &[(char, &str)]) -> String {
+    let mut written = String::with_capacity(text.len());
+    for c in text.chars() {
+        match signs.iter().find(|(sign, _)| *sign == c) {
+            Some((_, escape)) => written += escape,
+            None => written.push(c),
+        }
+    }
+    written
 }
 
 /// Renders several reports on one HTML page, each under its name, with links to their files.

@@ -1,7 +1,7 @@
 //! Text for a terminal: numbers aligned at the decimal point, marks after them, coloured on one scale for all grids.
 
-use super::super::{Cell, Grid, Report};
-use super::{braille, Screen};
+use super::super::{Grid, Line, Report};
+use super::{braille, rows, Screen};
 use anstyle::{Ansi256Color, Style};
 
 /// Ten steps of the viridis map in the terminal's 256 colours: one per tenth of accuracy.
@@ -26,58 +26,38 @@ pub(super) fn render(report: &Report, screen: Screen) -> String {
 }
 
 fn drawn(grid: &Grid, colour: bool) -> Vec<String> {
-    let seeds = grid.seeds();
-    let labels = |i: usize| grid.lines.iter().map(move |line| grid.label(&line.cells[i], seeds));
+    let rows: Vec<(&Line, Vec<[String; 2]>)> = rows(grid).collect();
     // Widths of the numbers of each column, and of the marks after them.
-    let widths: Vec<[usize; 2]> = (0..grid.columns.len())
-        .map(|i| {
-            let numbers = labels(i).chain([grid.columns[i].title.clone()]);
-            let marks = grid.lines.iter().map(|line| &line.cells[i].marks);
-            [longest(numbers), longest(marks)]
-        })
-        .collect();
-    let name = |line: &super::super::Line| match line.printed {
-        true => format!("  {}", line.name()),
-        false => line.name().to_owned(),
-    };
+    let widths = grid.columns.iter().enumerate().map(|(i, column)| {
+        let [numbers, marks] = [0, 1].map(|part| longest(rows.iter().map(|(_, cells)| &cells[i][part])));
+        [numbers.max(longest([&column.title])), marks]
+    });
+    let widths: Vec<[usize; 2]> = widths.collect();
+    let indented = |line: &Line| format!("{}{}", if line.printed { "  " } else { "" }, line.name());
+    let names: Vec<String> = grid.lines.iter().map(indented).collect();
     let corner = grid.corner();
-    let names: Vec<String> = grid.lines.iter().map(name).collect();
-    let right = grid.lines.iter().all(|line| line.tick.at.is_some());
     let first = longest(names.iter().chain([&corner]));
+    let right = grid.lines.iter().all(|line| line.tick.at.is_some());
     let named = |name: &str| match right {
         true => format!("  {name:>first$}"),
         false => format!("  {name:first$}"),
     };
-    let titles = grid
-        .columns
-        .iter()
-        .zip(&widths)
-        .map(|(tick, [number, marks])| format!("  {:>number$}{:marks$}", tick.title, ""));
-
+    let titles = grid.columns.iter().zip(&widths);
+    let titles = titles.map(|(tick, [number, marks])| format!("  {:>number$}{:marks$}", tick.title, ""));
     let mut lines = vec![named(&corner) + &titles.collect::<String>()];
-    for (name, line) in names.iter().zip(&grid.lines) {
-        let cells = line.cells.iter().zip(&widths).map(|(cell, widths)| {
-            let shade = cell.shade(grid.style).filter(|_| colour);
-            painted(cell, &grid.label(cell, seeds), *widths, shade)
+    for (name, (line, texts)) in names.iter().zip(&rows) {
+        let cells = line.cells.iter().zip(texts).zip(&widths).map(|((cell, [label, marks]), [number, behind])| {
+            let text = format!(" {label:>number$}");
+            let style = cell.shade(grid.style).filter(|_| colour).map_or(Style::new(), style);
+            format!(" {style}{text}{style:#}{marks:<behind$}")
         });
         lines.push(named(name) + &cells.collect::<String>());
     }
-    let trimmed = lines.iter().map(|line| line.trim_end().to_owned());
-    trimmed.collect()
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-fn longest<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> usize {
-    let widths = texts.map(|text| text.as_ref().chars().count());
-    widths.max().unwrap_or(0)
-}
-
-fn painted(cell: &Cell, label: &str, [number, marks]: [usize; 2], shade: Option<f64>) -> String {
-    let behind = format!("{:<marks$}", cell.marks);
-    let text = format!(" {label:>number$}");
-    match shade.map(style) {
-        Some(style) => format!(" {style}{text}{style:#}{behind}"),
-        None => format!(" {text}{behind}"),
-    }
+fn longest<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> usize {
+    texts.into_iter().map(|text| text.as_ref().chars().count()).max().unwrap_or(0)
 }
 
 fn style(accuracy: f64) -> Style {
