@@ -43,37 +43,29 @@ const OTHER_TASKS: [(&str, &str, usize, usize); 3] = [
 /// Returns their names and complete flags.
 fn other_tasks(on_cpu: bool) -> impl Iterator<Item = (&'static str, String)> {
     OTHER_TASKS.iter().map(move |(name, flags, few, many)| {
-        let batch = if on_cpu { few } else { many };
-        (*name, format!("{flags} --batch-size {batch}"))
+        (*name, format!("{flags} --batch-size {}", if on_cpu { few } else { many }))
     })
 }
 
 /// Returns the cases on a CPU, each in a process of its own: a step of every mixer on the paper's smallest task, of two
 /// classifiers and of Pythia-70M, and every op at one size; with `scripts`, PyTorch as the peer.
 pub fn cpu(scripts: Option<&Scripts>) -> Vec<Case> {
-    let mut cases = Vec::new();
-    let mut add = |name: &str, kind: Kind, flags: &str| {
-        let peers = scripts.map_or(Vec::new(), |scripts| scripts.of(kind, name, true));
-        if peers.is_empty() {
-            cases.push(process(kind, flags));
-        }
-        cases.extend(peers.into_iter().map(|p| process(kind, flags).beside(p)));
-    };
-    for entry in MIXERS {
+    let steps = MIXERS.iter().map(|entry| {
         let name = entry.name;
-        let flags = format!("--preset paper --mixer {name} --d 64 --n 64 --batch-size 512");
-        add(name, Kind::Step, &flags);
-    }
-    for (name, flags) in other_tasks(true) {
-        add(name, Kind::Step, &flags);
-    }
-    for op in ops::all() {
-        for shape in op.sizes.on_cpu() {
-            let flags = format!("{} --shape {}", op.name, op.sizes_of(&shape));
-            add(op.name, Kind::Op, &flags);
-        }
-    }
-    cases
+        (Kind::Step, name, format!("--preset paper --mixer {name} --d 64 --n 64 --batch-size 512"))
+    });
+    let of_tasks = other_tasks(true).map(|(name, flags)| (Kind::Step, name, flags));
+    let of_ops = ops::all().flat_map(|op| {
+        let sizes = op.sizes.on_cpu().into_iter();
+        sizes.map(|shape| (Kind::Op, op.name, format!("{} --shape {}", op.name, op.sizes_of(&shape))))
+    });
+    let each = steps.chain(of_tasks).chain(of_ops).flat_map(|(kind, name, flags)| {
+        let peers = scripts.map_or(Vec::new(), |scripts| scripts.of(kind, name, true));
+        let alone = peers.is_empty().then(|| process(kind, &flags));
+        let beside = peers.into_iter().map(|peer| process(kind, &flags).beside(peer));
+        alone.into_iter().chain(beside).collect::<Vec<_>>()
+    });
+    each.collect()
 }
 
 /// Returns steps of `tokens` tokens in sequences of each of `lengths`, with one label per 16 tokens, ordered by mixer.
@@ -113,18 +105,13 @@ fn process(kind: Kind, flags: &str) -> Case {
     let drops = kind == Kind::Step && !flags.iter().any(|flag| flag == "--dropout");
     let work = move |row: &mut Row, bench: &Bench, export: Option<&Path>| {
         let program = std::env::current_exe().map_err(Error::io("find", "this program"))?;
-        let (program, threads) = (program.display().to_string(), bench.machine.threads.to_string());
-        let export = export.map(|path| path.display().to_string());
-        let mut command = vec![&program, "bench", kind.name()];
-        command.extend(flags.iter().map(String::as_str));
-        command.extend(["--json", "--threads", &threads]);
-        if let Some(path) = &export {
-            command.extend(["--export", path]);
-            if drops {
-                command.extend(["--dropout", "0"]);
-            }
+        let mut command = vec![program.display().to_string(), "bench".to_owned(), kind.name().to_owned()];
+        command.extend(flags.iter().cloned());
+        command.extend(["--json".to_owned(), format!("--threads={}", bench.machine.threads)]);
+        if let Some(path) = export {
+            command.push(format!("--export={}", path.display()));
+            command.extend(drops.then(|| "--dropout=0".to_owned()));
         }
-        let command: Vec<String> = command.into_iter().map(str::to_owned).collect();
         let unreadable = |e| Error::usage(format!("{}: {e}", command.join(" ")));
         let report: Report = serde_json::from_value(call(&command)?).map_err(unreadable)?;
         *row = Row {
@@ -153,12 +140,12 @@ pub fn device(machine: &Machine, scripts: Option<&Scripts>) -> Vec<Case> {
     let (of_the_paper, of_others): (Vec<&str>, Vec<&str>) = of_others.into_iter().partition(|name| ours.contains(name));
     let mut cases = checks(machine);
     cases.extend(op_times(machine, |op| op.early));
-    for precision in precisions(machine) {
+    for &precision in precisions(machine) {
         for size in [first, last] {
             cases.extend(step_times(size, &of_the_paper, precision, forms));
         }
     }
-    for precision in precisions(machine) {
+    for &precision in precisions(machine) {
         let flags = other_tasks(machine.is_cpu());
         cases.extend(flags.map(|(_, flags)| of_flags(flags, precision)));
     }
@@ -182,22 +169,20 @@ pub fn device(machine: &Machine, scripts: Option<&Scripts>) -> Vec<Case> {
 }
 
 /// Returns the precisions in which a machine trains.
-fn precisions(machine: &Machine) -> Vec<Precision> {
+fn precisions(machine: &Machine) -> &'static [Precision] {
     match machine.is_cpu() {
-        true => vec![Precision::F32],
-        false => vec![Precision::F32, Precision::Tf32, Precision::Bf16],
+        true => &[Precision::F32],
+        false => &[Precision::F32, Precision::Tf32, Precision::Bf16],
     }
 }
 
 fn checks(machine: &Machine) -> Vec<Case> {
-    let mut cases = Vec::new();
-    cases.extend(op_checks(machine, Tier::Small));
+    let mut cases = op_checks(machine, Tier::Small);
     cases.extend(op_checks(machine, Tier::Medium));
     for &form in Form::of(machine) {
         for entry in MIXERS {
-            for precision in precisions(machine) {
-                let case = SMALL.case(entry.name, form);
-                let row = Row::new(Kind::Model, case, precision.as_str());
+            for &precision in precisions(machine) {
+                let row = Row::new(Kind::Model, SMALL.case(entry.name, form), precision.as_str());
                 cases.push(Case::new(row, move |row, bench, _| {
                     check::model(row, entry.name, precision, form, &bench.machine.device)
                 }));
@@ -212,8 +197,7 @@ fn op_checks(machine: &Machine, tier: Tier) -> Vec<Case> {
     let mut cases = Vec::new();
     for op in ops::all() {
         for &io in machine.types() {
-            let shape = tier.shape(op);
-            let case = format!("{} {} {}", tier.name(), op.name, op.sizes_of(&shape));
+            let case = format!("{} {} {}", tier.name(), op.name, op.sizes_of(&tier.shape(op)));
             let row = Row::new(Kind::Check, case, io.as_str());
             cases.push(Case::new(row, move |row, bench, _| check::op(row, op, tier, io, &bench.machine.device)));
         }
@@ -228,9 +212,7 @@ fn op_times(machine: &Machine, wanted: impl Fn(&Op) -> bool) -> Vec<Case> {
             for &io in machine.types() {
                 for pass in [Pass::Forward, Pass::Both] {
                     let timing = OpTiming { op, shape, io, schedule: OP_CALLS };
-                    let case = format!("{} {}", timing.case(), pass.name());
-                    let row = Row::new(Kind::Op, case, io.as_str());
-                    cases.push(Case::new(row, move |row, bench, _| {
+                    cases.push(Case::new(timing.row(pass), move |row, bench, _| {
                         let inputs = op.draw(&shape, io, DISTINCT)?;
                         timing.time(pass, row, &inputs, &bench.machine)?;
                         row.predicted = predicted(op, &shape, io, pass);
@@ -244,10 +226,8 @@ fn op_times(machine: &Machine, wanted: impl Fn(&Op) -> bool) -> Vec<Case> {
 }
 
 fn step_times(size: Size, mixers: &[&'static str], precision: Precision, forms: &[Form]) -> Vec<Case> {
-    let of_form = |&form| {
-        let step = move |mixer: &&'static str| steps(size, mixer, precision, form, None);
-        mixers.iter().map(step)
-    };
+    let of_form =
+        |form: &Form| mixers.iter().map(|mixer| steps(size, mixer, precision, *form, None)).collect::<Vec<_>>();
     forms.iter().flat_map(of_form).collect()
 }
 
@@ -284,15 +264,10 @@ fn of_flags(flags: String, precision: Precision) -> Case {
     Case::new(row, move |row, bench, export| {
         let words: Vec<&str> = flags.split_whitespace().collect();
         let (pairs, _) = words.as_chunks::<2>();
-        let mut task = "mqar";
-        let mut settings = vec![("precision", precision.as_str().to_owned())];
-        for [flag, value] in pairs {
-            match flag.trim_start_matches('-') {
-                "task" => task = value,
-                name => settings.push((name, (*value).to_owned())),
-            }
-        }
-        let settings: Vec<(&str, &str)> = settings.iter().map(|(k, v)| (*k, v.as_str())).collect();
+        let named = pairs.iter().map(|[flag, value]| (flag.trim_start_matches('-'), *value));
+        let (task, mut settings): (Vec<_>, Vec<_>) = named.partition(|(name, _)| *name == "task");
+        settings.push(("precision", precision.as_str()));
+        let task = task.first().map_or("mqar", |(_, task)| task);
         let step = Step::scheduled(recipes::run(task, &settings)?, STEP_CALLS, Form::Launched)?;
         step.measure(row, &bench.machine, &bench.data, export)
     })
@@ -325,7 +300,5 @@ fn beside_scripts(machine: &Machine, scripts: &Scripts) -> Vec<Case> {
 /// Returns forward and backward of an op in f32.
 pub(super) fn both_passes(op: &'static Op, shape: Shape) -> Case {
     let timing = OpTiming { op, shape, io: DType::F32, schedule: OP_CALLS };
-    let case = format!("{} {}", timing.case(), Pass::Both.name());
-    let row = Row::new(Kind::Op, case, timing.io.as_str());
-    Case::new(row, move |row, bench, export| timing.measure(row, &bench.machine, export))
+    Case::new(timing.row(Pass::Both), move |row, bench, export| timing.measure(row, &bench.machine, export))
 }

@@ -32,17 +32,10 @@ impl Tier {
 
     pub fn shape(self, op: &Op) -> Shape {
         op.heads_of(match self {
-            Self::Small => SMALL_SHAPE,
-            Self::Medium => MEDIUM_SHAPE,
+            Self::Small => Shape { batch: 3, len: 37, width: 21, states: 9, heads: 3 },
+            Self::Medium => Shape { batch: 4, len: 256, width: 96, states: 48, heads: 1 },
             Self::Large => op.sizes.large(),
         })
-    }
-
-    fn route(self) -> Route {
-        match self {
-            Self::Small => Route::Reference,
-            Self::Medium | Self::Large => Route::Fused,
-        }
     }
 
     /// Largest error of an op with activations of type `io`.
@@ -58,10 +51,6 @@ impl Tier {
     }
 }
 
-const SMALL_SHAPE: Shape = Shape { batch: 3, len: 37, width: 21, states: 9, heads: 3 };
-
-const MEDIUM_SHAPE: Shape = Shape { batch: 4, len: 256, width: 96, states: 48, heads: 1 };
-
 /// Training steps of a model's check. The first steps are launched op by op in any form; recorded steps are replayed
 /// after them.
 const STEPS: Schedule = Schedule { warm_up: 4, rounds: 0, round_seconds: 0.0, most_calls: 1 };
@@ -69,8 +58,8 @@ const STEPS: Schedule = Schedule { warm_up: 4, rounds: 0, round_seconds: 0.0, mo
 /// Compares output and gradients of an op, with activations of type `io`, with those in f64.
 pub(super) fn op(row: &mut Row, op: &Op, tier: Tier, io: DType, device: &Device) -> Result<Details> {
     let inputs = op.draw(&tier.shape(op), io, usize::MAX)?;
-    let expected = || results(op, &inputs, DType::F64, &Device::Cpu);
-    let expected = by_route(tier.route(), expected)?;
+    let route = if tier == Tier::Small { Route::Reference } else { Route::Fused };
+    let expected = by_route(route, || results(op, &inputs, DType::F64, &Device::Cpu))?;
     compare(row, op, &inputs, io, device, &expected, tier.limit(io))?;
     Ok(Details::new())
 }
@@ -92,15 +81,10 @@ pub(super) fn model(row: &mut Row, mixer: &str, precision: Precision, form: Form
     Ok(Details::new())
 }
 
-/// Largest relative difference, with respect to the expected numbers; NaN if any is NaN.
+/// Largest relative difference, with respect to the expected numbers; NaN if any is NaN, which `f64::max` would drop.
 pub(super) fn relative_difference(got: &[f64], expected: &[f64]) -> f64 {
-    let pairs = got.iter().zip(expected);
-    largest(pairs.map(|(x, y)| (x - y).abs() / y.abs().max(f64::MIN_POSITIVE)))
-}
-
-/// Largest number, or NaN if any is NaN, which `f64::max` would drop.
-fn largest(numbers: impl Iterator<Item = f64>) -> f64 {
-    numbers.fold(0.0, |most, x| if x <= most { most } else { x })
+    let each = got.iter().zip(expected).map(|(x, y)| (x - y).abs() / y.abs().max(f64::MIN_POSITIVE));
+    each.fold(0.0, |most, x| if x <= most { most } else { x })
 }
 
 /// Runs `work` with ops computed by `route`, and restores the fused route.

@@ -2,7 +2,7 @@
 
 use super::check::relative_difference;
 use super::machine::Machine;
-use super::peers::{losses, Answer, Peer};
+use super::peers::{losses, Absent, Peer};
 use super::row::{Details, Row};
 use super::step::DataCache;
 use crate::error::{Error, Result};
@@ -121,12 +121,24 @@ impl Bench {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         if let Some(peer) = case.peer.as_ref().filter(|peer| !peer.own_data) {
             on_progress("    the same results?");
-            let agreed = self.compare(case, peer, row, &file)?;
-            let Some(seconds) = agreed else { return Ok(()) };
+            let details = (case.work)(row, self, Some(&file))?;
+            let answer = match peer.call(row, &details, &file)? {
+                Ok(answer) => answer,
+                Err(Absent(why)) => {
+                    row.note = format!("absent: {why}");
+                    return Ok(());
+                }
+            };
+            answer.describe(row);
+            row.compared(relative_difference(&answer.losses, &losses(&details)), self.machine.peer_tolerance());
+            if row.failed() {
+                row.note = "the peer computes something else".to_owned();
+                return Ok(());
+            }
             // Without dropout, the comparison of results counts as a round.
             if !case.drops {
                 ours.extend(row.seconds);
-                theirs.push(seconds);
+                theirs.push(answer.seconds);
             }
         }
         while ours.len() < self.rounds {
@@ -134,44 +146,15 @@ impl Bench {
                 on_progress(&format!("    round {} of {}", ours.len() + 1, self.rounds));
             }
             let details = (case.work)(row, self, None)?;
-            let Some(seconds) = row.seconds else {
-                return Ok(());
-            };
+            let Some(seconds) = row.seconds else { return Ok(()) };
             ours.push(seconds);
-            let Some(peer) = &case.peer else { continue };
-            match peer.call(row, &details, &file)? {
-                Answer::Absent(why) => return Err(Error::usage(why)),
-                Answer::Measured { seconds, peak_memory_bytes, instruction_set, .. } => {
-                    theirs.push(seconds);
-                    row.peer_peak_memory_bytes = peak_memory_bytes;
-                    row.peer_instruction_set = instruction_set;
-                }
+            if let Some(peer) = &case.peer {
+                let answer = peer.call(row, &details, &file)?.map_err(|Absent(why)| Error::usage(why))?;
+                theirs.push(answer.seconds);
+                answer.describe(row);
             }
         }
         row.took_by_turns(&ours, &theirs);
         Ok(())
-    }
-
-    /// Returns the seconds of a peer that computes the same, without dropout. `None`, and a note in the row, if the
-    /// peer is missing or its results differ.
-    fn compare(&self, case: &Case, peer: &Peer, row: &mut Row, file: &Path) -> Result<Option<f64>> {
-        let details = (case.work)(row, self, Some(file))?;
-        match peer.call(row, &details, file)? {
-            Answer::Absent(why) => {
-                row.note = format!("absent: {why}");
-                Ok(None)
-            }
-            Answer::Measured { seconds, losses: theirs, peak_memory_bytes, instruction_set } => {
-                row.peer_peak_memory_bytes = peak_memory_bytes;
-                row.peer_instruction_set = instruction_set;
-                let distance = relative_difference(&theirs, &losses(&details));
-                row.compared(distance, self.machine.peer_tolerance());
-                if row.failed() {
-                    row.note = "the peer computes something else".to_owned();
-                    return Ok(None);
-                }
-                Ok(Some(seconds))
-            }
-        }
     }
 }

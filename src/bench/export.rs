@@ -3,7 +3,7 @@
 use super::peers::save;
 use crate::config::RunConfig;
 use crate::error::Result;
-use crate::tasks::{Dataset, Documents, Splits, Text};
+use crate::tasks::{Documents, Splits};
 use crate::train::Trainer;
 use candle_core::{Device, Tensor};
 use std::path::Path;
@@ -20,8 +20,20 @@ pub(super) fn export(path: &Path, config: &RunConfig, trainer: &Trainer, data: &
     let steps = 0..trainer.steps_per_epoch();
     let batches: Vec<Vec<usize>> = steps.map(|step| trainer.examples_of(step)).collect();
     let mut tensors = match data {
-        Splits::PerToken { train, .. } => labelled(train, &batches)?,
-        Splits::NextToken(splits) => following(&splits.train, &batches)?,
+        Splits::PerToken { train, .. } => {
+            let (len, labels) = (train.seq_len(), train.dense_labels());
+            sequences(&batches, len, |i| {
+                let row = i * len..(i + 1) * len;
+                (train.tokens()[row.clone()].to_vec(), labels[row].to_vec())
+            })?
+        }
+        Splits::NextToken(splits) => sequences(&batches, splits.train.seq_len(), |i| {
+            let ids = splits.train.window(i).iter();
+            (
+                ids.clone().take(splits.train.seq_len()).map(|&id| id.into()).collect(),
+                ids.skip(1).map(|&id| id.into()).collect(),
+            )
+        })?,
         Splits::Pooled(splits) => classified(&splits.train, &batches)?,
     };
     for (name, var) in trainer.weights() {
@@ -34,33 +46,16 @@ pub(super) fn export(path: &Path, config: &RunConfig, trainer: &Trainer, data: &
 type Named = Vec<(String, Tensor)>;
 
 fn named<const K: usize>(tensors: [(&str, Tensor); K]) -> Named {
-    let named = tensors.map(|(name, x)| (format!("data.{name}"), x));
-    named.into()
+    tensors.map(|(name, x)| (format!("data.{name}"), x)).into()
 }
 
-fn labelled(data: &Dataset, batches: &[Vec<usize>]) -> Result<Named> {
-    let (len, labels) = (data.seq_len(), data.dense_labels());
-    let rows = || batches.iter().flatten().map(|&i| i * len..(i + 1) * len);
-    let tokens: Vec<u32> = rows().flat_map(|row| &data.tokens()[row]).copied().collect();
-    let labels: Vec<i64> = rows().flat_map(|row| &labels[row]).copied().collect();
+/// Tokens and labels of every example, given by `of`, each with a label per token.
+fn sequences(batches: &[Vec<usize>], len: usize, of: impl Fn(usize) -> (Vec<u32>, Vec<i64>)) -> Result<Named> {
+    let (tokens, labels): (Vec<_>, Vec<_>) = batches.iter().flatten().map(|&example| of(example)).unzip();
     let shape = (batches.len(), (), len);
     Ok(named([
-        ("tokens", Tensor::from_vec(tokens, shape, &Device::Cpu)?),
-        ("labels", Tensor::from_vec(labels, shape, &Device::Cpu)?),
-    ]))
-}
-
-fn following(data: &Text, batches: &[Vec<usize>]) -> Result<Named> {
-    let len = data.seq_len();
-    let windows = || batches.iter().flatten().map(|&i| data.window(i));
-    let tokens = windows().flat_map(|ids| &ids[..len]);
-    let labels = windows().flat_map(|ids| &ids[1..=len]);
-    let tokens: Vec<u32> = tokens.map(|&id| id.into()).collect();
-    let labels: Vec<i64> = labels.map(|&id| id.into()).collect();
-    let shape = (batches.len(), (), len);
-    Ok(named([
-        ("tokens", Tensor::from_vec(tokens, shape, &Device::Cpu)?),
-        ("labels", Tensor::from_vec(labels, shape, &Device::Cpu)?),
+        ("tokens", Tensor::from_vec(tokens.concat(), shape, &Device::Cpu)?),
+        ("labels", Tensor::from_vec(labels.concat(), shape, &Device::Cpu)?),
     ]))
 }
 

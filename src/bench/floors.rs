@@ -123,15 +123,13 @@ impl From<[usize; 4]> for Shape {
 /// Work of a scan with a decay per state: one exponential and 4 instructions of the recurrence. The backward pass
 /// recomputes the states, and scans in reverse with as much work again for the gradients.
 pub(super) fn selective_scan(e: Shape) -> Passes {
-    let forward = e.tokens() * (3 * e.width + 2 * e.states) as f64;
-    let backward = e.tokens() * (5 * e.width + 4 * e.states) as f64;
-    let work = |walks: f64, words: f64| Work {
+    let work = |walks: f64, of_width: usize, of_states: usize| Work {
         lanes: 4.0 * walks * e.elements(),
         exps: walks * e.elements(),
-        words,
+        words: e.tokens() * (of_width * e.width + of_states * e.states) as f64,
         ..Work::default()
     };
-    Passes { forward: work(1.0, forward), both: work(3.0, forward + backward) }
+    Passes { forward: work(1.0, 3, 2), both: work(3.0, 3 + 5, 2 + 4) }
 }
 
 /// Work of a matrix state of n/s by d/s per head, with a decay per row. Each entry takes a product for the decay and
@@ -195,14 +193,18 @@ pub(super) fn linear_scan(e: Shape) -> Passes {
 /// Work of the powers of n complex numbers per channel: a complex product and a sum each; backward the powers again,
 /// and four sums.
 pub(super) fn vandermonde(e: Shape) -> Passes {
-    let work = |lanes: f64| Work { lanes: lanes * e.elements() / e.batch as f64, ..Work::default() };
-    Passes { forward: work(7.0), both: work(7.0 + 14.0) }
+    per_state(e, 7.0, 7.0 + 14.0)
 }
 
 /// Work of seven operations per section of a channel and step; backward five of them again, and twelve.
 pub(super) fn cascade(e: Shape) -> Passes {
+    per_state(e, 7.0, 7.0 + 5.0 + 12.0)
+}
+
+/// Work of an op on parameters: lanes per state of a channel and step, forward and in both passes.
+fn per_state(e: Shape, forward: f64, both: f64) -> Passes {
     let work = |lanes: f64| Work { lanes: lanes * e.elements() / e.batch as f64, ..Work::default() };
-    Passes { forward: work(7.0), both: work(7.0 + 5.0 + 12.0) }
+    Passes { forward: work(forward), both: work(both) }
 }
 
 /// Work of a convolution with a kernel as long as the sequence, by transforms of N = 2 L real numbers with 2 N log₂ N

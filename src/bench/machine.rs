@@ -34,11 +34,7 @@ impl Machine {
 
     /// Times repetitions of `work`, see [`Schedule::time`].
     pub(super) fn time<T>(&self, schedule: &Schedule, work: &mut dyn FnMut() -> Result<T>) -> Result<(T, Timing)> {
-        let clock = match self.device {
-            Device::Cpu => Clock::Cpu,
-            _ => Clock::Wall,
-        };
-        schedule.time(clock, &self.device, work)
+        schedule.time(if self.is_cpu() { Clock::Cpu } else { Clock::Wall }, &self.device, work)
     }
 
     /// Records in `row` the time that `floor` derives from this machine's rates. On a CPU these are measured now, under
@@ -62,17 +58,19 @@ impl Machine {
 
     /// Types of activations. The fused ops of the CPU have no 16-bit types.
     pub(super) fn types(&self) -> &'static [DType] {
-        match self.device {
-            Device::Cpu => &[DType::F32],
-            _ => &[DType::F32, DType::BF16],
+        if self.is_cpu() {
+            &[DType::F32]
+        } else {
+            &[DType::F32, DType::BF16]
         }
     }
 
     /// Largest relative difference of a peer's losses; a GPU sums in other orders.
     pub(super) fn peer_tolerance(&self) -> f64 {
-        match self.device {
-            Device::Cpu => 1e-5,
-            _ => 1e-4,
+        if self.is_cpu() {
+            1e-5
+        } else {
+            1e-4
         }
     }
 

@@ -98,6 +98,10 @@ impl OpTiming {
         format!("{} {}", self.op.name, self.op.sizes_of(&self.shape))
     }
 
+    pub(super) fn row(&self, pass: Pass) -> Row {
+        Row::new(Kind::Op, format!("{} {}", self.case(), pass.name()), self.io.as_str())
+    }
+
     /// Times both passes on the CPU. `export` is a safetensors file to which the inputs are written as `input.0`,
     /// `input.1` and so on.
     pub fn report(&self, machine: &Machine, export: Option<&Path>) -> Result<Report> {
@@ -109,12 +113,10 @@ impl OpTiming {
     pub(super) fn measure(&self, row: &mut Row, machine: &Machine, export: Option<&Path>) -> Result<Details> {
         let inputs = self.op.draw(&self.shape, self.io, usize::MAX)?;
         if let Some(path) = export {
-            let typed = |values: &Tensor| match values.dtype().is_float() {
-                true => values.to_dtype(self.io),
-                false => Ok(values.clone()),
-            };
-            let named = inputs.iter().enumerate();
-            let named = named.map(|(i, input)| Ok((format!("input.{i}"), typed(&input.values)?)));
+            let named = inputs.iter().enumerate().map(|(i, input)| {
+                let typed = if input.values.dtype().is_float() { self.io } else { input.values.dtype() };
+                Ok((format!("input.{i}"), input.values.to_dtype(typed)?))
+            });
             save(path, named.collect::<Result<Vec<_>>>()?, None)?;
         }
         let mut forward = Row::default();
@@ -161,7 +163,7 @@ impl OpTiming {
         let bytes = self.io.size_in_bytes() as f64;
         let work = self.op.floor(&self.shape, pass);
         machine.floor(row, |rates| Ok(Some(rates.seconds(work, bytes))))?;
-        row.elements = Some(self.op.elements(&self.shape));
+        row.elements = Some((self.op.elements)(self.shape));
         row.timed(&timing);
         Ok(results)
     }

@@ -99,20 +99,27 @@ pub struct Peer {
     pub own_data: bool,
 }
 
-/// Answer of a peer.
-pub(super) enum Answer {
-    /// A requirement of the peer is not installed.
-    Absent(String),
-    Measured {
-        /// Seconds per step or call.
-        seconds: f64,
-        /// Losses of its steps, or sums of an op; empty for a peer with its own data.
-        losses: Vec<f64>,
-        peak_memory_bytes: Option<u64>,
-        /// Widest instruction set that it reports.
-        instruction_set: String,
-    },
+/// Answer of a peer that measured.
+pub(super) struct Answer {
+    /// Seconds per step or call.
+    pub seconds: f64,
+    /// Losses of its steps, or sums of an op; empty for a peer with its own data.
+    pub losses: Vec<f64>,
+    pub peak_memory_bytes: Option<u64>,
+    /// Widest instruction set that it reports.
+    pub instruction_set: String,
 }
+
+impl Answer {
+    /// Records the memory and the instruction set in `row`.
+    pub fn describe(&self, row: &mut Row) {
+        row.peer_peak_memory_bytes = self.peak_memory_bytes;
+        row.peer_instruction_set.clone_from(&self.instruction_set);
+    }
+}
+
+/// Requirement of a peer that is not installed.
+pub(super) struct Absent(pub String);
 
 impl Peer {
     /// Parses the command line of a peer, split at spaces.
@@ -125,7 +132,12 @@ impl Peer {
     }
 
     /// Calls the peer on the exported `file`, or on its own data of the same sizes.
-    pub(super) fn call(&self, row: &Row, details: &Details, file: &Path) -> Result<Answer> {
+    pub(super) fn call(
+        &self,
+        row: &Row,
+        details: &Details,
+        file: &Path,
+    ) -> Result<std::result::Result<Answer, Absent>> {
         let mut command = self.command.clone();
         let mut give = |flag: &str, value: &Value| {
             let value = match value {
@@ -136,15 +148,12 @@ impl Peer {
             command.extend([flag.to_owned(), value]);
         };
         let detail = |name: &str| details.get(name).unwrap_or(&Value::Null);
+        let sizes: &[(&str, &str)] = if self.own_data { &SIZES } else { &[] };
         give("--threads", &row.threads.into());
-        for (flag, name) in COMMON {
+        for (flag, name) in COMMON.iter().chain(sizes) {
             give(flag, detail(name));
         }
-        if self.own_data {
-            for (flag, name) in SIZES {
-                give(flag, detail(name));
-            }
-        } else {
+        if !self.own_data {
             give("--load", &file.display().to_string().into());
             give("--dropout", detail("embed_dropout"));
         }
@@ -155,29 +164,25 @@ impl Peer {
                 give("--steps", &6.into());
             }
         }
-        self.answer(&call(&command)?, row.clock)
-    }
-
-    fn answer(&self, report: &Value, clock: Clock) -> Result<Answer> {
+        let report = call(&command)?;
         if let Value::String(why) = &report["absent"] {
-            return Ok(Answer::Absent(why.clone()));
+            return Ok(Err(Absent(why.clone())));
         }
         let losses = numbers(&report["losses"]);
         if losses.is_empty() && !self.own_data {
-            let peer = self.command.join(" ");
-            refuse!(flag "--peer" = peer, "its report has no list `losses`");
+            refuse!(flag "--peer" = self.command.join(" "), "its report has no list `losses`");
         }
-        let key = match clock {
+        let key = match row.clock {
             Clock::Cpu => "cpu_s_per_step",
             Clock::Wall => "s_per_step",
         };
         let seconds = report[key].as_f64();
-        Ok(Answer::Measured {
+        Ok(Ok(Answer {
             seconds: seconds.ok_or_else(|| Error::usage(format!("a report has no number `{key}`: {report}")))?,
             losses,
             instruction_set: report["instruction_set"].as_str().unwrap_or_default().to_owned(),
             peak_memory_bytes: report["peak_bytes"].as_f64().map(|bytes| bytes as u64),
-        })
+        }))
     }
 }
 

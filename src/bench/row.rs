@@ -190,20 +190,17 @@ impl Row {
     /// Records the times of this program and of a peer, by round.
     pub(super) fn took_by_turns(&mut self, ours: &[f64], peer: &[f64]) {
         self.rounds = ours.len();
-        let spread = |seconds: &[f64]| Spread::of(seconds.iter().copied());
         // The spread over several rounds is more informative than that within one.
         if ours.len() > 1 {
-            self.took(spread(ours));
+            self.took(Spread::of(ours.iter().copied()));
         }
         let Some(seconds) = self.seconds.filter(|_| !peer.is_empty()) else {
             return;
         };
-        let median = spread(peer).median;
+        let median = Spread::of(peer.iter().copied()).median;
         let ratios = Spread::of(peer.iter().zip(ours).map(|(peer, ours)| peer / ours));
-        self.peer_seconds = Some(median);
-        self.ratio = Some(median / seconds);
-        self.ratio_min = Some(ratios.min);
-        self.ratio_max = Some(ratios.max);
+        (self.peer_seconds, self.ratio) = (Some(median), Some(median / seconds));
+        (self.ratio_min, self.ratio_max) = (Some(ratios.min), Some(ratios.max));
     }
 }
 

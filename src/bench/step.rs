@@ -40,12 +40,6 @@ impl Form {
         }
     }
 
-    pub fn prepare(self, trainer: &mut Trainer) {
-        if self == Self::Recorded {
-            trainer.record_steps();
-        }
-    }
-
     /// Returns the forms that a machine supports; the last one is the fastest.
     pub fn of(machine: &Machine) -> &'static [Self] {
         match machine.is_cpu() {
@@ -64,9 +58,9 @@ impl DataCache {
     /// tokens.
     fn load(&self, task: &TaskConfig, examples: usize) -> Result<Rc<Splits>> {
         let mut held = self.0.borrow_mut();
-        let same = |(of, count, _): &&(TaskConfig, usize, Rc<Splits>)| of == task && *count == examples;
-        if let Some((.., data)) = held.as_ref().filter(same) {
-            return Ok(Rc::clone(data));
+        match &*held {
+            Some((of, count, data)) if of == task && *count == examples => return Ok(Rc::clone(data)),
+            _ => {}
         }
         let data = Rc::new(match task.entry()?.objective {
             Objective::PerToken => tasks::load(task, None)?,
@@ -124,13 +118,8 @@ impl Step {
         let config = &self.config;
         let (model, train, task) = (&config.model, &config.train, &config.task);
         let sizes = task.sizes()?;
-        let examples = self.schedule.calls() * train.batch_size;
-        let data = data.load(task, examples)?;
-        let mut trainer = Trainer::new(config, &data, &machine.device)?;
-        if let Some(path) = export {
-            export::export(path, config, &trainer, &data)?;
-        }
-        self.form.prepare(&mut trainer);
+        let data = data.load(task, self.examples())?;
+        let mut trainer = self.trainer(&data, &machine.device, export)?;
         let mut losses = Vec::new();
         let ((), timing) = machine.time(&self.schedule, &mut || {
             losses.push(trainer.step_ahead()?);
@@ -177,12 +166,25 @@ impl Step {
 
     /// Returns the losses of all steps, without timing them.
     pub(super) fn losses(&self, device: &Device) -> Result<Vec<f64>> {
-        let examples = self.schedule.calls() * self.config.train.batch_size;
-        let data = DataCache::default().load(&self.config.task, examples)?;
-        let mut trainer = Trainer::new(&self.config, &data, device)?;
-        self.form.prepare(&mut trainer);
-        let steps = 0..self.schedule.calls();
-        steps.map(|_| trainer.step()).collect()
+        let data = DataCache::default().load(&self.config.task, self.examples())?;
+        let mut trainer = self.trainer(&data, device, None)?;
+        (0..self.schedule.calls()).map(|_| trainer.step()).collect()
+    }
+
+    fn examples(&self) -> usize {
+        self.schedule.calls() * self.config.train.batch_size
+    }
+
+    /// Returns a trainer before its first step, which is exported if a path is given.
+    fn trainer<'a>(&'a self, data: &'a Splits, device: &Device, export: Option<&Path>) -> Result<Trainer<'a>> {
+        let mut trainer = Trainer::new(&self.config, data, device)?;
+        if let Some(path) = export {
+            export::export(path, &self.config, &trainer, data)?;
+        }
+        if self.form == Form::Recorded {
+            trainer.record_steps();
+        }
+        Ok(trainer)
     }
 }
 
@@ -248,22 +250,22 @@ impl Size {
     /// Returns a run under the reference protocol, with its dropout or the given one.
     pub fn config(self, mixer: &str, precision: Precision, dropout: Option<f64>) -> Result<RunConfig> {
         let [batch, seq_len, d, n] = self.sizes;
-        let numbers = [
-            ("d", d),
-            ("n", n),
-            ("vocab-size", self.vocabulary),
-            ("seq-len", seq_len),
-            ("kv-pairs", self.pairs),
-            ("train-examples", batch),
-            ("test-examples", 1),
-            ("epochs", 1),
-            ("batch-size", batch),
+        let mut settings = vec![
+            ("d", d.to_string()),
+            ("n", n.to_string()),
+            ("vocab-size", self.vocabulary.to_string()),
+            ("seq-len", seq_len.to_string()),
+            ("kv-pairs", self.pairs.to_string()),
+            ("train-examples", batch.to_string()),
+            ("test-examples", "1".to_owned()),
+            ("epochs", "1".to_owned()),
+            ("batch-size", batch.to_string()),
+            ("mixer", mixer.to_owned()),
+            ("lr", "1e-3".to_owned()),
+            ("precision", precision.as_str().to_owned()),
         ];
-        let numbers = numbers.map(|(name, number)| (name, number.to_string()));
-        let dropout = dropout.map(|p| ("dropout", p.to_string()));
-        let settings = numbers.iter().chain(&dropout);
-        let mut settings: Vec<(&str, &str)> = settings.map(|(k, v)| (*k, v.as_str())).collect();
-        settings.extend([("mixer", mixer), ("lr", "1e-3"), ("precision", precision.as_str())]);
+        settings.extend(dropout.map(|p| ("dropout", p.to_string())));
+        let settings: Vec<(&str, &str)> = settings.iter().map(|(k, v)| (*k, v.as_str())).collect();
         recipes::run("mqar", &settings)
     }
 }

@@ -75,10 +75,6 @@ impl Op {
         }
     }
 
-    pub fn elements(&self, shape: &Shape) -> f64 {
-        (self.elements)(*shape)
-    }
-
     pub fn floor(&self, shape: &Shape, pass: Pass) -> Work {
         let passes = (self.floor)(*shape);
         match pass {
@@ -92,12 +88,11 @@ impl Op {
     pub fn draw(&self, shape: &Shape, io: DType, distinct: usize) -> Result<Vec<Drawn>> {
         let inputs = (self.inputs)(shape);
         let draw = |(index, input): (usize, &Input)| {
-            let values = input.draw(index as u64, distinct)?;
-            let values = match (io, input.parameter) {
-                (DType::BF16, false) if values.dtype().is_float() => values.to_dtype(io)?.to_dtype(DType::F32)?,
-                _ => values,
-            };
             let parameter = input.parameter;
+            let mut values = input.draw(index as u64, distinct)?;
+            if io == DType::BF16 && !parameter && values.dtype().is_float() {
+                values = values.to_dtype(io)?.to_dtype(DType::F32)?;
+            }
             Ok(Drawn { values, parameter })
         };
         inputs.iter().enumerate().map(draw).collect()
@@ -116,15 +111,9 @@ impl Drawn {
         if !self.values.dtype().is_float() {
             return Ok(self.values.to_device(device)?);
         }
-        let dtype = match io {
-            DType::BF16 if self.parameter => DType::F32,
-            io => io,
-        };
+        let dtype = if io == DType::BF16 && self.parameter { DType::F32 } else { io };
         let values = self.values.to_dtype(dtype)?.to_device(device)?;
-        Ok(match tracked {
-            true => Var::from_tensor(&values)?.into_inner(),
-            false => values,
-        })
+        Ok(if tracked { Var::from_tensor(&values)?.into_inner() } else { values })
     }
 }
 
@@ -169,8 +158,7 @@ impl Input {
         let last = dims.last().copied().unwrap_or(1);
         let mut rng = Rng::new(0, "bench", index);
         let mut random = |draw: &dyn Fn(&mut Rng) -> f64| -> Vec<f32> {
-            let drawn = (0..count.min(distinct)).map(|_| draw(&mut rng) as f32);
-            let drawn: Vec<f32> = drawn.collect();
+            let drawn: Vec<f32> = (0..count.min(distinct)).map(|_| draw(&mut rng) as f32).collect();
             drawn.iter().copied().cycle().take(count).collect()
         };
         let whole = |value: &dyn Fn(usize) -> usize| -> Result<Tensor> {
@@ -233,36 +221,33 @@ const LONG: [usize; 4] = [1, 16384, 512, 64];
 
 impl Sizes {
     pub fn on_gpu(self) -> Vec<Shape> {
-        let tasks = |more: &[[usize; 4]]| [TASKS.as_slice(), more].concat();
-        let rows = || tasks(&[MAMBA]).into_iter();
-        let sizes = match self {
-            Self::States | Self::DecayedStates => tasks(&[MANY, LISTOPS, LONG, MAMBA]),
-            Self::Sequences => tasks(&[LISTOPS, LONG, MAMBA]),
-            Self::Rows => tasks(&[MAMBA]),
-            Self::Square => rows().map(|[b, l, d, _]| [b, l, d, d]).collect(),
-            Self::Wide => rows().map(|[b, l, d, _]| [b, l, d, 4 * d]).collect(),
-            Self::Numbers => vec![TASKS[0], TASKS[3]],
-            Self::Tokens => TASKS.map(|[b, l, d, _]| [b, l, d, VOCABULARY]).to_vec(),
-            Self::Labels => {
-                let labelled = TASKS.into_iter().zip(PAIRS);
-                let sizes = labelled.map(|([b, _, d, _], k)| [b, k, d, VOCABULARY]);
-                sizes.collect()
-            }
+        let more: &[[usize; 4]] = match self {
+            Self::States | Self::DecayedStates => &[MANY, LISTOPS, LONG, MAMBA],
+            Self::Sequences => &[LISTOPS, LONG, MAMBA],
+            Self::Rows | Self::Square | Self::Wide => &[MAMBA],
+            Self::Numbers => return [TASKS[0], TASKS[3]].map(Shape::from).into(),
+            Self::Tokens | Self::Labels => &[],
         };
-        sizes.into_iter().map(Shape::from).collect()
+        let sizes = TASKS.iter().chain(more).enumerate().map(|(task, &[b, l, d, n])| match self {
+            Self::Square => [b, l, d, d],
+            Self::Wide => [b, l, d, 4 * d],
+            Self::Tokens => [b, l, d, VOCABULARY],
+            Self::Labels => [b, PAIRS[task], d, VOCABULARY],
+            _ => [b, l, d, n],
+        });
+        sizes.map(Shape::from).collect()
     }
 
     /// Shape of an additional check of a device: heads of width 8, sequences of 4,096, Pythia's vocabulary, or more
     /// than 2^31 states or logits.
     pub fn large(self) -> Shape {
-        let of = |[batch, len, width, states]: [usize; 4]| Shape { batch, len, width, states, heads: 8 };
-        of(match self {
-            Self::States | Self::DecayedStates => [4, 4096, 512, 512],
+        let sizes = match self {
+            Self::States | Self::DecayedStates | Self::Square => [4, 4096, 512, 512],
             Self::Sequences | Self::Rows | Self::Numbers => [4, 4096, 1024, 1],
-            Self::Square => [4, 4096, 512, 512],
             Self::Wide => [4, 4096, 512, 2048],
             Self::Tokens | Self::Labels => [16, 4096, 64, 50_304],
-        })
+        };
+        Shape { heads: 8, ..sizes.into() }
     }
 
     pub fn on_cpu(self) -> Vec<Shape> {

@@ -44,9 +44,7 @@ struct Selection {
 
 impl Selection {
     fn scripts(&self) -> Option<Scripts> {
-        let python = self.python.clone()?;
-        let folder = self.peers.clone();
-        Some(Scripts { python, folder })
+        Some(Scripts { python: self.python.clone()?, folder: self.peers.clone() })
     }
 
     fn of(&self, mut cases: Vec<Case>, what: &str) -> Result<Vec<Case>> {
@@ -117,14 +115,10 @@ impl Run {
                 "{count} left out after {minutes} minutes, from `{first}` on: give more --minutes, or --only"
             ));
         }
-        let of_this_call = rows.iter().filter(|row| measured.contains(&row.title()));
-        let failed = of_this_call.filter(|row| row.failed());
+        let failed = rows.iter().filter(|row| row.failed() && measured.contains(&row.title()));
         let failed: Vec<String> = failed.map(text::failure).collect();
         failed.iter().for_each(|line| print::message(line));
-        Ok(match failed.is_empty() {
-            true => exit::DONE,
-            false => exit::CHECK_FAILED,
-        })
+        Ok(if failed.is_empty() { exit::DONE } else { exit::CHECK_FAILED })
     }
 }
 
@@ -163,12 +157,10 @@ impl Device {
         let (device, name) = choice.open()?;
         let machine = Machine { device, name, threads };
         let scripts = self.selection.scripts();
-        let cases = cases::device(&machine, scripts.as_ref());
-        let mut cases = self.selection.of(cases, "measurement")?;
+        let mut cases = self.selection.of(cases::device(&machine, scripts.as_ref()), "measurement")?;
         let mut bench = self.run.bench(machine, 1, Some(8.0))?;
         bench.keep_going = true;
-        let csv = &mut self.run.csv;
-        let csv = csv.get_or_insert_with(|| "results/bench-gpu.csv".into());
+        let csv = self.run.csv.get_or_insert_with(|| "results/bench-gpu.csv".into());
         let before = read_csv(csv)?;
         if !self.again {
             let held = bench.held(&before);
@@ -176,10 +168,8 @@ impl Device {
             cases.retain(|case| !held.contains(&case.title()));
             let skipped = all - cases.len();
             if skipped > 0 && !global.silent() {
-                let file = csv.display();
-                print::message(&format!(
-                    "{skipped} of {all} are in {file} since this commit: --again measures them, too"
-                ));
+                let held = format!("{skipped} of {all} are in {} since this commit", csv.display());
+                print::message(&format!("{held}: --again measures them, too"));
             }
         }
         self.run.run(&bench, &cases, before, global, text::table)
@@ -239,18 +229,16 @@ impl Lengths {
 
     /// Formats tokens per CPU second, one line per mixer, with the ratio of the fastest to the slowest length.
     fn grid(&self, rows: &[Row]) -> String {
-        let mut head = vec!["mixer".to_owned()];
-        head.extend(self.seq_len.iter().map(|l| format!("L = {l}")));
-        head.push("fastest/slowest".to_owned());
-        let mut cells = vec![head];
+        let lengths = self.seq_len.iter().map(|l| format!("L = {l}"));
+        let head = std::iter::once("mixer".to_owned()).chain(lengths).chain(["fastest/slowest".to_owned()]);
+        let mut cells: Vec<Vec<String>> = vec![head.collect()];
         for (name, rows) in self.mixer.iter().zip(rows.chunks(self.seq_len.len())) {
             let rates: Vec<f64> = rows.iter().filter_map(|r| r.tokens_per_second).collect();
             let fastest = rates.iter().copied().fold(0.0, f64::max);
             let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
-            let mut line = vec![name.clone()];
-            line.extend(rates.iter().map(|&rate| si(rate)));
-            line.push(format!("{:.2}", fastest / slowest));
-            cells.push(line);
+            let rates = rates.iter().map(|&rate| si(rate));
+            let ratio = format!("{:.2}", fastest / slowest);
+            cells.push(std::iter::once(name.clone()).chain(rates).chain([ratio]).collect());
         }
         format!("tokens per CPU second of a training step\n\n{}", columns(&cells, Align::Right))
     }

@@ -44,28 +44,22 @@ pub(super) fn report(report: &Report) -> String {
         facts.push(("op", format!("{} {sizes}, {}", detail("op"), row.dtype)));
     }
     if let Some(forward) = report.details.get("forward") {
-        let [time, fraction] = ["seconds", "fraction_of_floor"].map(|key| forward[key].as_f64());
-        let (time, fraction) = (shown(time, seconds), shown(fraction, percent));
+        let time = shown(forward["seconds"].as_f64(), seconds);
+        let fraction = shown(forward["fraction_of_floor"].as_f64(), percent);
         facts.push(("forward", format!("{time}, {fraction} of its floor")));
     }
     facts.push(("CPU", range([row.seconds, row.seconds_min, row.seconds_max])));
-    let wall = [row.wall_seconds, row.wall_seconds_min, row.wall_seconds_max];
-    facts.push(("wall", range(wall)));
-    let other = |(name, _): &&Column| !["min", "max"].contains(name);
-    let ours = OURS.iter().filter(other);
+    facts.push(("wall", range([row.wall_seconds, row.wall_seconds_min, row.wall_seconds_max])));
+    let ours = OURS.iter().filter(|(name, _)| !["min", "max"].contains(name));
     facts.extend(ours.filter_map(|(name, cell)| Some((*name, cell(row)?))));
     facts.extend(peaks(row).map(|peaks| ("peaks", peaks)));
-    for (name, text) in [("why below", &row.below), ("note", &row.note)] {
-        if !text.is_empty() {
-            facts.push((name, text.clone()));
-        }
-    }
+    let remarks = [("why below", &row.below), ("note", &row.note)].into_iter();
+    facts.extend(remarks.filter(|(_, text)| !text.is_empty()).map(|(name, text)| (name, text.clone())));
     if let (Some(first), Some(last)) = (number("first_loss"), row.loss) {
         facts.push(("loss", format!("{first:.6} in the first step, {last:.6} in the last")));
     }
     if let (Some(output), Some(gradients)) = (number("checksum"), number("gradient_checksum")) {
-        let sums = format!("{output:.6e} of the output, {gradients:.6e} of the gradients");
-        facts.push(("sums", sums));
+        facts.push(("sums", format!("{output:.6e} of the output, {gradients:.6e} of the gradients")));
     }
     facts.push(("route", row.route.clone()));
     facts.push(("machine", machine(row, &shown(row.load_average, |x| format!("{x:.2}")))));
@@ -130,44 +124,38 @@ pub(super) fn table(rows: &[Row]) -> String {
     let Some(last) = timed.last() else {
         return text;
     };
-    let clock = timed.iter().find(|row| row.seconds.is_some());
-    let on_cpu = clock.unwrap_or(last).clock == Clock::Cpu;
-    let [ours, peer] = match on_cpu {
-        true => ["CPU", "peer CPU"],
-        false => ["time", "peer"],
+    let clock = timed.iter().find(|row| row.seconds.is_some()).unwrap_or(last).clock;
+    let [ours, peer, what, floor] = match clock {
+        Clock::Cpu => {
+            ["CPU", "peer CPU", "CPU seconds", "one core of this processor, measured in the process of each case"]
+        }
+        Clock::Wall => [
+            "time",
+            "peer",
+            "elapsed seconds, the device idle before and after",
+            "this GPU, from what its driver says of clock and memory",
+        ],
     };
     let ours: Column = (ours, |r| r.seconds.map(seconds));
     let peer: Column = (peer, |r| r.peer_seconds.map(seconds));
     let mut shown = [&[ours], OURS, &[peer], PEERS].concat();
     shown.retain(|(_, cell)| timed.iter().any(|row| cell(row).is_some()));
-    let head = shown.iter().map(|(name, _)| *name).chain(["case"]);
-    let head: Vec<String> = head.map(str::to_owned).collect();
-    let mut cells = vec![head];
-    for row in &timed {
-        let line = shown.iter();
-        let line = line.map(|(_, cell)| cell(row).unwrap_or_else(|| "-".to_owned()));
-        let mut line: Vec<String> = line.collect();
-        line.push(match row.note.as_str() {
+    let head = shown.iter().map(|(name, _)| (*name).to_owned()).chain(["case".to_owned()]);
+    let mut cells = vec![head.collect()];
+    cells.extend(timed.iter().map(|row| {
+        let title = match row.note.as_str() {
             "" => row.title(),
             note => format!("{}: {note}", row.title()),
-        });
-        cells.push(line);
-    }
+        };
+        let texts = shown.iter().map(|(_, cell)| cell(row).unwrap_or_else(|| "-".to_owned()));
+        texts.chain([title]).collect::<Vec<_>>()
+    }));
     text += &columns(&cells, Align::Right);
     text += &reasons(&timed);
     let loads = timed.iter().filter_map(|row| row.load_average);
     let (low, high) = loads.fold((f64::INFINITY, 0f64), |(low, high), load| (low.min(load), high.max(load)));
-    let (what, floor) = match on_cpu {
-        true => ("CPU seconds", "one core of this processor, measured in the process of each case"),
-        false => (
-            "elapsed seconds, the device idle before and after",
-            "this GPU, from what its driver says of clock and memory",
-        ),
-    };
-    text + &format!(
-        "\nTimes are medians, in {what}; floors are those of {floor}.\n{}\n",
-        machine(last, &format!("{low:.2} to {high:.2}"))
-    )
+    let machine = machine(last, &format!("{low:.2} to {high:.2}"));
+    text + &format!("\nTimes are medians, in {what}; floors are those of {floor}.\n{machine}\n")
 }
 
 /// Lists the reasons why ops take more than twice their floors, each reason once.
@@ -191,16 +179,13 @@ fn reasons(rows: &[&Row]) -> String {
 
 /// Describes the machine in one line.
 fn machine(row: &Row, load: &str) -> String {
-    let processor = match row.instruction_set.as_str() {
-        "" => row.processor.clone(),
-        set => format!("{}, {set}", row.processor),
-    };
-    let peer = match row.peer_instruction_set.as_str() {
+    let unless_empty = |text: &str, [before, after]: [&str; 2]| match text {
         "" => String::new(),
-        set => format!(" (the peer {set})"),
+        text => format!("{before}{text}{after}"),
     };
-    let (threads, commit) = (row.threads, &row.commit);
-    format!("{processor}{peer}, {threads} threads, load {load}, commit {commit}")
+    let set = unless_empty(&row.instruction_set, [", ", ""]);
+    let peer = unless_empty(&row.peer_instruction_set, [" (the peer ", ")"]);
+    format!("{}{set}{peer}, {} threads, load {load}, commit {}", row.processor, row.threads, row.commit)
 }
 
 fn shown<T>(value: Option<T>, how: impl Fn(T) -> String) -> String {
