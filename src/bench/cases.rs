@@ -170,9 +170,10 @@ pub fn device(machine: &Machine, scripts: Option<&Scripts>) -> Vec<Case> {
 
 /// Returns the precisions in which a machine trains.
 fn precisions(machine: &Machine) -> &'static [Precision] {
-    match machine.is_cpu() {
-        true => &[Precision::F32],
-        false => &[Precision::F32, Precision::Tf32, Precision::Bf16],
+    if machine.is_cpu() {
+        &[Precision::F32]
+    } else {
+        &[Precision::F32, Precision::Tf32, Precision::Bf16]
     }
 }
 

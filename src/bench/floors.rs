@@ -167,10 +167,7 @@ fn matrix_state(e: Shape, inputs: f64, lanes: [f64; 2]) -> Passes {
 pub(super) fn chunked(e: Shape) -> Passes {
     let q = CHUNK.min(e.len);
     let inside = 2 * q * (e.states + e.width);
-    let flops = match e.len > q {
-        true => inside + 4 * e.states * e.width,
-        false => inside / 2,
-    };
+    let flops = if e.len > q { inside + 4 * e.states * e.width } else { inside / 2 };
     Passes::products(e.tokens() * flops as f64, e.attention_operands())
 }
 

@@ -9,7 +9,7 @@ use candle_core::DType;
 type Fractions = [f64; 2];
 
 /// Ops, condition on the shape, and fractions in f32 and in bf16.
-type Prediction = (&'static [&'static str], fn(&Shape) -> bool, Fractions, Fractions);
+type Prediction = (&'static [&'static str], Condition, Fractions, Fractions);
 
 /// No prediction.
 const UNKNOWN: Fractions = [f64::NAN; 2];
@@ -25,68 +25,56 @@ const GATED: &[&str] = &["gated_scan", "gated_scan_reversed"];
 #[rustfmt::skip]
 static PREDICTIONS: &[Prediction] = &[
     (&["selective_scan"], |s| s.batch > 1, [0.7, 0.45], [0.7, 0.45]),
-    (SCANS, fills, [0.6, 0.6], [0.6, 0.6]),
-    (SCANS, always, [0.4, 0.4], [0.4, 0.4]),
-    (GATED, fills, [0.55, 0.5], [0.55, 0.5]),
-    (&["gated_scan_rg_lru"], fills, [0.4, 0.4], [0.4, 0.4]),
-    (&["causal_conv1d"], always, [0.75, 0.65], [0.75, 0.65]),
+    (SCANS, FILLS, [0.6, 0.6], [0.6, 0.6]),
+    (SCANS, ALWAYS, [0.4, 0.4], [0.4, 0.4]),
+    (GATED, FILLS, [0.55, 0.5], [0.55, 0.5]),
+    (&["gated_scan_rg_lru"], FILLS, [0.4, 0.4], [0.4, 0.4]),
+    (&["causal_conv1d"], ALWAYS, [0.75, 0.65], [0.75, 0.65]),
     (NORMS, |s| s.width > 1024, [0.4, 0.4], [0.4, 0.4]),
-    (NORMS, wide, [0.8, 0.8], [0.8, 0.8]),
-    (NORMS, narrow, [0.5, 0.5], [0.5, 0.5]),
-    (GLU, wide, [0.8, 0.8], [0.8, 0.8]),
-    (GLU, narrow, [0.55, 0.55], [0.55, 0.55]),
-    (&["residual", "dropout"], always, [0.8, 0.8], [0.6, 0.6]),
-    (&["rotary"], wide, [0.75, 0.75], [0.6, 0.6]),
-    (POOLS, wide, [0.7, 0.8], [0.6, 0.8]),
-    (POOLS, narrow, [0.4, 0.4], [0.4, 0.4]),
-    (&["embedding"], wide, [0.6, 0.5], [0.6, 0.5]),
-    (CHANNELS, wide, [0.75, 0.75], [0.6, 0.6]),
-    (CHANNELS, narrow, [0.6, 0.6], [0.45, 0.45]),
-    (&["cross_entropy"], wide, [0.6, 0.6], [0.6, 0.6]),
-    (&["cross_entropy"], narrow, [0.25, 0.25], [0.25, 0.25]),
-    (&["gated_readout"], always, [0.7, 0.7], [0.6, 0.5]),
-    (&["select_rows"], wide, [0.6, 0.6], [0.6, 0.6]),
-    (&["time_steps"], wide, [0.7, 0.7], [0.7, 0.7]),
+    (NORMS, WIDE, [0.8, 0.8], [0.8, 0.8]),
+    (NORMS, NARROW, [0.5, 0.5], [0.5, 0.5]),
+    (GLU, WIDE, [0.8, 0.8], [0.8, 0.8]),
+    (GLU, NARROW, [0.55, 0.55], [0.55, 0.55]),
+    (&["residual", "dropout"], ALWAYS, [0.8, 0.8], [0.6, 0.6]),
+    (&["rotary"], WIDE, [0.75, 0.75], [0.6, 0.6]),
+    (POOLS, WIDE, [0.7, 0.8], [0.6, 0.8]),
+    (POOLS, NARROW, [0.4, 0.4], [0.4, 0.4]),
+    (&["embedding"], WIDE, [0.6, 0.5], [0.6, 0.5]),
+    (CHANNELS, WIDE, [0.75, 0.75], [0.6, 0.6]),
+    (CHANNELS, NARROW, [0.6, 0.6], [0.45, 0.45]),
+    (&["cross_entropy"], WIDE, [0.6, 0.6], [0.6, 0.6]),
+    (&["cross_entropy"], NARROW, [0.25, 0.25], [0.25, 0.25]),
+    (&["gated_readout"], ALWAYS, [0.7, 0.7], [0.6, 0.5]),
+    (&["select_rows"], WIDE, [0.6, 0.6], [0.6, 0.6]),
+    (&["time_steps"], WIDE, [0.7, 0.7], [0.7, 0.7]),
     // Loads from shared memory in addition to the arithmetic, and groups of threads that wait for their sums. Few
     // sequences and channels leave multiprocessors idle.
-    (&["delta_rule"], fills, [0.35, 0.25], [0.35, 0.25]),
-    (&["delta_rule"], always, [0.15, 0.12], [0.15, 0.12]),
+    (&["delta_rule"], FILLS, [0.35, 0.25], [0.35, 0.25]),
+    (&["delta_rule"], ALWAYS, [0.15, 0.12], [0.15, 0.12]),
     // Each run of sixteen taps begins with a power in f64, which takes as long as eight to sixteen taps.
-    (&["vandermonde"], always, [0.45, 0.4], UNKNOWN),
+    (&["vandermonde"], ALWAYS, [0.45, 0.4], UNKNOWN),
     // One warp per channel, whose every step waits for two sections and a shuffle: some 150 cycles.
-    (&["cascade"], wide, [0.08, 0.06], UNKNOWN),
+    (&["cascade"], WIDE, [0.08, 0.06], UNKNOWN),
     // L / 2 multiply-adds per output, while the floor assumes transforms of length 2 L: 32 instead of 56 at L = 64, 256
     // instead of 80 at 512.
     (&["long_conv"], |s| s.len == 64, [0.6, 0.6], [0.6, 0.6]),
     (&["long_conv"], |s| s.len == 512, [0.2, 0.2], [0.2, 0.2]),
     // cuBLAS: full f32 products reach a sixth of the floor, which assumes tf32; at d = 64 they are memory bound.
-    (&["mlp"], wide, [0.13, 0.13], [0.6, 0.6]),
-    (&["mlp"], narrow, [0.4, 0.4], [0.4, 0.4]),
+    (&["mlp"], WIDE, [0.13, 0.13], [0.6, 0.6]),
+    (&["mlp"], NARROW, [0.4, 0.4], [0.4, 0.4]),
     // Derived from the bounds of the four kernels, each of which recomputes the scores, in three tf32 products.
-    (&["causal_attention"], |s| is(s, TASKS[0]), [0.45, 0.23], UNKNOWN),
-    (&["causal_attention"], |s| is(s, TASKS[3]), [0.095, 0.064], [0.145, 0.1]),
+    (&["causal_attention"], |s| *s == Shape::from(TASKS[0]), [0.45, 0.23], UNKNOWN),
+    (&["causal_attention"], |s| *s == Shape::from(TASKS[3]), [0.095, 0.064], [0.145, 0.1]),
 ];
 
-fn always(_: &Shape) -> bool {
-    true
-}
+/// Condition on a shape.
+type Condition = fn(&Shape) -> bool;
 
-/// Whether sequences times channels give enough threads for an H200.
-fn fills(shape: &Shape) -> bool {
-    shape.batch * shape.width >= 32_768
-}
-
-fn wide(shape: &Shape) -> bool {
-    shape.width == 512
-}
-
-fn narrow(shape: &Shape) -> bool {
-    shape.width == 64
-}
-
-fn is(shape: &Shape, sizes: [usize; 4]) -> bool {
-    *shape == Shape::from(sizes)
-}
+const ALWAYS: Condition = |_| true;
+/// Sequences times channels give enough threads for an H200.
+const FILLS: Condition = |s| s.batch * s.width >= 32_768;
+const WIDE: Condition = |s| s.width == 512;
+const NARROW: Condition = |s| s.width == 64;
 
 /// Returns the predicted fraction of its floor on an H200 for `op`.
 pub(super) fn predicted(op: &Op, shape: &Shape, io: DType, pass: Pass) -> Option<f64> {

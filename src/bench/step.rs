@@ -42,9 +42,10 @@ impl Form {
 
     /// Returns the forms that a machine supports; the last one is the fastest.
     pub fn of(machine: &Machine) -> &'static [Self] {
-        match machine.is_cpu() {
-            true => &[Self::Launched],
-            false => &[Self::Launched, Self::Recorded],
+        if machine.is_cpu() {
+            &[Self::Launched]
+        } else {
+            &[Self::Launched, Self::Recorded]
         }
     }
 }

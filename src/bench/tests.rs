@@ -63,10 +63,7 @@ fn a_script_stands_beside_what_it_computes() {
     let beside: Vec<String> = titles.filter(|title| title.contains(".py")).collect();
     assert!(beside.iter().any(|title| title.contains("scan.py")));
     for title in beside {
-        let script = match title.starts_with("op ") {
-            true => title.contains("scan.py"),
-            false => !title.contains("scan.py"),
-        };
+        let script = if title.starts_with("op ") { title.contains("scan.py") } else { !title.contains("scan.py") };
         assert!(script, "{title}");
     }
 }

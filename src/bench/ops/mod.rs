@@ -69,9 +69,10 @@ impl Op {
     /// Formats `shape` as B,L,d, or as B,L,d,n if the op has states.
     pub fn sizes_of(&self, shape: &Shape) -> String {
         let rows = format!("{},{},{}", shape.batch, shape.len, shape.width);
-        match self.states {
-            true => format!("{rows},{}", shape.states),
-            false => rows,
+        if self.states {
+            format!("{rows},{}", shape.states)
+        } else {
+            rows
         }
     }
 

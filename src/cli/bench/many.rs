@@ -50,9 +50,10 @@ impl Selection {
     fn of(&self, mut cases: Vec<Case>, what: &str) -> Result<Vec<Case>> {
         let only = &self.only;
         cases.retain(|case| case.title().contains(only));
-        match cases.is_empty() {
-            true => refuse!(flag "--only" = only, "no {what} contains it"),
-            false => Ok(cases),
+        if cases.is_empty() {
+            refuse!(flag "--only" = only, "no {what} contains it")
+        } else {
+            Ok(cases)
         }
     }
 }

@@ -120,9 +120,10 @@ fn this_cpu(global: &Global) -> Result<Machine> {
 }
 
 fn print(report: &Report, global: &Global) -> Result<u8> {
-    match global.json {
-        true => print::line(text::json(report))?,
-        false => print::result(&text::report(report))?,
+    if global.json {
+        print::line(text::json(report))?
+    } else {
+        print::result(&text::report(report))?
     }
     Ok(exit::DONE)
 }
