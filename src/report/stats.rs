@@ -61,10 +61,7 @@ pub(super) trait Evidence: std::fmt::Debug {
 
     /// Two-sided p-values for the quantity lying inside `within`, and for it lying outside.
     fn levels(&self, Within(low, high): Within) -> [f64; 2] {
-        let of = |bound: f64, infinite: [f64; 2]| match bound.is_infinite() {
-            true => infinite,
-            false => self.tails(bound),
-        };
+        let of = |bound: f64, infinite: [f64; 2]| if bound.is_infinite() { infinite } else { self.tails(bound) };
         let (low, high) = (of(low, [0.0, 1.0]), of(high, [1.0, 0.0]));
         [low[0].max(high[1]), low[1].min(high[0])].map(|level| (2.0 * level).min(1.0))
     }
@@ -155,9 +152,10 @@ fn student(freedom: f64) -> StudentsT {
 }
 
 fn quantile(probability: f64, freedom: f64) -> f64 {
-    match freedom.is_infinite() {
-        true => Normal::standard().inverse_cdf(probability),
-        false => student(freedom).inverse_cdf(probability),
+    if freedom.is_infinite() {
+        Normal::standard().inverse_cdf(probability)
+    } else {
+        student(freedom).inverse_cdf(probability)
     }
 }
 

@@ -83,9 +83,10 @@ fn grid(title: String, judged: &[&Judgement], whole: bool) -> Grid {
 impl Judgement<'_> {
     /// Sizes of its runs, for a title.
     fn sizes(&self) -> String {
-        match self.paper {
-            true => "at the paper's sizes".to_owned(),
-            false => format!("at the sizes of these runs, not the paper's: {}", self.kind.title()),
+        if self.paper {
+            "at the paper's sizes".to_owned()
+        } else {
+            format!("at the sizes of these runs, not the paper's: {}", self.kind.title())
         }
     }
 

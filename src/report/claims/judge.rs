@@ -108,23 +108,9 @@ impl Test {
     }
 }
 
-/// Tests of every quantity of `claim` in `cells`. If they are the `whole` grid, every mixer is required in every cell;
-/// otherwise only the cells with runs are judged.
-pub(super) fn tests(claim: &Claim, cells: &[Cell], whole: bool, choice: RateChoice) -> Vec<Test> {
-    tests_apart(claim, cells, whole, choice, claim.apart)
-}
-
-/// Tests per cell, for a claim that averages over cells; empty otherwise.
-pub(super) fn tests_by_cell(claim: &Claim, cells: &[Cell], whole: bool, choice: RateChoice) -> Vec<Test> {
-    let averages = claim.axes.len() > claim.apart.len();
-    if !averages || claim.contrasts.iter().any(|c| c.over != Aggregate::Cells) {
-        return Vec::new();
-    }
-    let all: Vec<&str> = claim.axes.iter().map(|axis| axis.flag).collect();
-    tests_apart(claim, cells, whole, choice, &all)
-}
-
-fn tests_apart(claim: &Claim, cells: &[Cell], whole: bool, choice: RateChoice, apart: &[&str]) -> Vec<Test> {
+/// Tests of every quantity of `claim` in `cells`, at each point of the axes `apart`. If the cells are the `whole` grid,
+/// every mixer is required in every cell; otherwise only those with runs are judged.
+pub(super) fn tests(claim: &Claim, cells: &[Cell], whole: bool, apart: &[&str], choice: RateChoice) -> Vec<Test> {
     let mut tests = Vec::new();
     for contrast in &claim.contrasts {
         let quantity = Quantity { claim, contrast, choice };
@@ -167,9 +153,10 @@ pub(super) fn decisive<'a>(claim: &Claim, tests: &'a [Test], verdict: Verdict) -
     let side = usize::from(verdict == Verdict::NotSupported);
     let by = |a: &&Test, b: &&Test| a.p[side].total_cmp(&b.p[side]);
     // The weakest where all quantities must agree, the strongest where one is enough.
-    match (claim.holds == Holds::Every) == (side == 0) {
-        true => found.max_by(by),
-        false => found.min_by(by),
+    if (claim.holds == Holds::Every) == (side == 0) {
+        found.max_by(by)
+    } else {
+        found.min_by(by)
     }
 }
 

@@ -22,7 +22,7 @@ use super::stats::{holm, ALPHA};
 use super::{groups, joined, Group, Report, ReportOptions};
 use crate::error::Result;
 use crate::store::{places, Record, Role, COLUMNS};
-use judge::{levels, tests, tests_by_cell, Test};
+use judge::{levels, tests, Test};
 use need::NeededRuns;
 use std::collections::{BTreeMap, BTreeSet};
 use study::{studies, Cell, Study, StudyKey};
@@ -36,6 +36,7 @@ struct Judgement<'a> {
     paper: bool,
     cells: Vec<Cell<'a>>,
     tests: Vec<Test>,
+    /// Tests per cell, for a claim that averages over cells.
     by_cell: Vec<Test>,
     verdict: Verdict,
     /// The smaller of its two p-values, after the correction over all claims.
@@ -80,13 +81,15 @@ pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> R
 /// with such runs and always under the claim's own; and at all other sizes.
 fn of_studies<'a>(claim: &'static Claim, studies: &[Study<'a>], choice: RateChoice) -> Vec<Judgement<'a>> {
     let judgement = |study: &Study<'a>, cells: Vec<Cell<'a>>, paper: bool| {
-        let tests = tests(claim, &cells, paper, choice);
+        let tests = |apart: &[&str]| tests(claim, &cells, paper, apart, choice);
+        let by_cell = if claim.averages_cells() { tests(&claim.flags()) } else { Vec::new() };
+        let tests = tests(claim.apart);
         let [supported, contradicted] = levels(claim, &tests);
         Judgement {
             claim,
             kind: study.kind.clone(),
             paper,
-            by_cell: tests_by_cell(claim, &cells, paper, choice),
+            by_cell,
             verdict: Verdict::Undecided,
             level: supported.min(contradicted),
             need: None,

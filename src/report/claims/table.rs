@@ -356,6 +356,15 @@ impl Claim {
         mixers
     }
 
+    pub(super) fn flags(&self) -> Vec<&'static str> {
+        self.axes.iter().map(|axis| axis.flag).collect()
+    }
+
+    /// Whether its quantities are means over several cells.
+    pub(super) fn averages_cells(&self) -> bool {
+        self.axes.len() > self.apart.len() && self.contrasts.iter().all(|contrast| contrast.over == Aggregate::Cells)
+    }
+
     /// Points of the paper's grid.
     pub(super) fn grid(&self) -> Vec<Vec<String>> {
         let longer = |start: &Vec<String>, axis: &Axis| -> Vec<Vec<String>> {

@@ -82,9 +82,12 @@ impl<'a, B: DrawingBackend> Chart<'a, B> {
             shown(x, |i| unit.px(unit.width(&x.ticks[i].1, TICK) + 6), width),
             shown(y, |_| unit.px(TICK + 3), height),
         ];
-        let label = |axis: &Axis, shown: &[f64], value: &f64| match shown.contains(value) {
-            true => axis.label(*value),
-            false => String::new(),
+        let label = |axis: &Axis, shown: &[f64], value: &f64| {
+            if shown.contains(value) {
+                axis.label(*value)
+            } else {
+                String::new()
+            }
         };
         drawn(
             context
@@ -124,9 +127,10 @@ impl<'a, B: DrawingBackend> Chart<'a, B> {
         let points = &series.points;
         if series.joined && !points.is_empty() {
             let corners = points.windows(2).flat_map(|pair| [(pair[0].x, pair[0].y), (pair[1].x, pair[0].y)]);
-            let places: Vec<(f64, f64)> = match series.steps {
-                true => corners.chain(points.last().map(|last| (last.x, last.y))).collect(),
-                false => points.iter().map(|point| (point.x, point.y)).collect(),
+            let places: Vec<(f64, f64)> = if series.steps {
+                corners.chain(points.last().map(|last| (last.x, last.y))).collect()
+            } else {
+                points.iter().map(|point| (point.x, point.y)).collect()
             };
             self.canvas.line(places.into_iter().map(|(x, y)| self.at(x, y)).collect(), (colour, 2, dash));
         }
@@ -164,10 +168,8 @@ fn shown(axis: &Axis, length: impl Fn(usize) -> u32, pixels: u32) -> Vec<f64> {
         let place = f64::from(pixels) * axis.share(*value);
         let half = f64::from(length(i)) / 2.0;
         // Row axes of heatmaps run downwards.
-        let [near, far] = match axis.ends[0] < axis.ends[1] {
-            true => [place - half, place + half],
-            false => [-place - half, -place + half],
-        };
+        let [near, far] =
+            if axis.ends[0] < axis.ends[1] { [place - half, place + half] } else { [-place - half, -place + half] };
         if free.is_none_or(|free| near >= free) {
             shown.push(*value);
             free = Some(far);

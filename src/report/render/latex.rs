@@ -37,10 +37,7 @@ fn table(grid: &Grid) -> String {
 }
 
 fn row(line: &Line, cells: &[[String; 2]]) -> String {
-    let name = match line.printed {
-        true => format!("\\emph{{{}}}", escaped(line.name())),
-        false => escaped(line.name()),
-    };
+    let name = if line.printed { format!("\\emph{{{}}}", escaped(line.name())) } else { escaped(line.name()) };
     let cells = cells.iter().map(|[label, marks]| match marks.as_str() {
         "" => escaped(label),
         marks => format!("{}\\textsuperscript{{{}}}", escaped(label), escaped(marks)),

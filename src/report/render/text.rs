@@ -38,10 +38,7 @@ fn drawn(grid: &Grid, colour: bool) -> Vec<String> {
     let corner = grid.corner();
     let first = longest(names.iter().chain([&corner]));
     let right = grid.lines.iter().all(|line| line.tick.at.is_some());
-    let named = |name: &str| match right {
-        true => format!("  {name:>first$}"),
-        false => format!("  {name:first$}"),
-    };
+    let named = |name: &str| if right { format!("  {name:>first$}") } else { format!("  {name:first$}") };
     let titles = grid.columns.iter().zip(&widths);
     let titles = titles.map(|(tick, [number, marks])| format!("  {:>number$}{:marks$}", tick.title, ""));
     let mut lines = vec![named(&corner) + &titles.collect::<String>()];

@@ -396,6 +396,14 @@ fn the_first_table_has_perplexities_on_a_logarithmic_axis() {
 }
 
 #[test]
+fn the_words_of_a_plot_over_names_give_its_axis_no_name() {
+    let report = of(Series::Table, "1", &[Record::new(&text_config(), &read(16.0))]);
+    let drawn = picture(&report);
+    let words = drawn.panels[0].as_ref().unwrap().words(&drawn.names);
+    assert!(words.contains(". perplexity. ") && !words.contains(" over "), "{words}");
+}
+
+#[test]
 fn every_row_of_figures_is_drawn_by_a_picture_of_its_kind() {
     for figure in FIGURES {
         let heat = matches!(&figure.drawn, Drawn::Axes { lines, .. } if lines[0] != "mixer");
