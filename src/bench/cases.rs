@@ -9,13 +9,12 @@ use super::ops::{self, Op, Pass, MAMBA, TASKS};
 use super::peers::{call, mixers_in_pytorch, Peer, Scripts};
 use super::predicted::predicted;
 use super::row::{Details, Kind, Report, Row};
-use super::step::{of_the_paper, Form, Size, Step, SMALL};
+use super::step::{of_flags, of_the_paper, Form, Size, Step, SMALL};
 use super::timer::Schedule;
-use crate::config::Precision;
+use crate::config::{Precision, RunConfig};
 use crate::error::{refuse, Error, Result};
 use crate::mixers::MIXERS;
 use crate::ops::Route;
-use crate::recipes;
 use candle_core::DType;
 use std::path::Path;
 
@@ -147,7 +146,7 @@ pub fn device(machine: &Machine, scripts: Option<&Scripts>) -> Vec<Case> {
     }
     for &precision in precisions(machine) {
         let flags = other_tasks(machine.is_cpu());
-        cases.extend(flags.map(|(_, flags)| of_flags(flags, precision)));
+        cases.extend(flags.map(|(_, flags)| steps_of_flags(flags, precision)));
     }
     if let Some(scripts) = scripts {
         cases.extend(beside_scripts(machine, scripts));
@@ -234,11 +233,18 @@ fn step_times(size: Size, mixers: &[&'static str], precision: Precision, forms: 
 
 /// Returns steps of one of our models on one of the paper's tasks; `None` keeps the protocol's dropout.
 fn steps(size: Size, mixer: &'static str, precision: Precision, form: Form, dropout: Option<f64>) -> Case {
-    let row = Row::new(Kind::Step, size.case(mixer, form), precision.as_str());
-    Case::new(row, move |row, bench, export| {
-        let config = size.config(mixer, precision, dropout)?;
-        let step = Step::scheduled(config, STEP_CALLS, form)?;
-        step.measure(row, &bench.machine, &bench.data, export)
+    step(size.case(mixer, form), precision, form, move || size.config(mixer, precision, dropout))
+}
+
+/// Returns steps of `dsf bench step` with these flags, launched op by op, since batches of documents differ in shape.
+fn steps_of_flags(flags: String, precision: Precision) -> Case {
+    let whole = format!("{flags} --precision {}", precision.as_str());
+    step(flags, precision, Form::Launched, move || of_flags(&whole))
+}
+
+fn step(case: String, precision: Precision, form: Form, config: impl Fn() -> Result<RunConfig> + 'static) -> Case {
+    Case::new(Row::new(Kind::Step, case, precision.as_str()), move |row, bench, export| {
+        Step::scheduled(config()?, STEP_CALLS, form)?.measure(row, &bench.machine, &bench.data, export)
     })
 }
 
@@ -256,21 +262,6 @@ fn beside_plain(size: Size, mixer: &'static str, form: Form) -> Case {
             row.took_by_turns(&[ours], &[theirs]);
         }
         Ok(details)
-    })
-}
-
-/// Returns a step of `dsf bench step` with these flags, launched op by op, since batches of documents differ in shape.
-fn of_flags(flags: String, precision: Precision) -> Case {
-    let row = Row::new(Kind::Step, &flags, precision.as_str());
-    Case::new(row, move |row, bench, export| {
-        let words: Vec<&str> = flags.split_whitespace().collect();
-        let (pairs, _) = words.as_chunks::<2>();
-        let named = pairs.iter().map(|[flag, value]| (flag.trim_start_matches('-'), *value));
-        let (task, mut settings): (Vec<_>, Vec<_>) = named.partition(|(name, _)| *name == "task");
-        settings.push(("precision", precision.as_str()));
-        let task = task.first().map_or("mqar", |(_, task)| task);
-        let step = Step::scheduled(recipes::run(task, &settings)?, STEP_CALLS, Form::Launched)?;
-        step.measure(row, &bench.machine, &bench.data, export)
     })
 }
 
@@ -292,7 +283,7 @@ fn beside_scripts(machine: &Machine, scripts: &Scripts) -> Vec<Case> {
         }
     }
     for (name, flags) in other_tasks(machine.is_cpu()) {
-        let case = || of_flags(flags.clone(), Precision::F32);
+        let case = || steps_of_flags(flags.clone(), Precision::F32);
         cases.extend(peers(Kind::Step, name).map(|peer| case().beside(peer)));
     }
     cases

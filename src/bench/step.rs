@@ -250,23 +250,22 @@ impl Size {
 
     /// Returns a run under the reference protocol, with its dropout or the given one.
     pub fn config(self, mixer: &str, precision: Precision, dropout: Option<f64>) -> Result<RunConfig> {
-        let [batch, seq_len, d, n] = self.sizes;
-        let mut settings = vec![
-            ("d", d.to_string()),
-            ("n", n.to_string()),
-            ("vocab-size", self.vocabulary.to_string()),
-            ("seq-len", seq_len.to_string()),
-            ("kv-pairs", self.pairs.to_string()),
-            ("train-examples", batch.to_string()),
-            ("test-examples", "1".to_owned()),
-            ("epochs", "1".to_owned()),
-            ("batch-size", batch.to_string()),
-            ("mixer", mixer.to_owned()),
-            ("lr", "1e-3".to_owned()),
-            ("precision", precision.as_str().to_owned()),
-        ];
-        settings.extend(dropout.map(|p| ("dropout", p.to_string())));
-        let settings: Vec<(&str, &str)> = settings.iter().map(|(k, v)| (*k, v.as_str())).collect();
-        recipes::run("mqar", &settings)
+        let ([batch, seq_len, d, n], Self { pairs, vocabulary, .. }) = (self.sizes, self);
+        let dropout = dropout.map_or(String::new(), |p| format!("--dropout {p}"));
+        of_flags(&format!(
+            "--mixer {mixer} --d {d} --n {n} --vocab-size {vocabulary} --seq-len {seq_len} --kv-pairs {pairs} \
+             --train-examples {batch} --test-examples 1 --epochs 1 --batch-size {batch} --lr 1e-3 \
+             --precision {} {dropout}",
+            precision.as_str()
+        ))
     }
+}
+
+/// Returns the run of `dsf bench step` with these flags.
+pub(super) fn of_flags(flags: &str) -> Result<RunConfig> {
+    let words: Vec<&str> = flags.split_whitespace().collect();
+    let (pairs, _) = words.as_chunks::<2>();
+    let named = pairs.iter().map(|[flag, value]| (flag.trim_start_matches('-'), *value));
+    let (task, settings): (Vec<_>, Vec<_>) = named.partition(|(name, _)| *name == "task");
+    recipes::run(task.first().map_or("mqar", |(_, task)| task), &settings)
 }
