@@ -7,7 +7,7 @@ use super::figures::FIGURES;
 use super::grid::{fact, rate, Cell, Facts, Grid, Line, Style};
 use super::own_data::OwnData;
 use super::score::{Score, Status};
-use super::stats::{holm, Block, Estimate, Evidence, Within, ALPHA, FEWEST};
+use super::stats::{holm, resolution, Block, Estimate, Evidence, Within, ALPHA, FEWEST};
 use super::{joined, Coverage, Report, SCHEMA};
 use crate::error::{refuse, Result};
 use crate::store::{places, Direction, Field, Metric, Outcome, Record, Role, RunStatus, Shown, COLUMNS};
@@ -190,20 +190,17 @@ impl Pair<'_> {
         if a.is_empty() || b.is_empty() || a.equals(b) || a.diverged.len() != b.diverged.len() {
             return;
         }
-        let least = match (self.metric.shown, self.record.count("test_examples")) {
-            (Shown::Percent, examples) if examples > 0 => 1.0 / examples as f64,
-            _ => 0.0,
-        };
+        let least = resolution(self.record, self.metric.shown == Shown::Percent);
         let shared = b.numbers.iter().filter_map(|(seed, b)| Some(b - a.numbers.get(seed)?));
         let paired = Block { values: shared.collect(), least: least * 2f64.sqrt() };
         let block = |side: &Side, sign: f64| Block {
             values: side.numbers.values().map(|number| sign * number).collect(),
             least,
         };
-        let ways = [vec![paired], vec![block(a, -1.0), block(b, 1.0)]];
-        let first = Estimate::first(&ways);
-        self.estimate = first.map(|(way, estimate)| (estimate, way == 0));
-        self.level = first.map(|(_, estimate)| estimate.levels(Within(0.0, 0.0))[1]);
+        let paired = Estimate::of_enough(&[paired]).map(|estimate| (estimate, true));
+        let apart = || Estimate::of_enough(&[block(a, -1.0), block(b, 1.0)]).map(|estimate| (estimate, false));
+        self.estimate = paired.or_else(apart);
+        self.level = self.estimate.map(|(estimate, _)| estimate.levels(Within(0.0, 0.0))[1]);
     }
 
     fn change(&self) -> Change {

@@ -6,6 +6,7 @@
 //! A verdict needs at least [`FEWEST`] seeds. Runs that either solve their task or do not are tested in
 //! [`solved`](super::solved).
 
+use crate::store::Record;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 /// Fewest seeds that a verdict may rest on.
@@ -67,6 +68,14 @@ pub(super) trait Evidence: std::fmt::Debug {
     }
 }
 
+/// Resolution of a measure of `run`: one example of the test set for shares, 0 otherwise.
+pub(super) fn resolution(run: &Record, is_share: bool) -> f64 {
+    match run.count("test_examples") {
+        examples if is_share && examples > 0 => 1.0 / examples as f64,
+        _ => 0.0,
+    }
+}
+
 impl Estimate {
     /// Estimate of the sum of the means of `blocks`; `None` if a block has fewer than two seeds, whose spread is
     /// unknown.
@@ -91,10 +100,9 @@ impl Estimate {
         Some(Self { mean, error, z: deviate(mean, error), freedom, range, seeds })
     }
 
-    /// Index and estimate of the first of `ways` with at least [`FEWEST`] seeds in each of its blocks.
-    pub fn first(ways: &[Vec<Block>]) -> Option<(usize, Self)> {
-        let mut each = ways.iter().enumerate().filter_map(|(way, blocks)| Some((way, Self::of(blocks)?)));
-        each.find(|(_, estimate)| estimate.seeds >= FEWEST)
+    /// The estimate, if each block has at least [`FEWEST`] seeds.
+    pub fn of_enough(blocks: &[Block]) -> Option<Self> {
+        Self::of(blocks).filter(|estimate| estimate.seeds >= FEWEST)
     }
 
     /// Distance from `bound` in standard errors.

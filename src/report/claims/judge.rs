@@ -2,7 +2,7 @@
 
 use super::super::score::{distinct_rates, RateChoice, Reported, Status};
 use super::super::solved::{LogRank, Share, Stratum, Time, Trial};
-use super::super::stats::{holm, Block, Estimate, Evidence, Within, FEWEST};
+use super::super::stats::{holm, resolution, Block, Estimate, Evidence, Within, FEWEST};
 use super::super::Group;
 use super::study::Cell;
 use super::table::{Aggregate, AxisEnd, CellFilter, Claim, Contrast, Holds, Measure, Rates};
@@ -386,7 +386,7 @@ impl Quantity<'_> {
         match Reported::of(&sample.runs, by, shown, self.choice) {
             Ok(reported) if reported.diverged == 0 => Ok(Block {
                 values: reported.seeds.iter().map(|(_, value)| weight * value).collect(),
-                least: weight.abs() * self.least(sample.group.record),
+                least: weight.abs() * resolution(sample.group.record, self.claim.measure.is_share()),
             }),
             Ok(_) | Err(Status::Diverged) => Err((Lack::StableRate, sample.name.clone())),
             Err(_) => Err((Lack::Runs, sample.name.clone())),
@@ -397,16 +397,8 @@ impl Quantity<'_> {
     /// are independent.
     fn means(blocks: &[Block]) -> Result<Found, Problem> {
         let seeds = blocks.iter().map(|block| block.values.len()).min().unwrap_or(0);
-        let estimate = Estimate::of(blocks).filter(|_| seeds >= FEWEST).ok_or(Problem::Seeds(seeds))?;
+        let estimate = Estimate::of_enough(blocks).ok_or(Problem::Seeds(seeds))?;
         Ok(Found { evidence: Box::new(estimate), seeds, solved: Vec::new(), log_rank: None })
-    }
-
-    /// Resolution of the measure: one example of the test set for accuracies, 0 otherwise.
-    fn least(&self, record: &Record) -> f64 {
-        match (self.claim.measure.is_share(), record.count("test_examples")) {
-            (true, examples) if examples > 0 => 1.0 / examples as f64,
-            _ => 0.0,
-        }
     }
 
     /// Learning rates at which a set of cells is compared: those that all its mixers tried in all its cells. `None` for

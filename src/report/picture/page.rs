@@ -57,7 +57,7 @@ struct Page<'a> {
 enum Item<'a> {
     /// A line of text with its font size and colour.
     Text(String, (u32, RGBColor)),
-    /// A row of the legend begins with a sign and its name.
+    /// A sign of the legend, and its name.
     Entry(Entry<'a>, String),
     Scale(Vec<(String, f64)>),
     Panel(&'a Panel, Option<&'a [String]>),
