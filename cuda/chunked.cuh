@@ -1,5 +1,5 @@
 // Causal sums with separable scores, y_t[c] = sum_{s <= t} (c_t . b_s) e^{P_t[c] - P_s[c]} v_s[c]:
-// the common code of the kernels of src/ops/chunked.
+// the common code of the kernels of src/ops/runtime/chunked.
 //
 // A sequence is divided into chunks of 64 steps, and those into four leaves of 16. A leaf sends
 // `left`, its values decayed to its end, and receives at its start; in between are whole leaves,

@@ -1,4 +1,4 @@
-// Dropout masks, with the same bits as in src/ops/mask.rs: element e of a mask is word e mod 4 of
+// Dropout masks, with the same bits as in src/ops/runtime/mask.rs: element e of a mask is word e mod 4 of
 // philox([e / 4, index], key), kept if it reaches a threshold.
 #pragma once
 

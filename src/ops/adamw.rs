@@ -1,8 +1,8 @@
 //! AdamW's update of one parameter on a CPU (Loshchilov & Hutter 2019), and the sum of squares that gradient clipping
 //! needs. Both are one pass over memory.
 
-use super::float::{in_single, Float};
-use super::parallel::{lock, InParallel};
+use crate::runtime::float::{in_single, Float};
+use crate::runtime::parallel::{lock, InParallel};
 use candle_core::{bail, CpuStorage, InplaceOp2, Layout, Result, Storage, Tensor};
 use dsf_simd::simd;
 use std::ops::Range;

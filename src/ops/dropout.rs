@@ -1,11 +1,11 @@
 //! Dropout with a mask that is a function of (key, index, element).
 
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::mask::{Dropout, Mask};
-use super::parallel::InParallel;
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, View};
-use crate::zeros::copied;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::mask::{Dropout, Mask};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::zeros::copied;
 use candle_core::{Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -89,8 +89,8 @@ impl FusedOp for Masked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{self, Case};
     use crate::gpu;
+    use crate::runtime::check::{self, Case};
     use candle_core::{DType, Device};
     use dsf_emulation::emulated;
 

@@ -1,12 +1,12 @@
 //! The gated read-out of a gated recurrence, in one pass.
 
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::parallel::InParallel;
-use super::pointwise::{gelu, sigmoid, Gelu, Pointwise, Sigmoid};
-use super::shape;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
-use crate::zeros::zeros;
+use crate::pointwise::{gelu, sigmoid, Gelu, Pointwise, Sigmoid};
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::parallel::InParallel;
+use crate::runtime::shape;
+use crate::runtime::zeros::zeros;
 use candle_core::{Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -154,7 +154,7 @@ fn read_output_back<F: Float>([h, gate, z, gy]: [&[F]; 4], [gh, gg, gz]: [&mut [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{self, Case};
+    use crate::runtime::check::{self, Case};
 
     fn case(inputs: usize, count: usize) -> Case {
         let names = ["h", "gate", "output"];

@@ -1,13 +1,13 @@
 //! Gated linear units: a function of one half of each row, times the other half.
 
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::map_chunks;
-use super::parallel::InParallel;
-use super::pointwise::{Gelu, Pointwise, Sigmoid};
-use super::shape;
 use crate::gpu::{Arg, Buffer, Grid, Kernel, View};
-use crate::zeros::zeros;
+use crate::pointwise::{Gelu, Pointwise, Sigmoid};
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::map_chunks;
+use crate::runtime::parallel::InParallel;
+use crate::runtime::shape;
+use crate::runtime::zeros::zeros;
 use candle_core::{bail, DType, Result, Shape, Tensor, D};
 use dsf_simd::simd;
 use std::marker::PhantomData;
@@ -162,7 +162,7 @@ fn slopes<P: Pointwise, F: Float>(x: &[F], gy: &[F], width: usize, curved: usize
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{self, Case};
+    use crate::runtime::check::{self, Case};
     use crate::{gelu, sigmoid};
 
     fn case(shape: &[usize]) -> Case {

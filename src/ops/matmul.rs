@@ -1,12 +1,12 @@
 //! Batched products of matrices of activations. Linear maps, whose weights are shared by all rows, are
 //! [`linear`](crate::linear()).
 
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::gemm::{product, View};
-use super::parallel::InParallel;
-use crate::float::Float;
 use crate::gpu::{self, Buffer, Gpu, Matrix};
-use crate::zeros::zeros;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::gemm::{product, View};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::zeros::zeros;
 use candle_core::{bail, Result, Shape, Tensor};
 
 /// The product of the matrices in the last two axes.
@@ -119,7 +119,7 @@ impl FusedOp for Matmul {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{self, Case};
+    use crate::runtime::check::{self, Case};
 
     fn case(leading: &[usize], [rows, inner, columns]: [usize; 3]) -> Case {
         let shape = |of: [usize; 2]| [leading, &of].concat();

@@ -1,13 +1,13 @@
 //! Selection of steps of every sequence. Candle computes the gradient of such a selection on one thread, in four passes
 //! over the whole sequence.
 
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::parallel::InParallel;
-use super::shape;
-use super::tile::Tiles;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel};
-use crate::zeros::zeros;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::parallel::InParallel;
+use crate::runtime::shape;
+use crate::runtime::tile::Tiles;
+use crate::runtime::zeros::zeros;
 use candle_core::{DType, Result, Shape, Tensor};
 
 /// y\[b, r\] = x\[b, positions\[b, r\]\].
@@ -119,7 +119,7 @@ impl SelectRows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{self, Case};
+    use crate::runtime::check::{self, Case};
     use candle_core::Device;
 
     fn positions(batch: usize, rows: usize, len: usize) -> Tensor {

@@ -1,7 +1,7 @@
 //! Ops in sequence, as in a block of Pythia and its head, in bf16.
 
 use super::*;
-use crate::rng::Rng;
+use crate::runtime::rng::Rng;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use dsf_emulation::{emulated, launches};
 

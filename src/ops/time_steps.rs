@@ -2,13 +2,13 @@
 //! Candle would pad the gradient of each step's slice to the whole sequence, at a cost quadratic in
 //! its length.
 
-use super::float::Float;
-use super::fused::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::parallel::InParallel;
-use super::shape;
-use super::tile::Tiles;
 use crate::gpu::{Arg, Buffer, Gpu, Kernel};
-use crate::zeros::zeros;
+use crate::runtime::autograd::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::parallel::InParallel;
+use crate::runtime::shape;
+use crate::runtime::tile::Tiles;
+use crate::runtime::zeros::zeros;
 use candle_core::{Result, Shape, Tensor};
 
 /// The steps of `x`, (B, L, N), as L tensors of shape (B, N).
@@ -108,7 +108,7 @@ impl TimeSteps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{self, Case};
+    use crate::runtime::check::{self, Case};
 
     fn case(batch: usize, len: usize, width: usize) -> Case {
         Case::new(format!("{batch} x {len} x {width}")).normal("x", &[batch, len, width])

@@ -49,21 +49,21 @@ fn versions(function: ItemFn) -> syn::Result<Tokens> {
     let [call_body, call_avx2, call_avx512] = [&body, &avx2, &avx512].map(call);
     let above = quote! {
         // SAFETY: the current instruction set is always one that the processor supports.
-        crate::simd::Simd::Avx512 => return unsafe { #call_avx512 },
-        crate::simd::Simd::Avx2 => return unsafe { #call_avx2 },
+        crate::runtime::simd::Simd::Avx512 => return unsafe { #call_avx512 },
+        crate::runtime::simd::Simd::Avx2 => return unsafe { #call_avx2 },
     };
     let choose = match sig.generics.params.iter().find_map(float) {
         Some(float) => quote! {
-            if const { <#float as crate::float::Float>::VECTOR } {
-                match crate::simd::Simd::current() {
+            if const { <#float as crate::runtime::float::Float>::VECTOR } {
+                match crate::runtime::simd::Simd::current() {
                     #above
-                    crate::simd::Simd::Baseline => unreachable!("no vectors of this type here"),
+                    crate::runtime::simd::Simd::Baseline => unreachable!("no vectors of this type here"),
                 }
             }
         },
-        None => quote!(match crate::simd::Simd::current() {
+        None => quote!(match crate::runtime::simd::Simd::current() {
             #above
-            crate::simd::Simd::Baseline => {}
+            crate::runtime::simd::Simd::Baseline => {}
         }),
     };
     Ok(quote! {

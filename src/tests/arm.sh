@@ -43,11 +43,11 @@ qemu-aarch64 "$there" --version
 
 part "NEON: instructions that multiply vectors of four f32, by module"
 vectors=$(aarch64-linux-gnu-objdump -dC --no-show-raw-insn "$there" | awk '
-    /^[0-9a-f]+ </ { module = match($0, /<(dsf_ops::[a-z0-9_]+|gemm_f32)/) ? substr($0, RSTART + 1, RLENGTH - 1) : "" }
+    /^[0-9a-f]+ </ { module = match($0, /<(dsf_ops::(runtime::)?[a-z0-9_]+|gemm_f32)/) ? substr($0, RSTART + 1, RLENGTH - 1) : "" }
     module != "" && /\tfm(ul|la)\tv[0-9]+\.4s/ { count[module]++ }
     END { for (module in count) print count[module], module }' | sort -rn)
 echo "$vectors"
-for module in gemm_f32 dsf_ops::{causal_attention,chunked,delta_rule,gated_scan,gla,selective_scan}; do
+for module in gemm_f32 dsf_ops::{causal_attention,runtime::chunked,delta_rule,gated_scan,gla,selective_scan}; do
     grep -q " $module$" <<< "$vectors" || fail "no vectors in $module"
 done
 

@@ -110,7 +110,7 @@ fn test_items_and_comments_are_no_code() {
 fn modules_for_tests_are_found_in_other_files() {
     let sources = all();
     let test = |path: &str| sources.iter().find(|s| s.path == path).map(|s| s.test);
-    assert_eq!(test("src/ops/check/mod.rs"), Some(true));
+    assert_eq!(test("src/ops/runtime/check/mod.rs"), Some(true));
     assert_eq!(test("src/tasks/mqar/tests/mod.rs"), Some(true));
     assert_eq!(test("src/tests/sources.rs"), Some(true));
     assert_eq!(test("src/tasks/mqar/native.rs"), Some(false));

@@ -3,10 +3,10 @@
 //! The backward pass stores the states of every [`SPAN`]th step and recomputes those in between.
 
 use super::Cascade;
-use crate::float::Float;
-use crate::lanes::{each, splat, Lanes, LANES};
-use crate::parallel::InParallel;
-use crate::zeros::zeros;
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{each, splat, Lanes, LANES};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::zeros::zeros;
 use dsf_simd::simd;
 
 /// Steps between stored states.

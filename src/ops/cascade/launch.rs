@@ -1,8 +1,8 @@
 //! Launches of the kernels of `cuda/cascade.cu`.
 
 use super::Cascade;
-use crate::fused::{FusedOp, Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Grid, Kernel, WARP};
+use crate::runtime::autograd::{FusedOp, Launch, LaunchBackward};
 use candle_core::{bail, DType, Result};
 
 /// Steps between stored states; must equal that of the kernels.

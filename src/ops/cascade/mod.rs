@@ -5,10 +5,10 @@ mod cpu;
 mod launch;
 mod reference;
 
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::shape;
 use crate::gpu::Buffer;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::shape;
 use candle_core::{DType, Result, Shape, Tensor};
 
 /// y\[c,l\] = Σ_i w\[c,i\] x\[c,l,i\] for l below `len`, the response to an impulse. Each section subtracts its
@@ -73,7 +73,7 @@ impl FusedOp for Cascade {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{self, Case};
+    use crate::runtime::check::{self, Case};
 
     fn case(width: usize, states: usize) -> Case {
         let shape = [width, states];

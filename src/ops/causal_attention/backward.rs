@@ -5,12 +5,12 @@
 
 use super::tiles::{by_tile, exponentials, tiles, Block, Item, Tile, BLOCK, MANY, TILE};
 use super::{CausalAttention, Weights};
-use crate::float::Float;
-use crate::fused::Backward;
-use crate::lanes::{add_chunk, dot, each, splat, Lanes, LANES};
-use crate::matrix::Matrix;
-use crate::parallel::InParallel;
-use crate::zeros::zeros;
+use crate::runtime::autograd::Backward;
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{add_chunk, dot, each, splat, Lanes, LANES};
+use crate::runtime::matrix::Matrix;
+use crate::runtime::parallel::InParallel;
+use crate::runtime::zeros::zeros;
 use dsf_simd::simd;
 use std::ops::Range;
 

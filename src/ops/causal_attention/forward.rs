@@ -3,11 +3,11 @@
 
 use super::tiles::{by_tile, exponentials, tiles, Block, Item, Tile, BLOCK, MANY, TILE};
 use super::{CausalAttention, Weights};
-use crate::float::Float;
-use crate::lanes::{largest, splat, total, LANES};
-use crate::matrix::Matrix;
-use crate::parallel::InParallel;
-use crate::zeros::zeros;
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{largest, splat, total, LANES};
+use crate::runtime::matrix::Matrix;
+use crate::runtime::parallel::InParallel;
+use crate::runtime::zeros::zeros;
 use dsf_simd::simd;
 use std::ops::Range;
 

@@ -2,11 +2,11 @@
 //! side.
 
 use super::{CausalAttention, Pattern, Weights};
-use crate::fused::{FusedOp, Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
-use crate::mask::Mask;
-use crate::sums::sum_parts;
-use crate::tuned::Tuned;
+use crate::runtime::autograd::{FusedOp, Launch, LaunchBackward};
+use crate::runtime::mask::Mask;
+use crate::runtime::sums::sum_parts;
+use crate::runtime::tuned::Tuned;
 use candle_core::{DType, Result, Tensor};
 
 /// Threads per block.

@@ -2,10 +2,10 @@
 //! over their sum.
 
 use super::{linear, CausalAttention, Weights};
-use crate::chunked::launch::{Launched, Rows};
-use crate::convert::converted;
-use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, View, WARP};
+use crate::runtime::autograd::{Launch, LaunchBackward};
+use crate::runtime::chunked::launch::{Launched, Rows};
+use crate::runtime::convert::converted;
 use candle_core::{bail, DType, Result};
 
 /// Up to this length, all pairs are computed.

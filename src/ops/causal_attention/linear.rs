@@ -2,13 +2,13 @@
 //! over their sum.
 
 use super::{CausalAttention, Weights};
-use crate::chunked::{Chunked, Inputs, Times};
-use crate::float::Float;
-use crate::fused::Used;
-use crate::lanes::dot;
-use crate::parallel::InParallel;
-use crate::route;
-use crate::zeros::zeros;
+use crate::runtime::autograd::Used;
+use crate::runtime::chunked::{Chunked, Inputs, Times};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::dot;
+use crate::runtime::parallel::InParallel;
+use crate::runtime::route;
+use crate::runtime::zeros::zeros;
 
 /// Rows of a task of a pass over memory.
 const ROWS: usize = 256;

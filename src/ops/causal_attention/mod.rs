@@ -10,10 +10,11 @@ mod place;
 mod reference;
 mod tiles;
 
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::mask::{Dropout, Mask};
-use super::{float::Float, shape};
 use crate::gpu::Buffer;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::mask::{Dropout, Mask};
+use crate::runtime::shape;
 use candle_core::{bail, Result, Shape, Tensor};
 use pattern::Checked;
 pub use pattern::Pattern;
@@ -36,7 +37,7 @@ pub enum Weights {
 /// The inputs are `q`: (B, R, s m); `k`: (B, L, s m); `v`: (B, L, s e); result (B, R, s e): heads side by side, in the
 /// layout of projections. Alternatively all of them have an axis of heads before that of steps: (B, s, R, m) and so on.
 /// `positions`: (B, R) of u32 below L, the time of each query row; without it R = L and row i is at time i. The dropout
-/// mask is that of [`dropout`](super::dropout()) on a (B, s, R, L) tensor. Without dropout and with ascending rows, the
+/// mask is that of [`dropout`](crate::dropout()) on a (B, s, R, L) tensor. Without dropout and with ascending rows, the
 /// two rules without a softmax take time linear in L if that is faster.
 pub fn causal_attention(
     ins: [&Tensor; 3],

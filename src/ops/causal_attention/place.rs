@@ -1,7 +1,7 @@
 //! Memory layout of heads: the rows of a head are consecutive, or interleaved with those of the other heads.
 
-use crate::float::Float;
-use crate::matrix::Matrix;
+use crate::runtime::float::Float;
+use crate::runtime::matrix::Matrix;
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 

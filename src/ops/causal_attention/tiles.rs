@@ -3,9 +3,9 @@
 
 use super::place::Rows;
 use super::{CausalAttention, Weights};
-use crate::float::Float;
-use crate::lanes::{each, splat, total, Lanes, LANES};
-use crate::matrix::{Matrix, PANEL};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{each, splat, total, Lanes, LANES};
+use crate::runtime::matrix::{Matrix, PANEL};
 use std::ops::Range;
 
 /// Rows of a block.

@@ -1,8 +1,8 @@
 //! The loops over steps and groups of channels.
 
 use super::USUAL;
-use crate::float::Float;
-use crate::lanes::{by_index, each, load, map, store, Groups, Lanes};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{by_index, each, load, map, store, Groups, Lanes};
 use dsf_simd::simd;
 
 /// Weights (K, groups of lanes) and bias (groups of lanes) of `width` channels.

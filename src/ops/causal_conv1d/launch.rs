@@ -1,9 +1,9 @@
 //! Launches of the kernels of `cuda/causal_conv1d.cu`.
 
 use super::CausalConv1d;
-use crate::fused::{FusedOp, Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Grid, Kernel, View};
-use crate::sums::sums_of_some;
+use crate::runtime::autograd::{FusedOp, Launch, LaunchBackward};
+use crate::runtime::sums::sums_of_some;
 use candle_core::{DType, Result};
 
 /// Groups of channels, and runs of steps, per block.

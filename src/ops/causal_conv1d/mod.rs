@@ -3,13 +3,13 @@
 mod cpu;
 mod launch;
 
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::{load, splat, sum_parts, Lanes, LANES};
-use super::parallel::InParallel;
-use super::shape;
 use crate::gpu::Buffer;
-use crate::zeros::zeros;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{load, splat, sum_parts, Lanes, LANES};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::shape;
+use crate::runtime::zeros::zeros;
 use candle_core::{Result, Shape, Tensor};
 use cpu::{backward_block, forward_block, Kernel};
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::check::{self, Case};
+use crate::runtime::check::{self, Case};
 
 fn bare(batch: usize, len: usize, width: usize, taps: usize) -> Case {
     Case::new(format!("{batch} x {len} x {width}, {taps} taps"))

@@ -1,8 +1,8 @@
 //! The loops on the CPU.
 
-use crate::float::Float;
-use crate::lanes::{dot, total};
 use crate::pointwise::{Pointwise, Softplus};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{dot, total};
 use dsf_simd::simd;
 
 /// `to += scale ⊙ from` for every row.

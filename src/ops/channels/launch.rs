@@ -1,10 +1,10 @@
 //! Launches of the kernels of `cuda/channels.cu`.
 
 use super::{AddScaled, ScaleHeads, SoftplusBiased};
-use crate::fused::{FusedOp, Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View, WARP};
-use crate::sums::sum_parts;
-use crate::tile::Tiles;
+use crate::runtime::autograd::{FusedOp, Launch, LaunchBackward};
+use crate::runtime::sums::sum_parts;
+use crate::runtime::tile::Tiles;
 use candle_core::{DType, Result};
 
 /// Threads per block of the kernels in which each warp handles a row or a head.

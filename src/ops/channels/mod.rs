@@ -4,14 +4,14 @@
 mod cpu;
 mod launch;
 
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::{map_chunks, map_chunks_with_sums};
-use super::parallel::InParallel;
-use super::pointwise;
-use super::shape;
 use crate::gpu::Buffer;
-use crate::zeros::{copied, zeros};
+use crate::pointwise;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{map_chunks, map_chunks_with_sums};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::shape;
+use crate::runtime::zeros::{copied, zeros};
 use candle_core::{bail, Result, Shape, Tensor, D};
 use cpu::{add_scaled_rows, products, scaled, softplus_rows, softplus_rows_back, sum_products};
 

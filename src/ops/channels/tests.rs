@@ -1,5 +1,5 @@
 use super::*;
-use crate::check::{self, Case};
+use crate::runtime::check::{self, Case};
 
 const SHAPES: [&[usize]; 4] = [&[4], &[7, 63, 16], &[2, 300, 8], &[1, 1000, 12]];
 

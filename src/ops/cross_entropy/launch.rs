@@ -1,11 +1,11 @@
 //! Cross entropy by kernels, for tiles of rows whose logits stay in the L2 cache of a GPU.
 
 use super::CrossEntropy;
-use crate::convert::converted;
-use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
-use crate::maps::{padded, table, MAPS};
-use crate::tuned::Tuned;
+use crate::runtime::autograd::{Launch, LaunchBackward};
+use crate::runtime::convert::converted;
+use crate::runtime::maps::{padded, table, MAPS};
+use crate::runtime::tuned::Tuned;
 use candle_core::{DType, Result};
 
 /// Bytes of logits and their gradients that exist at one time: most of the L2 cache of a large GPU;

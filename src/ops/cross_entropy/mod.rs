@@ -2,14 +2,14 @@
 //! time. The full (R, V) logits, many times larger than everything else in a small model, are never
 //! stored.
 
-use super::float::Float;
-use super::fused::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::gemm::{product, Transposed, View};
-use super::lanes::{add_chunk, blank, largest, map_chunks, total};
-use super::parallel::InParallel;
-use super::shape;
 use crate::gpu::Buffer;
-use crate::zeros::zeros;
+use crate::runtime::autograd::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::gemm::{product, Transposed, View};
+use crate::runtime::lanes::{add_chunk, blank, largest, map_chunks, total};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::shape;
+use crate::runtime::zeros::zeros;
 use candle_core::{bail, Result, Shape, Tensor, D};
 use dsf_simd::simd;
 

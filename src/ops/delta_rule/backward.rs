@@ -12,10 +12,10 @@
 use super::columns::{walk, walk_back};
 use super::rows::{add, OfColumns, Sums};
 use super::span::Span;
-use crate::float::Float;
-use crate::lanes::{each, splat, Lanes};
-use crate::matrix_state::{gradients, write_decays, write_features, Block, Sizes, Steps, Task, BLOCK, SPAN};
-use crate::strips::Rows;
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{each, splat, Lanes};
+use crate::runtime::matrix_state::{gradients, write_decays, write_features, Block, Sizes, Steps, Task, BLOCK, SPAN};
+use crate::runtime::strips::Rows;
 use dsf_simd::simd;
 
 /// The gradients of q, k, v, g, a and b, given that of the result.

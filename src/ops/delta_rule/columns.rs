@@ -2,9 +2,9 @@
 //! state of a group of columns stays in the L1 cache.
 
 use super::span::Span;
-use crate::float::Float;
-use crate::lanes::{each, splat, Lanes};
-use crate::matrix_state::without_trace;
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{each, splat, Lanes};
+use crate::runtime::matrix_state::without_trace;
 
 /// Runs a group of columns through the span. Stores the projection b_tᵀ S_{t-1} of each event, and the read-out of its
 /// query.

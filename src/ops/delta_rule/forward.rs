@@ -2,10 +2,10 @@
 
 use super::columns::walk;
 use super::span::Span;
-use crate::float::Float;
-use crate::lanes::{splat, Lanes};
-use crate::matrix_state::{result, write_features, Sizes, Steps, Task};
-use crate::strips::Rows;
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{splat, Lanes};
+use crate::runtime::matrix_state::{result, write_features, Sizes, Steps, Task};
+use crate::runtime::strips::Rows;
 use dsf_simd::simd;
 
 pub(super) fn forward<F: Float>(op: &Sizes, ins: &[&[F]]) -> Vec<F> {

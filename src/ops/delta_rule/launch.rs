@@ -1,9 +1,9 @@
 //! Launches of the kernels of `cuda/delta_rule.cu`.
 
 use super::span::{A, B};
-use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Grid, Kernel, View, WARP};
-use crate::matrix_state::{Sizes, DECAYS, KEYS, QUERIES, VALUES};
+use crate::runtime::autograd::{Launch, LaunchBackward};
+use crate::runtime::matrix_state::{Sizes, DECAYS, KEYS, QUERIES, VALUES};
 use crate::selective_scan::add_parts;
 use candle_core::{bail, DType, Result};
 

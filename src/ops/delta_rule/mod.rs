@@ -9,11 +9,11 @@ mod reference;
 mod rows;
 mod span;
 
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::matrix_state::Sizes;
-use super::shape;
 use crate::gpu::Buffer;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::matrix_state::Sizes;
+use crate::runtime::shape;
 use candle_core::{Result, Shape, Tensor};
 
 /// S_t = (diag(e^{g_t}) + a_t b_tᵀ) S_{t-1} + k_t v_tᵀ and o_t = S_tᵀ q_t with S_{-1} = 0, for each

@@ -3,9 +3,9 @@
 //! whole span.
 
 use super::span::Span;
-use crate::float::Float;
-use crate::lanes::{by_index, each, splat, Lanes, LANES};
-use crate::matrix_state::{blocks, each_group, product, weighted, without_trace, Block, BLOCK, IN_GROUP};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{by_index, each, splat, Lanes, LANES};
+use crate::runtime::matrix_state::{blocks, each_group, product, weighted, without_trace, Block, BLOCK, IN_GROUP};
 
 /// Data of the columns of the state at each event, in addition to values and gradients of the result.
 pub(super) struct OfColumns<'a, F> {

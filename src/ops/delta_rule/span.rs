@@ -1,8 +1,8 @@
 //! The inputs of a span of steps, with the vectors of the transitions.
 
-use crate::float::Float;
-use crate::lanes::{splat, Lanes, LANES};
-use crate::matrix_state::{Steps, Task};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{splat, Lanes, LANES};
+use crate::runtime::matrix_state::{Steps, Task};
 use std::ops::Range;
 
 /// Indices of a and b among the inputs.

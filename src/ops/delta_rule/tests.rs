@@ -1,6 +1,6 @@
 use super::*;
-use crate::check::{self, Case};
-use crate::rng::Rng;
+use crate::runtime::check::{self, Case};
+use crate::runtime::rng::Rng;
 use candle_core::{DType, Device};
 
 /// B, L, s, m, e, and the decays of a head.

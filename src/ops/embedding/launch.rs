@@ -2,10 +2,10 @@
 
 use super::Embedding;
 use crate::dropout::masked_on;
-use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View, WARP};
-use crate::mask::Mask;
-use crate::sums::sum_rows;
+use crate::runtime::autograd::{Launch, LaunchBackward};
+use crate::runtime::mask::Mask;
+use crate::runtime::sums::sum_rows;
 use candle_core::{bail, DType, Result};
 
 /// Must equal the constants of `cuda/embedding.cu`: tokens per sorted chunk, tokens that a block

@@ -1,14 +1,14 @@
 //! Token embeddings with learned position embeddings and dropout, in one pass. The gradient of the
 //! table is summed by class on all threads; candle sums it token by token on one thread.
 
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::sum_parts;
-use super::mask::{Dropout, Mask};
-use super::parallel::InParallel;
-use super::shape;
 use crate::gpu::{self, Buffer};
-use crate::zeros::{copied, zeros};
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::sum_parts;
+use crate::runtime::mask::{Dropout, Mask};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::shape;
+use crate::runtime::zeros::{copied, zeros};
 use candle_core::{bail, DType, Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -23,7 +23,7 @@ const TASKS: usize = 16;
 ///
 /// `tokens`: (B, L) of u32 below V; `table`: (V, d); `positions`: (at least L, d); result (B, L, d)
 /// of type `dtype`, which may be narrower than that of the parameters. The mask is that of
-/// [`dropout`](super::dropout()).
+/// [`dropout`](crate::dropout()).
 pub fn embedding(
     tokens: &Tensor,
     table: &Tensor,
@@ -96,7 +96,7 @@ impl Embedding {
             x = x.broadcast_add(&positions.narrow(0, 0, len)?)?;
         }
         if let Some(mask) = self.mask {
-            x = super::dropout::reference(&x, mask)?;
+            x = crate::dropout::reference(&x, mask)?;
         }
         x.to_dtype(self.dtype)
     }
@@ -108,7 +108,7 @@ impl Embedding {
 
     fn masked<F: Float>(&self, task: usize, x: &mut [F]) {
         if let Some(mask) = &self.mask {
-            super::dropout::mask_chunk(mask, (task * self.chunk()) as u64, x);
+            crate::dropout::mask_chunk(mask, (task * self.chunk()) as u64, x);
         }
     }
 
@@ -135,7 +135,10 @@ impl Embedding {
     fn grad_positions<F: Float>(&self, gx: &[F]) -> Vec<F> {
         let size = self.len * self.width;
         let mut parts = zeros(gx.len().div_ceil(self.chunk()) * size);
-        parts.chunks_mut(size).zip(gx.chunks(self.chunk())).in_parallel(|(part, gx)| super::lanes::sum_rows(gx, part));
+        parts
+            .chunks_mut(size)
+            .zip(gx.chunks(self.chunk()))
+            .in_parallel(|(part, gx)| crate::runtime::lanes::sum_rows(gx, part));
         let mut grad = sum_parts(&parts, size);
         grad.resize(self.max_positions * self.width, F::zero());
         grad

@@ -4,11 +4,11 @@
 use super::cpu::{add, copy, step, StripInputs};
 use super::rules::{At, Rule};
 use super::Scan;
-use crate::float::Float;
-use crate::fused::Used;
-use crate::lanes::{each, load, map, splat, store, sum_parts, Lanes, LANES};
-use crate::strips::Rows;
-use crate::zeros::zeros;
+use crate::runtime::autograd::Used;
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{each, load, map, splat, store, sum_parts, Lanes, LANES};
+use crate::runtime::strips::Rows;
+use crate::runtime::zeros::zeros;
 use dsf_simd::simd;
 use std::ops::Range;
 

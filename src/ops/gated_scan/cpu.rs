@@ -2,10 +2,10 @@
 
 use super::rules::{At, Rule};
 use super::Scan;
-use crate::float::Float;
-use crate::lanes::{each, load, map, splat, store, Lanes, LANES};
-use crate::strips::{Rows, Strip};
-use crate::zeros::zeros;
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{each, load, map, splat, store, Lanes, LANES};
+use crate::runtime::strips::{Rows, Strip};
+use crate::runtime::zeros::zeros;
 use dsf_simd::simd;
 
 /// The inputs of a strip.

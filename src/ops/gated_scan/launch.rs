@@ -2,10 +2,10 @@
 
 use super::rules::Rule;
 use super::Scan;
-use crate::fused::{Launch, LaunchBackward, Used};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::linear_scan::{Direction, REAL};
-use crate::sums::sum_parts;
+use crate::runtime::autograd::{Launch, LaunchBackward, Used};
+use crate::runtime::sums::sum_parts;
 use candle_core::Result;
 
 /// A launch of one rule's kernels on given inputs.

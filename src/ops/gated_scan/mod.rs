@@ -7,11 +7,12 @@ mod launch;
 mod reference;
 mod rules;
 
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::linear_scan::Extent;
-use super::strips::Strips;
-use super::{float::Float, shape};
 use crate::gpu::Buffer;
+use crate::linear_scan::Extent;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::shape;
+use crate::runtime::strips::Strips;
 use candle_core::{Result, Shape, Tensor};
 use rules::{Gated, Reversed, RgLru, Rule};
 

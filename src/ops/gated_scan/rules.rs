@@ -1,8 +1,8 @@
 //! The gates as functions of two pre-activations and one coefficient of the channel, with their
 //! derivatives.
 
-use crate::float::Float;
 use crate::pointwise::{Pointwise, Sigmoid, Softplus};
+use crate::runtime::float::Float;
 
 /// The inputs of the gates at one step and channel: the pre-activations and the channel's
 /// coefficient.

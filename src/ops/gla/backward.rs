@@ -5,13 +5,13 @@
 //! G_tᵀ k_t, and dL/dg_t sums G_t ⊙ diag(e^{g_t}) S_{t-1} over columns. States are recomputed from those before each
 //! span, which a first walk stores.
 
-use crate::float::Float;
-use crate::lanes::{by_index, each, splat, sum, Lanes};
-use crate::matrix_state::{
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{by_index, each, splat, sum, Lanes};
+use crate::runtime::matrix_state::{
     blocks, each_group, gradients, product, weighted, without_trace, without_traces, write_decays, write_features,
     Block, Sizes, Steps, Task, BLOCK, IN_GROUP, SPAN,
 };
-use crate::strips::Rows;
+use crate::runtime::strips::Rows;
 use dsf_simd::simd;
 
 /// The gradients of q, k, v and g, given that of the result.

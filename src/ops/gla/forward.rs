@@ -1,12 +1,12 @@
 //! The forward pass of one task. Lanes are columns; blocks are rows of the state, which stay in
 //! registers during a span of steps.
 
-use crate::float::Float;
-use crate::lanes::{each, map, splat, Lanes};
-use crate::matrix_state::{
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{each, map, splat, Lanes};
+use crate::runtime::matrix_state::{
     blocks, each_group, result, weighted, without_traces, write_features, Block, Sizes, Steps, Task, BLOCK, IN_GROUP,
 };
-use crate::strips::Rows;
+use crate::runtime::strips::Rows;
 use dsf_simd::simd;
 
 pub(super) fn forward<F: Float>(op: &Sizes, ins: &[&[F]]) -> Vec<F> {

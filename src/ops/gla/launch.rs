@@ -1,8 +1,8 @@
 //! Launches of the kernels of `cuda/gla.cu`.
 
-use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Grid, Kernel, WARP};
-use crate::matrix_state::Sizes;
+use crate::runtime::autograd::{Launch, LaunchBackward};
+use crate::runtime::matrix_state::Sizes;
 use crate::selective_scan::add_parts;
 use candle_core::{DType, Result};
 

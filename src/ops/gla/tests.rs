@@ -1,5 +1,5 @@
 use super::*;
-use crate::check::{self, Case};
+use crate::runtime::check::{self, Case};
 use candle_core::{DType, Device};
 
 /// B, L, s, m, e, and the decays of a head.

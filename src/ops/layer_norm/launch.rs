@@ -1,10 +1,10 @@
 //! Launches of the kernels of layer normalisation.
 
 use super::LayerNorm;
-use crate::fused::{LaunchBackward, Used};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
-use crate::sums::sums_of;
-use crate::tuned::Tuned;
+use crate::runtime::autograd::{LaunchBackward, Used};
+use crate::runtime::sums::sums_of;
+use crate::runtime::tuned::Tuned;
 use candle_core::{DType, Result};
 
 /// Threads per block; must equal that of `cuda/row.cuh`.

@@ -1,12 +1,12 @@
 //! Layer normalisation; candle-nn's fused one has no backward pass.
 
-use super::float::Float;
-use super::fused::{apply, apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::{add_chunk, blank, dot, map_chunks, sum_parts, total};
-use super::parallel::InParallel;
-use super::shape;
 use crate::gpu::Buffer;
-use crate::zeros::{copied, zeros};
+use crate::runtime::autograd::{apply, apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{add_chunk, blank, dot, map_chunks, sum_parts, total};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::shape;
+use crate::runtime::zeros::{copied, zeros};
 use candle_core::{Result, Shape, Tensor, D};
 use dsf_simd::simd;
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::check::{self, Case};
-use crate::tuned::at_full_size;
+use crate::runtime::check::{self, Case};
+use crate::runtime::tuned::at_full_size;
 
 fn case(shape: &[usize]) -> Case {
     let width = &shape[shape.len() - 1..];

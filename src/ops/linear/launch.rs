@@ -2,11 +2,11 @@
 //! are side by side in the gradients, and in the result if a bias must be added after the product.
 
 use super::Linear;
-use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
-use crate::maps::{padded, table, MAPS};
-use crate::mask::Mask;
-use crate::sums::sum_rows;
+use crate::runtime::autograd::{Launch, LaunchBackward};
+use crate::runtime::maps::{padded, table, MAPS};
+use crate::runtime::mask::Mask;
+use crate::runtime::sums::sum_rows;
 use candle_core::{bail, DType, Result};
 
 impl Linear {

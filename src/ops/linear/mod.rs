@@ -1,14 +1,14 @@
 //! One or more linear maps of the same input, in one pass over its rows in either direction. Candle
 //! would add the gradients of the maps, and those of the biases, in separate passes.
 
-use super::float::Float;
-use super::fused::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::gemm::{product, Transposed, View};
-use super::lanes::{add_to_rows, sum_parts, sum_rows};
-use super::parallel::InParallel;
-use super::shape;
 use crate::gpu::Buffer;
-use crate::zeros::zeros;
+use crate::runtime::autograd::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::gemm::{product, Transposed, View};
+use crate::runtime::lanes::{add_to_rows, sum_parts, sum_rows};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::shape;
+use crate::runtime::zeros::zeros;
 use candle_core::{bail, Result, Shape, Tensor};
 
 pub(super) mod launch;

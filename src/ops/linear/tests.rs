@@ -1,6 +1,6 @@
 use super::*;
-use crate::check::{self, Case};
-use crate::fused::backward;
+use crate::runtime::autograd::backward;
+use crate::runtime::check::{self, Case};
 use candle_core::{DType, Device, Var, D};
 use dsf_emulation::{emulated, launches};
 

@@ -1,13 +1,13 @@
 //! The linear scan of complex numbers, for LRU and similar mixers.
 
 use super::{launch, reference, Extent};
-use crate::float::Float;
-use crate::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use crate::gpu::Buffer;
-use crate::lanes::map;
-use crate::shape;
-use crate::strips::{Rows, Strip, Strips};
-use crate::zeros::zeros;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::map;
+use crate::runtime::shape;
+use crate::runtime::strips::{Rows, Strip, Strips};
+use crate::runtime::zeros::zeros;
 use candle_core::{bail, Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -136,7 +136,7 @@ fn backward_strip<F: Float>(len: usize, strip: Strip, [a, h, gh]: [&[F]; 3], mut
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{self, Case};
+    use crate::runtime::check::{self, Case};
 
     /// Decays inside the unit circle.
     fn case(batch: usize, len: usize, width: usize) -> Case {

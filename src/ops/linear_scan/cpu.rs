@@ -2,10 +2,10 @@
 //! loops run over channels.
 
 use super::{Extent, LinearScan};
-use crate::float::Float;
-use crate::fused::Used;
-use crate::strips::{Rows, Strip, Strips};
-use crate::zeros::zeros;
+use crate::runtime::autograd::Used;
+use crate::runtime::float::Float;
+use crate::runtime::strips::{Rows, Strip, Strips};
+use crate::runtime::zeros::zeros;
 use dsf_simd::simd;
 
 pub(super) fn forward<F: Float>(scan: &LinearScan, a: &[F], x: &[F]) -> Vec<F> {

@@ -1,8 +1,8 @@
 //! Launches of scans on a GPU, parallel over sequences, channels and pieces of time, and the
 //! kernels of the linear scans.
 
-use crate::fused::{Launch, LaunchBackward, Used};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::runtime::autograd::{Launch, LaunchBackward, Used};
 use candle_core::{DType, Result};
 
 /// Threads per block; must equal that of `cuda/scan.cuh`.

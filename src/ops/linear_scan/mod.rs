@@ -8,9 +8,10 @@ mod reference;
 pub use complex::complex_scan;
 pub(super) use launch::{Direction, Extent, REAL};
 
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::{float::Float, shape};
 use crate::gpu::Buffer;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::shape;
 use candle_core::{Result, Shape, Tensor};
 
 /// h_t = a_t h_{t-1} + x_t elementwise, h_{-1} = 0.
@@ -62,7 +63,7 @@ impl FusedOp for LinearScan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{self, Case};
+    use crate::runtime::check::{self, Case};
 
     fn cases() -> Vec<Case> {
         let sizes = [1, 2, 63, 64, 65, 1000].map(|len| (1 + len % 2 * 6, len, 1 + len % 7 * 5));

@@ -5,11 +5,11 @@ use super::channel::{Channel, Gradients, Sums};
 use super::direct::Direct;
 use super::fourier::{fast_size, Fourier};
 use super::LongConv;
-use crate::float::Float;
-use crate::fused::Backward;
-use crate::parallel::InParallel;
-use crate::transpose::transpose;
-use crate::zeros::zeros;
+use crate::runtime::autograd::Backward;
+use crate::runtime::float::Float;
+use crate::runtime::parallel::InParallel;
+use crate::runtime::transpose::transpose;
+use crate::runtime::zeros::zeros;
 
 /// The most taps for which their sums are faster than transforms.
 const FEW: usize = 64;

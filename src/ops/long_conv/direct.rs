@@ -1,8 +1,8 @@
 //! Convolutions with few taps, summed directly.
 
 use super::channel::{Channel, Gradients, Sums};
-use crate::float::Float;
-use crate::lanes::{by_index, dot};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{by_index, dot};
 use dsf_simd::simd;
 
 /// Outputs that are summed together, in the L1 cache.

@@ -2,7 +2,7 @@
 //! NEON); `DSF_SIMD` does not affect it.
 
 use super::channel::{Channel, Gradients, Sums};
-use crate::float::Float;
+use crate::runtime::float::Float;
 use dsf_fft::{Complex, ComplexToReal, RealToComplex, Transformed};
 use dsf_simd::simd;
 use std::sync::Arc;

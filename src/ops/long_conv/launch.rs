@@ -1,9 +1,9 @@
 //! Launches of the kernels of `cuda/long_conv.cu`.
 
 use super::LongConv;
-use crate::fused::{FusedOp, Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
-use crate::sums::sum_parts;
+use crate::runtime::autograd::{FusedOp, Launch, LaunchBackward};
+use crate::runtime::sums::sum_parts;
 use candle_core::{DType, Result};
 
 /// Outputs, channels and threads of a block; must equal those of `cuda/long_conv.cu`.

@@ -8,10 +8,10 @@ mod fourier;
 mod launch;
 mod reference;
 
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::shape;
 use crate::gpu::Buffer;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::shape;
 use candle_core::{Result, Shape, Tensor};
 
 /// y\[b,t,c\] = Σ_{j ≤ t} kernel\[c,t-j\] u\[b,j,c\].

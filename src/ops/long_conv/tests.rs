@@ -1,6 +1,6 @@
 use super::*;
-use crate::check::{self, Case};
-use crate::distance::numbers;
+use crate::runtime::check::{self, Case};
+use crate::runtime::distance::numbers;
 use candle_core::{DType, Device};
 
 fn case(batch: usize, len: usize, width: usize, taps: usize) -> Case {

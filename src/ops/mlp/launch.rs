@@ -1,13 +1,13 @@
 //! The feed-forward layer on a GPU: products by cuBLAS, with kernels between them.
 
 use super::Mlp;
-use crate::convert::converted;
 use crate::dropout::masked_on;
-use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
 use crate::linear::launch::add_bias;
-use crate::mask::Mask;
-use crate::sums::sums_of;
+use crate::runtime::autograd::{Launch, LaunchBackward};
+use crate::runtime::convert::converted;
+use crate::runtime::mask::Mask;
+use crate::runtime::sums::sums_of;
 use candle_core::{DType, Result};
 
 impl Mlp {

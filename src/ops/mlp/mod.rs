@@ -2,18 +2,18 @@
 //! saved; all other intermediate results exist for a few rows at a time, while Candle would store six tensors of that
 //! size.
 
-use super::dropout::mask_chunk;
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::gemm::{product, Transposed, View};
-use super::lanes::{add_to_rows, blank, sum_parts, sum_rows};
-use super::linear::{linear, MAX_TASKS};
-use super::mask::{Dropout, Mask};
-use super::parallel::InParallel;
-use super::pointwise::{gelu, values, Gelu};
-use super::shape;
+use crate::dropout::mask_chunk;
 use crate::gpu::Buffer;
-use crate::zeros::zeros;
+use crate::linear::{linear, MAX_TASKS};
+use crate::pointwise::{gelu, values, Gelu};
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::gemm::{product, Transposed, View};
+use crate::runtime::lanes::{add_to_rows, blank, sum_parts, sum_rows};
+use crate::runtime::mask::{Dropout, Mask};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::shape;
+use crate::runtime::zeros::zeros;
 use candle_core::{Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -26,7 +26,7 @@ const ROWS: usize = 256;
 ///
 /// `x`: (..., in); `w1`: (hidden, in); `b1`: (hidden); `w2`: (out, hidden); `b2`: (out); result
 /// (..., out). The hidden layer and the result may each be dropped out, with the masks of
-/// [`dropout`](super::dropout()).
+/// [`dropout`](crate::dropout()).
 pub fn mlp(
     x: &Tensor,
     [w1, b1]: [&Tensor; 2],
@@ -38,7 +38,7 @@ pub fn mlp(
         return apply_one(op, &[x, w1, b1, w2, b2]);
     }
     let dropped = |x: Tensor, mask: Option<Mask>| match mask {
-        Some(mask) => super::dropout::reference(&x, mask),
+        Some(mask) => crate::dropout::reference(&x, mask),
         None => Ok(x),
     };
     let hidden = dropped(gelu(&linear(x, w1, Some(b1))?)?, op.masks[0])?;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::check::{self, Case};
+use crate::runtime::check::{self, Case};
 use candle_core::DType;
 
 fn case(x: &[usize], hidden: usize, out: usize) -> Case {

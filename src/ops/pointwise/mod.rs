@@ -1,10 +1,10 @@
 //! Elementwise functions with exact derivatives, in one pass forward and one backward.
 
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward, Used};
-use super::lanes::map_chunks;
-use super::parallel::InParallel;
 use crate::gpu::{Buffer, Grid, Kernel};
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward, Used};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::map_chunks;
+use crate::runtime::parallel::InParallel;
 use candle_core::{Result, Shape, Tensor};
 use dsf_simd::simd;
 use std::marker::PhantomData;

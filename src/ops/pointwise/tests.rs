@@ -1,5 +1,5 @@
 use super::*;
-use crate::check::{self, Case};
+use crate::runtime::check::{self, Case};
 use candle_core::Device;
 
 type Op = fn(&Tensor) -> Result<Tensor>;

@@ -2,9 +2,9 @@
 
 use super::Pool;
 use super::Pooled;
-use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
-use crate::tuned::Tuned;
+use crate::runtime::autograd::{Launch, LaunchBackward};
+use crate::runtime::tuned::Tuned;
 use candle_core::{DType, Result};
 
 /// Steps per block; small in tests, so that sequences have several pieces.

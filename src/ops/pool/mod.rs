@@ -1,13 +1,13 @@
 //! Pooling of a sequence over time. Candle would copy the sequences to exclude the steps beyond
 //! their lengths.
 
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::add_chunk;
-use super::shape;
-use super::strips::{Strip, Strips};
 use crate::gpu::Buffer;
-use crate::zeros::zeros;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::add_chunk;
+use crate::runtime::shape;
+use crate::runtime::strips::{Strip, Strips};
+use crate::runtime::zeros::zeros;
 use candle_core::{bail, DType, Result, Shape, Tensor};
 use dsf_simd::simd;
 

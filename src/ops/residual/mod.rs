@@ -1,17 +1,17 @@
 //! A residual connection in one pass, with an optional trained scale of the skip path and dropout
 //! of the branch.
 
-use super::dropout::{mask_chunk, masked_on, reference as dropped};
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::{dot, sum_parts as sum};
-use super::mask::{Dropout, Mask};
-use super::parallel::InParallel;
-use super::shape;
-use super::sums::sum_parts;
+use crate::dropout::{mask_chunk, masked_on, reference as dropped};
 use crate::gpu::{Arg, Buffer, Grid, Kernel, View};
-use crate::tuned::Tuned;
-use crate::zeros::copied;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{dot, sum_parts as sum};
+use crate::runtime::mask::{Dropout, Mask};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::shape;
+use crate::runtime::sums::sum_parts;
+use crate::runtime::tuned::Tuned;
+use crate::runtime::zeros::copied;
 use candle_core::{DType, Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -23,7 +23,7 @@ const THREADS: usize = 256;
 /// times.
 const BLOCKS: Tuned = Tuned::new(1024, 2);
 
-/// scale x + dropout(branch), with the mask of [`dropout`](super::dropout()).
+/// scale x + dropout(branch), with the mask of [`dropout`](crate::dropout()).
 ///
 /// `x`, `branch`: of one shape; `scale`: (1), or `None` for 1; result like `x`.
 pub fn residual(x: &Tensor, branch: &Tensor, dropout: Option<Dropout>, scale: Option<&Tensor>) -> Result<Tensor> {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::check::{self, Case};
-use crate::tuned::at_full_size;
+use crate::runtime::check::{self, Case};
+use crate::runtime::tuned::at_full_size;
 use candle_core::Device;
 
 const DROPPED: Dropout = Dropout { p: 0.3, key: [3, 5], index: 1 << 40 };

@@ -1,10 +1,10 @@
 //! Launches of the kernels of the RMS norm.
 
 use super::RmsNorm;
-use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Buffer, Grid, Kernel};
 use crate::layer_norm::launch::{kernels, BLOCKS, THREADS};
-use crate::sums::sum_parts;
+use crate::runtime::autograd::{Launch, LaunchBackward};
+use crate::runtime::sums::sum_parts;
 use candle_core::{DType, Result};
 
 impl RmsNorm {

@@ -1,10 +1,10 @@
 //! The RMS norm of Hawk, without an eps.
 
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::{largest_of, map_chunks, map_chunks_with_sums, total};
-use super::shape;
 use crate::gpu::Buffer;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{largest_of, map_chunks, map_chunks_with_sums, total};
+use crate::runtime::shape;
 use candle_core::{Result, Shape, Tensor, D};
 use dsf_simd::simd;
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::check::{self, Case};
-use crate::tuned::at_full_size;
+use crate::runtime::check::{self, Case};
+use crate::runtime::tuned::at_full_size;
 use candle_core::{Device, Var};
 use dsf_emulation::emulated;
 

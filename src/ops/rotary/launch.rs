@@ -1,8 +1,8 @@
 //! Rotary position embeddings on a GPU.
 
 use super::{Positions, Rotary};
-use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::runtime::autograd::{Launch, LaunchBackward};
 use candle_core::{DType, Result};
 
 impl Rotary {

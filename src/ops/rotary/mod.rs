@@ -2,12 +2,12 @@
 //! proportional to the position, so that products of queries and keys depend on their distance
 //! alone.
 
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::parallel::InParallel;
-use super::shape;
 use crate::gpu::Buffer;
-use crate::zeros::zeros;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::parallel::InParallel;
+use crate::runtime::shape;
+use crate::runtime::zeros::zeros;
 use candle_core::{bail, DType, Result, Shape, Tensor, D};
 use dsf_simd::simd;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::check::{self, Case};
+use crate::runtime::check::{self, Case};
 use candle_core::Device;
 
 /// A shape, the number of heads, the rotated channels of a head, and whether positions are given.

@@ -6,11 +6,11 @@ use super::kernel::Vector;
 use super::layout::{columns, Sequence};
 use super::panel::{Grads, Panel, Scratch, SpanGrads, TILE};
 use super::SelectiveScan;
-use crate::float::Float;
-use crate::fused::Backward;
-use crate::lanes::{each, splat, sum_parts, LANES};
-use crate::parallel::InParallel;
-use crate::zeros::zeros;
+use crate::runtime::autograd::Backward;
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{each, splat, sum_parts, LANES};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::zeros::zeros;
 use dsf_simd::simd;
 use std::ops::Range;
 

@@ -4,11 +4,11 @@
 use super::kernel::{walk, Numbers, ReadOut, ScanInputs, Vector, BLOCK, CHUNK};
 use super::layout::{at, blank, columns, gather, of_group, put, take, Chunk, Sequence, Steps};
 use super::SelectiveScan;
-use crate::float::Float;
-use crate::fused::Forward;
-use crate::lanes::{self, splat, store, LANES};
-use crate::parallel::InParallel;
-use crate::zeros::zeros;
+use crate::runtime::autograd::Forward;
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{self, splat, store, LANES};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::zeros::zeros;
 use dsf_simd::simd;
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! The innermost loops: a block of states of one group of channels through one chunk of time. States,
 //! carried gradients and the gradient of `a` stay in registers along time.
 
-use crate::float::Float;
-use crate::lanes::{each, splat, Lanes};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{each, splat, Lanes};
 
 /// Steps per chunk.
 pub(super) const CHUNK: usize = 64;

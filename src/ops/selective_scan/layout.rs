@@ -3,8 +3,8 @@
 
 use super::kernel::{Block, Column, Numbers, Vector, BLOCK, CHUNK};
 use super::SelectiveScan;
-use crate::float::Float;
-use crate::lanes::{self, each, load, splat, LANES};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{self, each, load, splat, LANES};
 use std::ops::Range;
 
 /// The maximum of groups of channels in a panel: its inputs of one chunk must stay in cache.

@@ -5,8 +5,8 @@ use super::kernel::{
 };
 use super::layout::{at, blank, gather, of_group, put, take, Chunk, Sequence, Steps};
 use super::SelectiveScan;
-use crate::float::Float;
-use crate::lanes::{self, each, load, splat, store, sum, Lanes, LANES};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{self, each, load, splat, store, sum, Lanes, LANES};
 use std::hint::black_box;
 use std::ops::Range;
 

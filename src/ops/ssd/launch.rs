@@ -1,9 +1,9 @@
 //! The scan on a GPU, by the kernels of chunked sums.
 
 use super::Ssd;
-use crate::chunked::launch::{Decay, Gradients, Launched, Rows};
-use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Buffer, Gpu, View};
+use crate::runtime::autograd::{Launch, LaunchBackward};
+use crate::runtime::chunked::launch::{Decay, Gradients, Launched, Rows};
 use candle_core::{bail, Result};
 
 pub(super) fn forward(op: &Ssd, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {

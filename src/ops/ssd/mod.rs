@@ -3,13 +3,14 @@
 mod launch;
 mod reference;
 
-use super::chunked::{Chunked, Decay, Inputs, Times};
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::{each, load, splat, store, sum_parts, Lanes, LANES};
-use super::{float::Float, shape};
 use crate::gpu::Buffer;
-use crate::parallel::InParallel;
-use crate::zeros::zeros;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::chunked::{Chunked, Decay, Inputs, Times};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{each, load, splat, store, sum_parts, Lanes, LANES};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::shape;
+use crate::runtime::zeros::zeros;
 use candle_core::{Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -17,7 +18,7 @@ use dsf_simd::simd;
 ///
 /// `u`, `delta`: (B, L, d); `a`: (d); `b`: (B, L, n); `c`: (B, L, n), result (B, L, d). With
 /// `positions`, (B, R) of u32 that ascend within each sequence, `c` is (B, R, n) at these steps,
-/// and the result (B, R, d). This is [`selective_scan`](super::selective_scan()) with one decay per
+/// and the result (B, R, d). This is [`selective_scan`](crate::selective_scan()) with one decay per
 /// channel, computed by matrix products: Dao & Gu 2024, with the decay inside each channel. The
 /// decay must not grow: δ a <= 0. Beyond 64 steps, either pass stores one state per 64 steps, for
 /// as many sequences as fit into a fixed amount of memory.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::check::{self, Case};
+use crate::runtime::check::{self, Case};
 use candle_core::{DType, Device, Var};
 
 fn case(batch: usize, len: usize, channels: usize, states: usize) -> Case {

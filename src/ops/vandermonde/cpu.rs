@@ -4,10 +4,10 @@
 //! are independent chains, which keep the multipliers busy.
 
 use super::Vandermonde;
-use crate::float::Float;
-use crate::lanes::{by_index, each, load, splat, store, sum, Lanes, LANES};
-use crate::parallel::InParallel;
-use crate::zeros::zeros;
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{by_index, each, load, splat, store, sum, Lanes, LANES};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::zeros::zeros;
 use dsf_simd::simd;
 
 /// States whose powers are computed together, and the same for gradients, which need four sums each.

@@ -1,8 +1,8 @@
 //! Launches of the kernels of `cuda/vandermonde.cu`.
 
 use super::Vandermonde;
-use crate::fused::{FusedOp, Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel};
+use crate::runtime::autograd::{FusedOp, Launch, LaunchBackward};
 use candle_core::{DType, Result};
 
 /// Threads of a block, and taps of a block; must equal those of `cuda/vandermonde.cu`.

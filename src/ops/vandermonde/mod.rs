@@ -5,10 +5,10 @@ mod cpu;
 mod launch;
 mod reference;
 
-use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::shape;
 use crate::gpu::Buffer;
+use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::float::Float;
+use crate::runtime::shape;
 use candle_core::{DType, Result, Shape, Tensor};
 
 /// y\[c,l\] = Re Σ_k w\[c,k\] a\[c,k\]^l for l below `len` (Gu et al. 2022, section 3).
@@ -68,7 +68,7 @@ impl FusedOp for Vandermonde {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{self, Case};
+    use crate::runtime::check::{self, Case};
     use candle_core::Device;
 
     fn case(width: usize, states: usize) -> Case {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::tuned::at_full_size;
+use crate::runtime::tuned::at_full_size;
 use dsf_emulation::{emulated, launches};
 
 fn kernels_agree(sizes: &[Sizes], positions: Option<&Tensor>, rule: Weights, dropout: Option<Dropout>) {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::check::{self, Case};
-use crate::route::{with_pairs, Pairs};
+use crate::runtime::check::{self, Case};
+use crate::runtime::route::{with_pairs, Pairs};
 use candle_core::{DType, Device};
 
 mod biases;

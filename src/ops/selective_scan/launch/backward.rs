@@ -2,9 +2,9 @@
 
 use super::super::SelectiveScan;
 use super::{add_parts, starts, Blocks};
-use crate::fused::LaunchBackward;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
-use crate::sums::sum_parts;
+use crate::runtime::autograd::LaunchBackward;
+use crate::runtime::sums::sum_parts;
 use candle_core::{DType, Result};
 
 const MODULE: &str = "selective_scan_backward";

@@ -6,8 +6,8 @@ mod blocks;
 pub(super) use backward::backward;
 
 use super::SelectiveScan;
-use crate::fused::Launch;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::runtime::autograd::Launch;
 use blocks::Blocks;
 use candle_core::{DType, Result};
 

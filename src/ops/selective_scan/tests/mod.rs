@@ -1,7 +1,7 @@
 mod kernels;
 
 use super::*;
-use crate::check::{self, Case};
+use crate::runtime::check::{self, Case};
 use candle_core::Device;
 
 fn case_of_rows(batch: usize, len: usize, rows: usize, channels: usize, states: usize) -> Case {
