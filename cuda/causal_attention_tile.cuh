@@ -4,7 +4,7 @@
 #include "mask.cuh"
 #include "mma.cuh"
 
-// Must equal the constants of src/ops/causal_attention/launch.rs.
+// Must equal the constants of src/ops/causal_attention/cuda/mod.rs.
 constexpr uint32_t SOFTMAX = 0, LINEAR_NORMALISED = 1, PLAIN = 2;
 
 constexpr int THREADS = 256;

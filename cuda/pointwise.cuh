@@ -1,4 +1,4 @@
-// Elementwise functions with exact derivatives, as in src/ops/pointwise/mod.rs.
+// Elementwise functions with exact derivatives, as in src/ops/pointwise/cpu.rs.
 #pragma once
 
 #include "device.cuh"

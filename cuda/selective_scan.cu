@@ -253,14 +253,6 @@ DEVICE void join_chunks(Ptr<const float> a, Ptr<const float> delta_sums, Ptr<flo
            uint32_t states, uint32_t row_count, uint32_t chunk, uint32_t chunks) {             \
         Inputs<T> in{nullptr, delta, nullptr, c, gy, a, rows, len, channels, states, row_count, 0}; \
         ends<T, true>(in, to, sums, chunk, chunks);                                            \
-    }                                                                                          \
-    KERNEL(sum_##io, 256, Global<const float> parts, Global<T> sum, uint32_t part_count,       \
-           uint32_t count) {                                                                   \
-        uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;                                    \
-        if (i >= count) return;                                                                \
-        float total = 0.0f;                                                                    \
-        for (uint32_t part = 0; part < part_count; ++part) total += parts[uint64_t(part) * count + i]; \
-        sum[i] = from_float<T>(total);                                                         \
     }
 
 SCAN(f32, float)

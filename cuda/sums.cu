@@ -42,3 +42,17 @@ DEVICE void sum_rows(Ptr<const T> x, Ptr<float> sums, uint32_t rows, uint32_t wi
 
 SUM_ROWS(f32, float)
 SUM_ROWS(bf16, bf16)
+
+// The sum of `part_count` parts of `count` numbers, in their order.
+#define ADD_PARTS(io, T)                                                                                 \
+    KERNEL(add_parts_##io, 256, Global<const float> parts, Global<T> sum, uint32_t part_count,           \
+           uint32_t count) {                                                                             \
+        uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;                                              \
+        if (i >= count) return;                                                                          \
+        float total = 0.0f;                                                                              \
+        for (uint32_t part = 0; part < part_count; ++part) total += parts[uint64_t(part) * count + i];   \
+        sum[i] = from_float<T>(total);                                                                   \
+    }
+
+ADD_PARTS(f32, float)
+ADD_PARTS(bf16, bf16)

@@ -1,8 +1,9 @@
-//! Differentiable operations that candle lacks, one public function each.
+//! Differentiable operations that Candle lacks, one public function each.
 //!
-//! Every op has a `reference` made of ordinary candle ops, which is its definition, and fused
-//! implementations with a hand-written backward pass: for f32 and f64 on the CPU, and for f32 and
-//! bf16 on a GPU. Results do not depend on the number of threads: work is divided at fixed places
+//! Every op is a folder of the same five parts: `mod` has the public function, the checks of its inputs and the record
+//! for autograd; `reference`, made of ordinary tensor ops, is its definition; `cpu` and `cuda` are fused implementations
+//! with a hand-written backward pass, for f32 and f64 on the CPU, and for f32 and bf16 on a GPU; `tests` compares them.
+//! Code that ops share is in `runtime`. Results do not depend on the number of threads: work is divided at fixed places
 //! and partial sums are added in index order.
 
 mod runtime;
@@ -12,6 +13,7 @@ mod cascade;
 mod causal_attention;
 mod causal_conv1d;
 mod channels;
+mod complex_scan;
 mod cross_entropy;
 mod delta_rule;
 mod dropout;
@@ -47,6 +49,7 @@ pub use cascade::cascade;
 pub use causal_attention::{causal_attention, heads_apart, heads_beside, patterned_attention, Pattern, Weights};
 pub use causal_conv1d::causal_conv1d;
 pub use channels::{add_scaled, scale_heads, softplus_biased};
+pub use complex_scan::complex_scan;
 pub use cross_entropy::{cross_entropy, Classified};
 pub use delta_rule::delta_rule;
 pub use dropout::dropout;
@@ -57,7 +60,7 @@ pub use gla::gla;
 pub use glu::{glu, Glu};
 pub use layer_norm::{add_layer_norm, layer_norm};
 pub use linear::{linear, linears};
-pub use linear_scan::{complex_scan, linear_scan};
+pub use linear_scan::linear_scan;
 pub use long_conv::long_conv;
 pub use matmul::matmul;
 pub use mlp::mlp;

@@ -3,6 +3,7 @@
 //! The backward pass stores the states of every [`SPAN`]th step and recomputes those in between.
 
 use super::Cascade;
+use crate::runtime::autograd::{Backward, CpuOp, Forward};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{each, splat, Lanes, LANES};
 use crate::runtime::parallel::InParallel;
@@ -12,24 +13,27 @@ use dsf_simd::simd;
 /// Steps between stored states.
 const SPAN: usize = 32;
 
-/// Computes y, one group of channels after another.
-pub(super) fn forward<F: Float>(op: &Cascade, ins: &[&[F]]) -> Vec<F> {
-    let mut y = zeros(op.width * op.len);
-    let groups = y.chunks_mut(LANES * op.len).enumerate();
-    groups.in_parallel(|(group, y)| response(&op.group(ins, group), y, op.len));
-    y
-}
+impl CpuOp for Cascade {
+    /// Computes y, one group of channels after another.
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        let mut y = zeros(self.width * self.len);
+        let groups = y.chunks_mut(LANES * self.len).enumerate();
+        groups.in_parallel(|(group, y)| response(&self.group(ins, group), y, self.len));
+        vec![y]
+    }
 
-/// The gradients of the three inputs.
-pub(super) fn backward<F: Float>(op: &Cascade, ins: &[&[F]], gy: &[F]) -> Vec<Vec<F>> {
-    let mut grads = [(); 3].map(|()| zeros(op.width * op.states));
-    let [ga, gb, gw] = &mut grads;
-    let each = LANES * op.states;
-    let parts = ga.chunks_mut(each).zip(gb.chunks_mut(each)).zip(gw.chunks_mut(each));
-    parts.zip(gy.chunks(LANES * op.len)).enumerate().in_parallel(|(group, (((ga, gb), gw), gy))| {
-        gradients(&op.group(ins, group), gy, op.len, [ga, gb, gw]);
-    });
-    grads.into()
+    /// The gradients of the three inputs.
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let (ins, gy) = (call.ins, call.only().grad);
+        let mut grads = [(); 3].map(|()| zeros(self.width * self.states));
+        let [ga, gb, gw] = &mut grads;
+        let each = LANES * self.states;
+        let parts = ga.chunks_mut(each).zip(gb.chunks_mut(each)).zip(gw.chunks_mut(each));
+        parts.zip(gy.chunks(LANES * self.len)).enumerate().in_parallel(|(group, (((ga, gb), gw), gy))| {
+            gradients(&self.group(ins, group), gy, self.len, [ga, gb, gw]);
+        });
+        grads.into()
+    }
 }
 
 /// The sections of a group of channels: a, b and w of each.

@@ -1,17 +1,12 @@
 //! Causal attention, for every rule that turns scores into weights.
 
-mod backward;
-mod forward;
-mod launch;
-mod launch_linear;
-mod linear;
+mod cpu;
+mod cuda;
 mod pattern;
 mod place;
 mod reference;
-mod tiles;
 
-use crate::gpu::Buffer;
-use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use crate::runtime::autograd::{apply_or, Op};
 use crate::runtime::float::Float;
 use crate::runtime::mask::{Dropout, Mask};
 use crate::runtime::shape;
@@ -78,12 +73,8 @@ fn apply(op: CausalAttention, ins: [&Tensor; 3]) -> Result<Tensor> {
             }
         };
     }
-    if runs_on(q) {
-        let bias = op.bias().cloned();
-        apply_one(op, &[&ins[..], bias.as_ref().as_slice()].concat())
-    } else {
-        reference::causal_attention(ins, &op)
-    }
+    let bias = op.bias().cloned();
+    apply_or(op, &[&ins[..], bias.as_ref().as_slice()].concat(), |op| reference::causal_attention(ins, op))
 }
 
 /// Sizes, named like in [`causal_attention`], and options.
@@ -155,10 +146,7 @@ impl CausalAttention {
                 v.dims()
             ),
         };
-        let mask = match dropout {
-            Some(dropout) => Mask::new(Self::OP, dropout)?,
-            None => None,
-        };
+        let mask = Mask::new(Self::OP, dropout)?;
         Ok(Self {
             batch,
             heads,
@@ -179,8 +167,8 @@ impl CausalAttention {
     /// side for GPU kernels; `None` if any will do.
     fn wanted(&self, q: &Tensor) -> Option<Heads> {
         let (on_gpu, by_chunks) = match crate::gpu::of(q) {
-            Some(_) => (true, launch_linear::applies(self)),
-            None => (false, linear::sums(self).is_some()),
+            Some(_) => (true, cuda::linear::applies(self)),
+            None => (false, cpu::linear::sums(self).is_some()),
         };
         match by_chunks {
             true => Some(Heads::Apart),
@@ -233,7 +221,7 @@ impl CausalAttention {
     }
 }
 
-impl FusedOp for CausalAttention {
+impl Op for CausalAttention {
     const NAME: &'static str = Self::OP;
 
     fn out_shapes(&self) -> Vec<Shape> {
@@ -242,38 +230,6 @@ impl FusedOp for CausalAttention {
             Heads::Beside => (batch, rows, self.heads * width).into(),
             Heads::Apart => (batch, self.heads, rows, width).into(),
         }]
-    }
-
-    fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
-        let mut outs = match linear::sums(self) {
-            Some(sums) => vec![linear::forward(self, sums, ins)],
-            None => forward::forward(self, ins),
-        };
-        if !tracked {
-            outs.truncate(1);
-        }
-        outs
-    }
-
-    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        match linear::sums(self) {
-            Some(sums) => linear::backward(self, sums, call.ins, call.only()),
-            None => backward::backward(self, call),
-        }
-    }
-
-    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
-        match launch_linear::applies(self) {
-            true => launch_linear::forward(self, call),
-            false => launch::forward(self, call),
-        }
-    }
-
-    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        match launch_linear::applies(self) {
-            true => launch_linear::backward(self, call),
-            false => launch::backward(self, call),
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Patterns of softmax attention: restrictions to some of the causal pairs, and biases by distance.
 
-use super::shape;
 use crate::runtime::float::Float;
+use crate::runtime::shape;
 use candle_core::{bail, DType, Result, Tensor};
 use std::ops::Range;
 

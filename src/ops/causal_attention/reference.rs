@@ -3,6 +3,7 @@
 use super::pattern::Checked;
 use super::place::{self, Heads};
 use super::{CausalAttention, Weights};
+use crate::dropout::reference::dropout;
 use candle_core::{DType, Result, Tensor, D};
 
 /// Subtracted from masked scores: e^{-1e30} is zero, and nothing becomes NaN.
@@ -40,15 +41,7 @@ fn headed([q, k, v]: [&Tensor; 3], op: &CausalAttention) -> Result<Tensor> {
         }
         Weights::Plain => scores.broadcast_mul(&mask)?,
     };
-    let weights = match &op.mask {
-        Some(mask) => {
-            let factors = mask.factors(weights.elem_count());
-            let factors = Tensor::from_vec(factors, weights.shape(), weights.device())?;
-            (&weights * factors.to_dtype(weights.dtype())?)?
-        }
-        None => weights,
-    };
-    weights.matmul(v)
+    dropout(&weights, op.mask)?.matmul(v)
 }
 
 /// The causal mask: 1 where row i attends to step j, else 0; (B or 1, 1, R, L).

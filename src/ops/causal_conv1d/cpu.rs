@@ -1,9 +1,18 @@
 //! The loops over steps and groups of channels.
 
-use super::USUAL;
+use super::cuda::LANES;
+use super::CausalConv1d;
+use crate::runtime::autograd::{Backward, CpuOp, Forward};
 use crate::runtime::float::Float;
-use crate::runtime::lanes::{by_index, each, load, map, store, Groups, Lanes};
+use crate::runtime::lanes::{by_index, each, load, map, splat, store, sum_parts, Groups, Lanes};
+use crate::runtime::parallel::InParallel;
+use crate::runtime::zeros::zeros;
 use dsf_simd::simd;
+
+/// Rows per task: long sequences are divided along time.
+const BLOCK: usize = 256;
+/// The common number of taps, for which loops are unrolled.
+const USUAL: usize = 4;
 
 /// Weights (K, groups of lanes) and bias (groups of lanes) of `width` channels.
 pub(super) struct Kernel<F> {
@@ -12,8 +21,46 @@ pub(super) struct Kernel<F> {
     pub(super) b: Vec<Lanes<F>>,
 }
 
+impl CpuOp for CausalConv1d {
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        let kernel = self.pack(ins);
+        let (sequence, block) = self.sizes();
+        let mut y = zeros(ins[0].len());
+        let sequences = y.chunks_mut(sequence).zip(ins[0].chunks(sequence));
+        sequences.in_parallel(|(y, x)| {
+            let blocks = y.chunks_mut(block).enumerate();
+            blocks.in_parallel(|(i, y)| forward_block(&kernel, x, i * BLOCK, y));
+        });
+        vec![y]
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let kernel = self.pack(call.ins);
+        let (sequence, block) = self.sizes();
+        let part = kernel.w.len() + kernel.b.len();
+        let parts = self.len.div_ceil(BLOCK) * part;
+        let mut gx = zeros(call.ins[0].len());
+        let mut sums = vec![splat(F::zero()); self.batch * parts];
+        let gy = call.only().grad.chunks(sequence);
+        let reads = call.ins[0].chunks(sequence).zip(gy);
+        let writes = gx.chunks_mut(sequence).zip(sums.chunks_mut(parts));
+        writes.zip(reads).in_parallel(|((gx, sums), (x, gy))| {
+            let blocks = gx.chunks_mut(block).zip(sums.chunks_mut(part));
+            let blocks = blocks.enumerate();
+            blocks.in_parallel(|(i, (gx, sums))| {
+                backward_block(&kernel, x, gy, i * BLOCK, gx, sums);
+            });
+        });
+        let mut sums = self.unpack_sum(&sums, part);
+        let gb = sums.split_off(self.taps * self.width);
+        let mut grads = vec![gx, transposed(&sums, self.width)];
+        grads.extend(call.ins.get(2).map(|_| gb));
+        grads
+    }
+}
+
 impl<F: Float> Kernel<F> {
-    fn taps(&self) -> usize {
+    pub(super) fn taps(&self) -> usize {
         self.w.len() / self.b.len()
     }
 
@@ -33,7 +80,7 @@ fn rows<F, const N: usize>(x: &[F], width: usize, first: usize) -> [Groups<'_, F
 
 /// Computes `y`, the rows from `first` on of the convolution of the whole sequence `x`.
 #[simd]
-pub(super) fn forward_block<F: Float>(kernel: &Kernel<F>, x: &[F], first: usize, y: &mut [F]) {
+fn forward_block<F: Float>(kernel: &Kernel<F>, x: &[F], first: usize, y: &mut [F]) {
     let (taps, width) = (kernel.taps(), kernel.width);
     for (t, y) in (first..).zip(y.chunks_exact_mut(width)) {
         y.copy_from_slice(&kernel.b.as_flattened()[..width]);
@@ -76,14 +123,7 @@ fn convolve<F: Float, const N: usize>(mut y: Lanes<F>, w: [&Lanes<F>; N], x: [&L
 /// contributions of these rows of x to the gradients of w (K, groups) and b (groups). Both must be
 /// zero on entry.
 #[simd]
-pub(super) fn backward_block<F: Float>(
-    kernel: &Kernel<F>,
-    x: &[F],
-    gy: &[F],
-    first: usize,
-    gx: &mut [F],
-    sums: &mut [Lanes<F>],
-) {
+fn backward_block<F: Float>(kernel: &Kernel<F>, x: &[F], gy: &[F], first: usize, gx: &mut [F], sums: &mut [Lanes<F>]) {
     let (taps, width) = (kernel.taps(), kernel.width);
     let (gw, gb) = sums.split_at_mut(kernel.w.len());
     for (t, gx) in (first..).zip(gx.chunks_exact_mut(width)) {
@@ -138,4 +178,39 @@ fn correlate<F: Float, const N: usize>(x: &Lanes<F>, gy: [&Lanes<F>; N], sums: &
         let sum = &mut sums[k * stride];
         *sum = each(|i| x[i].fma(gy[i], sum[i]));
     }
+}
+
+impl CausalConv1d {
+    /// The number of elements of a sequence, and of the rows of one task.
+    fn sizes(&self) -> (usize, usize) {
+        let block = BLOCK.min(self.len);
+        (self.len * self.width, block * self.width)
+    }
+
+    /// The weights as (K, groups of lanes) and the bias as groups of lanes.
+    fn pack<F: Float>(&self, ins: &[&[F]]) -> Kernel<F> {
+        let w = transposed(ins[1], self.taps);
+        let zero = vec![F::zero(); self.width];
+        let groups = |row: &[F]| row.chunks(LANES).map(load).collect::<Vec<Lanes<F>>>();
+        Kernel {
+            width: self.width,
+            w: w.chunks_exact(self.width).flat_map(groups).collect(),
+            b: groups(ins.get(2).unwrap_or(&&zero[..])),
+        }
+    }
+
+    /// The sum of the tasks' gradients, each K rows of w and one of b in groups of lanes, as plain
+    /// rows.
+    fn unpack_sum<F: Float>(&self, parts: &[Lanes<F>], part: usize) -> Vec<F> {
+        let sums = sum_parts(parts.as_flattened(), part * LANES);
+        let padded = self.width.next_multiple_of(LANES);
+        let rows = sums.chunks_exact(padded);
+        rows.flat_map(|row| &row[..self.width]).copied().collect()
+    }
+}
+
+/// The transpose, from (rows, columns) to (columns, rows).
+fn transposed<F: Float>(x: &[F], columns: usize) -> Vec<F> {
+    let column = |c: usize| x.iter().skip(c).step_by(columns);
+    (0..columns).flat_map(column).copied().collect()
 }

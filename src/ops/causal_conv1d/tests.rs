@@ -20,7 +20,7 @@ fn fused(ins: &[Tensor]) -> Result<Tensor> {
 fn fused_equals_reference() {
     let own = [1, 2, 63, 64, 65, 1000].map(|len| case(1 + len % 2 * 6, len, 5, 4));
     let odd = [case(2, 3, 17, 1), case(2, 3, 1, 3), case(1, 2, 33, 7)];
-    let reference = |ins: &[Tensor]| reference(&ins[0], &ins[1], ins.get(2));
+    let reference = |ins: &[Tensor]| reference::causal_conv1d(&ins[0], &ins[1], ins.get(2));
     check::agree(&own, fused, reference);
     check::agree(&odd, fused, reference);
     check::agree(&[bare(2, 300, 17, 4), bare(1, 2, 3, 4)], fused, reference);
@@ -30,7 +30,7 @@ fn fused_equals_reference() {
 fn kernels_equal_the_reference() {
     let own = [1, 2, 63, 64, 65, 500].map(|len| case(1 + len % 2 * 6, len, 5, 4));
     let wide = [case(3, 9, 68, 4), case(2, 3, 17, 1), case(1, 40, 8, 9), case(7, 33, 20, 3)];
-    let reference = |ins: &[Tensor]| reference(&ins[0], &ins[1], ins.get(2));
+    let reference = |ins: &[Tensor]| reference::causal_conv1d(&ins[0], &ins[1], ins.get(2));
     check::kernels_agree(&own, fused, reference);
     check::kernels_agree(&wide, fused, reference);
     check::kernels_agree(&[bare(2, 30, 17, 4), bare(1, 2, 3, 4)], fused, reference);

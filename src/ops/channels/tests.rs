@@ -2,7 +2,6 @@ use super::*;
 use crate::runtime::check::{self, Case};
 
 const SHAPES: [&[usize]; 4] = [&[4], &[7, 63, 16], &[2, 300, 8], &[1, 1000, 12]];
-
 /// Shapes for kernels: more rows than a tile, more columns than a warp.
 const SMALLER: [&[usize]; 4] = [&[4], &[7, 11, 16], &[130, 40], &[2, 3, 132]];
 
@@ -20,7 +19,7 @@ fn skip(ins: &[Tensor]) -> Result<Tensor> {
 
 #[test]
 fn add_scaled_is_a_broadcast_product_and_a_sum() {
-    let reference = |ins: &[Tensor]| &ins[0] + ins[1].broadcast_mul(&ins[2])?;
+    let reference = |ins: &[Tensor]| reference::add_scaled(&ins[0], &ins[1], &ins[2]);
     check::agree(&SHAPES.map(skip_case), skip, reference);
     check::kernels_agree(&SMALLER.map(skip_case), skip, reference);
     check::finite_differences(&skip_case(&[2, 3]), skip);
@@ -40,10 +39,7 @@ fn step(ins: &[Tensor]) -> Result<Tensor> {
 
 #[test]
 fn softplus_biased_repeats_a_single_channel() {
-    let of_sum = |ins: &[Tensor]| {
-        let z = ins[0].broadcast_add(&ins[1])?;
-        z.relu()? + (z.abs()?.neg()?.exp()? + 1.0)?.log()?
-    };
+    let of_sum = |ins: &[Tensor]| reference::softplus_biased(&ins[0], &ins[1]);
     let cases = SHAPES.map(|shape| step_case(shape, shape[shape.len() - 1]));
     check::agree(&cases, step, of_sum);
     let cases = [([7, 65, 1], 16), ([1, 1000, 1], 33), ([1, 1, 1], 1)];
@@ -72,13 +68,7 @@ fn heads(ins: &[Tensor]) -> Result<Tensor> {
 
 #[test]
 fn scale_heads_multiplies_each_head_by_its_own_number() {
-    let reference = |ins: &[Tensor]| {
-        let (x, scale) = (&ins[0], &ins[1]);
-        let heads = scale.dim(D::Minus1)?;
-        let split = [scale.dims(), &[x.dim(D::Minus1)? / heads]].concat();
-        let y = x.reshape(split)?.broadcast_mul(&scale.unsqueeze(D::Minus1)?)?;
-        y.reshape(x.shape())
-    };
+    let reference = |ins: &[Tensor]| reference::scale_heads(&ins[0], &ins[1]);
     let cases = SHAPES.map(|shape| heads_case(shape, shape[shape.len() - 1] / 4));
     check::agree(&cases, heads, reference);
     let cases = SMALLER.map(|shape| heads_case(shape, shape[shape.len() - 1] / 4));

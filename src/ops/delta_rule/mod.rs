@@ -1,17 +1,11 @@
 //! Generalised delta rule: a matrix state for each head, whose transition is a diagonal plus a matrix of rank one. Used
 //! by DeltaNet, Gated DeltaNet, RWKV-7 and the linear form of test-time training.
 
-mod backward;
-mod columns;
-mod forward;
-mod launch;
+mod cpu;
+mod cuda;
 mod reference;
-mod rows;
-mod span;
 
-use crate::gpu::Buffer;
-use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use crate::runtime::float::Float;
+use crate::runtime::autograd::{apply_or, Op};
 use crate::runtime::matrix_state::Sizes;
 use crate::runtime::shape;
 use candle_core::{Result, Shape, Tensor};
@@ -36,12 +30,12 @@ pub fn delta_rule(
 ) -> Result<Tensor> {
     let ins = [q, k, v, g, a, b];
     let op = DeltaRule::check(ins, rows)?;
-    if runs_on(k) {
-        apply_one(op, &ins)
-    } else {
-        reference::delta_rule(ins, rows)
-    }
+    apply_or(op, &ins, |_| reference::delta_rule(ins, rows))
 }
+
+/// Indices of a and b among the inputs.
+const A: usize = 4;
+const B: usize = 5;
 
 /// Delta rule; the inputs are in the order q, k, v, g, a, b.
 struct DeltaRule(Sizes);
@@ -55,29 +49,12 @@ impl DeltaRule {
     }
 }
 
-impl FusedOp for DeltaRule {
+impl Op for DeltaRule {
     const NAME: &'static str = "delta_rule";
 
     fn out_shapes(&self) -> Vec<Shape> {
         let sizes = &self.0;
         vec![(sizes.batch, sizes.times.rows, sizes.heads, sizes.values).into()]
-    }
-
-    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        vec![forward::forward(&self.0, ins)]
-    }
-
-    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        backward::backward(&self.0, call.ins, call.only().grad)
-    }
-
-    /// Saves the states before spans of events and the projections b_tᵀ S_{t-1}, if tracked.
-    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
-        launch::forward(&self.0, call)
-    }
-
-    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        launch::backward(&self.0, call)
     }
 }
 

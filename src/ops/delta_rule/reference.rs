@@ -1,5 +1,6 @@
 //! The reference: a loop over time of ordinary tensor ops.
 
+use crate::runtime::rows::gather_rows;
 use candle_core::{Result, Tensor};
 
 pub(super) fn delta_rule([q, k, v, g, a, b]: [&Tensor; 6], rows: Option<&Tensor>) -> Result<Tensor> {
@@ -17,15 +18,9 @@ pub(super) fn delta_rule([q, k, v, g, a, b]: [&Tensor; 6], rows: Option<&Tensor>
         states.push(state.clone());
     }
     let states = Tensor::stack(&states, 1)?; // (B, L, s, m, e)
-    let read = match rows {
-        Some(rows) => {
-            let starts = (0..batch).map(|b| (b * len) as u32);
-            let starts = Tensor::from_iter(starts, rows.device())?.unsqueeze(1)?;
-            let flat = rows.broadcast_add(&starts)?.flatten_all()?;
-            let picked = states.flatten(0, 1)?.index_select(&flat, 0)?;
-            picked.reshape((batch, (), heads, keys, values))?
-        }
+    let states = match rows {
+        Some(rows) => gather_rows(&states, rows)?,
         None => states,
     };
-    read.broadcast_mul(&q.unsqueeze(4)?)?.sum(3)
+    states.broadcast_mul(&q.unsqueeze(4)?)?.sum(3)
 }

@@ -1,18 +1,14 @@
 //! The gated scan of qLSTM, reversed qLSTM and RG-LRU, whose decay and input scale are gates: from
 //! the output of the linear map to the state in one pass forward and one backward.
 
-mod backward;
 mod cpu;
-mod launch;
+mod cuda;
 mod reference;
 mod rules;
 
-use crate::gpu::Buffer;
-use crate::linear_scan::Extent;
-use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use crate::runtime::float::Float;
+use crate::linear_scan::cuda::Extent;
+use crate::runtime::autograd::{apply_one, runs_on, Op};
 use crate::runtime::shape;
-use crate::runtime::strips::Strips;
 use candle_core::{Result, Shape, Tensor};
 use rules::{Gated, Reversed, RgLru, Rule};
 
@@ -119,19 +115,6 @@ impl Sizes {
     fn rows(&self) -> usize {
         self.selected.as_ref().map_or(self.extent.len, |selected| selected.rows)
     }
-
-    /// The time of state `row` of a sequence.
-    #[inline(always)]
-    fn time(&self, sequence: usize, row: usize) -> usize {
-        match &self.selected {
-            Some(selected) => selected.known[sequence * selected.rows + row],
-            None => row,
-        }
-    }
-
-    fn strips(&self) -> Strips {
-        Strips::new(self.extent.batch, self.extent.width)
-    }
 }
 
 struct Scan<R> {
@@ -139,29 +122,12 @@ struct Scan<R> {
     rule: R,
 }
 
-impl<R: Rule> FusedOp for Scan<R> {
+impl<R: Rule> Op for Scan<R> {
     const NAME: &'static str = OP;
 
     fn out_shapes(&self) -> Vec<Shape> {
         let sizes = &self.sizes;
         vec![(sizes.extent.batch, sizes.rows(), sizes.extent.width).into()]
-    }
-
-    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        vec![cpu::forward(self, ins)]
-    }
-
-    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        backward::backward(self, call.ins, call.only())
-    }
-
-    /// Saves all states if only some are returned.
-    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
-        self.launch_forward(call)
-    }
-
-    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        self.launch_back(call)
     }
 }
 

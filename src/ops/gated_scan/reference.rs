@@ -3,6 +3,7 @@
 use super::Gates;
 use crate::linear_scan::linear_scan;
 use crate::pointwise::{sigmoid, softplus, tanh};
+use crate::runtime::rows::gather_rows;
 use candle_core::{Result, Tensor, D};
 
 pub(super) fn gates(gates: &Gates, z: &Tensor) -> Result<(Tensor, Tensor)> {
@@ -30,13 +31,8 @@ pub(super) fn gates(gates: &Gates, z: &Tensor) -> Result<(Tensor, Tensor)> {
 pub(super) fn gated_scan(z: &Tensor, x: &Tensor, rule: &Gates, rows: Option<&Tensor>) -> Result<Tensor> {
     let (f, s) = gates(rule, z)?;
     let h = linear_scan(&f, &(s * x)?)?;
-    let Some(rows) = rows else {
-        return Ok(h);
-    };
-    let (batch, len, width) = h.dims3()?;
-    let starts = (0..batch).map(|b| (b * len) as u32);
-    let starts = Tensor::from_iter(starts, rows.device())?.unsqueeze(1)?;
-    let flat = rows.broadcast_add(&starts)?.flatten_all()?;
-    let picked = h.reshape(((), width))?.index_select(&flat, 0)?;
-    picked.reshape((batch, (), width))
+    match rows {
+        Some(rows) => gather_rows(&h, rows),
+        None => Ok(h),
+    }
 }

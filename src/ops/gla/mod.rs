@@ -1,14 +1,11 @@
 //! Gated linear attention: a matrix state for each head, with a decay for every feature of the key or one for the head.
 //! Used by GLA, HGRN2, mLSTM, RetNet and Lightning attention.
 
-mod backward;
-mod forward;
-mod launch;
+mod cpu;
+mod cuda;
 mod reference;
 
-use crate::gpu::Buffer;
-use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use crate::runtime::float::Float;
+use crate::runtime::autograd::{apply_or, Op};
 use crate::runtime::matrix_state::Sizes;
 use candle_core::{Result, Shape, Tensor};
 
@@ -23,38 +20,17 @@ use candle_core::{Result, Shape, Tensor};
 pub fn gla(q: &Tensor, k: &Tensor, v: &Tensor, g: &Tensor, rows: Option<&Tensor>) -> Result<Tensor> {
     let ins = [q, k, v, g];
     let op = Gla(Sizes::check(Gla::NAME, ins, rows)?);
-    if runs_on(k) {
-        apply_one(op, &ins)
-    } else {
-        reference::gla(ins, rows)
-    }
+    apply_or(op, &ins, |_| reference::gla(ins, rows))
 }
 
 struct Gla(Sizes);
 
-impl FusedOp for Gla {
+impl Op for Gla {
     const NAME: &'static str = "gla";
 
     fn out_shapes(&self) -> Vec<Shape> {
         let sizes = &self.0;
         vec![(sizes.batch, sizes.times.rows, sizes.heads, sizes.values).into()]
-    }
-
-    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        vec![forward::forward(&self.0, ins)]
-    }
-
-    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        backward::backward(&self.0, call.ins, call.only().grad)
-    }
-
-    /// Saves the states before spans of steps, if tracked.
-    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
-        launch::forward(&self.0, call)
-    }
-
-    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        launch::backward(&self.0, call)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The reference: a loop over time of ordinary tensor ops.
 
+use crate::runtime::rows::gather_rows;
 use candle_core::{Result, Tensor};
 
 pub(super) fn gla([q, k, v, g]: [&Tensor; 4], rows: Option<&Tensor>) -> Result<Tensor> {
@@ -14,13 +15,10 @@ pub(super) fn gla([q, k, v, g]: [&Tensor; 4], rows: Option<&Tensor>) -> Result<T
         state = (decay.broadcast_mul(&state)? + written)?;
         states.push(state.clone());
     }
-    let mut states = Tensor::stack(&states, 1)?; // (B, L, s, m, e)
-    if let Some(rows) = rows {
-        let starts = (0..batch).map(|b| (b * len) as u32);
-        let starts = Tensor::from_iter(starts, rows.device())?.unsqueeze(1)?;
-        let flat = rows.broadcast_add(&starts)?.flatten_all()?;
-        let picked = states.flatten(0, 1)?.index_select(&flat, 0)?;
-        states = picked.reshape((batch, (), heads, keys, values))?;
-    }
+    let states = Tensor::stack(&states, 1)?; // (B, L, s, m, e)
+    let states = match rows {
+        Some(rows) => gather_rows(&states, rows)?,
+        None => states,
+    };
     states.broadcast_mul(&q.unsqueeze(4)?)?.sum(3)
 }

@@ -19,7 +19,7 @@ fn fused(ins: &[Tensor]) -> Result<Tensor> {
 #[test]
 fn fused_equals_reference() {
     let shapes: [&[usize]; 6] = [&[5], &[1, 2], &[7, 63, 16], &[2, 64, 64], &[65, 17], &[1, 1000, 33]];
-    check::agree(&shapes.map(case), fused, |ins| reference(&ins[0], &ins[1], &ins[2], 1e-5));
+    check::agree(&shapes.map(case), fused, |ins| reference::layer_norm(&ins[0], &ins[1], &ins[2], 1e-5));
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn added(ins: &[Tensor]) -> Result<Tensor> {
 
 fn of_sum(ins: &[Tensor]) -> Result<Tensor> {
     let sum = (&ins[0] + &ins[1])?;
-    let normed = reference(&sum, &ins[2], &ins[3], 1e-5)?;
+    let normed = reference::layer_norm(&sum, &ins[2], &ins[3], 1e-5)?;
     Tensor::cat(&[sum, normed], 0)
 }
 
@@ -69,7 +69,7 @@ fn the_sum_and_its_norm_equal_their_reference() {
 fn kernels_equal_the_reference() {
     let shapes: [&[usize]; 9] =
         [&[3, 5], &[1, 2], &[3, 11, 16], &[130, 64], &[7, 100], &[2, 256], &[9, 384], &[33, 1024], &[2, 1030]];
-    let of_x = |ins: &[Tensor]| reference(&ins[0], &ins[1], &ins[2], 1e-5);
+    let of_x = |ins: &[Tensor]| reference::layer_norm(&ins[0], &ins[1], &ins[2], 1e-5);
     check::kernels_agree(&shapes.map(case), fused, of_x);
     check::kernels_agree(&shapes.map(sums), added, of_sum);
 }
@@ -77,7 +77,7 @@ fn kernels_equal_the_reference() {
 /// More rows than the blocks of a backward pass take at once.
 #[test]
 fn grids_of_full_size_equal_the_reference() {
-    let of_x = |ins: &[Tensor]| reference(&ins[0], &ins[1], &ins[2], 1e-5);
+    let of_x = |ins: &[Tensor]| reference::layer_norm(&ins[0], &ins[1], &ins[2], 1e-5);
     at_full_size(|| {
         check::kernels_agree(&[&[1, 2], &[540, 65]].map(|x| case(x)), fused, of_x);
         check::kernels_agree(&[&[1, 2], &[8500, 8]].map(|x| sums(x)), added, of_sum);

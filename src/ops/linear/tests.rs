@@ -28,7 +28,7 @@ fn fused(ins: &[Tensor]) -> Result<Tensor> {
 }
 
 fn by_reference(ins: &[Tensor]) -> Result<Tensor> {
-    let one = |map: usize| reference(&ins[0], &ins[1 + map], Some(&ins[3 + map]));
+    let one = |map: usize| reference::linear(&ins[0], &ins[1 + map], Some(&ins[3 + map]));
     side_by_side(vec![one(0)?, one(1)?])
 }
 
@@ -46,7 +46,7 @@ fn kernels_equal_the_reference() {
     let bare = |ins: &[Tensor]| linear(&ins[0], &ins[1], None);
     let case = Case::new("bare").normal("x", &[3, 5, 4]);
     let case = case.normal("w", &[6, 4]).factor();
-    check::kernels_agree(&[case], bare, |ins| reference(&ins[0], &ins[1], None));
+    check::kernels_agree(&[case], bare, |ins| reference::linear(&ins[0], &ins[1], None));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn four_maps_go_together() {
     };
     let by_reference = |ins: &[Tensor]| {
         let maps = maps(ins);
-        let outs = maps.iter().map(|(w, b)| reference(&ins[0], w, Some(b)));
+        let outs = maps.iter().map(|(w, b)| reference::linear(&ins[0], w, Some(b)));
         side_by_side(outs.collect::<Result<_>>()?)
     };
     check::kernels_agree(&[case], fused, by_reference);
@@ -125,7 +125,7 @@ fn gradients_of_several_maps_are_rounded_once() {
 fn a_map_without_bias_is_a_product() {
     let bare = |ins: &[Tensor]| linear(&ins[0], &ins[1], None);
     let case = Case::new("bare").normal("x", &[3, 5, 4]).normal("w", &[6, 4]);
-    check::agree(&[case], bare, |ins| reference(&ins[0], &ins[1], None));
+    check::agree(&[case], bare, |ins| reference::linear(&ins[0], &ins[1], None));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_map_that_the_loss_does_not_use_gets_no_gradient() {
     // Zeros take the place of the missing gradient, one by one and four at a time.
     check::kernels_agree(&[case(&[2, 3], [2, 4]), case(&[3, 4], [8, 4])], first, |ins| {
         // candle gives a gradient only to tensors that take part, so the factor is tiny instead of zero
-        let [one, other] = [0, 1].map(|map| reference(&ins[0], &ins[1 + map], Some(&ins[3 + map])));
+        let [one, other] = [0, 1].map(|map| reference::linear(&ins[0], &ins[1 + map], Some(&ins[3 + map])));
         one?.broadcast_add(&(other?.sum_keepdim(D::Minus1)? * 1e-30)?)
     });
 }

@@ -1,20 +1,36 @@
 //! Forward and backward of one strip of channels. Row t is computed from row t-1, so the inner
 //! loops run over channels.
 
-use super::{Extent, LinearScan};
-use crate::runtime::autograd::Used;
+use super::cuda::Extent;
+use super::LinearScan;
+use crate::runtime::autograd::{Backward, CpuOp, Forward, Used};
 use crate::runtime::float::Float;
 use crate::runtime::strips::{Rows, Strip, Strips};
 use crate::runtime::zeros::zeros;
 use dsf_simd::simd;
 
-pub(super) fn forward<F: Float>(scan: &LinearScan, a: &[F], x: &[F]) -> Vec<F> {
-    let mut h = zeros(x.len());
-    let Extent { batch, len, width, .. } = scan.0;
-    Strips::new(batch, width).run([&mut h], |strip, [h]| {
-        forward_strip(len, strip, [a, x], h);
-    });
-    h
+impl CpuOp for LinearScan {
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        let (a, x) = (ins[0], ins[1]);
+        let mut h = zeros(x.len());
+        let Extent { batch, len, width, .. } = self.0;
+        Strips::new(batch, width).run([&mut h], |strip, [h]| {
+            forward_strip(len, strip, [a, x], h);
+        });
+        vec![h]
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let (a, h) = (call.ins[0], call.only());
+        let mut ga = zeros(a.len());
+        let mut gx = zeros(a.len());
+        let Extent { batch, len, width, .. } = self.0;
+        let strips = Strips::new(batch, width);
+        strips.run([&mut ga, &mut gx], |strip, [ga, gx]| {
+            backward_strip(len, strip, a, h, ga, gx);
+        });
+        vec![ga, gx]
+    }
 }
 
 #[simd]
@@ -33,17 +49,6 @@ fn add_product<F: Float>(to: &mut [F], x: &[F], a: &[F], b: &[F]) {
     for (((to, &x), &a), &b) in to.iter_mut().zip(x).zip(a).zip(b) {
         *to = a.fma(b, x);
     }
-}
-
-pub(super) fn backward<F: Float>(scan: &LinearScan, a: &[F], h: Used<&[F]>) -> Vec<Vec<F>> {
-    let mut ga = zeros(a.len());
-    let mut gx = zeros(a.len());
-    let Extent { batch, len, width, .. } = scan.0;
-    let strips = Strips::new(batch, width);
-    strips.run([&mut ga, &mut gx], |strip, [ga, gx]| {
-        backward_strip(len, strip, a, h, ga, gx);
-    });
-    vec![ga, gx]
 }
 
 /// The adjoint scan: dL/dx_t = dL/dh_t, to which later steps contribute a_{t+1} dL/dh_{t+1}. `ga`

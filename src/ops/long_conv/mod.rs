@@ -1,16 +1,11 @@
 //! The causal convolution of every channel with a kernel of its own that may be as long as the sequence, for S4, DSS,
 //! H3, Hyena and their kin.
 
-mod channel;
 mod cpu;
-mod direct;
-mod fourier;
-mod launch;
+mod cuda;
 mod reference;
 
-use crate::gpu::Buffer;
-use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use crate::runtime::float::Float;
+use crate::runtime::autograd::{apply_or, Op};
 use crate::runtime::shape;
 use candle_core::{Result, Shape, Tensor};
 
@@ -21,11 +16,7 @@ use candle_core::{Result, Shape, Tensor};
 /// inputs of its channel by rounding errors, and by values that are not finite.
 pub fn long_conv(u: &Tensor, kernel: &Tensor) -> Result<Tensor> {
     let conv = LongConv::check(u, kernel)?;
-    if runs_on(u) {
-        apply_one(conv, &[u, kernel])
-    } else {
-        reference::long_conv(u, kernel)
-    }
+    apply_or(conv, &[u, kernel], |_| reference::long_conv(u, kernel))
 }
 
 struct LongConv {
@@ -42,34 +33,13 @@ impl LongConv {
         shape::parameter(Self::NAME, ("kernel", kernel), ("u", u), &[width, taps])?;
         Ok(Self { batch, len, width, taps })
     }
-
-    /// The taps that have an effect.
-    fn reach(&self) -> usize {
-        self.taps.min(self.len)
-    }
 }
 
-impl FusedOp for LongConv {
+impl Op for LongConv {
     const NAME: &'static str = "long_conv";
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![(self.batch, self.len, self.width).into()]
-    }
-
-    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        vec![cpu::forward(self, ins[0], ins[1])]
-    }
-
-    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        cpu::backward(self, call)
-    }
-
-    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
-        launch::forward(self, call)
-    }
-
-    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        launch::backward(self, call)
     }
 }
 

@@ -2,25 +2,14 @@
 //! saved; all other intermediate results exist for a few rows at a time, while Candle would store six tensors of that
 //! size.
 
-use crate::dropout::mask_chunk;
-use crate::gpu::Buffer;
-use crate::linear::{linear, MAX_TASKS};
-use crate::pointwise::{gelu, values, Gelu};
-use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use crate::runtime::float::Float;
-use crate::runtime::gemm::{product, Transposed, View};
-use crate::runtime::lanes::{add_to_rows, blank, sum_parts, sum_rows};
+mod cpu;
+mod cuda;
+mod reference;
+
+use crate::runtime::autograd::{apply_or, Op};
 use crate::runtime::mask::{Dropout, Mask};
-use crate::runtime::parallel::InParallel;
 use crate::runtime::shape;
-use crate::runtime::zeros::zeros;
 use candle_core::{Result, Shape, Tensor};
-use dsf_simd::simd;
-
-mod launch;
-
-/// Rows of the hidden layer that exist at one time on a thread.
-const ROWS: usize = 256;
 
 /// gelu(x W1^T + b1) W2^T + b2 over the last axis.
 ///
@@ -34,15 +23,7 @@ pub fn mlp(
     dropout: [Option<Dropout>; 2],
 ) -> Result<Tensor> {
     let op = Mlp::check(x, [w1, b1], [w2, b2], dropout)?;
-    if runs_on(x) {
-        return apply_one(op, &[x, w1, b1, w2, b2]);
-    }
-    let dropped = |x: Tensor, mask: Option<Mask>| match mask {
-        Some(mask) => crate::dropout::reference(&x, mask),
-        None => Ok(x),
-    };
-    let hidden = dropped(gelu(&linear(x, w1, Some(b1))?)?, op.masks[0])?;
-    dropped(linear(&hidden, w2, Some(b2))?, op.masks[1])
+    apply_or(op, &[x, w1, b1, w2, b2], |op| reference::mlp(x, [w1, b1], [w2, b2], op.masks))
 }
 
 struct Mlp {
@@ -69,178 +50,20 @@ impl Mlp {
         shape::expect(Self::NAME, ("b1", b1), ("w1", w1), &[hidden])?;
         shape::expect(Self::NAME, ("w2", w2), ("w1", w1), &[out, hidden])?;
         shape::expect(Self::NAME, ("b2", b2), ("w2", w2), &[out])?;
-        let mask = |what: Option<Dropout>| match what {
-            Some(what) => Mask::new(Self::NAME, what),
-            None => Ok(None),
-        };
-        Ok(Self { leading: leading.to_vec(), inner, hidden, out, masks: [mask(dropout[0])?, mask(dropout[1])?] })
+        let masks = [Mask::new(Self::NAME, dropout[0])?, Mask::new(Self::NAME, dropout[1])?];
+        Ok(Self { leading: leading.to_vec(), inner, hidden, out, masks })
     }
 
     fn rows(&self) -> usize {
         self.leading.iter().product()
     }
-
-    /// Rows per task of the backward pass: a function of the sizes alone.
-    fn task(&self) -> usize {
-        self.rows().div_ceil(MAX_TASKS).next_multiple_of(ROWS)
-    }
-
-    /// Multiplies rows from `first` on of the hidden layer (`which` 0) or of the result (1) by
-    /// their mask.
-    fn drop<F: Float>(&self, which: usize, first: usize, rows: &mut [F]) {
-        if let Some(mask) = &self.masks[which] {
-            let width = [self.hidden, self.out][which];
-            mask_chunk(mask, (first * width) as u64, rows);
-        }
-    }
-
-    /// Computes, for the rows from `first` on, `z`, the pre-activation of the hidden layer, and
-    /// `y`, the result; `a` is scratch memory.
-    fn forward_rows<F: Float>(
-        &self,
-        first: usize,
-        x: &[F],
-        [w1, w2]: &[Transposed<F>; 2],
-        [b1, b2]: [&[F]; 2],
-        [z, a, y]: [&mut [F]; 3],
-    ) {
-        let (inner, hidden) = (self.inner, self.hidden);
-        product(z, hidden, View::new(x, inner), w1.view(), false);
-        add_to_rows(z, b1);
-        values::<Gelu, F>(z, a);
-        self.drop(0, first, a);
-        product(y, self.out, View::new(a, hidden), w2.view(), false);
-        add_to_rows(y, b2);
-        self.drop(1, first, y);
-    }
-
-    /// Adds the gradients of the rows from `first` on to `grads` (of w1, b1, w2, b2) and writes
-    /// that of x; `masked` is scratch memory for the gradient of the result times its mask.
-    fn backward_rows<F: Float>(
-        &self,
-        first: usize,
-        [x, z, gy]: [&[F]; 3],
-        ins: &[&[F]],
-        [a, slopes, masked]: [&mut [F]; 3],
-        gx: &mut [F],
-        [gw1, gb1, gw2, gb2]: [&mut [F]; 4],
-    ) {
-        let (inner, hidden, out) = (self.inner, self.hidden, self.out);
-        a.fill(F::one());
-        self.drop(0, first, a);
-        multiply_gelu_with_slope(z, a, slopes);
-        let gy = if self.masks[1].is_some() {
-            masked.copy_from_slice(gy);
-            self.drop(1, first, masked);
-            masked
-        } else {
-            gy
-        };
-        let gy_rows = View::new(gy, out);
-        product(gw2, hidden, gy_rows.t(), View::new(a, hidden), true);
-        sum_rows(gy, gb2);
-        let gz = a; // its values have been used
-        product(gz, hidden, gy_rows, View::new(ins[3], hidden), false);
-        multiply(slopes, gz);
-        sum_rows(gz, gb1);
-        let gz = View::new(gz, hidden);
-        product(gw1, inner, gz.t(), View::new(x, inner), true);
-        product(gx, inner, gz, View::new(ins[1], inner), false);
-    }
 }
 
-impl FusedOp for Mlp {
+impl Op for Mlp {
     const NAME: &'static str = "mlp";
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![[&self.leading[..], &[self.out]].concat().into()]
-    }
-
-    /// Saves the pre-activation of the hidden layer: that is cheaper than repeating the product.
-    fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
-        let (block, wide) = (ROWS * self.inner, ROWS * self.hidden);
-        let weights = [Transposed::of(ins[1], self.inner), Transposed::of(ins[3], self.hidden)];
-        let biases = [ins[2], ins[4]];
-        let mut y = zeros(self.rows() * self.out);
-        let scratch = || vec![blank::<F>(); wide];
-        let blocks = y.chunks_mut(ROWS * self.out).zip(ins[0].chunks(block)).enumerate();
-        if !tracked {
-            blocks.in_parallel_with(
-                || [scratch(), scratch()],
-                |[z, a], (i, (y, x))| {
-                    let size = x.len() / self.inner * self.hidden;
-                    let written = [&mut z[..size], &mut a[..size], y];
-                    self.forward_rows(i * ROWS, x, &weights, biases, written);
-                },
-            );
-            return vec![y];
-        }
-        let mut z = vec![blank::<F>(); self.rows() * self.hidden];
-        blocks.zip(z.chunks_mut(wide)).in_parallel_with(scratch, |a, ((i, (y, x)), z)| {
-            let a = &mut a[..z.len()];
-            self.forward_rows(i * ROWS, x, &weights, biases, [z, a, y]);
-        });
-        vec![y, z]
-    }
-
-    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        let (x, z, gy) = (call.ins[0], &call.saved[0], call.only().grad);
-        let (inner, hidden, out, task) = (self.inner, self.hidden, self.out, self.task());
-        let parts = self.rows().div_ceil(task);
-        let sizes = [1, 2, 3, 4].map(|i| call.ins[i].len());
-        let mut sums = sizes.map(|size| zeros(parts * size));
-        let [gw1, gb1, gw2, gb2] = &mut sums;
-        let mut gx = zeros(x.len());
-        let first = gw1.chunks_mut(sizes[0]).zip(gb1.chunks_mut(sizes[1]));
-        let second = gw2.chunks_mut(sizes[2]).zip(gb2.chunks_mut(sizes[3]));
-        let reads = x.chunks(task * inner).zip(z.chunks(task * hidden));
-        let grads = gx.chunks_mut(task * inner).zip(gy.chunks(task * out));
-        first.zip(second).zip(reads.zip(grads)).enumerate().in_parallel(
-            |(i, (((gw1, gb1), (gw2, gb2)), ((x, z), (gx, gy))))| {
-                let sizes = [hidden, hidden, self.masks[1].map_or(0, |_| out)];
-                let mut scratch = sizes.map(|width| vec![blank::<F>(); ROWS * width]);
-                let reads = x.chunks(ROWS * inner).zip(gy.chunks(ROWS * out));
-                let blocks = gx.chunks_mut(ROWS * inner).zip(z.chunks(ROWS * hidden));
-                for (j, ((gx, z), (x, gy))) in blocks.zip(reads).enumerate() {
-                    let [a, slopes, masked] = &mut scratch;
-                    let masked_size = masked.len().min(gy.len());
-                    let scratch = [&mut a[..z.len()], &mut slopes[..z.len()], &mut masked[..masked_size]];
-                    let grads = [&mut *gw1, &mut *gb1, &mut *gw2, &mut *gb2];
-                    let first = i * task + j * ROWS;
-                    self.backward_rows(first, [x, z, gy], call.ins, scratch, gx, grads);
-                }
-            },
-        );
-        let mut grads = vec![gx];
-        grads.extend(sums.iter().zip(sizes).map(|(sum, size)| sum_parts(sum, size)));
-        grads
-    }
-
-    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
-        self.launch_layers(call)
-    }
-
-    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        self.launch_gradients(call)
-    }
-}
-
-/// Multiplies `a` by gelu(z), and writes the previous `a` times gelu'(z) to `slopes`; both share
-/// the error function.
-#[simd]
-fn multiply_gelu_with_slope<F: Float>(z: &[F], a: &mut [F], slopes: &mut [F]) {
-    for ((a, slope), &z) in a.iter_mut().zip(slopes).zip(z) {
-        let (value, slope_at_z) = Gelu::value_and_slope(z);
-        *slope = *a * slope_at_z;
-        *a *= value;
-    }
-}
-
-/// `to *= by`, element by element.
-#[simd]
-fn multiply<F: Float>(by: &[F], to: &mut [F]) {
-    for (to, &by) in to.iter_mut().zip(by) {
-        *to *= by;
     }
 }
 

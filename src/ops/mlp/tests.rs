@@ -40,24 +40,10 @@ fn fused(ins: &[Tensor]) -> Result<Tensor> {
 }
 
 fn reference(dropout: [Option<Dropout>; 2]) -> impl Fn(&[Tensor]) -> Result<Tensor> {
-    move |ins| by_definition(ins, dropout)
-}
-
-fn by_definition(ins: &[Tensor], dropout: [Option<Dropout>; 2]) -> Result<Tensor> {
-    let masked = |x: Tensor, what: Option<Dropout>| match what {
-        Some(what) => crate::dropout::reference(&x, Mask::new("test", what)?.unwrap()),
-        None => Ok(x),
-    };
-    let layer = |x: &Tensor, w: &Tensor, b: &Tensor| {
-        let inner = x.dim(x.rank() - 1)?;
-        x.reshape(((), inner))?.matmul(&w.t()?)?.broadcast_add(b)
-    };
-    let z = layer(&ins[0], &ins[1], &ins[2])?;
-    let below = (((&z * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)? * 0.5)?;
-    let hidden = masked((z * below)?, dropout[0])?;
-    let y = masked(layer(&hidden, &ins[3], &ins[4])?, dropout[1])?;
-    let leading = &ins[0].dims()[..ins[0].rank() - 1];
-    y.reshape([leading, &[ins[3].dim(0)?]].concat())
+    move |ins| {
+        let masks = [Mask::new("test", dropout[0])?, Mask::new("test", dropout[1])?];
+        reference::mlp(&ins[0], [&ins[1], &ins[2]], [&ins[3], &ins[4]], masks)
+    }
 }
 
 #[test]

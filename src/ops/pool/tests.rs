@@ -29,7 +29,7 @@ fn reference(kind: Pool, cut: bool) -> impl Fn(&[Tensor]) -> Result<Tensor> {
     move |ins| {
         let (batch, len, _) = ins[0].dims3()?;
         let lengths = cut.then(|| lengths(batch, len));
-        Pooled::check(&ins[0], lengths.as_ref(), kind)?.reference(&ins[0])
+        reference::pool(&Pooled::check(&ins[0], lengths.as_ref(), kind)?, &ins[0])
     }
 }
 

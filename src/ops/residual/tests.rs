@@ -1,6 +1,8 @@
+use super::cpu::CHUNK;
 use super::*;
 use crate::runtime::check::{self, Case};
 use crate::runtime::tuned::at_full_size;
+use candle_core::DType;
 use candle_core::Device;
 
 const DROPPED: Dropout = Dropout { p: 0.3, key: [3, 5], index: 1 << 40 };
@@ -19,16 +21,7 @@ fn by(dropout: Option<Dropout>) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync {
 }
 
 fn reference(dropout: Option<Dropout>) -> impl Fn(&[Tensor]) -> Result<Tensor> {
-    move |ins| {
-        let branch = match dropout {
-            Some(what) => dropped(&ins[1], Mask::new("test", what)?.unwrap())?,
-            None => ins[1].clone(),
-        };
-        match ins.get(2) {
-            Some(scale) => ins[0].broadcast_mul(scale)? + branch,
-            None => &ins[0] + branch,
-        }
-    }
+    move |ins| reference::residual(&ins[0], &ins[1], Mask::new("test", dropout)?, ins.get(2))
 }
 
 fn each(f: impl Fn(fn(&[usize]) -> Case, Option<Dropout>)) {

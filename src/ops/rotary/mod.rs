@@ -2,16 +2,16 @@
 //! proportional to the position, so that products of queries and keys depend on their distance
 //! alone.
 
-use crate::gpu::Buffer;
-use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+mod cpu;
+mod cuda;
+mod reference;
+
+use crate::runtime::autograd::{apply_or, Op};
 use crate::runtime::float::Float;
 use crate::runtime::parallel::InParallel;
 use crate::runtime::shape;
 use crate::runtime::zeros::zeros;
-use candle_core::{bail, DType, Result, Shape, Tensor, D};
-use dsf_simd::simd;
-
-mod launch;
+use candle_core::{bail, DType, Result, Shape, Tensor};
 
 /// Pair j of n is rotated by the angle p BASE^(-j / n) at position p.
 const BASE: f64 = 10_000.0;
@@ -49,9 +49,6 @@ pub fn rotary(x: &Tensor, heads: usize, dims: usize, positions: Option<&Tensor>)
         None => Positions::FromZero(rows),
         Some(positions) => Positions::Given(positions.contiguous()?),
     };
-    if !runs_on(x) {
-        return reference(x, heads, dims, &positions);
-    }
     let op = Rotary {
         shape: x.shape().clone(),
         known: match x.device().is_cpu() {
@@ -63,7 +60,7 @@ pub fn rotary(x: &Tensor, heads: usize, dims: usize, positions: Option<&Tensor>)
         width,
         dims,
     };
-    apply_one(op, &[x])
+    apply_or(op, &[x], |op| reference::rotary(x, heads, dims, &op.positions))
 }
 
 /// The positions of the rows of all sequences.
@@ -102,24 +99,6 @@ fn table<F: Float>(positions: &[u32], dims: usize) -> Vec<F> {
     table
 }
 
-fn reference(x: &Tensor, heads: usize, dims: usize, positions: &Positions) -> Result<Tensor> {
-    let (batch, rows, channels) = x.dims3()?;
-    let positions = positions.known()?;
-    let angles = Tensor::from_vec(table::<f64>(&positions, dims), ((), rows, 1, dims), x.device())?;
-    let angles = angles.to_dtype(x.dtype())?;
-    let half = dims / 2;
-    let (cos, sin) = (angles.narrow(3, 0, half)?, angles.narrow(3, half, half)?);
-    let x = x.reshape((batch, rows, heads, channels / heads))?;
-    let (a, b) = (x.narrow(3, 0, half)?, x.narrow(3, half, half)?);
-    let rotated_a = (a.broadcast_mul(&cos)? - b.broadcast_mul(&sin)?)?;
-    let rotated_b = (b.broadcast_mul(&cos)? + a.broadcast_mul(&sin)?)?;
-    let mut parts = vec![rotated_a, rotated_b];
-    if dims < channels / heads {
-        parts.push(x.narrow(3, dims, channels / heads - dims)?);
-    }
-    Tensor::cat(&parts, D::Minus1)?.reshape((batch, rows, channels))
-}
-
 struct Rotary {
     shape: Shape,
     positions: Positions,
@@ -133,68 +112,11 @@ struct Rotary {
     dims: usize,
 }
 
-impl Rotary {
-    /// Rotates every row of `x`, by the negative angles if `back`.
-    fn rotate_rows<F: Float>(&self, x: &[F], table: &[F], back: bool) -> Vec<F> {
-        let sign = if back { -F::one() } else { F::one() };
-        let count = self.known.len();
-        let mut y = zeros(x.len());
-        y.chunks_mut(ROWS * self.channels).zip(x.chunks(ROWS * self.channels)).enumerate().in_parallel(
-            |(task, (y, x))| {
-                let rows = y.chunks_exact_mut(self.channels);
-                for (row, (y, x)) in rows.zip(x.chunks_exact(self.channels)).enumerate() {
-                    let position = (task * ROWS + row) % count;
-                    let angles = &table[position * self.dims..][..self.dims];
-                    rotate(x, angles, sign, self.width, y);
-                }
-            },
-        );
-        y
-    }
-}
-
-impl FusedOp for Rotary {
+impl Op for Rotary {
     const NAME: &'static str = "rotary";
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![self.shape.clone()]
-    }
-
-    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let table = table(&self.known, self.dims);
-        let y = self.rotate_rows(ins[0], &table, false);
-        vec![y, table]
-    }
-
-    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        vec![self.rotate_rows(call.only().grad, call.saved[0], true)]
-    }
-
-    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
-        self.launch_forward(call)
-    }
-
-    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        self.launch_back(call)
-    }
-}
-
-/// Rotates the heads of a row by `angles`, given as cosines and then sines; the sines are
-/// multiplied by `sign`.
-#[simd]
-fn rotate<F: Float>(x: &[F], angles: &[F], sign: F, width: usize, y: &mut [F]) {
-    let (cos, sin) = angles.split_at(angles.len() / 2);
-    for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)) {
-        let ((a, x), (rotated_a, y)) = (x.split_at(cos.len()), y.split_at_mut(cos.len()));
-        let ((b, x), (rotated_b, y)) = (x.split_at(cos.len()), y.split_at_mut(cos.len()));
-        let angles = cos.iter().zip(sin);
-        let rotated = rotated_a.iter_mut().zip(rotated_b);
-        for (((rotated_a, rotated_b), (&a, &b)), (&cos, &sin)) in rotated.zip(a.iter().zip(b)).zip(angles) {
-            let sin = sign * sin;
-            *rotated_a = a.fma(cos, -b * sin);
-            *rotated_b = b.fma(cos, a * sin);
-        }
-        y.copy_from_slice(x);
     }
 }
 

@@ -38,7 +38,7 @@ fn plain((shape, heads, dims, given): Setting) -> impl Fn(&[Tensor]) -> Result<T
         true => Positions::Given(positions(shape[0], shape[1])),
         false => Positions::FromZero(shape[1]),
     };
-    move |ins| reference(&ins[0], heads, dims, &positions)
+    move |ins| reference::rotary(&ins[0], heads, dims, &positions)
 }
 
 #[test]

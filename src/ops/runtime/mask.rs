@@ -31,9 +31,11 @@ pub(crate) struct Mask {
 }
 
 impl Mask {
-    /// `None` for p = 0, which drops nothing.
-    pub(crate) fn new(op: &str, dropout: Dropout) -> Result<Option<Self>> {
-        let Dropout { p, key, index } = dropout;
+    /// `None` without dropout and for p = 0, which drops nothing.
+    pub(crate) fn new(op: &str, dropout: impl Into<Option<Dropout>>) -> Result<Option<Self>> {
+        let Some(Dropout { p, key, index }) = dropout.into() else {
+            return Ok(None);
+        };
         if !(0.0..1.0).contains(&p) {
             bail!("{op}: dropout of {p}, needed is 0 <= p < 1");
         }

@@ -16,6 +16,7 @@ pub(crate) mod parallel;
 pub(crate) mod peaks;
 pub mod rng;
 pub(crate) mod route;
+pub(crate) mod rows;
 pub(crate) mod shape;
 pub mod simd;
 pub(crate) mod strips;

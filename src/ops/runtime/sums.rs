@@ -16,6 +16,18 @@ pub(crate) fn sum_parts(gpu: &Gpu, parts: &Buffer, width: usize) -> Result<Buffe
     sum_rows(gpu, parts.view(), width)
 }
 
+/// The sum of `count` parts, in their order; the same buffer if there is one part.
+pub(crate) fn add_parts(gpu: &Gpu, parts: Buffer, count: usize, io: DType) -> Result<Buffer> {
+    if count == 1 && parts.dtype() == io {
+        return Ok(parts);
+    }
+    let each = parts.len() / count;
+    let mut sum = gpu.alloc(io, each)?;
+    let args = [(&parts).into(), (&mut sum).into(), count.into(), each.into()];
+    gpu.launch(Kernel::of("sums", "add_parts", io), Grid::for_each(each), &args)?;
+    Ok(sum)
+}
+
 /// The sum of the rows of a matrix (.., width), in f32, as the gradient of a bias needs it.
 pub(crate) fn sum_rows(gpu: &Gpu, x: View, width: usize) -> Result<Buffer> {
     let [sum] = sums_of(gpu, [(x, width)])?;

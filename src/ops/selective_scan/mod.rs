@@ -1,19 +1,11 @@
 //! The selective scan, with a diagonal transition that depends on the input: S6, Mamba, the
 //! released SSD.
 
-mod backward;
 mod cpu;
-mod kernel;
-mod launch;
-mod layout;
-mod panel;
+pub(crate) mod cuda;
 mod reference;
 
-pub(super) use launch::add_parts;
-
-use crate::gpu::Buffer;
-use crate::runtime::autograd::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use crate::runtime::float::Float;
+use crate::runtime::autograd::{apply_or, Op};
 use crate::runtime::shape;
 use candle_core::{Result, Shape, Tensor};
 
@@ -35,11 +27,7 @@ pub fn selective_scan(
 ) -> Result<Tensor> {
     let ins = [u, delta, a, b, c];
     let scan = SelectiveScan::check(ins, positions)?;
-    if runs_on(u) {
-        apply_one(scan, &ins)
-    } else {
-        reference::selective_scan(ins, &scan)
-    }
+    apply_or(scan, &ins, |scan| reference::selective_scan(ins, scan))
 }
 
 /// The sizes: batch, length, channels, states per channel, rows read out.
@@ -88,7 +76,7 @@ impl SelectiveScan {
             times,
             positions: positions.map(Tensor::contiguous).transpose()?,
             chunk: None,
-            split: batch < rayon::current_num_threads().min(backward::TASKS),
+            split: batch < rayon::current_num_threads().min(cpu::TASKS),
         })
     }
 
@@ -99,27 +87,11 @@ impl SelectiveScan {
     }
 }
 
-impl FusedOp for SelectiveScan {
+impl Op for SelectiveScan {
     const NAME: &'static str = Self::OP;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![(self.batch, self.rows, self.channels).into()]
-    }
-
-    fn forward<F: Float>(&self, call: Forward<F>) -> Vec<Vec<F>> {
-        cpu::forward(self, call)
-    }
-
-    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        backward::backward(self, call)
-    }
-
-    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
-        launch::forward(self, call)
-    }
-
-    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        launch::backward(self, call)
     }
 }
 

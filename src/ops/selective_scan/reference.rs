@@ -1,12 +1,16 @@
 //! The reference: a loop over time of ordinary tensor ops.
 
 use super::SelectiveScan;
+use crate::runtime::rows::flat_rows;
 use candle_core::{Result, Tensor};
 
 pub(super) fn selective_scan(ins: [&Tensor; 5], scan: &SelectiveScan) -> Result<Tensor> {
     let [u, delta, a, b, c] = ins;
     let (batch, len, channels, states) = (scan.batch, scan.len, scan.channels, scan.states);
-    let rows = flat_rows(scan, u)?;
+    let rows = match &scan.positions {
+        Some(positions) => flat_rows(positions, len)?,
+        None => Tensor::arange(0, (batch * len) as u32, u.device())?,
+    };
     let c = Tensor::zeros((batch * len, states), u.dtype(), u.device())?
         .index_add(&rows, &c.reshape(((), states))?, 0)?
         .reshape((batch, len, states))?;
@@ -23,15 +27,4 @@ pub(super) fn selective_scan(ins: [&Tensor; 5], scan: &SelectiveScan) -> Result<
     }
     let y = Tensor::stack(&y, 1)?.reshape(((), channels))?;
     y.index_select(&rows, 0)?.reshape((batch, scan.rows, channels))
-}
-
-/// The indices of the rows among all steps of all sequences.
-fn flat_rows(scan: &SelectiveScan, like: &Tensor) -> Result<Tensor> {
-    let (batch, len) = (scan.batch as u32, scan.len as u32);
-    let Some(positions) = &scan.positions else {
-        return Tensor::arange(0, batch * len, like.device());
-    };
-    let first: Vec<u32> = (0..batch).map(|b| b * len).collect();
-    let first = Tensor::new(first, like.device())?.unsqueeze(1)?;
-    positions.broadcast_add(&first)?.flatten_all()
 }

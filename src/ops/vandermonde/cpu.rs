@@ -4,6 +4,7 @@
 //! are independent chains, which keep the multipliers busy.
 
 use super::Vandermonde;
+use crate::runtime::autograd::{Backward, CpuOp, Forward};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{by_index, each, load, splat, store, sum, Lanes, LANES};
 use crate::runtime::parallel::InParallel;
@@ -13,33 +14,35 @@ use dsf_simd::simd;
 /// States whose powers are computed together, and the same for gradients, which need four sums each.
 const AT_ONCE: usize = 4;
 const SUMMED_AT_ONCE: usize = 2;
-
 /// Powers below this count as zero, far above the subnormal numbers, which slow processors down.
 const NOTHING: f64 = 1e-33;
 
-/// Computes y, one channel after another.
-pub(super) fn forward<F: Float>(op: &Vandermonde, ins: &[&[F]]) -> Vec<F> {
-    let mut y = zeros(op.width * op.len);
-    let channels = y.chunks_exact_mut(op.len).enumerate();
-    channels.in_parallel(|(c, y)| kernel(op.channel(ins, c), y));
-    y
-}
-
-/// The gradients of the four inputs.
-pub(super) fn backward<F: Float>(op: &Vandermonde, ins: &[&[F]], gy: &[F]) -> Vec<Vec<F>> {
-    let channels = gy.chunks_exact(op.len).enumerate();
-    let found = channels.map_in_parallel(|(c, gy)| {
-        let mut grads = vec![F::zero(); 4 * op.states];
-        gradients(op.channel(ins, c), gy, &mut grads);
-        grads
-    });
-    let mut grads = [(); 4].map(|()| Vec::with_capacity(op.width * op.states));
-    for channel in &found {
-        for (grad, part) in grads.iter_mut().zip(channel.chunks_exact(op.states)) {
-            grad.extend_from_slice(part);
-        }
+impl CpuOp for Vandermonde {
+    /// Computes y, one channel after another.
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        let mut y = zeros(self.width * self.len);
+        let channels = y.chunks_exact_mut(self.len).enumerate();
+        channels.in_parallel(|(c, y)| kernel(self.channel(ins, c), y));
+        vec![y]
     }
-    grads.into()
+
+    /// The gradients of the four inputs.
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let (ins, gy) = (call.ins, call.only().grad);
+        let channels = gy.chunks_exact(self.len).enumerate();
+        let found = channels.map_in_parallel(|(c, gy)| {
+            let mut grads = vec![F::zero(); 4 * self.states];
+            gradients(self.channel(ins, c), gy, &mut grads);
+            grads
+        });
+        let mut grads = [(); 4].map(|()| Vec::with_capacity(self.width * self.states));
+        for channel in &found {
+            for (grad, part) in grads.iter_mut().zip(channel.chunks_exact(self.states)) {
+                grad.extend_from_slice(part);
+            }
+        }
+        grads.into()
+    }
 }
 
 impl Vandermonde {

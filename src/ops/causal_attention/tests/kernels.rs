@@ -114,7 +114,7 @@ fn kernels_equal_the_reference_in_linear_time() {
             let (q, k) = ([batch, heads, rows, m], [batch, heads, len, m]);
             let [q, k, v] = [q, k, [batch, heads, len, e]].map(zeros);
             let op = CausalAttention::check([&q, &k, &v], heads, None, rule, None).unwrap();
-            assert!(launch_linear::applies(&op));
+            assert!(cuda::linear::applies(&op));
             kernels_agree(&[sizes], None, rule, None);
         }
     }

@@ -9,7 +9,6 @@ mod patterns;
 
 const RULES: [Weights; 3] = [Weights::Softmax, Weights::LinearNormalised, Weights::Plain];
 const DROPOUT: Dropout = Dropout { p: 0.25, key: [7, 8], index: 3 };
-
 /// Limit for rows of gradients in bf16. The gradient of a score is its weight times a difference of two numbers, one of
 /// which is computed from outputs rounded to bf16. If one key has nearly all of the weight, little more than the
 /// rounding error remains.
@@ -151,7 +150,7 @@ fn fused_equals_reference_where_time_is_linear() {
             let x: Vec<Tensor> =
                 case(sizes).vars(candle_core::DType::F64).iter().map(|x| x.as_tensor().clone()).collect();
             let op = checked(&x, positions.as_ref(), rule, None);
-            assert!(linear::sums(&op.unwrap()).is_some(), "{sizes:?}");
+            assert!(cpu::linear::sums(&op.unwrap()).is_some(), "{sizes:?}");
             agree(sizes, positions.as_ref(), rule, None);
         }
         check::same_bits(&case([1, 1, 300, 300, 5, 6]), |x| attend(x, None, rule, None));

@@ -30,27 +30,37 @@ use state::State;
 use std::sync::{Arc, Mutex};
 use values::{OpOn, Values};
 
-/// An operation with hand-written forward and backward passes: on slices of one number type on the
-/// CPU, and on memory of a GPU. Inputs are contiguous.
-pub(crate) trait FusedOp: Send + Sync + 'static {
+/// An operation with hand-written forward and backward passes. Inputs are contiguous.
+pub(crate) trait Op: Send + Sync + 'static {
     /// The name of the op in error messages.
     const NAME: &'static str;
 
     /// The shapes of the outputs.
     fn out_shapes(&self) -> Vec<Shape>;
+}
 
+/// An operation on slices of one number type on the CPU.
+pub(crate) trait CpuOp: Op {
     /// The outputs, followed by the vectors to save for the backward pass if `tracked`.
     fn forward<F: Float>(&self, call: Forward<F>) -> Vec<Vec<F>>;
 
     /// One gradient per input; it may be empty where `needs_grad` is false.
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>>;
-
-    /// [`FusedOp::forward`] on a GPU.
-    fn launch(&self, call: Launch) -> Result<Vec<Buffer>>;
-
-    /// [`FusedOp::backward`] on a GPU: `None` where `needs_grad` is false.
-    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>>;
 }
+
+/// An operation on memory of a GPU, by launches of kernels.
+pub(crate) trait CudaOp: Op {
+    /// The outputs, followed by the buffers to save for the backward pass if `tracked`.
+    fn forward(&self, call: Launch) -> Result<Vec<Buffer>>;
+
+    /// One gradient per input: `None` where `needs_grad` is false.
+    fn backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>>;
+}
+
+/// An operation on either device.
+pub(crate) trait FusedOp: CpuOp + CudaOp {}
+
+impl<O: CpuOp + CudaOp> FusedOp for O {}
 
 /// The arguments of a forward pass on the CPU.
 #[derive(Clone, Copy)]
@@ -147,6 +157,18 @@ pub(crate) fn apply<O: FusedOp>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
 pub(crate) fn apply_one<O: FusedOp>(op: O, ins: &[&Tensor]) -> Result<Tensor> {
     let mut outs = apply(op, ins)?;
     outs.pop().ok_or_else(|| candle_core::Error::Msg(format!("{}: no output", O::NAME)))
+}
+
+/// The single output of `op`: by its fused implementation if that runs on the first input, otherwise by `reference`.
+pub(crate) fn apply_or<O: FusedOp>(
+    op: O,
+    ins: &[&Tensor],
+    reference: impl FnOnce(&O) -> Result<Tensor>,
+) -> Result<Tensor> {
+    match runs_on(ins[0]) {
+        true => apply_one(op, ins),
+        false => reference(&op),
+    }
 }
 
 fn apply_as<V: Values>(op: Box<dyn OpOn<V>>, ins: &[&Tensor]) -> Result<Vec<Tensor>> {

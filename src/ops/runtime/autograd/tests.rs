@@ -4,13 +4,15 @@ use candle_core::{Device, Var};
 /// Seven inputs of one element, two outputs: their sum and their product.
 struct SumAndProduct;
 
-impl FusedOp for SumAndProduct {
+impl Op for SumAndProduct {
     const NAME: &'static str = "sum_and_product";
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![Shape::from(1), Shape::from(1)]
     }
+}
 
+impl CpuOp for SumAndProduct {
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let sum = ins.iter().fold(F::zero(), |sum, x| sum + x[0]);
         let product = ins.iter().fold(F::one(), |product, x| product * x[0]);
@@ -22,12 +24,14 @@ impl FusedOp for SumAndProduct {
         let of_product = |x: F| call.outs[1].map_or(F::zero(), |out| out.grad[0] * out.value[0] / x);
         call.ins.iter().map(|x| vec![of_sum + of_product(x[0])]).collect()
     }
+}
 
-    fn launch(&self, _: Launch) -> Result<Vec<Buffer>> {
+impl CudaOp for SumAndProduct {
+    fn forward(&self, _: Launch) -> Result<Vec<Buffer>> {
         unreachable!("these tests stay on the CPU")
     }
 
-    fn launch_backward(&self, _: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+    fn backward(&self, _: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
         unreachable!("these tests stay on the CPU")
     }
 }

@@ -2,7 +2,7 @@
 
 use super::leaves::{Accumulate, Leaves};
 use super::producers::Registry;
-use super::{Backward, Forward, FusedOp, Launch, LaunchBackward, Used};
+use super::{Backward, CpuOp, CudaOp, Forward, Launch, LaunchBackward, Op, Used};
 use crate::gpu::{self, Buffer, Gpu, View};
 use crate::runtime::float::{in_single, Float};
 use candle_core::op::BackpropOp;
@@ -37,20 +37,20 @@ pub(super) trait Values: Accumulate + Send + Sync + 'static {
 
 /// Type-erased interface of a fused op.
 pub(super) trait Erased: Send + Sync {
-    /// [`FusedOp::NAME`].
+    /// [`Op::NAME`].
     fn name(&self) -> &'static str;
 
-    /// [`FusedOp::out_shapes`].
+    /// [`Op::out_shapes`].
     fn out_shapes(&self) -> Vec<Shape>;
 }
 
-impl<O: FusedOp> Erased for O {
+impl<O: Op> Erased for O {
     fn name(&self) -> &'static str {
         O::NAME
     }
 
     fn out_shapes(&self) -> Vec<Shape> {
-        FusedOp::out_shapes(self)
+        Op::out_shapes(self)
     }
 }
 
@@ -106,13 +106,13 @@ macro_rules! on_the_cpu {
             }
         }
 
-        impl<O: FusedOp> OpOn<Vec<$float>> for O {
+        impl<O: CpuOp> OpOn<Vec<$float>> for O {
             fn forward(&self, ins: &[Tensor], tracked: bool) -> Result<Vec<Vec<$float>>> {
-                $compute!(F => forward_on_cpu::<F>(ins, tracked, &|call| FusedOp::forward(self, call)))
+                $compute!(F => forward_on_cpu::<F>(ins, tracked, &|call| CpuOp::forward(self, call)))
             }
 
             fn backward(&self, call: Return<Vec<$float>>) -> Result<Vec<Option<Vec<$float>>>> {
-                $compute!(F => backward_on_cpu::<F>(call, &|call| FusedOp::backward(self, call)))
+                $compute!(F => backward_on_cpu::<F>(call, &|call| CpuOp::backward(self, call)))
             }
         }
     };
@@ -190,25 +190,26 @@ impl Values for Buffer {
     }
 }
 
-impl<O: FusedOp> OpOn<Buffer> for O {
+impl<O: CudaOp> OpOn<Buffer> for O {
     fn forward(&self, ins: &[Tensor], tracked: bool) -> Result<Vec<Buffer>> {
         let gpu = &gpu_of(&ins[0])?;
         let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
         let ins = &views(gpu, &guards)?;
-        self.launch(Launch { gpu, ins, tracked })
+        CudaOp::forward(self, Launch { gpu, ins, tracked })
     }
 
     fn backward(&self, call: Return<Buffer>) -> Result<Vec<Option<Buffer>>> {
         let gpu = &gpu_of(&call.ins[0])?;
         let guards: Vec<_> = call.ins.iter().map(Tensor::storage_and_layout).collect();
         let values = guards_of(call.outs);
-        self.launch_backward(LaunchBackward {
+        let call = LaunchBackward {
             gpu,
             ins: &views(gpu, &guards)?,
             outs: &used(call.outs, &values, Buffer::view, |s, l| gpu.view(s, l))?,
             saved: call.saved,
             needs_grad: call.needs_grad,
-        })
+        };
+        CudaOp::backward(self, call)
     }
 }
 

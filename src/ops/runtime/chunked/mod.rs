@@ -9,8 +9,8 @@
 //! gradient of a decay is a sum of the terms that it multiplied, without cancellation.
 
 mod chunk;
+pub(crate) mod cuda;
 mod gradient;
-pub(crate) mod launch;
 mod leaf;
 mod output;
 mod state;

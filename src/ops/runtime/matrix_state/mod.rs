@@ -2,8 +2,8 @@
 //! and read by queries: sizes, the division of the work, the inputs of a span of steps, and the outputs.
 
 mod block;
+mod cuda;
 mod division;
-mod launch;
 mod outputs;
 mod steps;
 

@@ -1,6 +1,7 @@
 //! The kernels against the reference: in one scan, and with time cut into chunks.
 
 use super::*;
+use crate::runtime::autograd::apply_one;
 use candle_core::DType;
 use dsf_emulation::{emulated, launches};
 

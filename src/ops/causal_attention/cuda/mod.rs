@@ -1,0 +1,247 @@
+//! Launches of the kernels of `cuda/causal_attention*`: all pairs of queries and keys, in tiles, with heads side by
+//! side.
+
+pub(super) mod linear;
+
+use super::{CausalAttention, Pattern, Weights};
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward, Op};
+use crate::runtime::mask::Mask;
+use crate::runtime::sums::sum_parts;
+use crate::runtime::tuned::Tuned;
+use candle_core::{DType, Result, Tensor};
+
+/// Threads per block.
+const THREADS: usize = 256;
+/// Rows per block of the kernel for dot products.
+const DOT_ROWS: usize = 8;
+/// Keys per tile.
+const KEYS: usize = 64;
+/// Queries per tile, if the launch has many blocks and if it has few.
+const MANY: usize = 64;
+const FEW: usize = 16;
+/// Columns of the result per block.
+const WIDE: usize = 256;
+const NARROW: usize = 64;
+/// Fewer blocks than this do not occupy a GPU. Tests run on both sides of the threshold.
+const FULL: Tuned = Tuned::new(264, 4);
+
+impl CudaOp for CausalAttention {
+    /// The output; then, if tracked, the statistics of each row's weights ([`Pairs::stats`]).
+    fn forward(&self, call: Launch) -> Result<Vec<Buffer>> {
+        if linear::applies(self) {
+            return linear::forward(self, call);
+        }
+        let (gpu, [q, k, v]) = (call.gpu, [call.ins[0], call.ins[1], call.ins[2]]);
+        let items = self.batch * self.heads;
+        let mut y = gpu.alloc(v.dtype(), items * self.rows * self.value_width)?;
+        let mut stats = match call.tracked && self.weights != Weights::Plain {
+            true => Some(gpu.alloc(DType::F32, items * self.rows)?),
+            false => None,
+        };
+        let pairs =
+            Pairs { op: self, gpu, ins: [q, k, v], gy: None, stats: None, dots: None, bias: call.ins.get(3).copied() };
+        pairs.launch(Out::Y, &mut y, stats.as_mut())?;
+        Ok([Some(y), stats].into_iter().flatten().collect())
+    }
+
+    fn backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        if linear::applies(self) {
+            return linear::backward(self, call);
+        }
+        let (gpu, out) = (call.gpu, call.only());
+        let dots = match self.weights {
+            Weights::Plain => None,
+            _ => Some(dots(self, gpu, out.grad, out.value)?),
+        };
+        let pairs = Pairs {
+            op: self,
+            gpu,
+            ins: [call.ins[0], call.ins[1], call.ins[2]],
+            gy: Some(out.grad),
+            stats: call.saved.first().map(Buffer::view),
+            dots: dots.as_ref().map(Buffer::view),
+            bias: call.ins.get(3).copied(),
+        };
+        let needed = &call.needs_grad[..3];
+        let like = call.ins.iter().zip(needed);
+        let alloc = |(like, needed): (&View, &bool)| {
+            let to = needed.then(|| gpu.alloc(like.dtype(), like.len()));
+            to.transpose()
+        };
+        let mut grads = like.map(alloc).collect::<Result<Vec<_>>>()?;
+        match &mut grads[..] {
+            [Some(gq), Some(gk), Some(gv)] if pairs.is_short() => pairs.launch_short([gq, gk, gv])?,
+            grads => {
+                for (out, to) in [Out::Gq, Out::Gk, Out::Gv].into_iter().zip(grads) {
+                    if let Some(to) = to {
+                        pairs.launch(out, to, None)?;
+                    }
+                }
+            }
+        }
+        if let [_, _, _, needed] = call.needs_grad {
+            grads.push(needed.then(|| pairs.bias_gradient()).transpose()?);
+        }
+        Ok(grads)
+    }
+}
+
+/// gy . y of each row, which the normalised rules subtract from the gradient of each weight.
+fn dots(op: &CausalAttention, gpu: &Gpu, gy: View, y: View) -> Result<Buffer> {
+    let sequences = op.batch * op.heads;
+    let rows = sequences * op.rows;
+    let mut to = gpu.alloc(DType::F32, rows)?;
+    let grid = Grid::of(rows.div_ceil(DOT_ROWS), THREADS);
+    let kernel = Kernel::of("causal_attention", "causal_attention_dots", y.dtype());
+    let args = [
+        gy.into(),
+        y.into(),
+        (&mut to).into(),
+        sequences.into(),
+        op.heads.into(),
+        op.rows.into(),
+        op.value_width.into(),
+    ];
+    gpu.launch(kernel, grid, &args)?;
+    Ok(to)
+}
+
+/// The result of a kernel.
+#[derive(Clone, Copy, PartialEq)]
+enum Out {
+    Y,
+    Gq,
+    Gk,
+    Gv,
+}
+
+/// The inputs of all kernels.
+struct Pairs<'a> {
+    op: &'a CausalAttention,
+    gpu: &'a Gpu,
+    ins: [View<'a>; 3],
+    gy: Option<View<'a>>,
+    /// For each row, the base-2 logarithm of the softmax's normaliser, or the reciprocal of the sum
+    /// of scores.
+    stats: Option<View<'a>>,
+    /// gy . y of each row.
+    dots: Option<View<'a>>,
+    bias: Option<View<'a>>,
+}
+
+impl Pairs<'_> {
+    /// A result of a kernel of [`Self::shape`]; `stats_to` belongs to the output.
+    fn launch(&self, out: Out, to: &mut Buffer, stats_to: Option<&mut Buffer>) -> Result<()> {
+        let (grid, kernel) = self.shape(out);
+        self.run(kernel, grid, &[to.into(), stats_to.into()])
+    }
+
+    /// Whether a block holds all pairs of a sequence, and there are enough sequences to occupy a GPU.
+    fn is_short(&self) -> bool {
+        let op = self.op;
+        op.rows <= MANY && op.len <= KEYS && op.batch * op.heads >= FULL.get()
+    }
+
+    /// All three gradients, if [`Self::is_short`].
+    fn launch_short(&self, to: [&mut Buffer; 3]) -> Result<()> {
+        let name = format!("{}_short", CausalAttention::NAME);
+        let io = self.ins[0].dtype();
+        let kernel = Kernel::of_products("causal_attention_short", &name, io);
+        let grid = Grid::of(self.op.batch * self.op.heads, THREADS);
+        self.run(kernel, grid, &to.map(Arg::from))
+    }
+
+    /// One number for each head and distance.
+    fn bias_gradient(&self) -> Result<Buffer> {
+        let op = self.op;
+        let queries = if op.rows <= FEW { FEW } else { MANY };
+        let blocks = op.batch * op.heads * op.rows.div_ceil(queries);
+        let mut parts = self.gpu.alloc(DType::F32, blocks * op.distances())?;
+        let name = format!("{}_gb_{queries}", CausalAttention::NAME);
+        let io = self.ins[0].dtype();
+        let kernel = Kernel::of_products("causal_attention_gb", &name, io);
+        self.run(kernel, Grid::of(blocks, THREADS), &[(&mut parts).into()])?;
+        sum_parts(self.gpu, &parts, op.heads * op.distances())
+    }
+
+    /// Launches a kernel that writes `to`.
+    fn run(&self, kernel: Kernel, grid: Grid, to: &[Arg]) -> Result<()> {
+        let op = self.op;
+        let rows = op.batch * op.heads * op.rows.max(op.len);
+        u32::try_from(rows).map_err(candle_core::Error::wrap)?; // kernels count rows in 32 bits
+        let held = op.positions.as_ref().map(|x| x.storage_and_layout());
+        let positions = held.as_ref().map(|(storage, layout)| self.gpu.view(storage, layout));
+        let [q, k, v] = self.ins;
+        let tensors = [
+            q.into(),
+            k.into(),
+            v.into(),
+            self.gy.into(),
+            positions.transpose()?.into(),
+            self.stats.into(),
+            self.dots.into(),
+        ];
+        let mask = Mask::args(op.mask.as_ref(), self.gpu)?;
+        let sizes = [op.heads, op.rows, op.len, op.key_width, op.value_width].map(Arg::from);
+        let rule = match op.weights {
+            Weights::Softmax => 0u32,
+            Weights::LinearNormalised => 1,
+            Weights::Plain => 2,
+        };
+        let rest = [rule.into(), self.by_four().into(), Arg::F32(op.scale())];
+        let none = Pattern::default();
+        let pattern = op.pattern.as_ref().map_or(&none, |checked| &checked.pattern);
+        let held = pattern.links.as_ref().map(|x| x.storage_and_layout());
+        let links = held.as_ref().map(|(storage, layout)| self.gpu.view(storage, layout));
+        let each = |links: &Tensor| links.dims()[1];
+        let pattern = [
+            links.transpose()?.into(),
+            pattern.links.as_ref().map_or(0, each).into(),
+            pattern.window.unwrap_or(0).into(),
+            pattern.globals.into(),
+            pattern.slopes.into(),
+            self.bias.into(),
+            op.distances().into(),
+        ];
+        self.gpu.launch(kernel, grid, &[&tensors[..], &mask, to, &sizes, &rest, &pattern].concat())
+    }
+
+    /// True if the rows of all tensors can be read four elements at a time.
+    fn by_four(&self) -> bool {
+        let widths = [self.op.key_width, self.op.value_width];
+        let tensors = self.ins.iter().chain(&self.gy);
+        widths.iter().all(|width| width.is_multiple_of(4)) && tensors.into_iter().all(|x| x.aligned(4))
+    }
+
+    /// The launch configuration: few queries per tile if there are few queries, or if there would
+    /// otherwise be few blocks.
+    fn shape(&self, out: Out) -> (Grid, Kernel) {
+        let op = self.op;
+        let (name, module, width) = match out {
+            Out::Y => ("y", "causal_attention", op.value_width),
+            Out::Gq => ("gq", "causal_attention_gq", op.key_width),
+            Out::Gk => ("gk", "causal_attention_gk", op.key_width),
+            Out::Gv => ("gv", "causal_attention_gv", op.value_width),
+        };
+        let columns = if width > NARROW { WIDE } else { NARROW };
+        let over_keys = matches!(out, Out::Y | Out::Gq);
+        let blocks = |queries: usize| {
+            let tiles = match over_keys {
+                true => op.rows.div_ceil(queries),
+                false => op.len.div_ceil(KEYS),
+            };
+            [op.batch * op.heads * tiles, width.div_ceil(columns), 1]
+        };
+        let full = blocks(MANY)[..2].iter().product::<usize>() >= FULL.get();
+        let few = op.rows <= FEW && (over_keys || columns == NARROW);
+        let queries = match few || over_keys && !full {
+            true => FEW,
+            false => MANY,
+        };
+        let name = format!("{}_{name}_{queries}_{columns}", CausalAttention::NAME);
+        let grid = Grid { blocks: blocks(queries), threads: THREADS, shared: 0 };
+        let io = self.ins[0].dtype();
+        (grid, Kernel::of_products(module, &name, io))
+    }
+}

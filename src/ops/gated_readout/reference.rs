@@ -1,0 +1,12 @@
+//! Definition in ordinary tensor ops.
+
+use crate::pointwise::reference::{gelu, sigmoid};
+use candle_core::{Result, Tensor};
+
+pub(super) fn gated_readout(h: &Tensor, gate: &Tensor, output: Option<&Tensor>) -> Result<Tensor> {
+    let y = (h * gelu(gate)?)?;
+    match output {
+        Some(output) => y * sigmoid(output)?,
+        None => Ok(y),
+    }
+}

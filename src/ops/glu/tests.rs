@@ -1,0 +1,75 @@
+use super::cpu::ROWS;
+use super::*;
+use crate::runtime::check::{self, Case};
+use crate::{gelu, sigmoid};
+use candle_core::{DType, D};
+
+fn case(shape: &[usize]) -> Case {
+    Case::new(format!("{shape:?}")).uniform("x", shape, -3.0, 3.0)
+}
+
+fn by(kind: Glu) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync {
+    move |ins| glu(&ins[0], kind)
+}
+
+fn reference(kind: Glu) -> impl Fn(&[Tensor]) -> Result<Tensor> {
+    move |ins| reference::glu(&ins[0], kind)
+}
+
+const BOTH: [Glu; 2] = [Glu::Sigmoid, Glu::Gelu];
+
+#[test]
+fn fused_equals_reference() {
+    let shapes: [&[usize]; 5] = [&[2], &[7, 4], &[2, 63, 32], &[65, 130], &[1, 1000, 6]];
+    for kind in BOTH {
+        check::agree(&shapes.map(case), by(kind), reference(kind));
+    }
+}
+
+#[test]
+fn kernels_equal_the_reference() {
+    // halves that are multiples of four and others; a partial last group
+    let shapes: [&[usize]; 5] = [&[3, 2], &[7, 16], &[2, 33, 40], &[5, 6], &[1, 65, 2]];
+    for kind in BOTH {
+        check::kernels_agree(&shapes.map(case), by(kind), reference(kind));
+    }
+}
+
+#[test]
+fn gradients_are_finite_differences() {
+    for kind in BOTH {
+        check::finite_differences(&case(&[3, 6]), by(kind));
+    }
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    for kind in BOTH {
+        check::same_bits(&case(&[3, 2 * ROWS + 5, 6]), by(kind));
+    }
+}
+
+#[test]
+fn strided_inputs_are_read_in_order() {
+    for kind in BOTH {
+        check::partial_tracking(&case(&[3, 4]), by(kind));
+    }
+}
+
+#[test]
+fn it_is_the_product_of_its_parts_bit_for_bit() {
+    let var = &case(&[65, 40]).vars(DType::F32)[0];
+    let halves = var.chunk(2, D::Minus1).unwrap();
+    let parts = [&halves[0] * sigmoid(&halves[1]).unwrap(), gelu(&halves[0]).unwrap() * &halves[1]];
+    for (kind, parts) in BOTH.into_iter().zip(parts) {
+        let [got, parts] = [glu(var, kind), parts].map(|x| x.unwrap().to_vec2::<f32>());
+        assert_eq!(got.unwrap(), parts.unwrap());
+    }
+}
+
+#[test]
+fn an_odd_axis_has_no_halves() {
+    let message = "glu: x of shape [2, 3] has an odd last axis";
+    check::refuses(&[&[2, 3]], by(Glu::Gelu), message);
+    check::refuses(&[&[2, 0]], by(Glu::Gelu), "needed is a last axis");
+}

@@ -1,0 +1,112 @@
+//! Convolutions with few taps, summed directly.
+
+use super::channel::{Channel, Gradients, Sums};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{by_index, dot};
+use dsf_simd::simd;
+
+/// Outputs that are summed together, in the L1 cache.
+const BLOCK: usize = 1024;
+/// Taps that are summed together, in registers.
+const TAPS: usize = 4;
+
+/// The sums over taps.
+pub(super) struct Direct {
+    pub(super) len: usize,
+    pub(super) taps: usize,
+}
+
+/// Scratch memory of a thread, reused for one channel after another.
+pub(super) struct Memory<F> {
+    /// The kernel, the last tap first.
+    reversed: Vec<F>,
+    /// A sequence preceded by zeros, so that every tap has an input.
+    behind: Vec<F>,
+    /// A sequence with zeros after it.
+    before: Vec<F>,
+}
+
+impl<F: Float> Sums<F> for Direct {
+    type Memory = Memory<F>;
+
+    fn memory(&self) -> Memory<F> {
+        let padded = vec![F::zero(); self.len + self.taps - 1];
+        Memory { reversed: vec![F::zero(); self.taps], behind: padded.clone(), before: padded }
+    }
+
+    fn forward(&self, memory: &mut Memory<F>, channel: Channel<F>, y: &mut [F]) {
+        memory.reverse(channel.kernel);
+        let sequences = y.chunks_exact_mut(channel.len);
+        for (y, u) in sequences.zip(channel.u.chunks_exact(channel.len)) {
+            memory.behind[self.taps - 1..][..channel.len].copy_from_slice(u);
+            slide(&memory.reversed, &memory.behind, y);
+        }
+    }
+
+    fn backward(
+        &self,
+        memory: &mut Memory<F>,
+        channel: Channel<F>,
+        gy: &[F],
+        Gradients { u: gu, kernel: gk }: Gradients<F>,
+    ) {
+        let mut gu = gu.map(|gu| gu.chunks_exact_mut(channel.len));
+        let mut gk = gk;
+        let sequences = channel.u.chunks_exact(channel.len);
+        for (u, gy) in sequences.zip(gy.chunks_exact(channel.len)) {
+            if let Some(gk) = &mut gk {
+                memory.behind[self.taps - 1..][..channel.len].copy_from_slice(u);
+                add_products(gy, &memory.behind, gk);
+            }
+            if let Some(gu) = gu.as_mut().and_then(Iterator::next) {
+                memory.before[..channel.len].copy_from_slice(gy);
+                slide(channel.kernel, &memory.before, gu);
+            }
+        }
+    }
+}
+
+impl<F: Float> Memory<F> {
+    fn reverse(&mut self, kernel: &[F]) {
+        self.reversed.copy_from_slice(kernel);
+        self.reversed.reverse();
+    }
+}
+
+/// y_t = Σ_i taps_i x_{t+i}; `x` is longer than `y` by one less than there are taps.
+#[simd]
+fn slide<F: Float>(taps: &[F], x: &[F], y: &mut [F]) {
+    let (whole, rest) = taps.as_chunks::<TAPS>();
+    for (block, y) in y.chunks_mut(BLOCK).enumerate() {
+        let x = &x[block * BLOCK..][..y.len() + taps.len() - 1];
+        y.fill(F::zero());
+        for (i, taps) in whole.iter().enumerate() {
+            add_taps(taps, &x[i * TAPS..], y);
+        }
+        for (i, &tap) in rest.iter().enumerate() {
+            add_taps(&[tap], &x[whole.len() * TAPS + i..], y);
+        }
+    }
+}
+
+/// Adds Σ_i taps_i x_{t+i} to every y_t.
+#[inline(always)]
+fn add_taps<F: Float, const N: usize>(taps: &[F; N], x: &[F], y: &mut [F]) {
+    let x = by_index::<_, N>(|i| &x[i..][..y.len()]);
+    for (t, y) in y.iter_mut().enumerate() {
+        let mut sum = taps[0] * x[0][t];
+        for i in 1..N {
+            sum = taps[i].fma(x[i][t], sum);
+        }
+        *y += sum;
+    }
+}
+
+/// Adds Σ_t gy_t u_{t-lag} to the sum of each lag; `u` is preceded by one zero less than there are lags.
+#[simd]
+fn add_products<F: Float>(gy: &[F], u: &[F], sums: &mut [F]) {
+    let last = sums.len() - 1;
+    for (lag, sum) in sums.iter_mut().enumerate() {
+        *sum += dot(gy, &u[last - lag..][..gy.len()]);
+    }
+}

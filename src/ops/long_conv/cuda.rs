@@ -1,0 +1,68 @@
+//! Launches of the kernels of `cuda/long_conv.cu`.
+
+use super::LongConv;
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward, Op};
+use crate::runtime::sums::sum_parts;
+use candle_core::{DType, Result};
+
+/// Outputs, channels and threads of a block; must equal those of `cuda/long_conv.cu`.
+const OUTPUTS: usize = 64;
+const CHANNELS: usize = 32;
+const THREADS: usize = 256;
+/// The number of blocks that occupies a large GPU.
+const ENOUGH: usize = 512;
+
+impl CudaOp for LongConv {
+    fn forward(&self, call: Launch) -> Result<Vec<Buffer>> {
+        let y = self.convolve(call.gpu, call.ins[0], call.ins[1], Time::Ahead)?;
+        Ok(vec![y])
+    }
+
+    fn backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        let (gpu, [u, kernel], gy) = (call.gpu, [call.ins[0], call.ins[1]], call.only().grad);
+        let gu = call.needs_grad[0].then(|| self.convolve(gpu, gy, kernel, Time::Mirrored));
+        let gk = call.needs_grad[1].then(|| self.gradient(gpu, u, gy));
+        Ok(vec![gu.transpose()?, gk.transpose()?])
+    }
+}
+
+/// The direction of time.
+#[derive(Clone, Copy)]
+enum Time {
+    Ahead,
+    Mirrored,
+}
+
+impl LongConv {
+    fn grid(&self, tiles: usize, pieces: usize) -> Grid {
+        Grid { blocks: [tiles, self.width.div_ceil(CHANNELS), pieces], threads: THREADS, shared: 0 }
+    }
+
+    /// The convolution of `x` with the kernel, in one direction of time.
+    fn convolve(&self, gpu: &Gpu, x: View, kernel: View, time: Time) -> Result<Buffer> {
+        let mut y = gpu.alloc(x.dtype(), x.len())?;
+        let grid = self.grid(self.batch * self.len.div_ceil(OUTPUTS), 1);
+        let sizes = [self.len, self.width, self.taps].map(Arg::from);
+        let mut args = vec![x.into(), kernel.into(), (&mut y).into()];
+        args.extend(sizes);
+        args.push(matches!(time, Time::Mirrored).into());
+        gpu.launch(Kernel::of(Self::NAME, Self::NAME, x.dtype()), grid, &args)?;
+        Ok(y)
+    }
+
+    /// Returns the gradient of the kernel, from partial sums over groups of sequences that leave enough blocks.
+    fn gradient(&self, gpu: &Gpu, u: View, gy: View) -> Result<Buffer> {
+        let tiles = self.taps.div_ceil(OUTPUTS);
+        let blocks = tiles * self.width.div_ceil(CHANNELS);
+        let each = self.batch.div_ceil(ENOUGH.div_ceil(blocks));
+        let pieces = self.batch.div_ceil(each);
+        let mut parts = gpu.alloc(DType::F32, pieces * self.width * self.taps)?;
+        let sizes = [self.batch, self.len, self.width, self.taps, each].map(Arg::from);
+        let mut args = vec![u.into(), gy.into(), (&mut parts).into()];
+        args.extend(sizes);
+        let kernel = Kernel::of(Self::NAME, "long_conv_kernel", u.dtype());
+        gpu.launch(kernel, self.grid(tiles, pieces), &args)?;
+        sum_parts(gpu, &parts, self.width * self.taps)
+    }
+}

@@ -1,0 +1,59 @@
+use super::*;
+use crate::runtime::check::{self, Case};
+
+fn case(leading: &[usize], [rows, inner, columns]: [usize; 3]) -> Case {
+    let shape = |of: [usize; 2]| [leading, &of].concat();
+    Case::new(format!("{leading:?} of {rows}, {inner}, {columns}"))
+        .normal("a", &shape([rows, inner]))
+        .normal("b", &shape([inner, columns]))
+}
+
+fn fused(ins: &[Tensor]) -> Result<Tensor> {
+    matmul(&ins[0], &ins[1])
+}
+
+fn by_candle(ins: &[Tensor]) -> Result<Tensor> {
+    reference::matmul(&ins[0], &ins[1])
+}
+
+fn cases() -> [Case; 4] {
+    [case(&[], [3, 4, 5]), case(&[2], [1, 7, 1]), case(&[2, 3], [16, 5, 8]), case(&[2, 1], [40, 33, 17])]
+}
+
+#[test]
+fn fused_equals_candle() {
+    check::agree(&cases(), fused, by_candle);
+}
+
+#[test]
+fn kernels_equal_candle() {
+    check::kernels_agree(&cases(), fused, by_candle);
+}
+
+#[test]
+fn products_round_to_tf32_where_they_are_asked_to() {
+    let case = case(&[2, 3], [17, 20, 9]);
+    check::rounded_to_tf32(1, &case, &[true; 3], fused, by_candle);
+}
+
+#[test]
+fn gradients_are_finite_differences() {
+    check::finite_differences(&case(&[2], [3, 2, 4]), fused);
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    check::same_bits(&case(&[5, 2], [9, 20, 11]), fused);
+}
+
+#[test]
+fn strided_inputs_are_read_in_order() {
+    check::partial_tracking(&case(&[2, 3], [4, 5, 6]), fused);
+}
+
+#[test]
+fn matrices_that_do_not_meet_are_refused() {
+    check::refuses(&[&[2, 3, 4], &[2, 5, 4]], fused, "have no product");
+    check::refuses(&[&[2, 3, 4], &[3, 4, 5]], fused, "have no product");
+    check::refuses(&[&[4], &[4]], fused, "needed are two axes");
+}

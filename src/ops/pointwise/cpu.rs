@@ -1,0 +1,160 @@
+//! Passes on the CPU.
+
+use super::{Elu1, Fused, Gelu, Pointwise, Sigmoid, Silu, Softplus, Tanh};
+use crate::runtime::autograd::{Backward, CpuOp, Forward, Used};
+use crate::runtime::float::Float;
+use crate::runtime::lanes::map_chunks;
+use crate::runtime::parallel::InParallel;
+use dsf_simd::simd;
+
+/// Elements per task.
+pub(super) const CHUNK: usize = 1 << 14;
+
+impl<P: Pointwise> CpuOp for Fused<P> {
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        vec![map_chunks(ins[0], [CHUNK; 2], values::<P, F>)]
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let Used { value, grad } = call.only();
+        let mut gx = grad.to_vec();
+        gx.chunks_mut(CHUNK)
+            .zip(call.ins[0].chunks(CHUNK).zip(value.chunks(CHUNK)))
+            .in_parallel(|(gx, (x, y))| multiply_slopes::<P, F>(x, y, gx));
+        vec![gx]
+    }
+}
+
+/// `y = f(x)`.
+#[simd]
+pub(crate) fn values<P: Pointwise, F: Float>(x: &[F], y: &mut [F]) {
+    for (y, &x) in y.iter_mut().zip(x) {
+        *y = P::value(x);
+    }
+}
+
+/// `gx *= f'(x)`, with `y = f(x)` for the functions whose derivative uses it.
+#[simd]
+fn multiply_slopes<P: Pointwise, F: Float>(x: &[F], y: &[F], gx: &mut [F]) {
+    for ((gx, &x), &y) in gx.iter_mut().zip(x).zip(y) {
+        *gx *= P::slope(x, y);
+    }
+}
+
+/// The cumulative distribution function of the standard normal distribution.
+#[inline(always)]
+fn normal_below<F: Float>(x: F) -> F {
+    let half = F::of(0.5);
+    half.fma((x * F::of(std::f64::consts::FRAC_1_SQRT_2)).erf(), half)
+}
+
+impl Pointwise for Sigmoid {
+    const NAME: &'static str = "sigmoid";
+
+    /// Computed by e^{-|x|}, which cannot overflow.
+    #[inline(always)]
+    fn value<F: Float>(x: F) -> F {
+        let e = (-x.abs()).exp();
+        let above = F::one() / (F::one() + e);
+        if x < F::zero() {
+            e * above
+        } else {
+            above
+        }
+    }
+
+    #[inline(always)]
+    fn slope<F: Float>(_: F, y: F) -> F {
+        y * (F::one() - y)
+    }
+}
+
+impl Pointwise for Softplus {
+    const NAME: &'static str = "softplus";
+
+    #[inline(always)]
+    fn value<F: Float>(x: F) -> F {
+        x.at_least(F::zero()) + (-x.abs()).exp().ln_1p_unit()
+    }
+
+    #[inline(always)]
+    fn slope<F: Float>(x: F, _: F) -> F {
+        Sigmoid::value(x)
+    }
+}
+
+impl Pointwise for Elu1 {
+    const NAME: &'static str = "elu1";
+
+    #[inline(always)]
+    fn value<F: Float>(x: F) -> F {
+        let e = x.exp();
+        if x > F::zero() {
+            x + F::one()
+        } else {
+            e
+        }
+    }
+
+    #[inline(always)]
+    fn slope<F: Float>(x: F, y: F) -> F {
+        if x > F::zero() {
+            F::one()
+        } else {
+            y
+        }
+    }
+}
+
+impl Gelu {
+    #[inline(always)]
+    pub(crate) fn value_and_slope<F: Float>(x: F) -> (F, F) {
+        let below = normal_below(x);
+        let density = (F::of(-0.5) * x * x).exp();
+        let slope = below + x * density * F::of(0.398_942_280_401_432_7); // 1 / sqrt(2 pi)
+        (x * below, slope)
+    }
+}
+
+impl Pointwise for Gelu {
+    const NAME: &'static str = "gelu";
+
+    #[inline(always)]
+    fn value<F: Float>(x: F) -> F {
+        x * normal_below(x)
+    }
+
+    #[inline(always)]
+    fn slope<F: Float>(x: F, _: F) -> F {
+        Self::value_and_slope(x).1
+    }
+}
+
+impl Pointwise for Silu {
+    const NAME: &'static str = "silu";
+
+    #[inline(always)]
+    fn value<F: Float>(x: F) -> F {
+        x * Sigmoid::value(x)
+    }
+
+    #[inline(always)]
+    fn slope<F: Float>(x: F, _: F) -> F {
+        let s = Sigmoid::value(x);
+        s + s * x * (F::one() - s)
+    }
+}
+
+impl Pointwise for Tanh {
+    const NAME: &'static str = "tanh";
+
+    #[inline(always)]
+    fn value<F: Float>(x: F) -> F {
+        x.tanh()
+    }
+
+    #[inline(always)]
+    fn slope<F: Float>(_: F, y: F) -> F {
+        F::one() - y * y
+    }
+}

@@ -1,0 +1,54 @@
+use super::*;
+use crate::runtime::check::{self, Case};
+use candle_core::Device;
+
+fn positions(batch: usize, rows: usize, len: usize) -> Tensor {
+    let steps: Vec<u32> = (0..batch * rows).map(|i| (i * 7 % len) as u32).collect();
+    Tensor::from_vec(steps, (batch, rows), &Device::Cpu).unwrap()
+}
+
+fn fused(ins: &[Tensor]) -> Result<Tensor> {
+    let (batch, len, _) = ins[0].dims3()?;
+    select_rows(&ins[0], &positions(batch, 4, len))
+}
+
+fn case(shape: &[usize]) -> Case {
+    Case::new(format!("{shape:?}")).normal("x", shape)
+}
+
+#[test]
+fn fused_equals_reference() {
+    let shapes: [&[usize]; 4] = [&[1, 1, 1], &[7, 2, 3], &[2, 65, 64], &[1, 1000, 5]];
+    check::agree(&shapes.map(case), fused, |ins| {
+        let (batch, len, _) = ins[0].dims3()?;
+        reference::select_rows(&ins[0], &positions(batch, 4, len))
+    });
+}
+
+#[test]
+fn kernels_equal_the_reference() {
+    let shapes: [&[usize]; 4] = [&[1, 1, 1], &[7, 2, 3], &[2, 65, 40], &[1, 300, 5]];
+    check::kernels_agree(&shapes.map(case), fused, |ins| {
+        let (batch, len, _) = ins[0].dims3()?;
+        reference::select_rows(&ins[0], &positions(batch, 4, len))
+    });
+}
+
+#[test]
+fn gradients_add_up_where_a_step_is_chosen_twice() {
+    check::finite_differences(&case(&[2, 3, 2]), fused);
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    check::same_bits(&case(&[9, 65, 3]), fused);
+}
+
+#[test]
+fn a_step_beyond_the_sequence_and_another_batch_are_errors() {
+    let late = |ins: &[Tensor]| select_rows(&ins[0], &positions(2, 4, 9));
+    let message = "select_rows: position 7, but x has 3 steps";
+    check::refuses(&[&[2, 3, 4]], late, message);
+    let message = "select_rows: positions has shape [2, 4], but x asks for [5, 4]";
+    check::refuses(&[&[5, 3, 4]], late, message);
+}

@@ -1,0 +1,171 @@
+//! The innermost loops: a block of states of one group of channels through one chunk of time. States,
+//! carried gradients and the gradient of `a` stay in registers along time.
+
+use crate::runtime::float::Float;
+use crate::runtime::lanes::{each, splat, Lanes};
+
+/// Steps per chunk.
+pub(super) const CHUNK: usize = 64;
+/// States computed together, so that the inputs of a channel are loaded once for all of them. The last block is padded
+/// with states that stay zero.
+pub(super) const BLOCK: usize = 4;
+
+/// One number for each channel of a group, aligned to cache lines.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Vector<F>(pub(super) Lanes<F>);
+
+/// One group of lanes per state of a block.
+pub(super) type Block<F> = [Lanes<F>; BLOCK];
+
+/// One vector per step of a chunk.
+pub(super) type Column<F> = [Vector<F>; CHUNK];
+
+/// One vector per step of a chunk and state of a block.
+pub(super) type Sheet<F> = [[Vector<F>; BLOCK]; CHUNK];
+
+/// One number per step of a chunk and state of a block.
+pub(super) type Numbers<F> = [[F; BLOCK]; CHUNK];
+
+/// The inputs of the recurrence of a block of states of a group: `a` log2(e) of each state, and δ, δ u, b
+/// at each step.
+pub(super) struct ScanInputs<'a, F> {
+    pub(super) a: Block<F>,
+    pub(super) delta: &'a [Vector<F>],
+    pub(super) drive: &'a [Vector<F>],
+    pub(super) b: &'a [[F; BLOCK]],
+}
+
+/// A visitor of the steps of [`walk`]. A trait, since closures cannot be forced to be inlined.
+pub(super) trait Visit<F> {
+    /// Called for step `j` with the states before it, the decays, and the states after it.
+    fn visit(&mut self, j: usize, before: &Block<F>, decay: &Block<F>, h: &Block<F>);
+}
+
+/// Runs the recurrence over the steps from `h` and returns the last state.
+#[inline(always)]
+pub(super) fn walk<F: Float>(by: &ScanInputs<F>, mut h: Block<F>, mut visitor: impl Visit<F>) -> Block<F> {
+    let steps = by.delta.iter().zip(by.drive).zip(by.b);
+    for (j, ((Vector(delta), Vector(drive)), b)) in steps.enumerate() {
+        let before = h;
+        let mut decay = [splat(F::zero()); BLOCK];
+        for k in 0..BLOCK {
+            decay[k] = each(|i| (delta[i] * by.a[k][i]).exp2());
+            h[k] = each(|i| decay[k][i].fma(before[k][i], drive[i] * b[k]));
+        }
+        visitor.visit(j, &before, &decay, &h);
+    }
+    h
+}
+
+/// Adds the read-out y_t += Σ_k h_t\[k\] c_t\[k\] at the steps that have a row.
+pub(super) struct ReadOut<'a, F> {
+    pub(super) read: &'a [bool],
+    pub(super) c: &'a [[F; BLOCK]],
+    pub(super) y: &'a mut [Vector<F>],
+}
+
+impl<F: Float> Visit<F> for ReadOut<'_, F> {
+    #[inline(always)]
+    fn visit(&mut self, j: usize, _: &Block<F>, _: &Block<F>, h: &Block<F>) {
+        if self.read[j] {
+            let mut sum: Lanes<F> = splat(F::zero());
+            for (h, &c) in h.iter().zip(&self.c[j]) {
+                sum = each(|i| h[i].fma(c, sum[i]));
+            }
+            let y = &mut self.y[j].0;
+            *y = each(|i| y[i] + sum[i]);
+        }
+    }
+}
+
+/// The values of a chunk and block that the forward pass records for the backward pass.
+pub(super) struct Tape<F> {
+    pub(super) decay: Sheet<F>,
+    /// The states before each step.
+    pub(super) before: Sheet<F>,
+}
+
+impl<F: Float> Visit<F> for &mut Tape<F> {
+    #[inline(always)]
+    fn visit(&mut self, j: usize, before: &Block<F>, decay: &Block<F>, _: &Block<F>) {
+        for k in 0..BLOCK {
+            self.before[j][k].0 = before[k];
+            self.decay[j][k].0 = decay[k];
+        }
+    }
+}
+
+/// The inputs of the backward pass at each step, besides [`ScanInputs`].
+pub(super) struct Read<'a, F> {
+    /// True for steps with a row; at other steps `c` and `gy` are undefined.
+    pub(super) read: &'a [bool],
+    pub(super) c: &'a [[F; BLOCK]],
+    pub(super) gy: &'a [Vector<F>],
+}
+
+/// The gradients that the backward pass accumulates.
+pub(super) struct Sums<'a, F> {
+    /// At each step, the sum over states of dL/dh b, and log2(e) times that of dL/d(δ a) a.
+    pub(super) along_b: &'a mut [Vector<F>],
+    pub(super) along_a: &'a mut [Vector<F>],
+    /// The gradients of b and c at each step and state, per lane, summed over groups.
+    pub(super) b: &'a mut Sheet<F>,
+    pub(super) c: &'a mut Sheet<F>,
+}
+
+/// The values that the backward pass carries from one chunk to the previous one.
+#[derive(Clone, Copy)]
+pub(super) struct Carried<F> {
+    /// exp(δ_{t+1} a) dL/dh_{t+1}.
+    pub(super) carry: Block<F>,
+    /// The gradient of `a` so far.
+    pub(super) ga: Block<F>,
+}
+
+/// The backward pass over the steps on `tape`; `after` is the state after the last step.
+#[inline(always)]
+pub(super) fn walk_back<F: Float>(
+    by: &ScanInputs<F>,
+    read: &Read<F>,
+    tape: &Tape<F>,
+    mut after: Block<F>,
+    carried: &mut Carried<F>,
+    sums: &mut Sums<F>,
+) {
+    let Carried { mut carry, mut ga } = *carried;
+    let len = by.delta.len();
+    let tapes = (&tape.decay[..len], &tape.before[..len]);
+    let (gb, gc) = (&mut sums.b[..len], &mut sums.c[..len]);
+    let steps = (by.delta.iter().zip(by.drive).zip(by.b))
+        .zip(read.read.iter().zip(read.c).zip(read.gy))
+        .zip(tapes.0.iter().zip(tapes.1))
+        .zip(sums.along_b.iter_mut().zip(sums.along_a.iter_mut()))
+        .zip(gb.iter_mut().zip(gc));
+    for ((((drive, read), tape), along), sums) in steps.rev() {
+        let ((Vector(delta), Vector(drive)), b) = drive;
+        let ((&read, c), Vector(gy)) = read;
+        let (decay, before): (&[Vector<F>; BLOCK], &[Vector<F>; BLOCK]) = tape;
+        let (gb, gc): (&mut [Vector<F>; BLOCK], &mut [Vector<F>; BLOCK]) = sums;
+        let mut gh = carry;
+        if read {
+            for k in 0..BLOCK {
+                gh[k] = each(|i| gy[i].fma(c[k], gh[k][i]));
+                gc[k].0 = each(|i| gy[i].fma(after[k][i], gc[k].0[i]));
+            }
+        }
+        let (mut along_b, mut along_a): (Lanes<F>, Lanes<F>) = (splat(F::zero()), splat(F::zero()));
+        for k in 0..BLOCK {
+            gb[k].0 = each(|i| gh[k][i].fma(drive[i], gb[k].0[i]));
+            along_b = each(|i| gh[k][i].fma(b[k], along_b[i]));
+            carry[k] = each(|i| gh[k][i] * decay[k].0[i]);
+            let exponent: Lanes<F> = each(|i| carry[k][i] * before[k].0[i]); // dL/d(δ a)
+            along_a = each(|i| exponent[i].fma(by.a[k][i], along_a[i]));
+            ga[k] = each(|i| exponent[i].fma(delta[i], ga[k][i]));
+            after[k] = before[k].0;
+        }
+        along.0 .0 = each(|i| along.0 .0[i] + along_b[i]);
+        along.1 .0 = each(|i| along.1 .0[i] + along_a[i]);
+    }
+    *carried = Carried { carry, ga };
+}
