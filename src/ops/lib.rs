@@ -44,7 +44,7 @@ mod tests;
 
 use dsf_gpu as gpu;
 
-pub use adamw::{sum_of_squares, AdamWStep};
+pub use adamw::{AdamWKernels, AdamWRates, AdamWSettings, AdamWSlot};
 pub use cascade::cascade;
 pub use causal_attention::{causal_attention, heads_apart, heads_beside, patterned_attention, Pattern, Weights};
 pub use causal_conv1d::causal_conv1d;

@@ -259,6 +259,21 @@ fn a_mixer_is_named_only_by_mixers_and_recipes() {
 }
 
 #[test]
+fn every_op_has_the_same_five_parts() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/ops");
+    let lib = source("src/ops/lib.rs");
+    let modules = lib.text.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+    let ops: Vec<&str> = modules.filter(|name| !["runtime", "tests"].contains(name)).collect();
+    assert!(ops.len() > 25, "{ops:?}");
+    for op in ops {
+        for part in ["mod.rs", "reference", "cpu", "cuda", "tests"] {
+            let place = root.join(op).join(part);
+            assert!(place.exists() || place.with_extension("rs").exists(), "{op} has no {part}");
+        }
+    }
+}
+
+#[test]
 fn comments_hold_no_promise_and_no_path_of_somebodys_machine() {
     // In halves, or this file would be found.
     let forbidden = [("TO", "DO"), ("FIX", "ME"), ("/ho", "me/"), ("/wo", "rk/"), ("/Us", "ers/")];

@@ -29,7 +29,7 @@ impl Trainer<'_> {
             archive.add(slot.name.clone(), var.dims(), || adamw::bytes(var));
             let moments = moments(&slot.name);
             let shape = slot.moments_shape();
-            archive.add(moments, shape.dims(), || slot.moments_bytes());
+            archive.add(moments, shape.dims(), || adamw::moments_bytes(slot));
         }
         archive.write(out)
     }

@@ -98,8 +98,8 @@ fn trained(config: &AdamConfig, steps: usize) -> AdamW {
 }
 
 /// Parameter and moments in the format of a checkpoint.
-fn saved(slot: &Slot) -> [Vec<f32>; 2] {
-    [bytes(&slot.var).unwrap(), slot.moments_bytes().unwrap()].map(|bytes| {
+fn saved(slot: &AdamWSlot) -> [Vec<f32>; 2] {
+    [bytes(&slot.var).unwrap(), moments_bytes(slot).unwrap()].map(|bytes| {
         let words = bytes.as_chunks::<4>().0;
         words.iter().map(|word| f32::from_le_bytes(*word)).collect()
     })

@@ -1,8 +1,9 @@
-//! AdamW's update of one parameter on a CPU (Loshchilov & Hutter 2019), and the sum of squares that gradient clipping
-//! needs. Both are one pass over memory.
+//! Passes on the CPU: the update of a parameter, and the sum of squares that gradient clipping needs.
 
+use super::{AdamWRates, AdamWSettings, AdamWSlot, Moments};
 use crate::runtime::float::{in_single, Float};
 use crate::runtime::parallel::{lock, InParallel};
+use candle_core::backprop::GradStore;
 use candle_core::{bail, CpuStorage, InplaceOp2, Layout, Result, Storage, Tensor};
 use dsf_simd::simd;
 use std::ops::Range;
@@ -12,36 +13,50 @@ use std::sync::Mutex;
 /// changes no bit.
 const CHUNK: usize = 1 << 14;
 
-/// The numbers of an update: g ← scale g,  m ← β₁ m + (1-β₁) g,  v ← β₂ v + (1-β₂) g²,
-/// θ ← θ·decay - rate · m / (√v / correction + eps).
-#[derive(Clone, Copy, Debug)]
-pub struct AdamWStep {
-    /// β₁.
-    pub beta1: f64,
-    /// β₂.
-    pub beta2: f64,
-    /// Added to the root of the second moment.
-    pub eps: f64,
-    /// The learning rate divided by 1 - β₁^t.
-    pub rate: f64,
-    /// √(1 - β₂^t).
-    pub correction: f64,
-    /// Factor of the parameter; 1 without weight decay.
-    pub decay: f64,
+/// Numbers of the update of one parameter.
+#[derive(Clone, Copy)]
+struct Factors {
+    settings: AdamWSettings,
+    rates: AdamWRates,
     /// Factor of the gradient; 1 without clipping.
-    pub scale: f64,
+    scale: f64,
 }
 
-impl AdamWStep {
-    /// Updates `parameter`, contiguous and of f32 or f64, by its gradient. `moments` holds the first moments, then the
-    /// second, of the same type.
-    pub fn update(&self, parameter: &Tensor, grad: &Tensor, moments: &Mutex<CpuStorage>) -> Result<()> {
-        parameter.inplace_op2(grad, &Update { by: self, moments })
+impl AdamWSettings {
+    /// Makes one step on every parameter that has a gradient. All lie on a CPU. A parameter without a gradient is left
+    /// unchanged: it neither moves nor decays.
+    pub fn step(&self, slots: &[AdamWSlot], grads: &GradStore, rates: &AdamWRates) -> Result<()> {
+        let grad = |slot: &AdamWSlot| grads.get(&slot.var).map(Tensor::contiguous).transpose();
+        let grads = slots.iter().map(grad).collect::<Result<Vec<_>>>()?;
+        let scale = match self.clip {
+            Some(most) => scale(&grads, most)?,
+            None => 1.0,
+        };
+        for (slot, grad) in slots.iter().zip(&grads) {
+            if let (Moments::Cpu(moments), Some(grad)) = (&slot.moments, grad) {
+                let decay = if slot.decays { rates.decay } else { 1.0 };
+                let by = Factors { settings: *self, rates: AdamWRates { decay, ..*rates }, scale };
+                slot.var.inplace_op2(grad, &Update { by, moments })?;
+            }
+        }
+        Ok(())
     }
 }
 
+/// Factor by which all gradients are multiplied so that their global norm is at most `most`, including the term against
+/// division by zero in PyTorch's `clip_grad_norm_`.
+fn scale(grads: &[Option<Tensor>], most: f64) -> Result<f64> {
+    let mut sum = 0.0;
+    for grad in grads.iter().flatten() {
+        sum += sum_of_squares(grad)?;
+    }
+    // `f64::min` would ignore a NaN norm.
+    let scale = most / (sum.sqrt() + 1e-6);
+    Ok(if scale > 1.0 { 1.0 } else { scale })
+}
+
 /// Σ x² over a contiguous tensor of f32 or f64 on a CPU, in f64.
-pub fn sum_of_squares(x: &Tensor) -> Result<f64> {
+fn sum_of_squares(x: &Tensor) -> Result<f64> {
     let (storage, layout) = x.storage_and_layout();
     let span = span(layout)?;
     match &*storage {
@@ -74,7 +89,7 @@ fn squares_of_chunk<F: Copy + Into<f64>>(values: &[F]) -> f64 {
     sums.iter().sum()
 }
 
-fn update<F: Float>(theta: &mut [F], moments: &mut [F], grad: &[F], by: &AdamWStep) {
+fn update<F: Float>(theta: &mut [F], moments: &mut [F], grad: &[F], by: &Factors) {
     let (m, v) = moments.split_at_mut(theta.len());
     theta
         .chunks_mut(CHUNK)
@@ -84,10 +99,10 @@ fn update<F: Float>(theta: &mut [F], moments: &mut [F], grad: &[F], by: &AdamWSt
 }
 
 #[simd]
-fn update_chunk<F: Float>(theta: &mut [F], [m, v]: [&mut [F]; 2], grad: &[F], by: &AdamWStep) {
-    let [b1, b2] = [by.beta1, by.beta2].map(F::of);
-    let [eps, rate] = [by.eps, by.rate].map(F::of);
-    let [correction, decay, scale] = [by.correction, by.decay, by.scale].map(F::of);
+fn update_chunk<F: Float>(theta: &mut [F], [m, v]: [&mut [F]; 2], grad: &[F], by: &Factors) {
+    let Factors { settings, rates, scale } = *by;
+    let [b1, b2, eps] = [settings.beta1, settings.beta2, settings.eps].map(F::of);
+    let [rate, correction, decay, scale] = [rates.rate, rates.correction, rates.decay, scale].map(F::of);
     let one = F::of(1.0);
     for ((theta, &g), (m, v)) in theta.iter_mut().zip(grad).zip(m.iter_mut().zip(v)) {
         let g = scale * g;
@@ -98,8 +113,7 @@ fn update_chunk<F: Float>(theta: &mut [F], [m, v]: [&mut [F]; 2], grad: &[F], by
 }
 
 struct Update<'a> {
-    by: &'a AdamWStep,
-    /// A lock is needed, since Candle passes only one mutable tensor to an in-place op.
+    by: Factors,
     moments: &'a Mutex<CpuStorage>,
 }
 
@@ -122,11 +136,11 @@ impl InplaceOp2 for Update<'_> {
                     F::wrap_mut(&mut theta[to]),
                     F::wrap_mut(moments),
                     F::wrap_slice(&grad[from]),
-                    self.by,
+                    &self.by,
                 ));
             }
             (CpuStorage::F64(theta), CpuStorage::F64(moments), CpuStorage::F64(grad)) => {
-                update(&mut theta[to], moments, &grad[from], self.by);
+                update(&mut theta[to], moments, &grad[from], &self.by);
             }
             _ => bail!("adamw works on f32 or f64 parameters with gradients of the same type"),
         }

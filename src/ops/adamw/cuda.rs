@@ -1,7 +1,6 @@
-//! AdamW step on a GPU: one kernel launch for up to 64 parameters.
+//! Launches of the kernels of `cuda/adamw.cu`: one for up to 64 parameters.
 
-use super::{Rates, Slot};
-use crate::config::AdamConfig;
+use super::{AdamWRates, AdamWSettings, AdamWSlot, Moments};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use candle_core::backprop::GradStore;
 use candle_core::{bail, DType, Layout, Result, Storage, Tensor};
@@ -14,8 +13,9 @@ const THREADS: usize = 256;
 const NUMBERS: usize = 8 * THREADS;
 const WORDS: usize = 4;
 
-/// Device memory and constants that the launches read in addition to parameters and gradients.
-pub(super) struct OnGpu {
+/// AdamW on parameters of one GPU: device memory and constants that the launches read in addition to parameters and
+/// gradients.
+pub struct AdamWKernels {
     gpu: Gpu,
     /// Values that change from step to step.
     rates: Buffer,
@@ -36,9 +36,10 @@ struct Clip {
     scale: Buffer,
 }
 
-impl OnGpu {
-    pub(super) fn new(gpu: Gpu, config: &AdamConfig, slots: &[Slot]) -> Result<Self> {
-        let blocks = |slots: &[Slot]| {
+impl AdamWKernels {
+    /// Kernels for the parameters of `slots`, which lie on `gpu`.
+    pub fn new(gpu: Gpu, settings: &AdamWSettings, slots: &[AdamWSlot]) -> Result<Self> {
+        let blocks = |slots: &[AdamWSlot]| {
             let mut blocks = Vec::new();
             for (which, slot) in slots.iter().enumerate() {
                 let count = slot.var.elem_count();
@@ -55,30 +56,31 @@ impl OnGpu {
         };
         Ok(Self {
             rates: gpu.alloc(DType::F32, 3)?,
-            constants: [config.beta1, config.beta2, config.eps].map(|x| x as f32),
-            clip: config.clip.map(clip).transpose()?,
+            constants: [settings.beta1, settings.beta2, settings.eps].map(|x| x as f32),
+            clip: settings.clip.map(clip).transpose()?,
             blocks,
             gpu,
         })
     }
 
-    pub(super) fn gpu(&self) -> &Gpu {
+    /// The GPU of the parameters.
+    pub fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
     /// Sets the rates of all later launches.
-    pub(super) fn set_rates(&self, by: &Rates) -> Result<()> {
+    pub fn set_rates(&self, by: &AdamWRates) -> Result<()> {
         self.gpu.write(&by.words(), self.rates.view())
     }
 
-    /// Device memory from which launches read their rates, in the order of [`Rates::words`].
-    pub(super) fn rates(&self) -> View<'_> {
+    /// Device memory from which launches read their rates, in the order of [`AdamWRates::words`].
+    pub fn rates(&self) -> View<'_> {
         self.rates.view()
     }
 
     /// Makes one step on every slot that has a gradient, or none if `loss` is given and not finite.
-    pub(super) fn launch(&self, slots: &[Slot], grads: &GradStore, loss: Option<View>) -> Result<()> {
-        let grad = |slot: &Slot| grads.get(&slot.var).map(Tensor::contiguous).transpose();
+    pub fn step(&self, slots: &[AdamWSlot], grads: &GradStore, loss: Option<View>) -> Result<()> {
+        let grad = |slot: &AdamWSlot| grads.get(&slot.var).map(Tensor::contiguous).transpose();
         let grads = slots.iter().map(grad).collect::<Result<Vec<_>>>()?;
         if let Some(clip) = &self.clip {
             self.launch_clip(&grads, clip)?;
@@ -111,7 +113,7 @@ impl OnGpu {
 
     fn launch_table(
         &self,
-        slots: &[Slot],
+        slots: &[AdamWSlot],
         grads: &[Option<Tensor>],
         blocks: &Buffer,
         loss: Option<View>,
@@ -119,7 +121,7 @@ impl OnGpu {
         let vars = slots.iter().map(|slot| Some(slot.var.as_tensor()));
         let vars = held(vars.collect());
         let grads = held(grads.iter().map(Option::as_ref).collect());
-        let moments = held(slots.iter().map(|slot| slot.moments.on_gpu()).collect());
+        let moments = held(slots.iter().map(on_gpu).collect());
         let tables = [&vars, &grads, &moments].map(|tensors| self.table(tensors));
         let mut args = tables.into_iter().collect::<Result<Vec<Arg>>>()?;
         let scale = self.clip.as_ref().map(|clip| &clip.scale);
@@ -144,6 +146,13 @@ impl OnGpu {
         }
         entries.resize(TENSORS, Arg::Null);
         Ok(Arg::Table(entries))
+    }
+}
+
+fn on_gpu(slot: &AdamWSlot) -> Option<&Tensor> {
+    match &slot.moments {
+        Moments::Gpu(moments) => Some(moments),
+        Moments::Cpu(_) => None,
     }
 }
 
