@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 
 fn case(width: usize, states: usize) -> Case {
     let shape = [width, states];
@@ -44,10 +44,19 @@ fn reference(len: usize) -> impl Fn(&[Tensor]) -> Result<Tensor> {
 /// Lengths around the number of time steps between stored states, and widths around the number of channels in a
 /// group of lanes.
 #[test]
-fn fused_equals_reference() {
+fn it_passes_the_suite() {
     for len in [1, 2, 31, 32, 33, 100] {
-        check::agree(&[case(1, 1), case(17, 3), legs(16, 8)], fused(len), reference(len));
+        let of_len = Suite {
+            agree: &[case(1, 1), case(17, 3), legs(16, 8)],
+            differences: &[],
+            bits: if len == 100 { &[legs(37, 9)] } else { &[] },
+            tracked: &[case(2, 3)],
+            refused: &[(&[&[2, 3], &[2, 4], &[2, 3]], "cascade: b has shape [2, 4]")],
+        };
+        check::suite(of_len, fused(len), reference(len));
     }
+    check::finite_differences(&case(2, 3), fused(5));
+    check::finite_differences(&legs(1, 5), fused(40));
 }
 
 #[test]
@@ -72,25 +81,4 @@ fn long_chains_keep_their_digits() {
     let apart = norm(&mut exact.iter().zip(&got).map(|(x, y)| x - y));
     let whole = norm(&mut exact.iter().copied());
     assert!(apart < 1e-5 * whole, "{apart:e} of {whole}");
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    check::finite_differences(&case(2, 3), fused(5));
-    check::finite_differences(&legs(1, 5), fused(40));
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&legs(37, 9), fused(100));
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case(2, 3), fused(20));
-}
-
-#[test]
-fn a_wrong_shape_is_named() {
-    check::refuses(&[&[2, 3], &[2, 4], &[2, 3]], fused(4), "cascade: b has shape [2, 4]");
 }

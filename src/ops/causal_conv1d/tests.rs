@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 
 fn bare(batch: usize, len: usize, width: usize, taps: usize) -> Case {
     Case::new(format!("{batch} x {len} x {width}, {taps} taps"))
@@ -16,40 +16,31 @@ fn fused(ins: &[Tensor]) -> Result<Tensor> {
     causal_conv1d(&ins[0], &ins[1], ins.get(2))
 }
 
+fn by_reference(ins: &[Tensor]) -> Result<Tensor> {
+    reference::causal_conv1d(&ins[0], &ins[1], ins.get(2))
+}
+
 #[test]
-fn fused_equals_reference() {
+fn it_passes_the_suite() {
     let own = [1, 2, 63, 64, 65, 1000].map(|len| case(1 + len % 2 * 6, len, 5, 4));
     let odd = [case(2, 3, 17, 1), case(2, 3, 1, 3), case(1, 2, 33, 7)];
-    let reference = |ins: &[Tensor]| reference::causal_conv1d(&ins[0], &ins[1], ins.get(2));
-    check::agree(&own, fused, reference);
-    check::agree(&odd, fused, reference);
-    check::agree(&[bare(2, 300, 17, 4), bare(1, 2, 3, 4)], fused, reference);
+    let of_all = Suite {
+        agree: &[&own[..], &odd, &[bare(2, 300, 17, 4), bare(1, 2, 3, 4)]].concat(),
+        differences: &[case(2, 5, 2, 3)],
+        bits: &[case(7, 30, 20, 4), case(1, 700, 20, 4)],
+        tracked: &[case(2, 5, 3, 4)],
+        refused: &[(&[&[1, 2, 3], &[4, 4], &[3]], "causal_conv1d: w has shape [4, 4], but x of shape [1, 2, 3]")],
+    };
+    check::suite(of_all, fused, by_reference);
 }
 
 #[test]
 fn kernels_equal_the_reference() {
     let own = [1, 2, 63, 64, 65, 500].map(|len| case(1 + len % 2 * 6, len, 5, 4));
     let wide = [case(3, 9, 68, 4), case(2, 3, 17, 1), case(1, 40, 8, 9), case(7, 33, 20, 3)];
-    let reference = |ins: &[Tensor]| reference::causal_conv1d(&ins[0], &ins[1], ins.get(2));
-    check::kernels_agree(&own, fused, reference);
-    check::kernels_agree(&wide, fused, reference);
-    check::kernels_agree(&[bare(2, 30, 17, 4), bare(1, 2, 3, 4)], fused, reference);
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    check::finite_differences(&case(2, 5, 2, 3), fused);
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case(7, 30, 20, 4), fused);
-    check::same_bits(&case(1, 700, 20, 4), fused);
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case(2, 5, 3, 4), fused);
+    let bare = [bare(2, 30, 17, 4), bare(1, 2, 3, 4)];
+    check::kernels_agree(&[&own[..], &wide].concat(), fused, by_reference);
+    check::kernels_agree(&bare, fused, by_reference);
 }
 
 #[test]
@@ -59,10 +50,4 @@ fn the_last_weight_meets_the_current_step() {
     let y = causal_conv1d(&x, &row(&[2.0, 3.0], &[1, 2]), Some(&row(&[0.5], &[1]))).unwrap();
     let y = y.flatten_all().unwrap().to_vec1::<f32>().unwrap();
     assert_eq!(y, [3.5, 32.5, 320.5]);
-}
-
-#[test]
-fn a_wrong_shape_is_named() {
-    let message = "causal_conv1d: w has shape [4, 4], but x of shape [1, 2, 3]";
-    check::refuses(&[&[1, 2, 3], &[4, 4], &[3]], fused, message);
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::runtime::autograd::apply_one;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 
 /// Decays inside the unit circle.
 fn case(batch: usize, len: usize, width: usize) -> Case {
@@ -22,8 +22,18 @@ fn reference(ins: &[Tensor]) -> Result<Tensor> {
 }
 
 #[test]
-fn fused_equals_reference() {
-    check::agree(&cases(), fused, reference);
+fn it_passes_the_suite() {
+    let of_all = Suite {
+        agree: &cases(),
+        differences: &[case(2, 4, 2)],
+        bits: &[case(1, 30, 200), case(20, 30, 10)],
+        tracked: &[case(2, 5, 3)],
+        refused: &[
+            (&[&[2, 3, 2, 4], &[2, 3, 2, 5]], "complex_scan: x has shape [2, 3, 2, 5]"),
+            (&[&[2, 3, 3, 4], &[2, 3, 3, 4]], "a real and an imaginary part"),
+        ],
+    };
+    check::suite(of_all, fused, reference);
 }
 
 #[test]
@@ -57,28 +67,4 @@ fn a_constant_decay_turns_an_impulse_around_the_circle() {
         assert!((h[0] - size * angle.cos()).abs() < 1e-14, "{t}");
         assert!((h[1] - size * angle.sin()).abs() < 1e-14, "{t}");
     }
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    check::finite_differences(&case(2, 4, 2), fused);
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case(1, 30, 200), fused);
-    check::same_bits(&case(20, 30, 10), fused);
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case(2, 5, 3), fused);
-}
-
-#[test]
-fn a_wrong_shape_is_named() {
-    let message = "complex_scan: x has shape [2, 3, 2, 5]";
-    check::refuses(&[&[2, 3, 2, 4], &[2, 3, 2, 5]], fused, message);
-    let message = "a real and an imaginary part";
-    check::refuses(&[&[2, 3, 3, 4], &[2, 3, 3, 4]], fused, message);
 }

@@ -110,7 +110,7 @@ impl CrossEntropy {
     /// Every tile reads and writes the gradient of the weight, 8 d bytes per class. With few rows
     /// per tile and many classes, that exceeds the 16 bytes per logit that tiles outside the cache
     /// cost; with 2 d rows it is 4 bytes per logit.
-    fn tile(&self, rows: usize, io: DType) -> usize {
+    pub(super) fn tile(&self, rows: usize, io: DType) -> usize {
         let bytes = match io {
             DType::F32 => 4,
             _ => 4 + 2,

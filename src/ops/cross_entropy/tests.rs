@@ -1,7 +1,7 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 use crate::runtime::tuned::at_full_size;
-use candle_core::Device;
+use candle_core::{DType, Device};
 use dsf_emulation::emulated;
 
 /// Targets that include every class.
@@ -31,10 +31,24 @@ fn matrix(rows: &[[f32; 3]]) -> Tensor {
 }
 
 #[test]
-fn fused_equals_reference() {
+fn it_passes_the_suite() {
     let sizes = [(1, 1, 1), (1, 3, 2), (2, 16, 63), (7, 5, 64), (65, 33, 65), (300, 4, 1000)];
-    let cases = sizes.map(|(rows, width, classes)| case(rows, width, classes));
-    check::agree(&cases, fused, by_reference);
+    let of_all = Suite {
+        agree: &sizes.map(|(rows, width, classes)| case(rows, width, classes)),
+        differences: &[case(3, 2, 4)],
+        bits: &[case(300, 8, 770)],
+        tracked: &[case(3, 2, 4)],
+        refused: &[(&[&[2, 3], &[5, 4]], "cross_entropy: weight has shape [5, 4], but hidden of shape [2, 3]")],
+    };
+    check::suite(of_all, fused, by_reference);
+    check::finite_differences(&case(3, 2, 4), |ins| fused(ins)? * 3.0);
+}
+
+#[test]
+fn targets_of_other_rows_are_refused() {
+    let of_others = |ins: &[Tensor]| Ok(cross_entropy(&ins[0], &ins[1], &ins[2])?.loss);
+    let message = "cross_entropy: targets has shape [3], but hidden of shape [2, 3]";
+    check::refuses(&[&[2, 3], &[5, 3], &[3]], of_others, message);
 }
 
 #[test]
@@ -81,23 +95,6 @@ fn the_first_of_equal_logits_is_the_answer() {
 }
 
 #[test]
-fn gradients_are_finite_differences() {
-    check::finite_differences(&case(3, 2, 4), fused);
-    let tripled = |ins: &[Tensor]| fused(ins)? * 3.0;
-    check::finite_differences(&case(3, 2, 4), tripled);
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case(300, 8, 770), fused);
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case(3, 2, 4), fused);
-}
-
-#[test]
 fn large_logits_do_not_overflow() {
     let (hidden, weight) = (matrix(&[[1e30, 0.0, 0.0]]), matrix(&[[1.0; 3], [-1.0; 3]]));
     let target = Tensor::new(&[0u32], &Device::Cpu).unwrap();
@@ -117,17 +114,22 @@ fn a_target_beyond_the_classes_is_an_error() {
     assert!(error.contains("target 2 in row 1, but there are 2 classes"), "{error}");
 }
 
-#[test]
-fn a_wrong_shape_is_named() {
-    check::refuses(
-        &[&[2, 3], &[5, 3], &[3]],
-        |ins| Ok(cross_entropy(&ins[0], &ins[1], &ins[2])?.loss),
-        "cross_entropy: targets has shape [3], but hidden of shape [2, 3]",
-    );
-}
-
 /// Pythia's vocabulary, which is not a multiple of the classes per task.
 #[test]
 fn a_large_vocabulary_equals_the_reference() {
     check::agree(&[case(300, 16, 50_304)], fused, by_reference);
+}
+
+#[test]
+fn tiles_stay_in_the_cache_unless_the_gradient_of_the_weight_weighs_more() {
+    let tile = |rows: usize, width: usize, classes: usize| {
+        let zeros = |rows| Tensor::zeros((rows, width), DType::F32, &Device::Cpu).unwrap();
+        let targets = Tensor::zeros(rows, DType::U32, &Device::Cpu).unwrap();
+        let op = CrossEntropy::check(&zeros(rows), &zeros(classes), &targets).unwrap();
+        op.tile(rows, DType::F32)
+    };
+    assert_eq!(tile(70, 60, 128), 24, "of 32 rows that 16 KiB hold");
+    assert_eq!(tile(70, 66, 128), 70, "up to 132");
+    assert_eq!(tile(1000, 66, 128), 125);
+    assert_eq!(tile(1000, 66, 4096), 16, "256 KiB hold no more");
 }

@@ -1,61 +1,22 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::matrix_state::{MatrixOp, Sizes};
+use crate::runtime::distance::numbers;
 use crate::runtime::rng::Rng;
 use candle_core::{DType, Device};
 
-/// B, L, s, m, e, and the decays of a head.
-type Sizes = [usize; 6];
-
-/// Inputs whose transitions neither grow nor vanish, in the order of the function's arguments.
-fn case_of_rows([batch, len, heads, keys, values, decays]: Sizes, rows: usize) -> Case {
-    let name = format!("{batch} x {len} x {heads}, {keys} by {values}, {decays} decays, {rows} rows");
-    let side = (keys as f64).powf(-0.5);
-    Case::new(name)
-        .normal("q", &[batch, rows, heads, keys])
-        .normal("k", &[batch, len, heads, keys])
-        .normal("v", &[batch, len, heads, values])
-        .uniform("a", &[batch, len, heads, keys], -side, side)
-        .uniform("b", &[batch, len, heads, keys], -side, side)
-        .uniform("g", &[batch, len, heads, decays], -1.5, 0.0)
-}
-
-fn case(sizes: Sizes) -> Case {
-    case_of_rows(sizes, sizes[1])
-}
+/// The inputs are in the order of the function's arguments.
+const OP: MatrixOp = MatrixOp {
+    transition: |case, shape, bound| case.uniform("a", shape, -bound, bound).uniform("b", shape, -bound, bound),
+    fused: |x, rows| delta_rule(&x[0], &x[1], &x[2], &x[3], &x[4], &x[5], rows),
+    reference: |x, rows| reference::delta_rule([&x[0], &x[1], &x[2], &x[5], &x[3], &x[4]], rows),
+};
 
 fn fused(ins: &[Tensor]) -> Result<Tensor> {
-    fused_at(None)(ins)
-}
-
-fn fused_at(rows: Option<&Tensor>) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync + use<'_> {
-    move |ins| delta_rule(&ins[0], &ins[1], &ins[2], &ins[3], &ins[4], &ins[5], rows)
-}
-
-fn reference_at(rows: Option<&Tensor>) -> impl Fn(&[Tensor]) -> Result<Tensor> + use<'_> {
-    move |ins| {
-        let ins = [&ins[0], &ins[1], &ins[2], &ins[5], &ins[3], &ins[4]];
-        reference::delta_rule(ins, rows)
-    }
-}
-
-/// Four times of each sequence, with a repetition.
-fn some(batch: usize, len: usize) -> Tensor {
-    let of = |b: usize| {
-        let late = (len / 2).max(len - 1 - b % len.min(2));
-        [len / 3, len / 2, len / 2, late]
-    };
-    let times = (0..batch).flat_map(of).map(|t| t as u32);
-    let times = Tensor::from_iter(times, &Device::Cpu).unwrap();
-    times.reshape((batch, 4)).unwrap()
+    (OP.fused)(ins, None)
 }
 
 fn tensor(values: &[f64], shape: &[usize]) -> Tensor {
     Tensor::from_slice(values, shape, &Device::Cpu).unwrap()
-}
-
-fn numbers(x: &Tensor) -> Vec<f64> {
-    let x = x.to_dtype(DType::F64).unwrap();
-    x.flatten_all().unwrap().to_vec1().unwrap()
 }
 
 const SIZES: [Sizes; 11] = [
@@ -73,29 +34,26 @@ const SIZES: [Sizes; 11] = [
 ];
 
 #[test]
-fn fused_equals_reference() {
-    for sizes in SIZES {
-        check::agree(&[case(sizes)], fused, reference_at(None));
-    }
-    check::agree(&[case([1, 700, 2, 5, 6, 5])], fused, reference_at(None));
-}
-
-#[test]
-fn rows_at_times_are_those_of_the_reference() {
-    for sizes in SIZES {
-        let rows = some(sizes[0], sizes[1]);
-        let case = case_of_rows(sizes, 4);
-        check::agree(&[case], fused_at(Some(&rows)), reference_at(Some(&rows)));
-    }
+fn it_passes_the_suite() {
+    let (k, v, g) = (&[2, 5, 3, 4][..], &[2, 5, 3, 6][..], &[2, 5, 3, 1][..]);
+    let of_k = |given: &str| format!("delta_rule: {given}, but k of shape [2, 5, 3, 4] asks for [2, 5, 3, 4]");
+    let narrow = "delta_rule: v has shape [2, 5, 2, 6], but k of shape [2, 5, 3, 4] asks for [2, 5, 3, 6]";
+    OP.suite(
+        &SIZES,
+        &[
+            (&[&[2, 4, 3, 4], k, v, k, k, g], &of_k("q has shape [2, 4, 3, 4]")),
+            (&[k, k, &[2, 5, 2, 6], k, k, g], narrow),
+            (&[k, k, v, v, k, g], &of_k("a has shape [2, 5, 3, 6]")),
+            (&[k, k, v, k, g, g], &of_k("b has shape [2, 5, 3, 1]")),
+            (&[k, k, v, k, k, &[2, 5, 3, 2]], "delta_rule: g has shape [2, 5, 3, 2], but needed are 4 decays a head"),
+        ],
+    );
+    OP.wrong_times_are_refused(&[&[2, 2, 3, 4], k, v, k, k, g]);
 }
 
 #[test]
 fn many_queries_at_one_time_and_none_at_the_end_are_fine() {
-    let mut times = vec![0u32; 50];
-    times.extend([40; 30]);
-    let rows = Tensor::from_vec(times, (1, 80), &Device::Cpu).unwrap();
-    let case = case_of_rows([1, 90, 2, 6, 5, 6], 80);
-    check::agree(&[case], fused_at(Some(&rows)), reference_at(Some(&rows)));
+    OP.crowded_queries_agree();
 }
 
 /// Sizes around the tiles and teams of the kernels, and numbers of events around their spans.
@@ -115,49 +73,26 @@ const TILES: [Sizes; 11] = [
 
 #[test]
 fn kernels_equal_the_reference() {
-    check::kernels_agree(&TILES.map(case), fused, reference_at(None));
+    OP.kernels_agree(&TILES);
 }
 
 #[test]
 fn kernels_read_at_the_times_of_rows() {
-    for sizes in &TILES[..4] {
-        let rows = some(sizes[0], sizes[1]);
-        let case = case_of_rows(*sizes, 4);
-        check::kernels_agree(&[case], fused_at(Some(&rows)), reference_at(Some(&rows)));
-    }
+    OP.kernels_agree_at_some_times(&TILES[..4]);
 }
 
 #[test]
 fn kernels_take_extreme_decays() {
-    check::kernels_agree(&[extreme(8)], fused, reference_at(None));
+    OP.kernels_take_extreme_decays();
 }
 
 #[test]
 fn kernels_refuse_keys_that_no_warp_holds() {
-    let vars = case([1, 2, 1, 1025, 2, 1]).vars(DType::F32);
+    let vars = OP.case([1, 2, 1, 1025, 2, 1]).vars(DType::F32);
     let ins: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
     let error = dsf_emulation::emulated(|| fused(&ins)).unwrap_err();
     let message = "delta_rule: keys of 1025 features, kernels take up to 1024";
     assert!(error.to_string().contains(message), "{error}");
-}
-
-/// Decays of 1, some that underflow, and all between.
-fn extreme(decays: usize) -> Case {
-    let [batch, len, heads, keys, values] = [1, 70, 2, 8, 3];
-    let logs = [0.0, -1e-30, -1e-3, -50.0, -87.5, -0.5, -300.0, -1e4];
-    let g: Vec<f64> = (0..len * heads * decays).map(|i| logs[(i * 5 + i / 7) % 8]).collect();
-    Case::new("extreme")
-        .normal("q", &[batch, len, heads, keys])
-        .normal("k", &[batch, len, heads, keys])
-        .normal("v", &[batch, len, heads, values])
-        .uniform("a", &[batch, len, heads, keys], -0.3, 0.3)
-        .uniform("b", &[batch, len, heads, keys], -0.3, 0.3)
-        .values(&g, &[batch, len, heads, decays])
-}
-
-#[test]
-fn extreme_decays_agree_with_the_reference() {
-    check::agree(&[extreme(1), extreme(8)], fused, reference_at(None));
 }
 
 /// S_t = (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ with keys of length 1, in plain loops.
@@ -199,7 +134,7 @@ fn with_keys_of_length_one_it_is_delta_net() {
     for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 1e-5)] {
         let ins = [&q, &scaled, &v, &scaled.neg().unwrap(), &k, &g];
         let ins = ins.map(|x| x.to_dtype(dtype).unwrap());
-        let got = numbers(&fused(&ins).unwrap());
+        let got = numbers(&fused(&ins).unwrap()).unwrap();
         let apart = got.iter().zip(&expected).map(|(x, y)| (x - y).abs());
         let apart = apart.fold(0.0, f64::max);
         assert!(apart < tolerance, "{dtype:?}: {apart:e}");
@@ -215,81 +150,20 @@ fn a_write_under_the_same_key_replaces_the_value() {
     let (k, v) = (tensor(&keys, &[1, len, 1, 3]), tensor(&values, &[1, len, 1, 1]));
     let g = v.zeros_like().unwrap();
     let o = delta_rule(&k, &k, &v, &k.neg().unwrap(), &k, &g, None).unwrap();
-    assert_eq!(numbers(&o), values);
+    assert_eq!(numbers(&o).unwrap(), values);
 }
 
 #[test]
 fn the_first_transition_has_no_effect_and_no_gradient() {
-    let vars = case([2, 6, 2, 3, 4, 3]).vars(DType::F32);
-    let ins: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
-    let grads = fused(&ins).unwrap().backward().unwrap();
-    let mut other = ins.clone();
-    for input in [3, 4, 5] {
-        let of_first = grads.get(&ins[input]).unwrap().narrow(1, 0, 1).unwrap();
-        assert!(numbers(&of_first).iter().all(|&x| x == 0.0), "input {input}");
-        let first = (of_first.zeros_like().unwrap() + 1e4).unwrap();
-        let later = ins[input].narrow(1, 1, 5).unwrap();
-        other[input] = Tensor::cat(&[first, later], 1).unwrap();
-    }
-    assert_eq!(numbers(&fused(&ins).unwrap()), numbers(&fused(&other).unwrap()));
+    OP.first_transition_has_no_effect();
 }
 
 #[test]
 fn without_a_rank_one_part_it_is_gated_linear_attention() {
-    let vars = case([2, 50, 2, 5, 7, 5]).vars(DType::F64);
+    let vars = OP.case([2, 50, 2, 5, 7, 5]).vars(DType::F64);
     let mut ins: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
     ins[3] = ins[3].zeros_like().unwrap();
     let o = crate::gla(&ins[0], &ins[1], &ins[2], &ins[5], None).unwrap();
     let apart = (fused(&ins).unwrap() - o).unwrap();
-    assert!(numbers(&apart).iter().all(|x| x.abs() < 1e-12));
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    let rows = some(2, 4);
-    for decays in [1, 2] {
-        let sizes = [2, 4, 2, 2, 3, decays];
-        check::finite_differences(&case(sizes), fused);
-        check::finite_differences(&case_of_rows(sizes, 4), fused_at(Some(&rows)));
-    }
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case([1, 70, 1, 20, 60, 20]), fused);
-    check::same_bits(&case([9, 30, 3, 5, 4, 1]), fused);
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    for sizes in &SIZES[..2] {
-        check::partial_tracking(&case(*sizes), fused);
-    }
-    check::partial_tracking(&case([1, 3, 1, 2, 40, 1]), fused);
-}
-
-#[test]
-fn wrong_shapes_and_times_are_named() {
-    let (k, v, g) = (&[2, 5, 3, 4][..], &[2, 5, 3, 6][..], &[2, 5, 3, 1][..]);
-    let refused = |shapes: [&[usize]; 6], message| check::refuses(&shapes, fused, message);
-    refused(
-        [&[2, 4, 3, 4], k, v, k, k, g],
-        "delta_rule: q has shape [2, 4, 3, 4], but k of shape [2, 5, 3, 4] asks for [2, 5, 3, 4]",
-    );
-    refused(
-        [k, k, &[2, 5, 2, 6], k, k, g],
-        "delta_rule: v has shape [2, 5, 2, 6], but k of shape [2, 5, 3, 4] asks for [2, 5, 3, 6]",
-    );
-    refused(
-        [k, k, v, v, k, g],
-        "delta_rule: a has shape [2, 5, 3, 6], but k of shape [2, 5, 3, 4] asks for [2, 5, 3, 4]",
-    );
-    refused(
-        [k, k, v, k, g, g],
-        "delta_rule: b has shape [2, 5, 3, 1], but k of shape [2, 5, 3, 4] asks for [2, 5, 3, 4]",
-    );
-    refused([k, k, v, k, k, &[2, 5, 3, 2]], "delta_rule: g has shape [2, 5, 3, 2], but needed are 4 decays a head");
-    let rows = Tensor::new(&[[0u32, 1], [1, 0]], &Device::Cpu).unwrap();
-    let shapes = [&[2, 2, 3, 4], k, v, k, k, g];
-    check::refuses(&shapes, fused_at(Some(&rows)), "must ascend");
+    assert!(numbers(&apart).unwrap().iter().all(|x| x.abs() < 1e-12));
 }

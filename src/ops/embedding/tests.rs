@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 use candle_core::Device;
 use dsf_emulation::emulated;
 
@@ -38,13 +38,17 @@ fn case(rows: usize, positions: usize, width: usize) -> Case {
 }
 
 #[test]
-fn fused_equals_reference() {
+fn it_passes_the_suite() {
     for (batch, len, rows, positions, width) in
         [(1, 1, 1, 1, 1), (7, 65, 40, 70, 5), (33, 2, 100, 2, 64), (1, 1000, 9, 1000, 17)]
     {
-        let case = case(rows, positions, width);
-        check::agree(&[case], both(batch, len), by_reference(batch, len));
+        let agree = [case(rows, positions, width)];
+        let one = Suite { agree: &agree, differences: &[], bits: &[], tracked: &[], refused: &[] };
+        check::suite(one, both(batch, len), by_reference(batch, len));
     }
+    let small = Suite { agree: &[], differences: &[case(3, 4, 2)], bits: &[], tracked: &[case(3, 4, 2)], refused: &[] };
+    check::suite(small, both(2, 3), by_reference(2, 3));
+    check::same_bits(&case(50, 20, 8), both(100, 20));
 }
 
 #[test]
@@ -95,21 +99,6 @@ fn positions_and_dropout_are_optional() {
         let rows = ins[0].index_select(&tokens(3, 5, 9).flatten_all()?, 0)?;
         rows.reshape((3, 5, 4))
     });
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    check::finite_differences(&case(3, 4, 2), both(2, 3));
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case(50, 20, 8), both(100, 20));
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case(3, 4, 2), both(2, 3));
 }
 
 #[test]

@@ -1,11 +1,11 @@
 use super::cpu::CHUNK;
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 
-fn case(inputs: usize, count: usize) -> Case {
+fn case(inputs: usize, shape: &[usize]) -> Case {
     let names = ["h", "gate", "output"];
-    let case = Case::new(format!("{inputs} of {count}"));
-    let add = |case: Case, name| case.normal(name, &[count]);
+    let case = Case::new(format!("{inputs} of {shape:?}"));
+    let add = |case: Case, name| case.normal(name, shape);
     names.into_iter().take(inputs).fold(case, add)
 }
 
@@ -13,41 +13,30 @@ fn fused(ins: &[Tensor]) -> Result<Tensor> {
     gated_readout(&ins[0], &ins[1], ins.get(2))
 }
 
+fn by_reference(ins: &[Tensor]) -> Result<Tensor> {
+    reference::gated_readout(&ins[0], &ins[1], ins.get(2))
+}
+
 #[test]
-fn fused_equals_reference() {
+fn it_passes_the_suite() {
+    let message = "gated_readout: gate has shape [2, 4], but h of shape [2, 3]";
     for inputs in [2, 3] {
-        let cases = [1, 2, 63, 64, 65, 1000].map(|count| case(inputs, count));
-        check::agree(&cases, fused, |ins| reference::gated_readout(&ins[0], &ins[1], ins.get(2)));
+        let shapes: [&[usize]; 3] = [&[2, 3], &[2, 4], &[2, 3]];
+        let of_all = Suite {
+            agree: &[1, 2, 63, 64, 65, 1000].map(|count| case(inputs, &[count])),
+            differences: &[case(inputs, &[20])],
+            bits: &[case(inputs, &[2 * CHUNK + 7])],
+            tracked: &[case(inputs, &[2, 3])],
+            refused: &[(&shapes[..inputs], message)],
+        };
+        check::suite(of_all, fused, by_reference);
     }
 }
 
 #[test]
 fn kernels_equal_the_reference() {
     for inputs in [2, 3] {
-        let cases = [1, 63, 1000, 1025].map(|count| case(inputs, count));
-        check::kernels_agree(&cases, fused, |ins| reference::gated_readout(&ins[0], &ins[1], ins.get(2)));
+        let cases = [1, 63, 1000, 1025].map(|count| case(inputs, &[count]));
+        check::kernels_agree(&cases, fused, by_reference);
     }
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    check::finite_differences(&case(2, 20), fused);
-    check::finite_differences(&case(3, 20), fused);
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case(2, 2 * CHUNK + 7), fused);
-    check::same_bits(&case(3, 2 * CHUNK + 7), fused);
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&Case::new("2").normal("h", &[2, 3]).normal("g", &[2, 3]), fused);
-}
-
-#[test]
-fn a_wrong_shape_is_named() {
-    let message = "gated_readout: gate has shape [2, 4], but h of shape [2, 3]";
-    check::refuses(&[&[2, 3], &[2, 4]], fused, message);
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, some_times, Case, Suite};
 use candle_core::{DType, Device, Var};
 use dsf_emulation::emulated;
 
@@ -29,58 +29,52 @@ fn case(rule: usize, batch: usize, len: usize, width: usize) -> Case {
     }
 }
 
-fn fused(rule: usize, rows: Option<&Tensor>) -> impl Fn(&[Tensor]) -> Result<Tensor> + use<'_> {
-    move |ins| gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows)
+fn fused(rule: usize, selected: bool) -> impl Fn(&[Tensor]) -> Result<Tensor> {
+    move |ins| gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows(ins, selected)?.as_ref())
 }
 
-/// Selects some times of each sequence, with a repetition.
-fn some(batch: usize, len: usize) -> Tensor {
-    let of = |b: usize| [len / 3, len / 2, len / 2, (len / 2).max(len - 1 - b % len.min(2))];
-    let times = (0..batch).flat_map(of).map(|t| t as u32);
-    let times = Tensor::from_iter(times, &Device::Cpu).unwrap();
-    times.reshape((batch, 4)).unwrap()
+fn by_reference(rule: usize, selected: bool) -> impl Fn(&[Tensor]) -> Result<Tensor> {
+    move |ins| reference::gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows(ins, selected)?.as_ref())
 }
 
-#[test]
-fn fused_equals_reference() {
-    let sizes = [(7, 1, 3), (1, 2, 16), (7, 63, 5), (1, 64, 100), (17, 65, 33)];
-    for (rule, gates) in RULES.iter().enumerate() {
-        for (batch, len, width) in sizes {
-            let rows = some(batch, len);
-            for rows in [None, Some(&rows)] {
-                let reference = |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &gates(ins), rows);
-                let case = [case(rule, batch, len, width)];
-                check::agree(&case, fused(rule, rows), reference);
-            }
-        }
-    }
+/// Some times of each sequence of the inputs, or `None` for all.
+fn rows(ins: &[Tensor], selected: bool) -> Result<Option<Tensor>> {
+    let (batch, len, _) = ins[1].dims3()?;
+    Ok(selected.then(|| some_times(batch, len)))
 }
 
 #[test]
-fn long_and_wide_ones_equal_the_reference_too() {
-    for (rule, (len, width)) in [(0, (1000, 70)), (1, (1000, 1)), (3, (130, 256)), (2, (5, 1024))] {
-        let rows = some(1, len);
-        for rows in [None, Some(&rows)] {
-            let reference = |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows);
-            check::agree(&[case(rule, 1, len, width)], fused(rule, rows), reference);
+fn it_passes_the_suite() {
+    let small = [(7, 1, 3), (1, 2, 16), (7, 63, 5), (1, 64, 100), (17, 65, 33)];
+    let large = [(0, (1, 1000, 70)), (1, (1, 1000, 1)), (3, (1, 130, 256)), (2, (1, 5, 1024))];
+    for rule in 0..RULES.len() {
+        let large = large.iter().filter(|(of, _)| *of == rule).map(|(_, size)| *size);
+        let cases = small.into_iter().chain(large).map(|(batch, len, width)| case(rule, batch, len, width));
+        let of_rule = Suite {
+            agree: &cases.collect::<Vec<_>>(),
+            differences: &[case(rule, 2, 4, 2)],
+            bits: &[case(rule, 1, 70, 200), case(rule, 17, 30, 20)],
+            tracked: &[case(rule, 2, 5, 3)],
+            refused: &[],
+        };
+        for selected in [false, true] {
+            check::suite(of_rule, fused(rule, selected), by_reference(rule, selected));
         }
     }
 }
 
 /// Compares kernels and reference for one rule and case, with time divided into `pieces`.
 fn kernels_agree(rule: usize, (batch, len, width): (usize, usize, usize), pieces: usize) {
-    let rows = some(batch, len);
-    for rows in [None, Some(&rows)] {
+    for selected in [false, true] {
         let in_pieces = |ins: &[Tensor]| {
-            let sizes = Sizes::check(&ins[0], &ins[1], rows)?;
+            let sizes = Sizes::check(&ins[0], &ins[1], rows(ins, selected)?.as_ref())?;
             let extent = sizes.extent.cut(pieces);
             scan(Sizes { extent, ..sizes }, &ins[0], &ins[1], &RULES[rule](ins))
         };
-        let reference = |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows);
         // The gradient of alpha is one sum over all numbers; its rounding errors are as large as the remainder after
         // cancellation.
         let of_rows = if rule == 1 { 3e-2 } else { 1.2e-2 };
-        check::kernels_agree_to(of_rows, &[case(rule, batch, len, width)], in_pieces, reference);
+        check::kernels_agree_to(of_rows, &[case(rule, batch, len, width)], in_pieces, by_reference(rule, selected));
     }
 }
 
@@ -99,30 +93,6 @@ fn kernels_equal_the_reference_for_long_and_wide_ones() {
     kernels_agree(1, (1, 1000, 1), 31);
     kernels_agree(2, (1, 5, 1024), 1);
     kernels_agree(3, (2, 130, 70), 4);
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    let rows = some(2, 4);
-    for rule in 0..RULES.len() {
-        check::finite_differences(&case(rule, 2, 4, 2), fused(rule, None));
-        check::finite_differences(&case(rule, 2, 4, 2), fused(rule, Some(&rows)));
-    }
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    for rule in 0..RULES.len() {
-        check::same_bits(&case(rule, 1, 70, 200), fused(rule, None));
-        check::same_bits(&case(rule, 17, 30, 20), fused(rule, Some(&some(17, 30))));
-    }
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    for rule in 0..RULES.len() {
-        check::partial_tracking(&case(rule, 2, 5, 3), fused(rule, None));
-    }
 }
 
 #[test]
@@ -151,14 +121,6 @@ fn no_nan() {
             }
         }
     }
-}
-
-#[test]
-fn a_wrong_shape_is_named() {
-    let message = "gated_scan: z has shape [2, 3, 4], but x of shape [2, 3, 4] asks for [2, 3, 8]";
-    check::refuses(&[&[2, 3, 4], &[2, 3, 4]], fused(0, None), message);
-    let message = "gated_scan: alpha has shape [2]";
-    check::refuses(&[&[2, 3, 8], &[2, 3, 4], &[2]], fused(1, None), message);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use super::cpu::ROWS;
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 use crate::{gelu, sigmoid};
 use candle_core::{DType, D};
 
@@ -19,10 +19,20 @@ fn reference(kind: Glu) -> impl Fn(&[Tensor]) -> Result<Tensor> {
 const BOTH: [Glu; 2] = [Glu::Sigmoid, Glu::Gelu];
 
 #[test]
-fn fused_equals_reference() {
+fn it_passes_the_suite() {
     let shapes: [&[usize]; 5] = [&[2], &[7, 4], &[2, 63, 32], &[65, 130], &[1, 1000, 6]];
     for kind in BOTH {
-        check::agree(&shapes.map(case), by(kind), reference(kind));
+        let of_all = Suite {
+            agree: &shapes.map(case),
+            differences: &[case(&[3, 6])],
+            bits: &[case(&[3, 2 * ROWS + 5, 6])],
+            tracked: &[case(&[3, 4])],
+            refused: &[
+                (&[&[2, 3]], "glu: x of shape [2, 3] has an odd last axis"),
+                (&[&[2, 0]], "needed is a last axis"),
+            ],
+        };
+        check::suite(of_all, by(kind), reference(kind));
     }
 }
 
@@ -36,27 +46,6 @@ fn kernels_equal_the_reference() {
 }
 
 #[test]
-fn gradients_are_finite_differences() {
-    for kind in BOTH {
-        check::finite_differences(&case(&[3, 6]), by(kind));
-    }
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    for kind in BOTH {
-        check::same_bits(&case(&[3, 2 * ROWS + 5, 6]), by(kind));
-    }
-}
-
-#[test]
-fn strided_inputs_are_read_in_order() {
-    for kind in BOTH {
-        check::partial_tracking(&case(&[3, 4]), by(kind));
-    }
-}
-
-#[test]
 fn it_is_the_product_of_its_parts_bit_for_bit() {
     let var = &case(&[65, 40]).vars(DType::F32)[0];
     let halves = var.chunk(2, D::Minus1).unwrap();
@@ -65,11 +54,4 @@ fn it_is_the_product_of_its_parts_bit_for_bit() {
         let [got, parts] = [glu(var, kind), parts].map(|x| x.unwrap().to_vec2::<f32>());
         assert_eq!(got.unwrap(), parts.unwrap());
     }
-}
-
-#[test]
-fn an_odd_axis_has_no_halves() {
-    let message = "glu: x of shape [2, 3] has an odd last axis";
-    check::refuses(&[&[2, 3]], by(Glu::Gelu), message);
-    check::refuses(&[&[2, 0]], by(Glu::Gelu), "needed is a last axis");
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 use crate::runtime::tuned::at_full_size;
 
 fn case(shape: &[usize]) -> Case {
@@ -16,15 +16,21 @@ fn fused(ins: &[Tensor]) -> Result<Tensor> {
     layer_norm(&ins[0], &ins[1], &ins[2], 1e-5)
 }
 
-#[test]
-fn fused_equals_reference() {
-    let shapes: [&[usize]; 6] = [&[5], &[1, 2], &[7, 63, 16], &[2, 64, 64], &[65, 17], &[1, 1000, 33]];
-    check::agree(&shapes.map(case), fused, |ins| reference::layer_norm(&ins[0], &ins[1], &ins[2], 1e-5));
+fn of_x(ins: &[Tensor]) -> Result<Tensor> {
+    reference::layer_norm(&ins[0], &ins[1], &ins[2], 1e-5)
 }
 
 #[test]
-fn gradients_are_finite_differences() {
-    check::finite_differences(&case(&[2, 3]), fused);
+fn it_passes_the_suite() {
+    let shapes: [&[usize]; 6] = [&[5], &[1, 2], &[7, 63, 16], &[2, 64, 64], &[65, 17], &[1, 1000, 33]];
+    let of_all = Suite {
+        agree: &shapes.map(case),
+        differences: &[case(&[2, 3])],
+        bits: &[case(&[3, 100, 20])],
+        tracked: &[case(&[3, 5])],
+        refused: &[(&[&[2, 3], &[3], &[4]], "layer_norm: bias has shape [4], but x of shape [2, 3]")],
+    };
+    check::suite(of_all, fused, of_x);
 }
 
 fn sums(shape: &[usize]) -> Case {
@@ -57,19 +63,23 @@ fn one_of_two(ins: &[Tensor], unused: usize) -> Result<Tensor> {
 }
 
 #[test]
-fn the_sum_and_its_norm_equal_their_reference() {
+fn the_sum_and_its_norm_pass_the_suite() {
     let shapes: [&[usize]; 4] = [&[5], &[1, 2], &[7, 63, 16], &[1, 1000, 33]];
-    check::agree(&shapes.map(sums), added, of_sum);
-    check::finite_differences(&sums(&[2, 3]), added);
-    check::same_bits(&sums(&[3, 100, 20]), added);
-    check::partial_tracking(&sums(&[3, 5]), added);
+    let message = "add_layer_norm: y has shape [2, 4], but x of shape [2, 3]";
+    let of_all = Suite {
+        agree: &shapes.map(sums),
+        differences: &[sums(&[2, 3])],
+        bits: &[sums(&[3, 100, 20])],
+        tracked: &[sums(&[3, 5])],
+        refused: &[(&[&[2, 3], &[2, 4], &[3], &[3]], message)],
+    };
+    check::suite(of_all, added, of_sum);
 }
 
 #[test]
 fn kernels_equal_the_reference() {
     let shapes: [&[usize]; 9] =
         [&[3, 5], &[1, 2], &[3, 11, 16], &[130, 64], &[7, 100], &[2, 256], &[9, 384], &[33, 1024], &[2, 1030]];
-    let of_x = |ins: &[Tensor]| reference::layer_norm(&ins[0], &ins[1], &ins[2], 1e-5);
     check::kernels_agree(&shapes.map(case), fused, of_x);
     check::kernels_agree(&shapes.map(sums), added, of_sum);
 }
@@ -77,7 +87,6 @@ fn kernels_equal_the_reference() {
 /// More rows than the blocks of a backward pass take at once.
 #[test]
 fn grids_of_full_size_equal_the_reference() {
-    let of_x = |ins: &[Tensor]| reference::layer_norm(&ins[0], &ins[1], &ins[2], 1e-5);
     at_full_size(|| {
         check::kernels_agree(&[&[1, 2], &[540, 65]].map(|x| case(x)), fused, of_x);
         check::kernels_agree(&[&[1, 2], &[8500, 8]].map(|x| sums(x)), added, of_sum);
@@ -99,20 +108,4 @@ fn either_output_may_be_unused() {
     for unused in [0, 1] {
         check::finite_differences(&sums(&[2, 3]), |ins| one_of_two(ins, unused));
     }
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case(&[3, 100, 20]), fused);
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case(&[3, 5]), fused);
-}
-
-#[test]
-fn a_wrong_shape_is_named() {
-    let message = "layer_norm: bias has shape [4], but x of shape [2, 3]";
-    check::refuses(&[&[2, 3], &[3], &[4]], fused, message);
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::runtime::autograd::backward;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 use candle_core::{DType, Device, Var, D};
 use dsf_emulation::{emulated, launches};
 
@@ -33,10 +33,23 @@ fn by_reference(ins: &[Tensor]) -> Result<Tensor> {
 }
 
 #[test]
-fn fused_equals_reference() {
-    let cases =
-        [case(&[1], [1, 2]), case(&[7, 63, 16], [5, 64]), case(&[2, 1000, 33], [17, 1]), case(&[9000, 4], [3, 8])];
-    check::agree(&cases, fused, by_reference);
+fn it_passes_the_suite() {
+    let of_all = Suite {
+        agree: &[
+            case(&[1], [1, 2]),
+            case(&[7, 63, 16], [5, 64]),
+            case(&[2, 1000, 33], [17, 1]),
+            case(&[9000, 4], [3, 8]),
+        ],
+        differences: &[case(&[2, 2, 3], [2, 4])],
+        bits: &[case(&[3, 700, 20], [24, 8])],
+        tracked: &[case(&[3, 5], [2, 7])],
+        refused: &[(
+            &[&[2, 3], &[4, 2], &[4, 3], &[4], &[4]],
+            "linear: w has shape [4, 2], but x of shape [2, 3] asks for [4, 3]",
+        )],
+    };
+    check::suite(of_all, fused, by_reference);
 }
 
 #[test]
@@ -141,25 +154,4 @@ fn a_map_that_the_loss_does_not_use_gets_no_gradient() {
         let [one, other] = [0, 1].map(|map| reference::linear(&ins[0], &ins[1 + map], Some(&ins[3 + map])));
         one?.broadcast_add(&(other?.sum_keepdim(D::Minus1)? * 1e-30)?)
     });
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    check::finite_differences(&case(&[2, 2, 3], [2, 4]), fused);
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case(&[3, 700, 20], [24, 8]), fused);
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case(&[3, 5], [2, 7]), fused);
-}
-
-#[test]
-fn a_wrong_shape_is_named() {
-    let message = "linear: w has shape [4, 2], but x of shape [2, 3] asks for [4, 3]";
-    check::refuses(&[&[2, 3], &[4, 2]], |ins| linear(&ins[0], &ins[1], None), message);
 }

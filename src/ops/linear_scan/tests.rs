@@ -1,6 +1,6 @@
 use super::*;
 use crate::runtime::autograd::apply_one;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 
 fn cases() -> Vec<Case> {
     let sizes = [1, 2, 63, 64, 65, 1000].map(|len| (1 + len % 2 * 6, len, 1 + len % 7 * 5));
@@ -21,8 +21,17 @@ fn reference(ins: &[Tensor]) -> Result<Tensor> {
 }
 
 #[test]
-fn fused_equals_reference() {
-    check::agree(&cases(), fused, reference);
+fn it_passes_the_suite() {
+    let tiny = Case::new("tiny").normal("a", &[2, 3, 2]).normal("x", &[2, 3, 2]);
+    let long = Case::new("long").uniform("a", &[1, 70, 200], 0.0, 1.0).normal("x", &[1, 70, 200]);
+    let of_all = Suite {
+        agree: &cases(),
+        differences: &[tiny],
+        bits: &[cases().swap_remove(4), long],
+        tracked: &[cases().swap_remove(2)],
+        refused: &[(&[&[2, 3, 4], &[2, 3, 5]], "linear_scan: x has shape [2, 3, 5]")],
+    };
+    check::suite(of_all, fused, reference);
 }
 
 #[test]
@@ -49,27 +58,4 @@ fn many_channels_take_one_piece_and_few_take_more() {
     assert_eq!(pieces(1, 20, 64), 1);
     assert_eq!(pieces(1, 4096, 128), 128);
     assert_eq!(pieces(8, 4096, 512), 16);
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    let case = Case::new("tiny").normal("a", &[2, 3, 2]).normal("x", &[2, 3, 2]);
-    check::finite_differences(&case, fused);
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&cases()[4], fused);
-    let long = Case::new("long").uniform("a", &[1, 70, 200], 0.0, 1.0);
-    check::same_bits(&long.normal("x", &[1, 70, 200]), fused);
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&cases()[2], fused);
-}
-
-#[test]
-fn a_wrong_shape_is_named() {
-    check::refuses(&[&[2, 3, 4], &[2, 3, 5]], fused, "linear_scan: x has shape [2, 3, 5]");
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 use crate::runtime::distance::numbers;
 use candle_core::{DType, Device};
 
@@ -19,13 +19,23 @@ fn reference(ins: &[Tensor]) -> Result<Tensor> {
 }
 
 #[test]
-fn fused_equals_reference() {
+fn it_passes_the_suite() {
     let long = [1, 2, 63, 64, 65, 127, 700].map(|len| case(1 + len % 2 * 2, len, 5, len));
-    check::agree(&long, fused, reference);
     let short = [1, 4, 63, 64, 65].map(|taps| case(2, 150, 17, taps));
-    check::agree(&short, fused, reference);
     let beyond = [case(2, 1, 1, 3), case(2, 70, 3, 90), case(3, 9, 33, 200)];
-    check::agree(&beyond, fused, reference);
+    let message = "long_conv: kernel has shape [4, 3], but u of shape [1, 2, 3] asks for [3, 3]";
+    let of_all = Suite {
+        agree: &[&long[..], &short, &beyond].concat(),
+        differences: &[case(2, 5, 2, 5), case(1, 70, 1, 66)],
+        bits: &[case(3, 200, 20, 200), case(3, 200, 20, 5)],
+        tracked: &[case(2, 5, 3, 4), case(2, 80, 3, 90)],
+        refused: &[
+            (&[&[1, 2, 3], &[4, 3]], message),
+            (&[&[1, 2, 3], &[3, 0]], "long_conv: kernel has shape [3, 0]"),
+            (&[&[2, 3], &[3, 2]], "long_conv: u has shape [2, 3]"),
+        ],
+    };
+    check::suite(of_all, fused, reference);
 }
 
 #[test]
@@ -34,24 +44,6 @@ fn kernels_equal_the_reference() {
     check::kernels_agree(&long, fused, reference);
     let others = [case(2, 100, 33, 4), case(1, 70, 3, 90), case(2, 9, 1, 200), case(2, 40, 64, 33)];
     check::kernels_agree(&others, fused, reference);
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    check::finite_differences(&case(2, 5, 2, 5), fused);
-    check::finite_differences(&case(1, 70, 1, 66), fused);
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case(3, 200, 20, 200), fused);
-    check::same_bits(&case(3, 200, 20, 5), fused);
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case(2, 5, 3, 4), fused);
-    check::partial_tracking(&case(2, 80, 3, 90), fused);
 }
 
 /// A convolution of one channel, and the sums that define it in f64.
@@ -119,12 +111,4 @@ fn what_is_not_finite_stays_in_its_channel_and_sequence() {
         assert!(!beside || y.is_finite(), "{i}: {y}");
         assert!(beside || i < 6 || y.is_nan(), "{i}: {y}");
     }
-}
-
-#[test]
-fn a_wrong_shape_is_named() {
-    let message = "long_conv: kernel has shape [4, 3], but u of shape [1, 2, 3] asks for [3, 3]";
-    check::refuses(&[&[1, 2, 3], &[4, 3]], fused, message);
-    check::refuses(&[&[1, 2, 3], &[3, 0]], fused, "long_conv: kernel has shape [3, 0]");
-    check::refuses(&[&[2, 3], &[3, 2]], fused, "long_conv: u has shape [2, 3]");
 }

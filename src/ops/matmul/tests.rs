@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 
 fn case(leading: &[usize], [rows, inner, columns]: [usize; 3]) -> Case {
     let shape = |of: [usize; 2]| [leading, &of].concat();
@@ -21,8 +21,19 @@ fn cases() -> [Case; 4] {
 }
 
 #[test]
-fn fused_equals_candle() {
-    check::agree(&cases(), fused, by_candle);
+fn it_passes_the_suite() {
+    let of_all = Suite {
+        agree: &cases(),
+        differences: &[case(&[2], [3, 2, 4])],
+        bits: &[case(&[5, 2], [9, 20, 11])],
+        tracked: &[case(&[2, 3], [4, 5, 6])],
+        refused: &[
+            (&[&[2, 3, 4], &[2, 5, 4]], "have no product"),
+            (&[&[2, 3, 4], &[3, 4, 5]], "have no product"),
+            (&[&[4], &[4]], "needed are two axes"),
+        ],
+    };
+    check::suite(of_all, fused, by_candle);
 }
 
 #[test]
@@ -34,26 +45,4 @@ fn kernels_equal_candle() {
 fn products_round_to_tf32_where_they_are_asked_to() {
     let case = case(&[2, 3], [17, 20, 9]);
     check::rounded_to_tf32(1, &case, &[true; 3], fused, by_candle);
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    check::finite_differences(&case(&[2], [3, 2, 4]), fused);
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case(&[5, 2], [9, 20, 11]), fused);
-}
-
-#[test]
-fn strided_inputs_are_read_in_order() {
-    check::partial_tracking(&case(&[2, 3], [4, 5, 6]), fused);
-}
-
-#[test]
-fn matrices_that_do_not_meet_are_refused() {
-    check::refuses(&[&[2, 3, 4], &[2, 5, 4]], fused, "have no product");
-    check::refuses(&[&[2, 3, 4], &[3, 4, 5]], fused, "have no product");
-    check::refuses(&[&[4], &[4]], fused, "needed are two axes");
 }

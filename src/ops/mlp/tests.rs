@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 use candle_core::DType;
 
 fn case(x: &[usize], hidden: usize, out: usize) -> Case {
@@ -47,11 +47,19 @@ fn reference(dropout: [Option<Dropout>; 2]) -> impl Fn(&[Tensor]) -> Result<Tens
 }
 
 #[test]
-fn fused_equals_reference() {
-    let cases = [case(&[1], 1, 2), case(&[7, 63, 16], 20, 5), case(&[2, 1000, 3], 12, 3)];
+fn it_passes_the_suite() {
+    let shapes: [&[usize]; 5] = [&[2, 3], &[4, 3], &[4], &[2, 5], &[2]];
     for dropout in choices() {
-        check::agree(&cases, by(dropout), reference(dropout));
+        let of_all = Suite {
+            agree: &[case(&[1], 1, 2), case(&[7, 63, 16], 20, 5), case(&[2, 1000, 3], 12, 3)],
+            differences: &[case(&[2, 3], 4, 2)],
+            bits: &[case(&[3, 700, 8], 32, 8)],
+            tracked: &[case(&[3, 2], 5, 2)],
+            refused: &[(&shapes, "mlp: w2 has shape [2, 5], but w1 of shape [4, 3] asks for [2, 4]")],
+        };
+        check::suite(of_all, by(dropout), reference(dropout));
     }
+    check::finite_differences(&case(&[5, 3], 4, 2), by(dropped()));
 }
 
 #[test]
@@ -68,32 +76,6 @@ fn products_round_to_tf32() {
     let of_products = [true, true, true, true, true, false];
     let case = case(&[40, 16], 64, 16);
     check::rounded_to_tf32(3, &case, &of_products, fused, reference([None, None]));
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    check::finite_differences(&case(&[2, 3], 4, 2), fused);
-    check::finite_differences(&case(&[5, 3], 4, 2), by(dropped()));
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    for dropout in [[None; 2], dropped()] {
-        check::same_bits(&case(&[3, 700, 8], 32, 8), by(dropout));
-    }
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    for dropout in [[None; 2], dropped()] {
-        check::partial_tracking(&case(&[3, 2], 5, 2), by(dropout));
-    }
-}
-
-#[test]
-fn a_wrong_shape_is_named() {
-    let message = "mlp: w2 has shape [2, 5], but w1 of shape [4, 3] asks for [2, 4]";
-    check::refuses(&[&[2, 3], &[4, 3], &[4], &[2, 5], &[2]], fused, message);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 use crate::runtime::tuned::at_full_size;
 use candle_core::{Device, Var};
 use dsf_emulation::emulated;
@@ -53,12 +53,18 @@ fn each(f: impl Fn(Pool, bool)) {
 }
 
 #[test]
-fn fused_equals_reference() {
+fn it_passes_the_suite() {
     let shapes: [&[usize]; 7] =
         [&[1, 1, 1], &[7, 2, 3], &[3, 63, 16], &[2, 64, 100], &[4, 65, 17], &[1, 1000, 5], &[3, 9, 300]];
     each(|kind, cut| {
-        check::agree(&shapes.map(case), by(kind, cut), reference(kind, cut));
-        check::agree(&[ties([7, 65, 6])], by(kind, cut), reference(kind, cut));
+        let of_all = Suite {
+            agree: &[&shapes.map(case)[..], &[ties([7, 65, 6])]].concat(),
+            differences: &[case(&[4, 5, 2])],
+            bits: &[case(&[2, 100, 200])],
+            tracked: &[case(&[3, 4, 5])],
+            refused: &[],
+        };
+        check::suite(of_all, by(kind, cut), reference(kind, cut));
     });
 }
 
@@ -78,21 +84,6 @@ fn pieces_of_full_size_equal_the_reference() {
     each(|kind, cut| {
         at_full_size(|| check::kernels_agree(&cases, by(kind, cut), reference(kind, cut)));
     });
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    each(|kind, cut| check::finite_differences(&case(&[4, 5, 2]), by(kind, cut)));
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    each(|kind, cut| check::same_bits(&case(&[2, 100, 200]), by(kind, cut)));
-}
-
-#[test]
-fn strided_inputs_are_read_in_order() {
-    each(|kind, cut| check::partial_tracking(&case(&[3, 4, 5]), by(kind, cut)));
 }
 
 /// Result and gradient of one sequence of one channel.

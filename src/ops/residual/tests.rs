@@ -1,6 +1,6 @@
 use super::cpu::CHUNK;
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 use crate::runtime::tuned::at_full_size;
 use candle_core::DType;
 use candle_core::Device;
@@ -24,18 +24,24 @@ fn reference(dropout: Option<Dropout>) -> impl Fn(&[Tensor]) -> Result<Tensor> {
     move |ins| reference::residual(&ins[0], &ins[1], Mask::new("test", dropout)?, ins.get(2))
 }
 
-fn each(f: impl Fn(fn(&[usize]) -> Case, Option<Dropout>)) {
+#[test]
+fn it_passes_the_suite() {
+    let shapes: [&[usize]; 5] = [&[1], &[7, 3], &[2, 65, 5], &[64, 64], &[40, 1000]];
     for case in [scaled as fn(&[usize]) -> Case, plain] {
         for dropout in [None, Some(DROPPED)] {
-            f(case, dropout);
+            let of_all = Suite {
+                agree: &shapes.map(case),
+                differences: &[case(&[3, 5])],
+                bits: &[case(&[3, CHUNK + 7])],
+                tracked: &[case(&[3, 4])],
+                refused: &[
+                    (&[&[2, 3], &[2, 4]], "residual: branch has shape [2, 4], but x of shape [2, 3] asks for [2, 3]"),
+                    (&[&[2, 3], &[2, 3], &[3]], "residual: scale has shape [3], but x of shape [2, 3] asks for [1]"),
+                ],
+            };
+            check::suite(of_all, by(dropout), reference(dropout));
         }
     }
-}
-
-#[test]
-fn fused_equals_reference() {
-    let shapes: [&[usize]; 5] = [&[1], &[7, 3], &[2, 65, 5], &[64, 64], &[40, 1000]];
-    each(|case, dropout| check::agree(&shapes.map(case), by(dropout), reference(dropout)));
 }
 
 /// More numbers than the blocks of a backward pass take at once.
@@ -59,26 +65,7 @@ fn kernels_equal_the_reference() {
 }
 
 #[test]
-fn gradients_are_finite_differences() {
-    each(|case, dropout| check::finite_differences(&case(&[3, 5]), by(dropout)));
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    each(|case, dropout| check::same_bits(&case(&[3, CHUNK + 7]), by(dropout)));
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    each(|case, dropout| check::partial_tracking(&case(&[3, 4]), by(dropout)));
-}
-
-#[test]
-fn wrong_inputs_are_named() {
-    let message = "residual: branch has shape [2, 4], but x of shape [2, 3] asks for [2, 3]";
-    check::refuses(&[&[2, 3], &[2, 4]], by(None), message);
-    let message = "residual: scale has shape [3], but x of shape [2, 3] asks for [1]";
-    check::refuses(&[&[2, 3], &[2, 3], &[3]], by(None), message);
+fn a_wrong_probability_is_named() {
     let certain = Dropout { p: 1.0, ..DROPPED };
     let message = "residual: dropout of 1, needed is 0 <= p < 1";
     check::refuses(&[&[2, 3], &[2, 3]], by(Some(certain)), message);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 use crate::runtime::tuned::at_full_size;
 use candle_core::{Device, Var};
 use dsf_emulation::emulated;
@@ -26,10 +26,16 @@ fn with_zeros() -> Case {
 }
 
 #[test]
-fn fused_equals_reference() {
+fn it_passes_the_suite() {
     let shapes: [&[usize]; 6] = [&[5], &[2, 2], &[7, 63, 16], &[2, 64, 64], &[65, 17], &[1, 1000, 33]];
-    check::agree(&shapes.map(case), fused, by_reference);
-    check::agree(&[with_zeros()], fused, by_reference);
+    let of_all = Suite {
+        agree: &[&shapes.map(case)[..], &[with_zeros()]].concat(),
+        differences: &[case(&[2, 3])],
+        bits: &[case(&[3, 100, 20])],
+        tracked: &[case(&[3, 5])],
+        refused: &[(&[&[2, 3], &[4]], "rms_norm: gamma has shape [4], but x of shape [2, 3] asks for [3]")],
+    };
+    check::suite(of_all, fused, by_reference);
 }
 
 #[test]
@@ -94,25 +100,4 @@ fn what_is_no_number_stays_none() {
     for [y, _] in [both_ways(&x, (1, 4)), emulated(|| both_ways(&x, (1, 4)))] {
         assert!(y[1].is_nan(), "{y:?}");
     }
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    check::finite_differences(&case(&[2, 3]), fused);
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case(&[3, 100, 20]), fused);
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case(&[3, 5]), fused);
-}
-
-#[test]
-fn a_wrong_shape_is_named() {
-    let message = "rms_norm: gamma has shape [4], but x of shape [2, 3] asks for [3]";
-    check::refuses(&[&[2, 3], &[4]], fused, message);
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 use candle_core::Device;
 
 /// A shape, the number of heads, the rotated channels of a head, and whether positions are given.
@@ -42,9 +42,17 @@ fn plain((shape, heads, dims, given): Setting) -> impl Fn(&[Tensor]) -> Result<T
 }
 
 #[test]
-fn fused_equals_reference() {
+fn it_passes_the_suite() {
     for setting in SETTINGS {
-        check::agree(&[case(setting)], fused(setting), plain(setting));
+        let of_one =
+            Suite { agree: &[case(setting)], differences: &[], bits: &[], tracked: &[case(setting)], refused: &[] };
+        check::suite(of_one, fused(setting), plain(setting));
+    }
+    for setting in [SETTINGS[2], SETTINGS[5]] {
+        check::finite_differences(&case(setting), fused(setting));
+    }
+    for setting in [([3, 65, 24], 2, 8, false), ([3, 65, 24], 2, 8, true)] {
+        check::same_bits(&case(setting), fused(setting));
     }
 }
 
@@ -52,20 +60,6 @@ fn fused_equals_reference() {
 fn kernels_equal_the_reference() {
     for setting in SETTINGS {
         check::kernels_agree(&[case(setting)], fused(setting), plain(setting));
-    }
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    for setting in [SETTINGS[2], SETTINGS[5]] {
-        check::finite_differences(&case(setting), fused(setting));
-    }
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    for setting in [([3, 65, 24], 2, 8, false), ([3, 65, 24], 2, 8, true)] {
-        check::same_bits(&case(setting), fused(setting));
     }
 }
 

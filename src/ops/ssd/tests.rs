@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 use candle_core::{DType, Device, Var};
 
 fn case(batch: usize, len: usize, channels: usize, states: usize) -> Case {
@@ -41,15 +41,24 @@ fn agree_at(case: &Case, positions: &Tensor) {
 }
 
 #[test]
-fn fused_equals_reference_at_all_lengths() {
+fn it_passes_the_suite() {
     let lengths = [(7, 1), (1, 2), (7, 63), (2, 64), (1, 65), (1, 129), (1, 1000)];
-    check::agree(&lengths.map(|(batch, len)| case(batch, len, 3, 4)), fused, reference);
-}
-
-#[test]
-fn fused_equals_reference_at_all_widths() {
-    let states = [(1, 17), (4, 33), (16, 80), (100, 81), (256, 5), (1024, 3)];
-    check::agree(&states.map(|(states, channels)| case(2, 70, channels, states)), fused, reference);
+    let lengths = lengths.map(|(batch, len)| case(batch, len, 3, 4));
+    let widths = [(1, 17), (4, 33), (16, 80), (100, 81), (256, 5), (1024, 3)];
+    let widths = widths.map(|(states, channels)| case(2, 70, channels, states));
+    let (x, a, b) = (&[2, 5, 3][..], &[3][..], &[2, 5, 4][..]);
+    let of_all = Suite {
+        agree: &[&lengths[..], &widths, &[extreme(2)]].concat(),
+        differences: &[case(2, 3, 2, 2), case(1, 18, 1, 1), case(1, 66, 1, 1)],
+        bits: &[case(7, 35, 20, 5), case(1, 200, 90, 5)],
+        tracked: &[case(2, 5, 3, 2)],
+        refused: &[
+            (&[x, &[2, 5, 4], a, b, b], "ssd: delta has shape [2, 5, 4], but u of shape [2, 5, 3]"),
+            (&[x, x, &[3, 1], b, b], "ssd: a has shape [3, 1], but u of shape [2, 5, 3]"),
+            (&[x, x, a, b, &[2, 5, 5]], "ssd: c has shape [2, 5, 5], but b of shape [2, 5, 4]"),
+        ],
+    };
+    check::suite(of_all, fused, reference);
 }
 
 #[test]
@@ -112,13 +121,6 @@ fn kernels_equal_the_reference_for_some_rows() {
     kernels_agree_at(rows_case(1, [66, 40], 2, 5), &crowded);
 }
 
-/// Steps with decays 1, almost 1, e^{-30} and 0, in turn and together.
-#[test]
-fn extreme_decays_are_exact() {
-    let case = extreme(2);
-    check::agree(&[case], fused, reference);
-}
-
 #[test]
 fn extreme_decays_are_exact_by_kernels() {
     check::kernels_agree(&[extreme(1)], fused, reference);
@@ -136,6 +138,7 @@ fn extreme_decays_are_exact_by_kernels() {
     check::kernels_agree(&cases, fused, reference);
 }
 
+/// Steps with decays 1, almost 1, e^{-30} and 0, in turn and together.
 fn extreme(batch: usize) -> Case {
     let (len, channels, states) = (150, 4, 3);
     let steps: Vec<f64> =
@@ -155,30 +158,7 @@ fn extreme(batch: usize) -> Case {
 }
 
 #[test]
-fn gradients_are_finite_differences() {
-    check::finite_differences(&case(2, 3, 2, 2), fused);
-    check::finite_differences(&case(1, 18, 1, 1), fused);
-    check::finite_differences(&case(1, 66, 1, 1), fused);
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case(7, 35, 20, 5), fused);
-    check::same_bits(&case(1, 200, 90, 5), fused);
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case(2, 5, 3, 2), fused);
-}
-
-#[test]
-fn wrong_shapes_and_positions_are_named() {
-    let refused = |shapes: [&[usize]; 5], message| check::refuses(&shapes, fused, message);
-    let (x, a, b) = (&[2, 5, 3][..], &[3][..], &[2, 5, 4][..]);
-    refused([x, &[2, 5, 4], a, b, b], "ssd: delta has shape [2, 5, 4], but u of shape [2, 5, 3]");
-    refused([x, x, &[3, 1], b, b], "ssd: a has shape [3, 1], but u of shape [2, 5, 3]");
-    refused([x, x, a, b, &[2, 5, 5]], "ssd: c has shape [2, 5, 5], but b of shape [2, 5, 4]");
+fn wrong_positions_are_named() {
     let at = |times: &Tensor| {
         let tensor = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
         let (x, b) = (tensor(&[1, 4, 3]), tensor(&[1, 4, 2]));

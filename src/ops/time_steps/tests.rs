@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 
 fn case(batch: usize, len: usize, width: usize) -> Case {
     Case::new(format!("{batch} x {len} x {width}")).normal("x", &[batch, len, width])
@@ -15,24 +15,24 @@ fn fused(ins: &[Tensor]) -> Result<Tensor> {
     but_one(time_steps(&ins[0])?)
 }
 
+fn by_reference(ins: &[Tensor]) -> Result<Tensor> {
+    but_one(reference::time_steps(&ins[0])?)
+}
+
 #[test]
-fn fused_equals_reference() {
-    let cases = [case(7, 2, 5), case(1, 64, 3), case(2, 65, 1)];
-    check::agree(&cases, fused, |ins| but_one(reference::time_steps(&ins[0])?));
+fn it_passes_the_suite() {
+    let of_all = Suite {
+        agree: &[case(7, 2, 5), case(1, 64, 3), case(2, 65, 1)],
+        differences: &[case(2, 3, 2)],
+        bits: &[case(7, 9, 5)],
+        tracked: &[case(2, 3, 4)],
+        refused: &[(&[&[2, 3]], "time_steps: x has shape [2, 3]")],
+    };
+    check::suite(of_all, fused, by_reference);
 }
 
 #[test]
 fn kernels_equal_the_reference() {
     let cases = [case(7, 2, 5), case(1, 64, 3), case(2, 65, 40)];
-    check::kernels_agree(&cases, fused, |ins| but_one(reference::time_steps(&ins[0])?));
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case(7, 9, 5), fused);
-}
-
-#[test]
-fn a_wrong_shape_is_named() {
-    check::refuses(&[&[2, 3]], fused, "time_steps: x has shape [2, 3]");
+    check::kernels_agree(&cases, fused, by_reference);
 }

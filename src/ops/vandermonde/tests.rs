@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 use candle_core::Device;
 
 fn case(width: usize, states: usize) -> Case {
@@ -42,14 +42,21 @@ fn reference(len: usize) -> impl Fn(&[Tensor]) -> Result<Tensor> {
     move |x| reference::vandermonde([&x[0], &x[1]], [&x[2], &x[3]], len)
 }
 
-const LENGTHS: [usize; 7] = [2, 15, 16, 17, 63, 128, 300];
-
 #[test]
-fn fused_equals_reference() {
-    for len in LENGTHS {
-        let cases = [case(1, 1), case(3, 4), case(2, 7), slow(5, 9)];
-        check::agree(&cases, fused(len), reference(len));
+fn it_passes_the_suite() {
+    for len in [2, 15, 16, 17, 63, 128, 300] {
+        let message = "vandermonde: the imaginary part of a has shape [2, 4]";
+        let of_len = Suite {
+            agree: &[case(1, 1), case(3, 4), case(2, 7), slow(5, 9)],
+            differences: &[],
+            bits: if len == 128 { &[slow(9, 33)] } else { &[] },
+            tracked: &[case(2, 3)],
+            refused: &[(&[&[2, 3], &[2, 4], &[2, 3], &[2, 3]], message)],
+        };
+        check::suite(of_len, fused(len), reference(len));
     }
+    check::finite_differences(&case(2, 3), fused(5));
+    check::finite_differences(&within(0.3, [1, 5]), fused(40));
 }
 
 #[test]
@@ -92,29 +99,4 @@ fn long_kernels_keep_their_digits() {
         let wanted = radius.powi(l as i32) * (angle * l as f64).cos();
         assert!((y as f64 - wanted).abs() < 1e-4, "{l}: {y} and {wanted}");
     }
-}
-
-#[test]
-fn gradients_are_finite_differences() {
-    check::finite_differences(&case(2, 3), fused(5));
-    check::finite_differences(&within(0.3, [1, 5]), fused(40));
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&slow(9, 33), fused(100));
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case(2, 3), fused(20));
-}
-
-#[test]
-fn a_wrong_shape_is_named() {
-    check::refuses(
-        &[&[2, 3], &[2, 4], &[2, 3], &[2, 3]],
-        fused(4),
-        "vandermonde: the imaginary part of a has shape [2, 4]",
-    );
 }

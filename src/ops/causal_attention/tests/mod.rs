@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 use crate::runtime::route::{with_pairs, Pairs};
 use candle_core::{DType, Device};
 
@@ -174,24 +174,25 @@ fn a_single_head_needs_no_axis() {
 }
 
 #[test]
-fn gradients_are_finite_differences() {
+fn it_passes_the_suite() {
+    let q = &[2, 1, 4, 3][..];
     for rule in RULES {
-        check::finite_differences(&case([1, 2, 3, 3, 2, 2]), |x| attend(x, None, rule, Some(DROPOUT)));
-    }
-}
-
-#[test]
-fn bits_do_not_depend_on_threads() {
-    for rule in RULES {
-        for sizes in [[3, 2, 70, 70, 5, 6], [1, 1, 200, 200, 5, 6]] {
-            check::same_bits(&case(sizes), |x| attend(x, None, rule, Some(DROPOUT)));
+        for dropout in [None, Some(DROPOUT)] {
+            let of_rule = Suite {
+                agree: &[case([2, 3, 10, 10, 3, 5])],
+                differences: &[case([1, 2, 3, 3, 2, 2])],
+                bits: &[case([3, 2, 70, 70, 5, 6]), case([1, 1, 200, 200, 5, 6])],
+                tracked: &[case([2, 2, 4, 4, 3, 2])],
+                refused: &[
+                    (&[q, &[2, 1, 4, 2], q], "k has shape [2, 1, 4, 2], but q of shape [2, 1, 4, 3]"),
+                    (&[q, q, &[2, 2, 4, 3]], "v has shape [2, 2, 4, 3], but q of shape [2, 1, 4, 3]"),
+                    (&[q, &[2, 1, 5, 3], &[2, 1, 5, 3]], "without positions"),
+                ],
+            };
+            let reference = |x: &[Tensor]| by_definition(x, None, rule, dropout);
+            check::suite(of_rule, |x| attend(x, None, rule, dropout), reference);
         }
     }
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case([2, 2, 4, 4, 3, 2]), |x| attend(x, None, Weights::Softmax, None));
 }
 
 #[test]
@@ -215,15 +216,7 @@ fn huge_scores_do_not_overflow() {
 }
 
 #[test]
-fn wrong_shapes_and_positions_are_named() {
-    let refused = |shapes: [&[usize]; 3], message| {
-        let run = |x: &[Tensor]| attend(x, None, Weights::Plain, None);
-        check::refuses(&shapes, run, message);
-    };
-    let q = &[2, 1, 4, 3][..];
-    refused([q, &[2, 1, 4, 2], q], "k has shape [2, 1, 4, 2], but q of shape [2, 1, 4, 3]");
-    refused([q, q, &[2, 2, 4, 3]], "v has shape [2, 2, 4, 3], but q of shape [2, 1, 4, 3]");
-    refused([q, &[2, 1, 5, 3], &[2, 1, 5, 3]], "without positions");
+fn a_late_position_is_named() {
     let x = Tensor::ones((1, 1, 2, 2), candle_core::DType::F32, &Device::Cpu).unwrap();
     let late = Tensor::new(&[[0u32, 2]], &Device::Cpu).unwrap();
     let error = causal_attention([&x; 3], 1, Some(&late), Weights::Plain, None).unwrap_err();

@@ -3,6 +3,7 @@
 //! gradients for every subset of tracked inputs.
 
 mod kernels;
+pub(crate) mod matrix_state;
 
 use crate::runtime::distance::{numbers, Distance};
 use crate::runtime::rng::Rng;
@@ -114,6 +115,37 @@ fn flat(x: &Tensor) -> Vec<f64> {
     numbers(x).unwrap()
 }
 
+/// Cases of the checks that every op must pass on the CPU.
+#[derive(Clone, Copy)]
+pub(crate) struct Suite<'a> {
+    /// For [`agree`].
+    pub(crate) agree: &'a [Case],
+    /// For [`finite_differences`]: small ones.
+    pub(crate) differences: &'a [Case],
+    /// For [`same_bits`]: large enough for several tasks.
+    pub(crate) bits: &'a [Case],
+    /// For [`partial_tracking`].
+    pub(crate) tracked: &'a [Case],
+    /// For [`refuses`]: shapes, and a part of the message.
+    pub(crate) refused: &'a [Refused<'a>],
+}
+
+/// Shapes of inputs that an op refuses, and a part of its message.
+pub(crate) type Refused<'a> = (&'a [&'a [usize]], &'a str);
+
+/// Runs the checks that every op must pass on the CPU.
+pub(crate) fn suite(
+    of: Suite,
+    fused: impl Fn(&[Tensor]) -> Result<Tensor> + Sync,
+    reference: impl Fn(&[Tensor]) -> Result<Tensor>,
+) {
+    agree(of.agree, &fused, reference);
+    of.differences.iter().for_each(|case| finite_differences(case, &fused));
+    of.bits.iter().for_each(|case| same_bits(case, &fused));
+    of.tracked.iter().for_each(|case| partial_tracking(case, &fused));
+    of.refused.iter().for_each(|(shapes, message)| refuses(shapes, &fused, message));
+}
+
 /// Checks that output and gradients of `fused` and `reference` agree, in f64 and in f32.
 pub(crate) fn agree(
     cases: &[Case],
@@ -170,7 +202,8 @@ fn slopes_agree(case: &Case, op: Op) {
             };
             let slope = (at(STEP) - at(-STEP)) / (2.0 * STEP);
             let apart = (slope - grad[e]).abs() / slope.abs().max(1.0);
-            assert!(apart < 1e-8, "input {i}, element {e}: {slope} by differences, {} by the op", grad[e]);
+            let (name, grad) = (&case.name, grad[e]);
+            assert!(apart < 1e-8, "{name}, input {i}, element {e}: {slope} by differences, {grad} by the op");
         }
     }
 }
@@ -184,8 +217,8 @@ pub(crate) fn same_bits(case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor> + 
         results.iter().map(|x| flat(x).into_iter().map(f64::to_bits).collect()).collect()
     };
     let one = bits(1);
-    assert_eq!(one, bits(2), "two threads");
-    assert_eq!(one, bits(1), "repeated");
+    assert_eq!(one, bits(2), "{}: two threads", case.name);
+    assert_eq!(one, bits(1), "{}: repeated", case.name);
 }
 
 /// Checks that the gradients of every subset of tracked inputs equal those of the fully tracked
@@ -207,8 +240,8 @@ fn partial_tracking_in(dtype: DType, case: &Case, op: Op) {
         let grads = (&out * cotangent(&out)).unwrap().backward().unwrap();
         for (i, var) in vars.iter().enumerate() {
             match grads.get(var) {
-                Some(grad) => assert_eq!(flat(grad), flat(&all[i + 1]), "subset {subset:b}"),
-                None => assert!(!tracked(i), "subset {subset:b}: no gradient for input {i}"),
+                Some(grad) => assert_eq!(flat(grad), flat(&all[i + 1]), "{}: subset {subset:b}", case.name),
+                None => assert!(!tracked(i), "{}: subset {subset:b}: no gradient for input {i}", case.name),
             }
         }
     }
@@ -222,6 +255,16 @@ fn strided(x: &Tensor) -> Result<Tensor> {
     let doubled = Tensor::cat(&[x, x], last)?;
     let turned = doubled.transpose(0, last)?.contiguous()?.transpose(0, last)?;
     turned.narrow(last, x.dim(last)?, x.dim(last)?)
+}
+
+/// Four times of each sequence, with a repetition.
+pub(crate) fn some_times(batch: usize, len: usize) -> Tensor {
+    let of = |b: usize| {
+        let late = (len / 2).max(len - 1 - b % len.min(2));
+        [len / 3, len / 2, len / 2, late]
+    };
+    let times = (0..batch).flat_map(of).map(|t| t as u32);
+    Tensor::from_iter(times, &Device::Cpu).unwrap().reshape((batch, 4)).unwrap()
 }
 
 /// Checks that inputs of these shapes are an error whose message contains `message`.

@@ -1,7 +1,7 @@
 mod kernels;
 
 use super::*;
-use crate::runtime::check::{self, Case};
+use crate::runtime::check::{self, Case, Suite};
 use candle_core::Device;
 
 fn case_of_rows(batch: usize, len: usize, rows: usize, channels: usize, states: usize) -> Case {
@@ -18,44 +18,50 @@ fn case(batch: usize, len: usize, channels: usize, states: usize) -> Case {
     case_of_rows(batch, len, len, channels, states)
 }
 
-fn fused(ins: &[Tensor]) -> Result<Tensor> {
-    fused_at(None)(ins)
-}
-
 fn fused_at(positions: Option<&Tensor>) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync + '_ {
     move |ins| selective_scan(&ins[0], &ins[1], &ins[2], &ins[3], &ins[4], positions)
 }
 
-fn agree(case: Case, positions: Option<&Tensor>) {
-    let reference = |ins: &[Tensor]| {
+fn reference_at(positions: Option<&Tensor>) -> impl Fn(&[Tensor]) -> Result<Tensor> + '_ {
+    move |ins| {
         let ins = [&ins[0], &ins[1], &ins[2], &ins[3], &ins[4]];
-        let scan = SelectiveScan::check(ins, positions)?;
-        reference::selective_scan(ins, &scan)
-    };
-    check::agree(&[case], fused_at(positions), reference);
+        reference::selective_scan(ins, &SelectiveScan::check(ins, positions)?)
+    }
+}
+
+fn agree(case: Case, positions: Option<&Tensor>) {
+    check::agree(&[case], fused_at(positions), reference_at(positions));
 }
 
 fn positions(times: &[&[u32]]) -> Tensor {
     Tensor::new(times.concat(), &Device::Cpu).unwrap().reshape((times.len(), times[0].len())).unwrap()
 }
 
+/// Numbers of states around the block and the tile; numbers of channels around the group, the span and the panel; many
+/// sequences, which share a task. Seventy sequences give tasks of two sequences; one sequence gives tasks of one group.
 #[test]
-fn fused_equals_reference_at_all_lengths() {
-    for (batch, len) in [(7, 1), (1, 2), (7, 63), (2, 64), (1, 65), (1, 1000)] {
-        agree(case(batch, len, 3, 5), None);
-    }
-}
-
-/// Numbers of states around the block and the tile; numbers of channels around the group, the span
-/// and the panel.
-#[test]
-fn fused_equals_reference_at_all_state_sizes_and_widths() {
-    for (batch, channels, states) in
-        [(7, 17, 1), (1, 33, 4), (9, 140, 3), (1, 290, 6), (2, 16, 16), (1, 17, 100), (1, 3, 256), (1, 2, 1024)]
-    {
-        agree(case(batch, 19, channels, states), None);
-    }
-    agree(case(2, 130, 33, 69), None);
+fn it_passes_the_suite() {
+    let lengths = [(7, 1), (1, 2), (7, 63), (2, 64), (1, 65), (1, 1000)].map(|(batch, len)| case(batch, len, 3, 5));
+    let widths =
+        [(7, 17, 1), (1, 33, 4), (9, 140, 3), (1, 290, 6), (2, 16, 16), (1, 17, 100), (1, 3, 256), (1, 2, 1024)];
+    let widths = widths.map(|(batch, channels, states)| case(batch, 19, channels, states));
+    let others = [case(2, 130, 33, 69), case(130, 5, 18, 5), extreme()];
+    let (x, a, b) = (&[2, 5, 3][..], &[3, 4][..], &[2, 5, 4][..]);
+    let few_states = "selective_scan: a has shape [3, 2], but b of shape [2, 5, 4] asks for [3, 4]";
+    let few_rows = "selective_scan: c has shape [2, 2, 4], but b of shape [2, 5, 4] asks for [2, 5, 4]";
+    let of_all = Suite {
+        agree: &[&lengths[..], &widths, &others].concat(),
+        differences: &[case(2, 3, 2, 2)],
+        bits: &[case(7, 35, 20, 5), case(1, 70, 60, 5), case(70, 5, 20, 5)],
+        tracked: &[case(2, 5, 3, 2)],
+        refused: &[
+            (&[x, &[2, 5, 4], a, b, b], "selective_scan: delta has shape [2, 5, 4], but u of shape [2, 5, 3]"),
+            (&[x, x, &[3, 2], b, b], few_states),
+            (&[x, x, a, b, &[2, 2, 4]], few_rows),
+            (&[x, x, &[3], b, b], "selective_scan: a has shape [3], but b of shape [2, 5, 4]"),
+        ],
+    };
+    check::suite(of_all, fused_at(None), reference_at(None));
 }
 
 #[test]
@@ -70,58 +76,17 @@ fn rows_at_positions_are_those_of_the_reference() {
 }
 
 #[test]
-fn gradients_are_finite_differences() {
-    check::finite_differences(&case(2, 3, 2, 2), fused);
-    let positions = positions(&[&[1, 3]]);
-    check::finite_differences(&case_of_rows(1, 5, 2, 2, 5), fused_at(Some(&positions)));
-}
-
-/// Seventy sequences give tasks of two sequences; one sequence gives tasks of one group.
-#[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case(7, 35, 20, 5), fused);
-    check::same_bits(&case(1, 70, 60, 5), fused);
-    check::same_bits(&case(70, 5, 20, 5), fused);
-}
-
-#[test]
-fn many_sequences_share_a_task() {
-    agree(case(130, 5, 18, 5), None);
-}
-
-#[test]
-fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case(2, 5, 3, 2), fused);
-}
-
-#[test]
-fn wrong_shapes_and_positions_are_named() {
-    let refused = |shapes: [&[usize]; 5], at: Option<&Tensor>, message| {
-        check::refuses(&shapes, fused_at(at), message);
-    };
+fn finite_differences_and_refusals_hold_for_some_rows() {
+    let times = positions(&[&[1, 3]]);
+    check::finite_differences(&case_of_rows(1, 5, 2, 2, 5), fused_at(Some(&times)));
     let (x, a, b) = (&[2, 5, 3][..], &[3, 4][..], &[2, 5, 4][..]);
-    refused([x, &[2, 5, 4], a, b, b], None, "selective_scan: delta has shape [2, 5, 4], but u of shape [2, 5, 3]");
-    refused(
-        [x, x, &[3, 2], b, b],
-        None,
-        "selective_scan: a has shape [3, 2], but b of shape [2, 5, 4] asks for [3, 4]",
-    );
-    refused(
-        [x, x, a, b, &[2, 2, 4]],
-        None,
-        "selective_scan: c has shape [2, 2, 4], but b of shape [2, 5, 4] asks for [2, 5, 4]",
-    );
-    refused([x, x, &[3], b, b], None, "selective_scan: a has shape [3], but b of shape [2, 5, 4]");
-    let rows = [x, x, a, b, &[2, 2, 4]];
-    let refusals: [(&[u32], &str); 3] = [
-        ([[0, 1, 2], [0, 1, 2]].as_flattened(), "positions has shape [2, 3], but c asks for [2, 2]"),
-        ([[0, 1], [0, 5]].as_flattened(), "position 5, but u has 5 steps"),
-        ([[0, 1], [3, 3]].as_flattened(), "position 3 follows 3, but positions of a sequence must ascend"),
+    let refusals: [(&[&[u32]], &str); 3] = [
+        (&[&[0, 1, 2], &[0, 1, 2]], "positions has shape [2, 3], but c asks for [2, 2]"),
+        (&[&[0, 1], &[0, 5]], "position 5, but u has 5 steps"),
+        (&[&[0, 1], &[3, 3]], "position 3 follows 3, but positions of a sequence must ascend"),
     ];
     for (times, message) in refusals {
-        let positions = Tensor::new(times, &Device::Cpu).unwrap();
-        let positions = positions.reshape((2, times.len() / 2)).unwrap();
-        refused(rows, Some(&positions), message);
+        check::refuses(&[x, x, a, b, &[2, 2, 4]], fused_at(Some(&positions(times))), message);
     }
 }
 
@@ -136,11 +101,6 @@ fn extreme() -> Case {
         .parameter()
         .normal("b", &[1, len, rates.len()])
         .normal("c", &[1, len, rates.len()])
-}
-
-#[test]
-fn extreme_decays_agree_with_the_reference() {
-    agree(extreme(), None);
 }
 
 /// The state is the last input alone if the decay is e^{-300}.
