@@ -59,6 +59,35 @@ impl CpuOp for CausalConv1d {
     }
 }
 
+impl CausalConv1d {
+    /// The number of elements of a sequence, and of the rows of one task.
+    fn sizes(&self) -> (usize, usize) {
+        let block = BLOCK.min(self.len);
+        (self.len * self.width, block * self.width)
+    }
+
+    /// The weights as (K, groups of lanes) and the bias as groups of lanes.
+    fn pack<F: Float>(&self, ins: &[&[F]]) -> Kernel<F> {
+        let w = transposed(ins[1], self.taps);
+        let zero = vec![F::zero(); self.width];
+        let groups = |row: &[F]| row.chunks(LANES).map(load).collect::<Vec<Lanes<F>>>();
+        Kernel {
+            width: self.width,
+            w: w.chunks_exact(self.width).flat_map(groups).collect(),
+            b: groups(ins.get(2).unwrap_or(&&zero[..])),
+        }
+    }
+
+    /// The sum of the tasks' gradients, each K rows of w and one of b in groups of lanes, as plain
+    /// rows.
+    fn unpack_sum<F: Float>(&self, parts: &[Lanes<F>], part: usize) -> Vec<F> {
+        let sums = sum_parts(parts.as_flattened(), part * LANES);
+        let padded = self.width.next_multiple_of(LANES);
+        let rows = sums.chunks_exact(padded);
+        rows.flat_map(|row| &row[..self.width]).copied().collect()
+    }
+}
+
 impl<F: Float> Kernel<F> {
     pub(super) fn taps(&self) -> usize {
         self.w.len() / self.b.len()
@@ -177,35 +206,6 @@ fn correlate<F: Float, const N: usize>(x: &Lanes<F>, gy: [&Lanes<F>; N], sums: &
     for (k, gy) in gy.into_iter().enumerate() {
         let sum = &mut sums[k * stride];
         *sum = each(|i| x[i].fma(gy[i], sum[i]));
-    }
-}
-
-impl CausalConv1d {
-    /// The number of elements of a sequence, and of the rows of one task.
-    fn sizes(&self) -> (usize, usize) {
-        let block = BLOCK.min(self.len);
-        (self.len * self.width, block * self.width)
-    }
-
-    /// The weights as (K, groups of lanes) and the bias as groups of lanes.
-    fn pack<F: Float>(&self, ins: &[&[F]]) -> Kernel<F> {
-        let w = transposed(ins[1], self.taps);
-        let zero = vec![F::zero(); self.width];
-        let groups = |row: &[F]| row.chunks(LANES).map(load).collect::<Vec<Lanes<F>>>();
-        Kernel {
-            width: self.width,
-            w: w.chunks_exact(self.width).flat_map(groups).collect(),
-            b: groups(ins.get(2).unwrap_or(&&zero[..])),
-        }
-    }
-
-    /// The sum of the tasks' gradients, each K rows of w and one of b in groups of lanes, as plain
-    /// rows.
-    fn unpack_sum<F: Float>(&self, parts: &[Lanes<F>], part: usize) -> Vec<F> {
-        let sums = sum_parts(parts.as_flattened(), part * LANES);
-        let padded = self.width.next_multiple_of(LANES);
-        let rows = sums.chunks_exact(padded);
-        rows.flat_map(|row| &row[..self.width]).copied().collect()
     }
 }
 

@@ -71,6 +71,26 @@ impl CpuOp for CrossEntropy {
     }
 }
 
+impl CrossEntropy {
+    /// Fills a tile with e^{x - top} for its classes from `first` on, and returns the statistics of
+    /// its rows.
+    fn fill<F: Float>(
+        &self,
+        (hidden, weight): (&[F], &[F]),
+        targets: &[u32],
+        first: usize,
+        tile: &mut [F],
+    ) -> Vec<RowStats<F>> {
+        let classes = weight.len() / self.width;
+        let weight = Transposed::of(weight, self.width);
+        let hidden = View::new(hidden, self.width);
+        product(tile, classes, hidden, weight.view(), false);
+        let mut found = vec![RowStats::default(); targets.len()];
+        exponentiate(tile, targets, first, &mut found);
+        found
+    }
+}
+
 /// Fills some [`Rows`], from row `first` on.
 #[simd]
 fn join<F: Float>(tiles: &[Vec<RowStats<F>>], first: usize, (loss, correct, factors): (&mut [F], &mut [F], &mut [F])) {
@@ -133,26 +153,6 @@ fn slopes<F: Float>(tile: &mut [F], of: &Rows<F>, targets: &[u32], first: usize,
         if let Some(x) = x.get_mut((target as usize).wrapping_sub(first)) {
             *x -= scale;
         }
-    }
-}
-
-impl CrossEntropy {
-    /// Fills a tile with e^{x - top} for its classes from `first` on, and returns the statistics of
-    /// its rows.
-    fn fill<F: Float>(
-        &self,
-        (hidden, weight): (&[F], &[F]),
-        targets: &[u32],
-        first: usize,
-        tile: &mut [F],
-    ) -> Vec<RowStats<F>> {
-        let classes = weight.len() / self.width;
-        let weight = Transposed::of(weight, self.width);
-        let hidden = View::new(hidden, self.width);
-        product(tile, classes, hidden, weight.view(), false);
-        let mut found = vec![RowStats::default(); targets.len()];
-        exponentiate(tile, targets, first, &mut found);
-        found
     }
 }
 

@@ -21,16 +21,16 @@ impl CpuOp for Masked {
     }
 }
 
-/// Multiplies `x`, the elements from `first` on, by the mask.
-#[simd]
-pub(crate) fn mask_chunk<F: Float>(mask: &Mask, first: u64, x: &mut [F]) {
-    mask.apply(first, x);
-}
-
 impl Masked {
     fn masked<F: Float>(&self, x: &[F]) -> Vec<F> {
         let mut y = copied(x);
         y.chunks_mut(CHUNK).enumerate().in_parallel(|(i, y)| mask_chunk(&self.mask, (i * CHUNK) as u64, y));
         y
     }
+}
+
+/// Multiplies `x`, the elements from `first` on, by the mask.
+#[simd]
+pub(crate) fn mask_chunk<F: Float>(mask: &Mask, first: u64, x: &mut [F]) {
+    mask.apply(first, x);
 }

@@ -36,21 +36,6 @@ impl CpuOp for Embedding {
     }
 }
 
-/// Fills `x` with the embeddings of `tokens`; `ins` are the table and, optionally, the position
-/// embeddings.
-#[simd]
-fn look_up<F: Float>(tokens: &[u32], len: usize, width: usize, ins: &[&[F]], x: &mut [F]) {
-    let rows = x.chunks_exact_mut(width);
-    for (i, (x, &token)) in rows.zip(tokens).enumerate() {
-        x.copy_from_slice(&ins[0][token as usize * width..][..width]);
-        if let Some(positions) = ins.get(1) {
-            for (x, &place) in x.iter_mut().zip(&positions[i % len * width..]) {
-                *x += place;
-            }
-        }
-    }
-}
-
 impl Embedding {
     fn masked<F: Float>(&self, task: usize, x: &mut [F]) {
         if let Some(mask) = &self.mask {
@@ -93,5 +78,20 @@ impl Embedding {
     /// Numbers in the sequences of one task.
     fn chunk(&self) -> usize {
         SEQUENCES * self.len * self.width
+    }
+}
+
+/// Fills `x` with the embeddings of `tokens`; `ins` are the table and, optionally, the position
+/// embeddings.
+#[simd]
+fn look_up<F: Float>(tokens: &[u32], len: usize, width: usize, ins: &[&[F]], x: &mut [F]) {
+    let rows = x.chunks_exact_mut(width);
+    for (i, (x, &token)) in rows.zip(tokens).enumerate() {
+        x.copy_from_slice(&ins[0][token as usize * width..][..width]);
+        if let Some(positions) = ins.get(1) {
+            for (x, &place) in x.iter_mut().zip(&positions[i % len * width..]) {
+                *x += place;
+            }
+        }
     }
 }

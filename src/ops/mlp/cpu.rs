@@ -78,25 +78,6 @@ impl CpuOp for Mlp {
     }
 }
 
-/// Multiplies `a` by gelu(z), and writes the previous `a` times gelu'(z) to `slopes`; both share
-/// the error function.
-#[simd]
-fn multiply_gelu_with_slope<F: Float>(z: &[F], a: &mut [F], slopes: &mut [F]) {
-    for ((a, slope), &z) in a.iter_mut().zip(slopes).zip(z) {
-        let (value, slope_at_z) = Gelu::value_and_slope(z);
-        *slope = *a * slope_at_z;
-        *a *= value;
-    }
-}
-
-/// `to *= by`, element by element.
-#[simd]
-fn multiply<F: Float>(by: &[F], to: &mut [F]) {
-    for (to, &by) in to.iter_mut().zip(by) {
-        *to *= by;
-    }
-}
-
 impl Mlp {
     /// Rows per task of the backward pass: a function of the sizes alone.
     fn task(&self) -> usize {
@@ -164,5 +145,24 @@ impl Mlp {
             let width = [self.hidden, self.out][which];
             mask_chunk(mask, (first * width) as u64, rows);
         }
+    }
+}
+
+/// Multiplies `a` by gelu(z), and writes the previous `a` times gelu'(z) to `slopes`; both share
+/// the error function.
+#[simd]
+fn multiply_gelu_with_slope<F: Float>(z: &[F], a: &mut [F], slopes: &mut [F]) {
+    for ((a, slope), &z) in a.iter_mut().zip(slopes).zip(z) {
+        let (value, slope_at_z) = Gelu::value_and_slope(z);
+        *slope = *a * slope_at_z;
+        *a *= value;
+    }
+}
+
+/// `to *= by`, element by element.
+#[simd]
+fn multiply<F: Float>(by: &[F], to: &mut [F]) {
+    for (to, &by) in to.iter_mut().zip(by) {
+        *to *= by;
     }
 }

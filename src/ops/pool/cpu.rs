@@ -25,16 +25,6 @@ impl CpuOp for Pooled {
     }
 }
 
-/// Updates the running maxima `best` and their steps `at` with the values of one step.
-#[simd]
-fn take_larger<F: Float>(x: &[F], step: usize, best: &mut [F], at: &mut [usize]) {
-    for ((&x, best), at) in x.iter().zip(best).zip(at) {
-        if x > *best || x.is_nan() && !best.is_nan() {
-            (*best, *at) = (x, step);
-        }
-    }
-}
-
 impl Pooled {
     fn strips(&self) -> Strips {
         Strips::new(self.batch, self.width)
@@ -85,5 +75,15 @@ impl Pooled {
             take_larger(strip.row(x, self.len, step), step, &mut best, &mut at);
         }
         at
+    }
+}
+
+/// Updates the running maxima `best` and their steps `at` with the values of one step.
+#[simd]
+fn take_larger<F: Float>(x: &[F], step: usize, best: &mut [F], at: &mut [usize]) {
+    for ((&x, best), at) in x.iter().zip(best).zip(at) {
+        if x > *best || x.is_nan() && !best.is_nan() {
+            (*best, *at) = (x, step);
+        }
     }
 }

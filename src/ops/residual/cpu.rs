@@ -40,6 +40,14 @@ impl CpuOp for Residual {
     }
 }
 
+impl Residual {
+    fn drop<F: Float>(&self, task: usize, x: &mut [F]) {
+        if let Some(mask) = &self.mask {
+            mask_chunk(mask, (task * CHUNK) as u64, x);
+        }
+    }
+}
+
 /// `y += scale x`.
 #[simd]
 fn add_scaled<F: Float>(x: &[F], scale: F, y: &mut [F]) {
@@ -54,12 +62,4 @@ fn scale_and_sum<F: Float>(scale: F, x: &[F], grad: &mut [F]) -> F {
     let sum = dot(x, grad);
     grad.iter_mut().for_each(|grad| *grad *= scale);
     sum
-}
-
-impl Residual {
-    fn drop<F: Float>(&self, task: usize, x: &mut [F]) {
-        if let Some(mask) = &self.mask {
-            mask_chunk(mask, (task * CHUNK) as u64, x);
-        }
-    }
 }

@@ -19,25 +19,6 @@ impl CpuOp for Rotary {
     }
 }
 
-/// Rotates the heads of a row by `angles`, given as cosines and then sines; the sines are
-/// multiplied by `sign`.
-#[simd]
-fn rotate<F: Float>(x: &[F], angles: &[F], sign: F, width: usize, y: &mut [F]) {
-    let (cos, sin) = angles.split_at(angles.len() / 2);
-    for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)) {
-        let ((a, x), (rotated_a, y)) = (x.split_at(cos.len()), y.split_at_mut(cos.len()));
-        let ((b, x), (rotated_b, y)) = (x.split_at(cos.len()), y.split_at_mut(cos.len()));
-        let angles = cos.iter().zip(sin);
-        let rotated = rotated_a.iter_mut().zip(rotated_b);
-        for (((rotated_a, rotated_b), (&a, &b)), (&cos, &sin)) in rotated.zip(a.iter().zip(b)).zip(angles) {
-            let sin = sign * sin;
-            *rotated_a = a.fma(cos, -b * sin);
-            *rotated_b = b.fma(cos, a * sin);
-        }
-        y.copy_from_slice(x);
-    }
-}
-
 impl Rotary {
     /// Rotates every row of `x`, by the negative angles if `back`.
     fn rotate_rows<F: Float>(&self, x: &[F], table: &[F], back: bool) -> Vec<F> {
@@ -55,5 +36,24 @@ impl Rotary {
             },
         );
         y
+    }
+}
+
+/// Rotates the heads of a row by `angles`, given as cosines and then sines; the sines are
+/// multiplied by `sign`.
+#[simd]
+fn rotate<F: Float>(x: &[F], angles: &[F], sign: F, width: usize, y: &mut [F]) {
+    let (cos, sin) = angles.split_at(angles.len() / 2);
+    for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)) {
+        let ((a, x), (rotated_a, y)) = (x.split_at(cos.len()), y.split_at_mut(cos.len()));
+        let ((b, x), (rotated_b, y)) = (x.split_at(cos.len()), y.split_at_mut(cos.len()));
+        let angles = cos.iter().zip(sin);
+        let rotated = rotated_a.iter_mut().zip(rotated_b);
+        for (((rotated_a, rotated_b), (&a, &b)), (&cos, &sin)) in rotated.zip(a.iter().zip(b)).zip(angles) {
+            let sin = sign * sin;
+            *rotated_a = a.fma(cos, -b * sin);
+            *rotated_b = b.fma(cos, a * sin);
+        }
+        y.copy_from_slice(x);
     }
 }
