@@ -8,10 +8,10 @@
 // beside 500 us for the step.
 #include "device.cuh"
 
-constexpr int TENSORS = 64;
-constexpr uint32_t THREADS = 256, EACH = 8;
+constexpr int TENSORS = ADAMW_TENSORS;
+constexpr uint32_t THREADS = ADAMW_THREADS, EACH = ADAMW_EACH;
 // Number of words that describe a block.
-constexpr uint32_t WORDS = 4;
+constexpr uint32_t WORDS = ADAMW_WORDS;
 
 // The sum of squares of a block's gradients, one of `parts` per block; 0 for a parameter without a
 // gradient.

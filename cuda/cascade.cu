@@ -7,7 +7,7 @@
 // between, and moves in the reverse order.
 #include "device.cuh"
 
-constexpr uint32_t SPAN = 128;
+constexpr uint32_t SPAN = CASCADE_SPAN;
 
 // The index of section `j` of a lane's run in an array of the warp's shared memory.
 DEVICE uint32_t place(uint32_t j) { return j * WARP + threadIdx.x; }

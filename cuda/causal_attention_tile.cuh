@@ -4,11 +4,11 @@
 #include "mask.cuh"
 #include "mma.cuh"
 
-// Must equal the constants of src/ops/causal_attention/cuda/mod.rs.
+// As in src/ops/causal_attention/cuda/mod.rs.
 constexpr uint32_t SOFTMAX = 0, LINEAR_NORMALISED = 1, PLAIN = 2;
 
-constexpr int THREADS = 256;
-constexpr int KEYS = 64;
+constexpr int THREADS = CAUSAL_ATTENTION_THREADS;
+constexpr int KEYS = CAUSAL_ATTENTION_KEYS;
 constexpr uint32_t STAGED = 18432;  // bytes of what is staged at a time
 
 // The index, in rows of one head, of the first row of a head of a sequence, with heads side by side.

@@ -9,7 +9,7 @@
 // of the weight: tiles of 2 d rows then leave the cache, at 20 bytes per logit.
 #include "maps.cuh"
 
-constexpr int THREADS = 512;
+constexpr int THREADS = CROSS_ENTROPY_THREADS;
 constexpr int MANY = 8;  // logits of a thread that share one change of the largest
 
 // The largest logit, the first class that has it, and the sum of e^(x - largest).

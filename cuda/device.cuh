@@ -1,3 +1,5 @@
+// Sizes in capitals such as DEVICE_WARP come from src/gpu/sizes.rs, which the launches read as well.
+//
 // The language of all kernels: plain CUDA C++ with the few names below, so that the same source
 // runs on a GPU (nvcc) and, thread by thread and checked, on a CPU (emulation/).
 //
@@ -153,7 +155,7 @@ DEVICE Packed<float> packed(float a, float b, float c, float d) {
 }
 DEVICE Packed<bf16> packed(bf16 a, bf16 b, bf16 c, bf16 d) { return {{pair(a, b), pair(c, d)}}; }
 
-constexpr int WARP = 32;
+constexpr int WARP = DEVICE_WARP;
 constexpr float LOG2E = 1.4426950408889634f;
 
 DEVICE float warp_sum(float x) {

@@ -57,7 +57,7 @@ EMBED(f32, float)
 EMBED(bf16, bf16)
 
 // Tokens sorted together, and threads that do so; keys are token 2^10 + place in the chunk.
-constexpr uint32_t CHUNK = 1024;
+constexpr uint32_t CHUNK = EMBEDDING_CHUNK;
 constexpr uint32_t BITS = 10;
 
 // A bitonic network on every chunk; keys beyond the last token are the largest.
@@ -85,7 +85,7 @@ KERNEL(sort_chunks, CHUNK / 2, Global<const uint32_t> tokens, Global<uint32_t> k
     for (uint32_t i = threadIdx.x; i < CHUNK; i += CHUNK / 2) keys[first + i] = chunk[i];
 }
 
-constexpr uint32_t MERGED = 256, TOGETHER = 8;
+constexpr uint32_t MERGED = EMBEDDING_MERGED, TOGETHER = 8;
 
 // The number of the chunk's keys that are below a bound.
 DEVICE uint32_t below(Ptr<const uint32_t> chunk, uint32_t bound) {
@@ -122,7 +122,7 @@ KERNEL(merge_chunks, MERGED, Global<const uint32_t> keys, Global<uint32_t> rows,
 
 // Sorted tokens are cut into pieces of a warp.
 constexpr uint32_t PIECE = WARP;
-constexpr uint32_t WARPS = 16;
+constexpr uint32_t WARPS = EMBEDDING_WARPS;
 // Segments over more pieces than this are summed by a whole block.
 constexpr uint32_t LONG = 8;
 

@@ -5,7 +5,7 @@
 // up to sixteen loads are in flight.
 #include "pointwise.cuh"
 
-constexpr int EACH = 4;
+constexpr int EACH = GATED_READOUT_EACH;
 
 struct Inputs {
     float h, gate, output, grad;

@@ -8,9 +8,9 @@
 // gradient of the kernel the outputs are lags; `pieces` of the batch are summed by blocks of their own.
 #include "device.cuh"
 
-constexpr int CHANNELS = 32;  // of a block
-constexpr int RUN = 8;        // outputs of a thread
-constexpr int RUNS = 8;       // of a block
+constexpr int CHANNELS = LONG_CONV_CHANNELS;  // of a block
+constexpr int RUN = LONG_CONV_RUN;        // outputs of a thread
+constexpr int RUNS = LONG_CONV_RUNS;       // of a block
 constexpr int OUTPUTS = RUN * RUNS;
 constexpr int CHUNK = 32;
 constexpr int WINDOW = 2 * RUN - 1;  // rows that a run of outputs and a run of taps meet in

@@ -3,7 +3,7 @@
 
 #include "device.cuh"
 
-constexpr int MAPS = 4;
+constexpr int MAPS = MAPS_TENSORS;
 
 // The i-th of four. No array is indexed, since that would put a table into local memory.
 template <class T>

@@ -7,7 +7,7 @@
 #include "device.cuh"
 
 constexpr uint32_t NONE = 0xffffffffu;
-constexpr uint32_t SPAN = 16; // events between stored states
+constexpr uint32_t SPAN = MATRIX_STATE_SPAN; // events between stored states
 
 // The inputs. `events` (B, count): t for step t, len + r for query r; null if event t is step t with
 // query t.

@@ -7,8 +7,8 @@
 // the steps. Steps beyond the length of a sequence are not read.
 #include "device.cuh"
 
-constexpr int THREADS = 256;
-constexpr int GROUPS = 16;  // of four channels
+constexpr int THREADS = POOL_THREADS;
+constexpr int GROUPS = POOL_GROUPS;  // of four channels
 constexpr int COLUMNS = 4 * GROUPS;
 constexpr int STEPS = THREADS / GROUPS;
 constexpr uint32_t NONE = 0xffffffffu;

@@ -7,7 +7,7 @@
 // as its memory in bf16.
 #include "mask.cuh"
 
-constexpr int THREADS = 256;
+constexpr int THREADS = RESIDUAL_THREADS;
 
 // Four elements from `first` on; zero beyond the last.
 template <class T>

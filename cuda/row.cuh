@@ -5,7 +5,7 @@
 #include "device.cuh"
 
 // Threads per block; LANES of them share a row.
-constexpr int THREADS = 256;
+constexpr int THREADS = ROW_THREADS;
 
 // The sum over LANES consecutive lanes, in all of them.
 template <int LANES>

@@ -10,8 +10,6 @@
 #include "complex.cuh"
 #include "walk.cuh"
 
-constexpr int SCAN_THREADS = 64;
-
 // The number types of a scan. In tensors, the parts of a number are `stride` apart.
 struct Real {
     static constexpr int PARTS = 1;

@@ -4,7 +4,7 @@
 #include "device.cuh"
 
 // Steps between saved states.
-constexpr uint32_t SPAN = 16;
+constexpr uint32_t SPAN = SELECTIVE_SCAN_SPAN;
 
 // The inputs. `rows` (B, L): for each time 1 + the row of c and y at that time, 0 for times without
 // a row; null if row t is at time t.

@@ -5,7 +5,7 @@
 // flight per thread.
 #include "maps.cuh"
 
-constexpr int WARPS = 16;
+constexpr int WARPS = SUMS_WARPS;
 
 template <class T>
 DEVICE void sum_rows(Ptr<const T> x, Ptr<float> sums, uint32_t rows, uint32_t width, uint32_t each) {

@@ -4,7 +4,7 @@
 // Bound by memory bandwidth, two words per element: a copy.
 #include "walk.cuh"
 
-constexpr int STEPS = 64;
+constexpr int STEPS = TIME_STEPS_STEPS;
 
 template <class T>
 DEVICE void forward(Ptr<const T> x, Table<T, STEPS> steps, uint32_t begin, uint32_t len,

@@ -6,8 +6,8 @@
 // of one channel, and its threads have equal runs of the taps.
 #include "complex.cuh"
 
-constexpr int THREADS = 128;
-constexpr int RUN = 16;     // taps of a thread
+constexpr int THREADS = VANDERMONDE_THREADS;
+constexpr int RUN = VANDERMONDE_RUN;     // taps of a thread
 constexpr int STATES = 16;  // whose squares a block shares at one time
 constexpr int SQUARES = 32; // exponents have as many bits
 

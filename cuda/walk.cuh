@@ -38,7 +38,7 @@ DEVICE void walk_back(uint32_t from, uint32_t to, Load load, Step step) {
 // A block of TILE threads processes `each` rows of 32 columns of a matrix, and a warp every eighth
 // of these rows: step(row, column, load(row, column)) for each element. Blocks: rows along x,
 // columns along y.
-constexpr int TILE = 256;
+constexpr int TILE = WALK_TILE;
 
 template <class Load, class Step>
 DEVICE void tile(uint32_t rows, uint32_t width, uint32_t each, Load load, Step step) {

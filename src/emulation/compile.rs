@@ -29,8 +29,9 @@ pub(super) fn compile(source: &Path) -> Result<PathBuf> {
     let folder = Path::new(PROJECT).join("target/emulation").join(std::env::consts::ARCH);
     std::fs::create_dir_all(&folder)?;
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+    let sizes = sizes(&folder)?;
     let headers = [headers(&sources())?, headers(&emulation())?].concat();
-    let hash = hash(&[&headers[..], &[source.to_owned()]].concat())?;
+    let hash = hash(&[&headers[..], &[source.to_owned(), sizes.clone()]].concat())?;
     made(folder.join(format!("{stem}-{hash}.so")), |library| {
         let header = precompiled(&folder)?;
         gpp(|gpp| {
@@ -40,12 +41,21 @@ pub(super) fn compile(source: &Path) -> Result<PathBuf> {
                 .arg("-Wl,-z,nodelete")
                 .arg("-include")
                 .arg(header)
+                .arg("-include")
+                .arg(&sizes)
                 .args(["-x", "c++"])
                 .arg(source)
                 .arg("-o")
                 .arg(library)
         })
     })
+}
+
+/// Returns a header with the sizes that kernels share with their launches.
+fn sizes(folder: &Path) -> Result<PathBuf> {
+    let text = dsf_gpu::sizes::header();
+    let hash = hex::encode(&Sha256::digest(&text)[..8]);
+    made(folder.join(format!("sizes-{hash}.cuh")), |header| Ok(std::fs::write(header, &text)?))
 }
 
 /// Returns a header that includes the whole emulation, beside its precompiled form, which g++ reads instead: parsing

@@ -8,6 +8,7 @@ mod arg;
 mod buffer;
 mod mailbox;
 mod product;
+pub mod sizes;
 mod view;
 
 #[cfg(not(feature = "cuda"))]
@@ -22,14 +23,12 @@ pub use buffer::Buffer;
 use candle_core::{bail, DType, Result, Storage, Tensor};
 pub use mailbox::{Carrier, Mailbox};
 pub use product::{with_factors, Factors, Matrix, Product};
+pub use sizes::device::WARP;
 use std::cell::RefCell;
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 pub use view::View;
-
-/// Threads of a warp.
-pub const WARP: usize = 32;
 
 /// A kernel, identified by its file in `cuda/` and its name.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 
 use crate::limits::Limits;
 use crate::report::{self, Usage};
+use crate::sizes;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
@@ -31,7 +32,9 @@ struct Kernel {
 struct Setup {
     nvcc: String,
     arguments: Vec<String>,
-    /// Hash of the compiler's version and the arguments.
+    /// Header of the sizes that kernels share with their launches.
+    sizes: PathBuf,
+    /// Hash of the compiler's version, the arguments and the sizes.
     base: u64,
 }
 
@@ -51,7 +54,7 @@ fn hash(parts: &impl Hash) -> u64 {
 }
 
 impl Setup {
-    fn read() -> Result<Self, String> {
+    fn read(out: &Path) -> Result<Self, String> {
         println!("cargo::rerun-if-env-changed=DSF_CUDA_ARCHS");
         let archs = env::var("DSF_CUDA_ARCHS").unwrap_or_else(|_| ARCHS.to_owned());
         let archs: Vec<&str> = archs.split(',').map(str::trim).collect();
@@ -63,8 +66,10 @@ impl Setup {
         let nvcc = variable("NVCC")?;
         let version = Command::new(&nvcc).arg("--version").output();
         let version = version.map_err(|e| format!("cannot run {nvcc}: {e}"))?;
-        let base = hash(&(&arguments, version.stdout));
-        Ok(Self { nvcc, arguments, base })
+        let base = hash(&(&arguments, version.stdout, sizes::header()));
+        let header = out.join("sizes.cuh");
+        io(&header, fs::write(&header, sizes::header()))?;
+        Ok(Self { nvcc, arguments, sizes: header, base })
     }
 }
 
@@ -122,7 +127,7 @@ fn compile(kernel: &Kernel, setup: &Setup) -> Result<(), String> {
     let _ = fs::remove_file(&kernel.key); // a failed compiler may leave a partial file
     let name = format!("cuda/{}.cu", kernel.stem);
     let mut command = Command::new(&setup.nvcc);
-    command.args(&setup.arguments).arg("-o").arg(&kernel.fatbin).arg(&kernel.source);
+    command.args(&setup.arguments).arg("-include").arg(&setup.sizes).arg("-o").arg(&kernel.fatbin).arg(&kernel.source);
     let output = command.output().map_err(|e| format!("{name}: {e}"))?;
     let log = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     if !output.status.success() {
@@ -192,7 +197,7 @@ pub fn build(root: &Path) -> Result<(), Vec<String>> {
     }
     let out = PathBuf::from(variable("OUT_DIR").map_err(one)?);
     let shown = PathBuf::from(variable("DSF_CUDA_OUT").map_err(one)?).join("kernels.csv");
-    let setup = Setup::read().map_err(one)?;
+    let setup = Setup::read(&out).map_err(one)?;
     let folder = root.join("cuda");
     let kernels = kernels(&folder, &out).map_err(one)?;
     compile_all(&kernels, &setup)?;

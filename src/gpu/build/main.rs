@@ -6,9 +6,13 @@ mod kernels;
 mod limits;
 #[cfg(feature = "cuda")]
 mod report;
+#[cfg(feature = "cuda")]
+#[path = "../sizes.rs"]
+mod sizes;
 
 fn main() {
     println!("cargo::rerun-if-changed=build");
+    println!("cargo::rerun-if-changed=sizes.rs");
     #[cfg(feature = "cuda")]
     {
         let project = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");

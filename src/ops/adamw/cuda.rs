@@ -1,17 +1,14 @@
 //! Launches of the kernels of `cuda/adamw.cu`: one for up to 64 parameters.
 
 use super::{AdamWRates, AdamWSettings, AdamWSlot, Moments};
+use crate::gpu::sizes::adamw::{EACH, TENSORS, THREADS, WORDS};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use candle_core::backprop::GradStore;
 use candle_core::{bail, DType, Layout, Result, Storage, Tensor};
 use std::ops::Deref;
 
-/// Parameters of a launch, threads of a block, elements of a block, and words that describe a block. These must equal
-/// the constants of `cuda/adamw.cu`.
-const TENSORS: usize = 64;
-const THREADS: usize = 256;
-const NUMBERS: usize = 8 * THREADS;
-const WORDS: usize = 4;
+/// Elements of a block.
+const NUMBERS: usize = EACH * THREADS;
 
 /// AdamW on parameters of one GPU: device memory and constants that the launches read in addition to parameters and
 /// gradients.

@@ -1,12 +1,11 @@
 //! Launches of the kernels of `cuda/cascade.cu`.
 
 use super::Cascade;
+use crate::gpu::sizes::cascade::SPAN;
 use crate::gpu::{Arg, Buffer, Grid, Kernel, WARP};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward, Op};
 use candle_core::{bail, DType, Result};
 
-/// Steps between stored states; must equal that of the kernels.
-const SPAN: usize = 128;
 /// Maximum number of states, limited by the shared memory of a block.
 const MOST: usize = 1024;
 

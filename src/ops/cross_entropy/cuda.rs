@@ -1,6 +1,7 @@
 //! Cross entropy by kernels, for tiles of rows whose logits stay in the L2 cache of a GPU.
 
 use super::CrossEntropy;
+use crate::gpu::sizes::cross_entropy::THREADS;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
 use crate::runtime::convert::converted;
@@ -13,8 +14,6 @@ use candle_core::{DType, Result};
 const CACHED_BYTES: Tuned = Tuned::new(32 << 20, 1 << 14);
 /// The bound for tiles that exceed the cache in any case.
 const MAX_BYTES: Tuned = Tuned::new(512 << 20, 1 << 18);
-/// Threads per block of one row; must equal that of `cuda/cross_entropy.cu`.
-const THREADS: usize = 512;
 
 /// A tile of rows: the index of the first, their targets, and their hidden layer.
 struct Tile<'a> {

@@ -1,6 +1,7 @@
 //! Launches of the kernels of `cuda/delta_rule.cu`.
 
 use super::{DeltaRule, A, B};
+use crate::gpu::sizes::matrix_state::SPAN;
 use crate::gpu::{Arg, Buffer, Grid, Kernel, View, WARP};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
 use crate::runtime::matrix_state::{Sizes, DECAYS, KEYS, QUERIES, VALUES};
@@ -8,8 +9,6 @@ use crate::runtime::sums::add_parts;
 use candle_core::{bail, DType, Result};
 
 const MODULE: &str = "delta_rule";
-/// Events between stored states; must equal that of the kernels.
-const SPAN: usize = 16;
 /// Columns of a thread, and warps of a block, of the walks by columns.
 const COLUMNS: usize = 2;
 const MAX_WARPS: usize = 4;

@@ -2,17 +2,13 @@
 
 use super::Embedding;
 use crate::dropout::cuda::masked_on;
+use crate::gpu::sizes::embedding::{CHUNK, MERGED, WARPS};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View, WARP};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
 use crate::runtime::mask::Mask;
 use crate::runtime::sums::sum_rows;
 use candle_core::{bail, DType, Result};
 
-/// Must equal the constants of `cuda/embedding.cu`: tokens per sorted chunk, tokens that a block
-/// merges, and warps per block that sums.
-const CHUNK: usize = 1024;
-const MERGED: usize = 256;
-const WARPS: usize = 16;
 /// The maximum of rows of a table: a sort key holds a token's row above the ten bits of its index
 /// in the chunk.
 const MAX_ROWS: usize = 1 << 22;
@@ -50,10 +46,6 @@ impl CudaOp for Embedding {
         }
         Ok(grads)
     }
-}
-
-fn module(name: &str) -> Kernel {
-    Kernel::new("embedding", name)
 }
 
 impl Embedding {
@@ -123,4 +115,8 @@ impl Embedding {
         gpu.launch(module("extend"), Grid::for_each(total), &args)?;
         Ok(extended)
     }
+}
+
+fn module(name: &str) -> Kernel {
+    Kernel::new("embedding", name)
 }

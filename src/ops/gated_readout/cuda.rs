@@ -1,6 +1,7 @@
 //! Launches of the kernels of `cuda/gated_readout.cu`.
 
 use super::Readout;
+use crate::gpu::sizes::gated_readout::EACH;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
 use candle_core::Result;
@@ -26,8 +27,6 @@ impl CudaOp for Readout {
 /// Launches a kernel with arguments h, g, z (null without an output gate), `args` and the number of
 /// elements.
 fn run(gpu: &Gpu, part: &str, ins: &[View], args: &[Arg]) -> Result<()> {
-    /// Elements per thread; must equal that of `cuda/gated_readout.cu`.
-    const EACH: usize = 4;
     let (io, count) = (ins[0].dtype(), ins[0].len());
     let output = ins.get(2).copied();
     let ins = [ins[0].into(), ins[1].into(), output.into()];

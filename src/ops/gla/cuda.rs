@@ -1,6 +1,7 @@
 //! Launches of the kernels of `cuda/gla.cu`.
 
 use super::Gla;
+use crate::gpu::sizes::matrix_state::SPAN;
 use crate::gpu::{Arg, Buffer, Grid, Kernel, WARP};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
 use crate::runtime::matrix_state::Sizes;
@@ -8,9 +9,8 @@ use crate::runtime::sums::add_parts;
 use candle_core::{DType, Result};
 
 const MODULE: &str = "gla";
-/// Columns of a block, and events between stored states; must equal those of the kernels.
+/// Columns of a block.
 const WIDTH: usize = WARP;
-const SPAN: usize = 16;
 /// Rows of a thread, and warps of a block, of the forward pass.
 const ROWS: usize = 8;
 const MAX_WARPS: usize = 16;

@@ -1,14 +1,13 @@
 //! Launches of the kernels of layer normalisation.
 
 use super::{AddLayerNorm, LayerNorm};
+use crate::gpu::sizes::row::THREADS;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward, Used};
 use crate::runtime::sums::sums_of;
 use crate::runtime::tuned::Tuned;
 use candle_core::{DType, Result};
 
-/// Threads per block; must equal that of `cuda/row.cuh`.
-pub(crate) const THREADS: usize = 256;
 /// Blocks of a backward pass, each with partial sums of its own: four per multiprocessor of a large
 /// GPU; few in tests, so that each has several rows.
 pub(crate) const BLOCKS: Tuned = Tuned::new(528, 2);

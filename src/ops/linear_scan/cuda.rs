@@ -2,12 +2,11 @@
 //! kernels of the linear scans.
 
 use super::LinearScan;
+use crate::gpu::sizes::scan::THREADS;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward, Used};
 use candle_core::{DType, Result};
 
-/// Threads per block; must equal that of `cuda/scan.cuh`.
-const THREADS: usize = 64;
 /// The number of threads that saturates the memory bandwidth of a large GPU.
 const ENOUGH: usize = 1 << 15;
 /// The fewest steps that justify a piece of time of its own.

@@ -1,15 +1,15 @@
 //! Launches of the kernels of `cuda/long_conv.cu`.
 
 use super::LongConv;
+use crate::gpu::sizes::long_conv::{CHANNELS, RUN, RUNS};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward, Op};
 use crate::runtime::sums::sum_parts;
 use candle_core::{DType, Result};
 
-/// Outputs, channels and threads of a block; must equal those of `cuda/long_conv.cu`.
-const OUTPUTS: usize = 64;
-const CHANNELS: usize = 32;
-const THREADS: usize = 256;
+/// Outputs and threads of a block.
+const OUTPUTS: usize = RUN * RUNS;
+const THREADS: usize = CHANNELS * RUNS;
 /// The number of blocks that occupies a large GPU.
 const ENOUGH: usize = 512;
 

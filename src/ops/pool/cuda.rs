@@ -1,6 +1,7 @@
 //! Pooling by kernels: over pieces of sequences first, which are then merged.
 
 use super::{Pool, Pooled};
+use crate::gpu::sizes::pool::{GROUPS, THREADS};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
 use crate::runtime::tuned::Tuned;
@@ -8,9 +9,8 @@ use candle_core::{DType, Result};
 
 /// Steps per block; small in tests, so that sequences have several pieces.
 const EACH: Tuned = Tuned::new(256, 32);
-/// Threads and channels per block; must equal those of `cuda/pool.cu`.
-const THREADS: usize = 256;
-const COLUMNS: usize = 64;
+/// Channels per block.
+const COLUMNS: usize = 4 * GROUPS;
 
 impl CudaOp for Pooled {
     /// The pooled rows; then, for the maximum, the steps of the maxima.

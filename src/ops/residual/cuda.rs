@@ -2,6 +2,7 @@
 
 use super::Residual;
 use crate::dropout::cuda::masked_on;
+use crate::gpu::sizes::residual::THREADS;
 use crate::gpu::{Arg, Buffer, Grid, Kernel, View};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
 use crate::runtime::mask::Mask;
@@ -12,8 +13,6 @@ use candle_core::{DType, Result};
 /// Blocks of a backward pass, each with a partial sum; few in tests, so that each loops several
 /// times.
 const BLOCKS: Tuned = Tuned::new(1024, 2);
-/// Threads per block; must equal that of `cuda/residual.cu`.
-const THREADS: usize = 256;
 
 impl CudaOp for Residual {
     fn forward(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {

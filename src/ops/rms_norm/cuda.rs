@@ -1,8 +1,9 @@
 //! Launches of the kernels of the RMS norm.
 
 use super::RmsNorm;
+use crate::gpu::sizes::row::THREADS;
 use crate::gpu::{Buffer, Grid, Kernel};
-use crate::layer_norm::cuda::{kernels, BLOCKS, THREADS};
+use crate::layer_norm::cuda::{kernels, BLOCKS};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
 use crate::runtime::sums::sum_parts;
 use candle_core::{DType, Result};

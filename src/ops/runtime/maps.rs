@@ -2,8 +2,7 @@
 
 use crate::gpu::Arg;
 
-/// Tensors per launch; must equal that of `cuda/maps.cuh`.
-pub(crate) const MAPS: usize = 4;
+pub(crate) use crate::gpu::sizes::maps::TENSORS as MAPS;
 
 /// A table with one pointer for each of [`MAPS`] tensors.
 pub(crate) fn table<'a>(tensors: impl Iterator<Item = impl Into<Arg<'a>>>) -> Arg<'a> {

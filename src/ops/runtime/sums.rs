@@ -1,5 +1,6 @@
 //! Sums over rows by kernels, in a fixed order.
 
+use crate::gpu::sizes::sums::WARPS;
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, View, WARP};
 use crate::runtime::maps::{padded, table, MAPS};
 use candle_core::{bail, DType, Result};
@@ -8,8 +9,8 @@ use candle_core::{bail, DType, Result};
 const EACH: usize = 256;
 /// Up to this many rows, one level of summation suffices.
 const FEW: usize = 1024;
-/// Threads per block; must equal that of `cuda/sums.cu`.
-const THREADS: usize = 512;
+/// Threads per block.
+const THREADS: usize = WARPS * WARP;
 
 /// The sum of partial sums of `width` numbers each, in f32.
 pub(crate) fn sum_parts(gpu: &Gpu, parts: &Buffer, width: usize) -> Result<Buffer> {

@@ -1,10 +1,9 @@
 //! The division of a matrix into tiles, one for each block of a kernel.
 
+use crate::gpu::sizes::walk::TILE as THREADS;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, WARP};
 use candle_core::{DType, Result};
 
-/// Threads per block; must equal that of `cuda/walk.cuh`.
-const THREADS: usize = 256;
 /// The fewest rows per block: several for each of its warps.
 const MIN_ROWS: usize = 64;
 /// The maximum of blocks along the rows, and of rows of partial sums.

@@ -1,20 +1,18 @@
 //! Launches of the kernels of `cuda/time_steps.cu`.
 
 use super::TimeSteps;
+use crate::gpu::sizes::time_steps::STEPS;
 use crate::gpu::{Arg, Buffer, Gpu, Kernel};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
 use crate::runtime::tile::Tiles;
 use candle_core::Result;
-
-/// Steps per launch; must equal that of `cuda/time_steps.cu`.
-const AT_ONCE: usize = 64;
 
 impl CudaOp for TimeSteps {
     fn forward(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
         let (io, count) = (ins[0].dtype(), self.batch * self.width);
         let steps = (0..self.len).map(|_| gpu.alloc(io, count));
         let mut steps = steps.collect::<Result<Vec<_>>>()?;
-        for (i, steps) in steps.chunks_mut(AT_ONCE).enumerate() {
+        for (i, steps) in steps.chunks_mut(STEPS).enumerate() {
             let steps = steps.iter_mut().map(Arg::from).collect();
             let kernel = Kernel::of("time_steps", "time_steps_forward", io);
             self.run(gpu, kernel, i, steps, |steps| [ins[0].into(), steps])?;
@@ -25,7 +23,7 @@ impl CudaOp for TimeSteps {
     fn backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
         let (io, count) = (call.ins[0].dtype(), call.ins[0].len());
         let mut gx = call.gpu.alloc(io, count)?;
-        for (i, outs) in call.outs.chunks(AT_ONCE).enumerate() {
+        for (i, outs) in call.outs.chunks(STEPS).enumerate() {
             let grads = outs.iter().map(|out| out.map(|out| out.grad).into());
             let kernel = Kernel::of("time_steps", "time_steps_backward", io);
             let to = &mut gx;
@@ -48,8 +46,8 @@ impl TimeSteps {
     ) -> Result<()> {
         let tiles = Tiles::of(self.batch, self.width);
         let grid = tiles.grids(steps.len());
-        steps.resize(AT_ONCE, Arg::Null);
-        let sizes = [(index * AT_ONCE).into(), self.len.into()];
+        steps.resize(STEPS, Arg::Null);
+        let sizes = [(index * STEPS).into(), self.len.into()];
         let args = [&place(Arg::Table(steps))[..], &sizes, &tiles.args()].concat();
         gpu.launch(kernel, grid, &args)
     }

@@ -1,13 +1,13 @@
 //! Launches of the kernels of `cuda/vandermonde.cu`.
 
 use super::Vandermonde;
+use crate::gpu::sizes::vandermonde::{RUN, THREADS};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward, Op};
 use candle_core::{DType, Result};
 
-/// Threads of a block, and taps of a block; must equal those of `cuda/vandermonde.cu`.
-const THREADS: usize = 128;
-const TAPS: usize = 16 * THREADS;
+/// Taps of a block.
+const TAPS: usize = RUN * THREADS;
 
 impl CudaOp for Vandermonde {
     fn forward(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {

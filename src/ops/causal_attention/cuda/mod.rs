@@ -4,6 +4,7 @@
 pub(super) mod linear;
 
 use super::{CausalAttention, Pattern, Weights};
+use crate::gpu::sizes::causal_attention::{KEYS, THREADS};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward, Op};
 use crate::runtime::mask::Mask;
@@ -11,12 +12,8 @@ use crate::runtime::sums::sum_parts;
 use crate::runtime::tuned::Tuned;
 use candle_core::{DType, Result, Tensor};
 
-/// Threads per block.
-const THREADS: usize = 256;
 /// Rows per block of the kernel for dot products.
 const DOT_ROWS: usize = 8;
-/// Keys per tile.
-const KEYS: usize = 64;
 /// Queries per tile, if the launch has many blocks and if it has few.
 const MANY: usize = 64;
 const FEW: usize = 16;

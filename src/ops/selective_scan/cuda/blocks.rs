@@ -1,10 +1,9 @@
 //! The division of a scan into blocks of the kernels: a function of the shapes alone.
 
 use super::super::SelectiveScan;
+use crate::gpu::sizes::selective_scan::SPAN;
 use crate::gpu::{Arg, Grid, WARP};
 
-/// Steps between saved states; must equal that of the kernels.
-const SPAN: usize = 16;
 /// Channels per block.
 const WIDTH: usize = 64;
 /// States per warp of the forward pass, and the maximum of warps per block.
