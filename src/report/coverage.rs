@@ -28,30 +28,19 @@ pub struct Coverage {
 
 impl Coverage {
     pub(super) fn of(rows: &[&Record]) -> Self {
-        let mut coverage = Self::default();
-        for row in rows {
-            coverage.count(row);
+        let with = |status: Option<RunStatus>| rows.iter().filter(move |row| row.status() == status);
+        let ended = || rows.iter().filter(|row| row.status().is_some());
+        let reason = |row: &&Record| row.text("reason").lines().next().unwrap_or("no reason given").to_owned();
+        Self {
+            planned: None,
+            done: with(Some(RunStatus::Done)).count(),
+            diverged: ended().filter(|row| row.outcome() == Some(Outcome::Diverged)).count(),
+            failed: tally(with(Some(RunStatus::Failed)).map(reason)),
+            not_run: with(None).count(),
+            outside_plan: 0,
+            commits: tally(ended().map(|row| row.text("git_commit").to_owned())),
+            seconds: ended().filter_map(|row| row.number("seconds")).fold(0.0, |sum, seconds| sum + seconds),
         }
-        coverage
-    }
-
-    fn count(&mut self, row: &Record) {
-        match row.status() {
-            None => {
-                self.not_run += 1;
-                return;
-            }
-            Some(RunStatus::Done) => self.done += 1,
-            Some(RunStatus::Failed) => {
-                let mut lines = row.text("reason").lines();
-                let reason = lines.next().unwrap_or("no reason given");
-                *self.failed.entry(reason.to_owned()).or_default() += 1;
-            }
-        }
-        self.diverged += usize::from(row.outcome() == Some(Outcome::Diverged));
-        let commit = row.text("git_commit").to_owned();
-        *self.commits.entry(commit).or_default() += 1;
-        self.seconds += row.number("seconds").unwrap_or(0.0);
     }
 
     /// Notes below grids that show `results`.
@@ -106,6 +95,15 @@ fn edges(results: &[Status]) -> Option<String> {
         (low, high) => format!("the lowest rate tried won in {low}, the highest in {high} cells"),
     };
     Some(format!("hint: {place}; a better one may lie outside"))
+}
+
+/// The number of times that each value occurs.
+pub(super) fn tally<T: Ord>(values: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
+    let mut counts = BTreeMap::new();
+    for value in values {
+        *counts.entry(value).or_default() += 1;
+    }
+    counts
 }
 
 pub(super) fn counted(count: usize, noun: &str) -> String {

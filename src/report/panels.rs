@@ -4,7 +4,6 @@ use super::coverage::counted;
 use super::grid::{rates_won, Cell, Content, Form, Grid, Line, Report, Style, Tick};
 use super::picture::{Axis, Body, Heatmap, Level, Panel, Picture, Plot, Point, Scale, Series, Tile};
 use super::score::Status;
-use std::collections::BTreeMap;
 
 /// Panels per row where grids have no common layout; tables, whose panels are wide, get fewer.
 const ACROSS: usize = 4;
@@ -24,9 +23,11 @@ pub(super) fn picture(report: &Report) -> Picture {
 /// The picture of `report`, one panel per grid, one below the other.
 pub(super) fn in_order(report: &Report) -> Picture {
     let grids = &report.grids;
-    let names = names(grids);
-    let levels = levels(grids);
-    let axes = Axes::of(grids);
+    let series = grids.iter().filter(|grid| grid.form != Form::Heatmap).flat_map(series);
+    let names = distinct(series.map(|(name, _)| name.to_owned()));
+    let leveled = grids.iter().flat_map(|grid| &grid.baselines).filter(|b| b.levels.iter().any(|l| !l.is_empty()));
+    let levels = distinct(leveled.map(|baseline| baseline.name.to_owned()));
+    let axes = Axes(grids);
     let panels = grids.iter().map(|grid| {
         let title = grid.title.clone();
         let body = match &grid.form {
@@ -60,109 +61,65 @@ fn is_measured(grid: &Grid, cell: &Cell) -> bool {
     result || cell.number(grid.style).is_some()
 }
 
-/// Every name of a series, in the order of the grids.
-fn names(grids: &[Grid]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for grid in grids.iter().filter(|grid| grid.form != Form::Heatmap) {
-        for (name, _) in series(grid) {
-            if !names.iter().any(|known| known == name) {
-                names.push(name.to_owned());
-            }
+/// The distinct ones of `all`, in order.
+fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut known = Vec::new();
+    for each in all {
+        if !known.contains(&each) {
+            known.push(each);
         }
     }
-    names
+    known
 }
 
-/// Every baseline that has a level.
-fn levels(grids: &[Grid]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    let baselines = grids.iter().flat_map(|grid| &grid.baselines);
-    for baseline in baselines.filter(|baseline| baseline.levels.iter().any(|l| !l.is_empty())) {
-        if !names.iter().any(|known| known == baseline.name) {
-            names.push(baseline.name.to_owned());
+/// Scales that the panels of some grids share.
+struct Axes<'a>(&'a [Grid]);
+
+impl Axes<'_> {
+    /// Horizontal positions and their titles, on the axis called `name`.
+    fn across(&self, name: &str) -> Vec<(f64, String)> {
+        let mut all: Vec<(f64, String)> = Vec::new();
+        for grid in self.0 {
+            match &grid.form {
+                Form::Lines { over, .. } if over == name => {
+                    all.extend(grid.columns.iter().filter_map(|tick| Some((tick.at?, tick.title.clone()))));
+                }
+                Form::Points { over } if over == name => {
+                    all.extend(grid.lines.iter().filter_map(|line| Some((line.across?, String::new()))));
+                }
+                _ => {}
+            }
         }
-    }
-    names
-}
-
-/// Scales that panels share.
-struct Axes {
-    /// Horizontal positions and their titles, by the name of the axis.
-    across: BTreeMap<String, Vec<(f64, String)>>,
-    /// Lowest and highest number, by number format.
-    up: Vec<(Style, [f64; 2])>,
-    /// Names of the axes, columns and rows of each heatmap.
-    cells: Vec<([String; 2], [Vec<Tick>; 2])>,
-}
-
-impl Axes {
-    fn of(grids: &[Grid]) -> Self {
-        let mut axes = Self { across: BTreeMap::new(), up: Vec::new(), cells: Vec::new() };
-        for grid in grids {
-            axes.widen(grid);
-        }
-        axes
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        all.dedup_by(|a, b| a.0 == b.0);
+        all
     }
 
-    fn widen(&mut self, grid: &Grid) {
-        match &grid.form {
-            Form::Columns | Form::Table => {}
-            Form::Heatmap => {
-                let rows = grid.lines.iter().map(|line| line.tick.clone());
-                let sides = [grid.columns.clone(), rows.collect()];
-                self.cells.push((grid.axes.clone(), sides));
-            }
-            Form::Lines { over, .. } => {
-                let columns = grid.columns.iter();
-                let values = columns.filter_map(|tick| Some((tick.at?, tick.title.clone())));
-                let known = self.across.entry(over.clone()).or_default();
-                known.extend(values);
-                known.sort_by(|a: &(f64, String), b| a.0.total_cmp(&b.0));
-                known.dedup_by(|a, b| a.0 == b.0);
-            }
-            Form::Points { over } => {
-                let values = grid.lines.iter().filter_map(|line| line.across);
-                let known = self.across.entry(over.clone()).or_default();
-                known.extend(values.map(|value| (value, String::new())));
-            }
-        }
-        let numbers = grid.lines.iter().flat_map(|line| &line.cells).filter_map(|cell| cell.number(grid.style));
-        let levels = grid.baselines.iter().flat_map(|b| b.levels.iter().flatten());
-        let ends = numbers.flat_map(|(mean, std)| {
+    /// Lowest and highest number with the format `style`, if there is one.
+    fn ends(&self, style: Style) -> Option<[f64; 2]> {
+        let grids = || self.0.iter().filter(|grid| grid.style == style);
+        let cells = grids().flat_map(|grid| &grid.lines).flat_map(|line| &line.cells);
+        let numbers = cells.filter_map(|cell| cell.number(style)).flat_map(|(mean, std)| {
             let std = std.unwrap_or(0.0);
             [mean - std, mean + std, mean]
         });
-        for value in ends.chain(levels.copied()).filter(|value| value.is_finite()) {
-            let known = self.up.iter_mut().find(|(style, _)| *style == grid.style);
-            match known {
-                None => self.up.push((grid.style, [value, value])),
-                Some((_, [low, high])) => (*low, *high) = (low.min(value), high.max(value)),
-            }
-        }
+        let levels = grids().flat_map(|grid| &grid.baselines).flat_map(|b| b.levels.iter().flatten().copied());
+        let ends = numbers.chain(levels).filter(|value| value.is_finite()).map(|value| [value, value]);
+        ends.reduce(|[low, high], [value, _]| [low.min(value), high.max(value)])
     }
 
-    fn x(&self, grid: &Grid) -> Axis {
+    fn x(&self, grid: &Grid, columns: &[usize]) -> Axis {
         match &grid.form {
-            Form::Lines { over, log, .. } => {
-                let ticks = self.across.get(over).cloned().unwrap_or_default();
-                match log {
-                    true => Axis::at(over, Scale::Log, ticks),
-                    false => {
-                        let last = ticks.last().map_or(1.0, |(last, _)| *last);
-                        Axis::round(over, Scale::Linear, [1.0, last])
-                    }
-                }
+            Form::Lines { over, log: true, .. } => Axis::at(over, Scale::Log, self.across(over)),
+            Form::Lines { over, .. } => {
+                let last = self.across(over).last().map_or(1.0, |(last, _)| *last);
+                Axis::round(over, Scale::Linear, [1.0, last])
             }
-            Form::Points { over } => {
-                let values = self.across.get(over).into_iter().flatten().map(|(value, _)| *value);
-                let low = values.clone().fold(f64::INFINITY, f64::min);
-                let high = values.fold(f64::NEG_INFINITY, f64::max);
-                match low <= high {
-                    true => Axis::round(over, Scale::Log, [low, high]),
-                    false => Axis::round(over, Scale::Linear, [0.0, 1.0]),
-                }
-            }
-            Form::Columns | Form::Heatmap | Form::Table => Axis::names(grid.columns.iter().map(|tick| &tick.title)),
+            Form::Points { over } => match &self.across(over)[..] {
+                [] => Axis::round(over, Scale::Linear, [0.0, 1.0]),
+                values => Axis::round(over, Scale::Log, [values[0].0, values[values.len() - 1].0]),
+            },
+            Form::Columns | Form::Heatmap | Form::Table => Axis::names(columns.iter().map(|i| &grid.columns[*i].title)),
         }
     }
 
@@ -171,8 +128,7 @@ impl Axes {
         if grid.style.is_share() {
             return Axis::percent(name);
         }
-        let known = self.up.iter().find(|(style, _)| *style == grid.style);
-        let ends = known.map_or([0.0, 1.0], |(_, ends)| *ends);
+        let ends = self.ends(grid.style).unwrap_or([0.0, 1.0]);
         // Losses that span orders of magnitude get a logarithmic axis, like perplexities.
         let scale = match grid.style {
             Style::Loss | Style::Measured(_) if ends[1] < 30.0 * ends[0] || ends[0] <= 0.0 => Scale::Linear,
@@ -191,10 +147,7 @@ impl Axes {
             Form::Points { .. } => columns.skip(1).collect(),
             Form::Lines { .. } | Form::Heatmap | Form::Table => columns.collect(),
         };
-        let x = match grid.form {
-            Form::Columns => Axis::names(columns.iter().map(|i| &grid.columns[*i].title)),
-            _ => self.x(grid),
-        };
+        let x = self.x(grid, &columns);
         let mut series: Vec<Series> = Vec::new();
         for (name, line) in &all {
             let key = names.iter().position(|known| known == name);
@@ -218,21 +171,21 @@ impl Axes {
         Plot { levels: levels.collect(), y: self.y(grid), x, series }
     }
 
-    /// Values of one side of a heatmap: its `own`, and those of all heatmaps that share at least one of them.
-    fn shared(&self, grid: &Grid, side: usize, own: &[Tick]) -> Vec<Tick> {
-        let mut shared = own.to_vec();
-        for (axes, sides) in &self.cells {
-            let others = &sides[side];
-            if *axes == grid.axes && others.iter().any(|value| own.contains(value)) {
-                merge(&mut shared, others.iter().cloned());
-            }
+    /// Values of one side of a heatmap: its own, and those of all heatmaps that share at least one of them.
+    fn shared(&self, grid: &Grid, side: usize) -> Vec<Tick> {
+        let own = ticks(grid, side);
+        let alike = self.0.iter().filter(|other| other.form == Form::Heatmap && other.axes == grid.axes);
+        let others = alike.map(|other| ticks(other, side)).filter(|ticks| ticks.iter().any(|tick| own.contains(tick)));
+        let mut shared = distinct(own.iter().cloned().chain(others.flatten()));
+        if shared.iter().all(|tick| tick.at.is_some()) {
+            let number = |tick: &Tick| tick.at.unwrap_or(f64::NAN);
+            shared.sort_by(|a, b| number(a).total_cmp(&number(b)));
         }
         shared
     }
 
     fn heatmap(&self, grid: &Grid) -> Heatmap {
-        let rows: Vec<Tick> = grid.lines.iter().map(|line| line.tick.clone()).collect();
-        let [columns, rows] = [(0, &grid.columns), (1, &rows)].map(|(side, own)| self.shared(grid, side, own));
+        let [columns, rows] = [0, 1].map(|side| self.shared(grid, side));
         let [down, across] = grid.axes.clone();
         let seeds = grid.seeds();
         let tile = |row: &Tick, column: &Tick| {
@@ -298,16 +251,11 @@ fn shift(name: &str, all: &[(&str, &Line)]) -> f64 {
     0.8 * ((model as f64 + 0.5) / models.len() as f64 - 0.5)
 }
 
-/// Adds the missing ticks; sorts them if all are numbers.
-fn merge(known: &mut Vec<Tick>, more: impl Iterator<Item = Tick>) {
-    for tick in more {
-        if !known.contains(&tick) {
-            known.push(tick);
-        }
-    }
-    if known.iter().all(|tick| tick.at.is_some()) {
-        let number = |tick: &Tick| tick.at.unwrap_or(f64::NAN);
-        known.sort_by(|a, b| number(a).total_cmp(&number(b)));
+/// The columns of a grid, or its lines.
+fn ticks(grid: &Grid, side: usize) -> Vec<Tick> {
+    match side {
+        0 => grid.columns.clone(),
+        _ => grid.lines.iter().map(|line| line.tick.clone()).collect(),
     }
 }
 
@@ -346,22 +294,13 @@ fn labelled(name: &str, level: f64, style: Style) -> String {
 /// Panels per row, and the grid in each slot: by the grids' places, or one after the other if that layout leaves most
 /// of the page empty.
 fn arranged(grids: &[Grid]) -> (usize, Vec<Option<usize>>) {
-    let mut sides: [Vec<&String>; 2] = Default::default();
-    for grid in grids.iter().filter(|grid| grid.form != Form::Table) {
-        for (side, name) in sides.iter_mut().zip(&grid.place) {
-            if !side.contains(&name) {
-                side.push(name);
-            }
-        }
-    }
-    let [across, down] = &sides;
-    let mut slots = vec![None; across.len() * down.len()];
     let drawn: Vec<usize> = (0..grids.len()).filter(|&i| grids[i].form != Form::Table).collect();
+    let [across, down] = [0, 1].map(|side| distinct(drawn.iter().map(|i| &grids[*i].place[side])));
+    let mut slots = vec![None; across.len() * down.len()];
     for &i in &drawn {
-        let grid = &grids[i];
         let at = |side: &[&String], name: &String| side.iter().position(|known| *known == name);
-        let place = at(down, &grid.place[1]).zip(at(across, &grid.place[0]));
-        if let Some((row, column)) = place {
+        let [column, row] = &grids[i].place;
+        if let Some((row, column)) = at(&down, row).zip(at(&across, column)) {
             slots[row * across.len() + column].get_or_insert(i);
         }
     }
@@ -404,11 +343,7 @@ fn caption(report: &Report) -> Vec<String> {
         let results = grids.iter().flat_map(Grid::results);
         caption.extend(rates_won(results).filter(|_| !report.is_of_rates()));
     } else {
-        for note in grids.iter().flat_map(|grid| &grid.notes) {
-            if !caption.contains(note) {
-                caption.push(note.clone());
-            }
-        }
+        caption = distinct(caption.into_iter().chain(grids.iter().flat_map(|grid| grid.notes.clone())));
         let printed = grids.iter().flat_map(|grid| &grid.lines).any(|line| line.printed);
         caption.extend(printed.then(|| "outlines: what the paper prints".to_owned()));
     }
@@ -434,21 +369,17 @@ fn tabled(grid: &Grid) -> Vec<String> {
 
 /// Notes on panels that lack values of an axis that other panels have.
 fn unshared(grids: &[Grid]) -> Vec<String> {
-    let axes = Axes::of(grids);
+    let axes = Axes(grids);
     let mut notes = Vec::new();
     for grid in grids {
-        let own = |title: &String| grid.columns.iter().any(|tick| tick.title == *title);
         let (name, all): (&str, Vec<String>) = match &grid.form {
             Form::Lines { over, log: true, .. } => {
-                let all = axes.across[over].iter().map(|(_, title)| title.clone());
-                (over, all.collect())
+                (over, axes.across(over).into_iter().map(|(_, title)| title).collect())
             }
-            Form::Heatmap => {
-                let all = axes.shared(grid, 0, &grid.columns);
-                (&grid.axes[1], all.into_iter().map(|tick| tick.title).collect())
-            }
+            Form::Heatmap => (&grid.axes[1], axes.shared(grid, 0).into_iter().map(|tick| tick.title).collect()),
             _ => continue,
         };
+        let own = |title: &String| grid.columns.iter().any(|tick| tick.title == *title);
         let lacking: Vec<&str> = all.iter().filter(|title| !own(title)).map(String::as_str).collect();
         if !lacking.is_empty() {
             notes.push(format!("no runs at {name} = {} in: {}", lacking.join(", "), grid.title));

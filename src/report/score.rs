@@ -188,21 +188,19 @@ impl Reported {
     ///
     /// Returns the status of the cell if no number can be reported.
     pub fn of(runs: &[&Record], by: &Metric, shown: &Metric, choice: RateChoice) -> Result<Self, Status> {
-        let several = || distinct_rates(runs.iter().copied()).len() > 1;
-        let own = choice == RateChoice::Best && !runs.iter().all(|run| has_validation_set(run));
-        if own || !several() {
+        let whole = |by: &Metric| {
             let rates = rates(runs, by, shown);
-            return Self::at(&rates, &rates, by, Status::Failed);
+            Self::at(&rates, &rates, by, Status::Failed)
+        };
+        let held_out = choice == RateChoice::HeldOut || runs.iter().all(|run| has_validation_set(run));
+        if !held_out || distinct_rates(runs.iter().copied()).len() < 2 {
+            return whole(by);
         }
-        if let Some(by) = validation(runs, shown) {
-            let rates = rates(runs, by, shown);
-            return Self::at(&rates, &rates, by, Status::Failed);
+        match (validation(runs, shown), choice) {
+            (Some(split), _) => whole(split),
+            (None, RateChoice::Best) => whole(by),
+            (None, RateChoice::HeldOut) => Self::crossed(runs, by, shown),
         }
-        if choice == RateChoice::Best {
-            let rates = rates(runs, by, shown);
-            return Self::at(&rates, &rates, by, Status::Failed);
-        }
-        Self::crossed(runs, by, shown)
     }
 
     /// Reports each half of the seeds at the rate that is best on the other half.
