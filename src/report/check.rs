@@ -1,16 +1,23 @@
 //! Compares our numbers with those printed in the paper.
 
-use super::grid::{fact, Distance, PrintedNumber, Report};
+use super::grid::{fact, PrintedNumber, Report};
 use serde_json::json;
 
 impl PrintedNumber {
     /// Signed distance of our number from the paper's; `None` without ours.
     fn apart(&self) -> Option<f64> {
         let apart = self.ours? - self.paper;
-        Some(match self.by {
-            Distance::Points => apart,
-            Distance::Percent => 100.0 * apart / self.paper,
+        Some(match self.style.is_share() {
+            true => apart,
+            false => 100.0 * apart / self.paper,
         })
+    }
+
+    fn unit(&self) -> &'static str {
+        match self.style.is_share() {
+            true => "points",
+            false => "%",
+        }
     }
 
     fn missed(&self, apart: f64) -> String {
@@ -19,17 +26,8 @@ impl PrintedNumber {
             self.what,
             self.ours.unwrap_or(f64::NAN),
             self.paper,
-            self.by.unit()
+            self.unit()
         )
-    }
-}
-
-impl Distance {
-    fn unit(self) -> &'static str {
-        match self {
-            Self::Points => "points",
-            Self::Percent => "%",
-        }
     }
 }
 
@@ -37,7 +35,7 @@ impl Report {
     /// Adds a note and facts on which printed numbers are met within `tolerance`, missed and absent. Returns whether
     /// none is missed; an absent number is neither met nor missed.
     pub fn check(&mut self, tolerance: f64) -> bool {
-        let unit = self.printed.first().map_or("", |number| number.by.unit());
+        let unit = self.printed.first().map_or("", PrintedNumber::unit);
         let there = self.printed.iter().filter_map(|number| Some((number, number.apart()?)));
         let (held, missed): (Vec<_>, Vec<_>) = there.partition(|(_, apart)| apart.abs() <= tolerance);
         let absent: Vec<String> =

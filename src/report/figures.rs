@@ -1,6 +1,7 @@
 //! Table of everything that can be reported: the figures and tables of the paper (Sieber et al. 2024), and the grid of
 //! all other tasks.
 
+use super::grid::Style;
 use crate::error::{unknown_value, Error, Result};
 use crate::store::{Field, Metric, Record, METRICS};
 use crate::tasks::lra::{LraDataset, HARD_CONTOUR};
@@ -50,22 +51,28 @@ pub enum Drawn {
     Times,
     /// Expected best accuracy of a setting over the number of learning rates tried.
     Tuning,
-    /// Models by tasks, in percent, beside the numbers printed in the paper.
-    Accuracies(&'static Printed),
-    /// Models by perplexities, beside the numbers printed in the paper.
-    Perplexities(&'static [(&'static str, f64)]),
+    /// Models by tasks or by metrics, beside the numbers printed in the paper.
+    Models(&'static PaperTable),
 }
 
-/// Accuracies printed in a table of the paper, and their tasks.
-pub struct Printed {
-    pub columns: &'static [TaskColumn],
+/// A table of models in the paper: its numbers, and the runs that stand beside them.
+pub struct PaperTable {
+    /// Number format: accuracies in percent, or perplexities.
+    pub style: Style,
+    /// The tasks, each with runs of its own.
+    pub tasks: &'static [TaskColumn],
+    /// Metrics of one task that have a column each, with its title; where there are none, each task has one column.
+    pub metrics: &'static [(&'static str, &'static str)],
     pub models: &'static [Model],
     /// Accuracies of a random guess in %, as printed; the last one is the average.
     pub random: Option<&'static [f64]>,
-    /// Whether the last of the printed numbers is the average over the columns.
+    /// Whether the last of the printed numbers is the average over the tasks.
     pub average: bool,
-    /// Whether mixers that the paper does not list get lines.
-    pub others: bool,
+    /// Columns by which tables are ordered, each with the values that come first.
+    pub order: Where,
+    /// Whether runs that differ in this setting from their preset are in a table of their own; otherwise they have a
+    /// line of their own.
+    pub separate: fn(&str) -> bool,
 }
 
 /// A task of a table.
@@ -73,39 +80,40 @@ pub struct Printed {
 pub struct TaskColumn {
     /// Title for readers.
     pub title: &'static str,
-    examples: Examples,
-}
-
-/// Source of the examples of a task.
-#[derive(PartialEq)]
-enum Examples {
-    /// Released files of the Long Range Arena; runs on generated examples are marked.
-    Arena(LraDataset),
-    /// Examples that the paper generated as well.
-    Generated {
-        /// Name for programs.
-        name: &'static str,
-        /// Conditions on its runs.
-        runs: Where,
-        /// Smallest values of these columns for a run to be comparable with the paper's numbers.
-        whole: &'static [(&'static str, usize)],
-    },
+    /// Name for programs.
+    pub name: &'static str,
+    /// Conditions on its runs.
+    runs: Where,
+    /// Smallest values of these columns for a run to be comparable with the paper's numbers.
+    whole: &'static [(&'static str, usize)],
+    /// The dataset of the Long Range Arena whose released files the paper used; runs on generated examples are marked.
+    pub released: Option<LraDataset>,
 }
 
 /// A model of a table.
 pub struct Model {
     pub mixer: &'static str,
     pub label: &'static str,
-    /// Accuracies in %, as printed.
-    pub accuracies: &'static [f64],
+    /// Numbers as printed: accuracies in %, or a perplexity.
+    pub numbers: &'static [f64],
 }
 
 const LAST_AND_BEST: &[&str] = &["accuracy", "best_accuracy"];
 const ACCURACIES: &[&str] = &["accuracy", "best_accuracy", "selected_accuracy"];
 
+/// Names of the paper's corpus.
+pub(super) const CORPORA: &[&str] = &["wikitext-103-raw", "wikitext-103"];
+
+/// Perplexity per word, the metric of published results.
+pub(super) const PER_WORD: &str = "test_word_ppl";
+
+/// Settings of a mixer alone, in which the lines of one table of perplexities may differ.
+#[rustfmt::skip]
+const OF_MIXER: &[&str] = &["variant", "options", "n", "heads", "expand", "hybrid", "rotary", "rotary_dims"];
+
 #[rustfmt::skip]
 const PERPLEXITIES: &[&str] =
-    &["train_ppl", "train_ppl_eval", "val_ppl", "best_val_ppl", "test_ppl", "test_word_ppl"];
+    &["train_ppl", "train_ppl_eval", "val_ppl", "best_val_ppl", "test_ppl", PER_WORD];
 
 /// The mixers of figures 2, 5 and 7.
 const FIVE: &[&str] = &["softmax", "linear", "normalized", "s6", "ssd"];
@@ -205,7 +213,22 @@ pub static FIGURES: &[Figure] = &[
     Figure {
         series: Series::Table, number: "1", about: "language modelling",
         runs: &[("task", &["wikitext"])], metrics: PERPLEXITIES,
-        drawn: Drawn::Perplexities(&[("linear", 17.42), ("normalized", 16.43), ("softmax", 13.15)]),
+        drawn: Drawn::Models(&PaperTable {
+            style: Style::Perplexity,
+            tasks: &[WIKITEXT],
+            metrics: &[
+                ("train_ppl", "train"), ("train_ppl_eval", "eval"), ("val_ppl", "val"), ("best_val_ppl", "best val"),
+                ("test_ppl", "test"), (PER_WORD, "test/word"),
+            ],
+            models: &[
+                Model { mixer: "linear", label: "linear", numbers: &[17.42] },
+                Model { mixer: "normalized", label: "normalized", numbers: &[16.43] },
+                Model { mixer: "softmax", label: "softmax", numbers: &[13.15] },
+            ],
+            random: None, average: false,
+            order: &[("dataset", CORPORA), ("tokenizer", &[])],
+            separate: |name| !OF_MIXER.contains(&name),
+        }),
         remedy: "`dsf wikitext` makes a small one, `dsf sweep experiments/table1.toml` all of them",
     },
     Figure {
@@ -215,58 +238,82 @@ pub static FIGURES: &[Figure] = &[
             ("mixer", &["normalized", "normalized-softplus", "normalized-sigmoid"]),
         ],
         metrics: ACCURACIES,
-        drawn: Drawn::Accuracies(&Printed {
-            columns: &[IMAGE, RECALL],
+        drawn: Drawn::Models(&PaperTable {
+            tasks: &[IMAGE, RECALL],
             models: &[
-                Model { mixer: "normalized", label: "normalized, exp", accuracies: &[35.96, 85.9] },
-                Model { mixer: "normalized-softplus", label: "normalized, softplus", accuracies: &[35.27, 84.3] },
-                Model { mixer: "normalized-sigmoid", label: "normalized, sigmoid", accuracies: &[35.80, 84.7] },
+                Model { mixer: "normalized", label: "normalized, exp", numbers: &[35.96, 85.9] },
+                Model { mixer: "normalized-softplus", label: "normalized, softplus", numbers: &[35.27, 84.3] },
+                Model { mixer: "normalized-sigmoid", label: "normalized, sigmoid", numbers: &[35.80, 84.7] },
             ],
-            random: None, average: false, others: false,
+            random: None, average: false,
+            ..ARENA
         }),
         remedy: "`dsf sweep experiments/table2.toml` trains what it needs",
     },
     Figure {
         series: Series::Table, number: "3", about: "Long Range Arena",
         runs: &[("task", &["lra"])], metrics: ACCURACIES,
-        drawn: Drawn::Accuracies(&Printed {
-            columns: &[LISTOPS, TEXT, RETRIEVAL, IMAGE, PATHFINDER],
-            models: &[
-                Model { mixer: "softmax", label: "softmax", accuracies: &[35.72, 63.10, 77.46, 34.22, 69.32, 55.96] },
-                Model { mixer: "linear", label: "linear", accuracies: &[16.12, 64.41, 76.44, 37.97, 72.64, 53.52] },
-                Model { mixer: "normalized", label: "normalized", accuracies: &[38.24, 64.96, 79.68, 35.96, 71.56, 58.08] },
-                Model { mixer: "s6", label: "s6", accuracies: &S6 },
-                Model { mixer: "mamba", label: "S6 as released (Mamba)", accuracies: &S6 },
-            ],
-            random: Some(&[10.00, 50.00, 50.00, 10.00, 50.00, 34.00]), average: true, others: true,
-        }),
+        drawn: Drawn::Models(&ARENA),
         remedy: "`dsf lra --dataset listops` makes one, `dsf sweep experiments/table3.toml` all of them",
     },
 ];
 
+/// Table 3, and the rules for all tables of accuracies.
+#[rustfmt::skip]
+const ARENA: PaperTable = PaperTable {
+    style: Style::Percent,
+    tasks: &[LISTOPS, TEXT, RETRIEVAL, IMAGE, PATHFINDER],
+    metrics: &[],
+    models: &[
+        Model { mixer: "softmax", label: "softmax", numbers: &[35.72, 63.10, 77.46, 34.22, 69.32, 55.96] },
+        Model { mixer: "linear", label: "linear", numbers: &[16.12, 64.41, 76.44, 37.97, 72.64, 53.52] },
+        Model { mixer: "normalized", label: "normalized", numbers: &[38.24, 64.96, 79.68, 35.96, 71.56, 58.08] },
+        Model { mixer: "s6", label: "s6", numbers: &S6 },
+        Model { mixer: "mamba", label: "S6 as released (Mamba)", numbers: &S6 },
+    ],
+    random: Some(&[10.00, 50.00, 50.00, 10.00, 50.00, 34.00]), average: true,
+    order: &[("protocol", &["reference", "paper", "matched"])],
+    separate: |name| ["loss", "input", "mask", "lambda_skip", "pool", "dual", "precision"].contains(&name),
+};
+
 /// Accuracies of the row "S6", which the full Mamba layer produced; `s6` is the block of the paper's text.
 const S6: [f64; 6] = [38.02, 81.34, 80.50, 65.08, 69.26, 66.84];
 
-const LISTOPS: TaskColumn = arena(LraDataset::Listops, "ListOps");
-const TEXT: TaskColumn = arena(LraDataset::Text, "Text");
-const RETRIEVAL: TaskColumn = arena(LraDataset::Retrieval, "Retrieval");
-const IMAGE: TaskColumn = arena(LraDataset::Image, "Image");
-const PATHFINDER: TaskColumn = arena(LraDataset::Pathfinder, "Pathfinder");
-
-const fn arena(dataset: LraDataset, title: &'static str) -> TaskColumn {
-    let examples = Examples::Arena(dataset);
-    TaskColumn { title, examples }
-}
+#[rustfmt::skip]
+const LISTOPS: TaskColumn = TaskColumn {
+    title: "ListOps", name: "listops", runs: &[("dataset", &["listops"])], whole: &[],
+    released: Some(LraDataset::Listops),
+};
+#[rustfmt::skip]
+const TEXT: TaskColumn = TaskColumn {
+    title: "Text", name: "text", runs: &[("dataset", &["text"])], released: Some(LraDataset::Text), ..LISTOPS
+};
+#[rustfmt::skip]
+const RETRIEVAL: TaskColumn = TaskColumn {
+    title: "Retrieval", name: "retrieval", runs: &[("dataset", &["retrieval"])],
+    released: Some(LraDataset::Retrieval), ..LISTOPS
+};
+#[rustfmt::skip]
+const IMAGE: TaskColumn = TaskColumn {
+    title: "Image", name: "image", runs: &[("dataset", &["image"])], released: Some(LraDataset::Image), ..LISTOPS
+};
+#[rustfmt::skip]
+const PATHFINDER: TaskColumn = TaskColumn {
+    title: "Pathfinder", name: "pathfinder", runs: &[("dataset", &["pathfinder"])],
+    released: Some(LraDataset::Pathfinder), ..LISTOPS
+};
 
 /// MQAR with L = 512 and k = 64.
 #[rustfmt::skip]
 const RECALL: TaskColumn = TaskColumn {
-    title: "MQAR",
-    examples: Examples::Generated {
-        name: "mqar", runs: &[("task", &["mqar"]), ("seq_len", &["512"]), ("kv_pairs", &["64"])],
-        whole: &[("train_examples", 100_000), ("test_examples", 3_000), ("vocab_size", 8_192)],
-    },
+    title: "MQAR", name: "mqar",
+    runs: &[("task", &["mqar"]), ("seq_len", &["512"]), ("kv_pairs", &["64"])],
+    whole: &[("train_examples", 100_000), ("test_examples", 3_000), ("vocab_size", 8_192)],
+    released: None,
 };
+
+/// WikiText; the paper's numbers are of the corpora [`CORPORA`].
+const WIKITEXT: TaskColumn = TaskColumn { title: "", name: "wikitext", runs: &[], whole: &[], released: None };
 
 /// Whether `run` satisfies the conditions `runs`.
 pub(super) fn holds(runs: Where, run: &Record) -> bool {
@@ -281,46 +328,27 @@ pub(super) fn holds(runs: Where, run: &Record) -> bool {
 }
 
 impl TaskColumn {
-    /// Name for programs.
-    pub(super) fn name(&self) -> &'static str {
-        match self.examples {
-            Examples::Arena(dataset) => dataset.name(),
-            Examples::Generated { name, .. } => name,
-        }
-    }
-
-    /// Whether the paper's examples were released files.
-    pub(super) fn is_released(&self) -> bool {
-        matches!(self.examples, Examples::Arena(_))
-    }
-
     /// Whether `run`, which belongs to the figure, is of this task.
     pub(super) fn holds(&self, run: &Record) -> bool {
-        match self.examples {
-            Examples::Arena(dataset) => run.text("dataset") == dataset.name(),
-            Examples::Generated { runs, .. } => holds(runs, run),
-        }
+        holds(self.runs, run)
     }
 
     /// Whether `run` was trained and tested on as many and as hard examples as the paper's runs. The data themselves
     /// cannot be compared.
     pub(super) fn is_whole(&self, run: &Record) -> bool {
         let at_least = |(column, least): &(&str, usize)| run.count(column) >= *least;
-        match self.examples {
-            Examples::Generated { whole, .. } => whole.iter().all(at_least),
-            Examples::Arena(dataset) => {
-                let [train, val, test] = dataset.examples();
-                // Without a validation split, protocol matched holds out a tenth of the training examples.
-                let held_out = match (val, run.text("protocol")) {
-                    (0, "matched") => run.count("val_examples").min(train / 10),
-                    _ => 0,
-                };
-                let hard = [0, HARD_CONTOUR].contains(&run.count("contour_length"));
-                let sizes = [("test_examples", test), ("seq_len", dataset.seq_len())];
-                let train = run.count("train_examples") + held_out >= train;
-                train && hard && sizes.iter().all(at_least)
-            }
-        }
+        let Some(dataset) = self.released else {
+            return self.whole.iter().all(at_least);
+        };
+        let [train, val, test] = dataset.examples();
+        // Without a validation split, protocol matched holds out a tenth of the training examples.
+        let held_out = match (val, run.text("protocol")) {
+            (0, "matched") => run.count("val_examples").min(train / 10),
+            _ => 0,
+        };
+        let hard = [0, HARD_CONTOUR].contains(&run.count("contour_length"));
+        let sizes = [("test_examples", test), ("seq_len", dataset.seq_len())];
+        run.count("train_examples") + held_out >= train && hard && sizes.iter().all(at_least)
     }
 }
 
@@ -342,28 +370,24 @@ impl Figure {
 
     /// Title within a sentence.
     pub fn title(&self) -> String {
-        match self.series {
-            Series::Grid => "the grid of accuracies".into(),
-            Series::Figure => format!("Figure {}", self.number),
-            Series::Table => format!("Table {}", self.number),
-        }
+        self.named("the grid of accuracies", "Figure ", "Table ")
     }
 
     /// Stem of its file names.
     pub fn file(&self) -> String {
-        match self.series {
-            Series::Grid => "grid".into(),
-            Series::Figure => format!("figure-{}", self.number),
-            Series::Table => format!("table-{}", self.number),
-        }
+        self.named("grid", "figure-", "table-")
     }
 
     /// Flag that selects it, with a leading space.
     pub fn flag(&self) -> String {
+        self.named("", " --figure ", " --table ")
+    }
+
+    fn named(&self, grid: &str, figure: &str, table: &str) -> String {
         match self.series {
-            Series::Grid => String::new(),
-            Series::Figure => format!(" --figure {}", self.number),
-            Series::Table => format!(" --table {}", self.number),
+            Series::Grid => grid.into(),
+            Series::Figure => format!("{figure}{}", self.number),
+            Series::Table => format!("{table}{}", self.number),
         }
     }
 
@@ -373,9 +397,9 @@ impl Figure {
             return !FIGURES.iter().any(|figure| figure.claims(run));
         }
         let of_column = match &self.drawn {
-            Drawn::Accuracies(printed) => printed.columns.iter().any(|column| column.holds(run)),
+            Drawn::Models(table) => table.tasks.iter().any(|task| task.holds(run)),
             Drawn::Times => run.number("stop_above").is_some(),
-            Drawn::Axes { .. } | Drawn::Points(_) | Drawn::Tuning | Drawn::Perplexities(_) => true,
+            Drawn::Axes { .. } | Drawn::Points(_) | Drawn::Tuning => true,
         };
         of_column && holds(self.runs, run)
     }
@@ -421,10 +445,10 @@ pub(super) fn metrics() -> impl TypedValueParser<Value = String> {
 /// Names of the tasks with a column in a table, in their order.
 pub(super) fn datasets() -> Vec<&'static str> {
     let columns = FIGURES.iter().flat_map(|figure| match &figure.drawn {
-        Drawn::Accuracies(printed) if printed.others => printed.columns,
+        Drawn::Models(table) if table.average => table.tasks,
         _ => &[],
     });
-    columns.map(TaskColumn::name).collect()
+    columns.map(|task| task.name).collect()
 }
 
 #[cfg(test)]
@@ -450,10 +474,15 @@ mod tests {
             if let Drawn::Points(metric) = &figure.drawn {
                 assert!(Metric::find(metric).is_some(), "{metric}");
             }
-            if let Drawn::Accuracies(printed) = &figure.drawn {
-                let numbers = printed.columns.len() + usize::from(printed.average);
-                for model in printed.models {
-                    assert_eq!(model.accuracies.len(), numbers, "{}", model.label);
+            if let Drawn::Models(table) = &figure.drawn {
+                for task in table.tasks {
+                    let released = task.released.map(LraDataset::name);
+                    assert!(released.is_none_or(|name| name == task.name), "{}", task.title);
+                    assert!(task.runs.iter().all(|(column, _)| place(column).is_some()), "{}", task.title);
+                }
+                let numbers = table.tasks.len() + usize::from(table.average);
+                for model in table.models {
+                    assert_eq!(model.numbers.len(), numbers, "{}", model.label);
                 }
             }
         }

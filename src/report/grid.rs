@@ -48,17 +48,8 @@ pub struct PrintedNumber {
     pub paper: f64,
     /// Our number at the preset's settings; none where there is no such run.
     pub ours: Option<f64>,
-    /// Unit of the distance between the two.
-    pub by: Distance,
-}
-
-/// Unit of the distance of our number from the paper's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distance {
-    /// Difference in percentage points.
-    Points,
-    /// Difference in percent of the paper's number.
-    Percent,
+    /// Number format of both: accuracies are apart in percentage points, perplexities in percent of the paper's.
+    pub style: Style,
 }
 
 /// A table of lines by columns.
@@ -268,12 +259,8 @@ impl Cell {
 
     /// Colour of the cell, from 0 to 1; `None` for a cell without colour.
     pub fn shade(&self, style: Style) -> Option<f64> {
-        match &self.content {
-            _ if !style.is_share() => None,
-            Content::Result(status) => status.score().map(|score| score.mean),
-            Content::Value(value) => Some(*value),
-            Content::Results(_) | Content::Printed(_) | Content::Text(_) => None,
-        }
+        let coloured = style.is_share() && matches!(self.content, Content::Result(_) | Content::Value(_));
+        self.number(style).filter(|_| coloured).map(|(mean, _)| mean)
     }
 
     /// Its number and standard deviation. Accuracies are from 0 to 1, printed ones included.

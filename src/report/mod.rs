@@ -28,7 +28,7 @@ pub use claims::{Claim, Verdict, CLAIMS};
 pub use compare::{compare, Change, Comparison};
 pub use coverage::Coverage;
 pub use figures::{Figure, Series, FIGURES};
-pub use grid::{Baseline, Cell, Content, Distance, Facts, Form, Grid, Line, PrintedNumber, Report, Style, Tick};
+pub use grid::{Baseline, Cell, Content, Facts, Form, Grid, Line, PrintedNumber, Report, Style, Tick};
 pub use presets::{Difference, PresetsOf};
 pub use render::{index, Format, Screen, FORMATS};
 pub use score::{Edge, RateChoice, Score, Status};
@@ -149,6 +149,38 @@ struct Group<'a> {
     runs: Vec<&'a Record>,
 }
 
+impl AsRef<Record> for Group<'_> {
+    fn as_ref(&self) -> &Record {
+        self.record
+    }
+}
+
+/// The values of some columns.
+type Key<'a> = Vec<&'a Field>;
+
+/// The values of `run` at `places`.
+fn key<'a>(run: &'a Record, places: &[usize]) -> Key<'a> {
+    places.iter().map(|place| run.at(*place)).collect()
+}
+
+/// Groups `runs` by their values at `places`, in the order of their first runs.
+fn grouped<'a, T: AsRef<Record>>(
+    runs: impl IntoIterator<Item = &'a T>,
+    places: &[usize],
+) -> Vec<(Key<'a>, Vec<&'a T>)> {
+    let mut known: HashMap<Key, usize> = HashMap::new();
+    let mut groups: Vec<(Key, Vec<&T>)> = Vec::new();
+    for run in runs {
+        let key = key(run.as_ref(), places);
+        let index = *known.entry(key.clone()).or_insert(groups.len());
+        if index == groups.len() {
+            groups.push((key, Vec::new()));
+        }
+        groups[index].1.push(run);
+    }
+    groups
+}
+
 /// Reports `figure` from `rows`. If `planned` is given, the report contains exactly the planned runs, done or not.
 ///
 /// # Errors
@@ -185,31 +217,33 @@ pub fn report(
         Drawn::Points(across) => select::points(&selection, across),
         Drawn::Times => select::times(&selection),
         Drawn::Tuning => select::tuning(&selection),
-        Drawn::Accuracies(printed) => select::accuracies(&selection, printed),
-        Drawn::Perplexities(printed) => select::perplexities(&selection, printed),
+        Drawn::Models(table) => select::models(&selection, table),
     };
     let mut report = finished(figure, selected, coverage);
     if figure.series == Series::Grid {
-        report.notes.extend(elsewhere(rows));
+        let elsewhere = tables_of(rows).map(|(table, held)| {
+            let (runs, title) = (coverage::counted(held, "run"), table.title());
+            format!("also here: {runs} of {title}, {}: `dsf report{}`", table.about, table.flag())
+        });
+        report.notes.extend(elsewhere);
     }
-    match options.select {
-        RateChoice::HeldOut => report.notes.extend(held_out_note(&runs)),
-        RateChoice::Best => report.notes.extend(validation_note(&runs)),
-    }
-    report.notes.extend(unknown_files(&runs));
-    Ok(report)
-}
-
-/// Note on runs by earlier versions that do not record which data they were trained on.
-fn unknown_files(runs: &[&Record]) -> Option<String> {
-    let unknown = runs.iter().filter(|run| run.is_of_unknown_files()).count();
-    (unknown > 0).then(|| {
+    let count = |holds: fn(&Record) -> bool| match runs.iter().filter(|run| holds(run)).count() {
+        0 => None,
+        runs => Some(coverage::counted(runs, "run")),
+    };
+    report.notes.extend(match options.select {
+        RateChoice::HeldOut => held_out_note(&runs),
+        RateChoice::Best => count(score::has_validation_set).map(|runs| {
+            format!("rates of {runs} with validation examples are chosen by the accuracy on these: the test accuracy chose nothing")
+        }),
+    });
+    report.notes.extend(count(Record::is_of_unknown_files).map(|runs| {
         format!(
-            "note: {} on files without a digest of the data: nobody can tell whether they saw the same, so each is a cell \
-             of its own",
-            coverage::counted(unknown, "run")
+            "note: {runs} on files without a digest of the data: nobody can tell whether they saw the same, so each is a cell \
+             of its own"
         )
-    })
+    }));
+    Ok(report)
 }
 
 /// `planned`, where runs planned while their files were absent are replaced by the runs in `found` that have the same
@@ -217,13 +251,10 @@ fn unknown_files(runs: &[&Record]) -> Option<String> {
 fn with_files<'a>(planned: Vec<&'a Record>, found: &[&'a Record]) -> Vec<&'a Record> {
     let mut settings = places(&[Role::Setting, Role::Cell, Role::Rate, Role::Seed]);
     settings.retain(|place| COLUMNS[*place].name != SOURCE_DIGEST);
-    let key = |run: &'a Record| -> Vec<&'a Field> { settings.iter().map(|place| run.at(*place)).collect() };
-    let mut on_files: HashMap<Vec<&Field>, Vec<&'a Record>> = HashMap::new();
-    for run in found.iter().filter(|run| *run.get(SOURCE_DIGEST) != Field::Absent) {
-        on_files.entry(key(run)).or_default().push(run);
-    }
+    let on_files = found.iter().copied().filter(|run| *run.get(SOURCE_DIGEST) != Field::Absent);
+    let mut on_files: HashMap<Key, Vec<&Record>> = grouped(on_files, &settings).into_iter().collect();
     let same = planned.into_iter().flat_map(|run| match *run.get(SOURCE_DIGEST) {
-        Field::Absent => on_files.remove(&key(run)).unwrap_or(vec![run]),
+        Field::Absent => on_files.remove(&key(run, &settings)).unwrap_or(vec![run]),
         _ => vec![run],
     });
     same.collect()
@@ -233,10 +264,7 @@ fn with_files<'a>(planned: Vec<&'a Record>, found: &[&'a Record]) -> Vec<&'a Rec
 fn held_out_note(runs: &[&Record]) -> Option<String> {
     let ended = runs.iter().filter(|run| run.status() == Some(RunStatus::Done));
     let lacking = ended.filter(|run| !score::has_validation(run));
-    let mut tasks: BTreeMap<&str, usize> = BTreeMap::new();
-    for run in lacking {
-        *tasks.entry(run.text("task")).or_default() += 1;
-    }
+    let tasks = coverage::tally(lacking.map(|run| run.text("task")));
     let each: Vec<String> =
         tasks.iter().map(|(task, count)| format!("{} of {task}", coverage::counted(*count, "run"))).collect();
     (!each.is_empty()).then(|| {
@@ -251,18 +279,6 @@ fn held_out_note(runs: &[&Record]) -> Option<String> {
 /// Judges the claims of the paper that `options` selects by `rows`.
 pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> Result<Report> {
     claims::claims(&own_data::marked(rows), presets, options)
-}
-
-/// Note on the `runs` whose rates are chosen on their own validation set.
-fn validation_note(runs: &[&Record]) -> Option<String> {
-    let with = runs.iter().filter(|run| score::has_validation_set(run));
-    let count = with.count();
-    (count > 0).then(|| {
-        format!(
-            "rates of {} with validation examples are chosen by the accuracy on these: the test accuracy chose nothing",
-            coverage::counted(count, "run")
-        )
-    })
 }
 
 /// Whether `figure` shows any of `rows` that pass `filter`.
@@ -382,43 +398,20 @@ fn joined<'a>(found: Vec<&'a Record>, planned: Option<Vec<&'a Record>>) -> (Vec<
 
 /// Groups `runs` that differ in learning rate and seed only, in the order of their first runs.
 fn groups<'a>(runs: &[&'a Record]) -> Vec<Group<'a>> {
-    let settings = places(&[Role::Setting, Role::Cell]);
-    let mut known: HashMap<Vec<&Field>, usize> = HashMap::new();
-    let mut groups: Vec<Group> = Vec::new();
-    for &run in runs {
-        let key = settings.iter().map(|place| run.at(*place)).collect();
-        let index = *known.entry(key).or_insert(groups.len());
-        if index == groups.len() {
-            let (record, runs) = (run, Vec::new());
-            groups.push(Group { record, runs });
-        }
-        groups[index].runs.push(run);
-    }
-    groups
+    let groups = grouped(runs.iter().copied(), &places(&[Role::Setting, Role::Cell])).into_iter();
+    groups.map(|(_, runs)| Group { record: runs[0], runs }).collect()
 }
 
-/// Notes on the runs among `rows` that a table shows and the grid of all other tasks does not.
-fn elsewhere(rows: &[Record]) -> Vec<String> {
-    let tables = FIGURES.iter().map(|figure| {
-        let held = rows.iter().filter(|run| figure.claims(run)).count();
-        (figure, held)
-    });
-    let held = tables.filter(|(_, held)| *held > 0);
-    let said = held.map(|(figure, held)| {
-        let (runs, title) = (coverage::counted(held, "run"), figure.title());
-        let (about, flag) = (figure.about, figure.flag());
-        format!("also here: {runs} of {title}, {about}: `dsf report{flag}`")
-    });
-    said.collect()
+/// The tables that show every run of a task, each with the number of these runs among `rows`, if there are any.
+fn tables_of(rows: &[Record]) -> impl Iterator<Item = (&'static Figure, usize)> + Clone + '_ {
+    let counted = FIGURES.iter().map(|figure| (figure, rows.iter().filter(|run| figure.claims(run)).count()));
+    counted.filter(|(_, held)| *held > 0)
 }
 
 fn nothing_yet(figure: &Figure, rows: &[Record]) -> Error {
-    let held = |other: &Figure| rows.iter().filter(|run| other.claims(run)).count();
-    let tables = FIGURES.iter().filter(|f| f.series == Series::Table);
-    let other = tables.max_by_key(|other| held(other));
-    let other = other.filter(|other| figure.series == Series::Grid && held(other) > 0);
+    let other = tables_of(rows).max_by_key(|(_, held)| *held).filter(|_| figure.series == Series::Grid);
     Error::usage(match other {
-        Some(other) => format!(
+        Some((other, _)) => format!(
             "there are no results for {} here, but some for {}, {}: type `dsf report{}`",
             figure.title(),
             other.title(),

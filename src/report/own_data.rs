@@ -1,6 +1,7 @@
 //! Marks runs whose own seeds draw their examples: in reports their data seeds are one setting, so that a cell is a
 //! mean over seeds of the data as well.
 
+use super::grouped;
 use crate::store::{places, Field, Record, Role, COLUMNS};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,15 +19,10 @@ impl OwnData {
         }
         let mut settings = places(&[Role::Setting, Role::Cell]);
         settings.retain(|place| COLUMNS[*place].name != "data_seed");
-        let mut cells: BTreeMap<Vec<&Field>, Vec<&Record>> = BTreeMap::new();
-        for run in runs {
-            let key = settings.iter().map(|place| run.at(*place)).collect();
-            cells.entry(key).or_default().push(run);
-        }
         let mut ids = BTreeSet::new();
-        for runs in cells.values() {
+        for (_, runs) in grouped(runs, &settings) {
             let mut seeds: BTreeMap<&Field, BTreeSet<&Field>> = BTreeMap::new();
-            for run in runs {
+            for run in &runs {
                 let of_data = seeds.entry(run.get("data_seed")).or_default();
                 of_data.insert(run.get("seed"));
             }

@@ -266,6 +266,12 @@ impl Record {
     }
 }
 
+impl AsRef<Self> for Record {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 fn known(name: &str) -> usize {
     place(name).unwrap_or_else(|| panic!("COLUMNS has no `{name}`"))
 }

@@ -11,8 +11,8 @@ use serde_json::Map;
 /// Name of a random guess among all classes.
 pub(super) const CHANCE: &str = "chance";
 /// Name of the best accuracy without recall.
-pub(super) const NO_RECALL: &str = "no recall";
-/// Name of the majority-class baseline in tables and legends.
+const NO_RECALL: &str = "no recall";
+/// Name of the majority-class baseline in tables and legends, and of its metric.
 pub(super) const MAJORITY: &str = "majority";
 
 /// Name and value of the accuracy that needs no learning: the best accuracy without recall where tokens are the
@@ -46,11 +46,37 @@ fn without_recall(run: &Record) -> Option<NoRecall> {
     config.read().ok()?.without_recall()
 }
 
+/// Lowest and highest majority-class baseline of `runs`: seeds that draw their own examples have different ones. One
+/// number where all agree, none where there is none.
+pub(super) fn majorities<'a>(runs: impl Iterator<Item = &'a &'a Record>) -> Vec<f64> {
+    let mut shares: Vec<f64> = runs.filter_map(|run| run.number(MAJORITY)).collect();
+    shares.sort_by(f64::total_cmp);
+    shares.dedup();
+    match shares[..] {
+        [low, .., high] => vec![low, high],
+        _ => shares,
+    }
+}
+
 /// [`chance`] as a baseline of a grid with `columns` columns.
 pub(super) fn chance_of(run: &Record, columns: usize) -> Vec<Baseline> {
-    let level = chance(run).into_iter();
-    let baseline = level.map(|(name, level)| Baseline { name, levels: vec![vec![level]; columns] });
-    baseline.collect()
+    let baseline = chance(run).map(|(name, level)| Baseline { name, levels: vec![vec![level]; columns] });
+    baseline.into_iter().collect()
+}
+
+/// The baselines of `groups`, which share a task, in a grid with `columns` columns of `metric`.
+pub(super) fn baselines(groups: &[&Group], metric: &Metric, columns: usize) -> Vec<Baseline> {
+    if metric.shown != Shown::Percent {
+        return Vec::new();
+    }
+    let runs = groups.iter().flat_map(|group| &group.runs);
+    let chance = runs.clone().map(|run| chance_of(run, columns)).find(|chance| !chance.is_empty());
+    let mut baselines = chance.unwrap_or_default();
+    let majorities = majorities(runs);
+    if !majorities.is_empty() {
+        baselines.push(Baseline { name: MAJORITY, levels: vec![majorities; columns] });
+    }
+    baselines
 }
 
 /// Adds a note on the number of cells at or below the accuracy without recall, and that accuracy as a fact.
@@ -67,27 +93,4 @@ pub(super) fn say_without_recall(grid: &mut Grid) {
     };
     grid.notes.push(format!("without recall {:.1} %{shown}", 100.0 * ceiling));
     grid.facts.push(fact("without_recall", ceiling));
-}
-
-/// The baselines of `groups`, which share a task, in a grid with `columns` columns of `metric`.
-pub(super) fn baselines(groups: &[&Group], metric: &Metric, columns: usize) -> Vec<Baseline> {
-    if metric.shown != Shown::Percent {
-        return Vec::new();
-    }
-    let runs = || groups.iter().flat_map(|group| &group.runs);
-    let mut majorities: Vec<f64> = runs().filter_map(|run| run.number(MAJORITY)).collect();
-    majorities.sort_by(f64::total_cmp);
-    majorities.dedup();
-    // Seeds that draw their own examples have different majorities.
-    if let [low, .., high] = majorities[..] {
-        majorities = vec![low, high];
-    }
-    let chance = runs().find_map(|run| chance(run));
-    let chance = chance.map(|(name, level)| (name, vec![level]));
-    let majorities = Some((MAJORITY, majorities)).filter(|(_, levels)| !levels.is_empty());
-    chance
-        .into_iter()
-        .chain(majorities)
-        .map(|(name, levels)| Baseline { name, levels: vec![levels; columns] })
-        .collect()
 }

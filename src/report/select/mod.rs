@@ -1,31 +1,27 @@
-//! Turns groups of runs into grids, with one function per kind of drawing, and holds what tables of models share.
+//! Turns groups of runs into grids, with one function per kind of drawing.
 
-mod accuracies;
 mod axes;
 mod chance;
-mod naming;
+mod models;
 mod outcomes;
-mod perplexities;
+mod panel;
 mod points;
-mod tasks;
 mod traced;
 
-pub(super) use accuracies::accuracies;
 pub(super) use axes::axes;
+pub(super) use models::models;
 pub(super) use outcomes::{times, tuning};
-pub(super) use perplexities::perplexities;
 pub(super) use points::points;
 pub use traced::Traced;
 pub(super) use traced::{curves, slices};
 
-use super::grid::{fact, Facts, Grid, PrintedNumber};
-use super::mixed;
-use super::presets::{formatted, listed, Difference, Nearest, PresetsOf};
-use super::score::{distinct_rates, Score, Status};
-use super::{Figure, Group, RateChoice, ReportOptions};
-use crate::store::{Field, Metric, Record, COLUMNS, SOURCE_DIGEST};
+use super::grid::{fact, rates_won, Facts, Grid, PrintedNumber};
+use super::presets::{formatted, Difference, PresetsOf};
+use super::score::Status;
+use super::{Figure, Group, ReportOptions, Series, SCHEMA};
+use crate::store::{places, Field, Metric, Record, Role, COLUMNS, SOURCE_DIGEST};
+use panel::tasks;
 use serde_json::Value;
-use std::collections::BTreeSet;
 
 /// A figure, the runs that it shows, and the options.
 pub(super) struct Selection<'a> {
@@ -37,25 +33,8 @@ pub(super) struct Selection<'a> {
     pub groups: Vec<Group<'a>>,
 }
 
-impl Selection<'_> {
-    /// The files of `record` as a difference, if other runs of its dataset used other files.
-    fn other_files(&self, record: &Record) -> Option<Difference> {
-        let dataset = |run: &Record| ["task", "dataset", "contour_length"].map(|name| run.get(name).clone());
-        let files = |run: &Record| Some(run.get(SOURCE_DIGEST).clone()).filter(|f| *f != Field::Absent);
-        let (wanted, own) = (dataset(record), files(record)?);
-        let mut others = self.groups.iter().map(|group| group.record);
-        let differ = others.any(|other| dataset(other) == wanted && files(other).is_some_and(|others| others != own));
-        differ.then(|| Difference { name: SOURCE_DIGEST, value: formatted(&own), preset: String::new() })
-    }
-}
-
-impl tasks::Recorded for Group<'_> {
-    fn record(&self) -> &Record {
-        self.record
-    }
-}
-
 /// Grids with heading and notes.
+#[derive(Default)]
 pub(super) struct Selected {
     pub heading: String,
     pub facts: Facts,
@@ -70,127 +49,64 @@ pub(super) struct Selected {
     pub results: Vec<Status>,
 }
 
-/// One model in one setting, in a table of models.
-struct Place<'a> {
-    record: &'a Record,
-    runs: &'a [&'a Record],
-    /// Index of its column, among columns with separate runs.
-    column: usize,
-    /// Whether the paper's numbers may be shown in its table.
-    beside: bool,
-    /// The nearest preset; empty for a mixer that this version does not know.
-    preset: &'static str,
-    preset_rate: Option<f64>,
-    /// Differences that put it into a separate table.
-    of_table: Vec<Difference>,
-    /// Differences that put it on a separate line.
-    differences: Vec<Difference>,
-    /// Whether its examples were generated, where the paper's were released files.
-    generated: bool,
-    /// Metric by which learning rates are chosen.
-    by: &'static Metric,
-    /// Number of learning rates.
-    rates: usize,
-    /// Data on which learning rates are chosen.
-    select: RateChoice,
-}
-
-impl<'a> Place<'a> {
-    /// Returns the place of `group`, compared with the nearest of the `known` presets. Differences that satisfy
-    /// `of_table` put it into a separate table, and so do other files.
-    fn of(
-        of: &Selection,
-        group: &'a Group,
-        known: Vec<(&'static str, Record)>,
-        of_table: impl Fn(&Difference) -> bool,
-        by: &'static Metric,
-    ) -> Self {
-        let nearest = Nearest::of(group.record, known);
-        let (mut of_table, differences): (Vec<Difference>, _) = nearest.differences.into_iter().partition(of_table);
-        of_table.extend(of.other_files(group.record));
-        Self {
-            record: group.record,
-            runs: &group.runs,
-            column: 0,
-            beside: true,
-            preset: nearest.preset,
-            preset_rate: nearest.lr,
-            of_table,
-            differences,
-            generated: false,
-            by,
-            rates: distinct_rates(group.runs.iter().copied()).len(),
-            select: RateChoice::Best,
-        }
+impl Selection<'_> {
+    /// Result of `group` by `metric`, by which its learning rate is chosen.
+    fn status(&self, group: &Group, metric: &Metric) -> Status {
+        Status::of(&group.runs, metric, metric, self.options.select)
     }
 
-    fn text(&self, name: &str) -> &'a str {
-        self.record.text(name)
+    /// The files of `record` as a difference, if other runs of its dataset used other files.
+    fn other_files(&self, record: &Record) -> Option<Difference> {
+        let dataset = |run: &Record| ["task", "dataset", "contour_length"].map(|name| run.get(name).clone());
+        let files = |run: &Record| Some(run.get(SOURCE_DIGEST).clone()).filter(|f| *f != Field::Absent);
+        let (wanted, own) = (dataset(record), files(record)?);
+        let mut others = self.groups.iter().map(|group| group.record);
+        let differ = others.any(|other| dataset(other) == wanted && files(other).is_some_and(|others| others != own));
+        differ.then(|| Difference { name: SOURCE_DIGEST, value: formatted(&own), preset: String::new() })
+    }
+
+    /// Note on the runs that a figure of the paper selects; `None` if it selects all runs of its tasks.
+    fn chosen(&self) -> Option<String> {
+        let runs = self.figure.runs;
+        let settings: Vec<String> = runs.iter().map(|(name, values)| format!("{name} {}", values.join(", "))).collect();
+        let all = matches!(runs, [] | [("task", _)]);
+        (!all).then(|| format!("runs of {}", settings.join("; ")))
     }
 }
 
-/// Sorts `places` in the order of lines: by number and text of their differences from the presets.
-fn in_order(mut places: Vec<Place>) -> Vec<Place> {
-    places.sort_by_cached_key(|p| (p.differences.len(), listed(&p.differences), p.generated));
-    places
-}
-
-/// One setting of a model.
-struct ModelLine<'a> {
-    mixer: &'a str,
-    /// Places by column.
-    places: Vec<Option<&'a Place<'a>>>,
-}
-
-/// The lines of a table: the models that the paper lists, then other models with runs, by name. A model has one line
-/// for its preset's settings and one for every further setting of a column.
-fn model_lines<'a>(
-    of: &Selection,
-    printed: &[&'static str],
-    places: &[&'a Place<'a>],
-    columns: &[usize],
-) -> Vec<ModelLine<'a>> {
-    let listed = printed.iter().filter(|name| of.options.filter.names(name));
-    let run: BTreeSet<&str> = places.iter().map(|place| place.text("mixer")).collect();
-    let others = run.into_iter().filter(|name| !printed.contains(name));
-    let mut lines = Vec::new();
-    for mixer in listed.copied().chain(others) {
-        let of_column = |column: &usize| {
-            let column = *column;
-            let places = places.iter().copied();
-            places.filter(move |p| p.text("mixer") == mixer && p.column == column)
-        };
-        let mut next: Vec<_> = columns.iter().map(of_column).collect();
-        let mut first = places[0].beside;
-        loop {
-            let places: Vec<Option<&Place>> = next.iter_mut().map(Iterator::next).collect();
-            if places.iter().all(Option::is_none) && !first {
-                break;
-            }
-            lines.push(ModelLine { mixer, places });
-            first = false;
-        }
+/// Selection of `grids`, with heading and notes for grids of one metric.
+fn selected(of: &Selection, grids: Vec<Grid>) -> Selected {
+    let figure = of.figure;
+    let [names, tasks] = tasks(&of.groups);
+    let about = match figure.series {
+        Series::Grid => names,
+        _ => format!("{}, {}: {names}", figure.title(), figure.about),
+    };
+    let number = (figure.series == Series::Figure).then(|| fact("figure", figure.number));
+    let facts = [fact("task", tasks), fact("metric", of.metric.name)];
+    Selected {
+        heading: format!("{about}: {}, at the best rate", in_percent(of.metric)),
+        facts: [fact("schema", SCHEMA)].into_iter().chain(number).chain(facts).collect(),
+        results: grids.iter().flat_map(Grid::results).collect(),
+        grids,
+        before: of.chosen().into_iter().collect(),
+        ..Selected::default()
     }
-    lines
 }
 
-/// Warnings about settings in which the runs of a table should agree and do not.
-fn mixed_in(lines: &[ModelLine]) -> Vec<String> {
-    let places = || lines.iter().flat_map(|line| line.places.iter().flatten());
-    let runs = places().flat_map(|place| place.runs.iter().copied());
-    let mut warnings = mixed::warnings(runs);
-    warnings.extend(mixed::sizes(places().map(|place| &place.differences[..])));
-    warnings
+/// Note on the best rates and on the averaging of cells; `None` without a number.
+fn caption(grid: &Grid) -> Option<String> {
+    let seeds = grid.about_seeds().map_or(String::new(), |seeds| seeds + "; ");
+    rates_won(grid.results()).map(|rates| seeds + &rates)
 }
 
 fn metric(name: &str) -> &'static Metric {
     Metric::find(name).expect("a name of METRICS")
 }
 
-/// The number of a table, for programs.
-fn number(figure: &Figure) -> (String, Value) {
-    let number = figure.number.parse::<u64>();
-    fact("table", number.map_or(Value::Null, Value::from))
+/// Meaning of `metric`, with the unit in which accuracies are shown.
+fn in_percent(metric: &Metric) -> String {
+    metric.meaning.replacen("accuracy", "accuracy (%)", 1)
 }
 
 /// Facts on a cell of `metric`.
@@ -206,12 +122,12 @@ fn numbers(metric: &Metric, status: Status) -> [(String, Value); 6] {
     ]
 }
 
+/// Indices of the columns of all settings but the learning rate and the seed.
+fn settings() -> Vec<usize> {
+    places(&[Role::Setting, Role::Cell])
+}
+
 /// The values of `record` at `places`, by the names of their columns, for programs.
 fn facts_at(record: &Record, places: &[usize]) -> Facts {
     places.iter().map(|i| fact(COLUMNS[*i].name, record.at(*i).json())).collect()
-}
-
-/// Facts on the mean and the deviation of `name`.
-fn mean_and_std(name: &str, score: Option<&Score>) -> [(String, Value); 2] {
-    [fact(name, score.map(|score| score.mean)), fact(&format!("{name}_std"), score.and_then(|score| score.std))]
 }

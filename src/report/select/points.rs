@@ -3,25 +3,22 @@
 use super::super::grid::{fact, Cell, Form, Grid, Line, Style};
 use super::super::score::Status;
 use super::super::Group;
-use super::axes::{caption, selected};
 use super::chance::{baselines, say_without_recall};
-use super::tasks::{lines, panels, Panel};
-use super::{facts_at, metric, numbers, Selected, Selection};
-use crate::store::{places, Metric, Role};
+use super::panel::{lines, of_lines, Panel, Titles};
+use super::{caption, facts_at, metric, numbers, selected, settings, Selected, Selection};
+use crate::store::Metric;
 
 pub(in super::super) fn points(of: &Selection, across: &str) -> Selected {
     let across = metric(across);
-    let panels = panels(of.figure.runs, &of.groups);
-    let grids = panels.into_iter().map(|each| panel(of, across, each));
-    selected(of, grids.collect())
+    let panels = Titles::of_task().panels(of.figure.runs, &of.groups);
+    selected(of, panels.into_iter().map(|each| panel(of, across, each)).collect())
 }
 
 fn panel(of: &Selection, across: &'static Metric, panel: Panel<Group>) -> Grid {
-    let all: Vec<usize> = places(&[Role::Setting, Role::Cell]);
     let (mut drawn, mut records) = (Vec::new(), Vec::new());
-    for (line, groups) in lines(of.figure.runs, &panel.runs, &[]) {
+    for (line, groups) in lines(of.figure.runs, &panel.runs, &of_lines(&[])) {
         let group = groups[0];
-        let score = Status::of(&group.runs, of.metric, of.metric, of.options.select);
+        let score = of.status(group, of.metric);
         let size = Status::known(&group.runs, of.metric, across, of.options.select);
         let size = size.score().map(|score| score.mean);
         let written = size.map_or("-".to_owned(), |size| format!("{}", (size * 10.0).round() / 10.0));
@@ -31,12 +28,9 @@ fn panel(of: &Selection, across: &'static Metric, panel: Panel<Group>) -> Grid {
             cells: vec![Cell::text(written), Cell::result(score)],
             ..line
         });
-        let mut record = facts_at(group.record, &all);
-        record.extend(numbers(of.metric, score));
-        record.push(fact(across.name, size));
-        records.push(record);
+        let facts = facts_at(group.record, &settings()).into_iter();
+        records.push(facts.chain(numbers(of.metric, score)).chain([fact(across.name, size)]).collect());
     }
-    let columns = [across.name, of.metric.name];
     let unit = match across.unit {
         "" => String::new(),
         unit => format!(" ({unit})"),
@@ -46,7 +40,7 @@ fn panel(of: &Selection, across: &'static Metric, panel: Panel<Group>) -> Grid {
         place: panel.place,
         baselines: baselines(&panel.runs, of.metric, 1),
         records,
-        ..Grid::new(panel.title, columns, drawn, Style::of(of.metric))
+        ..Grid::new(panel.title, [across.name, of.metric.name], drawn, Style::of(of.metric))
     };
     grid.notes.extend(caption(&grid));
     say_without_recall(&mut grid);

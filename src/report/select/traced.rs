@@ -4,7 +4,7 @@ use super::super::grid::{fact, Cell, Facts, Form, Grid, Line, Style, Tick};
 use super::super::score::{Score, Status};
 use super::super::{By, SCHEMA};
 use super::chance::chance_of;
-use super::tasks::{lines, panels, tasks, Panel, Recorded};
+use super::panel::{filled, lines, of_lines, tasks, Panel, Titles};
 use super::{facts_at, Selected};
 use crate::config::Objective;
 use crate::store::{places, EpochRow, Record, Role, SliceRow};
@@ -19,8 +19,8 @@ pub struct Traced<R> {
     pub rows: Vec<R>,
 }
 
-impl<R> Recorded for Traced<R> {
-    fn record(&self) -> &Record {
+impl<R> AsRef<Record> for Traced<R> {
+    fn as_ref(&self) -> &Record {
         &self.run
     }
 }
@@ -51,9 +51,9 @@ const TEXTS: [Measure; 2] = [
 
 /// Training curves: two numbers of every epoch.
 pub(in super::super) fn curves(runs: &[Traced<EpochRow>]) -> Selected {
-    let panels = panels(&[], runs);
+    let panels = Titles::of_task().panels(&[], runs);
     let each = panels.iter().flat_map(|panel| {
-        let measures = measures(panel.runs[0].record());
+        let measures = measures(&panel.runs[0].run);
         measures.iter().map(|measure| curve(measure, panel))
     });
     let [names, task] = tasks(runs);
@@ -62,7 +62,7 @@ pub(in super::super) fn curves(runs: &[Traced<EpochRow>]) -> Selected {
 
 /// Accuracies of slices of the test answers after the last epoch.
 pub(in super::super) fn slices(runs: &[Traced<SliceRow>], by: By) -> Selected {
-    let panels = panels(&[], runs);
+    let panels = Titles::of_task().panels(&[], runs);
     let grids = panels.iter().map(|panel| sliced(by, panel));
     let ([names, task], [name, meaning]) = (tasks(runs), by.names());
     let heading = format!("{names}: test accuracy (%) after the last epoch, by {meaning}");
@@ -70,15 +70,7 @@ pub(in super::super) fn slices(runs: &[Traced<SliceRow>], by: By) -> Selected {
 }
 
 fn selected(heading: String, facts: Facts, grids: Vec<Grid>) -> Selected {
-    Selected {
-        heading,
-        facts: [vec![fact("schema", SCHEMA)], facts].concat(),
-        grids,
-        results: Vec::new(),
-        printed: Vec::new(),
-        before: Vec::new(),
-        after: Vec::new(),
-    }
+    Selected { heading, facts: [vec![fact("schema", SCHEMA)], facts].concat(), grids, ..Selected::default() }
 }
 
 fn measures(run: &Record) -> &'static [Measure; 2] {
@@ -97,7 +89,7 @@ fn curve(measure: &Measure, panel: &Panel<Traced<EpochRow>>) -> Grid {
     let at = |epoch: &usize| vec![fact("metric", measure.name), fact("epoch", *epoch)];
     let (lines, records) = means(&panel.runs, &epochs, number, at);
     let baselines = match measure.style {
-        Style::Percent => chance_of(panel.runs[0].record(), epochs.len()),
+        Style::Percent => chance_of(&panel.runs[0].run, epochs.len()),
         _ => Vec::new(),
     };
     let title = format!("{}: {}", measure.title, panel.title);
@@ -145,25 +137,19 @@ fn means<R, C: Ord>(
     at: impl Fn(&C) -> Facts,
 ) -> (Vec<Line>, Vec<Facts>) {
     let settings = places(&[Role::Setting, Role::Cell, Role::Rate]);
-    let (mut drawn, mut records) = (Vec::new(), Vec::new());
-    for (mut line, seeds) in lines(&[], runs, &[Role::Rate]) {
-        let run = &seeds[0].run;
+    let lines = lines(&[], runs, &of_lines(&[Role::Rate])).into_iter().map(|(line, seeds)| {
         let numbers = |run: &&Traced<R>| -> BTreeMap<C, f64> { run.rows.iter().filter_map(&number).collect() };
-        let numbers: Vec<BTreeMap<C, f64>> = seeds.iter().map(numbers).collect();
-        for column in columns {
-            let values: Vec<f64> =
-                numbers.iter().filter_map(|run| run.get(column).copied()).filter(|value| value.is_finite()).collect();
-            if values.is_empty() {
-                line.cells.push(Cell::result(Status::NoNumber));
-                continue;
-            }
-            let score = Score::of(&values, run.number("lr").unwrap_or(f64::NAN));
-            line.cells.push(Cell::result(Status::Done(score)));
-            let own = facts_at(run, &settings).into_iter();
-            let found = [fact("mean", score.mean), fact("std", score.std), fact("seeds", score.seeds)];
-            records.push(own.chain(at(column)).chain(found).collect());
+        (line, (&seeds[0].run, seeds.iter().map(numbers).collect()))
+    });
+    filled(lines, columns, |(run, numbers): &(&Record, Vec<BTreeMap<C, f64>>), _, column| {
+        let found = numbers.iter().filter_map(|run| run.get(column).copied());
+        let values: Vec<f64> = found.filter(|value| value.is_finite()).collect();
+        if values.is_empty() {
+            return (Cell::result(Status::NoNumber), None);
         }
-        drawn.push(line);
-    }
-    (drawn, records)
+        let score = Score::of(&values, run.number("lr").unwrap_or(f64::NAN));
+        let found = [fact("mean", score.mean), fact("std", score.std), fact("seeds", score.seeds)];
+        let record = facts_at(run, &settings).into_iter().chain(at(column)).chain(found);
+        (Cell::result(Status::Done(score)), Some(record.collect()))
+    })
 }
