@@ -3,7 +3,7 @@
 //! A selection builds a [`Report`] and a renderer draws it; neither depends on the other.
 
 use super::coverage::counted;
-use super::score::{Score, Status, SATURATED};
+use super::score::{Status, SATURATED};
 use super::Coverage;
 use crate::store::{Field, Metric, Shown};
 use serde_json::{Map, Value};
@@ -396,26 +396,19 @@ impl Style {
         }
     }
 
+    /// The mean with its deviation, and the number of seeds if other cells have more; without a mean its mark.
     fn result(self, status: &Status, seeds: usize) -> String {
-        if let Some(score) = status.score() {
-            return self.mean(score) + &self.spread(score, seeds);
-        }
-        let mark = MARKS.iter().find(|(marked, ..)| marked == status);
-        mark.map_or(String::new(), |(_, mark, _)| (*mark).to_owned())
-    }
-
-    fn mean(self, score: &Score) -> String {
-        match self {
+        let Some(score) = status.score() else {
+            let mark = MARKS.iter().find(|(marked, ..)| marked == status);
+            return mark.map_or("", |(_, mark, _)| *mark).to_owned();
+        };
+        let mean = match self {
             Self::Saturating if score.mean > SATURATED => ">99".into(),
             _ => self.number(score.mean),
-        }
-    }
-
-    /// Text after the mean: the deviation, and the number of seeds if other cells have more.
-    fn spread(self, score: &Score, seeds: usize) -> String {
+        };
         let std = score.std.map(|std| format!("±{}", self.number(std)));
         let fewer = (score.seeds < seeds).then(|| format!(" ({})", score.seeds));
-        [std, fewer].map(Option::unwrap_or_default).concat()
+        mean + &[std, fewer].map(Option::unwrap_or_default).concat()
     }
 
     /// Formats a number without its deviation.
@@ -464,9 +457,8 @@ pub(super) fn rates_won(results: impl Iterator<Item = Status>) -> Option<String>
 
 /// Legend of the marks among `results`; `None` if there are none.
 pub(super) fn legend(results: &[Status]) -> Option<String> {
-    let used = MARKS.iter().filter(|(mark, ..)| results.contains(mark));
-    let words: Vec<String> =
-        used.filter(|(.., word)| !word.is_empty()).map(|(_, mark, word)| format!("{mark} {word}")).collect();
+    let used = MARKS.iter().filter(|(mark, _, word)| !word.is_empty() && results.contains(mark));
+    let words: Vec<String> = used.map(|(_, mark, word)| format!("{mark} {word}")).collect();
     (!words.is_empty()).then(|| words.join(", "))
 }
 

@@ -293,8 +293,8 @@ pub fn shows(figure: &Figure, rows: &[Record], filter: &Filter) -> bool {
 ///
 /// No run passes the filter.
 pub fn curves(runs: &[Traced<EpochRow>], options: &ReportOptions) -> Result<Report> {
-    let passing = passing(runs, options, "epochs to draw: every training leaves them in runs/ID/metrics.csv")?;
-    traced(&passing, select::curves(&passing))
+    let what = "epochs to draw: every training leaves them in runs/ID/metrics.csv";
+    traced(runs, options, what, select::curves)
 }
 
 /// Property by which the accuracy on MQAR is split.
@@ -322,17 +322,21 @@ impl By {
 ///
 /// No run passes the filter.
 pub fn slices(runs: &[Traced<SliceRow>], by: By, options: &ReportOptions) -> Result<Report> {
-    let why = "accuracies by pair and distance: every finished run of `dsf mqar` leaves them in runs/ID/slices.csv";
-    let passing = passing(runs, options, why)?;
-    traced(&passing, select::slices(&passing, by))
+    let what = "accuracies by pair and distance: every finished run of `dsf mqar` leaves them in runs/ID/slices.csv";
+    traced(runs, options, what, |passing| select::slices(passing, by))
 }
 
-/// Returns the `runs` that pass the filter, marked by [`OwnData`].
+/// Report by `select` of the `runs` that pass the filter, marked by [`OwnData`].
 ///
 /// # Errors
 ///
 /// No run passes; the message names what the runs would need to have (`what`).
-fn passing<R: Clone>(runs: &[Traced<R>], options: &ReportOptions, what: &str) -> Result<Vec<Traced<R>>> {
+fn traced<R: Clone>(
+    runs: &[Traced<R>],
+    options: &ReportOptions,
+    what: &str,
+    select: impl Fn(&[Traced<R>]) -> Selected,
+) -> Result<Report> {
     let passing = runs.iter().filter(|traced| options.filter.passes(&traced.run));
     let own_data = OwnData::of(passing.clone().map(|traced| &traced.run));
     let mut passing: Vec<Traced<R>> = passing.cloned().collect();
@@ -340,14 +344,10 @@ fn passing<R: Clone>(runs: &[Traced<R>], options: &ReportOptions, what: &str) ->
     match (passing.is_empty(), runs.len()) {
         (true, 0) => refuse!("no run here has {what}"),
         (true, runs) => refuse!("none of the {runs} runs here passes the filter"),
-        (false, _) => Ok(passing),
+        (false, _) => {}
     }
-}
-
-fn traced<R>(runs: &[Traced<R>], selected: Selected) -> Result<Report> {
-    let records: Vec<&Record> = runs.iter().map(|traced| &traced.run).collect();
-    let figure = Figure::find(Series::Grid, "")?;
-    Ok(finished(figure, selected, Coverage::of(&records)))
+    let records: Vec<&Record> = passing.iter().map(|traced| &traced.run).collect();
+    Ok(finished(Figure::find(Series::Grid, "")?, select(&passing), Coverage::of(&records)))
 }
 
 fn finished(figure: &Figure, selected: Selected, coverage: Coverage) -> Report {

@@ -72,10 +72,9 @@ impl Status {
 
     /// Reason why none of `rates` can be chosen.
     fn of_none(rates: &[Rate]) -> Self {
-        let any = |count: fn(&Rate) -> usize| rates.iter().any(|rate| count(rate) > 0);
-        if any(|rate| rate.failed) {
+        if rates.iter().any(|rate| rate.failed) {
             Self::Failed
-        } else if any(|rate| rate.not_run) || rates.is_empty() {
+        } else if rates.iter().any(|rate| rate.not_run) || rates.is_empty() {
             Self::NotRun
         } else {
             Self::Diverged
@@ -256,8 +255,8 @@ struct Rate {
     /// Seeds with a number.
     seeds: Vec<Seed>,
     diverged: usize,
-    failed: usize,
-    not_run: usize,
+    failed: bool,
+    not_run: bool,
 }
 
 /// One run.
@@ -295,15 +294,15 @@ impl Rate {
         let mut rate = Self { lr: lr(runs[0]), ..Self::default() };
         for run in runs {
             match (run.status(), run.outcome(), run.number(by.name)) {
-                (None, ..) => rate.not_run += 1,
-                (Some(RunStatus::Failed), ..) => rate.failed += 1,
+                (None, ..) => rate.not_run = true,
+                (Some(RunStatus::Failed), ..) => rate.failed = true,
                 (_, Some(Outcome::Diverged), _) => rate.diverged += 1,
                 (_, _, Some(score)) if score.is_finite() => rate.seeds.push(Seed {
                     seed: run.count("seed"),
                     score,
                     shown: run.number(shown.name).filter(|shown| shown.is_finite()),
                 }),
-                _ => rate.failed += 1,
+                _ => rate.failed = true,
             }
         }
         rate
