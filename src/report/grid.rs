@@ -53,7 +53,7 @@ pub struct PrintedNumber {
 }
 
 /// A table of lines by columns.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Grid {
     /// Settings that all its runs have in common.
     pub title: String,
@@ -82,9 +82,10 @@ pub struct Grid {
 }
 
 /// Form of a grid as a panel of a picture.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Form {
     /// Points above the names of the columns, ours beside the paper's.
+    #[default]
     Columns,
     /// One curve per line, over columns with numeric titles.
     Lines {
@@ -123,13 +124,7 @@ impl<T: Into<String>> From<T> for Tick {
 
 impl From<&Field> for Tick {
     fn from(value: &Field) -> Self {
-        let title = value.to_string();
-        let at = match value {
-            Field::Count(count) => Some(*count as f64),
-            Field::Real(value) => Some(*value),
-            Field::Absent | Field::Flag(_) | Field::Text(_) => None,
-        };
-        Self { title, at }
+        Self { title: value.to_string(), at: value.number() }
     }
 }
 
@@ -214,11 +209,12 @@ pub enum Content {
 }
 
 /// Number format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     /// Percent, with `>99` above 99 %.
     Saturating,
     /// Percent.
+    #[default]
     Percent,
     /// Two decimals as in the paper, and fewer for larger numbers.
     Perplexity,
@@ -294,17 +290,10 @@ impl Grid {
     ) -> Self {
         Self {
             title: title.into(),
-            axes: Default::default(),
             columns: columns.into_iter().map(Into::into).collect(),
             lines,
             style,
-            form: Form::Columns,
-            baselines: Vec::new(),
-            place: Default::default(),
-            notes: Vec::new(),
-            shared: Vec::new(),
-            facts: Vec::new(),
-            records: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -1,9 +1,13 @@
 //! Turns the rows of a summary into grids: a figure or table of the paper, or the grid of every other task.
 //!
-//! A row of [`FIGURES`] defines which runs are selected and how they are drawn. A cell is one setting: the mean over
-//! seeds at the best learning rate. Runs that differ in any other setting are never in one cell.
+//! One pipeline makes every report; only its last step makes text:
 //!
-//! A grid carries its own form and style; [`picture`] draws it without access to the runs.
+//! 1. select: [`report`] takes the runs that a row of [`FIGURES`], the filter and the plan name;
+//! 2. group: runs that differ in learning rate and seed only are one group; runs that differ in any other setting are
+//!    never in one cell (`grouped`);
+//! 3. score: a group becomes the mean over its seeds at the best learning rate (`score`);
+//! 4. pivot: cells become a [`Grid`] with typed axes, lines and numbers, and records for programs (`select`);
+//! 5. render: a format of [`FORMATS`] writes it, or [`picture`] draws it, without access to the runs.
 
 mod check;
 mod claims;

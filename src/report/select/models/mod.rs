@@ -347,20 +347,15 @@ impl<'a> ModelLine<'a> {
         let others = run.into_iter().filter(|name| listed.clone().all(|listed| listed != *name));
         let mut lines = Vec::new();
         for mixer in listed.clone().filter(|name| of.options.filter.names(name)).chain(others) {
-            let of_task = |task: &usize| {
-                let task = *task;
-                places.iter().copied().filter(move |p| p.text("mixer") == mixer && p.task == task)
+            let of_task = |task: &usize| -> Vec<&Place> {
+                places.iter().copied().filter(|p| p.text("mixer") == mixer && p.task == *task).collect()
             };
-            let mut next: Vec<_> = tasks.iter().map(of_task).collect();
-            let mut first = places[0].beside;
-            loop {
-                let places: Vec<Option<&Place>> = next.iter_mut().map(Iterator::next).collect();
-                if places.iter().all(Option::is_none) && !first {
-                    break;
-                }
-                lines.push(Self { mixer, places });
-                first = false;
-            }
+            let by_task: Vec<Vec<&Place>> = tasks.iter().map(of_task).collect();
+            let longest = by_task.iter().map(Vec::len).max().unwrap_or(0);
+            lines.extend((0..longest.max(usize::from(places[0].beside))).map(|i| {
+                let places = by_task.iter().map(|places| places.get(i).copied()).collect();
+                Self { mixer, places }
+            }));
         }
         lines
     }
