@@ -176,8 +176,9 @@ fn grouped<'a, T: AsRef<Record>>(
     let mut groups: Vec<(Key, Vec<&T>)> = Vec::new();
     for run in runs {
         let key = key(run.as_ref(), places);
-        let index = *known.entry(key.clone()).or_insert(groups.len());
+        let index = known.get(&key).copied().unwrap_or(groups.len());
         if index == groups.len() {
+            known.insert(key.clone(), index);
             groups.push((key, Vec::new()));
         }
         groups[index].1.push(run);

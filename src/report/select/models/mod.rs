@@ -121,7 +121,7 @@ fn about_perplexities(of: &Selection, shown: &[Option<&Place>]) -> (String, [Vec
     ];
     let lacks = |place: &&Place| place.paper.metrics.iter().any(|(metric, _)| place.status(metric) == Status::NoNumber);
     let lacking = "- no such number, as test/word where not the whole split is tested".to_owned();
-    let after = shown.iter().flatten().any(|place| lacks(place)).then_some(lacking);
+    let after = shown.iter().flatten().any(lacks).then_some(lacking);
     let about = format!("perplexity (lower is better) at the rate of the lowest {by}{read_off}");
     (about, [before.map(String::from).into(), after.into_iter().collect()])
 }
