@@ -41,7 +41,7 @@ impl Report {
         let absent: Vec<String> =
             self.printed.iter().filter(|number| number.ours.is_none()).map(|number| number.what.clone()).collect();
         self.notes.push(format!(
-            "check: {} of {} printed numbers are held within {tolerance} {unit}, {} missed, {} absent",
+            "check: {} of {} printed numbers are reproduced within {tolerance} {unit}, {} missed, {} absent",
             held.len(),
             self.printed.len(),
             missed.len(),
@@ -50,7 +50,7 @@ impl Report {
         let each = missed.iter().map(|(number, apart)| number.missed(*apart));
         self.notes.extend(each);
         if !absent.is_empty() {
-            self.notes.push(format!("absent, and so not held: {}", absent.join("; ")));
+            self.notes.push(format!("absent, and so not checked: {}", absent.join("; ")));
         }
         let listed = |numbers: &[(&PrintedNumber, f64)]| -> Vec<serde_json::Value> {
             let each = numbers.iter().map(|(number, apart)| {

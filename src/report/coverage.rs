@@ -49,7 +49,7 @@ impl Coverage {
         notes.extend(self.failures());
         if self.outside_plan > 0 {
             let count = counted(self.outside_plan, "result");
-            notes.push(format!("{count} outside the plan left out"));
+            notes.push(format!("{count} outside the plan omitted"));
         }
         notes.extend(edges(results));
         notes.extend(self.program());

@@ -339,7 +339,7 @@ impl Grid {
         for (line, whole) in short.lines.iter_mut().zip(&self.lines) {
             line.cells = (0..last).filter(keep).map(|i| whole.cells[i].clone()).collect();
         }
-        let shown = format!("{} of {last} columns; CSV and JSON have all", short.columns.len());
+        let shown = format!("{} of {last} columns are shown; CSV and JSON contain all", short.columns.len());
         short.notes.push(shown);
         Cow::Owned(short)
     }
@@ -464,7 +464,7 @@ pub(super) fn rate(lr: f64) -> String {
 /// [`rate`], or a text for a cross-fitted result whose halves of the seeds have different rates.
 pub(super) fn chosen_rate(lr: f64) -> String {
     match lr.is_nan() {
-        true => "one a half of the seeds".into(),
+        true => "one per half of the seeds".into(),
         false => rate(lr),
     }
 }

@@ -45,5 +45,6 @@ pub(super) fn sizes<'a>(lines: impl Iterator<Item = &'a [Difference]>) -> Option
     let lines: BTreeSet<String> = lines.map(sizes).collect();
     let others: Vec<&str> = lines.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();
     let beside = lines.contains("") && !others.is_empty();
-    beside.then(|| format!("warning: runs at the preset's sizes stand beside others: {}", others.join("; ")))
+    beside
+        .then(|| format!("warning: runs at the preset's sizes are shown beside runs at others: {}", others.join("; ")))
 }

@@ -53,7 +53,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// Version of the JSON and CSV forms. New fields keep it; renaming a field or changing its meaning raises it.
 pub const SCHEMA: u32 = 1;
 
-/// ReportOptions of a report.
+/// Options of a report.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ReportOptions {
     /// Orientation of grids [default: brief, and paper for figure 7].
@@ -239,13 +239,13 @@ pub fn report(
     report.notes.extend(match options.select {
         RateChoice::HeldOut => held_out_note(&runs),
         RateChoice::Best => count(score::has_validation_set).map(|runs| {
-            format!("rates of {runs} with validation examples are chosen by the accuracy on these: the test accuracy chose nothing")
+            format!("learning rates of {runs} are chosen by the accuracy on validation examples, not by test accuracy")
         }),
     });
     report.notes.extend(count(Record::is_of_unknown_files).map(|runs| {
         format!(
-            "note: {runs} on files without a digest of the data: nobody can tell whether they saw the same, so each is a cell \
-             of its own"
+            "note: {runs} on files without a digest of the data; such runs may have used different files, so each has a cell of \
+             its own"
         )
     }));
     Ok(report)
@@ -274,8 +274,8 @@ fn held_out_note(runs: &[&Record]) -> Option<String> {
         tasks.iter().map(|(task, count)| format!("{} of {task}", coverage::counted(*count, "run"))).collect();
     (!each.is_empty()).then(|| {
         format!(
-            "held out: {} have no number of a validation split; their rates are chosen on one half of the seeds and \
-             reported on the other, both ways (cross-fitted), which takes two seeds where there are several rates",
+            "held out: {} have no validation metric; their learning rates are chosen on one half of the seeds and reported \
+             on the other, and vice versa (cross-fitting), which needs two seeds if there are several rates",
             each.join(", ")
         )
     })
@@ -298,7 +298,7 @@ pub fn shows(figure: &Figure, rows: &[Record], filter: &Filter) -> bool {
 ///
 /// No run passes the filter.
 pub fn curves(runs: &[Traced<EpochRow>], options: &ReportOptions) -> Result<Report> {
-    let what = "epochs to draw: every training leaves them in runs/ID/metrics.csv";
+    let what = "metrics of epochs: every training writes them to runs/ID/metrics.csv";
     traced(runs, options, what, select::curves)
 }
 
@@ -327,7 +327,7 @@ impl By {
 ///
 /// No run passes the filter.
 pub fn slices(runs: &[Traced<SliceRow>], by: By, options: &ReportOptions) -> Result<Report> {
-    let what = "accuracies by pair and distance: every finished run of `dsf mqar` leaves them in runs/ID/slices.csv";
+    let what = "accuracies by pair and distance: every finished run of `dsf mqar` writes them to runs/ID/slices.csv";
     traced(runs, options, what, |passing| select::slices(passing, by))
 }
 

@@ -345,7 +345,7 @@ fn caption(report: &Report) -> Vec<String> {
     } else {
         caption = distinct(caption.into_iter().chain(grids.iter().flat_map(|grid| grid.notes.clone())));
         let printed = grids.iter().flat_map(|grid| &grid.lines).any(|line| line.printed);
-        caption.extend(printed.then(|| "outlines: what the paper prints".to_owned()));
+        caption.extend(printed.then(|| "outlined points: printed in the paper".to_owned()));
     }
     caption.extend(grids.iter().flat_map(tabled));
     caption.extend(unshared(grids));

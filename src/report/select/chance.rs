@@ -89,7 +89,7 @@ pub(super) fn say_without_recall(grid: &mut Grid) {
     let below = scores.iter().filter(|score| **score <= ceiling).count();
     let shown = match below {
         0 => String::new(),
-        below => format!("; no recall shown in {below} of {} cells, which are at or below it", scores.len()),
+        below => format!("; {below} of {} cells are at or below it and show no recall", scores.len()),
     };
     grid.notes.push(format!("without recall {:.1} %{shown}", 100.0 * ceiling));
     grid.facts.push(fact("without_recall", ceiling));

@@ -37,7 +37,7 @@ pub(in super::super) fn times(of: &Selection) -> Selected {
         grid.form = Form::Lines { over: "examples".into(), log: false, steps: true };
         grid.style = Style::Share("runs at the stopping accuracy");
         grid.notes.push(
-            "the estimate of Kaplan and Meier over all rates and seeds: a run that ended without is censored at its end"
+            "Kaplan-Meier estimate over all learning rates and seeds; a run that never reached the accuracy is censored at its end"
                 .to_owned(),
         );
     })
@@ -59,7 +59,7 @@ pub(in super::super) fn tuning(of: &Selection) -> Selected {
         grid.style = Style::of(of.metric);
         grid.baselines = chance_of(run, grid.columns.len());
         grid.notes.push(
-            "the expected best of k of the rates that were tried, of each the mean over seeds; a run that diverged counts as 0"
+            "expected best of k of the learning rates tried, each by its mean over seeds; a diverged run counts as 0"
                 .to_owned(),
         );
     })

@@ -115,18 +115,18 @@ impl<'a> Table<'a> {
         let alike = titles(&|gap| gap.share().is_some() && !gap.is_telling());
         let none = titles(&|gap| gap == Gap::None);
         if !without.is_empty() {
-            notes.push(format!("no gap without a number of {without} in one setting"));
+            notes.push(format!("no gap for lack of a number of {without} in the same setting"));
         } else if !missing.is_empty() {
-            notes.push(format!("no gap where a number is missing: {missing}"));
+            notes.push(format!("no gap for lack of a number: {missing}"));
         }
         if !alike.is_empty() {
             notes.push(format!(
-                "no share where linear and softmax are so alike that it would be beyond {:.0} %: {alike}",
+                "no share, since linear and softmax are so close that it would exceed {:.0} %: {alike}",
                 100.0 * TELLING
             ));
         }
         if !none.is_empty() {
-            notes.push(format!("no gap to close, linear being no worse than softmax: {none}"));
+            notes.push(format!("no gap to close, since linear is no worse than softmax: {none}"));
         }
         notes
     }

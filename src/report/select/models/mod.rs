@@ -90,39 +90,42 @@ fn about_accuracies(of: &Selection, shown: &[Option<&Place>], beside: bool) -> (
     let scored = || places().filter(|place| place.score("accuracy").is_some());
     let mut before = Vec::new();
     if scored().any(|place| place.generated) {
-        before.push(format!("{GENERATED} examples of our own generator"));
+        before.push(format!("{GENERATED} examples from our own generator"));
     }
     if !all_three && places().any(|place| place.is_best_instead()) {
-        before.push(format!("{BEST_INSTEAD} the best test accuracy of any epoch: no validation split to choose by"));
+        before.push(format!(
+            "{BEST_INSTEAD} best test accuracy of any epoch, for lack of a validation split to choose an epoch"
+        ));
     }
     let asks = all_three || of.options.metric.as_deref() == Some("selected_accuracy");
     let unselected = asks && scored().any(|place| !place.has_split());
-    let unselected = unselected.then(|| "· also where no validation split could choose an epoch".to_owned());
+    let unselected = unselected.then(|| "· also without a validation split to choose an epoch".to_owned());
     let about = match &of.options.metric {
         None if all_three => {
-            "test accuracy (%) after the last epoch / after the one chosen on validation data / the best".to_owned()
+            "test accuracy (%) after the last epoch / after the epoch chosen on validation data / best of any epoch"
+                .to_owned()
         }
         None => super::in_percent(metric("selected_accuracy")),
         Some(_) => super::in_percent(of.metric),
     };
-    let paper = if beside { ";\nthe paper's below ours" } else { "" };
+    let paper = if beside { ";\nthe paper's numbers are below ours" } else { "" };
     (about + paper, [before, unselected.into_iter().collect()])
 }
 
 /// Subject of tables of perplexities, and the notes before and after the legend.
 fn about_perplexities(of: &Selection, shown: &[Option<&Place>]) -> (String, [Vec<String>; 2]) {
     let by = of.metric.name;
-    let read_off = if by.starts_with("test_") { ",\nread off the test split" } else { "" };
+    let read_off = if by.starts_with("test_") { ",\nchosen on the test split" } else { "" };
     let before = [
-        "train is the paper's number, as logged in the last epoch: the table ranks fit to that split",
-        "eval is of a hundredth of the same windows; it, val and test are under the final weights",
-        "best val is the lowest after any epoch",
-        "per token of the tokenizer, except test/word; published results are per word of the test split",
+        "train: the paper's number, logged in the last epoch; it measures the fit to the training split",
+        "eval: of a hundredth of the training windows; eval, val and test use the final weights",
+        "best val: the lowest validation perplexity after any epoch",
+        "all are per token, except test/word; published results are per word of the test split",
     ];
     let lacks = |place: &&Place| place.paper.metrics.iter().any(|(metric, _)| place.status(metric) == Status::NoNumber);
-    let lacking = "- no such number, as test/word where not the whole split is tested".to_owned();
+    let lacking = "- not measured; test/word needs a test on the whole split".to_owned();
     let after = shown.iter().flatten().any(lacks).then_some(lacking);
-    let about = format!("perplexity (lower is better) at the rate of the lowest {by}{read_off}");
+    let about = format!("perplexity (lower is better) at the rate with the lowest {by}{read_off}");
     (about, [before.map(String::from).into(), after.into_iter().collect()])
 }
 
@@ -319,7 +322,7 @@ impl<'a> Place<'a> {
         let preset = preset.map_or(String::new(), |preset| format!(" (preset: {preset})"));
         let choice = match self.has_split() {
             true => "by validation accuracy",
-            false => "by best test accuracy, for want of a validation split",
+            false => "by best test accuracy, for lack of a validation split",
         };
         let of_rates = match self.rates {
             1 if self.preset_rate == Some(lr) => return None,

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 pub(super) const GENERATED: &str = "‡";
 pub(super) const BEST_INSTEAD: &str = "°";
 const PLAIN_SKIP: &str =
-    "skips around mixers are plain; code released since scales them by a learnt λ: --lambda-skip true";
+    "unscaled residual connections; code released later scales them by a learnt λ: --lambda-skip true";
 
 /// Name of the unigram baseline, which uses token frequencies only.
 const UNIGRAM: &str = "unigram";
@@ -386,7 +386,7 @@ impl<'a> Table<'a> {
         let is_hidden = |place: &Place| place.status(PER_WORD) != place.plausible(PER_WORD);
         if self.places().any(is_hidden) {
             notes.push(format!(
-                "no test/word above {}, which is a guess among the words of the corpus",
+                "test/word is not shown above {}, the perplexity of a uniform guess among the words of the corpus",
                 self.first.words()
             ));
         }
@@ -395,7 +395,7 @@ impl<'a> Table<'a> {
         }
         if !self.first.beside {
             let reasons = self.first.elsewhere().join(", ");
-            notes.push(format!("without the paper's numbers, whose runs were others: {reasons}"));
+            notes.push(format!("the paper's numbers are of other runs and not shown here: {reasons}"));
         }
         notes
     }
