@@ -42,10 +42,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let names = sources.map(|source| source.display().to_string());
     let compared = report::compare([&a, &b], [&names[0], &names[1]], metric)?;
     arguments.form.write(&compared.report, global)?;
-    Ok(match arguments.check && compared.worse > 0 {
-        true => exit::CHECK_FAILED,
-        false => exit::DONE,
-    })
+    Ok(if arguments.check && compared.worse > 0 { exit::CHECK_FAILED } else { exit::DONE })
 }
 
 /// Finds a metric, spelt with underscores or with hyphens.

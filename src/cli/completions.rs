@@ -68,8 +68,7 @@ fn suggesting(command: Command, words: &str) -> Command {
         Some(row) => arg.value_parser(PossibleValuesParser::new((row.names)())),
         None => arg,
     });
-    let inner = command.get_subcommands().map(|inner| inner.get_name().to_owned());
-    let inner: Vec<String> = inner.collect();
+    let inner: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
     inner.into_iter().fold(command, |command, name| {
         let words = format!("{words} {name}");
         command.mut_subcommand(&name, |inner| suggesting(inner, &words))

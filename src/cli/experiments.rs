@@ -22,13 +22,12 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
             let found = Shipped::find(Path::new(name));
             let names = || SHIPPED.iter().map(|shipped| shipped.name);
             let found = found.ok_or_else(|| unknown("experiment", name, names()))?;
-            match global.json {
-                true => {
-                    let mut event = event(found)?;
-                    event["text"] = json!(found.text);
-                    format!("{event}\n")
-                }
-                false => found.text.to_owned(),
+            if global.json {
+                let mut event = event(found)?;
+                event["text"] = json!(found.text);
+                format!("{event}\n")
+            } else {
+                found.text.to_owned()
             }
         }
         None if global.json => {

@@ -91,9 +91,7 @@ impl Arguments {
             return runs.map(|name| LoadedRun::open(name, global)).collect();
         }
         let configs = Store::existing(&global.out)?.configs()?;
-        for warning in &configs.warnings {
-            print::message(&format!("warning: {warning}"));
-        }
+        print::warnings(&configs.warnings);
         let ids = configs.runs.iter().map(|run| run.id());
         ids.map(|id| LoadedRun::open(&id, global)).collect()
     }

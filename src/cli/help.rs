@@ -1,6 +1,6 @@
 //! Help of the commands that train one task: only settings of the task, with its defaults, the common ones first.
 
-use crate::config::{Objective, Setting, SETTINGS};
+use crate::config::{Brief, Kind, Objective, Setting, SETTINGS};
 use crate::recipes::Flags;
 use crate::recipes::{self, as_typed, Explained, Task};
 use clap::builder::PossibleValuesParser;
@@ -25,36 +25,14 @@ pub(super) fn of_task(command: Command) -> Command {
     ))
 }
 
-/// Flags that `-h` of a sweep shows.
-const OF_SWEEPS: [&str; 18] = [
-    "experiment",
-    "task",
-    "preset",
-    "seeds",
-    "device",
-    "jobs",
-    "executor",
-    "dry_run",
-    "reason",
-    "folders",
-    "mixer",
-    "protocol",
-    "d",
-    "n",
-    "seq-len",
-    "kv-pairs",
-    "lr",
-    "epochs",
-];
-
-/// Adapts `dsf sweep` or a subcommand of it: `-h` shows only the common flags.
+/// Adapts `dsf sweep` or a subcommand of it: `-h` shows fewer settings than that of one run.
 pub(super) fn of_sweep(command: Command) -> Command {
-    let command = command.mut_args(|arg| {
-        let shown = OF_SWEEPS.contains(&arg.get_id().as_str());
-        arg.hide_short_help(!shown)
+    let command = command.mut_args(|arg| match SETTINGS.find(arg.get_id().as_str()) {
+        Some(setting) => arg.hide_short_help(setting.brief != Brief::OfSweeps),
+        None if arg.get_id() == "data_dir" => arg.hide_short_help(true),
+        None => arg,
     });
-    let inner = command.get_subcommands().map(|inner| inner.get_name().to_owned());
-    let inner: Vec<String> = inner.collect();
+    let inner: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
     inner.into_iter().fold(command, |command, name| command.mut_subcommand(name, of_sweep))
 }
 
@@ -62,30 +40,41 @@ pub(super) fn of_sweep(command: Command) -> Command {
 fn described(arg: Arg, setting: &Setting, task: Task, defaults: &[Explained]) -> Arg {
     let value = defaults.iter().find(|row| row.name == setting.name);
     let value = value.map(|row| &row.value).filter(|value| !value.is_null());
-    let default = value.map(|value| format!(" [default: {}]", as_typed(value)));
-    let default = default.unwrap_or_default();
+    let default = value.map(|value| format!(" [default: {}]", as_typed(value))).unwrap_or_default();
     let full = format!("{}{default}", setting.full_help(&[task.objective]));
     let taken = setting.is_of(&task.setting_scope());
-    let arg = match setting.names(&[task.objective]).filter(|_| taken) {
+    let names = setting.names(&[task.objective]).filter(|_| taken);
+    let no_choice = match setting.kind {
+        Kind::Protocol => !task.has_protocols(),
+        // A single run has one seed.
+        Kind::CountOf(_) => true,
+        _ => false,
+    };
+    let arg = match names {
         // Values that belong to other tasks are not offered.
         Some(names) => arg.value_parser(PossibleValuesParser::new(names)),
         None => arg,
     };
     arg.help(format!("{}{default}", setting.help))
         .long_help(full)
-        .hide(!taken || setting.name == "protocol" && !task.has_protocols())
-        .hide_short_help(!setting.common)
+        .hide(!taken || no_choice)
+        .hide_short_help(setting.brief == Brief::Never)
+}
+
+/// Hides the flag for a number of seeds, of which a single run has one.
+pub(super) fn of_one_run(command: Command) -> Command {
+    command.mut_args(|arg| match SETTINGS.find(arg.get_id().as_str()).map(|setting| setting.kind) {
+        Some(Kind::CountOf(_)) => arg.hide(true),
+        _ => arg,
+    })
 }
 
 /// Hides a flag that is no setting if the task does not use it.
 fn fitting(arg: Arg, task: Task) -> Arg {
-    let objective = task.objective;
+    let labels = task.objective == Objective::PerToken;
     match arg.get_id().as_str() {
-        // A single run has one seed.
-        "seeds" => arg.hide(true),
-        "sizes" => arg.hide(!task.fields.contains(&"kv_pairs")),
-        "data_dir" => arg.hide(objective == Objective::PerToken),
-        "cuda_graph" => arg.hide(objective != Objective::PerToken),
+        "data_dir" => arg.hide(labels),
+        "cuda_graph" => arg.hide(!labels),
         _ => arg,
     }
 }

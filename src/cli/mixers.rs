@@ -29,14 +29,9 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
-    let named = arguments.names.iter().map(|name| mixers::find(name));
-    let named: Vec<&Entry> = named.collect::<Result<_>>()?;
-    let listed = match named.is_empty() {
-        true => MIXERS.iter().collect(),
-        false => named.clone(),
-    };
-    let rows = listed.iter().map(|entry| Row::of(entry, arguments));
-    let rows: Vec<Row> = rows.collect::<Result<_>>()?;
+    let named: Vec<&Entry> = arguments.names.iter().map(|name| mixers::find(name)).collect::<Result<_>>()?;
+    let listed = if named.is_empty() { MIXERS.iter().collect() } else { named.clone() };
+    let rows: Vec<Row> = listed.iter().map(|entry| Row::of(entry, arguments)).collect::<Result<_>>()?;
     if global.json {
         let events: String = rows.iter().map(|row| format!("{}\n", row.event())).collect();
         print::result(&events)?;
@@ -46,10 +41,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
         let pages: Vec<String> = rows.iter().map(Row::page).collect();
         print::result(&pages.join("\n"))?;
     } else {
-        let shown = match arguments.wide {
-            true => 0..7,
-            false => 0..4,
-        };
+        let shown = if arguments.wide { 0..7 } else { 0..4 };
         let header = Row::HEADER[shown.clone()].iter().map(|s| s.to_string());
         let mut table = vec![header.collect::<Vec<_>>()];
         let mut family = None;
@@ -141,8 +133,8 @@ impl Row {
     /// Returns the event for programs.
     fn event(&self) -> Value {
         let entry = self.entry;
-        let options = entry.options.iter();
-        let options: Vec<Value> = options.map(|option| json!({ "name": option.name, "help": option.help })).collect();
+        let options: Vec<Value> =
+            entry.options.iter().map(|option| json!({ "name": option.name, "help": option.help })).collect();
         json!({
             "event": "mixer", "schema": 1, "mixer": entry.name, "family": entry.family.name(),
             "parameters": self.parameters, "state": self.state, "dsf": entry.dsf,

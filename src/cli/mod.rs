@@ -90,8 +90,7 @@ impl FromArgMatches for Command {
 
 impl Subcommand for Command {
     fn augment_subcommands(tree: clap::Command) -> clap::Command {
-        let tasks = TASKS.iter().filter(|task| !Other::has_subcommand(task.name));
-        let tasks = tasks.map(|task| {
+        let tasks = TASKS.iter().filter(|task| !Other::has_subcommand(task.name)).map(|task| {
             let about = format!("Train and test one model on {}", task.about);
             let brief = about.split(':').next().unwrap_or_default().to_owned();
             // Set last, since flattened flags would override the description.
@@ -261,9 +260,10 @@ impl Global {
 
     /// Prints a result on stdout: `event` for programs, or `text` for people.
     fn emit(&self, event: &Value, text: &str) -> Result<(), Error> {
-        match self.json {
-            true => print::line(event),
-            false => print::line(text),
+        if self.json {
+            print::line(event)
+        } else {
+            print::line(text)
         }
     }
 
@@ -277,9 +277,7 @@ impl Global {
 fn tree() -> clap::Command {
     let tree = Cli::command().mut_subcommand("sweep", help::of_sweep);
     // A timed step belongs to a single run.
-    let tree = tree.mut_subcommand("bench", |bench| {
-        bench.mut_subcommand("step", |step| step.mut_arg("seeds", |seeds| seeds.hide(true)))
-    });
+    let tree = tree.mut_subcommand("bench", |bench| bench.mut_subcommand("step", help::of_one_run));
     TASKS.iter().fold(tree, |tree, task| {
         // Defaults are resolved when the command is called, and only for that command.
         tree.mut_subcommand(task.name, |command| command.defer(help::of_task))
@@ -303,8 +301,7 @@ pub fn main() -> u8 {
     };
     global.color.choice().write_global();
     global.ops.prefer();
-    let result = signals::let_large_writes_fail();
-    let result = result.and_then(|()| {
+    let result = signals::let_large_writes_fail().and_then(|()| {
         let set = std::env::var(simd::VARIABLE).unwrap_or_default();
         Simd::chosen().map_err(|why| Error::flag_value(simd::VARIABLE, set, why))
     });

@@ -1,7 +1,7 @@
 //! Printed results of language models.
 
 use crate::config::RunConfig;
-use crate::store::{EpochRow, Metrics, Weights};
+use crate::store::{Column, EpochRow, Metrics, Weights};
 use crate::sweep::estimate::{counted, duration};
 use std::path::Path;
 
@@ -23,13 +23,13 @@ pub(super) fn epoch(row: &EpochRow) -> String {
 
 /// Describes the result of a run.
 pub(super) fn sentence(config: &RunConfig, task: &str, metrics: &Metrics) -> String {
-    let shown = |name: &str| shown(metrics.get(name));
-    let selected = metrics.count("selected_epoch").map_or(String::new(), |epoch| {
-        let ppl = shown("selected_test_ppl");
+    let shown = |column: Column| shown(metrics.get(column));
+    let selected = metrics.count(Column::SELECTED_EPOCH).map_or(String::new(), |epoch| {
+        let ppl = shown(Column::SELECTED_TEST_PPL);
         format!(" ({ppl} where validation was best, after epoch {epoch})")
     });
-    let bits = shown("test_bits_per_byte");
-    let words = match metrics.get("test_word_ppl") {
+    let bits = shown(Column::TEST_BITS_PER_BYTE);
+    let words = match metrics.get(Column::TEST_WORD_PPL) {
         Some(ppl) if ppl <= MOST_WORDS => {
             format!(", which is {ppl:.2} a word and {bits} bits a byte")
         }
@@ -40,12 +40,12 @@ pub(super) fn sentence(config: &RunConfig, task: &str, metrics: &Metrics) -> Str
         "{} on {task} after {} ({}): perplexity {} on the training text, {} on the validation and {} on the test \
          text{selected}{words}; knowing no more than how common each token is scores {}.",
         config.model.mixer,
-        counted(metrics.count("epochs_run").unwrap_or(0), "epoch"),
-        duration(metrics.get("seconds").unwrap_or(0.0)),
-        shown("train_ppl"),
-        shown("val_ppl"),
-        shown("test_ppl"),
-        shown("unigram_ppl"),
+        counted(metrics.count(Column::EPOCHS_RUN).unwrap_or(0), "epoch"),
+        duration(metrics.get(Column::SECONDS).unwrap_or(0.0)),
+        shown(Column::TRAIN_PPL),
+        shown(Column::VAL_PPL),
+        shown(Column::TEST_PPL),
+        shown(Column::UNIGRAM_PPL),
     )
 }
 
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_perplexity_per_word_is_told_where_it_means_something() {
         let told = |ppl: f64| {
-            let metrics = Metrics::default().with("test_word_ppl", ppl).with("test_bits_per_byte", 2.5);
+            let metrics = Metrics::default().with(Column::TEST_WORD_PPL, ppl).with(Column::TEST_BITS_PER_BYTE, 2.5);
             sentence(&crate::store::samples::text_config(), "a text", &metrics)
         };
         assert!(told(68.5).contains(", which is 68.50 a word and 2.50 bits a byte;"));

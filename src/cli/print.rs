@@ -58,6 +58,11 @@ pub(super) fn message(text: &str) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
+/// Prints warnings on stderr.
+pub(super) fn warnings(texts: &[String]) {
+    texts.iter().for_each(|text| message(&format!("warning: {text}")));
+}
+
 /// Returns a bar on stderr, shown if that is a terminal. Without `total`, its length is set later.
 pub(super) fn bar(template: &str, total: Option<u64>) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("a template of ours");
@@ -70,9 +75,10 @@ pub(super) fn bar(template: &str, total: Option<u64>) -> ProgressBar {
 
 /// Returns a [`bar`], hidden if `quiet`.
 pub(super) fn bar_unless(quiet: bool, template: &str, total: Option<u64>) -> ProgressBar {
-    match quiet {
-        true => ProgressBar::hidden(),
-        false => bar(template, total),
+    if quiet {
+        ProgressBar::hidden()
+    } else {
+        bar(template, total)
     }
 }
 

@@ -30,8 +30,7 @@ impl Form {
             (Some(name), _) => Format::find(name)?,
             (None, None) => &FORMATS[0],
             (None, Some(file)) => Format::of_file(file).ok_or_else(|| {
-                let endings = FORMATS.iter().map(|format| format!(".{}", format.extension));
-                let endings: Vec<String> = endings.collect();
+                let endings: Vec<String> = FORMATS.iter().map(|format| format!(".{}", format.extension)).collect();
                 let (file, endings) = (file.display(), endings.join(", "));
                 Error::flag_value("--to", file, format!("ends in no format: give --format, or one of {endings}"))
             })?,
@@ -83,9 +82,7 @@ pub(super) fn reconcile(rows: &[Record]) -> Result<()> {
 /// Reads the runs below `runs`; warns about every folder that holds no run.
 pub(super) fn scan(store: &Store) -> Result<Vec<Record>> {
     let scan = store.rows(&tasks())?;
-    for warning in &scan.warnings {
-        print::message(&format!("warning: {warning}"));
-    }
+    print::warnings(&scan.warnings);
     Ok(scan.rows)
 }
 

@@ -64,10 +64,7 @@ impl Screen {
                     "epoch {:>3}/{}  {}  {:.0} tokens/s  {}",
                     row.epoch,
                     self.epochs,
-                    match self.perplexity {
-                        true => perplexity::epoch(row),
-                        false => answers(row, self.without_recall),
-                    },
+                    if self.perplexity { perplexity::epoch(row) } else { answers(row, self.without_recall) },
                     row.tokens_per_s,
                     duration(row.seconds)
                 ));
@@ -98,10 +95,7 @@ impl Screen {
             (false, Some(a)) => format!("test accuracy {:.1} %", 100.0 * a),
             (false, None) => "test accuracy -".to_owned(),
         };
-        let rate = match pace > 0.0 {
-            true => self.tokens_per_step / pace,
-            false => 0.0,
-        };
+        let rate = if pace > 0.0 { self.tokens_per_step / pace } else { 0.0 };
         let line = format!(
             "epoch {epoch}/{}  loss {loss:.4}  {so_far}  {rate:.0} tokens/s  \
              at most {} left",

@@ -6,7 +6,7 @@ use crate::config::RunConfig;
 use crate::error::{refuse, Result};
 use crate::export::Run;
 use crate::recipes;
-use crate::store::{EpochRow, RunResult, RunStatus, SliceRow, Store, METRICS};
+use crate::store::{Column, EpochRow, RunResult, RunStatus, SliceRow, Store, METRICS};
 use crate::sweep::estimate::{counted, duration};
 use clap::Args;
 use serde_json::json;
@@ -23,9 +23,10 @@ pub(super) struct Arguments {
 
 pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let shown = LoadedRun::open(&arguments.run, global)?;
-    match global.json {
-        true => print::line(shown.event())?,
-        false => print::result(&shown.text()?)?,
+    if global.json {
+        print::line(shown.event())?
+    } else {
+        print::result(&shown.text()?)?
     }
     Ok(exit::DONE)
 }
@@ -103,7 +104,7 @@ impl LoadedRun {
                 text += &format!("typed     {}\n", by.command);
             }
             let numbers = METRICS.iter().filter_map(|metric| {
-                let value = result.metrics.get(metric.name)?;
+                let value = result.metrics.get(metric.column)?;
                 Some(vec![metric.name.to_owned(), format!("{value}"), metric.meaning.to_owned()])
             });
             text += &format!("\n{}", columns(&numbers.collect::<Vec<_>>(), Align::Left));
@@ -130,7 +131,7 @@ impl LoadedRun {
             }
             Some(result) => {
                 let how = result.outcome.map_or("", |outcome| outcome.name());
-                let seconds = result.metrics.get("seconds").unwrap_or(f64::NAN);
+                let seconds = result.metrics.get(Column::SECONDS).unwrap_or(f64::NAN);
                 let epochs = counted(self.epochs.len(), "epoch");
                 format!("status    {how} after {epochs}, {}\n", duration(seconds))
             }
@@ -161,20 +162,16 @@ impl LoadedRun {
     /// slices.
     fn sliced(&self, by: &str) -> String {
         let last = self.slices.last().map(|row| row.epoch);
-        let rows = self.slices.iter();
-        let rows = rows.filter(|row| Some(row.epoch) == last && row.by == by);
-        let rows = rows.map(|row| {
-            let slice = match row.from == row.to {
-                true => row.from.to_string(),
-                false => format!("{}-{}", row.from, row.to),
-            };
+        let rows = self.slices.iter().filter(|row| Some(row.epoch) == last && row.by == by).map(|row| {
+            let slice = if row.from == row.to { row.from.to_string() } else { format!("{}-{}", row.from, row.to) };
             let accuracy = format!("{:.2} %", 100.0 * row.accuracy);
             vec![slice, accuracy, counted(row.answers, "answer")]
         });
         let rows: Vec<Vec<String>> = rows.collect();
-        match rows.is_empty() {
-            true => String::new(),
-            false => format!("\ntest accuracy by {by}\n{}", columns(&rows, Align::Right)),
+        if rows.is_empty() {
+            String::new()
+        } else {
+            format!("\ntest accuracy by {by}\n{}", columns(&rows, Align::Right))
         }
     }
 

@@ -53,8 +53,9 @@ pub(super) fn is_set(stop: &AtomicBool) -> bool {
 
 /// Returns [`Error::Stopped`] if a flag from [`stop_flag`] is set.
 pub(super) fn check_stop(stop: &AtomicBool) -> Result<(), Error> {
-    match is_set(stop) {
-        true => Err(Error::Stopped),
-        false => Ok(()),
+    if is_set(stop) {
+        Err(Error::Stopped)
+    } else {
+        Ok(())
     }
 }

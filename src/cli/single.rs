@@ -14,7 +14,7 @@ use crate::model::initial_values;
 use crate::nn::InitialValues;
 use crate::recipes::Flags;
 use crate::recipes::{self, as_typed, Explained, Resolved, Task};
-use crate::store::{Metrics, Outcome, RunResult, RunStatus, Status, Store, Weights};
+use crate::store::{Column, Metrics, Outcome, RunResult, RunStatus, Status, Store, Weights};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{Experiment, Training};
 use crate::tasks;
@@ -50,16 +50,12 @@ impl Arguments {
         let Some(path) = &self.config else {
             return self.flags.single(task);
         };
-        let file = match path.is_dir() {
-            true => path.join("config.json"),
-            false => path.clone(),
-        };
+        let file = if path.is_dir() { path.join("config.json") } else { path.clone() };
         if file.extension().is_some_and(|ending| ending == "toml") {
             return Experiment::read(&file)?.single(task, &self.flags);
         }
         let place = file.display().to_string();
-        let text = files::read_text(&file);
-        let text = text.map_err(Error::into_refusal)?;
+        let text = files::read_text(&file).map_err(Error::into_refusal)?;
         let config = RunConfig::parse(&text, &place)?;
         let name = config.task.name();
         ensure!(
@@ -128,8 +124,7 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
 /// can be explained even if data files are missing; a run on files then has no id.
 fn explanation(resolved: &mut Resolved, identified: Result<()>, global: &Global) -> Result<String> {
     let id = identified.as_ref().ok().map(|()| resolved.config.id());
-    let unknown = identified.err();
-    let unknown = unknown.map(|e| format!("the id of a run on files depends on their content: {e}"));
+    let unknown = identified.err().map(|e| format!("the id of a run on files depends on their content: {e}"));
     resolved.notes.extend(unknown);
     let Resolved { explained, notes, config, .. } = resolved;
     let initial = initial_values(&config.model, &config.task.sizes()?)?;
@@ -150,8 +145,7 @@ fn explanation(resolved: &mut Resolved, identified: Result<()>, global: &Global)
     }
     let row = |row: &Explained| vec![row.name.to_string(), as_typed(&row.value), row.origin.to_string()];
     let rows: Vec<Vec<String>> = explained.iter().map(row).collect();
-    let notes = notes.iter().map(|note| format!("note: {note}\n"));
-    let notes: String = notes.collect();
+    let notes: String = notes.iter().map(|note| format!("note: {note}\n")).collect();
     let id = id.as_deref().unwrap_or("-");
     let row = |(name, initial): &(String, InitialValues)| {
         let shape = initial.shape.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
@@ -197,9 +191,10 @@ fn conclusion(config: &RunConfig, result: &RunResult, known: bool, store: &Store
         true => lines.extend(perplexity::weights(&folder)),
         false if folder.join(Weights::Last.file()).exists() => {
             let (file, id, out) = (Weights::Last.file(), config.id(), global.out_flag());
-            lines.push(match config.model.is_bidirectional() {
-                true => format!("weights: {file} there"),
-                false => format!("weights: {file} there; dsf inspect {id}{out} shows the mixers as dynamical systems"),
+            lines.push(if config.model.is_bidirectional() {
+                format!("weights: {file} there")
+            } else {
+                format!("weights: {file} there; dsf inspect {id}{out} shows the mixers as dynamical systems")
             });
         }
         false => {}
@@ -225,15 +220,15 @@ fn sentence(config: &RunConfig, task: &str, result: &RunResult) -> String {
     }
     let after = format!(
         "after {} ({})",
-        counted(metrics.count("epochs_run").unwrap_or(0), "epoch"),
-        duration(metrics.get("seconds").unwrap_or(0.0))
+        counted(metrics.count(Column::EPOCHS_RUN).unwrap_or(0), "epoch"),
+        duration(metrics.get(Column::SECONDS).unwrap_or(0.0))
     );
-    let accuracy = 100.0 * metrics.get("accuracy").unwrap_or(0.0);
+    let accuracy = 100.0 * metrics.get(Column::ACCURACY).unwrap_or(0.0);
     let diverged = result.outcome == Some(Outcome::Diverged);
-    if !diverged && metrics.get("train_tokens").is_some() {
+    if !diverged && metrics.get(Column::TRAIN_TOKENS).is_some() {
         return perplexity::sentence(config, task, metrics);
     }
-    if let Some(majority) = metrics.get("majority").filter(|_| !diverged) {
+    if let Some(majority) = metrics.get(Column::MAJORITY).filter(|_| !diverged) {
         let chosen = chosen(metrics);
         return format!(
             "{mixer} on {task}: {accuracy:.1} % of the test answers right {after}{chosen}; the majority-class \
@@ -267,35 +262,30 @@ fn expected(config: &RunConfig, accuracy: f64) -> String {
     let without = config.task.read().ok().and_then(|task| task.without_recall());
     let without = without.map_or(String::new(), |without| {
         let ceiling = 100.0 * without.accuracy;
-        let shown = match accuracy <= ceiling {
-            true => ": no recall shown",
-            false => "",
-        };
+        let shown = if accuracy <= ceiling { ": no recall shown" } else { "" };
         format!(" Without recall, {} answers {ceiling:.1} % right{shown}.", without.predictor)
     });
     let published = recipes::published_accuracy(config).map_or(String::new(), |accuracy| {
         // A mixer that learnt elsewhere lost the lookup to another rounding.
-        let rounding = match 100.0 * accuracy >= LEARNT {
-            true => "; another processor or build rounds differently, and another --seed shows whether this run is an exception",
-            false => "",
+        let rounding = if 100.0 * accuracy >= LEARNT {
+            "; another processor or build rounds differently, and another --seed shows whether this run is an exception"
+        } else {
+            ""
         };
-        format!(
-            " Published for these defaults (results/mqar-quick.csv, AVX-512): {:.1} %{rounding}.",
-            100.0 * accuracy
-        )
+        format!(" Published for these defaults (results/mqar-quick.csv, AVX-512): {:.1} %{rounding}.", 100.0 * accuracy)
     });
     without + &published
 }
 
 /// Returns the other accuracies: that of the epoch chosen by validation, and the highest.
 fn chosen(metrics: &Metrics) -> String {
-    let percent = |accuracy: &str| 100.0 * metrics.get(accuracy).unwrap_or(0.0);
-    let selected = metrics.count("selected_epoch").map_or(String::new(), |epoch| {
-        format!(", {:.1} % where validation was best (epoch {epoch})", percent("selected_accuracy"))
+    let percent = |accuracy: Column| 100.0 * metrics.get(accuracy).unwrap_or(0.0);
+    let selected = metrics.count(Column::SELECTED_EPOCH).map_or(String::new(), |epoch| {
+        format!(", {:.1} % where validation was best (epoch {epoch})", percent(Column::SELECTED_ACCURACY))
     });
     let best = metrics
-        .count("best_epoch")
-        .map_or(String::new(), |epoch| format!(", {:.1} % at best (epoch {epoch})", percent("best_accuracy")));
+        .count(Column::BEST_EPOCH)
+        .map_or(String::new(), |epoch| format!(", {:.1} % at best (epoch {epoch})", percent(Column::BEST_ACCURACY)));
     selected + &best
 }
 

@@ -6,7 +6,7 @@ use crate::config::RunConfig;
 use crate::error::Result;
 use crate::recipes::Flags;
 use crate::report::{report, Figure, ReportOptions, Screen, Series, FORMATS};
-use crate::store::{snapshots, RunResult, RunStatus, Store};
+use crate::store::{snapshots, Column, RunResult, RunStatus, Store};
 use crate::sweep::estimate;
 use crate::sweep::{run_all, Ending, Job, Limits, Message, Options, Plan, Training, Worker};
 use candle_core::Device;
@@ -107,14 +107,16 @@ fn it_is_trained_and_an_interrupted_run_ends_with_the_same_numbers() {
     };
     let ((whole, none), (resumed, kept)) = (trained(None, None), trained(Some(1), Some(1)));
     assert!(none.is_empty());
-    let epochs = whole.metrics.count("epochs_run").unwrap();
+    let epochs = whole.metrics.count(Column::EPOCHS_RUN).unwrap();
     assert_eq!(kept.len(), epochs + 1, "the start, and after every epoch");
     assert_eq!(kept, trained(None, Some(1)).1);
     assert_eq!(whole.status, RunStatus::Done);
-    let metrics =
-        |result: &RunResult| ["accuracy", "train_loss", "test_loss", "steps"].map(|name| result.metrics.get(name));
+    let metrics = |result: &RunResult| {
+        [Column::ACCURACY, Column::TRAIN_LOSS, Column::TEST_LOSS, Column::STEPS]
+            .map(|column| result.metrics.get(column))
+    };
     assert_eq!(metrics(&whole), metrics(&resumed));
-    assert!(whole.metrics.get("accuracy").unwrap() > 0.9);
+    assert!(whole.metrics.get(Column::ACCURACY).unwrap() > 0.9);
 }
 
 #[test]

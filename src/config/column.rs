@@ -3,20 +3,17 @@
 /// Placement of a setting in summaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Summary {
-    /// A column after all explicit ones, named and described like the flag. Settings that only recipes set follow from
-    /// others and get no column.
+    /// A column named and described like the flag. Settings that only recipes set follow from others and get no column.
     AsFlag,
-    /// A column with an explicit position, which existing files have.
+    /// A column with a description of its own.
     Column(SettingColumn),
     /// The column of this name, which belongs to another setting; no run has both.
     In(&'static str),
 }
 
-/// Column of existing summary files.
+/// Column of summary files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettingColumn {
-    /// Position among the columns of settings. It is fixed: new settings come after it.
-    pub order: usize,
     /// Name of the column if it differs from the flag; empty otherwise.
     pub name: &'static str,
     /// Unit; empty for counts, names and ratios.
@@ -30,14 +27,9 @@ pub struct SettingColumn {
 }
 
 impl SettingColumn {
-    /// Column of a setting that no existing file has.
-    pub const fn as_flag(help: &'static str) -> Self {
-        Self::new(usize::MAX, Absent::Empty, help)
-    }
-
-    /// Column at position `order`, with the name of the flag.
-    pub(super) const fn new(order: usize, absent: Absent, meaning: &'static str) -> Self {
-        Self { order, name: "", unit: "", role: Role::Setting, absent, meaning }
+    /// Column with the name of the flag.
+    pub const fn new(absent: Absent, meaning: &'static str) -> Self {
+        Self { name: "", unit: "", role: Role::Setting, absent, meaning }
     }
 
     pub(super) const fn named(self, name: &'static str) -> Self {

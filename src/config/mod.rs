@@ -17,7 +17,9 @@ pub use dsf_ops::Pool;
 pub use hybrid::Hybrid;
 pub use language::{InitScheme, LanguageConfig, Rotary};
 pub use model::{Layout, MapInit, ModelConfig, PositionEmbedding, StateMixer};
-pub use settings::{spelt, At, Extra, Group, Kind, Objective, Setting, SettingScope, Settings, SETTINGS};
+pub use settings::{
+    spelt, At, Brief, Decides, Group, Kind, Listed, Objective, Omitted, Setting, SettingScope, Settings, SETTINGS,
+};
 pub use task::TaskConfig;
 pub use train::{AdamConfig, Decay, Precision, Schedule, TrainConfig};
 
@@ -35,7 +37,7 @@ pub const FORMAT: u32 = 1;
 pub struct RunConfig {
     /// Version of this config's meaning, see [`FORMAT`].
     pub format: u32,
-    /// Seed of initial weights and dropout, and by default of generated data; see [`Self::draws_own_data`].
+    /// Seed of initial weights and dropout, and by default of generated data.
     pub seed: u64,
     /// Protocol that filled the fields below; part of the run's identity and of every row.
     pub protocol: Protocol,
@@ -66,15 +68,6 @@ impl RunConfig {
         value.to_string() // serde_json's maps are ordered by key
     }
 
-    /// Whether the run's examples are drawn by its own seed, so that another seed has other examples. Under the
-    /// protocol `reference` the data are fixed, and the data seed is a setting like any other.
-    pub fn draws_own_data(&self) -> bool {
-        let setting = |name| self.task.get(name);
-        let from_files = setting("data").is_some_and(|data| data == "files");
-        let data_seed = setting("data_seed").and_then(serde_json::Value::as_u64);
-        self.protocol != Protocol::Reference && !from_files && data_seed == Some(self.seed)
-    }
-
     /// Id of the run: twelve hex digits of the SHA-256 of [`Self::canonical`].
     pub fn id(&self) -> String {
         let digest = Sha256::digest(self.canonical().as_bytes());
@@ -83,12 +76,11 @@ impl RunConfig {
 }
 
 impl Protocol {
+    /// Names of the protocols, in the order of their definition.
+    pub const NAMES: [&'static str; 3] = ["paper", "reference", "matched"];
+
     /// Name as typed in flags and written in rows.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Paper => "paper",
-            Self::Reference => "reference",
-            Self::Matched => "matched",
-        }
+        Self::NAMES[self as usize]
     }
 }

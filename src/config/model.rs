@@ -43,7 +43,7 @@ pub struct ModelConfig {
     pub short_conv: bool,
     /// Initial values of the mixers' linear maps.
     #[serde(default, skip_serializing_if = "MapInit::is_released")]
-    pub init: MapInit,
+    pub map_init: MapInit,
     /// Layers of another mixer; `None` if all layers have the same mixer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hybrid: Option<Hybrid>,

@@ -6,6 +6,7 @@
 
 use super::column::{Absent, Role, SettingColumn, Summary};
 use super::hybrid::Hybrid;
+use super::Protocol;
 use crate::error::{refuse, Result};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -27,14 +28,92 @@ pub struct Setting {
     pub more: &'static [(&'static [Objective], &'static str)],
     /// Names accepted by tasks of some objectives, if these are not all names of the kind.
     pub names_of: &'static [(&'static [Objective], &'static [&'static str])],
-    /// Whether `-h` lists the setting.
-    pub common: bool,
+    /// Objectives of the tasks for which users set it; recipes may set any field that the config has.
+    pub of: &'static [Objective],
+    /// Commands whose `-h` lists the setting.
+    pub brief: Brief,
     /// Other names of the flag.
     pub aliases: &'static [&'static str],
-    /// Flag that follows this one in help, if there is one.
-    pub extra: Option<Extra>,
+    /// Other settings that follow from this one.
+    pub decides: Decides,
+    /// Meaning of a config that leaves the setting out.
+    pub omitted: Omitted,
+    /// Appearance in the list of a sweep's settings.
+    pub listed: Listed,
     /// Placement in summaries.
     pub summary: Summary,
+}
+
+/// Commands whose `-h` lists a setting; `--help` lists all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Brief {
+    /// No command.
+    Never,
+    /// Commands that train one run.
+    OfOneRun,
+    /// Commands that train one run, and `dsf sweep`.
+    OfSweeps,
+}
+
+/// Other settings that follow from a setting, in the order in which a run's command is made: those that decide the
+/// most come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Decides {
+    /// The default preset of the task, and the files that are read.
+    Data,
+    /// Defaults of other settings, all of which a config has fixed.
+    Defaults,
+    /// The seed of the data.
+    Seeds,
+    /// The files that are read, whose digest a config holds.
+    Files,
+    /// Both settings, unless they are set themselves.
+    Both([&'static str; 2]),
+    /// None.
+    Nothing,
+}
+
+impl Decides {
+    /// Settings of a config that no longer hold once the setting is chosen beside it.
+    pub fn replaced(&self) -> &[&'static str] {
+        match self {
+            Self::Data | Self::Files => &["source-digest"],
+            Self::Both(names) => names,
+            Self::Defaults | Self::Seeds | Self::Nothing => &[],
+        }
+    }
+}
+
+/// Meaning of a config that leaves a setting out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Omitted {
+    /// The setting does not apply to the run.
+    Absent,
+    /// The setting has this value, which stays fixed if the config is trained again.
+    Is(&'static str),
+    /// The setting has the value of this one.
+    As(&'static str),
+    /// The setting has its neutral value, which lists of settings call this.
+    Neutral(&'static str),
+}
+
+/// Appearance of a setting in the list of a sweep's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// By its flag, if runs differ in it.
+    Varied,
+    /// By this short name, even if all runs have one value.
+    Always(&'static str),
+    /// Always, by a short name; the second text stands for zero.
+    AlwaysOr(&'static str, &'static str),
+    /// Always, by a short name; with the second setting, if runs have it, as one value under the third name.
+    AlwaysWith(&'static str, &'static str, &'static str),
+    /// In the value of another setting.
+    Within,
+    /// If runs of one task, protocol and mixer differ in it; else it follows from these.
+    Chosen,
+    /// By the value of this setting.
+    As(&'static str),
 }
 
 /// Place of a setting in a run's config.
@@ -54,16 +133,14 @@ pub enum At {
     Body(&'static str),
     /// Field of the training.
     Train(&'static str),
-    /// Field of the training that users set only for classifiers.
-    TrainOfClassifier(&'static str),
-    /// Field of the training that users set only for language models of text.
-    TrainOfLanguage(&'static str),
     /// Field of AdamW, for objectives that do not use the released optimiser.
     Adam(&'static str),
     /// One field of language models of text, and another of all other models.
     TextOr(&'static At, &'static At),
     /// No field: rules compute other settings from it.
     Rule,
+    /// No field: the flag gives values to other settings.
+    Others,
 }
 
 /// Prediction target of a model. It determines which settings a run has, how its model is scored, and which parts of it
@@ -98,17 +175,6 @@ pub struct SettingScope<'a> {
     pub objective: Objective,
     /// Fields of the task's config.
     pub fields: &'a [&'a str],
-}
-
-/// Flag that is no setting of its own and gives values to others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extra {
-    /// `--option`: options of mixers.
-    Options,
-    /// `--sizes`: sequence lengths and numbers of pairs together.
-    Sizes,
-    /// `--seeds`: a number of seeds.
-    Seeds,
 }
 
 /// Headings of help.
@@ -163,6 +229,8 @@ pub enum Kind {
     Bool,
     /// One of these names.
     OneOf(&'static [&'static str]),
+    /// Protocol, of those that the task has.
+    Protocol,
     /// Name from another table, such as a variant.
     Name,
     /// Name of a mixer; in a list, `all` stands for every mixer.
@@ -173,6 +241,20 @@ pub enum Kind {
     Layers,
     /// Tokenizer: `bytes`, `gpt-neox` or the path of a `tokenizer.json`.
     Tokenizer,
+    /// Option of a mixer, `NAME=VALUE`; in a list, several values of one name are alternatives.
+    MixerOption,
+    /// Values of two settings, joined by a colon.
+    Pair([&'static str; 2]),
+    /// Number of consecutive values of a setting, counting up from the first.
+    CountOf(&'static str),
+}
+
+impl Kind {
+    /// Whether values are numbers that need not be whole.
+    pub fn is_real(self) -> bool {
+        use Kind::{Decay, LearningRate, Norm, NotNegative, Number, Positive, Share};
+        matches!(self, Positive | LearningRate | NotNegative | Norm | Decay | Share | Number)
+    }
 }
 
 /// Rows of settings, in the order of help.
@@ -221,12 +303,16 @@ const EVERY: &[Objective] = &Objective::ALL;
 const LABELS: &[Objective] = &[Objective::PerToken];
 const POOLED: &[Objective] = &[Objective::Pooled];
 const TEXT: &[Objective] = &[Objective::NextToken];
-
-const INIT: &str =
-    "`released`: as in the released code, N(0, 0.02) under most protocols; `authors`: by the rule of the mixer's \
-    authors, where they have one (mamba, mamba2, ssd-mamba2).";
+const SCORED: &[Objective] = &[Objective::PerToken, Objective::Pooled];
+const DOCUMENTS: &[Objective] = &[Objective::Pooled, Objective::NextToken];
 
 const fn row(name: &'static str, at: At, kind: Kind, group: Group, help: &'static str) -> Setting {
+    let of = match at {
+        At::Classifier(_) => POOLED,
+        At::Language(_) | At::Adam(_) => TEXT,
+        At::Body(_) => DOCUMENTS,
+        At::Run(_) | At::Task(_) | At::Model(_) | At::Train(_) | At::TextOr(..) | At::Rule | At::Others => EVERY,
+    };
     Setting {
         name,
         at,
@@ -235,20 +321,43 @@ const fn row(name: &'static str, at: At, kind: Kind, group: Group, help: &'stati
         help,
         more: &[],
         names_of: &[],
-        common: false,
+        of,
+        brief: Brief::Never,
         aliases: &[],
-        extra: None,
+        decides: Decides::Nothing,
+        omitted: Omitted::Absent,
+        listed: Listed::Varied,
         summary: Summary::AsFlag,
     }
 }
 
-const fn column(order: usize, absent: Absent, meaning: &'static str) -> SettingColumn {
-    SettingColumn::new(order, absent, meaning)
+const fn column(absent: Absent, meaning: &'static str) -> SettingColumn {
+    SettingColumn::new(absent, meaning)
 }
 
 impl Setting {
     const fn common(self) -> Self {
-        Self { common: true, ..self }
+        Self { brief: Brief::OfOneRun, ..self }
+    }
+
+    const fn of_sweeps(self) -> Self {
+        Self { brief: Brief::OfSweeps, ..self }
+    }
+
+    const fn of(self, of: &'static [Objective]) -> Self {
+        Self { of, ..self }
+    }
+
+    const fn decides(self, decides: Decides) -> Self {
+        Self { decides, ..self }
+    }
+
+    const fn omitted(self, omitted: Omitted) -> Self {
+        Self { omitted, ..self }
+    }
+
+    const fn listed(self, listed: Listed) -> Self {
+        Self { listed, ..self }
     }
 
     const fn also(self, aliases: &'static [&'static str]) -> Self {
@@ -261,10 +370,6 @@ impl Setting {
 
     const fn accepting(self, names_of: &'static [(&'static [Objective], &'static [&'static str])]) -> Self {
         Self { names_of, ..self }
-    }
-
-    const fn followed_by(self, extra: Extra) -> Self {
-        Self { extra: Some(extra), ..self }
     }
 
     const fn shown(self, column: SettingColumn) -> Self {
@@ -280,248 +385,289 @@ impl Setting {
 #[rustfmt::skip]
 pub static SETTINGS: Settings = {
     use Absent::{Empty, Is, Required, Where};
+    use Decides::{Both, Data, Defaults, Files, Seeds};
     use Group::{Classifier, Language, Model, Recipe, Task, Training};
-    use Kind::{Bool, Decay, Name, Norm, NotNegative, Number, OneOf, Positive, Share, Tokenizer, Whole};
+    use Kind::{Bool, CountOf, Decay, MixerOption, Name, Norm, NotNegative, Number, OneOf, Pair, Positive, Share, Tokenizer, Whole};
+    use Listed::{Always, AlwaysOr, AlwaysWith, Chosen, Within};
+    use Omitted::Neutral;
     use Role::{Cell, Rate, Seed};
     Settings(&[
         row("dataset", At::Task("dataset"), OneOf(&["listops", "text", "retrieval", "image", "pathfinder"]), Task,
             "Task of the Long Range Arena").common()
-            .shown(column(30, Empty, "task of the Long Range Arena, or corpus of a text")),
+            .decides(Data).listed(Always("dataset"))
+            .shown(column(Empty, "task of the Long Range Arena, or corpus of a text")),
         row("mixer", At::Model("mixer"), Kind::Mixer, Model,
-            "Sequence mixer, one of `dsf mixers`").common()
-            .shown(column(3, Required, "sequence mixer")),
+            "Sequence mixer, one of `dsf mixers`").of_sweeps()
+            .decides(Defaults).listed(Always("mixer"))
+            .shown(column(Required, "sequence mixer")),
         row("variant", At::Model("variant"), Name, Model,
             "Variant of the mixer")
             .more(&[(EVERY, "`dsf mixers` lists the variants; the default depends on the protocol.")])
-            .shown(column(4, Required, "variant of the mixer")),
-        row("protocol", At::Run("protocol"), OneOf(&["paper", "reference", "matched"]), Model,
+            .decides(Defaults)
+            .shown(column(Required, "variant of the mixer")),
+        row("protocol", At::Run("protocol"), Kind::Protocol, Model,
             "Block and training around the mixer")
             .more(&[(EVERY, "`reference` follows the released configs, `paper` appendix J of the paper, `matched` uses one block for every mixer.")])
-            .common()
-            .shown(column(2, Required, "paper, reference or matched")),
+            .of_sweeps()
+            .decides(Defaults).listed(Always("protocol"))
+            .shown(column(Required, "paper, reference or matched")),
         row("d", At::Model("d_model"), SIZE, Model,
-            "Model width d").common().also(&["d-model"])
-            .shown(column(6, Required, "embedding width").role(Cell)),
+            "Model width d").of_sweeps().also(&["d-model"])
+            .listed(Always("d"))
+            .shown(column(Required, "embedding width").role(Cell)),
         row("n", At::Model("d_state"), SIZE, Model,
             "State expansion n")
             .more(&[(EVERY, "States per channel; query and key width of attention.")])
-            .common().also(&["d-state"])
-            .shown(column(7, Required, "state expansion; query and key width of attention").role(Cell)),
-        row("heads", At::Model("n_heads"), SIZE, Model,
+            .of_sweeps().also(&["d-state"])
+            .listed(Always("n"))
+            .shown(column(Required, "state expansion; query and key width of attention").role(Cell)),
+        row("number of heads", At::Model("n_heads"), SIZE, Model,
             "Number of heads s, which divides d and n")
-            .shown(column(8, Required, "number of heads")),
+            .shown(column(Required, "number of heads")),
         row("layers", At::Model("n_layers"), LAYERS, Model,
             "Number of blocks, each with one mixer")
-            .shown(column(9, Required, "number of blocks")),
+            .shown(column(Required, "number of blocks")),
         row("mlp-width", At::Body("mlp_width"), Whole(1, 1 << 20), Model,
             "Hidden width of feed-forward layers")
             .more(&[(POOLED, "The classification head has the same width.")])
-            .shown(column(37, Empty, "hidden width of feed-forward layers and heads")),
+            .shown(column(Empty, "hidden width of feed-forward layers and heads")),
         row("expand", At::Model("expand"), Number, Model,
             "Expansion factor, inner width over d")
             .more(&[(EVERY, "For mixers with an inner width, such as mamba and rg-lru.")])
-            .followed_by(Extra::Options)
-            .shown(column(33, Empty, "expansion factor: inner width over d, for mixers with an inner width")),
+            .shown(column(Empty, "expansion factor: inner width over d, for mixers with an inner width")),
+        row("option", At::Others, MixerOption, Model,
+            "An option of one mixer, e.g. `dt_init=zero`; see `dsf mixers`"),
         row("hybrid", At::Model("hybrid"), Kind::Layers, Model,
             "Layers of another mixer, NAME:every=K,offset=J")
             .more(&[(EVERY, "Replaces layers J, J+K and so on, counted from 0; J defaults to K/2, and `attention` means softmax. Further \
                 NAME=VALUE set options and variant of that mixer.")])
-            .shown(column(54, Empty, "layers of another mixer, counted from 0")),
+            .shown(column(Empty, "layers of another mixer, counted from 0")),
         row("short-conv", At::Model("short_conv"), Bool, Model,
             "Put a short convolution before the mixer")
-            .more(&[(EVERY, "A causal convolution over four tokens of each channel, then SiLU, as inside Mamba; with mixers that have one of \
-                their own it is a second one.")])
-            .shown(column(63, Empty, "true where a short convolution precedes the mixer")),
-        row("init", At::TextOr(&At::Language("init"), &At::Model("init")), OneOf(&["pythia", "hf", "released", "authors"]), Model,
-            "Initial values of linear maps")
-            .more(&[(LABELS, INIT), (POOLED, INIT),
-                (TEXT, "`pythia`: standard deviations of Pythia's training; `hf`: 0.02, as in `transformers`.")])
-            .accepting(&[(LABELS, &["released", "authors"]), (POOLED, &["released", "authors"]), (TEXT, &["pythia", "hf"])])
-            .shown(column(48, Empty, "initial values of linear maps: pythia or hf in a text's model, else authors where they are those of \
-                the mixer's authors")),
+            .more(&[(EVERY, "A causal convolution over four tokens of each channel, then SiLU, as inside Mamba. A mixer that has one inside \
+                then has two.")])
+            .omitted(Neutral("false"))
+            .shown(column(Empty, "true if a short convolution precedes the mixer")),
+        row("map-init", At::Model("map_init"), OneOf(&["released", "authors"]), Model,
+            "Initial values of the mixer's linear maps")
+            .more(&[(EVERY, "`released`: those of the model around it; `authors`: those of the mixer's authors, if they have a rule of their \
+                own (mamba, mamba2, ssd-mamba2).")])
+            .omitted(Neutral("released"))
+            .shown(column(Empty, "authors if the mixer's linear maps start by the rule of its authors")),
         row("layout", At::Model("layout"), LAYOUTS, Recipe, "")
-            .shown(column(10, Required, "residual layout of a block")),
+            .shown(column(Required, "residual layout of a block")),
         row("state-mixer", At::Model("state_mixer"), STATE_MIXERS, Recipe, "")
-            .shown(column(11, Required, "feed-forward half of a block, after the mixer")),
+            .shown(column(Required, "feed-forward half of a block, after the mixer")),
         row("positions", At::Model("positions"), Bool, Model,
             "Add position embeddings")
             .more(&[(LABELS, "Learnt embeddings do not extend beyond the positions seen in training.")])
-            .shown(column(12, Required, "whether the model has position embeddings")),
+            .of(LABELS).listed(Chosen)
+            .shown(column(Required, "whether the model has position embeddings")),
         row("position-embedding", At::Model("position_embedding"), OneOf(&["learnt", "sinusoidal"]), Model,
             "Kind of position embedding")
             .more(&[(LABELS, "Sinusoidal embeddings (Vaswani et al. 2017) have no parameters and exist at every position.")])
-            .shown(column(60, Empty, "kind of position embeddings, if they are not learnt: sinusoidal")),
+            .of(LABELS).omitted(Neutral("learnt"))
+            .shown(column(Empty, "kind of position embeddings, if they are not learnt: sinusoidal")),
 
         row("corpus", At::Task("corpus"),
             OneOf(&["wikitext-103-raw", "wikitext-103", "wikitext-2-raw", "wikitext-2", "text", "sample"]), Task,
             "Corpus of text")
             .more(&[(TEXT, "One of the WikiTexts, `text` for train.txt, valid.txt and test.txt in --data-dir, or the built-in `sample`.")])
             .common()
+            .decides(Data).listed(Within)
             .shown_in("dataset"),
         row("source-digest", At::Task("source_digest"), Name, Recipe, "")
-            .shown(column(62, Empty, "digest of the files that the task reads: twelve hex digits; empty for generated data")),
+            .shown(column(Empty, "digest of the files that the task reads: twelve hex digits; empty for generated data")),
         row("tokenizer", At::Task("tokenizer"), Tokenizer, Task,
             "bytes, gpt-neox or a tokenizer.json").common()
-            .shown(column(44, Empty, "tokenizer: bytes, gpt-neox, or the digest of another tokenizer's file")),
+            .shown(column(Empty, "tokenizer: bytes, gpt-neox, or the digest of another tokenizer's file")),
         row("eos-between-articles", At::Task("eos_between_articles"), Bool, Language,
             "Put the tokenizer's end-of-text token before each article")
-            .shown(column(45, Where("tokenizer", "", "false"), "whether the end-of-text token precedes each article")),
+            .shown(column(Where("tokenizer", "", "false"), "whether the end-of-text token precedes each article")),
         row("seq-len", At::Task("seq_len"), ANY, Task,
             "Sequence length L, in tokens")
             .more(&[(POOLED, "Length of the longest document, including its end token.")])
-            .common()
-            .shown(column(13, Required, "tokens per example, L").unit("tokens")),
+            .of_sweeps()
+            .listed(AlwaysWith("L", "kv-pairs", "L:k"))
+            .shown(column(Required, "tokens per example, L").unit("tokens")),
         row("test-seq-len", At::Task("test_seq_len"), ANY, Task,
             "Sequence length of the test, in tokens")
             .more(&[(LABELS, "Default: the training length.")])
-            .shown(column(55, Empty, "tokens per test example, if different from training").unit("tokens")),
+            .omitted(Neutral("as L"))
+            .shown(column(Empty, "tokens per test example, if different from training").unit("tokens")),
         row("copy-tokens", At::Task("copy_tokens"), ANY, Task,
             "Tokens to copy, at most L / 2").common()
-            .shown(column(56, Empty, "tokens to copy per example of selective copying")),
+            .shown(column(Empty, "tokens to copy per example of selective copying")),
         row("kv-pairs", At::Task("kv_pairs"), ANY, Task,
-            "Key-value pairs k, at most L / 4").common()
-            .followed_by(Extra::Sizes)
-            .shown(column(14, Is("0"), "key-value pairs per example, k")),
+            "Key-value pairs k, at most L / 4").of_sweeps()
+            .listed(Within)
+            .shown(column(Is("0"), "key-value pairs per example, k")),
+        row("sizes", At::Others, Pair(["seq-len", "kv-pairs"]), Task,
+            "L and k together, e.g. `64:4,128:8`, in place of --seq-len and --kv-pairs"),
         row("key-tokens", At::Task("key_tokens"), Whole(1, 8), Task,
             "Tokens of a key")
             .more(&[(LABELS, "Needs --data native.")])
-            .shown(column(57, Empty, "tokens per key, if several")),
+            .omitted(Neutral("1"))
+            .shown(column(Empty, "tokens per key, if several")),
         row("overwrites", At::Task("overwrites"), ANY, Task,
             "Number of pairs that are shown again with a new value, which is the answer")
-            .shown(column(58, Empty, "pairs per example that are shown again with another value")),
+            .omitted(Neutral("0"))
+            .shown(column(Empty, "pairs per example that are shown again with another value")),
         row("passes", At::Task("passes"), ANY, Task,
             "Number of times that all pairs are shown, each time in a new order")
-            .shown(column(59, Empty, "number of times that all pairs of an example are shown, if several")),
+            .omitted(Neutral("1"))
+            .shown(column(Empty, "number of times that all pairs of an example are shown, if several")),
         row("vocab-size", At::Task("vocab_size"), ANY, Task,
             "Vocabulary size V, in tokens")
             .more(&[(TEXT, "Default: the size of the tokenizer.")])
-            .shown(column(15, Is("0"), "vocabulary size, V")),
+            .listed(Always("V"))
+            .shown(column(Is("0"), "vocabulary size, V")),
         row("train-examples", At::Task("train_examples"), ANY, Task,
             "Training examples")
             .more(&[(LABELS, "Every epoch uses the same examples."), (POOLED, "Every epoch uses the same examples."), (TEXT, "The first windows of the text; 0 takes all.")])
             .common()
-            .shown(column(16, Is("0"), "training examples, or windows of a text; 0 for all windows")),
+            .listed(AlwaysOr("examples", "all"))
+            .shown(column(Is("0"), "training examples, or windows of a text; 0 for all windows")),
         row("test-examples", At::Task("test_examples"), ANY, Task,
             "Test examples")
             .more(&[(TEXT, "The validation text is cut to the same number; 0 takes all.")])
-            .shown(column(17, Is("0"), "test examples, or windows of the test text and of the validation text; 0 for all windows")),
+            .shown(column(Is("0"), "test examples, or windows of the test text and of the validation text; 0 for all windows")),
         row("val-examples", At::Task("val_examples"), ANY, Task,
             "Validation examples, which select the epoch")
             .more(&[(LABELS, "They also stop training (--stop-at) and select the learning rate in reports, so that the test examples \
                 select nothing; 0 for none. Default: the number of test examples; under --protocol reference and paper 0, so that the \
                 test examples stop training, as in the released code."), (POOLED, "0 for none. Default: the official split.")])
-            .shown(column(32, Empty, "validation examples, which select the epoch")),
+            .omitted(Omitted::Is("0"))
+            .shown(column(Empty, "validation examples, which select the epoch")),
         row("data", At::Task("data"), OneOf(&["native", "numpy", "files"]), Task,
             "Source of the examples")
             .more(&[(LABELS, "`native` is the generator of dsf, `numpy` the released one, bit for bit."),
                 (POOLED, "`files` reads the released data, `native` generates listops and pathfinder.")])
             .accepting(&[(LABELS, &["native", "numpy"]), (POOLED, &["native", "files"])])
-            .shown(column(18, Empty, "generator of the examples")),
+            .decides(Files)
+            .shown(column(Empty, "generator of the examples")),
         row("data-seed", At::Task("data_seed"), ANY, Task,
             "Seed of the examples")
             .more(&[(EVERY, "Default: --seed, so that every seed draws its own examples; under --protocol reference 0, the same \
                 examples for all seeds, as released.")])
-            .shown(column(19, Is("0"), "seed of the examples")),
+            .shown(column(Is("0"), "seed of the examples")),
         row("contour-length", At::Task("contour_length"), ANY, Classifier,
             "Number of paddles in the long paths of Pathfinder")
             .more(&[(POOLED, "6, 9 or 14 in the released levels, 3 to 14 if generated.")])
-            .shown(column(31, Where("dataset", "pathfinder", "14"), "paddles of the long paths of Pathfinder, 14 in the hard set")),
+            .decides(Files)
+            .shown(column(Where("dataset", "pathfinder", "14"), "paddles of the long paths of Pathfinder, 14 in the hard set")),
 
         row("lr", At::Train("lr"), Kind::LearningRate, Training,
             "Peak learning rate")
             .more(&[(EVERY, "In `dsf sweep` also `paper`: the rates that the paper tried, if it tried several.")])
-            .common().also(&["learning-rate"])
-            .shown(column(20, Required, "peak learning rate").role(Rate)),
+            .of_sweeps().also(&["learning-rate"])
+            .listed(Always("lr"))
+            .shown(column(Required, "peak learning rate").role(Rate)),
         row("epochs", At::Train("epochs"), EPOCHS, Training,
-            "Maximum number of epochs").common()
-            .shown(column(27, Required, "maximum number of epochs").named("epochs_max")),
+            "Maximum number of epochs").of_sweeps()
+            .listed(Always("epochs"))
+            .shown(column(Required, "maximum number of epochs").named("epochs_max")),
         row("batch-size", At::Train("batch_size"), EPOCHS, Training,
             "Examples per optimizer step")
-            .shown(column(26, Required, "examples per step")),
+            .listed(Always("batch"))
+            .shown(column(Required, "examples per step")),
         row("micro-batch", At::Train("micro_batch"), EPOCHS, Training,
             "Examples per forward pass (gradient accumulation)")
             .more(&[(EVERY, "The optimizer step stays the same.")])
-            .shown(column(34, Empty, "examples per forward pass (gradient accumulation)")),
+            .omitted(Omitted::As("batch-size"))
+            .shown(column(Empty, "examples per forward pass (gradient accumulation)")),
         row("weight-decay", At::Train("weight_decay"), NotNegative, Training,
             "Decoupled weight decay of AdamW")
-            .shown(column(21, Required, "decoupled weight decay")),
+            .shown(column(Required, "decoupled weight decay")),
         row("decay", At::TextOr(&At::Adam("decay"), &At::Train("decay")), OneOf(&["all", "matrices", "maps"]), Training,
             "Parameters with weight decay: all, matrices or maps")
             .more(&[(EVERY, "`matrices`: parameters with two axes or more, as in Pythia; `maps`: linear maps and embeddings, and neither \
                 decays, step sizes and kernels of a mixer, nor norms and biases.")])
-            .shown(column(53, Empty, "parameters with weight decay: all (also where it is empty), matrices, or maps")),
+            .omitted(Neutral("all"))
+            .shown(column(Empty, "parameters with weight decay: all (also if empty), matrices or maps")),
         row("precision", At::Train("precision"), OneOf(&["f32", "tf32", "bf16"]), Training,
             "Precision: f32, tf32 or bf16; the last two need a GPU")
             .more(&[(TEXT, "Default on a GPU: bf16.")])
-            .shown(column(22, Is("f32"), "number format of the computation: f32, tf32 or bf16")),
+            .omitted(Omitted::Is("f32"))
+            .shown(column(Is("f32"), "number format of the computation: f32, tf32 or bf16")),
         row("dropout", At::Classifier("dropout"), Share, Training,
             "Dropout probability")
             .more(&[(LABELS, "Applied to embeddings and attention weights."), (TEXT, "Applied to embeddings and attention weights."), (POOLED, "Applied after embeddings, mixers and feed-forward layers.")])
-            .shown(column(38, Empty, "dropout after mixers and feed-forward layers")),
+            .of(EVERY).decides(Both(["embed-dropout", "attn-dropout"])).listed(Listed::As("embed-dropout"))
+            .shown(column(Empty, "dropout after mixers and feed-forward layers")),
         row("attn-dropout", At::Model("attn_dropout"), Share, Training,
             "Dropout of attention, if different from --dropout")
             .more(&[(EVERY, "Applied to attention weights."), (POOLED, "Linear and normalized attention apply it to their outputs.")])
-            .shown(column(24, Required, "dropout on attention weights")),
+            .shown(column(Required, "dropout on attention weights")),
         row("embed-dropout", At::Model("embed_dropout"), Share, Recipe, "")
-            .shown(column(23, Required, "dropout on the embeddings")),
+            .shown(column(Required, "dropout on the embeddings")),
         row("stop-at", At::Train("stop_above"), NotNegative, Training, "Stop above this accuracy; 1 disables early stopping")
             .more(&[(EVERY, "Measured on the validation examples if there are any, else on the test examples.")])
-            .shown(column(28, Required, "accuracy above which training stops: on validation examples if there are any, else on test examples").named("stop_above")),
+            .of(SCORED)
+            .shown(column(Required, "accuracy above which training stops: on validation examples if there are any, else on test examples").named("stop_above")),
 
-        row("warmup-epochs", At::TrainOfClassifier("warmup_epochs"), Whole(0, 1_000_000), Classifier,
+        row("warmup-epochs", At::Train("warmup_epochs"), Whole(0, 1_000_000), Classifier,
             "Epochs of linear learning rate warm-up")
-            .shown(column(35, Where("input", "", "0"), "epochs of linear learning rate warm-up")),
+            .of(POOLED).omitted(Omitted::Is("0"))
+            .shown(column(Where("input", "", "0"), "epochs of linear learning rate warm-up")),
         row("input", At::Classifier("input"), OneOf(&["embedding", "scalar"]), Classifier,
             "Tokens as embeddings, or each as one number")
-            .shown(column(36, Empty, "input of tokens: embedding, or scalar (one number)")),
+            .shown(column(Empty, "input of tokens: embedding, or scalar (one number)")),
         row("pool", At::Classifier("pool"), OneOf(&["mean", "last", "max"]), Classifier,
             "Pooling over positions")
-            .shown(column(40, Empty, "pooling over positions: mean, last or max")),
+            .shown(column(Empty, "pooling over positions: mean, last or max")),
         row("mask", At::Classifier("mask"), Bool, Classifier,
             "Exclude padding from pooling")
-            .shown(column(41, Empty, "whether pooling excludes padding")),
+            .shown(column(Empty, "whether pooling excludes padding")),
         row("dual", At::Classifier("dual"), OneOf(&["logits", "features"]), Classifier,
             "Comparison of two documents")
             .more(&[(POOLED, "By the logits of each, or by their pooled features.")])
-            .shown(column(42, Empty, "comparison of two documents: by logits or features")),
+            .shown(column(Empty, "comparison of two documents: by logits or features")),
         row("loss", At::Classifier("loss"), OneOf(&["ce", "double-softmax"]), Classifier,
             "Cross-entropy, or cross-entropy of a double softmax")
             .more(&[(POOLED, "The released classifiers apply softmax twice.")])
-            .shown(column(43, Empty, "ce (cross-entropy), or double-softmax as in the released classifiers")),
+            .shown(column(Empty, "ce (cross-entropy), or double-softmax as in the released classifiers")),
         row("lambda-skip", At::Classifier("lambda_skip"), Bool, Classifier,
             "Scale skip connections by a learnt scalar")
             .more(&[(POOLED, "One scalar per mixer, as in one released transformer.")])
-            .shown(column(39, Empty, "whether a learnt scalar scales the residual of mixers")),
+            .shown(column(Empty, "whether a learnt scalar scales the residual of mixers")),
         row("bidirectional", At::Classifier("bidirectional"), Bool, Classifier,
             "Attend to later tokens as well")
             .more(&[(POOLED, "Attention covers the whole document and no padding: softmax, linear and normalized attention, taylor, performer.")])
-            .shown(column(61, Empty, "true if attention covers all tokens of the document")),
+            .omitted(Neutral("false"))
+            .shown(column(Empty, "true if attention covers all tokens of the document")),
         row("head", At::Classifier("head"), OneOf(&["mlp", "linear"]), Recipe, ""),
         row("pad-to-longest", At::Classifier("pad_to_longest"), Bool, Recipe, ""),
 
         row("rotary", At::Language("rotary"), OneOf(&["pre", "post", "none"]), Language,
             "Rotary positions before or after the feature map")
             .more(&[(TEXT, "Mixers without queries and keys take `none`.")])
-            .shown(column(46, Empty, "rotary positions: pre (before the feature map), post (after it) or none")),
+            .shown(column(Empty, "rotary positions: pre (before the feature map), post (after it) or none")),
         row("rotary-dims", At::Language("rotary_dims"), ANY, Recipe, "")
-            .shown(column(47, Empty, "channels of each head with rotary positions")),
-        row("schedule", At::TrainOfLanguage("schedule"),
+            .shown(column(Empty, "channels of each head with rotary positions")),
+        row("init", At::Language("init"), OneOf(&["pythia", "hf"]), Language,
+            "Standard deviations of initial weights")
+            .more(&[(TEXT, "`pythia`: those of Pythia's training; `hf`: 0.02, as in `transformers`.")])
+            .shown(column(Empty, "initialisation scheme: pythia or hf")),
+        row("schedule", At::Train("schedule"),
             OneOf(&["constant", "cosine", "linear", "warmup-constant", "cosine-per-epoch", "warmup-cosine"]), Language,
             "Learning rate after the warm-up")
             .more(&[(TEXT, "The warm-up takes a tenth of the steps.")])
             // The schedule of a classifier follows from its protocol.
             .accepting(&[(TEXT, &["constant", "cosine", "linear"])])
-            .shown(column(25, Required, "learning rate schedule")),
+            .of(TEXT)
+            .shown(column(Required, "learning rate schedule")),
         row("clip", At::Adam("clip"), Norm, Language,
             "Gradient clipping norm; 0 disables it")
-            .shown(column(52, Where("beta1", "", "0"), "gradient clipping norm; 0 for none")),
+            .omitted(Omitted::Is("0"))
+            .shown(column(Where("beta1", "", "0"), "gradient clipping norm; 0 for none")),
         row("beta1", At::Adam("beta1"), Decay, Recipe, "")
-            .shown(column(49, Empty, "first-moment decay of AdamW")),
+            .shown(column(Empty, "first-moment decay of AdamW")),
         row("beta2", At::Adam("beta2"), Decay, Language,
             "Second-moment decay of AdamW")
-            .shown(column(50, Empty, "second-moment decay of AdamW")),
+            .shown(column(Empty, "second-moment decay of AdamW")),
         row("eps", At::Adam("eps"), Positive, Recipe, "")
-            .shown(column(51, Empty, "epsilon of AdamW, added to the root of the second moment")),
+            .shown(column(Empty, "epsilon of AdamW, added to the root of the second moment")),
 
         row("tokens-per-step", At::Rule, ANY, Recipe, ""),
         row("largest-batch", At::Rule, ANY, Recipe, ""),
@@ -530,52 +676,23 @@ pub static SETTINGS: Settings = {
             "Seed of initial weights and dropout")
             .more(&[(LABELS, "Also seeds the examples, unless --protocol is reference."), (POOLED, "Also seeds the order of examples, and \
                 generated examples unless --protocol is reference."), (TEXT, "Also seeds the order of examples.")])
-            .followed_by(Extra::Seeds)
             .common()
-            .shown(column(29, Required, "seed of initial weights and dropout").role(Seed)),
+            .decides(Seeds).listed(Always("seed"))
+            .shown(column(Required, "seed of initial weights and dropout").role(Seed)),
+        row("seeds", At::Others, CountOf("seed"), Training,
+            "Number of seeds, counting up from the first").of_sweeps()
+            .more(&[(EVERY, "Each seed draws initial weights and, except under --protocol reference, generated examples, unless \
+                --data-seed fixes them")]),
     ])
 };
 
-impl At {
-    /// JSON pointer of the field in the config of a run of `objective`; `None` if such a config lacks it.
-    fn pointer(self, objective: Objective) -> Option<String> {
-        let (room, field) = match self {
-            At::Run(field) => ("", field),
-            At::Task(field) => ("/task", field),
-            At::Model(field) => ("/model", field),
-            At::Classifier(field) => (if_objective(objective, Objective::Pooled, "/model/classifier")?, field),
-            At::Language(field) => (if_objective(objective, Objective::NextToken, "/model/language")?, field),
-            At::Body(field) => match objective {
-                Objective::PerToken => return None,
-                Objective::Pooled => ("/model/classifier", field),
-                Objective::NextToken => ("/model/language", field),
-            },
-            At::Train(field) | At::TrainOfClassifier(field) | At::TrainOfLanguage(field) => ("/train", field),
-            At::Adam(field) => (if_objective(objective, Objective::NextToken, "/train/adam")?, field),
-            At::TextOr(text, other) => {
-                return if objective == Objective::NextToken { text } else { other }.pointer(objective)
-            }
-            At::Rule => return None,
-        };
-        Some(format!("{room}/{field}"))
-    }
-}
-
 impl Setting {
-    /// Whether users set it for a task; recipes may set any field that the config has.
+    /// Whether users set it for a task.
     pub fn is_of(&self, scope: &SettingScope) -> bool {
-        let objective = scope.objective;
-        match self.at {
-            At::Task(field) => scope.fields.contains(&field),
-            At::Classifier("dropout") => true,
-            At::Classifier(_) | At::TrainOfClassifier(_) => objective == Objective::Pooled,
-            At::Language(_) | At::Adam(_) | At::TrainOfLanguage(_) => objective == Objective::NextToken,
-            At::Body(_) => objective != Objective::PerToken,
-            // Other objectives have the position embeddings of their published models.
-            At::Model("positions" | "position_embedding") => objective == Objective::PerToken,
-            // Language models are not scored by accuracy.
-            At::Train("stop_above") => objective != Objective::NextToken,
-            At::Run(_) | At::Model(_) | At::Train(_) | At::TextOr(..) | At::Rule => true,
+        match (self.at, self.kind) {
+            (At::Task(field), _) => scope.fields.contains(&field),
+            (_, Kind::Pair(names)) => names.iter().all(|name| SETTINGS.find(name).is_some_and(|one| one.is_of(scope))),
+            _ => self.of.contains(&scope.objective),
         }
     }
 
@@ -586,7 +703,26 @@ impl Setting {
 
     /// JSON pointer of the setting in the config of a run of `objective`; `None` if such a config lacks the field.
     pub fn pointer(&self, objective: Objective) -> Option<String> {
-        self.at.pointer(objective)
+        let at = match self.at {
+            At::TextOr(text, other) => *if objective == Objective::NextToken { text } else { other },
+            at => at,
+        };
+        let (room, field) = match at {
+            At::Run(field) => ("", field),
+            At::Task(field) => ("/task", field),
+            At::Model(field) => ("/model", field),
+            At::Classifier(field) => (if_objective(objective, Objective::Pooled, "/model/classifier")?, field),
+            At::Language(field) => (if_objective(objective, Objective::NextToken, "/model/language")?, field),
+            At::Body(field) => match objective {
+                Objective::PerToken => return None,
+                Objective::Pooled => ("/model/classifier", field),
+                Objective::NextToken => ("/model/language", field),
+            },
+            At::Train(field) => ("/train", field),
+            At::Adam(field) => (if_objective(objective, Objective::NextToken, "/train/adam")?, field),
+            At::TextOr(..) | At::Rule | At::Others => return None,
+        };
+        Some(format!("{room}/{field}"))
     }
 
     /// JSON pointers of the setting in the configs of all objectives.
@@ -608,8 +744,10 @@ impl Setting {
 
     /// Names that the setting accepts for tasks of any of `objectives`; `None` unless its kind is a list of names.
     pub fn names(&self, objectives: &[Objective]) -> Option<Vec<&'static str>> {
-        let Kind::OneOf(names) = self.kind else {
-            return None;
+        let names: &[&str] = match self.kind {
+            Kind::OneOf(names) => names,
+            Kind::Protocol => &Protocol::NAMES,
+            _ => return None,
         };
         let taken = |name: &&&'static str| {
             let mut of = self.names_of.iter().filter(|(_, names)| names.contains(name));
@@ -620,28 +758,33 @@ impl Setting {
 
     /// Text of `--help`: the meaning for tasks of all `objectives`, and the accepted names.
     pub fn full_help(&self, objectives: &[Objective]) -> String {
-        let more = self.more.iter();
-        let more = more.filter(|(of, _)| objectives.iter().all(|one| of.contains(one)));
-        let more: Vec<&str> = more.map(|(_, sentence)| *sentence).collect();
+        let more: Vec<&str> = self
+            .more
+            .iter()
+            .filter(|(of, _)| objectives.iter().all(|one| of.contains(one)))
+            .map(|(_, sentence)| *sentence)
+            .collect();
         let names = self.names(objectives);
         let names = names.map(|names| format!(" [{}]", names.join(", ")));
         let names = names.unwrap_or_default();
-        match more.is_empty() {
-            true => format!("{}{names}", self.help),
-            false => format!("{}. {}{names}", self.help, more.join(" ")),
+        if more.is_empty() {
+            format!("{}{names}", self.help)
+        } else {
+            format!("{}. {}{names}", self.help, more.join(" "))
         }
     }
 
     /// Placeholder of the value in help.
     pub fn value_name(&self) -> &'static str {
         match self.kind {
-            Kind::Whole(..) => "N",
-            Kind::Positive | Kind::LearningRate | Kind::NotNegative | Kind::Norm | Kind::Decay | Kind::Number => "X",
+            Kind::Whole(..) | Kind::CountOf(_) => "N",
             Kind::Share => "P",
             Kind::Bool => "BOOL",
-            Kind::OneOf(_) | Kind::Name | Kind::Mixer => "NAME",
-            Kind::Tokenizer => "NAME",
+            Kind::OneOf(_) | Kind::Protocol | Kind::Name | Kind::Mixer | Kind::Tokenizer => "NAME",
             Kind::Layers => "LAYERS",
+            Kind::MixerOption => "NAME=VALUE",
+            Kind::Pair(_) => "L:k",
+            _ => "X",
         }
     }
 
@@ -652,34 +795,40 @@ impl Setting {
     /// Fails with the expected form, without the setting's name. Ranges are checked by [`Self::check`].
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         match self.kind {
-            Kind::Whole(..) => {
+            Kind::Whole(..) | Kind::CountOf(_) => {
                 let number = text.parse::<u64>().map(Value::from);
                 number.map_err(|_| "not a whole number of 0 or more, such as 64".to_owned())
             }
-            Kind::Positive
-            | Kind::LearningRate
-            | Kind::NotNegative
-            | Kind::Norm
-            | Kind::Decay
-            | Kind::Share
-            | Kind::Number => {
-                match text.parse::<f64>() {
-                    // Adding 0 turns -0 into 0, which would otherwise give a run of another id.
-                    Ok(number) if number.is_finite() => Ok(Value::from(number + 0.0)),
-                    // JSON has no literal for NaN and infinity; [`Self::check`] rejects the text later.
-                    Ok(number) => Ok(Value::from(number.to_string())),
-                    Err(_) => Err("not a number, such as 0.1".to_owned()),
-                }
-            }
+            kind if kind.is_real() => match text.parse::<f64>() {
+                // Adding 0 turns -0 into 0, which would otherwise give a run of another id.
+                Ok(number) if number.is_finite() => Ok(Value::from(number + 0.0)),
+                // JSON has no literal for NaN and infinity; [`Self::check`] rejects the text later.
+                Ok(number) => Ok(Value::from(number.to_string())),
+                Err(_) => Err("not a number, such as 0.1".to_owned()),
+            },
             Kind::Bool => match text {
                 "true" => Ok(Value::Bool(true)),
                 "false" => Ok(Value::Bool(false)),
                 _ => Err("not true or false".to_owned()),
             },
-            Kind::OneOf(names) if !names.contains(&text) => Err(format!("not one of {}", names.join(", "))),
+            Kind::Pair(_) => {
+                let whole = |part: &str| part.trim().parse::<usize>().ok();
+                let pair = text
+                    .split_once(':')
+                    .and_then(|(first, second)| Some((whole(first)?, whole(second)?)))
+                    .map(|(first, second)| Value::from(format!("{first}:{second}")));
+                pair.ok_or_else(|| "not L:k, a length and a number of pairs such as 64:4".to_owned())
+            }
+            Kind::MixerOption => match text.split_once('=') {
+                Some((name, value)) => Ok(Value::from(format!("{}={}", name.trim(), value.trim()))),
+                None => Err("not NAME=VALUE, such as dt_init=zero".to_owned()),
+            },
+            Kind::OneOf(_) | Kind::Protocol if !self.names(EVERY).is_some_and(|names| names.contains(&text)) => {
+                Err(format!("not one of {}", self.names(EVERY).unwrap_or_default().join(", ")))
+            }
             Kind::OneOf(_) if text == "constant" => Ok(Value::from("warmup-constant")),
             Kind::Layers => text.parse::<Hybrid>().map(|hybrid| Value::from(hybrid.to_string())),
-            Kind::OneOf(_) | Kind::Name | Kind::Mixer | Kind::Tokenizer => Ok(Value::from(text)),
+            _ => Ok(Value::from(text)),
         }
     }
 
@@ -704,7 +853,7 @@ impl Setting {
             Kind::Decay => (!finite(|x| (0.0..1.0).contains(&x))).then(|| "in [0, 1), such as 0.95".to_owned()),
             Kind::Norm => (!finite(|x| x >= 0.0)).then(|| "a norm such as 1, or 0 for none".to_owned()),
             Kind::Number => (!value.is_number()).then(|| "a number, such as 2".to_owned()),
-            Kind::Bool | Kind::OneOf(_) | Kind::Name | Kind::Mixer | Kind::Layers | Kind::Tokenizer => None,
+            _ => None,
         };
         match wanted {
             Some(wanted) => refuse!(flag(format!("--{name}")) = spelt(value), "must be {wanted}"),

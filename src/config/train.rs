@@ -112,7 +112,8 @@ pub enum Decay {
 pub enum Schedule {
     /// lr (1 + cos(pi e / epochs)) / 2, constant inside epoch e.
     CosinePerEpoch,
-    /// Linear from 0 over the first tenth of all steps, then constant.
+    /// Linear from 0 over the first tenth of all steps, then constant; typed as `constant`.
+    #[serde(alias = "constant")]
     WarmupConstant,
     /// Released schedule of the classifiers: in epoch e of E, with W = `warmup_epochs`, and a floor of 5e-6, (floor +
     /// (lr - floor) (1 + cos(pi e / E)) / 2) min(1, (e + 1) / W).

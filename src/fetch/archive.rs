@@ -204,11 +204,10 @@ fn inner(path: &Path) -> PathBuf {
 fn broken(path: &Path, error: &io::Error) -> Error {
     use ErrorKind::{FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     let disk = [FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull];
-    let remedy = match disk.contains(&error.kind()) {
-        true => "the same command unpacks it again",
-        false => "--force downloads it again",
-    };
-    Error::io("unpack", path)(io::Error::other(format!("{error}; {remedy}")))
+    match disk.contains(&error.kind()) {
+        true => Error::io("unpack", path)(io::Error::other(format!("{error}; the same command unpacks it again"))),
+        false => Error::corrupt(path, format!("cannot unpack it: {error}; --force downloads it again")),
+    }
 }
 
 /// Reader of a file that reports its progress, and fails once the stop flag is set.

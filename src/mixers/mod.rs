@@ -172,7 +172,7 @@ pub struct Entry {
     pub growth: Growth,
     /// Stem of its golden files, `STEM_VARIANT`.
     pub stem: &'static str,
-    /// Initial values of its linear maps by its authors, for `--init authors`; `None` for those of the released model.
+    /// Initial values of its linear maps by its authors, for `--map-init authors`; `None` for those of the released model.
     pub authors_init: Option<Scheme>,
     /// Parameters with initial values of their own, which no scheme of linear maps changes.
     pub own_init: &'static [&'static str],

@@ -90,7 +90,7 @@ impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
             drops_output: model.classifier.is_some(),
             bidirectional: model.is_bidirectional(),
             short_conv: model.short_conv,
-            map_init: model.init,
+            map_init: model.map_init,
             input_std,
             output_std,
             rnn_output_std: language.map_or(input_std, |_| output_std),

@@ -2,18 +2,9 @@
 
 use super::rules::without_kernel_length;
 use super::{resolve, Choice, FixedSettings, Task, PRESETS};
-use crate::config::{spelt, Precision, RunConfig, Setting};
+use crate::config::{spelt, At, Decides, Kind, Omitted, RunConfig, Setting};
 use crate::error::{refuse, Result};
-use serde_json::{json, Value};
-
-/// Settings that determine the defaults of others; a config has fixed all of those.
-const DECIDING: [&str; 3] = ["mixer", "variant", "protocol"];
-
-/// Settings that select the files that are read; a config holds the digest of their content.
-const CHOOSING_FILES: [&str; 4] = ["dataset", "corpus", "data", "contour-length"];
-
-/// Settings that `--dropout` sets.
-const DROPOUTS: [&str; 2] = ["embed-dropout", "attn-dropout"];
+use serde_json::Value;
 
 impl Choice {
     /// All settings of `config`, with `place` as their origin.
@@ -27,20 +18,18 @@ impl Choice {
         let fields = config.task.entry()?.fields;
         let document = serde_json::to_value(config).expect("a run config is plain data");
         let mut choice = Self::default();
+        let settings = choice.settings;
         let value = |setting: &Setting| {
             let at = setting.pointer(objective)?;
-            let found = document.pointer(&at).filter(|value| !value.is_null());
-            // A config leaves out settings that have no effect.
-            found.cloned().or_else(|| match setting.name {
-                "clip" => Some(json!(0)),
-                "micro-batch" => Some(json!(config.train.batch_size)),
-                "warmup-epochs" => Some(json!(0)),
-                "val-examples" if fields.contains(&"val_examples") => Some(json!(0)),
-                "precision" => Some(json!(Precision::F32)),
+            let found = |at: &str| document.pointer(at).filter(|value| !value.is_null()).cloned();
+            let has = |setting: &Setting| !matches!(setting.at, At::Task(field) if !fields.contains(&field));
+            found(&at).or_else(|| match setting.omitted {
+                Omitted::Is(text) if has(setting) => setting.parse(text).ok(),
+                Omitted::As(name) => found(&settings.find(name)?.pointer(objective)?),
                 _ => None,
             })
         };
-        let values = choice.settings.iter().filter_map(|setting| Some((setting.name, value(setting)?)));
+        let values = settings.iter().filter_map(|setting| Some((setting.name, value(setting)?)));
         choice.fixed =
             FixedSettings { values: values.collect(), options: config.model.options.clone(), place: place.to_owned() };
         Ok(choice)
@@ -52,22 +41,16 @@ impl Choice {
     ///
     /// Fails if `other` sets one that determines the defaults of others, since those are already fixed.
     pub fn with(self, mut other: Self) -> Result<Self> {
-        let deciding = DECIDING.into_iter().find(|name| other.is_chosen(name));
-        if let Some(name) = deciding.or(other.preset.map(|_| "preset")) {
+        let chosen: Vec<&Setting> = other.settings.iter().filter(|s| other.values.contains_key(s.name)).collect();
+        let deciding = chosen.iter().find(|setting| setting.decides == Decides::Defaults);
+        if let Some(name) = deciding.map(|setting| setting.name).or(other.preset.map(|_| "preset")) {
             refuse!(flag(format!("--{name}")), "decides other settings, which --config has fixed: give one of the two");
         }
         other.fixed = self.fixed;
-        if other.is_chosen("dropout") {
-            other.fixed.values.retain(|name, _| !DROPOUTS.contains(name));
-        }
-        if CHOOSING_FILES.iter().any(|name| other.is_chosen(name)) {
-            other.fixed.values.remove("source-digest");
+        for name in chosen.iter().flat_map(|setting| setting.decides.replaced()) {
+            other.fixed.values.remove(name);
         }
         Ok(other)
-    }
-
-    fn is_chosen(&self, name: &str) -> bool {
-        self.values.contains_key(name)
     }
 }
 
@@ -100,10 +83,11 @@ fn flags(
         Some(Choice::again(&made.config, "").ok()?.fixed)
     };
     // Settings that determine others come first: once they are set, fewer of the others differ.
-    let all = chosen.settings.typed().map(|setting| setting.name);
-    let names: Vec<&str> = ["dataset", "corpus"].into_iter().chain(DECIDING).chain(["seed"]).chain(all).collect();
+    let mut settings: Vec<&Setting> = chosen.settings.typed().collect();
+    settings.sort_by_key(|setting| setting.decides.min(Decides::Files));
     let mut now = made(&chosen);
-    for name in names {
+    for setting in &settings {
+        let name = setting.name;
         let Some(value) = whole.values.get(name) else {
             continue;
         };
@@ -114,12 +98,14 @@ fn flags(
         }
     }
     // The seed comes after all other settings.
-    typed.sort_by_key(|(name, _)| name == "seed");
+    let seed = settings.iter().find(|setting| setting.decides == Decides::Seeds)?;
+    typed.sort_by_key(|(name, _)| name == seed.name);
+    let flag = settings.iter().find(|setting| setting.kind == Kind::MixerOption)?.name;
     for (name, value) in &whole.options {
         if now.as_ref()?.options.get(name) != Some(value) {
             let option = format!("{name}={value}");
-            chosen.set("option", &option, "").ok()?;
-            typed.push(("option".to_owned(), option));
+            chosen.set(flag, &option, "").ok()?;
+            typed.push((flag.to_owned(), option));
         }
     }
     (resolve(task, &chosen).ok()?.config == *config).then_some(typed)

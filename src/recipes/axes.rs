@@ -1,9 +1,9 @@
 //! Axes of a grid: the values that each list of flags stands for, and their product.
 
-use super::flags::{size, Flags, OPTION, SIZES};
+use super::flags::Flags;
 use super::{resolve, Choice, Resolved, Task};
-use crate::config::{Extra, Kind, RunConfig, Setting};
-use crate::error::{refuse, Error, Result};
+use crate::config::{Kind, RunConfig, Setting};
+use crate::error::{refuse, Result};
 use crate::mixers::MIXERS;
 
 /// Maximum number of runs of one product.
@@ -47,19 +47,9 @@ impl Flags {
     }
 
     /// Sets a point of `axis`. Its place is that of the setting, or else of the flag that stands for it.
-    fn set(&self, choice: &mut Choice, axis: &Axis, point: &Point) -> Result<()> {
-        let of_flag = match self.place(axis.flag) {
-            "" => format!("--{}", axis.flag),
-            place => place.to_owned(),
-        };
-        for (name, text) in point {
-            let place = match self.place(name) {
-                "" => &of_flag,
-                place => place,
-            };
-            choice.set(name, text, place)?;
-        }
-        Ok(())
+    fn set(&self, choice: &mut Choice, axis: &Axis, (name, text): &Point) -> Result<()> {
+        let places = [self.place(name), self.place(axis.flag)].into_iter().find(|place| !place.is_empty());
+        choice.set(name, text, &places.map_or_else(|| format!("--{}", axis.flag), str::to_owned))
     }
 
     /// Returns every combination of the lists; the last axis varies fastest.
@@ -97,22 +87,21 @@ struct Axis {
     points: Vec<Point>,
 }
 
-/// Settings given by one item of a list.
-type Point = Vec<(&'static str, String)>;
+/// A setting, and its value as typed.
+type Point = (&'static str, String);
 
 /// Returns the axes of `flags` for runs of `task`, in the order of `--help`.
 fn axes(flags: &Flags, task: Task) -> Result<Vec<Axis>> {
     check_alternatives(flags)?;
     let mut axes = Vec::new();
     for setting in flags.settings.typed() {
-        match (setting.extra, flags.seeds) {
-            (Some(Extra::Seeds), Some(count)) => axes.push(seeds(flags, setting, task, count)?),
+        match (setting.kind, flags.seeds) {
+            (Kind::MixerOption, _) => axes.extend(options(flags, setting.name)),
+            (Kind::CountOf(counted), Some(count)) => {
+                axes.retain(|axis: &Axis| axis.flag != counted);
+                axes.push(seeds(flags, [setting.name, counted], task, count)?);
+            }
             _ => axes.push(axis(flags, setting, task)?),
-        }
-        match setting.extra {
-            Some(Extra::Options) => axes.extend(options(flags)),
-            Some(Extra::Sizes) => axes.push(sizes(flags)?),
-            Some(Extra::Seeds) | None => {}
         }
     }
     axes.retain(|axis| !axis.points.is_empty());
@@ -120,14 +109,12 @@ fn axes(flags: &Flags, task: Task) -> Result<Vec<Axis>> {
 }
 
 fn axis(flags: &Flags, setting: &Setting, task: Task) -> Result<Axis> {
-    let name = setting.name;
-    let list = flags.list(name);
+    let list = flags.list(setting.name);
     let mut points = Vec::new();
     for text in list {
-        let values = values(setting, text, task)?;
-        points.extend(values.into_iter().map(|value| vec![(name, value)]));
+        points.extend(values(setting, text, task)?.into_iter().map(|value| (setting.name, value)));
     }
-    Ok(Axis { flag: name, text: list.join(","), points })
+    Ok(Axis { flag: setting.name, text: list.join(","), points })
 }
 
 /// Expands an item of a list: a keyword stands for several values, any other item for itself.
@@ -139,60 +126,58 @@ fn values(setting: &Setting, text: &str, task: Task) -> Result<Vec<String>> {
     })
 }
 
-fn sizes(flags: &Flags) -> Result<Axis> {
-    let mut points = Vec::new();
-    for text in flags.list(SIZES) {
-        let (seq_len, kv_pairs) = size(text).map_err(|why| Error::flag_value(format!("--{SIZES}"), text, why))?;
-        points.push(vec![("seq-len", seq_len.to_string()), ("kv-pairs", kv_pairs.to_string())]);
-    }
-    Ok(Axis { flag: SIZES, text: flags.list(SIZES).join(","), points })
-}
-
 /// Returns one axis per option: several values of one option are alternatives, several options are combined.
-fn options(flags: &Flags) -> Vec<Axis> {
+fn options(flags: &Flags, flag: &'static str) -> Vec<Axis> {
     let name = |item: &String| item.split('=').next().unwrap_or_default().to_owned();
     let mut names: Vec<String> = Vec::new();
-    for item in flags.list(OPTION) {
+    for item in flags.list(flag) {
         if !names.contains(&name(item)) {
             names.push(name(item));
         }
     }
     let of = |wanted: &String| {
-        let items = flags.list(OPTION).iter();
-        let items: Vec<String> = items.filter(|item| name(item) == *wanted).cloned().collect();
-        Axis {
-            flag: OPTION,
-            text: items.join(","),
-            points: items.into_iter().map(|item| vec![(OPTION, item)]).collect(),
-        }
+        let items: Vec<String> = flags.list(flag).iter().filter(|item| name(item) == *wanted).cloned().collect();
+        Axis { flag, text: items.join(","), points: items.into_iter().map(|item| (flag, item)).collect() }
     };
     names.iter().map(of).collect()
 }
 
-/// Returns the axis of `count` seeds, counting up from the first that is given.
-fn seeds(flags: &Flags, seed: &Setting, task: Task, count: u64) -> Result<Axis> {
+/// Returns the axis of the flag `flag`, which gives `count` values of `seed`, counting up from the first that is given.
+fn seeds(flags: &Flags, [flag, seed]: [&'static str; 2], task: Task, count: u64) -> Result<Axis> {
     if !(1..=MOST_RUNS).contains(&count) {
-        refuse!(flag "--seeds" = count, "must be 1 to {MOST_RUNS}");
+        refuse!(flag(format!("--{flag}")) = count, "must be 1 to {MOST_RUNS}");
     }
-    let given = flags.list(seed.name).first().map(|text| text.parse().ok());
+    let given = flags.list(seed).first().map(|text| text.parse().ok());
     let first = given.flatten().unwrap_or_else(|| task.seed());
     let Some(last) = first.checked_add(count - 1) else {
-        refuse!(flag "--seeds" = count, "with --seed {first} this is beyond the largest seed; start lower");
+        refuse!(
+            flag(format!("--{flag}")) = count,
+            "with --{seed} {first} this is beyond the largest seed; start lower"
+        );
     };
-    Ok(Axis {
-        flag: "seeds",
-        text: count.to_string(),
-        points: (first..=last).map(|value| vec![(seed.name, value.to_string())]).collect(),
-    })
+    let points = (first..=last).map(|value| (seed, value.to_string()));
+    Ok(Axis { flag, text: count.to_string(), points: points.collect() })
 }
 
 fn check_alternatives(flags: &Flags) -> Result<()> {
-    let given = |name: &str| !flags.list(name).is_empty();
-    if given(SIZES) && (given("seq-len") || given("kv-pairs")) {
-        refuse!(flag "--sizes" = flags.list(SIZES).join(","), "gives lengths and pairs: leave out --seq-len and --kv-pairs");
-    }
-    if flags.seeds.is_some() && flags.list("seed").len() > 1 {
-        refuse!(flag "--seed" = flags.list("seed").join(","), "lists the seeds, and --seeds counts them: give a list, or a first seed and a count");
+    for setting in flags.settings.typed() {
+        let list = |name: &str| flags.list(name).join(",");
+        match (setting.kind, setting.name) {
+            (Kind::Pair(names), name) if !list(name).is_empty() && names.iter().any(|name| !list(name).is_empty()) => {
+                let [first, second] = names;
+                refuse!(
+                    flag(format!("--{name}")) = list(name),
+                    "gives lengths and pairs: leave out --{first} and --{second}"
+                );
+            }
+            (Kind::CountOf(seed), name) if flags.seeds.is_some() && flags.list(seed).len() > 1 => {
+                refuse!(
+                    flag(format!("--{seed}")) = list(seed),
+                    "lists the seeds, and --{name} counts them: give a list, or a first seed and a count"
+                );
+            }
+            _ => {}
+        }
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! Settings merged layer by layer, each with its origin.
 
+use super::partial::{Merged, Partial};
 use super::recipe::{Layer, Recipe, Values};
 use super::{Choice, Task};
 use crate::config::Protocol;
 use crate::error::{self, refuse, Error, Result};
 use crate::mixers::{self, Entry};
-use serde::de::DeserializeOwned;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,6 +15,8 @@ use std::fmt;
 pub enum Origin {
     /// A flag, or a key of an experiment file.
     Given(String),
+    /// The config of another run.
+    Config(String),
     /// A layer of a recipe.
     Recipe {
         /// Task of the recipe.
@@ -31,7 +33,7 @@ pub enum Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Given(place) => f.write_str(place),
+            Self::Given(place) | Self::Config(place) => f.write_str(place),
             Self::Recipe { task, layer } => write!(f, "recipes/{task}.toml, {layer}"),
             Self::Released(mixer) => write!(f, "released block of {mixer}"),
             Self::Rule(rule) => f.write_str(rule),
@@ -47,7 +49,8 @@ pub(super) struct Draft<'a> {
     pub entry: &'static Entry,
     pub protocol: Protocol,
     preset: &'a str,
-    merged: BTreeMap<&'static str, (Value, Origin)>,
+    /// Settings so far.
+    pub set: Merged,
     /// Options of the mixer that layers set.
     pub options: BTreeMap<String, (String, Origin)>,
     /// Notes for the user.
@@ -57,16 +60,15 @@ pub(super) struct Draft<'a> {
 impl<'a> Draft<'a> {
     /// Merges all layers of the recipe of `task` that hold for `choice`.
     pub fn new(task: Task, recipe: &'a Recipe, choice: &'a Choice) -> Result<Self> {
-        let first = |name: &str| {
-            let layers = recipe.layer.iter().filter(|layer| layer.when.is_empty());
-            let set = layers.filter_map(|layer| layer.set.get(name)).next();
+        let unconditional = || recipe.layer.iter().filter(|layer| layer.when.is_empty());
+        let first = |name: &str, layered: Option<Value>| {
             let fixed = choice.fixed.values.get(name);
-            let found = choice.value(name).or(fixed).or(set);
-            let found = found.and_then(Value::as_str);
-            found.unwrap_or_default().to_owned()
+            choice.value(name).or(fixed).cloned().or(layered).unwrap_or_default()
         };
-        let entry = mixers::find(&first("mixer"))?;
-        let protocol = serde_json::from_value(json!(first("protocol")));
+        let mixer = first("mixer", unconditional().find_map(|layer| layer.set.mixer.as_ref()).map(|name| json!(name)));
+        let protocol = first("protocol", unconditional().find_map(|layer| layer.set.protocol).map(|name| json!(name)));
+        let entry = mixers::find(mixer.as_str().unwrap_or_default())?;
+        let protocol = serde_json::from_value(protocol);
         let named = recipe.presets.named.as_ref();
         let named = named.filter(|named| choice.value(&named.setting).is_some());
         let default = named.map_or(&recipe.presets.default, |named| &named.preset);
@@ -77,7 +79,7 @@ impl<'a> Draft<'a> {
             entry,
             protocol: protocol.map_err(|e| Error::flag("--protocol", e.to_string()))?,
             preset: choice.preset.unwrap_or(default),
-            merged: BTreeMap::new(),
+            set: Merged::default(),
             options: BTreeMap::new(),
             notes: Vec::new(),
         };
@@ -87,7 +89,7 @@ impl<'a> Draft<'a> {
             }
         }
         draft.note_substitute();
-        draft.apply_fixed();
+        draft.apply_fixed()?;
         Ok(draft)
     }
 
@@ -95,14 +97,15 @@ impl<'a> Draft<'a> {
         let origin = Origin::Recipe { task: self.task.name, layer: layer.of.clone() };
         if layer.released_block {
             let block = self.entry.released;
-            let origin = Origin::Released(self.entry.name);
-            self.merge("layout", json!(block.layout), origin.clone());
-            self.merge("state-mixer", json!(block.state_mixer), origin.clone());
-            self.merge("positions", json!(block.positions), origin);
+            let block = Partial {
+                layout: Some(block.layout),
+                state_mixer: Some(block.state_mixer),
+                positions: Some(block.positions),
+                ..Partial::default()
+            };
+            self.set.merge(&block, &Origin::Released(self.entry.name));
         }
-        for (name, value) in &layer.set {
-            self.merge(name, value.clone(), origin.clone());
-        }
+        self.set.merge(&layer.set, &origin);
         for (name, value) in &layer.options {
             let set = (value.clone(), origin.clone());
             self.options.insert(name.clone(), set);
@@ -110,69 +113,30 @@ impl<'a> Draft<'a> {
     }
 
     /// Overrides the settings of the layers by those of the given config.
-    fn apply_fixed(&mut self) {
+    fn apply_fixed(&mut self) -> Result<()> {
         let fixed = &self.choice.fixed;
-        let origin = Origin::Given(fixed.place.clone());
+        let origin = Origin::Config(fixed.place.clone());
         for (name, value) in &fixed.values {
-            self.merged.insert(name, (value.clone(), origin.clone()));
+            self.set(name, value, origin.clone())?;
         }
         for (name, value) in &fixed.options {
             let set = (value.clone(), origin.clone());
             self.options.insert(name.clone(), set);
         }
+        Ok(())
     }
 
-    fn merge(&mut self, name: &str, value: Value, origin: Origin) {
-        // Names that are not in the table are skipped; a test checks that no recipe has any.
+    /// Overrides all settings by the user's.
+    pub fn apply_given(&mut self) -> Result<()> {
+        let mut given = self.choice.values.iter();
+        given.try_for_each(|(name, (value, place))| self.set(name, value, Origin::Given(place.clone())))
+    }
+
+    fn set(&mut self, name: &str, value: &Value, origin: Origin) -> Result<()> {
         let Some(setting) = self.choice.settings.find(name) else {
-            return;
+            return Ok(());
         };
-        let value = match value.as_str().map(|text| setting.parse(text)) {
-            Some(Ok(spelt)) => spelt,
-            _ => value,
-        };
-        self.merged.insert(setting.name, (value, origin));
-    }
-
-    /// Value of a setting: the user's, or else that of the last layer.
-    pub fn value(&self, name: &str) -> Option<&Value> {
-        let merged = || self.merged.get(name).map(|(value, _)| value);
-        self.choice.value(name).or_else(merged)
-    }
-
-    /// Value of a setting as the type of a field.
-    pub fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        serde_json::from_value(self.value(name)?.clone()).ok()
-    }
-
-    /// Whether the user set it.
-    pub fn is_given(&self, name: &str) -> bool {
-        self.choice.value(name).is_some()
-    }
-
-    /// Origin of a setting's value.
-    pub fn origin(&self, name: &str) -> Option<Origin> {
-        let chosen = self.choice.values.get(name);
-        chosen
-            .map(|(_, place)| Origin::Given(place.clone()))
-            .or_else(|| self.merged.get(name).map(|(_, origin)| origin.clone()))
-    }
-
-    /// Sets `name` to the value of a rule, replacing those of layers but not the user's.
-    pub fn rule(&mut self, name: &'static str, value: impl Into<Value>, why: &'static str) {
-        self.merged.insert(name, (value.into(), Origin::Rule(why)));
-    }
-
-    /// Same as [`Self::rule`], unless the setting has a value.
-    pub fn default(&mut self, name: &'static str, value: impl Into<Value>, why: &'static str) {
-        if self.value(name).is_none() {
-            self.rule(name, value, why);
-        }
-    }
-
-    /// Removes the value that layers set.
-    pub fn unset(&mut self, name: &str) {
-        self.merged.remove(name);
+        self.set.set(setting, value, origin).map_err(|e| no_run(self.task, &e))
     }
 
     fn holds(&self, when: &BTreeMap<String, Values>) -> bool {
@@ -191,7 +155,7 @@ impl<'a> Draft<'a> {
             "half-batch" => json!(self.entry.released.half_batch),
             "gpu" => json!(self.choice.gpu),
             "row" => json!(self.row()?.name),
-            _ => self.value(name)?.clone(),
+            _ => self.choice.value(name).cloned().or_else(|| Some(self.set.get(name)?.0))?,
         })
     }
 
@@ -251,6 +215,11 @@ impl<'a> Draft<'a> {
         };
         Ok(resolved_options(entry, variant, protocol, set))
     }
+}
+
+/// Fault of a recipe, or of a value that only the task itself can check.
+pub(super) fn no_run(task: Task, why: &serde_json::Error) -> Error {
+    Error::usage(format!("the settings of {} make no run: {why}", task.name))
 }
 
 /// Options of a variant as recorded in a config. Options without a value in `set` have the protocol's defaults.

@@ -1,17 +1,11 @@
 //! Lists of settings as typed: the flags of a command, or the keys of an experiment file.
 
 use super::{preset as find_preset, PRESETS};
-use crate::config::{Extra, Kind, Objective, Setting, Settings};
+use crate::config::{spelt, Brief, Kind, Objective, Setting, Settings};
 use crate::tasks::wikitext::TokenizerName;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::collections::BTreeMap;
-
-/// Option of a mixer: `NAME=VALUE`; several values of one name are alternatives.
-pub(super) const OPTION: &str = "option";
-/// Sequence length together with the number of pairs.
-pub(super) const SIZES: &str = "sizes";
-const SEEDS: &str = "seeds";
 
 /// Requested settings: for each a list of values, whose product is a grid. Missing lists are left to the recipe.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +45,7 @@ impl Flags {
         Self { settings, ..Self::default() }
     }
 
-    /// Returns the values of a setting, of [`OPTION`] or of [`SIZES`]; empty if it is left to the recipe.
+    /// Returns the values of a setting; empty if it is left to the recipe.
     pub fn list(&self, name: &str) -> &[String] {
         self.lists.get(name).map_or(&[], |list| &list.values)
     }
@@ -84,20 +78,21 @@ impl Flags {
     pub fn over(&self, base: &Self) -> Self {
         let mut lists = base.lists.clone();
         let has = |name: &str| !self.list(name).is_empty();
-        if has(SIZES) {
-            lists.remove("seq-len");
-            lists.remove("kv-pairs");
-        }
-        if has("seq-len") || has("kv-pairs") {
-            lists.remove(SIZES);
-        }
-        if self.seeds.is_some() {
-            if let Some(seed) = lists.get_mut("seed") {
-                seed.values.truncate(1);
+        let mut seeds = base.seeds;
+        for setting in self.settings.typed() {
+            match setting.kind {
+                Kind::Pair(names) if has(setting.name) => names.iter().for_each(|name| drop(lists.remove(name))),
+                Kind::Pair(names) if names.into_iter().any(has) => drop(lists.remove(setting.name)),
+                Kind::CountOf(name) if self.seeds.is_some() => {
+                    if let Some(first) = lists.get_mut(name) {
+                        first.values.truncate(1);
+                    }
+                }
+                Kind::CountOf(name) if has(name) => seeds = None,
+                _ => {}
             }
         }
         lists.extend(self.lists.clone());
-        let seeds = base.seeds.filter(|_| !has("seed"));
         Self {
             preset: self.preset.or(base.preset),
             seeds: self.seeds.or(seeds),
@@ -108,7 +103,7 @@ impl Flags {
     }
 
     /// Returns `command` with the flags of `settings`.
-    pub fn augment(mut command: Command, settings: Settings) -> Command {
+    pub fn augment(command: Command, settings: Settings) -> Command {
         let presets =
             PRESETS.iter().map(|preset| PossibleValue::new(preset.name).aliases(preset.aliases).help(preset.help));
         let preset = Arg::new("preset")
@@ -119,17 +114,7 @@ impl Flags {
             .long_help(
                 "Preset sizes, for every setting without a flag [default: quick; paper in LRA if a dataset is named]",
             );
-        command = command.arg(preset);
-        for setting in settings.typed() {
-            command = command.arg(flag(setting));
-            command = match setting.extra {
-                Some(Extra::Options) => command.arg(option()),
-                Some(Extra::Sizes) => command.arg(sizes()),
-                Some(Extra::Seeds) => command.arg(seeds()),
-                None => command,
-            };
-        }
-        command
+        command.arg(preset).args(settings.typed().map(flag))
     }
 }
 
@@ -156,16 +141,14 @@ impl clap::FromArgMatches for Flags {
             self.preset =
                 Some(preset.map_err(|e| clap::Error::raw(clap::error::ErrorKind::InvalidValue, e.to_string()))?);
         }
-        if let Some(seeds) = matches.get_one::<u64>(SEEDS) {
-            self.seeds = Some(*seeds);
-        }
-        let settings = self.settings.typed();
-        let names = settings.map(|setting| (setting.name, setting.kind == Kind::Layers));
-        for (name, layers) in names.chain([(OPTION, false), (SIZES, false)]) {
-            if let Some(values) = matches.get_many::<String>(name) {
-                let values = values.flat_map(|text| match layers {
-                    true => hybrids(text),
-                    false => vec![text.clone()],
+        for setting in self.settings.typed() {
+            let name = setting.name;
+            if let Kind::CountOf(_) = setting.kind {
+                self.seeds = matches.get_one::<u64>(name).copied().or(self.seeds);
+            } else if let Some(values) = matches.get_many::<String>(name) {
+                let values = values.flat_map(|text| match setting.kind {
+                    Kind::Layers => hybrids(text),
+                    _ => vec![text.clone()],
                 });
                 let list = List { values: values.collect(), place: format!("--{name}") };
                 self.lists.insert(name, list);
@@ -175,41 +158,39 @@ impl clap::FromArgMatches for Flags {
     }
 }
 
-/// Returns the flag of a setting, a comma-separated list.
+/// Returns the flag of a setting: a comma-separated list, except for a count.
 fn flag(setting: &'static Setting) -> Arg {
-    let arg = list(setting.name)
+    let arg = Arg::new(setting.name)
+        .long(setting.name)
         .value_name(setting.value_name())
         .aliases(setting.aliases)
         .help(setting.help)
         .long_help(setting.full_help(&Objective::ALL))
-        .hide_short_help(!setting.common)
+        .hide_short_help(setting.brief == Brief::Never)
         .hide_possible_values(true)
         .help_heading(setting.group.heading());
-    let arg = match setting.kind {
-        Kind::Whole(..) => arg.allow_negative_numbers(true),
-        Kind::Bool | Kind::OneOf(_) | Kind::Name | Kind::Mixer | Kind::Layers | Kind::Tokenizer => arg,
-        _ => arg.allow_hyphen_values(true),
-    };
-    if setting.kind == Kind::Layers {
+    let list = || arg.clone().action(ArgAction::Append).value_delimiter(',');
+    match setting.kind {
+        Kind::CountOf(_) => {
+            let parser = |text: &str| setting.parse(text).map(|count| count.as_u64().unwrap_or_default());
+            arg.allow_negative_numbers(true).value_parser(parser)
+        }
         // Items may contain commas.
-        let parser = move |text: &str| {
+        Kind::Layers => arg.action(ArgAction::Append).value_parser(|text: &str| {
             let mut items = hybrids(text).into_iter();
             let parsed = items.try_for_each(|one| setting.parse(&one).map(drop));
             parsed.map(|()| text.to_owned())
-        };
-        return arg.value_delimiter(None).value_parser(parser);
+        }),
+        Kind::Bool => list().value_parser(PossibleValuesParser::new(["true", "false"])),
+        Kind::OneOf(_) | Kind::Protocol => {
+            list().value_parser(PossibleValuesParser::new(setting.names(&Objective::ALL).unwrap_or_default()))
+        }
+        Kind::Pair(names) => list().conflicts_with_all(names).value_parser(|text: &str| item(setting, text)),
+        kind => list()
+            .allow_negative_numbers(matches!(kind, Kind::Whole(..)))
+            .allow_hyphen_values(kind.is_real())
+            .value_parser(|text: &str| item(setting, text)),
     }
-    if let Some(names) = setting.names(&Objective::ALL) {
-        return arg.value_parser(PossibleValuesParser::new(names));
-    }
-    if matches!(setting.kind, Kind::Bool) {
-        return arg.value_parser(PossibleValuesParser::new(["true", "false"]));
-    }
-    arg.value_parser(move |text: &str| item(setting, text))
-}
-
-fn list(name: &'static str) -> Arg {
-    Arg::new(name).long(name).action(ArgAction::Append).value_delimiter(',')
 }
 
 /// Splits a list of hybrids. Each item begins with the name of a mixer, not of a setting.
@@ -225,65 +206,16 @@ fn hybrids(text: &str) -> Vec<String> {
     items
 }
 
-/// Validates one item of a list and returns it as typed.
+/// Validates one item of a list. It is kept as typed, except for spaces in items of two parts.
 fn item(setting: &Setting, text: &str) -> Result<String, String> {
-    let spelt = match (setting.kind, setting.parse(text)) {
+    let parsed = match (setting.kind, setting.parse(text)) {
         (Kind::LearningRate, _) if text == "paper" => Ok(()),
         (Kind::LearningRate, Err(_)) => Err("neither a number, such as 2e-3, nor the word `paper`".to_owned()),
         (Kind::Tokenizer, _) => text.parse::<TokenizerName>().map(drop),
+        (Kind::Pair(_) | Kind::MixerOption, parsed) => return parsed.map(|value| spelt(&value)),
         (_, parsed) => parsed.map(drop),
     };
-    spelt.map(|()| text.to_owned())
-}
-
-fn option() -> Arg {
-    list(OPTION)
-        .value_name("NAME=VALUE")
-        .hide_short_help(true)
-        .help("An option of one mixer, e.g. `dt_init=zero`; see `dsf mixers`")
-        .help_heading(crate::config::Group::Model.heading())
-        .value_parser(|text: &str| match text.split_once('=') {
-            Some((name, value)) => Ok(format!("{}={}", name.trim(), value.trim())),
-            None => Err("not NAME=VALUE, such as dt_init=zero".to_owned()),
-        })
-}
-
-fn sizes() -> Arg {
-    list(SIZES)
-        .value_name("L:k")
-        .hide_short_help(true)
-        .help("L and k together, e.g. `64:4,128:8`, in place of --seq-len and --kv-pairs")
-        .help_heading(crate::config::Group::Task.heading())
-        .conflicts_with_all(["seq-len", "kv-pairs"])
-        .value_parser(|text: &str| {
-            let (seq_len, kv_pairs) = size(text)?;
-            Ok::<_, String>(format!("{seq_len}:{kv_pairs}"))
-        })
-}
-
-/// Parses a sequence length and a number of pairs.
-pub(super) fn size(text: &str) -> Result<(usize, usize), String> {
-    let pair = text
-        .split_once(':')
-        .and_then(|(seq_len, kv_pairs)| Some((seq_len.trim().parse().ok()?, kv_pairs.trim().parse().ok()?)));
-    pair.ok_or_else(|| "not L:k, a length and a number of pairs such as 64:4".to_owned())
-}
-
-fn seeds() -> Arg {
-    Arg::new(SEEDS)
-        .long(SEEDS)
-        .value_name("N")
-        .allow_negative_numbers(true)
-        .value_parser(|text: &str| {
-            let number = text.parse::<u64>();
-            number.map_err(|_| "not a whole number of 0 or more, such as 64".to_owned())
-        })
-        .help("Number of seeds, counting up from the first")
-        .long_help(
-            "Number of seeds, counting up from the first. Each seed draws initial weights and, except under --protocol \
-             reference, generated examples; --data-seed fixes the examples.",
-        )
-        .help_heading(crate::config::Group::Training.heading())
+    parsed.map(|()| text.to_owned())
 }
 
 #[cfg(test)]

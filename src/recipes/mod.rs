@@ -14,6 +14,7 @@ mod axes;
 mod draft;
 mod flags;
 mod kernel_length;
+mod partial;
 mod recipe;
 mod rules;
 
@@ -25,9 +26,9 @@ pub use draft::Origin;
 pub(crate) use flags::testing;
 pub use flags::Flags;
 
-use crate::config::{RunConfig, SettingScope, Settings, SETTINGS};
+use crate::config::{spelt, Kind, RunConfig, SettingScope, Settings, SETTINGS};
 use crate::error::{self, ensure, Error, Result};
-use crate::store::{place, Record};
+use crate::store::{Column, Record};
 use crate::tasks::wikitext::adopt;
 use crate::tasks::TaskEntry;
 use draft::Draft;
@@ -71,9 +72,7 @@ impl TaskEntry {
 
     /// Default seed of a run.
     pub fn seed(&self) -> u64 {
-        let mut layers = self.layers().layer.iter();
-        let set = layers.find_map(|layer| layer.set.get("seed"));
-        set.and_then(Value::as_u64).unwrap_or_default()
+        self.layers().layer.iter().find_map(|layer| layer.set.seed).unwrap_or_default()
     }
 
     /// Values that `dsf sweep` uses for flags that are left out, such as the mixers that the paper compares.
@@ -85,8 +84,7 @@ impl TaskEntry {
 
 static RECIPES: LazyLock<BTreeMap<&str, Recipe>> = LazyLock::new(|| {
     let parsed = TASKS.iter().map(|task| {
-        let recipe = toml::from_str(task.recipe);
-        let recipe = recipe.unwrap_or_else(|e| panic!("recipes/{}.toml: {e}", task.name));
+        let recipe = toml::from_str(task.recipe).unwrap_or_else(|e| panic!("recipes/{}.toml: {e}", task.name));
         (task.name, recipe)
     });
     parsed.collect()
@@ -168,23 +166,25 @@ impl Choice {
             self.preset = Some(preset(text)?);
             return Ok(());
         }
-        if name == "option" {
-            let (option, value) = text
-                .split_once('=')
-                .ok_or_else(|| Error::flag_value("--option", text, "not NAME=VALUE, such as dt_init=zero"))?;
-            let set = (value.trim().to_owned(), place.to_owned());
-            self.options.insert(option.trim().to_owned(), set);
-            return Ok(());
-        }
         let known = || self.settings.iter().map(|setting| setting.name);
         let setting = self.settings.find(name);
         let setting = setting.ok_or_else(|| error::unknown("setting", name, known()))?;
         let refused = |why| Error::flag_value(format!("--{name}"), text, why);
         let mut value = setting.parse(text).map_err(refused)?;
-        if name == "tokenizer" && Path::new(text).is_file() {
-            let (tokenizer, rows) = adopt(Path::new(text))?;
-            value = Value::from(tokenizer.to_string());
-            self.tokenizer_rows = Some(rows);
+        match (setting.kind, spelt(&value).split_once(['=', ':'])) {
+            (Kind::MixerOption, Some((option, value))) => {
+                self.options.insert(option.to_owned(), (value.to_owned(), place.to_owned()));
+                return Ok(());
+            }
+            (Kind::Pair(names), Some((first, second))) => {
+                return names.iter().zip([first, second]).try_for_each(|(name, text)| self.set(name, text, place));
+            }
+            (Kind::Tokenizer, _) if Path::new(text).is_file() => {
+                let (tokenizer, rows) = adopt(Path::new(text))?;
+                value = Value::from(tokenizer.to_string());
+                self.tokenizer_rows = Some(rows);
+            }
+            _ => {}
         }
         self.values.insert(setting.name, (value, place.to_owned()));
         Ok(())
@@ -247,6 +247,7 @@ pub struct Explained {
 pub fn resolve(task: Task, choice: &Choice) -> Result<Resolved> {
     let mut draft = Draft::new(task, task.layers(), choice)?;
     draft.check_given()?;
+    draft.apply_given()?;
     rules::finish(&mut draft)
 }
 
@@ -288,23 +289,22 @@ pub fn presets_of(row: &Record) -> Vec<(&'static str, Record)> {
 }
 
 fn planned(row: &Record, preset: &'static str) -> Option<Record> {
-    let task = task(row.text("task")).ok()?;
+    let task = task(row.text(Column::TASK)).ok()?;
     let mut choice = Choice::of(Some(preset), false);
     let compare = &task.layers().compare;
+    let column = |name: &str| Column::find(&SETTINGS.find(name)?.column()?);
     let named = ["mixer", "protocol"].into_iter();
     let kept = compare.keep.iter().chain(&compare.open).map(String::as_str);
     for name in named.chain(kept) {
-        let column = SETTINGS.find(name)?.column()?;
-        let text = row.at(place(&column)?).to_string();
-        choice.set(name, &text, "the row").ok()?;
+        choice.set(name, &row.get(column(name)?).to_string(), "the row").ok()?;
     }
     let config = resolve(task, &choice).ok()?.config;
     let mut planned = Record::planned(&config);
-    if config.draws_own_data() {
+    if planned.may_draw_own_data() {
         planned.set_own_data();
     }
     for name in &compare.open {
-        planned.set(&name.replace('-', "_"), 0usize);
+        planned.set(column(name)?, 0usize);
     }
     Some(planned)
 }

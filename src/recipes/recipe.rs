@@ -1,5 +1,6 @@
 //! Format of a recipe: layers of settings with their conditions.
 
+use super::partial::Partial;
 use crate::config::Protocol;
 use serde::Deserialize;
 use serde_json::Value;
@@ -93,7 +94,7 @@ pub(super) struct Layer {
     #[serde(default)]
     pub when: BTreeMap<String, Values>,
     #[serde(default)]
-    pub set: BTreeMap<String, Value>,
+    pub set: Partial,
     /// Options of mixers that have them.
     #[serde(default)]
     pub options: BTreeMap<String, String>,

@@ -1,9 +1,11 @@
 //! Rules that compute settings from others, and the resulting config.
 
-use super::draft::{check_option, resolved_options, Draft, Origin};
+use super::draft::{check_option, no_run, resolved_options, Draft, Origin};
+use super::partial::Merged;
 use super::{kernel_length, Explained, Resolved};
 use crate::config::{
-    Hybrid, ModelConfig, Objective, PositionEmbedding, Protocol, RunConfig, Setting, TaskConfig, FORMAT,
+    Decay, Hybrid, MapInit, ModelConfig, Objective, PositionEmbedding, Protocol, Rotary, RunConfig, Schedule, Setting,
+    TaskConfig, FORMAT,
 };
 use crate::error::{refuse, Error, Result};
 use crate::mixers::{self, Entry, SOFTMAX};
@@ -23,22 +25,23 @@ const ROTARY_SHARE: usize = 4;
 pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     let variants = draft.recipe.mixers_as_in.unwrap_or(draft.protocol);
     let variant = draft.entry.default_variant(variants);
-    draft.default("variant", variant, "the mixer's default under the protocol");
-    let variant: String = draft.get("variant").unwrap_or_default();
+    draft.set.variant.default(variant.to_owned(), "the mixer's default under the protocol");
+    let variant = draft.set.variant.get().unwrap_or_default();
     draft.entry.check_variant(&variant)?;
     let options = draft.mixer_options(&variant, variants)?;
     let hybrid = hybrid(draft, variants)?;
-    dropouts(draft);
+    dropouts(&mut draft.set);
     if draft.task.objective.is_language_model() {
         language(draft, hybrid.as_ref());
     }
     check_warmup(draft)?;
     mixer_sizes(draft, &variant, hybrid.as_ref());
-    data_seed(draft);
+    data_seed(&mut draft.set);
     val_examples(draft);
+    let n = leave_out(draft);
     let task = task_config(draft).read()?;
     task.check()?;
-    batches(draft, &task.sizes());
+    batches(&mut draft.set, &task.sizes());
     let mut config = config(draft, task.config(), &options)?;
     if let Some((entry, hybrid)) = hybrid {
         let layers = config.model.n_layers;
@@ -57,7 +60,7 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     if !config.model.positions && !learnt {
         refuse!(flag "--position-embedding" = "sinusoidal", "this model has no embeddings of positions; add --positions true");
     }
-    if draft.is_given("n") && config.model.d_state == 1 && draft.get("n") != Some(1) {
+    if draft.set.n.is_given() && config.model.d_state == 1 && n != Some(1) {
         let note = "a mixer without a state expansion takes no --n: it is 1 in its runs";
         draft.notes.push(note.to_owned());
     }
@@ -98,7 +101,7 @@ pub(super) fn without_kernel_length(config: &RunConfig) -> Result<RunConfig> {
 
 /// Hybrid layers with all their settings resolved, and the entry of their mixer.
 fn hybrid(draft: &Draft, protocol: Protocol) -> Result<Option<(&'static Entry, Hybrid)>> {
-    let Some(mut hybrid) = draft.get::<Hybrid>("hybrid") else {
+    let Some(mut hybrid) = draft.set.hybrid.get() else {
         return Ok(None);
     };
     if hybrid.mixer == "attention" {
@@ -120,54 +123,55 @@ fn hybrid(draft: &Draft, protocol: Protocol) -> Result<Option<(&'static Entry, H
 }
 
 /// Uses `dropout` for embeddings and attention unless they are set separately.
-fn dropouts(draft: &mut Draft) {
-    if let Some(dropout) = draft.value("dropout").cloned() {
-        draft.default("embed-dropout", dropout.clone(), "as dropout");
-        draft.default("attn-dropout", dropout, "as dropout");
+fn dropouts(set: &mut Merged) {
+    if let Some(dropout) = set.dropout.get() {
+        set.embed_dropout.default(dropout, "as dropout");
+        set.attn_dropout.default(dropout, "as dropout");
     }
 }
 
 /// Sets widths that follow from d, heads and the tokenizer in a language model of text.
 fn language(draft: &mut Draft, hybrid: Option<&(&'static Entry, Hybrid)>) {
-    let known = draft.get("tokenizer").and_then(|tokenizer| table_rows(&tokenizer));
+    let set = &mut draft.set;
+    let known = set.tokenizer.get().and_then(|tokenizer| table_rows(&tokenizer));
     if let Some(rows) = known.or(draft.choice.tokenizer_rows) {
-        draft.default("vocab-size", rows, "the rows that the tokenizer needs");
+        set.vocab_size.default(rows, "the rows that the tokenizer needs");
     }
-    let d: usize = draft.get("d").unwrap_or(1);
-    if draft.is_given("d") {
-        draft.rule("mlp-width", 4 * d, "4 d");
+    let d = set.d.get().unwrap_or(1);
+    if set.d.is_given() {
+        set.mlp_width.rule(4 * d, "4 d");
     }
-    let heads: usize = draft.get("heads").unwrap_or(1);
+    let heads = set.heads.get().unwrap_or(1);
     let both = || [Some(draft.entry), hybrid.map(|(entry, _)| *entry)].into_iter().flatten();
     let (attends, turns) = (both().any(|entry| entry.family.is_attention()), both().any(|entry| entry.rotary));
     if attends {
-        draft.default("n", d, "d, as in attention");
+        set.n.default(d, "d, as in attention");
     } else {
         // With n = d / heads, the width of one head, the state is as large as that of linear attention.
         let n = (d / heads.max(1)).max(1);
-        draft.default("n", n, "d / heads, a state of linear attention's size");
+        set.n.default(n, "d / heads, a state of linear attention's size");
     }
     if turns {
-        draft.default("rotary", "pre", "before the feature map");
+        set.rotary.default(Rotary::Pre, "before the feature map");
     } else {
-        draft.default("rotary", "none", "the mixer has nothing that positions could turn");
+        set.rotary.default(Rotary::None, "the mixer has nothing that positions could turn");
     }
 }
 
 fn check_warmup(draft: &Draft) -> Result<()> {
-    let constant = draft.value("schedule") == Some(&json!("warmup-constant"));
-    if draft.is_given("warmup-epochs") && constant && draft.protocol == Protocol::Paper {
+    let constant = draft.set.schedule.get() == Some(Schedule::WarmupConstant);
+    if draft.set.warmup_epochs.is_given() && constant && draft.protocol == Protocol::Paper {
         refuse!(flag "--warmup-epochs", "protocol paper warms up over a tenth of all steps; leave it out");
     }
     Ok(())
 }
 
 /// Sets the data seed to the run's seed, unless a layer or the user fixes it.
-fn data_seed(draft: &mut Draft) {
-    if draft.value("data") == Some(&json!("files")) {
-        draft.default("data-seed", 0, "no meaning for examples from files");
-    } else if let Some(seed) = draft.value("seed").cloned() {
-        draft.default("data-seed", seed, "as seed: every seed draws its own examples");
+fn data_seed(set: &mut Merged) {
+    if set.data.get().is_some_and(|data| data == "files") {
+        set.data_seed.default(0, "no meaning for examples from files");
+    } else if let Some(seed) = set.seed.get() {
+        set.data_seed.default(seed, "as seed: every seed draws its own examples");
     }
 }
 
@@ -176,32 +180,54 @@ fn val_examples(draft: &mut Draft) {
     if draft.task.objective != Objective::PerToken {
         return;
     }
-    if let Some(tested) = draft.value("test-examples").cloned() {
-        draft.default("val-examples", tested, "as many as test examples");
+    if let Some(tested) = draft.set.test_examples.get() {
+        draft.set.val_examples.default(tested, "as many as test examples");
     }
 }
 
 /// Sets sizes that the mixer does not use to 1, or removes them.
 fn mixer_sizes(draft: &mut Draft, variant: &str, hybrid: Option<&(&'static Entry, Hybrid)>) {
-    let entry = draft.entry;
+    let (entry, set) = (draft.entry, &mut draft.set);
     let other = |has: fn(&Entry) -> bool| hybrid.is_some_and(|(entry, _)| has(entry));
-    if !(entry.heads || draft.is_given("heads") || other(|entry| entry.heads)) {
-        draft.rule("heads", 1, "the mixer has no heads");
+    if !(entry.heads || other(|entry| entry.heads)) {
+        set.heads.rule(1, "the mixer has no heads");
     }
     if !(entry.widens && variant == entry.variants[0] || other(|entry| entry.widens)) {
-        draft.unset("expand");
+        set.expand.unset();
     }
     if draft.task.objective.is_language_model() {
-        let n: usize = draft.get("n").unwrap_or(1);
-        let heads: usize = draft.get("heads").unwrap_or(1);
+        let n = set.n.get().unwrap_or(1);
+        let heads = set.heads.get().unwrap_or(1);
         let expands = entry.expands || other(|entry| entry.expands);
         let n = if expands { n } else { 1 };
-        let dims = match draft.value("rotary").and_then(Value::as_str) {
-            Some("none") | None => 0,
+        let dims = match set.rotary.get() {
+            Some(Rotary::None) | None => 0,
             _ => rotary_dims(n / heads.max(1)),
         };
-        draft.rule("rotary-dims", dims, "a fourth of a head, in pairs");
+        set.rotary_dims.rule(dims, "a fourth of a head, in pairs");
     }
+}
+
+/// Leaves out of the config what has no effect there, and returns n as it was set.
+fn leave_out(draft: &mut Draft) -> Option<usize> {
+    let set = &mut draft.set;
+    let n = set.n.get();
+    // The other mixer of a hybrid may use it.
+    if !draft.entry.expands && set.hybrid.get().is_none() {
+        set.n.record(n.map(|_| 1));
+    }
+    // Mixers without a rule of their authors start as in the released model.
+    if draft.entry.authors_init.is_none() && set.hybrid.get().is_none() {
+        set.map_init.record(set.map_init.get().map(|_| MapInit::Released));
+    }
+    set.map_init.record(set.map_init.get().filter(|init| *init != MapInit::Released));
+    set.short_conv.record(set.short_conv.get().filter(|precedes| *precedes));
+    // Language models always state it.
+    let says_decay = draft.task.objective.is_language_model();
+    set.decay.record(set.decay.get().filter(|decay| says_decay || *decay != Decay::All));
+    // The hard set of Pathfinder is the default.
+    set.contour_length.record(set.contour_length.get().filter(|length| *length != HARD_CONTOUR));
+    n
 }
 
 /// Number of channels with rotary positions in a head of this width, an even number.
@@ -210,16 +236,18 @@ pub(super) fn rotary_dims(width: usize) -> usize {
 }
 
 /// Sets batch sizes for a fixed number of tokens, and micro-batches that fit into memory.
-fn batches(draft: &mut Draft, task: &Sizes) {
-    let get = |draft: &Draft, name: &str| draft.get::<usize>(name);
-    if let (Some(tokens), Some(most)) = (get(draft, "tokens-per-step"), get(draft, "largest-batch")) {
+fn batches(set: &mut Merged, task: &Sizes) {
+    if let (Some(tokens), Some(most)) = (set.tokens_per_step.get(), set.largest_batch.get()) {
         let batch = (tokens / task.seq_len.max(1)).clamp(1, most.max(1));
-        draft.default("batch-size", batch, "as many tokens a step at every length");
+        set.batch_size.default(batch, "as many tokens a step at every length");
     }
-    if let Some(tokens) = get(draft, "tokens-at-once") {
+    if let Some(tokens) = set.tokens_at_once.get() {
         let fitting = (tokens / task.tokens_per_example().max(1)).max(1);
-        draft.default("micro-batch", fitting, "as many tokens as fit at one time");
+        set.micro_batch.default(fitting, "as many tokens as fit at one time");
     }
+    // A whole batch is no micro-batch.
+    let batch = set.batch_size.get();
+    set.micro_batch.record(set.micro_batch.get().filter(|micro| Some(*micro) < batch));
 }
 
 /// Settings of the run, with their JSON pointers and values in the config.
@@ -228,7 +256,7 @@ fn settings_in_config<'a>(draft: &'a Draft) -> impl Iterator<Item = (&'static Se
     draft.choice.settings.iter().filter_map(move |setting| {
         let at = setting.pointer(objective)?;
         let known = |at: &str| at.strip_prefix(TASK).is_none_or(|field| fields.contains(&field));
-        let value = config_value(draft, setting.name)?;
+        let (value, _) = draft.set.get(setting.name)?;
         known(&at).then_some((setting, at, value))
     })
 }
@@ -262,52 +290,18 @@ fn config(draft: &Draft, task: TaskConfig, options: &BTreeMap<String, String>) -
             parent[field] = value;
         }
     }
-    // An error here is a fault of the recipe, or a value that only the task itself can check.
-    serde_json::from_value(document).map_err(|e| {
-        let task = draft.task.name;
-        Error::usage(format!("the settings of {task} make no run: {e}"))
-    })
-}
-
-/// Value of a setting in the config; `None` if the config leaves it out.
-fn config_value(draft: &Draft, name: &str) -> Option<Value> {
-    let value = draft.value(name)?;
-    match name {
-        // The other mixer of a hybrid may use it.
-        "n" if !draft.entry.expands && draft.value("hybrid").is_none() => Some(json!(1)),
-        "decay" if !draft.task.objective.is_language_model() && *value == json!("all") => None,
-        // Mixers without a rule of their authors start as in the released model.
-        "init"
-            if *value == json!("released")
-                || *value == json!("authors")
-                    && draft.value("hybrid").is_none()
-                    && draft.entry.authors_init.is_none() =>
-        {
-            None
-        }
-        "short-conv" if *value == json!(false) => None,
-        "clip" if value.as_f64() == Some(0.0) => Some(Value::Null),
-        // The hard set of Pathfinder is the default and left out.
-        "contour-length" if *value == json!(HARD_CONTOUR) => None,
-        "micro-batch" => {
-            let batch: Option<u64> = draft.get("batch-size");
-            (value.as_u64() < batch).then(|| value.clone())
-        }
-        _ => Some(value.clone()),
-    }
+    serde_json::from_value(document).map_err(|e| no_run(draft.task, &e))
 }
 
 /// Explains all settings and options. `options` are the mixer's before the task fixed kernel lengths, `decided` those
 /// after it.
 fn explained(draft: &Draft, options: &BTreeMap<String, String>, decided: &BTreeMap<String, String>) -> Vec<Explained> {
     let settings = settings_in_config(draft).filter_map(|(setting, _, value)| {
-        Some(Explained { name: setting.name.to_owned(), value, origin: draft.origin(setting.name)? })
+        Some(Explained { name: setting.name.to_owned(), value, origin: draft.set.get(setting.name)?.1.clone() })
     });
     let decided = decided.iter().map(|(name, value)| {
-        let by_task = options.get(name) != Some(value);
-        let by_task = by_task.then_some(Origin::Rule("the task's --seq-len"));
-        let given = draft.choice.options.get(name);
-        let given = given.map(|(_, place)| Origin::Given(place.clone()));
+        let by_task = (options.get(name) != Some(value)).then_some(Origin::Rule("the task's --seq-len"));
+        let given = draft.choice.options.get(name).map(|(_, place)| Origin::Given(place.clone()));
         let layered = || draft.options.get(name).map(|(_, origin)| origin.clone());
         Explained {
             name: format!("option {name}"),

@@ -10,7 +10,7 @@ use super::score::{Score, Status};
 use super::stats::{holm, resolution, Block, Estimate, Evidence, Within, ALPHA, FEWEST};
 use super::{joined, Coverage, Report, SCHEMA};
 use crate::error::{refuse, Result};
-use crate::store::{places, Direction, Field, Metric, Outcome, Record, Role, RunStatus, Shown, COLUMNS};
+use crate::store::{places, Column, Direction, Field, Metric, Outcome, Record, Role, RunStatus, Shown, COLUMNS};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Change of one cell from the first set of results to the second.
@@ -150,8 +150,8 @@ fn metric_of(run: &Record) -> &'static Metric {
 
 impl Side {
     fn add(&mut self, run: &Record, metric: &Metric) {
-        let seed = run.count("seed");
-        match (run.status(), run.outcome(), run.number(metric.name)) {
+        let seed = run.count(Column::SEED);
+        match (run.status(), run.outcome(), run.number(metric.column)) {
             (Some(RunStatus::Done), Some(Outcome::Diverged), _) => {
                 self.diverged.insert(seed);
             }
@@ -269,7 +269,7 @@ impl Pair<'_> {
 }
 
 fn drawn(pairs: &[Pair], names: [&str; 2], coverage: Coverage) -> Report {
-    let key = |pair: &Pair| (pair.record.text("task").to_owned(), pair.metric.name);
+    let key = |pair: &Pair| (pair.record.text(Column::TASK).to_owned(), pair.metric.name);
     let grids: Vec<Grid> = pairs.chunk_by(|a, b| key(a) == key(b)).map(grid).collect();
     let counts = CHANGES.map(|(change, name)| (count(pairs, change), name));
     let all: Vec<String> =
@@ -316,7 +316,7 @@ fn grid(pairs: &[Pair]) -> Grid {
             (name, value) => format!("{name}={value}"),
         });
         match telling[..] {
-            [] => pairs[0].record.text("mixer").to_owned(),
+            [] => pairs[0].record.text(Column::MIXER).to_owned(),
             _ => values.collect::<Vec<_>>().join(" "),
         }
     };
@@ -324,7 +324,7 @@ fn grid(pairs: &[Pair]) -> Grid {
     shown.sort_by_key(|pair| pair.change());
     let lines = shown.iter().map(|pair| Line::new(name(pair), pair.cells()));
     let columns = ["A", "B", "B - A", "95 % interval", "change"];
-    let task = pairs[0].record.text("task").to_uppercase();
+    let task = pairs[0].record.text(Column::TASK).to_uppercase();
     let meaning = match pairs[0].style() {
         Style::Percent => format!("{} (%)", pairs[0].metric.meaning),
         _ => pairs[0].metric.meaning.to_owned(),

@@ -1,7 +1,7 @@
 //! Counts the runs behind a report, by result and by version of the program.
 
 use super::score::{Edge, Status};
-use crate::store::{Outcome, Record, RunStatus};
+use crate::store::{Column, Outcome, Record, RunStatus};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl Coverage {
     pub(super) fn of(rows: &[&Record]) -> Self {
         let with = |status: Option<RunStatus>| rows.iter().filter(move |row| row.status() == status);
         let ended = || rows.iter().filter(|row| row.status().is_some());
-        let reason = |row: &&Record| row.text("reason").lines().next().unwrap_or("no reason given").to_owned();
+        let reason = |row: &&Record| row.text(Column::REASON).lines().next().unwrap_or("no reason given").to_owned();
         Self {
             planned: None,
             done: with(Some(RunStatus::Done)).count(),
@@ -38,8 +38,8 @@ impl Coverage {
             failed: tally(with(Some(RunStatus::Failed)).map(reason)),
             not_run: with(None).count(),
             outside_plan: 0,
-            commits: tally(ended().map(|row| row.text("git_commit").to_owned())),
-            seconds: ended().filter_map(|row| row.number("seconds")).fold(0.0, |sum, seconds| sum + seconds),
+            commits: tally(ended().map(|row| row.text(Column::GIT_COMMIT).to_owned())),
+            seconds: ended().filter_map(|row| row.number(Column::SECONDS)).fold(0.0, |sum, seconds| sum + seconds),
         }
     }
 

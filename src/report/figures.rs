@@ -3,13 +3,13 @@
 
 use super::grid::Style;
 use crate::error::{unknown_value, Error, Result};
-use crate::store::{Field, Metric, Record, METRICS};
+use crate::store::{Column, Field, Metric, Record, METRICS};
 use crate::tasks::lra::{LraDataset, HARD_CONTOUR};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::collections::BTreeSet;
 
 /// Conditions on the columns of a run: each column must have one of the listed values.
-pub type Where = &'static [(&'static str, &'static [&'static str])];
+pub type Where = &'static [(Column, &'static [&'static str])];
 
 /// One figure, table or grid that `dsf report` draws.
 pub struct Figure {
@@ -85,7 +85,7 @@ pub struct TaskColumn {
     /// Conditions on its runs.
     runs: Where,
     /// Smallest values of these columns for a run to be comparable with the paper's numbers.
-    whole: &'static [(&'static str, usize)],
+    whole: &'static [(Column, usize)],
     /// The dataset of the Long Range Arena whose released files the paper used; runs on generated examples are marked.
     pub released: Option<LraDataset>,
 }
@@ -128,7 +128,7 @@ pub(super) const MIXERS: &[&str] =
 const HARDEST: Figure = Figure {
     series: Series::Figure, number: "2",
     about: "five mixers on the hardest task over the embedding width d",
-    runs: &[("task", &["mqar"]), ("mixer", FIVE), ("seq_len", &["512"]), ("kv_pairs", &["64"]), ("n", &["128"])],
+    runs: &[(Column::TASK, &["mqar"]), (Column::MIXER, FIVE), (Column::SEQ_LEN, &["512"]), (Column::KV_PAIRS, &["64"]), (Column::N, &["128"])],
     metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: MIXERS, columns: "d" },
     remedy: "`dsf sweep experiments/figure2.toml` trains what it needs",
 };
@@ -138,7 +138,7 @@ const HARDEST: Figure = Figure {
 const GATES: Figure = Figure {
     number: "3",
     about: "the reversed sigmoid against the plain qLSTM over the embedding width d",
-    runs: &[("task", &["mqar"]), ("mixer", &["qlstm", "qlstm-reversed"]), ("seq_len", &["64", "128", "256"])],
+    runs: &[(Column::TASK, &["mqar"]), (Column::MIXER, &["qlstm", "qlstm-reversed"]), (Column::SEQ_LEN, &["64", "128", "256"])],
     remedy: "`dsf sweep experiments/figure3.toml` trains what it needs",
     ..HARDEST
 };
@@ -148,7 +148,7 @@ const GATES: Figure = Figure {
 const RECALL_MEMORY: Figure = Figure {
     series: Series::Figure, number: "state",
     about: "accuracy against the size of the state",
-    runs: &[("task", &["mqar", "induction", "recall", "selective-copying", "lra"])],
+    runs: &[(Column::TASK, &["mqar", "induction", "recall", "selective-copying", "lra"])],
     metrics: LAST_AND_BEST, drawn: Drawn::Points("state_size"),
     remedy: "`dsf sweep --d 64,128 --n 32,64` trains some",
 };
@@ -165,7 +165,7 @@ pub static FIGURES: &[Figure] = &[
         series: Series::Figure, number: "1",
         about: "linear attention approaches softmax as the state expansion n grows",
         runs: &[
-            ("task", &["mqar"]), ("mixer", &["softmax", "linear"]), ("seq_len", &["256", "512"]), ("d", &["512"]),
+            (Column::TASK, &["mqar"]), (Column::MIXER, &["softmax", "linear"]), (Column::SEQ_LEN, &["256", "512"]), (Column::D, &["512"]),
         ],
         metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: MIXERS, columns: "n" },
         remedy: "`dsf sweep experiments/figure1.toml` trains what it needs",
@@ -187,7 +187,7 @@ pub static FIGURES: &[Figure] = &[
     Figure {
         series: Series::Figure, number: "7",
         about: "five mixers on four tasks over embedding width d and state expansion n",
-        runs: &[("task", &["mqar"]), ("mixer", FIVE), ("seq_len", &["64", "128", "256", "512"])],
+        runs: &[(Column::TASK, &["mqar"]), (Column::MIXER, FIVE), (Column::SEQ_LEN, &["64", "128", "256", "512"])],
         metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: &["d"], columns: "n" },
         remedy: "`dsf sweep experiments/figure7.toml` trains what it needs",
     },
@@ -212,7 +212,7 @@ pub static FIGURES: &[Figure] = &[
     },
     Figure {
         series: Series::Table, number: "1", about: "language modelling",
-        runs: &[("task", &["wikitext"])], metrics: PERPLEXITIES,
+        runs: &[(Column::TASK, &["wikitext"])], metrics: PERPLEXITIES,
         drawn: Drawn::Models(&PaperTable {
             style: Style::Perplexity,
             tasks: &[WIKITEXT],
@@ -226,7 +226,7 @@ pub static FIGURES: &[Figure] = &[
                 Model { mixer: "softmax", label: "softmax", numbers: &[13.15] },
             ],
             random: None, average: false,
-            order: &[("dataset", CORPORA), ("tokenizer", &[])],
+            order: &[(Column::DATASET, CORPORA), (Column::TOKENIZER, &[])],
             separate: |name| !OF_MIXER.contains(&name),
         }),
         remedy: "`dsf wikitext` makes a small one, `dsf sweep experiments/table1.toml` all of them",
@@ -234,8 +234,8 @@ pub static FIGURES: &[Figure] = &[
     Figure {
         series: Series::Table, number: "2", about: "normalisers of normalized attention",
         runs: &[
-            ("task", &["lra", "mqar"]),
-            ("mixer", &["normalized", "normalized-softplus", "normalized-sigmoid"]),
+            (Column::TASK, &["lra", "mqar"]),
+            (Column::MIXER, &["normalized", "normalized-softplus", "normalized-sigmoid"]),
         ],
         metrics: ACCURACIES,
         drawn: Drawn::Models(&PaperTable {
@@ -252,7 +252,7 @@ pub static FIGURES: &[Figure] = &[
     },
     Figure {
         series: Series::Table, number: "3", about: "Long Range Arena",
-        runs: &[("task", &["lra"])], metrics: ACCURACIES,
+        runs: &[(Column::TASK, &["lra"])], metrics: ACCURACIES,
         drawn: Drawn::Models(&ARENA),
         remedy: "`dsf lra --dataset listops` makes one, `dsf sweep experiments/table3.toml` all of them",
     },
@@ -272,7 +272,7 @@ const ARENA: PaperTable = PaperTable {
         Model { mixer: "mamba", label: "S6 as released (Mamba)", numbers: &S6 },
     ],
     random: Some(&[10.00, 50.00, 50.00, 10.00, 50.00, 34.00]), average: true,
-    order: &[("protocol", &["reference", "paper", "matched"])],
+    order: &[(Column::PROTOCOL, &["reference", "paper", "matched"])],
     separate: |name| ["loss", "input", "mask", "lambda_skip", "pool", "dual", "precision"].contains(&name),
 };
 
@@ -281,25 +281,25 @@ const S6: [f64; 6] = [38.02, 81.34, 80.50, 65.08, 69.26, 66.84];
 
 #[rustfmt::skip]
 const LISTOPS: TaskColumn = TaskColumn {
-    title: "ListOps", name: "listops", runs: &[("dataset", &["listops"])], whole: &[],
+    title: "ListOps", name: "listops", runs: &[(Column::DATASET, &["listops"])], whole: &[],
     released: Some(LraDataset::Listops),
 };
 #[rustfmt::skip]
 const TEXT: TaskColumn = TaskColumn {
-    title: "Text", name: "text", runs: &[("dataset", &["text"])], released: Some(LraDataset::Text), ..LISTOPS
+    title: "Text", name: "text", runs: &[(Column::DATASET, &["text"])], released: Some(LraDataset::Text), ..LISTOPS
 };
 #[rustfmt::skip]
 const RETRIEVAL: TaskColumn = TaskColumn {
-    title: "Retrieval", name: "retrieval", runs: &[("dataset", &["retrieval"])],
+    title: "Retrieval", name: "retrieval", runs: &[(Column::DATASET, &["retrieval"])],
     released: Some(LraDataset::Retrieval), ..LISTOPS
 };
 #[rustfmt::skip]
 const IMAGE: TaskColumn = TaskColumn {
-    title: "Image", name: "image", runs: &[("dataset", &["image"])], released: Some(LraDataset::Image), ..LISTOPS
+    title: "Image", name: "image", runs: &[(Column::DATASET, &["image"])], released: Some(LraDataset::Image), ..LISTOPS
 };
 #[rustfmt::skip]
 const PATHFINDER: TaskColumn = TaskColumn {
-    title: "Pathfinder", name: "pathfinder", runs: &[("dataset", &["pathfinder"])],
+    title: "Pathfinder", name: "pathfinder", runs: &[(Column::DATASET, &["pathfinder"])],
     released: Some(LraDataset::Pathfinder), ..LISTOPS
 };
 
@@ -307,8 +307,8 @@ const PATHFINDER: TaskColumn = TaskColumn {
 #[rustfmt::skip]
 const RECALL: TaskColumn = TaskColumn {
     title: "MQAR", name: "mqar",
-    runs: &[("task", &["mqar"]), ("seq_len", &["512"]), ("kv_pairs", &["64"])],
-    whole: &[("train_examples", 100_000), ("test_examples", 3_000), ("vocab_size", 8_192)],
+    runs: &[(Column::TASK, &["mqar"]), (Column::SEQ_LEN, &["512"]), (Column::KV_PAIRS, &["64"])],
+    whole: &[(Column::TRAIN_EXAMPLES, 100_000), (Column::TEST_EXAMPLES, 3_000), (Column::VOCAB_SIZE, 8_192)],
     released: None,
 };
 
@@ -318,7 +318,7 @@ const WIKITEXT: TaskColumn = TaskColumn { title: "", name: "wikitext", runs: &[]
 /// Whether `run` satisfies the conditions `runs`.
 pub(super) fn holds(runs: Where, run: &Record) -> bool {
     runs.iter().all(|(column, values)| {
-        let found = run.get(column);
+        let found = run.get(*column);
         values.iter().any(|value| match found {
             Field::Text(text) => **text == **value,
             Field::Count(count) => value.parse() == Ok(*count),
@@ -336,19 +336,19 @@ impl TaskColumn {
     /// Whether `run` was trained and tested on as many and as hard examples as the paper's runs. The data themselves
     /// cannot be compared.
     pub(super) fn is_whole(&self, run: &Record) -> bool {
-        let at_least = |(column, least): &(&str, usize)| run.count(column) >= *least;
+        let at_least = |(column, least): &(Column, usize)| run.count(*column) >= *least;
         let Some(dataset) = self.released else {
             return self.whole.iter().all(at_least);
         };
         let [train, val, test] = dataset.examples();
         // Without a validation split, protocol matched holds out a tenth of the training examples.
-        let held_out = match (val, run.text("protocol")) {
-            (0, "matched") => run.count("val_examples").min(train / 10),
+        let held_out = match (val, run.text(Column::PROTOCOL)) {
+            (0, "matched") => run.count(Column::VAL_EXAMPLES).min(train / 10),
             _ => 0,
         };
-        let hard = [0, HARD_CONTOUR].contains(&run.count("contour_length"));
-        let sizes = [("test_examples", test), ("seq_len", dataset.seq_len())];
-        run.count("train_examples") + held_out >= train && hard && sizes.iter().all(at_least)
+        let hard = [0, HARD_CONTOUR].contains(&run.count(Column::CONTOUR_LENGTH));
+        let sizes = [(Column::TEST_EXAMPLES, test), (Column::SEQ_LEN, dataset.seq_len())];
+        run.count(Column::TRAIN_EXAMPLES) + held_out >= train && hard && sizes.iter().all(at_least)
     }
 }
 
@@ -398,7 +398,7 @@ impl Figure {
         }
         let of_column = match &self.drawn {
             Drawn::Models(table) => table.tasks.iter().any(|task| task.holds(run)),
-            Drawn::Times => run.number("stop_above").is_some(),
+            Drawn::Times => run.number(Column::STOP_ABOVE).is_some(),
             Drawn::Axes { .. } | Drawn::Points(_) | Drawn::Tuning => true,
         };
         of_column && holds(self.runs, run)
@@ -406,7 +406,7 @@ impl Figure {
 
     /// Whether it is a table of all runs of one task, and `run` is one of them.
     pub(super) fn claims(&self, run: &Record) -> bool {
-        let whole_task = matches!(self.runs, [("task", [_])]);
+        let whole_task = matches!(self.runs, [(Column::TASK, [_])]);
         self.series == Series::Table && whole_task && holds(self.runs, run)
     }
 
@@ -455,7 +455,6 @@ pub(super) fn datasets() -> Vec<&'static str> {
 mod tests {
     use super::*;
     use crate::error::testing::Fails;
-    use crate::store::place;
 
     #[test]
     fn every_row_names_columns_and_metrics_that_there_are() {
@@ -463,12 +462,9 @@ mod tests {
             for name in figure.metrics {
                 assert!(Metric::find(name).is_some(), "{name}");
             }
-            for (column, _) in figure.runs {
-                assert!(place(column).is_some(), "{column}");
-            }
             if let Drawn::Axes { lines, columns } = &figure.drawn {
                 for column in lines.iter().chain([columns]) {
-                    assert!(place(column).is_some(), "{column}");
+                    assert!(Column::find(column).is_some(), "{column}");
                 }
             }
             if let Drawn::Points(metric) = &figure.drawn {
@@ -478,7 +474,6 @@ mod tests {
                 for task in table.tasks {
                     let released = task.released.map(LraDataset::name);
                     assert!(released.is_none_or(|name| name == task.name), "{}", task.title);
-                    assert!(task.runs.iter().all(|(column, _)| place(column).is_some()), "{}", task.title);
                 }
                 let numbers = table.tasks.len() + usize::from(table.average);
                 for model in table.models {

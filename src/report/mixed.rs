@@ -2,15 +2,15 @@
 
 use super::coverage::tally;
 use super::presets::{Difference, SIZES};
-use crate::store::{Field, Record};
+use crate::store::{Column, Field, Record};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Columns in which the runs of one grid should agree, and the plural of each.
-const COLUMNS: [(&str, &str); 4] = [
-    ("version", "versions of dsf"),
-    ("simd", "instruction sets"),
-    ("protocol", "protocols"),
-    ("data", "sources of examples"),
+const COLUMNS: [(Column, &str); 4] = [
+    (Column::VERSION, "versions of dsf"),
+    (Column::SIMD, "instruction sets"),
+    (Column::PROTOCOL, "protocols"),
+    (Column::DATA, "sources of examples"),
 ];
 
 /// One warning per column in which `runs` differ. Sources of examples are compared within a task only; missing values
@@ -22,7 +22,7 @@ pub(super) fn warnings<'a>(runs: impl Iterator<Item = &'a Record>) -> Vec<String
         let mut counted: BTreeMap<[&str; 2], Vec<&str>> = BTreeMap::new();
         for run in runs.iter().filter(|run| *run.get(name) != Field::Absent) {
             let task = match name {
-                "data" => ["task", "dataset"].map(|name| run.text(name)),
+                Column::DATA => [Column::TASK, Column::DATASET].map(|column| run.text(column)),
                 _ => ["", ""],
             };
             counted.entry(task).or_default().push(run.text(name));

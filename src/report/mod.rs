@@ -40,7 +40,7 @@ pub use select::Traced;
 
 use crate::config::{Protocol, RunConfig};
 use crate::error::{refuse, Error, Result};
-use crate::store::{places, EpochRow, Field, Record, Role, RunStatus, SliceRow, COLUMNS, SOURCE_DIGEST};
+use crate::store::{places, Column, EpochRow, Field, Record, Role, RunStatus, SliceRow};
 use crate::tasks::TASKS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
@@ -255,10 +255,10 @@ pub fn report(
 /// settings on any files.
 fn with_files<'a>(planned: Vec<&'a Record>, found: &[&'a Record]) -> Vec<&'a Record> {
     let mut settings = places(&[Role::Setting, Role::Cell, Role::Rate, Role::Seed]);
-    settings.retain(|place| COLUMNS[*place].name != SOURCE_DIGEST);
-    let on_files = found.iter().copied().filter(|run| *run.get(SOURCE_DIGEST) != Field::Absent);
+    settings.retain(|place| *place != Column::SOURCE_DIGEST.place());
+    let on_files = found.iter().copied().filter(|run| *run.get(Column::SOURCE_DIGEST) != Field::Absent);
     let mut on_files: HashMap<Key, Vec<&Record>> = grouped(on_files, &settings).into_iter().collect();
-    let same = planned.into_iter().flat_map(|run| match *run.get(SOURCE_DIGEST) {
+    let same = planned.into_iter().flat_map(|run| match *run.get(Column::SOURCE_DIGEST) {
         Field::Absent => on_files.remove(&key(run, &settings)).unwrap_or(vec![run]),
         _ => vec![run],
     });
@@ -269,7 +269,7 @@ fn with_files<'a>(planned: Vec<&'a Record>, found: &[&'a Record]) -> Vec<&'a Rec
 fn held_out_note(runs: &[&Record]) -> Option<String> {
     let ended = runs.iter().filter(|run| run.status() == Some(RunStatus::Done));
     let lacking = ended.filter(|run| !score::has_validation(run));
-    let tasks = coverage::tally(lacking.map(|run| run.text("task")));
+    let tasks = coverage::tally(lacking.map(|run| run.text(Column::TASK)));
     let each: Vec<String> =
         tasks.iter().map(|(task, count)| format!("{} of {task}", coverage::counted(*count, "run"))).collect();
     (!each.is_empty()).then(|| {
@@ -439,7 +439,9 @@ fn of_other_sizes(figure: &Figure, rows: &[Record]) -> String {
     };
     let kind = |run: &&Record| {
         let mut wanted = figure.runs.iter();
-        wanted.all(|(column, values)| !["task", "mixer"].contains(column) || values.contains(&run.text(column)))
+        wanted.all(|(column, values)| {
+            ![Column::TASK, Column::MIXER].contains(column) || values.contains(&run.text(*column))
+        })
     };
     match rows.iter().filter(kind).count() {
         0 => String::new(),
@@ -452,44 +454,44 @@ fn of_other_sizes(figure: &Figure, rows: &[Record]) -> String {
 
 fn nothing_left(figure: &Figure, rows: &[&Record]) -> Error {
     if rows.is_empty() {
-        let tasks = figure.runs.iter().find(|(column, _)| *column == "task");
+        let tasks = figure.runs.iter().find(|(column, _)| *column == Column::TASK);
         let tasks = tasks.map_or(String::new(), |(_, tasks)| format!(": its task is {}", tasks.join(" or ")));
         return Error::usage(format!("the plan and the filter leave no run for {}{tasks}", figure.title()));
     }
-    let distinct = |name: &str| {
-        let values: BTreeSet<&Field> = rows.iter().map(|run| run.get(name)).collect();
+    let distinct = |column: Column| {
+        let values: BTreeSet<&Field> = rows.iter().map(|run| run.get(column)).collect();
         let values: Vec<String> =
             values.iter().filter(|value| ***value != Field::Absent).map(ToString::to_string).collect();
         values.join(",")
     };
-    let of = match distinct("dataset") {
+    let of = match distinct(Column::DATASET) {
         none if none.is_empty() => String::new(),
         datasets => format!(" of {datasets},"),
     };
     let lengths = match figure.series {
         Series::Table => String::new(),
-        _ => format!(", --seq-len {}", distinct("seq_len")),
+        _ => format!(", --seq-len {}", distinct(Column::SEQ_LEN)),
     };
     Error::usage(format!(
         "no result for {} passes the filter or the plan; there are results{of} for --task {}, \
          --mixer {}{lengths}, --protocol {}",
         figure.title(),
-        distinct("task"),
-        distinct("mixer"),
-        distinct("protocol")
+        distinct(Column::TASK),
+        distinct(Column::MIXER),
+        distinct(Column::PROTOCOL)
     ))
 }
 
 impl Filter {
     /// Whether `run` passes.
     pub fn passes(&self, run: &Record) -> bool {
-        let is = |name: &str, wanted: &str| run.text(name) == wanted;
-        let any = |list: &[String], name| list.is_empty() || list.iter().any(|w| is(name, w));
-        let protocol = |p: &Protocol| is("protocol", p.as_str());
-        any(&self.tasks, "task")
-            && any(&self.mixers, "mixer")
-            && any(&self.datasets, "dataset")
-            && (self.seq_lens.is_empty() || self.seq_lens.contains(&run.count("seq_len")))
+        let is = |column: Column, wanted: &str| run.text(column) == wanted;
+        let any = |list: &[String], column| list.is_empty() || list.iter().any(|w| is(column, w));
+        let protocol = |p: &Protocol| is(Column::PROTOCOL, p.as_str());
+        any(&self.tasks, Column::TASK)
+            && any(&self.mixers, Column::MIXER)
+            && any(&self.datasets, Column::DATASET)
+            && (self.seq_lens.is_empty() || self.seq_lens.contains(&run.count(Column::SEQ_LEN)))
             && (self.protocols.is_empty() || self.protocols.iter().any(protocol))
     }
 

@@ -2,7 +2,7 @@
 //! mean over seeds of the data as well.
 
 use super::grouped;
-use crate::store::{places, Field, Record, Role, COLUMNS};
+use crate::store::{places, Column, Field, Record, Role, COLUMNS};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,11 +23,12 @@ impl OwnData {
         for (_, runs) in grouped(runs, &settings) {
             let mut seeds: BTreeMap<&Field, BTreeSet<&Field>> = BTreeMap::new();
             for run in &runs {
-                let of_data = seeds.entry(run.get("data_seed")).or_default();
-                of_data.insert(run.get("seed"));
+                let of_data = seeds.entry(run.get(Column::DATA_SEED)).or_default();
+                of_data.insert(run.get(Column::SEED));
             }
-            let drawn = runs.iter().filter(|run| run.may_draw_own_data() && seeds[run.get("data_seed")].len() == 1);
-            if drawn.clone().any(|run| run.count("seed") > 0) {
+            let drawn =
+                runs.iter().filter(|run| run.may_draw_own_data() && seeds[run.get(Column::DATA_SEED)].len() == 1);
+            if drawn.clone().any(|run| run.count(Column::SEED) > 0) {
                 ids.extend(drawn.map(|run| run.run_id().to_owned()));
             }
         }

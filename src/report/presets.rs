@@ -1,6 +1,6 @@
 //! Differences of a run from the run that its preset would make.
 
-use crate::store::{places, Field, Record, Role, COLUMNS, SOURCE_DIGEST};
+use crate::store::{places, Column, Field, Record, Role, COLUMNS};
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -9,7 +9,8 @@ use std::sync::LazyLock;
 pub type PresetsOf<'a> = &'a dyn Fn(&Record) -> Vec<(&'static str, Record)>;
 
 /// Settings that determine a run's place in a report and are never differences.
-const NAMES: [&str; 6] = ["task", "protocol", "mixer", "dataset", "tokenizer", SOURCE_DIGEST];
+const NAMES: [Column; 6] =
+    [Column::TASK, Column::PROTOCOL, Column::MIXER, Column::DATASET, Column::TOKENIZER, Column::SOURCE_DIGEST];
 
 /// Settings of the size of a training. The paper's perplexities are not shown beside runs that differ in one of them
 /// from the preset `paper`.
@@ -17,9 +18,6 @@ const NAMES: [&str; 6] = ["task", "protocol", "mixer", "dataset", "tokenizer", S
 pub(super) const SIZES: [&str; 10] = [
     "d", "n", "heads", "layers", "mlp_width", "seq_len", "vocab_size", "train_examples", "batch_size", "epochs_max",
 ];
-
-/// Column of the validation examples. It is empty for a generated task without any, which is typed as 0.
-const VAL_EXAMPLES: &str = "val_examples";
 
 /// Value of the column `data` for examples from released files.
 pub(super) const FILES: &str = "files";
@@ -53,7 +51,7 @@ impl Nearest {
     pub fn of(record: &Record, known: Vec<(&'static str, Record)>) -> Self {
         let each = known.into_iter().map(|(preset, planned)| Self {
             preset,
-            lr: planned.number("lr"),
+            lr: planned.number(Column::LR),
             differences: differences(record, &planned),
         });
         let unknown = || Self { preset: "", lr: None, differences: differences(record, &Record::default()) };
@@ -64,7 +62,7 @@ impl Nearest {
 static COMPARED: LazyLock<Vec<usize>> = LazyLock::new(|| {
     let mut compared = places(&[Role::Setting]);
     compared.extend(places(&[Role::Cell]));
-    compared.retain(|place| !NAMES.contains(&COLUMNS[*place].name));
+    compared.retain(|place| NAMES.iter().all(|column| column.place() != *place));
     compared
 });
 
@@ -78,7 +76,8 @@ fn differences(record: &Record, preset: &Record) -> Vec<Difference> {
         .map(|(i, value, preset)| Difference {
             name: COLUMNS[i].name,
             value: match value {
-                Field::Absent if COLUMNS[i].name == VAL_EXAMPLES => "0".to_owned(),
+                // A generated task without any is typed as 0.
+                Field::Absent if i == Column::VAL_EXAMPLES.place() => "0".to_owned(),
                 value => formatted(value),
             },
             preset: match preset {
@@ -92,7 +91,7 @@ fn differences(record: &Record, preset: &Record) -> Vec<Difference> {
 /// Difference in the source of the examples if those of `run` are generated instead of released files. Presets keep the
 /// `data` of a row, so [`Nearest`] does not contain this difference.
 pub(super) fn generated(run: &Record) -> Option<Difference> {
-    let data = run.text("data");
+    let data = run.text(Column::DATA);
     (data != FILES).then(|| Difference { name: "data", value: data.to_owned(), preset: FILES.to_owned() })
 }
 

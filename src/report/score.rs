@@ -1,6 +1,6 @@
 //! Scores runs that differ only in learning rate and seed: the mean over seeds at the best rate.
 
-use crate::store::{Metric, Outcome, Record, RunStatus, Shown};
+use crate::store::{Column, Metric, Outcome, Record, RunStatus, Shown};
 use crate::tasks::{self, Objective};
 use clap::ValueEnum;
 use std::collections::BTreeSet;
@@ -58,7 +58,7 @@ pub enum RateChoice {
 }
 
 /// Held-out metrics by which rates can be chosen.
-const VALIDATION: [&str; 2] = ["val_accuracy", "best_val_ppl"];
+const VALIDATION: [Column; 2] = [Column::VAL_ACCURACY, Column::BEST_VAL_PPL];
 
 impl Status {
     /// Scores `runs` by `shown` at the learning rate that is best by `by`, or by a held-out metric, according to
@@ -87,7 +87,7 @@ impl Status {
         let broke = runs.iter().any(|r| r.status() == Some(RunStatus::Failed));
         let lacks = |run: &&&Record| {
             let ended = run.status() == Some(RunStatus::Done);
-            let missing = [by, shown].iter().any(|m| run.number(m.name).is_none());
+            let missing = [by, shown].iter().any(|m| run.number(m.column).is_none());
             ended && run.outcome() != Some(Outcome::Diverged) && missing
         };
         if status == Self::Failed && !broke && runs.iter().any(|run| lacks(&run)) {
@@ -134,33 +134,33 @@ pub(super) fn distinct_rates<'a>(runs: impl IntoIterator<Item = &'a Record>) -> 
 
 /// The validation metric that all `runs` with a number have, unless the shown metric is a validation metric itself.
 fn validation(runs: &[&Record], shown: &Metric) -> Option<&'static Metric> {
-    let of_split = shown.name.starts_with("val_") || VALIDATION.contains(&shown.name);
-    let mut known = VALIDATION.iter().filter_map(|name| Metric::find(name));
+    let of_split = shown.name.starts_with("val_") || VALIDATION.contains(&shown.column);
+    let mut known = VALIDATION.iter().filter_map(|column| Metric::find(column.name()));
     let by = known.find(|by| (by.shown == Shown::Percent) == (shown.shown == Shown::Percent))?;
-    let numbered = runs.iter().filter(|run| run.number(shown.name).is_some());
-    let mut all = numbered.map(|run| run.number(by.name).is_some());
+    let numbered = runs.iter().filter(|run| run.number(shown.column).is_some());
+    let mut all = numbered.map(|run| run.number(by.column).is_some());
     (!of_split && all.all(|has| has)).then_some(by)
 }
 
 /// Whether the rate of a run can be chosen on a validation split.
 pub(super) fn has_validation(run: &Record) -> bool {
-    VALIDATION.iter().any(|name| run.number(name).is_some())
+    VALIDATION.iter().any(|column| run.number(*column).is_some())
 }
 
 /// Whether a run of a generated task has a validation set (`--val-examples`). Its rate is then chosen on that set by
 /// default, so that the test examples choose nothing.
 pub(super) fn has_validation_set(run: &Record) -> bool {
-    let task = tasks::find(run.text("task"));
+    let task = tasks::find(run.text(Column::TASK));
     let labels = task.is_ok_and(|task| task.objective == Objective::PerToken);
-    labels && run.count("val_examples") > 0
+    labels && run.count(Column::VAL_EXAMPLES) > 0
 }
 
 /// Splits `runs` by the rank of their seed, even or odd, among the seeds with a number.
 fn halves<'a>(runs: &[&'a Record], by: &Metric) -> [Vec<&'a Record>; 2] {
-    let numbered = runs.iter().filter(|run| run.number(by.name).is_some());
-    let seeds: BTreeSet<usize> = numbered.map(|run| run.count("seed")).collect();
+    let numbered = runs.iter().filter(|run| run.number(by.column).is_some());
+    let seeds: BTreeSet<usize> = numbered.map(|run| run.count(Column::SEED)).collect();
     let seeds: Vec<usize> = seeds.into_iter().collect();
-    let rank = |run: &Record| seeds.iter().position(|seed| *seed == run.count("seed"));
+    let rank = |run: &Record| seeds.iter().position(|seed| *seed == run.count(Column::SEED));
     [0, 1].map(|half| {
         let own = runs.iter().copied();
         own.filter(|run| rank(run).is_some_and(|rank| rank % 2 == half)).collect()
@@ -268,7 +268,7 @@ struct Seed {
 }
 
 fn lr(run: &Record) -> f64 {
-    run.number("lr").unwrap_or(f64::NAN)
+    run.number(Column::LR).unwrap_or(f64::NAN)
 }
 
 fn rates(runs: &[&Record], by: &Metric, shown: &Metric) -> Vec<Rate> {
@@ -293,14 +293,14 @@ impl Rate {
     fn of(runs: &[&Record], by: &Metric, shown: &Metric) -> Self {
         let mut rate = Self { lr: lr(runs[0]), ..Self::default() };
         for run in runs {
-            match (run.status(), run.outcome(), run.number(by.name)) {
+            match (run.status(), run.outcome(), run.number(by.column)) {
                 (None, ..) => rate.not_run = true,
                 (Some(RunStatus::Failed), ..) => rate.failed = true,
                 (_, Some(Outcome::Diverged), _) => rate.diverged += 1,
                 (_, _, Some(score)) if score.is_finite() => rate.seeds.push(Seed {
-                    seed: run.count("seed"),
+                    seed: run.count(Column::SEED),
                     score,
-                    shown: run.number(shown.name).filter(|shown| shown.is_finite()),
+                    shown: run.number(shown.column).filter(|shown| shown.is_finite()),
                 }),
                 _ => rate.failed = true,
             }

@@ -8,7 +8,7 @@
 //! [`stats`]: super::stats
 
 use super::stats::{Estimate, Evidence, Within, ALPHA, MOST};
-use crate::store::{Outcome, Record};
+use crate::store::{Column, Outcome, Record};
 use statrs::distribution::{Beta, Binomial, ContinuousCDF, DiscreteCDF, Normal};
 
 /// A run in a stratum.
@@ -35,14 +35,14 @@ impl Time {
     /// Time at which `run` reached its stopping accuracy; `None` if it has none. A diverged run is censored at its full
     /// length, since it would not have reached it.
     pub fn of(run: &Record) -> Option<Self> {
-        let stop = run.number("stop_above")?;
-        let of_epochs = |epochs: usize| (epochs * run.count("train_examples")) as f64;
-        let most = run.count("epochs_max");
+        let stop = run.number(Column::STOP_ABOVE)?;
+        let of_epochs = |epochs: usize| (epochs * run.count(Column::TRAIN_EXAMPLES)) as f64;
+        let most = run.count(Column::EPOCHS_MAX);
         if run.outcome() == Some(Outcome::Diverged) {
             return Some(Self { examples: of_epochs(most), reached: false });
         }
-        let accuracy = run.number("accuracy")?;
-        let epochs = run.count("epochs_run");
+        let accuracy = run.number(Column::ACCURACY)?;
+        let epochs = run.count(Column::EPOCHS_RUN);
         Some(Self { examples: of_epochs(epochs), reached: epochs < most || accuracy > stop })
     }
 

@@ -6,7 +6,7 @@
 //! A verdict needs at least [`FEWEST`] seeds. Runs that either solve their task or do not are tested in
 //! [`solved`](super::solved).
 
-use crate::store::Record;
+use crate::store::{Column, Record};
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 /// Fewest seeds that a verdict may rest on.
@@ -70,7 +70,7 @@ pub(super) trait Evidence: std::fmt::Debug {
 
 /// Resolution of a measure of `run`: one example of the test set for shares, 0 otherwise.
 pub(super) fn resolution(run: &Record, is_share: bool) -> f64 {
-    match run.count("test_examples") {
+    match run.count(Column::TEST_EXAMPLES) {
         examples if is_share && examples > 0 => 1.0 / examples as f64,
         _ => 0.0,
     }

@@ -101,9 +101,10 @@ pub fn check(file: &[u8]) -> Result<(), &'static str> {
         return Ok(());
     };
     let found = Sha256::new_with_prefix(header.to_string()).chain_update(tensors);
-    match wanted == hex::encode(found.finalize()) {
-        true => Ok(()),
-        false => Err("damaged: its contents do not have the digest that its header names"),
+    if wanted == hex::encode(found.finalize()) {
+        Ok(())
+    } else {
+        Err("damaged: its contents do not have the digest that its header names")
     }
 }
 

@@ -1,8 +1,9 @@
 //! Causes of failed runs: one of a fixed list, with a message.
 
-use crate::error::{self, Result};
+use crate::error::{self, Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::io::ErrorKind;
 
 /// Cause of a run's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +56,7 @@ impl Cause {
             .ok_or_else(|| error::unknown_value("--reason", "reason", name, Self::NAMES))
     }
 
-    /// Infers the cause from the last lines that a program printed.
+    /// Infers the cause from the last lines that a program printed, or from a message that a record kept without its cause.
     pub fn infer(words: &str) -> Self {
         let told = PATTERNS.iter().find(|(part, _)| words.contains(part));
         told.map_or(Self::Other, |(_, cause)| *cause)
@@ -78,10 +79,17 @@ impl Failure {
         Self { cause, words }
     }
 
-    /// Returns a failure whose cause is inferred from its message.
-    pub fn from_message(words: impl Into<String>) -> Self {
-        let words = words.into();
-        Self::new(Cause::infer(&words), words)
+    /// Returns the failure of a run that ended with `error`.
+    pub fn of(error: &Error) -> Self {
+        match error {
+            // Candle and its drivers tell the causes of their errors in the message only.
+            Error::Tensor(e) => Self::new(Cause::infer(&e.to_string()), e.to_string()),
+            Error::Missing(_) => Self::new(Cause::MissingData, error.to_string()),
+            Error::Io { source, .. } if source.kind() == ErrorKind::OutOfMemory => {
+                Self::new(Cause::Oom, error.to_string())
+            }
+            _ => Self::new(Cause::Other, error.to_string()),
+        }
     }
 }
 

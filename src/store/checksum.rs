@@ -1,6 +1,6 @@
 //! Checksums of the rows of a summary.
 
-use super::schema::{place, CHECKSUM};
+use super::column::Column;
 use csv::StringRecord;
 use sha2::{Digest, Sha256};
 
@@ -16,7 +16,7 @@ pub(super) struct Checksum<'a> {
 impl<'a> Checksum<'a> {
     pub fn under(header: &'a StringRecord) -> Self {
         let names = header.iter().map(str::trim).enumerate();
-        let (at, others): (Vec<_>, Vec<_>) = names.partition(|(_, name)| *name == CHECKSUM);
+        let (at, others): (Vec<_>, Vec<_>) = names.partition(|(_, name)| *name == Column::CHECKSUM.name());
         let mut others: Vec<_> = others.into_iter().map(|(i, name)| (name, i)).collect();
         others.sort_unstable();
         let at = at.first().map(|(i, _)| *i);
@@ -52,14 +52,16 @@ impl<'a> Checksum<'a> {
             return Ok(());
         };
         // A later version includes columns that are unknown here, and users may have added others.
-        let known = |row: &StringRecord| self.digest_where(row, |name| place(name).is_some());
-        match written == self.digest(row) || written == known(row) || written == known(&spelt()) {
-            true => Ok(()),
-            false => Err(format!(
+        let known = |row: &StringRecord| self.digest_where(row, |name| Column::find(name).is_some());
+        if written == self.digest(row) || written == known(row) || written == known(&spelt()) {
+            Ok(())
+        } else {
+            Err(format!(
                 "the row was changed since it was written: its checksum is {}, not `{written}`; if that was meant, \
-                 take the column `{CHECKSUM}` out of the file",
-                known(&spelt())
-            )),
+                 take the column `{}` out of the file",
+                known(&spelt()),
+                Column::CHECKSUM.name()
+            ))
         }
     }
 }

@@ -51,10 +51,7 @@ impl Claim {
     /// false on file systems without locks.
     pub fn take(folder: &Path, locks: bool, timing: HeartbeatTiming) -> Result<Option<Self>> {
         fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
-        let lock = match locks {
-            true => lock(&folder.join(LOCK))?,
-            false => Lock::Unknown,
-        };
+        let lock = if locks { lock(&folder.join(LOCK))? } else { Lock::Unknown };
         let lock = match lock {
             Lock::Taken => return Ok(None),
             Lock::Held(file) => Some(file),
@@ -64,21 +61,17 @@ impl Claim {
             Holder { host: host(), pid: std::process::id(), boot: boot(), token: token(), locked: lock.is_some() };
         let text = serde_json::to_vec(&holder).expect("a claim is plain data");
         let claim = Self { path: folder.join(CLAIM), text, _lock: lock };
-        if claim.make()? {
+        if claim.make()? || claim.remove_abandoned(folder, &holder, timing)? && claim.make()? {
             return Ok(Some(claim));
         }
-        let left = read_if_present(&claim.path)?.unwrap_or_default();
-        if !is_left_alone(folder, &left, &holder, timing)? || !claim.remove(folder, &left)? {
-            claim.forget();
-            return Ok(None);
-        }
-        match claim.make()? {
-            true => Ok(Some(claim)),
-            false => {
-                claim.forget();
-                Ok(None)
-            }
-        }
+        claim.forget();
+        Ok(None)
+    }
+
+    /// Removes the claim of a process that is gone; returns false if it is not, or if another process was faster.
+    fn remove_abandoned(&self, folder: &Path, own: &Holder, timing: HeartbeatTiming) -> Result<bool> {
+        let left = read_if_present(&self.path)?.unwrap_or_default();
+        Ok(is_left_alone(folder, &left, own, timing)? && self.remove(folder, &left)?)
     }
 
     /// Whether the claim is still held. Checked before anything is published.

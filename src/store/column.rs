@@ -8,9 +8,79 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+/// A column of summaries. Its constants are the columns of this version, so that a misspelt one does not compile;
+/// [`Column::find`] finds the column that a text names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Column(pub(super) usize);
+
+/// Defines the constants of [`Column`], in the order of files, and the names in [`NAMES`].
+macro_rules! columns {
+    ($($constant:ident $name:literal,)*) => {
+        /// Names of the columns, in the order of files.
+        pub(super) const NAMES: &[&str] = &[$($name),*];
+
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Place { $($constant),* }
+
+        impl Column {
+            $(
+                #[doc = concat!("`", $name, "`.")]
+                pub const $constant: Self = Self(Place::$constant as usize);
+            )*
+        }
+    };
+}
+
+columns! {
+    // Ids.
+    SCHEMA "schema", RUN_ID "run_id",
+    // Settings, in the order in which versions introduced them.
+    FORMAT "format", TASK "task", PROTOCOL "protocol", MIXER "mixer", VARIANT "variant", OPTIONS "options", D "d",
+    N "n", HEADS "heads", LAYERS "layers", LAYOUT "layout", STATE_MIXER "state_mixer", POSITIONS "positions",
+    SEQ_LEN "seq_len", KV_PAIRS "kv_pairs", VOCAB_SIZE "vocab_size", TRAIN_EXAMPLES "train_examples",
+    TEST_EXAMPLES "test_examples", DATA "data", DATA_SEED "data_seed", LR "lr", WEIGHT_DECAY "weight_decay",
+    PRECISION "precision", EMBED_DROPOUT "embed_dropout", ATTN_DROPOUT "attn_dropout", SCHEDULE "schedule",
+    BATCH_SIZE "batch_size", EPOCHS_MAX "epochs_max", STOP_ABOVE "stop_above", SEED "seed", DATASET "dataset",
+    CONTOUR_LENGTH "contour_length", VAL_EXAMPLES "val_examples", EXPAND "expand", MICRO_BATCH "micro_batch",
+    WARMUP_EPOCHS "warmup_epochs", INPUT "input", MLP_WIDTH "mlp_width", DROPOUT "dropout", LAMBDA_SKIP "lambda_skip",
+    POOL "pool", MASK "mask", DUAL "dual", LOSS "loss", TOKENIZER "tokenizer",
+    EOS_BETWEEN_ARTICLES "eos_between_articles", ROTARY "rotary", ROTARY_DIMS "rotary_dims", INIT "init",
+    BETA1 "beta1", BETA2 "beta2", EPS "eps", CLIP "clip", DECAY "decay", HYBRID "hybrid", TEST_SEQ_LEN "test_seq_len",
+    COPY_TOKENS "copy_tokens", KEY_TOKENS "key_tokens", OVERWRITES "overwrites", PASSES "passes",
+    POSITION_EMBEDDING "position_embedding", BIDIRECTIONAL "bidirectional", SOURCE_DIGEST "source_digest",
+    SHORT_CONV "short_conv", MAP_INIT "map_init",
+    // End of the run.
+    STATUS "status", OUTCOME "outcome", REASON "reason", CAUSE "cause",
+    // Metrics.
+    ACCURACY "accuracy", BEST_ACCURACY "best_accuracy", BEST_EPOCH "best_epoch", EPOCHS_RUN "epochs_run",
+    TRAIN_LOSS "train_loss", TEST_LOSS "test_loss", PARAMS "params", STATE_SIZE "state_size", STEPS "steps",
+    SECONDS "seconds", TOKENS_PER_S "tokens_per_s", PEAK_MEMORY_BYTES "peak_memory_bytes",
+    VAL_ACCURACY "val_accuracy", SELECTED_EPOCH "selected_epoch", SELECTED_ACCURACY "selected_accuracy",
+    MAJORITY "majority", TRAIN_PPL "train_ppl", TRAIN_PPL_EVAL "train_ppl_eval", VAL_PPL "val_ppl",
+    BEST_VAL_PPL "best_val_ppl", TEST_PPL "test_ppl", SELECTED_TEST_PPL "selected_test_ppl",
+    VAL_WORD_PPL "val_word_ppl", TEST_WORD_PPL "test_word_ppl", VAL_BITS_PER_BYTE "val_bits_per_byte",
+    TEST_BITS_PER_BYTE "test_bits_per_byte", UNIGRAM_PPL "unigram_ppl", TRAIN_TOKENS "train_tokens",
+    // Provenance.
+    DEVICE "device", THREADS "threads", HOST "host", CPU "cpu", VERSION "version", GIT_COMMIT "git_commit",
+    STARTED "started", ENDED "ended", OPS "ops", DATA_DIGEST "data_digest", SIMD "simd",
+    MICRO_BATCH_USED "micro_batch_used", CHECKSUM "checksum",
+}
+
+impl Column {
+    /// Name in the header.
+    pub const fn name(self) -> &'static str {
+        NAMES[self.0]
+    }
+
+    /// Index in [`COLUMNS`].
+    pub const fn place(self) -> usize {
+        self.0
+    }
+}
+
 /// Definition of one column of a summary.
 #[derive(Clone, Debug)]
-pub struct Column {
+pub struct ColumnSpec {
     /// Name in the header.
     pub name: &'static str,
     /// Unit; empty for counts, names and ratios.
@@ -62,7 +132,7 @@ pub enum Field {
     Text(Arc<str>),
 }
 
-impl Column {
+impl ColumnSpec {
     /// Returns the value of the column in a serialised config.
     pub(crate) fn of_config(&self, document: &Value) -> Field {
         let mut found = self.at.iter().filter_map(|at| document.pointer(at));
@@ -76,18 +146,8 @@ impl From<config::Kind> for Kind {
         match kind {
             config::Kind::Whole(..) => Self::Count,
             config::Kind::Bool => Self::Flag,
-            config::Kind::OneOf(_)
-            | config::Kind::Name
-            | config::Kind::Mixer
-            | config::Kind::Layers
-            | config::Kind::Tokenizer => Self::Word,
-            config::Kind::Positive
-            | config::Kind::LearningRate
-            | config::Kind::NotNegative
-            | config::Kind::Share
-            | config::Kind::Norm
-            | config::Kind::Decay
-            | config::Kind::Number => Self::Real,
+            kind if kind.is_real() => Self::Real,
+            _ => Self::Word,
         }
     }
 }

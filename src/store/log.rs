@@ -23,8 +23,8 @@ impl Store {
         let folder = self.run_folder(id);
         fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
         let path = folder.join(LOG);
-        let file = File::options().create(true).append(true).read(true).open(&path);
-        let file = file.map_err(Error::io("open", &path))?;
+        let file =
+            File::options().create(true).append(true).read(true).open(&path).map_err(Error::io("open", &path))?;
         let start = file.metadata().map_err(Error::io("read", &path))?.len();
         Ok(Log { file, path, start })
     }

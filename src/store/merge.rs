@@ -160,7 +160,7 @@ fn files(folder: &Path) -> Result<BTreeSet<OsString>> {
 #[cfg(test)]
 mod tests {
     use super::super::samples::{config, done, failed, provenance};
-    use super::super::{read_summary, RunResult};
+    use super::super::{read_summary, Column, RunResult};
     use super::*;
     use crate::error::testing::Fails;
 
@@ -191,7 +191,7 @@ mod tests {
         let world = World::new();
         let a = world.folder("a", &[(1, done(0.5)), (2, failed("disk"))]);
         let mut slower = done(0.5);
-        slower.metrics.set("seconds", 99.0);
+        slower.metrics.set(Column::SECONDS, 99.0);
         let b = world.folder("b", &[(1, slower), (2, done(0.25)), (3, done(0.75))]);
         let out = world.folder("out", &[]);
         let merged = out.merge(&[a, b]).unwrap();

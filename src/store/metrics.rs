@@ -1,5 +1,6 @@
 //! Metrics of finished runs: meaning, direction and format of each.
 
+use super::column::Column;
 use super::column::{Field, Kind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -8,6 +9,8 @@ use std::cmp::Ordering;
 /// Definition of one metric.
 #[derive(Debug)]
 pub struct Metric {
+    /// Column of summaries.
+    pub column: Column,
     /// Name in the header of a summary, in `result.json` and after `--metric`.
     pub name: &'static str,
     /// Unit; empty for counts and ratios.
@@ -53,47 +56,41 @@ pub enum Shown {
 use Direction::{Higher, Lower, Neither};
 use Shown::{Bytes, Count, Loss, Percent, Perplexity, Rate, Seconds};
 
-const fn metric(
-    name: &'static str,
-    unit: &'static str,
-    better: Direction,
-    shown: Shown,
-    meaning: &'static str,
-) -> Metric {
-    Metric { name, unit, better, shown, meaning }
+const fn metric(column: Column, unit: &'static str, better: Direction, shown: Shown, meaning: &'static str) -> Metric {
+    Metric { column, name: column.name(), unit, better, shown, meaning }
 }
 
 /// Every metric, in the order of a summary.
 #[rustfmt::skip]
 pub static METRICS: &[Metric] = &[
-    metric("accuracy", "0 to 1", Higher, Percent, "test accuracy after the last epoch"),
-    metric("best_accuracy", "0 to 1", Higher, Percent, "best test accuracy of any epoch"),
-    metric("best_epoch", "", Neither, Count, "epoch of the highest accuracy, from 1"),
-    metric("epochs_run", "", Neither, Count, "epochs trained"),
-    metric("train_loss", "nats", Lower, Loss, "training loss of the last epoch"),
-    metric("test_loss", "nats", Lower, Loss, "test loss after the last epoch"),
-    metric("params", "", Neither, Count, "trained parameters of the model"),
-    metric("state_size", "", Neither, Count, "numbers carried from token to token, all layers"),
-    metric("steps", "", Neither, Count, "optimizer steps"),
-    metric("seconds", "s", Lower, Seconds, "training and testing, summed over interruptions"),
-    metric("tokens_per_s", "1/s", Higher, Rate, "training tokens per second"),
-    metric("peak_memory_bytes", "bytes", Lower, Bytes, "peak resident memory of the process, if it trained nothing else"),
-    metric("val_accuracy", "0 to 1", Higher, Percent, "highest validation accuracy after any epoch"),
-    metric("selected_epoch", "", Neither, Count, "epoch selected on validation data, from 1: the one with the highest accuracy, or on text with the lowest loss"),
-    metric("selected_accuracy", "0 to 1", Higher, Percent, "test accuracy after the epoch chosen on validation data"),
-    metric("majority", "0 to 1", Neither, Percent, "majority-class baseline: test accuracy of always giving the most frequent class"),
-    metric("train_ppl", "", Lower, Perplexity, "training perplexity as logged in the last epoch: the paper's number"),
-    metric("train_ppl_eval", "", Lower, Perplexity, "perplexity of a hundredth of the training windows, final weights"),
-    metric("val_ppl", "", Lower, Perplexity, "validation perplexity, final weights, windows that do not overlap"),
-    metric("best_val_ppl", "", Lower, Perplexity, "lowest validation perplexity after any epoch"),
-    metric("test_ppl", "", Lower, Perplexity, "test perplexity, final weights"),
-    metric("selected_test_ppl", "", Lower, Perplexity, "test perplexity after the epoch of best_val_ppl"),
-    metric("val_word_ppl", "", Lower, Perplexity, "validation perplexity per word; in WikiText, line ends count as words"),
-    metric("test_word_ppl", "", Lower, Perplexity, "test perplexity per word; in WikiText, line ends count as words"),
-    metric("val_bits_per_byte", "bits", Lower, Loss, "bits per byte of the validation split, final weights"),
-    metric("test_bits_per_byte", "bits", Lower, Loss, "bits per byte of the test split, final weights"),
-    metric("unigram_ppl", "", Neither, Perplexity, "test perplexity of a unigram model: token frequencies of the training windows, add-one smoothed"),
-    metric("train_tokens", "", Neither, Count, "training tokens per epoch"),
+    metric(Column::ACCURACY, "0 to 1", Higher, Percent, "test accuracy after the last epoch"),
+    metric(Column::BEST_ACCURACY, "0 to 1", Higher, Percent, "best test accuracy of any epoch"),
+    metric(Column::BEST_EPOCH, "", Neither, Count, "epoch of the highest accuracy, from 1"),
+    metric(Column::EPOCHS_RUN, "", Neither, Count, "epochs trained"),
+    metric(Column::TRAIN_LOSS, "nats", Lower, Loss, "training loss of the last epoch"),
+    metric(Column::TEST_LOSS, "nats", Lower, Loss, "test loss after the last epoch"),
+    metric(Column::PARAMS, "", Neither, Count, "trained parameters of the model"),
+    metric(Column::STATE_SIZE, "", Neither, Count, "numbers carried from token to token, all layers"),
+    metric(Column::STEPS, "", Neither, Count, "optimizer steps"),
+    metric(Column::SECONDS, "s", Lower, Seconds, "training and testing, summed over interruptions"),
+    metric(Column::TOKENS_PER_S, "1/s", Higher, Rate, "training tokens per second"),
+    metric(Column::PEAK_MEMORY_BYTES, "bytes", Lower, Bytes, "peak resident memory of the process, if it trained nothing else"),
+    metric(Column::VAL_ACCURACY, "0 to 1", Higher, Percent, "highest validation accuracy after any epoch"),
+    metric(Column::SELECTED_EPOCH, "", Neither, Count, "epoch selected on validation data, from 1: the one with the highest accuracy, or on text with the lowest loss"),
+    metric(Column::SELECTED_ACCURACY, "0 to 1", Higher, Percent, "test accuracy after the epoch chosen on validation data"),
+    metric(Column::MAJORITY, "0 to 1", Neither, Percent, "majority-class baseline: test accuracy of always giving the most frequent class"),
+    metric(Column::TRAIN_PPL, "", Lower, Perplexity, "training perplexity as logged in the last epoch: the paper's number"),
+    metric(Column::TRAIN_PPL_EVAL, "", Lower, Perplexity, "perplexity of a hundredth of the training windows, final weights"),
+    metric(Column::VAL_PPL, "", Lower, Perplexity, "validation perplexity, final weights, windows that do not overlap"),
+    metric(Column::BEST_VAL_PPL, "", Lower, Perplexity, "lowest validation perplexity after any epoch"),
+    metric(Column::TEST_PPL, "", Lower, Perplexity, "test perplexity, final weights"),
+    metric(Column::SELECTED_TEST_PPL, "", Lower, Perplexity, "test perplexity after the epoch of best_val_ppl"),
+    metric(Column::VAL_WORD_PPL, "", Lower, Perplexity, "validation perplexity per word; in WikiText, line ends count as words"),
+    metric(Column::TEST_WORD_PPL, "", Lower, Perplexity, "test perplexity per word; in WikiText, line ends count as words"),
+    metric(Column::VAL_BITS_PER_BYTE, "bits", Lower, Loss, "bits per byte of the validation split, final weights"),
+    metric(Column::TEST_BITS_PER_BYTE, "bits", Lower, Loss, "bits per byte of the test split, final weights"),
+    metric(Column::UNIGRAM_PPL, "", Neither, Perplexity, "test perplexity of a unigram model: token frequencies of the training windows, add-one smoothed"),
+    metric(Column::TRAIN_TOKENS, "", Neither, Count, "training tokens per epoch"),
 ];
 
 impl Metric {
@@ -127,7 +124,7 @@ impl Metric {
 
 impl PartialEq for Metric {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        self.column == other.column
     }
 }
 
@@ -139,44 +136,44 @@ impl PartialEq for Metric {
 pub struct Metrics(Vec<(&'static Metric, Field)>);
 
 impl Metrics {
-    /// Sets the metric called `name`; an absent `value` removes it.
+    /// Sets the metric of `column`; an absent `value` removes it.
     ///
     /// # Panics
     ///
-    /// If [`METRICS`] has no such name.
-    pub fn set(&mut self, name: &str, value: impl Into<Field>) {
-        let place = METRICS.iter().position(|metric| metric.name == name);
-        let metric = &METRICS[place.unwrap_or_else(|| panic!("METRICS has no `{name}`"))];
+    /// If `column` is not that of a metric.
+    pub fn set(&mut self, column: Column, value: impl Into<Field>) {
+        let metric = METRICS.iter().find(|metric| metric.column == column);
+        let metric = metric.unwrap_or_else(|| panic!("`{}` is no metric", column.name()));
         self.0.retain(|(held, _)| *held != metric);
         let value = value.into();
         if value != Field::Absent {
             self.0.push((metric, value));
-            self.0.sort_by_key(|(held, _)| METRICS.iter().position(|m| m == *held));
+            self.0.sort_by_key(|(held, _)| held.column);
         }
     }
 
-    /// Returns the metrics with `name` set to `value`, see [`Self::set`].
-    pub fn with(mut self, name: &str, value: impl Into<Field>) -> Self {
-        self.set(name, value);
+    /// Returns the metrics with that of `column` set to `value`, see [`Self::set`].
+    pub fn with(mut self, column: Column, value: impl Into<Field>) -> Self {
+        self.set(column, value);
         self
     }
 
     /// Copies every metric of `other`.
     pub fn extend(&mut self, other: &Self) {
         for (metric, value) in &other.0 {
-            self.set(metric.name, value.clone());
+            self.set(metric.column, value.clone());
         }
     }
 
-    /// Returns the value of the metric called `name`, if the run has it.
-    pub fn get(&self, name: &str) -> Option<f64> {
-        let held = self.0.iter().find(|(metric, _)| metric.name == name);
+    /// Returns the value of the metric of `column`, if the run has it.
+    pub fn get(&self, column: Column) -> Option<f64> {
+        let held = self.0.iter().find(|(metric, _)| metric.column == column);
         held.and_then(|(_, value)| value.number())
     }
 
     /// Returns a metric that is a count, such as `best_epoch`.
-    pub fn count(&self, name: &str) -> Option<usize> {
-        self.get(name).map(|count| count as usize)
+    pub fn count(&self, column: Column) -> Option<usize> {
+        self.get(column).map(|count| count as usize)
     }
 
     /// Iterates over the metrics and their values, in order.
@@ -191,7 +188,7 @@ impl Metrics {
                 _ => {
                     if let Some(metric) = Metric::find(name) {
                         let value = metric.kind().of_json(value);
-                        self.set(name, value.map_err(|why| format!("`{name}`: {why}"))?);
+                        self.set(metric.column, value.map_err(|why| format!("`{name}`: {why}"))?);
                     }
                 }
             }
@@ -228,9 +225,9 @@ mod tests {
 
     #[test]
     fn metrics_are_in_order_whichever_is_set_first_and_an_absent_one_is_removed() {
-        let metrics = Metrics::default().with("test_ppl", 3.0).with("steps", 5usize);
+        let metrics = Metrics::default().with(Column::TEST_PPL, 3.0).with(Column::STEPS, 5usize);
         assert_eq!(serde_json::to_string(&metrics).unwrap(), r#"{"steps":5,"test_ppl":3.0}"#);
-        assert_eq!(metrics.with("test_ppl", None::<f64>), Metrics::default().with("steps", 5usize));
+        assert_eq!(metrics.with(Column::TEST_PPL, None::<f64>), Metrics::default().with(Column::STEPS, 5usize));
     }
 
     #[test]

@@ -39,8 +39,6 @@ mod reconcile;
 mod record;
 mod result;
 mod run_dir;
-#[cfg(test)]
-pub(crate) mod samples;
 mod schema;
 mod sheet;
 mod staging;
@@ -51,7 +49,7 @@ mod tests;
 pub use archive::{check as check_archive, Archive};
 pub use cancel::CancelMarker;
 pub use cause::{Cause, Failure};
-pub use column::{Absent, Column, Field, Kind, Role};
+pub use column::{Absent, Column, ColumnSpec, Field, Kind, Role};
 #[cfg(test)]
 pub(crate) use heartbeat::HeartbeatTiming as TestTiming;
 pub use heartbeat::{Heartbeat, LastHeartbeat};
@@ -65,12 +63,14 @@ pub use provenance::{
     MemoryLimit, Provenance,
 };
 pub use reconcile::reconcile;
-pub use record::{Record, Source, SOURCE_DIGEST};
+pub use record::{Record, Source};
 pub use result::{Outcome, RunResult, RunStatus};
 pub use run_dir::{epochs, snapshots, EpochRow, RunDir, SliceRow, Weights};
-pub use schema::{columns, place, places, COLUMNS, SCHEMA};
+pub use schema::{columns, places, COLUMNS, SCHEMA};
 pub use staging::Staging;
 pub use summary::{columns_with, read_summary, to_csv, Configs, Scan};
+#[cfg(test)]
+pub(crate) use tests::samples;
 
 use crate::config::RunConfig;
 use crate::error::{refuse, Error, Result};
@@ -194,52 +194,14 @@ impl Store {
         Ok(found)
     }
 
-    /// Returns the epochs of the run `id` so far; empty if there is no such run.
-    pub fn epochs(&self, id: &str) -> Result<Vec<EpochRow>> {
-        run_dir::epochs(&self.run_folder(id))
-    }
-
-    /// Returns the accuracies by slice of the test answers of the run `id`, for every epoch. Empty if the run is not
-    /// finished, if its task has no slices, or if an earlier version trained it.
-    pub fn slices(&self, id: &str) -> Result<Vec<SliceRow>> {
-        run_dir::slices(&self.run_folder(id))
-    }
-
-    /// Removes what a killed process may have left of the finished run `id`: checkpoints, claim and heartbeat.
-    pub fn tidy(&self, id: &str) -> Result<()> {
-        run_dir::tidy(self, id)
-    }
-
-    /// Returns the time at which the run `id` was first begun (UTC), if it was.
-    pub fn started(&self, id: &str) -> Result<Option<String>> {
-        run_dir::started(&self.run_folder(id))
-    }
-
-    /// Begins or resumes a run and claims it until the [`RunDir`] is dropped.
-    ///
-    /// A failed result is removed, so that a retry that is killed counts as started. A finished result stays until
-    /// [`RunDir::finish`] replaces it.
-    pub fn begin(&self, config: &RunConfig, provenance: &Provenance) -> Result<RunDir> {
-        RunDir::begin(self, config, provenance)
-    }
-
-    /// Reads every finished run of `tasks` from the run folders, sorted by run id.
-    pub fn rows(&self, tasks: &[&str]) -> Result<Scan> {
-        summary::scan(self, tasks)
-    }
-
-    /// Reads the configs of all runs, begun or finished, sorted by run id.
-    pub fn configs(&self) -> Result<Configs> {
-        summary::configs(self)
-    }
-
     /// Returns the files `*.csv` of the folder that are summaries, sorted by name. If the folder has run folders, the
     /// summaries of `tasks` are omitted, since they are made from these. A file without a column `schema` is no
     /// summary.
     pub fn other_summaries(&self, tasks: &[&str]) -> Result<Vec<PathBuf>> {
-        let made: Vec<PathBuf> = match self.out.join(RUNS).exists() {
-            true => tasks.iter().map(|task| self.summary_path(task)).collect(),
-            false => Vec::new(),
+        let made: Vec<PathBuf> = if self.out.join(RUNS).exists() {
+            tasks.iter().map(|task| self.summary_path(task)).collect()
+        } else {
+            Vec::new()
         };
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.out).map_err(Error::io("read", &self.out))? {
@@ -257,16 +219,6 @@ impl Store {
     /// Path of the summary of `task`.
     pub fn summary_path(&self, task: &str) -> PathBuf {
         self.out.join(format!("{task}.csv"))
-    }
-
-    /// Adds the row of the finished run `id` to the summary of `task`.
-    fn add_to_summary(&self, task: &str, id: &str) -> Result<()> {
-        summary::add(self, task, id)
-    }
-
-    /// Rebuilds the summary of `task` from the run folders.
-    pub fn refresh_summary(&self, task: &str) -> Result<()> {
-        summary::refresh(self, task)
     }
 
     /// Path of the folder of the run `id`, whether or not it exists.
@@ -306,49 +258,5 @@ fn read_if_present(path: &Path) -> Result<Option<Vec<u8>>> {
         Ok(bytes) => Ok(Some(bytes)),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(Error::io("read", path)(e)),
-    }
-}
-
-#[cfg(test)]
-mod opening {
-    use super::*;
-    use crate::error::testing::Fails;
-
-    #[test]
-    fn a_store_opens_where_nothing_was() {
-        let dir = tempfile::tempdir().unwrap();
-        Store::open(&dir.path().join("a/b")).unwrap();
-        assert!(dir.path().join("a/b/runs").is_dir());
-    }
-
-    #[test]
-    fn a_store_refuses_a_file_as_its_folder_and_says_what_to_give() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let at = Store::open(file.path()).refuses("--out");
-        at.gives(&file.path().display().to_string());
-    }
-
-    #[test]
-    fn a_store_below_a_file_cannot_be_made() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let below = file.path().join("results");
-        let at = Store::open(&below).refuses("--out");
-        at.gives(&below.display().to_string());
-    }
-
-    #[test]
-    fn reading_a_missing_folder_says_so_and_makes_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let out = dir.path().join("none");
-        let at = Store::existing(&out).fails("refused");
-        at.is_at(&out, None).names(&["--out", "`runs`"]);
-        assert!(!out.exists());
-    }
-
-    #[test]
-    fn a_store_without_runs_has_no_rows() {
-        let dir = tempfile::tempdir().unwrap();
-        let scan = Store::existing(dir.path()).unwrap().rows(&["mqar"]).unwrap();
-        assert!(scan.rows.is_empty() && scan.warnings.is_empty());
     }
 }

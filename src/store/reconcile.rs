@@ -1,5 +1,6 @@
 //! Consistency of several results of one run.
 
+use super::column::Column;
 use super::column::Field;
 use super::metrics::METRICS;
 use super::record::{Record, Source};
@@ -25,7 +26,7 @@ pub fn reconcile(records: &[Record]) -> Result<Option<String>> {
     for record in records.iter().filter(done) {
         let rows = known.entry(record.run_id()).or_default();
         if let Some(row) = rows.iter().find(|row| is_of_other_data(row, record)) {
-            let digest = |record: &Record| record.text("data_digest").to_owned();
+            let digest = |record: &Record| record.text(Column::DATA_DIGEST).to_owned();
             let reason = format!(
                 "run {} was trained on other data here (data_digest {}) than in {} ({}), by a version whose runs did not \
                  know their data: give one of the two alone",
@@ -37,12 +38,13 @@ pub fn reconcile(records: &[Record]) -> Result<Option<String>> {
             return Err(contradiction(record, reason));
         }
         let own = rows.iter().find(|row| is_repeatable(row, record));
-        if let Some((row, name)) = own.and_then(|row| Some((row, difference(row, record)?))) {
+        if let Some((row, column)) = own.and_then(|row| Some((row, difference(row, record)?))) {
             let reason = format!(
-                "run {} has {name} {} here and {} in {}; one run has one result, so leave out the one that is wrong",
+                "run {} has {} {} here and {} in {}; one run has one result, so leave out the one that is wrong",
                 record.run_id(),
-                record.get(name),
-                row.get(name),
+                column.name(),
+                record.get(column),
+                row.get(column),
                 place_of(row)
             );
             return Err(contradiction(record, reason));
@@ -82,23 +84,23 @@ fn contradiction(record: &Record, reason: String) -> Error {
 
 /// Whether two results of one run come from different examples.
 fn is_of_other_data(a: &Record, b: &Record) -> bool {
-    let [a, b] = [a, b].map(|record| record.text("data_digest"));
+    let [a, b] = [a, b].map(|record| record.text(Column::DATA_DIGEST));
     !a.is_empty() && !b.is_empty() && a != b
 }
 
 /// Returns a reproducible metric on which two results of one run differ.
-fn difference(a: &Record, b: &Record) -> Option<&'static str> {
+fn difference(a: &Record, b: &Record) -> Option<Column> {
     let told = |field: &Field| field.number().is_some_and(f64::is_finite);
     let metrics = METRICS.iter().filter(|metric| metric.is_reproducible());
-    let both = metrics.map(|m| (m.name, a.get(m.name), b.get(m.name)));
+    let both = metrics.map(|m| (m.column, a.get(m.column), b.get(m.column)));
     let mut differing = both.filter(|(_, a, b)| told(a) && told(b) && a != b);
-    differing.next().map(|(name, ..)| name)
+    differing.next().map(|(column, ..)| column)
 }
 
 /// Whether two results of a run must agree: same build, as far as its commit shows, and same kind of machine.
 fn is_repeatable(a: &Record, b: &Record) -> bool {
-    let origin = ["git_commit", "simd", "cpu", "device", "ops"];
-    origin.iter().all(|name| a.get(name) == b.get(name))
+    let origin = [Column::GIT_COMMIT, Column::SIMD, Column::CPU, Column::DEVICE, Column::OPS];
+    origin.iter().all(|column| a.get(*column) == b.get(*column))
 }
 
 fn place_of(record: &Record) -> String {

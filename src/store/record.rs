@@ -1,21 +1,16 @@
 //! Records: one run as one row of a summary, with values by column.
 
-use super::column::{Absent, Column, Field, Kind, Role};
+use super::column::Column;
+use super::column::{Absent, ColumnSpec, Field, Kind, Role};
 use super::metrics::Metric;
-use super::schema::{place, COLUMNS, SCHEMA};
+use super::schema::{COLUMNS, SCHEMA};
 use super::{Outcome, RunResult, RunStatus};
 use crate::config::RunConfig;
 use crate::tasks;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-/// Column of the digest of the files that a run was trained on.
-pub const SOURCE_DIGEST: &str = "source_digest";
-
-/// Column of the seed of generated examples.
-const DATA_SEED: &str = "data_seed";
-
-/// Value of that column, in reports, for a run whose own seed generates its examples.
+/// Value of the column `data_seed`, in reports, for a run whose own seed generates its examples.
 const OWN_SEED: &str = "seed";
 
 /// Prefix of the source digest, followed by the run id, for runs whose files are unknown.
@@ -50,15 +45,15 @@ impl fmt::Display for Source {
 type Meant = (usize, Option<(usize, Field)>, Field);
 
 static MEANT: LazyLock<Vec<Meant>> = LazyLock::new(|| {
-    let parsed = |column: &Column, text: &str| {
+    let parsed = |column: &ColumnSpec, text: &str| {
         let field = column.kind.parse(text);
         field.unwrap_or_else(|why| unreachable!("{}: {why}", column.name))
     };
-    let meant = |(i, column): (usize, &Column)| match column.absent {
+    let meant = |(i, column): (usize, &ColumnSpec)| match column.absent {
         Absent::Required | Absent::Empty => None,
         Absent::Is(value) => Some((i, None, parsed(column, value))),
         Absent::Where(other, holds, value) => {
-            let other = place(other)?;
+            let other = Column::find(other)?.place();
             let holds = parsed(&COLUMNS[other], holds);
             Some((i, Some((other, holds)), parsed(column, value)))
         }
@@ -68,7 +63,7 @@ static MEANT: LazyLock<Vec<Meant>> = LazyLock::new(|| {
 
 /// Settings that every row of a summary must have. Texts may be empty, and failed runs have no metrics.
 static NEEDED: LazyLock<Vec<usize>> = LazyLock::new(|| {
-    let needed = |column: &Column| {
+    let needed = |column: &ColumnSpec| {
         let text = column.kind == Kind::Word && column.role != Role::Id;
         column.absent == Absent::Required && !(text || Metric::find(column.name).is_some())
     };
@@ -94,28 +89,28 @@ impl Record {
         let mut record = Self::planned(config);
         let origin = &result.provenance;
         let commit = origin.commit();
-        for (name, text) in [
-            ("status", result.status.name()),
-            ("outcome", result.outcome.map_or("", Outcome::name)),
-            ("reason", &result.reason),
-            ("cause", result.failure().map_or("", |failure| failure.cause.name())),
-            ("device", &origin.device),
-            ("host", &origin.host),
-            ("cpu", &origin.cpu),
-            ("simd", &origin.simd),
-            ("version", &origin.version),
-            ("git_commit", &commit),
-            ("started", &result.started),
-            ("ended", &result.ended),
-            ("ops", &result.ops),
-            ("data_digest", &result.data_digest),
+        for (column, text) in [
+            (Column::STATUS, result.status.name()),
+            (Column::OUTCOME, result.outcome.map_or("", Outcome::name)),
+            (Column::REASON, &result.reason),
+            (Column::CAUSE, result.failure().map_or("", |failure| failure.cause.name())),
+            (Column::DEVICE, &origin.device),
+            (Column::HOST, &origin.host),
+            (Column::CPU, &origin.cpu),
+            (Column::SIMD, &origin.simd),
+            (Column::VERSION, &origin.version),
+            (Column::GIT_COMMIT, &commit),
+            (Column::STARTED, &result.started),
+            (Column::ENDED, &result.ended),
+            (Column::OPS, &result.ops),
+            (Column::DATA_DIGEST, &result.data_digest),
         ] {
-            record.set(name, text);
+            record.set(column, text);
         }
-        record.set("threads", origin.threads);
-        record.set("micro_batch_used", result.micro_batch_used);
+        record.set(Column::THREADS, origin.threads);
+        record.set(Column::MICRO_BATCH_USED, result.micro_batch_used);
         for (metric, value) in result.metrics.iter() {
-            record.set(metric.name, value.clone());
+            record.set(metric.column, value.clone());
         }
         record.name_files();
         record
@@ -128,8 +123,8 @@ impl Record {
         for (field, column) in record.fields.iter_mut().zip(COLUMNS.iter()) {
             *field = column.of_config(&document);
         }
-        record.set("schema", u64::from(SCHEMA));
-        record.set("run_id", config.id().as_str());
+        record.set(Column::SCHEMA, u64::from(SCHEMA));
+        record.set(Column::RUN_ID, config.id().as_str());
         record.complete();
         record
     }
@@ -149,36 +144,37 @@ impl Record {
     /// Distinguishes the data of runs on files by earlier versions, whose configs do not name the files: by the digest
     /// of the examples, or by the run's own id if there is none, since nothing is known about them.
     fn name_files(&mut self) {
-        let text = self.get("tokenizer") != &Field::Absent && self.text("dataset") != "sample";
-        let on_files = text || self.text("data") == "files";
-        if !on_files || *self.get(SOURCE_DIGEST) != Field::Absent {
+        let text = self.get(Column::TOKENIZER) != &Field::Absent && self.text(Column::DATASET) != "sample";
+        let on_files = text || self.text(Column::DATA) == "files";
+        if !on_files || *self.get(Column::SOURCE_DIGEST) != Field::Absent {
             return;
         }
-        let named = match (self.text("data_digest"), self.run_id()) {
+        let named = match (self.text(Column::DATA_DIGEST), self.run_id()) {
             ("", id) => format!("{UNKNOWN_FILES}{id}"),
             (examples, _) => format!("examples:{examples}"),
         };
-        self.set(SOURCE_DIGEST, named.as_str());
+        self.set(Column::SOURCE_DIGEST, named.as_str());
     }
 
     /// Whether the files that the run was trained on are unknown.
     pub fn is_of_unknown_files(&self) -> bool {
-        self.text(SOURCE_DIGEST).starts_with(UNKNOWN_FILES)
+        self.text(Column::SOURCE_DIGEST).starts_with(UNKNOWN_FILES)
     }
 
     /// Whether the examples' seed equals the run's seed under a protocol that does not fix the data: either the run's
     /// seed generated the examples, or a user set both to the same number.
     pub fn may_draw_own_data(&self) -> bool {
-        let fixed = ["", "reference"].contains(&self.text("protocol"));
-        let generated = tasks::find(self.text("task")).is_ok_and(|t| t.fields.contains(&DATA_SEED));
-        let from_files = self.text("data") == "files";
-        let (data, own) = (self.get(DATA_SEED), self.get("seed"));
+        let fixed = ["", "reference"].contains(&self.text(Column::PROTOCOL));
+        let generated =
+            tasks::find(self.text(Column::TASK)).is_ok_and(|t| t.fields.contains(&Column::DATA_SEED.name()));
+        let from_files = self.text(Column::DATA) == "files";
+        let (data, own) = (self.get(Column::DATA_SEED), self.get(Column::SEED));
         !fixed && generated && !from_files && data == own
     }
 
     /// Marks the examples as generated by the run's own seed, so that such runs with other seeds share its cell.
     pub fn set_own_data(&mut self) {
-        self.set(DATA_SEED, OWN_SEED);
+        self.set(Column::DATA_SEED, OWN_SEED);
     }
 
     /// Replaces absent values by their meanings.
@@ -195,38 +191,34 @@ impl Record {
         }
     }
 
-    /// Returns the value of the column called `name`.
-    ///
-    /// # Panics
-    ///
-    /// If [`COLUMNS`] has no such name.
-    pub fn get(&self, name: &str) -> &Field {
-        &self.fields[known(name)]
+    /// Returns the value of a column.
+    pub fn get(&self, column: Column) -> &Field {
+        &self.fields[column.place()]
     }
 
-    /// Sets the value of the column called `name`, which [`COLUMNS`] must have.
-    pub fn set(&mut self, name: &str, value: impl Into<Field>) {
-        self.fields[known(name)] = value.into();
+    /// Sets the value of a column.
+    pub fn set(&mut self, column: Column, value: impl Into<Field>) {
+        self.fields[column.place()] = value.into();
     }
 
-    /// Returns the value at an index of [`COLUMNS`], see [`place`].
+    /// Returns the value at an index of [`COLUMNS`].
     pub fn at(&self, place: usize) -> &Field {
         &self.fields[place]
     }
 
     /// Returns a text; empty if there is none.
-    pub fn text(&self, name: &str) -> &str {
-        self.get(name).text()
+    pub fn text(&self, column: Column) -> &str {
+        self.get(column).text()
     }
 
     /// Returns a number, if there is one.
-    pub fn number(&self, name: &str) -> Option<f64> {
-        self.get(name).number()
+    pub fn number(&self, column: Column) -> Option<f64> {
+        self.get(column).number()
     }
 
     /// Returns a non-negative integer; 0 if there is none.
-    pub fn count(&self, name: &str) -> usize {
-        match self.get(name) {
+    pub fn count(&self, column: Column) -> usize {
+        match self.get(column) {
             Field::Count(count) => *count as usize,
             _ => 0,
         }
@@ -234,21 +226,21 @@ impl Record {
 
     /// Run id: twelve hex digits.
     pub fn run_id(&self) -> &str {
-        self.text("run_id")
+        self.text(Column::RUN_ID)
     }
 
     /// Status of the run; `None` if it is only planned.
     pub fn status(&self) -> Option<RunStatus> {
-        RunStatus::ALL.into_iter().find(|status| status.name() == self.text("status"))
+        RunStatus::ALL.into_iter().find(|status| status.name() == self.text(Column::STATUS))
     }
 
     /// Outcome of the training.
     pub fn outcome(&self) -> Option<Outcome> {
-        Outcome::ALL.into_iter().find(|outcome| outcome.name() == self.text("outcome"))
+        Outcome::ALL.into_iter().find(|outcome| outcome.name() == self.text(Column::OUTCOME))
     }
 
     /// Iterates over the columns of one role and their values, in order.
-    pub fn values(&self, role: Role) -> impl Iterator<Item = (&'static Column, &Field)> {
+    pub fn values(&self, role: Role) -> impl Iterator<Item = (&'static ColumnSpec, &Field)> {
         let columns = COLUMNS.iter().zip(&self.fields);
         columns.filter(move |(column, _)| column.role == role)
     }
@@ -259,7 +251,7 @@ impl Record {
     }
 
     /// Returns a required column that has no value.
-    pub(super) fn lacks(&self) -> Option<&'static Column> {
+    pub(super) fn lacks(&self) -> Option<&'static ColumnSpec> {
         let mut needed = NEEDED.iter();
         let lacking = needed.find(|place| self.fields[**place] == Field::Absent);
         lacking.map(|place| &COLUMNS[*place])
@@ -270,10 +262,6 @@ impl AsRef<Self> for Record {
     fn as_ref(&self) -> &Self {
         self
     }
-}
-
-fn known(name: &str) -> usize {
-    place(name).unwrap_or_else(|| panic!("COLUMNS has no `{name}`"))
 }
 
 #[cfg(test)]
@@ -296,7 +284,7 @@ mod tests {
             assert!(paths.len() > fields, "{paths:?}");
             for path in paths.iter().filter(|p| *p != "/format") {
                 let mut changed = Record::planned(&changed_at(&whole, path));
-                changed.set("run_id", config.id().as_str());
+                changed.set(Column::RUN_ID, config.id().as_str());
                 assert_ne!(changed, Record::planned(&config), "{path} does not show");
             }
         }
@@ -305,38 +293,38 @@ mod tests {
     #[test]
     fn a_run_on_the_whole_text_has_no_number_of_windows() {
         let record = Record::planned(&text_config());
-        let windows = ["train_examples", "test_examples"].map(|name| record.get(name).clone());
+        let windows = [Column::TRAIN_EXAMPLES, Column::TEST_EXAMPLES].map(|column| record.get(column).clone());
         assert_eq!(windows, [Field::Count(0), Field::Count(0)]);
-        assert_eq!(record.text("dataset"), "wikitext-103-raw");
-        assert_eq!(record.count("mlp_width"), 2048);
+        assert_eq!(record.text(Column::DATASET), "wikitext-103-raw");
+        assert_eq!(record.count(Column::MLP_WIDTH), 2048);
     }
 
     #[test]
     fn perplexities_show_in_a_record_and_a_run_without_any_has_none() {
         let record = Record::new(&text_config(), &read(16.0));
-        for (name, ppl) in [
-            ("train_ppl", 16.0),
-            ("train_ppl_eval", 12.0),
-            ("val_ppl", 32.0),
-            ("best_val_ppl", 20.0),
-            ("test_ppl", 40.0),
-            ("selected_test_ppl", 24.0),
-            ("val_word_ppl", 64.0),
-            ("test_word_ppl", 80.0),
-            ("val_bits_per_byte", 1.0),
-            ("test_bits_per_byte", 1.25),
-            ("unigram_ppl", 1100.0),
-            ("train_tokens", 119_000_000.0),
+        for (column, ppl) in [
+            (Column::TRAIN_PPL, 16.0),
+            (Column::TRAIN_PPL_EVAL, 12.0),
+            (Column::VAL_PPL, 32.0),
+            (Column::BEST_VAL_PPL, 20.0),
+            (Column::TEST_PPL, 40.0),
+            (Column::SELECTED_TEST_PPL, 24.0),
+            (Column::VAL_WORD_PPL, 64.0),
+            (Column::TEST_WORD_PPL, 80.0),
+            (Column::VAL_BITS_PER_BYTE, 1.0),
+            (Column::TEST_BITS_PER_BYTE, 1.25),
+            (Column::UNIGRAM_PPL, 1100.0),
+            (Column::TRAIN_TOKENS, 119_000_000.0),
         ] {
-            assert_eq!(record.number(name), Some(ppl), "{name}");
+            assert_eq!(record.number(column), Some(ppl), "{}", column.name());
         }
-        let recall = super::super::samples::record(0.5);
-        assert_eq!((recall.number("train_ppl"), recall.number("train_tokens")), (None, None));
+        let recall = crate::store::samples::record(0.5);
+        assert_eq!((recall.number(Column::TRAIN_PPL), recall.number(Column::TRAIN_TOKENS)), (None, None));
     }
 
     #[test]
     fn no_clipping_is_a_norm_of_zero_and_the_released_optimiser_says_nothing() {
-        let clip = |config: &RunConfig| Record::planned(config).number("clip");
+        let clip = |config: &RunConfig| Record::planned(config).number(Column::CLIP);
         let mut config = text_config();
         assert_eq!(clip(&config), Some(1.0));
         config.train.adam.as_mut().unwrap().clip = None;
@@ -349,8 +337,8 @@ mod tests {
     fn the_precision_shows_in_a_record_and_only_a_lower_one_in_the_name_of_a_run() {
         let mut lower = config();
         lower.train.precision = Precision::Bf16;
-        assert_eq!(Record::planned(&lower).text("precision"), "bf16");
-        assert_eq!(Record::planned(&config()).text("precision"), "f32");
+        assert_eq!(Record::planned(&lower).text(Column::PRECISION), "bf16");
+        assert_eq!(Record::planned(&config()).text(Column::PRECISION), "f32");
         assert_ne!(lower.id(), config().id());
         assert!(!config().canonical().contains("precision"));
         assert_eq!(RunConfig::parse(&lower.canonical(), "here").unwrap(), lower);
@@ -360,8 +348,8 @@ mod tests {
     fn metrics_and_provenance_of_a_result_are_in_its_record() {
         let found = record(0.5);
         assert_eq!(found, Record::new(&config(), &done(0.5)));
-        assert_eq!((found.number("accuracy"), found.count("steps")), (Some(0.5), 12_544));
-        assert_eq!((found.text("host"), found.count("threads")), ("laptop", 2));
+        assert_eq!((found.number(Column::ACCURACY), found.count(Column::STEPS)), (Some(0.5), 12_544));
+        assert_eq!((found.text(Column::HOST), found.count(Column::THREADS)), ("laptop", 2));
         assert_eq!(found.status(), Some(RunStatus::Done));
         assert_eq!(found.outcome(), Some(Outcome::Finished));
     }

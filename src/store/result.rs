@@ -123,6 +123,7 @@ impl RunResult {
 #[cfg(test)]
 mod tests {
     use super::super::samples::{done, failed, read};
+    use super::super::Column;
     use super::*;
     use serde_json::Value;
 
@@ -147,7 +148,7 @@ mod tests {
     #[test]
     fn a_result_of_the_first_version_is_read_with_its_nested_perplexities() {
         let mut expected = read(16.0);
-        expected.metrics.set("val_word_ppl", None::<f64>);
+        expected.metrics.set(Column::VAL_WORD_PPL, None::<f64>);
         (expected.ops, expected.data_digest) = (String::new(), "3d2ac1513d6f".into());
         expected.provenance.simd = String::new();
         expected.provenance.command = String::new();
@@ -167,7 +168,7 @@ mod tests {
         for result in [done(0.5), read(16.0), failed("disk")] {
             let text = serde_json::to_value(&result).unwrap();
             assert_eq!(serde_json::from_value::<RunResult>(text.clone()).unwrap(), result);
-            assert_eq!(text.get("train_ppl").and_then(Value::as_f64), result.metrics.get("train_ppl"));
+            assert_eq!(text.get("train_ppl").and_then(Value::as_f64), result.metrics.get(Column::TRAIN_PPL));
         }
     }
 

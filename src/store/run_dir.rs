@@ -126,18 +126,53 @@ pub fn snapshots(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-impl RunDir {
-    pub(super) fn begin(store: &Store, config: &RunConfig, provenance: &Provenance) -> Result<Self> {
+impl Store {
+    /// Returns the epochs of the run `id` so far; empty if there is no such run.
+    pub fn epochs(&self, id: &str) -> Result<Vec<EpochRow>> {
+        epochs(&self.run_folder(id))
+    }
+
+    /// Returns the accuracies by slice of the test answers of the run `id`, for every epoch. Empty if the run is not
+    /// finished, if its task has no slices, or if an earlier version trained it.
+    pub fn slices(&self, id: &str) -> Result<Vec<SliceRow>> {
+        rows(&self.run_folder(id), SLICES, SLICES_DIGEST, "accuracies by slice")
+    }
+
+    /// Returns the time at which the run `id` was first begun (UTC), if it was.
+    pub fn started(&self, id: &str) -> Result<Option<String>> {
+        earlier_start(&self.run_folder(id).join(ENV))
+    }
+
+    /// Removes what a killed process may have left of the finished run `id`: checkpoints, claim and heartbeat.
+    pub fn tidy(&self, id: &str) -> Result<()> {
+        let folder = self.run_folder(id);
+        if !folder.join(CLAIM).exists() {
+            return Ok(());
+        }
+        let Some(_claim) = Claim::take(&folder, self.locks, self.timing)? else {
+            return Ok(()); // a process still works on it, and will clean up itself
+        };
+        remove_unfinished(&folder)?;
+        remove_asides(&folder, self.timing)?;
+        remove_if_present(&folder.join(BEAT))?;
+        remove_checkpoints(&folder)
+    }
+
+    /// Begins or resumes a run and claims it until the [`RunDir`] is dropped.
+    ///
+    /// A failed result is removed, so that a retry that is killed counts as started. A finished result stays until
+    /// [`RunDir::finish`] replaces it.
+    pub fn begin(&self, config: &RunConfig, provenance: &Provenance) -> Result<RunDir> {
         let id = config.id();
-        let folder = store.run_folder(&id);
-        let Some(claim) = Claim::take(&folder, store.locks, store.timing)? else {
+        let folder = self.run_folder(&id);
+        let Some(claim) = Claim::take(&folder, self.locks, self.timing)? else {
             return Err(Error::Busy(id));
         };
         remove_unfinished(&folder)?;
-        remove_asides(&folder, store.timing)?;
+        remove_asides(&folder, self.timing)?;
         record_config(&folder.join(CONFIG), config)?;
         let mut provenance = provenance.clone();
-        match store.result(&id)?.map(|result| result.status) {
+        match self.result(&id)?.map(|result| result.status) {
             None => provenance.started = earlier_start(&folder.join(ENV))?.unwrap_or(provenance.started),
             Some(RunStatus::Failed) => remove_if_present(&folder.join(RESULT))?,
             Some(RunStatus::Done) => remove_checkpoints(&folder)?,
@@ -146,10 +181,10 @@ impl RunDir {
         let heart = HeartbeatThread::start(
             &folder,
             Heartbeat { host: provenance.host, pid: std::process::id(), since: utc_now(), ..Heartbeat::default() },
-            store.timing,
+            self.timing,
         )?;
-        Ok(Self {
-            store: store.clone(),
+        Ok(RunDir {
+            store: self.clone(),
             id,
             task: config.task.name().to_owned(),
             folder,
@@ -158,7 +193,9 @@ impl RunDir {
             claim,
         })
     }
+}
 
+impl RunDir {
     /// The run's id.
     pub fn id(&self) -> &str {
         &self.id
@@ -171,9 +208,10 @@ impl RunDir {
 
     /// Returns an error if another process has taken over the run because this one seemed to be gone.
     fn still_mine(&self) -> Result<()> {
-        match self.claim.holds()? {
-            true => Ok(()),
-            false => Err(Error::Busy(self.id.clone())),
+        if self.claim.holds()? {
+            Ok(())
+        } else {
+            Err(Error::Busy(self.id.clone()))
         }
     }
 
@@ -283,21 +321,6 @@ impl RunDir {
     }
 }
 
-/// Cleans up the folder of a finished run whose process was killed after it wrote the result.
-pub(super) fn tidy(store: &Store, id: &str) -> Result<()> {
-    let folder = store.run_folder(id);
-    if !folder.join(CLAIM).exists() {
-        return Ok(());
-    }
-    let Some(_claim) = Claim::take(&folder, store.locks, store.timing)? else {
-        return Ok(()); // a process still works on it, and will clean up itself
-    };
-    remove_unfinished(&folder)?;
-    remove_asides(&folder, store.timing)?;
-    remove_if_present(&folder.join(BEAT))?;
-    remove_checkpoints(&folder)
-}
-
 fn remove_checkpoints(folder: &Path) -> Result<()> {
     let mut names = CHECKPOINTS.iter();
     names.try_for_each(|name| remove_if_present(&folder.join(name)))
@@ -306,11 +329,6 @@ fn remove_checkpoints(folder: &Path) -> Result<()> {
 /// Reads the epochs of the run in `folder`; empty if nothing was trained yet.
 pub fn epochs(folder: &Path) -> Result<Vec<EpochRow>> {
     rows(folder, METRICS, METRICS_DIGEST, "epochs")
-}
-
-/// Reads the accuracies by slice of the run in `folder`; empty if there is no such file.
-pub(super) fn slices(folder: &Path) -> Result<Vec<SliceRow>> {
-    rows(folder, SLICES, SLICES_DIGEST, "accuracies by slice")
 }
 
 /// Reads the rows of `file` in `folder` and verifies the digest called `digest` in the result; `what` names the rows in
@@ -361,11 +379,6 @@ fn record_config(path: &Path, config: &RunConfig) -> Result<()> {
         return Err(Error::corrupt(path, reason));
     }
     Ok(())
-}
-
-/// Returns the time at which the run in `folder` was first begun, if it was.
-pub(super) fn started(folder: &Path) -> Result<Option<String>> {
-    earlier_start(&folder.join(ENV))
 }
 
 /// Ignores a damaged `env.json`: only its start time is lost, and the file is about to be rewritten.

@@ -1,6 +1,6 @@
 //! Schema of the summaries: the one table of columns behind the CSV, the reports and `--columns`.
 
-use super::column::{Absent, Column, Kind, Role};
+use super::column::{Absent, Column, ColumnSpec, Kind, Role, NAMES};
 use super::metrics::{Metric, METRICS};
 use super::Cause;
 use crate::config::{SettingColumn, Settings, Summary, SETTINGS};
@@ -9,56 +9,50 @@ use std::sync::LazyLock;
 /// Version of the columns. It is raised when a column is renamed or changes its meaning, not when one is added.
 pub const SCHEMA: u32 = 1;
 
-/// Column of the checksum, which detects changed rows.
-pub(super) const CHECKSUM: &str = "checksum";
+impl Column {
+    /// Finds the column called `name`.
+    pub fn find(name: &str) -> Option<Self> {
+        COLUMNS.iter().position(|column| column.name == name).map(Self)
+    }
+
+    /// Definition of the column.
+    pub fn spec(self) -> &'static ColumnSpec {
+        &COLUMNS[self.0]
+    }
+}
 
 /// Returns an optional column that is no setting.
-fn other(name: &'static str, unit: &'static str, role: Role, kind: Kind, meaning: &'static str) -> Column {
-    Column { name, unit, role, kind, at: Vec::new(), absent: Absent::Empty, meaning }
+fn other(name: &'static str, unit: &'static str, role: Role, kind: Kind, meaning: &'static str) -> ColumnSpec {
+    ColumnSpec { name, unit, role, kind, at: Vec::new(), absent: Absent::Empty, meaning }
 }
 
-fn required(column: Column) -> Column {
-    Column { absent: Absent::Required, ..column }
+fn required(column: ColumnSpec) -> ColumnSpec {
+    ColumnSpec { absent: Absent::Required, ..column }
 }
 
+/// Columns that are neither settings nor metrics.
 #[rustfmt::skip]
-fn ids() -> [Column; 2] {
-    [
-        required(other("schema", "", Role::Id, Kind::Count, "version of these columns")),
-        required(other("run_id", "", Role::Id, Kind::Word, "twelve hex digits over the config")),
-    ]
-}
-
-/// Columns of a config that are no settings, each with its position among those.
-#[rustfmt::skip]
-fn beside_settings() -> [(usize, Column); 3] {
-    let at = |at: &str, column: Column| Column { at: vec![at.to_owned()], ..required(column) };
-    let setting = |name, kind, meaning| other(name, "", Role::Setting, kind, meaning);
-    [
-        (0, at("/format", setting("format", Kind::Count, "version of the meaning of a config"))),
-        (1, at("/task/name", setting("task", Kind::Word, "task name"))),
-        (5, at("/model/options", setting("options", Kind::Word, "options of the mixer, name=value;name=value"))),
-    ]
-}
-
-#[rustfmt::skip]
-fn endings() -> [Column; 4] {
-    [
-        required(other("status", "", Role::Result, Kind::OneOf(&["done", "failed"]), "done or failed")),
-        other("outcome", "", Role::Result, Kind::OneOf(&["converged", "finished", "diverged"]), "converged, finished or diverged"),
-        other("reason", "", Role::Result, Kind::Word, "message of the failure"),
-        Column {
-            absent: Absent::Where("status", "failed", "other"),
-            ..other("cause", "", Role::Result, Kind::OneOf(&Cause::NAMES), "kind of the failure, from a fixed list")
-        },
-    ]
-}
-
-#[rustfmt::skip]
-fn origins() -> [Column; 13] {
+fn others() -> Vec<ColumnSpec> {
+    let id = |name, kind, meaning| required(other(name, "", Role::Id, kind, meaning));
+    let of_config = |at: &str, name, kind, meaning| {
+        ColumnSpec { at: vec![at.to_owned()], ..required(other(name, "", Role::Setting, kind, meaning)) }
+    };
+    let end = |name, kind, meaning| other(name, "", Role::Result, kind, meaning);
     let origin = |name, kind, meaning| other(name, "", Role::Origin, kind, meaning);
     let time = |name, meaning| other(name, "UTC", Role::Origin, Kind::Word, meaning);
-    [
+    vec![
+        id("schema", Kind::Count, "version of these columns"),
+        id("run_id", Kind::Word, "twelve hex digits over the config"),
+        of_config("/format", "format", Kind::Count, "version of the meaning of a config"),
+        of_config("/task/name", "task", Kind::Word, "task name"),
+        of_config("/model/options", "options", Kind::Word, "options of the mixer, name=value;name=value"),
+        required(end("status", Kind::OneOf(&["done", "failed"]), "done or failed")),
+        end("outcome", Kind::OneOf(&["converged", "finished", "diverged"]), "converged, finished or diverged"),
+        end("reason", Kind::Word, "message of the failure"),
+        ColumnSpec {
+            absent: Absent::Where("status", "failed", "other"),
+            ..end("cause", Kind::OneOf(&Cause::NAMES), "kind of the failure, from a fixed list")
+        },
         origin("device", Kind::Word, "device trained on"),
         origin("threads", Kind::Count, "threads in use"),
         origin("host", Kind::Word, "name of the host"),
@@ -71,29 +65,28 @@ fn origins() -> [Column; 13] {
         origin("data_digest", Kind::Word, "twelve hex digits over the examples seen"),
         origin("simd", Kind::Word, "instruction set of the ops: avx512, avx2, neon or baseline"),
         origin("micro_batch_used", Kind::Count, "examples per forward pass, if reduced because memory ran out"),
-        origin(CHECKSUM, Kind::Word, "digest of the rest of the row: twelve hex digits, which reveal changes"),
+        origin("checksum", Kind::Word, "digest of the rest of the row: twelve hex digits, which reveal changes"),
     ]
 }
 
-/// Returns the columns of `settings`, in the order of a summary: first those of older files, then the others.
-fn of_settings(settings: Settings) -> Vec<Column> {
-    let mut columns: Vec<(usize, Column)> = beside_settings().into();
+/// Returns the columns of `settings`.
+fn of_settings(settings: Settings) -> Vec<ColumnSpec> {
+    let mut columns: Vec<ColumnSpec> = Vec::new();
     for setting in settings.iter() {
         let Some(name) = setting.column() else {
             continue;
         };
         let at = setting.pointers();
-        let shared = columns.iter_mut().find(|(_, known)| known.name == name);
-        if let (Summary::In(_), Some((_, shared))) = (setting.summary, shared) {
+        let shared = columns.iter_mut().find(|known| known.name == name);
+        if let (Summary::In(_), Some(shared)) = (setting.summary, shared) {
             shared.at.extend(at);
             continue;
         }
         let column = match setting.summary {
             Summary::Column(column) => column,
-            Summary::AsFlag | Summary::In(_) => SettingColumn::as_flag(setting.help),
+            Summary::AsFlag | Summary::In(_) => SettingColumn::new(Absent::Empty, setting.help),
         };
-        let order = column.order;
-        let column = Column {
+        columns.push(ColumnSpec {
             // Leaked once; columns live as long as the program.
             name: name.leak(),
             unit: column.unit,
@@ -102,62 +95,35 @@ fn of_settings(settings: Settings) -> Vec<Column> {
             at: at.into_iter().collect(),
             absent: column.absent,
             meaning: column.meaning,
-        };
-        columns.push((order, column));
+        });
     }
-    // The sort is stable: new columns stay in the order of their rows.
-    columns.sort_by_key(|(order, _)| *order);
-    columns.into_iter().map(|(_, column)| column).collect()
+    columns
 }
 
 /// Returns the column of a metric.
-fn of_metric(metric: &Metric) -> Column {
-    Column {
+fn of_metric(metric: &Metric) -> ColumnSpec {
+    ColumnSpec {
         unit: metric.unit,
         // Every version wrote this column, so a file without it has a misspelt header.
-        absent: match metric.name {
-            "accuracy" => Absent::Required,
+        absent: match metric.column {
+            Column::ACCURACY => Absent::Required,
             _ => Absent::Empty,
         },
         ..other(metric.name, "", Role::Result, metric.kind(), metric.meaning)
     }
 }
 
-/// Returns the columns of a summary of runs with `settings`, in order: ids, settings, end of the run, metrics,
-/// provenance.
-pub fn columns(settings: Settings) -> Vec<Column> {
-    let mut columns: Vec<Column> = ids().into();
+/// Returns the columns of a summary of runs with `settings`: those of [`NAMES`] in that order, then new settings.
+pub fn columns(settings: Settings) -> Vec<ColumnSpec> {
+    let mut columns = others();
     columns.extend(of_settings(settings));
-    columns.extend(endings());
     columns.extend(METRICS.iter().map(of_metric));
-    columns.extend(origins());
+    columns.sort_by_key(|column| NAMES.iter().position(|name| *name == column.name).unwrap_or(NAMES.len()));
     columns
 }
 
 /// Every column of a summary.
-pub static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| columns(SETTINGS));
-
-/// Names and indices of the columns, grouped by the length of the name. Reports look up millions of names, and few
-/// columns share a length.
-static PLACES: LazyLock<Vec<Vec<(&str, usize)>>> = LazyLock::new(|| {
-    let mut by_length = Vec::new();
-    for (i, column) in COLUMNS.iter().enumerate() {
-        let len = column.name.len();
-        by_length.resize_with(by_length.len().max(len + 1), Vec::new);
-        by_length[len].push((column.name, i));
-    }
-    by_length
-});
-
-/// Returns the index in [`COLUMNS`] of the column called `name`.
-pub fn place(name: &str) -> Option<usize> {
-    for (known, place) in PLACES.get(name.len())? {
-        if *known == name {
-            return Some(*place);
-        }
-    }
-    None
-}
+pub static COLUMNS: LazyLock<Vec<ColumnSpec>> = LazyLock::new(|| columns(SETTINGS));
 
 /// Returns the indices of the columns with one of `roles`, in order.
 pub fn places(roles: &[Role]) -> Vec<usize> {
@@ -168,45 +134,24 @@ pub fn places(roles: &[Role]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::At;
     use std::collections::BTreeSet;
-
-    /// Columns of configs in files of earlier versions.
-    const WRITTEN: &str = "\
-        format, task, protocol, mixer, variant, options, d, n, heads, layers, layout, state_mixer, \
-        positions, seq_len, kv_pairs, vocab_size, train_examples, test_examples, data, data_seed, lr, \
-        weight_decay, precision, embed_dropout, attn_dropout, schedule, batch_size, epochs_max, stop_above, \
-        seed, dataset, contour_length, val_examples, expand, micro_batch, warmup_epochs, input, mlp_width, \
-        dropout, lambda_skip, pool, mask, dual, loss, tokenizer, eos_between_articles, rotary, rotary_dims, \
-        init, beta1, beta2, eps, clip, decay, hybrid, test_seq_len, copy_tokens, \
-        key_tokens, overwrites, passes, position_embedding, bidirectional, source_digest, short_conv";
-
-    fn names(columns: &[Column]) -> Vec<&str> {
-        columns.iter().map(|column| column.name).collect()
-    }
 
     #[test]
     fn every_setting_that_can_be_typed_is_in_a_summary() {
-        for setting in SETTINGS.typed() {
+        for setting in SETTINGS.typed().filter(|setting| setting.at != At::Others) {
             let pointers = setting.pointers();
             assert!(!pointers.is_empty(), "{} is nowhere", setting.name);
-            let holds = |column: &&Column| pointers.iter().all(|at| column.at.contains(at));
+            let holds = |column: &&ColumnSpec| pointers.iter().all(|at| column.at.contains(at));
             assert_eq!(COLUMNS.iter().filter(holds).count(), 1, "{}", setting.name);
         }
     }
 
     #[test]
-    fn the_columns_of_older_files_stay_in_their_order_before_new_ones() {
-        let written: Vec<&str> = WRITTEN.split(", ").collect();
-        let found = of_settings(SETTINGS);
-        assert_eq!(names(&found)[..written.len()], written);
-        let orders = SETTINGS.iter().filter_map(|setting| match setting.summary {
-            Summary::Column(column) => Some(column.order),
-            _ => None,
-        });
-        let beside = beside_settings().map(|(order, _)| order);
-        let mut orders: Vec<usize> = orders.chain(beside).collect();
-        orders.sort_unstable();
-        assert!(orders.into_iter().eq(0..written.len()));
+    fn every_constant_is_the_column_of_its_name_and_new_ones_come_behind() {
+        let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+        assert_eq!(names[..NAMES.len()], *NAMES);
+        assert_eq!(Column::find("checksum"), Some(Column::CHECKSUM));
     }
 
     #[test]
@@ -215,7 +160,7 @@ mod tests {
         assert_eq!(names.len(), COLUMNS.len());
         for column in COLUMNS.iter() {
             if let Absent::Where(other, ..) = column.absent {
-                assert!(place(other).is_some(), "{}: {other}", column.name);
+                assert!(Column::find(other).is_some(), "{}: {other}", column.name);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! CSV tables written by pandas, R and spreadsheets: separators, rows and spellings of cells.
 
-use super::column::{Column, Field, Kind};
-use super::schema::CHECKSUM;
+use super::column::Column;
+use super::column::{Field, Kind};
 use csv::StringRecord;
 use std::io::Read;
 
@@ -13,7 +13,7 @@ const NOTHING: [&str; 13] =
     ["NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "NaT", "None", "NULL", "null"];
 
 /// Columns of hex digits, which other programs may take for numbers: all digits, or with a single `e`.
-const HEX: [&str; 4] = ["run_id", "git_commit", "data_digest", CHECKSUM];
+const HEX: [Column; 4] = [Column::RUN_ID, Column::GIT_COMMIT, Column::DATA_DIGEST, Column::CHECKSUM];
 /// Number of digits of such an id.
 const HEX_DIGITS: usize = 12;
 
@@ -105,16 +105,16 @@ impl<'a> Sheet<'a> {
     }
 
     /// Parses a cell of `column` in line `line`.
-    pub fn parse(&mut self, column: &Column, text: &str, line: u64) -> Result<Field, String> {
-        let kind = column.kind;
+    pub fn parse(&mut self, column: Column, text: &str, line: u64) -> Result<Field, String> {
+        let kind = column.spec().kind;
         if is_nothing(kind, text) {
             return Ok(Field::Absent);
         }
-        if HEX.contains(&column.name) && is_number_of_digits(text) {
+        if HEX.contains(&column) && is_number_of_digits(text) {
             return Err(format!(
                 "`{text}` is a number, which a program made of {HEX_DIGITS} hex digits that look like one; have it read this \
                  column of the original file as text (pandas: read_csv(..., dtype={{\"{}\": str}}); a spreadsheet: import it as text)",
-                column.name
+                column.name()
             ));
         }
         if !is_number(kind) {
@@ -122,11 +122,12 @@ impl<'a> Sheet<'a> {
         }
         let pointed = self.with_point(text);
         self.decimals.meet(&pointed, pointed != text, self.separator, line)?;
-        let wrong = |why: String| match text.contains(',') {
-            true => {
+        let wrong = |why: String| {
+            if text.contains(',') {
                 format!("{why}; a decimal comma is read where cells are separated by semicolons")
+            } else {
+                why
             }
-            false => why,
         };
         match kind.parse(&pointed) {
             Ok(found) => Ok(found),
@@ -140,9 +141,10 @@ impl<'a> Sheet<'a> {
     /// Returns `text` with a decimal comma replaced by a point, if commas are not the separator.
     fn with_point(&self, text: &str) -> String {
         let comma = self.separator != b',' && text.matches(',').count() == 1;
-        match comma && !text.contains('.') {
-            true => text.replace(',', "."),
-            false => text.to_owned(),
+        if comma && !text.contains('.') {
+            text.replace(',', ".")
+        } else {
+            text.to_owned()
         }
     }
 }
@@ -154,10 +156,7 @@ impl Decimals {
         if separator == b',' || !text.contains('.') {
             return Ok(());
         }
-        let (own, other) = match comma {
-            true => (&mut self.comma, self.point),
-            false => (&mut self.point, self.comma),
-        };
+        let (own, other) = if comma { (&mut self.comma, self.point) } else { (&mut self.point, self.comma) };
         own.get_or_insert(line);
         match other {
             None => Ok(()),
@@ -213,10 +212,9 @@ fn whole(text: &str) -> Option<Result<Field, String>> {
         return None;
     }
     let powers = text.contains(['e', 'E']) && number >= ROUNDED_FROM;
-    Some(match powers || number > WHOLE_TO {
-        true => {
-            Err(format!("`{text}` may have lost digits: write it in full, as the number of a cell without decimals"))
-        }
-        false => Ok(Field::Count(number as u64)),
+    Some(if powers || number > WHOLE_TO {
+        Err(format!("`{text}` may have lost digits: write it in full, as the number of a cell without decimals"))
+    } else {
+        Ok(Field::Count(number as u64))
     })
 }

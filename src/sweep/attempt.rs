@@ -172,7 +172,7 @@ fn reason(stderr: &str) -> String {
 fn ending(end: ProcessExit, last_words: &str, stopped: bool) -> Ending {
     let said = last_words.strip_prefix("error: ").unwrap_or(last_words);
     let failed = |cause, words: String| Ending::Failed(Failure::new(cause, words));
-    // The message may be more specific than the exit status.
+    // The exit code of a refusal or of damage is that of its error; otherwise the message may be more specific.
     let or = |cause| match Cause::infer(said) {
         Cause::Other => cause,
         told => told,
@@ -183,6 +183,9 @@ fn ending(end: ProcessExit, last_words: &str, stopped: bool) -> Ending {
         (Some(exit::BUSY), _) => Ending::Busy,
         (Some(code), _) if said.is_empty() => failed(Cause::Other, format!("exit code {code}")),
         (Some(code @ exit::NO_DATA), _) => failed(Cause::MissingData, format!("{said} (exit code {code})")),
+        (Some(code @ (exit::REFUSED | exit::BAD_DATA)), _) => {
+            failed(Cause::Other, format!("{said} (exit code {code})"))
+        }
         (Some(code), _) => failed(or(Cause::Other), format!("{said} (exit code {code})")),
         // The signal arrived before its handler was installed; the run itself did not fail.
         (None, Some(signal)) if STOPPING.contains(&signal) => Ending::Interrupted,

@@ -184,8 +184,7 @@ impl Source<'_> {
         let Some(grids) = table.get("grid") else {
             return Err(self.refuse(0, format!("no grid; add one, such as:\n  {example}")));
         };
-        let sections = grids.get_ref().as_array().filter(|a| !a.is_empty());
-        let sections = sections.ok_or_else(|| {
+        let sections = grids.get_ref().as_array().filter(|a| !a.is_empty()).ok_or_else(|| {
             let start = grids.span().start;
             self.refuse(start, format!("a grid is a section, such as:\n  {example}"))
         })?;
@@ -202,8 +201,7 @@ impl Source<'_> {
         let command = Flags::augment(command, self.settings);
         let known: Vec<&str> = command.get_arguments().filter_map(|a| a.get_long()).collect();
         let mut words = Vec::new();
-        let keys = table.iter();
-        let keys = keys.filter(|(key, _)| !aside.contains(&key.get_ref().as_ref()));
+        let keys = table.iter().filter(|(key, _)| !aside.contains(&key.get_ref().as_ref()));
         for (key, value) in keys {
             self.check_key(key, &known)?;
             let word = format!("--{}={}", key.get_ref(), self.items(value)?.join(","));

@@ -3,6 +3,7 @@
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::Result;
 use crate::recipes::{self, Flags, Resolved, Task};
+use crate::store::{Status, Store};
 use crate::tasks::Sizes;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -97,5 +98,40 @@ impl Plan {
             self.notes.extend(notes);
         }
         Ok(())
+    }
+}
+
+/// Number of runs by status.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanStatus {
+    /// Finished.
+    pub done: usize,
+    /// Failed.
+    pub failed: usize,
+    /// Begun: resumed from a checkpoint if there is one.
+    pub begun: usize,
+    /// Runs that a sweep would train, in its order.
+    pub to_do: Vec<RunConfig>,
+}
+
+impl PlanStatus {
+    /// Determines the status of every one of `runs`. Without a store no run has begun.
+    pub fn of(runs: &[RunConfig], store: Option<&Store>, retry_failed: bool) -> Result<Self> {
+        let mut counted = Self::default();
+        for run in runs {
+            let status = store.map_or(Ok(Status::Missing), |store| store.status(&run.id()))?;
+            counted.done += usize::from(status == Status::Done);
+            counted.failed += usize::from(status == Status::Failed);
+            counted.begun += usize::from(status == Status::Started);
+            if status != Status::Done && (status != Status::Failed || retry_failed) {
+                counted.to_do.push(run.clone());
+            }
+        }
+        Ok(counted)
+    }
+
+    /// Returns the runs to be done as a plan.
+    pub(super) fn plan(&self) -> Plan {
+        Plan { runs: self.to_do.clone(), ..Plan::default() }
     }
 }

@@ -7,11 +7,11 @@
 use super::grid::Plan;
 use crate::config::RunConfig;
 use crate::error::Result;
-use crate::store::{Direction, Metric, RunResult, RunStatus, Store};
+use crate::store::{Column, Direction, Metric, Record, RunResult, RunStatus, Store};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Metrics by which rates are compared: the first that a run has.
-const CRITERIA: [&str; 3] = ["val_accuracy", "best_val_ppl", "accuracy"];
+const CRITERIA: [Column; 3] = [Column::VAL_ACCURACY, Column::BEST_VAL_PPL, Column::ACCURACY];
 
 /// A grid under successive halving.
 #[derive(Clone, Debug)]
@@ -51,8 +51,7 @@ impl Halving {
         let seeds = self.power(round);
         let cells = cells(&self.left.runs);
         let open = cells.values().filter(|rates| rates.len() > 1);
-        let runs = open.flat_map(BTreeMap::values);
-        let runs = runs.flat_map(|seeded| seeded.iter().take(seeds));
+        let runs = open.flat_map(BTreeMap::values).flat_map(|seeded| seeded.iter().take(seeds));
         let mut known = BTreeSet::new();
         let short = runs.map(|run| self.short(run, round));
         Plan { runs: short.filter(|run| known.insert(run.id())).collect(), ..Plan::default() }
@@ -122,7 +121,7 @@ fn cells(runs: &[RunConfig]) -> BTreeMap<String, BTreeMap<u64, Vec<&RunConfig>>>
     let mut cells: BTreeMap<String, BTreeMap<u64, Vec<&RunConfig>>> = BTreeMap::new();
     for run in runs {
         let mut cell = run.clone();
-        if run.draws_own_data() {
+        if Record::planned(run).may_draw_own_data() {
             cell.task.remove("data_seed");
         }
         (cell.seed, cell.train.lr) = (0, 0.0);
@@ -137,12 +136,8 @@ fn score(result: &RunResult) -> Option<f64> {
     if result.status != RunStatus::Done {
         return None;
     }
-    let found = CRITERIA.iter().find_map(|name| {
-        let value = result.metrics.get(name)?;
-        Some((Metric::find(name)?, value))
-    });
-    let (metric, value) = found?;
-    let value = match metric.better {
+    let (column, value) = CRITERIA.iter().find_map(|column| Some((*column, result.metrics.get(*column)?)))?;
+    let value = match Metric::find(column.name())?.better {
         Direction::Lower => -value,
         Direction::Higher | Direction::Neither => value,
     };

@@ -34,9 +34,10 @@ pub struct Options {
 impl Options {
     /// Number of parallel runs per worker process.
     pub fn runs_a_process(&self) -> usize {
-        match self.hosted {
-            true => self.jobs.div_ceil(self.devices.len().max(1)),
-            false => 1,
+        if self.hosted {
+            self.jobs.div_ceil(self.devices.len().max(1))
+        } else {
+            1
         }
     }
 }
@@ -45,14 +46,14 @@ impl Options {
 #[derive(Clone, Debug, Default, Args)]
 pub struct Limits {
     /// Time limit of a run, in minutes. The run writes a checkpoint and counts as failed, for the reason timeout.
-    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    #[arg(long, hide_short_help = true, value_name = "MINUTES", value_parser = minutes)]
     pub max_minutes: Option<Duration>,
     /// Number of immediate retries of a failed run, from its last checkpoint. There is no retry after a timeout or if
     /// data are missing; a run that ran out of memory is always retried once, with half the micro-batch size.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = 0)]
     pub retries: usize,
     /// Start no further runs after this many failures.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_failures: Option<u64>,
 }
 
@@ -339,7 +340,7 @@ fn end(run: &RunConfig, result: RunResult) -> Event {
 
 /// Event of a run whose record cannot be read.
 fn broken(why: &Error) -> Event {
-    Event::Failed(Failure::new(Cause::Other, why.to_string()))
+    Event::Failed(Failure::of(why))
 }
 
 /// Whether a run that failed by `cause` may succeed without changes.

@@ -25,7 +25,7 @@ mod worker;
 pub use attempt::STOPPING;
 pub use cancel::CancelWatcher;
 pub use experiment::Experiment;
-pub use grid::Plan;
+pub use grid::{Plan, PlanStatus};
 pub use halving::Halving;
 pub use hosts::Hosts;
 pub use local::{run_all, Event, Limits, Options, Skip, Tally};

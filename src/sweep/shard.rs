@@ -152,9 +152,10 @@ impl Shard {
         order.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for (dealt, (_, _, run)) in order.into_iter().enumerate() {
-            match dealt % self.count == self.index {
-                true => own.push(run.clone()),
-                false => others.push(run.clone()),
+            if dealt % self.count == self.index {
+                own.push(run.clone())
+            } else {
+                others.push(run.clone())
             }
         }
         let own = Plan { runs: own, ..plan.clone() };
@@ -312,8 +313,7 @@ mod tests {
             (vec![5, 9], 1),
         ] {
             let found = parts("auto", &tasks, step).unwrap();
-            let all = (1..=tasks.len()).map(|part| format!("{part}/{}", tasks.len()));
-            let all: BTreeSet<String> = all.collect();
+            let all: BTreeSet<String> = (1..=tasks.len()).map(|part| format!("{part}/{}", tasks.len())).collect();
             assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), all, "{tasks:?}");
         }
     }

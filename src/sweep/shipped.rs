@@ -40,8 +40,12 @@ impl Shipped {
 
     /// Purpose of the experiment: the comment at the head of the file.
     pub fn about(&self) -> String {
-        let lines = self.text.lines().map(|line| line.trim_start_matches('#').trim());
-        let lines: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
+        let lines: Vec<&str> = self
+            .text
+            .lines()
+            .map(|line| line.trim_start_matches('#').trim())
+            .take_while(|line| !line.is_empty())
+            .collect();
         lines.join(" ")
     }
 

@@ -16,29 +16,29 @@ const REPORT_TIME: &str = "30";
 #[command(next_help_heading = "Cluster (with --executor slurm or print)")]
 pub struct Site {
     /// Number of tasks of the job array, each with one shard of the runs [default: one per run, at most 16].
-    #[arg(long, value_name = "N")]
+    #[arg(long, hide_short_help = true, value_name = "N")]
     pub shards: Option<usize>,
     /// Slurm partition.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, hide_short_help = true, value_name = "NAME")]
     pub partition: Option<String>,
     /// Time limit of a task: minutes, H:MM:SS or D-HH. Two minutes before the limit, the runs write checkpoints and the
     /// task requeues itself.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, hide_short_help = true, value_name = "TIME")]
     pub time: Option<String>,
     /// Memory of a task, such as 8G.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, hide_short_help = true, value_name = "SIZE")]
     pub mem: Option<String>,
     /// Number of GPUs of a task; needs --device cuda.
-    #[arg(long, value_name = "N")]
+    #[arg(long, hide_short_help = true, value_name = "N")]
     pub gpus: Option<usize>,
     /// Number of processors of a task, and of threads of its runs.
-    #[arg(long, value_name = "N")]
+    #[arg(long, hide_short_help = true, value_name = "N")]
     pub cpus: Option<usize>,
     /// Slurm account to charge.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, hide_short_help = true, value_name = "NAME")]
     pub account: Option<String>,
     /// Additional argument of sbatch, such as --sbatch-arg=--qos=long; may be given several times.
-    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    #[arg(long, hide_short_help = true, value_name = "ARG", allow_hyphen_values = true)]
     pub sbatch_arg: Vec<String>,
 }
 
@@ -212,10 +212,7 @@ exit "$code"
 
     fn directive(&self, name: &str, value: &str) -> Result<String> {
         one_line(value)?;
-        let quote = match value.contains(char::is_whitespace) {
-            true => "\"",
-            false => "",
-        };
+        let quote = if value.contains(char::is_whitespace) { "\"" } else { "" };
         Ok(format!("#SBATCH --{name}={quote}{value}{quote}"))
     }
 }
@@ -231,9 +228,10 @@ fn one_line(value: &str) -> Result<()> {
 /// Quotes `word` for a shell.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

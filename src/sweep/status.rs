@@ -3,7 +3,7 @@
 use super::estimate::{self, Part};
 use crate::config::RunConfig;
 use crate::error::Result;
-use crate::store::{Cause, Failure, LastHeartbeat, RunResult, Status, Store};
+use crate::store::{Cause, Column, Failure, LastHeartbeat, RunResult, Status, Store};
 
 /// State of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ impl RunState {
         // Damaged results are listed as failures.
         let result = match store.result(id) {
             Ok(result) => result,
-            Err(e) => return Ok(Self::Failed(Failure::new(Cause::Other, e.to_string()))),
+            Err(e) => return Ok(Self::Failed(Failure::of(&e))),
         };
         if let Some(result) = result {
             return Ok(match result.failure() {
@@ -39,10 +39,7 @@ impl RunState {
         }
         let begun = store.status(id)? != Status::Missing;
         let epochs = store.epochs(id).map_or(0, |epochs| epochs.len());
-        Ok(match begun {
-            true => Self::Begun(epochs),
-            false => Self::ToDo,
-        })
+        Ok(if begun { Self::Begun(epochs) } else { Self::ToDo })
     }
 
     /// Name in events and tables.
@@ -111,8 +108,8 @@ fn left(runs: &[RunWithState]) -> Result<Option<f64>> {
     for RunWithState { run, state } in runs {
         if let RunState::Done(result) = state {
             let metrics = &result.metrics;
-            let epochs = metrics.get("epochs_run").filter(|epochs| *epochs > 0.0);
-            if let Some((epochs, seconds)) = epochs.zip(metrics.get("seconds")) {
+            let epochs = metrics.get(Column::EPOCHS_RUN).filter(|epochs| *epochs > 0.0);
+            if let Some((epochs, seconds)) = epochs.zip(metrics.get(Column::SECONDS)) {
                 made.push((Part { run, epochs }, seconds));
             }
         }

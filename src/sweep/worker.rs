@@ -53,9 +53,12 @@ impl Training {
 
 /// Parses a duration in minutes, at least one second.
 pub(super) fn minutes(text: &str) -> Result<Duration, String> {
-    let span = text.parse().ok().map(|minutes: f64| 60.0 * minutes);
-    let span = span.filter(|seconds| *seconds >= 1.0);
-    let span = span.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let span = text
+        .parse()
+        .ok()
+        .map(|minutes: f64| 60.0 * minutes)
+        .filter(|seconds| *seconds >= 1.0)
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     span.ok_or_else(|| "not a number of minutes, a second at least, such as 5".to_owned())
 }
 

@@ -95,7 +95,7 @@ fn maps_are_the_matrices_that_start_by_a_scheme_and_a_few_with_values_of_their_o
 /// Initial values by name, of a mixer with `init`.
 fn started(mixer: &str, init: MapInit) -> BTreeMap<String, Tensor> {
     let mut case = case(mixer, find(mixer).unwrap().variants[0]);
-    case.config.init = init;
+    case.config.map_init = init;
     values(&case, Scheme::Gpt)
 }
 

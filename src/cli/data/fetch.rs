@@ -79,16 +79,12 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let stop = stop_flag()?;
     let mut progress = ProgressDisplay::new(global.quiet);
     let mut context = FetchContext { progress: &mut progress, stop: &stop, pause: PAUSE };
-    let fetched = fetch::fetch(&request, &mut context).map_err(|error| match elsewhere {
-        true => error,
-        false => cache::with_remedy(error),
-    })?;
+    let fetched =
+        fetch::fetch(&request, &mut context)
+            .map_err(|error| if elsewhere { error } else { cache::with_remedy(error) })?;
     let asked = |e: &&Entry| request.datasets.contains(&e.dataset);
     for entry in { CATALOGUE }.iter().filter(asked) {
-        let state = match fetched.contains(&entry.dataset) {
-            true => "fetched",
-            false => "is there already",
-        };
+        let state = if fetched.contains(&entry.dataset) { "fetched" } else { "is there already" };
         let (name, folder) = (entry.dataset.name(), entry.path(&request.root));
         let line = format!("{name}: {state}, {}", folder.display());
         global.emit(&event(name, state, &folder), &line)?;
@@ -99,10 +95,8 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
 /// Returns the requested datasets, which must all belong to the given task.
 fn wanted(arguments: &Arguments) -> Result<Vec<Dataset>> {
     let task = arguments.task;
-    let datasets = arguments.dataset.iter().map(|d| Dataset::Lra(*d));
-    let datasets = datasets.map(|dataset| ("--dataset", dataset));
-    let corpora = arguments.corpus.iter().map(|c| Dataset::Wikitext(*c));
-    let corpora = corpora.map(|corpus| ("--corpus", corpus));
+    let datasets = arguments.dataset.iter().map(|d| Dataset::Lra(*d)).map(|dataset| ("--dataset", dataset));
+    let corpora = arguments.corpus.iter().map(|c| Dataset::Wikitext(*c)).map(|corpus| ("--corpus", corpus));
     let tokenizer = arguments.tokenizer;
     let tokenizer = tokenizer.then_some(("--tokenizer", Dataset::GptNeox));
     let given: Vec<(&str, Dataset)> = datasets.chain(corpora).chain(tokenizer).collect();
@@ -190,8 +184,7 @@ fn address(what: &str, url: String) -> Result<String> {
 /// Returns HF_TOKEN, or the token that a login has stored beside the cache.
 fn token() -> Result<Option<String>> {
     let file = || std::fs::read_to_string(cache::home().ok()?.join("token")).ok();
-    let token = variable("HF_TOKEN").or_else(file);
-    let token = token.map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
+    let token = variable("HF_TOKEN").or_else(file).map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
     match token {
         Some(token) if !token.bytes().all(|b| b.is_ascii_graphic()) => {
             refuse!(flag "HF_TOKEN", "this variable, or the file `token` in HF_HOME, holds no token: it has blanks or control characters")

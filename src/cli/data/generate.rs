@@ -192,8 +192,7 @@ fn other_sizes(config: &LraConfig) -> String {
     ];
     let other = sizes.iter().filter(|(_, size, official)| size != official);
     let sizes = other.map(|(flag, size, _)| format!(" {flag} {size}"));
-    let level = config.contour_length;
-    let level = level.map(|n| format!(" --contour-length {n}"));
+    let level = config.contour_length.map(|n| format!(" --contour-length {n}"));
     sizes.chain(level).collect()
 }
 

@@ -74,9 +74,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
 fn emit_splits(config: &WikitextConfig, data_dir: Option<&Path>, global: &Global) -> Result<()> {
     let paths = wikitext::token_files(config, data_dir)?;
     let splits = wikitext::load_of_any_length(config, data_dir)?;
-    for warning in &splits.warnings {
-        print::message(&format!("warning: {warning}"));
-    }
+    print::warnings(&splits.warnings);
     let names = ["train", "val", "test"];
     for (split, text) in names.into_iter().zip(splits.each()) {
         let name = config.corpus.name();

@@ -52,8 +52,7 @@ fn gpu(ordinal: c_int) -> Result<(i32, String), driver::result::DriverError> {
 }
 
 fn driver_says(e: driver::result::DriverError) -> String {
-    let words = e.error_string().map(|words| words.to_string_lossy());
-    let words = words.unwrap_or_else(|_| format!("{e:?}").into());
+    let words = e.error_string().map(|words| words.to_string_lossy()).unwrap_or_else(|_| format!("{e:?}").into());
     format!("the NVIDIA driver refuses: {words}; use --device cpu")
 }
 

@@ -103,9 +103,10 @@ fn renames(folder: &Path) -> io::Result<()> {
     for text in [&b"old"[..], b"new"] {
         write_atomic(&path, text).map_err(io::Error::other)?;
     }
-    match fs::read(&path)? == b"new" {
-        true => Ok(()),
-        false => Err(io::Error::other("the old file was still there")),
+    if fs::read(&path)? == b"new" {
+        Ok(())
+    } else {
+        Err(io::Error::other("the old file was still there"))
     }
 }
 

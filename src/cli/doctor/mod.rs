@@ -75,10 +75,7 @@ pub(super) fn main(global: &Global) -> Result<u8> {
     } else {
         print::result(&text(&findings))?;
     }
-    Ok(match findings.iter().any(|finding| finding.state == State::Bad) {
-        true => exit::CHECK_FAILED,
-        false => exit::DONE,
-    })
+    Ok(if findings.iter().any(|finding| finding.state == State::Bad) { exit::CHECK_FAILED } else { exit::DONE })
 }
 
 fn text(findings: &[Finding]) -> String {
@@ -96,10 +93,7 @@ fn text(findings: &[Finding]) -> String {
 
 fn program() -> Finding {
     let origin = Provenance::collect("cpu", 1);
-    let cuda = match cfg!(feature = "cuda") {
-        true => "with",
-        false => "without",
-    };
+    let cuda = if cfg!(feature = "cuda") { "with" } else { "without" };
     let (version, commit) = (&origin.version, origin.commit());
     let found = format!("dsf {version}, commit {commit}, built {cuda} CUDA, {}", origin.os);
     Finding::good("program", found)
@@ -111,13 +105,14 @@ fn threads(global: &Global) -> Result<Finding> {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let all = text.lines().filter(|line| line.starts_with("processor")).count();
     let found = format!("{}, {cpu}", counted(threads, "thread"));
-    Ok(match threads < all && global.threads.is_none() {
-        true => Finding::absent(
+    Ok(if threads < all && global.threads.is_none() {
+        Finding::absent(
             "threads",
             format!("{found}, of {all} processors"),
             "this job or shell was given no more; ask the scheduler for more (--cpus)",
-        ),
-        false => Finding::good("threads", found),
+        )
+    } else {
+        Finding::good("threads", found)
     })
 }
 
@@ -153,13 +148,14 @@ fn memory() -> Finding {
         return Finding::absent("memory", "this system does not tell how much", remedy);
     };
     let bytes = DecimalBytes(limit.bytes);
-    match limit.bytes < all {
-        true => Finding::absent(
+    if limit.bytes < all {
+        Finding::absent(
             "memory",
             format!("{bytes}, {}, of {} in the machine", limit.of, DecimalBytes(all)),
             "runs that need more are refused; ask the scheduler for more (--mem)",
-        ),
-        false => Finding::good("memory", format!("{bytes}, {}", limit.of)),
+        )
+    } else {
+        Finding::good("memory", format!("{bytes}, {}", limit.of))
     }
 }
 
@@ -172,19 +168,15 @@ fn data() -> Result<Finding> {
             Data::Absent | Data::Lacks(_) => lacking.push(holding.name),
         }
     }
-    let found = match there.is_empty() {
-        true => "no data but what is generated".to_owned(),
-        false => there.join(", "),
-    };
-    Ok(match lacking.is_empty() {
-        true => Finding::good("data", found),
-        false => {
-            let remedy = format!(
-                "`dsf data fetch` gets {}; synthetic tasks need none, and `dsf data list` says where they lie",
-                lacking.join(", ")
-            );
-            Finding::absent("data", found, remedy)
-        }
+    let found = if there.is_empty() { "no data but what is generated".to_owned() } else { there.join(", ") };
+    Ok(if lacking.is_empty() {
+        Finding::good("data", found)
+    } else {
+        let remedy = format!(
+            "`dsf data fetch` gets {}; synthetic tasks need none, and `dsf data list` says where they lie",
+            lacking.join(", ")
+        );
+        Finding::absent("data", found, remedy)
     })
 }
 
@@ -202,8 +194,12 @@ fn scheduler() -> Finding {
     };
     let most = slurm::max_array_size(&config);
     let most = most.map_or(String::new(), |most| format!("arrays of {most} tasks at most"));
-    let partitions = call("sinfo", &["--noheader", "--format=%P up to %l"]).unwrap_or_default();
-    let partitions = partitions.lines().map(str::trim).collect::<Vec<_>>().join(", ");
+    let partitions = call("sinfo", &["--noheader", "--format=%P up to %l"])
+        .unwrap_or_default()
+        .lines()
+        .map(str::trim)
+        .collect::<Vec<_>>()
+        .join(", ");
     Finding::good("slurm", format!("{most}; partitions {partitions}"))
 }
 

@@ -9,7 +9,7 @@ use crate::error::{refuse, Result};
 use crate::recipes::presets_of;
 use crate::recipes::Flags;
 use crate::report::{self, By, Figure, Format, Report, ReportOptions, Series, Traced, FIGURES};
-use crate::store::{Column, Record, SliceRow, Store, COLUMNS, SCHEMA};
+use crate::store::{ColumnSpec, Record, SliceRow, Store, COLUMNS, SCHEMA};
 use crate::sweep::Experiment;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Args;
@@ -218,7 +218,7 @@ fn rows(sources: &[PathBuf]) -> Result<Vec<Record>> {
 /// Returns the schema of a summary, one line per column.
 fn columns(json: bool) -> String {
     if json {
-        let event = |column: &Column| {
+        let event = |column: &ColumnSpec| {
             let event = json!({ "event": "column", "schema": SCHEMA, "column": column.name, "unit": column.unit,
                                 "values": column.kind.to_string(), "meaning": column.meaning });
             format!("{event}\n")

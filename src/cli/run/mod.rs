@@ -7,7 +7,9 @@ use super::{is_set, typed_command, Global};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::ops;
-use crate::store::{peak_memory_bytes, EpochRow, Failure, Metrics, Provenance, RunDir, RunResult, Status, Store};
+use crate::store::{
+    peak_memory_bytes, Column, EpochRow, Failure, Metrics, Provenance, RunDir, RunResult, Status, Store,
+};
 use crate::sweep::Training;
 use crate::tasks;
 use crate::train::{Event, Trainer};
@@ -83,7 +85,7 @@ pub(super) fn execute(
     }
     let result = match train(config, context, &dir, &provenance, on) {
         Ok(result) => result,
-        Err(Error::Tensor(e)) => RunResult::failed(Failure::from_message(e.to_string()), dir.started(), provenance),
+        Err(e @ Error::Tensor(_)) => RunResult::failed(Failure::of(&e), dir.started(), provenance),
         Err(e) => return Err(e),
     };
     let id = dir.id().to_owned();
@@ -108,8 +110,7 @@ fn train(
     }
     let mut computed = config.clone();
     computed.train.micro_batch = context.micro_batch.or(config.train.micro_batch);
-    let trainer = Trainer::new(&computed, &data, &context.device)?;
-    let mut trainer = trainer.recorded_under(config);
+    let mut trainer = Trainer::new(&computed, &data, &context.device)?.recorded_under(config);
     if context.training.cuda_graph {
         trainer.record_steps();
     }
@@ -156,7 +157,7 @@ fn train(
     })?;
     recorder.end(&trainer, outcome)?;
     let memory = context.alone.then(peak_memory_bytes).flatten();
-    let mut metrics = metrics(&trainer).with("peak_memory_bytes", memory).with("majority", data.majority());
+    let mut metrics = metrics(&trainer).with(Column::PEAK_MEMORY_BYTES, memory).with(Column::MAJORITY, data.majority());
     metrics.extend(&trainer.language_scores(outcome)?);
     Ok(RunResult {
         ops: ops::taken().to_owned(),
@@ -216,18 +217,18 @@ fn metrics(trainer: &Trainer) -> Metrics {
     let selected = trainer.selected();
     let finite = |x: f64| Some(x).filter(|x| x.is_finite());
     Metrics::default()
-        .with("accuracy", last.map(|e| e.accuracy))
-        .with("best_accuracy", best.map(|e| e.accuracy))
-        .with("best_epoch", best.map(|e| e.epoch))
-        .with("epochs_run", epochs.len())
-        .with("train_loss", last.and_then(|e| finite(e.train_loss)))
-        .with("test_loss", last.and_then(|e| finite(e.test_loss)))
-        .with("params", trainer.parameters())
-        .with("state_size", trainer.state_size())
-        .with("steps", trainer.progress().step)
-        .with("seconds", trainer.seconds())
-        .with("tokens_per_s", last.and_then(|e| finite(e.tokens_per_s)))
-        .with("val_accuracy", selected.and_then(|e| e.val_accuracy))
-        .with("selected_epoch", selected.map(|e| e.epoch))
-        .with("selected_accuracy", selected.map(|e| e.accuracy))
+        .with(Column::ACCURACY, last.map(|e| e.accuracy))
+        .with(Column::BEST_ACCURACY, best.map(|e| e.accuracy))
+        .with(Column::BEST_EPOCH, best.map(|e| e.epoch))
+        .with(Column::EPOCHS_RUN, epochs.len())
+        .with(Column::TRAIN_LOSS, last.and_then(|e| finite(e.train_loss)))
+        .with(Column::TEST_LOSS, last.and_then(|e| finite(e.test_loss)))
+        .with(Column::PARAMS, trainer.parameters())
+        .with(Column::STATE_SIZE, trainer.state_size())
+        .with(Column::STEPS, trainer.progress().step)
+        .with(Column::SECONDS, trainer.seconds())
+        .with(Column::TOKENS_PER_S, last.and_then(|e| finite(e.tokens_per_s)))
+        .with(Column::VAL_ACCURACY, selected.and_then(|e| e.val_accuracy))
+        .with(Column::SELECTED_EPOCH, selected.map(|e| e.epoch))
+        .with(Column::SELECTED_ACCURACY, selected.map(|e| e.accuracy))
 }

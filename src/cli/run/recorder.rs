@@ -102,8 +102,7 @@ impl<'a> RunRecorder<'a> {
     /// Writes a checkpoint.
     pub fn checkpoint(&mut self, trainer: &Trainer) -> Result<()> {
         let start = Instant::now();
-        let written = self.flush();
-        let written = written.and_then(|()| {
+        let written = self.flush().and_then(|()| {
             let write = |out: &mut dyn std::io::Write| trainer.write_checkpoint(out);
             self.dir.write_checkpoint(write)
         });

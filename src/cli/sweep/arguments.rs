@@ -48,14 +48,14 @@ pub(super) struct Typed {
     #[arg(short, long, value_name = "N", conflicts_with = "per_gpu")]
     jobs: Option<usize>,
     /// Number of runs at a time on each GPU, in one process. Several small models use a GPU better than one.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     per_gpu: Option<usize>,
     /// Train one shard of the plan: i/N, auto or auto/N.
     ///
     /// Runs are assigned to the N shards in turn, the most expensive first. `auto` takes i and N from the job array of
     /// the scheduler (Slurm, Grid Engine). `auto/N` takes only i from the scheduler: use it if the scheduler does not
     /// report the number of tasks (PBS, LSF, Kubernetes), or to resubmit some of N tasks.
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", hide_short_help = true)]
     shard: Option<String>,
     /// Skip runs that are done in this summary.
     ///
@@ -75,7 +75,7 @@ pub(super) struct Typed {
     #[arg(long, value_enum, default_value_t = Executor::Local, value_name = "WHO", hide_possible_values = true)]
     pub executor: Executor,
     /// Retry runs that failed in earlier sweeps.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub retry_failed: bool,
     /// Stop the worse learning rates of each cell early.
     ///
@@ -137,9 +137,7 @@ impl Typed {
             return self.asked();
         }
         let configs = store.configs()?;
-        for warning in &configs.warnings {
-            print::message(&format!("warning: {warning}"));
-        }
+        print::warnings(&configs.warnings);
         self.part(Plan { runs: configs.runs, ..Plan::default() })
     }
 

@@ -136,8 +136,7 @@ impl<'a> Board<'a> {
     /// Shows the current state: on the bar, or as a line at intervals.
     fn redraw(&mut self) {
         let active: Vec<&str> = self.active.values().map(String::as_str).collect();
-        let left = self.remaining.left(self.began.elapsed().as_secs_f64());
-        let left = left.filter(|_| !active.is_empty());
+        let left = self.remaining.left(self.began.elapsed().as_secs_f64()).filter(|_| !active.is_empty());
         let left = left.map(|left| format!("  about {} left", duration(left)));
         let left = left.unwrap_or_default();
         let now = format!("{}{left}", active.join(" | "));

@@ -4,9 +4,9 @@ use super::plan_results::PlanResults;
 use crate::cli::Global;
 use crate::config::RunConfig;
 use crate::error::Result;
-use crate::store::{Outcome, Record, Status, Store};
+use crate::store::{Column, Outcome, Record, Store};
 use crate::sweep::estimate::{counted, duration};
-use crate::sweep::{Plan, Shard, Tally};
+use crate::sweep::{Plan, PlanStatus, Shard, Tally};
 use crate::tasks;
 use serde_json::{json, Value};
 
@@ -21,19 +21,19 @@ pub(super) fn describe(run: &RunConfig) -> String {
 }
 
 pub(super) fn finished(row: &Record) -> String {
-    let seconds = duration(row.number("seconds").unwrap_or(0.0));
-    let epochs = counted(row.count("epochs_run"), "epoch");
+    let seconds = duration(row.number(Column::SECONDS).unwrap_or(0.0));
+    let epochs = counted(row.count(Column::EPOCHS_RUN), "epoch");
     match row.outcome() {
         Some(Outcome::Diverged) => format!("diverged after {seconds}"),
-        _ if row.number("train_tokens").is_some() => {
-            let [train, test] = ["train_loss", "test_loss"].map(|loss| {
+        _ if row.number(Column::TRAIN_TOKENS).is_some() => {
+            let [train, test] = [Column::TRAIN_LOSS, Column::TEST_LOSS].map(|loss| {
                 let perplexity = row.number(loss).map_or(f64::NAN, f64::exp);
                 format!("{perplexity:.2}")
             });
             format!("train ppl {train}, test ppl {test}  {epochs}, {seconds}")
         }
         outcome => {
-            let accuracy = 100.0 * row.number("accuracy").unwrap_or(0.0);
+            let accuracy = 100.0 * row.number(Column::ACCURACY).unwrap_or(0.0);
             let early = outcome == Some(Outcome::Converged);
             let how = if early { "learnt, " } else { "" };
             format!("{accuracy:.1} %  {how}{epochs}, {seconds}")
@@ -82,26 +82,18 @@ pub(super) fn conclusion(
         lines.push(format!("\n{grids}\n"));
     }
     lines.extend(learnt.sentences());
-    match tasks.is_empty() {
-        true => lines.push("nothing is left to do".to_owned()),
-        false => {
-            lines.push(format!("results: {}", summaries.join(", ")));
-            lines.push(format!("next:    {}", reports.join(", ")));
-        }
+    if tasks.is_empty() {
+        lines.push("nothing is left to do".to_owned())
+    } else {
+        lines.push(format!("results: {}", summaries.join(", ")));
+        lines.push(format!("next:    {}", reports.join(", ")));
     }
     Ok(lines.join("\n"))
 }
 
 /// Returns the number of runs of the other shards without a result, and a sentence about the state of all of them.
 pub(super) fn others(shard: Shard, runs: &[RunConfig], store: &Store) -> Result<(usize, String)> {
-    let (mut done, mut failed) = (0, 0);
-    for run in runs {
-        match store.status(&run.id())? {
-            Status::Done => done += 1,
-            Status::Failed => failed += 1,
-            Status::Missing | Status::Started => {}
-        }
-    }
+    let PlanStatus { done, failed, .. } = PlanStatus::of(runs, Some(store), false)?;
     let left = runs.len() - done - failed;
     let runs = counted(runs.len(), "run");
     let said = format!("shard {shard}; of the {runs} of other shards {done} done, {failed} failed, {left} not over.");

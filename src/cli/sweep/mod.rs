@@ -72,7 +72,7 @@ const COMMANDS: [&str; 5] = ["status", "watch", "retry", "cancel", "merge"];
 #[derive(Args)]
 struct Retry {
     /// Retry all failed runs, which is the default.
-    #[arg(long, conflicts_with = "reason")]
+    #[arg(long, conflicts_with = "reason", hide_short_help = true)]
     failed: bool,
     /// Retry only runs that failed for these reasons: oom, nan, timeout, signal, panic, missing-data or other.
     #[arg(long, value_name = "REASON", value_delimiter = ',')]
@@ -118,14 +118,11 @@ fn train(typed: &Typed, asked: SelectedRuns, global: &Global) -> Result<u8> {
         estimate::check_room(&plan.runs, Some("--allow-swap"))?;
     }
     let data_dir = training.data_dir.as_deref();
-    match typed.dry_run {
-        true => {
-            plan.notes.extend(unidentified.map(|e| format!("runs on files that are not here count as to be done: {e}")))
-        }
-        false => {
-            plan.identify(data_dir)?;
-            training.check_data_dir(plan.runs.iter().map(|run| &run.task))?;
-        }
+    if typed.dry_run {
+        plan.notes.extend(unidentified.map(|e| format!("runs on files that are not here count as to be done: {e}")))
+    } else {
+        plan.identify(data_dir)?;
+        training.check_data_dir(plan.runs.iter().map(|run| &run.task))?;
     }
     if !global.silent() {
         let notes = plan.notes.iter();
@@ -144,9 +141,10 @@ fn train(typed: &Typed, asked: SelectedRuns, global: &Global) -> Result<u8> {
         super::device::use_threads(options.threads);
         let (device, _) = device.open()?;
         let forecast = estimate::dry_run(&plan, &global.out, &options, &device)?;
-        match global.json {
-            true => print::line(forecast.event()?)?,
-            false => print::result(&forecast.text()?)?,
+        if global.json {
+            print::line(forecast.event()?)?
+        } else {
+            print::result(&forecast.text()?)?
         }
         return Ok(exit::DONE);
     }
@@ -170,8 +168,7 @@ fn train(typed: &Typed, asked: SelectedRuns, global: &Global) -> Result<u8> {
         }
         worked_off => worked_off?,
     };
-    let others = shard.map(|(shard, runs)| others(shard, &runs, &store));
-    let others = others.transpose()?;
+    let others = shard.map(|(shard, runs)| others(shard, &runs, &store)).transpose()?;
     let elsewhere = tally.busy + others.as_ref().map_or(0, |(left, _)| *left);
     let learnt = PlanResults::of(&plan, &store)?;
     if global.json {
@@ -192,10 +189,7 @@ fn train(typed: &Typed, asked: SelectedRuns, global: &Global) -> Result<u8> {
 /// Returns the worker that trains runs into the results folder `out`.
 fn worker(out: &Path, options: &Options) -> Result<Box<dyn Worker>> {
     let program = Program::new(out, options)?.with(TYPED, &typed_command());
-    Ok(match options.hosted {
-        true => Box::new(Hosts::new(program)),
-        false => Box::new(Process::new(program)),
-    })
+    Ok(if options.hosted { Box::new(Hosts::new(program)) } else { Box::new(Process::new(program)) })
 }
 
 /// Trains the runs of `plan` into the results folder `out`, which `store` has open.
@@ -218,8 +212,7 @@ fn work_off(
     if tally.finished + tally.failed + tally.done_before > 0 {
         // The summary may lack a row: a process was killed between result and summary, or two runs ended at once
         // without locks.
-        let tasks = plan.tasks();
-        let mut tasks = tasks.into_iter();
+        let mut tasks = plan.tasks().into_iter();
         tasks.try_for_each(|task| store.refresh_summary(task))?;
     }
     Ok(tally)
@@ -253,8 +246,7 @@ impl Retry {
             flag "--executor", "a retry trains here; for a cluster type `dsf sweep ... --retry-failed --executor slurm`");
         // All runs of the plan have failed.
         self.typed.retry_failed = true;
-        let causes = self.reason.iter().map(|name| Cause::find(name));
-        let causes: Vec<Cause> = causes.collect::<Result<_>>()?;
+        let causes: Vec<Cause> = self.reason.iter().map(|name| Cause::find(name)).collect::<Result<_>>()?;
         let store = Store::existing(&global.out)?;
         let mut asked = self.typed.asked_or_all(&store)?;
         asked.plan.runs = failed(&asked.plan.runs, &store, &causes)?;
@@ -283,12 +275,9 @@ fn cancel(global: &Global) -> Result<u8> {
 }
 
 fn merge(folders: &[PathBuf], global: &Global) -> Result<u8> {
-    let folders = folders.iter().map(|folder| Store::existing(folder));
-    let folders: Vec<Store> = folders.collect::<Result<_>>()?;
+    let folders: Vec<Store> = folders.iter().map(|folder| Store::existing(folder)).collect::<Result<_>>()?;
     let merged = Store::open(&global.out)?.merge(&folders)?;
-    for warning in &merged.warnings {
-        print::message(&format!("warning: {warning}"));
-    }
+    print::warnings(&merged.warnings);
     let event = json!({ "event": "merge", "schema": 1, "taken": merged.taken, "left_out": merged.left_out,
                         "warnings": merged.warnings });
     let (taken, copies) = (counted(merged.taken, "run"), merged.left_out);

@@ -4,7 +4,7 @@ use crate::config::RunConfig;
 use crate::error::Result;
 use crate::recipes::presets_of;
 use crate::report::{report, Figure, ReportOptions, Screen, Series, FORMATS};
-use crate::store::{Metric, Outcome, Record, RunStatus, Shown, Store};
+use crate::store::{Column, Metric, Outcome, Record, RunStatus, Shown, Store};
 use crate::sweep::Plan;
 use crate::tasks;
 use serde_json::{json, Value};
@@ -14,8 +14,14 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOST_LINES: usize = 40;
 
 /// Settings that identify the best run of a mixer, if the plan varies them: column and name.
-const VARIED: [(&str, &str); 6] =
-    [("d", "d"), ("n", "n"), ("seq_len", "L"), ("kv_pairs", "k"), ("lr", "lr"), ("seed", "seed")];
+const VARIED: [(Column, &str); 6] = [
+    (Column::D, "d"),
+    (Column::N, "n"),
+    (Column::SEQ_LEN, "L"),
+    (Column::KV_PAIRS, "k"),
+    (Column::LR, "lr"),
+    (Column::SEED, "seed"),
+];
 
 /// Results of a plan.
 pub(super) struct PlanResults<'a> {
@@ -48,7 +54,7 @@ impl<'a> PlanResults<'a> {
     fn best(&self) -> Vec<Best<'_>> {
         let mut best: BTreeMap<(&str, &str), Best> = BTreeMap::new();
         for found in self.rows.iter().filter_map(Best::of) {
-            let key = (found.task, found.row.text("mixer"));
+            let key = (found.task, found.row.text(Column::MIXER));
             let known = best.get(&key);
             if known.is_none_or(|known| found.is_above(known)) {
                 best.insert(key, found);
@@ -77,38 +83,37 @@ impl<'a> PlanResults<'a> {
     fn described(&self, best: &Best) -> String {
         let of_task = |row: &&Record| name(row) == best.task;
         let varied = VARIED.iter().filter(|(column, _)| {
-            let mut values = self.rows.iter().filter(of_task).map(|row| row.get(column));
+            let mut values = self.rows.iter().filter(of_task).map(|row| row.get(*column));
             let first = values.next();
             values.any(|value| Some(value) != first)
         });
         let settings: Vec<String> = varied
-            .map(|(column, name)| match best.row.number(column) {
-                Some(rate) if *column == "lr" => format!("{name}={rate:.3e}"),
-                _ => format!("{name}={}", best.row.get(column)),
+            .map(|(column, name)| match best.row.number(*column) {
+                Some(rate) if *column == Column::LR => format!("{name}={rate:.3e}"),
+                _ => format!("{name}={}", best.row.get(*column)),
             })
             .collect();
-        let mixer = best.row.text("mixer");
+        let mixer = best.row.text(Column::MIXER);
         let number = match best.metric.shown {
             Shown::Percent => format!("{:.1} %", 100.0 * best.value),
             _ => format!("{} {:.2}", best.metric.name, best.value),
         };
-        match settings.is_empty() {
-            true => format!("{mixer} {number}"),
-            false => format!("{mixer} {number} ({})", settings.join(" ")),
+        if settings.is_empty() {
+            format!("{mixer} {number}")
+        } else {
+            format!("{mixer} {number} ({})", settings.join(" "))
         }
     }
 
     /// Returns the grids of the plan without their notes, if they fit on a screen.
     pub fn grids(&self, colour: bool) -> Result<Option<String>> {
         let drawn = |task: &str| tasks::find(task).is_ok_and(|entry| entry.report.is_empty());
-        let rows = self.rows.iter().filter(|row| drawn(row.text("task")));
-        let rows: Vec<Record> = rows.cloned().collect();
+        let rows: Vec<Record> = self.rows.iter().filter(|row| drawn(row.text(Column::TASK))).cloned().collect();
         if rows.is_empty() {
             return Ok(None);
         }
         let figure = Figure::find(Series::Grid, "")?;
-        let runs = self.planned.iter().filter(|run| drawn(run.task.name()));
-        let runs: Vec<RunConfig> = runs.cloned().collect();
+        let runs: Vec<RunConfig> = self.planned.iter().filter(|run| drawn(run.task.name())).cloned().collect();
         let mut report = report(figure, &rows, Some(&runs), &presets_of, &ReportOptions::default())?;
         report.notes.clear();
         report.grids.iter_mut().for_each(|grid| grid.notes.clear());
@@ -121,7 +126,7 @@ impl<'a> PlanResults<'a> {
     /// Returns the events for programs.
     pub fn events(&self) -> Vec<Value> {
         let event = |best: Best| {
-            json!({ "task": best.task, "mixer": best.row.text("mixer"), "run": best.row.run_id(),
+            json!({ "task": best.task, "mixer": best.row.text(Column::MIXER), "run": best.row.run_id(),
                     "metric": best.metric.name, "value": best.value })
         };
         self.best().into_iter().map(event).collect()
@@ -135,8 +140,8 @@ impl<'a> Best<'a> {
         if !done || row.outcome() == Some(Outcome::Diverged) {
             return None;
         }
-        let metric = Metric::find(tasks::find(row.text("task")).ok()?.headline)?;
-        Some(Self { task: name(row), metric, value: row.number(metric.name)?, row })
+        let metric = Metric::find(tasks::find(row.text(Column::TASK)).ok()?.headline)?;
+        Some(Self { task: name(row), metric, value: row.number(metric.column)?, row })
     }
 
     fn is_above(&self, other: &Self) -> bool {
@@ -146,8 +151,8 @@ impl<'a> Best<'a> {
 
 /// Returns the dataset, for a task that has several, otherwise the task.
 fn name(row: &Record) -> &str {
-    match row.text("dataset") {
-        "" => row.text("task"),
+    match row.text(Column::DATASET) {
+        "" => row.text(Column::TASK),
         dataset => dataset,
     }
 }

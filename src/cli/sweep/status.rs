@@ -5,7 +5,7 @@ use super::messages::describe;
 use crate::cli::print::{self, columns, Align};
 use crate::cli::{exit, is_set, stop_flag, Global};
 use crate::error::Result;
-use crate::store::{LastHeartbeat, Outcome, Store};
+use crate::store::{Column, LastHeartbeat, Outcome, Store};
 use crate::sweep::estimate::{counted, duration};
 use crate::sweep::{Overview, RunState, RunWithState};
 use serde_json::{json, Value};
@@ -33,10 +33,7 @@ pub(super) fn watch(typed: &Typed, global: &Global) -> Result<u8> {
     let (mut drawn, mut said) = (0, String::new());
     loop {
         let (store, overview) = look(typed, global)?;
-        let text = match global.json {
-            true => event(&overview).to_string(),
-            false => text(&overview, &store, global),
-        };
+        let text = if global.json { event(&overview).to_string() } else { text(&overview, &store, global) };
         if in_place {
             let back = match drawn {
                 0 => String::new(),
@@ -142,7 +139,7 @@ fn one(seen: &RunWithState) -> Value {
             one["words"] = json!(failure.words);
         }
         RunState::Done(result) => {
-            one["epoch"] = json!(result.metrics.count("epochs_run"));
+            one["epoch"] = json!(result.metrics.count(Column::EPOCHS_RUN));
             one["outcome"] = json!(result.outcome.map(Outcome::name));
         }
     }

@@ -4,9 +4,9 @@ use super::arguments::{Executor, SelectedRuns, Typed};
 use crate::cli::{exit, print, Global};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::files::write_atomic;
-use crate::store::{Status, Store};
+use crate::store::Store;
 use crate::sweep::slurm::{self, all_quoted, quoted, Array, Site};
-use crate::sweep::Plan;
+use crate::sweep::PlanStatus;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,9 @@ pub(super) fn main(typed: &Typed, asked: &SelectedRuns, global: &Global) -> Resu
     if site.gpus.is_some_and(|gpus| gpus > 0) && !device.is_gpu() {
         refuse!(flag "--gpus", "asks for GPUs that the runs would not use: add --device cuda");
     }
-    let to_do = to_do(&asked.plan, &global.out, typed.retry_failed)?;
+    // The results folder may not exist yet.
+    let store = global.out.exists().then(|| Store::existing(&global.out)).transpose()?;
+    let to_do = PlanStatus::of(&asked.plan.runs, store.as_ref(), typed.retry_failed)?.to_do.len();
     if to_do == 0 {
         let text = "nothing is left to do: every run is done, or failed before";
         global.emit(&json!({ "event": "submitted", "schema": 1, "tasks": 0 }), text)?;
@@ -45,39 +47,22 @@ pub(super) fn main(typed: &Typed, asked: &SelectedRuns, global: &Global) -> Resu
     submit(typed, site, to_do, global)
 }
 
-/// Counts the runs without a result in the results folder, which may not exist yet.
-fn to_do(plan: &Plan, out: &Path, retry_failed: bool) -> Result<usize> {
-    if !out.exists() {
-        return Ok(plan.runs.len());
-    }
-    let (store, mut count) = (Store::existing(out)?, 0);
-    for run in &plan.runs {
-        count += usize::from(match store.status(&run.id())? {
-            Status::Done => false,
-            Status::Failed => retry_failed,
-            Status::Missing | Status::Started => true,
-        });
-    }
-    Ok(count)
-}
-
 fn array(typed: &Typed, shards: usize, global: &Global) -> Result<Array> {
     let directory = std::env::current_dir().map_err(Error::io("read", "the current folder"))?;
     let out = directory.join(&global.out);
     let program = std::env::current_exe().map_err(Error::io("find", "this program's own file"))?;
     let words: Vec<String> = { std::env::args_os().skip(1) }.map(|word| text(&word)).collect::<Result<_>>()?;
-    let stems = { &typed.experiment }.iter();
-    let stems: Vec<String> = stems.filter_map(|file| Some(file.file_stem()?.to_string_lossy().into_owned())).collect();
+    let stems: Vec<String> = { &typed.experiment }
+        .iter()
+        .filter_map(|file| Some(file.file_stem()?.to_string_lossy().into_owned()))
+        .collect();
     let mut report = Vec::new();
     for file in &typed.experiment {
         report.extend(["--experiment".to_owned(), text(file.as_os_str())?]);
     }
     report.push(text(out.as_os_str())?);
     Ok(Array {
-        name: match stems.is_empty() {
-            true => "dsf-sweep".to_owned(),
-            false => format!("dsf-{}", stems.join("-")),
-        },
+        name: if stems.is_empty() { "dsf-sweep".to_owned() } else { format!("dsf-{}", stems.join("-")) },
         shards,
         logs: text(logs(&out).as_os_str())?,
         directory: text(directory.as_os_str())?,

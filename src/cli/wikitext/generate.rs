@@ -38,9 +38,10 @@ pub(super) struct Arguments {
 
 impl Arguments {
     fn choice(&self) -> Choice {
-        match self.greedy {
-            true => Choice::Greedy,
-            false => Choice::Sampled(Sampling { top_k: self.sampling.top_k.filter(|k| *k > 0), ..self.sampling }),
+        if self.greedy {
+            Choice::Greedy
+        } else {
+            Choice::Sampled(Sampling { top_k: self.sampling.top_k.filter(|k| *k > 0), ..self.sampling })
         }
     }
 
@@ -75,10 +76,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let decode = |ids: &[u16]| vocabulary.decode(ids);
     let mut stream = Streamed::new(&ids, &decode);
     // JSON output is one object at the end; text is printed as it is generated.
-    let say = |text: &str| match global.json {
-        true => Ok(()),
-        false => print::raw(text.as_bytes()),
-    };
+    let say = |text: &str| if global.json { Ok(()) } else { print::raw(text.as_bytes()) };
     say(&prompt)?;
     let (clock, mut made) = (Instant::now(), 0);
     let mut continued = String::new();

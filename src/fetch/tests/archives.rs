@@ -95,9 +95,14 @@ fn an_archive_can_be_removed_and_a_plain_tar_will_do() {
 
 /// Error for an archive, after which the folder of the dataset must not exist.
 fn refused(body: Vec<u8>) -> Diagnostic {
+    refused_as("corrupt", body)
+}
+
+/// [`refused`], with the kind of the error.
+fn refused_as(kind: &str, body: Vec<u8>) -> Diagnostic {
     let server = serves(body);
     let mut world = World::new(&server, &[Listops]);
-    let at = world.fails("io");
+    let at = world.fails(kind);
     assert!(!world.folder(Listops).exists(), "{at:?}");
     let archives = names(&world.request.root.join("archives"));
     let left = |name: &String| name.starts_with("unpacking");
@@ -154,7 +159,7 @@ fn an_archive_without_the_folder_or_a_file_of_it_is_refused() {
 
 #[test]
 fn a_page_in_place_of_an_archive_is_not_kept() {
-    refused(b"<!DOCTYPE html><p>Please log in".to_vec()).names(&["gzip"]);
+    refused_as("io", b"<!DOCTYPE html><p>Please log in".to_vec()).names(&["gzip"]);
 }
 
 #[test]

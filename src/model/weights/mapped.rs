@@ -25,7 +25,7 @@ impl Mapped {
         }
         let broken = |e| not_safetensors(path, &e);
         let (_, header) = SafeTensors::read_metadata(&map).map_err(broken)?;
-        check_archive(&map).map_err(|what| Error::data(path, what))?;
+        check_archive(&map).map_err(|what| Error::corrupt(path, what))?;
         Ok(Self {
             metadata: header.metadata().clone().unwrap_or_default(),
             names: header.offset_keys(),

@@ -31,8 +31,7 @@ fn hybrids_are_a_list_of_their_own() {
     assert_eq!(given.list("hybrid"), wanted);
     let flags = flags("--mixer mamba --layers 8 --hybrid attention:every=8,offset=4,linear:every=2 --d 32");
     let plan = crate::sweep::Plan::of(recipes::task("mqar").unwrap(), &flags).unwrap();
-    let hybrids = plan.runs.iter().map(|run| run.model.hybrid.clone().unwrap().to_string());
-    let hybrids: Vec<String> = hybrids.collect();
+    let hybrids: Vec<String> = plan.runs.iter().map(|run| run.model.hybrid.clone().unwrap().to_string()).collect();
     let wanted = ["softmax:every=8,offset=4,variant=reference", "linear:every=2,offset=1,variant=reference"];
     assert_eq!(hybrids, wanted);
 }

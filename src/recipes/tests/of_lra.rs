@@ -193,12 +193,12 @@ fn a_quick_pathfinder_has_short_paths_unless_it_reads_files() {
 fn the_seed_draws_generated_documents_and_nothing_of_files() {
     let data_seed = |settings: Settings| {
         let run = run("lra", &[&[("seed", "5")], settings].concat()).unwrap();
-        (arena(&run).data_seed, run.draws_own_data())
+        (arena(&run).data_seed, Record::planned(&run).may_draw_own_data())
     };
     let generated = [("dataset", "listops"), ("protocol", "matched")];
     assert_eq!(data_seed(&generated), (5, true));
     assert_eq!(data_seed(&generated[..1]), (0, false));
     assert_eq!(data_seed(&[("dataset", "image"), ("protocol", "matched")]), (0, false));
     let zero = [("dataset", "image"), ("protocol", "matched"), ("seed", "0")];
-    assert!(!run("lra", &zero).unwrap().draws_own_data());
+    assert!(!Record::planned(&run("lra", &zero).unwrap()).may_draw_own_data());
 }

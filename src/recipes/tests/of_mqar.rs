@@ -64,7 +64,7 @@ fn the_matched_protocol_gives_every_mixer_the_same_block() {
         assert_eq!(run.train.decay, Some(Decay::Maps));
         assert_eq!(m.n_heads, if entry.multi_head { 4 } else { 1 }, "{}", entry.name);
         let by_authors = entry.authors_init.is_some();
-        assert_eq!(m.init, if by_authors { MapInit::Authors } else { MapInit::Released }, "{}", entry.name);
+        assert_eq!(m.map_init, if by_authors { MapInit::Authors } else { MapInit::Released }, "{}", entry.name);
     }
     let attention = ["softmax", "linear", "normalized"].map(mixers::find);
     assert!(attention.into_iter().all(|entry| !entry.unwrap().multi_head), "one head in the paper's appendix J.1");
@@ -74,13 +74,13 @@ fn the_matched_protocol_gives_every_mixer_the_same_block() {
 #[test]
 fn the_values_of_older_configs_leave_no_trace_in_them() {
     let base = mqar(&[("mixer", "mamba")]);
-    assert_eq!(mqar(&[("mixer", "mamba"), ("init", "released"), ("decay", "all")]), base);
+    assert_eq!(mqar(&[("mixer", "mamba"), ("map-init", "released"), ("decay", "all")]), base);
     assert_eq!(
-        mqar(&[("mixer", "s6"), ("init", "authors")]),
+        mqar(&[("mixer", "s6"), ("map-init", "authors")]),
         mqar(&[("mixer", "s6")]),
         "it has no rule of its authors"
     );
-    for change in [("init", "authors"), ("decay", "maps"), ("decay", "matrices")] {
+    for change in [("map-init", "authors"), ("decay", "maps"), ("decay", "matrices")] {
         assert_ne!(mqar(&[("mixer", "mamba"), change]).id(), base.id(), "{change:?}");
     }
 }
@@ -154,7 +154,7 @@ fn the_full_preset_is_a_cell_of_the_papers_smallest_task() {
 fn the_seed_draws_the_data_but_under_reference_or_where_the_data_seed_is_typed() {
     let seeds = |settings: Settings| {
         let run = mqar(&[&[("seed", "5")], settings].concat());
-        (recall(&run).data_seed, run.draws_own_data())
+        (recall(&run).data_seed, Record::planned(&run).may_draw_own_data())
     };
     assert_eq!(seeds(&[]), (0, false));
     assert_eq!(seeds(&[("protocol", "reference"), ("data-seed", "5")]), (5, false));
@@ -166,7 +166,7 @@ fn the_seed_draws_the_data_but_under_reference_or_where_the_data_seed_is_typed()
     for task in ["induction", "recall", "selective-copying"] {
         let run = super::super::run(task, &[("seed", "5")]).unwrap();
         assert_eq!(run.task.get("data_seed"), Some(&5.into()), "{task}");
-        assert!(run.draws_own_data());
+        assert!(Record::planned(&run).may_draw_own_data());
     }
 }
 

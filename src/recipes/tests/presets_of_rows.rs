@@ -1,6 +1,7 @@
 //! Matching of result rows to presets.
 
 use super::*;
+use crate::store::Column;
 
 fn row(task: &str, settings: Settings) -> Record {
     Record::planned(&run(task, settings).unwrap())
@@ -24,9 +25,9 @@ fn a_preset_of_text_keeps_corpus_and_precision() {
     let presets = presets_of(&row);
     assert_eq!(presets[1], ("quick", row));
     let full = &presets[0].1;
-    let sizes = ["d", "seq_len", "vocab_size"].map(|name| full.count(name));
+    let sizes = [Column::D, Column::SEQ_LEN, Column::VOCAB_SIZE].map(|column| full.count(column));
     assert_eq!(sizes, [512, 1024, 50_304]);
-    let kept = ["dataset", "precision"].map(|name| full.text(name));
+    let kept = [Column::DATASET, Column::PRECISION].map(|column| full.text(column));
     assert_eq!(kept, ["wikitext-2", "bf16"]);
 }
 
@@ -34,9 +35,9 @@ fn a_preset_of_text_keeps_corpus_and_precision() {
 fn d_and_n_of_recall_are_left_open() {
     let row = row("mqar", &[]);
     let (_, full) = presets_of(&row).remove(0);
-    let sizes = ["d", "n", "vocab_size"].map(|name| full.count(name));
+    let sizes = [Column::D, Column::N, Column::VOCAB_SIZE].map(|column| full.count(column));
     assert_eq!(sizes, [0, 0, 8192]);
-    assert_eq!(full.get("seq_len"), row.get("seq_len"));
+    assert_eq!(full.get(Column::SEQ_LEN), row.get(Column::SEQ_LEN));
 }
 
 #[test]
@@ -44,11 +45,11 @@ fn what_this_version_does_not_know_has_no_preset() {
     let known = row("lra", &[]);
     assert_eq!(presets_of(&known).len(), 3);
     let unknown: [fn(&mut Record); 5] = [
-        |r| r.set("mixer", "telepathy"),
-        |r| r.set("dataset", "path-x"),
-        |r| r.set("protocol", "mine"),
-        |r| r.set("data", "dreamt"),
-        |r| r.set("task", "go"),
+        |r| r.set(Column::MIXER, "telepathy"),
+        |r| r.set(Column::DATASET, "path-x"),
+        |r| r.set(Column::PROTOCOL, "mine"),
+        |r| r.set(Column::DATA, "dreamt"),
+        |r| r.set(Column::TASK, "go"),
     ];
     for change in unknown {
         let mut row = known.clone();

@@ -6,7 +6,7 @@ use super::super::stats::{holm, resolution, Block, Estimate, Evidence, Within, F
 use super::super::Group;
 use super::study::Cell;
 use super::table::{Aggregate, AxisEnd, CellFilter, Claim, Contrast, Holds, Measure, Rates};
-use crate::store::{Metric, Outcome, Record, Shown};
+use crate::store::{Column, Metric, Outcome, Record, Shown};
 use std::collections::BTreeMap;
 
 /// Outcome of testing a claim on the runs.
@@ -163,7 +163,7 @@ pub(super) fn decisive<'a>(claim: &Claim, tests: &'a [Test], verdict: Verdict) -
 impl Measure {
     /// The metric by which rates are chosen in `run`'s group, and the metric that is judged.
     pub fn metrics(self, run: &Record) -> [&'static Metric; 2] {
-        let names = match (self, run.count("val_examples")) {
+        let names = match (self, run.count(Column::VAL_EXAMPLES)) {
             (Self::Metric(name), _) => [name, name],
             (Self::Solved(_), _) => ["accuracy", "accuracy"],
             (Self::Selected, 0) => ["best_accuracy", "best_accuracy"],
@@ -333,11 +333,11 @@ impl Quantity<'_> {
             for run in sample.runs.iter().filter(|run| has_ended(run)) {
                 let trial = Trial {
                     score: self.score(sample),
-                    solved: run.number("accuracy").is_some_and(|accuracy| accuracy > above)
+                    solved: run.number(Column::ACCURACY).is_some_and(|accuracy| accuracy > above)
                         && run.outcome() != Some(Outcome::Diverged),
                     time: Time::of(run),
                 };
-                *seeds.entry(run.count("seed")).or_default() |= trial.solved;
+                *seeds.entry(run.count(Column::SEED)).or_default() |= trial.solved;
                 let sides = by_rate.entry((sample.set, lr(run).to_bits()));
                 sides.or_insert_with(|| vec![Vec::new(); mixers.len()])[sample.side].push(trial);
             }
@@ -427,9 +427,9 @@ impl Quantity<'_> {
 
 /// Whether a run has an accuracy, or has diverged and will never have one.
 fn has_ended(run: &Record) -> bool {
-    run.number("accuracy").is_some() || run.outcome() == Some(Outcome::Diverged)
+    run.number(Column::ACCURACY).is_some() || run.outcome() == Some(Outcome::Diverged)
 }
 
 fn lr(run: &Record) -> f64 {
-    run.number("lr").unwrap_or(f64::NAN)
+    run.number(Column::LR).unwrap_or(f64::NAN)
 }

@@ -21,7 +21,7 @@ use super::score::{RateChoice, Status};
 use super::stats::{holm, ALPHA};
 use super::{groups, joined, Group, Report, ReportOptions};
 use crate::error::Result;
-use crate::store::{places, Record, Role, COLUMNS};
+use crate::store::{places, Column, Record, Role, COLUMNS};
 use judge::{levels, tests, Test};
 use need::NeededRuns;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +58,7 @@ pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> R
         let of_claim: Vec<&Group> = groups
             .iter()
             .filter(|group| {
-                group.record.text("task") == claim.task.name && mixers.contains(&group.record.text("mixer"))
+                group.record.text(Column::TASK) == claim.task.name && mixers.contains(&group.record.text(Column::MIXER))
             })
             .collect();
         used.extend(of_claim.iter().flat_map(|group| &group.runs).map(|run| run.run_id()));
@@ -165,12 +165,10 @@ impl<'a> Judgement<'a> {
 fn differences(claim: &Claim, cells: &[Cell]) -> Option<String> {
     let mixers = claim.mixers();
     let cell = cells.iter().find(|cell| cell.sides.len() == mixers.len())?;
-    let spans = |name: &str| claim.axes.iter().any(|axis| axis.columns.contains(&name));
+    let spans = |place: usize| claim.axes.iter().flat_map(|axis| axis.columns).any(|column| column.place() == place);
     let settings = places(&[Role::Setting, Role::Cell]);
-    let settings = settings.into_iter().filter(|i| {
-        let name = COLUMNS[*i].name;
-        !["mixer", "micro_batch"].contains(&name) && !spans(name)
-    });
+    let no_aside = [Column::MIXER, Column::MICRO_BATCH].map(Column::place);
+    let settings = settings.into_iter().filter(|i| !no_aside.contains(i) && !spans(*i));
     let differing: Vec<String> = settings
         .filter_map(|i| {
             let values: Vec<String> = mixers

@@ -7,7 +7,7 @@ use super::judge::{Lack, Problem};
 use super::table::{Aggregate, Axis, AxisEnd, CellFilter, Holds};
 use super::Judgement;
 use crate::config::SETTINGS;
-use crate::store::RunStatus;
+use crate::store::{Column, RunStatus};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs that would settle a claim.
@@ -50,14 +50,14 @@ impl Judgement<'_> {
         let seeds: Vec<usize> = known.into_iter().chain(above..).take(count).collect();
         let mut rates = self.rates();
         if unstable.is_some() {
-            let lowest = self.runs().filter_map(|run| run.number("lr")).reduce(f64::min).unwrap_or(1e-4);
+            let lowest = self.runs().filter_map(|run| run.number(Column::LR)).reduce(f64::min).unwrap_or(1e-4);
             rates.push(format!("{:.2e}", lowest / 4.0));
         }
         NeededRuns { runs: Some(self.missing(&seeds, &rates)), reason, command: self.command(&seeds, &rates) }
     }
 
     fn seeds(&self) -> Vec<usize> {
-        let seeds: BTreeSet<usize> = self.runs().map(|run| run.count("seed")).collect();
+        let seeds: BTreeSet<usize> = self.runs().map(|run| run.count(Column::SEED)).collect();
         seeds.into_iter().collect()
     }
 
@@ -85,7 +85,7 @@ impl Judgement<'_> {
                 word => vec![word.to_owned(); count],
             };
         }
-        let known = distinct_rates(self.runs().filter(|run| run.number("lr").is_some()));
+        let known = distinct_rates(self.runs().filter(|run| run.number(Column::LR).is_some()));
         known.iter().map(f64::to_string).collect()
     }
 
@@ -141,9 +141,9 @@ impl Judgement<'_> {
         for cell in &self.cells {
             for (mixer, group) in &cell.sides {
                 let ended = group.runs.iter().filter(|run| run.status() == Some(RunStatus::Done));
-                for run in ended.filter(|run| seeds.contains(&run.count("seed"))) {
-                    let rates = done.entry((&cell.at[..], *mixer, run.count("seed"))).or_default();
-                    rates.insert(run.number("lr").unwrap_or(f64::NAN).to_bits());
+                for run in ended.filter(|run| seeds.contains(&run.count(Column::SEED))) {
+                    let rates = done.entry((&cell.at[..], *mixer, run.count(Column::SEED))).or_default();
+                    rates.insert(run.number(Column::LR).unwrap_or(f64::NAN).to_bits());
                 }
             }
         }

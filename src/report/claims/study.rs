@@ -7,7 +7,7 @@
 use super::super::presets::{generated, listed, Difference, Nearest, PresetsOf, TOKENIZER};
 use super::super::Group;
 use super::table::{Axis, Claim};
-use crate::store::{places, Record, Role, COLUMNS, SOURCE_DIGEST};
+use crate::store::{places, Column, Record, Role, COLUMNS};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Settings that belong to a mixer. Where runs of one cell differ in them, those nearest to the preset are used.
@@ -85,7 +85,7 @@ impl StudyKey<'_> {
 impl Axis {
     /// The point of `run` on the axis, as typed.
     pub fn point(&self, run: &Record) -> String {
-        let values = self.columns.iter().map(|name| run.get(name).to_string());
+        let values = self.columns.iter().map(|column| run.get(*column).to_string());
         values.collect::<Vec<_>>().join(":")
     }
 }
@@ -109,8 +109,8 @@ pub(super) fn studies<'a>(claim: &Claim, groups: &[&'a Group<'a>], presets: Pres
         let (kind, of_mixer) = kind_of(claim, &of_cells, group.record, presets);
         let at = claim.axes.iter().map(|axis| axis.point(group.record));
         let cell = kinds.entry(kind).or_default().entry(at.collect());
-        let sides = cell.or_default().entry(group.record.text(SOURCE_DIGEST));
-        let side = sides.or_default().entry(group.record.text("mixer"));
+        let sides = cell.or_default().entry(group.record.text(Column::SOURCE_DIGEST));
+        let side = sides.or_default().entry(group.record.text(Column::MIXER));
         side.or_default().push(Candidate { group, setting: (of_mixer.len(), setting(&of_mixer)) });
     }
     let mut studies = Vec::new();
@@ -206,12 +206,12 @@ fn kind_of<'a>(claim: &Claim, cells: &[&str], run: &'a Record, presets: PresetsO
     let (of_mixer, mut differences): (Vec<_>, Vec<_>) = differences.partition(|d| OF_MIXER.contains(&d.name));
     differences.extend(generated(run).filter(|_| claim.task.released));
     let kind = StudyKey {
-        protocol: run.text("protocol"),
+        protocol: run.text(Column::PROTOCOL),
         preset: nearest.preset,
         differences,
         of_mixers: String::new(),
-        tokenizer: run.text("tokenizer"),
-        precision: run.text("precision"),
+        tokenizer: run.text(Column::TOKENIZER),
+        precision: run.text(Column::PRECISION),
     };
     (kind, of_mixer)
 }

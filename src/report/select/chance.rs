@@ -3,7 +3,7 @@
 use super::super::grid::{fact, Baseline, Grid};
 use super::super::Group;
 use crate::config::{At, Objective, TaskConfig, SETTINGS};
-use crate::store::{place, Field, Metric, Record, Shown};
+use crate::store::{Column, Field, Metric, Record, Shown};
 use crate::tasks::lra::LraDataset;
 use crate::tasks::NoRecall;
 use serde_json::Map;
@@ -18,11 +18,11 @@ pub(super) const MAJORITY: &str = "majority";
 /// Name and value of the accuracy that needs no learning: the best accuracy without recall where tokens are the
 /// answers, a random guess where classes are; `None` for language modelling, and where sizes are unknown.
 pub(super) fn chance(run: &Record) -> Option<(&'static str, f64)> {
-    let task = crate::tasks::find(run.text("task")).ok()?;
+    let task = crate::tasks::find(run.text(Column::TASK)).ok()?;
     match task.objective {
         Objective::PerToken => Some((NO_RECALL, without_recall(run)?.accuracy)),
         Objective::Pooled => {
-            let named = |dataset: &LraDataset| dataset.name() == run.text("dataset");
+            let named = |dataset: &LraDataset| dataset.name() == run.text(Column::DATASET);
             let classes = LraDataset::ALL.into_iter().find(named)?.classes();
             Some((CHANCE, 1.0 / classes as f64))
         }
@@ -32,13 +32,13 @@ pub(super) fn chance(run: &Record) -> Option<(&'static str, f64)> {
 
 /// The best accuracy without recall on the task of `run`, read from its columns.
 fn without_recall(run: &Record) -> Option<NoRecall> {
-    let entry = crate::tasks::find(run.text("task")).ok()?;
+    let entry = crate::tasks::find(run.text(Column::TASK)).ok()?;
     let mut config = TaskConfig::new(entry.name, &Map::new());
     for setting in SETTINGS.iter() {
         let At::Task(field) = setting.at else {
             continue;
         };
-        let value = run.at(place(&setting.column()?)?);
+        let value = run.get(Column::find(&setting.column()?)?);
         if entry.fields.contains(&field) && *value != Field::Absent {
             config.set(field, value.json());
         }
@@ -49,7 +49,7 @@ fn without_recall(run: &Record) -> Option<NoRecall> {
 /// Lowest and highest majority-class baseline of `runs`: seeds that draw their own examples have different ones. One
 /// number where all agree, none where there is none.
 pub(super) fn majorities<'a>(runs: impl Iterator<Item = &'a &'a Record>) -> Vec<f64> {
-    let mut shares: Vec<f64> = runs.filter_map(|run| run.number(MAJORITY)).collect();
+    let mut shares: Vec<f64> = runs.filter_map(|run| run.number(Column::MAJORITY)).collect();
     shares.sort_by(f64::total_cmp);
     shares.dedup();
     match shares[..] {

@@ -19,7 +19,7 @@ use super::grid::{fact, rates_won, Facts, Grid, PrintedNumber};
 use super::presets::{formatted, Difference, PresetsOf};
 use super::score::Status;
 use super::{Figure, Group, ReportOptions, Series, SCHEMA};
-use crate::store::{places, Field, Metric, Record, Role, COLUMNS, SOURCE_DIGEST};
+use crate::store::{places, Column, Field, Metric, Record, Role, COLUMNS};
 use panel::tasks;
 use serde_json::Value;
 
@@ -57,19 +57,22 @@ impl Selection<'_> {
 
     /// The files of `record` as a difference, if other runs of its dataset used other files.
     fn other_files(&self, record: &Record) -> Option<Difference> {
-        let dataset = |run: &Record| ["task", "dataset", "contour_length"].map(|name| run.get(name).clone());
-        let files = |run: &Record| Some(run.get(SOURCE_DIGEST).clone()).filter(|f| *f != Field::Absent);
+        let dataset = |run: &Record| {
+            [Column::TASK, Column::DATASET, Column::CONTOUR_LENGTH].map(|column| run.get(column).clone())
+        };
+        let files = |run: &Record| Some(run.get(Column::SOURCE_DIGEST).clone()).filter(|f| *f != Field::Absent);
         let (wanted, own) = (dataset(record), files(record)?);
         let mut others = self.groups.iter().map(|group| group.record);
         let differ = others.any(|other| dataset(other) == wanted && files(other).is_some_and(|others| others != own));
-        differ.then(|| Difference { name: SOURCE_DIGEST, value: formatted(&own), preset: String::new() })
+        differ.then(|| Difference { name: Column::SOURCE_DIGEST.name(), value: formatted(&own), preset: String::new() })
     }
 
     /// Note on the runs that a figure of the paper selects; `None` if it selects all runs of its tasks.
     fn chosen(&self) -> Option<String> {
         let runs = self.figure.runs;
-        let settings: Vec<String> = runs.iter().map(|(name, values)| format!("{name} {}", values.join(", "))).collect();
-        let all = matches!(runs, [] | [("task", _)]);
+        let settings: Vec<String> =
+            runs.iter().map(|(column, values)| format!("{} {}", column.name(), values.join(", "))).collect();
+        let all = matches!(runs, [] | [(Column::TASK, _)]);
         (!all).then(|| format!("runs of {}", settings.join("; ")))
     }
 }

@@ -8,7 +8,7 @@ use super::super::Group;
 use super::chance::chance_of;
 use super::panel::{filled, lines, of_lines, Titles};
 use super::{facts_at, selected, settings, Selected, Selection};
-use crate::store::{Outcome, Record};
+use crate::store::{Column, Outcome, Record};
 use std::collections::BTreeSet;
 
 /// One curve: its numbers, which may end before those of others, and the number of runs or rates behind it.
@@ -114,11 +114,11 @@ fn of_all_runs(
 
 /// The mean over the seeds of one rate, where diverged runs count as 0; `None` if no run has ended.
 fn of_rate(of: &Selection, runs: &[&Record], lr: f64) -> Option<f64> {
-    let own = runs.iter().filter(|run| run.number("lr") == Some(lr));
+    let own = runs.iter().filter(|run| run.number(Column::LR) == Some(lr));
     let numbers: Vec<f64> = own
         .filter_map(|run| match run.outcome() {
             Some(Outcome::Diverged) => Some(0.0),
-            _ => run.number(of.metric.name),
+            _ => run.number(of.metric.column),
         })
         .collect();
     let count = numbers.len() as f64;

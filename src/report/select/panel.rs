@@ -4,7 +4,7 @@ use super::super::figures::Where;
 use super::super::grid::{Cell, Facts, Line, Tick};
 use super::super::presets::formatted;
 use super::super::{grouped, Key};
-use crate::store::{place, places, Field, Record, Role, COLUMNS};
+use crate::store::{places, Column, Field, Record, Role, COLUMNS};
 use std::collections::BTreeSet;
 
 /// Settings in every title of a grid of cells, in the order by which grids are sorted.
@@ -36,7 +36,7 @@ pub(super) struct Panel<'a, T> {
 
 /// Index of a column that is named in this module or in [`FIGURES`](super::super::FIGURES).
 pub(super) fn known(name: &str) -> usize {
-    place(name).expect("a test walks the names of FIGURES")
+    Column::find(name).expect("a test walks the names of FIGURES").place()
 }
 
 /// Indices of all settings except those in `taken`, beginning with those called `first`; and the number of the latter.
@@ -52,19 +52,19 @@ fn settings(first: &[&str], taken: &[usize]) -> (Vec<usize>, usize) {
 
 /// Position of a value among those that `runs` lists for its column; after all of them if it is not listed.
 fn rank(runs: Where, place: usize, value: &Field) -> usize {
-    let listed = runs.iter().find(|(column, _)| known(column) == place);
+    let listed = runs.iter().find(|(column, _)| column.place() == place);
     let listed = listed.map_or(&[][..], |(_, values)| *values);
     listed.iter().position(|listed| *listed == value.to_string()).unwrap_or(listed.len())
 }
 
 /// The distinct texts of one column.
-pub(super) fn texts<'a, T: AsRef<Record>>(runs: &'a [T], column: &str) -> BTreeSet<&'a str> {
+pub(super) fn texts<'a, T: AsRef<Record>>(runs: &'a [T], column: Column) -> BTreeSet<&'a str> {
     runs.iter().map(|run| run.as_ref().text(column)).collect()
 }
 
 /// The tasks of `runs`, formatted for a heading and for programs.
 pub(super) fn tasks<T: AsRef<Record>>(runs: &[T]) -> [String; 2] {
-    let tasks: Vec<&str> = texts(runs, "task").into_iter().collect();
+    let tasks: Vec<&str> = texts(runs, Column::TASK).into_iter().collect();
     [tasks.join(", ").to_uppercase(), tasks.join(",")]
 }
 
@@ -84,7 +84,7 @@ impl Titles {
 
     /// The panels of `runs`, in the order of a figure's `Where`.
     pub fn panels<'a, T: AsRef<Record>>(&self, order: Where, runs: &'a [T]) -> Vec<Panel<'a, T>> {
-        let [tasks, protocols] = ["task", "protocol"].map(|column| texts(runs, column).len() > 1);
+        let [tasks, protocols] = [Column::TASK, Column::PROTOCOL].map(|column| texts(runs, column).len() > 1);
         let mut split = grouped(runs, &self.places);
         split.sort_by_cached_key(|(key, _)| {
             let ranked = self.places.iter().zip(key).map(|(place, value)| (rank(order, *place, value), *value));

@@ -6,7 +6,7 @@ use super::super::Group;
 use super::chance::{baselines, say_without_recall};
 use super::panel::{lines, of_lines, Panel, Titles};
 use super::{caption, facts_at, metric, numbers, selected, settings, Selected, Selection};
-use crate::store::Metric;
+use crate::store::{Column, Metric};
 
 pub(in super::super) fn points(of: &Selection, across: &str) -> Selected {
     let across = metric(across);
@@ -23,7 +23,7 @@ fn panel(of: &Selection, across: &'static Metric, panel: Panel<Group>) -> Grid {
         let size = size.score().map(|score| score.mean);
         let written = size.map_or("-".to_owned(), |size| format!("{}", (size * 10.0).round() / 10.0));
         drawn.push(Line {
-            series: Some(group.record.text("mixer").to_owned()),
+            series: Some(group.record.text(Column::MIXER).to_owned()),
             across: size.filter(|size| size.is_finite()),
             cells: vec![Cell::text(written), Cell::result(score)],
             ..line

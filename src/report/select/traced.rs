@@ -7,7 +7,7 @@ use super::chance::chance_of;
 use super::panel::{filled, lines, of_lines, tasks, Panel, Titles};
 use super::{facts_at, Selected};
 use crate::config::Objective;
-use crate::store::{places, EpochRow, Record, Role, SliceRow};
+use crate::store::{places, Column, EpochRow, Record, Role, SliceRow};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A run, and the rows of one of its files.
@@ -74,7 +74,7 @@ fn selected(heading: String, facts: Facts, grids: Vec<Grid>) -> Selected {
 }
 
 fn measures(run: &Record) -> &'static [Measure; 2] {
-    let task = crate::tasks::find(run.text("task"));
+    let task = crate::tasks::find(run.text(Column::TASK));
     match task.map(|task| task.objective) {
         Ok(Objective::NextToken) => &TEXTS,
         _ => &ANSWERS,
@@ -147,7 +147,7 @@ fn means<R, C: Ord>(
         if values.is_empty() {
             return (Cell::result(Status::NoNumber), None);
         }
-        let score = Score::of(&values, run.number("lr").unwrap_or(f64::NAN));
+        let score = Score::of(&values, run.number(Column::LR).unwrap_or(f64::NAN));
         let found = [fact("mean", score.mean), fact("std", score.std), fact("seeds", score.seeds)];
         let record = facts_at(run, &settings).into_iter().chain(at(column)).chain(found);
         (Cell::result(Status::Done(score)), Some(record.collect()))

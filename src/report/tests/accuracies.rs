@@ -4,6 +4,7 @@ use super::*;
 use crate::error::testing::Fails;
 use crate::recipes::{self, presets_of};
 use crate::store::samples::done;
+use crate::store::Column;
 use crate::tasks::lra::LraDataset;
 use LraDataset::{Image, Listops, Pathfinder, Retrieval, Text};
 
@@ -12,15 +13,15 @@ type Settings = &'static [(&'static str, &'static str)];
 
 /// After the last epoch, chosen on validation data, best.
 fn result(config: &RunConfig, [last, selected, best]: [f64; 3]) -> RunResult {
-    let selects = Record::planned(config).count("val_examples") > 0;
+    let selects = Record::planned(config).count(Column::VAL_EXAMPLES) > 0;
     let mut result = done(last);
     let selected = Some(selected).filter(|_| selects);
     result.metrics = result
         .metrics
-        .with("best_accuracy", best)
-        .with("selected_accuracy", selected)
-        .with("val_accuracy", selected)
-        .with("majority", 0.175);
+        .with(Column::BEST_ACCURACY, best)
+        .with(Column::SELECTED_ACCURACY, selected)
+        .with(Column::VAL_ACCURACY, selected)
+        .with(Column::MAJORITY, 0.175);
     result
 }
 
@@ -102,7 +103,7 @@ fn a_table_of_the_released_classifiers_says_what_their_skips_are() {
 #[test]
 fn mixers_that_read_differently_by_design_share_a_table() {
     let rows = ["softmax", "s6", "mamba"].map(|mixer| usual(mixer, Listops));
-    assert_eq!((rows[0].text("input"), rows[1].text("input")), ("embedding", "scalar"));
+    assert_eq!((rows[0].text(Column::INPUT), rows[1].text(Column::INPUT)), ("embedding", "scalar"));
     assert_eq!(third(&rows).grids.len(), 1);
 }
 
@@ -188,8 +189,8 @@ fn a_tenth_of_text_may_serve_as_validation_split_under_matched_alone() {
 fn the_rate_is_chosen_on_validation_data_and_not_on_the_test_split() {
     let at = |lr, validation: f64, test: f64| {
         let mut row = changed(Image, &[("lr", lr)]);
-        row.set("val_accuracy", validation);
-        row.set("selected_accuracy", test);
+        row.set(Column::VAL_ACCURACY, validation);
+        row.set(Column::SELECTED_ACCURACY, test);
         row
     };
     let tables = third(&[at("1e-3", 0.4, 0.35), at("1e-2", 0.3, 0.45)]);
@@ -277,7 +278,7 @@ fn a_mixer_beyond_the_paper_has_a_line_without_its_numbers() {
 #[test]
 fn a_mixer_that_this_version_does_not_know_has_all_its_settings_said() {
     let mut row = usual("softmax", Image);
-    row.set("mixer", "telepathy");
+    row.set(Column::MIXER, "telepathy");
     shows!("unknown-mixer", text(&third(&[row])));
 }
 

@@ -5,6 +5,7 @@ use crate::ops::rng::Rng;
 use crate::recipes;
 use crate::report::claims::claims;
 use crate::store::samples::{config, diverged, done, read, text_config};
+use crate::store::Column;
 use crate::tasks::lra::LraDataset;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -47,16 +48,16 @@ impl Rows {
             Some(_) => self.row.clone(),
             None => self.diverged.clone(),
         };
-        row.set("run_id", format!("{:012x}", self.rows.len()).as_str());
-        row.set("mixer", run.mixer);
-        row.set("seq_len", run.size.0);
-        row.set("kv_pairs", run.size.1);
-        row.set("d", run.d);
-        row.set("n", run.n);
-        row.set("lr", run.lr);
-        row.set("seed", run.seed);
+        row.set(Column::RUN_ID, format!("{:012x}", self.rows.len()).as_str());
+        row.set(Column::MIXER, run.mixer);
+        row.set(Column::SEQ_LEN, run.size.0);
+        row.set(Column::KV_PAIRS, run.size.1);
+        row.set(Column::D, run.d);
+        row.set(Column::N, run.n);
+        row.set(Column::LR, run.lr);
+        row.set(Column::SEED, run.seed);
         if let Some(accuracy) = accuracy {
-            row.set("accuracy", accuracy);
+            row.set(Column::ACCURACY, accuracy);
         }
         self.rows.push(row);
     }
@@ -85,17 +86,17 @@ fn full(row: &Record) -> Vec<(&'static str, Record)> {
     static PLANNED: LazyLock<[Record; 2]> =
         LazyLock::new(|| [text_config(), config()].map(|config| Record::planned(&config)));
     let [of_text, of_recall] = &*PLANNED;
-    let mut preset = match row.text("task") {
+    let mut preset = match row.text(Column::TASK) {
         "wikitext" => of_text.clone(),
         _ => of_recall.clone(),
     };
-    for name in ["seq_len", "kv_pairs"] {
-        preset.set(name, row.count(name));
+    for column in [Column::SEQ_LEN, Column::KV_PAIRS] {
+        preset.set(column, row.count(column));
     }
-    preset.set("options", row.text("options"));
-    if row.text("task") != "wikitext" {
-        preset.set("d", 0usize);
-        preset.set("n", 0usize);
+    preset.set(Column::OPTIONS, row.text(Column::OPTIONS));
+    if row.text(Column::TASK) != "wikitext" {
+        preset.set(Column::D, 0usize);
+        preset.set(Column::N, 0usize);
     }
     vec![("paper", preset)]
 }
@@ -224,11 +225,11 @@ fn a_run_that_diverged_has_not_solved_its_task() {
 #[test]
 fn mixers_are_compared_at_the_rates_that_both_tried() {
     let mut rows = compared([0.5, 0.5], 4);
-    let lucky: Vec<Record> = rows.rows.iter().filter(|r| r.text("mixer") == "normalized").cloned().collect();
+    let lucky: Vec<Record> = rows.rows.iter().filter(|r| r.text(Column::MIXER) == "normalized").cloned().collect();
     for mut row in lucky {
-        row.set("lr", 3e-3);
-        row.set("accuracy", SOLVED);
-        row.set("run_id", format!("{}f", &row.run_id()[1..]).as_str());
+        row.set(Column::LR, 3e-3);
+        row.set(Column::ACCURACY, SOLVED);
+        row.set(Column::RUN_ID, format!("{}f", &row.run_id()[1..]).as_str());
         rows.rows.push(row);
     }
     assert_eq!(verdict(&judged(&rows.rows), "reduced", BEATS), "undecided");
@@ -249,7 +250,7 @@ fn a_claim_about_each_task_needs_all_and_one_contradicts() {
         rows.grid("qlstm", 0..4, |run| ended(run.size.0 == 128 && plain));
         rows.grid("qlstm-reversed", 0..4, |run| ended(run.size.0 == 64 || reversed));
         // qLSTMs have no state expansion.
-        rows.rows.retain(|row| row.count("n") == 32);
+        rows.rows.retain(|row| row.count(Column::N) == 32);
         verdict(&judged(&rows.rows), "reduced", "reversed-beats-plain")
     };
     assert_eq!(gates([false, true]), "supported");
@@ -261,7 +262,7 @@ fn a_claim_about_each_task_needs_all_and_one_contradicts() {
 fn a_trend_over_a_single_value_asks_for_another() {
     let mut rows = compared([0.8, 0.2], 3);
     rows.grid("softmax", 0..3, |_| ended(true));
-    rows.rows.retain(|row| row.count("n") == 32);
+    rows.rows.retain(|row| row.count(Column::N) == 32);
     let report = judged(&rows.rows);
     let found = &records(&report, "reduced", "linear-approaches-softmax")[0];
     assert_eq!(found["verdict"], "undecided");
@@ -311,7 +312,7 @@ fn one_value_of_n_is_no_limit() {
     let mut rows = Rows::new(1000);
     rows.grid("softmax", 0..4, |_| ended(true));
     rows.grid("linear", 0..4, |_| ended(false));
-    rows.rows.retain(|row| row.count("n") == 32);
+    rows.rows.retain(|row| row.count(Column::N) == 32);
     let report = judged(&rows.rows);
     let found = &records(&report, "reduced", "linear-reaches-softmax")[0];
     assert_eq!(found["verdict"], "undecided");
@@ -376,8 +377,8 @@ fn a_mixer_with_another_start_is_judged_by_itself() {
     let mut started = Rows::new(1000);
     started.grid("s6", 0..4, |_| ended(true));
     for row in &mut started.rows {
-        row.set("heads", 4usize);
-        row.set("run_id", format!("{}b", &row.run_id()[1..]).as_str());
+        row.set(Column::HEADS, 4usize);
+        row.set(Column::RUN_ID, format!("{}b", &row.run_id()[1..]).as_str());
     }
     rows.rows.extend(started.rows);
     let report = judged(&rows.rows);
@@ -397,7 +398,8 @@ fn a_mixer_with_another_start_is_judged_by_itself() {
 fn all_claims_share_one_error() {
     let mut rows = Rows::new(1000);
     // One cell with 8 runs, where all against half of them would give p = 0.05 alone.
-    let few = |row: &Record| row.count("seq_len") == 64 && row.count("d") == 64 && row.count("n") == 32;
+    let few =
+        |row: &Record| row.count(Column::SEQ_LEN) == 64 && row.count(Column::D) == 64 && row.count(Column::N) == 32;
     rows.grid("ssd", 0..4, |_| ended(true));
     rows.grid("s6", 0..4, |run| ended(run.seed < 2));
     rows.rows.retain(few);
@@ -442,7 +444,7 @@ fn the_share_of_a_gap_is_judged_at_the_papers_sizes_where_its_cell_is_whole() {
 #[test]
 fn a_part_of_the_papers_grid_is_no_verdict_at_the_papers_sizes() {
     let mut rows = compared([0.9, 0.1], 3);
-    rows.rows.iter_mut().for_each(|row| row.set("train_examples", 100_000usize));
+    rows.rows.iter_mut().for_each(|row| row.set(Column::TRAIN_EXAMPLES, 100_000usize));
     let report = judged(&rows.rows);
     let found = &records(&report, "paper", BEATS)[0];
     assert_eq!(found["verdict"], "undecided");
@@ -489,7 +491,8 @@ fn attentions_on_the_arena(data: &str) -> Report {
             config.seed = seed;
             let accuracy = accuracy + 0.01 * noise();
             let mut result = done(accuracy);
-            result.metrics = result.metrics.with("val_accuracy", accuracy).with("selected_accuracy", accuracy);
+            result.metrics =
+                result.metrics.with(Column::VAL_ACCURACY, accuracy).with(Column::SELECTED_ACCURACY, accuracy);
             rows.push(Record::new(&config, &result));
         }
     }
@@ -525,11 +528,11 @@ fn a_claim_judged_on_two_sources_of_examples_says_which_line_is_which() {
     let mut rows = compared([0.9, 0.1], 3);
     let mut numpys = compared([0.9, 0.1], 3);
     for row in &mut numpys.rows {
-        row.set("data", "numpy");
-        row.set("run_id", format!("{}b", &row.run_id()[1..]).as_str());
+        row.set(Column::DATA, "numpy");
+        row.set(Column::RUN_ID, format!("{}b", &row.run_id()[1..]).as_str());
     }
     rows.rows.extend(numpys.rows);
-    rows.rows.iter_mut().for_each(|row| row.set("train_examples", 100_000usize));
+    rows.rows.iter_mut().for_each(|row| row.set(Column::TRAIN_EXAMPLES, 100_000usize));
     let options = ReportOptions { claims: vec![BEATS.to_owned()], ..ReportOptions::default() };
     let report = claims(&rows.rows, &full, &options).unwrap();
     let at_paper = |grid: &&Grid| grid.title == "undecided at the paper's sizes";
@@ -550,14 +553,14 @@ fn a_claim_judged_on_two_sources_of_examples_says_which_line_is_which() {
 fn protocols_and_sizes_are_never_put_together() {
     let (mut rows, mut other) = (compared([0.9, 0.1], 3), compared([0.9, 0.1], 3));
     for row in &mut other.rows {
-        row.set("protocol", "paper");
-        row.set("run_id", format!("{}e", &row.run_id()[1..]).as_str());
+        row.set(Column::PROTOCOL, "paper");
+        row.set(Column::RUN_ID, format!("{}e", &row.run_id()[1..]).as_str());
     }
     rows.rows.extend(other.rows);
     let mut third = compared([0.1, 0.9], 3);
     for row in &mut third.rows {
-        row.set("train_examples", 500usize);
-        row.set("run_id", format!("{}d", &row.run_id()[1..]).as_str());
+        row.set(Column::TRAIN_EXAMPLES, 500usize);
+        row.set(Column::RUN_ID, format!("{}d", &row.run_id()[1..]).as_str());
     }
     rows.rows.extend(third.rows);
     let report = judged(&rows.rows);
@@ -571,14 +574,14 @@ fn protocols_and_sizes_are_never_put_together() {
 fn what_else_differs_between_mixers_is_said() {
     let mut rows = compared([0.9, 0.1], 3);
     for row in &mut rows.rows {
-        if row.text("mixer") == "linear" {
-            row.set("state_mixer", "none");
+        if row.text(Column::MIXER) == "linear" {
+            row.set(Column::STATE_MIXER, "none");
         }
     }
-    let heads: Vec<Record> = rows.rows.iter().filter(|r| r.text("mixer") == "linear").cloned().collect();
+    let heads: Vec<Record> = rows.rows.iter().filter(|r| r.text(Column::MIXER) == "linear").cloned().collect();
     for mut row in heads {
-        row.set("heads", 4usize);
-        row.set("run_id", format!("{}c", &row.run_id()[1..]).as_str());
+        row.set(Column::HEADS, 4usize);
+        row.set(Column::RUN_ID, format!("{}c", &row.run_id()[1..]).as_str());
         rows.rows.push(row);
     }
     shows!("what-else-differs", text(&judged(&rows.rows)));
@@ -631,7 +634,7 @@ fn without_a_true_effect_a_claim_is_supported_in_at_most_one_of_twenty_studies()
             rows.grid(mixer, 0..seeds, |run| ended(stream.uniform() < chance.of(run)));
         }
         // One width is enough, and halves the time.
-        rows.rows.retain(|row| row.count("d") == WIDTHS[0]);
+        rows.rows.retain(|row| row.count(Column::D) == WIDTHS[0]);
         let report = judged(&rows.rows);
         let mut false_ones = 0;
         for claim in names {

@@ -4,7 +4,7 @@ use super::*;
 use crate::error::testing::Fails;
 use crate::report::compare::compare;
 use crate::store::samples::{config, diverged, done, failed};
-use crate::store::Metric;
+use crate::store::{Column, Metric};
 
 fn run(d: usize, seed: u64, accuracy: f64) -> Record {
     Record::new(&config_of(d, seed), &done(accuracy))
@@ -84,7 +84,7 @@ fn of_perplexities_and_losses_the_lower_is_better() {
     let with_loss = |losses: [f64; 4]| -> Vec<Record> {
         let mut rows = seeds(8, &[0.5; 4]);
         for (row, loss) in rows.iter_mut().zip(losses) {
-            row.set("test_loss", loss);
+            row.set(Column::TEST_LOSS, loss);
         }
         rows
     };

@@ -4,6 +4,7 @@ use super::*;
 use crate::error::testing::Fails;
 use crate::report::figures::Drawn;
 use crate::store::samples::{config, done};
+use crate::store::Column;
 use std::time::Instant;
 
 /// MQAR at (L, k) = (512, 64) unless `change` says otherwise.
@@ -99,15 +100,15 @@ fn a_hundred_thousand_runs_are_read_and_reported_in_seconds() {
     let header: Vec<&str> = columns.filter(|name| *name != "checksum").collect();
     let mut file = header.join(",") + "\n";
     for run in 0..100_000usize {
-        row.set("run_id", format!("{run:012x}").as_str());
-        row.set("mixer", ["softmax", "linear", "s6", "ssd", "gla"][run / 4 % 5]);
-        row.set("seed", run % 2);
-        row.set("lr", [1e-3, 1e-2][run / 2 % 2]);
-        row.set("d", 8 * (run / 20 % 50));
-        row.set("n", run / 1000);
-        row.set("accuracy", (run % 977) as f64 / 977.0);
-        let places = header.iter().map(|name| crate::store::place(name).unwrap());
-        let cells = places.map(|place| row.at(place).to_string().replace(',', " "));
+        row.set(Column::RUN_ID, format!("{run:012x}").as_str());
+        row.set(Column::MIXER, ["softmax", "linear", "s6", "ssd", "gla"][run / 4 % 5]);
+        row.set(Column::SEED, run % 2);
+        row.set(Column::LR, [1e-3, 1e-2][run / 2 % 2]);
+        row.set(Column::D, 8 * (run / 20 % 50));
+        row.set(Column::N, run / 1000);
+        row.set(Column::ACCURACY, (run % 977) as f64 / 977.0);
+        let columns = header.iter().map(|name| Column::find(name).unwrap());
+        let cells = columns.map(|column| row.get(column).to_string().replace(',', " "));
         file += &(cells.collect::<Vec<_>>().join(",") + "\n");
     }
     let dir = tempfile::tempdir().unwrap();
@@ -132,7 +133,7 @@ static MADE_UP: Figure = Figure {
     number: "99",
     series: Series::Figure,
     about: "rates of learning over lengths",
-    runs: &[("task", &["mqar"]), ("d", &["64"])],
+    runs: &[(Column::TASK, &["mqar"]), (Column::D, &["64"])],
     metrics: &["test_loss", "accuracy"],
     drawn: Drawn::Axes { lines: &["mixer"], columns: "seq_len" },
     remedy: "`dsf sweep --d 64` trains what it needs",
@@ -180,10 +181,10 @@ fn tuned() -> Vec<Record> {
     for (lr, accuracies) in [(1e-3, [0.2, 0.2, 0.2]), (3e-3, [0.3, 0.4, 0.5]), (1e-2, [0.995, 0.996, 0.6])] {
         for (seed, accuracy) in accuracies.into_iter().enumerate() {
             let mut row = run("ssd", 64, 32, accuracy, |_| {});
-            row.set("lr", lr);
-            row.set("seed", seed);
-            row.set("run_id", format!("{:012x}", rows.len()).as_str());
-            row.set("epochs_run", if accuracy > 0.99 { 4 + 2 * seed } else { row.count("epochs_max") });
+            row.set(Column::LR, lr);
+            row.set(Column::SEED, seed);
+            row.set(Column::RUN_ID, format!("{:012x}", rows.len()).as_str());
+            row.set(Column::EPOCHS_RUN, if accuracy > 0.99 { 4 + 2 * seed } else { row.count(Column::EPOCHS_MAX) });
             rows.push(row);
         }
     }
@@ -202,7 +203,7 @@ fn times_are_the_share_of_all_runs_that_have_stopped() {
     });
     assert_eq!(shares.collect::<Vec<_>>(), [0.0, 1.0, 2.0]);
     assert!(matches!(grid.form, Form::Lines { steps: true, .. }));
-    rows.iter_mut().for_each(|row| row.set("stop_above", Field::Absent));
+    rows.iter_mut().for_each(|row| row.set(Column::STOP_ABOVE, Field::Absent));
     drawn_figure("times", &rows).fails("refused").names(&["Figure times"]);
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::testing::Fails;
 use crate::store::samples::{config, diverged, done, failed, read, text_config};
-use crate::store::Outcome;
+use crate::store::{Column, Outcome};
 
 fn at(d: usize, n: usize, lr: f64, seed: u64) -> RunConfig {
     let mut config = config();
@@ -99,7 +99,7 @@ fn a_cell_with_one_good_rate_is_not_diverged() {
 #[test]
 fn a_done_run_without_a_number_counts_as_failed() {
     let mut row = row(64, 32, 1e-3, 0.6);
-    row.set("accuracy", Some(f64::NAN));
+    row.set(Column::ACCURACY, Some(f64::NAN));
     assert_eq!(only_cell(&[row]), Status::Failed);
 }
 
@@ -154,7 +154,7 @@ fn a_run_that_is_given_twice_counts_once_and_a_number_beats_a_failure() {
 #[test]
 fn the_best_accuracy_of_any_epoch_is_another_metric() {
     let mut row = row(64, 32, 1e-3, 0.5);
-    row.set("best_accuracy", Some(0.625));
+    row.set(Column::BEST_ACCURACY, Some(0.625));
     let report = report_with(&[row], None, &by("best_accuracy")).unwrap();
     assert_eq!(fact_at(&report.grids[0], 0, "mean"), 0.625);
     shows!("best-accuracy", text(&report));
@@ -169,8 +169,8 @@ fn without_results_one_sentence_says_how_to_make_some() {
 #[test]
 fn without_results_of_recall_but_some_of_the_arena_it_says_what_to_type() {
     let mut row = changed(|_| {});
-    row.set("task", "lra");
-    row.set("dataset", "listops");
+    row.set(Column::TASK, "lra");
+    row.set(Column::DATASET, "listops");
     let none = report_of(&[row], &ReportOptions::default()).fails("refused");
     none.names(&["`dsf report --table 3`"]);
 }
@@ -252,8 +252,11 @@ fn a_grid_with_seeds_reads_like_this() {
 fn a_winner_at_the_end_of_the_rates_is_hinted_at() {
     let shown = |best: f64, accuracy: f64| {
         let other = [1e-4, 1e-3, 1e-2].map(|lr| row(64, 32, lr, 0.3));
-        let rows: Vec<Record> =
-            other.into_iter().filter(|r| r.number("lr") != Some(best)).chain([row(64, 32, best, accuracy)]).collect();
+        let rows: Vec<Record> = other
+            .into_iter()
+            .filter(|r| r.number(Column::LR) != Some(best))
+            .chain([row(64, 32, best, accuracy)])
+            .collect();
         text(&report(&rows))
     };
     let texts = [
@@ -310,7 +313,7 @@ fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
 #[test]
 fn runs_of_two_commits_are_warned_of() {
     let mut rows = small();
-    rows[0].set("git_commit", "aaaaaaa");
+    rows[0].set(Column::GIT_COMMIT, "aaaaaaa");
     shows!("two-commits", text(&report(&rows)));
 }
 
@@ -422,7 +425,7 @@ fn data_that_seeds_share_are_another_setting_than_data_of_their_own() {
 fn under_reference_a_data_seed_is_a_setting() {
     let mut rows = drawing(|seed| seed, &[0.5, 0.6, 0.7]);
     for row in &mut rows {
-        row.set("protocol", "reference");
+        row.set(Column::PROTOCOL, "reference");
     }
     assert_eq!(report(&rows).grids.len(), 3);
 }

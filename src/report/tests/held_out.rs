@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::store::samples::{config, diverged, done, read, text_config};
+use crate::store::Column;
 
 fn at(lr: f64, seed: u64) -> RunConfig {
     let mut config = config();
@@ -73,7 +74,7 @@ fn texts_choose_their_rate_on_the_validation_split() {
         let mut config = text_config();
         config.train.lr = lr;
         let mut row = Record::new(&config, &read(train));
-        row.set("best_val_ppl", validation);
+        row.set(Column::BEST_VAL_PPL, validation);
         row
     };
     let runs = [run(1e-3, 15.0, 20.0), run(3e-3, 14.0, 25.0)];
@@ -92,16 +93,16 @@ fn texts_choose_their_rate_on_the_validation_split() {
 #[test]
 fn what_is_mixed_in_one_grid_is_warned_of() {
     let mut runs = rows(1e-3, &[0.9, 0.8]);
-    runs[1].set("simd", "baseline");
-    runs[1].set("version", "0.2.0");
+    runs[1].set(Column::SIMD, "baseline");
+    runs[1].set(Column::VERSION, "0.2.0");
     let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
     let drawn =
         |rows: &[Record]| text(&report(figure(Series::Grid, ""), rows, None, none, &ReportOptions::default()).unwrap());
     let mixed = drawn(&runs);
     let alike = drawn(&rows(1e-3, &[0.9, 0.8]));
     // A file that does not say is not another one.
-    runs[1].set("simd", "");
-    runs[1].set("version", "");
+    runs[1].set(Column::SIMD, "");
+    runs[1].set(Column::VERSION, "");
     assert_eq!(drawn(&runs), alike);
     shows!("mixed", sections([("mixed", mixed), ("alike", alike)]));
 }
@@ -153,7 +154,7 @@ fn validation_examples_of_a_generated_task_choose_the_rate() {
             config.task.set("val_examples", examples);
         }
         let mut result = done(accuracy);
-        result.metrics.set("val_accuracy", val);
+        result.metrics.set(Column::VAL_ACCURACY, val);
         Record::new(&config, &result)
     };
     let mean = |examples: usize| {

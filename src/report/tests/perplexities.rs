@@ -4,6 +4,7 @@ use super::*;
 use crate::config::{Precision, Rotary, Schedule};
 use crate::error::testing::Fails;
 use crate::store::samples::{diverged, failed, read, text_config};
+use crate::store::Column;
 
 fn config(mixer: &str) -> RunConfig {
     let mut config = text_config();
@@ -26,10 +27,10 @@ fn small(mixer: &str) -> RunConfig {
 
 /// Presets with the corpus and the precision of the row.
 fn presets(row: &Record) -> Vec<(&'static str, Record)> {
-    let named = [("paper", config(row.text("mixer"))), ("quick", small(row.text("mixer")))];
+    let named = [("paper", config(row.text(Column::MIXER))), ("quick", small(row.text(Column::MIXER)))];
     let planned = |(name, config): (&'static str, RunConfig)| {
         let mut usual = Record::planned(&config);
-        for kept in ["dataset", "precision"] {
+        for kept in [Column::DATASET, Column::PRECISION] {
             usual.set(kept, row.text(kept));
         }
         (name, usual)
@@ -90,8 +91,8 @@ fn gap(report: &Report, metric: &str) -> Option<f64> {
 #[test]
 fn a_line_takes_the_rate_of_the_lowest_training_perplexity_and_shows_all_numbers_at_it() {
     let mut overfit = at("softmax", 3e-3, &read(12.0));
-    overfit.set("val_ppl", 90.0);
-    overfit.set("test_ppl", 91.0);
+    overfit.set(Column::VAL_PPL, 90.0);
+    overfit.set(Column::TEST_PPL, 91.0);
     let rows = [at("softmax", 1e-3, &read(13.0)), overfit];
     let softmax = |report: Report, name| fact_at(&report.grids[0], 2, name);
     assert_eq!(softmax(first(&rows), "train_ppl"), 12.0);
@@ -338,7 +339,7 @@ fn json_is_one_versioned_object() {
 fn large_perplexities_have_fewer_decimals() {
     let shown = |ppl: f64| {
         let mut row = row("linear", 17.0);
-        row.set("train_ppl", ppl);
+        row.set(Column::TRAIN_PPL, ppl);
         text_of(&[row])
     };
     let texts = [99.994, 123.456, 50_304.4, 1.5e9].map(|ppl| (ppl.to_string(), shown(ppl)));
@@ -375,7 +376,7 @@ fn a_missing_attention_has_a_line_beside_the_paper_and_no_share() {
 #[test]
 fn where_linear_is_no_worse_than_softmax_there_is_no_gap_to_close() {
     let mut rows = three();
-    rows[0].set("val_ppl", 50.0);
+    rows[0].set(Column::VAL_PPL, 50.0);
     let report = first(&rows);
     shows!("no-gap-to-close", text(&report));
     assert_eq!(gap(&report, "val_ppl"), None);
@@ -386,7 +387,7 @@ fn where_linear_is_no_worse_than_softmax_there_is_no_gap_to_close() {
 fn a_number_that_runs_lack_is_neither_a_failure_nor_missing_runs() {
     let mut rows = three();
     for row in &mut rows {
-        row.set("test_word_ppl", None::<f64>);
+        row.set(Column::TEST_WORD_PPL, None::<f64>);
     }
     let texts = [
         ("by the usual number", text_of(&rows)),

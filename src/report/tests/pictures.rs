@@ -6,6 +6,7 @@ use crate::error::testing::Fails;
 use crate::report::figures::Drawn;
 use crate::report::picture::{Body, Heatmap, Picture, Plot};
 use crate::store::samples::{config, diverged, done, failed, read, text_config};
+use crate::store::Column;
 
 /// MQAR at (L, k) = (512, 64), d = 64 and n = 128 unless `change` says otherwise.
 fn run(mixer: &str, accuracy: f64, change: impl Fn(&mut RunConfig)) -> Record {
@@ -342,7 +343,7 @@ fn a_point_a_setting_stands_at_its_state_size_and_a_colour_is_a_mixer() {
     let mut rows =
         vec![run("linear", 0.25, |_| {}), run("linear", 0.5, |c| c.model.d_model = 128), run("softmax", 0.75, |_| {})];
     for (row, size) in rows.iter_mut().zip([1000usize, 2000, 64_000]) {
-        row.set("state_size", size);
+        row.set(Column::STATE_SIZE, size);
     }
     let report = of_figure("state", &rows);
     shows!("figure-state", text(&report));
@@ -362,16 +363,19 @@ fn a_point_a_setting_stands_at_its_state_size_and_a_colour_is_a_mixer() {
 #[test]
 fn the_third_table_has_points_above_its_tasks_the_papers_and_guesses_beside_them() {
     let mut row = Record::new(&config(), &done(0.5));
-    for (name, value) in [("task", "lra"), ("dataset", "listops"), ("mixer", "softmax"), ("data", "files")] {
-        row.set(name, value);
+    let words =
+        [(Column::TASK, "lra"), (Column::DATASET, "listops"), (Column::MIXER, "softmax"), (Column::DATA, "files")];
+    for (column, value) in words {
+        row.set(column, value);
     }
-    for (name, count) in [("train_examples", 96_000usize), ("val_examples", 2_000), ("test_examples", 2_000)] {
-        row.set(name, count);
+    let counts = [(Column::TRAIN_EXAMPLES, 96_000usize), (Column::VAL_EXAMPLES, 2_000), (Column::TEST_EXAMPLES, 2_000)];
+    for (column, count) in counts {
+        row.set(column, count);
     }
-    row.set("seq_len", 2_048usize);
-    row.set("majority", 0.175);
-    row.set("val_accuracy", 0.5);
-    row.set("selected_accuracy", 0.375);
+    row.set(Column::SEQ_LEN, 2_048usize);
+    row.set(Column::MAJORITY, 0.175);
+    row.set(Column::VAL_ACCURACY, 0.5);
+    row.set(Column::SELECTED_ACCURACY, 0.375);
     let report = of(Series::Table, "3", &[row]);
     let drawn = picture(&report);
     assert_eq!(drawn.levels, ["chance", "majority"]);

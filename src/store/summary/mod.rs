@@ -2,11 +2,12 @@
 
 use super::checksum::Checksum;
 use super::claim::has_none;
-use super::column::{Absent, Column, Field, Role};
+use super::column::Column;
+use super::column::{Absent, ColumnSpec, Field, Role};
 use super::metrics::Metric;
 use super::reconcile::reconcile;
 use super::record::Source;
-use super::schema::{place, CHECKSUM, COLUMNS};
+use super::schema::COLUMNS;
 use super::sheet::{self, Sheet};
 use super::{read_if_present, Cause, Record, RunStatus, Store, CONFIG, RESULT, RUNS, SCHEMA};
 use crate::config::RunConfig;
@@ -21,8 +22,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
 
-/// Column that identifies a file as a summary.
-const SCHEMA_COLUMN: &str = "schema";
+/// Name of the column that identifies a file as a summary.
+const SCHEMA_COLUMN: &str = Column::SCHEMA.name();
 const LOCK: &str = ".lock";
 
 /// Finished runs in the run folders.
@@ -43,26 +44,59 @@ pub struct Configs {
     pub warnings: Vec<String>,
 }
 
-pub(super) fn configs(store: &Store) -> Result<Configs> {
-    let mut configs = Configs::default();
-    for folder in run_folders(&store.out.join(RUNS))? {
-        match read_config(store, &folder) {
-            Ok(run) => configs.runs.push(run),
-            Err(e) => configs.warnings.push(e.to_string()),
+impl Store {
+    /// Reads the configs of all runs, begun or finished, sorted by run id.
+    pub fn configs(&self) -> Result<Configs> {
+        let mut configs = Configs::default();
+        for folder in run_folders(&self.out.join(RUNS))? {
+            match read_config(self, &folder) {
+                Ok(run) => configs.runs.push(run),
+                Err(e) => configs.warnings.push(e.to_string()),
+            }
         }
+        Ok(configs)
     }
-    Ok(configs)
-}
 
-pub(super) fn scan(store: &Store, tasks: &[&str]) -> Result<Scan> {
-    let mut scan = Scan::default();
-    for folder in run_folders(&store.out.join(RUNS))? {
-        match read_run(store, &folder, tasks) {
-            Ok(row) => scan.rows.extend(row),
-            Err(e) => scan.warnings.push(e.to_string()),
+    /// Reads every finished run of `tasks` from the run folders, sorted by run id.
+    pub fn rows(&self, tasks: &[&str]) -> Result<Scan> {
+        let mut scan = Scan::default();
+        for folder in run_folders(&self.out.join(RUNS))? {
+            match read_run(self, &folder, tasks) {
+                Ok(row) => scan.rows.extend(row),
+                Err(e) => scan.warnings.push(e.to_string()),
+            }
+        }
+        Ok(scan)
+    }
+
+    /// Rebuilds the summary of `task` from the run folders.
+    pub fn refresh_summary(&self, task: &str) -> Result<()> {
+        self.refresh_under(&Lock::take(self)?, task)
+    }
+
+    fn refresh_under(&self, lock: &Lock, task: &str) -> Result<()> {
+        if lock.is_held() {
+            remove_unfinished(&self.out)?;
+        }
+        let path = self.summary_path(task);
+        write_atomic(&path, &records_csv(&self.rows(&[task])?.rows, &path)?)
+    }
+
+    /// Adds the row of the finished run `id` to the existing rows of the summary of `task`, so that each of a thousand
+    /// runs need not read a thousand folders. A summary that is missing, damaged or of another version is rebuilt.
+    ///
+    /// On a file system without locks, two runs that finish together may lose one of the rows; every sweep and merge
+    /// rebuilds the summary at its end.
+    pub(super) fn add_to_summary(&self, task: &str, id: &str) -> Result<()> {
+        let lock = Lock::take(self)?;
+        let path = self.summary_path(task);
+        let text = read_if_present(&path)?.unwrap_or_default();
+        let there: HashSet<String> = run_folders(&self.out.join(RUNS))?.into_iter().collect();
+        match read_run(self, id, &[task])?.and_then(|row| with_row(&text, &row, &there)) {
+            Some(text) => write_atomic(&path, &text),
+            None => self.refresh_under(&lock, task),
         }
     }
-    Ok(scan)
 }
 
 fn run_folders(runs: &Path) -> Result<Vec<String>> {
@@ -112,49 +146,17 @@ fn read_run(store: &Store, folder: &str, tasks: &[&str]) -> Result<Option<Record
     Ok(result.map(|result| Record::new(&config, &result).read_from(&file)))
 }
 
-/// Rebuilds all rows from the run folders.
-pub(super) fn refresh(store: &Store, task: &str) -> Result<()> {
-    let lock = Lock::take(store)?;
-    refresh_under(&lock, store, task)
-}
-
-fn refresh_under(lock: &Lock, store: &Store, task: &str) -> Result<()> {
-    if lock.is_held() {
-        remove_unfinished(&store.out)?;
-    }
-    let path = store.summary_path(task);
-    let rows = scan(store, &[task])?.rows;
-    write_atomic(&path, &records_csv(&rows, &path)?)
-}
-
-/// Adds the row of one run to the existing rows, so that each of a thousand runs need not read a thousand folders. A
-/// summary that is missing, damaged or of another version is rebuilt from the folders.
-///
-/// On a file system without locks, two runs that finish together may lose one of the rows; every sweep and merge
-/// rebuilds the summary at its end.
-pub(super) fn add(store: &Store, task: &str, id: &str) -> Result<()> {
-    let lock = Lock::take(store)?;
-    let path = store.summary_path(task);
-    let text = read_if_present(&path)?.unwrap_or_default();
-    let there: HashSet<String> = run_folders(&store.out.join(RUNS))?.into_iter().collect();
-    let row = read_run(store, id, &[task])?;
-    match row.and_then(|row| with_row(&text, &row, &there)) {
-        Some(text) => write_atomic(&path, &text),
-        None => refresh_under(&lock, store, task),
-    }
-}
-
 /// Returns the summary `text` with `row` in place of the row of the same run, and without runs that are not in `there`.
 /// `None` if `text` is no summary, or lacks a column for a value of `row`.
 fn with_row(text: &[u8], row: &Record, there: &HashSet<String>) -> Option<Vec<u8>> {
     let mut reader = csv::Reader::from_reader(text);
     let header = reader.headers().ok()?.clone();
-    let places: Vec<usize> = header.iter().map(place).collect::<Option<_>>()?;
+    let places: Vec<usize> = header.iter().map(|name| Some(Column::find(name)?.place())).collect::<Option<_>>()?;
     let own = columns_with(std::slice::from_ref(row));
     if !places.is_sorted() || !own.iter().all(|place| places.contains(place)) {
         return None;
     }
-    let id = header.iter().position(|name| name == "run_id")?;
+    let id = header.iter().position(|name| name == Column::RUN_ID.name())?;
     let mut lines: Vec<StringRecord> = reader.records().collect::<Result<_, _>>().ok()?;
     lines.retain(|line| there.contains(&line[id]));
     // An unsorted file was not written by this program.
@@ -217,20 +219,16 @@ fn records_csv(records: &[Record], path: &Path) -> Result<Vec<u8>> {
 
 /// Returns the cells of a record in the columns at `places`.
 fn line_of(record: &Record, places: &[usize], sum: &Checksum) -> StringRecord {
-    let cells = places.iter().map(|place| record.at(*place).to_string());
-    let cells: StringRecord = cells.collect();
+    let cells: StringRecord = places.iter().map(|place| record.at(*place).to_string()).collect();
     let digits = sum.digest(&cells);
-    let filled = |(i, cell)| match sum.at == Some(i) {
-        true => digits.as_str(),
-        false => cell,
-    };
+    let filled = |(i, cell)| if sum.at == Some(i) { digits.as_str() } else { cell };
     cells.iter().enumerate().map(filled).collect()
 }
 
 /// Returns the indices of the columns for `records`: always ids, ends and provenance, the settings of their tasks, and
 /// any other column with a value, so that no task has the empty columns of another.
 pub fn columns_with(records: &[Record]) -> Vec<usize> {
-    let tasks: BTreeSet<&str> = records.iter().map(|record| record.text("task")).collect();
+    let tasks: BTreeSet<&str> = records.iter().map(|record| record.text(Column::TASK)).collect();
     let tasks = tasks.into_iter().filter_map(|task| tasks::find(task).ok());
     // Generated tasks gained a validation set after summaries of them had been published; runs without one have no
     // column for it.
@@ -253,16 +251,13 @@ pub fn columns_with(records: &[Record]) -> Vec<usize> {
         everywhere
             || column.absent == Absent::Required
             || of_tasks.contains(&true)
-            || values.any(|value| match of_tasks.is_empty() {
-                true => *value != Field::Absent,
-                false => says(column, value),
-            })
+            || values.any(|value| if of_tasks.is_empty() { *value != Field::Absent } else { says(column, value) })
     };
     (0..COLUMNS.len()).filter(own).collect()
 }
 
 /// Whether `value` differs from the meaning of an empty cell of the column.
-fn says(column: &Column, value: &Field) -> bool {
+fn says(column: &ColumnSpec, value: &Field) -> bool {
     match column.absent {
         _ if *value == Field::Absent => false,
         Absent::Is(meant) | Absent::Where(_, _, meant) => value.to_string() != meant,
@@ -327,7 +322,7 @@ fn rows(mut sheet: Sheet, path: &Path) -> Result<Vec<Record>> {
         sheet.fit(&mut line, |i| may_lack(columns[i])).map_err(wrong)?;
         parse(&mut sheet, columns, &line, &above, &mut fields).map_err(wrong)?;
         let mut values = fields.clone();
-        if columns.contains(&place("cause")) {
+        if columns.contains(&Some(Column::CAUSE)) {
             keep_cause(&mut values);
         }
         let spelt = || spelt(columns, &line, &values);
@@ -344,7 +339,7 @@ fn rows(mut sheet: Sheet, path: &Path) -> Result<Vec<Record>> {
 fn record(values: Vec<Field>, file: &Arc<str>, line: u64) -> Result<Record, String> {
     let source = Source { file: file.clone(), line: Some(line) };
     let mut record = Record::read(values, source);
-    record.set(CHECKSUM, Field::Absent);
+    record.set(Column::CHECKSUM, Field::Absent);
     match record.lacks() {
         None => Ok(record),
         Some(lacking) => Err(format!("column `{}`: empty, not {}", lacking.name, lacking.kind)),
@@ -353,10 +348,7 @@ fn record(values: Vec<Field>, file: &Arc<str>, line: u64) -> Result<Record, Stri
 
 /// Restores the cause `nan`, which pandas reads as a missing value; the reason always implies it.
 fn keep_cause(values: &mut [Field]) {
-    let [status, reason, cause] = ["status", "reason", "cause"].map(|name| {
-        let column = place(name);
-        column.unwrap_or_else(|| unreachable!("{name} is a column"))
-    });
+    let [status, reason, cause] = [Column::STATUS, Column::REASON, Column::CAUSE].map(Column::place);
     let told = Cause::infer(values[reason].text());
     let lost = values[status].text() == RunStatus::Failed.name() && told == Cause::Nan;
     if lost && values[cause] == Field::Absent {
@@ -366,36 +358,35 @@ fn keep_cause(values: &mut [Field]) {
 
 /// Whether a spreadsheet may have omitted the trailing cell of a column. No version put a result or a setting last, so
 /// a row without one was truncated.
-fn may_lack(column: Option<usize>) -> bool {
-    column.is_none_or(|place| COLUMNS[place].role == Role::Origin)
+fn may_lack(column: Option<Column>) -> bool {
+    column.is_none_or(|column| column.spec().role == Role::Origin)
 }
 
 /// Parses the cells of `line` into `fields`, which hold the values of the line `above`.
 fn parse(
     sheet: &mut Sheet,
-    columns: &[Option<usize>],
+    columns: &[Option<Column>],
     line: &StringRecord,
     above: &StringRecord,
     fields: &mut [Field],
 ) -> Result<(), String> {
     let number = line.position().map_or(0, csv::Position::line);
-    for (i, place) in columns.iter().enumerate() {
-        let (Some(place), text) = (*place, &line[i]) else {
+    for (i, column) in columns.iter().enumerate() {
+        let (Some(column), text) = (*column, &line[i]) else {
             continue;
         };
         if above.get(i) != Some(text) {
-            let column = &COLUMNS[place];
             let value = sheet.parse(column, text.trim(), number);
-            fields[place] = value.map_err(|why| format!("column `{}`: {why}", column.name))?;
+            fields[column.place()] = value.map_err(|why| format!("column `{}`: {why}", column.name()))?;
         }
     }
     Ok(())
 }
 
 /// Returns `line` with its values in this program's spelling.
-fn spelt(columns: &[Option<usize>], line: &StringRecord, fields: &[Field]) -> StringRecord {
-    let cells = columns.iter().zip(line).map(|(place, cell)| match place {
-        Some(place) => fields[*place].to_string(),
+fn spelt(columns: &[Option<Column>], line: &StringRecord, fields: &[Field]) -> StringRecord {
+    let cells = columns.iter().zip(line).map(|(column, cell)| match column {
+        Some(column) => fields[column.place()].to_string(),
         None => cell.to_owned(),
     });
     cells.collect()
@@ -410,8 +401,8 @@ pub(super) fn is_summary(path: &Path) -> Result<bool> {
     sheet::has_column(&first, SCHEMA_COLUMN).map_err(|e| broken(path, &e))
 }
 
-/// Returns the index in [`COLUMNS`] of every column of a file; `None` for those of later versions.
-fn columns_of(header: &StringRecord) -> Result<Vec<Option<usize>>, String> {
+/// Returns the columns of a file; `None` for those of later versions.
+fn columns_of(header: &StringRecord) -> Result<Vec<Option<Column>>, String> {
     let mut held = BTreeSet::new();
     for name in header.iter().map(str::trim) {
         // Spreadsheets write columns without a name; pandas writes its row numbers under one.
@@ -420,7 +411,7 @@ fn columns_of(header: &StringRecord) -> Result<Vec<Option<usize>>, String> {
         }
     }
     let names = header.iter().map(str::trim);
-    for name in names.filter(|name| place(name).is_none()) {
+    for name in names.filter(|name| Column::find(name).is_none()) {
         let mut missing = COLUMNS.iter().map(|c| c.name).filter(|c| !held.contains(c));
         let meant = missing.find(|known| strsim::damerau_levenshtein(known, name) < 3);
         if let Some(meant) = meant.filter(|m| m.len() > 3) {
@@ -431,7 +422,7 @@ fn columns_of(header: &StringRecord) -> Result<Vec<Option<usize>>, String> {
     if let Some(column) = required.map(|c| c.name).find(|name| !held.contains(name)) {
         return Err(format!("no column `{column}`, which every summary has: its values would be unknown"));
     }
-    Ok(header.iter().map(|name| place(name.trim())).collect())
+    Ok(header.iter().map(|name| Column::find(name.trim())).collect())
 }
 
 fn require_schema(found: &str) -> Result<(), String> {
@@ -459,291 +450,4 @@ fn broken(path: &Path, error: &csv::Error) -> Error {
 }
 
 #[cfg(test)]
-mod spellings;
-
-#[cfg(test)]
-mod tests {
-    use super::super::samples::{config, diverged, done, failed, provenance, read, text_config};
-    use super::*;
-    use crate::error::testing::Fails;
-    use crate::error::Diagnostic;
-    use std::path::PathBuf;
-
-    pub(super) fn summary_of(text: &str) -> (tempfile::TempDir, PathBuf) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("mqar.csv");
-        fs::write(&path, text).unwrap();
-        (dir, path)
-    }
-
-    pub(super) fn text_of(rows: &[Record]) -> String {
-        String::from_utf8(records_csv(rows, Path::new("mqar.csv")).unwrap()).unwrap()
-    }
-
-    /// Asserts that a summary is refused for a line, and gives the error.
-    pub(super) fn refused(text: &str, line: u64) -> Diagnostic {
-        let (_dir, path) = summary_of(text);
-        let at = read_summary(&path).fails("data");
-        at.is_at("mqar.csv", Position::Line(line));
-        at
-    }
-
-    #[test]
-    fn a_row_is_put_among_those_that_are_there_as_if_all_were_made_anew() {
-        let record = |seed, accuracy| Record::new(&RunConfig { seed, ..config() }, &done(accuracy));
-        let mut rows: Vec<Record> = (0..5).map(|seed| record(seed, 0.5)).collect();
-        rows.sort_by(|a, b| a.run_id().cmp(b.run_id()));
-        let ids = |rows: &[Record]| rows.iter().map(|row| row.run_id().to_owned()).collect();
-        let all: HashSet<String> = ids(&rows);
-        let added = |rows: &[Record], row: &Record, there| {
-            let text = with_row(text_of(rows).as_bytes(), row, there)?;
-            Some(String::from_utf8(text).unwrap())
-        };
-        for at in 0..rows.len() {
-            let others = [&rows[..at], &rows[at + 1..]].concat();
-            assert_eq!(added(&others, &rows[at], &all).unwrap(), text_of(&rows));
-            let mut changed = rows.clone();
-            changed[at].set("accuracy", 0.75);
-            assert_eq!(added(&rows, &changed[at], &all).unwrap(), text_of(&changed));
-        }
-        let gone: HashSet<String> = ids(&rows[1..]);
-        assert_eq!(added(&rows, &rows[4], &gone).unwrap(), text_of(&rows[1..]));
-        // Any other text is rebuilt from the folders.
-        let backwards: Vec<Record> = rows.iter().rev().cloned().collect();
-        assert_eq!(added(&backwards, &rows[0], &all), None);
-        let text = text_of(&rows);
-        for other in [String::new(), text.replace("checksum", "sum"), text[..text.len() - 20].to_owned()] {
-            assert_eq!(with_row(other.as_bytes(), &rows[0], &all), None);
-        }
-    }
-
-    #[test]
-    fn a_row_that_was_changed_is_refused_until_the_column_of_checksums_is_taken_out() {
-        let text = text_of(&[Record::new(&config(), &done(0.5))]);
-        let changed = text.replacen(",0.5,", ",0.6,", 1);
-        assert_ne!(text, changed);
-        refused(&changed, 2).names(&["`checksum`"]);
-        // In another order, and without a column that is empty, it is the same row.
-        let mut reader = csv::Reader::from_reader(text.as_bytes());
-        let header = reader.headers().unwrap().clone();
-        let row = reader.records().next().unwrap().unwrap();
-        let mut cells: Vec<_> = header.iter().zip(&row).filter(|(_, cell)| !cell.is_empty()).collect();
-        assert!(cells.len() < header.len());
-        cells.reverse();
-        let (names, values): (Vec<&str>, Vec<&str>) = cells.into_iter().unzip();
-        let mut turned = csv::Writer::from_writer(Vec::new());
-        turned.write_record(names).unwrap();
-        turned.write_record(values).unwrap();
-        let turned = String::from_utf8(turned.into_inner().unwrap()).unwrap();
-        let (_dir, path) = summary_of(&turned);
-        assert_eq!(read_summary(&path).unwrap(), [Record::new(&config(), &done(0.5))]);
-        // A deliberate change.
-        let sum = &row[row.len() - 1];
-        assert_eq!(sum.len(), 12);
-        refused(&changed.replace(sum, ""), 2).names(&["`checksum`"]);
-        let without = changed.replace(sum, "").replace(",checksum", "");
-        let (_dir, path) = summary_of(&without.replace(",\n", "\n"));
-        assert_eq!(read_summary(&path).unwrap()[0].number("accuracy"), Some(0.6));
-    }
-
-    #[test]
-    fn rows_come_back_from_a_summary_as_they_were() {
-        let mut awkward = failed("out of memory, \"really\"\nat step 3");
-        awkward.metrics.set("seconds", 0.1 + 0.2);
-        let rows = [(0, done(1.0 / 3.0)), (1, awkward), (2, done(1e-12))].map(|(seed, result)| {
-            let config = RunConfig { seed, ..config() };
-            Record::new(&config, &result)
-        });
-        let rows = [&rows[..], &[Record::new(&text_config(), &read(17.42))]].concat();
-        let (_dir, path) = summary_of(&text_of(&rows));
-        assert_eq!(read_summary(&path).unwrap(), rows);
-    }
-
-    #[test]
-    fn a_summary_has_no_empty_column_of_another_task() {
-        let header = |row: Record| {
-            let text = text_of(&[row]);
-            let columns = text.lines().next().unwrap().split(',');
-            columns.map(str::to_owned).collect::<HashSet<_>>()
-        };
-        let recall = header(Record::new(&config(), &done(0.5)));
-        for name in ["tokenizer", "contour_length", "unigram_ppl", "val_examples", "clip"] {
-            assert!(!recall.contains(name), "{name}: {recall:?}");
-        }
-        for name in ["kv_pairs", "outcome", "reason", "accuracy", "micro_batch_used"] {
-            assert!(recall.contains(name), "{name}: {recall:?}");
-        }
-        let text = header(Record::new(&text_config(), &read(17.42)));
-        let has = |name: &str| text.contains(name);
-        assert!(has("tokenizer") && has("unigram_ppl") && !has("contour_length"));
-    }
-
-    #[test]
-    fn a_loss_that_is_not_a_number_survives_the_summary() {
-        let (_dir, path) = summary_of(&text_of(&[Record::new(&config(), &diverged())]));
-        let rows = read_summary(&path).unwrap();
-        assert!(rows[0].number("train_loss").unwrap().is_nan());
-        assert_eq!(rows[0].number("test_loss"), None);
-    }
-
-    #[test]
-    fn an_empty_summary_has_no_rows() {
-        let (_dir, path) = summary_of("");
-        assert_eq!(read_summary(&path).unwrap(), []);
-    }
-
-    #[test]
-    fn a_column_added_later_does_not_disturb() {
-        let text = text_of(&[Record::new(&config(), &done(0.5))]);
-        let wider: String = text.lines().map(|line| format!("{line},new\n")).collect();
-        let (_dir, path) = summary_of(&wider);
-        assert_eq!(read_summary(&path).unwrap().len(), 1);
-    }
-
-    /// Returns `text` without the columns called `names`.
-    fn without(text: &str, names: &[&str]) -> String {
-        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
-        let lines: Vec<StringRecord> = reader.records().map(|line| line.unwrap()).collect();
-        let kept = (0..lines[0].len()).filter(|i| !names.contains(&&lines[0][*i]));
-        let kept: Vec<usize> = kept.collect();
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        for line in &lines {
-            writer.write_record(kept.iter().map(|i| &line[*i])).unwrap();
-        }
-        String::from_utf8(writer.into_inner().unwrap()).unwrap()
-    }
-
-    #[test]
-    fn a_missing_column_is_what_its_format_meant() {
-        let row = Record::new(&config(), &done(0.5));
-        let later = COLUMNS.iter().filter(|c| c.absent != Absent::Required);
-        let mut later: Vec<&str> = later.map(|c| c.name).collect();
-        later.retain(|name| *row.get(name) == Field::Absent || *name == "precision");
-        let old = without(&text_of(std::slice::from_ref(&row)), &later);
-        assert!(!old.contains("precision") && !old.contains("tokenizer"), "{old}");
-        let (_dir, path) = summary_of(&old);
-        assert_eq!(read_summary(&path).unwrap(), [row]);
-    }
-
-    #[test]
-    fn pathfinder_without_a_contour_length_is_the_hard_set() {
-        let mut row = Record::new(&config(), &done(0.5));
-        for (dataset, paddles) in [("pathfinder", Field::Count(14)), ("image", Field::Absent)] {
-            row.set("dataset", dataset);
-            let (_dir, path) = summary_of(&text_of(std::slice::from_ref(&row)));
-            assert_eq!(*read_summary(&path).unwrap()[0].get("contour_length"), paddles);
-        }
-    }
-
-    #[test]
-    fn every_committed_summary_is_read() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
-        // Other summaries in this folder belong to the person who runs the tests.
-        for name in [
-            "figure1-small.csv",
-            "figure2-small.csv",
-            "figure2-small-matched.csv",
-            "figure2-small-steps.csv",
-            "figure3-small.csv",
-            "lra-small.csv",
-            "mqar-paper-cell.csv",
-            "mqar-quick.csv",
-            "lra-listops.csv",
-            "mqar-small.csv",
-            "survey.csv",
-            "wikitext-small.csv",
-        ] {
-            let path = folder.join(name);
-            let lines = fs::read_to_string(&path).unwrap().lines().count();
-            let records = read_summary(&path).unwrap();
-            assert_eq!(records.len() + 1, lines, "{name}");
-            assert!(records.iter().all(|r| !r.text("precision").is_empty()));
-        }
-    }
-
-    #[test]
-    fn a_value_that_its_column_cannot_have_is_refused_with_line_and_column() {
-        for (name, value, said) in [
-            ("accuracy", "45.9", "`45.9`"),
-            ("majority", "-0.5", "`-0.5`"),
-            ("train_ppl", "-3", "`-3`"),
-            ("status", "finished", "`finished`"),
-            ("positions", "yes", "`yes`"),
-            ("d", "", ""),
-            ("run_id", "", ""),
-        ] {
-            let mut row = Record::new(&config(), &done(0.5));
-            row.set(name, value);
-            let text = text_of(&[Record::new(&config(), &done(0.5)), row]);
-            refused(&text, 3).names(&[&format!("`{name}`"), said]);
-        }
-    }
-
-    #[test]
-    fn a_column_that_is_misspelt_or_missing_or_twice_is_refused_by_its_name() {
-        let text = text_of(&[Record::new(&config(), &done(0.5))]);
-        let misspelt = refused(&text.replace(",accuracy,", ",acuracy,"), 1);
-        misspelt.names(&["`acuracy`", "`accuracy`"]);
-        refused(&without(&text, &["epochs_max"]), 1).names(&["`epochs_max`"]);
-        refused(&text.replace(",accuracy,", ",score,"), 1).names(&["`accuracy`"]);
-        refused(&text.replace(",best_accuracy,", ",accuracy,"), 1).names(&["`accuracy`"]);
-    }
-
-    #[test]
-    fn two_results_of_one_run_are_refused_with_both_lines_unless_they_agree() {
-        let row = |result| Record::new(&config(), &result);
-        let other = refused(&text_of(&[row(done(0.5)), row(done(0.25))]), 3);
-        other.names(&["line 2", "accuracy 0.25", "0.5"]);
-        let mut slower = done(0.5);
-        slower.metrics.set("seconds", 99.0);
-        let (_dir, path) = summary_of(&text_of(&[row(done(0.5)), row(slower), row(failed("disk"))]));
-        assert_eq!(read_summary(&path).unwrap().len(), 3);
-    }
-
-    #[test]
-    fn another_schema_is_refused_with_its_line() {
-        let text = text_of(&[Record::new(&config(), &done(0.5))]).replace("\n1,", "\n2,");
-        refused(&text, 2).names(&["`2`"]);
-    }
-
-    #[test]
-    fn a_broken_value_is_refused_with_its_line_and_column() {
-        let row = Record::new(&config(), &done(0.5));
-        let text = text_of(&[row.clone(), row]);
-        let last = text.rfind(",64,32,").unwrap();
-        let broken = format!("{},64,many,{}", &text[..last], &text[last + 7..]);
-        refused(&broken, 3).names(&["`n`", "`many`"]);
-    }
-
-    #[test]
-    fn a_torn_line_is_refused() {
-        let text = text_of(&[Record::new(&config(), &done(0.5))]);
-        refused(&text[..text.len() - 60], 2);
-    }
-
-    #[test]
-    fn another_table_is_refused() {
-        refused("a,b\n1,2\n", 1).names(&["`schema`"]);
-    }
-
-    #[test]
-    fn runs_that_finish_together_are_all_in_the_summary() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path()).unwrap();
-        let finish = |worker: u64| {
-            for run in 0..8 {
-                let config = RunConfig { seed: 8 * worker + run, ..config() };
-                let run = store.begin(&config, &provenance()).unwrap();
-                run.finish(&done(0.5)).unwrap();
-            }
-        };
-        std::thread::scope(|scope| {
-            for worker in 0..4 {
-                scope.spawn(move || finish(worker));
-            }
-        });
-        let rows = read_summary(&store.summary_path("mqar")).unwrap();
-        assert_eq!(rows.len(), 32);
-        assert!(rows.is_sorted_by(|a, b| a.run_id() < b.run_id()));
-    }
-}
+mod tests;

@@ -32,11 +32,7 @@ pub struct Cost {
 /// runs are interpolated.
 pub fn costs(runs: &[RunConfig], device: &Device) -> Result<Vec<Cost>> {
     let mut cache = SizeCache::default();
-    let work = |run: &RunConfig| {
-        let task = run.task.sizes()?;
-        Work::new(run, &task, cache.sizes(run, &task)?)
-    };
-    let works: Vec<Work> = runs.iter().map(work).collect::<Result<_>>()?;
+    let works: Vec<Work> = runs.iter().map(|run| cache.work(run)).collect::<Result<_>>()?;
     measured(runs, &works, device)
 }
 

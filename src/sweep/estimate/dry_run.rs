@@ -2,10 +2,10 @@
 
 use super::cost::{costs, makespan, Cost};
 use super::format::{bytes, counted, duration, grouped};
-use crate::config::{At, RunConfig, Setting, Summary, SETTINGS};
+use crate::config::{Listed, Omitted, RunConfig, Setting, SETTINGS};
 use crate::error::Result;
-use crate::store::{Field, Record, Status, Store};
-use crate::sweep::{Options, Plan};
+use crate::store::{Column, Field, Record, Store};
+use crate::sweep::{Options, Plan, PlanStatus};
 use candle_core::Device;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub struct Forecast<'a> {
 /// Returns the forecast of `plan` in the results folder `out`, which is not created.
 pub fn dry_run<'a>(plan: &'a Plan, out: &'a Path, options: &'a Options, device: &Device) -> Result<Forecast<'a>> {
     let store = out.exists().then(|| Store::existing(out)).transpose()?;
-    let standing = PlanStatus::of(plan, store.as_ref(), options.retry_failed)?;
+    let standing = PlanStatus::of(&plan.runs, store.as_ref(), options.retry_failed)?;
     let costs = Some(costs(&standing.to_do, device)?);
     Ok(Forecast { plan, standing, costs, options, out })
 }
@@ -63,65 +63,22 @@ impl Forecast<'_> {
 
 /// Returns the event that announces `plan`, without costs, for programs.
 pub fn announced(plan: &Plan, store: &Store, options: &Options, out: &Path) -> Result<Value> {
-    let standing = PlanStatus::of(plan, Some(store), options.retry_failed)?;
+    let standing = PlanStatus::of(&plan.runs, Some(store), options.retry_failed)?;
     Forecast { plan, standing, costs: None, options, out }.event()
 }
 
 /// Summarises `plan` in one line: the number of runs and the settings that vary.
 pub fn headline(plan: &Plan) -> String {
-    let varied = axes(plan).into_iter().filter(|axis| axis.values.len() > 1);
-    let varied: Vec<String> = varied.map(|axis| format!("{} {}", axis.name, axis.listed())).collect();
+    let varied: Vec<String> = axes(plan)
+        .into_iter()
+        .filter(|axis| axis.values.len() > 1)
+        .map(|axis| format!("{} {}", axis.name, axis.listed()))
+        .collect();
     let runs = counted(plan.runs.len(), "run");
     if varied.is_empty() {
         return runs;
     }
     format!("{runs}: {}", varied.join("; "))
-}
-
-/// Number of runs of a plan by status.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct PlanStatus {
-    /// Finished.
-    pub done: usize,
-    /// Failed.
-    pub failed: usize,
-    /// Begun: resumed from a checkpoint if there is one.
-    pub begun: usize,
-    /// Runs that the sweep would train, in its order.
-    pub to_do: Vec<RunConfig>,
-}
-
-impl PlanStatus {
-    /// Returns the runs to be done as a plan.
-    fn plan(&self) -> Plan {
-        Plan { runs: self.to_do.clone(), ..Plan::default() }
-    }
-
-    /// Determines the status of every run of `plan`. Without a store no run has begun.
-    pub fn of(plan: &Plan, store: Option<&Store>, retry_failed: bool) -> Result<Self> {
-        let mut standing = Self::default();
-        for run in &plan.runs {
-            let status = match store {
-                Some(store) => store.status(&run.id())?,
-                None => Status::Missing,
-            };
-            match status {
-                Status::Done => standing.done += 1,
-                Status::Failed => standing.failed += 1,
-                Status::Started => standing.begun += 1,
-                Status::Missing => {}
-            }
-            let wanted = match status {
-                Status::Done => false,
-                Status::Failed => retry_failed,
-                Status::Started | Status::Missing => true,
-            };
-            if wanted {
-                standing.to_do.push(run.clone());
-            }
-        }
-        Ok(standing)
-    }
 }
 
 /// Returns the text for `plan`; `costs` belong to `standing.to_do`.
@@ -217,13 +174,15 @@ impl Axis {
 fn axes(plan: &Plan) -> Vec<Axis> {
     let rows: Vec<Record> = plan.runs.iter().map(Record::planned).collect();
     let mut axes: Vec<Axis> = Vec::new();
-    for setting in SETTINGS.typed().filter(|setting| is_chosen(setting, &rows)) {
+    for setting in SETTINGS.typed().filter(|setting| setting.listed != Listed::Chosen || is_chosen(setting, &rows)) {
         let of = |row: &Record| point(setting, row).filter(|(_, value)| !value.is_empty());
-        let unsaid = UNSAID.iter().find(|(name, _)| *name == setting.name);
-        let unsaid = unsaid.filter(|_| rows.iter().any(|row| of(row).is_some()));
+        let neutral = match setting.omitted {
+            Omitted::Neutral(value) if rows.iter().any(|row| of(row).is_some()) => Some((setting.name, value)),
+            _ => None,
+        };
         for row in &rows {
-            let unsaid = || unsaid.map(|(name, value)| (*name, (*value).to_owned()));
-            let Some((name, value)) = of(row).or_else(unsaid) else {
+            let neutral = || neutral.map(|(name, value)| (name, value.to_owned()));
+            let Some((name, value)) = of(row).or_else(neutral) else {
                 continue;
             };
             match axes.iter_mut().find(|axis| axis.name == name) {
@@ -231,7 +190,7 @@ fn axes(plan: &Plan) -> Vec<Axis> {
                 Some(axis) => axis.values.push(value),
                 None => axes.push(Axis {
                     name,
-                    always: ALWAYS.iter().any(|(always, _)| *always == setting.name),
+                    always: matches!(setting.listed, Listed::Always(_) | Listed::AlwaysOr(..) | Listed::AlwaysWith(..)),
                     values: vec![value],
                 }),
             }
@@ -240,64 +199,39 @@ fn axes(plan: &Plan) -> Vec<Axis> {
     axes
 }
 
-/// Settings that a config omits at their neutral value, and that value.
-const UNSAID: [(&str, &str); 6] = [
-    ("position-embedding", "learnt"),
-    ("bidirectional", "false"),
-    ("test-seq-len", "as L"),
-    ("key-tokens", "1"),
-    ("overwrites", "0"),
-    ("passes", "1"),
-];
-
-/// Whether `rows` differ in a setting by choice. Position embeddings follow from protocol and mixer, unless runs with
-/// equal ones differ in them.
+/// Whether `rows` differ in a setting by choice, and not only where task, protocol or mixer differ.
 fn is_chosen(setting: &Setting, rows: &[Record]) -> bool {
-    if setting.at != At::Model("positions") {
-        return true;
-    }
+    let Some(column) = setting.column().and_then(|name| Column::find(&name)) else {
+        return false;
+    };
     let mut known: BTreeMap<[&str; 3], &Field> = BTreeMap::new();
     rows.iter().any(|row| {
-        let followed = ["task", "protocol", "mixer"].map(|name| row.text(name));
-        let found = row.get("positions");
+        let followed = [Column::TASK, Column::PROTOCOL, Column::MIXER].map(|column| row.text(column));
+        let found = row.get(column);
         *known.entry(followed).or_insert(found) != found
     })
 }
 
-/// Settings that are always shown, with their short names.
-static ALWAYS: [(&str, &str); 12] = [
-    ("dataset", "dataset"),
-    ("mixer", "mixer"),
-    ("protocol", "protocol"),
-    ("d", "d"),
-    ("n", "n"),
-    ("seq-len", "L"),
-    ("vocab-size", "V"),
-    ("train-examples", "examples"),
-    ("lr", "lr"),
-    ("epochs", "epochs"),
-    ("batch-size", "batch"),
-    ("seed", "seed"),
-];
-
 /// Returns the name of a setting in the list and its value in a run; empty if the run's task has no such setting.
 fn point(setting: &'static Setting, row: &Record) -> Option<(&'static str, String)> {
     // Formats `0` and not `0.0`.
-    let value = |column: &str| match row.number(column) {
-        Some(number) => number.to_string(),
-        None => row.get(column).to_string(),
+    let value = |setting: &Setting| {
+        let column = Column::find(&setting.column()?)?;
+        Some(row.number(column).map_or_else(|| row.get(column).to_string(), |number| number.to_string()))
     };
-    let short = ALWAYS.iter().find(|(name, _)| *name == setting.name);
-    let name = short.map_or(setting.name, |(_, short)| short);
-    let pairs = row.count("kv_pairs");
-    Some(match setting.name {
-        "seq-len" if pairs > 0 => ("L:k", format!("{}:{pairs}", value("seq_len"))),
-        "kv-pairs" => return None,
-        // The length of a text is known once it is read.
-        "train-examples" if row.count("train_examples") == 0 => (name, "all".to_owned()),
-        "dropout" => (name, value("embed_dropout")),
-        // Its value is in the column of another setting.
-        _ if matches!(setting.summary, Summary::In(_)) => return None,
-        _ => (name, value(&setting.column()?)),
+    let of = |name: &str| value(SETTINGS.find(name)?);
+    Some(match setting.listed {
+        Listed::Within => return None,
+        Listed::Varied | Listed::Chosen => (setting.name, value(setting)?),
+        Listed::As(other) => (setting.name, of(other)?),
+        Listed::Always(name) => (name, value(setting)?),
+        Listed::AlwaysOr(name, zero) => match value(setting)? {
+            value if value == "0" => (name, zero.to_owned()),
+            value => (name, value),
+        },
+        Listed::AlwaysWith(name, other, both) => match of(other).filter(|other| !["", "0"].contains(&other.as_str())) {
+            Some(other) => (both, format!("{}:{other}", value(setting)?)),
+            None => (name, value(setting)?),
+        },
     })
 }

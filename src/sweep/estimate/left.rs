@@ -1,6 +1,6 @@
 //! Estimate of the remaining time from completed runs and their work, without timing anything.
 
-use super::work::{SizeCache, Work};
+use super::work::SizeCache;
 use crate::config::RunConfig;
 use crate::error::Result;
 use std::collections::BTreeMap;
@@ -17,13 +17,8 @@ pub struct Part<'a> {
 /// Work of `runs` in flops, in their order, if none stops early. It is the same on every machine.
 pub fn work(runs: &[RunConfig]) -> Result<Vec<f64>> {
     let mut sizes = SizeCache::default();
-    let work = |run: &RunConfig| Ok(run.train.epochs as f64 * epoch(run, &mut sizes)?);
+    let work = |run: &RunConfig| Ok(run.train.epochs as f64 * sizes.work(run)?.epoch);
     runs.iter().map(work).collect()
-}
-
-fn epoch(run: &RunConfig, sizes: &mut SizeCache) -> Result<f64> {
-    let task = run.task.sizes()?;
-    Ok(Work::new(run, &task, sizes.sizes(run, &task)?)?.epoch)
 }
 
 /// Estimates the seconds that one worker needs for `rest`, from the seconds that the parts in `made` took: parts with
@@ -33,7 +28,7 @@ pub fn left(made: &[(Part, f64)], rest: &[Part]) -> Result<Option<f64>> {
     // Flops and seconds per mixer, and in total under `None`.
     let mut rates: BTreeMap<Option<&str>, (f64, f64)> = BTreeMap::new();
     for (part, seconds) in made {
-        let flops = part.epochs * epoch(part.run, &mut sizes)?;
+        let flops = part.epochs * sizes.work(part.run)?.epoch;
         for kind in [Some(part.run.model.mixer.as_str()), None] {
             let sum = rates.entry(kind).or_default();
             *sum = (sum.0 + flops, sum.1 + seconds);
@@ -46,7 +41,7 @@ pub fn left(made: &[(Part, f64)], rest: &[Part]) -> Result<Option<f64>> {
         let Some((flops, seconds)) = own.or_else(|| rates.get(&None)) else {
             return Ok(None);
         };
-        total += part.epochs * epoch(part.run, &mut sizes)? * seconds / flops;
+        total += part.epochs * sizes.work(part.run)?.epoch * seconds / flops;
     }
     Ok(Some(total))
 }

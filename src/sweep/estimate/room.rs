@@ -1,7 +1,7 @@
 //! Check that runs fit into memory, before anything is allocated.
 
 use super::format::bytes;
-use super::work::{SizeCache, Work};
+use super::work::SizeCache;
 use crate::config::RunConfig;
 use crate::error::{refuse, Result};
 use crate::store::memory_limit;
@@ -22,8 +22,7 @@ fn check(runs: &[RunConfig], room: f64, of: &str, insist: Option<&str>) -> Resul
     let mut sizes = SizeCache::default();
     let mut largest: Option<(f64, &RunConfig)> = None;
     for run in runs {
-        let task = run.task.sizes()?;
-        let needed = Work::new(run, &task, sizes.sizes(run, &task)?)?.bytes;
+        let needed = sizes.work(run)?.bytes;
         if largest.is_none_or(|(most, _)| needed > most) {
             largest = Some((needed, run));
         }

@@ -1,14 +1,14 @@
 //! Costs of runs, and the text of a dry run.
 
 use super::cost::{makespan, CostModel, Probe};
-use super::dry_run::{describe, PlanStatus};
+use super::dry_run::describe;
 use super::work::Work;
 use super::{costs, dry_run, headline, sentence, Cost};
 use crate::recipes::task;
 use crate::recipes::testing::flags;
 use crate::store::samples::{done, failed, provenance};
 use crate::store::Store;
-use crate::sweep::{Limits, Options, Plan, Training};
+use crate::sweep::{Limits, Options, Plan, PlanStatus, Training};
 use candle_core::Device;
 use std::path::Path;
 
@@ -43,17 +43,17 @@ fn store_with_some(plan: &Plan) -> (tempfile::TempDir, Store) {
 fn finished_and_failed_runs_are_not_to_be_done_and_begun_ones_are() {
     let plan = plan();
     let (_folder, store) = store_with_some(&plan);
-    let standing = PlanStatus::of(&plan, Some(&store), false).unwrap();
+    let standing = PlanStatus::of(&plan.runs, Some(&store), false).unwrap();
     assert_eq!((standing.done, standing.failed, standing.begun), (1, 1, 1));
     assert_eq!(standing.to_do, plan.runs[2..]);
-    let retried = PlanStatus::of(&plan, Some(&store), true).unwrap();
+    let retried = PlanStatus::of(&plan.runs, Some(&store), true).unwrap();
     assert_eq!(retried.to_do, plan.runs[1..]);
 }
 
 #[test]
 fn a_folder_that_is_not_there_holds_no_run() {
     let plan = plan();
-    let standing = PlanStatus::of(&plan, None, false).unwrap();
+    let standing = PlanStatus::of(&plan.runs, None, false).unwrap();
     assert_eq!(standing.to_do, plan.runs);
 }
 
@@ -61,7 +61,7 @@ fn a_folder_that_is_not_there_holds_no_run() {
 fn a_dry_run_says_count_axes_work_time_memory_and_place() {
     let plan = plan();
     let (_folder, store) = store_with_some(&plan);
-    let standing = PlanStatus::of(&plan, Some(&store), false).unwrap();
+    let standing = PlanStatus::of(&plan.runs, Some(&store), false).unwrap();
     let cost = Cost { epoch_seconds: 2.0, seconds: 100.0, bytes: 3e8 };
     let small = Cost { bytes: 1e8, ..cost };
     let costs = [vec![small; 6], vec![cost]].concat();

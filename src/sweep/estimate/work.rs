@@ -45,6 +45,12 @@ const PROGRAM: f64 = 96e6;
 pub(super) struct SizeCache(HashMap<String, ModelSizes>);
 
 impl SizeCache {
+    /// Work of `run`.
+    pub fn work(&mut self, run: &RunConfig) -> Result<Work> {
+        let task = run.task.sizes()?;
+        Work::new(run, &task, self.sizes(run, &task)?)
+    }
+
     pub fn sizes(&mut self, run: &RunConfig, task: &Sizes) -> Result<ModelSizes> {
         let key = ModelSizes::key(run, task);
         if let Some(known) = self.0.get(&key) {

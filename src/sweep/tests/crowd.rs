@@ -79,10 +79,7 @@ fn host(index: usize, hosts: usize, plan: &Plan, store: &Store, log: (&Mutex<Has
 
 fn crowd(hosts: usize, locks: bool) {
     let world = world(2 * hosts);
-    let store = match locks {
-        true => world.store.clone(),
-        false => world.store.clone().without_locks(),
-    };
+    let store = if locks { world.store.clone() } else { world.store.clone().without_locks() };
     let store = store.with_timing(TIMING);
     let (published, crashes) = (Mutex::default(), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -111,10 +108,7 @@ fn crowd(hosts: usize, locks: bool) {
 
 #[test]
 fn a_crowd_of_hosts_that_crash_loses_no_run_and_does_none_twice_with_and_without_locks() {
-    let hosts = match std::env::var("DSF_FAULTS").is_ok_and(|value| value == "all") {
-        true => 1000,
-        false => 60,
-    };
+    let hosts = if std::env::var("DSF_FAULTS").is_ok_and(|value| value == "all") { 1000 } else { 60 };
     for locks in [true, false] {
         crowd(hosts, locks);
     }

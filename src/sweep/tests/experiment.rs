@@ -155,10 +155,7 @@ fn every_shipped_file_plans_what_its_comment_promises() {
         let before = ["# Runs:", "# Cost:   at most", "steps and"];
         let promised = before.map(|before| promised(&text, before));
         // A file of all mixers states the cost of each, so that a new mixer does not change it.
-        let times = match text.contains("mixer = \"all\"") {
-            true => planned[0] / promised[0],
-            false => 1,
-        };
+        let times = if text.contains("mixer = \"all\"") { planned[0] / promised[0] } else { 1 };
         assert!(times == 1 || times >= MIXERS.len() as u64);
         assert_eq!(planned, promised.map(|each| each * times), "{}", path.display());
         files += 1;

@@ -4,7 +4,7 @@ use super::pretender::{break_one, ids, interrupt, no_program, options, train, va
 use crate::error::testing::Fails;
 use crate::error::{Error, Result};
 use crate::store::samples::{failed, provenance};
-use crate::store::{read_summary, Cause, Failure, RunStatus, Status, Store};
+use crate::store::{read_summary, Cause, Column, Failure, RunStatus, Status, Store};
 use crate::sweep::{run_all, Ending, Event, Job, Limits, Message, Options, Skip, Tally, Worker};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +20,7 @@ fn every_run_is_launched_heard_and_finished() {
         let [(_, Event::Launched), (_, Event::Message(Message::Start)), (_, Event::Finished(row))] = chunk else {
             panic!("{chunk:?}");
         };
-        assert_eq!((row.run_id(), row.number("accuracy")), (&*world.plan.runs[index].id(), Some(0.5)));
+        assert_eq!((row.run_id(), row.number(Column::ACCURACY)), (&*world.plan.runs[index].id(), Some(0.5)));
     }
 }
 
@@ -31,9 +31,9 @@ fn a_failing_run_is_a_row_with_its_reason_and_does_not_stop_the_rest() {
     assert_eq!(tally, Tally { finished: 3, failed: 1, ..Tally::default() });
     let rows = read_summary(&world.store.summary_path("mqar")).unwrap();
     let failed: Vec<_> = rows.iter().filter(|r| r.status() == Some(RunStatus::Failed)).collect();
-    assert_eq!((rows.len(), failed.len(), failed[0].count("seed")), (4, 1, 124));
-    assert_eq!(failed[0].text("reason"), "killed by signal 9; out of memory?");
-    assert_eq!(failed[0].text("cause"), "signal");
+    assert_eq!((rows.len(), failed.len(), failed[0].count(Column::SEED)), (4, 1, 124));
+    assert_eq!(failed[0].text(Column::REASON), "killed by signal 9; out of memory?");
+    assert_eq!(failed[0].text(Column::CAUSE), "signal");
 }
 
 #[test]
@@ -49,11 +49,11 @@ fn what_is_done_or_failed_is_left_alone_until_a_retry_is_asked_for() {
 #[test]
 fn a_retry_that_fails_again_records_its_own_reason() {
     let world = world(2);
-    world.tally(|_, _| Ok(Ending::Failed(Failure::from_message("first"))), &options(1));
+    world.tally(|_, _| Ok(Ending::Failed(Failure::new(Cause::Other, "first"))), &options(1));
     let retry = Options { retry_failed: true, ..options(1) };
-    world.tally(|_, _| Ok(Ending::Failed(Failure::from_message("second"))), &retry);
+    world.tally(|_, _| Ok(Ending::Failed(Failure::new(Cause::Other, "second"))), &retry);
     let scan = world.store.rows(&["mqar"]).unwrap();
-    assert!(scan.rows.iter().all(|row| row.text("reason") == "second"));
+    assert!(scan.rows.iter().all(|row| row.text(Column::REASON) == "second"));
 }
 
 #[test]
@@ -150,7 +150,7 @@ impl Worker for Careless<'_> {
         }
         let dir = self.0.begin(job.run, &provenance())?;
         dir.finish(&failed("a tensor operation failed"))?;
-        Ok(Ending::Failed(Failure::from_message("exit code 1")))
+        Ok(Ending::Failed(Failure::new(Cause::Other, "exit code 1")))
     }
 }
 
@@ -230,10 +230,7 @@ fn a_sweep_gives_up_after_so_many_failures() {
 fn eight_sweeps_in_one_folder_train_every_run_once_with_and_without_locks() {
     for locks in [true, false] {
         let world = world(100);
-        let store = match locks {
-            true => world.store.clone(),
-            false => world.store.clone().without_locks(),
-        };
+        let store = if locks { world.store.clone() } else { world.store.clone().without_locks() };
         let workers: Vec<Pretender> = (0..8).map(|_| Pretender::new(&store, train)).collect();
         std::thread::scope(|scope| {
             for worker in &workers {

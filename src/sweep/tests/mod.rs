@@ -8,6 +8,8 @@ mod halving;
 mod hosts;
 mod local;
 mod pretender;
+#[cfg(unix)]
+mod process;
 mod setting;
 mod slurm;
 

@@ -7,7 +7,7 @@ use crate::world::checkpoint;
 use dsf::config::{RunConfig, SETTINGS};
 use dsf::model::weights::Checkpoint;
 use dsf::recipes;
-use dsf::store::{read_summary, EpochRow, Metrics, Outcome, Provenance, Record, RunResult, Store};
+use dsf::store::{read_summary, Column, EpochRow, Metrics, Outcome, Provenance, Record, RunResult, Store};
 use dsf::sweep::Experiment;
 use dsf::tasks;
 use fastrand::Rng;
@@ -71,8 +71,10 @@ fn run() -> RunConfig {
 
 fn result() -> RunResult {
     let mut metrics = Metrics::default();
-    for (name, value) in [("accuracy", 0.73125), ("train_loss", 1.25e-3), ("test_loss", 0.8), ("seconds", 12.5)] {
-        metrics.set(name, value);
+    for (column, value) in
+        [(Column::ACCURACY, 0.73125), (Column::TRAIN_LOSS, 1.25e-3), (Column::TEST_LOSS, 0.8), (Column::SECONDS, 12.5)]
+    {
+        metrics.set(column, value);
     }
     RunResult::done(Outcome::Finished, metrics, "2026-01-02T03:04:05Z", Provenance::collect("cpu", 2))
 }

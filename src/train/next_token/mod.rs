@@ -7,7 +7,7 @@ use super::perplexity::{score, unigram_ppl, Scored, Scoring};
 use crate::config::RunConfig;
 use crate::model::{Io, Model};
 use crate::nn::{Cx, Params};
-use crate::store::{EpochRow, Metrics};
+use crate::store::{Column, EpochRow, Metrics};
 use crate::tasks::{Sizes, Text, TrainValTest};
 use candle_core::{Device, Result, Tensor};
 use std::f64::consts::LN_2;
@@ -92,15 +92,18 @@ impl<'a> NextToken<'a> {
     fn score_weights(&self, last: &EpochRow, scores: &mut Metrics) -> Result<()> {
         let TrainValTest { train, val, test, .. } = self.splits;
         let some = self.test(train, &self.some_training_windows())?;
-        scores.set("train_ppl", perplexity(last.train_loss));
-        scores.set("train_ppl_eval", perplexity(some.loss));
-        scores.set("val_ppl", last.val_loss.and_then(perplexity));
-        scores.set("test_ppl", perplexity(last.test_loss));
-        for (split, text) in [("val", val), ("test", test)] {
+        scores.set(Column::TRAIN_PPL, perplexity(last.train_loss));
+        scores.set(Column::TRAIN_PPL_EVAL, perplexity(some.loss));
+        scores.set(Column::VAL_PPL, last.val_loss.and_then(perplexity));
+        scores.set(Column::TEST_PPL, perplexity(last.test_loss));
+        for (words_of, bits_of, text) in [
+            (Column::VAL_WORD_PPL, Column::VAL_BITS_PER_BYTE, val),
+            (Column::TEST_WORD_PPL, Column::TEST_BITS_PER_BYTE, test),
+        ] {
             if let Some(whole) = self.whole(text)? {
                 let (words, bytes) = by_words_and_bytes(whole, text);
-                scores.set(&format!("{split}_word_ppl"), words);
-                scores.set(&format!("{split}_bits_per_byte"), bytes);
+                scores.set(words_of, words);
+                scores.set(bits_of, bytes);
             }
         }
         Ok(())
@@ -151,10 +154,10 @@ impl Objective for NextToken<'_> {
         let best_val = best.and_then(|epoch| epoch.val_loss).and_then(perplexity);
         let selected = best.and_then(|epoch| perplexity(epoch.test_loss));
         let mut scores = Metrics::default()
-            .with("best_val_ppl", best_val)
-            .with("selected_test_ppl", selected)
-            .with("unigram_ppl", finite(unigram))
-            .with("train_tokens", self.tokens());
+            .with(Column::BEST_VAL_PPL, best_val)
+            .with(Column::SELECTED_TEST_PPL, selected)
+            .with(Column::UNIGRAM_PPL, finite(unigram))
+            .with(Column::TRAIN_TOKENS, self.tokens());
         if let Some(last) = epochs.last().filter(|_| !diverged) {
             self.score_weights(last, &mut scores)?;
         }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::ops;
 use crate::recipes;
-use crate::store::Outcome;
+use crate::store::{Column, Outcome};
 use crate::tasks::wikitext::WikitextConfig;
 use crate::tasks::{self, Splits};
 use crate::train::{Event, Trainer};
@@ -182,16 +182,16 @@ fn a_run_ends_with_the_perplexities_of_its_last_weights() {
     let scores = trainer.language_scores(outcome).unwrap();
     let rows = &trainer.progress().epochs;
     let last = rows.last().unwrap();
-    assert_eq!(scores.get("train_ppl"), Some(last.train_loss.exp()));
-    assert_eq!(scores.get("val_ppl"), last.val_loss.map(f64::exp));
-    assert_eq!(scores.get("test_ppl"), Some(last.test_loss.exp()));
-    assert_eq!(scores.get("best_val_ppl"), scores.get("val_ppl"), "it still learns");
-    assert_eq!(scores.get("selected_test_ppl"), scores.get("test_ppl"));
-    assert_eq!(scores.count("train_tokens"), Some(7 * 16));
-    assert!(scores.get("train_ppl_eval").is_some_and(|ppl| ppl > 1.0 && ppl < 256.0));
-    assert!(scores.get("unigram_ppl").is_some_and(|ppl| ppl > 1.0 && ppl < 256.0));
-    let words = [scores.get("val_word_ppl"), scores.get("test_word_ppl")];
-    let bits = [scores.get("val_bits_per_byte"), scores.get("test_bits_per_byte")];
+    assert_eq!(scores.get(Column::TRAIN_PPL), Some(last.train_loss.exp()));
+    assert_eq!(scores.get(Column::VAL_PPL), last.val_loss.map(f64::exp));
+    assert_eq!(scores.get(Column::TEST_PPL), Some(last.test_loss.exp()));
+    assert_eq!(scores.get(Column::BEST_VAL_PPL), scores.get(Column::VAL_PPL), "it still learns");
+    assert_eq!(scores.get(Column::SELECTED_TEST_PPL), scores.get(Column::TEST_PPL));
+    assert_eq!(scores.count(Column::TRAIN_TOKENS), Some(7 * 16));
+    assert!(scores.get(Column::TRAIN_PPL_EVAL).is_some_and(|ppl| ppl > 1.0 && ppl < 256.0));
+    assert!(scores.get(Column::UNIGRAM_PPL).is_some_and(|ppl| ppl > 1.0 && ppl < 256.0));
+    let words = [scores.get(Column::VAL_WORD_PPL), scores.get(Column::TEST_WORD_PPL)];
+    let bits = [scores.get(Column::VAL_BITS_PER_BYTE), scores.get(Column::TEST_BITS_PER_BYTE)];
     for ((text, words), bits) in [val, test].into_iter().zip(words).zip(bits) {
         let counts = text.counts();
         // Two expressions for the same sum of nats.
@@ -199,7 +199,7 @@ fn a_run_ends_with_the_perplexities_of_its_last_weights() {
         let same = bits.unwrap() * 2f64.ln() * counts.bytes as f64;
         assert!((nats - same).abs() < 1e-6 * nats);
         let each = nats / (text.ids().len() - 1) as f64;
-        let usual = scores.get("val_ppl").unwrap().ln();
+        let usual = scores.get(Column::VAL_PPL).unwrap().ln();
         assert!((each - usual).abs() < 0.5, "{each} {usual}");
     }
 }
@@ -210,15 +210,15 @@ fn a_limited_test_has_no_scores_of_whole_splits_and_a_diverged_run_none_of_its_w
     let data = data(&config);
     let (trainer, _, outcome) = train(&config, &data);
     let scores = trainer.language_scores(outcome).unwrap();
-    assert!(scores.get("test_ppl").is_some());
-    assert_eq!((scores.get("val_word_ppl"), scores.get("test_bits_per_byte")), (None, None));
+    assert!(scores.get(Column::TEST_PPL).is_some());
+    assert_eq!((scores.get(Column::VAL_WORD_PPL), scores.get(Column::TEST_BITS_PER_BYTE)), (None, None));
     let mut wild = config.clone();
     wild.train.lr = f64::MAX;
     let (trainer, _, outcome) = train(&wild, &data);
     assert_eq!(outcome, Outcome::Diverged);
     let scores = trainer.language_scores(outcome).unwrap();
-    assert_eq!((scores.get("train_ppl"), scores.get("val_ppl")), (None, None));
-    assert!(scores.get("unigram_ppl").is_some());
+    assert_eq!((scores.get(Column::TRAIN_PPL), scores.get(Column::VAL_PPL)), (None, None));
+    assert!(scores.get(Column::UNIGRAM_PPL).is_some());
 }
 
 #[test]

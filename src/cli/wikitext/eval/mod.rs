@@ -82,9 +82,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let name = text.prepared().unwrap_or_default();
     progress::show(&name, global.silent(), &stop, |watch| wikitext::prepare(&text, data_dir, wanted, watch))?;
     let (splits, warnings) = wikitext::load_some(&text, data_dir, wanted)?;
-    for warning in &warnings {
-        print::message(&format!("warning: {warning}"));
-    }
+    print::warnings(&warnings);
     let model = found.model(&device)?;
     if !global.json {
         print::line(title(&found, &text, &how, &device_name))?;
@@ -106,9 +104,10 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
         });
         bar.finish_and_clear();
         let scores = scores?;
-        print::line(match global.json {
-            true => scores.json(*split, &found, &text, &how).to_string(),
-            false => scores.row(*split),
+        print::line(if global.json {
+            scores.json(*split, &found, &text, &how).to_string()
+        } else {
+            scores.row(*split)
         })?;
     }
     if !global.silent() {
@@ -156,8 +155,9 @@ fn title(found: &Checkpoint, text: &WikitextConfig, how: &Scoring, device: &str)
 const HEAD: &str = "split       tokens  nats/token  token ppl  word ppl            W  bits/byte";
 
 fn foot(text: &WikitextConfig) -> &'static str {
-    match text.corpus.lines_are_words() {
-        true => "word ppl and bits per byte count every token once; W is words and lines, WikiText's convention",
-        false => "word ppl and bits per byte count every token once; W is words, runs of anything but white space",
+    if text.corpus.lines_are_words() {
+        "word ppl and bits per byte count every token once; W is words and lines, WikiText's convention"
+    } else {
+        "word ppl and bits per byte count every token once; W is words, runs of anything but white space"
     }
 }

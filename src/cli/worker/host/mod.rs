@@ -269,10 +269,7 @@ thread_local! {
 /// Installs a panic hook that hands the messages of panics inside [`caught`] to it.
 fn keep_words_of_panics() {
     let before = panic::take_hook();
-    panic::set_hook(Box::new(move |info| match KEEPS.get() {
-        true => KEPT.set(format!("{info}\n")),
-        false => before(info),
-    }));
+    panic::set_hook(Box::new(move |info| if KEEPS.get() { KEPT.set(format!("{info}\n")) } else { before(info) }));
 }
 
 /// Returns the result of `work`, or the message of a panic in it.
@@ -288,8 +285,7 @@ fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
 }
 
 fn text(payload: &(dyn Any + Send)) -> &str {
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+    let text = payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
     text.unwrap_or("of an unknown kind")
 }
 

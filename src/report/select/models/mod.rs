@@ -13,7 +13,7 @@ use super::super::presets::{generated, listed, Difference, Nearest, SIZES, TOKEN
 use super::super::score::{distinct_rates, Score, Status};
 use super::super::{mixed, Figure, Group, SCHEMA};
 use super::{metric, Selected, Selection};
-use crate::store::{Metric, Record};
+use crate::store::{Column, Metric, Record};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use table::{Table, BEST_INSTEAD, GENERATED};
@@ -173,7 +173,7 @@ fn printed_numbers(
 /// both generated and released examples, the generated ones get a line and a footnote of their own.
 fn separated(mut places: Vec<Place>) -> Vec<Place> {
     fn setting<'a>(p: &Place<'a>) -> (usize, bool, &'static str, [&'a str; 2], [String; 2]) {
-        let names = ["mixer", "protocol"].map(|name| p.text(name));
+        let names = [Column::MIXER, Column::PROTOCOL].map(|column| p.text(column));
         let differences = [&p.of_table, &p.differences].map(|d| listed(d));
         (p.task, p.beside, p.preset, names, differences)
     }
@@ -217,7 +217,7 @@ impl<'a> Place<'a> {
             differences,
             generated: tasks[task].released.is_some() && generated(record).is_some(),
             // If there is a validation split, it chooses epoch and rate.
-            by: match record.count("val_examples") {
+            by: match record.count(Column::VAL_EXAMPLES) {
                 _ if !shares => of.metric,
                 0 => metric("best_accuracy"),
                 _ => metric("val_accuracy"),
@@ -228,28 +228,28 @@ impl<'a> Place<'a> {
         Some(place)
     }
 
-    fn text(&self, name: &str) -> &'a str {
-        self.record.text(name)
+    fn text(&self, column: Column) -> &'a str {
+        self.record.text(column)
     }
 
     /// Sort key of its table.
     fn table(&self) -> impl Ord + use<'_, 'a> {
         let mut ranked: Vec<(usize, &str)> = Vec::new();
         for (column, listed) in self.paper.order {
-            let value = self.text(column);
+            let value = self.text(*column);
             ranked.push((listed.iter().position(|listed| *listed == value).unwrap_or(listed.len()), value));
         }
         if !self.paper.style.is_share() {
             ranked.push((self.of_table.len(), ""));
         }
-        let names = [self.preset, self.text("protocol"), self.text("precision")];
+        let names = [self.preset, self.text(Column::PROTOCOL), self.text(Column::PRECISION)];
         (!self.beside, ranked, &self.of_table, names)
     }
 
     /// Reasons why the paper's perplexities cannot be shown in its table; empty if they can.
     fn elsewhere(&self) -> Vec<String> {
         let mut reasons = Vec::new();
-        let [corpus, tokenizer] = ["dataset", "tokenizer"].map(|name| self.text(name));
+        let [corpus, tokenizer] = [Column::DATASET, Column::TOKENIZER].map(|column| self.text(column));
         if !CORPORA.contains(&corpus) {
             reasons.push(format!("corpus {corpus}"));
         }
@@ -309,7 +309,7 @@ impl<'a> Place<'a> {
 
     /// Vocabulary size of the corpus in words (Merity et al. 2017).
     fn words(&self) -> f64 {
-        match self.text("dataset").starts_with("wikitext-2") {
+        match self.text(Column::DATASET).starts_with("wikitext-2") {
             true => 33_278.0,
             false => 267_735.0,
         }
@@ -346,12 +346,12 @@ impl<'a> ModelLine<'a> {
     fn all(places: &[&'a Place<'a>], tasks: &[usize]) -> Vec<Self> {
         let (of, paper) = (places[0].of, places[0].paper);
         let listed = paper.models.iter().map(|model| model.mixer);
-        let run: BTreeSet<&str> = places.iter().map(|place| place.text("mixer")).collect();
+        let run: BTreeSet<&str> = places.iter().map(|place| place.text(Column::MIXER)).collect();
         let others = run.into_iter().filter(|name| listed.clone().all(|listed| listed != *name));
         let mut lines = Vec::new();
         for mixer in listed.clone().filter(|name| of.options.filter.names(name)).chain(others) {
             let of_task = |task: &usize| -> Vec<&Place> {
-                places.iter().copied().filter(|p| p.text("mixer") == mixer && p.task == *task).collect()
+                places.iter().copied().filter(|p| p.text(Column::MIXER) == mixer && p.task == *task).collect()
             };
             let by_task: Vec<Vec<&Place>> = tasks.iter().map(of_task).collect();
             let longest = by_task.iter().map(Vec::len).max().unwrap_or(0);

@@ -6,7 +6,7 @@ use super::super::super::presets::{listed, Difference};
 use super::super::super::score::Status;
 use super::super::chance::{chance, majorities, CHANCE, MAJORITY};
 use super::{mixed_in, number, sizes, ModelLine, Place};
-use crate::store::{Direction, Field, Metric, Shown, METRICS};
+use crate::store::{Column, Direction, Field, Metric, Shown, METRICS};
 use std::collections::BTreeSet;
 
 pub(super) const GENERATED: &str = "‡";
@@ -25,7 +25,7 @@ pub(super) struct Table<'a> {
     pub paper: &'static PaperTable,
     /// The tasks that are shown.
     pub tasks: Vec<&'static TaskColumn>,
-    pub columns: Vec<Column>,
+    pub columns: Vec<ModelColumn>,
     /// Any place of the table, for the settings that they share.
     pub first: &'a Place<'a>,
     pub lines: Vec<ModelLine<'a>>,
@@ -34,7 +34,7 @@ pub(super) struct Table<'a> {
 }
 
 /// A column of a table of models.
-pub(super) struct Column {
+pub(super) struct ModelColumn {
     title: &'static str,
     pub kind: ColumnKind,
 }
@@ -76,7 +76,7 @@ impl<'a> Table<'a> {
         // On part of the data, tasks without runs are left out.
         let shown = |i: &usize| first.beside || places.iter().any(|place| place.task == *i);
         let shown: Vec<usize> = (0..tasks.len()).filter(shown).collect();
-        let column = |title, kind| Column { title, kind };
+        let column = |title, kind| ModelColumn { title, kind };
         let mut columns = Vec::new();
         if !paper.metrics.is_empty() {
             columns.extend(first.beside.then(|| column("paper", ColumnKind::Paper)));
@@ -113,10 +113,10 @@ impl<'a> Table<'a> {
             parts.extend(preset.filter(|_| !first.beside));
             parts.extend(self.losses().iter().map(|loss| format!("loss {loss}")));
         } else {
-            parts.push(first.text("dataset").to_owned());
-            parts.push(format!("tokenizer {}", first.text("tokenizer")));
+            parts.push(first.text(Column::DATASET).to_owned());
+            parts.push(format!("tokenizer {}", first.text(Column::TOKENIZER)));
             parts.extend(preset);
-            parts.push(first.text("precision").to_owned());
+            parts.push(first.text(Column::PRECISION).to_owned());
         }
         let told = first.of_table.iter().filter(|d| d.name != "loss");
         parts.extend(told.map(Difference::to_string));
@@ -124,12 +124,12 @@ impl<'a> Table<'a> {
     }
 
     fn protocol(&self) -> String {
-        format!("protocol {}", self.first.text("protocol"))
+        format!("protocol {}", self.first.text(Column::PROTOCOL))
     }
 
     /// The losses of classification among its runs.
     fn losses(&self) -> Vec<&str> {
-        let losses: BTreeSet<&str> = self.places().map(|place| place.text("loss")).collect();
+        let losses: BTreeSet<&str> = self.places().map(|place| place.text(Column::LOSS)).collect();
         losses.into_iter().filter(|loss| !loss.is_empty()).collect()
     }
 
@@ -150,7 +150,7 @@ impl<'a> Table<'a> {
     }
 
     /// Index of the number for `column` among those that the paper prints in a line.
-    pub fn index(&self, column: &Column) -> Option<usize> {
+    pub fn index(&self, column: &ModelColumn) -> Option<usize> {
         match column.kind {
             ColumnKind::Paper => Some(0),
             ColumnKind::Number(i, None) => self.paper.tasks.iter().position(|task| task == self.tasks[i]),
@@ -160,7 +160,7 @@ impl<'a> Table<'a> {
     }
 
     /// The printed number for `line` in `column`, if the paper's numbers may be shown beside it.
-    fn printed(&self, line: &ModelLine, column: &Column) -> Option<f64> {
+    fn printed(&self, line: &ModelLine, column: &ModelColumn) -> Option<f64> {
         let same = self.paper.style.is_share() || sizes(line.differences()).next().is_none();
         let known = self.paper.models.iter().find(|model| model.mixer == line.mixer);
         let known = known.filter(|_| same && self.first.beside)?;
@@ -168,7 +168,7 @@ impl<'a> Table<'a> {
     }
 
     /// Our number for the printed one in `column`, at the settings of the preset and on released examples.
-    pub fn comparable(&self, line: &ModelLine<'a>, column: &Column) -> Option<f64> {
+    pub fn comparable(&self, line: &ModelLine<'a>, column: &ModelColumn) -> Option<f64> {
         let entry = self.entry(line, column);
         match self.paper.style.is_share() {
             true if !entry.differences.is_empty() || entry.generated? => None,
@@ -177,7 +177,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn entry(&self, line: &ModelLine<'a>, column: &Column) -> Entry<'a> {
+    fn entry(&self, line: &ModelLine<'a>, column: &ModelColumn) -> Entry<'a> {
         let place = match column.kind {
             ColumnKind::Number(task, _) => line.places[task],
             ColumnKind::Paper | ColumnKind::Rate => line.places[0],
@@ -199,7 +199,7 @@ impl<'a> Table<'a> {
     }
 
     /// Mean of a metric, by default of the main one.
-    fn mean(&self, line: &ModelLine<'a>, column: &Column, metric: Option<&str>) -> Option<f64> {
+    fn mean(&self, line: &ModelLine<'a>, column: &ModelColumn, metric: Option<&str>) -> Option<f64> {
         match (column.kind, self.entry(line, column).place) {
             (ColumnKind::Average, _) => line.average(metric),
             (_, place) => Some(place?.plausible(metric.unwrap_or(place?.main())).score()?.mean),
@@ -211,7 +211,7 @@ impl<'a> Table<'a> {
         line.places[0].map_or(Status::NotRun, |place| place.plausible(name))
     }
 
-    fn row(&self, cell: impl Fn(&Column) -> Cell) -> Vec<Cell> {
+    fn row(&self, cell: impl Fn(&ModelColumn) -> Cell) -> Vec<Cell> {
         self.columns.iter().map(cell).collect()
     }
 
@@ -238,7 +238,7 @@ impl<'a> Table<'a> {
             lines.extend(self.baseline_line(&baselines[0]));
             lines.extend(self.compares().then(|| self.gap_line()));
         }
-        let across = if shares { self.protocol() } else { self.first.text("protocol").to_owned() };
+        let across = if shares { self.protocol() } else { self.first.text(Column::PROTOCOL).to_owned() };
         let columns = self.columns.iter().map(|column| column.title);
         let mut grid = Grid {
             facts: match shares {
@@ -265,8 +265,8 @@ impl<'a> Table<'a> {
     }
 
     /// A line of numbers printed in the paper.
-    fn paper_line(&self, name: &str, series: Option<&str>, number: impl Fn(&Column) -> Option<f64>) -> Line {
-        let cell = |column: &Column| number(column).map_or(Cell::text(""), |n| Cell::from(Content::Printed(n)));
+    fn paper_line(&self, name: &str, series: Option<&str>, number: impl Fn(&ModelColumn) -> Option<f64>) -> Line {
+        let cell = |column: &ModelColumn| number(column).map_or(Cell::text(""), |n| Cell::from(Content::Printed(n)));
         Line::of_paper(name, series, self.row(cell))
     }
 
@@ -281,16 +281,18 @@ impl<'a> Table<'a> {
     }
 
     /// Levels of a baseline in a column; the lowest and the highest where runs differ.
-    fn levels(&self, name: &str, column: &Column) -> Vec<f64> {
+    fn levels(&self, name: &str, column: &ModelColumn) -> Vec<f64> {
         let of_task = |task: usize| self.lines.iter().filter_map(move |line| line.places[task]);
         match (name, column.kind) {
             (CHANCE, ColumnKind::Number(task, _)) => {
                 of_task(task).find_map(|place| Some(chance(place.record)?.1)).into_iter().collect()
             }
             (MAJORITY, ColumnKind::Number(task, _)) => majorities(of_task(task).flat_map(|place| place.runs)),
-            (UNIGRAM, ColumnKind::Number(_, Some("test_ppl"))) => {
-                of_task(0).flat_map(|place| place.runs).find_map(|run| run.number("unigram_ppl")).into_iter().collect()
-            }
+            (UNIGRAM, ColumnKind::Number(_, Some("test_ppl"))) => of_task(0)
+                .flat_map(|place| place.runs)
+                .find_map(|run| run.number(Column::UNIGRAM_PPL))
+                .into_iter()
+                .collect(),
             _ => Vec::new(),
         }
     }
@@ -300,7 +302,7 @@ impl<'a> Table<'a> {
         baseline.levels.iter().find(|levels| !levels.is_empty())?;
         let shares = self.paper.style.is_share();
         let percent = |share: f64| self.paper.style.number(share);
-        let cell = |(column, levels): (&Column, &Vec<f64>)| match (column.kind, &levels[..]) {
+        let cell = |(column, levels): (&ModelColumn, &Vec<f64>)| match (column.kind, &levels[..]) {
             (ColumnKind::Average, _) => {
                 let tasks = &baseline.levels[..self.tasks.len()];
                 let equal = tasks.iter().all(|levels| levels.len() == 1);
@@ -321,7 +323,7 @@ impl<'a> Table<'a> {
         Some(Line::of_baseline(baseline.name, cells.collect()))
     }
 
-    fn cell(&self, line: &ModelLine<'a>, column: &Column) -> Cell {
+    fn cell(&self, line: &ModelLine<'a>, column: &ModelColumn) -> Cell {
         let entry = self.entry(line, column);
         let content = match column.kind {
             ColumnKind::Paper => Some(self.printed(line, column).map_or(Content::Text("-".into()), Content::Printed)),
@@ -374,8 +376,8 @@ impl<'a> Table<'a> {
                 }
             }
         }
-        let released = self.first.beside && self.first.text("protocol") == "reference";
-        if released && *self.first.record.get("lambda_skip") == Field::Flag(false) {
+        let released = self.first.beside && self.first.text(Column::PROTOCOL) == "reference";
+        if released && *self.first.record.get(Column::LAMBDA_SKIP) == Field::Flag(false) {
             notes.push(PLAIN_SKIP.to_owned());
         }
         notes
@@ -416,7 +418,7 @@ impl<'a> Table<'a> {
     fn records(&self) -> Vec<Facts> {
         let numbers =
             self.columns.iter().filter(|column| matches!(column.kind, ColumnKind::Number(..) | ColumnKind::Average));
-        let columns: Vec<&Column> = match self.paper.metrics {
+        let columns: Vec<&ModelColumn> = match self.paper.metrics {
             [] => numbers.collect(),
             _ => numbers.take(1).collect(),
         };
@@ -425,7 +427,7 @@ impl<'a> Table<'a> {
     }
 
     /// Record of a line on a task, or of its average.
-    fn record(&self, line: &ModelLine<'a>, column: &Column) -> Facts {
+    fn record(&self, line: &ModelLine<'a>, column: &ModelColumn) -> Facts {
         let (first, shares) = (self.first, self.paper.style.is_share());
         let Entry { place, differences, generated, .. } = self.entry(line, column);
         let status = place.map_or(Status::NotRun, |place| match shares {
@@ -433,14 +435,14 @@ impl<'a> Table<'a> {
             false => place.status(place.main()),
         });
         let score = status.score();
-        let text = |name: &str| fact(name, first.text(name));
+        let text = |column: Column| fact(column.name(), first.text(column));
         let preset = fact("preset", first.preset);
         let data = match shares {
             true => {
                 let data = fact("data", if first.beside { "whole" } else { "part" });
-                [data, text("protocol"), preset, fact("loss", self.losses().join(" "))]
+                [data, text(Column::PROTOCOL), preset, fact("loss", self.losses().join(" "))]
             }
-            false => [text("dataset"), text("tokenizer"), preset, text("precision")],
+            false => [text(Column::DATASET), text(Column::TOKENIZER), preset, text(Column::PRECISION)],
         };
         let (task, done) = match column.kind {
             ColumnKind::Number(i, _) => (self.tasks[i].name, status.name()),

@@ -115,7 +115,7 @@ pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
             positions: false,
             position_embedding: PositionEmbedding::Learnt,
             short_conv: false,
-            init: MapInit::Released,
+            map_init: MapInit::Released,
             embed_dropout: 0.0,
             attn_dropout: 0.0,
             expand: None,

@@ -1,12 +1,12 @@
 //! Summaries that went through other programs: their spellings are read as the same values, or refused with an
 //! explanation.
 
-use super::super::samples::{config, diverged, done, failed, read, text_config};
-use super::tests::{refused, summary_of, text_of};
-use super::*;
+use super::super::*;
+use super::{refused, summary_of, text_of};
 use crate::error::testing::Fails;
 use crate::error::{Diagnostic, Position};
 use crate::store::column::Kind;
+use crate::store::samples::{config, diverged, done, failed, read, text_config};
 use fastrand::Rng;
 
 /// Rows of both tasks: done, diverged and failed.
@@ -22,8 +22,8 @@ fn records() -> Vec<Record> {
     let mut rows: Vec<Record> = (0..).zip(results).map(row).collect();
     rows.push(Record::new(&text_config(), &read(17.42)));
     for row in &mut rows {
-        row.set("micro_batch_used", 16u64);
-        row.set("data_digest", "123456789012");
+        row.set(Column::MICRO_BATCH_USED, 16u64);
+        row.set(Column::DATA_DIGEST, "123456789012");
     }
     rows
 }
@@ -36,13 +36,13 @@ fn table(text: &str) -> Vec<StringRecord> {
 }
 
 /// Returns `table` with every cell replaced by `respell(column, cell)`.
-fn respelt(table: &[StringRecord], separator: u8, mut respell: impl FnMut(&Column, &str) -> String) -> String {
+fn respelt(table: &[StringRecord], separator: u8, mut respell: impl FnMut(Column, &str) -> String) -> String {
     let mut builder = csv::WriterBuilder::new();
     let mut writer = builder.delimiter(separator).from_writer(Vec::new());
     writer.write_record(&table[0]).unwrap();
     for row in &table[1..] {
-        let cells = table[0].iter().zip(row).map(|(name, cell)| match place(name) {
-            Some(place) => respell(&COLUMNS[place], cell),
+        let cells = table[0].iter().zip(row).map(|(name, cell)| match Column::find(name) {
+            Some(column) => respell(column, cell),
             None => cell.to_owned(),
         });
         writer.write_record(cells.collect::<Vec<_>>()).unwrap();
@@ -51,14 +51,11 @@ fn respelt(table: &[StringRecord], separator: u8, mut respell: impl FnMut(&Colum
 }
 
 /// Returns a random alternative spelling of a cell.
-fn other_spelling(column: &Column, cell: &str, comma: bool, rng: &mut Rng) -> String {
+fn other_spelling(column: Column, cell: &str, comma: bool, rng: &mut Rng) -> String {
     let any = |rng: &mut Rng, of: &[&str]| of[rng.usize(..of.len())].to_owned();
-    let decimal = |text: String| match comma {
-        true => text.replace('.', ","),
-        false => text,
-    };
+    let decimal = |text: String| if comma { text.replace('.', ",") } else { text };
     let none: &[&str] = &["", "NA", "N/A", "nan", "NaN", "None", "null", "<NA>", "#N/A", "NULL"];
-    match (column.kind, cell) {
+    match (column.spec().kind, cell) {
         // The words are values in these columns.
         (Kind::Real | Kind::AtLeastZero | Kind::Share, "") => any(rng, &["", "NA", "nan", "<NA>"]),
         (Kind::OneOf(names), "") if names.contains(&"nan") => any(rng, &["", "NaN", "None"]),
@@ -128,7 +125,7 @@ fn surrounded(text: &str, separator: u8, rng: &mut Rng) -> String {
 /// Returns `text` without its column of checksums, as the error message tells users who changed a row.
 fn without_checksum(text: &str) -> String {
     let table = table(text);
-    let at = table[0].iter().position(|name| name == CHECKSUM).unwrap();
+    let at = table[0].iter().position(|name| name == Column::CHECKSUM.name()).unwrap();
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in &table {
         let kept = row.iter().enumerate().filter(|(i, _)| *i != at);
@@ -146,16 +143,12 @@ fn a_row_in_the_spellings_of_other_programs_is_the_row_that_was_written() {
         let separator = [b',', b';', b'\t'][rng.usize(..3)];
         let comma = separator != b',' && rng.bool();
         // A respelt file may keep its checksums, since no value was changed.
-        let text = match rng.bool() {
-            true => whole.clone(),
-            false => without_checksum(&whole),
-        };
-        let respell = |column: &Column, cell: &str| other_spelling(column, cell, comma, &mut rng);
+        let text = if rng.bool() { whole.clone() } else { without_checksum(&whole) };
+        let respell = |column: Column, cell: &str| other_spelling(column, cell, comma, &mut rng);
         let text = respelt(&table(&text), separator, respell);
         let text = surrounded(&text, separator, &mut rng);
         let (_dir, path) = summary_of(&text);
-        let found = read_summary(&path);
-        let found = found.unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
+        let found = read_summary(&path).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
         assert!(found == records, "seed {seed}:\n{text}");
         assert!(is_summary(&path).unwrap(), "seed {seed}");
     }
@@ -164,9 +157,9 @@ fn a_row_in_the_spellings_of_other_programs_is_the_row_that_was_written() {
 #[test]
 fn a_name_or_a_cause_that_reads_like_nothing_stays_what_it_is() {
     let mut row = Record::new(&config(), &failed("a loss was NaN"));
-    row.set("cause", "nan");
-    row.set("state_mixer", "none");
-    row.set("host", "none");
+    row.set(Column::CAUSE, "nan");
+    row.set(Column::STATE_MIXER, "none");
+    row.set(Column::HOST, "none");
     let (_dir, path) = summary_of(&text_of(std::slice::from_ref(&row)));
     assert_eq!(read_summary(&path).unwrap(), [row]);
 }
@@ -180,10 +173,11 @@ fn a_value_that_was_changed_in_another_spelling_is_still_refused_by_its_checksum
 /// The refusal of a summary of one row in which `column` holds `cell`.
 fn refusal_of(column: &str, cell: &str, separator: u8) -> Diagnostic {
     let text = without_checksum(&text_of(&records()[..1]));
-    let text = respelt(&table(&text), separator, |found, own| match found.name == column {
-        true => cell.to_owned(),
-        false => own.to_owned(),
-    });
+    let text = respelt(
+        &table(&text),
+        separator,
+        |found, own| if found.name() == column { cell.to_owned() } else { own.to_owned() },
+    );
     refused(&text, 2)
 }
 
@@ -208,7 +202,7 @@ fn an_id_that_was_taken_for_a_number_is_refused_with_what_keeps_it() {
     // As it was written.
     for id in ["123456789012", "000000000012", "1234e5678901", "12345678901e"] {
         let mut row = records().remove(0);
-        row.set("run_id", id);
+        row.set(Column::RUN_ID, id);
         let (_dir, path) = summary_of(&text_of(std::slice::from_ref(&row)));
         assert_eq!(read_summary(&path).unwrap()[0].run_id(), id);
     }
@@ -243,8 +237,8 @@ fn a_decimal_comma_is_read_where_it_can_be_nothing_else() {
 fn cells_that_a_spreadsheet_left_out_at_the_end_of_a_row_are_empty() {
     let mut rows = vec![Record::new(&config(), &done(0.5)); 3];
     for (seed, row) in (0u64..).zip(&mut rows) {
-        row.set("run_id", &*format!("{seed:012}"));
-        row.set("seed", seed);
+        row.set(Column::RUN_ID, &*format!("{seed:012}"));
+        row.set(Column::SEED, seed);
     }
     let text = without_checksum(&text_of(&rows));
     let trimmed: Vec<&str> = text.lines().map(|line| line.trim_end_matches(',')).collect();

@@ -1,10 +1,10 @@
 //! Small valid values for the tests of this module and of those that use it.
 
-use super::{Cause, Metrics, Outcome, Provenance, Record, RunResult, RunStatus};
 use crate::config::{
     AdamConfig, Decay, InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, PositionEmbedding, Precision,
     Protocol, Rotary, RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
 };
+use crate::store::{Cause, Column, Metrics, Outcome, Provenance, Record, RunResult, RunStatus};
 use crate::tasks::mqar::MqarConfig;
 use crate::tasks::wikitext::{Corpus, Tokenizer, WikitextConfig};
 use crate::tasks::Generator;
@@ -42,7 +42,7 @@ pub(crate) fn config() -> RunConfig {
             positions: true,
             position_embedding: PositionEmbedding::Learnt,
             short_conv: false,
-            init: MapInit::Released,
+            map_init: MapInit::Released,
             embed_dropout: 0.1,
             attn_dropout: 0.1,
             expand: None,
@@ -138,18 +138,18 @@ pub(crate) fn done(accuracy: f64) -> RunResult {
         cause: None,
         micro_batch_used: None,
         metrics: Metrics::default()
-            .with("accuracy", accuracy)
-            .with("best_accuracy", accuracy)
-            .with("best_epoch", 64usize)
-            .with("epochs_run", 64usize)
-            .with("train_loss", 0.1)
-            .with("test_loss", 1.0 / 3.0)
-            .with("params", 600_000usize)
-            .with("state_size", 4096usize)
-            .with("steps", 12_544usize)
-            .with("seconds", 31.2)
-            .with("tokens_per_s", 1e6)
-            .with("peak_memory_bytes", 1usize << 28),
+            .with(Column::ACCURACY, accuracy)
+            .with(Column::BEST_ACCURACY, accuracy)
+            .with(Column::BEST_EPOCH, 64usize)
+            .with(Column::EPOCHS_RUN, 64usize)
+            .with(Column::TRAIN_LOSS, 0.1)
+            .with(Column::TEST_LOSS, 1.0 / 3.0)
+            .with(Column::PARAMS, 600_000usize)
+            .with(Column::STATE_SIZE, 4096usize)
+            .with(Column::STEPS, 12_544usize)
+            .with(Column::SECONDS, 31.2)
+            .with(Column::TOKENS_PER_S, 1e6)
+            .with(Column::PEAK_MEMORY_BYTES, 1usize << 28),
         ops: "fused".into(),
         data_digest: String::new(),
         started: "2026-01-31T10:00:00Z".into(),
@@ -161,33 +161,33 @@ pub(crate) fn done(accuracy: f64) -> RunResult {
 /// A run on text with this training perplexity; the other perplexities are multiples of it.
 pub(crate) fn read(train_ppl: f64) -> RunResult {
     let mut result = done(0.5);
-    result.metrics.set("epochs_run", 50usize);
-    for (name, factor) in [
-        ("train_ppl", 1.0),
-        ("train_ppl_eval", 0.75),
-        ("val_ppl", 2.0),
-        ("best_val_ppl", 1.25),
-        ("test_ppl", 2.5),
-        ("selected_test_ppl", 1.5),
-        ("val_word_ppl", 4.0),
-        ("test_word_ppl", 5.0),
+    result.metrics.set(Column::EPOCHS_RUN, 50usize);
+    for (column, factor) in [
+        (Column::TRAIN_PPL, 1.0),
+        (Column::TRAIN_PPL_EVAL, 0.75),
+        (Column::VAL_PPL, 2.0),
+        (Column::BEST_VAL_PPL, 1.25),
+        (Column::TEST_PPL, 2.5),
+        (Column::SELECTED_TEST_PPL, 1.5),
+        (Column::VAL_WORD_PPL, 4.0),
+        (Column::TEST_WORD_PPL, 5.0),
     ] {
-        result.metrics.set(name, factor * train_ppl);
+        result.metrics.set(column, factor * train_ppl);
     }
     result.metrics = result
         .metrics
-        .with("val_bits_per_byte", 1.0)
-        .with("test_bits_per_byte", 1.25)
-        .with("unigram_ppl", 1100.0)
-        .with("train_tokens", 119_000_000usize);
+        .with(Column::VAL_BITS_PER_BYTE, 1.0)
+        .with(Column::TEST_BITS_PER_BYTE, 1.25)
+        .with(Column::UNIGRAM_PPL, 1100.0)
+        .with(Column::TRAIN_TOKENS, 119_000_000usize);
     result
 }
 
 pub(crate) fn diverged() -> RunResult {
     let mut result = done(0.001);
     result.outcome = Some(Outcome::Diverged);
-    result.metrics.set("train_loss", f64::NAN);
-    result.metrics.set("test_loss", None::<f64>);
+    result.metrics.set(Column::TRAIN_LOSS, f64::NAN);
+    result.metrics.set(Column::TEST_LOSS, None::<f64>);
     result
 }
 
@@ -195,8 +195,8 @@ pub(crate) fn failed(reason: &str) -> RunResult {
     let mut result = done(0.0);
     (result.status, result.outcome) = (RunStatus::Failed, None);
     (result.reason, result.cause) = (reason.into(), Some(Cause::infer(reason)));
-    for name in ["accuracy", "best_accuracy", "best_epoch"] {
-        result.metrics.set(name, None::<usize>);
+    for column in [Column::ACCURACY, Column::BEST_ACCURACY, Column::BEST_EPOCH] {
+        result.metrics.set(column, None::<usize>);
     }
     result
 }

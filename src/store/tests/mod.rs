@@ -1,8 +1,11 @@
 //! Life of a run on disk, with its interruptions.
 
-use super::samples::{config, diverged, done, failed, provenance};
+mod opening;
+pub(crate) mod samples;
+
 use super::*;
 use crate::error::testing::Fails;
+use samples::{config, diverged, done, failed, provenance};
 use std::process::{Command, Stdio};
 
 fn store() -> (tempfile::TempDir, Store) {
@@ -143,7 +146,7 @@ fn a_diverged_run_is_done_and_its_loss_reads_back_as_absent() {
     let result = store.result(&config().id()).unwrap().unwrap();
     assert_eq!(store.status(&config().id()).unwrap(), Status::Done);
     assert_eq!(result.outcome, Some(Outcome::Diverged));
-    assert_eq!(result.metrics.get("train_loss"), None);
+    assert_eq!(result.metrics.get(Column::TRAIN_LOSS), None);
 }
 
 #[test]
