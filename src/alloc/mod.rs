@@ -42,26 +42,26 @@ pub fn keep_pages() {
 /// Global allocator of the binary.
 pub struct Allocator;
 
-static BLOCKS: Mutex<Blocks> = Mutex::new(Blocks::new());
+static BLOCKS: Mutex<BlockCache> = Mutex::new(BlockCache::new());
 
-fn blocks() -> MutexGuard<'static, Blocks> {
+fn blocks() -> MutexGuard<'static, BlockCache> {
     BLOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Large block that is not in use.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Block {
+struct FreeBlock {
     address: *mut u8,
     bytes: usize,
 }
 
 // SAFETY: a cached block belongs to the cache alone.
-unsafe impl Send for Block {}
+unsafe impl Send for FreeBlock {}
 
 /// Cache of large blocks and its counters.
-struct Blocks {
+struct BlockCache {
     /// Cached blocks, the one freed first at the front.
-    cached: [Block; SLOTS],
+    cached: [FreeBlock; SLOTS],
     count: usize,
     /// Total size of the cached blocks in bytes.
     spare: usize,
@@ -71,15 +71,15 @@ struct Blocks {
     peak: usize,
 }
 
-impl Blocks {
+impl BlockCache {
     const fn new() -> Self {
-        let none = Block { address: null_mut(), bytes: 0 };
+        let none = FreeBlock { address: null_mut(), bytes: 0 };
         Self { cached: [none; SLOTS], count: 0, spare: 0, used: 0, peak: 0 }
     }
 
     /// Returns the block of `bytes` bytes that was freed last, since part of it may still be in a cache of the
     /// processor.
-    fn take(&mut self, bytes: usize) -> Option<Block> {
+    fn take(&mut self, bytes: usize) -> Option<FreeBlock> {
         let mut cached = self.cached[..self.count].iter();
         let at = cached.rposition(|block| block.bytes == bytes)?;
         self.use_more(bytes);
@@ -94,7 +94,7 @@ impl Blocks {
 
     /// Removes the block that was cached first if, with `more` further bytes in use, cached and used blocks together
     /// would exceed 5/4 of the peak of `used`.
-    fn surplus(&mut self, more: usize) -> Option<Block> {
+    fn surplus(&mut self, more: usize) -> Option<FreeBlock> {
         let used = self.used + more;
         let peak = self.peak.max(used);
         let exceeds = used + self.spare > peak + peak / 4;
@@ -102,7 +102,7 @@ impl Blocks {
     }
 
     /// Caches a block. Returns the block that was cached first if there are no slots left.
-    fn put(&mut self, block: Block) -> Option<Block> {
+    fn put(&mut self, block: FreeBlock) -> Option<FreeBlock> {
         let evicted = (self.count == SLOTS).then(|| self.remove(0));
         self.used -= block.bytes;
         self.spare += block.bytes;
@@ -111,7 +111,7 @@ impl Blocks {
         evicted
     }
 
-    fn remove(&mut self, at: usize) -> Block {
+    fn remove(&mut self, at: usize) -> FreeBlock {
         let block = self.cached[at];
         self.cached.copy_within(at + 1..self.count, at);
         self.count -= 1;
@@ -157,7 +157,7 @@ fn refusal(bytes: usize, used: usize) -> String {
     format!("memory allocation of {more} failed, beside {used} in use: take smaller sizes, a smaller batch or a shorter text")
 }
 
-fn recycle(block: Block) {
+fn recycle(block: FreeBlock) {
     let evicted = blocks().put(block);
     evicted.into_iter().for_each(release);
 }
@@ -187,7 +187,7 @@ fn map(bytes: usize) -> *mut u8 {
     }
 }
 
-fn release(block: Block) {
+fn release(block: FreeBlock) {
     // SAFETY: the block was mapped with that size, and nothing uses it.
     let _ = unsafe { munmap(block.address.cast(), block.bytes) };
 }
@@ -214,7 +214,7 @@ unsafe impl GlobalAlloc for Allocator {
 
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
         match large(layout) {
-            Some(bytes) => recycle(Block { address, bytes }),
+            Some(bytes) => recycle(FreeBlock { address, bytes }),
             None => MiMalloc.dealloc(address, layout),
         }
     }

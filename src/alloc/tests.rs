@@ -115,14 +115,14 @@ fn threads_that_take_and_free_at_once_share_no_block() {
     });
 }
 
-fn block(name: usize, bytes: usize) -> Block {
+fn block(name: usize, bytes: usize) -> FreeBlock {
     let address = null_mut::<u8>().wrapping_add(name);
-    Block { address, bytes }
+    FreeBlock { address, bytes }
 }
 
 #[test]
 fn the_block_of_a_size_that_was_freed_last_is_used_first() {
-    let mut blocks = Blocks::new();
+    let mut blocks = BlockCache::new();
     blocks.use_more(70);
     for (name, bytes) in [(1, 10), (2, 20), (3, 10), (4, 30)] {
         assert_eq!(blocks.put(block(name, bytes)), None);
@@ -135,7 +135,7 @@ fn the_block_of_a_size_that_was_freed_last_is_used_first() {
 
 #[test]
 fn used_and_waiting_blocks_are_a_quarter_more_than_were_ever_in_use() {
-    let mut blocks = Blocks::new();
+    let mut blocks = BlockCache::new();
     blocks.use_more(80);
     for name in 0..8 {
         blocks.put(block(name, 10));
@@ -153,7 +153,7 @@ fn used_and_waiting_blocks_are_a_quarter_more_than_were_ever_in_use() {
 
 #[test]
 fn the_oldest_block_goes_where_there_are_too_many() {
-    let mut blocks = Blocks::new();
+    let mut blocks = BlockCache::new();
     blocks.use_more(SLOTS + 1);
     for name in 0..SLOTS {
         assert_eq!(blocks.put(block(name, 1)), None);

@@ -1,16 +1,16 @@
 //! Cases measured by `dsf bench all`, `lengths`, `compare` and `--device`.
 
 use super::check::{self, by_route, Tier};
-use super::driver::{Bench, Case};
-use super::floors::Shape;
+use super::driver::{Bench, BenchCase};
+use super::floors::OpShape;
 use super::machine::Machine;
 use super::op::OpTiming;
-use super::ops::{self, Op, Pass, MAMBA, TASKS};
+use super::ops::{self, Op, TimedPasses, MAMBA, TASKS};
 use super::peers::{call, mixers_in_pytorch, Peer, Scripts};
 use super::predicted::predicted;
-use super::row::{Details, Kind, Report, Row};
-use super::step::{of_flags, of_the_paper, Form, Size, Step, SMALL};
-use super::timer::Schedule;
+use super::row::{Details, Measurement, MeasurementKind, MeasurementReport};
+use super::step::{of_flags, of_the_paper, StepExecution, StepShape, TimedSteps, SMALL};
+use super::timer::Repetitions;
 use crate::config::{Precision, RunConfig};
 use crate::error::{refuse, Error, Result};
 use crate::mixers::MIXERS;
@@ -19,10 +19,10 @@ use candle_core::DType;
 use std::path::Path;
 
 /// Schedule of ops on a GPU.
-const OP_CALLS: Schedule = Schedule { warm_up: 2, rounds: 5, round_seconds: 0.02, most_calls: 1 << 14 };
+const OP_CALLS: Repetitions = Repetitions { warm_up: 2, rounds: 5, round_seconds: 0.02, most_calls: 1 << 14 };
 
 /// Schedule of training steps on a GPU.
-const STEP_CALLS: Schedule = Schedule { warm_up: 4, rounds: 5, round_seconds: 0.25, most_calls: 20 };
+const STEP_CALLS: Repetitions = Repetitions { warm_up: 4, rounds: 5, round_seconds: 0.25, most_calls: 20 };
 
 /// Number of distinct random numbers in a large input.
 const DISTINCT: usize = 1 << 16;
@@ -48,15 +48,15 @@ fn other_tasks(on_cpu: bool) -> impl Iterator<Item = (&'static str, String)> {
 
 /// Returns the cases on a CPU, each in a process of its own: a step of every mixer on the paper's smallest task, of two
 /// classifiers and of Pythia-70M, and every op at one size; with `scripts`, PyTorch as the peer.
-pub fn cpu(scripts: Option<&Scripts>) -> Vec<Case> {
+pub fn cpu(scripts: Option<&Scripts>) -> Vec<BenchCase> {
     let steps = MIXERS.iter().map(|entry| {
         let name = entry.name;
-        (Kind::Step, name, format!("--preset paper --mixer {name} --d 64 --n 64 --batch-size 512"))
+        (MeasurementKind::Step, name, format!("--preset paper --mixer {name} --d 64 --n 64 --batch-size 512"))
     });
-    let of_tasks = other_tasks(true).map(|(name, flags)| (Kind::Step, name, flags));
+    let of_tasks = other_tasks(true).map(|(name, flags)| (MeasurementKind::Step, name, flags));
     let of_ops = ops::all().flat_map(|op| {
         let sizes = op.sizes.on_cpu().into_iter();
-        sizes.map(|shape| (Kind::Op, op.name, format!("{} --shape {}", op.name, op.sizes_of(&shape))))
+        sizes.map(|shape| (MeasurementKind::Op, op.name, format!("{} --shape {}", op.name, op.sizes_of(&shape))))
     });
     let each = steps.chain(of_tasks).chain(of_ops).flat_map(|(kind, name, flags)| {
         let peers = scripts.map_or(Vec::new(), |scripts| scripts.of(kind, name, true));
@@ -70,7 +70,7 @@ pub fn cpu(scripts: Option<&Scripts>) -> Vec<Case> {
 /// Returns steps of `tokens` tokens in sequences of each of `lengths`, with one label per 16 tokens, ordered by mixer.
 /// Dropout on attention weights is off, since it would keep linear attention from running as a recurrence. The
 /// vocabulary is larger than the longest sequence, as the task requires.
-pub fn lengths(mixers: &[String], lengths: &[usize], tokens: usize, steps: usize) -> Vec<Case> {
+pub fn lengths(mixers: &[String], lengths: &[usize], tokens: usize, steps: usize) -> Vec<BenchCase> {
     let vocabulary = lengths.iter().max().unwrap_or(&0) + 64;
     let case = |mixer: &str, length: usize| {
         let (pairs, batch) = ((length / 16).max(1), tokens / length);
@@ -78,17 +78,17 @@ pub fn lengths(mixers: &[String], lengths: &[usize], tokens: usize, steps: usize
             "--preset paper --mixer {mixer} --d 64 --n 64 --seq-len {length} --kv-pairs {pairs} \
              --batch-size {batch} --vocab-size {vocabulary} --attn-dropout 0 --steps {steps}"
         );
-        process(Kind::Step, &flags)
+        process(MeasurementKind::Step, &flags)
     };
     let each = |mixer| lengths.iter().map(move |&length| case(mixer, length));
     mixers.iter().flat_map(|mixer| each(mixer)).collect()
 }
 
 /// Returns the case of a command line after `dsf bench`, a step or an op, with `peer`.
-pub fn compared(line: &[String], peer: Peer) -> Result<Case> {
+pub fn compared(line: &[String], peer: Peer) -> Result<BenchCase> {
     let kind = match line.first().map(String::as_str) {
-        Some("step") => Kind::Step,
-        Some("op") => Kind::Op,
+        Some("step") => MeasurementKind::Step,
+        Some("op") => MeasurementKind::Op,
         _ => {
             let given = line.join(" ");
             refuse!("`{given}` is neither a step nor an op");
@@ -98,11 +98,11 @@ pub fn compared(line: &[String], peer: Peer) -> Result<Case> {
 }
 
 /// Runs `dsf bench step` or `dsf bench op` in a process of its own, so that its peak memory is that of the case.
-fn process(kind: Kind, flags: &str) -> Case {
-    let row = Row::new(kind, flags, DType::F32.as_str());
+fn process(kind: MeasurementKind, flags: &str) -> BenchCase {
+    let row = Measurement::new(kind, flags, DType::F32.as_str());
     let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
-    let drops = kind == Kind::Step && !flags.iter().any(|flag| flag == "--dropout");
-    let work = move |row: &mut Row, bench: &Bench, export: Option<&Path>| {
+    let drops = kind == MeasurementKind::Step && !flags.iter().any(|flag| flag == "--dropout");
+    let work = move |row: &mut Measurement, bench: &Bench, export: Option<&Path>| {
         let program = std::env::current_exe().map_err(Error::io("find", "this program"))?;
         let mut command = vec![program.display().to_string(), "bench".to_owned(), kind.name().to_owned()];
         command.extend(flags.iter().cloned());
@@ -112,8 +112,8 @@ fn process(kind: Kind, flags: &str) -> Case {
             command.extend(drops.then(|| "--dropout=0".to_owned()));
         }
         let unreadable = |e| Error::usage(format!("{}: {e}", command.join(" ")));
-        let report: Report = serde_json::from_value(call(&command)?).map_err(unreadable)?;
-        *row = Row {
+        let report: MeasurementReport = serde_json::from_value(call(&command)?).map_err(unreadable)?;
+        *row = Measurement {
             case: row.case.clone(),
             peer: row.peer.clone(),
             passed: row.passed,
@@ -123,7 +123,7 @@ fn process(kind: Kind, flags: &str) -> Case {
         };
         Ok(report.details)
     };
-    let mut case = Case::new(row, work);
+    let mut case = BenchCase::new(row, work);
     case.drops = drops;
     case
 }
@@ -131,8 +131,8 @@ fn process(kind: Kind, flags: &str) -> Case {
 /// Returns all cases of a device, the most important first, since time may be limited: correctness of ops and models;
 /// times of the ops that dominate a step; steps of the paper's mixers at both ends of its tasks, in every precision and
 /// form, and of other tasks; with `scripts` the same with PyTorch as the peer; then all other times.
-pub fn device(machine: &Machine, scripts: Option<&Scripts>) -> Vec<Case> {
-    let forms = Form::of(machine);
+pub fn device(machine: &Machine, scripts: Option<&Scripts>) -> Vec<BenchCase> {
+    let forms = StepExecution::of(machine);
     let [first, second, third, last] = of_the_paper();
     let ours = mixers_in_pytorch();
     let of_others: Vec<&str> = MIXERS.iter().map(|entry| entry.name).collect();
@@ -176,14 +176,14 @@ fn precisions(machine: &Machine) -> &'static [Precision] {
     }
 }
 
-fn checks(machine: &Machine) -> Vec<Case> {
+fn checks(machine: &Machine) -> Vec<BenchCase> {
     let mut cases = op_checks(machine, Tier::Small);
     cases.extend(op_checks(machine, Tier::Medium));
-    for &form in Form::of(machine) {
+    for &form in StepExecution::of(machine) {
         for entry in MIXERS {
             for &precision in precisions(machine) {
-                let row = Row::new(Kind::Model, SMALL.case(entry.name, form), precision.as_str());
-                cases.push(Case::new(row, move |row, bench, _| {
+                let row = Measurement::new(MeasurementKind::Model, SMALL.case(entry.name, form), precision.as_str());
+                cases.push(BenchCase::new(row, move |row, bench, _| {
                     check::model(row, entry.name, precision, form, &bench.machine.device)
                 }));
             }
@@ -193,26 +193,26 @@ fn checks(machine: &Machine) -> Vec<Case> {
     cases
 }
 
-fn op_checks(machine: &Machine, tier: Tier) -> Vec<Case> {
+fn op_checks(machine: &Machine, tier: Tier) -> Vec<BenchCase> {
     let mut cases = Vec::new();
     for op in ops::all() {
         for &io in machine.types() {
             let case = format!("{} {} {}", tier.name(), op.name, op.sizes_of(&tier.shape(op)));
-            let row = Row::new(Kind::Check, case, io.as_str());
-            cases.push(Case::new(row, move |row, bench, _| check::op(row, op, tier, io, &bench.machine.device)));
+            let row = Measurement::new(MeasurementKind::Check, case, io.as_str());
+            cases.push(BenchCase::new(row, move |row, bench, _| check::op(row, op, tier, io, &bench.machine.device)));
         }
     }
     cases
 }
 
-fn op_times(machine: &Machine, wanted: impl Fn(&Op) -> bool) -> Vec<Case> {
+fn op_times(machine: &Machine, wanted: impl Fn(&Op) -> bool) -> Vec<BenchCase> {
     let mut cases = Vec::new();
     for op in ops::all().filter(|op| wanted(op)) {
         for shape in op.sizes.on_gpu() {
             for &io in machine.types() {
-                for pass in [Pass::Forward, Pass::Both] {
+                for pass in [TimedPasses::Forward, TimedPasses::Both] {
                     let timing = OpTiming { op, shape, io, schedule: OP_CALLS };
-                    cases.push(Case::new(timing.row(pass), move |row, bench, _| {
+                    cases.push(BenchCase::new(timing.row(pass), move |row, bench, _| {
                         let inputs = op.draw(&shape, io, DISTINCT)?;
                         timing.time(pass, row, &inputs, &bench.machine)?;
                         row.predicted = predicted(op, &shape, io, pass);
@@ -225,38 +225,55 @@ fn op_times(machine: &Machine, wanted: impl Fn(&Op) -> bool) -> Vec<Case> {
     cases
 }
 
-fn step_times(size: Size, mixers: &[&'static str], precision: Precision, forms: &[Form]) -> Vec<Case> {
-    let of_form =
-        |form: &Form| mixers.iter().map(|mixer| steps(size, mixer, precision, *form, None)).collect::<Vec<_>>();
+fn step_times(
+    size: StepShape,
+    mixers: &[&'static str],
+    precision: Precision,
+    forms: &[StepExecution],
+) -> Vec<BenchCase> {
+    let of_form = |form: &StepExecution| {
+        mixers.iter().map(|mixer| steps(size, mixer, precision, *form, None)).collect::<Vec<_>>()
+    };
     forms.iter().flat_map(of_form).collect()
 }
 
 /// Returns steps of one of our models on one of the paper's tasks; `None` keeps the protocol's dropout.
-fn steps(size: Size, mixer: &'static str, precision: Precision, form: Form, dropout: Option<f64>) -> Case {
+fn steps(
+    size: StepShape,
+    mixer: &'static str,
+    precision: Precision,
+    form: StepExecution,
+    dropout: Option<f64>,
+) -> BenchCase {
     step(size.case(mixer, form), precision, form, move || size.config(mixer, precision, dropout))
 }
 
 /// Returns steps of `dsf bench step` with these flags, launched op by op, since batches of documents differ in shape.
-fn steps_of_flags(flags: String, precision: Precision) -> Case {
+fn steps_of_flags(flags: String, precision: Precision) -> BenchCase {
     let whole = format!("{flags} --precision {}", precision.as_str());
-    step(flags, precision, Form::Launched, move || of_flags(&whole))
+    step(flags, precision, StepExecution::Launched, move || of_flags(&whole))
 }
 
-fn step(case: String, precision: Precision, form: Form, config: impl Fn() -> Result<RunConfig> + 'static) -> Case {
-    Case::new(Row::new(Kind::Step, case, precision.as_str()), move |row, bench, export| {
-        Step::scheduled(config()?, STEP_CALLS, form)?.measure(row, &bench.machine, &bench.data, export)
+fn step(
+    case: String,
+    precision: Precision,
+    form: StepExecution,
+    config: impl Fn() -> Result<RunConfig> + 'static,
+) -> BenchCase {
+    BenchCase::new(Measurement::new(MeasurementKind::Step, case, precision.as_str()), move |row, bench, export| {
+        TimedSteps::scheduled(config()?, STEP_CALLS, form)?.measure(row, &bench.machine, &bench.data, export)
     })
 }
 
 /// Returns the same steps, also timed with ops computed by their definitions.
-fn beside_plain(size: Size, mixer: &'static str, form: Form) -> Case {
+fn beside_plain(size: StepShape, mixer: &'static str, form: StepExecution) -> BenchCase {
     let fused = steps(size, mixer, Precision::F32, form, None);
-    let plain = steps(size, mixer, Precision::F32, Form::Launched, None);
+    let plain = steps(size, mixer, Precision::F32, StepExecution::Launched, None);
     let mut row = fused.row;
     row.peer = PLAIN.to_owned();
-    Case::new(row, move |row, bench, _| {
+    BenchCase::new(row, move |row, bench, _| {
         let details = (fused.work)(row, bench, None)?;
-        let mut theirs = Row::default();
+        let mut theirs = Measurement::default();
         by_route(Route::Reference, || (plain.work)(&mut theirs, bench, None))?;
         if let (Some(ours), Some(theirs)) = (row.seconds, theirs.seconds) {
             row.took_by_turns(&[ours], &[theirs]);
@@ -265,32 +282,32 @@ fn beside_plain(size: Size, mixer: &'static str, form: Form) -> Case {
     })
 }
 
-fn beside_scripts(machine: &Machine, scripts: &Scripts) -> Vec<Case> {
+fn beside_scripts(machine: &Machine, scripts: &Scripts) -> Vec<BenchCase> {
     let peers = |kind, name| scripts.of(kind, name, machine.is_cpu()).into_iter();
     let mut cases = Vec::new();
     for sizes in [TASKS[0], TASKS[3], MAMBA] {
         for op in ops::all() {
             let beside = |peer| both_passes(op, sizes.into()).beside(peer);
-            cases.extend(peers(Kind::Op, op.name).map(beside));
+            cases.extend(peers(MeasurementKind::Op, op.name).map(beside));
         }
     }
-    let form = *Form::of(machine).last().unwrap_or(&Form::Launched);
+    let form = *StepExecution::of(machine).last().unwrap_or(&StepExecution::Launched);
     let [first, second, third, last] = of_the_paper();
     for size in [first, last, second, third] {
         for entry in MIXERS {
             let case = || steps(size, entry.name, Precision::F32, form, Some(0.0));
-            cases.extend(peers(Kind::Step, entry.name).map(|peer| case().beside(peer)));
+            cases.extend(peers(MeasurementKind::Step, entry.name).map(|peer| case().beside(peer)));
         }
     }
     for (name, flags) in other_tasks(machine.is_cpu()) {
         let case = || steps_of_flags(flags.clone(), Precision::F32);
-        cases.extend(peers(Kind::Step, name).map(|peer| case().beside(peer)));
+        cases.extend(peers(MeasurementKind::Step, name).map(|peer| case().beside(peer)));
     }
     cases
 }
 
 /// Returns forward and backward of an op in f32.
-pub(super) fn both_passes(op: &'static Op, shape: Shape) -> Case {
+pub(super) fn both_passes(op: &'static Op, shape: OpShape) -> BenchCase {
     let timing = OpTiming { op, shape, io: DType::F32, schedule: OP_CALLS };
-    Case::new(timing.row(Pass::Both), move |row, bench, export| timing.measure(row, &bench.machine, export))
+    BenchCase::new(timing.row(TimedPasses::Both), move |row, bench, export| timing.measure(row, &bench.machine, export))
 }

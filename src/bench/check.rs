@@ -1,10 +1,10 @@
 //! Correctness of a device: ops and models are compared with the CPU.
 
-use super::floors::Shape;
-use super::ops::{Drawn, Op};
-use super::row::{Details, Row};
-use super::step::{Form, Step, SMALL};
-use super::timer::Schedule;
+use super::floors::OpShape;
+use super::ops::{DrawnInput, Op};
+use super::row::{Details, Measurement};
+use super::step::{StepExecution, TimedSteps, SMALL};
+use super::timer::Repetitions;
 use crate::config::Precision;
 use crate::error::{Error, Result};
 use crate::ops::{prefer, Distance, Route};
@@ -30,10 +30,10 @@ impl Tier {
         }
     }
 
-    pub fn shape(self, op: &Op) -> Shape {
+    pub fn shape(self, op: &Op) -> OpShape {
         op.heads_of(match self {
-            Self::Small => Shape { batch: 3, len: 37, width: 21, states: 9, heads: 3 },
-            Self::Medium => Shape { batch: 4, len: 256, width: 96, states: 48, heads: 1 },
+            Self::Small => OpShape { batch: 3, len: 37, width: 21, states: 9, heads: 3 },
+            Self::Medium => OpShape { batch: 4, len: 256, width: 96, states: 48, heads: 1 },
             Self::Large => op.sizes.large(),
         })
     }
@@ -53,10 +53,10 @@ impl Tier {
 
 /// Training steps of a model's check. The first steps are launched op by op in any form; recorded steps are replayed
 /// after them.
-const STEPS: Schedule = Schedule { warm_up: 4, rounds: 0, round_seconds: 0.0, most_calls: 1 };
+const STEPS: Repetitions = Repetitions { warm_up: 4, rounds: 0, round_seconds: 0.0, most_calls: 1 };
 
 /// Compares output and gradients of an op, with activations of type `io`, with those in f64.
-pub(super) fn op(row: &mut Row, op: &Op, tier: Tier, io: DType, device: &Device) -> Result<Details> {
+pub(super) fn op(row: &mut Measurement, op: &Op, tier: Tier, io: DType, device: &Device) -> Result<Details> {
     let inputs = op.draw(&tier.shape(op), io, usize::MAX)?;
     let route = if tier == Tier::Small { Route::Reference } else { Route::Fused };
     let expected = by_route(route, || results(op, &inputs, DType::F64, &Device::Cpu))?;
@@ -65,11 +65,17 @@ pub(super) fn op(row: &mut Row, op: &Op, tier: Tier, io: DType, device: &Device)
 }
 
 /// Compares the losses of a small model's first steps with those on the CPU in f32, from the same seed.
-pub(super) fn model(row: &mut Row, mixer: &str, precision: Precision, form: Form, device: &Device) -> Result<Details> {
+pub(super) fn model(
+    row: &mut Measurement,
+    mixer: &str,
+    precision: Precision,
+    form: StepExecution,
+    device: &Device,
+) -> Result<Details> {
     let losses = |precision, form, device: &Device| {
-        Step::scheduled(SMALL.config(mixer, precision, None)?, STEPS, form)?.losses(device)
+        TimedSteps::scheduled(SMALL.config(mixer, precision, None)?, STEPS, form)?.losses(device)
     };
-    let expected = losses(Precision::F32, Form::Launched, &Device::Cpu)?;
+    let expected = losses(Precision::F32, StepExecution::Launched, &Device::Cpu)?;
     let got = losses(precision, form, device)?;
     row.loss = got.last().copied();
     let tolerance = match precision {
@@ -102,9 +108,9 @@ pub(super) fn by_route<T>(route: Route, work: impl FnOnce() -> Result<T>) -> Res
 
 /// Compares `op` on `device` with `expected`, and its bits with those of a second call.
 pub(super) fn compare(
-    row: &mut Row,
+    row: &mut Measurement,
     op: &Op,
-    inputs: &[Drawn],
+    inputs: &[DrawnInput],
     io: DType,
     device: &Device,
     expected: &[Tensor],
@@ -135,7 +141,7 @@ pub(super) fn compare(
 }
 
 /// Returns the output, then the gradients of a weighted sum of it.
-pub(super) fn results(op: &Op, inputs: &[Drawn], io: DType, device: &Device) -> Result<Vec<Tensor>> {
+pub(super) fn results(op: &Op, inputs: &[DrawnInput], io: DType, device: &Device) -> Result<Vec<Tensor>> {
     let inputs = inputs.iter().map(|input| input.on(io, device, true));
     let inputs = inputs.collect::<Result<Vec<Tensor>>>()?;
     let output = (op.run)(&inputs, io)?;

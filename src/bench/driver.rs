@@ -2,8 +2,8 @@
 
 use super::check::relative_difference;
 use super::machine::Machine;
-use super::peers::{losses, Absent, Peer};
-use super::row::{Details, Row};
+use super::peers::{losses, MissingPeer, Peer};
+use super::row::{Details, Measurement};
 use super::step::DataCache;
 use crate::error::{Error, Result};
 use crate::ops::{prefer, Route};
@@ -13,19 +13,22 @@ use std::time::{Duration, Instant};
 
 /// Fills a row, and returns the details for which the row has no column. If a path is given, the inputs for a peer are
 /// written to it as a safetensors file, and dropout is off.
-type Work = dyn Fn(&mut Row, &Bench, Option<&Path>) -> Result<Details>;
+type BenchWork = dyn Fn(&mut Measurement, &Bench, Option<&Path>) -> Result<Details>;
 
 /// A measurement to be made.
-pub struct Case {
-    pub(super) row: Row,
-    pub(super) work: Box<Work>,
+pub struct BenchCase {
+    pub(super) row: Measurement,
+    pub(super) work: Box<BenchWork>,
     /// Whether the measurement uses dropout, which exporting turns off.
     pub(super) drops: bool,
     peer: Option<Peer>,
 }
 
-impl Case {
-    pub(super) fn new(row: Row, work: impl Fn(&mut Row, &Bench, Option<&Path>) -> Result<Details> + 'static) -> Self {
+impl BenchCase {
+    pub(super) fn new(
+        row: Measurement,
+        work: impl Fn(&mut Measurement, &Bench, Option<&Path>) -> Result<Details> + 'static,
+    ) -> Self {
         Self { row, work: Box::new(work), drops: false, peer: None }
     }
 
@@ -63,20 +66,20 @@ impl Bench {
 
     /// Returns the titles of those `rows` that need not be measured again: rows of this machine and of this commit,
     /// without uncommitted changes, that have a time and did not fail.
-    pub fn held(&self, rows: &[Row]) -> HashSet<String> {
-        let mut here = Row::default();
+    pub fn held(&self, rows: &[Measurement]) -> HashSet<String> {
+        let mut here = Measurement::default();
         self.machine.describe(&mut here);
         if here.commit.is_empty() || here.commit.ends_with("-dirty") {
             return HashSet::new();
         }
-        let of = |row: &Row| {
+        let of = |row: &Measurement| {
             let machine = [&row.commit, &row.device, &row.processor].map(String::clone);
             (machine, row.threads)
         };
         let here = of(&here);
-        let measured = |row: &Row| !row.failed() && (row.is_check() || row.seconds.is_some());
+        let measured = |row: &Measurement| !row.failed() && (row.is_check() || row.seconds.is_some());
         let held = rows.iter().filter(|row| of(row) == here && measured(row));
-        held.map(Row::title).collect()
+        held.map(Measurement::title).collect()
     }
 
     /// Measures until no case is left or the time is over. `on_progress` receives messages, `done` every row; an error
@@ -85,15 +88,15 @@ impl Bench {
     /// Ops in this process take their fused form, regardless of the previous setting.
     pub fn run(
         &self,
-        cases: &[Case],
+        cases: &[BenchCase],
         on_progress: &mut dyn FnMut(&str),
-        done: &mut dyn FnMut(Row) -> Result<()>,
+        done: &mut dyn FnMut(Measurement) -> Result<()>,
     ) -> Result<Vec<String>> {
         prefer(Route::Fused);
         let (start, count) = (Instant::now(), cases.len());
         for (index, case) in cases.iter().enumerate() {
             if start.elapsed() >= self.time {
-                return Ok(cases[index..].iter().map(Case::title).collect());
+                return Ok(cases[index..].iter().map(BenchCase::title).collect());
             }
             on_progress(&format!("{} of {count}  {}", index + 1, case.title()));
             done(self.measure(case, on_progress)?)?;
@@ -102,7 +105,7 @@ impl Bench {
     }
 
     /// Measures one case.
-    pub(super) fn measure(&self, case: &Case, on_progress: &mut dyn FnMut(&str)) -> Result<Row> {
+    pub(super) fn measure(&self, case: &BenchCase, on_progress: &mut dyn FnMut(&str)) -> Result<Measurement> {
         let mut row = case.row.clone();
         self.machine.describe(&mut row);
         match self.fill(case, &mut row, on_progress) {
@@ -115,7 +118,7 @@ impl Bench {
         Ok(row)
     }
 
-    fn fill(&self, case: &Case, row: &mut Row, on_progress: &mut dyn FnMut(&str)) -> Result<()> {
+    fn fill(&self, case: &BenchCase, row: &mut Measurement, on_progress: &mut dyn FnMut(&str)) -> Result<()> {
         let folder = tempfile::tempdir().map_err(Error::io("create", "a temporary folder"))?;
         let file = folder.path().join("work.safetensors");
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -124,7 +127,7 @@ impl Bench {
             let details = (case.work)(row, self, Some(&file))?;
             let answer = match peer.call(row, &details, &file)? {
                 Ok(answer) => answer,
-                Err(Absent(why)) => {
+                Err(MissingPeer(why)) => {
                     row.note = format!("absent: {why}");
                     return Ok(());
                 }
@@ -149,7 +152,7 @@ impl Bench {
             let Some(seconds) = row.seconds else { return Ok(()) };
             ours.push(seconds);
             if let Some(peer) = &case.peer {
-                let answer = peer.call(row, &details, &file)?.map_err(|Absent(why)| Error::usage(why))?;
+                let answer = peer.call(row, &details, &file)?.map_err(|MissingPeer(why)| Error::usage(why))?;
                 theirs.push(answer.seconds);
                 answer.describe(row);
             }

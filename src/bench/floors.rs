@@ -17,7 +17,7 @@ const CHUNK: usize = 64;
 
 /// Work of one op, by kind.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Work {
+pub(super) struct OpWork {
     /// Multiplications and additions in matrix products.
     pub flops: f64,
     /// Vector instructions times their active lanes.
@@ -31,7 +31,7 @@ pub(super) struct Work {
     pub operands: f64,
 }
 
-impl Work {
+impl OpWork {
     /// Returns work that only moves `words` numbers.
     pub fn words(words: f64) -> Self {
         Self { words, ..Self::default() }
@@ -41,14 +41,14 @@ impl Work {
 /// Work of the forward pass, and of forward and backward together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passes {
-    pub forward: Work,
-    pub both: Work,
+    pub forward: OpWork,
+    pub both: OpWork,
 }
 
 impl Passes {
     /// Returns an elementwise op on `count` elements, with `forward` and `both` words of memory per element.
     pub fn moves(count: f64, forward: f64, both: f64) -> Self {
-        Self { forward: Work::words(count * forward), both: Work::words(count * both) }
+        Self { forward: OpWork::words(count * forward), both: OpWork::words(count * both) }
     }
 
     /// Returns a linear map with `flops`, whose backward pass has two products. `operands` numbers are read and
@@ -66,14 +66,14 @@ impl Passes {
     /// The backward pass reads the operands again, and reads or writes their gradients.
     fn multiply(flops: f64, operands: f64, times: f64) -> Self {
         let work =
-            |times: f64, passes: f64| Work { flops: times * flops, operands: passes * operands, ..Work::default() };
+            |times: f64, passes: f64| OpWork { flops: times * flops, operands: passes * operands, ..OpWork::default() };
         Self { forward: work(1.0, 1.0), both: work(times, 3.0) }
     }
 }
 
 /// Sizes of an op: (B, L, d), with n states per channel and s heads if the op has them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Shape {
+pub(super) struct OpShape {
     pub batch: usize,
     pub len: usize,
     pub width: usize,
@@ -81,7 +81,7 @@ pub(super) struct Shape {
     pub heads: usize,
 }
 
-impl Shape {
+impl OpShape {
     /// Returns (B, L, `last`).
     pub fn sequence(&self, last: usize) -> Vec<usize> {
         vec![self.batch, self.len, last]
@@ -113,7 +113,7 @@ impl Shape {
     }
 }
 
-impl From<[usize; 4]> for Shape {
+impl From<[usize; 4]> for OpShape {
     /// Converts B, L, d, n, with one head.
     fn from([batch, len, width, states]: [usize; 4]) -> Self {
         Self { batch, len, width, states, heads: 1 }
@@ -122,12 +122,12 @@ impl From<[usize; 4]> for Shape {
 
 /// Work of a scan with a decay per state: one exponential and 4 instructions of the recurrence. The backward pass
 /// recomputes the states, and scans in reverse with as much work again for the gradients.
-pub(super) fn selective_scan(e: Shape) -> Passes {
-    let work = |walks: f64, of_width: usize, of_states: usize| Work {
+pub(super) fn selective_scan(e: OpShape) -> Passes {
+    let work = |walks: f64, of_width: usize, of_states: usize| OpWork {
         lanes: 4.0 * walks * e.elements(),
         exps: walks * e.elements(),
         words: e.tokens() * (of_width * e.width + of_states * e.states) as f64,
-        ..Work::default()
+        ..OpWork::default()
     };
     Passes { forward: work(1.0, 3, 2), both: work(3.0, 3 + 5, 2 + 4) }
 }
@@ -135,27 +135,27 @@ pub(super) fn selective_scan(e: Shape) -> Passes {
 /// Work of a matrix state of n/s by d/s per head, with a decay per row. Each entry takes a product for the decay and
 /// two multiply-adds, to write and to read. The backward pass scans the states twice (4, and 1 for the queries) and
 /// their gradients once (2, and 3 for keys, values and decays).
-pub(super) fn gla(e: Shape) -> Passes {
+pub(super) fn gla(e: OpShape) -> Passes {
     matrix_state(e, 3.0, [3.0, 13.0])
 }
 
 /// Work of [`gla`] with a rank-one term in the transition: a multiply-add to project the state on one vector, and one
 /// to add the other. Backward, the first scan needs the projections (4), the second does not (3, and 1 for the
 /// queries); gradients take 3, and 6 for keys, values, decays, the vectors and projections.
-pub(super) fn delta_rule(e: Shape) -> Passes {
+pub(super) fn delta_rule(e: OpShape) -> Passes {
     matrix_state(e, 5.0, [5.0, 22.0])
 }
 
 /// Work of a matrix state with `inputs` vectors of n numbers per token, with `lanes` instructions per entry, forward
 /// and in both passes, and three scans.
-fn matrix_state(e: Shape, inputs: f64, lanes: [f64; 2]) -> Passes {
+fn matrix_state(e: OpShape, inputs: f64, lanes: [f64; 2]) -> Passes {
     let numbers = e.elements() / e.heads as f64;
     let (keys, values) = (e.tokens() * e.states as f64, e.channels());
-    let work = |lanes: f64, walks: f64, words: f64| Work {
+    let work = |lanes: f64, walks: f64, words: f64| OpWork {
         lanes: lanes * numbers,
         exps: walks * keys,
         words,
-        ..Work::default()
+        ..OpWork::default()
     };
     let forward = inputs * keys + 2.0 * values;
     let backward = 2.0 * inputs * keys + 3.0 * values;
@@ -164,7 +164,7 @@ fn matrix_state(e: Shape, inputs: f64, lanes: [f64; 2]) -> Passes {
 
 /// Work of ops whose states share a decay per channel, or have none: matrix products inside chunks of Q tokens, and a
 /// state between chunks. With a single chunk, the causal mask removes half of the scores.
-pub(super) fn chunked(e: Shape) -> Passes {
+pub(super) fn chunked(e: OpShape) -> Passes {
     let q = CHUNK.min(e.len);
     let inside = 2 * q * (e.states + e.width);
     let flops = if e.len > q { inside + 4 * e.states * e.width } else { inside / 2 };
@@ -172,47 +172,47 @@ pub(super) fn chunked(e: Shape) -> Passes {
 }
 
 /// Work of the scores between each query and every earlier key; their exponentials are not counted.
-pub(super) fn softmax(e: Shape) -> Passes {
+pub(super) fn softmax(e: OpShape) -> Passes {
     sparse_softmax(e, e.len)
 }
 
 /// Work of the scores between each query and `keys` earlier ones, or half of a short sequence.
-fn sparse_softmax(e: Shape, keys: usize) -> Passes {
+fn sparse_softmax(e: OpShape, keys: usize) -> Passes {
     let pairs = e.len.min(2 * keys);
     Passes::products(e.tokens() * (pairs * (e.states + e.width)) as f64, e.attention_operands())
 }
 
 /// Work of one state per channel: reads decay and input, and writes the state; backward reads three, writes two.
-pub(super) fn linear_scan(e: Shape) -> Passes {
+pub(super) fn linear_scan(e: OpShape) -> Passes {
     Passes::moves(e.channels(), 3.0, 8.0)
 }
 
 /// Work of the powers of n complex numbers per channel: a complex product and a sum each; backward the powers again,
 /// and four sums.
-pub(super) fn vandermonde(e: Shape) -> Passes {
+pub(super) fn vandermonde(e: OpShape) -> Passes {
     per_state(e, 7.0, 7.0 + 14.0)
 }
 
 /// Work of seven operations per section of a channel and step; backward five of them again, and twelve.
-pub(super) fn cascade(e: Shape) -> Passes {
+pub(super) fn cascade(e: OpShape) -> Passes {
     per_state(e, 7.0, 7.0 + 5.0 + 12.0)
 }
 
 /// Work of an op on parameters: lanes per state of a channel and step, forward and in both passes.
-fn per_state(e: Shape, forward: f64, both: f64) -> Passes {
-    let work = |lanes: f64| Work { lanes: lanes * e.elements() / e.batch as f64, ..Work::default() };
+fn per_state(e: OpShape, forward: f64, both: f64) -> Passes {
+    let work = |lanes: f64| OpWork { lanes: lanes * e.elements() / e.batch as f64, ..OpWork::default() };
     Passes { forward: work(forward), both: work(both) }
 }
 
 /// Work of a convolution with a kernel as long as the sequence, by transforms of N = 2 L real numbers with 2 N log₂ N
 /// instructions each: of u and of the output; backward of u, of the output's gradient and of u's gradient. Transforms
 /// of the kernel, one per channel, are not counted.
-pub(super) fn long_conv(e: Shape) -> Passes {
+pub(super) fn long_conv(e: OpShape) -> Passes {
     let transform = 4.0 * (2.0 * e.len as f64).log2();
-    let work = |transforms: f64, words: f64| Work {
+    let work = |transforms: f64, words: f64| OpWork {
         lanes: transforms * transform * e.channels(),
         words: words * e.channels(),
-        ..Work::default()
+        ..OpWork::default()
     };
     Passes { forward: work(2.0, 2.0), both: work(5.0, 5.0) }
 }
@@ -222,7 +222,7 @@ const F32: f64 = 4.0;
 
 /// Peak rates of a machine, per second.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rates {
+pub(super) struct PeakRates {
     /// Multiplications and additions in f32 matrix products.
     flops: f64,
     /// Lanes of f32 vector instructions.
@@ -256,7 +256,7 @@ enum Exps {
 ///
 /// Products of full f32 accuracy cannot simply use tf32; with fp32 lanes (67 TFLOP/s) they reach at most 17 % of their
 /// floor.
-pub(super) static H200: Rates = Rates {
+pub(super) static H200: PeakRates = PeakRates {
     flops: 395e12,
     lanes: 128.0 * 132.0 * 1.755e9,
     exps: Exps::Unit(16.0 * 132.0 * 1.755e9),
@@ -265,7 +265,7 @@ pub(super) static H200: Rates = Rates {
     scaled: false,
 };
 
-impl From<Chip> for Rates {
+impl From<Chip> for PeakRates {
     /// Converts the driver's data about a GPU. The fractions available to large products and copies are those of an
     /// H200, whose driver reports 132 multiprocessors at 1.98 GHz and 4.9 TB/s.
     fn from(chip: Chip) -> Self {
@@ -281,7 +281,7 @@ impl From<Chip> for Rates {
     }
 }
 
-impl From<Peaks> for Rates {
+impl From<Peaks> for PeakRates {
     /// Converts measurements of one core. An exponential counts as many instructions as its loop takes time.
     fn from(peaks: Peaks) -> Self {
         Self {
@@ -295,9 +295,9 @@ impl From<Peaks> for Rates {
     }
 }
 
-impl Rates {
+impl PeakRates {
     /// Least time in seconds for `work` with numbers of `bytes` bytes.
-    pub fn seconds(&self, work: Work, bytes: f64) -> f64 {
+    pub fn seconds(&self, work: OpWork, bytes: f64) -> f64 {
         let wider = bytes / F32;
         let (lanes, exps) = match self.exps {
             Exps::Instructions(each) => (work.lanes + each * work.exps, 0.0),
@@ -314,7 +314,7 @@ impl Rates {
 
 /// Least time in seconds of one training step with activations of `bytes` bytes; `None` if the mixer's row states no
 /// arithmetic.
-pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Option<f64>> {
+pub(super) fn step(config: &RunConfig, rates: &PeakRates, bytes: f64) -> Result<Option<f64>> {
     let (model, task) = (&config.model, config.task.sizes()?);
     let kinds = mixers::of_model(model)?;
     let works = kinds.iter().map(|(mixer, model, count)| Some((mixer.work(&**model)?, *count as f64)));
@@ -330,29 +330,29 @@ pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Opti
     let crossings = if beside > 0.0 { 26.0 } else { 14.0 };
     let vocabulary = task.vocab_size as f64 * width;
     // A weight takes a multiplication and an addition forward, and twice that backward.
-    let blocks = Work {
+    let blocks = OpWork {
         flops: 6.0 * tokens * (projections + layers * beside),
         operands: crossings * layers * tokens * width,
-        ..Work::default()
+        ..OpWork::default()
     };
     // The head of a classifier reads one vector per document, which is negligible.
     let head = match model.classifier {
-        Some(_) => Work::default(),
-        None => Work { flops: 6.0 * batch * task.labels_per_example as f64 * vocabulary, ..Work::default() },
+        Some(_) => OpWork::default(),
+        None => OpWork { flops: 6.0 * batch * task.labels_per_example as f64 * vocabulary, ..OpWork::default() },
     };
     let tables = if model.language.is_some() { 2.0 } else { 1.0 };
     // AdamW reads weight, gradient and two moments in f32, and writes all but the gradient.
-    let update = Work::words(7.0 * (tables * vocabulary + layers * 6.0 * width * width));
+    let update = OpWork::words(7.0 * (tables * vocabulary + layers * 6.0 * width * width));
     let dense = rates.seconds(blocks, bytes) + rates.seconds(head, bytes);
     let mixing = works.iter().map(|(work, count)| {
-        let core = Shape::from([config.train.batch_size * task.documents, task.seq_len, work.channels, work.states]);
+        let core = OpShape::from([config.train.batch_size * task.documents, task.seq_len, work.channels, work.states]);
         count * rates.seconds(along_sequence(work.core, core).both, bytes)
     });
     Ok(Some(dense + mixing.sum::<f64>() + rates.seconds(update, F32)))
 }
 
 /// Work of an algorithm along the sequence.
-fn along_sequence(core: Core, e: Shape) -> Passes {
+fn along_sequence(core: Core, e: OpShape) -> Passes {
     match core {
         Core::SoftmaxAttention => softmax(e),
         Core::SparseAttention(keys) => sparse_softmax(e, keys),
@@ -369,18 +369,18 @@ mod tests {
     use std::sync::LazyLock;
 
     /// A Zen-4-class core at 3.3 GHz that runs AVX-512 on two 256-bit pipes.
-    static CORE: LazyLock<Rates> = LazyLock::new(|| {
+    static CORE: LazyLock<PeakRates> = LazyLock::new(|| {
         let cycles = 3.3e9;
         let lanes = 16.0 * cycles;
-        Rates::from(Peaks { flops: 32.0 * cycles, lanes, exps: lanes / 8.0, bytes: 20e9 })
+        PeakRates::from(Peaks { flops: 32.0 * cycles, lanes, exps: lanes / 8.0, bytes: 20e9 })
     });
 
-    const CELL: Shape = Shape { batch: 512, len: 64, width: 64, states: 64, heads: 1 };
+    const CELL: OpShape = OpShape { batch: 512, len: 64, width: 64, states: 64, heads: 1 };
 
     #[test]
     fn one_chunk_has_no_state_and_half_the_scores() {
         let flops = |len: usize| {
-            let e = Shape { len, ..CELL };
+            let e = OpShape { len, ..CELL };
             chunked(e).forward.flops / e.tokens()
         };
         assert_eq!(flops(64), 64.0 * 128.0);
@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn a_scan_takes_twelve_instructions_an_element_and_thirty_six_both_ways() {
         let Passes { forward, both } = selective_scan(CELL);
-        let rate = |work: Work| CELL.elements() / CORE.seconds(work, 4.0) / 1e9;
+        let rate = |work: OpWork| CELL.elements() / CORE.seconds(work, 4.0) / 1e9;
         assert!((rate(forward) - 4.4).abs() < 1e-9);
         assert!((rate(both) - 4.4 / 3.0).abs() < 1e-9);
     }

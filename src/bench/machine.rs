@@ -1,8 +1,8 @@
 //! Machine of a measurement, and its load.
 
-use super::floors::Rates;
-use super::row::{Details, Report, Row};
-use super::timer::{Clock, Schedule, Timing};
+use super::floors::PeakRates;
+use super::row::{Details, Measurement, MeasurementReport};
+use super::timer::{Clock, Repetitions, Timing};
 use crate::error::Result;
 use crate::gpu;
 use crate::ops::{self, Peaks};
@@ -33,15 +33,19 @@ impl Machine {
     }
 
     /// Times repetitions of `work`, see [`Schedule::time`].
-    pub(super) fn time<T>(&self, schedule: &Schedule, work: &mut dyn FnMut() -> Result<T>) -> Result<(T, Timing)> {
+    pub(super) fn time<T>(&self, schedule: &Repetitions, work: &mut dyn FnMut() -> Result<T>) -> Result<(T, Timing)> {
         schedule.time(if self.is_cpu() { Clock::Cpu } else { Clock::Wall }, &self.device, work)
     }
 
     /// Records in `row` the time that `floor` derives from this machine's rates. On a CPU these are measured now, under
     /// the clock and load of the measurement, and recorded as well.
-    pub(super) fn floor(&self, row: &mut Row, floor: impl FnOnce(&Rates) -> Result<Option<f64>>) -> Result<()> {
+    pub(super) fn floor(
+        &self,
+        row: &mut Measurement,
+        floor: impl FnOnce(&PeakRates) -> Result<Option<f64>>,
+    ) -> Result<()> {
         if let Some(chip) = gpu::chip(&self.device)? {
-            row.floor_seconds = floor(&Rates::from(chip))?;
+            row.floor_seconds = floor(&PeakRates::from(chip))?;
             return Ok(());
         }
         // Memory must be recorded before the loops allocate any.
@@ -52,7 +56,7 @@ impl Machine {
         row.peak_lanes = Some(peaks.lanes);
         row.peak_exps = Some(peaks.exps);
         row.peak_bytes = Some(peaks.bytes);
-        row.floor_seconds = floor(&Rates::from(peaks))?;
+        row.floor_seconds = floor(&PeakRates::from(peaks))?;
         Ok(())
     }
 
@@ -75,16 +79,20 @@ impl Machine {
     }
 
     /// Returns the report of `measure`, in a process that measures nothing else.
-    pub(super) fn report(&self, mut row: Row, measure: impl FnOnce(&mut Row) -> Result<Details>) -> Result<Report> {
+    pub(super) fn report(
+        &self,
+        mut row: Measurement,
+        measure: impl FnOnce(&mut Measurement) -> Result<Details>,
+    ) -> Result<MeasurementReport> {
         self.describe(&mut row);
         let details = measure(&mut row)?;
         row.route = ops::taken().to_owned();
         row.peak_memory_bytes = row.peak_memory_bytes.or_else(peak_memory_bytes);
-        Ok(Report { row, details })
+        Ok(MeasurementReport { row, details })
     }
 
     /// Records the machine in `row`.
-    pub(super) fn describe(&self, row: &mut Row) {
+    pub(super) fn describe(&self, row: &mut Measurement) {
         let provenance = Provenance::collect(&self.name, self.threads);
         row.commit = provenance.commit();
         row.device.clone_from(&self.name);

@@ -18,12 +18,12 @@ mod row;
 mod step;
 mod timer;
 
-pub use driver::{Bench, Case};
+pub use driver::{Bench, BenchCase};
 pub use machine::Machine;
-pub use op::{op_names, Number, OpRequest, OpTiming};
+pub use op::{op_names, ComputeType, OpRequest, OpTiming};
 pub use peers::{mixers_in_pytorch, Peer, Scripts};
-pub use row::{read_csv, write_csv, Details, Kind, Report, Row};
-pub use step::{DataCache, Step};
+pub use row::{read_csv, write_csv, Details, Measurement, MeasurementKind, MeasurementReport};
+pub use step::{DataCache, TimedSteps};
 pub use timer::Clock;
 
 #[cfg(test)]

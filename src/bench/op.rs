@@ -1,11 +1,11 @@
 //! Timing of a single op: forward, and forward with backward.
 
-use super::floors::Shape;
+use super::floors::OpShape;
 use super::machine::Machine;
-use super::ops::{self, Drawn, Op, Pass};
+use super::ops::{self, DrawnInput, Op, TimedPasses};
 use super::peers::save;
-use super::row::{Details, Kind, Report, Row};
-use super::timer::Schedule;
+use super::row::{Details, Measurement, MeasurementKind, MeasurementReport};
+use super::timer::Repetitions;
 use crate::error::{refuse, Result};
 use crate::store::check_memory;
 use candle_core::{DType, Device, Tensor};
@@ -30,7 +30,7 @@ const COPIES: f64 = 4.0;
 
 /// Types that the fused ops of the CPU compute in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Number {
+pub enum ComputeType {
     /// 32 bits.
     F32,
     /// 64 bits.
@@ -51,7 +51,7 @@ pub struct OpRequest {
     pub heads: usize,
     /// Number type.
     #[arg(long, value_enum, default_value = "f32")]
-    pub dtype: Number,
+    pub dtype: ComputeType,
     /// Number of timed calls of each pass, after two warm-up calls.
     #[arg(long, default_value_t = 9, value_name = "N")]
     pub repeats: usize,
@@ -65,10 +65,10 @@ pub fn op_names() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// An op to be timed.
 pub struct OpTiming {
     pub(super) op: &'static Op,
-    pub(super) shape: Shape,
+    pub(super) shape: OpShape,
     /// Type of activations.
     pub(super) io: DType,
-    pub(super) schedule: Schedule,
+    pub(super) schedule: Repetitions,
 }
 
 impl OpTiming {
@@ -81,15 +81,15 @@ impl OpTiming {
             refuse!(flag "--repeats" = repeats, "must be 1 to {MOST_REPEATS}");
         }
         let io = match request.dtype {
-            Number::F32 => DType::F32,
-            Number::F64 => DType::F64,
+            ComputeType::F32 => DType::F32,
+            ComputeType::F64 => DType::F64,
         };
         let count = |dims: &[usize]| dims.iter().map(|&size| size as f64).product::<f64>();
         let inputs = (op.inputs)(&shape);
         let numbers: f64 = inputs.iter().map(|input| count(&input.dims)).sum();
         let needed = numbers * (DRAWN + COPIES * io.size_in_bytes() as f64);
         check_memory(needed, "this op", "give a smaller --shape")?;
-        let schedule = Schedule::single(request.repeats);
+        let schedule = Repetitions::single(request.repeats);
         Ok(Self { op, shape, io, schedule })
     }
 
@@ -98,19 +98,19 @@ impl OpTiming {
         format!("{} {}", self.op.name, self.op.sizes_of(&self.shape))
     }
 
-    pub(super) fn row(&self, pass: Pass) -> Row {
-        Row::new(Kind::Op, format!("{} {}", self.case(), pass.name()), self.io.as_str())
+    pub(super) fn row(&self, pass: TimedPasses) -> Measurement {
+        Measurement::new(MeasurementKind::Op, format!("{} {}", self.case(), pass.name()), self.io.as_str())
     }
 
     /// Times both passes on the CPU. `export` is a safetensors file to which the inputs are written as `input.0`,
     /// `input.1` and so on.
-    pub fn report(&self, machine: &Machine, export: Option<&Path>) -> Result<Report> {
-        let row = Row::new(Kind::Op, self.case(), self.io.as_str());
+    pub fn report(&self, machine: &Machine, export: Option<&Path>) -> Result<MeasurementReport> {
+        let row = Measurement::new(MeasurementKind::Op, self.case(), self.io.as_str());
         machine.report(row, |row| self.measure(row, machine, export))
     }
 
     /// Times both passes. The row describes forward and backward together; the details contain both.
-    pub(super) fn measure(&self, row: &mut Row, machine: &Machine, export: Option<&Path>) -> Result<Details> {
+    pub(super) fn measure(&self, row: &mut Measurement, machine: &Machine, export: Option<&Path>) -> Result<Details> {
         let inputs = self.op.draw(&self.shape, self.io, usize::MAX)?;
         if let Some(path) = export {
             let named = inputs.iter().enumerate().map(|(i, input)| {
@@ -119,11 +119,11 @@ impl OpTiming {
             });
             save(path, named.collect::<Result<Vec<_>>>()?, None)?;
         }
-        let mut forward = Row::default();
+        let mut forward = Measurement::default();
         // Both passes come first, so that the recorded peak memory is theirs.
-        let gradients = self.time(Pass::Both, row, &inputs, machine)?;
-        let output = self.time(Pass::Forward, &mut forward, &inputs, machine)?;
-        let Shape { batch, len, width, states, heads } = self.shape;
+        let gradients = self.time(TimedPasses::Both, row, &inputs, machine)?;
+        let output = self.time(TimedPasses::Forward, &mut forward, &inputs, machine)?;
+        let OpShape { batch, len, width, states, heads } = self.shape;
         let details = json!({
             "op": self.op.name,
             "shape": [batch, len, width, states],
@@ -148,8 +148,14 @@ impl OpTiming {
     }
 
     /// Times one pass. Returns its last result: the output, or the gradients of all inputs.
-    pub(super) fn time(&self, pass: Pass, row: &mut Row, inputs: &[Drawn], machine: &Machine) -> Result<Vec<Tensor>> {
-        let tracked = pass == Pass::Both;
+    pub(super) fn time(
+        &self,
+        pass: TimedPasses,
+        row: &mut Measurement,
+        inputs: &[DrawnInput],
+        machine: &Machine,
+    ) -> Result<Vec<Tensor>> {
+        let tracked = pass == TimedPasses::Both;
         let inputs =
             inputs.iter().map(|input| input.on(self.io, &machine.device, tracked)).collect::<Result<Vec<Tensor>>>()?;
         let (results, timing) = machine.time(&self.schedule, &mut || {
@@ -170,7 +176,7 @@ impl OpTiming {
 }
 
 /// Returns the sizes in `request`, as `op` interprets them.
-fn shape(op: &Op, request: &OpRequest) -> Result<Shape> {
+fn shape(op: &Op, request: &OpRequest) -> Result<OpShape> {
     let typed = || request.shape.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let (batch, len, width, states) = match request.shape[..] {
         [batch, len, width, states] => (batch, len, width, states),
@@ -192,7 +198,7 @@ fn shape(op: &Op, request: &OpRequest) -> Result<Shape> {
     if width % heads != 0 || op.states && states % heads != 0 {
         refuse!(flag "--heads" = heads, "does not divide d = {width} and n = {states}: each head takes an equal share");
     }
-    Ok(Shape { batch, len, width, states, heads })
+    Ok(OpShape { batch, len, width, states, heads })
 }
 
 /// Sum of all magnitudes, in f64.

@@ -1,6 +1,6 @@
 //! Peers: other programs that do the same work. The table of our PyTorch scripts, and the protocol for calling a peer.
 
-use super::row::{Details, Kind, Row};
+use super::row::{Details, Measurement, MeasurementKind};
 use super::timer::Clock;
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
@@ -24,23 +24,23 @@ enum On {
 /// name. `--head all` computes logits at every position, like the released code; `--head labelled` only at the labelled
 /// positions.
 #[rustfmt::skip]
-static SCRIPTS: &[(Kind, &[&str], On, &str)] = &[
-    (Kind::Op, &["selective_scan"], On::Gpu, "scan.py --form mamba"),
-    (Kind::Op, &["selective_scan"], On::Both, "scan.py --form compiled"),
-    (Kind::Op, &["selective_scan"], On::Both, "scan.py --form replay"),
-    (Kind::Op, &["selective_scan"], On::Cpu, "scan.py --form walk"),
-    (Kind::Step, &["s6"], On::Cpu, "step.py --head all --micro 32 --form replay"),
-    (Kind::Step, &["s6"], On::Cpu, "step.py --head all --micro 32 --form loop --warm 0 --steps 1"),
-    (Kind::Step, &["s6"], On::Cpu, "step.py --head labelled --micro 32 --form compiled"),
-    (Kind::Step, &["s6"], On::Gpu, "step.py --head all --form replay"),
-    (Kind::Step, &["s6"], On::Gpu, "step.py --head all --form mamba"),
-    (Kind::Step, &["s6"], On::Gpu, "step.py --head labelled --form compiled"),
-    (Kind::Step, &["s6"], On::Gpu, "step.py --head labelled --form mamba"),
-    (Kind::Step, OTHERS, On::Both, "step.py --head all"),
-    (Kind::Step, OTHERS, On::Both, "step.py --head labelled"),
-    (Kind::Step, &["lra-softmax"], On::Both, "classifier.py"),
-    (Kind::Step, &["lra-mamba"], On::Both, "classifier.py --form compiled"),
-    (Kind::Step, &["pythia"], On::Both, "pythia.py"),
+static SCRIPTS: &[(MeasurementKind, &[&str], On, &str)] = &[
+    (MeasurementKind::Op, &["selective_scan"], On::Gpu, "scan.py --form mamba"),
+    (MeasurementKind::Op, &["selective_scan"], On::Both, "scan.py --form compiled"),
+    (MeasurementKind::Op, &["selective_scan"], On::Both, "scan.py --form replay"),
+    (MeasurementKind::Op, &["selective_scan"], On::Cpu, "scan.py --form walk"),
+    (MeasurementKind::Step, &["s6"], On::Cpu, "step.py --head all --micro 32 --form replay"),
+    (MeasurementKind::Step, &["s6"], On::Cpu, "step.py --head all --micro 32 --form loop --warm 0 --steps 1"),
+    (MeasurementKind::Step, &["s6"], On::Cpu, "step.py --head labelled --micro 32 --form compiled"),
+    (MeasurementKind::Step, &["s6"], On::Gpu, "step.py --head all --form replay"),
+    (MeasurementKind::Step, &["s6"], On::Gpu, "step.py --head all --form mamba"),
+    (MeasurementKind::Step, &["s6"], On::Gpu, "step.py --head labelled --form compiled"),
+    (MeasurementKind::Step, &["s6"], On::Gpu, "step.py --head labelled --form mamba"),
+    (MeasurementKind::Step, OTHERS, On::Both, "step.py --head all"),
+    (MeasurementKind::Step, OTHERS, On::Both, "step.py --head labelled"),
+    (MeasurementKind::Step, &["lra-softmax"], On::Both, "classifier.py"),
+    (MeasurementKind::Step, &["lra-mamba"], On::Both, "classifier.py --form compiled"),
+    (MeasurementKind::Step, &["pythia"], On::Both, "pythia.py"),
 ];
 
 const OTHERS: &[&str] = &["ssd", "linear", "normalized", "qlstm", "softmax"];
@@ -68,7 +68,7 @@ pub struct Scripts {
 
 impl Scripts {
     /// Returns the peers of an op, or of steps of a mixer or task.
-    pub(super) fn of(&self, kind: Kind, name: &str, cpu: bool) -> Vec<Peer> {
+    pub(super) fn of(&self, kind: MeasurementKind, name: &str, cpu: bool) -> Vec<Peer> {
         let other = if cpu { On::Gpu } else { On::Cpu };
         let fitting = SCRIPTS.iter().filter(|(of, names, on, _)| *of == kind && names.contains(&name) && *on != other);
         fitting.map(|(.., line)| self.peer(line)).collect()
@@ -112,14 +112,14 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Records the memory and the instruction set in `row`.
-    pub fn describe(&self, row: &mut Row) {
+    pub fn describe(&self, row: &mut Measurement) {
         row.peer_peak_memory_bytes = self.peak_memory_bytes;
         row.peer_instruction_set.clone_from(&self.instruction_set);
     }
 }
 
 /// Requirement of a peer that is not installed.
-pub(super) struct Absent(pub String);
+pub(super) struct MissingPeer(pub String);
 
 impl Peer {
     /// Parses the command line of a peer, split at spaces.
@@ -134,10 +134,10 @@ impl Peer {
     /// Calls the peer on the exported `file`, or on its own data of the same sizes.
     pub(super) fn call(
         &self,
-        row: &Row,
+        row: &Measurement,
         details: &Details,
         file: &Path,
-    ) -> Result<std::result::Result<Answer, Absent>> {
+    ) -> Result<std::result::Result<Answer, MissingPeer>> {
         let mut command = self.command.clone();
         let mut give = |flag: &str, value: &Value| {
             let value = match value {
@@ -159,14 +159,14 @@ impl Peer {
         }
         if row.device != "cpu" {
             give("--device", &row.device.clone().into());
-            if row.kind == Kind::Step {
+            if row.kind == MeasurementKind::Step {
                 give("--warm", &4.into());
                 give("--steps", &6.into());
             }
         }
         let report = call(&command)?;
         if let Value::String(why) = &report["absent"] {
-            return Ok(Err(Absent(why.clone())));
+            return Ok(Err(MissingPeer(why.clone())));
         }
         let losses = numbers(&report["losses"]);
         if losses.is_empty() && !self.own_data {

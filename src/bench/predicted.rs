@@ -1,8 +1,8 @@
 //! Table of predicted speeds: the fraction of its floor that each kernel in `cuda/` was expected to reach on an H200,
 //! before any GPU had run it. Rows of `dsf bench --device cuda` contain the prediction next to the measurement.
 
-use super::floors::{Shape, H200};
-use super::ops::{Op, Pass, TASKS};
+use super::floors::{OpShape, H200};
+use super::ops::{Op, TimedPasses, TASKS};
 use candle_core::DType;
 
 /// Fractions of the floors of forward and backward pass.
@@ -63,12 +63,12 @@ static PREDICTIONS: &[Prediction] = &[
     (&["mlp"], WIDE, [0.13, 0.13], [0.6, 0.6]),
     (&["mlp"], NARROW, [0.4, 0.4], [0.4, 0.4]),
     // Derived from the bounds of the four kernels, each of which recomputes the scores, in three tf32 products.
-    (&["causal_attention"], |s| *s == Shape::from(TASKS[0]), [0.45, 0.23], UNKNOWN),
-    (&["causal_attention"], |s| *s == Shape::from(TASKS[3]), [0.095, 0.064], [0.145, 0.1]),
+    (&["causal_attention"], |s| *s == OpShape::from(TASKS[0]), [0.45, 0.23], UNKNOWN),
+    (&["causal_attention"], |s| *s == OpShape::from(TASKS[3]), [0.095, 0.064], [0.145, 0.1]),
 ];
 
 /// Condition on a shape.
-type Condition = fn(&Shape) -> bool;
+type Condition = fn(&OpShape) -> bool;
 
 const ALWAYS: Condition = |_| true;
 /// Sequences times channels give enough threads for an H200.
@@ -77,15 +77,15 @@ const WIDE: Condition = |s| s.width == 512;
 const NARROW: Condition = |s| s.width == 64;
 
 /// Returns the predicted fraction of its floor on an H200 for `op`.
-pub(super) fn predicted(op: &Op, shape: &Shape, io: DType, pass: Pass) -> Option<f64> {
+pub(super) fn predicted(op: &Op, shape: &OpShape, io: DType, pass: TimedPasses) -> Option<f64> {
     let fits = |(ops, at, ..): &&Prediction| ops.contains(&op.name) && at(shape);
     let (.., f32, bf16) = PREDICTIONS.iter().find(fits)?;
     let [forward, backward] = *if io == DType::BF16 { bf16 } else { f32 };
     let floor = |pass| H200.seconds(op.floor(shape, pass), io.size_in_bytes() as f64);
-    let (first, both) = (floor(Pass::Forward), floor(Pass::Both));
+    let (first, both) = (floor(TimedPasses::Forward), floor(TimedPasses::Both));
     let fraction = match pass {
-        Pass::Forward => forward,
-        Pass::Both => both / (first / forward + (both - first) / backward),
+        TimedPasses::Forward => forward,
+        TimedPasses::Both => both / (first / forward + (both - first) / backward),
     };
     Some(fraction).filter(|fraction| !fraction.is_nan())
 }
@@ -100,7 +100,7 @@ mod tests {
         let mut found = 0;
         for op in ops::all() {
             for shape in op.sizes.on_gpu() {
-                for (io, pass) in [(DType::F32, Pass::Forward), (DType::BF16, Pass::Both)] {
+                for (io, pass) in [(DType::F32, TimedPasses::Forward), (DType::BF16, TimedPasses::Both)] {
                     if let Some(fraction) = predicted(op, &shape, io, pass) {
                         assert!((0.05..1.0).contains(&fraction), "{}", op.name);
                         found += 1;
@@ -117,8 +117,8 @@ mod tests {
     #[test]
     fn both_passes_are_predicted_from_the_share_that_each_has_of_the_floor() {
         let op = ops::find("causal_conv1d").unwrap();
-        let shape = Shape::from(TASKS[3]);
-        let both = predicted(op, &shape, DType::F32, Pass::Both).unwrap();
+        let shape = OpShape::from(TASKS[3]);
+        let both = predicted(op, &shape, DType::F32, TimedPasses::Both).unwrap();
         assert!((both - 1.0 / (0.4 / 0.75 + 0.6 / 0.65)).abs() < 1e-12);
     }
 }

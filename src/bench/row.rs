@@ -11,7 +11,7 @@ use std::path::Path;
 /// Kind of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum MeasurementKind {
     /// Check of an op: its results and gradients against those of the CPU in f64.
     Check,
     /// Check of a model: the losses of its first training steps against those on the CPU.
@@ -23,7 +23,7 @@ pub enum Kind {
     Step,
 }
 
-impl Kind {
+impl MeasurementKind {
     /// Name in rows.
     pub fn name(self) -> &'static str {
         match self {
@@ -37,9 +37,9 @@ impl Kind {
 
 /// One measurement, with at most one peer. Fields that do not apply are empty.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Row {
+pub struct Measurement {
     /// Kind of the measurement.
-    pub kind: Kind,
+    pub kind: MeasurementKind,
     /// The op or mixer with its sizes B,L,d,n; or the flags of `dsf bench step` or `dsf bench op`.
     pub case: String,
     /// Type of the activations.
@@ -127,15 +127,15 @@ pub struct Row {
     pub commit: String,
 }
 
-impl Row {
+impl Measurement {
     /// Returns a row about `case` without measurements.
-    pub(super) fn new(kind: Kind, case: impl Into<String>, dtype: &str) -> Self {
+    pub(super) fn new(kind: MeasurementKind, case: impl Into<String>, dtype: &str) -> Self {
         Self {
             kind,
             case: case.into(),
             dtype: dtype.to_owned(),
             // A check that ends without a distance has failed.
-            passed: matches!(kind, Kind::Check | Kind::Model).then_some(false),
+            passed: matches!(kind, MeasurementKind::Check | MeasurementKind::Model).then_some(false),
             ..Self::default()
         }
     }
@@ -151,7 +151,7 @@ impl Row {
 
     /// Whether it is a check of correctness.
     pub fn is_check(&self) -> bool {
-        matches!(self.kind, Kind::Check | Kind::Model)
+        matches!(self.kind, MeasurementKind::Check | MeasurementKind::Model)
     }
 
     /// Whether a check failed, or could not be made.
@@ -209,17 +209,17 @@ pub type Details = Map<String, Value>;
 
 /// A measurement with its details, as printed by `dsf bench step --json` and `dsf bench op --json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct MeasurementReport {
     /// The measurement.
     #[serde(flatten)]
-    pub row: Row,
+    pub row: Measurement,
     /// Further details.
     #[serde(flatten)]
     pub details: Details,
 }
 
 /// Reads the rows of a file written by [`write_csv`]; empty if there is no file.
-pub fn read_csv(path: &Path) -> Result<Vec<Row>> {
+pub fn read_csv(path: &Path) -> Result<Vec<Measurement>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
@@ -236,6 +236,6 @@ pub fn read_csv(path: &Path) -> Result<Vec<Row>> {
 }
 
 /// Writes `rows` with a header, replacing the file.
-pub fn write_csv(path: &Path, rows: &[Row]) -> Result<()> {
+pub fn write_csv(path: &Path, rows: &[Measurement]) -> Result<()> {
     write_atomic(path, &to_csv(rows, path)?)
 }

@@ -4,8 +4,8 @@ use super::export;
 use super::floors;
 use super::machine::Machine;
 use super::ops::{PAIRS, TASKS, VOCABULARY};
-use super::row::{Details, Kind, Report, Row};
-use super::timer::Schedule;
+use super::row::{Details, Measurement, MeasurementKind, MeasurementReport};
+use super::timer::Repetitions;
 use crate::config::{self, Precision, RunConfig, TaskConfig};
 use crate::error::{ensure, Result};
 use crate::mixers;
@@ -25,14 +25,14 @@ const MOST_STEPS: usize = 1000;
 
 /// Execution of a step on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum StepExecution {
     /// Launched op by op.
     Launched,
     /// Replayed from a recorded step, a CUDA graph.
     Recorded,
 }
 
-impl Form {
+impl StepExecution {
     pub fn name(self) -> &'static str {
         match self {
             Self::Launched => "launched",
@@ -73,22 +73,22 @@ impl DataCache {
 }
 
 /// Training steps of a run, to be timed.
-pub struct Step {
+pub struct TimedSteps {
     config: RunConfig,
-    schedule: Schedule,
-    form: Form,
+    schedule: Repetitions,
+    form: StepExecution,
 }
 
-impl Step {
+impl TimedSteps {
     /// Returns the first steps of `config`, with `steps` of them timed. Fails if they cannot fit into memory.
     pub fn new(config: RunConfig, steps: usize) -> Result<Self> {
         let few = (1..=MOST_STEPS).contains(&steps);
         ensure!(few, flag "--steps" = steps, "must be 1 to {MOST_STEPS}");
         check_memory(&config)?;
-        Self::scheduled(config, Schedule::single(steps), Form::Launched)
+        Self::scheduled(config, Repetitions::single(steps), StepExecution::Launched)
     }
 
-    pub(super) fn scheduled(config: RunConfig, schedule: Schedule, form: Form) -> Result<Self> {
+    pub(super) fn scheduled(config: RunConfig, schedule: Repetitions, form: StepExecution) -> Result<Self> {
         let config = with_steps(config, schedule.calls())?;
         Ok(Self { config, schedule, form })
     }
@@ -101,17 +101,17 @@ impl Step {
     /// Times the steps on the CPU.
     ///
     /// If `export` is given, a safetensors file for another program is written to it, see [`export`].
-    pub fn report(&self, machine: &Machine, export: Option<&Path>) -> Result<Report> {
+    pub fn report(&self, machine: &Machine, export: Option<&Path>) -> Result<MeasurementReport> {
         let (model, batch) = (&self.config.model, self.config.train.batch_size);
         let (length, d, n) = (self.config.task.sizes()?.seq_len, model.d_model, model.d_state);
         let case = format!("{} {batch},{length},{d},{n}", model.mixer);
-        let row = Row::new(Kind::Step, case, DType::F32.as_str());
+        let row = Measurement::new(MeasurementKind::Step, case, DType::F32.as_str());
         machine.report(row, |row| self.measure(row, machine, &DataCache::default(), export))
     }
 
     pub(super) fn measure(
         &self,
-        row: &mut Row,
+        row: &mut Measurement,
         machine: &Machine,
         data: &DataCache,
         export: Option<&Path>,
@@ -182,7 +182,7 @@ impl Step {
         if let Some(path) = export {
             export::export(path, &self.config, &trainer, data)?;
         }
-        if self.form == Form::Recorded {
+        if self.form == StepExecution::Recorded {
             trainer.record_steps();
         }
         Ok(trainer)
@@ -227,23 +227,23 @@ fn check_memory(config: &RunConfig) -> Result<()> {
 
 /// Sizes of a step: batch, length, width, states; key-value pairs; vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Size {
+pub(super) struct StepShape {
     sizes: [usize; 4],
     pairs: usize,
     vocabulary: usize,
 }
 
 /// A fast step with an odd length.
-pub(super) const SMALL: Size = Size { sizes: [6, 36, 24, 12], pairs: 4, vocabulary: 96 };
+pub(super) const SMALL: StepShape = StepShape { sizes: [6, 36, 24, 12], pairs: 4, vocabulary: 96 };
 
 /// Sizes of the paper's tasks.
-pub(super) fn of_the_paper() -> [Size; 4] {
-    std::array::from_fn(|task| Size { sizes: TASKS[task], pairs: PAIRS[task], vocabulary: VOCABULARY })
+pub(super) fn of_the_paper() -> [StepShape; 4] {
+    std::array::from_fn(|task| StepShape { sizes: TASKS[task], pairs: PAIRS[task], vocabulary: VOCABULARY })
 }
 
-impl Size {
+impl StepShape {
     /// Formats the case: `mixer B,L,d,n form`.
-    pub fn case(self, mixer: &str, form: Form) -> String {
+    pub fn case(self, mixer: &str, form: StepExecution) -> String {
         let [b, l, d, n] = self.sizes;
         format!("{mixer} {b},{l},{d},{n} {}", form.name())
     }

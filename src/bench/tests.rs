@@ -1,10 +1,10 @@
 //! Checks of a device with the emulated GPU as the device, and peers that are shell scripts.
 
 use super::check::{compare, results, Tier};
-use super::floors::Shape;
+use super::floors::OpShape;
 use super::op::magnitude;
-use super::ops::{self, Pass};
-use super::row::{Kind, Row};
+use super::ops::{self, TimedPasses};
+use super::row::{Measurement, MeasurementKind};
 use candle_core::{DType, Device};
 use dsf_emulation::{emulated, launches};
 
@@ -19,7 +19,7 @@ fn every_op_passes_its_check_by_kernels() {
             let inputs = op.draw(&Tier::Small.shape(op), io, usize::MAX).unwrap();
             let expected = results(op, &inputs, DType::F64, &Device::Cpu).unwrap();
             let before = launches();
-            let mut row = Row::new(Kind::Check, op.name, io.as_str());
+            let mut row = Measurement::new(MeasurementKind::Check, op.name, io.as_str());
             let limit = Tier::Small.limit(io);
             let done = emulated(|| compare(&mut row, op, &inputs, io, &Device::Cpu, &expected, limit));
             if launches() == before {
@@ -38,7 +38,7 @@ const SHAPE: [usize; 4] = [2, 16, 8, 4];
 
 /// Returns the row of a small scan compared with a Python that prints `report` for every call.
 #[cfg(unix)]
-fn beside(report: &str) -> Row {
+fn beside(report: &str) -> Measurement {
     use super::{cases, Bench, Machine, Scripts};
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
@@ -50,7 +50,7 @@ fn beside(report: &str) -> Row {
     bench.keep_going = true;
     let op = ops::find("selective_scan").unwrap();
     let peer = scripts.peer("scan.py --form mamba");
-    let case = cases::both_passes(op, Shape::from(SHAPE)).beside(peer);
+    let case = cases::both_passes(op, OpShape::from(SHAPE)).beside(peer);
     bench.measure(&case, &mut |_| ()).unwrap()
 }
 
@@ -79,7 +79,7 @@ fn a_peer_is_timed_if_it_computes_the_same() {
     let broken = beside("nothing");
     assert!(broken.note.contains("no JSON object"), "{}", broken.note);
     let op = ops::find("selective_scan").unwrap();
-    let inputs = op.draw(&Shape::from(SHAPE), DType::F32, usize::MAX).unwrap();
+    let inputs = op.draw(&OpShape::from(SHAPE), DType::F32, usize::MAX).unwrap();
     let inputs: Vec<_> = inputs.iter().map(|input| input.on(DType::F32, &Device::Cpu, true).unwrap()).collect();
     let output = (op.run)(&inputs, DType::F32).unwrap();
     let gradients = output.backward().unwrap();
@@ -88,5 +88,5 @@ fn a_peer_is_timed_if_it_computes_the_same() {
     let same = beside(&format!(r#"{{"cpu_s_per_step": 1, "losses": {sums:?}}}"#));
     assert!(!same.failed(), "{}", same.note);
     assert_eq!(same.ratio, same.seconds.map(|ours| 1.0 / ours));
-    assert_eq!(Pass::Both.name(), same.case.rsplit(' ').next().unwrap());
+    assert_eq!(TimedPasses::Both.name(), same.case.rsplit(' ').next().unwrap());
 }

@@ -54,7 +54,7 @@ pub(super) struct Span {
 
 /// Number of repetitions.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Schedule {
+pub(super) struct Repetitions {
     /// Calls before the timing starts.
     pub warm_up: usize,
     /// Timed rounds, each of one or more consecutive calls.
@@ -65,7 +65,7 @@ pub(super) struct Schedule {
     pub most_calls: usize,
 }
 
-impl Schedule {
+impl Repetitions {
     /// Returns `rounds` rounds of one call each, after two warm-up calls: the first touches fresh memory, the second
     /// finds it warm.
     pub fn single(rounds: usize) -> Self {
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn short_work_is_repeated_until_a_round_is_long() {
-        let schedule = Schedule { warm_up: 2, rounds: 5, round_seconds: 0.02, most_calls: 1 << 14 };
+        let schedule = Repetitions { warm_up: 2, rounds: 5, round_seconds: 0.02, most_calls: 1 << 14 };
         let mut calls = 0;
         let (_, timing) = schedule
             .time(Clock::Wall, &Device::Cpu, &mut || {
@@ -192,8 +192,8 @@ mod tests {
 
     #[test]
     fn a_schedule_says_how_many_calls_it_can_need() {
-        assert_eq!(Schedule::single(3).calls(), 5);
-        let schedule = Schedule { warm_up: 4, rounds: 2, round_seconds: f64::INFINITY, most_calls: 20 };
+        assert_eq!(Repetitions::single(3).calls(), 5);
+        let schedule = Repetitions { warm_up: 4, rounds: 2, round_seconds: f64::INFINITY, most_calls: 20 };
         let mut calls = 0;
         let mut count = || {
             calls += 1;

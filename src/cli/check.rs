@@ -2,19 +2,19 @@
 
 use super::{exit, Global};
 use crate::error::Result;
-use crate::golden::{self, Verdict};
+use crate::golden::{self, FileVerdict};
 use clap::{Args, Subcommand};
 use serde_json::{json, Value};
 use std::path::PathBuf;
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct CheckArguments {
     #[command(subcommand)]
-    what: Action,
+    what: CheckAction,
 }
 
 #[derive(Subcommand)]
-enum Action {
+enum CheckAction {
     /// Compare this build with inputs, outputs and gradients that other programs computed in f64.
     Golden {
         /// Folder of golden files (.safetensors).
@@ -22,8 +22,8 @@ enum Action {
     },
 }
 
-pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
-    let Action::Golden { dir } = arguments.what;
+pub(super) fn main(arguments: CheckArguments, global: &Global) -> Result<u8> {
+    let CheckAction::Golden { dir } = arguments.what;
     let files = golden::files(&dir)?;
     let (mut passed, mut failed, mut missing) = (0, 0, 0);
     let name = |file: &PathBuf| file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -31,9 +31,9 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     for file in &files {
         let verdict = golden::check(file);
         match &verdict {
-            Verdict::Pass(_) => passed += 1,
-            Verdict::NotImplemented => missing += 1,
-            Verdict::Fail(_) | Verdict::Broken(_) => failed += 1,
+            FileVerdict::Pass(_) => passed += 1,
+            FileVerdict::NotImplemented => missing += 1,
+            FileVerdict::Fail(_) | FileVerdict::Broken(_) => failed += 1,
         }
         let text = format!("{:width$}  {}", name(file), describe(&verdict));
         global.emit(&event(&name(file), &verdict), &text)?;
@@ -47,12 +47,12 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
 }
 
 /// Returns the event for programs.
-fn event(file: &str, verdict: &Verdict) -> Value {
+fn event(file: &str, verdict: &FileVerdict) -> Value {
     let (state, worst, reason) = match verdict {
-        Verdict::Pass(worst) => ("pass", Some(worst), None),
-        Verdict::Fail(worst) => ("fail", Some(worst), None),
-        Verdict::Broken(reason) => ("fail", None, Some(reason)),
-        Verdict::NotImplemented => ("not implemented", None, None),
+        FileVerdict::Pass(worst) => ("pass", Some(worst), None),
+        FileVerdict::Fail(worst) => ("fail", Some(worst), None),
+        FileVerdict::Broken(reason) => ("fail", None, Some(reason)),
+        FileVerdict::NotImplemented => ("not implemented", None, None),
     };
     let worst = worst.map(
         |worst| json!({ "what": worst.what, "error": worst.error, "tolerance": worst.tolerance, "of": worst.count }),
@@ -60,15 +60,15 @@ fn event(file: &str, verdict: &Verdict) -> Value {
     json!({ "event": "golden", "schema": 1, "file": file, "verdict": state, "worst": worst, "reason": reason })
 }
 
-fn describe(verdict: &Verdict) -> String {
+fn describe(verdict: &FileVerdict) -> String {
     let numbers = |w: &golden::Worst| {
         format!("worst of {}: {} off by {:.1e}, tolerance {:.1e}", w.count, w.what, w.error, w.tolerance)
     };
     match verdict {
-        Verdict::Pass(worst) => format!("pass             {}", numbers(worst)),
-        Verdict::Fail(worst) => format!("FAIL             {}", numbers(worst)),
-        Verdict::Broken(reason) => format!("FAIL             {reason}"),
-        Verdict::NotImplemented => {
+        FileVerdict::Pass(worst) => format!("pass             {}", numbers(worst)),
+        FileVerdict::Fail(worst) => format!("FAIL             {}", numbers(worst)),
+        FileVerdict::Broken(reason) => format!("FAIL             {reason}"),
+        FileVerdict::NotImplemented => {
             "not implemented  no mixer of the registry has golden files named so; `dsf mixers` lists them".to_owned()
         }
     }

@@ -1,6 +1,6 @@
 //! `dsf compare A B`: compares two sets of results.
 
-use super::results::{self, Form};
+use super::results::{self, ReportOutput};
 use super::{exit, Global};
 use crate::error::{unknown_value, Result};
 use crate::report;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
     not hold 0 (Student's t, paired where the seeds are the same, Holm's correction over all cells), or where seeds \
     diverged on one side only. With fewer than three seeds a side the noise is not known, and nothing is called worse."
 )]
-pub(super) struct Arguments {
+pub(super) struct CompareArguments {
     /// Baseline results: a folder or a summary CSV file.
     a: PathBuf,
     /// Results to compare with the baseline: a folder or a summary CSV file.
@@ -27,10 +27,10 @@ pub(super) struct Arguments {
     #[arg(long)]
     check: bool,
     #[command(flatten)]
-    form: Form,
+    form: ReportOutput,
 }
 
-pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: CompareArguments, global: &Global) -> Result<u8> {
     let metric = match &arguments.metric {
         Some(typed) => Some(named(typed)?),
         None => None,

@@ -11,12 +11,12 @@ use clap::{Arg, Args, Command};
 #[derive(Args)]
 #[command(after_help = "Examples:\n  source <(dsf completions bash)\n  dsf completions zsh > ~/.zfunc/_dsf\n  \
     dsf completions fish > ~/.config/fish/completions/dsf.fish")]
-pub(super) struct Arguments {
+pub(super) struct CompletionsArguments {
     /// Shell to print completions for.
     shell: clap_complete::Shell,
 }
 
-pub(super) fn main(arguments: &Arguments, tree: Command) -> Result<u8> {
+pub(super) fn main(arguments: &CompletionsArguments, tree: Command) -> Result<u8> {
     let mut script = Vec::new();
     let mut tree = suggesting(tree, "");
     clap_complete::generate(arguments.shell, &mut tree, "dsf", &mut script);

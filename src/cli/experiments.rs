@@ -11,12 +11,12 @@ use serde_json::json;
 use std::path::Path;
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct ExperimentsArguments {
     /// Print the file of this experiment, to start your own from.
     name: Option<String>,
 }
 
-pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: &ExperimentsArguments, global: &Global) -> Result<u8> {
     let text = match &arguments.name {
         Some(name) => {
             let found = Shipped::find(Path::new(name));

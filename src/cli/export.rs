@@ -3,7 +3,7 @@
 use super::show::LoadedRun;
 use super::{exit, print, Global};
 use crate::error::{refuse, Result};
-use crate::export::{parquet, tensorboard, Run};
+use crate::export::{parquet, tensorboard, ExportedRun};
 use crate::files::write_atomic;
 use crate::store::Store;
 use crate::sweep::estimate::counted;
@@ -17,20 +17,20 @@ use std::path::{Path, PathBuf};
     dsf export --format parquet --to tables       # runs.parquet and epochs.parquet\n  \
     dsf export 3f2c --format jsonl                # one object per run, as in `dsf show --json`"
 )]
-pub(super) struct Arguments {
+pub(super) struct ExportArguments {
     /// Ids of runs in --out, unique prefixes of ids, or run folders [default: all].
     #[arg(value_name = "RUN")]
     runs: Vec<String>,
     /// Output format.
     #[arg(long, value_enum)]
-    format: Format,
+    format: ExportFormat,
     /// Folder to write to; for jsonl a file [default: stdout].
     #[arg(long, value_name = "PATH")]
     to: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum ExportFormat {
     /// Event files with curves, results and settings, one folder per run.
     Tensorboard,
     /// JSON Lines, one object per run.
@@ -39,7 +39,7 @@ enum Format {
     Parquet,
 }
 
-impl Format {
+impl ExportFormat {
     fn name(self) -> &'static str {
         match self {
             Self::Tensorboard => "tensorboard",
@@ -49,25 +49,25 @@ impl Format {
     }
 }
 
-pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: &ExportArguments, global: &Global) -> Result<u8> {
     let shown = arguments.shown(global)?;
     if shown.is_empty() {
         refuse!(path & global.out, "holds no runs; `dsf mqar` makes one, `dsf sweep` a grid of them");
     }
     let files = match (arguments.format, &arguments.to) {
-        (Format::Jsonl, None) => {
+        (ExportFormat::Jsonl, None) => {
             print::result(&lines(&shown))?;
             return Ok(exit::DONE);
         }
         (format, None) => {
             refuse!(flag "--format" = format.name(), "writes files: give --to FOLDER")
         }
-        (Format::Jsonl, Some(to)) => {
+        (ExportFormat::Jsonl, Some(to)) => {
             write_atomic(to, lines(&shown).as_bytes())?;
             vec![to.clone()]
         }
         (format, Some(to)) => {
-            let runs: Vec<Run> = shown.iter().map(LoadedRun::run).collect();
+            let runs: Vec<ExportedRun> = shown.iter().map(LoadedRun::run).collect();
             folder(format, &runs, to)?
         }
     };
@@ -76,14 +76,14 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let (count, form) = (counted(shown.len(), "run"), arguments.format.name());
     let place = arguments.to.as_deref().unwrap_or(Path::new("")).display();
     let next = match arguments.format {
-        Format::Tensorboard => format!("; tensorboard --logdir {place} shows them"),
-        Format::Jsonl | Format::Parquet => String::new(),
+        ExportFormat::Tensorboard => format!("; tensorboard --logdir {place} shows them"),
+        ExportFormat::Jsonl | ExportFormat::Parquet => String::new(),
     };
     global.emit(&event, &format!("{count} as {form} in {place}{next}"))?;
     Ok(exit::DONE)
 }
 
-impl Arguments {
+impl ExportArguments {
     /// Opens the selected runs, finished or not.
     fn shown(&self, global: &Global) -> Result<Vec<LoadedRun>> {
         if !self.runs.is_empty() {
@@ -97,13 +97,13 @@ impl Arguments {
     }
 }
 
-fn folder(format: Format, runs: &[Run], to: &Path) -> Result<Vec<PathBuf>> {
+fn folder(format: ExportFormat, runs: &[ExportedRun], to: &Path) -> Result<Vec<PathBuf>> {
     if to.is_file() {
         let (name, to) = (format.name(), to.display());
         refuse!(flag "--to" = to, "is a file, and --format {name} writes a folder: give another name");
     }
     match format {
-        Format::Parquet => parquet(runs, to),
+        ExportFormat::Parquet => parquet(runs, to),
         _ => tensorboard(runs, to),
     }
 }

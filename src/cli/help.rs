@@ -1,8 +1,8 @@
 //! Help of the commands that train one task: only settings of the task, with its defaults, the common ones first.
 
-use crate::config::{Brief, Kind, Objective, Setting, SETTINGS};
+use crate::config::{Brief, Objective, Setting, ValueKind, SETTINGS};
 use crate::recipes::Flags;
-use crate::recipes::{self, as_typed, Explained, Task};
+use crate::recipes::{self, as_typed, Explained, TaskRow};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command};
 
@@ -37,7 +37,7 @@ pub(super) fn of_sweep(command: Command) -> Command {
 }
 
 /// Returns the flag of a setting with its default in the help.
-fn described(arg: Arg, setting: &Setting, task: Task, defaults: &[Explained]) -> Arg {
+fn described(arg: Arg, setting: &Setting, task: TaskRow, defaults: &[Explained]) -> Arg {
     let value = defaults.iter().find(|row| row.name == setting.name);
     let value = value.map(|row| &row.value).filter(|value| !value.is_null());
     let default = value.map(|value| format!(" [default: {}]", as_typed(value))).unwrap_or_default();
@@ -45,9 +45,9 @@ fn described(arg: Arg, setting: &Setting, task: Task, defaults: &[Explained]) ->
     let taken = setting.is_of(&task.setting_scope());
     let names = setting.names(&[task.objective]).filter(|_| taken);
     let no_choice = match setting.kind {
-        Kind::Protocol => !task.has_protocols(),
+        ValueKind::Protocol => !task.has_protocols(),
         // A single run has one seed.
-        Kind::CountOf(_) => true,
+        ValueKind::CountOf(_) => true,
         _ => false,
     };
     let arg = match names {
@@ -64,13 +64,13 @@ fn described(arg: Arg, setting: &Setting, task: Task, defaults: &[Explained]) ->
 /// Hides the flag for a number of seeds, of which a single run has one.
 pub(super) fn of_one_run(command: Command) -> Command {
     command.mut_args(|arg| match SETTINGS.find(arg.get_id().as_str()).map(|setting| setting.kind) {
-        Some(Kind::CountOf(_)) => arg.hide(true),
+        Some(ValueKind::CountOf(_)) => arg.hide(true),
         _ => arg,
     })
 }
 
 /// Hides a flag that is no setting if the task does not use it.
-fn fitting(arg: Arg, task: Task) -> Arg {
+fn fitting(arg: Arg, task: TaskRow) -> Arg {
     let labels = task.objective == Objective::PerToken;
     match arg.get_id().as_str() {
         "data_dir" => arg.hide(labels),

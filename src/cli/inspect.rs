@@ -1,11 +1,13 @@
 //! `dsf inspect`: mixers as dynamical systems.
 
 use super::device::use_threads;
-use super::results::Form;
+use super::results::ReportOutput;
 use super::{exit, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
-use crate::inspect::{self, Course, Growing, Heads, Input, Need, Network, Shown, Snapshot, Subject, View, ETAS};
+use crate::inspect::{
+    self, Course, DrawOptions, Growing, Heads, Need, Network, NetworkInput, Snapshot, Subject, View, ETAS,
+};
 use crate::mixers::{self, MIXERS};
 use crate::model::weights::Checkpoint;
 use crate::recipes;
@@ -27,11 +29,11 @@ const FOR_PROGRAMS: [&str; 3] = ["csv", "json", "html"];
     after_help = "Examples:\n  dsf inspect --mixer s6 --d 16 --n 8 --verify\n  dsf inspect 0123456789ab --to system.html\n  \
                   dsf inspect --compare linear,normalized,s6,ssd --d 64 --n 64\n  dsf inspect lemma1 --order 8"
 )]
-pub(super) struct Arguments {
+pub(super) struct InspectArguments {
     #[command(subcommand)]
     lemma: Option<Lemma>,
     #[command(flatten)]
-    what: Selection,
+    what: InspectSelection,
     /// Compare four ways of computing the output.
     ///
     /// Runs the recurrence (11), the kernel (12), the step-by-step form and the forward pass. Exits with code 4 if they
@@ -49,12 +51,12 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), hide_short_help = true)]
     cells: Option<u16>,
     #[command(flatten)]
-    form: Form,
+    form: ReportOutput,
 }
 
 /// Runs or mixers to inspect.
 #[derive(Args)]
-struct Selection {
+struct InspectSelection {
     /// Trained models: ids of runs, run folders, or files of weights.
     ///
     /// Ids refer to runs in --out. Runs of a sweep keep no weights, except language models.
@@ -77,7 +79,7 @@ struct Selection {
     layer: Option<usize>,
     /// Input of the mixers [default: task for runs, random for fresh models].
     #[arg(long, value_name = "HOW")]
-    input: Option<Kind>,
+    input: Option<InputKind>,
     /// Input text for language models.
     #[arg(long, value_name = "TEXT", conflicts_with = "input", hide_short_help = true)]
     text: Option<String>,
@@ -109,12 +111,12 @@ struct Selection {
     #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true, hide_short_help = true)]
     data_dir: Option<PathBuf>,
     /// Precision of the computation.
-    #[arg(long, value_enum, default_value_t = Precision::F64, hide_short_help = true)]
-    precision: Precision,
+    #[arg(long, value_enum, default_value_t = FloatWidth::F64, hide_short_help = true)]
+    precision: FloatWidth,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum InputKind {
     /// The first test example of the task, passed through the preceding layers.
     Task,
     /// Standard normal numbers, at every layer.
@@ -122,7 +124,7 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Precision {
+enum FloatWidth {
     /// 64 bits.
     F64,
     /// 32 bits, as in training.
@@ -153,7 +155,7 @@ enum Lemma {
         #[arg(long, default_value_t = 0)]
         seed: u64,
         #[command(flatten)]
-        form: Form,
+        form: ReportOutput,
     },
     /// Lemma 2: embed every mixer with n in one with a larger n'.
     ///
@@ -168,7 +170,7 @@ enum Lemma {
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
         to_n: Option<u32>,
         #[command(flatten)]
-        form: Form,
+        form: ReportOutput,
     },
     /// Equation (17): attention with any normaliser η(q, k).
     ///
@@ -196,7 +198,7 @@ enum Lemma {
         #[arg(long, value_name = "L", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
         seq_len: u16,
         #[command(flatten)]
-        form: Form,
+        form: ReportOutput,
     },
     /// Identity (33): compare S6 with A = a I to the reversed sigmoid.
     ///
@@ -206,11 +208,11 @@ enum Lemma {
         #[arg(long, default_value_t = 1.7)]
         a: f64,
         #[command(flatten)]
-        form: Form,
+        form: ReportOutput,
     },
 }
 
-pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: InspectArguments, global: &Global) -> Result<u8> {
     use_threads(global.threads()?);
     if let Some(lemma) = arguments.lemma {
         return lemma.show(global);
@@ -233,12 +235,12 @@ fn ended(equal: bool) -> u8 {
 }
 
 /// Options for showing systems in a format; `cells` overrides its rows and columns of heatmaps.
-fn shown(format: &Format, cells: Option<u16>) -> Shown {
+fn shown(format: &Format, cells: Option<u16>) -> DrawOptions {
     let usual = CELLS[usize::from(format.name != "text")];
-    Shown { cells: cells.unwrap_or(usual).into(), records: FOR_PROGRAMS.contains(&format.name) }
+    DrawOptions { cells: cells.unwrap_or(usual).into(), records: FOR_PROGRAMS.contains(&format.name) }
 }
 
-fn need(shown: Shown) -> Need {
+fn need(shown: DrawOptions) -> Need {
     match shown.records {
         true => Need::Records,
         false => Need::System,
@@ -251,7 +253,7 @@ fn hold<'a>(views: impl IntoIterator<Item = &'a View>) -> bool {
     errors.all(|errors| errors.hold())
 }
 
-impl Arguments {
+impl InspectArguments {
     /// Reports the systems, and whether their forms are equal.
     fn systems(&self, global: &Global) -> Result<(Report, bool)> {
         let shown = shown(self.form.format(global)?, self.cells);
@@ -299,34 +301,34 @@ impl Arguments {
     }
 }
 
-impl Selection {
+impl InspectSelection {
     fn dtype(&self) -> DType {
         match self.precision {
-            Precision::F64 => DType::F64,
-            Precision::F32 => DType::F32,
+            FloatWidth::F64 => DType::F64,
+            FloatWidth::F32 => DType::F32,
         }
     }
 
-    fn input(&self) -> Input<'_> {
+    fn input(&self) -> NetworkInput<'_> {
         let data_dir = self.data_dir.as_deref();
         if let Some(text) = &self.text {
-            return Input::Text(text, self.seq_len, data_dir);
+            return NetworkInput::Text(text, self.seq_len, data_dir);
         }
         let usual = match self.runs.is_empty() {
-            true => Kind::Random,
-            false => Kind::Task,
+            true => InputKind::Random,
+            false => InputKind::Task,
         };
         match self.input.unwrap_or(usual) {
-            Kind::Random => Input::Random(self.seq_len),
-            Kind::Task => Input::Task(self.seq_len, data_dir),
+            InputKind::Random => NetworkInput::Random(self.seq_len),
+            InputKind::Task => NetworkInput::Task(self.seq_len, data_dir),
         }
     }
 
     fn heading(&self, what: &str, subjects: &[Subject]) -> String {
         let input = match self.input() {
-            Input::Random(_) => "normal random numbers",
-            Input::Task(..) => "a test example of the task",
-            Input::Text(..) => "a text",
+            NetworkInput::Random(_) => "normal random numbers",
+            NetworkInput::Task(..) => "a test example of the task",
+            NetworkInput::Text(..) => "a text",
         };
         let sizes = subjects.first().map_or(String::new(), |subject| {
             let (model, seq_len) = (&subject.model, subject.seq_len());
@@ -403,7 +405,7 @@ impl Selection {
         let options = self.options_of(mixer)?;
         let (mixer, variant) = self.named(mixer);
         let usual = if self.text.is_some() { "wikitext" } else { "mqar" };
-        let random = matches!(self.input(), Input::Random(_));
+        let random = matches!(self.input(), NetworkInput::Random(_));
         let given = [("d", &self.d), ("n", &self.n), ("heads", &self.heads), ("seed", &self.seed)];
         let mut settings = vec![("preset", "smoke"), ("mixer", mixer)];
         let given = given.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
@@ -492,7 +494,7 @@ fn weights(run: &Path, global: &Global) -> Result<Checkpoint> {
 /// Returns layer `layer` of a run on the first test example of its task, in f64.
 fn trained(run: &Path, layer: usize, global: &Global) -> Result<Subject> {
     let network = Network::trained(weights(run, global)?, DType::F64)?;
-    let mut subjects = network.subjects(Input::Task(None, None), Some(layer), Need::System)?;
+    let mut subjects = network.subjects(NetworkInput::Task(None, None), Some(layer), Need::System)?;
     Ok(subjects.remove(0))
 }
 
@@ -535,7 +537,7 @@ impl Lemma {
                     None => {
                         let sizes = [("d", d.as_str()), ("n", &n), ("heads", &heads)];
                         let network = Network::fresh(smoke(inspect::unnormalised().name, &sizes)?, DType::F64)?;
-                        let read = Input::Random(Some(seq_len.into()));
+                        let read = NetworkInput::Random(Some(seq_len.into()));
                         network.subjects(read, Some(0), Need::System)?.remove(0).of_unit_gain()?
                     }
                 };
@@ -572,7 +574,7 @@ fn fresh(n: &str) -> Result<Vec<Subject>> {
             let config = smoke(entry.name, &[("n", n), ("d", "8"), ("variant", variant)])?;
             let mut network = Network::fresh(config, DType::F64)?;
             network.name = format!("{} ({variant})", entry.name);
-            subjects.extend(network.subjects(Input::Random(Some(8)), None, Need::System)?);
+            subjects.extend(network.subjects(NetworkInput::Random(Some(8)), None, Need::System)?);
         }
     }
     Ok(subjects)

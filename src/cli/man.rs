@@ -14,7 +14,7 @@ const VERSION: &str = concat!("dsf ", env!("CARGO_PKG_VERSION"));
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  dsf man sweep status | man -l -\n  dsf man --to ~/.local/share/man/man1")]
-pub(super) struct Arguments {
+pub(super) struct ManArguments {
     /// Command to print the page of, such as `sweep status` [default: dsf itself].
     #[arg(value_name = "COMMAND", conflicts_with = "to")]
     command: Vec<String>,
@@ -23,7 +23,7 @@ pub(super) struct Arguments {
     to: Option<PathBuf>,
 }
 
-pub(super) fn main(arguments: &Arguments, mut tree: Command, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: &ManArguments, mut tree: Command, global: &Global) -> Result<u8> {
     tree.build();
     match &arguments.to {
         Some(folder) => write(&tree, folder, global)?,

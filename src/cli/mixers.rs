@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::{json, Value};
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct MixersArguments {
     /// Mixers to describe in detail [default: list all mixers].
     names: Vec<String>,
     /// Model width d.
@@ -28,21 +28,21 @@ pub(super) struct Arguments {
     wide: bool,
 }
 
-pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: &MixersArguments, global: &Global) -> Result<u8> {
     let named: Vec<&Entry> = arguments.names.iter().map(|name| mixers::find(name)).collect::<Result<_>>()?;
     let listed = if named.is_empty() { MIXERS.iter().collect() } else { named.clone() };
-    let rows: Vec<Row> = listed.iter().map(|entry| Row::of(entry, arguments)).collect::<Result<_>>()?;
+    let rows: Vec<MixerRow> = listed.iter().map(|entry| MixerRow::of(entry, arguments)).collect::<Result<_>>()?;
     if global.json {
         let events: String = rows.iter().map(|row| format!("{}\n", row.event())).collect();
         print::result(&events)?;
         return Ok(exit::DONE);
     }
     if !named.is_empty() {
-        let pages: Vec<String> = rows.iter().map(Row::page).collect();
+        let pages: Vec<String> = rows.iter().map(MixerRow::page).collect();
         print::result(&pages.join("\n"))?;
     } else {
         let shown = if arguments.wide { 0..7 } else { 0..4 };
-        let header = Row::HEADER[shown.clone()].iter().map(|s| s.to_string());
+        let header = MixerRow::HEADER[shown.clone()].iter().map(|s| s.to_string());
         let mut table = vec![header.collect::<Vec<_>>()];
         let mut family = None;
         for row in &rows {
@@ -59,7 +59,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
         }
         print::result(&columns(&table, Align::Left))?;
     }
-    let Arguments { d, n, seq_len, .. } = arguments;
+    let MixersArguments { d, n, seq_len, .. } = arguments;
     let more = match (named.is_empty(), arguments.wide) {
         (true, false) => "\n`dsf mixers NAME` says all of one; --wide adds variants, source and equation.",
         _ => "",
@@ -72,16 +72,16 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
 }
 
 /// A mixer, and the sizes of one layer in its first variant.
-struct Row {
+struct MixerRow {
     entry: &'static Entry,
     parameters: usize,
     state: usize,
 }
 
-impl Row {
+impl MixerRow {
     const HEADER: [&str; 7] = ["mixer", "parameters", "state", "finite DSF", "variants", "source", "equation"];
 
-    fn of(entry: &'static Entry, arguments: &Arguments) -> Result<Self> {
+    fn of(entry: &'static Entry, arguments: &MixersArguments) -> Result<Self> {
         let (d, n) = (arguments.d.to_string(), arguments.n.to_string());
         let sizes = [("d", d.as_str()), ("n", &n), ("layers", "1")];
         let model = [&[("preset", "paper"), ("mixer", entry.name)], &sizes[..]].concat();

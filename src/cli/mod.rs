@@ -32,7 +32,7 @@ mod worker;
 
 use crate::error::{exit, refuse, Error, Position};
 use crate::ops::{self, simd, Route, Simd};
-use crate::recipes::{task, Task, TASKS};
+use crate::recipes::{task, TaskRow, TASKS};
 use crate::sweep::slurm::all_quoted;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde_json::{json, Value};
@@ -66,7 +66,7 @@ const LICENCES: &str = include_str!("../../.github/THIRD-PARTY.md");
 
 /// Parsed command: one run of a task of the table, or anything else.
 enum Command {
-    Train(Task, Box<single::Arguments>),
+    Train(TaskRow, Box<single::SingleArguments>),
     Other(Box<Other>),
 }
 
@@ -75,7 +75,7 @@ impl FromArgMatches for Command {
         let name = found.subcommand().filter(|(name, _)| !Other::has_subcommand(name));
         match name.and_then(|(name, rest)| Some((task(name).ok()?, rest))) {
             Some((task, rest)) => {
-                let arguments = single::Arguments::from_arg_matches(rest)?;
+                let arguments = single::SingleArguments::from_arg_matches(rest)?;
                 Ok(Self::Train(task, Box::new(arguments)))
             }
             None => Other::from_arg_matches(found).map(|other| Self::Other(Box::new(other))),
@@ -94,7 +94,7 @@ impl Subcommand for Command {
             let about = format!("Train and test one model on {}", task.about);
             let brief = about.split(':').next().unwrap_or_default().to_owned();
             // Set last, since flattened flags would override the description.
-            single::Arguments::augment_args(clap::Command::new(task.name)).about(brief).long_about(about)
+            single::SingleArguments::augment_args(clap::Command::new(task.name)).about(brief).long_about(about)
         });
         Other::augment_subcommands(tree.subcommands(tasks))
     }
@@ -112,50 +112,50 @@ impl Subcommand for Command {
 #[derive(Subcommand)]
 enum Other {
     /// Train, use and convert language models on WikiText.
-    Wikitext(wikitext::Arguments),
+    Wikitext(wikitext::WikitextArguments),
     /// Train a grid of models; finished runs are skipped.
-    Sweep(sweep::Arguments),
+    Sweep(sweep::SweepArguments),
     /// List the built-in experiments, or print one.
-    Experiments(experiments::Arguments),
+    Experiments(experiments::ExperimentsArguments),
     /// Report results: grids, figures, tables, curves, verdicts.
-    Report(report::Arguments),
+    Report(report::ReportArguments),
     /// Compare two sets of results beyond the noise of seeds.
     ///
     /// Compares cell by cell, and says which differences exceed the noise of seeds.
-    Compare(compare::Arguments),
+    Compare(compare::CompareArguments),
     /// Show one run: settings, epochs, the command that repeats it.
-    Show(show::Arguments),
+    Show(show::ShowArguments),
     /// Export runs for TensorBoard, or as Parquet or JSON.
     ///
     /// Writes the curves, results and settings of runs for other programs.
-    Export(export::Arguments),
+    Export(export::ExportArguments),
     /// Show mixers as dynamical systems.
     ///
     /// Writes trained or fresh mixers as linear time-varying systems, and measures and verifies their matrices Λ, B, C
     /// and Φ.
-    Inspect(inspect::Arguments),
+    Inspect(inspect::InspectArguments),
     /// List the mixers, or describe some of them.
-    Mixers(mixers::Arguments),
+    Mixers(mixers::MixersArguments),
     /// Compare this build with reference numbers.
-    Check(check::Arguments),
+    Check(check::CheckArguments),
     /// Download, generate, tokenize and list data.
-    Data(data::Arguments),
+    Data(data::DataArguments),
     /// Time training steps and single ops.
-    Bench(bench::Arguments),
+    Bench(bench::BenchArguments),
     /// Check this machine and the results folder.
     ///
     /// Lists what they provide for training, and how to get what is missing.
     Doctor,
     /// Print shell completions.
-    Completions(completions::Arguments),
+    Completions(completions::CompletionsArguments),
     /// Print a manual page, or write all of them.
-    Man(man::Arguments),
+    Man(man::ManArguments),
     /// Print the licences of third-party code.
     Licenses,
     /// Train the run whose config is the first line of stdin, or with --host every run that a line asks for; end with
     /// stdin.
     #[command(hide = true)]
-    Worker(worker::Arguments),
+    Worker(worker::WorkerArguments),
 }
 
 /// Flags that every subcommand takes.

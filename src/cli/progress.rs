@@ -3,7 +3,7 @@
 use super::{check_stop, print};
 use crate::config::TaskConfig;
 use crate::error::Result;
-use crate::fetch::Progress;
+use crate::fetch::TransferProgress;
 use crate::tasks::Watch;
 use indicatif::{DecimalBytes, ProgressBar};
 use std::collections::HashSet;
@@ -27,7 +27,7 @@ impl ProgressDisplay {
     }
 }
 
-impl Progress for ProgressDisplay {
+impl TransferProgress for ProgressDisplay {
     fn say(&mut self, line: &str) {
         match &self.bar {
             _ if self.quiet => {}

@@ -4,7 +4,7 @@ use super::{print, Global};
 use crate::error::{refuse, Error, Result};
 use crate::files::write_atomic;
 use crate::recipes::TASKS;
-use crate::report::{Format, Report, Screen, FORMATS};
+use crate::report::{Format, Report, TextTarget, FORMATS};
 use crate::store::{self, read_summary, Record, Store};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Args;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// Format and destination of a report.
 #[derive(Args)]
-pub(super) struct Form {
+pub(super) struct ReportOutput {
     /// Output format [default: by the extension of --to, else text].
     #[arg(long, value_parser = formats())]
     format: Option<String>,
@@ -22,7 +22,7 @@ pub(super) struct Form {
     to: Option<PathBuf>,
 }
 
-impl Form {
+impl ReportOutput {
     /// Returns the requested format, or the one given by the file's extension. `--json` requests JSON, too.
     pub fn format(&self, global: &Global) -> Result<&'static Format> {
         let json = global.json.then_some("json");
@@ -45,9 +45,9 @@ impl Form {
     pub fn write(&self, report: &Report, global: &Global) -> Result<()> {
         let format = self.format(global)?;
         if let Some(file) = &self.to {
-            return write_atomic(file, &format.render(report, Screen::default())?);
+            return write_atomic(file, &format.render(report, TextTarget::default())?);
         }
-        let screen = Screen { colour: global.coloured(), width: print::width() };
+        let screen = TextTarget { colour: global.coloured(), width: print::width() };
         print::bytes(&format.render(report, screen)?)
     }
 }

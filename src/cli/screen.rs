@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const PLAIN_EVERY: Duration = Duration::from_secs(30);
 
 /// Output of one run.
-pub(super) struct Screen {
+pub(super) struct RunScreen {
     console: Console,
     epochs: usize,
     steps: usize,
@@ -29,7 +29,7 @@ pub(super) struct Screen {
     last_plain: Instant,
 }
 
-impl Screen {
+impl RunScreen {
     pub fn new(config: &RunConfig, task: &TaskEntry, tokens_per_step: usize, global: &Global) -> Self {
         let bar = || print::bar("{bar:24} {msg}", Some(0));
         Self {

@@ -4,7 +4,7 @@ use super::print::{self, columns, Align};
 use super::{exit, Global};
 use crate::config::RunConfig;
 use crate::error::{refuse, Result};
-use crate::export::Run;
+use crate::export::ExportedRun;
 use crate::recipes;
 use crate::store::{Column, EpochRow, RunResult, RunStatus, SliceRow, Store, METRICS};
 use crate::sweep::estimate::{counted, duration};
@@ -16,12 +16,12 @@ use std::path::Path;
 const MOST_EPOCHS: usize = 20;
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct ShowArguments {
     /// Id of a run in --out, a unique prefix of it, or a run folder.
     run: String,
 }
 
-pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: &ShowArguments, global: &Global) -> Result<u8> {
     let shown = LoadedRun::open(&arguments.run, global)?;
     if global.json {
         print::line(shown.event())?
@@ -65,8 +65,8 @@ impl LoadedRun {
     }
 
     /// Returns the run for other formats.
-    pub fn run(&self) -> Run<'_> {
-        Run {
+    pub fn run(&self) -> ExportedRun<'_> {
+        ExportedRun {
             id: &self.id,
             config: &self.config,
             result: self.result.as_ref(),

@@ -1,11 +1,11 @@
 //! `dsf mqar`, `dsf lra`, `dsf wikitext` and the other tasks: trains one run and reports its result.
 
-use super::device::Choice;
+use super::device::DeviceChoice;
 use super::perplexity;
 use super::print::{self, columns, Align};
 use super::run::{execute, KeptWeights, RunContext, RunEvent};
-use super::screen::Screen;
-use super::worker::{code, done, emit, Events};
+use super::screen::RunScreen;
+use super::worker::{code, done, emit, JsonEvents};
 use super::{check_stop, exit, progress, stop_flag, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, Error, Result};
@@ -13,7 +13,7 @@ use crate::files;
 use crate::model::initial_values;
 use crate::nn::InitialValues;
 use crate::recipes::Flags;
-use crate::recipes::{self, as_typed, Explained, Resolved, Task};
+use crate::recipes::{self, as_typed, Explained, Resolved, TaskRow};
 use crate::store::{Column, Metrics, Outcome, RunResult, RunStatus, Status, Store, Weights};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{Experiment, Training};
@@ -23,12 +23,12 @@ use serde_json::{json, Value};
 use std::path::PathBuf;
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct SingleArguments {
     #[command(flatten)]
     pub(super) flags: Flags,
     /// Device: auto, cpu, cuda or cuda:1.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
-    device: Choice,
+    device: DeviceChoice,
     /// Repeat the run of a config.json or an experiment file; flags override it.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     config: Option<PathBuf>,
@@ -44,9 +44,9 @@ pub(super) struct Arguments {
     explain: bool,
 }
 
-impl Arguments {
+impl SingleArguments {
     /// Resolves the requested run.
-    fn resolve(&self, task: Task) -> Result<Resolved> {
+    fn resolve(&self, task: TaskRow) -> Result<Resolved> {
         let Some(path) = &self.config else {
             return self.flags.single(task);
         };
@@ -65,7 +65,7 @@ impl Arguments {
     }
 }
 
-pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Result<u8> {
+pub(super) fn main(mut arguments: SingleArguments, task: TaskRow, global: &Global) -> Result<u8> {
     arguments.flags.gpu = arguments.device.is_gpu();
     let data_dir = arguments.training.data_dir.as_deref();
     let mut resolved = arguments.resolve(task)?;
@@ -92,7 +92,7 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     }
     let examples = config.train.batch_size.min(sizes.examples[0]);
     let tokens_per_step = examples * sizes.tokens_per_example();
-    let mut screen = Screen::new(&config, entry, tokens_per_step, global);
+    let mut screen = RunScreen::new(&config, entry, tokens_per_step, global);
     if !known {
         screen.say(&title(&config, &*task));
         let notes = notes.iter();
@@ -103,7 +103,7 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
         screen.say(&estimate::sentence(&config, &sizes, &context.device)?);
     }
     check_stop(&stop)?;
-    let mut events = Events::new(&config)?;
+    let mut events = JsonEvents::new(&config)?;
     let result = execute(&config, &context, &mut |event: RunEvent| {
         if global.json {
             events.write(&event)?;

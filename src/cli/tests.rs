@@ -5,16 +5,16 @@ use super::*;
 use crate::config::RunConfig;
 use crate::error::Result;
 use crate::recipes::Flags;
-use crate::report::{report, Figure, ReportOptions, Screen, Series, FORMATS};
+use crate::report::{report, Figure, FigureSeries, ReportOptions, TextTarget, FORMATS};
 use crate::store::{snapshots, Column, RunResult, RunStatus, Store};
 use crate::sweep::estimate;
-use crate::sweep::{run_all, Ending, Job, Limits, Message, Options, Plan, Training, Worker};
+use crate::sweep::{run_all, Ending, Job, Limits, Options, Plan, Training, Worker, WorkerMessage};
 use candle_core::Device;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The task whose file is `src/tasks/toy.rs`.
-fn toy() -> Task {
+fn toy() -> TaskRow {
     task("toy").unwrap()
 }
 
@@ -62,8 +62,8 @@ impl Here<'_> {
 }
 
 impl Worker for Here<'_> {
-    fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending> {
-        on(Message::Start);
+    fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(WorkerMessage)) -> Result<Ending> {
+        on(WorkerMessage::Start);
         self.train(job.run, stop).map(|_| Ending::Finished)
     }
 }
@@ -144,11 +144,11 @@ fn a_sweep_of_it_is_planned_trained_once_and_reported_in_every_format() {
     let (first, again) = (sweep(), sweep());
     assert_eq!((first.finished, again.done_before), (4, 4));
     let rows = crate::store::read_summary(&store.summary_path("toy")).unwrap();
-    let grid = Figure::find(Series::Grid, "").unwrap();
+    let grid = Figure::find(FigureSeries::Grid, "").unwrap();
     let presets = &crate::recipes::presets_of;
     let report = report(grid, &rows, Some(&plan.runs), presets, &ReportOptions::default()).unwrap();
     for format in FORMATS.iter().filter(|format| format.is_text()) {
-        let drawn = format.render(&report, Screen::default()).unwrap();
+        let drawn = format.render(&report, TextTarget::default()).unwrap();
         let drawn = String::from_utf8(drawn).unwrap().to_lowercase();
         let named = ["softmax", "linear", "toy"].map(|name| drawn.contains(name));
         assert_eq!(named, [true; 3], "{}: {drawn}", format.name);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct ClassifierConfig {
     /// Map of tokens to vectors.
-    pub input: Input,
+    pub input: InputMap,
     /// Hidden width of feed-forward halves and of heads, m.
     pub mlp_width: usize,
     /// Dropout inside and after feed-forward halves, and after mixers.
@@ -22,7 +22,7 @@ pub struct ClassifierConfig {
     /// Whether every document is padded to the longest that the task allows instead of the longest of its batch.
     pub pad_to_longest: bool,
     /// Map of the pooled vector to class logits.
-    pub head: Head,
+    pub head: HeadKind,
     /// Representation by which two documents are compared.
     pub dual: Dual,
     /// Training loss.
@@ -35,7 +35,7 @@ pub struct ClassifierConfig {
 /// Map of a token to a vector of width d.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Input {
+pub enum InputMap {
     /// A row of a learned table.
     Embedding,
     /// A linear map of one number: the gray value, or the token's id.
@@ -45,7 +45,7 @@ pub enum Input {
 /// Map of the pooled vector to class logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Head {
+pub enum HeadKind {
     /// d to m, ReLU, m to C.
     Mlp,
     /// d to C.

@@ -11,14 +11,15 @@ pub mod settings;
 mod task;
 mod train;
 
-pub use classifier::{ClassifierConfig, Dual, Head, Input, Loss};
+pub use classifier::{ClassifierConfig, Dual, HeadKind, InputMap, Loss};
 pub use column::{Absent, Role, SettingColumn, Summary};
 pub use dsf_ops::Pool;
 pub use hybrid::Hybrid;
 pub use language::{InitScheme, LanguageConfig, Rotary};
 pub use model::{Layout, MapInit, ModelConfig, PositionEmbedding, StateMixer};
 pub use settings::{
-    spelt, At, Brief, Decides, Group, Kind, Listed, Objective, Omitted, Setting, SettingScope, Settings, SETTINGS,
+    spelt, At, Brief, Decides, HelpGroup, Listed, Objective, Omitted, Setting, SettingScope, Settings, ValueKind,
+    SETTINGS,
 };
 pub use task::TaskConfig;
 pub use train::{AdamConfig, Decay, Precision, Schedule, TrainConfig};

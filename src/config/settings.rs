@@ -19,9 +19,9 @@ pub struct Setting {
     /// Field of the run's config that the setting fills.
     pub at: At,
     /// Values that the setting accepts.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Heading under which help lists the setting.
-    pub group: Group,
+    pub group: HelpGroup,
     /// Meaning, in half a line of help. Empty for settings that only recipes set.
     pub help: &'static str,
     /// Further sentences of `--help`, each for tasks of some objectives.
@@ -179,7 +179,7 @@ pub struct SettingScope<'a> {
 
 /// Headings of help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum HelpGroup {
     /// Network.
     Model,
     /// Data.
@@ -194,7 +194,7 @@ pub enum Group {
     Recipe,
 }
 
-impl Group {
+impl HelpGroup {
     /// Heading as printed in help.
     pub fn heading(self) -> &'static str {
         match self {
@@ -210,7 +210,7 @@ impl Group {
 
 /// Kinds of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum ValueKind {
     /// Whole number between two bounds, both included.
     Whole(u64, u64),
     /// Number above 0.
@@ -249,10 +249,10 @@ pub enum Kind {
     CountOf(&'static str),
 }
 
-impl Kind {
+impl ValueKind {
     /// Whether values are numbers that need not be whole.
     pub fn is_real(self) -> bool {
-        use Kind::{Decay, LearningRate, Norm, NotNegative, Number, Positive, Share};
+        use ValueKind::{Decay, LearningRate, Norm, NotNegative, Number, Positive, Share};
         matches!(self, Positive | LearningRate | NotNegative | Norm | Decay | Share | Number)
     }
 }
@@ -292,12 +292,13 @@ impl Settings {
 }
 
 /// Any whole number that JSON numbers of a config hold.
-const ANY: Kind = Kind::Whole(0, u64::MAX);
-const SIZE: Kind = Kind::Whole(1, 65_536);
-const LAYERS: Kind = Kind::Whole(1, 1_000);
-const EPOCHS: Kind = Kind::Whole(1, 1_000_000);
-const LAYOUTS: Kind = Kind::OneOf(&["transformer", "mamba", "shared", "prenorm", "postnorm", "hawk", "parallel"]);
-const STATE_MIXERS: Kind = Kind::OneOf(&["none", "identity", "mlp", "glu", "gated-mlp"]);
+const ANY: ValueKind = ValueKind::Whole(0, u64::MAX);
+const SIZE: ValueKind = ValueKind::Whole(1, 65_536);
+const LAYERS: ValueKind = ValueKind::Whole(1, 1_000);
+const EPOCHS: ValueKind = ValueKind::Whole(1, 1_000_000);
+const LAYOUTS: ValueKind =
+    ValueKind::OneOf(&["transformer", "mamba", "shared", "prenorm", "postnorm", "hawk", "parallel"]);
+const STATE_MIXERS: ValueKind = ValueKind::OneOf(&["none", "identity", "mlp", "glu", "gated-mlp"]);
 
 const EVERY: &[Objective] = &Objective::ALL;
 const LABELS: &[Objective] = &[Objective::PerToken];
@@ -306,7 +307,7 @@ const TEXT: &[Objective] = &[Objective::NextToken];
 const SCORED: &[Objective] = &[Objective::PerToken, Objective::Pooled];
 const DOCUMENTS: &[Objective] = &[Objective::Pooled, Objective::NextToken];
 
-const fn row(name: &'static str, at: At, kind: Kind, group: Group, help: &'static str) -> Setting {
+const fn row(name: &'static str, at: At, kind: ValueKind, group: HelpGroup, help: &'static str) -> Setting {
     let of = match at {
         At::Classifier(_) => POOLED,
         At::Language(_) | At::Adam(_) => TEXT,
@@ -386,8 +387,8 @@ impl Setting {
 pub static SETTINGS: Settings = {
     use Absent::{Empty, Is, Required, Where};
     use Decides::{Both, Data, Defaults, Files, Seeds};
-    use Group::{Classifier, Language, Model, Recipe, Task, Training};
-    use Kind::{Bool, CountOf, Decay, MixerOption, Name, Norm, NotNegative, Number, OneOf, Pair, Positive, Share, Tokenizer, Whole};
+    use HelpGroup::{Classifier, Language, Model, Recipe, Task, Training};
+    use ValueKind::{Bool, CountOf, Decay, MixerOption, Name, Norm, NotNegative, Number, OneOf, Pair, Positive, Share, Tokenizer, Whole};
     use Listed::{Always, AlwaysOr, AlwaysWith, Chosen, Within};
     use Omitted::Neutral;
     use Role::{Cell, Rate, Seed};
@@ -396,7 +397,7 @@ pub static SETTINGS: Settings = {
             "Task of the Long Range Arena").common()
             .decides(Data).listed(Always("dataset"))
             .shown(column(Empty, "task of the Long Range Arena, or corpus of a text")),
-        row("mixer", At::Model("mixer"), Kind::Mixer, Model,
+        row("mixer", At::Model("mixer"), ValueKind::Mixer, Model,
             "Sequence mixer, one of `dsf mixers`").of_sweeps()
             .decides(Defaults).listed(Always("mixer"))
             .shown(column(Required, "sequence mixer")),
@@ -405,7 +406,7 @@ pub static SETTINGS: Settings = {
             .more(&[(EVERY, "`dsf mixers` lists the variants; the default depends on the protocol.")])
             .decides(Defaults)
             .shown(column(Required, "variant of the mixer")),
-        row("protocol", At::Run("protocol"), Kind::Protocol, Model,
+        row("protocol", At::Run("protocol"), ValueKind::Protocol, Model,
             "Block and training around the mixer")
             .more(&[(EVERY, "`reference` follows the released configs, `paper` appendix J of the paper, `matched` uses one block for every mixer.")])
             .of_sweeps()
@@ -437,7 +438,7 @@ pub static SETTINGS: Settings = {
             .shown(column(Empty, "expansion factor: inner width over d, for mixers with an inner width")),
         row("option", At::Others, MixerOption, Model,
             "An option of one mixer, e.g. `dt_init=zero`; see `dsf mixers`"),
-        row("hybrid", At::Model("hybrid"), Kind::Layers, Model,
+        row("hybrid", At::Model("hybrid"), ValueKind::Layers, Model,
             "Layers of another mixer, NAME:every=K,offset=J")
             .more(&[(EVERY, "Replaces layers J, J+K and so on, counted from 0; J defaults to K/2, and `attention` means softmax. Further \
                 NAME=VALUE set options and variant of that mixer.")])
@@ -557,7 +558,7 @@ pub static SETTINGS: Settings = {
             .decides(Files)
             .shown(column(Where("dataset", "pathfinder", "14"), "paddles of the long paths of Pathfinder, 14 in the hard set")),
 
-        row("lr", At::Train("lr"), Kind::LearningRate, Training,
+        row("lr", At::Train("lr"), ValueKind::LearningRate, Training,
             "Peak learning rate")
             .more(&[(EVERY, "In `dsf sweep` also `paper`: the rates that the paper tried, if it tried several.")])
             .of_sweeps().also(&["learning-rate"])
@@ -691,14 +692,16 @@ impl Setting {
     pub fn is_of(&self, scope: &SettingScope) -> bool {
         match (self.at, self.kind) {
             (At::Task(field), _) => scope.fields.contains(&field),
-            (_, Kind::Pair(names)) => names.iter().all(|name| SETTINGS.find(name).is_some_and(|one| one.is_of(scope))),
+            (_, ValueKind::Pair(names)) => {
+                names.iter().all(|name| SETTINGS.find(name).is_some_and(|one| one.is_of(scope)))
+            }
             _ => self.of.contains(&scope.objective),
         }
     }
 
     /// Whether the setting has a flag.
     pub fn is_typed(&self) -> bool {
-        self.group != Group::Recipe
+        self.group != HelpGroup::Recipe
     }
 
     /// JSON pointer of the setting in the config of a run of `objective`; `None` if such a config lacks the field.
@@ -745,8 +748,8 @@ impl Setting {
     /// Names that the setting accepts for tasks of any of `objectives`; `None` unless its kind is a list of names.
     pub fn names(&self, objectives: &[Objective]) -> Option<Vec<&'static str>> {
         let names: &[&str] = match self.kind {
-            Kind::OneOf(names) => names,
-            Kind::Protocol => &Protocol::NAMES,
+            ValueKind::OneOf(names) => names,
+            ValueKind::Protocol => &Protocol::NAMES,
             _ => return None,
         };
         let taken = |name: &&&'static str| {
@@ -777,13 +780,15 @@ impl Setting {
     /// Placeholder of the value in help.
     pub fn value_name(&self) -> &'static str {
         match self.kind {
-            Kind::Whole(..) | Kind::CountOf(_) => "N",
-            Kind::Share => "P",
-            Kind::Bool => "BOOL",
-            Kind::OneOf(_) | Kind::Protocol | Kind::Name | Kind::Mixer | Kind::Tokenizer => "NAME",
-            Kind::Layers => "LAYERS",
-            Kind::MixerOption => "NAME=VALUE",
-            Kind::Pair(_) => "L:k",
+            ValueKind::Whole(..) | ValueKind::CountOf(_) => "N",
+            ValueKind::Share => "P",
+            ValueKind::Bool => "BOOL",
+            ValueKind::OneOf(_) | ValueKind::Protocol | ValueKind::Name | ValueKind::Mixer | ValueKind::Tokenizer => {
+                "NAME"
+            }
+            ValueKind::Layers => "LAYERS",
+            ValueKind::MixerOption => "NAME=VALUE",
+            ValueKind::Pair(_) => "L:k",
             _ => "X",
         }
     }
@@ -795,7 +800,7 @@ impl Setting {
     /// Fails with the expected form, without the setting's name. Ranges are checked by [`Self::check`].
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         match self.kind {
-            Kind::Whole(..) | Kind::CountOf(_) => {
+            ValueKind::Whole(..) | ValueKind::CountOf(_) => {
                 let number = text.parse::<u64>().map(Value::from);
                 number.map_err(|_| "not a whole number of 0 or more, such as 64".to_owned())
             }
@@ -806,12 +811,12 @@ impl Setting {
                 Ok(number) => Ok(Value::from(number.to_string())),
                 Err(_) => Err("not a number, such as 0.1".to_owned()),
             },
-            Kind::Bool => match text {
+            ValueKind::Bool => match text {
                 "true" => Ok(Value::Bool(true)),
                 "false" => Ok(Value::Bool(false)),
                 _ => Err("not true or false".to_owned()),
             },
-            Kind::Pair(_) => {
+            ValueKind::Pair(_) => {
                 let whole = |part: &str| part.trim().parse::<usize>().ok();
                 let pair = text
                     .split_once(':')
@@ -819,15 +824,17 @@ impl Setting {
                     .map(|(first, second)| Value::from(format!("{first}:{second}")));
                 pair.ok_or_else(|| "not L:k, a length and a number of pairs such as 64:4".to_owned())
             }
-            Kind::MixerOption => match text.split_once('=') {
+            ValueKind::MixerOption => match text.split_once('=') {
                 Some((name, value)) => Ok(Value::from(format!("{}={}", name.trim(), value.trim()))),
                 None => Err("not NAME=VALUE, such as dt_init=zero".to_owned()),
             },
-            Kind::OneOf(_) | Kind::Protocol if !self.names(EVERY).is_some_and(|names| names.contains(&text)) => {
+            ValueKind::OneOf(_) | ValueKind::Protocol
+                if !self.names(EVERY).is_some_and(|names| names.contains(&text)) =>
+            {
                 Err(format!("not one of {}", self.names(EVERY).unwrap_or_default().join(", ")))
             }
-            Kind::OneOf(_) if text == "constant" => Ok(Value::from("warmup-constant")),
-            Kind::Layers => text.parse::<Hybrid>().map(|hybrid| Value::from(hybrid.to_string())),
+            ValueKind::OneOf(_) if text == "constant" => Ok(Value::from("warmup-constant")),
+            ValueKind::Layers => text.parse::<Hybrid>().map(|hybrid| Value::from(hybrid.to_string())),
             _ => Ok(Value::from(text)),
         }
     }
@@ -841,18 +848,18 @@ impl Setting {
         let (name, number) = (self.name, value.as_f64());
         let finite = |within: fn(f64) -> bool| number.is_some_and(within);
         let wanted = match self.kind {
-            Kind::Whole(least, most) => {
+            ValueKind::Whole(least, most) => {
                 let within = value.as_u64().is_some_and(|n| (least..=most).contains(&n));
                 (!within).then(|| format!("{least} to {most}"))
             }
-            Kind::Positive | Kind::LearningRate => {
+            ValueKind::Positive | ValueKind::LearningRate => {
                 (!finite(|x| x > 0.0)).then(|| "a positive number, such as 2e-3".to_owned())
             }
-            Kind::NotNegative => (!finite(|x| x >= 0.0)).then(|| "0 or more".to_owned()),
-            Kind::Share => (!finite(|x| (0.0..1.0).contains(&x))).then(|| "in [0, 1)".to_owned()),
-            Kind::Decay => (!finite(|x| (0.0..1.0).contains(&x))).then(|| "in [0, 1), such as 0.95".to_owned()),
-            Kind::Norm => (!finite(|x| x >= 0.0)).then(|| "a norm such as 1, or 0 for none".to_owned()),
-            Kind::Number => (!value.is_number()).then(|| "a number, such as 2".to_owned()),
+            ValueKind::NotNegative => (!finite(|x| x >= 0.0)).then(|| "0 or more".to_owned()),
+            ValueKind::Share => (!finite(|x| (0.0..1.0).contains(&x))).then(|| "in [0, 1)".to_owned()),
+            ValueKind::Decay => (!finite(|x| (0.0..1.0).contains(&x))).then(|| "in [0, 1), such as 0.95".to_owned()),
+            ValueKind::Norm => (!finite(|x| x >= 0.0)).then(|| "a norm such as 1, or 0 for none".to_owned()),
+            ValueKind::Number => (!value.is_number()).then(|| "a number, such as 2".to_owned()),
             _ => None,
         };
         match wanted {

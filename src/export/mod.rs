@@ -11,7 +11,7 @@ use crate::store::{EpochRow, Record, RunResult};
 
 /// A run, begun, finished or failed.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct ExportedRun<'a> {
     /// Run id: twelve hex digits.
     pub id: &'a str,
     /// Config, which determines its numbers.
@@ -24,7 +24,7 @@ pub struct Run<'a> {
     pub started: &'a str,
 }
 
-impl Run<'_> {
+impl ExportedRun<'_> {
     /// Returns the row of a summary; without a result only the settings.
     fn record(&self) -> Record {
         match self.result {
@@ -78,8 +78,8 @@ mod samples {
     }
 
     impl Sample {
-        pub fn done(&self) -> Run<'_> {
-            Run {
+        pub fn done(&self) -> ExportedRun<'_> {
+            ExportedRun {
                 id: &self.id,
                 config: &self.config,
                 result: Some(&self.result),
@@ -88,8 +88,8 @@ mod samples {
             }
         }
 
-        pub fn begun(&self) -> Run<'_> {
-            Run { result: None, ..self.done() }
+        pub fn begun(&self) -> ExportedRun<'_> {
+            ExportedRun { result: None, ..self.done() }
         }
     }
 }

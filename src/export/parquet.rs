@@ -1,10 +1,10 @@
 //! Two Parquet tables: `runs.parquet`, one row per run with the columns of a summary, and `epochs.parquet`, one row per
 //! epoch.
 
-use super::{numbers, Run};
+use super::{numbers, ExportedRun};
 use crate::error::{Error, Result};
 use crate::files::write_atomic;
-use crate::store::{columns_with, Field, Kind, Record, COLUMNS};
+use crate::store::{columns_with, ColumnKind, Field, Record, COLUMNS};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Writes both tables into the folder `to`, creating it if it is missing, and returns their paths.
-pub fn parquet(runs: &[Run], to: &Path) -> Result<Vec<PathBuf>> {
+pub fn parquet(runs: &[ExportedRun], to: &Path) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(to).map_err(Error::io("create", to))?;
     let tables = [("runs", of_runs(runs)), ("epochs", of_epochs(runs))];
     let written = tables.into_iter().map(|(name, columns)| {
@@ -31,16 +31,16 @@ pub fn parquet(runs: &[Run], to: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// A column: name, type, and one value per row.
-struct Column {
+struct ParquetColumn {
     name: &'static str,
-    kind: Kind,
+    kind: ColumnKind,
     values: Vec<Field>,
 }
 
-fn of_runs(runs: &[Run]) -> Vec<Column> {
-    let records: Vec<Record> = runs.iter().map(Run::record).collect();
+fn of_runs(runs: &[ExportedRun]) -> Vec<ParquetColumn> {
+    let records: Vec<Record> = runs.iter().map(ExportedRun::record).collect();
     let places = columns_with(&records).into_iter();
-    let column = |place: usize| Column {
+    let column = |place: usize| ParquetColumn {
         name: COLUMNS[place].name,
         kind: COLUMNS[place].kind,
         values: records.iter().map(|row| row.at(place).clone()).collect(),
@@ -48,23 +48,23 @@ fn of_runs(runs: &[Run]) -> Vec<Column> {
     places.map(column).collect()
 }
 
-fn of_epochs(runs: &[Run]) -> Vec<Column> {
+fn of_epochs(runs: &[ExportedRun]) -> Vec<ParquetColumn> {
     let rows = || runs.iter().flat_map(|run| run.epochs.iter().map(move |epoch| (run, epoch)));
-    let column = |name, kind, values| Column { name, kind, values };
+    let column = |name, kind, values| ParquetColumn { name, kind, values };
     let ids = rows().map(|(run, _)| Field::from(run.id)).collect();
     let epochs = rows().map(|(_, row)| Field::from(row.epoch)).collect();
-    let mut columns = vec![column("run_id", Kind::Word, ids), column("epoch", Kind::Count, epochs)];
+    let mut columns = vec![column("run_id", ColumnKind::Word, ids), column("epoch", ColumnKind::Count, epochs)];
     let each: Vec<_> = rows().map(|(_, row)| numbers(row)).collect();
     let names = each.first().map(|numbers| numbers.map(|(name, _)| name));
     for (i, name) in names.into_iter().flatten().enumerate() {
         let values = each.iter().map(|numbers| Field::from(numbers[i].1));
-        columns.push(column(name, Kind::Real, values.collect()));
+        columns.push(column(name, ColumnKind::Real, values.collect()));
     }
     columns
 }
 
 /// Encodes a table in one row group.
-fn encoded(name: &str, columns: &[Column]) -> Parquet<Vec<u8>> {
+fn encoded(name: &str, columns: &[ParquetColumn]) -> Parquet<Vec<u8>> {
     let fields: String = columns.iter().map(declared).collect();
     let schema = Arc::new(parse_message_type(&format!("message {name} {{ {fields}}}"))?);
     let compression = Compression::ZSTD(ZstdLevel::default());
@@ -81,13 +81,13 @@ fn encoded(name: &str, columns: &[Column]) -> Parquet<Vec<u8>> {
 }
 
 /// Returns the column's line in the schema. Integers have 64 bits, which seeds may need.
-fn declared(column: &Column) -> String {
+fn declared(column: &ParquetColumn) -> String {
     let name = column.name;
     match column.kind {
-        Kind::Count => format!("optional int64 {name} (INTEGER(64,false)); "),
-        Kind::Real | Kind::AtLeastZero | Kind::Share => format!("optional double {name}; "),
-        Kind::Flag => format!("optional boolean {name}; "),
-        Kind::Word | Kind::OneOf(_) => format!("optional binary {name} (UTF8); "),
+        ColumnKind::Count => format!("optional int64 {name} (INTEGER(64,false)); "),
+        ColumnKind::Real | ColumnKind::AtLeastZero | ColumnKind::Share => format!("optional double {name}; "),
+        ColumnKind::Flag => format!("optional boolean {name}; "),
+        ColumnKind::Word | ColumnKind::OneOf(_) => format!("optional binary {name} (UTF8); "),
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn runs_without_an_epoch_have_an_empty_table_of_them() {
         let sample = sample(1);
-        let run = Run { epochs: &[], ..sample.begun() };
+        let run = ExportedRun { epochs: &[], ..sample.begun() };
         let folder = tempfile::tempdir().unwrap();
         let written = parquet(&[run], folder.path()).unwrap();
         let (names, rows) = read(&written[1]);

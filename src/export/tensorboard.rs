@@ -5,7 +5,7 @@
 //! data is a protobuf message `Event`; the few messages needed here are written field by field, each beginning with its
 //! field number and wire type.
 
-use super::{numbers, Run};
+use super::{numbers, ExportedRun};
 use crate::error::{Error, Result};
 use crate::files::write_atomic;
 use crate::store::{Field, Role};
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Writes the runs into folders `MIXER-ID` below `to`, and returns the paths of their files.
-pub fn tensorboard(runs: &[Run], to: &Path) -> Result<Vec<PathBuf>> {
+pub fn tensorboard(runs: &[ExportedRun], to: &Path) -> Result<Vec<PathBuf>> {
     let written = runs.iter().map(|run| {
         let mixer = &run.config.model.mixer;
         let folder = to.join(format!("{mixer}-{}", run.id));
@@ -28,19 +28,19 @@ pub fn tensorboard(runs: &[Run], to: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Start of the run in seconds since 1970; 0 if its record lacks it.
-fn began(run: &Run) -> f64 {
+fn began(run: &ExportedRun) -> f64 {
     let parsed = run.started.parse::<Timestamp>();
     parsed.map_or(0.0, |time| time.as_second() as f64)
 }
 
 /// Returns the event file of a run.
-fn events(run: &Run, began: f64) -> Vec<u8> {
+fn events(run: &ExportedRun, began: f64) -> Vec<u8> {
     let mut file = Vec::new();
-    let mut record = |time: f64, step: usize, what: Message| {
-        let head = Message::default().double(1, time).varint(2, step as u64);
+    let mut record = |time: f64, step: usize, what: Protobuf| {
+        let head = Protobuf::default().double(1, time).varint(2, step as u64);
         append(&mut file, &head.and(&what).0);
     };
-    record(began, 0, Message::default().bytes(3, b"brain.Event:2"));
+    record(began, 0, Protobuf::default().bytes(3, b"brain.Event:2"));
     record(began, 0, summary([config(run), begin(run, began)]));
     let (mut time, mut last) = (began, 0);
     for row in run.epochs {
@@ -76,47 +76,47 @@ fn masked(data: &[u8]) -> u32 {
 }
 
 /// Returns `Event.summary` with these values.
-fn summary(values: impl IntoIterator<Item = Message>) -> Message {
+fn summary(values: impl IntoIterator<Item = Protobuf>) -> Protobuf {
     let values = values.into_iter();
-    let summary = values.fold(Message::default(), |all, value| all.message(1, &value));
-    Message::default().message(5, &summary)
+    let summary = values.fold(Protobuf::default(), |all, value| all.message(1, &value));
+    Protobuf::default().message(5, &summary)
 }
 
 /// Returns a `Summary.Value` with a number.
-fn scalar(tag: &str, value: f64) -> Message {
-    Message::default().bytes(1, tag.as_bytes()).float(2, value as f32)
+fn scalar(tag: &str, value: f64) -> Protobuf {
+    Protobuf::default().bytes(1, tag.as_bytes()).float(2, value as f32)
 }
 
 /// Returns a value for a plugin of TensorBoard, with the plugin's own `content`.
-fn plugin(tag: &str, name: &str, content: &Message, tensor: &Message) -> Message {
-    let data = Message::default().bytes(1, name.as_bytes()).message(2, content);
-    let metadata = Message::default().message(1, &data);
-    Message::default().bytes(1, tag.as_bytes()).message(9, &metadata).message(8, tensor)
+fn plugin(tag: &str, name: &str, content: &Protobuf, tensor: &Protobuf) -> Protobuf {
+    let data = Protobuf::default().bytes(1, name.as_bytes()).message(2, content);
+    let metadata = Protobuf::default().message(1, &data);
+    Protobuf::default().bytes(1, tag.as_bytes()).message(9, &metadata).message(8, tensor)
 }
 
 /// Returns the config as a block of Markdown.
-fn config(run: &Run) -> Message {
+fn config(run: &ExportedRun) -> Protobuf {
     const STRING: u64 = 7;
     let json = serde_json::to_string_pretty(run.config).expect("a run config is plain data");
     let text: String = json.lines().map(|line| format!("    {line}\n")).collect();
-    let tensor = Message::default().varint(1, STRING).message(2, &Message::default()).bytes(8, text.as_bytes());
-    plugin("config", "text", &Message::default(), &tensor)
+    let tensor = Protobuf::default().varint(1, STRING).message(2, &Protobuf::default()).bytes(8, text.as_bytes());
+    plugin("config", "text", &Protobuf::default(), &tensor)
 }
 
 /// Returns `SessionStartInfo`: the settings of the run, for the HParams tab.
-fn begin(run: &Run, began: f64) -> Message {
+fn begin(run: &ExportedRun, began: f64) -> Protobuf {
     let record = run.record();
     let settings = [Role::Setting, Role::Cell, Role::Rate, Role::Seed];
     let settings = settings.into_iter().flat_map(|role| record.values(role));
-    let mut session = Message::default();
+    let mut session = Protobuf::default();
     for (column, value) in settings {
         let value = match value {
             Field::Absent => continue,
-            Field::Flag(flag) => Message::default().varint(4, u64::from(*flag)),
-            Field::Text(text) => Message::default().bytes(3, text.as_bytes()),
-            Field::Count(_) | Field::Real(_) => Message::default().double(2, value.number().unwrap_or(f64::NAN)),
+            Field::Flag(flag) => Protobuf::default().varint(4, u64::from(*flag)),
+            Field::Text(text) => Protobuf::default().bytes(3, text.as_bytes()),
+            Field::Count(_) | Field::Real(_) => Protobuf::default().double(2, value.number().unwrap_or(f64::NAN)),
         };
-        let entry = Message::default().bytes(1, column.name.as_bytes()).message(2, &value);
+        let entry = Protobuf::default().bytes(1, column.name.as_bytes()).message(2, &value);
         session = session.message(1, &entry);
     }
     let session = session.bytes(4, run.id.as_bytes()).double(5, began);
@@ -124,28 +124,28 @@ fn begin(run: &Run, began: f64) -> Message {
 }
 
 /// Returns `SessionEndInfo`.
-fn end(failed: bool, time: f64) -> Message {
+fn end(failed: bool, time: f64) -> Protobuf {
     const SUCCESS: u64 = 1;
     const FAILURE: u64 = 2;
     let status = if failed { FAILURE } else { SUCCESS };
-    let session = Message::default().varint(1, status).double(2, time);
+    let session = Protobuf::default().varint(1, status).double(2, time);
     of_session("end", 4, &session)
 }
 
-fn of_session(what: &str, field: u64, session: &Message) -> Message {
+fn of_session(what: &str, field: u64, session: &Protobuf) -> Protobuf {
     const FLOAT: u64 = 1;
-    let content = Message::default().message(field, session);
+    let content = Protobuf::default().message(field, session);
     // The value is empty; the content holds the data.
-    let empty = Message::default().varint(1, FLOAT).message(2, &Message::default().message(2, &Message::default()));
+    let empty = Protobuf::default().varint(1, FLOAT).message(2, &Protobuf::default().message(2, &Protobuf::default()));
     let tag = format!("_hparams_/session_{what}_info");
     plugin(&tag, "hparams", &content, &empty)
 }
 
 /// A protobuf message under construction.
 #[derive(Clone, Debug, Default)]
-struct Message(Vec<u8>);
+struct Protobuf(Vec<u8>);
 
-impl Message {
+impl Protobuf {
     const VARINT: u64 = 0;
     const EIGHT_BYTES: u64 = 1;
     const LENGTH: u64 = 2;
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn numbers_are_written_in_sevens_of_bits() {
-        assert_eq!(Message::default().varint(2, 300).0, [0x10, 0xac, 0x02]);
-        assert_eq!(Message::default().bytes(1, b"ab").0, [0x0a, 2, b'a', b'b']);
+        assert_eq!(Protobuf::default().varint(2, 300).0, [0x10, 0xac, 0x02]);
+        assert_eq!(Protobuf::default().bytes(1, b"ab").0, [0x0a, 2, b'a', b'b']);
     }
 }

@@ -1,9 +1,9 @@
 //! Datasets in a tar archive. Datasets that share an archive share one download and one pass over it. Names inside the
 //! archive are not trusted.
 
-use super::catalogue::{Entry, State};
+use super::catalogue::{CatalogueEntry, Completeness};
 use super::context::FetchContext;
-use super::download::{download, failed, Checksum, Download};
+use super::download::{download, failed, Download, PublishedChecksum};
 use super::request::{ArchiveSource, FetchRequest};
 use super::{make_folder, record, with_suffix};
 use crate::error::{Error, Result};
@@ -20,7 +20,7 @@ pub(super) const FOLDER: &str = "archives";
 
 /// Fetches `entries`, all of which come from `source`. The caller holds the lock of that origin.
 pub(super) fn fetch(
-    entries: &[&Entry],
+    entries: &[&CatalogueEntry],
     source: &ArchiveSource,
     request: &FetchRequest,
     context: &mut FetchContext,
@@ -61,13 +61,13 @@ fn get(archive: &Path, source: &ArchiveSource, request: &FetchRequest, context: 
         url: &source.url,
         target: archive,
         bytes: source.bytes,
-        checksum: source.md5.clone().map_or(Checksum::Unknown, Checksum::Md5),
+        checksum: source.md5.clone().map_or(PublishedChecksum::Unknown, PublishedChecksum::Md5),
         token: None,
     };
     download(&wanted, context)?;
     let file = File::open(archive).map_err(Error::io("read", archive))?;
-    let format = Format::of(&mut BufReader::new(file)).map_err(Error::io("read", archive))?;
-    if format == Format::Unknown {
+    let format = ArchiveFormat::of(&mut BufReader::new(file)).map_err(Error::io("read", archive))?;
+    if format == ArchiveFormat::Unknown {
         remove_if_present(archive)?;
         let reason = "not a gzip-compressed tar archive; nothing was kept";
         return Err(failed(&source.url, reason.to_owned()));
@@ -82,12 +82,12 @@ fn sum_file(archive: &Path) -> PathBuf {
 }
 
 /// Moves the folder `from` in `staging` to the place of `entry`.
-fn place(entry: &Entry, from: &Path, staging: &Path, request: &FetchRequest) -> Result<()> {
+fn place(entry: &CatalogueEntry, from: &Path, staging: &Path, request: &FetchRequest) -> Result<()> {
     let to = entry.path(&request.root);
     if let Some(parent) = to.parent() {
         make_folder(parent)?;
     }
-    if entry.state(&request.root) != State::Absent {
+    if entry.state(&request.root) != Completeness::Absent {
         // The old folder is renamed into `staging`, which is removed at the end: an interrupted removal in place would
         // look like damage.
         let old = staging.join(format!("old-{}", entry.dataset.name()));
@@ -105,14 +105,14 @@ fn remove_folder(folder: &Path) -> Result<()> {
 
 /// Format of an archive, detected by its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum ArchiveFormat {
     Gzip,
     /// Plain tar, because a server may undo the gzip in transit.
     Tar,
     Unknown,
 }
 
-impl Format {
+impl ArchiveFormat {
     fn of(file: &mut BufReader<impl Read>) -> io::Result<Self> {
         let head = file.fill_buf()?;
         Ok(if head.starts_with(&[0x1f, 0x8b]) {
@@ -132,7 +132,12 @@ impl Format {
 ///
 /// Fails if the archive is broken, lacks a file of an entry or has a name that leads out of it. The contents of
 /// `staging` are then unusable.
-fn unpack(path: &Path, entries: &[&Entry], staging: &Path, context: &mut FetchContext) -> Result<Vec<PathBuf>> {
+fn unpack(
+    path: &Path,
+    entries: &[&CatalogueEntry],
+    staging: &Path,
+    context: &mut FetchContext,
+) -> Result<Vec<PathBuf>> {
     let file = File::open(path).map_err(Error::io("read", path))?;
     let bytes = file.metadata().map_err(Error::io("read", path))?.len();
     let what = format!("unpacking {}", path.display());
@@ -155,12 +160,12 @@ fn unpack(path: &Path, entries: &[&Entry], staging: &Path, context: &mut FetchCo
 }
 
 /// Unpacks the files of `entries` and returns the folder of each; `None` for an entry without files.
-fn stream(reader: ProgressReader, entries: &[&Entry], staging: &Path) -> io::Result<Vec<Option<PathBuf>>> {
+fn stream(reader: ProgressReader, entries: &[&CatalogueEntry], staging: &Path) -> io::Result<Vec<Option<PathBuf>>> {
     let mut folders = vec![None; entries.len()];
     let mut reader = BufReader::with_capacity(1 << 17, reader);
-    let reader: Box<dyn Read> = match Format::of(&mut reader)? {
-        Format::Gzip => Box::new(MultiGzDecoder::new(reader)),
-        Format::Tar | Format::Unknown => Box::new(reader),
+    let reader: Box<dyn Read> = match ArchiveFormat::of(&mut reader)? {
+        ArchiveFormat::Gzip => Box::new(MultiGzDecoder::new(reader)),
+        ArchiveFormat::Tar | ArchiveFormat::Unknown => Box::new(reader),
     };
     let mut archive = Archive::new(reader);
     for item in archive.entries()? {
@@ -171,7 +176,7 @@ fn stream(reader: ProgressReader, entries: &[&Entry], staging: &Path) -> io::Res
         if !name.components().all(leads_down) {
             return refused("leads out of the archive");
         }
-        let belongs = |e: &&Entry| inner(&name).starts_with(inner(Path::new(e.folder)));
+        let belongs = |e: &&CatalogueEntry| inner(&name).starts_with(inner(Path::new(e.folder)));
         let Some(index) = entries.iter().position(belongs) else {
             continue;
         };

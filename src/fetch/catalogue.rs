@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Dataset of any task that can be fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dataset {
+pub enum FetchedDataset {
     /// A task of the Long Range Arena.
     Lra(LraDataset),
     /// A text of the hub.
@@ -16,7 +16,7 @@ pub enum Dataset {
     GptNeox,
 }
 
-impl Dataset {
+impl FetchedDataset {
     /// Name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
@@ -35,18 +35,18 @@ impl Dataset {
     }
 }
 
-impl From<LraDataset> for Dataset {
+impl From<LraDataset> for FetchedDataset {
     fn from(dataset: LraDataset) -> Self {
         Self::Lra(dataset)
     }
 }
 
 /// Dataset with its origin and files.
-pub struct Entry {
+pub struct CatalogueEntry {
     /// The dataset.
-    pub dataset: Dataset,
+    pub dataset: FetchedDataset,
     /// Origin of the dataset.
-    pub origin: Origin,
+    pub origin: DatasetOrigin,
     /// Folder below the data root.
     pub folder: &'static str,
     /// Files or folders below `folder` that a complete dataset must have.
@@ -59,7 +59,7 @@ pub struct Entry {
 
 /// Origin of datasets. Some datasets share an archive or a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum DatasetOrigin {
     /// A repository of the Hugging Face hub.
     Hub(Repository),
     /// The archive of CIFAR-10's authors.
@@ -82,43 +82,43 @@ pub struct Repository {
 const LRA_ABOUT: &str = "in the archive of the Long Range Arena, 7.7 GB with all three of its datasets";
 
 /// All entries: tasks in the order of [`LraDataset::ALL`], texts in that of [`Corpus::ALL`], then the tokenizer.
-pub const CATALOGUE: [Entry; 10] = [
-    Entry {
-        dataset: Dataset::Lra(LraDataset::Listops),
-        origin: Origin::Lra,
+pub const CATALOGUE: [CatalogueEntry; 10] = [
+    CatalogueEntry {
+        dataset: FetchedDataset::Lra(LraDataset::Listops),
+        origin: DatasetOrigin::Lra,
         folder: "lra_release/lra_release/listops-1000",
         parts: &files::LISTOPS,
         about: LRA_ABOUT,
         licence: "synthetic, can be generated without a download; cite Nangia and Bowman 2018",
     },
-    Entry {
-        dataset: Dataset::Lra(LraDataset::Text),
-        origin: Origin::Hub(Repository { name: "stanfordnlp/imdb", folder: "plain_text", models: false }),
+    CatalogueEntry {
+        dataset: FetchedDataset::Lra(LraDataset::Text),
+        origin: DatasetOrigin::Hub(Repository { name: "stanfordnlp/imdb", folder: "plain_text", models: false }),
         folder: "text/plain_text",
         parts: &files::PARQUET,
         about: "IMDB reviews from the Hugging Face hub (stanfordnlp/imdb), 42 MB",
         licence: "for research; cite Maas et al. 2011",
     },
-    Entry {
-        dataset: Dataset::Lra(LraDataset::Retrieval),
-        origin: Origin::Lra,
+    CatalogueEntry {
+        dataset: FetchedDataset::Lra(LraDataset::Retrieval),
+        origin: DatasetOrigin::Lra,
         folder: "lra_release/lra_release/tsv_data",
         parts: &files::PAIRS,
         about: LRA_ABOUT,
         licence: "texts of the ACL Anthology Network, which the archive contains although its authors \
                   state that they may not redistribute them: for your own research; cite Radev et al. 2013",
     },
-    Entry {
-        dataset: Dataset::Lra(LraDataset::Image),
-        origin: Origin::Cifar,
+    CatalogueEntry {
+        dataset: FetchedDataset::Lra(LraDataset::Image),
+        origin: DatasetOrigin::Cifar,
         folder: "image/cifar-10-batches-bin",
         parts: &files::BATCHES,
         about: "CIFAR-10 from its authors, 170 MB",
         licence: "for research; cite Krizhevsky 2009",
     },
-    Entry {
-        dataset: Dataset::Lra(LraDataset::Pathfinder),
-        origin: Origin::Lra,
+    CatalogueEntry {
+        dataset: FetchedDataset::Lra(LraDataset::Pathfinder),
+        origin: DatasetOrigin::Lra,
         folder: "lra_release/lra_release/pathfinder32/curv_contour_length_14",
         parts: &["metadata", "imgs"],
         about: LRA_ABOUT,
@@ -132,9 +132,9 @@ pub const CATALOGUE: [Entry; 10] = [
     wikitext(Corpus::Wikitext103, &TWO_SHARDS, "WikiText-103 with <unk> for rare words, from the same place, 315 MB"),
     wikitext(Corpus::Wikitext2Raw, &ONE_SHARD, "WikiText-2 with its rare words, from the same place, 8 MB"),
     wikitext(Corpus::Wikitext2, &ONE_SHARD, "WikiText-2 with <unk> for rare words, from the same place, 8 MB"),
-    Entry {
-        dataset: Dataset::GptNeox,
-        origin: Origin::Hub(Repository { name: "EleutherAI/gpt-neox-20b", folder: "", models: true }),
+    CatalogueEntry {
+        dataset: FetchedDataset::GptNeox,
+        origin: DatasetOrigin::Hub(Repository { name: "EleutherAI/gpt-neox-20b", folder: "", models: true }),
         folder: GPT_NEOX_FOLDER,
         parts: &["tokenizer.json"],
         about: "the tokenizer of GPT-NeoX and Pythia, from the Hugging Face hub \
@@ -154,11 +154,11 @@ const TWO_SHARDS: [&str; 4] = [
 ];
 
 /// Entry of a text whose folder has the same name on the hub and below the data root.
-const fn wikitext(corpus: Corpus, parts: &'static [&'static str], about: &'static str) -> Entry {
+const fn wikitext(corpus: Corpus, parts: &'static [&'static str], about: &'static str) -> CatalogueEntry {
     let Some(folder) = corpus.hub_folder() else { panic!("the hub has no such text") };
-    Entry {
-        dataset: Dataset::Wikitext(corpus),
-        origin: Origin::Hub(Repository { name: "Salesforce/wikitext", folder, models: false }),
+    CatalogueEntry {
+        dataset: FetchedDataset::Wikitext(corpus),
+        origin: DatasetOrigin::Hub(Repository { name: "Salesforce/wikitext", folder, models: false }),
         folder,
         parts,
         about,
@@ -171,14 +171,14 @@ const fn wikitext(corpus: Corpus, parts: &'static [&'static str], about: &'stati
 /// # Panics
 ///
 /// Panics for a corpus that cannot be fetched; the caller has rejected those.
-pub fn entry(dataset: impl Into<Dataset>) -> &'static Entry {
+pub fn entry(dataset: impl Into<FetchedDataset>) -> &'static CatalogueEntry {
     let (dataset, mut entries) = (dataset.into(), CATALOGUE.iter());
     entries.find(|e| e.dataset == dataset).expect("the catalogue holds every dataset that the hub or an archive has")
 }
 
 /// Completeness of a dataset under a data root.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum Completeness {
     /// The dataset is complete.
     Present,
     /// The folder exists but lacks this part.
@@ -187,26 +187,26 @@ pub enum State {
     Absent,
 }
 
-impl Entry {
+impl CatalogueEntry {
     /// Folder of the dataset under `root`.
     pub fn path(&self, root: &Path) -> PathBuf {
         root.join(self.folder)
     }
 
     /// Completeness of the dataset under `root`.
-    pub fn state(&self, root: &Path) -> State {
+    pub fn state(&self, root: &Path) -> Completeness {
         let folder = self.path(root);
         if !folder.exists() {
-            return State::Absent;
+            return Completeness::Absent;
         }
         let parts = self.parts.iter().map(|part| folder.join(part));
         let there = |part: &PathBuf| match self.origin {
-            Origin::Hub(_) => part.is_file(),
+            DatasetOrigin::Hub(_) => part.is_file(),
             _ => part.exists(), // a file or a folder
         };
         match { parts }.find(|part| !there(part)) {
-            Some(part) => State::Lacks(part),
-            None => State::Present,
+            Some(part) => Completeness::Lacks(part),
+            None => Completeness::Present,
         }
     }
 
@@ -230,9 +230,9 @@ mod tests {
 
     #[test]
     fn the_catalogue_has_every_dataset_once_and_in_order() {
-        let lra = LraDataset::ALL.map(Dataset::Lra);
-        let text = Corpus::ALL.map(Dataset::Wikitext);
-        let all = [&lra[..], &text[..4], &[Dataset::GptNeox]].concat();
+        let lra = LraDataset::ALL.map(FetchedDataset::Lra);
+        let text = Corpus::ALL.map(FetchedDataset::Wikitext);
+        let all = [&lra[..], &text[..4], &[FetchedDataset::GptNeox]].concat();
         assert_eq!({ CATALOGUE }.map(|e| e.dataset).to_vec(), all);
     }
 
@@ -240,15 +240,15 @@ mod tests {
     fn a_dataset_is_present_once_its_last_part_is() {
         let root = tempfile::tempdir().unwrap();
         let image = entry(LraDataset::Image);
-        assert_eq!(image.state(root.path()), State::Absent);
+        assert_eq!(image.state(root.path()), Completeness::Absent);
         let folder = image.path(root.path());
         fs::create_dir_all(&folder).unwrap();
         for part in image.parts {
             let lacks = image.state(root.path());
-            assert_eq!(lacks, State::Lacks(folder.join(part)));
+            assert_eq!(lacks, Completeness::Lacks(folder.join(part)));
             fs::write(folder.join(part), b"abc").unwrap();
         }
-        assert_eq!(image.state(root.path()), State::Present);
+        assert_eq!(image.state(root.path()), Completeness::Present);
         assert_eq!(image.bytes(root.path()), 18);
     }
 }

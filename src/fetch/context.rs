@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Receiver of the progress of a download or an unpacking.
-pub trait Progress {
+pub trait TransferProgress {
     /// Prints a sentence for the user.
     fn say(&mut self, line: &str);
     /// Begins `what` at byte `done` of `total`, if the total is known.
@@ -25,7 +25,7 @@ pub trait Progress {
 /// Interface between a fetch and its caller.
 pub struct FetchContext<'a> {
     /// Receiver of progress reports.
-    pub progress: &'a mut dyn Progress,
+    pub progress: &'a mut dyn TransferProgress,
     /// Stop flag. Once it is set, the fetch ends, and downloaded bytes stay for the next call.
     pub stop: &'a AtomicBool,
     /// Pause before the first retry of a failed download. It doubles with each retry.

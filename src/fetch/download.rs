@@ -33,14 +33,14 @@ pub(super) struct Download<'a> {
     pub target: &'a Path,
     /// Published length in bytes.
     pub bytes: Option<u64>,
-    pub checksum: Checksum,
+    pub checksum: PublishedChecksum,
     /// Access token, sent only to the host of `url`.
     pub token: Option<&'a str>,
 }
 
 /// Published checksum, in lower-case hexadecimal digits.
 #[derive(Clone, Debug)]
-pub(super) enum Checksum {
+pub(super) enum PublishedChecksum {
     /// No checksum is published.
     Unknown,
     /// MD5: sufficient against damage, not against an attacker.
@@ -49,7 +49,7 @@ pub(super) enum Checksum {
     Sha256(String),
 }
 
-impl Checksum {
+impl PublishedChecksum {
     /// Returns a description of the mismatch if the file at `path` has another checksum.
     fn mismatch(&self, path: &Path, context: &FetchContext) -> Result<Option<String>> {
         let check_stopped = || context.check_stopped();
@@ -65,7 +65,7 @@ impl Checksum {
 
 /// Failure of one attempt, classified for retries.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum AttemptFailure {
     /// Another attempt may succeed.
     Transient(String),
     /// Another attempt may succeed, and need not fetch again what this one received.
@@ -117,7 +117,7 @@ pub(super) fn failed(url: &str, reason: String) -> Error {
 pub(super) fn retry<T>(
     url: &str,
     context: &mut FetchContext,
-    mut attempt: impl FnMut(&mut FetchContext) -> Result<Result<T, Failure>>,
+    mut attempt: impl FnMut(&mut FetchContext) -> Result<Result<T, AttemptFailure>>,
 ) -> Result<T> {
     let mut failures = 0;
     loop {
@@ -125,9 +125,9 @@ pub(super) fn retry<T>(
         let reason;
         (failures, reason) = match attempt(context)? {
             Ok(done) => return Ok(done),
-            Err(Failure::Permanent(reason)) => return Err(failed(url, reason)),
-            Err(Failure::Interrupted(reason)) => (1, reason),
-            Err(Failure::Transient(reason)) => (failures + 1, reason),
+            Err(AttemptFailure::Permanent(reason)) => return Err(failed(url, reason)),
+            Err(AttemptFailure::Interrupted(reason)) => (1, reason),
+            Err(AttemptFailure::Transient(reason)) => (failures + 1, reason),
         };
         if failures == TRIES {
             return Err(failed(url, format!("{reason}, {TRIES} times in a row")));
@@ -138,7 +138,11 @@ pub(super) fn retry<T>(
 }
 
 /// Makes one request and appends its body to `part`.
-fn attempt(wanted: &Download, part: &mut PartialDownload, context: &mut FetchContext) -> Result<Result<(), Failure>> {
+fn attempt(
+    wanted: &Download,
+    part: &mut PartialDownload,
+    context: &mut FetchContext,
+) -> Result<Result<(), AttemptFailure>> {
     let from = part.len();
     if from > 0 && part.whole() == Some(from) {
         return Ok(Ok(())); // an earlier call was stopped before the checksum
@@ -151,7 +155,7 @@ fn attempt(wanted: &Download, part: &mut PartialDownload, context: &mut FetchCon
             return Ok(Err(broke_off(part, from, "no answer")));
         };
         match message {
-            Message::Head(head) => {
+            TransferMessage::Head(head) => {
                 if let Err(failure) = accept(wanted, &head, part)? {
                     return Ok(Err(failure));
                 }
@@ -160,19 +164,23 @@ fn attempt(wanted: &Download, part: &mut PartialDownload, context: &mut FetchCon
                     context.progress.total(whole);
                 }
             }
-            Message::Block(bytes) => part.append(&bytes)?,
-            Message::End => return check_length(part, from),
-            Message::Failed(Failure::Transient(reason)) if accepted => {
+            TransferMessage::Block(bytes) => part.append(&bytes)?,
+            TransferMessage::End => return check_length(part, from),
+            TransferMessage::Failed(AttemptFailure::Transient(reason)) if accepted => {
                 return Ok(Err(broke_off(part, from, &reason)));
             }
-            Message::Failed(failure) => return Ok(Err(failure)),
+            TransferMessage::Failed(failure) => return Ok(Err(failure)),
         }
         context.progress.reach(part.len());
     }
 }
 
 /// Prepares `part` for the body of `response`, or returns the reason why the body is unusable.
-fn accept(wanted: &Download, response: &Response<()>, part: &mut PartialDownload) -> Result<Result<(), Failure>> {
+fn accept(
+    wanted: &Download,
+    response: &Response<()>,
+    part: &mut PartialDownload,
+) -> Result<Result<(), AttemptFailure>> {
     let from = part.len();
     match response.status() {
         StatusCode::PARTIAL_CONTENT if from > 0 => {
@@ -181,12 +189,12 @@ fn accept(wanted: &Download, response: &Response<()>, part: &mut PartialDownload
             }
             part.clear()?;
             let reason = "the server sent other bytes than were requested";
-            Ok(Err(Failure::Transient(reason.to_owned())))
+            Ok(Err(AttemptFailure::Transient(reason.to_owned())))
         }
         StatusCode::RANGE_NOT_SATISFIABLE if from > 0 => {
             part.clear()?;
             let reason = "the file on the server has changed";
-            Ok(Err(Failure::Transient(reason.to_owned())))
+            Ok(Err(AttemptFailure::Transient(reason.to_owned())))
         }
         StatusCode::OK => {
             let length = text(response, header::CONTENT_LENGTH);
@@ -194,7 +202,7 @@ fn accept(wanted: &Download, response: &Response<()>, part: &mut PartialDownload
             if let (Some(found), Some(published)) = (bytes, wanted.bytes) {
                 if found != published {
                     let reason = format!("it has {found} bytes, not {published} as published");
-                    return Ok(Err(Failure::Permanent(reason)));
+                    return Ok(Err(AttemptFailure::Permanent(reason)));
                 }
             }
             part.restart(Version {
@@ -209,42 +217,42 @@ fn accept(wanted: &Download, response: &Response<()>, part: &mut PartialDownload
 }
 
 /// Checks that a body that ended has the announced length. If not, another attempt is needed.
-fn check_length(part: &mut PartialDownload, from: u64) -> Result<Result<(), Failure>> {
+fn check_length(part: &mut PartialDownload, from: u64) -> Result<Result<(), AttemptFailure>> {
     match part.whole() {
         Some(whole) if part.len() < whole => Ok(Err(broke_off(part, from, "the server closed it"))),
         Some(whole) if part.len() > whole => {
             part.clear()?;
             let reason = format!("the server sent more than the announced {whole} bytes");
-            Ok(Err(Failure::Transient(reason)))
+            Ok(Err(AttemptFailure::Transient(reason)))
         }
         _ => Ok(Ok(())),
     }
 }
 
-fn broke_off(part: &PartialDownload, from: u64, why: &str) -> Failure {
+fn broke_off(part: &PartialDownload, from: u64, why: &str) -> AttemptFailure {
     let len = part.len();
     let of = part.whole().map_or(String::new(), |n| format!(" of {n}"));
     let reason = format!("the connection broke off after {len}{of} bytes ({why})");
     match len > from {
-        true => Failure::Interrupted(reason),
-        false => Failure::Transient(reason),
+        true => AttemptFailure::Interrupted(reason),
+        false => AttemptFailure::Transient(reason),
     }
 }
 
 /// Messages of the thread of a request, in order.
-enum Message {
+enum TransferMessage {
     /// Status and headers.
     Head(Box<Response<()>>),
     /// Some bytes of the body.
     Block(Vec<u8>),
     /// End of the body.
     End,
-    Failed(Failure),
+    Failed(AttemptFailure),
 }
 
 /// Requests the bytes of a file from byte `from` on, on a thread, because a read from a silent server cannot be
 /// interrupted. The thread ends once the receiver is dropped.
-fn request_file(wanted: &Download, from: u64, validator: Option<&str>) -> Receiver<Message> {
+fn request_file(wanted: &Download, from: u64, validator: Option<&str>) -> Receiver<TransferMessage> {
     // By default the client follows redirections and takes proxies from the usual environment variables.
     let agent: Agent = Agent::config_builder()
         .http_status_as_error(false)
@@ -269,17 +277,17 @@ fn request_file(wanted: &Download, from: u64, validator: Option<&str>) -> Receiv
     let (sender, receiver) = sync_channel(BLOCKS);
     thread::spawn(move || {
         let last = match request.call().map_err(failure).and_then(|r| send(r, &sender)) {
-            Ok(()) => Message::End,
-            Err(failure) => Message::Failed(failure),
+            Ok(()) => TransferMessage::End,
+            Err(failure) => TransferMessage::Failed(failure),
         };
         let _ = sender.send(last); // fails after a stop, when the receiver is gone
     });
     receiver
 }
 
-fn send(response: Response<ureq::Body>, sender: &SyncSender<Message>) -> Result<(), Failure> {
+fn send(response: Response<ureq::Body>, sender: &SyncSender<TransferMessage>) -> Result<(), AttemptFailure> {
     let (head, body) = response.into_parts();
-    let head = Message::Head(Box::new(Response::from_parts(head, ())));
+    let head = TransferMessage::Head(Box::new(Response::from_parts(head, ())));
     let mut going = sender.send(head).is_ok();
     let mut reader = body.into_reader();
     while going {
@@ -288,43 +296,43 @@ fn send(response: Response<ureq::Body>, sender: &SyncSender<Message>) -> Result<
             Ok(0) => return Ok(()),
             Ok(n) => {
                 block.truncate(n);
-                going = sender.send(Message::Block(block)).is_ok();
+                going = sender.send(TransferMessage::Block(block)).is_ok();
             }
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => return Err(Failure::Transient(e.to_string())),
+            Err(e) => return Err(AttemptFailure::Transient(e.to_string())),
         }
     }
     Ok(())
 }
 
 /// Classifies an error of the client by whether another attempt may succeed.
-pub(super) fn failure(error: ureq::Error) -> Failure {
+pub(super) fn failure(error: ureq::Error) -> AttemptFailure {
     use ureq::Error::{
         BodyStalled, ConnectProxyFailed, ConnectionFailed, HostNotFound, Io, Protocol, StatusCode, Timeout,
     };
     match error {
         StatusCode(code) => match ureq::http::StatusCode::from_u16(code) {
             Ok(status) => refusal(status),
-            Err(_) => Failure::Permanent(format!("the server answered {code}")),
+            Err(_) => AttemptFailure::Permanent(format!("the server answered {code}")),
         },
-        Io(e) => Failure::Transient(e.to_string()),
+        Io(e) => AttemptFailure::Transient(e.to_string()),
         Timeout(_) | HostNotFound | ConnectionFailed | ConnectProxyFailed(_) | Protocol(_) | BodyStalled => {
-            Failure::Transient(error.to_string())
+            AttemptFailure::Transient(error.to_string())
         }
-        other => Failure::Permanent(other.to_string()),
+        other => AttemptFailure::Permanent(other.to_string()),
     }
 }
 
 /// Classifies a status other than success.
-fn refusal(status: StatusCode) -> Failure {
+fn refusal(status: StatusCode) -> AttemptFailure {
     let said = format!("the server answered {status}");
     match status {
-        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Failure::Transient(said),
-        s if s.is_server_error() => Failure::Transient(said),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => AttemptFailure::Transient(said),
+        s if s.is_server_error() => AttemptFailure::Transient(said),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            Failure::Permanent(format!("{said}: it requires a login or denies access"))
+            AttemptFailure::Permanent(format!("{said}: it requires a login or denies access"))
         }
-        _ => Failure::Permanent(said),
+        _ => AttemptFailure::Permanent(said),
     }
 }
 
@@ -366,7 +374,7 @@ mod tests {
     fn only_what_may_pass_is_tried_again() {
         let passing = |code| {
             let status = StatusCode::from_u16(code).unwrap();
-            matches!(refusal(status), Failure::Transient(_))
+            matches!(refusal(status), AttemptFailure::Transient(_))
         };
         assert_eq!([429, 500, 503].map(passing), [true; 3]);
         assert_eq!([400, 401, 403, 404, 410].map(passing), [false; 5]);

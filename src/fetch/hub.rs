@@ -5,9 +5,9 @@
 //! if a server ignores ranges, uses the server's names as paths, and can be neither stopped nor timed out.
 //! `tests/hubs.rs` demonstrates the second and the third.
 
-use super::catalogue::{Entry, Origin, Repository};
+use super::catalogue::{CatalogueEntry, DatasetOrigin, Repository};
 use super::context::FetchContext;
-use super::download::{download, failed, failure, retry, Checksum, Download, Failure};
+use super::download::{download, failed, failure, retry, AttemptFailure, Download, PublishedChecksum};
 use super::request::{FetchRequest, Hub};
 use super::{make_folder, record, with_suffix};
 use crate::error::{Error, Result};
@@ -41,8 +41,8 @@ impl Repository {
 }
 
 /// Fetches the files of `entry` if it comes from the hub. The caller holds its lock.
-pub(super) fn fetch(entry: &Entry, request: &FetchRequest, context: &mut FetchContext) -> Result<()> {
-    let Origin::Hub(repository) = entry.origin else {
+pub(super) fn fetch(entry: &CatalogueEntry, request: &FetchRequest, context: &mut FetchContext) -> Result<()> {
+    let DatasetOrigin::Hub(repository) = entry.origin else {
         return Ok(());
     };
     let hub = &request.hub;
@@ -105,8 +105,8 @@ fn get(
         bytes: Some(file.bytes),
         checksum: match file.etag.len() {
             // Large files are named by their SHA-256, small ones by a hash of git's.
-            64 => Checksum::Sha256(file.etag.to_ascii_lowercase()),
-            _ => Checksum::Unknown,
+            64 => PublishedChecksum::Sha256(file.etag.to_ascii_lowercase()),
+            _ => PublishedChecksum::Unknown,
         },
         token: hub.token.as_deref(),
     };
@@ -120,18 +120,18 @@ fn get(
 }
 
 /// Requests the metadata of the file at `url` once, on a thread, since the client has no timeout and cannot be stopped.
-fn request_metadata(api: &Api, url: &str, context: &mut FetchContext) -> Result<Result<HubFile, Failure>> {
+fn request_metadata(api: &Api, url: &str, context: &mut FetchContext) -> Result<Result<HubFile, AttemptFailure>> {
     let (sender, answer) = channel();
     let (api, address) = (api.clone(), url.to_owned());
     std::thread::spawn(move || {
         let _ = sender.send(api.metadata(&address)); // fails after a stop, when the receiver is gone
     });
-    let none = |why: &str| Failure::Permanent(format!("{why}: is this a Hugging Face hub?"));
+    let none = |why: &str| AttemptFailure::Permanent(format!("{why}: is this a Hugging Face hub?"));
     Ok(match context.receive(&answer, PATIENCE)? {
-        Ok(Ok(metadata)) => HubFile::new(&metadata).map_err(Failure::Permanent),
+        Ok(Ok(metadata)) => HubFile::new(&metadata).map_err(AttemptFailure::Permanent),
         Ok(Err(ApiError::RequestError(e))) => Err(failure(*e)),
         Ok(Err(e)) => Err(none(&e.to_string())),
-        Err(RecvTimeoutError::Timeout) => Err(Failure::Transient("the hub does not answer".to_owned())),
+        Err(RecvTimeoutError::Timeout) => Err(AttemptFailure::Transient("the hub does not answer".to_owned())),
         // The client panics at a redirection without a target.
         Err(RecvTimeoutError::Disconnected) => Err(none("the answer is invalid")),
     })

@@ -17,8 +17,10 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-pub use catalogue::{bytes_below, entry, Dataset, Entry, Origin, Repository, State, CATALOGUE};
-pub use context::{FetchContext, Progress};
+pub use catalogue::{
+    bytes_below, entry, CatalogueEntry, Completeness, DatasetOrigin, FetchedDataset, Repository, CATALOGUE,
+};
+pub use context::{FetchContext, TransferProgress};
 pub use request::{ArchiveSource, FetchRequest, Hub};
 
 use crate::error::{refuse, Error, Result};
@@ -33,13 +35,13 @@ use std::path::{Path, PathBuf};
 /// Fails with [`Error::Missing`] for missing data under `offline`, [`Error::Refused`] for an incomplete folder,
 /// [`Error::Io`] for failures of the network, a server or the disk, and [`Error::Stopped`] once the stop flag is set.
 /// After the last two, the same request resumes.
-pub fn fetch(request: &FetchRequest, context: &mut FetchContext) -> Result<Vec<Dataset>> {
+pub fn fetch(request: &FetchRequest, context: &mut FetchContext) -> Result<Vec<FetchedDataset>> {
     if !request.offline {
         refuse_bad_proxies(|name| std::env::var(name).ok())?;
     }
     let mut fetched = Vec::new();
     for lock in ["hub.lock", "cifar.lock", "lra.lock"] {
-        let asked: Vec<&Entry> =
+        let asked: Vec<&CatalogueEntry> =
             CATALOGUE.iter().filter(|e| lock_name(e.origin) == lock && request.datasets.contains(&e.dataset)).collect();
         if missing(&asked, request)?.is_empty() {
             continue;
@@ -48,9 +50,9 @@ pub fn fetch(request: &FetchRequest, context: &mut FetchContext) -> Result<Vec<D
         // Another process may have fetched them while this one waited for the lock.
         let entries = missing(&asked, request)?;
         match entries.first().map(|entry| entry.origin) {
-            Some(Origin::Cifar) => archive::fetch(&entries, &request.cifar, request, context)?,
-            Some(Origin::Lra) => archive::fetch(&entries, &request.lra, request, context)?,
-            Some(Origin::Hub(_)) | None => {
+            Some(DatasetOrigin::Cifar) => archive::fetch(&entries, &request.cifar, request, context)?,
+            Some(DatasetOrigin::Lra) => archive::fetch(&entries, &request.lra, request, context)?,
+            Some(DatasetOrigin::Hub(_)) | None => {
                 for entry in &entries {
                     hub::fetch(entry, request, context)?;
                 }
@@ -74,25 +76,25 @@ fn refuse_bad_proxies(variable: impl Fn(&str) -> Option<String>) -> Result<()> {
     Ok(())
 }
 
-fn lock_name(origin: Origin) -> &'static str {
+fn lock_name(origin: DatasetOrigin) -> &'static str {
     match origin {
-        Origin::Hub(_) => "hub.lock",
-        Origin::Cifar => "cifar.lock",
-        Origin::Lra => "lra.lock",
+        DatasetOrigin::Hub(_) => "hub.lock",
+        DatasetOrigin::Cifar => "cifar.lock",
+        DatasetOrigin::Lra => "lra.lock",
     }
 }
 
 /// Returns the entries that have to be fetched.
-fn missing<'a>(entries: &[&'a Entry], request: &FetchRequest) -> Result<Vec<&'a Entry>> {
+fn missing<'a>(entries: &[&'a CatalogueEntry], request: &FetchRequest) -> Result<Vec<&'a CatalogueEntry>> {
     let mut missing = Vec::new();
     for entry in entries {
         match entry.state(&request.root) {
             _ if request.force => missing.push(*entry),
-            State::Present => {}
-            State::Absent => missing.push(*entry),
+            Completeness::Present => {}
+            Completeness::Absent => missing.push(*entry),
             // Files of the hub are fetched one by one, and existing ones are kept.
-            State::Lacks(_) if matches!(entry.origin, Origin::Hub(_)) => missing.push(*entry),
-            State::Lacks(file) => {
+            Completeness::Lacks(_) if matches!(entry.origin, DatasetOrigin::Hub(_)) => missing.push(*entry),
+            Completeness::Lacks(file) => {
                 refuse!(
                     path entry.path(&request.root),
                     "exists already, but lacks {}: move it away, or add --force to replace it",
@@ -105,7 +107,7 @@ fn missing<'a>(entries: &[&'a Entry], request: &FetchRequest) -> Result<Vec<&'a 
 }
 
 /// Writes `<root>/fetched/<dataset>.json`, the provenance of a fetched dataset.
-fn record(entry: &Entry, root: &Path, url: &str, commit: Option<&str>, sha256: Option<&str>) -> Result<()> {
+fn record(entry: &CatalogueEntry, root: &Path, url: &str, commit: Option<&str>, sha256: Option<&str>) -> Result<()> {
     let folder = root.join("fetched");
     make_folder(&folder)?;
     let path = folder.join(format!("{}.json", entry.dataset.name()));

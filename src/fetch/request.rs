@@ -1,13 +1,13 @@
 //! Parameters of a fetch: datasets, sources and destination.
 
-use super::Dataset;
+use super::FetchedDataset;
 use std::path::PathBuf;
 
 /// Datasets to fetch, with sources and destination.
 #[derive(Clone, Debug)]
 pub struct FetchRequest {
     /// Datasets to fetch.
-    pub datasets: Vec<Dataset>,
+    pub datasets: Vec<FetchedDataset>,
     /// Data root of the task.
     pub root: PathBuf,
     /// Source of CIFAR-10.

@@ -7,12 +7,12 @@ use safetensors::SafeTensors;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-pub(super) struct File {
+pub(super) struct GoldenFile {
     tensors: BTreeMap<String, Tensor>,
     metadata: HashMap<String, String>,
 }
 
-impl File {
+impl GoldenFile {
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = files::read_bytes(path)?;
         let broken = |e: String| Error::usage(format!("not a safetensors file: {e}"));

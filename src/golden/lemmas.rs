@@ -1,10 +1,10 @@
 //! Checks of lemma files: truncated softmax with its limit and its bound, and the enlarged system.
 
-use super::file::{nan_max, File};
+use super::file::{nan_max, GoldenFile};
 use super::Worst;
 use crate::error::{refuse, Result};
 use crate::ltv::lemmas::{
-    attention, monomial_features, run, taylor, tensor_features, truncated_softmax, truncation_bound, Step,
+    attention, monomial_features, run, taylor, tensor_features, truncated_softmax, truncation_bound, SystemStep,
 };
 
 /// Highest order at which tensor features are computed; their number grows as m^P.
@@ -24,7 +24,7 @@ fn apart<'a>(a: impl IntoIterator<Item = &'a f64>, b: impl IntoIterator<Item = &
 }
 
 /// Checks Lemma 1 in f64.
-pub(super) fn first(file: &File) -> Result<Worst> {
+pub(super) fn first(file: &GoldenFile) -> Result<Worst> {
     let (q, k, v) = (file.rows("q")?, file.rows("k")?, file.rows("v")?);
     if q.is_empty() || q.len() != k.len() || q.len() != v.len() || q[0].len() != k[0].len() {
         refuse!("q, k and v must have the same, positive length");
@@ -89,7 +89,7 @@ fn features(q: &[Vec<f64>], k: &[Vec<f64>], order: usize, dims: &[f64]) -> Worst
 }
 
 /// Checks Lemma 2 in f64.
-pub(super) fn second(file: &File) -> Result<Worst> {
+pub(super) fn second(file: &GoldenFile) -> Result<Worst> {
     let three = |name: &str| -> Result<Vec<Vec<Vec<f64>>>> { Ok(file.f64(name)?.to_vec3()?) };
     let (lam, u) = (file.rows("lam")?, file.rows("u")?);
     let (b, c, d) = (three("b")?, three("c")?, three("d")?);
@@ -102,10 +102,11 @@ pub(super) fn second(file: &File) -> Result<Worst> {
         let at = |i: usize, j: usize| if i == j { row[i] } else { 0.0 };
         (0..row.len()).map(|i| (0..row.len()).map(|j| at(i, j)).collect()).collect()
     };
-    let small: Vec<Step> = (0..lam.len())
-        .map(|i| Step { lambda: diagonal(&lam[i]), b: b[i].clone(), c: c[i].clone(), d: d[i].clone() })
+    let small: Vec<SystemStep> = (0..lam.len())
+        .map(|i| SystemStep { lambda: diagonal(&lam[i]), b: b[i].clone(), c: c[i].clone(), d: d[i].clone() })
         .collect();
-    let big: Vec<Step> = small.iter().enumerate().map(|(i, step)| step.enlarged(&bar[i], &hat[i], &b_bar[i])).collect();
+    let big: Vec<SystemStep> =
+        small.iter().enumerate().map(|(i, step)| step.enlarged(&bar[i], &hat[i], &b_bar[i])).collect();
     let (y, h) = run(&small, &u);
     let (y_big, h_big) = run(&big, &u);
     let (y_wanted, h_wanted) = (file.vec("y")?, file.vec("h_last")?);

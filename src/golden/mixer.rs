@@ -1,6 +1,6 @@
 //! Checks of mixer files: forward pass and gradients in f64 and f32, and the matrices of the system (11).
 
-use super::file::{distance, magnitude, File, Object};
+use super::file::{distance, magnitude, GoldenFile, Object};
 use super::{gradients, Worst};
 use crate::config::{Layout, MapInit, ModelConfig, PositionEmbedding, StateMixer};
 use crate::error::{Error, Result};
@@ -60,13 +60,13 @@ pub(super) fn model_config((entry, variant): (&Entry, &str), sizes: &Object) -> 
     Ok(model)
 }
 
-pub(super) fn check(file: &File, stem: &str) -> Result<Option<Worst>> {
+pub(super) fn check(file: &GoldenFile, stem: &str) -> Result<Option<Worst>> {
     let Some(found) = entry(stem) else {
         return Ok(None);
     };
     let mut worst = Worst::default();
     for case in file.cases(".u") {
-        let case = Case::new(file, case, found)?;
+        let case = GoldenCase::new(file, case, found)?;
         if file.has(&format!("{}.dsf.lambda", case.name)) {
             worst.merge(case.matrices()?);
         }
@@ -78,8 +78,8 @@ pub(super) fn check(file: &File, stem: &str) -> Result<Option<Worst>> {
     Ok(Some(worst))
 }
 
-struct Case<'a> {
-    file: &'a File,
+struct GoldenCase<'a> {
+    file: &'a GoldenFile,
     name: String,
     entry: &'static Entry,
     model: ModelConfig,
@@ -87,8 +87,8 @@ struct Case<'a> {
     layer: usize,
 }
 
-impl<'a> Case<'a> {
-    fn new(file: &'a File, name: String, found: (&'static Entry, &str)) -> Result<Self> {
+impl<'a> GoldenCase<'a> {
+    fn new(file: &'a GoldenFile, name: String, found: (&'static Entry, &str)) -> Result<Self> {
         let sizes = file.object(&name)?;
         Ok(Self {
             model: model_config(found, &sizes)?,

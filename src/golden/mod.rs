@@ -11,14 +11,14 @@ use crate::error::{Error, Result};
 use crate::files::is_hidden;
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
-use file::{distance, magnitude, File};
+use file::{distance, magnitude, GoldenFile};
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The result of one file.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum FileVerdict {
     /// Every number is within its tolerance; holds the comparison closest to its tolerance.
     Pass(Worst),
     /// A number is outside its tolerance; holds the worst comparison.
@@ -62,13 +62,13 @@ impl Worst {
         self.count = count;
     }
 
-    fn verdict(self) -> Verdict {
+    fn verdict(self) -> FileVerdict {
         if self.count == 0 {
-            Verdict::Broken("the file has nothing to compare".into())
+            FileVerdict::Broken("the file has nothing to compare".into())
         } else if self.error <= self.tolerance {
-            Verdict::Pass(self)
+            FileVerdict::Pass(self)
         } else {
-            Verdict::Fail(self)
+            FileVerdict::Fail(self)
         }
     }
 }
@@ -125,10 +125,10 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Checks one file; its name determines the kind of check.
-pub fn check(path: &Path) -> Verdict {
+pub fn check(path: &Path) -> FileVerdict {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let judge = || -> Result<Option<Worst>> {
-        let file = File::read(path)?;
+        let file = GoldenFile::read(path)?;
         Ok(match &*stem {
             "lemma1" => Some(lemmas::first(&file)?),
             "lemma2" => Some(lemmas::second(&file)?),
@@ -139,7 +139,7 @@ pub fn check(path: &Path) -> Verdict {
     };
     match judge() {
         Ok(Some(worst)) => worst.verdict(),
-        Ok(None) => Verdict::NotImplemented,
-        Err(e) => Verdict::Broken(e.to_string()),
+        Ok(None) => FileVerdict::NotImplemented,
+        Err(e) => FileVerdict::Broken(e.to_string()),
     }
 }

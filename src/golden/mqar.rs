@@ -1,13 +1,13 @@
 //! Checks the generated MQAR data against those of the released code, bit for bit.
 
-use super::file::File;
+use super::file::GoldenFile;
 use super::Worst;
 use crate::error::{Error, Result};
 use crate::tasks::mqar::{numpy, MqarConfig};
 use crate::tasks::{Generator, Task};
 use sha2::{Digest, Sha256};
 
-pub(super) fn check(file: &File) -> Result<Worst> {
+pub(super) fn check(file: &GoldenFile) -> Result<Worst> {
     let mut worst = Worst::default();
     for case in file.cases(".inputs") {
         let facts = file.object(&case)?;

@@ -1,18 +1,18 @@
 //! Checks training trajectories of the whole model under the reference protocol, step by step. As in training, loss and
 //! gradients are computed at the labelled positions only; the first logits are computed at all positions.
 
-use super::file::{distance, magnitude, File};
+use super::file::{distance, magnitude, GoldenFile};
 use super::{gradients, mixer, Worst};
 use crate::config::{Layout, ModelConfig, PositionEmbedding, StateMixer};
 use crate::error::{refuse, Error, Result};
 use crate::mixers::{Entry, Family};
-use crate::model::{Io, Model};
+use crate::model::{Io, LanguageModel};
 use crate::nn::{Cx, Params, Rows};
 use crate::train::{AdamW, Labelled};
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, IndexOp, Tensor};
 
-pub(super) fn check(file: &File) -> Result<Option<Worst>> {
+pub(super) fn check(file: &GoldenFile) -> Result<Option<Worst>> {
     let Some(found) = mixer::entry(file.metadata("mixer")?) else {
         return Ok(None);
     };
@@ -24,16 +24,16 @@ pub(super) fn check(file: &File) -> Result<Option<Worst>> {
 }
 
 struct Trajectory<'a> {
-    file: &'a File,
+    file: &'a GoldenFile,
     dtype: DType,
     params: Params,
-    model: Model,
+    model: LanguageModel,
     optimizer: AdamW,
     family: Family,
 }
 
 impl<'a> Trajectory<'a> {
-    fn new(file: &'a File, found: (&'static Entry, &str), dtype: DType) -> Result<Self> {
+    fn new(file: &'a GoldenFile, found: (&'static Entry, &str), dtype: DType) -> Result<Self> {
         let sizes = file.object("config")?;
         let (layout, state_mixer) = match file.metadata("state_mixer")? {
             "absent" => (Layout::Mamba, StateMixer::None),
@@ -51,7 +51,7 @@ impl<'a> Trajectory<'a> {
         };
         let io = Io { vocab_size: sizes.size("vocab")?, seq_len: sizes.size("L")? };
         let params = Params::given(file.under("init."), dtype, &Device::Cpu);
-        let model = Model::new(&config, io, &params)?;
+        let model = LanguageModel::new(&config, io, &params)?;
         Ok(Self {
             optimizer: AdamW::new(params.vars(), sizes.number("wd")?)?,
             family: found.0.family,

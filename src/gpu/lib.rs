@@ -156,13 +156,13 @@ thread_local! {
 /// Runs `work` while `gpu`, which stores its memory in CPU tensors, stands in for the device of this thread's CPU
 /// tensors. Tests emulate a GPU this way.
 pub fn standing_in<T>(gpu: Gpu, work: impl FnOnce() -> T) -> T {
-    struct Restore(Option<Gpu>);
-    impl Drop for Restore {
+    struct RestoreStep(Option<Gpu>);
+    impl Drop for RestoreStep {
         fn drop(&mut self) {
             STANDING_IN.set(self.0.take());
         }
     }
-    let _restore = Restore(STANDING_IN.replace(Some(gpu)));
+    let _restore = RestoreStep(STANDING_IN.replace(Some(gpu)));
     work()
 }
 

@@ -22,13 +22,13 @@ thread_local! {
 /// and those inside kernels ([`Kernel::of_products`](super::Kernel::of_products)). Other threads are not affected, even
 /// on the same GPU.
 pub fn with_factors<T>(factors: Factors, work: impl FnOnce() -> T) -> T {
-    struct Restore(Factors);
-    impl Drop for Restore {
+    struct RestoreFactors(Factors);
+    impl Drop for RestoreFactors {
         fn drop(&mut self) {
             FACTORS.set(self.0);
         }
     }
-    let _restore = Restore(FACTORS.replace(factors));
+    let _restore = RestoreFactors(FACTORS.replace(factors));
     work()
 }
 

@@ -4,7 +4,7 @@ use super::measures::{evenly, Measures};
 use super::products::bins;
 use super::table::{panels, record, table};
 use super::view::View;
-use crate::report::{Cell, Content, Form, Grid, Line, Report, Style, Tick};
+use crate::report::{Cell, Content, Grid, GridLine, PanelForm, Report, Style, Tick};
 use serde_json::{json, Value};
 
 /// Largest number of rows and columns of a heatmap, and of tokens of a line.
@@ -16,7 +16,7 @@ const SOFTMAX: &str = "softmax attention";
 
 /// Options of the report of several views.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown {
+pub struct DrawOptions {
     /// Largest number of rows and columns of a heatmap.
     pub cells: usize,
     /// Whether heatmaps have a record of every number, unrounded, for programs.
@@ -24,7 +24,7 @@ pub struct Shown {
 }
 
 /// The report of `views`.
-pub fn report(heading: String, views: &[View], shown: Shown) -> Report {
+pub fn report(heading: String, views: &[View], shown: DrawOptions) -> Report {
     let mut grids = vec![table(views)];
     let mut notes = Vec::new();
     for view in views {
@@ -89,7 +89,7 @@ fn heatmap(
     view: &View,
     [column, what]: [&str; 2],
     (rows, numbers): (&Vec<usize>, &Vec<Vec<f64>>),
-    shown: Shown,
+    shown: DrawOptions,
 ) -> Grid {
     let cells = shown.cells.clamp(1, MOST);
     let seq_len = rows.last().map_or(1, |last| last + 1);
@@ -109,7 +109,7 @@ fn heatmap(
                 false => Cell::from(Content::Value(largest / most)),
             }
         });
-        Line::new(Tick::whole(rows[r] + 1), cells.collect())
+        GridLine::new(Tick::whole(rows[r] + 1), cells.collect())
     };
     let lines = kept.iter().map(line).collect();
     let recorded = rows.iter().zip(numbers).filter(|_| shown.records);
@@ -124,7 +124,7 @@ fn heatmap(
     let style = Style::Share("share of the row's largest (%)");
     let grid = Grid {
         axes: ["token i", "token j"].map(str::to_owned),
-        form: Form::Heatmap,
+        form: PanelForm::Heatmap,
         records: each.collect(),
         ..Grid::new("", columns, lines, style)
     };
@@ -179,7 +179,7 @@ impl Curves<'_> {
     pub fn grid(self) -> Grid {
         let kept = evenly(self.points.len(), MOST);
         let line = |(k, name): (usize, &&str)| {
-            Line::new(
+            GridLine::new(
                 *name,
                 kept.iter()
                     .map(|&i| match self.points[i].1[k] {
@@ -199,7 +199,7 @@ impl Curves<'_> {
         }
         let grid = Grid {
             axes: [self.over.to_owned(), String::new()],
-            form: Form::Lines { over: self.over.to_owned(), log: false, steps: false },
+            form: PanelForm::Lines { over: self.over.to_owned(), log: false, steps: false },
             records,
             ..Grid::new(String::new(), columns, lines, Style::Measured(self.unit))
         };
@@ -216,7 +216,7 @@ fn half_lives(view: &View, measures: &Measures) -> Option<Grid> {
         record(&view.name, what, at, Some(*share))
     });
     let cells = shares.iter();
-    let line = Line::new("states", cells.map(|share| Cell::from(Content::Value(*share))).collect());
+    let line = GridLine::new("states", cells.map(|share| Cell::from(Content::Value(*share))).collect());
     let grid = Grid {
         axes: ["tokens".to_owned(), String::new()],
         records: records.collect(),

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::mixers::{Core, Family};
 use crate::nn::Cx;
 use crate::ops::{with_pairs, Pairs};
-use crate::report::{Cell, Form, Grid, Line, Report, Style};
+use crate::report::{Cell, Grid, GridLine, PanelForm, Report, Style};
 use crate::store::{gigabytes, memory_limit, MemoryLimit};
 use candle_core::Tensor;
 use serde_json::json;
@@ -204,9 +204,9 @@ fn grid(subject: &Subject, timed: &[Timed]) -> Grid {
             records.push(record(&subject.name, column, at, Some(value)));
         }
     }
-    let line = |engine: &Timed| Line::new(engine.name, numbers(engine).map(|x| Cell::text(shown(x))).to_vec());
+    let line = |engine: &Timed| GridLine::new(engine.name, numbers(engine).map(|x| Cell::text(shown(x))).to_vec());
     Grid {
-        form: Form::Table,
+        form: PanelForm::Table,
         records,
         ..Grid::new(
             format!("{}: algorithms", subject.name),

@@ -27,10 +27,10 @@ pub struct Eta {
     pub name: &'static str,
     /// Formula.
     pub about: &'static str,
-    of: fn(&Head, usize) -> f64,
+    of: fn(&EtaHead, usize) -> f64,
 }
 
-const fn row(name: &'static str, about: &'static str, of: fn(&Head, usize) -> f64) -> Eta {
+const fn row(name: &'static str, about: &'static str, of: fn(&EtaHead, usize) -> f64) -> Eta {
     Eta { name, about, of }
 }
 
@@ -50,14 +50,14 @@ pub const ETAS: &[Eta] = &[
 ];
 
 /// Arguments of η, for one head.
-struct Head {
+struct EtaHead {
     q: Vec<Vec<f64>>,
     k: Vec<Vec<f64>>,
     v: Vec<Vec<f64>>,
     z: Vec<f64>,
 }
 
-impl Head {
+impl EtaHead {
     /// q_i·k_j for j up to i.
     fn scores(&self, i: usize) -> impl Iterator<Item = f64> + '_ {
         self.k[..=i].iter().map(move |k| dot(&self.q[i], k))
@@ -90,7 +90,7 @@ pub fn etas(subject: &Subject, names: &[String]) -> Result<Vec<View>> {
     names.iter().map(view).collect()
 }
 
-fn view(subject: &Subject, heads: &[Head], bare: &Ltv, eta: &Eta) -> Result<View> {
+fn view(subject: &Subject, heads: &[EtaHead], bare: &Ltv, eta: &Eta) -> Result<View> {
     let seq_len = subject.seq_len();
     let name = format!("η = {}", eta.name);
     let channels = bare.sizes()?.1;
@@ -148,7 +148,7 @@ fn bare(subject: &Subject) -> Result<Ltv> {
 
 /// The heads of an attention. z = w·u_i uses the weights of the mixer's own normaliser if it has one, and normal random
 /// weights otherwise.
-fn heads(subject: &Subject) -> Result<Vec<Head>> {
+fn heads(subject: &Subject) -> Result<Vec<EtaHead>> {
     for name in ["wq", "wk", "wv"] {
         ensure!(
             subject.weights.contains_key(name),
@@ -176,12 +176,12 @@ fn heads(subject: &Subject) -> Result<Vec<Head>> {
             affine(&Tensor::from_vec(w, (count, d), &Device::Cpu)?, None)?
         }
     };
-    let head = |head: usize| -> Result<Head> {
+    let head = |head: usize| -> Result<EtaHead> {
         let part = |x: &Tensor| -> Result<Vec<Vec<f64>>> {
             let width = x.dim(1)? / count;
             Ok(x.narrow(D::Minus1, head * width, width)?.to_vec2()?)
         };
-        Ok(Head { q: part(&q)?, k: part(&k)?, v: part(&v)?, z: part(&z)?.concat() })
+        Ok(EtaHead { q: part(&q)?, k: part(&k)?, v: part(&v)?, z: part(&z)?.concat() })
     };
     (0..count).map(head).collect()
 }

@@ -6,7 +6,7 @@ use super::table::{panels, record};
 use crate::error::{ensure, refuse, Result};
 use crate::ltv::lemmas::{attention, taylor, truncated_softmax, truncation_bound};
 use crate::ops::rng::Rng;
-use crate::report::{Cell, Content, Form, Grid, Line, Report, Style, Tick};
+use crate::report::{Cell, Content, Grid, GridLine, PanelForm, Report, Style, Tick};
 use candle_core::D;
 use serde_json::json;
 
@@ -150,7 +150,7 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
         }
     }
     let line = |(name, of): &ReportLine, text: bool| {
-        Line::new(
+        GridLine::new(
             *name,
             each.iter()
                 .map(|truncated| match of(truncated) {
@@ -162,7 +162,7 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
         )
     };
     let curve = Grid {
-        form: Form::Lines { over: "order P".to_owned(), log: false, steps: false },
+        form: PanelForm::Lines { over: "order P".to_owned(), log: false, steps: false },
         axes: ["order P".to_owned(), String::new()],
         records,
         ..Grid::new(
@@ -173,7 +173,7 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
         )
     };
     let sizes = Grid {
-        form: Form::Table,
+        form: PanelForm::Table,
         axes: ["order P".to_owned(), String::new()],
         ..Grid::new(
             "features of the truncated system; its state size N is d times as large".to_owned(),

@@ -4,12 +4,12 @@ use super::subject::Subject;
 use super::table::{panels, record, shown};
 use crate::config::ModelConfig;
 use crate::error::{ensure, Error, Result};
-use crate::ltv::lemmas::Step;
+use crate::ltv::lemmas::SystemStep;
 use crate::mixers::{Growth, MixerSpec, MIXERS};
 use crate::nn::{Cx, Params};
 use crate::ops;
 use crate::ops::rng::Rng;
-use crate::report::{Cell, Facts, Form, Grid, Line, Report, Style};
+use crate::report::{Cell, Facts, Grid, GridLine, PanelForm, Report, Style};
 use crate::store::check_memory;
 use candle_core::{DType, Device, IndexOp, Tensor};
 use std::collections::HashMap;
@@ -192,7 +192,7 @@ impl Growing<'_> {
         for (i, mut u) in seen.input.to_vec2()?.into_iter().enumerate() {
             u.resize(inputs, 1.0); // the constant input of an affine mixer
             let c: Vec<Vec<f64>> = c.i(i)?.to_vec2()?;
-            let step = Step {
+            let step = SystemStep {
                 lambda: system.transition(i)?.to_vec2()?,
                 b: b.i(i)?.to_vec2()?,
                 d: match &d {
@@ -276,7 +276,7 @@ pub fn lemma2(growing: &[Growing]) -> Result<Report> {
     let mut lines = Vec::new();
     let mut records: Vec<Facts> = Vec::new();
     let mut push = |subject: &str, how: &str, off: Option<f64>| {
-        lines.push(Line::new(subject, vec![Cell::text(off.map_or("-".into(), shown)), Cell::text(how)]));
+        lines.push(GridLine::new(subject, vec![Cell::text(off.map_or("-".into(), shown)), Cell::text(how)]));
         records.push(record(subject, how, [None, None], off));
     };
     growing.iter().try_for_each(Growing::check)?;
@@ -291,7 +291,7 @@ pub fn lemma2(growing: &[Growing]) -> Result<Report> {
     let title = "differences of the outputs with n' and with n, relative to the largest output".to_owned();
     Ok(table_report(
         "Lemma 2: a larger state can do what a smaller one does",
-        Grid { form: Form::Table, records, ..Grid::new(title, columns, lines, style) },
+        Grid { form: PanelForm::Table, records, ..Grid::new(title, columns, lines, style) },
     ))
 }
 
@@ -336,7 +336,7 @@ pub fn identity(model: impl Fn(&str) -> Result<ModelConfig>, a: f64, seq_len: us
         let ends = [steps.min_all()?, steps.max_all()?];
         let ends = [ends[0].to_scalar::<f64>()?, ends[1].to_scalar::<f64>()?];
         let name = format!("{} ({})", entry.name, model.variant);
-        lines.push(Line::new(
+        lines.push(GridLine::new(
             name.as_str(),
             vec![Cell::text(shown(off)), Cell::text(format!("{:.1e} to {:.1e}", ends[0], ends[1]))],
         ));
@@ -350,6 +350,6 @@ pub fn identity(model: impl Fn(&str) -> Result<ModelConfig>, a: f64, seq_len: us
     let title = format!("largest |e^(-Δ a) - σ(-z)^a| with Δ = softplus(z), a = {a}");
     Ok(table_report(
         "Identity (33): the transition of S6 with A = a I is a reversed sigmoid",
-        Grid { form: Form::Table, records, ..Grid::new(title, columns, lines, Style::Measured("difference")) },
+        Grid { form: PanelForm::Table, records, ..Grid::new(title, columns, lines, Style::Measured("difference")) },
     ))
 }

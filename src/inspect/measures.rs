@@ -65,7 +65,7 @@ pub struct Horizon {
 impl Measures {
     /// Measures a system along its input.
     pub fn of(seen: &Seen) -> Result<Self> {
-        Pass::new(seen)?.run()
+        MeasurePass::new(seen)?.run()
     }
 
     /// Smallest and largest |λ| over all tokens, and between them the median of the tokens' medians; `None` for a
@@ -238,7 +238,7 @@ fn matrix(x: &Tensor) -> Result<Vec<Vec<f64>>> {
 }
 
 /// A row of Φ during the pass.
-struct Row {
+struct PhiRow {
     at: usize,
     /// C_i Π Λ without the output map: the weights with which each channel reads its own states, `(distinct, m)`. For
     /// complex states they are followed by the weights on the states of the other channel of its pair, in the same
@@ -250,7 +250,7 @@ struct Row {
     norms: Vec<f64>,
 }
 
-struct Pass<'a> {
+struct MeasurePass<'a> {
     seen: &'a Seen,
     sizes: [usize; 3],
     /// Number of channels whose factors differ: one if all channels share them, as in attention with one head,
@@ -266,7 +266,7 @@ struct Pass<'a> {
     maps: [Vec<f64>; 2],
 }
 
-impl<'a> Pass<'a> {
+impl<'a> MeasurePass<'a> {
     fn new(seen: &'a Seen) -> Result<Self> {
         let system = &seen.system;
         let (seq_len, channels, states) = system.sizes()?;
@@ -328,7 +328,7 @@ impl<'a> Pass<'a> {
         let gates = system.gate.as_ref().map(of_distinct).transpose()?;
         let rows = chosen(seq_len);
         let mut waiting = rows.clone();
-        let mut active: Vec<Row> = Vec::new();
+        let mut active: Vec<PhiRow> = Vec::new();
         let mut gram = vec![vec![0.0; rows.len()]; rows.len()];
         let (mut spectrum, mut gains) = (Vec::new(), Vec::new());
         let (mut growing, mut free) = (0.0, None);
@@ -346,7 +346,7 @@ impl<'a> Pass<'a> {
                 waiting.pop();
                 let mut carried = read;
                 carried.resize(self.links.len() / channels * distinct * states, 0.0);
-                active.push(Row { at: j, carried, outputs: vec![0.0; channels], norms: Vec::new() });
+                active.push(PhiRow { at: j, carried, outputs: vec![0.0; channels], norms: Vec::new() });
             }
             self.receive(j, &write, &skip, &mut active, &mut gram);
             if j == 0 {
@@ -389,7 +389,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Adds the contributions of token j to the rows.
-    fn receive(&self, j: usize, write: &[f64], skip: &[f64], active: &mut [Row], gram: &mut [Vec<f64>]) {
+    fn receive(&self, j: usize, write: &[f64], skip: &[f64], active: &mut [PhiRow], gram: &mut [Vec<f64>]) {
         let [_, channels, states] = self.sizes;
         let mut kernels: Vec<Vec<f64>> = Vec::with_capacity(active.len());
         for row in active.iter_mut() {
@@ -424,7 +424,7 @@ impl<'a> Pass<'a> {
     }
 
     /// y at the token of a row, from the contributions to its channels.
-    fn output(&self, row: &Row) -> Result<Vec<f64>> {
+    fn output(&self, row: &PhiRow) -> Result<Vec<f64>> {
         let system = &self.seen.system;
         let mut y: Vec<f64> = match &system.output {
             Some(w) => { matrix(w)?.iter() }.map(|map| dot(map, &row.outputs)).collect(),

@@ -21,7 +21,7 @@ mod training;
 mod verify;
 mod view;
 
-pub use draw::{report, Shown};
+pub use draw::{report, DrawOptions};
 pub use engines::engines;
 pub use eta::{etas, unnormalised, Eta, ETAS};
 pub use lemma1::{lemma1, Heads};
@@ -29,7 +29,7 @@ pub use lemma2::{identity, lemma2, Growing};
 pub use measures::{Horizon, Measures};
 pub use products::bins;
 pub use room::Need;
-pub use subject::{Input, Network, Seen, Subject};
+pub use subject::{Network, NetworkInput, Seen, Subject};
 pub use training::{over_training, Course, Snapshot};
 pub use verify::{verify, Errors};
 pub use view::View;

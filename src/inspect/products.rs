@@ -36,9 +36,9 @@ pub struct Products {
     logs: Option<Vec<f64>>,
     /// The largest of `logs` so far.
     largest: f64,
-    gates: Option<Vec<Spread>>,
+    gates: Option<Vec<RunningMoments>>,
     /// Spread of ln |product| for each state.
-    products: Vec<Spread>,
+    products: Vec<RunningMoments>,
     /// Σ_j (j - (L-1)/2) ln |product| for each state: the slope over the tokens up to a factor.
     slopes: Vec<f64>,
     /// Largest absolute slope that counts as none.
@@ -57,8 +57,8 @@ impl Products {
             states,
             logs: products.then(|| vec![0.0; count]),
             largest: f64::NEG_INFINITY,
-            gates: gates.then(|| vec![Spread::default(); distinct]),
-            products: vec![Spread::default(); count],
+            gates: gates.then(|| vec![RunningMoments::default(); distinct]),
+            products: vec![RunningMoments::default(); count],
             slopes: vec![0.0; count],
             flat: match system.decay.dtype() {
                 DType::F64 => AT_ONE,
@@ -167,13 +167,13 @@ pub fn median(ascending: &[f64]) -> Option<f64> {
 
 /// Running mean and variance (Welford).
 #[derive(Clone, Copy, Default)]
-struct Spread {
+struct RunningMoments {
     count: f64,
     mean: f64,
     squares: f64,
 }
 
-impl Spread {
+impl RunningMoments {
     fn add(&mut self, x: f64) {
         self.count += 1.0;
         let off = x - self.mean;
@@ -186,6 +186,6 @@ impl Spread {
     }
 }
 
-fn mean_std(spreads: &[Spread]) -> f64 {
-    spreads.iter().map(Spread::std).sum::<f64>() / spreads.len().max(1) as f64
+fn mean_std(spreads: &[RunningMoments]) -> f64 {
+    spreads.iter().map(RunningMoments::std).sum::<f64>() / spreads.len().max(1) as f64
 }

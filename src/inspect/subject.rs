@@ -6,7 +6,7 @@ use crate::error::{ensure, refuse, Error, Result};
 use crate::ltv::Ltv;
 use crate::mixers::{self, Entry, Mixer, MixerSpec};
 use crate::model::weights::Checkpoint;
-use crate::model::{Classifier, Io, Model};
+use crate::model::{Classifier, Io, LanguageModel};
 use crate::nn::Params;
 use crate::ops::rng::Rng;
 use crate::store::check_memory;
@@ -28,28 +28,28 @@ pub struct Network {
     /// Whether its weights were trained.
     pub trained: bool,
     params: Params,
-    body: Body,
+    body: SubjectModel,
 }
 
 /// The two kinds of models.
-enum Body {
-    Language(Model),
+enum SubjectModel {
+    Language(LanguageModel),
     Classifier(Classifier),
 }
 
-impl Body {
+impl SubjectModel {
     fn new(config: &RunConfig, params: &Params) -> Result<Self> {
         let (model, sizes) = (&config.model, config.task.sizes()?);
         Ok(match &model.classifier {
             Some(_) => Self::Classifier(Classifier::new(model, &sizes, params)?),
-            None => Self::Language(Model::new(model, Io::from(&sizes), params)?),
+            None => Self::Language(LanguageModel::new(model, Io::from(&sizes), params)?),
         })
     }
 }
 
 /// Input of a network.
 #[derive(Clone, Copy, Debug)]
-pub enum Input<'a> {
+pub enum NetworkInput<'a> {
     /// Normal random numbers as the input of each mixer; the length defaults to the task's.
     Random(Option<usize>),
     /// The first test example of the task, or its first tokens, read from a data folder if the task has files.
@@ -94,7 +94,7 @@ impl Network {
     /// The weights do not fit into memory, or the model is bidirectional.
     pub fn fresh(config: RunConfig, dtype: DType) -> Result<Self> {
         let counted = Params::without_values(dtype);
-        Body::new(&config, &counted)?;
+        SubjectModel::new(&config, &counted)?;
         let numbers = [counted.count(), counted.constants()].map(|count| count as f64);
         let copies = COPIES[0] * numbers[0] + COPIES[1] * numbers[1];
         check_memory(copies * dtype.size_in_bytes() as f64, &of_sizes(&config.model), "take a smaller --d or --n")?;
@@ -126,7 +126,7 @@ impl Network {
         if config.model.is_bidirectional() {
             refuse!(flag "--bidirectional" = true, "each output of {name} depends on all tokens, so that it is no system in time");
         }
-        let body = Body::new(&config, &params)?;
+        let body = SubjectModel::new(&config, &params)?;
         Ok(Self { name, config, trained, params, body })
     }
 
@@ -135,7 +135,7 @@ impl Network {
     /// # Errors
     ///
     /// There is no such layer, the input is not valid for the task, or the memory does not suffice for `need`.
-    pub fn subjects(&self, input: Input, layer: Option<usize>, need: Need) -> Result<Vec<Subject>> {
+    pub fn subjects(&self, input: NetworkInput, layer: Option<usize>, need: Need) -> Result<Vec<Subject>> {
         let layers = self.config.model.n_layers;
         if let Some(layer) = layer {
             ensure!(
@@ -151,9 +151,9 @@ impl Network {
     }
 
     /// Inputs of the mixer of each layer, `(L, d_model)` each.
-    fn read(&self, input: Input, need: Need) -> Result<Vec<Tensor>> {
+    fn read(&self, input: NetworkInput, need: Need) -> Result<Vec<Tensor>> {
         let (model, dtype) = (&self.config.model, self.params.dtype());
-        if let Input::Random(length) = input {
+        if let NetworkInput::Random(length) = input {
             let seq_len = match length {
                 Some(length) => length,
                 None => self.config.task.sizes()?.seq_len,
@@ -170,18 +170,18 @@ impl Network {
         self.check_room(tokens.len(), need)?;
         let tokens = Tensor::from_slice(&tokens, (1, tokens.len()), &Device::Cpu)?;
         let inputs = match &self.body {
-            Body::Language(model) => model.mixer_inputs(&tokens)?,
-            Body::Classifier(classifier) => classifier.mixer_inputs(&tokens)?,
+            SubjectModel::Language(model) => model.mixer_inputs(&tokens)?,
+            SubjectModel::Classifier(classifier) => classifier.mixer_inputs(&tokens)?,
         };
         let inputs = inputs.iter().map(|u| Ok(u.squeeze(0)?.contiguous()?));
         inputs.collect()
     }
 
-    fn tokens(&self, input: Input) -> Result<Vec<u32>> {
+    fn tokens(&self, input: NetworkInput) -> Result<Vec<u32>> {
         let (mut tokens, length) = match input {
-            Input::Text(text, length, data_dir) => (self.encoded(text, data_dir)?, length),
-            Input::Task(length, data_dir) => (self.example(data_dir)?, length),
-            Input::Random(_) => unreachable!("random numbers are no tokens"),
+            NetworkInput::Text(text, length, data_dir) => (self.encoded(text, data_dir)?, length),
+            NetworkInput::Task(length, data_dir) => (self.example(data_dir)?, length),
+            NetworkInput::Random(_) => unreachable!("random numbers are no tokens"),
         };
         let most = self.config.task.sizes()?.longest().min(tokens.len());
         let length = length.unwrap_or(most);

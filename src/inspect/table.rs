@@ -2,23 +2,23 @@
 
 use super::measures::Measures;
 use super::view::View;
-use crate::report::{Cell, Coverage, Facts, Form, Grid, Line, Report, Style};
+use crate::report::{Cell, Coverage, Facts, Grid, GridLine, PanelForm, Report, Style};
 use serde_json::{json, Value};
 
 /// A quantity of a system, and its name in the table.
-struct Quantity {
+struct SystemQuantity {
     name: &'static str,
     /// Value of the quantity; `None` without a system, or if it is undefined, such as a transition for a single token.
     of: fn(&View) -> Option<f64>,
 }
 
-const fn row(name: &'static str, of: fn(&View) -> Option<f64>) -> Quantity {
-    Quantity { name, of }
+const fn row(name: &'static str, of: fn(&View) -> Option<f64>) -> SystemQuantity {
+    SystemQuantity { name, of }
 }
 
 /// Every quantity, in the order of the table.
 #[rustfmt::skip]
-const QUANTITIES: &[Quantity] = &[
+const QUANTITIES: &[SystemQuantity] = &[
     row("state N of (11)", |view| Some(measures(view)?.width as f64)),
     row("numbers kept while decoding", |view| Some(view.state[0] as f64)),
     row("growth per token", |view| Some(view.state[1] as f64)),
@@ -54,7 +54,7 @@ fn mean(measures: &Measures, which: usize) -> f64 {
 }
 
 /// A column of the table.
-pub struct Column<'a> {
+pub struct QuantityColumn<'a> {
     /// View that it shows.
     pub view: &'a View,
     /// Title.
@@ -67,13 +67,13 @@ pub struct Column<'a> {
 
 /// The table of `views`, one column each.
 pub fn table(views: &[View]) -> Grid {
-    let column = |view| Column { view, title: view.name.clone(), of: None, drawn: true };
-    let columns: Vec<Column> = views.iter().map(column).collect();
+    let column = |view| QuantityColumn { view, title: view.name.clone(), of: None, drawn: true };
+    let columns: Vec<QuantityColumn> = views.iter().map(column).collect();
     of_columns("measured".to_owned(), &columns)
 }
 
 /// The table of `columns`.
-pub fn of_columns(title: String, columns: &[Column]) -> Grid {
+pub fn of_columns(title: String, columns: &[QuantityColumn]) -> Grid {
     let views = || columns.iter().map(|column| column.view);
     let drawn = || columns.iter().filter(|column| column.drawn);
     let mut lines = Vec::new();
@@ -82,7 +82,7 @@ pub fn of_columns(title: String, columns: &[Column]) -> Grid {
         let each = columns.iter().zip(&values);
         let cells = each.clone().filter(|(column, _)| column.drawn);
         let cell = |value: &Option<f64>| Cell::text(value.map_or("-".into(), shown));
-        lines.push(Line::new(name, cells.map(|(_, value)| cell(value)).collect()));
+        lines.push(GridLine::new(name, cells.map(|(_, value)| cell(value)).collect()));
         for (column, value) in each {
             let at = [None, column.of.clone()];
             records.push(record(&column.view.name, name, at, *value));
@@ -101,7 +101,7 @@ pub fn of_columns(title: String, columns: &[Column]) -> Grid {
         push(name, views().map(of).collect());
     }
     Grid {
-        form: Form::Table,
+        form: PanelForm::Table,
         records,
         ..Grid::new(title, drawn().map(|column| column.title.as_str()), lines, Style::Measured("number"))
     }

@@ -2,7 +2,7 @@
 
 use super::draw::{Curves, LAMBDAS};
 use super::measures::{evenly, Measures};
-use super::table::{of_columns, panels, shown, Column};
+use super::table::{of_columns, panels, shown, QuantityColumn};
 use super::view::View;
 use crate::report::{Grid, Report};
 use serde_json::{json, Value};
@@ -78,13 +78,13 @@ impl Course {
         let drawn = evenly(self.snapshots.len() - 1, COLUMNS - 1);
         // The initialisation is always drawn.
         let drawn = |i: usize| i == 0 || drawn.contains(&(i - 1));
-        let column = |(i, (epoch, view)): (usize, (usize, _))| Column {
+        let column = |(i, (epoch, view)): (usize, (usize, _))| QuantityColumn {
             view,
             title: format!("epoch {epoch}"),
             of: Some(json!(epoch)),
             drawn: drawn(i),
         };
-        let columns: Vec<Column> = self.layer(layer).enumerate().map(column).collect();
+        let columns: Vec<QuantityColumn> = self.layer(layer).enumerate().map(column).collect();
         let name = &self.snapshots[0].views[layer].name;
         of_columns(format!("{name}: measured by epoch"), &columns)
     }

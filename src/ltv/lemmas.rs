@@ -147,7 +147,7 @@ pub fn truncation_bound(q: &[Vec<f64>], k: &[Vec<f64>], v: &[Vec<f64>], order: u
 }
 
 /// The matrices of one step of a system, as rows; Λ may be any square matrix.
-pub struct Step {
+pub struct SystemStep {
     /// Λ_i, N rows of N.
     pub lambda: Vec<Vec<f64>>,
     /// B_i, N rows of d.
@@ -158,7 +158,7 @@ pub struct Step {
     pub d: Vec<Vec<f64>>,
 }
 
-impl Step {
+impl SystemStep {
     /// Lemma 2: `Λ' = [[Λ,0],[Λ̄,Λ̂]]`, `B' = [B; B̄]`, `C' = [C, 0]`, `D' = D`. The output is the same.
     pub fn enlarged(&self, lambda_bar: &[Vec<f64>], lambda_hat: &[Vec<f64>], b_bar: &[Vec<f64>]) -> Self {
         let extra = b_bar.len();
@@ -178,7 +178,7 @@ impl Step {
 }
 
 /// Runs a system over the inputs `u` and returns the outputs and the last state.
-pub fn run(steps: &[Step], u: &[Vec<f64>]) -> (Vec<Vec<f64>>, Vec<f64>) {
+pub fn run(steps: &[SystemStep], u: &[Vec<f64>]) -> (Vec<Vec<f64>>, Vec<f64>) {
     let mut h = vec![0.0; steps.first().map_or(0, |s| s.b.len())];
     let outputs = steps.iter().zip(u).map(|(step, u_i)| step.advance(&mut h, u_i)).collect();
     (outputs, h)

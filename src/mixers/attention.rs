@@ -8,7 +8,7 @@
 //! | φ, ψ | features of queries and keys | `(batch, heads, seq_len, m)` |
 //! | η | normaliser | `(heads, seq_len)` |
 
-use super::rotary::{Positions, RotaryEmbedding};
+use super::rotary::{RotaryEmbedding, RotaryPositions};
 use super::{Core, MixerSpec, MixerWork};
 use crate::ltv::{ratios, Ltv};
 use crate::nn::{linear, project, Cx, Map, Params};
@@ -69,12 +69,12 @@ impl Projections {
 
     /// Queries at the queried positions `(batch, rows, n)`, keys `(batch, seq_len, n)` and values `(batch, seq_len, d)`, heads
     /// side by side; queries and keys are rotated if the model has a rotary embedding.
-    pub fn qkv(&self, x: &Tensor, at: &Positions) -> Result<[Tensor; 3]> {
+    pub fn qkv(&self, x: &Tensor, at: &RotaryPositions) -> Result<[Tensor; 3]> {
         Ok(self.qkv_and(x, at, &[])?.0)
     }
 
     /// [`Self::qkv`], and further projections of x at the queried positions, fused where possible.
-    pub fn qkv_and(&self, x: &Tensor, at: &Positions, further: &[Map]) -> Result<([Tensor; 3], Vec<Tensor>)> {
+    pub fn qkv_and(&self, x: &Tensor, at: &RotaryPositions, further: &[Map]) -> Result<([Tensor; 3], Vec<Tensor>)> {
         let bias = |i: usize| self.biases.as_ref().map(|b| &b[i]);
         let [q, k, v] = [(&self.wq, bias(0)), (&self.wk, bias(1)), (&self.wv, bias(2))];
         let maps = project(x, &[k, v], &[&[q], further].concat(), at.cx())?;
@@ -88,7 +88,7 @@ impl Projections {
     }
 
     /// [`Self::qkv`] as `(batch, heads, rows, m or e)`.
-    pub fn heads(&self, x: &Tensor, at: &Positions) -> Result<[Tensor; 3]> {
+    pub fn heads(&self, x: &Tensor, at: &RotaryPositions) -> Result<[Tensor; 3]> {
         let [q, k, v] = self.qkv(x, at)?;
         Ok([self.split(&q)?, self.split(&k)?, self.split(&v)?])
     }

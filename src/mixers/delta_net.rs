@@ -222,8 +222,8 @@ impl Mixer for DeltaNet {
                 ..system
             },
             input: inputs.v.squeeze(0)?.flatten_from(1)?,
-            around: "driven by its values, v = silu(conv4(W_v u)), a shift register of three steps and a nonlinearity in front of \
-                     it; C_i holds the norm of a head, the gate where there is one, and the output projection",
+            around: "driven by its values, v = silu(conv4(W_v u)), a shift register of three steps and a nonlinearity before \
+                     it; C_i holds the norm of a head, the gate if there is one, and the output projection",
         }))
     }
 }

@@ -186,8 +186,8 @@ impl Mixer for GatedRecurrence {
     }
 
     fn without_system(&self) -> &'static str {
-        "a tanh of its state makes the output nonlinear, and one of its input projection the input; without both, equation (20), \
-         it is a system"
+        "its output is nonlinear through the tanh of its state, and its input through the tanh of a projection; without both, \
+         equation (20), it is a system"
     }
 }
 
@@ -271,7 +271,7 @@ impl Mixer for BlockRecurrence {
                 ..Ltv::new(each(&forget)?, each(&input)?, each(&read)?)
             },
             input: x.squeeze(0)?,
-            around: "driven by x = conv4(W_x u), a shift register of three steps in front of it; C_i holds the gates \
+            around: "driven by x = conv4(W_x u), a shift register of three steps before it; C_i holds the gates \
                      after it, gelu(W_g u) and the output gate if there is one, and the output projection",
         }))
     }

@@ -8,7 +8,7 @@
 //! | f | forget gate per key feature | `(batch, seq_len, n)` |
 
 use super::matrix_state::{head_rms_scale, log_sigmoid, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
-use super::rotary::Positions;
+use super::rotary::RotaryPositions;
 use super::{in_range, Entry, Family, Growth, MixerOption, MixerSpec};
 use crate::nn::{linear, project, Init, Map, Params};
 use crate::ops;
@@ -98,7 +98,7 @@ impl MatrixState for GatedLinearAttention {
         self.sizes
     }
 
-    fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, Tensor)> {
+    fn project(&self, u: &Tensor, at: &RotaryPositions) -> Result<(ScanInputs, Tensor)> {
         let all = [&self.wk, &self.wv].map(|w| (w, None));
         let queried = [&self.wq, &self.wg].map(|w| (w, None));
         let maps = project(u, &all, &queried, at.cx())?;

@@ -138,7 +138,7 @@ impl Mixer for H3 {
                 ..system
             },
             input: x,
-            around: "driven by x = shift(k) ⊙ v, a product of two projections of u, one of them behind a shift register; C_i \
+            around: "driven by x = shift(k) ⊙ v, a product of two projections of u, one of them after a shift register; C_i \
                      and D_i hold the queries and the output projection",
         }))
     }

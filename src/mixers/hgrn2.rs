@@ -8,7 +8,7 @@
 //! | l | lower bound of f, which rises with depth: deeper layers forget less | scalar |
 
 use super::matrix_state::{log_sigmoid, rms_scale, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
-use super::rotary::Positions;
+use super::rotary::RotaryPositions;
 use super::{Entry, Family, Growth, MixerOption, MixerSpec};
 use crate::nn::{project, Init, Map, Params};
 use crate::ops;
@@ -92,7 +92,7 @@ impl MatrixState for Hgrn2 {
         self.sizes
     }
 
-    fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, ())> {
+    fn project(&self, u: &Tensor, at: &RotaryPositions) -> Result<(ScanInputs, ())> {
         let (all, queried) = ([&self.wf, &self.wv], [&self.wq]);
         let maps = project(u, &all.map(|w| (w, None)), &queried.map(|w| (w, None)), at.cx())?;
         let [log_f, key] = self.gates(&maps.all[0])?;

@@ -6,7 +6,7 @@
 //! The name is that of the tiled algorithm, which computes every mixer with a matrix-valued state here.
 
 use super::matrix_state::{rms_scale, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
-use super::rotary::Positions;
+use super::rotary::RotaryPositions;
 use super::{Entry, Family, Growth, MixerSpec};
 use crate::nn::{project, Map, Params};
 use crate::ops;
@@ -78,7 +78,7 @@ impl MatrixState for Lightning {
         self.sizes
     }
 
-    fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, Tensor)> {
+    fn project(&self, u: &Tensor, at: &RotaryPositions) -> Result<(ScanInputs, Tensor)> {
         let (all, queried) = ([&self.wk, &self.wv], [&self.wq, &self.wg]);
         let maps = project(u, &all.map(|w| (w, None)), &queried.map(|w| (w, None)), at.cx())?;
         let k = self.sizes.split(&ops::silu(&maps.all[0])?)?;

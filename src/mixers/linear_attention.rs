@@ -6,7 +6,7 @@
 
 use super::attention::{accumulate, Projections};
 use super::log_features::{split, LogFeatures, LOW};
-use super::rotary::{Positions, RotaryEmbedding};
+use super::rotary::{RotaryEmbedding, RotaryPositions};
 use super::{attention, Core, Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
@@ -111,7 +111,7 @@ impl<M: FeatureMap> LinearAttention<M> {
     }
 
     /// φ(q) and φ(k) in the normaliser and in the numerator, where they may be rotated.
-    fn features(&self, [q, k]: [&Tensor; 2], positions: &Positions) -> Result<Features> {
+    fn features(&self, [q, k]: [&Tensor; 2], positions: &RotaryPositions) -> Result<Features> {
         let (q, k) = (self.map.features(q)?, self.map.features(k)?);
         let rotated = match &self.rotary {
             Some(rotary) => rotary.apply([&q, &k], positions)?,
@@ -124,7 +124,7 @@ impl<M: FeatureMap> LinearAttention<M> {
 impl<M: FeatureMap> Mixer for LinearAttention<M> {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let p = &self.projections;
-        let at = Positions::Sequence(cx);
+        let at = RotaryPositions::Sequence(cx);
         let [q, k, v] = p.qkv(x, &at)?;
         if let Some(logs) = self.underflowing([&q, &k], cx)? {
             return p.output(&logs.attend(p, &v, cx)?);
@@ -153,7 +153,7 @@ impl<M: FeatureMap> Mixer for LinearAttention<M> {
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
         let (p, cx) = (&self.projections, Cx::eval());
-        let at = Positions::Sequence(&cx);
+        let at = RotaryPositions::Sequence(&cx);
         let [q, k, _] = p.qkv(&u.unsqueeze(0)?, &at)?;
         let features = self.features([&q, &k], &at)?;
         let [q, k] = &features.normaliser;
@@ -171,7 +171,7 @@ impl<M: FeatureMap> Recurrent for LinearAttention<M> {
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
-        let (p, at) = (&self.projections, Positions::Token(at));
+        let (p, at) = (&self.projections, RotaryPositions::Token(at));
         let [q, k, v] = p.qkv(&x_t.unsqueeze(1)?, &at)?;
         let features = self.features([&q, &k], &at)?;
         let [q, k] = &features.normaliser;

@@ -86,7 +86,7 @@ impl Mixer for Mamba {
         Ok(Some(Inner {
             system,
             input: x.squeeze(0)?,
-            around: "driven by x = silu(conv4(W_x u)), a shift register of three steps and a nonlinearity in front of \
+            around: "driven by x = silu(conv4(W_x u)), a shift register of three steps and a nonlinearity before \
                      it; C_i and D_i hold the gate after it, silu(W_z u), and the output projection",
         }))
     }

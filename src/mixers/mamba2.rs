@@ -180,7 +180,7 @@ impl Mixer for Mamba2 {
         Ok(Some(Inner {
             system,
             input: x.squeeze(0)?,
-            around: "driven by x = silu(conv4(W_x u)), a shift register of three steps and a nonlinearity in front of it; C_i and \
+            around: "driven by x = silu(conv4(W_x u)), a shift register of three steps and a nonlinearity before it; C_i and \
                      D_i hold the gate silu(W_z u), the scale of the norm, which is not linear in the state, and the output \
                      projection",
         }))

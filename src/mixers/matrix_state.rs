@@ -11,7 +11,7 @@
 //! | q, k, v | queries, keys, values | `(batch, seq_len, heads, m or e)` |
 //! | g | log decay, at most 0, per feature or per head | `(batch, seq_len, heads, m or 1)` |
 
-use super::rotary::Positions;
+use super::rotary::RotaryPositions;
 use super::{Core, Mixer, MixerSpec, MixerWork, Recurrent, State};
 use crate::ltv::{Inner, Ltv, OffDiagonal};
 use crate::nn::{linear, Cx, Map};
@@ -154,7 +154,7 @@ pub(super) trait MatrixState {
     fn sizes(&self) -> HeadSizes;
 
     /// Inputs of the recurrence along u `(batch, seq_len, d)`, and those of the output gate at the queried positions.
-    fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, Self::Gate)>;
+    fn project(&self, u: &Tensor, at: &RotaryPositions) -> Result<(ScanInputs, Self::Gate)>;
 
     /// Factor of the keys that the decays depend on too, `(batch, seq_len, heads)`, for analysis; `None` where there is none.
     fn gate(&self, _u: &Tensor) -> Result<Option<Tensor>> {
@@ -197,7 +197,7 @@ impl<M: MatrixState> MatrixMixer<M> {
     /// The system along u `(seq_len, d)`.
     fn system(&self, u: &Tensor) -> Result<Ltv> {
         let (sizes, cx) = (self.0.sizes(), Cx::eval());
-        let (inputs, gate) = self.0.project(&u.unsqueeze(0)?, &Positions::Sequence(&cx))?;
+        let (inputs, gate) = self.0.project(&u.unsqueeze(0)?, &RotaryPositions::Sequence(&cx))?;
         let o = inputs.scan(&cx)?;
         let mut system = inputs.system(sizes)?;
         if let Some(scale) = self.0.output_scale(&o, &gate)? {
@@ -223,7 +223,7 @@ impl<M: MatrixState> MatrixMixer<M> {
 
 impl<M: MatrixState> Mixer for MatrixMixer<M> {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (inputs, gate) = self.0.project(u, &Positions::Sequence(cx))?;
+        let (inputs, gate) = self.0.project(u, &RotaryPositions::Sequence(cx))?;
         self.readout(&inputs.scan(cx)?, &gate)
     }
 
@@ -265,7 +265,7 @@ impl<M: MatrixState> Recurrent for MatrixMixer<M> {
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
-        let (inputs, gate) = self.0.project(&x_t.unsqueeze(1)?, &Positions::Token(at))?;
+        let (inputs, gate) = self.0.project(&x_t.unsqueeze(1)?, &RotaryPositions::Token(at))?;
         let o = inputs.step(state)?;
         self.readout(&o, &gate)?.squeeze(1)
     }

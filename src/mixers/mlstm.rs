@@ -10,7 +10,7 @@
 //! | m | stabiliser: the largest exponent so far, which cancels in y | `(batch, seq_len, heads)` |
 
 use super::matrix_state::{log_sigmoid, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
-use super::rotary::Positions;
+use super::rotary::RotaryPositions;
 use super::running_max::running_max;
 use super::{Entry, Family, Growth, MixerSpec};
 use crate::nn::{linear, project, Init, Map, Params};
@@ -113,7 +113,7 @@ impl MatrixState for MLstm {
         self.sizes
     }
 
-    fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, MLstmReadout)> {
+    fn project(&self, u: &Tensor, at: &RotaryPositions) -> Result<(ScanInputs, MLstmReadout)> {
         fn map([w, b]: &[Tensor; 2]) -> Map<'_> {
             (w, Some(b))
         }
@@ -127,8 +127,8 @@ impl MatrixState for MLstm {
         let v = sizes.split(&maps.all[1])?; // (batch, seq_len, heads, e)
         let [log_i, log_f] = self.log_gates(u)?;
         let [log_f, log_i, m] = match at {
-            Positions::Sequence(_) => stabilised(&log_i, &log_f)?,
-            Positions::Token(_) => [log_f, log_i.clone(), log_i.zeros_like()?],
+            RotaryPositions::Sequence(_) => stabilised(&log_i, &log_f)?,
+            RotaryPositions::Token(_) => [log_f, log_i.clone(), log_i.zeros_like()?],
         };
         let k = k.broadcast_mul(&log_i.exp()?.unsqueeze(3)?)?;
         let ones = v.narrow(3, 0, 1)?.ones_like()?;

@@ -6,7 +6,7 @@
 //! Scores may be negative, are not scaled, and do not sum to 1. Generalized linear attention (17) has η = 1.
 
 use super::attention::{accumulate, Projections};
-use super::rotary::Positions;
+use super::rotary::RotaryPositions;
 use super::{attention, Core, Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
 use crate::config::StateMixer;
 use crate::ltv::Ltv;
@@ -125,7 +125,7 @@ impl Normaliser {
 impl NormalizedAttention {
     /// Queries, keys and values, and 1/η; fused into one projection where their dtypes agree.
     fn project(&self, x: &Tensor, cx: &Cx) -> Result<([Tensor; 3], Option<Tensor>)> {
-        let (p, at) = (&self.projections, Positions::Sequence(cx));
+        let (p, at) = (&self.projections, RotaryPositions::Sequence(cx));
         match &self.normaliser {
             None => Ok((p.qkv(x, &at)?, None)),
             Some(normaliser) if x.dtype() != normaliser.w.dtype() => {
@@ -161,7 +161,7 @@ impl Mixer for NormalizedAttention {
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
         let (x, cx) = (u.unsqueeze(0)?, Cx::eval());
-        let [phi, psi, _] = self.projections.heads(&x, &Positions::Sequence(&cx))?;
+        let [phi, psi, _] = self.projections.heads(&x, &RotaryPositions::Sequence(&cx))?;
         let eta = match &self.normaliser {
             Some(normaliser) => normaliser.inverse_eta(&x)?.recip()?.squeeze(0)?.t()?,
             None => phi.sum(3)?.squeeze(0)?.ones_like()?,
@@ -178,7 +178,7 @@ impl Recurrent for NormalizedAttention {
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
         let (p, x) = (&self.projections, x_t.unsqueeze(1)?);
-        let [q, k, v] = p.heads(&x, &Positions::Token(at))?;
+        let [q, k, v] = p.heads(&x, &RotaryPositions::Token(at))?;
         let s = accumulate(&state.0[0], &k, &v)?;
         let o = q.matmul(&s)?;
         *state = State(vec![s]);

@@ -13,7 +13,7 @@
 
 use super::attention::Projections;
 use super::log_features::LogFeatures;
-use super::rotary::Positions;
+use super::rotary::RotaryPositions;
 use super::{
     attention, in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, ReleasedBlock, State,
 };
@@ -41,7 +41,7 @@ pub(super) const ENTRY: Entry = Entry {
         accepts: |v| v == "auto" || in_range(v, 1..=1 << 16),
         ..MixerOption::DEFAULT
     }],
-    growth: Growth::No("its random features depend on all m elements of a query: other n, other features"),
+    growth: Growth::No("its random features depend on all m elements of a query, so that they change with n"),
     stem: "performer_attention",
     work: |spec| {
         let work = attention::work(spec, Core::ChunkedScan);
@@ -147,7 +147,7 @@ impl Performer {
 impl Mixer for Performer {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let p = &self.projections;
-        let [q, k, v] = p.qkv(x, &Positions::Sequence(cx))?;
+        let [q, k, v] = p.qkv(x, &RotaryPositions::Sequence(cx))?;
         let logs = self.logs([&q, &k], x.dtype())?;
         if logs.are_moderate(cx)? {
             let [q, k] = [&logs.q, &logs.k].map(RandomFeatures::features);
@@ -172,7 +172,7 @@ impl Mixer for Performer {
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
         let (p, cx) = (&self.projections, Cx::eval());
-        let [q, k, _] = p.qkv(&u.unsqueeze(0)?, &Positions::Sequence(&cx))?;
+        let [q, k, _] = p.qkv(&u.unsqueeze(0)?, &RotaryPositions::Sequence(&cx))?;
         let logs = self.logs([&q, &k], u.dtype())?;
         let [q, k] = [&logs.q, &logs.k].map(RandomFeatures::features);
         let (q, k) = (p.split(&q?)?, p.split(&k?)?);
@@ -188,7 +188,7 @@ impl Recurrent for Performer {
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
         let (p, wide) = (&self.projections, self.param_dtype());
-        let [q, k, v] = p.qkv(&x_t.unsqueeze(1)?, &Positions::Token(at))?;
+        let [q, k, v] = p.qkv(&x_t.unsqueeze(1)?, &RotaryPositions::Token(at))?;
         let logs = self.logs([&q, &k], wide)?;
         let o = logs.step(&v.to_dtype(wide)?, state)?;
         p.output(&o.to_dtype(x_t.dtype())?)?.squeeze(1)

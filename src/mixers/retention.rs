@@ -3,7 +3,7 @@
 //! S_t = γ S_{t-1} + k_t v_tᵀ,  y_t = S_tᵀ q_t / √m,  γ = 1 - 2^(-5-h) for head h
 
 use super::matrix_state::{work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
-use super::rotary::Positions;
+use super::rotary::RotaryPositions;
 use super::{Entry, Family, Growth, MixerSpec};
 use crate::nn::{project, Map, Params};
 use candle_core::{Result, Tensor};
@@ -57,7 +57,7 @@ impl MatrixState for Retention {
         self.sizes
     }
 
-    fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, ())> {
+    fn project(&self, u: &Tensor, at: &RotaryPositions) -> Result<(ScanInputs, ())> {
         let (all, queried) = ([&self.wk, &self.wv], [&self.wq]);
         let maps = project(u, &all.map(|w| (w, None)), &queried.map(|w| (w, None)), at.cx())?;
         let k = self.sizes.split(&maps.all[0])?;

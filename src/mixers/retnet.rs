@@ -6,7 +6,7 @@
 
 use super::matrix_state::{head_rms_scale, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::retention::log_decays;
-use super::rotary::{Positions, RotaryEmbedding};
+use super::rotary::{RotaryEmbedding, RotaryPositions};
 use super::{Entry, Family, Growth, MixerSpec};
 use crate::nn::{project, Map, Params};
 use crate::ops;
@@ -89,7 +89,7 @@ impl MatrixState for RetNet {
         self.sizes
     }
 
-    fn project(&self, u: &Tensor, at: &Positions) -> Result<(ScanInputs, Tensor)> {
+    fn project(&self, u: &Tensor, at: &RotaryPositions) -> Result<(ScanInputs, Tensor)> {
         let (wq, wk) = (self.wq.index_select(&self.rotation_order, 0)?, self.wk.index_select(&self.rotation_order, 0)?);
         let (all, queried) = ([&wk, &self.wv], [&wq, &self.wg]);
         let maps = project(u, &all.map(|w| (w, None)), &queried.map(|w| (w, None)), at.cx())?;

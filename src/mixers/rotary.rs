@@ -7,7 +7,7 @@ use crate::ops;
 use candle_core::{Result, Tensor};
 
 /// Positions of queries and keys in their sequences.
-pub(super) enum Positions<'a> {
+pub(super) enum RotaryPositions<'a> {
     /// Keys at 0, 1, 2, .., queries at the positions that the forward pass selects.
     Sequence(&'a Cx),
     /// One query and one key per sequence, both at this position.
@@ -17,7 +17,7 @@ pub(super) enum Positions<'a> {
 /// Forward pass at all positions, for single steps.
 static ALL_POSITIONS: Cx = Cx::eval();
 
-impl Positions<'_> {
+impl RotaryPositions<'_> {
     /// Context of the forward pass.
     pub fn cx(&self) -> &Cx {
         match self {
@@ -46,13 +46,13 @@ impl RotaryEmbedding {
     }
 
     /// Rotates `q` `(batch, rows, n)` and `k` `(batch, seq_len, n)`, or features of them.
-    pub fn apply(&self, [q, k]: [&Tensor; 2], positions: &Positions) -> Result<[Tensor; 2]> {
+    pub fn apply(&self, [q, k]: [&Tensor; 2], positions: &RotaryPositions) -> Result<[Tensor; 2]> {
         match positions {
-            Positions::Sequence(cx) => {
+            RotaryPositions::Sequence(cx) => {
                 let rows = cx.rows().map(|rows| &rows.positions);
                 Ok([self.rotate(q, rows)?, self.rotate(k, None)?])
             }
-            Positions::Token(at) => {
+            RotaryPositions::Token(at) => {
                 let (batch, rows, _) = q.dims3()?;
                 let at = Tensor::full(*at as u32, (batch, rows), q.device())?;
                 Ok([self.rotate(q, Some(&at))?, self.rotate(k, Some(&at))?])

@@ -245,8 +245,8 @@ impl Mixer for Rwkv5 {
     }
 
     fn without_system(&self) -> &'static str {
-        "its token shift reads two tokens at a time; between that shift and its norm it is one, with N = n d/s, whose D_i holds \
-         the weight of the current token"
+        "its token shift reads two tokens at a time; between that shift and its norm it is a system with N = n d/s, whose D_i \
+         holds the weight of the current token"
     }
 }
 

@@ -3,7 +3,7 @@
 //! they normalise, so that no block depends on a later one.
 
 use super::attention::{self, Projections};
-use super::rotary::Positions;
+use super::rotary::RotaryPositions;
 use super::{
     in_range, Core, Entry, Family, Gradient, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
     ReleasedBlock, State,
@@ -92,7 +92,7 @@ impl Sinkhorn {
     /// o `(batch, heads, seq_len, e)`.
     fn attend(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let all_positions = Cx::eval();
-        let qkv = self.projections.heads(x, &Positions::Sequence(&all_positions))?;
+        let qkv = self.projections.heads(x, &RotaryPositions::Sequence(&all_positions))?;
         let [q, k, v] = &qkv; // (batch, heads, seq_len, m or e)
         let len = x.dim(1)?;
         let first_len = len.min(self.block);

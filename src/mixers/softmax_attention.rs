@@ -1,7 +1,7 @@
 //! Softmax attention (1), (2), (18): o_i = Σ_{j≤i} softmax_j(q_i·k_j / √m) v_j. Vaswani et al. 2017.
 
 use super::attention::Projections;
-use super::rotary::Positions;
+use super::rotary::RotaryPositions;
 use super::{attention, Core, Entry, Family, Gradient, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
 use crate::nn::{Cx, Params};
 use crate::ops::{self, Pattern};
@@ -72,7 +72,7 @@ impl<P> SoftmaxAttention<P> {
 
 impl<P: AttentionPattern> Mixer for SoftmaxAttention<P> {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let [q, k, v] = self.projections.qkv(x, &Positions::Sequence(cx))?;
+        let [q, k, v] = self.projections.qkv(x, &RotaryPositions::Sequence(cx))?;
         let pattern = self.pattern.pattern(x.dim(1)?)?;
         let o = self.projections.attend_within([&q, &k, &v], &pattern, cx)?;
         self.projections.output(&o)
@@ -99,7 +99,7 @@ impl<P: AttentionPattern> Recurrent for SoftmaxAttention<P> {
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
         let x = x_t.unsqueeze(1)?;
-        let [q, k, v] = self.projections.heads(&x, &Positions::Token(at))?;
+        let [q, k, v] = self.projections.heads(&x, &RotaryPositions::Token(at))?;
         let append = |kept: &Tensor, new: &Tensor| {
             let first = (kept.dim(2)? + 1).saturating_sub(self.pattern.cached());
             Tensor::cat(&[&kept.narrow(2, first, kept.dim(2)? - first)?, new], 2)

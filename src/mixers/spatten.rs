@@ -4,7 +4,7 @@
 //! keeps the mixer causal.
 
 use super::attention::{self, Projections};
-use super::rotary::Positions;
+use super::rotary::RotaryPositions;
 use super::{Core, Entry, Family, Gradient, Growth, Mixer, MixerOption, MixerSpec, Recurrent, ReleasedBlock, State};
 use crate::nn::{Cx, Params};
 use crate::ops::Weights;
@@ -132,12 +132,12 @@ fn gather_tokens(x: &Tensor, ids: &Tensor) -> Result<Tensor> {
 impl Mixer for SpAtten {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         if cx.is_training() {
-            let [q, k, v] = self.projections.qkv(x, &Positions::Sequence(cx))?;
+            let [q, k, v] = self.projections.qkv(x, &RotaryPositions::Sequence(cx))?;
             let o = self.projections.attend([&q, &k, &v], Weights::Softmax, cx)?;
             return self.projections.output(&o);
         }
         let all_positions = Cx::eval();
-        let qkv = self.projections.heads(x, &Positions::Sequence(&all_positions))?;
+        let qkv = self.projections.heads(x, &RotaryPositions::Sequence(&all_positions))?;
         let mut state = self.start(x.dim(0)?, x)?;
         let outputs = (0..x.dim(1)?).map(|at| {
             let [q, k, v] = qkv.each_ref().map(|x| x.narrow(2, at, 1)?.contiguous());
@@ -181,7 +181,7 @@ impl Recurrent for SpAtten {
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
-        let [q, k, v] = self.projections.heads(&x_t.unsqueeze(1)?, &Positions::Token(at))?;
+        let [q, k, v] = self.projections.heads(&x_t.unsqueeze(1)?, &RotaryPositions::Token(at))?;
         let o = self.attend([&q, &k, &v], at, state)?;
         self.projections.output_step(&o)
     }

@@ -3,17 +3,17 @@
 
 use super::body::Body;
 use super::spec::BodySpec;
-use crate::config::{self, ClassifierConfig, Dual, Input, Layout, Loss, ModelConfig};
+use crate::config::{self, ClassifierConfig, Dual, InputMap, Layout, Loss, ModelConfig};
 use crate::nn::{linear, Cx, Init, Params, Scheme};
 use crate::ops::{self, Classified, Dropout};
-use crate::tasks::Sizes;
+use crate::tasks::ExampleSizes;
 use candle_core::{DType, Result, Tensor};
 
 /// Classifier of documents or of pairs of documents.
 pub struct Classifier {
     input: Embedding,
     body: Body,
-    head: Head,
+    head: ClassificationHead,
     config: ClassifierConfig,
     embed_dropout: f64,
     activations: DType,
@@ -28,7 +28,7 @@ impl Classifier {
     /// # Errors
     ///
     /// Fails if the model is not a classifier or has a layout that classifiers do not support.
-    pub fn new(model: &ModelConfig, task: &Sizes, params: &Params) -> Result<Self> {
+    pub fn new(model: &ModelConfig, task: &ExampleSizes, params: &Params) -> Result<Self> {
         let Some(config) = &model.classifier else {
             candle_core::bail!("the model is not a classifier");
         };
@@ -46,7 +46,7 @@ impl Classifier {
         Ok(Self {
             input: Embedding::new(model, config, task, &params.scope("embed"))?,
             body: Body::new(model, &spec, &of_body)?,
-            head: Head::new(model.d_model, config, (task, &spec), &params)?,
+            head: ClassificationHead::new(model.d_model, config, (task, &spec), &params)?,
             config: config.clone(),
             embed_dropout: model.embed_dropout,
             activations: params.activations(),
@@ -109,15 +109,15 @@ enum Embedding {
 }
 
 impl Embedding {
-    fn new(model: &ModelConfig, config: &ClassifierConfig, task: &Sizes, params: &Params) -> Result<Self> {
+    fn new(model: &ModelConfig, config: &ClassifierConfig, task: &ExampleSizes, params: &Params) -> Result<Self> {
         let d = model.d_model;
         let positions = || params.map("pos", (task.seq_len, d), Init::Normal(1.0));
         Ok(match config.input {
-            Input::Embedding => Self::Table {
+            InputMap::Embedding => Self::Table {
                 tokens: params.map("tok", (task.vocab_size, d), Init::Normal(1.0))?,
                 positions: model.positions.then(positions).transpose()?,
             },
-            Input::Scalar => Self::Scalar {
+            InputMap::Scalar => Self::Scalar {
                 weight: params.weight("w", (d, 1), 1.0)?,
                 bias: params.bias("b", d, 1)?,
                 scale: task.scalar.0,
@@ -168,7 +168,7 @@ impl Layers {
 }
 
 /// Classification head: maps pooled vectors to logits.
-enum Head {
+enum ClassificationHead {
     /// Logits of one document: d to C, in one map or through a hidden layer of width m.
     One(Layers),
     /// `MATCH` applied to the logits of two documents.
@@ -177,12 +177,17 @@ enum Head {
     Features(Layers),
 }
 
-impl Head {
-    fn new(d: usize, config: &ClassifierConfig, (task, spec): (&Sizes, &BodySpec), params: &Params) -> Result<Self> {
+impl ClassificationHead {
+    fn new(
+        d: usize,
+        config: &ClassifierConfig,
+        (task, spec): (&ExampleSizes, &BodySpec),
+        params: &Params,
+    ) -> Result<Self> {
         let (m, classes) = (config.mlp_width, task.classes);
         let each = || match config.head {
-            config::Head::Mlp => Layers::new(&[d, m, classes], &params.scope("head")),
-            config::Head::Linear => Layers::new(&[d, classes], &params.scope("head")),
+            config::HeadKind::Mlp => Layers::new(&[d, m, classes], &params.scope("head")),
+            config::HeadKind::Linear => Layers::new(&[d, classes], &params.scope("head")),
         };
         let both = |width: usize| {
             let m = spec.match_width.unwrap_or(m);

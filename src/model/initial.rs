@@ -1,9 +1,9 @@
 //! Initial values of the parameters of a model, for `--explain`.
 
-use super::{Classifier, Io, Model};
+use super::{Classifier, Io, LanguageModel};
 use crate::config::ModelConfig;
 use crate::nn::{InitialValues, Params};
-use crate::tasks::Sizes;
+use crate::tasks::ExampleSizes;
 use candle_core::{DType, Result};
 
 /// Prefix of the names of a layer's parameters.
@@ -11,11 +11,11 @@ const LAYERS: &str = "layers.";
 
 /// Initial values of the parameters of `model` on a task of `sizes`, by name. Parameters that start alike in all layers share
 /// a row, whose name has `*` for the number of the layer.
-pub fn initial_values(model: &ModelConfig, sizes: &Sizes) -> Result<Vec<(String, InitialValues)>> {
+pub fn initial_values(model: &ModelConfig, sizes: &ExampleSizes) -> Result<Vec<(String, InitialValues)>> {
     let params = Params::without_values(DType::F32);
     match model.classifier {
         Some(_) => drop(Classifier::new(model, sizes, &params)?),
-        None => drop(Model::new(model, Io::from(sizes), &params)?),
+        None => drop(LanguageModel::new(model, Io::from(sizes), &params)?),
     }
     let all = params.initial();
     let mut rows: Vec<(String, InitialValues)> = Vec::new();

@@ -11,9 +11,9 @@ use crate::ops::{self, Classified};
 use candle_core::{DType, Result, Tensor};
 
 /// Language model of the released shape (the paper's J.1) or Pythia's (J.3).
-pub struct Model {
+pub struct LanguageModel {
     tokens: Tensor,
-    positions: Option<Positions>,
+    positions: Option<PositionTable>,
     body: Body,
     /// Rows of the head, `(V, d)`: the token table, unless the head has its own.
     head: Tensor,
@@ -23,14 +23,14 @@ pub struct Model {
 }
 
 /// Position embeddings.
-enum Positions {
+enum PositionTable {
     /// Learned table, `(seq_len, d)`.
     Learnt(Tensor),
     /// Fixed sinusoidal table, `(seq_len, d)`, and its amplitude.
     Sinusoidal { table: Tensor, amplitude: f64 },
 }
 
-impl Positions {
+impl PositionTable {
     /// Table for all positions of a sequence.
     fn table(&self) -> &Tensor {
         match self {
@@ -49,7 +49,7 @@ impl Positions {
     }
 }
 
-impl Model {
+impl LanguageModel {
     /// Builds the model with parameters from `params`. Building it twice from the same parameters, once detached, gives
     /// a training and an evaluation view of one set of weights.
     pub fn new(config: &ModelConfig, io: Io, params: &Params) -> Result<Self> {
@@ -57,16 +57,16 @@ impl Model {
         let std = MixerSpec::from(config).input_std;
         let table = |name: &str, params: &Params| params.map(name, (io.vocab_size, d), Init::Normal(std));
         let tokens = table("tok", &embed)?;
-        let positions = || -> Result<Positions> {
+        let positions = || -> Result<PositionTable> {
             match config.position_embedding {
                 PositionEmbedding::Learnt => {
                     let table = embed.map("pos", (io.seq_len, d), Init::Normal(0.02))?;
-                    Ok(Positions::Learnt(table))
+                    Ok(PositionTable::Learnt(table))
                 }
                 // Same ratio to the token embeddings as in Vaswani et al. 2017, who multiply the token embeddings by
                 // √d.
                 PositionEmbedding::Sinusoidal => {
-                    Ok(Positions::Sinusoidal { table: sinusoids(0..io.seq_len, d, std, &tokens)?, amplitude: std })
+                    Ok(PositionTable::Sinusoidal { table: sinusoids(0..io.seq_len, d, std, &tokens)?, amplitude: std })
                 }
             }
         };
@@ -97,7 +97,7 @@ impl Model {
 
     fn embed(&self, tokens: &Tensor, cx: &Cx) -> Result<Tensor> {
         let mask = cx.mask("embed", self.embed_dropout);
-        let positions = self.positions.as_ref().map(Positions::table);
+        let positions = self.positions.as_ref().map(PositionTable::table);
         ops::embedding(tokens, &self.tokens, positions, mask, self.activations)
     }
 
@@ -150,7 +150,7 @@ impl Decoder {
     }
 }
 
-impl Model {
+impl LanguageModel {
     /// Memory before the first token of `batch` sequences; `None` if a mixer cannot be stepped through time.
     pub fn begin(&self, batch: usize) -> Result<Option<Decoder>> {
         let states = self.body.begin(batch)?;

@@ -15,10 +15,10 @@ pub mod weights;
 
 use crate::config::TaskConfig;
 use crate::error::Result;
-use crate::tasks::Sizes;
+use crate::tasks::ExampleSizes;
 pub use classifier::Classifier;
 pub use initial::initial_values;
-pub use language_model::{Decoder, Model};
+pub use language_model::{Decoder, LanguageModel};
 pub use spec::weights_beside_mixer;
 
 /// Sizes of a task for which a language model is built.
@@ -37,8 +37,8 @@ impl Io {
     }
 }
 
-impl From<&Sizes> for Io {
-    fn from(sizes: &Sizes) -> Self {
+impl From<&ExampleSizes> for Io {
+    fn from(sizes: &ExampleSizes) -> Self {
         Self { vocab_size: sizes.vocab_size, seq_len: sizes.longest() }
     }
 }

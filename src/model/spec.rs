@@ -155,7 +155,7 @@ impl BodySpec {
 #[cfg(test)]
 mod tests {
     use super::weights_beside_mixer;
-    use crate::model::{Classifier, Io, Model};
+    use crate::model::{Classifier, Io, LanguageModel};
     use crate::nn::Params;
     use crate::recipes;
     use candle_core::{DType, Device};
@@ -180,7 +180,7 @@ mod tests {
             let params = Params::seeded(0, DType::F32, &Device::Cpu);
             match model.classifier {
                 Some(_) => drop(Classifier::new(model, &sizes, &params).unwrap()),
-                None => drop(Model::new(model, Io::from(&sizes), &params).unwrap()),
+                None => drop(LanguageModel::new(model, Io::from(&sizes), &params).unwrap()),
             }
             let vars = params.vars().into_iter();
             let built = vars.filter(|(name, var)| {

@@ -1,6 +1,6 @@
 //! Pythia's body by kernels on the emulated GPU, compared with the CPU.
 
-use super::{Io, Model};
+use super::{Io, LanguageModel};
 use crate::config::samples::pythia;
 use crate::config::{ModelConfig, Rotary};
 use crate::mixers::find;
@@ -22,7 +22,7 @@ fn differentiated(
 ) -> Result<BTreeMap<String, Vec<f32>>> {
     let params = Params::seeded(3, DType::F32, &Device::Cpu).for_activations(activations);
     let io = Io { vocab_size: V, seq_len: len };
-    let model = Model::new(config, io, &params)?;
+    let model = LanguageModel::new(config, io, &params)?;
     let id = |i: usize| (i * i + 5 * i + i / 7) as u32 % V as u32;
     let ids: Vec<u32> = (0..BATCH * (len + 1)).map(id).collect();
     let windows = Tensor::from_vec(ids, (BATCH, len + 1), &Device::Cpu)?;

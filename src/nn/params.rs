@@ -101,7 +101,7 @@ pub struct InitialValues {
 }
 
 /// Source of the values of a parameter when it is first requested.
-enum Source {
+enum ValueSource {
     /// Random values, drawn for each parameter from a stream of its own name, so that adding a parameter does not
     /// change the others.
     Seed(u64),
@@ -119,7 +119,7 @@ struct Shared {
     maps: RefCell<BTreeSet<String>>,
     /// Number of elements of each constant.
     constants: RefCell<BTreeMap<String, usize>>,
-    source: Source,
+    source: ValueSource,
     dtype: DType,
     device: Device,
 }
@@ -139,21 +139,21 @@ pub struct Params {
 impl Params {
     /// Parameters drawn from `seed`.
     pub fn seeded(seed: u64, dtype: DType, device: &Device) -> Self {
-        Self::new(Source::Seed(seed), dtype, device)
+        Self::new(ValueSource::Seed(seed), dtype, device)
     }
 
     /// Parameters with the given values, converted to `dtype`.
     pub fn given(values: HashMap<String, Tensor>, dtype: DType, device: &Device) -> Self {
-        Self::new(Source::Given(values), dtype, device)
+        Self::new(ValueSource::Given(values), dtype, device)
     }
 
     /// Parameters that take no memory, used to count those of a model of any size. Their values are meaningless, and
     /// [`Self::vars`] is empty.
     pub fn without_values(dtype: DType) -> Self {
-        Self::new(Source::Nowhere, dtype, &Device::Cpu)
+        Self::new(ValueSource::Nowhere, dtype, &Device::Cpu)
     }
 
-    fn new(source: Source, dtype: DType, device: &Device) -> Self {
+    fn new(source: ValueSource, dtype: DType, device: &Device) -> Self {
         let shared = Shared {
             vars: RefCell::default(),
             initial: RefCell::default(),
@@ -297,14 +297,14 @@ impl Params {
 
     /// Whether parameters have values. A model without them is built only to be counted.
     pub fn has_values(&self) -> bool {
-        !matches!(self.shared.source, Source::Nowhere)
+        !matches!(self.shared.source, ValueSource::Nowhere)
     }
 
     /// Value of [`Self::constant`] among given values.
     pub fn given_constant(&self, name: &str) -> Option<&Tensor> {
         match &self.shared.source {
-            Source::Given(values) => values.get(&format!("const.{}{name}", self.prefix)),
-            Source::Nowhere | Source::Seed(_) => None,
+            ValueSource::Given(values) => values.get(&format!("const.{}{name}", self.prefix)),
+            ValueSource::Nowhere | ValueSource::Seed(_) => None,
         }
     }
 
@@ -321,15 +321,15 @@ impl Params {
     fn create(&self, name: &str, shape: &Shape, init: Init) -> Result<Var> {
         let Shared { dtype, device, .. } = &*self.shared;
         let tensor = match &self.shared.source {
-            Source::Seed(seed) => {
+            ValueSource::Seed(seed) => {
                 let rng = Rng::new(*seed, &format!("init/{name}"), 0);
                 Tensor::from_vec(init.values(shape.elem_count(), rng), shape, device)?
             }
-            Source::Given(values) => match values.get(name) {
+            ValueSource::Given(values) => match values.get(name) {
                 Some(value) => value.to_device(device)?,
                 None => bail!("no value was given for parameter {name} of shape {shape:?}"),
             },
-            Source::Nowhere => bail!("parameter {name} has no values"),
+            ValueSource::Nowhere => bail!("parameter {name} has no values"),
         };
         let var = Var::from_tensor(&tensor.to_dtype(*dtype)?)?;
         let mut vars = self.shared.vars.borrow_mut();

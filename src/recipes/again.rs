@@ -1,8 +1,8 @@
 //! Conversion of a config back into a choice of settings, to train another run that differs in a few of them.
 
 use super::rules::without_kernel_length;
-use super::{resolve, Choice, FixedSettings, Task, PRESETS};
-use crate::config::{spelt, At, Decides, Kind, Omitted, RunConfig, Setting};
+use super::{resolve, Choice, FixedSettings, TaskRow, PRESETS};
+use crate::config::{spelt, At, Decides, Omitted, RunConfig, Setting, ValueKind};
 use crate::error::{refuse, Result};
 use serde_json::Value;
 
@@ -70,7 +70,7 @@ pub fn command(config: &RunConfig) -> Option<String> {
 
 /// Flags that make `config`, starting from `preset`; `None` if none do.
 fn flags(
-    task: Task,
+    task: TaskRow,
     whole: &FixedSettings,
     config: &RunConfig,
     preset: Option<&'static str>,
@@ -100,7 +100,7 @@ fn flags(
     // The seed comes after all other settings.
     let seed = settings.iter().find(|setting| setting.decides == Decides::Seeds)?;
     typed.sort_by_key(|(name, _)| name == seed.name);
-    let flag = settings.iter().find(|setting| setting.kind == Kind::MixerOption)?.name;
+    let flag = settings.iter().find(|setting| setting.kind == ValueKind::MixerOption)?.name;
     for (name, value) in &whole.options {
         if now.as_ref()?.options.get(name) != Some(value) {
             let option = format!("{name}={value}");

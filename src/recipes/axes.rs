@@ -1,8 +1,8 @@
 //! Axes of a grid: the values that each list of flags stands for, and their product.
 
 use super::flags::Flags;
-use super::{resolve, Choice, Resolved, Task};
-use crate::config::{Kind, RunConfig, Setting};
+use super::{resolve, Choice, Resolved, TaskRow};
+use crate::config::{RunConfig, Setting, ValueKind};
 use crate::error::{refuse, Result};
 use crate::mixers::MIXERS;
 
@@ -11,21 +11,21 @@ const MOST_RUNS: u64 = 100_000;
 
 impl Flags {
     /// Resolves the one run that these flags describe, on top of their preset.
-    pub fn single(&self, task: Task) -> Result<Resolved> {
+    pub fn single(&self, task: TaskRow) -> Result<Resolved> {
         resolve(task, &self.chosen(task)?)
     }
 
     /// Resolves the run of `config`, read from `place`, with the settings of these flags on top.
-    pub fn again(&self, task: Task, config: &RunConfig, place: &str) -> Result<Resolved> {
+    pub fn again(&self, task: TaskRow, config: &RunConfig, place: &str) -> Result<Resolved> {
         let base = Choice::again(config, place)?;
         resolve(task, &base.with(self.chosen(task)?)?)
     }
 
     /// Returns the choice for a single run.
-    fn chosen(&self, task: Task) -> Result<Choice> {
+    fn chosen(&self, task: TaskRow) -> Result<Choice> {
         let axes = axes(self, task)?;
         if let Some(axis) = axes.iter().find(|axis| axis.points.len() > 1) {
-            let Axis { flag, text, .. } = axis;
+            let SweepAxis { flag, text, .. } = axis;
             refuse!(
                 flag(format!("--{flag}")) = text,
                 "one run takes one value; `dsf sweep --task {} --{flag} {text}` trains them all",
@@ -47,13 +47,13 @@ impl Flags {
     }
 
     /// Sets a point of `axis`. Its place is that of the setting, or else of the flag that stands for it.
-    fn set(&self, choice: &mut Choice, axis: &Axis, (name, text): &Point) -> Result<()> {
+    fn set(&self, choice: &mut Choice, axis: &SweepAxis, (name, text): &AxisPoint) -> Result<()> {
         let places = [self.place(name), self.place(axis.flag)].into_iter().find(|place| !place.is_empty());
         choice.set(name, text, &places.map_or_else(|| format!("--{}", axis.flag), str::to_owned))
     }
 
     /// Returns every combination of the lists; the last axis varies fastest.
-    pub fn product(&self, task: Task) -> Result<Vec<Choice>> {
+    pub fn product(&self, task: TaskRow) -> Result<Vec<Choice>> {
         let axes = axes(self, task)?;
         let size = axes
             .iter()
@@ -79,26 +79,26 @@ impl Flags {
 }
 
 /// One axis of a grid.
-struct Axis {
+struct SweepAxis {
     /// Flag that defines it.
     flag: &'static str,
     /// List of values as typed.
     text: String,
-    points: Vec<Point>,
+    points: Vec<AxisPoint>,
 }
 
 /// A setting, and its value as typed.
-type Point = (&'static str, String);
+type AxisPoint = (&'static str, String);
 
 /// Returns the axes of `flags` for runs of `task`, in the order of `--help`.
-fn axes(flags: &Flags, task: Task) -> Result<Vec<Axis>> {
+fn axes(flags: &Flags, task: TaskRow) -> Result<Vec<SweepAxis>> {
     check_alternatives(flags)?;
     let mut axes = Vec::new();
     for setting in flags.settings.typed() {
         match (setting.kind, flags.seeds) {
-            (Kind::MixerOption, _) => axes.extend(options(flags, setting.name)),
-            (Kind::CountOf(counted), Some(count)) => {
-                axes.retain(|axis: &Axis| axis.flag != counted);
+            (ValueKind::MixerOption, _) => axes.extend(options(flags, setting.name)),
+            (ValueKind::CountOf(counted), Some(count)) => {
+                axes.retain(|axis: &SweepAxis| axis.flag != counted);
                 axes.push(seeds(flags, [setting.name, counted], task, count)?);
             }
             _ => axes.push(axis(flags, setting, task)?),
@@ -108,26 +108,26 @@ fn axes(flags: &Flags, task: Task) -> Result<Vec<Axis>> {
     Ok(axes)
 }
 
-fn axis(flags: &Flags, setting: &Setting, task: Task) -> Result<Axis> {
+fn axis(flags: &Flags, setting: &Setting, task: TaskRow) -> Result<SweepAxis> {
     let list = flags.list(setting.name);
     let mut points = Vec::new();
     for text in list {
         points.extend(values(setting, text, task)?.into_iter().map(|value| (setting.name, value)));
     }
-    Ok(Axis { flag: setting.name, text: list.join(","), points })
+    Ok(SweepAxis { flag: setting.name, text: list.join(","), points })
 }
 
 /// Expands an item of a list: a keyword stands for several values, any other item for itself.
-fn values(setting: &Setting, text: &str, task: Task) -> Result<Vec<String>> {
+fn values(setting: &Setting, text: &str, task: TaskRow) -> Result<Vec<String>> {
     Ok(match (setting.kind, text) {
-        (Kind::Mixer, "all") => MIXERS.iter().map(|entry| entry.name.to_owned()).collect(),
-        (Kind::LearningRate, "paper") => task.paper_rates()?.iter().map(f64::to_string).collect(),
+        (ValueKind::Mixer, "all") => MIXERS.iter().map(|entry| entry.name.to_owned()).collect(),
+        (ValueKind::LearningRate, "paper") => task.paper_rates()?.iter().map(f64::to_string).collect(),
         _ => vec![text.to_owned()],
     })
 }
 
 /// Returns one axis per option: several values of one option are alternatives, several options are combined.
-fn options(flags: &Flags, flag: &'static str) -> Vec<Axis> {
+fn options(flags: &Flags, flag: &'static str) -> Vec<SweepAxis> {
     let name = |item: &String| item.split('=').next().unwrap_or_default().to_owned();
     let mut names: Vec<String> = Vec::new();
     for item in flags.list(flag) {
@@ -137,13 +137,13 @@ fn options(flags: &Flags, flag: &'static str) -> Vec<Axis> {
     }
     let of = |wanted: &String| {
         let items: Vec<String> = flags.list(flag).iter().filter(|item| name(item) == *wanted).cloned().collect();
-        Axis { flag, text: items.join(","), points: items.into_iter().map(|item| (flag, item)).collect() }
+        SweepAxis { flag, text: items.join(","), points: items.into_iter().map(|item| (flag, item)).collect() }
     };
     names.iter().map(of).collect()
 }
 
 /// Returns the axis of the flag `flag`, which gives `count` values of `seed`, counting up from the first that is given.
-fn seeds(flags: &Flags, [flag, seed]: [&'static str; 2], task: Task, count: u64) -> Result<Axis> {
+fn seeds(flags: &Flags, [flag, seed]: [&'static str; 2], task: TaskRow, count: u64) -> Result<SweepAxis> {
     if !(1..=MOST_RUNS).contains(&count) {
         refuse!(flag(format!("--{flag}")) = count, "must be 1 to {MOST_RUNS}");
     }
@@ -156,21 +156,23 @@ fn seeds(flags: &Flags, [flag, seed]: [&'static str; 2], task: Task, count: u64)
         );
     };
     let points = (first..=last).map(|value| (seed, value.to_string()));
-    Ok(Axis { flag, text: count.to_string(), points: points.collect() })
+    Ok(SweepAxis { flag, text: count.to_string(), points: points.collect() })
 }
 
 fn check_alternatives(flags: &Flags) -> Result<()> {
     for setting in flags.settings.typed() {
         let list = |name: &str| flags.list(name).join(",");
         match (setting.kind, setting.name) {
-            (Kind::Pair(names), name) if !list(name).is_empty() && names.iter().any(|name| !list(name).is_empty()) => {
+            (ValueKind::Pair(names), name)
+                if !list(name).is_empty() && names.iter().any(|name| !list(name).is_empty()) =>
+            {
                 let [first, second] = names;
                 refuse!(
                     flag(format!("--{name}")) = list(name),
                     "gives lengths and pairs: leave out --{first} and --{second}"
                 );
             }
-            (Kind::CountOf(seed), name) if flags.seeds.is_some() && flags.list(seed).len() > 1 => {
+            (ValueKind::CountOf(seed), name) if flags.seeds.is_some() && flags.list(seed).len() > 1 => {
                 refuse!(
                     flag(format!("--{seed}")) = list(seed),
                     "lists the seeds, and --{name} counts them: give a list, or a first seed and a count"

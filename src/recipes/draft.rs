@@ -1,8 +1,8 @@
 //! Settings merged layer by layer, each with its origin.
 
-use super::partial::{Merged, Partial};
+use super::partial::{MergedSettings, Partial};
 use super::recipe::{Layer, Recipe, Values};
-use super::{Choice, Task};
+use super::{Choice, TaskRow};
 use crate::config::Protocol;
 use crate::error::{self, refuse, Error, Result};
 use crate::mixers::{self, Entry};
@@ -43,14 +43,14 @@ impl fmt::Display for Origin {
 
 /// Settings of one run while they are merged.
 pub(super) struct Draft<'a> {
-    pub task: Task,
+    pub task: TaskRow,
     pub recipe: &'a Recipe,
     pub choice: &'a Choice,
     pub entry: &'static Entry,
     pub protocol: Protocol,
     preset: &'a str,
     /// Settings so far.
-    pub set: Merged,
+    pub set: MergedSettings,
     /// Options of the mixer that layers set.
     pub options: BTreeMap<String, (String, Origin)>,
     /// Notes for the user.
@@ -59,7 +59,7 @@ pub(super) struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     /// Merges all layers of the recipe of `task` that hold for `choice`.
-    pub fn new(task: Task, recipe: &'a Recipe, choice: &'a Choice) -> Result<Self> {
+    pub fn new(task: TaskRow, recipe: &'a Recipe, choice: &'a Choice) -> Result<Self> {
         let unconditional = || recipe.layer.iter().filter(|layer| layer.when.is_empty());
         let first = |name: &str, layered: Option<Value>| {
             let fixed = choice.fixed.values.get(name);
@@ -79,7 +79,7 @@ impl<'a> Draft<'a> {
             entry,
             protocol: protocol.map_err(|e| Error::flag("--protocol", e.to_string()))?,
             preset: choice.preset.unwrap_or(default),
-            set: Merged::default(),
+            set: MergedSettings::default(),
             options: BTreeMap::new(),
             notes: Vec::new(),
         };
@@ -160,7 +160,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Set of hyperparameters for the mixer.
-    fn row(&self) -> Option<&'a super::recipe::Row> {
+    fn row(&self) -> Option<&'a super::recipe::PresetRow> {
         self.recipe.row.iter().find(|row| self.holds(&row.when))
     }
 
@@ -218,7 +218,7 @@ impl<'a> Draft<'a> {
 }
 
 /// Fault of a recipe, or of a value that only the task itself can check.
-pub(super) fn no_run(task: Task, why: &serde_json::Error) -> Error {
+pub(super) fn no_run(task: TaskRow, why: &serde_json::Error) -> Error {
     Error::usage(format!("the settings of {} make no run: {why}", task.name))
 }
 

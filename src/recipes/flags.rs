@@ -1,7 +1,7 @@
 //! Lists of settings as typed: the flags of a command, or the keys of an experiment file.
 
 use super::{preset as find_preset, PRESETS};
-use crate::config::{spelt, Brief, Kind, Objective, Setting, Settings};
+use crate::config::{spelt, Brief, Objective, Setting, Settings, ValueKind};
 use crate::tasks::wikitext::TokenizerName;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -18,12 +18,12 @@ pub struct Flags {
     pub gpu: bool,
     /// Settings that can be given.
     pub settings: Settings,
-    lists: BTreeMap<&'static str, List>,
+    lists: BTreeMap<&'static str, ValueList>,
 }
 
 /// Values of one setting, and their origin in the flags or a file.
 #[derive(Clone, Debug)]
-struct List {
+struct ValueList {
     values: Vec<String>,
     place: String,
 }
@@ -67,7 +67,7 @@ impl Flags {
     pub fn set_default(&mut self, name: &'static str, values: &[String]) {
         self.lists
             .entry(name)
-            .or_insert_with(|| List { values: values.to_vec(), place: "the default of dsf sweep".to_owned() });
+            .or_insert_with(|| ValueList { values: values.to_vec(), place: "the default of dsf sweep".to_owned() });
     }
 
     /// Returns these lists on top of `base`: a list given here overrides the one there.
@@ -81,14 +81,14 @@ impl Flags {
         let mut seeds = base.seeds;
         for setting in self.settings.typed() {
             match setting.kind {
-                Kind::Pair(names) if has(setting.name) => names.iter().for_each(|name| drop(lists.remove(name))),
-                Kind::Pair(names) if names.into_iter().any(has) => drop(lists.remove(setting.name)),
-                Kind::CountOf(name) if self.seeds.is_some() => {
+                ValueKind::Pair(names) if has(setting.name) => names.iter().for_each(|name| drop(lists.remove(name))),
+                ValueKind::Pair(names) if names.into_iter().any(has) => drop(lists.remove(setting.name)),
+                ValueKind::CountOf(name) if self.seeds.is_some() => {
                     if let Some(first) = lists.get_mut(name) {
                         first.values.truncate(1);
                     }
                 }
-                Kind::CountOf(name) if has(name) => seeds = None,
+                ValueKind::CountOf(name) if has(name) => seeds = None,
                 _ => {}
             }
         }
@@ -143,14 +143,14 @@ impl clap::FromArgMatches for Flags {
         }
         for setting in self.settings.typed() {
             let name = setting.name;
-            if let Kind::CountOf(_) = setting.kind {
+            if let ValueKind::CountOf(_) = setting.kind {
                 self.seeds = matches.get_one::<u64>(name).copied().or(self.seeds);
             } else if let Some(values) = matches.get_many::<String>(name) {
                 let values = values.flat_map(|text| match setting.kind {
-                    Kind::Layers => hybrids(text),
+                    ValueKind::Layers => hybrids(text),
                     _ => vec![text.clone()],
                 });
-                let list = List { values: values.collect(), place: format!("--{name}") };
+                let list = ValueList { values: values.collect(), place: format!("--{name}") };
                 self.lists.insert(name, list);
             }
         }
@@ -171,23 +171,23 @@ fn flag(setting: &'static Setting) -> Arg {
         .help_heading(setting.group.heading());
     let list = || arg.clone().action(ArgAction::Append).value_delimiter(',');
     match setting.kind {
-        Kind::CountOf(_) => {
+        ValueKind::CountOf(_) => {
             let parser = |text: &str| setting.parse(text).map(|count| count.as_u64().unwrap_or_default());
             arg.allow_negative_numbers(true).value_parser(parser)
         }
         // Items may contain commas.
-        Kind::Layers => arg.action(ArgAction::Append).value_parser(|text: &str| {
+        ValueKind::Layers => arg.action(ArgAction::Append).value_parser(|text: &str| {
             let mut items = hybrids(text).into_iter();
             let parsed = items.try_for_each(|one| setting.parse(&one).map(drop));
             parsed.map(|()| text.to_owned())
         }),
-        Kind::Bool => list().value_parser(PossibleValuesParser::new(["true", "false"])),
-        Kind::OneOf(_) | Kind::Protocol => {
+        ValueKind::Bool => list().value_parser(PossibleValuesParser::new(["true", "false"])),
+        ValueKind::OneOf(_) | ValueKind::Protocol => {
             list().value_parser(PossibleValuesParser::new(setting.names(&Objective::ALL).unwrap_or_default()))
         }
-        Kind::Pair(names) => list().conflicts_with_all(names).value_parser(|text: &str| item(setting, text)),
+        ValueKind::Pair(names) => list().conflicts_with_all(names).value_parser(|text: &str| item(setting, text)),
         kind => list()
-            .allow_negative_numbers(matches!(kind, Kind::Whole(..)))
+            .allow_negative_numbers(matches!(kind, ValueKind::Whole(..)))
             .allow_hyphen_values(kind.is_real())
             .value_parser(|text: &str| item(setting, text)),
     }
@@ -209,10 +209,10 @@ fn hybrids(text: &str) -> Vec<String> {
 /// Validates one item of a list. It is kept as typed, except for spaces in items of two parts.
 fn item(setting: &Setting, text: &str) -> Result<String, String> {
     let parsed = match (setting.kind, setting.parse(text)) {
-        (Kind::LearningRate, _) if text == "paper" => Ok(()),
-        (Kind::LearningRate, Err(_)) => Err("neither a number, such as 2e-3, nor the word `paper`".to_owned()),
-        (Kind::Tokenizer, _) => text.parse::<TokenizerName>().map(drop),
-        (Kind::Pair(_) | Kind::MixerOption, parsed) => return parsed.map(|value| spelt(&value)),
+        (ValueKind::LearningRate, _) if text == "paper" => Ok(()),
+        (ValueKind::LearningRate, Err(_)) => Err("neither a number, such as 2e-3, nor the word `paper`".to_owned()),
+        (ValueKind::Tokenizer, _) => text.parse::<TokenizerName>().map(drop),
+        (ValueKind::Pair(_) | ValueKind::MixerOption, parsed) => return parsed.map(|value| spelt(&value)),
         (_, parsed) => parsed.map(drop),
     };
     parsed.map(|()| text.to_owned())

@@ -26,7 +26,7 @@ pub use draft::Origin;
 pub(crate) use flags::testing;
 pub use flags::Flags;
 
-use crate::config::{spelt, Kind, RunConfig, SettingScope, Settings, SETTINGS};
+use crate::config::{spelt, RunConfig, SettingScope, Settings, ValueKind, SETTINGS};
 use crate::error::{self, ensure, Error, Result};
 use crate::store::{Column, Record};
 use crate::tasks::wikitext::adopt;
@@ -39,7 +39,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 /// Row of [`TASKS`].
-pub type Task = &'static TaskEntry;
+pub type TaskRow = &'static TaskEntry;
 
 /// Values from the recipe of a task.
 impl TaskEntry {
@@ -172,14 +172,14 @@ impl Choice {
         let refused = |why| Error::flag_value(format!("--{name}"), text, why);
         let mut value = setting.parse(text).map_err(refused)?;
         match (setting.kind, spelt(&value).split_once(['=', ':'])) {
-            (Kind::MixerOption, Some((option, value))) => {
+            (ValueKind::MixerOption, Some((option, value))) => {
                 self.options.insert(option.to_owned(), (value.to_owned(), place.to_owned()));
                 return Ok(());
             }
-            (Kind::Pair(names), Some((first, second))) => {
+            (ValueKind::Pair(names), Some((first, second))) => {
                 return names.iter().zip([first, second]).try_for_each(|(name, text)| self.set(name, text, place));
             }
-            (Kind::Tokenizer, _) if Path::new(text).is_file() => {
+            (ValueKind::Tokenizer, _) if Path::new(text).is_file() => {
                 let (tokenizer, rows) = adopt(Path::new(text))?;
                 value = Value::from(tokenizer.to_string());
                 self.tokenizer_rows = Some(rows);
@@ -244,7 +244,7 @@ pub struct Explained {
 ///
 /// Fails with the flag of a setting that does not apply to the task, a value out of range, or sizes that do not fit
 /// together.
-pub fn resolve(task: Task, choice: &Choice) -> Result<Resolved> {
+pub fn resolve(task: TaskRow, choice: &Choice) -> Result<Resolved> {
     let mut draft = Draft::new(task, task.layers(), choice)?;
     draft.check_given()?;
     draft.apply_given()?;

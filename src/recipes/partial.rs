@@ -2,8 +2,8 @@
 
 use super::draft::Origin;
 use crate::config::{
-    Decay, Dual, Head, Hybrid, InitScheme, Input, Layout, Loss, MapInit, Pool, PositionEmbedding, Precision, Protocol,
-    Rotary, Schedule, Setting, StateMixer,
+    Decay, Dual, HeadKind, Hybrid, InitScheme, InputMap, Layout, Loss, MapInit, Pool, PositionEmbedding, Precision,
+    Protocol, Rotary, Schedule, Setting, StateMixer,
 };
 use crate::tasks::wikitext::Tokenizer;
 use serde::de::DeserializeOwned;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Defines [`Partial`] and [`Merged`], with a field for each setting of the table: its name with underscores.
+/// Defines [`Partial`] and [`MergedSettings`], with a field for each setting of the table: its name with underscores.
 macro_rules! settings {
     ($($field:ident: $type:ty,)*) => {
         /// Settings of a layer, each optional.
@@ -23,7 +23,7 @@ macro_rules! settings {
 
         /// Settings that are merged so far, with their origins.
         #[derive(Default)]
-        pub(super) struct Merged {
+        pub(super) struct MergedSettings {
             $(pub $field: Slot<$type>,)*
             /// Settings of tables other than that of the program.
             others: BTreeMap<&'static str, Slot<Value>>,
@@ -40,7 +40,7 @@ macro_rules! settings {
             }
         }
 
-        impl Merged {
+        impl MergedSettings {
             /// Overrides the settings that `layer` has.
             pub fn merge(&mut self, layer: &Partial, origin: &Origin) {
                 $(if let Some(value) = &layer.$field {
@@ -69,10 +69,10 @@ macro_rules! settings {
 }
 
 settings! {
-    attn_dropout: f64, batch_size: usize, beta1: f64, beta2: f64, bidirectional: bool, clip: Norm,
+    attn_dropout: f64, batch_size: usize, beta1: f64, beta2: f64, bidirectional: bool, clip: ClipNorm,
     contour_length: usize, copy_tokens: usize, corpus: String, d: usize, data: String, data_seed: u64,
     dataset: String, decay: Decay, dropout: f64, dual: Dual, embed_dropout: f64, eos_between_articles: bool,
-    epochs: usize, eps: f64, expand: f64, head: Head, heads: usize, hybrid: Hybrid, init: InitScheme, input: Input,
+    epochs: usize, eps: f64, expand: f64, head: HeadKind, heads: usize, hybrid: Hybrid, init: InitScheme, input: InputMap,
     key_tokens: usize, kv_pairs: usize, lambda_skip: bool, largest_batch: usize, layers: usize, layout: Layout,
     loss: Loss, lr: f64, map_init: MapInit, mask: bool, micro_batch: usize, mixer: String, mlp_width: usize, n: usize, overwrites: usize,
     pad_to_longest: bool, passes: usize, pool: Pool, position_embedding: PositionEmbedding, positions: bool,
@@ -148,9 +148,9 @@ impl<T: Clone + Serialize + DeserializeOwned> Slot<T> {
 /// A norm; 0 means that there is none, which a config records as null.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Norm(f64);
+pub(super) struct ClipNorm(f64);
 
-impl Serialize for Norm {
+impl Serialize for ClipNorm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Some(self.0).filter(|norm| *norm != 0.0).serialize(serializer)
     }

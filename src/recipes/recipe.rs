@@ -31,10 +31,10 @@ pub(super) struct Recipe {
     #[serde(default)]
     pub sweep: BTreeMap<String, Vec<String>>,
     #[serde(default)]
-    pub compare: Compare,
+    pub compare: PresetMatch,
     /// Sets of hyperparameters; a mixer takes the first whose conditions hold.
     #[serde(default)]
-    pub row: Vec<Row>,
+    pub row: Vec<PresetRow>,
     pub layer: Vec<Layer>,
 }
 
@@ -63,7 +63,7 @@ impl Default for Presets {
 /// Settings needed to identify the preset of a finished run, see [`super::presets_of`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Compare {
+pub(super) struct PresetMatch {
     /// Settings taken from the run.
     #[serde(default)]
     pub keep: Vec<String>,
@@ -75,7 +75,7 @@ pub(super) struct Compare {
 /// Named set of hyperparameters.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Row {
+pub(super) struct PresetRow {
     pub name: String,
     #[serde(default)]
     pub when: BTreeMap<String, Values>,

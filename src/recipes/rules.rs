@@ -1,7 +1,7 @@
 //! Rules that compute settings from others, and the resulting config.
 
 use super::draft::{check_option, no_run, resolved_options, Draft, Origin};
-use super::partial::Merged;
+use super::partial::MergedSettings;
 use super::{kernel_length, Explained, Resolved};
 use crate::config::{
     Decay, Hybrid, MapInit, ModelConfig, Objective, PositionEmbedding, Protocol, Rotary, RunConfig, Schedule, Setting,
@@ -11,7 +11,7 @@ use crate::error::{refuse, Error, Result};
 use crate::mixers::{self, Entry, SOFTMAX};
 use crate::tasks::lra::HARD_CONTOUR;
 use crate::tasks::wikitext::table_rows;
-use crate::tasks::{Sizes, Task};
+use crate::tasks::{ExampleSizes, Task};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 
@@ -123,7 +123,7 @@ fn hybrid(draft: &Draft, protocol: Protocol) -> Result<Option<(&'static Entry, H
 }
 
 /// Uses `dropout` for embeddings and attention unless they are set separately.
-fn dropouts(set: &mut Merged) {
+fn dropouts(set: &mut MergedSettings) {
     if let Some(dropout) = set.dropout.get() {
         set.embed_dropout.default(dropout, "as dropout");
         set.attn_dropout.default(dropout, "as dropout");
@@ -167,7 +167,7 @@ fn check_warmup(draft: &Draft) -> Result<()> {
 }
 
 /// Sets the data seed to the run's seed, unless a layer or the user fixes it.
-fn data_seed(set: &mut Merged) {
+fn data_seed(set: &mut MergedSettings) {
     if set.data.get().is_some_and(|data| data == "files") {
         set.data_seed.default(0, "no meaning for examples from files");
     } else if let Some(seed) = set.seed.get() {
@@ -236,7 +236,7 @@ pub(super) fn rotary_dims(width: usize) -> usize {
 }
 
 /// Sets batch sizes for a fixed number of tokens, and micro-batches that fit into memory.
-fn batches(set: &mut Merged, task: &Sizes) {
+fn batches(set: &mut MergedSettings, task: &ExampleSizes) {
     if let (Some(tokens), Some(most)) = (set.tokens_per_step.get(), set.largest_batch.get()) {
         let batch = (tokens / task.seq_len.max(1)).clamp(1, most.max(1));
         set.batch_size.default(batch, "as many tokens a step at every length");

@@ -4,13 +4,13 @@
 //! over all cells (Holm), so that comparing a program with itself finds no difference 19 times in 20.
 
 use super::figures::FIGURES;
-use super::grid::{fact, rate, Cell, Facts, Grid, Line, Style};
+use super::grid::{fact, rate, Cell, Facts, Grid, GridLine, Style};
 use super::own_data::OwnData;
-use super::score::{Score, Status};
-use super::stats::{holm, resolution, Block, Estimate, Evidence, Within, ALPHA, FEWEST};
+use super::score::{GroupStatus, Score};
+use super::stats::{holm, resolution, Estimate, Evidence, SeedBlock, Within, ALPHA, FEWEST};
 use super::{joined, Coverage, Report, SCHEMA};
 use crate::error::{refuse, Result};
-use crate::store::{places, Column, Direction, Field, Metric, Outcome, Record, Role, RunStatus, Shown, COLUMNS};
+use crate::store::{places, Column, Direction, Field, Metric, MetricFormat, Outcome, Record, Role, RunStatus, COLUMNS};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Change of one cell from the first set of results to the second.
@@ -52,7 +52,7 @@ pub struct Comparison {
 }
 
 /// The numbers of one setting in both sets.
-struct Pair<'a> {
+struct PairedNumbers<'a> {
     record: &'a Record,
     metric: &'static Metric,
     sides: [Side; 2],
@@ -104,18 +104,18 @@ pub fn compare([a, b]: [&[Record]; 2], names: [&str; 2], metric: Option<&'static
     Ok(Comparison { worse: count(&pairs, Change::Worse), report: drawn(&pairs, names, Coverage::of(&both)) })
 }
 
-fn count(pairs: &[Pair], change: Change) -> usize {
+fn count(pairs: &[PairedNumbers], change: Change) -> usize {
     pairs.iter().filter(|pair| pair.change() == change).count()
 }
 
 /// One pair per setting with a number, in the order of tasks, mixers and sizes.
-fn pairs<'a>(sets: [&[&'a Record]; 2], requested: Option<&'static Metric>) -> Vec<Pair<'a>> {
+fn pairs<'a>(sets: [&[&'a Record]; 2], requested: Option<&'static Metric>) -> Vec<PairedNumbers<'a>> {
     let settings = order();
-    let mut known: BTreeMap<Vec<&Field>, Pair> = BTreeMap::new();
+    let mut known: BTreeMap<Vec<&Field>, PairedNumbers> = BTreeMap::new();
     for (i, runs) in sets.into_iter().enumerate() {
         for &run in runs {
             let key = settings.iter().map(|place| run.at(*place)).collect();
-            let pair = known.entry(key).or_insert_with(|| Pair {
+            let pair = known.entry(key).or_insert_with(|| PairedNumbers {
                 record: run,
                 metric: requested.unwrap_or_else(|| metric_of(run)),
                 sides: Default::default(),
@@ -125,10 +125,10 @@ fn pairs<'a>(sets: [&[&'a Record]; 2], requested: Option<&'static Metric>) -> Ve
             pair.sides[i].add(run, pair.metric);
         }
     }
-    let mut pairs: Vec<Pair> = known.into_values().collect();
+    let mut pairs: Vec<PairedNumbers> = known.into_values().collect();
     // Settings whose runs failed on both sides have no number to compare.
     pairs.retain(|pair| pair.sides.iter().any(|side| !side.is_empty()));
-    pairs.iter_mut().for_each(Pair::estimate);
+    pairs.iter_mut().for_each(PairedNumbers::estimate);
     pairs
 }
 
@@ -166,12 +166,12 @@ impl Side {
         self.numbers.is_empty() && self.diverged.is_empty()
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> GroupStatus {
         let values: Vec<f64> = self.numbers.values().copied().collect();
         match (&values[..], self.diverged.is_empty()) {
-            ([], true) => Status::NotRun,
-            ([], false) => Status::Diverged,
-            (values, _) => Status::Done(Score::of(values, f64::NAN)),
+            ([], true) => GroupStatus::NotRun,
+            ([], false) => GroupStatus::Diverged,
+            (values, _) => GroupStatus::Done(Score::of(values, f64::NAN)),
         }
     }
 
@@ -182,7 +182,7 @@ impl Side {
     }
 }
 
-impl Pair<'_> {
+impl PairedNumbers<'_> {
     /// Estimates the difference of means over the seeds that both sides have, or, if these are too few, of independent
     /// samples.
     fn estimate(&mut self) {
@@ -190,10 +190,10 @@ impl Pair<'_> {
         if a.is_empty() || b.is_empty() || a.equals(b) || a.diverged.len() != b.diverged.len() {
             return;
         }
-        let least = resolution(self.record, self.metric.shown == Shown::Percent);
+        let least = resolution(self.record, self.metric.shown == MetricFormat::Percent);
         let shared = b.numbers.iter().filter_map(|(seed, b)| Some(b - a.numbers.get(seed)?));
-        let paired = Block { values: shared.collect(), least: least * 2f64.sqrt() };
-        let block = |side: &Side, sign: f64| Block {
+        let paired = SeedBlock { values: shared.collect(), least: least * 2f64.sqrt() };
+        let block = |side: &Side, sign: f64| SeedBlock {
             values: side.numbers.values().map(|number| sign * number).collect(),
             least,
         };
@@ -221,7 +221,7 @@ impl Pair<'_> {
 
     fn style(&self) -> Style {
         match self.metric.shown {
-            Shown::Percent => Style::Percent,
+            MetricFormat::Percent => Style::Percent,
             _ => Style::Perplexity,
         }
     }
@@ -268,8 +268,8 @@ impl Pair<'_> {
     }
 }
 
-fn drawn(pairs: &[Pair], names: [&str; 2], coverage: Coverage) -> Report {
-    let key = |pair: &Pair| (pair.record.text(Column::TASK).to_owned(), pair.metric.name);
+fn drawn(pairs: &[PairedNumbers], names: [&str; 2], coverage: Coverage) -> Report {
+    let key = |pair: &PairedNumbers| (pair.record.text(Column::TASK).to_owned(), pair.metric.name);
     let grids: Vec<Grid> = pairs.chunk_by(|a, b| key(a) == key(b)).map(grid).collect();
     let counts = CHANGES.map(|(change, name)| (count(pairs, change), name));
     let all: Vec<String> =
@@ -302,14 +302,14 @@ fn drawn(pairs: &[Pair], names: [&str; 2], coverage: Coverage) -> Report {
 }
 
 /// Grid of the cells of one task, the most important first.
-fn grid(pairs: &[Pair]) -> Grid {
+fn grid(pairs: &[PairedNumbers]) -> Grid {
     let settings = order();
     let differ = |place: &usize| {
         let first = pairs[0].record.at(*place);
         pairs.iter().any(|pair| pair.record.at(*place) != first)
     };
     let telling: Vec<usize> = settings.into_iter().filter(differ).collect();
-    let name = |pair: &Pair| -> String {
+    let name = |pair: &PairedNumbers| -> String {
         let values = telling.iter().map(|place| match (COLUMNS[*place].name, pair.record.at(*place)) {
             ("mixer", value) => value.to_string(),
             ("lr", Field::Real(lr)) => format!("lr={}", rate(*lr)),
@@ -320,9 +320,9 @@ fn grid(pairs: &[Pair]) -> Grid {
             _ => values.collect::<Vec<_>>().join(" "),
         }
     };
-    let mut shown: Vec<&Pair> = pairs.iter().filter(|pair| pair.change() != Change::Identical).collect();
+    let mut shown: Vec<&PairedNumbers> = pairs.iter().filter(|pair| pair.change() != Change::Identical).collect();
     shown.sort_by_key(|pair| pair.change());
-    let lines = shown.iter().map(|pair| Line::new(name(pair), pair.cells()));
+    let lines = shown.iter().map(|pair| GridLine::new(name(pair), pair.cells()));
     let columns = ["A", "B", "B - A", "95 % interval", "change"];
     let task = pairs[0].record.text(Column::TASK).to_uppercase();
     let meaning = match pairs[0].style() {
@@ -331,7 +331,7 @@ fn grid(pairs: &[Pair]) -> Grid {
     };
     Grid {
         axes: ["cell".into(), String::new()],
-        records: pairs.iter().map(Pair::facts).collect(),
+        records: pairs.iter().map(PairedNumbers::facts).collect(),
         ..Grid::new(format!("{task}: {meaning}"), columns, lines.collect(), pairs[0].style())
     }
 }

@@ -1,6 +1,6 @@
 //! Counts the runs behind a report, by result and by version of the program.
 
-use super::score::{Edge, Status};
+use super::score::{Edge, GroupStatus};
 use crate::store::{Column, Outcome, Record, RunStatus};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ impl Coverage {
     }
 
     /// Notes below grids that show `results`.
-    pub(super) fn notes(&self, results: &[Status]) -> Vec<String> {
+    pub(super) fn notes(&self, results: &[GroupStatus]) -> Vec<String> {
         let mut notes = vec![self.runs()];
         notes.extend(self.failures());
         if self.outside_plan > 0 {
@@ -84,7 +84,7 @@ impl Coverage {
     }
 }
 
-fn edges(results: &[Status]) -> Option<String> {
+fn edges(results: &[GroupStatus]) -> Option<String> {
     let edges: Vec<Edge> = results.iter().filter_map(|status| status.score()?.edge).collect();
     let at = |edge| edges.iter().filter(|e| **e == edge).count();
     let (lowest, highest) = (at(Edge::Lowest), at(Edge::Highest));

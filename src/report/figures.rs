@@ -16,7 +16,7 @@ pub struct Figure {
     /// Number as typed: `2` of `--figure 2` or `--table 2`; empty for the grid, which has no flag.
     pub number: &'static str,
     /// Whether it is a table, a figure or the grid.
-    pub series: Series,
+    pub series: FigureSeries,
     /// Subject in the paper.
     pub about: &'static str,
     /// Conditions on the selected runs.
@@ -24,14 +24,14 @@ pub struct Figure {
     /// The metrics that `--metric` accepts, the default first.
     pub metrics: &'static [&'static str],
     /// Rule by which the selected runs become grids.
-    pub drawn: Drawn,
+    pub drawn: FigureForm,
     /// Command that produces the results.
     pub remedy: &'static str,
 }
 
 /// Series in which a figure is numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Series {
+pub enum FigureSeries {
     /// Drawn without a flag.
     Grid,
     /// Selected by `--figure`.
@@ -41,7 +41,7 @@ pub enum Series {
 }
 
 /// Rule by which the selected runs become grids.
-pub enum Drawn {
+pub enum FigureForm {
     /// Grids of one metric over two axes. A line is named by the first of its columns, and also by the others where
     /// lines of one name differ in them. Runs that differ in any further setting are in separate grids.
     Axes { lines: &'static [&'static str], columns: &'static str },
@@ -63,7 +63,7 @@ pub struct PaperTable {
     pub tasks: &'static [TaskColumn],
     /// Metrics of one task that have a column each, with its title; where there are none, each task has one column.
     pub metrics: &'static [(&'static str, &'static str)],
-    pub models: &'static [Model],
+    pub models: &'static [TableModel],
     /// Accuracies of a random guess in %, as printed; the last one is the average.
     pub random: Option<&'static [f64]>,
     /// Whether the last of the printed numbers is the average over the tasks.
@@ -91,7 +91,7 @@ pub struct TaskColumn {
 }
 
 /// A model of a table.
-pub struct Model {
+pub struct TableModel {
     pub mixer: &'static str,
     pub label: &'static str,
     /// Numbers as printed: accuracies in %, or a perplexity.
@@ -126,10 +126,10 @@ pub(super) const MIXERS: &[&str] =
 /// The hardest task of MQAR at n = 128.
 #[rustfmt::skip]
 const HARDEST: Figure = Figure {
-    series: Series::Figure, number: "2",
+    series: FigureSeries::Figure, number: "2",
     about: "five mixers on the hardest task over the embedding width d",
     runs: &[(Column::TASK, &["mqar"]), (Column::MIXER, FIVE), (Column::SEQ_LEN, &["512"]), (Column::KV_PAIRS, &["64"]), (Column::N, &["128"])],
-    metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: MIXERS, columns: "d" },
+    metrics: LAST_AND_BEST, drawn: FigureForm::Axes { lines: MIXERS, columns: "d" },
     remedy: "`dsf sweep experiments/figure2.toml` trains what it needs",
 };
 
@@ -146,10 +146,10 @@ const GATES: Figure = Figure {
 /// Recall over the size of the state: the plot of Arora et al. (2023), which the paper does not contain.
 #[rustfmt::skip]
 const RECALL_MEMORY: Figure = Figure {
-    series: Series::Figure, number: "state",
+    series: FigureSeries::Figure, number: "state",
     about: "accuracy against the size of the state",
     runs: &[(Column::TASK, &["mqar", "induction", "recall", "selective-copying", "lra"])],
-    metrics: LAST_AND_BEST, drawn: Drawn::Points("state_size"),
+    metrics: LAST_AND_BEST, drawn: FigureForm::Points("state_size"),
     remedy: "`dsf sweep --d 64,128 --n 32,64` trains some",
 };
 
@@ -157,17 +157,17 @@ const RECALL_MEMORY: Figure = Figure {
 #[rustfmt::skip]
 pub static FIGURES: &[Figure] = &[
     Figure {
-        series: Series::Grid, number: "", about: "every task that no table shows",
-        runs: &[], metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: &["n"], columns: "d" },
+        series: FigureSeries::Grid, number: "", about: "every task that no table shows",
+        runs: &[], metrics: LAST_AND_BEST, drawn: FigureForm::Axes { lines: &["n"], columns: "d" },
         remedy: "`dsf mqar` makes one, `dsf sweep` a grid of them",
     },
     Figure {
-        series: Series::Figure, number: "1",
+        series: FigureSeries::Figure, number: "1",
         about: "linear attention approaches softmax as the state expansion n grows",
         runs: &[
             (Column::TASK, &["mqar"]), (Column::MIXER, &["softmax", "linear"]), (Column::SEQ_LEN, &["256", "512"]), (Column::D, &["512"]),
         ],
-        metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: MIXERS, columns: "n" },
+        metrics: LAST_AND_BEST, drawn: FigureForm::Axes { lines: MIXERS, columns: "n" },
         remedy: "`dsf sweep experiments/figure1.toml` trains what it needs",
     },
     HARDEST,
@@ -185,35 +185,35 @@ pub static FIGURES: &[Figure] = &[
         ..GATES
     },
     Figure {
-        series: Series::Figure, number: "7",
+        series: FigureSeries::Figure, number: "7",
         about: "five mixers on four tasks over embedding width d and state expansion n",
         runs: &[(Column::TASK, &["mqar"]), (Column::MIXER, FIVE), (Column::SEQ_LEN, &["64", "128", "256", "512"])],
-        metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: &["d"], columns: "n" },
+        metrics: LAST_AND_BEST, drawn: FigureForm::Axes { lines: &["d"], columns: "n" },
         remedy: "`dsf sweep experiments/figure7.toml` trains what it needs",
     },
     RECALL_MEMORY,
     Figure {
         number: "seconds",
         about: "accuracy against the seconds of training and testing",
-        drawn: Drawn::Points("seconds"),
+        drawn: FigureForm::Points("seconds"),
         ..RECALL_MEMORY
     },
     Figure {
         number: "times",
         about: "runs that have reached the accuracy at which training stops, over training examples",
-        drawn: Drawn::Times,
+        drawn: FigureForm::Times,
         ..RECALL_MEMORY
     },
     Figure {
         number: "tuning",
         about: "the expected best accuracy by the number of learning rates tried",
-        drawn: Drawn::Tuning,
+        drawn: FigureForm::Tuning,
         ..RECALL_MEMORY
     },
     Figure {
-        series: Series::Table, number: "1", about: "language modelling",
+        series: FigureSeries::Table, number: "1", about: "language modelling",
         runs: &[(Column::TASK, &["wikitext"])], metrics: PERPLEXITIES,
-        drawn: Drawn::Models(&PaperTable {
+        drawn: FigureForm::Models(&PaperTable {
             style: Style::Perplexity,
             tasks: &[WIKITEXT],
             metrics: &[
@@ -221,9 +221,9 @@ pub static FIGURES: &[Figure] = &[
                 ("test_ppl", "test"), (PER_WORD, "test/word"),
             ],
             models: &[
-                Model { mixer: "linear", label: "linear", numbers: &[17.42] },
-                Model { mixer: "normalized", label: "normalized", numbers: &[16.43] },
-                Model { mixer: "softmax", label: "softmax", numbers: &[13.15] },
+                TableModel { mixer: "linear", label: "linear", numbers: &[17.42] },
+                TableModel { mixer: "normalized", label: "normalized", numbers: &[16.43] },
+                TableModel { mixer: "softmax", label: "softmax", numbers: &[13.15] },
             ],
             random: None, average: false,
             order: &[(Column::DATASET, CORPORA), (Column::TOKENIZER, &[])],
@@ -232,18 +232,18 @@ pub static FIGURES: &[Figure] = &[
         remedy: "`dsf wikitext` makes a small one, `dsf sweep experiments/table1.toml` all of them",
     },
     Figure {
-        series: Series::Table, number: "2", about: "normalisers of normalized attention",
+        series: FigureSeries::Table, number: "2", about: "normalisers of normalized attention",
         runs: &[
             (Column::TASK, &["lra", "mqar"]),
             (Column::MIXER, &["normalized", "normalized-softplus", "normalized-sigmoid"]),
         ],
         metrics: ACCURACIES,
-        drawn: Drawn::Models(&PaperTable {
+        drawn: FigureForm::Models(&PaperTable {
             tasks: &[IMAGE, RECALL],
             models: &[
-                Model { mixer: "normalized", label: "normalized, exp", numbers: &[35.96, 85.9] },
-                Model { mixer: "normalized-softplus", label: "normalized, softplus", numbers: &[35.27, 84.3] },
-                Model { mixer: "normalized-sigmoid", label: "normalized, sigmoid", numbers: &[35.80, 84.7] },
+                TableModel { mixer: "normalized", label: "normalized, exp", numbers: &[35.96, 85.9] },
+                TableModel { mixer: "normalized-softplus", label: "normalized, softplus", numbers: &[35.27, 84.3] },
+                TableModel { mixer: "normalized-sigmoid", label: "normalized, sigmoid", numbers: &[35.80, 84.7] },
             ],
             random: None, average: false,
             ..ARENA
@@ -251,9 +251,9 @@ pub static FIGURES: &[Figure] = &[
         remedy: "`dsf sweep experiments/table2.toml` trains what it needs",
     },
     Figure {
-        series: Series::Table, number: "3", about: "Long Range Arena",
+        series: FigureSeries::Table, number: "3", about: "Long Range Arena",
         runs: &[(Column::TASK, &["lra"])], metrics: ACCURACIES,
-        drawn: Drawn::Models(&ARENA),
+        drawn: FigureForm::Models(&ARENA),
         remedy: "`dsf lra --dataset listops` makes one, `dsf sweep experiments/table3.toml` all of them",
     },
 ];
@@ -265,11 +265,11 @@ const ARENA: PaperTable = PaperTable {
     tasks: &[LISTOPS, TEXT, RETRIEVAL, IMAGE, PATHFINDER],
     metrics: &[],
     models: &[
-        Model { mixer: "softmax", label: "softmax", numbers: &[35.72, 63.10, 77.46, 34.22, 69.32, 55.96] },
-        Model { mixer: "linear", label: "linear", numbers: &[16.12, 64.41, 76.44, 37.97, 72.64, 53.52] },
-        Model { mixer: "normalized", label: "normalized", numbers: &[38.24, 64.96, 79.68, 35.96, 71.56, 58.08] },
-        Model { mixer: "s6", label: "s6", numbers: &S6 },
-        Model { mixer: "mamba", label: "S6 as released (Mamba)", numbers: &S6 },
+        TableModel { mixer: "softmax", label: "softmax", numbers: &[35.72, 63.10, 77.46, 34.22, 69.32, 55.96] },
+        TableModel { mixer: "linear", label: "linear", numbers: &[16.12, 64.41, 76.44, 37.97, 72.64, 53.52] },
+        TableModel { mixer: "normalized", label: "normalized", numbers: &[38.24, 64.96, 79.68, 35.96, 71.56, 58.08] },
+        TableModel { mixer: "s6", label: "s6", numbers: &S6 },
+        TableModel { mixer: "mamba", label: "S6 as released (Mamba)", numbers: &S6 },
     ],
     random: Some(&[10.00, 50.00, 50.00, 10.00, 50.00, 34.00]), average: true,
     order: &[(Column::PROTOCOL, &["reference", "paper", "matched"])],
@@ -358,10 +358,10 @@ impl Figure {
     /// # Errors
     ///
     /// There is no such figure.
-    pub fn find(series: Series, number: &str) -> Result<&'static Self> {
+    pub fn find(series: FigureSeries, number: &str) -> Result<&'static Self> {
         let (flag, kind) = match series {
-            Series::Table => ("--table", "table"),
-            Series::Grid | Series::Figure => ("--figure", "figure"),
+            FigureSeries::Table => ("--table", "table"),
+            FigureSeries::Grid | FigureSeries::Figure => ("--figure", "figure"),
         };
         let mut all = FIGURES.iter().filter(|figure| figure.series == series);
         let found = all.clone().find(|figure| figure.number == number);
@@ -385,21 +385,21 @@ impl Figure {
 
     fn named(&self, grid: &str, figure: &str, table: &str) -> String {
         match self.series {
-            Series::Grid => grid.into(),
-            Series::Figure => format!("{figure}{}", self.number),
-            Series::Table => format!("{table}{}", self.number),
+            FigureSeries::Grid => grid.into(),
+            FigureSeries::Figure => format!("{figure}{}", self.number),
+            FigureSeries::Table => format!("{table}{}", self.number),
         }
     }
 
     /// Whether it shows `run`. The grid shows every task that no table claims.
     pub(super) fn holds(&self, run: &Record) -> bool {
-        if self.series == Series::Grid {
+        if self.series == FigureSeries::Grid {
             return !FIGURES.iter().any(|figure| figure.claims(run));
         }
         let of_column = match &self.drawn {
-            Drawn::Models(table) => table.tasks.iter().any(|task| task.holds(run)),
-            Drawn::Times => run.number(Column::STOP_ABOVE).is_some(),
-            Drawn::Axes { .. } | Drawn::Points(_) | Drawn::Tuning => true,
+            FigureForm::Models(table) => table.tasks.iter().any(|task| task.holds(run)),
+            FigureForm::Times => run.number(Column::STOP_ABOVE).is_some(),
+            FigureForm::Axes { .. } | FigureForm::Points(_) | FigureForm::Tuning => true,
         };
         of_column && holds(self.runs, run)
     }
@@ -407,7 +407,7 @@ impl Figure {
     /// Whether it is a table of all runs of one task, and `run` is one of them.
     pub(super) fn claims(&self, run: &Record) -> bool {
         let whole_task = matches!(self.runs, [(Column::TASK, [_])]);
-        self.series == Series::Table && whole_task && holds(self.runs, run)
+        self.series == FigureSeries::Table && whole_task && holds(self.runs, run)
     }
 
     /// The metric called `name`, or the default.
@@ -445,7 +445,7 @@ pub(super) fn metrics() -> impl TypedValueParser<Value = String> {
 /// Names of the tasks with a column in a table, in their order.
 pub(super) fn datasets() -> Vec<&'static str> {
     let columns = FIGURES.iter().flat_map(|figure| match &figure.drawn {
-        Drawn::Models(table) if table.average => table.tasks,
+        FigureForm::Models(table) if table.average => table.tasks,
         _ => &[],
     });
     columns.map(|task| task.name).collect()
@@ -462,15 +462,15 @@ mod tests {
             for name in figure.metrics {
                 assert!(Metric::find(name).is_some(), "{name}");
             }
-            if let Drawn::Axes { lines, columns } = &figure.drawn {
+            if let FigureForm::Axes { lines, columns } = &figure.drawn {
                 for column in lines.iter().chain([columns]) {
                     assert!(Column::find(column).is_some(), "{column}");
                 }
             }
-            if let Drawn::Points(metric) = &figure.drawn {
+            if let FigureForm::Points(metric) = &figure.drawn {
                 assert!(Metric::find(metric).is_some(), "{metric}");
             }
-            if let Drawn::Models(table) = &figure.drawn {
+            if let FigureForm::Models(table) = &figure.drawn {
                 for task in table.tasks {
                     let released = task.released.map(LraDataset::name);
                     assert!(released.is_none_or(|name| name == task.name), "{}", task.title);
@@ -486,12 +486,12 @@ mod tests {
     #[test]
     fn figures_one_two_three_five_six_and_seven_and_three_tables_can_be_drawn() {
         for number in ["1", "2", "3", "5", "6", "7"] {
-            assert!(Figure::find(Series::Figure, number).is_ok(), "{number}");
+            assert!(Figure::find(FigureSeries::Figure, number).is_ok(), "{number}");
         }
         for number in ["1", "2", "3"] {
-            assert!(Figure::find(Series::Table, number).is_ok(), "{number}");
+            assert!(Figure::find(FigureSeries::Table, number).is_ok(), "{number}");
         }
-        let unknown = Figure::find(Series::Figure, "4").refuses("--figure");
+        let unknown = Figure::find(FigureSeries::Figure, "4").refuses("--figure");
         unknown.gives("4").names(&["7"]);
     }
 }

@@ -3,9 +3,9 @@
 //! A selection builds a [`Report`] and a renderer draws it; neither depends on the other.
 
 use super::coverage::counted;
-use super::score::{Status, SATURATED};
+use super::score::{GroupStatus, SATURATED};
 use super::Coverage;
-use crate::store::{Field, Metric, Shown};
+use crate::store::{Field, Metric, MetricFormat};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ pub struct Report {
 impl Report {
     /// Whether each learning rate has its own lines, so that no best rate was chosen.
     pub(super) fn is_of_rates(&self) -> bool {
-        let curves = |grid: &Grid| matches!(grid.form, Form::Lines { log: false, steps: false, .. });
+        let curves = |grid: &Grid| matches!(grid.form, PanelForm::Lines { log: false, steps: false, .. });
         self.grids.iter().any(curves)
     }
 }
@@ -62,11 +62,11 @@ pub struct Grid {
     /// The columns.
     pub columns: Vec<Tick>,
     /// The lines, each with one cell per column.
-    pub lines: Vec<Line>,
+    pub lines: Vec<GridLine>,
     /// Number format of the cells.
     pub style: Style,
     /// Form of the panel in a picture.
-    pub form: Form,
+    pub form: PanelForm,
     /// Results of guessing, drawn beside the numbers in a picture.
     pub baselines: Vec<Baseline>,
     /// Names of the column and of the row of panels in which a picture puts the grid.
@@ -83,7 +83,7 @@ pub struct Grid {
 
 /// Form of a grid as a panel of a picture.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Form {
+pub enum PanelForm {
     /// Points above the names of the columns, ours beside the paper's.
     #[default]
     Columns,
@@ -146,7 +146,7 @@ pub struct Baseline {
 
 /// One line of a grid.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct GridLine {
     /// Its title.
     pub tick: Tick,
     /// Name in the legend of the series that the line belongs to in a picture; none for baselines.
@@ -161,7 +161,7 @@ pub struct Line {
     pub cells: Vec<Cell>,
 }
 
-impl Line {
+impl GridLine {
     /// Returns a line of our numbers that is a series of its own.
     pub fn new(tick: impl Into<Tick>, cells: Vec<Cell>) -> Self {
         let tick = tick.into();
@@ -197,9 +197,9 @@ pub struct Cell {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// The number of a group of runs, or the reason for its absence.
-    Result(Status),
+    Result(GroupStatus),
     /// Numbers of the same runs by several metrics.
-    Results([Status; 3]),
+    Results([GroupStatus; 3]),
     /// A value without a deviation, such as an average or a baseline.
     Value(f64),
     /// A number as the paper prints it, with two decimals; accuracies in percent.
@@ -230,16 +230,16 @@ pub enum Style {
 const WIDEST: usize = 12;
 
 /// Marks for missing numbers, and their meanings.
-const MARKS: [(Status, &str, &str); 4] = [
-    (Status::NotRun, "·", "not run"),
-    (Status::Failed, "x", "failed"),
-    (Status::Diverged, "div", "diverged at every rate"),
-    (Status::NoNumber, "-", ""),
+const MARKS: [(GroupStatus, &str, &str); 4] = [
+    (GroupStatus::NotRun, "·", "not run"),
+    (GroupStatus::Failed, "x", "failed"),
+    (GroupStatus::Diverged, "div", "diverged at every rate"),
+    (GroupStatus::NoNumber, "-", ""),
 ];
 
 impl Cell {
     /// Cell with the number of `status`, or the mark of its absence.
-    pub fn result(status: Status) -> Self {
+    pub fn result(status: GroupStatus) -> Self {
         Self::from(Content::Result(status))
     }
 
@@ -285,7 +285,7 @@ impl Grid {
     pub fn new(
         title: impl Into<String>,
         columns: impl IntoIterator<Item = impl Into<Tick>>,
-        lines: Vec<Line>,
+        lines: Vec<GridLine>,
         style: Style,
     ) -> Self {
         Self {
@@ -304,7 +304,7 @@ impl Grid {
     }
 
     /// Every result in the grid.
-    pub fn results(&self) -> impl Iterator<Item = Status> + '_ {
+    pub fn results(&self) -> impl Iterator<Item = GroupStatus> + '_ {
         let cells = self.lines.iter().flat_map(|line| &line.cells);
         cells.flat_map(|cell| match &cell.content {
             Content::Result(status) => vec![*status],
@@ -328,7 +328,7 @@ impl Grid {
 
     /// The grid with few enough columns for a page: of a linear axis, the columns at powers of two and the last.
     pub fn abridged(&self) -> Cow<'_, Self> {
-        let linear = matches!(self.form, Form::Lines { log: false, .. });
+        let linear = matches!(self.form, PanelForm::Lines { log: false, .. });
         let last = self.columns.len();
         if !linear || last <= WIDEST {
             return Cow::Borrowed(self);
@@ -379,14 +379,14 @@ impl Style {
     /// Number format of `metric`.
     pub(super) fn of(metric: &Metric) -> Self {
         match metric.shown {
-            Shown::Percent => Self::Saturating,
-            Shown::Perplexity => Self::Perplexity,
+            MetricFormat::Percent => Self::Saturating,
+            MetricFormat::Perplexity => Self::Perplexity,
             _ => Self::Loss,
         }
     }
 
     /// The mean with its deviation, and the number of seeds if other cells have more; without a mean its mark.
-    fn result(self, status: &Status, seeds: usize) -> String {
+    fn result(self, status: &GroupStatus, seeds: usize) -> String {
         let Some(score) = status.score() else {
             let mark = MARKS.iter().find(|(marked, ..)| marked == status);
             return mark.map_or("", |(_, mark, _)| *mark).to_owned();
@@ -433,7 +433,7 @@ fn measured(value: f64) -> String {
 }
 
 /// Note on the best learning rates, with the number of cells that each is best in; `None` without a number.
-pub(super) fn rates_won(results: impl Iterator<Item = Status>) -> Option<String> {
+pub(super) fn rates_won(results: impl Iterator<Item = GroupStatus>) -> Option<String> {
     let mut won: Vec<f64> = results.filter_map(|status| Some(status.score()?.lr)).collect();
     won.sort_by(f64::total_cmp);
     let wins: Vec<String> = won
@@ -445,7 +445,7 @@ pub(super) fn rates_won(results: impl Iterator<Item = Status>) -> Option<String>
 }
 
 /// Legend of the marks among `results`; `None` if there are none.
-pub(super) fn legend(results: &[Status]) -> Option<String> {
+pub(super) fn legend(results: &[GroupStatus]) -> Option<String> {
     let used = MARKS.iter().filter(|(mark, _, word)| !word.is_empty() && results.contains(mark));
     let words: Vec<String> = used.map(|(_, mark, word)| format!("{mark} {word}")).collect();
     (!words.is_empty()).then(|| words.join(", "))

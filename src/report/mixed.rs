@@ -1,7 +1,7 @@
 //! Warnings about grids that mix runs of different programs, instruction sets, protocols, data or sizes.
 
 use super::coverage::tally;
-use super::presets::{Difference, SIZES};
+use super::presets::{PresetDifference, SIZES};
 use crate::store::{Column, Field, Record};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,8 +37,8 @@ pub(super) fn warnings<'a>(runs: impl Iterator<Item = &'a Record>) -> Vec<String
 
 /// Warning that lines at the preset's sizes stand beside lines at others. `lines` are the differences of each line from
 /// its preset.
-pub(super) fn sizes<'a>(lines: impl Iterator<Item = &'a [Difference]>) -> Option<String> {
-    let sizes = |line: &[Difference]| -> String {
+pub(super) fn sizes<'a>(lines: impl Iterator<Item = &'a [PresetDifference]>) -> Option<String> {
+    let sizes = |line: &[PresetDifference]| -> String {
         let reduced = line.iter().filter(|d| SIZES.contains(&d.name));
         reduced.map(ToString::to_string).collect::<Vec<_>>().join(" ")
     };

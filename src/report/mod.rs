@@ -31,11 +31,11 @@ mod tests;
 pub use claims::{Claim, Verdict, CLAIMS};
 pub use compare::{compare, Change, Comparison};
 pub use coverage::Coverage;
-pub use figures::{Figure, Series, FIGURES};
-pub use grid::{Baseline, Cell, Content, Facts, Form, Grid, Line, PrintedNumber, Report, Style, Tick};
-pub use presets::{Difference, PresetsOf};
-pub use render::{index, Format, Screen, FORMATS};
-pub use score::{Edge, RateChoice, Score, Status};
+pub use figures::{Figure, FigureSeries, FIGURES};
+pub use grid::{Baseline, Cell, Content, Facts, Grid, GridLine, PanelForm, PrintedNumber, Report, Style, Tick};
+pub use presets::{PresetDifference, PresetsOf};
+pub use render::{index, Format, TextTarget, FORMATS};
+pub use score::{Edge, GroupStatus, RateChoice, Score};
 pub use select::Traced;
 
 use crate::config::{Protocol, RunConfig};
@@ -44,7 +44,7 @@ use crate::store::{places, Column, EpochRow, Field, Record, Role, RunStatus, Sli
 use crate::tasks::TASKS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
-use figures::Drawn;
+use figures::FigureForm;
 use own_data::OwnData;
 use select::{Selected, Selection};
 use std::collections::btree_map::Entry;
@@ -147,13 +147,13 @@ pub struct Filter {
 }
 
 /// Runs that differ in learning rate and seed only.
-struct Group<'a> {
+struct RunGroup<'a> {
     /// Any one of the runs, for their common settings.
     record: &'a Record,
     runs: Vec<&'a Record>,
 }
 
-impl AsRef<Record> for Group<'_> {
+impl AsRef<Record> for RunGroup<'_> {
     fn as_ref(&self) -> &Record {
         self.record
     }
@@ -218,14 +218,14 @@ pub fn report(
     }
     let selection = Selection { figure, metric, options, presets, groups: groups(&runs) };
     let selected = match &figure.drawn {
-        Drawn::Axes { lines, columns } => select::axes(&selection, lines, columns)?,
-        Drawn::Points(across) => select::points(&selection, across),
-        Drawn::Times => select::times(&selection),
-        Drawn::Tuning => select::tuning(&selection),
-        Drawn::Models(table) => select::models(&selection, table),
+        FigureForm::Axes { lines, columns } => select::axes(&selection, lines, columns)?,
+        FigureForm::Points(across) => select::points(&selection, across),
+        FigureForm::Times => select::times(&selection),
+        FigureForm::Tuning => select::tuning(&selection),
+        FigureForm::Models(table) => select::models(&selection, table),
     };
     let mut report = finished(figure, selected, coverage);
-    if figure.series == Series::Grid {
+    if figure.series == FigureSeries::Grid {
         let elsewhere = tables_of(rows).map(|(table, held)| {
             let (runs, title) = (coverage::counted(held, "run"), table.title());
             format!("also here: {runs} of {title}, {}: `dsf report{}`", table.about, table.flag())
@@ -352,7 +352,7 @@ fn traced<R: Clone>(
         (false, _) => {}
     }
     let records: Vec<&Record> = passing.iter().map(|traced| &traced.run).collect();
-    Ok(finished(Figure::find(Series::Grid, "")?, select(&passing), Coverage::of(&records)))
+    Ok(finished(Figure::find(FigureSeries::Grid, "")?, select(&passing), Coverage::of(&records)))
 }
 
 fn finished(figure: &Figure, selected: Selected, coverage: Coverage) -> Report {
@@ -364,8 +364,8 @@ fn finished(figure: &Figure, selected: Selected, coverage: Coverage) -> Report {
         heading: selected.heading,
         facts: selected.facts,
         list: match figure.series {
-            Series::Table => "tables",
-            Series::Grid | Series::Figure => "panels",
+            FigureSeries::Table => "tables",
+            FigureSeries::Grid | FigureSeries::Figure => "panels",
         },
         grids: selected.grids,
         printed: selected.printed,
@@ -402,9 +402,9 @@ fn joined<'a>(found: Vec<&'a Record>, planned: Option<Vec<&'a Record>>) -> (Vec<
 }
 
 /// Groups `runs` that differ in learning rate and seed only, in the order of their first runs.
-fn groups<'a>(runs: &[&'a Record]) -> Vec<Group<'a>> {
+fn groups<'a>(runs: &[&'a Record]) -> Vec<RunGroup<'a>> {
     let groups = grouped(runs.iter().copied(), &places(&[Role::Setting, Role::Cell])).into_iter();
-    groups.map(|(_, runs)| Group { record: runs[0], runs }).collect()
+    groups.map(|(_, runs)| RunGroup { record: runs[0], runs }).collect()
 }
 
 /// The tables that show every run of a task, each with the number of these runs among `rows`, if there are any.
@@ -414,7 +414,7 @@ fn tables_of(rows: &[Record]) -> impl Iterator<Item = (&'static Figure, usize)> 
 }
 
 fn nothing_yet(figure: &Figure, rows: &[Record]) -> Error {
-    let other = tables_of(rows).max_by_key(|(_, held)| *held).filter(|_| figure.series == Series::Grid);
+    let other = tables_of(rows).max_by_key(|(_, held)| *held).filter(|_| figure.series == FigureSeries::Grid);
     Error::usage(match other {
         Some((other, _)) => format!(
             "there are no results for {} here, but some for {}, {}: type `dsf report{}`",
@@ -434,7 +434,7 @@ fn nothing_yet(figure: &Figure, rows: &[Record]) -> Error {
 
 /// Hint at how to draw runs of a figure's mixers at sizes other than the figure's; empty without such runs.
 fn of_other_sizes(figure: &Figure, rows: &[Record]) -> String {
-    let Drawn::Axes { columns, .. } = figure.drawn else {
+    let FigureForm::Axes { columns, .. } = figure.drawn else {
         return String::new();
     };
     let kind = |run: &&Record| {
@@ -469,7 +469,7 @@ fn nothing_left(figure: &Figure, rows: &[&Record]) -> Error {
         datasets => format!(" of {datasets},"),
     };
     let lengths = match figure.series {
-        Series::Table => String::new(),
+        FigureSeries::Table => String::new(),
         _ => format!(", --seq-len {}", distinct(Column::SEQ_LEN)),
     };
     Error::usage(format!(

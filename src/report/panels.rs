@@ -1,9 +1,9 @@
 //! Turns a report into a picture: one panel per grid, all on common scales.
 
 use super::coverage::counted;
-use super::grid::{rates_won, Cell, Content, Form, Grid, Line, Report, Style, Tick};
-use super::picture::{Axis, Body, Heatmap, Level, Panel, Picture, Plot, Point, Scale, Series, Tile};
-use super::score::Status;
+use super::grid::{rates_won, Cell, Content, Grid, GridLine, PanelForm, Report, Style, Tick};
+use super::picture::{Heatmap, HeatmapTile, Level, Panel, PanelBody, Picture, Plot, PlotAxis, Point, Scale, Series};
+use super::score::GroupStatus;
 
 /// Panels per row where grids have no common layout; tables, whose panels are wide, get fewer.
 const ACROSS: usize = 4;
@@ -23,17 +23,17 @@ pub(super) fn picture(report: &Report) -> Picture {
 /// The picture of `report`, one panel per grid, one below the other.
 pub(super) fn in_order(report: &Report) -> Picture {
     let grids = &report.grids;
-    let series = grids.iter().filter(|grid| grid.form != Form::Heatmap).flat_map(series);
+    let series = grids.iter().filter(|grid| grid.form != PanelForm::Heatmap).flat_map(series);
     let names = distinct(series.map(|(name, _)| name.to_owned()));
     let leveled = grids.iter().flat_map(|grid| &grid.baselines).filter(|b| b.levels.iter().any(|l| !l.is_empty()));
     let levels = distinct(leveled.map(|baseline| baseline.name.to_owned()));
-    let axes = Axes(grids);
+    let axes = SharedScales(grids);
     let panels = grids.iter().map(|grid| {
         let title = grid.title.clone();
         let body = match &grid.form {
-            Form::Table => return None,
-            Form::Heatmap => Body::Heatmap(axes.heatmap(grid)),
-            _ => Body::Plot(axes.plot(grid, &names, &levels)),
+            PanelForm::Table => return None,
+            PanelForm::Heatmap => PanelBody::Heatmap(axes.heatmap(grid)),
+            _ => PanelBody::Plot(axes.plot(grid, &names, &levels)),
         };
         Some(Panel { title, body })
     });
@@ -48,8 +48,8 @@ pub(super) fn in_order(report: &Report) -> Picture {
 }
 
 /// Lines of a grid that are drawn, with the names of their series: those of models, our numbers and the paper's.
-fn series(grid: &Grid) -> Vec<(&str, &Line)> {
-    let points = matches!(grid.form, Form::Points { .. });
+fn series(grid: &Grid) -> Vec<(&str, &GridLine)> {
+    let points = matches!(grid.form, PanelForm::Points { .. });
     let lines = grid.lines.iter();
     let drawn = lines.filter(|line| points || line.cells.iter().any(|cell| is_measured(grid, cell)));
     drawn.filter_map(|line| Some((line.series.as_deref()?, line))).collect()
@@ -73,18 +73,18 @@ fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
 }
 
 /// Scales that the panels of some grids share.
-struct Axes<'a>(&'a [Grid]);
+struct SharedScales<'a>(&'a [Grid]);
 
-impl Axes<'_> {
+impl SharedScales<'_> {
     /// Horizontal positions and their titles, on the axis called `name`.
     fn across(&self, name: &str) -> Vec<(f64, String)> {
         let mut all: Vec<(f64, String)> = Vec::new();
         for grid in self.0 {
             match &grid.form {
-                Form::Lines { over, .. } if over == name => {
+                PanelForm::Lines { over, .. } if over == name => {
                     all.extend(grid.columns.iter().filter_map(|tick| Some((tick.at?, tick.title.clone()))));
                 }
-                Form::Points { over } if over == name => {
+                PanelForm::Points { over } if over == name => {
                     all.extend(grid.lines.iter().filter_map(|line| Some((line.across?, String::new()))));
                 }
                 _ => {}
@@ -108,25 +108,27 @@ impl Axes<'_> {
         ends.reduce(|[low, high], [value, _]| [low.min(value), high.max(value)])
     }
 
-    fn x(&self, grid: &Grid, columns: &[usize]) -> Axis {
+    fn x(&self, grid: &Grid, columns: &[usize]) -> PlotAxis {
         match &grid.form {
-            Form::Lines { over, log: true, .. } => Axis::at(over, Scale::Log, self.across(over)),
-            Form::Lines { over, .. } => {
+            PanelForm::Lines { over, log: true, .. } => PlotAxis::at(over, Scale::Log, self.across(over)),
+            PanelForm::Lines { over, .. } => {
                 let last = self.across(over).last().map_or(1.0, |(last, _)| *last);
-                Axis::round(over, Scale::Linear, [1.0, last])
+                PlotAxis::round(over, Scale::Linear, [1.0, last])
             }
-            Form::Points { over } => match &self.across(over)[..] {
-                [] => Axis::round(over, Scale::Linear, [0.0, 1.0]),
-                values => Axis::round(over, Scale::Log, [values[0].0, values[values.len() - 1].0]),
+            PanelForm::Points { over } => match &self.across(over)[..] {
+                [] => PlotAxis::round(over, Scale::Linear, [0.0, 1.0]),
+                values => PlotAxis::round(over, Scale::Log, [values[0].0, values[values.len() - 1].0]),
             },
-            Form::Columns | Form::Heatmap | Form::Table => Axis::names(columns.iter().map(|i| &grid.columns[*i].title)),
+            PanelForm::Columns | PanelForm::Heatmap | PanelForm::Table => {
+                PlotAxis::names(columns.iter().map(|i| &grid.columns[*i].title))
+            }
         }
     }
 
-    fn y(&self, grid: &Grid) -> Axis {
+    fn y(&self, grid: &Grid) -> PlotAxis {
         let name = grid.style.name();
         if grid.style.is_share() {
-            return Axis::percent(name);
+            return PlotAxis::percent(name);
         }
         let ends = self.ends(grid.style).unwrap_or([0.0, 1.0]);
         // Losses that span orders of magnitude get a logarithmic axis, like perplexities.
@@ -134,7 +136,7 @@ impl Axes<'_> {
             Style::Loss | Style::Measured(_) if ends[1] < 30.0 * ends[0] || ends[0] <= 0.0 => Scale::Linear,
             _ => Scale::Log,
         };
-        Axis::round(name, scale, ends)
+        PlotAxis::round(name, scale, ends)
     }
 
     fn plot(&self, grid: &Grid, names: &[String], levels: &[String]) -> Plot {
@@ -142,10 +144,10 @@ impl Axes<'_> {
         let measured = |i: &usize| all.iter().any(|(_, line)| is_measured(grid, &line.cells[*i]));
         let columns = 0..grid.columns.len();
         let columns: Vec<usize> = match grid.form {
-            Form::Columns => columns.filter(measured).collect(),
+            PanelForm::Columns => columns.filter(measured).collect(),
             // The first column holds the horizontal positions.
-            Form::Points { .. } => columns.skip(1).collect(),
-            Form::Lines { .. } | Form::Heatmap | Form::Table => columns.collect(),
+            PanelForm::Points { .. } => columns.skip(1).collect(),
+            PanelForm::Lines { .. } | PanelForm::Heatmap | PanelForm::Table => columns.collect(),
         };
         let x = self.x(grid, &columns);
         let mut series: Vec<Series> = Vec::new();
@@ -153,7 +155,7 @@ impl Axes<'_> {
             let key = names.iter().position(|known| known == name);
             let key = key.expect("every name of every grid is known");
             let points = points(grid, line, &columns, shift(name, &all));
-            let joined = matches!(grid.form, Form::Lines { .. });
+            let joined = matches!(grid.form, PanelForm::Lines { .. });
             let same = |known: &&mut Series| known.key == key && known.hollow == line.printed;
             // Points of one mixer are one series.
             match series.iter_mut().find(same).filter(|_| !joined) {
@@ -162,7 +164,7 @@ impl Axes<'_> {
                     key,
                     points,
                     joined,
-                    steps: matches!(grid.form, Form::Lines { steps: true, .. }),
+                    steps: matches!(grid.form, PanelForm::Lines { steps: true, .. }),
                     hollow: line.printed,
                 }),
             }
@@ -174,7 +176,7 @@ impl Axes<'_> {
     /// Values of one side of a heatmap: its own, and those of all heatmaps that share at least one of them.
     fn shared(&self, grid: &Grid, side: usize) -> Vec<Tick> {
         let own = ticks(grid, side);
-        let alike = self.0.iter().filter(|other| other.form == Form::Heatmap && other.axes == grid.axes);
+        let alike = self.0.iter().filter(|other| other.form == PanelForm::Heatmap && other.axes == grid.axes);
         let others = alike.map(|other| ticks(other, side)).filter(|ticks| ticks.iter().any(|tick| own.contains(tick)));
         let mut shared = distinct(own.iter().cloned().chain(others.flatten()));
         if shared.iter().all(|tick| tick.at.is_some()) {
@@ -191,9 +193,9 @@ impl Axes<'_> {
         let tile = |row: &Tick, column: &Tick| {
             let line = grid.lines.iter().find(|line| line.tick == *row);
             let index = grid.columns.iter().position(|known| known == column);
-            let missing = Cell::result(Status::NotRun);
+            let missing = Cell::result(GroupStatus::NotRun);
             let cell = line.zip(index).map_or(&missing, |(line, index)| &line.cells[index]);
-            Tile {
+            HeatmapTile {
                 // Shares are many and small, so tiles show them by colour only.
                 label: match grid.style {
                     Style::Share(_) => String::new(),
@@ -223,18 +225,18 @@ impl Axes<'_> {
 }
 
 /// The points of a line in `columns`. Above named columns they are moved sideways by `shift`.
-fn points(grid: &Grid, line: &Line, columns: &[usize], shift: f64) -> Vec<Point> {
+fn points(grid: &Grid, line: &GridLine, columns: &[usize], shift: f64) -> Vec<Point> {
     let place = |at: usize, column: usize| match grid.form {
-        Form::Points { .. } => line.across,
-        Form::Columns => Some(at as f64 + shift),
-        Form::Lines { .. } | Form::Heatmap | Form::Table => grid.columns[column].at,
+        PanelForm::Points { .. } => line.across,
+        PanelForm::Columns => Some(at as f64 + shift),
+        PanelForm::Lines { .. } | PanelForm::Heatmap | PanelForm::Table => grid.columns[column].at,
     };
     let each = columns.iter().enumerate();
     let points = each.filter_map(|(at, column)| {
         let (y, std) = line.cells[*column].number(grid.style)?;
         let x = place(at, *column)?;
         let detail = match grid.form {
-            Form::Points { .. } => line.detail.clone(),
+            PanelForm::Points { .. } => line.detail.clone(),
             _ => String::new(),
         };
         Some(Point { detail, x, y, std })
@@ -244,7 +246,7 @@ fn points(grid: &Grid, line: &Line, columns: &[usize], shift: f64) -> Vec<Point>
 }
 
 /// Horizontal offset of a model's points from the middle of a column, so that models stand side by side.
-fn shift(name: &str, all: &[(&str, &Line)]) -> f64 {
+fn shift(name: &str, all: &[(&str, &GridLine)]) -> f64 {
     let mut models: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     models.dedup();
     let model = models.iter().position(|model| *model == name).unwrap_or(0);
@@ -260,10 +262,10 @@ fn ticks(grid: &Grid, side: usize) -> Vec<Tick> {
 }
 
 /// Lines of one baseline: a single one from end to end, or one piece above each named column.
-fn level(grid: &Grid, key: usize, name: &str, columns: &[usize], x: &Axis) -> Option<Level> {
+fn level(grid: &Grid, key: usize, name: &str, columns: &[usize], x: &PlotAxis) -> Option<Level> {
     let baseline = grid.baselines.iter().find(|baseline| baseline.name == name)?;
     let pieces: Vec<[f64; 3]> = match grid.form {
-        Form::Columns => {
+        PanelForm::Columns => {
             let each = columns.iter().enumerate().flat_map(|(place, i)| {
                 let middle = place as f64;
                 baseline.levels[*i].iter().map(move |level| [middle - 0.45, middle + 0.45, *level])
@@ -294,7 +296,7 @@ fn labelled(name: &str, level: f64, style: Style) -> String {
 /// Panels per row, and the grid in each slot: by the grids' places, or one after the other if that layout leaves most
 /// of the page empty.
 fn arranged(grids: &[Grid]) -> (usize, Vec<Option<usize>>) {
-    let drawn: Vec<usize> = (0..grids.len()).filter(|&i| grids[i].form != Form::Table).collect();
+    let drawn: Vec<usize> = (0..grids.len()).filter(|&i| grids[i].form != PanelForm::Table).collect();
     let [across, down] = [0, 1].map(|side| distinct(drawn.iter().map(|i| &grids[*i].place[side])));
     let mut slots = vec![None; across.len() * down.len()];
     for &i in &drawn {
@@ -310,7 +312,7 @@ fn arranged(grids: &[Grid]) -> (usize, Vec<Option<usize>>) {
     if placed == drawn.len() && 2 * placed > slots.len() && !narrow {
         return (across.len(), slots);
     }
-    let most = match grids.iter().any(|grid| grid.form == Form::Columns) {
+    let most = match grids.iter().any(|grid| grid.form == PanelForm::Columns) {
         true => WIDE_ACROSS,
         false => ACROSS,
     };
@@ -324,9 +326,9 @@ fn caption(report: &Report) -> Vec<String> {
     let grids = &report.grids;
     let mut caption = Vec::new();
     let seeds = grids.iter().map(Grid::seeds).max().unwrap_or(0);
-    let drawn = |form: fn(&Form) -> bool| grids.iter().any(|grid| form(&grid.form));
+    let drawn = |form: fn(&PanelForm) -> bool| grids.iter().any(|grid| form(&grid.form));
     if seeds > 1 {
-        let band = match drawn(|form| matches!(form, Form::Lines { .. })) {
+        let band = match drawn(|form| matches!(form, PanelForm::Lines { .. })) {
             true => " (bands)",
             false => "",
         };
@@ -339,7 +341,7 @@ fn caption(report: &Report) -> Vec<String> {
         };
         caption.push(format!("mean ± std{band} over {up_to}{seeds} seeds{training}"));
     }
-    if drawn(|form| !matches!(form, Form::Columns | Form::Table)) {
+    if drawn(|form| !matches!(form, PanelForm::Columns | PanelForm::Table)) {
         let results = grids.iter().flat_map(Grid::results);
         caption.extend(rates_won(results).filter(|_| !report.is_of_rates()));
     } else {
@@ -356,10 +358,10 @@ fn caption(report: &Report) -> Vec<String> {
 
 /// One caption line per line of a table.
 fn tabled(grid: &Grid) -> Vec<String> {
-    if grid.form != Form::Table {
+    if grid.form != PanelForm::Table {
         return Vec::new();
     }
-    let of = |line: &Line| {
+    let of = |line: &GridLine| {
         let cells =
             grid.columns.iter().zip(&line.cells).map(|(tick, cell)| format!("{} {}", tick.title, grid.label(cell, 1)));
         format!("{}: {}", line.name(), cells.collect::<Vec<_>>().join("; "))
@@ -369,14 +371,14 @@ fn tabled(grid: &Grid) -> Vec<String> {
 
 /// Notes on panels that lack values of an axis that other panels have.
 fn unshared(grids: &[Grid]) -> Vec<String> {
-    let axes = Axes(grids);
+    let axes = SharedScales(grids);
     let mut notes = Vec::new();
     for grid in grids {
         let (name, all): (&str, Vec<String>) = match &grid.form {
-            Form::Lines { over, log: true, .. } => {
+            PanelForm::Lines { over, log: true, .. } => {
                 (over, axes.across(over).into_iter().map(|(_, title)| title).collect())
             }
-            Form::Heatmap => (&grid.axes[1], axes.shared(grid, 0).into_iter().map(|tick| tick.title).collect()),
+            PanelForm::Heatmap => (&grid.axes[1], axes.shared(grid, 0).into_iter().map(|tick| tick.title).collect()),
             _ => continue,
         };
         let own = |title: &String| grid.columns.iter().any(|tick| tick.title == *title);
@@ -396,10 +398,10 @@ fn unshared(grids: &[Grid]) -> Vec<String> {
 /// Note on the cells that a curve leaves out because their runs failed or diverged.
 fn missing(grids: &[Grid]) -> Option<String> {
     let mut cells = Vec::new();
-    for grid in grids.iter().filter(|grid| grid.form != Form::Heatmap) {
+    for grid in grids.iter().filter(|grid| grid.form != PanelForm::Heatmap) {
         for line in &grid.lines {
             for (cell, column) in line.cells.iter().zip(&grid.columns) {
-                if let Content::Result(status @ (Status::Failed | Status::Diverged)) = &cell.content {
+                if let Content::Result(status @ (GroupStatus::Failed | GroupStatus::Diverged)) = &cell.content {
                     let (name, column) = (line.name(), &column.title);
                     cells.push(format!("{name} at {column} ({})", status.name()));
                 }

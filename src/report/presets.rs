@@ -27,7 +27,7 @@ pub(super) const TOKENIZER: &str = "gpt-neox";
 
 /// One setting that differs from the preset.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Difference {
+pub struct PresetDifference {
     /// Its column.
     pub name: &'static str,
     /// Value of the run.
@@ -43,7 +43,7 @@ pub(super) struct Nearest {
     /// Learning rate of the preset.
     pub lr: Option<f64>,
     /// Differences from the preset; all settings if there is no preset.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<PresetDifference>,
 }
 
 impl Nearest {
@@ -66,14 +66,14 @@ static COMPARED: LazyLock<Vec<usize>> = LazyLock::new(|| {
     compared
 });
 
-fn differences(record: &Record, preset: &Record) -> Vec<Difference> {
+fn differences(record: &Record, preset: &Record) -> Vec<PresetDifference> {
     let pairs = COMPARED.iter().map(|i| (*i, record.at(*i), preset.at(*i)));
     let differing = pairs.filter(|(_, value, preset)| {
         let unsaid = value.is_nothing() && **preset == Field::Absent;
         value != preset && !unsaid
     });
     differing
-        .map(|(i, value, preset)| Difference {
+        .map(|(i, value, preset)| PresetDifference {
             name: COLUMNS[i].name,
             value: match value {
                 // A generated task without any is typed as 0.
@@ -90,9 +90,9 @@ fn differences(record: &Record, preset: &Record) -> Vec<Difference> {
 
 /// Difference in the source of the examples if those of `run` are generated instead of released files. Presets keep the
 /// `data` of a row, so [`Nearest`] does not contain this difference.
-pub(super) fn generated(run: &Record) -> Option<Difference> {
+pub(super) fn generated(run: &Record) -> Option<PresetDifference> {
     let data = run.text(Column::DATA);
-    (data != FILES).then(|| Difference { name: "data", value: data.to_owned(), preset: FILES.to_owned() })
+    (data != FILES).then(|| PresetDifference { name: "data", value: data.to_owned(), preset: FILES.to_owned() })
 }
 
 /// Formats a value for a title.
@@ -103,13 +103,13 @@ pub(super) fn formatted(value: &Field) -> String {
     }
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for PresetDifference {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}={}", self.name, self.value)
     }
 }
 
-impl Difference {
+impl PresetDifference {
     /// The difference with the preset's value.
     pub(super) fn explained(&self) -> String {
         match self.preset.as_str() {
@@ -120,7 +120,7 @@ impl Difference {
 }
 
 /// Formats differences as one text.
-pub(super) fn listed(differences: &[Difference]) -> String {
-    let texts: Vec<String> = differences.iter().map(Difference::to_string).collect();
+pub(super) fn listed(differences: &[PresetDifference]) -> String {
+    let texts: Vec<String> = differences.iter().map(PresetDifference::to_string).collect();
     texts.join(", ")
 }

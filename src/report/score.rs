@@ -1,6 +1,6 @@
 //! Scores runs that differ only in learning rate and seed: the mean over seeds at the best rate.
 
-use crate::store::{Column, Metric, Outcome, Record, RunStatus, Shown};
+use crate::store::{Column, Metric, MetricFormat, Outcome, Record, RunStatus};
 use crate::tasks::{self, Objective};
 use clap::ValueEnum;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ pub(super) const SATURATED: f64 = 0.99;
 
 /// The result of runs that differ only in learning rate and seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Status {
+pub enum GroupStatus {
     /// No result yet: some rate has not been run.
     NotRun,
     /// No result, because of errors.
@@ -60,7 +60,7 @@ pub enum RateChoice {
 /// Held-out metrics by which rates can be chosen.
 const VALIDATION: [Column; 2] = [Column::VAL_ACCURACY, Column::BEST_VAL_PPL];
 
-impl Status {
+impl GroupStatus {
     /// Scores `runs` by `shown` at the learning rate that is best by `by`, or by a held-out metric, according to
     /// `choice`.
     pub fn of(runs: &[&Record], by: &Metric, shown: &Metric, choice: RateChoice) -> Self {
@@ -136,7 +136,7 @@ pub(super) fn distinct_rates<'a>(runs: impl IntoIterator<Item = &'a Record>) -> 
 fn validation(runs: &[&Record], shown: &Metric) -> Option<&'static Metric> {
     let of_split = shown.name.starts_with("val_") || VALIDATION.contains(&shown.column);
     let mut known = VALIDATION.iter().filter_map(|column| Metric::find(column.name()));
-    let by = known.find(|by| (by.shown == Shown::Percent) == (shown.shown == Shown::Percent))?;
+    let by = known.find(|by| (by.shown == MetricFormat::Percent) == (shown.shown == MetricFormat::Percent))?;
     let numbered = runs.iter().filter(|run| run.number(shown.column).is_some());
     let mut all = numbered.map(|run| run.number(by.column).is_some());
     (!of_split && all.all(|has| has)).then_some(by)
@@ -186,10 +186,10 @@ impl Reported {
     /// # Errors
     ///
     /// Returns the status of the cell if no number can be reported.
-    pub fn of(runs: &[&Record], by: &Metric, shown: &Metric, choice: RateChoice) -> Result<Self, Status> {
+    pub fn of(runs: &[&Record], by: &Metric, shown: &Metric, choice: RateChoice) -> Result<Self, GroupStatus> {
         let whole = |by: &Metric| {
             let rates = rates(runs, by, shown);
-            Self::at(&rates, &rates, by, Status::Failed)
+            Self::at(&rates, &rates, by, GroupStatus::Failed)
         };
         let held_out = choice == RateChoice::HeldOut || runs.iter().all(|run| has_validation_set(run));
         if !held_out || distinct_rates(runs.iter().copied()).len() < 2 {
@@ -203,27 +203,27 @@ impl Reported {
     }
 
     /// Reports each half of the seeds at the rate that is best on the other half.
-    fn crossed(runs: &[&Record], by: &Metric, shown: &Metric) -> Result<Self, Status> {
+    fn crossed(runs: &[&Record], by: &Metric, shown: &Metric) -> Result<Self, GroupStatus> {
         let halves = halves(runs, by).map(|half| rates(&half, by, shown));
         if halves.iter().any(Vec::is_empty) {
             let whole = rates(runs, by, shown);
-            let any = best(&whole, by).map(|_| Status::NoNumber);
-            return Err(any.unwrap_or(Status::of_none(&whole)));
+            let any = best(&whole, by).map(|_| GroupStatus::NoNumber);
+            return Err(any.unwrap_or(GroupStatus::of_none(&whole)));
         }
         let [first, second] = &halves;
-        let mut reported = Self::at(first, second, by, Status::NoNumber)?;
-        let second = Self::at(second, first, by, Status::NoNumber)?;
+        let mut reported = Self::at(first, second, by, GroupStatus::NoNumber)?;
+        let second = Self::at(second, first, by, GroupStatus::NoNumber)?;
         reported.seeds.extend(second.seeds);
         reported.rates.extend(second.rates);
         match reported.diverged + second.diverged {
             0 => Ok(reported),
-            _ => Err(Status::Diverged),
+            _ => Err(GroupStatus::Diverged),
         }
     }
 
     /// Reports `own` at the rate that is best among `others`; fails with `without` if `own` has no number at that rate.
-    fn at(own: &[Rate], others: &[Rate], by: &Metric, without: Status) -> Result<Self, Status> {
-        let best = best(others, by).ok_or_else(|| Status::of_none(others))?;
+    fn at(own: &[Rate], others: &[Rate], by: &Metric, without: GroupStatus) -> Result<Self, GroupStatus> {
+        let best = best(others, by).ok_or_else(|| GroupStatus::of_none(others))?;
         let rate = own.iter().find(|rate| rate.lr == best.lr);
         let rate = rate.ok_or(without)?;
         let shown = rate.seeds.iter();
@@ -242,7 +242,7 @@ impl Reported {
             false => f64::NAN,
         };
         let score = Score::of(&values, lr);
-        let saturated = shown.shown == Shown::Percent && score.mean > SATURATED;
+        let saturated = shown.shown == MetricFormat::Percent && score.mean > SATURATED;
         let edge = self.rates.iter().find_map(|(_, edge)| *edge);
         Score { edge: edge.filter(|_| !saturated), ..score }
     }

@@ -296,7 +296,7 @@ pub(super) fn best_of(values: &[f64]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stats::Block;
+    use super::super::stats::SeedBlock;
     use super::*;
     use crate::ops::rng::Rng;
 
@@ -473,7 +473,7 @@ mod tests {
             });
             let sum = |values: &Vec<f64>| values.iter().sum::<f64>();
             let best = rates.max_by(|a, b| sum(a).total_cmp(&sum(b))).unwrap();
-            Block { values: best.into_iter().map(|accuracy| weight * accuracy).collect(), least: 1e-3 }
+            SeedBlock { values: best.into_iter().map(|accuracy| weight * accuracy).collect(), least: 1e-3 }
         };
         let estimate = Estimate::of(&[of(1.0, 1.0), of(0.0, -1.0)]).unwrap();
         estimate.levels(ABOVE)[0]

@@ -20,7 +20,7 @@ pub(super) const POWER: f64 = 0.8;
 
 /// Values that were drawn together, one per seed.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Block {
+pub(super) struct SeedBlock {
     pub values: Vec<f64>,
     /// Smallest plausible standard deviation: the resolution of the measurement.
     pub least: f64,
@@ -79,13 +79,13 @@ pub(super) fn resolution(run: &Record, is_share: bool) -> f64 {
 impl Estimate {
     /// Estimate of the sum of the means of `blocks`; `None` if a block has fewer than two seeds, whose spread is
     /// unknown.
-    pub fn of(blocks: &[Block]) -> Option<Self> {
+    pub fn of(blocks: &[SeedBlock]) -> Option<Self> {
         let seeds = blocks.iter().map(|block| block.values.len()).min()?;
         if seeds < 2 {
             return None;
         }
         let (mut mean, mut square, mut slack) = (0.0, 0.0, 0.0);
-        for Block { values, least } in blocks {
+        for SeedBlock { values, least } in blocks {
             let count = values.len() as f64;
             let middle = values.iter().sum::<f64>() / count;
             let squares: f64 = values.iter().map(|v| (v - middle).powi(2)).sum();
@@ -101,7 +101,7 @@ impl Estimate {
     }
 
     /// The estimate, if each block has at least [`FEWEST`] seeds.
-    pub fn of_enough(blocks: &[Block]) -> Option<Self> {
+    pub fn of_enough(blocks: &[SeedBlock]) -> Option<Self> {
         Self::of(blocks).filter(|estimate| estimate.seeds >= FEWEST)
     }
 
@@ -186,8 +186,8 @@ mod tests {
 
     const ABOVE_ZERO: Within = Within(0.0, f64::INFINITY);
 
-    fn block(values: &[f64]) -> Block {
-        Block { values: values.to_vec(), least: 0.0 }
+    fn block(values: &[f64]) -> SeedBlock {
+        SeedBlock { values: values.to_vec(), least: 0.0 }
     }
 
     fn close(a: f64, b: f64) -> bool {
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_spread_is_never_below_what_can_be_measured_and_no_spread_decides_nothing_at_a_bound() {
-        let equal = |least| Estimate::of(&[Block { values: vec![0.0; 5], least }]).unwrap();
+        let equal = |least| Estimate::of(&[SeedBlock { values: vec![0.0; 5], least }]).unwrap();
         assert_eq!(equal(0.0).levels(ABOVE_ZERO)[0], 1.0);
         assert_eq!(equal(0.0).levels(ABOVE_ZERO)[1], 1.0);
         let [low, high] = equal(0.01).interval();

@@ -20,11 +20,11 @@ const DIGEST: &str = "sha256";
 /// A file of f32 tensors that has not been written yet.
 pub struct Archive<'a> {
     metadata: HashMap<String, String>,
-    entries: Vec<Entry<'a>>,
+    entries: Vec<ArchiveEntry<'a>>,
     digested: bool,
 }
 
-struct Entry<'a> {
+struct ArchiveEntry<'a> {
     name: String,
     shape: Vec<usize>,
     bytes: Box<dyn Fn() -> Computed<Vec<u8>> + 'a>,
@@ -48,7 +48,7 @@ impl<'a> Archive<'a> {
 
     /// Adds a tensor. Its little-endian bytes are requested when the file is written.
     pub fn add(&mut self, name: String, shape: &[usize], bytes: impl Fn() -> Computed<Vec<u8>> + 'a) {
-        self.entries.push(Entry { name, shape: shape.to_vec(), bytes: Box::new(bytes) });
+        self.entries.push(ArchiveEntry { name, shape: shape.to_vec(), bytes: Box::new(bytes) });
     }
 
     /// Writes the file to `out`. The same tensors give the same bytes.

@@ -6,14 +6,14 @@ use sha2::{Digest, Sha256};
 
 /// Digest of each row of a file, independent of the order of its columns. It detects a changed digit, which no other
 /// check can.
-pub(super) struct Checksum<'a> {
+pub(super) struct RowChecksum<'a> {
     /// Index of the checksum column.
     pub at: Option<usize>,
     /// Names and indices of the other columns.
     others: Vec<(&'a str, usize)>,
 }
 
-impl<'a> Checksum<'a> {
+impl<'a> RowChecksum<'a> {
     pub fn under(header: &'a StringRecord) -> Self {
         let names = header.iter().map(str::trim).enumerate();
         let (at, others): (Vec<_>, Vec<_>) = names.partition(|(_, name)| *name == Column::CHECKSUM.name());

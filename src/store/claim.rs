@@ -40,22 +40,22 @@ struct Holder {
 
 /// A claim that lasts until it is dropped, or until another process takes it over because it seems abandoned.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(super) struct RunClaim {
     path: PathBuf,
     text: Vec<u8>,
     _lock: Option<File>,
 }
 
-impl Claim {
+impl RunClaim {
     /// Claims the run in `folder`, creating the folder. Returns `None` if another process holds the run. `locks` is
     /// false on file systems without locks.
     pub fn take(folder: &Path, locks: bool, timing: HeartbeatTiming) -> Result<Option<Self>> {
         fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
-        let lock = if locks { lock(&folder.join(LOCK))? } else { Lock::Unknown };
+        let lock = if locks { lock(&folder.join(LOCK))? } else { LockState::Unknown };
         let lock = match lock {
-            Lock::Taken => return Ok(None),
-            Lock::Held(file) => Some(file),
-            Lock::Unknown => None,
+            LockState::Taken => return Ok(None),
+            LockState::Held(file) => Some(file),
+            LockState::Unknown => None,
         };
         let holder =
             Holder { host: host(), pid: std::process::id(), boot: boot(), token: token(), locked: lock.is_some() };
@@ -119,7 +119,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for RunClaim {
     fn drop(&mut self) {
         if !self.text.is_empty() && self.holds().unwrap_or(false) {
             let _ = remove_if_present(&self.path);
@@ -127,19 +127,19 @@ impl Drop for Claim {
     }
 }
 
-enum Lock {
+enum LockState {
     Held(File),
     Taken,
     /// The file system has no locks.
     Unknown,
 }
 
-fn lock(path: &Path) -> Result<Lock> {
+fn lock(path: &Path) -> Result<LockState> {
     let file = open_lock(path)?;
     match file.try_lock() {
-        Ok(()) => Ok(Lock::Held(file)),
-        Err(TryLockError::WouldBlock) => Ok(Lock::Taken),
-        Err(TryLockError::Error(e)) if has_none(&e) => Ok(Lock::Unknown),
+        Ok(()) => Ok(LockState::Held(file)),
+        Err(TryLockError::WouldBlock) => Ok(LockState::Taken),
+        Err(TryLockError::Error(e)) if has_none(&e) => Ok(LockState::Unknown),
         Err(TryLockError::Error(e)) => Err(Error::io("lock", path)(e)),
     }
 }
@@ -241,14 +241,14 @@ mod tests {
     fn one_process_has_a_run_at_a_time_with_and_without_locks() {
         for locks in [true, false] {
             let dir = tempfile::tempdir().unwrap();
-            let first = Claim::take(dir.path(), locks, TIMING).unwrap().unwrap();
+            let first = RunClaim::take(dir.path(), locks, TIMING).unwrap().unwrap();
             for other in [true, false] {
-                assert!(Claim::take(dir.path(), other, TIMING).unwrap().is_none());
+                assert!(RunClaim::take(dir.path(), other, TIMING).unwrap().is_none());
             }
             assert!(first.holds().unwrap());
             drop(first);
             assert!(!dir.path().join(CLAIM).exists());
-            assert!(Claim::take(dir.path(), locks, TIMING).unwrap().is_some());
+            assert!(RunClaim::take(dir.path(), locks, TIMING).unwrap().is_some());
         }
     }
 
@@ -256,7 +256,7 @@ mod tests {
     fn what_a_killed_process_of_this_machine_had_locked_is_free_at_once() {
         let dir = tempfile::tempdir().unwrap();
         abandoned(dir.path(), true, &boot());
-        assert!(Claim::take(dir.path(), true, TIMING).unwrap().is_some());
+        assert!(RunClaim::take(dir.path(), true, TIMING).unwrap().is_some());
     }
 
     #[test]
@@ -265,13 +265,13 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             abandoned(dir.path(), locked, &of);
             let path = dir.path().join(CLAIM);
-            assert!(Claim::take(dir.path(), true, TIMING).unwrap().is_none());
+            assert!(RunClaim::take(dir.path(), true, TIMING).unwrap().is_none());
             age(&path, 120);
             let beat = dir.path().join(BEAT);
             fs::write(&beat, "{}").unwrap();
-            assert!(Claim::take(dir.path(), true, TIMING).unwrap().is_none(), "it beats");
+            assert!(RunClaim::take(dir.path(), true, TIMING).unwrap().is_none(), "it beats");
             age(&beat, 120);
-            assert!(Claim::take(dir.path(), true, TIMING).unwrap().is_some());
+            assert!(RunClaim::take(dir.path(), true, TIMING).unwrap().is_some());
         }
     }
 
@@ -293,10 +293,10 @@ mod tests {
                 std::thread::sleep(timing.interval);
                 fs::write(&beat, "{}").unwrap();
             });
-            assert!(Claim::take(dir.path(), false, timing).unwrap().is_none(), "it beats");
+            assert!(RunClaim::take(dir.path(), false, timing).unwrap().is_none(), "it beats");
         });
         future();
-        assert!(Claim::take(dir.path(), false, timing).unwrap().is_some());
+        assert!(RunClaim::take(dir.path(), false, timing).unwrap().is_some());
     }
 
     #[test]
@@ -305,7 +305,7 @@ mod tests {
         let path = dir.path().join(CLAIM);
         for part in ["", "{\"host\":\"lap"] {
             fs::write(&path, part).unwrap();
-            assert!(Claim::take(dir.path(), false, TIMING).unwrap().is_some());
+            assert!(RunClaim::take(dir.path(), false, TIMING).unwrap().is_some());
         }
         fs::write(&path, "").unwrap();
         std::thread::scope(|scope| {
@@ -313,7 +313,7 @@ mod tests {
                 std::thread::sleep(WRITTEN_WITHIN / 4);
                 abandoned(dir.path(), false, "elsewhere");
             });
-            assert!(Claim::take(dir.path(), false, TIMING).unwrap().is_none());
+            assert!(RunClaim::take(dir.path(), false, TIMING).unwrap().is_none());
         });
     }
 
@@ -333,9 +333,9 @@ mod tests {
     #[test]
     fn who_is_taken_over_knows_and_leaves_the_claim_of_the_other() {
         let dir = tempfile::tempdir().unwrap();
-        let first = Claim::take(dir.path(), false, TIMING).unwrap().unwrap();
+        let first = RunClaim::take(dir.path(), false, TIMING).unwrap().unwrap();
         age(&dir.path().join(CLAIM), 120);
-        let second = Claim::take(dir.path(), false, TIMING).unwrap().unwrap();
+        let second = RunClaim::take(dir.path(), false, TIMING).unwrap().unwrap();
         assert!(!first.holds().unwrap() && second.holds().unwrap());
         drop(first);
         assert!(second.holds().unwrap());
@@ -347,8 +347,8 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             abandoned(dir.path(), false, "elsewhere");
             age(&dir.path().join(CLAIM), 120);
-            let claims: Vec<Option<Claim>> = std::thread::scope(|scope| {
-                let take = || Claim::take(dir.path(), false, TIMING).unwrap();
+            let claims: Vec<Option<RunClaim>> = std::thread::scope(|scope| {
+                let take = || RunClaim::take(dir.path(), false, TIMING).unwrap();
                 let threads: Vec<_> = (0..8).map(|_| scope.spawn(take)).collect();
                 threads.into_iter().map(|t| t.join().unwrap()).collect()
             });

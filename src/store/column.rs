@@ -88,7 +88,7 @@ pub struct ColumnSpec {
     /// Use of the column in reports.
     pub role: Role,
     /// Type of the values.
-    pub kind: Kind,
+    pub kind: ColumnKind,
     /// JSON pointers into the serialised config; the first that exists gives the value. Empty for results.
     pub at: Vec<String>,
     /// Meaning of a missing column, of an empty cell and of a config without the field.
@@ -99,7 +99,7 @@ pub struct ColumnSpec {
 
 /// Type of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnKind {
     /// A non-negative integer.
     Count,
     /// Any number, including NaN.
@@ -141,18 +141,18 @@ impl ColumnSpec {
     }
 }
 
-impl From<config::Kind> for Kind {
-    fn from(kind: config::Kind) -> Self {
+impl From<config::ValueKind> for ColumnKind {
+    fn from(kind: config::ValueKind) -> Self {
         match kind {
-            config::Kind::Whole(..) => Self::Count,
-            config::Kind::Bool => Self::Flag,
+            config::ValueKind::Whole(..) => Self::Count,
+            config::ValueKind::Bool => Self::Flag,
             kind if kind.is_real() => Self::Real,
             _ => Self::Word,
         }
     }
 }
 
-impl Kind {
+impl ColumnKind {
     /// Parses a cell of a CSV.
     pub(super) fn parse(self, text: &str) -> Result<Field, String> {
         if text.is_empty() {
@@ -197,7 +197,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ColumnKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count => f.write_str("a whole number"),
@@ -354,13 +354,13 @@ mod tests {
     #[test]
     fn what_is_written_is_read_as_it_was() {
         let fields = [
-            (Kind::Real, Field::Real(0.1 + 0.2)),
-            (Kind::Real, Field::Real(1e-12)),
-            (Kind::Real, Field::Real(f64::NAN)),
-            (Kind::Count, Field::Count(u64::MAX)),
-            (Kind::Flag, Field::Flag(true)),
-            (Kind::Word, Field::from("a,\"b\"")),
-            (Kind::Share, Field::Absent),
+            (ColumnKind::Real, Field::Real(0.1 + 0.2)),
+            (ColumnKind::Real, Field::Real(1e-12)),
+            (ColumnKind::Real, Field::Real(f64::NAN)),
+            (ColumnKind::Count, Field::Count(u64::MAX)),
+            (ColumnKind::Flag, Field::Flag(true)),
+            (ColumnKind::Word, Field::from("a,\"b\"")),
+            (ColumnKind::Share, Field::Absent),
         ];
         for (kind, field) in fields {
             assert_eq!(kind.parse(&field.to_string()).unwrap(), field);

@@ -1,6 +1,6 @@
 //! Merging several results folders into one.
 
-use super::claim::{Claim, CLAIM, LOCK};
+use super::claim::{RunClaim, CLAIM, LOCK};
 use super::heartbeat::BEAT;
 use super::reconcile::reconcile;
 use super::{run_dir, Record, RunStatus, Store, CONFIG, RESULT};
@@ -120,7 +120,7 @@ impl Store {
     /// unfinished run remains.
     fn take(&self, id: &str, from: &Path) -> Result<()> {
         let folder = self.run_folder(id);
-        let Some(_claim) = Claim::take(&folder, self.locks, self.timing)? else {
+        let Some(_claim) = RunClaim::take(&folder, self.locks, self.timing)? else {
             return Err(Error::Busy(id.to_owned()));
         };
         remove_if_present(&folder.join(RESULT))?;

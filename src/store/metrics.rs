@@ -1,7 +1,7 @@
 //! Metrics of finished runs: meaning, direction and format of each.
 
 use super::column::Column;
-use super::column::{Field, Kind};
+use super::column::{ColumnKind, Field};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::cmp::Ordering;
@@ -18,7 +18,7 @@ pub struct Metric {
     /// Direction of improvement.
     pub better: Direction,
     /// Format in reports, which also determines the type of the values.
-    pub shown: Shown,
+    pub shown: MetricFormat,
     /// Description, one line.
     pub meaning: &'static str,
 }
@@ -36,7 +36,7 @@ pub enum Direction {
 
 /// Format of a metric in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum MetricFormat {
     /// A fraction from 0 to 1, printed in percent with one decimal.
     Percent,
     /// The exponential of a mean cross-entropy.
@@ -54,9 +54,15 @@ pub enum Shown {
 }
 
 use Direction::{Higher, Lower, Neither};
-use Shown::{Bytes, Count, Loss, Percent, Perplexity, Rate, Seconds};
+use MetricFormat::{Bytes, Count, Loss, Percent, Perplexity, Rate, Seconds};
 
-const fn metric(column: Column, unit: &'static str, better: Direction, shown: Shown, meaning: &'static str) -> Metric {
+const fn metric(
+    column: Column,
+    unit: &'static str,
+    better: Direction,
+    shown: MetricFormat,
+    meaning: &'static str,
+) -> Metric {
     Metric { column, name: column.name(), unit, better, shown, meaning }
 }
 
@@ -112,12 +118,12 @@ impl Metric {
         matches!(self.shown, Percent | Perplexity | Loss)
     }
 
-    pub(super) const fn kind(&self) -> Kind {
+    pub(super) const fn kind(&self) -> ColumnKind {
         match self.shown {
-            Percent => Kind::Share,
-            Perplexity => Kind::AtLeastZero,
-            Loss | Rate | Seconds => Kind::Real,
-            Count | Bytes => Kind::Count,
+            Percent => ColumnKind::Share,
+            Perplexity => ColumnKind::AtLeastZero,
+            Loss | Rate | Seconds => ColumnKind::Real,
+            Count | Bytes => ColumnKind::Count,
         }
     }
 }

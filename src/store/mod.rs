@@ -49,7 +49,7 @@ mod tests;
 pub use archive::{check as check_archive, Archive};
 pub use cancel::CancelMarker;
 pub use cause::{Cause, Failure};
-pub use column::{Absent, Column, ColumnSpec, Field, Kind, Role};
+pub use column::{Absent, Column, ColumnKind, ColumnSpec, Field, Role};
 #[cfg(test)]
 pub(crate) use heartbeat::HeartbeatTiming as TestTiming;
 pub use heartbeat::{Heartbeat, LastHeartbeat};
@@ -57,13 +57,13 @@ use heartbeat::{HeartbeatTiming, TIMING};
 pub use log::Log;
 pub use losses::Losses;
 pub use merge::Merged;
-pub use metrics::{Direction, Metric, Metrics, Shown, METRICS};
+pub use metrics::{Direction, Metric, MetricFormat, Metrics, METRICS};
 pub use provenance::{
     check_memory, cpu, gigabytes, host, memory_bytes, memory_kills, memory_limit, peak_memory_bytes, utc_now,
     MemoryLimit, Provenance,
 };
 pub use reconcile::reconcile;
-pub use record::{Record, Source};
+pub use record::{Record, RecordSource};
 pub use result::{Outcome, RunResult, RunStatus};
 pub use run_dir::{epochs, snapshots, EpochRow, RunDir, SliceRow, Weights};
 pub use schema::{columns, places, COLUMNS, SCHEMA};

@@ -3,7 +3,7 @@
 use super::column::Column;
 use super::column::Field;
 use super::metrics::METRICS;
-use super::record::{Record, Source};
+use super::record::{Record, RecordSource};
 use super::result::RunStatus;
 use crate::error::{Error, Position, Result};
 use std::collections::HashMap;
@@ -74,7 +74,7 @@ pub fn reconcile(records: &[Record]) -> Result<Option<String>> {
 /// Returns an error with `reason`, located at `record`.
 fn contradiction(record: &Record, reason: String) -> Error {
     match record.source() {
-        Some(Source { file, line }) => match line {
+        Some(RecordSource { file, line }) => match line {
             Some(line) => Error::data_at(&**file, Position::Line(*line), reason),
             None => Error::corrupt(&**file, reason),
         },
@@ -104,6 +104,6 @@ fn is_repeatable(a: &Record, b: &Record) -> bool {
 }
 
 fn place_of(record: &Record) -> String {
-    let source = record.source().map(Source::to_string);
+    let source = record.source().map(RecordSource::to_string);
     source.unwrap_or_else(|| "a result".into())
 }

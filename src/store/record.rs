@@ -1,7 +1,7 @@
 //! Records: one run as one row of a summary, with values by column.
 
 use super::column::Column;
-use super::column::{Absent, ColumnSpec, Field, Kind, Role};
+use super::column::{Absent, ColumnKind, ColumnSpec, Field, Role};
 use super::metrics::Metric;
 use super::schema::{COLUMNS, SCHEMA};
 use super::{Outcome, RunResult, RunStatus};
@@ -22,19 +22,19 @@ const UNKNOWN_FILES: &str = "unknown:";
 #[derive(Clone, Debug)]
 pub struct Record {
     fields: Box<[Field]>,
-    source: Option<Source>,
+    source: Option<RecordSource>,
 }
 
 /// File and line from which a record was read.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct RecordSource {
     /// The file.
     pub file: Arc<str>,
     /// Line number, for a summary.
     pub line: Option<u64>,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for RecordSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         self.line.map_or(Ok(()), |line| write!(f, ", line {line}"))
@@ -64,7 +64,7 @@ static MEANT: LazyLock<Vec<Meant>> = LazyLock::new(|| {
 /// Settings that every row of a summary must have. Texts may be empty, and failed runs have no metrics.
 static NEEDED: LazyLock<Vec<usize>> = LazyLock::new(|| {
     let needed = |column: &ColumnSpec| {
-        let text = column.kind == Kind::Word && column.role != Role::Id;
+        let text = column.kind == ColumnKind::Word && column.role != Role::Id;
         column.absent == Absent::Required && !(text || Metric::find(column.name).is_some())
     };
     let places = 0..COLUMNS.len();
@@ -129,7 +129,7 @@ impl Record {
         record
     }
 
-    pub(super) fn read(fields: Vec<Field>, source: Source) -> Self {
+    pub(super) fn read(fields: Vec<Field>, source: RecordSource) -> Self {
         let mut record = Self { fields: fields.into(), source: Some(source) };
         record.complete();
         record.name_files();
@@ -138,7 +138,7 @@ impl Record {
 
     pub(super) fn read_from(self, file: &str) -> Self {
         let (file, line) = (file.into(), None);
-        Self { source: Some(Source { file, line }), ..self }
+        Self { source: Some(RecordSource { file, line }), ..self }
     }
 
     /// Distinguishes the data of runs on files by earlier versions, whose configs do not name the files: by the digest
@@ -246,7 +246,7 @@ impl Record {
     }
 
     /// Source of the record, if it was read from a file.
-    pub fn source(&self) -> Option<&Source> {
+    pub fn source(&self) -> Option<&RecordSource> {
         self.source.as_ref()
     }
 

@@ -1,6 +1,6 @@
 //! Folder of one run, while a process works on it.
 
-use super::claim::{remove_asides, Claim, CLAIM};
+use super::claim::{remove_asides, RunClaim, CLAIM};
 use super::heartbeat::{Heartbeat, HeartbeatThread, BEAT};
 use super::losses::Losses;
 use super::summary::to_csv;
@@ -40,7 +40,7 @@ pub struct RunDir {
     started: String,
     /// Declared before the claim, so that it stops while this process still owns the run.
     heart: HeartbeatThread,
-    claim: Claim,
+    claim: RunClaim,
 }
 
 /// One epoch of a run: a row of `metrics.csv`.
@@ -149,7 +149,7 @@ impl Store {
         if !folder.join(CLAIM).exists() {
             return Ok(());
         }
-        let Some(_claim) = Claim::take(&folder, self.locks, self.timing)? else {
+        let Some(_claim) = RunClaim::take(&folder, self.locks, self.timing)? else {
             return Ok(()); // a process still works on it, and will clean up itself
         };
         remove_unfinished(&folder)?;
@@ -165,7 +165,7 @@ impl Store {
     pub fn begin(&self, config: &RunConfig, provenance: &Provenance) -> Result<RunDir> {
         let id = config.id();
         let folder = self.run_folder(&id);
-        let Some(claim) = Claim::take(&folder, self.locks, self.timing)? else {
+        let Some(claim) = RunClaim::take(&folder, self.locks, self.timing)? else {
             return Err(Error::Busy(id));
         };
         remove_unfinished(&folder)?;

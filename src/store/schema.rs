@@ -1,6 +1,6 @@
 //! Schema of the summaries: the one table of columns behind the CSV, the reports and `--columns`.
 
-use super::column::{Absent, Column, ColumnSpec, Kind, Role, NAMES};
+use super::column::{Absent, Column, ColumnKind, ColumnSpec, Role, NAMES};
 use super::metrics::{Metric, METRICS};
 use super::Cause;
 use crate::config::{SettingColumn, Settings, Summary, SETTINGS};
@@ -22,7 +22,7 @@ impl Column {
 }
 
 /// Returns an optional column that is no setting.
-fn other(name: &'static str, unit: &'static str, role: Role, kind: Kind, meaning: &'static str) -> ColumnSpec {
+fn other(name: &'static str, unit: &'static str, role: Role, kind: ColumnKind, meaning: &'static str) -> ColumnSpec {
     ColumnSpec { name, unit, role, kind, at: Vec::new(), absent: Absent::Empty, meaning }
 }
 
@@ -39,33 +39,33 @@ fn others() -> Vec<ColumnSpec> {
     };
     let end = |name, kind, meaning| other(name, "", Role::Result, kind, meaning);
     let origin = |name, kind, meaning| other(name, "", Role::Origin, kind, meaning);
-    let time = |name, meaning| other(name, "UTC", Role::Origin, Kind::Word, meaning);
+    let time = |name, meaning| other(name, "UTC", Role::Origin, ColumnKind::Word, meaning);
     vec![
-        id("schema", Kind::Count, "version of these columns"),
-        id("run_id", Kind::Word, "twelve hex digits over the config"),
-        of_config("/format", "format", Kind::Count, "version of the meaning of a config"),
-        of_config("/task/name", "task", Kind::Word, "task name"),
-        of_config("/model/options", "options", Kind::Word, "options of the mixer, name=value;name=value"),
-        required(end("status", Kind::OneOf(&["done", "failed"]), "done or failed")),
-        end("outcome", Kind::OneOf(&["converged", "finished", "diverged"]), "converged, finished or diverged"),
-        end("reason", Kind::Word, "message of the failure"),
+        id("schema", ColumnKind::Count, "version of these columns"),
+        id("run_id", ColumnKind::Word, "twelve hex digits over the config"),
+        of_config("/format", "format", ColumnKind::Count, "version of the meaning of a config"),
+        of_config("/task/name", "task", ColumnKind::Word, "task name"),
+        of_config("/model/options", "options", ColumnKind::Word, "options of the mixer, name=value;name=value"),
+        required(end("status", ColumnKind::OneOf(&["done", "failed"]), "done or failed")),
+        end("outcome", ColumnKind::OneOf(&["converged", "finished", "diverged"]), "converged, finished or diverged"),
+        end("reason", ColumnKind::Word, "message of the failure"),
         ColumnSpec {
             absent: Absent::Where("status", "failed", "other"),
-            ..end("cause", Kind::OneOf(&Cause::NAMES), "kind of the failure, from a fixed list")
+            ..end("cause", ColumnKind::OneOf(&Cause::NAMES), "kind of the failure, from a fixed list")
         },
-        origin("device", Kind::Word, "device trained on"),
-        origin("threads", Kind::Count, "threads in use"),
-        origin("host", Kind::Word, "name of the host"),
-        origin("cpu", Kind::Word, "model of the processor"),
-        origin("version", Kind::Word, "version of dsf"),
-        origin("git_commit", Kind::Word, "commit it was built from, -dirty with changes"),
+        origin("device", ColumnKind::Word, "device trained on"),
+        origin("threads", ColumnKind::Count, "threads in use"),
+        origin("host", ColumnKind::Word, "name of the host"),
+        origin("cpu", ColumnKind::Word, "model of the processor"),
+        origin("version", ColumnKind::Word, "version of dsf"),
+        origin("git_commit", ColumnKind::Word, "commit it was built from, -dirty with changes"),
         time("started", "when the run was first begun"),
         time("ended", "when it ended"),
-        origin("ops", Kind::Word, "implementations of the ops: fused, reference or both"),
-        origin("data_digest", Kind::Word, "twelve hex digits over the examples seen"),
-        origin("simd", Kind::Word, "instruction set of the ops: avx512, avx2, neon or baseline"),
-        origin("micro_batch_used", Kind::Count, "examples per forward pass, if reduced because memory ran out"),
-        origin("checksum", Kind::Word, "digest of the rest of the row: twelve hex digits, which reveal changes"),
+        origin("ops", ColumnKind::Word, "implementations of the ops: fused, reference or both"),
+        origin("data_digest", ColumnKind::Word, "twelve hex digits over the examples seen"),
+        origin("simd", ColumnKind::Word, "instruction set of the ops: avx512, avx2, neon or baseline"),
+        origin("micro_batch_used", ColumnKind::Count, "examples per forward pass, if reduced because memory ran out"),
+        origin("checksum", ColumnKind::Word, "digest of the rest of the row: twelve hex digits, which reveal changes"),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! CSV tables written by pandas, R and spreadsheets: separators, rows and spellings of cells.
 
 use super::column::Column;
-use super::column::{Field, Kind};
+use super::column::{ColumnKind, Field};
 use csv::StringRecord;
 use std::io::Read;
 
@@ -132,7 +132,7 @@ impl<'a> Sheet<'a> {
         match kind.parse(&pointed) {
             Ok(found) => Ok(found),
             Err(why) => match kind {
-                Kind::Count => whole(&pointed).unwrap_or(Err(why)).map_err(wrong),
+                ColumnKind::Count => whole(&pointed).unwrap_or(Err(why)).map_err(wrong),
                 _ => Err(wrong(why)),
             },
         }
@@ -170,19 +170,19 @@ impl Decimals {
     }
 }
 
-fn is_number(kind: Kind) -> bool {
+fn is_number(kind: ColumnKind) -> bool {
     match kind {
-        Kind::Count | Kind::Real | Kind::AtLeastZero | Kind::Share => true,
-        Kind::Flag | Kind::Word | Kind::OneOf(_) => false,
+        ColumnKind::Count | ColumnKind::Real | ColumnKind::AtLeastZero | ColumnKind::Share => true,
+        ColumnKind::Flag | ColumnKind::Word | ColumnKind::OneOf(_) => false,
     }
 }
 
 /// Whether `text` denotes a missing value. In columns of numbers `NaN` is a value.
-fn is_nothing(kind: Kind, text: &str) -> bool {
+fn is_nothing(kind: ColumnKind, text: &str) -> bool {
     let held = match kind {
-        Kind::OneOf(names) => names.contains(&text),
-        Kind::Real | Kind::AtLeastZero | Kind::Share => text == "NaN",
-        Kind::Count | Kind::Flag | Kind::Word => false,
+        ColumnKind::OneOf(names) => names.contains(&text),
+        ColumnKind::Real | ColumnKind::AtLeastZero | ColumnKind::Share => text == "NaN",
+        ColumnKind::Count | ColumnKind::Flag | ColumnKind::Word => false,
     };
     !held && NOTHING.contains(&text)
 }
@@ -194,8 +194,8 @@ fn is_number_of_digits(text: &str) -> bool {
 }
 
 /// Parses a flag in the spellings of pandas, spreadsheets and R.
-fn flag(kind: Kind, text: &str) -> Option<Field> {
-    if kind != Kind::Flag {
+fn flag(kind: ColumnKind, text: &str) -> Option<Field> {
+    if kind != ColumnKind::Flag {
         return None;
     }
     match text.to_ascii_lowercase().as_str() {

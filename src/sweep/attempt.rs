@@ -1,7 +1,7 @@
 //! One attempt at a run by any kind of worker: its time limit, and the interpretation of its end.
 
 use super::estimate::duration;
-use super::worker::{Ending, Message};
+use super::worker::{Ending, WorkerMessage};
 use crate::error::exit;
 use crate::store::{memory_kills, Cause, Failure};
 use serde::Deserialize;
@@ -85,7 +85,12 @@ impl<'a> Attempt<'a> {
     }
 
     /// Forwards messages until the channel closes, checking the time limit meanwhile.
-    pub fn follow(&mut self, messages: &Receiver<Message>, on: &mut dyn FnMut(Message), hand: &mut dyn WorkerHandle) {
+    pub fn follow(
+        &mut self,
+        messages: &Receiver<WorkerMessage>,
+        on: &mut dyn FnMut(WorkerMessage),
+        hand: &mut dyn WorkerHandle,
+    ) {
         loop {
             match messages.recv_timeout(STOP_SEEN_WITHIN) {
                 Ok(message) => on(message),
@@ -142,9 +147,9 @@ fn timeout(limit: Duration, end: &str) -> Ending {
 }
 
 /// Converts an event of a worker to messages. An unknown event gives none, since it is meant for other readers.
-pub(super) fn messages(event: Value) -> impl Iterator<Item = Message> {
-    let meant = Message::deserialize(&event).ok();
-    let messages = meant.map(|meant| [Message::Line(event), meant]);
+pub(super) fn messages(event: Value) -> impl Iterator<Item = WorkerMessage> {
+    let meant = WorkerMessage::deserialize(&event).ok();
+    let messages = meant.map(|meant| [WorkerMessage::Line(event), meant]);
     messages.into_iter().flatten()
 }
 

@@ -17,7 +17,7 @@ use super::shipped::Shipped;
 use crate::config::{Settings, SETTINGS};
 use crate::error::{self, Error, Position, Result};
 use crate::files;
-use crate::recipes::{self, Flags, Resolved, Task};
+use crate::recipes::{self, Flags, Resolved, TaskRow};
 use clap::{Command, FromArgMatches};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -31,13 +31,13 @@ const KEYS: [&str; 3] = [TASK, "defaults", "grid"];
 #[derive(Clone, Debug)]
 pub struct Experiment {
     place: String,
-    grids: Vec<Grid>,
+    grids: Vec<GridTable>,
 }
 
 /// One `[[grid]]` on top of the defaults.
 #[derive(Clone, Debug)]
-struct Grid {
-    task: Task,
+struct GridTable {
+    task: TaskRow,
     flags: Flags,
     line: usize,
 }
@@ -62,7 +62,7 @@ impl Experiment {
 
     /// Parses `text`, which errors call `place` and whose keys are `settings`.
     pub fn parse(text: &str, place: &str, settings: Settings) -> Result<Self> {
-        let source = Source { text, place, settings };
+        let source = ExperimentText { text, place, settings };
         let table = DeTable::parse(text).map_err(|e| {
             let start = e.span().map_or(0, |span| span.start);
             source.refuse(start, e.message())
@@ -78,7 +78,7 @@ impl Experiment {
         };
         let grids = source.grids(table)?.iter().map(|section| {
             let own = section.get_ref().as_table().and_then(|grid| grid.get(TASK));
-            Ok(Grid {
+            Ok(GridTable {
                 task: own.map_or(Ok(task), |own| source.named(own))?,
                 flags: source.flags(section, &[TASK])?.over(&defaults),
                 line: source.line(section.span().start),
@@ -91,7 +91,7 @@ impl Experiment {
     ///
     /// # Errors
     /// Fails if the file is for another task, or describes several runs.
-    pub fn single(&self, task: Task, flags: &Flags) -> Result<Resolved> {
+    pub fn single(&self, task: TaskRow, flags: &Flags) -> Result<Resolved> {
         let place = &self.place;
         let [grid] = &self.grids[..] else {
             let reason = format!("has {} grids: `dsf sweep {place}` trains them all", self.grids.len());
@@ -134,7 +134,7 @@ impl Experiment {
 }
 
 /// Text of a file, and its name in errors.
-struct Source<'a> {
+struct ExperimentText<'a> {
     text: &'a str,
     place: &'a str,
     settings: Settings,
@@ -142,7 +142,7 @@ struct Source<'a> {
 
 type Value<'a> = Spanned<DeValue<'a>>;
 
-impl Source<'_> {
+impl ExperimentText<'_> {
     fn line(&self, offset: usize) -> usize {
         let before = self.text.bytes().take(offset);
         before.filter(|byte| *byte == b'\n').count() + 1
@@ -167,14 +167,14 @@ impl Source<'_> {
         Err(self.at(key.span().start, unknown))
     }
 
-    fn task(&self, table: &DeTable) -> Result<Task> {
+    fn task(&self, table: &DeTable) -> Result<TaskRow> {
         let Some(task) = table.get(TASK) else {
             return Err(self.refuse(0, "no task; begin with: task = \"mqar\""));
         };
         self.named(task)
     }
 
-    fn named(&self, task: &Value) -> Result<Task> {
+    fn named(&self, task: &Value) -> Result<TaskRow> {
         let name = task.get_ref().as_str().unwrap_or_default();
         recipes::task(name).map_err(|e| self.at(task.span().start, e))
     }

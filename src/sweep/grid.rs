@@ -2,9 +2,9 @@
 
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::Result;
-use crate::recipes::{self, Flags, Resolved, Task};
+use crate::recipes::{self, Flags, Resolved, TaskRow};
 use crate::store::{Status, Store};
-use crate::tasks::Sizes;
+use crate::tasks::ExampleSizes;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
@@ -24,7 +24,7 @@ impl Plan {
     /// trained, the whole plan is refused.
     ///
     /// Datasets vary slowest, then mixers, then the other settings in the order of `--help`; seeds vary fastest.
-    pub fn of(task: Task, flags: &Flags) -> Result<Self> {
+    pub fn of(task: TaskRow, flags: &Flags) -> Result<Self> {
         let mut plan = Self::default();
         plan.extend(task, flags)?;
         Ok(plan)
@@ -75,12 +75,12 @@ impl Plan {
         })
     }
 
-    fn summed(&self, of: impl Fn(&RunConfig, &Sizes) -> u64) -> Result<u64> {
+    fn summed(&self, of: impl Fn(&RunConfig, &ExampleSizes) -> u64) -> Result<u64> {
         self.runs.iter().try_fold(0_u64, |sum, run| Ok(sum.saturating_add(of(run, &run.task.sizes()?))))
     }
 
     /// Appends the grid of `flags` to the plan.
-    pub(super) fn extend(&mut self, task: Task, flags: &Flags) -> Result<()> {
+    pub(super) fn extend(&mut self, task: TaskRow, flags: &Flags) -> Result<()> {
         let mut flags = flags.clone();
         for (name, values) in task.swept() {
             if let Some(setting) = flags.settings.find(name) {

@@ -10,7 +10,7 @@
 use super::attempt::{messages, ProcessExit, WorkerHandle};
 use super::program::Program;
 use super::request::{Ended, Request, TrainRequest};
-use super::worker::{Ending, Job, Message, Worker};
+use super::worker::{Ending, Job, Worker, WorkerMessage};
 use crate::error::Result;
 use serde::Deserialize;
 use serde_json::Value;
@@ -28,12 +28,12 @@ use std::thread;
 pub struct Hosts {
     program: Program,
     /// Most recent process of each device.
-    running: Mutex<HashMap<String, Arc<Host>>>,
+    running: Mutex<HashMap<String, Arc<HostProcess>>>,
 }
 
 /// A process with many runs.
 #[derive(Debug)]
-struct Host {
+struct HostProcess {
     child: Mutex<Child>,
     /// `None` if it was never open.
     stdin: Mutex<Option<ChildStdin>>,
@@ -53,14 +53,14 @@ struct HostedRuns {
 /// Channels and log of a run in a process. The channels close when it is dropped.
 #[derive(Debug)]
 struct RunChannels {
-    messages: Sender<Message>,
+    messages: Sender<WorkerMessage>,
     end: Sender<Ended>,
     log: File,
 }
 
 /// A run in a process, from the sweep's side.
-struct HostedRun {
-    host: Arc<Host>,
+struct RunInProcess {
+    host: Arc<HostProcess>,
     run: String,
     /// Whether the process was started for this run.
     first: bool,
@@ -74,7 +74,7 @@ impl Hosts {
 
     /// Adds a run to the process of `device`, starting it if necessary. Returns `None` if that process already has the
     /// run.
-    fn place(&self, run: String, device: &str, seat: RunChannels) -> Result<Option<HostedRun>> {
+    fn place(&self, run: String, device: &str, seat: RunChannels) -> Result<Option<RunInProcess>> {
         let mut running = lock(&self.running);
         if let Some(host) = running.get(device) {
             let mut seats = lock(&host.seats);
@@ -85,22 +85,22 @@ impl Hosts {
                         free.insert(seat);
                         let host = Arc::clone(host);
                         let first = false;
-                        Some(HostedRun { host, run, first })
+                        Some(RunInProcess { host, run, first })
                     }
                 });
             }
         }
         let taken = HashMap::from([(run.clone(), seat)]);
         let seats = HostedRuns { open: true, taken };
-        let host = Arc::new(Host::start(&self.program, device, seats)?);
+        let host = Arc::new(HostProcess::start(&self.program, device, seats)?);
         running.insert(device.to_owned(), Arc::clone(&host));
         let first = true;
-        Ok(Some(HostedRun { host, run, first }))
+        Ok(Some(RunInProcess { host, run, first }))
     }
 }
 
 impl Worker for Hosts {
-    fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending> {
+    fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(WorkerMessage)) -> Result<Ending> {
         let asked = TrainRequest::of(job);
         loop {
             let mut log = self.program.log(&asked.run)?;
@@ -127,14 +127,14 @@ impl Worker for Hosts {
             if attempt.is_stopped() || !again {
                 return Ok(attempt.ending(end, &log.read()?));
             }
-            on(Message::Warning {
+            on(WorkerMessage::Warning {
                 text: "its process ended, for which it was not the cause; it goes on in a new one".to_owned(),
             });
         }
     }
 }
 
-impl WorkerHandle for HostedRun {
+impl WorkerHandle for RunInProcess {
     fn stop(&mut self) {
         self.host.ask(&Request::Stop(self.run.clone()));
     }
@@ -145,7 +145,7 @@ impl WorkerHandle for HostedRun {
     }
 }
 
-impl Host {
+impl HostProcess {
     /// Starts a process on `device` for the runs in `seats`.
     fn start(program: &Program, device: &str, seats: HostedRuns) -> Result<Self> {
         let mut child = program.start(&["--host".into()], device, std::process::Stdio::piped())?;
@@ -178,7 +178,7 @@ impl Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for HostProcess {
     fn drop(&mut self) {
         // The process ends when its stdin closes; waiting for it leaves no zombie.
         *lock(&self.stdin) = None;

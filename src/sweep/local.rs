@@ -2,7 +2,7 @@
 //! recorded, so that the same sweep can be started again at any time.
 
 use super::grid::Plan;
-use super::worker::{minutes, Ending, Job, Message, Training, Worker};
+use super::worker::{minutes, Ending, Job, Training, Worker, WorkerMessage};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::{Cause, Failure, Provenance, Record, RunResult, RunStatus, Store};
@@ -59,11 +59,11 @@ pub struct Limits {
 
 /// Event of one run of the plan.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum SweepEvent {
     /// A worker began it.
     Launched,
     /// A message from its worker.
-    Message(Message),
+    Message(WorkerMessage),
     /// It has a result, diverged or not.
     Finished(Box<Record>),
     /// It failed.
@@ -120,14 +120,14 @@ impl Tally {
         self.finished + self.failed + self.done_before + self.failed_before + self.busy
     }
 
-    fn count(&mut self, event: &Event) {
+    fn count(&mut self, event: &SweepEvent) {
         match event {
-            Event::Launched | Event::Message(_) | Event::Again(_) | Event::Interrupted => {}
-            Event::Finished(_) => self.finished += 1,
-            Event::Failed(_) => self.failed += 1,
-            Event::Skipped(Skip::Done) => self.done_before += 1,
-            Event::Skipped(Skip::Failed) => self.failed_before += 1,
-            Event::Skipped(Skip::Busy) => self.busy += 1,
+            SweepEvent::Launched | SweepEvent::Message(_) | SweepEvent::Again(_) | SweepEvent::Interrupted => {}
+            SweepEvent::Finished(_) => self.finished += 1,
+            SweepEvent::Failed(_) => self.failed += 1,
+            SweepEvent::Skipped(Skip::Done) => self.done_before += 1,
+            SweepEvent::Skipped(Skip::Failed) => self.failed_before += 1,
+            SweepEvent::Skipped(Skip::Busy) => self.busy += 1,
         }
     }
 }
@@ -143,7 +143,7 @@ pub fn run_all(
     worker: &dyn Worker,
     options: &Options,
     stop: &AtomicBool,
-    on: &mut dyn FnMut(usize, Event),
+    on: &mut dyn FnMut(usize, SweepEvent),
 ) -> Result<Tally> {
     let sweep = Sweep {
         runs: &plan.runs,
@@ -170,8 +170,8 @@ pub fn run_all(
             match event {
                 Ok(event) => {
                     tally.count(&event);
-                    interrupted |= matches!(event, Event::Interrupted);
-                    busy.extend(matches!(event, Event::Skipped(Skip::Busy)).then_some(index));
+                    interrupted |= matches!(event, SweepEvent::Interrupted);
+                    busy.extend(matches!(event, SweepEvent::Skipped(Skip::Busy)).then_some(index));
                     on(index, event);
                 }
                 Err(e) => broken = broken.take().or(Some(e)),
@@ -184,7 +184,7 @@ pub fn run_all(
             continue;
         };
         tally.busy -= 1;
-        tally.count(&Event::Skipped(Skip::of(result.status)));
+        tally.count(&SweepEvent::Skipped(Skip::of(result.status)));
     }
     match broken {
         Some(e) => Err(e),
@@ -197,7 +197,7 @@ pub fn run_all(
     }
 }
 
-type Events = Sender<(usize, Result<Event>)>;
+type Events = Sender<(usize, Result<SweepEvent>)>;
 
 struct Sweep<'a> {
     runs: &'a [RunConfig],
@@ -222,7 +222,7 @@ impl Sweep<'_> {
                 let _ = events.send((index, event));
             };
             let end = self.settle(run, device, &mut |event| emit(Ok(event)));
-            if let Ok(Event::Failed(_)) = end {
+            if let Ok(SweepEvent::Failed(_)) = end {
                 self.failures.fetch_add(1, Ordering::Relaxed);
             }
             if end.is_err() {
@@ -239,7 +239,7 @@ impl Sweep<'_> {
     }
 
     /// Trains one run until it ends, and returns its last event. Errors stop the sweep.
-    fn settle(&self, run: &RunConfig, device: &str, emit: &mut dyn FnMut(Event)) -> Result<Event> {
+    fn settle(&self, run: &RunConfig, device: &str, emit: &mut dyn FnMut(SweepEvent)) -> Result<SweepEvent> {
         let id = run.id();
         let earlier = match self.store.result(&id) {
             Ok(earlier) => earlier,
@@ -249,18 +249,18 @@ impl Sweep<'_> {
             Some(RunStatus::Done) => {
                 // Leftovers that cannot be removed are harmless.
                 let _ = self.store.tidy(&id);
-                return Ok(Event::Skipped(Skip::Done));
+                return Ok(SweepEvent::Skipped(Skip::Done));
             }
             Some(RunStatus::Failed) if !self.options.retry_failed => {
-                return Ok(Event::Skipped(Skip::Failed));
+                return Ok(SweepEvent::Skipped(Skip::Failed));
             }
-            _ => emit(Event::Launched),
+            _ => emit(SweepEvent::Launched),
         }
         let (mut retries, mut smaller) = (self.options.limits.retries, None);
         loop {
             let job = Job { run, device, micro_batch: smaller };
             let failure = match self.attempt(&job, emit)? {
-                Event::Failed(failure) => failure,
+                SweepEvent::Failed(failure) => failure,
                 end => return Ok(end),
             };
             // Out of memory is retried once with half the micro-batch, regardless of `retries`.
@@ -268,28 +268,28 @@ impl Sweep<'_> {
             match half.flatten() {
                 Some(half) => smaller = Some(half),
                 None if retries > 0 && is_worth_a_retry(failure.cause) => retries -= 1,
-                None => return Ok(Event::Failed(failure)),
+                None => return Ok(SweepEvent::Failed(failure)),
             }
             if self.stop.load(Ordering::Relaxed) {
-                return Ok(Event::Failed(failure));
+                return Ok(SweepEvent::Failed(failure));
             }
-            emit(Event::Again(failure));
+            emit(SweepEvent::Again(failure));
         }
     }
 
     /// Makes one attempt at a run, and returns its last event.
-    fn attempt(&self, job: &Job, emit: &mut dyn FnMut(Event)) -> Result<Event> {
+    fn attempt(&self, job: &Job, emit: &mut dyn FnMut(SweepEvent)) -> Result<SweepEvent> {
         let id = job.run.id();
         let earlier = self.store.result(&id)?;
         let mut began = false;
         let mut told = |message| {
-            began |= message == Message::Start;
-            emit(Event::Message(message));
+            began |= message == WorkerMessage::Start;
+            emit(SweepEvent::Message(message));
         };
         let mut found = false;
         let failure = match self.worker.work(job, self.stop, &mut told)? {
-            Ending::Interrupted => return Ok(Event::Interrupted),
-            Ending::Busy => return Ok(Event::Skipped(Skip::Busy)),
+            Ending::Interrupted => return Ok(SweepEvent::Interrupted),
+            Ending::Busy => return Ok(SweepEvent::Skipped(Skip::Busy)),
             Ending::Finished => {
                 found = !began;
                 Failure::new(Cause::Other, "the worker ended without a result")
@@ -298,7 +298,7 @@ impl Sweep<'_> {
         };
         Ok(match self.store.result(&id) {
             // Another process finished the run first.
-            Ok(Some(result)) if found => Event::Skipped(Skip::of(result.status)),
+            Ok(Some(result)) if found => SweepEvent::Skipped(Skip::of(result.status)),
             Ok(Some(result)) if Some(&result) != earlier.as_ref() => end(job.run, result),
             Ok(_) => self.record_failure(job, failure),
             Err(e) => broken(&e),
@@ -306,7 +306,7 @@ impl Sweep<'_> {
     }
 
     /// Writes the result on behalf of a worker that could not.
-    fn record_failure(&self, job: &Job, failure: Failure) -> Event {
+    fn record_failure(&self, job: &Job, failure: Failure) -> SweepEvent {
         let run = job.run;
         let provenance = Provenance::collect(job.device, self.options.threads);
         let recorded = self.store.begin(run, &provenance).and_then(|dir| {
@@ -320,27 +320,27 @@ impl Sweep<'_> {
             dir.finish(&result)
         });
         match (recorded, self.store.result(&run.id())) {
-            (Err(Error::Busy(_)), _) => Event::Skipped(Skip::Busy),
+            (Err(Error::Busy(_)), _) => SweepEvent::Skipped(Skip::Busy),
             (_, Ok(Some(result))) => end(run, result),
             (Err(e), _) | (_, Err(e)) => {
                 let words = format!("{}; not recorded: {e}", failure.words);
-                Event::Failed(Failure::new(failure.cause, words))
+                SweepEvent::Failed(Failure::new(failure.cause, words))
             }
-            (Ok(()), Ok(None)) => Event::Failed(failure),
+            (Ok(()), Ok(None)) => SweepEvent::Failed(failure),
         }
     }
 }
 
-fn end(run: &RunConfig, result: RunResult) -> Event {
+fn end(run: &RunConfig, result: RunResult) -> SweepEvent {
     match result.failure() {
-        None => Event::Finished(Box::new(Record::new(run, &result))),
-        Some(failure) => Event::Failed(failure),
+        None => SweepEvent::Finished(Box::new(Record::new(run, &result))),
+        Some(failure) => SweepEvent::Failed(failure),
     }
 }
 
 /// Event of a run whose record cannot be read.
-fn broken(why: &Error) -> Event {
-    Event::Failed(Failure::of(why))
+fn broken(why: &Error) -> SweepEvent {
+    SweepEvent::Failed(Failure::of(why))
 }
 
 /// Whether a run that failed by `cause` may succeed without changes.

@@ -28,14 +28,14 @@ pub use experiment::Experiment;
 pub use grid::{Plan, PlanStatus};
 pub use halving::Halving;
 pub use hosts::Hosts;
-pub use local::{run_all, Event, Limits, Options, Skip, Tally};
+pub use local::{run_all, Limits, Options, Skip, SweepEvent, Tally};
 pub use process::Process;
 pub use program::Program;
 pub use request::{Ended, Request, TrainRequest};
 pub use shard::Shard;
 pub use shipped::{Shipped, SHIPPED};
 pub use status::{failed, Overview, RunState, RunWithState};
-pub use worker::{Ending, Job, Message, Training, Worker};
+pub use worker::{Ending, Job, Training, Worker, WorkerMessage};
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::attempt::{messages, ProcessExit, WorkerHandle};
 use super::program::{flag, Program};
-use super::worker::{Ending, Job, Message, Worker};
+use super::worker::{Ending, Job, Worker, WorkerMessage};
 use crate::error::Result;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin};
@@ -22,7 +22,7 @@ impl Process {
 }
 
 impl Worker for Process {
-    fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending> {
+    fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(WorkerMessage)) -> Result<Ending> {
         let mut log = self.0.log(&job.run.id())?;
         let smaller = job.micro_batch.map(|n| flag("micro-batch", n.to_string().as_ref()));
         let mut child = self.0.start(smaller.as_slice(), job.device, log.writer()?)?;
@@ -58,7 +58,7 @@ impl WorkerHandle for ChildHandle<'_> {
     }
 }
 
-fn read_messages(stdout: impl Read + Send + 'static) -> Receiver<Message> {
+fn read_messages(stdout: impl Read + Send + 'static) -> Receiver<WorkerMessage> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);

@@ -50,7 +50,7 @@ static SCHEDULERS: [Scheduler; 6] = [
 ];
 
 /// Reads a non-negative integer from the environment.
-type Number<'a> = &'a dyn Fn(&str) -> Option<usize>;
+type ReadNumber<'a> = &'a dyn Fn(&str) -> Option<usize>;
 
 /// Tasks of an array, from the variables of its scheduler.
 #[derive(Clone, Copy)]
@@ -62,7 +62,7 @@ struct Range {
 }
 
 impl Range {
-    fn from_variables(others: &Others, number: Number) -> Option<Self> {
+    fn from_variables(others: &Others, number: ReadNumber) -> Option<Self> {
         let (first, last) = (number(others.first)?, number(others.last)?);
         let span = last.checked_sub(first)?;
         let step = number(others.step).unwrap_or(1).max(1);

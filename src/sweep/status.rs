@@ -1,6 +1,6 @@
 //! State of the runs of a plan, read from the results folder alone.
 
-use super::estimate::{self, Part};
+use super::estimate::{self, EpochsLeft};
 use crate::config::RunConfig;
 use crate::error::Result;
 use crate::store::{Cause, Column, Failure, LastHeartbeat, RunResult, Status, Store};
@@ -110,16 +110,16 @@ fn left(runs: &[RunWithState]) -> Result<Option<f64>> {
             let metrics = &result.metrics;
             let epochs = metrics.get(Column::EPOCHS_RUN).filter(|epochs| *epochs > 0.0);
             if let Some((epochs, seconds)) = epochs.zip(metrics.get(Column::SECONDS)) {
-                made.push((Part { run, epochs }, seconds));
+                made.push((EpochsLeft { run, epochs }, seconds));
             }
         }
         if let RunState::Running(heard) = state {
             let epochs = heard.beat.epochs_made();
-            made.push((Part { run, epochs }, heard.beat.seconds));
+            made.push((EpochsLeft { run, epochs }, heard.beat.seconds));
         }
         if let Some(over) = state.epochs() {
             let epochs = (run.train.epochs as f64 - over).max(0.0);
-            rest.push(Part { run, epochs });
+            rest.push(EpochsLeft { run, epochs });
         }
     }
     estimate::left(&made, &rest)

@@ -77,7 +77,7 @@ pub struct Job<'a> {
 pub trait Worker: Sync {
     /// Trains the run of `job` until it ends or `stop` is set, and calls `on` with its messages. An error means that no
     /// run can be trained; the failure of this run alone is an [`Ending`].
-    fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending>;
+    fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(WorkerMessage)) -> Result<Ending>;
 }
 
 /// Outcome of the work on a run.
@@ -96,7 +96,7 @@ pub enum Ending {
 /// Message of a worker, one JSON object per line.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
-pub enum Message {
+pub enum WorkerMessage {
     /// Training begins. Not sent if the worker finds that another process has finished the run.
     Start,
     /// An epoch was trained and tested.

@@ -59,7 +59,7 @@ fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::synthetic::Settings;
+    use crate::tasks::synthetic::SyntheticSettings;
     use crate::tasks::testing::{assert_refused, assert_seeded, assert_tested_at_another_length, paper, per_token};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
@@ -69,7 +69,7 @@ mod tests {
         fn the_answer_is_the_token_behind_the_first_of_two_special_tokens(
             vocab_size in 3..40_usize, seq_len in 3..50_usize, data_seed in 0..1_u64 << 40,
         ) {
-            let settings = Settings {
+            let settings = SyntheticSettings {
                 data_seed, train_examples: 9, test_examples: 4, ..paper(vocab_size, seq_len)
             };
             let (train, test) = per_token(&*INDUCTION.of(&settings));

@@ -28,7 +28,7 @@ impl Rule {
 
 /// Sequence lengths of a run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lengths {
+pub(super) struct SequenceLengths {
     /// Length in tokens of a training example.
     pub train: usize,
     /// Length in tokens of a test example; `None` if it is that of training.
@@ -56,7 +56,7 @@ impl fmt::Display for Length {
     }
 }
 
-impl Lengths {
+impl SequenceLengths {
     /// Lengths of a run whose training examples have `train` tokens. A test length equal to `train` is dropped.
     pub fn new(train: usize, test: Option<usize>) -> Self {
         let test = test.filter(|test| *test != train);
@@ -99,7 +99,7 @@ pub(super) fn check(
     task: &str,
     rules: &[Rule],
     vocab_size: usize,
-    lengths: Lengths,
+    lengths: SequenceLengths,
     examples: [usize; 3],
 ) -> Result<()> {
     for Rule { holds, flag, value, why } in rules {

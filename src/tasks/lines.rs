@@ -15,14 +15,14 @@ const LONGEST: usize = 64 << 20;
 
 /// Line of a file without its line end.
 #[derive(Clone, Copy)]
-pub(super) struct Line<'a> {
+pub(super) struct TextLine<'a> {
     /// Bytes of the line.
     pub(super) text: &'a [u8],
     /// Whether a line end follows; the last line of a file may lack one.
     pub(super) ended: bool,
 }
 
-impl<'a> Line<'a> {
+impl<'a> TextLine<'a> {
     /// Bytes of the line without the byte-order mark that may precede the first line.
     pub(super) fn unmarked(self) -> &'a [u8] {
         self.text.strip_prefix(files::BOM).unwrap_or(self.text)
@@ -39,10 +39,10 @@ pub(super) fn read<T: Send>(
     path: &Path,
     header: Option<&str>,
     most: usize,
-    parse: impl Fn(Line) -> Result<T, String> + Sync,
+    parse: impl Fn(TextLine) -> Result<T, String> + Sync,
     mut take: impl FnMut(T) -> Result<()>,
 ) -> Result<usize> {
-    let mut blocks = Blocks::open(path)?;
+    let mut blocks = LineBlocks::open(path)?;
     let (mut number, mut taken) = (0, 0);
     while let Some(block) = blocks.next()? {
         let mut lines = split(block);
@@ -64,7 +64,7 @@ pub(super) fn read<T: Send>(
     Ok(taken)
 }
 
-fn check_header(path: &Path, line: Line, header: &str) -> Result<()> {
+fn check_header(path: &Path, line: TextLine, header: &str) -> Result<()> {
     if line.unmarked() == header.as_bytes() {
         return Ok(());
     }
@@ -76,7 +76,7 @@ fn check_header(path: &Path, line: Line, header: &str) -> Result<()> {
     Err(fault(path, 1, line, &reason))
 }
 
-fn fault(path: &Path, number: usize, line: Line, reason: &str) -> Error {
+fn fault(path: &Path, number: usize, line: TextLine, reason: &str) -> Error {
     let cut = if line.ended { "" } else { "; the file ends inside this line: get a new copy" };
     Error::data_at(path, Position::Line(number as u64), format!("{reason}{cut}"))
 }
@@ -90,20 +90,20 @@ pub(super) fn excerpt(bytes: &[u8]) -> String {
 }
 
 /// Lines of a block, without LF or CR LF.
-fn split(block: &[u8]) -> Vec<Line<'_>> {
+fn split(block: &[u8]) -> Vec<TextLine<'_>> {
     let lines = block.split_inclusive(|byte| *byte == b'\n');
     lines
         .map(|line| {
             let text = line.strip_suffix(b"\n");
             let (text, ended) = (text.unwrap_or(line), text.is_some());
             let text = text.strip_suffix(b"\r").unwrap_or(text);
-            Line { text, ended }
+            TextLine { text, ended }
         })
         .collect()
 }
 
 /// Reader that returns blocks of whole lines.
-struct Blocks<'a> {
+struct LineBlocks<'a> {
     path: &'a Path,
     file: File,
     /// Whole lines that were returned, then the beginning of a line.
@@ -112,7 +112,7 @@ struct Blocks<'a> {
     used: usize,
 }
 
-impl<'a> Blocks<'a> {
+impl<'a> LineBlocks<'a> {
     fn open(path: &'a Path) -> Result<Self> {
         Ok(Self { path, file: files::open(path)?, buffer: Vec::new(), used: 0 })
     }
@@ -163,8 +163,8 @@ mod tests {
     fn lines(content: &str, header: Option<&str>, most: usize) -> Result<Vec<String>> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), content).unwrap();
-        let text = |line: Line| String::from_utf8(line.text.to_vec()).map_err(|e| e.to_string());
-        let text = |line: Line| match line.text {
+        let text = |line: TextLine| String::from_utf8(line.text.to_vec()).map_err(|e| e.to_string());
+        let text = |line: TextLine| match line.text {
             b"bad" => Err("it is bad".to_owned()),
             _ => text(line),
         };

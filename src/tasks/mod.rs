@@ -26,7 +26,7 @@ pub use documents::Documents;
 pub use slices::{Slice, Slices};
 pub use sources::{Sources, DIGEST};
 pub use splits::{Batch, Dataset, Splits, TrainValTest, IGNORED};
-pub use text::{Counts, Ids, Text};
+pub use text::{Ids, TextSize, TokenizedText};
 
 use crate::config::{RunConfig, TaskConfig, FORMAT};
 use crate::error::{unknown_value, Error, Result};
@@ -89,7 +89,7 @@ pub trait Task {
     fn config(&self) -> TaskConfig;
 
     /// Sizes needed by models, trainers and estimates.
-    fn sizes(&self) -> Sizes;
+    fn sizes(&self) -> ExampleSizes;
 
     /// Checks that data can be made from the settings.
     ///
@@ -151,7 +151,7 @@ pub trait Task {
     }
 
     /// Same as [`Self::sizes`], with the numbers of examples that the data actually have.
-    fn counted(&self, _data_dir: Option<&Path>) -> Result<Sizes> {
+    fn counted(&self, _data_dir: Option<&Path>) -> Result<ExampleSizes> {
         Ok(self.sizes())
     }
 }
@@ -168,7 +168,7 @@ pub struct NoRecall {
 
 /// Progress of the preparation of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct PreparationProgress {
     /// Split in progress: `train`, `val` or `test`; empty while another process makes them.
     pub split: &'static str,
     /// Number of bytes of its sources that have been read.
@@ -178,11 +178,11 @@ pub struct Progress {
 }
 
 /// Callback for progress. It may return an error to stop.
-pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> Result<()>;
+pub type Watch<'a> = &'a mut dyn FnMut(PreparationProgress) -> Result<()>;
 
 /// Sizes of a task's examples.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sizes {
+pub struct ExampleSizes {
     /// Number of rows of the token table, V.
     pub vocab_size: usize,
     /// Length in tokens of the longest training sequence, L.
@@ -201,7 +201,7 @@ pub struct Sizes {
     pub examples: [usize; 3],
 }
 
-impl Sizes {
+impl ExampleSizes {
     /// Sizes of a task whose labels are tokens.
     fn of_tokens(vocab_size: usize, [seq_len, test_seq_len]: [usize; 2], labels: usize, examples: [usize; 3]) -> Self {
         Self {
@@ -349,7 +349,7 @@ impl TaskConfig {
     /// # Errors
     ///
     /// Fails as [`Self::read`] does.
-    pub fn sizes(&self) -> Result<Sizes> {
+    pub fn sizes(&self) -> Result<ExampleSizes> {
         Ok(self.read()?.sizes())
     }
 }

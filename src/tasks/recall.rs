@@ -77,7 +77,7 @@ fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::synthetic::Settings;
+    use crate::tasks::synthetic::SyntheticSettings;
     use crate::tasks::testing::{assert_refused, assert_seeded, assert_tested_at_another_length, paper, per_token};
     use proptest::prelude::*;
     use std::collections::{BTreeSet, HashMap};
@@ -87,7 +87,7 @@ mod tests {
         fn the_answer_is_the_one_value_of_the_last_token_among_the_pairs_before_it(
             half in 2..20_u32, seq_len in 3..50_usize, data_seed in 0..1_u64 << 40,
         ) {
-            let settings = Settings {
+            let settings = SyntheticSettings {
                 data_seed, train_examples: 9, test_examples: 4, ..paper(2 * half as usize, seq_len)
             };
             let (train, test) = per_token(&*RECALL.of(&settings));

@@ -90,15 +90,15 @@ fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32])
 mod tests {
     use super::*;
     use crate::error::testing::Fails;
-    use crate::tasks::synthetic::Settings;
+    use crate::tasks::synthetic::SyntheticSettings;
     use crate::tasks::testing::{
         assert_refused, assert_seeded, assert_tested_at_another_length, paper, per_token, refuses,
     };
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn copying(vocab_size: usize, seq_len: usize, copied: usize) -> Settings {
-        Settings { copy_tokens: Some(copied), ..paper(vocab_size, seq_len) }
+    fn copying(vocab_size: usize, seq_len: usize, copied: usize) -> SyntheticSettings {
+        SyntheticSettings { copy_tokens: Some(copied), ..paper(vocab_size, seq_len) }
     }
 
     proptest! {
@@ -108,7 +108,7 @@ mod tests {
             data_seed in 0..1_u64 << 40,
         ) {
             let seq_len = 2 * copied + spare;
-            let settings = Settings {
+            let settings = SyntheticSettings {
                 data_seed, train_examples: 9, test_examples: 4, ..copying(vocab_size, seq_len, copied)
             };
             let (train, test) = per_token(&*SELECTIVE_COPYING.of(&settings));
@@ -129,7 +129,7 @@ mod tests {
     /// All pairs of six positions, and all tokens, are equally likely.
     #[test]
     fn every_choice_of_places_and_every_token_is_as_likely_as_any_other() {
-        let settings = Settings { train_examples: 30_000, ..copying(7, 8, 2) };
+        let settings = SyntheticSettings { train_examples: 30_000, ..copying(7, 8, 2) };
         let (train, _) = per_token(&*SELECTIVE_COPYING.of(&settings));
         let (mut places, mut tokens) = (BTreeMap::new(), BTreeMap::new());
         for example in (0..train.len()).map(|i| train.batch(i..i + 1)) {

@@ -1,8 +1,8 @@
 //! Splits of a task in host memory, in one form for each objective.
 
 use super::documents::Documents;
-use super::text::{Counts, Ids, Text};
-use super::{fingerprint, Objective, Sizes};
+use super::text::{Ids, TextSize, TokenizedText};
+use super::{fingerprint, ExampleSizes, Objective};
 use crate::ops::rng::Rng;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub enum Splits {
     /// Labelled documents of different lengths.
     Pooled(TrainValTest<Documents>),
     /// Windows of a text.
-    NextToken(TrainValTest<Text>),
+    NextToken(TrainValTest<TokenizedText>),
 }
 
 /// Three splits, and warnings from reading them.
@@ -61,7 +61,7 @@ impl TrainValTest<Documents> {
     }
 }
 
-impl TrainValTest<Text> {
+impl TrainValTest<TokenizedText> {
     /// Twelve hex digits over all ids.
     pub fn fingerprint(&self) -> String {
         let digests = self.each().map(|split| split.digest().into_bytes().into());
@@ -75,7 +75,7 @@ impl Splits {
     pub(super) fn drawn(
         task: &str,
         seed: u64,
-        sizes: &Sizes,
+        sizes: &ExampleSizes,
         draw: impl Fn(&mut Rng, &mut [u32], &mut [u32]) + Sync,
     ) -> Self {
         let [train, val, test] = sizes.examples;
@@ -118,7 +118,7 @@ impl Splits {
 
     /// Placeholder data for timing steps: `examples` training examples of full length and one test example, whose
     /// tokens and labels are spread over the vocabulary and have no meaning.
-    pub fn placeholder(objective: Objective, sizes: &Sizes, examples: usize) -> Self {
+    pub fn placeholder(objective: Objective, sizes: &ExampleSizes, examples: usize) -> Self {
         match objective {
             Objective::PerToken => Self::PerToken {
                 train: Dataset::placeholder(sizes, sizes.seq_len, examples),
@@ -145,7 +145,7 @@ impl Splits {
                 let text = |windows: usize| {
                     let ids = 0..windows * window + 1;
                     let ids = Ids::Held(ids.map(|i| (mixed(i) % sizes.vocab_size) as u16).collect());
-                    Text::new(ids, Counts::default(), window, None)
+                    TokenizedText::new(ids, TextSize::default(), window, None)
                 };
                 Self::NextToken([examples, 1, 1].map(text).into())
             }
@@ -204,7 +204,7 @@ impl Dataset {
         }
     }
 
-    fn placeholder(sizes: &Sizes, seq_len: usize, examples: usize) -> Self {
+    fn placeholder(sizes: &ExampleSizes, seq_len: usize, examples: usize) -> Self {
         let labels = sizes.labels_per_example;
         let ids = |count: usize| (0..count).map(|i| (i % sizes.vocab_size) as u32).collect();
         Self {
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn placeholders_have_as_many_full_examples_as_are_asked_for() {
-        let sizes = Sizes {
+        let sizes = ExampleSizes {
             vocab_size: 5,
             seq_len: 4,
             test_seq_len: 7,

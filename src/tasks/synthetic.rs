@@ -1,7 +1,7 @@
 //! Settings, checks and splits shared by generated tasks with labels at the last tokens of a sequence.
 
-use super::limits::{self, Length, Lengths, Rule};
-use super::{NoRecall, Objective, Sizes, Splits, Task, TaskEntry};
+use super::limits::{self, Length, Rule, SequenceLengths};
+use super::{ExampleSizes, NoRecall, Objective, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
 use crate::ops::rng::Rng;
@@ -37,7 +37,7 @@ pub(super) fn all_tokens(vocab_size: usize) -> (usize, &'static str) {
 /// Settings of a synthetic task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Settings {
+pub(super) struct SyntheticSettings {
     /// Seed of the data. Recipes set it to the run's seed, or fix it.
     pub data_seed: u64,
     /// Vocabulary size V.
@@ -67,9 +67,9 @@ pub(super) fn is_zero(count: &usize) -> bool {
 /// Field that only copying tasks have.
 const COPY_TOKENS: &str = "copy_tokens";
 
-impl Settings {
-    fn lengths(&self) -> Lengths {
-        Lengths::new(self.seq_len, self.test_seq_len)
+impl SyntheticSettings {
+    fn lengths(&self) -> SequenceLengths {
+        SequenceLengths::new(self.seq_len, self.test_seq_len)
     }
 
     /// Number of answers per example.
@@ -81,7 +81,7 @@ impl Settings {
 /// Task of one run.
 struct SyntheticRun {
     task: &'static Synthetic,
-    settings: Settings,
+    settings: SyntheticSettings,
 }
 
 impl Synthetic {
@@ -109,7 +109,7 @@ impl Synthetic {
 
     /// Parses the settings of one run.
     pub fn read(&'static self, config: &TaskConfig) -> Result<Box<dyn Task>> {
-        let settings: Settings = config.typed()?;
+        let settings: SyntheticSettings = config.typed()?;
         let name = self.name;
         match (self.fields.contains(&COPY_TOKENS), settings.copy_tokens) {
             (true, None) => refuse!("task {name}: missing field `{COPY_TOKENS}`"),
@@ -122,14 +122,14 @@ impl Synthetic {
 
 impl Task for SyntheticRun {
     fn config(&self) -> TaskConfig {
-        let settings = Settings { test_seq_len: self.settings.lengths().test, ..self.settings.clone() };
+        let settings = SyntheticSettings { test_seq_len: self.settings.lengths().test, ..self.settings.clone() };
         TaskConfig::new(self.task.name, &settings)
     }
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> ExampleSizes {
         let s = &self.settings;
         let examples = [s.train_examples, s.val_examples, s.test_examples];
-        Sizes::of_tokens(s.vocab_size, s.lengths().tokens(), s.answers(), examples)
+        ExampleSizes::of_tokens(s.vocab_size, s.lengths().tokens(), s.answers(), examples)
     }
 
     fn check(&self) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Helpers shared by the tests of all tasks.
 
-use super::synthetic::{Settings, Synthetic};
+use super::synthetic::{Synthetic, SyntheticSettings};
 use super::{Dataset, Splits, Task};
 use crate::config::TaskConfig;
 use crate::error::testing::Fails;
@@ -40,14 +40,14 @@ pub(super) fn refuses(task: &dyn Task, flag: &str) -> Diagnostic {
 
 impl Synthetic {
     /// Task with these settings.
-    pub(super) fn of(&'static self, settings: &Settings) -> Box<dyn Task> {
+    pub(super) fn of(&'static self, settings: &SyntheticSettings) -> Box<dyn Task> {
         self.read(&TaskConfig::new(self.name, settings)).unwrap()
     }
 }
 
 /// The paper's sizes with another vocabulary and length.
-pub(super) fn paper(vocab_size: usize, seq_len: usize) -> Settings {
-    Settings {
+pub(super) fn paper(vocab_size: usize, seq_len: usize) -> SyntheticSettings {
+    SyntheticSettings {
         data_seed: 0,
         vocab_size,
         seq_len,
@@ -60,8 +60,8 @@ pub(super) fn paper(vocab_size: usize, seq_len: usize) -> Settings {
 }
 
 /// Asserts that an example is a function of seed, split and index.
-pub(super) fn assert_seeded(task: &'static Synthetic, paper: &Settings) {
-    let data = |change: fn(&mut Settings)| {
+pub(super) fn assert_seeded(task: &'static Synthetic, paper: &SyntheticSettings) {
+    let data = |change: fn(&mut SyntheticSettings)| {
         let mut settings = paper.clone();
         change(&mut settings);
         per_token(&*task.of(&settings))
@@ -72,7 +72,7 @@ pub(super) fn assert_seeded(task: &'static Synthetic, paper: &Settings) {
     assert_eq!(test, same);
     assert_ne!(train.batch(0..500), test.batch(0..500));
     assert_ne!(data(|s| s.data_seed = 1).1, test);
-    let with_validation = Settings { val_examples: 500, ..paper.clone() };
+    let with_validation = SyntheticSettings { val_examples: 500, ..paper.clone() };
     let [trained, val, tested] = per_token_splits(&*task.of(&with_validation));
     assert_eq!((&trained, &tested), (&train, &test));
     assert_eq!(val.len(), 500);
@@ -80,16 +80,18 @@ pub(super) fn assert_seeded(task: &'static Synthetic, paper: &Settings) {
 }
 
 /// Asserts that another test length changes the test split only.
-pub(super) fn assert_tested_at_another_length(task: &'static Synthetic, paper: &Settings) {
+pub(super) fn assert_tested_at_another_length(task: &'static Synthetic, paper: &SyntheticSettings) {
     let plain = task.of(paper);
     let (seq_len, sizes) = (paper.seq_len, plain.sizes());
     for test_seq_len in [seq_len + 7, seq_len - 3] {
-        let at = |settings: &Settings| task.of(&Settings { test_seq_len: Some(test_seq_len), ..settings.clone() });
+        let at = |settings: &SyntheticSettings| {
+            task.of(&SyntheticSettings { test_seq_len: Some(test_seq_len), ..settings.clone() })
+        };
         let other = at(paper);
         let (train, test) = per_token(&*other);
         assert_eq!(train, per_token(&*plain).0);
         // The test split equals that of a run whose examples all have this length.
-        let all = Settings { seq_len: test_seq_len, ..paper.clone() };
+        let all = SyntheticSettings { seq_len: test_seq_len, ..paper.clone() };
         assert_eq!(test, per_token(&*task.of(&all)).1);
         let (longest, labels) = (seq_len.max(test_seq_len), sizes.labels_per_example);
         assert_eq!(other.sizes().longest(), longest);
@@ -101,22 +103,22 @@ pub(super) fn assert_tested_at_another_length(task: &'static Synthetic, paper: &
         assert_ne!(other.config(), plain.config());
     }
     // A test length equal to that of training is left out of the config.
-    let same = task.of(&Settings { test_seq_len: Some(seq_len), ..paper.clone() });
+    let same = task.of(&SyntheticSettings { test_seq_len: Some(seq_len), ..paper.clone() });
     assert_eq!(same.config(), plain.config());
     assert_eq!((same.title(), same.label()), (plain.title(), plain.label()));
 }
 
 /// Asserts that sizes without data are rejected by flag: by the task's own rules for V and L, and by the common limits.
-pub(super) fn assert_refused(task: &'static Synthetic, paper: &Settings, own: &[(usize, usize, &str)]) {
+pub(super) fn assert_refused(task: &'static Synthetic, paper: &SyntheticSettings, own: &[(usize, usize, &str)]) {
     for &(vocab_size, seq_len, flag) in own {
-        let settings = Settings { vocab_size, seq_len, ..paper.clone() };
+        let settings = SyntheticSettings { vocab_size, seq_len, ..paper.clone() };
         let value = match flag {
             "--seq-len" => seq_len,
             _ => vocab_size,
         };
         refuses(&*task.of(&settings), flag).gives(&value.to_string());
     }
-    type Change = fn(&mut Settings);
+    type Change = fn(&mut SyntheticSettings);
     let all: [(Change, _, _, &[&str]); 5] = [
         (|s| s.vocab_size = 1 << 25, "--vocab-size", "33554432", &["16777216"]),
         (|s| s.train_examples = 0, "--train-examples", "0", &["1"]),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Sizes of a text before tokenization. Words and bytes make perplexities of different tokenizers comparable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Counts {
+pub struct TextSize {
     /// Number of bytes of UTF-8.
     pub bytes: u64,
     /// Number of words, separated by white space.
@@ -19,7 +19,7 @@ pub struct Counts {
     pub lines_are_words: bool,
 }
 
-impl Counts {
+impl TextSize {
     /// Number of words for a perplexity per word, W.
     pub fn ppl_words(&self) -> u64 {
         match self.lines_are_words {
@@ -40,9 +40,9 @@ pub enum Ids {
 
 /// One split of a corpus.
 #[derive(Clone, Debug)]
-pub struct Text {
+pub struct TokenizedText {
     ids: Ids,
-    counts: Counts,
+    counts: TextSize,
     /// Number of inputs of a window, L.
     seq_len: usize,
     /// Largest number of windows.
@@ -51,9 +51,9 @@ pub struct Text {
     digest: Option<String>,
 }
 
-impl Text {
+impl TokenizedText {
     /// Text of `ids` in windows of `seq_len` inputs, of which only the first `most` are used.
-    pub fn new(ids: Ids, counts: Counts, seq_len: usize, most: Option<usize>) -> Self {
+    pub fn new(ids: Ids, counts: TextSize, seq_len: usize, most: Option<usize>) -> Self {
         Self { ids, counts, seq_len, most: most.unwrap_or(usize::MAX), digest: None }
     }
 
@@ -101,7 +101,7 @@ impl Text {
     }
 
     /// Sizes of the whole text before tokenization.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> TextSize {
         self.counts
     }
 }
@@ -125,11 +125,11 @@ mod tests {
     #[test]
     fn windows_overlap_by_one_id_and_leave_the_tail_out() {
         let ids: Vec<u16> = (0..12).collect();
-        let text = Text::new(Ids::Held(ids.into()), Counts::default(), 4, None);
+        let text = TokenizedText::new(Ids::Held(ids.into()), TextSize::default(), 4, None);
         assert_eq!(text.windows(), 2);
         assert_eq!(text.window(0), [0, 1, 2, 3, 4]);
         assert_eq!(text.window(1), [4, 5, 6, 7, 8]);
-        let limited = Text { most: 1, ..text };
+        let limited = TokenizedText { most: 1, ..text };
         assert_eq!(limited.windows(), 1);
     }
 
@@ -137,7 +137,7 @@ mod tests {
     fn a_text_shorter_than_a_window_has_none() {
         for length in 0..5 {
             let ids: Vec<u16> = (0..length).collect();
-            let text = Text::new(Ids::Held(ids.into()), Counts::default(), 4, None);
+            let text = TokenizedText::new(Ids::Held(ids.into()), TextSize::default(), 4, None);
             assert_eq!(text.windows(), usize::from(length > 4), "{length}");
         }
     }

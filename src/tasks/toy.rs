@@ -3,8 +3,8 @@
 //!
 //! The table of settings has no row for `lag`; tests add one.
 
-use super::limits::{self, Lengths};
-use super::{Objective, Sizes, Splits, Task, TaskEntry};
+use super::limits::{self, SequenceLengths};
+use super::{ExampleSizes, Objective, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
@@ -72,14 +72,14 @@ impl Task for ToyConfig {
         TaskConfig::new(ENTRY.name, self)
     }
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> ExampleSizes {
         let examples = [self.train_examples, 0, self.test_examples];
-        Sizes::of_tokens(self.vocab_size, [self.seq_len; 2], 1, examples)
+        ExampleSizes::of_tokens(self.vocab_size, [self.seq_len; 2], 1, examples)
     }
 
     fn check(&self) -> Result<()> {
         let examples = [self.train_examples, 0, self.test_examples];
-        let lengths = Lengths::new(self.seq_len, None);
+        let lengths = SequenceLengths::new(self.seq_len, None);
         limits::check(ENTRY.name, &[], self.vocab_size, lengths, examples)
     }
 

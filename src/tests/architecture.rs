@@ -334,3 +334,20 @@ fn every_golden_file_belongs_to_a_mixer_or_a_known_kind() {
         assert!(known || trajectory || of_mixer(stem), "{stem} is nobody's");
     }
 }
+
+/// A reader who looks up a name finds one type. Types that only tests have may share a name.
+#[test]
+fn a_type_name_stands_for_one_type_of_its_crate() {
+    let types = ["struct", "enum", "union", "trait", "type"];
+    let mut places: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for source in sources::all().iter().filter(|source| source.path.ends_with(".rs") && !source.test) {
+        let package = PACKAGES.iter().find(|package| source.path.starts_with(&format!("src/{package}/")));
+        for item in modules::items(&source.text).iter().filter(|item| types.contains(&item.keyword.as_str())) {
+            let key = (package.map_or("dsf", |package| package).to_owned(), item.name.clone());
+            places.entry(key).or_default().push(source.path.clone());
+        }
+    }
+    assert!(places.len() > 500, "{}", places.len());
+    places.retain(|_, files| files.len() > 1);
+    assert!(places.is_empty(), "{places:#?}");
+}

@@ -4,7 +4,7 @@
 use crate::initial::{case, values};
 use crate::world::{distance, flat, run, try_run, Case};
 use candle_core::Tensor;
-use dsf::config::{ClassifierConfig, Dual, Head, Input, Loss, ModelConfig, Pool, Protocol};
+use dsf::config::{ClassifierConfig, Dual, HeadKind, InputMap, Loss, ModelConfig, Pool, Protocol};
 use dsf::mixers::{find, Mixer, MIXERS};
 use dsf::nn::{Cx, Scheme};
 use dsf::ops;
@@ -119,7 +119,7 @@ fn lambda_spreads_between_its_bounds_in_both_ways() {
 
 fn classifier() -> ClassifierConfig {
     ClassifierConfig {
-        input: Input::Embedding,
+        input: InputMap::Embedding,
         mlp_width: 8,
         dropout: 0.0,
         lambda_skip: false,
@@ -127,7 +127,7 @@ fn classifier() -> ClassifierConfig {
         pad_to_longest: false,
         pool: Pool::Mean,
         mask: false,
-        head: Head::Mlp,
+        head: HeadKind::Mlp,
         dual: Dual::Logits,
         loss: Loss::Ce,
     }

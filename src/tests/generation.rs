@@ -4,25 +4,25 @@ use crate::world::{parameters, perturb, pythia};
 use candle_core::{Device, Tensor};
 use dsf::config::Rotary;
 use dsf::mixers;
-use dsf::model::generate::{Choice, Continuation, Memory, Sampling};
-use dsf::model::{Io, Model};
+use dsf::model::generate::{Continuation, Memory, Sampling, SamplingRule};
+use dsf::model::{Io, LanguageModel};
 
 const VOCAB: usize = 40;
 const WINDOW: usize = 16;
 
 /// A small Pythia around `mixer`.
-fn model(mixer: &str) -> Model {
+fn model(mixer: &str) -> LanguageModel {
     let entry = mixers::find(mixer).unwrap();
     let rotary = if entry.rotary { Rotary::Pre } else { Rotary::None };
     let config = pythia(entry, entry.variants[0], rotary);
     let io = Io { vocab_size: VOCAB, seq_len: WINDOW };
     let params = parameters();
-    Model::new(&config, io, &params).unwrap();
+    LanguageModel::new(&config, io, &params).unwrap();
     perturb(&params);
-    Model::new(&config, io, &params.detached()).unwrap()
+    LanguageModel::new(&config, io, &params.detached()).unwrap()
 }
 
-fn begin<'a>(model: &'a Model, prompt: &[u16], choice: Choice, tokens: usize) -> Continuation<'a> {
+fn begin<'a>(model: &'a LanguageModel, prompt: &[u16], choice: SamplingRule, tokens: usize) -> Continuation<'a> {
     Continuation::begin(model, prompt, choice, (tokens, WINDOW), &Device::Cpu).unwrap()
 }
 
@@ -31,7 +31,7 @@ fn write(text: &mut Continuation, tokens: usize) -> Vec<u16> {
 }
 
 /// The likeliest token behind `ids`, by the form that reads all of them at once.
-fn likeliest(model: &Model, ids: &[u16]) -> u16 {
+fn likeliest(model: &LanguageModel, ids: &[u16]) -> u16 {
     let ids: Vec<u32> = ids.iter().map(|id| u32::from(*id)).collect();
     let tokens = Tensor::new(&ids[..], &Device::Cpu).unwrap().unsqueeze(0).unwrap();
     let logits = model.last_logits(&tokens).unwrap().squeeze(0).unwrap();
@@ -43,7 +43,7 @@ fn the_likeliest_text_is_that_of_the_parallel_form_token_by_token() {
     for mixer in ["softmax", "linear", "normalized", "s6", "ssd", "qlstm"] {
         let model = model(mixer);
         let prompt = [3, 1, 4, 1, 5];
-        let mut text = begin(&model, &prompt, Choice::Greedy, VOCAB);
+        let mut text = begin(&model, &prompt, SamplingRule::Greedy, VOCAB);
         let mut wanted = prompt.to_vec();
         for token in write(&mut text, 30) {
             wanted.push(likeliest(&model, &wanted));
@@ -61,7 +61,7 @@ fn a_state_stays_as_large_as_it_is_and_a_cache_grows_with_the_text() {
     };
     for (mixer, grows) in [("softmax", true), ("normalized", false), ("s6", false)] {
         let model = model(mixer);
-        let mut text = begin(&model, &[1, 2], Choice::Greedy, VOCAB);
+        let mut text = begin(&model, &[1, 2], SamplingRule::Greedy, VOCAB);
         let (first, read) = held(&text);
         assert_eq!(read, 2);
         write(&mut text, 300);
@@ -76,7 +76,7 @@ fn a_state_stays_as_large_as_it_is_and_a_cache_grows_with_the_text() {
 fn what_is_drawn_depends_on_the_seed_alone_and_is_always_a_token() {
     let model = model("linear");
     let drawn = |seed: u64, tokens: usize| {
-        let choice = Choice::Sampled(Sampling { temperature: 3.0, top_k: None, top_p: None, seed });
+        let choice = SamplingRule::Sampled(Sampling { temperature: 3.0, top_k: None, top_p: None, seed });
         write(&mut begin(&model, &[7], choice, tokens), 60)
     };
     assert_eq!(drawn(1, VOCAB), drawn(1, VOCAB));
@@ -88,7 +88,7 @@ fn what_is_drawn_depends_on_the_seed_alone_and_is_always_a_token() {
 #[test]
 fn a_prompt_without_tokens_is_refused() {
     let model = model("linear");
-    let begun = Continuation::begin(&model, &[], Choice::Greedy, (VOCAB, WINDOW), &Device::Cpu);
+    let begun = Continuation::begin(&model, &[], SamplingRule::Greedy, (VOCAB, WINDOW), &Device::Cpu);
     let message = begun.err().unwrap().to_string();
     assert!(message.contains("at least one token"), "{message}");
 }

@@ -1,6 +1,6 @@
 //! The golden files of the project, each as `dsf check golden` judges it.
 
-use dsf::golden::{check, files, Verdict};
+use dsf::golden::{check, files, FileVerdict};
 use dsf::ops::rng::Rng;
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn every_golden_file_passes() {
     let mut failures = Vec::new();
     for file in files {
         match check(&file) {
-            Verdict::Pass(worst) => println!("{} {worst:?}", file.display()),
+            FileVerdict::Pass(worst) => println!("{} {worst:?}", file.display()),
             other => failures.push(format!("{}: {other:?}", file.display())),
         }
     }

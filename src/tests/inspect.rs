@@ -3,7 +3,7 @@
 use crate::world::{distance, perturb, Case};
 use candle_core::{DType, Device, Tensor};
 use dsf::inspect::{
-    bins, engines, etas, identity, lemma1, lemma2, verify, Growing, Heads, Input, Measures, Need, Network, Seen,
+    bins, engines, etas, identity, lemma1, lemma2, verify, Growing, Heads, Measures, Need, Network, NetworkInput, Seen,
     Subject, View, ETAS,
 };
 use dsf::ltv::Ltv;
@@ -459,7 +459,7 @@ fn fresh(mixer: &str, settings: &[(&str, &str)], seq_len: usize) -> Measures {
     let usual = [("preset", "smoke"), ("mixer", mixer), ("layers", "1")];
     let config = recipes::run("mqar", &[&usual, settings].concat()).unwrap();
     let network = Network::fresh(config, DType::F64).unwrap();
-    let read = Input::Random(Some(seq_len));
+    let read = NetworkInput::Random(Some(seq_len));
     let subject = network.subjects(read, None, Need::System).unwrap();
     Measures::of(&seen(&subject[0])).unwrap()
 }

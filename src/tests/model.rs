@@ -5,7 +5,7 @@ use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor};
 use dsf::config::{ModelConfig, Protocol, RunConfig};
 use dsf::mixers::MIXERS;
-use dsf::model::{Io, Model};
+use dsf::model::{Io, LanguageModel};
 use dsf::nn::{Cx, Params, Rows};
 use dsf::train::Labelled;
 
@@ -50,7 +50,7 @@ fn batch() -> Labelled {
 }
 
 /// The loss as it is written down: logits everywhere, of which the labelled count.
-fn full_loss(model: &Model, batch: &Labelled) -> Tensor {
+fn full_loss(model: &LanguageModel, batch: &Labelled) -> Tensor {
     let hidden = model.hidden(&batch.tokens, None, &Cx::eval()).unwrap();
     let rows = batch.rows.as_ref().unwrap();
     let logits = rows.select(&model.logits(&hidden).unwrap()).unwrap();
@@ -62,7 +62,7 @@ fn labelled_rows_alone_give_the_loss_and_every_gradient_of_the_full_head() {
     let batch = batch();
     for run in runs() {
         let params = parameters();
-        let model = Model::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
+        let model = LanguageModel::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
         perturb(&params);
         let (short, full) = (batch.classify(&model, &Cx::eval()).unwrap().loss, full_loss(&model, &batch));
         let apart = distance(&short, &full);
@@ -87,7 +87,7 @@ fn labelled_rows_alone_give_the_loss_and_every_gradient_of_the_full_head() {
 }
 
 /// The last hidden layer at the labelled rows.
-fn hidden(model: &Model, batch: &Labelled, cx: &Cx) -> Vec<f64> {
+fn hidden(model: &LanguageModel, batch: &Labelled, cx: &Cx) -> Vec<f64> {
     flat(&model.hidden(&batch.tokens, batch.rows.as_ref(), cx).unwrap())
 }
 
@@ -96,7 +96,7 @@ fn a_model_built_before_its_parameters_change_computes_with_the_new_ones() {
     let batch = batch();
     for run in runs() {
         let (params, io) = (parameters(), Io::of(&run.task).unwrap());
-        let build = |params: &Params| Model::new(&run.model, io, params).unwrap();
+        let build = |params: &Params| LanguageModel::new(&run.model, io, params).unwrap();
         let early = [build(&params), build(&params.detached())];
         perturb(&params);
         let late = hidden(&build(&params), &batch, &Cx::eval());
@@ -114,7 +114,7 @@ fn sinusoidal_positions_have_no_end() {
     let logits = |positions: &[(&str, &str)]| {
         let run = run("softmax", Protocol::Reference, positions);
         let params = parameters();
-        let model = Model::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
+        let model = LanguageModel::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
         assert!(params.vars().iter().all(|(name, _)| name != "embed.pos"));
         let hidden = model.hidden(&tokens, None, &Cx::eval()).unwrap();
         let mut decoder = model.begin(3).unwrap().unwrap();
@@ -140,7 +140,7 @@ fn dropout_acts_in_training_only_and_is_a_function_of_seed_and_step() {
         run.model.embed_dropout = 0.3;
         run.model.attn_dropout = 0.3;
         let computed = |config: &ModelConfig, cx: Cx| {
-            let model = Model::new(config, Io::of(&run.task).unwrap(), &parameters()).unwrap();
+            let model = LanguageModel::new(config, Io::of(&run.task).unwrap(), &parameters()).unwrap();
             hidden(&model, &batch, &cx)
         };
         let train = |seed, step| computed(&run.model, Cx::train(seed, step));
@@ -166,7 +166,7 @@ fn the_model_is_causal() {
     let other = batch.tokens.slice_assign(&[2..3, 6..7], &token).unwrap();
     for run in runs() {
         let params = parameters();
-        let model = Model::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
+        let model = LanguageModel::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
         perturb(&params);
         let hidden = |tokens: &Tensor| model.hidden(tokens, None, &Cx::eval()).unwrap();
         let (a, b) = (hidden(&batch.tokens), hidden(&other));
@@ -183,7 +183,7 @@ fn every_model_goes_token_by_token_until_its_positions_end() {
     let tokens = batch().tokens;
     for run in runs() {
         let params = parameters();
-        let model = Model::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
+        let model = LanguageModel::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
         perturb(&params);
         let Some(mut decoder) = model.begin(3).unwrap() else {
             continue; // its kernel depends on the length

@@ -4,7 +4,7 @@ use crate::world::{flat, parameters, run};
 use candle_core::{DType, Device, Tensor};
 use dsf::config::Protocol;
 use dsf::mixers::MIXERS;
-use dsf::model::{Io, Model};
+use dsf::model::{Io, LanguageModel};
 use dsf::nn::Params;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ fn small_cell(mixer: &str, seed: u64) -> Params {
     let run = run(mixer, Protocol::Reference, &[("d", "64"), ("n", "64")]);
     let io = Io { vocab_size: 8192, seq_len: 64 };
     let params = Params::seeded(seed, DType::F32, &Device::Cpu);
-    Model::new(&run.model, io, &params).unwrap();
+    LanguageModel::new(&run.model, io, &params).unwrap();
     params
 }
 
@@ -144,7 +144,7 @@ fn adding_a_layer_leaves_the_others_as_they_were_but_for_the_output_scale() {
         let of = |n_layers| {
             let run = run(entry.name, Protocol::Matched, &[("layers", n_layers)]);
             let params = parameters();
-            Model::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
+            LanguageModel::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
             params.vars().into_iter().collect::<BTreeMap<_, _>>()
         };
         let (two, three) = (of("2"), of("3"));

@@ -5,7 +5,7 @@ use candle_core::{safetensors, DType, Device, Tensor, D};
 use dsf::config::{Protocol, RunConfig};
 use dsf::error::{Error, Result};
 use dsf::mixers::MIXERS;
-use dsf::model::{Io, Model};
+use dsf::model::{Io, LanguageModel};
 use dsf::nn::{Cx, Params};
 use dsf::store::{EpochRow, Outcome};
 use dsf::tasks::{self, Dataset, Splits, IGNORED};
@@ -179,7 +179,7 @@ fn test_loss_and_accuracy_are_those_of_the_full_model_over_all_labels() {
         follow(&mut trained, usize::MAX, &mut Trace::default());
         let saved = safetensors::load_buffer(&checkpoint(&trained), &Device::Cpu);
         let params = Params::given(saved.unwrap(), DType::F64, &Device::Cpu);
-        let model = Model::new(&config.model, Io::of(&config.task).unwrap(), &params).unwrap();
+        let model = LanguageModel::new(&config.model, Io::of(&config.task).unwrap(), &params).unwrap();
         let (loss, accuracy) = by_hand(&model, tested(&data));
         let row = trained.progress().epochs[0];
         assert!((row.test_loss - loss).abs() < 1e-5, "{}: {loss}", entry.name);
@@ -198,7 +198,7 @@ fn tested(data: &Splits) -> &Dataset {
     }
 }
 
-fn by_hand(model: &Model, data: &Dataset) -> (f64, f64) {
+fn by_hand(model: &LanguageModel, data: &Dataset) -> (f64, f64) {
     let shape = (data.len(), data.seq_len());
     let tokens = Tensor::from_slice(data.tokens(), shape, &Device::Cpu).unwrap();
     let hidden = model.hidden(&tokens, None, &Cx::eval()).unwrap();

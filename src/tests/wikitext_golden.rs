@@ -5,7 +5,7 @@ use crate::world::pythia;
 use candle_core::{DType, Device};
 use dsf::config::{AdamConfig, Decay, Precision, Rotary, Schedule, TrainConfig};
 use dsf::mixers::find;
-use dsf::model::{Io, Model};
+use dsf::model::{Io, LanguageModel};
 use dsf::nn::{Cx, Params};
 use dsf::ops::{prefer, taken, Route};
 use dsf::train::AdamW;
@@ -47,7 +47,7 @@ fn differences((name, mixer, rotary): (&str, &str, Rotary), dtype: DType, close:
     let config = pythia(find(mixer).unwrap(), "reference", rotary);
     let (tokens, targets) = (golden.ids("tokens"), golden.ids("targets"));
     let io = Io { vocab_size: 40, seq_len: 12 };
-    let model = Model::new(&config, io, &params).unwrap();
+    let model = LanguageModel::new(&config, io, &params).unwrap();
     assert_eq!(names(&params), golden.parameters(), "{name}");
 
     let (cx, targets) = (Cx::eval(), targets.flatten_all().unwrap());

@@ -4,7 +4,7 @@
 
 use super::{adamw, Progress, Trainer};
 use crate::error::{Error, Result};
-use crate::model::weights::{archive, Origin};
+use crate::model::weights::{archive, WeightsOrigin};
 use crate::store::{check_archive, Archive};
 use candle_core::safetensors::Load;
 use candle_core::Shape;
@@ -39,7 +39,7 @@ impl Trainer<'_> {
     pub fn write_weights(&self, out: &mut dyn Write) -> io::Result<()> {
         self.must_be_settled()?;
         let origin =
-            Origin { run: Some(self.config.id()), epoch: self.progress.epochs.len(), step: self.progress.step };
+            WeightsOrigin { run: Some(self.config.id()), epoch: self.progress.epochs.len(), step: self.progress.step };
         let slots = self.optimizer.slots().iter();
         let weights = slots.map(|slot| (&slot.name, slot.var.as_tensor()));
         archive(self.config, &origin, weights).write(out)

@@ -11,7 +11,7 @@ use super::labelled::Labelled;
 use super::{Stepper, Trainer};
 use crate::error;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Mailbox, Recording, View, WARP};
-use crate::model::Model;
+use crate::model::LanguageModel;
 use crate::nn::Cx;
 use crate::ops;
 use crate::tasks::Batch;
@@ -24,27 +24,27 @@ const WARM_UP: usize = 2;
 /// Stepper that replays a CUDA graph once the first steps have been launched op by op.
 pub(super) struct CudaGraph {
     gpu: Gpu,
-    state: State,
+    state: GraphState,
 }
 
-enum State {
+enum GraphState {
     /// Steps are launched op by op, this many times more.
     WarmingUp(usize),
     /// Whole batches are replayed.
-    Recorded(Box<Recorded>),
+    Recorded(Box<RecordedStep>),
     /// All steps are launched op by op, because they have several shapes.
     Launched,
 }
 
 impl CudaGraph {
     pub(super) fn new(gpu: Gpu) -> Self {
-        Self { gpu, state: State::WarmingUp(WARM_UP) }
+        Self { gpu, state: GraphState::WarmingUp(WARM_UP) }
     }
 
     /// Records the next step of `trainer` without making it.
-    fn record(&mut self, trainer: &Trainer) -> Result<State> {
+    fn record(&mut self, trainer: &Trainer) -> Result<GraphState> {
         let Some(shape) = trainer.objective.one_shape() else {
-            return Ok(State::Launched);
+            return Ok(GraphState::Launched);
         };
         let first = StepInputs {
             step: trainer.progress.step as u64,
@@ -53,8 +53,8 @@ impl CudaGraph {
         };
         let batch = Labelled::new(first.batch, shape.train, &trainer.device)?;
         let (gpu, cx) = (self.gpu.clone(), trainer.cx());
-        let recorded = Recorded::new(gpu, batch, &first, shape.model, &trainer.optimizer, &cx)?;
-        Ok(State::Recorded(Box::new(recorded)))
+        let recorded = RecordedStep::new(gpu, batch, &first, shape.model, &trainer.optimizer, &cx)?;
+        Ok(GraphState::Recorded(Box::new(recorded)))
     }
 }
 
@@ -71,12 +71,12 @@ impl Trainer<'_> {
 impl Stepper for CudaGraph {
     fn step(&mut self, trainer: &mut Trainer) -> error::Result<f64> {
         let whole = trainer.is_whole(0);
-        if whole && matches!(self.state, State::WarmingUp(0)) {
+        if whole && matches!(self.state, GraphState::WarmingUp(0)) {
             self.state = self.record(trainer)?;
         }
         match &mut self.state {
-            State::Recorded(recorded) if whole => Ok(recorded.step(trainer)?),
-            State::WarmingUp(left) => {
+            GraphState::Recorded(recorded) if whole => Ok(recorded.step(trainer)?),
+            GraphState::WarmingUp(left) => {
                 *left = left.saturating_sub(1);
                 let mut loss = Ok(f64::NAN);
                 self.gpu.warm_up(|| {
@@ -85,17 +85,17 @@ impl Stepper for CudaGraph {
                 })?;
                 loss
             }
-            State::Recorded(_) | State::Launched => trainer.accumulate(),
+            GraphState::Recorded(_) | GraphState::Launched => trainer.accumulate(),
         }
     }
 
     fn is_settled(&self) -> bool {
-        !matches!(&self.state, State::Recorded(recorded) if recorded.queued() > 0)
+        !matches!(&self.state, GraphState::Recorded(recorded) if recorded.queued() > 0)
     }
 }
 
 /// One recorded step and the steps queued with it.
-pub(super) struct Recorded {
+pub(super) struct RecordedStep {
     gpu: Gpu,
     /// Tensors from which the recorded launches read the batch; kept alive for them.
     _batch: Labelled,
@@ -129,9 +129,16 @@ impl StepInputs<'_> {
     }
 }
 
-impl Recorded {
+impl RecordedStep {
     /// Records a step on `batch` without making it, and keeps `batch`; `first` holds the inputs of the first replay.
-    fn new(gpu: Gpu, batch: Labelled, first: &StepInputs, model: &Model, optimizer: &AdamW, cx: &Cx) -> Result<Self> {
+    fn new(
+        gpu: Gpu,
+        batch: Labelled,
+        first: &StepInputs,
+        model: &LanguageModel,
+        optimizer: &AdamW,
+        cx: &Cx,
+    ) -> Result<Self> {
         let zero = || -> Result<Buffer> {
             let zero = gpu.alloc(DType::F32, 1)?;
             gpu.write(&[0], zero.view())?;

@@ -1,6 +1,6 @@
 //! Batches of sequences on the device, whose predictions are compared with labels.
 
-use crate::model::Model;
+use crate::model::LanguageModel;
 use crate::nn::{Cx, Rows};
 use crate::ops::Classified;
 use crate::tasks::{Batch, Dataset};
@@ -56,7 +56,7 @@ impl Labelled {
     }
 
     /// Mean cross-entropy over the labelled rows, and which of them are predicted correctly.
-    pub fn classify(&self, model: &Model, cx: &Cx) -> Result<Classified> {
+    pub fn classify(&self, model: &LanguageModel, cx: &Cx) -> Result<Classified> {
         model.classify(&self.tokens, self.rows.as_ref(), &self.answers, cx)
     }
 }

@@ -29,7 +29,7 @@ use crate::store::{EpochRow, Outcome};
 use crate::tasks::Splits;
 use candle_core::{DType, Device};
 use next_token::NextToken;
-use objective::Objective;
+use objective::Trainee;
 use per_token::PerToken;
 use pooled::Pooled;
 use std::cell::Cell;
@@ -67,7 +67,7 @@ pub struct Trainer<'a> {
     config: &'a RunConfig,
     device: Device,
     params: Params,
-    objective: Box<dyn Objective + 'a>,
+    objective: Box<dyn Trainee + 'a>,
     optimizer: AdamW,
     stepper: Box<dyn Stepper>,
     /// Whether the next step must leave no further step under way.
@@ -85,7 +85,7 @@ impl<'a> Trainer<'a> {
             Precision::F32 | Precision::Tf32 => DType::F32,
         });
         let sizes = config.task.sizes()?;
-        let objective: Box<dyn Objective> = match data {
+        let objective: Box<dyn Trainee> = match data {
             Splits::PerToken { train, val, test } => {
                 Box::new(PerToken::new(config, &sizes, [train, val, test], &params, device)?)
             }

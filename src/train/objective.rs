@@ -1,7 +1,7 @@
 //! Training objectives: a model over the splits of its task. An objective draws the examples of a step, computes their
 //! loss, and scores the weights between epochs.
 
-use crate::model::Model;
+use crate::model::LanguageModel;
 use crate::nn::Cx;
 use crate::ops::rng::Rng;
 use crate::ops::Classified;
@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// Model with its training and test examples. The model is built twice from one set of weights: with gradients for
 /// training, and without for tests.
-pub(super) trait Objective {
+pub(super) trait Trainee {
     /// Number of training examples.
     fn examples(&self) -> usize;
 
@@ -90,12 +90,12 @@ impl MicroBatch {
 
 /// Model and training examples for which all batches of one size have the same shape.
 pub(super) struct OneShape<'a> {
-    pub model: &'a Model,
+    pub model: &'a LanguageModel,
     pub train: &'a Dataset,
 }
 
 /// Returns the epoch with the best validation score, the earliest of equal ones.
-pub(super) fn selected<'a>(objective: &dyn Objective, epochs: &'a [EpochRow]) -> Option<&'a EpochRow> {
+pub(super) fn selected<'a>(objective: &dyn Trainee, epochs: &'a [EpochRow]) -> Option<&'a EpochRow> {
     epochs
         .iter()
         .rev()
@@ -141,16 +141,16 @@ impl EpochOrder {
 /// Test results of the weights.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Tested {
-    pub test: Score,
+    pub test: LabelMeans,
     /// Score on the validation split, if there is one.
-    pub val: Option<Score>,
+    pub val: Option<LabelMeans>,
     /// Number of correct test answers in each slice; empty if the task has no slices.
     pub right: Vec<usize>,
 }
 
 /// Means over labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Score {
+pub(super) struct LabelMeans {
     pub loss: f64,
     /// Share of correct answers.
     pub accuracy: f64,
@@ -173,7 +173,7 @@ impl ScoreSum {
         Ok(())
     }
 
-    pub fn score(&self) -> Score {
-        Score { loss: self.loss / self.labels, accuracy: self.correct / self.labels }
+    pub fn score(&self) -> LabelMeans {
+        LabelMeans { loss: self.loss / self.labels, accuracy: self.correct / self.labels }
     }
 }

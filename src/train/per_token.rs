@@ -1,11 +1,11 @@
 //! Labels at some positions of sequences of one length. The examples come in the same order every epoch.
 
 use super::labelled::Labelled;
-use super::objective::{MicroBatch, Objective, OneShape, Score, ScoreSum, StepExamples, Tested};
+use super::objective::{LabelMeans, MicroBatch, OneShape, ScoreSum, StepExamples, Tested, Trainee};
 use crate::config::RunConfig;
-use crate::model::{Io, Model};
+use crate::model::{Io, LanguageModel};
 use crate::nn::{Cx, Params};
-use crate::tasks::{Dataset, Sizes, Slices};
+use crate::tasks::{Dataset, ExampleSizes, Slices};
 use candle_core::{Device, Result, Tensor};
 
 /// The objective of [`crate::tasks::Objective::PerToken`].
@@ -18,15 +18,15 @@ pub(super) struct PerToken<'a> {
     /// Slices of the test answers.
     slices: Option<Slices>,
     device: Device,
-    model: Model,
+    model: LanguageModel,
     /// Model of the same weights without gradients, for tests.
-    tested: Model,
+    tested: LanguageModel,
 }
 
 impl<'a> PerToken<'a> {
     pub fn new(
         config: &'a RunConfig,
-        sizes: &Sizes,
+        sizes: &ExampleSizes,
         [train, val, test]: [&'a Dataset; 3],
         params: &Params,
         device: &Device,
@@ -40,8 +40,8 @@ impl<'a> PerToken<'a> {
             test,
             slices: task.slices(test),
             device: device.clone(),
-            model: Model::new(&config.model, io, params)?,
-            tested: Model::new(&config.model, io, &params.detached())?,
+            model: LanguageModel::new(&config.model, io, params)?,
+            tested: LanguageModel::new(&config.model, io, &params.detached())?,
         })
     }
 }
@@ -49,7 +49,7 @@ impl<'a> PerToken<'a> {
 impl PerToken<'_> {
     /// Tests all of `data`. Every example has the same number of labels, so the mean over labels is the mean over
     /// examples. `read` receives a tensor `(labels)` for each batch, 1 where the answer is correct.
-    fn score(&self, data: &Dataset, read: &mut dyn FnMut(&Tensor) -> Result<()>) -> Result<Score> {
+    fn score(&self, data: &Dataset, read: &mut dyn FnMut(&Tensor) -> Result<()>) -> Result<LabelMeans> {
         let mut sum = ScoreSum::default();
         let train = &self.config.train;
         let size = train.micro_batch.unwrap_or(train.batch_size);
@@ -64,7 +64,7 @@ impl PerToken<'_> {
     }
 }
 
-impl Objective for PerToken<'_> {
+impl Trainee for PerToken<'_> {
     fn examples(&self) -> usize {
         self.train.len()
     }

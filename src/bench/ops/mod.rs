@@ -2,7 +2,7 @@
 
 mod table;
 
-use super::floors::{Passes, Shape, Work};
+use super::floors::{OpShape, OpWork, Passes};
 use crate::error::{self, Result};
 use crate::ops::rng::Rng;
 use candle_core::{DType, Device, Tensor, Var};
@@ -20,14 +20,14 @@ pub(super) fn find(name: &str) -> Result<&'static Op> {
 
 /// Passes of an op that are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pass {
+pub(super) enum TimedPasses {
     /// The forward pass alone, without gradient tracking.
     Forward,
     /// Forward and backward.
     Both,
 }
 
-impl Pass {
+impl TimedPasses {
     pub fn name(self) -> &'static str {
         match self {
             Self::Forward => "forward",
@@ -48,26 +48,26 @@ pub(super) struct Op {
     pub states: bool,
     /// Whether the op has heads.
     pub heads: bool,
-    pub inputs: fn(&Shape) -> Vec<Input>,
+    pub inputs: fn(&OpShape) -> Vec<InputSpec>,
     /// Shapes at which it is timed.
-    pub sizes: Sizes,
+    pub sizes: ShapeSet,
     /// Calls the op; the type of activations is passed separately, since inputs may all be parameters.
     pub run: fn(&[Tensor], DType) -> candle_core::Result<Tensor>,
-    pub elements: fn(Shape) -> f64,
-    pub floor: fn(Shape) -> Passes,
+    pub elements: fn(OpShape) -> f64,
+    pub floor: fn(OpShape) -> Passes,
     /// Reason why it may take more than twice its floor on a CPU core.
     pub below: &'static str,
 }
 
 impl Op {
     /// Returns `shape` with one head if the op has no heads.
-    pub fn heads_of(&self, shape: Shape) -> Shape {
+    pub fn heads_of(&self, shape: OpShape) -> OpShape {
         let heads = if self.heads { shape.heads } else { 1 };
-        Shape { heads, ..shape }
+        OpShape { heads, ..shape }
     }
 
     /// Formats `shape` as B,L,d, or as B,L,d,n if the op has states.
-    pub fn sizes_of(&self, shape: &Shape) -> String {
+    pub fn sizes_of(&self, shape: &OpShape) -> String {
         let rows = format!("{},{},{}", shape.batch, shape.len, shape.width);
         if self.states {
             format!("{rows},{}", shape.states)
@@ -76,37 +76,37 @@ impl Op {
         }
     }
 
-    pub fn floor(&self, shape: &Shape, pass: Pass) -> Work {
+    pub fn floor(&self, shape: &OpShape, pass: TimedPasses) -> OpWork {
         let passes = (self.floor)(*shape);
         match pass {
-            Pass::Forward => passes.forward,
-            Pass::Both => passes.both,
+            TimedPasses::Forward => passes.forward,
+            TimedPasses::Both => passes.both,
         }
     }
 
     /// Draws inputs for activations of type `io`. Values repeat after `distinct` random numbers, since drawing takes
     /// longer than the op.
-    pub fn draw(&self, shape: &Shape, io: DType, distinct: usize) -> Result<Vec<Drawn>> {
+    pub fn draw(&self, shape: &OpShape, io: DType, distinct: usize) -> Result<Vec<DrawnInput>> {
         let inputs = (self.inputs)(shape);
-        let draw = |(index, input): (usize, &Input)| {
+        let draw = |(index, input): (usize, &InputSpec)| {
             let parameter = input.parameter;
             let mut values = input.draw(index as u64, distinct)?;
             if io == DType::BF16 && !parameter && values.dtype().is_float() {
                 values = values.to_dtype(io)?.to_dtype(DType::F32)?;
             }
-            Ok(Drawn { values, parameter })
+            Ok(DrawnInput { values, parameter })
         };
         inputs.iter().enumerate().map(draw).collect()
     }
 }
 
 /// An input on the CPU: f32, rounded to the type of activations, or u32.
-pub(super) struct Drawn {
+pub(super) struct DrawnInput {
     pub values: Tensor,
     parameter: bool,
 }
 
-impl Drawn {
+impl DrawnInput {
     /// Copies the input to `device` for activations of type `io`. Floats become variables if `tracked`.
     pub fn on(&self, io: DType, device: &Device, tracked: bool) -> Result<Tensor> {
         if !self.values.dtype().is_float() {
@@ -120,7 +120,7 @@ impl Drawn {
 
 /// Shape and distribution of an input.
 #[derive(Clone, Debug)]
-pub(super) struct Input {
+pub(super) struct InputSpec {
     pub dims: Vec<usize>,
     fill: Fill,
     /// Whether it is a parameter of a model, which stays f32 when activations have 16 bits.
@@ -128,13 +128,13 @@ pub(super) struct Input {
 }
 
 /// Returns an activation, whose type is that of the benchmark.
-fn input(dims: impl Into<Vec<usize>>, fill: Fill) -> Input {
-    Input { dims: dims.into(), fill, parameter: false }
+fn input(dims: impl Into<Vec<usize>>, fill: Fill) -> InputSpec {
+    InputSpec { dims: dims.into(), fill, parameter: false }
 }
 
 /// Returns a parameter of a model.
-fn parameter(dims: impl Into<Vec<usize>>, fill: Fill) -> Input {
-    Input { parameter: true, ..input(dims, fill) }
+fn parameter(dims: impl Into<Vec<usize>>, fill: Fill) -> InputSpec {
+    InputSpec { parameter: true, ..input(dims, fill) }
 }
 
 /// Distribution of an input's values.
@@ -152,7 +152,7 @@ enum Fill {
     Lengths(usize),
 }
 
-impl Input {
+impl InputSpec {
     fn draw(&self, index: u64, distinct: usize) -> Result<Tensor> {
         let dims = self.dims.as_slice();
         let count: usize = dims.iter().product();
@@ -179,7 +179,7 @@ impl Input {
 
 /// Set of shapes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Sizes {
+pub(super) enum ShapeSet {
     /// Sequence ops with states: short and long sequences, few and many states.
     States,
     /// The shapes of `States`, and on a CPU also few and very many states, since a decay per state is expensive.
@@ -220,13 +220,13 @@ const LISTOPS: [usize; 4] = [32, 2048, 192, 64];
 /// One very long sequence.
 const LONG: [usize; 4] = [1, 16384, 512, 64];
 
-impl Sizes {
-    pub fn on_gpu(self) -> Vec<Shape> {
+impl ShapeSet {
+    pub fn on_gpu(self) -> Vec<OpShape> {
         let more: &[[usize; 4]] = match self {
             Self::States | Self::DecayedStates => &[MANY, LISTOPS, LONG, MAMBA],
             Self::Sequences => &[LISTOPS, LONG, MAMBA],
             Self::Rows | Self::Square | Self::Wide => &[MAMBA],
-            Self::Numbers => return [TASKS[0], TASKS[3]].map(Shape::from).into(),
+            Self::Numbers => return [TASKS[0], TASKS[3]].map(OpShape::from).into(),
             Self::Tokens | Self::Labels => &[],
         };
         let sizes = TASKS.iter().chain(more).enumerate().map(|(task, &[b, l, d, n])| match self {
@@ -236,22 +236,22 @@ impl Sizes {
             Self::Labels => [b, PAIRS[task], d, VOCABULARY],
             _ => [b, l, d, n],
         });
-        sizes.map(Shape::from).collect()
+        sizes.map(OpShape::from).collect()
     }
 
     /// Shape of an additional check of a device: heads of width 8, sequences of 4,096, Pythia's vocabulary, or more
     /// than 2^31 states or logits.
-    pub fn large(self) -> Shape {
+    pub fn large(self) -> OpShape {
         let sizes = match self {
             Self::States | Self::DecayedStates | Self::Square => [4, 4096, 512, 512],
             Self::Sequences | Self::Rows | Self::Numbers => [4, 4096, 1024, 1],
             Self::Wide => [4, 4096, 512, 2048],
             Self::Tokens | Self::Labels => [16, 4096, 64, 50_304],
         };
-        Shape { heads: 8, ..sizes.into() }
+        OpShape { heads: 8, ..sizes.into() }
     }
 
-    pub fn on_cpu(self) -> Vec<Shape> {
+    pub fn on_cpu(self) -> Vec<OpShape> {
         let rows = |states| [64, 512, 128, states];
         let sizes = match self {
             Self::States => vec![[8, 512, 128, 64]],
@@ -262,6 +262,6 @@ impl Sizes {
             Self::Tokens => vec![rows(VOCABULARY)],
             Self::Labels => vec![[512, 4, 64, VOCABULARY]],
         };
-        sizes.into_iter().map(Shape::from).collect()
+        sizes.into_iter().map(OpShape::from).collect()
     }
 }

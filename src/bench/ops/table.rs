@@ -1,7 +1,7 @@
 //! Table of ops: name, inputs, call, and arithmetic.
 
-use super::{input, parameter, Fill, Input, Op, Sizes};
-use crate::bench::floors::{self, Passes, Shape, Work};
+use super::{input, parameter, Fill, InputSpec, Op, ShapeSet};
+use crate::bench::floors::{self, OpShape, OpWork, Passes};
 use crate::config::Pool;
 use crate::ops::{self, Dropout, Gates, Glu, Weights};
 use candle_core::{Result, Tensor};
@@ -10,7 +10,7 @@ use candle_core::{Result, Tensor};
 #[rustfmt::skip]
 pub(super) static OPS: &[Op] = &[
     // Ops along sequences.
-    Op { name: "selective_scan", early: true, sizes: Sizes::DecayedStates, floor: floors::selective_scan, below: WALKS,
+    Op { name: "selective_scan", early: true, sizes: ShapeSet::DecayedStates, floor: floors::selective_scan, below: WALKS,
         about: "u, delta (B, L, d), a (d, n), b, c (B, L, n); elements B L d n",
         inputs: |s| scan(s, parameter([s.width, s.states], Fill::Harmonics)),
         run: |x, _| ops::selective_scan(&x[0], &x[1], &x[2], &x[3], &x[4], None), ..STATES },
@@ -99,7 +99,7 @@ pub(super) static OPS: &[Op] = &[
         // The gradient of all other rows is zero, which must be written as well.
         floor: |e| {
             let few = e.channels() / 16.0;
-            Passes { forward: Work::words(2.0 * few), both: Work::words(3.0 * few + e.channels()) }
+            Passes { forward: OpWork::words(2.0 * few), both: OpWork::words(3.0 * few + e.channels()) }
         }, ..SEQUENCE },
     Op { name: "pool_mean", run: |x, _| ops::pool(&x[0], Some(&x[1]), Pool::Mean), ..POOL },
     Op { name: "pool_last", run: |x, _| ops::pool(&x[0], Some(&x[1]), Pool::Last),
@@ -110,15 +110,15 @@ pub(super) static OPS: &[Op] = &[
         inputs: |s| vec![x(s), gain(s), bias(s.width)],
         run: |x, _| ops::layer_norm(&x[0], &x[1], &x[2], 1e-5), ..ROWS },
     Op { name: "linear", early: true, about: "x (B, L, d), to n features with a bias; elements B L d n",
-        sizes: Sizes::Square, states: true,
+        sizes: ShapeSet::Square, states: true,
         inputs: |s| vec![x(s), weight(s.states, s.width, 0.02), bias(s.states)],
-        run: |x, _| ops::linear(&x[0], &x[1], Some(&x[2])), elements: Shape::elements,
+        run: |x, _| ops::linear(&x[0], &x[1], Some(&x[2])), elements: OpShape::elements,
         floor: |e| Passes::dense(2.0 * e.elements(), e.tokens() * (e.width + e.states) as f64), below: PRODUCTS, ..POINTWISE },
     Op { name: "dropout", about: "x (B, L, d), p = 0.1; elements B L d",
         run: |x, _| ops::dropout(&x[0], DROPPED), below: DRAWS,
         floor: |e| Passes::moves(e.channels(), 2.0, 4.0), ..ROWS },
     Op { name: "cross_entropy", early: true, about: "hidden (B L, d), a head of n classes; elements B L n",
-        sizes: Sizes::Labels, states: true,
+        sizes: ShapeSet::Labels, states: true,
         inputs: |s| {
             let rows = s.batch * s.len;
             let hidden = input([rows, s.width], Fill::Normal(1.0));
@@ -144,7 +144,7 @@ pub(super) static OPS: &[Op] = &[
             ops::mlp(&x[0], [&x[1], &x[2]], [&x[3], &x[4]], masks)
         }, ..MLP },
     Op { name: "embedding", about: "tokens (B, L), a table of n rows of d; elements B L d",
-        sizes: Sizes::Tokens, states: true,
+        sizes: ShapeSet::Tokens, states: true,
         inputs: |s| vec![input([s.batch, s.len], Fill::Classes(s.states)), weight(s.states, s.width, 0.02)],
         run: |x, io| ops::embedding(&x[0], &x[1], None, None, io),
         floor: |e| Passes::moves(e.channels(), 2.0, 4.0), ..POINTWISE },
@@ -189,9 +189,9 @@ const POINTWISE: Op = Op {
     states: false,
     heads: false,
     inputs: |s| vec![x(s)],
-    sizes: Sizes::Numbers,
+    sizes: ShapeSet::Numbers,
     run: |x, _| Ok(x[0].clone()),
-    elements: Shape::channels,
+    elements: OpShape::channels,
     floor: |e| Passes::moves(e.channels(), 2.0, 5.0),
     below: MOVES,
 };
@@ -219,14 +219,14 @@ const WALKS: &str =
     "most instructions for an entry of the state are multiplications, for which a core has half of its pipes; \
                      the floor counts them as if as many additions went beside them";
 
-const SEQUENCE: Op = Op { sizes: Sizes::Sequences, ..POINTWISE };
+const SEQUENCE: Op = Op { sizes: ShapeSet::Sequences, ..POINTWISE };
 
-const ROWS: Op = Op { sizes: Sizes::Rows, ..POINTWISE };
+const ROWS: Op = Op { sizes: ShapeSet::Rows, ..POINTWISE };
 
 const STATES: Op = Op {
-    sizes: Sizes::States,
+    sizes: ShapeSet::States,
     states: true,
-    elements: Shape::elements,
+    elements: OpShape::elements,
     floor: floors::chunked,
     below: CHUNKS,
     ..POINTWISE
@@ -262,14 +262,14 @@ const GATED: Op = Op {
 
 /// Two linear maps with an activation function between them.
 const MLP: Op = Op {
-    sizes: Sizes::Wide,
+    sizes: ShapeSet::Wide,
     about: "x (B, L, d) through n hidden features; elements B L d n",
     states: true,
     inputs: |s| {
         let (up, down) = (weight(s.states, s.width, 0.1), weight(s.width, s.states, 0.1));
         vec![x(s), up, bias(s.states), down, bias(s.width)]
     },
-    elements: Shape::elements,
+    elements: OpShape::elements,
     floor: |e| Passes::dense(4.0 * e.elements(), 2.0 * e.channels()),
     below: PRODUCTS,
     ..POINTWISE
@@ -286,28 +286,28 @@ const GLU: Op = Op {
 /// Dropout of a tenth of the elements.
 const DROPPED: Dropout = Dropout { p: 0.1, key: [1, 2], index: 3 };
 
-fn x(s: &Shape) -> Input {
+fn x(s: &OpShape) -> InputSpec {
     input(s.sequence(s.width), Fill::Normal(1.0))
 }
 
-fn gain(s: &Shape) -> Input {
+fn gain(s: &OpShape) -> InputSpec {
     parameter([s.width], Fill::Uniform(0.5, 1.5))
 }
 
-fn bias(width: usize) -> Input {
+fn bias(width: usize) -> InputSpec {
     parameter([width], Fill::Normal(1.0))
 }
 
-fn weight(rows: usize, columns: usize, std: f64) -> Input {
+fn weight(rows: usize, columns: usize, std: f64) -> InputSpec {
     parameter([rows, columns], Fill::Normal(std))
 }
 
-fn gated(s: &Shape, parameter: Option<Input>) -> Vec<Input> {
+fn gated(s: &OpShape, parameter: Option<InputSpec>) -> Vec<InputSpec> {
     let gates = input(s.sequence(2 * s.width), Fill::Normal(1.0));
     [gates, x(s)].into_iter().chain(parameter).collect()
 }
 
-fn scan(s: &Shape, decays: Input) -> Vec<Input> {
+fn scan(s: &OpShape, decays: InputSpec) -> Vec<InputSpec> {
     let spread = Fill::Normal((s.states as f64).powf(-0.5));
     let states = input(s.sequence(s.states), spread);
     // Range of Mamba's initial step sizes. No decay underflows, which would slow some implementations down.
@@ -316,7 +316,7 @@ fn scan(s: &Shape, decays: Input) -> Vec<Input> {
 }
 
 /// Returns q, k, v and g for a matrix state per head.
-fn matrix_state(s: &Shape) -> Vec<Input> {
+fn matrix_state(s: &OpShape) -> Vec<InputSpec> {
     let part = |width: usize, fill| input([s.batch, s.len, s.heads, width / s.heads], fill);
     let keys = part(s.states, Fill::Normal((s.states as f64).powf(-0.5)));
     let decays = part(s.states, Fill::Uniform(-0.1, -0.001));

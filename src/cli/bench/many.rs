@@ -1,8 +1,10 @@
 //! `dsf bench --device`, `all`, `lengths` and `compare`: lists of measurements.
 
 use super::text::{self, si};
-use crate::bench::{cases, mixers_in_pytorch, read_csv, write_csv, Bench, Case, Machine, Peer, Row, Scripts};
-use crate::cli::device::{use_threads, Choice};
+use crate::bench::{
+    cases, mixers_in_pytorch, read_csv, write_csv, Bench, BenchCase, Machine, Measurement, Peer, Scripts,
+};
+use crate::cli::device::{use_threads, DeviceChoice};
 use crate::cli::print::{self, columns, Align};
 use crate::cli::{exit, Global};
 use crate::error::{refuse, Error, Result};
@@ -14,7 +16,7 @@ use std::time::Duration;
 
 /// Flags of every list of measurements.
 #[derive(Args)]
-struct Run {
+struct ListFlags {
     /// Rounds per case, each with one measurement of dsf and one of the peer [default: 3 for `all`, 5 for `compare`,
     /// else 1].
     #[arg(long, value_name = "N")]
@@ -30,7 +32,7 @@ struct Run {
 
 /// Flags of lists that are known beforehand.
 #[derive(Args)]
-struct Selection {
+struct KnownLists {
     /// Measure only cases whose title contains TEXT, such as `check small`, `op ssd`, `step s6 512` or `--mixer s6`.
     #[arg(long, value_name = "TEXT", default_value = "", allow_hyphen_values = true)]
     only: String,
@@ -42,12 +44,12 @@ struct Selection {
     peers: PathBuf,
 }
 
-impl Selection {
+impl KnownLists {
     fn scripts(&self) -> Option<Scripts> {
         Some(Scripts { python: self.python.clone()?, folder: self.peers.clone() })
     }
 
-    fn of(&self, mut cases: Vec<Case>, what: &str) -> Result<Vec<Case>> {
+    fn of(&self, mut cases: Vec<BenchCase>, what: &str) -> Result<Vec<BenchCase>> {
         let only = &self.only;
         cases.retain(|case| case.title().contains(only));
         if cases.is_empty() {
@@ -58,7 +60,7 @@ impl Selection {
     }
 }
 
-impl Run {
+impl ListFlags {
     /// Returns the benchmark; `rounds` and `minutes` are the defaults of the flags.
     fn bench(&self, machine: Machine, rounds: usize, minutes: Option<f64>) -> Result<Bench> {
         let rounds = self.rounds.unwrap_or(rounds);
@@ -79,10 +81,10 @@ impl Run {
     fn run(
         &self,
         bench: &Bench,
-        cases: &[Case],
-        before: Vec<Row>,
+        cases: &[BenchCase],
+        before: Vec<Measurement>,
         global: &Global,
-        table: impl FnOnce(&[Row]) -> String,
+        table: impl FnOnce(&[Measurement]) -> String,
     ) -> Result<u8> {
         if let Some(folder) = self.csv.as_deref().and_then(Path::parent) {
             std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
@@ -127,14 +129,14 @@ impl Run {
 pub(super) struct Device {
     /// Check and time everything on this GPU (cuda, cuda:1), or the cases of --only on the CPU (cpu).
     #[arg(long, value_name = "DEVICE", required = true)]
-    device: Option<Choice>,
+    device: Option<DeviceChoice>,
     /// Repeat measurements of this commit and machine that are in the CSV file.
     #[arg(long)]
     again: bool,
     #[command(flatten)]
-    selection: Selection,
+    selection: KnownLists,
     #[command(flatten)]
-    run: Run,
+    run: ListFlags,
 }
 
 impl Device {
@@ -145,10 +147,10 @@ impl Device {
 
     pub fn main(mut self, global: &Global) -> Result<u8> {
         let choice = match self.device {
-            Some(Choice::Auto) | None => {
+            Some(DeviceChoice::Auto) | None => {
                 refuse!(flag "--device" = "auto", "leaves open what is measured: name cuda, cuda:1 or cpu");
             }
-            Some(Choice::Cpu) if self.selection.only.is_empty() => {
+            Some(DeviceChoice::Cpu) if self.selection.only.is_empty() => {
                 refuse!(flag "--device" = "cpu", "would take hours at sizes meant for a GPU: add --only TEXT");
             }
             Some(choice) => choice,
@@ -180,9 +182,9 @@ impl Device {
 #[derive(Args)]
 pub(super) struct All {
     #[command(flatten)]
-    selection: Selection,
+    selection: KnownLists,
     #[command(flatten)]
-    run: Run,
+    run: ListFlags,
 }
 
 impl All {
@@ -196,7 +198,7 @@ impl All {
 }
 
 #[derive(Args)]
-pub(super) struct Lengths {
+pub(super) struct LengthsFlags {
     /// Mixers to time.
     #[arg(long, value_delimiter = ',', value_name = "NAME", default_values = mixers_in_pytorch())]
     mixer: Vec<String>,
@@ -210,10 +212,10 @@ pub(super) struct Lengths {
     #[arg(long, default_value_t = 3, value_name = "K")]
     steps: usize,
     #[command(flatten)]
-    run: Run,
+    run: ListFlags,
 }
 
-impl Lengths {
+impl LengthsFlags {
     pub fn main(&self, global: &Global) -> Result<u8> {
         for name in &self.mixer {
             mixers::find(name)?;
@@ -229,7 +231,7 @@ impl Lengths {
     }
 
     /// Formats tokens per CPU second, one line per mixer, with the ratio of the fastest to the slowest length.
-    fn grid(&self, rows: &[Row]) -> String {
+    fn grid(&self, rows: &[Measurement]) -> String {
         let lengths = self.seq_len.iter().map(|l| format!("L = {l}"));
         let head = std::iter::once("mixer".to_owned()).chain(lengths).chain(["fastest/slowest".to_owned()]);
         let mut cells: Vec<Vec<String>> = vec![head.collect()];
@@ -251,7 +253,7 @@ impl Lengths {
     object with `cpu_s_per_step` (seconds) and `losses` (one per step; for an op, the sums of the magnitudes of output and \
     gradients), and may contain `peak_bytes` and `instruction_set`.\n\n\
     Example:\n  dsf bench compare --peer \"python src/bench/peer/step.py --head labelled\" -- step --mixer s6")]
-pub(super) struct Compare {
+pub(super) struct CompareFlags {
     /// Command line of the other program, split at spaces.
     #[arg(long, value_name = "COMMAND")]
     peer: String,
@@ -260,13 +262,13 @@ pub(super) struct Compare {
     #[arg(long)]
     own_data: bool,
     #[command(flatten)]
-    run: Run,
+    run: ListFlags,
     /// Case to measure, as after `dsf bench`.
     #[arg(last = true, required = true, value_name = "step|op ..")]
     case: Vec<String>,
 }
 
-impl Compare {
+impl CompareFlags {
     pub fn main(&self, global: &Global) -> Result<u8> {
         let peer = Peer::parse(&self.peer, self.own_data)?;
         let cases = [cases::compared(&self.case, peer)?];

@@ -6,7 +6,7 @@ mod text;
 use super::device::use_threads;
 use super::print::{self, columns, Align};
 use super::{exit, Global};
-use crate::bench::{op_names, Machine, OpRequest, OpTiming, Report, Step};
+use crate::bench::{op_names, Machine, MeasurementReport, OpRequest, OpTiming, TimedSteps};
 use crate::config::Precision;
 use crate::error::{ensure, refuse, Result};
 use crate::recipes;
@@ -17,15 +17,15 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(subcommand_negates_reqs = true, arg_required_else_help = true)]
-pub(super) struct Arguments {
+pub(super) struct BenchArguments {
     #[command(subcommand)]
-    what: Option<Action>,
+    what: Option<BenchAction>,
     #[command(flatten)]
     device: many::Device,
 }
 
 #[derive(Subcommand)]
-enum Action {
+enum BenchAction {
     /// Time a training step on the CPU: forward, backward and optimizer.
     Step(Box<StepArguments>),
     /// Time an op on the CPU, forward and backward, and compare it with its floor.
@@ -33,12 +33,12 @@ enum Action {
     /// Time every mixer's step and every op on the CPU, each in its own process.
     All(many::All),
     /// Time steps of equally many tokens in longer and longer sequences.
-    Lengths(many::Lengths),
+    Lengths(many::LengthsFlags),
     /// Time a step or an op alternately with another program.
-    Compare(many::Compare),
+    Compare(many::CompareFlags),
 }
 
-pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: BenchArguments, global: &Global) -> Result<u8> {
     let Some(what) = arguments.what else {
         return arguments.device.main(global);
     };
@@ -46,11 +46,11 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         refuse!(flag "--device", "a step or an op alone is timed on the CPU; `dsf bench --device cuda` times a GPU");
     }
     match what {
-        Action::Step(arguments) => arguments.main(global),
-        Action::Op(arguments) => arguments.main(global),
-        Action::All(arguments) => arguments.main(global),
-        Action::Lengths(arguments) => arguments.main(global),
-        Action::Compare(arguments) => arguments.main(global),
+        BenchAction::Step(arguments) => arguments.main(global),
+        BenchAction::Op(arguments) => arguments.main(global),
+        BenchAction::All(arguments) => arguments.main(global),
+        BenchAction::Lengths(arguments) => arguments.main(global),
+        BenchAction::Compare(arguments) => arguments.main(global),
     }
 }
 
@@ -76,7 +76,7 @@ impl StepArguments {
         let machine = this_cpu(global)?;
         let run = self.flags.single(recipes::task(&self.task)?)?;
         computes_in(run.config.train.precision)?;
-        let step = Step::new(run.config, self.steps)?;
+        let step = TimedSteps::new(run.config, self.steps)?;
         estimate::check_room(std::slice::from_ref(step.config()), None)?;
         print(&step.report(&machine, self.export.as_deref())?, global)
     }
@@ -119,7 +119,7 @@ fn this_cpu(global: &Global) -> Result<Machine> {
     Ok(Machine::cpu(threads))
 }
 
-fn print(report: &Report, global: &Global) -> Result<u8> {
+fn print(report: &MeasurementReport, global: &Global) -> Result<u8> {
     if global.json {
         print::line(text::json(report))?
     } else {

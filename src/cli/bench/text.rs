@@ -1,6 +1,6 @@
 //! Measurements as text.
 
-use crate::bench::{Clock, Kind, Report, Row};
+use crate::bench::{Clock, Measurement, MeasurementKind, MeasurementReport};
 use crate::cli::print::{columns, Align};
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ pub(super) fn json(report: &impl serde::Serialize) -> String {
 }
 
 /// Formats a single measurement on the CPU, one fact per line.
-pub(super) fn report(report: &Report) -> String {
+pub(super) fn report(report: &MeasurementReport) -> String {
     let row = &report.row;
     let detail = |name: &str| match report.details.get(name) {
         Some(Value::String(text)) => text.clone(),
@@ -26,7 +26,7 @@ pub(super) fn report(report: &Report) -> String {
         sizes.collect::<Vec<_>>().join(", ")
     };
     let mut facts = Vec::new();
-    if row.kind == Kind::Step {
+    if row.kind == MeasurementKind::Step {
         let [mixer, variant, protocol] = ["mixer", "variant", "protocol"].map(detail);
         let sizes = sizes(&[
             ["d", "d"],
@@ -68,7 +68,7 @@ pub(super) fn report(report: &Report) -> String {
 }
 
 /// Describes the peak performance of one core, if it was measured.
-fn peaks(row: &Row) -> Option<String> {
+fn peaks(row: &Measurement) -> Option<String> {
     Some(format!(
         "{} flop, {} lanes, {} exponentials, {}B of memory a second of one core",
         si(row.peak_flops?),
@@ -79,7 +79,7 @@ fn peaks(row: &Row) -> Option<String> {
 }
 
 /// Describes the failure of a row.
-pub(super) fn failure(row: &Row) -> String {
+pub(super) fn failure(row: &Measurement) -> String {
     let (title, note) = (row.title(), &row.note);
     match (row.distance, row.tolerance) {
         (Some(distance), Some(tolerance)) => {
@@ -90,10 +90,10 @@ pub(super) fn failure(row: &Row) -> String {
 }
 
 /// Column of the table: its heading, and the cell of a row, if it has one.
-type Column = (&'static str, fn(&Row) -> Option<String>);
+type BenchColumn = (&'static str, fn(&Measurement) -> Option<String>);
 
 /// Columns about this program. A column without cells is omitted.
-const OURS: &[Column] = &[
+const OURS: &[BenchColumn] = &[
     ("min", |r| r.seconds_min.map(seconds)),
     ("max", |r| r.seconds_max.map(seconds)),
     ("floor", |r| r.floor_seconds.map(seconds)),
@@ -105,7 +105,7 @@ const OURS: &[Column] = &[
 ];
 
 /// Columns about the peer program, and about both.
-const PEERS: &[Column] = &[
+const PEERS: &[BenchColumn] = &[
     ("ratio", |r| r.ratio.map(times)),
     ("min", |r| r.ratio_min.map(times)),
     ("max", |r| r.ratio_max.map(times)),
@@ -114,8 +114,8 @@ const PEERS: &[Column] = &[
 ];
 
 /// Formats the number of passed checks, the times of all other rows, and the machine.
-pub(super) fn table(rows: &[Row]) -> String {
-    let (checks, timed): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.is_check());
+pub(super) fn table(rows: &[Measurement]) -> String {
+    let (checks, timed): (Vec<&Measurement>, Vec<&Measurement>) = rows.iter().partition(|row| row.is_check());
     let mut text = String::new();
     if !checks.is_empty() {
         let held = checks.iter().filter(|row| !row.failed()).count();
@@ -136,8 +136,8 @@ pub(super) fn table(rows: &[Row]) -> String {
             "this GPU, from what its driver says of clock and memory",
         ],
     };
-    let ours: Column = (ours, |r| r.seconds.map(seconds));
-    let peer: Column = (peer, |r| r.peer_seconds.map(seconds));
+    let ours: BenchColumn = (ours, |r| r.seconds.map(seconds));
+    let peer: BenchColumn = (peer, |r| r.peer_seconds.map(seconds));
     let mut shown = [&[ours], OURS, &[peer], PEERS].concat();
     shown.retain(|(_, cell)| timed.iter().any(|row| cell(row).is_some()));
     let head = shown.iter().map(|(name, _)| (*name).to_owned()).chain(["case".to_owned()]);
@@ -159,7 +159,7 @@ pub(super) fn table(rows: &[Row]) -> String {
 }
 
 /// Lists the reasons why ops take more than twice their floors, each reason once.
-fn reasons(rows: &[&Row]) -> String {
+fn reasons(rows: &[&Measurement]) -> String {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in rows.iter().filter(|row| !row.below.is_empty()) {
         let name = row.case.split(' ').next().unwrap_or_default();
@@ -178,7 +178,7 @@ fn reasons(rows: &[&Row]) -> String {
 }
 
 /// Describes the machine in one line.
-fn machine(row: &Row, load: &str) -> String {
+fn machine(row: &Measurement, load: &str) -> String {
     let unless_empty = |text: &str, [before, after]: [&str; 2]| match text {
         "" => String::new(),
         text => format!("{before}{text}{after}"),
@@ -246,7 +246,11 @@ mod tests {
 
     #[test]
     fn a_reason_is_told_once_with_all_ops_it_holds_for() {
-        let row = |case: &str, below: &str| Row { case: case.to_owned(), below: below.to_owned(), ..Row::default() };
+        let row = |case: &str, below: &str| Measurement {
+            case: case.to_owned(),
+            below: below.to_owned(),
+            ..Measurement::default()
+        };
         let rows = [
             row("tanh --shape 1,2,3", "it waits"),
             row("linear --shape 1,2,3,4", ""),

@@ -5,7 +5,10 @@ use crate::cache;
 use crate::cli::progress::ProgressDisplay;
 use crate::cli::{exit, print, stop_flag, Global};
 use crate::error::{ensure, refuse, unknown, Result};
-use crate::fetch::{self, entry, ArchiveSource, Dataset, Entry, FetchContext, FetchRequest, Hub, Origin, CATALOGUE};
+use crate::fetch::{
+    self, entry, ArchiveSource, CatalogueEntry, DatasetOrigin, FetchContext, FetchRequest, FetchedDataset, Hub,
+    CATALOGUE,
+};
 use crate::tasks::lra::LraDataset;
 use crate::tasks::wikitext::Corpus;
 use crate::tasks::{self, TaskEntry, TASKS};
@@ -16,7 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct FetchArguments {
     /// Task that needs the data.
     #[arg(value_parser = task())]
     task: &'static TaskEntry,
@@ -60,7 +63,7 @@ fn task() -> impl TypedValueParser<Value = &'static TaskEntry> {
 /// Parses the name of a corpus that can be downloaded.
 fn corpus(name: &str) -> Result<Corpus> {
     let corpora = Corpus::ALL.into_iter();
-    let mut there = corpora.filter(|c| CATALOGUE.iter().any(|e| e.dataset == Dataset::Wikitext(*c)));
+    let mut there = corpora.filter(|c| CATALOGUE.iter().any(|e| e.dataset == FetchedDataset::Wikitext(*c)));
     let names = there.clone().map(Corpus::name);
     let unknown = || unknown("corpus to fetch", name, names);
     there.find(|c| c.name() == name).ok_or_else(unknown)
@@ -69,7 +72,7 @@ fn corpus(name: &str) -> Result<Corpus> {
 /// Delay before the first retry of a broken download.
 const PAUSE: Duration = Duration::from_secs(1);
 
-pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: FetchArguments, global: &Global) -> Result<u8> {
     let datasets = wanted(&arguments)?;
     if datasets.is_empty() {
         return catalogue(arguments.task, global);
@@ -82,7 +85,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let fetched =
         fetch::fetch(&request, &mut context)
             .map_err(|error| if elsewhere { error } else { cache::with_remedy(error) })?;
-    let asked = |e: &&Entry| request.datasets.contains(&e.dataset);
+    let asked = |e: &&CatalogueEntry| request.datasets.contains(&e.dataset);
     for entry in { CATALOGUE }.iter().filter(asked) {
         let state = if fetched.contains(&entry.dataset) { "fetched" } else { "is there already" };
         let (name, folder) = (entry.dataset.name(), entry.path(&request.root));
@@ -93,17 +96,17 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
 }
 
 /// Returns the requested datasets, which must all belong to the given task.
-fn wanted(arguments: &Arguments) -> Result<Vec<Dataset>> {
+fn wanted(arguments: &FetchArguments) -> Result<Vec<FetchedDataset>> {
     let task = arguments.task;
-    let datasets = arguments.dataset.iter().map(|d| Dataset::Lra(*d)).map(|dataset| ("--dataset", dataset));
-    let corpora = arguments.corpus.iter().map(|c| Dataset::Wikitext(*c)).map(|corpus| ("--corpus", corpus));
+    let datasets = arguments.dataset.iter().map(|d| FetchedDataset::Lra(*d)).map(|dataset| ("--dataset", dataset));
+    let corpora = arguments.corpus.iter().map(|c| FetchedDataset::Wikitext(*c)).map(|corpus| ("--corpus", corpus));
     let tokenizer = arguments.tokenizer;
-    let tokenizer = tokenizer.then_some(("--tokenizer", Dataset::GptNeox));
-    let given: Vec<(&str, Dataset)> = datasets.chain(corpora).chain(tokenizer).collect();
+    let tokenizer = tokenizer.then_some(("--tokenizer", FetchedDataset::GptNeox));
+    let given: Vec<(&str, FetchedDataset)> = datasets.chain(corpora).chain(tokenizer).collect();
     if let Some((flag, other)) = given.iter().find(|(_, d)| d.task() != task.name) {
         refuse!(flag(flag), "belongs to `dsf data fetch {}`; {} has {}", other.task(), task.name, flags(task));
     }
-    let archived = |entry: &&Entry| !matches!(entry.origin, Origin::Hub(_));
+    let archived = |entry: &&CatalogueEntry| !matches!(entry.origin, DatasetOrigin::Hub(_));
     if arguments.delete_archive && !of_task(task).any(|entry| archived(&entry)) {
         refuse!(flag "--delete-archive", "{} has no archives; leave it out", task.name);
     }
@@ -111,8 +114,8 @@ fn wanted(arguments: &Arguments) -> Result<Vec<Dataset>> {
 }
 
 /// Returns the catalogue entries of `task`.
-fn of_task(task: &TaskEntry) -> impl Iterator<Item = &'static Entry> + use<'_> {
-    let of_task = |entry: &&Entry| entry.dataset.task() == task.name;
+fn of_task(task: &TaskEntry) -> impl Iterator<Item = &'static CatalogueEntry> + use<'_> {
+    let of_task = |entry: &&CatalogueEntry| entry.dataset.task() == task.name;
     { CATALOGUE }.iter().filter(of_task)
 }
 
@@ -135,11 +138,11 @@ fn catalogue(task: &TaskEntry, global: &Global) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-fn to_request(arguments: Arguments, datasets: Vec<Dataset>) -> Result<FetchRequest> {
+fn to_request(arguments: FetchArguments, datasets: Vec<FetchedDataset>) -> Result<FetchRequest> {
     let (mut cifar, mut lra) = (ArchiveSource::cifar(), ArchiveSource::lra());
     if let Some(url) = arguments.url {
         match mirrored(&datasets)? {
-            Origin::Cifar => cifar.url = address("--url", url)?,
+            DatasetOrigin::Cifar => cifar.url = address("--url", url)?,
             _ => lra.url = address("--url", url)?,
         }
     }
@@ -159,12 +162,12 @@ fn to_request(arguments: Arguments, datasets: Vec<Dataset>) -> Result<FetchReque
 }
 
 /// Returns the single archive that contains `datasets`.
-fn mirrored(datasets: &[Dataset]) -> Result<Origin> {
+fn mirrored(datasets: &[FetchedDataset]) -> Result<DatasetOrigin> {
     let origin = entry(datasets[0]).origin;
     if datasets.iter().any(|d| entry(*d).origin != origin) {
         refuse!(flag "--url", "names one archive, but the datasets come from several: fetch them one by one");
     }
-    if let Origin::Hub(_) = origin {
+    if let DatasetOrigin::Hub(_) = origin {
         refuse!(flag "--url", "is for archives; text comes from a Hugging Face hub, which HF_ENDPOINT names");
     }
     Ok(origin)

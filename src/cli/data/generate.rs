@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct GenerateDataArguments {
     #[command(subcommand)]
-    what: Example,
+    what: GeneratedExample,
 }
 
 #[derive(Subcommand)]
-enum Example {
+enum GeneratedExample {
     /// Nested operations on digits: three files of expressions with their values.
     Listops(Listops),
     /// Two discs among dashed paths, and whether one path connects them: PNG files with labels.
@@ -44,7 +44,7 @@ struct Listops {
     #[arg(long, value_name = "L", default_value_t = 2_048)]
     seq_len: usize,
     #[command(flatten)]
-    place: Place,
+    place: OutputFiles,
 }
 
 #[derive(Args)]
@@ -56,7 +56,7 @@ struct Pathfinder {
     #[arg(long, value_name = "N")]
     contour_length: Option<usize>,
     #[command(flatten)]
-    place: Place,
+    place: OutputFiles,
 }
 
 #[derive(Args)]
@@ -74,12 +74,12 @@ struct Retrieval {
     #[arg(long, value_name = "N", default_value_t = 400)]
     test_examples: usize,
     #[command(flatten)]
-    place: Place,
+    place: OutputFiles,
 }
 
 /// Folder and names of generated files.
 #[derive(Args)]
-struct Place {
+struct OutputFiles {
     /// Folder of data [default: dsf/lra in HF_HOME].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -91,7 +91,7 @@ struct Place {
     force: bool,
 }
 
-impl Place {
+impl OutputFiles {
     fn root(&self) -> Result<PathBuf> {
         self.data_dir.clone().map_or_else(cache::lra, Ok)
     }
@@ -124,16 +124,16 @@ impl Place {
     }
 }
 
-pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: GenerateDataArguments, global: &Global) -> Result<u8> {
     let written = match &arguments.what {
-        Example::Listops(given) => {
+        GeneratedExample::Listops(given) => {
             let sizes = [given.train_examples, given.val_examples, given.test_examples];
             let config =
                 LraConfig { seq_len: given.seq_len, ..LraConfig::of(LraDataset::Listops, Generator::Native, sizes) };
             as_released(config, &given.place, global)
         }
-        Example::Pathfinder(given) => as_released(pictures(given)?, &given.place, global),
-        Example::Retrieval(given) => pairs(given, global),
+        GeneratedExample::Pathfinder(given) => as_released(pictures(given)?, &given.place, global),
+        GeneratedExample::Retrieval(given) => pairs(given, global),
     };
     match written {
         Err(Error::Stopped) => {
@@ -157,7 +157,7 @@ fn pictures(given: &Pathfinder) -> Result<LraConfig> {
 }
 
 /// Writes the examples of `config` in the format of the released files.
-fn as_released(mut config: LraConfig, place: &Place, global: &Global) -> Result<()> {
+fn as_released(mut config: LraConfig, place: &OutputFiles, global: &Global) -> Result<()> {
     config.data_seed = place.data_seed;
     config.check()?;
     use_threads(global.threads()?);

@@ -6,7 +6,7 @@ mod tokens;
 
 use super::{exit, Global};
 use crate::error::Result;
-use crate::fetch::{bytes_below, Dataset, State, CATALOGUE};
+use crate::fetch::{bytes_below, Completeness, FetchedDataset, CATALOGUE};
 use crate::tasks::{self, lra, wikitext};
 use clap::{Args, Subcommand};
 use indicatif::DecimalBytes;
@@ -14,29 +14,29 @@ use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct DataArguments {
     #[command(subcommand)]
-    what: Action,
+    what: DataAction,
 }
 
 #[derive(Subcommand)]
-enum Action {
+enum DataAction {
     /// Download data to the default folder of `dsf lra` and `dsf wikitext`.
-    Fetch(fetch::Arguments),
+    Fetch(fetch::FetchArguments),
     /// Generate data in the format of the released files.
-    Generate(generate::Arguments),
+    Generate(generate::GenerateDataArguments),
     /// List the data sets, their folders and sizes.
-    List(List),
+    List(ListArguments),
     /// Tokenize texts before the runs that need them.
-    Tokens(tokens::Arguments),
+    Tokens(tokens::TokensArguments),
 }
 
-pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: DataArguments, global: &Global) -> Result<u8> {
     match arguments.what {
-        Action::Fetch(arguments) => fetch::main(arguments, global),
-        Action::Generate(arguments) => generate::main(arguments, global),
-        Action::List(arguments) => list(arguments, global),
-        Action::Tokens(arguments) => tokens::main(arguments, global),
+        DataAction::Fetch(arguments) => fetch::main(arguments, global),
+        DataAction::Generate(arguments) => generate::main(arguments, global),
+        DataAction::List(arguments) => list(arguments, global),
+        DataAction::Tokens(arguments) => tokens::main(arguments, global),
     }
 }
 
@@ -46,19 +46,19 @@ fn event(dataset: &str, state: &str, path: &Path) -> Value {
 }
 
 #[derive(Args)]
-struct List {
+struct ListArguments {
     /// Folder of data [default: dsf/lra and dsf/wikitext in HF_HOME].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }
 
-fn list(arguments: List, global: &Global) -> Result<u8> {
+fn list(arguments: ListArguments, global: &Global) -> Result<u8> {
     for holding in holdings(arguments.data_dir.as_deref())? {
         let DatasetStatus { name, state, bytes, folder } = holding;
         let state = match state {
-            State::Absent => "absent".to_owned(),
-            State::Present => "present".to_owned(),
-            State::Lacks(part) => format!("lacks {}", part.display()),
+            Completeness::Absent => "absent".to_owned(),
+            Completeness::Present => "present".to_owned(),
+            Completeness::Lacks(part) => format!("lacks {}", part.display()),
         };
         let mut said = event(name, &state, &folder);
         said["bytes"] = json!(bytes);
@@ -72,7 +72,7 @@ fn list(arguments: List, global: &Global) -> Result<u8> {
 /// A dataset of the catalogue, and its state on this machine.
 pub(super) struct DatasetStatus {
     pub name: &'static str,
-    pub state: State,
+    pub state: Completeness,
     bytes: u64,
     folder: PathBuf,
 }
@@ -88,9 +88,9 @@ pub(super) fn holdings(data_dir: Option<&Path>) -> Result<Vec<DatasetStatus>> {
         };
         let elsewhere = || found(entry.dataset, &root);
         let (state, bytes, folder) = match (entry.state(&root), elsewhere) {
-            (State::Absent, elsewhere) => match elsewhere() {
-                Some(folder) => (State::Present, bytes_below(&folder), folder),
-                None => (State::Absent, 0, entry.path(&root)),
+            (Completeness::Absent, elsewhere) => match elsewhere() {
+                Some(folder) => (Completeness::Present, bytes_below(&folder), folder),
+                None => (Completeness::Absent, 0, entry.path(&root)),
             },
             (state, _) => (state, entry.bytes(&root), entry.path(&root)),
         };
@@ -100,10 +100,10 @@ pub(super) fn holdings(data_dir: Option<&Path>) -> Result<Vec<DatasetStatus>> {
 }
 
 /// Finds `dataset` in another form or under another name, at or below `root`.
-fn found(dataset: Dataset, root: &Path) -> Option<PathBuf> {
+fn found(dataset: FetchedDataset, root: &Path) -> Option<PathBuf> {
     match dataset {
-        Dataset::Lra(dataset) => lra::found(dataset, root),
-        Dataset::Wikitext(corpus) => wikitext::found(corpus, root),
-        Dataset::GptNeox => wikitext::found_tokenizer(root),
+        FetchedDataset::Lra(dataset) => lra::found(dataset, root),
+        FetchedDataset::Wikitext(corpus) => wikitext::found(corpus, root),
+        FetchedDataset::GptNeox => wikitext::found_tokenizer(root),
     }
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct TokensArguments {
     /// Corpora to tokenize.
     #[arg(long, value_delimiter = ',', value_name = "NAME", required = true, value_parser = corpus())]
     corpus: Vec<Corpus>,
@@ -38,7 +38,7 @@ fn corpus() -> impl TypedValueParser<Value = Corpus> {
     PossibleValuesParser::new(of_files).map(find)
 }
 
-pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: TokensArguments, global: &Global) -> Result<u8> {
     use_threads(global.threads()?);
     let (tokenizer, vocab_size) = arguments.tokenizer.resolve()?;
     let data_dir = arguments.data_dir.as_deref();

@@ -17,14 +17,14 @@ use std::str::FromStr;
 
 /// Value of `--device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(super) enum DeviceChoice {
     Auto,
     Cpu,
     /// The GPU with this number; without one the first GPU, or all where several can be used.
     Cuda(Option<usize>),
 }
 
-impl FromStr for Choice {
+impl FromStr for DeviceChoice {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -40,7 +40,7 @@ impl FromStr for Choice {
     }
 }
 
-impl Choice {
+impl DeviceChoice {
     /// Opens the device and returns its name in results. `auto` selects the first GPU, if this build supports GPUs and
     /// the machine has one.
     pub fn open(self) -> Result<(Device, String)> {

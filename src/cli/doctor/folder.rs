@@ -147,7 +147,7 @@ fn mounted(mounts: &str, folder: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::Severity;
     use super::*;
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
         let out = dir.path().join("not/there/yet");
         let findings = findings(&out).unwrap();
         assert_eq!(findings.len(), 1 + TRIES.len());
-        assert!(findings[1..].iter().all(|f| f.state == State::Good), "{findings:?}");
+        assert!(findings[1..].iter().all(|f| f.state == Severity::Good), "{findings:?}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 

@@ -3,11 +3,11 @@
 mod folder;
 
 use super::data::holdings;
-use super::device::Choice;
+use super::device::DeviceChoice;
 use super::print::{self, columns, Align};
 use super::{exit, Global};
 use crate::error::Result;
-use crate::fetch::State as Data;
+use crate::fetch::Completeness as Data;
 use crate::ops::Simd;
 use crate::store::{cpu, memory_bytes, memory_limit, Provenance};
 use crate::sweep::estimate::counted;
@@ -19,7 +19,7 @@ use std::process::Command;
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Severity {
     /// No problem.
     Good,
     /// Something is missing that some commands use.
@@ -28,7 +28,7 @@ enum State {
     Bad,
 }
 
-impl State {
+impl Severity {
     fn name(self) -> &'static str {
         match self {
             Self::Good => "ok",
@@ -42,7 +42,7 @@ impl State {
 #[derive(Clone, Debug, PartialEq)]
 struct Finding {
     name: &'static str,
-    state: State,
+    state: Severity,
     found: String,
     /// Remedy, if there is one.
     remedy: String,
@@ -50,15 +50,15 @@ struct Finding {
 
 impl Finding {
     fn good(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, state: State::Good, found: found.into(), remedy: String::new() }
+        Self { name, state: Severity::Good, found: found.into(), remedy: String::new() }
     }
 
     fn absent(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { state: State::Absent, remedy: remedy.into(), ..Self::good(name, found) }
+        Self { state: Severity::Absent, remedy: remedy.into(), ..Self::good(name, found) }
     }
 
     fn bad(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { state: State::Bad, ..Self::absent(name, found, remedy) }
+        Self { state: Severity::Bad, ..Self::absent(name, found, remedy) }
     }
 }
 
@@ -75,7 +75,7 @@ pub(super) fn main(global: &Global) -> Result<u8> {
     } else {
         print::result(&text(&findings))?;
     }
-    Ok(if findings.iter().any(|finding| finding.state == State::Bad) { exit::CHECK_FAILED } else { exit::DONE })
+    Ok(if findings.iter().any(|finding| finding.state == Severity::Bad) { exit::CHECK_FAILED } else { exit::DONE })
 }
 
 fn text(findings: &[Finding]) -> String {
@@ -131,7 +131,7 @@ fn simd() -> Finding {
 }
 
 fn gpus() -> Finding {
-    match Choice::Cuda(None).gpus() {
+    match DeviceChoice::Cuda(None).gpus() {
         Ok(names) => Finding::good("gpu", names.join(", ")),
         Err(e) => {
             let said = e.to_string();
@@ -217,7 +217,7 @@ mod tests {
     fn what_a_machine_lacks_has_a_remedy() {
         for finding in [simd(), gpus(), memory(), scheduler(), data().unwrap()] {
             let told = !finding.remedy.is_empty();
-            assert_eq!(told, finding.state != State::Good, "{finding:?}");
+            assert_eq!(told, finding.state != Severity::Good, "{finding:?}");
         }
     }
 }

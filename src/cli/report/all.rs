@@ -1,11 +1,11 @@
 //! `dsf report --all`: every figure and table in every format, and a page of all of them.
 
 use super::super::{exit, print, Global};
-use super::{rows, traced, Arguments};
+use super::{rows, traced, ReportArguments};
 use crate::error::{refuse, Error, Result};
 use crate::files::write_atomic;
 use crate::recipes::presets_of;
-use crate::report::{self, index, Report, Screen, FIGURES, FORMATS};
+use crate::report::{self, index, Report, TextTarget, FIGURES, FORMATS};
 use crate::store::Store;
 use serde_json::json;
 use std::fs;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Results folder if neither an argument nor DSF_OUT names one.
 const RESULTS: &str = "results";
 
-pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: &ReportArguments, global: &Global) -> Result<u8> {
     let folder = &global.out;
     let default = std::env::var_os("DSF_OUT").map_or_else(|| RESULTS.into(), PathBuf::from);
     let sources = arguments.sources(&default);
@@ -41,7 +41,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     for (name, report) in &drawn {
         for format in FORMATS {
             let file = folder.join(format!("{name}.{}", format.extension));
-            match format.render(report, Screen::default()) {
+            match format.render(report, TextTarget::default()) {
                 Ok(bytes) => write(&file, &bytes, global)?,
                 // The other formats may still succeed.
                 Err(e) => print::message(&format!("warning: no {}: {e}", file.display())),
@@ -63,7 +63,7 @@ fn same(a: &Path, b: &Path) -> bool {
 }
 
 /// Returns the training curves of all folders among `sources`; `None` if there are none.
-fn curves(arguments: &Arguments, sources: &[PathBuf]) -> Result<Option<Report>> {
+fn curves(arguments: &ReportArguments, sources: &[PathBuf]) -> Result<Option<Report>> {
     let folders: Vec<PathBuf> = sources.iter().filter(|source| source.is_dir()).cloned().collect();
     let curves = traced(&folders, Store::epochs)?;
     let passing = curves.iter().any(|curve| arguments.asked.filter.passes(&curve.run));

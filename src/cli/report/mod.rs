@@ -2,13 +2,13 @@
 
 mod all;
 
-use super::results::{self, Form};
+use super::results::{self, ReportOutput};
 use super::{exit, print, Global};
 use crate::config::RunConfig;
 use crate::error::{refuse, Result};
 use crate::recipes::presets_of;
 use crate::recipes::Flags;
-use crate::report::{self, By, Figure, Format, Report, ReportOptions, Series, Traced, FIGURES};
+use crate::report::{self, By, Figure, FigureSeries, Format, Report, ReportOptions, Traced, FIGURES};
 use crate::store::{ColumnSpec, Record, SliceRow, Store, COLUMNS, SCHEMA};
 use crate::sweep::Experiment;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -17,7 +17,7 @@ use serde_json::json;
 use std::path::PathBuf;
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct ReportArguments {
     /// Results folders or summary CSV files.
     ///
     /// From a folder, dsf reads the runs in `runs` and all summaries `*.csv` except those that dsf made from these runs
@@ -27,12 +27,12 @@ pub(super) struct Arguments {
     ///
     /// Runs on part of the data, with other sizes, or under another protocol or loss are shown in separate tables;
     /// notes list all other differences from the preset.
-    #[arg(long, value_name = "N", value_parser = figures(Series::Table))]
+    #[arg(long, value_name = "N", value_parser = figures(FigureSeries::Table))]
     table: Option<String>,
     /// Figure of the paper, or a related one.
     ///
     /// Shows only the runs of the figure, on its axes.
-    #[arg(long, value_name = "N", value_parser = figures(Series::Figure), conflicts_with = "table")]
+    #[arg(long, value_name = "N", value_parser = figures(FigureSeries::Figure), conflicts_with = "table")]
     figure: Option<String>,
     /// Training curves, from the run folders.
     ///
@@ -75,12 +75,12 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "TOL", conflicts_with_all = ["claims", "curves", "all"], value_parser = tolerance, allow_negative_numbers = true)]
     check: Option<f64>,
     #[command(flatten)]
-    form: Form,
+    form: ReportOutput,
     #[command(flatten)]
     asked: ReportOptions,
 }
 
-fn figures(series: Series) -> PossibleValuesParser {
+fn figures(series: FigureSeries) -> PossibleValuesParser {
     let figures = FIGURES.iter().filter(|figure| figure.series == series);
     PossibleValuesParser::new(figures.map(|f| PossibleValue::new(f.number).help(f.about)))
 }
@@ -95,7 +95,7 @@ fn tolerance(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "not a number from 0, such as 1.5".to_owned())
 }
 
-pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: ReportArguments, global: &Global) -> Result<u8> {
     if arguments.columns {
         print::result(&columns(global.json))?;
         return Ok(exit::DONE);
@@ -124,7 +124,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     })
 }
 
-impl Arguments {
+impl ReportArguments {
     fn sources<'a>(&'a self, folder: &'a PathBuf) -> &'a [PathBuf] {
         match self.results.is_empty() {
             true => std::slice::from_ref(folder),
@@ -154,11 +154,11 @@ impl Arguments {
             return report::claims(&rows(self.sources(folder))?, &presets_of, &asked);
         }
         let figure = match (&self.table, &self.figure) {
-            (Some(number), _) => Figure::find(Series::Table, number)?,
-            (_, Some(number)) => Figure::find(Series::Figure, number)?,
-            (None, None) => Figure::find(Series::Grid, "")?,
+            (Some(number), _) => Figure::find(FigureSeries::Table, number)?,
+            (_, Some(number)) => Figure::find(FigureSeries::Figure, number)?,
+            (None, None) => Figure::find(FigureSeries::Grid, "")?,
         };
-        if self.check.is_some() && figure.series != Series::Table {
+        if self.check.is_some() && figure.series != FigureSeries::Table {
             refuse!(flag "--check", "compares with numbers that the paper prints, and {} has none: give --table 1, 2 or 3; what figures claim is judged by --claims", figure.title());
         }
         let planned = self.planned()?;

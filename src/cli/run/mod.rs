@@ -2,7 +2,7 @@
 
 mod recorder;
 
-use super::device::{use_threads, Choice};
+use super::device::{use_threads, DeviceChoice};
 use super::{is_set, typed_command, Global};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
@@ -36,7 +36,7 @@ pub(super) struct RunContext<'a> {
 
 impl<'a> RunContext<'a> {
     /// Opens the device and the results folder.
-    pub fn open(device: Choice, training: &'a Training, stop: &'a AtomicBool, global: &Global) -> Result<Self> {
+    pub fn open(device: DeviceChoice, training: &'a Training, stop: &'a AtomicBool, global: &Global) -> Result<Self> {
         let threads = global.threads()?;
         use_threads(threads);
         let (device, device_name) = device.open()?;

@@ -1,6 +1,6 @@
 //! Arguments of `dsf sweep`, and of its subcommands that take the same flags.
 
-use crate::cli::device::Choice;
+use crate::cli::device::DeviceChoice;
 use crate::cli::{print, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
@@ -43,7 +43,7 @@ pub(super) struct Typed {
     ///
     /// With --per-gpu, `cuda` means all GPUs.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
-    pub device: Choice,
+    pub device: DeviceChoice,
     /// Runs at a time, sharing the threads [default: 1].
     #[arg(short, long, value_name = "N", conflicts_with = "per_gpu")]
     jobs: Option<usize>,
@@ -116,7 +116,7 @@ impl Typed {
             return Plan::of(task, &flags);
         }
         let plan = Experiment::plan_of(&self.experiment, &flags)?;
-        let other = |task: recipes::Task| plan.tasks().into_iter().find(|name| *name != task.name);
+        let other = |task: recipes::TaskRow| plan.tasks().into_iter().find(|name| *name != task.name);
         if let Some((task, other)) = task.and_then(|task| Some((task, other(task)?))) {
             refuse!(flag "--task" = task.name, "the experiment has runs of {other}, and names its tasks itself; leave --task out");
         }

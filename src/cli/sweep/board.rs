@@ -7,7 +7,7 @@ use crate::cli::Global;
 use crate::config::RunConfig;
 use crate::store::Failure;
 use crate::sweep::estimate::{self, duration};
-use crate::sweep::{Event, Message, Plan, Skip};
+use crate::sweep::{Plan, Skip, SweepEvent, WorkerMessage};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -51,13 +51,13 @@ impl<'a> Board<'a> {
         }
     }
 
-    pub fn show(&mut self, index: usize, event: &Event) {
+    pub fn show(&mut self, index: usize, event: &SweepEvent) {
         let name = describe(&self.runs[index]);
         match event {
-            Event::Launched => {
+            SweepEvent::Launched => {
                 self.active.insert(index, name);
             }
-            Event::Message(Message::Epoch { epoch, epochs, accuracy, loss, .. }) => {
+            SweepEvent::Message(WorkerMessage::Epoch { epoch, epochs, accuracy, loss, .. }) => {
                 let entry = self.runs[index].task.entry();
                 let language = entry.is_ok_and(|entry| entry.objective.is_language_model());
                 let learnt = if language {
@@ -69,33 +69,33 @@ impl<'a> Board<'a> {
                 let now = format!("{name}  epoch {epoch}/{epochs}  {learnt}");
                 self.active.insert(index, now);
             }
-            Event::Message(Message::Progress { epoch, epochs, step, steps, loss }) => {
+            SweepEvent::Message(WorkerMessage::Progress { epoch, epochs, step, steps, loss }) => {
                 let in_epoch = *step as f64 / *steps as f64;
                 let done = *epoch as f64 - 1.0 + in_epoch;
                 self.remaining.set_done(index, done / *epochs as f64);
                 let now = format!("{name}  epoch {epoch}/{epochs}, step {step}/{steps}  loss {loss:.4}");
                 self.active.insert(index, now);
             }
-            Event::Message(Message::Line(event)) if self.json && event["event"] != PROGRESS => {
+            SweepEvent::Message(WorkerMessage::Line(event)) if self.json && event["event"] != PROGRESS => {
                 // Write errors are ignored, as in `report`.
                 let _ = print::line(event);
             }
-            Event::Message(Message::Warning { text }) => self.console.say(&format!("{name}: {text}")),
-            Event::Message(Message::Start | Message::Other | Message::Line(_)) => {}
-            Event::Again(failure) => {
+            SweepEvent::Message(WorkerMessage::Warning { text }) => self.console.say(&format!("{name}: {text}")),
+            SweepEvent::Message(WorkerMessage::Start | WorkerMessage::Other | WorkerMessage::Line(_)) => {}
+            SweepEvent::Again(failure) => {
                 self.report(index, "again", Some(&format!("again after {failure}")), Some(failure));
             }
-            Event::Finished(row) => self.end(index, "finished", &finished(row), None),
-            Event::Failed(failure) => {
+            SweepEvent::Finished(row) => self.end(index, "finished", &finished(row), None),
+            SweepEvent::Failed(failure) => {
                 self.end(index, "failed", &format!("FAILED: {failure}"), Some(failure));
             }
-            Event::Interrupted => self.end(index, "interrupted", "stopped after a checkpoint", None),
-            Event::Skipped(Skip::Done) => self.skip(index, "done", None),
-            Event::Skipped(Skip::Failed) => {
+            SweepEvent::Interrupted => self.end(index, "interrupted", "stopped after a checkpoint", None),
+            SweepEvent::Skipped(Skip::Done) => self.skip(index, "done", None),
+            SweepEvent::Skipped(Skip::Failed) => {
                 let note = "failed before; --retry-failed tries again";
                 self.skip(index, "failed-before", Some(note));
             }
-            Event::Skipped(Skip::Busy) => {
+            SweepEvent::Skipped(Skip::Busy) => {
                 self.skip(index, "busy", Some("another process is working on it"));
             }
         }

@@ -26,9 +26,9 @@ use std::sync::atomic::AtomicBool;
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
-pub(super) struct Arguments {
+pub(super) struct SweepArguments {
     #[command(subcommand)]
-    what: Option<Action>,
+    what: Option<SweepAction>,
     #[command(flatten)]
     typed: Typed,
 }
@@ -38,7 +38,7 @@ const HALVING: &str = "halving";
 
 /// Other commands on the runs of a folder.
 #[derive(Subcommand)]
-enum Action {
+enum SweepAction {
     /// List the runs: done, running, failed, to do.
     ///
     /// Shows the host and progress of running runs, the reasons of failures, and the estimated time for the rest, as
@@ -81,14 +81,14 @@ struct Retry {
     typed: Typed,
 }
 
-pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: SweepArguments, global: &Global) -> Result<u8> {
     match arguments.what {
         None => sweep(&arguments.typed, global),
-        Some(Action::Status(typed)) => status::main(&typed, global),
-        Some(Action::Watch(typed)) => status::watch(&typed, global),
-        Some(Action::Retry(retry)) => retry.main(global),
-        Some(Action::Cancel) => cancel(global),
-        Some(Action::Merge { folders }) => merge(&folders, global),
+        Some(SweepAction::Status(typed)) => status::main(&typed, global),
+        Some(SweepAction::Watch(typed)) => status::watch(&typed, global),
+        Some(SweepAction::Retry(retry)) => retry.main(global),
+        Some(SweepAction::Cancel) => cancel(global),
+        Some(SweepAction::Merge { folders }) => merge(&folders, global),
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::config::RunConfig;
 use crate::error::Result;
 use crate::recipes::presets_of;
-use crate::report::{report, Figure, ReportOptions, Screen, Series, FORMATS};
-use crate::store::{Column, Metric, Outcome, Record, RunStatus, Shown, Store};
+use crate::report::{report, Figure, FigureSeries, ReportOptions, TextTarget, FORMATS};
+use crate::store::{Column, Metric, MetricFormat, Outcome, Record, RunStatus, Store};
 use crate::sweep::Plan;
 use crate::tasks;
 use serde_json::{json, Value};
@@ -95,7 +95,7 @@ impl<'a> PlanResults<'a> {
             .collect();
         let mixer = best.row.text(Column::MIXER);
         let number = match best.metric.shown {
-            Shown::Percent => format!("{:.1} %", 100.0 * best.value),
+            MetricFormat::Percent => format!("{:.1} %", 100.0 * best.value),
             _ => format!("{} {:.2}", best.metric.name, best.value),
         };
         if settings.is_empty() {
@@ -112,12 +112,12 @@ impl<'a> PlanResults<'a> {
         if rows.is_empty() {
             return Ok(None);
         }
-        let figure = Figure::find(Series::Grid, "")?;
+        let figure = Figure::find(FigureSeries::Grid, "")?;
         let runs: Vec<RunConfig> = self.planned.iter().filter(|run| drawn(run.task.name())).cloned().collect();
         let mut report = report(figure, &rows, Some(&runs), &presets_of, &ReportOptions::default())?;
         report.notes.clear();
         report.grids.iter_mut().for_each(|grid| grid.notes.clear());
-        let screen = Screen { colour, width: None };
+        let screen = TextTarget { colour, width: None };
         let text = FORMATS[0].render(&report, screen)?;
         let text = String::from_utf8_lossy(&text).trim_end().to_owned();
         Ok((text.lines().count() <= MOST_LINES).then_some(text))

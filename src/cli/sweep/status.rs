@@ -83,7 +83,7 @@ fn is_diverged(state: &RunState) -> bool {
 }
 
 /// Number of runs in each state.
-struct Counts {
+struct StateCounts {
     done: usize,
     diverged: usize,
     running: usize,
@@ -92,7 +92,7 @@ struct Counts {
     to_do: usize,
 }
 
-impl Counts {
+impl StateCounts {
     fn of(overview: &Overview) -> Self {
         let named = |name: &str| overview.count(|state| state.name() == name);
         let (done, running, failed) = (named("done"), named("running"), named("failed"));
@@ -108,7 +108,7 @@ impl Counts {
 }
 
 fn event(overview: &Overview) -> Value {
-    let counts = Counts::of(overview);
+    let counts = StateCounts::of(overview);
     let each: Vec<Value> = overview.runs.iter().map(one).collect();
     json!({ "event": "status", "schema": 1, "runs": overview.runs.len(), "done": counts.done,
             "diverged": counts.diverged, "running": counts.running, "failed": counts.failed, "to_do": counts.to_do,
@@ -147,7 +147,7 @@ fn one(seen: &RunWithState) -> Value {
 }
 
 fn text(overview: &Overview, store: &Store, global: &Global) -> String {
-    let counts = Counts::of(overview);
+    let counts = StateCounts::of(overview);
     let mut lines = vec![headline(overview, &counts)];
     lines.extend(rows(overview, "running", |seen| match &seen.state {
         RunState::Running(heard) => Some(vec![progress(heard), place(heard)]),
@@ -166,7 +166,7 @@ fn text(overview: &Overview, store: &Store, global: &Global) -> String {
     lines.join("\n")
 }
 
-fn headline(overview: &Overview, counts: &Counts) -> String {
+fn headline(overview: &Overview, counts: &StateCounts) -> String {
     let aside = |count: usize, what: &str| match count {
         0 => String::new(),
         count => format!(" ({count} of them {what})"),
@@ -215,7 +215,7 @@ fn place(heard: &LastHeartbeat) -> String {
     format!("on {}, pid {}, heard {ago} s ago", beat.host, beat.pid)
 }
 
-fn left(overview: &Overview, counts: &Counts) -> Option<String> {
+fn left(overview: &Overview, counts: &StateCounts) -> Option<String> {
     if overview.is_over() {
         return None;
     }

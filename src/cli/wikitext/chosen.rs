@@ -1,6 +1,6 @@
 //! Selection of weights, and of the tokenizer that belongs to them.
 
-use crate::cli::device::{use_threads, Choice};
+use crate::cli::device::{use_threads, DeviceChoice};
 use crate::cli::Global;
 use crate::error::{refuse, Result};
 use crate::model::weights::Checkpoint;
@@ -29,7 +29,7 @@ pub(super) struct Chosen {
     pub data_dir: Option<PathBuf>,
     /// Device: auto, cpu, cuda or cuda:1.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
-    device: Choice,
+    device: DeviceChoice,
 }
 
 impl Chosen {

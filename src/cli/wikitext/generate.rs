@@ -4,8 +4,8 @@ use super::chosen::Chosen;
 use super::stream::Streamed;
 use crate::cli::{exit, print, Global};
 use crate::error::{ensure, refuse, Error, Result};
-use crate::model::generate::{Choice, Continuation, Memory, Sampling};
-use crate::model::Model;
+use crate::model::generate::{Continuation, Memory, Sampling, SamplingRule};
+use crate::model::LanguageModel;
 use crate::sweep::estimate::{counted, duration};
 use crate::tasks::wikitext::Vocabulary;
 use crate::tasks::wikitext::WikitextConfig;
@@ -20,7 +20,7 @@ use std::time::Instant;
                   dsf wikitext generate --checkpoint results/runs/0123456789ab --prompt \"The state of\"\n  \
                   dsf wikitext generate --checkpoint pythia --prompt \"A recurrence\" --greedy --tokens 40\n  \
                   dsf wikitext generate --checkpoint w.safetensors --prompt - --top-p 0.9 < article.txt")]
-pub(super) struct Arguments {
+pub(super) struct GenerateArguments {
     #[command(flatten)]
     chosen: Chosen,
     /// Prompt; `-` reads it from stdin.
@@ -36,12 +36,12 @@ pub(super) struct Arguments {
     greedy: bool,
 }
 
-impl Arguments {
-    fn choice(&self) -> Choice {
+impl GenerateArguments {
+    fn choice(&self) -> SamplingRule {
         if self.greedy {
-            Choice::Greedy
+            SamplingRule::Greedy
         } else {
-            Choice::Sampled(Sampling { top_k: self.sampling.top_k.filter(|k| *k > 0), ..self.sampling })
+            SamplingRule::Sampled(Sampling { top_k: self.sampling.top_k.filter(|k| *k > 0), ..self.sampling })
         }
     }
 
@@ -59,7 +59,7 @@ impl Arguments {
     }
 }
 
-pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: &GenerateArguments, global: &Global) -> Result<u8> {
     arguments.choice().check()?;
     let prompt = arguments.prompt()?;
     let (found, text) = arguments.chosen.open(global)?;
@@ -126,7 +126,7 @@ fn fits(vocabulary: &Vocabulary, text: &WikitextConfig) -> Result<()> {
 }
 
 /// Describes the memory that the context takes.
-fn memory(model: &Model, memory: Memory) -> String {
+fn memory(model: &LanguageModel, memory: Memory) -> String {
     match memory {
         Memory::Held { bytes: held, read } => {
             let held = DecimalBytes(held as u64);

@@ -13,24 +13,24 @@ use clap::{Args, Subcommand};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
-pub(super) struct Arguments {
+pub(super) struct WikitextArguments {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<WikitextAction>,
     #[command(flatten)]
-    train: single::Arguments,
+    train: single::SingleArguments,
 }
 
 /// Commands on a trained model.
 #[derive(Subcommand)]
-enum Action {
+enum WikitextAction {
     /// Measure the perplexity of trained weights.
     ///
     /// Prints it per token, per word, and in bits per byte.
-    Eval(eval::Arguments),
+    Eval(eval::EvalArguments),
     /// Generate text from a prompt.
     ///
     /// Decodes token by token, with a state of constant size if the mixer has one.
-    Generate(generate::Arguments),
+    Generate(generate::GenerateArguments),
     /// Convert a GPT-NeoX model of Hugging Face to weights.
     ///
     /// Reads a model such as Pythia-70M and writes the weights as one safetensors file.
@@ -39,12 +39,12 @@ enum Action {
     Export(convert::Export),
 }
 
-pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: WikitextArguments, global: &Global) -> Result<u8> {
     match arguments.action {
-        Some(Action::Eval(arguments)) => eval::main(&arguments, global),
-        Some(Action::Generate(arguments)) => generate::main(&arguments, global),
-        Some(Action::Import(arguments)) => convert::import(&arguments, global),
-        Some(Action::Export(arguments)) => convert::export(&arguments, global),
+        Some(WikitextAction::Eval(arguments)) => eval::main(&arguments, global),
+        Some(WikitextAction::Generate(arguments)) => generate::main(&arguments, global),
+        Some(WikitextAction::Import(arguments)) => convert::import(&arguments, global),
+        Some(WikitextAction::Export(arguments)) => convert::export(&arguments, global),
         None => single::main(arguments.train, recipes::task("wikitext")?, global),
     }
 }

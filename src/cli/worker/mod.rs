@@ -4,7 +4,7 @@
 
 mod host;
 
-use super::device::Choice;
+use super::device::DeviceChoice;
 use super::perplexity;
 use super::run::{execute, RunContext, RunEvent};
 use super::screen::without_recall;
@@ -25,10 +25,10 @@ use std::time::{Duration, Instant};
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct WorkerArguments {
     /// Device to train on.
     #[arg(long, default_value = "auto")]
-    device: Choice,
+    device: DeviceChoice,
     /// Examples at a time, where memory ran out under what the config says.
     #[arg(long)]
     micro_batch: Option<usize>,
@@ -39,7 +39,7 @@ pub(super) struct Arguments {
     training: Training,
 }
 
-pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: WorkerArguments, global: &Global) -> Result<u8> {
     if arguments.host {
         return host::main(arguments.device, arguments.training, global);
     }
@@ -57,7 +57,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
 
 /// Trains a run, prints all its events on stdout, and returns the exit code.
 fn train(config: &RunConfig, context: &RunContext) -> Result<u8> {
-    let mut events = Events::new(config)?;
+    let mut events = JsonEvents::new(config)?;
     let result = execute(config, context, &mut |event| events.write(&event))?;
     emit(&done(config, &result))?;
     Ok(code(&result))
@@ -85,7 +85,7 @@ pub(super) fn done(config: &RunConfig, result: &RunResult) -> Value {
 }
 
 /// Prints updates as JSON lines on stdout.
-pub(super) struct Events<'a> {
+pub(super) struct JsonEvents<'a> {
     config: &'a RunConfig,
     id: String,
     epochs: usize,
@@ -97,7 +97,7 @@ pub(super) struct Events<'a> {
     last_progress: Option<Instant>,
 }
 
-impl<'a> Events<'a> {
+impl<'a> JsonEvents<'a> {
     pub fn new(config: &'a RunConfig) -> Result<Self> {
         Ok(Self {
             config,

@@ -3,7 +3,7 @@
 use super::server::{Answer, Request, Server};
 use super::{bytes, names, sha256, Listener};
 use crate::error::{Error, Result};
-use crate::fetch::download::{download, Checksum, Download};
+use crate::fetch::download::{download, Download, PublishedChecksum};
 use crate::files;
 use sha2::Sha256;
 use std::fs;
@@ -18,7 +18,7 @@ pub(super) struct Target {
     dir: TempDir,
     pub recorder: Listener,
     pub bytes: Option<u64>,
-    pub checksum: Checksum,
+    pub checksum: PublishedChecksum,
 }
 
 impl Target {
@@ -27,7 +27,7 @@ impl Target {
             dir: tempfile::tempdir().unwrap(),
             recorder: Listener::default(),
             bytes: None,
-            checksum: Checksum::Unknown,
+            checksum: PublishedChecksum::Unknown,
         }
     }
 

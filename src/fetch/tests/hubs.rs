@@ -1,7 +1,7 @@
 //! Files of a hub, in the layout of its cache.
 
 use super::server::{Answer, Request, Server};
-use super::{bytes, sha256, Dataset, World};
+use super::{bytes, sha256, FetchedDataset, World};
 use crate::error::Diagnostic;
 use crate::tasks::lra::LraDataset::{Listops, Text};
 use crate::tasks::wikitext::Corpus;
@@ -93,7 +93,7 @@ fn texts_and_the_tokenizer_come_from_repositories_of_their_own() {
             None => hub(request),
         }
     });
-    let wanted = [Dataset::Wikitext(Corpus::Wikitext103Raw), Dataset::GptNeox];
+    let wanted = [FetchedDataset::Wikitext(Corpus::Wikitext103Raw), FetchedDataset::GptNeox];
     let mut world = World::new(&server, &wanted);
     assert_eq!(world.fetch_all().unwrap(), wanted);
     let folder = world.request.root.join("wikitext-103-raw-v1");

@@ -7,8 +7,8 @@ mod refusals;
 mod server;
 
 use super::catalogue::entry;
-use super::context::{FetchContext, Progress};
-use super::{fetch, ArchiveSource, Dataset, FetchRequest, Hub};
+use super::context::{FetchContext, TransferProgress};
+use super::{fetch, ArchiveSource, FetchRequest, FetchedDataset, Hub};
 use crate::error::testing::Fails;
 use crate::error::Diagnostic;
 use crate::error::Result;
@@ -31,7 +31,7 @@ struct Listener {
 
 struct Recorder<'a>(&'a mut Vec<String>, &'a mut Vec<String>, &'a AtomicBool, Option<u64>);
 
-impl Progress for Recorder<'_> {
+impl TransferProgress for Recorder<'_> {
     fn say(&mut self, line: &str) {
         self.0.push(line.to_owned());
     }
@@ -69,7 +69,7 @@ struct World {
 }
 
 impl World {
-    fn new<D: Copy + Into<Dataset>>(server: &Server, datasets: &[D]) -> Self {
+    fn new<D: Copy + Into<FetchedDataset>>(server: &Server, datasets: &[D]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let source = |file: &'static str| ArchiveSource { file, url: server.url(file), bytes: None, md5: None };
         let request = FetchRequest {
@@ -86,7 +86,7 @@ impl World {
         Self { dir, request, recorder }
     }
 
-    fn fetch_all(&mut self) -> Result<Vec<Dataset>> {
+    fn fetch_all(&mut self) -> Result<Vec<FetchedDataset>> {
         let Self { request, recorder, .. } = self;
         recorder.context(|context| fetch(request, context))
     }
@@ -94,7 +94,7 @@ impl World {
     /// Fetches the datasets of the Long Range Arena.
     fn fetch(&mut self) -> Result<Vec<LraDataset>> {
         let lra = |dataset| match dataset {
-            Dataset::Lra(dataset) => Some(dataset),
+            FetchedDataset::Lra(dataset) => Some(dataset),
             _ => None,
         };
         Ok(self.fetch_all()?.into_iter().filter_map(lra).collect())
@@ -104,7 +104,7 @@ impl World {
         self.fetch().fails(kind)
     }
 
-    fn folder(&self, dataset: impl Into<Dataset>) -> PathBuf {
+    fn folder(&self, dataset: impl Into<FetchedDataset>) -> PathBuf {
         entry(dataset).path(&self.request.root)
     }
 }

@@ -5,7 +5,7 @@ use super::server::{Answer, Server};
 use super::{bytes, sha256};
 use crate::error::testing::Fails;
 use crate::error::Diagnostic;
-use crate::fetch::download::Checksum;
+use crate::fetch::download::PublishedChecksum;
 use std::net::TcpListener;
 use std::path::Path;
 
@@ -22,9 +22,10 @@ fn fails(target: &mut Target, server: &Server) -> Diagnostic {
 fn a_wrong_sum_is_named_beside_the_right_one_and_nothing_is_kept() {
     let server = Server::start(|request, _| Answer::file(request, &bytes(99), "v1"));
     let found = sha256(&bytes(99));
-    for (expected, found) in
-        [(Checksum::Sha256("00ff".to_owned()), found.as_str()), (Checksum::Md5("00ff".to_owned()), "MD5")]
-    {
+    for (expected, found) in [
+        (PublishedChecksum::Sha256("00ff".to_owned()), found.as_str()),
+        (PublishedChecksum::Md5("00ff".to_owned()), "MD5"),
+    ] {
         let mut target = Target::new();
         target.checksum = expected;
         fails(&mut target, &server).names(&[found, "00ff"]);
@@ -36,9 +37,9 @@ fn a_wrong_sum_is_named_beside_the_right_one_and_nothing_is_kept() {
 fn the_right_sums_pass() {
     let server = Server::start(|request, _| Answer::file(request, b"abc", "v1"));
     let mut target = Target::new();
-    target.checksum = Checksum::Md5("900150983cd24fb0d6963f7d28e17f72".to_owned());
+    target.checksum = PublishedChecksum::Md5("900150983cd24fb0d6963f7d28e17f72".to_owned());
     target.get(&server.url("file")).unwrap();
-    target.checksum = Checksum::Sha256(sha256(b"abc"));
+    target.checksum = PublishedChecksum::Sha256(sha256(b"abc"));
     target.get(&server.url("file")).unwrap();
 }
 

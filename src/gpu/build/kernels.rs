@@ -18,7 +18,7 @@ const JOBS: usize = 2;
 const FLAGS: [&str; 6] = ["--fatbin", "-O3", "-std=c++17", "--compress-mode=size", "-Xptxas", "-v"];
 
 /// One `.cu` file and its outputs.
-struct Kernel {
+struct KernelFile {
     stem: String,
     source: PathBuf,
     fatbin: PathBuf,
@@ -74,14 +74,14 @@ impl Setup {
 }
 
 /// Returns the `.cu` files of a folder, sorted by name.
-fn kernels(folder: &Path, out: &Path) -> Result<Vec<Kernel>, String> {
+fn kernels(folder: &Path, out: &Path) -> Result<Vec<KernelFile>, String> {
     let mut found = Vec::new();
     for entry in io(folder, fs::read_dir(folder))? {
         let source = io(folder, entry)?.path();
         let stem = source.file_stem().and_then(|s| s.to_str());
         if let (Some("cu"), Some(stem)) = (source.extension().and_then(|e| e.to_str()), stem) {
             let product = |ending: &str| out.join(format!("{stem}.{ending}"));
-            found.push(Kernel {
+            found.push(KernelFile {
                 stem: stem.to_owned(),
                 fatbin: product("fatbin"),
                 log: product("log"),
@@ -119,7 +119,7 @@ fn contents(source: &Path) -> Result<Vec<String>, String> {
 }
 
 /// Compiles one file, unless its inputs are unchanged.
-fn compile(kernel: &Kernel, setup: &Setup) -> Result<(), String> {
+fn compile(kernel: &KernelFile, setup: &Setup) -> Result<(), String> {
     let key = hash(&(setup.base, contents(&kernel.source)?)).to_string();
     if fs::read_to_string(&kernel.key).is_ok_and(|made_from| made_from == key) {
         return Ok(());
@@ -140,7 +140,7 @@ fn compile(kernel: &Kernel, setup: &Setup) -> Result<(), String> {
 }
 
 /// Compiles all changed files, two at a time, and returns every error.
-fn compile_all(kernels: &[Kernel], setup: &Setup) -> Result<(), Vec<String>> {
+fn compile_all(kernels: &[KernelFile], setup: &Setup) -> Result<(), Vec<String>> {
     let (queue, errors) = (Mutex::new(kernels.iter()), Mutex::new(Vec::new()));
     let next = || queue.lock().ok()?.next();
     thread::scope(|scope| {
@@ -162,8 +162,8 @@ fn compile_all(kernels: &[Kernel], setup: &Setup) -> Result<(), Vec<String>> {
 }
 
 /// Returns the module that the library includes.
-fn rust(kernels: &[Kernel]) -> String {
-    let entry = |k: &Kernel| {
+fn rust(kernels: &[KernelFile]) -> String {
+    let entry = |k: &KernelFile| {
         let (stem, fatbin) = (&k.stem, k.fatbin.display().to_string());
         format!("    ({stem:?}, include_bytes!({fatbin:?})),\n")
     };
@@ -174,7 +174,7 @@ fn rust(kernels: &[Kernel]) -> String {
     )
 }
 
-fn usages(kernels: &[Kernel]) -> Result<Vec<Usage>, String> {
+fn usages(kernels: &[KernelFile]) -> Result<Vec<Usage>, String> {
     let mut all = Vec::new();
     for kernel in kernels {
         let log = io(&kernel.log, fs::read_to_string(&kernel.log))?;

@@ -3,28 +3,28 @@
 
 mod sampling;
 
-pub use sampling::{Choice, Sampling};
+pub use sampling::{Sampling, SamplingRule};
 
-use super::{Decoder, Model};
+use super::{Decoder, LanguageModel};
 use crate::error::{ensure, Result};
 use candle_core::{DType, Device, Tensor};
 
 /// Prompt and the tokens generated after it.
 pub struct Continuation<'a> {
-    model: &'a Model,
+    model: &'a LanguageModel,
     device: Device,
-    choice: Choice,
+    choice: SamplingRule,
     /// Number of ids that may be generated. The head may have more rows than the tokenizer has tokens.
     tokens: usize,
     written: Vec<u16>,
     /// Number of ids at the end of `written` that the model has not read yet.
     unread: usize,
-    form: Form,
+    form: DecodingForm,
     /// Logits of the next token, one per id.
     logits: Vec<f32>,
 }
 
-enum Form {
+enum DecodingForm {
     Recurrent(Decoder),
     /// A forward pass over at most this many last tokens for each new one.
     Window(usize),
@@ -52,17 +52,17 @@ impl<'a> Continuation<'a> {
     ///
     /// Fails if the prompt is empty or [`Choice::check`] refuses `choice`.
     pub fn begin(
-        model: &'a Model,
+        model: &'a LanguageModel,
         prompt: &[u16],
-        choice: Choice,
+        choice: SamplingRule,
         (tokens, window): (usize, usize),
         device: &Device,
     ) -> Result<Self> {
         choice.check()?;
         ensure!(!prompt.is_empty(), "the prompt has no tokens; give at least one");
         let form = match model.begin(1)? {
-            Some(decoder) => Form::Recurrent(decoder),
-            None => Form::Window(window.max(1)),
+            Some(decoder) => DecodingForm::Recurrent(decoder),
+            None => DecodingForm::Window(window.max(1)),
         };
         let mut text = Self {
             model,
@@ -101,8 +101,8 @@ impl<'a> Continuation<'a> {
     /// Memory held now.
     pub fn memory(&self) -> Memory {
         match &self.form {
-            Form::Recurrent(decoder) => Memory::Held { bytes: decoder.bytes(), read: decoder.read() },
-            Form::Window(tokens) => Memory::Reread(*tokens),
+            DecodingForm::Recurrent(decoder) => Memory::Held { bytes: decoder.bytes(), read: decoder.read() },
+            DecodingForm::Window(tokens) => Memory::Reread(*tokens),
         }
     }
 
@@ -115,16 +115,16 @@ impl<'a> Continuation<'a> {
         let (written, unread) = (&self.written, std::mem::take(&mut self.unread));
         let mut logits = None;
         match &mut self.form {
-            Form::Recurrent(decoder) => {
+            DecodingForm::Recurrent(decoder) => {
                 for id in &written[written.len() - unread..] {
                     logits = Some(self.model.step(&tensor(&[*id])?, decoder)?);
                 }
             }
-            Form::Window(tokens) if unread > 0 => {
+            DecodingForm::Window(tokens) if unread > 0 => {
                 let seen = &written[written.len().saturating_sub(*tokens)..];
                 logits = Some(self.model.last_logits(&tensor(seen)?.unsqueeze(0)?)?);
             }
-            Form::Window(_) => {}
+            DecodingForm::Window(_) => {}
         }
         if let Some(logits) = logits {
             self.logits = logits.squeeze(0)?.to_dtype(DType::F32)?.to_vec1()?;

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// Rule by which the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Choice {
+pub enum SamplingRule {
     /// The most likely token; of equally likely ones the lowest id.
     Greedy,
     /// A random token.
@@ -30,7 +30,7 @@ pub struct Sampling {
     pub seed: u64,
 }
 
-impl Choice {
+impl SamplingRule {
     /// Checks that all settings are in range.
     ///
     /// # Errors
@@ -128,14 +128,14 @@ mod tests {
     fn shares(how: Sampling) -> [f64; 5] {
         let mut seen = [0.0; 5];
         for at in 0..20_000 {
-            seen[Choice::Sampled(how).pick(&LOGITS, at).unwrap()] += 1.0 / 20_000.0;
+            seen[SamplingRule::Sampled(how).pick(&LOGITS, at).unwrap()] += 1.0 / 20_000.0;
         }
         seen
     }
 
     #[test]
     fn greedy_takes_the_first_of_the_likeliest() {
-        assert_eq!(Choice::Greedy.pick(&LOGITS, 0).unwrap(), 1);
+        assert_eq!(SamplingRule::Greedy.pick(&LOGITS, 0).unwrap(), 1);
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn the_same_seed_draws_the_same_tokens_and_another_others() {
         let drawn = |seed| -> Vec<usize> {
-            let how = Choice::Sampled(Sampling { seed, ..sampling() });
+            let how = SamplingRule::Sampled(Sampling { seed, ..sampling() });
             (0..40).map(|at| how.pick(&LOGITS, at).unwrap()).collect()
         };
         assert_eq!(drawn(1), drawn(1));
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_refused() {
-        let refuses = |how: Sampling, flag| Choice::Sampled(how).check().refuses(flag);
+        let refuses = |how: Sampling, flag| SamplingRule::Sampled(how).check().refuses(flag);
         for temperature in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let how = Sampling { temperature, ..sampling() };
             refuses(how, "--temperature").names(&["--greedy"]);
@@ -187,6 +187,6 @@ mod tests {
             let how = Sampling { top_p, ..sampling() };
             refuses(how, "--top-p");
         }
-        Choice::Greedy.pick(&[0.0, f32::NAN], 0).fails("refused");
+        SamplingRule::Greedy.pick(&[0.0, f32::NAN], 0).fails("refused");
     }
 }

@@ -6,7 +6,7 @@
 mod hf;
 mod mapped;
 
-use super::{Io, Model};
+use super::{Io, LanguageModel};
 use crate::config::{Precision, RunConfig};
 use crate::error::{refuse, Error, Result};
 use crate::files::write_atomic_by;
@@ -34,14 +34,14 @@ pub struct Checkpoint {
     /// Config of the run that trained them; that of an imported model has no epochs.
     pub config: RunConfig,
     /// Run, epoch and step of the weights.
-    pub origin: Origin,
+    pub origin: WeightsOrigin,
     values: HashMap<String, Tensor>,
     place: PathBuf,
 }
 
 /// Run, epoch and step at which weights were saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
+pub struct WeightsOrigin {
     /// Id of the run; `None` if the weights were trained elsewhere.
     pub run: Option<String>,
     /// Number of finished epochs.
@@ -50,7 +50,7 @@ pub struct Origin {
     pub step: usize,
 }
 
-impl Origin {
+impl WeightsOrigin {
     fn read(metadata: &HashMap<String, String>) -> Self {
         let number = |key| metadata.get(key).and_then(|text| text.parse().ok());
         Self {
@@ -104,7 +104,7 @@ impl Checkpoint {
         };
         let config = RunConfig::parse(text, &path.display().to_string())?;
         Ok(Self {
-            origin: Origin::read(file.metadata()),
+            origin: WeightsOrigin::read(file.metadata()),
             values: file.floats(|_| true)?,
             place: path.to_owned(),
             config,
@@ -141,13 +141,13 @@ impl Checkpoint {
     /// # Errors
     ///
     /// Fails with the name of a tensor that is missing, misshapen or not part of the model.
-    pub fn model(&self, device: &Device) -> Result<Model> {
+    pub fn model(&self, device: &Device) -> Result<LanguageModel> {
         let bf16 = self.config.train.precision == Precision::Bf16 && !device.is_cpu();
         let activations = if bf16 { DType::BF16 } else { DType::F32 };
         let refused = |why: &str| Error::data(&self.place, why);
         let params = Params::given(self.values.clone(), DType::F32, device).for_activations(activations).detached();
         let io = Io::of(&self.config.task)?;
-        let model = Model::new(&self.config.model, io, &params);
+        let model = LanguageModel::new(&self.config.model, io, &params);
         let model = model.map_err(|e| refused(e.to_string().lines().next().unwrap_or("")))?;
         let used = params.vars();
         let known = |name: &String| used.iter().any(|(used, _)| used == name);
@@ -168,7 +168,7 @@ impl Checkpoint {
 /// Safetensors file of `weights` by name, in f32. Its header holds the config and `origin`.
 pub fn archive<'a>(
     config: &RunConfig,
-    origin: &Origin,
+    origin: &WeightsOrigin,
     weights: impl IntoIterator<Item = (&'a String, &'a Tensor)>,
 ) -> Archive<'a> {
     let mut archive = Archive::new(header(config, origin)).digested();
@@ -178,8 +178,8 @@ pub fn archive<'a>(
     archive
 }
 
-fn header(config: &RunConfig, origin: &Origin) -> [(&'static str, String); 4] {
-    let Origin { run, epoch, step } = origin;
+fn header(config: &RunConfig, origin: &WeightsOrigin) -> [(&'static str, String); 4] {
+    let WeightsOrigin { run, epoch, step } = origin;
     [
         (CONFIG, config.canonical()),
         (RUN, run.clone().unwrap_or_default()),

@@ -45,10 +45,10 @@ pub(super) fn run(mixer: &str) -> RunConfig {
 /// Weights of `config` in the format that training writes.
 pub(super) fn checkpoint(config: &RunConfig) -> Checkpoint {
     let params = Params::seeded(config.seed, DType::F32, &Device::Cpu);
-    Model::new(&config.model, Io::of(&config.task).unwrap(), &params).unwrap();
+    LanguageModel::new(&config.model, Io::of(&config.task).unwrap(), &params).unwrap();
     let values = params.vars().into_iter();
     Checkpoint {
-        origin: Origin { run: Some(config.id()), epoch: 2, step: 34 },
+        origin: WeightsOrigin { run: Some(config.id()), epoch: 2, step: 34 },
         config: config.clone(),
         values: values.map(|(name, var)| (name, var.as_tensor().clone())).collect(),
         place: PathBuf::from("in memory"),

@@ -14,7 +14,7 @@ use candle_core::{bail, Result, Shape, Tensor};
 use pattern::Checked;
 pub use pattern::Pattern;
 pub use place::{heads_apart, heads_beside};
-use place::{Heads, Rows, Sizes};
+use place::{HeadRows, HeadSizes, Heads};
 
 /// The rule from scores s_ij = q_i . k_j to weights p_ij, over the steps j that row i attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,12 +182,12 @@ impl CausalAttention {
     }
 
     /// Sizes of a tensor with `rows` rows per head and `width` numbers per row.
-    fn sizes(&self, rows: usize, width: usize) -> Sizes {
-        Sizes { sequences: self.batch, heads: self.heads, rows, width }
+    fn sizes(&self, rows: usize, width: usize) -> HeadSizes {
+        HeadSizes { sequences: self.batch, heads: self.heads, rows, width }
     }
 
     /// The rows of `item` (batch and head) in such a tensor.
-    fn rows_of<'a, F>(&self, x: &'a [F], item: usize, rows: usize, width: usize) -> Rows<'a, F> {
+    fn rows_of<'a, F>(&self, x: &'a [F], item: usize, rows: usize, width: usize) -> HeadRows<'a, F> {
         self.layout.rows_of(x, self.sizes(rows, width), item)
     }
 

@@ -29,7 +29,7 @@ pub fn heads_beside(x: &Tensor) -> Result<Tensor> {
 
 /// Some rows of one head of one sequence.
 #[derive(Clone, Copy)]
-pub(super) struct Rows<'a, F> {
+pub(super) struct HeadRows<'a, F> {
     /// Elements, beginning with the first row.
     x: &'a [F],
     width: usize,
@@ -37,7 +37,7 @@ pub(super) struct Rows<'a, F> {
     stride: usize,
 }
 
-impl<'a, F: Float> Rows<'a, F> {
+impl<'a, F: Float> HeadRows<'a, F> {
     pub(super) fn some(&self, rows: Range<usize>) -> Self {
         let end = match rows.is_empty() {
             true => rows.start * self.stride,
@@ -67,7 +67,7 @@ impl<'a, F: Float> Rows<'a, F> {
 
 /// Sizes of a tensor of `sequences` with `heads` heads and `rows` rows, and `width` numbers per row of a head.
 #[derive(Clone, Copy)]
-pub(super) struct Sizes {
+pub(super) struct HeadSizes {
     pub(super) sequences: usize,
     pub(super) heads: usize,
     pub(super) rows: usize,
@@ -76,8 +76,8 @@ pub(super) struct Sizes {
 
 impl Heads {
     /// The rows of `item` (sequence and head).
-    pub(super) fn rows_of<F>(self, x: &[F], sizes: Sizes, item: usize) -> Rows<'_, F> {
-        let Sizes { heads, rows, width, .. } = sizes;
+    pub(super) fn rows_of<F>(self, x: &[F], sizes: HeadSizes, item: usize) -> HeadRows<'_, F> {
+        let HeadSizes { heads, rows, width, .. } = sizes;
         let (first, stride) = match self {
             Self::Apart => (item * rows * width, width),
             Self::Beside => {
@@ -86,12 +86,12 @@ impl Heads {
                 (sequence * rows * stride + head * width, stride)
             }
         };
-        Rows { x: &x[first..], width, stride }
+        HeadRows { x: &x[first..], width, stride }
     }
 
     /// The rows of every item.
-    pub(super) fn rows_by_item<F>(self, x: &mut [F], sizes: Sizes) -> Vec<Vec<&mut [F]>> {
-        let Sizes { sequences, heads, rows, width } = sizes;
+    pub(super) fn rows_by_item<F>(self, x: &mut [F], sizes: HeadSizes) -> Vec<Vec<&mut [F]>> {
+        let HeadSizes { sequences, heads, rows, width } = sizes;
         let empty = |_| Vec::with_capacity(rows);
         let mut items: Vec<Vec<_>> = (0..sequences * heads).map(empty).collect();
         for (i, row) in x.chunks_exact_mut(width).enumerate() {

@@ -5,7 +5,7 @@ use crate::linear_scan::cuda::Extent;
 use crate::runtime::autograd::{Backward, CpuOp, Forward};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::map;
-use crate::runtime::strips::{Rows, Strip, Strips};
+use crate::runtime::strips::{Strip, StripRows, Strips};
 use crate::runtime::zeros::zeros;
 use dsf_simd::simd;
 
@@ -48,7 +48,7 @@ fn add_products<F: Float>(to: &mut [F], [a, b]: [&[F]; 2], sign: F, [c, d]: [&[F
 }
 
 #[simd]
-fn forward_strip<F: Float>(len: usize, strip: Strip, [a, x]: [&[F]; 2], mut h: Rows<F>) {
+fn forward_strip<F: Float>(len: usize, strip: Strip, [a, x]: [&[F]; 2], mut h: StripRows<F>) {
     for t in 0..len {
         let [x_re, x_im] = pair(strip, x, len, t);
         h[2 * t].copy_from_slice(x_re);
@@ -66,7 +66,13 @@ fn forward_strip<F: Float>(len: usize, strip: Strip, [a, x]: [&[F]; 2], mut h: R
 /// The adjoint scan: dL/dh_{t-1} receives conj(a_t) dL/dh_t, and dL/da_t = conj(h_{t-1}) dL/dh_t.
 /// Both gradients must be zero on entry.
 #[simd]
-fn backward_strip<F: Float>(len: usize, strip: Strip, [a, h, gh]: [&[F]; 3], mut ga: Rows<F>, mut gx: Rows<F>) {
+fn backward_strip<F: Float>(
+    len: usize,
+    strip: Strip,
+    [a, h, gh]: [&[F]; 3],
+    mut ga: StripRows<F>,
+    mut gx: StripRows<F>,
+) {
     for t in (0..len).rev() {
         for (part, gh) in pair(strip, gh, len, t).into_iter().enumerate() {
             for (gx, &gh) in gx[2 * t + part].iter_mut().zip(gh) {

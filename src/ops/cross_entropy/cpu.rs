@@ -34,7 +34,7 @@ impl CpuOp for CrossEntropy {
             let found: Vec<_> = tiles(logits, targets.len())
                 .zip(weight.chunks(CLASSES * width))
                 .map_in_parallel(|((first, tile), weight)| self.fill((hidden, weight), targets, first, tile));
-            let rows = Rows::of(&found, targets.len());
+            let rows = RowStatistics::of(&found, targets.len());
             loss += rows.loss.iter().map(|loss| loss.to_f64()).sum::<f64>();
             correct.extend(&rows.correct);
             if !tracked {
@@ -142,7 +142,7 @@ fn exponentiate<F: Float>(tile: &mut [F], targets: &[u32], first: usize, found: 
 
 /// Replaces the exponentials of `tile` by the gradient of the mean loss.
 #[simd]
-fn slopes<F: Float>(tile: &mut [F], of: &Rows<F>, targets: &[u32], first: usize, scale: F) {
+fn slopes<F: Float>(tile: &mut [F], of: &RowStatistics<F>, targets: &[u32], first: usize, scale: F) {
     let rows = tile.chunks_exact_mut(tile.len() / targets.len());
     let factors = of.factors.chunks(of.factors.len() / targets.len());
     for ((x, &target), factors) in rows.zip(targets).zip(factors) {
@@ -158,7 +158,7 @@ fn slopes<F: Float>(tile: &mut [F], of: &Rows<F>, targets: &[u32], first: usize,
 
 /// Statistics of rows over all tiles: their losses, whether their targets come first, and, row by row, the factor from
 /// each tile's exponentials to probabilities.
-struct Rows<F> {
+struct RowStatistics<F> {
     loss: Vec<F>,
     correct: Vec<F>,
     factors: Vec<F>,
@@ -173,7 +173,7 @@ struct RowStats<F> {
     target: Option<(F, bool)>,
 }
 
-impl<F: Float> Rows<F> {
+impl<F: Float> RowStatistics<F> {
     fn of(tiles: &[Vec<RowStats<F>>], count: usize) -> Self {
         let mut rows = Self { loss: zeros(count), correct: zeros(count), factors: zeros(count * tiles.len()) };
         (rows.loss.chunks_mut(ROWS).zip(rows.correct.chunks_mut(ROWS)))

@@ -16,7 +16,7 @@ const CACHED_BYTES: Tuned = Tuned::new(32 << 20, 1 << 14);
 const MAX_BYTES: Tuned = Tuned::new(512 << 20, 1 << 18);
 
 /// A tile of rows: the index of the first, their targets, and their hidden layer.
-struct Tile<'a> {
+struct RowTile<'a> {
     first: usize,
     hidden: View<'a>,
 }
@@ -47,7 +47,7 @@ impl CudaOp for CrossEntropy {
         for first in (0..rows).step_by(tile) {
             let some = tile.min(rows - first);
             let hidden = hidden.part(first * self.width, some * self.width);
-            let tile = Tile { first, hidden };
+            let tile = RowTile { first, hidden };
             let slopes = self.slopes(&head, &tile, &mut losses, &mut correct)?;
             if call.tracked {
                 self.add_gradient(&head, &tile, slopes.view(), &mut gw)?;
@@ -125,7 +125,7 @@ impl CrossEntropy {
 
     /// The gradient of the mean loss with respect to a tile's logits; unspecified values if
     /// untracked.
-    fn slopes(&self, head: &Head, tile: &Tile, losses: &mut Buffer, correct: &mut Buffer) -> Result<Buffer> {
+    fn slopes(&self, head: &Head, tile: &RowTile, losses: &mut Buffer, correct: &mut Buffer) -> Result<Buffer> {
         let (gpu, io) = (head.gpu, tile.hidden.dtype());
         let rows = tile.hidden.len() / self.width;
         let mut logits = gpu.alloc(DType::F32, rows * self.classes)?;
@@ -151,7 +151,7 @@ impl CrossEntropy {
     }
 
     /// Adds a tile's contribution to the gradient of the weight, slopes^T h.
-    fn add_gradient(&self, head: &Head, tile: &Tile, slopes: View, gw: &mut Buffer) -> Result<()> {
+    fn add_gradient(&self, head: &Head, tile: &RowTile, slopes: View, gw: &mut Buffer) -> Result<()> {
         let sizes = [self.classes, tile.hidden.len() / self.width, self.width];
         let (slopes, hidden) = (Matrix::transposed(slopes), Matrix::plain(tile.hidden));
         let product = Product::one(sizes, slopes, hidden).added(tile.first > 0);
@@ -159,7 +159,7 @@ impl CrossEntropy {
     }
 
     /// The gradient of a tile's hidden layer, slopes W.
-    fn gradient(&self, head: &Head, tile: &Tile, slopes: View) -> Result<Buffer> {
+    fn gradient(&self, head: &Head, tile: &RowTile, slopes: View) -> Result<Buffer> {
         let hidden = tile.hidden;
         let mut gh = head.gpu.alloc(hidden.dtype(), hidden.len())?;
         let sizes = [hidden.len() / self.width, self.classes, self.width];

@@ -4,7 +4,7 @@ use super::{DeltaRule, A, B};
 use crate::gpu::sizes::matrix_state::SPAN;
 use crate::gpu::{Arg, Buffer, Grid, Kernel, View, WARP};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
-use crate::runtime::matrix_state::{Sizes, DECAYS, KEYS, QUERIES, VALUES};
+use crate::runtime::matrix_state::{StateSizes, DECAYS, KEYS, QUERIES, VALUES};
 use crate::runtime::sums::add_parts;
 use candle_core::{bail, DType, Result};
 
@@ -75,7 +75,7 @@ impl CudaOp for DeltaRule {
 }
 
 impl Walk {
-    fn new(op: &Sizes) -> Result<Self> {
+    fn new(op: &StateSizes) -> Result<Self> {
         let fits = |height: &&Height| op.keys <= height.rows * WARP;
         let Some(height) = HEIGHTS.iter().find(fits) else {
             let (keys, most) = (op.keys, HEIGHTS[1].rows * WARP);
@@ -102,12 +102,12 @@ impl Walk {
 }
 
 /// Number of elements of the stored states.
-fn states(op: &Sizes) -> usize {
+fn states(op: &StateSizes) -> usize {
     op.batch * op.heads * op.events().div_ceil(SPAN) * op.keys * op.values
 }
 
 /// Number of elements of (B, L, s, e).
-fn of_columns(op: &Sizes) -> usize {
+fn of_columns(op: &StateSizes) -> usize {
     op.batch * op.len * op.heads * op.values
 }
 
@@ -118,7 +118,7 @@ fn inputs<'a>(ins: &[View<'a>], go: &[View<'a>], events: Option<&'a Buffer>) -> 
 }
 
 /// Returns the gradients of q, k, g, a and b, from the results of the walks by columns.
-fn sum_columns(op: &Sizes, call: LaunchBackward, found: [&Buffer; 4]) -> Result<[Option<Buffer>; 5]> {
+fn sum_columns(op: &StateSizes, call: LaunchBackward, found: [&Buffer; 4]) -> Result<[Option<Buffer>; 5]> {
     let io = call.only().grad.dtype();
     let tiles = op.keys.div_ceil(SIDE);
     let shares = if op.decays == 1 { tiles } else { 1 };

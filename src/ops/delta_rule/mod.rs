@@ -6,7 +6,7 @@ mod cuda;
 mod reference;
 
 use crate::runtime::autograd::{apply_or, Op};
-use crate::runtime::matrix_state::Sizes;
+use crate::runtime::matrix_state::StateSizes;
 use crate::runtime::shape;
 use candle_core::{Result, Shape, Tensor};
 
@@ -38,11 +38,11 @@ const A: usize = 4;
 const B: usize = 5;
 
 /// Delta rule; the inputs are in the order q, k, v, g, a, b.
-struct DeltaRule(Sizes);
+struct DeltaRule(StateSizes);
 
 impl DeltaRule {
     fn check([q, k, v, g, a, b]: [&Tensor; 6], rows: Option<&Tensor>) -> Result<Self> {
-        let sizes = Sizes::check(Self::NAME, [q, k, v, g], rows)?;
+        let sizes = StateSizes::check(Self::NAME, [q, k, v, g], rows)?;
         shape::expect(Self::NAME, ("a", a), ("k", k), k.dims())?;
         shape::expect(Self::NAME, ("b", b), ("k", k), k.dims())?;
         Ok(Self(sizes))

@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::matrix_state::{MatrixOp, Sizes};
+use crate::runtime::check::matrix_state::{CheckSizes, MatrixOp};
 use crate::runtime::distance::numbers;
 use crate::runtime::rng::Rng;
 use candle_core::{DType, Device};
@@ -19,7 +19,7 @@ fn tensor(values: &[f64], shape: &[usize]) -> Tensor {
     Tensor::from_slice(values, shape, &Device::Cpu).unwrap()
 }
 
-const SIZES: [Sizes; 11] = [
+const SIZES: [CheckSizes; 11] = [
     [2, 5, 2, 3, 2, 3],
     [3, 1, 2, 3, 5, 3],
     [1, 2, 1, 1, 1, 1],
@@ -57,7 +57,7 @@ fn many_queries_at_one_time_and_none_at_the_end_are_fine() {
 }
 
 /// Sizes around the tiles and teams of the kernels, and numbers of events around their spans.
-const TILES: [Sizes; 11] = [
+const TILES: [CheckSizes; 11] = [
     [2, 5, 2, 3, 2, 3],
     [3, 1, 1, 1, 1, 1],
     [1, 8, 2, 9, 5, 1],

@@ -44,7 +44,7 @@ impl Gates {
 /// ascend within each sequence. The result is (B, R, N), the states at those times, or (B, L, N)
 /// without `rows`. Other shapes and times are errors.
 pub fn gated_scan(z: &Tensor, x: &Tensor, gates: &Gates, rows: Option<&Tensor>) -> Result<Tensor> {
-    let sizes = Sizes::check(z, x, rows)?;
+    let sizes = ScanSizes::check(z, x, rows)?;
     let by = ("x", x);
     match gates {
         Gates::Reversed { alpha } => shape::parameter(OP, ("alpha", alpha), by, &[1])?,
@@ -60,7 +60,7 @@ pub fn gated_scan(z: &Tensor, x: &Tensor, gates: &Gates, rows: Option<&Tensor>) 
     }
 }
 
-fn scan(sizes: Sizes, z: &Tensor, x: &Tensor, gates: &Gates) -> Result<Tensor> {
+fn scan(sizes: ScanSizes, z: &Tensor, x: &Tensor, gates: &Gates) -> Result<Tensor> {
     match gates {
         Gates::Sigmoid => apply_one(Scan { sizes, rule: Gated }, &[z, x]),
         Gates::Reversed { alpha } => {
@@ -77,7 +77,7 @@ fn scan(sizes: Sizes, z: &Tensor, x: &Tensor, gates: &Gates) -> Result<Tensor> {
 const OP: &str = "gated_scan";
 
 /// The sizes of a scan, and the times whose states are returned; `None` for all.
-struct Sizes {
+struct ScanSizes {
     extent: Extent,
     selected: Option<Selected>,
 }
@@ -91,7 +91,7 @@ struct Selected {
     times: Tensor,
 }
 
-impl Sizes {
+impl ScanSizes {
     fn check(z: &Tensor, x: &Tensor, rows: Option<&Tensor>) -> Result<Self> {
         let [batch, len, width] = shape::dims(OP, ("x", x))?;
         shape::expect(OP, ("z", z), ("x", x), &[batch, len, 2 * width])?;
@@ -118,7 +118,7 @@ impl Sizes {
 }
 
 struct Scan<R> {
-    sizes: Sizes,
+    sizes: ScanSizes,
     rule: R,
 }
 

@@ -67,9 +67,9 @@ fn it_passes_the_suite() {
 fn kernels_agree(rule: usize, (batch, len, width): (usize, usize, usize), pieces: usize) {
     for selected in [false, true] {
         let in_pieces = |ins: &[Tensor]| {
-            let sizes = Sizes::check(&ins[0], &ins[1], rows(ins, selected)?.as_ref())?;
+            let sizes = ScanSizes::check(&ins[0], &ins[1], rows(ins, selected)?.as_ref())?;
             let extent = sizes.extent.cut(pieces);
-            scan(Sizes { extent, ..sizes }, &ins[0], &ins[1], &RULES[rule](ins))
+            scan(ScanSizes { extent, ..sizes }, &ins[0], &ins[1], &RULES[rule](ins))
         };
         // The gradient of alpha is one sum over all numbers; its rounding errors are as large as the remainder after
         // cancellation.

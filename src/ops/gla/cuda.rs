@@ -4,7 +4,7 @@ use super::Gla;
 use crate::gpu::sizes::matrix_state::SPAN;
 use crate::gpu::{Arg, Buffer, Grid, Kernel, WARP};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
-use crate::runtime::matrix_state::Sizes;
+use crate::runtime::matrix_state::StateSizes;
 use crate::runtime::sums::add_parts;
 use candle_core::{DType, Result};
 
@@ -74,6 +74,6 @@ impl CudaOp for Gla {
 }
 
 /// Blocks for every head, tile of columns and tile of rows.
-fn grid(op: &Sizes, tiles: usize, threads: usize) -> Grid {
+fn grid(op: &StateSizes, tiles: usize, threads: usize) -> Grid {
     Grid { blocks: [op.batch * op.heads, op.values.div_ceil(WIDTH), tiles], threads, shared: 0 }
 }

@@ -6,7 +6,7 @@ mod cuda;
 mod reference;
 
 use crate::runtime::autograd::{apply_or, Op};
-use crate::runtime::matrix_state::Sizes;
+use crate::runtime::matrix_state::StateSizes;
 use candle_core::{Result, Shape, Tensor};
 
 /// S_t = diag(e^{g_t}) S_{t-1} + k_t v_tᵀ and o_t = S_tᵀ q_t with S_{-1} = 0, for each sequence and
@@ -19,11 +19,11 @@ use candle_core::{Result, Shape, Tensor};
 /// gradient of zero. Only e^{g_t} of single steps are computed, so that strong decays are exact.
 pub fn gla(q: &Tensor, k: &Tensor, v: &Tensor, g: &Tensor, rows: Option<&Tensor>) -> Result<Tensor> {
     let ins = [q, k, v, g];
-    let op = Gla(Sizes::check(Gla::NAME, ins, rows)?);
+    let op = Gla(StateSizes::check(Gla::NAME, ins, rows)?);
     apply_or(op, &ins, |_| reference::gla(ins, rows))
 }
 
-struct Gla(Sizes);
+struct Gla(StateSizes);
 
 impl Op for Gla {
     const NAME: &'static str = "gla";

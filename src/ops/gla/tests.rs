@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::matrix_state::{MatrixOp, Sizes};
+use crate::runtime::check::matrix_state::{CheckSizes, MatrixOp};
 use candle_core::{DType, Device};
 
 const OP: MatrixOp = MatrixOp {
@@ -8,7 +8,7 @@ const OP: MatrixOp = MatrixOp {
     reference: |x, rows| reference::gla([&x[0], &x[1], &x[2], &x[3]], rows),
 };
 
-const SIZES: [Sizes; 10] = [
+const SIZES: [CheckSizes; 10] = [
     [2, 5, 2, 3, 2, 3],
     [3, 1, 2, 3, 5, 3],
     [1, 2, 1, 1, 1, 1],
@@ -45,7 +45,7 @@ fn many_queries_at_one_time_and_none_at_the_end_are_fine() {
 }
 
 /// Sizes around the tiles of the kernels, and numbers of events around their spans.
-const TILES: [Sizes; 7] = [
+const TILES: [CheckSizes; 7] = [
     [2, 5, 2, 3, 2, 3],
     [3, 1, 1, 1, 1, 1],
     [1, 8, 2, 9, 5, 1],

@@ -57,7 +57,7 @@ pub(super) struct Whole<'a> {
 }
 
 /// The gradients of x, weight and bias, and a second copy of that of x.
-pub(super) struct Grads {
+pub(super) struct LayerNormGrads {
     pub(super) x: Buffer,
     pub(super) weight: Buffer,
     pub(super) bias: Buffer,
@@ -83,7 +83,7 @@ impl LayerNorm {
 
     /// Returns the gradients that follow from `gy`, the gradient of the norm; with a second copy of that of x if
     /// `twice`.
-    fn launch_gradients(&self, gpu: &Gpu, of: Whole, weight: View, gy: View, twice: bool) -> Result<Grads> {
+    fn launch_gradients(&self, gpu: &Gpu, of: Whole, weight: View, gy: View, twice: bool) -> Result<LayerNormGrads> {
         let (io, width, rows) = (gy.dtype(), self.width, gy.len() / self.width);
         let mut x = gpu.alloc(io, gy.len())?;
         let mut again = twice.then(|| gpu.alloc(io, gy.len())).transpose()?;
@@ -101,7 +101,7 @@ impl LayerNorm {
         gpu.launch(kernel, Grid::of(blocks, THREADS), &args)?;
         let parts = [parts_w.view(), parts_b.view()];
         let [weight, bias] = sums_of(gpu, parts.map(|parts| (parts, width)))?;
-        Ok(Grads { x, weight, bias, again })
+        Ok(LayerNormGrads { x, weight, bias, again })
     }
 
     /// The gradients of x, y, weight and bias from those of the sum and of its norm.

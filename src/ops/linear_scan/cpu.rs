@@ -5,7 +5,7 @@ use super::cuda::Extent;
 use super::LinearScan;
 use crate::runtime::autograd::{Backward, CpuOp, Forward, Used};
 use crate::runtime::float::Float;
-use crate::runtime::strips::{Rows, Strip, Strips};
+use crate::runtime::strips::{Strip, StripRows, Strips};
 use crate::runtime::zeros::zeros;
 use dsf_simd::simd;
 
@@ -34,7 +34,7 @@ impl CpuOp for LinearScan {
 }
 
 #[simd]
-fn forward_strip<F: Float>(len: usize, strip: Strip, [a, x]: [&[F]; 2], mut h: Rows<F>) {
+fn forward_strip<F: Float>(len: usize, strip: Strip, [a, x]: [&[F]; 2], mut h: StripRows<F>) {
     h[0].copy_from_slice(strip.row(x, len, 0));
     for t in 1..len {
         let [a, x] = [strip.row(a, len, t), strip.row(x, len, t)];
@@ -54,7 +54,14 @@ fn add_product<F: Float>(to: &mut [F], x: &[F], a: &[F], b: &[F]) {
 /// The adjoint scan: dL/dx_t = dL/dh_t, to which later steps contribute a_{t+1} dL/dh_{t+1}. `ga`
 /// must be zero on entry; its first row stays zero, as h_{-1} = 0.
 #[simd]
-fn backward_strip<F: Float>(len: usize, strip: Strip, a: &[F], h: Used<&[F]>, mut ga: Rows<F>, mut gx: Rows<F>) {
+fn backward_strip<F: Float>(
+    len: usize,
+    strip: Strip,
+    a: &[F],
+    h: Used<&[F]>,
+    mut ga: StripRows<F>,
+    mut gx: StripRows<F>,
+) {
     gx[len - 1].copy_from_slice(strip.row(h.grad, len, len - 1));
     for t in (1..len).rev() {
         let (a, before) = (strip.row(a, len, t), strip.row(h.value, len, t - 1));

@@ -32,7 +32,7 @@ pub(crate) struct Strip {
 }
 
 /// The output rows of a strip.
-pub(crate) type Rows<'a, F> = Vec<&'a mut [F]>;
+pub(crate) type StripRows<'a, F> = Vec<&'a mut [F]>;
 
 impl Strips {
     pub(crate) fn new(batch: usize, width: usize) -> Self {
@@ -44,7 +44,7 @@ impl Strips {
     pub(crate) fn run<F: Float, const OUTS: usize>(
         &self,
         outs: [&mut [F]; OUTS],
-        f: impl Fn(Strip, [Rows<F>; OUTS]) + Sync,
+        f: impl Fn(Strip, [StripRows<F>; OUTS]) + Sync,
     ) {
         let mut outs = outs.map(|out| {
             let sequence = out.len() / self.batch;
@@ -65,11 +65,11 @@ impl Strips {
     }
 
     /// The output rows of one sequence, by strip.
-    fn cut<'a, F, const OUTS: usize>(&self, outs: [&'a mut [F]; OUTS]) -> Vec<[Rows<'a, F>; OUTS]> {
+    fn cut<'a, F, const OUTS: usize>(&self, outs: [&'a mut [F]; OUTS]) -> Vec<[StripRows<'a, F>; OUTS]> {
         let rows = outs.each_ref().map(|out| out.len() / self.width);
         let strips = self.width.div_ceil(self.strip);
         let empty = |_| array::from_fn(|k| Vec::with_capacity(rows[k]));
-        let mut tasks: Vec<[Rows<F>; OUTS]> = (0..strips).map(empty).collect();
+        let mut tasks: Vec<[StripRows<F>; OUTS]> = (0..strips).map(empty).collect();
         for (k, out) in outs.into_iter().enumerate() {
             for row in out.chunks_exact_mut(self.width) {
                 for (task, piece) in tasks.iter_mut().zip(row.chunks_mut(self.strip)) {

@@ -3,7 +3,7 @@
 use super::Ssd;
 use crate::gpu::{Buffer, Gpu, View};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
-use crate::runtime::chunked::cuda::{Decay, Gradients, Launched, Rows};
+use crate::runtime::chunked::cuda::{GpuDecay, GpuGradients, Launched, SummedTimes};
 use candle_core::{bail, Result};
 
 impl CudaOp for Ssd {
@@ -13,7 +13,7 @@ impl CudaOp for Ssd {
 
     fn backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
         with_sum(self, call.gpu, call.ins, |sum| {
-            let Gradients { b, c, x, decay } = sum.backward(call.only().grad)?;
+            let GpuGradients { b, c, x, decay } = sum.backward(call.only().grad)?;
             let Some([step, rate]) = decay else {
                 bail!("ssd: a scan without decays");
             };
@@ -33,11 +33,11 @@ fn with_sum<R>(op: &Ssd, gpu: &Gpu, ins: &[View], run: impl FnOnce(Launched) -> 
             len: op.sums.len,
             channels: op.sums.channels,
             states: op.sums.states,
-            rows: Rows { count: op.sums.times.rows, positions, shared: 1 },
+            rows: SummedTimes { count: op.sums.times.rows, positions, shared: 1 },
             b,
             c,
             x: u,
-            decay: Some(Decay { step: delta, rate: a }),
+            decay: Some(GpuDecay { step: delta, rate: a }),
         })
     })
 }

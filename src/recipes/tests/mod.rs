@@ -8,7 +8,7 @@ mod presets_of_rows;
 
 use super::*;
 use crate::config::{
-    AdamConfig, Decay, Dual, InitScheme, Input, LanguageConfig, Layout, Loss, Pool, Precision, Protocol, Rotary,
+    AdamConfig, Decay, Dual, InitScheme, InputMap, LanguageConfig, Layout, Loss, Pool, Precision, Protocol, Rotary,
     Schedule, StateMixer, TrainConfig,
 };
 use crate::error::testing::Fails;

@@ -185,7 +185,7 @@ fn a_quick_pathfinder_has_short_paths_unless_it_reads_files() {
     assert_eq!(arena(&files).contour_length(), 14);
     assert_eq!(of(&[]).model.classifier.unwrap().pool, Pool::Mean);
     let quick = quick.model.classifier.unwrap();
-    assert_eq!((quick.pool, quick.input), (Pool::Max, Input::Embedding));
+    assert_eq!((quick.pool, quick.input), (Pool::Max, InputMap::Embedding));
     assert_eq!(quick.dual, Dual::Logits);
 }
 

@@ -1,7 +1,7 @@
 //! Renders verdicts as grids: one line per claim, one grid per study, and one record per quantity for programs.
 
 use super::super::coverage::counted;
-use super::super::grid::{fact, Cell, Facts, Grid, Line, Style};
+use super::super::grid::{fact, Cell, Facts, Grid, GridLine, Style};
 use super::super::solved::Share;
 use super::super::stats::{Within, ALPHA, FEWEST};
 use super::super::{mixed, Coverage, RateChoice, Report, ReportOptions, SCHEMA};
@@ -70,7 +70,7 @@ pub(super) fn report(judged: &[Judgement], runs: &[&Record], options: &ReportOpt
 
 /// Grid of `judged`; if `whole`, with notes on what each claim states and which runs it lacks.
 fn grid(title: String, judged: &[&Judgement], whole: bool) -> Grid {
-    let lines = judged.iter().map(|judgement| Line::new(judgement.claim.name, judgement.cells().into()));
+    let lines = judged.iter().map(|judgement| GridLine::new(judgement.claim.name, judgement.cells().into()));
     let explained = judged.iter().filter(|_| whole);
     Grid {
         axes: ["claim".into(), String::new()],

@@ -1,12 +1,12 @@
 //! Judges a claim from the cells of a study: a test of a difference or a slope for each of its quantities.
 
-use super::super::score::{distinct_rates, RateChoice, Reported, Status};
+use super::super::score::{distinct_rates, GroupStatus, RateChoice, Reported};
 use super::super::solved::{LogRank, Share, Stratum, Time, Trial};
-use super::super::stats::{holm, resolution, Block, Estimate, Evidence, Within, FEWEST};
-use super::super::Group;
-use super::study::Cell;
-use super::table::{Aggregate, AxisEnd, CellFilter, Claim, Contrast, Holds, Measure, Rates};
-use crate::store::{Column, Metric, Outcome, Record, Shown};
+use super::super::stats::{holm, resolution, Estimate, Evidence, SeedBlock, Within, FEWEST};
+use super::super::RunGroup;
+use super::study::StudyCell;
+use super::table::{Aggregate, AxisEnd, CellFilter, Claim, Contrast, Holds, Measure, RateRule};
+use crate::store::{Column, Metric, MetricFormat, Outcome, Record};
 use std::collections::BTreeMap;
 
 /// Outcome of testing a claim on the runs.
@@ -110,11 +110,11 @@ impl Test {
 
 /// Tests of every quantity of `claim` in `cells`, at each point of the axes `apart`. If the cells are the `whole` grid,
 /// every mixer is required in every cell; otherwise only those with runs are judged.
-pub(super) fn tests(claim: &Claim, cells: &[Cell], whole: bool, apart: &[&str], choice: RateChoice) -> Vec<Test> {
+pub(super) fn tests(claim: &Claim, cells: &[StudyCell], whole: bool, apart: &[&str], choice: RateChoice) -> Vec<Test> {
     let mut tests = Vec::new();
     for contrast in &claim.contrasts {
-        let quantity = Quantity { claim, contrast, choice };
-        let mut units: BTreeMap<Vec<&str>, Vec<&Cell>> = BTreeMap::new();
+        let quantity = ClaimQuantity { claim, contrast, choice };
+        let mut units: BTreeMap<Vec<&str>, Vec<&StudyCell>> = BTreeMap::new();
         for cell in quantity.cells(cells, whole) {
             let key = apart.iter().map(|flag| quantity.value(cell, flag));
             units.entry(key.collect()).or_default().push(cell);
@@ -175,59 +175,60 @@ impl Measure {
     /// Whether the measure is a share, from 0 to 1.
     pub fn is_share(self) -> bool {
         match self {
-            Self::Metric(name) => Metric::find(name).is_some_and(|m| m.shown == Shown::Percent),
+            Self::Metric(name) => Metric::find(name).is_some_and(|m| m.shown == MetricFormat::Percent),
             Self::Selected | Self::Solved(_) => true,
         }
     }
 }
 
 /// Runs of one mixer in one cell, at the rates at which its set of cells is compared.
-struct Sample<'c> {
+struct CellSample<'c> {
     set: usize,
     /// Index of its mixer in the contrast.
     side: usize,
     /// The mixer and the cell.
     name: String,
-    cell: &'c Cell<'c>,
+    cell: &'c StudyCell<'c>,
     weight: f64,
-    group: &'c Group<'c>,
+    group: &'c RunGroup<'c>,
     runs: Vec<&'c Record>,
 }
 
 /// A quantity of a claim, with all that its test needs.
-struct Quantity<'a> {
+struct ClaimQuantity<'a> {
     claim: &'a Claim,
     contrast: &'a Contrast,
     choice: RateChoice,
 }
 
-impl Quantity<'_> {
+impl ClaimQuantity<'_> {
     fn axis(&self, flag: &str) -> usize {
         let found = self.claim.axes.iter().position(|axis| axis.flag == flag);
         found.expect("a test walks the names of CLAIMS")
     }
 
-    fn value<'c>(&self, cell: &'c Cell, flag: &str) -> &'c str {
+    fn value<'c>(&self, cell: &'c StudyCell, flag: &str) -> &'c str {
         &cell.at[self.axis(flag)]
     }
 
     /// Value of `cell` on an axis as a number; for sizes such as `512:64`, the first one.
-    fn number(&self, cell: &Cell, flag: &str) -> f64 {
+    fn number(&self, cell: &StudyCell, flag: &str) -> f64 {
         let first = self.value(cell, flag).split(':').next();
         first.and_then(|n| n.parse().ok()).unwrap_or(f64::NAN)
     }
 
     /// Cells of the quantity. Unless every cell is required, those without runs of all its mixers are left out.
-    fn cells<'c>(&self, cells: &'c [Cell<'c>], whole: bool) -> Vec<&'c Cell<'c>> {
-        let there = |cell: &Cell| self.contrast.weights.iter().all(|(mixer, _)| cell.sides.contains_key(mixer));
+    fn cells<'c>(&self, cells: &'c [StudyCell<'c>], whole: bool) -> Vec<&'c StudyCell<'c>> {
+        let there = |cell: &StudyCell| self.contrast.weights.iter().all(|(mixer, _)| cell.sides.contains_key(mixer));
         let present = cells.iter().filter(|cell| whole || there(cell));
-        let is = |cell: &Cell, at: &[(&str, &str)]| at.iter().all(|(flag, value)| self.value(cell, flag) == *value);
+        let is =
+            |cell: &StudyCell, at: &[(&str, &str)]| at.iter().all(|(flag, value)| self.value(cell, flag) == *value);
         match &self.contrast.only {
             None => present.collect(),
             Some(CellFilter::Point(at)) => present.filter(|cell| is(cell, at)).collect(),
             Some(CellFilter::AllBut(at)) => present.filter(|cell| !is(cell, at)).collect(),
             Some(CellFilter::Ends(ends)) => {
-                let is_at_end = |cell: &&Cell, (flag, end): &(&str, AxisEnd)| {
+                let is_at_end = |cell: &&StudyCell, (flag, end): &(&str, AxisEnd)| {
                     let all = || present.clone().map(|cell| self.number(cell, flag));
                     let (least, most) = (all().reduce(f64::min), all().reduce(f64::max));
                     let extreme = match end {
@@ -237,14 +238,14 @@ impl Quantity<'_> {
                     };
                     Some(self.number(cell, flag)) == extreme
                 };
-                let at_ends = |cell: &&Cell| ends.iter().all(|end| is_at_end(cell, end));
+                let at_ends = |cell: &&StudyCell| ends.iter().all(|end| is_at_end(cell, end));
                 present.clone().filter(at_ends).collect()
             }
         }
     }
 
     /// Tests the quantity; `None` if a slope has too few cells.
-    fn test(&self, about: String, cells: &[&Cell]) -> Option<Test> {
+    fn test(&self, about: String, cells: &[&StudyCell]) -> Option<Test> {
         let compared = self.compared(cells);
         if compared.is_empty() {
             return None;
@@ -272,13 +273,13 @@ impl Quantity<'_> {
 
     /// Sets of weighted cells within which numbers are compared: single cells, or the cells that differ only in the
     /// axis of a slope.
-    fn compared<'c>(&self, cells: &[&'c Cell<'c>]) -> Vec<Vec<(f64, &'c Cell<'c>)>> {
+    fn compared<'c>(&self, cells: &[&'c StudyCell<'c>]) -> Vec<Vec<(f64, &'c StudyCell<'c>)>> {
         let Aggregate::Doublings(flag) = self.contrast.over else {
             let each = cells.iter().map(|cell| vec![(1.0, *cell)]);
             return each.collect();
         };
         let axis = self.axis(flag);
-        let mut lines: BTreeMap<Vec<&str>, Vec<(f64, &Cell)>> = BTreeMap::new();
+        let mut lines: BTreeMap<Vec<&str>, Vec<(f64, &StudyCell)>> = BTreeMap::new();
         for cell in cells {
             let rest = cell.at.iter().enumerate().filter(|(i, _)| *i != axis);
             let key = rest.map(|(_, value)| value.as_str()).collect();
@@ -298,7 +299,7 @@ impl Quantity<'_> {
 
     /// Runs of every mixer in every cell of the sets; an error where a mixer has no run, or none at a rate that all
     /// mixers of its set tried.
-    fn samples<'c>(&self, compared: &[Vec<(f64, &'c Cell<'c>)>]) -> Vec<Result<Sample<'c>, Lacking>> {
+    fn samples<'c>(&self, compared: &[Vec<(f64, &'c StudyCell<'c>)>]) -> Vec<Result<CellSample<'c>, Lacking>> {
         let mut samples = Vec::new();
         for (set, cells) in compared.iter().enumerate() {
             let rates = self.rates(cells);
@@ -312,7 +313,7 @@ impl Quantity<'_> {
                         Some(_) if rates.as_ref().is_some_and(Vec::is_empty) => Err((Lack::SharedRate, name)),
                         Some(group) => {
                             let runs = group.runs.iter().filter(is_shared).copied().collect();
-                            Ok(Sample { set, side, name, cell, weight: weight * factor, group, runs })
+                            Ok(CellSample { set, side, name, cell, weight: weight * factor, group, runs })
                         }
                     });
                 }
@@ -322,7 +323,7 @@ impl Quantity<'_> {
     }
 
     /// Estimates the quantity from the share of runs that end above the accuracy `above`. A diverged run does not.
-    fn solved(&self, samples: &[Sample], above: f64) -> Result<Found, Problem> {
+    fn solved(&self, samples: &[CellSample], above: f64) -> Result<Found, Problem> {
         let mixers = &self.contrast.weights;
         // Each mixer has one stratum per set of cells and rate. Each cell has one outcome per seed: whether any rate
         // solves it.
@@ -372,7 +373,7 @@ impl Quantity<'_> {
     }
 
     /// Score of a run in the test: 1 and 0 for the two mixers of a difference; for a slope, log2 of the axis value.
-    fn score(&self, sample: &Sample) -> f64 {
+    fn score(&self, sample: &CellSample) -> f64 {
         match self.contrast.over {
             Aggregate::Cells => f64::from(u8::from(sample.side == 0)),
             Aggregate::Doublings(flag) => self.number(sample.cell, flag).log2(),
@@ -380,22 +381,22 @@ impl Quantity<'_> {
     }
 
     /// Numbers of a sample at its best rate, weighted for a mean over `sets` of cells.
-    fn block(&self, sample: &Sample, sets: usize) -> Result<Block, Lacking> {
+    fn block(&self, sample: &CellSample, sets: usize) -> Result<SeedBlock, Lacking> {
         let [by, shown] = self.claim.measure.metrics(sample.group.record);
         let weight = sample.weight / sets as f64;
         match Reported::of(&sample.runs, by, shown, self.choice) {
-            Ok(reported) if reported.diverged == 0 => Ok(Block {
+            Ok(reported) if reported.diverged == 0 => Ok(SeedBlock {
                 values: reported.seeds.iter().map(|(_, value)| weight * value).collect(),
                 least: weight.abs() * resolution(sample.group.record, self.claim.measure.is_share()),
             }),
-            Ok(_) | Err(Status::Diverged) => Err((Lack::StableRate, sample.name.clone())),
+            Ok(_) | Err(GroupStatus::Diverged) => Err((Lack::StableRate, sample.name.clone())),
             Err(_) => Err((Lack::Runs, sample.name.clone())),
         }
     }
 
     /// Estimates the quantity as a sum of means over seeds. Two mixers or two sizes share no random draws, so all means
     /// are independent.
-    fn means(blocks: &[Block]) -> Result<Found, Problem> {
+    fn means(blocks: &[SeedBlock]) -> Result<Found, Problem> {
         let seeds = blocks.iter().map(|block| block.values.len()).min().unwrap_or(0);
         let estimate = Estimate::of_enough(blocks).ok_or(Problem::Seeds(seeds))?;
         Ok(Found { evidence: Box::new(estimate), seeds, solved: Vec::new(), log_rank: None })
@@ -403,8 +404,8 @@ impl Quantity<'_> {
 
     /// Learning rates at which a set of cells is compared: those that all its mixers tried in all its cells. `None` for
     /// any.
-    fn rates(&self, set: &[(f64, &Cell)]) -> Option<Vec<f64>> {
-        if self.claim.task.rates == Rates::Own {
+    fn rates(&self, set: &[(f64, &StudyCell)]) -> Option<Vec<f64>> {
+        if self.claim.task.rates == RateRule::Own {
             return None;
         }
         let sides = set.iter().flat_map(|(_, cell)| {
@@ -419,7 +420,7 @@ impl Quantity<'_> {
     }
 
     /// Names a cell by its flags and values.
-    fn name(&self, cell: &Cell) -> String {
+    fn name(&self, cell: &StudyCell) -> String {
         let values = self.claim.axes.iter().zip(&cell.at).map(|(axis, value)| format!("{} {value}", axis.flag));
         values.collect::<Vec<_>>().join(" ")
     }

@@ -17,15 +17,15 @@ pub use judge::Verdict;
 pub use table::{Claim, CLAIMS};
 
 use super::presets::PresetsOf;
-use super::score::{RateChoice, Status};
+use super::score::{GroupStatus, RateChoice};
 use super::stats::{holm, ALPHA};
-use super::{groups, joined, Group, Report, ReportOptions};
+use super::{groups, joined, Report, ReportOptions, RunGroup};
 use crate::error::Result;
 use crate::store::{places, Column, Record, Role, COLUMNS};
 use judge::{levels, tests, Test};
 use need::NeededRuns;
 use std::collections::{BTreeMap, BTreeSet};
-use study::{studies, Cell, Study, StudyKey};
+use study::{studies, Study, StudyCell, StudyKey};
 use table::Holds;
 
 /// One claim, judged in one study.
@@ -34,7 +34,7 @@ struct Judgement<'a> {
     kind: StudyKey<'a>,
     /// Whether the study is at the paper's sizes. Its cells are then the paper's grid, with runs or without.
     paper: bool,
-    cells: Vec<Cell<'a>>,
+    cells: Vec<StudyCell<'a>>,
     tests: Vec<Test>,
     /// Tests per cell, for a claim that averages over cells.
     by_cell: Vec<Test>,
@@ -55,7 +55,7 @@ pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> R
     let mut judged = Vec::new();
     for claim in CLAIMS.iter().filter(|claim| options.is_about(claim.name)) {
         let mixers = claim.mixers();
-        let of_claim: Vec<&Group> = groups
+        let of_claim: Vec<&RunGroup> = groups
             .iter()
             .filter(|group| {
                 group.record.text(Column::TASK) == claim.task.name && mixers.contains(&group.record.text(Column::MIXER))
@@ -71,7 +71,7 @@ pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> R
     let (runs, coverage) = joined(passing.into_iter().filter(|run| used.contains(run.run_id())).collect(), None);
     let mut report = draw::report(&judged, &runs, options);
     report.coverage = coverage;
-    let results: BTreeMap<&str, Status> =
+    let results: BTreeMap<&str, GroupStatus> =
         judged.iter().flat_map(|judgement| judgement.results(options.select)).collect();
     report.notes.extend(report.coverage.notes(&results.into_values().collect::<Vec<_>>()));
     Ok(report)
@@ -80,7 +80,7 @@ pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> R
 /// Judgements of a claim, undecided until the correction over all claims: at the paper's sizes, under each protocol
 /// with such runs and always under the claim's own; and at all other sizes.
 fn of_studies<'a>(claim: &'static Claim, studies: &[Study<'a>], choice: RateChoice) -> Vec<Judgement<'a>> {
-    let judgement = |study: &Study<'a>, cells: Vec<Cell<'a>>, paper: bool| {
+    let judgement = |study: &Study<'a>, cells: Vec<StudyCell<'a>>, paper: bool| {
         let tests = |apart: &[&str]| tests(claim, &cells, paper, apart, choice);
         let by_cell = if claim.averages_cells() { tests(&claim.flags()) } else { Vec::new() };
         let tests = tests(claim.apart);
@@ -109,13 +109,13 @@ fn of_studies<'a>(claim: &'static Claim, studies: &[Study<'a>], choice: RateChoi
     let mut judged: Vec<Judgement> = at_paper
         .map(|study| {
             let found = |at: &Vec<String>| study.cells.iter().find(|cell| cell.at == *at).cloned();
-            let cells = grid.iter().map(|at| found(at).unwrap_or(Cell { at: at.clone(), sides: BTreeMap::new() }));
+            let cells = grid.iter().map(|at| found(at).unwrap_or(StudyCell { at: at.clone(), sides: BTreeMap::new() }));
             judgement(study, cells.collect(), true)
         })
         .collect();
     let mixers = claim.mixers();
     for study in studies {
-        let whole = |cell: &Cell| mixers.iter().all(|m| cell.sides.contains_key(m)) && grid.contains(&cell.at);
+        let whole = |cell: &StudyCell| mixers.iter().all(|m| cell.sides.contains_key(m)) && grid.contains(&cell.at);
         let answered = study.kind.is_paper() && study.cells.len() == grid.len() && study.cells.iter().all(whole);
         // Runs of only some mixers do not decide a claim, unless one of its quantities is enough.
         let there = |mixer: &&str| study.cells.iter().any(|cell| cell.sides.contains_key(mixer));
@@ -144,7 +144,7 @@ impl<'a> Judgement<'a> {
         }
     }
 
-    fn groups(&self) -> impl Iterator<Item = &'a Group<'a>> + '_ {
+    fn groups(&self) -> impl Iterator<Item = &'a RunGroup<'a>> + '_ {
         self.cells.iter().flat_map(|cell| cell.sides.values().copied())
     }
 
@@ -153,16 +153,16 @@ impl<'a> Judgement<'a> {
     }
 
     /// Run id and result of every mixer in every cell, for notes on learning rates.
-    fn results(&self, choice: RateChoice) -> impl Iterator<Item = (&'a str, Status)> + '_ {
+    fn results(&self, choice: RateChoice) -> impl Iterator<Item = (&'a str, GroupStatus)> + '_ {
         self.groups().map(move |group| {
             let [by, shown] = self.claim.measure.metrics(group.record);
-            (group.record.run_id(), Status::of(&group.runs, by, shown, choice))
+            (group.record.run_id(), GroupStatus::of(&group.runs, by, shown, choice))
         })
     }
 }
 
 /// Note on the other settings in which the mixers of a cell differ, such as the block that a protocol puts around each.
-fn differences(claim: &Claim, cells: &[Cell]) -> Option<String> {
+fn differences(claim: &Claim, cells: &[StudyCell]) -> Option<String> {
     let mixers = claim.mixers();
     let cell = cells.iter().find(|cell| cell.sides.len() == mixers.len())?;
     let spans = |place: usize| claim.axes.iter().flat_map(|axis| axis.columns).any(|column| column.place() == place);

@@ -4,7 +4,7 @@ use super::super::presets::FILES;
 use super::super::score::distinct_rates;
 use super::super::stats::{ALPHA, FEWEST, MOST};
 use super::judge::{Lack, Problem};
-use super::table::{Aggregate, Axis, AxisEnd, CellFilter, Holds};
+use super::table::{Aggregate, AxisEnd, CellFilter, Holds, PointColumns};
 use super::Judgement;
 use crate::config::SETTINGS;
 use crate::store::{Column, RunStatus};
@@ -122,7 +122,7 @@ impl Judgement<'_> {
     /// Values of each axis for the command: those of the cells, plus a second value where a slope has only one.
     fn axes(&self) -> Vec<Vec<String>> {
         let single = self.single();
-        let of_axis = |(i, axis): (usize, &Axis)| {
+        let of_axis = |(i, axis): (usize, &PointColumns)| {
             let mut values: Vec<String> = self.values(i).into_iter().map(str::to_owned).collect();
             if single == Some(axis.flag) {
                 let twice = values[0].parse::<usize>().map(|value| 2 * value);

@@ -4,9 +4,9 @@
 //! as a difference between two mixers. Settings that span the cells of a claim, such as d and n, distinguish cells;
 //! settings of a mixer, such as its options, are reported.
 
-use super::super::presets::{generated, listed, Difference, Nearest, PresetsOf, TOKENIZER};
-use super::super::Group;
-use super::table::{Axis, Claim};
+use super::super::presets::{generated, listed, Nearest, PresetDifference, PresetsOf, TOKENIZER};
+use super::super::RunGroup;
+use super::table::{Claim, PointColumns};
 use crate::store::{places, Column, Record, Role, COLUMNS};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ pub(super) const OF_MIXER: [&str; 11] = [
 #[derive(Default)]
 pub(super) struct Study<'a> {
     pub kind: StudyKey<'a>,
-    pub cells: Vec<Cell<'a>>,
+    pub cells: Vec<StudyCell<'a>>,
     /// Settings of mixers that differ from their presets and are therefore left out.
     pub left_out: Vec<String>,
 }
@@ -32,7 +32,7 @@ pub(super) struct StudyKey<'a> {
     /// The nearest preset; empty if there is none.
     pub preset: &'static str,
     /// Differences from the preset.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<PresetDifference>,
     /// Settings in which some mixer differs from its preset, such as the initial step size; empty if there are none.
     pub of_mixers: String,
     pub tokenizer: &'a str,
@@ -41,11 +41,11 @@ pub(super) struct StudyKey<'a> {
 
 /// The runs at one point of all axes.
 #[derive(Clone)]
-pub(super) struct Cell<'a> {
+pub(super) struct StudyCell<'a> {
     /// One value per axis, as typed.
     pub at: Vec<String>,
     /// Runs by mixer.
-    pub sides: BTreeMap<&'a str, &'a Group<'a>>,
+    pub sides: BTreeMap<&'a str, &'a RunGroup<'a>>,
 }
 
 impl StudyKey<'_> {
@@ -57,14 +57,14 @@ impl StudyKey<'_> {
         self.preset == "paper" && tokens && same && self.of_mixers.is_empty()
     }
 
-    fn is_numpys(difference: &Difference) -> bool {
+    fn is_numpys(difference: &PresetDifference) -> bool {
         difference.name == "data" && difference.value == "numpy"
     }
 
     /// Source of the examples, where a study at the paper's sizes differs from its preset in it.
     pub fn examples(&self) -> Option<String> {
         let numpys = self.differences.iter().find(|d| Self::is_numpys(d));
-        numpys.map(Difference::to_string)
+        numpys.map(PresetDifference::to_string)
     }
 
     /// Title of the study.
@@ -82,7 +82,7 @@ impl StudyKey<'_> {
     }
 }
 
-impl Axis {
+impl PointColumns {
     /// The point of `run` on the axis, as typed.
     pub fn point(&self, run: &Record) -> String {
         let values = self.columns.iter().map(|column| run.get(*column).to_string());
@@ -92,7 +92,7 @@ impl Axis {
 
 /// Runs of a mixer at one point.
 struct Candidate<'a> {
-    group: &'a Group<'a>,
+    group: &'a RunGroup<'a>,
     /// Number of the mixer's settings that differ from its preset, and their text; 0 and empty for the preset's.
     setting: (usize, String),
 }
@@ -101,7 +101,7 @@ struct Candidate<'a> {
 type Sides<'a> = BTreeMap<&'a str, Vec<Candidate<'a>>>;
 
 /// Divides `groups`, all of `claim`, into studies.
-pub(super) fn studies<'a>(claim: &Claim, groups: &[&'a Group<'a>], presets: PresetsOf) -> Vec<Study<'a>> {
+pub(super) fn studies<'a>(claim: &Claim, groups: &[&'a RunGroup<'a>], presets: PresetsOf) -> Vec<Study<'a>> {
     type Cells<'a> = BTreeMap<Vec<String>, BTreeMap<&'a str, Sides<'a>>>;
     let mut kinds: BTreeMap<StudyKey, Cells> = BTreeMap::new();
     let of_cells: Vec<&str> = places(&[Role::Cell]).into_iter().map(|place| COLUMNS[place].name).collect();
@@ -160,7 +160,7 @@ fn by_setting<'a>(kind: &StudyKey<'a>, points: &[(Vec<String>, Sides<'a>)], left
                 left_out.extend(others.map(|_| format!("{mixer} with other settings")));
             }
             if chosen.keys().any(|mixer| having.contains(mixer)) {
-                cells.push(Cell { at: at.clone(), sides: chosen });
+                cells.push(StudyCell { at: at.clone(), sides: chosen });
             }
         }
         if studies.iter().any(|study| same(&study.cells, &cells)) {
@@ -176,8 +176,8 @@ fn by_setting<'a>(kind: &StudyKey<'a>, points: &[(Vec<String>, Sides<'a>)], left
 }
 
 /// Whether both lists have the same runs in the same cells.
-fn same(cells: &[Cell], others: &[Cell]) -> bool {
-    let groups = |cell: &Cell| -> Vec<*const ()> {
+fn same(cells: &[StudyCell], others: &[StudyCell]) -> bool {
+    let groups = |cell: &StudyCell| -> Vec<*const ()> {
         cell.sides.values().map(|group| std::ptr::from_ref(*group).cast()).collect()
     };
     let mut pairs = cells.iter().zip(others);
@@ -185,7 +185,7 @@ fn same(cells: &[Cell], others: &[Cell]) -> bool {
 }
 
 /// Differences from a mixer's preset as one text; of its options, only those that differ from the preset's.
-fn setting(differences: &[Difference]) -> String {
+fn setting(differences: &[PresetDifference]) -> String {
     let parts = differences.iter().flat_map(|difference| match difference.name {
         "options" => {
             let preset: Vec<&str> = difference.preset.split(';').collect();
@@ -198,10 +198,15 @@ fn setting(differences: &[Difference]) -> String {
 }
 
 /// The settings that `run` shares with other mixers, and the differences that belong to its mixer alone.
-fn kind_of<'a>(claim: &Claim, cells: &[&str], run: &'a Record, presets: PresetsOf) -> (StudyKey<'a>, Vec<Difference>) {
+fn kind_of<'a>(
+    claim: &Claim,
+    cells: &[&str],
+    run: &'a Record,
+    presets: PresetsOf,
+) -> (StudyKey<'a>, Vec<PresetDifference>) {
     let nearest = Nearest::of(run, presets(run));
     // Settings that presets leave open span the cells, or are the same in all of them, such as n of an RNN.
-    let open = |d: &Difference| d.preset.is_empty() && cells.contains(&d.name);
+    let open = |d: &PresetDifference| d.preset.is_empty() && cells.contains(&d.name);
     let differences = nearest.differences.into_iter().filter(|d| !open(d));
     let (of_mixer, mut differences): (Vec<_>, Vec<_>) = differences.partition(|d| OF_MIXER.contains(&d.name));
     differences.extend(generated(run).filter(|_| claim.task.released));

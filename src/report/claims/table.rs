@@ -12,10 +12,10 @@ pub struct Claim {
     pub source: &'static str,
     /// Statement of the claim, and the quantity by which it is judged.
     pub about: &'static str,
-    pub(super) task: Task,
+    pub(super) task: ClaimTask,
     pub(super) measure: Measure,
     /// Axes of its cells. The paper's grid is the product of their points.
-    pub(super) axes: Vec<Axis>,
+    pub(super) axes: Vec<PointColumns>,
     /// The quantities of the claim.
     pub(super) contrasts: Vec<Contrast>,
     /// Axes whose points are each judged separately; cells of all other axes are averaged.
@@ -26,11 +26,11 @@ pub struct Claim {
 
 /// The task of a claim, and how the paper ran it.
 #[derive(Clone, Copy)]
-pub(super) struct Task {
+pub(super) struct ClaimTask {
     pub name: &'static str,
     /// Whether the paper's examples are released files, which generated ones do not replace.
     pub released: bool,
-    pub rates: Rates,
+    pub rates: RateRule,
     /// Number of learning rates that the paper tried, and the value of `--lr` that selects them.
     pub paper_rates: (usize, &'static str),
     /// The protocol under which the paper's numbers were made.
@@ -51,7 +51,7 @@ pub(super) enum Measure {
 }
 
 /// Columns whose values together form a point.
-pub(super) struct Axis {
+pub(super) struct PointColumns {
     /// The flag that takes a list of points.
     pub flag: &'static str,
     pub columns: &'static [Column],
@@ -109,7 +109,7 @@ pub(super) enum Holds {
 
 /// Learning rates at which a cell is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rates {
+pub(super) enum RateRule {
     /// The best of the rates that all mixers of the cell tried, since a mixer with more rates finds better ones.
     Shared,
     /// Each mixer's own rates, which belong to its released hyperparameters.
@@ -120,16 +120,17 @@ const INFINITE: f64 = f64::INFINITY;
 const POSITIVE: Within = Within(0.0, INFINITE);
 const NEGATIVE: Within = Within(-INFINITE, 0.0);
 
-const RECALL: Task = Task {
+const RECALL: ClaimTask = ClaimTask {
     name: "mqar",
     released: false,
-    rates: Rates::Shared,
+    rates: RateRule::Shared,
     paper_rates: (4, "paper"),
     protocol: "reference",
     has_protocols: true,
 };
-const ARENA: Task = Task { name: "lra", released: true, rates: Rates::Own, paper_rates: (1, ""), ..RECALL };
-const LANGUAGE: Task = Task { name: "wikitext", protocol: "paper", has_protocols: false, ..RECALL };
+const ARENA: ClaimTask =
+    ClaimTask { name: "lra", released: true, rates: RateRule::Own, paper_rates: (1, ""), ..RECALL };
+const LANGUAGE: ClaimTask = ClaimTask { name: "wikitext", protocol: "paper", has_protocols: false, ..RECALL };
 
 /// A run of associative recall solves its task if it ends above 90 %. Runs that miss the lookup end at half of that.
 const SOLVED: f64 = 0.9;
@@ -145,17 +146,18 @@ const RELIABLE: f64 = 0.8;
 /// Bounds of the share of a gap that counts as about 25 %.
 const OF_GAP: [f64; 2] = [0.15, 0.35];
 
-const SIZES: Axis = sizes(&["64:4", "128:8", "256:16", "512:64"]);
-const WIDTHS: Axis = axis("d", &[Column::D], &["64", "128", "256", "512"]);
-const STATES: Axis = axis("n", &[Column::N], &["32", "64", "128", "256"]);
-const DATASETS: Axis = axis("dataset", &[Column::DATASET], &["listops", "text", "retrieval", "image", "pathfinder"]);
+const SIZES: PointColumns = sizes(&["64:4", "128:8", "256:16", "512:64"]);
+const WIDTHS: PointColumns = axis("d", &[Column::D], &["64", "128", "256", "512"]);
+const STATES: PointColumns = axis("n", &[Column::N], &["32", "64", "128", "256"]);
+const DATASETS: PointColumns =
+    axis("dataset", &[Column::DATASET], &["listops", "text", "retrieval", "image", "pathfinder"]);
 
-const fn sizes(points: &'static [&'static str]) -> Axis {
+const fn sizes(points: &'static [&'static str]) -> PointColumns {
     axis("sizes", &[Column::SEQ_LEN, Column::KV_PAIRS], points)
 }
 
-const fn axis(flag: &'static str, columns: &'static [Column], points: &'static [&'static str]) -> Axis {
-    Axis { flag, columns, points }
+const fn axis(flag: &'static str, columns: &'static [Column], points: &'static [&'static str]) -> PointColumns {
+    PointColumns { flag, columns, points }
 }
 
 /// A claim about MQAR: on all cells of the paper's grid, by the runs that solve the task.
@@ -192,7 +194,7 @@ fn normalisers(name: &'static str, source: &'static str, about: &'static str) ->
 }
 
 impl Claim {
-    fn on(self, axes: impl Into<Vec<Axis>>) -> Self {
+    fn on(self, axes: impl Into<Vec<PointColumns>>) -> Self {
         Self { axes: axes.into(), ..self }
     }
 
@@ -368,7 +370,7 @@ impl Claim {
 
     /// Points of the paper's grid.
     pub(super) fn grid(&self) -> Vec<Vec<String>> {
-        let longer = |start: &Vec<String>, axis: &Axis| -> Vec<Vec<String>> {
+        let longer = |start: &Vec<String>, axis: &PointColumns| -> Vec<Vec<String>> {
             axis.points.iter().map(|point| [&start[..], &[(*point).to_owned()]].concat()).collect()
         };
         self.axes

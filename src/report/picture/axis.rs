@@ -15,7 +15,7 @@ pub enum Scale {
 
 /// One axis of a plot.
 #[derive(Clone, Debug)]
-pub struct Axis {
+pub struct PlotAxis {
     /// Name of the quantity.
     pub name: String,
     /// Linear or logarithmic scale.
@@ -39,7 +39,7 @@ pub enum TickKind {
     Names,
 }
 
-impl Axis {
+impl PlotAxis {
     fn new(name: impl Into<String>, scale: Scale, ends: [f64; 2], ticks: Vec<(f64, String)>, kind: TickKind) -> Self {
         Self { name: name.into(), scale, ends, ticks, kind }
     }
@@ -157,7 +157,7 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
-impl Ranged for Axis {
+impl Ranged for PlotAxis {
     type FormatOption = DefaultFormatting;
     type ValueType = f64;
 

@@ -12,7 +12,7 @@ use std::fmt::Debug;
 use std::sync::Once;
 
 /// Width and height in units or pixels.
-pub type Size = (u32, u32);
+pub type PixelSize = (u32, u32);
 
 /// Pixels per unit of length.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ pub struct Canvas<B: DrawingBackend> {
 
 impl<B: DrawingBackend> Canvas<B> {
     /// The part with this top left and size, all in units.
-    pub fn part(&self, (x, y): Size, (width, height): Size) -> Self {
+    pub fn part(&self, (x, y): PixelSize, (width, height): PixelSize) -> Self {
         let [x, y, width, height] = [x, y, width, height].map(|units| self.unit.px(units) as i32);
         let (whole_width, whole_height) = self.area.dim_in_pixel();
         let area = self.area.margin(y, whole_height as i32 - y - height, x, whole_width as i32 - x - width);
@@ -159,14 +159,14 @@ pub fn cut(text: &str, size: u32, room: u32) -> String {
 }
 
 /// Draws with `draw` into an SVG document of `size` units.
-pub fn svg(size: Size, draw: impl FnOnce(&Canvas<SVGBackend>)) -> String {
+pub fn svg(size: PixelSize, draw: impl FnOnce(&Canvas<SVGBackend>)) -> String {
     let mut text = String::new();
     fill(SVGBackend::with_string(&mut text, size), PLAIN, draw);
     text
 }
 
 /// Draws with `draw` into an RGB bitmap of `size` pixels and three bytes per pixel.
-pub fn bitmap(size: Size, draw: impl FnOnce(&Canvas<BitMapBackend>)) -> Vec<u8> {
+pub fn bitmap(size: PixelSize, draw: impl FnOnce(&Canvas<BitMapBackend>)) -> Vec<u8> {
     let mut pixels = vec![0; 3 * size.0 as usize * size.1 as usize];
     fill(BitMapBackend::with_buffer(&mut pixels, size), DENSE, draw);
     pixels

@@ -1,7 +1,7 @@
 //! A panel of coloured cells, and the scale of the colours.
 
-use super::axis::Axis;
-use super::canvas::{Canvas, Size, Unit};
+use super::axis::PlotAxis;
+use super::canvas::{Canvas, PixelSize, Unit};
 use super::palette::{shade, EMPTY, FAINT, INK};
 use super::plot::{Chart, TICK};
 use super::Heatmap;
@@ -11,9 +11,9 @@ use plotters::style::text_anchor::{HPos, VPos};
 /// Font sizes of labels in cells; the largest that fits is used.
 const LABELS: [u32; 5] = [13, 12, 11, 10, 9];
 /// Smallest width and height of a cell with a label.
-const CELL: Size = (40, 26);
+const CELL: PixelSize = (40, 26);
 /// Width and height of a cell without a label.
-const BARE: Size = (14, 14);
+const BARE: PixelSize = (14, 14);
 /// Largest width of a cell.
 const WIDEST: u32 = 96;
 /// Height reserved below the cells.
@@ -21,7 +21,7 @@ const BELOW: u32 = 42;
 
 impl Heatmap {
     /// Width and height in units that fit every cell.
-    pub fn size(&self, unit: Unit) -> Size {
+    pub fn size(&self, unit: Unit) -> PixelSize {
         let bare = self.cells.iter().flatten().all(|tile| tile.label.is_empty());
         let least = if bare { BARE } else { CELL };
         let labels = self.cells.iter().flatten().map(|tile| unit.width(&tile.label, LABELS[1]) + 6);
@@ -34,7 +34,7 @@ impl Heatmap {
 
 /// Draws `map` into the whole of `canvas`.
 pub fn draw<B: DrawingBackend>(canvas: &Canvas<B>, map: &Heatmap) {
-    let [mut x, mut y] = [&map.columns, &map.rows].map(Axis::names);
+    let [mut x, mut y] = [&map.columns, &map.rows].map(PlotAxis::names);
     (x.name, y.name) = (map.axes[0].clone(), map.axes[1].clone());
     y.ends.reverse();
     let chart = Chart::new(canvas, [&x, &y], BELOW);
@@ -60,7 +60,7 @@ pub fn draw<B: DrawingBackend>(canvas: &Canvas<B>, map: &Heatmap) {
 }
 
 /// Width and height of the scale in units.
-pub const SCALE: Size = (300, 50);
+pub const SCALE: PixelSize = (300, 50);
 
 /// Draws the scale from 0 to 100 %, with marks at `levels`.
 pub fn scale<B: DrawingBackend>(canvas: &Canvas<B>, levels: &[(String, f64)]) {
@@ -72,7 +72,7 @@ pub fn scale<B: DrawingBackend>(canvas: &Canvas<B>, levels: &[(String, f64)]) {
         let [from, to] = [step, step + 1].map(|i| f64::from(i) / f64::from(STEPS));
         canvas.rectangle([(at(from), top), (at(to), bottom)], shade((from + to) / 2.0).0);
     }
-    for (value, label) in Axis::percent("").ticks {
+    for (value, label) in PlotAxis::percent("").ticks {
         canvas.write(&label, (TICK, INK), (HPos::Center, VPos::Top), (at(value), bottom + unit.at(3)));
     }
     for (i, (name, share)) in levels.iter().enumerate() {

@@ -10,7 +10,7 @@ mod page;
 mod palette;
 mod plot;
 
-pub use axis::{Axis, Scale};
+pub use axis::{PlotAxis, Scale};
 pub use page::{bitmap, parts, svg};
 
 /// Panels and the texts around them.
@@ -36,12 +36,12 @@ pub struct Panel {
     /// Settings that its runs have in common.
     pub title: String,
     /// Content of the panel.
-    pub body: Body,
+    pub body: PanelBody,
 }
 
 /// Content of a panel.
 #[derive(Clone, Debug)]
-pub enum Body {
+pub enum PanelBody {
     /// Lines or points.
     Plot(Plot),
     /// Coloured cells.
@@ -52,9 +52,9 @@ pub enum Body {
 #[derive(Clone, Debug)]
 pub struct Plot {
     /// Horizontal axis.
-    pub x: Axis,
+    pub x: PlotAxis,
     /// Vertical axis.
-    pub y: Axis,
+    pub y: PlotAxis,
     /// The lines, or sets of points.
     pub series: Vec<Series>,
     /// Thin horizontal lines, such as the accuracy of a guess.
@@ -112,21 +112,21 @@ pub struct Heatmap {
     /// Names of the rows, the first on top.
     pub rows: Vec<String>,
     /// Cells by row and column.
-    pub cells: Vec<Vec<Tile>>,
+    pub cells: Vec<Vec<HeatmapTile>>,
     /// Names and values of marks on the colour scale.
     pub levels: Vec<(String, f64)>,
 }
 
 /// One cell of a heatmap.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tile {
+pub struct HeatmapTile {
     /// Its label.
     pub label: String,
     /// Colour from 0 to 1; `None` without a number.
     pub shade: Option<f64>,
 }
 
-impl Tile {
+impl HeatmapTile {
     /// Text of the cell: its label, or the percentage that its colour stands for.
     fn text(&self) -> String {
         match self.shade {
@@ -140,8 +140,8 @@ impl Picture {
     /// Its panels of lines or points.
     fn plots(&self) -> impl Iterator<Item = &Plot> {
         self.panels.iter().flatten().filter_map(|panel| match &panel.body {
-            Body::Plot(plot) => Some(plot),
-            Body::Heatmap(_) => None,
+            PanelBody::Plot(plot) => Some(plot),
+            PanelBody::Heatmap(_) => None,
         })
     }
 }
@@ -156,8 +156,8 @@ impl Panel {
     /// Describes the numbers in words, for screen readers.
     pub fn words(&self, names: &[String]) -> String {
         let words = match &self.body {
-            Body::Plot(plot) => plot.words(names),
-            Body::Heatmap(map) => map.words(),
+            PanelBody::Plot(plot) => plot.words(names),
+            PanelBody::Heatmap(map) => map.words(),
         };
         format!("{}. {words}", self.title)
     }
@@ -189,7 +189,7 @@ impl Plot {
 
 impl Heatmap {
     fn words(&self) -> String {
-        let row = |(name, tiles): (&String, &Vec<Tile>)| {
+        let row = |(name, tiles): (&String, &Vec<HeatmapTile>)| {
             let cells: Vec<String> =
                 self.columns.iter().zip(tiles).map(|(column, tile)| format!("{column}: {}", tile.text())).collect();
             format!("{} {name}: {}", self.axes[1], cells.join(", "))

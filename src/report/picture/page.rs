@@ -1,9 +1,9 @@
 //! Lays out title, legend, panels and caption on one page.
 
-use super::canvas::{bitmap as pixels, cut, lines, svg as document, Canvas, Size, Unit, DENSE, PLAIN};
+use super::canvas::{bitmap as pixels, cut, lines, svg as document, Canvas, PixelSize, Unit, DENSE, PLAIN};
 use super::palette::{look, Dash, Marker, Pixels, FAINT, INK};
 use super::plot::level_line;
-use super::{heatmap, labels, plot, Body, Panel, Picture};
+use super::{heatmap, labels, plot, Panel, PanelBody, Picture};
 use crate::error::{refuse, Result};
 use plotters::prelude::DrawingBackend;
 use plotters::style::text_anchor::{HPos, VPos};
@@ -12,9 +12,9 @@ use plotters::style::RGBColor;
 /// Margin around the page, and between panels.
 const MARGIN: u32 = 14;
 /// Size of a panel of lines or points.
-const PLOT: Size = (360, 280);
+const PLOT: PixelSize = (360, 280);
 /// Size of a panel whose points are labelled with their names.
-const NAMED: Size = (760, 560);
+const NAMED: PixelSize = (760, 560);
 /// Smallest width of a page.
 const NARROWEST: u32 = 420;
 /// Font sizes of the title, of panel titles, and of other text.
@@ -38,7 +38,7 @@ pub struct Parts {
 }
 
 /// One name of the legend, with its line and marker.
-struct Entry<'a> {
+struct LegendEntry<'a> {
     name: &'a str,
     line: Option<(RGBColor, u32, Dash)>,
     marker: Option<(RGBColor, Marker)>,
@@ -48,17 +48,17 @@ struct Entry<'a> {
 struct Page<'a> {
     unit: Unit,
     /// Size in units; the height grows with the content.
-    size: Size,
+    size: PixelSize,
     /// Size of the largest panel.
-    panel: Size,
-    items: Vec<(Size, Item<'a>)>,
+    panel: PixelSize,
+    items: Vec<(PixelSize, Item<'a>)>,
 }
 
 enum Item<'a> {
     /// A line of text with its font size and colour.
     Text(String, (u32, RGBColor)),
     /// A sign of the legend, and its name.
-    Entry(Entry<'a>, String),
+    Entry(LegendEntry<'a>, String),
     Scale(Vec<(String, f64)>),
     Panel(&'a Panel, Option<&'a [String]>),
 }
@@ -78,7 +78,7 @@ pub fn svg(picture: &Picture) -> String {
 /// # Errors
 ///
 /// The picture would have more pixels than a file should.
-pub fn bitmap(picture: &Picture) -> Result<(Size, Vec<u8>)> {
+pub fn bitmap(picture: &Picture) -> Result<(PixelSize, Vec<u8>)> {
     let page = Page::of(picture, DENSE);
     let size = (DENSE.px(page.size.0), DENSE.px(page.size.1));
     if u64::from(size.0) * u64::from(size.1) > MOST {
@@ -107,28 +107,28 @@ pub fn parts(picture: &Picture) -> Parts {
 }
 
 /// Size of a panel, whose points are labelled if `names` is given.
-fn body(panel: &Panel, names: Option<&[String]>, unit: Unit) -> Size {
+fn body(panel: &Panel, names: Option<&[String]>, unit: Unit) -> PixelSize {
     match &panel.body {
-        Body::Plot(_) if names.is_some() => NAMED,
-        Body::Plot(plot) if plot.x.is_named() => {
+        PanelBody::Plot(_) if names.is_some() => NAMED,
+        PanelBody::Plot(plot) if plot.x.is_named() => {
             let names = plot.x.ticks.iter().map(|(_, label)| unit.width(label, plot::TICK) + 8);
             let wide = names.max().unwrap_or(0) * plot.x.ticks.len() as u32 + 70;
             (PLOT.0.max(wide), PLOT.1)
         }
-        Body::Plot(_) => PLOT,
-        Body::Heatmap(map) => map.size(unit),
+        PanelBody::Plot(_) => PLOT,
+        PanelBody::Heatmap(map) => map.size(unit),
     }
 }
 
 fn draw<B: DrawingBackend>(canvas: &Canvas<B>, panel: &Panel, names: Option<&[String]>) {
     match &panel.body {
-        Body::Plot(plot) => plot::draw(canvas, plot, names),
-        Body::Heatmap(map) => heatmap::draw(canvas, map),
+        PanelBody::Plot(plot) => plot::draw(canvas, plot, names),
+        PanelBody::Heatmap(map) => heatmap::draw(canvas, map),
     }
 }
 
 /// Entries of the legend.
-fn entries(picture: &Picture) -> Vec<Entry<'_>> {
+fn entries(picture: &Picture) -> Vec<LegendEntry<'_>> {
     if picture.plots().next().is_none() {
         return Vec::new();
     }
@@ -137,13 +137,13 @@ fn entries(picture: &Picture) -> Vec<Entry<'_>> {
         let (colour, marker, dash) = look(key);
         let mut all = picture.plots().flat_map(|plot| &plot.series);
         let joined = all.any(|series| series.key == key && series.joined);
-        Entry { name, line: joined.then_some((colour, 2, dash)), marker: Some((colour, marker)) }
+        LegendEntry { name, line: joined.then_some((colour, 2, dash)), marker: Some((colour, marker)) }
     });
     let levels = picture.levels.iter().enumerate().filter(|(key, _)| {
         let mut all = picture.plots().flat_map(|plot| &plot.levels);
         all.any(|level| level.key == *key && level.pieces.len() > 1)
     });
-    let levels = levels.map(|(key, name)| Entry { name, line: Some(level_line(key)), marker: None });
+    let levels = levels.map(|(key, name)| LegendEntry { name, line: Some(level_line(key)), marker: None });
     series.chain(levels).collect()
 }
 
@@ -151,7 +151,7 @@ fn entries(picture: &Picture) -> Vec<Entry<'_>> {
 fn scale(picture: &Picture) -> Option<Vec<(String, f64)>> {
     let mut marked: Option<Vec<(String, f64)>> = None;
     for panel in picture.panels.iter().flatten() {
-        if let Body::Heatmap(map) = &panel.body {
+        if let PanelBody::Heatmap(map) = &panel.body {
             let marked = marked.get_or_insert_with(Vec::new);
             let new: Vec<_> = map.levels.iter().filter(|level| !marked.contains(level)).cloned().collect();
             marked.extend(new);
@@ -160,7 +160,7 @@ fn scale(picture: &Picture) -> Option<Vec<(String, f64)>> {
     marked
 }
 
-impl Entry<'_> {
+impl LegendEntry<'_> {
     /// Draws the entry's line and marker from a point to the right.
     fn sign<B: DrawingBackend>(&self, canvas: &Canvas<B>, (x, y): Pixels) {
         let unit = canvas.unit;
@@ -214,7 +214,7 @@ impl<'a> Page<'a> {
     }
 
     /// Adds wrapped text. Returns its height.
-    fn text(&mut self, text: &str, (x, y): Size, width: u32, style: (u32, RGBColor)) -> u32 {
+    fn text(&mut self, text: &str, (x, y): PixelSize, width: u32, style: (u32, RGBColor)) -> u32 {
         let height = |lines: usize| lines as u32 * line_height(style.0);
         let wrapped = self.wrapped(text, style.0, width);
         let whole = height(wrapped.len());
@@ -224,7 +224,7 @@ impl<'a> Page<'a> {
     }
 
     /// Adds entries in rows of at most `width` units.
-    fn legend(&mut self, entries: Vec<Entry<'a>>, width: u32) {
+    fn legend(&mut self, entries: Vec<LegendEntry<'a>>, width: u32) {
         let mut used = width + 1;
         for entry in entries {
             let needs = SIGN + self.unit.width(entry.name, TEXT) + 16;

@@ -1,6 +1,6 @@
 //! A panel of lines or points.
 
-use super::axis::Axis;
+use super::axis::PlotAxis;
 use super::canvas::{drawn, Canvas};
 use super::labels::{self, PointLabel};
 use super::palette::{look, Dash, Pixels, FAINT, GRID, INK};
@@ -30,7 +30,7 @@ pub fn level_line(key: usize) -> (RGBColor, u32, Dash) {
 /// The area between two axes.
 pub struct Chart<'a, B: DrawingBackend> {
     pub canvas: Canvas<B>,
-    context: ChartContext<'a, B, Cartesian2d<Axis, Axis>>,
+    context: ChartContext<'a, B, Cartesian2d<PlotAxis, PlotAxis>>,
 }
 
 /// Draws `plot` into the whole of `canvas`; with `names`, labels the points.
@@ -62,7 +62,7 @@ pub fn draw<B: DrawingBackend>(canvas: &Canvas<B>, plot: &Plot, names: Option<&[
 
 impl<'a, B: DrawingBackend> Chart<'a, B> {
     /// Draws axes with their ticks and names; `below` is the height in units reserved under the plot.
-    pub fn new(canvas: &'a Canvas<B>, [x, y]: [&Axis; 2], below: u32) -> Self {
+    pub fn new(canvas: &'a Canvas<B>, [x, y]: [&PlotAxis; 2], below: u32) -> Self {
         let unit = canvas.unit;
         let widest = y.ticks.iter().map(|(_, label)| unit.width(label, TICK));
         let left = widest.max().unwrap_or(0) + 10 + if y.name.is_empty() { 0 } else { 20 };
@@ -82,7 +82,7 @@ impl<'a, B: DrawingBackend> Chart<'a, B> {
             shown(x, |i| unit.px(unit.width(&x.ticks[i].1, TICK) + 6), width),
             shown(y, |_| unit.px(TICK + 3), height),
         ];
-        let label = |axis: &Axis, shown: &[f64], value: &f64| {
+        let label = |axis: &PlotAxis, shown: &[f64], value: &f64| {
             if shown.contains(value) {
                 axis.label(*value)
             } else {
@@ -161,7 +161,7 @@ impl<'a, B: DrawingBackend> Chart<'a, B> {
 }
 
 /// Ticks of an axis of `pixels` length whose labels fit. `length` returns the length of a label in pixels.
-fn shown(axis: &Axis, length: impl Fn(usize) -> u32, pixels: u32) -> Vec<f64> {
+fn shown(axis: &PlotAxis, length: impl Fn(usize) -> u32, pixels: u32) -> Vec<f64> {
     let mut shown = Vec::new();
     let mut free: Option<f64> = None;
     for (i, (value, _)) in axis.ticks.iter().enumerate() {

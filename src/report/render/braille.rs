@@ -1,6 +1,6 @@
 //! Plots in a terminal: braille characters of eight dots each, and a letter at every point.
 
-use super::super::picture::{Body, Picture, Plot, Series};
+use super::super::picture::{PanelBody, Picture, Plot, Series};
 use super::super::{panels, Report};
 use anstyle::{Ansi256Color, Style};
 
@@ -21,7 +21,7 @@ const DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x
 
 /// One character.
 #[derive(Clone, Copy, Default)]
-struct Tile {
+struct BrailleCell {
     dots: u32,
     letter: Option<char>,
     /// Key of the last series drawn here.
@@ -29,16 +29,16 @@ struct Tile {
 }
 
 /// A plot in characters.
-struct Canvas {
+struct BrailleCanvas {
     width: usize,
-    tiles: Vec<Tile>,
+    tiles: Vec<BrailleCell>,
 }
 
 /// Returns the plot of each grid of `report` in lines of at most `width` characters; empty for heatmaps and tables.
 pub(super) fn charts(report: &Report, width: usize, colour: bool) -> Vec<Vec<String>> {
     let picture = panels::in_order(report);
     let each = picture.panels.iter().map(|panel| match panel.as_ref().map(|panel| &panel.body) {
-        Some(Body::Plot(plot)) if !plot.x.is_named() => chart(plot, &picture, width, colour),
+        Some(PanelBody::Plot(plot)) if !plot.x.is_named() => chart(plot, &picture, width, colour),
         _ => Vec::new(),
     });
     each.collect()
@@ -82,8 +82,8 @@ fn chart(plot: &Plot, picture: &Picture, width: usize, colour: bool) -> Vec<Stri
 }
 
 /// Draws levels as dots, series as lines, and a letter at every point.
-fn drawn(plot: &Plot, width: usize, at: &dyn Fn(f64, f64) -> [i64; 2]) -> Canvas {
-    let mut canvas = Canvas { width, tiles: vec![Tile::default(); width * HEIGHT] };
+fn drawn(plot: &Plot, width: usize, at: &dyn Fn(f64, f64) -> [i64; 2]) -> BrailleCanvas {
+    let mut canvas = BrailleCanvas { width, tiles: vec![BrailleCell::default(); width * HEIGHT] };
     for [from, to, height] in plot.levels.iter().flat_map(|level| &level.pieces) {
         canvas.line(at(*from, *height), at(*to, *height), None, 4);
     }
@@ -115,8 +115,8 @@ fn painted(sign: char, key: Option<usize>, colour: bool) -> String {
     format!("{style}{sign}{style:#}")
 }
 
-impl Canvas {
-    fn tile(&mut self, [x, y]: [i64; 2]) -> Option<&mut Tile> {
+impl BrailleCanvas {
+    fn tile(&mut self, [x, y]: [i64; 2]) -> Option<&mut BrailleCell> {
         let (x, y) = (usize::try_from(x).ok()?, usize::try_from(y).ok()?);
         let inside = x / 2 < self.width;
         self.tiles.get_mut(y / 4 * self.width + x / 2).filter(|_| inside)

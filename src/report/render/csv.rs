@@ -1,10 +1,10 @@
 //! CSV for other programs: one row per cell with unrounded numbers, preceded by the settings common to its grid.
 
 use super::super::Report;
-use super::Screen;
+use super::TextTarget;
 use serde_json::Value;
 
-pub(super) fn render(report: &Report, _screen: Screen) -> String {
+pub(super) fn render(report: &Report, _screen: TextTarget) -> String {
     let grids = report.grids.iter();
     let records = grids.flat_map(|grid| grid.records.iter().map(|record| grid.shared.iter().chain(record)));
     let mut writer = csv::Writer::from_writer(Vec::new());

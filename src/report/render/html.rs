@@ -1,14 +1,14 @@
 //! A self-contained HTML page of pictures, numbers and data, in light and dark, for any screen width.
 
 use super::super::picture::{self, Picture};
-use super::super::{panels, Grid, Line, Report};
-use super::{csv, rows, Screen};
+use super::super::{panels, Grid, GridLine, Report};
+use super::{csv, rows, TextTarget};
 use percent_encoding::{utf8_percent_encode, NON_ALPHANUMERIC};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
 
-pub(super) fn render(report: &Report, screen: Screen) -> String {
+pub(super) fn render(report: &Report, screen: TextTarget) -> String {
     let title = title(report);
     page(&title, &format!("<h1>{title}</h1>\n{}", section("report", report, "", screen)))
 }
@@ -25,7 +25,7 @@ pub(super) fn index(reports: &[(String, Report)], formats: &[(&str, &str)]) -> S
             formats.iter().map(|(format, extension)| format!("<a href=\"{name}.{extension}\">{format}</a>")).collect();
         let head = format!("<h2>{}</h2>\n", title(report));
         let files = format!("<p class=\"files\">As {}</p>\n", others.join(", "));
-        body += &section(name, report, &(head + &files), Screen::default());
+        body += &section(name, report, &(head + &files), TextTarget::default());
     }
     page("Results", &body)
 }
@@ -50,7 +50,7 @@ fn page(title: &str, body: &str) -> String {
 }
 
 /// One report below its `head`: legend, panels, caption, data, numbers.
-fn section(name: &str, report: &Report, head: &str, screen: Screen) -> String {
+fn section(name: &str, report: &Report, head: &str, screen: TextTarget) -> String {
     let drawn = panels::picture(report);
     let data = utf8_percent_encode(&csv::render(report, screen), NON_ALPHANUMERIC).to_string();
     let said: String = drawn.caption.iter().map(|line| format!("<p>{}</p>\n", escaped(line))).collect();
@@ -109,7 +109,7 @@ fn table(grid: &Grid) -> String {
     )
 }
 
-fn row(line: &Line, cells: &[[String; 2]]) -> String {
+fn row(line: &GridLine, cells: &[[String; 2]]) -> String {
     let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escaped(&cell.concat()))).collect();
     let class = if line.printed { " class=\"printed\"" } else { "" };
     format!("<tr{class}><th scope=\"row\">{}</th>{cells}</tr>\n", escaped(line.name()))

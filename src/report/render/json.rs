@@ -2,10 +2,10 @@
 
 use super::super::grid::object;
 use super::super::{Coverage, Grid, Report, SCHEMA};
-use super::Screen;
+use super::TextTarget;
 use serde_json::{json, Value};
 
-pub(super) fn render(report: &Report, _screen: Screen) -> String {
+pub(super) fn render(report: &Report, _screen: TextTarget) -> String {
     let mut whole = object(&report.facts);
     whole[report.list] = report.grids.iter().map(grid).collect();
     whole["event"] = json!("report");

@@ -1,9 +1,9 @@
 //! LaTeX tables, one per grid, with the rules of booktabs.
 
-use super::super::{Grid, Line, Report};
-use super::{rows, Screen};
+use super::super::{Grid, GridLine, Report};
+use super::{rows, TextTarget};
 
-pub(super) fn render(report: &Report, _screen: Screen) -> String {
+pub(super) fn render(report: &Report, _screen: TextTarget) -> String {
     let mut blocks = vec!["% needs \\usepackage{booktabs}".to_owned()];
     for (i, grid) in report.grids.iter().enumerate() {
         let grid = &*grid.abridged();
@@ -36,7 +36,7 @@ fn table(grid: &Grid) -> String {
     )
 }
 
-fn row(line: &Line, cells: &[[String; 2]]) -> String {
+fn row(line: &GridLine, cells: &[[String; 2]]) -> String {
     let name = if line.printed { format!("\\emph{{{}}}", escaped(line.name())) } else { escaped(line.name()) };
     let cells = cells.iter().map(|[label, marks]| match marks.as_str() {
         "" => escaped(label),

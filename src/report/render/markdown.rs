@@ -1,9 +1,9 @@
 //! Markdown, with one table per grid.
 
 use super::super::{Grid, Report};
-use super::{rows, Screen};
+use super::{rows, TextTarget};
 
-pub(super) fn render(report: &Report, _screen: Screen) -> String {
+pub(super) fn render(report: &Report, _screen: TextTarget) -> String {
     let mut blocks = vec![report.heading.clone()];
     for grid in &report.grids {
         let grid = &*grid.abridged();

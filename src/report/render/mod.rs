@@ -10,7 +10,7 @@ mod png;
 mod svg;
 mod text;
 
-use super::{Grid, Line, Report};
+use super::{Grid, GridLine, Report};
 use crate::error::{unknown, Result};
 use std::path::Path;
 
@@ -31,14 +31,14 @@ pub struct Format {
 #[derive(Clone, Copy, Debug)]
 enum Draw {
     /// Renders lines of text.
-    Text(fn(&Report, Screen) -> String),
+    Text(fn(&Report, TextTarget) -> String),
     /// Renders binary data, which a terminal cannot show.
     Bytes(fn(&Report) -> Result<Vec<u8>>),
 }
 
 /// Properties of the terminal or file that a text is written to.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Screen {
+pub struct TextTarget {
     /// Whether it supports colour.
     pub colour: bool,
     /// Its width in characters if plots are to be drawn above their numbers.
@@ -89,7 +89,7 @@ impl Format {
     /// # Errors
     ///
     /// A bitmap would be too large.
-    pub fn render(&self, report: &Report, screen: Screen) -> Result<Vec<u8>> {
+    pub fn render(&self, report: &Report, screen: TextTarget) -> Result<Vec<u8>> {
         match self.draw {
             Draw::Text(draw) => Ok(draw(report, screen).into_bytes()),
             Draw::Bytes(draw) => draw(report),
@@ -98,7 +98,7 @@ impl Format {
 }
 
 /// Lines of a grid, each with the text of every cell and the marks after it.
-fn rows(grid: &Grid) -> impl Iterator<Item = (&Line, Vec<[String; 2]>)> {
+fn rows(grid: &Grid) -> impl Iterator<Item = (&GridLine, Vec<[String; 2]>)> {
     let seeds = grid.seeds();
     grid.lines.iter().map(move |line| {
         let cells = line.cells.iter().map(|cell| [grid.label(cell, seeds), cell.marks.clone()]);

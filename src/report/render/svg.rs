@@ -2,9 +2,9 @@
 
 use super::super::{panels, picture, Report};
 use super::html::escaped;
-use super::Screen;
+use super::TextTarget;
 
-pub(super) fn render(report: &Report, _screen: Screen) -> String {
+pub(super) fn render(report: &Report, _screen: TextTarget) -> String {
     let drawn = panels::picture(report);
     let panels = drawn.panels.iter().flatten();
     let words: Vec<String> = panels.map(|panel| panel.words(&drawn.names)).collect();

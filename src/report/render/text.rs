@@ -1,7 +1,7 @@
 //! Text for a terminal: numbers aligned at the decimal point, marks after them, coloured on one scale for all grids.
 
-use super::super::{Grid, Line, Report};
-use super::{braille, rows, Screen};
+use super::super::{Grid, GridLine, Report};
+use super::{braille, rows, TextTarget};
 use anstyle::{Ansi256Color, Style};
 
 /// Ten steps of the viridis map in the terminal's 256 colours: one per tenth of accuracy.
@@ -9,7 +9,7 @@ const SCALE: [u8; 10] = [53, 54, 60, 24, 30, 36, 35, 77, 148, 226];
 const WHITE: u8 = 231;
 const BLACK: u8 = 16;
 
-pub(super) fn render(report: &Report, screen: Screen) -> String {
+pub(super) fn render(report: &Report, screen: TextTarget) -> String {
     let mut lines = vec![report.heading.clone()];
     let charts = screen.width.map(|width| braille::charts(report, width, screen.colour));
     for (i, grid) in report.grids.iter().enumerate() {
@@ -26,14 +26,14 @@ pub(super) fn render(report: &Report, screen: Screen) -> String {
 }
 
 fn drawn(grid: &Grid, colour: bool) -> Vec<String> {
-    let rows: Vec<(&Line, Vec<[String; 2]>)> = rows(grid).collect();
+    let rows: Vec<(&GridLine, Vec<[String; 2]>)> = rows(grid).collect();
     // Widths of the numbers of each column, and of the marks after them.
     let widths = grid.columns.iter().enumerate().map(|(i, column)| {
         let [numbers, marks] = [0, 1].map(|part| longest(rows.iter().map(|(_, cells)| &cells[i][part])));
         [numbers.max(longest([&column.title])), marks]
     });
     let widths: Vec<[usize; 2]> = widths.collect();
-    let indented = |line: &Line| format!("{}{}", if line.printed { "  " } else { "" }, line.name());
+    let indented = |line: &GridLine| format!("{}{}", if line.printed { "  " } else { "" }, line.name());
     let names: Vec<String> = grid.lines.iter().map(indented).collect();
     let corner = grid.corner();
     let first = longest(names.iter().chain([&corner]));

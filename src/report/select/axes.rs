@@ -1,31 +1,31 @@
 //! Grids of one metric over two axes, one grid per setting.
 
 use super::super::figures::MIXERS;
-use super::super::grid::{fact, Cell, Form, Grid, Line, Style, Tick};
+use super::super::grid::{fact, Cell, Grid, GridLine, PanelForm, Style, Tick};
 use super::super::mixed;
-use super::super::score::Status;
-use super::super::{Group, Orient};
+use super::super::score::GroupStatus;
+use super::super::{Orient, RunGroup};
 use super::chance::{baselines, say_without_recall};
-use super::panel::{filled, known, lines, Panel, Titles};
+use super::panel::{filled, known, lines, PanelRuns, Titles};
 use super::{caption, facts_at, numbers, selected, Selected, Selection};
 use crate::error::{refuse, Result};
 use crate::store::{places, Field, Role, COLUMNS};
 use std::collections::BTreeSet;
 
 /// Columns of the lines, of the horizontal axis, and of the settings that distinguish grids.
-struct Axes {
+struct GridAxes {
     lines: Vec<usize>,
     column: usize,
     titles: Titles,
 }
 
 pub(in super::super) fn axes(of: &Selection, lines: &[&str], column: &str) -> Result<Selected> {
-    let axes = Axes::of(of, lines, column)?;
+    let axes = GridAxes::of(of, lines, column)?;
     let panels = axes.titles.panels(of.figure.runs, &of.groups);
     Ok(selected(of, panels.into_iter().map(|panel| axes.grid(of, panel)).collect()))
 }
 
-impl Axes {
+impl GridAxes {
     fn of(of: &Selection, lines: &[&str], column: &str) -> Result<Self> {
         let (mut lines, mut column) = (lines.to_vec(), column);
         if let Some(orient) = of.options.orient {
@@ -47,16 +47,16 @@ impl Axes {
         Ok(Self { lines, column, titles })
     }
 
-    fn grid(&self, of: &Selection, panel: Panel<Group>) -> Grid {
+    fn grid(&self, of: &Selection, panel: PanelRuns<RunGroup>) -> Grid {
         let runs = &panel.runs;
         let columns: BTreeSet<&Field> = runs.iter().map(|group| group.record.at(self.column)).collect();
         let columns: Vec<&Field> = columns.into_iter().collect();
         let mut recorded = places(&[Role::Setting]);
         recorded.retain(|place| !self.titles.places.contains(place));
         recorded.extend(places(&[Role::Cell]));
-        let cell = |groups: &Vec<&Group>, _, column: &&Field| {
+        let cell = |groups: &Vec<&RunGroup>, _, column: &&Field| {
             let group = groups.iter().find(|group| group.record.at(self.column) == *column);
-            let status = group.map_or(Status::NotRun, |group| of.status(group, of.metric));
+            let status = group.map_or(GroupStatus::NotRun, |group| of.status(group, of.metric));
             let value = |place: &usize| match *place == self.column {
                 true => column.json(),
                 false => groups[0].record.at(*place).json(),
@@ -64,7 +64,7 @@ impl Axes {
             let settings = recorded.iter().map(|place| fact(COLUMNS[*place].name, value(place)));
             (Cell::result(status), Some(settings.chain(numbers(of.metric, status)).collect()))
         };
-        let (lines, records): (Vec<Line>, _) = filled(lines(of.figure.runs, runs, &self.lines), &columns, cell);
+        let (lines, records): (Vec<GridLine>, _) = filled(lines(of.figure.runs, runs, &self.lines), &columns, cell);
         let mut shared = self.titles.places.clone();
         shared.sort_unstable();
         shared.retain(|i| COLUMNS[*i].role == Role::Setting);
@@ -84,11 +84,11 @@ impl Axes {
     }
 
     /// Lines for mixers, a heatmap for cells of d and n.
-    fn form(&self) -> Form {
+    fn form(&self) -> PanelForm {
         let [first, over] = [self.lines[0], self.column].map(|place| &COLUMNS[place]);
         match first.role {
-            Role::Cell => Form::Heatmap,
-            _ => Form::Lines {
+            Role::Cell => PanelForm::Heatmap,
+            _ => PanelForm::Lines {
                 // The meaning of an axis is shown up to its first semicolon.
                 over: format!("{} {}", over.meaning.split(';').next().unwrap_or(""), over.name),
                 log: true,

@@ -1,9 +1,9 @@
 //! Accuracies that need no learning, drawn beside those of models.
 
 use super::super::grid::{fact, Baseline, Grid};
-use super::super::Group;
+use super::super::RunGroup;
 use crate::config::{At, Objective, TaskConfig, SETTINGS};
-use crate::store::{Column, Field, Metric, Record, Shown};
+use crate::store::{Column, Field, Metric, MetricFormat, Record};
 use crate::tasks::lra::LraDataset;
 use crate::tasks::NoRecall;
 use serde_json::Map;
@@ -65,8 +65,8 @@ pub(super) fn chance_of(run: &Record, columns: usize) -> Vec<Baseline> {
 }
 
 /// The baselines of `groups`, which share a task, in a grid with `columns` columns of `metric`.
-pub(super) fn baselines(groups: &[&Group], metric: &Metric, columns: usize) -> Vec<Baseline> {
-    if metric.shown != Shown::Percent {
+pub(super) fn baselines(groups: &[&RunGroup], metric: &Metric, columns: usize) -> Vec<Baseline> {
+    if metric.shown != MetricFormat::Percent {
         return Vec::new();
     }
     let runs = groups.iter().flat_map(|group| &group.runs);

@@ -16,9 +16,9 @@ pub use traced::Traced;
 pub(super) use traced::{curves, slices};
 
 use super::grid::{fact, rates_won, Facts, Grid, PrintedNumber};
-use super::presets::{formatted, Difference, PresetsOf};
-use super::score::Status;
-use super::{Figure, Group, ReportOptions, Series, SCHEMA};
+use super::presets::{formatted, PresetDifference, PresetsOf};
+use super::score::GroupStatus;
+use super::{Figure, FigureSeries, ReportOptions, RunGroup, SCHEMA};
 use crate::store::{places, Column, Field, Metric, Record, Role, COLUMNS};
 use panel::tasks;
 use serde_json::Value;
@@ -30,7 +30,7 @@ pub(super) struct Selection<'a> {
     pub metric: &'static Metric,
     pub options: &'a ReportOptions,
     pub presets: PresetsOf<'a>,
-    pub groups: Vec<Group<'a>>,
+    pub groups: Vec<RunGroup<'a>>,
 }
 
 /// Grids with heading and notes.
@@ -46,17 +46,17 @@ pub(super) struct Selected {
     /// Notes after the legend.
     pub after: Vec<String>,
     /// Results for the legend and for the note on rates.
-    pub results: Vec<Status>,
+    pub results: Vec<GroupStatus>,
 }
 
 impl Selection<'_> {
     /// Result of `group` by `metric`, by which its learning rate is chosen.
-    fn status(&self, group: &Group, metric: &Metric) -> Status {
-        Status::of(&group.runs, metric, metric, self.options.select)
+    fn status(&self, group: &RunGroup, metric: &Metric) -> GroupStatus {
+        GroupStatus::of(&group.runs, metric, metric, self.options.select)
     }
 
     /// The files of `record` as a difference, if other runs of its dataset used other files.
-    fn other_files(&self, record: &Record) -> Option<Difference> {
+    fn other_files(&self, record: &Record) -> Option<PresetDifference> {
         let dataset = |run: &Record| {
             [Column::TASK, Column::DATASET, Column::CONTOUR_LENGTH].map(|column| run.get(column).clone())
         };
@@ -64,7 +64,11 @@ impl Selection<'_> {
         let (wanted, own) = (dataset(record), files(record)?);
         let mut others = self.groups.iter().map(|group| group.record);
         let differ = others.any(|other| dataset(other) == wanted && files(other).is_some_and(|others| others != own));
-        differ.then(|| Difference { name: Column::SOURCE_DIGEST.name(), value: formatted(&own), preset: String::new() })
+        differ.then(|| PresetDifference {
+            name: Column::SOURCE_DIGEST.name(),
+            value: formatted(&own),
+            preset: String::new(),
+        })
     }
 
     /// Note on the runs that a figure of the paper selects; `None` if it selects all runs of its tasks.
@@ -82,10 +86,10 @@ fn selected(of: &Selection, grids: Vec<Grid>) -> Selected {
     let figure = of.figure;
     let [names, tasks] = tasks(&of.groups);
     let about = match figure.series {
-        Series::Grid => names,
+        FigureSeries::Grid => names,
         _ => format!("{}, {}: {names}", figure.title(), figure.about),
     };
-    let number = (figure.series == Series::Figure).then(|| fact("figure", figure.number));
+    let number = (figure.series == FigureSeries::Figure).then(|| fact("figure", figure.number));
     let facts = [fact("task", tasks), fact("metric", of.metric.name)];
     Selected {
         heading: format!("{about}: {}, at the best rate", in_percent(of.metric)),
@@ -113,7 +117,7 @@ fn in_percent(metric: &Metric) -> String {
 }
 
 /// Facts on a cell of `metric`.
-fn numbers(metric: &Metric, status: Status) -> [(String, Value); 6] {
+fn numbers(metric: &Metric, status: GroupStatus) -> [(String, Value); 6] {
     let score = status.score();
     [
         fact("metric", metric.name),

@@ -1,10 +1,10 @@
 //! Curves over all runs of a setting, at every rate and seed: the share that has reached the stopping accuracy, and the
 //! expected best of some of the rates.
 
-use super::super::grid::{fact, Cell, Content, Form, Grid, Line, Style, Tick};
+use super::super::grid::{fact, Cell, Content, Grid, GridLine, PanelForm, Style, Tick};
 use super::super::score::distinct_rates;
 use super::super::solved::{best_of, kaplan_meier, Time};
-use super::super::Group;
+use super::super::RunGroup;
 use super::chance::chance_of;
 use super::panel::{filled, lines, of_lines, Titles};
 use super::{facts_at, selected, settings, Selected, Selection};
@@ -16,8 +16,8 @@ type Curve = (Vec<f64>, usize);
 
 /// The share of runs that have reached the accuracy at which training stops, over training examples.
 pub(in super::super) fn times(of: &Selection) -> Selected {
-    let curves = |groups: &[&Group]| {
-        let times = |group: &&Group| -> Vec<Time> { group.runs.iter().filter_map(|run| Time::of(run)).collect() };
+    let curves = |groups: &[&RunGroup]| {
+        let times = |group: &&RunGroup| -> Vec<Time> { group.runs.iter().filter_map(|run| Time::of(run)).collect() };
         let times: Vec<Vec<Time>> = groups.iter().map(times).collect();
         let reached = times.iter().flatten().filter(|time| time.reached);
         let ends: BTreeSet<usize> = reached.map(|time| time.examples as usize).chain([0]).collect();
@@ -34,7 +34,7 @@ pub(in super::super) fn times(of: &Selection) -> Selected {
         (times.iter().map(curve).collect(), ends)
     };
     of_all_runs(of, ["examples", "reached"], curves, |grid, _| {
-        grid.form = Form::Lines { over: "examples".into(), log: false, steps: true };
+        grid.form = PanelForm::Lines { over: "examples".into(), log: false, steps: true };
         grid.style = Style::Share("runs at the stopping accuracy");
         grid.notes.push(
             "Kaplan-Meier estimate over all learning rates and seeds; a run that never reached the accuracy is censored at its end"
@@ -45,8 +45,8 @@ pub(in super::super) fn times(of: &Selection) -> Selected {
 
 /// The expected best of k rates, over k.
 pub(in super::super) fn tuning(of: &Selection) -> Selected {
-    let curves = |groups: &[&Group]| {
-        let curve = |group: &&Group| -> Curve {
+    let curves = |groups: &[&RunGroup]| {
+        let curve = |group: &&RunGroup| -> Curve {
             let rates = distinct_rates(group.runs.iter().copied()).into_iter();
             let means: Vec<f64> = rates.filter_map(|lr| of_rate(of, &group.runs, lr)).collect();
             (best_of(&means), means.len())
@@ -70,11 +70,11 @@ pub(in super::super) fn tuning(of: &Selection) -> Selected {
 fn of_all_runs(
     of: &Selection,
     [over, metric]: [&str; 2],
-    curves: impl Fn(&[&Group]) -> (Vec<Curve>, Vec<usize>),
+    curves: impl Fn(&[&RunGroup]) -> (Vec<Curve>, Vec<usize>),
     finish: impl Fn(&mut Grid, &Record),
 ) -> Selected {
     let settings = settings();
-    let cell = |(group, (values, count)): &(&Group, Curve), i: usize, column: &usize| match values.get(i) {
+    let cell = |(group, (values, count)): &(&RunGroup, Curve), i: usize, column: &usize| match values.get(i) {
         None => (Cell::text("-"), None),
         Some(value) => {
             let found = [
@@ -89,7 +89,7 @@ fn of_all_runs(
         }
     };
     let grids = Titles::of_task().panels(of.figure.runs, &of.groups).into_iter().map(|panel| {
-        let (lines, groups): (Vec<Line>, Vec<&Group>) = lines(of.figure.runs, &panel.runs, &of_lines(&[]))
+        let (lines, groups): (Vec<GridLine>, Vec<&RunGroup>) = lines(of.figure.runs, &panel.runs, &of_lines(&[]))
             .into_iter()
             .map(|(line, groups)| (line, groups[0]))
             .unzip();
@@ -97,7 +97,7 @@ fn of_all_runs(
         let (lines, records) = filled(lines.into_iter().zip(groups.into_iter().zip(curves)), &columns, cell);
         let mut grid = Grid {
             axes: ["mixer", over].map(str::to_owned),
-            form: Form::Lines { over: over.into(), log: true, steps: false },
+            form: PanelForm::Lines { over: over.into(), log: true, steps: false },
             place: panel.place,
             records,
             ..Grid::new(panel.title, columns.into_iter().map(Tick::whole), lines, Style::Percent)

@@ -1,7 +1,7 @@
 //! Panels of a figure and their lines: runs grouped by their settings, and the names of the groups.
 
 use super::super::figures::Where;
-use super::super::grid::{Cell, Facts, Line, Tick};
+use super::super::grid::{Cell, Facts, GridLine, Tick};
 use super::super::presets::formatted;
 use super::super::{grouped, Key};
 use crate::store::{places, Column, Field, Record, Role, COLUMNS};
@@ -27,7 +27,7 @@ pub(super) struct Titles {
 }
 
 /// Runs that agree in the settings of a title.
-pub(super) struct Panel<'a, T> {
+pub(super) struct PanelRuns<'a, T> {
     pub title: String,
     /// Its column and its row among other panels, see `Grid::place`.
     pub place: [String; 2],
@@ -83,7 +83,7 @@ impl Titles {
     }
 
     /// The panels of `runs`, in the order of a figure's `Where`.
-    pub fn panels<'a, T: AsRef<Record>>(&self, order: Where, runs: &'a [T]) -> Vec<Panel<'a, T>> {
+    pub fn panels<'a, T: AsRef<Record>>(&self, order: Where, runs: &'a [T]) -> Vec<PanelRuns<'a, T>> {
         let [tasks, protocols] = [Column::TASK, Column::PROTOCOL].map(|column| texts(runs, column).len() > 1);
         let mut split = grouped(runs, &self.places);
         split.sort_by_cached_key(|(key, _)| {
@@ -96,7 +96,7 @@ impl Titles {
             for (key, runs) in twins {
                 let title = self.title(key, twins.iter().map(|(key, _)| key), tasks);
                 let place = self.place(key, protocols, &title);
-                panels.push(Panel { title, place, runs: runs.clone() });
+                panels.push(PanelRuns { title, place, runs: runs.clone() });
             }
         }
         panels
@@ -166,7 +166,11 @@ pub(super) fn of_lines(with: &[Role]) -> Vec<usize> {
 
 /// Lines of a panel, still without cells, one for each combination of values at `places`, with its runs. They are in
 /// the order of a figure's `Where`, and named by their first value and by what distinguishes them from others with it.
-pub(super) fn lines<'a, T: AsRef<Record>>(order: Where, runs: &[&'a T], places: &[usize]) -> Vec<(Line, Vec<&'a T>)> {
+pub(super) fn lines<'a, T: AsRef<Record>>(
+    order: Where,
+    runs: &[&'a T],
+    places: &[usize],
+) -> Vec<(GridLine, Vec<&'a T>)> {
     let mut lines = grouped(runs.iter().copied(), places);
     lines.sort_by_cached_key(|(key, _)| (rank(order, places[0], key[0]), key.clone()));
     let options = places.iter().position(|i| COLUMNS[*i].name == "options");
@@ -189,7 +193,7 @@ pub(super) fn lines<'a, T: AsRef<Record>>(order: Where, runs: &[&'a T], places: 
                 "" => first,
                 detail => Tick::from(format!("{}, {detail}", first.title)),
             };
-            named.push((Line { detail, ..Line::new(tick, Vec::new()) }, runs.clone()));
+            named.push((GridLine { detail, ..GridLine::new(tick, Vec::new()) }, runs.clone()));
         }
     }
     named
@@ -210,10 +214,10 @@ fn unshared_options(own: &Field, shared: &BTreeSet<String>) -> Option<String> {
 /// Fills `lines` with a cell for each of `columns`, and returns them with the records of the cells. `cell` returns both
 /// for the runs of a line and the index and value of a column.
 pub(super) fn filled<L, C>(
-    lines: impl IntoIterator<Item = (Line, L)>,
+    lines: impl IntoIterator<Item = (GridLine, L)>,
     columns: &[C],
     cell: impl Fn(&L, usize, &C) -> (Cell, Option<Facts>),
-) -> (Vec<Line>, Vec<Facts>) {
+) -> (Vec<GridLine>, Vec<Facts>) {
     let (mut filled, mut records) = (Vec::new(), Vec::new());
     for (mut line, runs) in lines {
         for (i, column) in columns.iter().enumerate() {

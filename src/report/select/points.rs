@@ -1,10 +1,10 @@
 //! Points of one metric over another: one panel per task, one point per setting, one colour per mixer.
 
-use super::super::grid::{fact, Cell, Form, Grid, Line, Style};
-use super::super::score::Status;
-use super::super::Group;
+use super::super::grid::{fact, Cell, Grid, GridLine, PanelForm, Style};
+use super::super::score::GroupStatus;
+use super::super::RunGroup;
 use super::chance::{baselines, say_without_recall};
-use super::panel::{lines, of_lines, Panel, Titles};
+use super::panel::{lines, of_lines, PanelRuns, Titles};
 use super::{caption, facts_at, metric, numbers, selected, settings, Selected, Selection};
 use crate::store::{Column, Metric};
 
@@ -14,15 +14,15 @@ pub(in super::super) fn points(of: &Selection, across: &str) -> Selected {
     selected(of, panels.into_iter().map(|each| panel(of, across, each)).collect())
 }
 
-fn panel(of: &Selection, across: &'static Metric, panel: Panel<Group>) -> Grid {
+fn panel(of: &Selection, across: &'static Metric, panel: PanelRuns<RunGroup>) -> Grid {
     let (mut drawn, mut records) = (Vec::new(), Vec::new());
     for (line, groups) in lines(of.figure.runs, &panel.runs, &of_lines(&[])) {
         let group = groups[0];
         let score = of.status(group, of.metric);
-        let size = Status::known(&group.runs, of.metric, across, of.options.select);
+        let size = GroupStatus::known(&group.runs, of.metric, across, of.options.select);
         let size = size.score().map(|score| score.mean);
         let written = size.map_or("-".to_owned(), |size| format!("{}", (size * 10.0).round() / 10.0));
-        drawn.push(Line {
+        drawn.push(GridLine {
             series: Some(group.record.text(Column::MIXER).to_owned()),
             across: size.filter(|size| size.is_finite()),
             cells: vec![Cell::text(written), Cell::result(score)],
@@ -36,7 +36,7 @@ fn panel(of: &Selection, across: &'static Metric, panel: Panel<Group>) -> Grid {
         unit => format!(" ({unit})"),
     };
     let mut grid = Grid {
-        form: Form::Points { over: format!("{}{unit}", across.meaning) },
+        form: PanelForm::Points { over: format!("{}{unit}", across.meaning) },
         place: panel.place,
         baselines: baselines(&panel.runs, of.metric, 1),
         records,

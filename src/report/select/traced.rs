@@ -1,10 +1,10 @@
 //! Numbers per epoch, or per slice of the test answers: the mean over seeds, one line per setting and rate.
 
-use super::super::grid::{fact, Cell, Facts, Form, Grid, Line, Style, Tick};
-use super::super::score::{Score, Status};
+use super::super::grid::{fact, Cell, Facts, Grid, GridLine, PanelForm, Style, Tick};
+use super::super::score::{GroupStatus, Score};
 use super::super::{By, SCHEMA};
 use super::chance::chance_of;
-use super::panel::{filled, lines, of_lines, tasks, Panel, Titles};
+use super::panel::{filled, lines, of_lines, tasks, PanelRuns, Titles};
 use super::{facts_at, Selected};
 use crate::config::Objective;
 use crate::store::{places, Column, EpochRow, Record, Role, SliceRow};
@@ -26,7 +26,7 @@ impl<R> AsRef<Record> for Traced<R> {
 }
 
 /// One number of every epoch.
-struct Measure {
+struct TracedMetric {
     /// Name for programs.
     name: &'static str,
     /// Title for readers.
@@ -37,16 +37,16 @@ struct Measure {
 
 /// Measures of tasks with correct answers.
 #[rustfmt::skip]
-const ANSWERS: [Measure; 2] = [
-    Measure { name: "train_loss", title: "training loss", style: Style::Loss, of: |row| Some(row.train_loss) },
-    Measure { name: "accuracy", title: "test accuracy", style: Style::Percent, of: |row| Some(row.accuracy) },
+const ANSWERS: [TracedMetric; 2] = [
+    TracedMetric { name: "train_loss", title: "training loss", style: Style::Loss, of: |row| Some(row.train_loss) },
+    TracedMetric { name: "accuracy", title: "test accuracy", style: Style::Percent, of: |row| Some(row.accuracy) },
 ];
 
 /// Measures of language models.
 #[rustfmt::skip]
-const TEXTS: [Measure; 2] = [
-    Measure { name: "train_ppl", title: "training perplexity", style: Style::Perplexity, of: |row| Some(row.train_loss.exp()) },
-    Measure { name: "val_ppl", title: "validation perplexity", style: Style::Perplexity, of: |row| row.val_loss.map(f64::exp) },
+const TEXTS: [TracedMetric; 2] = [
+    TracedMetric { name: "train_ppl", title: "training perplexity", style: Style::Perplexity, of: |row| Some(row.train_loss.exp()) },
+    TracedMetric { name: "val_ppl", title: "validation perplexity", style: Style::Perplexity, of: |row| row.val_loss.map(f64::exp) },
 ];
 
 /// Training curves: two numbers of every epoch.
@@ -73,7 +73,7 @@ fn selected(heading: String, facts: Facts, grids: Vec<Grid>) -> Selected {
     Selected { heading, facts: [vec![fact("schema", SCHEMA)], facts].concat(), grids, ..Selected::default() }
 }
 
-fn measures(run: &Record) -> &'static [Measure; 2] {
+fn measures(run: &Record) -> &'static [TracedMetric; 2] {
     let task = crate::tasks::find(run.text(Column::TASK));
     match task.map(|task| task.objective) {
         Ok(Objective::NextToken) => &TEXTS,
@@ -81,7 +81,7 @@ fn measures(run: &Record) -> &'static [Measure; 2] {
     }
 }
 
-fn curve(measure: &Measure, panel: &Panel<Traced<EpochRow>>) -> Grid {
+fn curve(measure: &TracedMetric, panel: &PanelRuns<Traced<EpochRow>>) -> Grid {
     let rows = panel.runs.iter().flat_map(|run| &run.rows);
     let last = rows.map(|row| row.epoch).max().unwrap_or(0);
     let epochs: Vec<usize> = (1..=last).collect();
@@ -95,7 +95,7 @@ fn curve(measure: &Measure, panel: &Panel<Traced<EpochRow>>) -> Grid {
     let title = format!("{}: {}", measure.title, panel.title);
     let mut grid = Grid {
         axes: ["mixer", "epoch"].map(str::to_owned),
-        form: Form::Lines { over: "epoch".into(), log: false, steps: false },
+        form: PanelForm::Lines { over: "epoch".into(), log: false, steps: false },
         place: [measure.title.to_owned(), panel.title.clone()],
         baselines,
         records,
@@ -106,7 +106,7 @@ fn curve(measure: &Measure, panel: &Panel<Traced<EpochRow>>) -> Grid {
     grid
 }
 
-fn sliced(by: By, panel: &Panel<Traced<SliceRow>>) -> Grid {
+fn sliced(by: By, panel: &PanelRuns<Traced<SliceRow>>) -> Grid {
     let [name, _] = by.names();
     let rows = panel.runs.iter().flat_map(|run| &run.rows);
     let slices: BTreeSet<_> = rows.filter(|row| row.by == name).map(|row| (row.from, row.to)).collect();
@@ -135,7 +135,7 @@ fn means<R, C: Ord>(
     columns: &[C],
     number: impl Fn(&R) -> Option<(C, f64)>,
     at: impl Fn(&C) -> Facts,
-) -> (Vec<Line>, Vec<Facts>) {
+) -> (Vec<GridLine>, Vec<Facts>) {
     let settings = places(&[Role::Setting, Role::Cell, Role::Rate]);
     let lines = lines(&[], runs, &of_lines(&[Role::Rate])).into_iter().map(|(line, seeds)| {
         let numbers = |run: &&Traced<R>| -> BTreeMap<C, f64> { run.rows.iter().filter_map(&number).collect() };
@@ -145,11 +145,11 @@ fn means<R, C: Ord>(
         let found = numbers.iter().filter_map(|run| run.get(column).copied());
         let values: Vec<f64> = found.filter(|value| value.is_finite()).collect();
         if values.is_empty() {
-            return (Cell::result(Status::NoNumber), None);
+            return (Cell::result(GroupStatus::NoNumber), None);
         }
         let score = Score::of(&values, run.number(Column::LR).unwrap_or(f64::NAN));
         let found = [fact("mean", score.mean), fact("std", score.std), fact("seeds", score.seeds)];
         let record = facts_at(run, &settings).into_iter().chain(at(column)).chain(found);
-        (Cell::result(Status::Done(score)), Some(record.collect()))
+        (Cell::result(GroupStatus::Done(score)), Some(record.collect()))
     })
 }

@@ -49,7 +49,7 @@ fn changed(dataset: LraDataset, settings: &[(&str, &str)]) -> Record {
 }
 
 fn table(number: &str, rows: &[Record], planned: Option<&[RunConfig]>, asked: &ReportOptions) -> Result<Report> {
-    let figure = figure(Series::Table, number);
+    let figure = figure(FigureSeries::Table, number);
     report(figure, rows, planned, &presets_of, asked)
 }
 

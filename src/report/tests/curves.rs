@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::testing::Fails;
-use crate::report::picture::Body;
+use crate::report::picture::PanelBody;
 use crate::store::samples::{config, done, read, text_config};
 use crate::store::EpochRow;
 
@@ -56,8 +56,8 @@ fn curves_are_drawn_on_the_scales_of_their_numbers() {
         .iter()
         .flatten()
         .map(|panel| match &panel.body {
-            Body::Plot(plot) => &*plot.y.name,
-            Body::Heatmap(_) => "",
+            PanelBody::Plot(plot) => &*plot.y.name,
+            PanelBody::Heatmap(_) => "",
         })
         .collect();
     assert_eq!((picture.across, names), (2, vec!["loss (nats)", "accuracy (%)"]));
@@ -74,7 +74,7 @@ fn a_long_curve_is_whole_in_pictures_and_data_and_short_in_tables() {
     assert_eq!(drawn(&report, "csv").lines().count(), 1 + 2 * 64);
     let picture = panels::picture(&report);
     let panel = picture.panels[0].as_ref().unwrap();
-    assert!(matches!(&panel.body, Body::Plot(plot) if plot.series[0].points.len() == 64));
+    assert!(matches!(&panel.body, PanelBody::Plot(plot) if plot.series[0].points.len() == 64));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::testing::Fails;
-use crate::report::figures::Drawn;
+use crate::report::figures::FigureForm;
 use crate::store::samples::{config, done};
 use crate::store::Column;
 use std::time::Instant;
@@ -20,7 +20,7 @@ fn run(mixer: &str, d: usize, n: usize, accuracy: f64, change: fn(&mut RunConfig
 
 fn drawn_figure(number: &str, rows: &[Record]) -> Result<Report> {
     let none: PresetsOf = &|_| unreachable!("no figure asks a preset");
-    report(figure(Series::Figure, number), rows, None, none, &ReportOptions::default())
+    report(figure(FigureSeries::Figure, number), rows, None, none, &ReportOptions::default())
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn figures_say_how_to_get_results_and_turn_only_where_d_and_n_are_the_axes() {
     let none: PresetsOf = &|_| Vec::new();
     let turned = ReportOptions { orient: Some(Orient::Paper), ..ReportOptions::default() };
     let rows = [run("linear", 512, 128, 0.5, |_| {})];
-    let refused = report(figure(Series::Figure, "2"), &rows, None, none, &turned);
+    let refused = report(figure(FigureSeries::Figure, "2"), &rows, None, none, &turned);
     refused.refuses("--orient").names(&["Figure 2"]);
 }
 
@@ -118,7 +118,7 @@ fn a_hundred_thousand_runs_are_read_and_reported_in_seconds() {
     let rows = crate::store::read_summary(&path).unwrap();
     let read = start.elapsed();
     let none: PresetsOf = &|_| Vec::new();
-    let grids = report(figure(Series::Grid, ""), &rows, None, none, &ReportOptions::default());
+    let grids = report(figure(FigureSeries::Grid, ""), &rows, None, none, &ReportOptions::default());
     let report = grids.unwrap();
     text(&report);
     let whole = start.elapsed();
@@ -131,11 +131,11 @@ fn a_hundred_thousand_runs_are_read_and_reported_in_seconds() {
 /// A figure that the program does not have.
 static MADE_UP: Figure = Figure {
     number: "99",
-    series: Series::Figure,
+    series: FigureSeries::Figure,
     about: "rates of learning over lengths",
     runs: &[(Column::TASK, &["mqar"]), (Column::D, &["64"])],
     metrics: &["test_loss", "accuracy"],
-    drawn: Drawn::Axes { lines: &["mixer"], columns: "seq_len" },
+    drawn: FigureForm::Axes { lines: &["mixer"], columns: "seq_len" },
     remedy: "`dsf sweep --d 64` trains what it needs",
 };
 
@@ -202,7 +202,7 @@ fn times_are_the_share_of_all_runs_that_have_stopped() {
         _ => f64::NAN,
     });
     assert_eq!(shares.collect::<Vec<_>>(), [0.0, 1.0, 2.0]);
-    assert!(matches!(grid.form, Form::Lines { steps: true, .. }));
+    assert!(matches!(grid.form, PanelForm::Lines { steps: true, .. }));
     rows.iter_mut().for_each(|row| row.set(Column::STOP_ABOVE, Field::Absent));
     drawn_figure("times", &rows).fails("refused").names(&["Figure times"]);
 }

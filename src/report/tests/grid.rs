@@ -34,7 +34,7 @@ fn changed(change: fn(&mut RunConfig)) -> Record {
 
 fn report_with(rows: &[Record], planned: Option<&[RunConfig]>, asked: &ReportOptions) -> Result<Report> {
     let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
-    super::super::report(figure(Series::Grid, ""), rows, planned, none, asked)
+    super::super::report(figure(FigureSeries::Grid, ""), rows, planned, none, asked)
 }
 
 fn report(rows: &[Record]) -> Report {
@@ -46,7 +46,7 @@ fn report_of(rows: &[Record], asked: &ReportOptions) -> Result<Report> {
 }
 
 /// The result at (d, n) of the first grid.
-fn cell(report: &Report, d: usize, n: usize) -> Status {
+fn cell(report: &Report, d: usize, n: usize) -> GroupStatus {
     let grid = &report.grids[0];
     let line = grid.lines.iter().find(|line| line.name() == n.to_string());
     let column = grid.columns.iter().position(|column| column.title == d.to_string());
@@ -56,7 +56,7 @@ fn cell(report: &Report, d: usize, n: usize) -> Status {
     }
 }
 
-fn only_cell(rows: &[Record]) -> Status {
+fn only_cell(rows: &[Record]) -> GroupStatus {
     cell(&report(rows), 64, 32)
 }
 
@@ -100,7 +100,7 @@ fn a_cell_with_one_good_rate_is_not_diverged() {
 fn a_done_run_without_a_number_counts_as_failed() {
     let mut row = row(64, 32, 1e-3, 0.6);
     row.set(Column::ACCURACY, Some(f64::NAN));
-    assert_eq!(only_cell(&[row]), Status::Failed);
+    assert_eq!(only_cell(&[row]), GroupStatus::Failed);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_cell_with_rates_still_to_run_is_not_called_diverged() {
     let plan = [at(64, 32, 1e-3, 0), at(64, 32, 1e-2, 0)];
     let rows = [ended(64, 32, 1e-2, &diverged())];
     let report = report_with(&rows, Some(&plan), &ReportOptions::default()).unwrap();
-    assert_eq!(cell(&report, 64, 32), Status::NotRun);
+    assert_eq!(cell(&report, 64, 32), GroupStatus::NotRun);
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn drawing(data: fn(u64) -> u64, accuracies: &[f64]) -> Vec<Record> {
     rows.collect()
 }
 
-fn seeds_of(status: Status) -> usize {
+fn seeds_of(status: GroupStatus) -> usize {
     status.score().unwrap().seeds
 }
 

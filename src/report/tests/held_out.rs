@@ -18,10 +18,10 @@ fn rows(lr: f64, accuracies: &[f64]) -> Vec<Record> {
 fn held_out(rows: &[Record]) -> Report {
     let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
     let asked = ReportOptions { select: RateChoice::HeldOut, ..ReportOptions::default() };
-    report(figure(Series::Grid, ""), rows, None, none, &asked).unwrap()
+    report(figure(FigureSeries::Grid, ""), rows, None, none, &asked).unwrap()
 }
 
-fn only(report: &Report) -> Status {
+fn only(report: &Report) -> GroupStatus {
     match report.grids[0].lines[0].cells[0].content {
         Content::Result(status) => status,
         ref other => panic!("{other:?}"),
@@ -57,7 +57,7 @@ fn a_single_seed_has_no_held_out_number_unless_there_was_no_choice() {
     let mut runs = rows(1e-3, &[0.9]);
     assert_eq!(only(&held_out(&runs)).score().unwrap().mean, 0.9);
     runs.extend(rows(1e-2, &[0.2]));
-    assert_eq!(only(&held_out(&runs)), Status::NoNumber);
+    assert_eq!(only(&held_out(&runs)), GroupStatus::NoNumber);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_seed_that_diverges_at_the_rate_that_others_chose_is_no_number() {
     let mut runs = rows(1e-3, &[0.5, 0.5, 0.5, 0.5]);
     runs.extend(rows(1e-2, &[0.9, 0.9, 0.9]));
     runs.push(Record::new(&at(1e-2, 3), &diverged()));
-    assert_eq!(only(&held_out(&runs)), Status::Diverged);
+    assert_eq!(only(&held_out(&runs)), GroupStatus::Diverged);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn texts_choose_their_rate_on_the_validation_split() {
     let runs = [run(1e-3, 15.0, 20.0), run(3e-3, 14.0, 25.0)];
     let presets: PresetsOf = &|_| vec![("paper", Record::planned(&text_config()))];
     let mut asked = ReportOptions::default();
-    let table = figure(Series::Table, "1");
+    let table = figure(FigureSeries::Table, "1");
     let ppl = |asked: &ReportOptions| {
         let drawn = report(table, &runs, None, presets, asked).unwrap();
         fact_at(&drawn.grids[0], 0, "train_ppl").as_f64()
@@ -96,8 +96,9 @@ fn what_is_mixed_in_one_grid_is_warned_of() {
     runs[1].set(Column::SIMD, "baseline");
     runs[1].set(Column::VERSION, "0.2.0");
     let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
-    let drawn =
-        |rows: &[Record]| text(&report(figure(Series::Grid, ""), rows, None, none, &ReportOptions::default()).unwrap());
+    let drawn = |rows: &[Record]| {
+        text(&report(figure(FigureSeries::Grid, ""), rows, None, none, &ReportOptions::default()).unwrap())
+    };
     let mixed = drawn(&runs);
     let alike = drawn(&rows(1e-3, &[0.9, 0.8]));
     // A file that does not say is not another one.
@@ -112,7 +113,7 @@ fn the_grid_says_what_only_tables_show() {
     let mut runs = rows(1e-3, &[0.9]);
     runs.push(Record::new(&text_config(), &read(16.0)));
     let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
-    let drawn = report(figure(Series::Grid, ""), &runs, None, none, &ReportOptions::default()).unwrap();
+    let drawn = report(figure(FigureSeries::Grid, ""), &runs, None, none, &ReportOptions::default()).unwrap();
     shows!("what-only-tables-show", text(&drawn));
 }
 
@@ -125,7 +126,7 @@ fn table(linear: f64) -> Report {
     };
     let runs = [run("linear", linear), run("softmax", 13.2)];
     let presets: PresetsOf = &|_| vec![("paper", Record::planned(&text_config()))];
-    report(figure(Series::Table, "1"), &runs, None, presets, &ReportOptions::default()).unwrap()
+    report(figure(FigureSeries::Table, "1"), &runs, None, presets, &ReportOptions::default()).unwrap()
 }
 
 #[test]
@@ -160,7 +161,7 @@ fn validation_examples_of_a_generated_task_choose_the_rate() {
     let mean = |examples: usize| {
         let rows = [run(1e-3, 0.5, 0.9, examples), run(1e-2, 0.6, 0.7, examples)];
         let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
-        let grid = figure(Series::Grid, "");
+        let grid = figure(FigureSeries::Grid, "");
         let report = super::super::report(grid, &rows, None, none, &ReportOptions::default()).unwrap();
         (fact_at(&report.grids[0], 0, "mean"), text(&report))
     };

@@ -23,7 +23,7 @@ use super::*;
 use crate::store::RunResult;
 use std::collections::BTreeMap;
 
-fn figure(series: Series, number: &str) -> &'static Figure {
+fn figure(series: FigureSeries, number: &str) -> &'static Figure {
     Figure::find(series, number).unwrap()
 }
 
@@ -43,7 +43,7 @@ fn filtered(filter: Filter) -> ReportOptions {
 
 fn bytes(report: &Report, format: &str) -> Vec<u8> {
     let format = Format::find(format).unwrap();
-    format.render(report, Screen::default()).unwrap()
+    format.render(report, TextTarget::default()).unwrap()
 }
 
 fn drawn(report: &Report, format: &str) -> String {
@@ -52,7 +52,7 @@ fn drawn(report: &Report, format: &str) -> String {
 
 /// The text of a report on a screen of `width` characters, or in a file.
 fn shown(report: &Report, colour: bool, width: Option<usize>) -> String {
-    let screen = Screen { colour, width };
+    let screen = TextTarget { colour, width };
     String::from_utf8(FORMATS[0].render(report, screen).unwrap()).unwrap()
 }
 

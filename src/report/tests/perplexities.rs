@@ -64,7 +64,7 @@ fn three() -> Vec<Record> {
 }
 
 fn table(rows: &[Record], planned: Option<&[RunConfig]>, asked: &ReportOptions) -> Result<Report> {
-    report(figure(Series::Table, "1"), rows, planned, &presets, asked)
+    report(figure(FigureSeries::Table, "1"), rows, planned, &presets, asked)
 }
 
 fn report_with(rows: &[Record], asked: &ReportOptions) -> Report {
@@ -167,7 +167,7 @@ fn runs_as_the_presets_make_them_differ_in_nothing() {
     };
     for preset in ["paper", "quick", "smoke"] {
         let rows = ["softmax", "linear", "normalized", "s6", "ssd"].map(|mixer| of(preset, mixer));
-        let figure = figure(Series::Table, "1");
+        let figure = figure(FigureSeries::Table, "1");
         let report = report(figure, &rows, None, &presets_of, &ReportOptions::default()).unwrap();
         assert_eq!(report.grids.len(), 1);
         let grid = &report.grids[0];
@@ -252,7 +252,7 @@ fn a_mixer_beyond_the_paper_has_a_line_without_its_number() {
 #[test]
 fn a_mixer_that_this_version_does_not_know_has_all_its_settings_said() {
     let none = |_: &Record| Vec::new();
-    let figure = figure(Series::Table, "1");
+    let figure = figure(FigureSeries::Table, "1");
     let rows = [row("telepathy", 9.0)];
     let report = report(figure, &rows, None, &none, &ReportOptions::default());
     shows!("unknown-mixer", text(&report.unwrap()));

@@ -3,8 +3,8 @@
 use super::*;
 use crate::config::Protocol;
 use crate::error::testing::Fails;
-use crate::report::figures::Drawn;
-use crate::report::picture::{Body, Heatmap, Picture, Plot};
+use crate::report::figures::FigureForm;
+use crate::report::picture::{Heatmap, PanelBody, Picture, Plot};
 use crate::store::samples::{config, diverged, done, failed, read, text_config};
 use crate::store::Column;
 
@@ -27,13 +27,13 @@ fn sized(config: &mut RunConfig, seq_len: usize, kv_pairs: usize) {
     config.task.set("kv_pairs", kv_pairs);
 }
 
-fn of(series: Series, number: &str, rows: &[Record]) -> Report {
+fn of(series: FigureSeries, number: &str, rows: &[Record]) -> Report {
     let none: PresetsOf = &|_| Vec::new();
     report(figure(series, number), rows, None, none, &ReportOptions::default()).unwrap()
 }
 
 fn of_figure(number: &str, rows: &[Record]) -> Report {
-    of(Series::Figure, number, rows)
+    of(FigureSeries::Figure, number, rows)
 }
 
 fn picture(report: &Report) -> Picture {
@@ -43,8 +43,8 @@ fn picture(report: &Report) -> Picture {
 fn plots(picture: &Picture) -> Vec<&Plot> {
     let bodies = picture.panels.iter().flatten().map(|panel| &panel.body);
     let plots = bodies.filter_map(|body| match body {
-        Body::Plot(plot) => Some(plot),
-        Body::Heatmap(_) => None,
+        PanelBody::Plot(plot) => Some(plot),
+        PanelBody::Heatmap(_) => None,
     });
     plots.collect()
 }
@@ -52,8 +52,8 @@ fn plots(picture: &Picture) -> Vec<&Plot> {
 fn maps(picture: &Picture) -> Vec<&Heatmap> {
     let bodies = picture.panels.iter().flatten().map(|panel| &panel.body);
     let maps = bodies.filter_map(|body| match body {
-        Body::Heatmap(map) => Some(map),
-        Body::Plot(_) => None,
+        PanelBody::Heatmap(map) => Some(map),
+        PanelBody::Plot(_) => None,
     });
     maps.collect()
 }
@@ -241,12 +241,12 @@ fn one_cell_is_drawn_alone_and_none_is_refused_in_a_sentence() {
         let name = format!("one-cell-of-{number}");
         shows_words(&name, &of_figure(number, &rows));
     }
-    shows_words("one-cell-of-the-grid", &of(Series::Grid, "", &rows));
+    shows_words("one-cell-of-the-grid", &of(FigureSeries::Grid, "", &rows));
     let none: PresetsOf = &|_| Vec::new();
-    let refused = report(figure(Series::Figure, "state"), &[], None, none, &ReportOptions::default());
+    let refused = report(figure(FigureSeries::Figure, "state"), &[], None, none, &ReportOptions::default());
     refused.fails("refused").names(&["Figure state", "`dsf sweep"]);
     let small = [run("linear", 0.5, |c| c.task.set("seq_len", 32))];
-    let refused = report(figure(Series::Figure, "2"), &small, None, none, &ReportOptions::default());
+    let refused = report(figure(FigureSeries::Figure, "2"), &small, None, none, &ReportOptions::default());
     refused.fails("refused").names(&["1 run", "`dsf report --over d`"]);
 }
 
@@ -293,7 +293,7 @@ fn cells_without_a_number_are_left_out_of_lines_and_named_below() {
     shows_words("lines-without-a-number", &report);
     let all_failed = of_figure("2", &rows[1..]);
     shows_words("only-failures", &all_failed);
-    let heat = of(Series::Grid, "", &rows);
+    let heat = of(FigureSeries::Grid, "", &rows);
     let labels: Vec<String> = maps(&picture(&heat))[0].cells[0].iter().map(|tile| tile.label.clone()).collect();
     assert_eq!(labels, ["50.0", "x", "div"]);
     draws(&heat);
@@ -312,7 +312,7 @@ fn axes_that_a_panel_does_not_share_are_said() {
 fn heatmaps_share_an_axis_only_with_those_that_have_a_value_of_it() {
     let at = |mixer: &str, n: usize| run(mixer, 0.5, |c| c.model.d_state = n);
     let rows = [at("linear", 32), at("linear", 64), at("ssd", 32), at("qlstm", 1)];
-    let drawn = picture(&of(Series::Grid, "", &rows));
+    let drawn = picture(&of(FigureSeries::Grid, "", &rows));
     let sides: Vec<&[String]> = maps(&drawn).iter().map(|map| &map.rows[..]).collect();
     assert_eq!(sides, [&["32", "64"][..], &["1"], &["32", "64"]]);
     assert_eq!(maps(&drawn)[2].cells[1][0].label, "·");
@@ -331,7 +331,7 @@ fn lines_over_d_or_n_can_be_asked_of_runs_of_any_size() {
     let none: PresetsOf = &|_| Vec::new();
     for (over, expected) in [(Over::D, "embedding width d"), (Over::N, "state expansion n")] {
         let asked = ReportOptions { over: Some(over), ..ReportOptions::default() };
-        let report = report(figure(Series::Grid, ""), &rows, None, none, &asked).unwrap();
+        let report = report(figure(FigureSeries::Grid, ""), &rows, None, none, &asked).unwrap();
         let drawn = picture(&report);
         assert!(plots(&drawn)[0].x.name.ends_with(expected), "{}", plots(&drawn)[0].x.name);
         draws(&report);
@@ -376,7 +376,7 @@ fn the_third_table_has_points_above_its_tasks_the_papers_and_guesses_beside_them
     row.set(Column::MAJORITY, 0.175);
     row.set(Column::VAL_ACCURACY, 0.5);
     row.set(Column::SELECTED_ACCURACY, 0.375);
-    let report = of(Series::Table, "3", &[row]);
+    let report = of(FigureSeries::Table, "3", &[row]);
     let drawn = picture(&report);
     assert_eq!(drawn.levels, ["chance", "majority"]);
     let plot = plots(&drawn)[0];
@@ -390,7 +390,7 @@ fn the_third_table_has_points_above_its_tasks_the_papers_and_guesses_beside_them
 
 #[test]
 fn the_first_table_has_perplexities_on_a_logarithmic_axis() {
-    let report = of(Series::Table, "1", &[Record::new(&text_config(), &read(16.0))]);
+    let report = of(FigureSeries::Table, "1", &[Record::new(&text_config(), &read(16.0))]);
     let drawn = picture(&report);
     let plot = plots(&drawn)[0];
     assert_eq!((&*plot.y.name, plot.y.scale), ("perplexity", picture::Scale::Log));
@@ -401,7 +401,7 @@ fn the_first_table_has_perplexities_on_a_logarithmic_axis() {
 
 #[test]
 fn the_words_of_a_plot_over_names_give_its_axis_no_name() {
-    let report = of(Series::Table, "1", &[Record::new(&text_config(), &read(16.0))]);
+    let report = of(FigureSeries::Table, "1", &[Record::new(&text_config(), &read(16.0))]);
     let drawn = picture(&report);
     let words = drawn.panels[0].as_ref().unwrap().words(&drawn.names);
     assert!(words.contains(". perplexity. ") && !words.contains(" over "), "{words}");
@@ -410,7 +410,7 @@ fn the_words_of_a_plot_over_names_give_its_axis_no_name() {
 #[test]
 fn every_row_of_figures_is_drawn_by_a_picture_of_its_kind() {
     for figure in FIGURES {
-        let heat = matches!(&figure.drawn, Drawn::Axes { lines, .. } if lines[0] != "mixer");
+        let heat = matches!(&figure.drawn, FigureForm::Axes { lines, .. } if lines[0] != "mixer");
         let rows = [run("linear", 0.5, |_| {})];
         if !shows(figure, &rows, &Filter::default()) {
             continue;

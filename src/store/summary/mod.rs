@@ -1,12 +1,12 @@
 //! Summary of a task: one row per finished run, made from the run folders and read back.
 
-use super::checksum::Checksum;
+use super::checksum::RowChecksum;
 use super::claim::has_none;
 use super::column::Column;
 use super::column::{Absent, ColumnSpec, Field, Role};
 use super::metrics::Metric;
 use super::reconcile::reconcile;
-use super::record::Source;
+use super::record::RecordSource;
 use super::schema::COLUMNS;
 use super::sheet::{self, Sheet};
 use super::{read_if_present, Cause, Record, RunStatus, Store, CONFIG, RESULT, RUNS, SCHEMA};
@@ -71,10 +71,10 @@ impl Store {
 
     /// Rebuilds the summary of `task` from the run folders.
     pub fn refresh_summary(&self, task: &str) -> Result<()> {
-        self.refresh_under(&Lock::take(self)?, task)
+        self.refresh_under(&SummaryLock::take(self)?, task)
     }
 
-    fn refresh_under(&self, lock: &Lock, task: &str) -> Result<()> {
+    fn refresh_under(&self, lock: &SummaryLock, task: &str) -> Result<()> {
         if lock.is_held() {
             remove_unfinished(&self.out)?;
         }
@@ -88,7 +88,7 @@ impl Store {
     /// On a file system without locks, two runs that finish together may lose one of the rows; every sweep and merge
     /// rebuilds the summary at its end.
     pub(super) fn add_to_summary(&self, task: &str, id: &str) -> Result<()> {
-        let lock = Lock::take(self)?;
+        let lock = SummaryLock::take(self)?;
         let path = self.summary_path(task);
         let text = read_if_present(&path)?.unwrap_or_default();
         let there: HashSet<String> = run_folders(&self.out.join(RUNS))?.into_iter().collect();
@@ -163,7 +163,7 @@ fn with_row(text: &[u8], row: &Record, there: &HashSet<String>) -> Option<Vec<u8
     if !lines.is_sorted_by(|a, b| a[id] < b[id]) {
         return None;
     }
-    let line = line_of(row, &places, &Checksum::under(&header));
+    let line = line_of(row, &places, &RowChecksum::under(&header));
     match lines.binary_search_by(|line| line[id].cmp(row.run_id())) {
         Ok(at) => lines[at] = line,
         Err(at) => lines.insert(at, line),
@@ -176,9 +176,9 @@ fn with_row(text: &[u8], row: &Record, there: &HashSet<String>) -> Option<Vec<u8
 
 /// Lock on writing summaries, held from reading to renaming: of two runs that finish together, the second to rename has
 /// seen both results.
-struct Lock(Option<fs::File>);
+struct SummaryLock(Option<fs::File>);
 
-impl Lock {
+impl SummaryLock {
     fn take(store: &Store) -> Result<Self> {
         let path = store.out.join(LOCK);
         let file = open_lock(&path)?;
@@ -207,7 +207,7 @@ pub fn to_csv<R: Serialize>(rows: &[R], path: &Path) -> Result<Vec<u8>> {
 fn records_csv(records: &[Record], path: &Path) -> Result<Vec<u8>> {
     let places = columns_with(records);
     let names = places.iter().map(|place| COLUMNS[*place].name).collect();
-    let sum = Checksum::under(&names);
+    let sum = RowChecksum::under(&names);
     csv_of(path, |writer| {
         if !records.is_empty() {
             writer.write_record(&names)?;
@@ -218,7 +218,7 @@ fn records_csv(records: &[Record], path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Returns the cells of a record in the columns at `places`.
-fn line_of(record: &Record, places: &[usize], sum: &Checksum) -> StringRecord {
+fn line_of(record: &Record, places: &[usize], sum: &RowChecksum) -> StringRecord {
     let cells: StringRecord = places.iter().map(|place| record.at(*place).to_string()).collect();
     let digits = sum.digest(&cells);
     let filled = |(i, cell)| if sum.at == Some(i) { digits.as_str() } else { cell };
@@ -306,7 +306,7 @@ fn rows(mut sheet: Sheet, path: &Path) -> Result<Vec<Record>> {
         return Err(refused(path, 1, why));
     };
     let columns = columns_of(&header).map_err(|why| refused(path, 1, &why));
-    let sum = Checksum::under(&header);
+    let sum = RowChecksum::under(&header);
     let (mut records, mut line) = (Vec::new(), StringRecord::new());
     // Most cells equal those of the previous line, which need not be parsed again.
     let (mut above, mut fields) = (StringRecord::new(), vec![Field::Absent; COLUMNS.len()]);
@@ -337,7 +337,7 @@ fn rows(mut sheet: Sheet, path: &Path) -> Result<Vec<Record>> {
 
 /// Returns the record of `values`, from a line of `file`.
 fn record(values: Vec<Field>, file: &Arc<str>, line: u64) -> Result<Record, String> {
-    let source = Source { file: file.clone(), line: Some(line) };
+    let source = RecordSource { file: file.clone(), line: Some(line) };
     let mut record = Record::read(values, source);
     record.set(Column::CHECKSUM, Field::Absent);
     match record.lacks() {

@@ -1,10 +1,10 @@
 //! Time and memory of runs: a few real steps on this machine, scaled by the work of a run.
 
 use super::format::{bytes, counted, duration};
-use super::work::{SizeCache, Work};
+use super::work::{RunWork, SizeCache};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::tasks::{Sizes, Splits};
+use crate::tasks::{ExampleSizes, Splits};
 use crate::train::{Event, Trainer};
 use candle_core::Device;
 use std::collections::BTreeMap;
@@ -32,11 +32,11 @@ pub struct Cost {
 /// runs are interpolated.
 pub fn costs(runs: &[RunConfig], device: &Device) -> Result<Vec<Cost>> {
     let mut cache = SizeCache::default();
-    let works: Vec<Work> = runs.iter().map(|run| cache.work(run)).collect::<Result<_>>()?;
+    let works: Vec<RunWork> = runs.iter().map(|run| cache.work(run)).collect::<Result<_>>()?;
     measured(runs, &works, device)
 }
 
-fn measured(runs: &[RunConfig], works: &[Work], device: &Device) -> Result<Vec<Cost>> {
+fn measured(runs: &[RunConfig], works: &[RunWork], device: &Device) -> Result<Vec<Cost>> {
     let mut kinds: BTreeMap<(&str, &str, Option<String>), Vec<usize>> = BTreeMap::new();
     for (index, run) in runs.iter().enumerate() {
         let model = &run.model;
@@ -55,8 +55,8 @@ fn measured(runs: &[RunConfig], works: &[Work], device: &Device) -> Result<Vec<C
 }
 
 /// Describes the cost of one run in a sentence; `task` holds the sizes of its task.
-pub fn sentence(run: &RunConfig, task: &Sizes, device: &Device) -> Result<String> {
-    let work = Work::new(run, task, SizeCache::default().sizes(run, task)?)?;
+pub fn sentence(run: &RunConfig, task: &ExampleSizes, device: &Device) -> Result<String> {
+    let work = RunWork::new(run, task, SizeCache::default().sizes(run, task)?)?;
     let costs = measured(std::slice::from_ref(run), &[work], device)?;
     let said = costs.iter().map(|cost| {
         let (epoch, all) = (duration(cost.epoch_seconds), duration(cost.seconds));
@@ -98,7 +98,7 @@ pub(super) struct Probe {
 }
 
 impl CostModel {
-    fn measure(runs: &[RunConfig], works: &[Work], indices: &[usize], device: &Device) -> Result<Self> {
+    fn measure(runs: &[RunConfig], works: &[RunWork], indices: &[usize], device: &Device) -> Result<Self> {
         let mut by_size = indices.to_vec();
         by_size.sort_by(|&a, &b| works[a].example.total_cmp(&works[b].example));
         let probe = |index: usize| Probe::measure(&runs[index], &works[index], device);
@@ -108,7 +108,7 @@ impl CostModel {
         Ok(Self { small, large })
     }
 
-    pub fn cost(&self, run: &RunConfig, work: &Work) -> Cost {
+    pub fn cost(&self, run: &RunConfig, work: &RunWork) -> Cost {
         let Self { small, large } = self;
         let span = (large.example / small.example).ln();
         let position = if span > 0.0 { (work.example / small.example).ln() / span } else { 0.0 };
@@ -120,7 +120,7 @@ impl CostModel {
 
 impl Probe {
     /// Trains a few steps of `run`, with the smallest batch that is long enough to time.
-    fn measure(run: &RunConfig, work: &Work, device: &Device) -> Result<Self> {
+    fn measure(run: &RunConfig, work: &RunWork, device: &Device) -> Result<Self> {
         let fair = (PROBE / work.example) as usize;
         let batch = fair.clamp(1, run.train.batch_size);
         let mut run = run.clone();

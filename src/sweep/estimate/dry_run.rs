@@ -90,7 +90,7 @@ pub(super) fn describe(
     out: &Path,
 ) -> Result<String> {
     let mut lines = vec![format!("plan    {}", runs(plan, standing))];
-    let shown = axes(plan).into_iter().filter(Axis::shown);
+    let shown = axes(plan).into_iter().filter(PlannedValues::shown);
     lines.extend(shown.map(|axis| format!("        {:<13} {}", axis.name, axis.listed())));
     if standing.to_do.is_empty() {
         lines.push("time    nothing is left to do".to_owned());
@@ -148,14 +148,14 @@ fn memory(costs: &[Cost], options: &Options) -> [f64; 2] {
 }
 
 /// Values of a setting over a plan.
-struct Axis {
+struct PlannedValues {
     name: &'static str,
     /// Whether it is shown even if it does not vary.
     always: bool,
     values: Vec<String>,
 }
 
-impl Axis {
+impl PlannedValues {
     fn shown(&self) -> bool {
         self.values.len() > usize::from(!self.always)
     }
@@ -171,9 +171,9 @@ impl Axis {
 }
 
 /// Returns the settings of a non-empty plan, in the order of `--help`.
-fn axes(plan: &Plan) -> Vec<Axis> {
+fn axes(plan: &Plan) -> Vec<PlannedValues> {
     let rows: Vec<Record> = plan.runs.iter().map(Record::planned).collect();
-    let mut axes: Vec<Axis> = Vec::new();
+    let mut axes: Vec<PlannedValues> = Vec::new();
     for setting in SETTINGS.typed().filter(|setting| setting.listed != Listed::Chosen || is_chosen(setting, &rows)) {
         let of = |row: &Record| point(setting, row).filter(|(_, value)| !value.is_empty());
         let neutral = match setting.omitted {
@@ -188,7 +188,7 @@ fn axes(plan: &Plan) -> Vec<Axis> {
             match axes.iter_mut().find(|axis| axis.name == name) {
                 Some(axis) if axis.values.contains(&value) => {}
                 Some(axis) => axis.values.push(value),
-                None => axes.push(Axis {
+                None => axes.push(PlannedValues {
                     name,
                     always: matches!(setting.listed, Listed::Always(_) | Listed::AlwaysOr(..) | Listed::AlwaysWith(..)),
                     values: vec![value],

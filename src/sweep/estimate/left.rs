@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// A number of epochs of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub struct EpochsLeft<'a> {
     /// The run.
     pub run: &'a RunConfig,
     /// Number of epochs.
@@ -23,7 +23,7 @@ pub fn work(runs: &[RunConfig]) -> Result<Vec<f64>> {
 
 /// Estimates the seconds that one worker needs for `rest`, from the seconds that the parts in `made` took: parts with
 /// the same mixer if there are any, otherwise all. `None` if nothing was measured.
-pub fn left(made: &[(Part, f64)], rest: &[Part]) -> Result<Option<f64>> {
+pub fn left(made: &[(EpochsLeft, f64)], rest: &[EpochsLeft]) -> Result<Option<f64>> {
     let mut sizes = SizeCache::default();
     // Flops and seconds per mixer, and in total under `None`.
     let mut rates: BTreeMap<Option<&str>, (f64, f64)> = BTreeMap::new();
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn the_same_run_takes_as_long_as_before_and_a_larger_one_longer() {
         let (small, large) = (run(&[("d", "16")]), run(&[("d", "64")]));
-        let part = |run, epochs| Part { run, epochs };
+        let part = |run, epochs| EpochsLeft { run, epochs };
         let made = [(part(&small, 4.0), 8.0)];
         let again = left(&made, &[part(&small, 10.0)]).unwrap().unwrap();
         assert!((again - 20.0).abs() < 1e-9, "{again}");
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_mixer_is_judged_by_its_own_runs_first() {
         let (slow, quick) = (run(&[("mixer", "s6")]), run(&[("mixer", "softmax")]));
-        let part = |run| Part { run, epochs: 1.0 };
+        let part = |run| EpochsLeft { run, epochs: 1.0 };
         let made = [(part(&slow), 100.0), (part(&quick), 1.0)];
         let seconds = left(&made, &[part(&quick)]).unwrap().unwrap();
         assert!((seconds - 1.0).abs() < 1e-9, "{seconds}");
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn nothing_made_tells_nothing() {
         let run = run(&[]);
-        let rest = [Part { run: &run, epochs: 1.0 }];
+        let rest = [EpochsLeft { run: &run, epochs: 1.0 }];
         assert_eq!(left(&[], &rest).unwrap(), None);
         assert_eq!(left(&[], &[]).unwrap(), Some(0.0));
     }

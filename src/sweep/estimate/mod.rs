@@ -12,5 +12,5 @@ mod work;
 pub use cost::{costs, sentence, Cost};
 pub use dry_run::{announced, dry_run, headline, Forecast};
 pub use format::{counted, duration, grouped};
-pub use left::{left, work, Part};
+pub use left::{left, work, EpochsLeft};
 pub use room::check_room;

@@ -2,7 +2,7 @@
 
 use super::cost::{makespan, CostModel, Probe};
 use super::dry_run::describe;
-use super::work::Work;
+use super::work::RunWork;
 use super::{costs, dry_run, headline, sentence, Cost};
 use crate::recipes::task;
 use crate::recipes::testing::flags;
@@ -144,7 +144,7 @@ fn a_run_between_two_probes_is_timed_between_them() {
     let probe = |example: f64, seconds_per_flop: f64| Probe { example, seconds_per_flop };
     let model = CostModel { small: probe(1e6, 4e-11), large: probe(1e8, 2e-11) };
     let seconds = |example: f64| {
-        let work = Work { example, update: 0.0, epoch: 1e11, bytes: 0.0 };
+        let work = RunWork { example, update: 0.0, epoch: 1e11, bytes: 0.0 };
         model.cost(&run, &work).epoch_seconds
     };
     for (example, expected) in [(1e6, 4.0), (1e7, 3.0), (1e8, 2.0)] {

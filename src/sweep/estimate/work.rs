@@ -3,9 +3,9 @@
 use crate::config::{ModelConfig, PositionEmbedding, RunConfig};
 use crate::error::Result;
 use crate::mixers;
-use crate::model::{Classifier, Io, Model};
+use crate::model::{Classifier, Io, LanguageModel};
 use crate::nn::Params;
-use crate::tasks::{Objective, Sizes};
+use crate::tasks::{ExampleSizes, Objective};
 use candle_core::DType;
 use std::collections::HashMap;
 
@@ -46,12 +46,12 @@ pub(super) struct SizeCache(HashMap<String, ModelSizes>);
 
 impl SizeCache {
     /// Work of `run`.
-    pub fn work(&mut self, run: &RunConfig) -> Result<Work> {
+    pub fn work(&mut self, run: &RunConfig) -> Result<RunWork> {
         let task = run.task.sizes()?;
-        Work::new(run, &task, self.sizes(run, &task)?)
+        RunWork::new(run, &task, self.sizes(run, &task)?)
     }
 
-    pub fn sizes(&mut self, run: &RunConfig, task: &Sizes) -> Result<ModelSizes> {
+    pub fn sizes(&mut self, run: &RunConfig, task: &ExampleSizes) -> Result<ModelSizes> {
         let key = ModelSizes::key(run, task);
         if let Some(known) = self.0.get(&key) {
             return Ok(*known);
@@ -64,7 +64,7 @@ impl SizeCache {
 
 /// Work and memory of a run. Work is in flops, or in flops that take as long.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Work {
+pub(super) struct RunWork {
     /// Work of one training example in one step.
     pub example: f64,
     /// Work of one optimizer step, independent of its batch.
@@ -75,8 +75,8 @@ pub(super) struct Work {
     pub bytes: f64,
 }
 
-impl Work {
-    pub fn new(run: &RunConfig, task: &Sizes, model: ModelSizes) -> Result<Self> {
+impl RunWork {
+    pub fn new(run: &RunConfig, task: &ExampleSizes, model: ModelSizes) -> Result<Self> {
         let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
         let vocabulary = task.vocab_size as f64;
         let learnt = run.model.positions && run.model.position_embedding == PositionEmbedding::Learnt;
@@ -120,7 +120,7 @@ impl Work {
 }
 
 /// Size of the data of all splits in memory, in bytes.
-fn data_bytes(objective: Objective, task: &Sizes) -> f64 {
+fn data_bytes(objective: Objective, task: &ExampleSizes) -> f64 {
     let [trained, tested] = [task.examples[0], task.tested_examples()].map(|count| count as f64);
     match objective {
         // Tokens, and position and answer of every label, 4 bytes each.
@@ -135,7 +135,7 @@ fn data_bytes(objective: Objective, task: &Sizes) -> f64 {
 }
 
 /// Bytes that a step keeps for its backward pass.
-fn step_bytes(run: &RunConfig, task: &Sizes, model: &ModelSizes) -> f64 {
+fn step_bytes(run: &RunConfig, task: &ExampleSizes, model: &ModelSizes) -> f64 {
     let layers = run.model.n_layers as f64;
     let examples = at_once(run, task.examples[0]) * task.tokens_per_example() as f64;
     let head = match model.outside {
@@ -147,7 +147,7 @@ fn step_bytes(run: &RunConfig, task: &Sizes, model: &ModelSizes) -> f64 {
 
 /// Bytes of one batch of an evaluation, in which no layer's activations outlive the next layer. If the sequences are
 /// not longer than in training, a training step takes more.
-fn test_bytes(run: &RunConfig, task: &Sizes, model: &ModelSizes) -> f64 {
+fn test_bytes(run: &RunConfig, task: &ExampleSizes, model: &ModelSizes) -> f64 {
     let examples = at_once(run, task.tested_examples());
     let of_token = token_floats(run, model, task.test_seq_len);
     FLOAT * examples * task.tokens_per_tested_example() as f64 * of_token
@@ -198,15 +198,15 @@ const LENGTHS: [usize; 3] = [1, 2, 1 << 40];
 
 impl ModelSizes {
     /// Key of the cache: runs with the same key have the same sizes.
-    pub fn key(run: &RunConfig, task: &Sizes) -> String {
+    pub fn key(run: &RunConfig, task: &ExampleSizes) -> String {
         // For a language model, nothing here depends on the task.
-        let task = run.model.classifier.as_ref().map(|_| Sizes { examples: [0; 3], ..*task });
+        let task = run.model.classifier.as_ref().map(|_| ExampleSizes { examples: [0; 3], ..*task });
         format!("{:?} {task:?}", run.model)
     }
 
     /// Builds models of few blocks without values: the sizes depend on the mixer's options, and only the mixer knows
     /// how.
-    pub fn of(model: &ModelConfig, task: &Sizes) -> Result<Self> {
+    pub fn of(model: &ModelConfig, task: &ExampleSizes) -> Result<Self> {
         match model.classifier {
             Some(_) => Self::of_classifier(model, task),
             None => Self::of_language_model(model),
@@ -219,7 +219,7 @@ impl ModelSizes {
             ModelConfig { n_layers, positions: false, position_embedding: PositionEmbedding::Learnt, ..model.clone() };
         let io = Io { vocab_size: 2, seq_len: 2 };
         let params = Params::without_values(DType::F32);
-        let built = Model::new(&model, io, &params)?;
+        let built = LanguageModel::new(&model, io, &params)?;
         let embedding = tables(&model) * io.vocab_size * model.d_model;
         Ok(Self {
             block: (params.count() - embedding) as f64 / n_layers as f64,
@@ -229,7 +229,7 @@ impl ModelSizes {
         })
     }
 
-    fn of_classifier(model: &ModelConfig, task: &Sizes) -> Result<Self> {
+    fn of_classifier(model: &ModelConfig, task: &ExampleSizes) -> Result<Self> {
         let of = |n_layers: usize| -> Result<([usize; 2], Classifier)> {
             let model = ModelConfig { n_layers, ..model.clone() };
             let params = Params::without_values(DType::F32);
@@ -277,11 +277,11 @@ mod tests {
         SizeCache::default().sizes(run, &task).unwrap()
     }
 
-    fn of(run: &RunConfig) -> Work {
-        Work::new(run, &run.task.sizes().unwrap(), model(run)).unwrap()
+    fn of(run: &RunConfig) -> RunWork {
+        RunWork::new(run, &run.task.sizes().unwrap(), model(run)).unwrap()
     }
 
-    fn work(changes: &[(&str, &str)]) -> Work {
+    fn work(changes: &[(&str, &str)]) -> RunWork {
         let full = [("preset", "paper"), ("batch-size", "512")];
         of(&recipes::run("mqar", &[&full, changes].concat()).unwrap())
     }
@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    fn pythia_70m() -> Work {
+    fn pythia_70m() -> RunWork {
         of(&recipes::run("wikitext", &[("preset", "paper")]).unwrap())
     }
 

@@ -4,7 +4,7 @@ use super::pretender::{ids, options, world};
 use crate::error::{Error, Result};
 use crate::store::samples::{done, provenance};
 use crate::store::{read_summary, Status, Store, TestTiming};
-use crate::sweep::{run_all, Ending, Job, Message, Plan, Worker};
+use crate::sweep::{run_all, Ending, Job, Plan, Worker, WorkerMessage};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ struct Host<'a> {
 }
 
 impl Worker for Host<'_> {
-    fn work(&self, job: &Job, _: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending> {
+    fn work(&self, job: &Job, _: &AtomicBool, on: &mut dyn FnMut(WorkerMessage)) -> Result<Ending> {
         let dir = match self.store.begin(job.run, &provenance()) {
             Err(Error::Busy(_)) => return Ok(Ending::Busy),
             dir => dir?,
@@ -32,7 +32,7 @@ impl Worker for Host<'_> {
         if dir.result()?.is_some() {
             return Ok(Ending::Finished);
         }
-        on(Message::Start);
+        on(WorkerMessage::Start);
         let (pause, fate) = {
             let mut random = self.random.lock().unwrap();
             (random.u64(1..20), random.u8(0..20))

@@ -4,7 +4,7 @@ use super::pretender::{world, World};
 use crate::config::RunConfig;
 use crate::store::{Cause, Failure};
 use crate::sweep::program::Program;
-use crate::sweep::{Ending, Hosts, Job, Message, Worker};
+use crate::sweep::{Ending, Hosts, Job, Worker, WorkerMessage};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn work(hosts: &Hosts, run: &RunConfig, device: &str, stop: &AtomicBool) -> (End
     let job = Job { run, device, micro_batch: None };
     let mut told = Vec::new();
     let ending = hosts.work(&job, stop, &mut |message| {
-        if let Message::Warning { text } = message {
+        if let WorkerMessage::Warning { text } = message {
             told.push(text);
         }
     });

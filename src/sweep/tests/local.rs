@@ -5,7 +5,7 @@ use crate::error::testing::Fails;
 use crate::error::{Error, Result};
 use crate::store::samples::{failed, provenance};
 use crate::store::{read_summary, Cause, Column, Failure, RunStatus, Status, Store};
-use crate::sweep::{run_all, Ending, Event, Job, Limits, Message, Options, Skip, Tally, Worker};
+use crate::sweep::{run_all, Ending, Job, Limits, Options, Skip, SweepEvent, Tally, Worker, WorkerMessage};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
@@ -17,7 +17,9 @@ fn every_run_is_launched_heard_and_finished() {
     assert_eq!(events.len(), 9);
     for (index, chunk) in events.chunks(3).enumerate() {
         assert!(chunk.iter().all(|(i, _)| *i == index));
-        let [(_, Event::Launched), (_, Event::Message(Message::Start)), (_, Event::Finished(row))] = chunk else {
+        let [(_, SweepEvent::Launched), (_, SweepEvent::Message(WorkerMessage::Start)), (_, SweepEvent::Finished(row))] =
+            chunk
+        else {
             panic!("{chunk:?}");
         };
         assert_eq!((row.run_id(), row.number(Column::ACCURACY)), (&*world.plan.runs[index].id(), Some(0.5)));
@@ -62,7 +64,7 @@ fn an_interrupted_sweep_resumes_only_what_is_missing() {
     let first = Pretender::new(&world.store, interrupt);
     let (end, events) = world.sweep(&first, &options(1));
     assert!(matches!(end, Err(Error::Stopped)));
-    assert!(matches!(events.last(), Some((2, Event::Interrupted))));
+    assert!(matches!(events.last(), Some((2, SweepEvent::Interrupted))));
     assert_eq!(first.trained().len(), 2);
     let second = Pretender::new(&world.store, train);
     let (end, _) = world.sweep(&second, &options(2));
@@ -77,7 +79,7 @@ fn a_run_stopped_from_elsewhere_leaves_the_sweep_unfinished_but_not_the_others()
     let world = world(3);
     let (end, events) = world.sweep(&Pretender::new(&world.store, vanish), &options(1));
     assert!(matches!(end, Err(Error::Stopped)));
-    let interrupted = events.iter().filter(|(_, e)| matches!(e, Event::Interrupted));
+    let interrupted = events.iter().filter(|(_, e)| matches!(e, SweepEvent::Interrupted));
     assert_eq!(interrupted.count(), 3);
 }
 
@@ -104,7 +106,7 @@ fn a_run_that_another_process_holds_is_left_to_it() {
     let held = world.store.begin(&world.plan.runs[0], &provenance()).unwrap();
     let (tally, events) = world.sweep(&Pretender::new(&world.store, train), &options(1));
     assert_eq!(tally.unwrap(), Tally { finished: 1, busy: 1, ..Tally::default() });
-    assert!(matches!(events[1], (0, Event::Skipped(Skip::Busy))));
+    assert!(matches!(events[1], (0, SweepEvent::Skipped(Skip::Busy))));
     assert_eq!(world.store.status(held.id()).unwrap(), Status::Started);
 }
 
@@ -136,7 +138,7 @@ fn a_damaged_result_fails_its_run_only() {
     std::fs::write(folder.join("result.json"), "{").unwrap();
     let (tally, events) = world.sweep(&Pretender::new(&world.store, train), &options(1));
     assert_eq!(tally.unwrap(), Tally { finished: 2, failed: 1, ..Tally::default() });
-    let (0, Event::Failed(failure)) = &events[0] else { panic!("{events:?}") };
+    let (0, SweepEvent::Failed(failure)) = &events[0] else { panic!("{events:?}") };
     assert!(failure.words.contains("result.json"), "{failure}");
 }
 
@@ -144,7 +146,7 @@ fn a_damaged_result_fails_its_run_only() {
 struct Careless<'a>(&'a Store);
 
 impl Worker for Careless<'_> {
-    fn work(&self, job: &Job, _: &AtomicBool, _: &mut dyn FnMut(Message)) -> Result<Ending> {
+    fn work(&self, job: &Job, _: &AtomicBool, _: &mut dyn FnMut(WorkerMessage)) -> Result<Ending> {
         if job.run.seed == 123 {
             return Ok(Ending::Finished);
         }
@@ -159,7 +161,7 @@ fn a_worker_without_a_result_failed_and_its_own_record_of_a_failure_stands() {
     let world = world(2);
     let (stop, mut reasons) = (AtomicBool::new(false), Vec::new());
     let mut on = |_, event| {
-        if let Event::Failed(failure) = event {
+        if let SweepEvent::Failed(failure) = event {
             reasons.push(failure.words);
         }
     };
@@ -192,7 +194,7 @@ fn a_failing_run_is_tried_again_as_often_as_is_asked_for() {
     let (tally, events) = world.sweep(&worker, &twice);
     assert_eq!(tally.unwrap().failed, 1);
     assert_eq!(worker.micro_batches.lock().unwrap().len(), 3);
-    let again = |event: &&(usize, Event)| matches!(event, (0, Event::Again(_)));
+    let again = |event: &&(usize, SweepEvent)| matches!(event, (0, SweepEvent::Again(_)));
     assert_eq!(events.iter().filter(again).count(), 2);
 }
 

@@ -5,7 +5,7 @@ use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::samples::{done, provenance};
 use crate::store::{Cause, Failure, Store};
-use crate::sweep::{run_all, Ending, Event, Job, Limits, Message, Options, Plan, Tally, Training, Worker};
+use crate::sweep::{run_all, Ending, Job, Limits, Options, Plan, SweepEvent, Tally, Training, Worker, WorkerMessage};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
@@ -47,7 +47,7 @@ impl Pretender {
 }
 
 impl Worker for Pretender {
-    fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending> {
+    fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(WorkerMessage)) -> Result<Ending> {
         let run = job.run;
         let dir = match self.store.begin(run, &provenance()) {
             Err(Error::Busy(_)) => return Ok(Ending::Busy),
@@ -60,7 +60,7 @@ impl Worker for Pretender {
         self.most_at_work.fetch_max(at_work, Ordering::SeqCst);
         self.devices.lock().unwrap().insert(job.device.to_owned());
         self.micro_batches.lock().unwrap().push(job.micro_batch);
-        on(Message::Start);
+        on(WorkerMessage::Start);
         std::thread::sleep(Duration::from_millis(5));
         let ending = (self.act)(run, stop)?;
         if ending == Ending::Finished {
@@ -133,7 +133,7 @@ pub(super) fn world(runs: usize) -> World {
 }
 
 impl World {
-    pub fn sweep(&self, worker: &Pretender, options: &Options) -> (Result<Tally>, Vec<(usize, Event)>) {
+    pub fn sweep(&self, worker: &Pretender, options: &Options) -> (Result<Tally>, Vec<(usize, SweepEvent)>) {
         let mut events = Vec::new();
         let stop = AtomicBool::new(false);
         let mut on = |index, event| events.push((index, event));

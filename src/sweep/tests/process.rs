@@ -4,7 +4,7 @@ use crate::config::RunConfig;
 use crate::error::testing::Fails;
 use crate::store::{Cause, Failure, Store};
 use crate::sweep::program::Program;
-use crate::sweep::{Ending, Job, Message, Process, Worker};
+use crate::sweep::{Ending, Job, Process, Worker, WorkerMessage};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +28,13 @@ fn job<'a>(run: &'a RunConfig, device: &'a str) -> Job<'a> {
     Job { run, device, micro_batch: None }
 }
 
-fn work(script: &str) -> (Ending, Vec<Message>) {
+fn work(script: &str) -> (Ending, Vec<WorkerMessage>) {
     let run = run();
     let mut messages = Vec::new();
     let stop = AtomicBool::new(false);
     let (worker, _dir) = worker(script);
     let ending = worker.work(&job(&run, "cuda:7"), &stop, &mut |m| messages.push(m));
-    messages.retain(|message| !matches!(message, Message::Line(_)));
+    messages.retain(|message| !matches!(message, WorkerMessage::Line(_)));
     (ending.unwrap(), messages)
 }
 
@@ -44,14 +44,14 @@ fn the_config_is_the_first_line_of_stdin() {
     let script = r#"read -r line; printf '{"event":"warning","text":"%s"}\n' "${#line}""#;
     let (ending, messages) = work(script);
     let text = run.canonical().len().to_string();
-    assert_eq!((ending, messages), (Ending::Finished, vec![Message::Warning { text }]));
+    assert_eq!((ending, messages), (Ending::Finished, vec![WorkerMessage::Warning { text }]));
 }
 
 #[test]
 fn the_device_is_the_last_argument() {
     let (_, messages) = work(r#"printf '{"event":"warning","text":"%s"}\n' "$0""#);
     let text = "--device=cuda:7".to_owned();
-    assert_eq!(messages, vec![Message::Warning { text }]);
+    assert_eq!(messages, vec![WorkerMessage::Warning { text }]);
 }
 
 #[test]
@@ -63,9 +63,9 @@ fn events_are_passed_on_and_other_lines_are_not() {
         echo '{"event":"epoch","epoch":1,"epochs":2,"loss":0.5,"accuracy":0.25,"seconds":3,"more":0}'
         echo '{"event":"progress","epoch":2,"epochs":2,"step":1,"steps":9,"loss":0.5}'"#,
     );
-    assert!(matches!(messages[0], Message::Start));
-    assert!(matches!(messages[1], Message::Epoch { epoch: 1, accuracy: 0.25, .. }));
-    assert!(matches!(messages[2], Message::Progress { epoch: 2, step: 1, steps: 9, .. }));
+    assert!(matches!(messages[0], WorkerMessage::Start));
+    assert!(matches!(messages[1], WorkerMessage::Epoch { epoch: 1, accuracy: 0.25, .. }));
+    assert!(matches!(messages[2], WorkerMessage::Progress { epoch: 2, step: 1, steps: 9, .. }));
     assert_eq!(messages.len(), 3);
 }
 
@@ -144,9 +144,9 @@ fn a_smaller_micro_batch_is_a_flag_of_the_worker() {
     let job = Job { micro_batch: Some(7), ..job(&run, "cpu") };
     let ending = worker.work(&job, &AtomicBool::new(false), &mut |m| told.push(m));
     assert_eq!(ending.unwrap(), Ending::Finished);
-    told.retain(|message| !matches!(message, Message::Line(_)));
+    told.retain(|message| !matches!(message, WorkerMessage::Line(_)));
     let text = "--micro-batch=7".to_owned();
-    assert_eq!(told, [Message::Warning { text }]);
+    assert_eq!(told, [WorkerMessage::Warning { text }]);
 }
 
 #[test]

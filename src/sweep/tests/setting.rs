@@ -1,7 +1,7 @@
 //! Settings are rows of a table: flags, help, grids, explanations and columns all follow from a row.
 
 use crate::config::{
-    At, Brief, Decides, Group, Kind, Listed, Objective, Omitted, Setting, Settings, Summary, SETTINGS,
+    At, Brief, Decides, HelpGroup, Listed, Objective, Omitted, Setting, Settings, Summary, ValueKind, SETTINGS,
 };
 use crate::error::testing::Fails;
 use crate::error::{Error, Position, Result};
@@ -16,8 +16,8 @@ use serde_json::json;
 const MADE_UP: Setting = Setting {
     name: "lag",
     at: At::Task("lag"),
-    kind: Kind::Whole(0, 3),
-    group: Group::Task,
+    kind: ValueKind::Whole(0, 3),
+    group: HelpGroup::Task,
     help: "Places back to the answer",
     more: &[],
     names_of: &[],
@@ -53,7 +53,7 @@ fn its_flag_and_help_are_those_of_the_row() {
     let misuse = Error::misuse(&flags("--lag long").unwrap_err());
     misuse.refuses("--lag").gives("long");
     let help = Flags::augment(Command::new("dsf"), settings()).render_help().to_string();
-    let section = help.split(Group::Task.heading()).nth(1).unwrap();
+    let section = help.split(HelpGroup::Task.heading()).nth(1).unwrap();
     let said = section.split_once("--lag <N>").unwrap().1;
     assert!(said.trim_start().starts_with(MADE_UP.help), "{said}");
     let is_of = |name| MADE_UP.is_of(&task(name).unwrap().setting_scope());

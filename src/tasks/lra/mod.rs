@@ -17,7 +17,7 @@ mod vocab;
 pub use config::{LraConfig, LraDataset, HARD_CONTOUR};
 pub use stand_in::write_stand_in;
 
-use super::{Documents, Files, Generator, Objective, Sizes, Sources, Task, TaskEntry, TrainValTest};
+use super::{Documents, ExampleSizes, Files, Generator, Objective, Sources, Task, TaskEntry, TrainValTest};
 use crate::cache;
 use crate::config::TaskConfig;
 use crate::error::{ensure, refuse, Result};
@@ -67,8 +67,8 @@ impl Task for LraConfig {
         self.clone().into()
     }
 
-    fn sizes(&self) -> Sizes {
-        Sizes {
+    fn sizes(&self) -> ExampleSizes {
+        ExampleSizes {
             vocab_size: self.vocab_size,
             seq_len: self.seq_len,
             test_seq_len: self.seq_len,
@@ -131,7 +131,7 @@ impl Task for LraConfig {
 }
 
 /// Splits of one of the five tasks.
-pub type Splits = TrainValTest<Documents>;
+pub type LraSplits = TrainValTest<Documents>;
 
 /// Returns the folder below `dir` that holds files of `dataset`, in any form that [`load`] reads. Parquet files of
 /// pictures are not considered, because they have the same names as those of the reviews.
@@ -149,7 +149,7 @@ fn root(data_dir: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// Loads the splits of `config`, generated or from files under `data_dir`; `None` is the folder of `dsf data fetch`.
-pub fn load(config: &LraConfig, data_dir: Option<&Path>) -> Result<Splits> {
+pub fn load(config: &LraConfig, data_dir: Option<&Path>) -> Result<LraSplits> {
     config.check()?;
     if config.data == Generator::Native {
         return match config.dataset {

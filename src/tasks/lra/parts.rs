@@ -1,10 +1,10 @@
 //! Selection of the examples of each split: the first lines of a file, or shares of the released code's permutation.
 
 use super::vocab::encode;
-use super::{Documents, LraConfig, Splits};
+use super::{Documents, LraConfig, LraSplits};
 use crate::error::{Error, Result};
 use crate::ops::rng::mt19937::Mt19937;
-use crate::tasks::lines::{self, Line};
+use crate::tasks::lines::{self, TextLine};
 use std::path::Path;
 
 /// Seed of every split in the released code.
@@ -12,21 +12,21 @@ const SEED: u32 = 42;
 
 /// Split, by its name in messages and the flag that sets its number of examples.
 #[derive(Clone, Copy)]
-pub(super) struct Part {
+pub(super) struct LraSplit {
     noun: &'static str,
     flag: &'static str,
 }
 
 /// Training split.
-pub(super) const TRAIN: Part = Part { noun: "training", flag: "--train-examples" };
+pub(super) const TRAIN: LraSplit = LraSplit { noun: "training", flag: "--train-examples" };
 /// Validation split.
-const VAL: Part = Part { noun: "validation", flag: "--val-examples" };
+const VAL: LraSplit = LraSplit { noun: "validation", flag: "--val-examples" };
 /// Test split.
-pub(super) const TEST: Part = Part { noun: "test", flag: "--test-examples" };
+pub(super) const TEST: LraSplit = LraSplit { noun: "test", flag: "--test-examples" };
 
-const PARTS: [Part; 3] = [TRAIN, VAL, TEST];
+const PARTS: [LraSplit; 3] = [TRAIN, VAL, TEST];
 
-impl Part {
+impl LraSplit {
     /// Fails if a file `holds` fewer examples than `wanted`.
     pub(super) fn check_count(self, path: &Path, holds: usize, wanted: usize) -> Result<()> {
         let Self { noun, flag } = self;
@@ -64,8 +64,8 @@ pub(super) fn of_lines<const N: usize>(
     files: [&str; 3],
     header: Option<&str>,
     config: &LraConfig,
-    parse: impl Fn(Line) -> Result<([Vec<u8>; N], u8), String> + Sync,
-) -> Result<Splits> {
+    parse: impl Fn(TextLine) -> Result<([Vec<u8>; N], u8), String> + Sync,
+) -> Result<LraSplits> {
     let mut splits = [(); 3].map(|()| Documents::new(N));
     let wanted = PARTS.into_iter().zip(files).zip(config.examples());
     for (((part, file), wanted), split) in wanted.zip(&mut splits) {

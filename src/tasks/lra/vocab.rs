@@ -1,6 +1,6 @@
 //! Token ids: padding, unknown and end, then the tokens of the training examples.
 
-use super::{LraConfig, Splits};
+use super::{LraConfig, LraSplits};
 use crate::error::{refuse, Result};
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -18,11 +18,11 @@ const SPECIAL: usize = 3;
 pub(super) const RAW_END: u8 = u8::MAX;
 
 /// Ids by descending count; ties are in the order of the tokens.
-pub(super) struct Vocabulary<T> {
+pub(super) struct CountedVocabulary<T> {
     ids: HashMap<T, u8>,
 }
 
-impl<T: Copy + Ord + Hash> Vocabulary<T> {
+impl<T: Copy + Ord + Hash> CountedVocabulary<T> {
     /// Creates the vocabulary of the tokens that occur at least `least` times.
     ///
     /// # Errors
@@ -48,13 +48,13 @@ impl<T: Copy + Ord + Hash> Vocabulary<T> {
 
 /// Converts bytes to ids. The vocabulary is the set of bytes in the training examples. Each document must end with
 /// [`RAW_END`].
-pub(super) fn encode(mut splits: Splits, config: &LraConfig) -> Result<Splits> {
+pub(super) fn encode(mut splits: LraSplits, config: &LraConfig) -> Result<LraSplits> {
     let mut counts = [0_u64; RAW_END as usize + 1];
     for byte in splits.train.all() {
         counts[usize::from(*byte)] += 1;
     }
     let tokens = (0..RAW_END).map(|byte| (byte, counts[usize::from(byte)]));
-    let vocabulary = Vocabulary::new(tokens, 1, config)?;
+    let vocabulary = CountedVocabulary::new(tokens, 1, config)?;
     let mut table = [END; RAW_END as usize + 1];
     for byte in 0..RAW_END {
         table[usize::from(byte)] = vocabulary.id(byte);
@@ -77,7 +77,7 @@ mod tests {
     fn ids_go_by_falling_count_and_then_by_token() {
         let config = config(LraDataset::Text, [1, 0, 1]);
         let counts = [('z', 20), ('b', 15), ('a', 15), ('q', 14)];
-        let vocabulary = Vocabulary::new(counts, 15, &config).unwrap();
+        let vocabulary = CountedVocabulary::new(counts, 15, &config).unwrap();
         assert_eq!(['z', 'a', 'b', 'q'].map(|c| vocabulary.id(c)), [3, 4, 5, UNKNOWN]);
     }
 
@@ -100,9 +100,9 @@ mod tests {
         let config = config(LraDataset::Listops, [1, 0, 1]);
         let refused = |n: u32| {
             let counts = (0..n).map(|i| (i, 1));
-            Vocabulary::new(counts, 1, &config).refuses("--vocab-size")
+            CountedVocabulary::new(counts, 1, &config).refuses("--vocab-size")
         };
-        assert!(Vocabulary::new((0..15).map(|i| (i, 1)), 1, &config).is_ok());
+        assert!(CountedVocabulary::new((0..15).map(|i| (i, 1)), 1, &config).is_ok());
         refused(16).gives("18").names(&["19"]);
         refused(400).names(&["256"]);
     }

@@ -43,9 +43,9 @@ mod ceiling;
 mod native;
 pub mod numpy;
 
-use super::limits::{self, Length, Lengths, Rule};
+use super::limits::{self, Length, Rule, SequenceLengths};
 use super::synthetic::is_zero;
-use super::{Dataset, Generator, NoRecall, Objective, Sizes, Slices, Splits, Task, TaskEntry};
+use super::{Dataset, ExampleSizes, Generator, NoRecall, Objective, Slices, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
 use rayon::prelude::*;
@@ -140,10 +140,10 @@ impl Task for MqarConfig {
         self.clone().into()
     }
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> ExampleSizes {
         let examples = [self.train_examples, self.val_examples, self.test_examples];
         let lengths = self.lengths().tokens();
-        Sizes::of_tokens(self.vocab_size, lengths, self.kv_pairs, examples)
+        ExampleSizes::of_tokens(self.vocab_size, lengths, self.kv_pairs, examples)
     }
 
     /// No rule is needed for enough keys and values: since V > L >= (N + 1)(P k + K + k), a part of the vocabulary has
@@ -254,8 +254,8 @@ const MOST_KEY_TOKENS: usize = 8;
 pub const POWER: f64 = 0.01;
 
 impl MqarConfig {
-    fn lengths(&self) -> Lengths {
-        Lengths::new(self.seq_len, self.test_seq_len)
+    fn lengths(&self) -> SequenceLengths {
+        SequenceLengths::new(self.seq_len, self.test_seq_len)
     }
 
     /// Same config with the test length as length of training.
@@ -348,7 +348,7 @@ impl MqarConfig {
 
 /// Key, its values and the slot of its question.
 #[derive(Clone, Copy, Default)]
-struct Pair {
+struct KeyValues {
     /// Tokens of the key, padded with zeros.
     key: [u32; MOST_KEY_TOKENS],
     value: u32,
@@ -358,8 +358,8 @@ struct Pair {
 }
 
 /// Example before it is laid out.
-struct Example {
-    pairs: Vec<Pair>,
+struct RecallExample {
+    pairs: Vec<KeyValues>,
     /// Indices of the pairs in the order of their showings: those of all passes, the first in order, then the
     /// overwritten ones.
     shown: Vec<u32>,
@@ -371,7 +371,7 @@ fn lay_out<M>(
     config: &MqarConfig,
     examples: usize,
     memory: impl Fn() -> M + Sync,
-    draw: impl Fn(&mut M, usize, &mut Example) + Sync,
+    draw: impl Fn(&mut M, usize, &mut RecallExample) + Sync,
 ) -> Dataset {
     let (seq_len, kv_pairs) = (config.seq_len, config.kv_pairs);
     let first_answer = config.context() + config.key_tokens - 1;
@@ -382,7 +382,7 @@ fn lay_out<M>(
         .par_chunks_mut(seq_len)
         .zip_eq(positions.par_chunks_mut(kv_pairs))
         .zip_eq(answers.par_chunks_mut(kv_pairs));
-    let empty = || Example { pairs: vec![Pair::default(); kv_pairs], shown: (0..kv_pairs as u32).collect() };
+    let empty = || RecallExample { pairs: vec![KeyValues::default(); kv_pairs], shown: (0..kv_pairs as u32).collect() };
     rows.enumerate().for_each_init(
         || (memory(), empty()),
         |(memory, example), (index, ((tokens, positions), answers))| {
@@ -399,7 +399,7 @@ fn lay_out<M>(
 }
 
 /// Writes the pairs in the order of their showings, and each key at its slot.
-fn write_tokens(config: &MqarConfig, example: &Example, tokens: &mut [u32]) {
+fn write_tokens(config: &MqarConfig, example: &RecallExample, tokens: &mut [u32]) {
     let (n, width) = (config.key_tokens, config.width());
     let (context, queries) = tokens.split_at_mut(config.context());
     let shown = context.chunks_exact_mut(width).zip(&example.shown);

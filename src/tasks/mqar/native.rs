@@ -1,6 +1,6 @@
 //! Default generator: every example is a function of (seed, split, index), so that threads may draw in any order.
 
-use super::{lay_out, Example, MqarConfig, Pair, POWER};
+use super::{lay_out, KeyValues, MqarConfig, RecallExample, POWER};
 use crate::ops::rng::Rng;
 use crate::tasks::Dataset;
 use std::collections::HashSet;
@@ -52,7 +52,7 @@ fn segment(rng: &Rng, examples: usize, config: &MqarConfig) -> Dataset {
 
 /// Draws the showings after the first pass: all pairs in a new order in each further pass, then the pairs that get
 /// another value.
-fn draw_shown(config: &MqarConfig, example: &mut Example, rng: &mut Rng) {
+fn draw_shown(config: &MqarConfig, example: &mut RecallExample, rng: &mut Rng) {
     let (k, passes, overwrites) = (config.kv_pairs, config.passes, config.overwrites);
     let orders = passes + usize::from(overwrites > 0);
     example.shown.truncate(k);
@@ -83,7 +83,7 @@ impl CompoundKeys {
     fn draw(
         &mut self,
         config: &MqarConfig,
-        pairs: &mut [Pair],
+        pairs: &mut [KeyValues],
         mut draw_new: impl FnMut(usize, &mut Rng) -> u32,
         rng: &mut Rng,
     ) {
@@ -128,7 +128,7 @@ impl LastDrawn {
 
 /// Draws slots without replacement as a race: slot g rings after an exponential time of rate w(g). The first k to ring,
 /// in order, have the distribution of sequential draws with removal and renormalisation (Efraimidis and Spirakis 2006).
-fn draw_slots(mean_rings: &[f64], rings: &mut Vec<(f64, u32)>, pairs: &mut [Pair], rng: &mut Rng) {
+fn draw_slots(mean_rings: &[f64], rings: &mut Vec<(f64, u32)>, pairs: &mut [KeyValues], rng: &mut Rng) {
     rings.clear();
     rings.extend((0..).zip(mean_rings).map(|(slot, mean)| {
         let exponential = -(1.0 - rng.uniform()).ln();

@@ -34,7 +34,7 @@ const KEY: &str = "eos_token";
 /// several: in a chat model, `<|im_end|>` may end a text or an answer.
 pub(super) fn named(content: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
-    struct File {
+    struct DeclaredTokens {
         added_tokens: Vec<Added>,
     }
     #[derive(Deserialize)]
@@ -42,7 +42,7 @@ pub(super) fn named(content: &[u8]) -> Option<String> {
         content: String,
         special: bool,
     }
-    let file: File = serde_json::from_slice(content).ok()?;
+    let file: DeclaredTokens = serde_json::from_slice(content).ok()?;
     let added = file.added_tokens.into_iter();
     let mut known = added.filter(|token| token.special && NAMES.contains(&token.content.as_str()));
     let first = known.next()?;

@@ -19,7 +19,9 @@ pub use config::{Corpus, Tokenizer, WikitextConfig};
 pub use folders::GPT_NEOX_FOLDER;
 pub use vocabulary::{adopt, known_eos, table_rows, tokenizer_file, TokenizerFile, TokenizerName, Vocabulary};
 
-use super::{Counts, Files, Ids, Objective, Sizes, Sources, Task, TaskEntry, Text, TrainValTest, Watch};
+use super::{
+    ExampleSizes, Files, Ids, Objective, Sources, Task, TaskEntry, TextSize, TokenizedText, TrainValTest, Watch,
+};
 use crate::cache;
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
@@ -70,9 +72,9 @@ impl Task for WikitextConfig {
         self.clone().into()
     }
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> ExampleSizes {
         let lengths = [self.seq_len; 2];
-        Sizes::of_tokens(self.vocab_size, lengths, self.seq_len, self.windows())
+        ExampleSizes::of_tokens(self.vocab_size, lengths, self.seq_len, self.windows())
     }
 
     /// Always false: the last window of a text is shorter, prompts have any length, and `eval` may use other windows.
@@ -143,14 +145,14 @@ impl Task for WikitextConfig {
         prepare(self, data_dir, ALL, watch)
     }
 
-    fn counted(&self, data_dir: Option<&Path>) -> Result<Sizes> {
-        let examples = load(self, data_dir)?.each().map(Text::windows);
-        Ok(Sizes { examples, ..self.sizes() })
+    fn counted(&self, data_dir: Option<&Path>) -> Result<ExampleSizes> {
+        let examples = load(self, data_dir)?.each().map(TokenizedText::windows);
+        Ok(ExampleSizes { examples, ..self.sizes() })
     }
 }
 
 /// Splits of a corpus.
-pub type Splits = TrainValTest<Text>;
+pub type CorpusSplits = TrainValTest<TokenizedText>;
 
 /// Selection of all splits.
 pub const ALL: [bool; 3] = [true; 3];
@@ -175,7 +177,7 @@ pub fn prepare(config: &WikitextConfig, data_dir: Option<&Path>, wanted: [bool; 
 ///
 /// Fails if the corpus or the tokenizer is missing, a file is not text, a token file is damaged, or there are fewer
 /// windows than requested.
-pub fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<Splits> {
+pub fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<CorpusSplits> {
     let (texts, warnings) = load_some(config, data_dir, ALL)?;
     Ok(splits(texts, warnings))
 }
@@ -190,7 +192,7 @@ pub fn load_some(
     config: &WikitextConfig,
     data_dir: Option<&Path>,
     wanted: [bool; 3],
-) -> Result<([Option<Text>; 3], Vec<String>)> {
+) -> Result<([Option<TokenizedText>; 3], Vec<String>)> {
     let (texts, warnings) = texts(config, data_dir, wanted)?;
     for (split, text) in texts.iter().enumerate() {
         let check = |text| check_windows(config, split, text);
@@ -204,21 +206,21 @@ pub fn load_some(
 /// # Errors
 ///
 /// Fails as [`load`] does, except for the number of windows.
-pub fn load_of_any_length(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<Splits> {
+pub fn load_of_any_length(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<CorpusSplits> {
     let (texts, warnings) = texts(config, data_dir, ALL)?;
     Ok(splits(texts, warnings))
 }
 
-fn splits(texts: [Option<Text>; 3], warnings: Vec<String>) -> Splits {
+fn splits(texts: [Option<TokenizedText>; 3], warnings: Vec<String>) -> CorpusSplits {
     let all = texts.map(|text| text.expect("every split was wanted"));
-    Splits { warnings, ..all.into() }
+    CorpusSplits { warnings, ..all.into() }
 }
 
 fn texts(
     config: &WikitextConfig,
     data_dir: Option<&Path>,
     wanted: [bool; 3],
-) -> Result<([Option<Text>; 3], Vec<String>)> {
+) -> Result<([Option<TokenizedText>; 3], Vec<String>)> {
     config.check()?;
     match config.corpus {
         Corpus::Sample => {
@@ -231,7 +233,11 @@ fn texts(
     }
 }
 
-fn texts_from(config: &WikitextConfig, place: &Folders, wanted: [bool; 3]) -> Result<([Option<Text>; 3], Vec<String>)> {
+fn texts_from(
+    config: &WikitextConfig,
+    place: &Folders,
+    wanted: [bool; 3],
+) -> Result<([Option<TokenizedText>; 3], Vec<String>)> {
     let tokens = Tokens::of(config, place, wanted)?;
     tokens.make(&mut |_| Ok(()))?;
     let (texts, mut warnings) = tokens.load()?;
@@ -286,12 +292,12 @@ fn check_ids(config: &WikitextConfig, split: usize, largest: u16) -> Result<()> 
 }
 
 /// Windows of one split.
-fn cut(ids: Ids, counts: Counts, config: &WikitextConfig, split: usize) -> Text {
-    Text::new(ids, counts, config.seq_len, config.limits()[split])
+fn cut(ids: Ids, counts: TextSize, config: &WikitextConfig, split: usize) -> TokenizedText {
+    TokenizedText::new(ids, counts, config.seq_len, config.limits()[split])
 }
 
 /// Fails if a split has no window, or fewer than requested.
-fn check_windows(config: &WikitextConfig, split: usize, text: &Text) -> Result<()> {
+fn check_windows(config: &WikitextConfig, split: usize, text: &TokenizedText) -> Result<()> {
     let (name, tokens, length) = (SPLITS[split], text.ids().len(), config.seq_len);
     let windows = tokens.saturating_sub(1) / length;
     if windows == 0 {
@@ -309,7 +315,7 @@ fn check_windows(config: &WikitextConfig, split: usize, text: &Text) -> Result<(
 }
 
 /// Warning if splits do not have the number of words of the complete corpus.
-fn incomplete(corpus: Corpus, texts: &[Option<Text>; 3]) -> Option<String> {
+fn incomplete(corpus: Corpus, texts: &[Option<TokenizedText>; 3]) -> Option<String> {
     let train = match corpus {
         Corpus::Wikitext103Raw | Corpus::Wikitext103 => 101_425_671,
         Corpus::Wikitext2Raw | Corpus::Wikitext2 => 2_051_910,

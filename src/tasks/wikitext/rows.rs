@@ -5,7 +5,7 @@ use super::vocabulary::Vocabulary;
 use super::WikitextConfig;
 use crate::error::{refuse, Error, Position, Result};
 use crate::tasks::lines::begins_article;
-use crate::tasks::{lines, parquet, Counts};
+use crate::tasks::{lines, parquet, TextSize};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -71,7 +71,7 @@ fn plain<T: Send>(
     take: &mut impl FnMut(T, u64) -> Result<()>,
 ) -> Result<()> {
     let mut read = 0;
-    let row = |line: lines::Line| {
+    let row = |line: lines::TextLine| {
         let mut row = text(utf8(line.text)?).to_owned();
         if line.ended && !row.is_empty() {
             row.push('\n');
@@ -103,9 +103,9 @@ pub(super) fn of(whole: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Ids and counts of one row.
-pub(super) struct Row {
+pub(super) struct EncodedRow {
     ids: Vec<u16>,
-    counts: Counts,
+    counts: TextSize,
     begins_article: bool,
 }
 
@@ -133,15 +133,15 @@ impl Encoder {
     }
 
     /// Ids of one row, independent of the other rows.
-    pub(super) fn row(&self, row: &str) -> Result<Row, String> {
+    pub(super) fn row(&self, row: &str) -> Result<EncodedRow, String> {
         let begins_article = begins_article(row);
         let mut ids = self.vocabulary.encode(row).map_err(|e| e.to_string())?;
         if let Some(eos) = self.eos.filter(|_| begins_article) {
             ids.insert(0, eos);
         }
-        Ok(Row {
+        Ok(EncodedRow {
             ids,
-            counts: Counts {
+            counts: TextSize {
                 bytes: row.len() as u64,
                 words: row.split_whitespace().count() as u64,
                 lines: 1,
@@ -157,17 +157,17 @@ pub(super) struct IdWriter<W: Write> {
     to: W,
     hash: Sha256,
     pub(super) tokens: u64,
-    pub(super) counts: Counts,
+    pub(super) counts: TextSize,
     pub(super) articles: u64,
     pub(super) largest: u16,
 }
 
 impl<W: Write> IdWriter<W> {
     pub(super) fn new(to: W) -> Self {
-        Self { to, hash: Sha256::new(), tokens: 0, counts: Counts::default(), articles: 0, largest: 0 }
+        Self { to, hash: Sha256::new(), tokens: 0, counts: TextSize::default(), articles: 0, largest: 0 }
     }
 
-    pub(super) fn push(&mut self, row: &Row) -> io::Result<()> {
+    pub(super) fn push(&mut self, row: &EncodedRow) -> io::Result<()> {
         self.counts.bytes += row.counts.bytes;
         self.counts.words += row.counts.words;
         self.counts.lines += row.counts.lines;

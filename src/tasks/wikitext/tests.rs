@@ -28,7 +28,7 @@ fn world() -> (TempDir, Folders) {
 }
 
 /// Same as [`load`] with the folders of `place`.
-fn load_from(config: &WikitextConfig, place: &Folders) -> Result<Splits> {
+fn load_from(config: &WikitextConfig, place: &Folders) -> Result<CorpusSplits> {
     let (texts, warnings) = texts_from(config, place, ALL)?;
     for (split, text) in texts.iter().flatten().enumerate() {
         check_windows(config, split, text)?;
@@ -82,11 +82,11 @@ fn an_id_stands_before_each_article_when_asked() {
 fn limits_are_obeyed_and_more_than_there_is_refused() {
     let asked = WikitextConfig { train_examples: Some(3), test_examples: Some(2), ..config(Corpus::Sample) };
     let splits = load(&asked, None).unwrap();
-    let windows = [&splits.train, &splits.val, &splits.test].map(Text::windows);
+    let windows = [&splits.train, &splits.val, &splits.test].map(TokenizedText::windows);
     assert_eq!(windows, [3, 2, 2]);
     let counted = config(Corpus::Sample).counted(None).unwrap();
     let whole = load(&config(Corpus::Sample), None).unwrap();
-    let windows = [&whole.train, &whole.val, &whole.test].map(Text::windows);
+    let windows = [&whole.train, &whole.val, &whole.test].map(TokenizedText::windows);
     assert_eq!(counted.examples, windows);
     for (asked, flag, value, names) in [
         (
@@ -128,7 +128,7 @@ fn a_text_of_the_users_is_read_from_the_named_folder_alone() {
     let (_dir, place) = with([&body, &body, &body]);
     let splits = load_from(&text, &place).unwrap();
     assert_eq!(Vocabulary::bytes().decode(splits.train.ids()), body);
-    let counts = Counts { bytes: 120, words: 28, lines: 4, lines_are_words: false };
+    let counts = TextSize { bytes: 120, words: 28, lines: 4, lines_are_words: false };
     assert_eq!(splits.train.counts(), counts);
     assert_eq!(splits.val.windows(), 3);
 }

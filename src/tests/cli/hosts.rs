@@ -7,7 +7,8 @@ use dsf::error::{Error, Result};
 use dsf::recipes;
 use dsf::store::{Status, Store};
 use dsf::sweep::{
-    run_all, Ended, Event, Hosts, Job, Limits, Message, Options, Plan, Program, Request, Tally, TrainRequest, Training,
+    run_all, Ended, Hosts, Job, Limits, Options, Plan, Program, Request, SweepEvent, Tally, TrainRequest, Training,
+    WorkerMessage,
 };
 use serde_json::Value;
 use std::fs;
@@ -44,7 +45,7 @@ fn sweep_counted(world: &World, out: &str, plan: &Plan, stop: &AtomicBool, begun
     };
     let program = Program::at(assert_cmd::cargo::cargo_bin("dsf"), &out, &options)?;
     let mut on = |_, event| {
-        let start = matches!(event, Event::Message(Message::Start));
+        let start = matches!(event, SweepEvent::Message(WorkerMessage::Start));
         begun.fetch_add(usize::from(start), Ordering::Relaxed);
     };
     run_all(plan, &store, &Hosts::new(program), &options, stop, &mut on)

@@ -6,7 +6,7 @@ use crate::world::{distance, normal, parameters, perturb, pythia, pythias};
 use candle_core::{Device, Tensor};
 use dsf::config::{ModelConfig, Rotary};
 use dsf::mixers::{find, MIXERS};
-use dsf::model::{Io, Model};
+use dsf::model::{Io, LanguageModel};
 use dsf::nn::{Cx, Params, Rows};
 
 const V: usize = 40;
@@ -26,21 +26,21 @@ fn ids(batch: usize, len: usize) -> Tensor {
 }
 
 /// The model with perturbed parameters of f64.
-fn built(config: &ModelConfig) -> (Model, Params) {
+fn built(config: &ModelConfig) -> (LanguageModel, Params) {
     let params = parameters();
-    let model = Model::new(config, IO, &params).unwrap();
+    let model = LanguageModel::new(config, IO, &params).unwrap();
     perturb(&params);
     (model, params)
 }
 
 /// Logits `(batch, len, V)` of all rows.
-fn logits(model: &Model, tokens: &Tensor) -> Tensor {
+fn logits(model: &LanguageModel, tokens: &Tensor) -> Tensor {
     let hidden = model.hidden(tokens, None, &Cx::eval()).unwrap();
     model.logits(&hidden).unwrap()
 }
 
 /// The same token by token.
-fn stepped(model: &Model, tokens: &Tensor) -> Option<Tensor> {
+fn stepped(model: &LanguageModel, tokens: &Tensor) -> Option<Tensor> {
     let (batch, len) = tokens.dims2().unwrap();
     let mut decoder = model.begin(batch).unwrap()?;
     let step = |i| {

@@ -5,7 +5,7 @@ use crate::world::{flat, parameters, pythia};
 use candle_core::{DType, Device, Tensor};
 use dsf::config::{InitScheme, ModelConfig, Rotary};
 use dsf::mixers::find;
-use dsf::model::{Io, Model};
+use dsf::model::{Io, LanguageModel};
 use dsf::nn::{Cx, Params};
 use std::collections::{BTreeMap, HashMap};
 
@@ -59,7 +59,7 @@ fn pythia_70m_has_its_parameters_by_name_and_number() {
         let given: HashMap<_, _> = shapes(mixer).into_iter().map(|(name, shape)| (name, zeros(shape))).collect();
         let names = given.len();
         let params = Params::given(given, DType::F32, &Device::Cpu);
-        Model::new(&pythia_70m(mixer), IO, &params).unwrap();
+        LanguageModel::new(&pythia_70m(mixer), IO, &params).unwrap();
         assert_eq!(params.vars().len(), names, "{mixer}");
         let body = params.count() - 2 * V * 512;
         assert_eq!(body, 18_915_328 + further, "{mixer}");
@@ -75,7 +75,7 @@ fn spreads(init: InitScheme) -> BTreeMap<String, f64> {
         (language.init, language.mlp_width) = (init, 256);
     }
     let params = parameters();
-    Model::new(&config, IO, &params).unwrap();
+    LanguageModel::new(&config, IO, &params).unwrap();
     let mut spreads = BTreeMap::new();
     for (name, var) in params.vars() {
         let values = flat(&var);
@@ -120,7 +120,7 @@ fn an_untrained_model_of_50_304_tokens_knows_nothing() {
         let config = pythia(find(mixer).unwrap(), "reference", Rotary::Pre);
         let io = Io { vocab_size: 50_304, seq_len: 64 };
         let params = Params::seeded(1, DType::F32, &Device::Cpu);
-        let model = Model::new(&config, io, &params).unwrap();
+        let model = LanguageModel::new(&config, io, &params).unwrap();
         let windows: Vec<u32> = (0..65u32).map(|i| i * 773 % 50_277).collect();
         let ids = |first: usize| Tensor::from_slice(&windows[first..][..64], (1, 64), &Device::Cpu);
         let targets = ids(1).unwrap().flatten_all().unwrap();

@@ -2,13 +2,13 @@
 //! epoch.
 
 use super::labelled::Labelled;
-use super::objective::{selected, EpochOrder, MicroBatch, Objective, Score, ScoreSum, StepExamples, Tested};
+use super::objective::{selected, EpochOrder, LabelMeans, MicroBatch, ScoreSum, StepExamples, Tested, Trainee};
 use super::perplexity::{score, unigram_ppl, Scored, Scoring};
 use crate::config::RunConfig;
-use crate::model::{Io, Model};
+use crate::model::{Io, LanguageModel};
 use crate::nn::{Cx, Params};
 use crate::store::{Column, EpochRow, Metrics};
-use crate::tasks::{Sizes, Text, TrainValTest};
+use crate::tasks::{ExampleSizes, TokenizedText, TrainValTest};
 use candle_core::{Device, Result, Tensor};
 use std::f64::consts::LN_2;
 
@@ -18,20 +18,20 @@ const EVERY: usize = 100;
 /// The objective of [`crate::tasks::Objective::NextToken`].
 pub(super) struct NextToken<'a> {
     config: &'a RunConfig,
-    sizes: Sizes,
-    splits: &'a TrainValTest<Text>,
+    sizes: ExampleSizes,
+    splits: &'a TrainValTest<TokenizedText>,
     device: Device,
-    model: Model,
+    model: LanguageModel,
     /// Model of the same weights without gradients, for tests.
-    tested: Model,
+    tested: LanguageModel,
     order: EpochOrder,
 }
 
 impl<'a> NextToken<'a> {
     pub fn new(
         config: &'a RunConfig,
-        sizes: &Sizes,
-        splits: &'a TrainValTest<Text>,
+        sizes: &ExampleSizes,
+        splits: &'a TrainValTest<TokenizedText>,
         params: &Params,
         device: &Device,
     ) -> Result<Self> {
@@ -41,8 +41,8 @@ impl<'a> NextToken<'a> {
             sizes: *sizes,
             splits,
             device: device.clone(),
-            model: Model::new(&config.model, io, params)?,
-            tested: Model::new(&config.model, io, &params.detached())?,
+            model: LanguageModel::new(&config.model, io, params)?,
+            tested: LanguageModel::new(&config.model, io, &params.detached())?,
             order: EpochOrder::new(config.seed, config.task.name(), splits.train.windows()),
         })
     }
@@ -53,13 +53,13 @@ impl<'a> NextToken<'a> {
         train.micro_batch.unwrap_or(train.batch_size)
     }
 
-    fn upload(&self, text: &Text, windows: &[usize]) -> Result<Labelled> {
+    fn upload(&self, text: &TokenizedText, windows: &[usize]) -> Result<Labelled> {
         let windows: Vec<&[u16]> = windows.iter().map(|&i| text.window(i)).collect();
         Labelled::shifted(&windows, text.seq_len(), &self.device)
     }
 
     /// Mean loss and accuracy on `windows` of `text`.
-    fn test(&self, text: &Text, windows: &[usize]) -> Result<Score> {
+    fn test(&self, text: &TokenizedText, windows: &[usize]) -> Result<LabelMeans> {
         let mut sum = ScoreSum::default();
         for some in windows.chunks(self.most()) {
             let shifted = self.upload(text, some)?;
@@ -68,7 +68,7 @@ impl<'a> NextToken<'a> {
         Ok(sum.score())
     }
 
-    fn test_all(&self, text: &Text) -> Result<Score> {
+    fn test_all(&self, text: &TokenizedText) -> Result<LabelMeans> {
         self.test(text, &(0..text.windows()).collect::<Vec<_>>())
     }
 
@@ -80,7 +80,7 @@ impl<'a> NextToken<'a> {
     }
 
     /// Score of every token of `text` but the first; `None` if `text` is limited to some of its windows.
-    fn whole(&self, text: &Text) -> Result<Option<Scored>> {
+    fn whole(&self, text: &TokenizedText) -> Result<Option<Scored>> {
         if text.is_limited() {
             return Ok(None);
         }
@@ -110,7 +110,7 @@ impl<'a> NextToken<'a> {
     }
 }
 
-impl Objective for NextToken<'_> {
+impl Trainee for NextToken<'_> {
     fn examples(&self) -> usize {
         self.splits.train.windows()
     }
@@ -171,7 +171,7 @@ fn perplexity(loss: f64) -> Option<f64> {
 }
 
 /// Perplexity per word, and bits per byte; `None` if not finite.
-fn by_words_and_bytes(whole: Scored, text: &Text) -> (Option<f64>, Option<f64>) {
+fn by_words_and_bytes(whole: Scored, text: &TokenizedText) -> (Option<f64>, Option<f64>) {
     let counts = text.counts();
     let words = counts.ppl_words() as f64;
     let bits = whole.nll / (LN_2 * counts.bytes as f64);

@@ -37,14 +37,14 @@ fn data(config: &RunConfig) -> Splits {
     tasks::load(&config.task, None).unwrap()
 }
 
-fn splits(data: &Splits) -> &TrainValTest<Text> {
+fn splits(data: &Splits) -> &TrainValTest<TokenizedText> {
     match data {
         Splits::NextToken(splits) => splits,
         _ => panic!("not a text"),
     }
 }
 
-fn next_token<'a>(config: &'a RunConfig, splits: &'a TrainValTest<Text>, params: &Params) -> NextToken<'a> {
+fn next_token<'a>(config: &'a RunConfig, splits: &'a TrainValTest<TokenizedText>, params: &Params) -> NextToken<'a> {
     let sizes = config.task.sizes().unwrap();
     NextToken::new(config, &sizes, splits, params, &Device::Cpu).unwrap()
 }
@@ -112,7 +112,7 @@ fn every_epoch_shows_every_window_once_in_an_order_of_its_own() {
 }
 
 /// Mean loss and accuracy, computed from the logits of one window after the other.
-fn by_hand(model: &Model, text: &Text) -> Score {
+fn by_hand(model: &LanguageModel, text: &TokenizedText) -> LabelMeans {
     let (mut loss, mut right) = (0.0, 0.0);
     for window in 0..text.windows() {
         let ids: Vec<u32> = text.window(window).iter().map(|&i| u32::from(i)).collect();
@@ -127,7 +127,7 @@ fn by_hand(model: &Model, text: &Text) -> Score {
         }
     }
     let targets = (text.windows() * 16) as f64;
-    Score { loss: loss / targets, accuracy: right / targets }
+    LabelMeans { loss: loss / targets, accuracy: right / targets }
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn one_training_window_of_a_hundred_is_scored_at_the_end() {
     let mut splits = splits(&data).clone();
     let mut places = |windows: usize| {
         let ids = tasks::Ids::Held(vec![1; windows * 16 + 1].into());
-        splits.train = Text::new(ids, Default::default(), 16, None);
+        splits.train = TokenizedText::new(ids, Default::default(), 16, None);
         windows_of(&config, &splits)
     };
     assert_eq!(places(1), [0]);
@@ -236,7 +236,7 @@ fn one_training_window_of_a_hundred_is_scored_at_the_end() {
     assert_eq!(places(301), [0, 75, 150, 225]);
 }
 
-fn windows_of(config: &RunConfig, splits: &TrainValTest<Text>) -> Vec<usize> {
+fn windows_of(config: &RunConfig, splits: &TrainValTest<TokenizedText>) -> Vec<usize> {
     next_token(config, splits, &exactly()).some_training_windows()
 }
 

@@ -1,9 +1,9 @@
 //! Perplexity of a whole text: summed cross-entropy, with a chosen amount of context.
 
 use super::labelled::Labelled;
-use crate::model::Model;
+use crate::model::LanguageModel;
 use crate::nn::Cx;
-use crate::tasks::Text;
+use crate::tasks::TokenizedText;
 use candle_core::{DType, Device, Result};
 
 /// Selection of the tokens that are scored and of their context.
@@ -40,14 +40,14 @@ impl Scored {
 
 /// One window: its first input, its number of inputs, and how many of its last predictions count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
+struct EvalWindow {
     start: usize,
     inputs: usize,
     scored: usize,
 }
 
 /// Scores all of `text`, even if it is limited to some of its windows. `model` need not track gradients.
-pub fn score(model: &Model, text: &Text, how: &Scoring, device: &Device) -> Result<Scored> {
+pub fn score(model: &LanguageModel, text: &TokenizedText, how: &Scoring, device: &Device) -> Result<Scored> {
     let (ids, mut sum) = (text.ids(), Scored::default());
     let pieces = pieces(ids.len(), how);
     for alike in pieces.chunk_by(|a, b| (a.inputs, a.scored) == (b.inputs, b.scored)) {
@@ -64,31 +64,31 @@ pub fn score(model: &Model, text: &Text, how: &Scoring, device: &Device) -> Resu
 }
 
 /// Returns the windows over `ids` ids, in order.
-fn pieces(ids: usize, how: &Scoring) -> Vec<Piece> {
+fn pieces(ids: usize, how: &Scoring) -> Vec<EvalWindow> {
     let (len, targets) = (how.seq_len.max(1), ids.saturating_sub(1));
     let stride = how.stride.unwrap_or(len).clamp(1, len);
     let full = match targets.checked_sub(len) {
         Some(rest) => rest / stride + 1,
         None => 0,
     };
-    let whole = |i: usize| Piece {
+    let whole = |i: usize| EvalWindow {
         start: i * stride,
         inputs: len,
         scored: if i == 0 && how.every_token { len } else { stride },
     };
-    let mut pieces: Vec<Piece> = (0..full).map(whole).collect();
+    let mut pieces: Vec<EvalWindow> = (0..full).map(whole).collect();
     let start = full * stride;
     // End of the last whole window: every earlier target has been scored.
     let over = pieces.last().map_or(0, |last| last.start + len);
     if how.every_token && over < targets {
-        pieces.push(Piece { start, inputs: targets - start, scored: targets - over });
+        pieces.push(EvalWindow { start, inputs: targets - start, scored: targets - over });
     }
     pieces
 }
 
 /// Test perplexity of a unigram model over `vocab_size` ids, whose probabilities are the counts of targets in the
 /// training windows with add-one smoothing.
-pub fn unigram_ppl(train: &Text, test: &Text, vocab_size: usize) -> f64 {
+pub fn unigram_ppl(train: &TokenizedText, test: &TokenizedText, vocab_size: usize) -> f64 {
     let mut counts = vec![1u64; vocab_size];
     let (train, test) = (targets(train), targets(test));
     for &id in train {
@@ -101,7 +101,7 @@ pub fn unigram_ppl(train: &Text, test: &Text, vocab_size: usize) -> f64 {
 }
 
 /// Targets of all windows, concatenated.
-fn targets(text: &Text) -> &[u16] {
+fn targets(text: &TokenizedText) -> &[u16] {
     &text.ids()[1..][..text.windows() * text.seq_len()]
 }
 

@@ -5,29 +5,29 @@ use crate::config::Precision;
 use crate::model::Io;
 use crate::nn::Params;
 use crate::ops::rng::Rng;
-use crate::tasks::{Counts, Ids};
+use crate::tasks::{Ids, TextSize};
 use crate::train::tests::config;
 use candle_core::{IndexOp, Tensor, D};
 
 const L: usize = 5;
 const V: usize = 9;
 
-fn text(ids: usize, windows: Option<usize>) -> Text {
+fn text(ids: usize, windows: Option<usize>) -> TokenizedText {
     let mut rng = Rng::new(3, "ids", 0);
     let ids: Vec<u16> = (0..ids).map(|_| rng.below(V as u32) as u16).collect();
-    Text::new(Ids::Held(ids.into()), Counts::default(), L, windows)
+    TokenizedText::new(Ids::Held(ids.into()), TextSize::default(), L, windows)
 }
 
-fn model() -> Model {
+fn model() -> LanguageModel {
     let mut config = config("softmax", 1, Precision::F32).model;
     config.positions = false;
     let io = Io { vocab_size: V, seq_len: L };
     let params = Params::seeded(3, DType::F64, &Device::Cpu);
-    Model::new(&config, io, &params.detached()).unwrap()
+    LanguageModel::new(&config, io, &params.detached()).unwrap()
 }
 
 /// Negative log-likelihood of `id` after `context`.
-fn surprise(model: &Model, context: &[u16], id: u16) -> f64 {
+fn surprise(model: &LanguageModel, context: &[u16], id: u16) -> f64 {
     let tokens: Vec<u32> = context.iter().map(|&id| u32::from(id)).collect();
     let tokens = Tensor::from_vec(tokens, (1, context.len()), &Device::Cpu).unwrap();
     let hidden = model.hidden(&tokens, None, &Cx::eval()).unwrap();
@@ -38,7 +38,7 @@ fn surprise(model: &Model, context: &[u16], id: u16) -> f64 {
 }
 
 /// Token-by-token score: the context of a token begins with the earliest window that contains it.
-fn by_hand(model: &Model, ids: &[u16], how: &Scoring) -> Scored {
+fn by_hand(model: &LanguageModel, ids: &[u16], how: &Scoring) -> Scored {
     let stride = how.stride.unwrap_or(L);
     let targets = ids.len().saturating_sub(1);
     let mut sum = Scored::default();
@@ -88,7 +88,7 @@ fn windows_end_to_end_are_those_of_the_text() {
 fn a_unigram_model_counts_the_targets_of_training_windows() {
     let of = |ids: &[u16], windows: Option<usize>| {
         let held = Ids::Held(ids.to_vec().into());
-        Text::new(held, Counts::default(), 2, windows)
+        TokenizedText::new(held, TextSize::default(), 2, windows)
     };
     // The targets are 1 1 1 2; with add-one smoothing the counts are 4, 2 and 1 of 7.
     let train = of(&[0, 1, 1, 1, 2], None);

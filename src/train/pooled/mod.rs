@@ -6,12 +6,12 @@
 //! micro-batch is padded to the longest example of the whole step. In both cases the loss equals that of the whole step
 //! in one batch.
 
-use super::objective::{groups, EpochOrder, MicroBatch, Objective, Score, ScoreSum, StepExamples, Tested};
+use super::objective::{groups, EpochOrder, LabelMeans, MicroBatch, ScoreSum, StepExamples, Tested, Trainee};
 use crate::config::RunConfig;
 use crate::model::Classifier;
 use crate::nn::{Cx, Params};
 use crate::ops::Classified;
-use crate::tasks::{Documents, Sizes, TrainValTest};
+use crate::tasks::{Documents, ExampleSizes, TrainValTest};
 use candle_core::{Device, Result, Tensor};
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub(super) struct Pooled<'a> {
 impl<'a> Pooled<'a> {
     pub fn new(
         config: &'a RunConfig,
-        sizes: &Sizes,
+        sizes: &ExampleSizes,
         splits: &'a TrainValTest<Documents>,
         params: &Params,
         device: &Device,
@@ -99,7 +99,7 @@ impl<'a> Pooled<'a> {
 
     /// Tests all of `split` in batches of the training size: in the order of the split, or sorted by length if padding
     /// has no effect.
-    fn test(&self, split: &Documents) -> Result<Score> {
+    fn test(&self, split: &Documents) -> Result<LabelMeans> {
         let mut sum = ScoreSum::default();
         let mut all: Vec<usize> = (0..split.len()).collect();
         if self.masked {
@@ -115,7 +115,7 @@ impl<'a> Pooled<'a> {
     }
 }
 
-impl Objective for Pooled<'_> {
+impl Trainee for Pooled<'_> {
     fn examples(&self) -> usize {
         self.splits.train.len()
     }

@@ -19,7 +19,7 @@ use scores::Scores;
                   dsf wikitext eval --checkpoint results/runs/0123456789ab\n  \
                   dsf wikitext eval --checkpoint 0123456789ab --split test --stride 512\n  \
                   dsf wikitext eval --checkpoint pythia --corpus wikitext-103-raw --seq-len 1024")]
-pub(super) struct Arguments {
+pub(super) struct EvalArguments {
     #[command(flatten)]
     chosen: Chosen,
     /// Corpus [default: the corpus of training].
@@ -63,7 +63,7 @@ impl Split {
 /// Number of tokens in a batch of windows.
 const AT_ONCE: usize = 8192;
 
-pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(arguments: &EvalArguments, global: &Global) -> Result<u8> {
     let (found, text) = arguments.chosen.open(global)?;
     let text = WikitextConfig {
         corpus: arguments.corpus.unwrap_or(text.corpus),
@@ -116,7 +116,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-fn scoring(arguments: &Arguments, seq_len: usize) -> Result<Scoring> {
+fn scoring(arguments: &EvalArguments, seq_len: usize) -> Result<Scoring> {
     if let Some(stride) = arguments.stride.filter(|s| !(1..=seq_len).contains(s)) {
         refuse!(flag "--stride" = stride, "must be 1 to {seq_len}, the tokens of a window");
     }

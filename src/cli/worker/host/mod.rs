@@ -2,7 +2,7 @@
 //! [`Request`]; stdout carries the events of the runs, and an [`Ended`] after the last event of each. An error ends
 //! only its own run, unless it affects the process or the device.
 
-use crate::cli::device::{use_threads, Choice};
+use crate::cli::device::{use_threads, DeviceChoice};
 use crate::cli::run::{KeptWeights, RunContext};
 use crate::cli::{exit, in_thread, is_set, print, stop_flag, Global};
 use crate::error::{Error, Result};
@@ -38,14 +38,14 @@ trait Trains: Clone + Send + 'static {
 }
 
 /// Trains into the results folder and on the device given by the flags.
-struct Flags {
+struct FolderTraining {
     store: Store,
-    device: Choice,
+    device: DeviceChoice,
     training: Training,
     threads: usize,
 }
 
-impl Trains for Arc<Flags> {
+impl Trains for Arc<FolderTraining> {
     type Device = (Device, String);
 
     fn open(&self) -> Result<Self::Device> {
@@ -74,13 +74,13 @@ impl Trains for Arc<Flags> {
     }
 }
 
-pub(super) fn main(device: Choice, training: Training, global: &Global) -> Result<u8> {
+pub(super) fn main(device: DeviceChoice, training: Training, global: &Global) -> Result<u8> {
     let stop = stop_flag()?;
     let threads = global.threads()?;
     // Environment variables must be set before other threads exist that could read them.
     use_threads(threads);
     device.name()?;
-    let flags = Arc::new(Flags { store: Store::open(&global.out)?, device, training, threads });
+    let flags = Arc::new(FolderTraining { store: Store::open(&global.out)?, device, training, threads });
     keep_words_of_panics();
     let (sender, inbox) = mpsc::channel();
     let listen = sender.clone();
@@ -89,7 +89,7 @@ pub(super) fn main(device: Choice, training: Training, global: &Global) -> Resul
         let told = lines.try_for_each(|line| listen.send(HostEvent::Line(line)));
         told.and_then(|()| listen.send(HostEvent::StdinClosed))
     });
-    Host::new(flags, sender).serve(&inbox, &stop, &mut super::emit)
+    MainThread::new(flags, sender).serve(&inbox, &stop, &mut super::emit)
 }
 
 /// Messages to the main thread.
@@ -111,22 +111,22 @@ struct RunEnd {
     broken: Option<String>,
 }
 
-struct Run {
+struct HostedRun {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 /// State of the main thread.
-struct Host<T> {
+struct MainThread<T> {
     trains: T,
     /// Cloned for the threads of runs.
     sender: Sender<HostEvent>,
-    runs: HashMap<String, Run>,
+    runs: HashMap<String, HostedRun>,
     /// Exit code, set once no more runs are accepted.
     end: Option<u8>,
 }
 
-impl<T: Trains> Host<T> {
+impl<T: Trains> MainThread<T> {
     fn new(trains: T, sender: Sender<HostEvent>) -> Self {
         Self { trains, sender, runs: HashMap::new(), end: None }
     }
@@ -198,7 +198,7 @@ impl<T: Trains> Host<T> {
         });
         match started {
             Ok(thread) => {
-                self.runs.insert(name, Run { stop, thread });
+                self.runs.insert(name, HostedRun { stop, thread });
                 Ok(())
             }
             Err(e) => {

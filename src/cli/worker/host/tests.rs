@@ -82,7 +82,7 @@ fn served_by(
         said.push(ended);
         Ok(())
     };
-    let code = Host::new(trains, sender).serve(&inbox, &AtomicBool::new(false), &mut say).unwrap();
+    let code = MainThread::new(trains, sender).serve(&inbox, &AtomicBool::new(false), &mut say).unwrap();
     said.sort_by(|a, b| a.run.cmp(&b.run));
     let mut closed = closed.lock().unwrap().clone();
     closed.sort();

@@ -6,7 +6,7 @@ mod names;
 mod shards;
 
 use super::mapped::Mapped;
-use super::{bytes, header, Checkpoint, Origin};
+use super::{bytes, header, Checkpoint, WeightsOrigin};
 use crate::config::{ModelConfig, Precision, Protocol, RunConfig, Schedule, TrainConfig, FORMAT};
 use crate::error::{refuse, Error, Result};
 use crate::files::{self, write_atomic, write_atomic_by};
@@ -14,7 +14,7 @@ use crate::store::Archive;
 use crate::tasks::wikitext;
 use crate::tasks::wikitext::{Corpus, Tokenizer, TokenizerFile, WikitextConfig};
 use candle_core::Tensor;
-use config::Shape;
+use config::HfShape;
 use shards::INDEX;
 use std::collections::HashMap;
 use std::fs;
@@ -61,7 +61,7 @@ fn assemble(folder: &Path, files: &[Mapped], theirs: HashMap<String, Tensor>) ->
     let ours = files.iter().find_map(|file| embedded_run(file, &shape));
     let (config, origin) = match ours {
         Some(known) => known,
-        None => (imported_run(shape, tokenizer(folder)?), Origin::default()),
+        None => (imported_run(shape, tokenizer(folder)?), WeightsOrigin::default()),
     };
     Ok(Checkpoint { config, origin, values, place: folder.to_owned() })
 }
@@ -93,11 +93,11 @@ fn rename(mut theirs: HashMap<String, Tensor>, model: &ModelConfig) -> Result<Ha
 }
 
 /// Returns the run in the header of an exported file, if its model is the one in `config.json`.
-fn embedded_run(file: &Mapped, shape: &Shape) -> Option<(RunConfig, Origin)> {
+fn embedded_run(file: &Mapped, shape: &HfShape) -> Option<(RunConfig, WeightsOrigin)> {
     let text = file.metadata().get(super::CONFIG)?;
     let config = RunConfig::parse(text, "").ok()?;
     let model = config::read(&config_json(&config, None).ok()?, "").ok()?;
-    (model == *shape).then(|| (config, Origin::read(file.metadata())))
+    (model == *shape).then(|| (config, WeightsOrigin::read(file.metadata())))
 }
 
 /// Tokenizer in the folder of the weights, or GPT-NeoX's if the folder has none.
@@ -110,7 +110,7 @@ fn tokenizer(folder: &Path) -> Result<Tokenizer> {
 }
 
 /// Config of a run for imported weights, with no training steps.
-fn imported_run(shape: Shape, tokenizer: Tokenizer) -> RunConfig {
+fn imported_run(shape: HfShape, tokenizer: Tokenizer) -> RunConfig {
     RunConfig {
         format: FORMAT,
         seed: 0,

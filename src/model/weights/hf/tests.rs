@@ -44,7 +44,7 @@ pub(super) fn put(path: &Path, tensors: &[(String, Tensor)]) {
 #[test]
 fn a_model_that_transformers_saved_computes_the_same_logits_here() {
     let found = Checkpoint::open(&saved()).unwrap();
-    assert_eq!(found.origin, Origin::default());
+    assert_eq!(found.origin, WeightsOrigin::default());
     assert!(error(&found) < 1e-5, "{}", error(&found));
     let file = Checkpoint::open(&saved().join(WHOLE)).unwrap();
     assert_same(&file, &found);
@@ -70,7 +70,7 @@ fn an_exported_run_comes_back_to_the_bit_with_its_config() {
     let text = text.replace("\"max_position_embeddings\": 16", "\"max_position_embeddings\": 32");
     fs::write(&place, text).unwrap();
     let found = Checkpoint::open(dir.path()).unwrap();
-    assert_eq!((found.text().unwrap().seq_len, found.origin), (32, Origin::default()));
+    assert_eq!((found.text().unwrap().seq_len, found.origin), (32, WeightsOrigin::default()));
 }
 
 #[test]

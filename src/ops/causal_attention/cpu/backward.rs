@@ -4,7 +4,7 @@
 //! weight is nearly 1.
 
 use super::super::{CausalAttention, Weights};
-use super::tiles::{by_tile, exponentials, tiles, Block, Item, Tile, BLOCK, MANY, TILE};
+use super::tiles::{by_tile, exponentials, tiles, Item, PairTile, QueryBlock, BLOCK, MANY, TILE};
 use crate::runtime::autograd::Backward;
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{add_chunk, dot, each, splat, Lanes, LANES};
@@ -27,7 +27,7 @@ pub(super) fn backward<F: Float>(op: &CausalAttention, call: Backward<F>) -> Vec
         .zip(&mut gb)
         .enumerate()
         .in_parallel_with(
-            || Scratch::new(op),
+            || BackwardScratch::new(op),
             |scratch, (i, (((gq, gk), gv), gb))| {
                 *gb = backward_item(&Item::of(op, ins, i), &call, [gq, gk, gv], scratch);
             },
@@ -51,9 +51,9 @@ fn backward_item<F: Float>(
     item: &Item<F>,
     call: &Backward<F>,
     [mut gq, mut gk, mut gv]: [Vec<&mut [F]>; 3],
-    scratch: &mut Scratch<F>,
+    scratch: &mut BackwardScratch<F>,
 ) -> Vec<F> {
-    let (op, Scratch { past, work }) = (item.op, scratch);
+    let (op, BackwardScratch { past, work }) = (item.op, scratch);
     let parts = past.iter_mut().zip(tiles(op));
     parts.in_parallel(|(past, steps)| load(item, &steps, past));
     let tasks = MANY.div_ceil(op.batch * op.heads).min(item.blocks());
@@ -62,11 +62,11 @@ fn backward_item<F: Float>(
         dealt[index % tasks].push((index, gq));
     }
     let mut gb = vec![F::zero(); op.distances()];
-    let mut add = |sums: &Sums<F>| {
+    let mut add = |sums: &BlockSums<F>| {
         add_sums(sums, [&mut gk, &mut gv]);
         add_chunk(&mut gb, &sums.bias);
     };
-    let run = |blocks: Vec<(usize, &mut [&mut [F]])>, work: &mut Work<F>| {
+    let run = |blocks: Vec<(usize, &mut [&mut [F]])>, work: &mut BlockWork<F>| {
         for (index, gq) in blocks {
             backward_block(&item.block(index), call, past, gq, work);
         }
@@ -79,7 +79,7 @@ fn backward_item<F: Float>(
         }
         Err(dealt) => {
             let sums = dealt.into_iter().map_in_parallel(|blocks| {
-                let mut work = Work::new(op);
+                let mut work = BlockWork::new(op);
                 run(blocks, &mut work);
                 work.sums
             });
@@ -90,25 +90,25 @@ fn backward_item<F: Float>(
 }
 
 /// Scratch memory of a thread.
-struct Scratch<F> {
-    past: Vec<Past<F>>,
-    work: Work<F>,
+struct BackwardScratch<F> {
+    past: Vec<BackwardTile<F>>,
+    work: BlockWork<F>,
 }
 
-impl<F: Float> Scratch<F> {
+impl<F: Float> BackwardScratch<F> {
     fn new(op: &CausalAttention) -> Self {
-        Self { past: by_tile(op, |steps| Past::zeros(op, steps)), work: Work::new(op) }
+        Self { past: by_tile(op, |steps| BackwardTile::zeros(op, steps)), work: BlockWork::new(op) }
     }
 }
 
 /// The keys and values of a tile in the layouts that every block reads.
-struct Past<F> {
+struct BackwardTile<F> {
     keys: Matrix<F>,
     keys_t: Matrix<F>,
     values_t: Matrix<F>,
 }
 
-impl<F: Float> Past<F> {
+impl<F: Float> BackwardTile<F> {
     fn zeros(op: &CausalAttention, steps: usize) -> Self {
         let transposed = |width: usize| Matrix::zeros(width.next_multiple_of(LANES), steps);
         Self {
@@ -120,20 +120,20 @@ impl<F: Float> Past<F> {
 }
 
 #[simd]
-fn load<F: Float>(item: &Item<F>, steps: &Range<usize>, past: &mut Past<F>) {
+fn load<F: Float>(item: &Item<F>, steps: &Range<usize>, past: &mut BackwardTile<F>) {
     item.keys(steps).copy_to(&mut past.keys);
     item.keys(steps).transpose_to(&mut past.keys_t);
     item.values(steps).transpose_to(&mut past.values_t);
 }
 
 /// The gradients of keys, of values, both by tile, and of biases, summed over blocks.
-struct Sums<F> {
+struct BlockSums<F> {
     k: Vec<Matrix<F>>,
     v: Vec<Matrix<F>>,
     bias: Vec<F>,
 }
 
-impl<F: Float> Sums<F> {
+impl<F: Float> BlockSums<F> {
     fn zeros(op: &CausalAttention) -> Self {
         let zeros = |width: usize| by_tile(op, |steps| Matrix::zeros(steps, width));
         Self { k: zeros(op.key_width), v: zeros(op.value_width), bias: vec![F::zero(); op.distances()] }
@@ -149,7 +149,7 @@ impl<F: Float> Sums<F> {
 
 /// Adds the gradients of keys and values.
 #[simd]
-fn add_sums<F: Float>(sums: &Sums<F>, [gk, gv]: [&mut [&mut [F]]; 2]) {
+fn add_sums<F: Float>(sums: &BlockSums<F>, [gk, gv]: [&mut [&mut [F]]; 2]) {
     for (sums, to) in [(&sums.k, gk), (&sums.v, gv)] {
         for (sums, to) in sums.iter().zip(to.chunks_mut(TILE)) {
             sums.add_rows(to);
@@ -158,9 +158,9 @@ fn add_sums<F: Float>(sums: &Sums<F>, [gk, gv]: [&mut [&mut [F]]; 2]) {
 }
 
 /// Sums, and buffers that a block writes before it reads them.
-struct Work<F> {
-    sums: Sums<F>,
-    rows: Rows<F>,
+struct BlockWork<F> {
+    sums: BlockSums<F>,
+    rows: BlockRows<F>,
     /// The weights of a tile.
     p: Matrix<F>,
     /// The gradients of the weights, then of the scores.
@@ -172,7 +172,7 @@ struct Work<F> {
 }
 
 /// Results of the forward pass for the rows of a block, and the gradients of the block's results.
-struct Rows<F> {
+struct BlockRows<F> {
     q: Matrix<F>,
     go: Matrix<F>,
     /// Reciprocal of each row's sum of weights; 1 for [`Weights::Plain`].
@@ -184,12 +184,12 @@ struct Rows<F> {
     dots: Option<[F; BLOCK]>,
 }
 
-impl<F: Float> Work<F> {
+impl<F: Float> BlockWork<F> {
     fn new(op: &CausalAttention) -> Self {
         let (rows, len) = (BLOCK.min(op.rows), TILE.min(op.len));
         Self {
-            sums: Sums::zeros(op),
-            rows: Rows {
+            sums: BlockSums::zeros(op),
+            rows: BlockRows {
                 q: Matrix::zeros(rows, op.key_width),
                 go: Matrix::zeros(rows, op.value_width),
                 reciprocals: [F::one(); BLOCK],
@@ -204,9 +204,9 @@ impl<F: Float> Work<F> {
     }
 }
 
-impl<F: Float> Rows<F> {
+impl<F: Float> BlockRows<F> {
     #[inline(always)]
-    fn load(&mut self, block: &Block<F>, call: &Backward<F>) {
+    fn load(&mut self, block: &QueryBlock<F>, call: &Backward<F>) {
         let out = call.only();
         let go = block.results(out.grad);
         block.queries(&mut self.q);
@@ -228,25 +228,25 @@ impl<F: Float> Rows<F> {
 
 #[simd]
 fn backward_block<F: Float>(
-    block: &Block<F>,
+    block: &QueryBlock<F>,
     call: &Backward<F>,
-    past: &[Past<F>],
+    past: &[BackwardTile<F>],
     to: &mut [&mut [F]],
-    work: &mut Work<F>,
+    work: &mut BlockWork<F>,
 ) {
     let (op, count) = (block.op(), block.len());
     work.rows.load(block, call);
     work.gq.clear();
     for at in block.tiles() {
         let (tile, past) = (block.tile(at), &past[at]);
-        let Work { rows, p, gs, .. } = &mut *work;
+        let BlockWork { rows, p, gs, .. } = &mut *work;
         gs.set_product(0..count, &rows.go, &past.values_t, |top| (0..op.value_width, tile.panel(top)));
         tile.hide(gs, F::zero());
         tile.scores(&rows.q, &past.keys_t, p);
         for i in 0..count {
             differentiate(&tile, i, work);
         }
-        let Work { sums, rows, p, gs, gq, .. } = &mut *work;
+        let BlockWork { sums, rows, p, gs, gq, .. } = &mut *work;
         if op.weights == Weights::LinearNormalised {
             tile.hide(gs, F::zero());
         }
@@ -267,8 +267,8 @@ fn backward_block<F: Float>(
 /// Turns the scores of row `i` in a tile into weights with dropout, and the gradients of the weights into those of the
 /// scores.
 #[inline(always)]
-fn differentiate<F: Float>(tile: &Tile<F>, i: usize, work: &mut Work<F>) {
-    let Work { rows, p, gs, factors, .. } = work;
+fn differentiate<F: Float>(tile: &PairTile<F>, i: usize, work: &mut BlockWork<F>) {
+    let BlockWork { rows, p, gs, factors, .. } = work;
     let groups = tile.groups(i);
     let (p, gs) = (p.groups_mut(i, groups.clone()), gs.groups_mut(i, groups.clone()));
     let (reciprocal, top) = (rows.reciprocals[i], rows.tops[i]);

@@ -2,7 +2,7 @@
 //! tile raises the largest score, earlier results are rescaled (Milakov & Gimelshein 2018).
 
 use super::super::{CausalAttention, Weights};
-use super::tiles::{by_tile, exponentials, tiles, Block, Item, Tile, BLOCK, MANY, TILE};
+use super::tiles::{by_tile, exponentials, tiles, Item, PairTile, QueryBlock, BLOCK, MANY, TILE};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{largest, splat, total, LANES};
 use crate::runtime::matrix::Matrix;
@@ -23,7 +23,7 @@ pub(super) fn forward<F: Float>(op: &CausalAttention, ins: &[&[F]]) -> Vec<Vec<F
         .zip(rows.zip(tops.chunks_mut(op.rows)))
         .enumerate()
         .in_parallel_with(
-            || Scratch::new(op),
+            || ForwardScratch::new(op),
             |scratch, (i, (o, (reciprocals, tops)))| {
                 forward_item(&Item::of(op, ins, i), o, [reciprocals, tops], scratch);
             },
@@ -37,14 +37,14 @@ pub(super) fn forward<F: Float>(op: &CausalAttention, ins: &[&[F]]) -> Vec<Vec<F
 }
 
 /// Scratch memory of a thread.
-struct Scratch<F> {
-    past: Vec<Past<F>>,
+struct ForwardScratch<F> {
+    past: Vec<ForwardTile<F>>,
     weighed: Weighed<F>,
 }
 
-impl<F: Float> Scratch<F> {
+impl<F: Float> ForwardScratch<F> {
     fn new(op: &CausalAttention) -> Self {
-        Self { past: by_tile(op, |steps| Past::zeros(op, steps)), weighed: Weighed::new(op) }
+        Self { past: by_tile(op, |steps| ForwardTile::zeros(op, steps)), weighed: Weighed::new(op) }
     }
 }
 
@@ -53,9 +53,9 @@ fn forward_item<F: Float>(
     item: &Item<F>,
     mut o: Vec<&mut [F]>,
     [reciprocals, tops]: [&mut [F]; 2],
-    scratch: &mut Scratch<F>,
+    scratch: &mut ForwardScratch<F>,
 ) {
-    let (op, Scratch { past, weighed }) = (item.op, scratch);
+    let (op, ForwardScratch { past, weighed }) = (item.op, scratch);
     let parts = past.iter_mut().zip(tiles(op));
     parts.in_parallel(|(past, steps)| load(item, &steps, past));
     let rows = reciprocals.chunks_mut(BLOCK);
@@ -71,12 +71,12 @@ fn forward_item<F: Float>(
 }
 
 /// The keys and values of a tile in the layouts that every block reads.
-struct Past<F> {
+struct ForwardTile<F> {
     keys_t: Matrix<F>,
     values: Matrix<F>,
 }
 
-impl<F: Float> Past<F> {
+impl<F: Float> ForwardTile<F> {
     fn zeros(op: &CausalAttention, steps: usize) -> Self {
         Self {
             keys_t: Matrix::zeros(op.key_width.next_multiple_of(LANES), steps),
@@ -86,7 +86,7 @@ impl<F: Float> Past<F> {
 }
 
 #[simd]
-fn load<F: Float>(item: &Item<F>, steps: &Range<usize>, past: &mut Past<F>) {
+fn load<F: Float>(item: &Item<F>, steps: &Range<usize>, past: &mut ForwardTile<F>) {
     item.keys(steps).transpose_to(&mut past.keys_t);
     item.values(steps).copy_to(&mut past.values);
 }
@@ -117,7 +117,7 @@ impl<F: Float> Weighed<F> {
     /// Turns the scores of row `i` in a tile into weights that have not been normalised yet, and rescales the row's
     /// previous results to the new largest score.
     #[inline(always)]
-    fn weigh(&mut self, weights: Weights, tile: &Tile<F>, i: usize) {
+    fn weigh(&mut self, weights: Weights, tile: &PairTile<F>, i: usize) {
         let row = self.p.groups_mut(i, tile.groups(i));
         if weights == Weights::Plain || row.is_empty() {
             return;
@@ -151,8 +151,8 @@ impl<F: Float> Weighed<F> {
 
 #[simd]
 fn forward_block<F: Float>(
-    block: &Block<F>,
-    past: &[Past<F>],
+    block: &QueryBlock<F>,
+    past: &[ForwardTile<F>],
     weighed: &mut Weighed<F>,
     o: &mut [&mut [F]],
     [reciprocals, tops]: [&mut [F]; 2],
@@ -179,7 +179,7 @@ fn forward_block<F: Float>(
 
 /// Adds the values of a tile, weighed.
 #[inline(always)]
-fn add_tile<F: Float>(op: &CausalAttention, tile: &Tile<F>, past: &Past<F>, weighed: &mut Weighed<F>) {
+fn add_tile<F: Float>(op: &CausalAttention, tile: &PairTile<F>, past: &ForwardTile<F>, weighed: &mut Weighed<F>) {
     tile.scores(&weighed.q, &past.keys_t, &mut weighed.p);
     // Loops are used instead of closures: a closure that is not inlined is compiled only for the lowest instruction
     // set.

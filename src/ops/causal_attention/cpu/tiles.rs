@@ -1,7 +1,7 @@
 //! Tiles of pairs, some rows by some steps. The data of a tile stay in cache, and the (B, s, R, L) tensor is never
 //! stored.
 
-use super::super::place::Rows;
+use super::super::place::HeadRows;
 use super::super::{CausalAttention, Weights};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{each, splat, total, Lanes, LANES};
@@ -41,15 +41,15 @@ pub(super) fn exponentials<F: Float>(x: &Lanes<F>, top: F) -> Lanes<F> {
 pub(super) struct Item<'a, F> {
     pub(super) op: &'a CausalAttention,
     index: usize,
-    q: Rows<'a, F>,
-    k: Rows<'a, F>,
-    v: Rows<'a, F>,
+    q: HeadRows<'a, F>,
+    k: HeadRows<'a, F>,
+    v: HeadRows<'a, F>,
     /// Bias of its head, by distance.
     bias: Option<&'a [F]>,
 }
 
 /// Some query rows of an item.
-pub(super) struct Block<'a, F> {
+pub(super) struct QueryBlock<'a, F> {
     item: &'a Item<'a, F>,
     /// The first row, in the item.
     first: usize,
@@ -58,8 +58,8 @@ pub(super) struct Block<'a, F> {
 }
 
 /// The pairs of a block with some steps.
-pub(super) struct Tile<'a, F> {
-    block: &'a Block<'a, F>,
+pub(super) struct PairTile<'a, F> {
+    block: &'a QueryBlock<'a, F>,
     steps: Range<usize>,
     /// Whether every row may attend to every step, and the steps are whole groups of lanes.
     full: bool,
@@ -85,17 +85,17 @@ impl<'a, F: Float> Item<'a, F> {
     }
 
     /// The keys of some steps.
-    pub(super) fn keys(&self, steps: &Range<usize>) -> Rows<'a, F> {
+    pub(super) fn keys(&self, steps: &Range<usize>) -> HeadRows<'a, F> {
         self.k.some(steps.clone())
     }
 
     /// The values of some steps.
-    pub(super) fn values(&self, steps: &Range<usize>) -> Rows<'a, F> {
+    pub(super) fn values(&self, steps: &Range<usize>) -> HeadRows<'a, F> {
         self.v.some(steps.clone())
     }
 
     #[inline(always)]
-    pub(super) fn block(&'a self, index: usize) -> Block<'a, F> {
+    pub(super) fn block(&'a self, index: usize) -> QueryBlock<'a, F> {
         let op = self.op;
         let rows = index * BLOCK..((index + 1) * BLOCK).min(op.rows);
         let pattern = op.pattern.as_ref();
@@ -105,11 +105,11 @@ impl<'a, F: Float> Item<'a, F> {
             let start = window.map_or(0, |window| reach.saturating_sub(window));
             start..reach
         });
-        Block { item: self, first: rows.start, spans: spans.collect() }
+        QueryBlock { item: self, first: rows.start, spans: spans.collect() }
     }
 }
 
-impl<'a, F: Float> Block<'a, F> {
+impl<'a, F: Float> QueryBlock<'a, F> {
     pub(super) fn op(&self) -> &'a CausalAttention {
         self.item.op
     }
@@ -139,14 +139,14 @@ impl<'a, F: Float> Block<'a, F> {
         start / TILE..end.div_ceil(TILE)
     }
 
-    pub(super) fn tile(&'a self, index: usize) -> Tile<'a, F> {
+    pub(super) fn tile(&'a self, index: usize) -> PairTile<'a, F> {
         let steps = index * TILE..((index + 1) * TILE).min(self.item.op.len);
         let holds = |span: &Range<usize>| span.start <= steps.start && steps.end <= span.end;
-        Tile { block: self, full: steps.len().is_multiple_of(LANES) && self.spans.iter().all(holds), steps }
+        PairTile { block: self, full: steps.len().is_multiple_of(LANES) && self.spans.iter().all(holds), steps }
     }
 
     /// Rows of the block in the results, or in gradients with their layout.
-    pub(super) fn results<'b>(&self, x: &'b [F]) -> Rows<'b, F> {
+    pub(super) fn results<'b>(&self, x: &'b [F]) -> HeadRows<'b, F> {
         let op = self.op();
         let of_item = op.rows_of(x, self.item.index, op.rows, op.value_width);
         of_item.some(self.rows())
@@ -158,7 +158,7 @@ impl<'a, F: Float> Block<'a, F> {
     }
 }
 
-impl<F: Float> Tile<'_, F> {
+impl<F: Float> PairTile<'_, F> {
     pub(super) fn op(&self) -> &CausalAttention {
         self.block.item.op
     }

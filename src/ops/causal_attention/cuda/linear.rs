@@ -5,7 +5,7 @@ use super::super::cpu::linear;
 use super::super::{CausalAttention, Weights};
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, View, WARP};
 use crate::runtime::autograd::{Launch, LaunchBackward};
-use crate::runtime::chunked::cuda::{Launched, Rows};
+use crate::runtime::chunked::cuda::{Launched, SummedTimes};
 use crate::runtime::convert::converted;
 use candle_core::{bail, DType, Result};
 
@@ -98,7 +98,7 @@ fn with_wide_sum<T>(
 
 /// The chunked sum of values of some width.
 fn sum<'a>(op: &CausalAttention, gpu: &'a Gpu, [q, k, v]: [View<'a>; 3], width: usize) -> Launched<'a> {
-    let rows = Rows { count: op.rows, positions: None, shared: 1 };
+    let rows = SummedTimes { count: op.rows, positions: None, shared: 1 };
     Launched {
         gpu,
         sequences: op.batch * op.heads,

@@ -36,9 +36,16 @@ impl CudaOp for CausalAttention {
             true => Some(gpu.alloc(DType::F32, items * self.rows)?),
             false => None,
         };
-        let pairs =
-            Pairs { op: self, gpu, ins: [q, k, v], gy: None, stats: None, dots: None, bias: call.ins.get(3).copied() };
-        pairs.launch(Out::Y, &mut y, stats.as_mut())?;
+        let pairs = KernelInputs {
+            op: self,
+            gpu,
+            ins: [q, k, v],
+            gy: None,
+            stats: None,
+            dots: None,
+            bias: call.ins.get(3).copied(),
+        };
+        pairs.launch(KernelOutput::Y, &mut y, stats.as_mut())?;
         Ok([Some(y), stats].into_iter().flatten().collect())
     }
 
@@ -51,7 +58,7 @@ impl CudaOp for CausalAttention {
             Weights::Plain => None,
             _ => Some(dots(self, gpu, out.grad, out.value)?),
         };
-        let pairs = Pairs {
+        let pairs = KernelInputs {
             op: self,
             gpu,
             ins: [call.ins[0], call.ins[1], call.ins[2]],
@@ -70,7 +77,7 @@ impl CudaOp for CausalAttention {
         match &mut grads[..] {
             [Some(gq), Some(gk), Some(gv)] if pairs.is_short() => pairs.launch_short([gq, gk, gv])?,
             grads => {
-                for (out, to) in [Out::Gq, Out::Gk, Out::Gv].into_iter().zip(grads) {
+                for (out, to) in [KernelOutput::Gq, KernelOutput::Gk, KernelOutput::Gv].into_iter().zip(grads) {
                     if let Some(to) = to {
                         pairs.launch(out, to, None)?;
                     }
@@ -106,7 +113,7 @@ fn dots(op: &CausalAttention, gpu: &Gpu, gy: View, y: View) -> Result<Buffer> {
 
 /// The result of a kernel.
 #[derive(Clone, Copy, PartialEq)]
-enum Out {
+enum KernelOutput {
     Y,
     Gq,
     Gk,
@@ -114,7 +121,7 @@ enum Out {
 }
 
 /// The inputs of all kernels.
-struct Pairs<'a> {
+struct KernelInputs<'a> {
     op: &'a CausalAttention,
     gpu: &'a Gpu,
     ins: [View<'a>; 3],
@@ -127,9 +134,9 @@ struct Pairs<'a> {
     bias: Option<View<'a>>,
 }
 
-impl Pairs<'_> {
+impl KernelInputs<'_> {
     /// A result of a kernel of [`Self::shape`]; `stats_to` belongs to the output.
-    fn launch(&self, out: Out, to: &mut Buffer, stats_to: Option<&mut Buffer>) -> Result<()> {
+    fn launch(&self, out: KernelOutput, to: &mut Buffer, stats_to: Option<&mut Buffer>) -> Result<()> {
         let (grid, kernel) = self.shape(out);
         self.run(kernel, grid, &[to.into(), stats_to.into()])
     }
@@ -213,16 +220,16 @@ impl Pairs<'_> {
 
     /// The launch configuration: few queries per tile if there are few queries, or if there would
     /// otherwise be few blocks.
-    fn shape(&self, out: Out) -> (Grid, Kernel) {
+    fn shape(&self, out: KernelOutput) -> (Grid, Kernel) {
         let op = self.op;
         let (name, module, width) = match out {
-            Out::Y => ("y", "causal_attention", op.value_width),
-            Out::Gq => ("gq", "causal_attention_gq", op.key_width),
-            Out::Gk => ("gk", "causal_attention_gk", op.key_width),
-            Out::Gv => ("gv", "causal_attention_gv", op.value_width),
+            KernelOutput::Y => ("y", "causal_attention", op.value_width),
+            KernelOutput::Gq => ("gq", "causal_attention_gq", op.key_width),
+            KernelOutput::Gk => ("gk", "causal_attention_gk", op.key_width),
+            KernelOutput::Gv => ("gv", "causal_attention_gv", op.value_width),
         };
         let columns = if width > NARROW { WIDE } else { NARROW };
-        let over_keys = matches!(out, Out::Y | Out::Gq);
+        let over_keys = matches!(out, KernelOutput::Y | KernelOutput::Gq);
         let blocks = |queries: usize| {
             let tiles = match over_keys {
                 true => op.rows.div_ceil(queries),

@@ -10,34 +10,36 @@
 //! columns finds R and dL/dv; and with P and R known, walks by rows find the rest.
 
 use super::columns::{walk, walk_back};
-use super::rows::{add, OfColumns, Sums};
-use super::span::Span;
+use super::rows::{add, ColumnSums, OfColumns};
+use super::span::DeltaRuleSpan;
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{each, splat, Lanes};
-use crate::runtime::matrix_state::{gradients, write_decays, write_features, Block, Sizes, Steps, Task, BLOCK, SPAN};
-use crate::runtime::strips::Rows;
+use crate::runtime::matrix_state::{
+    gradients, write_decays, write_features, SpanSteps, StateBlock, StateSizes, Task, BLOCK, SPAN,
+};
+use crate::runtime::strips::StripRows;
 use dsf_simd::simd;
 
 /// The gradients of q, k, v, g, a and b, given that of the result.
-pub(super) fn backward<F: Float>(op: &Sizes, ins: &[&[F]], go: &[F]) -> Vec<Vec<F>> {
+pub(super) fn backward<F: Float>(op: &StateSizes, ins: &[&[F]], go: &[F]) -> Vec<Vec<F>> {
     gradients::<F, 6>(op, ins, |task, [q, k, v, g, a, b]| {
-        backward_task(task, go, Grads { q, k, v, g, a, b });
+        backward_task(task, go, DeltaRuleGrads { q, k, v, g, a, b });
     })
 }
 
 /// The gradients that a task writes, zero on entry.
-struct Grads<'a, F> {
-    q: Rows<'a, F>,
-    k: Rows<'a, F>,
-    v: Rows<'a, F>,
-    g: Rows<'a, F>,
-    a: Rows<'a, F>,
-    b: Rows<'a, F>,
+struct DeltaRuleGrads<'a, F> {
+    q: StripRows<'a, F>,
+    k: StripRows<'a, F>,
+    v: StripRows<'a, F>,
+    g: StripRows<'a, F>,
+    a: StripRows<'a, F>,
+    b: StripRows<'a, F>,
 }
 
 /// The buffers of a task.
-struct Scratch<F> {
-    span: Span<F>,
+struct DeltaRuleScratch<F> {
+    span: DeltaRuleSpan<F>,
     /// The states before each span, in the layout of the walks by columns.
     kept: Vec<Lanes<F>>,
     /// The projections P of every step.
@@ -49,33 +51,33 @@ struct Scratch<F> {
     /// R and the gradients of values, for each event of the span.
     of_columns: [Vec<Lanes<F>>; 2],
     /// The states before each event of the span, for one block.
-    before: Vec<Block<F>>,
-    sums: Sums<F>,
+    before: Vec<StateBlock<F>>,
+    sums: ColumnSums<F>,
 }
 
-impl<F: Float> Scratch<F> {
+impl<F: Float> DeltaRuleScratch<F> {
     fn new(task: &Task<F>) -> Self {
-        let span = Span::new(task);
+        let span = DeltaRuleSpan::new(task);
         let size = span.rows * span.steps.along_values;
         let zero = splat(F::zero());
         Self {
-            kept: vec![zero; Steps::spans(task).count() * size],
+            kept: vec![zero; SpanSteps::spans(task).count() * size],
             projections: Vec::new(),
             carry: vec![zero; size],
             after: vec![zero; size],
             of_columns: [Vec::new(), Vec::new()],
             before: Vec::new(),
-            sums: Sums::default(),
+            sums: ColumnSums::default(),
             span,
         }
     }
 }
 
 #[simd]
-fn backward_task<F: Float>(task: &Task<F>, go: &[F], mut grads: Grads<F>) {
-    let mut scratch = Scratch::new(task);
+fn backward_task<F: Float>(task: &Task<F>, go: &[F], mut grads: DeltaRuleGrads<F>) {
+    let mut scratch = DeltaRuleScratch::new(task);
     keep_states(task, &mut scratch);
-    for times in Steps::spans(task).rev() {
+    for times in SpanSteps::spans(task).rev() {
         let index = times.start / SPAN;
         scratch.span.load_with_queries(task, times, Some(go));
         back_by_columns(&mut scratch, &mut grads);
@@ -86,10 +88,10 @@ fn backward_task<F: Float>(task: &Task<F>, go: &[F], mut grads: Grads<F>) {
 
 /// Stores the state before each span, and the projections.
 #[inline(always)]
-fn keep_states<F: Float>(task: &Task<F>, scratch: &mut Scratch<F>) {
-    let Scratch { span, kept, projections, carry: state, .. } = scratch;
+fn keep_states<F: Float>(task: &Task<F>, scratch: &mut DeltaRuleScratch<F>) {
+    let DeltaRuleScratch { span, kept, projections, carry: state, .. } = scratch;
     let groups = span.steps.along_values;
-    for (times, kept) in Steps::spans(task).zip(kept.chunks_exact_mut(state.len())) {
+    for (times, kept) in SpanSteps::spans(task).zip(kept.chunks_exact_mut(state.len())) {
         kept.copy_from_slice(state);
         span.load(task, times.clone());
         projections.resize(times.end * groups, splat(F::zero()));
@@ -103,8 +105,8 @@ fn keep_states<F: Float>(task: &Task<F>, scratch: &mut Scratch<F>) {
 
 /// The walk back by columns; writes the gradients of values.
 #[inline(always)]
-fn back_by_columns<F: Float>(scratch: &mut Scratch<F>, grads: &mut Grads<F>) {
-    let Scratch { span, carry, after, of_columns, .. } = scratch;
+fn back_by_columns<F: Float>(scratch: &mut DeltaRuleScratch<F>, grads: &mut DeltaRuleGrads<F>) {
+    let DeltaRuleScratch { span, carry, after, of_columns, .. } = scratch;
     after.copy_from_slice(carry);
     let groups = span.steps.along_values;
     for of_columns in of_columns.iter_mut() {
@@ -123,8 +125,9 @@ fn back_by_columns<F: Float>(scratch: &mut Scratch<F>, grads: &mut Grads<F>) {
 
 /// The walks by rows, which sum over columns.
 #[inline(always)]
-fn back_by_rows<F: Float>(task: &Task<F>, scratch: &mut Scratch<F>, index: usize) {
-    let Scratch { span, kept, projections, after, of_columns: [of_projections, _], before, sums, .. } = scratch;
+fn back_by_rows<F: Float>(task: &Task<F>, scratch: &mut DeltaRuleScratch<F>, index: usize) {
+    let DeltaRuleScratch { span, kept, projections, after, of_columns: [of_projections, _], before, sums, .. } =
+        scratch;
     let (events, groups, size) = (span.len(), span.steps.along_keys, after.len());
     let of = OfColumns { projections, of_projections, states: [&kept[index * size..][..size], after] };
     before.resize(events, [splat(F::zero()); BLOCK]);
@@ -141,7 +144,7 @@ fn back_by_rows<F: Float>(task: &Task<F>, scratch: &mut Scratch<F>, index: usize
 
 /// Writes the sums of the walks by rows.
 #[inline(always)]
-fn write<F: Float>(scratch: &Scratch<F>, grads: &mut Grads<F>) {
+fn write<F: Float>(scratch: &DeltaRuleScratch<F>, grads: &mut DeltaRuleGrads<F>) {
     let (sums, groups) = (&scratch.sums, scratch.span.steps.along_keys);
     for (j, event) in scratch.span.steps.events.iter().enumerate() {
         let at = j * groups..(j + 1) * groups;

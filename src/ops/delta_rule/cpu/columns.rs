@@ -1,7 +1,7 @@
 //! Walks in which lanes are columns of the state, row after row, so that sums over rows need no sum over lanes. The
 //! state of a group of columns stays in the L1 cache.
 
-use super::span::Span;
+use super::span::DeltaRuleSpan;
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{each, splat, Lanes};
 use crate::runtime::matrix_state::without_trace;
@@ -10,7 +10,7 @@ use crate::runtime::matrix_state::without_trace;
 /// query.
 #[inline(always)]
 pub(super) fn walk<F: Float>(
-    span: &Span<F>,
+    span: &DeltaRuleSpan<F>,
     group: usize,
     state: &mut [Lanes<F>],
     [projections, reads]: [&mut [Lanes<F>]; 2],
@@ -75,7 +75,7 @@ fn step<F: Float, const READS: bool>(
 /// its first. Stores a_tᵀ G_t, the gradient of the projection, and G_tᵀ k_t, that of the value.
 #[inline(always)]
 pub(super) fn walk_back<F: Float>(
-    span: &Span<F>,
+    span: &DeltaRuleSpan<F>,
     group: usize,
     grad: &mut [Lanes<F>],
     [of_projections, of_values]: [&mut [Lanes<F>]; 2],

@@ -1,24 +1,24 @@
 //! The forward pass of one task.
 
 use super::columns::walk;
-use super::span::Span;
+use super::span::DeltaRuleSpan;
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{splat, Lanes};
-use crate::runtime::matrix_state::{result, write_features, Sizes, Steps, Task};
-use crate::runtime::strips::Rows;
+use crate::runtime::matrix_state::{result, write_features, SpanSteps, StateSizes, Task};
+use crate::runtime::strips::StripRows;
 use dsf_simd::simd;
 
-pub(super) fn forward<F: Float>(op: &Sizes, ins: &[&[F]]) -> Vec<F> {
+pub(super) fn forward<F: Float>(op: &StateSizes, ins: &[&[F]]) -> Vec<F> {
     result(op, ins, forward_task)
 }
 
 #[simd]
-fn forward_task<F: Float>(task: &Task<F>, mut o: Rows<F>) {
-    let mut span = Span::new(task);
+fn forward_task<F: Float>(task: &Task<F>, mut o: StripRows<F>) {
+    let mut span = DeltaRuleSpan::new(task);
     let groups = span.steps.along_values;
     let mut state: Vec<Lanes<F>> = vec![splat(F::zero()); span.rows * groups];
     let mut sums: [Vec<Lanes<F>>; 2] = [Vec::new(), Vec::new()];
-    for times in Steps::spans(task) {
+    for times in SpanSteps::spans(task) {
         span.load_with_queries(task, times, None);
         for sums in &mut sums {
             sums.resize(span.len() * groups, splat(F::zero()));

@@ -2,10 +2,10 @@
 //! Projections and their gradients are given, so rows do not depend on each other, and a block stays in registers for a
 //! whole span.
 
-use super::span::Span;
+use super::span::DeltaRuleSpan;
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{by_index, each, splat, Lanes, LANES};
-use crate::runtime::matrix_state::{blocks, each_group, product, weighted, without_trace, Block, BLOCK, IN_GROUP};
+use crate::runtime::matrix_state::{blocks, each_group, product, weighted, without_trace, StateBlock, BLOCK, IN_GROUP};
 
 /// Data of the columns of the state at each event, in addition to values and gradients of the result.
 pub(super) struct OfColumns<'a, F> {
@@ -20,7 +20,7 @@ pub(super) struct OfColumns<'a, F> {
 
 /// Sums over columns for each event of the span, in groups of rows.
 #[derive(Default)]
-pub(super) struct Sums<F> {
+pub(super) struct ColumnSums<F> {
     pub(super) queries: Vec<Lanes<F>>,
     pub(super) keys: Vec<Lanes<F>>,
     pub(super) decays: Vec<Lanes<F>>,
@@ -28,7 +28,7 @@ pub(super) struct Sums<F> {
     pub(super) b: Vec<Lanes<F>>,
 }
 
-impl<F: Float> Sums<F> {
+impl<F: Float> ColumnSums<F> {
     #[inline(always)]
     pub(super) fn clear(&mut self, groups: usize) {
         let all = [&mut self.queries, &mut self.keys, &mut self.decays];
@@ -43,11 +43,11 @@ impl<F: Float> Sums<F> {
 /// each event.
 #[inline(always)]
 pub(super) fn add<F: Float>(
-    span: &Span<F>,
+    span: &DeltaRuleSpan<F>,
     (column, group): (usize, usize),
     of: &OfColumns<F>,
-    kept: &mut [Block<F>],
-    sums: &mut Sums<F>,
+    kept: &mut [StateBlock<F>],
+    sums: &mut ColumnSums<F>,
 ) {
     let [h, of_state] = by_index(|n| gather(span, of.states[n], (column, group)));
     replay(span, (column, group), h, of, kept, sums);
@@ -56,7 +56,7 @@ pub(super) fn add<F: Float>(
 
 /// Gathers a block of columns for a group of rows from the layout of the walks by columns.
 #[inline(always)]
-fn gather<F: Float>(span: &Span<F>, state: &[Lanes<F>], (column, group): (usize, usize)) -> Block<F> {
+fn gather<F: Float>(span: &DeltaRuleSpan<F>, state: &[Lanes<F>], (column, group): (usize, usize)) -> StateBlock<F> {
     let rows = &state[column / IN_GROUP * span.rows..][..span.rows];
     let first = column % IN_GROUP * BLOCK;
     let mut block = [splat(F::zero()); BLOCK];
@@ -72,12 +72,12 @@ fn gather<F: Float>(span: &Span<F>, state: &[Lanes<F>], (column, group): (usize,
 /// Events without a query have zeros for it.
 #[inline(always)]
 fn replay<F: Float>(
-    span: &Span<F>,
+    span: &DeltaRuleSpan<F>,
     (column, group): (usize, usize),
-    mut h: Block<F>,
+    mut h: StateBlock<F>,
     of: &OfColumns<F>,
-    kept: &mut [Block<F>],
-    sums: &mut Sums<F>,
+    kept: &mut [StateBlock<F>],
+    sums: &mut ColumnSums<F>,
 ) {
     let steps = &span.steps;
     let (groups, across) = (steps.along_keys, steps.along_values * IN_GROUP);
@@ -104,12 +104,12 @@ fn replay<F: Float>(
 /// their multiplication by the decay.
 #[inline(always)]
 fn walk_back<F: Float>(
-    span: &Span<F>,
+    span: &DeltaRuleSpan<F>,
     (column, group): (usize, usize),
-    mut of_state: Block<F>,
+    mut of_state: StateBlock<F>,
     of: &OfColumns<F>,
-    kept: &[Block<F>],
-    sums: &mut Sums<F>,
+    kept: &[StateBlock<F>],
+    sums: &mut ColumnSums<F>,
 ) {
     let steps = &span.steps;
     let (groups, across) = (steps.along_keys, steps.along_values * IN_GROUP);

@@ -3,22 +3,22 @@
 use super::super::{A, B};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{splat, Lanes, LANES};
-use crate::runtime::matrix_state::{Steps, Task};
+use crate::runtime::matrix_state::{SpanSteps, Task};
 use std::ops::Range;
 
 /// The events of a span with their inputs, all in groups of lanes. After them comes one more, whose
 /// transition is the identity (decays of 1, b of 0): walks apply the transition of the event after.
-pub(super) struct Span<F> {
-    pub(super) steps: Steps<F>,
+pub(super) struct DeltaRuleSpan<F> {
+    pub(super) steps: SpanSteps<F>,
     pub(super) a: Vec<Lanes<F>>,
     pub(super) b: Vec<Lanes<F>>,
     /// m, the rows of a state.
     pub(super) rows: usize,
 }
 
-impl<F: Float> Span<F> {
+impl<F: Float> DeltaRuleSpan<F> {
     pub(super) fn new(task: &Task<F>) -> Self {
-        Self { steps: Steps::new(task), a: Vec::new(), b: Vec::new(), rows: task.sizes.keys }
+        Self { steps: SpanSteps::new(task), a: Vec::new(), b: Vec::new(), rows: task.sizes.keys }
     }
 
     /// [`Steps::load`].

@@ -7,7 +7,7 @@ use super::{add, copy, step, StripInputs};
 use crate::runtime::autograd::Used;
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{each, load, map, splat, store, sum_parts, Lanes, LANES};
-use crate::runtime::strips::Rows;
+use crate::runtime::strips::StripRows;
 use crate::runtime::zeros::zeros;
 use dsf_simd::simd;
 use std::ops::Range;
@@ -34,7 +34,7 @@ pub(super) fn backward<R: Rule, F: Float>(scan: &Scan<R>, ins: &[&[F]], out: Use
 }
 
 /// The buffers of the backward pass of a strip. Each row holds the strip's groups of lanes.
-struct Scratch<F> {
+struct GatedScanScratch<F> {
     /// The state before each chunk.
     kept: Vec<Lanes<F>>,
     /// Decays and input scales inside a chunk.
@@ -47,7 +47,7 @@ struct Scratch<F> {
     gp: Vec<Lanes<F>>,
 }
 
-impl<F: Float> Scratch<F> {
+impl<F: Float> GatedScanScratch<F> {
     fn new(ins: &StripInputs<F>) -> Self {
         let rows = ins.len.min(CHUNK);
         let lanes = |rows| ins.strip.lanes(rows);
@@ -66,10 +66,10 @@ fn backward_strip<R: Rule, F: Float>(
     scan: &Scan<R>,
     ins: &StripInputs<F>,
     out: Used<&[F]>,
-    [mut gz, mut gx, mut gp]: [Rows<F>; 3],
+    [mut gz, mut gx, mut gp]: [StripRows<F>; 3],
 ) {
     let (sizes, sequence) = (&scan.sizes, ins.strip.sequence);
-    let mut scratch = Scratch::new(ins);
+    let mut scratch = GatedScanScratch::new(ins);
     let mut rows = sizes.rows();
     let end = sizes.time(sequence, rows - 1) + 1; // no gradient comes from later
     keep_states(scan, ins, out.value, end, &mut scratch);
@@ -92,7 +92,13 @@ fn backward_strip<R: Rule, F: Float>(
 /// Stores the state before each chunk that ends by `end`: read from the output if that holds every
 /// state, otherwise recomputed.
 #[inline(always)]
-fn keep_states<R: Rule, F: Float>(scan: &Scan<R>, ins: &StripInputs<F>, h: &[F], end: usize, scratch: &mut Scratch<F>) {
+fn keep_states<R: Rule, F: Float>(
+    scan: &Scan<R>,
+    ins: &StripInputs<F>,
+    h: &[F],
+    end: usize,
+    scratch: &mut GatedScanScratch<F>,
+) {
     let groups = ins.groups();
     let chunks = scratch.kept.chunks_exact_mut(groups).enumerate();
     let chunks = chunks.skip(1).take(end.saturating_sub(1) / CHUNK);
@@ -114,9 +120,9 @@ fn keep_states<R: Rule, F: Float>(scan: &Scan<R>, ins: &StripInputs<F>, h: &[F],
 
 /// Recomputes the gates and states of one chunk.
 #[inline(always)]
-fn replay<R: Rule, F: Float>(rule: R, ins: &StripInputs<F>, times: Range<usize>, scratch: &mut Scratch<F>) {
+fn replay<R: Rule, F: Float>(rule: R, ins: &StripInputs<F>, times: Range<usize>, scratch: &mut GatedScanScratch<F>) {
     let groups = ins.groups();
-    let Scratch { kept, gates: [f, s], h, carry: _, gp: _ } = scratch;
+    let GatedScanScratch { kept, gates: [f, s], h, carry: _, gp: _ } = scratch;
     let before = &kept[times.start / CHUNK * groups..][..groups];
     h[..groups].copy_from_slice(before);
     for (j, t) in times.enumerate() {
@@ -131,10 +137,16 @@ fn replay<R: Rule, F: Float>(rule: R, ins: &StripInputs<F>, times: Range<usize>,
 
 /// One step of the backward pass; `to` are the rows of the gradients of z_f, z_i and x.
 #[inline(always)]
-fn step_back<R: Rule, F: Float>(rule: R, ins: &StripInputs<F>, t: usize, scratch: &mut Scratch<F>, to: [&mut [F]; 3]) {
+fn step_back<R: Rule, F: Float>(
+    rule: R,
+    ins: &StripInputs<F>,
+    t: usize,
+    scratch: &mut GatedScanScratch<F>,
+    to: [&mut [F]; 3],
+) {
     let groups = ins.groups();
     let j = t % CHUNK * groups;
-    let Scratch { gates: [f, s], h, carry, gp, .. } = scratch;
+    let GatedScanScratch { gates: [f, s], h, carry, gp, .. } = scratch;
     let kept = [&f[j..][..groups], &s[j..][..groups], &h[j..][..groups]];
     let (carry, gp) = (&mut carry[..groups], &mut gp[..groups]);
     let rows = map(ins.at(t), |row| row.as_chunks());

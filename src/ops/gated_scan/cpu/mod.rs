@@ -3,11 +3,11 @@
 mod backward;
 
 use super::rules::{At, Rule};
-use super::{Scan, Sizes};
+use super::{Scan, ScanSizes};
 use crate::runtime::autograd::{Backward, CpuOp, Forward};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{each, load, map, splat, store, Lanes, LANES};
-use crate::runtime::strips::{Rows, Strip, Strips};
+use crate::runtime::strips::{Strip, StripRows, Strips};
 use crate::runtime::zeros::zeros;
 use dsf_simd::simd;
 
@@ -68,7 +68,7 @@ impl<R: Rule> Scan<R> {
 }
 
 #[simd]
-fn forward_strip<R: Rule, F: Float>(scan: &Scan<R>, ins: &StripInputs<F>, h: Rows<F>) {
+fn forward_strip<R: Rule, F: Float>(scan: &Scan<R>, ins: &StripInputs<F>, h: StripRows<F>) {
     let mut state = ins.strip.lanes(1);
     let mut t = 0;
     for (row, h) in h.into_iter().enumerate() {
@@ -130,7 +130,7 @@ pub(super) fn add<F: Float>(row: &[F], to: &mut [Lanes<F>]) {
     }
 }
 
-impl Sizes {
+impl ScanSizes {
     /// The time of state `row` of a sequence.
     #[inline(always)]
     fn time(&self, sequence: usize, row: usize) -> usize {

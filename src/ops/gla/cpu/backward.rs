@@ -9,53 +9,53 @@ use crate::runtime::float::Float;
 use crate::runtime::lanes::{by_index, each, splat, sum, Lanes};
 use crate::runtime::matrix_state::{
     blocks, each_group, gradients, product, weighted, without_trace, without_traces, write_decays, write_features,
-    Block, Sizes, Steps, Task, BLOCK, IN_GROUP, SPAN,
+    SpanSteps, StateBlock, StateSizes, Task, BLOCK, IN_GROUP, SPAN,
 };
-use crate::runtime::strips::Rows;
+use crate::runtime::strips::StripRows;
 use dsf_simd::simd;
 
 /// The gradients of q, k, v and g, given that of the result.
-pub(super) fn backward<F: Float>(op: &Sizes, ins: &[&[F]], go: &[F]) -> Vec<Vec<F>> {
+pub(super) fn backward<F: Float>(op: &StateSizes, ins: &[&[F]], go: &[F]) -> Vec<Vec<F>> {
     gradients::<F, 4>(op, ins, |task, outs| {
-        backward_task(task, go, Grads::of(outs));
+        backward_task(task, go, GlaGrads::of(outs));
     })
 }
 
 /// The gradients that a task writes, zero on entry.
-struct Grads<'a, F> {
-    q: Rows<'a, F>,
-    k: Rows<'a, F>,
-    v: Rows<'a, F>,
-    g: Rows<'a, F>,
+struct GlaGrads<'a, F> {
+    q: StripRows<'a, F>,
+    k: StripRows<'a, F>,
+    v: StripRows<'a, F>,
+    g: StripRows<'a, F>,
 }
 
-impl<'a, F> Grads<'a, F> {
-    fn of([q, k, v, g]: [Rows<'a, F>; 4]) -> Self {
+impl<'a, F> GlaGrads<'a, F> {
+    fn of([q, k, v, g]: [StripRows<'a, F>; 4]) -> Self {
         Self { q, k, v, g }
     }
 }
 
 /// The buffers of a task.
-struct Scratch<F> {
-    steps: Steps<F>,
+struct GlaScratch<F> {
+    steps: SpanSteps<F>,
     /// The states before each span, block after block.
-    kept: Vec<Block<F>>,
+    kept: Vec<StateBlock<F>>,
     /// The gradient of the state that flows back from later spans.
-    carry: Vec<Block<F>>,
+    carry: Vec<StateBlock<F>>,
     /// Decayed states diag(e^{g_t}) S_{t-1} of one block.
-    decayed: Vec<Block<F>>,
+    decayed: Vec<StateBlock<F>>,
     /// Gradients of the span's queries, keys and decays.
     of_keys: [Vec<Lanes<F>>; 3],
     /// Gradients of one block of columns of the values, before their sum over lanes.
-    of_values: Vec<Block<F>>,
+    of_values: Vec<StateBlock<F>>,
 }
 
-impl<F: Float> Scratch<F> {
+impl<F: Float> GlaScratch<F> {
     fn new(task: &Task<F>) -> Self {
-        let steps = Steps::new(task);
+        let steps = SpanSteps::new(task);
         let size = steps.along_keys * task.columns.len().div_ceil(BLOCK);
         let zero = [splat(F::zero()); BLOCK];
-        let spans = Steps::spans(task).count();
+        let spans = SpanSteps::spans(task).count();
         Self {
             steps,
             kept: vec![zero; spans * size],
@@ -73,10 +73,10 @@ impl<F: Float> Scratch<F> {
 }
 
 #[simd]
-fn backward_task<F: Float>(task: &Task<F>, go: &[F], mut grads: Grads<F>) {
-    let mut scratch = Scratch::new(task);
+fn backward_task<F: Float>(task: &Task<F>, go: &[F], mut grads: GlaGrads<F>) {
+    let mut scratch = GlaScratch::new(task);
     keep_states(task, &mut scratch);
-    for span in Steps::spans(task).rev() {
+    for span in SpanSteps::spans(task).rev() {
         let kept = span.start / SPAN * scratch.size();
         scratch.steps.load_with_queries(task, span, Some(go));
         span_back(task, kept, &mut scratch, &mut grads);
@@ -86,10 +86,10 @@ fn backward_task<F: Float>(task: &Task<F>, go: &[F], mut grads: Grads<F>) {
 
 /// Stores the state before each span.
 #[inline(always)]
-fn keep_states<F: Float>(task: &Task<F>, scratch: &mut Scratch<F>) {
+fn keep_states<F: Float>(task: &Task<F>, scratch: &mut GlaScratch<F>) {
     let (size, groups) = (scratch.size(), scratch.steps.along_keys);
-    let last = Steps::spans(task).count() - 1;
-    for (index, span) in Steps::spans(task).take(last).enumerate() {
+    let last = SpanSteps::spans(task).count() - 1;
+    for (index, span) in SpanSteps::spans(task).take(last).enumerate() {
         scratch.steps.load(task, span);
         for block in 0..size {
             let state = scratch.kept[index * size + block];
@@ -101,7 +101,7 @@ fn keep_states<F: Float>(task: &Task<F>, scratch: &mut Scratch<F>) {
 
 /// Runs a block of columns and a group of rows through the span.
 #[inline(always)]
-fn advance<F: Float>(steps: &Steps<F>, (column, group): (usize, usize), mut h: Block<F>) -> Block<F> {
+fn advance<F: Float>(steps: &SpanSteps<F>, (column, group): (usize, usize), mut h: StateBlock<F>) -> StateBlock<F> {
     let (groups, across) = (steps.along_keys, steps.along_values * IN_GROUP);
     let values = blocks(&steps.values);
     for j in 0..steps.events.len() {
@@ -114,8 +114,8 @@ fn advance<F: Float>(steps: &Steps<F>, (column, group): (usize, usize), mut h: B
 
 /// The gradients of one span; the states before it begin at `kept`.
 #[inline(always)]
-fn span_back<F: Float>(task: &Task<F>, kept: usize, scratch: &mut Scratch<F>, grads: &mut Grads<F>) {
-    let Scratch { steps, kept: states, carry, decayed, of_keys, of_values } = scratch;
+fn span_back<F: Float>(task: &Task<F>, kept: usize, scratch: &mut GlaScratch<F>, grads: &mut GlaGrads<F>) {
+    let GlaScratch { steps, kept: states, carry, decayed, of_keys, of_values } = scratch;
     let (events, groups) = (steps.events.len(), steps.along_keys);
     let zero = [splat(F::zero()); BLOCK];
     for of_keys in of_keys.iter_mut() {
@@ -148,10 +148,10 @@ fn span_back<F: Float>(task: &Task<F>, kept: usize, scratch: &mut Scratch<F>, gr
 /// without a query have zeros for it: a branch would move the state through memory.
 #[inline(always)]
 fn replay<F: Float>(
-    steps: &Steps<F>,
+    steps: &SpanSteps<F>,
     (column, group): (usize, usize),
-    mut h: Block<F>,
-    decayed: &mut [Block<F>],
+    mut h: StateBlock<F>,
+    decayed: &mut [StateBlock<F>],
     of_queries: &mut [Lanes<F>],
 ) {
     let (groups, across) = (steps.along_keys, steps.along_values * IN_GROUP);
@@ -172,12 +172,12 @@ fn replay<F: Float>(
 /// lane.
 #[inline(always)]
 fn walk_back<F: Float>(
-    steps: &Steps<F>,
+    steps: &SpanSteps<F>,
     (column, group): (usize, usize),
-    carry: &mut Block<F>,
-    decayed: &[Block<F>],
+    carry: &mut StateBlock<F>,
+    decayed: &[StateBlock<F>],
     [of_keys, of_decays]: [&mut [Lanes<F>]; 2],
-    of_values: &mut [Block<F>],
+    of_values: &mut [StateBlock<F>],
 ) {
     let (groups, across) = (steps.along_keys, steps.along_values * IN_GROUP);
     let (values, grads) = (blocks(&steps.values), blocks(&steps.grads));
@@ -199,7 +199,7 @@ fn walk_back<F: Float>(
 
 /// Writes the gradients of the span's queries, keys and decays.
 #[inline(always)]
-fn write<F: Float>(scratch: &Scratch<F>, grads: &mut Grads<F>) {
+fn write<F: Float>(scratch: &GlaScratch<F>, grads: &mut GlaGrads<F>) {
     let groups = scratch.steps.along_keys;
     for (j, event) in scratch.steps.events.iter().enumerate() {
         let [of_query, of_key, of_decay] = by_index(|n| &scratch.of_keys[n][j * groups..][..groups]);

@@ -4,22 +4,23 @@
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{each, map, splat, Lanes};
 use crate::runtime::matrix_state::{
-    blocks, each_group, result, weighted, without_traces, write_features, Block, Sizes, Steps, Task, BLOCK, IN_GROUP,
+    blocks, each_group, result, weighted, without_traces, write_features, SpanSteps, StateBlock, StateSizes, Task,
+    BLOCK, IN_GROUP,
 };
-use crate::runtime::strips::Rows;
+use crate::runtime::strips::StripRows;
 use dsf_simd::simd;
 
-pub(super) fn forward<F: Float>(op: &Sizes, ins: &[&[F]]) -> Vec<F> {
+pub(super) fn forward<F: Float>(op: &StateSizes, ins: &[&[F]]) -> Vec<F> {
     result(op, ins, forward_task)
 }
 
 #[simd]
-fn forward_task<F: Float>(task: &Task<F>, mut o: Rows<F>) {
-    let mut steps = Steps::new(task);
+fn forward_task<F: Float>(task: &Task<F>, mut o: StripRows<F>) {
+    let mut steps = SpanSteps::new(task);
     let (rows, groups) = (task.sizes.keys.div_ceil(BLOCK), steps.along_values);
-    let mut state: Vec<Block<F>> = vec![[splat(F::zero()); BLOCK]; rows * groups];
+    let mut state: Vec<StateBlock<F>> = vec![[splat(F::zero()); BLOCK]; rows * groups];
     let mut sums: Vec<Lanes<F>> = Vec::new();
-    for span in Steps::spans(task) {
+    for span in SpanSteps::spans(task) {
         steps.load_with_queries(task, span, None);
         sums.clear();
         sums.resize(steps.events.len() * groups, splat(F::zero()));
@@ -39,7 +40,12 @@ fn forward_task<F: Float>(task: &Task<F>, mut o: Rows<F>) {
 
 /// Runs a block of rows and a group of columns through the span, and adds the read-outs of its queries.
 #[inline(always)]
-fn walk<F: Float>(steps: &Steps<F>, (row, group): (usize, usize), state: &mut Block<F>, sums: &mut [Lanes<F>]) {
+fn walk<F: Float>(
+    steps: &SpanSteps<F>,
+    (row, group): (usize, usize),
+    state: &mut StateBlock<F>,
+    sums: &mut [Lanes<F>],
+) {
     let inputs = [&steps.keys, &steps.decays, &steps.queries];
     let [keys, decays, queries] = map(inputs, |x| blocks(x));
     let (across, groups) = (steps.along_keys * IN_GROUP, steps.along_values);

@@ -12,13 +12,13 @@ pub(super) struct Channel<'a, F> {
 }
 
 /// Buffers for the gradients of a channel, if they are needed; the gradient of the kernel is zero on entry.
-pub(super) struct Gradients<'a, F> {
+pub(super) struct ChannelGradients<'a, F> {
     pub(super) u: Option<&'a mut [F]>,
     pub(super) kernel: Option<&'a mut [F]>,
 }
 
 /// A way to compute the sums of a convolution.
-pub(super) trait Sums<F>: Sync {
+pub(super) trait ConvolutionSums<F>: Sync {
     /// Scratch memory for any number of channels.
     type Memory: Send;
 
@@ -28,5 +28,5 @@ pub(super) trait Sums<F>: Sync {
     fn forward(&self, memory: &mut Self::Memory, channel: Channel<F>, y: &mut [F]);
 
     /// Writes the gradients, given that of y (B, L).
-    fn backward(&self, memory: &mut Self::Memory, channel: Channel<F>, gy: &[F], gradients: Gradients<F>);
+    fn backward(&self, memory: &mut Self::Memory, channel: Channel<F>, gy: &[F], gradients: ChannelGradients<F>);
 }

@@ -1,6 +1,6 @@
 //! Convolutions with few taps, summed directly.
 
-use super::channel::{Channel, Gradients, Sums};
+use super::channel::{Channel, ChannelGradients, ConvolutionSums};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{by_index, dot};
 use dsf_simd::simd;
@@ -17,7 +17,7 @@ pub(super) struct Direct {
 }
 
 /// Scratch memory of a thread, reused for one channel after another.
-pub(super) struct Memory<F> {
+pub(super) struct DirectScratch<F> {
     /// The kernel, the last tap first.
     reversed: Vec<F>,
     /// A sequence preceded by zeros, so that every tap has an input.
@@ -26,15 +26,15 @@ pub(super) struct Memory<F> {
     before: Vec<F>,
 }
 
-impl<F: Float> Sums<F> for Direct {
-    type Memory = Memory<F>;
+impl<F: Float> ConvolutionSums<F> for Direct {
+    type Memory = DirectScratch<F>;
 
-    fn memory(&self) -> Memory<F> {
+    fn memory(&self) -> DirectScratch<F> {
         let padded = vec![F::zero(); self.len + self.taps - 1];
-        Memory { reversed: vec![F::zero(); self.taps], behind: padded.clone(), before: padded }
+        DirectScratch { reversed: vec![F::zero(); self.taps], behind: padded.clone(), before: padded }
     }
 
-    fn forward(&self, memory: &mut Memory<F>, channel: Channel<F>, y: &mut [F]) {
+    fn forward(&self, memory: &mut DirectScratch<F>, channel: Channel<F>, y: &mut [F]) {
         memory.reverse(channel.kernel);
         let sequences = y.chunks_exact_mut(channel.len);
         for (y, u) in sequences.zip(channel.u.chunks_exact(channel.len)) {
@@ -45,10 +45,10 @@ impl<F: Float> Sums<F> for Direct {
 
     fn backward(
         &self,
-        memory: &mut Memory<F>,
+        memory: &mut DirectScratch<F>,
         channel: Channel<F>,
         gy: &[F],
-        Gradients { u: gu, kernel: gk }: Gradients<F>,
+        ChannelGradients { u: gu, kernel: gk }: ChannelGradients<F>,
     ) {
         let mut gu = gu.map(|gu| gu.chunks_exact_mut(channel.len));
         let mut gk = gk;
@@ -66,7 +66,7 @@ impl<F: Float> Sums<F> for Direct {
     }
 }
 
-impl<F: Float> Memory<F> {
+impl<F: Float> DirectScratch<F> {
     fn reverse(&mut self, kernel: &[F]) {
         self.reversed.copy_from_slice(kernel);
         self.reversed.reverse();

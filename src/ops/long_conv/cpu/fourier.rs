@@ -1,7 +1,7 @@
 //! Convolutions as products of spectra. rustfft chooses the instruction set of the transforms itself (AVX with FMA, or
 //! NEON); `DSF_SIMD` does not affect it.
 
-use super::channel::{Channel, Gradients, Sums};
+use super::channel::{Channel, ChannelGradients, ConvolutionSums};
 use crate::runtime::float::Float;
 use dsf_fft::{Complex, ComplexToReal, RealToComplex, Transformed};
 use dsf_simd::simd;
@@ -26,7 +26,7 @@ type Coefficient<F> = Complex<<F as Float>::Stored>;
 type Spectrum<F> = Vec<Coefficient<F>>;
 
 /// Scratch memory of a thread, reused for one channel after another.
-pub(super) struct Memory<F: Float> {
+pub(super) struct FourierScratch<F: Float> {
     signal: Vec<F::Stored>,
     kernel: Spectrum<F>,
     u: Spectrum<F>,
@@ -77,13 +77,13 @@ impl<F: Float> Fourier<F> {
     }
 }
 
-impl<F: Float> Sums<F> for Fourier<F> {
-    type Memory = Memory<F>;
+impl<F: Float> ConvolutionSums<F> for Fourier<F> {
+    type Memory = FourierScratch<F>;
 
-    fn memory(&self) -> Memory<F> {
+    fn memory(&self) -> FourierScratch<F> {
         let spectrum = || self.to.make_output_vec();
         let scratch = self.to.get_scratch_len().max(self.from.get_scratch_len());
-        Memory {
+        FourierScratch {
             signal: self.to.make_input_vec(),
             kernel: spectrum(),
             u: spectrum(),
@@ -93,8 +93,8 @@ impl<F: Float> Sums<F> for Fourier<F> {
         }
     }
 
-    fn forward(&self, memory: &mut Memory<F>, channel: Channel<F>, y: &mut [F]) {
-        let Memory { signal, kernel, u: spectrum, scratch, .. } = memory;
+    fn forward(&self, memory: &mut FourierScratch<F>, channel: Channel<F>, y: &mut [F]) {
+        let FourierScratch { signal, kernel, u: spectrum, scratch, .. } = memory;
         self.transform(channel.kernel, kernel, signal, scratch);
         let sequences = y.chunks_exact_mut(channel.len);
         for (y, u) in sequences.zip(channel.u.chunks_exact(channel.len)) {
@@ -106,12 +106,12 @@ impl<F: Float> Sums<F> for Fourier<F> {
 
     fn backward(
         &self,
-        memory: &mut Memory<F>,
+        memory: &mut FourierScratch<F>,
         channel: Channel<F>,
         gy: &[F],
-        Gradients { u: gu, kernel: gk }: Gradients<F>,
+        ChannelGradients { u: gu, kernel: gk }: ChannelGradients<F>,
     ) {
-        let Memory { signal, kernel, u: spectrum, gy: slopes, sum, scratch } = memory;
+        let FourierScratch { signal, kernel, u: spectrum, gy: slopes, sum, scratch } = memory;
         self.transform(channel.kernel, kernel, signal, scratch);
         sum.fill(Complex::default());
         let mut gu = gu.map(|gu| gu.chunks_exact_mut(channel.len));

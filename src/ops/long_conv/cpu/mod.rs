@@ -11,7 +11,7 @@ use crate::runtime::float::Float;
 use crate::runtime::parallel::InParallel;
 use crate::runtime::transpose::transpose;
 use crate::runtime::zeros::zeros;
-use channel::{Channel, Gradients, Sums};
+use channel::{Channel, ChannelGradients, ConvolutionSums};
 use direct::Direct;
 use fourier::{fast_size, Fourier};
 
@@ -52,7 +52,7 @@ impl LongConv {
     }
 
     /// y as (d, B, L), from u as (d, B, L).
-    fn forward_by<F: Float>(&self, sums: &impl Sums<F>, u: &[F], kernel: &[F]) -> Vec<F> {
+    fn forward_by<F: Float>(&self, sums: &impl ConvolutionSums<F>, u: &[F], kernel: &[F]) -> Vec<F> {
         let mut y = zeros(u.len());
         let channels = y.chunks_mut(self.batch * self.len);
         let channels = channels.zip(self.channels(u, kernel));
@@ -63,7 +63,7 @@ impl LongConv {
     /// The gradients of u, as (d, B, L), and of the kernel, from u and the gradient of y as (d, B, L).
     fn backward_by<F: Float>(
         &self,
-        sums: &impl Sums<F>,
+        sums: &impl ConvolutionSums<F>,
         [u, kernel, gy]: [&[F]; 3],
         needs_grad: &[bool],
     ) -> [Vec<F>; 2] {
@@ -75,7 +75,7 @@ impl LongConv {
         writes.zip(reads).in_parallel_with(
             || sums.memory(),
             |memory, ((gu, gk), (channel, gy))| {
-                let gradients = Gradients {
+                let gradients = ChannelGradients {
                     u: needs_grad[0].then_some(gu),
                     kernel: needs_grad[1].then_some(&mut gk[..self.reach()]),
                 };

@@ -1,6 +1,6 @@
 //! The backward pass of a whole graph.
 
-use super::leaves::{Leaves, Sums};
+use super::leaves::{LeafGradients, Leaves};
 use super::values::Values;
 use crate::gpu::Buffer;
 use candle_core::backprop::GradStore;
@@ -24,7 +24,7 @@ pub fn backward(loss: &Tensor) -> Result<GradStore> {
 }
 
 /// Adds the gradients found by fused ops to those found by candle's own ops.
-fn insert<V: Values>(grads: &mut GradStore, found: Sums<V>) -> Result<()> {
+fn insert<V: Values>(grads: &mut GradStore, found: LeafGradients<V>) -> Result<()> {
     for (x, grad) in found.into_values() {
         let grad = grad.into_tensor(x.shape())?;
         let sum = match grads.remove(&x) {

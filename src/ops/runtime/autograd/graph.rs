@@ -3,7 +3,7 @@
 
 use super::lock;
 use super::producers::{Sink, Source};
-use super::state::State;
+use super::state::Application;
 use super::values::Values;
 use crate::gpu;
 use candle_core::{bail, CpuStorage, CudaStorage, CustomOp1, CustomOp2, CustomOp3, Layout};
@@ -20,21 +20,25 @@ fn token() -> Result<(CpuStorage, Shape)> {
 
 /// A tap or the root of an application.
 struct Node<V: Values> {
-    state: Arc<State<V>>,
+    state: Arc<Application<V>>,
     /// The index of a tap's first input; `None` for the root, whose backward pass is that of the op.
     first: Option<usize>,
 }
 
 /// The node of output `index`, computed before the op was recorded.
-pub(super) struct Out<V: Values> {
-    pub(super) state: Arc<State<V>>,
+pub(super) struct OutputNode<V: Values> {
+    pub(super) state: Arc<Application<V>>,
     pub(super) index: usize,
     pub(super) ready: Mutex<Option<(Storage, Shape)>>,
 }
 
 /// The token of an application, tied to all its tracked inputs: an input that a fused op produced is
 /// represented by the token of that op.
-pub(super) fn root<V: Values>(state: &Arc<State<V>>, ins: &[Tensor], sources: &[Option<Source<V>>]) -> Result<Tensor> {
+pub(super) fn root<V: Values>(
+    state: &Arc<Application<V>>,
+    ins: &[Tensor],
+    sources: &[Option<Source<V>>],
+) -> Result<Tensor> {
     if ins.len() > MAX_INPUTS {
         let given = ins.len();
         bail!("{}: {given} inputs, but at most {MAX_INPUTS} are possible", state.op.name());
@@ -63,7 +67,7 @@ pub(super) fn root<V: Values>(state: &Arc<State<V>>, ins: &[Tensor], sources: &[
     }
 }
 
-impl<V: Values> CustomOp1 for Out<V> {
+impl<V: Values> CustomOp1 for OutputNode<V> {
     fn name(&self) -> &'static str {
         self.state.op.name()
     }
@@ -88,7 +92,7 @@ impl<V: Values> CustomOp1 for Out<V> {
     }
 }
 
-impl<V: Values> Drop for Out<V> {
+impl<V: Values> Drop for OutputNode<V> {
     fn drop(&mut self) {
         self.state.dropped(self.index);
     }

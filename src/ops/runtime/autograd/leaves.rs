@@ -10,10 +10,10 @@ pub(super) trait Accumulate: Sized {
 }
 
 /// Each variable with the sum of its gradients.
-pub(super) type Sums<V> = HashMap<TensorId, (Tensor, V)>;
+pub(super) type LeafGradients<V> = HashMap<TensorId, (Tensor, V)>;
 
 /// The gradients of variables that a backward pass has found so far; none between backward passes.
-pub(super) struct Leaves<V>(RefCell<Option<Sums<V>>>);
+pub(super) struct Leaves<V>(RefCell<Option<LeafGradients<V>>>);
 
 impl<V: Accumulate> Leaves<V> {
     pub(super) const fn new() -> Self {
@@ -26,7 +26,7 @@ impl<V: Accumulate> Leaves<V> {
     }
 
     /// Ends a backward pass and hands out its sums.
-    pub(super) fn end(&self) -> Sums<V> {
+    pub(super) fn end(&self) -> LeafGradients<V> {
         self.0.borrow_mut().take().unwrap_or_default()
     }
 

@@ -25,8 +25,8 @@ use crate::runtime::route;
 pub use backward::backward;
 use candle_core::op::BackpropOp;
 use candle_core::{bail, DType, Result, Shape, Storage, Tensor};
-use graph::Out;
-use state::State;
+use graph::OutputNode;
+use state::Application;
 use std::sync::{Arc, Mutex};
 use values::{OpOn, Values};
 
@@ -187,12 +187,12 @@ fn apply_as<V: Values>(op: Box<dyn OpOn<V>>, ins: &[&Tensor]) -> Result<Vec<Tens
     }
     let producers = V::registry();
     let sources: Vec<_> = ins.iter().map(|x| producers.of(x)).collect();
-    let state = Arc::new(State::new(op, &ins, &sources, saved));
+    let state = Arc::new(Application::new(op, &ins, &sources, saved));
     let root = graph::root(&state, &ins, &sources)?;
     ready
         .enumerate()
         .map(|(index, ready)| {
-            let out = Out { state: state.clone(), index, ready: Mutex::new(Some(ready?)) };
+            let out = OutputNode { state: state.clone(), index, ready: Mutex::new(Some(ready?)) };
             let out = root.apply_op1(out)?;
             state.produced(index, &out, &root);
             Ok(out)

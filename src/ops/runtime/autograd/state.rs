@@ -7,7 +7,7 @@ use candle_core::{bail, Result, Tensor, TensorId};
 use std::sync::{Arc, Mutex, Weak};
 
 /// An application of `op`: its saved tensors and the gradients that pass through it.
-pub(super) struct State<V: Values> {
+pub(super) struct Application<V: Values> {
     pub(super) op: Box<dyn OpOn<V>>,
     /// The tensors saved for the backward pass, which runs once and then frees them.
     saved: Mutex<Option<Saved<V>>>,
@@ -35,7 +35,7 @@ struct Output<V> {
     grad: Option<V>,
 }
 
-impl<V: Values> State<V> {
+impl<V: Values> Application<V> {
     pub(super) fn new(op: Box<dyn OpOn<V>>, ins: &[Tensor], sources: &[Option<Source<V>>], values: Vec<V>) -> Self {
         let empty = |_| Output { id: None, value: None, grad: None };
         let source = |s: &Option<Source<V>>| s.as_ref().map(|s| (s.sink.clone(), s.index));
@@ -105,7 +105,7 @@ impl<V: Values> State<V> {
     }
 }
 
-impl<V: Values> Sink<V> for State<V> {
+impl<V: Values> Sink<V> for Application<V> {
     fn receive(&self, index: usize, grad: V) -> Result<()> {
         match &mut lock(&self.outs)[index].grad {
             Some(sum) => sum.add(grad),

@@ -6,7 +6,7 @@ use crate::runtime::distance::numbers;
 use candle_core::{DType, Device, Result, Tensor};
 
 /// B, L, s, m, e, and the decays of a head.
-pub(crate) type Sizes = [usize; 6];
+pub(crate) type CheckSizes = [usize; 6];
 
 /// An op with a matrix state.
 pub(crate) struct MatrixOp {
@@ -19,11 +19,11 @@ pub(crate) struct MatrixOp {
 
 impl MatrixOp {
     /// Inputs whose transitions neither grow nor vanish, with a query at every step.
-    pub(crate) fn case(&self, sizes: Sizes) -> Case {
+    pub(crate) fn case(&self, sizes: CheckSizes) -> Case {
         self.case_of_rows(sizes, sizes[1])
     }
 
-    fn case_of_rows(&self, [batch, len, heads, keys, values, decays]: Sizes, rows: usize) -> Case {
+    fn case_of_rows(&self, [batch, len, heads, keys, values, decays]: CheckSizes, rows: usize) -> Case {
         let name = format!("{batch} x {len} x {heads}, {keys} by {values}, {decays} decays, {rows} rows");
         let case = Case::new(name)
             .normal("q", &[batch, rows, heads, keys])
@@ -34,7 +34,7 @@ impl MatrixOp {
     }
 
     /// Inputs with queries at [`some_times`].
-    fn case_of_some(&self, sizes: Sizes) -> Case {
+    fn case_of_some(&self, sizes: CheckSizes) -> Case {
         self.case_of_rows(sizes, 4)
     }
 
@@ -68,7 +68,7 @@ impl MatrixOp {
     }
 
     /// The suite, for queries at all times and at some.
-    pub(crate) fn suite(&self, sizes: &[Sizes], refused: &[Refused]) {
+    pub(crate) fn suite(&self, sizes: &[CheckSizes], refused: &[Refused]) {
         let tiny = [1, 2].map(|decays| [2, 4, 2, 2, 3, decays]);
         let special = [self.case([1, 700, 2, 5, 6, 5]), self.extreme(1), self.extreme(8)];
         let whole = Suite {
@@ -98,12 +98,12 @@ impl MatrixOp {
         agree(&[case], |ins| (self.fused)(ins, Some(&rows)), |ins| (self.reference)(ins, Some(&rows)));
     }
 
-    pub(crate) fn kernels_agree(&self, sizes: &[Sizes]) {
+    pub(crate) fn kernels_agree(&self, sizes: &[CheckSizes]) {
         let cases: Vec<Case> = sizes.iter().map(|&sizes| self.case(sizes)).collect();
         kernels_agree(&cases, |ins| self.fused(ins), |ins| self.reference(ins));
     }
 
-    pub(crate) fn kernels_agree_at_some_times(&self, sizes: &[Sizes]) {
+    pub(crate) fn kernels_agree_at_some_times(&self, sizes: &[CheckSizes]) {
         for &sizes in sizes {
             let case = self.case_of_some(sizes);
             kernels_agree(&[case], |ins| self.fused_at_some(ins), |ins| self.reference_at_some(ins));

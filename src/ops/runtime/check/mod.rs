@@ -100,10 +100,10 @@ fn cotangent(like: &Tensor) -> Tensor {
 }
 
 /// The op under test, as a trait object, so that the checks are compiled once instead of for every test.
-type Op<'a> = &'a dyn Fn(&[Tensor]) -> Result<Tensor>;
+type CheckedOp<'a> = &'a dyn Fn(&[Tensor]) -> Result<Tensor>;
 
 /// The output, then the gradient of <output, cotangent> for each input.
-fn run(vars: &[Var], op: Op) -> Vec<Tensor> {
+fn run(vars: &[Var], op: CheckedOp) -> Vec<Tensor> {
     let tensors: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
     let out = op(&tensors).unwrap();
     let grads = (&out * cotangent(&out)).unwrap().sum_all().unwrap().backward().unwrap();
@@ -182,7 +182,7 @@ pub(crate) fn finite_differences(case: &Case, op: impl Fn(&[Tensor]) -> Result<T
     slopes_agree(case, &op);
 }
 
-fn slopes_agree(case: &Case, op: Op) {
+fn slopes_agree(case: &Case, op: CheckedOp) {
     const STEP: f64 = 1e-5;
     let value = |inputs: &[Tensor]| {
         let out = op(inputs).unwrap();
@@ -227,7 +227,7 @@ pub(crate) fn partial_tracking(case: &Case, op: impl Fn(&[Tensor]) -> Result<Ten
     partial_tracking_in(DType::F64, case, &op);
 }
 
-fn partial_tracking_in(dtype: DType, case: &Case, op: Op) {
+fn partial_tracking_in(dtype: DType, case: &Case, op: CheckedOp) {
     let vars = case.vars(dtype);
     let all = run(&vars, op);
     for subset in 1u32..1 << vars.len() {

@@ -14,7 +14,7 @@ const GROUPS: usize = 5;
 pub(super) const LEAF: usize = LANES;
 
 /// A boundary and the steps on both sides of it: the pairs (s, t) that meet at this boundary.
-pub(super) struct Span {
+pub(super) struct BoundarySpan {
     pub(super) left: Range<usize>,
     pub(super) right: Range<usize>,
 }
@@ -93,12 +93,14 @@ impl<'a, F> Chunk<'a, F> {
 
     /// The boundaries inside the chunk; every pair of steps of different leaves meets at exactly
     /// one of them.
-    pub(super) fn spans(&self) -> impl Iterator<Item = Span> {
+    pub(super) fn spans(&self) -> impl Iterator<Item = BoundarySpan> {
         let steps = self.steps;
         let halves = (0..).map(|level| LEAF << level);
         halves.take_while(move |&half| half < steps).flat_map(move |half| {
-            let span =
-                move |middle: usize| Span { left: middle - half..middle, right: middle..(middle + half).min(steps) };
+            let span = move |middle: usize| BoundarySpan {
+                left: middle - half..middle,
+                right: middle..(middle + half).min(steps),
+            };
             (half..steps).step_by(2 * half).map(span)
         })
     }

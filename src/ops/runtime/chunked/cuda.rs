@@ -23,19 +23,19 @@ pub(crate) struct Launched<'a> {
     pub(crate) len: usize,
     pub(crate) channels: usize,
     pub(crate) states: usize,
-    pub(crate) rows: Rows<'a>,
+    pub(crate) rows: SummedTimes<'a>,
     /// (sequences, L, n).
     pub(crate) b: View<'a>,
     /// (sequences, R, n).
     pub(crate) c: View<'a>,
     /// (sequences, L, d).
     pub(crate) x: View<'a>,
-    pub(crate) decay: Option<Decay<'a>>,
+    pub(crate) decay: Option<GpuDecay<'a>>,
 }
 
 /// The times at which the sum is computed.
 #[derive(Clone, Copy)]
-pub(crate) struct Rows<'a> {
+pub(crate) struct SummedTimes<'a> {
     /// Rows of a sequence.
     pub(crate) count: usize,
     /// (lists, R) of u32, ascending; `None` for every step.
@@ -46,7 +46,7 @@ pub(crate) struct Rows<'a> {
 
 /// Decays: v = step · x, and P is the running sum of step · rate.
 #[derive(Clone, Copy)]
-pub(crate) struct Decay<'a> {
+pub(crate) struct GpuDecay<'a> {
     /// (sequences, L, d).
     pub(crate) step: View<'a>,
     /// (d) of f32, negative.
@@ -54,7 +54,7 @@ pub(crate) struct Decay<'a> {
 }
 
 /// The gradients, with the shapes and types of the inputs.
-pub(crate) struct Gradients {
+pub(crate) struct GpuGradients {
     pub(crate) b: Buffer,
     pub(crate) c: Buffer,
     pub(crate) x: Buffer,
@@ -80,7 +80,7 @@ impl Launched<'_> {
     }
 
     /// The gradients, given that of y.
-    pub(crate) fn backward(&self, gy: View) -> Result<Gradients> {
+    pub(crate) fn backward(&self, gy: View) -> Result<GpuGradients> {
         let (before, wholes) = self.before()?;
         let after = self.after(gy, wholes)?;
         let states = vec![before.as_ref().into(), after.as_ref().into()];
@@ -92,7 +92,7 @@ impl Launched<'_> {
             [self.with_rows(gy), states, vec![(&g_scores).into(), (&mut b).into(), (&mut c).into()], self.sizes()];
         let blocks = self.chunks() * self.states.div_ceil(KEYS);
         self.run("chunked_keys", "keys", blocks, &args)?;
-        Ok(Gradients { b, c, x, decay })
+        Ok(GpuGradients { b, c, x, decay })
     }
 
     /// The gradients of x and of the decays, and the contribution of each block of channels to that

@@ -1,8 +1,8 @@
 //! The gradients of one chunk, given those of its rows and of the state after it.
 
-use super::chunk::{Chunk, Span};
+use super::chunk::{BoundarySpan, Chunk};
 use super::leaf;
-use super::work::{clear, hide, Work};
+use super::work::{clear, hide, ChunkWork};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{each, splat, Lanes};
 use crate::runtime::matrix::Matrix;
@@ -10,7 +10,7 @@ use dsf_simd::simd;
 use std::ops::Range;
 
 /// The gradients to write; zero on entry.
-pub(super) struct Out<'a, F> {
+pub(super) struct GradientOutput<'a, F> {
     pub(super) b: &'a mut [F],
     pub(super) c: &'a mut [F],
     pub(super) v: &'a mut [F],
@@ -24,8 +24,8 @@ pub(super) fn gradient<F: Float>(
     chunk: &Chunk<F>,
     states: [&[Matrix<F>]; 2],
     gy: &[F],
-    work: &mut Work<F>,
-    out: Out<F>,
+    work: &mut ChunkWork<F>,
+    out: GradientOutput<F>,
 ) {
     let (op, rows, steps) = (chunk.op, chunk.rows(), chunk.steps());
     if rows == 0 && states[1].is_empty() {
@@ -61,7 +61,7 @@ pub(super) fn gradient<F: Float>(
 /// The gradients through the state before the chunk, which rows read and which passes to the state
 /// after it.
 #[inline(always)]
-fn state_read<F: Float>(chunk: &Chunk<F>, before: &Matrix<F>, after: Option<&Matrix<F>>, work: &mut Work<F>) {
+fn state_read<F: Float>(chunk: &Chunk<F>, before: &Matrix<F>, after: Option<&Matrix<F>>, work: &mut ChunkWork<F>) {
     let (op, rows, all) = (chunk.op, 0..chunk.rows(), 0..chunk.steps());
     if !rows.is_empty() {
         work.set_right(chunk, &all);
@@ -79,7 +79,7 @@ fn state_read<F: Float>(chunk: &Chunk<F>, before: &Matrix<F>, after: Option<&Mat
 
 /// The gradients of the steps through the state after the chunk.
 #[inline(always)]
-fn state_written<F: Float>(chunk: &Chunk<F>, after: &Matrix<F>, work: &mut Work<F>) {
+fn state_written<F: Float>(chunk: &Chunk<F>, after: &Matrix<F>, work: &mut ChunkWork<F>) {
     let (op, all) = (chunk.op, 0..chunk.steps());
     work.set_left(chunk, &all);
     work.set_state_t(op.states, after);
@@ -91,7 +91,7 @@ fn state_written<F: Float>(chunk: &Chunk<F>, after: &Matrix<F>, work: &mut Work<
 
 /// The gradients of the pairs of rows and steps inside the chunk.
 #[inline(always)]
-fn chunk_read<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
+fn chunk_read<F: Float>(chunk: &Chunk<F>, work: &mut ChunkWork<F>) {
     if chunk.rows() == 0 {
         return;
     }
@@ -108,7 +108,7 @@ fn chunk_read<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
 }
 
 #[inline(always)]
-fn undecayed<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
+fn undecayed<F: Float>(chunk: &Chunk<F>, work: &mut ChunkWork<F>) {
     let (rows, steps, width) = (chunk.rows(), chunk.steps(), 0..chunk.op.width());
     let value = &work.value;
     work.left_t.set_transposed(0..steps, value.groups(), |s, g| *value.at(s, g));
@@ -118,7 +118,7 @@ fn undecayed<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
 
 /// The gradients of the pairs of steps left of a boundary and rows right of it.
 #[inline(always)]
-fn span_read<F: Float>(chunk: &Chunk<F>, span: &Span, work: &mut Work<F>) {
+fn span_read<F: Float>(chunk: &Chunk<F>, span: &BoundarySpan, work: &mut ChunkWork<F>) {
     let rows = chunk.rows_at(&span.right);
     if rows.is_empty() {
         return;
@@ -140,14 +140,14 @@ fn span_read<F: Float>(chunk: &Chunk<F>, span: &Span, work: &mut Work<F>) {
 
 /// Converts the gradient of the scores to those of b and c.
 #[inline(always)]
-fn scores_back<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
+fn scores_back<F: Float>(chunk: &Chunk<F>, work: &mut ChunkWork<F>) {
     let (rows, steps, n) = (chunk.rows(), chunk.steps(), chunk.op.states);
     hide(chunk, &mut work.g_scores);
     work.g_c.add_product(0..rows, &work.g_scores, &work.b, |top| (0..chunk.reach(top), 0..n));
     work.g_b.add_transposed_product(0..steps, &work.g_scores, &work.c, |first| chunk.rows_at(&(first..steps)));
 }
 
-impl<F: Float> Work<F> {
+impl<F: Float> ChunkWork<F> {
     /// Sets `left` to the values of `steps`, decayed to the end of these steps.
     #[inline(always)]
     fn set_left(&mut self, chunk: &Chunk<F>, steps: &Range<usize>) {

@@ -2,14 +2,14 @@
 //! decays in between in a register.
 
 use super::chunk::Chunk;
-use super::work::Work;
+use super::work::ChunkWork;
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{each, splat, sum, Lanes};
 use std::ops::Range;
 
 /// Adds the contributions of the steps of a leaf to its rows.
 #[inline(always)]
-pub(super) fn read<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut Work<F>) {
+pub(super) fn read<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut ChunkWork<F>) {
     for row in chunk.rows_at(&steps) {
         let visible = steps.start..chunk.time(row) + 1;
         let scores = &work.scores.row(row)[..visible.end];
@@ -28,7 +28,7 @@ pub(super) fn read<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut W
 
 /// Adds the contributions of the pairs of a leaf to the gradients of scores, values and exponents.
 #[inline(always)]
-pub(super) fn read_back<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut Work<F>) {
+pub(super) fn read_back<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut ChunkWork<F>) {
     for row in chunk.rows_at(&steps) {
         let visible = steps.start..chunk.time(row) + 1;
         work.dots[..visible.len()].fill(splat(F::zero()));
@@ -45,7 +45,7 @@ pub(super) fn read_back<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &
 /// The gradients of one row and group; adds to `dots` lanes whose sums are the gradients of the
 /// row's scores.
 #[inline(always)]
-fn row_back<F: Float>(row: usize, visible: &Range<usize>, g: usize, work: &mut Work<F>) {
+fn row_back<F: Float>(row: usize, visible: &Range<usize>, g: usize, work: &mut ChunkWork<F>) {
     let scores = &work.scores.row(row)[..visible.end];
     let reached = &mut work.reached[..visible.len()];
     let mut now: Lanes<F> = *work.y.at(row, g);

@@ -20,9 +20,9 @@ use crate::runtime::float::Float;
 use crate::runtime::parallel::InParallel;
 use crate::runtime::zeros::zeros;
 use chunk::Chunk;
-use gradient::Out;
+use gradient::GradientOutput;
 use std::ops::Range;
-use work::Work;
+use work::ChunkWork;
 
 /// Steps per chunk.
 const CHUNK: usize = 64;
@@ -87,7 +87,7 @@ pub(crate) struct Decay<'a, F> {
 }
 
 /// The gradients, with the shapes of the inputs.
-pub(crate) struct Grads<F> {
+pub(crate) struct ChunkedGrads<F> {
     pub(crate) b: Vec<F>,
     pub(crate) c: Vec<F>,
     /// The gradient of v.
@@ -114,7 +114,7 @@ impl Chunked {
             let parts = split(y, &chunks, |chunk| chunk.times.len() * self.channels);
             let most = most_rows(&chunks);
             chunks.iter().zip(before).zip(parts).in_parallel_with(
-                || Work::new(self, most),
+                || ChunkWork::new(self, most),
                 |work, ((chunk, before), y)| output::output(chunk, &before, work, y),
             );
         }
@@ -122,10 +122,14 @@ impl Chunked {
     }
 
     /// The gradients, given that of y.
-    pub(crate) fn backward<F: Float>(&self, ins: &Inputs<F>, gy: &[F]) -> Grads<F> {
+    pub(crate) fn backward<F: Float>(&self, ins: &Inputs<F>, gy: &[F]) -> ChunkedGrads<F> {
         let exponents = ins.decay.as_ref().map_or(0, |_| ins.x.len());
-        let mut grads =
-            Grads { b: zeros(ins.b.len()), c: zeros(ins.c.len()), v: zeros(ins.x.len()), exponent: zeros(exponents) };
+        let mut grads = ChunkedGrads {
+            b: zeros(ins.b.len()),
+            c: zeros(ins.c.len()),
+            v: zeros(ins.x.len()),
+            exponent: zeros(exponents),
+        };
         for slab in self.slabs() {
             let chunks = self.chunks(ins, slab.clone());
             let before = state::before(self, &chunks);
@@ -134,7 +138,7 @@ impl Chunked {
             let most = most_rows(&chunks);
             let states = before.into_iter().zip(after);
             chunks.iter().zip(states).zip(outs).in_parallel_with(
-                || Work::new(self, most),
+                || ChunkWork::new(self, most),
                 |work, ((chunk, (before, after)), out)| {
                     gradient::gradient(chunk, [&before, &after], chunk.of_rows(gy), work, out);
                 },
@@ -144,7 +148,12 @@ impl Chunked {
     }
 
     /// The slices of the gradients that each chunk of a slab writes.
-    fn outs<'a, F>(&self, grads: &'a mut Grads<F>, slab: Range<usize>, chunks: &[Chunk<F>]) -> Vec<Out<'a, F>> {
+    fn outs<'a, F>(
+        &self,
+        grads: &'a mut ChunkedGrads<F>,
+        slab: Range<usize>,
+        chunks: &[Chunk<F>],
+    ) -> Vec<GradientOutput<'a, F>> {
         let (n, d) = (self.states, self.channels);
         let exponents = if grads.exponent.is_empty() { 0 } else { d };
         let part = |of_one: usize| slab.start * of_one..slab.end * of_one;
@@ -157,7 +166,7 @@ impl Chunked {
         let v = split(v, chunks, |chunk| chunk.steps() * d);
         let exponent = split(exponent, chunks, |chunk| chunk.steps() * exponents);
         let parts = b.into_iter().zip(c).zip(v).zip(exponent);
-        parts.map(|(((b, c), v), exponent)| Out { b, c, v, exponent }).collect()
+        parts.map(|(((b, c), v), exponent)| GradientOutput { b, c, v, exponent }).collect()
     }
 
     /// The number of chunks of a sequence.

@@ -2,13 +2,13 @@
 
 use super::chunk::Chunk;
 use super::leaf;
-use super::work::{clear, Work};
+use super::work::{clear, ChunkWork};
 use crate::runtime::float::Float;
 use crate::runtime::matrix::Matrix;
 use dsf_simd::simd;
 
 #[simd]
-pub(super) fn output<F: Float>(chunk: &Chunk<F>, before: &[Matrix<F>], work: &mut Work<F>, y: &mut [F]) {
+pub(super) fn output<F: Float>(chunk: &Chunk<F>, before: &[Matrix<F>], work: &mut ChunkWork<F>, y: &mut [F]) {
     if chunk.rows() == 0 {
         return;
     }
@@ -28,7 +28,7 @@ pub(super) fn output<F: Float>(chunk: &Chunk<F>, before: &[Matrix<F>], work: &mu
 
 /// Adds the read-out of the state before the chunk to each row.
 #[inline(always)]
-fn read_state<F: Float>(chunk: &Chunk<F>, state: Option<&Matrix<F>>, work: &mut Work<F>) {
+fn read_state<F: Float>(chunk: &Chunk<F>, state: Option<&Matrix<F>>, work: &mut ChunkWork<F>) {
     let Some(state) = state else {
         clear(&mut work.y, chunk.rows());
         return;
@@ -41,7 +41,7 @@ fn read_state<F: Float>(chunk: &Chunk<F>, state: Option<&Matrix<F>>, work: &mut 
 
 /// Adds the contributions of the chunk's own steps to each row.
 #[inline(always)]
-fn read_chunk<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
+fn read_chunk<F: Float>(chunk: &Chunk<F>, work: &mut ChunkWork<F>) {
     let width = chunk.op.width();
     for span in chunk.spans() {
         let rows = chunk.rows_at(&span.right);

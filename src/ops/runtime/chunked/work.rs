@@ -7,7 +7,7 @@ use crate::runtime::lanes::{splat, Lanes, LANES};
 use crate::runtime::matrix::Matrix;
 
 /// Scratch memory of one task. Steps, rows, states and channels are those of a chunk.
-pub(super) struct Work<F> {
+pub(super) struct ChunkWork<F> {
     /// (steps, n).
     pub(super) b: Matrix<F>,
     /// (rows, n).
@@ -44,7 +44,7 @@ pub(super) struct Work<F> {
     pub(super) dots: Vec<Lanes<F>>,
 }
 
-impl<F: Float> Work<F> {
+impl<F: Float> ChunkWork<F> {
     /// Scratch memory for chunks of at most `rows` rows.
     pub(super) fn new(op: &Chunked, rows: usize) -> Self {
         let (width, states) = (op.width(), op.states);

@@ -10,7 +10,7 @@ use std::ops::Range;
 const PAIR: usize = 2;
 
 /// A tile of a result: `W` columns of a panel of rows.
-type Tile<F, const W: usize> = [[F; W]; PANEL];
+type ResultTile<F, const W: usize> = [[F; W]; PANEL];
 
 impl<F: Float> Matrix<F> {
     /// Sets `rows` to those of a b. `bounds` returns, for the panel that starts at a row, the
@@ -104,7 +104,7 @@ impl<F: Float> Matrix<F> {
         steps: Range<usize>,
         g: usize,
     ) {
-        let mut sums: Tile<F, W> = [splat(F::zero()); PANEL];
+        let mut sums: ResultTile<F, W> = [splat(F::zero()); PANEL];
         // Loops of constant length, so that the tile can live in registers.
         for (r, sums) in sums.iter_mut().enumerate() {
             if ADD && r < rows.len() {
@@ -136,12 +136,12 @@ fn wide<F, const W: usize>(cells: &[Lanes<F>]) -> &[F; W] {
 /// `sums` + Σ_k left(k) b\[k, g ..\], in the order of k.
 #[inline(always)]
 fn tile_product<F: Float, const W: usize>(
-    sums: Tile<F, W>,
+    sums: ResultTile<F, W>,
     steps: Range<usize>,
     left: &impl Fn(usize) -> [F; PANEL],
     b: &Matrix<F>,
     g: usize,
-) -> Tile<F, W> {
+) -> ResultTile<F, W> {
     // Written out: the compiler does not unroll a loop over the rows, and an array indexed by a
     // loop variable would live in memory.
     let [mut s0, mut s1, mut s2, mut s3] = sums;

@@ -1,10 +1,10 @@
 //! Common code of the launches: the events of `cuda/matrix_state.cuh`.
 
-use super::Sizes;
+use super::StateSizes;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use candle_core::{DType, Result};
 
-impl Sizes {
+impl StateSizes {
     /// The events of a sequence: each step with its query or, if times are given, a step or a query
     /// each.
     pub(crate) fn events(&self) -> usize {

@@ -1,11 +1,11 @@
 //! Division into tasks, one for each sequence, head and tile of columns (features of the values), and of the outputs
 //! among them. Columns of a state are independent; sums over all columns are first taken per tile.
 
-use super::{Sizes, DECAYS, QUERIES, VALUES};
+use super::{StateSizes, DECAYS, QUERIES, VALUES};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::LANES;
 use crate::runtime::parallel::InParallel;
-use crate::runtime::strips::Rows;
+use crate::runtime::strips::StripRows;
 use std::array;
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ const NARROW: usize = 2 * LANES;
 
 /// One head of one sequence, and the columns of one tile.
 pub(crate) struct Task<'a, F> {
-    pub(crate) sizes: &'a Sizes,
+    pub(crate) sizes: &'a StateSizes,
     ins: &'a [&'a [F]],
     pub(crate) sequence: usize,
     head: usize,
@@ -26,19 +26,19 @@ pub(crate) struct Task<'a, F> {
 
 /// An output whose rows of `row` numbers are parts of `width` numbers, cut at every `tile` of
 /// them: the next task writes the next piece of every row of a sequence.
-pub(crate) struct Cut<'a, F> {
+pub(crate) struct RowCut<'a, F> {
     pub(crate) out: &'a mut [F],
     pub(crate) row: usize,
     pub(crate) width: usize,
     pub(crate) tile: usize,
 }
 
-impl<'a, F> Cut<'a, F> {
+impl<'a, F> RowCut<'a, F> {
     /// The rows of each task of a sequence.
-    fn tasks(self) -> Vec<Rows<'a, F>> {
+    fn tasks(self) -> Vec<StripRows<'a, F>> {
         let rows = self.out.len() / self.row;
         let count = self.row / self.width * self.width.div_ceil(self.tile);
-        let mut tasks: Vec<Rows<F>> = (0..count).map(|_| Vec::with_capacity(rows)).collect();
+        let mut tasks: Vec<StripRows<F>> = (0..count).map(|_| Vec::with_capacity(rows)).collect();
         for row in self.out.chunks_exact_mut(self.row) {
             let parts = row.chunks_exact_mut(self.width);
             let pieces = parts.flat_map(|part| part.chunks_mut(self.tile));
@@ -50,7 +50,7 @@ impl<'a, F> Cut<'a, F> {
     }
 }
 
-impl Sizes {
+impl StateSizes {
     /// Columns per tile: all, if sequences and heads are many.
     pub(crate) fn tile(&self) -> usize {
         let wanted = FEW.div_ceil(self.batch * self.heads);
@@ -66,8 +66,8 @@ impl Sizes {
     pub(crate) fn run<F: Float, const OUTS: usize>(
         &self,
         ins: &[&[F]],
-        outs: [Cut<F>; OUTS],
-        work: impl Fn(&Task<F>, [Rows<F>; OUTS]) + Sync,
+        outs: [RowCut<F>; OUTS],
+        work: impl Fn(&Task<F>, [StripRows<F>; OUTS]) + Sync,
     ) {
         let mut outs = outs.map(|cut| {
             let sequence = cut.out.len() / self.batch;
@@ -77,15 +77,20 @@ impl Sizes {
         let next = |_| {
             array::from_fn(|k| {
                 let (sequences, [row, width, tile]) = &mut outs[k];
-                Cut { out: sequences.next().expect("a part for every sequence"), row: *row, width: *width, tile: *tile }
+                RowCut {
+                    out: sequences.next().expect("a part for every sequence"),
+                    row: *row,
+                    width: *width,
+                    tile: *tile,
+                }
             })
         };
-        let sequences: Vec<[Cut<F>; OUTS]> = (0..self.batch).map(next).collect();
+        let sequences: Vec<[RowCut<F>; OUTS]> = (0..self.batch).map(next).collect();
         let sequences = sequences.into_iter().enumerate();
         sequences.in_parallel(|(sequence, outs)| {
             let mut parts = outs.map(|cut| cut.tasks().into_iter());
             let next = |_| array::from_fn(|k| parts[k].next().expect("rows for every task"));
-            let tasks: Vec<[Rows<F>; OUTS]> = (0..self.heads * self.tiles()).map(next).collect();
+            let tasks: Vec<[StripRows<F>; OUTS]> = (0..self.heads * self.tiles()).map(next).collect();
             let tasks = tasks.into_iter().enumerate();
             tasks.in_parallel(|(index, rows)| work(&self.task(ins, sequence, index), rows));
         });

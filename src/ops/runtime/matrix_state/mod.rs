@@ -11,10 +11,12 @@ use crate::runtime::chunked::Times;
 use crate::runtime::shape;
 use candle_core::{bail, Result, Tensor};
 
-pub(crate) use block::{blocks, each_group, product, weighted, without_trace, without_traces, Block, BLOCK, IN_GROUP};
+pub(crate) use block::{
+    blocks, each_group, product, weighted, without_trace, without_traces, StateBlock, BLOCK, IN_GROUP,
+};
 pub(crate) use division::Task;
 pub(crate) use outputs::{gradients, result, write_decays, write_features};
-pub(crate) use steps::{Steps, SPAN};
+pub(crate) use steps::{SpanSteps, SPAN};
 
 /// Indices of the inputs that every such op has. Further inputs have the shape of k.
 pub(crate) const QUERIES: usize = 0;
@@ -23,7 +25,7 @@ pub(crate) const VALUES: usize = 2;
 pub(crate) const DECAYS: usize = 3;
 
 /// The sizes of an op, and the times of the queries.
-pub(crate) struct Sizes {
+pub(crate) struct StateSizes {
     pub(crate) batch: usize,
     pub(crate) len: usize,
     pub(crate) heads: usize,
@@ -38,7 +40,7 @@ pub(crate) struct Sizes {
     pub(crate) rows: Option<Tensor>,
 }
 
-impl Sizes {
+impl StateSizes {
     /// The sizes of the op `name` with inputs q (B, R, s, m), k (B, L, s, m), v (B, L, s, e) and g
     /// (B, L, s, m or 1), and queries at the times `rows` (B, R).
     pub(crate) fn check(name: &str, [q, k, v, g]: [&Tensor; 4], rows: Option<&Tensor>) -> Result<Self> {

@@ -1,18 +1,22 @@
 //! Result and gradients: the arrays, the part of them that each task writes, and sums over the tiles of columns.
 
-use super::division::{Cut, Task};
-use super::{Sizes, VALUES};
+use super::division::{RowCut, Task};
+use super::{StateSizes, VALUES};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{add_chunk, map_chunks, store, sum, Lanes, LANES};
-use crate::runtime::strips::Rows;
+use crate::runtime::strips::StripRows;
 use crate::runtime::zeros::zeros;
 use std::array;
 
 /// The result, (B, R, s, e). `work` writes the columns of a task at each row.
-pub(crate) fn result<F: Float>(sizes: &Sizes, ins: &[&[F]], work: impl Fn(&Task<F>, Rows<F>) + Sync) -> Vec<F> {
+pub(crate) fn result<F: Float>(
+    sizes: &StateSizes,
+    ins: &[&[F]],
+    work: impl Fn(&Task<F>, StripRows<F>) + Sync,
+) -> Vec<F> {
     let row = sizes.heads * sizes.values;
     let mut o = zeros(sizes.batch * sizes.times.rows * row);
-    let cut = Cut { out: &mut o, row, width: sizes.values, tile: sizes.tile() };
+    let cut = RowCut { out: &mut o, row, width: sizes.values, tile: sizes.tile() };
     sizes.run(ins, [cut], |task, [o]| work(task, o));
     o
 }
@@ -20,18 +24,18 @@ pub(crate) fn result<F: Float>(sizes: &Sizes, ins: &[&[F]], work: impl Fn(&Task<
 /// Computes the gradients of the inputs. `work` writes those of a task into zeros: the columns of v, and for every
 /// other input the task's share, of which there is one per tile.
 pub(crate) fn gradients<F: Float, const INS: usize>(
-    sizes: &Sizes,
+    sizes: &StateSizes,
     ins: &[&[F]],
-    work: impl Fn(&Task<F>, [Rows<F>; INS]) + Sync,
+    work: impl Fn(&Task<F>, [StripRows<F>; INS]) + Sync,
 ) -> Vec<Vec<F>> {
     let tiles = sizes.tiles();
     let shares = |input| if input == VALUES { 1 } else { tiles };
     let zeros = |(input, x): (usize, &&[F])| zeros(x.len() * shares(input));
     let mut grads: Vec<Vec<F>> = ins.iter().enumerate().map(zeros).collect();
     let mut arrays = grads.iter_mut();
-    let outs: [Cut<F>; INS] = array::from_fn(|input| {
+    let outs: [RowCut<F>; INS] = array::from_fn(|input| {
         let width = sizes.width(input);
-        Cut {
+        RowCut {
             out: arrays.next().expect("an array for every input"),
             row: sizes.heads * shares(input) * width,
             width,

@@ -20,7 +20,7 @@ pub(crate) struct Event {
 
 /// The events of a span with their inputs, each in `along_keys` or `along_values` groups.
 #[derive(Default)]
-pub(crate) struct Steps<F> {
+pub(crate) struct SpanSteps<F> {
     pub(crate) events: Vec<Event>,
     pub(crate) keys: Vec<Lanes<F>>,
     pub(crate) decays: Vec<Lanes<F>>,
@@ -32,7 +32,7 @@ pub(crate) struct Steps<F> {
     pub(crate) along_values: usize,
 }
 
-impl<F: Float> Steps<F> {
+impl<F: Float> SpanSteps<F> {
     pub(crate) fn new(task: &Task<F>) -> Self {
         Self {
             along_keys: task.sizes.keys.div_ceil(LANES),

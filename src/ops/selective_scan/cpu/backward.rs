@@ -5,7 +5,7 @@
 use super::super::SelectiveScan;
 use super::kernel::Vector;
 use super::layout::{columns, Sequence};
-use super::panel::{Grads, Panel, Scratch, SpanGrads, TILE};
+use super::panel::{Panel, PanelGrads, PanelScratch, SpanGrads, TILE};
 use crate::runtime::autograd::Backward;
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{each, splat, sum_parts, LANES};
@@ -36,14 +36,14 @@ pub(super) fn backward<F: Float>(scan: &SelectiveScan, call: Backward<F>) -> Vec
         .map(|(((u, delta), b), c)| SpanGrads { u, delta, b, c })
         .collect();
     (span_grads.chunks_mut(per_task)).zip(a.chunks_mut(span * scan.filled())).enumerate().in_parallel_with(
-        || Scratch::new(scan),
+        || PanelScratch::new(scan),
         |scratch, (task, (grads, a))| {
             for (i, span) in (task * per_task..).zip(grads) {
                 let seq = &Sequence::of(scan, ins, &packed, i / spans);
                 let gy = &gy[i / spans * scan.rows * scan.channels..];
                 let saved = &call.saved[0][i / spans * scan.saves() * scan.state_len()..];
                 let groups = scan.groups_of(i % spans);
-                backward_span(scan, (seq, gy, saved), groups, &mut Grads { span, a }, scratch);
+                backward_span(scan, (seq, gy, saved), groups, &mut PanelGrads { span, a }, scratch);
             }
         },
     );
@@ -67,8 +67,8 @@ fn backward_span<F: Float>(
     scan: &SelectiveScan,
     (seq, gy, saved): (&Sequence<F>, &[F], &[F]),
     span: Range<usize>,
-    grads: &mut Grads<F>,
-    scratch: &mut Scratch<F>,
+    grads: &mut PanelGrads<F>,
+    scratch: &mut PanelScratch<F>,
 ) {
     for group in span.clone().step_by(scan.panel()) {
         for state in (0..scan.filled()).step_by(TILE) {

@@ -16,7 +16,7 @@ pub(super) const BLOCK: usize = 4;
 pub(super) struct Vector<F>(pub(super) Lanes<F>);
 
 /// One group of lanes per state of a block.
-pub(super) type Block<F> = [Lanes<F>; BLOCK];
+pub(super) type LaneBlock<F> = [Lanes<F>; BLOCK];
 
 /// One vector per step of a chunk.
 pub(super) type Column<F> = [Vector<F>; CHUNK];
@@ -30,7 +30,7 @@ pub(super) type Numbers<F> = [[F; BLOCK]; CHUNK];
 /// The inputs of the recurrence of a block of states of a group: `a` log2(e) of each state, and δ, δ u, b
 /// at each step.
 pub(super) struct ScanInputs<'a, F> {
-    pub(super) a: Block<F>,
+    pub(super) a: LaneBlock<F>,
     pub(super) delta: &'a [Vector<F>],
     pub(super) drive: &'a [Vector<F>],
     pub(super) b: &'a [[F; BLOCK]],
@@ -39,12 +39,12 @@ pub(super) struct ScanInputs<'a, F> {
 /// A visitor of the steps of [`walk`]. A trait, since closures cannot be forced to be inlined.
 pub(super) trait Visit<F> {
     /// Called for step `j` with the states before it, the decays, and the states after it.
-    fn visit(&mut self, j: usize, before: &Block<F>, decay: &Block<F>, h: &Block<F>);
+    fn visit(&mut self, j: usize, before: &LaneBlock<F>, decay: &LaneBlock<F>, h: &LaneBlock<F>);
 }
 
 /// Runs the recurrence over the steps from `h` and returns the last state.
 #[inline(always)]
-pub(super) fn walk<F: Float>(by: &ScanInputs<F>, mut h: Block<F>, mut visitor: impl Visit<F>) -> Block<F> {
+pub(super) fn walk<F: Float>(by: &ScanInputs<F>, mut h: LaneBlock<F>, mut visitor: impl Visit<F>) -> LaneBlock<F> {
     let steps = by.delta.iter().zip(by.drive).zip(by.b);
     for (j, ((Vector(delta), Vector(drive)), b)) in steps.enumerate() {
         let before = h;
@@ -67,7 +67,7 @@ pub(super) struct ReadOut<'a, F> {
 
 impl<F: Float> Visit<F> for ReadOut<'_, F> {
     #[inline(always)]
-    fn visit(&mut self, j: usize, _: &Block<F>, _: &Block<F>, h: &Block<F>) {
+    fn visit(&mut self, j: usize, _: &LaneBlock<F>, _: &LaneBlock<F>, h: &LaneBlock<F>) {
         if self.read[j] {
             let mut sum: Lanes<F> = splat(F::zero());
             for (h, &c) in h.iter().zip(&self.c[j]) {
@@ -88,7 +88,7 @@ pub(super) struct Tape<F> {
 
 impl<F: Float> Visit<F> for &mut Tape<F> {
     #[inline(always)]
-    fn visit(&mut self, j: usize, before: &Block<F>, decay: &Block<F>, _: &Block<F>) {
+    fn visit(&mut self, j: usize, before: &LaneBlock<F>, decay: &LaneBlock<F>, _: &LaneBlock<F>) {
         for k in 0..BLOCK {
             self.before[j][k].0 = before[k];
             self.decay[j][k].0 = decay[k];
@@ -105,7 +105,7 @@ pub(super) struct Read<'a, F> {
 }
 
 /// The gradients that the backward pass accumulates.
-pub(super) struct Sums<'a, F> {
+pub(super) struct StateSums<'a, F> {
     /// At each step, the sum over states of dL/dh b, and log2(e) times that of dL/d(δ a) a.
     pub(super) along_b: &'a mut [Vector<F>],
     pub(super) along_a: &'a mut [Vector<F>],
@@ -118,9 +118,9 @@ pub(super) struct Sums<'a, F> {
 #[derive(Clone, Copy)]
 pub(super) struct Carried<F> {
     /// exp(δ_{t+1} a) dL/dh_{t+1}.
-    pub(super) carry: Block<F>,
+    pub(super) carry: LaneBlock<F>,
     /// The gradient of `a` so far.
-    pub(super) ga: Block<F>,
+    pub(super) ga: LaneBlock<F>,
 }
 
 /// The backward pass over the steps on `tape`; `after` is the state after the last step.
@@ -129,9 +129,9 @@ pub(super) fn walk_back<F: Float>(
     by: &ScanInputs<F>,
     read: &Read<F>,
     tape: &Tape<F>,
-    mut after: Block<F>,
+    mut after: LaneBlock<F>,
     carried: &mut Carried<F>,
-    sums: &mut Sums<F>,
+    sums: &mut StateSums<F>,
 ) {
     let Carried { mut carry, mut ga } = *carried;
     let len = by.delta.len();

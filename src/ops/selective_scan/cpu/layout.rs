@@ -2,7 +2,7 @@
 //! chunks of time for caches; and conversions between rows and vectors.
 
 use super::super::SelectiveScan;
-use super::kernel::{Block, Column, Numbers, Vector, BLOCK, CHUNK};
+use super::kernel::{Column, LaneBlock, Numbers, Vector, BLOCK, CHUNK};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{self, each, load, splat, LANES};
 use std::ops::Range;
@@ -51,23 +51,23 @@ impl<'a, F: Float> Sequence<'a, F> {
     }
 
     /// A chunk: its steps and the rows among them.
-    pub(super) fn chunk(&self, index: usize) -> Chunk<'a> {
+    pub(super) fn chunk(&self, index: usize) -> StepChunk<'a> {
         let steps = index * CHUNK..((index + 1) * CHUNK).min(self.steps());
         let before = |step: usize| self.times.partition_point(|&time| time < step);
         let rows = before(steps.start)..before(steps.end);
         let times = &self.times[rows.clone()];
-        Chunk { steps, rows, times }
+        StepChunk { steps, rows, times }
     }
 }
 
 /// Some steps, and the rows at these steps.
-pub(super) struct Chunk<'a> {
+pub(super) struct StepChunk<'a> {
     pub(super) steps: Range<usize>,
     rows: Range<usize>,
     times: &'a [usize],
 }
 
-impl Chunk<'_> {
+impl StepChunk<'_> {
     /// Each row with the index of its step inside the chunk.
     #[inline(always)]
     pub(super) fn rows(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
@@ -107,7 +107,7 @@ pub(super) fn at(groups: usize, g: usize, k: usize) -> usize {
 
 /// The inputs of one group, and its sums, at the steps of a chunk.
 #[derive(Clone)]
-pub(super) struct Steps<F> {
+pub(super) struct GroupSteps<F> {
     pub(super) u: Column<F>,
     pub(super) delta: Column<F>,
     /// δ u.
@@ -118,7 +118,7 @@ pub(super) struct Steps<F> {
     pub(super) along_b: Column<F>,
 }
 
-impl<F: Float> Steps<F> {
+impl<F: Float> GroupSteps<F> {
     pub(super) fn blank() -> Self {
         let column = [blank(); CHUNK];
         Self { u: column, delta: column, drive: column, y: column, along_a: column, along_b: column }
@@ -225,7 +225,7 @@ impl SelectiveScan {
 
 /// Loads a block of vectors from `at` on.
 #[inline(always)]
-pub(super) fn take<F: Float>(x: &[Vector<F>], at: usize) -> Block<F> {
+pub(super) fn take<F: Float>(x: &[Vector<F>], at: usize) -> LaneBlock<F> {
     let mut taken = [splat(F::zero()); BLOCK];
     for (taken, x) in taken.iter_mut().zip(&x[at..][..BLOCK]) {
         *taken = x.0;
@@ -235,7 +235,7 @@ pub(super) fn take<F: Float>(x: &[Vector<F>], at: usize) -> Block<F> {
 
 /// Stores a block of vectors from `at` on.
 #[inline(always)]
-pub(super) fn put<F: Float>(from: &Block<F>, x: &mut [Vector<F>], at: usize) {
+pub(super) fn put<F: Float>(from: &LaneBlock<F>, x: &mut [Vector<F>], at: usize) {
     for (x, from) in x[at..][..BLOCK].iter_mut().zip(from) {
         x.0 = *from;
     }

@@ -15,23 +15,23 @@ use crate::runtime::zeros::zeros;
 pub(super) use backward::TASKS;
 use dsf_simd::simd;
 use kernel::{walk, Numbers, ReadOut, ScanInputs, Vector, BLOCK, CHUNK};
-use layout::{at, blank, columns, gather, of_group, put, take, Chunk, Sequence, Steps};
+use layout::{at, blank, columns, gather, of_group, put, take, GroupSteps, Sequence, StepChunk};
 use std::ops::Range;
 
 /// Buffers that one task of the forward pass reuses.
-struct Scratch<F> {
-    steps: Vec<Steps<F>>,
+struct TaskScratch<F> {
+    steps: Vec<GroupSteps<F>>,
     b: Numbers<F>,
     c: Numbers<F>,
     /// The states of a panel, see [`at`].
     h: Vec<Vector<F>>,
 }
 
-impl<F: Float> Scratch<F> {
+impl<F: Float> TaskScratch<F> {
     fn new(scan: &SelectiveScan) -> Self {
         let groups = scan.panel();
         Self {
-            steps: vec![Steps::blank(); groups],
+            steps: vec![GroupSteps::blank(); groups],
             b: [[lanes::blank(); BLOCK]; CHUNK],
             c: [[lanes::blank(); BLOCK]; CHUNK],
             h: vec![blank(); groups * scan.filled()],
@@ -40,7 +40,7 @@ impl<F: Float> Scratch<F> {
 }
 
 /// Outputs of a task: the rows of its span of channels.
-struct Out<'a, F> {
+struct TaskOutput<'a, F> {
     y: Vec<&'a mut [F]>,
     /// The states before each chunk but the first; empty if they are not saved.
     saved: Vec<&'a mut [F]>,
@@ -56,7 +56,7 @@ impl CpuOp for SelectiveScan {
         let span = self.span() * LANES;
         let mut outs: Vec<_> = columns(&mut y, (self.rows, self.channels), span)
             .into_iter()
-            .map(|y| Out { y, saved: Vec::new() })
+            .map(|y| TaskOutput { y, saved: Vec::new() })
             .collect();
         if saves > 0 {
             let shape = (saves, self.state_len());
@@ -66,7 +66,7 @@ impl CpuOp for SelectiveScan {
             }
         }
         outs.into_iter().enumerate().in_parallel_with(
-            || Scratch::new(self),
+            || TaskScratch::new(self),
             |scratch, (i, mut out)| {
                 let seq = Sequence::of(self, ins, &a, i / self.spans());
                 let span = self.groups_of(i % self.spans());
@@ -86,8 +86,8 @@ fn forward_span<F: Float>(
     scan: &SelectiveScan,
     seq: &Sequence<F>,
     span: Range<usize>,
-    scratch: &mut Scratch<F>,
-    out: &mut Out<F>,
+    scratch: &mut TaskScratch<F>,
+    out: &mut TaskOutput<F>,
 ) {
     for first in span.clone().step_by(scan.panel()) {
         let groups = first..(first + scan.panel()).min(span.end);
@@ -121,9 +121,9 @@ fn forward_span<F: Float>(
 fn forward_block<F: Float>(
     scan: &SelectiveScan,
     seq: &Sequence<F>,
-    chunk: &Chunk,
+    chunk: &StepChunk,
     (groups, k): (Range<usize>, usize),
-    scratch: &mut Scratch<F>,
+    scratch: &mut TaskScratch<F>,
 ) {
     let (n, len) = (scan.states, chunk.steps.len());
     gather(seq.b, (n, k), chunk.steps.clone().zip(0..), &mut scratch.b);

@@ -2,9 +2,10 @@
 
 use super::super::SelectiveScan;
 use super::kernel::{
-    walk, walk_back, Block, Carried, Column, Numbers, Read, ScanInputs, Sheet, Sums, Tape, Vector, BLOCK, CHUNK,
+    walk, walk_back, Carried, Column, LaneBlock, Numbers, Read, ScanInputs, Sheet, StateSums, Tape, Vector, BLOCK,
+    CHUNK,
 };
-use super::layout::{at, blank, gather, of_group, put, take, Chunk, Sequence, Steps};
+use super::layout::{at, blank, gather, of_group, put, take, GroupSteps, Sequence, StepChunk};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{self, each, load, splat, store, sum, Lanes, LANES};
 use std::hint::black_box;
@@ -23,14 +24,14 @@ pub(super) struct SpanGrads<'a, F> {
 }
 
 /// All gradients; that of `a` is packed, and shared by the sequences of a task.
-pub(super) struct Grads<'a, 'b, F> {
+pub(super) struct PanelGrads<'a, 'b, F> {
     pub(super) span: &'a mut SpanGrads<'b, F>,
     pub(super) a: &'a mut [Vector<F>],
 }
 
 /// Buffers that one task reuses for all its panels.
-pub(super) struct Scratch<F> {
-    steps: Vec<Steps<F>>,
+pub(super) struct PanelScratch<F> {
+    steps: Vec<GroupSteps<F>>,
     /// Gradients carried back in time for the states of a panel and tile, see [`at`].
     carry: Vec<Vector<F>>,
     tape: Tape<F>,
@@ -40,13 +41,13 @@ pub(super) struct Scratch<F> {
     c: Numbers<F>,
 }
 
-impl<F: Float> Scratch<F> {
+impl<F: Float> PanelScratch<F> {
     pub(super) fn new(scan: &SelectiveScan) -> Self {
         let groups = scan.panel();
         let tile = groups * scan.filled().min(TILE);
         let sheet = [[blank(); BLOCK]; CHUNK];
         Self {
-            steps: vec![Steps::blank(); groups],
+            steps: vec![GroupSteps::blank(); groups],
             carry: vec![blank(); tile],
             tape: Tape { decay: sheet, before: sheet },
             gb: sheet,
@@ -73,7 +74,7 @@ pub(super) struct Panel<'a, F> {
 impl<F: Float> Panel<'_, F> {
     /// Adds to all gradients.
     #[inline(always)]
-    pub(super) fn backward(&self, grads: &mut Grads<F>, scratch: &mut Scratch<F>) {
+    pub(super) fn backward(&self, grads: &mut PanelGrads<F>, scratch: &mut PanelScratch<F>) {
         scratch.carry.fill(Vector(splat(F::zero())));
         for chunk in (0..self.seq.chunks()).rev() {
             self.chunk_back(chunk, grads, scratch);
@@ -82,7 +83,7 @@ impl<F: Float> Panel<'_, F> {
 
     /// The block of states from `k` on of the `g`-th group before chunk `index`.
     #[inline(always)]
-    fn before(&self, index: usize, g: usize, k: usize) -> Block<F> {
+    fn before(&self, index: usize, g: usize, k: usize) -> LaneBlock<F> {
         let mut before = [splat(F::zero()); BLOCK];
         if index > 0 {
             let state = &self.saved[(index - 1) * self.scan.state_len()..];
@@ -96,14 +97,14 @@ impl<F: Float> Panel<'_, F> {
     }
 
     #[inline(always)]
-    fn load(&self, chunk: &Chunk, scratch: &mut Scratch<F>) {
+    fn load(&self, chunk: &StepChunk, scratch: &mut PanelScratch<F>) {
         for (group, steps) in self.groups.clone().zip(&mut scratch.steps) {
             steps.load(self.scan, self.seq, group, chunk.steps.clone());
         }
     }
 
     #[inline(always)]
-    fn gather_b<'b>(&self, chunk: &Chunk, k: usize, b: &'b mut Numbers<F>) -> &'b [[F; BLOCK]] {
+    fn gather_b<'b>(&self, chunk: &StepChunk, k: usize, b: &'b mut Numbers<F>) -> &'b [[F; BLOCK]] {
         let shape = (self.scan.states, k);
         gather(self.seq.b, shape, chunk.steps.clone().zip(0..), b);
         &b[..chunk.steps.len()]
@@ -127,7 +128,7 @@ impl<F: Float> Panel<'_, F> {
 
     /// Runs back through one chunk and adds to all gradients.
     #[inline(always)]
-    fn chunk_back(&self, index: usize, grads: &mut Grads<F>, scratch: &mut Scratch<F>) {
+    fn chunk_back(&self, index: usize, grads: &mut PanelGrads<F>, scratch: &mut PanelScratch<F>) {
         let chunk = self.seq.chunk(index);
         self.load(&chunk, scratch);
         for (group, steps) in self.groups.clone().zip(&mut scratch.steps) {
@@ -146,7 +147,14 @@ impl<F: Float> Panel<'_, F> {
 
     /// Runs the block of states from `k` on of all groups forward through the chunk and back.
     #[inline(always)]
-    fn block_back(&self, index: usize, chunk: &Chunk, k: usize, grads: &mut Grads<F>, scratch: &mut Scratch<F>) {
+    fn block_back(
+        &self,
+        index: usize,
+        chunk: &StepChunk,
+        k: usize,
+        grads: &mut PanelGrads<F>,
+        scratch: &mut PanelScratch<F>,
+    ) {
         let (n, len, reads) = (self.scan.states, chunk.steps.len(), chunk.reads());
         let b = self.gather_b(chunk, k, &mut scratch.b);
         gather(self.seq.c, (n, k), chunk.rows(), &mut scratch.c);
@@ -160,7 +168,7 @@ impl<F: Float> Panel<'_, F> {
             let tape = &mut scratch.tape;
             let last = walk(&by, self.before(index, g, k), &mut *tape);
             let read = Read { read: &reads[..len], c: &scratch.c[..len], gy: &steps.y[..len] };
-            let mut sums = Sums {
+            let mut sums = StateSums {
                 along_b: &mut steps.along_b[..len],
                 along_a: &mut steps.along_a[..len],
                 b: &mut scratch.gb,
@@ -177,7 +185,7 @@ impl<F: Float> Panel<'_, F> {
 
     /// Adds to the gradients of u and δ from the sums over states.
     #[inline(always)]
-    fn add_along(&self, chunk: &Chunk, grads: &mut Grads<F>, steps: &[Steps<F>]) {
+    fn add_along(&self, chunk: &StepChunk, grads: &mut PanelGrads<F>, steps: &[GroupSteps<F>]) {
         let ln_2 = F::of(std::f64::consts::LN_2); // undoes the log2(e) in `a`
         for (group, steps) in self.groups.clone().zip(steps) {
             for (j, t) in chunk.steps.clone().enumerate() {

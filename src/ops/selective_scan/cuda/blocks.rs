@@ -17,7 +17,7 @@ const ACROSS: usize = 4;
 
 /// The rule for cutting time: with fewer than `few` warps, into as many chunks as make [`ENOUGH`]
 /// warps.
-struct Cut {
+struct TimeCut {
     few: usize,
 }
 
@@ -31,9 +31,9 @@ const SHORTEST: usize = 64;
 /// Two warps per scheduler, with 16 independent elements per thread, nearly saturate the
 /// exponential unit, and chunks double the exponentials. So chunks pay if less than about half of
 /// the unit would be used.
-const FORWARD: Cut = Cut { few: SCHEDULERS * 5 / 4 };
+const FORWARD: TimeCut = TimeCut { few: SCHEDULERS * 5 / 4 };
 /// Four warps fit on a scheduler, and chunks cost a quarter more.
-const BACKWARD: Cut = Cut { few: SCHEDULERS * 3 };
+const BACKWARD: TimeCut = TimeCut { few: SCHEDULERS * 3 };
 
 /// The grid of a pass.
 pub(super) struct Blocks {
@@ -65,7 +65,7 @@ impl Blocks {
         Self::new(scan, &BACKWARD, along_states, ACROSS * sides.min(MAX_SIDES))
     }
 
-    fn new(scan: &SelectiveScan, cut: &Cut, along_states: usize, warps: usize) -> Self {
+    fn new(scan: &SelectiveScan, cut: &TimeCut, along_states: usize, warps: usize) -> Self {
         let along_channels = scan.channels.div_ceil(WIDTH);
         let all = scan.batch * along_channels * along_states * warps;
         let wanted = if all < cut.few { ENOUGH.div_ceil(all) } else { 1 };

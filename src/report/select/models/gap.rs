@@ -1,7 +1,7 @@
 //! The gap between linear and softmax attention, and the share of it that normalisation closes.
 
-use super::super::super::grid::{Cell, Line};
-use super::table::{ColumnKind, Table};
+use super::super::super::grid::{Cell, GridLine};
+use super::table::{ModelColumnKind, Table};
 use super::ModelLine;
 
 /// Share of the gap between linear and softmax attention that normalisation closes, (linear - normalized) / (linear -
@@ -83,17 +83,17 @@ impl<'a> Table<'a> {
     }
 
     /// The line of the shares, which has no picture.
-    pub fn gap_line(&self) -> Line {
+    pub fn gap_line(&self) -> GridLine {
         let percent = |gap: Gap| {
             let share = gap.share().filter(|_| gap.is_telling());
             Cell::text(share.map_or("-".to_owned(), |share| format!("{:.0} %", 100.0 * share)))
         };
         let cells = self.columns.iter().map(|column| match column.kind {
-            ColumnKind::Paper => percent(self.paper_gap()),
-            ColumnKind::Number(_, Some(metric)) => percent(self.gap(metric)),
+            ModelColumnKind::Paper => percent(self.paper_gap()),
+            ModelColumnKind::Number(_, Some(metric)) => percent(self.gap(metric)),
             _ => Cell::text(""),
         });
-        Line::of_baseline("gap closed", cells.collect())
+        GridLine::of_baseline("gap closed", cells.collect())
     }
 
     /// Notes on the gap and on the columns without a share.

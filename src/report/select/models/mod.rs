@@ -9,9 +9,9 @@ mod table;
 
 use super::super::figures::{PaperTable, TaskColumn, CORPORA, PER_WORD};
 use super::super::grid::{chosen_rate, fact, rate, PrintedNumber};
-use super::super::presets::{generated, listed, Difference, Nearest, SIZES, TOKENIZER};
-use super::super::score::{distinct_rates, Score, Status};
-use super::super::{mixed, Figure, Group, SCHEMA};
+use super::super::presets::{generated, listed, Nearest, PresetDifference, SIZES, TOKENIZER};
+use super::super::score::{distinct_rates, GroupStatus, Score};
+use super::super::{mixed, Figure, RunGroup, SCHEMA};
 use super::{metric, Selected, Selection};
 use crate::store::{Column, Metric, Record};
 use serde_json::Value;
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use table::{Table, BEST_INSTEAD, GENERATED};
 
 /// One model on one task in one setting.
-struct Place<'a> {
+struct ModelPlace<'a> {
     of: &'a Selection<'a>,
     paper: &'static PaperTable,
     record: &'a Record,
@@ -32,9 +32,9 @@ struct Place<'a> {
     preset: &'static str,
     preset_rate: Option<f64>,
     /// Differences that put it into a separate table.
-    of_table: Vec<Difference>,
+    of_table: Vec<PresetDifference>,
     /// Differences that put it on a separate line.
-    differences: Vec<Difference>,
+    differences: Vec<PresetDifference>,
     /// Whether its examples were generated, where the paper's were released files.
     generated: bool,
     /// Metric by which learning rates are chosen.
@@ -47,22 +47,22 @@ struct Place<'a> {
 struct ModelLine<'a> {
     mixer: &'a str,
     /// Places by task.
-    places: Vec<Option<&'a Place<'a>>>,
+    places: Vec<Option<&'a ModelPlace<'a>>>,
 }
 
 pub(in super::super) fn models(of: &Selection, paper: &'static PaperTable) -> Selected {
     let requested = &of.options.filter.datasets;
     let wanted = |task: &&TaskColumn| requested.is_empty() || requested.iter().any(|name| name == task.name);
     let tasks: Vec<&TaskColumn> = paper.tasks.iter().filter(wanted).collect();
-    let places = of.groups.iter().filter_map(|group| Place::of(of, paper, &tasks, group));
+    let places = of.groups.iter().filter_map(|group| ModelPlace::of(of, paper, &tasks, group));
     let places = separated(places.collect());
-    let mut tables: BTreeMap<_, Vec<&Place>> = BTreeMap::new();
+    let mut tables: BTreeMap<_, Vec<&ModelPlace>> = BTreeMap::new();
     for place in &places {
         tables.entry(place.table()).or_default().push(place);
     }
     let tables: Vec<Table> = tables.values().map(|places| Table::of(places, &tasks)).collect();
     let lines = tables.iter().flat_map(|table| &table.lines);
-    let shown: Vec<Option<&Place>> = lines.flat_map(|line| line.places.clone()).collect();
+    let shown: Vec<Option<&ModelPlace>> = lines.flat_map(|line| line.places.clone()).collect();
     let beside = tables.iter().any(|table| table.first.beside);
     let (about, [before, after]) = match paper.style.is_share() {
         true => about_accuracies(of, &shown, beside),
@@ -79,12 +79,15 @@ pub(in super::super) fn models(of: &Selection, paper: &'static PaperTable) -> Se
         printed: printed_numbers(of, paper, &tasks, &tables),
         before,
         after,
-        results: shown.iter().map(|place| place.map_or(Status::NotRun, |place| place.status(place.main()))).collect(),
+        results: shown
+            .iter()
+            .map(|place| place.map_or(GroupStatus::NotRun, |place| place.status(place.main())))
+            .collect(),
     }
 }
 
 /// Subject of tables of accuracies, and the notes before and after the legend.
-fn about_accuracies(of: &Selection, shown: &[Option<&Place>], beside: bool) -> (String, [Vec<String>; 2]) {
+fn about_accuracies(of: &Selection, shown: &[Option<&ModelPlace>], beside: bool) -> (String, [Vec<String>; 2]) {
     let all_three = of.all_three();
     let places = || shown.iter().flatten();
     let scored = || places().filter(|place| place.score("accuracy").is_some());
@@ -113,7 +116,7 @@ fn about_accuracies(of: &Selection, shown: &[Option<&Place>], beside: bool) -> (
 }
 
 /// Subject of tables of perplexities, and the notes before and after the legend.
-fn about_perplexities(of: &Selection, shown: &[Option<&Place>]) -> (String, [Vec<String>; 2]) {
+fn about_perplexities(of: &Selection, shown: &[Option<&ModelPlace>]) -> (String, [Vec<String>; 2]) {
     let by = of.metric.name;
     let read_off = if by.starts_with("test_") { ",\nchosen on the test split" } else { "" };
     let before = [
@@ -122,7 +125,9 @@ fn about_perplexities(of: &Selection, shown: &[Option<&Place>]) -> (String, [Vec
         "best val: the lowest validation perplexity after any epoch",
         "all are per token, except test/word; published results are per word of the test split",
     ];
-    let lacks = |place: &&Place| place.paper.metrics.iter().any(|(metric, _)| place.status(metric) == Status::NoNumber);
+    let lacks = |place: &&ModelPlace| {
+        place.paper.metrics.iter().any(|(metric, _)| place.status(metric) == GroupStatus::NoNumber)
+    };
     let lacking = "- not measured; test/word needs a test on the whole split".to_owned();
     let after = shown.iter().flatten().any(lacks).then_some(lacking);
     let about = format!("perplexity (lower is better) at the rate with the lowest {by}{read_off}");
@@ -171,8 +176,8 @@ fn printed_numbers(
 
 /// Sorts `places` in the order of lines: by number and text of their differences from the presets. If one setting has
 /// both generated and released examples, the generated ones get a line and a footnote of their own.
-fn separated(mut places: Vec<Place>) -> Vec<Place> {
-    fn setting<'a>(p: &Place<'a>) -> (usize, bool, &'static str, [&'a str; 2], [String; 2]) {
+fn separated(mut places: Vec<ModelPlace>) -> Vec<ModelPlace> {
+    fn setting<'a>(p: &ModelPlace<'a>) -> (usize, bool, &'static str, [&'a str; 2], [String; 2]) {
         let names = [Column::MIXER, Column::PROTOCOL].map(|column| p.text(column));
         let differences = [&p.of_table, &p.differences].map(|d| listed(d));
         (p.task, p.beside, p.preset, names, differences)
@@ -188,20 +193,20 @@ fn separated(mut places: Vec<Place>) -> Vec<Place> {
 }
 
 /// Differences that exclude the paper's perplexities.
-fn sizes(differences: &[Difference]) -> impl Iterator<Item = String> + '_ {
-    differences.iter().filter(|d| SIZES.contains(&d.name)).map(Difference::to_string)
+fn sizes(differences: &[PresetDifference]) -> impl Iterator<Item = String> + '_ {
+    differences.iter().filter(|d| SIZES.contains(&d.name)).map(PresetDifference::to_string)
 }
 
-impl<'a> Place<'a> {
+impl<'a> ModelPlace<'a> {
     /// Returns the place of `group`, compared with the nearest of its presets, if it belongs to one of the `tasks`.
-    fn of(of: &'a Selection, paper: &'static PaperTable, tasks: &[&TaskColumn], group: &'a Group) -> Option<Self> {
+    fn of(of: &'a Selection, paper: &'static PaperTable, tasks: &[&TaskColumn], group: &'a RunGroup) -> Option<Self> {
         let (record, shares) = (group.record, paper.style.is_share());
         let task = tasks.iter().position(|task| task.holds(record))?;
         let whole = tasks[task].is_whole(record);
         let mut known = (of.presets)(record);
         known.retain(|(name, _)| !(shares && whole) || *name == "paper");
         let nearest = Nearest::of(record, known);
-        let (mut of_table, differences): (Vec<Difference>, _) =
+        let (mut of_table, differences): (Vec<PresetDifference>, _) =
             nearest.differences.into_iter().partition(|difference| (paper.separate)(difference.name));
         of_table.extend(of.other_files(record));
         let mut place = Self {
@@ -269,12 +274,12 @@ impl<'a> Place<'a> {
     }
 
     /// Result by the metric called `name`.
-    fn status(&self, name: &str) -> Status {
+    fn status(&self, name: &str) -> GroupStatus {
         let (shown, choice) = (metric(name), self.of.options.select);
         match name {
-            "selected_accuracy" if !self.has_split() => Status::NotRun,
-            _ if self.paper.style.is_share() => Status::of(self.runs, self.by, shown, choice),
-            _ => Status::known(self.runs, self.by, shown, choice),
+            "selected_accuracy" if !self.has_split() => GroupStatus::NotRun,
+            _ if self.paper.style.is_share() => GroupStatus::of(self.runs, self.by, shown, choice),
+            _ => GroupStatus::known(self.runs, self.by, shown, choice),
         }
     }
 
@@ -300,9 +305,9 @@ impl<'a> Place<'a> {
 
     /// Result by the metric called `name`. A perplexity per word worse than a uniform guess among all words counts as
     /// no number.
-    fn plausible(&self, name: &str) -> Status {
+    fn plausible(&self, name: &str) -> GroupStatus {
         match self.status(name) {
-            Status::Done(score) if name == PER_WORD && score.mean > self.words() => Status::NoNumber,
+            GroupStatus::Done(score) if name == PER_WORD && score.mean > self.words() => GroupStatus::NoNumber,
             status => status,
         }
     }
@@ -343,17 +348,17 @@ impl Selection<'_> {
 impl<'a> ModelLine<'a> {
     /// The lines of a table with `tasks`: the models that the paper lists, then other models with runs, by name. A
     /// model has one line for its preset's settings and one for every further setting of a task.
-    fn all(places: &[&'a Place<'a>], tasks: &[usize]) -> Vec<Self> {
+    fn all(places: &[&'a ModelPlace<'a>], tasks: &[usize]) -> Vec<Self> {
         let (of, paper) = (places[0].of, places[0].paper);
         let listed = paper.models.iter().map(|model| model.mixer);
         let run: BTreeSet<&str> = places.iter().map(|place| place.text(Column::MIXER)).collect();
         let others = run.into_iter().filter(|name| listed.clone().all(|listed| listed != *name));
         let mut lines = Vec::new();
         for mixer in listed.clone().filter(|name| of.options.filter.names(name)).chain(others) {
-            let of_task = |task: &usize| -> Vec<&Place> {
+            let of_task = |task: &usize| -> Vec<&ModelPlace> {
                 places.iter().copied().filter(|p| p.text(Column::MIXER) == mixer && p.task == *task).collect()
             };
-            let by_task: Vec<Vec<&Place>> = tasks.iter().map(of_task).collect();
+            let by_task: Vec<Vec<&ModelPlace>> = tasks.iter().map(of_task).collect();
             let longest = by_task.iter().map(Vec::len).max().unwrap_or(0);
             lines.extend((0..longest.max(usize::from(places[0].beside))).map(|i| {
                 let places = by_task.iter().map(|places| places.get(i).copied()).collect();
@@ -363,7 +368,7 @@ impl<'a> ModelLine<'a> {
         lines
     }
 
-    fn present(&self) -> impl Iterator<Item = &'a Place<'a>> + Clone + '_ {
+    fn present(&self) -> impl Iterator<Item = &'a ModelPlace<'a>> + Clone + '_ {
         self.places.iter().flatten().copied()
     }
 
@@ -371,14 +376,14 @@ impl<'a> ModelLine<'a> {
     /// tasks differ from their presets in different ways.
     fn average(&self, metric: Option<&str>) -> Option<f64> {
         let own: BTreeSet<_> = self.present().map(|place| &place.differences).filter(|d| !d.is_empty()).collect();
-        let mean = |place: &Option<&Place>| place.and_then(|p| Some(p.score(metric.unwrap_or(p.main()))?.mean));
+        let mean = |place: &Option<&ModelPlace>| place.and_then(|p| Some(p.score(metric.unwrap_or(p.main()))?.mean));
         let scores: Option<Vec<f64>> = self.places.iter().map(mean).collect();
         let scores = scores.filter(|_| own.len() <= 1)?;
         Some(scores.iter().sum::<f64>() / scores.len() as f64)
     }
 
     /// Differences of a task of the line from its preset; the first task that has any.
-    fn differences(&self) -> &'a [Difference] {
+    fn differences(&self) -> &'a [PresetDifference] {
         let mut all = self.present().map(|place| &place.differences[..]);
         all.find(|differences| !differences.is_empty()).unwrap_or(&[])
     }

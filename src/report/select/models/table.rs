@@ -1,12 +1,12 @@
 //! One table of models as a grid: a line for each setting of a model, and columns of tasks or of metrics.
 
 use super::super::super::figures::{PaperTable, TaskColumn, PER_WORD};
-use super::super::super::grid::{chosen_rate, fact, object, Baseline, Cell, Content, Facts, Grid, Line};
-use super::super::super::presets::{listed, Difference};
-use super::super::super::score::Status;
+use super::super::super::grid::{chosen_rate, fact, object, Baseline, Cell, Content, Facts, Grid, GridLine};
+use super::super::super::presets::{listed, PresetDifference};
+use super::super::super::score::GroupStatus;
 use super::super::chance::{chance, majorities, CHANCE, MAJORITY};
-use super::{mixed_in, number, sizes, ModelLine, Place};
-use crate::store::{Column, Direction, Field, Metric, Shown, METRICS};
+use super::{mixed_in, number, sizes, ModelLine, ModelPlace};
+use crate::store::{Column, Direction, Field, Metric, MetricFormat, METRICS};
 use std::collections::BTreeSet;
 
 pub(super) const GENERATED: &str = "‡";
@@ -27,20 +27,20 @@ pub(super) struct Table<'a> {
     pub tasks: Vec<&'static TaskColumn>,
     pub columns: Vec<ModelColumn>,
     /// Any place of the table, for the settings that they share.
-    pub first: &'a Place<'a>,
+    pub first: &'a ModelPlace<'a>,
     pub lines: Vec<ModelLine<'a>>,
     /// Differences from the presets that have a footnote.
-    footnotes: Vec<&'a [Difference]>,
+    footnotes: Vec<&'a [PresetDifference]>,
 }
 
 /// A column of a table of models.
 pub(super) struct ModelColumn {
     title: &'static str,
-    pub kind: ColumnKind,
+    pub kind: ModelColumnKind,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum ColumnKind {
+pub(super) enum ModelColumnKind {
     /// The paper's number.
     Paper,
     /// The best learning rate.
@@ -52,10 +52,10 @@ pub(super) enum ColumnKind {
 }
 
 /// A line in a column.
-struct Entry<'a> {
+struct ModelEntry<'a> {
     /// The place; `None` without runs, and for an average.
-    place: Option<&'a Place<'a>>,
-    differences: &'a [Difference],
+    place: Option<&'a ModelPlace<'a>>,
+    differences: &'a [PresetDifference],
     /// Whether examples were generated instead of released; `None` without runs.
     generated: Option<bool>,
     /// See [`Place::is_best_instead`].
@@ -66,12 +66,12 @@ struct Entry<'a> {
 fn perplexities() -> impl Iterator<Item = &'static Metric> {
     let per_byte = |metric: &Metric| metric.name.ends_with("_bits_per_byte");
     METRICS.iter().filter(move |metric| {
-        metric.better == Direction::Lower && (metric.shown == Shown::Perplexity || per_byte(metric))
+        metric.better == Direction::Lower && (metric.shown == MetricFormat::Perplexity || per_byte(metric))
     })
 }
 
 impl<'a> Table<'a> {
-    pub fn of(places: &[&'a Place<'a>], tasks: &[&'static TaskColumn]) -> Self {
+    pub fn of(places: &[&'a ModelPlace<'a>], tasks: &[&'static TaskColumn]) -> Self {
         let (first, paper) = (places[0], places[0].paper);
         // On part of the data, tasks without runs are left out.
         let shown = |i: &usize| first.beside || places.iter().any(|place| place.task == *i);
@@ -79,18 +79,18 @@ impl<'a> Table<'a> {
         let column = |title, kind| ModelColumn { title, kind };
         let mut columns = Vec::new();
         if !paper.metrics.is_empty() {
-            columns.extend(first.beside.then(|| column("paper", ColumnKind::Paper)));
-            columns.push(column("rate", ColumnKind::Rate));
+            columns.extend(first.beside.then(|| column("paper", ModelColumnKind::Paper)));
+            columns.push(column("rate", ModelColumnKind::Rate));
             let metrics = paper.metrics.iter();
-            columns.extend(metrics.map(|(name, title)| column(title, ColumnKind::Number(0, Some(name)))));
+            columns.extend(metrics.map(|(name, title)| column(title, ModelColumnKind::Number(0, Some(name)))));
         } else {
-            let of_task = |(i, task): (usize, &usize)| column(tasks[*task].title, ColumnKind::Number(i, None));
+            let of_task = |(i, task): (usize, &usize)| column(tasks[*task].title, ModelColumnKind::Number(i, None));
             columns.extend(shown.iter().enumerate().map(of_task));
             let average = paper.average && shown.len() == paper.tasks.len();
-            columns.extend(average.then(|| column("average", ColumnKind::Average)));
+            columns.extend(average.then(|| column("average", ModelColumnKind::Average)));
         }
         let lines = ModelLine::all(places, &shown);
-        let mut footnotes: Vec<&[Difference]> = Vec::new();
+        let mut footnotes: Vec<&[PresetDifference]> = Vec::new();
         for place in lines.iter().flat_map(ModelLine::present).filter(|_| paper.style.is_share()) {
             let note = &place.differences[..];
             if !note.is_empty() && !footnotes.contains(&note) {
@@ -119,7 +119,7 @@ impl<'a> Table<'a> {
             parts.push(first.text(Column::PRECISION).to_owned());
         }
         let told = first.of_table.iter().filter(|d| d.name != "loss");
-        parts.extend(told.map(Difference::to_string));
+        parts.extend(told.map(PresetDifference::to_string));
         parts.join(", ")
     }
 
@@ -133,7 +133,7 @@ impl<'a> Table<'a> {
         losses.into_iter().filter(|loss| !loss.is_empty()).collect()
     }
 
-    fn places(&self) -> impl Iterator<Item = &'a Place<'a>> + '_ {
+    fn places(&self) -> impl Iterator<Item = &'a ModelPlace<'a>> + '_ {
         self.lines.iter().flat_map(ModelLine::present)
     }
 
@@ -152,10 +152,10 @@ impl<'a> Table<'a> {
     /// Index of the number for `column` among those that the paper prints in a line.
     pub fn index(&self, column: &ModelColumn) -> Option<usize> {
         match column.kind {
-            ColumnKind::Paper => Some(0),
-            ColumnKind::Number(i, None) => self.paper.tasks.iter().position(|task| task == self.tasks[i]),
-            ColumnKind::Average => Some(self.paper.tasks.len()),
-            ColumnKind::Rate | ColumnKind::Number(..) => None,
+            ModelColumnKind::Paper => Some(0),
+            ModelColumnKind::Number(i, None) => self.paper.tasks.iter().position(|task| task == self.tasks[i]),
+            ModelColumnKind::Average => Some(self.paper.tasks.len()),
+            ModelColumnKind::Rate | ModelColumnKind::Number(..) => None,
         }
     }
 
@@ -177,20 +177,20 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn entry(&self, line: &ModelLine<'a>, column: &ModelColumn) -> Entry<'a> {
+    fn entry(&self, line: &ModelLine<'a>, column: &ModelColumn) -> ModelEntry<'a> {
         let place = match column.kind {
-            ColumnKind::Number(task, _) => line.places[task],
-            ColumnKind::Paper | ColumnKind::Rate => line.places[0],
-            ColumnKind::Average => {
-                return Entry {
+            ModelColumnKind::Number(task, _) => line.places[task],
+            ModelColumnKind::Paper | ModelColumnKind::Rate => line.places[0],
+            ModelColumnKind::Average => {
+                return ModelEntry {
                     place: None,
                     differences: line.differences(),
                     generated: Some(line.present().any(|place| place.generated)),
-                    best_instead: line.present().any(Place::is_best_instead),
+                    best_instead: line.present().any(ModelPlace::is_best_instead),
                 }
             }
         };
-        Entry {
+        ModelEntry {
             place,
             differences: place.map_or(&[], |place| &place.differences),
             generated: place.map(|place| place.generated),
@@ -201,14 +201,14 @@ impl<'a> Table<'a> {
     /// Mean of a metric, by default of the main one.
     fn mean(&self, line: &ModelLine<'a>, column: &ModelColumn, metric: Option<&str>) -> Option<f64> {
         match (column.kind, self.entry(line, column).place) {
-            (ColumnKind::Average, _) => line.average(metric),
+            (ModelColumnKind::Average, _) => line.average(metric),
             (_, place) => Some(place?.plausible(metric.unwrap_or(place?.main())).score()?.mean),
         }
     }
 
     /// Result of a line of a table with one task.
-    pub fn status(&self, line: &ModelLine, name: &str) -> Status {
-        line.places[0].map_or(Status::NotRun, |place| place.plausible(name))
+    pub fn status(&self, line: &ModelLine, name: &str) -> GroupStatus {
+        line.places[0].map_or(GroupStatus::NotRun, |place| place.plausible(name))
     }
 
     fn row(&self, cell: impl Fn(&ModelColumn) -> Cell) -> Vec<Cell> {
@@ -218,7 +218,7 @@ impl<'a> Table<'a> {
     pub fn grid(&self) -> Grid {
         let shares = self.paper.style.is_share();
         let baselines = self.baselines();
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<GridLine> = Vec::new();
         if shares {
             lines.extend(self.baseline_line(&baselines[1]));
             let random = self.paper.random.filter(|_| self.first.beside);
@@ -226,7 +226,7 @@ impl<'a> Table<'a> {
         }
         for (i, line) in self.lines.iter().enumerate() {
             let label = self.label(line);
-            lines.push(Line::new(label.as_str(), self.row(|column| self.cell(line, column))));
+            lines.push(GridLine::new(label.as_str(), self.row(|column| self.cell(line, column))));
             // All settings of a model share one line of printed numbers.
             let last = self.lines.get(i + 1).is_none_or(|next| next.mixer != line.mixer);
             let listed = self.paper.models.iter().any(|model| model.mixer == line.mixer);
@@ -265,9 +265,9 @@ impl<'a> Table<'a> {
     }
 
     /// A line of numbers printed in the paper.
-    fn paper_line(&self, name: &str, series: Option<&str>, number: impl Fn(&ModelColumn) -> Option<f64>) -> Line {
+    fn paper_line(&self, name: &str, series: Option<&str>, number: impl Fn(&ModelColumn) -> Option<f64>) -> GridLine {
         let cell = |column: &ModelColumn| number(column).map_or(Cell::text(""), |n| Cell::from(Content::Printed(n)));
-        Line::of_paper(name, series, self.row(cell))
+        GridLine::of_paper(name, series, self.row(cell))
     }
 
     /// Results of guessing.
@@ -284,11 +284,11 @@ impl<'a> Table<'a> {
     fn levels(&self, name: &str, column: &ModelColumn) -> Vec<f64> {
         let of_task = |task: usize| self.lines.iter().filter_map(move |line| line.places[task]);
         match (name, column.kind) {
-            (CHANCE, ColumnKind::Number(task, _)) => {
+            (CHANCE, ModelColumnKind::Number(task, _)) => {
                 of_task(task).find_map(|place| Some(chance(place.record)?.1)).into_iter().collect()
             }
-            (MAJORITY, ColumnKind::Number(task, _)) => majorities(of_task(task).flat_map(|place| place.runs)),
-            (UNIGRAM, ColumnKind::Number(_, Some("test_ppl"))) => of_task(0)
+            (MAJORITY, ModelColumnKind::Number(task, _)) => majorities(of_task(task).flat_map(|place| place.runs)),
+            (UNIGRAM, ModelColumnKind::Number(_, Some("test_ppl"))) => of_task(0)
                 .flat_map(|place| place.runs)
                 .find_map(|run| run.number(Column::UNIGRAM_PPL))
                 .into_iter()
@@ -298,48 +298,50 @@ impl<'a> Table<'a> {
     }
 
     /// The line of a baseline; `None` if it has no level.
-    fn baseline_line(&self, baseline: &Baseline) -> Option<Line> {
+    fn baseline_line(&self, baseline: &Baseline) -> Option<GridLine> {
         baseline.levels.iter().find(|levels| !levels.is_empty())?;
         let shares = self.paper.style.is_share();
         let percent = |share: f64| self.paper.style.number(share);
         let cell = |(column, levels): (&ModelColumn, &Vec<f64>)| match (column.kind, &levels[..]) {
-            (ColumnKind::Average, _) => {
+            (ModelColumnKind::Average, _) => {
                 let tasks = &baseline.levels[..self.tasks.len()];
                 let equal = tasks.iter().all(|levels| levels.len() == 1);
                 let mean = tasks.iter().flatten().sum::<f64>() / tasks.len() as f64;
                 if equal {
                     Cell::text(percent(mean))
                 } else {
-                    Cell::result(Status::NotRun)
+                    Cell::result(GroupStatus::NotRun)
                 }
             }
             (_, [level]) if shares => Cell::text(percent(*level)),
             (_, [level]) => Cell::from(Content::Value(*level)),
             (_, [low, .., high]) => Cell::text(format!("{}-{}", percent(*low), percent(*high))),
-            _ if shares => Cell::result(Status::NotRun),
+            _ if shares => Cell::result(GroupStatus::NotRun),
             _ => Cell::text(""),
         };
         let cells = self.columns.iter().zip(&baseline.levels).map(cell);
-        Some(Line::of_baseline(baseline.name, cells.collect()))
+        Some(GridLine::of_baseline(baseline.name, cells.collect()))
     }
 
     fn cell(&self, line: &ModelLine<'a>, column: &ModelColumn) -> Cell {
         let entry = self.entry(line, column);
         let content = match column.kind {
-            ColumnKind::Paper => Some(self.printed(line, column).map_or(Content::Text("-".into()), Content::Printed)),
-            ColumnKind::Rate => {
+            ModelColumnKind::Paper => {
+                Some(self.printed(line, column).map_or(Content::Text("-".into()), Content::Printed))
+            }
+            ModelColumnKind::Rate => {
                 let mut scores = self.paper.metrics.iter().map(|(name, _)| self.status(line, name));
                 let lr = scores.find_map(|status| Some(status.score()?.lr));
                 Some(Content::Text(lr.map_or(String::new(), chosen_rate)))
             }
-            ColumnKind::Number(_, metric) => entry.place.map(|place| match metric {
+            ModelColumnKind::Number(_, metric) => entry.place.map(|place| match metric {
                 None if place.of.all_three() => Content::Results(ACCURACIES.map(|name| place.status(name))),
                 metric => Content::Result(place.plausible(metric.unwrap_or(place.main()))),
             }),
-            ColumnKind::Average => line.average(None).map(Content::Value),
+            ModelColumnKind::Average => line.average(None).map(Content::Value),
         };
         let Some(content) = content else {
-            return Cell::result(Status::NotRun);
+            return Cell::result(GroupStatus::NotRun);
         };
         let mut marks = self.dagger(entry.differences);
         if entry.generated == Some(true) && self.mean(line, column, Some("accuracy")).is_some() {
@@ -352,7 +354,7 @@ impl<'a> Table<'a> {
     }
 
     /// Mark of the footnote about `differences`.
-    fn dagger(&self, differences: &[Difference]) -> String {
+    fn dagger(&self, differences: &[PresetDifference]) -> String {
         let index = self.footnotes.iter().position(|note| *note == differences);
         match index {
             None => String::new(),
@@ -363,8 +365,8 @@ impl<'a> Table<'a> {
 
     /// Footnotes, and notes on learning rates and skips.
     fn accuracy_notes(&self) -> Vec<String> {
-        let footnote = |differences: &&[Difference]| {
-            let settings: Vec<String> = differences.iter().map(Difference::explained).collect();
+        let footnote = |differences: &&[PresetDifference]| {
+            let settings: Vec<String> = differences.iter().map(PresetDifference::explained).collect();
             format!("{} {}", self.dagger(differences), settings.join(", "))
         };
         let mut notes: Vec<String> = self.footnotes.iter().map(footnote).collect();
@@ -385,7 +387,7 @@ impl<'a> Table<'a> {
 
     fn perplexity_notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.rates_note().into_iter().collect();
-        let is_hidden = |place: &Place| place.status(PER_WORD) != place.plausible(PER_WORD);
+        let is_hidden = |place: &ModelPlace| place.status(PER_WORD) != place.plausible(PER_WORD);
         if self.places().any(is_hidden) {
             notes.push(format!(
                 "test/word is not shown above {}, the perplexity of a uniform guess among the words of the corpus",
@@ -416,8 +418,10 @@ impl<'a> Table<'a> {
 
     /// Records of all lines: of accuracies one per task, and one for the average.
     fn records(&self) -> Vec<Facts> {
-        let numbers =
-            self.columns.iter().filter(|column| matches!(column.kind, ColumnKind::Number(..) | ColumnKind::Average));
+        let numbers = self
+            .columns
+            .iter()
+            .filter(|column| matches!(column.kind, ModelColumnKind::Number(..) | ModelColumnKind::Average));
         let columns: Vec<&ModelColumn> = match self.paper.metrics {
             [] => numbers.collect(),
             _ => numbers.take(1).collect(),
@@ -429,8 +433,8 @@ impl<'a> Table<'a> {
     /// Record of a line on a task, or of its average.
     fn record(&self, line: &ModelLine<'a>, column: &ModelColumn) -> Facts {
         let (first, shares) = (self.first, self.paper.style.is_share());
-        let Entry { place, differences, generated, .. } = self.entry(line, column);
-        let status = place.map_or(Status::NotRun, |place| match shares {
+        let ModelEntry { place, differences, generated, .. } = self.entry(line, column);
+        let status = place.map_or(GroupStatus::NotRun, |place| match shares {
             true => place.status("accuracy"),
             false => place.status(place.main()),
         });
@@ -445,7 +449,7 @@ impl<'a> Table<'a> {
             false => [text(Column::DATASET), text(Column::TOKENIZER), preset, text(Column::PRECISION)],
         };
         let (task, done) = match column.kind {
-            ColumnKind::Number(i, _) => (self.tasks[i].name, status.name()),
+            ModelColumnKind::Number(i, _) => (self.tasks[i].name, status.name()),
             _ => ("average", line.average(Some("accuracy")).map_or("incomplete", |_| "done")),
         };
         let rates = place.map(|place| place.rates);

@@ -5,7 +5,7 @@ use super::super::*;
 use super::{refused, summary_of, text_of};
 use crate::error::testing::Fails;
 use crate::error::{Diagnostic, Position};
-use crate::store::column::Kind;
+use crate::store::column::ColumnKind;
 use crate::store::samples::{config, diverged, done, failed, read, text_config};
 use fastrand::Rng;
 
@@ -57,14 +57,14 @@ fn other_spelling(column: Column, cell: &str, comma: bool, rng: &mut Rng) -> Str
     let none: &[&str] = &["", "NA", "N/A", "nan", "NaN", "None", "null", "<NA>", "#N/A", "NULL"];
     match (column.spec().kind, cell) {
         // The words are values in these columns.
-        (Kind::Real | Kind::AtLeastZero | Kind::Share, "") => any(rng, &["", "NA", "nan", "<NA>"]),
-        (Kind::OneOf(names), "") if names.contains(&"nan") => any(rng, &["", "NaN", "None"]),
+        (ColumnKind::Real | ColumnKind::AtLeastZero | ColumnKind::Share, "") => any(rng, &["", "NA", "nan", "<NA>"]),
+        (ColumnKind::OneOf(names), "") if names.contains(&"nan") => any(rng, &["", "NaN", "None"]),
         (_, "") => any(rng, none),
         // The reason implies it.
-        (Kind::OneOf(_), "nan") => any(rng, &["nan", ""]),
-        (Kind::Flag, "true") => any(rng, &["true", "True", "TRUE", "1", "1.0"]),
-        (Kind::Flag, _) => any(rng, &["false", "False", "FALSE", "0", "0.0"]),
-        (Kind::Count, digits) => {
+        (ColumnKind::OneOf(_), "nan") => any(rng, &["nan", ""]),
+        (ColumnKind::Flag, "true") => any(rng, &["true", "True", "TRUE", "1", "1.0"]),
+        (ColumnKind::Flag, _) => any(rng, &["false", "False", "FALSE", "0", "0.0"]),
+        (ColumnKind::Count, digits) => {
             let number: f64 = digits.parse().unwrap();
             decimal(match rng.u8(..3) {
                 0 => digits.to_owned(),
@@ -73,8 +73,8 @@ fn other_spelling(column: Column, cell: &str, comma: bool, rng: &mut Rng) -> Str
                 _ => digits.to_owned(),
             })
         }
-        (Kind::Real | Kind::AtLeastZero | Kind::Share, "NaN") => cell.to_owned(),
-        (Kind::Real | Kind::AtLeastZero | Kind::Share, number) => {
+        (ColumnKind::Real | ColumnKind::AtLeastZero | ColumnKind::Share, "NaN") => cell.to_owned(),
+        (ColumnKind::Real | ColumnKind::AtLeastZero | ColumnKind::Share, number) => {
             let number: f64 = number.parse().unwrap();
             decimal(match rng.u8(..4) {
                 0 => cell.to_owned(),
@@ -83,7 +83,7 @@ fn other_spelling(column: Column, cell: &str, comma: bool, rng: &mut Rng) -> Str
                 _ => format!("{number:E}"),
             })
         }
-        (Kind::Word | Kind::OneOf(_), _) => cell.to_owned(),
+        (ColumnKind::Word | ColumnKind::OneOf(_), _) => cell.to_owned(),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::files::{self, BATCHES, PARQUET};
 use super::parts::{first, permutation, tenth};
 use super::picture::{self, PIXELS};
-use super::{Documents, LraConfig, LraDataset, Sources, Splits};
+use super::{Documents, LraConfig, LraDataset, LraSplits, Sources};
 use crate::error::{Error, Position, Result};
 use crate::files::read_bytes;
 use crate::tasks::parquet;
@@ -26,7 +26,7 @@ const REMEDY: &str = "download it again: dsf data fetch lra --dataset image";
 /// # Errors
 ///
 /// Fails with the file and record if a file is missing or invalid, and if there are fewer examples than requested.
-pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
+pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<LraSplits> {
     let folder = files::find(LraDataset::Image, config.contour_length(), dir)?;
     let (rest, test) = read(&folder)?;
     let order = permutation(rest.len());

@@ -7,9 +7,9 @@ pub(super) use tree::{check_generated, generated};
 
 use super::files::{self, LISTOPS};
 use super::vocab::RAW_END;
-use super::{parts, LraConfig, LraDataset, Splits};
+use super::{parts, LraConfig, LraDataset, LraSplits};
 use crate::error::{Error, Result};
-use crate::tasks::lines::{excerpt, Line};
+use crate::tasks::lines::{excerpt, TextLine};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -28,14 +28,14 @@ const MED: u8 = 12;
 const MIN: u8 = 13;
 
 /// Reads the splits from the folder at or below `dir`: the first examples of each file.
-pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
+pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<LraSplits> {
     let dir = files::find(LraDataset::Listops, config.contour_length(), dir)?;
-    let parse = |line: Line| parse(line, config.seq_len);
+    let parse = |line: TextLine| parse(line, config.seq_len);
     parts::of_lines(&dir, LISTOPS, Some(HEADER), config, parse)
 }
 
 /// Codes of the tokens, truncated and with their end token, and the value.
-fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 1], u8), String> {
+fn parse(line: TextLine, seq_len: usize) -> Result<([Vec<u8>; 1], u8), String> {
     let tab = line.text.iter().rposition(|byte| *byte == b'\t');
     let (source, target) = tab.map_or((line.text, &[][..]), |tab| (&line.text[..tab], &line.text[tab + 1..]));
     let &[digit @ b'0'..=b'9'] = target else {

@@ -9,7 +9,7 @@ use std::fs;
 
 const ROW: &str = "( ( ( ( [MED 3 ) 7 ) ( ( ( [MIN 4 ) 9 ) ] ) ) ] )\t4\r\n";
 
-fn loaded(content: &[u8], examples: [usize; 3]) -> Result<Splits> {
+fn loaded(content: &[u8], examples: [usize; 3]) -> Result<LraSplits> {
     let dir = tempfile::tempdir().unwrap();
     for name in LISTOPS {
         fs::write(dir.path().join(name), content).unwrap();

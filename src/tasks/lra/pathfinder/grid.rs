@@ -12,12 +12,12 @@ const TAKEN: u8 = 76;
 
 /// Cell of a picture, or a point outside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Point {
+pub(super) struct PixelCell {
     pub y: i32,
     pub x: i32,
 }
 
-impl Point {
+impl PixelCell {
     /// Cell at `distance` and `angle` from this one, each coordinate rounded up.
     pub fn shift(self, angle: f64, distance: f64) -> Self {
         let (sin, cos) = (libm::sin(angle), libm::cos(angle));
@@ -72,12 +72,12 @@ impl Mask {
     }
 
     /// Occupancy of the cell at `point`; `None` outside.
-    pub fn at(&self, point: Point) -> Option<u8> {
+    pub fn at(&self, point: PixelCell) -> Option<u8> {
         point.cell().map(|cell| self.0[cell])
     }
 
     /// Raises the occupancy of the cell at `point` to at least `level`.
-    pub fn raise(&mut self, point: Point, level: u8) {
+    pub fn raise(&mut self, point: PixelCell, level: u8) {
         if let Some(cell) = point.cell() {
             self.0[cell] = self.0[cell].max(level);
         }
@@ -89,14 +89,14 @@ impl Mask {
     }
 
     /// Highest occupancy of the cells at `offsets` from `point`.
-    pub fn highest(&self, point: Point, offsets: &[(i32, i32)]) -> u8 {
+    pub fn highest(&self, point: PixelCell, offsets: &[(i32, i32)]) -> u8 {
         let levels = offsets.iter().filter_map(|&o| self.at(point.moved(o)));
         levels.max().unwrap_or(0)
     }
 
     /// Cells for which all of `offsets` from them are free.
-    pub fn room_for(&self, offsets: &[(i32, i32)]) -> Vec<Point> {
-        let fits = |point: &Point| self.highest(*point, offsets) <= TAKEN;
-        Point::all().filter(fits).collect()
+    pub fn room_for(&self, offsets: &[(i32, i32)]) -> Vec<PixelCell> {
+        let fits = |point: &PixelCell| self.highest(*point, offsets) <= TAKEN;
+        PixelCell::all().filter(fits).collect()
     }
 }

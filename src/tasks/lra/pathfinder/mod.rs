@@ -9,7 +9,7 @@ mod stencil;
 
 use super::parts::{first, permutation, tenth};
 use super::picture::{self, SIDE};
-use super::{files, Documents, LraConfig, LraDataset, Sources, Splits};
+use super::{files, Documents, LraConfig, LraDataset, LraSplits, Sources};
 use crate::error::{Error, Position, Result};
 use crate::files::{is_hidden, read_bytes, BOM};
 use png::ColorType;
@@ -30,7 +30,7 @@ const PICTURES_A_FOLDER: usize = 1000;
 const REMEDY: &str = "download them again: dsf data fetch lra --dataset pathfinder";
 
 /// Picture listed in the metadata.
-struct Listed {
+struct ListedPicture {
     path: PathBuf,
     label: u8,
 }
@@ -42,7 +42,7 @@ struct Listed {
 /// # Errors
 ///
 /// Fails with the file and line if a file is missing or invalid, and if there are fewer examples than requested.
-pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
+pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<LraSplits> {
     let level = files::find(LraDataset::Pathfinder, config.contour_length(), dir)?;
     let (listed, warnings) = without_empty(list(&level)?)?;
     let order = permutation(listed.len());
@@ -50,7 +50,7 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     let (train, rest) = order.split_at(listed.len() - 2 * tenth);
     let (val, test) = rest.split_at(tenth);
     let [train, val, test] = first([train, val, test], config)?.map(|part| decode(&listed, part));
-    Ok(Splits { warnings, ..[train?, val?, test?].into() })
+    Ok(LraSplits { warnings, ..[train?, val?, test?].into() })
 }
 
 /// Metadata files of `level` and the pictures that they list.
@@ -66,7 +66,7 @@ pub(super) fn sources(level: &Path) -> Result<Sources> {
 }
 
 /// Pictures in the order of their metadata files' numbers and of the lines in them.
-fn list(level: &Path) -> Result<Vec<Listed>> {
+fn list(level: &Path) -> Result<Vec<ListedPicture>> {
     let mut listed = Vec::new();
     for metadata in metadata_files(&level.join("metadata"))? {
         let bytes = read_bytes(&metadata)?;
@@ -83,7 +83,7 @@ fn list(level: &Path) -> Result<Vec<Listed>> {
                 Error::data_at(&metadata, Position::Line(number as u64 + 1), reason)
             })?;
             let path = level.join(picture);
-            listed.push(Listed { path, label });
+            listed.push(ListedPicture { path, label });
         }
     }
     Ok(listed)
@@ -133,7 +133,7 @@ fn parse(line: &[u8]) -> Option<(PathBuf, u8)> {
 }
 
 /// Returns the non-empty pictures, and a warning for each of the others. The release is known to contain an empty file.
-fn without_empty(listed: Vec<Listed>) -> Result<(Vec<Listed>, Vec<String>)> {
+fn without_empty(listed: Vec<ListedPicture>) -> Result<(Vec<ListedPicture>, Vec<String>)> {
     let sizes: Vec<Result<u64>> = listed
         .par_iter()
         .map(|picture| {
@@ -155,7 +155,7 @@ fn without_empty(listed: Vec<Listed>) -> Result<(Vec<Listed>, Vec<String>)> {
 }
 
 /// Decodes the pictures at `indices`, in that order.
-fn decode(listed: &[Listed], indices: &[usize]) -> Result<Documents> {
+fn decode(listed: &[ListedPicture], indices: &[usize]) -> Result<Documents> {
     let mut examples = Documents::new(1);
     for indices in indices.chunks(AT_ONCE) {
         let decoded: Vec<Result<Vec<u8>>> = indices.par_iter().map(|&index| pixels(&listed[index].path)).collect();
@@ -172,7 +172,7 @@ fn pixels(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Generates the pictures in order: training, validation, test. A pixel's gray value is its token.
-pub(super) fn generated(config: &LraConfig) -> Splits {
+pub(super) fn generated(config: &LraConfig) -> LraSplits {
     let mut first = 0;
     let splits = config.examples().map(|size| {
         let mut examples = Documents::new(1);

@@ -1,6 +1,6 @@
 //! Dashed paths: paddles, each in nearly the direction of the one before, which do not overlap.
 
-use super::grid::{Mask, Point, CELLS, LENGTH, MARGIN};
+use super::grid::{Mask, PixelCell, CELLS, LENGTH, MARGIN};
 use super::stencil::End;
 use crate::ops::rng::Rng;
 use std::f64::consts::{FRAC_PI_2, PI};
@@ -17,7 +17,7 @@ const TOO_CLOSE: u16 = 459;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Paddle {
     /// Outer end in a snake: the first paddle starts at the tail, the others at their tip.
-    pub start: Point,
+    pub start: PixelCell,
     /// End relative to the start.
     pub end: End,
 }
@@ -28,19 +28,19 @@ pub(super) struct Snake {
     /// Paddles from the tail on.
     pub paddles: Vec<Paddle>,
     /// Joint after the last paddle.
-    pivot: Point,
+    pivot: PixelCell,
     /// Direction from the pivot to the tip.
     angle: f64,
 }
 
 impl Snake {
     /// First point of the path.
-    pub fn tail(&self) -> Point {
+    pub fn tail(&self) -> PixelCell {
         self.paddles[0].start
     }
 
     /// Last point of the path.
-    pub fn tip(&self) -> Point {
+    pub fn tip(&self) -> PixelCell {
         self.paddles[self.paddles.len() - 1].start
     }
 
@@ -64,12 +64,12 @@ impl Snake {
     }
 
     /// Snake of one paddle at `distance` from `tail`.
-    pub fn seed_beside(rng: &mut Rng, tail: Point, distance: f64) -> Option<Self> {
+    pub fn seed_beside(rng: &mut Rng, tail: PixelCell, distance: f64) -> Option<Self> {
         (0..TRIES).find_map(|_| {
             let angle = whole_degrees(rng);
             let direction = whole_degrees(rng);
             let (sin, cos) = (libm::sin(direction), libm::cos(direction));
-            let beside = Point {
+            let beside = PixelCell {
                 y: libm::rint(f64::from(tail.y) + distance * sin) as i32,
                 x: libm::rint(f64::from(tail.x) + distance * cos) as i32,
             };
@@ -77,7 +77,7 @@ impl Snake {
         })
     }
 
-    fn starting(tail: Point, angle: f64) -> Option<Self> {
+    fn starting(tail: PixelCell, angle: f64) -> Option<Self> {
         let head = tail.shift(angle, f64::from(LENGTH));
         let pivot = head.shift(opposite(angle), f64::from(STEP));
         head.cell().and(pivot.cell())?;
@@ -137,12 +137,12 @@ impl Paddle {
 /// Candidate positions of the next tip, with their weights.
 struct Candidates {
     /// Tip, its direction from the pivot, and the cumulative weight up to it.
-    places: Vec<(Point, f64, f64)>,
+    places: Vec<(PixelCell, f64, f64)>,
 }
 
 impl Candidates {
     /// Candidates on a circle around `pivot`; `None` if the circle has no room.
-    fn around(pivot: Point, angle: f64, mask: &Mask) -> Option<Self> {
+    fn around(pivot: PixelCell, angle: f64, mask: &Mask) -> Option<Self> {
         let mut total = 0.0;
         let mut places = Vec::with_capacity(CIRCLE.len());
         for &(offset, direction) in CIRCLE.iter() {
@@ -155,7 +155,7 @@ impl Candidates {
         (total >= 1e-4).then_some(Self { places })
     }
 
-    fn draw(&self, rng: &mut Rng) -> (Point, f64) {
+    fn draw(&self, rng: &mut Rng) -> (PixelCell, f64) {
         let total = self.places[self.places.len() - 1].2;
         let mark = rng.uniform() * total;
         let place = self.places.partition_point(|place| place.2 <= mark);
@@ -188,7 +188,7 @@ fn likelihood(direction: f64, last: f64) -> f64 {
 }
 
 /// Free room at a cell: 1 if it and its four neighbours are free, 0 if one of them is fully occupied.
-fn room(mask: &Mask, point: Point) -> f64 {
+fn room(mask: &Mask, point: PixelCell) -> f64 {
     const CROSS: [(i32, i32); 5] = [(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)];
     1.0 - f64::from(mask.highest(point, &CROSS)) / 255.0
 }

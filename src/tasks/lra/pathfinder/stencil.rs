@@ -1,6 +1,6 @@
 //! Shapes of a paddle and of a disc, drawn at twice the size and reduced.
 
-use super::grid::{Point, CELLS, LENGTH, MARGIN, SIDE};
+use super::grid::{PixelCell, CELLS, LENGTH, MARGIN, SIDE};
 use super::lanczos::Reduction;
 use std::sync::LazyLock;
 
@@ -35,7 +35,7 @@ pub(super) struct End(pub i32, pub i32);
 impl End {
     /// End of a paddle in the direction of `angle`.
     pub fn towards(angle: f64) -> Self {
-        let start = Point { y: FINE_REACH, x: FINE_REACH };
+        let start = PixelCell { y: FINE_REACH, x: FINE_REACH };
         let end = start.shift(angle, f64::from(FINE_LENGTH));
         Self(end.y - start.y, end.x - start.x)
     }
@@ -77,7 +77,7 @@ fn reaches_every_cell(offsets: &[(i32, i32)]) -> bool {
     let last = SIDE as i32 - 1;
     let corners = [(0, 0), (0, last), (last, 0), (last, last)];
     corners.iter().all(|&(y, x)| {
-        let corner = Point { y, x };
+        let corner = PixelCell { y, x };
         offsets.iter().any(|&o| corner.moved(o).cell().is_some())
     })
 }
@@ -125,7 +125,7 @@ fn widened(fine: &[u8]) -> Vec<u8> {
 }
 
 /// Picture of a single disc around `centre`.
-pub(super) fn disc(centre: Point) -> Vec<u8> {
+pub(super) fn disc(centre: PixelCell) -> Vec<u8> {
     static REDUCTION: LazyLock<Reduction> = LazyLock::new(|| Reduction::new(FINER as usize * SIDE, SIDE));
     let fine_side = FINER * SIDE as i32;
     let radius = DISC_RADIUS * f64::from(FINER);

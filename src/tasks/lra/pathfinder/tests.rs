@@ -46,7 +46,7 @@ impl World {
         fs::write(self.file(&format!("metadata/{k}.npy")), bytes).unwrap();
     }
 
-    fn load(&self, train: usize, val: usize, test: usize) -> Result<Splits> {
+    fn load(&self, train: usize, val: usize, test: usize) -> Result<LraSplits> {
         load(&config(train, val, test), self.0.path())
     }
 

@@ -3,22 +3,22 @@
 
 use super::files::{self, PAIRS};
 use super::vocab::RAW_END;
-use super::{parts, LraConfig, LraDataset, Splits};
+use super::{parts, LraConfig, LraDataset, LraSplits};
 use crate::error::Result;
-use crate::tasks::lines::{excerpt, Line};
+use crate::tasks::lines::{excerpt, TextLine};
 use std::path::Path;
 
 /// Reads the splits from the folder at or below `dir`: the first examples of each file. Texts are kept as printed, with
 /// the escapes of a byte string. The files are gigabytes, so only the bytes that become tokens are kept, and they are
 /// converted in place.
-pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
+pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<LraSplits> {
     let dir = files::find(LraDataset::Retrieval, config.contour_length(), dir)?;
-    let parse = |line: Line| parse(line, config.seq_len);
+    let parse = |line: TextLine| parse(line, config.seq_len);
     parts::of_lines(&dir, PAIRS, None, config, parse)
 }
 
 /// Both texts, truncated and with their end token, and whether one paper cites the other.
-fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 2], u8), String> {
+fn parse(line: TextLine, seq_len: usize) -> Result<([Vec<u8>; 2], u8), String> {
     let text = line.unmarked();
     let fields: Vec<&[u8]> = text.split(|byte| *byte == b'\t').take(6).collect();
     let &[label, _, _, first, second] = fields.as_slice() else {

@@ -18,7 +18,7 @@ fn folder(lines: &[u8]) -> TempDir {
     dir
 }
 
-fn loaded(lines: &[u8], examples: [usize; 3]) -> Result<Splits> {
+fn loaded(lines: &[u8], examples: [usize; 3]) -> Result<LraSplits> {
     let dir = folder(lines);
     load(&config(LraDataset::Retrieval, examples), dir.path())
 }

@@ -2,8 +2,8 @@
 
 use super::files::{self, PARQUET};
 use super::parts::{TEST, TRAIN};
-use super::vocab::{Vocabulary, END};
-use super::{Documents, LraConfig, LraDataset, Sources, Splits};
+use super::vocab::{CountedVocabulary, END};
+use super::{Documents, LraConfig, LraDataset, LraSplits, Sources};
 use crate::error::{Error, Position, Result};
 use crate::files::{is_hidden, read_bytes};
 use crate::ops::rng::Rng;
@@ -30,7 +30,7 @@ struct Review {
 
 /// Reads the splits from the folder at or below `dir`. The data have no validation split; validation examples are held
 /// out of the training reviews.
-pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
+pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<LraSplits> {
     let folder = files::find(LraDataset::Text, config.contour_length(), dir)?;
     let [train, test] = match files::has(&folder, &PARQUET) {
         true => PARQUET.map(|name| folder.join(name)),
@@ -167,17 +167,17 @@ fn characters<'a>(review: &'a Review, config: &LraConfig) -> impl Iterator<Item 
     review.text.chars().take(config.seq_len - 1)
 }
 
-fn vocabulary(reviews: &[&Review], config: &LraConfig) -> Result<Vocabulary<char>> {
+fn vocabulary(reviews: &[&Review], config: &LraConfig) -> Result<CountedVocabulary<char>> {
     let mut counts = HashMap::new();
     for review in reviews {
         for character in characters(review, config) {
             *counts.entry(character).or_insert(0) += 1;
         }
     }
-    Vocabulary::new(counts, LEAST, config)
+    CountedVocabulary::new(counts, LEAST, config)
 }
 
-fn encode(reviews: &[&Review], vocabulary: &Vocabulary<char>, config: &LraConfig) -> Documents {
+fn encode(reviews: &[&Review], vocabulary: &CountedVocabulary<char>, config: &LraConfig) -> Documents {
     let mut examples = Documents::new(1);
     for review in reviews {
         let ids = characters(review, config).map(|c| vocabulary.id(c));

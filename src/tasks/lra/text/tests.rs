@@ -20,7 +20,7 @@ fn folders(n: usize) -> TempDir {
     dir
 }
 
-fn loaded(dir: &TempDir, examples: [usize; 3]) -> Result<Splits> {
+fn loaded(dir: &TempDir, examples: [usize; 3]) -> Result<LraSplits> {
     load(&config(LraDataset::Text, examples), dir.path())
 }
 
@@ -152,7 +152,7 @@ fn the_whole_tables_counts_give_its_ids() {
     let table = table(&dir);
     assert_eq!(table.len() + 3, 134);
     let config = config(LraDataset::Text, [100, 60, 50]);
-    let vocabulary = Vocabulary::new(table.iter().copied().rev(), LEAST, &config).unwrap();
+    let vocabulary = CountedVocabulary::new(table.iter().copied().rev(), LEAST, &config).unwrap();
     for (i, (character, _)) in table.iter().enumerate() {
         assert_eq!(usize::from(vocabulary.id(*character)), i + 3);
     }

@@ -4,7 +4,7 @@ use super::rows::{self, Encoder};
 use crate::error::{Error, Position, Result};
 use crate::files;
 use crate::tasks::lines::begins_article;
-use crate::tasks::Counts;
+use crate::tasks::TextSize;
 use rayon::prelude::*;
 use std::io::Read;
 use std::mem::take;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Sizes in bytes of the parts of a text that are in memory at once.
 #[derive(Clone, Copy)]
-struct Sizes {
+struct BufferSizes {
     /// Size of one read, and of the pieces encoded at once by all threads.
     block: usize,
     /// Size of a piece, if the text has enough borders.
@@ -23,11 +23,11 @@ struct Sizes {
     most: usize,
 }
 
-const SIZES: Sizes = Sizes { block: 4 << 20, piece: 64 << 10, heading: 1 << 20, most: 256 << 20 };
+const SIZES: BufferSizes = BufferSizes { block: 4 << 20, piece: 64 << 10, heading: 1 << 20, most: 256 << 20 };
 
 /// Counts of a text, once it is encoded to its end.
 pub(super) struct TextCounts {
-    pub(super) counts: Counts,
+    pub(super) counts: TextSize,
     /// Number of headings of the first level.
     pub(super) articles: u64,
     /// Whether a byte-order mark was removed.
@@ -50,10 +50,10 @@ pub(super) fn encode(
 fn encode_by(
     files: &[PathBuf],
     encoder: &Encoder,
-    sizes: Sizes,
+    sizes: BufferSizes,
     take: impl FnMut(&[u16], u64) -> Result<()>,
 ) -> Result<TextCounts> {
-    let mut text = Text::new(encoder, sizes, take);
+    let mut text = TextEncoder::new(encoder, sizes, take);
     let mut before = 0;
     for path in files {
         let length = rows::bytes(std::slice::from_ref(path))?;
@@ -71,7 +71,7 @@ fn encode_by(
 }
 
 /// Reads the file at `path` into `text`, block by block, without a byte-order mark.
-fn read<F: FnMut(&[u16], u64) -> Result<()>>(path: &Path, before: u64, text: &mut Text<F>) -> Result<()> {
+fn read<F: FnMut(&[u16], u64) -> Result<()>>(path: &Path, before: u64, text: &mut TextEncoder<F>) -> Result<()> {
     let mut file = files::open(path)?;
     let (mut block, mut done, mut lines) = (Vec::new(), 0, 1);
     loop {
@@ -113,11 +113,11 @@ fn line_ends(bytes: &[u8]) -> u64 {
 }
 
 /// State of an encoding: text is read, then cut into pieces, then encoded.
-struct Text<'a, F> {
+struct TextEncoder<'a, F> {
     encoder: &'a Encoder,
-    sizes: Sizes,
+    sizes: BufferSizes,
     take: F,
-    counts: Counts,
+    counts: TextSize,
     /// Last character that was counted.
     last: Option<char>,
     articles: u64,
@@ -134,26 +134,26 @@ struct Text<'a, F> {
     searched: usize,
     /// Whether the next piece begins an article.
     begins: bool,
-    pieces: Vec<Piece>,
+    pieces: Vec<TextPiece>,
     /// Total size of the pieces in bytes.
     ready: usize,
 }
 
 /// Part of the text that is encoded separately.
-struct Piece {
+struct TextPiece {
     text: String,
     /// Line of its file on which the piece begins.
     line: u64,
     begins_article: bool,
 }
 
-impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
-    fn new(encoder: &'a Encoder, sizes: Sizes, take: F) -> Self {
+impl<'a, F: FnMut(&[u16], u64) -> Result<()>> TextEncoder<'a, F> {
+    fn new(encoder: &'a Encoder, sizes: BufferSizes, take: F) -> Self {
         Self {
             encoder,
             sizes,
             take,
-            counts: Counts::default(),
+            counts: TextSize::default(),
             last: None,
             articles: 0,
             byte_order_mark: false,
@@ -255,7 +255,11 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
         if text.is_empty() {
             return;
         }
-        self.pieces.push(Piece { text: text.to_owned(), line: self.rest_line, begins_article: take(&mut self.begins) });
+        self.pieces.push(TextPiece {
+            text: text.to_owned(),
+            line: self.rest_line,
+            begins_article: take(&mut self.begins),
+        });
         self.rest_line += line_ends(text.as_bytes());
         self.ready += text.len();
     }
@@ -279,7 +283,7 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
     }
 
     /// Error for the first line of a piece that cannot be encoded.
-    fn fault(&self, path: &Path, piece: &Piece) -> Error {
+    fn fault(&self, path: &Path, piece: &TextPiece) -> Error {
         let refused = |line: &str| self.encoder.vocabulary.encode(line).err();
         let mut lines = (piece.line..).zip(piece.text.split_inclusive('\n'));
         let found = lines.find_map(|(number, line)| Some((number, refused(line)?)));

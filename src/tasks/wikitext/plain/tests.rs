@@ -15,7 +15,7 @@ use tempfile::TempDir;
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Sizes so small that short texts have many blocks, pieces and lines too long for a heading.
-const SMALL: Sizes = Sizes { block: 16, piece: 3, heading: 40, most: 1 << 20 };
+const SMALL: BufferSizes = BufferSizes { block: 16, piece: 3, heading: 40, most: 1 << 20 };
 
 fn written(content: &[u8]) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
@@ -34,7 +34,7 @@ fn both(separated: bool) -> [Encoder; 2] {
     files.map(|file| with(vocabulary(&file), separated))
 }
 
-fn encoded(content: &[u8], encoder: &Encoder, sizes: Sizes) -> Result<(Vec<u16>, TextCounts)> {
+fn encoded(content: &[u8], encoder: &Encoder, sizes: BufferSizes) -> Result<(Vec<u16>, TextCounts)> {
     let (_dir, path) = written(content);
     let length = content.len() as u64;
     let (mut all, mut last) = (Vec::new(), 0);
@@ -48,7 +48,7 @@ fn encoded(content: &[u8], encoder: &Encoder, sizes: Sizes) -> Result<(Vec<u16>,
 }
 
 fn assert_counted(whole: &TextCounts, text: &str) {
-    let counts = Counts {
+    let counts = TextSize {
         bytes: text.len() as u64,
         words: text.split_whitespace().count() as u64,
         lines: text.split_inclusive('\n').count() as u64,
@@ -126,7 +126,7 @@ fn blank_lines_carriage_returns_and_the_missing_last_line_end_stay() {
     ] {
         let (ids, whole) = encoded(text.as_bytes(), &encoder, SIZES).unwrap();
         assert_eq!(encoder.vocabulary.decode(&ids), text);
-        let Counts { bytes, lines: found, .. } = whole.counts;
+        let TextSize { bytes, lines: found, .. } = whole.counts;
         assert_eq!((bytes, found), (text.len() as u64, lines));
         assert_eq!(whole.counts.ppl_words(), words, "{text:?}");
     }
@@ -187,9 +187,9 @@ fn text_that_cannot_be_encoded_is_refused_with_its_line() {
 
 #[test]
 fn a_text_too_long_to_be_seen_whole_is_refused() {
-    let sizes = Sizes { most: 1 << 20, ..SMALL };
+    let sizes = BufferSizes { most: 1 << 20, ..SMALL };
     let text = "a b\n".repeat(1 << 19);
-    let large = Sizes { block: 1 << 18, ..sizes };
+    let large = BufferSizes { block: 1 << 18, ..sizes };
     for separated in [false, true] {
         let encoder = with(vocabulary(&prepending()), separated);
         let at = encoded(text.as_bytes(), &encoder, large).fails("data");
@@ -214,7 +214,7 @@ fn gpt_neox_gives_real_text_back_and_the_same_tokens_in_pieces() {
     let encoder = with(vocabulary, false);
     let text = fs::read_to_string(data.join("test.txt")).unwrap();
     let wanted = encoder.vocabulary.encode(&text).unwrap();
-    let sizes = Sizes { block: 10_000, piece: 100, ..SIZES };
+    let sizes = BufferSizes { block: 10_000, piece: 100, ..SIZES };
     for sizes in [sizes, SIZES] {
         let (ids, whole) = encoded(text.as_bytes(), &encoder, sizes).unwrap();
         assert!(ids == wanted, "{} tokens, not {}", ids.len(), wanted.len());

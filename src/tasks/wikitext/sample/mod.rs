@@ -4,16 +4,16 @@ use super::rows::{self, Encoder, IdWriter};
 use super::vocabulary::Vocabulary;
 use super::{check_ids, cut, WikitextConfig};
 use crate::error::{Error, Result};
-use crate::tasks::{Ids, Text};
+use crate::tasks::{Ids, TokenizedText};
 use std::path::Path;
 
 const PAGES: [&str; 3] = [include_str!("train.txt"), include_str!("valid.txt"), include_str!("test.txt")];
 
 /// Splits of the sample. The tokenizer's file is looked up as for any other corpus.
-pub(super) fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[Text; 3]> {
+pub(super) fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[TokenizedText; 3]> {
     let vocabulary = Vocabulary::open(&config.tokenizer, data_dir)?;
     let encoder = Encoder::new(vocabulary, config)?;
-    let text = |split: usize| -> Result<Text> {
+    let text = |split: usize| -> Result<TokenizedText> {
         let mut tally = IdWriter::new(Vec::new());
         for row in rows::of(PAGES[split]) {
             let row = encoder.row(row).map_err(Error::usage)?;

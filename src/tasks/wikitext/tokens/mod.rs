@@ -8,7 +8,7 @@ use super::{Corpus, Tokenizer, WikitextConfig};
 use crate::cache;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::tasks::{sha256, Counts, Ids, Progress, Text, Watch};
+use crate::tasks::{sha256, Ids, PreparationProgress, TextSize, TokenizedText, Watch};
 use memmap2::Mmap;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -77,7 +77,7 @@ impl<'a> Tokens<'a> {
 
     fn make_absent(&self, watch: Watch) -> Result<()> {
         let all = rows::bytes(&self.sources.concat())?;
-        let waiting = || watch(Progress { split: "", done: 0, total: all });
+        let waiting = || watch(PreparationProgress { split: "", done: 0, total: all });
         let _lock = files::lock(&self.folder.with_extension("lock"), waiting)?;
         let absent = self.absent();
         if absent.is_empty() {
@@ -98,7 +98,7 @@ impl<'a> Tokens<'a> {
 
     fn make_split(&self, split: usize, path: &Path, encoder: &Encoder, watch: Watch) -> Result<()> {
         let total = rows::bytes(&self.sources[split])?;
-        let mut at = |done| watch(Progress { split: SPLITS[split], done, total });
+        let mut at = |done| watch(PreparationProgress { split: SPLITS[split], done, total });
         let sources = digests(&self.sources[split], || at(0))?;
         let failed = || Error::io("write", path);
         let mut file = files::begin(path)?;
@@ -160,7 +160,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Maps and checks the wanted splits, and returns them with warnings.
-    pub(super) fn load(&self) -> Result<([Option<Text>; 3], Vec<String>)> {
+    pub(super) fn load(&self) -> Result<([Option<TokenizedText>; 3], Vec<String>)> {
         let (mut texts, mut marked) = ([None, None, None], Vec::new());
         for (split, path) in self.paths().iter().enumerate() {
             if self.wanted[split] {
@@ -177,7 +177,7 @@ impl<'a> Tokens<'a> {
         Ok((texts, warning.into_iter().collect()))
     }
 
-    fn open(&self, split: usize, path: &Path) -> Result<(Text, Header)> {
+    fn open(&self, split: usize, path: &Path) -> Result<(TokenizedText, Header)> {
         let map = files::map(path)?;
         let header = self.check(split, &map).map_err(|why| {
             let reason = format!("damaged or outdated: {why}; delete it, and dsf makes it again");
@@ -223,7 +223,7 @@ struct Header {
     /// Number of ids in the file, two bytes each, little-endian.
     tokens: u64,
     /// Sizes of the text before tokenization.
-    counts: Counts,
+    counts: TextSize,
     /// Number of headings of the first level.
     articles: u64,
     /// Largest id.
@@ -232,24 +232,24 @@ struct Header {
     byte_order_mark: bool,
     /// SHA-256 of all ids as they are stored.
     sha256: String,
-    sources: Vec<Source>,
+    sources: Vec<TextSource>,
 }
 
 /// Text file from which the ids were made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Source {
+struct TextSource {
     name: String,
     bytes: u64,
     sha256: String,
 }
 
 /// Merges the sources into one entry if there are too many to name.
-fn merge_sources(sources: Vec<Source>) -> Vec<Source> {
+fn merge_sources(sources: Vec<TextSource>) -> Vec<TextSource> {
     if sources.len() <= NAMED {
         return sources;
     }
     let digests: String = sources.iter().map(|s| s.sha256.as_str()).collect();
-    vec![Source {
+    vec![TextSource {
         name: format!("{} files, {} and on", sources.len(), sources[0].name),
         bytes: sources.iter().map(|s| s.bytes).sum(),
         sha256: sha256(digests.as_bytes()),
@@ -287,13 +287,13 @@ impl Header {
     }
 }
 
-fn digests(sources: &[PathBuf], mut check_stopped: impl FnMut() -> Result<()>) -> Result<Vec<Source>> {
+fn digests(sources: &[PathBuf], mut check_stopped: impl FnMut() -> Result<()>) -> Result<Vec<TextSource>> {
     let name = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.chars().take(60).collect()
     };
     let sources = sources.iter().map(|path| {
-        Ok(Source {
+        Ok(TextSource {
             name: name(path),
             bytes: rows::bytes(std::slice::from_ref(path))?,
             sha256: files::digest::<Sha256>(path, &mut check_stopped)?,

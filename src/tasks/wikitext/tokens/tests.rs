@@ -55,7 +55,7 @@ fn the_header_of_a_token_file_describes_its_content() {
 
 #[test]
 fn many_files_are_named_as_one() {
-    let source = |i: usize| Source { name: format!("train-{i:05}.parquet"), bytes: 10, sha256: "ab".repeat(32) };
+    let source = |i: usize| TextSource { name: format!("train-{i:05}.parquet"), bytes: 10, sha256: "ab".repeat(32) };
     assert_eq!(merge_sources((0..4).map(source).collect()).len(), 4);
     let merged = merge_sources((0..5).map(source).collect());
     assert_eq!(merged.len(), 1);
@@ -102,7 +102,7 @@ fn the_end_is_heard_and_a_stop_leaves_nothing_half() {
     let mut ends = Vec::new();
     tokens
         .make(&mut |progress| {
-            ends.retain(|end: &Progress| end.split != progress.split);
+            ends.retain(|end: &PreparationProgress| end.split != progress.split);
             ends.push(progress);
             Ok(())
         })

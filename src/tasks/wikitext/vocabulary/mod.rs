@@ -38,13 +38,13 @@ const MOST: usize = 1 << 16;
 
 /// Conversion of text to ids and back.
 pub struct Vocabulary {
-    kind: Kind,
+    kind: TokenizerKind,
     size: usize,
     eos: Option<u16>,
     pub(super) borders: Borders,
 }
 
-enum Kind {
+enum TokenizerKind {
     Bytes,
     File(Box<tokenizers::Tokenizer>),
 }
@@ -65,7 +65,7 @@ impl Vocabulary {
 
     /// Vocabulary of the 256 bytes.
     pub(super) fn bytes() -> Self {
-        Self { kind: Kind::Bytes, size: 256, eos: Some(0), borders: Borders::Anywhere }
+        Self { kind: TokenizerKind::Bytes, size: 256, eos: Some(0), borders: Borders::Anywhere }
     }
 
     /// Ids of `text`, without special tokens added.
@@ -77,8 +77,8 @@ impl Vocabulary {
     pub fn encode(&self, text: &str) -> Result<Vec<u16>> {
         self.check(text).map_err(Error::usage)?;
         match &self.kind {
-            Kind::Bytes => Ok(text.bytes().map(u16::from).collect()),
-            Kind::File(file) => {
+            TokenizerKind::Bytes => Ok(text.bytes().map(u16::from).collect()),
+            TokenizerKind::File(file) => {
                 let encoded = file.encode_fast(text, false);
                 let encoded = encoded.map_err(|e| Error::usage(format!("the tokenizer failed: {e}")))?;
                 // The cast is lossless: the largest id was checked when the file was read.
@@ -90,7 +90,7 @@ impl Vocabulary {
     /// Errors of [`Self::encode`] that are detectable without encoding.
     pub(super) fn check(&self, text: &str) -> Result<(), String> {
         match &self.kind {
-            Kind::Bytes if text.contains('\0') => {
+            TokenizerKind::Bytes if text.contains('\0') => {
                 Err("the text holds a zero byte, whose id separates articles: remove it or take another \
                  --tokenizer"
                     .to_owned())
@@ -102,11 +102,11 @@ impl Vocabulary {
     /// Text of `ids`. Invalid UTF-8 is replaced, and ids without a token are skipped.
     pub fn decode(&self, ids: &[u16]) -> String {
         match &self.kind {
-            Kind::Bytes => {
+            TokenizerKind::Bytes => {
                 let bytes = ids.iter().filter_map(|id| u8::try_from(*id).ok());
                 String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
             }
-            Kind::File(file) => {
+            TokenizerKind::File(file) => {
                 let ids: Vec<u32> = ids.iter().map(|id| u32::from(*id)).collect();
                 decode(file, &ids)
             }
@@ -156,13 +156,15 @@ impl Vocabulary {
                 size - 1,
                 MOST - 1
             ))),
-            Some(size) => Ok(Self { borders: Borders::of(&file), kind: Kind::File(Box::new(file)), size, eos }),
+            Some(size) => {
+                Ok(Self { borders: Borders::of(&file), kind: TokenizerKind::File(Box::new(file)), size, eos })
+            }
         }
     }
 
     /// Whether this is GPT-NeoX's vocabulary, however its file is formatted.
     fn is_gpt_neox(&self) -> bool {
-        let Kind::File(file) = &self.kind else {
+        let TokenizerKind::File(file) = &self.kind else {
             return false;
         };
         let mut tokens: Vec<(u32, String)> = file.get_vocab(true).into_iter().map(|(t, id)| (id, t)).collect();

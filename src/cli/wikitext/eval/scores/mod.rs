@@ -3,17 +3,17 @@
 use super::Split;
 use crate::error::Result;
 use crate::model::weights::Checkpoint;
-use crate::model::Model;
+use crate::model::LanguageModel;
 use crate::sweep::estimate::grouped;
 use crate::tasks::wikitext::WikitextConfig;
-use crate::tasks::{Ids, Text};
+use crate::tasks::{Ids, TokenizedText};
 use crate::train::{score, Scored, Scoring};
 use candle_core::Device;
 use serde_json::{json, Value};
 
 /// Scores on one split.
 pub(super) struct Scores<'a> {
-    text: &'a Text,
+    text: &'a TokenizedText,
     /// Score over complete windows.
     windows: Scored,
     /// Score over every token except the first.
@@ -23,8 +23,8 @@ pub(super) struct Scores<'a> {
 impl<'a> Scores<'a> {
     /// Scores a split. `watch` receives the number of scored windows and their total, and may cancel.
     pub fn of(
-        model: &Model,
-        text: &'a Text,
+        model: &LanguageModel,
+        text: &'a TokenizedText,
         how: &Scoring,
         device: &Device,
         watch: &mut dyn FnMut(usize, usize) -> Result<()>,
@@ -32,7 +32,7 @@ impl<'a> Scores<'a> {
         let (length, stride) = (how.seq_len, how.stride.unwrap_or(how.seq_len));
         let count = (text.ids().len() - 1 - length) / stride + 1;
         let part = |ids: &[u16], how: &Scoring| -> Result<Scored> {
-            let part = Text::new(Ids::Held(ids.into()), text.counts(), length, None);
+            let part = TokenizedText::new(Ids::Held(ids.into()), text.counts(), length, None);
             Ok(score(model, &part, how, device)?)
         };
         let mut windows = Scored::default();

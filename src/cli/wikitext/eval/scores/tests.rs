@@ -4,19 +4,19 @@ use crate::config::Rotary;
 use crate::error::Error;
 use crate::model::Io;
 use crate::nn::Params;
-use crate::tasks::Counts;
+use crate::tasks::TextSize;
 use candle_core::DType;
 
-fn model() -> Model {
+fn model() -> LanguageModel {
     let config = pythia("softmax", Rotary::Pre);
     let io = Io { vocab_size: 30, seq_len: 6 };
     let params = Params::seeded(5, DType::F32, &Device::Cpu);
-    Model::new(&config, io, &params).unwrap();
+    LanguageModel::new(&config, io, &params).unwrap();
     // Larger weights make predictions depend on the context.
     for (_, var) in params.vars() {
         var.set(&(var.as_tensor() * 3.0).unwrap()).unwrap();
     }
-    Model::new(&config, io, &params.detached()).unwrap()
+    LanguageModel::new(&config, io, &params.detached()).unwrap()
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn windows_and_what_they_leave_are_every_token_once() {
     let (model, length) = (model(), 6);
     for tokens in [7, 8, 12, 13, 20, 31] {
         let ids: Vec<u16> = (0..tokens).map(|i| (i * i + 3) % 30).collect();
-        let text = Text::new(Ids::Held(ids.into()), Counts::default(), length, None);
+        let text = TokenizedText::new(Ids::Held(ids.into()), TextSize::default(), length, None);
         for stride in [None, Some(1), Some(2), Some(4), Some(5)] {
             let how = Scoring { seq_len: length, stride, batch: 2, every_token: false };
             let of = |how: &Scoring| score(&model, &text, how, &Device::Cpu).unwrap();
@@ -49,7 +49,7 @@ fn windows_and_what_they_leave_are_every_token_once() {
 #[test]
 fn who_watches_may_give_up() {
     let ids: Vec<u16> = (0..30).collect();
-    let text = Text::new(Ids::Held(ids.into()), Counts::default(), 6, None);
+    let text = TokenizedText::new(Ids::Held(ids.into()), TextSize::default(), 6, None);
     let how = Scoring { seq_len: 6, stride: None, batch: 1, every_token: false };
     let mut windows = 0;
     let found = Scores::of(&model(), &text, &how, &Device::Cpu, &mut |done, _| {

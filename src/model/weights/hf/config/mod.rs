@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Model and sizes described by the file.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Shape {
+pub(super) struct HfShape {
     pub model: ModelConfig,
     pub vocab_size: usize,
     /// Longest sequence for which the model was trained.
@@ -17,12 +17,12 @@ pub(super) struct Shape {
 }
 
 /// Parsed file and its name for errors.
-struct File<'a> {
+struct ConfigFile<'a> {
     json: Value,
     place: &'a str,
 }
 
-impl File<'_> {
+impl ConfigFile<'_> {
     fn refused(&self, why: &str) -> Error {
         Error::data(self.place, why)
     }
@@ -79,10 +79,10 @@ fn fixed() -> [(&'static str, Value); 6] {
 /// # Errors
 ///
 /// Fails if the file describes another kind of model or has a feature that this program's model lacks.
-pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
+pub(super) fn read(text: &str, place: &str) -> Result<HfShape> {
     let json: Value =
         serde_json::from_str(text).map_err(|e| Error::data(place, format!("not the config of a model: {e}")))?;
-    let file = File { json, place };
+    let file = ConfigFile { json, place };
     if file.json["model_type"] != "gpt_neox" {
         let kind = &file.json["model_type"];
         return Err(file.refused(&format!("`model_type` is {kind}, not \"gpt_neox\"")));
@@ -101,7 +101,7 @@ pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
     if !dims.is_multiple_of(2) || dims > d / heads {
         return Err(file.refused(&format!("it has {dims} rotary channels in heads of width {}", d / heads)));
     }
-    Ok(Shape {
+    Ok(HfShape {
         model: ModelConfig {
             mixer: GPT_NEOX.0.to_owned(),
             variant: GPT_NEOX.1.to_owned(),

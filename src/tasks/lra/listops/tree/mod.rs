@@ -8,7 +8,7 @@ use super::{END, MAX, MED, MIN};
 use crate::error::{refuse, Result};
 use crate::ops::rng::Rng;
 use crate::tasks::lra::vocab::{encode, RAW_END};
-use crate::tasks::lra::{Documents, LraConfig, Splits};
+use crate::tasks::lra::{Documents, LraConfig, LraSplits};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
@@ -91,7 +91,7 @@ fn lengths(seq_len: usize) -> Range<usize> {
 }
 
 /// Generates the splits that a loader of the written files would return.
-pub(in crate::tasks::lra) fn generated(config: &LraConfig) -> Result<Splits> {
+pub(in crate::tasks::lra) fn generated(config: &LraConfig) -> Result<LraSplits> {
     let mut splits = [(); 3].map(|()| Documents::new(1));
     let mut document = Vec::new();
     each(config, &mut |split, tree| {

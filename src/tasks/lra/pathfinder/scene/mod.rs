@@ -2,7 +2,7 @@
 //! other (14 paddles in the hard set), short ones as distractors, and two discs, on one long snake or on both. A
 //! picture is a function of (seed, number), so that threads may draw in any order.
 
-use super::grid::{Mask, Point, CELLS};
+use super::grid::{Mask, PixelCell, CELLS};
 use super::snake::Snake;
 use super::{stencil, LraConfig};
 use crate::ops::rng::Rng;
@@ -22,17 +22,17 @@ const DISTRACTOR: u16 = 4;
 const DISC: u16 = 2;
 
 /// Picture and whether its discs are joined.
-pub(super) struct Picture {
+pub(super) struct JoinedPicture {
     pub pixels: [u8; CELLS],
     pub label: u8,
 }
 
 /// Pictures with these numbers, in order.
-pub(super) fn pictures(config: &LraConfig, numbers: Range<usize>) -> Vec<Picture> {
+pub(super) fn pictures(config: &LraConfig, numbers: Range<usize>) -> Vec<JoinedPicture> {
     let rng = Rng::new(config.data_seed, "lra/pathfinder", 0);
     let picture = |number: usize| {
         let scene = Scene::draw(rng.at(number as u64), config.contour_length());
-        Picture { pixels: scene.pixels(), label: scene.label }
+        JoinedPicture { pixels: scene.pixels(), label: scene.label }
     };
     numbers.into_par_iter().map(picture).collect()
 }
@@ -47,7 +47,7 @@ struct Scene {
     /// Short snakes.
     distractors: Vec<Snake>,
     /// Positions of the discs.
-    discs: [Point; 2],
+    discs: [PixelCell; 2],
 }
 
 impl Scene {

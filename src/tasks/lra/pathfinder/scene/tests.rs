@@ -16,13 +16,13 @@ fn scenes(count: u64) -> Vec<Scene> {
     numbers.map(|i| Scene::draw(rng.at(i), 14)).collect()
 }
 
-fn distance(a: Point, b: Point) -> f64 {
+fn distance(a: PixelCell, b: PixelCell) -> f64 {
     f64::from((a.y - b.y).pow(2) + (a.x - b.x).pow(2)).sqrt()
 }
 
 /// Follows `snake` from its tail as long as each paddle begins within reach of the one before, and returns the last
 /// start.
-fn followed(snake: &Snake) -> Point {
+fn followed(snake: &Snake) -> PixelCell {
     let mut at = snake.paddles[0].start;
     for paddle in &snake.paddles[1..] {
         if distance(at, paddle.start) > 9.5 {
@@ -38,7 +38,7 @@ fn following_a_path_from_one_disc_leads_to_the_other_for_label_1_alone() {
     for scene in scenes(200) {
         let [from, to] = scene.discs;
         let tails = scene.targets.iter().filter(|s| s.paddles[0].start == from);
-        let ends: Vec<Point> = tails.map(followed).collect();
+        let ends: Vec<PixelCell> = tails.map(followed).collect();
         assert_eq!(ends.len(), 1, "one path begins at the first disc");
         assert_eq!(u8::from(ends[0] == to), scene.label);
         let others = scene.targets.iter().filter(|s| followed(s) == to);
