@@ -422,7 +422,7 @@ pub static SETTINGS: Settings = {
             .of_sweeps().also(&["d-state"])
             .listed(Always("n"))
             .shown(column(Required, "state expansion; query and key width of attention").role(Cell)),
-        row("number of heads", At::Model("n_heads"), SIZE, Model,
+        row("heads", At::Model("n_heads"), SIZE, Model,
             "Number of heads s, which divides d and n")
             .shown(column(Required, "number of heads")),
         row("layers", At::Model("n_layers"), LAYERS, Model,

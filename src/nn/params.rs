@@ -247,7 +247,8 @@ impl Params {
     /// Parameter `name` in this scope, created on first use.
     pub fn get(&self, name: &str, shape: impl Into<Shape>, init: Init) -> Result<Tensor> {
         let (name, shape) = (format!("{}{name}", self.prefix), shape.into());
-        let rng = || Rng::new(0, &format!("init/{name}"), 0);
+        // One stream for all, so that parameters of the same law are described alike.
+        let rng = || Rng::new(0, "initial values", 0);
         let initial = || InitialValues {
             shape: shape.dims().to_vec(),
             law: init.law(shape.elem_count(), rng()),
