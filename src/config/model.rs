@@ -84,10 +84,10 @@ impl PositionEmbedding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MapInit {
-    /// Those of the released model, whatever the mixer.
+    /// Values of the released model, whatever the mixer.
     #[default]
     Released,
-    /// Those of the mixer's authors, where they have a rule of their own.
+    /// Values of the mixer's authors, if they have a rule of their own.
     Authors,
 }
 

@@ -1,5 +1,6 @@
 //! Differences of a run from the run that its preset would make.
 
+use crate::config::{Omitted, SETTINGS};
 use crate::store::{places, Column, Field, Record, Role, COLUMNS};
 use std::fmt;
 use std::sync::LazyLock;
@@ -78,7 +79,7 @@ fn differences(record: &Record, preset: &Record) -> Vec<PresetDifference> {
             value: match value {
                 // A generated task without any is typed as 0.
                 Field::Absent if i == Column::VAL_EXAMPLES.place() => "0".to_owned(),
-                value => formatted(value),
+                value => formatted_at(i, value),
             },
             preset: match preset {
                 Field::Absent | Field::Count(0) => String::new(),
@@ -93,6 +94,15 @@ fn differences(record: &Record, preset: &Record) -> Vec<PresetDifference> {
 pub(super) fn generated(run: &Record) -> Option<PresetDifference> {
     let data = run.text(Column::DATA);
     (data != FILES).then(|| PresetDifference { name: "data", value: data.to_owned(), preset: FILES.to_owned() })
+}
+
+/// Formats the value of the column at `place`, where a missing value may have a name.
+pub(super) fn formatted_at(place: usize, value: &Field) -> String {
+    let name = COLUMNS[place].name.replace('_', "-");
+    match (value, SETTINGS.find(&name).map(|setting| setting.omitted)) {
+        (Field::Absent, Some(Omitted::Neutral(name))) => name.to_owned(),
+        _ => formatted(value),
+    }
 }
 
 /// Formats a value for a title.

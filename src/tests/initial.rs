@@ -71,7 +71,8 @@ fn every_linear_map_follows_the_scheme_and_nothing_else_does() {
 /// Weight decay of `maps` must reach every matrix that multiplies tokens, and no other parameter.
 #[test]
 fn maps_are_the_matrices_that_start_by_a_scheme_and_a_few_with_values_of_their_own() {
-    let own_maps = |name: &str| ["wdt", "wf", "wi"].contains(&name) || name.starts_with(['w', 'r']) && name.len() == 2;
+    let own_maps =
+        |name: &str| ["wdt", "wf", "wi"].contains(&name) || name.starts_with(['w', 'r', 'u']) && name.len() == 2;
     for case in Case::all() {
         let params = parameters();
         case.mixer(&params);
@@ -115,7 +116,7 @@ fn mambas_maps_start_as_in_the_code_of_its_authors() {
             }
             let reads = x.dim(1).unwrap() as f64;
             let edge = reads.powf(-0.5) / if name == "wout" { 2.0 } else { 1.0 };
-            assert!((0.9 * edge..=edge).contains(&largest(x)), "{place}: {} of {edge}", largest(x));
+            assert!((0.75 * edge..=edge).contains(&largest(x)), "{place}: {} of {edge}", largest(x));
         }
     }
     let flats = |values: BTreeMap<String, Tensor>| values.into_values().map(|x| flat(&x)).collect::<Vec<_>>();

@@ -225,7 +225,7 @@ fn run_to_the_end(config: &RunConfig, recorded: bool, stops: &[usize]) -> (Vec<f
             }
             if !trainer.settle() {
                 let refused = trainer.write_checkpoint(&mut Vec::new());
-                assert!(refused.unwrap_err().to_string().contains("a step ahead"));
+                assert!(refused.unwrap_err().to_string().contains("one step ahead"));
                 return Ok(());
             }
             stops.remove(0);

@@ -1,6 +1,7 @@
 //! Recipes of the Long Range Arena.
 
 use super::*;
+use crate::config::MapInit;
 
 fn lra(settings: Settings) -> RunConfig {
     run("lra", settings).unwrap()
@@ -122,6 +123,7 @@ fn matched_differs_in_nothing_but_the_mixer() {
             (model.expand, model.d_state) = (None, 0);
             // Only attention has positions and heads.
             (model.positions, model.n_heads) = (false, 0);
+            model.map_init = MapInit::Released;
             run
         };
         for mixer in ["linear", "normalized", "s6", "mamba", "rg-lru", "qlstm"] {

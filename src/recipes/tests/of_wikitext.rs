@@ -203,7 +203,6 @@ fn flags_of_text_are_refused_by_the_other_tasks() {
         ("schedule", "cosine"),
         ("beta2", "0.9"),
         ("clip", "1"),
-        ("decay", "all"),
     ] {
         for task in ["mqar", "lra"] {
             refuses(task, &[(flag, value)], &format!("--{flag}")).names(&[task]);

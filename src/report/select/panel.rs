@@ -2,7 +2,7 @@
 
 use super::super::figures::Where;
 use super::super::grid::{Cell, Facts, GridLine, Tick};
-use super::super::presets::formatted;
+use super::super::presets::{formatted, formatted_at};
 use super::super::{grouped, Key};
 use crate::store::{places, Column, Field, Record, Role, COLUMNS};
 use std::collections::BTreeSet;
@@ -138,7 +138,7 @@ impl Titles {
         for (i, place) in self.places.iter().enumerate().skip(self.head) {
             let column = &COLUMNS[*place];
             if column.role == Role::Cell || twins.clone().any(|other| other[i] != key[i]) {
-                parts.push(format!("{}={}", column.name, formatted(key[i])));
+                parts.push(format!("{}={}", column.name, formatted_at(*place, key[i])));
             }
         }
         parts.join(", ")
@@ -185,7 +185,7 @@ pub(super) fn lines<'a, T: AsRef<Record>>(
         for (key, runs) in same {
             let told = telling.iter().filter_map(|i| match &shared {
                 Some(shared) if Some(*i) == options => unshared_options(key[*i], shared),
-                _ => Some(format!("{}={}", COLUMNS[places[*i]].name, formatted(key[*i]))),
+                _ => Some(format!("{}={}", COLUMNS[places[*i]].name, formatted_at(places[*i], key[*i]))),
             });
             let detail = told.collect::<Vec<String>>().join(", ");
             let first = Tick { title: formatted(key[0]), ..Tick::from(key[0]) };

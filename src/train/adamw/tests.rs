@@ -183,7 +183,7 @@ fn weight_decay_of_maps_leaves_other_parameters_alone() {
         false => params.get(name, (2, 3), Init::Constant(1.0)).unwrap(),
     };
     let (w, a_log) = (ones("w", true), ones("a_log", false));
-    let loss = ((&w + &a_log).unwrap() * 0.0).unwrap().sum_all().unwrap();
+    let loss = ((&w + &a_log).unwrap() * w.zeros_like().unwrap()).unwrap().sum_all().unwrap();
     let after = |decay: Option<Decay>| {
         let train = TrainConfig { decay, weight_decay: 0.5, ..crate::store::samples::config().train };
         let mut adamw = AdamW::configured(&params, &train).unwrap();

@@ -27,6 +27,7 @@ fn settings(dataset: LraDataset, mixer: &'static str, protocol: Protocol) -> Set
         ("epochs", "2"),
         ("dropout", "0"),
         ("attn-dropout", "0"),
+        ("heads", "1"),
     ];
     settings.extend((!dataset.is_picture()).then_some(("seq-len", "32")));
     settings
