@@ -58,7 +58,7 @@ fn rank(runs: Where, place: usize, value: &Field) -> usize {
 }
 
 /// The distinct texts of one column.
-pub(super) fn texts<'a, T: AsRef<Record>>(runs: &'a [T], column: Column) -> BTreeSet<&'a str> {
+pub(super) fn texts<T: AsRef<Record>>(runs: &[T], column: Column) -> BTreeSet<&str> {
     runs.iter().map(|run| run.as_ref().text(column)).collect()
 }
 
