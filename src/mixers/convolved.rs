@@ -11,7 +11,7 @@ use crate::ops;
 use candle_core::{Result, Tensor};
 
 /// Scope of the parameters of the convolution.
-pub(super) const SCOPE: &str = "short_conv";
+const SCOPE: &str = "short_conv";
 
 pub(super) struct Convolved {
     conv: ShortConv,
@@ -85,6 +85,7 @@ impl Recurrent for Convolved {
 }
 
 impl Convolved {
+    /// Recurrent form of the mixer.
     fn step_form(&self) -> Result<&dyn Recurrent> {
         self.mixer.recurrent().ok_or_else(|| candle_core::Error::Msg("the mixer has no recurrent form".to_owned()))
     }

@@ -12,7 +12,7 @@ const LAYERS: &str = "layers.";
 /// Initial values of the parameters of `model` on a task of `sizes`, by name. Parameters that start alike in all layers share
 /// a row, whose name has `*` for the number of the layer.
 pub fn initial_values(model: &ModelConfig, sizes: &ExampleSizes) -> Result<Vec<(String, InitialValues)>> {
-    let params = Params::without_values(DType::F32);
+    let params = Params::described(DType::F32);
     match model.classifier {
         Some(_) => drop(Classifier::new(model, sizes, &params)?),
         None => drop(LanguageModel::new(model, Io::from(sizes), &params)?),

@@ -2,7 +2,7 @@
 
 use crate::ops::rng::Rng;
 use candle_core::{bail, DType, Device, Result, Shape, Tensor, Var};
-use std::cell::{Ref, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
@@ -113,8 +113,10 @@ enum ValueSource {
 
 struct Shared {
     vars: RefCell<BTreeMap<String, Var>>,
-    /// Initial values of each parameter.
-    initial: RefCell<BTreeMap<String, InitialValues>>,
+    /// Number of elements of each parameter.
+    sizes: RefCell<BTreeMap<String, usize>>,
+    /// Initial values of each parameter, if they are described.
+    initial: Option<RefCell<BTreeMap<String, InitialValues>>>,
     /// Names of linear maps and embeddings.
     maps: RefCell<BTreeSet<String>>,
     /// Number of elements of each constant.
@@ -153,10 +155,18 @@ impl Params {
         Self::new(ValueSource::Nowhere, dtype, &Device::Cpu)
     }
 
+    /// Same as [`Self::without_values`], with a description of the initial values of each parameter.
+    pub fn described(dtype: DType) -> Self {
+        let params = Self::without_values(dtype);
+        let shared = Rc::into_inner(params.shared).expect("no other parameters share it yet");
+        Self { shared: Rc::new(Shared { initial: Some(RefCell::default()), ..shared }), ..params }
+    }
+
     fn new(source: ValueSource, dtype: DType, device: &Device) -> Self {
         let shared = Shared {
             vars: RefCell::default(),
-            initial: RefCell::default(),
+            sizes: RefCell::default(),
+            initial: None,
             maps: RefCell::default(),
             constants: RefCell::default(),
             source,
@@ -247,14 +257,13 @@ impl Params {
     /// Parameter `name` in this scope, created on first use.
     pub fn get(&self, name: &str, shape: impl Into<Shape>, init: Init) -> Result<Tensor> {
         let (name, shape) = (format!("{}{name}", self.prefix), shape.into());
-        // One stream for all, so that parameters of the same law are described alike.
-        let rng = || Rng::new(0, "initial values", 0);
-        let initial = || InitialValues {
-            shape: shape.dims().to_vec(),
-            law: init.law(shape.elem_count(), rng()),
-            origin: self.origin,
-        };
-        self.shared.initial.borrow_mut().entry(name.clone()).or_insert_with(initial);
+        self.shared.sizes.borrow_mut().insert(name.clone(), shape.elem_count());
+        if let Some(described) = &self.shared.initial {
+            // One stream for all, so that parameters of the same law are described alike.
+            let law = init.law(shape.elem_count(), Rng::new(0, "initial values", 0));
+            let initial = InitialValues { shape: shape.dims().to_vec(), law, origin: self.origin };
+            described.borrow_mut().insert(name.clone(), initial);
+        }
         if !self.has_values() {
             let Shared { dtype, device, .. } = &*self.shared;
             return Tensor::zeros((), *dtype, device)?.broadcast_as(shape);
@@ -346,12 +355,12 @@ impl Params {
 
     /// Number of elements of all parameters created so far.
     pub fn count(&self) -> usize {
-        self.initial().values().map(|initial| initial.shape.iter().product::<usize>()).sum()
+        self.shared.sizes.borrow().values().sum()
     }
 
-    /// Initial values of all parameters created so far, by name.
-    pub fn initial(&self) -> Ref<'_, BTreeMap<String, InitialValues>> {
-        self.shared.initial.borrow()
+    /// Initial values of all parameters created so far, by name; none unless they are [described](Self::described).
+    pub fn initial(&self) -> BTreeMap<String, InitialValues> {
+        self.shared.initial.as_ref().map(|initial| initial.borrow().clone()).unwrap_or_default()
     }
 
     /// Number of elements of all constants created so far.

@@ -217,10 +217,8 @@ fn leave_out(draft: &mut Draft) -> Option<usize> {
         set.n.record(n.map(|_| 1));
     }
     // Mixers without a rule of their authors start as in the released model.
-    if draft.entry.authors_init.is_none() && set.hybrid.get().is_none() {
-        set.map_init.record(set.map_init.get().map(|_| MapInit::Released));
-    }
-    set.map_init.record(set.map_init.get().filter(|init| *init != MapInit::Released));
+    let has_rule = draft.entry.authors_init.is_some() || set.hybrid.get().is_some();
+    set.map_init.record(set.map_init.get().filter(|init| has_rule && *init == MapInit::Authors));
     set.short_conv.record(set.short_conv.get().filter(|precedes| *precedes));
     // Language models always state it.
     let says_decay = draft.task.objective.is_language_model();
