@@ -13,7 +13,6 @@ use serde_json::Value;
 use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 pub(super) const LOCK: &str = "lock";
@@ -57,8 +56,13 @@ impl RunClaim {
             LockState::Held(file) => Some(file),
             LockState::Unknown => None,
         };
-        let holder =
-            Holder { host: host(), pid: std::process::id(), boot: boot(), token: token(), locked: lock.is_some() };
+        let holder = Holder {
+            host: host(),
+            pid: std::process::id(),
+            boot: boot(),
+            token: token(folder)?,
+            locked: lock.is_some(),
+        };
         let text = serde_json::to_vec(&holder).expect("a claim is plain data");
         let claim = Self { path: folder.join(CLAIM), text, _lock: lock };
         if claim.make()? || claim.remove_abandoned(folder, &holder, timing)? && claim.make()? {
@@ -92,7 +96,7 @@ impl RunClaim {
 
     /// Removes the claim `left`; returns false if another process was faster. A claim made in the meantime is put back.
     fn remove(&self, folder: &Path, left: &[u8]) -> Result<bool> {
-        let aside = folder.join(format!("{ASIDE}{}", token()));
+        let aside = folder.join(format!("{ASIDE}{}", token(folder)?));
         match fs::rename(&self.path, &aside) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(true),
             renamed => renamed.map_err(Error::io("rename", &self.path))?,
@@ -164,7 +168,7 @@ fn is_left_alone(folder: &Path, left: &[u8], own: &Holder, timing: HeartbeatTimi
         return Ok(true);
     }
     // The clock of the file system may differ from the clock of this host, so the age is measured with a new file.
-    let probe = folder.join(format!("{ASIDE}now-{}", token()));
+    let probe = folder.join(format!("{ASIDE}now-{}", token(folder)?));
     File::create_new(&probe).map_err(Error::io("create", &probe))?;
     let now = changed(&probe);
     remove_if_present(&probe)?;
@@ -212,13 +216,11 @@ fn boot() -> String {
     id.map_or_else(|_| host(), |id| id.trim().to_owned())
 }
 
-/// Returns a text that is unique among claims.
-fn token() -> String {
-    static MADE: AtomicU64 = AtomicU64::new(0);
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = since.map_or(0, |since| since.as_nanos());
-    let made = MADE.fetch_add(1, Ordering::Relaxed);
-    format!("{:x}-{now:x}-{made:x}", std::process::id())
+/// Returns a random text, unique among the claims in `folder` of all processes on all hosts.
+fn token(folder: &Path) -> Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|e| Error::io("draw a random name for a claim in", folder)(e.into()))?;
+    Ok(hex::encode(bytes))
 }
 
 #[cfg(test)]
@@ -233,7 +235,7 @@ mod tests {
 
     /// A claim whose process was killed, with or without locks.
     fn abandoned(folder: &Path, locked: bool, boot: &str) {
-        let holder = Holder { host: host(), boot: boot.to_owned(), pid: 1, token: token(), locked };
+        let holder = Holder { host: host(), boot: boot.to_owned(), pid: 1, token: token(folder).unwrap(), locked };
         fs::write(folder.join(CLAIM), serde_json::to_vec(&holder).unwrap()).unwrap();
     }
 
