@@ -5,6 +5,7 @@ use super::results::ReportOutput;
 use super::{exit, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
+use crate::files::write_atomic;
 use crate::inspect::{
     self, Course, DrawOptions, Growing, Heads, Need, Network, NetworkInput, Snapshot, Subject, View, ETAS,
 };
@@ -50,6 +51,9 @@ pub(super) struct InspectArguments {
     /// Maximum rows and columns of heatmaps, 1 to 64 [default: 16 in text, 32 in pictures; CSV and JSON have all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), hide_short_help = true)]
     cells: Option<u16>,
+    /// Also write the factors of Λ, B, C and D as arrays to this safetensors file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["engines", "over_training"], hide_short_help = true)]
+    matrices: Option<PathBuf>,
     #[command(flatten)]
     form: ReportOutput,
 }
@@ -258,6 +262,9 @@ impl InspectArguments {
     fn systems(&self, global: &Global) -> Result<(Report, bool)> {
         let shown = shown(self.form.format(global)?, self.cells);
         let subjects = self.what.subjects(global, need(shown))?;
+        if let Some(file) = &self.matrices {
+            write_atomic(file, &inspect::matrices(&subjects, file)?)?;
+        }
         let views = self.views(&subjects)?;
         let heading = self.what.heading("Dynamical systems (11)", &subjects);
         Ok((inspect::report(heading, &views, shown), hold(&views)))

@@ -162,6 +162,48 @@ fn engines_are_run_timed_and_held_against_each_other() {
     both.names(&["--verify"]);
 }
 
+/// The numbers of a tensor in f64, and its shape.
+fn tensor(file: &safetensors::SafeTensors, name: &str) -> (Vec<f64>, Vec<usize>) {
+    let found = file.tensor(name).unwrap();
+    let numbers = found.data().chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap()));
+    (numbers.collect(), found.shape().to_vec())
+}
+
+#[test]
+fn matrices_are_written_as_arrays_that_give_the_outputs() {
+    let world = World::new();
+    let line = "inspect --mixer s6/paper,softmax,delta-net,lru --d 6 --n 4 --seq-len 5 --matrices m.safetensors";
+    world.dsf(line).ok();
+    let bytes = fs::read(world.path("m.safetensors")).unwrap();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    let subjects = &header.metadata().as_ref().unwrap()["subjects"];
+    let subjects: Vec<serde_json::Value> = serde_json::from_str(subjects).unwrap();
+    let names: Vec<_> = subjects.iter().map(|subject| subject["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["s6/paper", "softmax", "delta-net", "lru"]);
+    assert!(subjects[1]["without_system"].is_string() && file.tensor("1.lambda").is_err());
+    assert!(subjects[2]["around"].is_string() && file.tensor("2.rank_one_a").is_ok());
+    assert!(file.tensor("3.lambda_im").is_ok());
+    // o = Σ_k c[k] h[k] + skip v, h = λ h + b v of S6, whose values are its inputs.
+    let [u, y, lambda, b, c, skip] =
+        ["u", "y", "lambda", "b", "c", "skip"].map(|name| tensor(&file, &format!("0.{name}")));
+    assert_eq!(lambda.1, [5, 6, 4]);
+    let mut h = [0.0; 24];
+    for i in 0..5 {
+        for e in 0..6 {
+            let v = u.0[6 * i + e];
+            let mut o = skip.0[6 * i + e] * v;
+            for k in 0..4 {
+                let at = 24 * i + 4 * e + k;
+                h[4 * e + k] = lambda.0[at] * h[4 * e + k] + b.0[at] * v;
+                o += c.0[at] * h[4 * e + k];
+            }
+            assert!((o - y.0[6 * i + e]).abs() < 1e-14, "token {i}, channel {e}: {o}");
+        }
+    }
+    world.fails("inspect --mixer s6 --engines --matrices m.safetensors", "refused");
+}
+
 #[test]
 fn lemmas_and_identity_are_computed() {
     let world = World::new();
