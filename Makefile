@@ -1,5 +1,5 @@
 # The most useful commands. Tests run in release mode, so that the dependencies are built once for all of them.
-.PHONY: build install run test test-faults test-slurm test-arm lint bench ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report gpu-test
+.PHONY: build install run test test-faults test-slurm test-arm test-python wheel lint bench ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report gpu-test
 
 build:      # builds the binary, target/release/dsf
 	cargo build --release --locked
@@ -38,6 +38,17 @@ test-slurm: # runs arrays of shards on a real Slurm of one node: needs root, and
 
 test-arm: build # runs every mixer and the tests of the ops in qemu, cross-built for 64-bit ARM; rustup adds the target
 	bash src/tests/arm.sh
+
+VENV = target/python
+$(VENV)/bin/%:
+	python3 -m venv $(VENV) && $(VENV)/bin/pip install -q $*
+
+wheel: $(VENV)/bin/maturin # builds the Python package for this machine in dist/, the binary and the module; installs maturin
+	cd src/python && $(CURDIR)/$(VENV)/bin/maturin build --release --locked --compatibility off --out $(CURDIR)/dist
+
+test-python: build $(VENV)/bin/pytest # tests the Python module; installs pytest, numpy, pandas and polars in target/python
+	$(VENV)/bin/pip install -q numpy pandas polars
+	DSF_BIN=$(CURDIR)/target/release/dsf PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=src/python $(VENV)/bin/pytest -q -p no:cacheprovider src/python/tests
 
 lint:       # checks formatting and runs clippy, as CI does
 	cargo fmt --all --check && cargo clippy --release --locked --workspace --all-targets -- -D warnings
