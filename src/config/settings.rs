@@ -525,10 +525,15 @@ pub static SETTINGS: Settings = {
             .shown(column(Is("0"), "vocabulary size, V")),
         row("train-examples", At::Task("train_examples"), ANY, Task,
             "Training examples")
-            .more(&[(LABELS, "Every epoch uses the same examples."), (POOLED, "Every epoch uses the same examples."), (TEXT, "The first windows of the text; 0 takes all.")])
+            .more(&[(LABELS, "Every epoch uses the same examples, unless --fresh-examples is true."), (POOLED, "Every epoch uses the same examples."), (TEXT, "The first windows of the text; 0 takes all.")])
             .common()
             .listed(AlwaysOr("examples", "all"))
             .shown(column(Is("0"), "training examples, or windows of a text; 0 for all windows")),
+        row("fresh-examples", At::Task("fresh_examples"), Bool, Task,
+            "Draw new training examples in every epoch")
+            .more(&[(LABELS, "No example is seen twice, and nothing can be learnt by heart. Needs the generator of dsf.")])
+            .omitted(Neutral("false"))
+            .shown(column(Empty, "true if every epoch has new training examples")),
         row("test-examples", At::Task("test_examples"), ANY, Task,
             "Test examples")
             .more(&[(TEXT, "The validation text is cut to the same number; 0 takes all.")])

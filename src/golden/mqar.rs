@@ -24,6 +24,7 @@ pub(super) fn check(file: &GoldenFile) -> Result<Worst> {
             passes: 1,
             val_examples: 0,
             train_examples: facts.size("examples")?,
+            fresh_examples: false,
             test_examples: 1,
         };
         config.check()?;

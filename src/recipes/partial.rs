@@ -72,7 +72,7 @@ settings! {
     attn_dropout: f64, batch_size: usize, beta1: f64, beta2: f64, bidirectional: bool, clip: ClipNorm,
     contour_length: usize, copy_tokens: usize, corpus: String, d: usize, data: String, data_seed: u64,
     dataset: String, decay: Decay, dropout: f64, dual: Dual, embed_dropout: f64, eos_between_articles: bool,
-    epochs: usize, eps: f64, expand: f64, head: HeadKind, heads: usize, hybrid: Hybrid, init: InitScheme, input: InputMap,
+    epochs: usize, eps: f64, expand: f64, fresh_examples: bool, head: HeadKind, heads: usize, hybrid: Hybrid, init: InitScheme, input: InputMap,
     key_tokens: usize, kv_pairs: usize, lambda_skip: bool, largest_batch: usize, layers: usize, layout: Layout,
     loss: Loss, lr: f64, map_init: MapInit, mask: bool, micro_batch: usize, mixer: String, mlp_width: usize, n: usize, overwrites: usize,
     pad_to_longest: bool, passes: usize, pool: Pool, position_embedding: PositionEmbedding, positions: bool,

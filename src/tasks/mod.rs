@@ -136,6 +136,11 @@ pub trait Task {
         Ok(None)
     }
 
+    /// Training examples of an epoch, counted from 0, if every epoch has new ones; [`Self::load`] gives those of epoch 0.
+    fn fresh(&self, _epoch: usize) -> Option<Dataset> {
+        None
+    }
+
     /// Name of the files that [`Self::prepare`] makes; equal names are equal files. `None` if there is nothing to make.
     fn prepared(&self) -> Option<String> {
         None

@@ -37,6 +37,7 @@ const SELECTIVE_COPYING: Synthetic = Synthetic {
         "test_seq_len",
         "copy_tokens",
         "train_examples",
+        "fresh_examples",
         "val_examples",
         "test_examples",
     ],

@@ -79,15 +79,27 @@ impl Splits {
         draw: impl Fn(&mut Rng, &mut [u32], &mut [u32]) + Sync,
     ) -> Self {
         let [train, val, test] = sizes.examples;
-        let split = |name: &str, examples, seq_len| {
+        let tested = |name: &str, examples| {
             let rng = Rng::new(seed, &format!("{task}/{name}"), 0);
-            Dataset::drawn(&rng, examples, seq_len, sizes.labels_per_example, &draw)
+            Dataset::drawn(&rng, 0..examples, sizes.test_seq_len, sizes.labels_per_example, &draw)
         };
         Self::PerToken {
-            train: split("train", train, sizes.seq_len),
-            val: split("val", val, sizes.test_seq_len),
-            test: split("test", test, sizes.test_seq_len),
+            train: Self::training(task, seed, sizes, 0..train, &draw),
+            val: tested("val", val),
+            test: tested("test", test),
         }
+    }
+
+    /// Generates the training sequences of [`Self::drawn`] with the indices `examples`.
+    pub(super) fn training(
+        task: &str,
+        seed: u64,
+        sizes: &ExampleSizes,
+        examples: Range<usize>,
+        draw: impl Fn(&mut Rng, &mut [u32], &mut [u32]) + Sync,
+    ) -> Dataset {
+        let rng = Rng::new(seed, &format!("{task}/train"), 0);
+        Dataset::drawn(&rng, examples, sizes.seq_len, sizes.labels_per_example, draw)
     }
 
     /// Warnings about the files.
@@ -180,28 +192,23 @@ pub struct Batch<'a> {
 }
 
 impl Dataset {
-    /// Generates `examples` sequences of `seq_len` tokens with `labels` labels, at the last positions. `draw` fills the
-    /// tokens and the labels of a sequence from the stream of its index under `rng`.
+    /// Generates the sequences with the indices `examples`, of `seq_len` tokens with `labels` labels, at the last
+    /// positions. `draw` fills the tokens and the labels of a sequence from the stream of its index under `rng`.
     fn drawn(
         rng: &Rng,
-        examples: usize,
+        examples: Range<usize>,
         seq_len: usize,
         labels: usize,
         draw: impl Fn(&mut Rng, &mut [u32], &mut [u32]) + Sync,
     ) -> Self {
-        let (mut tokens, mut answers) = (vec![0; examples * seq_len], vec![0; examples * labels]);
+        let (first, count) = (examples.start, examples.len());
+        let (mut tokens, mut answers) = (vec![0; count * seq_len], vec![0; count * labels]);
         tokens.par_chunks_mut(seq_len).zip_eq(answers.par_chunks_mut(labels)).enumerate().for_each(
             |(index, (tokens, answers))| {
-                draw(&mut rng.at(index as u64), tokens, answers);
+                draw(&mut rng.at((first + index) as u64), tokens, answers);
             },
         );
-        Self {
-            seq_len,
-            labels_per_example: labels,
-            tokens,
-            positions: last_positions(examples, seq_len, labels),
-            answers,
-        }
+        Self { seq_len, labels_per_example: labels, tokens, positions: last_positions(count, seq_len, labels), answers }
     }
 
     fn placeholder(sizes: &ExampleSizes, seq_len: usize, examples: usize) -> Self {

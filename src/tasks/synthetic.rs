@@ -1,7 +1,7 @@
 //! Settings, checks and splits shared by generated tasks with labels at the last tokens of a sequence.
 
 use super::limits::{self, Length, Rule, SequenceLengths};
-use super::{ExampleSizes, NoRecall, Objective, Splits, Task, TaskEntry};
+use super::{Dataset, ExampleSizes, NoRecall, Objective, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
 use crate::ops::rng::Rng;
@@ -26,8 +26,16 @@ pub(super) struct Synthetic {
 }
 
 /// Fields of a task with one answer.
-pub(super) const ONE_ANSWER: &[&str] =
-    &["data_seed", "vocab_size", "seq_len", "test_seq_len", "train_examples", "val_examples", "test_examples"];
+pub(super) const ONE_ANSWER: &[&str] = &[
+    "data_seed",
+    "vocab_size",
+    "seq_len",
+    "test_seq_len",
+    "train_examples",
+    "fresh_examples",
+    "val_examples",
+    "test_examples",
+];
 
 /// Guess among all tokens.
 pub(super) fn all_tokens(vocab_size: usize) -> (usize, &'static str) {
@@ -50,8 +58,11 @@ pub(super) struct SyntheticSettings {
     /// Number of tokens to copy, k, in a copying task; also the number of answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_tokens: Option<usize>,
-    /// Number of training examples, which are generated once and used in the same order every epoch.
+    /// Number of training examples of an epoch.
     pub train_examples: usize,
+    /// Whether every epoch has new training examples; otherwise all have the same, in the same order.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fresh_examples: bool,
     /// Number of validation examples, which end the training and select the epoch; if 0, the test examples do.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub val_examples: usize,
@@ -120,6 +131,13 @@ impl Synthetic {
     }
 }
 
+impl SyntheticRun {
+    /// Fills the tokens and the answers of an example.
+    fn draw(&self, rng: &mut Rng, tokens: &mut [u32], answers: &mut [u32]) {
+        (self.task.draw)(rng, tokens, self.settings.vocab_size as u32, answers);
+    }
+}
+
 impl Task for SyntheticRun {
     fn config(&self) -> TaskConfig {
         let settings = SyntheticSettings { test_seq_len: self.settings.lengths().test, ..self.settings.clone() };
@@ -143,12 +161,15 @@ impl Task for SyntheticRun {
 
     fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
         self.check()?;
+        let draw = |rng: &mut Rng, tokens: &mut [u32], answers: &mut [u32]| self.draw(rng, tokens, answers);
+        Ok(Splits::drawn(self.task.name, self.settings.data_seed, &self.sizes(), draw))
+    }
+
+    fn fresh(&self, epoch: usize) -> Option<Dataset> {
         let s = &self.settings;
-        let draw = |rng: &mut Rng, tokens: &mut [u32], answers: &mut [u32]| {
-            (self.task.draw)(rng, tokens, s.vocab_size as u32, answers);
-        };
-        let (name, seed) = (self.task.name, s.data_seed);
-        Ok(Splits::drawn(name, seed, &self.sizes(), draw))
+        let draw = |rng: &mut Rng, tokens: &mut [u32], answers: &mut [u32]| self.draw(rng, tokens, answers);
+        let examples = epoch * s.train_examples..(epoch + 1) * s.train_examples;
+        s.fresh_examples.then(|| Splits::training(self.task.name, s.data_seed, &self.sizes(), examples, draw))
     }
 
     fn title(&self) -> String {

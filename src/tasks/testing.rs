@@ -53,6 +53,7 @@ pub(super) fn paper(vocab_size: usize, seq_len: usize) -> SyntheticSettings {
         seq_len,
         test_seq_len: None,
         copy_tokens: None,
+        fresh_examples: false,
         val_examples: 0,
         train_examples: 5_000,
         test_examples: 500,
@@ -72,6 +73,10 @@ pub(super) fn assert_seeded(task: &'static Synthetic, paper: &SyntheticSettings)
     assert_eq!(test, same);
     assert_ne!(train.batch(0..500), test.batch(0..500));
     assert_ne!(data(|s| s.data_seed = 1).1, test);
+    let fresh = task.of(&SyntheticSettings { fresh_examples: true, train_examples: 3_000, ..paper.clone() });
+    assert_eq!(per_token(&*fresh).0.batch(0..3_000), train.batch(0..3_000));
+    assert_eq!(fresh.fresh(1).unwrap().batch(0..3_000), longer.batch(3_000..6_000));
+    assert!(task.of(paper).fresh(1).is_none());
     let with_validation = SyntheticSettings { val_examples: 500, ..paper.clone() };
     let [trained, val, tested] = per_token_splits(&*task.of(&with_validation));
     assert_eq!((&trained, &tested), (&train, &test));

@@ -54,6 +54,32 @@ fn a_run_interrupted_at_every_step_and_epoch_ends_with_the_same_bits() {
     assert_eq!(parts, whole);
 }
 
+#[test]
+fn a_run_with_fresh_examples_interrupted_at_every_step_and_epoch_ends_with_the_same_bits() {
+    let run = |settings: &[(&str, &str)]| {
+        let smoke = [("preset", "smoke"), ("train-examples", "24"), ("batch-size", "8"), ("epochs", "3")];
+        let config = recipes::run("mqar", &[&smoke, settings].concat()).unwrap();
+        let data = tasks::load(&config.task, None).unwrap();
+        (config, data)
+    };
+    let (config, data) = run(&[("fresh-examples", "true")]);
+    let whole = trace(&config, &data);
+    let (fixed, same) = run(&[]);
+    let fixed = trace(&fixed, &same);
+    assert_eq!(whole.losses[..3], fixed.losses[..3], "the first epoch has the same examples");
+    assert_ne!(whole.losses[3..], fixed.losses[3..]);
+    let (mut parts, mut saved): (_, Option<Vec<u8>>) = (Trace::default(), None);
+    while parts.outcome.is_none() {
+        let mut trainer = trainer(&config, &data);
+        if let Some(saved) = &saved {
+            trainer.restore(saved, "checkpoint").unwrap();
+        }
+        follow(&mut trainer, 1, &mut parts);
+        saved = Some(checkpoint(&trainer));
+    }
+    assert_eq!(parts, whole);
+}
+
 /// A run on text of two epochs of three steps, the last one short.
 fn on_text(mixer: &str) -> (RunConfig, Splits) {
     let settings = [

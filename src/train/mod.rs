@@ -161,6 +161,7 @@ impl<'a> Trainer<'a> {
     pub fn step_ahead(&mut self) -> Result<f64> {
         gpu::with_factors(self.factors(), || {
             let start = Instant::now();
+            self.objective.begin_epoch(self.progress.epochs.len());
             let examples = self.examples_at(0).len() as f64;
             let mut stepper = std::mem::replace(&mut self.stepper, Box::new(Launched));
             let loss = stepper.step(self);

@@ -17,6 +17,9 @@ pub(super) trait Trainee {
     /// Number of training examples.
     fn examples(&self) -> usize;
 
+    /// Draws the training examples of an epoch, counted from 0, if every epoch has new ones.
+    fn begin_epoch(&mut self, _epoch: usize) {}
+
     /// Number of training tokens per epoch, without padding.
     fn tokens(&self) -> usize;
 

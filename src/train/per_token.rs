@@ -1,17 +1,23 @@
-//! Labels at some positions of sequences of one length. The examples come in the same order every epoch.
+//! Labels at some positions of sequences of one length. The examples come in the same order every epoch, or every epoch
+//! has new ones.
 
 use super::labelled::Labelled;
 use super::objective::{LabelMeans, MicroBatch, OneShape, ScoreSum, StepExamples, Tested, Trainee};
 use crate::config::RunConfig;
 use crate::model::{Io, LanguageModel};
 use crate::nn::{Cx, Params};
-use crate::tasks::{Dataset, ExampleSizes, Slices};
+use crate::tasks::{Dataset, ExampleSizes, Slices, Task};
 use candle_core::{Device, Result, Tensor};
+use std::borrow::Cow;
 
 /// The objective of [`crate::tasks::Objective::PerToken`].
 pub(super) struct PerToken<'a> {
     config: &'a RunConfig,
-    train: &'a Dataset,
+    /// Task of the run, which draws new examples.
+    task: Box<dyn Task>,
+    train: Cow<'a, Dataset>,
+    /// Epoch of the training examples, counted from 0.
+    epoch: usize,
     /// Empty if the test split decides when training stops.
     val: &'a Dataset,
     test: &'a Dataset,
@@ -35,10 +41,12 @@ impl<'a> PerToken<'a> {
         let task = config.task.read().map_err(candle_core::Error::wrap)?;
         Ok(Self {
             config,
-            train,
+            train: Cow::Borrowed(train),
+            epoch: 0,
             val,
             test,
             slices: task.slices(test),
+            task,
             device: device.clone(),
             model: LanguageModel::new(&config.model, io, params)?,
             tested: LanguageModel::new(&config.model, io, &params.detached())?,
@@ -65,6 +73,15 @@ impl PerToken<'_> {
 }
 
 impl Trainee for PerToken<'_> {
+    fn begin_epoch(&mut self, epoch: usize) {
+        if epoch != self.epoch {
+            if let Some(fresh) = self.task.fresh(epoch) {
+                self.train = Cow::Owned(fresh);
+            }
+            self.epoch = epoch;
+        }
+    }
+
     fn examples(&self) -> usize {
         self.train.len()
     }
@@ -87,7 +104,7 @@ impl Trainee for PerToken<'_> {
     fn loss(&self, batch: &MicroBatch, cx: &Cx) -> Result<Tensor> {
         let first = batch.examples[0];
         let examples = self.train.batch(first..first + batch.examples.len());
-        let labelled = Labelled::new(examples, self.train, &self.device)?;
+        let labelled = Labelled::new(examples, &self.train, &self.device)?;
         Ok(labelled.classify(&self.model, cx)?.loss)
     }
 
@@ -112,6 +129,6 @@ impl Trainee for PerToken<'_> {
     }
 
     fn one_shape(&self) -> Option<OneShape<'_>> {
-        self.config.train.micro_batch.is_none().then_some(OneShape { model: &self.model, train: self.train })
+        self.config.train.micro_batch.is_none().then_some(OneShape { model: &self.model, train: &self.train })
     }
 }

@@ -135,6 +135,7 @@ fn a_file_that_is_none_of_ours_is_named_with_what_it_is() {
         passes: 1,
         val_examples: 0,
         train_examples: 4,
+        fresh_examples: false,
         test_examples: 4,
     }
     .into();

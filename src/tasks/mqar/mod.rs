@@ -73,6 +73,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
         "overwrites",
         "passes",
         "train_examples",
+        "fresh_examples",
         "val_examples",
         "test_examples",
     ],
@@ -109,8 +110,11 @@ pub struct MqarConfig {
     /// Number of times that all pairs are shown, P.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub passes: usize,
-    /// Number of training examples, which are generated once and used in the same order every epoch.
+    /// Number of training examples of an epoch.
     pub train_examples: usize,
+    /// Whether every epoch has new training examples; otherwise all have the same, in the same order.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fresh_examples: bool,
     /// Number of validation examples, which end the training and select the epoch; if 0, the test examples do.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub val_examples: usize,
@@ -179,6 +183,9 @@ impl Task for MqarConfig {
         limits::check(ENTRY.name, &rules, v, self.lengths(), examples)?;
         match self.data {
             Generator::Native => Ok(()),
+            Generator::Numpy if self.fresh_examples => {
+                refuse!(flag "--fresh-examples" = true, "needs the generator of dsf: give --data native, or leave it out")
+            }
             Generator::Numpy => match self.variants().first() {
                 Some((typed, _)) => {
                     let (flag, value) = typed.split_once(' ').unwrap_or((typed, ""));
@@ -200,6 +207,10 @@ impl Task for MqarConfig {
             Generator::Files => unreachable!("refused by check"),
         };
         Ok(Splits::PerToken { train, val, test })
+    }
+
+    fn fresh(&self, epoch: usize) -> Option<Dataset> {
+        self.fresh_examples.then(|| native::training(self, epoch))
     }
 
     fn title(&self) -> String {

@@ -10,21 +10,29 @@ use std::ops::Range;
 pub(super) fn load(config: &MqarConfig) -> [Dataset; 3] {
     let split = |purpose, examples, config: &MqarConfig| {
         let rng = Rng::new(config.data_seed, purpose, 0);
-        segment(&rng, examples, config)
+        segment(&rng, 0..examples, config)
     };
     [
-        split("mqar/train", config.train_examples, config),
+        training(config, 0),
         split("mqar/val", config.val_examples, &config.tested()),
         split("mqar/test", config.test_examples, &config.tested()),
     ]
 }
 
-fn segment(rng: &Rng, examples: usize, config: &MqarConfig) -> Dataset {
+/// Generates the training examples of an epoch that has its own, which follow those of the epoch before. Epoch 0 has
+/// those of every epoch if they are fixed.
+pub(super) fn training(config: &MqarConfig, epoch: usize) -> Dataset {
+    let first = epoch * config.train_examples;
+    segment(&Rng::new(config.data_seed, "mqar/train", 0), first..first + config.train_examples, config)
+}
+
+/// Generates the examples with these indices.
+fn segment(rng: &Rng, examples: Range<usize>, config: &MqarConfig) -> Dataset {
     let mean_rings: Vec<f64> = config.slot_weights(POWER).iter().map(|w| 1.0 / w).collect();
     let memory =
         || (LastDrawn(vec![0; config.vocab_size]), CompoundKeys::new(config), Vec::with_capacity(mean_rings.len()));
-    lay_out(config, examples, memory, |(seen, compound, rings), index, example| {
-        let mut rng = rng.at(index as u64);
+    lay_out(config, examples.len(), memory, |(seen, compound, rings), index, example| {
+        let mut rng = rng.at((examples.start + index) as u64);
         let mark = index as u32 + 1;
         if config.key_tokens > 1 {
             compound.draw(

@@ -190,6 +190,7 @@ mod tests {
             key_tokens: 1,
             overwrites: 0,
             passes: 1,
+            fresh_examples: false,
             val_examples: 0,
             train_examples,
             test_examples: 1,

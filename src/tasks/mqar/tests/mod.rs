@@ -20,6 +20,7 @@ pub(super) fn config(data: Generator, seq_len: usize, kv_pairs: usize, vocab_siz
         key_tokens: 1,
         overwrites: 0,
         passes: 1,
+        fresh_examples: false,
         val_examples: 0,
         train_examples: 8,
         test_examples: 3,
@@ -53,6 +54,20 @@ fn examples(dataset: &Dataset) -> impl Iterator<Item = crate::tasks::Batch<'_>> 
 
 fn column(context: &[u32], offset: usize) -> HashSet<u32> {
     context.iter().copied().skip(offset).step_by(2).collect()
+}
+
+/// The examples of an epoch follow those of the epoch before in the sequence of all examples.
+#[test]
+fn fresh_examples_continue_those_of_the_epoch_before() {
+    let config = config(Generator::Native, 16, 3, 18);
+    let fresh = MqarConfig { fresh_examples: true, ..config.clone() };
+    let all = train(&MqarConfig { train_examples: 24, ..config.clone() });
+    for epoch in 0..3 {
+        assert_eq!(fresh.fresh(epoch).unwrap().batch(0..8), all.batch(8 * epoch..8 * epoch + 8));
+    }
+    assert_eq!(train(&fresh).batch(0..8), all.batch(0..8));
+    assert_eq!(config.fresh(1), None);
+    MqarConfig { data: Generator::Numpy, ..fresh }.check().refuses("--fresh-examples");
 }
 
 proptest! {

@@ -18,6 +18,7 @@ fn accepted() -> MqarConfig {
         key_tokens: 1,
         overwrites: 0,
         passes: 1,
+        fresh_examples: false,
         val_examples: 0,
         train_examples: 100_000,
         test_examples: 3_000,
