@@ -142,8 +142,7 @@ pub(super) fn compare(
 
 /// Returns the output, then the gradients of a weighted sum of it.
 pub(super) fn results(op: &Op, inputs: &[DrawnInput], io: DType, device: &Device) -> Result<Vec<Tensor>> {
-    let inputs = inputs.iter().map(|input| input.on(io, device, true));
-    let inputs = inputs.collect::<Result<Vec<Tensor>>>()?;
+    let inputs = inputs.iter().map(|input| input.on(io, device, true)).collect::<Result<Vec<Tensor>>>()?;
     let output = (op.run)(&inputs, io)?;
     let gradients = (&output * weights(&output)?)?.backward()?;
     let mut results = vec![output.detach()];
@@ -160,11 +159,9 @@ pub(super) fn results(op: &Op, inputs: &[DrawnInput], io: DType, device: &Device
 fn weights(like: &Tensor) -> Result<Tensor> {
     let number = |i: usize| ((37 * i % 127) as f64 - 63.0) / 64.0;
     let values: Vec<f64> = (0..like.elem_count()).map(number).collect();
-    let weights = Tensor::from_vec(values, like.shape(), &Device::Cpu)?;
-    Ok(weights.to_dtype(like.dtype())?.to_device(like.device())?)
+    Ok(Tensor::from_vec(values, like.shape(), &Device::Cpu)?.to_dtype(like.dtype())?.to_device(like.device())?)
 }
 
 fn numbers(x: &Tensor) -> Result<Vec<f64>> {
-    let x = x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?;
-    Ok(x.flatten_all()?.to_vec1()?)
+    Ok(x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1()?)
 }

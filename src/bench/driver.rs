@@ -78,8 +78,7 @@ impl Bench {
         };
         let here = of(&here);
         let measured = |row: &Measurement| !row.failed() && (row.is_check() || row.seconds.is_some());
-        let held = rows.iter().filter(|row| of(row) == here && measured(row));
-        held.map(Measurement::title).collect()
+        rows.iter().filter(|row| of(row) == here && measured(row)).map(Measurement::title).collect()
     }
 
     /// Measures until no case is left or the time is over. `on_progress` receives messages, `done` every row; an error

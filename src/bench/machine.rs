@@ -108,8 +108,7 @@ impl Machine {
 }
 
 fn load_average() -> Option<f64> {
-    let text = fs::read_to_string("/proc/loadavg").ok()?;
-    text.split_whitespace().next()?.parse().ok()
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 
 /// Model of the GPU called `cuda:N`, if the driver's files contain it.
@@ -120,8 +119,7 @@ fn gpu_model(name: &str) -> String {
         let mut folders: Vec<PathBuf> = folders.flatten().map(|folder| folder.path()).collect();
         folders.sort();
         let text = fs::read_to_string(folders.get(index)?.join("information")).ok()?;
-        let model = text.lines().find_map(|line| line.strip_prefix("Model:"))?;
-        Some(model.trim().to_owned())
+        Some(text.lines().find_map(|line| line.strip_prefix("Model:"))?.trim().to_owned())
     };
     model().unwrap_or_default()
 }

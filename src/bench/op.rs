@@ -85,8 +85,7 @@ impl OpTiming {
             ComputeType::F64 => DType::F64,
         };
         let count = |dims: &[usize]| dims.iter().map(|&size| size as f64).product::<f64>();
-        let inputs = (op.inputs)(&shape);
-        let numbers: f64 = inputs.iter().map(|input| count(&input.dims)).sum();
+        let numbers: f64 = (op.inputs)(&shape).iter().map(|input| count(&input.dims)).sum();
         let needed = numbers * (DRAWN + COPIES * io.size_in_bytes() as f64);
         check_memory(needed, "this op", "give a smaller --shape")?;
         let schedule = Repetitions::single(request.repeats);
@@ -204,8 +203,7 @@ fn shape(op: &Op, request: &OpRequest) -> Result<OpShape> {
 /// Sum of all magnitudes, in f64.
 pub(super) fn magnitude(tensors: &[Tensor]) -> Result<f64> {
     let total = |x: &Tensor| -> Result<f64> {
-        let x = x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?;
-        Ok(x.abs()?.sum_all()?.to_scalar()?)
+        Ok(x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.abs()?.sum_all()?.to_scalar()?)
     };
     tensors.iter().map(total).sum()
 }

@@ -201,14 +201,12 @@ pub(super) fn losses(details: &Details) -> Vec<f64> {
     if let Some(losses) = details.get("losses") {
         return numbers(losses);
     }
-    let sums = ["checksum", "gradient_checksum"].into_iter();
-    sums.filter_map(|key| details.get(key)?.as_f64()).collect()
+    ["checksum", "gradient_checksum"].into_iter().filter_map(|key| details.get(key)?.as_f64()).collect()
 }
 
 /// Parses a list of numbers. JSON has no NaN, so `null` means NaN.
 fn numbers(list: &Value) -> Vec<f64> {
-    let list = list.as_array().map_or(&[][..], Vec::as_slice);
-    list.iter().map(|x| x.as_f64().unwrap_or(f64::NAN)).collect()
+    list.as_array().map_or(&[][..], Vec::as_slice).iter().map(|x| x.as_f64().unwrap_or(f64::NAN)).collect()
 }
 
 /// Runs `command`; the last line of its stdout is its report.

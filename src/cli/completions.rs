@@ -47,8 +47,7 @@ const SUGGESTED: [Suggestion; 6] = [
 ];
 
 fn mixers() -> Vec<&'static str> {
-    let names = MIXERS.iter().map(|entry| entry.name);
-    names.chain(["all"]).collect()
+    MIXERS.iter().map(|entry| entry.name).chain(["all"]).collect()
 }
 
 fn experiments() -> Vec<&'static str> {

@@ -41,8 +41,7 @@ pub(super) fn main(arguments: &ExperimentsArguments, global: &Global) -> Result<
 
 /// Number of runs of an experiment; an experiment with all mixers grows with every new one.
 fn runs(shipped: &Shipped) -> Result<usize> {
-    let experiment = Experiment::parse(shipped.text, shipped.name, SETTINGS)?;
-    Ok(experiment.plan(&Flags::default())?.runs.len())
+    Ok(Experiment::parse(shipped.text, shipped.name, SETTINGS)?.plan(&Flags::default())?.runs.len())
 }
 
 fn event(shipped: &Shipped) -> Result<serde_json::Value> {

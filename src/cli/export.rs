@@ -87,13 +87,11 @@ impl ExportArguments {
     /// Opens the selected runs, finished or not.
     fn shown(&self, global: &Global) -> Result<Vec<LoadedRun>> {
         if !self.runs.is_empty() {
-            let runs = self.runs.iter();
-            return runs.map(|name| LoadedRun::open(name, global)).collect();
+            return self.runs.iter().map(|name| LoadedRun::open(name, global)).collect();
         }
         let configs = Store::existing(&global.out)?.configs()?;
         print::warnings(&configs.warnings);
-        let ids = configs.runs.iter().map(|run| run.id());
-        ids.map(|id| LoadedRun::open(&id, global)).collect()
+        configs.runs.iter().map(|run| LoadedRun::open(&run.id(), global)).collect()
     }
 }
 

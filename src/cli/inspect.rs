@@ -392,8 +392,7 @@ impl InspectSelection {
         let entry = mixers::find(mixer)?;
         let variant = variant.unwrap_or(entry.variants[0]);
         let name = option.split('=').next().unwrap_or_default();
-        let mut options = entry.options.iter();
-        Ok(options.any(|option| option.name == name && option.is_of(variant)))
+        Ok(entry.options.iter().any(|option| option.name == name && option.is_of(variant)))
     }
 
     /// Returns the options that a mixer takes. A single mixer gets all of them, so that it can refuse unknown ones.
@@ -501,14 +500,12 @@ fn weights(run: &Path, global: &Global) -> Result<Checkpoint> {
 /// Returns layer `layer` of a run on the first test example of its task, in f64.
 fn trained(run: &Path, layer: usize, global: &Global) -> Result<Subject> {
     let network = Network::trained(weights(run, global)?, DType::F64)?;
-    let mut subjects = network.subjects(NetworkInput::Task(None, None), Some(layer), Need::System)?;
-    Ok(subjects.remove(0))
+    Ok(network.subjects(NetworkInput::Task(None, None), Some(layer), Need::System)?.remove(0))
 }
 
 /// Help of `--eta`, which lists the normalisers.
 fn etas() -> String {
-    let rows = ETAS.iter();
-    let rows = rows.map(|eta| format!("\n  {:8}  {}", eta.name, eta.about));
+    let rows = ETAS.iter().map(|eta| format!("\n  {:8}  {}", eta.name, eta.about));
     format!(
         "Normalisers by name [default: all]. z = w·u_i, with w from a run of normalized attention, or else random:{}",
         rows.collect::<String>()

@@ -64,8 +64,7 @@ fn name(command: &Command) -> &str {
 fn page(command: &Command) -> Result<Vec<u8>> {
     let mut page = Vec::new();
     let man = Man::new(command.clone()).title(name(command)).manual("dsf");
-    let rendered = man.source(VERSION).render(&mut page);
-    rendered.map_err(Error::io("write", "a manual page"))?;
+    man.source(VERSION).render(&mut page).map_err(Error::io("write", "a manual page"))?;
     Ok(page)
 }
 

@@ -27,8 +27,7 @@ pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Error> {
 /// SIGXFSZ would kill the process without a message.
 pub(super) fn let_large_writes_fail() -> Result<(), Error> {
     // A handler, unlike SIG_IGN, is not inherited by child processes.
-    let register = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
-    register.map(drop).map_err(failed)
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop).map_err(failed)
 }
 
 fn failed(e: std::io::Error) -> Error {

@@ -95,8 +95,7 @@ pub(super) fn main(mut arguments: SingleArguments, task: TaskRow, global: &Globa
     let mut screen = RunScreen::new(&config, entry, tokens_per_step, global);
     if !known {
         screen.say(&title(&config, &*task));
-        let notes = notes.iter();
-        notes.for_each(|note| screen.say(&format!("note: {note}")));
+        notes.iter().for_each(|note| screen.say(&format!("note: {note}")));
         if context.device.is_cpu() && !arguments.training.allow_swap {
             estimate::check_room(std::slice::from_ref(&config), Some("--allow-swap"))?;
         }

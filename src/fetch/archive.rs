@@ -34,8 +34,7 @@ pub(super) fn fetch(
     remove_folder(&staging)?;
     make_folder(&staging)?;
     let placed = unpack(&archive, entries, &staging, context).and_then(|unpacked| {
-        let mut pairs = entries.iter().zip(unpacked);
-        pairs.try_for_each(|(entry, from)| place(entry, &from, &staging, request))
+        entries.iter().zip(unpacked).try_for_each(|(entry, from)| place(entry, &from, &staging, request))
     });
     remove_folder(&staging)?;
     placed?;

@@ -197,8 +197,7 @@ fn accept(
             Ok(Err(AttemptFailure::Transient(reason.to_owned())))
         }
         StatusCode::OK => {
-            let length = text(response, header::CONTENT_LENGTH);
-            let bytes = length.and_then(|text| text.trim().parse().ok());
+            let bytes = text(response, header::CONTENT_LENGTH).and_then(|text| text.trim().parse().ok());
             if let (Some(found), Some(published)) = (bytes, wanted.bytes) {
                 if found != published {
                     let reason = format!("it has {found} bytes, not {published} as published");
@@ -354,8 +353,7 @@ fn parse_range(text: &str) -> Option<(u64, u64)> {
 /// Validator of this version of the file: a strong ETag, or else the time of its last change.
 fn validator(response: &Response<()>) -> Option<String> {
     let strong = text(response, header::ETAG).filter(|tag| tag.starts_with('"'));
-    let found = strong.or_else(|| text(response, header::LAST_MODIFIED));
-    found.map(str::to_owned)
+    strong.or_else(|| text(response, header::LAST_MODIFIED)).map(str::to_owned)
 }
 
 #[cfg(test)]

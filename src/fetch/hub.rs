@@ -77,8 +77,7 @@ pub(super) fn fetch(entry: &CatalogueEntry, request: &FetchRequest, context: &mu
 /// Commit in the path `snapshots/COMMIT/NAME` of `file`, where the name may contain folders.
 fn commit_of(file: &Path, name: &str) -> Option<String> {
     let below = Path::new(name).components().count();
-    let commit = file.ancestors().nth(below)?.file_name()?;
-    Some(commit.to_str()?.to_owned())
+    Some(file.ancestors().nth(below)?.file_name()?.to_str()?.to_owned())
 }
 
 /// Downloads one file into the cache and returns its path among the snapshots.
@@ -114,8 +113,7 @@ fn get(
     let pointer = cache.pointer_path(&file.commit).join(name);
     make_folder(pointer.parent().unwrap_or(&hub.cache))?;
     point(&pointer, &blob)?;
-    let reference = cache.create_ref(&file.commit);
-    reference.map_err(Error::io("write", &hub.cache))?;
+    cache.create_ref(&file.commit).map_err(Error::io("write", &hub.cache))?;
     Ok(pointer)
 }
 

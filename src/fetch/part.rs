@@ -77,8 +77,7 @@ impl PartialDownload {
     pub fn clear(&mut self) -> Result<()> {
         self.version = None;
         remove_if_present(&version_path(&self.path))?;
-        let cut = self.file.set_len(0);
-        cut.map_err(Error::io("write", &self.path))?;
+        self.file.set_len(0).map_err(Error::io("write", &self.path))?;
         self.len = 0;
         Ok(())
     }

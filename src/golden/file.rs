@@ -53,8 +53,7 @@ impl GoldenFile {
     /// The cases of the file: `x` for every tensor `x.SUFFIX`.
     pub fn cases(&self, suffix: &str) -> Vec<String> {
         let case = |name: &String| Some(name.strip_suffix(suffix)?.to_owned());
-        let cases = self.tensors.keys().filter_map(case);
-        cases.filter(|c| !c.contains('.')).collect()
+        self.tensors.keys().filter_map(case).filter(|c| !c.contains('.')).collect()
     }
 
     pub fn metadata(&self, key: &str) -> Result<&str> {
@@ -107,8 +106,7 @@ pub(super) fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
         refuse!("expected shape {1:?}, found {0:?}", a.dims(), b.dims());
     }
     let values = |t: &Tensor| t.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
-    let pairs = values(a)?.into_iter().zip(values(b)?);
-    Ok(pairs.fold(0.0, |worst, (a, b)| nan_max(worst, (a - b).abs())))
+    Ok(values(a)?.into_iter().zip(values(b)?).fold(0.0, |worst, (a, b)| nan_max(worst, (a - b).abs())))
 }
 
 /// max |a|.

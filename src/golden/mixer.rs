@@ -134,8 +134,7 @@ impl<'a> GoldenCase<'a> {
         let mut worst = Worst::default();
         let scale = magnitude(wanted)?;
         worst.add(self.what(dtype, "y"), distance(&y, wanted)?, forward * scale);
-        let loss = (y * self.tensor("w")?.to_dtype(dtype)?)?.sum_all()?;
-        let grads = loss.backward()?;
+        let grads = (y * self.tensor("w")?.to_dtype(dtype)?)?.sum_all()?.backward()?;
         let mut vars = params.vars();
         vars.push(("u".to_owned(), u));
         let expected = self.file.under(&format!("{}.g.", self.name));

@@ -71,8 +71,7 @@ fn fresh_weights(subject: &Subject) -> Result<HashMap<String, Tensor>> {
     };
     let params = Params::seeded(subject.seed, DType::F64, &Device::Cpu).detached();
     softmax.build(&model, &params)?;
-    let vars = params.vars().into_iter();
-    Ok(vars.map(|(name, var)| (name, var.as_detached_tensor())).collect())
+    Ok(params.vars().into_iter().map(|(name, var)| (name, var.as_detached_tensor())).collect())
 }
 
 fn mean_weights(q: &Tensor, k: &Tensor, heads: usize, rows: &[usize]) -> Result<Vec<Vec<f64>>> {

@@ -61,8 +61,7 @@ fn notes_on(view: &View) -> Vec<String> {
         Ok(_) => {}
     }
     notes.extend(view.around.map(|around| format!("{}: {around}", view.name)));
-    let found = view.found.as_ref().ok();
-    let spreads = found.and_then(|m| m.gate.zip(m.product));
+    let spreads = view.found.as_ref().ok().and_then(|m| m.gate.zip(m.product));
     notes.extend(spreads.filter(|(gate, _)| *gate > 0.0).map(|(before, after)| {
         let cancels = after < 1e-9 * before.max(1.0);
         let what = if cancels { "cancels" } else { "does not cancel" };
@@ -134,8 +133,7 @@ fn heatmap(
 /// Curves of the spectrum and of the gains over the tokens.
 fn lines(view: &View, measures: &Measures) -> Vec<Grid> {
     let points = |first: usize, numbers: &mut dyn Iterator<Item = Vec<f64>>| {
-        let each = numbers.enumerate();
-        each.map(|(i, row)| (i + first, row)).collect()
+        numbers.enumerate().map(|(i, row)| (i + first, row)).collect()
     };
     let tokens = |what, unit, names, points| Curves {
         of: &view.name,

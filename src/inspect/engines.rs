@@ -102,8 +102,7 @@ fn engines_of(subject: &Subject) -> (Vec<Engine>, Option<&'static str>) {
 }
 
 fn pass(subject: &Subject) -> candle_core::Result<Option<Tensor>> {
-    let y = subject.mixer.forward(&subject.u.unsqueeze(0)?, &Cx::eval())?;
-    y.squeeze(0).map(Some)
+    subject.mixer.forward(&subject.u.unsqueeze(0)?, &Cx::eval())?.squeeze(0).map(Some)
 }
 
 /// Measurements of an engine.

@@ -17,8 +17,7 @@ use candle_core::{DType, Device, Tensor, D};
 /// The mixer whose source is equation (17), where η = 1.
 pub fn unnormalised() -> &'static Entry {
     let source = |entry: &&Entry| entry.cite == "(17)";
-    let entry = MIXERS.iter().find(source);
-    entry.expect("equation (17) is in the registry")
+    MIXERS.iter().find(source).expect("equation (17) is in the registry")
 }
 
 /// A normaliser with its name.
@@ -141,8 +140,7 @@ fn bare(subject: &Subject) -> Result<Ltv> {
     let model =
         ModelConfig { mixer: unnormalised().name.to_owned(), options: Default::default(), ..subject.model.clone() };
     let params = Params::given(subject.weights.clone(), DType::F64, &Device::Cpu).detached();
-    let mixer = unnormalised().build(&model, &params)?;
-    let system = mixer.ltv(&subject.u)?;
+    let system = unnormalised().build(&model, &params)?.ltv(&subject.u)?;
     Ok(system.expect("without a normaliser it is a system"))
 }
 

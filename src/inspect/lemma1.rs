@@ -118,8 +118,7 @@ impl Truncated {
 type ReportLine = (&'static str, fn(&Truncated) -> Option<f64>);
 
 fn apart(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
-    let pairs = a.iter().flatten().zip(b.iter().flatten());
-    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+    a.iter().flatten().zip(b.iter().flatten()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
 /// Reports error and bound of every order from 1 to `order`.

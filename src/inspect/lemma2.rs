@@ -67,8 +67,7 @@ impl Growing<'_> {
     fn output(&self, n: usize, weights: HashMap<String, Tensor>) -> Result<Tensor> {
         let model = self.model(n);
         let params = Params::given(weights, DType::F64, &Device::Cpu).detached();
-        let mixer = self.subject.entry.build(&model, &params)?;
-        Ok(mixer.forward(&self.subject.u.unsqueeze(0)?, &Cx::eval())?)
+        Ok(self.subject.entry.build(&model, &params)?.forward(&self.subject.u.unsqueeze(0)?, &Cx::eval())?)
     }
 
     fn model(&self, n: usize) -> ModelConfig {
@@ -203,8 +202,7 @@ impl Growing<'_> {
             };
             let (bar, hat) = (block(extra, states), block(extra, extra));
             let wanted = step.advance(&mut h, &u);
-            let enlarged = step.enlarged(&bar, &hat, &block(extra, inputs));
-            let got = enlarged.advance(&mut larger, &u);
+            let got = step.enlarged(&bar, &hat, &block(extra, inputs)).advance(&mut larger, &u);
             largest = wanted.iter().fold(largest, |most, y| most.max(y.abs()));
             let pairs = wanted.iter().zip(&got);
             apart = pairs.fold(apart, |worst, (a, b)| worst.max((a - b).abs()));
@@ -229,8 +227,7 @@ impl Growing<'_> {
             to > from,
             flag "--to-n" = to, "must be larger than n = {from}, which Lemma 2 embeds in it");
         let model = self.model(to);
-        let fits = entry.check_sizes(&model);
-        fits.map_err(|e| Error::flag_value("--to-n", to, e.diagnostic().reason))?;
+        entry.check_sizes(&model).map_err(|e| Error::flag_value("--to-n", to, e.diagnostic().reason))?;
         let counted = Params::without_values(DType::F64);
         entry.build(&model, &counted)?;
         let numbers = counted.count() + counted.constants();
@@ -331,8 +328,7 @@ pub fn identity(model: impl Fn(&str) -> Result<ModelConfig>, a: f64, seq_len: us
         // z = ln(e^Δ - 1), so that softplus(z) = Δ.
         let z = (steps.exp()? - 1.0)?.log()?;
         let reversed = ops::sigmoid(&z.neg()?)?.powf(a)?.unsqueeze(2)?;
-        let gap = system.decay.broadcast_sub(&reversed)?.abs()?;
-        let off: f64 = gap.max_all()?.to_scalar()?;
+        let off: f64 = system.decay.broadcast_sub(&reversed)?.abs()?.max_all()?.to_scalar()?;
         let ends = [steps.min_all()?, steps.max_all()?];
         let ends = [ends[0].to_scalar::<f64>()?, ends[1].to_scalar::<f64>()?];
         let name = format!("{} ({})", entry.name, model.variant);

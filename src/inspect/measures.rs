@@ -174,8 +174,7 @@ impl Transition {
                 let factors = self.decay.chunks(states).zip(factors);
                 for (x, (decay, (a, b))) in carried.chunks_mut(states).zip(factors) {
                     let found = dot(a, x);
-                    let each = x.iter_mut().zip(decay).zip(b);
-                    each.for_each(|((x, lambda), b)| *x = lambda * *x + found * b);
+                    x.iter_mut().zip(decay).zip(b).for_each(|((x, lambda), b)| *x = lambda * *x + found * b);
                 }
             }
         }
@@ -186,10 +185,7 @@ impl Transition {
     fn moduli(&self, states: usize) -> Vec<f64> {
         match &self.off {
             OffDiagonalAt::Zero => self.decay.iter().map(|x| x.abs()).collect(),
-            OffDiagonalAt::Complex(im) => {
-                let both = im.iter().chain(im).zip(&self.decay);
-                both.map(|(im, re)| re.hypot(*im)).collect()
-            }
+            OffDiagonalAt::Complex(im) => im.iter().chain(im).zip(&self.decay).map(|(im, re)| re.hypot(*im)).collect(),
             OffDiagonalAt::RankOne([a, b]) => {
                 let of = |c: usize| {
                     let range = c * states..(c + 1) * states;
@@ -292,10 +288,8 @@ impl<'a> MeasurePass<'a> {
         if matches!(system.off_diagonal, OffDiagonal::Complex(_)) {
             links.extend((0..channels).map(|c| (c, (c + channels / 2) % channels)));
         }
-        let product = |&(o, v): &(usize, usize)| -> Vec<f64> {
-            let pairs = links.iter().map(|&(p, w)| output[o][p] * value[v][w]);
-            pairs.collect()
-        };
+        let product =
+            |&(o, v): &(usize, usize)| -> Vec<f64> { links.iter().map(|&(p, w)| output[o][p] * value[v][w]).collect() };
         let same = |factor: &&Tensor| factor.stride()[1] == 0;
         let factors = [&system.decay, &system.write, &system.read];
         let same =
@@ -303,8 +297,7 @@ impl<'a> MeasurePass<'a> {
         let distinct = if same { 1 } else { channels };
         let diagonal = |x: &[Vec<f64>]| -> Vec<f64> {
             let diagonal: Vec<f64> = x.iter().enumerate().map(|(i, row)| row[i]).collect();
-            let alike = diagonal.chunks(channels / distinct);
-            alike.map(|norms| norms.iter().sum()).collect()
+            diagonal.chunks(channels / distinct).map(|norms| norms.iter().sum()).collect()
         };
         Ok(Self {
             seen,
@@ -406,8 +399,7 @@ impl<'a> MeasurePass<'a> {
                 row.outputs[o] += k * self.values[j][v];
             }
             if row.at == j {
-                let passed = row.outputs.iter_mut().zip(skip).zip(&self.values[j]);
-                passed.for_each(|((o, d), v)| *o += d * v);
+                row.outputs.iter_mut().zip(skip).zip(&self.values[j]).for_each(|((o, d), v)| *o += d * v);
             }
             kernels.push(kernel);
         }
@@ -458,8 +450,7 @@ fn share_above_one(sizes: &[f64]) -> f64 {
 
 /// Frobenius norm of a factor `(E, m)` times a map whose rows have these squared norms.
 fn gain(factor: &[f64], map: &[f64], states: usize) -> f64 {
-    let each = factor.chunks(states).zip(map);
-    let squares: f64 = each.map(|(row, norm)| dot(row, row) * norm).sum();
+    let squares: f64 = factor.chunks(states).zip(map).map(|(row, norm)| dot(row, row) * norm).sum();
     squares.sqrt()
 }
 

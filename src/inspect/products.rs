@@ -74,8 +74,7 @@ impl Products {
             gate.iter().map(ln).collect()
         });
         if let Some((spreads, gate)) = self.gates.as_mut().zip(gate.as_ref()) {
-            let each = spreads.iter_mut().zip(gate);
-            each.for_each(|(spread, gate)| spread.add(*gate));
+            spreads.iter_mut().zip(gate).for_each(|(spread, gate)| spread.add(*gate));
         }
         let Some(logs) = &self.logs else { return };
         let from_middle = j as f64 - 0.5 * (self.seq_len - 1) as f64;
@@ -107,8 +106,7 @@ impl Products {
 
     /// Half-lives of the states, ascending.
     pub fn half_lives(&self) -> Vec<f64> {
-        let rates = self.rates().into_iter();
-        let mut lives: Vec<f64> = rates.map(half_life).collect();
+        let mut lives: Vec<f64> = self.rates().into_iter().map(half_life).collect();
         lives.sort_by(f64::total_cmp);
         lives
     }

@@ -6,14 +6,12 @@ const SWEEPS: usize = 40;
 /// Effective rank e^H (Roy & Vetterli 2007) of a matrix of R rows with the Gram matrix `gram`, `(R, R)`. H is the
 /// entropy of the singular values as shares of their sum.
 pub fn effective_rank(gram: Vec<Vec<f64>>) -> f64 {
-    let values = eigenvalues(gram).into_iter();
-    let singular: Vec<f64> = values.map(|value| value.max(0.0).sqrt()).collect();
+    let singular: Vec<f64> = eigenvalues(gram).into_iter().map(|value| value.max(0.0).sqrt()).collect();
     let sum: f64 = singular.iter().sum();
     if sum <= 0.0 || !sum.is_finite() {
         return f64::NAN;
     }
-    let shares = singular.iter().map(|value| value / sum);
-    let entropy: f64 = shares.filter(|p| *p > 0.0).map(|p| -p * p.ln()).sum();
+    let entropy: f64 = singular.iter().map(|value| value / sum).filter(|p| *p > 0.0).map(|p| -p * p.ln()).sum();
     entropy.exp()
 }
 

@@ -173,8 +173,7 @@ impl Network {
             SubjectModel::Language(model) => model.mixer_inputs(&tokens)?,
             SubjectModel::Classifier(classifier) => classifier.mixer_inputs(&tokens)?,
         };
-        let inputs = inputs.iter().map(|u| Ok(u.squeeze(0)?.contiguous()?));
-        inputs.collect()
+        inputs.iter().map(|u| Ok(u.squeeze(0)?.contiguous()?)).collect()
     }
 
     fn tokens(&self, input: NetworkInput) -> Result<Vec<u32>> {
@@ -210,10 +209,7 @@ impl Network {
     fn example(&self, data_dir: Option<&Path>) -> Result<Vec<u32>> {
         Ok(match tasks::load(&self.config.task, data_dir)? {
             Splits::PerToken { test, .. } => test.batch(0..1).tokens.to_vec(),
-            Splits::Pooled(splits) => {
-                let document = splits.test.document(0, 0);
-                document.iter().map(|&token| u32::from(token)).collect()
-            }
+            Splits::Pooled(splits) => splits.test.document(0, 0).iter().map(|&token| u32::from(token)).collect(),
             Splits::NextToken(splits) => {
                 let text = &splits.test;
                 let window = &text.window(0)[..text.seq_len()];
@@ -224,8 +220,7 @@ impl Network {
 
     fn check_room(&self, seq_len: usize, need: Need) -> Result<()> {
         let model = &self.config.model;
-        let vars = self.params.vars().into_iter();
-        let of_mixers = vars.filter(|(name, _)| name.contains(".mixer."));
+        let of_mixers = self.params.vars().into_iter().filter(|(name, _)| name.contains(".mixer."));
         let parameters = of_mixers.map(|(_, var)| var.elem_count()).sum();
         let needed = room::of_model(model, parameters, seq_len, need)?;
         let what = format!("--seq-len {seq_len} of {}", of_sizes(model));

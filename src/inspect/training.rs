@@ -64,8 +64,7 @@ fn at_epoch(epoch: usize) -> [Option<Value>; 2] {
 impl Course {
     /// The views of a layer, each with its epoch.
     fn layer(&self, layer: usize) -> impl Iterator<Item = (usize, &View)> + Clone {
-        let snapshots = self.snapshots.iter();
-        snapshots.map(move |snapshot| (snapshot.epoch, &snapshot.views[layer]))
+        self.snapshots.iter().map(move |snapshot| (snapshot.epoch, &snapshot.views[layer]))
     }
 
     /// Test accuracy after `epoch` epochs, if it was tested.

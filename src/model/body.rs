@@ -44,10 +44,7 @@ impl Body {
     /// States of all mixers before the first token of `batch` sequences; `None` if a mixer cannot be stepped through
     /// time.
     pub fn begin(&self, batch: usize) -> Result<Option<Vec<State>>> {
-        let states = self.blocks.iter().map(|block| {
-            let recurrent = block.mixer.recurrent();
-            recurrent.map(|mixer| mixer.init(batch)).transpose()
-        });
+        let states = self.blocks.iter().map(|block| block.mixer.recurrent().map(|mixer| mixer.init(batch)).transpose());
         states.collect()
     }
 
@@ -65,8 +62,7 @@ impl Body {
 
     /// State size: the numbers that the mixers of all layers keep per sequence after `seq_len` tokens.
     pub fn state_size(&self, seq_len: usize) -> usize {
-        let blocks = self.blocks.iter();
-        blocks.map(|block| block.mixer.state_size(seq_len)).sum()
+        self.blocks.iter().map(|block| block.mixer.state_size(seq_len)).sum()
     }
 
     fn finish(&self, stream: Residual) -> Result<Tensor> {

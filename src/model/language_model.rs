@@ -145,8 +145,7 @@ impl Decoder {
     /// Size of the states in bytes, over all sequences. It is constant in time, except for softmax attention, where it
     /// grows with every token.
     pub fn bytes(&self) -> usize {
-        let tensors = self.states.iter().flat_map(|state| &state.0);
-        tensors.map(|t| t.elem_count() * t.dtype().size_in_bytes()).sum()
+        self.states.iter().flat_map(|state| &state.0).map(|t| t.elem_count() * t.dtype().size_in_bytes()).sum()
     }
 }
 

@@ -104,8 +104,7 @@ impl BodySpec {
     /// Description of the network with the layout of `model`.
     pub fn of(model: &ModelConfig) -> Self {
         let classifier = model.classifier.as_ref();
-        let width = classifier.map(|c| c.mlp_width);
-        let width = width.or(model.language.as_ref().map(|l| l.mlp_width));
+        let width = classifier.map(|c| c.mlp_width).or(model.language.as_ref().map(|l| l.mlp_width));
         let half = match model.state_mixer {
             StateMixer::Mlp => Some(FeedForward::Mlp),
             _ => Some(FeedForward::Identity),

@@ -61,8 +61,7 @@ pub fn command(config: &RunConfig) -> Option<String> {
     let task = super::task(config.task.name()).ok()?;
     let whole = Choice::again(config, "").ok()?.fixed;
     let named = PRESETS.iter().map(|preset| Some(preset.name));
-    let presets = [None].into_iter().chain(named);
-    let ways = presets.filter_map(|preset| flags(task, &whole, config, preset));
+    let ways = [None].into_iter().chain(named).filter_map(|preset| flags(task, &whole, config, preset));
     let shortest = ways.min_by_key(Vec::len)?;
     let flags: String = shortest.iter().map(|(name, value)| format!(" --{name} {value}")).collect();
     Some(format!("dsf {}{flags}", task.name))

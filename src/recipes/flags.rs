@@ -32,8 +32,7 @@ struct ValueList {
 impl PartialEq for Flags {
     fn eq(&self, other: &Self) -> bool {
         let values = |flags: &Self| -> Vec<(&str, Vec<String>)> {
-            let lists = flags.lists.iter();
-            lists.map(|(name, list)| (*name, list.values.clone())).collect()
+            flags.lists.iter().map(|(name, list)| (*name, list.values.clone())).collect()
         };
         (self.preset, self.seeds, self.gpu) == (other.preset, other.seeds, other.gpu) && values(self) == values(other)
     }
@@ -177,8 +176,7 @@ fn flag(setting: &'static Setting) -> Arg {
         }
         // Items may contain commas.
         ValueKind::Layers => arg.action(ArgAction::Append).value_parser(|text: &str| {
-            let mut items = hybrids(text).into_iter();
-            let parsed = items.try_for_each(|one| setting.parse(&one).map(drop));
+            let parsed = hybrids(text).into_iter().try_for_each(|one| setting.parse(&one).map(drop));
             parsed.map(|()| text.to_owned())
         }),
         ValueKind::Bool => list().value_parser(PossibleValuesParser::new(["true", "false"])),

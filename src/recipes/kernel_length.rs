@@ -30,8 +30,7 @@ pub(super) fn reopen(model: &mut ModelConfig, seq_len: usize) -> Result<()> {
 /// Options of each mixer of `model` that has a kernel length.
 fn options_with_length(model: &mut ModelConfig) -> Result<Vec<&mut BTreeMap<String, String>>> {
     let depends = |mixer: &str| -> Result<bool> {
-        let options = find(mixer)?.options.iter();
-        Ok(options.map(|option| option.name).any(|name| name == L_MAX))
+        Ok(find(mixer)?.options.iter().map(|option| option.name).any(|name| name == L_MAX))
     };
     let mut found = Vec::new();
     if depends(&model.mixer)? {

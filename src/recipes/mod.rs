@@ -77,8 +77,7 @@ impl TaskEntry {
 
     /// Values that `dsf sweep` uses for flags that are left out, such as the mixers that the paper compares.
     pub fn swept(&self) -> impl Iterator<Item = (&'static str, &'static [String])> {
-        let lists = self.layers().sweep.iter();
-        lists.map(|(name, values)| (name.as_str(), values.as_slice()))
+        self.layers().sweep.iter().map(|(name, values)| (name.as_str(), values.as_slice()))
     }
 }
 

@@ -84,8 +84,7 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
 
 /// Whether the mixers of `model` read sequences of one length only.
 fn reads_one_length(task: &dyn Task, model: &ModelConfig) -> bool {
-    let classifier = model.classifier.as_ref();
-    let padded = classifier.is_some_and(|c| c.pad_to_longest && !c.mask);
+    let padded = model.classifier.as_ref().is_some_and(|c| c.pad_to_longest && !c.mask);
     padded || task.has_one_length()
 }
 

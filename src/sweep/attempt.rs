@@ -149,8 +149,7 @@ fn timeout(limit: Duration, end: &str) -> Ending {
 /// Converts an event of a worker to messages. An unknown event gives none, since it is meant for other readers.
 pub(super) fn messages(event: Value) -> impl Iterator<Item = WorkerMessage> {
     let meant = WorkerMessage::deserialize(&event).ok();
-    let messages = meant.map(|meant| [WorkerMessage::Line(event), meant]);
-    messages.into_iter().flatten()
+    meant.map(|meant| [WorkerMessage::Line(event), meant]).into_iter().flatten()
 }
 
 /// Extracts the failure message from stderr: an error, a failed allocation or a panic if there is one, otherwise the
@@ -170,8 +169,7 @@ fn reason(stderr: &str) -> String {
         frame || ["note: ", "at ", "stack backtrace:"].iter().any(|start| line.starts_with(start))
     };
     let last = || lines().rfind(|line| !trace(line)).map(str::to_owned);
-    let said = said.or_else(panicked).or_else(last).unwrap_or_default();
-    said.chars().take(LONGEST_REASON).collect()
+    said.or_else(panicked).or_else(last).unwrap_or_default().chars().take(LONGEST_REASON).collect()
 }
 
 fn ending(end: ProcessExit, last_words: &str, stopped: bool) -> Ending {

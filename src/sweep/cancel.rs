@@ -35,8 +35,7 @@ impl CancelWatcher {
                 }
             }
         };
-        let thread = thread::Builder::new().name("cancel".to_owned());
-        let started = thread.spawn(listen).map(drop);
+        let started = thread::Builder::new().name("cancel".to_owned()).spawn(listen).map(drop);
         started.map_err(|e| Error::usage(format!("cannot listen for `dsf sweep cancel`: {e}")))?;
         Ok(Self { cancelled, _alive: alive })
     }

@@ -144,8 +144,7 @@ type Value<'a> = Spanned<DeValue<'a>>;
 
 impl ExperimentText<'_> {
     fn line(&self, offset: usize) -> usize {
-        let before = self.text.bytes().take(offset);
-        before.filter(|byte| *byte == b'\n').count() + 1
+        self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
     }
 
     fn refuse(&self, offset: usize, reason: impl Into<String>) -> Error {

@@ -60,10 +60,7 @@ impl Halving {
     /// Drops the worse rates of each cell by the results of `round` in `store`. A run that failed or has no metric
     /// ranks last; of equal rates the lower one is kept.
     pub fn give_up(&mut self, round: usize, store: &Store) -> Result<()> {
-        self.give_up_by(round, |run| {
-            let result = store.result(&run.id())?;
-            Ok(result.as_ref().and_then(score))
-        })
+        self.give_up_by(round, |run| Ok(store.result(&run.id())?.as_ref().and_then(score)))
     }
 
     /// Returns the number of runs and of epochs of each round, which do not depend on the results.
@@ -72,8 +69,7 @@ impl Halving {
         let rounds = (0..self.rounds).map(|round| {
             let runs = halving.round(round).runs;
             let epochs = runs.iter().map(|run| run.train.epochs).max();
-            let given_up = halving.give_up_by(round, |_| Ok(None));
-            given_up.map(|()| (runs.len(), epochs.unwrap_or(0)))
+            halving.give_up_by(round, |_| Ok(None)).map(|()| (runs.len(), epochs.unwrap_or(0)))
         });
         rounds.filter_map(Result::ok).collect()
     }
@@ -125,8 +121,7 @@ fn cells(runs: &[RunConfig]) -> BTreeMap<String, BTreeMap<u64, Vec<&RunConfig>>>
             cell.task.remove("data_seed");
         }
         (cell.seed, cell.train.lr) = (0, 0.0);
-        let rates = cells.entry(cell.canonical()).or_default();
-        rates.entry(run.train.lr.to_bits()).or_default().push(run);
+        cells.entry(cell.canonical()).or_default().entry(run.train.lr.to_bits()).or_default().push(run);
     }
     cells
 }

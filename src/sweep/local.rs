@@ -351,6 +351,5 @@ fn is_worth_a_retry(cause: Cause) -> bool {
 /// Half the micro-batch of `run`, if that is at least 1.
 fn half(run: &RunConfig) -> Option<usize> {
     let train = &run.train;
-    let whole = train.micro_batch.unwrap_or(train.batch_size);
-    Some(whole.min(train.batch_size) / 2).filter(|half| *half > 0)
+    Some(train.micro_batch.unwrap_or(train.batch_size).min(train.batch_size) / 2).filter(|half| *half > 0)
 }

@@ -62,8 +62,7 @@ fn read_messages(stdout: impl Read + Send + 'static) -> Receiver<WorkerMessage> 
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
-        let events = lines.filter_map(|line| serde_json::from_slice(&line).ok());
-        let mut messages = events.flat_map(messages);
+        let mut messages = lines.filter_map(|line| serde_json::from_slice(&line).ok()).flat_map(messages);
         // Ends when the receiver is dropped.
         let _ = messages.try_for_each(|message| sender.send(message));
     });

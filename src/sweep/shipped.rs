@@ -52,8 +52,7 @@ impl Shipped {
     /// Returns a line of the head of the file, such as `Cost`.
     pub fn line(&self, name: &str) -> Option<&'static str> {
         let head = format!("# {name}:");
-        let mut lines = self.text.lines();
-        lines.find_map(|line| line.strip_prefix(&head)).map(str::trim)
+        self.text.lines().find_map(|line| line.strip_prefix(&head)).map(str::trim)
     }
 }
 

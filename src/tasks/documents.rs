@@ -57,8 +57,7 @@ impl Documents {
 
     /// Length in tokens of the longest document of `example`.
     pub fn longest(&self, example: usize) -> usize {
-        let lengths = (0..self.documents).map(|which| self.document(example, which).len());
-        lengths.max().unwrap_or(0)
+        (0..self.documents).map(|which| self.document(example, which).len()).max().unwrap_or(0)
     }
 
     /// Number of tokens in all documents.
@@ -79,8 +78,7 @@ impl Documents {
 
     /// Replaces every token by `table[token]`.
     pub(super) fn replace(&mut self, table: &[u8; 256]) {
-        let tokens = self.tokens.iter_mut();
-        tokens.for_each(|token| *token = table[usize::from(*token)]);
+        self.tokens.iter_mut().for_each(|token| *token = table[usize::from(*token)]);
     }
 
     /// Copies the examples at `indices`, in that order.

@@ -83,8 +83,7 @@ fn fault(path: &Path, number: usize, line: TextLine, reason: &str) -> Error {
 
 /// Beginning of arbitrary bytes in a form that can be printed in a sentence.
 pub(super) fn excerpt(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(160)]);
-    let shown: String = text.chars().take(40).collect();
+    let shown: String = String::from_utf8_lossy(&bytes[..bytes.len().min(160)]).chars().take(40).collect();
     let more = if shown.len() < bytes.len() { "..." } else { "" };
     format!("{}{more}", shown.escape_debug())
 }
@@ -141,8 +140,7 @@ impl<'a> LineBlocks<'a> {
 
     /// Appends the next block of the file to `buffer`. Returns false if the file ended within it.
     fn fill(&mut self) -> Result<bool> {
-        let mut block = self.file.by_ref().take(BLOCK as u64);
-        let read = block.read_to_end(&mut self.buffer);
+        let read = self.file.by_ref().take(BLOCK as u64).read_to_end(&mut self.buffer);
         Ok(read.map_err(Error::io("read", self.path))? == BLOCK)
     }
 }
@@ -150,8 +148,7 @@ impl<'a> LineBlocks<'a> {
 /// Whether an article of WikiText begins with this line, ` = Title = `. Headings inside an article have more equals
 /// signs.
 pub(super) fn begins_article(line: &str) -> bool {
-    let inside = line.trim().strip_prefix("= ");
-    let inside = inside.and_then(|line| line.strip_suffix(" ="));
+    let inside = line.trim().strip_prefix("= ").and_then(|line| line.strip_suffix(" ="));
     inside.is_some_and(|title| !title.starts_with('=') && !title.ends_with('='))
 }
 

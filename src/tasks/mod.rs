@@ -261,8 +261,7 @@ pub enum Generator {
 /// Fails with the list of known tasks.
 pub fn find(name: &str) -> Result<&'static TaskEntry> {
     let known = TASKS.iter().map(|entry| entry.name);
-    let found = TASKS.iter().find(|entry| entry.name == name);
-    found.ok_or_else(|| unknown_value("--task", "task", name, known))
+    TASKS.iter().find(|entry| entry.name == name).ok_or_else(|| unknown_value("--task", "task", name, known))
 }
 
 /// Generates the splits of `config`, or reads them from under `data_dir`; `None` is the folder of downloads.

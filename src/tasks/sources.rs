@@ -74,8 +74,7 @@ impl Sources {
             return Ok(());
         }
         let states = now.states.lines().zip(stamp.states.lines());
-        let changed = { states }.position(|(now, then)| now != then);
-        let changed = changed.and_then(|at| self.files.get(at));
+        let changed = { states }.position(|(now, then)| now != then).and_then(|at| self.files.get(at));
         let place = changed.map_or(Path::new("."), |(_, path)| path);
         let reason = "changed while it was read: start again when the data are complete";
         Err(Error::data(place, reason))
@@ -167,8 +166,7 @@ fn changed(about: &Metadata) -> Option<SystemTime> {
         let (seconds, nanoseconds) = (u64::try_from(seconds).ok()?, u32::try_from(nanoseconds).ok()?);
         SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))
     };
-    let written = since(about.mtime(), about.mtime_nsec())?;
-    Some(written.max(since(about.ctime(), about.ctime_nsec())?))
+    Some(since(about.mtime(), about.mtime_nsec())?.max(since(about.ctime(), about.ctime_nsec())?))
 }
 
 /// Size and modification time of a file. Without a change time, digests are not cached on these systems.

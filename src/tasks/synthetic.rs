@@ -173,8 +173,7 @@ impl Task for SyntheticRun {
     }
 
     fn title(&self) -> String {
-        let copied = self.settings.copy_tokens;
-        let copied = copied.map(|k| format!(", {k} tokens"));
+        let copied = self.settings.copy_tokens.map(|k| format!(", {k} tokens"));
         let (title, lengths) = (self.task.title, self.settings.lengths().title());
         format!("{title} ({lengths}{})", copied.unwrap_or_default())
     }

@@ -139,7 +139,6 @@ pub(super) fn assert_refused(task: &'static Synthetic, paper: &SyntheticSettings
     for (change, flag, value, names) in all {
         let mut settings = paper.clone();
         change(&mut settings);
-        let at = refuses(&*task.of(&settings), flag);
-        at.gives(value).names(names);
+        refuses(&*task.of(&settings), flag).gives(value).names(names);
     }
 }

@@ -14,8 +14,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Op> {
 
 /// Finds the op called `name`; the error lists all ops.
 pub(super) fn find(name: &str) -> Result<&'static Op> {
-    let found = all().find(|op| op.name == name);
-    found.ok_or_else(|| error::unknown("op", name, all().map(|op| op.name)))
+    all().find(|op| op.name == name).ok_or_else(|| error::unknown("op", name, all().map(|op| op.name)))
 }
 
 /// Passes of an op that are timed.

@@ -22,8 +22,7 @@ pub(super) fn report(report: &MeasurementReport) -> String {
     };
     let number = |name: &str| report.details.get(name).and_then(Value::as_f64);
     let sizes = |names: &[[&str; 2]]| {
-        let sizes = names.iter().map(|[name, key]| format!("{name} = {}", detail(key)));
-        sizes.collect::<Vec<_>>().join(", ")
+        names.iter().map(|[name, key]| format!("{name} = {}", detail(key))).collect::<Vec<_>>().join(", ")
     };
     let mut facts = Vec::new();
     if row.kind == MeasurementKind::Step {

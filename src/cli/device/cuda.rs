@@ -26,8 +26,7 @@ fn has_driver() -> bool {
 fn missing_library() -> Option<&'static str> {
     // SAFETY: as for the driver.
     let (cublas, curand) = unsafe { (cublas::sys::is_culib_present(), curand::sys::is_culib_present()) };
-    let missing = [(cublas, "libcublas"), (curand, "libcurand")];
-    missing.iter().find(|(there, _)| !there).map(|(_, name)| *name)
+    [(cublas, "libcublas"), (curand, "libcurand")].iter().find(|(there, _)| !there).map(|(_, name)| *name)
 }
 
 /// Latest CUDA version that the driver supports; 0 if it does not report one.

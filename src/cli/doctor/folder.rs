@@ -78,10 +78,7 @@ pub(super) fn findings(out: &Path) -> Result<Vec<Finding>> {
 /// Returns the folder itself, or its nearest existing parent.
 fn nearest(out: &Path) -> Result<PathBuf> {
     let here = std::env::current_dir().map_err(Error::io("read", "the current folder"))?;
-    let whole = here.join(out);
-    let mut around = whole.ancestors();
-    let found = around.find(|place| place.exists());
-    Ok(found.unwrap_or(&here).to_owned())
+    Ok(here.join(out).ancestors().find(|place| place.exists()).unwrap_or(&here).to_owned())
 }
 
 fn locks(folder: &Path) -> io::Result<()> {
@@ -141,8 +138,7 @@ fn mounted(mounts: &str, folder: &Path) -> Option<String> {
         let kind = after.split(' ').next()?.to_owned();
         folder.starts_with(&point).then_some((point.len(), kind))
     };
-    let around = mounts.lines().filter_map(mount);
-    around.max_by_key(|(length, _)| *length).map(|(_, kind)| kind)
+    mounts.lines().filter_map(mount).max_by_key(|(length, _)| *length).map(|(_, kind)| kind)
 }
 
 #[cfg(test)]

@@ -114,8 +114,7 @@ pub(super) fn main(arguments: ReportArguments, global: &Global) -> Result<u8> {
     let before = report.notes.len();
     let held = arguments.check.is_none_or(|tolerance| report.check(tolerance));
     if format.name == "csv" {
-        let said = report.notes[before..].iter();
-        said.for_each(|note| print::message(note));
+        report.notes[before..].iter().for_each(|note| print::message(note));
     }
     arguments.form.write(&report, global)?;
     Ok(match held {

@@ -137,8 +137,7 @@ impl<'a> Board<'a> {
     fn redraw(&mut self) {
         let active: Vec<&str> = self.active.values().map(String::as_str).collect();
         let left = self.remaining.left(self.began.elapsed().as_secs_f64()).filter(|_| !active.is_empty());
-        let left = left.map(|left| format!("  about {} left", duration(left)));
-        let left = left.unwrap_or_default();
+        let left = left.map(|left| format!("  about {} left", duration(left))).unwrap_or_default();
         let now = format!("{}{left}", active.join(" | "));
         let Some(bar) = self.console.bar() else {
             if self.last_line.elapsed() >= HEARTBEAT && !active.is_empty() {

@@ -43,8 +43,7 @@ pub(super) fn finished(row: &Record) -> String {
 
 /// Returns the event for the end of a sweep; `elsewhere` counts runs that other processes have yet to finish.
 pub(super) fn ended(tally: &Tally, elsewhere: usize, plan: &Plan, store: &Store, learnt: &PlanResults) -> Value {
-    let tasks = plan.tasks().into_iter();
-    let summaries: Vec<_> = tasks.map(|task| store.summary_path(task)).collect();
+    let summaries: Vec<_> = plan.tasks().into_iter().map(|task| store.summary_path(task)).collect();
     json!({ "event": "sweep", "schema": 1, "runs": plan.runs.len(), "finished": tally.finished,
             "failed": tally.failed, "done_before": tally.done_before, "failed_before": tally.failed_before,
             "given_up": tally.given_up, "elsewhere": elsewhere, "summaries": summaries, "best": learnt.events() })

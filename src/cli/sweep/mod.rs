@@ -125,8 +125,7 @@ fn train(typed: &Typed, asked: SelectedRuns, global: &Global) -> Result<u8> {
         training.check_data_dir(plan.runs.iter().map(|run| &run.task))?;
     }
     if !global.silent() {
-        let notes = plan.notes.iter();
-        notes.for_each(|note| print::message(&format!("note: {note}")));
+        plan.notes.iter().for_each(|note| print::message(&format!("note: {note}")));
     }
     let halving = typed.halving.map(|factor| Halving::of(plan.clone(), factor.into()));
     if let Some(halving) = halving.as_ref().filter(|_| typed.dry_run && !global.silent()) {
@@ -212,8 +211,7 @@ fn work_off(
     if tally.finished + tally.failed + tally.done_before > 0 {
         // The summary may lack a row: a process was killed between result and summary, or two runs ended at once
         // without locks.
-        let mut tasks = plan.tasks().into_iter();
-        tasks.try_for_each(|task| store.refresh_summary(task))?;
+        plan.tasks().into_iter().try_for_each(|task| store.refresh_summary(task))?;
     }
     Ok(tally)
 }
@@ -261,8 +259,7 @@ impl Retry {
 }
 
 fn cancel(global: &Global) -> Result<u8> {
-    let store = Store::existing(&global.out)?;
-    store.cancel()?;
+    Store::existing(&global.out)?.cancel()?;
     let out = global.out.display();
     let event = json!({ "event": "cancel", "schema": 1, "out": global.out });
     let text = format!(

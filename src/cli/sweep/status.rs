@@ -63,8 +63,7 @@ fn pause(stop: impl Fn() -> bool) -> bool {
 /// Number of terminal lines of `text`, with long lines wrapped.
 fn lines_on_screen(text: &str) -> usize {
     let width = print::width().unwrap_or(80).max(1);
-    let lines = text.lines().map(|line| line.chars().count().max(1).div_ceil(width));
-    lines.sum()
+    text.lines().map(|line| line.chars().count().max(1).div_ceil(width)).sum()
 }
 
 fn look(typed: &Typed, global: &Global) -> Result<(Store, Overview)> {

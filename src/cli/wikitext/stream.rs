@@ -43,8 +43,7 @@ impl<'a> Streamed<'a> {
 
     /// Returns the remaining text, when no more ids follow.
     pub fn finish(self) -> String {
-        let text = (self.decode)(&self.ids[self.from..]);
-        text.get(self.out..).unwrap_or("").to_owned()
+        (self.decode)(&self.ids[self.from..]).get(self.out..).unwrap_or("").to_owned()
     }
 }
 

@@ -50,8 +50,7 @@ impl Mapped {
 
     /// Reads the floating-point tensors for which `wanted` is true, by name, in their stored dtypes.
     pub fn floats(&self, wanted: impl Fn(&str) -> bool) -> Result<HashMap<String, Tensor>> {
-        let tensors = SafeTensors::deserialize(&self.map);
-        let tensors = tensors.map_err(|e| not_safetensors(&self.place, &e))?;
+        let tensors = SafeTensors::deserialize(&self.map).map_err(|e| not_safetensors(&self.place, &e))?;
         let floats = tensors.iter().filter(|(_, view)| is_float(view.dtype()));
         floats
             .filter(|(name, _)| wanted(name))

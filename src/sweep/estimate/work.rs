@@ -155,8 +155,7 @@ fn test_bytes(run: &RunConfig, task: &ExampleSizes, model: &ModelSizes) -> f64 {
 
 /// Number of `examples` that go through the model together.
 fn at_once(run: &RunConfig, examples: usize) -> f64 {
-    let step = run.train.micro_batch.unwrap_or(run.train.batch_size);
-    step.min(examples) as f64
+    run.train.micro_batch.unwrap_or(run.train.batch_size).min(examples) as f64
 }
 
 /// Number of floats per token in one layer, for sequences of this length.

@@ -50,15 +50,13 @@ fn candidates(dir: &Path, dataset: LraDataset) -> Vec<PathBuf> {
     let (released, archived) = folders(dataset);
     let near = ["", dataset.name(), released].map(|outer| dir.join(outer));
     let far = ["lra_release", "lra_release/lra_release"].map(|outer| dir.join(outer));
-    let outers = near.iter().chain(&far);
-    let inner = outers.flat_map(|outer| archived.iter().map(|name| outer.join(name)));
+    let inner = near.iter().chain(&far).flat_map(|outer| archived.iter().map(|name| outer.join(name)));
     near.iter().cloned().chain(inner).collect()
 }
 
 /// Returns the folder at or below `dir` that holds all of `names`, files or folders.
 fn look(dir: &Path, dataset: LraDataset, names: &[&str]) -> Option<PathBuf> {
-    let mut folders = candidates(dir, dataset).into_iter();
-    folders.find(|folder| has(folder, names))
+    candidates(dir, dataset).into_iter().find(|folder| has(folder, names))
 }
 
 /// Whether `folder` holds all of `names`.
@@ -103,8 +101,7 @@ fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> Error {
     let begun = |folder: &PathBuf| names.first().is_some_and(|n| folder.join(n).exists());
     let begun = candidates(dir, dataset).into_iter().find(begun);
     let place = begun.clone().unwrap_or_else(|| dir.to_owned());
-    let absent = names.iter().find(|name| !place.join(name).exists());
-    let absent = absent.copied().unwrap_or("file");
+    let absent = names.iter().find(|name| !place.join(name).exists()).copied().unwrap_or("file");
     let name = dataset.name();
     let absent = match begun {
         Some(_) => format!("{absent} of {name} is missing from this folder"),

@@ -64,8 +64,7 @@ fn articles(text: &[u8]) -> Vec<Article<'_>> {
     }
     let ends = starts.iter().skip(1).chain([&at]);
     let articles = starts.iter().zip(ends).map(|(from, to)| &text[*from..*to]);
-    let long = articles.enumerate().filter(|(_, a)| a.len() >= SHORTEST);
-    long.collect()
+    articles.enumerate().filter(|(_, a)| a.len() >= SHORTEST).collect()
 }
 
 fn write(path: &Path, articles: &[Article], pairs: usize, seed: u64, split: u64) -> Result<()> {

@@ -214,8 +214,7 @@ impl Task for MqarConfig {
     }
 
     fn title(&self) -> String {
-        let variants = self.variants();
-        let variants: String = variants.iter().map(|(_, said)| format!(", {said}")).collect();
+        let variants: String = self.variants().iter().map(|(_, said)| format!(", {said}")).collect();
         let (lengths, k) = (self.lengths().title(), self.kv_pairs);
         format!("MQAR ({lengths}, {k} pairs{variants})")
     }
@@ -243,13 +242,11 @@ impl Task for MqarConfig {
                 distances.push(asked - value);
             }
         }
-        let slices = Slices::default().each("pair", &pairs);
-        Some(slices.octaves("distance", &distances))
+        Some(Slices::default().each("pair", &pairs).octaves("distance", &distances))
     }
 
     fn label(&self) -> String {
-        let variants = self.variants();
-        let variants: String = variants.iter().map(|(flag, _)| format!(" {flag}")).collect();
+        let variants: String = self.variants().iter().map(|(flag, _)| format!(" {flag}")).collect();
         format!("{}/{}{variants}", self.lengths().label(), self.kv_pairs)
     }
 
@@ -290,11 +287,9 @@ impl MqarConfig {
     /// Rules by which examples of `length` hold all pairs and questions.
     fn room(&self, length: Length) -> [Rule; 2] {
         let (l, k, width) = (length.tokens, self.kv_pairs, self.width());
-        let shown = k.saturating_mul(self.passes);
-        let shown = shown.saturating_add(self.overwrites).saturating_add(k);
+        let shown = k.saturating_mul(self.passes).saturating_add(self.overwrites).saturating_add(k);
         let needed = shown.saturating_mul(width);
-        let variants = self.variants();
-        let variants: String = variants.iter().map(|(flag, _)| format!(" {flag}")).collect();
+        let variants: String = self.variants().iter().map(|(flag, _)| format!(" {flag}")).collect();
         let (least, flag) = (needed, length.flag);
         let why = match variants.as_str() {
             "" => "each pair takes four positions, two to be shown and two to be asked for".to_owned(),

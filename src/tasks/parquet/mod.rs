@@ -178,8 +178,7 @@ type Reader = SerializedFileReader<File>;
 fn bytes(reader: &Reader, group: usize, name: &str) -> Result<Vec<Vec<u8>>, Fault> {
     match physical(reader, name)? {
         (at, Type::BYTE_ARRAY) => {
-            let values = column::<ByteArrayType>(reader, group, at, name)?;
-            Ok(values.iter().map(|v| v.data().to_vec()).collect())
+            Ok(column::<ByteArrayType>(reader, group, at, name)?.iter().map(|v| v.data().to_vec()).collect())
         }
         (_, other) => Err(Fault::Columns(format!("column `{name}` is {other}"))),
     }
@@ -188,18 +187,14 @@ fn bytes(reader: &Reader, group: usize, name: &str) -> Result<Vec<Vec<u8>>, Faul
 fn numbers(reader: &Reader, group: usize, name: &str) -> Result<Vec<i64>, Fault> {
     match physical(reader, name)? {
         (at, Type::INT64) => column::<Int64Type>(reader, group, at, name),
-        (at, Type::INT32) => {
-            let values = column::<Int32Type>(reader, group, at, name)?;
-            Ok(values.into_iter().map(i64::from).collect())
-        }
+        (at, Type::INT32) => Ok(column::<Int32Type>(reader, group, at, name)?.into_iter().map(i64::from).collect()),
         (_, other) => Err(Fault::Columns(format!("column `{name}` is {other}"))),
     }
 }
 
 /// Index of the column `name` and the physical type of its values.
 fn physical(reader: &Reader, name: &str) -> Result<(usize, Type), Fault> {
-    let schema = reader.metadata().file_metadata().schema_descr();
-    let columns = schema.columns();
+    let columns = reader.metadata().file_metadata().schema_descr().columns();
     let Some(at) = columns.iter().position(|c| c.path().string() == name) else {
         let names: Vec<String> = columns.iter().map(|c| c.path().string()).collect();
         let names = names.join(", ");
@@ -213,8 +208,7 @@ fn physical(reader: &Reader, name: &str) -> Result<(usize, Type), Fault> {
 
 /// Values of column `at` in row group `group`. Null values are an error.
 fn column<T: DataType>(reader: &Reader, group: usize, at: usize, name: &str) -> Result<Vec<T::T>, Fault> {
-    let before = reader.metadata().row_groups()[..group].iter();
-    let before: i64 = before.map(|group| group.num_rows()).sum();
+    let before: i64 = reader.metadata().row_groups()[..group].iter().map(|group| group.num_rows()).sum();
     let group = reader.get_row_group(group)?;
     if group.num_columns() <= at {
         let columns = group.num_columns();

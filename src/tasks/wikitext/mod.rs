@@ -225,8 +225,7 @@ fn texts(
     match config.corpus {
         Corpus::Sample => {
             let mut texts = sample::load(config, data_dir)?.map(Some);
-            let unwanted = texts.iter_mut().zip(wanted).filter(|(_, wanted)| !wanted);
-            unwanted.for_each(|(text, _)| *text = None);
+            texts.iter_mut().zip(wanted).filter(|(_, wanted)| !wanted).for_each(|(text, _)| *text = None);
             Ok((texts, Vec::new()))
         }
         _ => texts_from(config, &Folders::new(data_dir)?, wanted),
@@ -267,8 +266,7 @@ pub fn found(corpus: Corpus, dir: &Path) -> Option<PathBuf> {
 /// Returns the file of GPT-NeoX's tokenizer, if `dir` or a cache has it.
 pub fn found_tokenizer(dir: &Path) -> Option<PathBuf> {
     let place = Folders::new(Some(dir)).ok()?;
-    let found = FoundTokenizer::find(&Tokenizer::GptNeox, &place).ok()?;
-    Some(found.path)
+    Some(FoundTokenizer::find(&Tokenizer::GptNeox, &place).ok()?.path)
 }
 
 /// Source files of all splits, named by split and index.

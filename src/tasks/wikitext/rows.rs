@@ -15,8 +15,7 @@ use std::path::{Path, PathBuf};
 /// Total size in bytes of `files`.
 pub(super) fn bytes(files: &[PathBuf]) -> Result<u64> {
     let length = |path: &PathBuf| fs::metadata(path).map(|m| m.len());
-    let lengths = files.iter().map(|p| length(p).map_err(Error::io("read", p)));
-    lengths.sum()
+    files.iter().map(|p| length(p).map_err(Error::io("read", p))).sum()
 }
 
 /// Converts each row by `make` and passes the results to `take`, in order, with the number of bytes of the files read

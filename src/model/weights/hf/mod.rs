@@ -68,10 +68,7 @@ fn assemble(folder: &Path, files: &[Mapped], theirs: HashMap<String, Tensor>) ->
 
 /// Returns the parameters by this program's names, or an error message if a tensor is missing, misshapen or unknown.
 fn rename(mut theirs: HashMap<String, Tensor>, model: &ModelConfig) -> Result<HashMap<String, Tensor>, String> {
-    let mut take = |name: &str| {
-        let found = theirs.remove(name);
-        found.ok_or_else(|| format!("tensor {name} is missing"))
-    };
+    let mut take = |name: &str| theirs.remove(name).ok_or_else(|| format!("tensor {name} is missing"));
     let mut values = HashMap::new();
     for (ours, name) in names::unfused(model.n_layers) {
         values.insert(ours, take(&name)?);

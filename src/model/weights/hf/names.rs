@@ -61,8 +61,7 @@ fn their_layer(layer: usize, name: &str) -> String {
 
 /// Whether `name` is a buffer of older files, whose values follow from the config.
 pub(super) fn is_buffer(name: &str) -> bool {
-    let ends = [".attention.bias", ".attention.masked_bias", ".inv_freq"];
-    ends.iter().any(|end| name.ends_with(end))
+    [".attention.bias", ".attention.masked_bias", ".inv_freq"].iter().any(|end| name.ends_with(end))
 }
 
 /// Splits a tensor `(3 d, ..)` into q, k and v `(d, ..)`. Its rows are grouped by head: first the head's rows of q,
@@ -70,10 +69,8 @@ pub(super) fn is_buffer(name: &str) -> bool {
 pub(super) fn split(fused: &Tensor, heads: usize) -> Result<[Tensor; 3]> {
     let (rows, rest) = (fused.dim(0)?, &fused.dims()[1..]);
     let by_head = fused.reshape([&[heads, 3, rows / heads / 3], rest].concat())?;
-    let part = |i: usize| -> Result<Tensor> {
-        let part = by_head.narrow(1, i, 1)?.contiguous()?;
-        part.reshape([&[rows / 3], rest].concat())
-    };
+    let part =
+        |i: usize| -> Result<Tensor> { by_head.narrow(1, i, 1)?.contiguous()?.reshape([&[rows / 3], rest].concat()) };
     Ok([part(0)?, part(1)?, part(2)?])
 }
 

@@ -75,8 +75,7 @@ fn code(word: &[u8]) -> Result<Option<u8>, String> {
     if !word.iter().all(bare) {
         return code(&word.iter().copied().filter(bare).collect::<Vec<u8>>());
     }
-    let mut codes = (0..).zip(ALPHABET);
-    let known = codes.find(|(_, symbol)| symbol.as_bytes() == word);
+    let known = (0..).zip(ALPHABET).find(|(_, symbol)| symbol.as_bytes() == word);
     known.map(|(code, _)| Some(code)).ok_or_else(|| {
         let word = excerpt(word);
         format!("unknown symbol `{word}`; expected digits, [MIN, [MAX, [MED, [SM and ]")
@@ -101,8 +100,7 @@ pub(super) fn write(config: &LraConfig, folder: &Path, progress: &mut dyn FnMut(
         progress(1)
     })?;
     for (file, path) in files.iter_mut().zip(&paths) {
-        let written = file.flush().and_then(|()| file.get_ref().sync_all());
-        written.map_err(Error::io("write", path))?;
+        file.flush().and_then(|()| file.get_ref().sync_all()).map_err(Error::io("write", path))?;
     }
     Ok(())
 }

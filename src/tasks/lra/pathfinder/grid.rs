@@ -90,8 +90,7 @@ impl Mask {
 
     /// Highest occupancy of the cells at `offsets` from `point`.
     pub fn highest(&self, point: PixelCell, offsets: &[(i32, i32)]) -> u8 {
-        let levels = offsets.iter().filter_map(|&o| self.at(point.moved(o)));
-        levels.max().unwrap_or(0)
+        offsets.iter().filter_map(|&o| self.at(point.moved(o))).max().unwrap_or(0)
     }
 
     /// Cells for which all of `offsets` from them are free.

@@ -136,10 +136,7 @@ fn parse(line: &[u8]) -> Option<(PathBuf, u8)> {
 fn without_empty(listed: Vec<ListedPicture>) -> Result<(Vec<ListedPicture>, Vec<String>)> {
     let sizes: Vec<Result<u64>> = listed
         .par_iter()
-        .map(|picture| {
-            let metadata = fs::metadata(&picture.path);
-            Ok(metadata.map_err(Error::io("read", &picture.path))?.len())
-        })
+        .map(|picture| Ok(fs::metadata(&picture.path).map_err(Error::io("read", &picture.path))?.len()))
         .collect();
     let mut whole = Vec::with_capacity(listed.len());
     let mut warnings = Vec::new();

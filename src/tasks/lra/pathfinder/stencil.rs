@@ -58,15 +58,13 @@ impl Stencil {
         let fine = line(end);
         let reduced = |fine: &[u8]| -> Vec<((i32, i32), u8)> {
             let levels = reduction.apply(fine).into_iter();
-            let cells = offsets(REACH).zip(levels);
-            cells.filter(|(_, level)| *level > 0).collect()
+            offsets(REACH).zip(levels).filter(|(_, level)| *level > 0).collect()
         };
         let footprint = reduced(&widened(&fine));
         let window = LENGTH + MARGIN;
         let full = footprint.iter().filter(|(_, level)| *level == u8::MAX);
         let moved = full.map(|((dy, dx), _)| (dy + 1, dx + 1));
-        let first = moved.filter(|(dy, dx)| *dy <= window && *dx <= window);
-        let first: Vec<_> = first.collect();
+        let first: Vec<_> = moved.filter(|(dy, dx)| *dy <= window && *dx <= window).collect();
         Self { line: reduced(&fine), first: reaches_every_cell(&first).then_some(first), footprint }
     }
 }

@@ -30,8 +30,7 @@ fn parse(line: TextLine, seq_len: usize) -> Result<([Vec<u8>; 2], u8), String> {
     if let Some(at) = text.iter().position(|byte| !byte.is_ascii()) {
         return Err(format!("byte {} is not ASCII", at + 1));
     }
-    let value = std::str::from_utf8(label).ok();
-    let value = value.and_then(|label| label.parse::<f64>().ok());
+    let value = std::str::from_utf8(label).ok().and_then(|label| label.parse::<f64>().ok());
     let label = match value {
         Some(0.0) => 0,
         Some(1.0) => 1,

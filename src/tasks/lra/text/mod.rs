@@ -142,8 +142,7 @@ fn number_and_rating(name: &str) -> Option<(u64, u8)> {
 fn stratified(reviews: &[Review], file: u64) -> Vec<usize> {
     let mut order = Vec::with_capacity(reviews.len());
     for label in 0..2_u8 {
-        let own = (0..reviews.len()).filter(|i| reviews[*i].label == label);
-        let mut own: Vec<usize> = own.collect();
+        let mut own: Vec<usize> = (0..reviews.len()).filter(|i| reviews[*i].label == label).collect();
         let index = 2 * file + u64::from(label);
         Rng::new(SEED, "lra/text/split", index).shuffle(&mut own);
         // The k-th of n reviews of a label gets the relative position (2k + 1) / 2n.
@@ -180,8 +179,7 @@ fn vocabulary(reviews: &[&Review], config: &LraConfig) -> Result<CountedVocabula
 fn encode(reviews: &[&Review], vocabulary: &CountedVocabulary<char>, config: &LraConfig) -> Documents {
     let mut examples = Documents::new(1);
     for review in reviews {
-        let ids = characters(review, config).map(|c| vocabulary.id(c));
-        let document: Vec<u8> = ids.chain([END]).collect();
+        let document: Vec<u8> = characters(review, config).map(|c| vocabulary.id(c)).chain([END]).collect();
         examples.push(&[&document], review.label);
     }
     examples

@@ -138,8 +138,7 @@ impl CorpusFiles {
     }
 
     fn has(&self, wanted: [bool; 3]) -> bool {
-        let mut splits = self.files.iter().zip(wanted);
-        splits.all(|(files, wanted)| !wanted || !files.is_empty())
+        self.files.iter().zip(wanted).all(|(files, wanted)| !wanted || !files.is_empty())
     }
 
     fn splits(&self) -> usize {
@@ -172,8 +171,7 @@ fn shards(folder: &Path, split: usize) -> Result<Vec<PathBuf>, String> {
         return Ok(Vec::new());
     };
     let names = entries.flatten().map(|entry| entry.file_name());
-    let parts = names.filter_map(|name| part(name.to_str()?, STEMS[split]));
-    let parts: BTreeMap<usize, usize> = parts.collect();
+    let parts: BTreeMap<usize, usize> = names.filter_map(|name| part(name.to_str()?, STEMS[split])).collect();
     let Some(n) = parts.values().max() else {
         return Ok(Vec::new());
     };
@@ -187,8 +185,7 @@ fn shards(folder: &Path, split: usize) -> Result<Vec<PathBuf>, String> {
 
 /// Shard number and number of shards in `name`: `train-00001-of-00002.parquet` gives (1, 2).
 fn part(name: &str, stem: &str) -> Option<(usize, usize)> {
-    let numbers = name.strip_prefix(stem)?.strip_prefix('-')?;
-    let (at, of) = numbers.strip_suffix(".parquet")?.split_once("-of-")?;
+    let (at, of) = name.strip_prefix(stem)?.strip_prefix('-')?.strip_suffix(".parquet")?.split_once("-of-")?;
     Some((at.parse().ok()?, of.parse().ok()?))
 }
 
@@ -200,8 +197,7 @@ fn missing(corpus: Corpus, dir: &Path, wanted: [bool; 3], fullest: Option<&Corpu
         Some(found) => {
             let absent = |split: &usize| wanted[*split] && found.files[*split].is_empty();
             let split = (0..3).find(absent).unwrap_or(0);
-            let file = found.lacks.clone();
-            let file = file.unwrap_or_else(|| plain_names(corpus, split).swap_remove(0));
+            let file = found.lacks.clone().unwrap_or_else(|| plain_names(corpus, split).swap_remove(0));
             let called = ["training", "validation", "test"][split];
             format!("{file}, the {called} split of {name}, is missing from this folder")
         }

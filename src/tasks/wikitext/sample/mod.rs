@@ -22,8 +22,7 @@ pub(super) fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[
         check_ids(config, split, tally.largest)?;
         let counts = tally.counts;
         let (bytes, digest) = tally.end();
-        let ids = bytes.chunks_exact(2);
-        let ids = ids.map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+        let ids = bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
         Ok(cut(Ids::Held(ids), counts, config, split).with_digest(digest))
     };
     Ok([text(0)?, text(1)?, text(2)?])

@@ -288,10 +288,7 @@ impl Header {
 }
 
 fn digests(sources: &[PathBuf], mut check_stopped: impl FnMut() -> Result<()>) -> Result<Vec<TextSource>> {
-    let name = |path: &Path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.chars().take(60).collect()
-    };
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().chars().take(60).collect();
     let sources = sources.iter().map(|path| {
         Ok(TextSource {
             name: name(path),

@@ -133,8 +133,7 @@ impl Vocabulary {
             return Err(refused(files::UTF16.to_owned()));
         }
         let json = content.strip_prefix(files::BOM).unwrap_or(content);
-        let file = tokenizers::Tokenizer::from_bytes(json);
-        let mut file = file.map_err(|e| refused(e.to_string()))?;
+        let mut file = tokenizers::Tokenizer::from_bytes(json).map_err(|e| refused(e.to_string()))?;
         file.with_truncation(None).map_err(|e| refused(e.to_string()))?;
         file.with_padding(None);
         let eos = match eos.map(|token| (token, file.token_to_id(token))) {

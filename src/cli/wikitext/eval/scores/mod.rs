@@ -105,8 +105,7 @@ fn ends(ids: &[u16], count: usize, length: usize, stride: usize) -> Vec<(&[u16],
     let over = (count - 1) * stride + length;
     let head = (&ids[..length - stride + 1], length - stride);
     let tail = (&ids[count * stride..], targets - over);
-    let missing = [head, tail].into_iter();
-    missing.filter(|(_, scored)| *scored > 0).collect()
+    [head, tail].into_iter().filter(|(_, scored)| *scored > 0).collect()
 }
 
 /// Formats with two decimals, or in scientific notation from 1e5.

@@ -166,8 +166,7 @@ pub(super) fn mismatch(model: &ModelConfig) -> Option<String> {
 /// Returns the `config.json` of `model`, for which [`mismatch`] must be `None`, with the keys of `transformers` 4 and
 /// 5. The end-of-text token `eos` is written even if it is null: without the key, `transformers` would use id 2.
 pub(super) fn write(model: &ModelConfig, text: &WikitextConfig, eos: Option<u16>) -> String {
-    let language = model.language.as_ref();
-    let (width, dims) = language.map_or((0, 0), |l| (l.mlp_width, l.rotary_dims));
+    let (width, dims) = model.language.as_ref().map_or((0, 0), |l| (l.mlp_width, l.rotary_dims));
     let share = share(dims, model.d_model / model.n_heads);
     let mut config = json!({
         "architectures": ["GPTNeoXForCausalLM"],

@@ -105,8 +105,7 @@ pub(in crate::tasks::lra) fn generated(config: &LraConfig) -> Result<LraSplits> 
 
 /// Passes every tree to `keep`, in order, with its split (0, 1, 2: training, validation, test).
 pub(super) fn each(config: &LraConfig, keep: &mut dyn FnMut(usize, &Tree) -> Result<()>) -> Result<()> {
-    let sizes = (0..).zip(config.examples());
-    let mut splits = sizes.flat_map(|(split, size)| std::iter::repeat_n(split, size));
+    let mut splits = (0..).zip(config.examples()).flat_map(|(split, size)| std::iter::repeat_n(split, size));
     let rng = Rng::new(config.data_seed, "lra/listops", 0);
     let mut seen = HashSet::new();
     for block in 0.. {
