@@ -161,15 +161,11 @@ impl HubFile {
     }
 }
 
-/// Creates the file of a snapshot: a symbolic link to the blob, or a copy on systems without them.
+/// Creates the file of a snapshot: a symbolic link to the blob.
 fn point(pointer: &Path, blob: &Path) -> Result<()> {
     remove_if_present(pointer)?;
     let absolute = std::path::absolute(blob).map_err(Error::io("find", blob))?;
-    #[cfg(unix)]
-    let made = std::os::unix::fs::symlink(absolute, pointer);
-    #[cfg(not(unix))]
-    let made = fs::copy(absolute, pointer).map(|_| ());
-    made.map_err(Error::io("write", pointer))
+    std::os::unix::fs::symlink(absolute, pointer).map_err(Error::io("write", pointer))
 }
 
 /// Creates a hard link `target` to `file`, or a copy if they are on different disks.

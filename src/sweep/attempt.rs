@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
 use std::ffi::c_int;
+use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -42,14 +43,7 @@ pub(super) struct ProcessExit {
 
 impl From<ExitStatus> for ProcessExit {
     fn from(status: ExitStatus) -> Self {
-        let code = status.code();
-        Self {
-            code: code.map(|code| u8::try_from(code).unwrap_or(exit::FAILED)),
-            #[cfg(unix)]
-            signal: std::os::unix::process::ExitStatusExt::signal(&status),
-            #[cfg(not(unix))]
-            signal: None,
-        }
+        Self { code: status.code().map(|code| u8::try_from(code).unwrap_or(exit::FAILED)), signal: status.signal() }
     }
 }
 

@@ -8,6 +8,7 @@ use super::local::Options;
 use crate::error::{Error, Result};
 use crate::store::{Log, Store};
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -86,9 +87,8 @@ impl Program {
             .arg(flag("device", device.as_ref()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(stderr);
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+            .stderr(stderr)
+            .process_group(0);
         command.spawn().map_err(Error::io("start", &self.file))
     }
 

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use serde_json::{json, Value};
 use sha2::Sha256;
 use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -143,9 +144,7 @@ impl CacheEntry {
 }
 
 /// Device, inode, size and times of a file.
-#[cfg(unix)]
 fn state(about: &Metadata) -> String {
-    use std::os::unix::fs::MetadataExt;
     format!(
         "{} {} {} {}.{} {}.{}",
         about.dev(),
@@ -159,25 +158,12 @@ fn state(about: &Metadata) -> String {
 }
 
 /// Time of the last change of a file's content or metadata.
-#[cfg(unix)]
 fn changed(about: &Metadata) -> Option<SystemTime> {
-    use std::os::unix::fs::MetadataExt;
     let since = |seconds: i64, nanoseconds: i64| {
         let (seconds, nanoseconds) = (u64::try_from(seconds).ok()?, u32::try_from(nanoseconds).ok()?);
         SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))
     };
     Some(since(about.mtime(), about.mtime_nsec())?.max(since(about.ctime(), about.ctime_nsec())?))
-}
-
-/// Size and modification time of a file. Without a change time, digests are not cached on these systems.
-#[cfg(not(unix))]
-fn state(about: &Metadata) -> String {
-    format!("{} {:?}", about.len(), about.modified().ok())
-}
-
-#[cfg(not(unix))]
-fn changed(_about: &Metadata) -> Option<SystemTime> {
-    None
 }
 
 #[cfg(test)]
