@@ -125,12 +125,8 @@ impl ArchiveFormat {
 }
 
 /// Unpacks the folders of `entries` from the archive at `path` into the folder `staging`, and returns the path of each
-/// of them there.
-///
-/// # Errors
-///
-/// Fails if the archive is broken, lacks a file of an entry or has a name that leads out of it. The contents of
-/// `staging` are then unusable.
+/// of them there. Fails if the archive is broken, lacks a file of an entry or has a name that leads out of it. The
+/// contents of `staging` are then unusable.
 fn unpack(
     path: &Path,
     entries: &[&CatalogueEntry],

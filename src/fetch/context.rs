@@ -44,11 +44,8 @@ impl FetchContext<'_> {
         Ok(())
     }
 
-    /// Receives the next message of a thread that may block on the network, for at most `limit`.
-    ///
-    /// # Errors
-    ///
-    /// The outer result fails if the stop flag is set, the inner one if no message arrived.
+    /// Receives the next message of a thread that may block on the network, for at most `limit`. The outer result fails
+    /// if the stop flag is set, the inner one if no message arrived.
     pub(super) fn receive<T>(&self, messages: &Receiver<T>, limit: Duration) -> Result<Result<T, RecvTimeoutError>> {
         let end = Instant::now() + limit;
         loop {

@@ -74,12 +74,8 @@ pub(super) enum AttemptFailure {
     Permanent(String),
 }
 
-/// Downloads `wanted`, resuming a partial download of an earlier call.
-///
-/// # Errors
-///
-/// Fails with an [`Error::Io`] that names the address or the file that could not be written, or with
-/// [`Error::Stopped`].
+/// Downloads `wanted`, resuming a partial download of an earlier call. Fails with an [`Error::Io`] that names the
+/// address or the file that could not be written, or with [`Error::Stopped`].
 pub(super) fn download(wanted: &Download, context: &mut FetchContext) -> Result<()> {
     let mut part = PartialDownload::open(wanted.target, wanted.url)?;
     let (url, from) = (wanted.url, part.len());

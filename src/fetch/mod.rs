@@ -28,13 +28,9 @@ use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Fetches the requested datasets that are missing and returns them.
-///
-/// # Errors
-///
-/// Fails with [`Error::Missing`] for missing data under `offline`, [`Error::Refused`] for an incomplete folder,
-/// [`Error::Io`] for failures of the network, a server or the disk, and [`Error::Stopped`] once the stop flag is set.
-/// After the last two, the same request resumes.
+/// Fetches the requested datasets that are missing and returns them. Fails with [`Error::Missing`] for missing data
+/// under `offline`, [`Error::Refused`] for an incomplete folder, [`Error::Io`] for failures of the network, a server or
+/// the disk, and [`Error::Stopped`] once the stop flag is set. After the last two, the same request resumes.
 pub fn fetch(request: &FetchRequest, context: &mut FetchContext) -> Result<Vec<FetchedDataset>> {
     if !request.offline {
         refuse_bad_proxies(|name| std::env::var(name).ok())?;

@@ -74,11 +74,7 @@ impl GoldenFile {
 pub(super) struct Object(serde_json::Map<String, serde_json::Value>);
 
 impl Object {
-    /// A positive whole number.
-    ///
-    /// # Errors
-    ///
-    /// The number is missing or not from 1 to 2^32.
+    /// A positive whole number. Fails if the number is missing or not from 1 to 2^32.
     pub fn size(&self, key: &str) -> Result<usize> {
         self.find_size(key).ok_or_else(|| Error::usage(format!("metadata has no size `{key}` from 1 to 2^32")))
     }

@@ -102,11 +102,7 @@ fn gradients(
     Ok(worst)
 }
 
-/// The golden files of a folder, sorted by name.
-///
-/// # Errors
-///
-/// The folder cannot be read, or has no such file.
+/// The golden files of a folder, sorted by name. Fails if the folder cannot be read, or has no such file.
 pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(dir).map_err(|e| Error::io("read", dir)(e).into_refusal())?;
     let mut files = Vec::new();

@@ -72,11 +72,8 @@ impl EtaHead {
     }
 }
 
-/// Systems of (17) with each of the `names`, on the queries, keys and values of `subject`, in f64.
-///
-/// # Errors
-///
-/// A name is unknown, the subject has no queries and keys, or η is zero or not finite.
+/// Systems of (17) with each of the `names`, on the queries, keys and values of `subject`, in f64. Fails if a name is
+/// unknown, the subject has no queries and keys, or η is zero or not finite.
 pub fn etas(subject: &Subject, names: &[String]) -> Result<Vec<View>> {
     let heads = heads(subject)?;
     let bare = bare(subject)?;

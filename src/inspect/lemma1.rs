@@ -39,11 +39,7 @@ impl Heads {
         }
     }
 
-    /// Returns the heads of the attention of `subject`.
-    ///
-    /// # Errors
-    ///
-    /// The mixer has no queries, keys and values.
+    /// Returns the heads of the attention of `subject`. Fails if the mixer has no queries, keys and values.
     pub fn of(subject: &Subject) -> Result<Self> {
         for name in ["wq", "wk", "wv"] {
             ensure!(
@@ -121,11 +117,8 @@ fn apart(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     a.iter().flatten().zip(b.iter().flatten()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// Reports error and bound of every order from 1 to `order`.
-///
-/// # Errors
-///
-/// The order is 0 or above the highest supported one.
+/// Reports error and bound of every order from 1 to `order`. Fails if the order is 0 or above the highest supported
+/// one.
 pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
     if !(1..=HIGHEST).contains(&order) {
         refuse!(flag "--order" = order, "must be 1 to {HIGHEST}");

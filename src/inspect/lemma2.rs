@@ -212,11 +212,7 @@ impl Growing<'_> {
         }))
     }
 
-    /// Checks n'.
-    ///
-    /// # Errors
-    ///
-    /// The mixer does not support n', or its weights do not fit into memory.
+    /// Checks n'. Fails if the mixer does not support n', or its weights do not fit into memory.
     fn check(&self) -> Result<()> {
         let (subject, to) = (self.subject, self.to);
         let (entry, from) = (subject.entry, subject.model.d_state);
@@ -264,11 +260,8 @@ fn corner(big: &Tensor, small: &Tensor) -> Result<Tensor> {
     Ok(big.slice_assign(&range, small)?)
 }
 
-/// Enlarges every mixer and reports the differences.
-///
-/// # Errors
-///
-/// A mixer does not support its n', or its weights do not fit into memory.
+/// Enlarges every mixer and reports the differences. Fails if a mixer does not support its n', or its weights do not
+/// fit into memory.
 pub fn lemma2(growing: &[Growing]) -> Result<Report> {
     let mut lines = Vec::new();
     let mut records: Vec<Facts> = Vec::new();
@@ -297,11 +290,7 @@ fn table_report(heading: &str, grid: Grid) -> Report {
 }
 
 /// Identity (33) for every mixer with a parameter A: with A = a I, its transitions are the reversed sigmoid σ(-z)^a of
-/// the z whose softplus is the step size.
-///
-/// # Errors
-///
-/// a is not a positive number.
+/// the z whose softplus is the step size. Fails if a is not a positive number.
 pub fn identity(model: impl Fn(&str) -> Result<ModelConfig>, a: f64, seq_len: usize) -> Result<Report> {
     ensure!(
         a > 0.0 && a.is_finite(),

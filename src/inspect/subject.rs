@@ -87,11 +87,8 @@ pub struct Seen {
 }
 
 impl Network {
-    /// Builds the freshly initialised model of `config`.
-    ///
-    /// # Errors
-    ///
-    /// The weights do not fit into memory, or the model is bidirectional.
+    /// Builds the freshly initialised model of `config`. Fails if the weights do not fit into memory, or the model is
+    /// bidirectional.
     pub fn fresh(config: RunConfig, dtype: DType) -> Result<Self> {
         let counted = Params::without_values(dtype);
         SubjectModel::new(&config, &counted)?;
@@ -103,11 +100,7 @@ impl Network {
         Self::new(name, config, false, params)
     }
 
-    /// Builds the model of trained weights.
-    ///
-    /// # Errors
-    ///
-    /// The weights do not match the model, or it is bidirectional.
+    /// Builds the model of trained weights. Fails if the weights do not match the model, or it is bidirectional.
     pub fn trained(found: Checkpoint, dtype: DType) -> Result<Self> {
         let params = Params::given(found.values().clone(), dtype, &Device::Cpu).detached();
         let config = found.config.clone();
@@ -130,11 +123,8 @@ impl Network {
         Ok(Self { name, config, trained, params, body })
     }
 
-    /// Returns the mixers of all layers, or of one of them, counted from 0, with their inputs.
-    ///
-    /// # Errors
-    ///
-    /// There is no such layer, the input is not valid for the task, or the memory does not suffice for `need`.
+    /// Returns the mixers of all layers, or of one of them, counted from 0, with their inputs. Fails if there is no
+    /// such layer, the input is not valid for the task, or the memory does not suffice for `need`.
     pub fn subjects(&self, input: NetworkInput, layer: Option<usize>, need: Need) -> Result<Vec<Subject>> {
         let layers = self.config.model.n_layers;
         if let Some(layer) = layer {

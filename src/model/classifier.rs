@@ -23,11 +23,8 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// Builds the classifier with parameters from `params`, as [`super::Model::new`] does.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the model is not a classifier or has a layout that classifiers do not support.
+    /// Builds the classifier with parameters from `params`, as [`super::Model::new`] does. Fails if the model is not a
+    /// classifier or has a layout that classifiers do not support.
     pub fn new(model: &ModelConfig, task: &ExampleSizes, params: &Params) -> Result<Self> {
         let Some(config) = &model.classifier else {
             candle_core::bail!("the model is not a classifier");

@@ -157,11 +157,7 @@ impl LanguageModel {
     }
 
     /// Reads the next token of each sequence, `tokens` `(batch)` u32, and returns the logits `(batch, vocab_size)` of
-    /// the token after it.
-    ///
-    /// # Errors
-    ///
-    /// Fails after the last learned position.
+    /// the token after it. Fails after the last learned position.
     pub fn step(&self, tokens: &Tensor, decoder: &mut Decoder) -> Result<Tensor> {
         let at = decoder.read;
         let x = self.embed_at(tokens, at)?;

@@ -7,11 +7,7 @@ use crate::error::{refuse, Result};
 use serde_json::Value;
 
 impl Choice {
-    /// All settings of `config`, with `place` as their origin.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the task is unknown.
+    /// All settings of `config`, with `place` as their origin. Fails if the task is unknown.
     pub fn again(config: &RunConfig, place: &str) -> Result<Self> {
         let objective = super::task(config.task.name())?.objective;
         let config = &without_kernel_length(config)?;
@@ -35,11 +31,8 @@ impl Choice {
         Ok(choice)
     }
 
-    /// Settings of `other` on top of the config from which this choice was made.
-    ///
-    /// # Errors
-    ///
-    /// Fails if `other` sets one that determines the defaults of others, since those are already fixed.
+    /// Settings of `other` on top of the config from which this choice was made. Fails if `other` sets one that
+    /// determines the defaults of others, since those are already fixed.
     pub fn with(self, mut other: Self) -> Result<Self> {
         let chosen: Vec<&Setting> = other.settings.iter().filter(|s| other.values.contains_key(s.name)).collect();
         let deciding = chosen.iter().find(|setting| setting.decides == Decides::Defaults);

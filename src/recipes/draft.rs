@@ -173,11 +173,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Checks what the user set.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a setting does not apply to the task, a value is out of range, or the task lacks the protocol.
+    /// Checks what the user set. Fails if a setting does not apply to the task, a value is out of range, or the task
+    /// lacks the protocol.
     pub fn check_given(&self) -> Result<()> {
         let scope = self.task.setting_scope();
         let task = self.task.name;

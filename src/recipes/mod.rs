@@ -52,11 +52,7 @@ impl TaskEntry {
         &RECIPES[self.name]
     }
 
-    /// Learning rates that the paper tries.
-    ///
-    /// # Errors
-    ///
-    /// Fails with the reason if the paper tried none for this task.
+    /// Learning rates that the paper tries. Fails with the reason if the paper tried none for this task.
     pub fn paper_rates(&self) -> Result<&'static [f64]> {
         let Recipe { rates, why_no_rates, .. } = self.layers();
         ensure!(
@@ -155,11 +151,8 @@ impl Choice {
         Self { preset, gpu, ..Self::default() }
     }
 
-    /// Sets `name` to the value of `text`; `place` is its origin. A tokenizer's file is copied into the cache.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the name is unknown, the text is not a value of the setting, or the tokenizer cannot be read.
+    /// Sets `name` to the value of `text`; `place` is its origin. A tokenizer's file is copied into the cache. Fails if
+    /// the name is unknown, the text is not a value of the setting, or the tokenizer cannot be read.
     pub fn set(&mut self, name: &str, text: &str, place: &str) -> Result<()> {
         if name == "preset" {
             self.preset = Some(preset(text)?);
@@ -209,10 +202,6 @@ impl Resolved {
     /// Records the digest of the content of the run's files, see [`TaskConfig::identify`].
     ///
     /// [`TaskConfig::identify`]: crate::config::TaskConfig::identify
-    ///
-    /// # Errors
-    ///
-    /// Fails as that function does.
     pub fn identify(&mut self, data_dir: Option<&Path>) -> Result<()> {
         let named = self.config.task.source_digest().is_some();
         self.config.task.identify(data_dir)?;
@@ -237,12 +226,8 @@ pub struct Explained {
     pub origin: Origin,
 }
 
-/// Resolves `choice` into a complete run of `task`.
-///
-/// # Errors
-///
-/// Fails with the flag of a setting that does not apply to the task, a value out of range, or sizes that do not fit
-/// together.
+/// Resolves `choice` into a complete run of `task`. Fails with the flag of a setting that does not apply to the task, a
+/// value out of range, or sizes that do not fit together.
 pub fn resolve(task: TaskRow, choice: &Choice) -> Result<Resolved> {
     let mut draft = Draft::new(task, task.layers(), choice)?;
     draft.check_given()?;
@@ -251,10 +236,6 @@ pub fn resolve(task: TaskRow, choice: &Choice) -> Result<Resolved> {
 }
 
 /// Resolves a run of the task called `task_name` from `settings`, pairs of a flag's name and its text.
-///
-/// # Errors
-///
-/// Fails as [`resolve`] does.
 pub fn run(task_name: &str, settings: &[(&str, &str)]) -> Result<RunConfig> {
     let mut choice = Choice::default();
     for (name, text) in settings {

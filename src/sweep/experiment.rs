@@ -87,10 +87,8 @@ impl Experiment {
         Ok(Self { place: place.to_owned(), grids: grids.collect::<Result<_>>()? })
     }
 
-    /// Resolves the one run that the file describes, under the flags of the command line.
-    ///
-    /// # Errors
-    /// Fails if the file is for another task, or describes several runs.
+    /// Resolves the one run that the file describes, under the flags of the command line. Fails if the file is for
+    /// another task, or describes several runs.
     pub fn single(&self, task: TaskRow, flags: &Flags) -> Result<Resolved> {
         let place = &self.place;
         let [grid] = &self.grids[..] else {

@@ -31,10 +31,7 @@ impl Plan {
     }
 
     /// Records the digests of the data files in every run, see [`TaskConfig::identify`]. Runs whose files are missing
-    /// are left unchanged.
-    ///
-    /// # Errors
-    /// Returns the error of the first of these runs.
+    /// are left unchanged. Returns the error of the first of these runs.
     ///
     /// [`TaskConfig::identify`]: crate::config::TaskConfig::identify
     pub fn identify(&mut self, data_dir: Option<&Path>) -> Result<()> {

@@ -32,20 +32,15 @@ pub struct Program {
 const GRACE: Duration = Duration::from_secs(60);
 
 impl Program {
-    /// Returns this program's own executable with the options of a sweep.
-    ///
-    /// # Errors
-    /// Fails if the system does not report the executable's path, or like [`Self::at`].
+    /// Returns this program's own executable with the options of a sweep. Fails if the system does not report the
+    /// executable's path, or like [`Self::at`].
     pub fn new(out: &Path, options: &Options) -> Result<Self> {
         let file = std::env::current_exe()
             .map_err(|e| Error::usage(format!("cannot find this program's own file to start workers: {e}")))?;
         Self::at(file, out, options)
     }
 
-    /// Returns the program `file`, which trains into the results folder `out`.
-    ///
-    /// # Errors
-    /// Fails if there is no such folder.
+    /// Returns the program `file`, which trains into the results folder `out`. Fails if there is no such folder.
     pub fn at(file: PathBuf, out: &Path, options: &Options) -> Result<Self> {
         let threads = (options.threads * options.runs_a_process()).to_string();
         let mut arguments = vec!["worker".into(), flag("out", out), flag("threads", threads.as_ref())];

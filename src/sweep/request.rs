@@ -34,10 +34,7 @@ impl TrainRequest {
         Self { run: job.run.id(), config: job.run.canonical(), micro_batch: job.micro_batch }
     }
 
-    /// Parses the config.
-    ///
-    /// # Errors
-    /// Fails if this version does not know the config.
+    /// Parses the config. Fails if this version does not know the config.
     pub fn config(&self) -> Result<RunConfig> {
         RunConfig::parse(&self.config, "stdin")
     }

@@ -70,10 +70,8 @@ pub struct Array {
     pub site: Site,
 }
 
-/// Number of tasks for a plan with `to_do` remaining runs.
-///
-/// # Errors
-/// Fails if `--shards` is 0, or exceeds `most`, the limit of the site.
+/// Number of tasks for a plan with `to_do` remaining runs. Fails if `--shards` is 0, or exceeds `most`, the limit of
+/// the site.
 pub fn shards(site: &Site, to_do: usize, most: Option<usize>) -> Result<usize> {
     let most = most.unwrap_or(usize::MAX);
     let shards = site.shards.unwrap_or(to_do.min(USUAL_SHARDS).min(most));

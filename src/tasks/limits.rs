@@ -89,12 +89,8 @@ impl SequenceLengths {
 }
 
 /// Checks the sizes of a run of `task`: its own `rules`, which must require both lengths to be at least 1, the limit of
-/// the vocabulary, and `examples` (training, validation, test).
-///
-/// # Errors
-///
-/// Fails with the flag of a rule that does not hold, of a vocabulary beyond the limit, or of a split that is too large
-/// or, for training and test, empty.
+/// the vocabulary, and `examples` (training, validation, test). Fails with the flag of a rule that does not hold, of a
+/// vocabulary beyond the limit, or of a split that is too large or, for training and test, empty.
 pub(super) fn check(
     task: &str,
     rules: &[Rule],

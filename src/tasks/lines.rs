@@ -30,11 +30,8 @@ impl<'a> TextLine<'a> {
 }
 
 /// Parses the first `most` lines of the file at `path` and passes the results to `take`, in order. Returns the number
-/// of lines. If `header` is given, the first line must equal it and is not counted.
-///
-/// # Errors
-///
-/// Fails with the file, the line and the reason that `parse` returned, or with an error of `take`.
+/// of lines. If `header` is given, the first line must equal it and is not counted. Fails with the file, the line and
+/// the reason that `parse` returned, or with an error of `take`.
 pub(super) fn read<T: Send>(
     path: &Path,
     header: Option<&str>,

@@ -91,11 +91,7 @@ pub trait Task {
     /// Sizes needed by models, trainers and estimates.
     fn sizes(&self) -> ExampleSizes;
 
-    /// Checks that data can be made from the settings.
-    ///
-    /// # Errors
-    ///
-    /// Fails with the rule that does not hold and its flag.
+    /// Checks that data can be made from the settings. Fails with the rule that does not hold and its flag.
     fn check(&self) -> Result<()>;
 
     /// Generates the splits, or reads them from files under `data_dir`; `None` is the folder of downloads.
@@ -127,11 +123,8 @@ pub trait Task {
     /// Flags of a sweep to suggest after a run of `mixer`.
     fn next(&self, mixer: &str) -> String;
 
-    /// Files that [`Self::load`] reads; `None` if the data are generated or part of the program.
-    ///
-    /// # Errors
-    ///
-    /// Fails if files are missing.
+    /// Files that [`Self::load`] reads; `None` if the data are generated or part of the program. Fails if files are
+    /// missing.
     fn sources(&self, _data_dir: Option<&Path>) -> Result<Option<Sources>> {
         Ok(None)
     }
@@ -146,11 +139,8 @@ pub trait Task {
         None
     }
 
-    /// Makes the files that [`Self::load`] would make, and reports its progress to `watch`.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Self::load`] does, if writing fails, or if `watch` fails.
+    /// Makes the files that [`Self::load`] would make, and reports its progress to `watch`. Fails as [`Self::load`]
+    /// does, if writing fails, or if `watch` fails.
     fn prepare(&self, _data_dir: Option<&Path>, _watch: Watch) -> Result<()> {
         Ok(())
     }
@@ -254,21 +244,14 @@ pub enum Generator {
     Files,
 }
 
-/// Returns the task called `name`.
-///
-/// # Errors
-///
-/// Fails with the list of known tasks.
+/// Returns the task called `name`. Fails with the list of known tasks.
 pub fn find(name: &str) -> Result<&'static TaskEntry> {
     let known = TASKS.iter().map(|entry| entry.name);
     TASKS.iter().find(|entry| entry.name == name).ok_or_else(|| unknown_value("--task", "task", name, known))
 }
 
-/// Generates the splits of `config`, or reads them from under `data_dir`; `None` is the folder of downloads.
-///
-/// # Errors
-///
-/// Fails if files are missing, are invalid, do not match the digest in `config`, or change while they are read.
+/// Generates the splits of `config`, or reads them from under `data_dir`; `None` is the folder of downloads. Fails if
+/// files are missing, are invalid, do not match the digest in `config`, or change while they are read.
 pub fn load(config: &TaskConfig, data_dir: Option<&Path>) -> Result<Splits> {
     let task = config.read()?;
     let Some(sources) = task.sources(data_dir)? else {
@@ -305,11 +288,7 @@ impl TaskConfig {
         find(self.name())
     }
 
-    /// Parses the settings.
-    ///
-    /// # Errors
-    ///
-    /// Fails for an unknown task and for settings that are missing, unknown or of another type.
+    /// Parses the settings. Fails for an unknown task and for settings that are missing, unknown or of another type.
     pub fn read(&self) -> Result<Box<dyn Task>> {
         (self.entry()?.read)(self)
     }
@@ -320,11 +299,7 @@ impl TaskConfig {
     }
 
     /// Records a digest of the content of the files that the task reads, so that a run on other files is another run.
-    /// Generated data have none.
-    ///
-    /// # Errors
-    ///
-    /// Fails if files are missing or do not match a digest that is already recorded.
+    /// Generated data have none. Fails if files are missing or do not match a digest that is already recorded.
     pub fn identify(&mut self, data_dir: Option<&Path>) -> Result<()> {
         let task = self.read()?;
         let Some(sources) = task.sources(data_dir)? else {
@@ -349,10 +324,6 @@ impl TaskConfig {
     }
 
     /// Sizes of the task's examples.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Self::read`] does.
     pub fn sizes(&self) -> Result<ExampleSizes> {
         Ok(self.read()?.sizes())
     }

@@ -38,11 +38,8 @@ impl Sources {
         self.files.push((name.into(), path));
     }
 
-    /// Twelve hexadecimal digits over the names and the content of all files.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a file cannot be read or changes meanwhile.
+    /// Twelve hexadecimal digits over the names and the content of all files. Fails if a file cannot be read or changes
+    /// meanwhile.
     pub fn digest(&self) -> Result<String> {
         let Some(kept) = CacheEntry::of(self)? else {
             return self.read();
@@ -81,11 +78,7 @@ impl Sources {
         Err(Error::data(place, reason))
     }
 
-    /// Returns the state of the files without their content.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a file is missing.
+    /// Returns the state of the files without their content. Fails if a file is missing.
     pub fn stamp(&self) -> Result<Stamp> {
         let lines = self.files.par_iter().map(|(name, path)| {
             let about = fs::metadata(path).map_err(Error::io("read", path))?;

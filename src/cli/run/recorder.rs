@@ -78,11 +78,9 @@ impl<'a> RunRecorder<'a> {
         }
     }
 
-    /// Records an epoch. The inner results belong to files that the next epoch rewrites.
-    ///
-    /// # Errors
-    /// Fails if weights that are to be kept cannot be written, of the best epoch so far or of this one. Only repeating
-    /// the epoch could produce them again, so the run must resume from an earlier checkpoint.
+    /// Records an epoch. The inner results belong to files that the next epoch rewrites. Fails if weights that are to
+    /// be kept cannot be written, of the best epoch so far or of this one. Only repeating the epoch could produce them
+    /// again, so the run must resume from an earlier checkpoint.
     pub fn epoch(&mut self, trainer: &Trainer) -> Result<[Result<()>; 2]> {
         let epochs = &trainer.progress().epochs;
         let chosen = trainer.selected().map(|epoch| epoch.epoch);

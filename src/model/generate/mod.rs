@@ -46,11 +46,8 @@ pub enum Memory {
 
 impl<'a> Continuation<'a> {
     /// Starts a continuation and reads `prompt`. `tokens` is the number of ids of the tokenizer; a mixer without a
-    /// recurrent form reads the last `window` tokens.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the prompt is empty or [`Choice::check`] refuses `choice`.
+    /// recurrent form reads the last `window` tokens. Fails if the prompt is empty or [`Choice::check`] refuses
+    /// `choice`.
     pub fn begin(
         model: &'a LanguageModel,
         prompt: &[u16],
@@ -78,11 +75,7 @@ impl<'a> Continuation<'a> {
         Ok(text)
     }
 
-    /// Generates the next token.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a logit is NaN.
+    /// Generates the next token. Fails if a logit is NaN.
     pub fn next_token(&mut self) -> Result<u16> {
         self.read()?;
         let known = self.tokens.min(self.logits.len());

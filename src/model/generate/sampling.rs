@@ -31,11 +31,7 @@ pub struct Sampling {
 }
 
 impl SamplingRule {
-    /// Checks that all settings are in range.
-    ///
-    /// # Errors
-    ///
-    /// Fails with the flag of the first setting that is out of range.
+    /// Checks that all settings are in range. Fails with the flag of the first setting that is out of range.
     pub fn check(&self) -> Result<()> {
         let Self::Sampled(how) = self else {
             return Ok(());
@@ -54,11 +50,7 @@ impl SamplingRule {
         }
     }
 
-    /// Returns the id of the token at position `at`, given its `logits`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a logit is NaN or there are none.
+    /// Returns the id of the token at position `at`, given its `logits`. Fails if a logit is NaN or there are none.
     pub(super) fn pick(&self, logits: &[f32], at: usize) -> Result<usize> {
         if logits.iter().any(|x| x.is_nan()) || logits.is_empty() {
             refuse!("the model's logits are NaN: its training diverged, or its weights are damaged");

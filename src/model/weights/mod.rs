@@ -63,11 +63,8 @@ impl WeightsOrigin {
 
 impl Checkpoint {
     /// Opens the weights at `path`: a file, the folder of a run (its best weights, or else its last), or the folder of
-    /// a Hugging Face model.
-    ///
-    /// # Errors
-    ///
-    /// Fails with the name of the file and the defect, or if the weights are not those of a language model.
+    /// a Hugging Face model. Fails with the name of the file and the defect, or if the weights are not those of a
+    /// language model.
     pub fn open(path: &Path) -> Result<Self> {
         let found = Self::of_any_task(path)?;
         if !found.config.task.entry()?.objective.is_language_model() {
@@ -127,20 +124,13 @@ impl Checkpoint {
     }
 
     /// Number of parameters of the model.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Self::model`] does.
     pub fn check(&self) -> Result<usize> {
         self.model(&Device::Cpu)?;
         Ok(self.values.values().map(Tensor::elem_count).sum())
     }
 
-    /// Builds the model, without gradients, in the precision of its run on `device`.
-    ///
-    /// # Errors
-    ///
-    /// Fails with the name of a tensor that is missing, misshapen or not part of the model.
+    /// Builds the model, without gradients, in the precision of its run on `device`. Fails with the name of a tensor
+    /// that is missing, misshapen or not part of the model.
     pub fn model(&self, device: &Device) -> Result<LanguageModel> {
         let bf16 = self.config.train.precision == Precision::Bf16 && !device.is_cpu();
         let activations = if bf16 { DType::BF16 } else { DType::F32 };

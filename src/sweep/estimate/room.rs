@@ -7,10 +7,8 @@ use crate::error::{refuse, Result};
 use crate::store::memory_limit;
 
 /// Returns an error if runs on the CPU need more memory than is available. The need is computed from their sizes;
-/// nothing is allocated. `insist` is the flag that overrides the check, if there is one.
-///
-/// # Errors
-/// The message names the largest run and settings that make it smaller.
+/// nothing is allocated. `insist` is the flag that overrides the check, if there is one. The message names the largest
+/// run and settings that make it smaller.
 pub fn check_room(runs: &[RunConfig], insist: Option<&str>) -> Result<()> {
     match memory_limit() {
         Some(limit) => check(runs, limit.bytes as f64, limit.of, insist),

@@ -74,11 +74,7 @@ pub(super) fn named(folder: &Path, names: &[&str]) -> Sources {
 }
 
 /// Returns the folder at or below `dir` that holds the files of `dataset`, in any published form; for Pathfinder the
-/// folder of the level.
-///
-/// # Errors
-///
-/// Fails with the first missing file and how to get it.
+/// folder of the level. Fails with the first missing file and how to get it.
 pub(super) fn find(dataset: LraDataset, contour_length: usize, dir: &Path) -> Result<PathBuf> {
     let level = level(contour_length);
     let forms: &[&[&str]] = match dataset {

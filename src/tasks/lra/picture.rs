@@ -13,11 +13,7 @@ pub(super) const PIXELS: usize = (SIDE * SIDE) as usize;
 const LIMITS: Limits = Limits { bytes: 1 << 18 };
 
 /// Decodes the channels of a picture's pixels, row by row: 1,024 values for [`ColorType::Grayscale`], 3,072 for
-/// [`ColorType::Rgb`].
-///
-/// # Errors
-///
-/// Fails with the expected and the found format, to be printed after the file's name.
+/// [`ColorType::Rgb`]. Fails with the expected and the found format, to be printed after the file's name.
 pub(super) fn decode(bytes: &[u8], color: ColorType) -> Result<Vec<u8>, String> {
     let damaged = |why: png::DecodingError| format!("a damaged PNG ({why})");
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), LIMITS);

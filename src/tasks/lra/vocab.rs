@@ -23,11 +23,8 @@ pub(super) struct CountedVocabulary<T> {
 }
 
 impl<T: Copy + Ord + Hash> CountedVocabulary<T> {
-    /// Creates the vocabulary of the tokens that occur at least `least` times.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there are more tokens than `config` has rows for.
+    /// Creates the vocabulary of the tokens that occur at least `least` times. Fails if there are more tokens than
+    /// `config` has rows for.
     pub(super) fn new(counts: impl IntoIterator<Item = (T, u64)>, least: u64, config: &LraConfig) -> Result<Self> {
         let mut tokens: Vec<(T, u64)> = counts.into_iter().collect();
         tokens.retain(|(_, count)| *count >= least);

@@ -157,11 +157,8 @@ pub type CorpusSplits = TrainValTest<TokenizedText>;
 /// Selection of all splits.
 pub const ALL: [bool; 3] = [true; 3];
 
-/// Same as [`Task::prepare`] for the splits `wanted`: training, validation, test.
-///
-/// # Errors
-///
-/// Fails as [`load`] does, if writing fails, or if `watch` fails.
+/// Same as [`Task::prepare`] for the splits `wanted`: training, validation, test. Fails as [`load`] does, if writing
+/// fails, or if `watch` fails.
 pub fn prepare(config: &WikitextConfig, data_dir: Option<&Path>, wanted: [bool; 3], watch: Watch) -> Result<()> {
     config.check()?;
     match config.corpus {
@@ -171,12 +168,8 @@ pub fn prepare(config: &WikitextConfig, data_dir: Option<&Path>, wanted: [bool; 
 }
 
 /// Loads the splits of `config` from files under `data_dir`; `None` is the folder of `dsf data fetch`. Token files that
-/// [`Task::prepare`] has not made are made first.
-///
-/// # Errors
-///
-/// Fails if the corpus or the tokenizer is missing, a file is not text, a token file is damaged, or there are fewer
-/// windows than requested.
+/// [`Task::prepare`] has not made are made first. Fails if the corpus or the tokenizer is missing, a file is not text,
+/// a token file is damaged, or there are fewer windows than requested.
 pub fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<CorpusSplits> {
     let (texts, warnings) = load_some(config, data_dir, ALL)?;
     Ok(splits(texts, warnings))
@@ -184,10 +177,6 @@ pub fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<CorpusSp
 
 /// Same as [`load`] for the splits `wanted` (training, validation and test); also returns warnings. The files of other
 /// splits may be missing.
-///
-/// # Errors
-///
-/// Fails as [`load`] does, for these splits.
 pub fn load_some(
     config: &WikitextConfig,
     data_dir: Option<&Path>,
@@ -201,11 +190,7 @@ pub fn load_some(
     Ok((texts, warnings))
 }
 
-/// Same as [`load`] without a minimum number of tokens.
-///
-/// # Errors
-///
-/// Fails as [`load`] does, except for the number of windows.
+/// Same as [`load`] without a minimum number of tokens. Fails as [`load`] does, except for the number of windows.
 pub fn load_of_any_length(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<CorpusSplits> {
     let (texts, warnings) = texts(config, data_dir, ALL)?;
     Ok(splits(texts, warnings))
@@ -244,11 +229,8 @@ fn texts_from(
     Ok((texts, warnings))
 }
 
-/// Paths of the token file of each split, which may not exist yet.
-///
-/// # Errors
-///
-/// Fails as [`Task::sources`] does, and for [`Corpus::Sample`], which has no token files.
+/// Paths of the token file of each split, which may not exist yet. Fails as [`Task::sources`] does, and for
+/// [`Corpus::Sample`], which has no token files.
 pub fn token_files(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[PathBuf; 3]> {
     if config.corpus == Corpus::Sample {
         refuse!(flag "--corpus" = "sample", "is built into the program and has no token files");

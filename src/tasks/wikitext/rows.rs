@@ -21,11 +21,8 @@ pub(super) fn bytes(files: &[PathBuf]) -> Result<u64> {
 /// Converts each row by `make` and passes the results to `take`, in order, with the number of bytes of the files read
 /// so far.
 ///
-/// A line with its end is a row, and a line of white space is an empty row.
-///
-/// # Errors
-///
-/// Fails with the file, the row and the reason that `make` returned, or with an error of `take`.
+/// A line with its end is a row, and a line of white space is an empty row. Fails with the file, the row and the reason
+/// that `make` returned, or with an error of `take`.
 pub(super) fn read<T: Send>(
     files: &[PathBuf],
     make: impl Fn(&str) -> Result<T, String> + Sync,
@@ -116,11 +113,8 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// Encoder of `config` with the `vocabulary` of its tokenizer.
-    ///
-    /// # Errors
-    ///
-    /// Fails if articles are to be separated and the tokenizer has no end-of-text token.
+    /// Encoder of `config` with the `vocabulary` of its tokenizer. Fails if articles are to be separated and the
+    /// tokenizer has no end-of-text token.
     pub(super) fn new(vocabulary: Vocabulary, config: &WikitextConfig) -> Result<Self> {
         let eos = match (config.eos_between_articles, vocabulary.eos()) {
             (true, None) => {

@@ -140,11 +140,8 @@ fn imported_run(shape: HfShape, tokenizer: Tokenizer) -> RunConfig {
     }
 }
 
-/// Returns the `config.json` of a run's model, with the end-of-text token `eos` of its tokenizer.
-///
-/// # Errors
-///
-/// Fails if the model is not a GPT-NeoX model.
+/// Returns the `config.json` of a run's model, with the end-of-text token `eos` of its tokenizer. Fails if the model is
+/// not a GPT-NeoX model.
 fn config_json(run: &RunConfig, eos: Option<u16>) -> Result<String> {
     let Ok(text) = run.task.typed::<WikitextConfig>() else {
         refuse!("cannot be exported: it is not a model of `dsf wikitext`");
@@ -157,11 +154,8 @@ fn config_json(run: &RunConfig, eos: Option<u16>) -> Result<String> {
 
 impl Checkpoint {
     /// Writes `config.json` and `model.safetensors`, which `transformers` 4 and 5 load as a `GPTNeoXForCausalLM`, and
-    /// the tokenizer's file if `tokenizer` is given. `eos` is the end-of-text token.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the model is not a GPT-NeoX model or writing fails.
+    /// the tokenizer's file if `tokenizer` is given. `eos` is the end-of-text token. Fails if the model is not a
+    /// GPT-NeoX model or writing fails.
     pub fn export(&self, folder: &Path, tokenizer: Option<&TokenizerFile>, eos: Option<u16>) -> Result<()> {
         let config = config_json(&self.config, eos).map_err(|e| e.in_file(&self.place, None))?;
         // `transformers` requires the `format`.

@@ -21,11 +21,8 @@ const REMEDY: &str = "download it again: dsf data fetch lra --dataset image";
 
 /// Reads the pictures under `dir`. Nine tenths of the training pictures train and the last tenth validates, in the
 /// permutation of the released code. This gives the released split only for the binary batches; the Parquet files have
-/// another order. Of each split, the first examples are used, as many as `config` sets.
-///
-/// # Errors
-///
-/// Fails with the file and record if a file is missing or invalid, and if there are fewer examples than requested.
+/// another order. Of each split, the first examples are used, as many as `config` sets. Fails with the file and record
+/// if a file is missing or invalid, and if there are fewer examples than requested.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<LraSplits> {
     let folder = files::find(LraDataset::Image, config.contour_length(), dir)?;
     let (rest, test) = read(&folder)?;

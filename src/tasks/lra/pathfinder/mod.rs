@@ -37,11 +37,8 @@ struct ListedPicture {
 
 /// Reads the released pictures under `dir`: 80 % for training, 10 % for validation and 10 % for testing, split as in
 /// the released code. Of each split, the first examples are used, as many as `config` sets. Empty files are left out
-/// before, with a warning.
-///
-/// # Errors
-///
-/// Fails with the file and line if a file is missing or invalid, and if there are fewer examples than requested.
+/// before, with a warning. Fails with the file and line if a file is missing or invalid, and if there are fewer
+/// examples than requested.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<LraSplits> {
     let level = files::find(LraDataset::Pathfinder, config.contour_length(), dir)?;
     let (listed, warnings) = without_empty(list(&level)?)?;

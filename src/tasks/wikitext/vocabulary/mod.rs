@@ -51,11 +51,8 @@ enum TokenizerKind {
 
 impl Vocabulary {
     /// Opens the vocabulary of `tokenizer`. Its file is looked up in the store of [`adopt`], in `data_dir` and beside
-    /// it, in the folder of `dsf data fetch`, and in the cache of the hub.
-    ///
-    /// # Errors
-    ///
-    /// Fails if no file is found or only a different one.
+    /// it, in the folder of `dsf data fetch`, and in the cache of the hub. Fails if no file is found or only a
+    /// different one.
     pub fn open(tokenizer: &Tokenizer, data_dir: Option<&Path>) -> Result<Self> {
         match tokenizer {
             Tokenizer::Bytes => Ok(Self::bytes()),
@@ -68,12 +65,8 @@ impl Vocabulary {
         Self { kind: TokenizerKind::Bytes, size: 256, eos: Some(0), borders: Borders::Anywhere }
     }
 
-    /// Ids of `text`, without special tokens added.
-    ///
-    /// # Errors
-    ///
-    /// Fails for a zero byte if the ids are bytes, since that one separates articles, and if the file's own model
-    /// fails.
+    /// Ids of `text`, without special tokens added. Fails for a zero byte if the ids are bytes, since that one
+    /// separates articles, and if the file's own model fails.
     pub fn encode(&self, text: &str) -> Result<Vec<u16>> {
         self.check(text).map_err(Error::usage)?;
         match &self.kind {
@@ -281,9 +274,6 @@ impl FoundTokenizer {
 
 /// Reads the `tokenizer.json` at `path` and stores a copy, so that later processes find it. Returns its name in a
 /// config, and the number of rows of a token table for its ids, rounded up to a multiple of 128, as Pythia's 50,304 is.
-///
-/// # Errors
-///
 /// Fails if the file is not a tokenizer.json or has ids above 65,535.
 pub fn adopt(path: &Path) -> Result<(Tokenizer, usize)> {
     adopt_into(path, &Folders::new(None)?)
@@ -322,11 +312,8 @@ pub struct TokenizerFile {
     pub declaration: Option<String>,
 }
 
-/// Returns the file of `tokenizer`, which must not be bytes. It is looked up as by [`Vocabulary::open`].
-///
-/// # Errors
-///
-/// Fails if no file is found or only a different one.
+/// Returns the file of `tokenizer`, which must not be bytes. It is looked up as by [`Vocabulary::open`]. Fails if no
+/// file is found or only a different one.
 pub fn tokenizer_file(tokenizer: &Tokenizer, data_dir: Option<&Path>) -> Result<TokenizerFile> {
     let found = FoundTokenizer::find(tokenizer, &Folders::new(data_dir)?)?;
     Ok(TokenizerFile { eos: found.vocabulary()?.eos(), declaration: found.declaration(), path: found.path })
@@ -364,10 +351,6 @@ pub enum TokenizerName {
 
 impl TokenizerName {
     /// Returns the tokenizer, and the number of rows of a table of its tokens. A file is adopted.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`adopt`] does.
     pub fn resolve(&self) -> Result<(Tokenizer, usize)> {
         match self {
             Self::Known(tokenizer) => Ok((tokenizer.clone(), table_rows(tokenizer).unwrap_or(0))),

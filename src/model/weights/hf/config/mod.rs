@@ -74,11 +74,8 @@ fn fixed() -> [(&'static str, Value); 6] {
     ]
 }
 
-/// Reads the text of a `config.json`.
-///
-/// # Errors
-///
-/// Fails if the file describes another kind of model or has a feature that this program's model lacks.
+/// Reads the text of a `config.json`. Fails if the file describes another kind of model or has a feature that this
+/// program's model lacks.
 pub(super) fn read(text: &str, place: &str) -> Result<HfShape> {
     let json: Value =
         serde_json::from_str(text).map_err(|e| Error::data(place, format!("not the config of a model: {e}")))?;

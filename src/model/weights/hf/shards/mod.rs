@@ -21,12 +21,8 @@ struct Index {
 }
 
 /// Opens the files that the index in `folder` names and reads their floating-point tensors. Each tensor is read only
-/// from the file that the index names for it; older copies in other files are ignored.
-///
-/// # Errors
-///
-/// Fails if the index is malformed or leads out of the folder, if a file is missing, or if a tensor is not in its
-/// listed file or is not listed.
+/// from the file that the index names for it; older copies in other files are ignored. Fails if the index is malformed
+/// or leads out of the folder, if a file is missing, or if a tensor is not in its listed file or is not listed.
 pub(super) fn read(folder: &Path) -> Result<(Vec<Mapped>, HashMap<String, Tensor>)> {
     let place = folder.join(INDEX);
     let index = index(&place)?;
