@@ -103,7 +103,6 @@ impl Bench {
         Ok(Vec::new())
     }
 
-    /// Measures one case.
     pub(super) fn measure(&self, case: &BenchCase, on_progress: &mut dyn FnMut(&str)) -> Result<Measurement> {
         let mut row = case.row.clone();
         self.machine.describe(&mut row);

@@ -42,7 +42,6 @@ pub(super) fn export(path: &Path, config: &RunConfig, trainer: &Trainer, data: &
     save(path, tensors, Some(config))
 }
 
-/// Named tensors.
 type Named = Vec<(String, Tensor)>;
 
 fn named<const K: usize>(tensors: [(&str, Tensor); K]) -> Named {

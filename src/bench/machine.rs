@@ -91,7 +91,6 @@ impl Machine {
         Ok(MeasurementReport { row, details })
     }
 
-    /// Records the machine in `row`.
     pub(super) fn describe(&self, row: &mut Measurement) {
         let provenance = Provenance::collect(&self.name, self.threads);
         row.commit = provenance.commit();

@@ -67,7 +67,6 @@ static PREDICTIONS: &[Prediction] = &[
     (&["causal_attention"], |s| *s == OpShape::from(TASKS[3]), [0.095, 0.064], [0.145, 0.1]),
 ];
 
-/// Condition on a shape.
 type Condition = fn(&OpShape) -> bool;
 
 const ALWAYS: Condition = |_| true;

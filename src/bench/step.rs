@@ -23,7 +23,6 @@ use std::rc::Rc;
 /// Maximum number of timed steps, since each has its own batch in memory.
 const MOST_STEPS: usize = 1000;
 
-/// Execution of a step on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepExecution {
     /// Launched op by op.
@@ -165,7 +164,6 @@ impl TimedSteps {
         Ok(details.as_object().cloned().unwrap_or_default())
     }
 
-    /// Returns the losses of all steps, without timing them.
     pub(super) fn losses(&self, device: &Device) -> Result<Vec<f64>> {
         let data = DataCache::default().load(&self.config.task, self.examples())?;
         let mut trainer = self.trainer(&data, device, None)?;

@@ -52,7 +52,6 @@ pub(super) struct Span {
     pub wall: f64,
 }
 
-/// Number of repetitions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repetitions {
     /// Calls before the timing starts.
@@ -127,9 +126,7 @@ pub(super) struct Timing {
 pub struct Spread {
     /// The middle number, or the mean of the two middle ones.
     pub median: f64,
-    /// Minimum.
     pub min: f64,
-    /// Maximum.
     pub max: f64,
 }
 

@@ -46,7 +46,6 @@ pub(super) fn main(arguments: CheckArguments, global: &Global) -> Result<u8> {
     Ok(if failed + missing > 0 { exit::CHECK_FAILED } else { exit::DONE })
 }
 
-/// Returns the event for programs.
 fn event(file: &str, verdict: &FileVerdict) -> Value {
     let (state, worst, reason) = match verdict {
         FileVerdict::Pass(worst) => ("pass", Some(worst), None),

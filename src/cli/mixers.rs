@@ -130,7 +130,6 @@ impl MixerRow {
         page
     }
 
-    /// Returns the event for programs.
     fn event(&self) -> Value {
         let entry = self.entry;
         let options: Vec<Value> =

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 /// Longest interval between plain lines.
 const PLAIN_EVERY: Duration = Duration::from_secs(30);
 
-/// Output of one run.
 pub(super) struct RunScreen {
     console: Console,
     epochs: usize,
@@ -45,7 +44,6 @@ impl RunScreen {
         }
     }
 
-    /// Shows an event.
     pub fn show(&mut self, event: &RunEvent) -> Result<()> {
         match event {
             RunEvent::Start { steps_per_epoch, done, .. } => {

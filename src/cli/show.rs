@@ -75,7 +75,6 @@ impl LoadedRun {
         }
     }
 
-    /// Returns the text for people.
     fn text(&self) -> Result<String> {
         let (model, task) = (&self.config.model, self.config.task.read()?);
         let mut text = format!(
@@ -175,7 +174,6 @@ impl LoadedRun {
         }
     }
 
-    /// Returns the event for programs.
     pub fn event(&self) -> serde_json::Value {
         json!({
             "event": "show", "schema": 1, "run": self.id, "config": self.config, "result": self.result,

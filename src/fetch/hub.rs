@@ -135,7 +135,6 @@ fn request_metadata(api: &Api, url: &str, context: &mut FetchContext) -> Result<
     })
 }
 
-/// Metadata of a file from the hub.
 struct HubFile {
     etag: String,
     commit: String,

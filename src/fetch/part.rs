@@ -109,7 +109,6 @@ impl PartialDownload {
         remove_if_present(&version_path(&self.path))
     }
 
-    /// Removes the partial download and its version.
     pub fn remove(self) -> Result<()> {
         remove_if_present(&version_path(&self.path))?;
         remove_if_present(&self.path)
@@ -121,7 +120,6 @@ fn read_version(part: &Path) -> Option<Version> {
     serde_json::from_str(&text).ok()
 }
 
-/// Path of the version of a partial download.
 fn version_path(part: &Path) -> PathBuf {
     with_suffix(part, ".json")
 }

@@ -30,7 +30,6 @@ impl GoldenFile {
         self.tensors.contains_key(name)
     }
 
-    /// The tensor `name` in f64.
     pub fn f64(&self, name: &str) -> Result<Tensor> {
         Ok(self.tensor(name)?.to_dtype(DType::F64)?)
     }

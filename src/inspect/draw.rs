@@ -47,7 +47,6 @@ pub fn report(heading: String, views: &[View], shown: DrawOptions) -> Report {
     panels(heading, grids, notes)
 }
 
-/// Notes on a view.
 fn notes_on(view: &View) -> Vec<String> {
     let mut notes = Vec::new();
     match &view.found {
@@ -164,7 +163,6 @@ pub(super) struct Curves<'a> {
     pub over: &'static str,
     /// Name of the vertical axis.
     pub unit: &'static str,
-    /// Names of the curves.
     pub names: &'a [&'static str],
     /// Positions on the horizontal axis, each with one number per curve.
     pub points: Vec<(usize, Vec<f64>)>,

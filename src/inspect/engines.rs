@@ -105,7 +105,6 @@ fn pass(subject: &Subject) -> candle_core::Result<Option<Tensor>> {
     subject.mixer.forward(&subject.u.unsqueeze(0)?, &Cx::eval())?.squeeze(0).map(Some)
 }
 
-/// Measurements of an engine.
 struct Timed {
     name: &'static str,
     /// Difference from the first engine, in units of the largest output.

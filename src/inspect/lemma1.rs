@@ -12,7 +12,6 @@ use serde_json::json;
 
 /// Largest number of features for which the recurrence over them is run.
 const RECURRENT: f64 = 4000.0;
-/// Highest order.
 const HIGHEST: usize = 64;
 
 /// Queries, keys and values of the heads of one attention, L rows each. Queries and keys include the scale 1/√m.

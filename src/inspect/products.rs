@@ -121,7 +121,6 @@ impl Products {
         shares
     }
 
-    /// The largest product of |λ|.
     pub fn largest(&self) -> Option<f64> {
         self.logs.as_ref().map(|_| self.largest.exp())
     }

@@ -53,11 +53,9 @@ fn mean(measures: &Measures, which: usize) -> f64 {
     sum / measures.gains.len() as f64
 }
 
-/// A column of the table.
 pub struct QuantityColumn<'a> {
     /// View that it shows.
     pub view: &'a View,
-    /// Title.
     pub title: String,
     /// Distinguishes several views of one name in records.
     pub of: Option<Value>,
@@ -65,14 +63,12 @@ pub struct QuantityColumn<'a> {
     pub drawn: bool,
 }
 
-/// The table of `views`, one column each.
 pub fn table(views: &[View]) -> Grid {
     let column = |view| QuantityColumn { view, title: view.name.clone(), of: None, drawn: true };
     let columns: Vec<QuantityColumn> = views.iter().map(column).collect();
     of_columns("measured".to_owned(), &columns)
 }
 
-/// The table of `columns`.
 pub fn of_columns(title: String, columns: &[QuantityColumn]) -> Grid {
     let views = || columns.iter().map(|column| column.view);
     let drawn = || columns.iter().filter(|column| column.drawn);

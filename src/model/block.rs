@@ -26,7 +26,6 @@ impl Residual {
         Self { x, branch: Some(y) }
     }
 
-    /// Value of the stream.
     pub fn sum(self) -> Result<Tensor> {
         match self.branch {
             Some(branch) => self.x + branch,
@@ -34,7 +33,6 @@ impl Residual {
         }
     }
 
-    /// Value of the stream, and `norm` of it.
     pub fn normed(self, norm: &Norm) -> Result<(Tensor, Tensor)> {
         match &self.branch {
             Some(branch) => norm.add(&self.x, branch),

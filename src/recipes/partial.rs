@@ -41,14 +41,12 @@ macro_rules! settings {
         }
 
         impl MergedSettings {
-            /// Overrides the settings that `layer` has.
             pub fn merge(&mut self, layer: &Partial, origin: &Origin) {
                 $(if let Some(value) = &layer.$field {
                     self.$field.set(value.clone(), origin.clone());
                 })*
             }
 
-            /// Sets one setting.
             pub fn set(&mut self, setting: &Setting, value: &Value, origin: Origin) -> serde_json::Result<()> {
                 match setting.name.replace('-', "_").as_str() {
                     $(stringify!($field) => self.$field.read(value, origin)?,)*
@@ -100,7 +98,6 @@ impl<T: Clone + Serialize + DeserializeOwned> Slot<T> {
         self.value.clone()
     }
 
-    /// Whether the user set it.
     pub fn is_given(&self) -> bool {
         matches!(self.origin, Some(Origin::Given(_)))
     }

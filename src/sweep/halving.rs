@@ -96,7 +96,6 @@ impl Halving {
         Ok(())
     }
 
-    /// Returns `run` with the epochs of `round`.
     fn short(&self, run: &RunConfig, round: usize) -> RunConfig {
         let mut short = run.clone();
         let epochs = run.train.epochs / self.power(self.rounds - round);

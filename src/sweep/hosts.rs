@@ -42,7 +42,6 @@ struct HostProcess {
     killed: AtomicBool,
 }
 
-/// Runs of a process.
 #[derive(Debug)]
 struct HostedRuns {
     /// Whether it accepts more runs.
@@ -146,7 +145,6 @@ impl WorkerHandle for RunInProcess {
 }
 
 impl HostProcess {
-    /// Starts a process on `device` for the runs in `seats`.
     fn start(program: &Program, device: &str, seats: HostedRuns) -> Result<Self> {
         let mut child = program.start(&["--host".into()], device, std::process::Stdio::piped())?;
         let seats = Arc::new(Mutex::new(seats));

@@ -66,7 +66,6 @@ pub(super) struct SyntheticSettings {
     /// Number of validation examples, which end the training and select the epoch; if 0, the test examples do.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub val_examples: usize,
-    /// Number of test examples.
     pub test_examples: usize,
 }
 
@@ -89,7 +88,6 @@ impl SyntheticSettings {
     }
 }
 
-/// Task of one run.
 struct SyntheticRun {
     task: &'static Synthetic,
     settings: SyntheticSettings,

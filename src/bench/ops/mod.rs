@@ -45,7 +45,6 @@ pub(super) struct Op {
     pub early: bool,
     /// Whether the op has n states.
     pub states: bool,
-    /// Whether the op has heads.
     pub heads: bool,
     pub inputs: fn(&OpShape) -> Vec<InputSpec>,
     /// Shapes at which it is timed.
@@ -176,7 +175,6 @@ impl InputSpec {
     }
 }
 
-/// Set of shapes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ShapeSet {
     /// Sequence ops with states: short and long sequences, few and many states.

@@ -140,7 +140,6 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// Whether a device was given.
     pub fn given(&self) -> bool {
         self.device.is_some()
     }

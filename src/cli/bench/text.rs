@@ -77,7 +77,6 @@ fn peaks(row: &Measurement) -> Option<String> {
     ))
 }
 
-/// Describes the failure of a row.
 pub(super) fn failure(row: &Measurement) -> String {
     let (title, note) = (row.title(), &row.note);
     match (row.distance, row.tolerance) {

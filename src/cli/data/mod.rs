@@ -40,7 +40,6 @@ pub(super) fn main(arguments: DataArguments, global: &Global) -> Result<u8> {
     }
 }
 
-/// Returns the event about a dataset.
 fn event(dataset: &str, state: &str, path: &Path) -> Value {
     json!({ "event": "data", "schema": 1, "dataset": dataset, "state": state, "path": path })
 }

@@ -15,7 +15,6 @@ use clap::builder::PossibleValue;
 use clap::ValueEnum;
 use std::str::FromStr;
 
-/// Value of `--device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeviceChoice {
     Auto,

@@ -26,7 +26,6 @@ pub(super) struct RunRecorder<'a> {
     dir: &'a RunDir,
     /// Losses of every step, only for a language model, which also keeps its best weights.
     losses: Option<Losses>,
-    /// Weights to keep.
     kept: KeptWeights,
     /// Interval between checkpoints, if not the default.
     every: Option<Duration>,
@@ -71,7 +70,6 @@ impl<'a> RunRecorder<'a> {
         }
     }
 
-    /// Records a step.
     pub fn step(&mut self, trainer: &Trainer, loss: f64, lr: f64) {
         if let Some(losses) = &mut self.losses {
             losses.push(trainer.progress().step, loss, lr);
@@ -91,13 +89,11 @@ impl<'a> RunRecorder<'a> {
         Ok([self.dir.write_metrics(epochs), self.flush()])
     }
 
-    /// Whether a checkpoint is due.
     pub fn is_due(&self) -> bool {
         let usual = CHECKPOINT_EVERY.max(TIMES_AS_LONG * self.took);
         self.saved.elapsed() >= self.every.unwrap_or(usual)
     }
 
-    /// Writes a checkpoint.
     pub fn checkpoint(&mut self, trainer: &Trainer) -> Result<()> {
         let start = Instant::now();
         let written = self.flush().and_then(|()| {

@@ -26,7 +26,6 @@ pub(super) struct Board<'a> {
     over: usize,
     remaining: RemainingWork,
     began: Instant,
-    /// Time of the last line.
     last_line: Instant,
     active: BTreeMap<usize, String>,
 }

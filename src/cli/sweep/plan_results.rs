@@ -23,7 +23,6 @@ const VARIED: [(Column, &str); 6] = [
     (Column::SEED, "seed"),
 ];
 
-/// Results of a plan.
 pub(super) struct PlanResults<'a> {
     planned: &'a [RunConfig],
     rows: Vec<Record>,
@@ -123,7 +122,6 @@ impl<'a> PlanResults<'a> {
         Ok((text.lines().count() <= MOST_LINES).then_some(text))
     }
 
-    /// Returns the events for programs.
     pub fn events(&self) -> Vec<Value> {
         let event = |best: Best| {
             json!({ "task": best.task, "mixer": best.row.text(Column::MIXER), "run": best.row.run_id(),

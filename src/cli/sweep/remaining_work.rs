@@ -7,7 +7,6 @@ use std::collections::HashMap;
 /// Work done and left, in flops. A run that stops early counts as having done all of its work.
 #[derive(Debug)]
 pub(super) struct RemainingWork {
-    /// Work of each run.
     work: Vec<f64>,
     /// Completed fraction of each run in progress.
     parts: HashMap<usize, f64>,

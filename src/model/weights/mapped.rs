@@ -39,7 +39,6 @@ impl Mapped {
         &self.metadata
     }
 
-    /// Names of all tensors.
     pub fn names(&self) -> &[String] {
         &self.names
     }

@@ -93,7 +93,6 @@ pub(super) struct CostModel {
 pub(super) struct Probe {
     /// Work of an example in flops.
     pub example: f64,
-    /// Seconds per flop.
     pub seconds_per_flop: f64,
 }
 

@@ -45,7 +45,6 @@ const PROGRAM: f64 = 96e6;
 pub(super) struct SizeCache(HashMap<String, ModelSizes>);
 
 impl SizeCache {
-    /// Work of `run`.
     pub fn work(&mut self, run: &RunConfig) -> Result<RunWork> {
         let task = run.task.sizes()?;
         RunWork::new(run, &task, self.sizes(run, &task)?)

@@ -59,12 +59,10 @@ fn look(dir: &Path, dataset: LraDataset, names: &[&str]) -> Option<PathBuf> {
     candidates(dir, dataset).into_iter().find(|folder| has(folder, names))
 }
 
-/// Whether `folder` holds all of `names`.
 pub(super) fn has(folder: &Path, names: &[&str]) -> bool {
     names.iter().all(|name| folder.join(name).exists())
 }
 
-/// Source files `names` in `folder`.
 pub(super) fn named(folder: &Path, names: &[&str]) -> Sources {
     let mut sources = Sources::default();
     for name in names {

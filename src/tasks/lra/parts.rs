@@ -17,11 +17,8 @@ pub(super) struct LraSplit {
     flag: &'static str,
 }
 
-/// Training split.
 pub(super) const TRAIN: LraSplit = LraSplit { noun: "training", flag: "--train-examples" };
-/// Validation split.
 const VAL: LraSplit = LraSplit { noun: "validation", flag: "--val-examples" };
-/// Test split.
 pub(super) const TEST: LraSplit = LraSplit { noun: "test", flag: "--test-examples" };
 
 const PARTS: [LraSplit; 3] = [TRAIN, VAL, TEST];
@@ -44,7 +41,6 @@ impl LraSplit {
         }
     }
 
-    /// Returns the first `wanted` of `examples`.
     fn first(self, examples: &[usize], wanted: usize) -> Result<&[usize]> {
         let (found, flag) = (examples.len(), self.flag);
         examples.get(..wanted).ok_or_else(|| {

@@ -37,7 +37,6 @@ impl<T: Copy + Ord + Hash> CountedVocabulary<T> {
         Ok(Self { ids: ids.map(|(id, (token, _))| (token, id)).collect() })
     }
 
-    /// Id of `token`.
     pub(super) fn id(&self, token: T) -> u8 {
         self.ids.get(&token).copied().unwrap_or(UNKNOWN)
     }

@@ -94,15 +94,11 @@ pub(super) fn main(device: DeviceChoice, training: Training, global: &Global) ->
 
 /// Messages to the main thread.
 enum HostEvent {
-    /// A line of stdin.
     Line(String),
-    /// Stdin was closed.
     StdinClosed,
-    /// A run has ended.
     RunEnded(String, RunEnd),
 }
 
-/// End of a run.
 struct RunEnd {
     code: u8,
     /// Last message.
@@ -116,7 +112,6 @@ struct HostedRun {
     thread: JoinHandle<()>,
 }
 
-/// State of the main thread.
 struct MainThread<T> {
     trains: T,
     /// Cloned for the threads of runs.

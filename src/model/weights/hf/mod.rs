@@ -35,7 +35,6 @@ pub(super) fn is_file(file: &Mapped) -> bool {
     file.has(names::EMBEDDING)
 }
 
-/// Reads the model in `folder`.
 pub(super) fn read(folder: &Path) -> Result<Checkpoint> {
     let whole = folder.join(WHOLE);
     if whole.is_file() {

@@ -83,7 +83,6 @@ impl Mask {
         }
     }
 
-    /// Number of free cells.
     pub fn free(&self) -> usize {
         self.0.iter().filter(|level| **level <= TAKEN).count()
     }

@@ -197,7 +197,6 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> TextEncoder<'a, F> {
         }
     }
 
-    /// Encodes the remaining text.
     fn end(mut self, path: &Path, done: u64) -> Result<TextCounts> {
         let line = take(&mut self.line);
         self.pass(&line);

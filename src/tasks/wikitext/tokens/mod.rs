@@ -226,7 +226,6 @@ struct Header {
     counts: TextSize,
     /// Number of headings of the first level.
     articles: u64,
-    /// Largest id.
     largest: u16,
     /// Whether a byte-order mark before the text was removed.
     byte_order_mark: bool,

@@ -60,7 +60,6 @@ impl Vocabulary {
         }
     }
 
-    /// Vocabulary of the 256 bytes.
     pub(super) fn bytes() -> Self {
         Self { kind: TokenizerKind::Bytes, size: 256, eos: Some(0), borders: Borders::Anywhere }
     }
