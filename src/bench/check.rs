@@ -157,8 +157,7 @@ pub(super) fn results(op: &Op, inputs: &[DrawnInput], io: DType, device: &Device
 
 /// Returns weights that every type represents exactly, which differ within 127 neighbours.
 fn weights(like: &Tensor) -> Result<Tensor> {
-    let number = |i: usize| ((37 * i % 127) as f64 - 63.0) / 64.0;
-    let values: Vec<f64> = (0..like.elem_count()).map(number).collect();
+    let values: Vec<f64> = (0..like.elem_count()).map(|i| ((37 * i % 127) as f64 - 63.0) / 64.0).collect();
     Ok(Tensor::from_vec(values, like.shape(), &Device::Cpu)?.to_dtype(like.dtype())?.to_device(like.device())?)
 }
 

@@ -219,8 +219,7 @@ fn check_memory(config: &RunConfig) -> Result<()> {
     let tokens = at_once as f64 * sizes.tokens_per_example() as f64;
     let weights = sizes.vocab_size as f64 * d + layers * d * d;
     let needed = 4.0 * (4.0 * weights + tokens * layers * (2.0 * d + n));
-    let remedy = "give a smaller --batch-size, --d or --n";
-    store::check_memory(needed, "a step", remedy)
+    store::check_memory(needed, "a step", "give a smaller --batch-size, --d or --n")
 }
 
 /// Sizes of a step: batch, length, width, states; key-value pairs; vocabulary.

@@ -107,6 +107,5 @@ fn folder(format: ExportFormat, runs: &[ExportedRun], to: &Path) -> Result<Vec<P
 }
 
 fn lines(shown: &[LoadedRun]) -> String {
-    let line = |shown: &LoadedRun| format!("{}\n", shown.event());
-    shown.iter().map(line).collect()
+    shown.iter().map(|shown| format!("{}\n", shown.event())).collect()
 }

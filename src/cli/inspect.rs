@@ -303,8 +303,7 @@ impl InspectArguments {
     }
 
     fn views(&self, subjects: &[Subject]) -> Result<Vec<View>> {
-        let view = |subject| View::of(subject, self.verify);
-        subjects.iter().map(view).collect()
+        subjects.iter().map(|subject| View::of(subject, self.verify)).collect()
     }
 }
 
@@ -321,10 +320,7 @@ impl InspectSelection {
         if let Some(text) = &self.text {
             return NetworkInput::Text(text, self.seq_len, data_dir);
         }
-        let usual = match self.runs.is_empty() {
-            true => InputKind::Random,
-            false => InputKind::Task,
-        };
+        let usual = if self.runs.is_empty() { InputKind::Random } else { InputKind::Task };
         match self.input.unwrap_or(usual) {
             InputKind::Random => NetworkInput::Random(self.seq_len),
             InputKind::Task => NetworkInput::Task(self.seq_len, data_dir),

@@ -37,8 +37,7 @@ fn named(tree: &Command, names: &[String]) -> Result<Command> {
     let mut command = tree;
     for name in names {
         let known = shown(command).map(Command::get_name);
-        let missing = || unknown("command", name, known);
-        command = command.find_subcommand(name).ok_or_else(missing)?;
+        command = command.find_subcommand(name).ok_or_else(|| unknown("command", name, known))?;
     }
     Ok(command.clone())
 }

@@ -167,8 +167,7 @@ fn stream(reader: ProgressReader, entries: &[&CatalogueEntry], staging: &Path) -
         let mut item = item?;
         let name = item.path()?.into_owned();
         let refused = |why: &str| Err(io::Error::other(format!("`{}` {why}", name.display())));
-        let leads_down = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-        if !name.components().all(leads_down) {
+        if !name.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
             return refused("leads out of the archive");
         }
         let belongs = |e: &&CatalogueEntry| inner(&name).starts_with(inner(Path::new(e.folder)));

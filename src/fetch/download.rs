@@ -58,8 +58,7 @@ impl PublishedChecksum {
             Self::Md5(published) => ("MD5", files::digest::<Md5>(path, check_stopped)?, published),
             Self::Sha256(published) => ("SHA-256", files::digest::<Sha256>(path, check_stopped)?, published),
         };
-        let differs = || format!("its {name} is {found}, not {published} as published");
-        Ok((found != *published).then(differs))
+        Ok((found != *published).then(|| format!("its {name} is {found}, not {published} as published")))
     }
 }
 

@@ -22,8 +22,7 @@ impl GoldenFile {
     }
 
     pub fn tensor(&self, name: &str) -> Result<&Tensor> {
-        let missing = || Error::usage(format!("tensor {name} is missing"));
-        self.tensors.get(name).ok_or_else(missing)
+        self.tensors.get(name).ok_or_else(|| Error::usage(format!("tensor {name} is missing")))
     }
 
     pub fn has(&self, name: &str) -> bool {

@@ -46,8 +46,7 @@ pub(super) fn check(file: &GoldenFile) -> Result<Worst> {
             };
             worst.add(name, differing as f64, 0.5);
             let same = sha256(&got) == facts.text(&format!("sha256_{kind}"))?;
-            let what = format!("{case}.sha256_{kind}");
-            worst.add(what, if same { 0.0 } else { 1.0 }, 0.5);
+            worst.add(format!("{case}.sha256_{kind}"), if same { 0.0 } else { 1.0 }, 0.5);
         }
     }
     Ok(worst)

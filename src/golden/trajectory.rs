@@ -78,8 +78,7 @@ impl<'a> Trajectory<'a> {
             let cx = Cx::train(0, step as u64);
             let loss = batches[step % batches.len()].classify(&self.model, &cx)?.loss;
             let value = loss.to_dtype(DType::F64)?.to_scalar::<f64>()?;
-            let what = self.what(&format!("loss {step}"));
-            worst.add(what, (value - wanted).abs(), 1e-5 * wanted.abs());
+            worst.add(self.what(&format!("loss {step}")), (value - wanted).abs(), 1e-5 * wanted.abs());
             let grads = loss.backward()?;
             if step == 0 {
                 worst.merge(self.first_gradients(&grads)?);
@@ -105,8 +104,7 @@ impl<'a> Trajectory<'a> {
                 .collect();
             let (size, count) = (marked.len(), marked.first().map_or(0, Vec::len));
             if count == 0 || marked.iter().any(|m| m.len() != count) {
-                let what = "all examples must have the same number of labels, at least one";
-                return Err(Error::usage(what));
+                return Err(Error::usage("all examples must have the same number of labels, at least one"));
             }
             let (positions, answers): (Vec<u32>, Vec<u32>) = marked.into_iter().flatten().unzip();
             let positions = Tensor::from_vec(positions, (size, count), &Device::Cpu)?;
@@ -142,8 +140,7 @@ impl<'a> Trajectory<'a> {
                 continue;
             }
             let wanted = self.file.tensor(&format!("final.{name}"))?;
-            let what = self.what(&format!("final.{name}"));
-            worst.add(what, distance(var.as_tensor(), wanted)?, 5e-5);
+            worst.add(self.what(&format!("final.{name}")), distance(var.as_tensor(), wanted)?, 5e-5);
         }
         Ok(worst)
     }

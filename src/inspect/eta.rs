@@ -16,8 +16,7 @@ use candle_core::{DType, Device, Tensor, D};
 
 /// The mixer whose source is equation (17), where η = 1.
 pub fn unnormalised() -> &'static Entry {
-    let source = |entry: &&Entry| entry.cite == "(17)";
-    MIXERS.iter().find(source).expect("equation (17) is in the registry")
+    MIXERS.iter().find(|entry| entry.cite == "(17)").expect("equation (17) is in the registry")
 }
 
 /// A normaliser with its name.

@@ -54,10 +54,7 @@ impl Growing<'_> {
     fn small(&self) -> Result<HashMap<String, Tensor>> {
         let weights = self.subject.weights.iter();
         let moved = weights.map(|(name, value)| {
-            let value = match self.moved {
-                true => (value + self.normal(name, value)?)?,
-                false => value.clone(),
-            };
+            let value = if self.moved { (value + self.normal(name, value)?)? } else { value.clone() };
             Ok((name.clone(), value))
         });
         moved.collect()
@@ -85,10 +82,7 @@ impl Growing<'_> {
         let params = Params::seeded(self.subject.seed, DType::F64, &Device::Cpu).detached();
         self.subject.entry.build(&self.model(self.to), &params)?;
         let grow = |(name, var): (String, candle_core::Var)| {
-            let new = match zeroed.contains(&name.as_str()) {
-                true => var.zeros_like()?,
-                false => self.normal(&name, &var)?,
-            };
+            let new = if zeroed.contains(&name.as_str()) { var.zeros_like()? } else { self.normal(&name, &var)? };
             let new = fill(&name, new)?;
             let parts = [self.subject.model.d_state, self.to].map(|n| self.parts(&name, n));
             let value = inside(&new, &small[&name], parts, self.subject.model.n_heads)?;
@@ -328,10 +322,7 @@ pub fn identity(model: impl Fn(&str) -> Result<ModelConfig>, a: f64, seq_len: us
         records.push(record(&name, "identity", [None, None], Some(off)));
     }
     let columns = ["difference", "step sizes Δ"];
-    let a = match (1e-6..1e6).contains(&a) {
-        true => format!("{a}"),
-        false => format!("{a:e}"),
-    };
+    let a = if (1e-6..1e6).contains(&a) { format!("{a}") } else { format!("{a:e}") };
     let title = format!("largest |e^(-Δ a) - σ(-z)^a| with Δ = softplus(z), a = {a}");
     Ok(table_report(
         "Identity (33): the transition of S6 with A = a I is a reversed sigmoid",

@@ -274,8 +274,7 @@ impl<'a> MeasurePass<'a> {
                 }
                 None => {
                     let one = |i: usize, j: usize| if i == j { 1.0 } else { 0.0 };
-                    let row = |i: usize| (0..channels).map(|j| one(i, j)).collect();
-                    Ok((0..channels).map(row).collect())
+                    Ok((0..channels).map(|i| (0..channels).map(|j| one(i, j)).collect()).collect())
                 }
             }
         };

@@ -69,10 +69,7 @@ impl Products {
 
     /// Adds token `j` with the gate `gate`, one number per channel.
     pub fn add_token(&mut self, j: usize, gate: Option<Vec<f64>>) {
-        let gate = gate.map(|gate| -> Vec<f64> {
-            let ln = |g: &f64| g.abs().max(LEAST).ln();
-            gate.iter().map(ln).collect()
-        });
+        let gate = gate.map(|gate| -> Vec<f64> { gate.iter().map(|g| g.abs().max(LEAST).ln()).collect() });
         if let Some((spreads, gate)) = self.gates.as_mut().zip(gate.as_ref()) {
             spreads.iter_mut().zip(gate).for_each(|(spread, gate)| spread.add(*gate));
         }

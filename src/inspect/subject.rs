@@ -230,10 +230,7 @@ impl Network {
             1 => self.name.clone(),
             _ => format!("{}, layer {layer}", self.name),
         };
-        let name = match entry.name == self.config.model.mixer {
-            true => name,
-            false => format!("{name} ({})", entry.name),
-        };
+        let name = if entry.name == self.config.model.mixer { name } else { format!("{name} ({})", entry.name) };
         Ok(Subject {
             name,
             entry,

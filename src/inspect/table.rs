@@ -85,8 +85,7 @@ pub fn of_columns(title: String, columns: &[QuantityColumn]) -> Grid {
         }
     };
     for quantity in QUANTITIES {
-        let number = |view| (quantity.of)(view).filter(|x| !x.is_nan());
-        push(quantity.name, views().map(number).collect());
+        push(quantity.name, views().map(|view| (quantity.of)(view).filter(|x| !x.is_nan())).collect());
     }
     let verified = views().find_map(|view| view.errors);
     for (i, (name, _)) in verified.iter().flat_map(|errors| errors.each()).enumerate() {

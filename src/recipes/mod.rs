@@ -264,8 +264,7 @@ pub fn published_accuracy(config: &RunConfig) -> Option<f64> {
 /// from a preset. Settings that presets leave open, such as d and n of MQAR, are 0. Empty for a mixer or a dataset that
 /// this version does not know.
 pub fn presets_of(row: &Record) -> Vec<(&'static str, Record)> {
-    let of = |preset: &Preset| Some((preset.name, planned(row, preset.name)?));
-    PRESETS.iter().filter_map(of).collect()
+    PRESETS.iter().filter_map(|preset| Some((preset.name, planned(row, preset.name)?))).collect()
 }
 
 fn planned(row: &Record, preset: &'static str) -> Option<Record> {

@@ -80,10 +80,7 @@ fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32])
     let mut coming = answers.iter();
     for (left, place) in (1..=places.len() as u32).rev().zip(places) {
         let taken = rng.below(left) < coming.len() as u32;
-        *place = match taken {
-            true => coming.next().copied().unwrap_or(NOISE),
-            false => NOISE,
-        };
+        *place = if taken { coming.next().copied().unwrap_or(NOISE) } else { NOISE };
     }
 }
 

@@ -74,8 +74,7 @@ impl Sources {
         let states = now.states.lines().zip(stamp.states.lines());
         let changed = { states }.position(|(now, then)| now != then).and_then(|at| self.files.get(at));
         let place = changed.map_or(Path::new("."), |(_, path)| path);
-        let reason = "changed while it was read: start again when the data are complete";
-        Err(Error::data(place, reason))
+        Err(Error::data(place, "changed while it was read: start again when the data are complete"))
     }
 
     /// Returns the state of the files without their content. Fails if a file is missing.

@@ -64,8 +64,7 @@ impl TokenizedText {
 
     /// SHA-256 over all ids as they lie in memory, in hexadecimal digits.
     pub fn digest(&self) -> String {
-        let of_ids = || sha256(bytemuck::cast_slice(self.ids()));
-        self.digest.clone().unwrap_or_else(of_ids)
+        self.digest.clone().unwrap_or_else(|| sha256(bytemuck::cast_slice(self.ids())))
     }
 
     /// Number of windows. The last target of a window is the first input of the next; the remainder of the text belongs

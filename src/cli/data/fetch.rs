@@ -56,8 +56,7 @@ fn task() -> impl TypedValueParser<Value = &'static TaskEntry> {
         let files = task.files.as_ref()?;
         Some(PossibleValue::new(task.name).help(files.about))
     });
-    let find = |name: String| tasks::find(&name).expect("it is one of those listed");
-    PossibleValuesParser::new(named).map(find)
+    PossibleValuesParser::new(named).map(|name| tasks::find(&name).expect("it is one of those listed"))
 }
 
 /// Parses the name of a corpus that can be downloaded.
@@ -65,8 +64,7 @@ fn corpus(name: &str) -> Result<Corpus> {
     let corpora = Corpus::ALL.into_iter();
     let mut there = corpora.filter(|c| CATALOGUE.iter().any(|e| e.dataset == FetchedDataset::Wikitext(*c)));
     let names = there.clone().map(Corpus::name);
-    let unknown = || unknown("corpus to fetch", name, names);
-    there.find(|c| c.name() == name).ok_or_else(unknown)
+    there.find(|c| c.name() == name).ok_or_else(|| unknown("corpus to fetch", name, names))
 }
 
 /// Delay before the first retry of a broken download.
@@ -85,8 +83,7 @@ pub(super) fn main(arguments: FetchArguments, global: &Global) -> Result<u8> {
     let fetched =
         fetch::fetch(&request, &mut context)
             .map_err(|error| if elsewhere { error } else { cache::with_remedy(error) })?;
-    let asked = |e: &&CatalogueEntry| request.datasets.contains(&e.dataset);
-    for entry in { CATALOGUE }.iter().filter(asked) {
+    for entry in { CATALOGUE }.iter().filter(|e| request.datasets.contains(&e.dataset)) {
         let state = if fetched.contains(&entry.dataset) { "fetched" } else { "is there already" };
         let (name, folder) = (entry.dataset.name(), entry.path(&request.root));
         let line = format!("{name}: {state}, {}", folder.display());
@@ -115,8 +112,7 @@ fn wanted(arguments: &FetchArguments) -> Result<Vec<FetchedDataset>> {
 
 /// Returns the catalogue entries of `task`.
 fn of_task(task: &TaskEntry) -> impl Iterator<Item = &'static CatalogueEntry> + use<'_> {
-    let of_task = |entry: &&CatalogueEntry| entry.dataset.task() == task.name;
-    { CATALOGUE }.iter().filter(of_task)
+    { CATALOGUE }.iter().filter(|entry| entry.dataset.task() == task.name)
 }
 
 /// Returns the flags that select among them.

@@ -44,15 +44,13 @@ pub(super) fn findings(out: &Path) -> Result<Vec<Finding>> {
     let shown = out.display();
     if !place.is_dir() {
         let found = format!("{shown} cannot be a folder, since {} is a file", place.display());
-        let remedy = "give --out a folder, or a name that is still free";
-        return Ok(vec![Finding::bad("results", found, remedy)]);
+        return Ok(vec![Finding::bad("results", found, "give --out a folder, or a name that is still free")]);
     }
     let dir = match tempfile::Builder::new().prefix(".doctor-").tempdir_in(&place) {
         Ok(dir) => dir,
         Err(e) => {
             let found = format!("{shown} cannot be written to ({e})");
-            let remedy = "give --out a folder that can be written to";
-            return Ok(vec![Finding::bad("results", found, remedy)]);
+            return Ok(vec![Finding::bad("results", found, "give --out a folder that can be written to")]);
         }
     };
     let kind = file_system(&place).map_or(String::new(), |kind| format!(" on {kind}"));

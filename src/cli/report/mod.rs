@@ -117,10 +117,7 @@ pub(super) fn main(arguments: ReportArguments, global: &Global) -> Result<u8> {
         report.notes[before..].iter().for_each(|note| print::message(note));
     }
     arguments.form.write(&report, global)?;
-    Ok(match held {
-        true => exit::DONE,
-        false => exit::CHECK_FAILED,
-    })
+    Ok(if held { exit::DONE } else { exit::CHECK_FAILED })
 }
 
 impl ReportArguments {

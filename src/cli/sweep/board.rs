@@ -32,10 +32,7 @@ pub(super) struct Board<'a> {
 
 impl<'a> Board<'a> {
     pub fn new(plan: &'a Plan, global: &Global) -> Self {
-        let bar = || {
-            let template = "{bar:20} {pos}/{len} runs  {msg}";
-            print::bar(template, Some(plan.runs.len() as u64))
-        };
+        let bar = || print::bar("{bar:20} {pos}/{len} runs  {msg}", Some(plan.runs.len() as u64));
         let console = Console::new(global.silent(), bar);
         console.say(&estimate::headline(plan));
         Self {
@@ -91,8 +88,7 @@ impl<'a> Board<'a> {
             SweepEvent::Interrupted => self.end(index, "interrupted", "stopped after a checkpoint", None),
             SweepEvent::Skipped(Skip::Done) => self.skip(index, "done", None),
             SweepEvent::Skipped(Skip::Failed) => {
-                let note = "failed before; --retry-failed tries again";
-                self.skip(index, "failed-before", Some(note));
+                self.skip(index, "failed-before", Some("failed before; --retry-failed tries again"));
             }
             SweepEvent::Skipped(Skip::Busy) => {
                 self.skip(index, "busy", Some("another process is working on it"));

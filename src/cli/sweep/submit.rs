@@ -79,8 +79,7 @@ const BEFORE: [&str; 5] = ["-o", "--out", "--threads", "--ops", "--color"];
 /// Returns `words` without the command's name, with the words before it moved to the end.
 fn behind_sweep(words: &[String]) -> Vec<String> {
     let is_value = |at: usize| at > 0 && BEFORE.contains(&words[at - 1].as_str());
-    let is_name = |at: &usize| words[*at] == "sweep" && !is_value(*at);
-    let name = (0..words.len()).find(is_name).unwrap_or(0);
+    let name = (0..words.len()).find(|at| words[*at] == "sweep" && !is_value(*at)).unwrap_or(0);
     let behind = words.get(name + 1..).unwrap_or_default();
     [behind, &words[..name]].concat()
 }

@@ -17,8 +17,7 @@ pub struct EpochsLeft<'a> {
 /// Work of `runs` in flops, in their order, if none stops early. It is the same on every machine.
 pub fn work(runs: &[RunConfig]) -> Result<Vec<f64>> {
     let mut sizes = SizeCache::default();
-    let work = |run: &RunConfig| Ok(run.train.epochs as f64 * sizes.work(run)?.epoch);
-    runs.iter().map(work).collect()
+    runs.iter().map(|run| Ok(run.train.epochs as f64 * sizes.work(run)?.epoch)).collect()
 }
 
 /// Estimates the seconds that one worker needs for `rest`, from the seconds that the parts in `made` took: parts with

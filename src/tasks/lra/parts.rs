@@ -29,10 +29,7 @@ impl LraSplit {
         let Self { noun, flag } = self;
         match holds {
             _ if holds >= wanted => Ok(()),
-            0 => {
-                let reason = format!("has no {noun} examples: get a new copy");
-                Err(Error::data(path, reason))
-            }
+            0 => Err(Error::data(path, format!("has no {noun} examples: get a new copy"))),
             _ => {
                 let reason =
                     format!("this file has {holds} {noun} examples; give {flag} {holds} for a run on part of the data");

@@ -347,8 +347,7 @@ impl MqarConfig {
 
     /// Slot weights, not normalised.
     fn slot_weights(&self, power: f64) -> Vec<f64> {
-        let weight = |g: usize| power * ((g + 1) as f64).powf(power - 1.0);
-        (0..self.slots()).map(weight).collect()
+        (0..self.slots()).map(|g| power * ((g + 1) as f64).powf(power - 1.0)).collect()
     }
 }
 

@@ -134,10 +134,7 @@ impl Task for WikitextConfig {
     }
 
     fn prepared(&self) -> Option<String> {
-        let eos = match self.eos_between_articles {
-            true => ", eos",
-            false => "",
-        };
+        let eos = if self.eos_between_articles { ", eos" } else { "" };
         Some(format!("{} ({}{eos})", self.corpus.name(), self.tokenizer))
     }
 

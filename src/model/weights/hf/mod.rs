@@ -186,8 +186,7 @@ impl Checkpoint {
     }
 
     fn value(&self, name: &str) -> Result<&Tensor> {
-        let missing = || Error::data(&self.place, format!("tensor {name} is missing"));
-        self.values.get(name).ok_or_else(missing)
+        self.values.get(name).ok_or_else(|| Error::data(&self.place, format!("tensor {name} is missing")))
     }
 }
 

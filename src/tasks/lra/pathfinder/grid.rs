@@ -94,7 +94,6 @@ impl Mask {
 
     /// Cells for which all of `offsets` from them are free.
     pub fn room_for(&self, offsets: &[(i32, i32)]) -> Vec<PixelCell> {
-        let fits = |point: &PixelCell| self.highest(*point, offsets) <= TAKEN;
-        PixelCell::all().filter(fits).collect()
+        PixelCell::all().filter(|point| self.highest(*point, offsets) <= TAKEN).collect()
     }
 }

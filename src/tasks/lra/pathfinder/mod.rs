@@ -104,8 +104,7 @@ fn metadata_files(folder: &Path) -> Result<Vec<PathBuf>> {
         files.push((k, path));
     }
     if files.is_empty() {
-        let reason = format!("expected files 0.npy, 1.npy and so on; {REMEDY}");
-        return Err(Error::data(folder, reason));
+        return Err(Error::data(folder, format!("expected files 0.npy, 1.npy and so on; {REMEDY}")));
     }
     files.sort();
     Ok(files.into_iter().map(|(_, path)| path).collect())

@@ -69,10 +69,7 @@ impl Folders {
     /// Folder of the token files of `config`, made from files with the digest `digest`.
     pub(super) fn tokens(&self, config: &WikitextConfig, digest: &str) -> PathBuf {
         let (corpus, tokenizer) = (config.corpus.name(), &config.tokenizer);
-        let eos = match config.eos_between_articles {
-            true => "-eos",
-            false => "",
-        };
+        let eos = if config.eos_between_articles { "-eos" } else { "" };
         let name = format!("{corpus}-{tokenizer}{eos}-{digest}");
         self.root.join("tokens").join(name)
     }
@@ -195,8 +192,7 @@ fn missing(corpus: Corpus, dir: &Path, wanted: [bool; 3], fullest: Option<&Corpu
     let begun = fullest.filter(|found| found.splits() > 0 || found.lacks.is_some());
     let what = match begun {
         Some(found) => {
-            let absent = |split: &usize| wanted[*split] && found.files[*split].is_empty();
-            let split = (0..3).find(absent).unwrap_or(0);
+            let split = (0..3).find(|split| wanted[*split] && found.files[*split].is_empty()).unwrap_or(0);
             let file = found.lacks.clone().unwrap_or_else(|| plain_names(corpus, split).swap_remove(0));
             let called = ["training", "validation", "test"][split];
             format!("{file}, the {called} split of {name}, is missing from this folder")

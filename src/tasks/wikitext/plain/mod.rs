@@ -270,10 +270,8 @@ impl<'a, F: FnMut(&[u16], u64) -> Result<()>> TextEncoder<'a, F> {
         let vocabulary = &self.encoder.vocabulary;
         let encoded: Vec<_> = pieces.par_iter().map(|piece| vocabulary.encode(&piece.text)).collect();
         for (piece, ids) in pieces.iter().zip(encoded) {
-            let ids = ids.map_err(|e| match lines {
-                true => self.fault(path, piece),
-                false => Error::data(path, e.to_string()),
-            })?;
+            let ids =
+                ids.map_err(|e| if lines { self.fault(path, piece) } else { Error::data(path, e.to_string()) })?;
             let eos = self.encoder.eos.filter(|_| piece.begins_article);
             (self.take)(eos.as_slice(), done)?;
             (self.take)(&ids, done)?;

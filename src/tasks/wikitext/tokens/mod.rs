@@ -180,8 +180,7 @@ impl<'a> Tokens<'a> {
     fn open(&self, split: usize, path: &Path) -> Result<(TokenizedText, Header)> {
         let map = files::map(path)?;
         let header = self.check(split, &map).map_err(|why| {
-            let reason = format!("damaged or outdated: {why}; delete it, and dsf makes it again");
-            Error::corrupt(path, reason)
+            Error::corrupt(path, format!("damaged or outdated: {why}; delete it, and dsf makes it again"))
         })?;
         super::check_ids(self.config, split, header.largest)?;
         let ids = Ids::Mapped(Arc::new(map), HEADER);

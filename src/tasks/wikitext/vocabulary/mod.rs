@@ -117,10 +117,7 @@ impl Vocabulary {
 
     /// Parses the `tokenizer.json` at `path`, whose bytes are `content`, with the end-of-text token `eos`.
     fn parse(content: &[u8], path: &Path, eos: Option<&str>) -> Result<Self> {
-        let refused = |why: String| {
-            let reason = format!("not a usable tokenizer.json: {why}");
-            Error::data(path, reason)
-        };
+        let refused = |why: String| Error::data(path, format!("not a usable tokenizer.json: {why}"));
         if files::is_utf16(content) {
             return Err(refused(files::UTF16.to_owned()));
         }
@@ -236,8 +233,7 @@ impl FoundTokenizer {
 
     /// Content of a file that declares the end-of-text token, if the tokenizer's own content does not imply it.
     fn declaration(&self) -> Option<String> {
-        let declaration = || end_of_text::declaration(self.eos.as_deref());
-        self.declared.then(declaration)
+        self.declared.then(|| end_of_text::declaration(self.eos.as_deref()))
     }
 
     /// Finds the file of `tokenizer`, which must not be bytes.
