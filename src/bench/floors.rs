@@ -318,9 +318,7 @@ pub(super) fn step(config: &RunConfig, rates: &PeakRates, bytes: f64) -> Result<
     let (model, task) = (&config.model, config.task.sizes()?);
     let kinds = mixers::of_model(model)?;
     let works = kinds.iter().map(|(mixer, model, count)| Some((mixer.work(&**model)?, *count as f64)));
-    let Some(works) = works.collect::<Option<Vec<(MixerWork, f64)>>>() else {
-        return Ok(None);
-    };
+    let Some(works) = works.collect::<Option<Vec<(MixerWork, f64)>>>() else { return Ok(None) };
     let batch = config.train.batch_size;
     let [batch, width, layers] = [batch, model.d_model, model.n_layers].map(|size| size as f64);
     let tokens = batch * task.tokens_per_example() as f64;

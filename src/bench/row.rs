@@ -194,9 +194,7 @@ impl Measurement {
         if ours.len() > 1 {
             self.took(Spread::of(ours.iter().copied()));
         }
-        let Some(seconds) = self.seconds.filter(|_| !peer.is_empty()) else {
-            return;
-        };
+        let Some(seconds) = self.seconds.filter(|_| !peer.is_empty()) else { return };
         let median = Spread::of(peer.iter().copied()).median;
         let ratios = Spread::of(peer.iter().zip(ours).map(|(peer, ours)| peer / ours));
         (self.peer_seconds, self.ratio) = (Some(median), Some(median / seconds));

@@ -1,17 +1,14 @@
 //! Help of the commands that train one task: only settings of the task, with its defaults, the common ones first.
 
 use crate::config::{Brief, Objective, Setting, ValueKind, SETTINGS};
-use crate::recipes::Flags;
-use crate::recipes::{self, as_typed, Explained, TaskRow};
+use crate::recipes::{self, as_typed, Explained, Flags, TaskRow};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command};
 
 /// Adapts `command` to `task`: hides flags that the task does not use, adds the defaults of a command without flags,
 /// and shows only common flags in `-h`.
 pub(super) fn of_task(command: Command) -> Command {
-    let Ok(task) = recipes::task(command.get_name()) else {
-        return command;
-    };
+    let Ok(task) = recipes::task(command.get_name()) else { return command };
     let resolved = Flags::default().single(task);
     let defaults = resolved.map_or_else(|_| Vec::new(), |resolved| resolved.explained);
     let command = command.mut_args(|arg| match SETTINGS.find(arg.get_id().as_str()) {

@@ -12,8 +12,7 @@ use crate::error::{ensure, Error, Result};
 use crate::files;
 use crate::model::initial_values;
 use crate::nn::InitialValues;
-use crate::recipes::Flags;
-use crate::recipes::{self, as_typed, Explained, Resolved, TaskRow};
+use crate::recipes::{self, as_typed, Explained, Flags, Resolved, TaskRow};
 use crate::store::{Column, Metrics, Outcome, RunResult, RunStatus, Status, Store, Weights};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{Experiment, Training};
@@ -47,9 +46,7 @@ pub(super) struct SingleArguments {
 impl SingleArguments {
     /// Resolves the requested run.
     fn resolve(&self, task: TaskRow) -> Result<Resolved> {
-        let Some(path) = &self.config else {
-            return self.flags.single(task);
-        };
+        let Some(path) = &self.config else { return self.flags.single(task) };
         let file = if path.is_dir() { path.join("config.json") } else { path.clone() };
         if file.extension().is_some_and(|ending| ending == "toml") {
             return Experiment::read(&file)?.single(task, &self.flags);

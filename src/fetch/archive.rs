@@ -144,9 +144,7 @@ fn unpack(
     let folders = unpacked.map_err(|e| broken(path, &e))?;
     for (entry, folder) in entries.iter().zip(&folders) {
         let lacks = |what: String| Err(broken(path, &io::Error::other(what)));
-        let Some(folder) = folder else {
-            return lacks(format!("it has no folder {}", entry.folder));
-        };
+        let Some(folder) = folder else { return lacks(format!("it has no folder {}", entry.folder)) };
         if let Some(file) = entry.parts.iter().find(|p| !folder.join(p).exists()) {
             return lacks(format!("it has no {}/{file}", entry.folder));
         }
@@ -171,9 +169,7 @@ fn stream(reader: ProgressReader, entries: &[&CatalogueEntry], staging: &Path) -
             return refused("leads out of the archive");
         }
         let belongs = |e: &&CatalogueEntry| inner(&name).starts_with(inner(Path::new(e.folder)));
-        let Some(index) = entries.iter().position(belongs) else {
-            continue;
-        };
+        let Some(index) = entries.iter().position(belongs) else { continue };
         match item.header().entry_type() {
             // Directories are created with the files in them: one that is not writable could not be filled.
             EntryType::Directory => continue,

@@ -42,9 +42,7 @@ impl Repository {
 
 /// Fetches the files of `entry` if it comes from the hub. The caller holds its lock.
 pub(super) fn fetch(entry: &CatalogueEntry, request: &FetchRequest, context: &mut FetchContext) -> Result<()> {
-    let DatasetOrigin::Hub(repository) = entry.origin else {
-        return Ok(());
-    };
+    let DatasetOrigin::Hub(repository) = entry.origin else { return Ok(()) };
     let hub = &request.hub;
     let cache = Cache::new(hub.cache.clone()).repo(repository.repo());
     let folder = entry.path(&request.root);

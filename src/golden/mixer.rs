@@ -61,9 +61,7 @@ pub(super) fn model_config((entry, variant): (&Entry, &str), sizes: &Object) -> 
 }
 
 pub(super) fn check(file: &GoldenFile, stem: &str) -> Result<Option<Worst>> {
-    let Some(found) = entry(stem) else {
-        return Ok(None);
-    };
+    let Some(found) = entry(stem) else { return Ok(None) };
     let mut worst = Worst::default();
     for case in file.cases(".u") {
         let case = GoldenCase::new(file, case, found)?;

@@ -13,9 +13,7 @@ use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, IndexOp, Tensor};
 
 pub(super) fn check(file: &GoldenFile) -> Result<Option<Worst>> {
-    let Some(found) = mixer::entry(file.metadata("mixer")?) else {
-        return Ok(None);
-    };
+    let Some(found) = mixer::entry(file.metadata("mixer")?) else { return Ok(None) };
     let mut worst = Worst::default();
     for dtype in [DType::F64, DType::F32] {
         worst.merge(Trajectory::new(file, found, dtype)?.follow()?);

@@ -143,9 +143,7 @@ fn timed(subject: &Subject, engines: &[Engine]) -> Result<Vec<Timed>> {
 
 /// Splits off the engines that do not fit into `room`; returns the others, and a note for each that is left out.
 fn fitting(subject: &Subject, engines: Vec<Engine>, room: Option<MemoryLimit>) -> (Vec<Engine>, Vec<String>) {
-    let Some(room) = room else {
-        return (engines, Vec::new());
-    };
+    let Some(room) = room else { return (engines, Vec::new()) };
     let needed = |engine: &Engine| subject.sizes().pass() + (engine.extra_bytes)(subject);
     let fits = |engine: &Engine| needed(engine) <= room.bytes as f64;
     let (kept, left): (Vec<Engine>, Vec<Engine>) = engines.into_iter().partition(fits);

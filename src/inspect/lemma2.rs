@@ -164,9 +164,7 @@ impl Growing<'_> {
     /// The lemma itself: the system with additional, randomly coupled states. Only one step's dense matrices are in
     /// memory at a time.
     fn as_system(&self) -> Result<Option<Grown>> {
-        let Ok(seen) = self.subject.system()? else {
-            return Ok(None);
-        };
+        let Ok(seen) = self.subject.system()? else { return Ok(None) };
         let (system, states) = (&seen.system, seen.system.width()?);
         let needed = SPELLED * 8.0 * (states as f64).powi(2);
         if let Err(why) = check_memory(needed, &format!("a Λ_i of {states} by {states}"), LEFT_OUT) {
@@ -294,9 +292,7 @@ pub fn identity(model: impl Fn(&str) -> Result<ModelConfig>, a: f64, seq_len: us
         let model = model(entry.name)?;
         let params = Params::seeded(1, DType::F64, &Device::Cpu).detached();
         let mixer = entry.build(&model, &params)?;
-        let Some((_, a_log)) = params.vars().into_iter().find(|(name, _)| name == "a_log") else {
-            continue;
-        };
+        let Some((_, a_log)) = params.vars().into_iter().find(|(name, _)| name == "a_log") else { continue };
         a_log.set(&(a_log.zeros_like()? + a.ln())?)?;
         let mut rng = Rng::new(1, "inspect/identity", 0);
         let count = seq_len * model.d_model;

@@ -65,9 +65,7 @@ impl LayerSizes<'_> {
     /// Numbers of a factor per token, and channels.
     fn factors(&self) -> (f64, f64) {
         let d = self.model.d_model as f64;
-        let Some(work) = self.work() else {
-            return (2.0 * d, d);
-        };
+        let Some(work) = self.work() else { return (2.0 * d, d) };
         // The channels of one head share their factors.
         let shared = self.entry.family == Family::LinearAttention && self.model.n_heads == 1;
         let (channels, states) = (work.channels as f64, work.states as f64);

@@ -70,9 +70,7 @@ pub fn tolerance(subject: &Subject) -> f64 {
 
 /// y `(L, d_model)`, computed token by token; `None` if the mixer has no recurrent form.
 pub fn stepped(subject: &Subject) -> Result<Option<Tensor>> {
-    let Some(recurrent) = subject.mixer.recurrent() else {
-        return Ok(None);
-    };
+    let Some(recurrent) = subject.mixer.recurrent() else { return Ok(None) };
     let mut state = recurrent.init(1)?;
     let step = |i: usize| recurrent.step(&subject.u.narrow(0, i, 1)?, i, &mut state);
     let ys: Vec<Tensor> = (0..subject.seq_len()).map(step).collect::<Result<_>>()?;

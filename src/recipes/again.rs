@@ -80,9 +80,7 @@ fn flags(
     let mut now = made(&chosen);
     for setting in &settings {
         let name = setting.name;
-        let Some(value) = whole.values.get(name) else {
-            continue;
-        };
+        let Some(value) = whole.values.get(name) else { continue };
         if now.as_ref().is_none_or(|now| now.values.get(name) != Some(value)) {
             typed.push((name.to_owned(), as_typed(value)));
             chosen.set(name, &as_typed(value), "").ok()?;

@@ -133,9 +133,7 @@ impl<'a> Draft<'a> {
     }
 
     fn set(&mut self, name: &str, value: &Value, origin: Origin) -> Result<()> {
-        let Some(setting) = self.choice.settings.find(name) else {
-            return Ok(());
-        };
+        let Some(setting) = self.choice.settings.find(name) else { return Ok(()) };
         self.set.set(setting, value, origin).map_err(|e| no_run(self.task, &e))
     }
 
@@ -179,9 +177,7 @@ impl<'a> Draft<'a> {
         let scope = self.task.setting_scope();
         let task = self.task.name;
         for name in self.choice.values.keys() {
-            let Some(setting) = self.choice.settings.find(name) else {
-                continue;
-            };
+            let Some(setting) = self.choice.settings.find(name) else { continue };
             if !setting.is_of(&scope) {
                 refuse!(flag(format!("--{name}")), "means nothing to the task {task}: leave it out");
             }

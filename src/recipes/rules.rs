@@ -100,9 +100,7 @@ pub(super) fn without_kernel_length(config: &RunConfig) -> Result<RunConfig> {
 
 /// Hybrid layers with all their settings resolved, and the entry of their mixer.
 fn hybrid(draft: &Draft, protocol: Protocol) -> Result<Option<(&'static Entry, Hybrid)>> {
-    let Some(mut hybrid) = draft.set.hybrid.get() else {
-        return Ok(None);
-    };
+    let Some(mut hybrid) = draft.set.hybrid.get() else { return Ok(None) };
     if hybrid.mixer == "attention" {
         hybrid.mixer = SOFTMAX.to_owned();
     }

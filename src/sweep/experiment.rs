@@ -211,9 +211,7 @@ impl ExperimentText<'_> {
 
     /// Returns a value or a list of values in the syntax of the command line.
     fn items(&self, value: &Value) -> Result<Vec<String>> {
-        let Some(list) = value.get_ref().as_array() else {
-            return Ok(vec![self.item(value)?]);
-        };
+        let Some(list) = value.get_ref().as_array() else { return Ok(vec![self.item(value)?]) };
         if list.is_empty() {
             let message = "an empty list describes no run; leave the key out for the default";
             return Err(self.refuse(value.span().start, message));

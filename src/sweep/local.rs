@@ -180,9 +180,7 @@ pub fn run_all(
     });
     // Runs that another process held may be finished by now.
     for index in busy {
-        let Some(result) = store.result(&plan.runs[index].id())? else {
-            continue;
-        };
+        let Some(result) = store.result(&plan.runs[index].id())? else { continue };
         tally.busy -= 1;
         tally.count(&SweepEvent::Skipped(Skip::of(result.status)));
     }
@@ -214,9 +212,7 @@ impl Sweep<'_> {
     fn work_off(&self, device: &str, events: &Events) {
         while !self.stop.load(Ordering::Relaxed) && !self.gives_up() {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(run) = self.runs.get(index) else {
-                return;
-            };
+            let Some(run) = self.runs.get(index) else { return };
             let emit = |event| {
                 // The receiver outlives every sender, so sending cannot fail.
                 let _ = events.send((index, event));

@@ -41,9 +41,7 @@ impl Training {
             return Ok(());
         };
         let mut tasks = tasks.into_iter().peekable();
-        let Some(name) = tasks.peek().map(|task| task.name().to_owned()) else {
-            return Ok(());
-        };
+        let Some(name) = tasks.peek().map(|task| task.name().to_owned()) else { return Ok(()) };
         ensure!(
             tasks.any(|task| task.source_digest().is_some()),
             flag "--data-dir" = dir.display(), "no file is read, since the data of {name} are generated or built in. Give `--data files` in lra or `--corpus text` in wikitext to read files, or leave --data-dir out");

@@ -254,9 +254,7 @@ pub fn find(name: &str) -> Result<&'static TaskEntry> {
 /// files are missing, are invalid, do not match the digest in `config`, or change while they are read.
 pub fn load(config: &TaskConfig, data_dir: Option<&Path>) -> Result<Splits> {
     let task = config.read()?;
-    let Some(sources) = task.sources(data_dir)? else {
-        return task.load(data_dir);
-    };
+    let Some(sources) = task.sources(data_dir)? else { return task.load(data_dir) };
     let stamp = sources.stamp()?;
     if let Some(named) = config.source_digest() {
         same_files(named, &sources.digest()?, &*task, data_dir)?;

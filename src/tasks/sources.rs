@@ -41,9 +41,7 @@ impl Sources {
     /// Twelve hexadecimal digits over the names and the content of all files. Fails if a file cannot be read or changes
     /// meanwhile.
     pub fn digest(&self) -> Result<String> {
-        let Some(kept) = CacheEntry::of(self)? else {
-            return self.read();
-        };
+        let Some(kept) = CacheEntry::of(self)? else { return self.read() };
         if let Some(digest) = kept.find() {
             return Ok(digest);
         }
@@ -112,9 +110,7 @@ impl CacheEntry {
         let stamp = sources.stamp()?;
         let age = stamp.newest.and_then(|newest| newest.elapsed().ok());
         let settled = age.is_some_and(|age| age > SETTLED);
-        let Some(folder) = settled.then(cache::digests).and_then(Result::ok) else {
-            return Ok(None);
-        };
+        let Some(folder) = settled.then(cache::digests).and_then(Result::ok) else { return Ok(None) };
         let path = folder.join(&sha256(stamp.states.as_bytes())[..32]);
         Ok(Some(Self { stamp, path }))
     }

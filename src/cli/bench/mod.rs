@@ -9,8 +9,7 @@ use super::{exit, Global};
 use crate::bench::{op_names, Machine, MeasurementReport, OpRequest, OpTiming, TimedSteps};
 use crate::config::Precision;
 use crate::error::{ensure, refuse, Result};
-use crate::recipes;
-use crate::recipes::Flags;
+use crate::recipes::{self, Flags};
 use crate::sweep::estimate;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -39,9 +38,7 @@ enum BenchAction {
 }
 
 pub(super) fn main(arguments: BenchArguments, global: &Global) -> Result<u8> {
-    let Some(what) = arguments.what else {
-        return arguments.device.main(global);
-    };
+    let Some(what) = arguments.what else { return arguments.device.main(global) };
     if arguments.device.given() {
         refuse!(flag "--device", "a step or an op alone is timed on the CPU; `dsf bench --device cuda` times a GPU");
     }

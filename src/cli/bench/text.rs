@@ -119,9 +119,7 @@ pub(super) fn table(rows: &[Measurement]) -> String {
         let held = checks.iter().filter(|row| !row.failed()).count();
         text += &format!("{held} of {} checks held\n", checks.len());
     }
-    let Some(last) = timed.last() else {
-        return text;
-    };
+    let Some(last) = timed.last() else { return text };
     let clock = timed.iter().find(|row| row.seconds.is_some()).unwrap_or(last).clock;
     let [ours, peer, what, floor] = match clock {
         Clock::Cpu => {

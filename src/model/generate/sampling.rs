@@ -33,9 +33,7 @@ pub struct Sampling {
 impl SamplingRule {
     /// Checks that all settings are in range. Fails with the flag of the first setting that is out of range.
     pub fn check(&self) -> Result<()> {
-        let Self::Sampled(how) = self else {
-            return Ok(());
-        };
+        let Self::Sampled(how) = self else { return Ok(()) };
         let wrong = |flag: &str, value: &dyn fmt::Display, must: &str| {
             Err(Error::flag_value(flag, value, format!("must be {must}")))
         };

@@ -182,9 +182,7 @@ fn axes(plan: &Plan) -> Vec<PlannedValues> {
         };
         for row in &rows {
             let neutral = || neutral.map(|(name, value)| (name, value.to_owned()));
-            let Some((name, value)) = of(row).or_else(neutral) else {
-                continue;
-            };
+            let Some((name, value)) = of(row).or_else(neutral) else { continue };
             match axes.iter_mut().find(|axis| axis.name == name) {
                 Some(axis) if axis.values.contains(&value) => {}
                 Some(axis) => axis.values.push(value),
@@ -201,9 +199,7 @@ fn axes(plan: &Plan) -> Vec<PlannedValues> {
 
 /// Whether `rows` differ in a setting by choice, and not only where task, protocol or mixer differ.
 fn is_chosen(setting: &Setting, rows: &[Record]) -> bool {
-    let Some(column) = setting.column().and_then(|name| Column::find(&name)) else {
-        return false;
-    };
+    let Some(column) = setting.column().and_then(|name| Column::find(&name)) else { return false };
     let mut known: BTreeMap<[&str; 3], &Field> = BTreeMap::new();
     rows.iter().any(|row| {
         let followed = [Column::TASK, Column::PROTOCOL, Column::MIXER].map(|column| row.text(column));

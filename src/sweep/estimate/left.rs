@@ -37,9 +37,7 @@ pub fn left(made: &[(EpochsLeft, f64)], rest: &[EpochsLeft]) -> Result<Option<f6
     let mut total = 0.0;
     for part in rest {
         let own = rates.get(&Some(part.run.model.mixer.as_str()));
-        let Some((flops, seconds)) = own.or_else(|| rates.get(&None)) else {
-            return Ok(None);
-        };
+        let Some((flops, seconds)) = own.or_else(|| rates.get(&None)) else { return Ok(None) };
         total += part.epochs * sizes.work(part.run)?.epoch * seconds / flops;
     }
     Ok(Some(total))

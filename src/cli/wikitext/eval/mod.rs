@@ -89,9 +89,7 @@ pub(super) fn main(arguments: &EvalArguments, global: &Global) -> Result<u8> {
         print::line(HEAD)?;
     }
     for split in &arguments.split {
-        let Some(of_split) = &splits[*split as usize] else {
-            continue;
-        };
+        let Some(of_split) = &splits[*split as usize] else { continue };
         let template = "{prefix} {wide_bar} {pos}/{len} windows, {eta} left";
         let bar = print::bar_unless(global.quiet, template, None).with_prefix(split.name());
         let mut on = |done, count| {

@@ -11,8 +11,7 @@ use crate::config::{ModelConfig, Precision, Protocol, RunConfig, Schedule, Train
 use crate::error::{refuse, Error, Result};
 use crate::files::{self, write_atomic, write_atomic_by};
 use crate::store::Archive;
-use crate::tasks::wikitext;
-use crate::tasks::wikitext::{Corpus, Tokenizer, TokenizerFile, WikitextConfig};
+use crate::tasks::wikitext::{self, Corpus, Tokenizer, TokenizerFile, WikitextConfig};
 use candle_core::Tensor;
 use config::HfShape;
 use shards::INDEX;

@@ -96,9 +96,7 @@ fn metadata_files(folder: &Path) -> Result<Vec<PathBuf>> {
             continue;
         }
         let name = name.to_string_lossy();
-        let Some(stem) = name.strip_suffix(".npy") else {
-            continue;
-        };
+        let Some(stem) = name.strip_suffix(".npy") else { continue };
         let k: u64 =
             stem.parse().map_err(|_| Error::data(&path, format!("expected a number before `.npy`; {REMEDY}")))?;
         files.push((k, path));

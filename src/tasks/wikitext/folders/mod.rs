@@ -164,14 +164,10 @@ const STEMS: [&str; 3] = ["train", "validation", "test"];
 
 /// Returns `train-00000-of-00002.parquet` and so on, or the name of the first missing one as error.
 fn shards(folder: &Path, split: usize) -> Result<Vec<PathBuf>, String> {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return Ok(Vec::new());
-    };
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
     let names = entries.flatten().map(|entry| entry.file_name());
     let parts: BTreeMap<usize, usize> = names.filter_map(|name| part(name.to_str()?, STEMS[split])).collect();
-    let Some(n) = parts.values().max() else {
-        return Ok(Vec::new());
-    };
+    let Some(n) = parts.values().max() else { return Ok(Vec::new()) };
     let name = |i: usize| format!("{}-{i:05}-of-{n:05}.parquet", STEMS[split]);
     let absent = (0..*n).map(name).find(|name| !folder.join(name).is_file());
     match absent {

@@ -152,9 +152,7 @@ impl Vocabulary {
 
     /// Whether this is GPT-NeoX's vocabulary, however its file is formatted.
     fn is_gpt_neox(&self) -> bool {
-        let TokenizerKind::File(file) = &self.kind else {
-            return false;
-        };
+        let TokenizerKind::File(file) = &self.kind else { return false };
         let mut tokens: Vec<(u32, String)> = file.get_vocab(true).into_iter().map(|(t, id)| (id, t)).collect();
         tokens.sort_unstable();
         let joined: String = tokens.iter().flat_map(|(_, token)| [token, "\0"]).collect();

@@ -114,9 +114,7 @@ pub(super) fn each(config: &LraConfig, keep: &mut dyn FnMut(usize, &Tree) -> Res
             if !seen.insert(hash) {
                 continue;
             }
-            let Some(split) = splits.next() else {
-                return Ok(());
-            };
+            let Some(split) = splits.next() else { return Ok(()) };
             keep(split, &tree)?;
         }
     }
