@@ -3,11 +3,10 @@
 use crate::error::{Error, Position, Result};
 use crate::files;
 use rayon::prelude::*;
-use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Size in bytes of one read: enough lines for all threads, and little memory compared with the tokens.
+/// Size in bytes of a block of lines: enough for all threads, and little memory compared with the tokens.
 const BLOCK: usize = 4 << 20;
 
 /// Largest length of a line in bytes, so that a file without line ends is not read whole.
@@ -39,10 +38,14 @@ pub(super) fn read<T: Send>(
     parse: impl Fn(TextLine) -> Result<T, String> + Sync,
     mut take: impl FnMut(T) -> Result<()>,
 ) -> Result<usize> {
-    let mut blocks = LineBlocks::open(path)?;
-    let (mut number, mut taken) = (0, 0);
-    while let Some(block) = blocks.next()? {
-        let mut lines = split(block);
+    let mut file = BufReader::new(files::open(path)?);
+    let (mut block, mut number, mut taken) = (Vec::new(), 0, 0);
+    loop {
+        read_block(path, &mut file, &mut block)?;
+        if block.is_empty() {
+            return Ok(taken);
+        }
+        let mut lines = split(&block);
         if let (0, Some(header)) = (number, header) {
             number = 1;
             check_header(path, lines.remove(0), header)?;
@@ -55,10 +58,9 @@ pub(super) fn read<T: Send>(
         }
         taken += lines.len();
         if taken == most {
-            break;
+            return Ok(taken);
         }
     }
-    Ok(taken)
 }
 
 fn check_header(path: &Path, line: TextLine, header: &str) -> Result<()> {
@@ -98,48 +100,20 @@ fn split(block: &[u8]) -> Vec<TextLine<'_>> {
         .collect()
 }
 
-/// Reader that returns blocks of whole lines.
-struct LineBlocks<'a> {
-    path: &'a Path,
-    file: File,
-    /// Whole lines that were returned, then the beginning of a line.
-    buffer: Vec<u8>,
-    /// Number of bytes of `buffer` that were returned.
-    used: usize,
-}
-
-impl<'a> LineBlocks<'a> {
-    fn open(path: &'a Path) -> Result<Self> {
-        Ok(Self { path, file: files::open(path)?, buffer: Vec::new(), used: 0 })
-    }
-
-    /// Returns the next block of at least one line, or `None` at the end. Only the last line of the file may lack its
-    /// end.
-    fn next(&mut self) -> Result<Option<&[u8]>> {
-        self.buffer.drain(..self.used);
-        self.used = 0;
-        loop {
-            let begun = self.buffer.len();
-            let more = self.fill()?;
-            let end = self.buffer[begun..].iter().rposition(|b| *b == b'\n');
-            self.used = match end {
-                Some(end) => begun + end + 1,
-                None if !more => self.buffer.len(),
-                None if self.buffer.len() > LONGEST => {
-                    let reason = "MiB without a line end; expected one example per line";
-                    return Err(Error::data(self.path, format!("{} {reason}", LONGEST >> 20)));
-                }
-                None => continue,
-            };
-            return Ok((self.used > 0).then_some(&self.buffer[..self.used]));
+/// Reads the next lines of `file` into `block`, up to a line end after [`BLOCK`] bytes; `block` is empty at the end.
+fn read_block(path: &Path, file: &mut impl BufRead, block: &mut Vec<u8>) -> Result<()> {
+    block.clear();
+    while block.len() < BLOCK {
+        let line = file.by_ref().take(LONGEST as u64 + 1).read_until(b'\n', block).map_err(Error::io("read", path))?;
+        if line > LONGEST {
+            let reason = "MiB without a line end; expected one example per line";
+            return Err(Error::data(path, format!("{} {reason}", LONGEST >> 20)));
+        }
+        if line == 0 {
+            break;
         }
     }
-
-    /// Appends the next block of the file to `buffer`. Returns false if the file ended within it.
-    fn fill(&mut self) -> Result<bool> {
-        let read = self.file.by_ref().take(BLOCK as u64).read_to_end(&mut self.buffer);
-        Ok(read.map_err(Error::io("read", self.path))? == BLOCK)
-    }
+    Ok(())
 }
 
 /// Whether an article of WikiText begins with this line, ` = Title = `. Headings inside an article have more equals
