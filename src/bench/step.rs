@@ -73,7 +73,8 @@ impl DataCache {
 
 /// Training steps of a run, to be timed.
 pub struct TimedSteps {
-    config: RunConfig,
+    /// Config of the run.
+    pub config: RunConfig,
     schedule: Repetitions,
     form: StepExecution,
 }
@@ -90,11 +91,6 @@ impl TimedSteps {
     pub(super) fn scheduled(config: RunConfig, schedule: Repetitions, form: StepExecution) -> Result<Self> {
         let config = with_steps(config, schedule.calls())?;
         Ok(Self { config, schedule, form })
-    }
-
-    /// Config of the run.
-    pub fn config(&self) -> &RunConfig {
-        &self.config
     }
 
     /// Times the steps on the CPU.

@@ -77,7 +77,7 @@ pub(super) enum AttemptFailure {
 /// address or the file that could not be written, or with [`Error::Stopped`].
 pub(super) fn download(wanted: &Download, context: &mut FetchContext) -> Result<()> {
     let mut part = PartialDownload::open(wanted.target, wanted.url)?;
-    let (url, from) = (wanted.url, part.len());
+    let (url, from) = (wanted.url, part.len);
     let what = match from {
         0 => url.to_owned(),
         n => format!("{url}, from byte {n} on"),
@@ -87,14 +87,14 @@ pub(super) fn download(wanted: &Download, context: &mut FetchContext) -> Result<
     let whole = retry(url, context, |context| attempt(wanted, &mut part, context));
     context.progress.end();
     if let Err(e) = whole {
-        if part.len() > 0 {
-            let (kept, path) = (part.len(), part.path().display());
+        if part.len > 0 {
+            let (kept, path) = (part.len, part.path.display());
             let line = format!("kept {kept} bytes in {path}: the same command continues there");
             context.progress.say(&line);
         }
         return Err(e);
     }
-    if let Some(fault) = wanted.checksum.mismatch(part.path(), context)? {
+    if let Some(fault) = wanted.checksum.mismatch(&part.path, context)? {
         part.remove()?;
         let advice = "nothing was kept; try again, or another mirror";
         return Err(failed(url, format!("{fault}: {advice}")));
@@ -138,7 +138,7 @@ fn attempt(
     part: &mut PartialDownload,
     context: &mut FetchContext,
 ) -> Result<Result<(), AttemptFailure>> {
-    let from = part.len();
+    let from = part.len;
     if from > 0 && part.whole() == Some(from) {
         return Ok(Ok(())); // an earlier call was stopped before the checksum
     }
@@ -166,7 +166,7 @@ fn attempt(
             }
             TransferMessage::Failed(failure) => return Ok(Err(failure)),
         }
-        context.progress.reach(part.len());
+        context.progress.reach(part.len);
     }
 }
 
@@ -176,7 +176,7 @@ fn accept(
     response: &Response<()>,
     part: &mut PartialDownload,
 ) -> Result<Result<(), AttemptFailure>> {
-    let from = part.len();
+    let from = part.len;
     match response.status() {
         StatusCode::PARTIAL_CONTENT if from > 0 => {
             if content_range(response) == part.whole().map(|whole| (from, whole)) {
@@ -213,8 +213,8 @@ fn accept(
 /// Checks that a body that ended has the announced length. If not, another attempt is needed.
 fn check_length(part: &mut PartialDownload, from: u64) -> Result<Result<(), AttemptFailure>> {
     match part.whole() {
-        Some(whole) if part.len() < whole => Ok(Err(broke_off(part, from, "the server closed it"))),
-        Some(whole) if part.len() > whole => {
+        Some(whole) if part.len < whole => Ok(Err(broke_off(part, from, "the server closed it"))),
+        Some(whole) if part.len > whole => {
             part.clear()?;
             let reason = format!("the server sent more than the announced {whole} bytes");
             Ok(Err(AttemptFailure::Transient(reason)))
@@ -224,7 +224,7 @@ fn check_length(part: &mut PartialDownload, from: u64) -> Result<Result<(), Atte
 }
 
 fn broke_off(part: &PartialDownload, from: u64, why: &str) -> AttemptFailure {
-    let len = part.len();
+    let len = part.len;
     let of = part.whole().map_or(String::new(), |n| format!(" of {n}"));
     let reason = format!("the connection broke off after {len}{of} bytes ({why})");
     match len > from {

@@ -20,9 +20,10 @@ pub(super) struct Version {
 
 /// Partial download `NAME.part`, open for appending, with a [`Version`] in a file beside it.
 pub(super) struct PartialDownload {
-    path: PathBuf,
+    pub path: PathBuf,
     file: File,
-    len: u64,
+    /// Number of bytes downloaded.
+    pub len: u64,
     version: Option<Version>,
 }
 
@@ -43,15 +44,6 @@ impl PartialDownload {
             part.clear()?;
         }
         Ok(part)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Number of bytes downloaded.
-    pub fn len(&self) -> u64 {
-        self.len
     }
 
     /// Length of the whole file, once a server has announced it.

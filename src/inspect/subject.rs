@@ -102,14 +102,14 @@ impl Network {
 
     /// Builds the model of trained weights. Fails if the weights do not match the model, or it is bidirectional.
     pub fn trained(found: Checkpoint, dtype: DType) -> Result<Self> {
-        let params = Params::given(found.values().clone(), dtype, &Device::Cpu).detached();
+        let params = Params::given(found.values.clone(), dtype, &Device::Cpu).detached();
         let config = found.config.clone();
         let id = found.origin.run.clone();
         let name = format!("{} {}", config.model.mixer, id.unwrap_or_default());
         Self::new(name.trim().to_owned(), config, true, params).map_err(|e| match e {
             Error::Tensor(e) => {
                 let first = e.to_string();
-                Error::data(found.place(), first.lines().next().unwrap_or(""))
+                Error::data(&found.place, first.lines().next().unwrap_or(""))
             }
             other => other,
         })

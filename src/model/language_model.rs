@@ -133,15 +133,11 @@ impl LanguageModel {
 pub struct Decoder {
     /// State of each block's mixer.
     states: Vec<State>,
-    read: usize,
+    /// Number of tokens read so far.
+    pub read: usize,
 }
 
 impl Decoder {
-    /// Number of tokens read so far.
-    pub fn read(&self) -> usize {
-        self.read
-    }
-
     /// Size of the states in bytes, over all sequences. It is constant in time, except for softmax attention, where it
     /// grows with every token.
     pub fn bytes(&self) -> usize {

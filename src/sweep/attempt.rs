@@ -59,7 +59,7 @@ pub(super) struct Attempt<'a> {
     /// Whether a stop has been requested.
     asked: bool,
     /// Whether the stop was requested because of the time limit.
-    late: bool,
+    pub late: bool,
     killed: bool,
 }
 
@@ -106,11 +106,6 @@ impl<'a> Attempt<'a> {
     /// Whether the whole sweep is to stop.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
-    }
-
-    /// Whether a stop was requested because of the time limit.
-    pub fn is_late(&self) -> bool {
-        self.late
     }
 
     /// Whether the time limit is exceeded by `more`.

@@ -18,10 +18,10 @@ const CRITERIA: [Column; 3] = [Column::VAL_ACCURACY, Column::BEST_VAL_PPL, Colum
 pub struct Halving {
     /// One of `factor` rates is kept in each round.
     factor: usize,
-    /// Number of rounds of short runs.
-    rounds: usize,
+    /// Number of rounds of short runs: the smallest after which each cell has one rate.
+    pub rounds: usize,
     /// Complete runs whose rates have not been dropped yet.
-    left: Plan,
+    pub left: Plan,
 }
 
 impl Halving {
@@ -33,16 +33,6 @@ impl Halving {
             halving.rounds += 1;
         }
         halving
-    }
-
-    /// Number of rounds of short runs: the smallest after which each cell has one rate.
-    pub fn rounds(&self) -> usize {
-        self.rounds
-    }
-
-    /// Returns the complete runs whose rates have not been dropped.
-    pub fn left(self) -> Plan {
-        self.left
     }
 
     /// Returns the short runs of `round`, counted from 0. Each round has `factor` times as many epochs and seeds as the

@@ -121,8 +121,7 @@ impl Worker for Hosts {
                 return Ok(attempt.ending(end, &ended.words));
             }
             let end = ProcessExit::from(self.program.wait(&mut lock(&place.host.child))?);
-            let again =
-                if place.host.killed.load(Ordering::Relaxed) { !attempt.is_late() } else { !heard && !place.first };
+            let again = if place.host.killed.load(Ordering::Relaxed) { !attempt.late } else { !heard && !place.first };
             if attempt.is_stopped() || !again {
                 return Ok(attempt.ending(end, &log.read()?));
             }

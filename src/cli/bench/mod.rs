@@ -74,7 +74,7 @@ impl StepArguments {
         let run = self.flags.single(recipes::task(&self.task)?)?;
         computes_in(run.config.train.precision)?;
         let step = TimedSteps::new(run.config, self.steps)?;
-        estimate::check_room(std::slice::from_ref(step.config()), None)?;
+        estimate::check_room(std::slice::from_ref(&step.config), None)?;
         print(&step.report(&machine, self.export.as_deref())?, global)
     }
 }

@@ -221,11 +221,11 @@ fn halved(mut halving: Halving, options: &Options, stop: &AtomicBool, global: &G
     let out = global.out.join(HALVING);
     let store = Store::open(&out)?;
     let worker = worker(&out, options)?;
-    for round in 0..halving.rounds() {
+    for round in 0..halving.rounds {
         let short = halving.round(round);
         if !global.silent() {
             let runs = counted(short.runs.len(), "short run");
-            let (round, rounds) = (round + 1, halving.rounds());
+            let (round, rounds) = (round + 1, halving.rounds);
             print::message(&format!("halving, round {round} of {rounds}: {runs}"));
         }
         let tally = work_off(&short, &store, &out, &*worker, options, stop, global)?;
@@ -234,7 +234,7 @@ fn halved(mut halving: Halving, options: &Options, stop: &AtomicBool, global: &G
             flag "--halving", "another process is at work on {}; start the same command again when it is done", out.display());
         halving.give_up(round, &store)?;
     }
-    Ok(halving.left())
+    Ok(halving.left)
 }
 
 impl Retry {

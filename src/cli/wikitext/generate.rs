@@ -69,7 +69,7 @@ pub(super) fn main(arguments: &GenerateArguments, global: &Global) -> Result<u8>
     let (device, _) = arguments.chosen.device(global)?;
     let model = found.model(&device)?;
     let clock = Instant::now();
-    let sizes = (vocabulary.size(), text.seq_len);
+    let sizes = (vocabulary.size, text.seq_len);
     let mut written = Continuation::begin(&model, &ids, arguments.choice(), sizes, &device)?;
     let reading = clock.elapsed().as_secs_f64();
     let decode = |ids: &[u16]| vocabulary.decode(ids);
@@ -81,7 +81,7 @@ pub(super) fn main(arguments: &GenerateArguments, global: &Global) -> Result<u8>
     let mut continued = String::new();
     while made < arguments.tokens {
         let id = written.next_token()?;
-        if vocabulary.eos() == Some(id) {
+        if vocabulary.eos == Some(id) {
             break;
         }
         made += 1;
@@ -117,7 +117,7 @@ pub(super) fn main(arguments: &GenerateArguments, global: &Global) -> Result<u8>
 
 /// Returns an error if the tokenizer has ids beyond the model's vocabulary.
 fn fits(vocabulary: &Vocabulary, text: &WikitextConfig) -> Result<()> {
-    let (ids, rows) = (vocabulary.size(), text.vocab_size);
+    let (ids, rows) = (vocabulary.size, text.vocab_size);
     if ids <= rows {
         return Ok(());
     }

@@ -94,7 +94,7 @@ impl<'a> Continuation<'a> {
     /// Memory held now.
     pub fn memory(&self) -> Memory {
         match &self.form {
-            DecodingForm::Recurrent(decoder) => Memory::Held { bytes: decoder.bytes(), read: decoder.read() },
+            DecodingForm::Recurrent(decoder) => Memory::Held { bytes: decoder.bytes(), read: decoder.read },
             DecodingForm::Window(tokens) => Memory::Reread(*tokens),
         }
     }

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 pub(super) struct Mapped {
     map: Mmap,
     place: PathBuf,
-    metadata: HashMap<String, String>,
-    names: Vec<String>,
+    /// Entries of the header's `__metadata__`, empty in most files of other programs.
+    pub metadata: HashMap<String, String>,
+    pub names: Vec<String>,
 }
 
 impl Mapped {
@@ -32,15 +33,6 @@ impl Mapped {
             place: path.to_owned(),
             map,
         })
-    }
-
-    /// Entries of the header's `__metadata__`, empty in most files of other programs.
-    pub fn metadata(&self) -> &HashMap<String, String> {
-        &self.metadata
-    }
-
-    pub fn names(&self) -> &[String] {
-        &self.names
     }
 
     pub fn has(&self, name: &str) -> bool {

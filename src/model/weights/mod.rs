@@ -35,8 +35,10 @@ pub struct Checkpoint {
     pub config: RunConfig,
     /// Run, epoch and step of the weights.
     pub origin: WeightsOrigin,
-    values: HashMap<String, Tensor>,
-    place: PathBuf,
+    /// Weights by name.
+    pub values: HashMap<String, Tensor>,
+    /// File or folder of the weights, for messages.
+    pub place: PathBuf,
 }
 
 /// Run, epoch and step at which weights were saved.
@@ -96,26 +98,16 @@ impl Checkpoint {
             return hf::read_file(path, file);
         }
         let refused = |why: &str| Error::data(path, why);
-        let Some(text) = file.metadata().get(CONFIG) else {
+        let Some(text) = file.metadata.get(CONFIG) else {
             return Err(refused(reason_without_config(&file)));
         };
         let config = RunConfig::parse(text, &path.display().to_string())?;
         Ok(Self {
-            origin: WeightsOrigin::read(file.metadata()),
+            origin: WeightsOrigin::read(&file.metadata),
             values: file.floats(|_| true)?,
             place: path.to_owned(),
             config,
         })
-    }
-
-    /// Weights by name.
-    pub fn values(&self) -> &HashMap<String, Tensor> {
-        &self.values
-    }
-
-    /// File or folder of the weights, for messages.
-    pub fn place(&self) -> &Path {
-        &self.place
     }
 
     /// Data set and tokenizer that the model was trained on.
@@ -180,10 +172,10 @@ fn header(config: &RunConfig, origin: &WeightsOrigin) -> [(&'static str, String)
 
 /// Reason for which a file without a config is refused.
 fn reason_without_config(file: &Mapped) -> &'static str {
-    if file.metadata().contains_key("progress") {
+    if file.metadata.contains_key("progress") {
         return "is the checkpoint of an unfinished run, which writes its first weights after an epoch with a finite validation loss";
     }
-    if file.names().iter().any(|name| name == "embed.tok") {
+    if file.names.iter().any(|name| name == "embed.tok") {
         return "has no `config` in its header, which describes the model";
     }
     "has neither weights of `dsf wikitext` nor of a GPT-NeoX model"

@@ -30,7 +30,7 @@ fn each_round_has_twice_the_epochs_and_seeds_for_half_the_rates() {
     let whole = plan("--mixer ssd,softmax --lr 1e-3,2e-3,3e-3,4e-3 --seeds 3");
     assert_eq!(whole.runs.len(), 24);
     let mut halving = Halving::of(whole.clone(), 2);
-    assert_eq!(halving.rounds(), 2);
+    assert_eq!(halving.rounds, 2);
     assert_eq!(halving.outline(), [(8, 4), (8, 8)]);
     // 3e-3 is best for ssd and 1e-3 for softmax; in the first round 4e-3 looks good.
     let accuracy = |round: usize| {
@@ -47,7 +47,7 @@ fn each_round_has_twice_the_epochs_and_seeds_for_half_the_rates() {
         publish(&short, &store, accuracy(round));
         halving.give_up(round, &store).unwrap();
     }
-    let left = halving.left();
+    let left = halving.left;
     assert_eq!(left.runs.len(), 2 * 3);
     for run in &left.runs {
         let best = if run.model.mixer == "ssd" { 3e-3 } else { 1e-3 };
@@ -62,14 +62,14 @@ fn what_failed_or_diverged_is_given_up_first_and_one_rate_always_stays() {
     let store = Store::open(folder.path()).unwrap();
     let whole = plan("--mixer ssd --lr 1e-3,2e-3,3e-3");
     let mut halving = Halving::of(whole.clone(), 3);
-    assert_eq!(halving.rounds(), 1);
+    assert_eq!(halving.rounds, 1);
     publish(&halving.round(0), &store, |run| match run.train.lr {
         2e-3 => Some(0.1),
         3e-3 => Some(f64::NAN),
         _ => None,
     });
     halving.give_up(0, &store).unwrap();
-    let left = halving.left();
+    let left = halving.left;
     assert_eq!(left.runs.len(), 1);
     assert_eq!(left.runs[0].train.lr, 2e-3);
     // If no rate has a result, the lowest is trained in full.
@@ -78,14 +78,14 @@ fn what_failed_or_diverged_is_given_up_first_and_one_rate_always_stays() {
     let mut halving = Halving::of(whole, 3);
     publish(&halving.round(0), &store, |_| None);
     halving.give_up(0, &store).unwrap();
-    assert_eq!(halving.left().runs[0].train.lr, 1e-3);
+    assert_eq!(halving.left.runs[0].train.lr, 1e-3);
 }
 
 #[test]
 fn a_cell_with_one_rate_is_not_tried_first() {
     let halving = Halving::of(plan("--mixer ssd,softmax --lr 1e-3"), 2);
-    assert_eq!(halving.rounds(), 0);
-    assert_eq!(halving.left().runs.len(), 2);
+    assert_eq!(halving.rounds, 0);
+    assert_eq!(halving.left.runs.len(), 2);
 }
 
 #[test]

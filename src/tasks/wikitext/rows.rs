@@ -116,7 +116,7 @@ impl Encoder {
     /// Encoder of `config` with the `vocabulary` of its tokenizer. Fails if articles are to be separated and the
     /// tokenizer has no end-of-text token.
     pub(super) fn new(vocabulary: Vocabulary, config: &WikitextConfig) -> Result<Self> {
-        let eos = match (config.eos_between_articles, vocabulary.eos()) {
+        let eos = match (config.eos_between_articles, vocabulary.eos) {
             (true, None) => {
                 refuse!(flag "--eos-between-articles", "the tokenizer {} declares no end-of-text token; declare one as `eos_token` in {} beside its tokenizer.json", config.tokenizer, end_of_text::DECLARES)
             }

@@ -197,7 +197,7 @@ fn damaged_weights_are_refused_or_the_same() {
         fs::remove_file(&path).ok();
         fs::write(&path, bytes).unwrap();
         let found = Checkpoint::of_any_task(&path).map_err(|e| e.to_string())?;
-        let values = found.values().iter();
+        let values = found.values.iter();
         let mut values: Vec<_> = values.map(|(name, value)| (name.clone(), crate::world::flat(value))).collect();
         values.sort_by(|a, b| a.0.cmp(&b.0));
         Ok((found.config.id(), values))

@@ -48,7 +48,7 @@ fn stepped(model: &LanguageModel, tokens: &Tensor) -> Option<Tensor> {
         model.step(&token, &mut decoder).unwrap()
     };
     let logits: Vec<Tensor> = (0..len).map(step).collect();
-    assert_eq!(decoder.read(), len);
+    assert_eq!(decoder.read, len);
     Some(Tensor::stack(&logits, 1).unwrap())
 }
 

@@ -135,7 +135,7 @@ fn title(found: &Checkpoint, text: &WikitextConfig, how: &Scoring, device: &str)
         Some(run) => {
             format!("run {run} after epoch {}, step {}", found.origin.epoch, grouped(found.origin.step as u64))
         }
-        None => found.place().display().to_string(),
+        None => found.place.display().to_string(),
     };
     let stride = how.stride.map_or(String::new(), |stride| {
         let (apart, context) = (grouped(stride as u64), grouped((how.seq_len - stride) as u64));

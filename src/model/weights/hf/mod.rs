@@ -89,10 +89,10 @@ fn rename(mut theirs: HashMap<String, Tensor>, model: &ModelConfig) -> Result<Ha
 
 /// Returns the run in the header of an exported file, if its model is the one in `config.json`.
 fn embedded_run(file: &Mapped, shape: &HfShape) -> Option<(RunConfig, WeightsOrigin)> {
-    let text = file.metadata().get(super::CONFIG)?;
+    let text = file.metadata.get(super::CONFIG)?;
     let config = RunConfig::parse(text, "").ok()?;
     let model = config::read(&config_json(&config, None).ok()?, "").ok()?;
-    (model == *shape).then(|| (config, WeightsOrigin::read(file.metadata())))
+    (model == *shape).then(|| (config, WeightsOrigin::read(&file.metadata)))
 }
 
 /// Tokenizer in the folder of the weights, or GPT-NeoX's if the folder has none.

@@ -25,7 +25,7 @@ fn written(content: &[u8]) -> (TempDir, PathBuf) {
 }
 
 fn with(vocabulary: Vocabulary, separated: bool) -> Encoder {
-    Encoder { eos: vocabulary.eos().filter(|_| separated), vocabulary }
+    Encoder { eos: vocabulary.eos.filter(|_| separated), vocabulary }
 }
 
 /// One tokenizer whose text may be cut, and one whose text may not.

@@ -39,8 +39,10 @@ const MOST: usize = 1 << 16;
 /// Conversion of text to ids and back.
 pub struct Vocabulary {
     kind: TokenizerKind,
-    size: usize,
-    eos: Option<u16>,
+    /// Number of ids that may have a token: one more than the largest.
+    pub size: usize,
+    /// End-of-text token, if the tokenizer declares one. For bytes it is id 0, which occurs in no text.
+    pub eos: Option<u16>,
     pub(super) borders: Borders,
 }
 
@@ -103,16 +105,6 @@ impl Vocabulary {
                 decode(file, &ids)
             }
         }
-    }
-
-    /// Number of ids that may have a token: one more than the largest.
-    pub fn size(&self) -> usize {
-        self.size
-    }
-
-    /// End-of-text token, if the tokenizer declares one. For bytes it is id 0, which occurs in no text.
-    pub fn eos(&self) -> Option<u16> {
-        self.eos
     }
 
     /// Parses the `tokenizer.json` at `path`, whose bytes are `content`, with the end-of-text token `eos`.
@@ -309,7 +301,7 @@ pub struct TokenizerFile {
 /// file is found or only a different one.
 pub fn tokenizer_file(tokenizer: &Tokenizer, data_dir: Option<&Path>) -> Result<TokenizerFile> {
     let found = FoundTokenizer::find(tokenizer, &Folders::new(data_dir)?)?;
-    Ok(TokenizerFile { eos: found.vocabulary()?.eos(), declaration: found.declaration(), path: found.path })
+    Ok(TokenizerFile { eos: found.vocabulary()?.eos, declaration: found.declaration(), path: found.path })
 }
 
 /// End-of-text token of `tokenizer`, if its name determines it.

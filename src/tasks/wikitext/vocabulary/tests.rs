@@ -50,7 +50,7 @@ fn gpt_neox_encodes_as_published() {
     let Some(found) = neox() else { return };
     assert_eq!(found.sha256, GPT_NEOX);
     let vocabulary = found.vocabulary().unwrap();
-    assert_eq!(vocabulary.size(), GPT_NEOX_SIZE);
+    assert_eq!(vocabulary.size, GPT_NEOX_SIZE);
     let cases: [(&str, &[u16]); 9] = [
         (" = Valkyria Chronicles III = \n", &[426, 657, 1278, 90, 5182, 28289, 868, 6490, 426, 2490]),
         (" @-@ ", &[1214, 14, 33, 209]),
@@ -66,7 +66,7 @@ fn gpt_neox_encodes_as_published() {
         assert_eq!(vocabulary.encode(text).unwrap(), ids, "{text:?}");
         assert_eq!(vocabulary.decode(ids), text);
     }
-    assert_eq!(vocabulary.eos(), Some(0));
+    assert_eq!(vocabulary.eos, Some(0));
     assert_eq!(vocabulary.decode(&[0]), "<|endoftext|>");
 }
 
@@ -185,7 +185,7 @@ fn end_of_text(special: &[&str], beside: &[(&str, &str)]) -> Result<(Option<u16>
         fs::write(dir.path().join(name), content).unwrap();
     }
     let found = FoundTokenizer::read(&path)?;
-    Ok((found.vocabulary()?.eos(), found.sha256))
+    Ok((found.vocabulary()?.eos, found.sha256))
 }
 
 /// Special tokens, the files beside the tokenizer's with their content, and the id at the end of a text.
@@ -238,7 +238,7 @@ fn a_declaration_that_the_file_does_not_tell_is_part_of_the_digest_and_kept() {
         let (tokenizer, _) = adopt_into(&path, &place(&dir)).unwrap();
         fs::remove_file(dir.path().join("tokenizer_config.json")).unwrap();
         let found = FoundTokenizer::find(&tokenizer, &place(&dir)).unwrap();
-        assert_eq!(found.vocabulary().unwrap().eos(), wanted, "{token}");
+        assert_eq!(found.vocabulary().unwrap().eos, wanted, "{token}");
     }
 }
 

@@ -80,7 +80,7 @@ impl<'a> Scores<'a> {
     pub fn json(&self, split: Split, found: &Checkpoint, text: &WikitextConfig, how: &Scoring) -> Value {
         let counts = self.text.counts();
         json!({
-            "event": "eval", "schema": 1, "path": found.place(), "run": found.origin.run,
+            "event": "eval", "schema": 1, "path": found.place, "run": found.origin.run,
             "epoch": found.origin.epoch, "step": found.origin.step, "mixer": found.config.model.mixer,
             "corpus": text.corpus.name(), "tokenizer": text.tokenizer.to_string(),
             "split": split.name(), "seq_len": how.seq_len, "stride": how.stride.unwrap_or(how.seq_len),

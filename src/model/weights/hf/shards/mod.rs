@@ -74,7 +74,7 @@ fn check(index: &BTreeMap<String, String>, shards: &BTreeMap<&String, Mapped>) -
     }
     for (shard, file) in shards {
         let unlisted = |name: &&String| !index.contains_key(*name) && !is_buffer(name);
-        if let Some(tensor) = file.names().iter().find(unlisted) {
+        if let Some(tensor) = file.names.iter().find(unlisted) {
             return Err(format!("{shard} has tensor {tensor}, which the index does not list"));
         }
     }
