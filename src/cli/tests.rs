@@ -13,7 +13,7 @@ use candle_core::Device;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The task whose file is `src/tasks/toy.rs`.
+/// The task whose file is `src/tasks/tests/toy.rs`.
 fn toy() -> TaskRow {
     task("toy").unwrap()
 }

@@ -22,8 +22,6 @@ pub use crate::tasks::find as task;
 pub use crate::tasks::TASKS;
 pub use again::{as_typed, command};
 pub use draft::Origin;
-#[cfg(test)]
-pub(crate) use flags::testing;
 pub use flags::Flags;
 
 use crate::config::{spelt, RunConfig, SettingScope, Settings, ValueKind, SETTINGS};
@@ -290,3 +288,5 @@ fn planned(row: &Record, preset: &'static str) -> Option<Record> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::testing;

@@ -111,29 +111,28 @@ pub(super) fn flag(name: &str, value: &Path) -> OsString {
 }
 
 #[cfg(test)]
-impl Program {
-    /// A shell script in place of the program.
-    pub(super) fn script(script: &str, store: &Store, limit: Option<Duration>) -> Self {
-        Self {
-            file: "/bin/sh".into(),
-            arguments: ["-c".into(), script.into()].into(),
-            variables: Vec::new(),
-            store: store.clone(),
-            limit,
-            grace: Duration::from_secs(1),
-        }
-    }
-
-    /// Replaces the program's file.
-    pub(super) fn named(mut self, file: &str) -> Self {
-        self.file = file.into();
-        self
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Program {
+        /// A shell script in place of the program.
+        pub(in crate::sweep) fn script(script: &str, store: &Store, limit: Option<Duration>) -> Self {
+            Self {
+                file: "/bin/sh".into(),
+                arguments: ["-c".into(), script.into()].into(),
+                variables: Vec::new(),
+                store: store.clone(),
+                limit,
+                grace: Duration::from_secs(1),
+            }
+        }
+
+        /// Replaces the program's file.
+        pub(in crate::sweep) fn named(mut self, file: &str) -> Self {
+            self.file = file.into();
+            self
+        }
+    }
 
     #[test]
     fn a_value_that_begins_with_a_hyphen_is_no_flag_of_its_own() {

@@ -14,11 +14,7 @@ mod slices;
 mod sources;
 mod splits;
 mod synthetic;
-#[cfg(test)]
-mod testing;
 mod text;
-#[cfg(test)]
-mod toy;
 pub mod wikitext;
 
 pub use crate::config::Objective;
@@ -44,7 +40,7 @@ pub static TASKS: &[TaskEntry] = &[
     lra::ENTRY,
     wikitext::ENTRY,
     #[cfg(test)]
-    toy::ENTRY,
+    tests::toy::ENTRY,
 ];
 
 /// Properties of a task that do not depend on its settings.
@@ -357,3 +353,5 @@ fn fingerprint<'a>(parts: impl Iterator<Item = Cow<'a, [u8]>>) -> String {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+use tests::testing;

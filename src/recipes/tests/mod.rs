@@ -5,6 +5,7 @@ mod of_lra;
 mod of_mqar;
 mod of_wikitext;
 mod presets_of_rows;
+pub(crate) mod testing;
 
 use super::*;
 use crate::config::{

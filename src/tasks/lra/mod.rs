@@ -9,8 +9,6 @@ mod pathfinder;
 mod picture;
 mod retrieval;
 mod stand_in;
-#[cfg(test)]
-mod testing;
 mod text;
 mod vocab;
 
@@ -225,3 +223,5 @@ fn check_sizes(config: &LraConfig) -> Result<()> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+use tests::testing;

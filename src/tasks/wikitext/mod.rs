@@ -10,8 +10,6 @@ mod folders;
 mod plain;
 mod rows;
 mod sample;
-#[cfg(test)]
-mod testing;
 mod tokens;
 mod vocabulary;
 
@@ -315,3 +313,5 @@ fn incomplete(corpus: Corpus, texts: &[Option<TokenizedText>; 3]) -> Option<Stri
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+use tests::testing;

@@ -1,14 +1,14 @@
 //! Helpers shared by the tests of all tasks.
 
-use super::synthetic::{Synthetic, SyntheticSettings};
-use super::{Dataset, Splits, Task};
 use crate::config::TaskConfig;
 use crate::error::testing::Fails;
 use crate::error::Diagnostic;
+use crate::tasks::synthetic::{Synthetic, SyntheticSettings};
+use crate::tasks::{Dataset, Splits, Task};
 use std::path::PathBuf;
 
 /// Folder `name` of real data; `None` and a printed line if there is none.
-pub(super) fn real(name: &str) -> Option<PathBuf> {
+pub(in crate::tasks) fn real(name: &str) -> Option<PathBuf> {
     let dir = std::env::var_os("DSF_TEST_DATA");
     if dir.is_none() {
         eprintln!("skipped: DSF_TEST_DATA is not set");
@@ -17,13 +17,13 @@ pub(super) fn real(name: &str) -> Option<PathBuf> {
 }
 
 /// Training and test split of a task of labels at positions.
-pub(super) fn per_token(task: &dyn Task) -> (Dataset, Dataset) {
+pub(in crate::tasks) fn per_token(task: &dyn Task) -> (Dataset, Dataset) {
     let [train, _, test] = per_token_splits(task);
     (train, test)
 }
 
 /// Training, validation and test split of a task of labels at positions.
-pub(super) fn per_token_splits(task: &dyn Task) -> [Dataset; 3] {
+pub(in crate::tasks) fn per_token_splits(task: &dyn Task) -> [Dataset; 3] {
     match task.load(None).unwrap() {
         Splits::PerToken { train, val, test } => [train, val, test],
         _ => panic!("another objective"),
@@ -32,7 +32,7 @@ pub(super) fn per_token_splits(task: &dyn Task) -> [Dataset; 3] {
 
 /// Asserts that a task refuses its sizes for `flag`, both when they are checked and when data are made, and returns the
 /// refusal.
-pub(super) fn refuses(task: &dyn Task, flag: &str) -> Diagnostic {
+pub(in crate::tasks) fn refuses(task: &dyn Task, flag: &str) -> Diagnostic {
     let at = task.check().refuses(flag);
     assert_eq!(task.load(None).refuses(flag), at);
     at
@@ -40,13 +40,13 @@ pub(super) fn refuses(task: &dyn Task, flag: &str) -> Diagnostic {
 
 impl Synthetic {
     /// Task with these settings.
-    pub(super) fn of(&'static self, settings: &SyntheticSettings) -> Box<dyn Task> {
+    pub(in crate::tasks) fn of(&'static self, settings: &SyntheticSettings) -> Box<dyn Task> {
         self.read(&TaskConfig::new(self.name, settings)).unwrap()
     }
 }
 
 /// The paper's sizes with another vocabulary and length.
-pub(super) fn paper(vocab_size: usize, seq_len: usize) -> SyntheticSettings {
+pub(in crate::tasks) fn paper(vocab_size: usize, seq_len: usize) -> SyntheticSettings {
     SyntheticSettings {
         data_seed: 0,
         vocab_size,
@@ -61,7 +61,7 @@ pub(super) fn paper(vocab_size: usize, seq_len: usize) -> SyntheticSettings {
 }
 
 /// Asserts that an example is a function of seed, split and index.
-pub(super) fn assert_seeded(task: &'static Synthetic, paper: &SyntheticSettings) {
+pub(in crate::tasks) fn assert_seeded(task: &'static Synthetic, paper: &SyntheticSettings) {
     let data = |change: fn(&mut SyntheticSettings)| {
         let mut settings = paper.clone();
         change(&mut settings);
@@ -85,7 +85,7 @@ pub(super) fn assert_seeded(task: &'static Synthetic, paper: &SyntheticSettings)
 }
 
 /// Asserts that another test length changes the test split only.
-pub(super) fn assert_tested_at_another_length(task: &'static Synthetic, paper: &SyntheticSettings) {
+pub(in crate::tasks) fn assert_tested_at_another_length(task: &'static Synthetic, paper: &SyntheticSettings) {
     let plain = task.of(paper);
     let (seq_len, sizes) = (paper.seq_len, plain.sizes());
     for test_seq_len in [seq_len + 7, seq_len - 3] {
@@ -114,7 +114,11 @@ pub(super) fn assert_tested_at_another_length(task: &'static Synthetic, paper: &
 }
 
 /// Asserts that sizes without data are rejected by flag: by the task's own rules for V and L, and by the common limits.
-pub(super) fn assert_refused(task: &'static Synthetic, paper: &SyntheticSettings, own: &[(usize, usize, &str)]) {
+pub(in crate::tasks) fn assert_refused(
+    task: &'static Synthetic,
+    paper: &SyntheticSettings,
+    own: &[(usize, usize, &str)],
+) {
     for &(vocab_size, seq_len, flag) in own {
         let settings = SyntheticSettings { vocab_size, seq_len, ..paper.clone() };
         let value = match flag {

@@ -1,5 +1,8 @@
 //! Table of tasks, and the documents that name them.
 
+pub(super) mod testing;
+pub(super) mod toy;
+
 use super::*;
 use crate::error::testing::Fails;
 use crate::store::samples;

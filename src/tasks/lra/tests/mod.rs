@@ -1,5 +1,7 @@
 //! Sizes from which no data can be made.
 
+pub(super) mod testing;
+
 use super::*;
 use crate::error::testing::Fails;
 

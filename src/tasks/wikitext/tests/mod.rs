@@ -1,3 +1,5 @@
+pub(super) mod testing;
+
 use super::*;
 use crate::error::testing::Fails;
 use crate::error::Position;

@@ -3,14 +3,14 @@
 //!
 //! The table of settings has no row for `lag`; tests add one.
 
-use super::limits::{self, SequenceLengths};
-use super::{ExampleSizes, Objective, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::Result;
+use crate::tasks::limits::{self, SequenceLengths};
+use crate::tasks::{ExampleSizes, Objective, Splits, Task, TaskEntry};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-pub(super) const ENTRY: TaskEntry = TaskEntry {
+pub(in crate::tasks) const ENTRY: TaskEntry = TaskEntry {
     name: "toy",
     about: "a toy: the token some places back",
     examples: ["dsf toy", "dsf toy --mixer ssd", "dsf toy --preset smoke"],

@@ -4,7 +4,7 @@ use serde_json::{json, Value};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
 /// Minimal tokenizer.json with the given `model`.
-pub(super) fn file(model: Value) -> Value {
+pub(in crate::tasks::wikitext) fn file(model: Value) -> Value {
     json!({
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
         "pre_tokenizer": null, "post_processor": null, "decoder": null, "model": model,
@@ -12,11 +12,11 @@ pub(super) fn file(model: Value) -> Value {
 }
 
 /// First id of [`byte_level`] that is neither a byte nor a pair of tokens.
-pub(super) const FIRST_ADDED: u16 = 263;
+pub(in crate::tasks::wikitext) const FIRST_ADDED: u16 = 263;
 
 /// Byte-level tokenizer like that of GPT-2, sorted, so that `!` is 0; blanks are merged with the next character and
 /// with one another. `special` are added tokens from id [`FIRST_ADDED`] on.
-pub(super) fn byte_level(special: &[&str]) -> Value {
+pub(in crate::tasks::wikitext) fn byte_level(special: &[&str]) -> Value {
     let mut alphabet: Vec<String> = ByteLevel::alphabet().iter().map(char::to_string).collect();
     alphabet.sort_by_key(|c| c.chars().next());
     let merges = [["Ġ", "a"], ["Ċ", "Ċ"], ["Ġ", "Ġ"], ["ĠĠ", "ĠĠ"], ["Ċ", "Ġ"], ["a", "b"], ["!", "Ċ"]];
@@ -36,7 +36,7 @@ pub(super) fn byte_level(special: &[&str]) -> Value {
 }
 
 /// Character tokenizer like that of Llama 2, which puts `▁` before a text and in place of each space.
-pub(super) fn prepending() -> Value {
+pub(in crate::tasks::wikitext) fn prepending() -> Value {
     let tokens = ["<unk>", "<s>", "</s>", "▁", "\n", "a", "b", "c", "=", "▁a"];
     let vocabulary: serde_json::Map<_, _> =
         tokens.iter().enumerate().map(|(i, t)| ((*t).to_owned(), json!(i))).collect();
