@@ -123,19 +123,14 @@ impl Array {
             self.directive("output", &self.log("%A_%a.log"))?,
         ];
         let number = |n: Option<usize>| n.map(|n| n.to_string());
-        for (name, value) in [
+        lines.extend(self.requested([
             ("partition", site.partition.clone()),
             ("account", site.account.clone()),
             ("time", site.time.clone()),
             ("mem", site.mem.clone()),
             ("cpus-per-task", number(site.cpus)),
             ("gres", site.gpus.map(|n| format!("gpu:{n}"))),
-        ] {
-            if let Some(value) = value {
-                lines.push(self.directive(name, &value)?);
-            }
-        }
-        lines.extend(self.others()?);
+        ])?);
         let directives = lines.join("\n");
         let directory = quoted(&self.directory);
         let threads = match site.cpus {
@@ -177,15 +172,12 @@ exit "$code"
             "#SBATCH --open-mode=append".to_owned(),
             self.directive("output", &self.log("report-%j.log"))?,
         ];
-        for (name, value) in [("partition", &site.partition), ("account", &site.account)] {
-            if let Some(value) = value {
-                lines.push(self.directive(name, value)?);
-            }
-        }
-        if site.time.is_some() {
-            lines.push(self.directive("time", REPORT_TIME)?);
-        }
-        lines.extend(self.others()?);
+        let time = site.time.as_ref().map(|_| REPORT_TIME.to_owned());
+        lines.extend(self.requested([
+            ("partition", site.partition.clone()),
+            ("account", site.account.clone()),
+            ("time", time),
+        ])?);
         let directives = lines.join("\n");
         let directory = quoted(&self.directory);
         let program = quoted(&self.program);
@@ -200,12 +192,14 @@ exit "$code"
         format!("{}/{name}", self.logs.replace('%', "%%"))
     }
 
-    fn others(&self) -> Result<Vec<String>> {
+    /// Directives for the `resources` that have a value, and the additional arguments of sbatch.
+    fn requested<const N: usize>(&self, resources: [(&str, Option<String>); N]) -> Result<Vec<String>> {
+        let given = resources.into_iter().filter_map(|(name, value)| Some(self.directive(name, &value?)));
         let others = self.site.sbatch_arg.iter().map(|argument| {
             one_line(argument)?;
             Ok(format!("#SBATCH {argument}"))
         });
-        others.collect()
+        given.chain(others).collect()
     }
 
     fn directive(&self, name: &str, value: &str) -> Result<String> {
