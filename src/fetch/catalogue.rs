@@ -35,12 +35,6 @@ impl FetchedDataset {
     }
 }
 
-impl From<LraDataset> for FetchedDataset {
-    fn from(dataset: LraDataset) -> Self {
-        Self::Lra(dataset)
-    }
-}
-
 /// Dataset with its origin and files.
 pub struct CatalogueEntry {
     /// The dataset.
@@ -171,8 +165,8 @@ const fn wikitext(corpus: Corpus, parts: &'static [&'static str], about: &'stati
 /// # Panics
 ///
 /// Panics for a corpus that cannot be fetched; the caller has rejected those.
-pub fn entry(dataset: impl Into<FetchedDataset>) -> &'static CatalogueEntry {
-    let (dataset, mut entries) = (dataset.into(), CATALOGUE.iter());
+pub fn entry(dataset: FetchedDataset) -> &'static CatalogueEntry {
+    let mut entries = CATALOGUE.iter();
     entries.find(|e| e.dataset == dataset).expect("the catalogue holds every dataset that the hub or an archive has")
 }
 
@@ -239,7 +233,7 @@ mod tests {
     #[test]
     fn a_dataset_is_present_once_its_last_part_is() {
         let root = tempfile::tempdir().unwrap();
-        let image = entry(LraDataset::Image);
+        let image = entry(FetchedDataset::Lra(LraDataset::Image));
         assert_eq!(image.state(root.path()), Completeness::Absent);
         let folder = image.path(root.path());
         fs::create_dir_all(&folder).unwrap();

@@ -86,10 +86,8 @@ impl PartialDownload {
         if !full {
             return Error::io("write", &self.path)(error);
         }
-        let missing = match self.whole() {
-            Some(whole) => format!(", {} bytes more are needed", whole - self.len.min(whole)),
-            None => String::new(),
-        };
+        let missing = |whole: u64| format!(", {} bytes more are needed", whole - self.len.min(whole));
+        let missing = self.whole().map_or(String::new(), missing);
         let said = format!("{error}{missing}; make room and the same command continues");
         Error::io("write", &self.path)(std::io::Error::new(error.kind(), said))
     }

@@ -82,7 +82,7 @@ fn datasets_of_one_archive_share_its_download_even_later() {
 
 #[test]
 fn an_archive_can_be_removed_and_a_plain_tar_will_do() {
-    let parts = entry(Image).parts.iter().map(|p| format!("cifar-10-batches-bin/{p}"));
+    let parts = entry(Image.into()).parts.iter().map(|p| format!("cifar-10-batches-bin/{p}"));
     let parts: Vec<String> = parts.collect();
     let files: Vec<(&str, &[u8])> = parts.iter().map(|p| (p.as_str(), &b"x"[..])).collect();
     let server = serves(tar(&files));

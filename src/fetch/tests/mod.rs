@@ -68,6 +68,12 @@ struct World {
     recorder: Listener,
 }
 
+impl From<LraDataset> for FetchedDataset {
+    fn from(dataset: LraDataset) -> Self {
+        Self::Lra(dataset)
+    }
+}
+
 impl World {
     fn new<D: Copy + Into<FetchedDataset>>(server: &Server, datasets: &[D]) -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -105,7 +111,7 @@ impl World {
     }
 
     fn folder(&self, dataset: impl Into<FetchedDataset>) -> PathBuf {
-        entry(dataset).path(&self.request.root)
+        entry(dataset.into()).path(&self.request.root)
     }
 }
 
