@@ -4,6 +4,7 @@ use super::measures::{horizon, Horizon};
 use super::spectrum::effective_rank;
 use super::subject::Subject;
 use crate::config::ModelConfig;
+use crate::error::ensure;
 use crate::mixers::{Family, MIXERS};
 use crate::nn::Params;
 use candle_core::{DType, Device, Result, Tensor, D};
@@ -53,6 +54,19 @@ pub fn queries_and_keys(weights: &HashMap<String, Tensor>, u: &Tensor) -> Result
         }
     };
     Ok([map("wq", "bq")?, map("wk", "bk")?])
+}
+
+/// Fails unless the mixer of `subject` has queries, keys and values, which `what` is about.
+pub fn check_values(subject: &Subject, what: &str) -> crate::error::Result<()> {
+    let has = ["wq", "wk", "wv"].iter().all(|name| subject.weights.contains_key(*name));
+    ensure!(has, "{} has no queries, keys and values: {what} needs a run of an attention mixer", subject.name);
+    Ok(())
+}
+
+/// Rows of the part of x that belongs to one of `count` heads.
+pub fn of_head(x: &Tensor, head: usize, count: usize) -> Result<Vec<Vec<f64>>> {
+    let width = x.dim(1)? / count;
+    x.narrow(D::Minus1, head * width, width)?.to_vec2()
 }
 
 /// Freshly initialised weights of softmax attention with the same sizes and seed.

@@ -1,8 +1,8 @@
 //! Equation (17) with a general normaliser: separable attention o_i = Σ_j (q_i·k_j) v_j / η(q_i, k_0..k_i) as a system,
 //! for any η, and the effect of η on Λ and on the product of Λs with B.
 
-use super::attention::{queries_and_keys, Attention};
-use super::measures::{uniform_horizon, Measures};
+use super::attention::{check_values, of_head, queries_and_keys, Attention};
+use super::measures::{dot, uniform_horizon, Measures};
 use super::subject::{Seen, Subject};
 use super::verify::{apart, rows, scale, tolerance, Errors};
 use super::view::View;
@@ -12,7 +12,7 @@ use crate::ltv::Ltv;
 use crate::mixers::{Entry, MIXERS};
 use crate::nn::Params;
 use crate::ops::rng::Rng;
-use candle_core::{DType, Device, Tensor, D};
+use candle_core::{DType, Device, Tensor};
 
 /// The mixer whose source is equation (17), where η = 1.
 pub fn unnormalised() -> &'static Entry {
@@ -143,13 +143,7 @@ fn bare(subject: &Subject) -> Result<Ltv> {
 /// The heads of an attention. z = w·u_i uses the weights of the mixer's own normaliser if it has one, and normal random
 /// weights otherwise.
 fn heads(subject: &Subject) -> Result<Vec<EtaHead>> {
-    for name in ["wq", "wk", "wv"] {
-        ensure!(
-            subject.weights.contains_key(name),
-            "{} has no queries, keys and values: equation (17) needs a run of an attention mixer",
-            subject.name
-        );
-    }
+    check_values(subject, "equation (17)")?;
     let (u, weights) = (&subject.u, &subject.weights);
     let (count, d) = (subject.model.n_heads, subject.model.d_model);
     let [q, k] = queries_and_keys(weights, u)?;
@@ -171,17 +165,10 @@ fn heads(subject: &Subject) -> Result<Vec<EtaHead>> {
         }
     };
     let head = |head: usize| -> Result<EtaHead> {
-        let part = |x: &Tensor| -> Result<Vec<Vec<f64>>> {
-            let width = x.dim(1)? / count;
-            Ok(x.narrow(D::Minus1, head * width, width)?.to_vec2()?)
-        };
+        let part = |x: &Tensor| of_head(x, head, count);
         Ok(EtaHead { q: part(&q)?, k: part(&k)?, v: part(&v)?, z: part(&z)?.concat() })
     };
     (0..count).map(head).collect()
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 fn norm(x: &[f64]) -> f64 {

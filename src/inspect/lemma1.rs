@@ -1,13 +1,12 @@
 //! Lemma 1, computed: softmax attention and the system of its Taylor series, truncated at order P.
 
-use super::attention::queries_and_keys;
+use super::attention::{check_values, of_head, queries_and_keys};
 use super::subject::Subject;
 use super::table::{panels, record};
-use crate::error::{ensure, refuse, Result};
+use crate::error::{refuse, Result};
 use crate::ltv::lemmas::{attention, taylor, truncated_softmax, truncation_bound};
 use crate::ops::rng::Rng;
 use crate::report::{Cell, Content, Grid, GridLine, PanelForm, Report, Style, Tick};
-use candle_core::D;
 use serde_json::json;
 
 /// Largest number of features for which the recurrence over them is run.
@@ -40,25 +39,15 @@ impl Heads {
 
     /// Returns the heads of the attention of `subject`. Fails if the mixer has no queries, keys and values.
     pub fn of(subject: &Subject) -> Result<Self> {
-        for name in ["wq", "wk", "wv"] {
-            ensure!(
-                subject.weights.contains_key(name),
-                "{} has no queries, keys and values: Lemma 1 needs a run of an attention mixer",
-                subject.name
-            );
-        }
+        check_values(subject, "Lemma 1")?;
         let [q, k] = queries_and_keys(&subject.weights, &subject.u)?;
         let v = subject.u.matmul(&subject.weights["wv"].t()?.contiguous()?)?.to_dtype(q.dtype())?;
         let count = subject.model.n_heads;
         let features = q.dim(1)? / count;
         let scale = (features as f64).powf(-0.25);
+        let (q, k) = ((q * scale)?, (k * scale)?);
         let head = |head: usize| -> Result<[Vec<Vec<f64>>; 3]> {
-            let part = |x: &candle_core::Tensor, scale: f64| -> Result<Vec<Vec<f64>>> {
-                let width = x.dim(1)? / count;
-                let part = x.narrow(D::Minus1, head * width, width)?;
-                Ok((part * scale)?.to_vec2()?)
-            };
-            Ok([part(&q, scale)?, part(&k, scale)?, part(&v, 1.0)?])
+            Ok([of_head(&q, head, count)?, of_head(&k, head, count)?, of_head(&v, head, count)?])
         };
         Ok(Self {
             name: format!("queries and keys of {}, m = {features}", subject.name),
@@ -68,8 +57,7 @@ impl Heads {
     }
 
     fn largest_score(&self) -> f64 {
-        let heads = self.heads.iter();
-        heads.fold(0.0, |worst: f64, [q, k, _]| {
+        self.heads.iter().fold(0.0, |worst: f64, [q, k, _]| {
             let scores = q
                 .iter()
                 .enumerate()

@@ -199,8 +199,7 @@ impl Transition {
                         continue;
                     }
                     let [decay, a, b] = of(c);
-                    let values = beside_rank_one(decay, a, b);
-                    all.extend(values.iter().map(|value| value.abs()));
+                    all.extend(beside_rank_one(decay, a, b).iter().map(|value| value.abs()));
                 }
                 all
             }
@@ -462,6 +461,6 @@ fn flush_to_zero(x: f64) -> f64 {
     }
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

@@ -25,8 +25,6 @@ pub struct Network {
     pub name: String,
     /// The run that trained the weights, or would.
     pub config: RunConfig,
-    /// Whether its weights were trained.
-    pub trained: bool,
     params: Params,
     body: SubjectModel,
 }
@@ -96,8 +94,7 @@ impl Network {
         let copies = COPIES[0] * numbers[0] + COPIES[1] * numbers[1];
         check_memory(copies * dtype.size_in_bytes() as f64, &of_sizes(&config.model), "take a smaller --d or --n")?;
         let params = Params::seeded(config.seed, dtype, &Device::Cpu).detached();
-        let name = config.model.mixer.clone();
-        Self::new(name, config, false, params)
+        Self::new(config.model.mixer.clone(), config, params)
     }
 
     /// Builds the model of trained weights. Fails if the weights do not match the model, or it is bidirectional.
@@ -106,7 +103,7 @@ impl Network {
         let config = found.config.clone();
         let id = found.origin.run.clone();
         let name = format!("{} {}", config.model.mixer, id.unwrap_or_default());
-        Self::new(name.trim().to_owned(), config, true, params).map_err(|e| match e {
+        Self::new(name.trim().to_owned(), config, params).map_err(|e| match e {
             Error::Tensor(e) => {
                 let first = e.to_string();
                 Error::data(&found.place, first.lines().next().unwrap_or(""))
@@ -115,12 +112,12 @@ impl Network {
         })
     }
 
-    fn new(name: String, config: RunConfig, trained: bool, params: Params) -> Result<Self> {
+    fn new(name: String, config: RunConfig, params: Params) -> Result<Self> {
         if config.model.is_bidirectional() {
             refuse!(flag "--bidirectional" = true, "each output of {name} depends on all tokens, so that it is no system in time");
         }
         let body = SubjectModel::new(&config, &params)?;
-        Ok(Self { name, config, trained, params, body })
+        Ok(Self { name, config, params, body })
     }
 
     /// Returns the mixers of all layers, or of one of them, counted from 0, with their inputs. Fails if there is no
@@ -132,10 +129,7 @@ impl Network {
                 layer < layers,
                 flag "--layer" = layer, "{} has layers 0 to {}", self.name, layers - 1);
         }
-        let chosen: Vec<usize> = match layer {
-            Some(layer) => vec![layer],
-            None => (0..layers).collect(),
-        };
+        let chosen: Vec<usize> = layer.map_or_else(|| (0..layers).collect(), |layer| vec![layer]);
         let read = self.read(input, need)?;
         chosen.iter().map(|&i| self.subject(i, &read[i])).collect()
     }
