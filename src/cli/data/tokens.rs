@@ -2,9 +2,9 @@
 
 use crate::cli::device::use_threads;
 use crate::cli::{exit, print, progress, stop_flag, Global};
-use crate::config::TaskConfig;
 use crate::error::{ensure, Error, Result};
 use crate::tasks::wikitext::{self, Corpus, TokenizerName, WikitextConfig};
+use crate::tasks::Task;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use indicatif::DecimalBytes;
@@ -58,7 +58,7 @@ pub(super) fn main(arguments: TokensArguments, global: &Global) -> Result<u8> {
         wikitext::token_files(config, data_dir)?;
     }
     let stop = stop_flag()?;
-    let tasks: Vec<_> = configs.iter().cloned().map(TaskConfig::from).collect();
+    let tasks: Vec<_> = configs.iter().map(Task::config).collect();
     match progress::prepare(&tasks, data_dir, global.silent(), &stop) {
         Err(Error::Stopped) => {
             print::message("stopped by a signal; whole splits are kept, the same command continues");

@@ -5,6 +5,7 @@ use crate::error::testing::Fails;
 use crate::error::Diagnostic;
 use crate::tasks::mqar::MqarConfig;
 use crate::tasks::wikitext::{Corpus, Tokenizer};
+use crate::tasks::Task;
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -24,7 +25,7 @@ pub(super) fn run(mixer: &str) -> RunConfig {
             train_examples: None,
             test_examples: None,
         }
-        .into(),
+        .config(),
         model: pythia(mixer, Rotary::Pre),
         train: TrainConfig {
             schedule: Schedule::Cosine,
@@ -138,7 +139,7 @@ fn a_file_that_is_none_of_ours_is_named_with_what_it_is() {
         fresh_examples: false,
         test_examples: 4,
     }
-    .into();
+    .config();
     kept(&[("embed.tok", one)], &[("config", &recall.canonical())]).names(&["dsf mqar"]);
 }
 

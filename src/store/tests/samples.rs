@@ -7,7 +7,7 @@ use crate::config::{
 use crate::store::{Cause, Column, Metrics, Outcome, Provenance, Record, RunResult, RunStatus};
 use crate::tasks::mqar::MqarConfig;
 use crate::tasks::wikitext::{Corpus, Tokenizer, WikitextConfig};
-use crate::tasks::Generator;
+use crate::tasks::{Generator, Task};
 
 pub(crate) fn config() -> RunConfig {
     RunConfig {
@@ -29,7 +29,7 @@ pub(crate) fn config() -> RunConfig {
             train_examples: 100_000,
             test_examples: 3000,
         }
-        .into(),
+        .config(),
         model: ModelConfig {
             mixer: "linear".into(),
             variant: "reference".into(),
@@ -82,7 +82,7 @@ pub(crate) fn text_config() -> RunConfig {
             train_examples: None,
             test_examples: None,
         }
-        .into(),
+        .config(),
         model: ModelConfig {
             options: [].into(),
             d_model: 512,

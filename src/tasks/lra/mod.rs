@@ -54,15 +54,9 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     read: |config| Ok(Box::new(config.typed::<LraConfig>()?)),
 };
 
-impl From<LraConfig> for TaskConfig {
-    fn from(config: LraConfig) -> Self {
-        Self::new(ENTRY.name, &config)
-    }
-}
-
 impl Task for LraConfig {
     fn config(&self) -> TaskConfig {
-        self.clone().into()
+        TaskConfig::new(ENTRY.name, self)
     }
 
     fn sizes(&self) -> ExampleSizes {

@@ -131,17 +131,9 @@ fn is_once(count: &usize) -> bool {
     *count == once()
 }
 
-impl From<MqarConfig> for TaskConfig {
-    fn from(config: MqarConfig) -> Self {
-        let test_seq_len = config.lengths().test;
-        let config = MqarConfig { test_seq_len, ..config };
-        Self::new(ENTRY.name, &config)
-    }
-}
-
 impl Task for MqarConfig {
     fn config(&self) -> TaskConfig {
-        self.clone().into()
+        TaskConfig::new(ENTRY.name, &Self { test_seq_len: self.lengths().test, ..self.clone() })
     }
 
     fn sizes(&self) -> ExampleSizes {

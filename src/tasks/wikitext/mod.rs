@@ -59,15 +59,9 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     read: |config| Ok(Box::new(config.typed::<WikitextConfig>()?)),
 };
 
-impl From<WikitextConfig> for TaskConfig {
-    fn from(config: WikitextConfig) -> Self {
-        Self::new(ENTRY.name, &config)
-    }
-}
-
 impl Task for WikitextConfig {
     fn config(&self) -> TaskConfig {
-        self.clone().into()
+        TaskConfig::new(ENTRY.name, self)
     }
 
     fn sizes(&self) -> ExampleSizes {

@@ -5,7 +5,7 @@ use crate::ops;
 use crate::recipes;
 use crate::store::{Column, Outcome};
 use crate::tasks::wikitext::WikitextConfig;
-use crate::tasks::{self, Splits};
+use crate::tasks::{self, Splits, Task};
 use crate::train::{Event, Trainer};
 use candle_core::{DType, D};
 
@@ -29,7 +29,7 @@ fn whole(mixer: &str) -> RunConfig {
     let mut config = config(mixer, None);
     let mut text: WikitextConfig = config.task.typed().unwrap();
     text.test_examples = None;
-    config.task = text.into();
+    config.task = text.config();
     config
 }
 

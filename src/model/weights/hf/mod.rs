@@ -12,6 +12,7 @@ use crate::error::{refuse, Error, Result};
 use crate::files::{self, write_atomic, write_atomic_by};
 use crate::store::Archive;
 use crate::tasks::wikitext::{self, Corpus, Tokenizer, TokenizerFile, WikitextConfig};
+use crate::tasks::Task;
 use candle_core::Tensor;
 use config::HfShape;
 use shards::INDEX;
@@ -120,7 +121,7 @@ fn imported_run(shape: HfShape, tokenizer: Tokenizer) -> RunConfig {
             train_examples: None,
             test_examples: None,
         }
-        .into(),
+        .config(),
         model: shape.model,
         train: TrainConfig {
             schedule: Schedule::Cosine,
