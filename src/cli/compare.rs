@@ -31,10 +31,7 @@ pub(super) struct CompareArguments {
 }
 
 pub(super) fn main(arguments: CompareArguments, global: &Global) -> Result<u8> {
-    let metric = match &arguments.metric {
-        Some(typed) => Some(named(typed)?),
-        None => None,
-    };
+    let metric = arguments.metric.as_deref().map(named).transpose()?;
     let sources = [&arguments.a, &arguments.b];
     let [a, b] = [results::read(sources[0])?, results::read(sources[1])?];
     results::reconcile(&a)?;

@@ -66,11 +66,7 @@ pub(super) fn warnings(texts: &[String]) {
 /// Returns a bar on stderr, shown if that is a terminal. Without `total`, its length is set later.
 pub(super) fn bar(template: &str, total: Option<u64>) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("a template of ours");
-    let bar = match total {
-        Some(total) => ProgressBar::new(total),
-        None => ProgressBar::no_length(),
-    };
-    bar.with_style(style)
+    total.map_or_else(ProgressBar::no_length, ProgressBar::new).with_style(style)
 }
 
 /// Returns a [`bar`], hidden if `quiet`.

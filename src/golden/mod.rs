@@ -92,10 +92,7 @@ fn gradients(
             .iter()
             .find(|(n, _)| n == name)
             .ok_or_else(|| Error::usage(format!("the file has a gradient of {name}, which is not a parameter")))?;
-        let got = match grads.get(var) {
-            Some(gradient) => gradient.clone(),
-            None => var.zeros_like()?,
-        };
+        let got = grads.get(var).cloned().map_or_else(|| var.zeros_like(), Ok)?;
         let floor = magnitude(wanted)?.max(0.01 * largest);
         worst.add(what(name), distance(&got, wanted)?, tolerance * floor);
     }

@@ -44,10 +44,7 @@ impl DeviceChoice {
     /// the machine has one.
     pub fn open(self) -> Result<(Device, String)> {
         let name = self.name()?;
-        let device = match self.ordinal() {
-            Some(ordinal) => gpu::open(ordinal)?,
-            None => Device::Cpu,
-        };
+        let device = self.ordinal().map_or(Ok(Device::Cpu), gpu::open)?;
         Ok((device, name))
     }
 

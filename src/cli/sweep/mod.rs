@@ -153,10 +153,7 @@ fn train(typed: &Typed, asked: SelectedRuns, global: &Global) -> Result<u8> {
     let texts = plan.runs.iter().map(|run| &run.task);
     progress::prepare(texts, data_dir, global.silent(), &stop)?;
     let worker = worker(&global.out, &options)?;
-    let left = match halving {
-        None => Ok(plan),
-        Some(halving) => halved(halving, &options, &stop, global),
-    };
+    let left = halving.map_or(Ok(plan), |halving| halved(halving, &options, &stop, global));
     let worked_off = left.and_then(|plan| {
         let tally = work_off(&plan, &store, &global.out, &*worker, &options, &stop, global)?;
         Ok((plan, tally))

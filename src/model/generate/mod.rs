@@ -57,10 +57,7 @@ impl<'a> Continuation<'a> {
     ) -> Result<Self> {
         choice.check()?;
         ensure!(!prompt.is_empty(), "the prompt has no tokens; give at least one");
-        let form = match model.begin(1)? {
-            Some(decoder) => DecodingForm::Recurrent(decoder),
-            None => DecodingForm::Window(window.max(1)),
-        };
+        let form = model.begin(1)?.map_or(DecodingForm::Window(window.max(1)), DecodingForm::Recurrent);
         let mut text = Self {
             model,
             device: device.clone(),

@@ -82,10 +82,7 @@ impl RunWork {
         let positions = f64::from(learnt) * task.longest() as f64;
         let rows = tables(&run.model) as f64 * vocabulary + positions;
         let parameters = model.outside.unwrap_or(rows * d) + layers * model.block;
-        let head = match model.outside {
-            Some(_) => 0.0,
-            None => FLOPS_PER_WEIGHT * task.labels_per_example as f64 * vocabulary * d,
-        };
+        let head = model.outside.map_or(FLOPS_PER_WEIGHT * task.labels_per_example as f64 * vocabulary * d, |_| 0.0);
         let example = |tokens: usize| {
             let (tokens, state) = (tokens as f64, model.state(tokens as f64));
             let blocks = FLOPS_PER_WEIGHT * model.block + FLOPS_PER_STATE * state;
@@ -95,10 +92,7 @@ impl RunWork {
         let example = example(task.tokens_per_example());
         let update = FLOPS_PER_UPDATE * parameters;
         let steps = task.examples[0].div_ceil(run.train.batch_size) as f64;
-        let accumulated = match run.train.micro_batch {
-            Some(_) => FLOATS_PER_ACCUMULATED_PARAMETER,
-            None => 0.0,
-        };
+        let accumulated = run.train.micro_batch.map_or(0.0, |_| FLOATS_PER_ACCUMULATED_PARAMETER);
         let evaluated = EVALUATION * task.tested_examples() as f64;
         Ok(Self {
             example,
@@ -137,10 +131,7 @@ fn data_bytes(objective: Objective, task: &ExampleSizes) -> f64 {
 fn step_bytes(run: &RunConfig, task: &ExampleSizes, model: &ModelSizes) -> f64 {
     let layers = run.model.n_layers as f64;
     let examples = at_once(run, task.examples[0]) * task.tokens_per_example() as f64;
-    let head = match model.outside {
-        Some(_) => 0.0,
-        None => HEAD_ROWS * task.vocab_size as f64,
-    };
+    let head = model.outside.map_or(HEAD_ROWS * task.vocab_size as f64, |_| 0.0);
     FLOAT * (examples * layers * token_floats(run, model, task.seq_len) + head)
 }
 
