@@ -187,8 +187,7 @@ fn shape(op: &Op, request: &OpRequest) -> Result<OpShape> {
         }
     };
     let heads = request.heads;
-    let sizes = [batch, len, width, states, heads];
-    if let Some(size) = sizes.iter().find(|size| !(1..=LARGEST).contains(*size)) {
+    if let Some(size) = [batch, len, width, states, heads].iter().find(|size| !(1..=LARGEST).contains(*size)) {
         refuse!(flag "--shape" = typed(), "this and --heads hold numbers from 1 to {LARGEST}, not {size}");
     }
     if heads > 1 && !op.heads {

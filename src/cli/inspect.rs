@@ -363,8 +363,7 @@ impl InspectSelection {
         for run in &self.runs {
             let found = weights(run, global)?;
             let config = found.config.clone();
-            let network = Network::trained(found, self.dtype())?;
-            subjects.extend(network.subjects(self.input(), self.layer, need)?);
+            subjects.extend(Network::trained(found, self.dtype())?.subjects(self.input(), self.layer, need)?);
             if self.fresh {
                 let mut network = Network::fresh(config, self.dtype())?;
                 network.name += ", fresh";

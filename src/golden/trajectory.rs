@@ -71,8 +71,7 @@ impl<'a> Trajectory<'a> {
         let wanted = self.file.tensor("logits0")?;
         let tolerance = 1e-5 * magnitude(wanted)?;
         worst.add(self.what("logits0"), distance(&logits, wanted)?, tolerance);
-        let rates = self.file.vec("lr")?;
-        for (step, (lr, wanted)) in rates.iter().zip(self.file.vec("loss")?).enumerate() {
+        for (step, (lr, wanted)) in self.file.vec("lr")?.iter().zip(self.file.vec("loss")?).enumerate() {
             let cx = Cx::train(0, step as u64);
             let loss = batches[step % batches.len()].classify(&self.model, &cx)?.loss;
             let value = loss.to_dtype(DType::F64)?.to_scalar::<f64>()?;

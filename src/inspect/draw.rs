@@ -110,8 +110,7 @@ fn heatmap(
         GridLine::new(Tick::whole(rows[r] + 1), cells.collect())
     };
     let lines = kept.iter().map(line).collect();
-    let recorded = rows.iter().zip(numbers).filter(|_| shown.records);
-    let each = recorded.flat_map(|(i, row)| {
+    let each = rows.iter().zip(numbers).filter(|_| shown.records).flat_map(|(i, row)| {
         let token = json!(i + 1);
         row.iter().enumerate().map(move |(j, value)| {
             let at = [Some(token.clone()), Some(json!(j + 1))];

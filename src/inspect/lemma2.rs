@@ -52,8 +52,7 @@ impl Growing<'_> {
 
     /// The weights of the small mixer.
     fn small(&self) -> Result<HashMap<String, Tensor>> {
-        let weights = self.subject.weights.iter();
-        let moved = weights.map(|(name, value)| {
+        let moved = self.subject.weights.iter().map(|(name, value)| {
             let value = if self.moved { (value + self.normal(name, value)?)? } else { value.clone() };
             Ok((name.clone(), value))
         });

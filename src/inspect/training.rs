@@ -160,8 +160,7 @@ impl Course {
             return Vec::new();
         };
         let [from, to] = accuracies.map(|accuracy| 100.0 * accuracy);
-        let layers = before.views.iter().zip(&after.views);
-        let moved = layers.filter_map(|(before, after)| {
+        let moved = before.views.iter().zip(&after.views).filter_map(|(before, after)| {
             let (start, end) = (before.found.as_ref().ok()?, after.found.as_ref().ok()?);
             let moves: Vec<String> = FOLLOWED
                 .iter()

@@ -126,8 +126,7 @@ impl Shard {
         // Outside an array, the variable is `undefined`, an invalid number, or unset.
         let number = |name: &str| -> Option<usize> { variable(name)?.trim().parse().ok() };
         let index = |s: &Scheduler| number(s.index).filter(|index| *index >= s.least);
-        let mut found = SCHEDULERS.iter();
-        let Some((scheduler, index)) = found.find_map(|s| Some((s, index(s)?))) else {
+        let Some((scheduler, index)) = SCHEDULERS.iter().find_map(|s| Some((s, index(s)?))) else {
             let names = SCHEDULERS.each_ref().map(|s| s.index).join(", ");
             refuse!(flag "--shard" = text, "this is no task of an array, which would set one of {names}; write 1/8");
         };

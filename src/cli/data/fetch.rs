@@ -51,8 +51,7 @@ pub(super) struct FetchArguments {
 
 /// Parser of the tasks that have files to download.
 fn task() -> impl TypedValueParser<Value = &'static TaskEntry> {
-    let fetched = TASKS.iter().filter(|task| task.files.is_some());
-    let named = fetched.filter_map(|task| {
+    let named = TASKS.iter().filter(|task| task.files.is_some()).filter_map(|task| {
         let files = task.files.as_ref()?;
         Some(PossibleValue::new(task.name).help(files.about))
     });
@@ -171,8 +170,7 @@ fn mirrored(datasets: &[FetchedDataset]) -> Result<DatasetOrigin> {
 
 /// Validates a web address.
 fn address(what: &str, url: String) -> Result<String> {
-    let parsed = url.parse::<ureq::http::Uri>().ok();
-    let web = parsed.is_some_and(|uri| {
+    let web = url.parse::<ureq::http::Uri>().ok().is_some_and(|uri| {
         let scheme = matches!(uri.scheme_str(), Some("http" | "https"));
         scheme && uri.host().is_some_and(|host| !host.is_empty())
     });

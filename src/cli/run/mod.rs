@@ -201,8 +201,7 @@ fn warn_unless_busy<const N: usize>(
     written: [Result<()>; N],
     on: &mut dyn FnMut(RunEvent) -> Result<()>,
 ) -> Result<()> {
-    let mut failed = written.into_iter().filter_map(Result::err);
-    failed.try_for_each(|e| match e {
+    written.into_iter().filter_map(Result::err).try_for_each(|e| match e {
         Error::Busy(_) => Err(e),
         e => on(RunEvent::Warning(format!("{e}; training goes on"))),
     })

@@ -108,8 +108,7 @@ impl<'a> RunRecorder<'a> {
     /// Records the end of training. A run is only done if all its files are written; otherwise it stays unfinished,
     /// with a checkpoint if there is room for one.
     pub fn end(&mut self, trainer: &Trainer, outcome: Outcome) -> Result<()> {
-        let slices = self.dir.write_slices(&trainer.slices());
-        let written = slices.and_then(|()| match (self.kept.last, outcome) {
+        let written = self.dir.write_slices(&trainer.slices()).and_then(|()| match (self.kept.last, outcome) {
             (false, _) => Ok(()),
             (true, Outcome::Diverged) => self.flush(),
             (true, _) => {

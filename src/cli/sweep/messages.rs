@@ -65,8 +65,7 @@ pub(super) fn conclusion(
         (tally.given_up, "not begun after so many failures (--max-failures)"),
     ];
     let mut parts = vec![format!("{} finished", tally.finished)];
-    let others = others.iter().filter(|other| other.0 > 0);
-    parts.extend(others.map(|(count, what)| format!("{count} {what}")));
+    parts.extend(others.iter().filter(|other| other.0 > 0).map(|(count, what)| format!("{count} {what}")));
     let runs = counted(tally.settled() + tally.given_up, "run");
     let tasks = plan.tasks();
     let summary = |task: &&str| store.summary_path(task).display().to_string();

@@ -89,8 +89,7 @@ fn logs(out: &Path) -> PathBuf {
 }
 
 fn text(word: &std::ffi::OsStr) -> Result<String> {
-    let text = word.to_str().map(str::to_owned);
-    text.ok_or_else(|| {
+    word.to_str().map(str::to_owned).ok_or_else(|| {
         let word = word.display();
         Error::usage(format!("{word} is not UTF-8, and cannot stand in a job script"))
     })

@@ -81,8 +81,7 @@ impl Checkpoint {
         if !path.is_dir() {
             return Self::open_file(path);
         }
-        let of_run = [BEST, LAST].map(|name| path.join(name));
-        match of_run.iter().find(|file| file.is_file()) {
+        match [BEST, LAST].map(|name| path.join(name)).iter().find(|file| file.is_file()) {
             Some(file) => Self::open_file(file),
             None if hf::is_in(path) => hf::read(path),
             None => refuse!(

@@ -399,8 +399,7 @@ fn lay_out<M>(
 fn write_tokens(config: &MqarConfig, example: &RecallExample, tokens: &mut [u32]) {
     let (n, width) = (config.key_tokens, config.width());
     let (context, queries) = tokens.split_at_mut(config.context());
-    let shown = context.chunks_exact_mut(width).zip(&example.shown);
-    for (i, (place, &pair)) in shown.enumerate() {
+    for (i, (place, &pair)) in context.chunks_exact_mut(width).zip(&example.shown).enumerate() {
         let pair = &example.pairs[pair as usize];
         let overwritten = i >= config.passes * config.kv_pairs;
         place[..n].copy_from_slice(&pair.key[..n]);

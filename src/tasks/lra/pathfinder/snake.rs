@@ -126,8 +126,7 @@ impl Snake {
 
 impl Paddle {
     fn fits(&self, mask: &Mask) -> bool {
-        let footprint = self.end.stencil().footprint.iter();
-        footprint.copied().all(|(offset, level)| {
+        self.end.stencil().footprint.iter().copied().all(|(offset, level)| {
             let there = mask.at(self.start.moved(offset)).unwrap_or(0);
             u16::from(there) + u16::from(level) < TOO_CLOSE
         })

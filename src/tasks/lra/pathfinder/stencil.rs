@@ -73,8 +73,7 @@ impl Stencil {
 /// suffices.
 fn reaches_every_cell(offsets: &[(i32, i32)]) -> bool {
     let last = SIDE as i32 - 1;
-    let corners = [(0, 0), (0, last), (last, 0), (last, last)];
-    corners.iter().all(|&(y, x)| {
+    [(0, 0), (0, last), (last, 0), (last, last)].iter().all(|&(y, x)| {
         let corner = PixelCell { y, x };
         offsets.iter().any(|&o| corner.moved(o).cell().is_some())
     })

@@ -147,8 +147,7 @@ fn stratified(reviews: &[Review], file: u64) -> Vec<usize> {
         Rng::new(SEED, "lra/text/split", index).shuffle(&mut own);
         // The k-th of n reviews of a label gets the relative position (2k + 1) / 2n.
         let n = own.len();
-        let placed = own.into_iter().enumerate();
-        order.extend(placed.map(|(k, i)| ((2 * k + 1) as f64 / n as f64, label, i)));
+        order.extend(own.into_iter().enumerate().map(|(k, i)| ((2 * k + 1) as f64 / n as f64, label, i)));
     }
     order.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     order.into_iter().map(|(_, _, i)| i).collect()
