@@ -147,7 +147,7 @@ fn seeds(flags: &Flags, [flag, seed]: [&'static str; 2], task: TaskRow, count: u
     if !(1..=MOST_RUNS).contains(&count) {
         refuse!(flag(format!("--{flag}")) = count, "must be 1 to {MOST_RUNS}");
     }
-    let first = flags.list(seed).first().map(|text| text.parse().ok()).flatten().unwrap_or_else(|| task.seed());
+    let first = flags.list(seed).first().and_then(|text| text.parse().ok()).unwrap_or_else(|| task.seed());
     let Some(last) = first.checked_add(count - 1) else {
         refuse!(
             flag(format!("--{flag}")) = count,

@@ -118,7 +118,7 @@ impl<'a> JsonEvents<'a> {
                         "done": done, "steps": steps_per_epoch, "parameters": parameters })
             }
             RunEvent::Step { epoch, step, loss, seconds } => {
-                if !self.last_progress.is_none_or(|t| t.elapsed() >= PROGRESS_EVERY) {
+                if self.last_progress.is_some_and(|t| t.elapsed() < PROGRESS_EVERY) {
                     return Ok(());
                 }
                 self.last_progress = Some(Instant::now());
