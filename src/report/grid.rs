@@ -234,7 +234,7 @@ const MARKS: [(GroupStatus, &str, &str); 4] = [
     (GroupStatus::NotRun, "·", "not run"),
     (GroupStatus::Failed, "x", "failed"),
     (GroupStatus::Diverged, "div", "diverged at every rate"),
-    (GroupStatus::NoNumber, "-", ""),
+    (GroupStatus::NoNumber, "-", "no number"),
 ];
 
 impl Cell {
@@ -446,7 +446,7 @@ pub(super) fn rates_won(results: impl Iterator<Item = GroupStatus>) -> Option<St
 
 /// Legend of the marks among `results`; `None` if there are none.
 pub(super) fn legend(results: &[GroupStatus]) -> Option<String> {
-    let used = MARKS.iter().filter(|(mark, _, word)| !word.is_empty() && results.contains(mark));
+    let used = MARKS.iter().filter(|(mark, ..)| results.contains(mark));
     let words: Vec<String> = used.map(|(_, mark, word)| format!("{mark} {word}")).collect();
     (!words.is_empty()).then(|| words.join(", "))
 }

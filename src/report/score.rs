@@ -62,11 +62,21 @@ const VALIDATION: [Column; 2] = [Column::VAL_ACCURACY, Column::BEST_VAL_PPL];
 
 impl GroupStatus {
     /// Scores `runs` by `shown` at the learning rate that is best by `by`, or by a held-out metric, according to
-    /// `choice`.
+    /// `choice`. Runs that finished without one of the two metrics have not failed: they have no number.
     pub fn of(runs: &[&Record], by: &Metric, shown: &Metric, choice: RateChoice) -> Self {
-        match Reported::of(runs, by, shown, choice) {
-            Ok(reported) => Self::Done(reported.score(shown)),
+        let status = match Reported::of(runs, by, shown, choice) {
+            Ok(reported) => return Self::Done(reported.score(shown)),
             Err(status) => status,
+        };
+        let broke = runs.iter().any(|run| run.status() == Some(RunStatus::Failed));
+        let lacks = |run: &&Record| {
+            let ended = run.status() == Some(RunStatus::Done);
+            let missing = [by, shown].iter().any(|m| run.number(m.column).is_none());
+            ended && run.outcome() != Some(Outcome::Diverged) && missing
+        };
+        match status {
+            Self::Failed if !broke && runs.iter().any(lacks) => Self::NoNumber,
+            status => status,
         }
     }
 
@@ -79,21 +89,6 @@ impl GroupStatus {
         } else {
             Self::Diverged
         }
-    }
-
-    /// [`Status::of`], but [`Status::NoNumber`] if runs finished without one of the two metrics.
-    pub fn known(runs: &[&Record], by: &Metric, shown: &Metric, choice: RateChoice) -> Self {
-        let status = Self::of(runs, by, shown, choice);
-        let broke = runs.iter().any(|r| r.status() == Some(RunStatus::Failed));
-        let lacks = |run: &&&Record| {
-            let ended = run.status() == Some(RunStatus::Done);
-            let missing = [by, shown].iter().any(|m| run.number(m.column).is_none());
-            ended && run.outcome() != Some(Outcome::Diverged) && missing
-        };
-        if status == Self::Failed && !broke && runs.iter().any(|run| lacks(&run)) {
-            return Self::NoNumber;
-        }
-        status
     }
 
     /// Name for programs.

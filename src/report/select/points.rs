@@ -19,7 +19,7 @@ fn panel(of: &Selection, across: &'static Metric, panel: PanelRuns<RunGroup>) ->
     for (line, groups) in lines(of.figure.runs, &panel.runs, &of_lines(&[])) {
         let group = groups[0];
         let score = of.status(group, of.metric);
-        let size = GroupStatus::known(&group.runs, of.metric, across, of.options.select);
+        let size = GroupStatus::of(&group.runs, of.metric, across, of.options.select);
         let size = size.score().map(|score| score.mean);
         let written = size.map_or("-".to_owned(), |size| format!("{}", (size * 10.0).round() / 10.0));
         drawn.push(GridLine {

@@ -337,6 +337,28 @@ fn markdown_has_all_three_numbers_in_a_place_and_one_by_a_metric() {
 }
 
 #[test]
+fn markdown_explains_the_mark_of_an_average() {
+    let rows = LraDataset::ALL.map(|dataset| usual("softmax", dataset));
+    let side_by_side = ReportOptions { side_by_side: true, ..ReportOptions::default() };
+    shows!("markdown-average", drawn(&report_with(&rows, &side_by_side), "markdown"));
+}
+
+#[test]
+fn rates_that_have_not_been_run_were_not_tried() {
+    let rates = ["1e-4", "1e-3"].map(|lr| run("softmax", Listops, &[("lr", lr)]));
+    let rows = [row(&rates[0], [0.5, 0.6, 0.7])];
+    let report = table("3", &rows, Some(&rates), &ReportOptions::default()).unwrap();
+    assert_eq!(json(&report)["tables"][0]["cells"][0]["lr_tried"], 1);
+}
+
+#[test]
+fn a_run_that_finished_without_the_metric_has_not_failed() {
+    let mut rows = [usual("softmax", Listops)];
+    rows[0].set(Column::SELECTED_ACCURACY, Field::Absent);
+    shows!("no-number", text(&third(&rows)));
+}
+
+#[test]
 fn csv_has_a_line_a_task_and_one_for_the_average() {
     let csv = drawn(&third(&whole()), "csv");
     let lines: Vec<&str> = csv.lines().collect();

@@ -13,7 +13,7 @@ use super::super::presets::{generated, listed, Nearest, PresetDifference, SIZES,
 use super::super::score::{distinct_rates, GroupStatus, Score};
 use super::super::{mixed, Figure, RunGroup, SCHEMA};
 use super::{metric, Selected, Selection};
-use crate::store::{Column, Metric, Record};
+use crate::store::{Column, Metric, Record, RunStatus};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use table::{Table, BEST_INSTEAD, GENERATED};
@@ -39,7 +39,7 @@ struct ModelPlace<'a> {
     generated: bool,
     /// Metric by which learning rates are chosen.
     by: &'static Metric,
-    /// Number of learning rates.
+    /// Number of learning rates at which a run has finished.
     rates: usize,
 }
 
@@ -61,11 +61,11 @@ pub(in super::super) fn models(of: &Selection, paper: &'static PaperTable) -> Se
         tables.entry(place.table()).or_default().push(place);
     }
     let tables: Vec<Table> = tables.values().map(|places| Table::of(places, &tasks)).collect();
-    let lines = tables.iter().flat_map(|table| &table.lines);
-    let shown: Vec<Option<&ModelPlace>> = lines.flat_map(|line| line.places.clone()).collect();
+    let lines: Vec<&ModelLine> = tables.iter().flat_map(|table| &table.lines).collect();
+    let shown: Vec<Option<&ModelPlace>> = lines.iter().flat_map(|line| line.places.clone()).collect();
     let beside = tables.iter().any(|table| table.first.beside);
     let (about, [before, after]) = match paper.style.is_share() {
-        true => about_accuracies(of, &shown, beside),
+        true => about_accuracies(of, &lines, beside),
         false => about_perplexities(of, &shown),
     };
     let by = match paper.style.is_share() {
@@ -82,20 +82,27 @@ pub(in super::super) fn models(of: &Selection, paper: &'static PaperTable) -> Se
         results: shown
             .iter()
             .map(|place| place.map_or(GroupStatus::NotRun, |place| place.status(place.main())))
+            // Tables of perplexities explain this mark themselves.
+            .filter(|status| paper.style.is_share() || *status != GroupStatus::NoNumber)
             .collect(),
     }
 }
 
 /// Subject of tables of accuracies, and the notes before and after the legend.
-fn about_accuracies(of: &Selection, shown: &[Option<&ModelPlace>], beside: bool) -> (String, [Vec<String>; 2]) {
+fn about_accuracies(of: &Selection, lines: &[&ModelLine], beside: bool) -> (String, [Vec<String>; 2]) {
     let all_three = of.all_three();
-    let places = || shown.iter().flatten();
+    let places = || lines.iter().flat_map(|line| line.present());
     let scored = || places().filter(|place| place.score("accuracy").is_some());
     let mut before = Vec::new();
     if scored().any(|place| place.generated) {
         before.push(format!("{GENERATED} examples from our own generator"));
     }
-    if !all_three && places().any(|place| place.is_best_instead()) {
+    // Side by side only averages are marked: each cell has both accuracies.
+    let marked = |line: &ModelLine| match all_three {
+        true => line.average(None).is_some() && line.present().any(ModelPlace::is_best_instead),
+        false => line.present().any(ModelPlace::is_best_instead),
+    };
+    if lines.iter().any(|line| marked(line)) {
         before.push(format!(
             "{BEST_INSTEAD} best test accuracy of any epoch, for lack of a validation split to choose an epoch"
         ));
@@ -103,6 +110,9 @@ fn about_accuracies(of: &Selection, shown: &[Option<&ModelPlace>], beside: bool)
     let asks = all_three || of.options.metric.as_deref() == Some("selected_accuracy");
     let unselected = asks && scored().any(|place| !place.has_split());
     let unselected = unselected.then(|| "· also without a validation split to choose an epoch".to_owned());
+    let lacking = places().filter(|place| place.status(place.main()) == GroupStatus::NoNumber);
+    let lacking = lacking.map(|place| format!("{} finished without {}", place.text(Column::MIXER), place.main()));
+    let lacking: BTreeSet<String> = lacking.collect();
     let about = match &of.options.metric {
         None if all_three => {
             "test accuracy (%) after the last epoch / after the epoch chosen on validation data / best of any epoch"
@@ -112,7 +122,7 @@ fn about_accuracies(of: &Selection, shown: &[Option<&ModelPlace>], beside: bool)
         Some(_) => super::in_percent(of.metric),
     };
     let paper = if beside { ";\nthe paper's numbers are below ours" } else { "" };
-    (about + paper, [before, unselected.into_iter().collect()])
+    (about + paper, [before, unselected.into_iter().chain(lacking).collect()])
 }
 
 /// Subject of tables of perplexities, and the notes before and after the legend.
@@ -227,7 +237,7 @@ impl<'a> ModelPlace<'a> {
                 0 => metric("best_accuracy"),
                 _ => metric("val_accuracy"),
             },
-            rates: distinct_rates(group.runs.iter().copied().filter(|run| shares || run.status().is_some())).len(),
+            rates: distinct_rates(group.runs.iter().copied().filter(|run| run.status() == Some(RunStatus::Done))).len(),
         };
         place.beside &= shares || place.elsewhere().is_empty();
         Some(place)
@@ -278,8 +288,7 @@ impl<'a> ModelPlace<'a> {
         let (shown, choice) = (metric(name), self.of.options.select);
         match name {
             "selected_accuracy" if !self.has_split() => GroupStatus::NotRun,
-            _ if self.paper.style.is_share() => GroupStatus::of(self.runs, self.by, shown, choice),
-            _ => GroupStatus::known(self.runs, self.by, shown, choice),
+            _ => GroupStatus::of(self.runs, self.by, shown, choice),
         }
     }
 
