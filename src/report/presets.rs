@@ -76,11 +76,7 @@ fn differences(record: &Record, preset: &Record) -> Vec<PresetDifference> {
     differing
         .map(|(i, value, preset)| PresetDifference {
             name: COLUMNS[i].name,
-            value: match value {
-                // A generated task without any is typed as 0.
-                Field::Absent if i == Column::VAL_EXAMPLES.place() => "0".to_owned(),
-                value => formatted_at(i, value),
-            },
+            value: formatted_at(i, value),
             preset: match preset {
                 Field::Absent | Field::Count(0) => String::new(),
                 preset => preset.to_string(),
@@ -96,11 +92,11 @@ pub(super) fn generated(run: &Record) -> Option<PresetDifference> {
     (data != FILES).then(|| PresetDifference { name: "data", value: data.to_owned(), preset: FILES.to_owned() })
 }
 
-/// Formats the value of the column at `place`, where a missing value may have a name.
+/// Formats the value of the column at `place`, where a missing value may stand for one, or have a name.
 pub(super) fn formatted_at(place: usize, value: &Field) -> String {
     let name = COLUMNS[place].name.replace('_', "-");
     match (value, SETTINGS.find(&name).map(|setting| setting.omitted)) {
-        (Field::Absent, Some(Omitted::Neutral(name))) => name.to_owned(),
+        (Field::Absent, Some(Omitted::Neutral(meant) | Omitted::Is(meant))) => meant.to_owned(),
         _ => formatted(value),
     }
 }
