@@ -11,6 +11,9 @@ use clap::Args;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
+/// Extensions of pictures and documents that no format writes.
+const OF_OTHER_PROGRAMS: [&str; 7] = ["jpg", "jpeg", "gif", "webp", "bmp", "pdf", "eps"];
+
 /// Format and destination of a report.
 #[derive(Args)]
 pub(super) struct ReportOutput {
@@ -27,7 +30,17 @@ impl ReportOutput {
     pub fn format(&self, global: &Global) -> Result<&'static Format> {
         let json = global.json.then_some("json");
         let format = match (json.or(self.format.as_deref()), &self.to) {
-            (Some(name), _) => Format::find(name)?,
+            (Some(name), Some(file)) => {
+                let format = Format::find(name)?;
+                let ending = file.extension().unwrap_or_default();
+                let known = FORMATS.iter().map(|format| format.extension).chain(OF_OTHER_PROGRAMS);
+                if ending != format.extension && known.into_iter().any(|known| ending.eq_ignore_ascii_case(known)) {
+                    let (file, ending) = (file.display(), format.extension);
+                    refuse!(flag "--to" = file, "is no file of {name}: end its name in .{ending}");
+                }
+                format
+            }
+            (Some(name), None) => Format::find(name)?,
             (None, None) => &FORMATS[0],
             (None, Some(file)) => Format::of_file(file).ok_or_else(|| {
                 let endings: Vec<String> = FORMATS.iter().map(|format| format!(".{}", format.extension)).collect();

@@ -116,6 +116,8 @@ fn the_arena_is_reported_as_the_third_table() {
         world.refuses(&line, "--table").names(&[flag]);
     }
     world.refuses("report --dataset image", "--dataset").names(&["--table 3"]);
+    world.refuses("report --json --to x.jpg", "--to").gives("x.jpg");
+    world.refuses("report --format csv --to x.png", "--to").gives("x.png").names(&[".csv"]);
     world.fails("report --table 3 --dataset image", "refused").names(&["listops"]);
 }
 
