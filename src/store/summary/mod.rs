@@ -306,6 +306,7 @@ fn rows(mut sheet: Sheet, path: &Path) -> Result<Vec<Record>> {
         return Err(refused(path, 1, why));
     };
     let columns = columns_of(&header).map_err(|why| refused(path, 1, &why));
+    let has_cause = header.iter().any(|name| name.trim() == Column::CAUSE.name());
     let sum = RowChecksum::under(&header);
     let (mut records, mut line) = (Vec::new(), StringRecord::new());
     // Most cells equal those of the previous line, which need not be parsed again.
@@ -322,7 +323,7 @@ fn rows(mut sheet: Sheet, path: &Path) -> Result<Vec<Record>> {
         sheet.fit(&mut line, |i| may_lack(columns[i])).map_err(wrong)?;
         parse(&mut sheet, columns, &line, &above, &mut fields).map_err(wrong)?;
         let mut values = fields.clone();
-        if columns.contains(&Some(Column::CAUSE)) {
+        if has_cause {
             keep_cause(&mut values);
         }
         let spelt = || spelt(columns, &line, &values);
