@@ -3,7 +3,7 @@
 //! A selection builds a [`Report`] and a renderer draws it; neither depends on the other.
 
 use super::coverage::counted;
-use super::score::{GroupStatus, SATURATED};
+use super::score::{GroupStatus, Score, SATURATED};
 use super::Coverage;
 use crate::store::{Field, Metric, MetricFormat};
 use serde_json::{Map, Value};
@@ -202,6 +202,8 @@ pub enum Content {
     Results([GroupStatus; 3]),
     /// A value without a deviation, such as an average or a baseline.
     Value(f64),
+    /// A value with the ends of its interval.
+    Between(f64, [f64; 2]),
     /// A number as the paper prints it, with two decimals; accuracies in percent.
     Printed(f64),
     /// A text, such as a learning rate, or nothing.
@@ -259,13 +261,16 @@ impl Cell {
         self.number(style).filter(|_| coloured).map(|(mean, _)| mean)
     }
 
-    /// Its number and standard deviation. Accuracies are from 0 to 1, printed ones included.
-    pub fn number(&self, style: Style) -> Option<(f64, Option<f64>)> {
+    /// Its number, and the ends of its band: one standard deviation below and above, or an interval. Accuracies are
+    /// from 0 to 1, printed ones included.
+    pub fn number(&self, style: Style) -> Option<(f64, Option<[f64; 2]>)> {
         match &self.content {
             Content::Result(status) | Content::Results([status, ..]) => {
-                status.score().map(|score| (score.mean, score.std))
+                let around = |score: &Score| score.std.map(|std| [score.mean - std, score.mean + std]);
+                status.score().map(|score| (score.mean, around(score)))
             }
             Content::Value(value) => Some((*value, None)),
+            Content::Between(value, ends) => Some((*value, Some(*ends))),
             Content::Printed(percent) if style.is_share() => Some((percent / 100.0, None)),
             Content::Printed(value) => Some((*value, None)),
             Content::Text(_) => None,
@@ -309,7 +314,7 @@ impl Grid {
         cells.flat_map(|cell| match &cell.content {
             Content::Result(status) => vec![*status],
             Content::Results(three) => three.to_vec(),
-            Content::Value(_) | Content::Printed(_) | Content::Text(_) => Vec::new(),
+            Content::Value(_) | Content::Between(..) | Content::Printed(_) | Content::Text(_) => Vec::new(),
         })
     }
 
@@ -354,6 +359,10 @@ impl Grid {
             }
             Content::Results(three) => self.style.result(&three[0], seeds),
             Content::Value(value) => self.style.number(*value),
+            Content::Between(value, ends) => {
+                let [low, high] = ends.map(|end| self.style.number(end));
+                format!("{} ({low}-{high})", self.style.number(*value))
+            }
             Content::Printed(value) => format!("{value:.2}"),
             Content::Text(text) => text.clone(),
         }

@@ -27,6 +27,7 @@ mod solved;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod tuning;
 
 pub use claims::{Claim, Verdict, CLAIMS};
 pub use compare::{compare, Change, Comparison};

@@ -99,10 +99,8 @@ impl SharedScales<'_> {
     fn ends(&self, style: Style) -> Option<[f64; 2]> {
         let grids = || self.0.iter().filter(|grid| grid.style == style);
         let cells = grids().flat_map(|grid| &grid.lines).flat_map(|line| &line.cells);
-        let numbers = cells.filter_map(|cell| cell.number(style)).flat_map(|(mean, std)| {
-            let std = std.unwrap_or(0.0);
-            [mean - std, mean + std, mean]
-        });
+        let numbers = cells.filter_map(|cell| cell.number(style));
+        let numbers = numbers.flat_map(|(mean, band)| [mean].into_iter().chain(band.into_iter().flatten()));
         let levels = grids().flat_map(|grid| &grid.baselines).flat_map(|b| b.levels.iter().flatten().copied());
         let ends = numbers.chain(levels).filter(|value| value.is_finite()).map(|value| [value, value]);
         ends.reduce(|[low, high], [value, _]| [low.min(value), high.max(value)])
@@ -233,13 +231,13 @@ fn points(grid: &Grid, line: &GridLine, columns: &[usize], shift: f64) -> Vec<Po
     };
     let each = columns.iter().enumerate();
     let points = each.filter_map(|(at, column)| {
-        let (y, std) = line.cells[*column].number(grid.style)?;
+        let (y, band) = line.cells[*column].number(grid.style)?;
         let x = place(at, *column)?;
         let detail = match grid.form {
             PanelForm::Points { .. } => line.detail.clone(),
             _ => String::new(),
         };
-        Some(Point { detail, x, y, std })
+        Some(Point { detail, x, y, band })
     });
     let finite = points.filter(|point| point.x.is_finite() && point.y.is_finite());
     finite.collect()

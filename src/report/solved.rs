@@ -273,27 +273,6 @@ pub(super) fn kaplan_meier(times: &[Time]) -> Vec<(f64, f64)> {
     ends.collect()
 }
 
-/// Expected maximum of k of these values, drawn without replacement, for k from 1 to their number (Dodge et al. 2019,
-/// with the correction of Tang et al. 2020).
-pub(super) fn best_of(values: &[f64]) -> Vec<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let count = sorted.len();
-    (1..=count)
-        .map(|k| {
-            // P(the i-th smallest is the best of k) = C(i, k - 1) / C(n, k), i counted from 0.
-            let mut chance = k as f64 / count as f64;
-            let mut mean = 0.0;
-            for i in (k - 1..count).rev() {
-                mean += chance * sorted[i];
-                // C(i - 1, k - 1) / C(i, k - 1)
-                chance *= (i + 1 - k) as f64 / i.max(1) as f64;
-            }
-            mean
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::stats::SeedBlock;
@@ -504,15 +483,5 @@ mod tests {
             let [all, _] = found([shares, shares]);
             assert!(all <= 0.05, "{all}");
         }
-    }
-
-    #[test]
-    fn the_best_of_more_draws_is_expected_to_be_better() {
-        let curve = best_of(&[3.0, 1.0, 2.0]);
-        for (found, wanted) in curve.iter().zip([2.0, 8.0 / 3.0, 3.0]) {
-            close(*found, wanted);
-        }
-        assert_eq!(best_of(&[]), Vec::<f64>::new());
-        assert_eq!(best_of(&[0.5]), [0.5]);
     }
 }

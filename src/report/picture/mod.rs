@@ -85,8 +85,8 @@ pub struct Point {
     pub x: f64,
     /// Value, the vertical position.
     pub y: f64,
-    /// The standard deviation over seeds, if there are several.
-    pub std: Option<f64>,
+    /// Ends of the band around it, if there is one.
+    pub band: Option<[f64; 2]>,
 }
 
 /// A thin horizontal line.

@@ -4,7 +4,7 @@ use super::axis::PlotAxis;
 use super::canvas::{drawn, Canvas};
 use super::labels::{self, PointLabel};
 use super::palette::{look, Dash, Pixels, FAINT, GRID, INK};
-use super::{Plot, Point, Series};
+use super::{Plot, Series};
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::prelude::DrawingBackend;
@@ -112,12 +112,13 @@ impl<'a, B: DrawingBackend> Chart<'a, B> {
         (x - base.0, y - base.1)
     }
 
-    /// Draws a band of mean ± one standard deviation.
+    /// Draws the bands of joined points as one area.
     fn band(&self, series: &Series) {
-        let spread: Vec<(&Point, f64)> = series.points.iter().filter_map(|point| Some((point, point.std?))).collect();
-        if series.joined && spread.len() > 1 {
-            let upper = spread.iter().map(|(point, std)| self.at(point.x, point.y + std));
-            let lower = spread.iter().rev().map(|(point, std)| self.at(point.x, point.y - std));
+        let bands: Vec<(f64, [f64; 2])> =
+            series.points.iter().filter_map(|point| Some((point.x, point.band?))).collect();
+        if series.joined && bands.len() > 1 {
+            let upper = bands.iter().map(|(x, [_, high])| self.at(*x, *high));
+            let lower = bands.iter().rev().map(|(x, [low, _])| self.at(*x, *low));
             self.canvas.polygon(upper.chain(lower).collect(), look(series.key).0.mix(0.18));
         }
     }
@@ -135,8 +136,8 @@ impl<'a, B: DrawingBackend> Chart<'a, B> {
             self.canvas.line(places.into_iter().map(|(x, y)| self.at(x, y)).collect(), (colour, 2, dash));
         }
         for point in points {
-            if let Some(std) = point.std.filter(|_| !series.joined || points.len() < 2) {
-                let bar = vec![self.at(point.x, point.y - std), self.at(point.x, point.y + std)];
+            if let Some(ends) = point.band.filter(|_| !series.joined || points.len() < 2) {
+                let bar = ends.map(|end| self.at(point.x, end)).into();
                 self.canvas.line(bar, (colour, 1, None));
             }
             self.canvas.mark(self.at(point.x, point.y), marker, colour, series.hollow);

@@ -49,19 +49,27 @@ fn without_recall(run: &Record) -> Option<NoRecall> {
 /// Lowest and highest majority-class baseline of `runs`: seeds that draw their own examples have different ones. One
 /// number where all agree, none where there is none.
 pub(super) fn majorities<'a>(runs: impl Iterator<Item = &'a &'a Record>) -> Vec<f64> {
-    let mut shares: Vec<f64> = runs.filter_map(|run| run.number(Column::MAJORITY)).collect();
-    shares.sort_by(f64::total_cmp);
-    shares.dedup();
-    match shares[..] {
+    ends(runs.filter_map(|run| run.number(Column::MAJORITY)))
+}
+
+/// Lowest and highest of `levels`; one number where all agree, none where there is none.
+fn ends(levels: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut levels: Vec<f64> = levels.collect();
+    levels.sort_by(f64::total_cmp);
+    levels.dedup();
+    match levels[..] {
         [low, .., high] => vec![low, high],
-        _ => shares,
+        _ => levels,
     }
 }
 
-/// [`chance`] as a baseline of a grid with `columns` columns.
-pub(super) fn chance_of(run: &Record, columns: usize) -> Vec<Baseline> {
-    let baseline = chance(run).map(|(name, level)| Baseline { name, levels: vec![vec![level]; columns] });
-    baseline.into_iter().collect()
+/// [`chance`] of `runs`, which share a task, as a baseline of a grid with `columns` columns: its lowest and highest level
+/// where they differ.
+pub(super) fn chance_of<'a>(runs: impl IntoIterator<Item = &'a Record>, columns: usize) -> Option<Baseline> {
+    let known: Vec<(&str, f64)> = runs.into_iter().filter_map(chance).collect();
+    let (name, _) = *known.first()?;
+    let levels = ends(known.iter().map(|(_, level)| *level));
+    Some(Baseline { name, levels: vec![levels; columns] })
 }
 
 /// The baselines of `groups`, which share a task, in a grid with `columns` columns of `metric`.
@@ -69,28 +77,31 @@ pub(super) fn baselines(groups: &[&RunGroup], metric: &Metric, columns: usize) -
     if metric.shown != MetricFormat::Percent {
         return Vec::new();
     }
-    let runs = groups.iter().flat_map(|group| &group.runs);
-    let chance = runs.clone().map(|run| chance_of(run, columns)).find(|chance| !chance.is_empty());
-    let mut baselines = chance.unwrap_or_default();
-    let majorities = majorities(runs);
+    let chance = chance_of(groups.iter().map(|group| group.record), columns);
+    let mut baselines: Vec<Baseline> = chance.into_iter().collect();
+    let majorities = majorities(groups.iter().flat_map(|group| &group.runs));
     if !majorities.is_empty() {
         baselines.push(Baseline { name: MAJORITY, levels: vec![majorities; columns] });
     }
     baselines
 }
 
-/// Adds a note on the number of cells at or below the accuracy without recall, and that accuracy as a fact.
+/// Adds a note on the number of cells at or below the accuracy without recall, and that accuracy as a fact; where runs
+/// differ in it, both by the lowest.
 pub(super) fn say_without_recall(grid: &mut Grid) {
     let known = grid.baselines.iter().find(|baseline| baseline.name == NO_RECALL);
-    let Some(ceiling) = known.and_then(|baseline| baseline.levels.first()?.first().copied()) else {
+    let levels = known.and_then(|baseline| baseline.levels.first()).map_or(&[][..], Vec::as_slice);
+    let (&[ceiling] | &[ceiling, _]) = levels else {
         return;
     };
+    let percent = |level: &f64| format!("{:.1}", 100.0 * level);
+    let ceilings: Vec<String> = levels.iter().map(percent).collect();
     let scores: Vec<f64> = grid.results().filter_map(|status| Some(status.score()?.mean)).collect();
     let below = scores.iter().filter(|score| **score <= ceiling).count();
     let shown = match below {
         0 => String::new(),
         below => format!("; {below} of {} cells are at or below it and show no recall", scores.len()),
     };
-    grid.notes.push(format!("without recall {:.1} %{shown}", 100.0 * ceiling));
+    grid.notes.push(format!("without recall {} %{shown}", ceilings.join(" to ")));
     grid.facts.push(fact("without_recall", ceiling));
 }

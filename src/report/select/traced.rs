@@ -89,7 +89,7 @@ fn curve(measure: &TracedMetric, panel: &PanelRuns<Traced<EpochRow>>) -> Grid {
     let at = |epoch: &usize| vec![fact("metric", measure.name), fact("epoch", *epoch)];
     let (lines, records) = means(&panel.runs, &epochs, number, at);
     let baselines = match measure.style {
-        Style::Percent => chance_of(&panel.runs[0].run, epochs.len()),
+        Style::Percent => chance_of(panel.runs.iter().map(|traced| &traced.run), epochs.len()).into_iter().collect(),
         _ => Vec::new(),
     };
     let title = format!("{}: {}", measure.title, panel.title);

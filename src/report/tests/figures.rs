@@ -213,7 +213,7 @@ fn tuning_is_the_expected_best_of_the_rates() {
     let means = [0.2, 0.4, (0.995 + 0.996 + 0.6) / 3.0];
     let wanted = [means.iter().sum::<f64>() / 3.0, (means[1] + 2.0 * means[2]) / 3.0, means[2]];
     let found = report.grids[0].lines[0].cells.iter().map(|cell| match cell.content {
-        Content::Value(value) => value,
+        Content::Between(value, [low, high]) if low <= value && value <= high => value,
         _ => f64::NAN,
     });
     for (found, wanted) in found.zip(wanted) {
@@ -222,4 +222,29 @@ fn tuning_is_the_expected_best_of_the_rates() {
     for format in FORMATS.iter().filter(|format| format.is_text()) {
         assert!(!drawn(&report, format.name).is_empty(), "{}", format.name);
     }
+    shows!("tuning", text(&report));
+    let cells = &json(&report)["panels"][0]["cells"];
+    let ends = ["low", "value", "high"].map(|name| cells[1][name].as_f64().unwrap());
+    assert!(ends[0] < ends[1] && ends[1] < ends[2], "{ends:?}");
+}
+
+#[test]
+fn rates_with_one_seed_have_no_band() {
+    let mut rows = tuned();
+    rows.retain(|row| row.count(Column::SEED) == 0);
+    let report = drawn_figure("tuning", &rows).unwrap();
+    let mut cells = report.grids[0].lines[0].cells.iter();
+    assert!(cells.all(|cell| matches!(cell.content, Content::Value(_))));
+}
+
+/// Pairs that are shown again with another value can be answered less often by position.
+#[test]
+fn a_baseline_has_both_ends_where_lines_differ_in_it() {
+    let mut rows = tuned();
+    rows[0].set(Column::OVERWRITES, 32usize);
+    let baselines = drawn_figure("tuning", &rows).unwrap().grids.remove(0).baselines;
+    let [low, high] = baselines[0].levels[0][..] else {
+        panic!("one level: {baselines:?}");
+    };
+    assert!(low < high);
 }

@@ -143,7 +143,8 @@ fn ten_seeds_make_bands_of_one_deviation() {
     let point = &plots(&drawn)[0].series[0].points[0];
     assert!((point.y - 0.5).abs() < 1e-12);
     // Ten numbers at 0.1 from their mean: the root of 10 * 0.01 / 9.
-    assert!((point.std.unwrap() - (0.1f64 / 9.0).sqrt()).abs() < 1e-12);
+    let [low, high] = point.band.unwrap();
+    assert!(((high - low) / 2.0 - (0.1f64 / 9.0).sqrt()).abs() < 1e-12);
     assert_eq!(drawn.caption[0], "mean ± std (bands) over 10 seeds");
     draws(&report);
     let bands = super::drawn(&report, "svg");
