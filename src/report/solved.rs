@@ -140,6 +140,13 @@ impl Estimate {
         Some(Self::of_share(mean, variance.sqrt(), corrected(mean, correction, variance), seeds))
     }
 
+    /// Difference of two estimates from runs that share nothing, in normal deviates of their errors.
+    pub fn minus(&self, other: &Self) -> Self {
+        let (mean, error) = (self.mean - other.mean, self.error.hypot(other.error));
+        let seeds = self.seeds.min(other.seeds);
+        Self { range: [-2.0, 2.0], ..Self::of_share(mean, error, mean / error, seeds) }
+    }
+
     /// Estimate of a difference or a slope of a share, whose deviate `z` from zero has its own variance.
     fn of_share(mean: f64, error: f64, z: f64, seeds: usize) -> Self {
         Self { mean, error, z, freedom: f64::INFINITY, range: [-1.0, 1.0], seeds }

@@ -202,7 +202,8 @@ impl Judgement<'_> {
             (_, true) => "accuracy",
             (_, false) => "perplexity",
         };
-        let doubling = unit != "perplexity" && self.claim.contrasts.iter().any(|c| c.over != Aggregate::Cells);
+        let doubling =
+            unit != "perplexity" && self.claim.contrasts.iter().any(|c| matches!(c.over, Aggregate::Doublings(_)));
         let within = test.map_or([None, None], |test| {
             let Within(low, high) = test.within;
             [low, high].map(|bound| Some(bound).filter(|bound| bound.is_finite()))

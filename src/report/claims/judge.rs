@@ -1,5 +1,6 @@
 //! Judges a claim from the cells of a study: a test of a difference or a slope for each of its quantities.
 
+use super::super::grid::rate;
 use super::super::score::{distinct_rates, GroupStatus, RateChoice, Reported};
 use super::super::solved::{LogRank, Share, Stratum, Time, Trial};
 use super::super::stats::{holm, resolution, Estimate, Evidence, SeedBlock, Within, FEWEST};
@@ -217,16 +218,19 @@ impl ClaimQuantity<'_> {
         first.and_then(|n| n.parse().ok()).unwrap_or(f64::NAN)
     }
 
+    /// Whether `cell` has all of these values.
+    fn is_at(&self, cell: &StudyCell, values: &[(&str, &str)]) -> bool {
+        values.iter().all(|(flag, value)| self.value(cell, flag) == *value)
+    }
+
     /// Cells of the quantity. Unless every cell is required, those without runs of all its mixers are left out.
     fn cells<'c>(&self, cells: &'c [StudyCell<'c>], whole: bool) -> Vec<&'c StudyCell<'c>> {
         let there = |cell: &StudyCell| self.contrast.weights.iter().all(|(mixer, _)| cell.sides.contains_key(mixer));
         let present = cells.iter().filter(|cell| whole || there(cell));
-        let is =
-            |cell: &StudyCell, at: &[(&str, &str)]| at.iter().all(|(flag, value)| self.value(cell, flag) == *value);
         match &self.contrast.only {
             None => present.collect(),
-            Some(CellFilter::Point(at)) => present.filter(|cell| is(cell, at)).collect(),
-            Some(CellFilter::AllBut(at)) => present.filter(|cell| !is(cell, at)).collect(),
+            Some(CellFilter::Point(at)) => present.filter(|cell| self.is_at(cell, at)).collect(),
+            Some(CellFilter::AllBut(at)) => present.filter(|cell| !self.is_at(cell, at)).collect(),
             Some(CellFilter::Ends(ends)) => {
                 let is_at_end = |cell: &&StudyCell, (flag, end): &(&str, AxisEnd)| {
                     let all = || present.clone().map(|cell| self.number(cell, flag));
@@ -274,9 +278,13 @@ impl ClaimQuantity<'_> {
     /// Sets of weighted cells within which numbers are compared: single cells, or the cells that differ only in the
     /// axis of a slope.
     fn compared<'c>(&self, cells: &[&'c StudyCell<'c>]) -> Vec<Vec<(f64, &'c StudyCell<'c>)>> {
-        let Aggregate::Doublings(flag) = self.contrast.over else {
-            let each = cells.iter().map(|cell| vec![(1.0, *cell)]);
-            return each.collect();
+        let flag = match self.contrast.over {
+            Aggregate::Doublings(flag) => flag,
+            // Without cells of both kinds nothing can be compared.
+            Aggregate::Beyond(at) if cells.iter().all(|cell| self.is_at(cell, at) == self.is_at(cells[0], at)) => {
+                return Vec::new();
+            }
+            Aggregate::Cells | Aggregate::Beyond(_) => return cells.iter().map(|cell| vec![(1.0, *cell)]).collect(),
         };
         let axis = self.axis(flag);
         let mut lines: BTreeMap<Vec<&str>, Vec<(f64, &StudyCell)>> = BTreeMap::new();
@@ -303,16 +311,25 @@ impl ClaimQuantity<'_> {
         let mut samples = Vec::new();
         for (set, cells) in compared.iter().enumerate() {
             let rates = self.rates(cells);
-            let is_shared = |run: &&&Record| rates.as_ref().is_none_or(|rates| rates.contains(&lr(run)));
             for (weight, cell) in cells {
                 for (side, (mixer, factor)) in self.contrast.weights.iter().enumerate() {
-                    let name = format!("{mixer} at {}", self.name(cell));
-                    let group = cell.sides.get(mixer).filter(|group| group.runs.iter().any(|run| has_ended(run)));
+                    let own = self.contrast.rates.get(side);
+                    let is_compared = |run: &&&Record| match own {
+                        Some(own) => *own == lr(run),
+                        None => rates.as_ref().is_none_or(|rates| rates.contains(&lr(run))),
+                    };
+                    let of_rate = own.map_or(String::new(), |own| format!(" lr {}", rate(*own)));
+                    let name = format!("{mixer} at {}{of_rate}", self.name(cell));
+                    let ended = |group: &RunGroup| {
+                        let mut ended = group.runs.iter().filter(|run| has_ended(run));
+                        ended.any(|run| own.is_none() || is_compared(&run))
+                    };
+                    let group = cell.sides.get(mixer).filter(|group| ended(group));
                     samples.push(match group {
                         None => Err((Lack::Runs, name)),
                         Some(_) if rates.as_ref().is_some_and(Vec::is_empty) => Err((Lack::SharedRate, name)),
                         Some(group) => {
-                            let runs = group.runs.iter().filter(is_shared).copied().collect();
+                            let runs = group.runs.iter().filter(is_compared).copied().collect();
                             Ok(CellSample { set, side, name, cell, weight: weight * factor, group, runs })
                         }
                     });
@@ -329,7 +346,11 @@ impl ClaimQuantity<'_> {
         // solves it.
         let mut by_rate: BTreeMap<(usize, u64), Vec<Stratum>> = BTreeMap::new();
         let mut by_seed: BTreeMap<(usize, &[String]), BTreeMap<usize, bool>> = BTreeMap::new();
+        let mut beyond = BTreeMap::new();
         for sample in samples {
+            if let Aggregate::Beyond(at) = self.contrast.over {
+                beyond.insert(sample.set, !self.is_at(sample.cell, at));
+            }
             let seeds = by_seed.entry((sample.side, &sample.cell.at)).or_default();
             for run in sample.runs.iter().filter(|run| has_ended(run)) {
                 let trial = Trial {
@@ -363,6 +384,14 @@ impl ClaimQuantity<'_> {
                 log_rank = LogRank::of(&both);
                 Estimate::between(&both, seeds).map(|difference| Box::new(difference) as _)
             }
+            (Aggregate::Beyond(_), _) => {
+                let with = |is_beyond: bool| -> Vec<Stratum> {
+                    let own = by_rate.iter().filter(|((set, _), _)| beyond[set] == is_beyond);
+                    own.map(|(_, sides)| sides.concat()).collect()
+                };
+                let both = Estimate::between(&with(true), seeds).zip(Estimate::between(&with(false), seeds));
+                both.map(|(beyond, there)| Box::new(beyond.minus(&there)) as _)
+            }
             (Aggregate::Cells, _) => {
                 let outcomes = by_seed.values().flat_map(BTreeMap::values);
                 Some(Box::new(outcomes.fold(Share::default(), |share, solved| share.count(*solved))))
@@ -375,7 +404,7 @@ impl ClaimQuantity<'_> {
     /// Score of a run in the test: 1 and 0 for the two mixers of a difference; for a slope, log2 of the axis value.
     fn score(&self, sample: &CellSample) -> f64 {
         match self.contrast.over {
-            Aggregate::Cells => f64::from(u8::from(sample.side == 0)),
+            Aggregate::Cells | Aggregate::Beyond(_) => f64::from(u8::from(sample.side == 0)),
             Aggregate::Doublings(flag) => self.number(sample.cell, flag).log2(),
         }
     }
@@ -405,7 +434,7 @@ impl ClaimQuantity<'_> {
     /// Learning rates at which a set of cells is compared: those that all its mixers tried in all its cells. `None` for
     /// any.
     fn rates(&self, set: &[(f64, &StudyCell)]) -> Option<Vec<f64>> {
-        if self.claim.task.rates == RateRule::Own {
+        if self.claim.task.rates == RateRule::Own || !self.contrast.rates.is_empty() {
             return None;
         }
         let sides = set.iter().flat_map(|(_, cell)| {

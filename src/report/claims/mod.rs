@@ -16,6 +16,7 @@ mod table;
 pub use judge::Verdict;
 pub use table::{Claim, CLAIMS};
 
+use super::figures::holds;
 use super::presets::PresetsOf;
 use super::score::{GroupStatus, RateChoice};
 use super::stats::{holm, ALPHA};
@@ -26,7 +27,7 @@ use judge::{levels, tests, Test};
 use need::NeededRuns;
 use std::collections::{BTreeMap, BTreeSet};
 use study::{studies, Study, StudyCell, StudyKey};
-use table::Holds;
+use table::{Aggregate, Holds};
 
 /// One claim, judged in one study.
 struct Judgement<'a> {
@@ -58,7 +59,9 @@ pub fn claims(rows: &[Record], presets: PresetsOf, options: &ReportOptions) -> R
         let of_claim: Vec<&RunGroup> = groups
             .iter()
             .filter(|group| {
-                group.record.text(Column::TASK) == claim.task.name && mixers.contains(&group.record.text(Column::MIXER))
+                let run = group.record;
+                let named = run.text(Column::TASK) == claim.task.name && mixers.contains(&run.text(Column::MIXER));
+                named && holds(claim.runs, run)
             })
             .collect();
         used.extend(of_claim.iter().flat_map(|group| &group.runs).map(|run| run.run_id()));
@@ -123,8 +126,14 @@ fn of_studies<'a>(claim: &'static Claim, studies: &[Study<'a>], choice: RateChoi
             Holds::Every => mixers.iter().all(there),
             Holds::Some => mixers.iter().any(there),
         };
-        if !answered && enough {
-            judged.push(judgement(study, study.cells.clone(), false));
+        if answered || !enough {
+            continue;
+        }
+        let judgement = judgement(study, study.cells.clone(), false);
+        // Other sizes lack the cells that a figure of the paper names.
+        let of_figure = claim.contrasts.iter().any(|contrast| matches!(contrast.over, Aggregate::Beyond(_)));
+        if !(of_figure && judgement.tests.is_empty()) {
+            judged.push(judgement);
         }
     }
     judged

@@ -38,7 +38,10 @@ impl Judgement<'_> {
             };
             (FEWEST, reason)
         } else if let Some(seeds) = self.seeds_to_decide() {
-            (seeds, format!("the interval holds both; {seeds} seeds should decide, were they to come out like these"))
+            let reason = format!(
+                "the interval holds both; {seeds} seeds should decide, were they to come out like these, and no other claim judged"
+            );
+            (seeds, reason)
         } else {
             let reason = format!(
                 "the interval holds both, and {MOST} seeds would not decide: the difference is too small to tell"
@@ -85,7 +88,10 @@ impl Judgement<'_> {
                 word => vec![word.to_owned(); count],
             };
         }
-        let known = distinct_rates(self.runs().filter(|run| run.number(Column::LR).is_some()));
+        let mut known = distinct_rates(self.runs().filter(|run| run.number(Column::LR).is_some()));
+        known.extend(self.claim.contrasts.iter().flat_map(|contrast| &contrast.rates));
+        known.sort_by(f64::total_cmp);
+        known.dedup();
         known.iter().map(f64::to_string).collect()
     }
 
@@ -107,15 +113,21 @@ impl Judgement<'_> {
 
     /// Flag of the axis over which a slope or a limit is needed, if it has only one value.
     fn single(&self) -> Option<&'static str> {
-        let mut contrasts = self.claim.contrasts.iter();
-        contrasts.find_map(|contrast| {
-            let flag = match (&contrast.over, &contrast.only) {
-                (Aggregate::Doublings(flag), _) => *flag,
-                (_, Some(CellFilter::Ends(ends))) => ends.iter().find(|(_, end)| *end == AxisEnd::Limit)?.0,
-                _ => return None,
+        let mut flags = self.claim.contrasts.iter().flat_map(|contrast| {
+            let slope = match contrast.over {
+                Aggregate::Doublings(flag) => Some(flag),
+                Aggregate::Cells | Aggregate::Beyond(_) => None,
             };
-            let axis = self.claim.axes.iter().position(|axis| axis.flag == flag)?;
-            (self.values(axis).len() == 1).then_some(flag)
+            let ends = match &contrast.only {
+                Some(CellFilter::Ends(ends)) => &ends[..],
+                _ => &[],
+            };
+            let limits = ends.iter().filter(|(_, end)| *end == AxisEnd::Limit);
+            slope.into_iter().chain(limits.map(|(flag, _)| *flag))
+        });
+        flags.find(|flag| {
+            let axis = self.claim.axes.iter().position(|axis| axis.flag == *flag);
+            axis.is_some_and(|axis| self.values(axis).len() == 1)
         })
     }
 

@@ -207,7 +207,10 @@ fn kind_of<'a>(
     let nearest = Nearest::of(run, presets(run));
     // Settings that presets leave open span the cells, or are the same in all of them, such as n of an RNN.
     let open = |d: &PresetDifference| d.preset.is_empty() && cells.contains(&d.name);
-    let differences = nearest.differences.into_iter().filter(|d| !open(d));
+    // A claim over a setting of mixers, such as heads, compares runs that differ in it.
+    let axes: Vec<&str> = claim.axes.iter().flat_map(|axis| axis.columns).map(|column| column.name()).collect();
+    let spans = |d: &PresetDifference| OF_MIXER.contains(&d.name) && axes.contains(&d.name);
+    let differences = nearest.differences.into_iter().filter(|d| !open(d) && !spans(d));
     let (of_mixer, mut differences): (Vec<_>, Vec<_>) = differences.partition(|d| OF_MIXER.contains(&d.name));
     differences.extend(generated(run).filter(|_| claim.task.released));
     let kind = StudyKey {

@@ -339,6 +339,94 @@ fn a_fall_with_n_counts_where_the_task_is_largest_and_d_smallest() {
 }
 
 #[test]
+fn a_fall_with_n_at_the_largest_d_contradicts_that_none_is_there() {
+    let falls_at = |d: usize| {
+        let mut rows = Rows::new(1000);
+        for mixer in ["softmax", "linear", "normalized", "s6", "ssd"] {
+            rows.grid(mixer, 0..12, |run| ended((run.n, run.d) != (64, d)));
+        }
+        verdict(&judged(&rows.rows), "reduced", "larger-n-is-safe-at-large-d")
+    };
+    assert_eq!(falls_at(64), "supported");
+    assert_eq!(falls_at(128), "not supported");
+}
+
+/// The cells of Figure 2 have n = 128 on the largest task.
+#[test]
+fn a_gap_in_other_cells_is_compared_with_the_gap_in_those_of_figure_2() {
+    let verdict_of = |is_wide: fn(bool) -> bool| {
+        let mut rows = Rows::new(1000);
+        for (mixer, solves) in [("normalized", true), ("linear", false)] {
+            for (size, n) in [((64, 4), 128), ((512, 64), 64), ((512, 64), 128)] {
+                for seed in 0..16 {
+                    let of_figure_2 = (size, n) == ((512, 64), 128);
+                    let solved = solves && (is_wide(of_figure_2) || seed % 2 == 0);
+                    rows.push(Run { mixer, size, d: 64, n, lr: 1e-3, seed }, ended(solved));
+                }
+            }
+        }
+        let report = judged(&rows.rows);
+        verdict(&report, "reduced", "gap-grows-beyond-figure-2")
+    };
+    assert_eq!(verdict_of(|of_figure_2| !of_figure_2), "supported");
+    assert_eq!(verdict_of(|of_figure_2| of_figure_2), "not supported");
+    assert_eq!(verdict_of(|_| true), "undecided");
+}
+
+/// As released SSD has one decay a channel, too.
+#[test]
+fn decays_are_compared_in_the_variants_of_the_text_alone() {
+    let of = |variant: &str| {
+        let mut rows = Rows::new(1000);
+        rows.grid("s6", 0..8, |_| ended(true));
+        rows.grid("ssd", 0..8, |_| ended(true));
+        rows.rows.iter_mut().for_each(|row| row.set(Column::VARIANT, variant));
+        verdict(&judged(&rows.rows), "reduced", "one-decay-is-enough")
+    };
+    assert_eq!(of("paper"), "supported");
+    assert_eq!(of("reference"), "");
+}
+
+#[test]
+fn heads_are_compared_though_they_are_a_setting_of_the_mixer() {
+    let mut rows = Rows::new(1000);
+    for mixer in ["softmax", "linear", "normalized"] {
+        for heads in [1usize, 2, 4] {
+            let before = rows.rows.len();
+            rows.grid(mixer, 0..4, |run| ended(heads > run.seed));
+            rows.rows[before..].iter_mut().for_each(|row| row.set(Column::HEADS, heads));
+        }
+    }
+    let report = judged(&rows.rows);
+    let found = &records(&report, "reduced", "heads-help-by-little")[0];
+    // From one seed of four to all four in two doublings.
+    assert!((found["effect"].as_f64().unwrap() - 0.375).abs() < 1e-9, "{found:?}");
+    assert_eq!(found["verdict"], "not supported", "by much");
+}
+
+#[test]
+fn the_best_rate_is_below_each_other() {
+    let at = |best: f64| {
+        let mut rows = Vec::new();
+        let mut noise = noise("rates", 1);
+        for mixer in ["linear", "normalized", "softmax"] {
+            for (lr, seed) in [3e-4, 1e-3, 3e-3, 1e-2].into_iter().flat_map(|lr| (0..3).map(move |seed| (lr, seed))) {
+                let mut config = text_config();
+                (config.model.mixer, config.seed) = (mixer.to_owned(), seed);
+                let ppl = 15.0 + (lr / best).log10().abs();
+                let mut row = Record::new(&config, &read(ppl + 0.005 * noise()));
+                row.set(Column::LR, lr);
+                row.set(Column::RUN_ID, format!("{:012x}", rows.len()).as_str());
+                rows.push(row);
+            }
+        }
+        verdict(&judged(&rows), "paper", "best-rate-on-text")
+    };
+    assert_eq!(at(3e-3), "supported");
+    assert_eq!(at(1e-3), "not supported");
+}
+
+#[test]
 fn on_par_is_a_matter_of_the_margin() {
     let at = |[s6, normalized]: [f64; 2]| {
         let mut rows = Rows::new(1000);
