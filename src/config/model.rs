@@ -41,6 +41,9 @@ pub struct ModelConfig {
     /// Whether a short convolution precedes every mixer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub short_conv: bool,
+    /// Whether an RMS norm of each head follows the state of every mixer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub state_norm: bool,
     /// Initial values of the mixers' linear maps.
     #[serde(default, skip_serializing_if = "MapInit::is_released")]
     pub map_init: MapInit,

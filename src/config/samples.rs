@@ -17,6 +17,7 @@ pub(crate) fn pythia(mixer: &str, rotary: Rotary) -> ModelConfig {
         positions: false,
         position_embedding: PositionEmbedding::Learnt,
         short_conv: false,
+        state_norm: false,
         map_init: MapInit::Released,
         embed_dropout: 0.0,
         attn_dropout: 0.0,

@@ -452,9 +452,15 @@ pub static SETTINGS: Settings = {
         row("map-init", At::Model("map_init"), OneOf(&["released", "authors"]), Model,
             "Initial values of the mixer's linear maps")
             .more(&[(EVERY, "`released`: those of the model around it; `authors`: those of the mixer's authors, if they have a rule of their \
-                own (mamba, mamba2, ssd-mamba2).")])
+                own (mamba, mamba2, ssd-mamba2, mlstm-block, slstm-block).")])
             .omitted(Neutral("released"))
             .shown(column(Empty, "authors if the mixer's linear maps start by the rule of its authors")),
+        row("state-norm", At::Model("state_norm"), Bool, Model,
+            "Put an RMS norm of each head behind the mixer's state")
+            .more(&[(EVERY, "In front of the output gate and the output map, with a trained gain. Mixers that have a norm there are \
+                refused, as are those whose state no output map reads alone.")])
+            .omitted(Neutral("false"))
+            .shown(column(Empty, "true if an RMS norm of each head follows the mixer's state")),
         row("layout", At::Model("layout"), LAYOUTS, Recipe, "")
             .shown(column(Required, "residual layout of a block")),
         row("state-mixer", At::Model("state_mixer"), STATE_MIXERS, Recipe, "")

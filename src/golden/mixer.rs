@@ -48,6 +48,7 @@ pub(super) fn model_config((entry, variant): (&Entry, &str), sizes: &Object) -> 
         positions: false,
         position_embedding: PositionEmbedding::Learnt,
         short_conv: false,
+        state_norm: false,
         map_init: MapInit::Released,
         embed_dropout: 0.0,
         attn_dropout: 0.0,

@@ -231,6 +231,16 @@ impl Ltv {
     /// The recurrence (11): u `(L, d_model)` to y `(L, d_model)`.
     pub fn run(&self, u: &Tensor) -> Result<Tensor> {
         let v = self.values(u)?;
+        self.read_out(self.outputs_of_states(&v)?, &v, u)
+    }
+
+    /// Outputs of the channels' states, `(L, E)`, along u `(L, d_model)`.
+    pub fn state_outputs(&self, u: &Tensor) -> Result<Tensor> {
+        self.outputs_of_states(&self.values(u)?)
+    }
+
+    /// [`Self::state_outputs`] for the values `(L, E)`.
+    fn outputs_of_states(&self, v: &Tensor) -> Result<Tensor> {
         let (seq_len, channels, states) = self.sizes()?;
         let mut h = Tensor::zeros((channels, states, 1), v.dtype(), v.device())?;
         let mut outputs = Vec::with_capacity(seq_len);
@@ -239,7 +249,7 @@ impl Ltv {
             h = (self.advance(i, &h)? + written.unsqueeze(2)?)?;
             outputs.push((h.squeeze(2)? * self.read.i(i)?)?.sum(1)?);
         }
-        self.read_out(Tensor::stack(&outputs, 0)?, &v, u)
+        Tensor::stack(&outputs, 0)
     }
 
     /// The channels' values `(L, E)` for the input u `(L, d_model)`.

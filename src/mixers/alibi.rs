@@ -3,7 +3,7 @@
 
 use super::attention;
 use super::softmax_attention::{AttentionPattern, SoftmaxAttention};
-use super::{Core, Entry, Family, Gradient, Growth};
+use super::{Core, Entry, Family, Gradient, Growth, StateNormPlace};
 use crate::ops::Pattern;
 use candle_core::Result;
 
@@ -16,6 +16,7 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     multi_head: true,
     expands: true,
+    state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "alibi_attention",
     gradient: &[("bk", Gradient::Cancels)],

@@ -9,6 +9,7 @@
 //! | η | normaliser | `(heads, seq_len)` |
 
 use super::rotary::{RotaryEmbedding, RotaryPositions};
+use super::state_norm::StateNorm;
 use super::{Core, MixerSpec, MixerWork};
 use crate::ltv::{ratios, Ltv};
 use crate::nn::{linear, project, Cx, Map, Params};
@@ -30,6 +31,8 @@ pub(super) struct Projections {
     pub head_dim: usize,
     /// Rotary embedding of queries and keys.
     pub rotary: Option<RotaryEmbedding>,
+    /// RMS norm in front of the output projection.
+    norm: Option<StateNorm>,
     dropout: f64,
     /// Whether dropout of attention without a softmax acts on o instead of the weights, which its recurrent form does not have.
     pub drops_output: bool,
@@ -62,6 +65,7 @@ impl Projections {
             head_features: n / spec.n_heads,
             head_dim: d / spec.n_heads,
             rotary: RotaryEmbedding::new(spec),
+            norm: StateNorm::new(spec, d, params)?,
             dropout: spec.attn_dropout,
             drops_output: spec.drops_output,
         })
@@ -130,11 +134,15 @@ impl Projections {
         ops::causal_attention(qkv, self.n_heads, cx.reach(), weights, mask)
     }
 
-    /// Output projection of o `(.., d)`.
+    /// Output projection of o `(.., d)`, behind its norm if there is one.
     pub fn output(&self, o: &Tensor) -> Result<Tensor> {
+        let o = match &self.norm {
+            Some(norm) => norm.forward(o)?,
+            None => o.clone(),
+        };
         match &self.output {
-            Some((w, b)) => linear(o, w, Some(b)),
-            None => Ok(o.clone()),
+            Some((w, b)) => linear(&o, w, Some(b)),
+            None => Ok(o),
         }
     }
 
@@ -143,7 +151,7 @@ impl Projections {
         self.output(&self.merge(o)?)?.squeeze(1)
     }
 
-    /// System (15), (28) of separable attention along one sequence, for φ, ψ `(1, heads, seq_len, m)` and η `(heads, seq_len)`.
+    /// System (15), (28) of separable attention along one sequence, without the norm, for φ, ψ `(1, heads, seq_len, m)` and η `(heads, seq_len)`.
     pub fn separable(&self, phi: &Tensor, psi: &Tensor, eta: &Tensor) -> Result<Ltv> {
         let eta = eta.t()?.contiguous()?.unsqueeze(2)?; // (seq_len, heads, 1)
         let per_channel = |x: &Tensor| -> Result<Tensor> {

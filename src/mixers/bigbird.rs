@@ -3,7 +3,7 @@
 
 use super::attention;
 use super::softmax_attention::{AttentionPattern, SoftmaxAttention};
-use super::{in_range, Core, Entry, Family, Gradient, Growth, MixerOption, MixerSpec, ReleasedBlock};
+use super::{in_range, Core, Entry, Family, Gradient, Growth, MixerOption, MixerSpec, ReleasedBlock, StateNormPlace};
 use crate::nn::Params;
 use crate::ops::rng::Rng;
 use crate::ops::Pattern;
@@ -45,6 +45,7 @@ pub(super) const ENTRY: Entry = Entry {
             ..MixerOption::DEFAULT
         },
     ],
+    state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "bigbird_attention",
     gradient: &[("bk", Gradient::Cancels)],

@@ -12,7 +12,7 @@
 use super::matrix_state::{head_rms_scale, l2_normalize, work, HeadSizes, RankOne, ScanInputs};
 use super::short_conv::ShortConv;
 use super::state_space::mamba_dt_bias;
-use super::{Entry, Family, Growth, Mixer, MixerSpec, Recurrent, State};
+use super::{Entry, Family, Growth, Mixer, MixerSpec, Recurrent, State, StateNormPlace};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -28,6 +28,7 @@ pub(super) const ENTRY: Entry = Entry {
     multi_head: true,
     expands: true,
     // Zero rows leave the length of a key as it is.
+    state_norm: StateNormPlace::TAKEN,
     growth: Growth::Stacked {
         zeroed: &["win", "conv_b"],
         parts: |name, spec| {

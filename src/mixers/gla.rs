@@ -9,7 +9,7 @@
 
 use super::matrix_state::{head_rms_scale, log_sigmoid, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::rotary::RotaryPositions;
-use super::{in_range, Entry, Family, Growth, MixerOption, MixerSpec};
+use super::{in_range, Entry, Family, Growth, MixerOption, MixerSpec, StateNormPlace};
 use crate::nn::{linear, project, Init, Map, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -29,6 +29,7 @@ pub(super) const ENTRY: Entry = Entry {
         accepts: |v| in_range(v, 1..=4096),
         ..MixerOption::DEFAULT
     }],
+    state_norm: StateNormPlace::TAKEN,
     growth: Growth::Exact { zeroed: &["wq"], scaled: &["wq"] },
     stem: "gla",
     own_init: &["norm"],
@@ -37,7 +38,7 @@ pub(super) const ENTRY: Entry = Entry {
         work.projections += rank(spec) * (spec.d_model + spec.d_state);
         Some(work)
     },
-    build: |spec, params| Ok(Box::new(MatrixMixer(GatedLinearAttention::new(spec, params)?))),
+    build: |spec, params| Ok(Box::new(MatrixMixer::new(GatedLinearAttention::new(spec, params)?, spec, params)?)),
     ..Entry::of(Family::GatedLinear)
 };
 

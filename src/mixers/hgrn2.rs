@@ -7,9 +7,10 @@
 //! | f | forget gate; the key is the input gate 1 - f | `(batch, seq_len, n)` |
 //! | l | lower bound of f, which rises with depth: deeper layers forget less | scalar |
 
-use super::matrix_state::{log_sigmoid, rms_scale, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
+use super::matrix_state::{log_sigmoid, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::rotary::RotaryPositions;
-use super::{Entry, Family, Growth, MixerOption, MixerSpec};
+use super::state_norm::rms_scale;
+use super::{Entry, Family, Growth, MixerOption, MixerSpec, StateNormPlace};
 use crate::nn::{project, Init, Map, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -29,11 +30,12 @@ pub(super) const ENTRY: Entry = Entry {
         accepts: |v| v == "auto" || v.parse().is_ok_and(|l: f64| (0.0..1.0).contains(&l)),
         ..MixerOption::DEFAULT
     }],
+    state_norm: StateNormPlace::TAKEN,
     growth: Growth::Exact { zeroed: &["wq"], scaled: &[] },
     stem: "hgrn2",
     own_init: &["norm"],
     work: |spec| Some(work(spec, 1)),
-    build: |spec, params| Ok(Box::new(MatrixMixer(Hgrn2::new(spec, params)?))),
+    build: |spec, params| Ok(Box::new(MatrixMixer::new(Hgrn2::new(spec, params)?, spec, params)?)),
     ..Entry::of(Family::GatedLinear)
 };
 

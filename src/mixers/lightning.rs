@@ -5,9 +5,10 @@
 //!
 //! The name is that of the tiled algorithm, which computes every mixer with a matrix-valued state here.
 
-use super::matrix_state::{rms_scale, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
+use super::matrix_state::{work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::rotary::RotaryPositions;
-use super::{Entry, Family, Growth, MixerSpec};
+use super::state_norm::rms_scale;
+use super::{Entry, Family, Growth, MixerSpec, StateNormPlace};
 use crate::nn::{project, Map, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -20,10 +21,11 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     multi_head: true,
     expands: true,
+    state_norm: StateNormPlace::TAKEN,
     growth: Growth::Exact { zeroed: &["wq"], scaled: &[] },
     stem: "lightning_attention",
     work: |spec| Some(work(spec, 2)),
-    build: |spec, params| Ok(Box::new(MatrixMixer(Lightning::new(spec, params)?))),
+    build: |spec, params| Ok(Box::new(MatrixMixer::new(Lightning::new(spec, params)?, spec, params)?)),
     ..Entry::of(Family::GatedLinear)
 };
 

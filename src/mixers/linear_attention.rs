@@ -7,7 +7,9 @@
 use super::attention::{accumulate, Projections};
 use super::log_features::{split, LogFeatures, LOW};
 use super::rotary::{RotaryEmbedding, RotaryPositions};
-use super::{attention, Core, Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
+use super::{
+    attention, Core, Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State, StateNormPlace,
+};
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
 use crate::ops::{self, Weights};
@@ -24,6 +26,7 @@ pub(super) const ENTRY: Entry = Entry {
     rotary: true,
     bidirectional: true,
     released: ReleasedBlock::ATTENTION,
+    state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::Limit { zeroed: &["wq", "wk", "bq", "bk"], bias: "bk" },
     stem: "linear_attention",
     work: |spec| Some(attention::work(spec, Core::ChunkedScan)),

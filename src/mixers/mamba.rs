@@ -4,7 +4,9 @@
 
 use super::gated_block::GatedInput;
 use super::state_space::{dt_rank, zero_state, SelectiveProjection, DT_RANK};
-use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
+use super::{
+    Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State, StateNormPlace,
+};
 use crate::ltv::Inner;
 use crate::nn::{linear, Cx, Init, Params, Scheme};
 use crate::ops;
@@ -20,6 +22,7 @@ pub(super) const ENTRY: Entry = Entry {
     widens: true,
     released: ReleasedBlock::STATE_SPACE,
     options: &[DT_RANK],
+    state_norm: StateNormPlace::Free(|spec| spec.inner_width()),
     growth: Growth::STATE_SPACE,
     stem: "mamba",
     authors_init: Some(Scheme::Mamba),
@@ -81,13 +84,16 @@ impl Mixer for Mamba {
         let (inputs, x) = self.selective.project(&ops::silu(&x)?, &Cx::eval())?;
         let gate = ops::silu(&z.squeeze(0)?)?;
         let skip = gate.broadcast_mul(&self.dskip)?;
-        let mut system = inputs.system(None, skip, Some(&self.wout))?;
+        let (mut system, x) = (inputs.system(None, skip, Some(&self.wout))?, x.squeeze(0)?);
+        if let Some(norm) = &self.selective.norm {
+            system = norm.behind(system, &x)?;
+        }
         system.read = system.read.broadcast_mul(&gate.unsqueeze(2)?)?;
         Ok(Some(Inner {
             system,
-            input: x.squeeze(0)?,
+            input: x,
             around: "driven by x = silu(conv4(W_x u)), a shift register of three steps and a nonlinearity before \
-                     it; C_i and D_i hold the gate after it, silu(W_z u), and the output projection",
+                     it; C_i and D_i hold the gate after it, silu(W_z u), the norm if there is one, and the output projection",
         }))
     }
 }

@@ -3,10 +3,12 @@
 //!
 //! y = W_out norm((SSD(x) + D x) ⊙ silu(z)),  x, B, C = silu(conv(W u)),  z = W_z u
 
-use super::matrix_state::rms_scale;
 use super::short_conv::ShortConv;
+use super::state_norm::rms_scale;
 use super::state_space::{mamba_dt_bias, zero_state_like, SsmInputs};
-use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
+use super::{
+    Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State, StateNormPlace,
+};
 use crate::ltv::Inner;
 use crate::nn::{linear, project, Cx, Init, Params, Scheme};
 use crate::ops;
@@ -24,6 +26,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: true,
     released: ReleasedBlock::STATE_SPACE,
+    state_norm: StateNormPlace::TAKEN,
     growth: Growth::Stacked {
         zeroed: &["win", "conv_b"],
         parts: |name, spec| {
@@ -125,6 +128,7 @@ impl Mamba2 {
                 b: slice(width, n)?,
                 c: cx.select(&slice(width + n, n)?)?,
                 x: x.clone(),
+                norm: None,
             },
             x: cx.select(&x)?,
             z,

@@ -12,9 +12,10 @@
 //! | g | log decay, at most 0, per feature or per head | `(batch, seq_len, heads, m or 1)` |
 
 use super::rotary::RotaryPositions;
+use super::state_norm::{self, rms_scale, StateNorm};
 use super::{Core, Mixer, MixerSpec, MixerWork, Recurrent, State};
 use crate::ltv::{Inner, Ltv, OffDiagonal};
-use crate::nn::{linear, Cx, Map};
+use crate::nn::{linear, Cx, Map, Params};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
 
@@ -161,7 +162,12 @@ pub(super) trait MatrixState {
         Ok(None)
     }
 
-    /// Factor of o `(batch, rows, heads, columns)`, `(batch, rows, d)`; `None` stands for 1.
+    /// Normaliser of o `(batch, rows, heads, columns)`, as a factor `(batch, rows, d)`; `None` stands for 1.
+    fn normaliser(&self, _o: &Tensor, _gate: &Self::Gate) -> Result<Option<Tensor>> {
+        Ok(None)
+    }
+
+    /// Factor of the normalised o `(batch, rows, heads, columns)`, `(batch, rows, d)`; `None` stands for 1.
     fn output_scale(&self, o: &Tensor, gate: &Self::Gate) -> Result<Option<Tensor>>;
 
     /// Value projection `(d, d)` and its bias.
@@ -172,17 +178,43 @@ pub(super) trait MatrixState {
 }
 
 /// A [`MatrixState`] as a mixer.
-pub(super) struct MatrixMixer<M>(pub M);
+pub(super) struct MatrixMixer<M> {
+    core: M,
+    /// RMS norm between normaliser and output gate.
+    norm: Option<StateNorm>,
+}
 
 impl<M: MatrixState> MatrixMixer<M> {
+    pub fn new(core: M, spec: &MixerSpec, params: &Params) -> Result<Self> {
+        Ok(Self { core, norm: StateNorm::new(spec, spec.d_model, params)? })
+    }
+
+    /// Factor of the values of o `(batch, rows, heads, columns)`, `(batch, rows, d)`; `None` stands for 1.
+    fn scale(&self, o: &Tensor, gate: &M::Gate) -> Result<Option<Tensor>> {
+        let product = |a: Option<Tensor>, b: Option<Tensor>| match (a, b) {
+            (Some(a), Some(b)) => (a * b).map(Some),
+            (a, b) => Ok(a.or(b)),
+        };
+        let mut scale = self.core.normaliser(o, gate)?;
+        if let Some(norm) = &self.norm {
+            let values = self.values(o)?;
+            let normalised = match &scale {
+                Some(scale) => (values * scale)?,
+                None => values,
+            };
+            scale = product(Some(norm.scale(&normalised)?), scale)?;
+        }
+        product(self.core.output_scale(o, gate)?, scale)
+    }
+
     /// y `(batch, rows, d)` for o `(batch, rows, heads, columns)`.
     fn readout(&self, o: &Tensor, gate: &M::Gate) -> Result<Tensor> {
         let values = self.values(o)?;
-        let scaled = match self.0.output_scale(o, gate)? {
+        let scaled = match self.scale(o, gate)? {
             Some(scale) => (values * scale)?,
             None => values,
         };
-        match self.0.output() {
+        match self.core.output() {
             Some((w, b)) => linear(&scaled, w, b),
             None => Ok(scaled),
         }
@@ -190,23 +222,23 @@ impl<M: MatrixState> MatrixMixer<M> {
 
     /// The columns of o that hold values, `(batch, rows, d)`.
     fn values(&self, o: &Tensor) -> Result<Tensor> {
-        let values = self.0.sizes().values;
+        let values = self.core.sizes().values;
         o.narrow(D::Minus1, 0, values)?.contiguous()?.flatten_from(2)
     }
 
     /// The system along u `(seq_len, d)`.
     fn system(&self, u: &Tensor) -> Result<Ltv> {
-        let (sizes, cx) = (self.0.sizes(), Cx::eval());
-        let (inputs, gate) = self.0.project(&u.unsqueeze(0)?, &RotaryPositions::Sequence(&cx))?;
+        let (sizes, cx) = (self.core.sizes(), Cx::eval());
+        let (inputs, gate) = self.core.project(&u.unsqueeze(0)?, &RotaryPositions::Sequence(&cx))?;
         let o = inputs.scan(&cx)?;
         let mut system = inputs.system(sizes)?;
-        if let Some(scale) = self.0.output_scale(&o, &gate)? {
+        if let Some(scale) = self.scale(&o, &gate)? {
             let scale = scale.squeeze(0)?.unsqueeze(2)?; // (seq_len, d, 1)
             system.read = system.read.broadcast_mul(&scale)?;
         }
-        let (value, bias) = self.0.value();
-        let output = self.0.output();
-        let gate = self.0.gate(&u.unsqueeze(0)?)?;
+        let (value, bias) = self.core.value();
+        let output = self.core.output();
+        let gate = self.core.gate(&u.unsqueeze(0)?)?;
         let gate = gate.map(|gate| sizes.per_channel(&gate.unsqueeze(3)?)?.squeeze(2));
         Ok(Ltv {
             gate: gate.transpose()?,
@@ -223,12 +255,12 @@ impl<M: MatrixState> MatrixMixer<M> {
 
 impl<M: MatrixState> Mixer for MatrixMixer<M> {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (inputs, gate) = self.0.project(u, &RotaryPositions::Sequence(cx))?;
+        let (inputs, gate) = self.core.project(u, &RotaryPositions::Sequence(cx))?;
         self.readout(&inputs.scan(cx)?, &gate)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        self.0.sizes().state_size()
+        self.core.sizes().state_size()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -236,15 +268,16 @@ impl<M: MatrixState> Mixer for MatrixMixer<M> {
     }
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        match M::AROUND {
-            None => self.system(u).map(Some),
-            Some(_) => Ok(None),
+        match (M::AROUND, &self.norm) {
+            (None, None) => self.system(u).map(Some),
+            _ => Ok(None),
         }
     }
 
     fn inner(&self, u: &Tensor) -> Result<Option<Inner>> {
         let Some(around) = M::AROUND else {
-            return Ok(None);
+            let normed = || Ok(Inner { system: self.system(u)?, input: u.clone(), around: state_norm::AROUND });
+            return self.norm.as_ref().map(|_| normed()).transpose();
         };
         let mut system = self.system(u)?;
         // The inner system starts behind the value projection.
@@ -260,20 +293,15 @@ impl<M: MatrixState> Mixer for MatrixMixer<M> {
 impl<M: MatrixState> Recurrent for MatrixMixer<M> {
     /// S `(batch, heads, m, columns)`.
     fn init(&self, batch: usize) -> Result<State> {
-        let (w, _) = self.0.value();
-        Ok(State(vec![self.0.sizes().zero_state(batch, w)?]))
+        let (w, _) = self.core.value();
+        Ok(State(vec![self.core.sizes().zero_state(batch, w)?]))
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
-        let (inputs, gate) = self.0.project(&x_t.unsqueeze(1)?, &RotaryPositions::Token(at))?;
+        let (inputs, gate) = self.core.project(&x_t.unsqueeze(1)?, &RotaryPositions::Token(at))?;
         let o = inputs.step(state)?;
         self.readout(&o, &gate)?.squeeze(1)
     }
-}
-
-/// 1/√(mean(x²) + ε) over the last axis, which stays with size 1: the scale of an RMS norm.
-pub(super) fn rms_scale(x: &Tensor, eps: f64) -> Result<Tensor> {
-    (x.sqr()?.mean_keepdim(D::Minus1)? + eps)?.sqrt()?.recip()
 }
 
 /// [`rms_scale`] of each head of o `(batch, rows, heads, e)`, repeated for its channels: `(batch, rows, d)`.

@@ -12,7 +12,7 @@
 use super::matrix_state::{log_sigmoid, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::rotary::RotaryPositions;
 use super::running_max::running_max;
-use super::{Entry, Family, Growth, MixerSpec};
+use super::{Entry, Family, Growth, MixerSpec, StateNormPlace};
 use crate::nn::{linear, project, Init, Map, Params};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
@@ -25,6 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     multi_head: true,
     expands: true,
+    state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::Exact { zeroed: &["wq", "bq"], scaled: &["wk"] },
     stem: "mlstm",
     own_init: &["bf", "bi", "wf", "wi"],
@@ -33,7 +34,7 @@ pub(super) const ENTRY: Entry = Entry {
         work.projections += 2 * spec.n_heads * spec.d_model;
         Some(work)
     },
-    build: |spec, params| Ok(Box::new(MatrixMixer(MLstm::new(spec, params)?))),
+    build: |spec, params| Ok(Box::new(MatrixMixer::new(MLstm::new(spec, params)?, spec, params)?)),
     ..Entry::of(Family::Recurrent)
 };
 
@@ -150,14 +151,17 @@ impl MatrixState for MLstm {
         log_i.exp().map(Some)
     }
 
-    fn output_scale(&self, o: &Tensor, readout: &MLstmReadout) -> Result<Option<Tensor>> {
+    fn normaliser(&self, o: &Tensor, readout: &MLstmReadout) -> Result<Option<Tensor>> {
         let HeadSizes { heads, values, .. } = self.sizes;
-        let gate = ops::sigmoid(&readout.o)?;
         let n_q = o.narrow(D::Minus1, values, 1)?.squeeze(D::Minus1)?; // (batch, rows, heads)
         let scale = n_q.abs()?.maximum(&readout.floor)?.recip()?.unsqueeze(3)?;
         let (batch, rows, ..) = o.dims4()?;
         let scale = scale.broadcast_as((batch, rows, heads, values))?.contiguous()?;
-        (gate * scale.flatten_from(2)?).map(Some)
+        scale.flatten_from(2).map(Some)
+    }
+
+    fn output_scale(&self, _o: &Tensor, readout: &MLstmReadout) -> Result<Option<Tensor>> {
+        ops::sigmoid(&readout.o).map(Some)
     }
 
     fn value(&self) -> Map<'_> {

@@ -67,6 +67,7 @@ mod spatten;
 mod spec;
 mod ssd;
 mod ssd_mamba2;
+mod state_norm;
 mod state_space;
 mod t5_bias;
 mod taylor_attention;
@@ -75,13 +76,15 @@ mod ttt_linear;
 mod work;
 
 use crate::config::{Layout, MapInit, ModelConfig, Protocol, Rotary, StateMixer};
-use crate::error;
+use crate::error::{self, refuse};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{Cx, Params, Scheme};
 use candle_core::{Result, Tensor};
 use convolved::Convolved;
 pub(crate) use softmax_attention::{GPT_NEOX, SOFTMAX};
 pub use spec::{MixerSpec, RotarySpec};
+pub use state_norm::StateNormPlace;
+use state_norm::{Normed, StateNorm};
 use std::borrow::Cow;
 pub use work::{Core, MixerWork};
 
@@ -162,6 +165,8 @@ pub struct Entry {
     pub rotary: bool,
     /// Whether its queries may attend to later keys, where a task allows it: attention that is causal only by the range of its sum.
     pub bidirectional: bool,
+    /// Place for an RMS norm behind its state, `--state-norm`.
+    pub state_norm: StateNormPlace,
     /// Family, by which recipes and reports group mixers.
     pub family: Family,
     /// Block around it in the released MQAR configs.
@@ -392,6 +397,19 @@ pub fn find(name: &str) -> error::Result<&'static Entry> {
         .ok_or_else(|| error::unknown_value("--mixer", "mixer", name, MIXERS.iter().map(|e| e.name)))
 }
 
+/// Error if `--state-norm` asks for a norm behind the state of a mixer that takes none.
+pub fn check_state_norm(entry: &Entry, model: &ModelConfig) -> error::Result<()> {
+    let StateNormPlace::No(why) = entry.state_norm else {
+        return Ok(());
+    };
+    if !model.state_norm {
+        return Ok(());
+    }
+    let free = MIXERS.iter().filter(|entry| matches!(entry.state_norm, StateNormPlace::Free(_)));
+    let free: Vec<&str> = free.map(|entry| entry.name).collect();
+    refuse!(flag "--state-norm" = true, "mixer `{}` {why}: it must be false; these mixers take one: {}", entry.name, free.join(", "))
+}
+
 /// Mixer of layer `layer`, from 0, and the model as if all its layers had this mixer.
 pub fn of_layer(model: &ModelConfig, layer: usize) -> error::Result<(&'static Entry, Cow<'_, ModelConfig>)> {
     let Some(hybrid) = &model.hybrid else {
@@ -452,6 +470,7 @@ impl Entry {
             widens: false,
             rotary: false,
             bidirectional: false,
+            state_norm: StateNormPlace::MISSING,
             family,
             released: ReleasedBlock::WITHOUT_POSITIONS,
             options: &[],
@@ -478,6 +497,14 @@ impl Entry {
             None => params,
         };
         let mixer = (self.build)(&spec, &params)?;
+        let norm = match self.state_norm {
+            StateNormPlace::Free(width) => StateNorm::new(&spec, width(&spec), &params)?,
+            StateNormPlace::No(_) => None,
+        };
+        let mixer = match norm {
+            Some(norm) => Box::new(Normed { mixer, norm }),
+            None => mixer,
+        };
         Ok(match spec.short_conv {
             true => Box::new(Convolved::new(mixer, spec.d_model, &params)?),
             false => mixer,

@@ -7,7 +7,9 @@
 
 use super::attention::{accumulate, Projections};
 use super::rotary::RotaryPositions;
-use super::{attention, Core, Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
+use super::{
+    attention, Core, Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State, StateNormPlace,
+};
 use crate::config::StateMixer;
 use crate::ltv::Ltv;
 use crate::nn::{linear, Cx, Params};
@@ -27,6 +29,7 @@ pub(super) const EXP: Entry = Entry {
     bidirectional: true,
     // Unlike other attention mixers, its released config keeps the MLP of the block.
     released: ReleasedBlock { state_mixer: StateMixer::Mlp, ..ReleasedBlock::ATTENTION },
+    state_norm: StateNormPlace::No("divides each head by a number, which a norm of the head takes out again"),
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &[] },
     stem: "normalized_attention_exp",
     uncounted: &["wn"],
@@ -59,6 +62,7 @@ pub(super) const GENERALIZED: Entry = Entry {
     equation: "o_i = Σ_j (q_i·k_j) v_j",
     cite: "(17)",
     released: ReleasedBlock::ATTENTION,
+    state_norm: StateNormPlace::OF_WIDTH_D,
     stem: "generalized_linear_attention_none",
     uncounted: &[],
     build: |spec, params| build(spec, params, None),

@@ -16,6 +16,7 @@ use super::log_features::LogFeatures;
 use super::rotary::RotaryPositions;
 use super::{
     attention, in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, ReleasedBlock, State,
+    StateNormPlace,
 };
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
@@ -41,6 +42,7 @@ pub(super) const ENTRY: Entry = Entry {
         accepts: |v| v == "auto" || in_range(v, 1..=1 << 16),
         ..MixerOption::DEFAULT
     }],
+    state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::No("its random features depend on all m elements of a query, so that they change with n"),
     stem: "performer_attention",
     work: |spec| {

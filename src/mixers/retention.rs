@@ -4,7 +4,7 @@
 
 use super::matrix_state::{work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::rotary::RotaryPositions;
-use super::{Entry, Family, Growth, MixerSpec};
+use super::{Entry, Family, Growth, MixerSpec, StateNormPlace};
 use crate::nn::{project, Map, Params};
 use candle_core::{Result, Tensor};
 
@@ -16,10 +16,11 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     multi_head: true,
     expands: true,
+    state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::Exact { zeroed: &["wq"], scaled: &["wq"] },
     stem: "retention",
     work: |spec| Some(work(spec, 0)),
-    build: |spec, params| Ok(Box::new(MatrixMixer(Retention::new(spec, params)?))),
+    build: |spec, params| Ok(Box::new(MatrixMixer::new(Retention::new(spec, params)?, spec, params)?)),
     ..Entry::of(Family::GatedLinear)
 };
 

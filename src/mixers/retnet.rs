@@ -7,7 +7,7 @@
 use super::matrix_state::{head_rms_scale, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::retention::log_decays;
 use super::rotary::{RotaryEmbedding, RotaryPositions};
-use super::{Entry, Family, Growth, MixerSpec};
+use super::{Entry, Family, Growth, MixerSpec, StateNormPlace};
 use crate::nn::{project, Map, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -21,10 +21,11 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     multi_head: true,
     expands: true,
+    state_norm: StateNormPlace::TAKEN,
     growth: Growth::No("the angles of its rotation depend on n"),
     stem: "retnet",
     work: |spec| Some(work(spec, 2)),
-    build: |spec, params| Ok(Box::new(MatrixMixer(RetNet::new(spec, params)?))),
+    build: |spec, params| Ok(Box::new(MatrixMixer::new(RetNet::new(spec, params)?, spec, params)?)),
     ..Entry::of(Family::GatedLinear)
 };
 

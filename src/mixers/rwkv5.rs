@@ -12,7 +12,7 @@
 
 use super::matrix_state::{head_norm, work, HeadSizes};
 use super::token_shift::{lerp, zero_shift};
-use super::{in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State};
+use super::{in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State, StateNormPlace};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
@@ -26,6 +26,7 @@ pub(super) const EAGLE: Entry = Entry {
     heads: true,
     multi_head: true,
     expands: true,
+    state_norm: StateNormPlace::TAKEN,
     growth: Growth::Exact { zeroed: &["wr"], scaled: &[] },
     stem: "rwkv5",
     own_init: &["bnorm", "bonus", "bw", "mu_g", "mu_k", "mu_r", "mu_v", "norm"],

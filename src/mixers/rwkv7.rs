@@ -14,7 +14,7 @@
 
 use super::matrix_state::{head_norm, l2_normalize, work, HeadSizes, RankOne, ScanInputs};
 use super::token_shift::{lerp, zero_shift};
-use super::{in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State};
+use super::{in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State, StateNormPlace};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
@@ -35,6 +35,7 @@ pub(super) const ENTRY: Entry = Entry {
         ..MixerOption::DEFAULT
     }],
     // Zero rows leave the length of a key as it is, and write nothing to the new rows of the state.
+    state_norm: StateNormPlace::TAKEN,
     growth: Growth::Exact { zeroed: &["wk"], scaled: &[] },
     stem: "rwkv7",
     own_init: &[

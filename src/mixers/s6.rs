@@ -2,7 +2,7 @@
 //! own decay. The recurrence and its symbols are those of [`state_space`](super::state_space), with x = u.
 
 use super::state_space::{dt_rank, OutputHead, SelectiveProjection, SsmInputs, SsmMixer, DT_INIT, DT_RANK};
-use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
+use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, ReleasedBlock, StateNormPlace};
 use crate::config::Protocol;
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
@@ -27,6 +27,7 @@ pub(super) const ENTRY: Entry = Entry {
         },
         DT_RANK,
     ],
+    state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::STATE_SPACE,
     stem: "s6",
     own_init: &["a_log", "bdt", "dskip"],

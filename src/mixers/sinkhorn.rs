@@ -6,7 +6,7 @@ use super::attention::{self, Projections};
 use super::rotary::RotaryPositions;
 use super::{
     in_range, Core, Entry, Family, Gradient, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
-    ReleasedBlock, State,
+    ReleasedBlock, State, StateNormPlace,
 };
 use crate::nn::{linear, Cx, Params};
 use crate::ops::{self, Weights};
@@ -39,6 +39,7 @@ pub(super) const ENTRY: Entry = Entry {
             ..MixerOption::DEFAULT
         },
     ],
+    state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk", "wsq", "wsk"], scaled: &["wq", "bq", "wsq"] },
     stem: "sinkhorn",
     uncounted: &["wsk", "wsq"],

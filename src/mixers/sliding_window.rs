@@ -2,7 +2,7 @@
 
 use super::attention;
 use super::softmax_attention::{AttentionPattern, SoftmaxAttention};
-use super::{in_range, Core, Entry, Family, Gradient, Growth, MixerOption, MixerSpec, ReleasedBlock};
+use super::{in_range, Core, Entry, Family, Gradient, Growth, MixerOption, MixerSpec, ReleasedBlock, StateNormPlace};
 use crate::ops::Pattern;
 use candle_core::Result;
 
@@ -24,6 +24,7 @@ pub(super) const ENTRY: Entry = Entry {
         short: Some("3"),
         ..MixerOption::DEFAULT
     }],
+    state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "sliding_window_attention",
     gradient: &[("bk", Gradient::Cancels)],

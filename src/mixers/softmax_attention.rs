@@ -2,7 +2,9 @@
 
 use super::attention::Projections;
 use super::rotary::RotaryPositions;
-use super::{attention, Core, Entry, Family, Gradient, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
+use super::{
+    attention, Core, Entry, Family, Gradient, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State, StateNormPlace,
+};
 use crate::nn::{Cx, Params};
 use crate::ops::{self, Pattern};
 use candle_core::{Result, Tensor};
@@ -18,6 +20,7 @@ pub(super) const ENTRY: Entry = Entry {
     rotary: true,
     bidirectional: true,
     released: ReleasedBlock::ATTENTION,
+    state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "softmax_attention",
     gradient: &[("bk", Gradient::Cancels)],

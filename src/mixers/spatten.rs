@@ -5,7 +5,10 @@
 
 use super::attention::{self, Projections};
 use super::rotary::RotaryPositions;
-use super::{Core, Entry, Family, Gradient, Growth, Mixer, MixerOption, MixerSpec, Recurrent, ReleasedBlock, State};
+use super::{
+    Core, Entry, Family, Gradient, Growth, Mixer, MixerOption, MixerSpec, Recurrent, ReleasedBlock, State,
+    StateNormPlace,
+};
 use crate::nn::{Cx, Params};
 use crate::ops::Weights;
 use candle_core::{bail, DType, Result, Tensor, D};
@@ -37,6 +40,7 @@ pub(super) const ENTRY: Entry = Entry {
             ..MixerOption::DEFAULT
         },
     ],
+    state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "spatten",
     gradient: &[("bk", Gradient::Cancels)],

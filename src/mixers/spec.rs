@@ -35,6 +35,8 @@ pub struct MixerSpec<'a> {
     pub bidirectional: bool,
     /// Whether a short convolution precedes the mixer.
     pub short_conv: bool,
+    /// Whether an RMS norm of each head follows the state.
+    pub state_norm: bool,
     /// Initial values of linear maps.
     pub map_init: MapInit,
     /// Standard deviation of initial weights of projections from the residual stream.
@@ -90,6 +92,7 @@ impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
             drops_output: model.classifier.is_some(),
             bidirectional: model.is_bidirectional(),
             short_conv: model.short_conv,
+            state_norm: model.state_norm,
             map_init: model.map_init,
             input_std,
             output_std,

@@ -4,8 +4,9 @@
 //! S6: the two mixers differ in Λ alone. The variant `reference` is what the released code trains: the projection to Δ has a bias
 //! per channel, so that each channel has its own decay. The core of Mamba-2 is `ssd-mamba2`.
 
+use super::state_norm::StateNorm;
 use super::state_space::{dt_bias, OutputHead, SsmInputs, SsmMixer, DT_INIT};
-use super::{Core, Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock};
+use super::{Core, Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock, StateNormPlace};
 use crate::ltv::Ltv;
 use crate::nn::{project, Cx, Init, Params};
 use crate::ops;
@@ -20,6 +21,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     released: ReleasedBlock::STATE_SPACE,
     options: &[DT_INIT],
+    state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::STATE_SPACE,
     stem: "ssd",
     own_init: &["a_log", "bdt", "dskip"],
@@ -40,6 +42,7 @@ struct ReleasedSsd {
     wc: Tensor,
     /// ln(-A), `(1)`.
     a_log: Tensor,
+    norm: Option<StateNorm>,
     head: OutputHead,
 }
 
@@ -56,6 +59,7 @@ impl ReleasedSsd {
             wb: params.weight("wb", (n, d), spec.input_std)?,
             wc: params.weight("wc", (n, d), spec.input_std)?,
             a_log: params.get("a_log", 1, Init::Constant(0.0))?,
+            norm: StateNorm::new(spec, d, params)?,
             head: OutputHead::new(spec, params)?,
         })
     }
@@ -76,6 +80,7 @@ impl SsmMixer for ReleasedSsd {
             a: self.a_log.exp()?.neg()?.broadcast_as((d, 1))?,
             b: maps.all[1].clone(),
             c: maps.queried[0].clone(),
+            norm: self.norm.clone(),
         };
         Ok((inputs, maps.selected))
     }

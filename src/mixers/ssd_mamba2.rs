@@ -1,8 +1,9 @@
 //! SSD, the core of Mamba-2 (Dao & Gu 2024): one scalar decay per head and token. With one head Λ_i is the scalar times the
 //! identity of section 4.2. The recurrence and its symbols are those of [`state_space`](super::state_space), with x = W_x u.
 
+use super::state_norm::StateNorm;
 use super::state_space::{mamba_dt_bias, SsmInputs, SsmMixer};
-use super::{Core, Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock};
+use super::{Core, Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock, StateNormPlace};
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params, Scheme};
 use crate::ops;
@@ -18,6 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     multi_head: true,
     expands: true,
     released: ReleasedBlock::STATE_SPACE,
+    state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::STATE_SPACE,
     stem: "ssd",
     authors_init: Some(Scheme::Mamba),
@@ -43,6 +45,7 @@ struct SsdMamba2 {
     /// D, `(heads)`.
     dskip: Tensor,
     wout: Tensor,
+    norm: Option<StateNorm>,
     head_dim: usize,
 }
 
@@ -59,6 +62,7 @@ impl SsdMamba2 {
             a_log: params.get("a_log", heads, Init::Each(&a_log))?,
             dskip: params.get("dskip", heads, Init::Constant(1.0))?,
             wout: params.weight("wout", (d, d), spec.output_std)?,
+            norm: StateNorm::new(spec, d, params)?,
             head_dim: d / heads,
         })
     }
@@ -87,6 +91,7 @@ impl SsmMixer for SsdMamba2 {
             a: self.per_channel(&a)?.unsqueeze(1)?,
             b: maps.all[2].clone(),
             c: maps.queried[0].clone(),
+            norm: self.norm.clone(),
         };
         let x = cx.select(&inputs.x)?;
         Ok((inputs, x))

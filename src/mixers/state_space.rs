@@ -9,6 +9,7 @@
 //! | A | continuous-time decay, negative; one per channel in SSD | `(E, n)`, `(E, 1)` |
 //! | B, C | input and output vectors | `(batch, seq_len, n)` |
 
+use super::state_norm::StateNorm;
 use super::{Mixer, MixerOption, MixerSpec, Recurrent, State};
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -28,16 +29,26 @@ pub(super) struct SsmInputs {
     pub b: Tensor,
     /// Output vector C, `(batch, rows, n)`.
     pub c: Tensor,
+    /// RMS norm of o.
+    pub norm: Option<StateNorm>,
 }
 
 impl SsmInputs {
     /// o `(batch, rows, E)` at the positions that `cx` selects: by a selective scan where every state has its own decay, by chunked
     /// matrix products (SSD) where the states of a channel share one.
     pub fn scan(&self, cx: &Cx) -> Result<Tensor> {
-        let (Self { x, delta, a, b, c }, at) = (self, cx.rows().map(|rows| &rows.positions));
-        match a.dim(1)? {
-            1 => ops::ssd(x, delta, &a.squeeze(1)?, b, c, at),
-            _ => ops::selective_scan(x, delta, a, b, c, at),
+        let (Self { x, delta, a, b, c, .. }, at) = (self, cx.rows().map(|rows| &rows.positions));
+        self.normed(match a.dim(1)? {
+            1 => ops::ssd(x, delta, &a.squeeze(1)?, b, c, at)?,
+            _ => ops::selective_scan(x, delta, a, b, c, at)?,
+        })
+    }
+
+    /// o `(batch, rows, E)` behind its norm, if there is one.
+    fn normed(&self, o: Tensor) -> Result<Tensor> {
+        match &self.norm {
+            Some(norm) => norm.forward(&o),
+            None => Ok(o),
         }
     }
 
@@ -51,10 +62,10 @@ impl SsmInputs {
         let h = (state.0[0].broadcast_mul(&a_bar)? + bx)?;
         let o = h.broadcast_mul(&row(&self.c)?)?.sum(D::Minus1)?.unsqueeze(1)?;
         *state = State(vec![h]);
-        Ok(o)
+        self.normed(o)
     }
 
-    /// The system (19) along one sequence, where x = `value` · u and `skip` `(seq_len, E)` is the diagonal of D.
+    /// The system (19) along one sequence, without the norm, where x = `value` · u and `skip` `(seq_len, E)` is the diagonal of D.
     pub fn system(&self, value: Option<&Tensor>, skip: Tensor, output: Option<&Tensor>) -> Result<Ltv> {
         let gate = self.delta.squeeze(0)?; // (seq_len, E)
         let delta = gate.unsqueeze(2)?;
@@ -213,6 +224,7 @@ pub(super) struct SelectiveProjection {
     wc: Tensor,
     /// ln(-A), `(E, n)`.
     a_log: Tensor,
+    pub norm: Option<StateNorm>,
 }
 
 impl SelectiveProjection {
@@ -237,6 +249,7 @@ impl SelectiveProjection {
             wb: params.weight("wb", (n, width), spec.input_std)?,
             wc: params.weight("wc", (n, width), spec.input_std)?,
             a_log: params.get("a_log", (width, n), Init::Each(&a_log))?,
+            norm: StateNorm::new(spec, width, params)?,
         })
     }
 
@@ -250,6 +263,7 @@ impl SelectiveProjection {
             a: self.a_log.exp()?.neg()?,
             b: maps.all[1].clone(),
             c: maps.queried[0].clone(),
+            norm: self.norm.clone(),
         };
         Ok((inputs, maps.selected))
     }

@@ -3,7 +3,7 @@
 
 use super::attention;
 use super::softmax_attention::{AttentionPattern, SoftmaxAttention};
-use super::{Core, Entry, Family, Gradient, Growth, MixerSpec};
+use super::{Core, Entry, Family, Gradient, Growth, MixerSpec, StateNormPlace};
 use crate::nn::{Init, Params};
 use crate::ops::{self, Pattern};
 use candle_core::{Result, Tensor};
@@ -17,6 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     multi_head: true,
     expands: true,
+    state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "t5_bias",
     own_init: &["bias"],

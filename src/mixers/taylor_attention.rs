@@ -7,7 +7,7 @@
 //! TaylorShift (Nauen et al. 2024) has the same polynomial, but with normalised queries and keys and a learnt temperature.
 
 use super::linear_attention::{FeatureMap, LinearAttention};
-use super::{attention, Core, Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock};
+use super::{attention, Core, Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock, StateNormPlace};
 use crate::ltv::lemmas::Monomials;
 use candle_core::{Device, Result, Tensor};
 
@@ -29,6 +29,7 @@ pub(super) const ENTRY: Entry = Entry {
         accepts: |v| matches!(v, "2" | "4" | "6" | "8"),
         ..MixerOption::DEFAULT
     }],
+    state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "taylor_attention",
     work: |spec| {

@@ -15,7 +15,9 @@
 
 use super::attention::accumulate;
 use super::rotary::RotaryEmbedding;
-use super::{in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State};
+use super::{
+    in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State, StateNormPlace,
+};
 use crate::nn::{linear, linears, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
@@ -35,6 +37,7 @@ pub(super) const ENTRY: Entry = Entry {
         short: Some("3"),
         ..MixerOption::DEFAULT
     }],
+    state_norm: StateNormPlace::TAKEN,
     growth: Growth::No("it has no state expansion"),
     stem: "ttt_linear",
     own_init: &["binner", "bnorm", "bpost", "inner", "norm", "post", "steps"],

@@ -74,6 +74,7 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     }
     for (entry, model, _) in mixers::of_model(&config.model)? {
         entry.check_sizes(&*model)?;
+        mixers::check_state_norm(entry, &model)?;
     }
     Ok(Resolved {
         explained: explained(draft, &options, &config.model.options),
@@ -217,6 +218,7 @@ fn leave_out(draft: &mut Draft) -> Option<usize> {
     let has_rule = draft.entry.authors_init.is_some() || set.hybrid.get().is_some();
     set.map_init.record(set.map_init.get().filter(|init| has_rule && *init == MapInit::Authors));
     set.short_conv.record(set.short_conv.get().filter(|precedes| *precedes));
+    set.state_norm.record(set.state_norm.get().filter(|follows| *follows));
     // Language models always state it.
     let says_decay = draft.task.objective.is_language_model();
     set.decay.record(set.decay.get().filter(|decay| says_decay || *decay != Decay::All));

@@ -48,7 +48,7 @@ columns! {
     BETA1 "beta1", BETA2 "beta2", EPS "eps", CLIP "clip", DECAY "decay", HYBRID "hybrid", TEST_SEQ_LEN "test_seq_len",
     COPY_TOKENS "copy_tokens", KEY_TOKENS "key_tokens", OVERWRITES "overwrites", PASSES "passes",
     POSITION_EMBEDDING "position_embedding", BIDIRECTIONAL "bidirectional", SOURCE_DIGEST "source_digest",
-    SHORT_CONV "short_conv", MAP_INIT "map_init", FRESH_EXAMPLES "fresh_examples",
+    SHORT_CONV "short_conv", MAP_INIT "map_init", STATE_NORM "state_norm", FRESH_EXAMPLES "fresh_examples",
     // End of the run.
     STATUS "status", OUTCOME "outcome", REASON "reason", CAUSE "cause",
     // Metrics.

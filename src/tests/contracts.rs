@@ -11,7 +11,8 @@ const LENGTHS: [usize; 3] = [1, 7, 33];
 
 /// Calls `claim` with every mixer, input batch and length.
 fn for_each(claim: impl Fn(&Case, usize, usize)) {
-    for case in Case::all().into_iter().chain(Case::convolved()) {
+    let others = [Case::convolved(), Case::normed()];
+    for case in Case::all().into_iter().chain(others.into_iter().flatten()) {
         for seq_len in LENGTHS {
             for batch in [1, 3] {
                 claim(&case, batch, seq_len);
@@ -142,7 +143,8 @@ fn claimed_width(case: &Case) -> Option<(usize, bool)> {
         let around = around.into_iter().flatten().next();
         let formula = around.map_or(claim, |(formula, _)| formula);
         let of_case = variant.is_none_or(|v| v == case.config.variant);
-        (of_case && !claim.starts_with("no (")).then_some((formula, around.is_some() || case.config.short_conv))
+        (of_case && !claim.starts_with("no ("))
+            .then_some((formula, around.is_some() || case.config.short_conv || case.config.state_norm))
     });
     let (formula, inside) = claims.next()?;
     assert!(claims.next().is_none(), "{case}: one claim a variant");
@@ -201,6 +203,20 @@ fn recurrence_and_kernel_of_the_system_are_the_forward_pass() {
         let kernel = distance(&system.apply_kernel(&kernel, &u).unwrap(), &y);
         assert!(kernel <= 1e-9, "{case}, kernel: {kernel:e}");
     });
+}
+
+/// Retention has no output map: its output is what the norm leaves.
+#[test]
+fn a_norm_behind_the_state_gives_every_head_of_every_token_the_same_size() {
+    for case in Case::normed().iter().filter(|case| case.entry.name == "retention") {
+        let (heads, x) = (case.config.n_heads, case.input(2, 9));
+        let normed = case.mixer(&parameters()).forward(&x, &Cx::eval()).unwrap();
+        let by_head = normed.reshape((2 * 9 * heads, 12 / heads)).unwrap();
+        let bare = Case::new(case.entry, "paper", heads).mixer(&parameters()).forward(&x, &Cx::eval()).unwrap();
+        let bare = bare.reshape(by_head.shape()).unwrap();
+        let length = (bare.sqr().unwrap().mean_keepdim(1).unwrap() + 1e-10).unwrap().sqrt().unwrap();
+        assert!(distance(&bare.broadcast_div(&length).unwrap(), &by_head) < 1e-12, "{case}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use dsf::config::{
     InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, PositionEmbedding, Protocol, Rotary, RunConfig,
     StateMixer,
 };
-use dsf::mixers::{Entry, Mixer, MIXERS};
+use dsf::mixers::{Entry, Mixer, StateNormPlace, MIXERS};
 use dsf::nn::Params;
 use dsf::ops::rng::Rng;
 use dsf::recipes;
@@ -92,6 +92,13 @@ impl Case {
         MIXERS.iter().map(of).collect()
     }
 
+    /// Every mixer that takes one with a norm behind its state, in every variant.
+    pub fn normed() -> Vec<Self> {
+        let free = |case: &Self| matches!(case.entry.state_norm, StateNormPlace::Free(_));
+        let normed = |case: Self| Self { config: ModelConfig { state_norm: true, ..case.config }, ..case };
+        Self::all().into_iter().filter(free).map(normed).collect()
+    }
+
     /// Two channels a head turned.
     pub fn turned(&self, rotary: Rotary) -> Self {
         let language = LanguageConfig { mlp_width: 10, rotary, rotary_dims: 2, init: InitScheme::Pythia };
@@ -114,6 +121,7 @@ impl Case {
             positions: false,
             position_embedding: PositionEmbedding::Learnt,
             short_conv: false,
+            state_norm: false,
             map_init: MapInit::Released,
             embed_dropout: 0.0,
             attn_dropout: 0.0,
@@ -148,6 +156,9 @@ impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let c = &self.config;
         write!(f, "{} {}, {} heads", c.mixer, c.variant, c.n_heads)?;
+        if c.state_norm {
+            write!(f, " with a norm behind the state")?;
+        }
         if c.short_conv {
             write!(f, " behind a short convolution")?;
         }
@@ -174,6 +185,7 @@ pub fn pythia(entry: &Entry, variant: &str, rotary: Rotary) -> ModelConfig {
         positions: false,
         position_embedding: PositionEmbedding::Learnt,
         short_conv: false,
+        state_norm: false,
         map_init: MapInit::Released,
         embed_dropout: 0.0,
         attn_dropout: 0.0,

@@ -43,6 +43,7 @@ pub(crate) fn config() -> RunConfig {
             positions: true,
             position_embedding: PositionEmbedding::Learnt,
             short_conv: false,
+            state_norm: false,
             map_init: MapInit::Released,
             embed_dropout: 0.1,
             attn_dropout: 0.1,

@@ -112,6 +112,7 @@ pub(super) fn read(text: &str, place: &str) -> Result<HfShape> {
             positions: false,
             position_embedding: PositionEmbedding::Learnt,
             short_conv: false,
+            state_norm: false,
             map_init: MapInit::Released,
             embed_dropout: 0.0,
             attn_dropout: 0.0,
@@ -148,6 +149,11 @@ pub(super) fn mismatch(model: &ModelConfig) -> Option<String> {
     }
     if model.layout != Layout::Parallel || model.state_mixer != StateMixer::Mlp {
         return Some("the layout is not Pythia's".to_owned());
+    }
+    let around =
+        [(model.short_conv, "a short convolution in front of"), (model.state_norm, "a norm behind the state of")];
+    if let Some((_, what)) = around.iter().find(|(has, _)| *has) {
+        return Some(format!("there is {what} its mixers, but none in GPT-NeoX"));
     }
     if model.d_state != model.d_model {
         return Some(format!(

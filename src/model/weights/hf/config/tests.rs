@@ -123,12 +123,16 @@ fn a_model_that_is_not_gpt_neox_gives_the_reason() {
     paper.variant = "paper".to_owned();
     let mut recall = run("softmax").model;
     recall.language = None;
+    let shifted = ModelConfig { short_conv: true, ..run("softmax").model };
+    let normed = ModelConfig { state_norm: true, ..run("softmax").model };
     let cases = [
         (run("linear").model, "linear"),
         (paper, "variant"),
         (narrow, "width 8"),
         (plain, "rotary"),
         (recall, "dsf wikitext"),
+        (shifted, "convolution"),
+        (normed, "norm"),
     ];
     for (model, why) in cases {
         let found = mismatch(&model).unwrap();
