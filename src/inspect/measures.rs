@@ -426,7 +426,7 @@ impl<'a> MeasurePass<'a> {
             let passed = matrix(direct)?;
             y.iter_mut().zip(&passed).for_each(|(y, map)| *y += dot(map, &u));
         }
-        if let Some(offset) = &system.offset {
+        if let Some(offset) = system.offset_at(row.at)? {
             let offset: Vec<f64> = offset.to_dtype(DType::F64)?.to_vec1()?;
             y.iter_mut().zip(&offset).for_each(|(y, b)| *y += b);
         }

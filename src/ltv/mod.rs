@@ -10,7 +10,7 @@
 
 pub mod lemmas;
 
-use candle_core::{DType, IndexOp, Result, Tensor};
+use candle_core::{DType, IndexOp, Result, Tensor, D};
 
 /// The system (11) along one sequence of L tokens, in factors of L E m numbers: E channels with m states each, N = E m.
 /// State c·m + k is feature k of channel c.
@@ -40,7 +40,7 @@ pub struct Ltv {
     pub output: Option<Tensor>,
     /// Map from the input to the output that bypasses the channels, `(d_model, inputs)`.
     pub direct: Option<Tensor>,
-    /// Bias of the output, `(d_model)`.
+    /// Bias of the output, `(d_model)`, or `(L, d_model)` where it depends on the token.
     pub offset: Option<Tensor>,
 }
 
@@ -205,19 +205,16 @@ impl Ltv {
             self.output(skip.unsqueeze(2)?.broadcast_mul(&self.value()?.unsqueeze(0)?)?)
         };
         let offset = |offset: &Tensor| -> Result<Tensor> {
-            let (rows, inputs) = (offset.dim(0)?, self.inputs()?);
-            let zeros = Tensor::zeros((rows, inputs - 1), offset.dtype(), offset.device())?;
-            Tensor::cat(&[&zeros, &offset.unsqueeze(1)?], 1)
+            let rows = offset.broadcast_as((self.decay.dim(0)?, offset.dim(D::Minus1)?))?.unsqueeze(2)?;
+            let (seq_len, outputs, _) = rows.dims3()?;
+            let zeros = Tensor::zeros((seq_len, outputs, self.inputs()? - 1), offset.dtype(), offset.device())?;
+            Tensor::cat(&[&zeros, &rows], 2)
         };
         let always = |d: &Tensor| -> Result<Tensor> {
             let (rows, inputs) = d.dims2()?;
             d.broadcast_as((self.decay.dim(0)?, rows, inputs))?.contiguous()
         };
-        let parts = [
-            self.skip.as_ref().map(skip),
-            self.direct.as_ref().map(always),
-            self.offset.as_ref().map(|b| always(&offset(b)?)),
-        ];
+        let parts = [self.skip.as_ref().map(skip), self.direct.as_ref().map(always), self.offset.as_ref().map(offset)];
         let mut sum: Option<Tensor> = None;
         for part in parts.into_iter().flatten() {
             sum = Some(match sum {
@@ -226,6 +223,15 @@ impl Ltv {
             });
         }
         Ok(sum)
+    }
+
+    /// The bias of the output at token `at`, `(d_model)`.
+    pub fn offset_at(&self, at: usize) -> Result<Option<Tensor>> {
+        let row = |offset: &Tensor| match offset.rank() {
+            1 => Ok(offset.clone()),
+            _ => offset.i(at),
+        };
+        self.offset.as_ref().map(row).transpose()
     }
 
     /// The recurrence (11): u `(L, d_model)` to y `(L, d_model)`.

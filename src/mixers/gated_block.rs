@@ -42,10 +42,15 @@ impl GatedInput {
 
     /// x `(batch, seq_len, E)`, convolved, and the gate before its activation at the queried positions, `(batch, rows, E)`.
     pub fn project(&self, u: &Tensor, cx: &Cx) -> Result<(Tensor, Tensor)> {
+        let (x, gate) = self.maps(u, cx)?;
+        Ok((self.conv.forward(&x)?, gate))
+    }
+
+    /// [`Self::project`] with x in front of the convolution.
+    pub fn maps(&self, u: &Tensor, cx: &Cx) -> Result<(Tensor, Tensor)> {
         let [input, gate] = self.halves()?;
         let mut maps = project(u, &[(&input, None)], &[(&gate, None)], cx)?;
-        let x = self.conv.forward(&maps.all[0])?;
-        Ok((x, maps.queried.remove(0)))
+        Ok((maps.all.remove(0), maps.queried.remove(0)))
     }
 
     /// [`Self::project`] for one token `(batch, d)`: x and the gate, `(batch, E)` each, and the new window of the convolution.

@@ -311,11 +311,15 @@ pub(super) fn head_rms_scale(o: &Tensor, eps: f64) -> Result<Tensor> {
 }
 
 /// Group norm with one group per head: o `(batch, rows, heads, e)`, weights and biases `(d)`, to `(batch, rows, d)`.
-pub(super) fn head_norm(o: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
+pub(super) fn head_norm(o: &Tensor, weight: &Tensor, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
     let centred = o.broadcast_sub(&o.mean_keepdim(D::Minus1)?)?;
     let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
     let normed = centred.broadcast_div(&(variance + eps)?.sqrt()?)?.flatten_from(2)?;
-    normed.broadcast_mul(&weight.to_dtype(o.dtype())?)?.broadcast_add(&bias.to_dtype(o.dtype())?)
+    let scaled = normed.broadcast_mul(&weight.to_dtype(o.dtype())?)?;
+    match bias {
+        Some(bias) => scaled.broadcast_add(&bias.to_dtype(o.dtype())?),
+        None => Ok(scaled),
+    }
 }
 
 /// x / √(|x|² + ε) along the last axis.

@@ -15,6 +15,7 @@ use super::running_max::running_max;
 use super::{Entry, Family, Growth, MixerSpec, StateNormPlace};
 use crate::nn::{linear, project, Init, Map, Params};
 use crate::ops;
+use crate::ops::rng::Rng;
 use candle_core::{Result, Tensor, D};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -67,9 +68,7 @@ impl MLstm {
         let map = |[weight, bias]: [&str; 2], rows: usize, std| -> Result<[Tensor; 2]> {
             Ok([params.weight(weight, (rows, d), std)?, params.bias(bias, rows, d)?])
         };
-        // Initial gates ignore the input, and the heads' forget biases are spread from 3 to 6.
-        let last = heads.saturating_sub(1).max(1) as f64;
-        let forget_bias = |head: usize, _: &mut _| 3.0 + 3.0 * head as f64 / last;
+        // Initial gates ignore the input.
         let gate = |[weight, bias]: [&str; 2], init| -> Result<[Tensor; 2]> {
             Ok([params.map(weight, (heads, d), Init::Constant(0.0))?, params.get(bias, heads, init)?])
         };
@@ -79,7 +78,7 @@ impl MLstm {
             k: map(["wk", "bk"], n, spec.input_std)?,
             v: map(["wv", "bv"], d, spec.input_std)?,
             i: gate(["wi", "bi"], Init::Normal(0.1))?,
-            f: gate(["wf", "bf"], Init::Each(&forget_bias))?,
+            f: gate(["wf", "bf"], Init::Each(&forget_bias(heads)))?,
             o: map(["wo", "bo"], d, spec.input_std)?,
             out: map(["wout", "bout"], d, spec.output_std)?,
             sizes: HeadSizes { columns: sizes.values + 1, ..sizes },
@@ -95,6 +94,47 @@ impl MLstm {
         let gate = |i: usize| gates.narrow(2, i * self.sizes.heads, self.sizes.heads);
         Ok([gate(0)?, log_sigmoid(&gate(1)?.contiguous()?)?])
     }
+}
+
+/// Initial biases of the forget gates, spread from 3 to 6.
+pub(super) fn forget_bias(heads: usize) -> impl Fn(usize, &mut Rng) -> f64 {
+    let last = heads.saturating_sub(1).max(1) as f64;
+    move |head, _| 3.0 + 3.0 * head as f64 / last
+}
+
+/// Inputs of the cell.
+pub(super) struct CellInputs {
+    pub scan: ScanInputs,
+    /// Input gate of the state divided by e^m, `(batch, seq_len, heads)`.
+    pub gate: Tensor,
+    /// Lower bound e^-m of the normaliser, `(batch, rows, heads)`.
+    pub floor: Tensor,
+}
+
+impl CellInputs {
+    /// Inputs for q at the queried positions, k and v, with their heads in the third axis, and ln i and ln f,
+    /// `(batch, seq_len, heads)` each.
+    pub fn new(q: Tensor, k: &Tensor, v: &Tensor, [log_i, log_f]: [Tensor; 2], at: &RotaryPositions) -> Result<Self> {
+        let [log_f, log_i, m] = match at {
+            RotaryPositions::Sequence(_) => stabilised(&log_i, &log_f)?,
+            RotaryPositions::Token(_) => [log_f, log_i.clone(), log_i.zeros_like()?],
+        };
+        let gate = log_i.exp()?;
+        let k = k.broadcast_mul(&gate.unsqueeze(3)?)?;
+        let ones = v.narrow(3, 0, 1)?.ones_like()?;
+        let floor = at.cx().select(&m.neg()?.exp()?)?;
+        let v = Tensor::cat(&[v, &ones], 3)?; // (batch, seq_len, heads, e + 1)
+        Ok(Self { scan: ScanInputs { q, k, v, g: log_f.unsqueeze(3)?, rank_one: None }, gate, floor })
+    }
+}
+
+/// Factor 1 / max(|n·q|, floor) of the values in o `(batch, rows, heads, e + 1)`, `(batch, rows, heads · e)`.
+pub(super) fn normaliser(o: &Tensor, floor: &Tensor, sizes: HeadSizes) -> Result<Tensor> {
+    let HeadSizes { heads, values, .. } = sizes;
+    let n_q = o.narrow(D::Minus1, values, 1)?.squeeze(D::Minus1)?; // (batch, rows, heads)
+    let scale = n_q.abs()?.maximum(floor)?.recip()?.unsqueeze(3)?;
+    let (batch, rows, ..) = o.dims4()?;
+    scale.broadcast_as((batch, rows, heads, values))?.contiguous()?.flatten_from(2)
 }
 
 /// Stabilised gates of the state divided by e^m, ln f' and ln i', and m itself, `(batch, seq_len, heads)` each.
@@ -118,31 +158,17 @@ impl MatrixState for MLstm {
         fn map([w, b]: &[Tensor; 2]) -> Map<'_> {
             (w, Some(b))
         }
-        let (cx, sizes) = (at.cx(), self.sizes);
+        let sizes = self.sizes;
         let all = [map(&self.k), map(&self.v)];
-        let maps = project(u, &all, &[map(&self.q), map(&self.o)], cx)?;
+        let maps = project(u, &all, &[map(&self.q), map(&self.o)], at.cx())?;
         // k = W_k u / √m + b: only the weights are scaled.
         let scale = (sizes.features as f64).powf(-0.5);
         let bias = (&self.k[1] * (1.0 - scale))?.to_dtype(u.dtype())?;
         let k = sizes.split(&(&maps.all[0] * scale)?.broadcast_add(&bias)?)?; // (batch, seq_len, heads, m)
         let v = sizes.split(&maps.all[1])?; // (batch, seq_len, heads, e)
-        let [log_i, log_f] = self.log_gates(u)?;
-        let [log_f, log_i, m] = match at {
-            RotaryPositions::Sequence(_) => stabilised(&log_i, &log_f)?,
-            RotaryPositions::Token(_) => [log_f, log_i.clone(), log_i.zeros_like()?],
-        };
-        let k = k.broadcast_mul(&log_i.exp()?.unsqueeze(3)?)?;
-        let ones = v.narrow(3, 0, 1)?.ones_like()?;
-        let floor = cx.select(&m.neg()?.exp()?)?;
-        let inputs = ScanInputs {
-            q: sizes.split(&maps.queried[0])?,
-            k,
-            v: Tensor::cat(&[&v, &ones], 3)?, // (batch, seq_len, heads, e + 1)
-            g: log_f.unsqueeze(3)?,
-            rank_one: None,
-        };
+        let inputs = CellInputs::new(sizes.split(&maps.queried[0])?, &k, &v, self.log_gates(u)?, at)?;
         let o = maps.queried[1].clone();
-        Ok((inputs, MLstmReadout { o, floor }))
+        Ok((inputs.scan, MLstmReadout { o, floor: inputs.floor }))
     }
 
     fn gate(&self, u: &Tensor) -> Result<Option<Tensor>> {
@@ -152,12 +178,7 @@ impl MatrixState for MLstm {
     }
 
     fn normaliser(&self, o: &Tensor, readout: &MLstmReadout) -> Result<Option<Tensor>> {
-        let HeadSizes { heads, values, .. } = self.sizes;
-        let n_q = o.narrow(D::Minus1, values, 1)?.squeeze(D::Minus1)?; // (batch, rows, heads)
-        let scale = n_q.abs()?.maximum(&readout.floor)?.recip()?.unsqueeze(3)?;
-        let (batch, rows, ..) = o.dims4()?;
-        let scale = scale.broadcast_as((batch, rows, heads, values))?.contiguous()?;
-        scale.flatten_from(2).map(Some)
+        normaliser(o, &readout.floor, self.sizes).map(Some)
     }
 
     fn output_scale(&self, _o: &Tensor, readout: &MLstmReadout) -> Result<Option<Tensor>> {

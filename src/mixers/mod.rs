@@ -12,6 +12,7 @@
 mod alibi;
 mod attention;
 mod bigbird;
+mod blockwise;
 mod complex;
 mod complex_state;
 mod convolved;
@@ -40,6 +41,7 @@ mod mamba;
 mod mamba2;
 mod matrix_state;
 mod mlstm;
+mod mlstm_block;
 mod normalized_attention;
 mod performer;
 mod qlstm;
@@ -62,6 +64,7 @@ mod short_conv;
 mod sinkhorn;
 mod sliding_window;
 mod slstm;
+mod slstm_block;
 mod softmax_attention;
 mod spatten;
 mod spec;
@@ -385,7 +388,9 @@ pub static MIXERS: &[Entry] = &[
     rg_lru::ENTRY,
     gateloop::ENTRY,
     mlstm::ENTRY,
+    mlstm_block::ENTRY,
     slstm::ENTRY,
+    slstm_block::ENTRY,
     rwkv4::ENTRY,
 ];
 
@@ -492,7 +497,9 @@ impl Entry {
     pub fn build<'a>(&self, spec: impl Into<MixerSpec<'a>>, params: &Params) -> Result<Box<dyn Mixer>> {
         let spec = spec.into();
         let params = params.clone().with_origin(self.cite);
-        let params = match self.authors_init.filter(|_| spec.map_init == MapInit::Authors) {
+        let authors = self.authors_init.filter(|_| spec.map_init == MapInit::Authors);
+        let spec = if authors == Some(Scheme::Small) { spec.with_small_init() } else { spec };
+        let params = match authors {
             Some(scheme) => params.with_scheme(scheme),
             None => params,
         };

@@ -223,7 +223,7 @@ impl Rwkv5 {
 
     /// y `(batch, rows, d)` for o of the tokens before, `(batch, rows, heads, e)`.
     fn readout(&self, o: &Tensor, current: &Tensor, gate: &Tensor) -> Result<Tensor> {
-        let normed = head_norm(&(o + current)?, &self.norm, &self.bnorm, EPS)?;
+        let normed = head_norm(&(o + current)?, &self.norm, Some(&self.bnorm), EPS)?;
         linear(&(normed * ops::silu(gate)?)?, &self.wout, None)
     }
 }

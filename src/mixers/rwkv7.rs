@@ -205,7 +205,7 @@ impl Rwkv7 {
 
     /// y `(batch, rows, d)` for o `(batch, rows, heads, e)`.
     fn readout(&self, o: &Tensor, bonus: &Tensor, g: &Tensor) -> Result<Tensor> {
-        let normed = head_norm(o, &self.norm, &self.bnorm, EPS)?;
+        let normed = head_norm(o, &self.norm, Some(&self.bnorm), EPS)?;
         linear(&((normed + bonus)? * g)?, &self.wout, None)
     }
 }

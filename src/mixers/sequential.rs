@@ -69,17 +69,10 @@ impl<C: RecurrentCell> Sequential<C> {
 
 impl<C: RecurrentCell> Mixer for Sequential<C> {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (batch, seq_len, _) = u.dims3()?;
+        let batch = u.dim(0)?;
         let u_y = Tensor::cat(&self.0.gates().u, 0)?; // (gates · d, d)
-        let state = self.init(batch)?.0.into_iter();
-        let mut state: Vec<Tensor> = state.map(|x| x.to_dtype(u.dtype())).collect::<Result<_>>()?;
-        let mut ys = Vec::with_capacity(seq_len);
-        for wu in ops::time_steps(&self.project(u)?)? {
-            let uy = linear(&state[0], &u_y, None)?;
-            state = self.0.step(&wu, &uy, &state)?;
-            ys.push(state[0].clone());
-        }
-        cx.select(&Tensor::stack(&ys, 1)?)
+        let ys = unroll(&self.project(u)?, &u_y, self.init(batch)?, |wu, uy, state| self.0.step(wu, uy, state))?;
+        cx.select(&ys)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -109,6 +102,23 @@ impl<C: RecurrentCell> Recurrent for Sequential<C> {
         state.0 = self.0.step(&self.project(x_t)?, &uy, &state.0)?;
         Ok(state.0[0].clone())
     }
+}
+
+/// Outputs `(batch, seq_len, d)` of steps along `wu` = W u + b `(batch, seq_len, gates · d)`. A step maps W u_t + b, U y_{t-1} and
+/// the state, whose first tensor is y_{t-1}, to the next state.
+pub(super) fn unroll(
+    wu: &Tensor,
+    u_y: &Tensor,
+    initial: State,
+    step: impl Fn(&Tensor, &Tensor, &[Tensor]) -> Result<Vec<Tensor>>,
+) -> Result<Tensor> {
+    let mut state: Vec<Tensor> = initial.0.iter().map(|x| x.to_dtype(wu.dtype())).collect::<Result<_>>()?;
+    let mut ys = Vec::with_capacity(wu.dim(1)?);
+    for wu in ops::time_steps(wu)? {
+        state = step(&wu, &linear(&state[0], u_y, None)?, &state)?;
+        ys.push(state[0].clone());
+    }
+    Tensor::stack(&ys, 1)
 }
 
 /// Pre-activation `(batch, d)` of gate `index` from those of all gates `(batch, gates · d)`.

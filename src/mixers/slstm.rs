@@ -47,26 +47,36 @@ impl RecurrentCell for SLstm {
     }
 
     fn initial(&self, index: usize) -> f64 {
-        if index == 3 {
-            LOG_ZERO
-        } else {
-            0.0
-        }
+        initial(index)
     }
 
     fn step(&self, wu: &Tensor, uy: &Tensor, state: &[Tensor]) -> Result<Vec<Tensor>> {
-        let z = (wu + uy)?; // (batch, 4d)
-        let z = |i: usize| gate(&z, i, &state[0]);
-        let [_, c, n, m] = state else {
-            unreachable!("the state holds four tensors");
-        };
-        let (log_f, log_i) = ((log_sigmoid(&z(1)?)? + m)?, z(2)?);
-        // y does not depend on m, which therefore needs no gradient.
-        let m = log_f.detach().maximum(&log_i.detach())?;
-        let (f, i) = ((log_f - &m)?.exp()?, (log_i - &m)?.exp()?);
-        let c = ((c * &f)? + (&i * ops::tanh(&z(0)?)?)?)?;
-        let n = ((n * f)? + i)?;
-        let y = (ops::sigmoid(&z(3)?)? * (&c / &n)?)?;
-        Ok(vec![y, c, n, m])
+        step(wu, uy, state)
     }
+}
+
+/// Initial value of y, c, n or m.
+pub(super) fn initial(index: usize) -> f64 {
+    if index == 3 {
+        LOG_ZERO
+    } else {
+        0.0
+    }
+}
+
+/// Next y, c, n and m for the gates' pre-activations W u_t + b and U y_{t-1}, `(batch, 4d)` each, in the order z, f, i, o.
+pub(super) fn step(wu: &Tensor, uy: &Tensor, state: &[Tensor]) -> Result<Vec<Tensor>> {
+    let z = (wu + uy)?; // (batch, 4d)
+    let z = |i: usize| gate(&z, i, &state[0]);
+    let [_, c, n, m] = state else {
+        unreachable!("the state holds four tensors");
+    };
+    let (log_f, log_i) = ((log_sigmoid(&z(1)?)? + m)?, z(2)?);
+    // y does not depend on m, which therefore needs no gradient.
+    let m = log_f.detach().maximum(&log_i.detach())?;
+    let (f, i) = ((log_f - &m)?.exp()?, (log_i - &m)?.exp()?);
+    let c = ((c * &f)? + (&i * ops::tanh(&z(0)?)?)?)?;
+    let n = ((n * f)? + i)?;
+    let y = (ops::sigmoid(&z(3)?)? * (&c / &n)?)?;
+    Ok(vec![y, c, n, m])
 }

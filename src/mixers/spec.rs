@@ -65,15 +65,20 @@ const MAX_FEATURES: usize = 1 << 20;
 /// Largest ratio of the inner width to d.
 const MAX_EXPAND: f64 = 64.0;
 
+/// Standard deviations of projections from and to the residual stream by Nguyen and Salazar (2019) and Wang.
+fn small_init(d_model: usize, layers: usize) -> (f64, f64) {
+    let d = d_model as f64;
+    ((2.0 / (5.0 * d)).sqrt(), 2.0 / (layers as f64 * d.sqrt()))
+}
+
 impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
     fn from(model: &'a ModelConfig) -> Self {
-        let (d, layers) = (model.d_model as f64, model.n_layers as f64);
         let language = model.language.as_ref();
         let (input_std, output_std) = match language.map(|language| language.init) {
-            Some(InitScheme::Pythia) => ((2.0 / (5.0 * d)).sqrt(), 2.0 / (layers * d.sqrt())),
+            Some(InitScheme::Pythia) => small_init(model.d_model, model.n_layers),
             Some(InitScheme::Hf) => (GPT_STD, GPT_STD),
             // GPT-2's rule, with two projections to the residual stream per layer.
-            None => (GPT_STD, GPT_STD / (2.0 * layers).sqrt()),
+            None => (GPT_STD, GPT_STD / (2.0 * model.n_layers as f64).sqrt()),
         };
         Self {
             variant: &model.variant,
@@ -105,6 +110,12 @@ impl MixerSpec<'_> {
     /// The same specification for layer `layer`.
     pub fn in_layer(self, layer: usize) -> Self {
         Self { layer, ..self }
+    }
+
+    /// The same specification with the standard deviations of xLSTM.
+    pub(super) fn with_small_init(self) -> Self {
+        let (input_std, output_std) = small_init(self.d_model, self.n_layers);
+        Self { input_std, output_std, ..self }
     }
 
     /// Inner width E, rounded down.

@@ -67,6 +67,8 @@ pub enum Scheme {
     Mamba,
     /// Normal weights with standard deviation fan_in^-1/2, zero biases: the released Hawk.
     FanIn,
+    /// Same as `Gpt`, for standard deviations of Nguyen and Salazar: xLSTM.
+    Small,
 }
 
 impl Scheme {
@@ -77,6 +79,7 @@ impl Scheme {
             Self::Torch => "default of PyTorch",
             Self::Mamba => "code of Mamba",
             Self::FanIn => "released Hawk",
+            Self::Small => "code of xLSTM",
         }
     }
 }
@@ -213,7 +216,7 @@ impl Params {
     pub fn weight(&self, name: &str, (out, fan_in): (usize, usize), std: f64) -> Result<Tensor> {
         let edge = (fan_in as f64).powf(-0.5);
         let init = match self.scheme {
-            Scheme::Gpt => Init::Normal(std),
+            Scheme::Gpt | Scheme::Small => Init::Normal(std),
             Scheme::Torch => Init::Uniform(-edge, edge),
             Scheme::Mamba => Init::Uniform(-edge * std / GPT_STD, edge * std / GPT_STD),
             Scheme::FanIn => Init::Normal(edge),
@@ -238,7 +241,7 @@ impl Params {
         let edge = (fan_in as f64).powf(-0.5);
         let init = match self.scheme {
             Scheme::Torch => Init::Uniform(-edge, edge),
-            Scheme::Gpt | Scheme::Mamba | Scheme::FanIn => Init::Constant(0.0),
+            Scheme::Gpt | Scheme::Mamba | Scheme::FanIn | Scheme::Small => Init::Constant(0.0),
         };
         let of_scheme = self.clone().with_origin(self.scheme.origin());
         of_scheme.get(name, out, init)

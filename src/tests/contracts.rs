@@ -155,6 +155,7 @@ fn width(case: &Case, formula: &str) -> usize {
     let (d, n, s) = (case.config.d_model, case.config.d_state, case.config.n_heads);
     match formula {
         "N = n d/s" => n * d / s,
+        "N = n E/s" => n * MixerSpec::from(&case.config).inner_width() / s,
         "N = n d" => n * d,
         "N = d C(n/s+P, P)" => {
             let order: usize = case.config.options["order"].parse().unwrap();

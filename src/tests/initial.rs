@@ -124,6 +124,34 @@ fn mambas_maps_start_as_in_the_code_of_its_authors() {
     assert_eq!(released, authors, "without a rule of its authors");
 }
 
+/// The public code of xLSTM draws maps from the residual stream with √(2/(5d)), those inside the block too, and the map to it with
+/// 2/(layers √d); gates ignore their input at the start.
+#[test]
+fn xlstms_maps_start_as_in_the_code_of_its_authors() {
+    let spread = |x: &Tensor| (flat(x).iter().map(|x| x * x).sum::<f64>() / x.elem_count() as f64).sqrt();
+    for (mixer, maps) in [("mlstm-block", &["win", "wq", "wk", "wv"][..]), ("slstm-block", &["wz", "wf", "wi", "wo"])] {
+        let mut case = case(mixer, "block");
+        (case.config.d_model, case.config.map_init) = (64, MapInit::Authors);
+        case.config.d_state = if case.entry.expands { 128 } else { 1 };
+        let started = values(&case, Scheme::Gpt);
+        let near = |name: &str, std: f64| {
+            let ratio = spread(&started[name]) / std;
+            assert!((ratio - 1.0).abs() < 0.15, "{mixer} {name}: {ratio}");
+        };
+        maps.iter().for_each(|name| near(name, (2f64 / (5.0 * 64.0)).sqrt()));
+        let (zeros, biases) = match mixer {
+            "mlstm-block" => (["wi", "wf"], [3.0, 3.0]),
+            _ => (["uz", "uf"], [5.0, -7.0]),
+        };
+        assert!(zeros.iter().all(|name| flat(&started[*name]).iter().all(|x| *x == 0.0)), "{mixer}");
+        let forget = flat(&started["bf"]);
+        assert_eq!([forget[0], forget[forget.len() - 1]], biases, "{mixer}");
+        if mixer == "mlstm-block" {
+            near("wout", 2.0 / (2.0 * 8.0));
+        }
+    }
+}
+
 /// Numbers of one mixer at sizes d, n and, where it widens, `expand`.
 fn count(mixer: &str, d: usize, n: usize, expand: Option<f64>) -> usize {
     let mut case = case(mixer, find(mixer).unwrap().variants[0]);

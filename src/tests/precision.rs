@@ -62,7 +62,7 @@ fn too_far(case: &Case, seq_len: usize) -> Vec<String> {
 
 /// Mixers with a norm behind their state, which takes the product of query and key of a single token out again, and mLSTM,
 /// whose normaliser does that with its gate: their gradients are then rounding alone.
-const NORMALISED: [&str; 11] = [
+const NORMALISED: [&str; 12] = [
     "retnet",
     "lightning",
     "gla",
@@ -74,6 +74,7 @@ const NORMALISED: [&str; 11] = [
     "rwkv7",
     "mamba2",
     "mlstm",
+    "mlstm-block",
 ];
 
 #[test]

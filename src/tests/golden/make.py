@@ -1,8 +1,8 @@
-"""Makes the golden files of mixers that no other program here checks: GRU and the plain RNN by PyTorch's own modules, sLSTM by a
-loop over time without a stabiliser, DeltaNet, Gated DeltaNet, RWKV-7 and S5 by loops over time with whole transition matrices, RWKV-5,
-RWKV-6, GateLoop, GSS and LMU by loops over time, SGConv by PyTorch's interpolation and a sum over lags, TTT-Linear by differentiating
-the loss of each token, T5's bias, Sinkhorn and SpAtten by loops over queries, all in float64. Run `python make.py FOLDER` with any
-PyTorch 2.
+"""Makes the golden files of mixers that no other program here checks: GRU and the plain RNN by PyTorch's own modules, sLSTM and the
+blocks of xLSTM by loops over time without a stabiliser, DeltaNet, Gated DeltaNet, RWKV-7 and S5 by loops over time with whole
+transition matrices, RWKV-5, RWKV-6, GateLoop, GSS and LMU by loops over time, SGConv by PyTorch's interpolation and a sum over lags,
+TTT-Linear by differentiating the loss of each token, T5's bias, Sinkhorn and SpAtten by loops over queries, all in float64. Run
+`python make.py FOLDER` with any PyTorch 2.
 
 A file holds two cases, `a` and `b`: parameters `p.NAME`, input `u`, output `y`, weights `w` of the loss sum(y * w), and its
 gradients `g.u` and `g.NAME`. Inputs and parameters are rounded to float32 first.
@@ -49,6 +49,14 @@ TRAINED = {
 SORTED = {
     "a": {"B": 2, "L": 17, "d": 8, "n": 4, "heads": 1, "block": 5, "rounds": 2},
     "b": {"B": 2, "L": 64, "d": 16, "n": 8, "heads": 2, "block": 8, "rounds": 5},
+}
+EXPANDED = {
+    "a": {"B": 2, "L": 17, "d": 8, "n": 16, "heads": 1, "expand": 2},
+    "b": {"B": 2, "L": 64, "d": 16, "n": 8, "heads": 2, "expand": 2},
+}
+GROUPED = {
+    "a": {"B": 2, "L": 17, "d": 8, "n": 1, "heads": 1},
+    "b": {"B": 2, "L": 64, "d": 12, "n": 1, "heads": 3},
 }
 PRUNED = {
     "a": {"B": 2, "L": 17, "d": 8, "n": 4, "heads": 1, "keep_tokens": 0.5, "keep_heads": 0.75},
@@ -435,6 +443,72 @@ def slstm(p, u, _sizes):
     return torch.stack(ys, 1)
 
 
+def causal(p, x):
+    """SiLU of the short convolution of x, by PyTorch's own."""
+    padded = torch.nn.functional.pad(x.transpose(1, 2), (3, 0))
+    conv = torch.nn.functional.conv1d(padded, p["conv_w"][:, None], p["conv_b"], groups=x.shape[-1])
+    return torch.nn.functional.silu(conv.transpose(1, 2))
+
+
+def by_blocks(w, x):
+    """Block-diagonal map whose blocks' rows are those of w."""
+    blocks = x.shape[-1] // w.shape[1]
+    parts = x.unflatten(-1, (blocks, -1))
+    return torch.einsum("blki,koi->blko", parts, w.unflatten(0, (blocks, -1))).flatten(2)
+
+
+def normed(weight, o, heads):
+    """Group norm of o, one group a head."""
+    return torch.nn.functional.group_norm(o.flatten(0, 1), heads, weight, eps=1e-5).reshape(o.shape)
+
+
+def mlstm_block(p, u, sizes):
+    heads, width, n = sizes["heads"], u.shape[-1] * sizes["expand"], sizes["n"]
+    x, z = (u @ p["win"].T).split(width, -1)
+    a = causal(p, x)
+    q, k, v = by_blocks(p["wq"], a), by_blocks(p["wk"], a), by_blocks(p["wv"], x)
+    read = torch.cat([q, k, v], -1)
+    i, f = torch.exp(read @ p["wi"].T + p["bi"]), torch.sigmoid(read @ p["wf"].T + p["bf"])
+    q, k, v = by_heads(q, heads), by_heads(k, heads) * (n // heads) ** -0.5, by_heads(v, heads)
+    memory = torch.zeros(u.shape[0], heads, n // heads, width // heads, dtype=torch.float64)
+    normaliser, hs = memory[..., 0], []
+    for t in range(u.shape[1]):
+        keep, new = f[:, t, :, None, None], i[:, t, :, None, None]
+        memory = keep * memory + new * k[:, t, ..., None] * v[:, t, ..., None, :]
+        normaliser = keep[..., 0] * normaliser + new[..., 0] * k[:, t]
+        below = (normaliser * q[:, t]).sum(-1, keepdim=True).abs().clamp(min=1)
+        hs.append((torch.einsum("bhme,bhm->bhe", memory, q[:, t]) / below).flatten(1))
+    h = normed(p["norm"], torch.stack(hs, 1), heads)
+    return ((h + p["skip"] * a) * torch.nn.functional.silu(z)) @ p["wout"].T
+
+
+def mlstm_block_shapes(sizes):
+    d, n, heads, width = sizes["d"], sizes["n"], sizes["heads"], sizes["d"] * sizes["expand"]
+    shapes = {"win": (2 * width, d), "conv_w": (width, 4), "conv_b": (width,), "wq": (n, 4), "wk": (n, 4), "wv": (width, 4)}
+    shapes |= {name: (heads, 2 * n + width) for name in ["wi", "wf"]} | {name: (heads,) for name in ["bi", "bf"]}
+    return shapes | {"norm": (width,), "skip": (width,), "wout": (d, width)}
+
+
+def slstm_block(p, u, sizes):
+    heads, shifted = sizes["heads"], causal(p, u)
+    fed = {gate: by_blocks(p["w" + gate], shifted if gate in "fi" else u) + p["b" + gate] for gate in "zfio"}
+    h = c = n = torch.zeros_like(u[:, 0])
+    hs = []
+    for t in range(u.shape[1]):
+        z, f, i, o = (fed[gate][:, t] + by_blocks(p["u" + gate], h[:, None])[:, 0] for gate in "zfio")
+        f, i = torch.sigmoid(f), torch.exp(i)
+        c, n = f * c + i * torch.tanh(z), f * n + i
+        h = torch.sigmoid(o) * c / n
+        hs.append(h)
+    return normed(p["norm"], torch.stack(hs, 1), heads)
+
+
+def slstm_block_shapes(sizes):
+    d, head = sizes["d"], sizes["d"] // sizes["heads"]
+    shapes = {kind + gate: (d, head) for kind in "wu" for gate in "zfio"} | {"b" + gate: (d,) for gate in "zfio"}
+    return shapes | {"conv_w": (d, 4), "conv_b": (d,), "norm": (d,)}
+
+
 def gates(names, extra=()):
     return lambda generator, sizes: parameters(generator, sizes["d"], names, extra)
 
@@ -461,6 +535,8 @@ MIXERS = {
     "ttt_linear": (ttt_linear, shapes(ttt_shapes), TRAINED),
     "sinkhorn": (sinkhorn, shapes(sinkhorn_shapes), SORTED),
     "spatten": (spatten, shapes(attention_shapes), PRUNED),
+    "mlstm_block": (mlstm_block, shapes(mlstm_block_shapes), EXPANDED),
+    "slstm_block": (slstm_block, shapes(slstm_block_shapes), GROUPED),
 }
 
 
