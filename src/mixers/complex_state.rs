@@ -9,9 +9,9 @@
 //! | D | feedthrough (`skip`) | `(d)` |
 
 use super::complex::Complex;
-use super::{Mixer, Recurrent, State};
+use super::{Mixer, MixerOption, MixerSpec, Recurrent, State};
 use crate::ltv::{Ltv, OffDiagonal};
-use crate::nn::{linear, Cx};
+use crate::nn::{linear, Cx, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
@@ -37,7 +37,59 @@ pub(super) trait ComplexState {
 }
 
 /// A [`ComplexState`] as a mixer.
-pub(super) struct ComplexMixer<S>(pub S);
+pub(super) struct ComplexMixer<S> {
+    core: S,
+    glu: Option<Glu>,
+}
+
+/// Nonlinearity of the published block behind its state: (W_1 g + b_1) ⊙ σ(W_2 g + b_2) with g = gelu(y), or g ⊙ σ(W_2 g + b_2).
+struct Glu {
+    /// W_1 and b_1; `None` is the identity.
+    value: Option<[Tensor; 2]>,
+    /// W_2 and b_2.
+    gate: [Tensor; 2],
+}
+
+/// Nonlinearity behind the state, an option of the same name in every mixer of this kind.
+pub(super) const ACTIVATION: MixerOption = MixerOption {
+    name: "activation",
+    default: |_| "none",
+    accepts: |v| v == "none" || v == "glu",
+    implied: true,
+    ..MixerOption::DEFAULT
+};
+
+/// Whether the option [`ACTIVATION`] asks for a nonlinearity.
+pub(super) fn has_glu(spec: &MixerSpec) -> bool {
+    spec.option(ACTIVATION.name) == Some("glu")
+}
+
+impl<S> ComplexMixer<S> {
+    /// `core` with the nonlinearity of `spec`, whose value has a linear map or is the identity.
+    pub fn new(core: S, value: bool, spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let d = spec.d_model;
+        let map = |[weight, bias]: [&str; 2]| -> Result<[Tensor; 2]> {
+            Ok([params.weight(weight, (d, d), spec.input_std)?, params.bias(bias, d, d)?])
+        };
+        let glu = || -> Result<Glu> {
+            Ok(Glu { value: value.then(|| map(["wv", "bv"])).transpose()?, gate: map(["wg", "bg"])? })
+        };
+        Ok(Self { core, glu: has_glu(spec).then(glu).transpose()? })
+    }
+
+    /// Nonlinearity of y `(.., d)`, if there is one.
+    fn activated(&self, y: Tensor) -> Result<Tensor> {
+        let Some(Glu { value, gate: [w, b] }) = &self.glu else {
+            return Ok(y);
+        };
+        let g = ops::gelu(&y)?;
+        let gate = ops::sigmoid(&linear(&g, w, Some(b))?)?;
+        match value {
+            Some([w, b]) => linear(&g, w, Some(b))? * gate,
+            None => g * gate,
+        }
+    }
+}
 
 impl ComplexMatrices {
     /// B u `(.., 2N)`, real parts first, for u `(.., d)`.
@@ -55,8 +107,8 @@ impl ComplexMatrices {
 impl<S: ComplexState> Mixer for ComplexMixer<S> {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let (batch, seq_len, _) = u.dims3()?;
-        let shape = (batch, seq_len, 2, self.0.states());
-        let matrices = self.0.matrices()?;
+        let shape = (batch, seq_len, 2, self.core.states());
+        let matrices = self.core.matrices()?;
         // In the parameters' dtype: bf16 rounds a decay near 1 to 1.
         let Complex { re, im } = &matrices.lambda;
         let lambda = Tensor::stack(&[re, im], 0)?.broadcast_as(shape)?;
@@ -64,11 +116,11 @@ impl<S: ComplexState> Mixer for ComplexMixer<S> {
         let bu = bu.to_dtype(lambda.dtype())?;
         let h = ops::complex_scan(&lambda.contiguous()?, &bu)?;
         let h = h.flatten_from(2)?.to_dtype(u.dtype())?; // (batch, seq_len, 2N)
-        matrices.readout(&cx.select(&h)?, &cx.select(u)?, self.0.skip())
+        self.activated(matrices.readout(&cx.select(&h)?, &cx.select(u)?, self.core.skip())?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        2 * self.0.states()
+        2 * self.core.states()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -77,15 +129,18 @@ impl<S: ComplexState> Mixer for ComplexMixer<S> {
 
     /// System of 2N channels with one state each: N real parts, then N imaginary parts.
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        let ComplexMatrices { lambda, b, c } = self.0.matrices()?;
-        let states = self.0.states();
+        if self.glu.is_some() {
+            return Ok(None);
+        }
+        let ComplexMatrices { lambda, b, c } = self.core.matrices()?;
+        let states = self.core.states();
         let repeat = |x: &Tensor| {
             let count = x.elem_count();
             x.reshape((1, count, 1))?.broadcast_as((u.dim(0)?, count, 1))
         };
         let ones = repeat(&Tensor::ones(2 * states, u.dtype(), u.device())?)?;
         let decay = repeat(&Tensor::cat(&[&lambda.re, &lambda.re], 0)?)?;
-        let skip = self.0.skip();
+        let skip = self.core.skip();
         let eye = Tensor::eye(skip.elem_count(), skip.dtype(), skip.device())?;
         Ok(Some(Ltv {
             off_diagonal: OffDiagonal::Complex(repeat(&lambda.im)?),
@@ -95,26 +150,30 @@ impl<S: ComplexState> Mixer for ComplexMixer<S> {
             ..Ltv::new(decay, ones.clone(), ones)
         }))
     }
+
+    fn without_system(&self) -> &'static str {
+        "the GELU and the GLU behind its state are not linear in it; without them (activation=none) it is one"
+    }
 }
 
 impl<S: ComplexState> Recurrent for ComplexMixer<S> {
     /// h `(batch, 2, N)`.
     fn init(&self, batch: usize) -> Result<State> {
-        let like = self.0.skip();
-        let shape = (batch, 2, self.0.states());
+        let like = self.core.skip();
+        let shape = (batch, 2, self.core.states());
         let zeros = Tensor::zeros(shape, like.dtype(), like.device())?;
         Ok(State(vec![zeros]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let matrices = self.0.matrices()?;
+        let matrices = self.core.matrices()?;
         let part = |i| state.0[0].narrow(1, i, 1)?.squeeze(1);
         let h = Complex { re: part(0)?, im: part(1)? };
         let lambda_h = h.times(&matrices.lambda)?;
         let lambda_h = Tensor::stack(&[lambda_h.re, lambda_h.im], 1)?; // (batch, 2, N)
         let h = (&lambda_h + matrices.bu(x_t)?.reshape(lambda_h.shape())?)?;
-        let y = matrices.readout(&h.flatten_from(1)?, x_t, self.0.skip())?;
+        let y = matrices.readout(&h.flatten_from(1)?, x_t, self.core.skip())?;
         *state = State(vec![h]);
-        Ok(y)
+        self.activated(y)
     }
 }

@@ -43,6 +43,8 @@ pub(super) struct DiagonalSsm {
     a_im: Tensor,
     c: Complex,
     discretisation: Discretisation,
+    /// Number of consecutive channels with the same system.
+    copies: usize,
 }
 
 /// Initial ln Δ: Δ is log-uniform on [1e-3, 1e-1].
@@ -52,7 +54,7 @@ pub(super) fn initial_log_dt(_index: usize, rng: &mut Rng) -> f64 {
 }
 
 impl DiagonalSsm {
-    /// System of `d_model` channels with `d_state` conjugate pairs each.
+    /// Systems of `d_model` channels with `d_state` conjugate pairs each.
     pub fn new(
         spec: &MixerSpec,
         frequencies: Frequencies,
@@ -74,7 +76,23 @@ impl DiagonalSsm {
             a_im: params.get("a_im", (d, m), Init::Each(&a_im))?,
             c: Complex { re: c("c_re")?, im: c("c_im")? },
             discretisation,
+            copies: 1,
         })
+    }
+
+    /// The same systems for `copies` consecutive channels each.
+    pub fn with_copies(self, copies: usize) -> Self {
+        Self { copies, ..self }
+    }
+
+    /// x of each system `(systems, ..)`, repeated for each of its channels.
+    pub fn per_channel(&self, x: &Tensor) -> Result<Tensor> {
+        if self.copies == 1 {
+            return Ok(x.clone());
+        }
+        let mut shape = x.dims().to_vec();
+        shape.insert(1, self.copies);
+        x.unsqueeze(1)?.broadcast_as(shape)?.contiguous()?.flatten(0, 1)
     }
 
     /// Ā and C ⊙ B̄, `(d, m)` each.
@@ -95,13 +113,22 @@ impl DiagonalSsm {
     /// Convolution kernel of `len` taps, `(d, len)`.
     pub fn kernel(&self, len: usize) -> Result<Tensor> {
         let [a, cb] = self.discrete()?;
-        vandermonde_kernel(&a, &cb, len)
+        self.per_channel(&vandermonde_kernel(&a, &cb, len)?)
+    }
+
+    /// Ā and C ⊙ B̄ of all channels, `(channels, m)` each.
+    fn of_channels(&self) -> Result<[Complex; 2]> {
+        let [a, cb] = self.discrete()?;
+        let repeated = |x: &Complex| -> Result<Complex> {
+            Ok(Complex { re: self.per_channel(&x.re)?, im: self.per_channel(&x.im)? })
+        };
+        Ok([repeated(&a)?, repeated(&cb)?])
     }
 
     /// System of 2d channels along `seq_len` tokens: d channels of real parts, then d of imaginary parts, whose input is zero.
     /// The caller adds the value map that feeds both channels of a pair and the output map that sums them.
     pub fn system(&self, seq_len: usize) -> Result<Ltv> {
-        let [a, cb] = self.discrete()?;
+        let [a, cb] = self.of_channels()?;
         let repeat = |x: &Tensor| {
             let (channels, m) = x.dims2()?;
             x.unsqueeze(0)?.broadcast_as((seq_len, channels, m))
@@ -116,20 +143,20 @@ impl DiagonalSsm {
 
     /// Elements of the state per sequence.
     pub fn state_size(&self) -> usize {
-        2 * self.a_im.elem_count()
+        2 * self.copies * self.a_im.elem_count()
     }
 
     /// Initial state h, `(batch, 2, d, m)`.
     pub fn zero_state(&self, batch: usize) -> Result<State> {
         let (d, m) = self.a_im.dims2()?;
         let like = &self.a_im;
-        let zeros = Tensor::zeros((batch, 2, d, m), like.dtype(), like.device())?;
+        let zeros = Tensor::zeros((batch, 2, self.copies * d, m), like.dtype(), like.device())?;
         Ok(State(vec![zeros]))
     }
 
     /// y_t `(batch, d)` and the next state for u_t `(batch, d)`.
     pub fn step(&self, u_t: &Tensor, state: &Tensor) -> Result<(Tensor, Tensor)> {
-        let [a, cb] = self.discrete()?;
+        let [a, cb] = self.of_channels()?;
         let part = |i| state.narrow(1, i, 1)?.squeeze(1);
         let h = Complex { re: part(0)?, im: part(1)? };
         let a_h = h.times(&a)?; // (batch, d, m)

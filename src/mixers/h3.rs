@@ -1,44 +1,63 @@
-//! H3 (Fu et al. 2023) with heads of width one: S4D between two elementwise products. Keys pass a shift SSM of a few taps, so
-//! that a value can be stored under the token before it,
+//! H3 (Fu et al. 2023): S4D between two products. Keys pass a shift SSM of a few taps, so that a value can be stored under the token
+//! before it, for each head
 //!
-//! y = W_O (q ⊙ SSM_diag(SSM_shift(k) ⊙ v)),  q, k, v = W u + b
+//! y = W_O (SSM_diag(SSM_shift(k) vᵀ)ᵀ q),  q, k, v = W u + b
+//!
+//! With heads of width c = 1 the products are elementwise. Zoology's Figure 2 has c = 2, as many taps as tokens and as many states:
+//! n = L/2 conjugate pairs.
 //!
 //! | symbol | meaning | shape |
 //! |---|---|---|
 //! | SSM_shift | FIR filter `shift_c` with feedthrough `shift_d` | `(d, taps)`, `(d)` |
-//! | SSM_diag | S4D of [`diagonal`](super::diagonal) with feedthrough `dskip` | m states per channel |
+//! | SSM_diag | S4D of [`diagonal`](super::diagonal) with feedthrough `dskip`, the same for the c² products of a head | n pairs of states for each product |
 
 use super::diagonal::{DiagonalSsm, Discretisation, Frequencies};
+use super::spec::HEAD_DIM;
 use super::{in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
-use candle_core::{Result, Tensor};
+use candle_core::{Result, Tensor, D};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "h3",
     equation: "y = W (q ⊙ S4D(shift(k) ⊙ v)), q, k, v = W u",
     cite: "Fu et al. 2023",
-    dsf: "N = 2n d, behind a product",
+    dsf: "N = 2n d c, behind a product",
     expands: true,
-    options: &[MixerOption {
-        name: "shift",
-        help: "taps of the shift SSM over keys, the current token included: `4`, up to 64",
-        default: |_| "4",
-        accepts: |v| in_range(v, 1..=64),
-        ..MixerOption::DEFAULT
-    }],
-    growth: Growth::Exact { zeroed: &["c_re", "c_im"], scaled: &[] },
+    options: &[
+        MixerOption {
+            name: "shift",
+            help: "taps of the shift SSM over keys, the current token included: `4`, up to 64, or `states`, one per state (2n)",
+            default: |_| "4",
+            accepts: |v| v == "states" || in_range(v, 1..=64),
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            name: HEAD_DIM,
+            help: "width of a head: `1`, up to 64; a head of width c stores c x c products of keys and values",
+            default: |_| "1",
+            accepts: |v| in_range(v, 1..=64),
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+    ],
+    growth: Growth::Exact { zeroed: &["c_re", "c_im", "shift_c"], scaled: &[] },
     stem: "h3",
     own_init: &["a_im", "a_re_log", "c_im", "c_re", "dskip", "log_dt", "shift_c", "shift_d"],
     uncounted: &["a_im", "a_re_log", "c_im", "c_re", "shift_c"],
     work: |spec| {
         let (d, states) = (spec.d_model, 2 * spec.d_state);
-        Some(MixerWork::new(Core::LongConvolution, [d, states], 4 * d * d))
+        Some(MixerWork::new(Core::LongConvolution, [d * head_dim(spec), states], 4 * d * d))
     },
     build: |spec, params| Ok(Box::new(H3::new(spec, params)?)),
     ..Entry::of(Family::StateSpace)
 };
+
+/// Width of a head, c.
+fn head_dim(spec: &MixerSpec) -> usize {
+    spec.parsed(HEAD_DIM).unwrap_or(1)
+}
 
 struct H3 {
     q: [Tensor; 2],
@@ -50,14 +69,21 @@ struct H3 {
     /// Feedthrough of the shift SSM, `(d)`.
     shift_d: Tensor,
     ssm: DiagonalSsm,
-    /// Feedthrough of the diagonal SSM, `(d)`.
+    /// Feedthrough of the diagonal SSM, one per head, `(d/c)`.
     dskip: Tensor,
+    /// Width of a head, c.
+    head_dim: usize,
 }
 
 impl H3 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let d = spec.d_model;
-        let taps = spec.parsed("shift").unwrap_or(4usize);
+        let taps = match spec.option("shift") {
+            Some("states") => 2 * spec.d_state,
+            _ => spec.parsed("shift").unwrap_or(4),
+        };
+        let head_dim = head_dim(spec);
+        let heads = MixerSpec { d_model: d / head_dim, ..*spec };
         let edge = (taps as f64).powf(-0.5);
         let map = |[weight, bias]: [&str; 2], std| -> Result<[Tensor; 2]> {
             Ok([params.weight(weight, (d, d), std)?, params.bias(bias, d, d)?])
@@ -69,8 +95,10 @@ impl H3 {
             out: map(["wout", "bout"], spec.output_std)?,
             shift_c: params.get("shift_c", (d, taps), Init::Uniform(-edge, edge))?,
             shift_d: params.get("shift_d", d, Init::Normal(1.0))?,
-            ssm: DiagonalSsm::new(spec, Frequencies::Linear, Discretisation::Zoh, params)?,
-            dskip: params.get("dskip", d, Init::Normal(1.0))?,
+            ssm: DiagonalSsm::new(&heads, Frequencies::Linear, Discretisation::Zoh, params)?
+                .with_copies(head_dim * head_dim),
+            dskip: params.get("dskip", heads.d_model, Init::Normal(1.0))?,
+            head_dim,
         })
     }
 
@@ -81,20 +109,58 @@ impl H3 {
         self.shift_c.index_select(&Tensor::new(reversed, self.shift_c.device())?, 1)
     }
 
-    /// Input x = SSM_shift(k) ⊙ v of the diagonal SSM, `(batch, seq_len, d)`, and q at the queried positions, `(batch, rows, d)`.
+    /// x `(.., d)` for each product of keys and values, channel i of a head for row i of its products: `(.., d c)`.
+    fn by_rows(&self, x: &Tensor) -> Result<Tensor> {
+        self.products(x, |x| x.unsqueeze(x.rank()))
+    }
+
+    /// The same, channel j of a head for column j of its products.
+    fn by_columns(&self, x: &Tensor) -> Result<Tensor> {
+        self.products(x, |x| x.unsqueeze(x.rank() - 1))
+    }
+
+    fn products(&self, x: &Tensor, along: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+        let width = self.head_dim;
+        if width == 1 {
+            return Ok(x.clone());
+        }
+        let mut shape = x.dims()[..x.rank() - 1].to_vec();
+        shape.extend([x.dim(D::Minus1)? / width, width]);
+        let x = along(&x.reshape(shape.as_slice())?)?;
+        shape.push(width);
+        x.broadcast_as(shape)?.contiguous()?.flatten_from(x.rank() - 3)
+    }
+
+    /// Feedthrough of each product, `(d c)`.
+    fn skip(&self) -> Result<Tensor> {
+        self.ssm.per_channel(&self.dskip)
+    }
+
+    /// Input x = SSM_shift(k) vᵀ of the diagonal SSM, `(batch, seq_len, d c)`, and q at the queried positions, `(batch, rows, d)`.
     fn project(&self, u: &Tensor, cx: &Cx) -> Result<(Tensor, Tensor)> {
         let all = [&self.k, &self.v].map(|[w, b]| (w, Some(b)));
         let mut maps = project(u, &all, &[(&self.q[0], Some(&self.q[1]))], cx)?;
         let (k, v) = (&maps.all[0], &maps.all[1]);
         let shifted = ops::causal_conv1d(k, &self.shift_kernel()?, None)?;
-        let x = (ops::add_scaled(&shifted, k, &self.shift_d)? * v)?;
+        let shifted = ops::add_scaled(&shifted, k, &self.shift_d)?;
+        let x = (self.by_rows(&shifted)? * self.by_columns(v)?)?;
         Ok((x, maps.queried.swap_remove(0)))
     }
 
-    /// y for the output o of the diagonal SSM, x and q at the same positions, `(.., d)` each.
+    /// y for the output o of the diagonal SSM and x, `(.., d c)` each, and q `(.., d)` at the same positions.
     fn readout(&self, o: &Tensor, x: &Tensor, q: &Tensor) -> Result<Tensor> {
-        let o = ops::add_scaled(o, x, &self.dskip)?;
-        linear(&(q * o)?, &self.out[0], Some(&self.out[1]))
+        let o = ops::add_scaled(o, x, &self.skip()?)?;
+        let read = (self.by_rows(q)? * o)?;
+        let read = match self.head_dim {
+            1 => read,
+            width => {
+                let mut shape = q.dims()[..q.rank() - 1].to_vec();
+                shape.extend([q.dim(D::Minus1)? / width, width, width]);
+                let last = shape.len() - 2;
+                read.reshape(shape)?.sum(last)?.flatten_from(last - 1)?
+            }
+        };
+        linear(&read, &self.out[0], Some(&self.out[1]))
     }
 }
 
@@ -106,7 +172,7 @@ impl Mixer for H3 {
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        let (d, taps) = (self.dskip.elem_count(), self.shift_c.dims()[1]);
+        let (d, taps) = (self.shift_d.elem_count(), self.shift_c.dims()[1]);
         self.ssm.state_size() + (taps - 1) * d
     }
 
@@ -124,21 +190,24 @@ impl Mixer for H3 {
         // The last input is the constant 1, which carries the bias.
         let constant = Tensor::zeros((d, 1), x.dtype(), x.device())?;
         let value = Tensor::cat(&[&eye, &constant], 1)?;
+        let q = self.by_rows(&q)?;
         let queries = Tensor::cat(&[&q, &q], 1)?;
-        let skip = q.broadcast_mul(&self.dskip)?;
+        let skip = q.broadcast_mul(&self.skip()?)?;
         let skip = Tensor::cat(&[&skip, &skip.zeros_like()?], 1)?;
         let [w, bias] = &self.out;
+        let w = self.by_columns(w)?;
         Ok(Some(Inner {
             system: Ltv {
                 read: system.read.broadcast_mul(&queries.unsqueeze(2)?)?,
                 value: Some(Tensor::cat(&[&value, &value], 0)?),
                 skip: Some(skip),
-                output: Some(Tensor::cat(&[w, w], 1)?),
+                output: Some(Tensor::cat(&[&w, &w], 1)?),
                 offset: Some(bias.clone()),
                 ..system
             },
             input: x,
-            around: "driven by x = shift(k) ⊙ v, a product of two projections of u, one of them after a shift register; C_i \
+            around:
+                "driven by x = shift(k) vᵀ, a product of two projections of u, one of them after a shift register; C_i \
                      and D_i hold the queries and the output projection",
         }))
     }
@@ -167,7 +236,8 @@ impl Recurrent for H3 {
         }; // (batch, taps, d)
         let taps = self.shift_kernel()?.t()?.unsqueeze(0)?; // (1, taps, d)
         let shifted = keys.broadcast_mul(&taps)?.sum(1)?;
-        let x = (ops::add_scaled(&shifted, &k, &self.shift_d)? * v?)?;
+        let shifted = ops::add_scaled(&shifted, &k, &self.shift_d)?;
+        let x = (self.by_rows(&shifted)? * self.by_columns(&v?)?)?;
         let (o, h) = self.ssm.step(&x, &state.0[0])?;
         let before = keys.dim(1)? - 1;
         *state = State(vec![h]);
@@ -175,5 +245,81 @@ impl Recurrent for H3 {
             state.0.push(keys.narrow(1, 1, before)?);
         }
         self.readout(&o, &x, &q?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mixers::find;
+    use crate::ops::rng::Rng;
+    use crate::recipes;
+    use candle_core::{DType, Device};
+    use std::collections::HashMap;
+
+    type Rows = Vec<Vec<f64>>;
+
+    /// S4D of a head with the parameters in row `head`: its kernel.
+    fn kernel(p: &HashMap<&str, Rows>, head: usize, len: usize) -> Vec<f64> {
+        let step = p["log_dt"][0][head].exp();
+        let states = p["a_im"][head].len();
+        let tap = |l: usize| {
+            let of_state = |k: usize| {
+                let [a_re, a_im] = [-p["a_re_log"][head][k].exp(), p["a_im"][head][k]];
+                let polar = |size: f64, angle: f64| [size * angle.cos(), size * angle.sin()];
+                let times = |[a, b]: [f64; 2], [c, d]: [f64; 2]| [a * c - b * d, a * d + b * c];
+                let [re, im] = polar((step * a_re).exp(), step * a_im);
+                let hold = times([re - 1.0, im], [a_re, -a_im]).map(|x| x / (a_re * a_re + a_im * a_im));
+                let power = polar((step * a_re * l as f64).exp(), step * a_im * l as f64);
+                2.0 * times(times([p["c_re"][head][k], p["c_im"][head][k]], hold), power)[0]
+            };
+            (0..states).map(of_state).sum()
+        };
+        (0..len).map(tap).collect()
+    }
+
+    /// Heads of two channels by sums over tokens, products and taps.
+    #[test]
+    fn a_head_of_two_channels_reads_sums_of_its_four_products() {
+        const LEN: usize = 9;
+        let settings = [("preset", "smoke"), ("mixer", "h3"), ("protocol", "matched"), ("d", "6"), ("n", "3")];
+        let model = recipes::run("mqar", &settings).unwrap().model;
+        let params = Params::seeded(1, DType::F64, &Device::Cpu);
+        let mixer = find("h3").unwrap().build(&model, &params).unwrap();
+        let mut rng = Rng::new(1, "test", 0);
+        let u: Vec<f64> = (0..LEN * 6).map(|_| rng.normals().0).collect();
+        let u = Tensor::from_vec(u, (1, LEN, 6), &Device::Cpu).unwrap();
+        let y: Rows = mixer.forward(&u, &Cx::eval()).unwrap().squeeze(0).unwrap().to_vec2().unwrap();
+        let u: Rows = u.squeeze(0).unwrap().to_vec2().unwrap();
+        let vars = params.vars();
+        let rows = |x: &Tensor| -> Rows {
+            let x = if x.rank() == 1 { x.unsqueeze(0).unwrap() } else { x.clone() };
+            x.to_vec2().unwrap()
+        };
+        let p: HashMap<&str, Rows> = vars.iter().map(|(name, var)| (name.as_str(), rows(var))).collect();
+        assert_eq!((p["shift_c"][0].len(), p["log_dt"][0].len()), (6, 3), "2n taps, and a system for each head");
+        let map = |w: &str, x: &[f64]| -> Vec<f64> {
+            p[w].iter().map(|row| row.iter().zip(x).map(|(w, x)| w * x).sum()).collect()
+        };
+        let [q, k, v] = ["wq", "wk", "wv"].map(|w| u.iter().map(|u| map(w, u)).collect::<Rows>());
+        let shifted = |t: usize, c: usize| {
+            let taps = p["shift_c"][c].iter().enumerate().take(t + 1);
+            taps.map(|(lag, tap)| tap * k[t - lag][c]).sum::<f64>() + p["shift_d"][0][c] * k[t][c]
+        };
+        for t in 0..LEN {
+            let mut read = [0.0; 6];
+            for head in 0..3 {
+                let kernel = kernel(&p, head, LEN);
+                for i in 2 * head..2 * head + 2 {
+                    for j in 2 * head..2 * head + 2 {
+                        let product = |s: usize| shifted(s, i) * v[s][j];
+                        let stored: f64 = (0..=t).map(|s| kernel[t - s] * product(s)).sum();
+                        read[j] += q[t][i] * (stored + p["dskip"][0][head] * product(t));
+                    }
+                }
+            }
+            let apart = map("wout", &read).into_iter().zip(&y[t]).map(|(a, b)| (a - b).abs());
+            assert!(apart.fold(0.0, f64::max) < 1e-12, "token {t}");
+        }
     }
 }

@@ -8,7 +8,7 @@
 //! | γ | normalisation of the input, learnt; √(1 - λλ*) at initialisation | `(N)` |
 
 use super::complex::Complex;
-use super::complex_state::{ComplexMatrices, ComplexMixer, ComplexState};
+use super::complex_state::{has_glu, ComplexMatrices, ComplexMixer, ComplexState, ACTIVATION};
 use super::{in_range, Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork};
 use crate::nn::{Init, Params};
 use crate::ops::rng::Rng;
@@ -35,15 +35,20 @@ pub(super) const ENTRY: Entry = Entry {
             accepts: |v| v.parse().is_ok_and(|r: f64| (0.0..R_MAX).contains(&r)),
             ..MixerOption::DEFAULT
         },
+        MixerOption {
+            help: "behind the state: `none`, or `glu`, the GELU and gated linear unit of the published block",
+            ..ACTIVATION
+        },
     ],
     growth: Growth::No("the option `state` sets the size of its state: there is no n to grow"),
     stem: "lru",
     own_init: &["b_im", "b_re", "c_im", "c_re", "dskip", "gamma_log", "nu_log", "theta_log"],
     work: |spec| {
         let (d, state) = (spec.d_model, 2 * states(spec));
-        Some(MixerWork::new(Core::GatedScan, [state, 1], 2 * d * state))
+        let glu = if has_glu(spec) { 2 * d * d } else { 0 };
+        Some(MixerWork::new(Core::GatedScan, [state, 1], 2 * d * state + glu))
     },
-    build: |spec, params| Ok(Box::new(ComplexMixer(Lru::new(spec, params)?))),
+    build: |spec, params| Ok(Box::new(ComplexMixer::new(Lru::new(spec, params)?, true, spec, params)?)),
     ..Entry::of(Family::StateSpace)
 };
 

@@ -8,7 +8,7 @@
 //! | Δ | step size per state | `(P)` |
 
 use super::complex::Complex;
-use super::complex_state::{ComplexMatrices, ComplexMixer, ComplexState};
+use super::complex_state::{has_glu, ComplexMatrices, ComplexMixer, ComplexState, ACTIVATION};
 use super::diagonal::initial_log_dt;
 use super::{in_range, Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork};
 use crate::nn::{Init, Params};
@@ -20,21 +20,28 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "h_i = e^(ΔΛ) h_{i-1} + Λ⁻¹(e^(ΔΛ) - I) B u_i, y_i = 2 Re(C h_i) + D ⊙ u_i",
     cite: "Smith et al. 2023",
     dsf: "N = d",
-    options: &[MixerOption {
-        name: "state",
-        help: "number of conjugate pairs of states, P: `auto` is d/2, up to 65536",
-        default: |_| "auto",
-        accepts: |v| v == "auto" || in_range(v, 1..=1 << 16),
-        ..MixerOption::DEFAULT
-    }],
+    options: &[
+        MixerOption {
+            name: "state",
+            help: "number of conjugate pairs of states, P: `auto` is d/2, up to 65536",
+            default: |_| "auto",
+            accepts: |v| v == "auto" || in_range(v, 1..=1 << 16),
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            help: "behind the state: `none`, or `glu`, the GELU and half of a gated linear unit of the published block, g ⊙ σ(W g + b)",
+            ..ACTIVATION
+        },
+    ],
     growth: Growth::No("the option `state` sets the size of its state: there is no n to grow"),
     stem: "s5",
     own_init: &["a_im", "a_re_log", "b_im", "b_re", "c_im", "c_re", "dskip", "log_dt"],
     work: |spec| {
         let (d, state) = (spec.d_model, 2 * pairs(spec));
-        Some(MixerWork::new(Core::GatedScan, [state, 1], 2 * d * state))
+        let glu = if has_glu(spec) { d * d } else { 0 };
+        Some(MixerWork::new(Core::GatedScan, [state, 1], 2 * d * state + glu))
     },
-    build: |spec, params| Ok(Box::new(ComplexMixer(S5::new(spec, params)?))),
+    build: |spec, params| Ok(Box::new(ComplexMixer::new(S5::new(spec, params)?, false, spec, params)?)),
     ..Entry::of(Family::StateSpace)
 };
 

@@ -11,7 +11,7 @@ const LENGTHS: [usize; 3] = [1, 7, 33];
 
 /// Calls `claim` with every mixer, input batch and length.
 fn for_each(claim: impl Fn(&Case, usize, usize)) {
-    let others = [Case::convolved(), Case::normed()];
+    let others = [Case::convolved(), Case::normed(), Case::optional()];
     for case in Case::all().into_iter().chain(others.into_iter().flatten()) {
         for seq_len in LENGTHS {
             for batch in [1, 3] {
@@ -134,6 +134,9 @@ fn rows_asked_for_are_rows_of_the_whole_output() {
 
 /// The N that the registry claims for a case, and whether it is that of a system inside the mixer; `None` where it claims none.
 fn claimed_width(case: &Case) -> Option<(usize, bool)> {
+    if case.config.options.get("activation").is_some_and(|activation| activation != "none") {
+        return None;
+    }
     let mut claims = case.entry.dsf.split("; ").filter_map(|claim| {
         let (claim, variant) = match claim.split_once(" (variant ") {
             Some((claim, variant)) => (claim, variant.strip_suffix(')')),
@@ -169,6 +172,7 @@ fn width(case: &Case, formula: &str) -> usize {
         "N = d" => d,
         "N = 2d" => 2 * d,
         "N = 2n d" => 2 * n * d,
+        "N = 2n d c" => 2 * n * d * case.config.options["head_dim"].parse::<usize>().unwrap(),
         "N = E" => MixerSpec::from(&case.config).inner_width(),
         "N = n E" => n * MixerSpec::from(&case.config).inner_width(),
         other => panic!("{case}: `{other}` is not a formula that this test knows"),

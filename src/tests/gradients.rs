@@ -55,7 +55,7 @@ fn reach(grads: &GradStore, var: &Var) -> Reach {
 
 #[test]
 fn the_gradient_reaches_every_element_of_the_input_and_of_every_parameter() {
-    for case in Case::all().into_iter().chain(Case::normed()) {
+    for case in Case::all().into_iter().chain(Case::normed()).chain(Case::optional()) {
         let (mixer, params) = case.build();
         let x = Var::from_tensor(&case.input(3, 7)).unwrap();
         let loss = weighed(&*mixer, x.as_tensor(), &Cx::eval());
@@ -72,7 +72,7 @@ fn the_gradient_reaches_every_element_of_the_input_and_of_every_parameter() {
 fn the_gradient_is_the_derivative_with_dropout_and_chosen_rows_too() {
     let times = Tensor::new(&[[0u32, 3], [2, 6], [1, 5]], &Device::Cpu).unwrap();
     let cx = Cx::train(1, 2).only(Some(&Rows { positions: times }));
-    for mut case in Case::all().into_iter().chain(Case::normed()) {
+    for mut case in Case::all().into_iter().chain(Case::normed()).chain(Case::optional()) {
         case.config.attn_dropout = 0.3;
         // Norms bend the loss where a head is short.
         let step = if case.config.state_norm { 1e-6 } else { case.entry.difference_step };

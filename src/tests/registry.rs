@@ -97,7 +97,7 @@ fn options_explain_themselves_and_accept_their_own_defaults_only() {
 
 #[test]
 fn the_arithmetic_of_a_mixer_counts_the_weights_that_it_builds() {
-    for case in Case::all() {
+    for case in Case::all().into_iter().chain(Case::optional()) {
         let Some(work) = case.entry.work(&case.config) else {
             continue; // no bound is known, and estimates say so
         };

@@ -5,7 +5,7 @@ use dsf::config::{
     InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, PositionEmbedding, Protocol, Rotary, RunConfig,
     StateMixer,
 };
-use dsf::mixers::{Entry, Mixer, StateNormPlace, MIXERS};
+use dsf::mixers::{find, Entry, Mixer, StateNormPlace, MIXERS};
 use dsf::nn::Params;
 use dsf::ops::rng::Rng;
 use dsf::recipes;
@@ -99,6 +99,24 @@ impl Case {
         Self::all().into_iter().filter(free).map(normed).collect()
     }
 
+    /// Mixers in the form that an option, away from its default, gives them.
+    pub fn optional() -> Vec<Self> {
+        const VALUES: [(&str, &str, &str); 4] = [
+            ("lru", "activation", "glu"),
+            ("s5", "activation", "glu"),
+            ("h3", "head_dim", "2"),
+            ("h3", "shift", "states"),
+        ];
+        let of = |(mixer, option, value): (&str, &str, &str)| {
+            let mut case = Self::new(find(mixer).unwrap(), "paper", 1);
+            case.config.options.insert(option.to_owned(), value.to_owned());
+            // A shift of as many taps as states is no longer than the sequences of tests.
+            case.config.d_state = case.config.d_state.min(3);
+            case
+        };
+        VALUES.into_iter().map(of).collect()
+    }
+
     /// Two channels a head turned.
     pub fn turned(&self, rotary: Rotary) -> Self {
         let language = LanguageConfig { mlp_width: 10, rotary, rotary_dims: 2, init: InitScheme::Pythia };
@@ -155,7 +173,7 @@ impl Case {
 impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let c = &self.config;
-        write!(f, "{} {}, {} heads", c.mixer, c.variant, c.n_heads)?;
+        write!(f, "{} {}, {} heads, {:?}", c.mixer, c.variant, c.n_heads, c.options)?;
         if c.state_norm {
             write!(f, " with a norm behind the state")?;
         }

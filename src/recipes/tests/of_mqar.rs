@@ -72,6 +72,28 @@ fn the_matched_protocol_gives_every_mixer_the_same_block() {
 }
 
 #[test]
+fn the_matched_protocol_has_the_blocks_of_lru_and_s5_and_the_heads_of_h3() {
+    let options = |mixer, protocol| mqar(&[("mixer", mixer), ("protocol", protocol)]).model.options;
+    for (mixer, of_authors) in [
+        ("lru", &[("activation", "glu")][..]),
+        ("s5", &[("activation", "glu")]),
+        ("h3", &[("head_dim", "2"), ("shift", "states")]),
+    ] {
+        let matched = options(mixer, "matched");
+        for (name, value) in of_authors {
+            assert_eq!(matched[*name], *value, "{mixer}");
+        }
+        for protocol in ["reference", "paper"] {
+            let options = options(mixer, protocol);
+            assert!(!options.contains_key("activation") && !options.contains_key("head_dim"), "{mixer} {protocol}");
+        }
+    }
+    assert_eq!(options("h3", "reference")["shift"], "4");
+    let odd = [("mixer", "h3"), ("protocol", "matched"), ("d", "33")];
+    refuses("mqar", &odd, "--option").gives("head_dim=2").names(&["--d 33"]);
+}
+
+#[test]
 fn the_values_of_older_configs_leave_no_trace_in_them() {
     let base = mqar(&[("mixer", "mamba")]);
     assert_eq!(mqar(&[("mixer", "mamba"), ("map-init", "released"), ("decay", "all")]), base);
