@@ -25,7 +25,8 @@ pub struct Attention {
 impl Attention {
     /// Computes the rows of the tokens `rows` along the input of `subject`.
     pub fn of(subject: &Subject, rows: &[usize]) -> Result<Self> {
-        let own = ["wq", "wk"].iter().all(|name| subject.weights.contains_key(*name));
+        // Behind an inner width they are no maps of the input.
+        let own = !subject.entry.widens && ["wq", "wk"].iter().all(|name| subject.weights.contains_key(*name));
         let fresh;
         let weights = match own {
             true => &subject.weights,

@@ -375,8 +375,10 @@ fn a_long_input_is_seen_at_some_of_its_tokens_the_last_among_them() {
 fn attention_beside_an_attention_is_that_of_its_own_queries_and_keys() {
     let own = subject("linear", "reference", SHAPES[1], 2, DType::F64);
     assert!(View::of(&own, false).unwrap().attention.own);
-    let fresh = subject("s6", "reference", SHAPES[1], 1, DType::F64);
-    assert!(!View::of(&fresh, false).unwrap().attention.own);
+    for (mixer, variant) in [("s6", "reference"), ("mlstm-block", "block")] {
+        let fresh = subject(mixer, variant, SHAPES[1], 1, DType::F64);
+        assert!(!View::of(&fresh, false).unwrap().attention.own, "{mixer}");
+    }
     let softmax = subject("softmax", "reference", [8, 4, 6], 2, DType::F64);
     let view = View::of(&softmax, true).unwrap();
     assert!(view.found.is_err() && view.errors.is_none());
