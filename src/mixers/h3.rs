@@ -310,12 +310,10 @@ mod tests {
             let mut read = [0.0; 6];
             for head in 0..3 {
                 let kernel = kernel(&p, head, LEN);
-                for i in 2 * head..2 * head + 2 {
-                    for j in 2 * head..2 * head + 2 {
-                        let product = |s: usize| shifted(s, i) * v[s][j];
-                        let stored: f64 = (0..=t).map(|s| kernel[t - s] * product(s)).sum();
-                        read[j] += q[t][i] * (stored + p["dskip"][0][head] * product(t));
-                    }
+                for (i, j) in [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(i, j)| (2 * head + i, 2 * head + j)) {
+                    let product = |s: usize| shifted(s, i) * v[s][j];
+                    let stored: f64 = (0..=t).map(|s| kernel[t - s] * product(s)).sum();
+                    read[j] += q[t][i] * (stored + p["dskip"][0][head] * product(t));
                 }
             }
             let apart = map("wout", &read).into_iter().zip(&y[t]).map(|(a, b)| (a - b).abs());
