@@ -1,7 +1,7 @@
 //! Input and output of commands that read results.
 
 use super::{print, Global};
-use crate::error::{refuse, Error, Result};
+use crate::error::{refuse, Result};
 use crate::files::write_atomic;
 use crate::recipes::TASKS;
 use crate::report::{Format, Report, TextTarget, FORMATS};
@@ -26,27 +26,33 @@ pub(super) struct ReportOutput {
 }
 
 impl ReportOutput {
-    /// Returns the requested format, or the one given by the file's extension. `--json` requests JSON, too.
+    /// Returns the format of `--format`, else that of the file's extension, else JSON under `--json`, else text.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the extension is that of another format, or of none.
     pub fn format(&self, global: &Global) -> Result<&'static Format> {
+        let of_file = self.to.as_deref().and_then(Format::of_file);
         let json = global.json.then_some("json");
-        let format = match (json.or(self.format.as_deref()), &self.to) {
+        let format = match (self.format.as_deref(), &self.to) {
+            (named, None) => json.or(named).map_or(Ok(&FORMATS[0]), Format::find)?,
             (Some(name), Some(file)) => {
                 let format = Format::find(name)?;
-                let ending = file.extension().unwrap_or_default();
-                let known = FORMATS.iter().map(|format| format.extension).chain(OF_OTHER_PROGRAMS);
-                if ending != format.extension && known.into_iter().any(|known| ending.eq_ignore_ascii_case(known)) {
+                if of_file.is_some_and(|other| other.extension != format.extension) || is_foreign(file) {
                     let (file, ending) = (file.display(), format.extension);
                     refuse!(flag "--to" = file, "is no file of {name}: end its name in .{ending}");
                 }
                 format
             }
-            (Some(name), None) => Format::find(name)?,
-            (None, None) => &FORMATS[0],
-            (None, Some(file)) => Format::of_file(file).ok_or_else(|| {
-                let endings: Vec<String> = FORMATS.iter().map(|format| format!(".{}", format.extension)).collect();
-                let (file, endings) = (file.display(), endings.join(", "));
-                Error::flag_value("--to", file, format!("ends in no format: give --format, or one of {endings}"))
-            })?,
+            (None, Some(file)) => match (of_file, json) {
+                (Some(format), _) => format,
+                (None, Some(json)) if !is_foreign(file) => Format::find(json)?,
+                (None, _) => {
+                    let endings: Vec<String> = FORMATS.iter().map(|format| format!(".{}", format.extension)).collect();
+                    let (file, endings) = (file.display(), endings.join(", "));
+                    refuse!(flag "--to" = file, "ends in no format: give --format, or one of {endings}");
+                }
+            },
         };
         if !format.is_text() && self.to.is_none() && io::stdout().is_terminal() {
             refuse!(flag "--format" = format.name, "is not for a terminal: give --to FILE, or pipe it into a program");
@@ -63,6 +69,11 @@ impl ReportOutput {
         let screen = TextTarget { colour: global.coloured(), width: print::width() };
         print::bytes(&format.render(report, screen)?)
     }
+}
+
+/// Whether the name of `file` is that of a picture or a document of a format that is not written here.
+fn is_foreign(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| OF_OTHER_PROGRAMS.iter().any(|other| ending.eq_ignore_ascii_case(other)))
 }
 
 fn formats() -> PossibleValuesParser {

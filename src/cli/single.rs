@@ -261,14 +261,14 @@ fn expected(config: &RunConfig, accuracy: f64) -> String {
         let shown = if accuracy <= ceiling { ": no recall shown" } else { "" };
         format!(" Without recall, {} answers {ceiling:.1} % right{shown}.", without.predictor)
     });
-    let published = recipes::published_accuracy(config).map_or(String::new(), |accuracy| {
+    let published = recipes::published_accuracy(config).map_or(String::new(), |(accuracy, simd)| {
         // A mixer that learnt elsewhere lost the lookup to another rounding.
         let rounding = if 100.0 * accuracy >= LEARNT {
             "; another processor or build rounds differently, and another --seed shows whether this run is an exception"
         } else {
             ""
         };
-        format!(" Published for these defaults (results/mqar-quick.csv, AVX-512): {:.1} %{rounding}.", 100.0 * accuracy)
+        format!(" Published for these defaults (results/mqar-quick.csv, {simd}): {:.1} %{rounding}.", 100.0 * accuracy)
     });
     without + &published
 }

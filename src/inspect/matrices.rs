@@ -1,7 +1,7 @@
 //! Systems as arrays for other programs: a safetensors file with the factors of Λ_i, B_i, C_i and D_i.
 //!
-//! Subject s has the tensors `s.NAME`; the names, and how the matrices follow from them, are in the guide's page on
-//! other programs. The metadata `subjects` is a JSON list with the name of each subject and what the system is.
+//! Subject s has the tensors `s.NAME`; the names, and how the matrices follow from them, are in the guide to
+//! inspection. The metadata `subjects` is a JSON list with the name of each subject and what the system is.
 
 use super::subject::Subject;
 use crate::error::{Error, Result};

@@ -373,7 +373,7 @@ fn a_gap_in_other_cells_is_compared_with_the_gap_in_those_of_figure_2() {
     assert_eq!(verdict_of(|_| true), "undecided");
 }
 
-/// As released SSD has one decay a channel, too.
+/// The released SSD has one decay a channel, too.
 #[test]
 fn decays_are_compared_in_the_variants_of_the_text_alone() {
     let of = |variant: &str| {

@@ -350,7 +350,7 @@ fn csv_has_a_line_a_cell_with_all_settings() {
          dataset,contour_length,val_examples,expand,micro_batch,warmup_epochs,input,mlp_width,dropout,\
          lambda_skip,pool,mask,dual,loss,tokenizer,eos_between_articles,rotary,rotary_dims,init,beta1,beta2,\
          eps,clip,decay,hybrid,test_seq_len,copy_tokens,key_tokens,overwrites,passes,\
-         position_embedding,bidirectional,source_digest,short_conv,map_init,state_norm,d,n,metric,mean,std,seeds,lr,status\n\
+         position_embedding,bidirectional,source_digest,short_conv,map_init,state_norm,fresh_examples,d,n,metric,mean,std,seeds,lr,status\n\
          {settings},64,32,accuracy,0.625,0.1767766952966369,2,0.001,done\n\
          {settings},128,32,accuracy,,,,,not_run\n\
          {settings},64,64,accuracy,,,,,not_run\n\

@@ -267,9 +267,12 @@ fn every_command_of_the_readme_and_the_guides_is_taken() {
 /// Published runs that no command makes today, by summary and how many; results/README.md says why.
 const NOT_MADE_TODAY: &[(&str, usize)] = &[("lra-small.csv", 3)];
 
-/// The ids of the runs that `command`, a sweep or one run, would train. Rows on files are of versions whose ids did not
+/// Mixers without runs in a published summary of all mixers, whose runs results/README.md says are missing.
+const NOT_TRAINED: &[(&str, &[&str])] = &[("survey.csv", &["mlstm-block", "slstm-block"])];
+
+/// The ids and the mixers of the runs that `command`, a sweep or one run, would train. A run's mixer is empty. Rows on files are of versions whose ids did not
 /// depend on their content, as where the files are not there.
-fn planned(world: &World, command: &str) -> Vec<String> {
+fn planned(world: &World, command: &str) -> Vec<(String, String)> {
     let words = command.strip_prefix("dsf ").unwrap();
     let line = match words.strip_prefix("sweep ") {
         Some(flags) => format!("sweep status {flags} --json -o results"),
@@ -280,8 +283,8 @@ fn planned(world: &World, command: &str) -> Vec<String> {
     let events: Vec<_> = events.map(Result::unwrap).collect();
     let each = events.iter().filter_map(|event| event["each"].as_array());
     let runs = events.iter().chain(each.flatten());
-    let ids = runs.filter_map(|run| run["run"].as_str());
-    ids.map(str::to_owned).collect()
+    let text = |run: &serde_json::Value, name: &str| run[name].as_str().map(str::to_owned);
+    runs.filter_map(|run| Some((text(run, "run")?, text(run, "mixer").unwrap_or_default()))).collect()
 }
 
 /// The table of results/README.md: a summary, what it is, and the commands that make it.
@@ -302,7 +305,10 @@ fn the_commands_beside_a_published_summary_make_its_runs() {
         if commands.is_empty() {
             continue; // a table of `dsf bench`
         }
-        let planned: BTreeSet<String> = { commands }.into_iter().flat_map(|command| planned(&world, command)).collect();
+        let not_trained = NOT_TRAINED.iter().find(|(name, _)| *name == file).map_or(&[][..], |(_, mixers)| mixers);
+        let planned = commands.into_iter().flat_map(|command| planned(&world, command));
+        let trained = planned.filter(|(_, mixer)| !not_trained.contains(&mixer.as_str()));
+        let planned: BTreeSet<String> = trained.map(|(id, _)| id).collect();
         let mut summary = csv::Reader::from_path(world.path("results").join(file)).unwrap();
         let id = summary.headers().unwrap().iter().position(|name| name == "run_id");
         let published: BTreeSet<String> =
