@@ -342,7 +342,7 @@ fn csv_has_a_line_a_cell_with_all_settings() {
     let csv = drawn(&report(&rows), "csv");
     let settings = "1,mqar,matched,linear,reference,dt_init=zero,1,2,transformer,mlp,true,\
                     64,4,8192,100000,3000,native,0,0.1,f32,0.1,0.1,cosine-per-epoch,512,64,0.99\
-                    ,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,";
+                    ,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,";
     let expected = format!(
         "format,task,protocol,mixer,variant,options,heads,layers,layout,state_mixer,positions,\
          seq_len,kv_pairs,vocab_size,train_examples,test_examples,data,data_seed,weight_decay,\
