@@ -15,6 +15,20 @@ use dsf::tasks::{self, Splits};
 use safetensors::SafeTensors;
 use std::path::Path;
 
+/// Trains a run that is interrupted after every step and epoch, each time by a new trainer.
+fn piecewise(config: &RunConfig, data: &Splits) -> Trace {
+    let (mut parts, mut saved): (_, Option<Vec<u8>>) = (Trace::default(), None);
+    while parts.outcome.is_none() {
+        let mut trainer = trainer(config, data);
+        if let Some(saved) = &saved {
+            trainer.restore(saved, "checkpoint").unwrap();
+        }
+        follow(&mut trainer, 1, &mut parts);
+        saved = Some(checkpoint(&trainer));
+    }
+    parts
+}
+
 #[test]
 fn a_run_interrupted_after_any_step_or_epoch_ends_with_the_same_bits() {
     for entry in MIXERS {
@@ -42,16 +56,7 @@ fn a_run_interrupted_at_every_step_and_epoch_ends_with_the_same_bits() {
     config.train.adam =
         Some(AdamConfig { beta1: 0.9, beta2: 0.95, eps: 1e-8, clip: Some(0.5), decay: Decay::Matrices });
     let whole = trace(&config, &data);
-    let (mut parts, mut saved): (_, Option<Vec<u8>>) = (Trace::default(), None);
-    while parts.outcome.is_none() {
-        let mut trainer = trainer(&config, &data);
-        if let Some(saved) = &saved {
-            trainer.restore(saved, "checkpoint").unwrap();
-        }
-        follow(&mut trainer, 1, &mut parts);
-        saved = Some(checkpoint(&trainer));
-    }
-    assert_eq!(parts, whole);
+    assert_eq!(piecewise(&config, &data), whole);
 }
 
 #[test]
@@ -68,16 +73,7 @@ fn a_run_with_fresh_examples_interrupted_at_every_step_and_epoch_ends_with_the_s
     let fixed = trace(&fixed, &same);
     assert_eq!(whole.losses[..3], fixed.losses[..3], "the first epoch has the same examples");
     assert_ne!(whole.losses[3..], fixed.losses[3..]);
-    let (mut parts, mut saved): (_, Option<Vec<u8>>) = (Trace::default(), None);
-    while parts.outcome.is_none() {
-        let mut trainer = trainer(&config, &data);
-        if let Some(saved) = &saved {
-            trainer.restore(saved, "checkpoint").unwrap();
-        }
-        follow(&mut trainer, 1, &mut parts);
-        saved = Some(checkpoint(&trainer));
-    }
-    assert_eq!(parts, whole);
+    assert_eq!(piecewise(&config, &data), whole);
 }
 
 /// A run on text of two epochs of three steps, the last one short.
@@ -102,16 +98,7 @@ fn a_run_on_text_interrupted_at_every_step_and_epoch_ends_with_the_same_bits() {
         let (config, data) = on_text(mixer);
         let whole = trace(&config, &data);
         assert_eq!((whole.losses.len(), whole.epochs.len()), (6, 2));
-        let (mut parts, mut saved): (_, Option<Vec<u8>>) = (Trace::default(), None);
-        while parts.outcome.is_none() {
-            let mut trainer = trainer(&config, &data);
-            if let Some(saved) = &saved {
-                trainer.restore(saved, "checkpoint").unwrap();
-            }
-            follow(&mut trainer, 1, &mut parts);
-            saved = Some(checkpoint(&trainer));
-        }
-        assert_eq!(parts, whole, "{mixer}");
+        assert_eq!(piecewise(&config, &data), whole, "{mixer}");
     }
 }
 
