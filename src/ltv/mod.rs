@@ -95,6 +95,17 @@ impl Ltv {
         }
     }
 
+    /// The same system with a bias of the output, if there is one. A missing value map becomes the identity beside a column of
+    /// zeros, for the constant input that carries the bias.
+    pub fn with_offset(self, offset: Option<&Tensor>) -> Result<Self> {
+        let (Some(offset), None) = (offset, &self.value) else {
+            return Ok(Self { offset: offset.cloned(), ..self });
+        };
+        let eye = Tensor::eye(self.decay.dim(1)?, self.decay.dtype(), self.decay.device())?;
+        let value = Tensor::cat(&[&eye, &eye.narrow(1, 0, 1)?.zeros_like()?], 1)?;
+        Ok(Self { value: Some(value), offset: Some(offset.clone()), ..self })
+    }
+
     /// Divides each token's state output by η, `(L, E)`, and so the rows of the kernel: B_i gains the factor 1/η_i, and
     /// Λ_i, which must be diagonal, the factor η_{i-1}/η_i, equations (15) and (17).
     pub fn normalised(&self, eta: &Tensor) -> Result<Self> {

@@ -4,15 +4,24 @@
 //! y = W_out (gelu(g) ⊙ recurrence(conv(x))),  g, x = split(W_in u)
 
 use super::short_conv::ShortConv;
-use super::{Core, MixerSpec, MixerWork, State};
+use super::{Core, MixerOption, MixerSpec, MixerWork, State, FALSE_OR_TRUE};
 use crate::nn::{linear, project, Cx, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
+
+/// Whether the projections into and out of the block have biases.
+pub(super) const BIAS: MixerOption = MixerOption {
+    name: "bias",
+    help: "whether the projections into and out of the block have biases: `false` or `true`",
+    ..FALSE_OR_TRUE
+};
 
 /// Projections of u to the input x of a recurrence, behind a short convolution, and to the gate of its output.
 pub(super) struct GatedInput {
     /// Both projections, stacked, `(2E, d)`.
     win: Tensor,
+    /// Their biases, `(2E)`.
+    bin: Option<Tensor>,
     /// Whether the rows for x come first.
     input_first: bool,
     pub conv: ShortConv,
@@ -25,17 +34,19 @@ impl GatedInput {
         let (d, width) = (spec.d_model, spec.inner_width());
         Ok(Self {
             win: params.weight("win", (2 * width, d), spec.input_std)?,
+            bin: spec.has(BIAS.name).then(|| params.bias("bin", 2 * width, d)).transpose()?,
             input_first,
-            conv: ShortConv::new(width, params)?,
+            conv: ShortConv::of(spec, width, params)?,
             width,
         })
     }
 
-    /// Projections to x and to the gate, `(E, d)` each.
-    fn halves(&self) -> Result<[Tensor; 2]> {
-        let half = |first: bool| {
+    /// Projections to x and to the gate, `(E, d)` each, and their biases.
+    fn halves(&self) -> Result<[(Tensor, Option<Tensor>); 2]> {
+        let half = |first: bool| -> Result<_> {
             let start = if first { 0 } else { self.width };
-            self.win.narrow(0, start, self.width)
+            let half = |rows: &Tensor| rows.narrow(0, start, self.width);
+            Ok((half(&self.win)?, self.bin.as_ref().map(half).transpose()?))
         };
         Ok([half(self.input_first)?, half(!self.input_first)?])
     }
@@ -48,16 +59,17 @@ impl GatedInput {
 
     /// [`Self::project`] with x in front of the convolution.
     pub fn maps(&self, u: &Tensor, cx: &Cx) -> Result<(Tensor, Tensor)> {
-        let [input, gate] = self.halves()?;
-        let mut maps = project(u, &[(&input, None)], &[(&gate, None)], cx)?;
+        let halves = self.halves()?;
+        let [input, gate] = halves.each_ref().map(|(w, b)| (w, b.as_ref()));
+        let mut maps = project(u, &[input], &[gate], cx)?;
         Ok((maps.all.remove(0), maps.queried.remove(0)))
     }
 
     /// [`Self::project`] for one token `(batch, d)`: x and the gate, `(batch, E)` each, and the new window of the convolution.
     pub fn step(&self, x_t: &Tensor, window: &Tensor) -> Result<[Tensor; 3]> {
-        let [input, gate] = self.halves()?;
-        let (x, window) = self.conv.step(&linear(x_t, &input, None)?, window)?;
-        Ok([x, linear(x_t, &gate, None)?, window])
+        let [x, gate] = self.halves()?.map(|(w, b)| linear(x_t, &w, b.as_ref()));
+        let (x, window) = self.conv.step(&x?, window)?;
+        Ok([x, gate?, window])
     }
 }
 

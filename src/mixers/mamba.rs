@@ -2,8 +2,9 @@
 //!
 //! y = W_out ((S6(x) + D ⊙ x) ⊙ silu(z)),  x = silu(conv(W_x u)),  z = W_z u
 
-use super::gated_block::GatedInput;
-use super::state_space::{dt_rank, zero_state, SelectiveProjection, DT_RANK};
+use super::gated_block::{GatedInput, BIAS};
+use super::short_conv::{CONV_BIAS, CONV_WIDTH};
+use super::state_space::{dt_rank, zero_state, SelectiveProjection, BCDT_NORM, BCDT_NORM_EPS, DT_RANK};
 use super::{
     Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State, StateNormPlace,
 };
@@ -21,7 +22,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: true,
     released: ReleasedBlock::STATE_SPACE,
-    options: &[DT_RANK],
+    options: &[DT_RANK, CONV_WIDTH, CONV_BIAS, BIAS, BCDT_NORM, BCDT_NORM_EPS],
     state_norm: StateNormPlace::Free(|spec| spec.inner_width()),
     growth: Growth::STATE_SPACE,
     stem: "mamba",
@@ -43,6 +44,7 @@ struct Mamba {
     /// D, `(E)`.
     dskip: Tensor,
     wout: Tensor,
+    bout: Option<Tensor>,
 }
 
 impl Mamba {
@@ -54,13 +56,14 @@ impl Mamba {
             selective: SelectiveProjection::new(spec, width, true, params)?,
             dskip: params.get("dskip", width, Init::Constant(1.0))?,
             wout: params.weight("wout", (d, width), spec.output_std)?,
+            bout: spec.has(BIAS.name).then(|| params.bias("bout", d, width)).transpose()?,
         })
     }
 
     /// y `(.., d)` for o, x and z at the queried positions, `(.., E)` each.
     fn output(&self, o: &Tensor, x: &Tensor, z: &Tensor) -> Result<Tensor> {
         let y = ops::add_scaled(o, x, &self.dskip)?;
-        linear(&(y * ops::silu(z)?)?, &self.wout, None)
+        linear(&(y * ops::silu(z)?)?, &self.wout, self.bout.as_ref())
     }
 }
 
@@ -90,9 +93,9 @@ impl Mixer for Mamba {
         }
         system.read = system.read.broadcast_mul(&gate.unsqueeze(2)?)?;
         Ok(Some(Inner {
-            system,
+            system: system.with_offset(self.bout.as_ref())?,
             input: x,
-            around: "driven by x = silu(conv4(W_x u)), a shift register of three steps and a nonlinearity before \
+            around: "driven by x = silu(conv(W_x u)), a shift register of past tokens and a nonlinearity before \
                      it; C_i and D_i hold the gate after it, silu(W_z u), the norm if there is one, and the output projection",
         }))
     }

@@ -171,19 +171,16 @@ impl Mixer for MLstmBlock {
         let [_, scale] = self.values(&inputs.cell.scan.scan(&cx)?, &inputs.cell.floor)?;
         let scale = (scale * &inputs.z)?.squeeze(0)?.unsqueeze(2)?; // (seq_len, E, 1)
         let system = inputs.cell.scan.system(sizes)?;
-        // The last input is the constant 1, which carries the skip.
-        let eye = Tensor::eye(self.input.width, u.dtype(), u.device())?;
-        let value = Tensor::cat(&[&eye, &eye.narrow(1, 0, 1)?.zeros_like()?], 1)?;
         let values = inputs.cell.scan.v.narrow(3, 0, sizes.values)?.contiguous()?;
+        let bypass = linear(&self.bypass(&inputs)?.squeeze(0)?, &self.wout, None)?;
+        let system = Ltv {
+            read: system.read.broadcast_mul(&scale)?,
+            gate: Some(sizes.per_channel(&inputs.cell.gate.unsqueeze(3)?)?.squeeze(2)?),
+            output: Some(self.wout.clone()),
+            ..system
+        };
         Ok(Some(Inner {
-            system: Ltv {
-                read: system.read.broadcast_mul(&scale)?,
-                gate: Some(sizes.per_channel(&inputs.cell.gate.unsqueeze(3)?)?.squeeze(2)?),
-                value: Some(value),
-                output: Some(self.wout.clone()),
-                offset: Some(linear(&self.bypass(&inputs)?.squeeze(0)?, &self.wout, None)?),
-                ..system
-            },
+            system: system.with_offset(Some(&bypass))?,
             input: values.flatten_from(2)?.squeeze(0)?,
             around: "driven by v = W_V W_x u, centred in each head; its keys and queries come from a = silu(conv4(W_x u)), and C_i and \
                      D_i hold the normaliser, the scale of each head's norm, the skip s ⊙ a, the gate silu(W_z u) and the output \

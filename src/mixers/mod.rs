@@ -333,6 +333,22 @@ impl MixerOption {
     }
 }
 
+/// Option that is off or on, off by default.
+const FALSE_OR_TRUE: MixerOption = MixerOption {
+    default: |_| "false",
+    accepts: |v| v == "false" || v == "true",
+    implied: true,
+    ..MixerOption::DEFAULT
+};
+
+/// ε of a norm, by which the mean square is kept away from 0.
+const NORM_EPS: MixerOption = MixerOption { name: "norm_eps", accepts: is_eps, implied: true, ..MixerOption::DEFAULT };
+
+/// Whether the value of an option is a number above 0 and below 1.
+fn is_eps(value: &str) -> bool {
+    value.parse().is_ok_and(|eps: f64| eps > 0.0 && eps < 1.0)
+}
+
 /// Whether the value of an option is a whole number in `range`.
 fn in_range(value: &str, range: std::ops::RangeInclusive<usize>) -> bool {
     value.parse().is_ok_and(|number| range.contains(&number))

@@ -131,6 +131,11 @@ impl MixerSpec<'_> {
         self.option(name)?.parse().ok()
     }
 
+    /// Whether the option `name` is `true`.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.option(name) == Some("true")
+    }
+
     /// Value of the option `name`, if it is set.
     pub fn option(&self, name: &str) -> Option<&str> {
         self.options.get(name).map(String::as_str)

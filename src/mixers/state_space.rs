@@ -9,8 +9,8 @@
 //! | A | continuous-time decay, negative; one per channel in SSD | `(E, n)`, `(E, 1)` |
 //! | B, C | input and output vectors | `(batch, seq_len, n)` |
 
-use super::state_norm::StateNorm;
-use super::{Mixer, MixerOption, MixerSpec, Recurrent, State};
+use super::state_norm::{rms_scale, StateNorm};
+use super::{Mixer, MixerOption, MixerSpec, Recurrent, State, NORM_EPS};
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -212,6 +212,24 @@ pub(super) fn dt_rank(spec: &MixerSpec) -> usize {
     spec.parsed("dt_rank").unwrap_or(spec.d_model.div_ceil(16))
 }
 
+/// Norm of B, C and the low-rank Δ.
+pub(super) const BCDT_NORM: MixerOption = MixerOption {
+    name: "bcdt_norm",
+    help:
+        "norm of B, C and the low-rank projection to Δ: `none` or `rms` (RMS norm without weights, as in Falcon-Mamba)",
+    default: |_| "none",
+    accepts: |v| v == "none" || v == "rms",
+    implied: true,
+    ..MixerOption::DEFAULT
+};
+
+/// ε of [`BCDT_NORM`].
+pub(super) const BCDT_NORM_EPS: MixerOption = MixerOption {
+    help: "ε of the norm that bcdt_norm=rms sets: `1e-6`, or a number between 0 and 1",
+    default: |_| "1e-6",
+    ..NORM_EPS
+};
+
 /// Projections of S6 from its input x `(.., E)` to the data-dependent Δ, B and C.
 pub(super) struct SelectiveProjection {
     /// Low-rank projection to Δ: `wu` `(rank, E)`, then `wdt` `(E, rank)` with the bias `bdt` `(E)`.
@@ -224,6 +242,8 @@ pub(super) struct SelectiveProjection {
     wc: Tensor,
     /// ln(-A), `(E, n)`.
     a_log: Tensor,
+    /// ε of the RMS norm of B, C and the low-rank Δ, if they have one.
+    bcdt_eps: Option<f64>,
     pub norm: Option<StateNorm>,
 }
 
@@ -249,8 +269,20 @@ impl SelectiveProjection {
             wb: params.weight("wb", (n, width), spec.input_std)?,
             wc: params.weight("wc", (n, width), spec.input_std)?,
             a_log: params.get("a_log", (width, n), Init::Each(&a_log))?,
+            bcdt_eps: match spec.option(BCDT_NORM.name) {
+                Some("rms") => Some(spec.parsed(BCDT_NORM_EPS.name).unwrap_or(1e-6)),
+                _ => None,
+            },
             norm: StateNorm::new(spec, width, params)?,
         })
+    }
+
+    /// B, C or the low-rank Δ behind its norm, if there is one.
+    fn normed(&self, x: &Tensor) -> Result<Tensor> {
+        match self.bcdt_eps {
+            Some(eps) => x.broadcast_mul(&rms_scale(x, eps)?),
+            None => Ok(x.clone()),
+        }
     }
 
     /// Inputs of the recurrence along x `(batch, seq_len, E)`, and x at the queried positions.
@@ -259,10 +291,10 @@ impl SelectiveProjection {
         let maps = project(x, &maps, &[(&self.wc, None)], cx)?;
         let inputs = SsmInputs {
             x: x.clone(),
-            delta: ops::softplus_biased(&linear(&maps.all[0], &self.wdt, None)?, &self.bdt)?,
+            delta: ops::softplus_biased(&linear(&self.normed(&maps.all[0])?, &self.wdt, None)?, &self.bdt)?,
             a: self.a_log.exp()?.neg()?,
-            b: maps.all[1].clone(),
-            c: maps.queried[0].clone(),
+            b: self.normed(&maps.all[1])?,
+            c: self.normed(&maps.queried[0])?,
             norm: self.norm.clone(),
         };
         Ok((inputs, maps.selected))

@@ -101,17 +101,20 @@ impl Case {
 
     /// Mixers in the form that an option, away from its default, gives them.
     pub fn optional() -> Vec<Self> {
-        const VALUES: [(&str, &str, &str); 4] = [
-            ("lru", "activation", "glu"),
-            ("s5", "activation", "glu"),
-            ("h3", "head_dim", "2"),
-            ("h3", "shift", "states"),
+        const VALUES: [(&str, &str, usize, &str); 6] = [
+            ("lru", "paper", 1, "activation=glu"),
+            ("s5", "paper", 1, "activation=glu"),
+            ("h3", "paper", 1, "head_dim=2"),
+            ("h3", "paper", 1, "shift=states"),
+            ("mamba", "block", 1, "bias=true conv_width=3"),
+            ("mamba", "block", 1, "conv_bias=false bcdt_norm=rms norm_eps=1e-2"),
         ];
-        let of = |(mixer, option, value): (&str, &str, &str)| {
-            let mut case = Self::new(find(mixer).unwrap(), "paper", 1);
-            case.config.options.insert(option.to_owned(), value.to_owned());
+        let of = |(mixer, variant, heads, options): (&str, &str, usize, &str)| {
+            let mut case = Self::new(find(mixer).unwrap(), variant, heads);
+            let options = options.split(' ').filter_map(|option| option.split_once('='));
+            case.config.options.extend(options.map(|(name, value)| (name.to_owned(), value.to_owned())));
             // A shift of as many taps as states is no longer than the sequences of tests.
-            case.config.d_state = case.config.d_state.min(3);
+            case.config.d_state = case.config.d_state.min(if mixer == "h3" { 3 } else { 6 });
             case
         };
         VALUES.into_iter().map(of).collect()
