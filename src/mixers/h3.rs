@@ -12,8 +12,8 @@
 //! | SSM_diag | S4D of [`diagonal`](super::diagonal) with feedthrough `dskip`, the same for the c² products of a head | n pairs of states for each product |
 
 use super::diagonal::{DiagonalSsm, Discretisation, Frequencies};
-use super::spec::HEAD_DIM;
 use super::{in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State};
+use crate::error::{self, refuse};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -34,7 +34,7 @@ pub(super) const ENTRY: Entry = Entry {
             ..MixerOption::DEFAULT
         },
         MixerOption {
-            name: HEAD_DIM,
+            name: "head_dim",
             help: "width of a head: `1`, up to 64; a head of width c stores c x c products of keys and values",
             default: |_| "1",
             accepts: |v| in_range(v, 1..=64),
@@ -42,6 +42,7 @@ pub(super) const ENTRY: Entry = Entry {
             ..MixerOption::DEFAULT
         },
     ],
+    check,
     growth: Growth::Exact { zeroed: &["c_re", "c_im", "shift_c"], scaled: &[] },
     stem: "h3",
     own_init: &["a_im", "a_re_log", "c_im", "c_re", "dskip", "log_dt", "shift_c", "shift_d"],
@@ -56,7 +57,15 @@ pub(super) const ENTRY: Entry = Entry {
 
 /// Width of a head, c.
 fn head_dim(spec: &MixerSpec) -> usize {
-    spec.parsed(HEAD_DIM).unwrap_or(1)
+    spec.parsed("head_dim").unwrap_or(1)
+}
+
+fn check(spec: &MixerSpec) -> error::Result<()> {
+    let (d, width) = (spec.d_model, head_dim(spec));
+    if d.is_multiple_of(width) {
+        return Ok(());
+    }
+    refuse!(flag "--option" = format!("head_dim={width}"), "does not divide --d {d}: each head of mixer `h3` takes as many channels")
 }
 
 struct H3 {

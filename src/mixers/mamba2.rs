@@ -2,13 +2,19 @@
 //! together, and a SiLU gate before an RMS norm,
 //!
 //! y = W_out norm((SSD(x) + D x) ⊙ silu(z)),  x, B, C = silu(conv(W u)),  z = W_z u
+//!
+//! With G groups, the heads of each group share one B and one C. In the models that Hugging Face's transformers can load, each
+//! of G parts of the E channels has a norm of its own.
 
-use super::short_conv::ShortConv;
+use super::gated_block::BIAS;
+use super::short_conv::{ShortConv, CONV_BIAS, CONV_WIDTH};
 use super::state_norm::rms_scale;
 use super::state_space::{mamba_dt_bias, zero_state_like, SsmInputs};
 use super::{
-    Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State, StateNormPlace,
+    in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
+    StateNormPlace, NORM_EPS,
 };
+use crate::error::{self, refuse};
 use crate::ltv::Inner;
 use crate::nn::{linear, project, Cx, Init, Params, Scheme};
 use crate::ops;
@@ -26,14 +32,51 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: true,
     released: ReleasedBlock::STATE_SPACE,
+    options: &[
+        MixerOption {
+            name: "groups",
+            help: "groups of heads, each with B and C of its own: `1`, or a number that divides --heads",
+            default: |_| "1",
+            accepts: |v| in_range(v, 1..=4096),
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+        CONV_WIDTH,
+        CONV_BIAS,
+        BIAS,
+        MixerOption {
+            name: "norm_groups",
+            help: "parts of the channels that each have a norm of their own: `1` (one norm over all), or a number that divides \
+                   the inner width",
+            default: |_| "1",
+            accepts: |v| in_range(v, 1..=1 << 20),
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            help: "ε of the norm in front of the output projection: `1e-5`, or a number between 0 and 1",
+            default: |_| "1e-5",
+            ..NORM_EPS
+        },
+        MixerOption {
+            name: "dt_limit",
+            help: "range LOW:HIGH that Δ is clamped to, such as 0.001:0.1; `0:inf` (no limit)",
+            default: |_| "0:inf",
+            accepts: |v| limits(v).is_some(),
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+    ],
+    check,
     state_norm: StateNormPlace::TAKEN,
     growth: Growth::Stacked {
         zeroed: &["win", "conv_b"],
         parts: |name, spec| {
-            let (width, n) = (spec.inner_width(), spec.d_state);
+            let width = spec.inner_width();
+            let vectors = vec![spec.d_state; 2 * groups(spec)];
             match name {
-                "win" => Some(vec![2 * width, n, n, spec.n_heads]),
-                "conv_w" | "conv_b" => Some(vec![width, n, n]),
+                "win" => Some([&[2 * width], &vectors[..], &[spec.n_heads]].concat()),
+                "conv_w" | "conv_b" => Some([&[width], &vectors[..]].concat()),
                 _ => None,
             }
         },
@@ -44,7 +87,7 @@ pub(super) const ENTRY: Entry = Entry {
     uncounted: &["conv_w"],
     work: |spec| {
         let (d, width, n) = (spec.d_model, spec.inner_width(), spec.d_state);
-        let projections = d * (3 * width + 2 * n + spec.n_heads);
+        let projections = d * (3 * width + 2 * groups(spec) * n + spec.n_heads);
         Some(MixerWork::new(Core::ChunkedScan, [width, n], projections))
     },
     build: |spec, params| Ok(Box::new(Mamba2::new(spec, params)?)),
@@ -54,9 +97,39 @@ pub(super) const ENTRY: Entry = Entry {
 /// ε of the RMS norm.
 const EPS: f64 = 1e-5;
 
+/// Groups of heads with B and C of their own, G.
+fn groups(spec: &MixerSpec) -> usize {
+    spec.parsed("groups").unwrap_or(1)
+}
+
+/// Parts of the channels with a norm of their own.
+fn norm_groups(spec: &MixerSpec) -> usize {
+    spec.parsed("norm_groups").unwrap_or(1)
+}
+
+/// Bounds of Δ, written `LOW:HIGH`.
+fn limits(text: &str) -> Option<[f64; 2]> {
+    let (low, high) = text.split_once(':')?;
+    let (low, high): (f64, f64) = (low.parse().ok()?, high.parse().ok()?);
+    (low >= 0.0 && low.is_finite() && high > low).then_some([low, high])
+}
+
+fn check(spec: &MixerSpec) -> error::Result<()> {
+    let (heads, groups, parts, width) = (spec.n_heads, groups(spec), norm_groups(spec), spec.inner_width());
+    if !heads.is_multiple_of(groups) {
+        refuse!(flag "--option" = format!("groups={groups}"), "does not divide --heads {heads}: each group takes an equal share");
+    }
+    if !width.is_multiple_of(parts) {
+        refuse!(flag "--option" = format!("norm_groups={parts}"), "does not divide the inner width {width} that --expand makes of --d {}: each norm takes an equal share", spec.d_model);
+    }
+    Ok(())
+}
+
 struct Mamba2 {
-    /// Projections to z, x, B, C and Δ, stacked, `(2E + 2n + heads, d)`.
+    /// Projections to z, x, B, C and Δ, stacked, `(2E + 2 G n + heads, d)`.
     win: Tensor,
+    /// Their biases.
+    bin: Option<Tensor>,
     conv: ShortConv,
     bdt: Tensor,
     /// ln(-A), `(heads)`.
@@ -66,11 +139,21 @@ struct Mamba2 {
     /// Weights of the norm, `(E)`.
     norm: Tensor,
     wout: Tensor,
+    bout: Option<Tensor>,
     /// Inner width E.
     width: usize,
     d_state: usize,
     heads: usize,
+    /// Groups of heads, G.
+    groups: usize,
+    norm_groups: usize,
+    norm_eps: f64,
+    /// Bounds of Δ.
+    dt_limit: [f64; 2],
 }
+
+/// Weights and biases of one projection.
+type Rows = (Tensor, Option<Tensor>);
 
 /// Inputs of the recurrence and of the readout.
 struct Mamba2Inputs {
@@ -84,24 +167,36 @@ impl Mamba2 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n, heads, width) = (spec.d_model, spec.d_state, spec.n_heads, spec.inner_width());
         let a_log = |_: usize, rng: &mut Rng| (1.0 + 15.0 * rng.uniform()).ln();
+        let groups = groups(spec);
+        let (xbc, biased) = (width + 2 * groups * n, spec.has(BIAS.name));
+        let rows = width + xbc + heads;
         Ok(Self {
-            win: params.weight("win", (2 * width + 2 * n + heads, d), spec.input_std)?,
-            conv: ShortConv::new(width + 2 * n, params)?,
+            win: params.weight("win", (rows, d), spec.input_std)?,
+            bin: biased.then(|| params.bias("bin", rows, d)).transpose()?,
+            conv: ShortConv::of(spec, xbc, params)?,
             bdt: params.get("bdt", heads, Init::Each(&mamba_dt_bias))?,
             a_log: params.get("a_log", heads, Init::Each(&a_log))?,
             dskip: params.get("dskip", heads, Init::Constant(1.0))?,
             norm: params.get("norm", width, Init::Constant(1.0))?,
             wout: params.weight("wout", (d, width), spec.output_std)?,
+            bout: biased.then(|| params.bias("bout", d, width)).transpose()?,
             width,
             d_state: n,
             heads,
+            groups,
+            norm_groups: norm_groups(spec),
+            norm_eps: spec.parsed(NORM_EPS.name).unwrap_or(EPS),
+            dt_limit: spec.option("dt_limit").and_then(limits).unwrap_or([0.0, f64::INFINITY]),
         })
     }
 
     /// Projections to z, to xBC = (x, B, C), and to Δ.
-    fn projections(&self) -> Result<[Tensor; 3]> {
-        let (width, xbc) = (self.width, self.width + 2 * self.d_state);
-        let rows = |start, count| self.win.narrow(0, start, count);
+    fn projections(&self) -> Result<[Rows; 3]> {
+        let (width, xbc) = (self.width, self.width + 2 * self.groups * self.d_state);
+        let rows = |start, count| -> Result<Rows> {
+            let rows = |t: &Tensor| t.narrow(0, start, count);
+            Ok((rows(&self.win)?, self.bin.as_ref().map(rows).transpose()?))
+        };
         Ok([rows(0, width)?, rows(width, xbc)?, rows(width + xbc, self.heads)?])
     }
 
@@ -113,20 +208,21 @@ impl Mamba2 {
         wide.contiguous()?.flatten_from(x.rank() - 1)
     }
 
-    /// Inputs for the convolved xBC `(batch, seq_len, E + 2n)`, the projection dt `(batch, seq_len, heads)`, and z at the queried
-    /// positions.
+    /// Inputs for the convolved xBC `(batch, seq_len, E + 2 G n)`, the projection dt `(batch, seq_len, heads)`, and z at the
+    /// queried positions.
     fn inputs(&self, xbc: &Tensor, dt: &Tensor, z: Tensor, cx: &Cx) -> Result<Mamba2Inputs> {
-        let (width, n) = (self.width, self.d_state);
+        let (width, vectors) = (self.width, self.groups * self.d_state);
         let xbc = ops::silu(xbc)?;
         let slice = |start, count| xbc.narrow(D::Minus1, start, count)?.contiguous();
         let x = slice(0, width)?;
-        let delta = ops::softplus_biased(dt, &self.bdt)?; // (batch, seq_len, heads)
+        let delta = self.limited(ops::softplus_biased(dt, &self.bdt)?)?; // (batch, seq_len, heads)
         Ok(Mamba2Inputs {
             ssm: SsmInputs {
                 delta: self.per_channel(&delta)?,
                 a: self.per_channel(&self.a_log.exp()?.neg()?)?.unsqueeze(1)?,
-                b: slice(width, n)?,
-                c: cx.select(&slice(width + n, n)?)?,
+                b: slice(width, vectors)?,
+                c: cx.select(&slice(width + vectors, vectors)?)?,
+                groups: self.groups,
                 x: x.clone(),
                 norm: None,
             },
@@ -135,9 +231,21 @@ impl Mamba2 {
         })
     }
 
+    /// Δ, clamped to its bounds where there are any.
+    fn limited(&self, delta: Tensor) -> Result<Tensor> {
+        let [low, high] = self.dt_limit;
+        let delta = if low > 0.0 { delta.maximum(low)? } else { delta };
+        if high < f64::INFINITY {
+            delta.minimum(high)
+        } else {
+            Ok(delta)
+        }
+    }
+
     fn project(&self, u: &Tensor, cx: &Cx) -> Result<Mamba2Inputs> {
-        let [z, xbc, dt] = self.projections()?;
-        let mut maps = project(u, &[(&xbc, None), (&dt, None)], &[(&z, None)], cx)?;
+        let projections = self.projections()?;
+        let [z, xbc, dt] = projections.each_ref().map(|(w, b)| (w, b.as_ref()));
+        let mut maps = project(u, &[xbc, dt], &[z], cx)?;
         let xbc = self.conv.forward(&maps.all[0])?;
         self.inputs(&xbc, &maps.all[1], maps.queried.remove(0), cx)
     }
@@ -146,16 +254,27 @@ impl Mamba2 {
     fn gated(&self, o: &Tensor, x: &Tensor, z: &Tensor) -> Result<[Tensor; 2]> {
         let o = ops::add_scaled(o, x, &self.per_channel(&self.dskip)?)?;
         let gate = ops::silu(z)?;
-        let scale = rms_scale(&(&o * &gate)?, EPS)?;
+        let scale = self.norm_scale((&o * &gate)?)?;
         let norm = self.norm.to_dtype(gate.dtype())?;
         let gate = gate.broadcast_mul(&scale)?.broadcast_mul(&norm)?;
         Ok([o, gate])
     }
 
+    /// Scale of the norm of x `(batch, rows, E)`, without its weights: `(batch, rows, E or 1)`.
+    fn norm_scale(&self, x: Tensor) -> Result<Tensor> {
+        if self.norm_groups == 1 {
+            return rms_scale(&x, self.norm_eps);
+        }
+        let (batch, rows, width) = x.dims3()?;
+        let parts = x.reshape((batch, rows, self.norm_groups, width / self.norm_groups))?;
+        let scale = rms_scale(&parts, self.norm_eps)?.broadcast_as(parts.shape())?;
+        scale.contiguous()?.flatten_from(2)
+    }
+
     /// y `(batch, rows, d)` for o, x and z, `(batch, rows, E)` each.
     fn output(&self, o: &Tensor, x: &Tensor, z: &Tensor) -> Result<Tensor> {
         let [o, gate] = self.gated(o, x, z)?;
-        linear(&(o * gate)?, &self.wout, None)
+        linear(&(o * gate)?, &self.wout, self.bout.as_ref())
     }
 }
 
@@ -182,9 +301,9 @@ impl Mixer for Mamba2 {
         let mut system = ssm.system(None, skip, Some(&self.wout))?;
         system.read = system.read.broadcast_mul(&gate.unsqueeze(2)?)?;
         Ok(Some(Inner {
-            system,
+            system: system.with_offset(self.bout.as_ref())?,
             input: x.squeeze(0)?,
-            around: "driven by x = silu(conv4(W_x u)), a shift register of three steps and a nonlinearity before it; C_i and \
+            around: "driven by x = silu(conv(W_x u)), a shift register of past tokens and a nonlinearity before it; C_i and \
                      D_i hold the gate silu(W_z u), the scale of the norm, which is not linear in the state, and the output \
                      projection",
         }))
@@ -200,7 +319,7 @@ impl Recurrent for Mamba2 {
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let [z, xbc, dt] = self.projections()?.map(|w| linear(x_t, &w, None));
+        let [z, xbc, dt] = self.projections()?.map(|(w, b)| linear(x_t, &w, b.as_ref()));
         let (xbc, window) = self.conv.step(&xbc?, &state.0[1])?;
         let (z, xbc, dt) = (z?.unsqueeze(1)?, xbc.unsqueeze(1)?, dt?.unsqueeze(1)?);
         let Mamba2Inputs { ssm, x, z } = self.inputs(&xbc, &dt, z, &Cx::eval())?;

@@ -170,6 +170,8 @@ pub struct Entry {
     pub bidirectional: bool,
     /// Place for an RMS norm behind its state, `--state-norm`.
     pub state_norm: StateNormPlace,
+    /// Error about values of options that do not fit the sizes.
+    pub check: fn(&MixerSpec) -> error::Result<()>,
     /// Family, by which recipes and reports group mixers.
     pub family: Family,
     /// Block around it in the released MQAR configs.
@@ -492,6 +494,7 @@ impl Entry {
             rotary: false,
             bidirectional: false,
             state_norm: StateNormPlace::MISSING,
+            check: |_| Ok(()),
             family,
             released: ReleasedBlock::WITHOUT_POSITIONS,
             options: &[],

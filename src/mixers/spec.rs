@@ -59,9 +59,6 @@ pub struct RotarySpec {
 /// Default ratio of the inner width to d.
 const EXPAND: f64 = 2.0;
 
-/// Option of the width of a head, in a mixer whose heads divide d by their width.
-pub(super) const HEAD_DIM: &str = "head_dim";
-
 /// Largest number of features of a head.
 const MAX_FEATURES: usize = 1 << 20;
 
@@ -150,7 +147,7 @@ impl Entry {
         self.check_expand(&spec)?;
         self.check_heads(&spec)?;
         self.check_features(&spec)?;
-        self.check_head_dim(&spec)?;
+        (self.check)(&spec)?;
         self.check_rotary(&spec)
     }
 
@@ -159,15 +156,6 @@ impl Entry {
             return Ok(());
         }
         refuse!(flag "--bidirectional" = true, "mixer `{}` reads a document in order; softmax, linear and normalized attention, taylor and performer can see all of it at once", self.name)
-    }
-
-    fn check_head_dim(&self, spec: &MixerSpec) -> error::Result<()> {
-        match spec.parsed::<usize>(HEAD_DIM) {
-            Some(width) if !spec.d_model.is_multiple_of(width) => {
-                refuse!(flag "--option" = format!("{HEAD_DIM}={width}"), "does not divide --d {}: each head of mixer `{}` takes as many channels", spec.d_model, self.name)
-            }
-            _ => Ok(()),
-        }
     }
 
     fn check_expand(&self, spec: &MixerSpec) -> error::Result<()> {

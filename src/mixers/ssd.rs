@@ -80,6 +80,7 @@ impl SsmMixer for ReleasedSsd {
             a: self.a_log.exp()?.neg()?.broadcast_as((d, 1))?,
             b: maps.all[1].clone(),
             c: maps.queried[0].clone(),
+            groups: 1,
             norm: self.norm.clone(),
         };
         Ok((inputs, maps.selected))

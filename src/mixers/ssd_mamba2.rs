@@ -91,6 +91,7 @@ impl SsmMixer for SsdMamba2 {
             a: self.per_channel(&a)?.unsqueeze(1)?,
             b: maps.all[2].clone(),
             c: maps.queried[0].clone(),
+            groups: 1,
             norm: self.norm.clone(),
         };
         let x = cx.select(&inputs.x)?;

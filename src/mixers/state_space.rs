@@ -7,7 +7,7 @@
 //! | H | state, E channels by n states | `(batch, E, n)` |
 //! | x, Δ | input and step size | `(batch, seq_len, E)` |
 //! | A | continuous-time decay, negative; one per channel in SSD | `(E, n)`, `(E, 1)` |
-//! | B, C | input and output vectors | `(batch, seq_len, n)` |
+//! | B, C | input and output vectors, one pair for each group of channels | `(batch, seq_len, groups · n)` |
 
 use super::state_norm::{rms_scale, StateNorm};
 use super::{Mixer, MixerOption, MixerSpec, Recurrent, State, NORM_EPS};
@@ -25,10 +25,12 @@ pub(super) struct SsmInputs {
     pub delta: Tensor,
     /// Continuous-time decay A, negative: one per state, `(E, n)`, or one per channel, `(E, 1)`.
     pub a: Tensor,
-    /// Input vector B, `(batch, seq_len, n)`.
+    /// Input vectors B of all groups of channels, `(batch, seq_len, groups · n)`.
     pub b: Tensor,
-    /// Output vector C, `(batch, rows, n)`.
+    /// Output vectors C, `(batch, rows, groups · n)`.
     pub c: Tensor,
+    /// Groups of channels, each of which has B and C of its own; 1 but for Mamba-2.
+    pub groups: usize,
     /// RMS norm of o.
     pub norm: Option<StateNorm>,
 }
@@ -37,11 +39,34 @@ impl SsmInputs {
     /// o `(batch, rows, E)` at the positions that `cx` selects: by a selective scan where every state has its own decay, by chunked
     /// matrix products (SSD) where the states of a channel share one.
     pub fn scan(&self, cx: &Cx) -> Result<Tensor> {
-        let (Self { x, delta, a, b, c, .. }, at) = (self, cx.rows().map(|rows| &rows.positions));
-        self.normed(match a.dim(1)? {
-            1 => ops::ssd(x, delta, &a.squeeze(1)?, b, c, at)?,
-            _ => ops::selective_scan(x, delta, a, b, c, at)?,
-        })
+        let (Self { x, delta, a, b, c, groups, .. }, at) = (self, cx.rows().map(|rows| &rows.positions));
+        let scan = |x: &Tensor, delta: &Tensor, a: &Tensor, b: &Tensor, c: &Tensor| match a.dim(1)? {
+            1 => ops::ssd(x, delta, &a.squeeze(1)?, b, c, at),
+            _ => ops::selective_scan(x, delta, a, b, c, at),
+        };
+        if *groups == 1 {
+            return self.normed(scan(x, delta, a, b, c)?);
+        }
+        let each = (0..*groups).map(|group| {
+            let part = |t: &Tensor, axis: usize| {
+                let share = t.dim(axis)? / groups;
+                t.narrow(axis, group * share, share)?.contiguous()
+            };
+            scan(&part(x, 2)?, &part(delta, 2)?, &part(a, 0)?, &part(b, 2)?, &part(c, 2)?)
+        });
+        self.normed(Tensor::cat(&each.collect::<Result<Vec<_>>>()?, 2)?)
+    }
+
+    /// B or C `(rows, groups · n)` for each channel: `(rows, E, n)`, or `(rows, 1, n)` where all share it.
+    fn for_channels(&self, t: &Tensor) -> Result<Tensor> {
+        let (rows, width) = t.dims2()?;
+        if self.groups == 1 {
+            return t.unsqueeze(1);
+        }
+        let (channels, n) = (self.x.dim(D::Minus1)?, width / self.groups);
+        let wide = t.reshape((rows, self.groups, 1, n))?;
+        let wide = wide.broadcast_as((rows, self.groups, channels / self.groups, n))?;
+        wide.contiguous()?.reshape((rows, channels, n))
     }
 
     /// o `(batch, rows, E)` behind its norm, if there is one.
@@ -55,7 +80,7 @@ impl SsmInputs {
     /// o `(batch, 1, E)` of one token; advances H, the only tensor of the state.
     pub fn step(&self, state: &mut State) -> Result<Tensor> {
         let column = |t: &Tensor| t.squeeze(1)?.unsqueeze(2); // (batch, E, 1)
-        let row = |t: &Tensor| t.squeeze(1)?.unsqueeze(1); // (batch, 1, n)
+        let row = |t: &Tensor| self.for_channels(&t.squeeze(1)?); // (batch, 1 or E, n)
         let delta = column(&self.delta)?;
         let a_bar = delta.broadcast_mul(&self.a.unsqueeze(0)?)?.exp()?; // (batch, E, n or 1)
         let bx = (&delta * column(&self.x)?)?.broadcast_mul(&row(&self.b)?)?; // (batch, E, n)
@@ -69,7 +94,7 @@ impl SsmInputs {
     pub fn system(&self, value: Option<&Tensor>, skip: Tensor, output: Option<&Tensor>) -> Result<Ltv> {
         let gate = self.delta.squeeze(0)?; // (seq_len, E)
         let delta = gate.unsqueeze(2)?;
-        let row = |t: &Tensor| t.squeeze(0)?.unsqueeze(1); // (seq_len, 1, n)
+        let row = |t: &Tensor| self.for_channels(&t.squeeze(0)?); // (seq_len, 1 or E, n)
         let write = delta.broadcast_mul(&row(&self.b)?)?;
         let decay = delta.broadcast_mul(&self.a.unsqueeze(0)?)?.exp()?;
         let decay = decay.broadcast_as(write.shape())?;
@@ -295,6 +320,7 @@ impl SelectiveProjection {
             a: self.a_log.exp()?.neg()?,
             b: self.normed(&maps.all[1])?,
             c: self.normed(&maps.queried[0])?,
+            groups: 1,
             norm: self.norm.clone(),
         };
         Ok((inputs, maps.selected))
