@@ -8,17 +8,16 @@
 // bandwidth: one element read and one written; the other element of a pair comes from the cache.
 #include "device.cuh"
 
-constexpr double LOG2_BASE = 13.287712379549449; // of 10,000
 constexpr double TWO_PI = 6.283185307179586;
 
 // One thread for each position and pair: the cosines of a position, then its sines.
-KERNEL(rotary_table, 256, Global<const uint32_t> positions, Global<float> table, uint32_t rows,
-       uint32_t half) {
+KERNEL(rotary_table, 256, Global<const uint32_t> positions, Global<float> table, double log2_base,
+       uint32_t rows, uint32_t half) {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= rows * half) return;
     uint32_t row = i / half, pair = i % half, position = row;
     if (positions != nullptr) position = positions[row];
-    double turns = position * exp2(-LOG2_BASE * pair / half) / TWO_PI;
+    double turns = position * exp2(-log2_base * pair / half) / TWO_PI;
     float sin, cos;
     sincospif(2.0f * float(turns - rint(turns)), &sin, &cos);
     uint64_t at = uint64_t(row) * 2 * half + pair;

@@ -10,7 +10,7 @@ namespace emulation {
 
 // An argument in the caller's format; the loader in the tests has the same layout.
 struct Argument {
-    enum Kind : uint32_t { POINTER, U32, F32, TABLE };
+    enum Kind : uint32_t { POINTER, U32, F32, TABLE, F64 };
     Kind kind;
     uint32_t element;  // bytes of an element behind a pointer
     uint64_t value;    // address, bits of the number, or address of the entries of a table
@@ -104,6 +104,16 @@ struct Unpack<float> {
         uint32_t bits = uint32_t(a.value);
         float x;
         memcpy(&x, &bits, 4);
+        return x;
+    }
+};
+
+template <>
+struct Unpack<double> {
+    static double from(const Argument& a, uint32_t index) {
+        if (a.kind != Argument::F64) fail("argument %u is not the f64 that the kernel takes", index);
+        double x;
+        memcpy(&x, &a.value, 8);
         return x;
     }
 };

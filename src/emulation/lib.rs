@@ -96,6 +96,7 @@ fn argument(arg: &Arg, tables: &mut Vec<Vec<Argument>>) -> Argument {
         Arg::Null | Arg::TooLarge(_) => (0, 0, 0, 0),
         Arg::U32(value) => (1, 0, u64::from(*value), 0),
         Arg::F32(value) => (2, 0, u64::from(value.to_bits()), 0),
+        Arg::F64(value) => (4, 0, value.to_bits(), 0),
         Arg::Table(entries) => {
             let entries: Vec<_> = entries.iter().map(|e| argument(e, tables)).collect();
             let found = (3, 0, entries.as_ptr() as u64, entries.len());

@@ -13,6 +13,8 @@ pub enum Arg<'a> {
     U32(u32),
     /// `float`.
     F32(f32),
+    /// `double`.
+    F64(f64),
     /// `Table<T, N>`.
     Table(Vec<Arg<'a>>),
     /// A size that exceeds 32 bits; [`Gpu::launch`](super::Gpu::launch) refuses it.
@@ -27,6 +29,7 @@ impl Arg<'_> {
             Arg::Null => Arg::Null,
             Arg::U32(value) => Arg::U32(*value),
             Arg::F32(value) => Arg::F32(*value),
+            Arg::F64(value) => Arg::F64(*value),
             Arg::Table(entries) => Arg::Table(entries.iter().map(Arg::kept).collect()),
             Arg::TooLarge(size) => Arg::TooLarge(*size),
         }
@@ -68,6 +71,12 @@ impl From<bool> for Arg<'_> {
 impl From<f32> for Arg<'_> {
     fn from(value: f32) -> Self {
         Self::F32(value)
+    }
+}
+
+impl From<f64> for Arg<'_> {
+    fn from(value: f64) -> Self {
+        Self::F64(value)
     }
 }
 

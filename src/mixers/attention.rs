@@ -2,6 +2,9 @@
 //!
 //! o_i = Σ_{j≤i} φ(q_i)·ψ(k_j) v_j / η_i
 //!
+//! Options of softmax attention give several heads of queries one head of keys and values, set the width of a head, and leave out
+//! biases.
+//!
 //! | symbol | meaning | shape |
 //! |---|---|---|
 //! | q, k, v | queries, keys, values; m = n/s and e = d/s per head | `(batch, seq_len, n or d)` |
@@ -10,24 +13,87 @@
 
 use super::rotary::{RotaryEmbedding, RotaryPositions};
 use super::state_norm::StateNorm;
-use super::{Core, MixerSpec, MixerWork};
+use super::{in_range, Core, MixerOption, MixerSpec, MixerWork};
+use crate::error::{self, refuse};
 use crate::ltv::{ratios, Ltv};
 use crate::nn::{linear, project, Cx, Map, Params};
 use crate::ops::{self, Dropout, Pattern, Weights};
 use candle_core::{Device, Result, Tensor};
 
-/// Projections to queries, keys and values, and the output projection. The variant `reference` has biases and an output
-/// projection, the variant `paper` has neither.
+/// Heads of keys and values.
+pub(super) const KV_HEADS: MixerOption = MixerOption {
+    name: "kv_heads",
+    help: "heads of keys and values, each shared by an equal number of heads of queries: `auto` (--heads) or a number that \
+           divides --heads",
+    default: |_| "auto",
+    accepts: |v| v == "auto" || in_range(v, 1..=4096),
+    implied: true,
+    ..MixerOption::DEFAULT
+};
+
+/// Width of a head.
+pub(super) const HEAD_DIM: MixerOption = MixerOption {
+    name: "head_dim",
+    help: "width of the queries, keys and values of a head: `auto` (--n / --heads for queries and keys, --d / --heads for \
+           values) or --n / --heads for all three",
+    default: |_| "auto",
+    accepts: |v| v == "auto" || in_range(v, 1..=1 << 20),
+    variants: &["reference"],
+    implied: true,
+    ..MixerOption::DEFAULT
+};
+
+/// Biases of the projections.
+pub(super) const BIAS: MixerOption = MixerOption {
+    name: "bias",
+    help: "projections with biases: `all`, `qkv` (queries, keys and values), `out` (the output) or `none`",
+    default: |_| "all",
+    accepts: |v| ["all", "qkv", "out", "none"].contains(&v),
+    variants: &["reference"],
+    implied: true,
+    ..MixerOption::DEFAULT
+};
+
+/// Width of the values of all heads, where the option sets it.
+pub(super) fn values(spec: &MixerSpec) -> Option<(&'static str, usize)> {
+    spec.parsed::<usize>(HEAD_DIM.name).map(|width| (HEAD_DIM.name, width.saturating_mul(spec.n_heads)))
+}
+
+/// The same in any case.
+pub(super) fn value_width(spec: &MixerSpec) -> usize {
+    values(spec).map_or(spec.d_model, |(_, width)| width)
+}
+
+/// Error where heads of keys and values, or the width of a head, do not fit --heads and --n.
+pub(super) fn check(spec: &MixerSpec) -> error::Result<()> {
+    let (n, heads, kv_heads) = (spec.d_state, spec.n_heads, spec.kv_heads());
+    if !heads.is_multiple_of(kv_heads) {
+        refuse!(flag "--option" = format!("kv_heads={kv_heads}"), "does not divide --heads {heads}: each head of keys and values serves an equal number of heads of queries");
+    }
+    match values(spec) {
+        Some((_, width)) if width != n => {
+            refuse!(flag "--option" = format!("head_dim={}", width / heads), "with --heads {heads} makes queries of {width} channels, but --n is {n}: it must be --n divided by --heads")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Projections to queries, keys and values, and the output projection. The variant `reference` has biases, unless an option
+/// leaves them out, and an output projection; the variant `paper` has neither.
 pub(super) struct Projections {
+    /// Projections to queries `(s · m, d)`, keys `(kv_heads · m, d)` and values `(kv_heads · e, d)`.
     wq: Tensor,
     wk: Tensor,
     wv: Tensor,
     biases: Option<[Tensor; 3]>,
-    output: Option<(Tensor, Tensor)>,
+    /// Output projection `(d, s · e)`.
+    output: Option<(Tensor, Option<Tensor>)>,
     pub n_heads: usize,
+    /// Heads of keys and values.
+    pub kv_heads: usize,
     /// Query/key width of a head, m = n/s.
     pub head_features: usize,
-    /// Value width of a head, e = d/s.
+    /// Value width of a head, e = d/s unless an option sets it.
     pub head_dim: usize,
     /// Rotary embedding of queries and keys.
     pub rotary: Option<RotaryEmbedding>,
@@ -40,39 +106,45 @@ pub(super) struct Projections {
 
 /// Arithmetic of attention whose heads are computed by `core`.
 pub(super) fn work(spec: &MixerSpec, core: Core) -> MixerWork {
-    let (d, n) = (spec.d_model, spec.d_state);
-    let output = if spec.variant == "reference" { d } else { 0 };
-    MixerWork::new(core, [d, n], d * (2 * n + d + output))
+    let (d, n, width) = (spec.d_model, spec.d_state, value_width(spec));
+    let shared = (n + width) / spec.n_heads * spec.kv_heads();
+    let output = if spec.variant == "reference" { width } else { 0 };
+    MixerWork::new(core, [width, n], d * (n + shared + output))
 }
 
 impl Projections {
     pub fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
-        let (d, n) = (spec.d_model, spec.d_state);
+        let (d, n, n_heads, kv_heads) = (spec.d_model, spec.d_state, spec.n_heads, spec.kv_heads());
+        let (head_features, head_dim) = (n / n_heads, value_width(spec) / n_heads);
+        let [keys, values, width] = [head_features * kv_heads, head_dim * kv_heads, head_dim * n_heads];
         let reference = spec.variant == "reference";
+        let biased = |part: &str| spec.option(BIAS.name).is_none_or(|bias| bias == "all" || bias == part);
         let biases = || -> Result<[Tensor; 3]> {
-            Ok([params.bias("bq", n, d)?, params.bias("bk", n, d)?, params.bias("bv", d, d)?])
+            Ok([params.bias("bq", n, d)?, params.bias("bk", keys, d)?, params.bias("bv", values, d)?])
         };
-        let output = || -> Result<(Tensor, Tensor)> {
-            Ok((params.weight("wout", (d, d), spec.output_std)?, params.bias("bout", d, d)?))
+        let output = || -> Result<(Tensor, Option<Tensor>)> {
+            let weight = params.weight("wout", (d, width), spec.output_std)?;
+            Ok((weight, biased("out").then(|| params.bias("bout", d, width)).transpose()?))
         };
         Ok(Self {
             wq: params.weight("wq", (n, d), spec.input_std)?,
-            wk: params.weight("wk", (n, d), spec.input_std)?,
-            wv: params.weight("wv", (d, d), spec.input_std)?,
-            biases: reference.then(biases).transpose()?,
+            wk: params.weight("wk", (keys, d), spec.input_std)?,
+            wv: params.weight("wv", (values, d), spec.input_std)?,
+            biases: (reference && biased("qkv")).then(biases).transpose()?,
             output: reference.then(output).transpose()?,
-            n_heads: spec.n_heads,
-            head_features: n / spec.n_heads,
-            head_dim: d / spec.n_heads,
+            n_heads,
+            kv_heads,
+            head_features,
+            head_dim,
             rotary: RotaryEmbedding::new(spec),
-            norm: StateNorm::new(spec, d, params)?,
+            norm: StateNorm::new(spec, width, params)?,
             dropout: spec.attn_dropout,
             drops_output: spec.drops_output,
         })
     }
 
-    /// Queries at the queried positions `(batch, rows, n)`, keys `(batch, seq_len, n)` and values `(batch, seq_len, d)`, heads
-    /// side by side; queries and keys are rotated if the model has a rotary embedding.
+    /// Queries at the queried positions `(batch, rows, n)`, keys `(batch, seq_len, kv_heads · m)` and values
+    /// `(batch, seq_len, kv_heads · e)`, heads side by side; queries and keys are rotated if the model has a rotary embedding.
     pub fn qkv(&self, x: &Tensor, at: &RotaryPositions) -> Result<[Tensor; 3]> {
         Ok(self.qkv_and(x, at, &[])?.0)
     }
@@ -94,7 +166,19 @@ impl Projections {
     /// [`Self::qkv`] as `(batch, heads, rows, m or e)`.
     pub fn heads(&self, x: &Tensor, at: &RotaryPositions) -> Result<[Tensor; 3]> {
         let [q, k, v] = self.qkv(x, at)?;
-        Ok([self.split(&q)?, self.split(&k)?, self.split(&v)?])
+        let shared = |x: &Tensor| ops::heads_apart(x, self.kv_heads);
+        Ok([self.split(&q)?, shared(&k)?, shared(&v)?])
+    }
+
+    /// Keys or values `(batch, seq_len, kv_heads · width)`, repeated for each head of queries: `(batch, seq_len, heads · width)`.
+    pub fn repeated(&self, x: &Tensor) -> Result<Tensor> {
+        if self.kv_heads == self.n_heads {
+            return Ok(x.clone());
+        }
+        let (batch, seq_len, width) = x.dims3()?;
+        let x = x.reshape((batch, seq_len, self.kv_heads, 1, width / self.kv_heads))?;
+        let wide = (batch, seq_len, self.kv_heads, self.n_heads / self.kv_heads, width / self.kv_heads);
+        x.broadcast_as(wide)?.contiguous()?.flatten_from(2)
     }
 
     /// `(batch, rows, heads · width)` to `(batch, heads, rows, width)`.
@@ -141,7 +225,7 @@ impl Projections {
             None => o.clone(),
         };
         match &self.output {
-            Some((w, b)) => linear(&o, w, Some(b)),
+            Some((w, b)) => linear(&o, w, b.as_ref()),
             None => Ok(o),
         }
     }
@@ -173,7 +257,7 @@ impl Projections {
             gate: Some(per_channel(&eta.recip()?)?.squeeze(2)?),
             value: Some(value),
             output: self.output.as_ref().map(|(w, _)| w.clone()),
-            offset: self.output.as_ref().map(|(_, b)| b.clone()),
+            offset: self.output.as_ref().and_then(|(_, b)| b.clone()),
             ..Ltv::new(per_channel(&ratio)?, per_channel(&psi)?, per_channel(&features(phi)?)?)
         })
     }

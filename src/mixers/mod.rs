@@ -170,6 +170,8 @@ pub struct Entry {
     pub bidirectional: bool,
     /// Place for an RMS norm behind its state, `--state-norm`.
     pub state_norm: StateNormPlace,
+    /// Width of the values of all heads, where an option sets it, and the option's name; elsewhere they have the width d.
+    pub values: fn(&MixerSpec) -> Option<(&'static str, usize)>,
     /// Error about values of options that do not fit the sizes.
     pub check: fn(&MixerSpec) -> error::Result<()>,
     /// Family, by which recipes and reports group mixers.
@@ -494,6 +496,7 @@ impl Entry {
             rotary: false,
             bidirectional: false,
             state_norm: StateNormPlace::MISSING,
+            values: |_| None,
             check: |_| Ok(()),
             family,
             released: ReleasedBlock::WITHOUT_POSITIONS,

@@ -6,6 +6,9 @@ use crate::nn::Cx;
 use crate::ops;
 use candle_core::{Result, Tensor};
 
+/// Base of the angles by Su et al. 2021: pair j of n is rotated by p base^(-j/n) at position p.
+pub(super) const BASE: f64 = 10_000.0;
+
 /// Positions of queries and keys in their sequences.
 pub(super) enum RotaryPositions<'a> {
     /// Keys at 0, 1, 2, .., queries at the positions that the forward pass selects.
@@ -30,38 +33,46 @@ impl RotaryPositions<'_> {
 /// Rotation of the first `dims` channels of each head.
 #[derive(Clone, Copy)]
 pub(super) struct RotaryEmbedding {
-    heads: usize,
+    /// Heads of queries, and heads of keys.
+    heads: [usize; 2],
     dims: usize,
+    base: f64,
 }
 
 impl RotaryEmbedding {
     /// Rotary embedding of `spec`; `None` where the model has none.
     pub fn new(spec: &MixerSpec) -> Option<Self> {
-        spec.rotary.map(|rotary| Self { heads: spec.n_heads, dims: rotary.dims })
+        let heads = [spec.n_heads, spec.kv_heads()];
+        spec.rotary.map(|rotary| Self { heads, dims: rotary.dims, base: rotary.base })
     }
 
     /// Rotation of all `width` channels of a head, except the last one if `width` is odd.
     pub fn over(heads: usize, width: usize) -> Self {
-        Self { heads, dims: width / 2 * 2 }
+        Self { heads: [heads; 2], dims: width / 2 * 2, base: BASE }
     }
 
-    /// Rotates `q` `(batch, rows, n)` and `k` `(batch, seq_len, n)`, or features of them.
+    /// Rotates `q` `(batch, rows, heads · m)` and `k` `(batch, seq_len, key heads · m)`, or features of them.
     pub fn apply(&self, [q, k]: [&Tensor; 2], positions: &RotaryPositions) -> Result<[Tensor; 2]> {
+        let [heads, key_heads] = self.heads;
         match positions {
             RotaryPositions::Sequence(cx) => {
                 let rows = cx.rows().map(|rows| &rows.positions);
-                Ok([self.rotate(q, rows)?, self.rotate(k, None)?])
+                Ok([self.turn(q, heads, rows)?, self.turn(k, key_heads, None)?])
             }
             RotaryPositions::Token(at) => {
                 let (batch, rows, _) = q.dims3()?;
                 let at = Tensor::full(*at as u32, (batch, rows), q.device())?;
-                Ok([self.rotate(q, Some(&at))?, self.rotate(k, Some(&at))?])
+                Ok([self.turn(q, heads, Some(&at))?, self.turn(k, key_heads, Some(&at))?])
             }
         }
     }
 
     /// Rotates x `(batch, rows, n)` at the positions `at` `(batch, rows)`, by default 0, 1, 2, ..
     pub fn rotate(&self, x: &Tensor, at: Option<&Tensor>) -> Result<Tensor> {
-        ops::rotary(x, self.heads, self.dims, at)
+        self.turn(x, self.heads[0], at)
+    }
+
+    fn turn(&self, x: &Tensor, heads: usize, at: Option<&Tensor>) -> Result<Tensor> {
+        ops::rotary(x, heads, self.dims, self.base, at)
     }
 }

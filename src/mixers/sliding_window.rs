@@ -16,15 +16,22 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     rotary: true,
     released: ReleasedBlock::ATTENTION,
-    options: &[MixerOption {
-        name: "window",
-        help: "tokens that a token attends to, itself included: `64`, or any number from 1 on",
-        default: |_| "64",
-        accepts: |v| in_range(v, 1..=1 << 30),
-        short: Some("3"),
-        ..MixerOption::DEFAULT
-    }],
-    state_norm: StateNormPlace::OF_WIDTH_D,
+    options: &[
+        MixerOption {
+            name: "window",
+            help: "tokens that a token attends to, itself included: `64`, or any number from 1 on",
+            default: |_| "64",
+            accepts: |v| in_range(v, 1..=1 << 30),
+            short: Some("3"),
+            ..MixerOption::DEFAULT
+        },
+        attention::KV_HEADS,
+        attention::HEAD_DIM,
+        attention::BIAS,
+    ],
+    values: attention::values,
+    check: attention::check,
+    state_norm: StateNormPlace::Free(attention::value_width),
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "sliding_window_attention",
     gradient: &[("bk", Gradient::Cancels)],

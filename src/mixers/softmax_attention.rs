@@ -19,8 +19,11 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     rotary: true,
     bidirectional: true,
+    options: &[attention::KV_HEADS, attention::HEAD_DIM, attention::BIAS],
+    values: attention::values,
+    check: attention::check,
     released: ReleasedBlock::ATTENTION,
-    state_norm: StateNormPlace::OF_WIDTH_D,
+    state_norm: StateNormPlace::Free(attention::value_width),
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "softmax_attention",
     gradient: &[("bk", Gradient::Cancels)],
@@ -76,6 +79,7 @@ impl<P> SoftmaxAttention<P> {
 impl<P: AttentionPattern> Mixer for SoftmaxAttention<P> {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let [q, k, v] = self.projections.qkv(x, &RotaryPositions::Sequence(cx))?;
+        let [k, v] = [self.projections.repeated(&k)?, self.projections.repeated(&v)?];
         let pattern = self.pattern.pattern(x.dim(1)?)?;
         let o = self.projections.attend_within([&q, &k, &v], &pattern, cx)?;
         self.projections.output(&o)
@@ -83,7 +87,7 @@ impl<P: AttentionPattern> Mixer for SoftmaxAttention<P> {
 
     fn state_size(&self, seq_len: usize) -> usize {
         let kept = seq_len.min(self.pattern.cached());
-        kept * self.projections.n_heads * (self.projections.head_features + self.projections.head_dim)
+        kept * self.projections.kv_heads * (self.projections.head_features + self.projections.head_dim)
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -113,10 +117,13 @@ impl<P: AttentionPattern> Recurrent for SoftmaxAttention<P> {
         };
         let [keys, values] = [&state.0[0], &state.0[1]];
         let (batch, len) = (x.dim(0)?, keys.dim(2)?);
-        let last = Tensor::full(len as u32 - 1, (batch, 1), x.device())?;
+        let Projections { n_heads, kv_heads, head_features, head_dim, .. } = self.projections;
+        // The queries that share a head of keys are its rows.
+        let rows = n_heads / kv_heads;
+        let q = q.reshape((batch, kv_heads, rows, head_features))?;
+        let last = Tensor::full(len as u32 - 1, (batch, rows), x.device())?;
         let pattern = self.pattern.pattern(len)?;
-        let heads = self.projections.n_heads;
-        let o = ops::patterned_attention([&q, keys, values], heads, Some(&last), &pattern, None)?;
-        self.projections.output_step(&o)
+        let o = ops::patterned_attention([&q, keys, values], kv_heads, Some(&last), &pattern, None)?;
+        self.projections.output_step(&o.reshape((batch, n_heads, 1, head_dim))?)
     }
 }

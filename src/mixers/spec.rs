@@ -48,12 +48,14 @@ pub struct MixerSpec<'a> {
 }
 
 /// Rotary position embedding (Su et al. 2021).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RotarySpec {
     /// Number of rotated channels of each head, its first ones; even.
     pub dims: usize,
     /// Whether φ(q) and φ(k) are rotated in the numerator, instead of q and k before φ.
     pub after_feature_map: bool,
+    /// Base of the angles: pair j of n is rotated by p base^(-j/n) at position p.
+    pub base: f64,
 }
 
 /// Default ratio of the inner width to d.
@@ -92,6 +94,7 @@ impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
             rotary: language.filter(|language| language.rotary != Rotary::None).map(|language| RotarySpec {
                 dims: language.rotary_dims,
                 after_feature_map: language.rotary == Rotary::Post,
+                base: 10_000.0,
             }),
             attn_dropout: model.attn_dropout,
             drops_output: model.classifier.is_some(),
@@ -121,6 +124,11 @@ impl MixerSpec<'_> {
     /// Inner width E, rounded down.
     pub fn inner_width(&self) -> usize {
         (self.expand.unwrap_or(EXPAND) * self.d_model as f64) as usize
+    }
+
+    /// Heads of keys and values, in attention mixers; as many as heads of queries unless an option sets them.
+    pub(super) fn kv_heads(&self) -> usize {
+        self.parsed("kv_heads").unwrap_or(self.n_heads)
     }
 
     /// Value of the option `name` as a number; `None` for `auto` and where it is not set.
@@ -180,8 +188,12 @@ impl Entry {
         if !self.heads {
             refuse!(flag "--heads" = s, "mixer `{}` has no heads: it must be 1", self.name);
         }
-        for (flag, size) in [("--d", d), ("--n", n)] {
-            if size % s != 0 && (flag == "--d" || self.expands) {
+        let values = match (self.values)(spec) {
+            Some((option, width)) => (option, width),
+            None => ("--d", d),
+        };
+        for (flag, size) in [values, ("--n", n)] {
+            if size % s != 0 && (flag != "--n" || self.expands) {
                 refuse!(flag "--heads" = s, "does not divide {flag} {size}: each head takes an equal share");
             }
         }

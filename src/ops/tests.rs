@@ -51,7 +51,7 @@ fn tokens(shift: usize) -> Vec<u32> {
 
 fn attention(x: &Tensor, maps: &[(&Tensor, Option<&Tensor>)], weights: Weights) -> Result<Tensor> {
     let [q, k, v, n] = <[Tensor; 4]>::try_from(linears(x, maps)?).expect("four maps");
-    let turned = |x: &Tensor| rotary(x, HEADS, 4, None);
+    let turned = |x: &Tensor| rotary(x, HEADS, 4, 10_000.0, None);
     let mapped = |x: Tensor| match weights {
         Weights::LinearNormalised => elu1(&x),
         _ => Ok(x),

@@ -163,7 +163,7 @@ pub(super) static OPS: &[Op] = &[
         run: |x, _| {
             let width = x[0].dim(2)?;
             let heads = if width % 64 == 0 { width / 64 } else { 1 };
-            ops::rotary(&x[0], heads, (width / heads / 8).max(1) * 2, None)
+            ops::rotary(&x[0], heads, (width / heads / 8).max(1) * 2, 10_000.0, None)
         }, ..ROWS },
     Op { name: "gated_readout", about: "h, g and an output gate (B, L, d); elements B L d",
         inputs: |s| vec![x(s); 3],

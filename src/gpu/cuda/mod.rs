@@ -230,6 +230,7 @@ enum Packed {
     Address(u64),
     U32(u32),
     F32(f32),
+    F64(f64),
     Table(Vec<u64>),
 }
 
@@ -240,6 +241,7 @@ impl Packed {
             Arg::Null => Self::Address(0),
             Arg::U32(value) => Self::U32(*value),
             Arg::F32(value) => Self::F32(*value),
+            Arg::F64(value) => Self::F64(*value),
             Arg::Table(entries) => Self::Table(entries.iter().map(address_of).collect::<Result<_>>()?),
             Arg::TooLarge(_) => bail!("a size beyond 32 bits reached a launch"),
         })
@@ -286,6 +288,7 @@ impl Machine for Cuda {
                 Packed::Address(value) => launch.arg(value),
                 Packed::U32(value) => launch.arg(value),
                 Packed::F32(value) => launch.arg(value),
+                Packed::F64(value) => launch.arg(value),
                 // The driver copies the whole parameter, from the address of its first entry.
                 Packed::Table(entries) => launch.arg(&entries[0]),
             };

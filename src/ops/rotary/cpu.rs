@@ -9,7 +9,7 @@ use dsf_simd::simd;
 
 impl CpuOp for Rotary {
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let table = table(&self.known, self.dims);
+        let table = table(&self.known, self.dims, self.base);
         let y = self.rotate_rows(ins[0], &table, false);
         vec![y, table]
     }

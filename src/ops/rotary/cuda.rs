@@ -30,7 +30,7 @@ impl Rotary {
         let kernel = Kernel::new("rotary", "rotary_table");
         gpu.with_tensor(positions, |positions| {
             let out = (&mut table).into();
-            let args = [positions.into(), out, rows.into(), half.into()];
+            let args = [positions.into(), out, self.base.log2().into(), rows.into(), half.into()];
             gpu.launch(kernel, Grid::for_each(rows * half), &args)
         })?;
         Ok(table)

@@ -13,18 +13,16 @@ use crate::runtime::shape;
 use crate::runtime::zeros::zeros;
 use candle_core::{bail, DType, Result, Shape, Tensor};
 
-/// Pair j of n is rotated by the angle p BASE^(-j / n) at position p.
-const BASE: f64 = 10_000.0;
 /// Rows per task.
 const ROWS: usize = 64;
 
 /// Rotates the first `dims` channels of each head, in pairs (c, c + dims / 2), by the angles of
-/// their row's position.
+/// their row's position: pair j of n by p `base`^(-j / n) at position p.
 ///
 /// `x`: (B, R, heads · width); `dims`: an even number of the `width` channels of a head (0 returns
 /// `x`); `positions`: (B, R) of u32, or 0 .. R if `None`; result like `x`. Angles are reduced
 /// modulo 2π in f64: in f32 they would have lost their digits after a thousand positions.
-pub fn rotary(x: &Tensor, heads: usize, dims: usize, positions: Option<&Tensor>) -> Result<Tensor> {
+pub fn rotary(x: &Tensor, heads: usize, dims: usize, base: f64, positions: Option<&Tensor>) -> Result<Tensor> {
     let [batch, rows, channels] = shape::dims(Rotary::NAME, ("x", x))?;
     if heads == 0 || channels % heads != 0 {
         bail!("rotary: x has {channels} channels, which {heads} heads cannot share equally");
@@ -32,6 +30,9 @@ pub fn rotary(x: &Tensor, heads: usize, dims: usize, positions: Option<&Tensor>)
     let width = channels / heads;
     if !dims.is_multiple_of(2) || dims > width {
         bail!("rotary: {dims} channels of a head, needed is an even number up to its {width}");
+    }
+    if !(base.is_finite() && base >= 1.0) {
+        bail!("rotary: the base {base} of the angles, needed is a number of at least 1");
     }
     if let Some(positions) = positions {
         if positions.dims() != [batch, rows] || positions.dtype() != DType::U32 {
@@ -59,8 +60,9 @@ pub fn rotary(x: &Tensor, heads: usize, dims: usize, positions: Option<&Tensor>)
         channels,
         width,
         dims,
+        base,
     };
-    apply_or(op, &[x], |op| reference::rotary(x, heads, dims, &op.positions))
+    apply_or(op, &[x], |op| reference::rotary(x, heads, dims, base, &op.positions))
 }
 
 /// The positions of the rows of all sequences.
@@ -83,9 +85,9 @@ impl Positions {
 }
 
 /// For each position, the cosines of its `dims` / 2 angles, then their sines.
-fn table<F: Float>(positions: &[u32], dims: usize) -> Vec<F> {
+fn table<F: Float>(positions: &[u32], dims: usize, base: f64) -> Vec<F> {
     let half = dims / 2;
-    let rates: Vec<f64> = (0..half).map(|pair| BASE.powf(-(pair as f64) / half as f64)).collect();
+    let rates: Vec<f64> = (0..half).map(|pair| base.powf(-(pair as f64) / half as f64)).collect();
     let mut table = zeros(positions.len() * dims);
     table.chunks_mut(ROWS * dims).zip(positions.chunks(ROWS)).in_parallel(|(table, positions)| {
         for (row, &position) in table.chunks_exact_mut(dims).zip(positions) {
@@ -110,6 +112,8 @@ struct Rotary {
     width: usize,
     /// Rotated channels of a head.
     dims: usize,
+    /// Base of the angles.
+    base: f64,
 }
 
 impl Op for Rotary {

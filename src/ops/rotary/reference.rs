@@ -3,10 +3,10 @@
 use super::{table, Positions};
 use candle_core::{Result, Tensor, D};
 
-pub(super) fn rotary(x: &Tensor, heads: usize, dims: usize, positions: &Positions) -> Result<Tensor> {
+pub(super) fn rotary(x: &Tensor, heads: usize, dims: usize, base: f64, positions: &Positions) -> Result<Tensor> {
     let (batch, rows, channels) = x.dims3()?;
     let positions = positions.known()?;
-    let angles = Tensor::from_vec(table::<f64>(&positions, dims), ((), rows, 1, dims), x.device())?;
+    let angles = Tensor::from_vec(table::<f64>(&positions, dims, base), ((), rows, 1, dims), x.device())?;
     let angles = angles.to_dtype(x.dtype())?;
     let half = dims / 2;
     let (cos, sin) = (angles.narrow(3, 0, half)?, angles.narrow(3, half, half)?);

@@ -2,6 +2,9 @@ use super::*;
 use crate::runtime::check::{self, Case, Suite};
 use candle_core::Device;
 
+/// Base of Su et al. 2021.
+const BASE: f64 = 10_000.0;
+
 /// A shape, the number of heads, the rotated channels of a head, and whether positions are given.
 type Setting = ([usize; 3], usize, usize, bool);
 
@@ -30,7 +33,7 @@ fn positions(batch: usize, rows: usize) -> Tensor {
 
 fn fused((shape, heads, dims, given): Setting) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync {
     let positions = given.then(|| positions(shape[0], shape[1]));
-    move |ins| rotary(&ins[0], heads, dims, positions.as_ref())
+    move |ins| rotary(&ins[0], heads, dims, BASE, positions.as_ref())
 }
 
 fn plain((shape, heads, dims, given): Setting) -> impl Fn(&[Tensor]) -> Result<Tensor> {
@@ -38,7 +41,7 @@ fn plain((shape, heads, dims, given): Setting) -> impl Fn(&[Tensor]) -> Result<T
         true => Positions::Given(positions(shape[0], shape[1])),
         false => Positions::FromZero(shape[1]),
     };
-    move |ins| reference::rotary(&ins[0], heads, dims, &positions)
+    move |ins| reference::rotary(&ins[0], heads, dims, BASE, &positions)
 }
 
 #[test]
@@ -70,7 +73,7 @@ fn a_pair_half_of_the_rotated_channels_apart_is_rotated_by_its_angle() {
     let values: Vec<f64> = (0..24).map(|i| f64::from(i) - 3.5).collect();
     let x = Tensor::from_slice(&values, (1, 2, 12), &Device::Cpu).unwrap();
     let at = Tensor::new(&[[3u32, 1000]], &Device::Cpu).unwrap();
-    let y = rotary(&x, heads, dims, Some(&at)).unwrap();
+    let y = rotary(&x, heads, dims, BASE, Some(&at)).unwrap();
     let y: Vec<f64> = y.flatten_all().unwrap().to_vec1().unwrap();
     for (row, position) in [3.0f64, 1000.0].into_iter().enumerate() {
         for head in 0..heads {
@@ -87,11 +90,23 @@ fn a_pair_half_of_the_rotated_channels_apart_is_rotated_by_its_angle() {
 }
 
 #[test]
+fn the_base_sets_how_slowly_later_pairs_turn() {
+    let x = Tensor::new(&[[[1f64, 1.0, 0.0, 0.0]]], &Device::Cpu).unwrap();
+    let at = Tensor::new(&[[7u32]], &Device::Cpu).unwrap();
+    let y = rotary(&x, 1, 4, 500_000.0, Some(&at)).unwrap();
+    let y: Vec<f64> = y.flatten_all().unwrap().to_vec1().unwrap();
+    let slow = 7.0 / 500_000f64.sqrt();
+    for (got, wanted) in y.into_iter().zip([7f64.cos(), slow.cos(), 7f64.sin(), slow.sin()]) {
+        assert!((got - wanted).abs() < 1e-15);
+    }
+}
+
+#[test]
 fn a_token_on_its_own_is_rotated_as_in_its_sequence() {
     let x = case(([2, 90, 16], 2, 4, false)).vars(DType::F32).remove(0);
-    let whole = rotary(&x, 2, 4, None).unwrap().narrow(1, 77, 1).unwrap();
+    let whole = rotary(&x, 2, 4, BASE, None).unwrap().narrow(1, 77, 1).unwrap();
     let at = Tensor::new(&[[77u32], [77]], &Device::Cpu).unwrap();
-    let alone = rotary(&x.narrow(1, 77, 1).unwrap(), 2, 4, Some(&at)).unwrap();
+    let alone = rotary(&x.narrow(1, 77, 1).unwrap(), 2, 4, BASE, Some(&at)).unwrap();
     let bits = |x: Tensor| x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
     assert_eq!(bits(whole), bits(alone));
 }
@@ -101,7 +116,7 @@ fn products_depend_on_the_distance_alone() {
     let vars = case(([2, 1, 16], 1, 16, false)).vars(DType::F64);
     let product = |from: u32, to: u32| {
         let at = Tensor::new(&[[from], [to]], &Device::Cpu).unwrap();
-        let y = rotary(&vars[0], 1, 16, Some(&at)).unwrap();
+        let y = rotary(&vars[0], 1, 16, BASE, Some(&at)).unwrap();
         let (q, k) = (y.get(0).unwrap(), y.get(1).unwrap());
         (q * k).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap()
     };
@@ -111,20 +126,27 @@ fn products_depend_on_the_distance_alone() {
 
 #[test]
 fn wrong_inputs_are_named() {
-    let of = |heads, dims| move |ins: &[Tensor]| rotary(&ins[0], heads, dims, None);
+    let of = |heads, dims| move |ins: &[Tensor]| rotary(&ins[0], heads, dims, BASE, None);
     let message = "rotary: x has 9 channels, which 2 heads cannot share equally";
     check::refuses(&[&[1, 2, 9]], of(2, 2), message);
     let message = "rotary: 3 channels of a head, needed is an even number up to its 4";
     check::refuses(&[&[1, 2, 8]], of(2, 3), message);
     check::refuses(&[&[1, 2, 8]], of(2, 6), "rotary: 6 channels of a head");
-    let elsewhere = |ins: &[Tensor]| rotary(&ins[0], 2, 2, Some(&positions(1, 3)));
+    let elsewhere = |ins: &[Tensor]| rotary(&ins[0], 2, 2, BASE, Some(&positions(1, 3)));
     let message = "rotary: positions has shape [1, 3] of U32, but x asks for [1, 2] of U32";
     check::refuses(&[&[1, 2, 8]], elsewhere, message);
 }
 
 #[test]
+fn a_base_without_angles_is_named() {
+    let of = |base: f64| move |ins: &[Tensor]| rotary(&ins[0], 2, 2, base, None);
+    check::refuses(&[&[1, 2, 8]], of(0.5), "rotary: the base 0.5 of the angles");
+    check::refuses(&[&[1, 2, 8]], of(f64::NAN), "rotary: the base NaN of the angles");
+}
+
+#[test]
 fn without_rotated_channels_nothing_changes() {
     let x = case(([1, 2, 8], 2, 0, false)).vars(DType::F32).remove(0);
-    let y = rotary(&x, 2, 0, None).unwrap();
+    let y = rotary(&x, 2, 0, BASE, None).unwrap();
     assert_eq!(y.to_vec3::<f32>().unwrap(), x.to_vec3::<f32>().unwrap());
 }
