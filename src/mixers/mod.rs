@@ -25,6 +25,7 @@ mod gated_block;
 mod gated_recurrence;
 mod gateloop;
 mod gla;
+mod griffin;
 mod gru;
 mod gss;
 mod h3;

@@ -10,6 +10,8 @@
 
 use super::gated_block::{self, GatedBlock};
 use super::gated_recurrence::{states, BlockRecurrence, GateRule, GatedRecurrence, STATES};
+use super::griffin::{self, Griffin};
+use super::short_conv::CONV_WIDTH;
 use super::{Core, Entry, Family, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
 use crate::nn::{Init, Params};
 use crate::ops::rng::Rng;
@@ -19,8 +21,8 @@ pub(super) const ENTRY: Entry = Entry {
     name: "rg-lru",
     equation: "x_i = a_i x_{i-1} + √(1-a_i²) g_i u_i, a_i = e^(-8 softplus(λ) r_i)",
     cite: "(9), (10), (21)",
-    variants: &["hawk", "paper"],
-    dsf: "N = E, behind its convolution (variant hawk); N = d (variant paper)",
+    variants: &["hawk", "paper", griffin::VARIANT],
+    dsf: "N = E, behind its convolution (variants hawk, griffin); N = d (variant paper)",
     widens: true,
     released: ReleasedBlock::RNN,
     options: &[
@@ -34,9 +36,13 @@ pub(super) const ENTRY: Entry = Entry {
             ..MixerOption::DEFAULT
         },
         MixerOption { variants: &["paper"], ..STATES },
+        griffin::WIDTH,
+        griffin::BLOCKS,
+        MixerOption { variants: &[griffin::VARIANT], ..CONV_WIDTH },
     ],
+    check: griffin::check,
     stem: "rg_lru",
-    own_init: &["conv_b", "conv_w", "lam"],
+    own_init: &["conv_b", "conv_w", "lam", "wx", "wy"],
     uncounted: &["conv_w"],
     work: |spec| {
         let d = spec.d_model;
@@ -45,12 +51,14 @@ pub(super) const ENTRY: Entry = Entry {
                 let width = states(spec) * d;
                 MixerWork::new(Core::GatedScan, [width, 1], 2 * width * d)
             }
+            griffin::VARIANT => griffin::work(spec),
             _ => gated_block::work(spec, 2),
         })
     },
     build: |spec, params| {
         Ok(match spec.variant {
             "paper" => Box::new(paper(spec, params)?),
+            griffin::VARIANT => Box::new(Griffin::new(spec, params)?),
             _ => Box::new(hawk(spec, params)?),
         })
     },
@@ -58,7 +66,7 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 /// Initial λ of Griffin: the decay at r = 1 is uniform on [0.9, 0.999].
-fn griffin_lambda(_index: usize, rng: &mut Rng) -> f64 {
+pub(super) fn griffin_lambda(_index: usize, rng: &mut Rng) -> f64 {
     let a = 0.9 + 0.099 * rng.uniform();
     (-a.ln() / 8.0).exp_m1().ln()
 }

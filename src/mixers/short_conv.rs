@@ -37,6 +37,16 @@ impl ShortConv {
         Self::with_taps(TAPS, width, params)
     }
 
+    /// [`Self::of`] with normal initial weights, whose sum over the taps has this variance, and biases of 0.
+    pub fn with_variance(variance: f64, spec: &MixerSpec, width: usize, params: &Params) -> Result<Self> {
+        let taps = spec.parsed(CONV_WIDTH.name).unwrap_or(TAPS);
+        let std = (variance / taps as f64).sqrt();
+        Ok(Self {
+            w: params.get("conv_w", (width, taps), Init::Normal(std))?,
+            b: Some(params.get("conv_b", width, Init::Constant(0.0))?),
+        })
+    }
+
     /// Convolution with the taps and biases that the options of `spec` give it.
     pub fn of(spec: &MixerSpec, width: usize, params: &Params) -> Result<Self> {
         let taps = spec.parsed(CONV_WIDTH.name).unwrap_or(TAPS);

@@ -138,14 +138,15 @@ fn claimed_width(case: &Case) -> Option<(usize, bool)> {
         return None;
     }
     let mut claims = case.entry.dsf.split("; ").filter_map(|claim| {
-        let (claim, variant) = match claim.split_once(" (variant ") {
-            Some((claim, variant)) => (claim, variant.strip_suffix(')')),
+        let bracket = [" (variant ", " (variants "].map(|word| claim.split_once(word));
+        let (claim, variants) = match bracket.into_iter().flatten().next() {
+            Some((claim, variants)) => (claim, variants.strip_suffix(')')),
             None => (claim, None),
         };
         let around = [", inside ", ", behind "].map(|word| claim.split_once(word));
         let around = around.into_iter().flatten().next();
         let formula = around.map_or(claim, |(formula, _)| formula);
-        let of_case = variant.is_none_or(|v| v == case.config.variant);
+        let of_case = variants.is_none_or(|list| list.split(", ").any(|v| v == case.config.variant));
         (of_case && !claim.starts_with("no ("))
             .then_some((formula, around.is_some() || case.config.short_conv || case.config.state_norm))
     });
@@ -173,6 +174,7 @@ fn width(case: &Case, formula: &str) -> usize {
         "N = 2d" => 2 * d,
         "N = 2n d" => 2 * n * d,
         "N = 2n d c" => 2 * n * d * case.config.options["head_dim"].parse::<usize>().unwrap(),
+        "N = E" if case.config.variant == "griffin" => case.config.options["width"].parse().unwrap_or(d),
         "N = E" => MixerSpec::from(&case.config).inner_width(),
         "N = n E" => n * MixerSpec::from(&case.config).inner_width(),
         other => panic!("{case}: `{other}` is not a formula that this test knows"),
