@@ -29,6 +29,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = n E, behind its convolution",
     heads: true,
     multi_head: true,
+    splits_n: false,
     expands: true,
     widens: true,
     released: ReleasedBlock::STATE_SPACE,
@@ -67,6 +68,8 @@ pub(super) const ENTRY: Entry = Entry {
             ..MixerOption::DEFAULT
         },
     ],
+    // Heads share the inner width, and d is mapped to it as a whole.
+    values: |spec| Some(("the inner width", spec.inner_width())),
     check,
     state_norm: StateNormPlace::TAKEN,
     growth: Growth::Stacked {
@@ -153,7 +156,7 @@ struct Mamba2 {
 }
 
 /// Weights and biases of one projection.
-type Rows = (Tensor, Option<Tensor>);
+type MapRows = (Tensor, Option<Tensor>);
 
 /// Inputs of the recurrence and of the readout.
 struct Mamba2Inputs {
@@ -191,9 +194,9 @@ impl Mamba2 {
     }
 
     /// Projections to z, to xBC = (x, B, C), and to Δ.
-    fn projections(&self) -> Result<[Rows; 3]> {
+    fn projections(&self) -> Result<[MapRows; 3]> {
         let (width, xbc) = (self.width, self.width + 2 * self.groups * self.d_state);
-        let rows = |start, count| -> Result<Rows> {
+        let rows = |start, count| -> Result<MapRows> {
             let rows = |t: &Tensor| t.narrow(0, start, count);
             Ok((rows(&self.win)?, self.bin.as_ref().map(rows).transpose()?))
         };

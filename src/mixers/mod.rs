@@ -161,6 +161,8 @@ pub struct Entry {
     pub heads: bool,
     /// Whether its authors train it with several heads, of which the protocol `matched` gives it four.
     pub multi_head: bool,
+    /// Whether heads divide n, where there are several; in Mamba-2 each has all of it.
+    pub splits_n: bool,
     /// Whether it has a state expansion; where it has none, `d_state` is recorded as 1.
     pub expands: bool,
     /// Whether the first variant has an inner width, set by `expand`.
@@ -171,7 +173,7 @@ pub struct Entry {
     pub bidirectional: bool,
     /// Place for an RMS norm behind its state, `--state-norm`.
     pub state_norm: StateNormPlace,
-    /// Width of the values of all heads, where an option sets it, and the option's name; elsewhere they have the width d.
+    /// Width of the values of all heads, which heads must divide, with its name in a refusal; d where this is `None`.
     pub values: fn(&MixerSpec) -> Option<(&'static str, usize)>,
     /// Error about values of options that do not fit the sizes.
     pub check: fn(&MixerSpec) -> error::Result<()>,
@@ -492,6 +494,7 @@ impl Entry {
             dsf: "",
             heads: false,
             multi_head: false,
+            splits_n: true,
             expands: false,
             widens: false,
             rotary: false,

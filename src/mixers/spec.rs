@@ -193,7 +193,7 @@ impl Entry {
             None => ("--d", d),
         };
         for (flag, size) in [values, ("--n", n)] {
-            if size % s != 0 && (flag != "--n" || self.expands) {
+            if size % s != 0 && (flag != "--n" || self.expands && self.splits_n) {
                 refuse!(flag "--heads" = s, "does not divide {flag} {size}: each head takes an equal share");
             }
         }

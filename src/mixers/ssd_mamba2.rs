@@ -17,6 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = n d",
     heads: true,
     multi_head: true,
+    splits_n: false,
     expands: true,
     released: ReleasedBlock::STATE_SPACE,
     state_norm: StateNormPlace::OF_WIDTH_D,
