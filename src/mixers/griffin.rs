@@ -15,12 +15,12 @@
 //! [0.9, 0.999] at r = 1; RecurrentGemma's code draws a^(1/8) from there.
 
 use super::blockwise;
-use super::rg_lru::griffin_lambda;
 use super::short_conv::ShortConv;
 use super::{in_range, Core, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State};
 use crate::error::{self, refuse};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx, Init, Map, Params};
+use crate::ops::rng::Rng;
 use crate::ops::{self, Gates};
 use candle_core::{Result, Tensor, D};
 
@@ -87,6 +87,12 @@ pub(super) struct Griffin {
     out: [Tensor; 2],
 }
 
+/// Initial λ of Griffin: the decay at r = 1 is uniform on [0.9, 0.999].
+pub(super) fn griffin_lambda(_index: usize, rng: &mut Rng) -> f64 {
+    let a = 0.9 + 0.099 * rng.uniform();
+    (-a.ln() / 8.0).exp_m1().ln()
+}
+
 fn map([w, b]: &[Tensor; 2]) -> Map<'_> {
     (w, Some(b))
 }
@@ -136,14 +142,17 @@ impl Griffin {
         z.narrow(1, at, 1)?.narrow(2, width, width)?.contiguous()
     }
 
-    /// x `(batch, seq_len, E)` with its first token divided by √(1 - a_0²), by which the scan multiplies it.
-    fn without_first_factor(&self, x: &Tensor, z: &Tensor) -> Result<Tensor> {
-        // Keeps a decay that is 1 after rounding from dividing 0 by 0.
-        const TINY: f64 = 1e-30;
-        let (_, factor) = self.rule().values(&z.narrow(1, 0, 1)?.contiguous()?)?;
-        let gate = ops::sigmoid(&self.input_gate(z, 0)?)?;
-        let first = ((x.narrow(1, 0, 1)? * gate)? / factor.maximum(TINY)?)?;
-        Tensor::cat(&[&first, &x.narrow(1, 1, x.dim(1)? - 1)?], 1)
+    /// z `(batch, seq_len, 2E)` and x `(batch, seq_len, E)` of a scan that multiplies the first token by its input gate alone: with
+    /// r_0 = 1/2, since a_0 multiplies a state of 0, and x_0 divided by the √(1 - a_0²) that this makes.
+    fn neutral_at_first(&self, z: &Tensor, x: &Tensor) -> Result<[Tensor; 2]> {
+        let width = self.lambda.elem_count();
+        let half = z.narrow(1, 0, 1)?.narrow(2, 0, width)?.zeros_like()?;
+        let neutral = Tensor::zeros((1, 1, 2 * width), self.lambda.dtype(), self.lambda.device())?;
+        let (_, factor) = self.rule().values(&neutral)?; // √(1 - a_0²) times an input gate of 1/2
+        let x_0 = x.narrow(1, 0, 1)?.broadcast_div(&(factor * 2.0)?.to_dtype(x.dtype())?)?;
+        let z_0 = Tensor::cat(&[&half, &self.input_gate(z, 0)?], 2)?;
+        let behind = |first: &Tensor, all: &Tensor| Tensor::cat(&[first, &all.narrow(1, 1, all.dim(1)? - 1)?], 1);
+        Ok([behind(&z_0, z)?, behind(&x_0, x)?])
     }
 
     /// y `(.., d)` for the state h and the gate before its activation, `(.., E)` each.
@@ -165,7 +174,7 @@ impl Mixer for Griffin {
         let mut maps = project(u, &[map(&self.x)], &[map(&self.y)], cx)?;
         let x = self.conv.forward(&maps.all.remove(0))?; // (batch, seq_len, E)
         let z = self.gates(&x)?;
-        let x = self.without_first_factor(&x, &z)?;
+        let [z, x] = self.neutral_at_first(&z, &x)?;
         let at = cx.rows().map(|rows| &rows.positions);
         let h = ops::gated_scan(&z, &x, &self.rule(), at)?;
         self.readout(&h, &maps.queried[0])

@@ -10,7 +10,7 @@
 
 use super::gated_block::{self, GatedBlock};
 use super::gated_recurrence::{states, BlockRecurrence, GateRule, GatedRecurrence, STATES};
-use super::griffin::{self, Griffin};
+use super::griffin::{self, griffin_lambda, Griffin};
 use super::short_conv::CONV_WIDTH;
 use super::{Core, Entry, Family, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
 use crate::nn::{Init, Params};
@@ -22,7 +22,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "x_i = a_i x_{i-1} + √(1-a_i²) g_i u_i, a_i = e^(-8 softplus(λ) r_i)",
     cite: "(9), (10), (21)",
     variants: &["hawk", "paper", griffin::VARIANT],
-    dsf: "N = E, behind its convolution (variants hawk, griffin); N = d (variant paper)",
+    dsf: "N = E, behind its convolution (variant hawk or griffin); N = d (variant paper)",
     widens: true,
     released: ReleasedBlock::RNN,
     options: &[
@@ -64,12 +64,6 @@ pub(super) const ENTRY: Entry = Entry {
     },
     ..Entry::of(Family::Recurrent)
 };
-
-/// Initial λ of Griffin: the decay at r = 1 is uniform on [0.9, 0.999].
-pub(super) fn griffin_lambda(_index: usize, rng: &mut Rng) -> f64 {
-    let a = 0.9 + 0.099 * rng.uniform();
-    (-a.ln() / 8.0).exp_m1().ln()
-}
 
 /// Range of initial λ in the released code: -9 to -4.323.
 const LAMBDA_MIN: f64 = -9.0;

@@ -138,15 +138,14 @@ fn claimed_width(case: &Case) -> Option<(usize, bool)> {
         return None;
     }
     let mut claims = case.entry.dsf.split("; ").filter_map(|claim| {
-        let bracket = [" (variant ", " (variants "].map(|word| claim.split_once(word));
-        let (claim, variants) = match bracket.into_iter().flatten().next() {
+        let (claim, variants) = match claim.split_once(" (variant ") {
             Some((claim, variants)) => (claim, variants.strip_suffix(')')),
             None => (claim, None),
         };
         let around = [", inside ", ", behind "].map(|word| claim.split_once(word));
         let around = around.into_iter().flatten().next();
         let formula = around.map_or(claim, |(formula, _)| formula);
-        let of_case = variants.is_none_or(|list| list.split(", ").any(|v| v == case.config.variant));
+        let of_case = variants.is_none_or(|list| list.split(" or ").any(|v| v == case.config.variant));
         (of_case && !claim.starts_with("no ("))
             .then_some((formula, around.is_some() || case.config.short_conv || case.config.state_norm))
     });
