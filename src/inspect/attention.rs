@@ -5,7 +5,7 @@ use super::spectrum::effective_rank;
 use super::subject::Subject;
 use crate::config::ModelConfig;
 use crate::error::ensure;
-use crate::mixers::{Family, MIXERS};
+use crate::mixers::{Family, MixerSpec, MIXERS};
 use crate::nn::Params;
 use candle_core::{DType, Device, Result, Tensor, D};
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ impl Attention {
             }
         };
         let [q, k] = queries_and_keys(weights, &subject.u)?;
-        let heads = if own { subject.model.n_heads } else { 1 };
+        let heads = if own { heads(subject) } else { [1, 1] };
         let weights = mean_weights(&q, &k, heads, rows)?;
         let product = |a: &Vec<f64>, b: &Vec<f64>| a.iter().zip(b).map(|(a, b)| a * b).sum();
         let row = |a: &Vec<f64>| weights.iter().map(|b| product(a, b)).collect();
@@ -44,7 +44,12 @@ impl Attention {
     }
 }
 
-/// Queries and keys `(L, n)` of u by weights and, if present, biases.
+/// Heads of queries, and of keys and values, which those of queries may share.
+pub fn heads(subject: &Subject) -> [usize; 2] {
+    [subject.model.n_heads, MixerSpec::from(&subject.model).kv_heads()]
+}
+
+/// Queries `(L, n)`, and keys of one width for each of their heads, of u by weights and, if present, biases.
 pub fn queries_and_keys(weights: &HashMap<String, Tensor>, u: &Tensor) -> Result<[Tensor; 2]> {
     let u = u.to_dtype(DType::F64)?;
     let map = |w: &str, b: &str| -> Result<Tensor> {
@@ -64,10 +69,15 @@ pub fn check_values(subject: &Subject, what: &str) -> crate::error::Result<()> {
     Ok(())
 }
 
-/// Rows of the part of x that belongs to one of `count` heads.
-pub fn of_head(x: &Tensor, head: usize, count: usize) -> Result<Vec<Vec<f64>>> {
-    let width = x.dim(1)? / count;
-    x.narrow(D::Minus1, head * width, width)?.to_vec2()
+/// Rows of the part of x that belongs to head `head` of queries.
+pub fn of_head(x: &Tensor, head: usize, heads: [usize; 2]) -> Result<Vec<Vec<f64>>> {
+    part_of_head(x, head, heads)?.to_vec2()
+}
+
+/// Part of x, the queries or what their heads share, that belongs to head `head` of queries. Either has `sizes` of heads.
+fn part_of_head(x: &Tensor, head: usize, [count, own]: [usize; 2]) -> Result<Tensor> {
+    let width = x.dim(1)? / own;
+    x.narrow(D::Minus1, head / (count / own) * width, width)
 }
 
 /// Freshly initialised weights of softmax attention with the same sizes and seed.
@@ -89,15 +99,14 @@ fn fresh_weights(subject: &Subject) -> Result<HashMap<String, Tensor>> {
     Ok(params.vars().into_iter().map(|(name, var)| (name, var.as_detached_tensor())).collect())
 }
 
-fn mean_weights(q: &Tensor, k: &Tensor, heads: usize, rows: &[usize]) -> Result<Vec<Vec<f64>>> {
-    let (seq_len, width) = k.dims2()?;
-    let features = width / heads;
+fn mean_weights(q: &Tensor, k: &Tensor, [heads, key_heads]: [usize; 2], rows: &[usize]) -> Result<Vec<Vec<f64>>> {
+    let (seq_len, features) = (k.dim(0)?, q.dim(1)? / heads);
     let asked: Vec<u32> = rows.iter().map(|&i| i as u32).collect();
     let q = q.index_select(&Tensor::new(asked, &Device::Cpu)?, 0)?;
     let mut sums: Vec<Vec<f64>> = rows.iter().map(|&i| vec![0.0; i + 1]).collect();
     for head in 0..heads {
-        let of = |x: &Tensor| x.narrow(D::Minus1, head * features, features)?.contiguous();
-        let scores = of(&q)?.matmul(&of(k)?.t()?.contiguous()?)?;
+        let of = |x: &Tensor, own: usize| part_of_head(x, head, [heads, own])?.contiguous();
+        let scores = of(&q, heads)?.matmul(&of(k, key_heads)?.t()?.contiguous()?)?;
         let scores: Vec<Vec<f64>> = (scores * (features as f64).powf(-0.5))?.to_vec2()?;
         debug_assert!(scores.iter().all(|row| row.len() == seq_len));
         for (sum, scores) in sums.iter_mut().zip(&scores) {

@@ -6,10 +6,10 @@ use super::measures::{dot, uniform_horizon, Measures};
 use super::subject::{Seen, Subject};
 use super::verify::{apart, rows, scale, tolerance, Errors};
 use super::view::View;
-use crate::config::ModelConfig;
-use crate::error::{ensure, unknown_value, Result};
+use crate::config::{ModelConfig, Protocol};
+use crate::error::{ensure, refuse, unknown_value, Result};
 use crate::ltv::Ltv;
-use crate::mixers::{Entry, MIXERS};
+use crate::mixers::{Entry, MixerOption, MIXERS};
 use crate::nn::Params;
 use crate::ops::rng::Rng;
 use candle_core::{DType, Device, Tensor};
@@ -145,6 +145,14 @@ fn bare(subject: &Subject) -> Result<Ltv> {
 fn heads(subject: &Subject) -> Result<Vec<EtaHead>> {
     check_values(subject, "equation (17)")?;
     let (u, weights) = (&subject.u, &subject.weights);
+    let altered = subject.entry.options.iter().find(|option| {
+        let value = subject.model.options.get(option.name);
+        ["kv_heads", "head_dim", "bias"].contains(&option.name)
+            && value.is_some_and(|value| value != (option.default)(Protocol::Reference))
+    });
+    if let Some(MixerOption { name, .. }) = altered {
+        refuse!("{} has the option {name}: equation (17) needs heads with keys and values of their own that share --d, and biases", subject.name);
+    }
     let (count, d) = (subject.model.n_heads, subject.model.d_model);
     let [q, k] = queries_and_keys(weights, u)?;
     let affine = |w: &Tensor, b: Option<&Tensor>| -> Result<Tensor> {
@@ -165,7 +173,7 @@ fn heads(subject: &Subject) -> Result<Vec<EtaHead>> {
         }
     };
     let head = |head: usize| -> Result<EtaHead> {
-        let part = |x: &Tensor| of_head(x, head, count);
+        let part = |x: &Tensor| of_head(x, head, [count, count]);
         Ok(EtaHead { q: part(&q)?, k: part(&k)?, v: part(&v)?, z: part(&z)?.concat() })
     };
     (0..count).map(head).collect()

@@ -1,6 +1,6 @@
 //! Lemma 1, computed: softmax attention and the system of its Taylor series, truncated at order P.
 
-use super::attention::{check_values, of_head, queries_and_keys};
+use super::attention::{check_values, heads, of_head, queries_and_keys};
 use super::subject::Subject;
 use super::table::{panels, record};
 use crate::error::{refuse, Result};
@@ -42,12 +42,13 @@ impl Heads {
         check_values(subject, "Lemma 1")?;
         let [q, k] = queries_and_keys(&subject.weights, &subject.u)?;
         let v = subject.u.matmul(&subject.weights["wv"].t()?.contiguous()?)?.to_dtype(q.dtype())?;
-        let count = subject.model.n_heads;
+        let [count, shared] = heads(subject);
         let features = q.dim(1)? / count;
         let scale = (features as f64).powf(-0.25);
         let (q, k) = ((q * scale)?, (k * scale)?);
         let head = |head: usize| -> Result<[Vec<Vec<f64>>; 3]> {
-            Ok([of_head(&q, head, count)?, of_head(&k, head, count)?, of_head(&v, head, count)?])
+            let part = |x, own| of_head(x, head, [count, own]);
+            Ok([part(&q, count)?, part(&k, shared)?, part(&v, shared)?])
         };
         Ok(Self {
             name: format!("queries and keys of {}, m = {features}", subject.name),

@@ -127,7 +127,7 @@ impl MixerSpec<'_> {
     }
 
     /// Heads of keys and values, in attention mixers; as many as heads of queries unless an option sets them.
-    pub(super) fn kv_heads(&self) -> usize {
+    pub fn kv_heads(&self) -> usize {
         self.parsed("kv_heads").unwrap_or(self.n_heads)
     }
 
