@@ -7,14 +7,14 @@
 //!
 //! | symbol | meaning | shape |
 //! |---|---|---|
-//! | r, k, v | receptance, key, value | `(batch, seq_len, d)` |
-//! | w, u | decay and weight of the current token (`bonus`; b in the row's equation) | `(d)` |
-//! | num, den | numerator and denominator of the past tokens, divided by e^m | `(batch, d)` |
-//! | m | largest exponent so far, against overflow | `(batch, d)` |
+//! | r, k, v | receptance, key, value; E = d unless an option sets it | `(batch, seq_len, E)` |
+//! | w, u | decay and weight of the current token (`bonus`; b in the row's equation) | `(E)` |
+//! | num, den | numerator and denominator of the past tokens, divided by e^m | `(batch, E)` |
+//! | m | largest exponent so far, against overflow | `(batch, E)` |
 
 use super::running_max::running_max;
 use super::token_shift::{lerp, shift, zero_shift};
-use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, State};
+use super::{in_range, Core, Entry, Family, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{DType, Result, Tensor};
@@ -24,58 +24,71 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "y_i = W (σ(r_i) ⊙ mean of v_j weighted by e^(k_j-(i-1-j)w), v_i by e^(b+k_i))",
     cite: "Peng et al. 2023",
     dsf: "no (token shift)",
+    options: &[MixerOption {
+        name: "width",
+        help: "width of the receptance, keys and values: `auto` (--d) or a number",
+        default: |_| "auto",
+        accepts: |v| v == "auto" || in_range(v, 1..=1 << 20),
+        implied: true,
+        ..MixerOption::DEFAULT
+    }],
     stem: "rwkv4",
     own_init: &["bonus", "decay", "mu_k", "mu_r", "mu_v"],
     depth_init: &["decay", "mu_k", "mu_r", "mu_v"],
     work: |spec| {
-        let d = spec.d_model;
-        Some(MixerWork::new(Core::GatedScan, [2 * d, 1], 4 * d * d))
+        let width = width(spec);
+        Some(MixerWork::new(Core::GatedScan, [2 * width, 1], 4 * spec.d_model * width))
     },
     build: |spec, params| Ok(Box::new(Rwkv4::new(spec, params)?)),
     ..Entry::of(Family::Recurrent)
 };
 
+/// Width of r, k and v, E.
+fn width(spec: &MixerSpec) -> usize {
+    spec.parsed("width").unwrap_or(spec.d_model)
+}
+
 struct Rwkv4 {
     /// Weights of the current token in the interpolations that k, v and r read, `(d)` each.
     mu: [Tensor; 3],
-    /// Projections to k, v and r, `(d, d)` each.
+    /// Projections to k, v and r, `(E, d)` each.
     wkvr: [Tensor; 3],
-    /// ln w, `(d)`.
+    /// ln w, `(E)`.
     log_w: Tensor,
-    /// Weight of the current token, u in the paper, `(d)`.
+    /// Weight of the current token, u in the paper, `(E)`.
     bonus: Tensor,
     wout: Tensor,
 }
 
 impl Rwkv4 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
-        let d = spec.d_model;
+        let (d, width) = (spec.d_model, width(spec));
         let last = spec.n_layers.saturating_sub(1).max(1) as f64;
         // Initial values of the authors' code: deeper layers interpolate less, and later channels decay more slowly.
         let ratio_0_to_1 = spec.layer as f64 / last;
         let ratio_1_to_0 = 1.0 - spec.layer as f64 / spec.n_layers.max(1) as f64;
-        let position = move |i: usize| i as f64 / (d - 1).max(1) as f64;
+        let position = move |i: usize| i as f64 / (width - 1).max(1) as f64;
         let mix = move |i: usize| (i as f64 / d as f64).powf(ratio_1_to_0);
         let mix_k = |i: usize, _: &mut _| mix(i);
         let mix_v = |i: usize, _: &mut _| mix(i) + 0.3 * ratio_0_to_1;
         let mix_r = |i: usize, _: &mut _| (i as f64 / d as f64).powf(0.5 * ratio_1_to_0);
         let decay_speed = |i: usize, _: &mut _| -5.0 + 8.0 * position(i).powf(0.7 + 1.3 * ratio_0_to_1);
         let bonus = |i: usize, _: &mut _| 0.3f64.ln() + 0.5 * ((i + 1) % 3) as f64 - 0.5;
-        let weight = |name, std| params.weight(name, (d, d), std);
+        let weight = |name| params.weight(name, (width, d), spec.input_std);
         Ok(Self {
             mu: [
                 params.get("mu_k", d, Init::Each(&mix_k))?,
                 params.get("mu_v", d, Init::Each(&mix_v))?,
                 params.get("mu_r", d, Init::Each(&mix_r))?,
             ],
-            wkvr: [weight("wk", spec.input_std)?, weight("wv", spec.input_std)?, weight("wr", spec.input_std)?],
-            log_w: params.get("decay", d, Init::Each(&decay_speed))?,
-            bonus: params.get("bonus", d, Init::Each(&bonus))?,
-            wout: weight("wout", spec.output_std)?,
+            wkvr: [weight("wk")?, weight("wv")?, weight("wr")?],
+            log_w: params.get("decay", width, Init::Each(&decay_speed))?,
+            bonus: params.get("bonus", width, Init::Each(&bonus))?,
+            wout: params.weight("wout", (d, width), spec.output_std)?,
         })
     }
 
-    /// k, v and r `(.., d)` of x and the previous tokens `x_prev`, in the parameters' dtype: exponents need its digits.
+    /// k, v and r `(.., E)` of x and the previous tokens `x_prev`, in the parameters' dtype: exponents need its digits.
     fn project(&self, x: &Tensor, x_prev: &Tensor) -> Result<[Tensor; 3]> {
         let map = |i: usize| {
             let mixed = lerp(x_prev, x, &self.mu[i])?;
@@ -84,7 +97,7 @@ impl Rwkv4 {
         Ok([map(0)?, map(1)?, map(2)?])
     }
 
-    /// Log decay -w, `(d)`.
+    /// Log decay -w, `(E)`.
     fn log_decay(&self) -> Result<Tensor> {
         self.log_w.exp()?.neg()
     }
@@ -106,27 +119,27 @@ const LOG_ZERO: f64 = -1e30;
 
 impl Mixer for Rwkv4 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (batch, seq_len, d) = u.dims3()?;
-        let [k, v, r] = self.project(u, &zero_shift(u)?)?; // (batch, seq_len, d)
-        let log_decay = self.log_decay()?.broadcast_as((batch, seq_len, d))?;
+        let [k, v, r] = self.project(u, &zero_shift(u)?)?; // (batch, seq_len, E)
+        let log_decay = self.log_decay()?.broadcast_as(k.shape())?;
         let m = running_max(&log_decay, &k)?;
         let m_prev = shift(&m, &m.narrow(1, 0, 1)?)?;
         let decay = (log_decay + (m_prev - &m)?)?.exp()?;
         let e_k = (&k - &m)?.exp()?;
-        let a = Tensor::cat(&[&decay, &decay], 2)?; // (batch, seq_len, 2d), for num and den
+        let a = Tensor::cat(&[&decay, &decay], 2)?; // (batch, seq_len, 2E), for num and den
         let x = Tensor::cat(&[&(&e_k * &v)?, &e_k], 2)?;
         let sums = ops::linear_scan(&a.contiguous()?, &x)?;
         // The current token has its own weight, so that it reads the sums before it.
-        let sums = cx.select(&zero_shift(&sums)?)?; // (batch, rows, 2d)
+        let sums = cx.select(&zero_shift(&sums)?)?; // (batch, rows, 2E)
         let log_zero = m.narrow(1, 0, 1)?.affine(0.0, LOG_ZERO)?;
         let m = cx.select(&shift(&m, &log_zero)?)?;
         let [k, v, r] = [cx.select(&k)?, cx.select(&v)?, cx.select(&r)?];
-        let half = |i| sums.narrow(2, i * d, d);
+        let width = self.log_w.elem_count();
+        let half = |i| sums.narrow(2, i * width, width);
         self.readout([&half(0)?, &half(1)?], &m, [&k, &v, &r], u.dtype())
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        4 * self.log_w.elem_count()
+        self.mu[0].elem_count() + 3 * self.log_w.elem_count()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -134,18 +147,18 @@ impl Mixer for Rwkv4 {
     }
 
     fn without_system(&self) -> &'static str {
-        "its token shift reads two tokens at a time; after that shift it is a system with N = d, whose D_i holds the weight of \
+        "its token shift reads two tokens at a time; after that shift it is a system with N = E, the width of r, k and v, whose D_i holds the weight of \
          the current token"
     }
 }
 
 impl Recurrent for Rwkv4 {
-    /// The previous token, num, den and m, `(batch, d)` each.
+    /// The previous token `(batch, d)`, and num, den and m, `(batch, E)` each.
     fn init(&self, batch: usize) -> Result<State> {
-        let (d, like) = (self.log_w.elem_count(), &self.log_w);
-        let zeros = Tensor::zeros((batch, d), like.dtype(), like.device())?;
+        let zeros = |like: &Tensor| Tensor::zeros((batch, like.elem_count()), like.dtype(), like.device());
+        let (token, zeros) = (zeros(&self.mu[0])?, zeros(&self.log_w)?);
         let log_zero = zeros.affine(0.0, LOG_ZERO)?;
-        Ok(State(vec![zeros.clone(), zeros.clone(), zeros, log_zero]))
+        Ok(State(vec![token, zeros.clone(), zeros, log_zero]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {

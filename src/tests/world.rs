@@ -101,7 +101,7 @@ impl Case {
 
     /// Mixers in the form that an option, away from its default, gives them.
     pub fn optional() -> Vec<Self> {
-        const VALUES: [(&str, &str, usize, &str); 13] = [
+        const VALUES: [(&str, &str, usize, &str); 14] = [
             ("lru", "paper", 1, "activation=glu"),
             ("s5", "paper", 1, "activation=glu"),
             ("h3", "paper", 1, "head_dim=2"),
@@ -109,6 +109,7 @@ impl Case {
             ("mamba", "block", 1, "bias=true conv_width=3"),
             ("mamba", "block", 1, "conv_bias=false bcdt_norm=rms norm_eps=1e-2"),
             ("mamba2", "block", 3, "groups=3 norm_groups=2 bias=true dt_limit=0.003:0.3"),
+            ("rwkv4", "paper", 1, "width=20"),
             ("rg-lru", "griffin", 1, "width=20 blocks=4 conv_width=3"),
             ("softmax", "reference", 3, "kv_heads=1 bias=none"),
             ("softmax", "reference", 3, "head_dim=2 bias=qkv"),
