@@ -8,34 +8,47 @@
 //! | f, i | forget gate σ(w·u + b) and input gate e^(w·u + b) | `(batch, seq_len, heads)` |
 //! | o | output gate σ(W_o u + b) | `(batch, rows, d)` |
 //! | m | stabiliser: the largest exponent so far, which cancels in y | `(batch, seq_len, heads)` |
+//!
+//! The variant `large` is [`mlstm_large`](super::mlstm_large).
 
 use super::matrix_state::{log_sigmoid, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
+use super::mlstm_cell::{forget_bias, normaliser, stabilised, CellInputs};
+use super::mlstm_large::{self, MLstmLarge};
 use super::rotary::RotaryPositions;
-use super::running_max::running_max;
 use super::{Entry, Family, Growth, MixerSpec, StateNormPlace};
 use crate::nn::{linear, project, Init, Map, Params};
 use crate::ops;
-use crate::ops::rng::Rng;
-use candle_core::{Result, Tensor, D};
+use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "mlstm",
     equation: "C_i = f_i C_{i-1} + e^(w·u_i+b) k_i v_iᵀ, h_i = C_iᵀ q_i / max(|n_i·q_i|, 1)",
     cite: "Beck et al. 2024",
-    dsf: "N = n d/s",
+    variants: &["paper", mlstm_large::VARIANT],
+    dsf: "N = n d/s (variant paper); N = n V/s, inside its norm (variant large)",
     heads: true,
     multi_head: true,
     expands: true,
-    state_norm: StateNormPlace::OF_WIDTH_D,
+    options: &mlstm_large::OPTIONS,
+    values: mlstm_large::values,
+    state_norm: StateNormPlace::FreeInFirst(|spec| spec.d_model),
     growth: Growth::Exact { zeroed: &["wq", "bq"], scaled: &["wk"] },
     stem: "mlstm",
-    own_init: &["bf", "bi", "wf", "wi"],
+    own_init: &["bf", "bi", "norm", "wf", "wi"],
     work: |spec| {
+        if spec.variant == mlstm_large::VARIANT {
+            return Some(mlstm_large::work(spec));
+        }
         let mut work = work(spec, 2);
         work.projections += 2 * spec.n_heads * spec.d_model;
         Some(work)
     },
-    build: |spec, params| Ok(Box::new(MatrixMixer::new(MLstm::new(spec, params)?, spec, params)?)),
+    build: |spec, params| {
+        Ok(match spec.variant {
+            mlstm_large::VARIANT => Box::new(MLstmLarge::new(spec, params)?),
+            _ => Box::new(MatrixMixer::new(MLstm::new(spec, params)?, spec, params)?),
+        })
+    },
     ..Entry::of(Family::Recurrent)
 };
 
@@ -96,55 +109,6 @@ impl MLstm {
     }
 }
 
-/// Initial biases of the forget gates, spread from 3 to 6.
-pub(super) fn forget_bias(heads: usize) -> impl Fn(usize, &mut Rng) -> f64 {
-    let last = heads.saturating_sub(1).max(1) as f64;
-    move |head, _| 3.0 + 3.0 * head as f64 / last
-}
-
-/// Inputs of the cell.
-pub(super) struct CellInputs {
-    pub scan: ScanInputs,
-    /// Input gate of the state divided by e^m, `(batch, seq_len, heads)`.
-    pub gate: Tensor,
-    /// Lower bound e^-m of the normaliser, `(batch, rows, heads)`.
-    pub floor: Tensor,
-}
-
-impl CellInputs {
-    /// Inputs for q at the queried positions, k and v, with their heads in the third axis, and ln i and ln f,
-    /// `(batch, seq_len, heads)` each.
-    pub fn new(q: Tensor, k: &Tensor, v: &Tensor, [log_i, log_f]: [Tensor; 2], at: &RotaryPositions) -> Result<Self> {
-        let [log_f, log_i, m] = match at {
-            RotaryPositions::Sequence(_) => stabilised(&log_i, &log_f)?,
-            RotaryPositions::Token(_) => [log_f, log_i.clone(), log_i.zeros_like()?],
-        };
-        let gate = log_i.exp()?;
-        let k = k.broadcast_mul(&gate.unsqueeze(3)?)?;
-        let ones = v.narrow(3, 0, 1)?.ones_like()?;
-        let floor = at.cx().select(&m.neg()?.exp()?)?;
-        let v = Tensor::cat(&[v, &ones], 3)?; // (batch, seq_len, heads, e + 1)
-        Ok(Self { scan: ScanInputs { q, k, v, g: log_f.unsqueeze(3)?, rank_one: None }, gate, floor })
-    }
-}
-
-/// Factor 1 / max(|n·q|, floor) of the values in o `(batch, rows, heads, e + 1)`, `(batch, rows, heads · e)`.
-pub(super) fn normaliser(o: &Tensor, floor: &Tensor, sizes: HeadSizes) -> Result<Tensor> {
-    let HeadSizes { heads, values, .. } = sizes;
-    let n_q = o.narrow(D::Minus1, values, 1)?.squeeze(D::Minus1)?; // (batch, rows, heads)
-    let scale = n_q.abs()?.maximum(floor)?.recip()?.unsqueeze(3)?;
-    let (batch, rows, ..) = o.dims4()?;
-    scale.broadcast_as((batch, rows, heads, values))?.contiguous()?.flatten_from(2)
-}
-
-/// Stabilised gates of the state divided by e^m, ln f' and ln i', and m itself, `(batch, seq_len, heads)` each.
-fn stabilised(log_i: &Tensor, log_f: &Tensor) -> Result<[Tensor; 3]> {
-    let m = running_max(log_f, log_i)?;
-    let m_prev = Tensor::cat(&[&m.narrow(1, 0, 1)?, &m.narrow(1, 0, m.dim(1)? - 1)?], 1)?;
-    let log_f = (log_f + (m_prev - &m)?)?;
-    Ok([log_f, (log_i - &m)?, m])
-}
-
 impl MatrixState for MLstm {
     type Gate = MLstmReadout;
 
@@ -178,7 +142,7 @@ impl MatrixState for MLstm {
     }
 
     fn normaliser(&self, o: &Tensor, readout: &MLstmReadout) -> Result<Option<Tensor>> {
-        normaliser(o, &readout.floor, self.sizes).map(Some)
+        normaliser(o, &readout.floor, 0.0, self.sizes).map(Some)
     }
 
     fn output_scale(&self, _o: &Tensor, readout: &MLstmReadout) -> Result<Option<Tensor>> {

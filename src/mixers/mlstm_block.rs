@@ -15,7 +15,7 @@
 use super::blockwise::{blocks, dense};
 use super::gated_block::GatedInput;
 use super::matrix_state::{head_rms_scale, log_sigmoid, HeadSizes};
-use super::mlstm::{forget_bias, normaliser, CellInputs};
+use super::mlstm_cell::{forget_bias, normaliser, CellInputs};
 use super::rotary::RotaryPositions;
 use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, State, StateNormPlace};
 use crate::ltv::{Inner, Ltv};
@@ -131,7 +131,7 @@ impl MLstmBlock {
     /// Values of o `(batch, rows, heads, columns)` and their factor by normaliser and norm, `(batch, rows, E)` each.
     fn values(&self, o: &Tensor, floor: &Tensor) -> Result<[Tensor; 2]> {
         let values = o.narrow(D::Minus1, 0, self.sizes.values)?.contiguous()?;
-        let normaliser = normaliser(o, floor, self.sizes)?;
+        let normaliser = normaliser(o, floor, 0.0, self.sizes)?;
         let values = values.flatten_from(2)?;
         let scale = head_rms_scale(&self.sizes.split(&(&values * &normaliser)?)?, EPS)?;
         let norm = self.norm.to_dtype(o.dtype())?;

@@ -43,6 +43,8 @@ mod mamba2;
 mod matrix_state;
 mod mlstm;
 mod mlstm_block;
+mod mlstm_cell;
+mod mlstm_large;
 mod normalized_attention;
 mod performer;
 mod qlstm;
@@ -427,13 +429,13 @@ pub fn find(name: &str) -> error::Result<&'static Entry> {
 
 /// Error if `--state-norm` asks for a norm behind the state of a mixer that takes none.
 pub fn check_state_norm(entry: &Entry, model: &ModelConfig) -> error::Result<()> {
-    let StateNormPlace::No(why) = entry.state_norm else {
+    let StateNormPlace::No(why) = entry.state_norm_of(&model.variant) else {
         return Ok(());
     };
     if !model.state_norm {
         return Ok(());
     }
-    let free = MIXERS.iter().filter(|entry| matches!(entry.state_norm, StateNormPlace::Free(_)));
+    let free = MIXERS.iter().filter(|entry| !matches!(entry.state_norm, StateNormPlace::No(_)));
     let free: Vec<&str> = free.map(|entry| entry.name).collect();
     refuse!(flag "--state-norm" = true, "mixer `{}` {why}: it must be false; these mixers take one: {}", entry.name, free.join(", "))
 }
@@ -530,9 +532,9 @@ impl Entry {
             None => params,
         };
         let mixer = (self.build)(&spec, &params)?;
-        let norm = match self.state_norm {
+        let norm = match self.state_norm_of(spec.variant) {
             StateNormPlace::Free(width) => StateNorm::new(&spec, width(&spec), &params)?,
-            StateNormPlace::No(_) => None,
+            StateNormPlace::FreeInFirst(_) | StateNormPlace::No(_) => None,
         };
         let mixer = match norm {
             Some(norm) => Box::new(Normed { mixer, norm }),
@@ -542,6 +544,15 @@ impl Entry {
             true => Box::new(Convolved::new(mixer, spec.d_model, &params)?),
             false => mixer,
         })
+    }
+
+    /// Place for a norm behind the state in a variant.
+    pub fn state_norm_of(&self, variant: &str) -> StateNormPlace {
+        match self.state_norm {
+            StateNormPlace::FreeInFirst(width) if variant == self.variants[0] => StateNormPlace::Free(width),
+            StateNormPlace::FreeInFirst(_) => StateNormPlace::No("has a norm behind its state already in this variant"),
+            place => place,
+        }
     }
 
     /// Default variant under a protocol.

@@ -7,7 +7,12 @@ use candle_core::{Result, Tensor};
 /// `d`, `x`: `(batch, seq_len, any)`, with d ≤ 0. Callers divide by e^m what they multiply by it again, so that rounding of m
 /// cancels.
 pub(super) fn running_max(d: &Tensor, x: &Tensor) -> Result<Tensor> {
-    let (mut d, mut m) = (d.detach(), x.detach());
+    running_max_with_gradient(&d.detach(), &x.detach())
+}
+
+/// [`running_max`] with its gradient, for a caller in whose output m does not cancel.
+pub(super) fn running_max_with_gradient(d: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let (mut d, mut m) = (d.clone(), x.clone());
     let (seq_len, mut reach) = (m.dim(1)?, 1);
     // Parallel prefix by doubling: after each round, m_t covers the last `reach` steps. The first `reach` rows are complete and
     // compared with values at most as large.

@@ -14,6 +14,8 @@ use candle_core::{Result, Tensor, D};
 pub enum StateNormPlace {
     /// It has none there and takes one of this width.
     Free(fn(&MixerSpec) -> usize),
+    /// It has none there in its first variant and takes one of this width; its other variants have one.
+    FreeInFirst(fn(&MixerSpec) -> usize),
     /// It takes none, with the reason as the end of a sentence about the mixer.
     No(&'static str),
 }

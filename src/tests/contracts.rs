@@ -159,6 +159,7 @@ fn width(case: &Case, formula: &str) -> usize {
     match formula {
         "N = n d/s" => n * d / s,
         "N = n E/s" => n * MixerSpec::from(&case.config).inner_width() / s,
+        "N = n V/s" => n * case.config.options["value_width"].parse().unwrap_or(d) / s,
         "N = n d" => n * d,
         "N = d C(n/s+P, P)" => {
             let order: usize = case.config.options["order"].parse().unwrap();

@@ -94,14 +94,14 @@ impl Case {
 
     /// Every mixer that takes one with a norm behind its state, in every variant.
     pub fn normed() -> Vec<Self> {
-        let free = |case: &Self| matches!(case.entry.state_norm, StateNormPlace::Free(_));
+        let free = |case: &Self| matches!(case.entry.state_norm_of(&case.config.variant), StateNormPlace::Free(_));
         let normed = |case: Self| Self { config: ModelConfig { state_norm: true, ..case.config }, ..case };
         Self::all().into_iter().filter(free).map(normed).collect()
     }
 
     /// Mixers in the form that an option, away from its default, gives them.
     pub fn optional() -> Vec<Self> {
-        const VALUES: [(&str, &str, usize, &str); 14] = [
+        const VALUES: [(&str, &str, usize, &str); 16] = [
             ("lru", "paper", 1, "activation=glu"),
             ("s5", "paper", 1, "activation=glu"),
             ("h3", "paper", 1, "head_dim=2"),
@@ -111,6 +111,8 @@ impl Case {
             ("mamba2", "block", 3, "groups=3 norm_groups=2 bias=true dt_limit=0.003:0.3"),
             ("rwkv4", "paper", 1, "width=20"),
             ("rg-lru", "griffin", 1, "width=20 blocks=4 conv_width=3"),
+            ("mlstm", "large", 3, "value_width=15 bias=true denominator_eps=1e-2"),
+            ("mlstm", "large", 3, "gate_cap=none norm_eps=1e-3"),
             ("softmax", "reference", 3, "kv_heads=1 bias=none"),
             ("softmax", "reference", 3, "head_dim=2 bias=qkv"),
             ("softmax", "paper", 3, "kv_heads=1"),
