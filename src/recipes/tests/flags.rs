@@ -71,7 +71,7 @@ fn numbers_out_of_range_reach_the_rule_that_they_break() {
         ("--mixer linnear", "--mixer", &["`linear`"]),
         ("--mixer ssd --variant papr", "--variant", &["ssd", "`paper`"]),
         ("--seq-len 63", "--seq-len", &[]),
-        ("--option speed=1", "--option", &["`softmax`"]),
+        ("--option speed=1", "--option", &["softmax", "kv_heads"]),
     ] {
         single(line).refuses(flag).names(names);
     }

@@ -91,7 +91,7 @@ fn a_hybrid_that_makes_no_model_is_refused_by_its_flag() {
         ("atention:every=2", &["`retention`"][..]),
         ("softmax:every=8,offset=4", &["--layers 5"]),
         ("softmax:every=2,variant=x", &["softmax", "paper"]),
-        ("softmax:every=2,window=9", &["`softmax`"]),
+        ("softmax:every=2,window=9", &["softmax", "kv_heads"]),
         ("softmax:offset=1", &["NAME:every=K,offset=J"]),
     ] {
         refuses("mqar", &[("hybrid", hybrid)], "--hybrid").names(names);

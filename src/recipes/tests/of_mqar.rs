@@ -173,7 +173,7 @@ fn wrong_settings_name_the_flag_and_what_would_be_right() {
         ("heads", "3", &["--d 64"]),
         ("batch-size", "0", &["1 to"]),
         ("d", "0", &["1 to"]),
-        ("option", "dt_init=x", &["`softmax`"]),
+        ("option", "bias=x", &["`qkv`"]),
         ("seq-len", "63", &[]),
         ("expand", "NaN", &[]),
     ] {
@@ -271,4 +271,66 @@ fn a_validation_set_is_as_large_as_the_test_set_but_under_reference_and_paper() 
     let plain = "dsf mqar --protocol matched";
     assert_eq!(command(&mqar(&[("protocol", "matched")])).unwrap(), plain);
     assert_eq!(command(&none).unwrap(), format!("{plain} --val-examples 0"));
+}
+
+/// Sizes that the options of released models do not fit, each with the flag, its value and what the sentence names.
+#[test]
+fn options_that_the_sizes_do_not_fit_are_refused() {
+    const REFUSED: [(&str, &str, &str, &str, &[&str]); 9] = [
+        ("mamba2", "block", "groups=3", "groups=3", &["--heads 4"]),
+        ("mamba2", "block", "norm_groups=3", "norm_groups=3", &["--d 16"]),
+        ("softmax", "reference", "kv_heads=3", "kv_heads=3", &["--heads 4"]),
+        ("sliding-window", "reference", "kv_heads=8", "kv_heads=8", &["--heads 4"]),
+        ("softmax", "reference", "head_dim=8", "head_dim=8", &["--heads 4", "--n"]),
+        ("softmax", "paper", "bias=none", "bias=none", &["paper", "reference"]),
+        ("rg-lru", "griffin", "blocks=3", "blocks=3", &["16"]),
+        ("rg-lru", "hawk", "width=8", "width=8", &["hawk", "griffin"]),
+        ("mlstm", "paper", "gate_cap=none", "gate_cap=none", &["paper", "large"]),
+    ];
+    let settings = |mixer, variant, option| {
+        let heads = if mixer == "rg-lru" { "1" } else { "4" };
+        [("mixer", mixer), ("variant", variant), ("option", option), ("d", "16"), ("n", "16"), ("heads", heads)]
+    };
+    for (mixer, variant, option, value, names) in REFUSED {
+        let settings = settings(mixer, variant, option);
+        let settings = if mixer == "rg-lru" { &settings[..4] } else { &settings[..] };
+        refuses("mqar", settings, "--option").gives(value).names(names);
+    }
+    let large = settings("mlstm", "large", "value_width=10");
+    refuses("mqar", &large, "--heads").gives("4").names(&["value_width 10"]);
+    let normed = [&settings("mlstm", "large", "value_width=12")[..], &[("state-norm", "true")]].concat();
+    refuses("mqar", &normed, "--state-norm").gives("true").names(&["mlstm", "variant"]);
+}
+
+#[test]
+fn values_that_options_of_released_models_do_not_take_are_refused() {
+    for (mixer, variant, option) in [
+        ("mamba", "block", "conv_width=1"),
+        ("mamba", "block", "bcdt_norm=layer"),
+        ("mamba2", "block", "dt_limit=0.5:0.1"),
+        ("mamba2", "block", "dt_limit=0.5"),
+        ("mamba2", "block", "norm_eps=0"),
+        ("softmax", "reference", "bias=true"),
+        ("mlstm", "large", "gate_cap=0"),
+        ("rwkv4", "paper", "width=0"),
+    ] {
+        let settings = [("mixer", mixer), ("variant", variant), ("option", option)];
+        refuses("mqar", &settings, "--option").gives(option);
+    }
+}
+
+/// Explicit defaults leave no trace, so that runs keep their ids.
+#[test]
+fn options_of_released_models_are_recorded_away_from_their_defaults_only() {
+    let options = |mixer, option| mqar(&[("mixer", mixer), ("n", "16"), ("d", "16"), ("option", option)]).model.options;
+    for (mixer, default, other) in [
+        ("mamba", "conv_bias=true", "conv_bias=false"),
+        ("mamba2", "dt_limit=0:inf", "dt_limit=0:1"),
+        ("softmax", "bias=all", "bias=none"),
+        ("rwkv4", "width=auto", "width=24"),
+    ] {
+        let (name, value) = other.split_once('=').unwrap();
+        assert!(!options(mixer, default).contains_key(name), "{mixer} {default}");
+        assert_eq!(options(mixer, other)[name], *value, "{mixer} {other}");
+    }
 }

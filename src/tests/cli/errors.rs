@@ -56,7 +56,7 @@ fn options_that_do_not_exist_are_refused() {
     refuses("mqar --mixer s6 --option dt_inti=zero", "--option").names(&["`dt_init`"]);
     let fault = refuses("mqar --mixer s6 --option dt_init=one", "--option");
     assert_eq!(fault.names(&["`zero`", "`mamba`"]).value.as_deref(), Some("dt_init=one"));
-    refuses("mqar --mixer softmax --option dt_init=zero", "--option").names(&["`softmax`"]);
+    refuses("mqar --mixer alibi --option dt_init=zero", "--option").names(&["`alibi`"]);
 }
 
 #[cfg(not(feature = "cuda"))]
