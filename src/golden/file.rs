@@ -88,6 +88,11 @@ impl Object {
         value.ok_or_else(|| Error::usage(format!("metadata has no number `{key}`")))
     }
 
+    /// A number or a text, as text.
+    pub fn value(&self, key: &str) -> Option<String> {
+        self.number(key).map(|number| number.to_string()).or_else(|_| self.text(key).map(str::to_owned)).ok()
+    }
+
     pub fn text(&self, key: &str) -> Result<&str> {
         let value = self.0.get(key).and_then(serde_json::Value::as_str);
         value.ok_or_else(|| Error::usage(format!("metadata has no text `{key}`")))

@@ -9,8 +9,10 @@ use crate::nn::{Cx, Params};
 use candle_core::{DType, Device, Tensor, Var};
 
 /// Finds the registry's entry and variant for a file stem: `STEM_VARIANT`; `STEM` for the variant `paper`, or the first
-/// one if there is no such variant; `STEM_pP` for the first variant of a mixer with an option `order`, at order P.
+/// one if there is no such variant; `STEM_pP` for the first variant of a mixer with an option `order`, at order P. What
+/// follows a `-` tells files of one variant apart, whose options differ.
 pub(super) fn entry(stem: &str) -> Option<(&'static Entry, &'static str)> {
+    let stem = stem.split('-').next().unwrap_or(stem);
     if let Some((stem, order)) = stem.rsplit_once("_p") {
         let has_order = |e: &&Entry| e.stem == stem && e.options.iter().any(|o| o.name == "order");
         if order.parse::<usize>().is_ok() {
@@ -33,7 +35,7 @@ pub(super) fn entry(stem: &str) -> Option<(&'static Entry, &'static str)> {
 pub(super) fn model_config((entry, variant): (&Entry, &str), sizes: &Object) -> Result<ModelConfig> {
     let heads = sizes.find_size("heads").filter(|_| entry.heads);
     let options = entry.options.iter();
-    let sized = options.filter_map(|o| Some((o.name.to_owned(), sizes.number(o.name).ok()?.to_string())));
+    let sized = options.filter_map(|o| Some((o.name.to_owned(), sizes.value(o.name)?)));
     let expand = sizes.find_size("expand").filter(|_| entry.widens);
     let model = ModelConfig {
         mixer: entry.name.to_owned(),

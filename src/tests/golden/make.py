@@ -1,7 +1,9 @@
-"""Makes the golden files of mixers that no other program here checks: GRU and the plain RNN by PyTorch's own modules, sLSTM and the
-blocks of xLSTM by loops over time without a stabiliser, DeltaNet, Gated DeltaNet, RWKV-7 and S5 by loops over time with whole
-transition matrices, RWKV-5, RWKV-6, GateLoop, GSS and LMU by loops over time, SGConv by PyTorch's interpolation and a sum over lags,
-TTT-Linear by differentiating the loss of each token, T5's bias, Sinkhorn and SpAtten by loops over queries, all in float64. Run
+"""Makes the golden files of mixers that no other program here checks: GRU and the plain RNN by PyTorch's own modules,
+sLSTM and the blocks of xLSTM by loops over time without a stabiliser, the recurrent block of Griffin, Mamba and Mamba-2
+with the options of released models by loops over time, softmax attention with shared heads of keys and values by whole
+matrices of weights, DeltaNet, Gated DeltaNet, RWKV-7 and S5 by loops over time with whole transition matrices, RWKV-5,
+RWKV-6, GateLoop, GSS and LMU by loops over time, SGConv by PyTorch's interpolation and a sum over lags, TTT-Linear by
+differentiating the loss of each token, T5's bias, Sinkhorn and SpAtten by loops over queries, all in float64. Run
 `python make.py FOLDER` with any PyTorch 2.
 
 A file holds two cases, `a` and `b`: parameters `p.NAME`, input `u`, output `y`, weights `w` of the loss sum(y * w), and its
@@ -61,6 +63,32 @@ GROUPED = {
 PRUNED = {
     "a": {"B": 2, "L": 17, "d": 8, "n": 4, "heads": 1, "keep_tokens": 0.5, "keep_heads": 0.75},
     "b": {"B": 2, "L": 40, "d": 16, "n": 8, "heads": 4, "keep_tokens": 0.3, "keep_heads": 0.5},
+}
+SHARED = {
+    "a": {"B": 2, "L": 17, "d": 10, "n": 12, "heads": 4, "kv_heads": 2, "head_dim": 3, "bias": "none"},
+    "b": {"B": 2, "L": 64, "d": 16, "n": 6, "heads": 2, "kv_heads": 1, "bias": "out"},
+}
+NORMED = {
+    "a": {"B": 2, "L": 17, "d": 8, "n": 4, "expand": 2, "dt_rank": 3, "bcdt_norm": "rms", "norm_eps": 1e-3, "bias": "true"},
+    "b": {"B": 2, "L": 70, "d": 12, "n": 6, "expand": 2, "dt_rank": 5, "bcdt_norm": "rms", "conv_bias": "false", "conv_width": 3},
+}
+LIMITED = {
+    "a": {"B": 2, "L": 17, "d": 8, "n": 4, "heads": 2, "expand": 2, "groups": 2, "dt_limit": "0.3:0.9", "bias": "true"},
+    "b": {
+        **{"B": 2, "L": 70, "d": 16, "n": 5, "heads": 4, "expand": 2, "groups": 2, "norm_groups": 2, "norm_eps": 1e-3},
+        **{"dt_limit": "0:1.5", "conv_bias": "false", "conv_width": 3},
+    },
+}
+BLOCKED = {
+    "a": {"B": 2, "L": 17, "d": 8, "n": 1, "width": 12, "conv_width": 3},
+    "b": {"B": 2, "L": 64, "d": 16, "n": 1, "width": 24, "blocks": 3},
+}
+CAPPED = {
+    "a": {"B": 2, "L": 17, "d": 8, "n": 4, "heads": 1, "value_width": 6},
+    "b": {
+        **{"B": 2, "L": 64, "d": 16, "n": 8, "heads": 2, "value_width": 20, "bias": "true"},
+        **{"gate_cap": 2.5, "denominator_eps": 1e-2, "norm_eps": 1e-3},
+    },
 }
 
 
@@ -443,11 +471,16 @@ def slstm(p, u, _sizes):
     return torch.stack(ys, 1)
 
 
+def short_conv(p, x):
+    """Short convolution of x, by PyTorch's own."""
+    padded = torch.nn.functional.pad(x.transpose(1, 2), (p["conv_w"].shape[1] - 1, 0))
+    conv = torch.nn.functional.conv1d(padded, p["conv_w"][:, None], p.get("conv_b"), groups=x.shape[-1])
+    return conv.transpose(1, 2)
+
+
 def causal(p, x):
-    """SiLU of the short convolution of x, by PyTorch's own."""
-    padded = torch.nn.functional.pad(x.transpose(1, 2), (3, 0))
-    conv = torch.nn.functional.conv1d(padded, p["conv_w"][:, None], p["conv_b"], groups=x.shape[-1])
-    return torch.nn.functional.silu(conv.transpose(1, 2))
+    """SiLU of the short convolution of x."""
+    return torch.nn.functional.silu(short_conv(p, x))
 
 
 def by_blocks(w, x):
@@ -509,6 +542,130 @@ def slstm_block_shapes(sizes):
     return shapes | {"conv_w": (d, 4), "conv_b": (d,), "norm": (d,)}
 
 
+def affine(p, x, name):
+    """Linear map of x by p["w" + name], with a bias p["b" + name] where there is one."""
+    return torch.nn.functional.linear(x, p["w" + name], p.get("b" + name))
+
+
+def rms(x, eps):
+    return x / (x.square().mean(-1, keepdim=True) + eps).sqrt()
+
+
+def mamba_shapes(sizes):
+    d, n, width, rank = sizes["d"], sizes["n"], sizes["d"] * sizes["expand"], sizes["dt_rank"]
+    shapes = {"win": (2 * width, d), "conv_w": (width, sizes.get("conv_width", 4)), "wu": (rank, width), "wdt": (width, rank)}
+    shapes |= {"bdt": (width,), "wb": (n, width), "wc": (n, width), "a_log": (width, n), "dskip": (width,), "wout": (d, width)}
+    return shapes | optional_shapes(sizes, 2 * width, width, d)
+
+
+def optional_shapes(sizes, rows, convolved, d):
+    """Biases by the options of both Mambas."""
+    shapes = {"bin": (rows,), "bout": (d,)} if sizes.get("bias") == "true" else {}
+    return shapes if sizes.get("conv_bias") == "false" else shapes | {"conv_b": (convolved,)}
+
+
+def mamba(p, u, sizes):
+    x, z = affine(p, u, "in").chunk(2, -1)
+    x, eps = causal(p, x), sizes.get("norm_eps", 1e-6)
+    low, b, c = (rms(affine(p, x, name), eps) for name in "ubc")
+    delta = torch.nn.functional.softplus(affine(p, low, "dt"))
+    state, ys = torch.zeros(*x[:, 0].shape, sizes["n"], dtype=torch.float64), []
+    for t in range(u.shape[1]):
+        keep = torch.exp(-delta[:, t, :, None] * p["a_log"].exp())
+        state = keep * state + (delta[:, t] * x[:, t])[..., None] * b[:, t, None]
+        ys.append((state * c[:, t, None]).sum(-1) + p["dskip"] * x[:, t])
+    return affine(p, torch.stack(ys, 1) * torch.nn.functional.silu(z), "out")
+
+
+def mamba2_shapes(sizes):
+    d, heads, width = sizes["d"], sizes["heads"], sizes["d"] * sizes["expand"]
+    mixed = width + 2 * sizes["groups"] * sizes["n"]
+    shapes = {"win": (width + mixed + heads, d), "conv_w": (mixed, sizes.get("conv_width", 4)), "norm": (width,), "wout": (d, width)}
+    shapes |= {name: (heads,) for name in ["bdt", "a_log", "dskip"]}
+    return shapes | optional_shapes(sizes, width + mixed + heads, mixed, d)
+
+
+def mamba2(p, u, sizes):
+    n, heads, groups, width = sizes["n"], sizes["heads"], sizes["groups"], u.shape[-1] * sizes["expand"]
+    low, high = (float(bound) for bound in sizes["dt_limit"].split(":"))
+    z, mixed, dt = affine(p, u, "in").split([width, width + 2 * groups * n, heads], -1)
+    x, b, c = causal(p, mixed).split([width, groups * n, groups * n], -1)
+    x = by_heads(x, heads)
+    b, c = (by_heads(of, groups).repeat_interleave(heads // groups, 2) for of in [b, c])
+    delta = torch.nn.functional.softplus(dt + p["bdt"]).clamp(low, high)
+    state, ys = torch.zeros(*x[:, 0].shape, n, dtype=torch.float64), []
+    for t in range(u.shape[1]):
+        keep = torch.exp(-delta[:, t] * p["a_log"].exp())[..., None, None]
+        state = keep * state + (delta[:, t, :, None] * x[:, t])[..., None] * b[:, t, :, None]
+        ys.append((state * c[:, t, :, None]).sum(-1) + p["dskip"][:, None] * x[:, t])
+    gated = torch.stack(ys, 1).flatten(2) * torch.nn.functional.silu(z)
+    parts = rms(by_heads(gated, sizes.get("norm_groups", 1)), sizes.get("norm_eps", 1e-5))
+    return affine(p, parts.flatten(2) * p["norm"], "out")
+
+
+def griffin_shapes(sizes):
+    d, width = sizes["d"], sizes["width"]
+    shapes = {"wx": (width, d), "wy": (width, d), "wgates": (2 * width, width // sizes.get("blocks", 1)), "wout": (d, width)}
+    shapes |= {name: (width,) for name in ["bx", "by", "conv_b", "lam"]} | {"bgates": (2 * width,), "bout": (d,)}
+    return shapes | {"conv_w": (width, sizes.get("conv_width", 4))}
+
+
+def griffin(p, u, sizes):
+    x, width = short_conv(p, affine(p, u, "x")), sizes["width"]
+    gates = [torch.sigmoid(by_blocks(w, x) + b) for w, b in zip(p["wgates"].split(width), p["bgates"].split(width))]
+    a = torch.exp(-8 * torch.nn.functional.softplus(p["lam"]) * gates[0])
+    h, hs = gates[1][:, 0] * x[:, 0], []
+    for t in range(u.shape[1]):
+        if t > 0:
+            h = a[:, t] * h + (1 - a[:, t].square()).sqrt() * gates[1][:, t] * x[:, t]
+        hs.append(h)
+    return affine(p, torch.stack(hs, 1) * torch.nn.functional.gelu(affine(p, u, "y"), approximate="tanh"), "out")
+
+
+def mlstm_large_shapes(sizes):
+    d, n, heads, width = sizes["d"], sizes["n"], sizes["heads"], sizes["value_width"]
+    shapes = {"wq": (n, d), "wk": (n, d), "wv": (width, d), "wo": (width, d), "wout": (d, width), "norm": (width,)}
+    shapes |= {"wi": (heads, d), "wf": (heads, d), "bi": (heads,), "bf": (heads,)}
+    biases = {"bq": (n,), "bk": (n,), "bv": (width,), "bo": (width,), "bout": (d,), "bnorm": (width,)}
+    return shapes | biases if sizes.get("bias") == "true" else shapes
+
+
+def mlstm_large(p, u, sizes):
+    heads, cap = sizes["heads"], sizes.get("gate_cap", 15)
+    q, k, v = (by_heads(affine(p, u, name), heads) for name in "qkv")
+    q = q * q.shape[-1] ** -0.5
+    log_i, f = (cap * torch.tanh(affine(p, u, name) / cap) for name in "if")
+    log_f = torch.nn.functional.logsigmoid(f)
+    memory, normaliser, m, hs = torch.zeros_like(k[:, 0, ..., None] * v[:, 0, ..., None, :]), torch.zeros_like(k[:, 0]), 0, []
+    for t in range(u.shape[1]):
+        keep, new = log_f[:, t, :, None].exp(), log_i[:, t, :, None].exp()
+        memory = keep[..., None] * memory + new[..., None] * k[:, t, ..., None] * v[:, t, ..., None, :]
+        normaliser, m = keep * normaliser + new * k[:, t], torch.maximum(log_f[:, t] + m, log_i[:, t])
+        below = (normaliser * q[:, t]).sum(-1).abs().clamp(min=1) + sizes.get("denominator_eps", 1e-6) * m.exp()
+        hs.append(torch.einsum("bhme,bhm->bhe", memory, q[:, t]) / below[..., None])
+    h = torch.stack(hs, 1)
+    h = torch.nn.functional.layer_norm(h, h.shape[-1:], eps=sizes.get("norm_eps", 1e-6)).flatten(2) * p["norm"]
+    h = h + p["bnorm"] if "bnorm" in p else h
+    return affine(p, torch.sigmoid(affine(p, u, "o")) * h, "out")
+
+
+def shared_shapes(sizes):
+    d, n, heads, shared = sizes["d"], sizes["n"], sizes["heads"], sizes["kv_heads"]
+    width = heads * sizes["head_dim"] if "head_dim" in sizes else d
+    shapes = {"wq": (n, d), "wk": (n // heads * shared, d), "wv": (width // heads * shared, d), "wout": (d, width)}
+    return shapes | {"bout": (d,)} if sizes["bias"] == "out" else shapes
+
+
+def shared_attention(p, u, sizes):
+    heads, shared = sizes["heads"], sizes["kv_heads"]
+    q = by_heads(affine(p, u, "q"), heads)
+    k, v = (by_heads(affine(p, u, name), shared).repeat_interleave(heads // shared, 2) for name in "kv")
+    scores = torch.einsum("bihm,bjhm->bhij", q, k) * q.shape[-1] ** -0.5
+    later = torch.ones(u.shape[1], u.shape[1], dtype=torch.bool).triu(1)
+    weights = scores.masked_fill(later, float("-inf")).softmax(-1)
+    return affine(p, torch.einsum("bhij,bjhe->bihe", weights, v).flatten(2), "out")
+
+
 def gates(names, extra=()):
     return lambda generator, sizes: parameters(generator, sizes["d"], names, extra)
 
@@ -537,6 +694,11 @@ MIXERS = {
     "spatten": (spatten, shapes(attention_shapes), PRUNED),
     "mlstm_block": (mlstm_block, shapes(mlstm_block_shapes), EXPANDED),
     "slstm_block": (slstm_block, shapes(slstm_block_shapes), GROUPED),
+    "rg_lru_griffin": (griffin, shapes(griffin_shapes), BLOCKED),
+    "mlstm_large": (mlstm_large, shapes(mlstm_large_shapes), CAPPED),
+    "mamba_block-normed": (mamba, shapes(mamba_shapes), NORMED),
+    "mamba2_block-grouped": (mamba2, shapes(mamba2_shapes), LIMITED),
+    "softmax_attention_reference-shared": (shared_attention, shapes(shared_shapes), SHARED),
 }
 
 
