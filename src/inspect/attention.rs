@@ -74,7 +74,8 @@ pub fn of_head(x: &Tensor, head: usize, heads: [usize; 2]) -> Result<Vec<Vec<f64
     part_of_head(x, head, heads)?.to_vec2()
 }
 
-/// Part of x, the queries or what their heads share, that belongs to head `head` of queries. Either has `sizes` of heads.
+/// Part of x, the queries or what their heads share, that belongs to head `head` of queries. Either has `sizes` of
+/// heads.
 fn part_of_head(x: &Tensor, head: usize, [count, own]: [usize; 2]) -> Result<Tensor> {
     let width = x.dim(1)? / own;
     x.narrow(D::Minus1, head / (count / own) * width, width)

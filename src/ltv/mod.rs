@@ -95,8 +95,8 @@ impl Ltv {
         }
     }
 
-    /// The same system with a bias of the output, if there is one. A missing value map becomes the identity beside a column of
-    /// zeros, for the constant input that carries the bias.
+    /// The same system with a bias of the output, if there is one. A missing value map becomes the identity beside a
+    /// column of zeros, for the constant input that carries the bias.
     pub fn with_offset(self, offset: Option<&Tensor>) -> Result<Self> {
         let (Some(offset), None) = (offset, &self.value) else {
             return Ok(Self { offset: offset.cloned(), ..self });

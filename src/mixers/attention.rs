@@ -2,8 +2,8 @@
 //!
 //! o_i = Σ_{j≤i} φ(q_i)·ψ(k_j) v_j / η_i
 //!
-//! Options of softmax attention give several heads of queries one head of keys and values, set the width of a head, and leave out
-//! biases.
+//! Options of softmax attention give several heads of queries one head of keys and values, set the width of a head, and
+//! leave out biases.
 //!
 //! | symbol | meaning | shape |
 //! |---|---|---|
@@ -23,8 +23,8 @@ use candle_core::{Device, Result, Tensor};
 /// Heads of keys and values.
 pub(super) const KV_HEADS: MixerOption = MixerOption {
     name: "kv_heads",
-    help: "heads of keys and values, each shared by an equal number of heads of queries: `auto` (--heads) or a number that \
-           divides --heads",
+    help: "heads of keys and values, each shared by an equal number of heads of queries: `auto` (--heads) or a number \
+           that divides --heads",
     default: |_| "auto",
     accepts: |v| v == "auto" || in_range(v, 1..=4096),
     implied: true,
@@ -34,8 +34,8 @@ pub(super) const KV_HEADS: MixerOption = MixerOption {
 /// Width of a head.
 pub(super) const HEAD_DIM: MixerOption = MixerOption {
     name: "head_dim",
-    help: "width of the queries, keys and values of a head: `auto` (--n / --heads for queries and keys, --d / --heads for \
-           values) or --n / --heads for all three",
+    help: "width of the queries, keys and values of a head: `auto` (--n / --heads for queries and keys, --d / --heads \
+           for values) or --n / --heads for all three",
     default: |_| "auto",
     accepts: |v| v == "auto" || in_range(v, 1..=1 << 20),
     variants: &["reference"],
@@ -78,8 +78,8 @@ pub(super) fn check(spec: &MixerSpec) -> error::Result<()> {
     }
 }
 
-/// Projections to queries, keys and values, and the output projection. The variant `reference` has biases, unless an option
-/// leaves them out, and an output projection; the variant `paper` has neither.
+/// Projections to queries, keys and values, and the output projection. The variant `reference` has biases, unless an
+/// option leaves them out, and an output projection; the variant `paper` has neither.
 pub(super) struct Projections {
     /// Projections to queries `(s · m, d)`, keys `(kv_heads · m, d)` and values `(kv_heads · e, d)`.
     wq: Tensor,
@@ -144,7 +144,8 @@ impl Projections {
     }
 
     /// Queries at the queried positions `(batch, rows, n)`, keys `(batch, seq_len, kv_heads · m)` and values
-    /// `(batch, seq_len, kv_heads · e)`, heads side by side; queries and keys are rotated if the model has a rotary embedding.
+    /// `(batch, seq_len, kv_heads · e)`, heads side by side; queries and keys are rotated if the model has a rotary
+    /// embedding.
     pub fn qkv(&self, x: &Tensor, at: &RotaryPositions) -> Result<[Tensor; 3]> {
         Ok(self.qkv_and(x, at, &[])?.0)
     }
@@ -170,7 +171,8 @@ impl Projections {
         Ok([self.split(&q)?, shared(&k)?, shared(&v)?])
     }
 
-    /// Keys or values `(batch, seq_len, kv_heads · width)`, repeated for each head of queries: `(batch, seq_len, heads · width)`.
+    /// Keys or values `(batch, seq_len, kv_heads · width)`, repeated for each head of queries:
+    /// `(batch, seq_len, heads · width)`.
     pub fn repeated(&self, x: &Tensor) -> Result<Tensor> {
         if self.kv_heads == self.n_heads {
             return Ok(x.clone());

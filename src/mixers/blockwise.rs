@@ -12,8 +12,8 @@ pub(super) fn blocks(inputs: usize, outputs: usize) -> usize {
     (1..=inputs / BLOCK).rev().find(divides).unwrap_or(1)
 }
 
-/// Block-diagonal maps of x `(.., inputs)` side by side, `(.., outputs)`, each from all inputs to as many outputs, for the rows `w`
-/// `(outputs, inputs / blocks)` of all and the biases `b` `(outputs)`.
+/// Block-diagonal maps of x `(.., inputs)` side by side, `(.., outputs)`, each from all inputs to as many outputs, for
+/// the rows `w` `(outputs, inputs / blocks)` of all and the biases `b` `(outputs)`.
 pub(super) fn maps(x: &Tensor, w: &Tensor, b: &Tensor) -> Result<Tensor> {
     let (inputs, (outputs, width)) = (x.dim(D::Minus1)?, w.dims2()?);
     let (count, blocks) = (outputs / inputs, inputs / width);

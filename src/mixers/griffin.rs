@@ -1,5 +1,5 @@
-//! Recurrent block of Griffin as in RecurrentGemma (De et al. 2024; Botev et al. 2024): an RG-LRU of width E behind a short convolution,
-//! with block-diagonal gates, times a gate,
+//! Recurrent block of Griffin as in RecurrentGemma (De et al. 2024; Botev et al. 2024): an RG-LRU of width E behind a
+//! short convolution, with block-diagonal gates, times a gate,
 //!
 //! y = W_out (gelu(W_y u + b_y) ⊙ RG-LRU(x)) + b_out,  x = conv(W_x u + b_x)
 //!
@@ -11,8 +11,8 @@
 //! | r, g | recurrence and input gate, σ of a block-diagonal map of x each | `(batch, seq_len, E)` |
 //! | λ | learnt decay parameter | `(E)` |
 //!
-//! The first token has no past, so that its factor is 1 instead of √(1 - a²). Initial λ are those of the paper, where a is uniform on
-//! [0.9, 0.999] at r = 1; RecurrentGemma's code draws a^(1/8) from there.
+//! The first token has no past, so that its factor is 1 instead of √(1 - a²). Initial λ are those of the paper, where a
+//! is uniform on [0.9, 0.999] at r = 1; RecurrentGemma's code draws a^(1/8) from there.
 
 use super::blockwise;
 use super::short_conv::ShortConv;
@@ -41,7 +41,9 @@ pub(super) const WIDTH: MixerOption = MixerOption {
 /// Blocks of the gates' maps.
 pub(super) const BLOCKS: MixerOption = MixerOption {
     name: "blocks",
-    help: "blocks of the gates' maps: `1`, or a number that divides the width; RecurrentGemma has one for each head of its attention",
+    help:
+        "blocks of the gates' maps: `1`, or a number that divides the width; RecurrentGemma has one for each head of \
+           its attention",
     default: |_| "1",
     accepts: |v| in_range(v, 1..=4096),
     variants: &[VARIANT],
@@ -127,8 +129,8 @@ impl Griffin {
         Gates::RgLru { lambda: self.lambda.clone(), eps: 0.0 }
     }
 
-    /// Decay and factor of the input of every token `(batch, seq_len, E)` for z `(batch, seq_len, 2E)`. Those of the first token are
-    /// 0 and the input gate.
+    /// Decay and factor of the input of every token `(batch, seq_len, E)` for z `(batch, seq_len, 2E)`. Those of the
+    /// first token are 0 and the input gate.
     fn factors(&self, z: &Tensor) -> Result<[Tensor; 2]> {
         let (decay, factor) = self.rule().values(z)?;
         let first = ops::sigmoid(&self.input_gate(z, 0)?)?;
@@ -142,8 +144,8 @@ impl Griffin {
         z.narrow(1, at, 1)?.narrow(2, width, width)?.contiguous()
     }
 
-    /// z `(batch, seq_len, 2E)` and x `(batch, seq_len, E)` of a scan that multiplies the first token by its input gate alone: with
-    /// r_0 = 1/2, since a_0 multiplies a state of 0, and x_0 divided by the √(1 - a_0²) that this makes.
+    /// z `(batch, seq_len, 2E)` and x `(batch, seq_len, E)` of a scan that multiplies the first token by its input gate
+    /// alone: with r_0 = 1/2, since a_0 multiplies a state of 0, and x_0 divided by the √(1 - a_0²) that this makes.
     fn neutral_at_first(&self, z: &Tensor, x: &Tensor) -> Result<[Tensor; 2]> {
         let width = self.lambda.elem_count();
         let half = z.narrow(1, 0, 1)?.narrow(2, 0, width)?.zeros_like()?;
@@ -202,8 +204,9 @@ impl Mixer for Griffin {
         Ok(Some(Inner {
             system: system.with_offset(Some(&self.out[1]))?,
             input: x.squeeze(0)?,
-            around: "driven by x = conv(W_x u + b_x), a shift register of past tokens before it; C_i holds the gate after it, \
-                     gelu(W_y u + b_y), and the output projection",
+            around:
+                "driven by x = conv(W_x u + b_x), a shift register of past tokens before it; C_i holds the gate after \
+                     it, gelu(W_y u + b_y), and the output projection",
         }))
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! y = W_out norm((SSD(x) + D x) ⊙ silu(z)),  x, B, C = silu(conv(W u)),  z = W_z u
 //!
-//! With G groups, the heads of each group share one B and one C. In the models that Hugging Face's transformers can load, each
-//! of G parts of the E channels has a norm of its own.
+//! With G groups, the heads of each group share one B and one C. In the models that Hugging Face's transformers can
+//! load, each of G parts of the E channels has a norm of its own.
 
 use super::gated_block::BIAS;
 use super::short_conv::{ShortConv, CONV_BIAS, CONV_WIDTH};
@@ -47,8 +47,9 @@ pub(super) const ENTRY: Entry = Entry {
         BIAS,
         MixerOption {
             name: "norm_groups",
-            help: "parts of the channels that each have a norm of their own: `1` (one norm over all), or a number that divides \
-                   the inner width",
+            help:
+                "parts of the channels that each have a norm of their own: `1` (one norm over all), or a number that \
+                   divides the inner width",
             default: |_| "1",
             accepts: |v| in_range(v, 1..=1 << 20),
             implied: true,
@@ -211,8 +212,8 @@ impl Mamba2 {
         wide.contiguous()?.flatten_from(x.rank() - 1)
     }
 
-    /// Inputs for the convolved xBC `(batch, seq_len, E + 2 G n)`, the projection dt `(batch, seq_len, heads)`, and z at the
-    /// queried positions.
+    /// Inputs for the convolved xBC `(batch, seq_len, E + 2 G n)`, the projection dt `(batch, seq_len, heads)`, and z
+    /// at the queried positions.
     fn inputs(&self, xbc: &Tensor, dt: &Tensor, z: Tensor, cx: &Cx) -> Result<Mamba2Inputs> {
         let (width, vectors) = (self.width, self.groups * self.d_state);
         let xbc = ops::silu(xbc)?;
@@ -306,9 +307,10 @@ impl Mixer for Mamba2 {
         Ok(Some(Inner {
             system: system.with_offset(self.bout.as_ref())?,
             input: x.squeeze(0)?,
-            around: "driven by x = silu(conv(W_x u)), a shift register of past tokens and a nonlinearity before it; C_i and \
-                     D_i hold the gate silu(W_z u), the scale of the norm, which is not linear in the state, and the output \
-                     projection",
+            around:
+                "driven by x = silu(conv(W_x u)), a shift register of past tokens and a nonlinearity before it; C_i \
+                     and D_i hold the gate silu(W_z u), the scale of the norm, which is not linear in the state, and \
+                     the output projection",
         }))
     }
 }

@@ -1,5 +1,5 @@
-//! Cell of mLSTM, which the bare mixer, the block of xLSTM and the layer of xLSTM 7B share: gates divided by e^m against overflow, a
-//! column of ones that accumulates the normaliser, and the normaliser's lower bound.
+//! Cell of mLSTM, which the bare mixer, the block of xLSTM and the layer of xLSTM 7B share: gates divided by e^m
+//! against overflow, a column of ones that accumulates the normaliser, and the normaliser's lower bound.
 
 use super::matrix_state::{HeadSizes, ScanInputs};
 use super::rotary::RotaryPositions;

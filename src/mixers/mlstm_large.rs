@@ -1,11 +1,14 @@
-//! The layer of xLSTM 7B (Beck et al. 2025): mLSTM with values of width V, soft-capped gates, a norm of each head and an output gate,
+//! The layer of xLSTM 7B (Beck et al. 2025): mLSTM with values of width V, soft-capped gates, a norm of each head and
+//! an output gate,
 //!
-//! y = W (σ(W_o u) ⊙ norm(C_tᵀ q_t / (max(|n_t·q_t|, e^-m_t) + ε))),  q = W_Q u / √(n/s),  i, f = cap tanh((w·u + b) / cap)
+//! y = W (σ(W_o u) ⊙ norm(C_tᵀ q_t / (max(|n_t·q_t|, e^-m_t) + ε))),  q = W_Q u / √(n/s)
+//!
+//! i = e^g(w_i·u + b_i),  f = σ(g(w_f·u + b_f)),  g(x) = cap tanh(x / cap)
 //!
 //! | symbol | meaning | shape |
 //! |---|---|---|
-//! | C, n | memory and normaliser of [`mlstm`](super::mlstm), divided by e^m, one state of e + 1 columns, e = V/s | `(batch, heads, m, e + 1)` |
-//! | m | stabiliser m_t = max(ln f_t + m_{t-1}, ln i_t) from m_{-1} = 0 on; by ε it does not cancel in y | `(batch, seq_len, heads)` |
+//! | C, n | memory and normaliser, divided by e^m, one state of e + 1 columns, e = V/s | `(batch, heads, m, e + 1)` |
+//! | m | stabiliser max(ln f_t + m_{t-1}, ln i_t), m_{-1} = 0; ε keeps it in y | `(batch, seq_len, heads)` |
 //!
 //! The norm subtracts the mean of each head. With biases it has one as well, as in the public code.
 
@@ -168,7 +171,8 @@ impl MLstmLarge {
         Ok([gate(0)?, log_sigmoid(&gate(1)?)?])
     }
 
-    /// Inputs along u `(batch, seq_len, d)`, given the stabilisers `m` and those one token earlier, `(batch, seq_len, heads)` each.
+    /// Inputs along u `(batch, seq_len, d)`, given the stabilisers `m` and those one token earlier,
+    /// `(batch, seq_len, heads)` each.
     fn inputs(
         &self,
         u: &Tensor,
@@ -196,7 +200,8 @@ impl MLstmLarge {
         self.inputs(u, [log_i, log_f], [&m_prev, &m], cx)
     }
 
-    /// Values of o `(batch, rows, heads, columns)` and their factor by normaliser, norm and output gate, `(batch, rows, V)` each.
+    /// Values of o `(batch, rows, heads, columns)` and their factor by normaliser, norm and output gate,
+    /// `(batch, rows, V)` each.
     fn values(&self, o: &Tensor, inputs: &LayerInputs) -> Result<[Tensor; 2]> {
         let values = o.narrow(D::Minus1, 0, self.sizes.values)?.contiguous()?.flatten_from(2)?;
         let normaliser = normaliser(o, &inputs.cell.floor, self.denominator_eps, self.sizes)?;
@@ -257,8 +262,9 @@ impl Mixer for MLstmLarge {
         Ok(Some(Inner {
             system: system.with_offset(offset.as_ref())?,
             input: values.flatten_from(2)?.squeeze(0)?,
-            around: "driven by v = W_V u, centred in each head; C_i holds the normaliser, the scale of each head's norm, the output \
-                     gate σ(W_o u) and the output projection",
+            around:
+                "driven by v = W_V u, centred in each head; C_i holds the normaliser, the scale of each head's norm, \
+                     the output gate σ(W_o u) and the output projection",
         }))
     }
 }

@@ -147,8 +147,8 @@ impl Mixer for Rwkv4 {
     }
 
     fn without_system(&self) -> &'static str {
-        "its token shift reads two tokens at a time; after that shift it is a system with N = E, the width of r, k and v, whose D_i holds the weight of \
-         the current token"
+        "its token shift reads two tokens at a time; after that shift it is a system with N = E, the width of r, k and \
+         v, whose D_i holds the weight of the current token"
     }
 }
 

@@ -54,7 +54,8 @@ fn every_linear_map_follows_the_scheme_and_nothing_else_does() {
             let bias = usual.rank() == 1;
             assert_eq!(a.iter().all(|x| *x == 0.0), bias, "{place}");
             assert_eq!(c.iter().all(|x| *x == 0.0), bias, "{place}");
-            // Griffin's variance of the map to the residual stream, 2/layers/E, is that of the fan-in where there are two layers.
+            // Griffin's variance of the map to the residual stream, 2/layers/E, is that of the fan-in where there are
+            // two layers.
             let griffin = case.config.variant == "griffin";
             assert!(bias || a != c || griffin && name == "wout", "{place}");
             let reads = match usual.dims() {

@@ -69,8 +69,14 @@ SHARED = {
     "b": {"B": 2, "L": 64, "d": 16, "n": 6, "heads": 2, "kv_heads": 1, "bias": "out"},
 }
 NORMED = {
-    "a": {"B": 2, "L": 17, "d": 8, "n": 4, "expand": 2, "dt_rank": 3, "bcdt_norm": "rms", "norm_eps": 1e-3, "bias": "true"},
-    "b": {"B": 2, "L": 70, "d": 12, "n": 6, "expand": 2, "dt_rank": 5, "bcdt_norm": "rms", "conv_bias": "false", "conv_width": 3},
+    "a": {
+        **{"B": 2, "L": 17, "d": 8, "n": 4, "expand": 2, "dt_rank": 3, "bcdt_norm": "rms"},
+        **{"norm_eps": 1e-3, "bias": "true"},
+    },
+    "b": {
+        **{"B": 2, "L": 70, "d": 12, "n": 6, "expand": 2, "dt_rank": 5, "bcdt_norm": "rms"},
+        **{"conv_bias": "false", "conv_width": 3},
+    },
 }
 LIMITED = {
     "a": {"B": 2, "L": 17, "d": 8, "n": 4, "heads": 2, "expand": 2, "groups": 2, "dt_limit": "0.3:0.9", "bias": "true"},
@@ -553,8 +559,9 @@ def rms(x, eps):
 
 def mamba_shapes(sizes):
     d, n, width, rank = sizes["d"], sizes["n"], sizes["d"] * sizes["expand"], sizes["dt_rank"]
-    shapes = {"win": (2 * width, d), "conv_w": (width, sizes.get("conv_width", 4)), "wu": (rank, width), "wdt": (width, rank)}
-    shapes |= {"bdt": (width,), "wb": (n, width), "wc": (n, width), "a_log": (width, n), "dskip": (width,), "wout": (d, width)}
+    shapes = {"win": (2 * width, d), "conv_w": (width, sizes.get("conv_width", 4)), "wu": (rank, width)}
+    shapes |= {"wdt": (width, rank), "bdt": (width,), "wb": (n, width), "wc": (n, width), "a_log": (width, n)}
+    shapes |= {"dskip": (width,), "wout": (d, width)}
     return shapes | optional_shapes(sizes, 2 * width, width, d)
 
 
@@ -580,8 +587,8 @@ def mamba(p, u, sizes):
 def mamba2_shapes(sizes):
     d, heads, width = sizes["d"], sizes["heads"], sizes["d"] * sizes["expand"]
     mixed = width + 2 * sizes["groups"] * sizes["n"]
-    shapes = {"win": (width + mixed + heads, d), "conv_w": (mixed, sizes.get("conv_width", 4)), "norm": (width,), "wout": (d, width)}
-    shapes |= {name: (heads,) for name in ["bdt", "a_log", "dskip"]}
+    shapes = {"win": (width + mixed + heads, d), "conv_w": (mixed, sizes.get("conv_width", 4)), "norm": (width,)}
+    shapes |= {"wout": (d, width)} | {name: (heads,) for name in ["bdt", "a_log", "dskip"]}
     return shapes | optional_shapes(sizes, width + mixed + heads, mixed, d)
 
 
@@ -605,8 +612,8 @@ def mamba2(p, u, sizes):
 
 def griffin_shapes(sizes):
     d, width = sizes["d"], sizes["width"]
-    shapes = {"wx": (width, d), "wy": (width, d), "wgates": (2 * width, width // sizes.get("blocks", 1)), "wout": (d, width)}
-    shapes |= {name: (width,) for name in ["bx", "by", "conv_b", "lam"]} | {"bgates": (2 * width,), "bout": (d,)}
+    shapes = {"wx": (width, d), "wy": (width, d), "wgates": (2 * width, width // sizes.get("blocks", 1))}
+    shapes |= {"wout": (d, width)} | {name: (width,) for name in ["bx", "by", "conv_b", "lam"]} | {"bgates": (2 * width,), "bout": (d,)}
     return shapes | {"conv_w": (width, sizes.get("conv_width", 4))}
 
 
@@ -636,7 +643,8 @@ def mlstm_large(p, u, sizes):
     q = q * q.shape[-1] ** -0.5
     log_i, f = (cap * torch.tanh(affine(p, u, name) / cap) for name in "if")
     log_f = torch.nn.functional.logsigmoid(f)
-    memory, normaliser, m, hs = torch.zeros_like(k[:, 0, ..., None] * v[:, 0, ..., None, :]), torch.zeros_like(k[:, 0]), 0, []
+    memory, normaliser = torch.zeros_like(k[:, 0, ..., None] * v[:, 0, ..., None, :]), torch.zeros_like(k[:, 0])
+    m, hs = 0, []
     for t in range(u.shape[1]):
         keep, new = log_f[:, t, :, None].exp(), log_i[:, t, :, None].exp()
         memory = keep[..., None] * memory + new[..., None] * k[:, t, ..., None] * v[:, t, ..., None, :]
