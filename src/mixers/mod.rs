@@ -606,6 +606,38 @@ mod tests {
         assert_eq!(y.dtype(), DType::BF16);
     }
 
+    /// The kernels of a GPU, emulated, in bf16, against f64 on the CPU.
+    #[test]
+    fn layers_of_released_models_run_on_a_gpu() {
+        for (mixer, variant, heads, options) in [
+            ("mamba", "block", "1", &["bcdt_norm=rms", "bias=true", "conv_width=3"][..]),
+            ("mamba2", "block", "4", &["groups=2", "norm_groups=2", "dt_limit=0.01:0.5", "conv_bias=false"]),
+            ("softmax", "reference", "4", &["kv_heads=2", "head_dim=4", "bias=out"]),
+            ("sliding-window", "reference", "4", &["kv_heads=1", "window=3", "bias=none"]),
+            ("rg-lru", "griffin", "1", &["width=24", "blocks=3"]),
+            ("mlstm", "large", "4", &["value_width=24", "bias=true"]),
+            ("rwkv4", "paper", "1", &["width=24"]),
+        ] {
+            let mut settings = vec![("preset", "smoke"), ("mixer", mixer), ("variant", variant), ("heads", heads)];
+            settings.extend([("d", "16"), ("n", if mixer == "rg-lru" || mixer == "rwkv4" { "1" } else { "16" })]);
+            settings.extend(options.iter().map(|option| ("option", *option)));
+            let model = crate::recipes::run("mqar", &settings).unwrap().model;
+            let u = Tensor::randn(0.0, 1.0, (2, 9, 16), &Device::Cpu).unwrap();
+            let output = |params: &Params, dtype| {
+                let mixer = find(mixer).unwrap().build(&model, params).unwrap();
+                mixer.forward(&u.to_dtype(dtype).unwrap(), &Cx::eval()).unwrap()
+            };
+            let wanted = output(&Params::seeded(1, DType::F64, &Device::Cpu), DType::F64);
+            let params = Params::seeded(1, DType::F32, &Device::Cpu).for_activations(DType::BF16);
+            let got = emulated(|| output(&params, DType::BF16));
+            assert_eq!(got.dtype(), DType::BF16, "{mixer}");
+            let largest = |x: &Tensor| x.abs().unwrap().max_all().unwrap().to_scalar::<f64>().unwrap();
+            let apart = (got.to_dtype(DType::F64).unwrap() - &wanted).unwrap();
+            let (apart, scale) = (largest(&apart), largest(&wanted));
+            assert!(apart < 0.05 * scale, "{mixer} {variant}: {apart:e} of {scale:e}");
+        }
+    }
+
     #[test]
     fn the_guide_shows_the_whole_file_of_the_example() {
         let guide = include_str!("../guide/extending.md");
