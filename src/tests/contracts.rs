@@ -200,8 +200,12 @@ fn recurrence_and_kernel_of_the_system_are_the_forward_pass() {
         let (mixer, _) = case.build();
         let x = case.input(1, seq_len);
         let u = x.squeeze(0).unwrap();
-        let Some(system) = mixer.ltv(&u).unwrap() else {
-            return;
+        let (system, u) = match mixer.ltv(&u).unwrap() {
+            Some(system) => (system, u),
+            None => match mixer.inner(&u).unwrap() {
+                Some(inner) => (inner.system, inner.input),
+                None => return,
+            },
         };
         let y = mixer.forward(&x, &Cx::eval()).unwrap().squeeze(0).unwrap();
         let recurrence = distance(&system.run(&u).unwrap(), &y);
