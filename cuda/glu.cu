@@ -86,7 +86,9 @@ DEVICE void backward(Ptr<const T> x, Ptr<const T> gy, Ptr<T> gx, uint32_t count,
 
 #define GLUS(io, T)              \
     GLU(sigmoid, Sigmoid, io, T) \
-    GLU(gelu, Gelu, io, T)
+    GLU(gelu, Gelu, io, T)       \
+    GLU(gelu_tanh, GeluTanh, io, T) \
+    GLU(silu, Silu, io, T)
 
 GLUS(f32, float)
 GLUS(bf16, bf16)

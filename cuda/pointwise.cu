@@ -28,6 +28,7 @@ DEVICE void backward(Ptr<const T> x, Ptr<const T> y, Ptr<const T> gy, Ptr<T> gx,
     FUNCTION(softplus, Softplus, io, T) \
     FUNCTION(elu1, Elu1, io, T)         \
     FUNCTION(gelu, Gelu, io, T)         \
+    FUNCTION(gelu_tanh, GeluTanh, io, T) \
     FUNCTION(silu, Silu, io, T)         \
     FUNCTION(tanh, Tanh, io, T)
 

@@ -33,6 +33,17 @@ struct Gelu {
     }
 };
 
+// x (1 + tanh(v)) / 2 = x sigmoid(2 v), v = sqrt(2 / pi) (x + 0.044715 x^3)
+struct GeluTanh {
+    static constexpr float SCALE = 1.59576912160573081f, CUBE = 0.044715f;
+    static DEVICE float value(float x) { return x * sigmoid(SCALE * x * (1.0f + CUBE * x * x)); }
+    static DEVICE float slope(float x, float) {
+        float s = sigmoid(SCALE * x * (1.0f + CUBE * x * x));
+        x = fminf(fmaxf(x, -1e3f), 1e3f);  // beyond, s (1 - s) is 0, and the cube would overflow
+        return s + x * s * (1.0f - s) * SCALE * (1.0f + 3.0f * CUBE * x * x);
+    }
+};
+
 struct Silu {
     static DEVICE float value(float x) { return x * sigmoid(x); }
     static DEVICE float slope(float x, float) {

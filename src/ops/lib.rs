@@ -50,7 +50,7 @@ pub use causal_attention::{causal_attention, heads_apart, heads_beside, patterne
 pub use causal_conv1d::causal_conv1d;
 pub use channels::{add_scaled, scale_heads, softplus_biased};
 pub use complex_scan::complex_scan;
-pub use cross_entropy::{cross_entropy, Classified};
+pub use cross_entropy::{cross_entropy, cross_entropy_of_logits, Classified};
 pub use delta_rule::delta_rule;
 pub use dropout::dropout;
 pub use embedding::embedding;
@@ -64,7 +64,7 @@ pub use linear_scan::linear_scan;
 pub use long_conv::long_conv;
 pub use matmul::matmul;
 pub use mlp::mlp;
-pub use pointwise::{elu1, gelu, sigmoid, silu, softplus, tanh};
+pub use pointwise::{elu1, gelu, gelu_tanh, sigmoid, silu, softplus, tanh};
 pub use pool::{pool, Pool};
 pub use residual::residual;
 pub use rms_norm::rms_norm;

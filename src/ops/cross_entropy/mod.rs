@@ -42,6 +42,12 @@ pub fn cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Resu
     }
 }
 
+/// The cross entropy of the classes `targets`, R of u32, under `logits`, R rows (.., V). All logits are held at once.
+pub fn cross_entropy_of_logits(logits: &Tensor, targets: &Tensor) -> Result<Classified> {
+    let rows = targets.dims1()?;
+    reference::cross_entropy_of_logits(&logits.reshape((rows, ()))?, targets)
+}
+
 struct CrossEntropy {
     width: usize,
     classes: usize,

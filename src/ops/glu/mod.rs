@@ -4,7 +4,7 @@ mod cpu;
 mod cuda;
 mod reference;
 
-use crate::pointwise::{Gelu, Pointwise, Sigmoid};
+use crate::pointwise::{Gelu, GeluTanh, Pointwise, Sigmoid, Silu};
 use crate::runtime::autograd::{apply_or, Op};
 use crate::runtime::shape;
 use candle_core::{bail, Result, Shape, Tensor};
@@ -17,6 +17,10 @@ pub enum Glu {
     Sigmoid,
     /// gelu of the first half, in its exact form, times the second.
     Gelu,
+    /// gelu of the first half, approximated by tanh, times the second.
+    GeluTanh,
+    /// silu of the first half times the second.
+    Silu,
 }
 
 /// A function of one half of each row, times the other half, as `kind` says.
@@ -27,6 +31,8 @@ pub fn glu(x: &Tensor, kind: Glu) -> Result<Tensor> {
     match kind {
         Glu::Sigmoid => apply_or(Halves::<Sigmoid>::check(x, 1)?, &[x], |_| by_reference()),
         Glu::Gelu => apply_or(Halves::<Gelu>::check(x, 0)?, &[x], |_| by_reference()),
+        Glu::GeluTanh => apply_or(Halves::<GeluTanh>::check(x, 0)?, &[x], |_| by_reference()),
+        Glu::Silu => apply_or(Halves::<Silu>::check(x, 0)?, &[x], |_| by_reference()),
     }
 }
 

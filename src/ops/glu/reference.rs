@@ -1,7 +1,7 @@
 //! Definition in ordinary tensor ops.
 
 use super::Glu;
-use crate::pointwise::reference::{gelu, sigmoid};
+use crate::pointwise::reference::{gelu, gelu_tanh, sigmoid, silu};
 use candle_core::{Result, Tensor, D};
 
 pub(super) fn glu(x: &Tensor, kind: Glu) -> Result<Tensor> {
@@ -10,5 +10,7 @@ pub(super) fn glu(x: &Tensor, kind: Glu) -> Result<Tensor> {
     match kind {
         Glu::Sigmoid => first * sigmoid(&second)?,
         Glu::Gelu => second * gelu(&first)?,
+        Glu::GeluTanh => second * gelu_tanh(&first)?,
+        Glu::Silu => second * silu(&first)?,
     }
 }

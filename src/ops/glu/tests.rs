@@ -1,7 +1,7 @@
 use super::cpu::ROWS;
 use super::*;
 use crate::runtime::check::{self, Case, Suite};
-use crate::{gelu, sigmoid};
+use crate::{gelu, gelu_tanh, sigmoid, silu};
 use candle_core::{DType, D};
 
 fn case(shape: &[usize]) -> Case {
@@ -16,12 +16,12 @@ fn reference(kind: Glu) -> impl Fn(&[Tensor]) -> Result<Tensor> {
     move |ins| reference::glu(&ins[0], kind)
 }
 
-const BOTH: [Glu; 2] = [Glu::Sigmoid, Glu::Gelu];
+const ALL: [Glu; 4] = [Glu::Sigmoid, Glu::Gelu, Glu::GeluTanh, Glu::Silu];
 
 #[test]
 fn it_passes_the_suite() {
     let shapes: [&[usize]; 5] = [&[2], &[7, 4], &[2, 63, 32], &[65, 130], &[1, 1000, 6]];
-    for kind in BOTH {
+    for kind in ALL {
         let of_all = Suite {
             agree: &shapes.map(case),
             differences: &[case(&[3, 6])],
@@ -40,7 +40,7 @@ fn it_passes_the_suite() {
 fn kernels_equal_the_reference() {
     // halves that are multiples of four and others; a partial last group
     let shapes: [&[usize]; 5] = [&[3, 2], &[7, 16], &[2, 33, 40], &[5, 6], &[1, 65, 2]];
-    for kind in BOTH {
+    for kind in ALL {
         check::kernels_agree(&shapes.map(case), by(kind), reference(kind));
     }
 }
@@ -49,8 +49,9 @@ fn kernels_equal_the_reference() {
 fn it_is_the_product_of_its_parts_bit_for_bit() {
     let var = &case(&[65, 40]).vars(DType::F32)[0];
     let halves = var.chunk(2, D::Minus1).unwrap();
-    let parts = [&halves[0] * sigmoid(&halves[1]).unwrap(), gelu(&halves[0]).unwrap() * &halves[1]];
-    for (kind, parts) in BOTH.into_iter().zip(parts) {
+    let first = |f: fn(&Tensor) -> Result<Tensor>| f(&halves[0]).unwrap() * &halves[1];
+    let parts = [&halves[0] * sigmoid(&halves[1]).unwrap(), first(gelu), first(gelu_tanh), first(silu)];
+    for (kind, parts) in ALL.into_iter().zip(parts) {
         let [got, parts] = [glu(var, kind), parts].map(|x| x.unwrap().to_vec2::<f32>());
         assert_eq!(got.unwrap(), parts.unwrap());
     }

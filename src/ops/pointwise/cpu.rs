@@ -1,6 +1,6 @@
 //! Passes on the CPU.
 
-use super::{Elu1, Fused, Gelu, Pointwise, Sigmoid, Silu, Softplus, Tanh};
+use super::{Elu1, Fused, Gelu, GeluTanh, Pointwise, Sigmoid, Silu, Softplus, Tanh};
 use crate::runtime::autograd::{Backward, CpuOp, Forward, Used};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::map_chunks;
@@ -40,6 +40,12 @@ fn multiply_slopes<P: Pointwise, F: Float>(x: &[F], y: &[F], gx: &mut [F]) {
         *gx *= P::slope(x, y);
     }
 }
+
+/// √(2/π) and the factor of the cube in [`GeluTanh`].
+const TANH_SCALE: f64 = 0.797_884_560_802_865_4;
+const TANH_CUBE: f64 = 0.044_715;
+/// Largest |x| in the derivative of [`GeluTanh`]; further out it is 0 or 1.
+const TANH_RANGE: f64 = 1e3;
 
 /// The cumulative distribution function of the standard normal distribution.
 #[inline(always)]
@@ -127,6 +133,26 @@ impl Pointwise for Gelu {
     #[inline(always)]
     fn slope<F: Float>(x: F, _: F) -> F {
         Self::value_and_slope(x).1
+    }
+}
+
+impl Pointwise for GeluTanh {
+    const NAME: &'static str = "gelu_tanh";
+
+    /// (1 + tanh(v)) / 2 is sigmoid(2 v).
+    #[inline(always)]
+    fn value<F: Float>(x: F) -> F {
+        x * Sigmoid::value(x * F::of(2.0 * TANH_SCALE).fma(F::of(TANH_CUBE) * x * x, F::of(2.0 * TANH_SCALE)))
+    }
+
+    #[inline(always)]
+    fn slope<F: Float>(x: F, _: F) -> F {
+        let scale = F::of(2.0 * TANH_SCALE);
+        let s = Sigmoid::value(x * scale.fma(F::of(TANH_CUBE) * x * x, scale));
+        // Beyond, s (1 - s) is 0, and the cube would overflow.
+        let near = -(-x.at_least(-F::of(TANH_RANGE))).at_least(-F::of(TANH_RANGE));
+        let inner = scale.fma(F::of(3.0 * TANH_CUBE) * near * near, scale);
+        s + near * s * (F::one() - s) * inner
     }
 }
 

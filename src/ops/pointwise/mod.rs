@@ -40,6 +40,12 @@ pub fn gelu(x: &Tensor) -> Result<Tensor> {
     pointwise::<Gelu>(x, reference::gelu)
 }
 
+/// x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2 of every element, the approximation of [`gelu`] in GPT-2 and Gemma; any
+/// shape.
+pub fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
+    pointwise::<GeluTanh>(x, reference::gelu_tanh)
+}
+
 /// x sigmoid(x) of every element; any shape.
 pub fn silu(x: &Tensor) -> Result<Tensor> {
     pointwise::<Silu>(x, reference::silu)
@@ -54,7 +60,8 @@ pub(crate) struct Sigmoid;
 pub(crate) struct Softplus;
 struct Elu1;
 pub(crate) struct Gelu;
-struct Silu;
+pub(crate) struct GeluTanh;
+pub(crate) struct Silu;
 struct Tanh;
 
 fn pointwise<P: Pointwise>(x: &Tensor, reference: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {

@@ -20,6 +20,11 @@ pub(crate) fn gelu(x: &Tensor) -> Result<Tensor> {
     x * below
 }
 
+pub(crate) fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
+    let inner = ((x + (x.powf(3.0)? * 0.044_715)?)? * (2.0 / std::f64::consts::PI).sqrt())?;
+    (x * 0.5)? * (inner.tanh()? + 1.0)?
+}
+
 pub(crate) fn silu(x: &Tensor) -> Result<Tensor> {
     x * sigmoid(x)?
 }

@@ -6,11 +6,12 @@ use candle_core::Device;
 type Op = fn(&Tensor) -> Result<Tensor>;
 
 /// Every function with its reference.
-const ALL: [(Op, Op); 6] = [
+const ALL: [(Op, Op); 7] = [
     (sigmoid, reference::sigmoid),
     (softplus, reference::softplus),
     (elu1, reference::elu1),
     (gelu, reference::gelu),
+    (gelu_tanh, reference::gelu_tanh),
     (silu, reference::silu),
     (tanh, reference::tanh),
 ];

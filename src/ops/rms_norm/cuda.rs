@@ -14,7 +14,7 @@ impl CudaOp for RmsNorm {
         let mut y = gpu.alloc(x.dtype(), x.len())?;
         let views = [Some(x), Some(gamma), Some(y.view())];
         let (name, together) = kernels(self.width, &views);
-        let sizes = [rows.into(), self.width.into()];
+        let sizes = [rows.into(), self.width.into(), (self.root_eps() as f32).into()];
         let args = [&[x.into(), gamma.into(), (&mut y).into()], &sizes[..]].concat();
         let kernel = Kernel::of("rms_norm", &format!("rms_forward_{name}"), x.dtype());
         gpu.launch(kernel, Grid::of(rows.div_ceil(together), THREADS), &args)?;
@@ -30,7 +30,7 @@ impl CudaOp for RmsNorm {
         let blocks = rows.div_ceil(together).min(BLOCKS.get());
         let mut parts = gpu.alloc(DType::F32, blocks * self.width)?;
         let mut args = vec![x.into(), gamma.into(), gy.into(), (&mut gx).into()];
-        args.extend([(&mut parts).into(), rows.into(), self.width.into()]);
+        args.extend([(&mut parts).into(), rows.into(), self.width.into(), (self.root_eps() as f32).into()]);
         let kernel = Kernel::of("rms_norm", &format!("rms_backward_{name}"), x.dtype());
         gpu.launch(kernel, Grid::of(blocks, THREADS), &args)?;
         Ok(vec![Some(gx), Some(sum_parts(gpu, &parts, self.width)?)])

@@ -8,12 +8,15 @@ fn case(shape: &[usize]) -> Case {
     Case::new(format!("{shape:?}")).normal("x", shape).uniform("gamma", &shape[shape.len() - 1..], 0.5, 1.5).parameter()
 }
 
-fn fused(ins: &[Tensor]) -> Result<Tensor> {
-    rms_norm(&ins[0], &ins[1])
+/// No eps, and one that is not small beside the squares.
+const EPS: [f64; 2] = [0.0, 0.1];
+
+fn fused(eps: f64) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync {
+    move |ins| rms_norm(&ins[0], &ins[1], eps)
 }
 
-fn by_reference(ins: &[Tensor]) -> Result<Tensor> {
-    reference::rms_norm(&ins[0], &ins[1])
+fn by_reference(eps: f64) -> impl Fn(&[Tensor]) -> Result<Tensor> {
+    move |ins| reference::rms_norm(&ins[0], &ins[1], eps)
 }
 
 /// Rows of very different norms, with one of zeros.
@@ -28,35 +31,39 @@ fn with_zeros() -> Case {
 #[test]
 fn it_passes_the_suite() {
     let shapes: [&[usize]; 6] = [&[5], &[2, 2], &[7, 63, 16], &[2, 64, 64], &[65, 17], &[1, 1000, 33]];
-    let of_all = Suite {
-        agree: &[&shapes.map(case)[..], &[with_zeros()]].concat(),
-        differences: &[case(&[2, 3])],
-        bits: &[case(&[3, 100, 20])],
-        tracked: &[case(&[3, 5])],
-        refused: &[(&[&[2, 3], &[4]], "rms_norm: gamma has shape [4], but x of shape [2, 3] asks for [3]")],
-    };
-    check::suite(of_all, fused, by_reference);
+    for eps in EPS {
+        let of_all = Suite {
+            agree: &[&shapes.map(case)[..], &[with_zeros()]].concat(),
+            differences: &[case(&[2, 3])],
+            bits: &[case(&[3, 100, 20])],
+            tracked: &[case(&[3, 5])],
+            refused: &[(&[&[2, 3], &[4]], "rms_norm: gamma has shape [4], but x of shape [2, 3] asks for [3]")],
+        };
+        check::suite(of_all, fused(eps), by_reference(eps));
+    }
 }
 
 #[test]
 fn kernels_equal_the_reference() {
     let shapes: [&[usize]; 9] =
         [&[3, 5], &[2, 2], &[3, 11, 16], &[130, 64], &[7, 100], &[2, 256], &[9, 384], &[33, 1024], &[2, 1030]];
-    check::kernels_agree(&shapes.map(case), fused, by_reference);
-    check::kernels_agree(&[with_zeros()], fused, by_reference);
+    for eps in EPS {
+        check::kernels_agree(&shapes.map(case), fused(eps), by_reference(eps));
+        check::kernels_agree(&[with_zeros()], fused(eps), by_reference(eps));
+    }
 }
 
 /// More rows than the blocks of a backward pass take at once.
 #[test]
 fn grids_of_full_size_equal_the_reference() {
     let cases = [&[1, 2], &[8500, 8], &[540, 65]].map(|x| case(x));
-    at_full_size(|| check::kernels_agree(&cases, fused, by_reference));
+    at_full_size(|| check::kernels_agree(&cases, fused(0.0), by_reference(0.0)));
 }
 
 /// The result and the gradient of x, for gamma = 1.
 fn both_ways(x: &[f32], dims: (usize, usize)) -> [Vec<f32>; 2] {
     let x = Var::from_vec(x.to_vec(), dims, &Device::Cpu).unwrap();
-    let y = rms_norm(&x, &x.ones_like().unwrap().get(0).unwrap()).unwrap();
+    let y = rms_norm(&x, &x.ones_like().unwrap().get(0).unwrap(), 0.0).unwrap();
     let weights = Tensor::arange(0f32, (dims.0 * dims.1) as f32, &Device::Cpu).unwrap();
     let loss = (&y * weights.reshape(dims).unwrap()).unwrap();
     let grads = loss.backward().unwrap();
@@ -71,7 +78,7 @@ fn rows_of_zeros_give_zeros_and_a_zero_gradient() {
         assert_eq!(both_ways(&zeros, (2, width)), expected);
         assert_eq!(emulated(|| both_ways(&zeros, (2, width))), expected);
         let x = Var::from_vec(zeros, (2, width), &Device::Cpu).unwrap();
-        let y = reference::rms_norm(&x, &x.ones_like().unwrap().get(0).unwrap()).unwrap();
+        let y = reference::rms_norm(&x, &x.ones_like().unwrap().get(0).unwrap(), 0.0).unwrap();
         let grads = y.backward().unwrap();
         for x in [&y, grads.get(&x).unwrap()] {
             let sum = x.abs().unwrap().sum_all().unwrap();
