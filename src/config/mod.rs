@@ -1,5 +1,6 @@
 //! Configuration of a run: every setting that can change the result, and nothing about the host.
 
+mod block;
 mod classifier;
 mod column;
 mod hybrid;
@@ -11,10 +12,11 @@ pub mod settings;
 mod task;
 mod train;
 
+pub use block::{Activation, BlockConfig, NormKind};
 pub use classifier::{ClassifierConfig, Dual, HeadKind, InputMap, Loss};
 pub use column::{Absent, Role, SettingColumn, Summary};
 pub use dsf_ops::Pool;
-pub use hybrid::Hybrid;
+pub use hybrid::{Hybrid, HybridLayers};
 pub use language::{InitScheme, LanguageConfig, Rotary};
 pub use model::{Layout, MapInit, ModelConfig, PositionEmbedding, StateMixer};
 pub use settings::{

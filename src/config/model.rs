@@ -1,6 +1,6 @@
 //! Network of a run.
 
-use super::{ClassifierConfig, Hybrid, LanguageConfig};
+use super::{BlockConfig, ClassifierConfig, Hybrid, LanguageConfig};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -47,6 +47,9 @@ pub struct ModelConfig {
     /// Initial values of the mixers' linear maps.
     #[serde(default, skip_serializing_if = "MapInit::is_released")]
     pub map_init: MapInit,
+    /// Parts of the blocks that differ from those of the layout.
+    #[serde(default, skip_serializing_if = "BlockConfig::is_default")]
+    pub block: BlockConfig,
     /// Layers of another mixer; `None` if all layers have the same mixer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hybrid: Option<Hybrid>,
@@ -137,4 +140,7 @@ pub enum StateMixer {
     /// Gated MLP: a linear map to twice the hidden width, one half times the GELU of the other, a linear map to d.
     #[serde(rename = "gated-mlp")]
     GatedMlp,
+    /// Channel mixing of RWKV-4: a gated MLP with a token shift and squared ReLU.
+    #[serde(rename = "channel-mix")]
+    ChannelMix,
 }

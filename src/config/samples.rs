@@ -1,6 +1,8 @@
 //! Small models for the tests of other modules.
 
-use super::{InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, PositionEmbedding, Rotary, StateMixer};
+use super::{
+    BlockConfig, InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, PositionEmbedding, Rotary, StateMixer,
+};
 
 /// Pythia's body around an attention mixer, with two layers of two heads.
 pub(crate) fn pythia(mixer: &str, rotary: Rotary) -> ModelConfig {
@@ -22,6 +24,7 @@ pub(crate) fn pythia(mixer: &str, rotary: Rotary) -> ModelConfig {
         embed_dropout: 0.0,
         attn_dropout: 0.0,
         expand: None,
+        block: BlockConfig::default(),
         hybrid: None,
         classifier: None,
         language: Some(LanguageConfig { mlp_width: 32, rotary, rotary_dims: 4, init: InitScheme::Pythia }),

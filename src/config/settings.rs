@@ -4,6 +4,7 @@
 //! help and completions, the axes of a grid, the keys of experiment files and recipes, the rejection of flags that do
 //! not apply to a task, `--explain` and the columns of a summary.
 
+use super::block::BlockConfig;
 use super::column::{Absent, Role, SettingColumn, Summary};
 use super::hybrid::Hybrid;
 use super::Protocol;
@@ -239,6 +240,8 @@ pub enum ValueKind {
     LearningRate,
     /// Hybrid layers, see [`Hybrid`](super::Hybrid).
     Layers,
+    /// Parts of a block, see [`BlockConfig`](super::BlockConfig).
+    Block,
     /// Tokenizer: `bytes`, `gpt-neox` or the path of a `tokenizer.json`.
     Tokenizer,
     /// Option of a mixer, `NAME=VALUE`; in a list, several values of one name are alternatives.
@@ -298,7 +301,7 @@ const LAYERS: ValueKind = ValueKind::Whole(1, 1_000);
 const EPOCHS: ValueKind = ValueKind::Whole(1, 1_000_000);
 const LAYOUTS: ValueKind =
     ValueKind::OneOf(&["transformer", "mamba", "shared", "prenorm", "postnorm", "hawk", "parallel"]);
-const STATE_MIXERS: ValueKind = ValueKind::OneOf(&["none", "identity", "mlp", "glu", "gated-mlp"]);
+const STATE_MIXERS: ValueKind = ValueKind::OneOf(&["none", "identity", "mlp", "glu", "gated-mlp", "channel-mix"]);
 
 const EVERY: &[Objective] = &Objective::ALL;
 const LABELS: &[Objective] = &[Objective::PerToken];
@@ -440,9 +443,13 @@ pub static SETTINGS: Settings = {
             "An option of one mixer, e.g. `dt_init=zero`; see `dsf mixers`"),
         row("hybrid", At::Model("hybrid"), ValueKind::Layers, Model,
             "Layers of another mixer, NAME:every=K,offset=J")
-            .more(&[(EVERY, "Replaces layers J, J+K and so on, counted from 0; J defaults to K/2, and `attention` means softmax. Further \
-                NAME=VALUE set options and variant of that mixer.")])
+            .more(&[(EVERY, "Replaces layers J, J+K and so on, counted from 0; J defaults to K/2, and `attention` means softmax; `layers=I+J` \
+                lists layers instead. `heads`, `n` and further NAME=VALUE set sizes, variant and options of that mixer.")])
             .shown(column(Empty, "layers of another mixer, counted from 0")),
+        row("block", At::Model("block"), ValueKind::Block, Model, "Parts of the block, NAME=VALUE,..")
+            .more(&[(TEXT, "norm (layer, rms, rms-offset), eps, activation (gelu, gelu-tanh, silu), bias, tie, embed-scale, embed-norm, \
+                logit-cap, rotary-base, rescale-every; what is left out stays as in the layout.")])
+            .of(TEXT).shown(column(Empty, "parts of the block in which a model of text differs from its layout")),
         row("short-conv", At::Model("short_conv"), Bool, Model,
             "Put a short convolution before the mixer")
             .more(&[(EVERY, "A causal convolution over four tokens of each channel, then SiLU, as inside Mamba. A mixer that has one inside \
@@ -798,6 +805,7 @@ impl Setting {
                 "NAME"
             }
             ValueKind::Layers => "LAYERS",
+            ValueKind::Block => "PARTS",
             ValueKind::MixerOption => "NAME=VALUE",
             ValueKind::Pair(_) => "L:k",
             _ => "X",
@@ -846,6 +854,7 @@ impl Setting {
             }
             ValueKind::OneOf(_) if text == "constant" => Ok(Value::from("warmup-constant")),
             ValueKind::Layers => text.parse::<Hybrid>().map(|hybrid| Value::from(hybrid.to_string())),
+            ValueKind::Block => text.parse::<BlockConfig>().map(|block| Value::from(block.to_string())),
             _ => Ok(Value::from(text)),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::file::{distance, magnitude, GoldenFile, Object};
 use super::{gradients, Worst};
-use crate::config::{Layout, MapInit, ModelConfig, PositionEmbedding, StateMixer};
+use crate::config::{BlockConfig, Layout, MapInit, ModelConfig, PositionEmbedding, StateMixer};
 use crate::error::{Error, Result};
 use crate::mixers::{Entry, Mixer, MixerSpec, MIXERS};
 use crate::nn::{Cx, Params};
@@ -55,6 +55,7 @@ pub(super) fn model_config((entry, variant): (&Entry, &str), sizes: &Object) -> 
         embed_dropout: 0.0,
         attn_dropout: 0.0,
         expand: expand.map(|e| e as f64),
+        block: BlockConfig::default(),
         hybrid: None,
         classifier: None,
         language: None,

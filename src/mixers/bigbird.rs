@@ -82,7 +82,7 @@ impl BigBird {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let [window, globals, per_token] = counts(spec);
         let device = params.device().clone();
-        let links = match params.given_constant("random_links") {
+        let links = match params.given_constant("random_links")? {
             Some(links) => links.to_dtype(DType::U32)?.to_device(&device)?,
             None => Tensor::zeros((0, per_token), DType::U32, &device)?,
         };

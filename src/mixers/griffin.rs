@@ -160,15 +160,8 @@ impl Griffin {
     /// y `(.., d)` for the state h and the gate before its activation, `(.., E)` each.
     fn readout(&self, h: &Tensor, gate: &Tensor) -> Result<Tensor> {
         let [w, b] = &self.out;
-        linear(&(h * gelu_tanh(gate)?)?, w, Some(b))
+        linear(&(h * ops::gelu_tanh(gate)?)?, w, Some(b))
     }
-}
-
-/// GELU in its approximation by a tanh, x σ(2 √(2/π) (x + 0.044715 x³)).
-fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
-    const RATE: f64 = 1.595_769_121_605_731; // 2 √(2/π)
-    let argument = (x * x.sqr()?.affine(0.044_715 * RATE, RATE)?)?;
-    x * ops::sigmoid(&argument)?
 }
 
 impl Mixer for Griffin {
@@ -194,7 +187,7 @@ impl Mixer for Griffin {
         let maps = project(&u.unsqueeze(0)?, &[map(&self.x)], &[map(&self.y)], &Cx::eval())?;
         let x = self.conv.forward(&maps.all[0])?;
         let [decay, factor] = self.factors(&self.gates(&x)?)?;
-        let read = gelu_tanh(&maps.queried[0])?;
+        let read = ops::gelu_tanh(&maps.queried[0])?;
         let each = |t: &Tensor| t.squeeze(0)?.unsqueeze(2);
         let system = Ltv {
             gate: Some(factor.squeeze(0)?),
@@ -232,5 +225,15 @@ impl Recurrent for Griffin {
         };
         *state = State(vec![h.clone(), window]);
         self.readout(&h, &gate?)
+    }
+
+    fn read(&self, u: &Tensor) -> Result<(Tensor, State)> {
+        let maps = project(u, &[map(&self.x)], &[map(&self.y)], &Cx::eval())?;
+        let window = self.conv.window_behind(&maps.all[0])?;
+        let x = self.conv.forward(&maps.all[0])?;
+        let [z, x] = self.neutral_at_first(&self.gates(&x)?, &x)?;
+        let h = ops::gated_scan(&z, &x, &self.rule(), None)?;
+        let last = h.narrow(1, h.dim(1)? - 1, 1)?.squeeze(1)?.contiguous()?.to_dtype(window.dtype())?;
+        Ok((self.readout(&h, &maps.queried[0])?, State(vec![last, window])))
     }
 }

@@ -117,4 +117,13 @@ impl Recurrent for Mamba {
         state.0.push(window);
         self.output(&o, &x, &z.unsqueeze(1)?)?.squeeze(1)
     }
+
+    fn read(&self, u: &Tensor) -> Result<(Tensor, State)> {
+        let (x, z) = self.input.maps(u, &Cx::eval())?;
+        let window = self.input.conv.window_behind(&x)?;
+        let (inputs, x) = self.selective.project(&ops::silu(&self.input.conv.forward(&x)?)?, &Cx::eval())?;
+        let (o, mut state) = inputs.read()?;
+        state.0.push(window);
+        Ok((self.output(&o, &x, &z)?, state))
+    }
 }

@@ -247,11 +247,17 @@ impl Mamba2 {
     }
 
     fn project(&self, u: &Tensor, cx: &Cx) -> Result<Mamba2Inputs> {
+        let [xbc, dt, z] = self.maps(u, cx)?;
+        self.inputs(&self.conv.forward(&xbc)?, &dt, z, cx)
+    }
+
+    /// Projections of u to xBC and dt, and to z at the queried positions.
+    fn maps(&self, u: &Tensor, cx: &Cx) -> Result<[Tensor; 3]> {
         let projections = self.projections()?;
         let [z, xbc, dt] = projections.each_ref().map(|(w, b)| (w, b.as_ref()));
         let mut maps = project(u, &[xbc, dt], &[z], cx)?;
-        let xbc = self.conv.forward(&maps.all[0])?;
-        self.inputs(&xbc, &maps.all[1], maps.queried.remove(0), cx)
+        let dt = maps.all.remove(1);
+        Ok([maps.all.remove(0), dt, maps.queried.remove(0)])
     }
 
     /// o + D x, and its factor: the gate times the scale of the norm after it, `(batch, rows, E)` each.
@@ -331,5 +337,14 @@ impl Recurrent for Mamba2 {
         let o = ssm.step(state)?;
         state.0.push(window);
         self.output(&o, &x, &z)?.squeeze(1)
+    }
+
+    fn read(&self, u: &Tensor) -> Result<(Tensor, State)> {
+        let [xbc, dt, z] = self.maps(u, &Cx::eval())?;
+        let window = self.conv.window_behind(&xbc)?;
+        let Mamba2Inputs { ssm, x, z } = self.inputs(&self.conv.forward(&xbc)?, &dt, z, &Cx::eval())?;
+        let (o, mut state) = ssm.read()?;
+        state.0.push(window);
+        Ok((self.output(&o, &x, &z)?, state))
     }
 }

@@ -77,7 +77,7 @@ mod state_norm;
 mod state_space;
 mod t5_bias;
 mod taylor_attention;
-mod token_shift;
+pub(crate) mod token_shift;
 mod ttt_linear;
 mod work;
 
@@ -87,7 +87,7 @@ use crate::ltv::{Inner, Ltv};
 use crate::nn::{Cx, Params, Scheme};
 use candle_core::{Result, Tensor};
 use convolved::Convolved;
-pub(crate) use softmax_attention::{GPT_NEOX, SOFTMAX};
+pub(crate) use softmax_attention::SOFTMAX;
 pub use spec::{MixerSpec, RotarySpec};
 pub use state_norm::StateNormPlace;
 use state_norm::{Normed, StateNorm};
@@ -132,6 +132,16 @@ pub trait Recurrent {
 
     /// y_t `(batch, d_model)` for the token x_t at position `at` of each sequence; advances the state.
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor>;
+
+    /// y and the state behind x, `(batch, seq_len, d_model)` each, for the first tokens of each sequence. Mixers whose ops give
+    /// their last state do so in one pass.
+    fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
+        let (batch, seq_len, _) = x.dims3()?;
+        let mut state = self.init(batch)?;
+        let token = |i: usize| x.narrow(1, i, 1)?.squeeze(1)?.contiguous();
+        let steps = (0..seq_len).map(|i| self.step(&token(i)?, i, &mut state)).collect::<Result<Vec<_>>>()?;
+        Ok((Tensor::stack(&steps, 1)?, state))
+    }
 }
 
 /// State of a recurrent mixer: tensors whose first axis is the batch.
@@ -363,6 +373,14 @@ fn in_range(value: &str, range: std::ops::RangeInclusive<usize>) -> bool {
     value.parse().is_ok_and(|number| range.contains(&number))
 }
 
+/// Names of mixers of pretrained models.
+pub(crate) const MAMBA: &str = mamba::ENTRY.name;
+pub(crate) const MAMBA2: &str = mamba2::ENTRY.name;
+pub(crate) const MLSTM: &str = mlstm::ENTRY.name;
+pub(crate) const RG_LRU: &str = rg_lru::ENTRY.name;
+pub(crate) const RWKV4: &str = rwkv4::ENTRY.name;
+pub(crate) const SLIDING_WINDOW: &str = sliding_window::ENTRY.name;
+
 /// All mixers, in the order of listings.
 pub static MIXERS: &[Entry] = &[
     softmax_attention::ENTRY,
@@ -450,6 +468,8 @@ pub fn of_layer(model: &ModelConfig, layer: usize) -> error::Result<(&'static En
         of_layer.mixer.clone_from(&hybrid.mixer);
         of_layer.variant.clone_from(&hybrid.variant);
         of_layer.options.clone_from(&hybrid.options);
+        of_layer.n_heads = hybrid.n_heads.unwrap_or(of_layer.n_heads);
+        of_layer.d_state = hybrid.d_state.unwrap_or(of_layer.d_state);
     }
     let entry = find(&of_layer.mixer)?;
     // Reset settings that only the other mixer has.

@@ -1,13 +1,11 @@
 //! Rotary position embedding (RoPE, Su et al. 2021): queries and keys are rotated by angles proportional to their positions, so
 //! that their product depends on the distance between them.
 
+use super::spec::ROTARY_BASE;
 use super::MixerSpec;
 use crate::nn::Cx;
 use crate::ops;
 use candle_core::{Result, Tensor};
-
-/// Base of the angles by Su et al. 2021: pair j of n is rotated by p base^(-j/n) at position p.
-pub(super) const BASE: f64 = 10_000.0;
 
 /// Positions of queries and keys in their sequences.
 pub(super) enum RotaryPositions<'a> {
@@ -48,7 +46,7 @@ impl RotaryEmbedding {
 
     /// Rotation of all `width` channels of a head, except the last one if `width` is odd.
     pub fn over(heads: usize, width: usize) -> Self {
-        Self { heads: [heads; 2], dims: width / 2 * 2, base: BASE }
+        Self { heads: [heads; 2], dims: width / 2 * 2, base: ROTARY_BASE }
     }
 
     /// Rotates `q` `(batch, rows, heads · m)` and `k` `(batch, seq_len, key heads · m)`, or features of them.

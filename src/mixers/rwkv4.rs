@@ -117,25 +117,50 @@ impl Rwkv4 {
 /// Finite stand-in for ln 0.
 const LOG_ZERO: f64 = -1e30;
 
-impl Mixer for Rwkv4 {
-    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+/// Numerators and denominators behind every token, and the inputs that they are read with.
+struct Wkv {
+    /// num and den, `(batch, seq_len, 2E)`.
+    sums: Tensor,
+    /// m, `(batch, seq_len, E)`.
+    m: Tensor,
+    /// k, v and r, `(batch, seq_len, E)` each.
+    kvr: [Tensor; 3],
+}
+
+impl Rwkv4 {
+    fn sums(&self, u: &Tensor) -> Result<Wkv> {
         let [k, v, r] = self.project(u, &zero_shift(u)?)?; // (batch, seq_len, E)
         let log_decay = self.log_decay()?.broadcast_as(k.shape())?;
         let m = running_max(&log_decay, &k)?;
         let m_prev = shift(&m, &m.narrow(1, 0, 1)?)?;
         let decay = (log_decay + (m_prev - &m)?)?.exp()?;
         let e_k = (&k - &m)?.exp()?;
-        let a = Tensor::cat(&[&decay, &decay], 2)?; // (batch, seq_len, 2E), for num and den
+        let a = Tensor::cat(&[&decay, &decay], 2)?; // for num and den
         let x = Tensor::cat(&[&(&e_k * &v)?, &e_k], 2)?;
-        let sums = ops::linear_scan(&a.contiguous()?, &x)?;
+        Ok(Wkv { sums: ops::linear_scan(&a.contiguous()?, &x)?, m, kvr: [k, v, r] })
+    }
+
+    /// y `(batch, rows, d)` at the positions that `cx` selects.
+    fn output(&self, Wkv { sums, m, kvr }: &Wkv, cx: &Cx, dtype: DType) -> Result<Tensor> {
         // The current token has its own weight, so that it reads the sums before it.
-        let sums = cx.select(&zero_shift(&sums)?)?; // (batch, rows, 2E)
+        let sums = cx.select(&zero_shift(sums)?)?; // (batch, rows, 2E)
         let log_zero = m.narrow(1, 0, 1)?.affine(0.0, LOG_ZERO)?;
-        let m = cx.select(&shift(&m, &log_zero)?)?;
-        let [k, v, r] = [cx.select(&k)?, cx.select(&v)?, cx.select(&r)?];
-        let width = self.log_w.elem_count();
-        let half = |i| sums.narrow(2, i * width, width);
-        self.readout([&half(0)?, &half(1)?], &m, [&k, &v, &r], u.dtype())
+        let m = cx.select(&shift(m, &log_zero)?)?;
+        let [k, v, r] = [cx.select(&kvr[0])?, cx.select(&kvr[1])?, cx.select(&kvr[2])?];
+        let [num, den] = halves(&sums)?;
+        self.readout([&num, &den], &m, [&k, &v, &r], dtype)
+    }
+}
+
+/// Both halves of the last axis.
+fn halves(sums: &Tensor) -> Result<[Tensor; 2]> {
+    let width = sums.dim(2)? / 2;
+    Ok([sums.narrow(2, 0, width)?, sums.narrow(2, width, width)?])
+}
+
+impl Mixer for Rwkv4 {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        self.output(&self.sums(u)?, cx, u.dtype())
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -174,5 +199,13 @@ impl Recurrent for Rwkv4 {
         let den = ((den * past)? + current)?;
         *state = State(vec![x_t.clone(), num, den, m]);
         Ok(y)
+    }
+
+    fn read(&self, u: &Tensor) -> Result<(Tensor, State)> {
+        let wkv = self.sums(u)?;
+        let last = |t: &Tensor| t.narrow(1, t.dim(1)? - 1, 1)?.squeeze(1)?.contiguous();
+        let [num, den] = halves(&wkv.sums)?;
+        let state = State(vec![last(u)?, last(&num)?, last(&den)?, last(&wkv.m)?]);
+        Ok((self.output(&wkv, &Cx::eval(), u.dtype())?, state))
     }
 }

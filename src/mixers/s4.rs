@@ -76,7 +76,7 @@ impl S4 {
             c: params.get("c", (d, n), Init::Normal(1.0))?,
             log_dt: params.get("log_dt", d, Init::Each(&initial_log_dt))?,
             dskip: params.get("dskip", d, Init::Normal(1.0))?,
-            cascade: params.given_constant("a").is_none(),
+            cascade: params.given_constant("a")?.is_none(),
         })
     }
 

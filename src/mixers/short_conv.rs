@@ -82,6 +82,13 @@ impl ShortConv {
         Tensor::zeros(shape, self.w.dtype(), self.w.device())
     }
 
+    /// Window behind x `(batch, seq_len, E)`, the first inputs of each sequence.
+    pub fn window_behind(&self, x: &Tensor) -> Result<Tensor> {
+        let (batch, seq_len, _) = x.dims3()?;
+        let first = self.window(batch)?;
+        Tensor::cat(&[&first, &x.to_dtype(first.dtype())?], 1)?.narrow(1, seq_len, self.past())?.contiguous()
+    }
+
     /// Elements of [`Self::window`] per sequence.
     pub fn state_size(&self) -> usize {
         self.past() * self.w.dims()[0]

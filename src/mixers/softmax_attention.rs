@@ -35,9 +35,6 @@ pub(super) const ENTRY: Entry = Entry {
 /// Name of softmax attention in the registry.
 pub(crate) const SOFTMAX: &str = ENTRY.name;
 
-/// Mixer and variant of Hugging Face's GPT-NeoX, the only ones whose weights its files can hold.
-pub(crate) const GPT_NEOX: (&str, &str) = (ENTRY.name, "reference");
-
 /// Attention pattern: the pairs of queries and keys that the softmax runs over, and biases of their scores.
 pub(super) trait AttentionPattern {
     /// Pattern of a sequence of `seq_len` tokens.
@@ -76,13 +73,21 @@ impl<P> SoftmaxAttention<P> {
     }
 }
 
-impl<P: AttentionPattern> Mixer for SoftmaxAttention<P> {
-    fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let [q, k, v] = self.projections.qkv(x, &RotaryPositions::Sequence(cx))?;
-        let [k, v] = [self.projections.repeated(&k)?, self.projections.repeated(&v)?];
+impl<P: AttentionPattern> SoftmaxAttention<P> {
+    /// y `(batch, rows, d)`, and keys and values `(batch, seq_len, kv_heads · width)`.
+    fn attend(&self, x: &Tensor, cx: &Cx) -> Result<[Tensor; 3]> {
+        let [q, keys, values] = self.projections.qkv(x, &RotaryPositions::Sequence(cx))?;
+        let [k, v] = [self.projections.repeated(&keys)?, self.projections.repeated(&values)?];
         let pattern = self.pattern.pattern(x.dim(1)?)?;
         let o = self.projections.attend_within([&q, &k, &v], &pattern, cx)?;
-        self.projections.output(&o)
+        Ok([self.projections.output(&o)?, keys, values])
+    }
+}
+
+impl<P: AttentionPattern> Mixer for SoftmaxAttention<P> {
+    fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let [y, ..] = self.attend(x, cx)?;
+        Ok(y)
     }
 
     fn state_size(&self, seq_len: usize) -> usize {
@@ -125,5 +130,16 @@ impl<P: AttentionPattern> Recurrent for SoftmaxAttention<P> {
         let pattern = self.pattern.pattern(len)?;
         let o = ops::patterned_attention([&q, keys, values], kv_heads, Some(&last), &pattern, None)?;
         self.projections.output_step(&o.reshape((batch, n_heads, 1, head_dim))?)
+    }
+
+    fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
+        let [y, keys, values] = self.attend(x, &Cx::eval())?;
+        let seq_len = x.dim(1)?;
+        let kept = seq_len.min(self.pattern.cached());
+        let cache = |t: &Tensor| {
+            let last = t.narrow(1, seq_len - kept, kept)?.contiguous()?;
+            ops::heads_apart(&last, self.projections.kv_heads)
+        };
+        Ok((y, State(vec![cache(&keys)?, cache(&values)?])))
     }
 }

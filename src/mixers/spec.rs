@@ -58,6 +58,9 @@ pub struct RotarySpec {
     pub base: f64,
 }
 
+/// Base of the angles by Su et al. 2021: pair j of n is rotated by p base^(-j/n) at position p.
+pub(super) const ROTARY_BASE: f64 = 10_000.0;
+
 /// Default ratio of the inner width to d.
 const EXPAND: f64 = 2.0;
 
@@ -94,7 +97,7 @@ impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
             rotary: language.filter(|language| language.rotary != Rotary::None).map(|language| RotarySpec {
                 dims: language.rotary_dims,
                 after_feature_map: language.rotary == Rotary::Post,
-                base: 10_000.0,
+                base: model.block.rotary_base.unwrap_or(ROTARY_BASE),
             }),
             attn_dropout: model.attn_dropout,
             drops_output: model.classifier.is_some(),

@@ -69,6 +69,32 @@ impl SsmInputs {
         wide.contiguous()?.reshape((rows, channels, n))
     }
 
+    /// o `(batch, seq_len, E)` of whole sequences, and H behind them. H is read by n further tokens, which leave it as it is since
+    /// their Δ is 0, and whose C are the unit vectors.
+    pub fn read(&self) -> Result<(Tensor, State)> {
+        let (batch, seq_len, _) = self.x.dims3()?;
+        let vectors = self.c.dim(2)?;
+        let n = vectors / self.groups;
+        let longer = |t: &Tensor| {
+            let zeros = Tensor::zeros((batch, n, t.dim(2)?), t.dtype(), t.device())?;
+            Tensor::cat(&[t, &zeros], 1)
+        };
+        let units = Tensor::eye(n, self.c.dtype(), self.c.device())?.repeat((1, self.groups))?;
+        let units = units.unsqueeze(0)?.broadcast_as((batch, n, vectors))?.contiguous()?;
+        let o = Self {
+            x: longer(&self.x)?,
+            delta: longer(&self.delta)?,
+            a: self.a.clone(),
+            b: longer(&self.b)?,
+            c: Tensor::cat(&[&self.c, &units], 1)?,
+            groups: self.groups,
+            norm: None,
+        }
+        .scan(&Cx::eval())?;
+        let h = o.narrow(1, seq_len, n)?.transpose(1, 2)?.contiguous()?.to_dtype(self.a.dtype())?;
+        Ok((self.normed(o.narrow(1, 0, seq_len)?.contiguous()?)?, State(vec![h])))
+    }
+
     /// o `(batch, rows, E)` behind its norm, if there is one.
     fn normed(&self, o: Tensor) -> Result<Tensor> {
         match &self.norm {
@@ -164,6 +190,12 @@ impl<M: SsmMixer> Recurrent for M {
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let (inputs, x) = self.project(&x_t.unsqueeze(1)?, &Cx::eval())?;
         self.output(&inputs.step(state)?, &x)?.squeeze(1)
+    }
+
+    fn read(&self, u: &Tensor) -> Result<(Tensor, State)> {
+        let (inputs, x) = self.project(u, &Cx::eval())?;
+        let (o, state) = inputs.read()?;
+        Ok((self.output(&o, &x)?, state))
     }
 }
 

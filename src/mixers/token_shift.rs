@@ -8,11 +8,11 @@ pub(super) fn shift(x: &Tensor, first: &Tensor) -> Result<Tensor> {
 }
 
 /// [`shift`] starting with zeros.
-pub(super) fn zero_shift(x: &Tensor) -> Result<Tensor> {
+pub(crate) fn zero_shift(x: &Tensor) -> Result<Tensor> {
     shift(x, &x.narrow(1, 0, 1)?.zeros_like()?)
 }
 
 /// start + weight ⊙ (end - start), with a weight `(d)` per channel or `(batch, seq_len, d)` per token.
-pub(super) fn lerp(start: &Tensor, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
+pub(crate) fn lerp(start: &Tensor, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
     start + (end - start)?.broadcast_mul(&weight.to_dtype(start.dtype())?)?
 }

@@ -1,11 +1,12 @@
 //! Residual block: a mixer and a feed-forward half on the residual stream, as described by a [`BlockSpec`].
 
-use super::spec::{BehindMixer, BlockSpec, DropoutOn, FeedForward, Order};
+use super::feed_forward::Half;
+use super::spec::{BehindMixer, BlockSpec, DropoutOn, Order};
 use crate::config::ModelConfig;
-use crate::mixers::{self, Mixer, MixerSpec, Recurrent, State};
-use crate::nn::{linear, Cx, Init, Mlp, Norm, Params};
+use crate::mixers::{self, Mixer, MixerSpec, State};
+use crate::nn::{linear, Cx, Init, Norm, Params};
 use crate::ops::{self, Dropout, Glu};
-use candle_core::{Result, Tensor};
+use candle_core::{bail, Result, Tensor};
 
 /// Residual stream between two halves of blocks.
 pub(super) struct Residual {
@@ -26,6 +27,11 @@ impl Residual {
         Self { x, branch: Some(y) }
     }
 
+    /// The stream at the positions that `cx` selects.
+    fn selected(self, cx: &Cx) -> Result<Self> {
+        Ok(Self { x: cx.select(&self.x)?, branch: self.branch.map(|branch| cx.select(&branch)).transpose()? })
+    }
+
     pub fn sum(self) -> Result<Tensor> {
         match self.branch {
             Some(branch) => self.x + branch,
@@ -41,11 +47,36 @@ impl Residual {
     }
 }
 
+/// State of a block between two tokens.
+#[derive(Clone, Debug)]
+pub(super) struct BlockState {
+    mixer: State,
+    /// Input of the second half for the last token, `(batch, d)`, if that half reads it again.
+    previous: Option<Tensor>,
+}
+
+impl BlockState {
+    /// Tensors of the state.
+    pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.mixer.0.iter().chain(&self.previous)
+    }
+}
+
+/// Input of the second half for the token before.
+enum Past<'a> {
+    /// It is not kept.
+    Unused,
+    /// The input is that of one token: it reads the one before, and replaces it.
+    Token(&'a mut Tensor),
+    /// The input is that of whole sequences, whose last token is kept.
+    Sequence(&'a mut Tensor),
+}
+
 /// Block with its parameters.
 pub(super) struct Block {
     spec: BlockSpec,
     norm1: Norm,
-    pub mixer: Box<dyn Mixer>,
+    mixer: Box<dyn Mixer>,
     /// Weight `(2d, d)` and bias of [`BehindMixer::GeluGlu`].
     glu: Option<[Tensor; 2]>,
     /// Scale λ of the residual, `(1)`.
@@ -55,18 +86,10 @@ pub(super) struct Block {
     feed_forward: Option<Half>,
 }
 
-/// Parameters of a second half.
-enum Half {
-    Identity,
-    Mlp(Mlp),
-    /// Weights `(2m, d)` and `(d, m)`.
-    GatedMlp([Tensor; 2]),
-}
-
 impl Block {
     /// Creates the block of layer `layer`, counted from 0.
     pub fn new(model: &ModelConfig, layer: usize, spec: &BlockSpec, params: &Params) -> Result<Self> {
-        let (d, m) = (model.d_model, spec.mlp_width);
+        let d = model.d_model;
         let (entry, of_layer) = mixers::of_layer(model, layer).map_err(candle_core::Error::wrap)?;
         let norm = |name: &str| Norm::new(spec.norm, d, &params.scope(name));
         let glu = || -> Result<[Tensor; 2]> {
@@ -74,20 +97,7 @@ impl Block {
             let w = params.weight("w", (2 * d, d), 1.0)?;
             Ok([w, params.bias("b", 2 * d, d)?])
         };
-        let mlp = params.scope("mlp");
-        let half = |kind: FeedForward| -> Result<Half> {
-            Ok(match kind {
-                FeedForward::Identity => Half::Identity,
-                FeedForward::Mlp => {
-                    let mixer = MixerSpec::from(model);
-                    let stds = [mixer.input_std, mixer.output_std];
-                    Half::Mlp(Mlp::new([d, m], stds, &mlp)?)
-                }
-                FeedForward::GatedMlp => {
-                    Half::GatedMlp([mlp.weight("grow", (2 * m, d), 1.0)?, mlp.weight("shrink", (d, m), 1.0)?])
-                }
-            })
-        };
+        let half = |kind| Half::new(kind, model, layer, spec, &params.scope("mlp"));
         let own_norm = spec.feed_forward.is_some() && !spec.shared_norm;
         let skip = || params.get("lambda", 1, Init::Constant(1.0));
         Ok(Self {
@@ -103,38 +113,105 @@ impl Block {
 
     /// Residual stream `(batch, rows, d)` after this block, at the positions that `cx` selects.
     pub fn forward(&self, stream: Residual, cx: &Cx) -> Result<Residual> {
-        self.around(stream, cx, |u| self.mixer.forward(u, cx))
+        let everywhere = cx.clone().only(None);
+        let within = if self.reads_previous() { &everywhere } else { cx };
+        let stream = self.around(stream, Past::Unused, within, |u| self.mixer.forward(u, within))?;
+        match self.reads_previous() {
+            true => stream.selected(cx),
+            false => Ok(stream),
+        }
     }
 
     /// Same as [`Self::forward`] at every position and without dropout; appends the mixer's input to `read`.
     pub fn forward_recording(&self, stream: Residual, read: &mut Vec<Tensor>) -> Result<Residual> {
         let cx = Cx::eval();
-        self.around(stream, &cx, |u| {
+        self.around(stream, Past::Unused, &cx, |u| {
             read.push(u.clone());
             self.mixer.forward(u, &cx)
         })
     }
 
-    /// Same as [`Self::forward`] for the token at position `at` of each sequence, `(batch, d)`. `mixer` is the mixer of
-    /// this block.
-    pub fn step(&self, stream: Residual, mixer: &dyn Recurrent, at: usize, state: &mut State) -> Result<Residual> {
-        self.around(stream, &Cx::eval(), |u| mixer.step(u, at, state))
+    /// State before the first token of `batch` sequences; `None` if the mixer cannot be stepped through time.
+    pub fn begin(&self, batch: usize) -> Result<Option<BlockState>> {
+        let Some(mixer) = self.mixer.recurrent() else {
+            return Ok(None);
+        };
+        let zeros = |weight: &Tensor| Tensor::zeros((batch, weight.dim(0)?), weight.dtype(), weight.device());
+        Ok(Some(BlockState {
+            mixer: mixer.init(batch)?,
+            previous: self.reads_previous().then(|| zeros(self.norm1.weight())).transpose()?,
+        }))
     }
 
-    fn around(&self, stream: Residual, cx: &Cx, mix: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Residual> {
+    /// Same as [`Self::forward`] for the token at position `at` of each sequence, `(batch, d)`.
+    pub fn step(&self, stream: Residual, at: usize, state: &mut BlockState) -> Result<Residual> {
+        let Some(mixer) = self.mixer.recurrent() else {
+            bail!("the decoder belongs to another model");
+        };
+        let past = state.previous.as_mut().map_or(Past::Unused, Past::Token);
+        self.around(stream, past, &Cx::eval(), |u| mixer.step(u, at, &mut state.mixer))
+    }
+
+    /// Same as [`Self::forward`] at every position of the first tokens of each sequence; `state` becomes the state behind
+    /// them.
+    pub fn read(&self, stream: Residual, state: &mut BlockState) -> Result<Residual> {
+        let Some(mixer) = self.mixer.recurrent() else {
+            bail!("the decoder belongs to another model");
+        };
+        let past = state.previous.as_mut().map_or(Past::Unused, Past::Sequence);
+        self.around(stream, past, &Cx::eval(), |u| {
+            let (y, behind) = mixer.read(u)?;
+            state.mixer = behind;
+            Ok(y)
+        })
+    }
+
+    /// Elements of the state per sequence after `seq_len` tokens.
+    pub fn state_size(&self, seq_len: usize) -> usize {
+        let previous = if self.reads_previous() { self.norm1.weight().elem_count() } else { 0 };
+        self.mixer.state_size(seq_len) + previous
+    }
+
+    fn reads_previous(&self) -> bool {
+        self.feed_forward.as_ref().is_some_and(Half::reads_previous)
+    }
+
+    /// The block around `mix`.
+    fn around(
+        &self,
+        stream: Residual,
+        past: Past,
+        cx: &Cx,
+        mix: impl FnOnce(&Tensor) -> Result<Tensor>,
+    ) -> Result<Residual> {
         let (x, u) = self.before(stream, &self.norm1)?;
         let (mixed, x) = (self.behind_mixer(mix(&u)?, cx)?, cx.select(&x)?);
         let norm2 = self.norm2.as_ref().unwrap_or(&self.norm1);
+        let second = |half: &Half, u: &Tensor| -> Result<Tensor> {
+            let masks = ["mlp/hidden", "mlp"].map(|place| self.mask(place, cx));
+            match past {
+                Past::Unused => half.forward(u, None, masks),
+                Past::Token(previous) => {
+                    let y = half.forward(u, Some(previous), masks)?;
+                    *previous = u.clone();
+                    Ok(y)
+                }
+                Past::Sequence(last) => {
+                    *last = u.narrow(1, u.dim(1)? - 1, 1)?.squeeze(1)?.contiguous()?;
+                    half.forward(u, None, masks)
+                }
+            }
+        };
         match (&self.feed_forward, self.spec.order) {
             (Some(half), Order::Parallel) => {
-                let beside = self.second(half, &norm2.forward(&x)?, cx)?;
+                let beside = second(half, &norm2.forward(&x)?)?;
                 let branch = ops::residual(&beside, &mixed, self.mask("mixer", cx), None)?;
                 Ok(Residual::deferred(x, branch))
             }
             (Some(half), Order::Pre | Order::Post) => {
                 let stream = self.after(self.add_mixed(x, mixed, cx)?, &self.norm1)?;
                 let (x, u) = self.before(stream, norm2)?;
-                let sum = Residual::deferred(x, self.second(half, &u, cx)?);
+                let sum = Residual::deferred(x, second(half, &u)?);
                 self.after(self.drop_sum(sum, "mlp", cx)?, norm2)
             }
             (None, _) => self.after(self.add_mixed(x, mixed, cx)?, &self.norm1),
@@ -182,25 +259,6 @@ impl Block {
             (skip, mask) => ops::residual(&x, &mixed, mask, skip.as_ref())?.into(),
         };
         self.drop_sum(sum, place, cx)
-    }
-
-    /// Output of the second half for u `(.., d)`, with dropout inside.
-    fn second(&self, half: &Half, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        match half {
-            Half::Identity => Ok(u.clone()),
-            Half::Mlp(mlp) => {
-                let masks = ["mlp/hidden", "mlp"].map(|place| self.mask(place, cx));
-                mlp.forward(u, masks)
-            }
-            Half::GatedMlp([grow, shrink]) => {
-                let hidden = ops::glu(&linear(u, grow, None)?, Glu::Gelu)?;
-                let y = linear(&hidden, shrink, None)?;
-                match self.mask("mlp", cx) {
-                    Some(mask) => ops::dropout(&y, mask),
-                    None => Ok(y),
-                }
-            }
-        }
     }
 
     /// Dropout mask of the branch at `place`; `None` if branches have no dropout.

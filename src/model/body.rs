@@ -1,11 +1,15 @@
 //! Blocks of a network and the final norm, shared by language models and classifiers.
 
-use super::block::{Block, Residual};
-use super::spec::BodySpec;
+use super::block::{Block, BlockState, Residual};
+use super::spec::{BlockSpec, BodySpec};
 use crate::config::ModelConfig;
-use crate::mixers::State;
 use crate::nn::{Cx, Norm, Params, Rows};
-use candle_core::{bail, Result, Tensor};
+use candle_core::{Result, Tensor};
+
+/// Description of the block of layer `layer`, from 0, or of the final norm behind all layers.
+fn block(model: &ModelConfig, spec: &BodySpec, layer: usize) -> BlockSpec {
+    spec.block.halved(model.block.rescale_every.map_or(0, |every| layer / every))
+}
 
 pub(super) struct Body {
     blocks: Vec<Block>,
@@ -16,9 +20,30 @@ impl Body {
     /// Creates the blocks, with parameters under `layers.0`, `layers.1` and so on, and the final norm under `norm_f`.
     pub fn new(model: &ModelConfig, spec: &BodySpec, params: &Params) -> Result<Self> {
         let layers = params.scope("layers");
-        let blocks = (0..model.n_layers).map(|i| Block::new(model, i, &spec.block, &layers.scope(i)));
-        let norm_f = || Norm::new(spec.block.norm, model.d_model, &params.scope("norm_f"));
+        let blocks = (0..model.n_layers).map(|i| Block::new(model, i, &block(model, spec, i), &layers.scope(i)));
+        let norm_f = || Norm::new(block(model, spec, model.n_layers).norm, model.d_model, &params.scope("norm_f"));
         Ok(Self { blocks: blocks.collect::<Result<_>>()?, norm_f: spec.final_norm.then(norm_f).transpose()? })
+    }
+
+    /// Inputs of the mixers of the layers `wanted` for embedded tokens x `(batch, seq_len, d)`, of the body that
+    /// [`Self::new`] would build from the result of `params`, which is called for each block.
+    pub fn mixer_inputs_by_block(
+        model: &ModelConfig,
+        params: &dyn Fn() -> Params,
+        x: Tensor,
+        wanted: &[usize],
+    ) -> Result<Vec<Tensor>> {
+        let spec = BodySpec::of(model);
+        let (mut stream, mut found) = (Residual::from(x), vec![None; wanted.len()]);
+        for layer in 0..=wanted.iter().copied().max().unwrap_or(0) {
+            let (of_layer, mut read) = (block(model, &spec, layer), Vec::new());
+            let block = Block::new(model, layer, &of_layer, &params().scope("layers").scope(layer))?;
+            stream = block.forward_recording(stream, &mut read)?;
+            for (place, _) in found.iter_mut().zip(wanted).filter(|(_, wanted)| **wanted == layer) {
+                *place = read.first().cloned();
+            }
+        }
+        Ok(found.into_iter().flatten().collect())
     }
 
     /// Last hidden layer `(batch, rows, d)` of embedded tokens `(batch, seq_len, d)` at the selected positions (all if
@@ -41,28 +66,34 @@ impl Body {
         Ok(read)
     }
 
-    /// States of all mixers before the first token of `batch` sequences; `None` if a mixer cannot be stepped through
+    /// States of all blocks before the first token of `batch` sequences; `None` if a mixer cannot be stepped through
     /// time.
-    pub fn begin(&self, batch: usize) -> Result<Option<Vec<State>>> {
-        let states = self.blocks.iter().map(|block| block.mixer.recurrent().map(|mixer| mixer.init(batch)).transpose());
-        states.collect()
+    pub fn begin(&self, batch: usize) -> Result<Option<Vec<BlockState>>> {
+        self.blocks.iter().map(|block| block.begin(batch)).collect()
     }
 
     /// Same as [`Self::forward`] for the token at position `at`, x `(batch, d)`; advances `states`.
-    pub fn step(&self, x: Tensor, at: usize, states: &mut [State]) -> Result<Tensor> {
+    pub fn step(&self, x: Tensor, at: usize, states: &mut [BlockState]) -> Result<Tensor> {
         let mut stream = Residual::from(x);
         for (block, state) in self.blocks.iter().zip(states) {
-            let Some(mixer) = block.mixer.recurrent() else {
-                bail!("the decoder belongs to another model");
-            };
-            stream = block.step(stream, mixer, at, state)?;
+            stream = block.step(stream, at, state)?;
+        }
+        self.finish(stream)
+    }
+
+    /// Same as [`Self::forward`] for the first tokens of each sequence, x `(batch, seq_len, d)`, one block after the other;
+    /// `states` become those behind them.
+    pub fn read(&self, x: Tensor, states: &mut [BlockState]) -> Result<Tensor> {
+        let mut stream = Residual::from(x);
+        for (block, state) in self.blocks.iter().zip(states) {
+            stream = block.read(stream, state)?;
         }
         self.finish(stream)
     }
 
     /// State size: the numbers that the mixers of all layers keep per sequence after `seq_len` tokens.
     pub fn state_size(&self, seq_len: usize) -> usize {
-        self.blocks.iter().map(|block| block.mixer.state_size(seq_len)).sum()
+        self.blocks.iter().map(|block| block.state_size(seq_len)).sum()
     }
 
     fn finish(&self, stream: Residual) -> Result<Tensor> {

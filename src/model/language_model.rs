@@ -1,23 +1,34 @@
 //! Language models: a token table, blocks around a mixer, and a head. They run over whole sequences at once or token by
 //! token.
 
+use super::block::BlockState;
 use super::body::Body;
 use super::spec::BodySpec;
 use super::Io;
 use crate::config::{ModelConfig, PositionEmbedding};
-use crate::mixers::{MixerSpec, State};
-use crate::nn::{linear, sinusoids, Cx, Init, Params, Rows};
+use crate::mixers::MixerSpec;
+use crate::nn::{linear, sinusoids, Cx, Init, Norm, Params, Rows};
 use crate::ops::{self, Classified};
 use candle_core::{DType, Result, Tensor};
 
-/// Language model of the released shape (the paper's J.1) or Pythia's (J.3).
+/// Language model of the released shape (the paper's J.1), Pythia's (J.3), or that of a pretrained model.
 pub struct LanguageModel {
-    tokens: Tensor,
-    positions: Option<PositionTable>,
+    embedding: TokenEmbedding,
     body: Body,
     /// Rows of the head, `(V, d)`: the token table, unless the head has its own.
     head: Tensor,
-    embed_dropout: f64,
+    /// Bound c of the logits, c tanh(x/c).
+    logit_cap: Option<f64>,
+}
+
+/// Map of tokens to the input of the first block.
+struct TokenEmbedding {
+    tokens: Tensor,
+    positions: Option<PositionTable>,
+    /// Factor of the sum.
+    scale: Option<f64>,
+    norm: Option<Norm>,
+    dropout: f64,
     /// Dtype of the residual stream.
     activations: DType,
 }
@@ -38,7 +49,7 @@ impl PositionTable {
         }
     }
 
-    /// Embedding of position `at`, `(1, d)`.
+    /// TokenEmbedding of position `at`, `(1, d)`.
     fn at(&self, at: usize) -> Result<Tensor> {
         match self {
             Self::Sinusoidal { table, amplitude } if at >= table.dims()[0] => {
@@ -49,18 +60,15 @@ impl PositionTable {
     }
 }
 
-impl LanguageModel {
-    /// Builds the model with parameters from `params`. Building it twice from the same parameters, once detached, gives
-    /// a training and an evaluation view of one set of weights.
-    pub fn new(config: &ModelConfig, io: Io, params: &Params) -> Result<Self> {
-        let (d, embed) = (config.d_model, params.scope("embed"));
+impl TokenEmbedding {
+    fn new(config: &ModelConfig, io: Io, params: &Params) -> Result<Self> {
+        let (d, params) = (config.d_model, params.scope("embed"));
         let std = MixerSpec::from(config).input_std;
-        let table = |name: &str, params: &Params| params.map(name, (io.vocab_size, d), Init::Normal(std));
-        let tokens = table("tok", &embed)?;
+        let tokens = params.map("tok", (io.vocab_size, d), Init::Normal(std))?;
         let positions = || -> Result<PositionTable> {
             match config.position_embedding {
                 PositionEmbedding::Learnt => {
-                    let table = embed.map("pos", (io.seq_len, d), Init::Normal(0.02))?;
+                    let table = params.map("pos", (io.seq_len, d), Init::Normal(0.02))?;
                     Ok(PositionTable::Learnt(table))
                 }
                 // Same ratio to the token embeddings as in Vaswani et al. 2017, who multiply the token embeddings by
@@ -70,47 +78,105 @@ impl LanguageModel {
                 }
             }
         };
-        let positions = config.positions.then(positions).transpose()?;
+        let norm = || Norm::new(BodySpec::of(config).block.norm, d, &params.scope("norm"));
         Ok(Self {
-            head: match &config.language {
-                Some(_) => table("weight", &params.scope("head"))?,
-                None => tokens.clone(),
-            },
+            positions: config.positions.then(positions).transpose()?,
             tokens,
-            positions,
-            body: Body::new(config, &BodySpec::of(config), params)?,
-            embed_dropout: config.embed_dropout,
+            scale: config.block.embed_scale,
+            norm: config.block.embed_norm.then(norm).transpose()?,
+            dropout: config.embed_dropout,
             activations: params.activations(),
         })
+    }
+
+    /// Embeddings `(batch, seq_len, d)` of `tokens` `(batch, seq_len)`.
+    fn forward(&self, tokens: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let positions = self.positions.as_ref().map(PositionTable::table);
+        let mask = cx.mask("embed", self.dropout);
+        self.ended(ops::embedding(tokens, &self.tokens, positions, mask, self.activations)?)
+    }
+
+    /// Embeddings `(batch, d)` of `tokens` `(batch)` at position `at`.
+    fn at(&self, tokens: &Tensor, at: usize) -> Result<Tensor> {
+        let position = self.positions.as_ref().map(|positions| positions.at(at)).transpose()?;
+        let x = ops::embedding(&tokens.unsqueeze(1)?, &self.tokens, position.as_ref(), None, self.activations)?;
+        self.ended(x.squeeze(1)?)
+    }
+
+    /// Scaled and normed sum x `(.., d)` of the embeddings.
+    fn ended(&self, x: Tensor) -> Result<Tensor> {
+        let x = match self.scale {
+            Some(scale) => (x * scale)?,
+            None => x,
+        };
+        match &self.norm {
+            Some(norm) => norm.forward(&x),
+            None => Ok(x),
+        }
+    }
+}
+
+impl LanguageModel {
+    /// Builds the model with parameters from `params`. Building it twice from the same parameters, once detached, gives
+    /// a training and an evaluation view of one set of weights.
+    pub fn new(config: &ModelConfig, io: Io, params: &Params) -> Result<Self> {
+        let embedding = TokenEmbedding::new(config, io, params)?;
+        let table = || {
+            let init = Init::Normal(MixerSpec::from(config).input_std);
+            params.scope("head").map("weight", (io.vocab_size, config.d_model), init)
+        };
+        Ok(Self {
+            head: match &config.language {
+                Some(_) if !config.block.tie => table()?,
+                _ => embedding.tokens.clone(),
+            },
+            embedding,
+            body: Body::new(config, &BodySpec::of(config), params)?,
+            logit_cap: config.block.logit_cap,
+        })
+    }
+
+    /// Inputs of the mixers of the layers `wanted` for `tokens` `(batch, seq_len)` u32, `(batch, seq_len, d_model)` each,
+    /// of the model that [`Self::new`] would build. Only one block is in memory at a time: `params` is called for each.
+    pub fn mixer_inputs_by_block(
+        config: &ModelConfig,
+        io: Io,
+        params: &dyn Fn() -> Params,
+        tokens: &Tensor,
+        wanted: &[usize],
+    ) -> Result<Vec<Tensor>> {
+        let x = TokenEmbedding::new(config, io, &params())?.forward(tokens, &Cx::eval())?;
+        Body::mixer_inputs_by_block(config, params, x, wanted)
     }
 
     /// Last hidden layer `(batch, rows, d_model)` of tokens `(batch, seq_len)` u32, at the selected positions (all if
     /// `None`).
     pub fn hidden(&self, tokens: &Tensor, rows: Option<&Rows>, cx: &Cx) -> Result<Tensor> {
-        self.body.forward(self.embed(tokens, cx)?, rows, cx)
+        self.body.forward(self.embedding.forward(tokens, cx)?, rows, cx)
     }
 
     /// Input of each layer's mixer for `tokens` `(batch, seq_len)` u32, `(batch, seq_len, d_model)` each.
     pub fn mixer_inputs(&self, tokens: &Tensor) -> Result<Vec<Tensor>> {
-        self.body.mixer_inputs(self.embed(tokens, &Cx::eval())?)
-    }
-
-    fn embed(&self, tokens: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let mask = cx.mask("embed", self.embed_dropout);
-        let positions = self.positions.as_ref().map(PositionTable::table);
-        ops::embedding(tokens, &self.tokens, positions, mask, self.activations)
+        self.body.mixer_inputs(self.embedding.forward(tokens, &Cx::eval())?)
     }
 
     /// Mean cross-entropy of `targets` `(batch · rows)` u32 at the selected positions of `tokens` (all if `None`), and
     /// which of the targets are the most likely tokens.
     pub fn classify(&self, tokens: &Tensor, rows: Option<&Rows>, targets: &Tensor, cx: &Cx) -> Result<Classified> {
         let hidden = self.hidden(tokens, rows, cx)?;
-        ops::cross_entropy(&hidden, &self.head, targets)
+        match self.logit_cap {
+            Some(_) => ops::cross_entropy_of_logits(&self.logits(&hidden)?, targets),
+            None => ops::cross_entropy(&hidden, &self.head, targets),
+        }
     }
 
     /// Logits `(.., vocab_size)` of `hidden` `(.., d_model)`.
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
-        linear(hidden, &self.head, None)
+        let logits = linear(hidden, &self.head, None)?;
+        match self.logit_cap {
+            Some(cap) => ops::tanh(&(logits / cap)?)? * cap,
+            None => Ok(logits),
+        }
     }
 
     /// Logits `(batch, vocab_size)` of the token after the last of `tokens` `(batch, seq_len)` u32.
@@ -128,11 +194,10 @@ impl LanguageModel {
     }
 }
 
-/// Memory of a model that reads text token by token: the states of its mixers.
+/// Memory of a model that reads text token by token: the states of its blocks.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    /// State of each block's mixer.
-    states: Vec<State>,
+    states: Vec<BlockState>,
     /// Number of tokens read so far.
     pub read: usize,
 }
@@ -141,7 +206,7 @@ impl Decoder {
     /// Size of the states in bytes, over all sequences. It is constant in time, except for softmax attention, where it
     /// grows with every token.
     pub fn bytes(&self) -> usize {
-        self.states.iter().flat_map(|state| &state.0).map(|t| t.elem_count() * t.dtype().size_in_bytes()).sum()
+        self.states.iter().flat_map(BlockState::tensors).map(|t| t.elem_count() * t.dtype().size_in_bytes()).sum()
     }
 }
 
@@ -152,21 +217,25 @@ impl LanguageModel {
         Ok(states.map(|states| Decoder { states, read: 0 }))
     }
 
+    /// Reads the first tokens of each sequence, `tokens` `(batch, seq_len)` u32, into a decoder that has read none, and
+    /// returns the logits `(batch, vocab_size)` of the token after them. Fails beyond the last learned position.
+    pub fn read(&self, tokens: &Tensor, decoder: &mut Decoder) -> Result<Tensor> {
+        if decoder.read > 0 {
+            candle_core::bail!("the decoder has read {} tokens already", decoder.read);
+        }
+        let hidden = self.body.read(self.embedding.forward(tokens, &Cx::eval())?, &mut decoder.states)?;
+        let seq_len = tokens.dim(1)?;
+        decoder.read = seq_len;
+        self.logits(&hidden.narrow(1, seq_len - 1, 1)?.squeeze(1)?.contiguous()?)
+    }
+
     /// Reads the next token of each sequence, `tokens` `(batch)` u32, and returns the logits `(batch, vocab_size)` of
     /// the token after it. Fails after the last learned position.
     pub fn step(&self, tokens: &Tensor, decoder: &mut Decoder) -> Result<Tensor> {
         let at = decoder.read;
-        let x = self.embed_at(tokens, at)?;
+        let x = self.embedding.at(tokens, at)?;
         let hidden = self.body.step(x, at, &mut decoder.states)?;
         decoder.read += 1;
         self.logits(&hidden)
-    }
-
-    /// Embeddings `(batch, d)` of `tokens` `(batch)` at position `at`.
-    fn embed_at(&self, tokens: &Tensor, at: usize) -> Result<Tensor> {
-        let position = self.positions.as_ref().map(|positions| positions.at(at));
-        let (tokens, position) = (tokens.unsqueeze(1)?, position.transpose()?);
-        let table = &self.tokens;
-        ops::embedding(&tokens, table, position.as_ref(), None, self.activations)?.squeeze(1)
     }
 }

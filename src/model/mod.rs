@@ -7,6 +7,7 @@
 mod block;
 mod body;
 mod classifier;
+mod feed_forward;
 pub mod generate;
 mod initial;
 mod language_model;

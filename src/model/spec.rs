@@ -10,13 +10,13 @@
 //! | `hawk` | RMS | pre | | gated MLP | sums | Hawk on LRA |
 //! | `parallel` | layer | parallel | | MLP | branches | Pythia |
 
-use crate::config::{Layout, ModelConfig, StateMixer};
-use crate::nn::{NormKind, Scheme};
+use crate::config::{Activation, Layout, ModelConfig, NormKind, StateMixer};
+use crate::nn::{NormSpec, Scheme};
 
 /// Description of one block on the residual stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct BlockSpec {
-    pub norm: NormKind,
+    pub norm: NormSpec,
     pub order: Order,
     /// Whether both halves of a block share one norm.
     pub shared_norm: bool,
@@ -25,6 +25,10 @@ pub(super) struct BlockSpec {
     pub feed_forward: Option<FeedForward>,
     /// Hidden width of the feed-forward half.
     pub mlp_width: usize,
+    /// Activation of the feed-forward half.
+    pub activation: Activation,
+    /// Whether its maps have biases; `None` for the default of its kind.
+    pub bias: Option<bool>,
     /// Whether the residual around the mixer is scaled by a learned λ, initially 1.
     pub learnt_skip: bool,
     pub dropout_on: DropoutOn,
@@ -62,6 +66,8 @@ pub(super) enum FeedForward {
     Mlp,
     /// W2 (gelu(a) ⊙ b), where [a; b] = W1 x.
     GatedMlp,
+    /// Channel mixing of RWKV-4.
+    ChannelMix,
 }
 
 /// Tensors to which dropout applies.
@@ -97,7 +103,17 @@ pub fn weights_beside_mixer(model: &ModelConfig) -> usize {
             None | Some(FeedForward::Identity) => 0,
             Some(FeedForward::Mlp) => 2 * d * block.mlp_width,
             Some(FeedForward::GatedMlp) => 3 * d * block.mlp_width,
+            Some(FeedForward::ChannelMix) => 2 * d * block.mlp_width + d * d,
         }
+}
+
+impl BlockSpec {
+    /// The same block in a layer whose input `transformers` has halved `times` times. A norm of x / 2^t with ε is the
+    /// norm of x with 4^t ε.
+    pub fn halved(self, times: usize) -> Self {
+        let norm = NormSpec { eps: self.norm.eps * 4f64.powi(times as i32), ..self.norm };
+        Self { norm, ..self }
+    }
 }
 
 impl BodySpec {
@@ -107,6 +123,8 @@ impl BodySpec {
         let width = classifier.map(|c| c.mlp_width).or(model.language.as_ref().map(|l| l.mlp_width));
         let half = match model.state_mixer {
             StateMixer::Mlp => Some(FeedForward::Mlp),
+            StateMixer::GatedMlp => Some(FeedForward::GatedMlp),
+            StateMixer::ChannelMix => Some(FeedForward::ChannelMix),
             _ => Some(FeedForward::Identity),
         };
         let gelu = match model.state_mixer {
@@ -114,12 +132,14 @@ impl BodySpec {
             _ => BehindMixer::Gelu,
         };
         let mut block = BlockSpec {
-            norm: NormKind::Layer,
+            norm: NormSpec::of(NormKind::Layer),
             order: Order::Pre,
             shared_norm: false,
             behind_mixer: BehindMixer::Nothing,
             feed_forward: None,
             mlp_width: width.unwrap_or(4 * model.d_model),
+            activation: model.block.activation.unwrap_or(Activation::Gelu),
+            bias: model.block.bias,
             learnt_skip: classifier.is_some_and(|c| c.lambda_skip),
             dropout_on: DropoutOn::Branches,
             dropout: classifier.map_or(0.0, |c| c.dropout),
@@ -135,10 +155,16 @@ impl BodySpec {
             Layout::Prenorm => block.behind_mixer = gelu,
             Layout::Postnorm => (block.behind_mixer, block.order) = (gelu, Order::Post),
             Layout::Hawk => {
-                (block.norm, block.dropout_on) = (NormKind::Rms, DropoutOn::Sums);
+                (block.norm, block.dropout_on) = (NormSpec::of(NormKind::Rms), DropoutOn::Sums);
                 block.feed_forward = Some(FeedForward::GatedMlp);
                 block.learnt_skip = false; // the released block has no λ
             }
+        }
+        if let Some(kind) = model.block.norm {
+            block.norm = NormSpec::of(kind);
+        }
+        if let Some(eps) = model.block.eps {
+            block.norm.eps = eps;
         }
         let hawk = model.layout == Layout::Hawk;
         let unnormed = [Layout::Prenorm, Layout::Postnorm, Layout::Hawk];

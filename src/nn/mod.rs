@@ -6,9 +6,10 @@ mod params;
 mod positions;
 
 pub use cx::{Cx, Rows};
-pub use params::{Init, InitialValues, Params, Scheme, GPT_STD};
+pub use params::{GivenValues, Init, InitialValues, Params, Scheme, GPT_STD};
 pub use positions::sinusoids;
 
+pub use crate::config::{Activation, NormKind};
 pub use crate::ops::{linear, linears};
 
 use crate::ops::{self, Dropout};
@@ -42,16 +43,20 @@ pub fn project(x: &Tensor, all: &[Map], queried: &[Map], cx: &Cx) -> Result<Proj
     Ok(Projected { all, queried, selected })
 }
 
-/// Constant added to the variance in a layer norm.
-const EPS: f64 = 1e-5;
+/// Kind of a norm over the last axis, and its ε.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NormSpec {
+    /// Kind.
+    pub kind: NormKind,
+    /// Constant added to the variance or mean square.
+    pub eps: f64,
+}
 
-/// Kinds of norms over the last axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NormKind {
-    /// Layer norm: mean 0 and variance 1, then a learned weight and bias per channel.
-    Layer,
-    /// RMS norm: mean square 1, then a learned weight per channel.
-    Rms,
+impl NormSpec {
+    /// Norm of `kind` with the ε of the released models: 1e-5 in a layer norm, 0 in Hawk's RMS norm.
+    pub fn of(kind: NormKind) -> Self {
+        Self { kind, eps: if kind == NormKind::Layer { 1e-5 } else { 0.0 } }
+    }
 }
 
 /// Norm with its parameters.
@@ -59,25 +64,36 @@ pub struct Norm {
     weight: Tensor,
     /// Bias of a layer norm; `None` for an RMS norm.
     bias: Option<Tensor>,
+    eps: f64,
 }
 
 impl Norm {
     /// Creates a norm of width `d` under `params`, with weight 1 and bias 0.
-    pub fn new(kind: NormKind, d: usize, params: &Params) -> Result<Self> {
+    pub fn new(spec: NormSpec, d: usize, params: &Params) -> Result<Self> {
         let bias = || params.get("bias", d, Init::Constant(0.0));
+        let weight = |initial| params.get("weight", d, Init::Constant(initial));
         Ok(Self {
-            weight: params.get("weight", d, Init::Constant(1.0))?,
-            bias: (kind == NormKind::Layer).then(bias).transpose()?,
+            weight: match spec.kind {
+                NormKind::Layer | NormKind::Rms => weight(1.0)?,
+                NormKind::RmsOffset => (weight(0.0)? + 1.0)?,
+            },
+            bias: (spec.kind == NormKind::Layer).then(bias).transpose()?,
+            eps: spec.eps,
         })
+    }
+
+    /// Weight of each channel, `(d)`.
+    pub fn weight(&self) -> &Tensor {
+        &self.weight
     }
 
     /// Returns x + y and the norm of that sum, for the two ends of a residual connection.
     pub fn add(&self, x: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
         match &self.bias {
-            Some(bias) => ops::add_layer_norm(x, y, &self.weight, bias, EPS),
+            Some(bias) => ops::add_layer_norm(x, y, &self.weight, bias, self.eps),
             None => {
                 let sum = (x + y)?;
-                let normed = ops::rms_norm(&sum, &self.weight)?;
+                let normed = ops::rms_norm(&sum, &self.weight, self.eps)?;
                 Ok((sum, normed))
             }
         }
@@ -86,34 +102,59 @@ impl Norm {
     /// Normalises the last axis.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         match &self.bias {
-            Some(bias) => ops::layer_norm(x, &self.weight, bias, EPS),
-            None => ops::rms_norm(x, &self.weight),
+            Some(bias) => ops::layer_norm(x, &self.weight, bias, self.eps),
+            None => ops::rms_norm(x, &self.weight, self.eps),
         }
     }
 }
 
-/// Two linear maps around a GELU: `w2 gelu(w1 x + b1) + b2`.
+/// Two linear maps around an activation: `w2 f(w1 x + b1) + b2`.
 pub struct Mlp {
     w1: Tensor,
-    b1: Tensor,
     w2: Tensor,
-    b2: Tensor,
+    /// b1 and b2, if there are any.
+    biases: Option<[Tensor; 2]>,
+    activation: Activation,
+}
+
+/// `activation` of every element of x.
+fn activate(x: &Tensor, activation: Activation) -> Result<Tensor> {
+    match activation {
+        Activation::Gelu => ops::gelu(x),
+        Activation::GeluTanh => ops::gelu_tanh(x),
+        Activation::Silu => ops::silu(x),
+    }
 }
 
 impl Mlp {
     /// Creates an MLP from width `d` to `hidden` and back. `stds` are the standard deviations of the two initial
     /// weights under [`Scheme::Gpt`].
-    pub fn new([d, hidden]: [usize; 2], stds: [f64; 2], params: &Params) -> Result<Self> {
+    pub fn new(
+        [d, hidden]: [usize; 2],
+        stds: [f64; 2],
+        (activation, biases): (Activation, bool),
+        params: &Params,
+    ) -> Result<Self> {
+        let both = || -> Result<[Tensor; 2]> { Ok([params.bias("b1", hidden, d)?, params.bias("b2", d, hidden)?]) };
         Ok(Self {
             w1: params.weight("w1", (hidden, d), stds[0])?,
-            b1: params.bias("b1", hidden, d)?,
             w2: params.weight("w2", (d, hidden), stds[1])?,
-            b2: params.bias("b2", d, hidden)?,
+            biases: biases.then(both).transpose()?,
+            activation,
         })
     }
 
     /// Output `(.., d)` for x `(.., d)`, with dropout on the hidden layer and on the result.
     pub fn forward(&self, x: &Tensor, dropout: [Option<Dropout>; 2]) -> Result<Tensor> {
-        ops::mlp(x, [&self.w1, &self.b1], [&self.w2, &self.b2], dropout)
+        if let (Activation::Gelu, Some([b1, b2])) = (self.activation, &self.biases) {
+            return ops::mlp(x, [&self.w1, b1], [&self.w2, b2], dropout);
+        }
+        let dropped = |x: Tensor, mask: Option<Dropout>| match mask {
+            Some(mask) => ops::dropout(&x, mask),
+            None => Ok(x),
+        };
+        let [b1, b2] = self.biases.as_ref().map_or([None, None], |[b1, b2]| [Some(b1), Some(b2)]);
+        let hidden = dropped(activate(&linear(x, &self.w1, b1)?, self.activation)?, dropout[0])?;
+        dropped(linear(&hidden, &self.w2, b2)?, dropout[1])
     }
 }

@@ -103,13 +103,25 @@ pub struct InitialValues {
     pub origin: &'static str,
 }
 
+/// Values by name.
+pub trait GivenValues {
+    /// Value called `name`; `None` if there is none. Fails if it cannot be read.
+    fn value(&self, name: &str) -> Result<Option<Tensor>>;
+}
+
+impl GivenValues for HashMap<String, Tensor> {
+    fn value(&self, name: &str) -> Result<Option<Tensor>> {
+        Ok(self.get(name).cloned())
+    }
+}
+
 /// Source of the values of a parameter when it is first requested.
 enum ValueSource {
     /// Random values, drawn for each parameter from a stream of its own name, so that adding a parameter does not
     /// change the others.
     Seed(u64),
     /// Values given by name; a request for any other name is an error.
-    Given(HashMap<String, Tensor>),
+    Given(Box<dyn GivenValues>),
     /// No values: a parameter is a single zero, broadcast to its shape.
     Nowhere,
 }
@@ -147,9 +159,9 @@ impl Params {
         Self::new(ValueSource::Seed(seed), dtype, device)
     }
 
-    /// Parameters with the given values, converted to `dtype`.
-    pub fn given(values: HashMap<String, Tensor>, dtype: DType, device: &Device) -> Self {
-        Self::new(ValueSource::Given(values), dtype, device)
+    /// Parameters with the given values, converted to `dtype`. Each is read when it is first requested.
+    pub fn given(values: impl GivenValues + 'static, dtype: DType, device: &Device) -> Self {
+        Self::new(ValueSource::Given(Box::new(values)), dtype, device)
     }
 
     /// Parameters that take no memory, used to count those of a model of any size. Their values are meaningless, and
@@ -291,7 +303,7 @@ impl Params {
         if !self.has_values() {
             return Tensor::zeros((), *dtype, device)?.broadcast_as(shape);
         }
-        let value = match self.given_constant(name) {
+        let value = match self.given_constant(name)? {
             Some(value) if value.shape() == &shape => value.to_device(device)?,
             Some(value) => bail!("constant {name} has shape {:?}, but {shape:?} was requested", value.shape()),
             None => {
@@ -314,10 +326,10 @@ impl Params {
     }
 
     /// Value of [`Self::constant`] among given values.
-    pub fn given_constant(&self, name: &str) -> Option<&Tensor> {
+    pub fn given_constant(&self, name: &str) -> Result<Option<Tensor>> {
         match &self.shared.source {
-            ValueSource::Given(values) => values.get(&format!("const.{}{name}", self.prefix)),
-            ValueSource::Nowhere | ValueSource::Seed(_) => None,
+            ValueSource::Given(values) => values.value(&format!("const.{}{name}", self.prefix)),
+            ValueSource::Nowhere | ValueSource::Seed(_) => Ok(None),
         }
     }
 
@@ -338,7 +350,7 @@ impl Params {
                 let rng = Rng::new(*seed, &format!("init/{name}"), 0);
                 Tensor::from_vec(init.values(shape.elem_count(), rng), shape, device)?
             }
-            ValueSource::Given(values) => match values.get(name) {
+            ValueSource::Given(values) => match values.value(name)? {
                 Some(value) => value.to_device(device)?,
                 None => bail!("no value was given for parameter {name} of shape {shape:?}"),
             },
@@ -354,6 +366,11 @@ impl Params {
     pub fn vars(&self) -> Vec<(String, Var)> {
         let vars = self.shared.vars.borrow();
         vars.iter().map(|(n, v)| (n.clone(), v.clone())).collect()
+    }
+
+    /// Number of elements of each parameter created so far, by name.
+    pub fn sizes(&self) -> BTreeMap<String, usize> {
+        self.shared.sizes.borrow().clone()
     }
 
     /// Number of elements of all parameters created so far.

@@ -174,6 +174,8 @@ fn flag(setting: &'static Setting) -> Arg {
             let parser = |text: &str| setting.parse(text).map(|count| count.as_u64().unwrap_or_default());
             arg.allow_negative_numbers(true).value_parser(parser)
         }
+        // One value, whose parts are separated by commas.
+        ValueKind::Block => arg.action(ArgAction::Append).value_parser(|text: &str| item(setting, text)),
         // Items may contain commas.
         ValueKind::Layers => arg.action(ArgAction::Append).value_parser(|text: &str| {
             let parsed = hybrids(text).into_iter().try_for_each(|one| setting.parse(&one).map(drop));

@@ -2,8 +2,8 @@
 
 use super::draft::Origin;
 use crate::config::{
-    Decay, Dual, HeadKind, Hybrid, InitScheme, InputMap, Layout, Loss, MapInit, Pool, PositionEmbedding, Precision,
-    Protocol, Rotary, Schedule, Setting, StateMixer,
+    BlockConfig, Decay, Dual, HeadKind, Hybrid, InitScheme, InputMap, Layout, Loss, MapInit, Pool, PositionEmbedding,
+    Precision, Protocol, Rotary, Schedule, Setting, StateMixer,
 };
 use crate::tasks::wikitext::Tokenizer;
 use serde::de::DeserializeOwned;
@@ -67,7 +67,7 @@ macro_rules! settings {
 }
 
 settings! {
-    attn_dropout: f64, batch_size: usize, beta1: f64, beta2: f64, bidirectional: bool, clip: ClipNorm,
+    attn_dropout: f64, batch_size: usize, beta1: f64, beta2: f64, bidirectional: bool, block: BlockConfig, clip: ClipNorm,
     contour_length: usize, copy_tokens: usize, corpus: String, d: usize, data: String, data_seed: u64,
     dataset: String, decay: Decay, dropout: f64, dual: Dual, embed_dropout: f64, eos_between_articles: bool,
     epochs: usize, eps: f64, expand: f64, fresh_examples: bool, head: HeadKind, heads: usize, hybrid: Hybrid, init: InitScheme, input: InputMap,

@@ -45,8 +45,9 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     let mut config = config(draft, task.config(), &options)?;
     if let Some((entry, hybrid)) = hybrid {
         let layers = config.model.n_layers;
-        if layers <= hybrid.offset {
-            refuse!(flag "--hybrid" = hybrid, "its first layer is number {} from 0, and --layers is {layers}; give --layers {} or more", hybrid.offset, hybrid.offset + 1);
+        let needed = hybrid.needs_layer();
+        if layers <= needed {
+            refuse!(flag "--hybrid" = hybrid, "it names layer {needed}, counted from 0, and --layers is {layers}; give --layers {} or more", needed + 1);
         }
         if !(draft.entry.expands || entry.expands) {
             config.model.d_state = 1;
@@ -219,6 +220,7 @@ fn leave_out(draft: &mut Draft) -> Option<usize> {
     set.map_init.record(set.map_init.get().filter(|init| has_rule && *init == MapInit::Authors));
     set.short_conv.record(set.short_conv.get().filter(|precedes| *precedes));
     set.state_norm.record(set.state_norm.get().filter(|follows| *follows));
+    set.block.record(set.block.get().filter(|block| !block.is_default()));
     // Language models always state it.
     let says_decay = draft.task.objective.is_language_model();
     set.decay.record(set.decay.get().filter(|decay| says_decay || *decay != Decay::All));

@@ -49,6 +49,7 @@ columns! {
     COPY_TOKENS "copy_tokens", KEY_TOKENS "key_tokens", OVERWRITES "overwrites", PASSES "passes",
     POSITION_EMBEDDING "position_embedding", BIDIRECTIONAL "bidirectional", SOURCE_DIGEST "source_digest",
     SHORT_CONV "short_conv", MAP_INIT "map_init", STATE_NORM "state_norm", FRESH_EXAMPLES "fresh_examples",
+    BLOCK "block",
     // End of the run.
     STATUS "status", OUTCOME "outcome", REASON "reason", CAUSE "cause",
     // Metrics.

@@ -97,6 +97,28 @@ fn token_by_token_equals_the_whole_sequence() {
     });
 }
 
+/// Tokens read at once leave the state and give the outputs of steps, before and behind.
+#[test]
+fn tokens_read_at_once_are_steps() {
+    for_each(|case, batch, seq_len| {
+        let (x, mixer) = (case.input(batch, seq_len), case.build().0);
+        let Some((stepped, _)) = stepped(case, &x) else {
+            return;
+        };
+        let recurrent = mixer.recurrent().unwrap();
+        for len in [1, seq_len / 2, seq_len].into_iter().filter(|len| *len > 0) {
+            let (y, mut state) = recurrent.read(&x.narrow(1, 0, len).unwrap().contiguous().unwrap()).unwrap();
+            let step = |i: usize| {
+                let x_t = x.narrow(1, i, 1).unwrap().squeeze(1).unwrap();
+                recurrent.step(&x_t, i, &mut state).unwrap().unsqueeze(1).unwrap()
+            };
+            let ys: Vec<Tensor> = std::iter::once(y).chain((len..seq_len).map(step)).collect();
+            let apart = distance(&Tensor::cat(&ys, 1).unwrap(), &stepped);
+            assert!(apart <= 1e-10, "{case}, {len} of {seq_len} tokens at once: {apart:e}");
+        }
+    });
+}
+
 #[test]
 fn the_state_size_is_what_decoding_keeps() {
     for_each(|case, batch, seq_len| {

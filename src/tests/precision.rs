@@ -30,8 +30,8 @@ fn largest(x: &[f64]) -> f64 {
 /// Outputs and gradients that are further from f64 than the golden files allow.
 fn too_far(case: &Case, seq_len: usize) -> Vec<String> {
     let (_, params) = case.build();
-    let given = params.vars().into_iter().map(|(n, v)| (n, v.as_tensor().clone())).collect();
-    let single = Params::given(given, DType::F32, &Device::Cpu);
+    let given = params.vars().into_iter().map(|(n, v)| (n, v.as_tensor().clone()));
+    let single = Params::given(given.collect::<HashMap<_, _>>(), DType::F32, &Device::Cpu);
     // Both start from the numbers that f32 holds.
     let rounded = |t: &Tensor| t.to_dtype(DType::F32).unwrap().to_dtype(DType::F64).unwrap();
     for (_, var) in params.vars() {

@@ -4,13 +4,14 @@ use crate::world::{flat, normal, Case};
 use candle_core::{DType, Device, Tensor, Var};
 use dsf::config::Rotary;
 use dsf::nn::{Cx, Params};
+use std::collections::HashMap;
 
 /// Output and gradients, by name, for an input `scale` times as large as usual.
 fn numbers(case: &Case, dtype: DType, scale: f64, seq_len: usize) -> Vec<(String, Vec<f64>)> {
     let (_, params) = case.build();
     let given = params.vars().into_iter();
     let given = given.map(|(name, var)| (name, var.as_tensor().clone()));
-    let params = Params::given(given.collect(), dtype, &Device::Cpu);
+    let params = Params::given(given.collect::<HashMap<_, _>>(), dtype, &Device::Cpu);
     let of = |x: Tensor| x.to_dtype(dtype).unwrap();
     let u = Var::from_tensor(&of((case.input(2, seq_len) * scale).unwrap())).unwrap();
     let y = case.mixer(&params).forward(&u, &Cx::eval()).unwrap();

@@ -2,8 +2,8 @@
 
 use candle_core::{DType, Device, Shape, Tensor};
 use dsf::config::{
-    InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, PositionEmbedding, Protocol, Rotary, RunConfig,
-    StateMixer,
+    BlockConfig, InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, PositionEmbedding, Protocol, Rotary,
+    RunConfig, StateMixer,
 };
 use dsf::mixers::{find, Entry, Mixer, StateNormPlace, MIXERS};
 use dsf::nn::Params;
@@ -157,6 +157,7 @@ impl Case {
             embed_dropout: 0.0,
             attn_dropout: 0.0,
             expand: None,
+            block: BlockConfig::default(),
             hybrid: None,
             classifier: None,
             language: None,
@@ -221,6 +222,7 @@ pub fn pythia(entry: &Entry, variant: &str, rotary: Rotary) -> ModelConfig {
         embed_dropout: 0.0,
         attn_dropout: 0.0,
         expand: None,
+        block: BlockConfig::default(),
         hybrid: None,
         classifier: None,
         language: Some(LanguageConfig {

@@ -1,8 +1,8 @@
 //! Small valid values for the tests of this module and of those that use it.
 
 use crate::config::{
-    AdamConfig, Decay, InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, PositionEmbedding, Precision,
-    Protocol, Rotary, RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
+    AdamConfig, BlockConfig, Decay, InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, PositionEmbedding,
+    Precision, Protocol, Rotary, RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
 };
 use crate::store::{Cause, Column, Metrics, Outcome, Provenance, Record, RunResult, RunStatus};
 use crate::tasks::mqar::MqarConfig;
@@ -48,6 +48,7 @@ pub(crate) fn config() -> RunConfig {
             embed_dropout: 0.1,
             attn_dropout: 0.1,
             expand: None,
+            block: BlockConfig::default(),
             hybrid: None,
             classifier: None,
             language: None,

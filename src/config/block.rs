@@ -1,0 +1,214 @@
+//! Parts of a language model in which it differs from the released ones of its layout.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// Parts of the blocks, and of the ends, of a language model; `None` and `false` stand for the value of the layout. The
+/// text form is `NAME=VALUE,..` with the names of [`Self::NAMES`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct BlockConfig {
+    /// Kind of the norms before the mixer and before the feed-forward half, and of the final norm.
+    pub norm: Option<NormKind>,
+    /// ε of these norms.
+    pub eps: Option<f64>,
+    /// Activation of the feed-forward half; GELU by default.
+    pub activation: Option<Activation>,
+    /// Whether the maps of the feed-forward half have biases; an `mlp` has them by default, a `gated-mlp` has none.
+    pub bias: Option<bool>,
+    /// Whether head and embedding share one table.
+    pub tie: bool,
+    /// Factor of the embeddings.
+    pub embed_scale: Option<f64>,
+    /// Whether a norm follows the embeddings.
+    pub embed_norm: bool,
+    /// Bound of the logits: c tanh(x/c).
+    pub logit_cap: Option<f64>,
+    /// Base of the wavelengths of rotary positions; 10,000 by default.
+    pub rotary_base: Option<f64>,
+    /// Number of blocks after which `transformers` halves the residual stream of RWKV-4. It cancels but for ε.
+    pub rescale_every: Option<usize>,
+}
+
+/// Kinds of norms over the last axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// Layer norm: mean 0 and variance 1, then a learned weight and bias per channel.
+    Layer,
+    /// RMS norm: mean square 1, then a learned weight per channel.
+    Rms,
+    /// RMS norm whose weights are 1 + w (Gemma).
+    RmsOffset,
+}
+
+/// Activations of a feed-forward half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// x Φ(x), with the normal distribution Φ.
+    Gelu,
+    /// GELU approximated by tanh.
+    GeluTanh,
+    /// x σ(x).
+    Silu,
+}
+
+/// Names of the values of a setting.
+macro_rules! names {
+    ($type:ty, $($value:ident $name:literal),*) => {
+        impl $type {
+            fn name(self) -> &'static str {
+                match self { $(Self::$value => $name),* }
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($name => Ok(Self::$value),)*
+                    _ => Err(format!("is not one of {}", [$($name),*].join(", "))),
+                }
+            }
+        }
+    };
+}
+
+names!(NormKind, Layer "layer", Rms "rms", RmsOffset "rms-offset");
+names!(Activation, Gelu "gelu", GeluTanh "gelu-tanh", Silu "silu");
+
+impl BlockConfig {
+    /// Names of the text form.
+    pub const NAMES: [&'static str; 10] = [
+        "norm",
+        "eps",
+        "activation",
+        "bias",
+        "tie",
+        "embed-scale",
+        "embed-norm",
+        "logit-cap",
+        "rotary-base",
+        "rescale-every",
+    ];
+
+    /// Whether every part is that of the layout, so that configs leave it out.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Parts that are set, by name.
+    fn parts(&self) -> Vec<(&'static str, String)> {
+        let flag = |set: bool| set.then(|| true.to_string());
+        let real = |x: Option<f64>| x.map(|x| x.to_string());
+        let values = [
+            self.norm.map(|norm| norm.name().to_owned()),
+            real(self.eps),
+            self.activation.map(|activation| activation.name().to_owned()),
+            self.bias.map(|bias| bias.to_string()),
+            flag(self.tie),
+            real(self.embed_scale),
+            flag(self.embed_norm),
+            real(self.logit_cap),
+            real(self.rotary_base),
+            self.rescale_every.map(|every| every.to_string()),
+        ];
+        Self::NAMES.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+}
+
+impl fmt::Display for BlockConfig {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let parts: Vec<String> = self.parts().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        f.write_str(&parts.join(","))
+    }
+}
+
+impl FromStr for BlockConfig {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = BTreeMap::new();
+        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+            let known = pair.split_once('=').filter(|(name, _)| Self::NAMES.contains(name));
+            let Some((name, value)) = known else {
+                return Err(format!("`{pair}` is not NAME=VALUE with a NAME of {}", Self::NAMES.join(", ")));
+            };
+            if parts.insert(name, value).is_some() {
+                return Err(format!("`{name}` is given twice"));
+            }
+        }
+        Ok(Self {
+            norm: read(&parts, "norm")?,
+            eps: positive(&parts, "eps", true)?,
+            activation: read(&parts, "activation")?,
+            bias: truth(&parts, "bias")?,
+            tie: truth(&parts, "tie")?.unwrap_or(false),
+            embed_scale: positive(&parts, "embed-scale", false)?,
+            embed_norm: truth(&parts, "embed-norm")?.unwrap_or(false),
+            logit_cap: positive(&parts, "logit-cap", false)?,
+            rotary_base: positive(&parts, "rotary-base", false)?,
+            rescale_every: positive(&parts, "rescale-every", false)?.map(|every| every as usize),
+        })
+    }
+}
+
+fn read<T: FromStr<Err = String>>(parts: &BTreeMap<&str, &str>, name: &str) -> Result<Option<T>, String> {
+    let value = parts.get(name).map(|value| value.parse().map_err(|why| format!("{name}={value} {why}")));
+    value.transpose()
+}
+
+fn truth(parts: &BTreeMap<&str, &str>, name: &str) -> Result<Option<bool>, String> {
+    let value = parts.get(name).map(|value| value.parse().map_err(|_| format!("{name}={value} is not true or false")));
+    value.transpose()
+}
+
+/// Number above 0, or of 0 or more if `zero` is true.
+fn positive(parts: &BTreeMap<&str, &str>, name: &str, zero: bool) -> Result<Option<f64>, String> {
+    let Some(text) = parts.get(name) else {
+        return Ok(None);
+    };
+    let value = text.parse::<f64>().ok().filter(|x| x.is_finite() && (*x > 0.0 || zero && *x == 0.0));
+    let wanted = if zero { "a number of 0 or more" } else { "a number above 0" };
+    value.map(Some).ok_or_else(|| format!("{name}={text} is not {wanted}"))
+}
+
+impl TryFrom<String> for BlockConfig {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<BlockConfig> for String {
+    fn from(block: BlockConfig) -> Self {
+        block.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_form_is_read_back() {
+        let text = "norm=rms-offset,eps=0.000001,activation=gelu-tanh,bias=true,tie=true,embed-scale=5.65625,\
+                    embed-norm=true,logit-cap=30,rotary-base=500000,rescale-every=6";
+        let block: BlockConfig = text.parse().unwrap();
+        assert_eq!(block.to_string(), text);
+        assert_eq!(block.parts().len(), BlockConfig::NAMES.len());
+        assert!("".parse::<BlockConfig>().unwrap().is_default());
+    }
+
+    #[test]
+    fn a_misspelt_part_is_named() {
+        for text in ["norm", "norm=batch", "size=3", "eps=-1", "bias=maybe", "logit-cap=0", "tie=true,tie=true"] {
+            let error = text.parse::<BlockConfig>().unwrap_err();
+            let name = text.split(['=', ',']).next().unwrap();
+            assert!(error.contains(name), "{text}: {error}");
+        }
+    }
+}
