@@ -29,10 +29,7 @@ pub(super) fn export(path: &Path, config: &RunConfig, trainer: &Trainer, data: &
         }
         Splits::NextToken(splits) => sequences(&batches, splits.train.seq_len(), |i| {
             let ids = splits.train.window(i).iter();
-            (
-                ids.clone().take(splits.train.seq_len()).map(|&id| id.into()).collect(),
-                ids.skip(1).map(|&id| id.into()).collect(),
-            )
+            (ids.clone().take(splits.train.seq_len()).collect(), ids.skip(1).map(i64::from).collect())
         })?,
         Splits::Pooled(splits) => classified(&splits.train, &batches)?,
     };

@@ -22,7 +22,7 @@ pub use documents::Documents;
 pub use slices::{Slice, Slices};
 pub use sources::{Sources, DIGEST};
 pub use splits::{Batch, Dataset, Splits, TrainValTest, IGNORED};
-pub use text::{Ids, TextSize, TokenizedText};
+pub use text::{IdSlice, IdWidth, Ids, TextSize, TokenizedText};
 
 use crate::config::{RunConfig, TaskConfig, FORMAT};
 use crate::error::{unknown_value, Error, Result};

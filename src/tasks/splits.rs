@@ -1,7 +1,7 @@
 //! Splits of a task in host memory, in one form for each objective.
 
 use super::documents::Documents;
-use super::text::{Ids, TextSize, TokenizedText};
+use super::text::{IdWidth, Ids, TextSize, TokenizedText};
 use super::{fingerprint, ExampleSizes, Objective};
 use crate::ops::rng::Rng;
 use rayon::prelude::*;
@@ -156,7 +156,8 @@ impl Splits {
                 let window = sizes.seq_len;
                 let text = |windows: usize| {
                     let ids = 0..windows * window + 1;
-                    let ids = Ids::Held(ids.map(|i| (mixed(i) % sizes.vocab_size) as u16).collect());
+                    let ids = ids.map(|i| (mixed(i) % sizes.vocab_size) as u32);
+                    let ids = Ids::held(ids, IdWidth::of(sizes.vocab_size));
                     TokenizedText::new(ids, TextSize::default(), window, None)
                 };
                 Self::NextToken([examples, 1, 1].map(text).into())

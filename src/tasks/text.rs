@@ -3,6 +3,7 @@
 use super::sha256;
 use memmap2::Mmap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Sizes of a text before tokenization. Words and bytes make perplexities of different tokenizers comparable.
@@ -29,13 +30,125 @@ impl TextSize {
     }
 }
 
-/// Token ids of two bytes each.
+/// Size of an id where many are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdWidth {
+    /// Two bytes.
+    Two,
+    /// Four bytes.
+    Four,
+}
+
+impl IdWidth {
+    /// Smallest width for ids below `size`.
+    pub fn of(size: usize) -> Self {
+        if size <= 1 << 16 {
+            Self::Two
+        } else {
+            Self::Four
+        }
+    }
+
+    /// Number of bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Two => 2,
+            Self::Four => 4,
+        }
+    }
+}
+
+/// Token ids, all of one width.
 #[derive(Clone)]
 pub enum Ids {
-    /// Ids in memory.
+    /// Ids of two bytes in memory.
     Held(Arc<[u16]>),
-    /// Ids in a file, little-endian, from this byte on. The offset and the length of the file must be even.
-    Mapped(Arc<Mmap>, usize),
+    /// Ids of four bytes in memory.
+    HeldWide(Arc<[u32]>),
+    /// Ids in a file, little-endian, from this byte on. The offset and the length of the file must be multiples of the
+    /// width.
+    Mapped(Arc<Mmap>, usize, IdWidth),
+}
+
+impl Ids {
+    /// Holds `ids`, which must fit in `width`.
+    pub fn held(ids: impl Iterator<Item = u32>, width: IdWidth) -> Self {
+        match width {
+            IdWidth::Two => Self::Held(ids.map(|id| id as u16).collect()),
+            IdWidth::Four => Self::HeldWide(ids.collect()),
+        }
+    }
+
+    /// All ids.
+    fn all(&self) -> IdSlice<'_> {
+        match self {
+            Self::Held(ids) => IdSlice::Two(ids),
+            Self::HeldWide(ids) => IdSlice::Four(ids),
+            // A map begins at a page boundary, so that the casts are aligned.
+            Self::Mapped(map, start, IdWidth::Two) => IdSlice::Two(bytemuck::cast_slice(&map[*start..])),
+            Self::Mapped(map, start, IdWidth::Four) => IdSlice::Four(bytemuck::cast_slice(&map[*start..])),
+        }
+    }
+}
+
+/// Borrowed part of a tokenized text. Like a slice, it panics past the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdSlice<'a> {
+    /// Ids of two bytes.
+    Two(&'a [u16]),
+    /// Ids of four bytes.
+    Four(&'a [u32]),
+}
+
+impl<'a> IdSlice<'a> {
+    /// Number of ids.
+    pub fn len(self) -> usize {
+        match self {
+            Self::Two(ids) => ids.len(),
+            Self::Four(ids) => ids.len(),
+        }
+    }
+
+    /// Whether there are no ids.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The id at index `i`.
+    pub fn at(self, i: usize) -> u32 {
+        match self {
+            Self::Two(ids) => ids[i].into(),
+            Self::Four(ids) => ids[i],
+        }
+    }
+
+    /// The ids at the indices `range`.
+    pub fn slice(self, range: Range<usize>) -> Self {
+        match self {
+            Self::Two(ids) => Self::Two(&ids[range]),
+            Self::Four(ids) => Self::Four(&ids[range]),
+        }
+    }
+
+    /// All ids, one by one.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = u32> + Clone + 'a {
+        (0..self.len()).map(move |i| self.at(i))
+    }
+
+    /// A copy that is held, of the same width.
+    pub fn to_held(self) -> Ids {
+        match self {
+            Self::Two(ids) => Ids::Held(ids.into()),
+            Self::Four(ids) => Ids::HeldWide(ids.into()),
+        }
+    }
+
+    fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Two(ids) => bytemuck::cast_slice(ids),
+            Self::Four(ids) => bytemuck::cast_slice(ids),
+        }
+    }
 }
 
 /// One split of a corpus.
@@ -64,7 +177,7 @@ impl TokenizedText {
 
     /// SHA-256 over all ids as they lie in memory, in hexadecimal digits.
     pub fn digest(&self) -> String {
-        self.digest.clone().unwrap_or_else(|| sha256(bytemuck::cast_slice(self.ids())))
+        self.digest.clone().unwrap_or_else(|| sha256(self.ids().bytes()))
     }
 
     /// Number of windows. The last target of a window is the first input of the next; the remainder of the text belongs
@@ -86,17 +199,14 @@ impl TokenizedText {
 
     /// L + 1 ids of window `i`: all but the last are inputs, all but the first are targets. Like a slice, it panics
     /// past the end.
-    pub fn window(&self, i: usize) -> &[u16] {
-        &self.ids()[i * self.seq_len..][..self.seq_len + 1]
+    pub fn window(&self, i: usize) -> IdSlice<'_> {
+        let start = i * self.seq_len;
+        self.ids().slice(start..start + self.seq_len + 1)
     }
 
     /// All ids of the text, including those beyond the limit on windows.
-    pub fn ids(&self) -> &[u16] {
-        match &self.ids {
-            Ids::Held(ids) => ids,
-            // A map begins at a page boundary, so that the cast of an even offset is aligned.
-            Ids::Mapped(map, start) => bytemuck::cast_slice(&map[*start..]),
-        }
+    pub fn ids(&self) -> IdSlice<'_> {
+        self.ids.all()
     }
 
     /// Sizes of the whole text before tokenization.
@@ -110,10 +220,8 @@ compile_error!("token files are read as they lie in memory, which must be little
 
 impl fmt::Debug for Ids {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Held(ids) => write!(f, "{} ids", ids.len()),
-            Self::Mapped(map, start) => write!(f, "{} ids in a file", (map.len() - start) / 2),
-        }
+        let place = if matches!(self, Self::Mapped(..)) { " in a file" } else { "" };
+        write!(f, "{} ids{place}", self.all().len())
     }
 }
 
@@ -126,8 +234,8 @@ mod tests {
         let ids: Vec<u16> = (0..12).collect();
         let text = TokenizedText::new(Ids::Held(ids.into()), TextSize::default(), 4, None);
         assert_eq!(text.windows(), 2);
-        assert_eq!(text.window(0), [0, 1, 2, 3, 4]);
-        assert_eq!(text.window(1), [4, 5, 6, 7, 8]);
+        assert_eq!(text.window(0), IdSlice::Two(&[0, 1, 2, 3, 4]));
+        assert_eq!(text.window(1), IdSlice::Two(&[4, 5, 6, 7, 8]));
         let limited = TokenizedText { most: 1, ..text };
         assert_eq!(limited.windows(), 1);
     }

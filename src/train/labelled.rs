@@ -3,7 +3,7 @@
 use crate::model::LanguageModel;
 use crate::nn::{Cx, Rows};
 use crate::ops::Classified;
-use crate::tasks::{Batch, Dataset};
+use crate::tasks::{Batch, Dataset, IdSlice};
 use candle_core::{Device, Result, Tensor};
 
 /// Batch on the device, with the rows that carry a label.
@@ -31,12 +31,10 @@ impl Labelled {
 
     /// Uploads `pieces` of a text, all of one length. All ids but the last are inputs; the last `scored` ids are the
     /// labels of the positions before them.
-    pub(super) fn shifted(pieces: &[&[u16]], scored: usize, device: &Device) -> Result<Self> {
+    pub(super) fn shifted(pieces: &[IdSlice], scored: usize, device: &Device) -> Result<Self> {
         let (count, inputs) = (pieces.len(), pieces.first().map_or(1, |ids| ids.len()) - 1);
-        let cut = |from: usize, to: usize| -> Vec<u32> {
-            let ids = pieces.iter().flat_map(|ids| &ids[from..to]);
-            ids.map(|&id| u32::from(id)).collect()
-        };
+        let cut =
+            |from: usize, to: usize| -> Vec<u32> { pieces.iter().flat_map(|ids| ids.slice(from..to).iter()).collect() };
         let unscored = inputs - scored;
         let rows = || -> Result<Rows> {
             let positions = Tensor::arange(unscored as u32, inputs as u32, device)?;

@@ -67,7 +67,7 @@ fn corpus(name: &str) -> Result<Corpus> {
 }
 
 /// Delay before the first retry of a broken download.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(in crate::cli) const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) fn main(arguments: FetchArguments, global: &Global) -> Result<u8> {
     let datasets = wanted(&arguments)?;
@@ -142,18 +142,28 @@ fn to_request(arguments: FetchArguments, datasets: Vec<FetchedDataset>) -> Resul
         }
     }
     let files = arguments.task.files.expect("only tasks with files are offered");
-    let endpoint = variable("HF_ENDPOINT").unwrap_or("https://huggingface.co".to_owned());
-    let endpoint = address("HF_ENDPOINT", endpoint)?;
     Ok(FetchRequest {
         root: arguments.data_dir.map_or_else(files.root, Ok)?,
         cifar,
         lra,
-        hub: Hub { endpoint: endpoint.trim_end_matches('/').to_owned(), token: token()?, cache: cache::hub()? },
-        offline: arguments.offline || set("DSF_OFFLINE") || set("HF_HUB_OFFLINE"),
+        hub: hub()?,
+        offline: arguments.offline || offline(),
         force: arguments.force,
         delete_archive: arguments.delete_archive,
         datasets,
     })
+}
+
+/// Returns the hub that the environment names.
+pub(in crate::cli) fn hub() -> Result<Hub> {
+    let endpoint = variable("HF_ENDPOINT").unwrap_or("https://huggingface.co".to_owned());
+    let endpoint = address("HF_ENDPOINT", endpoint)?;
+    Ok(Hub { endpoint: endpoint.trim_end_matches('/').to_owned(), token: token()?, cache: cache::hub()? })
+}
+
+/// Whether the environment forbids downloads.
+pub(in crate::cli) fn offline() -> bool {
+    set("DSF_OFFLINE") || set("HF_HUB_OFFLINE")
 }
 
 /// Returns the single archive that contains `datasets`.

@@ -1,6 +1,6 @@
 //! `dsf data`: data of the tasks.
 
-mod fetch;
+pub(super) mod fetch;
 mod generate;
 mod tokens;
 

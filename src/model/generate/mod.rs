@@ -16,7 +16,7 @@ pub struct Continuation<'a> {
     choice: SamplingRule,
     /// Number of ids that may be generated. The head may have more rows than the tokenizer has tokens.
     tokens: usize,
-    written: Vec<u16>,
+    written: Vec<u32>,
     /// Number of ids at the end of `written` that the model has not read yet.
     unread: usize,
     form: DecodingForm,
@@ -50,7 +50,7 @@ impl<'a> Continuation<'a> {
     /// `choice`.
     pub fn begin(
         model: &'a LanguageModel,
-        prompt: &[u16],
+        prompt: &[u32],
         choice: SamplingRule,
         (tokens, window): (usize, usize),
         device: &Device,
@@ -73,18 +73,17 @@ impl<'a> Continuation<'a> {
     }
 
     /// Generates the next token. Fails if a logit is NaN.
-    pub fn next_token(&mut self) -> Result<u16> {
+    pub fn next_token(&mut self) -> Result<u32> {
         self.read()?;
         let known = self.tokens.min(self.logits.len());
-        // The cast is lossless: ids are two bytes, so no tokenizer has more of them.
-        let id = self.choice.pick(&self.logits[..known], self.written.len())? as u16;
+        let id = self.choice.pick(&self.logits[..known], self.written.len())? as u32;
         self.written.push(id);
         self.unread = 1;
         Ok(id)
     }
 
     /// Prompt and generated tokens.
-    pub fn ids(&self) -> &[u16] {
+    pub fn ids(&self) -> &[u32] {
         &self.written
     }
 
@@ -98,16 +97,18 @@ impl<'a> Continuation<'a> {
 
     /// Feeds the model all tokens that it has not read. The last token of a text is never read.
     fn read(&mut self) -> Result<()> {
-        let tensor = |ids: &[u16]| {
-            let ids: Vec<u32> = ids.iter().map(|id| u32::from(*id)).collect();
-            Tensor::new(ids, &self.device)
-        };
+        let tensor = |ids: &[u32]| Tensor::new(ids, &self.device);
         let (written, unread) = (&self.written, std::mem::take(&mut self.unread));
         let mut logits = None;
         match &mut self.form {
             DecodingForm::Recurrent(decoder) => {
-                for id in &written[written.len() - unread..] {
-                    logits = Some(self.model.step(&tensor(&[*id])?, decoder)?);
+                let new = &written[written.len() - unread..];
+                if decoder.read == 0 && unread > 1 {
+                    logits = Some(self.model.read(&tensor(new)?.unsqueeze(0)?, decoder)?);
+                } else {
+                    for id in new {
+                        logits = Some(self.model.step(&tensor(&[*id])?, decoder)?);
+                    }
                 }
             }
             DecodingForm::Window(tokens) if unread > 0 => {

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use serde::Deserialize;
 use serde_json::Value;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Names that special tokens have only if they end a text.
@@ -27,26 +28,53 @@ const NAMES: [&str; 13] = [
 /// File in the folder of a model that declares the token.
 pub(super) const DECLARES: &str = "tokenizer_config.json";
 
-/// Key of the token in that file.
+/// File in the folder of a model that has the token's id, for tokenizers that declare none.
+const GENERATION: &str = "generation_config.json";
+
+/// Key of the token in [`DECLARES`].
 const KEY: &str = "eos_token";
 
-/// Returns the only special token of the tokenizer.json in `content` whose name is in [`NAMES`]. `None` if there are
-/// several: in a chat model, `<|im_end|>` may end a text or an answer.
-pub(super) fn named(content: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct DeclaredTokens {
-        added_tokens: Vec<Added>,
+/// Special tokens of a tokenizer.json.
+pub(super) struct SpecialTokens(Vec<AddedToken>);
+
+#[derive(Deserialize)]
+struct AddedToken {
+    id: u32,
+    content: String,
+    special: bool,
+}
+
+impl SpecialTokens {
+    /// Reads them from `content`; there are none if it is not a tokenizer.json.
+    pub(super) fn read(content: &[u8]) -> Self {
+        #[derive(Deserialize)]
+        struct DeclaredTokens {
+            added_tokens: Vec<AddedToken>,
+        }
+        let file: Option<DeclaredTokens> = serde_json::from_slice(content).ok();
+        let mut all = file.map_or(Vec::new(), |file| file.added_tokens);
+        all.retain(|token| token.special);
+        Self(all)
     }
-    #[derive(Deserialize)]
-    struct Added {
-        content: String,
-        special: bool,
+
+    /// Returns the only one whose name is in [`NAMES`]. `None` if there are several: in a chat model, `<|im_end|>` may
+    /// end a text or an answer.
+    pub(super) fn named(&self) -> Option<String> {
+        let mut known = self.0.iter().filter(|token| NAMES.contains(&token.content.as_str()));
+        let first = known.next()?;
+        known.next().is_none().then(|| first.content.clone())
     }
-    let file: DeclaredTokens = serde_json::from_slice(content).ok()?;
-    let added = file.added_tokens.into_iter();
-    let mut known = added.filter(|token| token.special && NAMES.contains(&token.content.as_str()));
-    let first = known.next()?;
-    known.next().is_none().then_some(first.content)
+
+    /// Returns the one whose id is the `eos_token_id` in [`GENERATION`] beside `tokenizer`, or the first of several
+    /// there. `None` if there is none, or the file is not there or cannot be read: it belongs to the model, which can
+    /// be used without it.
+    pub(super) fn of_generation(&self, tokenizer: &Path) -> Option<String> {
+        let content = fs::read(tokenizer.with_file_name(GENERATION)).ok()?;
+        let all: Value = serde_json::from_slice(&content).ok()?;
+        let id = all.get("eos_token_id")?;
+        let id = id.get(0).unwrap_or(id).as_u64()?;
+        self.0.iter().find(|token| u64::from(token.id) == id).map(|token| token.content.clone())
+    }
 }
 
 /// Returns the end-of-text token that a file beside `tokenizer` declares, and that file. `Some((None, _))` means that

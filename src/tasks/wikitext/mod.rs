@@ -15,7 +15,9 @@ mod vocabulary;
 
 pub use config::{Corpus, Tokenizer, WikitextConfig};
 pub use folders::GPT_NEOX_FOLDER;
-pub use vocabulary::{adopt, known_eos, table_rows, tokenizer_file, TokenizerFile, TokenizerName, Vocabulary};
+pub use vocabulary::{
+    adopt, check_fits, ids_for, known_eos, table_rows, tokenizer_file, TokenizerFile, TokenizerName, Vocabulary,
+};
 
 use super::{
     ExampleSizes, Files, Ids, Objective, Sources, Task, TaskEntry, TextSize, TokenizedText, TrainValTest, Watch,
@@ -252,8 +254,8 @@ fn sources_of(files: &[Vec<PathBuf>; 3]) -> Sources {
 }
 
 /// Fails if the token table has no row for `largest`, the largest id of a split.
-fn check_ids(config: &WikitextConfig, split: usize, largest: u16) -> Result<()> {
-    let (rows, needed) = (config.vocab_size, usize::from(largest) + 1);
+fn check_ids(config: &WikitextConfig, split: usize, largest: u32) -> Result<()> {
+    let (rows, needed) = (config.vocab_size, largest as usize + 1);
     if needed <= rows {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use super::vocabulary::Vocabulary;
 use super::WikitextConfig;
 use crate::error::{refuse, Error, Position, Result};
 use crate::tasks::lines::begins_article;
-use crate::tasks::{lines, parquet, TextSize};
+use crate::tasks::{lines, parquet, IdWidth, TextSize};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -100,7 +100,7 @@ pub(super) fn of(whole: &str) -> impl Iterator<Item = &str> {
 
 /// Ids and counts of one row.
 pub(super) struct EncodedRow {
-    ids: Vec<u16>,
+    ids: Vec<u32>,
     counts: TextSize,
     begins_article: bool,
 }
@@ -109,7 +109,7 @@ pub(super) struct EncodedRow {
 pub(super) struct Encoder {
     pub(super) vocabulary: Vocabulary,
     /// Id before each article, if there is to be one.
-    pub(super) eos: Option<u16>,
+    pub(super) eos: Option<u32>,
 }
 
 impl Encoder {
@@ -148,16 +148,18 @@ impl Encoder {
 /// Writer of ids to `to` with running counts.
 pub(super) struct IdWriter<W: Write> {
     to: W,
+    width: IdWidth,
     hash: Sha256,
     pub(super) tokens: u64,
     pub(super) counts: TextSize,
     pub(super) articles: u64,
-    pub(super) largest: u16,
+    pub(super) largest: u32,
 }
 
 impl<W: Write> IdWriter<W> {
-    pub(super) fn new(to: W) -> Self {
-        Self { to, hash: Sha256::new(), tokens: 0, counts: TextSize::default(), articles: 0, largest: 0 }
+    /// Writer of ids that fit in `width`.
+    pub(super) fn new(to: W, width: IdWidth) -> Self {
+        Self { to, width, hash: Sha256::new(), tokens: 0, counts: TextSize::default(), articles: 0, largest: 0 }
     }
 
     pub(super) fn push(&mut self, row: &EncodedRow) -> io::Result<()> {
@@ -170,8 +172,15 @@ impl<W: Write> IdWriter<W> {
     }
 
     /// Writes ids of a text that is counted elsewhere.
-    pub(super) fn push_ids(&mut self, ids: &[u16]) -> io::Result<()> {
-        let bytes = bytemuck::cast_slice(ids);
+    pub(super) fn push_ids(&mut self, ids: &[u32]) -> io::Result<()> {
+        let narrow: Vec<u16>;
+        let bytes = match self.width {
+            IdWidth::Two => {
+                narrow = ids.iter().map(|id| *id as u16).collect();
+                bytemuck::cast_slice(&narrow)
+            }
+            IdWidth::Four => bytemuck::cast_slice(ids),
+        };
         self.hash.update(bytes);
         self.tokens += ids.len() as u64;
         self.largest = ids.iter().fold(self.largest, |most, id| most.max(*id));

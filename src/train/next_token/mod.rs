@@ -8,7 +8,7 @@ use crate::config::RunConfig;
 use crate::model::{Io, LanguageModel};
 use crate::nn::{Cx, Params};
 use crate::store::{Column, EpochRow, Metrics};
-use crate::tasks::{ExampleSizes, TokenizedText, TrainValTest};
+use crate::tasks::{ExampleSizes, IdSlice, TokenizedText, TrainValTest};
 use candle_core::{Device, Result, Tensor};
 use std::f64::consts::LN_2;
 
@@ -54,7 +54,7 @@ impl<'a> NextToken<'a> {
     }
 
     fn upload(&self, text: &TokenizedText, windows: &[usize]) -> Result<Labelled> {
-        let windows: Vec<&[u16]> = windows.iter().map(|&i| text.window(i)).collect();
+        let windows: Vec<IdSlice> = windows.iter().map(|&i| text.window(i)).collect();
         Labelled::shifted(&windows, text.seq_len(), &self.device)
     }
 

@@ -115,7 +115,7 @@ fn every_epoch_shows_every_window_once_in_an_order_of_its_own() {
 fn by_hand(model: &LanguageModel, text: &TokenizedText) -> LabelMeans {
     let (mut loss, mut right) = (0.0, 0.0);
     for window in 0..text.windows() {
-        let ids: Vec<u32> = text.window(window).iter().map(|&i| u32::from(i)).collect();
+        let ids: Vec<u32> = text.window(window).iter().collect();
         let inputs = Tensor::from_slice(&ids[..16], (1, 16), &Device::Cpu).unwrap();
         let hidden = model.hidden(&inputs, None, &Cx::eval()).unwrap();
         let logits = model.logits(&hidden).unwrap().squeeze(0).unwrap();

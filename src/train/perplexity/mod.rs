@@ -3,7 +3,7 @@
 use super::labelled::Labelled;
 use crate::model::LanguageModel;
 use crate::nn::Cx;
-use crate::tasks::TokenizedText;
+use crate::tasks::{IdSlice, TokenizedText};
 use candle_core::{DType, Device, Result};
 
 /// Selection of the tokens that are scored and of their context.
@@ -52,7 +52,8 @@ pub fn score(model: &LanguageModel, text: &TokenizedText, how: &Scoring, device:
     let pieces = pieces(ids.len(), how);
     for alike in pieces.chunk_by(|a, b| (a.inputs, a.scored) == (b.inputs, b.scored)) {
         for group in alike.chunks(how.batch.max(1)) {
-            let cut: Vec<&[u16]> = group.iter().map(|piece| &ids[piece.start..][..piece.inputs + 1]).collect();
+            let cut = |piece: &EvalWindow| ids.slice(piece.start..piece.start + piece.inputs + 1);
+            let cut: Vec<IdSlice> = group.iter().map(cut).collect();
             let shifted = Labelled::shifted(&cut, group[0].scored, device)?;
             let mean = shifted.classify(model, &Cx::eval())?.loss;
             let mean = mean.to_dtype(DType::F64)?.to_scalar::<f64>()?;
@@ -91,18 +92,18 @@ fn pieces(ids: usize, how: &Scoring) -> Vec<EvalWindow> {
 pub fn unigram_ppl(train: &TokenizedText, test: &TokenizedText, vocab_size: usize) -> f64 {
     let mut counts = vec![1u64; vocab_size];
     let (train, test) = (targets(train), targets(test));
-    for &id in train {
-        counts[usize::from(id)] += 1;
+    for id in train.iter() {
+        counts[id as usize] += 1;
     }
     let all = (train.len() + vocab_size) as f64;
-    let surprise = |&id: &u16| (all / counts[usize::from(id)] as f64).ln();
+    let surprise = |id: u32| (all / counts[id as usize] as f64).ln();
     let nll: f64 = test.iter().map(surprise).sum();
     (nll / test.len() as f64).exp()
 }
 
 /// Targets of all windows, concatenated.
-fn targets(text: &TokenizedText) -> &[u16] {
-    &text.ids()[1..][..text.windows() * text.seq_len()]
+fn targets(text: &TokenizedText) -> IdSlice<'_> {
+    text.ids().slice(1..text.windows() * text.seq_len() + 1)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::config::Precision;
 use crate::model::Io;
 use crate::nn::Params;
 use crate::ops::rng::Rng;
-use crate::tasks::{Ids, TextSize};
+use crate::tasks::{IdWidth, Ids, TextSize};
 use crate::train::tests::config;
 use candle_core::{IndexOp, Tensor, D};
 
@@ -27,18 +27,17 @@ fn model() -> LanguageModel {
 }
 
 /// Negative log-likelihood of `id` after `context`.
-fn surprise(model: &LanguageModel, context: &[u16], id: u16) -> f64 {
-    let tokens: Vec<u32> = context.iter().map(|&id| u32::from(id)).collect();
-    let tokens = Tensor::from_vec(tokens, (1, context.len()), &Device::Cpu).unwrap();
+fn surprise(model: &LanguageModel, context: &[u32], id: u32) -> f64 {
+    let tokens = Tensor::from_slice(context, (1, context.len()), &Device::Cpu).unwrap();
     let hidden = model.hidden(&tokens, None, &Cx::eval()).unwrap();
     let last = hidden.i((0, context.len() - 1)).unwrap();
     let logits = model.logits(&last.unsqueeze(0).unwrap()).unwrap();
     let log = candle_nn::ops::log_softmax(&logits, D::Minus1).unwrap();
-    -log.i((0, usize::from(id))).unwrap().to_scalar::<f64>().unwrap()
+    -log.i((0, id as usize)).unwrap().to_scalar::<f64>().unwrap()
 }
 
 /// Token-by-token score: the context of a token begins with the earliest window that contains it.
-fn by_hand(model: &LanguageModel, ids: &[u16], how: &Scoring) -> Scored {
+fn by_hand(model: &LanguageModel, ids: &[u32], how: &Scoring) -> Scored {
     let stride = how.stride.unwrap_or(L);
     let targets = ids.len().saturating_sub(1);
     let mut sum = Scored::default();
@@ -63,7 +62,7 @@ fn every_way_of_scoring_is_the_loop_over_tokens() {
             for (every_token, batch) in [(false, 1), (false, 3), (true, 1), (true, 100)] {
                 let how = Scoring { seq_len: L, stride, batch, every_token };
                 let found = score(&model, &text, &how, &Device::Cpu).unwrap();
-                let wanted = by_hand(&model, text.ids(), &how);
+                let wanted = by_hand(&model, &text.ids().iter().collect::<Vec<_>>(), &how);
                 assert_eq!(found.tokens, wanted.tokens, "{count} {how:?}");
                 let apart = (found.nll - wanted.nll).abs();
                 assert!(apart < 1e-9, "{count} {how:?}: {apart}");
@@ -73,6 +72,17 @@ fn every_way_of_scoring_is_the_loop_over_tokens() {
             }
         }
     }
+}
+
+#[test]
+fn ids_of_four_bytes_have_the_scores_of_two() {
+    let (model, two) = (model(), text(23, None));
+    let ids = Ids::held(two.ids().iter(), IdWidth::Four);
+    let four = TokenizedText::new(ids, TextSize::default(), L, None);
+    let how = Scoring { seq_len: L, stride: Some(2), batch: 3, every_token: true };
+    let [narrow, wide] = [&two, &four].map(|text| score(&model, text, &how, &Device::Cpu).unwrap());
+    assert_eq!(narrow, wide);
+    assert_eq!(unigram_ppl(&two, &two, V), unigram_ppl(&four, &four, V));
 }
 
 #[test]

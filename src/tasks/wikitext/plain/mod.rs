@@ -42,7 +42,7 @@ pub(super) struct TextCounts {
 pub(super) fn encode(
     files: &[PathBuf],
     encoder: &Encoder,
-    take: impl FnMut(&[u16], u64) -> Result<()>,
+    take: impl FnMut(&[u32], u64) -> Result<()>,
 ) -> Result<TextCounts> {
     encode_by(files, encoder, SIZES, take)
 }
@@ -51,7 +51,7 @@ fn encode_by(
     files: &[PathBuf],
     encoder: &Encoder,
     sizes: BufferSizes,
-    take: impl FnMut(&[u16], u64) -> Result<()>,
+    take: impl FnMut(&[u32], u64) -> Result<()>,
 ) -> Result<TextCounts> {
     let mut text = TextEncoder::new(encoder, sizes, take);
     let mut before = 0;
@@ -71,7 +71,7 @@ fn encode_by(
 }
 
 /// Reads the file at `path` into `text`, block by block, without a byte-order mark.
-fn read<F: FnMut(&[u16], u64) -> Result<()>>(path: &Path, before: u64, text: &mut TextEncoder<F>) -> Result<()> {
+fn read<F: FnMut(&[u32], u64) -> Result<()>>(path: &Path, before: u64, text: &mut TextEncoder<F>) -> Result<()> {
     let mut file = files::open(path)?;
     let (mut block, mut done, mut lines) = (Vec::new(), 0, 1);
     loop {
@@ -147,7 +147,7 @@ struct TextPiece {
     begins_article: bool,
 }
 
-impl<'a, F: FnMut(&[u16], u64) -> Result<()>> TextEncoder<'a, F> {
+impl<'a, F: FnMut(&[u32], u64) -> Result<()>> TextEncoder<'a, F> {
     fn new(encoder: &'a Encoder, sizes: BufferSizes, take: F) -> Self {
         Self {
             encoder,

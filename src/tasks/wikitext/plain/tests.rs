@@ -34,7 +34,7 @@ fn both(separated: bool) -> [Encoder; 2] {
     files.map(|file| with(vocabulary(&file), separated))
 }
 
-fn encoded(content: &[u8], encoder: &Encoder, sizes: BufferSizes) -> Result<(Vec<u16>, TextCounts)> {
+fn encoded(content: &[u8], encoder: &Encoder, sizes: BufferSizes) -> Result<(Vec<u32>, TextCounts)> {
     let (_dir, path) = written(content);
     let length = content.len() as u64;
     let (mut all, mut last) = (Vec::new(), 0);
@@ -136,7 +136,7 @@ fn blank_lines_carriage_returns_and_the_missing_last_line_end_stay() {
 fn a_byte_order_mark_hides_no_heading() {
     let encoder = with(Vocabulary::bytes(), true);
     let (ids, whole) = encoded("\u{feff} = Moss = \n".as_bytes(), &encoder, SIZES).unwrap();
-    assert_eq!(ids[..2], [0, u16::from(b' ')]);
+    assert_eq!(ids[..2], [0, u32::from(b' ')]);
     assert_eq!((whole.articles, whole.byte_order_mark), (1, true));
 }
 

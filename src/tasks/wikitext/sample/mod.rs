@@ -12,9 +12,10 @@ const PAGES: [&str; 3] = [include_str!("train.txt"), include_str!("valid.txt"), 
 /// Splits of the sample. The tokenizer's file is looked up as for any other corpus.
 pub(super) fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[TokenizedText; 3]> {
     let vocabulary = Vocabulary::open(&config.tokenizer, data_dir)?;
+    let width = vocabulary.width();
     let encoder = Encoder::new(vocabulary, config)?;
     let text = |split: usize| -> Result<TokenizedText> {
-        let mut tally = IdWriter::new(Vec::new());
+        let mut tally = IdWriter::new(Vec::new(), width);
         for row in rows::of(PAGES[split]) {
             let row = encoder.row(row).map_err(Error::usage)?;
             tally.push(&row).expect("memory takes every row");
@@ -22,8 +23,9 @@ pub(super) fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[
         check_ids(config, split, tally.largest)?;
         let counts = tally.counts;
         let (bytes, digest) = tally.end();
-        let ids = bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
-        Ok(cut(Ids::Held(ids), counts, config, split).with_digest(digest))
+        let id = |bytes: &[u8]| bytes.iter().rev().fold(0, |id, byte| id << 8 | u32::from(*byte));
+        let ids = bytes.chunks_exact(width.bytes()).map(id);
+        Ok(cut(Ids::held(ids, width), counts, config, split).with_digest(digest))
     };
     Ok([text(0)?, text(1)?, text(2)?])
 }

@@ -4,6 +4,8 @@ use super::*;
 use crate::error::testing::Fails;
 use crate::error::Position;
 use crate::tasks::testing::real;
+use crate::tasks::{sha256, IdSlice};
+use serde_json::json;
 use std::fs;
 use tempfile::TempDir;
 
@@ -38,6 +40,10 @@ fn load_from(config: &WikitextConfig, place: &Folders) -> Result<CorpusSplits> {
     Ok(splits(texts, warnings))
 }
 
+fn held(ids: IdSlice) -> Vec<u32> {
+    ids.iter().collect()
+}
+
 fn with(texts: [&str; 3]) -> (TempDir, Folders) {
     let (dir, place) = world();
     for (name, text) in ["train.txt", "valid.txt", "test.txt"].iter().zip(texts) {
@@ -52,9 +58,9 @@ fn the_sample_needs_no_files_and_its_windows_overlap_by_one() {
     let train = &splits.train;
     assert!(train.windows() > 256 && splits.val.windows() > 32 && splits.test.windows() > 32);
     for i in 1..train.windows() {
-        assert_eq!(train.window(i - 1)[32], train.window(i)[0]);
+        assert_eq!(train.window(i - 1).at(32), train.window(i).at(0));
     }
-    let text = Vocabulary::bytes().decode(train.ids());
+    let text = Vocabulary::bytes().decode(&held(train.ids()));
     assert!(text.starts_with(" = State space model = \n"), "{text:.80}");
     assert_eq!(text.len() as u64, train.counts().bytes);
     assert_eq!(text.split_whitespace().count() as u64, train.counts().words);
@@ -65,16 +71,35 @@ fn the_sample_needs_no_files_and_its_windows_overlap_by_one() {
 }
 
 #[test]
+fn the_sample_has_ids_of_four_bytes_if_its_tokenizer_needs_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tokenizer.json");
+    let mut words = testing::file(json!({"type": "WordLevel", "vocab": {"?": 0, "the": 70_000}, "unk_token": "?"}));
+    words["pre_tokenizer"] = json!({"type": "Whitespace"});
+    fs::write(&path, words.to_string()).unwrap();
+    let tokenizer = Tokenizer::File(sha256(words.to_string().as_bytes())[..12].to_owned());
+    let config = WikitextConfig { tokenizer, vocab_size: 70_001, ..config(Corpus::Sample) };
+    let splits = load(&config, Some(dir.path())).unwrap();
+    for text in splits.each() {
+        let IdSlice::Four(ids) = text.ids() else { panic!("two bytes hold no 70,000") };
+        assert!(ids.contains(&70_000) && ids.iter().all(|id| [0, 70_000].contains(id)));
+        assert_eq!(text.digest(), sha256(bytemuck::cast_slice(ids)));
+    }
+    let small = WikitextConfig { vocab_size: 70_000, ..config };
+    load(&small, Some(dir.path())).refuses("--vocab-size").names(&["70001"]);
+}
+
+#[test]
 fn an_id_stands_before_each_article_when_asked() {
     let with_eos = WikitextConfig { eos_between_articles: true, ..config(Corpus::Sample) };
     let [plain, separated] = [config(Corpus::Sample), with_eos].map(|c| load(&c, None).unwrap());
-    let ids = separated.train.ids();
+    let ids = held(separated.train.ids());
     let zeros: Vec<usize> = (0..ids.len()).filter(|i| ids[*i] == 0).collect();
     assert_eq!(ids.len(), plain.train.ids().len() + zeros.len());
     assert!(zeros.len() > 4, "{zeros:?}");
     for at in zeros {
         assert_eq!(Vocabulary::bytes().decode(&ids[at + 1..][..3]), " = ");
-        assert_ne!(ids[at + 4], u16::from(b'='));
+        assert_ne!(ids[at + 4], u32::from(b'='));
     }
     assert_eq!(separated.train.counts(), plain.train.counts());
     assert_ne!(separated.fingerprint(), plain.fingerprint());
@@ -117,9 +142,9 @@ fn sizes_that_cannot_be_are_refused_by_their_flag() {
     let sample = || config(Corpus::Sample);
     refused(WikitextConfig { seq_len: 0, ..sample() }, "--seq-len", "1 to 65536");
     refused(WikitextConfig { train_examples: Some(0), ..sample() }, "--train-examples", "1");
-    refused(WikitextConfig { vocab_size: 255, ..sample() }, "--vocab-size", "256 to 65536");
+    refused(WikitextConfig { vocab_size: 255, ..sample() }, "--vocab-size", "256 to 16777216");
     let neox = WikitextConfig { tokenizer: Tokenizer::GptNeox, ..sample() };
-    refused(neox, "--vocab-size", "50277 to 65536");
+    refused(neox, "--vocab-size", "50277 to 16777216");
 }
 
 #[test]
@@ -129,7 +154,7 @@ fn a_text_of_the_users_is_read_from_the_named_folder_alone() {
     let body = "all the words of a small text\n".repeat(4);
     let (_dir, place) = with([&body, &body, &body]);
     let splits = load_from(&text, &place).unwrap();
-    assert_eq!(Vocabulary::bytes().decode(splits.train.ids()), body);
+    assert_eq!(Vocabulary::bytes().decode(&held(splits.train.ids())), body);
     let counts = TextSize { bytes: 120, words: 28, lines: 4, lines_are_words: false };
     assert_eq!(splits.train.counts(), counts);
     assert_eq!(splits.val.windows(), 3);

@@ -12,7 +12,7 @@ pub(in crate::tasks::wikitext) fn file(model: Value) -> Value {
 }
 
 /// First id of [`byte_level`] that is neither a byte nor a pair of tokens.
-pub(in crate::tasks::wikitext) const FIRST_ADDED: u16 = 263;
+pub(in crate::tasks::wikitext) const FIRST_ADDED: u32 = 263;
 
 /// Byte-level tokenizer like that of GPT-2, sorted, so that `!` is 0; blanks are merged with the next character and
 /// with one another. `special` are added tokens from id [`FIRST_ADDED`] on.
@@ -28,7 +28,7 @@ pub(in crate::tasks::wikitext) fn byte_level(special: &[&str]) -> Value {
     file["pre_tokenizer"] = bytes.clone();
     file["decoder"] = bytes;
     let added = special.iter().enumerate().map(|(i, content)| {
-        json!({"id": usize::from(FIRST_ADDED) + i, "content": content, "special": true, "normalized": false,
+        json!({"id": FIRST_ADDED as usize + i, "content": content, "special": true, "normalized": false,
                "single_word": false, "lstrip": false, "rstrip": false})
     });
     file["added_tokens"] = added.collect();

@@ -8,7 +8,7 @@ use super::{Corpus, Tokenizer, WikitextConfig};
 use crate::cache;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::tasks::{sha256, Ids, PreparationProgress, TextSize, TokenizedText, Watch};
+use crate::tasks::{sha256, IdWidth, Ids, PreparationProgress, TextSize, TokenizedText, Watch};
 use memmap2::Mmap;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -100,10 +100,10 @@ impl<'a> Tokens<'a> {
         let total = rows::bytes(&self.sources[split])?;
         let mut at = |done| watch(PreparationProgress { split: SPLITS[split], done, total });
         let sources = digests(&self.sources[split], || at(0))?;
-        let failed = || Error::io("write", path);
+        let (failed, width) = (|| Error::io("write", path), encoder.vocabulary.width());
         let mut file = files::begin(path)?;
         file.write_all(&[b' '; HEADER]).map_err(failed())?;
-        let mut tally = IdWriter::new(BufWriter::with_capacity(1 << 20, file));
+        let mut tally = IdWriter::new(BufWriter::with_capacity(1 << 20, file), width);
         let byte_order_mark = self.encode(split, path, encoder, &mut tally, &mut at)?;
         let mut header = Header {
             format: FORMAT.to_owned(),
@@ -117,6 +117,7 @@ impl<'a> Tokens<'a> {
             counts: tally.counts,
             articles: tally.articles,
             largest: tally.largest,
+            wide: width == IdWidth::Four,
             byte_order_mark,
             sha256: String::new(),
             sources,
@@ -183,7 +184,7 @@ impl<'a> Tokens<'a> {
             Error::corrupt(path, format!("damaged or outdated: {why}; delete it, and dsf makes it again"))
         })?;
         super::check_ids(self.config, split, header.largest)?;
-        let ids = Ids::Mapped(Arc::new(map), HEADER);
+        let ids = Ids::Mapped(Arc::new(map), HEADER, header.width());
         let text = super::cut(ids, header.counts, self.config, split);
         Ok((text.with_digest(header.sha256.clone()), header))
     }
@@ -219,13 +220,16 @@ struct Header {
     /// SHA-256 of the tokenizer's file, if it has one.
     tokenizer_sha256: Option<String>,
     eos_between_articles: bool,
-    /// Number of ids in the file, two bytes each, little-endian.
+    /// Number of ids in the file, little-endian.
     tokens: u64,
     /// Sizes of the text before tokenization.
     counts: TextSize,
     /// Number of headings of the first level.
     articles: u64,
-    largest: u16,
+    largest: u32,
+    /// Whether ids have four bytes each; otherwise they have two.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    wide: bool,
     /// Whether a byte-order mark before the text was removed.
     byte_order_mark: bool,
     /// SHA-256 of all ids as they are stored.
@@ -255,6 +259,14 @@ fn merge_sources(sources: Vec<TextSource>) -> Vec<TextSource> {
 }
 
 impl Header {
+    fn width(&self) -> IdWidth {
+        if self.wide {
+            IdWidth::Four
+        } else {
+            IdWidth::Two
+        }
+    }
+
     /// Bytes of the header in the file. Names of sources are truncated elsewhere so that it always fits.
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = files::sealed_text(self).into_bytes();
@@ -277,7 +289,7 @@ impl Header {
         if !whole {
             return Err("its header has been changed".to_owned());
         }
-        let length = HEADER as u64 + 2 * header.tokens;
+        let length = HEADER as u64 + header.width().bytes() as u64 * header.tokens;
         if bytes.len() as u64 != length {
             return Err(format!("it has {} bytes of {length}", bytes.len()));
         }

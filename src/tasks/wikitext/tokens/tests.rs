@@ -1,8 +1,9 @@
 use super::*;
 use crate::error::testing::Fails;
 use crate::error::Diagnostic;
-use crate::tasks::wikitext::testing::{byte_level, FIRST_ADDED};
+use crate::tasks::wikitext::testing::{byte_level, file, FIRST_ADDED};
 use crate::tasks::wikitext::vocabulary::adopt_into;
+use serde_json::json;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
@@ -46,11 +47,55 @@ fn the_header_of_a_token_file_describes_its_content() {
     assert_eq!((header.tokens, header.articles), (bytes + 2, 2));
     assert_eq!((header.counts.bytes, header.counts.lines), (bytes, 4));
     assert_eq!(header.counts.words, 11);
-    assert_eq!(header.largest, u16::from(b'w'));
+    assert_eq!(header.largest, u32::from(b'w'));
     assert_eq!(header.sources[0].name, "train.txt");
     assert_eq!(header.sources[0].sha256, sha256(BODY.as_bytes()));
     assert_eq!(header.sha256, sha256(&whole[4096..]));
     assert_eq!(tokens.load().unwrap().0[0].as_ref().unwrap().digest(), header.sha256);
+}
+
+/// Later versions must find and read the token files of earlier ones.
+#[test]
+fn token_files_of_two_bytes_keep_their_name_and_every_byte() {
+    let (_dir, place) = world(BODY);
+    let config = WikitextConfig { eos_between_articles: true, ..config() };
+    let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
+    tokens.make(&mut |_| Ok(())).unwrap();
+    assert_eq!(tokens.folder.file_name().unwrap(), "text-bytes-eos-07b4f5cd8d1e");
+    let whole = fs::read(&tokens.paths()[0]).unwrap();
+    assert_eq!(sha256(&whole), "11eb11b9f15f92f274b9d5865e831f04ea38143e01413549a3fa759451a665ba");
+}
+
+#[test]
+fn ids_have_four_bytes_if_the_tokenizer_has_more_than_two_bytes_number() {
+    let body = "b a b\nb b a b\n";
+    let (dir, mut place) = world(body);
+    place.data_dir = Some(dir.path().to_owned());
+    let path = dir.path().join("some.json");
+    for (largest, width) in [(65_535, IdWidth::Two), (65_536, IdWidth::Four), (255_999, IdWidth::Four)] {
+        let mut words = file(json!({"type": "WordLevel", "vocab": {"?": 0, "a": largest, "b": 1}, "unk_token": "?"}));
+        words["pre_tokenizer"] = json!({"type": "Whitespace"});
+        fs::write(&path, words.to_string()).unwrap();
+        let (tokenizer, vocab_size) = adopt_into(&path, &place).unwrap();
+        for corpus in [Corpus::Text, Corpus::Wikitext2] {
+            let config = WikitextConfig { corpus, tokenizer: tokenizer.clone(), vocab_size, seq_len: 2, ..config() };
+            let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
+            tokens.make(&mut |_| Ok(())).unwrap();
+            let whole = fs::read(&tokens.paths()[0]).unwrap();
+            assert_eq!(whole.len(), 4096 + 7 * width.bytes());
+            assert_eq!(Header::parse(&whole).unwrap().largest, largest);
+            let text = tokens.load().unwrap().0[0].clone().unwrap();
+            let wanted = [1, largest, 1, 1, 1, largest, 1];
+            assert!(text.ids().iter().eq(wanted));
+            assert_eq!(text.digest(), sha256(&whole[4096..]));
+            assert_eq!((text.windows(), text.window(1).at(0), text.window(1).len()), (3, 1, 3));
+            let held = TokenizedText::new(text.ids().to_held(), text.counts(), 2, None);
+            assert_eq!((held.ids(), held.digest()), (text.ids(), text.digest()));
+            let small = WikitextConfig { vocab_size: largest as usize, ..config.clone() };
+            let tokens = Tokens::of(&small, &place, [true; 3]).unwrap();
+            tokens.load().refuses("--vocab-size").names(&[&(largest + 1).to_string()]);
+        }
+    }
 }
 
 #[test]
@@ -237,9 +282,10 @@ fn an_id_between_articles_needs_a_tokenizer_that_has_one() {
             Some(ids) => {
                 made.unwrap();
                 let text = tokens.load().unwrap().0[0].clone().unwrap();
-                assert_eq!(text.ids()[..1], ids);
-                assert_eq!(text.ids().iter().filter(|id| **id == FIRST_ADDED).count(), 2);
-                assert!(!text.ids().contains(&0), "id 0 is `!`");
+                let found: Vec<u32> = text.ids().iter().collect();
+                assert_eq!(found[..1], ids);
+                assert_eq!(found.iter().filter(|id| **id == FIRST_ADDED).count(), 2);
+                assert!(!found.contains(&0), "id 0 is `!`");
             }
             None => {
                 let at = made.refuses("--eos-between-articles");

@@ -1,13 +1,13 @@
 //! Tokenizers: bytes, GPT-NeoX's file, or another file of the `tokenizers` library.
 
 use super::borders::Borders;
-use super::end_of_text;
+use super::end_of_text::{self, SpecialTokens};
 use super::folders::Folders;
-use super::Tokenizer;
+use super::{Tokenizer, WikitextConfig};
 use crate::cache;
 use crate::error::{refuse, Error, Result};
 use crate::files::{self, write_atomic};
-use crate::tasks::sha256;
+use crate::tasks::{sha256, IdWidth};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,8 +33,8 @@ const GPT_NEOX_SIZE: usize = 50_277;
 /// End-of-text token of GPT-NeoX, id 0.
 const GPT_NEOX_END: &str = "<|endoftext|>";
 
-/// Largest number of ids, since they are stored as two bytes.
-const MOST: usize = 1 << 16;
+/// Largest number of ids. Vocabularies have some hundred thousand at most; an id beyond is a mistake in the file.
+const MOST: usize = 1 << 24;
 
 /// Conversion of text to ids and back.
 pub struct Vocabulary {
@@ -42,7 +42,7 @@ pub struct Vocabulary {
     /// Number of ids that may have a token: one more than the largest.
     pub size: usize,
     /// End-of-text token, if the tokenizer declares one. For bytes it is id 0, which occurs in no text.
-    pub eos: Option<u16>,
+    pub eos: Option<u32>,
     pub(super) borders: Borders,
 }
 
@@ -62,23 +62,46 @@ impl Vocabulary {
         }
     }
 
+    /// Same as [`Self::open`] for the tokenizer of a model. Also fails if the tokenizer has ids beyond the model's
+    /// vocabulary.
+    pub fn of(model: &WikitextConfig, data_dir: Option<&Path>) -> Result<Self> {
+        check_fits(model)?;
+        let vocabulary = Self::open(&model.tokenizer, data_dir)?;
+        fits(model, vocabulary.size)?;
+        Ok(vocabulary)
+    }
+
     pub(super) fn bytes() -> Self {
         Self { kind: TokenizerKind::Bytes, size: 256, eos: Some(0), borders: Borders::Anywhere }
     }
 
     /// Ids of `text`, without special tokens added. Fails for a zero byte if the ids are bytes, since that one
     /// separates articles, and if the file's own model fails.
-    pub fn encode(&self, text: &str) -> Result<Vec<u16>> {
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        self.encode_with(text, false)
+    }
+
+    /// Same as [`Self::encode`] with the special tokens that the post-processor of the file adds, such as a
+    /// beginning-of-text token: the ids that `transformers` gives for `text` by default.
+    pub fn encode_prompt(&self, text: &str) -> Result<Vec<u32>> {
+        self.encode_with(text, true)
+    }
+
+    fn encode_with(&self, text: &str, special: bool) -> Result<Vec<u32>> {
         self.check(text).map_err(Error::usage)?;
         match &self.kind {
-            TokenizerKind::Bytes => Ok(text.bytes().map(u16::from).collect()),
+            TokenizerKind::Bytes => Ok(text.bytes().map(u32::from).collect()),
             TokenizerKind::File(file) => {
-                let encoded = file.encode_fast(text, false);
+                let encoded = file.encode_fast(text, special);
                 let encoded = encoded.map_err(|e| Error::usage(format!("the tokenizer failed: {e}")))?;
-                // The cast is lossless: the largest id was checked when the file was read.
-                Ok(encoded.get_ids().iter().map(|id| *id as u16).collect())
+                Ok(encoded.get_ids().to_vec())
             }
         }
+    }
+
+    /// Width in which the ids are stored.
+    pub(super) fn width(&self) -> IdWidth {
+        IdWidth::of(self.size)
     }
 
     /// Errors of [`Self::encode`] that are detectable without encoding.
@@ -94,16 +117,13 @@ impl Vocabulary {
     }
 
     /// Text of `ids`. Invalid UTF-8 is replaced, and ids without a token are skipped.
-    pub fn decode(&self, ids: &[u16]) -> String {
+    pub fn decode(&self, ids: &[u32]) -> String {
         match &self.kind {
             TokenizerKind::Bytes => {
                 let bytes = ids.iter().filter_map(|id| u8::try_from(*id).ok());
                 String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
             }
-            TokenizerKind::File(file) => {
-                let ids: Vec<u32> = ids.iter().map(|id| u32::from(*id)).collect();
-                decode(file, &ids)
-            }
+            TokenizerKind::File(file) => decode(file, ids),
         }
     }
 
@@ -119,7 +139,7 @@ impl Vocabulary {
         file.with_padding(None);
         let eos = match eos.map(|token| (token, file.token_to_id(token))) {
             None => None,
-            Some((_, Some(id))) => u16::try_from(id).ok(),
+            Some((_, Some(id))) => Some(id),
             Some((token, None)) => {
                 return Err(refused(format!(
                     "{} beside it declares the end-of-text token `{token}`, which it does not have: correct \
@@ -132,7 +152,7 @@ impl Vocabulary {
         match largest.map(|id| id as usize + 1) {
             None => Err(refused("it has no tokens".to_owned())),
             Some(size) if size > MOST => Err(refused(format!(
-                "its largest id is {}, but ids are stored in two bytes and end at {}",
+                "its largest id is {}, and the largest that can be used is {}",
                 size - 1,
                 MOST - 1
             ))),
@@ -191,10 +211,11 @@ impl FoundTokenizer {
     fn read(path: &Path) -> Result<Self> {
         let content = files::read_bytes(path)?;
         let json = content.strip_prefix(files::BOM).unwrap_or(&content);
-        let named = end_of_text::named(json);
+        let special = SpecialTokens::read(json);
+        let named = special.named();
         let eos = match end_of_text::declared(path)? {
             Some((token, _)) => token,
-            None => named.clone(),
+            None => named.clone().or_else(|| special.of_generation(path)),
         };
         let declared = eos != named;
         let mut identity = content.clone();
@@ -259,7 +280,7 @@ impl FoundTokenizer {
 
 /// Reads the `tokenizer.json` at `path` and stores a copy, so that later processes find it. Returns its name in a
 /// config, and the number of rows of a token table for its ids, rounded up to a multiple of 128, as Pythia's 50,304 is.
-/// Fails if the file is not a tokenizer.json or has ids above 65,535.
+/// Fails if the file is not a tokenizer.json or has ids from 2^24 on.
 pub fn adopt(path: &Path) -> Result<(Tokenizer, usize)> {
     adopt_into(path, &Folders::new(None)?)
 }
@@ -292,7 +313,7 @@ pub struct TokenizerFile {
     /// Path of the `tokenizer.json`.
     pub path: PathBuf,
     /// Id of the end-of-text token.
-    pub eos: Option<u16>,
+    pub eos: Option<u32>,
     /// Content of a `tokenizer_config.json` that declares the end-of-text token, if the file itself does not imply it.
     pub declaration: Option<String>,
 }
@@ -305,7 +326,7 @@ pub fn tokenizer_file(tokenizer: &Tokenizer, data_dir: Option<&Path>) -> Result<
 }
 
 /// End-of-text token of `tokenizer`, if its name determines it.
-pub fn known_eos(tokenizer: &Tokenizer) -> Option<u16> {
+pub fn known_eos(tokenizer: &Tokenizer) -> Option<u32> {
     match tokenizer {
         Tokenizer::Bytes | Tokenizer::GptNeox => Some(0),
         Tokenizer::File(_) => None,
@@ -314,15 +335,45 @@ pub fn known_eos(tokenizer: &Tokenizer) -> Option<u16> {
 
 /// Fails if the token table has too few or too many rows for `tokenizer`, as far as this is known without its file.
 pub(super) fn check_size(tokenizer: &Tokenizer, vocab_size: usize) -> Result<()> {
-    let least = match tokenizer {
-        Tokenizer::Bytes => 256,
-        Tokenizer::GptNeox => GPT_NEOX_SIZE,
-        Tokenizer::File(_) => 1,
-    };
+    let least = known_ids(tokenizer).unwrap_or(1);
     if (least..=MOST).contains(&vocab_size) {
         return Ok(());
     }
     refuse!(flag "--vocab-size" = vocab_size, "must be {least} to {MOST} with the tokenizer {tokenizer}")
+}
+
+/// Number of ids of `tokenizer`, if its name determines it.
+fn known_ids(tokenizer: &Tokenizer) -> Option<usize> {
+    match tokenizer {
+        Tokenizer::Bytes => Some(256),
+        Tokenizer::GptNeox => Some(GPT_NEOX_SIZE),
+        Tokenizer::File(_) => None,
+    }
+}
+
+/// Fails if the tokenizer of `model` has ids beyond the model's vocabulary, as far as its name determines them.
+pub fn check_fits(model: &WikitextConfig) -> Result<()> {
+    known_ids(&model.tokenizer).map_or(Ok(()), |ids| fits(model, ids))
+}
+
+/// Ids of `text` for `model`, by [`Vocabulary::encode_prompt`]. Fails if some are beyond the model's vocabulary.
+pub fn ids_for(model: &WikitextConfig, text: &str, data_dir: Option<&Path>) -> Result<Vec<u32>> {
+    check_fits(model)?;
+    let vocabulary = Vocabulary::open(&model.tokenizer, data_dir)?;
+    let ids = vocabulary.encode_prompt(text)?;
+    if ids.iter().any(|id| *id as usize >= model.vocab_size) {
+        fits(model, vocabulary.size)?;
+    }
+    Ok(ids)
+}
+
+/// Fails if a tokenizer with `ids` ids has some beyond the vocabulary of `model`.
+fn fits(model: &WikitextConfig, ids: usize) -> Result<()> {
+    let rows = model.vocab_size;
+    if ids <= rows {
+        return Ok(());
+    }
+    refuse!(flag "--tokenizer" = model.tokenizer, "has {ids} ids, and the model rows for {rows}: give the tokenizer that it was trained with")
 }
 
 /// Tokenizer as typed: `bytes`, `gpt-neox`, or the path of a file.

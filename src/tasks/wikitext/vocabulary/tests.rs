@@ -2,6 +2,7 @@ use super::*;
 use crate::error::testing::Fails;
 use crate::tasks::testing::real;
 use crate::tasks::wikitext::testing::byte_level;
+use crate::tasks::wikitext::Corpus;
 use proptest::prelude::*;
 use serde_json::json;
 use std::sync::LazyLock;
@@ -26,7 +27,13 @@ pub(in crate::tasks::wikitext) fn vocabulary(file: &serde_json::Value) -> Vocabu
 
 /// Word tokenizer with `n` ids, the first of which is the unknown token.
 fn words(n: usize) -> Vec<u8> {
-    let vocabulary: serde_json::Map<String, serde_json::Value> = (0..n).map(|i| (format!("w{i}"), json!(i))).collect();
+    words_of(0..n)
+}
+
+/// Word tokenizer with `ids`, the least of which is 0, the unknown token.
+fn words_of(ids: impl IntoIterator<Item = usize>) -> Vec<u8> {
+    let words = ids.into_iter().map(|i| (format!("w{i}"), json!(i)));
+    let vocabulary: serde_json::Map<String, serde_json::Value> = words.collect();
     let file = json!({
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
         "normalizer": null, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null,
@@ -51,7 +58,7 @@ fn gpt_neox_encodes_as_published() {
     assert_eq!(found.sha256, GPT_NEOX);
     let vocabulary = found.vocabulary().unwrap();
     assert_eq!(vocabulary.size, GPT_NEOX_SIZE);
-    let cases: [(&str, &[u16]); 9] = [
+    let cases: [(&str, &[u32]); 9] = [
         (" = Valkyria Chronicles III = \n", &[426, 657, 1278, 90, 5182, 28289, 868, 6490, 426, 2490]),
         (" @-@ ", &[1214, 14, 33, 209]),
         (" @,@ ", &[1214, 13, 33, 209]),
@@ -134,15 +141,75 @@ fn an_invalid_or_too_large_tokenizer_is_refused_and_not_kept() {
         (&b"{\"a\": 1}"[..], &["tokenizer.json"][..]),
         (b"\xff", &["tokenizer.json"]),
         (&words(0), &[]),
-        (&words(MOST + 1), &["65536"]),
+        (&words_of([0, MOST]), &["16777216"]),
     ] {
         let (dir, adopted) = adopted(content);
         let at = adopted.fails("data");
         assert!(at.names(names).path.is_some(), "{at:?}");
         assert!(!dir.path().join("root").exists());
     }
-    let (_dir, largest) = adopted(&words(MOST));
+    let (_dir, largest) = adopted(&words_of([0, MOST - 1]));
     assert_eq!(largest.unwrap().1, MOST);
+}
+
+/// Word tokenizer with a beginning-of-text token, `w2`, and an id above 65,535.
+fn with_beginning() -> Vocabulary {
+    let mut file: serde_json::Value = serde_json::from_slice(&words_of([0, 1, 2, 70_000])).unwrap();
+    let sequence = json!({"Sequence": {"id": "A", "type_id": 0}});
+    file["post_processor"] = json!({
+        "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "w2", "type_id": 0}}, sequence],
+        "pair": [sequence, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"w2": {"id": "w2", "ids": [2], "tokens": ["w2"]}},
+    });
+    vocabulary(&file)
+}
+
+#[test]
+fn special_tokens_are_added_to_prompts_alone() {
+    let words = with_beginning();
+    assert_eq!(words.encode("w1 w70000").unwrap(), [1, 70_000]);
+    assert_eq!(words.encode_prompt("w1 w70000").unwrap(), [2, 1, 70_000]);
+    let bytes = Vocabulary::bytes();
+    assert_eq!(bytes.encode_prompt("a").unwrap(), bytes.encode("a").unwrap());
+}
+
+#[test]
+fn ids_of_more_than_two_bytes_come_back() {
+    let words = with_beginning();
+    assert_eq!((words.size, words.width()), (70_001, IdWidth::Four));
+    assert_eq!(words.decode(&[70_000, 1]), "w70000 w1");
+    assert_eq!((IdWidth::of(1 << 16), IdWidth::of((1 << 16) + 1)), (IdWidth::Two, IdWidth::Four));
+}
+
+#[test]
+fn a_tokenizer_with_ids_beyond_the_model_is_refused() {
+    let model = |tokenizer, vocab_size| WikitextConfig {
+        corpus: Corpus::Sample,
+        tokenizer,
+        vocab_size,
+        seq_len: 8,
+        source_digest: None,
+        eos_between_articles: false,
+        train_examples: None,
+        test_examples: None,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let kept = dir.path().join("tokenizer.json");
+    fs::write(&kept, words_of([0, 299])).unwrap();
+    let file = Tokenizer::File(FoundTokenizer::read(&kept).unwrap().sha256[..12].to_owned());
+    for (tokenizer, ids) in [(Tokenizer::Bytes, 256), (Tokenizer::GptNeox, GPT_NEOX_SIZE), (file, 300)] {
+        let (large, small) = (model(tokenizer.clone(), ids), model(tokenizer.clone(), ids - 1));
+        check_fits(&large).unwrap();
+        if known_ids(&tokenizer).is_some() {
+            check_fits(&small).refuses("--tokenizer").gives(&tokenizer.to_string()).names(&[&ids.to_string()]);
+        } else {
+            assert_eq!(ids_for(&large, "w0 w299", Some(dir.path())).unwrap(), [0, 299]);
+            assert_eq!(ids_for(&small, "w0", Some(dir.path())).unwrap(), [0]);
+        }
+        let opened = Vocabulary::of(&small, Some(dir.path()));
+        opened.refuses("--tokenizer").gives(&tokenizer.to_string()).names(&[&ids.to_string()]);
+        ids_for(&small, "w0 w299", Some(dir.path())).refuses("--tokenizer");
+    }
 }
 
 #[test]
@@ -177,7 +244,7 @@ fn a_tokenizer_is_a_name_or_a_file_that_is_there() {
 }
 
 /// End-of-text token of a tokenizer with the special tokens `special` and files of these contents beside it.
-fn end_of_text(special: &[&str], beside: &[(&str, &str)]) -> Result<(Option<u16>, String)> {
+fn end_of_text(special: &[&str], beside: &[(&str, &str)]) -> Result<(Option<u32>, String)> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tokenizer.json");
     fs::write(&path, byte_level(special).to_string()).unwrap();
@@ -189,13 +256,14 @@ fn end_of_text(special: &[&str], beside: &[(&str, &str)]) -> Result<(Option<u16>
 }
 
 /// Special tokens, the files beside the tokenizer's with their content, and the id at the end of a text.
-type Declared<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], Option<u16>);
+type Declared<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], Option<u32>);
 
 #[test]
 fn the_end_of_text_is_the_token_that_is_declared_for_it() {
     let (config, map) = ("tokenizer_config.json", "special_tokens_map.json");
     let chat = ["<|pad|>", "<|endoftext|>", "<|im_end|>"];
-    let cases: [Declared; 10] = [
+    let generation = "generation_config.json";
+    let cases: [Declared; 16] = [
         (&[], &[], None),
         (&["<|pad|>", "<|endoftext|>"], &[], Some(264)),
         (&["<s>", "</s>"], &[], Some(264)),
@@ -206,6 +274,12 @@ fn the_end_of_text_is_the_token_that_is_declared_for_it() {
         (&["</s>"], &[(config, r#"{"eos_token": null}"#), (map, r#"{"eos_token": "</s>"}"#)], None),
         (&["</s>"], &[(config, "{}")], Some(263)),
         (&[], &[(config, r#"{"eos_token": "a"}"#)], Some(64)),
+        (&chat, &[(generation, r#"{"eos_token_id": 265}"#)], Some(265)),
+        (&chat, &[(generation, r#"{"eos_token_id": [264, 265]}"#)], Some(264)),
+        (&chat, &[(generation, r#"{"eos_token_id": 2}"#)], None),
+        (&chat, &[(generation, "{")], None),
+        (&chat, &[(generation, r#"{"eos_token_id": 265}"#), (config, r#"{"eos_token": "<|pad|>"}"#)], Some(263)),
+        (&["</s>", "<|pad|>"], &[(generation, r#"{"eos_token_id": 264}"#)], Some(263)),
     ];
     for (special, beside, wanted) in cases {
         let (found, _) = end_of_text(special, beside).unwrap();
