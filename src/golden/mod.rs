@@ -1,10 +1,11 @@
 //! Compares the program with golden files: safetensors of inputs, parameters, outputs and gradients that other programs
-//! computed in f64. Both `dsf check golden DIR` and the tests run these checks.
+//! computed in f64, and folders of pretrained models with their logits. Both `dsf check golden DIR` and the tests run these checks.
 
 mod file;
 mod lemmas;
 mod mixer;
 mod mqar;
+mod pretrained;
 mod trajectory;
 
 use crate::error::{Error, Result};
@@ -99,26 +100,38 @@ fn gradients(
     Ok(worst)
 }
 
-/// The golden files of a folder, sorted by name. Fails if the folder cannot be read, or has no such file.
+/// The golden files of a folder and its folders of pretrained models with their logits, sorted by name; the folder itself
+/// if it is one of these. Fails if the folder cannot be read, or has nothing to check.
 pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+    if pretrained::is_in(dir) {
+        return Ok(vec![dir.to_owned()]);
+    }
     let entries = fs::read_dir(dir).map_err(|e| Error::io("read", dir)(e).into_refusal())?;
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.map_err(Error::io("read", dir))?.path();
         let hidden = path.file_name().is_some_and(is_hidden);
-        if !hidden && path.extension().is_some_and(|e| e == "safetensors") {
+        let is_file = path.extension().is_some_and(|e| e == "safetensors");
+        if !hidden && (is_file || pretrained::is_in(&path)) {
             files.push(path);
         }
     }
     if files.is_empty() {
-        return Err(Error::data(dir, "has no .safetensors file; give a folder of golden files").into_refusal());
+        return Err(Error::data(
+            dir,
+            "has no .safetensors file and no folder of a pretrained model; give a folder of golden files",
+        )
+        .into_refusal());
     }
     files.sort();
     Ok(files)
 }
 
-/// Checks one file; its name determines the kind of check.
+/// Checks one file, whose name determines the kind of check, or one folder of a pretrained model.
 pub fn check(path: &Path) -> FileVerdict {
+    if path.is_dir() || !path.exists() {
+        return pretrained::check(path).map_or_else(|e| FileVerdict::Broken(e.to_string()), Worst::verdict);
+    }
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let judge = || -> Result<Option<Worst>> {
         let file = GoldenFile::read(path)?;

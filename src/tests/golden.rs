@@ -20,6 +20,36 @@ fn every_golden_file_passes() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+/// Tiny models of every architecture of `transformers` that is read, of which every step was computed in f64.
+#[test]
+fn every_pretrained_model_has_the_logits_of_transformers() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/pretrained");
+    let folders = files(&dir).unwrap();
+    assert_eq!(folders.len(), 10, "a fixture came or went");
+    for folder in folders {
+        match check(&folder) {
+            FileVerdict::Pass(worst) => assert!(worst.count == 7, "{worst:?}"),
+            other => panic!("{}: {other:?}", folder.display()),
+        }
+        assert_eq!(files(&folder).unwrap(), [folder]);
+    }
+}
+
+/// One changed weight is found.
+#[test]
+fn a_pretrained_model_with_another_weight_fails() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/pretrained/mamba");
+    let copy = tempfile::tempdir().unwrap();
+    for name in ["config.json", "expected.safetensors", "expected.json"] {
+        fs::copy(dir.join(name), copy.path().join(name)).unwrap();
+    }
+    let mut weights = fs::read(dir.join("model.safetensors")).unwrap();
+    let last = weights.len() - 1;
+    weights[last] ^= 1 << 6; // the exponent of the last number
+    fs::write(copy.path().join("model.safetensors"), weights).unwrap();
+    assert!(matches!(check(copy.path()), FileVerdict::Fail(_)));
+}
+
 #[test]
 fn what_a_file_manager_leaves_is_no_golden_file() {
     let dir = tempfile::tempdir().unwrap();

@@ -10,6 +10,7 @@ use safetensors::SafeTensors;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+#[derive(Debug)]
 pub(super) struct Mapped {
     map: Mmap,
     place: PathBuf,
@@ -39,14 +40,32 @@ impl Mapped {
         self.names.iter().any(|n| n == name)
     }
 
+    /// Names and shapes of the floating-point tensors.
+    pub fn shapes(&self) -> Result<HashMap<String, Vec<usize>>> {
+        let tensors = self.tensors()?;
+        let floats = tensors.iter().filter(|(_, view)| is_float(view.dtype()));
+        Ok(floats.map(|(name, view)| (name.to_owned(), view.shape().to_vec())).collect())
+    }
+
+    /// Tensor `name` in its stored dtype.
+    pub fn load(&self, name: &str) -> Result<Tensor> {
+        let tensors = self.tensors()?;
+        let view = tensors.tensor(name).map_err(|e| not_safetensors(&self.place, &e))?;
+        Ok(view.load(&Device::Cpu)?)
+    }
+
     /// Reads the floating-point tensors for which `wanted` is true, by name, in their stored dtypes.
     pub fn floats(&self, wanted: impl Fn(&str) -> bool) -> Result<HashMap<String, Tensor>> {
-        let tensors = SafeTensors::deserialize(&self.map).map_err(|e| not_safetensors(&self.place, &e))?;
+        let tensors = self.tensors()?;
         let floats = tensors.iter().filter(|(_, view)| is_float(view.dtype()));
         floats
             .filter(|(name, _)| wanted(name))
             .map(|(name, view)| Ok((name.to_owned(), view.load(&Device::Cpu)?)))
             .collect()
+    }
+
+    fn tensors(&self) -> Result<SafeTensors<'_>> {
+        SafeTensors::deserialize(&self.map).map_err(|e| not_safetensors(&self.place, &e))
     }
 }
 

@@ -1,10 +1,11 @@
-//! Trained weights of a language model on disk: this program's files, and GPT-NeoX in the layout of Hugging Face.
+//! Trained weights of a language model on disk: this program's files, and pretrained models in the layout of Hugging Face.
 //!
 //! This program writes a safetensors file of the model's parameters by name. Its header holds `config`, the canonical
 //! text of the run's config, and the `run`, `epoch` and `step` of the weights.
 
 mod hf;
 mod mapped;
+mod values;
 
 use super::{Io, LanguageModel};
 use crate::config::{Precision, RunConfig};
@@ -15,8 +16,9 @@ use crate::store::{Archive, Weights};
 use crate::tasks::wikitext::WikitextConfig;
 use candle_core::{DType, Device, Tensor};
 use mapped::Mapped;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+pub use values::WeightValues;
 
 /// File of a run's weights at the epoch with the best validation score.
 const BEST: &str = Weights::Best.file();
@@ -28,6 +30,11 @@ const RUN: &str = "run";
 const EPOCH: &str = "epoch";
 const STEP: &str = "step";
 
+/// Whether `folder` holds a pretrained model in the layout of Hugging Face, not a run of this program.
+pub fn is_pretrained(folder: &Path) -> bool {
+    ![BEST, LAST].iter().any(|name| folder.join(name).is_file()) && hf::is_in(folder)
+}
+
 /// Weights of a model with the config and origin they belong to.
 #[derive(Debug)]
 pub struct Checkpoint {
@@ -35,8 +42,10 @@ pub struct Checkpoint {
     pub config: RunConfig,
     /// Run, epoch and step of the weights.
     pub origin: WeightsOrigin,
+    /// Architecture of `transformers`, if it was read from its files.
+    pub architecture: Option<&'static str>,
     /// Weights by name.
-    pub values: HashMap<String, Tensor>,
+    pub values: WeightValues,
     /// File or folder of the weights, for messages.
     pub place: PathBuf,
 }
@@ -93,7 +102,7 @@ impl Checkpoint {
 
     fn open_file(path: &Path) -> Result<Self> {
         let file = Mapped::open(path)?;
-        if hf::is_file(&file) {
+        if hf::is_file(path, &file) {
             return hf::read_file(path, file);
         }
         let refused = |why: &str| Error::data(path, why);
@@ -103,7 +112,8 @@ impl Checkpoint {
         let config = RunConfig::parse(text, &path.display().to_string())?;
         Ok(Self {
             origin: WeightsOrigin::read(&file.metadata),
-            values: file.floats(|_| true)?,
+            architecture: None,
+            values: file.floats(|_| true)?.into(),
             place: path.to_owned(),
             config,
         })
@@ -114,25 +124,37 @@ impl Checkpoint {
         self.config.task.typed()
     }
 
-    /// Number of parameters of the model.
+    /// Number of parameters of the model. The weights of a pretrained one have been compared with its config when it was
+    /// opened.
     pub fn check(&self) -> Result<usize> {
-        self.model(&Device::Cpu)?;
-        Ok(self.values.values().map(Tensor::elem_count).sum())
+        let sizes = self.values.sizes();
+        if !self.values.is_mapped() {
+            self.model(&Device::Cpu)?;
+        }
+        Ok(sizes.values().sum())
     }
 
     /// Builds the model, without gradients, in the precision of its run on `device`. Fails with the name of a tensor
     /// that is missing, misshapen or not part of the model.
     pub fn model(&self, device: &Device) -> Result<LanguageModel> {
         let bf16 = self.config.train.precision == Precision::Bf16 && !device.is_cpu();
-        let activations = if bf16 { DType::BF16 } else { DType::F32 };
+        self.model_of([DType::F32, if bf16 { DType::BF16 } else { DType::F32 }], device)
+    }
+
+    /// Same as [`Self::model`] with parameters and activations of `dtype`.
+    pub fn model_in(&self, dtype: DType, device: &Device) -> Result<LanguageModel> {
+        self.model_of([dtype; 2], device)
+    }
+
+    fn model_of(&self, [dtype, activations]: [DType; 2], device: &Device) -> Result<LanguageModel> {
         let refused = |why: &str| Error::data(&self.place, why);
-        let params = Params::given(self.values.clone(), DType::F32, device).for_activations(activations).detached();
+        let params = Params::given(self.values.clone(), dtype, device).for_activations(activations).detached();
         let io = Io::of(&self.config.task)?;
         let model = LanguageModel::new(&self.config.model, io, &params);
         let model = model.map_err(|e| refused(e.to_string().lines().next().unwrap_or("")))?;
         let used = params.vars();
         let known = |name: &String| used.iter().any(|(used, _)| used == name);
-        match self.values.keys().filter(|name| !known(name)).min() {
+        match self.values.sizes().keys().find(|name| !known(name)) {
             Some(name) => Err(refused(&format!("its model has no parameter {name}"))),
             None => Ok(model),
         }
@@ -140,8 +162,8 @@ impl Checkpoint {
 
     /// Writes the weights to a safetensors file, in f32.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let values: BTreeMap<&String, &Tensor> = self.values.iter().collect();
-        let archive = archive(&self.config, &self.origin, values);
+        let values = self.values.all()?;
+        let archive = archive(&self.config, &self.origin, &values);
         write_atomic_by(path, |out| archive.write(out))
     }
 }
@@ -177,7 +199,7 @@ fn reason_without_config(file: &Mapped) -> &'static str {
     if file.names.iter().any(|name| name == "embed.tok") {
         return "has no `config` in its header, which describes the model";
     }
-    "has neither weights of `dsf wikitext` nor of a GPT-NeoX model"
+    "has neither weights of `dsf wikitext` nor, beside it, the config.json of a pretrained model"
 }
 
 /// Bytes of a tensor as little-endian f32.

@@ -197,9 +197,8 @@ fn damaged_weights_are_refused_or_the_same() {
         fs::remove_file(&path).ok();
         fs::write(&path, bytes).unwrap();
         let found = Checkpoint::of_any_task(&path).map_err(|e| e.to_string())?;
-        let values = found.values.iter();
-        let mut values: Vec<_> = values.map(|(name, value)| (name.clone(), crate::world::flat(value))).collect();
-        values.sort_by(|a, b| a.0.cmp(&b.0));
+        let values = found.values.all().map_err(|e| e.to_string())?;
+        let values = values.iter().map(|(name, value)| (name.clone(), crate::world::flat(value))).collect();
         Ok((found.config.id(), values))
     };
     let wanted = read(&whole).unwrap();

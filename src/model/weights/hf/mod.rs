@@ -1,38 +1,53 @@
-//! GPT-NeoX models in the layout of Hugging Face's `transformers`: `config.json` beside `model.safetensors`, or beside
+//! Pretrained models in the layout of Hugging Face's `transformers`: `config.json` beside `model.safetensors`, or beside
 //! several files and their index.
 
-mod config;
-mod names;
+mod architectures;
+mod config_file;
 mod shards;
+mod tensors;
 
 use super::mapped::Mapped;
+use super::values::{WeightSource, WeightValues};
 use super::{bytes, header, Checkpoint, WeightsOrigin};
-use crate::config::{ModelConfig, Precision, Protocol, RunConfig, Schedule, TrainConfig, FORMAT};
+use crate::config::{Precision, Protocol, RunConfig, Schedule, TrainConfig, FORMAT};
 use crate::error::{refuse, Error, Result};
 use crate::files::{self, write_atomic, write_atomic_by};
+use crate::nn::GivenValues;
 use crate::store::Archive;
 use crate::tasks::wikitext::{self, Corpus, Tokenizer, TokenizerFile, WikitextConfig};
 use crate::tasks::Task;
+use architectures::{Architecture, Pretrained};
 use candle_core::Tensor;
-use config::HfShape;
+use config_file::ConfigFile;
+use serde_json::{json, Value};
 use shards::INDEX;
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::Path;
+use tensors::{is_buffer, TensorMaps};
 
 const CONFIG: &str = "config.json";
 const WHOLE: &str = "model.safetensors";
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 
-/// Whether `folder` has the layout of Hugging Face.
+/// Weights that PyTorch pickled, which only Python can read.
+const PICKLED: [&str; 2] = ["pytorch_model.bin", "pytorch_model.bin.index.json"];
+
+/// Whether `folder` has the layout of Hugging Face. A run's folder has a `config.json`, too, but of other keys.
 pub(super) fn is_in(folder: &Path) -> bool {
-    [WHOLE, INDEX].iter().any(|name| folder.join(name).is_file())
+    let described = || {
+        let text = fs::read_to_string(folder.join(CONFIG)).unwrap_or_default();
+        serde_json::from_str::<Value>(&text).is_ok_and(|json| json.get("model_type").is_some())
+    };
+    [WHOLE, INDEX].iter().any(|name| folder.join(name).is_file()) || described()
 }
 
-/// Whether `file` holds tensors under GPT-NeoX's names.
-pub(super) fn is_file(file: &Mapped) -> bool {
-    file.has(names::EMBEDDING)
+/// Whether `file` has no config in its header but lies beside a `config.json`.
+pub(super) fn is_file(path: &Path, file: &Mapped) -> bool {
+    !file.metadata.contains_key(super::CONFIG) && path.with_file_name(CONFIG).is_file()
+        || file.metadata.contains_key("format")
 }
 
 pub(super) fn read(folder: &Path) -> Result<Checkpoint> {
@@ -40,60 +55,143 @@ pub(super) fn read(folder: &Path) -> Result<Checkpoint> {
     if whole.is_file() {
         return read_file(&whole, Mapped::open(&whole)?);
     }
-    let (files, theirs) = shards::read(folder)?;
-    assemble(folder, &files, theirs)
+    if !folder.join(INDEX).is_file() {
+        let pickled = PICKLED.iter().find(|name| folder.join(name).is_file());
+        return Err(match pickled {
+            Some(name) => Error::data(
+                folder.join(name),
+                format!("its weights are pickled, which can run code when they are opened; needed is {WHOLE}, which `save_pretrained` of transformers writes"),
+            ),
+            None => Error::missing_at(&whole, format!("missing beside {CONFIG}: get the weights, too")),
+        });
+    }
+    let (files, places) = shards::open(folder)?;
+    assemble(folder, files, places)
 }
 
 /// Reads the model whose tensors are all in `file`, at `path`.
 pub(super) fn read_file(path: &Path, file: Mapped) -> Result<Checkpoint> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let theirs = file.floats(|_| true)?;
-    assemble(folder, &[file], theirs)
+    let places = file.names.iter().map(|name| (name.clone(), 0)).collect();
+    assemble(folder, vec![file], places)
 }
 
-/// Builds the model of `config.json` in `folder` from `theirs`, the tensors of `files` by GPT-NeoX's names.
-fn assemble(folder: &Path, files: &[Mapped], theirs: HashMap<String, Tensor>) -> Result<Checkpoint> {
+/// Builds the model of `config.json` in `folder` from the tensors of `files`, each in the file of this number.
+fn assemble(folder: &Path, files: Vec<Mapped>, places: HashMap<String, usize>) -> Result<Checkpoint> {
     let place = folder.join(CONFIG);
     let text = files::read_text(&place)?;
-    let shape = config::read(&text, &place.display().to_string())?;
-    let values = rename(theirs, &shape.model).map_err(|why| Error::data(folder, why))?;
+    let place = place.display().to_string();
+    let file = ConfigFile::parse(&text, &place)?;
+    let architecture = Architecture::of(&file)?;
+    let shape = (architecture.read)(&file)?;
     let ours = files.iter().find_map(|file| embedded_run(file, &shape));
+    let values = MappedValues::new(files, &places, architecture, &shape, folder)?;
+    // Also for a run of this program, whose tokenizer may be known here alone.
+    let tokenizer = tokenizer(folder)?;
     let (config, origin) = match ours {
         Some(known) => known,
-        None => (imported_run(shape, tokenizer(folder)?), WeightsOrigin::default()),
+        None => (imported_run(shape, tokenizer), WeightsOrigin::default()),
     };
-    Ok(Checkpoint { config, origin, values, place: folder.to_owned() })
+    let (architecture, place) = (Some(architecture.class), folder.to_owned());
+    Ok(Checkpoint { config, origin, architecture, values: WeightValues::of(values), place })
 }
 
-/// Returns the parameters by this program's names, or an error message if a tensor is missing, misshapen or unknown.
-fn rename(mut theirs: HashMap<String, Tensor>, model: &ModelConfig) -> Result<HashMap<String, Tensor>, String> {
-    let mut take = |name: &str| theirs.remove(name).ok_or_else(|| format!("tensor {name} is missing"));
-    let mut values = HashMap::new();
-    for (ours, name) in names::unfused(model.n_layers) {
-        values.insert(ours, take(&name)?);
-    }
-    for (ours, name) in names::fused(model.n_layers) {
-        let (tensor, d) = (take(&name)?, model.d_model);
-        if tensor.dim(0).ok() != Some(3 * d) {
-            let (found, rows) = (tensor.dims(), 3 * d);
-            return Err(format!("tensor {name} has shape {found:?}, not {rows} rows"));
+/// Weights of a pretrained model in its mapped files, by this program's names.
+#[derive(Debug)]
+struct MappedValues {
+    files: Vec<Mapped>,
+    /// Number of the file of each tensor, and its name there, which may lack the prefix.
+    places: HashMap<String, (usize, String)>,
+    maps: TensorMaps,
+    /// Map of each parameter, and its part of the map.
+    parts: HashMap<String, [usize; 2]>,
+    /// Parameters of the map that was read last: several are often parts of one tensor.
+    last: RefCell<Option<(usize, Vec<Tensor>)>>,
+}
+
+impl MappedValues {
+    /// Weights of `shape` in `files`. Fails with the name of a tensor that is missing, misshapen or unknown.
+    fn new(
+        files: Vec<Mapped>,
+        places: &HashMap<String, usize>,
+        architecture: &Architecture,
+        shape: &Pretrained,
+        folder: &Path,
+    ) -> Result<Self> {
+        let mut shapes = HashMap::new();
+        for (number, file) in files.iter().enumerate() {
+            let floats = file.shapes()?.into_iter().filter(|(name, _)| places.get(name) == Some(&number));
+            shapes.extend(floats.map(|(name, shape)| (name, (number, shape))));
         }
-        let parts = names::split(&tensor, model.n_heads).map_err(|e| e.to_string())?;
-        values.extend(ours.into_iter().zip(parts));
+        let maps = (architecture.tensors)(shape);
+        let wanted: HashSet<&str> = maps.theirs().collect();
+        // Files of a model without a head lack the prefix.
+        let prefixed = shapes.keys().any(|name| name.starts_with(architecture.prefix));
+        let named = |name: &str| match prefixed || wanted.contains(name) {
+            true => name.to_owned(),
+            false => format!("{}{name}", architecture.prefix),
+        };
+        let found: HashMap<String, (&String, &(usize, Vec<usize>))> =
+            shapes.iter().map(|(name, place)| (named(name), (name, place))).collect();
+        maps.check(|name| found.get(name).map(|(_, (_, shape))| shape.clone()), folder)?;
+        let tied = |name: &str| shape.model.block.tie && (name == "lm_head.weight" || name == "head.weight");
+        let known = |name: &str| wanted.contains(name) || is_buffer(name) || tied(name);
+        if let Some(name) = found.keys().filter(|name| !known(name)).min() {
+            return Err(Error::data(folder, format!("tensor {name} is not part of the model in {CONFIG}")));
+        }
+        let places = found.iter().map(|(name, (own, (number, _)))| (name.clone(), (*number, (*own).clone()))).collect();
+        let parts = maps.ours().map(|(name, _, part)| (name.to_owned(), part)).collect();
+        Ok(Self { files, places, parts, maps, last: RefCell::new(None) })
     }
-    let unknown = theirs.keys().filter(|name| !names::is_buffer(name)).min();
-    match unknown {
-        Some(name) => Err(format!("tensor {name} is not part of the model in {CONFIG}")),
-        None => Ok(values),
+}
+
+impl WeightSource for MappedValues {
+    fn sizes(&self) -> BTreeMap<String, usize> {
+        self.maps.ours().map(|(name, size, _)| (name.to_owned(), size)).collect()
+    }
+
+    fn is_mapped(&self) -> bool {
+        true
+    }
+}
+
+impl GivenValues for MappedValues {
+    fn value(&self, name: &str) -> candle_core::Result<Option<Tensor>> {
+        let Some([map, part]) = self.parts.get(name) else {
+            return Ok(None);
+        };
+        let mut last = self.last.borrow_mut();
+        if last.as_ref().is_none_or(|(number, _)| number != map) {
+            let read = |name: &str| {
+                let (file, own) = &self.places[name];
+                self.files[*file].load(own).map_err(candle_core::Error::wrap)
+            };
+            *last = Some((*map, self.maps.read(*map, read)?));
+        }
+        let value = last.as_ref().map(|(_, parts)| parts[*part].clone());
+        if self.parts.values().filter(|[other, _]| other == map).count() == 1 {
+            *last = None;
+        }
+        Ok(value)
     }
 }
 
 /// Returns the run in the header of an exported file, if its model is the one in `config.json`.
-fn embedded_run(file: &Mapped, shape: &HfShape) -> Option<(RunConfig, WeightsOrigin)> {
+fn embedded_run(file: &Mapped, shape: &Pretrained) -> Option<(RunConfig, WeightsOrigin)> {
     let text = file.metadata.get(super::CONFIG)?;
     let config = RunConfig::parse(text, "").ok()?;
-    let model = config::read(&config_json(&config, None).ok()?, "").ok()?;
-    (model == *shape).then(|| (config, WeightsOrigin::read(&file.metadata)))
+    let own = pretrained(&config).ok()?;
+    let (architecture, json) = Architecture::holding(&own).ok()?;
+    let written = (architecture.read)(&ConfigFile { json, place: "" }).ok()?;
+    (written == *shape).then(|| (config, WeightsOrigin::read(&file.metadata)))
+}
+
+/// Model and sizes of a run on text.
+fn pretrained(run: &RunConfig) -> Result<Pretrained> {
+    let Ok(text) = run.task.typed::<WikitextConfig>() else {
+        refuse!("cannot be exported: it is not a model of `dsf wikitext`");
+    };
+    Ok(Pretrained { model: run.model.clone(), vocab_size: text.vocab_size, seq_len: text.seq_len })
 }
 
 /// Tokenizer in the folder of the weights, or GPT-NeoX's if the folder has none.
@@ -106,7 +204,7 @@ fn tokenizer(folder: &Path) -> Result<Tokenizer> {
 }
 
 /// Config of a run for imported weights, with no training steps.
-fn imported_run(shape: HfShape, tokenizer: Tokenizer) -> RunConfig {
+fn imported_run(shape: Pretrained, tokenizer: Tokenizer) -> RunConfig {
     RunConfig {
         format: FORMAT,
         seed: 0,
@@ -139,39 +237,42 @@ fn imported_run(shape: HfShape, tokenizer: Tokenizer) -> RunConfig {
     }
 }
 
-/// Returns the `config.json` of a run's model, with the end-of-text token `eos` of its tokenizer. Fails if the model is
-/// not a GPT-NeoX model.
-fn config_json(run: &RunConfig, eos: Option<u16>) -> Result<String> {
-    let Ok(text) = run.task.typed::<WikitextConfig>() else {
-        refuse!("cannot be exported: it is not a model of `dsf wikitext`");
+/// Architecture that holds a run's model, the model, and its `config.json` with the end-of-text token `eos` of its
+/// tokenizer. The token is written even if it is null: without the key, `transformers` would use id 2.
+fn config_json(run: &RunConfig, eos: Option<u32>) -> Result<(&'static Architecture, Pretrained, Value)> {
+    let found = pretrained(run)?;
+    let (architecture, mut json) = match Architecture::holding(&found) {
+        Ok(found) => found,
+        Err(why) => {
+            refuse!("cannot be exported: no architecture of transformers that is known here holds this model; {why}")
+        }
     };
-    match config::mismatch(&run.model) {
-        Some(why) => refuse!("cannot be exported: {why}"),
-        None => Ok(config::write(&run.model, &text, eos)),
+    for (key, value) in [
+        ("bos_token_id", json!(eos)),
+        ("eos_token_id", json!(eos)),
+        ("use_cache", json!(true)),
+        ("torch_dtype", json!("float32")),
+    ] {
+        json[key] = value;
     }
+    Ok((architecture, found, json))
 }
 
 impl Checkpoint {
-    /// Writes `config.json` and `model.safetensors`, which `transformers` 4 and 5 load as a `GPTNeoXForCausalLM`, and
-    /// the tokenizer's file if `tokenizer` is given. `eos` is the end-of-text token. Fails if the model is not a
-    /// GPT-NeoX model or writing fails.
-    pub fn export(&self, folder: &Path, tokenizer: Option<&TokenizerFile>, eos: Option<u16>) -> Result<()> {
-        let config = config_json(&self.config, eos).map_err(|e| e.in_file(&self.place, None))?;
+    /// Writes `config.json` and `model.safetensors`, which `transformers` loads, and the tokenizer's file if `tokenizer`
+    /// is given. `eos` is the end-of-text token. Returns the class of `transformers`. Fails if no known architecture
+    /// holds the model or writing fails.
+    pub fn export(&self, folder: &Path, tokenizer: Option<&TokenizerFile>, eos: Option<u32>) -> Result<&'static str> {
+        let (architecture, shape, config) = config_json(&self.config, eos).map_err(|e| e.in_file(&self.place, None))?;
         // `transformers` requires the `format`.
         let format = [("format", "pt".to_owned())];
         let header = header(&self.config, &self.origin).into_iter().chain(format);
-        let (model, mut theirs) = (&self.config.model, Archive::new(header));
-        for (ours, name) in names::unfused(model.n_layers) {
-            let value = self.value(&ours)?;
-            theirs.add(name, value.dims(), || bytes(value));
-        }
-        for (ours, name) in names::fused(model.n_layers) {
-            let [q, k, v] = [&ours[0], &ours[1], &ours[2]].map(|name| self.value(name));
-            let parts = [q?, k?, v?];
-            let mut shape = parts[0].dims().to_vec();
-            shape[0] *= parts.len();
-            let fused = move || bytes(&names::fuse(parts, model.n_heads)?);
-            theirs.add(name, &shape, fused);
+        let (maps, mut theirs) = ((architecture.tensors)(&shape), Archive::new(header));
+        for ((name, of_theirs), make, ours) in maps.write() {
+            theirs.add(name.clone(), of_theirs, move || {
+                let values = ours.iter().map(|name| self.value(name)).collect::<candle_core::Result<Vec<Tensor>>>()?;
+                bytes(&make(&values.iter().collect::<Vec<_>>())?)
+            });
         }
         fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         write_atomic_by(&folder.join(WHOLE), |out| theirs.write(out))?;
@@ -182,11 +283,15 @@ impl Checkpoint {
                 write_atomic(&folder.join(TOKENIZER_CONFIG), declaration.as_bytes())?;
             }
         }
-        write_atomic(&folder.join(CONFIG), config.as_bytes())
+        write_atomic(&folder.join(CONFIG), format!("{config:#}\n").as_bytes())?;
+        Ok(architecture.class)
     }
 
-    fn value(&self, name: &str) -> Result<&Tensor> {
-        self.values.get(name).ok_or_else(|| Error::data(&self.place, format!("tensor {name} is missing")))
+    fn value(&self, name: &str) -> candle_core::Result<Tensor> {
+        match self.values.value(name)? {
+            Some(value) => Ok(value),
+            None => candle_core::bail!("tensor {name} is missing"),
+        }
     }
 }
 

@@ -1,3 +1,4 @@
+use super::architectures::ARCHITECTURES;
 use super::*;
 use crate::error::testing::Fails;
 use crate::model::weights::tests::{assert_same, checkpoint, run};
@@ -62,7 +63,7 @@ fn an_imported_model_is_read_back_unchanged() {
 fn an_exported_run_comes_back_to_the_bit_with_its_config() {
     let dir = tempfile::tempdir().unwrap();
     let wanted = checkpoint(&run("softmax"));
-    wanted.export(dir.path(), None, Some(0)).unwrap();
+    assert_eq!(wanted.export(dir.path(), None, Some(0)).unwrap(), "GPTNeoXForCausalLM");
     assert_same(&Checkpoint::open(dir.path()).unwrap(), &wanted);
     // With another width in config.json, the run in the header is not the one of this model.
     let place = dir.path().join(CONFIG);
@@ -111,7 +112,7 @@ fn shards_and_half_precision_and_old_buffers_are_read() {
 
     for (dtype, within) in [(DType::F16, 0.05), (DType::BF16, 0.4)] {
         let dir = folder();
-        let half = tensors.iter().filter(|(name, _)| !names::is_buffer(name));
+        let half = tensors.iter().filter(|(name, _)| !is_buffer(name));
         let half = half.map(|(name, t)| (name.clone(), t.to_dtype(dtype).unwrap()));
         put(&dir.path().join(WHOLE), &half.collect::<Vec<_>>());
         let error = error(&Checkpoint::open(dir.path()).unwrap());
@@ -153,4 +154,93 @@ fn what_gpt_neox_has_not_is_not_exported() {
     let refused = linear.export(dir.path(), None, Some(0));
     refused.fails("refused").names(&["linear"]);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// Folders of tiny models of every architecture.
+fn of_every_architecture() -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/pretrained");
+    let folders = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut folders: Vec<PathBuf> = folders.filter(|path| path.is_dir()).collect();
+    folders.sort();
+    folders
+}
+
+#[test]
+fn every_architecture_is_written_back_to_the_bit_and_read_again() {
+    let folders = of_every_architecture();
+    assert_eq!(folders.len(), ARCHITECTURES.len());
+    for folder in folders {
+        let dir = tempfile::tempdir().unwrap();
+        let found = Checkpoint::open(&folder).unwrap();
+        let class = found.export(dir.path(), None, Some(0)).unwrap();
+        assert_eq!(found.architecture, Some(class));
+        let floats = |folder: &Path| Mapped::open(&folder.join(WHOLE)).unwrap().floats(|_| true).unwrap();
+        let (theirs, written) = (floats(&folder), floats(dir.path()));
+        assert_eq!(theirs.len(), written.len(), "{folder:?}");
+        for (name, tensor) in theirs {
+            let bits = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            assert_eq!(
+                (written[&name].dims(), bits(&written[&name])),
+                (tensor.dims(), bits(&tensor)),
+                "{folder:?} {name}"
+            );
+        }
+        let again = Checkpoint::open(dir.path()).unwrap();
+        assert_eq!(again.config, found.config, "{folder:?}");
+        // As one file of this program, too.
+        let file = dir.path().join("ours.safetensors");
+        found.save(&file).unwrap();
+        assert_same(&Checkpoint::open(&file).unwrap(), &found);
+    }
+}
+
+#[test]
+fn a_changed_size_is_refused_with_the_tensor_or_the_key() {
+    for folder in of_every_architecture() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::copy(folder.join(WHOLE), dir.path().join(WHOLE)).unwrap();
+        let text = fs::read_to_string(folder.join(CONFIG)).unwrap();
+        let mut json: Value = serde_json::from_str(&text).unwrap();
+        json["vocab_size"] = json!(62);
+        fs::write(dir.path().join(CONFIG), json.to_string()).unwrap();
+        Checkpoint::open(dir.path()).fails("data").names(&["62"]);
+        json["vocab_size"] = json!(0);
+        fs::write(dir.path().join(CONFIG), json.to_string()).unwrap();
+        Checkpoint::open(dir.path()).fails("data").names(&["`vocab_size`"]);
+    }
+}
+
+#[test]
+fn files_that_no_model_can_be_read_from_are_named() {
+    let saved = |change: &dyn Fn(&mut Value), keep: bool| {
+        let dir = folder();
+        let mut json: Value = serde_json::from_str(&fs::read_to_string(saved().join(CONFIG)).unwrap()).unwrap();
+        change(&mut json);
+        fs::write(dir.path().join(CONFIG), json.to_string()).unwrap();
+        if keep {
+            put(&dir.path().join(WHOLE), &tensors());
+        }
+        dir
+    };
+    let dir = saved(&|json| json["model_type"] = json!("bert"), true);
+    let at = Checkpoint::open(dir.path()).fails("data");
+    at.is_at(dir.path().join(CONFIG), None).names(&["`model_type`", "bert", "mamba2"]);
+    let dir = saved(&|json| json["quantization_config"] = json!({ "quant_method": "gptq" }), true);
+    Checkpoint::open(dir.path()).fails("data").names(&["`quantization_config`"]);
+    let dir = saved(&|_| {}, false);
+    Checkpoint::open(dir.path()).fails("missing").is_at(dir.path().join(WHOLE), None);
+    fs::write(dir.path().join(PICKLED[0]), "").unwrap();
+    Checkpoint::open(dir.path()).fails("data").is_at(dir.path().join(PICKLED[0]), None);
+}
+
+#[test]
+fn files_of_a_model_without_a_head_lack_a_prefix() {
+    let folder = of_every_architecture().into_iter().find(|path| path.ends_with("gpt2")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    fs::copy(folder.join(CONFIG), dir.path().join(CONFIG)).unwrap();
+    let theirs = Mapped::open(&folder.join(WHOLE)).unwrap().floats(|_| true).unwrap();
+    let shorter = |name: &str| name.strip_prefix("transformer.").unwrap_or(name).to_owned();
+    let theirs: Vec<(String, Tensor)> = theirs.iter().map(|(name, t)| (shorter(name), t.clone())).collect();
+    put(&dir.path().join(WHOLE), &theirs);
+    assert_same(&Checkpoint::open(dir.path()).unwrap(), &Checkpoint::open(&folder).unwrap());
 }

@@ -1,10 +1,9 @@
 //! Models in several files, and the index that lists which file holds which tensor.
 
-use super::names::is_buffer;
+use super::tensors::is_buffer;
 use super::Mapped;
 use crate::error::{Error, Result};
 use crate::files;
-use candle_core::Tensor;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,21 +19,19 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// Opens the files that the index in `folder` names and reads their floating-point tensors. Each tensor is read only
-/// from the file that the index names for it; older copies in other files are ignored. Fails if the index is malformed
-/// or leads out of the folder, if a file is missing, or if a tensor is not in its listed file or is not listed.
-pub(super) fn read(folder: &Path) -> Result<(Vec<Mapped>, HashMap<String, Tensor>)> {
+/// Opens the files that the index in `folder` names, and returns the number of the file of each tensor. Older copies in
+/// other files are ignored. Fails if the index is malformed or leads out of the folder, if a file is missing, or if a
+/// tensor is not in its listed file or is not listed.
+pub(super) fn open(folder: &Path) -> Result<(Vec<Mapped>, HashMap<String, usize>)> {
     let place = folder.join(INDEX);
     let index = index(&place)?;
     let names: BTreeSet<&String> = index.values().collect();
-    let shards = names.into_iter().map(|shard| Ok((shard, open(folder, shard)?)));
+    let shards = names.into_iter().map(|shard| Ok((shard, open_shard(folder, shard)?)));
     let shards: BTreeMap<&String, Mapped> = shards.collect::<Result<_>>()?;
     check(&index, &shards).map_err(|why| Error::data(&place, why))?;
-    let mut tensors = HashMap::new();
-    for (name, shard) in &shards {
-        tensors.extend(shard.floats(|tensor| index.get(tensor) == Some(*name))?);
-    }
-    Ok((shards.into_values().collect(), tensors))
+    let numbers: BTreeMap<&String, usize> = shards.keys().enumerate().map(|(number, name)| (*name, number)).collect();
+    let place = index.iter().map(|(tensor, shard)| (tensor.clone(), numbers[shard])).collect();
+    Ok((shards.into_values().collect(), place))
 }
 
 /// Reads the index: the name of the file that holds each tensor.
@@ -51,7 +48,7 @@ fn index(place: &Path) -> Result<BTreeMap<String, String>> {
     Ok(index.weight_map)
 }
 
-fn open(folder: &Path, shard: &str) -> Result<Mapped> {
+fn open_shard(folder: &Path, shard: &str) -> Result<Mapped> {
     let path = folder.join(shard);
     if !path.exists() {
         return Err(Error::missing_at(

@@ -4,6 +4,7 @@ use crate::error::testing::Fails;
 use crate::error::Diagnostic;
 use crate::model::weights::tests::assert_same;
 use crate::model::weights::Checkpoint;
+use candle_core::Tensor;
 use serde_json::{json, Map, Value};
 use std::fs;
 

@@ -1,6 +1,13 @@
 use super::*;
 use crate::error::testing::Fails;
 use crate::model::weights::tests::run;
+use crate::tasks::wikitext::WikitextConfig;
+
+/// Model that the text of a `config.json` at `place` describes.
+fn read(text: &str, place: &str) -> Result<Pretrained> {
+    let file = ConfigFile::parse(text, place)?;
+    (Architecture::of(&file)?.read)(&file)
+}
 
 /// Config as `transformers` 4 writes it.
 fn old() -> Value {
@@ -47,14 +54,12 @@ fn pythia_70m_is_known_in_the_words_of_both_versions() {
 #[test]
 fn what_ours_cannot_be_is_refused_by_the_key_that_asks_for_it() {
     let cases = [
-        ("model_type", json!("llama")),
-        ("hidden_act", json!("gelu_new")),
-        ("layer_norm_eps", json!(1e-6)),
+        ("model_type", json!("bert")),
+        ("hidden_act", json!("relu")),
+        ("layer_norm_eps", json!(-1)),
         ("use_parallel_residual", json!(false)),
         ("attention_bias", json!(false)),
-        ("tie_word_embeddings", json!(true)),
-        ("rotary_emb_base", json!(1e6)),
-        ("rope_theta", json!(500_000)),
+        ("tie_word_embeddings", json!(1)),
         ("rope_scaling", json!({ "type": "linear", "factor": 2.0 })),
         ("hidden_size", json!(0)),
         ("vocab_size", json!("many")),
@@ -66,12 +71,9 @@ fn what_ours_cannot_be_is_refused_by_the_key_that_asks_for_it() {
         let at = read(&json.to_string(), "a/config.json").fails("data");
         at.is_at("a/config.json", None).names(&[&format!("`{key}`")]);
     }
-    for (key, value) in [("rope_theta", json!(1e6)), ("rope_type", json!("yarn"))] {
-        let mut json = old();
-        json["rope_parameters"] = json!({ key: value });
-        let at = read(&json.to_string(), "a/config.json").fails("data");
-        at.names(&[&format!("`{key}`")]);
-    }
+    let mut yarn = old();
+    yarn["rope_parameters"] = json!({ "rope_type": "yarn" });
+    read(&yarn.to_string(), "a/config.json").fails("data").names(&["`rope_type`"]);
     for (key, value) in [("num_attention_heads", json!(7)), ("rotary_pct", json!(0.21))] {
         let mut json = old();
         json[key] = value;
@@ -80,62 +82,88 @@ fn what_ours_cannot_be_is_refused_by_the_key_that_asks_for_it() {
     read("{", "a/config.json").fails("data");
 }
 
+/// Sizes of the task of [`run`] with `model`.
+fn pretrained(model: ModelConfig) -> Pretrained {
+    let text: WikitextConfig = run("softmax").task.typed().unwrap();
+    Pretrained { model, vocab_size: text.vocab_size, seq_len: text.seq_len }
+}
+
 #[test]
 fn a_written_model_is_read_back_unchanged() {
-    let run = run("softmax");
-    let text = run.task.typed().unwrap();
     for (width, dims) in [(16, 2), (16, 8), (98, 2), (98, 46)] {
-        let mut model = run.model.clone();
+        let mut model = run("softmax").model;
         (model.d_model, model.d_state) = (width, width);
         model.language.as_mut().unwrap().rotary_dims = dims;
-        assert_eq!(mismatch(&model), None);
-        let json = write(&model, &text, None);
-        let shape = read(&json, "config.json").unwrap();
-        assert_eq!((&shape.model, shape.vocab_size, shape.seq_len), (&model, 256, 16));
+        model.block.rotary_base = Some(500.0).filter(|_| dims == 8);
+        let wanted = pretrained(model);
+        let (architecture, json) = Architecture::holding(&wanted).unwrap();
+        assert_eq!(architecture.class, "GPTNeoXForCausalLM");
+        assert_eq!(read(&json.to_string(), "config.json").unwrap(), wanted);
         // Each spelling has the same meaning on its own.
-        let mut old: Value = serde_json::from_str(&json).unwrap();
+        let mut old = json;
         old.as_object_mut().unwrap().remove("rope_parameters");
-        assert_eq!(read(&old.to_string(), "config.json").unwrap(), shape);
+        assert_eq!(read(&old.to_string(), "config.json").unwrap(), wanted);
     }
 }
 
 #[test]
-fn the_end_of_text_token_is_the_tokenizers_and_null_if_it_has_none() {
-    let run = run("softmax");
-    let text = run.task.typed().unwrap();
-    for (eos, wanted) in [(Some(0), json!(0)), (Some(293), json!(293)), (None, Value::Null)] {
-        let config = write(&run.model, &text, eos);
-        let config: Value = serde_json::from_str(&config).unwrap();
-        for key in ["eos_token_id", "bos_token_id"] {
-            assert_eq!(config.get(key), Some(&wanted), "{key}");
-        }
-        read(&config.to_string(), "config.json").unwrap();
-    }
+fn initial_values_and_dropout_are_no_part_of_an_architecture() {
+    let mut model = ModelConfig { attn_dropout: 0.1, ..run("softmax").model };
+    model.language.as_mut().unwrap().init = InitScheme::Hf;
+    Architecture::holding(&pretrained(model)).unwrap();
 }
 
 #[test]
-fn a_model_that_is_not_gpt_neox_gives_the_reason() {
+fn a_model_that_no_architecture_holds_gives_the_difference() {
     let mut narrow = run("softmax").model;
     narrow.d_state = 8;
     let mut plain = run("softmax").model;
     plain.language.as_mut().unwrap().rotary = Rotary::None;
+    plain.language.as_mut().unwrap().rotary_dims = 0;
     let mut paper = run("softmax").model;
     paper.variant = "paper".to_owned();
-    let mut recall = run("softmax").model;
-    recall.language = None;
     let shifted = ModelConfig { short_conv: true, ..run("softmax").model };
     let normed = ModelConfig { state_norm: true, ..run("softmax").model };
     let cases = [
-        (run("linear").model, "linear"),
-        (paper, "variant"),
-        (narrow, "width 8"),
-        (plain, "rotary"),
-        (recall, "dsf wikitext"),
-        (shifted, "convolution"),
-        (normed, "norm"),
+        (run("linear").model, "`mixer`"),
+        (paper, "`variant`"),
+        (narrow, "`d_state`"),
+        (plain, "`rotary`"),
+        (shifted, "`short_conv`"),
+        (normed, "`state_norm`"),
     ];
-    for (model, why) in cases {
-        let found = mismatch(&model).unwrap();
-        assert!(found.contains(why), "{found}");
+    for (model, field) in cases {
+        let why = Architecture::holding(&pretrained(model)).err().unwrap();
+        assert!(why.contains("GPTNeoX") && why.contains(field), "{why}");
     }
+}
+
+#[test]
+fn bounds_of_steps_are_read_in_every_spelling() {
+    let config = |limit: Value| {
+        json!({ "model_type": "mamba2", "hidden_size": 8, "num_hidden_layers": 1, "num_heads": 2, "head_dim": 8,
+                "n_groups": 1, "vocab_size": 9, "time_step_limit": limit })
+    };
+    let limit = |value: Value| {
+        let found = read(&config(value).to_string(), "config.json")?;
+        Ok::<Option<String>, Error>(found.model.options.get("dt_limit").cloned())
+    };
+    for endless in [json!([0.0, { "__float__": "Infinity" }]), json!([0, "inf"]), Value::Null] {
+        assert_eq!(limit(endless).unwrap(), None);
+    }
+    assert_eq!(limit(json!([0.1, 2])).unwrap().as_deref(), Some("0.1:2"));
+    limit(json!([2, 1])).fails("data").names(&["`time_step_limit`"]);
+}
+
+#[test]
+fn block_types_are_repeated_over_the_layers() {
+    let config = |types: Value| {
+        json!({ "model_type": "recurrent_gemma", "hidden_size": 8, "num_hidden_layers": 5, "intermediate_size": 16,
+                "num_attention_heads": 2, "vocab_size": 9, "block_types": types })
+    };
+    let attends = |types: Value| read(&config(types).to_string(), "config.json").map(|found| found.model.hybrid);
+    let hybrid = attends(json!(["recurrent", "attention"])).unwrap().unwrap();
+    assert_eq!((0..5).filter(|&layer| hybrid.has(layer)).collect::<Vec<_>>(), [1, 3]);
+    assert!(attends(json!(["recurrent"])).unwrap().is_none());
+    attends(json!(["linear"])).fails("data").names(&["`block_types`"]);
 }
