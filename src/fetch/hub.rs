@@ -20,7 +20,7 @@ use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::Duration;
 
 /// Time limit for an answer of the hub.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Repository {
     fn repo(&self) -> Repo {
@@ -59,7 +59,7 @@ pub(super) fn fetch(entry: &CatalogueEntry, request: &FetchRequest, context: &mu
                 let what = format!("{part} of {of} (looked for in {folder} and {cache})");
                 return Err(super::offline_without(&what));
             }
-            None => get(&repository, &name, hub, &cache, context)?,
+            None => get(&repository.repo(), &name, hub, &cache, context)?,
         };
         commit = commit.or_else(|| commit_of(&file, &name));
         files.push((file, folder.join(part)));
@@ -78,20 +78,25 @@ fn commit_of(file: &Path, name: &str) -> Option<String> {
     Some(file.ancestors().nth(below)?.file_name()?.to_str()?.to_owned())
 }
 
+/// Client of the hub.
+pub(super) fn api(hub: &Hub) -> Result<Api> {
+    ApiBuilder::from_cache(Cache::new(hub.cache.clone()))
+        .with_endpoint(hub.endpoint.clone())
+        .with_token(hub.token.clone())
+        .build()
+        .map_err(|e| failed(&hub.endpoint, e.to_string()))
+}
+
 /// Downloads one file into the cache and returns its path among the snapshots.
-fn get(
-    repository: &Repository,
+pub(super) fn get(
+    repo: &Repo,
     name: &str,
     hub: &Hub,
     cache: &CacheRepo,
     context: &mut FetchContext,
 ) -> Result<PathBuf> {
-    let api = ApiBuilder::from_cache(Cache::new(hub.cache.clone()))
-        .with_endpoint(hub.endpoint.clone())
-        .with_token(hub.token.clone())
-        .build()
-        .map_err(|e| failed(&hub.endpoint, e.to_string()))?;
-    let url = api.repo(repository.repo()).url(name);
+    let api = api(hub)?;
+    let url = api.repo(repo.clone()).url(name);
     let file = retry(&url, context, |context| request_metadata(&api, &url, context))?;
     let blob = cache.blob_path(&file.etag);
     make_folder(blob.parent().unwrap_or(&hub.cache))?;

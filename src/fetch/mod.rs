@@ -12,6 +12,7 @@ mod context;
 mod download;
 mod hub;
 mod part;
+mod pretrained;
 mod request;
 
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub use catalogue::{
     bytes_below, entry, CatalogueEntry, Completeness, DatasetOrigin, FetchedDataset, Repository, CATALOGUE,
 };
 pub use context::{FetchContext, TransferProgress};
+pub use pretrained::{fetch_pretrained, PretrainedName};
 pub use request::{ArchiveSource, FetchRequest, Hub};
 
 use crate::error::{refuse, Error, Result};
