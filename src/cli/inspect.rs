@@ -2,20 +2,23 @@
 
 use super::device::use_threads;
 use super::results::ReportOutput;
-use super::{exit, Global};
+use super::{exit, hub, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
-use crate::files::write_atomic;
+use crate::files::{read_text, write_atomic};
 use crate::inspect::{
     self, Course, DrawOptions, Growing, Heads, Need, Network, NetworkInput, Snapshot, Subject, View, ETAS,
 };
 use crate::mixers::{self, MIXERS};
-use crate::model::weights::Checkpoint;
+use crate::model::weights::{is_pretrained, Checkpoint};
 use crate::recipes;
 use crate::report::{Format, Report};
 use crate::store::{epochs, read_config, snapshots, Store, Weights};
+use crate::tasks::wikitext::{TokenizerName, WikitextConfig};
+use crate::tasks::Task;
 use candle_core::DType;
 use clap::{Args, Subcommand, ValueEnum};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// Default rows and columns of a heatmap: on a terminal, and in a picture.
@@ -61,9 +64,10 @@ pub(super) struct InspectArguments {
 /// Runs or mixers to inspect.
 #[derive(Args)]
 struct InspectSelection {
-    /// Trained models: ids of runs, run folders, or files of weights.
+    /// Trained models: runs, files of weights, or pretrained models.
     ///
-    /// Ids refer to runs in --out. Runs of a sweep keep no weights, except language models.
+    /// A run is named by its id in --out or by its folder. Runs of a sweep keep no weights, except language models. A pretrained model is a folder
+    /// of Hugging Face or a name on its hub, OWNER/NAME or OWNER/NAME@REVISION.
     #[arg(value_name = "RUN", conflicts_with_all = ["mixer", "d", "n", "heads", "variant", "options", "seed", "task"])]
     runs: Vec<PathBuf>,
     /// Fresh models of these mixers, NAME or NAME/VARIANT.
@@ -78,15 +82,21 @@ struct InspectSelection {
     /// --snapshot-every.
     #[arg(long, requires = "runs", conflicts_with_all = ["fresh", "mixer"])]
     over_training: bool,
-    /// Show only this layer, counted from 0.
-    #[arg(long, value_name = "I", hide_short_help = true)]
-    layer: Option<usize>,
-    /// Input of the mixers [default: task for runs, random for fresh models].
+    /// Show only these layers, counted from 0.
+    #[arg(long, value_name = "I", value_delimiter = ',', hide_short_help = true)]
+    layer: Vec<usize>,
+    /// Input of the mixers [default: by kind of model].
+    ///
+    /// By default, runs read an example of their task, pretrained models random tokens, and fresh models normal random
+    /// numbers.
     #[arg(long, value_name = "HOW")]
     input: Option<InputKind>,
-    /// Input text for language models.
-    #[arg(long, value_name = "TEXT", conflicts_with = "input", hide_short_help = true)]
+    /// Input text for language models, or a file that holds it.
+    #[arg(long, value_name = "TEXT|FILE", conflicts_with = "input", hide_short_help = true)]
     text: Option<String>,
+    /// Tokenizer of --text: bytes, gpt-neox, or a tokenizer.json [default: the model's].
+    #[arg(long, value_name = "NAME|FILE", requires_all = ["text", "runs"], hide_short_help = true)]
+    tokenizer: Option<TokenizerName>,
     /// Model width d of fresh models [default: 16].
     #[arg(long)]
     d: Option<String>,
@@ -123,6 +133,8 @@ struct InspectSelection {
 enum InputKind {
     /// The first test example of the task, passed through the preceding layers.
     Task,
+    /// Tokens drawn with equal probability from the vocabulary, passed through the preceding layers.
+    Tokens,
     /// Standard normal numbers, at every layer.
     Random,
 }
@@ -238,6 +250,34 @@ fn ended(equal: bool) -> u8 {
     }
 }
 
+/// Facts about the subjects of a report, for its heading.
+struct Shown {
+    /// d, n and L of the first.
+    sizes: Option<[usize; 3]>,
+    /// Whether all are parts of pretrained models.
+    pretrained: bool,
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self { sizes: None, pretrained: true }
+    }
+}
+
+impl Shown {
+    fn of(subjects: &[Subject]) -> Self {
+        let mut shown = Self::default();
+        subjects.iter().for_each(|subject| shown.add(subject));
+        shown
+    }
+
+    fn add(&mut self, subject: &Subject) {
+        let (model, seq_len) = (&subject.model, subject.seq_len());
+        self.sizes.get_or_insert([model.d_model, model.d_state, seq_len]);
+        self.pretrained &= subject.pretrained;
+    }
+}
+
 /// Options for showing systems in a format; `cells` overrides its rows and columns of heatmaps.
 fn shown(format: &Format, cells: Option<u16>) -> DrawOptions {
     let usual = CELLS[usize::from(format.name != "text")];
@@ -261,19 +301,26 @@ impl InspectArguments {
     /// Reports the systems, and whether their forms are equal.
     fn systems(&self, global: &Global) -> Result<(Report, bool)> {
         let shown = shown(self.form.format(global)?, self.cells);
-        let subjects = self.what.subjects(global, need(shown))?;
+        let (mut views, mut kept, mut sizes) = (Vec::new(), Vec::new(), Shown::default());
+        self.what.visit(global, need(shown), &mut |subject| {
+            sizes.add(&subject);
+            views.push(View::of(&subject, self.verify)?);
+            if self.matrices.is_some() {
+                kept.push(subject);
+            }
+            Ok(())
+        })?;
         if let Some(file) = &self.matrices {
-            write_atomic(file, &inspect::matrices(&subjects, file)?)?;
+            write_atomic(file, &inspect::matrices(&kept, file)?)?;
         }
-        let views = self.views(&subjects)?;
-        let heading = self.what.heading("Dynamical systems (11)", &subjects);
+        let heading = self.what.heading("Dynamical systems (11)", &sizes);
         Ok((inspect::report(heading, &views, shown), hold(&views)))
     }
 
     /// Times every engine, and reports whether their outputs are equal.
     fn timed(&self, global: &Global) -> Result<(Report, bool)> {
         let subjects = self.what.subjects(global, Need::Pass)?;
-        let heading = self.what.heading("Algorithms of each mixer", &subjects);
+        let heading = self.what.heading("Algorithms of each mixer", &Shown::of(&subjects));
         inspect::engines(heading, &subjects)
     }
 
@@ -288,8 +335,8 @@ impl InspectArguments {
                 let found = Checkpoint::of_any_task(&file)?;
                 let epoch = found.origin.epoch;
                 let network = Network::trained(found, self.what.dtype())?;
-                let subjects = network.subjects(self.what.input(), self.what.layer, Need::System)?;
-                heading = self.what.heading("Dynamical systems (11) over training", &subjects);
+                let subjects = network.subjects(self.what.input()?, &self.what.layer, Need::System)?;
+                heading = self.what.heading("Dynamical systems (11) over training", &Shown::of(&subjects));
                 name.clone_from(&network.name);
                 let views = self.views(&subjects)?;
                 seen.push(Snapshot { epoch, views });
@@ -315,37 +362,56 @@ impl InspectSelection {
         }
     }
 
-    fn input(&self) -> NetworkInput<'_> {
-        let data_dir = self.data_dir.as_deref();
-        if let Some(text) = &self.text {
-            return NetworkInput::Text(text, self.seq_len, data_dir);
-        }
+    /// Input of fresh models and of runs.
+    fn input(&self) -> Result<NetworkInput<'_>> {
         let usual = if self.runs.is_empty() { InputKind::Random } else { InputKind::Task };
-        match self.input.unwrap_or(usual) {
-            InputKind::Random => NetworkInput::Random(self.seq_len),
-            InputKind::Task => NetworkInput::Task(self.seq_len, data_dir),
-        }
+        self.input_or(usual)
     }
 
-    fn heading(&self, what: &str, subjects: &[Subject]) -> String {
-        let input = match self.input() {
-            NetworkInput::Random(_) => "normal random numbers",
-            NetworkInput::Task(..) => "a test example of the task",
-            NetworkInput::Text(..) => "a text",
+    /// Input that was asked for, or the `usual` one.
+    fn input_or(&self, usual: InputKind) -> Result<NetworkInput<'_>> {
+        let data_dir = self.data_dir.as_deref();
+        if let Some(text) = &self.text {
+            let file = Path::new(text);
+            let text = if file.is_file() { Cow::Owned(read_text(file)?) } else { Cow::Borrowed(text.as_str()) };
+            return Ok(NetworkInput::Text(text, self.seq_len, data_dir));
+        }
+        Ok(match self.input.unwrap_or(usual) {
+            InputKind::Random => NetworkInput::Random(self.seq_len),
+            InputKind::Tokens => NetworkInput::Tokens(self.seq_len),
+            InputKind::Task => NetworkInput::Task(self.seq_len, data_dir),
+        })
+    }
+
+    fn heading(&self, what: &str, shown: &Shown) -> String {
+        let input = match (&self.text, self.input) {
+            (Some(_), _) => "a text",
+            (None, Some(InputKind::Random)) => "normal random numbers",
+            (None, Some(InputKind::Tokens)) => "random tokens",
+            (None, Some(InputKind::Task)) => "a test example of the task",
+            (None, None) if self.runs.is_empty() => "normal random numbers",
+            (None, None) if shown.pretrained => "random tokens",
+            (None, None) => "a test example of the task",
         };
-        let sizes = subjects.first().map_or(String::new(), |subject| {
-            let (model, seq_len) = (&subject.model, subject.seq_len());
-            format!(", d = {}, n = {}, L = {seq_len}", model.d_model, model.d_state)
-        });
+        let sizes = shown.sizes.map_or(String::new(), |[d, n, seq_len]| format!(", d = {d}, n = {n}, L = {seq_len}"));
         format!("{what}, on {input}{sizes}")
     }
 
     fn subjects(&self, global: &Global, need: Need) -> Result<Vec<Subject>> {
+        let mut subjects = Vec::new();
+        self.visit(global, need, &mut |subject| {
+            subjects.push(subject);
+            Ok(())
+        })?;
+        Ok(subjects)
+    }
+
+    /// Passes every subject to `visit`, one after the other.
+    fn visit(&self, global: &Global, need: Need, visit: &mut dyn FnMut(Subject) -> Result<()>) -> Result<()> {
         ensure!(
             !self.runs.is_empty() || !self.mixer.is_empty(),
             flag "--mixer", "nothing to inspect: give a run, or --mixer NAME for a fresh model"
         );
-        let mut subjects = Vec::new();
         for option in &self.options {
             let having = self.mixer.iter().map(|mixer| self.has(mixer, option));
             let having: Vec<bool> = having.collect::<Result<_>>()?;
@@ -358,19 +424,24 @@ impl InspectSelection {
             let mut name = vec![mixer.clone()];
             name.extend(self.options_of(mixer)?);
             network.name = name.join(", ");
-            subjects.extend(network.subjects(self.input(), self.layer, need)?);
+            network.visit(self.input()?, &self.layer, need, visit)?;
         }
         for run in &self.runs {
-            let found = weights(run, global)?;
+            let mut found = weights(run, global)?;
+            if let Some(name) = &self.tokenizer {
+                found.config.task = WikitextConfig { tokenizer: name.resolve()?.0, ..found.text()? }.config();
+            }
             let config = found.config.clone();
-            subjects.extend(Network::trained(found, self.dtype())?.subjects(self.input(), self.layer, need)?);
+            let usual = if found.architecture.is_some() { InputKind::Tokens } else { InputKind::Task };
+            let network = Network::trained(found, self.dtype())?;
+            network.visit(self.input_or(usual)?, &self.layer, need, visit)?;
             if self.fresh {
                 let mut network = Network::fresh(config, self.dtype())?;
                 network.name += ", fresh";
-                subjects.extend(network.subjects(self.input(), self.layer, need)?);
+                network.visit(self.input_or(usual)?, &self.layer, need, visit)?;
             }
         }
-        Ok(subjects)
+        Ok(())
     }
 
     /// Splits `--mixer` into a mixer and its variant.
@@ -406,7 +477,7 @@ impl InspectSelection {
         let options = self.options_of(mixer)?;
         let (mixer, variant) = self.named(mixer);
         let usual = if self.text.is_some() { "wikitext" } else { "mqar" };
-        let random = matches!(self.input(), NetworkInput::Random(_));
+        let random = self.text.is_none() && self.input.is_none_or(|input| input == InputKind::Random);
         let given = [("d", &self.d), ("n", &self.n), ("heads", &self.heads), ("seed", &self.seed)];
         let mut settings = vec![("preset", "smoke"), ("mixer", mixer)];
         let given = given.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
@@ -427,6 +498,9 @@ impl InspectSelection {
 fn place(run: &Path, global: &Global) -> Result<PathBuf> {
     if run.exists() {
         return Ok(run.to_owned());
+    }
+    if let Some(folder) = hub::pretrained(run, global)? {
+        return Ok(folder);
     }
     let folder = Store::existing(&global.out)?.run_folder(&run.display().to_string());
     if !folder.is_dir() {
@@ -478,7 +552,7 @@ fn config_of(place: &Path) -> Result<RunConfig> {
 fn weights(run: &Path, global: &Global) -> Result<Checkpoint> {
     let place = place(run, global)?;
     let kept = [Weights::Best, Weights::Last];
-    if place.is_dir() && !kept.iter().any(|which| place.join(which.file()).is_file()) {
+    if place.is_dir() && !is_pretrained(&place) && !kept.iter().any(|which| place.join(which.file()).is_file()) {
         let task = config_of(&place)?.task;
         refuse!(
             path place,
@@ -495,7 +569,7 @@ fn weights(run: &Path, global: &Global) -> Result<Checkpoint> {
 /// Returns layer `layer` of a run on the first test example of its task, in f64.
 fn trained(run: &Path, layer: usize, global: &Global) -> Result<Subject> {
     let network = Network::trained(weights(run, global)?, DType::F64)?;
-    Ok(network.subjects(NetworkInput::Task(None, None), Some(layer), Need::System)?.remove(0))
+    Ok(network.subjects(NetworkInput::Task(None, None), &[layer], Need::System)?.remove(0))
 }
 
 /// Help of `--eta`, which lists the normalisers.
@@ -537,7 +611,7 @@ impl Lemma {
                         let sizes = [("d", d.as_str()), ("n", &n), ("heads", &heads)];
                         let network = Network::fresh(smoke(inspect::unnormalised().name, &sizes)?, DType::F64)?;
                         let read = NetworkInput::Random(Some(seq_len.into()));
-                        network.subjects(read, Some(0), Need::System)?.remove(0).of_unit_gain()?
+                        network.subjects(read, &[0], Need::System)?.remove(0).of_unit_gain()?
                     }
                 };
                 let all = || ETAS.iter().map(|eta| eta.name.to_owned()).collect();
@@ -573,7 +647,7 @@ fn fresh(n: &str) -> Result<Vec<Subject>> {
             let config = smoke(entry.name, &[("n", n), ("d", "8"), ("variant", variant)])?;
             let mut network = Network::fresh(config, DType::F64)?;
             network.name = format!("{} ({variant})", entry.name);
-            subjects.extend(network.subjects(NetworkInput::Random(Some(8)), None, Need::System)?);
+            subjects.extend(network.subjects(NetworkInput::Random(Some(8)), &[], Need::System)?);
         }
     }
     Ok(subjects)

@@ -1,7 +1,7 @@
 //! The report of several views: a table, and panels of each view.
 
 use super::measures::{evenly, Measures};
-use super::products::bins;
+use super::products::{bins, median};
 use super::table::{panels, record, table};
 use super::view::View;
 use crate::report::{Cell, Content, Grid, GridLine, PanelForm, Report, Style, Tick};
@@ -11,6 +11,8 @@ use serde_json::{json, Value};
 const MOST: usize = 64;
 /// Names of the lines of a spectrum.
 pub(super) const LAMBDAS: [&str; 3] = ["smallest |λ|", "median |λ|", "largest |λ|"];
+/// Title of the column of kernels.
+const PHI: &str = "Φ";
 /// Title of the column of attention matrices.
 const SOFTMAX: &str = "softmax attention";
 
@@ -26,6 +28,7 @@ pub struct DrawOptions {
 /// The report of `views`.
 pub fn report(heading: String, views: &[View], shown: DrawOptions) -> Report {
     let mut grids = vec![table(views)];
+    grids.extend(over_layers(views));
     let mut notes = Vec::new();
     for view in views {
         let rows: Vec<usize> = match &view.found {
@@ -35,7 +38,7 @@ pub fn report(heading: String, views: &[View], shown: DrawOptions) -> Report {
         let attention = (&rows, &view.attention.weights);
         if let Ok(measures) = &view.found {
             let norms = (&measures.rows, &measures.norms);
-            grids.push(heatmap(view, ["Φ", "Φ without D"], norms, shown));
+            grids.push(heatmap(view, [PHI, "Φ without D"], norms, shown));
             grids.push(heatmap(view, [SOFTMAX, view.attended()], attention, shown));
             grids.extend(lines(view, measures));
             grids.extend(half_lives(view, measures));
@@ -45,6 +48,65 @@ pub fn report(heading: String, views: &[View], shown: DrawOptions) -> Report {
         notes.extend(notes_on(view));
     }
     panels(heading, grids, notes)
+}
+
+/// Number of heads that have a curve each; more are summarised.
+const HEADS: [&str; 8] = ["head 0", "head 1", "head 2", "head 3", "head 4", "head 5", "head 6", "head 7"];
+
+/// Horizon and half-lives over the layers of each network of which several layers are shown.
+fn over_layers(views: &[View]) -> Vec<Grid> {
+    let of_networks = views.chunk_by(|a, b| a.place.0 == b.place.0);
+    of_networks.filter(|views| views.len() > 1).flat_map(of_network).collect()
+}
+
+fn of_network(views: &[View]) -> Vec<Grid> {
+    let mut measured: Vec<(usize, &Measures, &View)> =
+        views.iter().filter_map(|view| Some((view.place.1, view.found.as_ref().ok()?, view))).collect();
+    measured.sort_by_key(|(layer, ..)| *layer);
+    if measured.len() < 2 {
+        return Vec::new();
+    }
+    let curves = |what, unit, names, points| Curves {
+        of: &views[0].place.0,
+        what,
+        over: "layer",
+        unit,
+        names,
+        points,
+        at: |layer| [None, Some(json!(layer))],
+    };
+    let horizons = measured.iter().map(|(layer, measures, view)| {
+        let of = [measures.horizon, view.attention.horizon].map(|horizon| horizon.map_or(f64::NAN, |h| h.tokens));
+        (*layer, of.to_vec())
+    });
+    let horizons = curves("horizon by layer", "tokens", &["system", "softmax attention"], horizons.collect());
+    let lives = |value: f64| if value.is_finite() { value } else { f64::NAN };
+    let heads = measured.iter().map(|(_, measures, _)| measures.half_lives_of_heads.len()).max().unwrap_or(0);
+    let of_layer =
+        measured.iter().map(|(layer, measures, _)| (*layer, vec![measures.half_life().map_or(f64::NAN, lives)]));
+    let of_heads = measured.iter().map(|(layer, measures, _)| {
+        let mut each: Vec<f64> = measures.half_lives_of_heads.iter().map(|life| lives(*life)).collect();
+        if heads > HEADS.len() {
+            each.sort_by(f64::total_cmp);
+            let middle = median(&each).unwrap_or(f64::NAN);
+            each = vec![each.first().copied().unwrap_or(f64::NAN), middle, each.last().copied().unwrap_or(f64::NAN)];
+        }
+        let curves = if heads > HEADS.len() { 3 } else { heads };
+        each.resize(curves, f64::NAN);
+        (*layer, each)
+    });
+    let (names, points): (&[&str], Vec<_>) = match heads {
+        0 => (&["median of all states"], of_layer.collect()),
+        many if many > HEADS.len() => (&["shortest head", "median head", "longest head"], of_heads.collect()),
+        few => (&HEADS[..few], of_heads.collect()),
+    };
+    let lives = curves("half-life of ΠΛ g by layer", "tokens", names, points);
+    // Above the columns of heatmaps.
+    let above = |column: &str, curves: Curves| {
+        let grid = curves.grid();
+        Grid { place: [column.to_owned(), views[0].place.0.clone()], ..grid }
+    };
+    vec![above(PHI, horizons), above(SOFTMAX, lives)]
 }
 
 fn notes_on(view: &View) -> Vec<String> {

@@ -121,6 +121,7 @@ fn view(subject: &Subject, heads: &[EtaHead], bare: &Ltv, eta: &Eta) -> Result<V
         tolerance: tolerance(subject),
     };
     Ok(View {
+        place: (name.clone(), 0),
         name,
         state: [seen.system.width()?, 0],
         attention: Attention::of(subject, &measures.rows)?,

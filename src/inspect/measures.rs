@@ -6,7 +6,7 @@ use super::room::ROWS;
 use super::spectrum::{beside_rank_one, effective_rank};
 use super::subject::Seen;
 use crate::ltv::OffDiagonal;
-use candle_core::{DType, IndexOp, Result, Tensor};
+use candle_core::{DType, Device, IndexOp, Result, Tensor};
 
 /// Share of a row's norms within its effective horizon.
 const HELD: f64 = 0.9;
@@ -36,6 +36,8 @@ pub struct Measures {
     /// Half-life of (Π_{k=j+1..L-1} Λ_k) g_j in tokens for each state, ascending; infinite if it does not decay. Empty
     /// for a single token, and if the eigenvalues of a product are not the products of eigenvalues.
     pub half_lives: Vec<f64>,
+    /// Median half-life of the states of each head; empty without half-lives, and for a single head.
+    pub half_lives_of_heads: Vec<f64>,
     /// Share of states in each of the [bins](super::products::bins); empty without half-lives.
     pub shares: Vec<f64>,
     /// Share of |λ| above 1; `None` for a single token.
@@ -65,7 +67,12 @@ pub struct Horizon {
 impl Measures {
     /// Measures a system along its input.
     pub fn of(seen: &Seen) -> Result<Self> {
-        MeasurePass::new(seen)?.run()
+        Self::of_heads(seen, 1)
+    }
+
+    /// Same as [`Self::of`] for a system of `heads` heads.
+    pub fn of_heads(seen: &Seen, heads: usize) -> Result<Self> {
+        MeasurePass::new(seen)?.run(heads)
     }
 
     /// Smallest and largest |λ| over all tokens, and between them the median of the tokens' medians; `None` for a
@@ -255,7 +262,7 @@ struct MeasurePass<'a> {
     /// The reading channel and the channel that is read, for each entry of a kernel.
     links: Vec<(usize, usize)>,
     /// Matrix G of ⟨Φ_ij, Φ_lj⟩ = kᵀ G l for the kernels k and l, with a row and a column for each of `links`.
-    inner: Vec<Vec<f64>>,
+    inner: Tensor,
     /// Squared norms of the rows of the value map and of the columns of the output map, summed over the channels that
     /// share factors.
     maps: [Vec<f64>; 2],
@@ -286,8 +293,8 @@ impl<'a> MeasurePass<'a> {
         if matches!(system.off_diagonal, OffDiagonal::Complex(_)) {
             links.extend((0..channels).map(|c| (c, (c + channels / 2) % channels)));
         }
-        let product =
-            |&(o, v): &(usize, usize)| -> Vec<f64> { links.iter().map(|&(p, w)| output[o][p] * value[v][w]).collect() };
+        let pairs = links.iter().flat_map(|&(o, v)| links.iter().map(move |&(p, w)| ((o, p), (v, w))));
+        let inner: Vec<f64> = pairs.map(|((o, p), (v, w))| output[o][p] * value[v][w]).collect();
         let same = |factor: &&Tensor| factor.stride()[1] == 0;
         let factors = [&system.decay, &system.write, &system.read];
         let same =
@@ -302,13 +309,13 @@ impl<'a> MeasurePass<'a> {
             sizes: [seq_len, channels, states],
             distinct,
             values: matrix(&system.values(&seen.input)?)?,
-            inner: links.iter().map(product).collect(),
+            inner: Tensor::from_vec(inner, (links.len(), links.len()), &Device::Cpu)?,
             links,
             maps: [diagonal(&value), diagonal(&output)],
         })
     }
 
-    fn run(self) -> Result<Measures> {
+    fn run(self, heads: usize) -> Result<Measures> {
         let [seq_len, channels, states] = self.sizes;
         let distinct = self.distinct;
         let system = &self.seen.system;
@@ -339,7 +346,7 @@ impl<'a> MeasurePass<'a> {
                 carried.resize(self.links.len() / channels * distinct * states, 0.0);
                 active.push(PhiRow { at: j, carried, outputs: vec![0.0; channels], norms: Vec::new() });
             }
-            self.receive(j, &write, &skip, &mut active, &mut gram);
+            self.receive(j, &write, &skip, &mut active, &mut gram)?;
             if j == 0 {
                 continue; // Λ_0 multiplies the state before the first token, which is 0
             }
@@ -371,6 +378,7 @@ impl<'a> MeasurePass<'a> {
             gains,
             shares: products.shares(),
             half_lives: products.half_lives(),
+            half_lives_of_heads: products.half_lives_of_heads(heads),
             growing: (seq_len > 1).then_some(growing),
             free,
             largest_product: products.largest(),
@@ -380,9 +388,16 @@ impl<'a> MeasurePass<'a> {
     }
 
     /// Adds the contributions of token j to the rows.
-    fn receive(&self, j: usize, write: &[f64], skip: &[f64], active: &mut [PhiRow], gram: &mut [Vec<f64>]) {
+    fn receive(
+        &self,
+        j: usize,
+        write: &[f64],
+        skip: &[f64],
+        active: &mut [PhiRow],
+        gram: &mut [Vec<f64>],
+    ) -> Result<()> {
         let [_, channels, states] = self.sizes;
-        let mut kernels: Vec<Vec<f64>> = Vec::with_capacity(active.len());
+        let mut kernels: Vec<f64> = Vec::with_capacity(active.len() * self.links.len());
         for row in active.iter_mut() {
             let written = |link: usize| {
                 let channel = self.links[link].1;
@@ -399,18 +414,15 @@ impl<'a> MeasurePass<'a> {
             if row.at == j {
                 row.outputs.iter_mut().zip(skip).zip(&self.values[j]).for_each(|((o, d), v)| *o += d * v);
             }
-            kernels.push(kernel);
+            kernels.extend(kernel);
         }
-        for (i, kernel) in kernels.iter().enumerate() {
-            let mut weighed = vec![0.0; kernel.len()];
-            for (k, row) in kernel.iter().zip(&self.inner) {
-                weighed.iter_mut().zip(row).for_each(|(w, g)| *w += k * g);
-            }
-            for (l, other) in kernels.iter().enumerate() {
-                gram[i][l] += dot(&weighed, other);
-            }
-            active[i].norms.push(dot(&weighed, kernel).max(0.0).sqrt());
+        let kernels = Tensor::from_vec(kernels, (active.len(), self.links.len()), &Device::Cpu)?;
+        let products = matrix(&kernels.matmul(&self.inner)?.matmul(&kernels.t()?)?)?;
+        for (i, row) in products.iter().enumerate() {
+            gram[i].iter_mut().zip(row).for_each(|(sum, product)| *sum += product);
+            active[i].norms.push(row[i].max(0.0).sqrt());
         }
+        Ok(())
     }
 
     /// y at the token of a row, from the contributions to its channels.

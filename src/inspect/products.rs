@@ -108,6 +108,21 @@ impl Products {
         lives
     }
 
+    /// Median half-life of the states of each of `heads` heads of equal width; empty if heads do not differ or do not
+    /// divide the states.
+    pub fn half_lives_of_heads(&self, heads: usize) -> Vec<f64> {
+        let rates = self.rates();
+        if heads < 2 || rates.is_empty() || !(rates.len() / self.states).is_multiple_of(heads) {
+            return Vec::new();
+        }
+        let of_head = |rates: &[f64]| {
+            let mut lives: Vec<f64> = rates.iter().copied().map(half_life).collect();
+            lives.sort_by(f64::total_cmp);
+            median(&lives).unwrap_or(f64::NAN)
+        };
+        rates.chunks(rates.len() / heads).map(of_head).collect()
+    }
+
     /// Shares of the states in the [`bins`].
     pub fn shares(&self) -> Vec<f64> {
         let rates = self.rates();

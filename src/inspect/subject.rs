@@ -5,19 +5,23 @@ use crate::config::{ModelConfig, RunConfig};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::ltv::Ltv;
 use crate::mixers::{self, Entry, Mixer, MixerSpec};
-use crate::model::weights::Checkpoint;
+use crate::model::weights::{Checkpoint, WeightValues};
 use crate::model::{Classifier, Io, LanguageModel};
 use crate::nn::Params;
 use crate::ops::rng::Rng;
 use crate::store::check_memory;
-use crate::tasks::wikitext::{Vocabulary, WikitextConfig};
+use crate::tasks::wikitext::{self, WikitextConfig};
 use crate::tasks::{self, Splits};
 use candle_core::{DType, Device, Tensor};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
 /// Largest number of copies of fresh weights in memory at a time, and of constants.
 const COPIES: [f64; 2] = [2.0, 3.0];
+
+/// Number of random tokens unless a length is given.
+const DRAWN: usize = 128;
 
 /// A model with its weights, on the CPU.
 pub struct Network {
@@ -27,11 +31,15 @@ pub struct Network {
     pub config: RunConfig,
     params: Params,
     body: SubjectModel,
+    /// Whether the weights are those of a pretrained model.
+    pretrained: bool,
 }
 
-/// The two kinds of models.
+/// The kinds of models.
 enum SubjectModel {
     Language(LanguageModel),
+    /// Language model whose weights are read from their files block by block.
+    Mapped(WeightValues),
     Classifier(Classifier),
 }
 
@@ -46,20 +54,24 @@ impl SubjectModel {
 }
 
 /// Input of a network.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum NetworkInput<'a> {
     /// Normal random numbers as the input of each mixer; the length defaults to the task's.
     Random(Option<usize>),
     /// The first test example of the task, or its first tokens, read from a data folder if the task has files.
     Task(Option<usize>, Option<&'a Path>),
+    /// Random tokens.
+    Tokens(Option<usize>),
     /// A text for a language model, or its first tokens, with the data folder of its tokenizer.
-    Text(&'a str, Option<usize>, Option<&'a Path>),
+    Text(Cow<'a, str>, Option<usize>, Option<&'a Path>),
 }
 
 /// A layer's mixer and its input.
 pub struct Subject {
     /// Name in reports.
     pub name: String,
+    /// Name of its network, and its layer there, counted from 0.
+    pub place: (String, usize),
     /// Row of the registry.
     pub entry: &'static Entry,
     /// The model that it is a part of.
@@ -72,6 +84,8 @@ pub struct Subject {
     pub weights: HashMap<String, Tensor>,
     /// Its input u, `(L, d_model)`.
     pub u: Tensor,
+    /// Whether it was read from the files of a pretrained model.
+    pub pretrained: bool,
 }
 
 /// A system of the form (11) and its input.
@@ -101,8 +115,17 @@ impl Network {
     pub fn trained(found: Checkpoint, dtype: DType) -> Result<Self> {
         let params = Params::given(found.values.clone(), dtype, &Device::Cpu).detached();
         let config = found.config.clone();
+        let mapped = Some(found.values.clone()).filter(WeightValues::is_mapped);
         let id = found.origin.run.clone();
-        let name = format!("{} {}", config.model.mixer, id.unwrap_or_default());
+        let of = match (found.architecture, found.place.file_name()) {
+            (Some(_), Some(folder)) => folder.to_string_lossy().into_owned(),
+            _ => id.unwrap_or_default(),
+        };
+        let name = format!("{} {of}", config.model.mixer);
+        if let Some(values) = mapped {
+            let (name, body) = (name.trim().to_owned(), SubjectModel::Mapped(values));
+            return Ok(Self { name, config, params, body, pretrained: found.architecture.is_some() });
+        }
         Self::new(name.trim().to_owned(), config, params).map_err(|e| match e {
             Error::Tensor(e) => {
                 let first = e.to_string();
@@ -117,25 +140,50 @@ impl Network {
             refuse!(flag "--bidirectional" = true, "each output of {name} depends on all tokens, so that it is no system in time");
         }
         let body = SubjectModel::new(&config, &params)?;
-        Ok(Self { name, config, params, body })
+        Ok(Self { name, config, params, body, pretrained: false })
     }
 
-    /// Returns the mixers of all layers, or of one of them, counted from 0, with their inputs. Fails if there is no
+    /// Returns the mixers of all layers, or of these, counted from 0, with their inputs. Fails if there is no
     /// such layer, the input is not valid for the task, or the memory does not suffice for `need`.
-    pub fn subjects(&self, input: NetworkInput, layer: Option<usize>, need: Need) -> Result<Vec<Subject>> {
-        let layers = self.config.model.n_layers;
-        if let Some(layer) = layer {
-            ensure!(
-                layer < layers,
-                flag "--layer" = layer, "{} has layers 0 to {}", self.name, layers - 1);
-        }
-        let chosen: Vec<usize> = layer.map_or_else(|| (0..layers).collect(), |layer| vec![layer]);
-        let read = self.read(input, need)?;
-        chosen.iter().map(|&i| self.subject(i, &read[i])).collect()
+    pub fn subjects(&self, input: NetworkInput, layers: &[usize], need: Need) -> Result<Vec<Subject>> {
+        let mut found = Vec::new();
+        self.visit(input, layers, need, &mut |subject| {
+            found.push(subject);
+            Ok(())
+        })?;
+        Ok(found)
     }
 
-    /// Inputs of the mixer of each layer, `(L, d_model)` each.
-    fn read(&self, input: NetworkInput, need: Need) -> Result<Vec<Tensor>> {
+    /// Same as [`Self::subjects`], one after the other, so that their weights need not be in memory together.
+    pub fn visit(
+        &self,
+        input: NetworkInput,
+        layers: &[usize],
+        need: Need,
+        visit: &mut dyn FnMut(Subject) -> Result<()>,
+    ) -> Result<()> {
+        let count = self.config.model.n_layers;
+        if let Some(layer) = layers.iter().find(|layer| **layer >= count) {
+            refuse!(flag "--layer" = layer, "{} has layers 0 to {}", self.name, count - 1);
+        }
+        let chosen: Vec<usize> = if layers.is_empty() { (0..count).collect() } else { layers.to_vec() };
+        let read = self.read(input, &chosen, need)?;
+        for (layer, u) in chosen.iter().zip(&read) {
+            visit(self.subject(*layer, u)?)?;
+        }
+        Ok(())
+    }
+
+    /// Parameters without any that were read before.
+    fn params(&self) -> Params {
+        match &self.body {
+            SubjectModel::Mapped(values) => Params::given(values.clone(), self.params.dtype(), &Device::Cpu).detached(),
+            SubjectModel::Language(_) | SubjectModel::Classifier(_) => self.params.clone(),
+        }
+    }
+
+    /// Inputs of the mixers of these layers, `(L, d_model)` each.
+    fn read(&self, input: NetworkInput, layers: &[usize], need: Need) -> Result<Vec<Tensor>> {
         let (model, dtype) = (&self.config.model, self.params.dtype());
         if let NetworkInput::Random(length) = input {
             let seq_len = match length {
@@ -148,21 +196,27 @@ impl Network {
             let count = seq_len * model.d_model;
             let values: Vec<f64> = (0..count).map(|_| rng.normals().0).collect();
             let u = Tensor::from_vec(values, (seq_len, model.d_model), &Device::Cpu)?;
-            return Ok(vec![u.to_dtype(dtype)?; model.n_layers]);
+            return Ok(vec![u.to_dtype(dtype)?; layers.len()]);
         }
         let tokens = self.tokens(input)?;
         self.check_room(tokens.len(), need)?;
         let tokens = Tensor::from_slice(&tokens, (1, tokens.len()), &Device::Cpu)?;
-        let inputs = match &self.body {
+        let of_all = match &self.body {
             SubjectModel::Language(model) => model.mixer_inputs(&tokens)?,
             SubjectModel::Classifier(classifier) => classifier.mixer_inputs(&tokens)?,
+            SubjectModel::Mapped(_) => {
+                let io = Io::of(&self.config.task)?;
+                let of_chosen = LanguageModel::mixer_inputs_by_block(model, io, &|| self.params(), &tokens, layers)?;
+                return of_chosen.iter().map(|u| Ok(u.squeeze(0)?.contiguous()?)).collect();
+            }
         };
-        inputs.iter().map(|u| Ok(u.squeeze(0)?.contiguous()?)).collect()
+        layers.iter().map(|&layer| Ok(of_all[layer].squeeze(0)?.contiguous()?)).collect()
     }
 
     fn tokens(&self, input: NetworkInput) -> Result<Vec<u32>> {
         let (mut tokens, length) = match input {
-            NetworkInput::Text(text, length, data_dir) => (self.encoded(text, data_dir)?, length),
+            NetworkInput::Text(text, length, data_dir) => (self.encoded(&text, data_dir)?, length),
+            NetworkInput::Tokens(length) => (self.drawn(length)?, length),
             NetworkInput::Task(length, data_dir) => (self.example(data_dir)?, length),
             NetworkInput::Random(_) => unreachable!("random numbers are no tokens"),
         };
@@ -175,14 +229,21 @@ impl Network {
         Ok(tokens)
     }
 
+    /// Tokens drawn with equal probability, `length` of them, or [`DRAWN`] at most.
+    fn drawn(&self, length: Option<usize>) -> Result<Vec<u32>> {
+        let sizes = self.config.task.sizes()?;
+        let count = length.unwrap_or(DRAWN).min(sizes.longest());
+        let mut rng = Rng::new(self.config.seed, "inspect/tokens", 0);
+        Ok((0..count).map(|_| (rng.uniform() * sizes.vocab_size as f64) as u32).collect())
+    }
+
     fn encoded(&self, text: &str, data_dir: Option<&Path>) -> Result<Vec<u32>> {
         let task = &self.config.task;
         ensure!(
             task.entry()?.objective.is_language_model(),
             flag "--text", "needs a language model, but {} is a model of {}; use --input task for an example of that task", self.name, task.name());
         let settings: WikitextConfig = task.typed()?;
-        let vocabulary = Vocabulary::open(&settings.tokenizer, data_dir)?;
-        let ids: Vec<u32> = vocabulary.encode(text)?.into_iter().map(u32::from).collect();
+        let ids = wikitext::ids_for(&settings, text, data_dir)?;
         ensure!(
             !ids.is_empty(),
             flag "--text", "has no tokens; give at least one");
@@ -196,16 +257,18 @@ impl Network {
             Splits::Pooled(splits) => splits.test.document(0, 0).iter().map(|&token| u32::from(token)).collect(),
             Splits::NextToken(splits) => {
                 let text = &splits.test;
-                let window = &text.window(0)[..text.seq_len()];
-                window.iter().map(|&id| u32::from(id)).collect()
+                text.window(0).iter().take(text.seq_len()).collect()
             }
         })
     }
 
     fn check_room(&self, seq_len: usize, need: Need) -> Result<()> {
         let model = &self.config.model;
-        let of_mixers = self.params.vars().into_iter().filter(|(name, _)| name.contains(".mixer."));
-        let parameters = of_mixers.map(|(_, var)| var.elem_count()).sum();
+        let sizes = match &self.body {
+            SubjectModel::Mapped(values) => values.sizes(),
+            SubjectModel::Language(_) | SubjectModel::Classifier(_) => self.params.sizes(),
+        };
+        let parameters = sizes.iter().filter(|(name, _)| name.contains(".mixer.")).map(|(_, size)| size).sum();
         let needed = room::of_model(model, parameters, seq_len, need)?;
         let what = format!("--seq-len {seq_len} of {}", of_sizes(model));
         check_memory(needed, &what, "take a smaller --seq-len, --d or --n")
@@ -213,7 +276,8 @@ impl Network {
 
     fn subject(&self, layer: usize, u: &Tensor) -> Result<Subject> {
         let (entry, model) = mixers::of_layer(&self.config.model, layer)?;
-        let scope = self.params.scope("layers").scope(layer).scope("mixer");
+        let params = self.params();
+        let scope = params.scope("layers").scope(layer).scope("mixer");
         let mixer = entry.build(MixerSpec::from(&*model).in_layer(layer), &scope)?;
         let prefix = format!("layers.{layer}.mixer.");
         let of_mixer = |(name, var): (String, candle_core::Var)| {
@@ -227,12 +291,14 @@ impl Network {
         let name = if entry.name == self.config.model.mixer { name } else { format!("{name} ({})", entry.name) };
         Ok(Subject {
             name,
+            place: (self.name.clone(), layer),
             entry,
             model: model.into_owned(),
             seed: self.config.seed,
             mixer,
-            weights: self.params.vars().into_iter().filter_map(of_mixer).collect(),
+            weights: params.vars().into_iter().filter_map(of_mixer).collect(),
             u: u.clone(),
+            pretrained: self.pretrained,
         })
     }
 }

@@ -10,6 +10,8 @@ use crate::error::Result;
 pub struct View {
     /// Name of the subject.
     pub name: String,
+    /// Name of the network, and the layer that the subject is in it.
+    pub place: (String, usize),
     /// Numbers kept per sequence after L tokens, and the growth of that number per further token.
     pub state: [usize; 2],
     /// Measures of its system, or the reason why there is none.
@@ -31,7 +33,7 @@ impl View {
         let size = |seq_len| subject.mixer.state_size(seq_len);
         let seen = subject.system()?;
         let measures = match &seen {
-            Ok(seen) => Ok(Measures::of(seen)?),
+            Ok(seen) => Ok(Measures::of_heads(seen, subject.model.n_heads)?),
             Err(why) => Err(*why),
         };
         let errors = match (&seen, &measures) {
@@ -44,6 +46,7 @@ impl View {
         };
         Ok(Self {
             name: subject.name.clone(),
+            place: subject.place.clone(),
             state: [size(seq_len), size(seq_len + 1) - size(seq_len)],
             attention: Attention::of(subject, &rows)?,
             uniform: uniform_horizon(&rows),

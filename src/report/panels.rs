@@ -110,8 +110,9 @@ impl SharedScales<'_> {
         match &grid.form {
             PanelForm::Lines { over, log: true, .. } => PlotAxis::at(over, Scale::Log, self.across(over)),
             PanelForm::Lines { over, .. } => {
-                let last = self.across(over).last().map_or(1.0, |(last, _)| *last);
-                PlotAxis::round(over, Scale::Linear, [1.0, last])
+                let all = self.across(over);
+                let [first, last] = [all.first(), all.last()].map(|end| end.map_or(1.0, |(x, _)| *x));
+                PlotAxis::round(over, Scale::Linear, [first.min(1.0), last])
             }
             PanelForm::Points { over } => match &self.across(over)[..] {
                 [] => PlotAxis::round(over, Scale::Linear, [0.0, 1.0]),

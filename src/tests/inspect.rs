@@ -30,6 +30,8 @@ fn subject(mixer: &str, variant: &str, [d, n, seq_len]: [usize; 3], heads: usize
     let vars = params.vars().into_iter();
     Subject {
         name: case.entry.name.to_owned(),
+        place: (case.entry.name.to_owned(), 0),
+        pretrained: false,
         entry: case.entry,
         model: case.config,
         seed: 3,
@@ -462,7 +464,7 @@ fn fresh(mixer: &str, settings: &[(&str, &str)], seq_len: usize) -> Measures {
     let config = recipes::run("mqar", &[&usual, settings].concat()).unwrap();
     let network = Network::fresh(config, DType::F64).unwrap();
     let read = NetworkInput::Random(Some(seq_len));
-    let subject = network.subjects(read, None, Need::System).unwrap();
+    let subject = network.subjects(read, &[], Need::System).unwrap();
     Measures::of(&seen(&subject[0])).unwrap()
 }
 
