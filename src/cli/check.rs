@@ -17,7 +17,7 @@ pub(super) struct CheckArguments {
 enum CheckAction {
     /// Compare this build with inputs, outputs and gradients that other programs computed in f64.
     Golden {
-        /// Folder of golden files (.safetensors).
+        /// Folder of golden files (.safetensors), or of pretrained models with their logits.
         dir: PathBuf,
     },
 }
@@ -46,7 +46,7 @@ pub(super) fn main(arguments: CheckArguments, global: &Global) -> Result<u8> {
     Ok(if failed + missing > 0 { exit::CHECK_FAILED } else { exit::DONE })
 }
 
-fn event(file: &str, verdict: &FileVerdict) -> Value {
+pub(super) fn event(file: &str, verdict: &FileVerdict) -> Value {
     let (state, worst, reason) = match verdict {
         FileVerdict::Pass(worst) => ("pass", Some(worst), None),
         FileVerdict::Fail(worst) => ("fail", Some(worst), None),
@@ -59,7 +59,7 @@ fn event(file: &str, verdict: &FileVerdict) -> Value {
     json!({ "event": "golden", "schema": 1, "file": file, "verdict": state, "worst": worst, "reason": reason })
 }
 
-fn describe(verdict: &FileVerdict) -> String {
+pub(super) fn describe(verdict: &FileVerdict) -> String {
     let numbers = |w: &golden::Worst| {
         format!("worst of {}: {} off by {:.1e}, tolerance {:.1e}", w.count, w.what, w.error, w.tolerance)
     };

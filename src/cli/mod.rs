@@ -10,9 +10,11 @@ mod doctor;
 mod experiments;
 mod export;
 mod help;
+mod hub;
 mod inspect;
 mod man;
 mod mixers;
+mod model;
 mod perplexity;
 mod print;
 mod progress;
@@ -136,6 +138,8 @@ enum Other {
     Inspect(inspect::InspectArguments),
     /// List the mixers, or describe some of them.
     Mixers(mixers::MixersArguments),
+    /// Show and check trained and pretrained models.
+    Model(model::ModelArguments),
     /// Compare this build with reference numbers.
     Check(check::CheckArguments),
     /// Download, generate, tokenize and list data.
@@ -358,6 +362,7 @@ impl Other {
             Self::Mixers(arguments) => mixers::main(&arguments, global),
             Self::Inspect(arguments) => inspect::main(arguments, global),
             Self::Check(arguments) => check::main(arguments, global),
+            Self::Model(arguments) => model::main(&arguments, global),
             Self::Data(arguments) => data::main(arguments, global),
             Self::Bench(arguments) => bench::main(arguments, global),
             Self::Doctor => doctor::main(global),

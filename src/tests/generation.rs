@@ -22,20 +22,19 @@ fn model(mixer: &str) -> LanguageModel {
     LanguageModel::new(&config, io, &params.detached()).unwrap()
 }
 
-fn begin<'a>(model: &'a LanguageModel, prompt: &[u16], choice: SamplingRule, tokens: usize) -> Continuation<'a> {
+fn begin<'a>(model: &'a LanguageModel, prompt: &[u32], choice: SamplingRule, tokens: usize) -> Continuation<'a> {
     Continuation::begin(model, prompt, choice, (tokens, WINDOW), &Device::Cpu).unwrap()
 }
 
-fn write(text: &mut Continuation, tokens: usize) -> Vec<u16> {
+fn write(text: &mut Continuation, tokens: usize) -> Vec<u32> {
     (0..tokens).map(|_| text.next_token().unwrap()).collect()
 }
 
 /// The likeliest token behind `ids`, by the form that reads all of them at once.
-fn likeliest(model: &LanguageModel, ids: &[u16]) -> u16 {
-    let ids: Vec<u32> = ids.iter().map(|id| u32::from(*id)).collect();
-    let tokens = Tensor::new(&ids[..], &Device::Cpu).unwrap().unsqueeze(0).unwrap();
+fn likeliest(model: &LanguageModel, ids: &[u32]) -> u32 {
+    let tokens = Tensor::new(ids, &Device::Cpu).unwrap().unsqueeze(0).unwrap();
     let logits = model.last_logits(&tokens).unwrap().squeeze(0).unwrap();
-    logits.argmax(0).unwrap().to_scalar::<u32>().unwrap() as u16
+    logits.argmax(0).unwrap().to_scalar::<u32>().unwrap()
 }
 
 #[test]

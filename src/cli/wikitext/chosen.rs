@@ -1,7 +1,7 @@
 //! Selection of weights, and of the tokenizer that belongs to them.
 
 use crate::cli::device::{use_threads, DeviceChoice};
-use crate::cli::Global;
+use crate::cli::{hub, Global};
 use crate::error::{refuse, Result};
 use crate::model::weights::Checkpoint;
 use crate::store::Store;
@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 /// Flags of everything that computes with trained weights.
 #[derive(Args)]
 pub(super) struct Chosen {
-    /// File of weights, or id of a run.
+    /// File of weights, id of a run, or a pretrained model.
     ///
-    /// PATH is a file of weights, a run folder, or the folder of a Hugging Face model. Runs load their best weights if
+    /// MODEL is a file of weights, a run's folder or id, the folder of a Hugging Face model, or its name on the hub,
+    /// OWNER/NAME or OWNER/NAME@REVISION, which is downloaded unless it is in the cache. Runs load their best weights if
     /// they have them, else their last.
-    #[arg(long, value_name = "PATH|ID")]
+    #[arg(long, value_name = "MODEL")]
     checkpoint: PathBuf,
     /// Tokenizer: bytes, gpt-neox, or a tokenizer.json [default: the model's].
     #[arg(long, value_name = "NAME|FILE")]
@@ -51,9 +52,12 @@ impl Chosen {
 }
 
 /// Opens the weights at `path`, or those of the run with that id in the results folder.
-pub(super) fn open(path: &Path, global: &Global) -> Result<Checkpoint> {
+pub(in crate::cli) fn open(path: &Path, global: &Global) -> Result<Checkpoint> {
     if path.exists() {
         return Checkpoint::open(path);
+    }
+    if let Some(folder) = hub::pretrained(path, global)? {
+        return Checkpoint::open(&folder);
     }
     let run = path.to_str().filter(|name| is_id(name));
     let folder = |id: &str| -> Result<PathBuf> { Ok(Store::existing(&global.out)?.run_folder(id)) };
@@ -66,7 +70,7 @@ pub(super) fn open(path: &Path, global: &Global) -> Result<Checkpoint> {
         ),
         None => refuse!(
             flag "--checkpoint" = path.display(),
-            "there is no such file, folder or run; give what a run of `dsf wikitext` or `dsf wikitext import` left, or a folder of Hugging Face"
+            "there is no such file, folder or run; give what a run of `dsf wikitext` or `dsf wikitext import` left, a folder of Hugging Face, or OWNER/NAME of a model there"
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! `dsf wikitext import` and `dsf wikitext export`: conversion from and to Hugging Face's GPT-NeoX.
+//! `dsf wikitext import` and `dsf wikitext export`: conversion from and to models of Hugging Face.
 
 use super::chosen;
 use crate::cli::{exit, print, Global};

@@ -3,11 +3,11 @@
 use super::chosen::Chosen;
 use super::stream::Streamed;
 use crate::cli::{exit, print, Global};
-use crate::error::{ensure, refuse, Error, Result};
+use crate::error::{ensure, Error, Result};
 use crate::model::generate::{Continuation, Memory, Sampling, SamplingRule};
 use crate::model::LanguageModel;
 use crate::sweep::estimate::{counted, duration};
-use crate::tasks::wikitext::{Vocabulary, WikitextConfig};
+use crate::tasks::wikitext::Vocabulary;
 use clap::Args;
 use indicatif::DecimalBytes;
 use serde_json::json;
@@ -23,6 +23,8 @@ pub(super) struct GenerateArguments {
     #[command(flatten)]
     chosen: Chosen,
     /// Prompt; `-` reads it from stdin.
+    ///
+    /// A tokenizer.json whose post-processor adds special tokens, such as a beginning-of-text token, adds them here.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: String,
     /// Maximum number of tokens to generate; the end-of-text token ends the text earlier.
@@ -63,16 +65,15 @@ pub(super) fn main(arguments: &GenerateArguments, global: &Global) -> Result<u8>
     let prompt = arguments.prompt()?;
     let (found, text) = arguments.chosen.open(global)?;
     let data_dir = arguments.chosen.data_dir.as_deref();
-    let vocabulary = Vocabulary::open(&text.tokenizer, data_dir)?;
-    fits(&vocabulary, &text)?;
-    let ids = vocabulary.encode(&prompt)?;
+    let vocabulary = Vocabulary::of(&text, data_dir)?;
+    let ids = vocabulary.encode_prompt(&prompt)?;
     let (device, _) = arguments.chosen.device(global)?;
     let model = found.model(&device)?;
     let clock = Instant::now();
     let sizes = (vocabulary.size, text.seq_len);
     let mut written = Continuation::begin(&model, &ids, arguments.choice(), sizes, &device)?;
     let reading = clock.elapsed().as_secs_f64();
-    let decode = |ids: &[u16]| vocabulary.decode(ids);
+    let decode = |ids: &[u32]| vocabulary.decode(ids);
     let mut stream = Streamed::new(&ids, &decode);
     // JSON output is one object at the end; text is printed as it is generated.
     let say = |text: &str| if global.json { Ok(()) } else { print::raw(text.as_bytes()) };
@@ -113,15 +114,6 @@ pub(super) fn main(arguments: &GenerateArguments, global: &Global) -> Result<u8>
         }
     }
     Ok(exit::DONE)
-}
-
-/// Returns an error if the tokenizer has ids beyond the model's vocabulary.
-fn fits(vocabulary: &Vocabulary, text: &WikitextConfig) -> Result<()> {
-    let (ids, rows) = (vocabulary.size, text.vocab_size);
-    if ids <= rows {
-        return Ok(());
-    }
-    refuse!(flag "--tokenizer" = text.tokenizer, "has {ids} ids, and the model rows for {rows}: give the tokenizer that it was trained with")
 }
 
 /// Describes the memory that the context takes.

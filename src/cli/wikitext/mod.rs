@@ -1,6 +1,6 @@
 //! `dsf wikitext`: trains one language model; its subcommands use trained models.
 
-mod chosen;
+pub(super) mod chosen;
 mod convert;
 mod eval;
 mod generate;
@@ -25,17 +25,17 @@ pub(super) struct WikitextArguments {
 enum WikitextAction {
     /// Measure the perplexity of trained weights.
     ///
-    /// Prints it per token, per word, and in bits per byte.
+    /// Prints it per token, per word, and in bits per byte. The tokenizer adds no special tokens to the text.
     Eval(eval::EvalArguments),
     /// Generate text from a prompt.
     ///
     /// Decodes token by token, with a state of constant size if the mixer has one.
     Generate(generate::GenerateArguments),
-    /// Convert a GPT-NeoX model of Hugging Face to weights.
+    /// Convert a model of Hugging Face to weights.
     ///
-    /// Reads a model such as Pythia-70M and writes the weights as one safetensors file.
+    /// Reads a model such as Pythia-70M and writes the weights as one safetensors file with their config.
     Import(convert::Import),
-    /// Convert weights to a GPT-NeoX model for `transformers`.
+    /// Convert weights to a model for `transformers`.
     Export(convert::Export),
 }
 

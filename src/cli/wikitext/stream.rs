@@ -8,8 +8,8 @@ const LONGEST: usize = 4;
 
 /// Decoder of ids that arrive one by one.
 pub(super) struct Streamed<'a> {
-    decode: &'a dyn Fn(&[u16]) -> String,
-    ids: Vec<u16>,
+    decode: &'a dyn Fn(&[u32]) -> String,
+    ids: Vec<u32>,
     /// First id that is decoded again: some tokenizers decode a token depending on the previous ones.
     from: usize,
     /// Number of ids whose text has been returned completely.
@@ -20,13 +20,13 @@ pub(super) struct Streamed<'a> {
 
 impl<'a> Streamed<'a> {
     /// Begins after the ids `before`, whose text has been returned already.
-    pub fn new(before: &[u16], decode: &'a dyn Fn(&[u16]) -> String) -> Self {
+    pub fn new(before: &[u32], decode: &'a dyn Fn(&[u32]) -> String) -> Self {
         let from = before.len().saturating_sub(LONGEST);
         Self { ids: before.to_vec(), from, whole: before.len(), out: decode(&before[from..]).len(), decode }
     }
 
     /// Adds `id` and returns the text that has become certain.
-    pub fn push(&mut self, id: u16) -> String {
+    pub fn push(&mut self, id: u32) -> String {
         self.ids.push(id);
         let text = (self.decode)(&self.ids[self.from..]);
         let broken = text.chars().rev().take_while(|c| *c == BROKEN).count();
@@ -52,13 +52,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn bytes(ids: &[u16]) -> String {
+    fn bytes(ids: &[u32]) -> String {
         let bytes: Vec<u8> = ids.iter().map(|id| *id as u8).collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn ids(text: &str) -> Vec<u16> {
-        text.bytes().map(u16::from).collect()
+    fn ids(text: &str) -> Vec<u32> {
+        text.bytes().map(u32::from).collect()
     }
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn a_tokenizer_that_writes_a_word_by_the_one_before_is_heard_out() {
         // The first word has no leading space.
-        let words = |ids: &[u16]| ids.iter().map(u16::to_string).collect::<Vec<_>>().join(" ");
+        let words = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
         let mut stream = Streamed::new(&[1, 2], &words);
         let said: Vec<String> = [3, 4, 5].map(|id| stream.push(id)).into();
         assert_eq!(said, [" 3", " 4", " 5"]);
@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_that_comes_is_the_text_of_all_ids(text in ".{0,12}", noise in proptest::collection::vec(0u16..256, 0..24), more in ".{0,6}") {
+        fn all_that_comes_is_the_text_of_all_ids(text in ".{0,12}", noise in proptest::collection::vec(0u32..256, 0..24), more in ".{0,6}") {
             let before = ids(&text);
             let after = [noise, ids(&more)].concat();
             let mut stream = Streamed::new(&before, &bytes);

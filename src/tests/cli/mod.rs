@@ -12,6 +12,7 @@ mod inspect;
 mod lra;
 mod notices;
 mod packaging;
+mod pretrained;
 mod programs;
 #[cfg(not(feature = "cuda"))] // README speaks of the default build
 mod readme;

@@ -166,6 +166,7 @@ fn every_command_prints_the_objects_that_the_guide_lists() {
     call(&format!("wikitext eval --checkpoint {run}"));
     call(&format!("wikitext generate --checkpoint {run} --prompt The --tokens 3"));
     call(&format!("wikitext export --checkpoint {run} --to hf"));
+    call("model show hf");
     let id = world.runs("results")[0].file_name().unwrap().to_owned();
     call(&format!("show {}", id.to_string_lossy()));
     assert!(faults.is_empty(), "{}", faults.join("\n"));

@@ -37,7 +37,11 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf experiments", Trial::Whole),
     // Alone it says what to give.
     ("dsf inspect$", Trial::Refused(&[], 2, "--mixer NAME")),
+    // Models of the hub, and one that Python makes.
+    ("dsf inspect state-spaces", Trial::Parsed),
+    ("dsf inspect mamba", Trial::Parsed),
     ("dsf inspect", Trial::Whole),
+    ("dsf model", Trial::Parsed),
     // These train, so that later commands have results and weights.
     ("dsf mqar$", Trial::With(SMALL)),
     ("dsf lra --preset smoke --dataset pathfinder$", Trial::With(SMALL_WITH_VALIDATION)),

@@ -43,6 +43,23 @@ fn tokenizer(world: &World, name: &str, special: &[&str]) {
     fs::write(world.path(name), file.to_string()).unwrap();
 }
 
+/// Writes `name`, a tokenizer of the words `a` and `b` and the beginning-of-text token `<s>`, whose largest id is
+/// `largest`.
+fn words(world: &World, name: &str, largest: usize) {
+    let sequence = json!({"Sequence": {"id": "A", "type_id": 0}});
+    let file = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "pre_tokenizer": {"type": "Whitespace"}, "decoder": null,
+        "post_processor": {
+            "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, sequence],
+            "pair": [sequence, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [2], "tokens": ["<s>"]}},
+        },
+        "model": {"type": "WordLevel", "vocab": {"?": 0, "a": 1, "<s>": 2, "b": largest}, "unk_token": "?"},
+    });
+    fs::write(world.path(name), file.to_string()).unwrap();
+}
+
 fn events(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -177,10 +194,56 @@ fn what_is_exported_ends_a_text_as_its_tokenizer_does() {
         assert_eq!(world.path("to/tokenizer_config.json").exists(), declared.is_some());
         // The folder tells all that was known of the tokenizer.
         fs::remove_dir_all(world.path("home/dsf/wikitext/tokenizers")).unwrap();
-        let eval = "wikitext eval --checkpoint to --corpus text --data-dir";
-        let none = world.fails(&format!("{eval} mine"), "missing");
-        none.names(&["--data-dir DIR"]);
-        text(&world, "to", &"a few words of a text\n".repeat(200));
-        world.dsf(&format!("{eval} to")).ok();
+        world.dsf("wikitext eval --checkpoint to --corpus text --data-dir mine").ok();
     }
+}
+
+#[test]
+fn a_model_of_more_ids_than_two_bytes_number_is_trained_scored_and_continues_a_prompt() {
+    let world = World::new();
+    text(&world, "mine", &"a b b a a b\n".repeat(200));
+    words(&world, "wide.json", 70_000);
+    world
+        .dsf(
+            "wikitext --preset smoke --device cpu --corpus text --data-dir mine --tokenizer wide.json --epochs 1 --d 8",
+        )
+        .ok();
+    let run = world.only_run("results");
+    // Once as a run, and once as a pretrained model of an unknown origin: its config is no longer that of the run.
+    world.dsf(&format!("wikitext export --checkpoint {} --to to", run.display())).ok();
+    let config = world.path("to/config.json");
+    let mut model: Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
+    model["max_position_embeddings"] = json!(24);
+    fs::write(config, model.to_string()).unwrap();
+    let scores = [run.as_path(), Path::new("to")].map(|checkpoint| {
+        let checkpoint = checkpoint.display();
+        let eval = "wikitext eval --corpus text --data-dir mine --split test --seq-len 32 --json --checkpoint";
+        let line = format!("{eval} {checkpoint}");
+        let event = events(&world.dsf(&line).ok()).remove(0);
+        assert_eq!(event["all_tokens"], 1199, "no token is added: {event}");
+        let line = format!("wikitext generate --checkpoint {checkpoint} --prompt b --greedy --tokens 4");
+        let read = world.dsf(&line);
+        assert!(read.err.contains("read 2 tokens"), "the word and the token before it: {}", read.err);
+        let wrote = events(&world.dsf(&format!("{line} --json")).ok()).remove(0);
+        assert_eq!(wrote["ids"].as_array().unwrap().len(), 4);
+        (event["all_nll"].clone(), wrote["ids"].clone())
+    });
+    assert_eq!(scores[0], scores[1]);
+}
+
+#[test]
+fn a_tokenizer_with_ids_beyond_the_model_is_refused() {
+    let world = World::new();
+    text(&world, "mine", &"a b b a a b\n".repeat(60));
+    words(&world, "wide.json", 256);
+    let hf = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/wikitext/hf");
+    for command in ["eval --corpus text --data-dir mine", "generate --prompt a"] {
+        let line = format!("wikitext {command} --checkpoint {}", hf.display());
+        // The folder has no tokenizer.json, and GPT-NeoX's is too large.
+        world.refuses(&line, "--tokenizer").gives("gpt-neox").names(&["50277", "256"]);
+        world.refuses(&format!("{line} --tokenizer wide.json"), "--tokenizer").names(&["257", "256"]);
+    }
+    text(&world, "mine", &"a a a a a a\n".repeat(60));
+    let line = "wikitext eval --corpus text --data-dir mine --tokenizer wide.json --checkpoint";
+    world.dsf(&format!("{line} {}", hf.display())).ok();
 }

@@ -77,7 +77,7 @@ fn flags_that_make_no_sense_are_refused_before_anything_is_computed() {
     refused("eval --corpus sample --tokenizer bytes --stride 0", "--stride");
     refused("eval --corpus sample --tokenizer bytes --batch-size 0", "--batch-size");
     // The model that was imported without a tokenizer has 256 rows.
-    refused("eval --corpus sample", "--vocab-size");
+    refused("eval --corpus sample", "--tokenizer");
 }
 
 #[test]

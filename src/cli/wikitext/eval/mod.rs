@@ -8,7 +8,7 @@ use crate::error::{ensure, refuse, Result};
 use crate::gpu;
 use crate::model::weights::Checkpoint;
 use crate::sweep::estimate::grouped;
-use crate::tasks::wikitext::{self, Corpus, WikitextConfig};
+use crate::tasks::wikitext::{self, Corpus, Vocabulary, WikitextConfig};
 use crate::tasks::Task;
 use crate::train::Scoring;
 use clap::{Args, ValueEnum};
@@ -78,10 +78,16 @@ pub(super) fn main(arguments: &EvalArguments, global: &Global) -> Result<u8> {
     let stop = stop_flag()?;
     let (device, device_name) = arguments.chosen.device(global)?;
     let data_dir = arguments.chosen.data_dir.as_deref();
+    wikitext::check_fits(&text)?;
     let wanted = Split::ALL.map(|split| arguments.split.contains(&split));
     let name = text.prepared().unwrap_or_default();
     progress::show(&name, global.silent(), &stop, |watch| wikitext::prepare(&text, data_dir, wanted, watch))?;
-    let (splits, warnings) = wikitext::load_some(&text, data_dir, wanted)?;
+    // The model cannot have more rows: if ids of the text are beyond them, the tokenizer is at fault.
+    let loaded = wikitext::load_some(&text, data_dir, wanted);
+    let (splits, warnings) = loaded.or_else(|e| match e.diagnostic().flag.as_deref() {
+        Some("--vocab-size") => Vocabulary::of(&text, data_dir).and(Err(e)),
+        _ => Err(e),
+    })?;
     print::warnings(&warnings);
     let model = found.model(&device)?;
     if !global.json {

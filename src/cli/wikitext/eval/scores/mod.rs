@@ -6,7 +6,7 @@ use crate::model::weights::Checkpoint;
 use crate::model::LanguageModel;
 use crate::sweep::estimate::grouped;
 use crate::tasks::wikitext::WikitextConfig;
-use crate::tasks::{Ids, TokenizedText};
+use crate::tasks::{IdSlice, TokenizedText};
 use crate::train::{score, Scored, Scoring};
 use candle_core::Device;
 use serde_json::{json, Value};
@@ -31,14 +31,14 @@ impl<'a> Scores<'a> {
     ) -> Result<Self> {
         let (length, stride) = (how.seq_len, how.stride.unwrap_or(how.seq_len));
         let count = (text.ids().len() - 1 - length) / stride + 1;
-        let part = |ids: &[u16], how: &Scoring| -> Result<Scored> {
-            let part = TokenizedText::new(Ids::Held(ids.into()), text.counts(), length, None);
+        let part = |ids: IdSlice, how: &Scoring| -> Result<Scored> {
+            let part = TokenizedText::new(ids.to_held(), text.counts(), length, None);
             Ok(score(model, &part, how, device)?)
         };
         let mut windows = Scored::default();
         for first in (0..count).step_by(how.batch) {
             let last = (first + how.batch).min(count) - 1;
-            let found = part(&text.ids()[first * stride..last * stride + length + 1], how)?;
+            let found = part(text.ids().slice(first * stride..last * stride + length + 1), how)?;
             add(&mut windows, found);
             watch(last + 1, count)?;
         }
@@ -100,11 +100,11 @@ fn add(sum: &mut Scored, more: Scored) {
 /// Returns the tokens that `count` windows at distance `stride` leave unscored: slices of ids, each with the number of
 /// its last predictions that are missing. They are the first tokens of the first window, which have less context than
 /// those of other windows, and the tokens after the last complete window.
-fn ends(ids: &[u16], count: usize, length: usize, stride: usize) -> Vec<(&[u16], usize)> {
+fn ends(ids: IdSlice, count: usize, length: usize, stride: usize) -> Vec<(IdSlice, usize)> {
     let targets = ids.len() - 1;
     let over = (count - 1) * stride + length;
-    let head = (&ids[..length - stride + 1], length - stride);
-    let tail = (&ids[count * stride..], targets - over);
+    let head = (ids.slice(0..length - stride + 1), length - stride);
+    let tail = (ids.slice(count * stride..ids.len()), targets - over);
     [head, tail].into_iter().filter(|(_, scored)| *scored > 0).collect()
 }
 

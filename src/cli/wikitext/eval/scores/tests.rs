@@ -4,7 +4,7 @@ use crate::config::Rotary;
 use crate::error::Error;
 use crate::model::Io;
 use crate::nn::Params;
-use crate::tasks::TextSize;
+use crate::tasks::{Ids, TextSize};
 use candle_core::DType;
 
 fn model() -> LanguageModel {

@@ -1,0 +1,127 @@
+//! Pretrained models: `dsf model`, and the commands that read them.
+
+use super::{shows, World};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn model(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/pretrained").join(name)
+}
+
+const ALL: [&str; 10] =
+    ["bamba", "falcon_mamba", "gpt2", "gpt_neox", "llama", "mamba", "mamba2", "recurrent_gemma", "rwkv", "xlstm"];
+
+#[test]
+fn every_model_is_shown_with_its_mixers() {
+    let world = World::new();
+    let shown = ALL.map(|name| (name, world.dsf(&format!("model show {}", model(name).display())).ok()));
+    shows!("model-show", super::sections(shown));
+    let event = world.dsf(&format!("model show {} --json", model("bamba").display())).object();
+    assert_eq!((&event["architecture"], &event["layers"]), (&"BambaForCausalLM".into(), &4.into()));
+    assert_eq!(event["mixers"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_run_is_shown_too() {
+    let world = World::new();
+    world.dsf("wikitext --preset smoke --block norm=rms,eps=1e-6,tie=true,activation=silu").ok();
+    let run = world.only_run("results");
+    let event = world.dsf(&format!("model show {} --json", run.display())).object();
+    assert_eq!(event["block"], "norm=rms,eps=0.000001,activation=silu,tie=true");
+    assert!(event["architecture"].is_null() && event["run"].is_string(), "{event}");
+    let table = super::table(&world.path("results/wikitext.csv"));
+    assert_eq!(table[0]["block"], "norm=rms,eps=0.000001,activation=silu,tie=true");
+}
+
+#[test]
+fn a_model_is_checked_by_its_exit_code() {
+    let world = World::new();
+    let verdict = world.dsf(&format!("model check {} --json", model("xlstm").display())).object();
+    assert_eq!((&verdict["event"], &verdict["verdict"]), (&"golden".into(), &"pass".into()));
+    let copy = world.path("copy");
+    fs::create_dir(&copy).unwrap();
+    for file in ["config.json", "expected.safetensors", "model.safetensors"] {
+        fs::copy(model("xlstm").join(file), copy.join(file)).unwrap();
+    }
+    let config = fs::read_to_string(copy.join("config.json")).unwrap();
+    fs::write(copy.join("config.json"), config.replace("\"gate_soft_cap\": 4.0", "\"gate_soft_cap\": 5.0")).unwrap();
+    let said = world.dsf("model check copy --json");
+    assert_eq!(said.object()["verdict"], "fail");
+    assert_eq!(said.code, 4);
+    fs::remove_file(copy.join("expected.safetensors")).unwrap();
+    let said = world.dsf("model check copy --json");
+    assert_eq!((said.object()["verdict"].as_str(), said.code), (Some("fail"), 4));
+}
+
+#[test]
+fn layers_are_inspected_and_verified() {
+    let world = World::new();
+    for name in ALL {
+        let line = format!("inspect {} --verify --seq-len 16 --json", model(name).display());
+        let report = world.dsf(&line).object();
+        let panels = report["panels"].as_array().unwrap();
+        let cells = panels.iter().flat_map(|panel| panel["cells"].as_array().unwrap());
+        let systems =
+            cells.filter(|cell| cell["quantity"] == "recurrence (11) - forward pass" && !cell["value"].is_null());
+        let systems = systems.count();
+        let expected = match name {
+            "bamba" | "recurrent_gemma" | "falcon_mamba" | "mamba" | "mamba2" | "xlstm" => 2,
+            _ => 0,
+        };
+        assert_eq!(systems, expected, "{name}");
+    }
+    let line = format!("inspect {} --layer 1,0 --input tokens --seq-len 8 --json", model("mamba").display());
+    let report = world.dsf(&line).object();
+    let subjects: BTreeSet<&str> =
+        report["panels"][0]["cells"].as_array().unwrap().iter().map(|cell| cell["subject"].as_str().unwrap()).collect();
+    assert_eq!(subjects, BTreeSet::from(["mamba mamba, layer 0", "mamba mamba, layer 1"]));
+    world.refuses(&format!("inspect {} --layer 1,2", model("mamba").display()), "--layer").gives("2");
+}
+
+#[test]
+fn a_model_is_written_back_and_turned_into_a_file() {
+    let world = World::new();
+    for name in ALL {
+        let from = model(name);
+        world.dsf(&format!("wikitext export --checkpoint {} --to {name}", from.display())).ok();
+        let same = |file: &str| fs::read(from.join(file)).unwrap().len() > 100 && world.path(name).join(file).is_file();
+        assert!(same("config.json") && same("model.safetensors"), "{name}");
+        world.dsf(&format!("wikitext import --from {} --to {name}.safetensors", from.display())).ok();
+        let shown = [from.display().to_string(), format!("{name}.safetensors")]
+            .map(|path| world.dsf(&format!("model show {path} --json")).object());
+        for key in ["parameters", "mixers", "block", "state", "vocab_size"] {
+            assert_eq!(shown[0][key], shown[1][key], "{name}, {key}");
+        }
+    }
+}
+
+#[test]
+fn a_model_that_is_not_in_the_cache_is_not_downloaded_offline() {
+    let world = World::new();
+    let offline = ("HF_HUB_OFFLINE", "1");
+    let said = world.dsf_in(offline, "model show state-spaces/mamba-130m-hf --json").fault();
+    assert_eq!(said.kind, "missing");
+    said.names(&["state-spaces/mamba-130m-hf"]);
+    // A model in the cache is found by its name.
+    let snapshot = world.path("home/hub/models--someone--tiny/snapshots/0123");
+    fs::create_dir_all(&snapshot).unwrap();
+    fs::create_dir_all(world.path("home/hub/models--someone--tiny/refs")).unwrap();
+    fs::write(world.path("home/hub/models--someone--tiny/refs/main"), "0123").unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(model("gpt2").join(file), snapshot.join(file)).unwrap();
+    }
+    let shown = world.dsf_in(offline, "model show someone/tiny --json").object();
+    assert_eq!(shown["architecture"], "GPT2LMHeadModel");
+    world.dsf_in(offline, "model show someone/tiny@other --json").fault();
+}
+
+#[test]
+fn parts_of_a_block_are_checked() {
+    let world = World::new();
+    for (value, names) in [("norm=batch", "norm=batch"), ("size=3", "size=3"), ("tie=maybe", "tie=maybe")] {
+        world.fault(&format!("wikitext --preset smoke --block {value}")).names(&[names]);
+    }
+    world.refuses("mqar --preset smoke --block norm=rms", "--block");
+    world.refuses("wikitext --preset smoke --hybrid linear:layers=0+4", "--hybrid").names(&["layer 4"]);
+}
