@@ -15,6 +15,9 @@ pub mod wikitext {}
 #[doc = include_str!("guide/inspect.md")]
 pub mod inspect {}
 
+#[doc = include_str!("guide/pretrained.md")]
+pub mod pretrained {}
+
 #[doc = include_str!("guide/speed.md")]
 pub mod speed {}
 
