@@ -62,7 +62,7 @@ impl Half {
                 }
             }
             FeedForward::ChannelMix => {
-                // As in the authors' code: deeper layers interpolate less.
+                // Deeper layers interpolate less, as in the authors' code.
                 let less = 1.0 - layer as f64 / model.n_layers.max(1) as f64;
                 let mix = move |i: usize, _: &mut _| (i as f64 / d as f64).powf(less);
                 let mu = |name| params.get(name, d, Init::Each(&mix));

@@ -187,7 +187,7 @@ fn every_architecture_is_written_back_to_the_bit_and_read_again() {
         }
         let again = Checkpoint::open(dir.path()).unwrap();
         assert_eq!(again.config, found.config, "{folder:?}");
-        // As one file of this program, too.
+        // It becomes one file of this program, too.
         let file = dir.path().join("ours.safetensors");
         found.save(&file).unwrap();
         assert_same(&Checkpoint::open(&file).unwrap(), &found);

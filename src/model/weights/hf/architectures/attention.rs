@@ -3,7 +3,7 @@
 use super::super::config_file::{activation_name, rotary_share, ConfigFile, BASE};
 use super::super::tensors::{ElementOrder, TensorMaps};
 use super::{model, option, option_or, rms_norms, rotate, widths, Architecture, Pretrained};
-use crate::config::{Activation, BlockConfig, InitScheme, Layout, ModelConfig, StateMixer};
+use crate::config::{Activation, BlockConfig, Hybrid, HybridLayers, InitScheme, Layout, ModelConfig, StateMixer};
 use crate::error::Result;
 use crate::mixers::SOFTMAX;
 use serde_json::{json, Value};
@@ -24,7 +24,7 @@ pub(super) const GPT_NEOX: Architecture = Architecture {
         let sizes = [d, file.size("num_hidden_layers")?, file.size("intermediate_size")?];
         let mut model = ModelConfig { d_state: d, n_heads: heads, ..model(SOFTMAX, REFERENCE, sizes) };
         model.layout = Layout::Parallel;
-        // As in the runs of this program.
+        // The runs of this program start so.
         if let Some(language) = &mut model.language {
             language.init = InitScheme::Pythia;
         }
@@ -299,6 +299,31 @@ impl<'a> GroupedAttention<'a> {
             width: option_or(options, "head_dim", model.d_model / heads.max(1)),
             bias: options.get("bias").map_or("all", String::as_str),
         }
+    }
+
+    /// Attention of the layers of another mixer in `model`; of all layers if there are none.
+    pub fn of_hybrid(model: &'a ModelConfig) -> Self {
+        Self::of(model, model.hybrid.as_ref().map_or(&model.options, |hybrid| &hybrid.options))
+    }
+
+    /// Gives the `layers` of `model` this attention as `mixer`, which has the options `further`, too.
+    pub fn apply_to(
+        &self,
+        model: &mut ModelConfig,
+        layers: Vec<usize>,
+        mixer: &str,
+        further: impl IntoIterator<Item = (String, String)>,
+    ) {
+        let mut options = self.options();
+        options.extend(further);
+        model.hybrid = Some(Hybrid {
+            mixer: mixer.to_owned(),
+            layers: HybridLayers::At(layers),
+            n_heads: Some(self.heads),
+            d_state: Some(self.features()),
+            variant: REFERENCE.to_owned(),
+            options,
+        });
     }
 
     /// Query and key width.

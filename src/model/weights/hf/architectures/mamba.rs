@@ -2,7 +2,7 @@
 
 use super::super::config_file::{activation_name, ConfigFile};
 use super::super::tensors::{ElementOrder, TensorMaps};
-use super::attention::{gated_mlp, gated_mlp_tensors, head, GroupedAttention, REFERENCE};
+use super::attention::{gated_mlp, gated_mlp_tensors, head, GroupedAttention};
 use super::{
     model, option, option_or, ratio, rms_norms, rotate, unlike, widths, Architecture, Pretrained, USUAL_LENGTH,
 };
@@ -289,14 +289,7 @@ pub(super) const BAMBA: Architecture = Architecture {
             return Err(unlike(file, "attn_layer_indices", &format!("not ascending indices of {layers} layers")));
         }
         if !indices.is_empty() {
-            model.hybrid = Some(Hybrid {
-                mixer: mixers::SOFTMAX.to_owned(),
-                layers: HybridLayers::At(indices),
-                n_heads: Some(attention.heads),
-                d_state: Some(attention.features()),
-                variant: REFERENCE.to_owned(),
-                options: attention.options(),
-            });
+            attention.apply_to(&mut model, indices, mixers::SOFTMAX, None);
             rotate(&mut model, &file.rope(attention.width, 0.5)?);
         }
         Ok(Pretrained {
@@ -312,9 +305,7 @@ pub(super) const BAMBA: Architecture = Architecture {
         maps.one("embed.tok", "embed_tokens.weight", &[found.vocab_size, d]);
         maps.norm("norm_f", "final_layernorm", d, false);
         head(&mut maps, found);
-        let none = BTreeMap::new();
-        let options = model.hybrid.as_ref().map_or(&none, |hybrid| &hybrid.options);
-        let attention = GroupedAttention::of(model, options);
+        let attention = GroupedAttention::of_hybrid(model);
         for layer in 0..model.n_layers {
             maps.within(format!("layers.{layer}."), format!("model.layers.{layer}."));
             maps.norm("norm1", "input_layernorm", d, false);

@@ -3,14 +3,13 @@
 
 use super::super::config_file::{activation_name, ConfigFile};
 use super::super::tensors::{ElementOrder, TensorMaps};
-use super::attention::{gated_mlp_tensors, head, GroupedAttention, REFERENCE};
+use super::attention::{gated_mlp_tensors, head, GroupedAttention};
 use super::{model, option, option_or, rotate, unlike, widths, Architecture, Pretrained};
-use crate::config::{BlockConfig, Hybrid, HybridLayers, ModelConfig, NormKind, StateMixer};
+use crate::config::{BlockConfig, ModelConfig, NormKind, StateMixer};
 use crate::error::Result;
 use crate::mixers;
 use half::bf16;
 use serde_json::{json, Value};
-use std::collections::BTreeMap;
 
 /// Variant of the RG-LRU that is Griffin's recurrent block.
 const GRIFFIN: &str = "griffin";
@@ -45,16 +44,8 @@ pub(super) const RECURRENT_GEMMA: Architecture = Architecture {
         };
         let attends = attention_layers(file, layers)?;
         if !attends.is_empty() {
-            let mut options = attention.options();
-            options.insert("window".to_owned(), file.size_or("attention_window_size", 2048)?.to_string());
-            model.hybrid = Some(Hybrid {
-                mixer: mixers::SLIDING_WINDOW.to_owned(),
-                layers: HybridLayers::At(attends),
-                n_heads: Some(attention.heads),
-                d_state: Some(attention.features()),
-                variant: REFERENCE.to_owned(),
-                options,
-            });
+            let window = file.size_or("attention_window_size", 2048)?.to_string();
+            attention.apply_to(&mut model, attends, mixers::SLIDING_WINDOW, Some(("window".to_owned(), window)));
             rotate(&mut model, &file.rope(attention.width, 0.5)?);
         }
         Ok(Pretrained { model, vocab_size: file.size("vocab_size")?, seq_len: TRAINED_LENGTH })
@@ -66,9 +57,7 @@ pub(super) const RECURRENT_GEMMA: Architecture = Architecture {
         maps.one("embed.tok", "embed_tokens.weight", &[found.vocab_size, d]);
         maps.norm("norm_f", "final_norm", d, false);
         head(&mut maps, found);
-        let none = BTreeMap::new();
-        let options = model.hybrid.as_ref().map_or(&none, |hybrid| &hybrid.options);
-        let attention = GroupedAttention::of(model, options);
+        let attention = GroupedAttention::of_hybrid(model);
         for layer in 0..model.n_layers {
             maps.within(format!("layers.{layer}."), format!("model.layers.{layer}."));
             maps.norm("norm1", "temporal_pre_norm", d, false);
