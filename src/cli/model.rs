@@ -65,7 +65,7 @@ fn show(path: &Path, seq_len: usize, global: &Global) -> Result<u8> {
     let found = chosen::open(path, global)?;
     let parameters = found.check()?;
     let (config, text) = (&found.config.model, found.text()?);
-    let state = found.model(&candle_core::Device::Cpu)?.state_size(seq_len);
+    let state = found.state_size(seq_len)?;
     let layers: Vec<Value> = mixers::of_model(config)?
         .iter()
         .map(|(entry, model, count)| {

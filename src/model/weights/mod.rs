@@ -134,6 +134,13 @@ impl Checkpoint {
         Ok(sizes.values().sum())
     }
 
+    /// Numbers that the model keeps per sequence after `seq_len` tokens. No weight is read.
+    pub fn state_size(&self, seq_len: usize) -> Result<usize> {
+        let io = Io::of(&self.config.task)?;
+        let model = LanguageModel::new(&self.config.model, io, &Params::without_values(DType::F32))?;
+        Ok(model.state_size(seq_len))
+    }
+
     /// Builds the model, without gradients, in the precision of its run on `device`. Fails with the name of a tensor
     /// that is missing, misshapen or not part of the model.
     pub fn model(&self, device: &Device) -> Result<LanguageModel> {
