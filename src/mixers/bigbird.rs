@@ -4,11 +4,10 @@
 use super::attention;
 use super::softmax_attention::{AttentionPattern, SoftmaxAttention};
 use super::{in_range, Core, Entry, Family, Gradient, Growth, MixerOption, MixerSpec, ReleasedBlock, StateNormPlace};
-use crate::nn::Params;
+use crate::nn::{Params, Tables};
 use crate::ops::rng::Rng;
 use crate::ops::Pattern;
 use candle_core::{DType, Device, Result, Tensor};
-use std::cell::RefCell;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "bigbird",
@@ -72,8 +71,9 @@ struct BigBird {
     window: usize,
     globals: usize,
     per_token: usize,
-    /// Random tokens that token i attends to, in row i; extended to the longest sequence so far.
-    links: RefCell<Tensor>,
+    /// Random tokens that token i attends to, in row i, as weights were given with them.
+    given: Option<Tensor>,
+    links: Tables<Tensor>,
     rng: Rng,
     device: Device,
 }
@@ -82,15 +82,16 @@ impl BigBird {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let [window, globals, per_token] = counts(spec);
         let device = params.device().clone();
-        let links = match params.given_constant("random_links")? {
-            Some(links) => links.to_dtype(DType::U32)?.to_device(&device)?,
-            None => Tensor::zeros((0, per_token), DType::U32, &device)?,
+        let given = match params.given_constant("random_links")? {
+            Some(links) => Some(links.to_dtype(DType::U32)?.to_device(&device)?),
+            None => None,
         };
         Ok(Self {
             window,
             globals,
             per_token,
-            links: RefCell::new(links),
+            given,
+            links: Tables::default(),
             rng: params.constant_rng("random_links"),
             device,
         })
@@ -98,16 +99,17 @@ impl BigBird {
 
     /// Random tokens of the first `seq_len` tokens, `(seq_len, per_token)`; the same for every length of the sequence.
     fn links(&self, seq_len: usize) -> Result<Tensor> {
-        let mut links = self.links.borrow_mut();
-        if links.dim(0)? < seq_len {
-            let of = |token: usize| {
-                let mut rng = self.rng.at(token as u64);
-                (0..self.per_token).map(move |_| rng.below(token as u32 + 1))
-            };
-            let drawn: Vec<u32> = (0..seq_len).flat_map(of).collect();
-            *links = Tensor::from_vec(drawn, (seq_len, self.per_token), &self.device)?;
-        }
-        links.narrow(0, 0, seq_len)
+        self.links.of(seq_len, || match &self.given {
+            Some(given) if given.dim(0)? >= seq_len => given.narrow(0, 0, seq_len),
+            _ => {
+                let of = |token: usize| {
+                    let mut rng = self.rng.at(token as u64);
+                    (0..self.per_token).map(move |_| rng.below(token as u32 + 1))
+                };
+                let drawn: Vec<u32> = (0..seq_len).flat_map(of).collect();
+                Tensor::from_vec(drawn, (seq_len, self.per_token), &self.device)
+            }
+        })
     }
 }
 

@@ -12,7 +12,7 @@
 use super::complex::Complex;
 use super::diagonal::{initial_log_dt, vandermonde_kernel};
 use super::{kernel_length, Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, ReleasedBlock};
-use crate::nn::{Cx, Init, Params};
+use crate::nn::{Cx, Init, Params, Tables};
 use crate::ops;
 use candle_core::{Result, Tensor};
 use std::f64::consts::PI;
@@ -43,6 +43,8 @@ struct Dss {
     dskip: Tensor,
     /// L; `None` takes the length of the input.
     l_max: Option<usize>,
+    /// Indices of the last position to the first.
+    reversed: Tables<Tensor>,
 }
 
 impl Dss {
@@ -59,6 +61,7 @@ impl Dss {
             log_dt: params.get("log_dt", d, Init::Each(&initial_log_dt))?,
             dskip: params.get("dskip", d, Init::Normal(1.0))?,
             l_max: kernel_length::of(spec),
+            reversed: Tables::default(),
         })
     }
 
@@ -83,8 +86,8 @@ impl Dss {
             c_grows = c_grows.times(&skipped.exp()?)?;
         }
         let backward = vandermonde_kernel(&a, &c_grows, len)?;
-        let reversed: Vec<u32> = (0..len as u32).rev().collect();
-        forward + backward.index_select(&Tensor::new(reversed, p.re.device())?, 1)?
+        let reversed = || Tensor::new((0..len as u32).rev().collect::<Vec<_>>(), p.re.device());
+        forward + backward.index_select(&self.reversed.of(len, reversed)?, 1)?
     }
 }
 

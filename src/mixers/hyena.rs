@@ -11,7 +11,7 @@
 
 use super::short_conv::ShortConv;
 use super::{in_range, kernel_length, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork};
-use crate::nn::{linear, Cx, Init, Params};
+use crate::nn::{linear, Cx, Init, Params, Tables};
 use crate::ops;
 use crate::ops::rng::Rng;
 use candle_core::{Result, Tensor};
@@ -90,6 +90,8 @@ struct Hyena {
     freq: f64,
     /// Length by which positions are scaled; `None` takes the length of the input.
     l_max: Option<usize>,
+    /// Positional features `(len, emb)` and times `(len, 1)`.
+    positions: Tables<[Tensor; 2]>,
 }
 
 impl Hyena {
@@ -124,25 +126,28 @@ impl Hyena {
             out: [params.weight("wout", (d, d), spec.output_std)?, params.bias("bout", d, d)?],
             freq: number("freq").unwrap_or(10.0),
             l_max: kernel_length::of(spec),
+            positions: Tables::default(),
         })
     }
 
     /// First `len` taps of the kernel h, `(d, len)`.
     fn kernel(&self, len: usize) -> Result<Tensor> {
+        let [features, times] = self.positions.of(len, || self.positions_of(len))?;
+        let layer = |x: &Tensor, [w, b]: &[Tensor; 2]| (linear(x, w, Some(b))? * self.freq)?.sin();
+        let hidden = layer(&layer(&features, &self.first)?, &self.second)?; // (len, hidden)
+        let window = times.broadcast_mul(&self.decay.neg()?.unsqueeze(0)?)?.exp()?; // (len, d)
+        (linear(&hidden, &self.last, None)? * window)?.t()?.contiguous()
+    }
+
+    fn positions_of(&self, len: usize) -> Result<[Tensor; 2]> {
         let l_max = self.l_max.unwrap_or(len);
-        let like = &self.decay;
         let tensor = |numbers: Vec<f64>, shape: (usize, usize)| {
-            Tensor::from_vec(numbers, shape, like.device())?.to_dtype(like.dtype())
+            Tensor::from_vec(numbers, shape, self.decay.device())?.to_dtype(self.decay.dtype())
         };
         let time = |t: usize| t as f64 / (l_max - 1).max(1) as f64;
         let emb = self.first[0].dim(1)?;
         let features = (0..len).flat_map(|t| positional_features(t, l_max, emb, time(t))).collect();
-        let features = tensor(features, (len, emb))?;
-        let layer = |x: &Tensor, [w, b]: &[Tensor; 2]| (linear(x, w, Some(b))? * self.freq)?.sin();
-        let hidden = layer(&layer(&features, &self.first)?, &self.second)?; // (len, hidden)
-        let times = tensor((0..len).map(time).collect(), (len, 1))?;
-        let window = times.broadcast_mul(&like.neg()?.unsqueeze(0)?)?.exp()?; // (len, d)
-        (linear(&hidden, &self.last, None)? * window)?.t()?.contiguous()
+        Ok([tensor(features, (len, emb))?, tensor((0..len).map(time).collect(), (len, 1))?])
     }
 }
 

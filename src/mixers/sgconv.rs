@@ -4,7 +4,7 @@
 //! y = K * u + D ⊙ u,  K = [w_0, α w_1, α² stretch_2(w_2), α³ stretch_4(w_3), ..]
 
 use super::{in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
-use crate::nn::{Cx, Init, Params};
+use crate::nn::{Cx, Init, Params, Tables};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
@@ -55,6 +55,8 @@ struct SgConv {
     dskip: Tensor,
     taps: usize,
     decay: f64,
+    /// Interpolations of the sub-kernels that a length needs, scaled by α^s, each `(taps, count)`.
+    maps: Tables<Vec<Tensor>>,
 }
 
 /// Interpolation factor of sub-kernel `scale`: 1, 1, 2, 4, .., so that the length of the whole kernel doubles with each scale.
@@ -81,27 +83,36 @@ impl SgConv {
             dskip: params.get("dskip", d, Init::Normal(1.0))?,
             taps,
             decay,
+            maps: Tables::default(),
         })
     }
 
     /// First `len` taps of the kernel, `(d, len)`, or all of them, if it has fewer.
     fn kernel(&self, len: usize) -> Result<Tensor> {
+        let maps = self.maps.of(len, || self.maps_of(len))?;
+        let part = |(scale, map): (usize, &Tensor)| {
+            let w = self.pieces.narrow(1, scale * self.taps, self.taps)?; // (d, taps)
+            w.contiguous()?.matmul(map)
+        };
+        let parts = maps.iter().enumerate().map(part).collect::<Result<Vec<_>>>()?;
+        Tensor::cat(&parts, 1)?.contiguous()
+    }
+
+    fn maps_of(&self, len: usize) -> Result<Vec<Tensor>> {
         let (_, width) = self.pieces.dims2()?;
-        let mut parts = Vec::new();
+        let mut maps = Vec::new();
         let mut start = 0;
         for scale in 0..width / self.taps {
             if start >= len {
                 break;
             }
             let count = (self.taps * stretch(scale)).min(len - start);
-            let w = self.pieces.narrow(1, scale * self.taps, self.taps)?; // (d, taps)
-            let map =
-                Tensor::from_vec(interpolation(self.taps, stretch(scale), count), (self.taps, count), w.device())?;
-            let map = (map.to_dtype(w.dtype())? * self.decay.powi(scale as i32))?;
-            parts.push(w.contiguous()?.matmul(&map)?);
+            let map = interpolation(self.taps, stretch(scale), count);
+            let map = Tensor::from_vec(map, (self.taps, count), self.pieces.device())?;
+            maps.push((map.to_dtype(self.pieces.dtype())? * self.decay.powi(scale as i32))?);
             start += count;
         }
-        Tensor::cat(&parts, 1)?.contiguous()
+        Ok(maps)
     }
 }
 

@@ -18,7 +18,7 @@ use super::rotary::RotaryEmbedding;
 use super::{
     in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State, StateNormPlace,
 };
-use crate::nn::{linear, linears, Cx, Init, Params};
+use crate::nn::{linear, linears, Cx, Init, Params, Tables};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
 
@@ -78,6 +78,8 @@ struct TttLinear {
     post: [Tensor; 2],
     wout: Tensor,
     rotary: RotaryEmbedding,
+    /// Index of each token in its mini-batch, `(1, len)`.
+    positions: Tables<Tensor>,
     heads: usize,
     /// Channels of a head, e.
     width: usize,
@@ -131,6 +133,7 @@ impl TttLinear {
             post: [constant("post", 1.0)?, constant("bpost", 0.0)?],
             wout: params.weight("wout", (d, d), spec.output_std)?,
             rotary: RotaryEmbedding::over(heads, width),
+            positions: Tables::default(),
             heads,
             width,
         })
@@ -144,8 +147,14 @@ impl TttLinear {
     fn project(&self, x: &Tensor, first: usize) -> Result<QkvEta> {
         let (batch, len, _) = x.dims3()?;
         let qkv = linears(x, &[(&self.wq, None), (&self.wk, None), (&self.wv, None)])?;
-        let positions = (0..len).map(|t| ((first + t) % self.mini_batch()) as u32);
-        let positions = Tensor::from_vec(positions.collect::<Vec<_>>(), (1, len), x.device())?;
+        let of_sequence = || {
+            let positions = (0..len).map(|t| ((first + t) % self.mini_batch()) as u32);
+            Tensor::from_vec(positions.collect::<Vec<_>>(), (1, len), x.device())
+        };
+        let positions = match first {
+            0 => self.positions.of(len, of_sequence)?,
+            _ => of_sequence()?,
+        };
         let positions = positions.broadcast_as((batch, len))?.contiguous()?;
         let eta = ops::sigmoid(&linear(x, &self.wlr, Some(&self.blr))?)?;
         let rotated = |x| self.rotary.rotate(x, Some(&positions));
@@ -338,7 +347,7 @@ mod tests {
         let [w, b] = mixer.initial_model(1, &x)?;
         let (w, b) = (Var::from_tensor(&w)?, Var::from_tensor(&b)?);
         let loss = (mixer.output(&tokens.k, &tokens.k.matmul(&w)?.broadcast_add(&b)?)? - &tokens.v)?;
-        let found = (loss.sqr()?.sum_all()? * 0.5)?.backward()?;
+        let found = crate::ops::backward(&(loss.sqr()?.sum_all()? * 0.5)?)?;
         let by_hand = mixer.gradients(&tokens, [&w, &b])?.broadcast_div(&tokens.eta)?;
         let apart = (found.get(&b).expect("a gradient") - by_hand)?.abs()?.max_all()?;
         assert!(apart.to_scalar::<f64>()? < 1e-12);

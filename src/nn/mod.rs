@@ -4,10 +4,12 @@
 mod cx;
 mod params;
 mod positions;
+mod tables;
 
 pub use cx::{Cx, Rows};
 pub use params::{GivenValues, Init, InitialValues, Params, Scheme, GPT_STD};
 pub use positions::sinusoids;
+pub use tables::Tables;
 
 pub use crate::config::{Activation, NormKind};
 pub use crate::ops::{linear, linears};
