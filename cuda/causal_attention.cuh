@@ -55,12 +55,7 @@ struct Walk {
             float now[SLOTS], before[SLOTS];
 #pragma unroll
             for (int slot = 0; slot < SLOTS; ++slot) now[slot] = before[slot] = top[slot];
-            float falls = tile.slope();
-            tile.each_pair(pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool unmasked) {
-                x = unmasked ? tile.score(x, query, first_key + key, falls) : -INFINITY;
-                now[slot] = fmaxf(now[slot], x);
-                return x;
-            });
+            in.patterned() ? score<true>(pairs, first_key, now) : score<false>(pairs, first_key, now);
             tile.over_keys(now, [](float x, float y) { return fmaxf(x, y); });
 #pragma unroll
             for (int slot = 0; slot < SLOTS; ++slot) {
@@ -74,18 +69,31 @@ struct Walk {
 #pragma unroll
                     for (int e = 0; e < 2; ++e) result.sum[slot / 2][j][slot % 2 * 2 + e] *= share;
             }
-            tile.each_pair(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool) {
+            tile.template each_pair<false>(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool) {
                 x = exp2_fast(x - now[slot]);
                 sum[slot] += x;
                 return x;
             });
         } else {
-            tile.each_pair(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool unmasked) {
+            tile.template each_pair<false>(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool unmasked) {
                 x = unmasked ? x * in.scale : 0.0f;
                 sum[slot] += x;
                 return x;
             });
         }
+    }
+
+    // Converts products to the scores of a softmax, -infinity where they are masked, and updates the largest of each
+    // query.
+    template <bool PATTERNED>
+    DEVICE void score(Pairs& pairs, uint32_t first_key, float (&most)[SLOTS]) {
+        float falls = tile.slope();
+        tile.template each_pair<PATTERNED>(
+            pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool unmasked) {
+                x = unmasked ? tile.template score<PATTERNED>(x, query, first_key + key, falls) : -INFINITY;
+                most[slot] = fmaxf(most[slot], x);
+                return x;
+            });
     }
 
     // Writes the weights of a tile of pairs, or the gradients of its scores, to shared memory.

@@ -100,6 +100,9 @@ struct Inputs {
     Ptr<const float> bias;  // null, or what is added to the scores at each of `distances`, the last one at greater ones, too
     uint32_t distances, heads;
 
+    // Whether weights depend on more than scores and the number of keys that a query attends to.
+    DEVICE bool patterned() const { return window != 0 || slopes != 0 || bias != nullptr; }
+
     // Whether no key before the window is attended to.
     DEVICE bool narrow() const { return window != 0 && globals == 0 && links_each == 0; }
 
@@ -197,8 +200,9 @@ struct Tile {
         }
     }
 
-    // x = f(slot, local query, local key, x, unmasked) for each pair of the lane.
-    template <class F>
+    // x = f(slot, local query, local key, x, unmasked) for each pair of the lane. PATTERNED: see Inputs; without a
+    // pattern, what it takes is compiled out, which is most of the instructions.
+    template <bool PATTERNED, class F>
     DEVICE void each_pair(Pairs& pairs, uint32_t first_key, F f) const {
         each_query([&](int slot, uint32_t query) {
             uint32_t visible = reach[query];
@@ -208,7 +212,9 @@ struct Tile {
                 for (int e = 0; e < 2; ++e) {
                     float& x = pairs.sum[slot / 2][j][slot % 2 * 2 + e];
                     uint32_t key = key_column + 8 * j + 2 * lane_quad() + e;
-                    x = f(slot, query, key, x, in.attends(visible, first_key + key));
+                    bool unmasked = first_key + key < visible;
+                    if constexpr (PATTERNED) unmasked = in.attends(visible, first_key + key);
+                    x = f(slot, query, key, x, unmasked);
                 }
         });
     }
@@ -220,8 +226,10 @@ struct Tile {
     }
 
     // The score of a softmax, in powers of 2, from the product of a query and a key.
+    template <bool PATTERNED>
     DEVICE float score(float x, uint32_t query, uint32_t key, float slope) const {
         x *= in.scale * LOG2E;
+        if constexpr (!PATTERNED) return x;
         uint32_t distance = reach[query] - 1 - key;
         if (slope != 0.0f) x -= slope * float(distance);
         // the head is found again for each pair, since there are registers for no more
@@ -248,12 +256,23 @@ struct Tile {
 
     // Converts scores to normalised weights.
     DEVICE void weigh(Pairs& pairs, uint32_t first_query, uint32_t first_key) const {
-        float stats[SLOTS], falls = slope();
+        float stats[SLOTS];
         read(in.stats, first_query, stats);
-        each_pair(pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool unmasked) {
-            if (!unmasked) return 0.0f;
-            if (in.rule == SOFTMAX) return exp2_fast(score(x, query, first_key + key, falls) - stats[slot]);
-            return in.rule == PLAIN ? x * in.scale : x * in.scale * stats[slot];
+        if (in.rule == SOFTMAX) {
+            in.patterned() ? weigh_softmax<true>(pairs, first_key, stats) : weigh_softmax<false>(pairs, first_key, stats);
+        } else {
+            each_pair<false>(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool unmasked) {
+                if (!unmasked) return 0.0f;
+                return in.rule == PLAIN ? x * in.scale : x * in.scale * stats[slot];
+            });
+        }
+    }
+
+    template <bool PATTERNED>
+    DEVICE void weigh_softmax(Pairs& pairs, uint32_t first_key, const float (&stats)[SLOTS]) const {
+        float falls = slope();
+        each_pair<PATTERNED>(pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool unmasked) {
+            return unmasked ? exp2_fast(score<PATTERNED>(x, query, first_key + key, falls) - stats[slot]) : 0.0f;
         });
     }
 
@@ -272,14 +291,18 @@ struct Tile {
         float dots[SLOTS], slopes[SLOTS];
         read(in.dots, first_query, dots);
         read(in.rule == LINEAR_NORMALISED ? in.stats : nullptr, first_query, slopes);
-        each_pair(pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool unmasked) {
-            float slope = in.rule == PLAIN ? 1.0f : slopes[slot];
-            if (in.rule == SOFTMAX) {
+        if (in.rule == SOFTMAX) {
+            // The weight of a masked pair is 0.
+            each_pair<false>(pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool) {
                 S weight = weights[query * WEIGHT_STRIDE + key];
-                slope = to_float(weight);
-            }
-            return unmasked ? (x - dots[slot]) * slope : 0.0f;
-        });
+                return (x - dots[slot]) * to_float(weight);
+            });
+        } else {
+            each_pair<false>(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool unmasked) {
+                float slope = in.rule == PLAIN ? 1.0f : slopes[slot];
+                return unmasked ? (x - dots[slot]) * slope : 0.0f;
+            });
+        }
     }
 
     // Writes the pairs to shared memory.

@@ -93,22 +93,48 @@ struct Span {
     float before[SPAN + 1][C], grad[C];
 
     DEVICE void stage_rows() {
-        for (uint32_t n = threadIdx.x; n < SPAN * SIDE; n += THREADS) {
-            uint32_t e = index * SPAN + n / SIDE, i = first_row + n % SIDE, t = in.time(e);
-            decays[n] = in.decay(t, i);
-            a[n] = in.of_step(in.a, t, in.keys, i);
-            b[n] = in.of_step(in.b, t, in.keys, i);
-            k[n] = in.of_step(in.k, t, in.keys, i);
-            q[n] = in.of_row(in.q, in.row(e), in.keys, i);
+        constexpr int EACH = SPAN * SIDE / THREADS;
+        float x[EACH][KINDS];
+#pragma unroll
+        for (int n = 0; n < EACH; ++n) {
+            uint32_t at = n * THREADS + threadIdx.x, e = index * SPAN + at / SIDE, i = first_row + at % SIDE;
+            uint32_t t = in.time(e);
+            x[n][0] = in.decay(t, i);
+            x[n][1] = in.of_step(in.a, t, in.keys, i);
+            x[n][2] = in.of_step(in.b, t, in.keys, i);
+            x[n][3] = in.of_step(in.k, t, in.keys, i);
+            x[n][4] = in.of_row(in.q, in.row(e), in.keys, i);
+        }
+#pragma unroll
+        for (int n = 0; n < EACH; ++n) {
+            uint32_t at = n * THREADS + threadIdx.x;
+            decays[at] = x[n][0];
+            a[at] = x[n][1];
+            b[at] = x[n][2];
+            k[at] = x[n][3];
+            q[at] = x[n][4];
         }
     }
+    // All loads are issued before the first is waited for.
     DEVICE void stage_columns(uint32_t first) {
-        for (uint32_t n = threadIdx.x; n < SPAN * WIDTH; n += THREADS) {
-            uint32_t e = index * SPAN + n / WIDTH, column = first + n % WIDTH, t = in.time(e);
-            v[n] = in.of_step(in.v, t, in.values, column);
-            go[n] = in.of_row(in.go, in.row(e), in.values, column);
-            p[n] = in.of_step(found.projections, t, in.values, column);
-            r[n] = in.of_step(found.of_projections, t, in.values, column);
+        constexpr int EACH = SPAN * WIDTH / THREADS;
+        float x[EACH][4];
+#pragma unroll
+        for (int n = 0; n < EACH; ++n) {
+            uint32_t at = n * THREADS + threadIdx.x, e = index * SPAN + at / WIDTH, column = first + at % WIDTH;
+            uint32_t t = in.time(e);
+            x[n][0] = in.of_step(in.v, t, in.values, column);
+            x[n][1] = in.of_row(in.go, in.row(e), in.values, column);
+            x[n][2] = in.of_step(found.projections, t, in.values, column);
+            x[n][3] = in.of_step(found.of_projections, t, in.values, column);
+        }
+#pragma unroll
+        for (int n = 0; n < EACH; ++n) {
+            uint32_t at = n * THREADS + threadIdx.x;
+            v[at] = x[n][0];
+            go[at] = x[n][1];
+            p[at] = x[n][2];
+            r[at] = x[n][3];
         }
     }
     DEVICE void fetch(uint32_t first) {

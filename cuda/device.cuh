@@ -158,6 +158,26 @@ DEVICE Packed<bf16> packed(bf16 a, bf16 b, bf16 c, bf16 d) { return {{pair(a, b)
 constexpr int WARP = DEVICE_WARP;
 constexpr float LOG2E = 1.4426950408889634f;
 
+// Starts a copy of a float to shared memory, or of 0 if `is_inside` is false, for which `from` is some valid address.
+// Later instructions do not wait for it, and it takes no register.
+DEVICE void copy_async(Ptr<float> to, Ptr<const float> from, bool is_inside) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t at = uint32_t(__cvta_generic_to_shared(to)), bytes = is_inside ? 4 : 0;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
+#else
+    float x = 0.0f;
+    if (is_inside) x = from[0];
+    to[0] = x;
+#endif
+}
+
+// Waits for this thread's copies; a barrier then shows them to the block.
+DEVICE void wait_for_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 DEVICE float warp_sum(float x) {
 #pragma unroll
     for (int mask = WARP / 2; mask > 0; mask /= 2) x += shuffle_xor(x, mask);

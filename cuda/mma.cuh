@@ -74,9 +74,11 @@ struct Tf32x3 {
     struct Fragment {
 #if SPLIT
         uint32_t high[COUNT], low[COUNT];
+        // Without the rounding instruction, which takes three: of `low`, the tensor cores read the bits of a tf32; a
+        // NaN need not survive in `high`, since it does in `low`.
         DEVICE void set(int i, float x) {
-            high[i] = tf32(x);
-            low[i] = tf32(x - __uint_as_float(high[i]));
+            high[i] = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
+            low[i] = __float_as_uint(x - __uint_as_float(high[i]));
         }
 #else
         uint32_t high[COUNT];

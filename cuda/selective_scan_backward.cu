@@ -53,8 +53,9 @@ DEVICE void walk_back(Inputs<T> in, const Parts& parts, Ptr<const float> kept, P
     panel.start();
     if (carries != nullptr) panel.load_carry(carries, index, chunks);
     for (uint32_t span = min(first + chunk / SPAN, spans); span-- > first;) {
-        panel.stage(span * SPAN);
         panel.fetch(kept, span, spans, LAST);
+        panel.stage(span * SPAN);
+        wait_for_copies();
         __syncthreads();
         panel.span_back(kept, span, spans, sequences);
     }

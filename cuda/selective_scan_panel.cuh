@@ -84,7 +84,7 @@ struct Panel {
     }
 
     DEVICE void stage(uint32_t t0) {
-#pragma unroll 2
+#pragma unroll 4
         for (uint32_t i = threadIdx.x; i < SPAN * WIDTH; i += blockDim.x) {
             uint32_t t = t0 + i / WIDTH, at = i % WIDTH;
             float d = in.step(in.delta, t, first_channel + at, in.channels);
@@ -106,16 +106,13 @@ struct Panel {
     static DEVICE uint32_t in_slot(uint32_t slot, uint32_t k, uint32_t channel) {
         return (slot * DEPTH + k) * WIDTH + (channel ^ (k & 8) * 2);
     }
-    // Loads all states of the block, by all threads together.
+    // Starts to load all states of the block, by all threads together.
     DEVICE void fetch(Ptr<const float> from, uint32_t index, uint32_t count, uint32_t slot) {
         Ptr<const float> block = from + in.state(index, count, first_state, first_channel);
-#pragma unroll 2
         for (uint32_t i = threadIdx.x; i < depth() * WIDTH; i += blockDim.x) {
             uint32_t at = i % WIDTH, state = i / WIDTH;
-            float value = 0.0f;
-            if (in.inside(first_state + state, first_channel + at))
-                value = block[state * in.channels + at];
-            quads[in_slot(slot, state, at)] = value;
+            bool is_inside = in.inside(first_state + state, first_channel + at);
+            copy_async(quads + in_slot(slot, state, at), block + (is_inside ? state * in.channels + at : 0), is_inside);
         }
     }
     DEVICE void keep_quad(uint32_t slot) {
@@ -241,6 +238,7 @@ struct Panel {
         for (uint32_t quad = QUADS; quad-- > 0;) {
             if (quad == 1) fetch(kept, span, spans, LAST);
             quad_back(quad, quad > 0 ? quad - 1 : LAST);
+            wait_for_copies();
             __syncthreads();
             write_sums(span * SPAN + quad * QUAD, sequences);
             __syncthreads();
