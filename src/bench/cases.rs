@@ -1,7 +1,7 @@
 //! Cases measured by `dsf bench all`, `lengths`, `compare` and `--device`.
 
 use super::check::{self, by_route, Tier};
-use super::driver::{Bench, BenchCase};
+use super::driver::{first_line, Bench, BenchCase};
 use super::floors::OpShape;
 use super::machine::Machine;
 use super::op::OpTiming;
@@ -274,7 +274,9 @@ fn beside_plain(size: StepShape, mixer: &'static str, form: StepExecution) -> Be
     BenchCase::new(row, move |row, bench, _| {
         let details = (fused.work)(row, bench, None)?;
         let mut theirs = Measurement::default();
-        by_route(Route::Reference, || (plain.work)(&mut theirs, bench, None))?;
+        if let Err(refusal) = by_route(Route::Reference, || (plain.work)(&mut theirs, bench, None)) {
+            row.note = format!("absent: {}", first_line(&refusal));
+        }
         if let (Some(ours), Some(theirs)) = (row.seconds, theirs.seconds) {
             row.took_by_turns(&[ours], &[theirs]);
         }

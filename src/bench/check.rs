@@ -44,8 +44,9 @@ impl Tier {
         // Sums over 50,000 classes or 16,000 tokens, in the order of a matrix product.
         let long_sums = if self == Self::Large { 10.0 } else { 1.0 };
         match io {
-            // Terms rounded to 16 bits cancel in gradients of attention.
-            DType::BF16 => Distance { of_rows: 3e-2, ..limit },
+            // Terms rounded to 16 bits cancel in gradients of attention: 3.2e-2 for the keys of linear attention on an
+            // H100.
+            DType::BF16 => Distance { of_rows: 4e-2, ..limit },
             _ => Distance { of_rows: long_sums * limit.of_rows, of_scale: long_sums * limit.of_scale },
         }
     }
@@ -144,7 +145,7 @@ pub(super) fn compare(
 pub(super) fn results(op: &Op, inputs: &[DrawnInput], io: DType, device: &Device) -> Result<Vec<Tensor>> {
     let inputs = inputs.iter().map(|input| input.on(io, device, true)).collect::<Result<Vec<Tensor>>>()?;
     let output = (op.run)(&inputs, io)?;
-    let gradients = (&output * weights(&output)?)?.backward()?;
+    let gradients = crate::ops::backward(&(&output * weights(&output)?)?)?;
     let mut results = vec![output.detach()];
     for (index, input) in inputs.iter().enumerate() {
         if input.dtype().is_float() {

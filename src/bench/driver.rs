@@ -58,6 +58,11 @@ pub struct Bench {
     pub(super) data: DataCache,
 }
 
+/// The first line of an error; Candle's continue with a backtrace.
+pub(super) fn first_line(error: &Error) -> String {
+    error.to_string().lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned()
+}
+
 impl Bench {
     /// Returns one round per case on `machine`, without a time limit.
     pub fn new(machine: Machine) -> Self {
@@ -109,7 +114,7 @@ impl Bench {
         match self.fill(case, &mut row, on_progress) {
             Err(e) if self.keep_going => {
                 row.passed = Some(false);
-                row.note = e.to_string();
+                row.note = first_line(&e);
             }
             filled => filled?,
         }

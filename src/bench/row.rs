@@ -93,6 +93,9 @@ pub struct Measurement {
     pub elements_per_second: Option<f64>,
     /// Peak memory of the process.
     pub peak_memory_bytes: Option<u64>,
+    /// Launches, copies and clears in a recorded step.
+    #[serde(default)]
+    pub graph_nodes: Option<usize>,
     /// Loss of the last step.
     pub loss: Option<f64>,
     /// Median seconds of the peer over the rounds.

@@ -7,7 +7,7 @@ use super::ops::{PAIRS, TASKS, VOCABULARY};
 use super::row::{Details, Measurement, MeasurementKind, MeasurementReport};
 use super::timer::Repetitions;
 use crate::config::{self, Precision, RunConfig, TaskConfig};
-use crate::error::{ensure, Result};
+use crate::error::{ensure, Error, Result};
 use crate::mixers;
 use crate::nn::Params;
 use crate::recipes;
@@ -130,6 +130,8 @@ impl TimedSteps {
         if row.floor_seconds.is_none() {
             row.note = format!("no floor is stated for `{}`", model.mixer);
         }
+        refused(&trainer)?;
+        row.graph_nodes = trainer.graph_nodes()?;
         row.tokens = Some(tokens);
         row.elements = state_elements(config, tokens)?;
         row.loss = losses.last().copied();
@@ -163,7 +165,9 @@ impl TimedSteps {
     pub(super) fn losses(&self, device: &Device) -> Result<Vec<f64>> {
         let data = DataCache::default().load(&self.config.task, self.examples())?;
         let mut trainer = self.trainer(&data, device, None)?;
-        (0..self.schedule.calls()).map(|_| trainer.step()).collect()
+        let losses = (0..self.schedule.calls()).map(|_| trainer.step()).collect();
+        refused(&trainer)?;
+        losses
     }
 
     fn examples(&self) -> usize {
@@ -180,6 +184,14 @@ impl TimedSteps {
             trainer.record_steps();
         }
         Ok(trainer)
+    }
+}
+
+/// Returns an error if steps should have been recorded and were launched.
+fn refused(trainer: &Trainer) -> Result<()> {
+    match trainer.take_warning() {
+        Some(warning) => Err(Error::usage(warning)),
+        None => Ok(()),
     }
 }
 

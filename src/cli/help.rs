@@ -71,7 +71,7 @@ fn fitting(arg: Arg, task: TaskRow) -> Arg {
     let labels = task.objective == Objective::PerToken;
     match arg.get_id().as_str() {
         "data_dir" => arg.hide(labels),
-        "cuda_graph" => arg.hide(!labels),
+        "no_cuda_graph" => arg.hide(!labels),
         _ => arg,
     }
 }

@@ -69,4 +69,8 @@ impl Recording for Recorded {
     fn replay(&self) -> Result<()> {
         self.actions.iter().try_for_each(|a| self.machine.perform(a))
     }
+
+    fn nodes(&self) -> Result<usize> {
+        Ok(self.actions.len())
+    }
 }

@@ -137,6 +137,9 @@ pub trait Machine: Send + Sync {
 pub trait Recording {
     /// Launches the sequence again.
     fn replay(&self) -> Result<()>;
+
+    /// Number of launches, copies and clears in the sequence.
+    fn nodes(&self) -> Result<usize>;
 }
 
 /// A handle to a GPU, or to its emulation.

@@ -45,8 +45,8 @@ impl Program {
         let threads = (options.threads * options.runs_a_process()).to_string();
         let mut arguments = vec!["worker".into(), flag("out", out), flag("threads", threads.as_ref())];
         let training = &options.training;
-        if training.cuda_graph {
-            arguments.push("--cuda-graph".into());
+        if training.no_cuda_graph {
+            arguments.push("--no-cuda-graph".into());
         }
         if let Some(dir) = &training.data_dir {
             arguments.push(flag("data-dir", dir));

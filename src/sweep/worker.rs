@@ -14,10 +14,14 @@ use std::time::Duration;
 /// Flags of everything that trains.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Training {
-    /// On a GPU, record a training step once as a CUDA graph and replay it.
+    /// On a GPU, launch every op of a training step instead of replaying a recorded step.
     ///
-    /// This saves launch overhead, which dominates a step at small d.
+    /// By default, a GPU records the third step as a CUDA graph and replays it, which saves launch overhead. The results
+    /// are the same.
     #[arg(long, hide_short_help = true)]
+    pub no_cuda_graph: bool,
+    /// Record training steps, which is the default.
+    #[arg(long, hide = true, conflicts_with = "no_cuda_graph")]
     pub cuda_graph: bool,
     /// Folder of data.
     ///

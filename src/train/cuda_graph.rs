@@ -16,6 +16,7 @@ use crate::nn::Cx;
 use crate::ops;
 use crate::tasks::Batch;
 use candle_core::{bail, DType, Result};
+use std::cell::RefCell;
 use std::ops::Range;
 
 /// Steps launched op by op before one is recorded.
@@ -25,6 +26,8 @@ const WARM_UP: usize = 2;
 pub(super) struct CudaGraph {
     gpu: Gpu,
     state: GraphState,
+    /// Reason why a step could not be recorded, until it is reported.
+    refusal: RefCell<Option<String>>,
 }
 
 enum GraphState {
@@ -38,7 +41,7 @@ enum GraphState {
 
 impl CudaGraph {
     pub(super) fn new(gpu: Gpu) -> Self {
-        Self { gpu, state: GraphState::WarmingUp(WARM_UP) }
+        Self { gpu, state: GraphState::WarmingUp(WARM_UP), refusal: RefCell::default() }
     }
 
     /// Records the next step of `trainer` without making it.
@@ -66,13 +69,30 @@ impl Trainer<'_> {
             self.stepper = Box::new(CudaGraph::new(gpu.clone()));
         }
     }
+
+    /// Returns, once, the reason why steps are not recorded although they should be.
+    pub fn take_warning(&self) -> Option<String> {
+        self.stepper.take_warning()
+    }
+
+    /// Number of launches, copies and clears that a replayed step consists of; `None` if no step is replayed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the driver does.
+    pub fn graph_nodes(&self) -> error::Result<Option<usize>> {
+        self.stepper.graph_nodes()
+    }
 }
 
 impl Stepper for CudaGraph {
     fn step(&mut self, trainer: &mut Trainer) -> error::Result<f64> {
         let whole = trainer.is_whole(0);
         if whole && matches!(self.state, GraphState::WarmingUp(0)) {
-            self.state = self.record(trainer)?;
+            self.state = self.record(trainer).unwrap_or_else(|refusal| {
+                self.refusal.replace(Some(refusal.to_string()));
+                GraphState::Launched
+            });
         }
         match &mut self.state {
             GraphState::Recorded(recorded) if whole => Ok(recorded.step(trainer)?),
@@ -86,6 +106,19 @@ impl Stepper for CudaGraph {
                 loss
             }
             GraphState::Recorded(_) | GraphState::Launched => trainer.accumulate(),
+        }
+    }
+
+    fn take_warning(&self) -> Option<String> {
+        let refusal = self.refusal.take()?;
+        let reason = refusal.lines().next().unwrap_or_default();
+        Some(format!("steps are launched op by op, since none could be recorded: {reason}"))
+    }
+
+    fn graph_nodes(&self) -> error::Result<Option<usize>> {
+        match &self.state {
+            GraphState::Recorded(recorded) => Ok(Some(recorded.recording.nodes()?)),
+            GraphState::WarmingUp(_) | GraphState::Launched => Ok(None),
         }
     }
 

@@ -57,6 +57,16 @@ trait Stepper {
     fn is_settled(&self) -> bool {
         true
     }
+
+    /// See [`Trainer::take_warning`].
+    fn take_warning(&self) -> Option<String> {
+        None
+    }
+
+    /// See [`Trainer::graph_nodes`].
+    fn graph_nodes(&self) -> Result<Option<usize>> {
+        Ok(None)
+    }
 }
 
 /// Stepper that launches every op.

@@ -81,9 +81,9 @@ impl DeviceChoice {
         if self.is_gpu() {
             return Ok(());
         }
-        ensure!(
-            !training.cuda_graph,
-            flag "--cuda-graph", "records the steps of a GPU: add --device cuda, or leave it out");
+        let advice = "is about the steps of a GPU: add --device cuda, or leave it out";
+        ensure!(!training.cuda_graph, flag "--cuda-graph", "{advice}");
+        ensure!(!training.no_cuda_graph, flag "--no-cuda-graph", "{advice}");
         let precision = run.train.precision;
         if precision.is_usual() {
             return Ok(());

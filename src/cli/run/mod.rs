@@ -111,7 +111,7 @@ fn train(
     let mut computed = config.clone();
     computed.train.micro_batch = context.micro_batch.or(config.train.micro_batch);
     let mut trainer = Trainer::new(&computed, &data, &context.device)?.recorded_under(config);
-    if context.training.cuda_graph {
+    if !context.training.no_cuda_graph {
         trainer.record_steps();
     }
     resume(&mut trainer, dir, on)?;
@@ -141,6 +141,9 @@ fn train(
                 })?;
             }
             Event::Epoch(row) => {
+                if let Some(warning) = trainer.take_warning() {
+                    on(RunEvent::Warning(warning))?;
+                }
                 warn_unless_busy(recorder.epoch(trainer)?, on)?;
                 on(RunEvent::Epoch(row))?;
             }

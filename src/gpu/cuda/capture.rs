@@ -46,4 +46,25 @@ impl Recording for Graph {
     fn replay(&self) -> Result<()> {
         self.0.launch().w()
     }
+
+    fn nodes(&self) -> Result<usize> {
+        use sys::CUgraphNodeType as Kind;
+        let (graph, mut count) = (self.0.cu_graph(), 0);
+        // SAFETY: without a destination, the driver writes the number of nodes, and then that many.
+        let nodes = unsafe {
+            sys::cuGraphGetNodes(graph, std::ptr::null_mut(), &raw mut count).result().w()?;
+            let mut nodes = vec![std::ptr::null_mut(); count];
+            sys::cuGraphGetNodes(graph, nodes.as_mut_ptr(), &raw mut count).result().w()?;
+            nodes
+        };
+        let works = |&node: &sys::CUgraphNode| {
+            let mut kind = Kind::CU_GRAPH_NODE_TYPE_EMPTY;
+            // SAFETY: the node belongs to the graph.
+            unsafe { sys::cuGraphNodeGetType(node, &raw mut kind) }.result().w()?;
+            let memory = [Kind::CU_GRAPH_NODE_TYPE_MEMCPY, Kind::CU_GRAPH_NODE_TYPE_MEMSET];
+            Ok(kind == Kind::CU_GRAPH_NODE_TYPE_KERNEL || memory.contains(&kind))
+        };
+        let working = nodes.iter().map(works).collect::<Result<Vec<bool>>>()?;
+        Ok(working.into_iter().filter(|&works| works).count())
+    }
 }

@@ -77,13 +77,14 @@ fn lower_precision_needs_a_gpu() {
 }
 
 #[test]
-fn a_recorded_step_needs_a_gpu() {
+fn recorded_steps_need_a_gpu() {
     for line in [
-        "mqar --cuda-graph --device cpu",
-        "sweep --cuda-graph --device cpu --dry-run",
-        "sweep --cuda-graph --executor print",
+        "mqar --no-cuda-graph --device cpu",
+        "sweep --no-cuda-graph --device cpu --dry-run",
+        "sweep --no-cuda-graph --executor print",
     ] {
-        refuses(line, "--cuda-graph").names(&["--device cuda"]);
+        refuses(line, "--no-cuda-graph").names(&["--device cuda"]);
+        refuses(&line.replace("--no-", "--"), "--cuda-graph").names(&["--device cuda"]);
     }
 }
 

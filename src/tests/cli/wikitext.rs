@@ -43,7 +43,7 @@ fn help_names_what_text_knows_and_nothing_of_the_other_tasks() {
         "--val-examples",
         "--warmup-epochs",
         "--data-seed",
-        "--cuda-graph",
+        "--no-cuda-graph",
         "--protocol",
     ] {
         assert!(!help.contains(flag), "{flag}");
