@@ -177,7 +177,7 @@ pub fn of(x: &Tensor) -> Option<Gpu> {
     }
 }
 
-pub use cuda::{chip, close, open, token};
+pub use cuda::{chip, close, empty, open};
 #[cfg(feature = "cuda")]
 pub use cuda::{BUILT_WITH, CAPABILITY};
 

@@ -24,6 +24,6 @@ pub fn chip(_: &Device) -> Result<Option<Chip>> {
 }
 
 /// Returns an error; never called, since no tensor is on a GPU.
-pub fn token(_: &CudaStorage) -> Result<(CudaStorage, Shape)> {
+pub fn empty(_: &CudaStorage) -> Result<(CudaStorage, Shape)> {
     bail!("this build has no CUDA support")
 }

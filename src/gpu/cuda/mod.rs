@@ -160,13 +160,14 @@ pub(super) fn of(x: &Tensor) -> Option<Gpu> {
     found.map(|(_, gpu)| gpu.clone())
 }
 
-/// Returns one uninitialised element on the device of `like`; it is never read.
-pub fn token(like: &CudaStorage) -> Result<(CudaStorage, Shape)> {
+/// Returns an empty tensor on the device of `like`. Candle launches nothing for it, and its allocation is no node of a
+/// recording.
+pub fn empty(like: &CudaStorage) -> Result<(CudaStorage, Shape)> {
     let device = &like.device;
-    // SAFETY: the element is never read.
-    let slice = unsafe { device.alloc::<f32>(1) }?;
+    // SAFETY: there is no element that could be read before it is written.
+    let slice = unsafe { device.alloc::<f32>(0) }?;
     let storage = CudaStorage::wrap_cuda_slice(slice, device.clone());
-    Ok((storage, Shape::from(1)))
+    Ok((storage, Shape::from(0)))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

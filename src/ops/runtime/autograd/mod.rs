@@ -3,7 +3,7 @@
 //!
 //! Candle's custom ops have at most three inputs and one output. Here up to nine inputs pass
 //! through *taps* (three each), the taps through one *root*, and the root through one *out* per
-//! output; taps and root carry a single dummy element, a token. Candle walks the graph backwards:
+//! output; taps and root are tokens, tensors without elements. Candle walks the graph backwards:
 //! every out stores its gradient, the root then runs the backward pass once, and the taps hand the
 //! gradients of the inputs to candle. No input or gradient is copied.
 //!
