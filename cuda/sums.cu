@@ -1,11 +1,12 @@
 // Sums over the rows of up to four matrices, in a fixed order: partial sums of other kernels, and gradients of biases.
 //
 // Bound by memory bandwidth: every number is read once, 4 or 2 bytes, and next to nothing is
-// written. A block sums `each` rows of 32 columns, a warp every sixteenth row, with sixteen loads in
+// written. A block sums `each` rows of 32 columns, a warp every sixteenth row, with eight loads in
 // flight per thread: a sum of few partial sums, on few blocks, waits for its loads.
 #include "maps.cuh"
 
 constexpr int WARPS = SUMS_WARPS;
+constexpr int BATCH = 8;  // loads in flight per thread
 
 template <class T>
 DEVICE void sum_rows(Ptr<const T> x, Ptr<float> sums, uint32_t rows, uint32_t width, uint32_t each) {
@@ -15,9 +16,17 @@ DEVICE void sum_rows(Ptr<const T> x, Ptr<float> sums, uint32_t rows, uint32_t wi
     uint32_t first = blockIdx.y * each, last = min(first + each, rows);
     float sum = 0.0f;
     if (column < width) {
-#pragma unroll 16
-        for (uint32_t row = first + warp; row < last; row += WARPS)
-            sum += to_float(x[uint64_t(row) * width + column]);
+        uint32_t row = first + warp;
+#pragma unroll 1
+        for (; row + (BATCH - 1) * WARPS < last; row += BATCH * WARPS) {
+            float some[BATCH];
+#pragma unroll
+            for (int i = 0; i < BATCH; ++i) some[i] = to_float(x[uint64_t(row + i * WARPS) * width + column]);
+#pragma unroll
+            for (int i = 0; i < BATCH; ++i) sum += some[i];
+        }
+#pragma unroll 1
+        for (; row < last; row += WARPS) sum += to_float(x[uint64_t(row) * width + column]);
     }
     parts[threadIdx.x] = sum;
     __syncthreads();
