@@ -1,4 +1,4 @@
-// h gelu(g), times sigma(z) if there is an output gate; four elements per thread.
+// h f(g) with f = gelu or silu, times sigma(z) if there is an output gate; four elements per thread.
 //
 // Bound by memory bandwidth: 3 or 4 words per element forward, 5 or 7 backward. The four elements
 // of a thread are a block apart, so that a warp's loads are contiguous whatever the alignment, and
@@ -29,7 +29,7 @@ DEVICE void elements(uint32_t count, Load load, Use use) {
     }
 }
 
-template <class T>
+template <class F, class T>
 DEVICE void forward(Ptr<const T> h, Ptr<const T> gate, Ptr<const T> output, Ptr<T> y, uint32_t count) {
     elements(
         count,
@@ -40,11 +40,11 @@ DEVICE void forward(Ptr<const T> h, Ptr<const T> gate, Ptr<const T> output, Ptr<
         },
         [&](uint64_t i, Inputs now) {
             float open = output != nullptr ? sigmoid(now.output) : 1.0f;
-            y[i] = from_float<T>(now.h * Gelu::value(now.gate) * open);
+            y[i] = from_float<T>(now.h * F::value(now.gate) * open);
         });
 }
 
-template <class T>
+template <class F, class T>
 DEVICE void backward(Ptr<const T> h, Ptr<const T> gate, Ptr<const T> output, Ptr<const T> gy,
                      Ptr<T> gh, Ptr<T> gg, Ptr<T> gz, uint32_t count) {
     elements(
@@ -56,24 +56,26 @@ DEVICE void backward(Ptr<const T> h, Ptr<const T> gate, Ptr<const T> output, Ptr
         },
         [&](uint64_t i, Inputs now) {
             float open = output != nullptr ? sigmoid(now.output) : 1.0f;
-            float value = Gelu::value(now.gate);
+            float value = F::value(now.gate);
             gh[i] = from_float<T>(now.grad * value * open);
-            gg[i] = from_float<T>(now.grad * now.h * open * Gelu::slope(now.gate, value));
+            gg[i] = from_float<T>(now.grad * now.h * open * F::slope(now.gate, value));
             if (output != nullptr)
                 gz[i] = from_float<T>(now.grad * now.h * value * Sigmoid::slope(now.output, open));
         });
 }
 
-#define READOUT(io, T)                                                                            \
-    KERNEL(gated_readout_forward_##io, 256, Global<const T> h, Global<const T> gate,              \
+#define READOUT(name, F, io, T)                                                                   \
+    KERNEL(gated_readout_##name##_forward_##io, 256, Global<const T> h, Global<const T> gate,     \
            Global<const T> output, Global<T> y, uint32_t count) {                                 \
-        forward<T>(h, gate, output, y, count);                                                    \
+        forward<F, T>(h, gate, output, y, count);                                                 \
     }                                                                                             \
-    KERNEL(gated_readout_backward_##io, 256, Global<const T> h, Global<const T> gate,             \
+    KERNEL(gated_readout_##name##_backward_##io, 256, Global<const T> h, Global<const T> gate,    \
            Global<const T> output, Global<const T> gy, Global<T> gh, Global<T> gg, Global<T> gz,  \
            uint32_t count) {                                                                      \
-        backward<T>(h, gate, output, gy, gh, gg, gz, count);                                      \
+        backward<F, T>(h, gate, output, gy, gh, gg, gz, count);                                   \
     }
 
-READOUT(f32, float)
-READOUT(bf16, bf16)
+READOUT(gelu, Gelu, f32, float)
+READOUT(gelu, Gelu, bf16, bf16)
+READOUT(silu, Silu, f32, float)
+READOUT(silu, Silu, bf16, bf16)

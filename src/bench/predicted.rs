@@ -44,7 +44,7 @@ static PREDICTIONS: &[Prediction] = &[
     (CHANNELS, NARROW, [0.6, 0.6], [0.45, 0.45]),
     (&["cross_entropy"], WIDE, [0.6, 0.6], [0.6, 0.6]),
     (&["cross_entropy"], NARROW, [0.25, 0.25], [0.25, 0.25]),
-    (&["gated_readout"], ALWAYS, [0.7, 0.7], [0.6, 0.5]),
+    (&["gated_readout", "silu_gate"], ALWAYS, [0.7, 0.7], [0.6, 0.5]),
     (&["select_rows"], WIDE, [0.6, 0.6], [0.6, 0.6]),
     (&["time_steps"], WIDE, [0.7, 0.7], [0.7, 0.7]),
     // Loads from shared memory in addition to the arithmetic, and groups of threads that wait for their sums. Few

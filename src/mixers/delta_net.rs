@@ -177,7 +177,7 @@ impl DeltaNet {
         let weights = Tensor::cat(&vec![&self.norm; self.sizes.heads], 0)?;
         let scale = head_rms_scale(o, EPS)?.broadcast_mul(&weights.to_dtype(o.dtype())?)?;
         match gate {
-            Some(gate) => scale * ops::silu(gate)?,
+            Some(gate) => ops::silu_gate(&scale, gate),
             None => Ok(scale),
         }
     }

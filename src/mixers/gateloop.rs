@@ -99,7 +99,7 @@ impl GateLoop {
             a: Complex { re: (&modulus * theta.cos()?)?, im: (modulus * theta.sin()?)? },
             k: maps.all[0].clone(),
             v: maps.all[1].clone(),
-            gated_q: (&maps.queried[0] * ops::silu(&maps.queried[1])?)?,
+            gated_q: ops::silu_gate(&maps.queried[0], &maps.queried[1])?,
         })
     }
 }

@@ -121,7 +121,7 @@ impl MatrixState for GatedLinearAttention {
         let weights = Tensor::cat(&vec![&self.norm; self.sizes.heads], 0)?;
         let weights = weights.to_dtype(o.dtype())?;
         let scale = head_rms_scale(o, EPS)?.broadcast_mul(&weights)?;
-        (ops::silu(gate)? * scale).map(Some)
+        ops::silu_gate(&scale, gate).map(Some)
     }
 
     fn value(&self) -> Map<'_> {

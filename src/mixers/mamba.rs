@@ -63,7 +63,7 @@ impl Mamba {
     /// y `(.., d)` for o, x and z at the queried positions, `(.., E)` each.
     fn output(&self, o: &Tensor, x: &Tensor, z: &Tensor) -> Result<Tensor> {
         let y = ops::add_scaled(o, x, &self.dskip)?;
-        linear(&(y * ops::silu(z)?)?, &self.wout, self.bout.as_ref())
+        linear(&ops::silu_gate(&y, z)?, &self.wout, self.bout.as_ref())
     }
 }
 

@@ -54,7 +54,7 @@ pub use cross_entropy::{cross_entropy, cross_entropy_of_logits, Classified};
 pub use delta_rule::delta_rule;
 pub use dropout::dropout;
 pub use embedding::embedding;
-pub use gated_readout::gated_readout;
+pub use gated_readout::{gated_readout, silu_gate};
 pub use gated_scan::{gated_scan, Gates};
 pub use gla::gla;
 pub use glu::{glu, Glu};

@@ -34,6 +34,22 @@ fn it_passes_the_suite() {
 }
 
 #[test]
+fn silu_gates_pass_the_suite() {
+    let message = "gated_readout: gate has shape [2, 4], but h of shape [2, 3]";
+    let (fused, by_reference) =
+        (|ins: &[Tensor]| silu_gate(&ins[0], &ins[1]), |ins: &[Tensor]| reference::silu_gate(&ins[0], &ins[1]));
+    let of_all = Suite {
+        agree: &[1, 63, 65, 1000].map(|count| case(2, &[count])),
+        differences: &[case(2, &[20])],
+        bits: &[case(2, &[2 * CHUNK + 7])],
+        tracked: &[case(2, &[2, 3])],
+        refused: &[(&[&[2, 3], &[2, 4]], message)],
+    };
+    check::suite(of_all, fused, by_reference);
+    check::kernels_agree(&[1, 1025].map(|count| case(2, &[count])), fused, by_reference);
+}
+
+#[test]
 fn kernels_equal_the_reference() {
     for inputs in [2, 3] {
         let cases = [1, 63, 1000, 1025].map(|count| case(inputs, &[count]));
