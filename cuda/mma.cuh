@@ -45,6 +45,21 @@ struct Columns {
     DEVICE uint32_t down(uint32_t i, uint32_t j) const { return pair_at(p + (j * stride + i)); }
 };
 
+// Whether a view is a matrix of bf16 in memory, whose fragments are loaded by one instruction. Such views lie in shared
+// memory, with rows at multiples of 16 bytes.
+template <class View>
+struct Stored {
+    static constexpr bool BF16 = false, BY_COLUMNS = false;
+};
+template <>
+struct Stored<Rows<bf16>> {
+    static constexpr bool BF16 = TENSOR_CORES, BY_COLUMNS = false;
+};
+template <>
+struct Stored<Columns<bf16>> {
+    static constexpr bool BF16 = TENSOR_CORES, BY_COLUMNS = true;
+};
+
 // A view whose elements f(i, j) are computed when they are read.
 template <class F>
 struct Computed {
@@ -110,6 +125,15 @@ struct Bf16 {
 template <class P, class View>
 DEVICE typename P::template Fragment<4> left_fragment(const View& a, uint32_t row, uint32_t k) {
     typename P::template Fragment<4> to;
+#if TENSOR_CORES
+    if constexpr (P::K == 16 && Stored<View>::BF16) {
+        constexpr bool BY_COLUMNS = Stored<View>::BY_COLUMNS;
+        uint32_t lane = threadIdx.x % WARP, i = row + lane / 8 % 2 * 8, j = k + lane / 16 * 8;
+        (BY_COLUMNS ? j : i) += lane % 8;
+        load_matrices<4, BY_COLUMNS>(to.of, a.p + (BY_COLUMNS ? j * a.stride + i : i * a.stride + j));
+        return to;
+    }
+#endif
     uint32_t g = row + lane_group(), q = lane_quad();
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
@@ -126,6 +150,15 @@ DEVICE typename P::template Fragment<4> left_fragment(const View& a, uint32_t ro
 template <class P, class View>
 DEVICE typename P::template Fragment<2> right_fragment(const View& b, uint32_t k, uint32_t column) {
     typename P::template Fragment<2> to;
+#if TENSOR_CORES
+    if constexpr (P::K == 16 && Stored<View>::BF16) {
+        constexpr bool BY_COLUMNS = Stored<View>::BY_COLUMNS;
+        uint32_t lane = threadIdx.x % WARP, i = k + lane / 8 % 2 * 8, j = column;
+        (BY_COLUMNS ? j : i) += lane % 8;
+        load_matrices<2, !BY_COLUMNS>(to.of, b.p + (BY_COLUMNS ? j * b.stride + i : i * b.stride + j));
+        return to;
+    }
+#endif
     uint32_t g = column + lane_group(), q = lane_quad();
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {

@@ -33,6 +33,27 @@ DEVICE uint32_t tf32(float x) {
 #endif
 }
 
+#if TENSOR_CORES
+// The fragments of COUNT matrices of 8 x 8 bf16 in shared memory, 2 or 4 of them: lane 8 m + r gives the address of row r
+// of matrix m, a multiple of 16 bytes, and gets of each matrix the elements (g, 2 q) and (g, 2 q + 1), of its transpose
+// if TRANSPOSED. A barrier must lie between the writes of the matrices and this.
+template <int COUNT, bool TRANSPOSED>
+DEVICE void load_matrices(uint32_t (&to)[COUNT], const bf16* row) {
+    static_assert(COUNT == 2 || COUNT == 4, "two or four matrices");
+    uint32_t at = uint32_t(__cvta_generic_to_shared(row));
+    if constexpr (COUNT == 4 && TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at));
+    else if constexpr (COUNT == 4)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at));
+    else if constexpr (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(at));
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(at));
+}
+#endif
+
 #if !TENSOR_CORES
 // The value that tensor cores read from the bits of a tf32.
 DEVICE float read_tf32(uint32_t x) {
