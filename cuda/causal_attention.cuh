@@ -141,8 +141,9 @@ struct Walk {
 #pragma unroll 1
         for (uint32_t d = 0; d < depth; d += SLAB) {
             __syncthreads();
-            stage<SLAB, COLUMNS>(tile.staged, COLUMN_STRIDE, side, first + d, column);
+            stage_some<SLAB, COLUMNS>(tile.staged, COLUMN_STRIDE, side, first + d, column, side.width - column);
             __syncthreads();
+            if (column + to >= side.width) continue;  // a warp whose columns are beyond the last
             uint32_t end = min(SLAB, up_to_16(depth - d));
             Rows<T> right = {tile.staged, COLUMN_STRIDE};
             if constexpr (OVER_KEYS) {

@@ -9,6 +9,7 @@ constexpr uint32_t SOFTMAX = 0, LINEAR_NORMALISED = 1, PLAIN = 2;
 
 constexpr int THREADS = CAUSAL_ATTENTION_THREADS;
 constexpr int KEYS = CAUSAL_ATTENTION_KEYS;
+constexpr int NARROW = 16;  // columns of heads that are staged without the rest of a slice
 constexpr uint32_t STAGED = 18432;  // bytes of what is staged at a time
 
 // The index, in rows of one head, of the first row of a head of a sequence, with heads side by side.
@@ -55,6 +56,15 @@ DEVICE void stage(Ptr<T> to, uint32_t stride, const Matrix<T>& from, uint32_t ro
         uint32_t i = n * THREADS + threadIdx.x;
         if (i < FOURS) store_packed(to + (i / (C / 4) * stride + i % (C / 4) * 4), x[n]);
     }
+}
+
+// The same for `count` of C columns, which narrow heads have; the others are left as they are.
+template <int R, int C, class T>
+DEVICE void stage_some(Ptr<T> to, uint32_t stride, const Matrix<T>& from, uint32_t row, uint32_t column, uint32_t count) {
+    if (count <= NARROW)
+        stage<R, NARROW>(to, stride, from, row, column);
+    else
+        stage<R, C>(to, stride, from, row, column);
 }
 
 DEVICE uint32_t up_to_16(uint32_t x) { return (x + 15) / 16 * 16; }
@@ -190,8 +200,8 @@ struct Tile {
 #pragma unroll 1
         for (uint32_t first = 0; first < a.width; first += SLICE) {
             __syncthreads();
-            stage<QUERIES, SLICE>(left, SLICE_STRIDE, a, query, first);
-            stage<KEYS, SLICE>(right, SLICE_STRIDE, b, key, first);
+            stage_some<QUERIES, SLICE>(left, SLICE_STRIDE, a, query, first, a.width - first);
+            stage_some<KEYS, SLICE>(right, SLICE_STRIDE, b, key, first, a.width - first);
             __syncthreads();
             Rows<T> a_rows = {left, SLICE_STRIDE};
             Columns<T> b_columns = {right, SLICE_STRIDE};
