@@ -74,8 +74,9 @@ cuda-libraries: # downloads cuBLAS and cuRAND (480 MB) into .cuda/, for a machin
 cuda-report:    # lists registers, stack and spills of the kernels that `make cuda` compiled, the worst first
 	@bash cuda/report.sh target/cuda/kernels.csv
 
-gpu-test:   # checks and times the kernels on a GPU, into results/bench-gpu.csv; PYTHON=FILE, BENCH=FLAGS
-	PYTHON="$(PYTHON)" BENCH="$(BENCH)" bash cuda/gpu-test.sh
+gpu-test:   # checks and times the kernels on a GPU, into target/cuda/lease; PYTHON=FILE, LIMIT=SECONDS
+	[ -x target/cuda/dsf-cuda ] || make cuda
+	PYTHON="$(PYTHON)" LIMIT="$(or $(LIMIT),3600)" bash cuda/lease.sh
 
 ci:         # runs everything that CI runs
 	bash .ci/run

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks and measures dsf on a machine with a GPU that is lent for some minutes, phase after phase until LIMIT is over:
+# Checks and measures dsf on a machine with a GPU, phase after phase until LIMIT is over, with or without Rust:
 #
 #     OUT=DIR bash cuda/lease.sh checks times peers deep
 #

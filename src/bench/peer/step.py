@@ -139,7 +139,7 @@ def linear(weight, bias=None):
 
 
 def norm(given):
-    layer = nn.LayerNorm(len(given["weight"]))
+    layer = nn.LayerNorm(len(given["weight"]), device=given["weight"].device)
     layer.load_state_dict(given)
     return layer
 

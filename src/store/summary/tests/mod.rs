@@ -185,6 +185,7 @@ fn every_committed_summary_is_read() {
         "figure3-small.csv",
         "lra-small.csv",
         "mqar-paper-cell.csv",
+        "mqar-gpu-cell.csv",
         "mqar-quick.csv",
         "lra-listops.csv",
         "mqar-small.csv",
