@@ -6,7 +6,7 @@
 # checks    every op at two sizes and every mixer, launched and replayed, compared with the CPU
 # times     rates of the GPU as PyTorch reaches them, training steps, then ops
 # peers     steps and ops alternating with PyTorch
-# deep      compute-sanitizer, profiles of attention and of the scan by ncu, ops at sizes beyond 2^31 elements
+# deep      compute-sanitizer, then ops at sizes beyond 2^31 elements
 #
 # Each group of cases is a process of its own with a time limit, so a kernel that ends its context or does not return
 # costs only its own rows. The rows go to $OUT/bench-gpu.csv and a line for each failure to $OUT/faults.txt.

@@ -19,7 +19,7 @@
 // unit; shared memory and shuffles take about 22 as well; parts of gradients take a tenth of
 // the time. Registers: at most 128, so that two blocks of 256 threads fit an SM; that is why the bound says 512
 // threads. Loops that only read or write tensors are hardly unrolled: what they compute ahead would
-// stay in registers that the quads need.
+// stay in registers that the quads need; states are copied to shared memory without passing through registers.
 //
 // With few sequences, chunks of time run in parallel, as in the forward pass. `ends_back` and
 // `join_back` compute the gradient that comes from later chunks; the states before them are known.
