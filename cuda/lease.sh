@@ -52,7 +52,7 @@ measure() {
     code=$?
     case $code in
         0) ;;
-        4) grep -v '^$' "$file.log" | tail -n 8 | grep -i -E 'fail|off|differ|error|cuda' | sed "s/^/$text: /" >>"$faults" ;;
+        4) grep '^error' "$file.log" >>"$faults" ;;
         124 | 137) echo "$text: no end within $limit s" >>"$faults" ;;
         *) echo "$text: exit code $code: $(tail -n 2 "$file.log" | tr '\n' ' ')" >>"$faults" ;;
     esac
@@ -157,3 +157,4 @@ for phase in $phases; do
         *) echo "unknown phase $phase: checks, times, peers or deep" >&2; exit 2 ;;
     esac
 done
+[ ! -s "$faults" ] || exit 4
