@@ -99,17 +99,21 @@ impl BigBird {
 
     /// Random tokens of the first `seq_len` tokens, `(seq_len, per_token)`; the same for every length of the sequence.
     fn links(&self, seq_len: usize) -> Result<Tensor> {
-        self.links.of(seq_len, || match &self.given {
-            Some(given) if given.dim(0)? >= seq_len => given.narrow(0, 0, seq_len),
-            _ => {
-                let of = |token: usize| {
-                    let mut rng = self.rng.at(token as u64);
-                    (0..self.per_token).map(move |_| rng.below(token as u32 + 1))
-                };
-                let drawn: Vec<u32> = (0..seq_len).flat_map(of).collect();
-                Tensor::from_vec(drawn, (seq_len, self.per_token), &self.device)
-            }
-        })
+        let known = self.given.as_ref().filter(|given| given.dims()[0] >= seq_len);
+        if let Some(given) = known {
+            return given.narrow(0, 0, seq_len);
+        }
+        // Lengths up to a power of two share a table, since links do not depend on the length.
+        let len = seq_len.next_power_of_two();
+        let draw = || {
+            let of = |token: usize| {
+                let mut rng = self.rng.at(token as u64);
+                (0..self.per_token).map(move |_| rng.below(token as u32 + 1))
+            };
+            let drawn: Vec<u32> = (0..len).flat_map(of).collect();
+            Tensor::from_vec(drawn, (len, self.per_token), &self.device)
+        };
+        self.links.of(len, draw)?.narrow(0, 0, seq_len)
     }
 }
 
