@@ -190,21 +190,10 @@ pub(super) const LLAMA: Architecture = Architecture {
         })
     },
     tensors: |found| {
-        let (model, mut maps) = (&found.model, TensorMaps::default());
-        let d = model.d_model;
-        maps.within("", "model.");
-        maps.one("embed.tok", "embed_tokens.weight", &[found.vocab_size, d]);
-        maps.norm("norm_f", "norm", d, false);
-        head(&mut maps, found);
-        let attention = GroupedAttention::of(model, &model.options);
-        for layer in 0..model.n_layers {
-            maps.within(format!("layers.{layer}."), format!("model.layers.{layer}."));
-            maps.norm("norm1", "input_layernorm", d, false);
-            maps.norm("norm2", "post_attention_layernorm", d, false);
-            attention.tensors(&mut maps, "self_attn");
-            gated_mlp_tensors(&mut maps, model, "mlp");
-        }
-        maps
+        let norms = ["input_layernorm", "post_attention_layernorm", "norm"];
+        decoder_tensors(found, norms, ["mlp", "self_attn"], |maps, model| {
+            GroupedAttention::of(model, &model.options).tensors(maps, "self_attn");
+        })
     },
     write: |found| {
         let model = &found.model;
@@ -241,6 +230,34 @@ pub(super) fn gated_mlp(file: &ConfigFile, block: BlockConfig) -> Result<BlockCo
         bias: file.truth_or("mlp_bias", false)?.then_some(true),
         ..block
     })
+}
+
+/// Tensors of a decoder with gated MLPs: norms before the mixer, before the MLP and at the end, and MLP and attention,
+/// under these names; the mixer of layers that are not a hybrid's attention, by `others`.
+pub(super) fn decoder_tensors(
+    found: &Pretrained,
+    [norm1, norm2, norm_f]: [&str; 3],
+    [mlp, attention]: [&str; 2],
+    others: impl Fn(&mut TensorMaps, &ModelConfig),
+) -> TensorMaps {
+    let (model, mut maps) = (&found.model, TensorMaps::default());
+    let d = model.d_model;
+    maps.within("", "model.");
+    maps.one("embed.tok", "embed_tokens.weight", &[found.vocab_size, d]);
+    maps.norm("norm_f", norm_f, d, false);
+    head(&mut maps, found);
+    let grouped = GroupedAttention::of_hybrid(model);
+    for layer in 0..model.n_layers {
+        maps.within(format!("layers.{layer}."), format!("model.layers.{layer}."));
+        maps.norm("norm1", norm1, d, false);
+        maps.norm("norm2", norm2, d, false);
+        gated_mlp_tensors(&mut maps, model, mlp);
+        match model.hybrid.as_ref().is_some_and(|hybrid| hybrid.has(layer)) {
+            true => grouped.tensors(&mut maps, attention),
+            false => others(&mut maps, model),
+        }
+    }
+    maps
 }
 
 /// Maps of a gated MLP, which the file keeps as three.

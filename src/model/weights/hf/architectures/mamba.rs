@@ -2,7 +2,7 @@
 
 use super::super::config_file::{activation_name, ConfigFile};
 use super::super::tensors::{ElementOrder, TensorMaps};
-use super::attention::{gated_mlp, gated_mlp_tensors, head, GroupedAttention};
+use super::attention::{decoder_tensors, gated_mlp, head, GroupedAttention};
 use super::{
     model, option, option_or, ratio, rms_norms, rotate, unlike, widths, Architecture, Pretrained, USUAL_LENGTH,
 };
@@ -299,24 +299,8 @@ pub(super) const BAMBA: Architecture = Architecture {
         })
     },
     tensors: |found| {
-        let (model, mut maps) = (&found.model, TensorMaps::default());
-        let d = model.d_model;
-        maps.within("", "model.");
-        maps.one("embed.tok", "embed_tokens.weight", &[found.vocab_size, d]);
-        maps.norm("norm_f", "final_layernorm", d, false);
-        head(&mut maps, found);
-        let attention = GroupedAttention::of_hybrid(model);
-        for layer in 0..model.n_layers {
-            maps.within(format!("layers.{layer}."), format!("model.layers.{layer}."));
-            maps.norm("norm1", "input_layernorm", d, false);
-            maps.norm("norm2", "pre_ff_layernorm", d, false);
-            gated_mlp_tensors(&mut maps, model, "feed_forward");
-            match model.hybrid.as_ref().is_some_and(|hybrid| hybrid.has(layer)) {
-                true => attention.tensors(&mut maps, "self_attn"),
-                false => mamba2_tensors(&mut maps, model, "mamba"),
-            }
-        }
-        maps
+        let norms = ["input_layernorm", "pre_ff_layernorm", "final_layernorm"];
+        decoder_tensors(found, norms, ["feed_forward", "self_attn"], |maps, model| mamba2_tensors(maps, model, "mamba"))
     },
     write: |found| {
         let model = &found.model;

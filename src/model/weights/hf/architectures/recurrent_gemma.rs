@@ -3,7 +3,7 @@
 
 use super::super::config_file::{activation_name, ConfigFile};
 use super::super::tensors::{ElementOrder, TensorMaps};
-use super::attention::{gated_mlp_tensors, head, GroupedAttention};
+use super::attention::{decoder_tensors, GroupedAttention};
 use super::{model, option, option_or, rotate, unlike, widths, Architecture, Pretrained};
 use crate::config::{BlockConfig, ModelConfig, NormKind, StateMixer};
 use crate::error::Result;
@@ -51,24 +51,8 @@ pub(super) const RECURRENT_GEMMA: Architecture = Architecture {
         Ok(Pretrained { model, vocab_size: file.size("vocab_size")?, seq_len: TRAINED_LENGTH })
     },
     tensors: |found| {
-        let (model, mut maps) = (&found.model, TensorMaps::default());
-        let d = model.d_model;
-        maps.within("", "model.");
-        maps.one("embed.tok", "embed_tokens.weight", &[found.vocab_size, d]);
-        maps.norm("norm_f", "final_norm", d, false);
-        head(&mut maps, found);
-        let attention = GroupedAttention::of_hybrid(model);
-        for layer in 0..model.n_layers {
-            maps.within(format!("layers.{layer}."), format!("model.layers.{layer}."));
-            maps.norm("norm1", "temporal_pre_norm", d, false);
-            maps.norm("norm2", "channel_pre_norm", d, false);
-            gated_mlp_tensors(&mut maps, model, "mlp_block");
-            match model.hybrid.as_ref().is_some_and(|hybrid| hybrid.has(layer)) {
-                true => attention.tensors(&mut maps, "temporal_block"),
-                false => recurrent_tensors(&mut maps, model),
-            }
-        }
-        maps
+        let norms = ["temporal_pre_norm", "channel_pre_norm", "final_norm"];
+        decoder_tensors(found, norms, ["mlp_block", "temporal_block"], recurrent_tensors)
     },
     write: |found| {
         let model = &found.model;
