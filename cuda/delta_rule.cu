@@ -92,50 +92,37 @@ struct Span {
     uint32_t index, first_row, row, part;
     float before[SPAN + 1][C], grad[C];
 
-    DEVICE void stage_rows() {
-        constexpr int EACH = SPAN * SIDE / THREADS;
-        float x[EACH][KINDS];
+    // Writes the numbers that read(at, x) gives for each place `at` below COUNT. All loads are issued before the first is
+    // waited for.
+    template <int COUNT, int N, class Read>
+    static DEVICE void stage(const Ptr<float> (&to)[N], Read read) {
+        constexpr int EACH = COUNT / THREADS;
+        float x[EACH][N];
 #pragma unroll
-        for (int n = 0; n < EACH; ++n) {
-            uint32_t at = n * THREADS + threadIdx.x, e = index * SPAN + at / SIDE, i = first_row + at % SIDE;
-            uint32_t t = in.time(e);
-            x[n][0] = in.decay(t, i);
-            x[n][1] = in.of_step(in.a, t, in.keys, i);
-            x[n][2] = in.of_step(in.b, t, in.keys, i);
-            x[n][3] = in.of_step(in.k, t, in.keys, i);
-            x[n][4] = in.of_row(in.q, in.row(e), in.keys, i);
-        }
+        for (int n = 0; n < EACH; ++n) read(n * THREADS + threadIdx.x, x[n]);
 #pragma unroll
-        for (int n = 0; n < EACH; ++n) {
-            uint32_t at = n * THREADS + threadIdx.x;
-            decays[at] = x[n][0];
-            a[at] = x[n][1];
-            b[at] = x[n][2];
-            k[at] = x[n][3];
-            q[at] = x[n][4];
-        }
+        for (int n = 0; n < EACH; ++n)
+#pragma unroll
+            for (int i = 0; i < N; ++i) to[i][n * THREADS + threadIdx.x] = x[n][i];
     }
-    // All loads are issued before the first is waited for.
+    DEVICE void stage_rows() {
+        stage<SPAN * SIDE>({decays, a, b, k, q}, [&](uint32_t at, float (&x)[5]) {
+            uint32_t e = index * SPAN + at / SIDE, i = first_row + at % SIDE, t = in.time(e);
+            x[0] = in.decay(t, i);
+            x[1] = in.of_step(in.a, t, in.keys, i);
+            x[2] = in.of_step(in.b, t, in.keys, i);
+            x[3] = in.of_step(in.k, t, in.keys, i);
+            x[4] = in.of_row(in.q, in.row(e), in.keys, i);
+        });
+    }
     DEVICE void stage_columns(uint32_t first) {
-        constexpr int EACH = SPAN * WIDTH / THREADS;
-        float x[EACH][4];
-#pragma unroll
-        for (int n = 0; n < EACH; ++n) {
-            uint32_t at = n * THREADS + threadIdx.x, e = index * SPAN + at / WIDTH, column = first + at % WIDTH;
-            uint32_t t = in.time(e);
-            x[n][0] = in.of_step(in.v, t, in.values, column);
-            x[n][1] = in.of_row(in.go, in.row(e), in.values, column);
-            x[n][2] = in.of_step(found.projections, t, in.values, column);
-            x[n][3] = in.of_step(found.of_projections, t, in.values, column);
-        }
-#pragma unroll
-        for (int n = 0; n < EACH; ++n) {
-            uint32_t at = n * THREADS + threadIdx.x;
-            v[at] = x[n][0];
-            go[at] = x[n][1];
-            p[at] = x[n][2];
-            r[at] = x[n][3];
-        }
+        stage<SPAN * WIDTH>({v, go, p, r}, [&](uint32_t at, float (&x)[4]) {
+            uint32_t e = index * SPAN + at / WIDTH, column = first + at % WIDTH, t = in.time(e);
+            x[0] = in.of_step(in.v, t, in.values, column);
+            x[1] = in.of_row(in.go, in.row(e), in.values, column);
+            x[2] = in.of_step(found.projections, t, in.values, column);
+            x[3] = in.of_step(found.of_projections, t, in.values, column);
+        });
     }
     DEVICE void fetch(uint32_t first) {
 #pragma unroll
