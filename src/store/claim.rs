@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 pub(super) const LOCK: &str = "lock";
 pub(super) const CLAIM: &str = "claim.json";
@@ -22,6 +22,9 @@ const ASIDE: &str = ".claim-";
 
 /// Longest time for which a new claim may be empty or incomplete.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
+
+/// Time between two attempts to take a lock.
+const RETRY: Duration = Duration::from_millis(5);
 
 /// Contents of a claim: the process that made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +53,7 @@ impl RunClaim {
     /// false on file systems without locks.
     pub fn take(folder: &Path, locks: bool, timing: HeartbeatTiming) -> Result<Option<Self>> {
         fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
-        let lock = if locks { lock(&folder.join(LOCK))? } else { LockState::Unknown };
+        let lock = if locks { lock(&folder.join(LOCK), &folder.join(CLAIM))? } else { LockState::Unknown };
         let lock = match lock {
             LockState::Taken => return Ok(None),
             LockState::Held(file) => Some(file),
@@ -138,13 +141,21 @@ enum LockState {
     Unknown,
 }
 
-fn lock(path: &Path) -> Result<LockState> {
+/// Takes the lock at `path`. A lock without a `claim` is about to get one, or has an owner that let it go: a child that the
+/// owner's process has forked holds a copy of the lock until it executes its program.
+fn lock(path: &Path, claim: &Path) -> Result<LockState> {
     let file = open_lock(path)?;
-    match file.try_lock() {
-        Ok(()) => Ok(LockState::Held(file)),
-        Err(TryLockError::WouldBlock) => Ok(LockState::Taken),
-        Err(TryLockError::Error(e)) if has_none(&e) => Ok(LockState::Unknown),
-        Err(TryLockError::Error(e)) => Err(Error::io("lock", path)(e)),
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(LockState::Held(file)),
+            Err(TryLockError::WouldBlock) if claim.exists() || begun.elapsed() > WRITTEN_WITHIN => {
+                return Ok(LockState::Taken);
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(RETRY),
+            Err(TryLockError::Error(e)) if has_none(&e) => return Ok(LockState::Unknown),
+            Err(TryLockError::Error(e)) => return Err(Error::io("lock", path)(e)),
+        }
     }
 }
 
@@ -252,6 +263,22 @@ mod tests {
             assert!(!dir.path().join(CLAIM).exists());
             assert!(RunClaim::take(dir.path(), locks, TIMING).unwrap().is_some());
         }
+    }
+
+    /// A forked child that has not yet executed its program holds a copy of the lock, as a second handle of the file does.
+    #[test]
+    fn a_lock_that_outlives_its_claim_for_a_moment_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = RunClaim::take(dir.path(), true, TIMING).unwrap().unwrap();
+        let copy = first._lock.as_ref().unwrap().try_clone().unwrap();
+        drop(first);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(WRITTEN_WITHIN / 20);
+                drop(copy);
+            });
+            assert!(RunClaim::take(dir.path(), true, TIMING).unwrap().is_some());
+        });
     }
 
     #[test]
