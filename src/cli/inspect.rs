@@ -2,24 +2,27 @@
 
 use super::device::use_threads;
 use super::results::ReportOutput;
-use super::{exit, hub, Global};
+use super::{exit, hub, print, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
 use crate::files::{read_text, write_atomic};
 use crate::inspect::{
-    self, Course, DrawOptions, Growing, Heads, Need, Network, NetworkInput, Snapshot, Subject, View, ETAS,
+    self, Course, DrawOptions, Growing, Heads, InspectPlan, InspectStage, Need, Network, NetworkInput, Snapshot,
+    Subject, View, ETAS,
 };
 use crate::mixers::{self, MIXERS};
 use crate::model::weights::{is_pretrained, Checkpoint};
 use crate::recipes;
 use crate::report::{Format, Report};
-use crate::store::{epochs, read_config, snapshots, Store, Weights};
+use crate::store::{epochs, gigabytes, read_config, snapshots, Store, Weights};
+use crate::sweep::estimate::duration;
 use crate::tasks::wikitext::{TokenizerName, WikitextConfig};
 use crate::tasks::Task;
 use candle_core::DType;
 use clap::{Args, Subcommand, ValueEnum};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Default rows and columns of a heatmap: on a terminal, and in a picture.
 const CELLS: [u16; 2] = [16, 32];
@@ -71,8 +74,11 @@ struct InspectSelection {
     #[arg(value_name = "RUN", conflicts_with_all = ["mixer", "d", "n", "heads", "variant", "options", "seed", "task"])]
     runs: Vec<PathBuf>,
     /// Fresh models of these mixers, NAME or NAME/VARIANT.
-    #[arg(long, visible_alias = "compare", value_delimiter = ',', value_name = "NAME")]
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
     mixer: Vec<String>,
+    /// Mixers as in --mixer and trained models as in RUN, side by side.
+    #[arg(long, value_delimiter = ',', value_name = "NAME|RUN", conflicts_with_all = ["mixer", "runs"])]
+    compare: Vec<String>,
     /// Also show each run's model with its initial weights.
     #[arg(long, requires = "runs", hide_short_help = true)]
     fresh: bool,
@@ -228,8 +234,9 @@ enum Lemma {
     },
 }
 
-pub(super) fn main(arguments: InspectArguments, global: &Global) -> Result<u8> {
+pub(super) fn main(mut arguments: InspectArguments, global: &Global) -> Result<u8> {
     use_threads(global.threads()?);
+    arguments.what.part();
     if let Some(lemma) = arguments.lemma {
         return lemma.show(global);
     }
@@ -355,6 +362,22 @@ impl InspectArguments {
 }
 
 impl InspectSelection {
+    /// Sorts what `--compare` names into mixers and trained models. A name of both is a mixer.
+    fn part(&mut self) {
+        for name in std::mem::take(&mut self.compare) {
+            let place = Path::new(&name);
+            let mixer = name.split('/').next().unwrap_or_default();
+            let named = mixers::find(mixer).is_ok() && !place.exists();
+            let id = name.len() == 12 && name.chars().all(|c| c.is_ascii_hexdigit());
+            // A word that is neither is taken for a misspelt mixer.
+            let word = !place.exists() && !name.contains('/') && !id;
+            match named || word {
+                true => self.mixer.push(name),
+                false => self.runs.push(name.into()),
+            }
+        }
+    }
+
     fn dtype(&self) -> DType {
         match self.precision {
             FloatWidth::F64 => DType::F64,
@@ -408,6 +431,18 @@ impl InspectSelection {
 
     /// Passes every subject to `visit`, one after the other.
     fn visit(&self, global: &Global, need: Need, visit: &mut dyn FnMut(Subject) -> Result<()>) -> Result<()> {
+        let mut progress = InspectProgress::new(global.silent());
+        let visit = &mut |stage: InspectStage| match stage {
+            InspectStage::Planned(plan) => {
+                progress.begin(plan);
+                Ok(())
+            }
+            InspectStage::Layer(subject) => {
+                visit(subject)?;
+                progress.layer();
+                Ok(())
+            }
+        };
         ensure!(
             !self.runs.is_empty() || !self.mixer.is_empty(),
             flag "--mixer", "nothing to inspect: give a run, or --mixer NAME for a fresh model"
@@ -491,6 +526,51 @@ impl InspectSelection {
             _ => {}
         }
         recipes::run(self.task.as_deref().unwrap_or(usual), &settings)
+    }
+}
+
+/// Messages about an inspection that takes long, on stderr.
+struct InspectProgress {
+    quiet: bool,
+    plan: Option<InspectPlan>,
+    done: usize,
+    begun: Instant,
+    said: Instant,
+}
+
+impl InspectProgress {
+    /// Shortest inspection that is announced, in seconds.
+    const LONG: f64 = 5.0;
+    /// Time between two messages.
+    const PAUSE: Duration = Duration::from_secs(10);
+
+    fn new(quiet: bool) -> Self {
+        let now = Instant::now();
+        Self { quiet, plan: None, done: 0, begun: now, said: now }
+    }
+
+    fn begin(&mut self, plan: InspectPlan) {
+        *self = Self { plan: Some(plan), ..Self::new(self.quiet) };
+        if plan.seconds >= Self::LONG && !self.quiet {
+            print::message(&format!(
+                "inspecting {} layers at {} tokens: about {}, and {} of memory",
+                plan.layers,
+                plan.seq_len,
+                duration(plan.seconds),
+                gigabytes(plan.bytes)
+            ));
+        }
+    }
+
+    fn layer(&mut self) {
+        self.done += 1;
+        let left = self.plan.map_or(0, |plan| plan.layers.saturating_sub(self.done));
+        if self.quiet || left == 0 || self.said.elapsed() < Self::PAUSE {
+            return;
+        }
+        self.said = Instant::now();
+        let seconds = self.begun.elapsed().as_secs_f64() / self.done as f64 * left as f64;
+        print::message(&format!("{} of {} layers, about {} left", self.done, self.done + left, duration(seconds)));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The report of several views: a table, and panels of each view.
 
-use super::measures::{evenly, Measures};
+use super::measures::{evenly, Horizon, Measures};
 use super::products::{bins, median};
 use super::table::{panels, record, table};
 use super::view::View;
@@ -74,39 +74,69 @@ fn of_network(views: &[View]) -> Vec<Grid> {
         names,
         points,
         at: |layer| [None, Some(json!(layer))],
+        quantity: str::to_owned,
     };
-    let horizons = measured.iter().map(|(layer, measures, view)| {
-        let of = [measures.horizon, view.attention.horizon].map(|horizon| horizon.map_or(f64::NAN, |h| h.tokens));
-        (*layer, of.to_vec())
+    let tokens = |horizon: Option<Horizon>| horizon.map_or(f64::NAN, |h| h.tokens);
+    let (names, horizons) = by_head(&measured, &["system"], |measures| {
+        let of_heads = measures.horizons_of_heads.iter().map(|horizon| tokens(*horizon));
+        (tokens(measures.horizon), of_heads.collect())
     });
-    let horizons = curves("horizon by layer", "tokens", &["system", "softmax attention"], horizons.collect());
-    let lives = |value: f64| if value.is_finite() { value } else { f64::NAN };
-    let heads = measured.iter().map(|(_, measures, _)| measures.half_lives_of_heads.len()).max().unwrap_or(0);
-    let of_layer =
-        measured.iter().map(|(layer, measures, _)| (*layer, vec![measures.half_life().map_or(f64::NAN, lives)]));
-    let of_heads = measured.iter().map(|(layer, measures, _)| {
-        let mut each: Vec<f64> = measures.half_lives_of_heads.iter().map(|life| lives(*life)).collect();
-        if heads > HEADS.len() {
-            each.sort_by(f64::total_cmp);
-            let middle = median(&each).unwrap_or(f64::NAN);
-            each = vec![each.first().copied().unwrap_or(f64::NAN), middle, each.last().copied().unwrap_or(f64::NAN)];
-        }
-        let curves = if heads > HEADS.len() { 3 } else { heads };
-        each.resize(curves, f64::NAN);
-        (*layer, each)
-    });
-    let (names, points): (&[&str], Vec<_>) = match heads {
-        0 => (&["median of all states"], of_layer.collect()),
-        many if many > HEADS.len() => (&["shortest head", "median head", "longest head"], of_heads.collect()),
-        few => (&HEADS[..few], of_heads.collect()),
+    let names = [names, &["softmax attention"]].concat();
+    let beside = |((layer, mut points), (_, _, view)): ((usize, Vec<f64>), &(usize, &Measures, &View))| {
+        points.push(tokens(view.attention.horizon));
+        (layer, points)
     };
-    let lives = curves("half-life of ΠΛ g by layer", "tokens", names, points);
+    let horizons = horizons.into_iter().zip(&measured).map(beside).collect();
+    // Curves of half-lives have the same names.
+    let quantity = |name: &str| if name.contains("head") { format!("horizon of {name}") } else { name.to_owned() };
+    let horizons = Curves { quantity, ..curves("horizon by layer", "tokens", &names, horizons) };
+    let finite = |value: f64| if value.is_finite() { value } else { f64::NAN };
+    let (names, lives) = by_head(&measured, &["median of all states"], |measures| {
+        let of_heads = measures.half_lives_of_heads.iter().map(|life| finite(*life));
+        (measures.half_life().map_or(f64::NAN, finite), of_heads.collect())
+    });
+    let lives = curves("half-life of ΠΛ g by layer", "tokens", names, lives);
     // Above the columns of heatmaps.
     let above = |column: &str, curves: Curves| {
         let grid = curves.grid();
         Grid { place: [column.to_owned(), views[0].place.0.clone()], ..grid }
     };
     vec![above(PHI, horizons), above(SOFTMAX, lives)]
+}
+
+/// Names of curves over layers, and their values at each layer, for a measure that is given of the whole layer, called
+/// `whole`, and of each of its heads: one curve per head, or the shortest, the median and the longest of many.
+fn by_head<'a>(
+    measured: &[(usize, &Measures, &View)],
+    whole: &'a [&'a str],
+    of: impl Fn(&Measures) -> (f64, Vec<f64>),
+) -> (&'a [&'a str], Vec<(usize, Vec<f64>)>) {
+    let found: Vec<(usize, f64, Vec<f64>)> = measured
+        .iter()
+        .map(|(layer, measures, _)| {
+            let (of_layer, of_heads) = of(measures);
+            (*layer, of_layer, of_heads)
+        })
+        .collect();
+    let heads = found.iter().map(|(_, _, of_heads)| of_heads.len()).max().unwrap_or(0);
+    let names: &[&str] = match heads {
+        0 => whole,
+        many if many > HEADS.len() => &["shortest head", "median head", "longest head"],
+        few => &HEADS[..few],
+    };
+    let points = found.into_iter().map(|(layer, of_layer, mut each)| {
+        if heads == 0 {
+            return (layer, vec![of_layer]);
+        }
+        if heads > HEADS.len() {
+            each.sort_by(f64::total_cmp);
+            let middle = median(&each).unwrap_or(f64::NAN);
+            each = vec![each.first().copied().unwrap_or(f64::NAN), middle, each.last().copied().unwrap_or(f64::NAN)];
+        }
+        each.resize(names.len(), f64::NAN);
+        (layer, each)
+    });
+    (names, points.collect())
 }
 
 fn notes_on(view: &View) -> Vec<String> {
@@ -203,6 +233,7 @@ fn lines(view: &View, measures: &Measures) -> Vec<Grid> {
         names,
         points,
         at: |token| [Some(json!(token)), None],
+        quantity: str::to_owned,
     };
     let mut grids = Vec::new();
     if measures.seq_len > 1 {
@@ -224,11 +255,13 @@ pub(super) struct Curves<'a> {
     pub over: &'static str,
     /// Name of the vertical axis.
     pub unit: &'static str,
-    pub names: &'a [&'static str],
+    pub names: &'a [&'a str],
     /// Positions on the horizontal axis, each with one number per curve.
     pub points: Vec<(usize, Vec<f64>)>,
     /// Token, or name, of a position, for records.
     pub at: fn(usize) -> [Option<Value>; 2],
+    /// Quantity of the curve of a name, for records.
+    pub quantity: fn(&str) -> String,
 }
 
 impl Curves<'_> {
@@ -251,7 +284,7 @@ impl Curves<'_> {
         let mut records = Vec::new();
         for (across, numbers) in &self.points {
             for (name, value) in self.names.iter().zip(numbers) {
-                records.push(record(self.of, name, (self.at)(*across), Some(*value)));
+                records.push(record(self.of, &(self.quantity)(name), (self.at)(*across), Some(*value)));
             }
         }
         let grid = Grid {

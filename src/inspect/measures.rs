@@ -29,6 +29,8 @@ pub struct Measures {
     pub rank: f64,
     /// Effective horizon of the rows; `None` if all are 0.
     pub horizon: Option<Horizon>,
+    /// The same of the part of Φ that passes through each head; empty for a single head.
+    pub horizons_of_heads: Vec<Option<Horizon>>,
     /// Smallest, median and largest |λ|, for each token but the first.
     pub spectrum: Vec<[f64; 3]>,
     /// Frobenius norms ‖B_i‖ and ‖C_i‖, for each token.
@@ -72,7 +74,7 @@ impl Measures {
 
     /// Same as [`Self::of`] for a system of `heads` heads.
     pub fn of_heads(seen: &Seen, heads: usize) -> Result<Self> {
-        MeasurePass::new(seen)?.run(heads)
+        MeasurePass::new(seen, heads)?.run(heads)
     }
 
     /// Smallest and largest |λ| over all tokens, and between them the median of the tokens' medians; `None` for a
@@ -250,6 +252,8 @@ struct PhiRow {
     outputs: Vec<f64>,
     /// Norms from the diagonal backwards.
     norms: Vec<f64>,
+    /// The same of the part of each head.
+    norms_of_heads: Vec<Vec<f64>>,
 }
 
 struct MeasurePass<'a> {
@@ -263,13 +267,15 @@ struct MeasurePass<'a> {
     links: Vec<(usize, usize)>,
     /// Matrix G of ⟨Φ_ij, Φ_lj⟩ = kᵀ G l for the kernels k and l, with a row and a column for each of `links`.
     inner: Tensor,
+    /// Blocks of G of the channels of each head; empty for a single head.
+    heads: Vec<Tensor>,
     /// Squared norms of the rows of the value map and of the columns of the output map, summed over the channels that
     /// share factors.
     maps: [Vec<f64>; 2],
 }
 
 impl<'a> MeasurePass<'a> {
-    fn new(seen: &'a Seen) -> Result<Self> {
+    fn new(seen: &'a Seen, heads: usize) -> Result<Self> {
         let system = &seen.system;
         let (seq_len, channels, states) = system.sizes()?;
         let square = |x: Option<Tensor>| -> Result<Vec<Vec<f64>>> {
@@ -304,12 +310,21 @@ impl<'a> MeasurePass<'a> {
             let diagonal: Vec<f64> = x.iter().enumerate().map(|(i, row)| row[i]).collect();
             diagonal.chunks(channels / distinct).map(|norms| norms.iter().sum()).collect()
         };
+        let inner = Tensor::from_vec(inner, (links.len(), links.len()), &Device::Cpu)?;
+        // The channels of a head are neighbours, which a pair of complex states would not be.
+        let parted = heads > 1 && links.len() == channels && channels.is_multiple_of(heads);
+        let block = |head: usize| {
+            let width = channels / heads;
+            inner.narrow(0, head * width, width)?.narrow(1, head * width, width)?.contiguous()
+        };
+        let of_heads: Vec<Tensor> = (0..if parted { heads } else { 0 }).map(block).collect::<Result<_>>()?;
         Ok(Self {
             seen,
             sizes: [seq_len, channels, states],
             distinct,
             values: matrix(&system.values(&seen.input)?)?,
-            inner: Tensor::from_vec(inner, (links.len(), links.len()), &Device::Cpu)?,
+            inner,
+            heads: of_heads,
             links,
             maps: [diagonal(&value), diagonal(&output)],
         })
@@ -344,7 +359,13 @@ impl<'a> MeasurePass<'a> {
                 waiting.pop();
                 let mut carried = read;
                 carried.resize(self.links.len() / channels * distinct * states, 0.0);
-                active.push(PhiRow { at: j, carried, outputs: vec![0.0; channels], norms: Vec::new() });
+                active.push(PhiRow {
+                    at: j,
+                    carried,
+                    outputs: vec![0.0; channels],
+                    norms: Vec::new(),
+                    norms_of_heads: vec![Vec::new(); self.heads.len()],
+                });
             }
             self.receive(j, &write, &skip, &mut active, &mut gram)?;
             if j == 0 {
@@ -365,11 +386,16 @@ impl<'a> MeasurePass<'a> {
         gram.reverse();
         gram.iter_mut().for_each(|row| row.reverse());
         let outputs = active.iter().map(|row| self.output(row)).collect::<Result<_>>()?;
-        let norms: Vec<Vec<f64>> = { active }.into_iter().map(|row| row.norms.into_iter().rev().collect()).collect();
+        let forwards = |norms: &[f64]| -> Vec<f64> { norms.iter().rev().copied().collect() };
+        let horizons_of_heads = (0..self.heads.len())
+            .map(|head| horizon(&active.iter().map(|row| forwards(&row.norms_of_heads[head])).collect::<Vec<_>>()))
+            .collect();
+        let norms: Vec<Vec<f64>> = active.iter().map(|row| forwards(&row.norms)).collect();
         Ok(Measures {
             seq_len,
             width: channels * states,
             horizon: horizon(&norms),
+            horizons_of_heads,
             rows,
             norms,
             outputs,
@@ -421,6 +447,14 @@ impl<'a> MeasurePass<'a> {
         for (i, row) in products.iter().enumerate() {
             gram[i].iter_mut().zip(row).for_each(|(sum, product)| *sum += product);
             active[i].norms.push(row[i].max(0.0).sqrt());
+        }
+        for (head, inner) in self.heads.iter().enumerate() {
+            let width = inner.dim(0)?;
+            let part = kernels.narrow(1, head * width, width)?.contiguous()?;
+            let squares: Vec<f64> = (part.matmul(inner)? * part)?.sum(1)?.to_vec1()?;
+            for (row, square) in active.iter_mut().zip(squares) {
+                row.norms_of_heads[head].push(square.max(0.0).sqrt());
+            }
         }
         Ok(())
     }

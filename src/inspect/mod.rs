@@ -31,7 +31,7 @@ pub use matrices::matrices;
 pub use measures::{Horizon, Measures};
 pub use products::bins;
 pub use room::Need;
-pub use subject::{Network, NetworkInput, Seen, Subject};
+pub use subject::{InspectPlan, InspectStage, Network, NetworkInput, Seen, Subject};
 pub use training::{over_training, Course, Snapshot};
 pub use verify::{verify, Errors};
 pub use view::View;

@@ -1,8 +1,10 @@
-//! Estimates the memory of an inspection from its sizes, before anything is allocated.
+//! Estimates the memory and the time of an inspection from its sizes, before anything is allocated.
 
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::mixers::{self, Entry, Family, MixerWork};
+use candle_core::{DType, Device, Tensor};
+use std::time::Instant;
 
 /// Largest number of rows of Φ that are computed.
 pub const ROWS: usize = 64;
@@ -90,6 +92,32 @@ impl LayerSizes<'_> {
         let rows = OF_ROW * (ROWS.min(self.seq_len) * self.seq_len) as f64;
         NUMBER * (maps + rows)
     }
+}
+
+/// Seconds that this machine takes for `layers` layers of `model`, which has this many weights in all: a pass over the
+/// sequence, and where a system is measured the products that give the norms of Φ, at the rate of one that is timed.
+pub fn seconds(model: &ModelConfig, weights: usize, [layers, seq_len]: [usize; 2], need: Need) -> Result<f64> {
+    let mut measured = 0.0;
+    for (entry, model, count) in mixers::of_model(model)? {
+        let measures = need != Need::Pass && entry.family != Family::Attention;
+        let channels = entry.work(&*model).filter(|_| measures).map_or(0, |work| work.channels) as f64;
+        measured += channels * channels * (count as f64 / model.n_layers as f64);
+    }
+    // On average half of the rows have begun.
+    let of_layer = (ROWS.min(seq_len) * seq_len) as f64 * measured;
+    let flops = 2.0 * weights as f64 * seq_len as f64 + layers as f64 * of_layer;
+    Ok(if flops < 1e9 { 0.0 } else { flops / rate()? })
+}
+
+/// Floating-point operations per second of a product in f64.
+fn rate() -> Result<f64> {
+    const WIDTH: usize = 512;
+    let of = |rows| Tensor::ones((rows, WIDTH), DType::F64, &Device::Cpu);
+    let (rows, square) = (of(ROWS)?, of(WIDTH)?);
+    rows.matmul(&square)?;
+    let begun = Instant::now();
+    rows.matmul(&square)?;
+    Ok(2.0 * (ROWS * WIDTH * WIDTH) as f64 / begun.elapsed().as_secs_f64().max(1e-9))
 }
 
 /// Bytes of an inspection of the layers of `model`, one after the other.

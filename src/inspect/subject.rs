@@ -66,6 +66,27 @@ pub enum NetworkInput<'a> {
     Text(Cow<'a, str>, Option<usize>, Option<&'a Path>),
 }
 
+/// InspectStage of an inspection.
+pub enum InspectStage {
+    /// All sizes are known, and nothing has been computed yet.
+    Planned(InspectPlan),
+    /// Mixer of the next layer, with its input.
+    Layer(Subject),
+}
+
+/// Estimated cost of an inspection.
+#[derive(Clone, Copy, Debug)]
+pub struct InspectPlan {
+    /// Layers to inspect.
+    pub layers: usize,
+    /// Tokens of the input.
+    pub seq_len: usize,
+    /// Bytes of memory.
+    pub bytes: f64,
+    /// Seconds on this machine.
+    pub seconds: f64,
+}
+
 /// A layer's mixer and its input.
 pub struct Subject {
     /// Name in reports.
@@ -147,8 +168,10 @@ impl Network {
     /// such layer, the input is not valid for the task, or the memory does not suffice for `need`.
     pub fn subjects(&self, input: NetworkInput, layers: &[usize], need: Need) -> Result<Vec<Subject>> {
         let mut found = Vec::new();
-        self.visit(input, layers, need, &mut |subject| {
-            found.push(subject);
+        self.visit(input, layers, need, &mut |stage| {
+            if let InspectStage::Layer(subject) = stage {
+                found.push(subject);
+            }
             Ok(())
         })?;
         Ok(found)
@@ -160,16 +183,16 @@ impl Network {
         input: NetworkInput,
         layers: &[usize],
         need: Need,
-        visit: &mut dyn FnMut(Subject) -> Result<()>,
+        visit: &mut dyn FnMut(InspectStage) -> Result<()>,
     ) -> Result<()> {
         let count = self.config.model.n_layers;
         if let Some(layer) = layers.iter().find(|layer| **layer >= count) {
             refuse!(flag "--layer" = layer, "{} has layers 0 to {}", self.name, count - 1);
         }
         let chosen: Vec<usize> = if layers.is_empty() { (0..count).collect() } else { layers.to_vec() };
-        let read = self.read(input, &chosen, need)?;
+        let read = self.read(input, &chosen, need, visit)?;
         for (layer, u) in chosen.iter().zip(&read) {
-            visit(self.subject(*layer, u)?)?;
+            visit(InspectStage::Layer(self.subject(*layer, u)?))?;
         }
         Ok(())
     }
@@ -183,7 +206,13 @@ impl Network {
     }
 
     /// Inputs of the mixers of these layers, `(L, d_model)` each.
-    fn read(&self, input: NetworkInput, layers: &[usize], need: Need) -> Result<Vec<Tensor>> {
+    fn read(
+        &self,
+        input: NetworkInput,
+        layers: &[usize],
+        need: Need,
+        visit: &mut dyn FnMut(InspectStage) -> Result<()>,
+    ) -> Result<Vec<Tensor>> {
         let (model, dtype) = (&self.config.model, self.params.dtype());
         if let NetworkInput::Random(length) = input {
             let seq_len = match length {
@@ -191,7 +220,7 @@ impl Network {
                 None => self.config.task.sizes()?.seq_len,
             };
             ensure!(seq_len > 0, flag "--seq-len" = seq_len, "must be at least 1");
-            self.check_room(seq_len, need)?;
+            visit(InspectStage::Planned(self.plan(layers.len(), seq_len, need)?))?;
             let mut rng = Rng::new(self.config.seed, "inspect/input", 0);
             let count = seq_len * model.d_model;
             let values: Vec<f64> = (0..count).map(|_| rng.normals().0).collect();
@@ -199,7 +228,7 @@ impl Network {
             return Ok(vec![u.to_dtype(dtype)?; layers.len()]);
         }
         let tokens = self.tokens(input)?;
-        self.check_room(tokens.len(), need)?;
+        visit(InspectStage::Planned(self.plan(layers.len(), tokens.len(), need)?))?;
         let tokens = Tensor::from_slice(&tokens, (1, tokens.len()), &Device::Cpu)?;
         let of_all = match &self.body {
             SubjectModel::Language(model) => model.mixer_inputs(&tokens)?,
@@ -262,16 +291,20 @@ impl Network {
         })
     }
 
-    fn check_room(&self, seq_len: usize, need: Need) -> Result<()> {
+    /// Cost of inspecting `layers` layers. Fails if the memory does not suffice.
+    fn plan(&self, layers: usize, seq_len: usize, need: Need) -> Result<InspectPlan> {
         let model = &self.config.model;
         let sizes = match &self.body {
             SubjectModel::Mapped(values) => values.sizes(),
             SubjectModel::Language(_) | SubjectModel::Classifier(_) => self.params.sizes(),
         };
         let parameters = sizes.iter().filter(|(name, _)| name.contains(".mixer.")).map(|(_, size)| size).sum();
-        let needed = room::of_model(model, parameters, seq_len, need)?;
+        let bytes = room::of_model(model, parameters, seq_len, need)?;
         let what = format!("--seq-len {seq_len} of {}", of_sizes(model));
-        check_memory(needed, &what, "take a smaller --seq-len, --d or --n")
+        check_memory(bytes, &what, "take a smaller --seq-len, --d or --n")?;
+        let all: usize = sizes.values().sum();
+        let seconds = room::seconds(model, all, [layers, seq_len], need)?;
+        Ok(InspectPlan { layers, seq_len, bytes, seconds })
     }
 
     fn subject(&self, layer: usize, u: &Tensor) -> Result<Subject> {
@@ -281,8 +314,9 @@ impl Network {
         let mixer = entry.build(MixerSpec::from(&*model).in_layer(layer), &scope)?;
         let prefix = format!("layers.{layer}.mixer.");
         let of_mixer = |(name, var): (String, candle_core::Var)| {
-            let name = name.strip_prefix(&prefix)?.to_owned();
-            Some((name, var.as_detached_tensor()))
+            // A parameter that layers share is in no scope.
+            let own = name.strip_prefix(&prefix).or_else(|| (!name.contains('.')).then_some(&*name))?.to_owned();
+            Some((own, var.as_detached_tensor()))
         };
         let name = match model.n_layers {
             1 => self.name.clone(),

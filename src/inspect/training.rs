@@ -98,6 +98,7 @@ impl Course {
             names: &["test accuracy"],
             points,
             at: at_epoch,
+            quantity: str::to_owned,
         };
         (!self.accuracy.is_empty()).then(|| curves.grid())
     }
@@ -106,7 +107,7 @@ impl Course {
         let views = self.layer(layer);
         let of = &self.snapshots[0].views[layer].name;
         let curves = |what, unit, names, points| {
-            let curves = Curves { of, what, over: "epoch", unit, names, points, at: at_epoch };
+            let curves = Curves { of, what, over: "epoch", unit, names, points, at: at_epoch, quantity: str::to_owned };
             curves.grid()
         };
         // Each measure of Φ is drawn with those of the baselines on the same rows; without Φ only the baselines are.
