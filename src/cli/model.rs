@@ -75,7 +75,7 @@ fn show(path: &Path, seq_len: usize, global: &Global) -> Result<u8> {
         })
         .collect();
     let shown = json!({
-        "event": "model", "schema": 1, "path": found.place, "architecture": found.architecture, "run": found.origin.run,
+        "event": "model", "schema": 1, "path": found.place, "architecture": found.architecture.map(|class| class.name), "run": found.origin.run,
         "parameters": parameters, "d": config.d_model, "layers": config.n_layers, "mixers": layers,
         "layout": config.layout, "feed_forward": config.state_mixer, "block": config.block.to_string(),
         "mlp_width": config.language.as_ref().map(|language| language.mlp_width),
@@ -92,7 +92,7 @@ fn rows(found: &Checkpoint, shown: &Value, parameters: usize) -> Result<String> 
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut row = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
     match (&found.architecture, &found.origin.run) {
-        (Some(architecture), _) => row("architecture", format!("{architecture} of transformers")),
+        (Some(architecture), _) => row("architecture", format!("{} of {}", architecture.name, architecture.library)),
         (None, Some(run)) => row("run", run.clone()),
         (None, None) => {}
     }

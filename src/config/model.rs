@@ -143,4 +143,7 @@ pub enum StateMixer {
     /// Channel mixing of RWKV-4: a gated MLP with a token shift and squared ReLU.
     #[serde(rename = "channel-mix")]
     ChannelMix,
+    /// Channel mixing of RWKV-7: two linear maps around a squared ReLU, behind a token shift.
+    #[serde(rename = "shifted-mlp")]
+    ShiftedMlp,
 }

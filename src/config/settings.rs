@@ -301,8 +301,8 @@ const LAYERS: ValueKind = ValueKind::Whole(1, 1_000);
 const EPOCHS: ValueKind = ValueKind::Whole(1, 1_000_000);
 const LAYOUTS: ValueKind =
     ValueKind::OneOf(&["transformer", "mamba", "shared", "prenorm", "postnorm", "hawk", "parallel"]);
-const STATE_MIXERS: ValueKind = ValueKind::OneOf(&["none", "identity", "mlp", "glu", "gated-mlp", "channel-mix"]);
-
+const STATE_MIXERS: ValueKind =
+    ValueKind::OneOf(&["none", "identity", "mlp", "glu", "gated-mlp", "channel-mix", "shifted-mlp"]);
 const EVERY: &[Objective] = &Objective::ALL;
 const LABELS: &[Objective] = &[Objective::PerToken];
 const POOLED: &[Objective] = &[Objective::Pooled];

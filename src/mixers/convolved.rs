@@ -37,7 +37,11 @@ impl Convolved {
 
 impl Mixer for Convolved {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        self.mixer.forward(&self.shifted(u)?, cx)
+        self.forward_with(u, &mut None, cx)
+    }
+
+    fn forward_with(&self, u: &Tensor, first_values: &mut Option<Tensor>, cx: &Cx) -> Result<Tensor> {
+        self.mixer.forward_with(&self.shifted(u)?, first_values, cx)
     }
 
     fn state_size(&self, seq_len: usize) -> usize {
@@ -76,9 +80,23 @@ impl Recurrent for Convolved {
     }
 
     fn step(&self, u_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
+        self.step_with(u_t, at, state, &mut None)
+    }
+
+    fn read_with(&self, u: &Tensor, first_values: &mut Option<Tensor>) -> Result<(Tensor, State)> {
+        self.read_by_steps(u, first_values)
+    }
+
+    fn step_with(
+        &self,
+        u_t: &Tensor,
+        at: usize,
+        state: &mut State,
+        first_values: &mut Option<Tensor>,
+    ) -> Result<Tensor> {
         let window = state.0.pop().expect("the window is the last tensor");
         let (x_t, window) = self.conv.step(u_t, &window)?;
-        let y_t = self.step_form()?.step(&ops::silu(&x_t)?, at, state)?;
+        let y_t = self.step_form()?.step_with(&ops::silu(&x_t)?, at, state, first_values)?;
         state.0.push(window);
         Ok(y_t)
     }

@@ -6,13 +6,20 @@
 //! | symbol | meaning | shape |
 //! |---|---|---|
 //! | S | state, one matrix per head | `(batch, heads, m, e)` |
-//! | β | write strength σ(w·u) | `(batch, seq_len, heads)` |
+//! | β | write strength σ(w·u), or 2σ(w·u) with negative eigenvalues | `(batch, seq_len, heads)` |
 //! | α | forget gate e^(-a softplus(w·u + b)); 1 in DeltaNet | `(batch, seq_len, heads)` |
 
-use super::matrix_state::{head_rms_scale, l2_normalize, work, HeadSizes, RankOne, ScanInputs};
-use super::short_conv::ShortConv;
+use super::matrix_state::{
+    self, head_rms_scale, l2_normalize, norm_eps, query_scale, value_width, work, HeadSizes, RankOne, ScanInputs,
+    OUTPUT_GATE, SCALED_QUERIES, VALUE_WIDTH,
+};
+use super::short_conv::{ShortConv, CONV_BIAS, CONV_WIDTH};
 use super::state_space::mamba_dt_bias;
-use super::{Entry, Family, Growth, Mixer, MixerSpec, Recurrent, State, StateNormPlace};
+use super::{
+    in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State, StateNormPlace, FALSE_OR_TRUE,
+    NORM_EPS,
+};
+use crate::error::{self, refuse};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -27,13 +34,16 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     multi_head: true,
     expands: true,
-    // Zero rows leave the length of a key as it is.
+    values: matrix_state::values,
+    check: check_key_heads,
+    options: &options(false),
     state_norm: StateNormPlace::TAKEN,
+    // Zero rows leave the length of a key as it is.
     growth: Growth::Stacked {
         zeroed: &["win", "conv_b"],
         parts: |name, spec| {
-            let (n, d) = (spec.d_state, spec.d_model);
-            ["win", "conv_w", "conv_b"].contains(&name).then(|| vec![n, n, d])
+            let (keys, width) = (key_width(spec), value_width(spec));
+            ["win", "conv_w", "conv_b"].contains(&name).then(|| vec![keys, keys, width])
         },
     },
     stem: "delta_net",
@@ -42,11 +52,12 @@ pub(super) const ENTRY: Entry = Entry {
     // The direction of a short key is sensitive to its elements.
     difference_step: 1e-6,
     work: |spec| {
-        let mut work = work(spec, 1);
+        let mut work = work(spec, 1 + usize::from(has_output_gate(spec, false)));
         work.projections += spec.n_heads * spec.d_model;
+        work.projections -= 2 * (spec.d_state - key_width(spec)) * spec.d_model;
         Some(work)
     },
-    build: |spec, params| Ok(Box::new(DeltaNet::new(spec, params, None)?)),
+    build: |spec, params| Ok(Box::new(DeltaNet::new(spec, params, [false; 2])?)),
     ..Entry::of(Family::GatedLinear)
 };
 
@@ -54,32 +65,87 @@ pub(super) const GATED: Entry = Entry {
     name: "gated-delta-net",
     equation: "S_i = α_i (I - β_i k_i k_iᵀ) S_{i-1} + β_i k_i v_iᵀ, α = e^(-a softplus(w·u+b))",
     cite: "Yang et al. 2025",
+    options: &options(true),
     stem: "gated_delta_net",
     own_init: &["a_log", "bdt", "conv_b", "conv_w", "norm"],
     work: |spec| {
-        let mut work = work(spec, 2);
+        let mut work = work(spec, 1 + usize::from(has_output_gate(spec, true)));
         work.projections += 2 * spec.n_heads * spec.d_model;
+        work.projections -= 2 * (spec.d_state - key_width(spec)) * spec.d_model;
         Some(work)
     },
-    build: |spec, params| {
-        let gates = DeltaGates::new(spec, params)?;
-        Ok(Box::new(DeltaNet::new(spec, params, Some(gates))?))
-    },
+    build: |spec, params| Ok(Box::new(DeltaNet::new(spec, params, [true; 2])?)),
     ..ENTRY
 };
+
+/// Option for a transition with eigenvalues from -1.
+const NEGATIVE_EIGENVALUES: &str = "negative_eigenvalues";
+
+/// Options of both mixers; `gated` says whether there is an output gate by default.
+const fn options(gated: bool) -> [MixerOption; 8] {
+    [
+        VALUE_WIDTH,
+        MixerOption {
+            name: KEY_HEADS,
+            help: "heads of queries and keys, each of which serves several heads of values: `auto` (--heads) or a number that divides --heads",
+            default: |_| "auto",
+            accepts: |v| v == "auto" || in_range(v, 1..=1 << 20),
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+        MixerOption { default: if gated { |_| "true" } else { |_| "false" }, ..OUTPUT_GATE },
+        MixerOption {
+            name: NEGATIVE_EIGENVALUES,
+            help: "whether β = 2σ(w·u), so that the transition has eigenvalues in [-1, 1] (Grazzi et al. 2025): `false` or `true`",
+            ..FALSE_OR_TRUE
+        },
+        SCALED_QUERIES,
+        CONV_WIDTH,
+        CONV_BIAS,
+        MixerOption {
+            help: "ε of the norm of each head: `1e-5`, or a number between 0 and 1",
+            default: |_| "1e-5",
+            ..NORM_EPS
+        },
+    ]
+}
+
+/// Option for heads of keys that serve several heads of values.
+const KEY_HEADS: &str = "key_heads";
+
+/// Heads of queries and keys.
+fn key_heads(spec: &MixerSpec) -> usize {
+    spec.parsed(KEY_HEADS).unwrap_or(spec.n_heads)
+}
+
+/// Width of the keys of all their heads, n unless heads of values share them.
+fn key_width(spec: &MixerSpec) -> usize {
+    spec.d_state / spec.n_heads * key_heads(spec)
+}
+
+fn check_key_heads(spec: &MixerSpec) -> error::Result<()> {
+    let (heads, key_heads) = (spec.n_heads, key_heads(spec));
+    if heads.is_multiple_of(key_heads) {
+        return Ok(());
+    }
+    refuse!(flag "--option" = format!("{KEY_HEADS}={key_heads}"), "does not divide --heads {heads}: each head of keys serves an equal number of heads of values")
+}
+
+/// Whether `spec` has an output gate, in a mixer that is `gated` by default.
+fn has_output_gate(spec: &MixerSpec, gated: bool) -> bool {
+    spec.option(OUTPUT_GATE.name).map_or(gated, |value| value == "true")
+}
 
 /// ε of the RMS norm over each head.
 const EPS: f64 = 1e-5;
 
-/// Parameters of Gated DeltaNet beyond those of DeltaNet.
+/// Parameters of the forget gate of Gated DeltaNet.
 struct DeltaGates {
     /// Projection to Δ, the step of the forget gate, `(heads, d)`.
     wa: Tensor,
     bdt: Tensor,
     /// ln a, `(heads)`.
     a_log: Tensor,
-    /// Projection to the output gate, `(d, d)`.
-    wg: Tensor,
 }
 
 impl DeltaGates {
@@ -90,7 +156,6 @@ impl DeltaGates {
             wa: params.weight("wa", (heads, d), spec.input_std)?,
             bdt: params.get("bdt", heads, Init::Each(&mamba_dt_bias))?,
             a_log: params.get("a_log", heads, Init::Each(&a_log))?,
-            wg: params.weight("wg", (d, d), spec.input_std)?,
         })
     }
 
@@ -102,47 +167,58 @@ impl DeltaGates {
 }
 
 struct DeltaNet {
-    /// Projections to q, k and v, stacked, `(2n + d, d)`; one convolution runs over all three.
+    /// Projections to q, k and v, stacked, `(2K + V, d)` for keys of width K = n, or less where heads share them, and values
+    /// of width V; one convolution runs over all three.
     win: Tensor,
     conv: ShortConv,
     /// Projection to β, `(heads, d)`.
     wb: Tensor,
     gates: Option<DeltaGates>,
+    /// Projection to the output gate, `(V, d)`.
+    wg: Option<Tensor>,
     /// Weights of the norm, `(e)`, shared by the heads.
     norm: Tensor,
     wout: Tensor,
     sizes: HeadSizes,
-    d_state: usize,
+    key_heads: usize,
+    query_scale: f64,
+    /// Largest β: 1, or 2 with negative eigenvalues.
+    largest_beta: f64,
+    eps: f64,
 }
 
 impl DeltaNet {
-    fn new(spec: &MixerSpec, params: &Params, gates: Option<DeltaGates>) -> Result<Self> {
-        let (d, n) = (spec.d_model, spec.d_state);
+    /// The mixer with or without a forget gate, and whether it has an output gate by default.
+    fn new(spec: &MixerSpec, params: &Params, [forgets, gated]: [bool; 2]) -> Result<Self> {
+        let (d, keys, width) = (spec.d_model, key_width(spec), value_width(spec));
         let sizes = HeadSizes::new(spec);
+        let wg = || params.weight("wg", (width, d), spec.input_std);
         Ok(Self {
-            win: params.weight("win", (2 * n + d, d), spec.input_std)?,
-            conv: ShortConv::new(2 * n + d, params)?,
+            win: params.weight("win", (2 * keys + width, d), spec.input_std)?,
+            conv: ShortConv::of(spec, 2 * keys + width, params)?,
             wb: params.weight("wb", (spec.n_heads, d), spec.input_std)?,
-            gates,
+            gates: forgets.then(|| DeltaGates::new(spec, params)).transpose()?,
+            wg: has_output_gate(spec, gated).then(wg).transpose()?,
             norm: params.get("norm", sizes.values, Init::Constant(1.0))?,
-            wout: params.weight("wout", (d, d), spec.output_std)?,
+            wout: params.weight("wout", (d, width), spec.output_std)?,
             sizes,
-            d_state: n,
+            key_heads: key_heads(spec),
+            query_scale: query_scale(spec),
+            largest_beta: if spec.has(NEGATIVE_EIGENVALUES) { 2.0 } else { 1.0 },
+            eps: norm_eps(spec, EPS),
         })
     }
 
-    /// Inputs of the recurrence for the convolved q, k, v `(batch, seq_len, 2n + d)` and the projections to β and dt
+    /// Inputs of the recurrence for the convolved q, k, v `(batch, seq_len, 2K + V)` and the projections to β and dt
     /// `(batch, seq_len, heads)`.
     fn scan_inputs(&self, qkv: &Tensor, beta: &Tensor, dt: Option<&Tensor>, cx: &Cx) -> Result<ScanInputs> {
-        let n = self.d_state;
+        let keys = self.key_heads * self.sizes.features;
         let qkv = ops::silu(qkv)?;
-        let slice = |start, count| {
-            let slice = qkv.narrow(D::Minus1, start, count)?.contiguous()?;
-            self.sizes.split(&slice)
-        };
-        let k = l2_normalize(&slice(n, n)?)?; // (batch, seq_len, heads, m)
-        let v = slice(2 * n, qkv.dim(D::Minus1)? - 2 * n)?; // (batch, seq_len, heads, e)
-        let beta_k = k.broadcast_mul(&ops::sigmoid(beta)?.unsqueeze(3)?)?;
+        let slice = |start, count| qkv.narrow(D::Minus1, start, count)?.contiguous();
+        let k = self.unit_keys(&slice(keys, keys)?)?; // (batch, seq_len, heads, m)
+        let v = self.sizes.split(&slice(2 * keys, qkv.dim(D::Minus1)? - 2 * keys)?)?; // (batch, seq_len, heads, e)
+        let scaled = |x: Tensor, factor: f64| if factor == 1.0 { Ok(x) } else { x * factor };
+        let beta_k = k.broadcast_mul(&scaled(ops::sigmoid(beta)?, self.largest_beta)?.unsqueeze(3)?)?;
         // α (I - β k kᵀ) = diag(e^g) + a bᵀ with g = ln α, a = -α β k and b = k; β k vᵀ writes with β k as the key.
         let (g, a) = match self.gates.as_ref().zip(dt) {
             Some((gates, dt)) => {
@@ -152,30 +228,37 @@ impl DeltaNet {
             }
             None => (beta.zeros_like()?.unsqueeze(3)?, beta_k.neg()?),
         };
-        Ok(ScanInputs {
-            q: l2_normalize(&cx.select(&slice(0, n)?.flatten_from(2)?).and_then(|q| self.sizes.split(&q))?)?,
-            k: beta_k,
-            v,
-            g,
-            rank_one: Some(RankOne { a, b: k }),
-        })
+        let q = self.unit_keys(&cx.select(&slice(0, keys)?)?)?;
+        Ok(ScanInputs { q: scaled(q, self.query_scale)?, k: beta_k, v, g, rank_one: Some(RankOne { a, b: k }) })
     }
 
-    /// Inputs of the recurrence along u `(batch, seq_len, d)`, and the output gate before its activation, `(batch, rows, d)`.
+    /// Keys or queries `(batch, rows, K)` at length 1, repeated for the heads of values: `(batch, rows, heads, m)`.
+    fn unit_keys(&self, x: &Tensor) -> Result<Tensor> {
+        let (batch, rows, width) = x.dims3()?;
+        let unit = l2_normalize(&x.reshape((batch, rows, self.key_heads, width / self.key_heads))?)?;
+        if self.key_heads == self.sizes.heads {
+            return Ok(unit);
+        }
+        let wide = (batch, rows, self.key_heads, self.sizes.heads / self.key_heads, self.sizes.features);
+        let wide = unit.unsqueeze(3)?.broadcast_as(wide)?.contiguous()?;
+        wide.reshape((batch, rows, self.sizes.heads, self.sizes.features))
+    }
+
+    /// Inputs of the recurrence along u `(batch, seq_len, d)`, and the output gate before its activation, `(batch, rows, V)`.
     fn project(&self, u: &Tensor, cx: &Cx) -> Result<(ScanInputs, Option<Tensor>)> {
         let all = [&[&self.win][..], &self.head_projections()].concat();
         let all: Vec<_> = all.into_iter().map(|w| (w, None)).collect();
-        let gate = self.gates.as_ref().map(|gates| (&gates.wg, None));
+        let gate = self.wg.as_ref().map(|w| (w, None));
         let mut maps = project(u, &all, gate.as_slice(), cx)?;
         let qkv = self.conv.forward(&maps.all[0])?;
         let inputs = self.scan_inputs(&qkv, &maps.all[1], maps.all.get(2), cx)?;
         Ok((inputs, maps.queried.pop()))
     }
 
-    /// Factor of o `(batch, rows, heads, e)`: the RMS norm of each head times the output gate, `(batch, rows, d)`.
+    /// Factor of o `(batch, rows, heads, e)`: the RMS norm of each head times the output gate, `(batch, rows, V)`.
     fn output_scale(&self, o: &Tensor, gate: Option<&Tensor>) -> Result<Tensor> {
         let weights = Tensor::cat(&vec![&self.norm; self.sizes.heads], 0)?;
-        let scale = head_rms_scale(o, EPS)?.broadcast_mul(&weights.to_dtype(o.dtype())?)?;
+        let scale = head_rms_scale(o, self.eps)?.broadcast_mul(&weights.to_dtype(o.dtype())?)?;
         match gate {
             Some(gate) => ops::silu_gate(&scale, gate),
             None => Ok(scale),
@@ -241,7 +324,7 @@ impl Recurrent for DeltaNet {
         let (qkv, window) = self.conv.step(&linear(x_t, &self.win, None)?, &state.0[1])?;
         let per_head = self.head_projections().into_iter().map(map);
         let per_head: Vec<Tensor> = per_head.collect::<Result<_>>()?;
-        let gate = self.gates.as_ref().map(|gates| map(&gates.wg)).transpose()?;
+        let gate = self.wg.as_ref().map(map).transpose()?;
         let qkv = qkv.unsqueeze(1)?;
         let inputs = self.scan_inputs(&qkv, &per_head[0], per_head.get(1), &Cx::eval())?;
         let o = inputs.step(state)?;

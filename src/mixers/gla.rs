@@ -7,9 +7,12 @@
 //! | S | state, one matrix per head | `(batch, heads, m, e)` |
 //! | f | forget gate per key feature | `(batch, seq_len, n)` |
 
-use super::matrix_state::{head_rms_scale, log_sigmoid, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
+use super::matrix_state::{
+    self, has_output_gate, head_rms_scale, log_sigmoid, norm_eps, value_width, work, HeadSizes, MatrixMixer,
+    MatrixState, ScanInputs, OUTPUT_GATE, VALUE_WIDTH,
+};
 use super::rotary::RotaryPositions;
-use super::{in_range, Entry, Family, Growth, MixerOption, MixerSpec, StateNormPlace};
+use super::{in_range, Entry, Family, Growth, MixerOption, MixerSpec, StateNormPlace, NORM_EPS};
 use crate::nn::{linear, project, Init, Map, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -22,19 +25,37 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     multi_head: true,
     expands: true,
-    options: &[MixerOption {
-        name: "gate_rank",
-        help: "rank of the projection to the forget gate: `16` as published, up to 4096",
-        default: |_| "16",
-        accepts: |v| in_range(v, 1..=4096),
-        ..MixerOption::DEFAULT
-    }],
+    values: matrix_state::values,
+    options: &[
+        MixerOption {
+            name: "gate_rank",
+            help: "rank of the projection to the forget gate: `16` as published, up to 4096",
+            default: |_| "16",
+            accepts: |v| in_range(v, 1..=4096),
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            name: "gate_temperature",
+            help: "number that divides the logarithm of the forget gate: `16` as published, or another positive one",
+            default: |_| "16",
+            accepts: |v| v.parse().is_ok_and(|t: f64| t > 0.0 && t.is_finite()),
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+        VALUE_WIDTH,
+        OUTPUT_GATE,
+        MixerOption {
+            help: "ε of the norm of each head: `1e-5`, or a number between 0 and 1",
+            default: |_| "1e-5",
+            ..NORM_EPS
+        },
+    ],
     state_norm: StateNormPlace::TAKEN,
     growth: Growth::Exact { zeroed: &["wq"], scaled: &["wq"] },
     stem: "gla",
     own_init: &["norm"],
     work: |spec| {
-        let mut work = work(spec, 2);
+        let mut work = work(spec, 1 + usize::from(has_output_gate(spec)));
         work.projections += rank(spec) * (spec.d_model + spec.d_state);
         Some(work)
     },
@@ -47,7 +68,7 @@ fn rank(spec: &MixerSpec) -> usize {
     spec.parsed("gate_rank").unwrap_or(16)
 }
 
-/// Exponent 1/16 of the forget gate, so that it starts near 1.
+/// Inverse of the exponent of the forget gate, so that it starts near 1.
 const TEMPERATURE: f64 = 16.0;
 /// ε of the RMS norm over each head.
 const EPS: f64 = 1e-5;
@@ -59,36 +80,41 @@ struct GatedLinearAttention {
     /// Low-rank projection to the forget gate: W_1 `(rank, d)`, W_2 `(n, rank)`.
     wf: [Tensor; 2],
     bf: Tensor,
-    wg: Tensor,
+    /// Projection to the output gate, `(V, d)` for values of width V.
+    wg: Option<Tensor>,
     /// Weights of the norm, `(e)`, shared by the heads.
     norm: Tensor,
     wout: Tensor,
+    temperature: f64,
+    eps: f64,
     sizes: HeadSizes,
 }
 
 impl GatedLinearAttention {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
-        let (d, n) = (spec.d_model, spec.d_state);
+        let (d, n, width) = (spec.d_model, spec.d_state, value_width(spec));
         let rank = rank(spec);
         let weight = |name, rows, std| params.weight(name, (rows, d), std);
         let sizes = HeadSizes::new(spec);
         Ok(Self {
             wq: weight("wq", n, spec.input_std)?,
             wk: weight("wk", n, spec.input_std)?,
-            wv: weight("wv", d, spec.input_std)?,
+            wv: weight("wv", width, spec.input_std)?,
             wf: [weight("wf1", rank, spec.input_std)?, params.weight("wf2", (n, rank), spec.input_std)?],
             bf: params.bias("bf", n, rank)?,
-            wg: weight("wg", d, spec.input_std)?,
+            wg: has_output_gate(spec).then(|| weight("wg", width, spec.input_std)).transpose()?,
             norm: params.get("norm", sizes.values, Init::Constant(1.0))?,
-            wout: weight("wout", d, spec.output_std)?,
+            wout: params.weight("wout", (d, width), spec.output_std)?,
+            temperature: spec.parsed("gate_temperature").unwrap_or(TEMPERATURE),
+            eps: norm_eps(spec, EPS),
             sizes,
         })
     }
 }
 
 impl MatrixState for GatedLinearAttention {
-    /// Output gate before its activation, `(batch, rows, d)`.
-    type Gate = Tensor;
+    /// Output gate before its activation, `(batch, rows, V)`, if there is one.
+    type Gate = Option<Tensor>;
 
     const AROUND: Option<&'static str> = Some(
         "driven by its values W_V u; C_i holds the scale of each head's norm, which is not linear in the state, the gate \
@@ -99,10 +125,11 @@ impl MatrixState for GatedLinearAttention {
         self.sizes
     }
 
-    fn project(&self, u: &Tensor, at: &RotaryPositions) -> Result<(ScanInputs, Tensor)> {
+    fn project(&self, u: &Tensor, at: &RotaryPositions) -> Result<(ScanInputs, Option<Tensor>)> {
         let all = [&self.wk, &self.wv].map(|w| (w, None));
-        let queried = [&self.wq, &self.wg].map(|w| (w, None));
-        let maps = project(u, &all, &queried, at.cx())?;
+        let queried: Vec<_> = [Some(&self.wq), self.wg.as_ref()].into_iter().flatten().map(|w| (w, None)).collect();
+        let mut maps = project(u, &all, &queried, at.cx())?;
+        let gate = self.wg.as_ref().and_then(|_| maps.queried.pop());
         let hidden = linear(u, &self.wf[0], None)?; // (batch, seq_len, rank)
         let f = linear(&hidden, &self.wf[1], Some(&self.bf))?; // (batch, seq_len, n)
         let split = |x: &Tensor| self.sizes.split(x); // (batch, seq_len, heads, m or e)
@@ -111,17 +138,20 @@ impl MatrixState for GatedLinearAttention {
             q: (split(&maps.queried[0])? * scale)?,
             k: split(&maps.all[0])?,
             v: split(&maps.all[1])?,
-            g: (split(&log_sigmoid(&f)?)? / TEMPERATURE)?,
+            g: (split(&log_sigmoid(&f)?)? / self.temperature)?,
             rank_one: None,
         };
-        Ok((inputs, maps.queried[1].clone()))
+        Ok((inputs, gate))
     }
 
-    fn output_scale(&self, o: &Tensor, gate: &Tensor) -> Result<Option<Tensor>> {
+    fn output_scale(&self, o: &Tensor, gate: &Option<Tensor>) -> Result<Option<Tensor>> {
         let weights = Tensor::cat(&vec![&self.norm; self.sizes.heads], 0)?;
         let weights = weights.to_dtype(o.dtype())?;
-        let scale = head_rms_scale(o, EPS)?.broadcast_mul(&weights)?;
-        ops::silu_gate(&scale, gate).map(Some)
+        let scale = head_rms_scale(o, self.eps)?.broadcast_mul(&weights)?;
+        match gate {
+            Some(gate) => ops::silu_gate(&scale, gate).map(Some),
+            None => Ok(Some(scale)),
+        }
     }
 
     fn value(&self) -> Map<'_> {

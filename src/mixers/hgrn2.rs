@@ -7,13 +7,15 @@
 //! | f | forget gate; the key is the input gate 1 - f | `(batch, seq_len, n)` |
 //! | l | lower bound of f, which rises with depth: deeper layers forget less | scalar |
 
-use super::matrix_state::{log_sigmoid, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
+use super::matrix_state::{
+    log_sigmoid, norm_eps, query_scale, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs, SCALED_QUERIES,
+};
 use super::rotary::RotaryPositions;
 use super::state_norm::rms_scale;
-use super::{Entry, Family, Growth, MixerOption, MixerSpec, StateNormPlace};
+use super::{Entry, Family, Growth, MixerOption, MixerSpec, StateNormPlace, NORM_EPS};
 use crate::nn::{project, Init, Map, Params};
 use crate::ops;
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "hgrn2",
@@ -23,13 +25,21 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     multi_head: true,
     expands: true,
-    options: &[MixerOption {
-        name: "lower_bound",
-        help: "lower bound l of the forget gates, in [0, 1): `auto` is layer / layers, the published initial value",
-        default: |_| "auto",
-        accepts: |v| v == "auto" || v.parse().is_ok_and(|l: f64| (0.0..1.0).contains(&l)),
-        ..MixerOption::DEFAULT
-    }],
+    options: &[
+        MixerOption {
+            name: "lower_bound",
+            help: "lower bound l of the forget gates: `auto` (layer / layers, the published initial value), a number in [0, 1), or `learnt`, one per feature and layer as published",
+            default: |_| "auto",
+            accepts: |v| ["auto", LEARNT].contains(&v) || v.parse().is_ok_and(|l: f64| (0.0..1.0).contains(&l)),
+            ..MixerOption::DEFAULT
+        },
+        SCALED_QUERIES,
+        MixerOption {
+            help: "ε of the norm: `1e-5`, or a number between 0 and 1",
+            default: |_| "1e-5",
+            ..NORM_EPS
+        },
+    ],
     state_norm: StateNormPlace::TAKEN,
     growth: Growth::Exact { zeroed: &["wq"], scaled: &[] },
     stem: "hgrn2",
@@ -38,6 +48,9 @@ pub(super) const ENTRY: Entry = Entry {
     build: |spec, params| Ok(Box::new(MatrixMixer::new(Hgrn2::new(spec, params)?, spec, params)?)),
     ..Entry::of(Family::GatedLinear)
 };
+
+/// Value of the option for bounds that are trained.
+const LEARNT: &str = "learnt";
 
 /// ε of the RMS norm.
 const EPS: f64 = 1e-5;
@@ -49,15 +62,48 @@ struct Hgrn2 {
     /// Weights of the norm, `(d)`.
     norm: Tensor,
     wout: Tensor,
-    lower_bound: f64,
+    lower_bound: LowerBound,
+    query_scale: f64,
+    eps: f64,
     sizes: HeadSizes,
+}
+
+/// Lower bound l of the forget gates of a layer.
+enum LowerBound {
+    /// The same for all features.
+    Fixed(f64),
+    /// Row of the layer in the published l = Σ_{1 ≤ j ≤ layer} softmax(Γ)_j, softmax over the layers: logits Γ
+    /// `(layers, n)`, which all layers share, and the number of the layer.
+    Learnt { logits: Tensor, layer: usize },
+}
+
+impl LowerBound {
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        if spec.option("lower_bound") == Some(LEARNT) {
+            let shape = (spec.n_layers.max(spec.layer + 1), spec.d_state);
+            let logits = params.root().get("lower_bounds", shape, Init::Constant(0.0))?;
+            return Ok(Self::Learnt { logits, layer: spec.layer });
+        }
+        let initial = spec.layer as f64 / spec.n_layers.max(1) as f64;
+        Ok(Self::Fixed(spec.parsed("lower_bound").unwrap_or(initial)))
+    }
+
+    /// Learnt bounds `(n)` of dtype `dtype`; `None` in the first layer, where they are 0.
+    fn learnt(&self, dtype: DType) -> Result<Option<Tensor>> {
+        match self {
+            Self::Learnt { logits, layer } if *layer > 0 => {
+                let shifted = logits.broadcast_sub(&logits.max_keepdim(0)?)?.exp()?;
+                let shares = shifted.broadcast_div(&shifted.sum_keepdim(0)?)?;
+                shares.narrow(0, 1, *layer)?.sum(0)?.to_dtype(dtype).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
 }
 
 impl Hgrn2 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n) = (spec.d_model, spec.d_state);
-        let given = spec.parsed("lower_bound");
-        let initial = spec.layer as f64 / spec.n_layers.max(1) as f64;
         let weight = |name, rows, std| params.weight(name, (rows, d), std);
         Ok(Self {
             wq: weight("wq", n, spec.input_std)?,
@@ -65,17 +111,29 @@ impl Hgrn2 {
             wv: weight("wv", d, spec.input_std)?,
             norm: params.get("norm", d, Init::Constant(1.0))?,
             wout: weight("wout", d, spec.output_std)?,
-            lower_bound: given.unwrap_or(initial),
+            lower_bound: LowerBound::new(spec, params)?,
+            query_scale: query_scale(spec),
+            eps: norm_eps(spec, EPS),
             sizes: HeadSizes::new(spec),
         })
     }
 
     /// ln f and the key 1 - f for the pre-activation z `(batch, seq_len, n)`.
     fn gates(&self, z: &Tensor) -> Result<[Tensor; 2]> {
-        let range = 1.0 - self.lower_bound;
         // σ(-z) keeps the digits that 1 - σ(z) loses where the gate is near 1.
-        let key = (ops::sigmoid(&z.neg()?)? * range)?;
-        let log_f = match self.lower_bound {
+        let closed = ops::sigmoid(&z.neg()?)?;
+        let bound = match self.lower_bound {
+            LowerBound::Fixed(bound) => bound,
+            LowerBound::Learnt { .. } => 0.0,
+        };
+        if let Some(bounds) = self.lower_bound.learnt(z.dtype())? {
+            let range = (1.0 - &bounds)?;
+            let open = ops::sigmoid(z)?.broadcast_mul(&range)?.broadcast_add(&bounds)?;
+            return Ok([open.log()?, closed.broadcast_mul(&range)?]);
+        }
+        let range = 1.0 - bound;
+        let key = (closed * range)?;
+        let log_f = match bound {
             0.0 => log_sigmoid(z)?,
             bound => ops::sigmoid(z)?.affine(range, bound)?.log()?,
         };
@@ -99,18 +157,15 @@ impl MatrixState for Hgrn2 {
         let maps = project(u, &all.map(|w| (w, None)), &queried.map(|w| (w, None)), at.cx())?;
         let [log_f, key] = self.gates(&maps.all[0])?;
         let split = |x: &Tensor| self.sizes.split(x); // (batch, seq_len, heads, m or e)
-        let inputs = ScanInputs {
-            q: split(&ops::silu(&maps.queried[0])?)?,
-            k: split(&key)?,
-            v: split(&maps.all[1])?,
-            g: split(&log_f)?,
-            rank_one: None,
-        };
+        let q = ops::silu(&maps.queried[0])?;
+        let q = if self.query_scale == 1.0 { q } else { (q * self.query_scale)? };
+        let inputs =
+            ScanInputs { q: split(&q)?, k: split(&key)?, v: split(&maps.all[1])?, g: split(&log_f)?, rank_one: None };
         Ok((inputs, ()))
     }
 
     fn output_scale(&self, o: &Tensor, _gate: &()) -> Result<Option<Tensor>> {
-        let scale = rms_scale(&o.flatten_from(2)?, EPS)?;
+        let scale = rms_scale(&o.flatten_from(2)?, self.eps)?;
         scale.broadcast_mul(&self.norm.to_dtype(o.dtype())?).map(Some)
     }
 

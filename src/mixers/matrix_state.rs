@@ -13,11 +13,64 @@
 
 use super::rotary::RotaryPositions;
 use super::state_norm::{self, rms_scale, StateNorm};
-use super::{Core, Mixer, MixerSpec, MixerWork, Recurrent, State};
+use super::{in_range, Core, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State, FALSE_OR_TRUE, NORM_EPS};
 use crate::ltv::{Inner, Ltv, OffDiagonal};
 use crate::nn::{linear, Cx, Map, Params};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
+
+/// Width of the values of all heads.
+pub(super) const VALUE_WIDTH: MixerOption = MixerOption {
+    name: "value_width",
+    help: "width of the values and of the output gate: `auto` (--d) or a number that --heads divides",
+    default: |_| "auto",
+    accepts: |v| v == "auto" || in_range(v, 1..=1 << 20),
+    implied: true,
+    ..MixerOption::DEFAULT
+};
+
+/// Whether a layer has an output gate.
+pub(super) const OUTPUT_GATE: MixerOption = MixerOption {
+    name: "output_gate",
+    help: "whether a gate silu(W_g u) multiplies the normed output of each head: `true` or `false`",
+    default: |_| "true",
+    ..FALSE_OR_TRUE
+};
+
+/// Whether a layer has an output gate, where it has one by default.
+pub(super) fn has_output_gate(spec: &MixerSpec) -> bool {
+    spec.option(OUTPUT_GATE.name) != Some("false")
+}
+
+/// Whether queries are divided by √m. A norm of each head follows, so that this changes its ε alone.
+pub(super) const SCALED_QUERIES: MixerOption = MixerOption {
+    name: "scaled_queries",
+    help: "whether queries are divided by √(n/heads), as in flash-linear-attention: `false` or `true`",
+    ..FALSE_OR_TRUE
+};
+
+/// Value of [`VALUE_WIDTH`] with its name, where it is set.
+pub(super) fn values(spec: &MixerSpec) -> Option<(&'static str, usize)> {
+    spec.parsed(VALUE_WIDTH.name).map(|width| (VALUE_WIDTH.name, width))
+}
+
+/// Width of the values of all heads, d unless [`VALUE_WIDTH`] sets it.
+pub(super) fn value_width(spec: &MixerSpec) -> usize {
+    values(spec).map_or(spec.d_model, |(_, width)| width)
+}
+
+/// Factor of queries: 1/√m with [`SCALED_QUERIES`], else 1.
+pub(super) fn query_scale(spec: &MixerSpec) -> f64 {
+    match spec.has(SCALED_QUERIES.name) {
+        true => ((spec.d_state / spec.n_heads) as f64).powf(-0.5),
+        false => 1.0,
+    }
+}
+
+/// ε of a layer's norm, `default` unless [`NORM_EPS`] sets it.
+pub(super) fn norm_eps(spec: &MixerSpec, default: f64) -> f64 {
+    spec.parsed(NORM_EPS.name).unwrap_or(default)
+}
 
 /// Inputs of the recurrence.
 pub(super) struct ScanInputs {
@@ -90,7 +143,7 @@ pub(super) struct HeadSizes {
     pub heads: usize,
     /// Rows of a head's state, m = n/s.
     pub features: usize,
-    /// Values of a head, e = d/s.
+    /// Values of a head, e = d/s unless their width is set.
     pub values: usize,
     /// Columns of a head's state: the values, and one more where a column of ones accumulates the normaliser.
     pub columns: usize,
@@ -99,7 +152,7 @@ pub(super) struct HeadSizes {
 impl HeadSizes {
     /// Sizes for `spec`, without a column of ones.
     pub fn new(spec: &MixerSpec) -> Self {
-        let (heads, values) = (spec.n_heads, spec.d_model / spec.n_heads);
+        let (heads, values) = (spec.n_heads, value_width(spec) / spec.n_heads);
         Self { heads, features: spec.d_state / heads, values, columns: values }
     }
 
@@ -138,10 +191,11 @@ impl HeadSizes {
     }
 }
 
-/// Arithmetic of such a layer with `square` maps of `(d, d)` besides the projections to queries, keys and values.
-pub(super) fn work(spec: &MixerSpec, square: usize) -> MixerWork {
-    let (d, n) = (spec.d_model, spec.d_state);
-    MixerWork::new(Core::MatrixScan, [d, n], d * (2 * n + d + square * d))
+/// Arithmetic of such a layer with `more` maps between residual stream and values besides the projections to queries, keys
+/// and values.
+pub(super) fn work(spec: &MixerSpec, more: usize) -> MixerWork {
+    let (d, n, width) = (spec.d_model, spec.d_state, value_width(spec));
+    MixerWork::new(Core::MatrixScan, [width, n], d * (2 * n + width + more * width))
 }
 
 /// A mixer with a matrix-valued state whose transition is diagonal.
@@ -186,7 +240,7 @@ pub(super) struct MatrixMixer<M> {
 
 impl<M: MatrixState> MatrixMixer<M> {
     pub fn new(core: M, spec: &MixerSpec, params: &Params) -> Result<Self> {
-        Ok(Self { core, norm: StateNorm::new(spec, spec.d_model, params)? })
+        Ok(Self { core, norm: StateNorm::new(spec, value_width(spec), params)? })
     }
 
     /// Factor of the values of o `(batch, rows, heads, columns)`, `(batch, rows, d)`; `None` stands for 1.
@@ -322,10 +376,17 @@ pub(super) fn head_norm(o: &Tensor, weight: &Tensor, bias: Option<&Tensor>, eps:
     }
 }
 
+/// ε of [`l2_normalize`].
+pub(super) const L2_EPS: f64 = 1e-6;
+
 /// x / √(|x|² + ε) along the last axis.
 pub(super) fn l2_normalize(x: &Tensor) -> Result<Tensor> {
-    const EPS: f64 = 1e-6;
-    let length = (x.sqr()?.sum_keepdim(D::Minus1)? + EPS)?.sqrt()?;
+    l2_normalize_with(x, L2_EPS)
+}
+
+/// [`l2_normalize`] with this ε.
+pub(super) fn l2_normalize_with(x: &Tensor, eps: f64) -> Result<Tensor> {
+    let length = (x.sqr()?.sum_keepdim(D::Minus1)? + eps)?.sqrt()?;
     x.broadcast_div(&length)
 }
 

@@ -11,7 +11,7 @@
 //!
 //! The variant `large` is [`mlstm_large`](super::mlstm_large).
 
-use super::matrix_state::{log_sigmoid, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
+use super::matrix_state::{self, log_sigmoid, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::mlstm_cell::{forget_bias, normaliser, stabilised, CellInputs};
 use super::mlstm_large::{self, MLstmLarge};
 use super::rotary::RotaryPositions;
@@ -30,7 +30,7 @@ pub(super) const ENTRY: Entry = Entry {
     multi_head: true,
     expands: true,
     options: &mlstm_large::OPTIONS,
-    values: mlstm_large::values,
+    values: matrix_state::values,
     state_norm: StateNormPlace::FreeInFirst(|spec| spec.d_model),
     growth: Growth::Exact { zeroed: &["wq", "bq"], scaled: &["wk"] },
     stem: "mlstm",

@@ -12,10 +12,10 @@
 //!
 //! The norm subtracts the mean of each head. With biases it has one as well, as in the public code.
 
-use super::matrix_state::{head_rms_scale, log_sigmoid, HeadSizes};
+use super::matrix_state::{head_rms_scale, log_sigmoid, value_width, HeadSizes, VALUE_WIDTH};
 use super::mlstm_cell::{forget_bias, normaliser, CellInputs};
 use super::running_max::running_max_with_gradient;
-use super::{in_range, Core, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State, FALSE_OR_TRUE, NORM_EPS};
+use super::{Core, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State, FALSE_OR_TRUE, NORM_EPS};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx, Init, Map, Params};
 use crate::ops;
@@ -23,17 +23,6 @@ use candle_core::{Result, Tensor, D};
 
 /// Name of this variant of mLSTM.
 pub(super) const VARIANT: &str = "large";
-
-/// Width of the values.
-const VALUE_WIDTH: MixerOption = MixerOption {
-    name: "value_width",
-    help: "width of the values and the output gate: `auto` (--d) or a number that --heads divides",
-    default: |_| "auto",
-    accepts: |v| v == "auto" || in_range(v, 1..=1 << 20),
-    variants: &[VARIANT],
-    implied: true,
-    ..MixerOption::DEFAULT
-};
 
 /// Soft cap of the gates.
 const GATE_CAP: MixerOption = MixerOption {
@@ -61,7 +50,7 @@ const EPS_TEXT: &str = "1e-6";
 
 /// Options of this variant.
 pub(super) const OPTIONS: [MixerOption; 5] = [
-    VALUE_WIDTH,
+    MixerOption { variants: &[VARIANT], ..VALUE_WIDTH },
     GATE_CAP,
     DENOMINATOR_EPS,
     MixerOption {
@@ -77,15 +66,6 @@ pub(super) const OPTIONS: [MixerOption; 5] = [
         ..FALSE_OR_TRUE
     },
 ];
-
-/// Width of the values, where the option sets it.
-pub(super) fn values(spec: &MixerSpec) -> Option<(&'static str, usize)> {
-    spec.parsed(VALUE_WIDTH.name).map(|width| (VALUE_WIDTH.name, width))
-}
-
-fn value_width(spec: &MixerSpec) -> usize {
-    values(spec).map_or(spec.d_model, |(_, width)| width)
-}
 
 pub(super) fn work(spec: &MixerSpec) -> MixerWork {
     let (d, n, width) = (spec.d_model, spec.d_state, value_width(spec));

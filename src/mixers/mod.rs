@@ -101,6 +101,12 @@ pub trait Mixer {
     /// y `(batch, rows, d_model)` at the positions that `cx` selects, for x `(batch, seq_len, d_model)`.
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor>;
 
+    /// Same as [`Self::forward`] in a network whose layers read the values of its first layer, `(batch, seq_len, d_model)`: the
+    /// mixer that finds none sets them. Most mixers read none.
+    fn forward_with(&self, x: &Tensor, _first_values: &mut Option<Tensor>, cx: &Cx) -> Result<Tensor> {
+        self.forward(x, cx)
+    }
+
     /// Elements of the state per sequence after `seq_len` tokens.
     fn state_size(&self, seq_len: usize) -> usize;
 
@@ -133,14 +139,43 @@ pub trait Recurrent {
     /// y_t `(batch, d_model)` for the token x_t at position `at` of each sequence; advances the state.
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor>;
 
+    /// Same as [`Self::step`] with the values of the first layer for this token, see [`Mixer::forward_with`].
+    fn step_with(
+        &self,
+        x_t: &Tensor,
+        at: usize,
+        state: &mut State,
+        _first_values: &mut Option<Tensor>,
+    ) -> Result<Tensor> {
+        self.step(x_t, at, state)
+    }
+
     /// y and the state behind x, `(batch, seq_len, d_model)` each, for the first tokens of each sequence. Mixers whose ops give
     /// their last state do so in one pass.
     fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
+        self.read_by_steps(x, &mut None)
+    }
+
+    /// Same as [`Self::read`] with the values of the first layer, see [`Mixer::forward_with`].
+    fn read_with(&self, x: &Tensor, _first_values: &mut Option<Tensor>) -> Result<(Tensor, State)> {
+        self.read(x)
+    }
+
+    /// Same as [`Self::read_with`], token by token.
+    fn read_by_steps(&self, x: &Tensor, first_values: &mut Option<Tensor>) -> Result<(Tensor, State)> {
         let (batch, seq_len, _) = x.dims3()?;
         let mut state = self.init(batch)?;
-        let token = |i: usize| x.narrow(1, i, 1)?.squeeze(1)?.contiguous();
-        let steps = (0..seq_len).map(|i| self.step(&token(i)?, i, &mut state)).collect::<Result<Vec<_>>>()?;
-        Ok((Tensor::stack(&steps, 1)?, state))
+        let token = |x: &Tensor, i: usize| x.narrow(1, i, 1)?.contiguous();
+        let (mut outputs, mut values) = (Vec::new(), Vec::new());
+        for i in 0..seq_len {
+            let mut first = first_values.as_ref().map(|first| token(first, i)).transpose()?;
+            outputs.push(self.step_with(&token(x, i)?.squeeze(1)?, i, &mut state, &mut first)?);
+            values.extend(first);
+        }
+        if !values.is_empty() {
+            *first_values = Some(Tensor::cat(&values, 1)?);
+        }
+        Ok((Tensor::stack(&outputs, 1)?, state))
     }
 }
 
@@ -374,11 +409,17 @@ fn in_range(value: &str, range: std::ops::RangeInclusive<usize>) -> bool {
 }
 
 /// Names of mixers of pretrained models.
+pub(crate) const DELTA_NET: &str = delta_net::ENTRY.name;
+pub(crate) const GATED_DELTA_NET: &str = delta_net::GATED.name;
+pub(crate) const GLA: &str = gla::ENTRY.name;
+pub(crate) const HGRN2: &str = hgrn2::ENTRY.name;
 pub(crate) const MAMBA: &str = mamba::ENTRY.name;
 pub(crate) const MAMBA2: &str = mamba2::ENTRY.name;
 pub(crate) const MLSTM: &str = mlstm::ENTRY.name;
+pub(crate) const RETNET: &str = retnet::ENTRY.name;
 pub(crate) const RG_LRU: &str = rg_lru::ENTRY.name;
 pub(crate) const RWKV4: &str = rwkv4::ENTRY.name;
+pub(crate) const RWKV7: &str = rwkv7::ENTRY.name;
 pub(crate) const SLIDING_WINDOW: &str = sliding_window::ENTRY.name;
 
 /// All mixers, in the order of listings.
@@ -637,6 +678,8 @@ mod tests {
             ("rg-lru", "griffin", "1", &["width=24", "blocks=3"]),
             ("mlstm", "large", "4", &["value_width=24", "bias=true"]),
             ("rwkv4", "paper", "1", &["width=24"]),
+            ("gla", "paper", "4", &["value_width=24", "output_gate=false"]),
+            ("hgrn2", "paper", "4", &["lower_bound=learnt"]),
         ] {
             let mut settings = vec![("preset", "smoke"), ("mixer", mixer), ("variant", variant), ("heads", heads)];
             settings.extend([("d", "16"), ("n", if mixer == "rg-lru" || mixer == "rwkv4" { "1" } else { "16" })]);

@@ -4,11 +4,14 @@
 //!
 //! The published layer differs in its rotation angles and has a group norm.
 
-use super::matrix_state::{head_rms_scale, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
+use super::matrix_state::{
+    self, has_output_gate, head_rms_scale, norm_eps, value_width, work, HeadSizes, MatrixMixer, MatrixState,
+    ScanInputs, OUTPUT_GATE, VALUE_WIDTH,
+};
 use super::retention::log_decays;
 use super::rotary::{RotaryEmbedding, RotaryPositions};
-use super::{Entry, Family, Growth, MixerSpec, StateNormPlace};
-use crate::nn::{project, Map, Params};
+use super::{Entry, Family, Growth, MixerOption, MixerSpec, StateNormPlace, FALSE_OR_TRUE, NORM_EPS};
+use crate::nn::{project, Init, Map, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
@@ -21,13 +24,31 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     multi_head: true,
     expands: true,
+    values: matrix_state::values,
+    options: &[
+        VALUE_WIDTH,
+        OUTPUT_GATE,
+        MixerOption {
+            name: NORM_WEIGHTS,
+            help: "whether the norm of each head has weights, which the heads share: `false` or `true`",
+            ..FALSE_OR_TRUE
+        },
+        MixerOption {
+            help: "ε of the norm of each head: `1e-6`, or a number between 0 and 1",
+            default: |_| "1e-6",
+            ..NORM_EPS
+        },
+    ],
     state_norm: StateNormPlace::TAKEN,
     growth: Growth::No("the angles of its rotation depend on n"),
     stem: "retnet",
-    work: |spec| Some(work(spec, 2)),
+    work: |spec| Some(work(spec, 1 + usize::from(has_output_gate(spec)))),
     build: |spec, params| Ok(Box::new(MatrixMixer::new(RetNet::new(spec, params)?, spec, params)?)),
     ..Entry::of(Family::GatedLinear)
 };
+
+/// Option for weights of the norm.
+const NORM_WEIGHTS: &str = "norm_weights";
 
 /// ε of the RMS norm over each head.
 const EPS: f64 = 1e-6;
@@ -36,25 +57,31 @@ struct RetNet {
     wq: Tensor,
     wk: Tensor,
     wv: Tensor,
-    wg: Tensor,
+    /// Projection to the output gate, `(V, d)` for values of width V.
+    wg: Option<Tensor>,
+    /// Weights of the norm, `(e)`, shared by the heads.
+    norm: Option<Tensor>,
     wout: Tensor,
     /// Permutation of the rows of `wq` and `wk` from interleaved pairs to halves.
     rotation_order: Tensor,
     rotary: RotaryEmbedding,
+    eps: f64,
     sizes: HeadSizes,
 }
 
 impl RetNet {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
-        let (d, n) = (spec.d_model, spec.d_state);
+        let (d, n, width) = (spec.d_model, spec.d_state, value_width(spec));
         let weight = |name, rows, std| params.weight(name, (rows, d), std);
         let wq = weight("wq", n, spec.input_std)?;
         let sizes = HeadSizes::new(spec);
         Ok(Self {
             wk: weight("wk", n, spec.input_std)?,
-            wv: weight("wv", d, spec.input_std)?,
-            wg: weight("wg", d, spec.input_std)?,
-            wout: weight("wout", d, spec.output_std)?,
+            wv: weight("wv", width, spec.input_std)?,
+            wg: has_output_gate(spec).then(|| weight("wg", width, spec.input_std)).transpose()?,
+            norm: spec.has(NORM_WEIGHTS).then(|| params.get("norm", sizes.values, Init::Constant(1.0))).transpose()?,
+            wout: params.weight("wout", (d, width), spec.output_std)?,
+            eps: norm_eps(spec, EPS),
             rotation_order: Tensor::new(interleaved_to_halves(sizes), wq.device())?,
             rotary: RotaryEmbedding::over(sizes.heads, sizes.features),
             wq,
@@ -78,8 +105,8 @@ fn interleaved_to_halves(sizes: HeadSizes) -> Vec<u32> {
 }
 
 impl MatrixState for RetNet {
-    /// Output gate before its activation, `(batch, rows, d)`.
-    type Gate = Tensor;
+    /// Output gate before its activation, `(batch, rows, V)`, if there is one.
+    type Gate = Option<Tensor>;
 
     const AROUND: Option<&'static str> = Some(
         "driven by its values W_V u; C_i holds the scale of each head's norm, which is not linear in the state, the gate \
@@ -90,10 +117,12 @@ impl MatrixState for RetNet {
         self.sizes
     }
 
-    fn project(&self, u: &Tensor, at: &RotaryPositions) -> Result<(ScanInputs, Tensor)> {
+    fn project(&self, u: &Tensor, at: &RotaryPositions) -> Result<(ScanInputs, Option<Tensor>)> {
         let (wq, wk) = (self.wq.index_select(&self.rotation_order, 0)?, self.wk.index_select(&self.rotation_order, 0)?);
-        let (all, queried) = ([&wk, &self.wv], [&wq, &self.wg]);
-        let maps = project(u, &all.map(|w| (w, None)), &queried.map(|w| (w, None)), at.cx())?;
+        let all = [&wk, &self.wv].map(|w| (w, None));
+        let queried: Vec<_> = [Some(&wq), self.wg.as_ref()].into_iter().flatten().map(|w| (w, None)).collect();
+        let mut maps = project(u, &all, &queried, at.cx())?;
+        let gate = self.wg.as_ref().and_then(|_| maps.queried.pop());
         let [q, k] = self.rotary.apply([&maps.queried[0], &maps.all[0]], at)?;
         let k = self.sizes.split(&k)?;
         let scale = (self.sizes.features as f64).powf(-0.5);
@@ -105,11 +134,19 @@ impl MatrixState for RetNet {
             k,
             rank_one: None,
         };
-        Ok((inputs, maps.queried[1].clone()))
+        Ok((inputs, gate))
     }
 
-    fn output_scale(&self, o: &Tensor, gate: &Tensor) -> Result<Option<Tensor>> {
-        (ops::silu(gate)? * head_rms_scale(o, EPS)?).map(Some)
+    fn output_scale(&self, o: &Tensor, gate: &Option<Tensor>) -> Result<Option<Tensor>> {
+        let scale = head_rms_scale(o, self.eps)?;
+        let scale = match &self.norm {
+            Some(norm) => scale.broadcast_mul(&Tensor::cat(&vec![norm; self.sizes.heads], 0)?.to_dtype(o.dtype())?)?,
+            None => scale,
+        };
+        match gate {
+            Some(gate) => (ops::silu(gate)? * scale).map(Some),
+            None => Ok(Some(scale)),
+        }
     }
 
     fn value(&self) -> Map<'_> {

@@ -9,12 +9,16 @@
 //! | a | in-context learning rate, between 0 and 1 | `(batch, seq_len, n)` |
 //! | κ (`kk`) | removal key k ⊙ k_k, normalised per head | `(batch, seq_len, heads, m)` |
 //! | r_k | weight of the current token in o | `(n)` |
+//! | v | in layers behind the first, with the option: v + σ(W_2 W_1 x_v + b) ⊙ (v_first - v) | `(batch, seq_len, d)` |
 //!
-//! The published network also interpolates values with those of its first layer. That is left out, since a mixer sees one layer.
+//! v_first are the values of the first layer, which the published network has.
 
-use super::matrix_state::{head_norm, l2_normalize, work, HeadSizes, RankOne, ScanInputs};
+use super::matrix_state::{head_norm, l2_normalize_with, norm_eps, work, HeadSizes, RankOne, ScanInputs, L2_EPS};
 use super::token_shift::{lerp, zero_shift};
-use super::{in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State, StateNormPlace};
+use super::{
+    in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State, StateNormPlace, FALSE_OR_TRUE,
+    NORM_EPS,
+};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor, D};
@@ -27,13 +31,51 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     multi_head: true,
     expands: true,
-    options: &[MixerOption {
-        name: "lora_rank",
-        help: "rank of the low-rank projections (LoRA) to w, a and g: `16`, up to 4096",
-        default: |_| "16",
-        accepts: |v| in_range(v, 1..=4096),
-        ..MixerOption::DEFAULT
-    }],
+    options: &[
+        MixerOption {
+            name: LORA_RANK,
+            help: "rank of the low-rank projections (LoRA) to w, a, g and v: `16`, up to 4096",
+            default: |_| "16",
+            accepts: |v| in_range(v, 1..=4096),
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            name: "w_rank",
+            help: "rank of the projection to w alone: `auto` (lora_rank), or up to 4096",
+            ..RANK
+        },
+        MixerOption {
+            name: "a_rank",
+            help: "rank of the projection to a alone: `auto` (lora_rank), or up to 4096",
+            ..RANK
+        },
+        MixerOption {
+            name: "g_rank",
+            help: "rank of the projection to g alone: `auto` (lora_rank), or up to 4096",
+            ..RANK
+        },
+        MixerOption {
+            name: "v_rank",
+            help: "rank of the projection to v alone: `auto` (lora_rank), or up to 4096",
+            ..RANK
+        },
+        MixerOption {
+            name: VALUE_RESIDUAL,
+            help: "whether values are interpolated with those of the first layer, as published: `false` or `true`",
+            ..FALSE_OR_TRUE
+        },
+        MixerOption {
+            help: "ε of the norm of each head: `64e-5`, or a number between 0 and 1",
+            default: |_| "64e-5",
+            ..NORM_EPS
+        },
+        MixerOption {
+            name: KEY_EPS,
+            help: "ε of the length of a removal key, √(|k|² + ε): `1e-6`, or a number between 0 and 1",
+            default: |_| "1e-6",
+            ..NORM_EPS
+        },
+    ],
     // Zero rows leave the length of a key as it is, and write nothing to the new rows of the state.
     state_norm: StateNormPlace::TAKEN,
     growth: Growth::Exact { zeroed: &["wk"], scaled: &[] },
@@ -57,18 +99,43 @@ pub(super) const ENTRY: Entry = Entry {
     // The direction of a short key is sensitive to its elements.
     difference_step: 1e-6,
     work: |spec| {
-        let (d, n, rank) = (spec.d_model, spec.d_state, rank(spec));
+        let (d, n) = (spec.d_model, spec.d_state);
         let mut work = work(spec, 1);
-        work.projections += rank * (4 * d + 2 * n);
+        work.projections += (rank(spec, "w_rank") + rank(spec, "a_rank")) * (d + n) + rank(spec, "g_rank") * 2 * d;
+        if has_value_residual(spec) {
+            work.projections += rank(spec, "v_rank") * 2 * d;
+        }
         Some(work)
     },
     build: |spec, params| Ok(Box::new(Rwkv7::new(spec, params)?)),
     ..Entry::of(Family::GatedLinear)
 };
 
-/// Rank of the low-rank projections.
-fn rank(spec: &MixerSpec) -> usize {
-    spec.parsed("lora_rank").unwrap_or(16)
+/// Option for the rank of all low-rank projections.
+const LORA_RANK: &str = "lora_rank";
+
+/// Option for the rank of one of them.
+const RANK: MixerOption = MixerOption {
+    default: |_| "auto",
+    accepts: |v| v == "auto" || in_range(v, 1..=4096),
+    implied: true,
+    ..MixerOption::DEFAULT
+};
+
+/// Option for values that are interpolated with those of the first layer.
+const VALUE_RESIDUAL: &str = "value_residual";
+
+/// Option for the ε of the length of removal keys.
+const KEY_EPS: &str = "key_eps";
+
+/// Rank of the low-rank projection that the option `name` is about.
+fn rank(spec: &MixerSpec, name: &str) -> usize {
+    spec.parsed(name).or(spec.parsed(LORA_RANK)).unwrap_or(16)
+}
+
+/// Whether the values of this layer are interpolated with those of the first.
+fn has_value_residual(spec: &MixerSpec) -> bool {
+    spec.has(VALUE_RESIDUAL) && spec.layer > 0
 }
 
 /// ε of the group norm.
@@ -103,6 +170,10 @@ struct Rwkv7 {
     w_lora: Lora,
     a_lora: Lora,
     g_lora: Lora,
+    /// Whether layers share the values of the first.
+    value_residual: bool,
+    /// Projection to the weight of the first layer's values, and its bias `(d)`.
+    v_lora: Option<(Lora, Tensor)>,
     /// Biases of w and a, `(n)`.
     bw: Tensor,
     ba: Tensor,
@@ -115,6 +186,8 @@ struct Rwkv7 {
     /// Weight and bias of the group norm, `(d)`.
     norm: Tensor,
     bnorm: Tensor,
+    eps: f64,
+    key_eps: f64,
     sizes: HeadSizes,
 }
 
@@ -129,7 +202,7 @@ struct Rwkv7Inputs {
 
 impl Rwkv7 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
-        let (d, n, rank) = (spec.d_model, spec.d_state, rank(spec));
+        let (d, n) = (spec.d_model, spec.d_state);
         let ratio_1_to_0 = 1.0 - spec.layer as f64 / spec.n_layers.max(1) as f64;
         let mix = move |power: f64| move |i: usize, _: &mut _| 1.0 - (i as f64 / d as f64).powf(power * ratio_1_to_0);
         // Initial values of the authors' code.
@@ -140,22 +213,26 @@ impl Rwkv7 {
             let position = i as f64 / (n - 1).max(1) as f64;
             -6.5 + 5.0 * position.powf(0.85 + ratio_0_to_1.sqrt())
         };
-        let lora = |[down, up]: [&str; 2], out: usize| -> Result<Lora> {
+        let lora = |[down, up]: [&str; 2], option: &str, out: usize| -> Result<Lora> {
+            let rank = rank(spec, option);
             Ok(Lora {
                 down: params.weight(down, (rank, d), spec.input_std)?,
                 up: params.weight(up, (out, rank), spec.input_std)?,
             })
         };
         let constant = |name, size: usize, value| params.get(name, size, Init::Constant(value));
+        let v_lora = || -> Result<_> { Ok((lora(["wv1", "wv2"], "v_rank", d)?, constant("bv", d, 0.0)?)) };
         Ok(Self {
             mu: [mu(0)?, mu(1)?, mu(2)?, mu(3)?, mu(4)?, mu(5)?],
             wr: params.weight("wr", (n, d), spec.input_std)?,
             wk: params.weight("wk", (n, d), spec.input_std)?,
             wv: params.weight("wv", (d, d), spec.input_std)?,
             wout: params.weight("wout", (d, d), spec.output_std)?,
-            w_lora: lora(["ww1", "ww2"], n)?,
-            a_lora: lora(["wa1", "wa2"], n)?,
-            g_lora: lora(["wg1", "wg2"], d)?,
+            w_lora: lora(["ww1", "ww2"], "w_rank", n)?,
+            a_lora: lora(["wa1", "wa2"], "a_rank", n)?,
+            g_lora: lora(["wg1", "wg2"], "g_rank", d)?,
+            value_residual: spec.has(VALUE_RESIDUAL),
+            v_lora: has_value_residual(spec).then(v_lora).transpose()?,
             bw: params.get("bw", n, Init::Each(&decay_speed))?,
             ba: constant("ba", n, 0.0)?,
             k_k: constant("key_scale", n, 0.85)?,
@@ -163,18 +240,32 @@ impl Rwkv7 {
             r_k: constant("bonus", n, 0.0)?,
             norm: constant("norm", d, 1.0)?,
             bnorm: constant("bnorm", d, 0.0)?,
+            eps: norm_eps(spec, EPS),
+            key_eps: spec.parsed(KEY_EPS).unwrap_or(L2_EPS),
             sizes: HeadSizes::new(spec),
         })
     }
 
-    /// Projections of u `(batch, seq_len, d)`, where `u_prev` is u shifted by one token.
-    fn project(&self, u: &Tensor, u_prev: &Tensor, cx: &Cx) -> Result<Rwkv7Inputs> {
+    /// Projections of u `(batch, seq_len, d)`, where `u_prev` is u shifted by one token. `first_values` are those of the first
+    /// layer, `(batch, seq_len, d)`; the layer that finds none sets them.
+    fn project(&self, u: &Tensor, u_prev: &Tensor, first_values: &mut Option<Tensor>, cx: &Cx) -> Result<Rwkv7Inputs> {
         let like_u = |x: &Tensor| x.to_dtype(u.dtype());
         let mixed = |mix: Mix| lerp(u, u_prev, &self.mu[mix as usize]); // (batch, seq_len, d)
         let split = |x: &Tensor| self.sizes.split(x); // (batch, seq_len, heads, m or e)
         let r = linear(&cx.select(&mixed(Mix::R)?)?, &self.wr, None)?; // (batch, rows, n)
         let k = linear(&mixed(Mix::K)?, &self.wk, None)?; // (batch, seq_len, n)
-        let v = linear(&mixed(Mix::V)?, &self.wv, None)?; // (batch, seq_len, d)
+        let xv = mixed(Mix::V)?;
+        let v = linear(&xv, &self.wv, None)?; // (batch, seq_len, d)
+        let v = match (&self.v_lora, first_values.as_ref()) {
+            (Some((lora, bias)), Some(first)) => {
+                let weight = linear(&linear(&xv, &lora.down, None)?, &lora.up, Some(bias))?;
+                (&v + (ops::sigmoid(&weight)? * (first - &v)?)?)?
+            }
+            _ => v,
+        };
+        if self.value_residual {
+            first_values.get_or_insert_with(|| v.clone());
+        }
         let hidden = linear(&mixed(Mix::W)?, &self.w_lora.down, None)?.tanh()?;
         let w = linear(&hidden, &self.w_lora.up, Some(&self.bw))?; // (batch, seq_len, n)
         let hidden = linear(&mixed(Mix::A)?, &self.a_lora.down, None)?;
@@ -182,7 +273,7 @@ impl Rwkv7 {
         let xg = cx.select(&mixed(Mix::G)?)?;
         let hidden = ops::sigmoid(&linear(&xg, &self.g_lora.down, None)?)?;
         let g = linear(&hidden, &self.g_lora.up, None)?; // (batch, rows, d)
-        let kk = l2_normalize(&split(&k.broadcast_mul(&like_u(&self.k_k)?)?)?)?;
+        let kk = l2_normalize_with(&split(&k.broadcast_mul(&like_u(&self.k_k)?)?)?, self.key_eps)?;
         // k (1 + (a - 1) k_a)
         let k_scale = ((&a - 1.0)?.broadcast_mul(&like_u(&self.k_a)?)? + 1.0)?;
         let k = (k * k_scale)?;
@@ -205,14 +296,18 @@ impl Rwkv7 {
 
     /// y `(batch, rows, d)` for o `(batch, rows, heads, e)`.
     fn readout(&self, o: &Tensor, bonus: &Tensor, g: &Tensor) -> Result<Tensor> {
-        let normed = head_norm(o, &self.norm, Some(&self.bnorm), EPS)?;
+        let normed = head_norm(o, &self.norm, Some(&self.bnorm), self.eps)?;
         linear(&((normed + bonus)? * g)?, &self.wout, None)
     }
 }
 
 impl Mixer for Rwkv7 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let Rwkv7Inputs { scan, bonus, g } = self.project(u, &zero_shift(u)?, cx)?;
+        self.forward_with(u, &mut None, cx)
+    }
+
+    fn forward_with(&self, u: &Tensor, first_values: &mut Option<Tensor>, cx: &Cx) -> Result<Tensor> {
+        let Rwkv7Inputs { scan, bonus, g } = self.project(u, &zero_shift(u)?, first_values, cx)?;
         self.readout(&scan.scan(cx)?, &bonus, &g)
     }
 
@@ -239,9 +334,23 @@ impl Recurrent for Rwkv7 {
         Ok(State(vec![s, u_prev]))
     }
 
-    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
+    fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
+        self.step_with(x_t, at, state, &mut None)
+    }
+
+    fn read_with(&self, x: &Tensor, first_values: &mut Option<Tensor>) -> Result<(Tensor, State)> {
+        self.read_by_steps(x, first_values)
+    }
+
+    fn step_with(
+        &self,
+        x_t: &Tensor,
+        _at: usize,
+        state: &mut State,
+        first_values: &mut Option<Tensor>,
+    ) -> Result<Tensor> {
         let u_prev = state.0[1].unsqueeze(1)?;
-        let Rwkv7Inputs { scan, bonus, g } = self.project(&x_t.unsqueeze(1)?, &u_prev, &Cx::eval())?;
+        let Rwkv7Inputs { scan, bonus, g } = self.project(&x_t.unsqueeze(1)?, &u_prev, first_values, &Cx::eval())?;
         let o = scan.step(state)?;
         state.0[1] = x_t.clone();
         self.readout(&o, &bonus, &g)?.squeeze(1)

@@ -13,23 +13,26 @@ pub(super) struct Residual {
     x: Tensor,
     /// Output of the previous half that is not yet added to `x`, so that the next norm adds and normalises in one pass.
     branch: Option<Tensor>,
+    /// Values of the first layer's mixer, if it shares them with the later ones.
+    first_values: Option<Tensor>,
 }
 
 impl From<Tensor> for Residual {
     fn from(x: Tensor) -> Self {
-        Self { x, branch: None }
+        Self { x, branch: None, first_values: None }
     }
 }
 
 impl Residual {
     /// The sum x + y, with the addition deferred.
     fn deferred(x: Tensor, y: Tensor) -> Self {
-        Self { x, branch: Some(y) }
+        Self { x, branch: Some(y), first_values: None }
     }
 
     /// The stream at the positions that `cx` selects.
     fn selected(self, cx: &Cx) -> Result<Self> {
-        Ok(Self { x: cx.select(&self.x)?, branch: self.branch.map(|branch| cx.select(&branch)).transpose()? })
+        let branch = self.branch.map(|branch| cx.select(&branch)).transpose()?;
+        Ok(Self { x: cx.select(&self.x)?, branch, first_values: self.first_values })
     }
 
     pub fn sum(self) -> Result<Tensor> {
@@ -115,7 +118,7 @@ impl Block {
     pub fn forward(&self, stream: Residual, cx: &Cx) -> Result<Residual> {
         let everywhere = cx.clone().only(None);
         let within = if self.reads_previous() { &everywhere } else { cx };
-        let stream = self.around(stream, Past::Unused, within, |u| self.mixer.forward(u, within))?;
+        let stream = self.around(stream, Past::Unused, within, |u, first| self.mixer.forward_with(u, first, within))?;
         match self.reads_previous() {
             true => stream.selected(cx),
             false => Ok(stream),
@@ -125,9 +128,9 @@ impl Block {
     /// Same as [`Self::forward`] at every position and without dropout; appends the mixer's input to `read`.
     pub fn forward_recording(&self, stream: Residual, read: &mut Vec<Tensor>) -> Result<Residual> {
         let cx = Cx::eval();
-        self.around(stream, Past::Unused, &cx, |u| {
+        self.around(stream, Past::Unused, &cx, |u, first| {
             read.push(u.clone());
-            self.mixer.forward(u, &cx)
+            self.mixer.forward_with(u, first, &cx)
         })
     }
 
@@ -149,7 +152,7 @@ impl Block {
             bail!("the decoder belongs to another model");
         };
         let past = state.previous.as_mut().map_or(Past::Unused, Past::Token);
-        self.around(stream, past, &Cx::eval(), |u| mixer.step(u, at, &mut state.mixer))
+        self.around(stream, past, &Cx::eval(), |u, first| mixer.step_with(u, at, &mut state.mixer, first))
     }
 
     /// Same as [`Self::forward`] at every position of the first tokens of each sequence; `state` becomes the state behind
@@ -159,8 +162,8 @@ impl Block {
             bail!("the decoder belongs to another model");
         };
         let past = state.previous.as_mut().map_or(Past::Unused, Past::Sequence);
-        self.around(stream, past, &Cx::eval(), |u| {
-            let (y, behind) = mixer.read(u)?;
+        self.around(stream, past, &Cx::eval(), |u, first| {
+            let (y, behind) = mixer.read_with(u, first)?;
             state.mixer = behind;
             Ok(y)
         })
@@ -182,10 +185,11 @@ impl Block {
         stream: Residual,
         past: Past,
         cx: &Cx,
-        mix: impl FnOnce(&Tensor) -> Result<Tensor>,
+        mix: impl FnOnce(&Tensor, &mut Option<Tensor>) -> Result<Tensor>,
     ) -> Result<Residual> {
+        let mut first_values = stream.first_values.clone();
         let (x, u) = self.before(stream, &self.norm1)?;
-        let (mixed, x) = (self.behind_mixer(mix(&u)?, cx)?, cx.select(&x)?);
+        let (mixed, x) = (self.behind_mixer(mix(&u, &mut first_values)?, cx)?, cx.select(&x)?);
         let norm2 = self.norm2.as_ref().unwrap_or(&self.norm1);
         let second = |half: &Half, u: &Tensor| -> Result<Tensor> {
             let masks = ["mlp/hidden", "mlp"].map(|place| self.mask(place, cx));
@@ -202,20 +206,21 @@ impl Block {
                 }
             }
         };
-        match (&self.feed_forward, self.spec.order) {
+        let stream = match (&self.feed_forward, self.spec.order) {
             (Some(half), Order::Parallel) => {
                 let beside = second(half, &norm2.forward(&x)?)?;
                 let branch = ops::residual(&beside, &mixed, self.mask("mixer", cx), None)?;
-                Ok(Residual::deferred(x, branch))
+                Residual::deferred(x, branch)
             }
             (Some(half), Order::Pre | Order::Post) => {
                 let stream = self.after(self.add_mixed(x, mixed, cx)?, &self.norm1)?;
                 let (x, u) = self.before(stream, norm2)?;
                 let sum = Residual::deferred(x, second(half, &u)?);
-                self.after(self.drop_sum(sum, "mlp", cx)?, norm2)
+                self.after(self.drop_sum(sum, "mlp", cx)?, norm2)?
             }
-            (None, _) => self.after(self.add_mixed(x, mixed, cx)?, &self.norm1),
-        }
+            (None, _) => self.after(self.add_mixed(x, mixed, cx)?, &self.norm1)?,
+        };
+        Ok(Residual { first_values, ..stream })
     }
 
     /// Returns the residual and the input of the next half of the block.

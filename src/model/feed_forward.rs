@@ -1,4 +1,4 @@
-//! Second half of a block. It acts on each position alone, except for the token shift of RWKV's channel mixing.
+//! Second half of a block. It acts on each position alone, except for the token shift of RWKV.
 
 use super::spec::{BlockSpec, FeedForward};
 use crate::config::{Activation, ModelConfig};
@@ -19,6 +19,13 @@ pub(super) enum Half {
         glu: Glu,
     },
     ChannelMix(ChannelMix),
+    /// W_v relu(W_k x)² of RWKV-7, where x interpolates between a token and its predecessor.
+    ShiftedMlp {
+        /// Weights of the predecessor, `(d)`.
+        mu: Tensor,
+        /// W_k `(m, d)` and W_v `(d, m)`.
+        maps: [Tensor; 2],
+    },
 }
 
 /// Channel mixing of RWKV-4: σ(W_r x_r) ⊙ W_v relu(W_k x_k)², where x_r and x_k interpolate between a token and its
@@ -75,12 +82,23 @@ impl Half {
                     ],
                 })
             }
+            FeedForward::ShiftedMlp => {
+                let less = 1.0 - layer as f64 / model.n_layers.max(1) as f64;
+                let mix = move |i: usize, _: &mut _| 1.0 - (i as f64 / d as f64).powf(less.powi(4));
+                Self::ShiftedMlp {
+                    mu: params.get("mu_k", d, Init::Each(&mix))?,
+                    maps: [
+                        params.weight("wk", (m, d), mixer.input_std)?,
+                        params.weight("wv", (d, m), mixer.output_std)?,
+                    ],
+                }
+            }
         })
     }
 
     /// Whether the output at a position depends on the token before it, too.
     pub fn reads_previous(&self) -> bool {
-        matches!(self, Self::ChannelMix(_))
+        matches!(self, Self::ChannelMix(_) | Self::ShiftedMlp { .. })
     }
 
     /// Output for u `(.., d)` with the dropout masks of the hidden layer and of the result. `previous` `(batch, d)` is
@@ -97,6 +115,10 @@ impl Half {
                 linear(&hidden, shrink, shrink_b)?
             }
             Self::ChannelMix(mix) => mix.forward(u, previous)?,
+            Self::ShiftedMlp { mu, maps: [grow, shrink] } => {
+                let mixed = token_shift::lerp(u, &token_before(u, previous)?, mu)?;
+                linear(&linear(&mixed, grow, None)?.relu()?.sqr()?, shrink, None)?
+            }
         };
         match of_result {
             Some(mask) => ops::dropout(&y, mask),
@@ -105,12 +127,17 @@ impl Half {
     }
 }
 
+/// Token before each of u `(.., d)`: `previous` for a single token, and u shifted by one for whole sequences.
+fn token_before(u: &Tensor, previous: Option<&Tensor>) -> Result<Tensor> {
+    match previous {
+        Some(before) => Ok(before.clone()),
+        None => token_shift::zero_shift(u),
+    }
+}
+
 impl ChannelMix {
     fn forward(&self, u: &Tensor, previous: Option<&Tensor>) -> Result<Tensor> {
-        let before = match previous {
-            Some(before) => before.clone(),
-            None => token_shift::zero_shift(u)?,
-        };
+        let before = token_before(u, previous)?;
         let [k, r] = [0, 1].map(|i| linear(&token_shift::lerp(&before, u, &self.mu[i])?, &self.maps[i], None));
         let value = linear(&k?.relu()?.sqr()?, &self.maps[2], None)?;
         ops::sigmoid(&r?)? * value

@@ -68,6 +68,8 @@ pub(super) enum FeedForward {
     GatedMlp,
     /// Channel mixing of RWKV-4.
     ChannelMix,
+    /// Channel mixing of RWKV-7.
+    ShiftedMlp,
 }
 
 /// Tensors to which dropout applies.
@@ -101,7 +103,7 @@ pub fn weights_beside_mixer(model: &ModelConfig) -> usize {
     behind
         + match block.feed_forward {
             None | Some(FeedForward::Identity) => 0,
-            Some(FeedForward::Mlp) => 2 * d * block.mlp_width,
+            Some(FeedForward::Mlp | FeedForward::ShiftedMlp) => 2 * d * block.mlp_width,
             Some(FeedForward::GatedMlp) => 3 * d * block.mlp_width,
             Some(FeedForward::ChannelMix) => 2 * d * block.mlp_width + d * d,
         }
@@ -125,6 +127,7 @@ impl BodySpec {
             StateMixer::Mlp => Some(FeedForward::Mlp),
             StateMixer::GatedMlp => Some(FeedForward::GatedMlp),
             StateMixer::ChannelMix => Some(FeedForward::ChannelMix),
+            StateMixer::ShiftedMlp => Some(FeedForward::ShiftedMlp),
             _ => Some(FeedForward::Identity),
         };
         let gelu = match model.state_mixer {

@@ -264,6 +264,11 @@ impl Params {
         Self { prefix: format!("{}{name}.", self.prefix), ..self.clone() }
     }
 
+    /// Scope around all others, for parameters that several layers share.
+    pub fn root(&self) -> Self {
+        Self { prefix: String::new(), ..self.clone() }
+    }
+
     /// Same variables without gradients: layers built from them record no graph.
     pub fn detached(&self) -> Self {
         Self { tracked: false, ..self.clone() }

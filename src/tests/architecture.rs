@@ -21,7 +21,11 @@ const DECIDE_BY_TASK: &[&str] = &[];
 
 /// Files whose strings name something else: layouts (`mamba`), heads and schedules (`linear`), architectures of
 /// `transformers` (`mamba2`).
-const OTHER_NAMES: &[&str] = &["src/config/settings.rs", "src/model/weights/hf/architectures/mamba.rs"];
+const OTHER_NAMES: &[&str] = &[
+    "src/config/settings.rs",
+    "src/model/weights/hf/architectures/fla.rs",
+    "src/model/weights/hf/architectures/mamba.rs",
+];
 
 /// Files that name a mixer in a string. This list may only shrink.
 const NAME_A_MIXER: &[&str] = &["src/bench/ops/table.rs", "src/bench/peers.rs"];

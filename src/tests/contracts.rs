@@ -179,7 +179,7 @@ fn claimed_width(case: &Case) -> Option<(usize, bool)> {
 fn width(case: &Case, formula: &str) -> usize {
     let (d, n, s) = (case.config.d_model, case.config.d_state, case.config.n_heads);
     match formula {
-        "N = n d/s" => n * d / s,
+        "N = n d/s" => n * case.config.options.get("value_width").and_then(|v| v.parse().ok()).unwrap_or(d) / s,
         "N = n E/s" => n * MixerSpec::from(&case.config).inner_width() / s,
         "N = n V/s" => n * case.config.options["value_width"].parse().unwrap_or(d) / s,
         "N = n d" => n * d,

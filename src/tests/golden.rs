@@ -20,13 +20,14 @@ fn every_golden_file_passes() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Tiny models of every architecture of `transformers` that is read, of which every step was computed in f64.
+/// Tiny models of every architecture that is read, of which every step was computed in f64: by `transformers`, and for
+/// flash-linear-attention's by recurrences of their own.
 #[test]
-fn every_pretrained_model_has_the_logits_of_transformers() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/pretrained");
-    let folders = files(&dir).unwrap();
-    assert_eq!(folders.len(), 10, "a fixture came or went");
-    for folder in folders {
+fn every_pretrained_model_has_the_logits_of_its_reference() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden");
+    let [transformers, fla] = ["pretrained", "fla"].map(|name| files(&dir.join(name)).unwrap());
+    assert_eq!((transformers.len(), fla.len()), (10, 11), "a fixture came or went");
+    for folder in transformers.into_iter().chain(fla) {
         match check(&folder) {
             FileVerdict::Pass(worst) => assert!(worst.count == 7, "{worst:?}"),
             other => panic!("{}: {other:?}", folder.display()),

@@ -1,9 +1,9 @@
 //! Gradients of every mixer: they exist, reach everything, and are derivatives.
 
-use crate::world::{flat, normal, Case};
+use crate::world::{flat, normal, parameters, perturb, Case};
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor, Var};
-use dsf::mixers::{Gradient, Mixer};
+use dsf::mixers::{Gradient, Mixer, MixerSpec};
 use dsf::nn::{Cx, Rows};
 
 /// sum(y ⊙ w) for a fixed random w, so that every output weighs differently.
@@ -17,6 +17,7 @@ fn weighed(mixer: &dyn Mixer, x: &Tensor, cx: &Cx) -> Tensor {
 fn expected(case: &Case, name: &str) -> Reach {
     let exception = { case.entry.gradient.iter() }.find(|(known, _)| *known == name);
     match exception.map(|(_, gradient)| gradient) {
+        None if name == "lower_bounds" => Reach::Absent, // those of the first layer are 0
         None => Reach::Everywhere,
         Some(Gradient::Unused) => Reach::Absent,
         Some(Gradient::Partial) => Reach::Partly,
@@ -64,6 +65,47 @@ fn the_gradient_reaches_every_element_of_the_input_and_of_every_parameter() {
         for (name, var) in params.vars() {
             let wanted = expected(&case, &name);
             assert_eq!(reach(&grads, &var), wanted, "{case}: {name}");
+        }
+    }
+}
+
+/// Parameters that only layers behind the first have, or read: shares of the first layer's values, and lower bounds.
+#[test]
+fn the_gradient_of_a_later_layer_is_its_derivative() {
+    for (mixer, options) in
+        [("rwkv7", [("value_residual", "true"), ("v_rank", "3")]), ("hgrn2", [("lower_bound", "learnt"); 2])]
+    {
+        let mut case = Case::new(dsf::mixers::find(mixer).unwrap(), "paper", 3);
+        case.config.options.extend(options.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let params = parameters();
+        let mixer = case.entry.build(MixerSpec::from(&case.config).in_layer(1), &params).unwrap();
+        perturb(&params);
+        let x = case.input(2, 7);
+        let first = Var::from_tensor(&normal("first values", x.shape())).unwrap();
+        let weights = normal("cotangent", x.shape());
+        let loss = || {
+            let y = mixer.forward_with(&x, &mut Some(first.as_tensor().clone()), &Cx::eval()).unwrap();
+            (y * &weights).unwrap().sum_all().unwrap()
+        };
+        let grads = loss().backward().unwrap();
+        let mut vars: Vec<(String, Var)> = params.vars();
+        vars.retain(|(name, _)| ["bv", "wv1", "wv2", "lower_bounds"].contains(&name.as_str()));
+        assert!(!vars.is_empty());
+        if case.entry.name == "rwkv7" {
+            vars.push(("first values".to_owned(), first.clone()));
+        }
+        for (name, var) in vars {
+            let along = normal(&format!("direction/{name}"), var.shape());
+            let slope = (grads.get(&var).unwrap() * &along).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap();
+            let before = var.as_tensor().copy().unwrap();
+            let at = |step: f64| {
+                var.set(&(&before + (&along * step).unwrap()).unwrap()).unwrap();
+                loss().to_scalar::<f64>().unwrap()
+            };
+            let step = 1e-5;
+            let difference = (at(step) - at(-step)) / (2.0 * step);
+            var.set(&before).unwrap();
+            assert!((slope - difference).abs() < 1e-6 * slope.abs().max(1e-3), "{name}: {slope} and {difference}");
         }
     }
 }

@@ -101,7 +101,7 @@ impl Case {
 
     /// Mixers in the form that an option, away from its default, gives them.
     pub fn optional() -> Vec<Self> {
-        const VALUES: [(&str, &str, usize, &str); 16] = [
+        const VALUES: [(&str, &str, usize, &str); 25] = [
             ("lru", "paper", 1, "activation=glu"),
             ("s5", "paper", 1, "activation=glu"),
             ("h3", "paper", 1, "head_dim=2"),
@@ -118,6 +118,15 @@ impl Case {
             ("softmax", "paper", 3, "kv_heads=1"),
             ("sliding-window", "reference", 3, "kv_heads=1 head_dim=2 bias=out"),
             ("mamba2", "block", 3, "conv_bias=false conv_width=2 norm_eps=1e-3"),
+            ("gla", "paper", 3, "value_width=15 gate_temperature=4 norm_eps=1e-2"),
+            ("gla", "paper", 1, "output_gate=false"),
+            ("retnet", "block", 3, "value_width=15 norm_weights=true norm_eps=1e-2"),
+            ("retnet", "block", 1, "output_gate=false"),
+            ("hgrn2", "paper", 3, "lower_bound=learnt scaled_queries=true norm_eps=1e-2"),
+            ("delta-net", "paper", 3, "value_width=15 output_gate=true negative_eigenvalues=true scaled_queries=true"),
+            ("gated-delta-net", "paper", 3, "key_heads=1 conv_bias=false conv_width=3 norm_eps=1e-2"),
+            ("gated-delta-net", "paper", 1, "output_gate=false"),
+            ("rwkv7", "paper", 3, "value_residual=true w_rank=3 a_rank=2 g_rank=5 norm_eps=1e-2 key_eps=1e-3"),
         ];
         let of = |(mixer, variant, heads, options): (&str, &str, usize, &str)| {
             let mut case = Self::new(find(mixer).unwrap(), variant, heads);

@@ -71,9 +71,11 @@ pub(super) fn export(arguments: &Export, global: &Global) -> Result<u8> {
         },
     };
     let eos = tokenizer.as_ref().map_or(known_eos(&name), |file| file.eos);
-    found.export(&arguments.to, tokenizer.as_ref(), eos)?;
+    let class = found.export(&arguments.to, tokenizer.as_ref(), eos)?;
     let path = arguments.to.display();
-    let next = format!("transformers.AutoModelForCausalLM.from_pretrained(\"{path}\")");
+    // Importing fla registers its models.
+    let import = if class.library == "transformers" { "" } else { "import fla; " };
+    let next = format!("{import}transformers.AutoModelForCausalLM.from_pretrained(\"{path}\")");
     said(&found, parameters, &arguments.to, &next, global)
 }
 

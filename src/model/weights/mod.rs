@@ -35,6 +35,15 @@ pub fn is_pretrained(folder: &Path) -> bool {
     ![BEST, LAST].iter().any(|name| folder.join(name).is_file()) && hf::is_in(folder)
 }
 
+/// Class of a library, with a language-model head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ModelClass {
+    /// Name of the class.
+    pub name: &'static str,
+    /// Library that has it.
+    pub library: &'static str,
+}
+
 /// Weights of a model with the config and origin they belong to.
 #[derive(Debug)]
 pub struct Checkpoint {
@@ -42,8 +51,8 @@ pub struct Checkpoint {
     pub config: RunConfig,
     /// Run, epoch and step of the weights.
     pub origin: WeightsOrigin,
-    /// Architecture of `transformers`, if it was read from its files.
-    pub architecture: Option<&'static str>,
+    /// Class that saved it, if it was read from files of another library.
+    pub architecture: Option<ModelClass>,
     /// Weights by name.
     pub values: WeightValues,
     /// File or folder of the weights, for messages.

@@ -6,11 +6,33 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn model(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/pretrained").join(name)
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden");
+    let of_transformers = golden.join("pretrained").join(name);
+    if of_transformers.is_dir() {
+        of_transformers
+    } else {
+        golden.join("fla").join(name)
+    }
 }
 
-const ALL: [&str; 10] =
-    ["bamba", "falcon_mamba", "gpt2", "gpt_neox", "llama", "mamba", "mamba2", "recurrent_gemma", "rwkv", "xlstm"];
+const ALL: [&str; 16] = [
+    "bamba",
+    "falcon_mamba",
+    "gpt2",
+    "gpt_neox",
+    "llama",
+    "mamba",
+    "mamba2",
+    "recurrent_gemma",
+    "rwkv",
+    "xlstm",
+    "delta_net",
+    "gated_deltanet",
+    "gla",
+    "hgrn2",
+    "retnet",
+    "rwkv7",
+];
 
 #[test]
 fn every_model_is_shown_with_its_mixers() {
@@ -66,8 +88,9 @@ fn layers_are_inspected_and_verified() {
             cells.filter(|cell| cell["quantity"] == "recurrence (11) - forward pass" && !cell["value"].is_null());
         let systems = systems.count();
         let expected = match name {
-            "bamba" | "recurrent_gemma" | "falcon_mamba" | "mamba" | "mamba2" | "xlstm" => 2,
-            _ => 0,
+            "gpt2" | "gpt_neox" | "llama" | "rwkv" | "rwkv7" => 0,
+            "delta_net" | "gated_deltanet" | "hgrn2" => 3,
+            _ => 2,
         };
         assert_eq!(systems, expected, "{name}");
     }
@@ -77,6 +100,34 @@ fn layers_are_inspected_and_verified() {
         report["panels"][0]["cells"].as_array().unwrap().iter().map(|cell| cell["subject"].as_str().unwrap()).collect();
     assert_eq!(subjects, BTreeSet::from(["mamba mamba, layer 0", "mamba mamba, layer 1"]));
     world.refuses(&format!("inspect {} --layer 1,2", model("mamba").display()), "--layer").gives("2");
+}
+
+#[test]
+fn models_are_compared_with_each_other_and_with_fresh_mixers() {
+    let world = World::new();
+    let subjects = |names: &str| {
+        let report = world.dsf(&format!("inspect --compare {names} --seq-len 8 --json")).object();
+        let cells = report["panels"][0]["cells"].as_array().unwrap();
+        cells.iter().map(|cell| cell["subject"].as_str().unwrap().to_owned()).collect::<BTreeSet<String>>()
+    };
+    let [gla, retnet] = ["gla", "retnet"].map(|name| model(name).display().to_string());
+    let both = subjects(&format!("{gla},{retnet}"));
+    let named = ["gla gla, layer 0", "gla gla, layer 1", "retnet retnet, layer 0", "retnet retnet, layer 1"];
+    assert_eq!(both, BTreeSet::from(named.map(str::to_owned)));
+    assert!(subjects(&format!("{gla},s6")).iter().any(|subject| subject.starts_with("s6")));
+    world.refuses("inspect --compare gla,s66", "--mixer").gives("s66");
+    assert_eq!(world.dsf("inspect --compare gla,elsewhere/folder/file").code, 2);
+}
+
+/// Heads of a state each have a horizon of their own.
+#[test]
+fn horizons_are_drawn_by_head() {
+    let world = World::new();
+    let report = world.dsf(&format!("inspect {} --seq-len 16 --json", model("gla").display())).object();
+    let panels = report["panels"].as_array().unwrap();
+    let cells = panels.iter().flat_map(|panel| panel["cells"].as_array().unwrap());
+    let of = |head: usize| cells.clone().filter(|cell| cell["quantity"] == format!("horizon of head {head}")).count();
+    assert_eq!([of(0), of(2), of(3)], [2, 2, 0]);
 }
 
 #[test]

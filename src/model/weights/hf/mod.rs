@@ -1,4 +1,4 @@
-//! Pretrained models in the layout of Hugging Face's `transformers`: `config.json` beside `model.safetensors`, or beside
+//! Pretrained models in the layout of Hugging Face's `transformers` and of flash-linear-attention: `config.json` beside `model.safetensors`, or beside
 //! several files and their index.
 
 mod architectures;
@@ -8,7 +8,7 @@ mod tensors;
 
 use super::mapped::Mapped;
 use super::values::{WeightSource, WeightValues};
-use super::{bytes, header, Checkpoint, WeightsOrigin};
+use super::{bytes, header, Checkpoint, ModelClass, WeightsOrigin};
 use crate::config::{Precision, Protocol, RunConfig, Schedule, TrainConfig, FORMAT};
 use crate::error::{refuse, Error, Result};
 use crate::files::{self, write_atomic, write_atomic_by};
@@ -132,7 +132,7 @@ impl MappedValues {
             false => format!("{}{name}", architecture.prefix),
         };
         let found: HashMap<String, (&String, &(usize, Vec<usize>))> =
-            shapes.iter().map(|(name, place)| (named(name), (name, place))).collect();
+            shapes.iter().map(|(name, place)| (maps.usual(&named(name)).to_owned(), (name, place))).collect();
         maps.check(|name| found.get(name).map(|(_, (_, shape))| shape.clone()), folder)?;
         let tied = |name: &str| shape.model.block.tie && (name == "lm_head.weight" || name == "head.weight");
         let known = |name: &str| wanted.contains(name) || is_buffer(name) || tied(name);
@@ -244,7 +244,7 @@ fn config_json(run: &RunConfig, eos: Option<u32>) -> Result<(&'static Architectu
     let (architecture, mut json) = match Architecture::holding(&found) {
         Ok(found) => found,
         Err(why) => {
-            refuse!("cannot be exported: no architecture of transformers that is known here holds this model; {why}")
+            refuse!("cannot be exported: no architecture that is known here holds this model; {why}")
         }
     };
     for (key, value) in [
@@ -260,9 +260,9 @@ fn config_json(run: &RunConfig, eos: Option<u32>) -> Result<(&'static Architectu
 
 impl Checkpoint {
     /// Writes `config.json` and `model.safetensors`, which `transformers` loads, and the tokenizer's file if `tokenizer`
-    /// is given. `eos` is the end-of-text token. Returns the class of `transformers`. Fails if no known architecture
+    /// is given. `eos` is the end-of-text token. Returns the class that loads it. Fails if no known architecture
     /// holds the model or writing fails.
-    pub fn export(&self, folder: &Path, tokenizer: Option<&TokenizerFile>, eos: Option<u32>) -> Result<&'static str> {
+    pub fn export(&self, folder: &Path, tokenizer: Option<&TokenizerFile>, eos: Option<u32>) -> Result<ModelClass> {
         let (architecture, shape, config) = config_json(&self.config, eos).map_err(|e| e.in_file(&self.place, None))?;
         // `transformers` requires the `format`.
         let format = [("format", "pt".to_owned())];

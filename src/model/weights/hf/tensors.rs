@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use candle_core::Tensor;
+use std::collections::HashMap;
 use std::path::Path;
 
 /// Name and shape of a tensor.
@@ -25,6 +26,9 @@ pub(super) enum ElementOrder {
     /// The rows of the file's one tensor are grouped by head: first the head's rows of the first parameter, then of
     /// the second, and so on (GPT-NeoX).
     ByHead(usize),
+    /// The rows of the file's one tensor are the halves of this number of heads, one after the other; those of the
+    /// parameter alternate between both halves.
+    Halves(usize),
 }
 
 /// Correspondence for all tensors of a model.
@@ -33,6 +37,8 @@ pub(super) struct TensorMaps {
     maps: Vec<TensorMap>,
     /// Prefixes of the names that are added.
     prefixes: [String; 2],
+    /// Names of tensors that some files have in place of another, and that other name.
+    synonyms: HashMap<String, String>,
 }
 
 impl TensorMaps {
@@ -58,6 +64,17 @@ impl TensorMaps {
         };
         let [of_ours, of_theirs] = &self.prefixes;
         self.maps.push(TensorMap { theirs: named(of_theirs, theirs), ours: named(of_ours, ours), order });
+    }
+
+    /// Says that some files call the tensor `theirs` by the name `other`.
+    pub fn synonym(&mut self, other: &str, theirs: &str) {
+        let [_, prefix] = &self.prefixes;
+        self.synonyms.insert(format!("{prefix}{other}"), format!("{prefix}{theirs}"));
+    }
+
+    /// Name of the tensor that some files call `name`.
+    pub fn usual<'a>(&'a self, name: &'a str) -> &'a str {
+        self.synonyms.get(name).map_or(name, String::as_str)
     }
 
     /// Adds the norm `ours`, which is `theirs` in the file, with a bias or without.
@@ -134,6 +151,10 @@ impl TensorMap {
         let shape = &self.theirs[index].1;
         let flat = match self.order {
             ElementOrder::ByHead(heads) => by_head(ours, heads)?.flatten_all()?,
+            ElementOrder::Halves(heads) => {
+                let pairs = ours[0].reshape((heads, shape[0] / heads / 2, 2, ()))?;
+                pairs.transpose(1, 2)?.contiguous()?.flatten_all()?
+            }
             ElementOrder::Same | ElementOrder::Transposed => {
                 let flat: Vec<Tensor> =
                     ours.iter().map(|part| part.flatten_all()).collect::<candle_core::Result<_>>()?;
@@ -148,7 +169,7 @@ impl TensorMap {
                 turned.swap(last - 1, last);
                 part.reshape(turned)?.t()?.contiguous()
             }
-            ElementOrder::Same | ElementOrder::ByHead(_) => part.reshape(shape.as_slice()),
+            ElementOrder::Same | ElementOrder::ByHead(_) | ElementOrder::Halves(_) => part.reshape(shape.as_slice()),
         }
     }
 }
@@ -164,6 +185,10 @@ fn rearranged(found: Vec<Tensor>, shapes: Vec<&[usize]>, order: ElementOrder) ->
             let (rows, rest) = (tensor.dim(0)?, tensor.elem_count() / tensor.dim(0)?);
             let by_head = tensor.reshape((heads, shapes.len(), rows / heads / shapes.len(), rest))?;
             by_head.transpose(0, 1)?.contiguous()?.flatten_all()?
+        }
+        ElementOrder::Halves(heads) => {
+            let halves = found[0].reshape((heads, 2, found[0].dim(0)? / heads / 2, ()))?;
+            halves.transpose(1, 2)?.contiguous()?.flatten_all()?
         }
         ElementOrder::Same | ElementOrder::Transposed => {
             let flat = found.into_iter().map(|tensor| match order {
@@ -251,6 +276,13 @@ mod tests {
             &[("a", &[1, 3]), ("b", &[1, 3])],
             ElementOrder::Transposed,
             &[&[0., 2., 4.], &[1., 3., 5.]],
+        );
+        let rows_of_heads = rows(&[0., 1., 2., 3., 10., 11., 12., 13.], &[8, 1]);
+        both_ways(
+            &[("w", rows_of_heads)],
+            &[("a", &[8, 1])],
+            ElementOrder::Halves(2),
+            &[&[0., 2., 1., 3., 10., 12., 11., 13.]],
         );
         let blocks = rows(&[0., 1., 2., 3., 4., 5., 6., 7.], &[2, 2, 2]);
         both_ways(&[("w", blocks)], &[("a", &[4, 2])], ElementOrder::Transposed, &[&[0., 2., 1., 3., 4., 6., 5., 7.]]);

@@ -2,7 +2,7 @@
 
 use super::super::config_file::{activation_name, rotary_share, ConfigFile, BASE};
 use super::super::tensors::{ElementOrder, TensorMaps};
-use super::{model, option, option_or, rms_norms, rotate, widths, Architecture, Pretrained};
+use super::{model, option, option_or, rms_norms, rotate, widths, Architecture, ModelClass, Pretrained, TRANSFORMERS};
 use crate::config::{Activation, BlockConfig, Hybrid, HybridLayers, InitScheme, Layout, ModelConfig, StateMixer};
 use crate::error::Result;
 use crate::mixers::SOFTMAX;
@@ -14,7 +14,7 @@ pub(super) const REFERENCE: &str = "reference";
 
 pub(super) const GPT_NEOX: Architecture = Architecture {
     model_type: "gpt_neox",
-    class: "GPTNeoXForCausalLM",
+    class: ModelClass { name: "GPTNeoXForCausalLM", library: TRANSFORMERS },
     prefix: "gpt_neox.",
     read: |file| {
         file.only("use_parallel_residual", &json!(true))?;
@@ -95,7 +95,7 @@ pub(super) const GPT_NEOX: Architecture = Architecture {
 
 pub(super) const GPT2: Architecture = Architecture {
     model_type: "gpt2",
-    class: "GPT2LMHeadModel",
+    class: ModelClass { name: "GPT2LMHeadModel", library: TRANSFORMERS },
     prefix: "transformer.",
     read: |file| {
         file.only("scale_attn_weights", &json!(true))?;
@@ -168,7 +168,7 @@ pub(super) const GPT2: Architecture = Architecture {
 
 pub(super) const LLAMA: Architecture = Architecture {
     model_type: "llama",
-    class: "LlamaForCausalLM",
+    class: ModelClass { name: "LlamaForCausalLM", library: TRANSFORMERS },
     prefix: "model.",
     read: |file| {
         let d = file.size("hidden_size")?;

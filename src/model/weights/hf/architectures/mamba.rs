@@ -4,7 +4,8 @@ use super::super::config_file::{activation_name, ConfigFile};
 use super::super::tensors::{ElementOrder, TensorMaps};
 use super::attention::{decoder_tensors, gated_mlp, head, GroupedAttention};
 use super::{
-    model, option, option_or, ratio, rms_norms, rotate, unlike, widths, Architecture, Pretrained, USUAL_LENGTH,
+    model, option, option_or, ratio, rms_norms, rotate, unlike, widths, Architecture, ModelClass, Pretrained,
+    TRANSFORMERS, USUAL_LENGTH,
 };
 use crate::config::{BlockConfig, Hybrid, HybridLayers, Layout, ModelConfig, StateMixer};
 use crate::error::Result;
@@ -17,7 +18,7 @@ const BLOCK: &str = "block";
 
 pub(super) const MAMBA: Architecture = Architecture {
     model_type: "mamba",
-    class: "MambaForCausalLM",
+    class: ModelClass { name: "MambaForCausalLM", library: TRANSFORMERS },
     prefix: "backbone.",
     read: |file| read_mamba(file, None),
     tensors: mamba_tensors,
@@ -26,7 +27,7 @@ pub(super) const MAMBA: Architecture = Architecture {
 
 pub(super) const FALCON_MAMBA: Architecture = Architecture {
     model_type: "falcon_mamba",
-    class: "FalconMambaForCausalLM",
+    class: ModelClass { name: "FalconMambaForCausalLM", library: TRANSFORMERS },
     prefix: "backbone.",
     read: |file| read_mamba(file, Some(file.real_or("mixer_rms_eps", 1e-6)?)),
     tensors: mamba_tensors,
@@ -164,7 +165,7 @@ fn write_mamba(found: &Pretrained) -> Value {
 
 pub(super) const MAMBA2: Architecture = Architecture {
     model_type: "mamba2",
-    class: "Mamba2ForCausalLM",
+    class: ModelClass { name: "Mamba2ForCausalLM", library: TRANSFORMERS },
     prefix: "backbone.",
     read: |file| {
         file.only("hidden_act", &json!("silu"))?;
@@ -265,7 +266,7 @@ fn mamba2_tensors(maps: &mut TensorMaps, model: &ModelConfig, theirs: &str) {
 
 pub(super) const BAMBA: Architecture = Architecture {
     model_type: "bamba",
-    class: "BambaForCausalLM",
+    class: ModelClass { name: "BambaForCausalLM", library: TRANSFORMERS },
     prefix: "model.",
     read: |file| {
         let (d, layers) = (file.size("hidden_size")?, file.size("num_hidden_layers")?);

@@ -1,11 +1,13 @@
-//! Architectures of `transformers`. To add one, write its three functions and its row in [`ARCHITECTURES`].
+//! Architectures of `transformers` and of flash-linear-attention. To add one, write its three functions and its row in [`ARCHITECTURES`].
 
 mod attention;
+mod fla;
 mod mamba;
 mod recurrent_gemma;
 mod rwkv;
 mod xlstm;
 
+use super::super::ModelClass;
 use super::config_file::{ConfigFile, Rope, BASE};
 use super::tensors::TensorMaps;
 use crate::config::{
@@ -25,12 +27,15 @@ pub(super) struct Pretrained {
     pub seq_len: usize,
 }
 
+/// Library of most architectures.
+const TRANSFORMERS: &str = "transformers";
+
 /// Architecture of a pretrained model.
 pub(super) struct Architecture {
     /// `model_type` in `config.json`.
     pub model_type: &'static str,
-    /// Class of `transformers` with a language-model head.
-    pub class: &'static str,
+    /// Its class.
+    pub class: ModelClass,
     /// Prefix of the tensors outside the head, which some files leave out.
     pub prefix: &'static str,
     /// Model that the file describes. Fails with the key of a feature that this program's model lacks.
@@ -54,6 +59,12 @@ pub(super) static ARCHITECTURES: &[Architecture] = &[
     recurrent_gemma::RECURRENT_GEMMA,
     rwkv::RWKV,
     xlstm::XLSTM,
+    fla::GLA,
+    fla::DELTA_NET,
+    fla::GATED_DELTA_NET,
+    fla::RETNET,
+    fla::HGRN2,
+    fla::RWKV7,
 ];
 
 impl Architecture {
@@ -83,7 +94,7 @@ impl Architecture {
                 return Ok((one, file.json));
             }
             if nearest.as_ref().is_none_or(|(_, least)| apart.len() < least.len()) {
-                nearest = Some((one.class, apart));
+                nearest = Some((one.class.name, apart));
             }
         }
         let (class, apart) = nearest.unwrap_or(("of none", Vec::new()));
@@ -92,7 +103,7 @@ impl Architecture {
 
     fn config_of(&self, model: &Pretrained) -> Value {
         let mut json = (self.write)(model);
-        json["architectures"] = json!([self.class]);
+        json["architectures"] = json!([self.class.name]);
         json["model_type"] = json!(self.model_type);
         json["vocab_size"] = json!(model.vocab_size);
         json

@@ -4,7 +4,7 @@
 use super::super::config_file::{activation_name, ConfigFile};
 use super::super::tensors::{ElementOrder, TensorMaps};
 use super::attention::{decoder_tensors, GroupedAttention};
-use super::{model, option, option_or, rotate, unlike, widths, Architecture, Pretrained};
+use super::{model, option, option_or, rotate, unlike, widths, Architecture, ModelClass, Pretrained, TRANSFORMERS};
 use crate::config::{BlockConfig, ModelConfig, NormKind, StateMixer};
 use crate::error::Result;
 use crate::mixers;
@@ -19,7 +19,7 @@ const TRAINED_LENGTH: usize = 8192;
 
 pub(super) const RECURRENT_GEMMA: Architecture = Architecture {
     model_type: "recurrent_gemma",
-    class: "RecurrentGemmaForCausalLM",
+    class: ModelClass { name: "RecurrentGemmaForCausalLM", library: TRANSFORMERS },
     prefix: "model.",
     read: |file| {
         let (d, layers) = (file.size("hidden_size")?, file.size("num_hidden_layers")?);

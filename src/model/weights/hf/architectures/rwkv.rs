@@ -1,14 +1,14 @@
 //! RWKV-4 (Peng et al. 2023): time mixing and channel mixing, with a norm of the embeddings.
 
 use super::super::tensors::TensorMaps;
-use super::{model, option, option_or, widths, Architecture, Pretrained};
+use super::{model, option, option_or, widths, Architecture, ModelClass, Pretrained, TRANSFORMERS};
 use crate::config::{BlockConfig, StateMixer};
 use crate::mixers;
 use serde_json::json;
 
 pub(super) const RWKV: Architecture = Architecture {
     model_type: "rwkv",
-    class: "RwkvForCausalLM",
+    class: ModelClass { name: "RwkvForCausalLM", library: TRANSFORMERS },
     prefix: "rwkv.",
     read: |file| {
         file.only("layer_norm_epsilon", &json!(1e-5))?;

@@ -97,7 +97,7 @@ fn a_written_model_is_read_back_unchanged() {
         model.block.rotary_base = Some(500.0).filter(|_| dims == 8);
         let wanted = pretrained(model);
         let (architecture, json) = Architecture::holding(&wanted).unwrap();
-        assert_eq!(architecture.class, "GPTNeoXForCausalLM");
+        assert_eq!(architecture.class.name, "GPTNeoXForCausalLM");
         assert_eq!(read(&json.to_string(), "config.json").unwrap(), wanted);
         // Each spelling has the same meaning on its own.
         let mut old = json;

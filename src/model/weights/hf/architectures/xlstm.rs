@@ -2,7 +2,9 @@
 
 use super::super::tensors::{ElementOrder, TensorMaps};
 use super::attention::head;
-use super::{model, option, option_or, rms_norms, widths, Architecture, Pretrained, USUAL_LENGTH};
+use super::{
+    model, option, option_or, rms_norms, widths, Architecture, ModelClass, Pretrained, TRANSFORMERS, USUAL_LENGTH,
+};
 use crate::config::{Activation, BlockConfig, StateMixer};
 use crate::mixers;
 use serde_json::json;
@@ -17,7 +19,7 @@ fn rounded_up(x: f64, of: usize) -> usize {
 
 pub(super) const XLSTM: Architecture = Architecture {
     model_type: "xlstm",
-    class: "xLSTMForCausalLM",
+    class: ModelClass { name: "xLSTMForCausalLM", library: TRANSFORMERS },
     prefix: "backbone.",
     read: |file| {
         file.only("use_bias", &json!(false))?;
