@@ -1,5 +1,5 @@
-//! Softmax attention with linear biases (ALiBi, Press et al. 2022): in place of position embeddings, scores fall linearly with
-//! distance, with the slope 2^(-8(h+1)/s) in head h.
+//! Softmax attention with linear biases (ALiBi, Press et al. 2022): in place of position embeddings, scores fall
+//! linearly with distance, with the slope 2^(-8(h+1)/s) in head h.
 
 use super::attention;
 use super::softmax_attention::{AttentionPattern, SoftmaxAttention};

@@ -1,4 +1,5 @@
-//! Multi-head projections, shared by all attention mixers, and the separable form (13) to (15) of attention without a softmax,
+//! Multi-head projections, shared by all attention mixers, and the separable form (13) to (15) of attention without a
+//! softmax,
 //!
 //! o_i = Σ_{j≤i} φ(q_i)·ψ(k_j) v_j / η_i
 //!
@@ -100,7 +101,8 @@ pub(super) struct Projections {
     /// RMS norm in front of the output projection.
     norm: Option<StateNorm>,
     dropout: f64,
-    /// Whether dropout of attention without a softmax acts on o instead of the weights, which its recurrent form does not have.
+    /// Whether dropout of attention without a softmax acts on o instead of the weights, which its recurrent form does
+    /// not have.
     pub drops_output: bool,
 }
 
@@ -193,8 +195,8 @@ impl Projections {
         ops::heads_beside(o)
     }
 
-    /// Causal attention o `(batch, rows, d)` for the output of [`Self::qkv`], with dropout of the weights or, in classifiers
-    /// without a softmax, of o.
+    /// Causal attention o `(batch, rows, d)` for the output of [`Self::qkv`], with dropout of the weights or, in
+    /// classifiers without a softmax, of o.
     pub fn attend(&self, qkv: [&Tensor; 3], weights: Weights, cx: &Cx) -> Result<Tensor> {
         if self.drops_output && weights != Weights::Softmax {
             let o = self.causal(qkv, weights, cx, None)?;
@@ -237,7 +239,8 @@ impl Projections {
         self.output(&self.merge(o)?)?.squeeze(1)
     }
 
-    /// System (15), (28) of separable attention along one sequence, without the norm, for φ, ψ `(1, heads, seq_len, m)` and η `(heads, seq_len)`.
+    /// System (15), (28) of separable attention along one sequence, without the norm, for φ, ψ `(1, heads, seq_len, m)`
+    /// and η `(heads, seq_len)`.
     pub fn separable(&self, phi: &Tensor, psi: &Tensor, eta: &Tensor) -> Result<Ltv> {
         let eta = eta.t()?.contiguous()?.unsqueeze(2)?; // (seq_len, heads, 1)
         let per_channel = |x: &Tensor| -> Result<Tensor> {

@@ -1,5 +1,5 @@
-//! BigBird (Zaheer et al. 2020), causal and with blocks of one token: softmax attention over a window, a few global tokens and random
-//! tokens.
+//! BigBird (Zaheer et al. 2020), causal and with blocks of one token: softmax attention over a window, a few global
+//! tokens and random tokens.
 
 use super::attention;
 use super::softmax_attention::{AttentionPattern, SoftmaxAttention};

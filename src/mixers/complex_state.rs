@@ -42,7 +42,8 @@ pub(super) struct ComplexMixer<S> {
     glu: Option<Glu>,
 }
 
-/// Nonlinearity of the published block behind its state: (W_1 g + b_1) ⊙ σ(W_2 g + b_2) with g = gelu(y), or g ⊙ σ(W_2 g + b_2).
+/// Nonlinearity of the published block behind its state: (W_1 g + b_1) ⊙ σ(W_2 g + b_2) with g = gelu(y), or
+/// g ⊙ σ(W_2 g + b_2).
 struct Glu {
     /// W_1 and b_1; `None` is the identity.
     value: Option<[Tensor; 2]>,

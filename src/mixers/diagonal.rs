@@ -1,4 +1,5 @@
-//! Diagonal time-invariant state space models (S4D): m complex states per channel, as a long convolution and as a recurrence,
+//! Diagonal time-invariant state space models (S4D): m complex states per channel, as a long convolution and as a
+//! recurrence,
 //!
 //! h_i = Ā h_{i-1} + B̄ u_i,  y_i = 2 Re(C h_i)
 //!
@@ -125,8 +126,8 @@ impl DiagonalSsm {
         Ok([repeated(&a)?, repeated(&cb)?])
     }
 
-    /// System of 2d channels along `seq_len` tokens: d channels of real parts, then d of imaginary parts, whose input is zero.
-    /// The caller adds the value map that feeds both channels of a pair and the output map that sums them.
+    /// System of 2d channels along `seq_len` tokens: d channels of real parts, then d of imaginary parts, whose input
+    /// is zero. The caller adds the value map that feeds both channels of a pair and the output map that sums them.
     pub fn system(&self, seq_len: usize) -> Result<Ltv> {
         let [a, cb] = self.of_channels()?;
         let repeat = |x: &Tensor| {

@@ -1,5 +1,5 @@
-//! DSS (Gupta et al. 2022): a diagonal state space model whose kernel is normalised by a complex softmax over L positions, so that no
-//! mode can blow up, whatever the sign of Re A,
+//! DSS (Gupta et al. 2022): a diagonal state space model whose kernel is normalised by a complex softmax over L
+//! positions, so that no mode can blow up, whatever the sign of Re A,
 //!
 //! y = K * u + D ⊙ u,  K_l = 2 Re Σ_k (w_k / A_k) softmax_l(Δ A_k l)
 //!
@@ -70,7 +70,8 @@ impl Dss {
         let l_max = self.l_max.unwrap_or(len);
         let len = len.min(l_max);
         let p = self.a.scaled(&self.log_dt.exp()?.unsqueeze(1)?)?;
-        // Growing modes are evaluated from their end, against overflow: e^{p l} / Σ e^{p l} = e^{-p (L-1-l)} / Σ e^{-p l}.
+        // Growing modes are evaluated from their end, against overflow:
+        // e^{p l} / Σ e^{p l} = e^{-p (L-1-l)} / Σ e^{-p l}.
         let grows = p.re.detach().gt(0.0)?.to_dtype(p.re.dtype())?;
         let decays = grows.affine(-1.0, 1.0)?;
         let decaying_p = p.scaled(&(&decays - &grows)?)?;

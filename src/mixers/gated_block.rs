@@ -1,5 +1,5 @@
-//! Expanded width, a short convolution before a recurrence and a gate after it: the input stage of Mamba, and the block that the
-//! released code puts around its RNNs,
+//! Expanded width, a short convolution before a recurrence and a gate after it: the input stage of Mamba, and the block
+//! that the released code puts around its RNNs,
 //!
 //! y = W_out (gelu(g) ⊙ recurrence(conv(x))),  g, x = split(W_in u)
 
@@ -51,7 +51,8 @@ impl GatedInput {
         Ok([half(self.input_first)?, half(!self.input_first)?])
     }
 
-    /// x `(batch, seq_len, E)`, convolved, and the gate before its activation at the queried positions, `(batch, rows, E)`.
+    /// x `(batch, seq_len, E)`, convolved, and the gate before its activation at the queried positions,
+    /// `(batch, rows, E)`.
     pub fn project(&self, u: &Tensor, cx: &Cx) -> Result<(Tensor, Tensor)> {
         let (x, gate) = self.maps(u, cx)?;
         Ok((self.conv.forward(&x)?, gate))
@@ -65,7 +66,8 @@ impl GatedInput {
         Ok((maps.all.remove(0), maps.queried.remove(0)))
     }
 
-    /// [`Self::project`] for one token `(batch, d)`: x and the gate, `(batch, E)` each, and the new window of the convolution.
+    /// [`Self::project`] for one token `(batch, d)`: x and the gate, `(batch, E)` each, and the new window of the
+    /// convolution.
     pub fn step(&self, x_t: &Tensor, window: &Tensor) -> Result<[Tensor; 3]> {
         let [x, gate] = self.halves()?.map(|(w, b)| linear(x_t, &w, b.as_ref()));
         let (x, window) = self.conv.step(&x?, window)?;

@@ -1,5 +1,5 @@
-//! Gated linear recurrence, whose gates depend on the input alone: qLSTM and RG-LRU, bare and inside the gated block of the released
-//! code,
+//! Gated linear recurrence, whose gates depend on the input alone: qLSTM and RG-LRU, bare and inside the gated block of
+//! the released code,
 //!
 //! h_t = f_t ⊙ h_{t-1} + i_t ⊙ x_t
 //!
@@ -72,8 +72,8 @@ pub(super) fn states(spec: &MixerSpec) -> usize {
     spec.parsed(STATES.name).unwrap_or(1)
 }
 
-/// The recurrence between linear maps, y_t = σ(W_o u_t) ⊙ h_t with x_t = W u_t. With n > 1 states per channel, each has its own gates
-/// and input, and y is the sum of their outputs.
+/// The recurrence between linear maps, y_t = σ(W_o u_t) ⊙ h_t with x_t = W u_t. With n > 1 states per channel, each has
+/// its own gates and input, and y is the sum of their outputs.
 pub(super) struct GatedRecurrence {
     /// Projections to the pre-activations of f and i, `(n d, d)` each, the states of a channel side by side.
     pub gates: [Tensor; 2],

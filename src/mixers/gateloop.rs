@@ -1,5 +1,5 @@
-//! GateLoop (Katsch 2023): a complex linear recurrence with one state per channel and a data-dependent transition, which is
-//! constant in the LRU and S5,
+//! GateLoop (Katsch 2023): a complex linear recurrence with one state per channel and a data-dependent transition,
+//! which is constant in the LRU and S5,
 //!
 //! h_i = a_i ⊙ h_{i-1} + k_i ⊙ v_i,  y_i = W (silu(g_i) ⊙ q_i ⊙ Re h_i),  a_i = σ(α_i) e^(iθ_i)
 //!

@@ -21,7 +21,8 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::RNN,
     stem: "gru",
     own_init: &["un", "ur", "uz", "wn", "wr", "wz"],
-    // Sequential: each step waits for the output of the one before it, so that no throughput of the machine bounds its time.
+    // Sequential: each step waits for the output of the one before it, so that no throughput of the machine bounds its
+    // time.
     work: |_| None,
     build: |spec, params| Ok(Box::new(Sequential(Gru::new(spec.d_model, params)?))),
     ..Entry::of(Family::Recurrent)

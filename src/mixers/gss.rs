@@ -2,8 +2,8 @@
 //!
 //! y = W_out ((W_y S4D(x)) ⊙ gelu(W_v u)),  x = gelu(W_x u)
 //!
-//! The authors use DSS without its softmax, which is S4D, and share A among channels; here each channel has its own. Their gated
-//! unit has the width 4 d, which is `--expand 4`.
+//! The authors use DSS without its softmax, which is S4D, and share A among channels; here each channel has its own.
+//! Their gated unit has the width 4 d, which is `--expand 4`.
 
 use super::diagonal::{DiagonalSsm, Discretisation, Frequencies};
 use super::{

@@ -1,15 +1,15 @@
-//! H3 (Fu et al. 2023): S4D between two products. Keys pass a shift SSM of a few taps, so that a value can be stored under the token
-//! before it, for each head
+//! H3 (Fu et al. 2023): S4D between two products. Keys pass a shift SSM of a few taps, so that a value can be stored
+//! under the token before it, for each head
 //!
 //! y = W_O (SSM_diag(SSM_shift(k) vᵀ)ᵀ q),  q, k, v = W u + b
 //!
-//! With heads of width c = 1 the products are elementwise. Zoology's Figure 2 has c = 2, as many taps as tokens and as many states:
-//! n = L/2 conjugate pairs.
+//! With heads of width c = 1 the products are elementwise. Zoology's Figure 2 has c = 2, as many taps as tokens and as
+//! many states: n = L/2 conjugate pairs.
 //!
 //! | symbol | meaning | shape |
 //! |---|---|---|
 //! | SSM_shift | FIR filter `shift_c` with feedthrough `shift_d` | `(d, taps)`, `(d)` |
-//! | SSM_diag | S4D of [`diagonal`](super::diagonal) with feedthrough `dskip`, the same for the c² products of a head | n pairs of states for each product |
+//! | SSM_diag | [S4D](super::diagonal) of a head for its c² products, with feedthrough `dskip` | n pairs per product |
 
 use super::diagonal::{DiagonalSsm, Discretisation, Frequencies};
 use super::{in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State};
@@ -145,7 +145,8 @@ impl H3 {
         self.ssm.per_channel(&self.dskip)
     }
 
-    /// Input x = SSM_shift(k) vᵀ of the diagonal SSM, `(batch, seq_len, d c)`, and q at the queried positions, `(batch, rows, d)`.
+    /// Input x = SSM_shift(k) vᵀ of the diagonal SSM, `(batch, seq_len, d c)`, and q at the queried positions,
+    /// `(batch, rows, d)`.
     fn project(&self, u: &Tensor, cx: &Cx) -> Result<(Tensor, Tensor)> {
         let all = [&self.k, &self.v].map(|[w, b]| (w, Some(b)));
         let mut maps = project(u, &all, &[(&self.q[0], Some(&self.q[1]))], cx)?;

@@ -1,5 +1,5 @@
-//! Hyena (Poli et al. 2023) of order 2: a long convolution between two elementwise gates, whose kernel is an implicit function of the
-//! position, an MLP with sine activations times an exponential window,
+//! Hyena (Poli et al. 2023) of order 2: a long convolution between two elementwise gates, whose kernel is an implicit
+//! function of the position, an MLP with sine activations times an exponential window,
 //!
 //! y = W (x_0 ⊙ (h * (x_1 ⊙ v) + `fbias` ⊙ x_1 ⊙ v)),  x_0, x_1, v = conv(W_in u),  h_t = MLP(emb(t)) e^(-α t)
 //!

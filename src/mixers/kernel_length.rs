@@ -1,5 +1,5 @@
-//! Option `l_max` of mixers whose kernel depends on its length: a property of the model, so that a short input reads the first
-//! taps of the same kernel as a long one.
+//! Option `l_max` of mixers whose kernel depends on its length: a property of the model, so that a short input reads
+//! the first taps of the same kernel as a long one.
 
 use super::{in_range, MixerOption, MixerSpec};
 

@@ -1,5 +1,5 @@
-//! Lightning attention as in TransNormerLLM (Qin et al. 2023): linear attention with a constant decay per head, slower in deeper
-//! layers, an RMS norm without weights and a linear output gate,
+//! Lightning attention as in TransNormerLLM (Qin et al. 2023): linear attention with a constant decay per head, slower
+//! in deeper layers, an RMS norm without weights and a linear output gate,
 //!
 //! S_t = e^(-r) S_{t-1} + k_t v_tᵀ,  y_t = W (W_g u_t ⊙ norm(S_tᵀ q_t)),  q, k = silu(W u)
 //!
@@ -43,7 +43,8 @@ struct Lightning {
     sizes: HeadSizes,
 }
 
-/// -r per head: the slopes of ALiBi, 2^(-8(h+1)/s), times a factor that falls from 1 in the first layer to 1e-5 in the last.
+/// -r per head: the slopes of ALiBi, 2^(-8(h+1)/s), times a factor that falls from 1 in the first layer to 1e-5 in the
+/// last.
 fn log_decays(spec: &MixerSpec) -> Vec<f64> {
     let last = spec.n_layers.saturating_sub(1).max(1) as f64;
     let depth = 1.0 - spec.layer as f64 / last + 1e-5;

@@ -1,4 +1,5 @@
-//! Linear attention (16), Katharopoulos et al. 2020: attention with a positive feature map φ in place of the exponential,
+//! Linear attention (16), Katharopoulos et al. 2020: attention with a positive feature map φ in place of the
+//! exponential,
 //!
 //! S_i = S_{i-1} + φ(k_i) v_iᵀ,  z_i = z_{i-1} + φ(k_i),  o_i = S_iᵀ φ(q_i) / (z_i·φ(q_i)),  φ = elu + 1
 //!
@@ -85,7 +86,8 @@ struct Features {
 pub(super) struct LinearAttention<M> {
     projections: Projections,
     map: M,
-    /// Rotary embedding of the features in the numerator, but not in the normaliser, which stays positive (Su et al. 2021).
+    /// Rotary embedding of the features in the numerator, but not in the normaliser, which stays positive (Su et al.
+    /// 2021).
     rotary: Option<RotaryEmbedding>,
 }
 
@@ -101,7 +103,8 @@ impl<M: FeatureMap> LinearAttention<M> {
         })
     }
 
-    /// ln φ of queries and keys, if products of φ could underflow. Rotated features may be negative and have no logarithm.
+    /// ln φ of queries and keys, if products of φ could underflow. Rotated features may be negative and have no
+    /// logarithm.
     fn underflowing(&self, qk: [&Tensor; 2], cx: &Cx) -> Result<Option<LogFeatures>> {
         let logs = match self.rotary {
             None => self.map.logs(qk, self.projections.n_heads)?,

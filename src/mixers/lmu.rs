@@ -1,5 +1,5 @@
-//! Legendre memory unit (Voelker et al. 2019) in its parallel form (Chilkuri & Eliasmith 2021): a fixed linear system holds the
-//! last θ tokens as coefficients of Legendre polynomials, without feedback from the output,
+//! Legendre memory unit (Voelker et al. 2019) in its parallel form (Chilkuri & Eliasmith 2021): a fixed linear system
+//! holds the last θ tokens as coefficients of Legendre polynomials, without feedback from the output,
 //!
 //! m_i = Ā m_{i-1} + B̄ (W_u u_i + b_u),  y_i = tanh(W_m m_i + W_x u_i + b)
 //!
@@ -219,8 +219,8 @@ impl Recurrent for Lmu {
 mod tests {
     use super::*;
 
-    /// Purpose of the memory: its coefficients, evaluated with shifted Legendre polynomials at the end of the window, are the
-    /// input θ tokens ago (Voelker et al. 2019, equation 5).
+    /// Purpose of the memory: its coefficients, evaluated with shifted Legendre polynomials at the end of the window,
+    /// are the input θ tokens ago (Voelker et al. 2019, equation 5).
     #[test]
     fn the_memory_holds_a_slow_input_for_theta_tokens() {
         const LEN: usize = 600;

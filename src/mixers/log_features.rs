@@ -2,8 +2,9 @@
 //!
 //! o_i = Σ_j Σ_f e^{a_if + b_jf} v_j / Σ_j Σ_f e^{a_if + b_jf}
 //!
-//! The features themselves can underflow in all elements, which makes o = 0/0. As in an online softmax, the largest exponent so
-//! far is subtracted per row of the state and per query. It cancels in the quotient, and one term of each sum is e^0 = 1.
+//! The features themselves can underflow in all elements, which makes o = 0/0. As in an online softmax, the largest
+//! exponent so far is subtracted per row of the state and per query. It cancels in the quotient, and one term of each
+//! sum is e^0 = 1.
 
 use super::attention::Projections;
 use super::running_max::running_max;
@@ -28,8 +29,8 @@ pub(super) struct LogFeatures {
 }
 
 impl LogFeatures {
-    /// Whether φ itself can be used, since nothing that matters underflows or overflows. Always false on a GPU, where reading the
-    /// extrema would synchronise.
+    /// Whether φ itself can be used, since nothing that matters underflows or overflows. Always false on a GPU, where
+    /// reading the extrema would synchronise.
     pub fn are_moderate(&self, cx: &Cx) -> Result<bool> {
         if !self.q.device().is_cpu() {
             return Ok(false);
@@ -61,8 +62,8 @@ impl LogFeatures {
         }
     }
 
-    /// Σ_{j≤i} Σ_f e^{a_if + b_jf - c_i} x_j, `(batch, rows, heads, any)`, for x `(batch, seq_len, heads, any)`; c_i is the
-    /// largest exponent.
+    /// Σ_{j≤i} Σ_f e^{a_if + b_jf - c_i} x_j, `(batch, rows, heads, any)`, for x `(batch, seq_len, heads, any)`; c_i is
+    /// the largest exponent.
     fn sums(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let keys = self.k.detach();
         let highest = running_max(&keys.zeros_like()?, &keys)?;
@@ -87,8 +88,8 @@ impl LogFeatures {
         p.merge(&ops::matmul(&weights, &p.split(v)?)?)
     }
 
-    /// Bidirectional [`Self::attend`] over tokens up to `last` `(batch)` of each sequence: the largest exponent of the whole
-    /// sequence is subtracted from all keys.
+    /// Bidirectional [`Self::attend`] over tokens up to `last` `(batch)` of each sequence: the largest exponent of the
+    /// whole sequence is subtracted from all keys.
     fn attend_all(&self, p: &Projections, v: &Tensor, last: &Tensor, cx: &Cx) -> Result<Tensor> {
         let seq_len = self.k.dim(1)?;
         let positions = Tensor::arange(0, seq_len as u32, last.device())?.unsqueeze(0)?;
@@ -103,8 +104,8 @@ impl LogFeatures {
         p.attend([&q, &k, v], Weights::LinearNormalised, cx)
     }
 
-    /// Initial state: sums of values and of ones, `(batch, heads, m, e + 1)`, and the largest exponent per row, `(batch, heads,
-    /// m, 1)`.
+    /// Initial state: sums of values and of ones, `(batch, heads, m, e + 1)`, and the largest exponent per row,
+    /// `(batch, heads, m, 1)`.
     pub fn init(p: &Projections, batch: usize, width: usize) -> Result<State> {
         let values = p.zero_state(batch, width)?;
         let column = values.narrow(3, 0, 1)?;

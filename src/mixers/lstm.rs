@@ -20,7 +20,8 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::RNN,
     stem: "lstm",
     own_init: &["bf", "uf", "ui", "uo", "uu", "wf", "wi", "wo", "wu"],
-    // Sequential: each step waits for the output of the one before it, so that no throughput of the machine bounds its time.
+    // Sequential: each step waits for the output of the one before it, so that no throughput of the machine bounds its
+    // time.
     work: |_| None,
     build: |spec, params| {
         // A forget bias of 1 keeps the initial gate open (Jozefowicz et al. 2015).

@@ -1,4 +1,5 @@
-//! Mamba (Gu & Dao 2023): S6 at an expanded width E, with a short convolution and SiLU before it and a SiLU gate after it,
+//! Mamba (Gu & Dao 2023): S6 at an expanded width E, with a short convolution and SiLU before it and a SiLU gate after
+//! it,
 //!
 //! y = W_out ((S6(x) + D ⊙ x) ⊙ silu(z)),  x = silu(conv(W_x u)),  z = W_z u
 

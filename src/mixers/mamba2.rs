@@ -1,5 +1,5 @@
-//! Mamba-2 (Dao & Gu 2024): SSD at an expanded width E with one decay per head, a short convolution and SiLU over x, B and C
-//! together, and a SiLU gate before an RMS norm,
+//! Mamba-2 (Dao & Gu 2024): SSD at an expanded width E with one decay per head, a short convolution and SiLU over x, B
+//! and C together, and a SiLU gate before an RMS norm,
 //!
 //! y = W_out norm((SSD(x) + D x) ⊙ silu(z)),  x, B, C = silu(conv(W u)),  z = W_z u
 //!

@@ -1,5 +1,5 @@
-//! mLSTM as the block of xLSTM (Beck et al. 2024, figure 11): the cell of [`mlstm`](super::mlstm) at an expanded width E, behind a
-//! short convolution, with a norm of each head, a skip around it and a SiLU gate,
+//! mLSTM as the block of xLSTM (Beck et al. 2024, figure 11): the cell of [`mlstm`](super::mlstm) at an expanded width
+//! E, behind a short convolution, with a norm of each head, a skip around it and a SiLU gate,
 //!
 //! y = W_out ((norm(mLSTM(q, k, v)) + s ⊙ a) ⊙ silu(z)),  a = silu(conv(x)),  q, k = W a,  v = W_V x,  x, z = W u
 //!
@@ -9,8 +9,8 @@
 //! | f, i | forget gate σ(·) and input gate e^(·) of a linear map of q, k and v | `(batch, seq_len, heads)` |
 //! | s | weights of the skip, 1 at the start | `(E)` |
 //!
-//! It differs from the public code in two places: queries and keys have the width n, which is E there, and nothing is added to the
-//! normaliser, where the code adds 1e-6.
+//! It differs from the public code in two places: queries and keys have the width n, which is E there, and nothing is
+//! added to the normaliser, where the code adds 1e-6.
 
 use super::blockwise::{blocks, dense};
 use super::gated_block::GatedInput;
@@ -105,7 +105,8 @@ impl MLstmBlock {
         })
     }
 
-    /// Inputs for x and its convolution, `(batch, seq_len, E)` each, and z at the queried positions, `(batch, rows, E)`.
+    /// Inputs for x and its convolution, `(batch, seq_len, E)` each, and z at the queried positions,
+    /// `(batch, rows, E)`.
     fn inputs(&self, x: &Tensor, convolved: &Tensor, z: &Tensor, at: &RotaryPositions) -> Result<BlockInputs> {
         let (cx, sizes) = (at.cx(), self.sizes);
         let a = ops::silu(convolved)?;

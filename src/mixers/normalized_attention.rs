@@ -1,5 +1,5 @@
-//! Normalized attention (22), (29), (30): linear attention without a feature map, whose normaliser η is a learnt function of the
-//! current token,
+//! Normalized attention (22), (29), (30): linear attention without a feature map, whose normaliser η is a learnt
+//! function of the current token,
 //!
 //! o_i = (1/η_i) Σ_{j≤i} (q_i·k_j) v_j,  η = e^z, softplus(z) or σ(z),  z = w·u + b
 //!
@@ -117,8 +117,8 @@ fn build(spec: &MixerSpec, params: &Params, eta: Option<EtaFunction>) -> Result<
 }
 
 impl Normaliser {
-    /// 1/η_i `(batch, rows, heads)` for x `(batch, rows, d)`, computed in the parameters' dtype: an absolute error of z is a relative
-    /// error of η.
+    /// 1/η_i `(batch, rows, heads)` for x `(batch, rows, d)`, computed in the parameters' dtype: an absolute error of z
+    /// is a relative error of η.
     fn inverse_eta(&self, x: &Tensor) -> Result<Tensor> {
         let wide = x.to_dtype(self.w.dtype())?;
         let z = linear(&wide, &self.w, self.b.as_ref())?;

@@ -1,5 +1,5 @@
-//! Performer (Choromanski et al. 2020): linear attention with positive random features (FAVOR+), an unbiased estimate of softmax
-//! attention,
+//! Performer (Choromanski et al. 2020): linear attention with positive random features (FAVOR+), an unbiased estimate
+//! of softmax attention,
 //!
 //! φ(x) = e^(Ωx - |x|²/2) / √M,  E[φ(q)·φ(k)] = e^(q·k)
 //!
@@ -8,8 +8,8 @@
 //! | Ω | random projection, rows orthogonal within blocks of m | `(heads, M, m)` |
 //! | M | random features of a head | option `n_features` |
 //!
-//! The features of long queries and keys overflow or underflow, so that the code keeps their logarithms and subtracts the largest
-//! one.
+//! The features of long queries and keys overflow or underflow, so that the code keeps their logarithms and subtracts
+//! the largest one.
 
 use super::attention::Projections;
 use super::log_features::LogFeatures;
@@ -84,8 +84,8 @@ impl RandomFeatures {
     }
 }
 
-/// `count` rows of m numbers, each normally distributed; the rows of a block of m are orthogonal, which reduces the variance of the
-/// estimate.
+/// `count` rows of m numbers, each normally distributed; the rows of a block of m are orthogonal, which reduces the
+/// variance of the estimate.
 fn orthogonal(m: usize, count: usize, rng: &mut Rng) -> Vec<f64> {
     let normal = |rng: &mut Rng| -> Vec<f64> {
         let pairs = (0..m.div_ceil(2)).flat_map(|_| <[f64; 2]>::from(rng.normals()));

@@ -1,5 +1,5 @@
-//! Quasi-LSTM (8), (20), appendix F.2 (Stanić et al. 2023): an LSTM whose gates depend on the input alone, so that the recurrence is
-//! diagonal and linear in its state. The second mixer has the reversed sigmoid (23) as its forget gate.
+//! Quasi-LSTM (8), (20), appendix F.2 (Stanić et al. 2023): an LSTM whose gates depend on the input alone, so that the
+//! recurrence is diagonal and linear in its state. The second mixer has the reversed sigmoid (23) as its forget gate.
 
 use super::gated_block::{self, GatedBlock};
 use super::gated_recurrence::{states, BlockRecurrence, GateRule, GatedRecurrence, STATES};

@@ -90,7 +90,8 @@ fn paper(spec: &MixerSpec, params: &Params) -> Result<GatedRecurrence> {
     })
 }
 
-/// Variant `hawk`: the recurrence inside the gated block of the released LRA code, which adds 1e-6 under the square root.
+/// Variant `hawk`: the recurrence inside the gated block of the released LRA code, which adds 1e-6 under the square
+/// root.
 fn hawk(spec: &MixerSpec, params: &Params) -> Result<BlockRecurrence> {
     let block = GatedBlock::new(spec, params)?;
     let e = block.input.width;

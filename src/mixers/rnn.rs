@@ -13,7 +13,8 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::RNN,
     stem: "rnn",
     own_init: &["uh", "wh"],
-    // Sequential: each step waits for the output of the one before it, so that no throughput of the machine bounds its time.
+    // Sequential: each step waits for the output of the one before it, so that no throughput of the machine bounds its
+    // time.
     work: |_| None,
     build: |spec, params| {
         let gates = RecurrentGates::new(spec.d_model, &["h"], &[], params)?;

@@ -1,5 +1,5 @@
-//! Rotary position embedding (RoPE, Su et al. 2021): queries and keys are rotated by angles proportional to their positions, so
-//! that their product depends on the distance between them.
+//! Rotary position embedding (RoPE, Su et al. 2021): queries and keys are rotated by angles proportional to their
+//! positions, so that their product depends on the distance between them.
 
 use super::spec::ROTARY_BASE;
 use super::MixerSpec;

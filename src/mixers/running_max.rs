@@ -4,8 +4,8 @@ use candle_core::{Result, Tensor};
 
 /// m_t = max(m_{t-1} + d_t, x_t), m_{-1} = -∞, along the second axis; without gradient.
 ///
-/// `d`, `x`: `(batch, seq_len, any)`, with d ≤ 0. Callers divide by e^m what they multiply by it again, so that rounding of m
-/// cancels.
+/// `d`, `x`: `(batch, seq_len, any)`, with d ≤ 0. Callers divide by e^m what they multiply by it again, so that
+/// rounding of m cancels.
 pub(super) fn running_max(d: &Tensor, x: &Tensor) -> Result<Tensor> {
     running_max_with_gradient(&d.detach(), &x.detach())
 }
@@ -14,8 +14,8 @@ pub(super) fn running_max(d: &Tensor, x: &Tensor) -> Result<Tensor> {
 pub(super) fn running_max_with_gradient(d: &Tensor, x: &Tensor) -> Result<Tensor> {
     let (mut d, mut m) = (d.clone(), x.clone());
     let (seq_len, mut reach) = (m.dim(1)?, 1);
-    // Parallel prefix by doubling: after each round, m_t covers the last `reach` steps. The first `reach` rows are complete and
-    // compared with values at most as large.
+    // Parallel prefix by doubling: after each round, m_t covers the last `reach` steps. The first `reach` rows are
+    // complete and compared with values at most as large.
     while reach < seq_len {
         let earlier = |x: &Tensor| {
             let (first, moved) = (x.narrow(1, 0, reach)?, x.narrow(1, 0, seq_len - reach)?);

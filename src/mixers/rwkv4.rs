@@ -1,5 +1,5 @@
-//! Time mixing of RWKV-4 (Peng et al. 2023): per channel an exponentially weighted mean of past values ("WKV"), with a separate
-//! weight for the current token, behind a token shift and a sigmoid gate,
+//! Time mixing of RWKV-4 (Peng et al. 2023): per channel an exponentially weighted mean of past values ("WKV"), with a
+//! separate weight for the current token, behind a token shift and a sigmoid gate,
 //!
 //! wkv_t = (Σ_{j<t} e^{k_j - (t-1-j) w} v_j + e^{u + k_t} v_t) / (Σ_{j<t} e^{k_j - (t-1-j) w} + e^{u + k_t})
 //!

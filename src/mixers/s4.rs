@@ -1,5 +1,5 @@
-//! S4 (Gu et al. 2022b) with the HiPPO-LegS matrix: a time-invariant state space model per channel, whose state holds the
-//! coefficients of the past in Legendre polynomials,
+//! S4 (Gu et al. 2022b) with the HiPPO-LegS matrix: a time-invariant state space model per channel, whose state holds
+//! the coefficients of the past in Legendre polynomials,
 //!
 //! h_i = Ā h_{i-1} + B̄ u_i,  y_i = C h_i + D u_i,  Ā = (I - ΔA/2)⁻¹ (I + ΔA/2),  B̄ = (I - ΔA/2)⁻¹ ΔB
 //!
@@ -45,7 +45,8 @@ struct S4 {
     log_dt: Tensor,
     /// D `(d)`.
     dskip: Tensor,
-    /// Whether the kernel is computed as a cascade; not for a given A, whose lower triangle has rank one only up to rounding.
+    /// Whether the kernel is computed as a cascade; not for a given A, whose lower triangle has rank one only up to
+    /// rounding.
     cascade: bool,
 }
 
@@ -209,9 +210,9 @@ mod tests {
         }
     }
 
-    /// Linear memory capacity of the states of h_i = Ā h_{i-1} + B̄ u_i over 256 steps: the sum over all delays of the share of
-    /// white noise input that a linear readout reconstructs. It is N without noise; here each state has noise of 1e-4 of the mean
-    /// power.
+    /// Linear memory capacity of the states of h_i = Ā h_{i-1} + B̄ u_i over 256 steps: the sum over all delays of the
+    /// share of white noise input that a linear readout reconstructs. It is N without noise; here each state has noise
+    /// of 1e-4 of the mean power.
     fn capacity(system: [Vec<f64>; 2]) -> f64 {
         let held = s4(system, false).kernel(256).unwrap();
         let mut gram = held.matmul(&held.t().unwrap()).unwrap().to_vec2::<f64>().unwrap();

@@ -1,5 +1,5 @@
-//! S4D (Gu et al. 2022): a diagonal time-invariant state space model per channel, trained as a convolution as long as the
-//! sequence. Its symbols are those of [`diagonal`](super::diagonal).
+//! S4D (Gu et al. 2022): a diagonal time-invariant state space model per channel, trained as a convolution as long as
+//! the sequence. Its symbols are those of [`diagonal`](super::diagonal).
 
 use super::diagonal::{DiagonalSsm, Discretisation, Frequencies};
 use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};

@@ -1,4 +1,5 @@
-//! S5 (Smith et al. 2023): one complex diagonal state space model for all channels together (MIMO), where S4 has one per channel,
+//! S5 (Smith et al. 2023): one complex diagonal state space model for all channels together (MIMO), where S4 has one
+//! per channel,
 //!
 //! h_i = e^(ΔΛ) h_{i-1} + Λ⁻¹ (e^(ΔΛ) - I) B u_i,  y_i = 2 Re(C h_i) + D ⊙ u_i
 //!

@@ -1,5 +1,6 @@
-//! S6, the selective state space model (4), (19); Gu & Dao 2023. Δ, B and C depend on the input, and every channel and state has its
-//! own decay. The recurrence and its symbols are those of [`state_space`](super::state_space), with x = u.
+//! S6, the selective state space model (4), (19); Gu & Dao 2023. Δ, B and C depend on the input, and every channel and
+//! state has its own decay. The recurrence and its symbols are those of [`state_space`](super::state_space), with
+//! x = u.
 
 use super::state_space::{dt_rank, OutputHead, SelectiveProjection, SsmInputs, SsmMixer, DT_INIT, DT_RANK};
 use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, ReleasedBlock, StateNormPlace};

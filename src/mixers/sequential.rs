@@ -1,5 +1,5 @@
-//! Recurrent networks whose gates read the previous output y_{t-1}, run step by step: RNN, GRU, LSTM and sLSTM. Their Λ_i is not a
-//! function of the input, so that no finite system (11) exists; they serve as baselines.
+//! Recurrent networks whose gates read the previous output y_{t-1}, run step by step: RNN, GRU, LSTM and sLSTM. Their
+//! Λ_i is not a function of the input, so that no finite system (11) exists; they serve as baselines.
 
 use super::{Mixer, Recurrent, State};
 use crate::nn::{linear, Cx, Init, Params};
@@ -17,7 +17,8 @@ pub(super) struct RecurrentGates {
 }
 
 impl RecurrentGates {
-    /// Gates called `names`, with parameters `wNAME`, `uNAME` and `bNAME`. Biases start at 0, or at the values that `biases` gives.
+    /// Gates called `names`, with parameters `wNAME`, `uNAME` and `bNAME`. Biases start at 0, or at the values that
+    /// `biases` gives.
     pub fn new(d: usize, names: &[&str], biases: &[(&str, f64)], params: &Params) -> Result<Self> {
         let edge = (d as f64).powf(-0.5);
         let weights = |kind: &str| {
@@ -104,8 +105,8 @@ impl<C: RecurrentCell> Recurrent for Sequential<C> {
     }
 }
 
-/// Outputs `(batch, seq_len, d)` of steps along `wu` = W u + b `(batch, seq_len, gates · d)`. A step maps W u_t + b, U y_{t-1} and
-/// the state, whose first tensor is y_{t-1}, to the next state.
+/// Outputs `(batch, seq_len, d)` of steps along `wu` = W u + b `(batch, seq_len, gates · d)`. A step maps W u_t + b,
+/// U y_{t-1} and the state, whose first tensor is y_{t-1}, to the next state.
 pub(super) fn unroll(
     wu: &Tensor,
     u_y: &Tensor,

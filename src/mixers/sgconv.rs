@@ -1,5 +1,5 @@
-//! SGConv (Li et al. 2022): a long convolution whose kernel is a concatenation of sub-kernels with the same number of free taps, each
-//! interpolated to twice the length of the one before it and scaled down by α,
+//! SGConv (Li et al. 2022): a long convolution whose kernel is a concatenation of sub-kernels with the same number of
+//! free taps, each interpolated to twice the length of the one before it and scaled down by α,
 //!
 //! y = K * u + D ⊙ u,  K = [w_0, α w_1, α² stretch_2(w_2), α³ stretch_4(w_3), ..]
 
@@ -59,7 +59,8 @@ struct SgConv {
     maps: Tables<Vec<Tensor>>,
 }
 
-/// Interpolation factor of sub-kernel `scale`: 1, 1, 2, 4, .., so that the length of the whole kernel doubles with each scale.
+/// Interpolation factor of sub-kernel `scale`: 1, 1, 2, 4, .., so that the length of the whole kernel doubles with each
+/// scale.
 fn stretch(scale: usize) -> usize {
     1 << scale.saturating_sub(1)
 }
@@ -116,8 +117,8 @@ impl SgConv {
     }
 }
 
-/// Matrix `(taps, count)` of linear interpolation by the factor `by`, truncated to `count` taps. Free taps lie at the centres of
-/// their intervals, and the kernel is constant beyond the first and the last of them.
+/// Matrix `(taps, count)` of linear interpolation by the factor `by`, truncated to `count` taps. Free taps lie at the
+/// centres of their intervals, and the kernel is constant beyond the first and the last of them.
 fn interpolation(taps: usize, by: usize, count: usize) -> Vec<f64> {
     let mut map = vec![0.0; taps * count];
     for at in 0..count {

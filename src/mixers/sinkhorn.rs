@@ -1,6 +1,6 @@
-//! Sparse Sinkhorn attention (Tay et al. 2020): tokens attend to their own block and to a soft permutation of the blocks before
-//! it, a matrix that Sinkhorn normalisation brings close to a permutation. In the causal form, column sums end at the row that
-//! they normalise, so that no block depends on a later one.
+//! Sparse Sinkhorn attention (Tay et al. 2020): tokens attend to their own block and to a soft permutation of the
+//! blocks before it, a matrix that Sinkhorn normalisation brings close to a permutation. In the causal form, column
+//! sums end at the row that they normalise, so that no block depends on a later one.
 
 use super::attention::{self, Projections};
 use super::rotary::RotaryPositions;
@@ -120,8 +120,9 @@ impl Sinkhorn {
         Tensor::cat(&[&o, &later], 2)
     }
 
-    /// Soft permutation `(batch, heads, blocks, blocks)`: weights of blocks 0, 1, .. in the mixtures that blocks 1, 2, .. attend
-    /// to. The query of a block is made of the mean of all tokens up to its first one, its key of the mean of its tokens.
+    /// Soft permutation `(batch, heads, blocks, blocks)`: weights of blocks 0, 1, .. in the mixtures that blocks 1,
+    /// 2, .. attend to. The query of a block is made of the mean of all tokens up to its first one, its key of the mean
+    /// of its tokens.
     fn permutation(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, len, d) = x.dims3()?;
         let (size, later) = (self.block, len.div_ceil(self.block) - 1);
@@ -147,8 +148,8 @@ impl Sinkhorn {
     }
 }
 
-/// Causal Sinkhorn normalisation of scores `(.., blocks, blocks)`, lower triangular: each iteration divides a weight by the sum
-/// of its column up to its row, then by the sum of its row.
+/// Causal Sinkhorn normalisation of scores `(.., blocks, blocks)`, lower triangular: each iteration divides a weight by
+/// the sum of its column up to its row, then by the sum of its row.
 fn sinkhorn_normalise(scores: &Tensor, rounds: usize) -> Result<Tensor> {
     let blocks = scores.dim(D::Minus1)?;
     let allowed = Tensor::tril2(blocks, scores.dtype(), scores.device())?;
@@ -184,7 +185,8 @@ struct LaterBlocks {
 }
 
 impl LaterBlocks {
-    /// Blocks of x `(batch, heads, seq_len, width)` as `(batch, heads, blocks, size, width)`, the last one padded with zeros.
+    /// Blocks of x `(batch, heads, seq_len, width)` as `(batch, heads, blocks, size, width)`, the last one padded with
+    /// zeros.
     fn own(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, heads, len, width) = x.dims4()?;
         x.narrow(2, self.size, len - self.size)?

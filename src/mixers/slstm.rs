@@ -23,7 +23,8 @@ pub(super) const ENTRY: Entry = Entry {
     stem: "slstm",
     own_init: &["bf", "uf", "ui", "uo", "uz", "wf", "wi", "wo", "wz"],
     gradient: &[("bi", Gradient::Cancels)],
-    // Sequential: each step waits for the output of the one before it, so that no throughput of the machine bounds its time.
+    // Sequential: each step waits for the output of the one before it, so that no throughput of the machine bounds its
+    // time.
     work: |_| None,
     build: |spec, params| {
         let gates = RecurrentGates::new(spec.d_model, &["z", "f", "i", "o"], &[("f", 3.0)], params)?;
@@ -64,7 +65,8 @@ pub(super) fn initial(index: usize) -> f64 {
     }
 }
 
-/// Next y, c, n and m for the gates' pre-activations W u_t + b and U y_{t-1}, `(batch, 4d)` each, in the order z, f, i, o.
+/// Next y, c, n and m for the gates' pre-activations W u_t + b and U y_{t-1}, `(batch, 4d)` each, in the order z, f, i,
+/// o.
 pub(super) fn step(wu: &Tensor, uy: &Tensor, state: &[Tensor]) -> Result<Vec<Tensor>> {
     let z = (wu + uy)?; // (batch, 4d)
     let z = |i: usize| gate(&z, i, &state[0]);

@@ -1,12 +1,13 @@
 //! sLSTM as the layer of xLSTM's block (Beck et al. 2024, figure 10, without its feed-forward half): the cell of
-//! [`slstm`](super::slstm) with heads, a short convolution before the gates f and i, and a norm of each head behind the output,
+//! [`slstm`](super::slstm) with heads, a short convolution before the gates f and i, and a norm of each head behind the
+//! output,
 //!
 //! y_t = norm(h_t),  h_t = o_t c_t / n_t,  gates f, i of silu(conv(u)) and z, o of u, all of h_{t-1} too
 //!
 //! | symbol | meaning | shape |
 //! |---|---|---|
 //! | W, U | maps of each gate from the input and from h_{t-1}, block-diagonal with one block per head | `(d, d)` |
-//! | b_f | starts at 5 - 12 (j/(e-1))^p for channel j of a head; p rises from 0.3 in the first layer to 1.6 in the last | `(d)` |
+//! | b_f | initially 5 - 12 (j/(e-1))^p in channel j; p rises from 0.3 in the first layer to 1.6 in the last | `(d)` |
 
 use super::blockwise::dense;
 use super::matrix_state::head_norm;

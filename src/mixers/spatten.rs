@@ -1,7 +1,7 @@
-//! SpAtten (Wang, Zhang & Han 2021): softmax attention with cascade pruning of tokens and heads at inference. The importance of a
-//! token is its cumulative attention weight over all heads, that of a head the cumulative magnitude of its outputs; a fixed share
-//! of either is kept. In the paper importance accumulates from layer to layer; here it accumulates from token to token, which
-//! keeps the mixer causal.
+//! SpAtten (Wang, Zhang & Han 2021): softmax attention with cascade pruning of tokens and heads at inference. The
+//! importance of a token is its cumulative attention weight over all heads, that of a head the cumulative magnitude of
+//! its outputs; a fixed share of either is kept. In the paper importance accumulates from layer to layer; here it
+//! accumulates from token to token, which keeps the mixer causal.
 
 use super::attention::{self, Projections};
 use super::rotary::RotaryPositions;
@@ -75,8 +75,8 @@ impl SpAtten {
         })
     }
 
-    /// o `(batch, heads, 1, e)` of token `at` for its query, key and value, `(batch, heads, 1, m or e)`. The state holds keys,
-    /// values and importance of the kept tokens, and the importance of all heads.
+    /// o `(batch, heads, 1, e)` of token `at` for its query, key and value, `(batch, heads, 1, m or e)`. The state
+    /// holds keys, values and importance of the kept tokens, and the importance of all heads.
     fn attend(&self, [q, k, v]: [&Tensor; 3], at: usize, state: &mut State) -> Result<Tensor> {
         let [keys, values, token_importance, head_importance] = &mut state.0[..] else {
             bail!("spatten: a state of {} tensors, and not of 4", state.0.len());
@@ -109,8 +109,8 @@ impl SpAtten {
     }
 }
 
-/// Indices `(batch, count)` of the largest numbers in each row of scores `(batch, width)`, ascending; of equal numbers the first
-/// ones. It runs on the host, since the order of equal numbers in a sort on a GPU is unspecified.
+/// Indices `(batch, count)` of the largest numbers in each row of scores `(batch, width)`, ascending; of equal numbers
+/// the first ones. It runs on the host, since the order of equal numbers in a sort on a GPU is unspecified.
 fn top_k(scores: &Tensor, count: usize) -> Result<Tensor> {
     let rows = scores.detach().to_dtype(DType::F64)?.to_vec2::<f64>()?;
     let of_row = |row: &Vec<f64>| {

@@ -29,7 +29,8 @@ pub struct MixerSpec<'a> {
     pub rotary: Option<RotarySpec>,
     /// Dropout probability inside attention.
     pub attn_dropout: f64,
-    /// Whether dropout of attention without a softmax acts on its output, as in the released classifiers, or on its weights.
+    /// Whether dropout of attention without a softmax acts on its output, as in the released classifiers, or on its
+    /// weights.
     pub drops_output: bool,
     /// Whether outputs may depend on later tokens.
     pub bidirectional: bool,

@@ -1,8 +1,8 @@
 //! SSD: S6 with a scalar projection to Δ and a single A (section 4.2; Dao & Gu 2024).
 //!
-//! In the variant `paper` Δ is one scalar per token, so that Λ_i is a scalar times the identity, and the output head is that of
-//! S6: the two mixers differ in Λ alone. The variant `reference` is what the released code trains: the projection to Δ has a bias
-//! per channel, so that each channel has its own decay. The core of Mamba-2 is `ssd-mamba2`.
+//! In the variant `paper` Δ is one scalar per token, so that Λ_i is a scalar times the identity, and the output head is
+//! that of S6: the two mixers differ in Λ alone. The variant `reference` is what the released code trains: the
+//! projection to Δ has a bias per channel, so that each channel has its own decay. The core of Mamba-2 is `ssd-mamba2`.
 
 use super::state_norm::StateNorm;
 use super::state_space::{dt_bias, OutputHead, SsmInputs, SsmMixer, DT_INIT};

@@ -1,5 +1,6 @@
-//! SSD, the core of Mamba-2 (Dao & Gu 2024): one scalar decay per head and token. With one head Λ_i is the scalar times the
-//! identity of section 4.2. The recurrence and its symbols are those of [`state_space`](super::state_space), with x = W_x u.
+//! SSD, the core of Mamba-2 (Dao & Gu 2024): one scalar decay per head and token. With one head Λ_i is the scalar times
+//! the identity of section 4.2. The recurrence and its symbols are those of [`state_space`](super::state_space), with
+//! x = W_x u.
 
 use super::state_norm::StateNorm;
 use super::state_space::{mamba_dt_bias, SsmInputs, SsmMixer};

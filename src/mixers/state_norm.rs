@@ -1,8 +1,8 @@
-//! RMS norm of each head behind the state of a core, `--state-norm`: o ⊙ g / √(mean(o²) + ε) in front of the output gate and the
-//! output map.
+//! RMS norm of each head behind the state of a core, `--state-norm`: o ⊙ g / √(mean(o²) + ε) in front of the output
+//! gate and the output map.
 //!
-//! RetNet, GLA, DeltaNet, RWKV and Mamba-2 have such a norm. Behind the state of any other mixer it is the control that separates
-//! the effect of the norm from that of the transition.
+//! RetNet, GLA, DeltaNet, RWKV and Mamba-2 have such a norm. Behind the state of any other mixer it is the control that
+//! separates the effect of the norm from that of the transition.
 
 use super::{Mixer, MixerSpec, Recurrent};
 use crate::ltv::{Inner, Ltv};
@@ -32,7 +32,8 @@ impl StateNormPlace {
 /// Scope of its parameters.
 const SCOPE: &str = "state_norm";
 
-/// ε, as small as the square of what a fresh S6 with Mamba's steps reads from its state: a larger one would leave it small.
+/// ε, as small as the square of what a fresh S6 with Mamba's steps reads from its state: a larger one would leave it
+/// small.
 const EPS: f64 = 1e-10;
 
 /// The rest of a mixer with such a norm.

@@ -36,8 +36,8 @@ pub(super) struct SsmInputs {
 }
 
 impl SsmInputs {
-    /// o `(batch, rows, E)` at the positions that `cx` selects: by a selective scan where every state has its own decay, by chunked
-    /// matrix products (SSD) where the states of a channel share one.
+    /// o `(batch, rows, E)` at the positions that `cx` selects: by a selective scan where every state has its own
+    /// decay, by chunked matrix products (SSD) where the states of a channel share one.
     pub fn scan(&self, cx: &Cx) -> Result<Tensor> {
         let (Self { x, delta, a, b, c, groups, .. }, at) = (self, cx.rows().map(|rows| &rows.positions));
         let scan = |x: &Tensor, delta: &Tensor, a: &Tensor, b: &Tensor, c: &Tensor| match a.dim(1)? {
@@ -69,8 +69,8 @@ impl SsmInputs {
         wide.contiguous()?.reshape((rows, channels, n))
     }
 
-    /// o `(batch, seq_len, E)` of whole sequences, and H behind them. H is read by n further tokens, which leave it as it is since
-    /// their Δ is 0, and whose C are the unit vectors.
+    /// o `(batch, seq_len, E)` of whole sequences, and H behind them. H is read by n further tokens, which leave it as
+    /// it is since their Δ is 0, and whose C are the unit vectors.
     pub fn read(&self) -> Result<(Tensor, State)> {
         let (batch, seq_len, _) = self.x.dims3()?;
         let vectors = self.c.dim(2)?;
@@ -116,7 +116,8 @@ impl SsmInputs {
         self.normed(o)
     }
 
-    /// The system (19) along one sequence, without the norm, where x = `value` · u and `skip` `(seq_len, E)` is the diagonal of D.
+    /// The system (19) along one sequence, without the norm, where x = `value` · u and `skip` `(seq_len, E)` is the
+    /// diagonal of D.
     pub fn system(&self, value: Option<&Tensor>, skip: Tensor, output: Option<&Tensor>) -> Result<Ltv> {
         let gate = self.delta.squeeze(0)?; // (seq_len, E)
         let delta = gate.unsqueeze(2)?;

@@ -1,5 +1,6 @@
-//! Softmax attention with the relative position bias of T5 (Raffel et al. 2020): in place of position embeddings, a learnt bias
-//! per head and bucket of distances is added to the scores. T5 shares the bias among its layers; here each layer has its own.
+//! Softmax attention with the relative position bias of T5 (Raffel et al. 2020): in place of position embeddings, a
+//! learnt bias per head and bucket of distances is added to the scores. T5 shares the bias among its layers; here each
+//! layer has its own.
 
 use super::attention;
 use super::softmax_attention::{AttentionPattern, SoftmaxAttention};

@@ -1,10 +1,11 @@
-//! Softmax attention whose exponential is truncated to its Taylor polynomial T_P of order P: the system of Lemma 1, truncated and
-//! trained as such,
+//! Softmax attention whose exponential is truncated to its Taylor polynomial T_P of order P: the system of Lemma 1,
+//! truncated and trained as such,
 //!
 //! o_i = Σ_j T_P(q_i·k_j/√m) v_j / Σ_j T_P(q_i·k_j/√m),  T_P(x) = Σ_{p≤P} x^p / p!
 //!
-//! It is linear attention over the monomials (24) of queries and keys. With P = 2 its kernel is that of Based (Arora et al. 2024).
-//! TaylorShift (Nauen et al. 2024) has the same polynomial, but with normalised queries and keys and a learnt temperature.
+//! It is linear attention over the monomials (24) of queries and keys. With P = 2 its kernel is that of Based (Arora et
+//! al. 2024). TaylorShift (Nauen et al. 2024) has the same polynomial, but with normalised queries and keys and a
+//! learnt temperature.
 
 use super::linear_attention::{FeatureMap, LinearAttention};
 use super::{attention, Core, Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock, StateNormPlace};

@@ -1,17 +1,18 @@
-//! TTT-Linear (Sun et al. 2024): the hidden state of each head is a linear model f(x) = x W + b, trained by gradient descent on
-//! the tokens while they are read (test-time training), in mini-batches of tokens,
+//! TTT-Linear (Sun et al. 2024): the hidden state of each head is a linear model f(x) = x W + b, trained by gradient
+//! descent on the tokens while they are read (test-time training), in mini-batches of tokens,
 //!
-//! W_i = W_0 - t_i Σ_{j≤i} η_j ∇_W ℓ_j,  ℓ_j = |k_j + LN(f(k_j)) - v_j|² / 2,  o_i = q_i + LN(f_i(q_i)),  y_i = W_O LN(o_i)
+//! W_i = W_0 - t_i Σ_{j≤i} η_j ∇_W ℓ_j,  ℓ_j = |k_j + LN(f(k_j)) - v_j|² / 2,
+//! o_i = q_i + LN(f_i(q_i)),  y_i = W_O LN(o_i)
 //!
 //! | symbol | meaning | shape |
 //! |---|---|---|
-//! | W, b | inner model; W_0, b_0 at the start of a mini-batch, where all its gradients are taken | `(batch, heads, e, e)`, `(.., 1, e)` |
+//! | W, b | inner model; W_0, b_0 are its values before a mini-batch | `(batch, heads, e, e)`, `(.., 1, e)` |
 //! | q, k, v | queries, keys, values, `HeadTokens` by heads | `(batch, heads, tokens, e)` |
 //! | η | learning rate σ(w·u + b) / e of a token | `(batch, heads, tokens, 1)` |
 //! | t | token weight 1/i + `steps`, for the i-th token of a mini-batch | `(tokens, 1)` |
 //!
-//! Gradients within a mini-batch need no loop, since all are taken at W_0. Without the layer norm and with mini-batches of one
-//! token the mixer is the delta rule.
+//! Gradients within a mini-batch need no loop, since all are taken at W_0, b_0. Without the layer norm and with
+//! mini-batches of one token the mixer is the delta rule.
 
 use super::attention::accumulate;
 use super::rotary::RotaryEmbedding;
@@ -88,7 +89,7 @@ struct TttLinear {
 /// q, k and v of some tokens, `(batch, tokens, d)` each, and η, `(batch, tokens, heads)`.
 type QkvEta = [Tensor; 4];
 
-/// HeadTokens of a mini-batch, or one token, by heads.
+/// q, k, v and η of the tokens of a mini-batch, or of one token, by heads.
 struct HeadTokens {
     q: Tensor,
     k: Tensor,
@@ -211,7 +212,8 @@ impl TttLinear {
         x.to_dtype(like.dtype())?.reshape((1, self.heads, 1, self.width))
     }
 
-    /// η ∂ℓ/∂z of each token, `(batch, heads, tokens, e)`, for z = k W + b: the gradient of a squared error behind a layer norm.
+    /// η ∂ℓ/∂z of each token, `(batch, heads, tokens, e)`, for z = k W + b: the gradient of a squared error behind a
+    /// layer norm.
     fn gradients(&self, tokens: &HeadTokens, [w, b]: [&Tensor; 2]) -> Result<Tensor> {
         let z = ops::matmul(&tokens.k, w)?.broadcast_add(b)?;
         let NormCache { x_hat, inv_std } = NormCache::new(&z)?;

@@ -11,13 +11,13 @@ pub struct MixerWork {
     pub channels: usize,
     /// States per channel, n; 1 in a gated scan. The query/key width in softmax attention.
     pub states: usize,
-    /// Weights of the projections around the core, one multiply-add each per token. Projections to one number per head and short
-    /// convolutions are not counted.
+    /// Weights of the projections around the core, one multiply-add each per token. Projections to one number per head
+    /// and short convolutions are not counted.
     pub projections: usize,
     /// Features per token of a feature map that expands queries and keys; 0 where none does.
     pub features: usize,
-    /// Elements per pair of tokens in matrices over pairs: those alive at once in a forward pass, and those kept for the backward
-    /// pass.
+    /// Elements per pair of tokens in matrices over pairs: those alive at once in a forward pass, and those kept for
+    /// the backward pass.
     pub pairs: [f64; 2],
 }
 
@@ -28,15 +28,16 @@ pub enum Core {
     SoftmaxAttention,
     /// At most this many keys per query.
     SparseAttention(usize),
-    /// Matrix products within chunks and a state between chunks, where the states of a channel share one decay or have none (linear
-    /// attention, SSD).
+    /// Matrix products within chunks and a state between chunks, where the states of a channel share one decay or have
+    /// none (linear attention, SSD).
     ChunkedScan,
-    /// A rank-one update and a product with the query per token, for a matrix-valued state with a decay per row or per head
-    /// (gated linear attention).
+    /// A rank-one update and a product with the query per token, for a matrix-valued state with a decay per row or per
+    /// head (gated linear attention).
     MatrixScan,
     /// A scan with a decay per state: one exponential per token, channel and state (S6).
     SelectiveScan,
-    /// A convolution as long as the sequence per channel, by FFT; its states are those that the kernel is computed from.
+    /// A convolution as long as the sequence per channel, by FFT; its states are those that the kernel is computed
+    /// from.
     LongConvolution,
     /// A scan h_i = a_i h_{i-1} + b_i with one state per channel, bounded by memory traffic (gated RNNs).
     GatedScan,

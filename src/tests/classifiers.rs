@@ -178,8 +178,8 @@ fn classifiers_drop_outputs_where_there_is_no_softmax() {
     }
 }
 
-/// Each token sees all others and no padding: the order of tokens is that of outputs and nothing else, and the last token sees what
-/// it would see anyway.
+/// Each token sees all others and no padding: the order of tokens is that of outputs and nothing else, and the last
+/// token sees what it would see anyway.
 #[test]
 fn attention_that_sees_all_tokens_knows_no_order() {
     let seeing: Vec<_> = MIXERS.iter().filter(|entry| entry.bidirectional).collect();

@@ -154,7 +154,8 @@ fn rows_asked_for_are_rows_of_the_whole_output() {
     });
 }
 
-/// The N that the registry claims for a case, and whether it is that of a system inside the mixer; `None` where it claims none.
+/// The N that the registry claims for a case, and whether it is that of a system inside the mixer; `None` where it
+/// claims none.
 fn claimed_width(case: &Case) -> Option<(usize, bool)> {
     if case.config.options.get("activation").is_some_and(|activation| activation != "none") {
         return None;

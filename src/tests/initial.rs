@@ -103,8 +103,8 @@ fn started(mixer: &str, init: MapInit) -> BTreeMap<String, Tensor> {
     values(&case, Scheme::Gpt)
 }
 
-/// Mamba's code leaves PyTorch's uniform values, zeroes biases, and divides the maps to the residual stream by the root of their
-/// number, here two layers of two.
+/// Mamba's code leaves PyTorch's uniform values, zeroes biases, and divides the maps to the residual stream by the root
+/// of their number, here two layers of two.
 #[test]
 fn mambas_maps_start_as_in_the_code_of_its_authors() {
     let largest = |x: &Tensor| flat(x).iter().fold(0f64, |m, x| m.max(x.abs()));
@@ -127,8 +127,8 @@ fn mambas_maps_start_as_in_the_code_of_its_authors() {
     assert_eq!(released, authors, "without a rule of its authors");
 }
 
-/// The public code of xLSTM draws maps from the residual stream with √(2/(5d)), those inside the block too, and the map to it with
-/// 2/(layers √d); gates ignore their input at the start.
+/// The public code of xLSTM draws maps from the residual stream with √(2/(5d)), those inside the block too, and the map
+/// to it with 2/(layers √d); gates ignore their input at the start.
 #[test]
 fn xlstms_maps_start_as_in_the_code_of_its_authors() {
     let spread = |x: &Tensor| (flat(x).iter().map(|x| x * x).sum::<f64>() / x.elem_count() as f64).sqrt();

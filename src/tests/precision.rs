@@ -42,8 +42,8 @@ fn too_far(case: &Case, seq_len: usize) -> Vec<String> {
     let got = differentiated(case, &single, &u.to_dtype(DType::F32).unwrap());
     let gradients = wanted.iter().filter(|(name, _)| *name != "y");
     let floor = 0.01 * gradients.map(|(_, g)| largest(g)).fold(0.0, f64::max);
-    // The kernels of two are sums of many terms that cancel, as is what mLSTM divides by: the golden files, too, ask for less
-    // of the former.
+    // The kernels of two are sums of many terms that cancel, as is what mLSTM divides by: the golden files, too, ask
+    // for less of the former.
     let cancels = ["dss", "hyena", "mlstm"].contains(&case.entry.name);
     let digits = if cancels { 5e-5 } else { 1e-5 };
     let errors = wanted.iter().filter_map(|(name, wanted)| {
@@ -60,8 +60,8 @@ fn too_far(case: &Case, seq_len: usize) -> Vec<String> {
     errors.collect()
 }
 
-/// Mixers with a norm behind their state, which takes the product of query and key of a single token out again, and mLSTM,
-/// whose normaliser does that with its gate: their gradients are then rounding alone.
+/// Mixers with a norm behind their state, which takes the product of query and key of a single token out again, and
+/// mLSTM, whose normaliser does that with its gate: their gradients are then rounding alone.
 const NORMALISED: [&str; 12] = [
     "retnet",
     "lightning",
@@ -81,8 +81,8 @@ const NORMALISED: [&str; 12] = [
 fn f32_stays_within_the_golden_tolerances_at_odd_sizes() {
     let mut errors = Vec::new();
     for mut case in Case::all() {
-        // Kernels have the length of the input, as in the golden files: over others, the sum that a complex softmax divides by can
-        // be nearly 0.
+        // Kernels have the length of the input, as in the golden files: over others, the sum that a complex softmax
+        // divides by can be nearly 0.
         case.config.options.remove("l_max");
         for (d_model, d_state) in [(12, 6), (3, 3), (51, 33)] {
             case.config.d_model = d_model;

@@ -1,4 +1,5 @@
-//! The numbers of the guide on speed, of `results/README.md` and of the README are those of the published runs and measurements.
+//! The numbers of the guide on speed, of `results/README.md` and of the README are those of the published runs and
+//! measurements.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -187,8 +187,8 @@ fn rates_can_be_chosen_on_seeds_that_are_not_reported() {
     );
 }
 
-/// Computed from the published summaries by statsmodels (`StratifiedTable.test_null_odds(correction=True)`) and, for the
-/// log-rank test, by its formula in Python; `results/README.md` prints them.
+/// Computed from the published summaries by statsmodels (`StratifiedTable.test_null_odds(correction=True)`) and, for
+/// the log-rank test, by its formula in Python; `results/README.md` prints them.
 #[test]
 fn verdicts_on_the_published_runs_are_those_of_other_programs() {
     let world = World::new();

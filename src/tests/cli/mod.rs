@@ -180,7 +180,8 @@ impl Said {
         self.out
     }
 
-    /// The error of a call with `--json`: the last event on stdout, a sentence on stderr, and the exit code of its kind.
+    /// The error of a call with `--json`: the last event on stdout, a sentence on stderr, and the exit code of its
+    /// kind.
     pub fn fault(self) -> Fault {
         let last = self.out.lines().last().unwrap_or_default();
         let fault: Fault = serde_json::from_str(last).unwrap_or_else(|e| panic!("{e}: {}\n{}", self.out, self.err));
@@ -233,8 +234,8 @@ pub(crate) fn numbers(run: &Path) -> Vec<String> {
     numbers
 }
 
-/// Outline of a report in JSON, without the numbers of its cells: its heading, the titles of its grids, the quantities of
-/// each and its notes.
+/// Outline of a report in JSON, without the numbers of its cells: its heading, the titles of its grids, the quantities
+/// of each and its notes.
 pub(crate) fn outline(report: &Value) -> String {
     let mut lines = vec![report["heading"].as_str().unwrap().to_owned()];
     for panel in report["panels"].as_array().unwrap() {
@@ -302,8 +303,8 @@ pub(crate) fn compared(trained: bool) -> Settings {
     settings
 }
 
-/// Compares a text with the file `snapshots/NAME.snap` beside the test, but for what changes from machine to machine, and
-/// where the text is `trained`, but for the numbers of training.
+/// Compares a text with the file `snapshots/NAME.snap` beside the test, but for what changes from machine to machine,
+/// and where the text is `trained`, but for the numbers of training.
 macro_rules! shows {
     ($name:expr, trained $text:expr) => {
         $crate::cli::compared(true).bind(|| insta::assert_snapshot!($name, $text))

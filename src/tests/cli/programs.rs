@@ -1,4 +1,5 @@
-//! Output for other programs: the objects of `--json`, the exports, the summary in pandas. The guide says what they hold.
+//! Output for other programs: the objects of `--json`, the exports, the summary in pandas. The guide says what they
+//! hold.
 
 use super::recovery::{signal, start, wait_for_an_epoch};
 use super::{shows, World};

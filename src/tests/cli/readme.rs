@@ -1,7 +1,7 @@
 //! Every command that README.md and the guides show is one that the program takes.
 //!
-//! Three runs are cut to a few examples; the others take `--explain`, sweeps are resolved, downloads take `--offline`, and
-//! benchmarks are parsed alone. A command of another kind fails the test until it is classified here.
+//! Three runs are cut to a few examples; the others take `--explain`, sweeps are resolved, downloads take `--offline`,
+//! and benchmarks are parsed alone. A command of another kind fails the test until it is classified here.
 
 use super::World;
 use std::collections::{BTreeMap, BTreeSet};
@@ -274,8 +274,8 @@ const NOT_MADE_TODAY: &[(&str, usize)] = &[("lra-small.csv", 3)];
 /// Mixers without runs in a published summary of all mixers, whose runs results/README.md says are missing.
 const NOT_TRAINED: &[(&str, &[&str])] = &[("survey.csv", &["mlstm-block", "slstm-block"])];
 
-/// The ids and the mixers of the runs that `command`, a sweep or one run, would train. A run's mixer is empty. Rows on files are of versions whose ids did not
-/// depend on their content, as where the files are not there.
+/// The ids and the mixers of the runs that `command`, a sweep or one run, would train. A run's mixer is empty. Rows on
+/// files are of versions whose ids did not depend on their content, as where the files are not there.
 fn planned(world: &World, command: &str) -> Vec<(String, String)> {
     let words = command.strip_prefix("dsf ").unwrap();
     let line = match words.strip_prefix("sweep ") {
@@ -369,7 +369,8 @@ fn links(page: &str) -> Vec<&str> {
     near.map(|target| target.split('#').next().unwrap()).collect()
 }
 
-/// Pages of the guide are read in the documentation of the library, too, where no file of the repository lies beside them.
+/// Pages of the guide are read in the documentation of the library, too, where no file of the repository lies beside
+/// them.
 #[test]
 fn every_link_leads_to_a_file_and_a_page_of_the_guide_has_none() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

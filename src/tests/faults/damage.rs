@@ -1,5 +1,5 @@
-//! Files with bytes flipped, cut, doubled, removed or put in: an error in words or what was written, never a panic, never
-//! another number.
+//! Files with bytes flipped, cut, doubled, removed or put in: an error in words or what was written, never a panic,
+//! never another number.
 
 use super::all_or;
 use crate::training::{follow, trainer, weights, world, Trace};
@@ -48,8 +48,8 @@ fn damaged(bytes: &[u8], random: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Calls `check` with damaged copies of `bytes`; it says whether what was read is what was written, or refused. Returns the
-/// share of copies that were refused.
+/// Calls `check` with damaged copies of `bytes`; it says whether what was read is what was written, or refused. Returns
+/// the share of copies that were refused.
 fn attack(name: &str, bytes: &[u8], mut check: impl FnMut(&[u8]) -> Result<(), String>) -> f64 {
     let mut random = Rng::with_seed(bytes.len() as u64);
     let mut refused = 0;

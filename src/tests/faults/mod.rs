@@ -1,8 +1,8 @@
 //! Files after the program was killed, refused by the system, or finds its files damaged: never less than it had,
 //! never another number.
 //!
-//! A test takes a sample of the places where it could break; with `DSF_FAULTS=all`, as `make test-faults` sets it, all of
-//! them.
+//! A test takes a sample of the places where it could break; with `DSF_FAULTS=all`, as `make test-faults` sets it, all
+//! of them.
 
 #[cfg(unix)]
 mod cut;
