@@ -39,7 +39,7 @@ impl BenchCase {
         self
     }
 
-    /// Title of its row, see [`Row::title`].
+    /// Title of its row, see [`Measurement::title`].
     pub fn title(&self) -> String {
         self.row.title()
     }

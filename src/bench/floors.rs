@@ -1,4 +1,4 @@
-//! Floors: the least time in which a machine can do some work, computed from shapes and a few [`Rates`].
+//! Floors: the least time in which a machine can do some work, computed from shapes and [`PeakRates`].
 //!
 //! An op takes at least as long as its slowest kind of work (matrix products, vector instructions, exponentials,
 //! memory). A training step takes at least the sum over its parts, with the projection to the vocabulary at the

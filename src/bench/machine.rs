@@ -32,7 +32,7 @@ impl Machine {
         matches!(self.device, Device::Cpu)
     }
 
-    /// Times repetitions of `work`, see [`Schedule::time`].
+    /// Times repetitions of `work`, see [`Repetitions::time`].
     pub(super) fn time<T>(&self, schedule: &Repetitions, work: &mut dyn FnMut() -> Result<T>) -> Result<(T, Timing)> {
         schedule.time(if self.is_cpu() { Clock::Cpu } else { Clock::Wall }, &self.device, work)
     }

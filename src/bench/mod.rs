@@ -1,8 +1,8 @@
 //! Benchmarks: training steps and single ops are checked against the CPU, timed, and compared with the machine's least
 //! time and with other programs.
 //!
-//! A [`Case`] is one measurement; [`cases`] lists them; [`Bench`] measures a list and fills a [`Row`] for each. A new
-//! op is a row of `ops`, a peer is a row of `peers`, a predicted speed is a row of `predicted`.
+//! A [`BenchCase`] is one measurement; [`cases`] lists them; [`Bench`] measures a list and fills a [`Measurement`] for
+//! each. A new op is a row of `ops`, a peer is a row of `peers`, a predicted speed is a row of `predicted`.
 
 pub mod cases;
 mod check;

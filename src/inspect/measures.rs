@@ -160,7 +160,7 @@ impl Transition {
         })
     }
 
-    /// Carries rows of C back by one token, as Λᵀ x for each. The layout of `carried` is that of [`Row::carried`].
+    /// Carries rows of C back by one token, as Λᵀ x for each. The layout of `carried` is that of [`PhiRow::carried`].
     fn pull(&self, carried: &mut [f64], states: usize) {
         match &self.off {
             OffDiagonalAt::Zero => {

@@ -1,8 +1,8 @@
 //! Inspects any mixer, trained or not, as a dynamical system: its matrices along an input, their measures, and checks
 //! of their correctness.
 //!
-//! A [`Network`] is a fresh or a trained model. For an [`Input`] it returns one [`Subject`] per layer, whose system
-//! ([`Seen`]) is measured in one pass ([`Measures`]) and compared with the mixer's other forms ([`Errors`]). A
+//! A [`Network`] is a fresh or a trained model. For a [`NetworkInput`] it returns one [`Subject`] per layer, whose
+//! system ([`Seen`]) is measured in one pass ([`Measures`]) and compared with the mixer's other forms ([`Errors`]). A
 //! [`View`] holds these results, and [`report`] draws several of them.
 
 mod attention;

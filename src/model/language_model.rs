@@ -49,7 +49,7 @@ impl PositionTable {
         }
     }
 
-    /// TokenEmbedding of position `at`, `(1, d)`.
+    /// Embedding of position `at`, `(1, d)`.
     fn at(&self, at: usize) -> Result<Tensor> {
         match self {
             Self::Sinusoidal { table, amplitude } if at >= table.dims()[0] => {
@@ -136,8 +136,9 @@ impl LanguageModel {
         })
     }
 
-    /// Inputs of the mixers of the layers `wanted` for `tokens` `(batch, seq_len)` u32, `(batch, seq_len, d_model)` each,
-    /// of the model that [`Self::new`] would build. Only one block is in memory at a time: `params` is called for each.
+    /// Inputs of the mixers of the layers `wanted` for `tokens` `(batch, seq_len)` u32, `(batch, seq_len, d_model)`
+    /// each, of the model that [`Self::new`] would build. Only one block is in memory at a time: `params` is called for
+    /// each.
     pub fn mixer_inputs_by_block(
         config: &ModelConfig,
         io: Io,

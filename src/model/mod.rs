@@ -1,8 +1,8 @@
 //! Networks around a mixer: embeddings, blocks, final norm, head.
 //!
-//! Language models ([`Model`]) and classifiers ([`Classifier`]) share one kind of block, which is described by data: a
-//! [`Layout`](crate::config::Layout) determines the norm, the order of norm and addition, the feed-forward half and the
-//! places of dropout.
+//! Language models ([`LanguageModel`]) and classifiers ([`Classifier`]) share one kind of block, which is described by
+//! data: a [`Layout`](crate::config::Layout) determines the norm, the order of norm and addition, the feed-forward half
+//! and the places of dropout.
 
 mod block;
 mod body;

@@ -100,7 +100,7 @@ pub enum PanelForm {
     Heatmap,
     /// No panel: the numbers have several units, and the caption lists them.
     Table,
-    /// One point per line, at [`Line::across`] and the number of its last column.
+    /// One point per line, at [`GridLine::across`] and the number of its last column.
     Points {
         /// Name of the horizontal axis.
         over: String,

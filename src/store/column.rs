@@ -73,7 +73,7 @@ impl Column {
         NAMES[self.0]
     }
 
-    /// Index in [`COLUMNS`].
+    /// Index in [`COLUMNS`](super::schema::COLUMNS).
     pub const fn place(self) -> usize {
         self.0
     }

@@ -159,7 +159,7 @@ pub(super) struct LabelMeans {
     pub accuracy: f64,
 }
 
-/// Running sums of a [`Score`].
+/// Running sums from which [`LabelMeans`] are computed.
 #[derive(Default)]
 pub(super) struct ScoreSum {
     loss: f64,

@@ -46,7 +46,7 @@ pub enum Memory {
 
 impl<'a> Continuation<'a> {
     /// Starts a continuation and reads `prompt`. `tokens` is the number of ids of the tokenizer; a mixer without a
-    /// recurrent form reads the last `window` tokens. Fails if the prompt is empty or [`Choice::check`] refuses
+    /// recurrent form reads the last `window` tokens. Fails if the prompt is empty or [`SamplingRule::check`] refuses
     /// `choice`.
     pub fn begin(
         model: &'a LanguageModel,

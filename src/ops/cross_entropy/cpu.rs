@@ -91,7 +91,7 @@ impl CrossEntropy {
     }
 }
 
-/// Fills some [`Rows`], from row `first` on.
+/// Writes the [`RowStatistics`] of the rows from `first` on, joined over all tiles.
 #[simd]
 fn join<F: Float>(tiles: &[Vec<RowStats<F>>], first: usize, (loss, correct, factors): (&mut [F], &mut [F], &mut [F])) {
     let rows = loss.iter_mut().zip(correct);

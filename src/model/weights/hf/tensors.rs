@@ -16,7 +16,7 @@ pub(super) struct TensorMap {
     order: ElementOrder,
 }
 
-/// ElementOrder in which the numbers of a file's tensors, one after the other, fill the parameters.
+/// Order in which the numbers of a file's tensors, one after the other, fill the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ElementOrder {
     /// The same order.

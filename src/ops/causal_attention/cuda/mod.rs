@@ -24,7 +24,7 @@ const NARROW: usize = 64;
 const FULL: Tuned = Tuned::new(264, 4);
 
 impl CudaOp for CausalAttention {
-    /// The output; then, if tracked, the statistics of each row's weights ([`Pairs::stats`]).
+    /// The output; then, if tracked, the statistics of each row's weights ([`KernelInputs::stats`]).
     fn forward(&self, call: Launch) -> Result<Vec<Buffer>> {
         if linear::applies(self) {
             return linear::forward(self, call);

@@ -21,14 +21,14 @@ impl<F: Float> DeltaRuleSpan<F> {
         Self { steps: SpanSteps::new(task), a: Vec::new(), b: Vec::new(), rows: task.sizes.keys }
     }
 
-    /// [`Steps::load`].
+    /// [`SpanSteps::load`], with a and b.
     #[inline(always)]
     pub(super) fn load(&mut self, task: &Task<F>, span: Range<usize>) {
         self.steps.load(task, span);
         self.load_transitions(task);
     }
 
-    /// [`Steps::load_with_queries`].
+    /// [`SpanSteps::load_with_queries`], with a and b.
     #[inline(always)]
     pub(super) fn load_with_queries(&mut self, task: &Task<F>, span: Range<usize>, go: Option<&[F]>) {
         self.steps.load_with_queries(task, span, go);

@@ -58,7 +58,7 @@ struct ModelEntry<'a> {
     differences: &'a [PresetDifference],
     /// Whether examples were generated instead of released; `None` without runs.
     generated: Option<bool>,
-    /// See [`Place::is_best_instead`].
+    /// See [`ModelPlace::is_best_instead`].
     best_instead: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Models of softmax attention: GPT-NeoX (Pythia), GPT-2 and Llama.
+//! Pretrained models with softmax attention: GPT-NeoX (Pythia), GPT-2 and Llama.
 
 use super::super::config_file::{activation_name, rotary_share, ConfigFile, BASE};
 use super::super::tensors::{ElementOrder, TensorMaps};

@@ -1,4 +1,4 @@
-//! Models of state space models: Mamba, Falcon-Mamba, Mamba-2 and Bamba.
+//! Pretrained state space models: Mamba, Falcon-Mamba, Mamba-2 and Bamba.
 
 use super::super::config_file::{activation_name, ConfigFile};
 use super::super::tensors::{ElementOrder, TensorMaps};
@@ -38,7 +38,7 @@ pub(super) const FALCON_MAMBA: Architecture = Architecture {
     },
 };
 
-/// Model of Mamba; `norm_eps` is the ε of Falcon-Mamba's norms of B, C and Δ.
+/// Reads a Mamba model. `norm_eps` is the ε of Falcon-Mamba's norms of B, C and Δ; Mamba has none.
 fn read_mamba(file: &ConfigFile, norm_eps: Option<f64>) -> Result<Pretrained> {
     file.only("hidden_act", &json!("silu"))?;
     let (d, layers) = (file.size("hidden_size")?, file.size("num_hidden_layers")?);
