@@ -1,4 +1,4 @@
-//! Guides, a page of prose on one subject each. The commands that they show are run by tests.
+//! Guides, one page per subject. Tests run the commands that they show.
 
 #[doc = include_str!("guide/sweeps.md")]
 pub mod sweeps {}

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 pub trait TransferProgress {
     /// Prints a sentence for the user.
     fn say(&mut self, line: &str);
-    /// Begins `what` at byte `done` of `total`, if the total is known.
+    /// Begins the operation `what` at byte `done`. Its length is `total`, if that is known.
     fn start(&mut self, what: &str, done: u64, total: Option<u64>);
-    /// Sets the total length, once it is known.
+    /// Sets the total length, if it becomes known only now.
     fn total(&mut self, total: u64);
     /// Sets the number of bytes reached.
     fn reach(&mut self, done: u64);
-    /// Ends the operation of [`Self::start`], complete or not.
+    /// Ends the operation, complete or not.
     fn end(&mut self);
 }
 
@@ -26,7 +26,7 @@ pub trait TransferProgress {
 pub struct FetchContext<'a> {
     /// Receiver of progress reports.
     pub progress: &'a mut dyn TransferProgress,
-    /// Stop flag. Once it is set, the fetch ends, and downloaded bytes stay for the next call.
+    /// Stop flag. Once it is set, the fetch ends, and the next one continues from the downloaded bytes.
     pub stop: &'a AtomicBool,
     /// Pause before the first retry of a failed download. It doubles with each retry.
     pub pause: Duration,
@@ -44,8 +44,8 @@ impl FetchContext<'_> {
         Ok(())
     }
 
-    /// Receives the next message of a thread that may block on the network, for at most `limit`. The outer result fails
-    /// if the stop flag is set, the inner one if no message arrived.
+    /// Waits at most `limit` for the next message of a thread that may block on the network. The outer result fails if
+    /// the stop flag is set, the inner one if no message arrived.
     pub(super) fn receive<T>(&self, messages: &Receiver<T>, limit: Duration) -> Result<Result<T, RecvTimeoutError>> {
         let end = Instant::now() + limit;
         loop {
@@ -57,7 +57,7 @@ impl FetchContext<'_> {
         }
     }
 
-    /// Sleeps for `time`, or until the stop flag is set, which is an error.
+    /// Sleeps for `time`. Fails as soon as the stop flag is set.
     pub(super) fn sleep(&self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         loop {
@@ -70,13 +70,13 @@ impl FetchContext<'_> {
         }
     }
 
-    /// Takes the lock file at `path`. While another process holds it, waits and reports this once.
+    /// Locks the file at `path`. Waits while another process holds the lock, and reports this once.
     pub(super) fn lock(&mut self, path: &Path) -> Result<File> {
         let mut reported = false;
         files::lock(path, || {
             if !std::mem::replace(&mut reported, true) {
                 let lock = path.display();
-                let line = format!("another process is fetching this: waiting for {lock}");
+                let line = format!("waiting for another process that downloads the same files; its lock is {lock}");
                 self.progress.say(&line);
             }
             self.check_stopped()

@@ -8,17 +8,17 @@ use candle_core::{Result, Tensor};
 /// Taps of the kernel in Mamba and Griffin.
 const TAPS: usize = 4;
 
-/// Number of taps.
+/// Option for the number of taps.
 pub(super) const CONV_WIDTH: MixerOption = MixerOption {
     name: "conv_width",
-    help: "tokens that the short convolution reads, the current one included: `4`, or any number from 2 to 64",
+    help: "taps of the short convolution, including the current token: `4`, or any number from 2 to 64",
     default: |_| "4",
     accepts: |v| in_range(v, 2..=64),
     implied: true,
     ..MixerOption::DEFAULT
 };
 
-/// Whether there are biases.
+/// Option for biases.
 pub(super) const CONV_BIAS: MixerOption = MixerOption {
     name: "conv_bias",
     help: "whether the short convolution has biases: `true` or `false`",
@@ -26,7 +26,7 @@ pub(super) const CONV_BIAS: MixerOption = MixerOption {
     ..FALSE_OR_TRUE
 };
 
-/// Weights `(E, taps)`, the last of which multiplies the current token, and biases `(E)`.
+/// Weights `(E, taps)` and biases `(E)`. The last tap multiplies the current token.
 pub(super) struct ShortConv {
     w: Tensor,
     b: Option<Tensor>,
@@ -37,7 +37,8 @@ impl ShortConv {
         Self::with_taps(TAPS, width, params)
     }
 
-    /// [`Self::of`] with normal initial weights, whose sum over the taps has this variance, and biases of 0.
+    /// [`Self::of`] with biases of 0 and normally distributed initial weights, such that the sum over the taps of a
+    /// channel has the given variance.
     pub fn with_variance(variance: f64, spec: &MixerSpec, width: usize, params: &Params) -> Result<Self> {
         let taps = spec.parsed(CONV_WIDTH.name).unwrap_or(TAPS);
         let std = (variance / taps as f64).sqrt();
@@ -47,7 +48,7 @@ impl ShortConv {
         })
     }
 
-    /// Convolution with the taps and biases that the options of `spec` give it.
+    /// Convolution with the number of taps of the option `conv_width`, and with biases unless `conv_bias` is `false`.
     pub fn of(spec: &MixerSpec, width: usize, params: &Params) -> Result<Self> {
         let taps = spec.parsed(CONV_WIDTH.name).unwrap_or(TAPS);
         let biased = spec.option(CONV_BIAS.name) != Some("false");
@@ -59,19 +60,20 @@ impl ShortConv {
     }
 
     fn build(taps: usize, biased: bool, width: usize, params: &Params) -> Result<Self> {
-        let edge = (taps as f64).powf(-0.5);
-        let edge = || Init::Uniform(-edge, edge);
-        let w = params.get("conv_w", (width, taps), edge())?;
-        let b = biased.then(|| params.get("conv_b", width, edge())).transpose()?;
+        // The default of PyTorch's `nn.Conv1d`.
+        let bound = (taps as f64).powf(-0.5);
+        let init = || Init::Uniform(-bound, bound);
+        let w = params.get("conv_w", (width, taps), init())?;
+        let b = biased.then(|| params.get("conv_b", width, init())).transpose()?;
         Ok(Self { w, b })
     }
 
-    /// `(batch, seq_len, E)` to the same shape.
+    /// y `(batch, seq_len, E)` for x of the same shape.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         ops::causal_conv1d(x, &self.w, self.b.as_ref())
     }
 
-    /// Past inputs that an output reads, taps - 1.
+    /// Number of past inputs that an output depends on, taps - 1.
     fn past(&self) -> usize {
         self.w.dims()[1] - 1
     }
@@ -82,14 +84,14 @@ impl ShortConv {
         Tensor::zeros(shape, self.w.dtype(), self.w.device())
     }
 
-    /// Window behind x `(batch, seq_len, E)`, the first inputs of each sequence.
+    /// Window after x `(batch, seq_len, E)`, the inputs from the start of each sequence.
     pub fn window_behind(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, seq_len, _) = x.dims3()?;
         let first = self.window(batch)?;
         Tensor::cat(&[&first, &x.to_dtype(first.dtype())?], 1)?.narrow(1, seq_len, self.past())?.contiguous()
     }
 
-    /// Elements of [`Self::window`] per sequence.
+    /// Number of elements of the window per sequence.
     pub fn state_size(&self) -> usize {
         self.past() * self.w.dims()[0]
     }

@@ -1,4 +1,5 @@
-//! Gradients of every mixer: they exist, reach everything, and are derivatives.
+//! Gradients of every mixer: they reach each element of the input and of the parameters that affects the output, and
+//! equal finite differences.
 
 use crate::world::{flat, normal, parameters, perturb, Case};
 use candle_core::backprop::GradStore;
@@ -6,14 +7,14 @@ use candle_core::{Device, Tensor, Var};
 use dsf::mixers::{Gradient, Mixer, MixerSpec};
 use dsf::nn::{Cx, Rows};
 
-/// sum(y ⊙ w) for a fixed random w, so that every output weighs differently.
-fn weighed(mixer: &dyn Mixer, x: &Tensor, cx: &Cx) -> Tensor {
+/// sum(y ⊙ w) for a fixed random w, so that each output has a different weight.
+fn weighted_sum(mixer: &dyn Mixer, x: &Tensor, cx: &Cx) -> Tensor {
     let y = mixer.forward(x, cx).unwrap();
     let w = normal("cotangent", y.shape());
     (y * w).unwrap().sum_all().unwrap()
 }
 
-/// The part of a parameter on which the output depends.
+/// Elements of the parameter `name` on which the output depends, according to the registry.
 fn expected(case: &Case, name: &str) -> Reach {
     let exception = { case.entry.gradient.iter() }.find(|(known, _)| *known == name);
     match exception.map(|(_, gradient)| gradient) {
@@ -33,9 +34,12 @@ fn expected(case: &Case, name: &str) -> Reach {
     }
 }
 
+/// Elements of a tensor with a nonzero gradient.
 #[derive(Debug, PartialEq)]
 enum Reach {
+    /// The tensor has no gradient.
     Absent,
+    /// All gradients are zero.
     Zero,
     Partly,
     Everywhere,
@@ -59,7 +63,7 @@ fn the_gradient_reaches_every_element_of_the_input_and_of_every_parameter() {
     for case in Case::all().into_iter().chain(Case::normed()).chain(Case::optional()) {
         let (mixer, params) = case.build();
         let x = Var::from_tensor(&case.input(3, 7)).unwrap();
-        let loss = weighed(&*mixer, x.as_tensor(), &Cx::eval());
+        let loss = weighted_sum(&*mixer, x.as_tensor(), &Cx::eval());
         let grads = loss.backward().unwrap();
         assert_eq!(reach(&grads, &x), Reach::Everywhere, "{case}: the input");
         for (name, var) in params.vars() {
@@ -111,35 +115,35 @@ fn the_gradient_of_a_later_layer_is_its_derivative() {
 }
 
 #[test]
-fn the_gradient_is_the_derivative_with_dropout_and_chosen_rows_too() {
+fn the_gradient_equals_a_finite_difference_with_dropout_and_selected_rows() {
     let times = Tensor::new(&[[0u32, 3], [2, 6], [1, 5]], &Device::Cpu).unwrap();
     let cx = Cx::train(1, 2).only(Some(&Rows { positions: times }));
     for mut case in Case::all().into_iter().chain(Case::normed()).chain(Case::optional()) {
         case.config.attn_dropout = 0.3;
-        // Norms bend the loss where a head is short.
+        // The norm of a head with small values is strongly nonlinear, which needs a smaller step.
         let step = if case.config.state_norm { 1e-6 } else { case.entry.difference_step };
         let (mixer, params) = case.build();
         let x = Var::from_tensor(&case.input(3, 7)).unwrap();
         let mut vars = params.vars();
         vars.push(("x".to_owned(), x.clone()));
-        let loss = || weighed(&*mixer, x.as_tensor(), &cx);
+        let loss = || weighted_sum(&*mixer, x.as_tensor(), &cx);
         let grads = loss().backward().unwrap();
         for (name, var) in vars {
-            let along = normal(&format!("direction/{name}"), var.shape());
+            let direction = normal(&format!("direction/{name}"), var.shape());
             let slope = grads.get(&var).map_or(0.0, |grad| {
-                let slope = (grad * &along).unwrap().sum_all().unwrap();
+                let slope = (grad * &direction).unwrap().sum_all().unwrap();
                 slope.to_scalar::<f64>().unwrap()
             });
             let origin = var.as_tensor().copy().unwrap();
             let at = |distance: f64| {
-                let moved = (&origin + (&along * distance).unwrap()).unwrap();
+                let moved = (&origin + (&direction * distance).unwrap()).unwrap();
                 var.set(&moved).unwrap();
                 loss().to_scalar::<f64>().unwrap()
             };
             let difference = (at(step) - at(-step)) / (2.0 * step);
             at(0.0);
-            let apart = (slope - difference).abs() / difference.abs().max(1.0);
-            assert!(apart < 1e-6, "{case}: {name}: {slope} is not {difference}");
+            let error = (slope - difference).abs() / difference.abs().max(1.0);
+            assert!(error < 1e-6, "{case}: {name}: the gradient is {slope}, the difference {difference}");
         }
     }
 }

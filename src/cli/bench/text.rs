@@ -43,8 +43,8 @@ pub(super) fn report(report: &MeasurementReport) -> String {
         facts.push(("op", format!("{} {sizes}, {}", detail("op"), row.dtype)));
     }
     if let Some(forward) = report.details.get("forward") {
-        let time = shown(forward["seconds"].as_f64(), seconds);
-        let fraction = shown(forward["fraction_of_floor"].as_f64(), percent);
+        let time = or_dash(forward["seconds"].as_f64(), seconds);
+        let fraction = or_dash(forward["fraction_of_floor"].as_f64(), percent);
         facts.push(("forward", format!("{time}, {fraction} of its floor")));
     }
     facts.push(("CPU", range([row.seconds, row.seconds_min, row.seconds_max])));
@@ -52,7 +52,7 @@ pub(super) fn report(report: &MeasurementReport) -> String {
     let ours = OURS.iter().filter(|(name, _)| !["min", "max"].contains(name));
     facts.extend(ours.filter_map(|(name, cell)| Some((*name, cell(row)?))));
     facts.extend(peaks(row).map(|peaks| ("peaks", peaks)));
-    let remarks = [("why below", &row.below), ("note", &row.note)].into_iter();
+    let remarks = [("why slow", &row.below), ("note", &row.note)].into_iter();
     facts.extend(remarks.filter(|(_, text)| !text.is_empty()).map(|(name, text)| (name, text.clone())));
     if let (Some(first), Some(last)) = (number("first_loss"), row.loss) {
         facts.push(("loss", format!("{first:.6} in the first step, {last:.6} in the last")));
@@ -61,7 +61,7 @@ pub(super) fn report(report: &MeasurementReport) -> String {
         facts.push(("sums", format!("{output:.6e} of the output, {gradients:.6e} of the gradients")));
     }
     facts.push(("route", row.route.clone()));
-    facts.push(("machine", machine(row, &shown(row.load_average, |x| format!("{x:.2}")))));
+    facts.push(("machine", machine(row, &or_dash(row.load_average, |x| format!("{x:.2}")))));
     let rows: Vec<_> = facts.into_iter().map(|(name, fact)| vec![name.to_owned(), fact]).collect();
     columns(&rows, Align::Left)
 }
@@ -69,7 +69,7 @@ pub(super) fn report(report: &MeasurementReport) -> String {
 /// Describes the peak performance of one core, if it was measured.
 fn peaks(row: &Measurement) -> Option<String> {
     Some(format!(
-        "{} flop, {} lanes, {} exponentials, {}B of memory a second of one core",
+        "{} flop/s, {} lanes/s, {} exponentials/s and {}B/s of memory on one core",
         si(row.peak_flops?),
         si(row.peak_lanes?),
         si(row.peak_exps?),
@@ -116,8 +116,8 @@ pub(super) fn table(rows: &[Measurement]) -> String {
     let (checks, timed): (Vec<&Measurement>, Vec<&Measurement>) = rows.iter().partition(|row| row.is_check());
     let mut text = String::new();
     if !checks.is_empty() {
-        let held = checks.iter().filter(|row| !row.failed()).count();
-        text += &format!("{held} of {} checks held\n", checks.len());
+        let passed = checks.iter().filter(|row| !row.failed()).count();
+        text += &format!("{passed} of {} checks passed\n", checks.len());
     }
     let Some(last) = timed.last() else { return text };
     let clock = timed.iter().find(|row| row.seconds.is_some()).unwrap_or(last).clock;
@@ -128,8 +128,8 @@ pub(super) fn table(rows: &[Measurement]) -> String {
         Clock::Wall => [
             "time",
             "peer",
-            "elapsed seconds, the device idle before and after",
-            "this GPU, from what its driver says of clock and memory",
+            "wall-clock seconds, with the device synchronised before and after",
+            "this GPU, computed from the clock and memory rates that its driver reports",
         ],
     };
     let ours: BenchColumn = (ours, |r| r.seconds.map(seconds));
@@ -169,28 +169,29 @@ fn reasons(rows: &[&Measurement]) -> String {
     let lines: String = reasons.iter().map(line).collect();
     match lines.as_str() {
         "" => lines,
-        _ => format!("\nBelow half of the floor:\n{lines}"),
+        _ => format!("\nSlower than twice the floor:\n{lines}"),
     }
 }
 
-/// Describes the machine in one line.
+/// Describes the machine in one line: processor, instruction sets, threads, load and commit.
 fn machine(row: &Measurement, load: &str) -> String {
     let unless_empty = |text: &str, [before, after]: [&str; 2]| match text {
         "" => String::new(),
         text => format!("{before}{text}{after}"),
     };
     let set = unless_empty(&row.instruction_set, [", ", ""]);
-    let peer = unless_empty(&row.peer_instruction_set, [" (the peer ", ")"]);
+    let peer = unless_empty(&row.peer_instruction_set, [" (peer: ", ")"]);
     format!("{}{set}{peer}, {} threads, load {load}, commit {}", row.processor, row.threads, row.commit)
 }
 
-fn shown<T>(value: Option<T>, how: impl Fn(T) -> String) -> String {
-    value.map_or_else(|| "-".to_owned(), how)
+/// Formats a value, or returns a dash if there is none.
+fn or_dash<T>(value: Option<T>, format: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), format)
 }
 
-/// Formats seconds with their range.
+/// Formats the median of some times, with their range.
 fn range([median, min, max]: [Option<f64>; 3]) -> String {
-    let [median, min, max] = [median, min, max].map(|x| shown(x, seconds));
+    let [median, min, max] = [median, min, max].map(|x| or_dash(x, seconds));
     format!("{median} ({min} to {max})")
 }
 
@@ -241,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_told_once_with_all_ops_it_holds_for() {
+    fn a_reason_is_listed_once_with_all_its_ops() {
         let row = |case: &str, below: &str| Measurement {
             case: case.to_owned(),
             below: below.to_owned(),
@@ -255,12 +256,12 @@ mod tests {
             row("ssd --shape 1,2,3,4", "it walks"),
         ];
         let text = reasons(&rows.each_ref());
-        assert_eq!(text, "\nBelow half of the floor:\n  tanh, glu: it waits\n  ssd: it walks\n");
+        assert_eq!(text, "\nSlower than twice the floor:\n  tanh, glu: it waits\n  ssd: it walks\n");
         assert_eq!(reasons(&[&rows[1]]), "");
     }
 
     #[test]
-    fn three_digits_and_a_unit_say_enough() {
+    fn numbers_have_three_digits_and_a_unit() {
         assert_eq!([1.5, 0.0123, 4.56e-6, 123.4].map(seconds), ["1.50 s", "12.3 ms", "4.56 µs", "123 s"]);
         assert_eq!([1.5e9, 65.3e6, 810.0].map(si), ["1.50 G", "65.3 M", "810"]);
     }

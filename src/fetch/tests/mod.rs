@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Listener that records all reports, and stops at a byte.
+/// Records of all progress reports. Once a download has reached byte `stop_at`, the stop flag is set.
 #[derive(Default)]
 struct Listener {
     said: Vec<String>,
@@ -61,7 +61,7 @@ impl Listener {
     }
 }
 
-/// Data root and hub cache, with one server as every source.
+/// Temporary data root and hub cache, and a request whose sources are all on the test server.
 struct World {
     dir: TempDir,
     request: FetchRequest,
@@ -97,7 +97,7 @@ impl World {
         recorder.context(|context| fetch(request, context))
     }
 
-    /// Fetches the datasets of the Long Range Arena.
+    /// Fetches all requested datasets, and returns those of the Long Range Arena.
     fn fetch(&mut self) -> Result<Vec<LraDataset>> {
         let lra = |dataset| match dataset {
             FetchedDataset::Lra(dataset) => Some(dataset),

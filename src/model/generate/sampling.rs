@@ -7,13 +7,13 @@ use std::fmt;
 /// Rule by which the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SamplingRule {
-    /// The most likely token; of equally likely ones the lowest id.
+    /// The most likely token; ties go to the lowest id.
     Greedy,
     /// A random token.
     Sampled(Sampling),
 }
 
-/// The distribution that tokens are drawn from.
+/// Distribution from which tokens are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, clap::Args)]
 pub struct Sampling {
     /// Sampling temperature; below 1, likely tokens become more likely.
@@ -22,7 +22,7 @@ pub struct Sampling {
     /// Sample from the K most likely tokens; 0 for no limit.
     #[arg(long, value_name = "K", default_value = "40")]
     pub top_k: Option<usize>,
-    /// Sample from the most likely tokens whose probabilities sum to P.
+    /// Sample from the fewest tokens whose probabilities sum to at least P.
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     pub top_p: Option<f64>,
     /// Seed of sampling; the same seed gives the same text.
@@ -48,7 +48,7 @@ impl SamplingRule {
         }
     }
 
-    /// Returns the id of the token at position `at`, given its `logits`. Fails if a logit is NaN or there are none.
+    /// Returns the id of the token at position `at`, given its `logits`. Fails if there are none or one is NaN.
     pub(super) fn pick(&self, logits: &[f32], at: usize) -> Result<usize> {
         if logits.iter().any(|x| x.is_nan()) || logits.is_empty() {
             refuse!("the model's logits are NaN: its training diverged, or its weights are damaged");
@@ -77,11 +77,11 @@ impl Sampling {
             }
             left -= weight;
         }
-        candidates[weights.len() - 1] // reached only by rounding
+        candidates[weights.len() - 1] // reached only because of rounding errors
     }
 }
 
-/// Ids of the `most` highest logits in descending order; of equal ones the lowest id comes first.
+/// Ids of the `most` highest logits in descending order; equal logits are ordered by id.
 fn ranked(logits: &[f32], most: usize) -> Vec<usize> {
     let mut ids: Vec<usize> = (0..logits.len()).collect();
     let order = |a: &usize, b: &usize| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn greedy_takes_the_first_of_the_likeliest() {
+    fn greedy_takes_the_first_of_equally_likely_tokens() {
         assert_eq!(SamplingRule::Greedy.pick(&LOGITS, 0).unwrap(), 1);
     }
 
@@ -144,7 +144,7 @@ mod tests {
     fn neither_top_k_nor_top_p_lets_an_unlikely_token_through() {
         let k = shares(Sampling { top_k: Some(2), ..sampling() });
         assert!(k[1] > 0.45 && k[3] > 0.45 && k[0] + k[2] + k[4] == 0.0, "{k:?}");
-        // The two likeliest have 0.455 each: the second completes 0.6, and the third 0.92.
+        // The two most likely tokens have 0.455 each: two suffice for 0.6, three for 0.92.
         for (p, drawn) in [(0.4, 1), (0.6, 2), (0.92, 3), (1.0, 5)] {
             let found = shares(Sampling { top_p: Some(p), ..sampling() });
             let seen = found.iter().filter(|share| **share > 0.0).count();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_draws_the_same_tokens_and_another_others() {
+    fn the_same_seed_draws_the_same_tokens_and_another_seed_others() {
         let drawn = |seed| -> Vec<usize> {
             let how = SamplingRule::Sampled(Sampling { seed, ..sampling() });
             (0..40).map(|at| how.pick(&LOGITS, at).unwrap()).collect()
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn settings_out_of_range_and_logits_that_are_nan_are_refused() {
         let refuses = |how: Sampling, flag| SamplingRule::Sampled(how).check().refuses(flag);
         for temperature in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let how = Sampling { temperature, ..sampling() };

@@ -3,9 +3,11 @@
 use super::{AdamWRates, AdamWSettings};
 use candle_core::{Result, Tensor};
 
-/// g ← scale g,  m ← β₁ m + (1-β₁) g,  v ← β₂ v + (1-β₂) g²,  θ ← θ·decay - rate · m / (√v / correction + eps).
+/// One update of a parameter θ by its gradient g, with the moments m and v:
 ///
-/// Returns θ, m and v.
+/// g ← scale · g,  m ← β₁ m + (1-β₁) g,  v ← β₂ v + (1-β₂) g²,  θ ← decay · θ - rate · m / (√v / correction + eps).
+///
+/// `scale` clips the gradient. Returns the new θ, m and v.
 pub(super) fn adamw(
     [theta, grad, m, v]: [&Tensor; 4],
     scale: f64,

@@ -1,4 +1,4 @@
-//! Names, numbers and initial values of the parameters, and settings that are refused.
+//! Language models before training: names, number and initial values of the parameters, and refused settings.
 
 use super::{IO, V};
 use crate::world::{flat, parameters, pythia};
@@ -9,7 +9,7 @@ use dsf::model::{Io, LanguageModel};
 use dsf::nn::{Cx, Params};
 use std::collections::{BTreeMap, HashMap};
 
-/// Pythia-70M with a vocabulary of `V`.
+/// Config of Pythia-70M around a mixer.
 fn pythia_70m(mixer: &str) -> ModelConfig {
     let mut config = pythia(find(mixer).unwrap(), "reference", Rotary::Pre);
     (config.d_model, config.d_state) = (512, 512);
@@ -20,7 +20,7 @@ fn pythia_70m(mixer: &str) -> ModelConfig {
     config
 }
 
-/// Names and shapes of Pythia-70M with a vocabulary of `V`, as checkpoints have them.
+/// Names and shapes of the parameters of Pythia-70M, for a vocabulary of `V` tokens.
 fn shapes(mixer: &str) -> HashMap<String, Vec<usize>> {
     let d = 512;
     let mut shapes = HashMap::new();
@@ -53,7 +53,7 @@ fn shapes(mixer: &str) -> HashMap<String, Vec<usize>> {
 }
 
 #[test]
-fn pythia_70m_has_its_parameters_by_name_and_number() {
+fn pythia_70m_has_the_published_number_of_parameters() {
     for (mixer, further) in [("softmax", 0), ("linear", 0), ("normalized", 24_624)] {
         let zeros = |shape: Vec<usize>| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
         let given: HashMap<_, _> = shapes(mixer).into_iter().map(|(name, shape)| (name, zeros(shape))).collect();
@@ -67,7 +67,8 @@ fn pythia_70m_has_its_parameters_by_name_and_number() {
     }
 }
 
-/// Standard deviation of each parameter that does not start at one number, by the end of its name.
+/// Standard deviation of the initial values of each parameter that is not constant, by the last part of its name. It
+/// must be the same in all layers.
 fn spreads(init: InitScheme) -> BTreeMap<String, f64> {
     let mut config = pythia(find("normalized").unwrap(), "reference", Rotary::Pre);
     (config.d_model, config.d_state, config.n_layers) = (64, 64, 3);
@@ -97,25 +98,25 @@ fn spreads(init: InitScheme) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn weights_start_as_pythia_was_trained_or_as_transformers_makes_them() {
+fn initial_weights_are_those_of_pythias_training_or_of_transformers() {
     let (small, back) = ((2f64 / (5.0 * 64.0)).sqrt(), 2.0 / (3.0 * 8.0));
     for (init, inputs, outputs) in [(InitScheme::Pythia, small, back), (InitScheme::Hf, 0.02, 0.02)] {
         let spreads = spreads(init);
-        assert_eq!(spreads.len(), 9, "two tables, and q k v n out w1 w2");
+        assert_eq!(spreads.len(), 9, "two tables, and wq wk wv wn wout w1 w2");
         for (name, spread) in spreads {
             let wanted = match name.as_str() {
                 "wout" | "w2" => outputs,
                 _ => inputs,
             };
-            // wn, the smallest, has 128 numbers.
-            let apart = (spread / wanted - 1.0).abs();
-            assert!(apart <= 0.25, "{init:?} {name}: {spread}, not {wanted}");
+            // The smallest parameter, wn, has 128 elements, for which 25 % are four standard errors.
+            let error = (spread / wanted - 1.0).abs();
+            assert!(error <= 0.25, "{init:?} {name}: {spread}, not {wanted}");
         }
     }
 }
 
 #[test]
-fn an_untrained_model_of_50_304_tokens_knows_nothing() {
+fn the_loss_of_an_untrained_model_is_near_that_of_uniform_predictions() {
     for mixer in ["softmax", "linear", "normalized"] {
         let config = pythia(find(mixer).unwrap(), "reference", Rotary::Pre);
         let io = Io { vocab_size: 50_304, seq_len: 64 };
@@ -126,14 +127,14 @@ fn an_untrained_model_of_50_304_tokens_knows_nothing() {
         let targets = ids(1).unwrap().flatten_all().unwrap();
         let found = model.classify(&ids(0).unwrap(), None, &targets, &Cx::eval());
         let loss = f64::from(found.unwrap().loss.to_scalar::<f32>().unwrap());
-        let apart = loss - 50_304f64.ln();
-        // The variance of a logit adds half of itself: 16 channels of spread 0.158.
-        assert!((-0.1..0.6).contains(&apart), "{mixer}: {loss}");
+        let excess = loss - 50_304f64.ln();
+        // Random logits raise the loss by half of their variance, here 16 channels times 0.158².
+        assert!((-0.1..0.6).contains(&excess), "{mixer}: {loss}");
     }
 }
 
 #[test]
-fn positions_that_cannot_be_turned_are_refused_with_the_flag() {
+fn unsuitable_rotary_embeddings_are_refused_with_the_flag() {
     let refusal = |mixer: &str, rotary, dims: usize| {
         let entry = find(mixer).unwrap();
         let mut config = pythia(entry, entry.variants[0], rotary);

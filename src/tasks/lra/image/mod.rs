@@ -1,4 +1,4 @@
-//! CIFAR-10 (Krizhevsky 2009) in gray, from its binary batches or from the Parquet files of Hugging Face.
+//! CIFAR-10 (Krizhevsky 2009) in grayscale, from its binary batches or from the Parquet files of Hugging Face.
 
 use super::files::{self, BATCHES, PARQUET};
 use super::parts::{first, permutation, tenth};
@@ -16,13 +16,13 @@ const RECORD: usize = 1 + 3 * PIXELS;
 
 const CLASSES: u8 = 10;
 
-/// Advice for damaged files.
+/// Remedy in the messages on damaged files.
 const REMEDY: &str = "download it again: dsf data fetch lra --dataset image";
 
-/// Reads the pictures under `dir`. Nine tenths of the training pictures train and the last tenth validates, in the
-/// permutation of the released code. This gives the released split only for the binary batches; the Parquet files have
-/// another order. Of each split, the first examples are used, as many as `config` sets. Fails with the file and record
-/// if a file is missing or invalid, and if there are fewer examples than requested.
+/// Reads the images under `dir`. The training images are permuted as in the released code, and the last tenth of them
+/// is the validation split. It equals the released one only for the binary batches, since the Parquet files have
+/// another order. Each split is cut to its first examples, as many as `config` sets. Fails with the file and record if
+/// a file is missing or invalid, and if there are fewer examples than requested.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<LraSplits> {
     let folder = files::find(LraDataset::Image, config.contour_length(), dir)?;
     let (rest, test) = read(&folder)?;
@@ -34,7 +34,7 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<LraSplits> {
     Ok([pick(&rest, train), pick(&rest, val), pick(&test, tested)].into())
 }
 
-/// Source files for [`read`].
+/// Files that [`read`] would read.
 pub(super) fn sources(folder: &Path) -> Sources {
     match files::has(folder, &BATCHES) {
         true => files::named(folder, &BATCHES),
@@ -42,7 +42,7 @@ pub(super) fn sources(folder: &Path) -> Sources {
     }
 }
 
-/// Reads all training and all test pictures, in the order of their files.
+/// Reads all training images and all test images, in the order of their files.
 fn read(folder: &Path) -> Result<(Documents, Documents)> {
     if !files::has(folder, &BATCHES) {
         let [train, test] = PARQUET.map(|name| read_parquet(&folder.join(name)));
@@ -57,7 +57,7 @@ fn read(folder: &Path) -> Result<(Documents, Documents)> {
     Ok((train, test))
 }
 
-/// Appends the records of a binary batch to `examples`.
+/// Appends the images and labels of a binary batch to `examples`.
 fn read_batch(path: &Path, examples: &mut Documents) -> Result<()> {
     let bytes = read_bytes(path)?;
     let (records, rest) = bytes.as_chunks::<RECORD>();
@@ -78,7 +78,7 @@ fn read_batch(path: &Path, examples: &mut Documents) -> Result<()> {
     Ok(())
 }
 
-/// Reads the rows of a Parquet file of PNG pictures.
+/// Reads a Parquet file, whose rows are PNG images with labels.
 fn read_parquet(path: &Path) -> Result<Documents> {
     let rows = parquet::rows(path, "img.bytes")?;
     let pictures: Vec<Result<Vec<u8>, String>> =
