@@ -1,5 +1,5 @@
-//! Errors by kind. The kind decides the exit code of the program; what is at fault (a flag, a file and the place in it) and
-//! the reason are fields, so that programs and tests match on them and the sentence may be improved.
+//! Errors by kind. The kind decides the exit code of the program; what is at fault (a flag, a file and the place in it)
+//! and the reason are fields, so that programs and tests match on them and the sentence may be improved.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::fmt;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// The library's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Returns an [`Error::Refused`]. The reason is written as in [`format!`]; a flag at fault stands before it, with the value
-/// that it has if it has one:
+/// Returns an [`Error::Refused`]. The reason is written as in [`format!`]; a flag at fault stands before it, with the
+/// value that it has if it has one:
 ///
 /// ```ignore
 /// refuse!("there are no batches");
@@ -108,7 +108,8 @@ pub enum Error {
     Busy(String),
 }
 
-/// The place of an error and its reason. As text: `PATH, line 3: --flag VALUE: reason`, of which what is unknown is left out.
+/// The place of an error and its reason. As text: `PATH, line 3: --flag VALUE: reason`, of which what is unknown is
+/// left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The file or folder at fault.
@@ -379,7 +380,8 @@ pub(crate) mod testing {
     }
 
     impl Diagnostic {
-        /// Asserts that the reason names each of `names`: flags, values, commands, files or numbers, never pieces of prose.
+        /// Asserts that the reason names each of `names`: flags, values, commands, files or numbers, never pieces of
+        /// prose.
         #[track_caller]
         pub fn names(&self, names: &[&str]) -> &Self {
             for name in names {

@@ -37,10 +37,11 @@ enum ModelAction {
     /// Compare a pretrained model with logits of `transformers`.
     ///
     /// DIR holds config.json, model.safetensors and expected.safetensors with `input_ids` and `logits_f64` (or
-    /// `logits`), and may hold expected.json with `nll`, the mean negative log-likelihood of the ids. Compares the logits
-    /// in f32 (2e-5 of the largest) and in f64, those of the model read token by token, and the likelihood to six digits.
-    /// `transformers` computes norms and gates in f32 whatever the dtype, so that f64 is compared within 1e-6, and within
-    /// 1e-9 if the header of expected.safetensors has `precision` = `float64`. Exits with code 4 if one is off.
+    /// `logits`), and may hold expected.json with `nll`, the mean negative log-likelihood of the ids. Compares the
+    /// logits in f32 (2e-5 of the largest) and in f64, those of the model read token by token, and the likelihood to
+    /// six digits. `transformers` computes norms and gates in f32 whatever the dtype, so that f64 is compared within
+    /// 1e-6, and within 1e-9 if the header of expected.safetensors has `precision` = `float64`. Exits with code 4 if
+    /// one is off.
     Check {
         /// Folder of the model and its logits.
         dir: PathBuf,

@@ -6,7 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Layers of another mixer (Jamba, Griffin, H3's hybrid). The text form is
-/// `NAME:every=K,offset=J,heads=S,n=N,variant=V,OPTION=VALUE`, or with `layers=I+J+..` in place of `every` and `offset`.
+/// `NAME:every=K,offset=J,heads=S,n=N,variant=V,OPTION=VALUE`, or with `layers=I+J+..` in place of `every` and
+/// `offset`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Hybrid {

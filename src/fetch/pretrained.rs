@@ -1,4 +1,5 @@
-//! Pretrained models of the Hugging Face hub: config, weights and tokenizer, in the cache that Python's libraries share.
+//! Pretrained models of the Hugging Face hub: config, weights and tokenizer, in the cache that Python's libraries
+//! share.
 
 use super::context::FetchContext;
 use super::download::{failure, retry, AttemptFailure};

@@ -1,5 +1,6 @@
 //! Compares the program with golden files: safetensors of inputs, parameters, outputs and gradients that other programs
-//! computed in f64, and folders of pretrained models with their logits. Both `dsf check golden DIR` and the tests run these checks.
+//! computed in f64, and folders of pretrained models with their logits. Both `dsf check golden DIR` and the tests run
+//! these checks.
 
 mod file;
 mod lemmas;
@@ -100,8 +101,8 @@ fn gradients(
     Ok(worst)
 }
 
-/// The golden files of a folder and its folders of pretrained models with their logits, sorted by name; the folder itself
-/// if it is one of these. Fails if the folder cannot be read, or has nothing to check.
+/// The golden files of a folder and its folders of pretrained models with their logits, sorted by name; the folder
+/// itself if it is one of these. Fails if the folder cannot be read, or has nothing to check.
 pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     if pretrained::is_in(dir) {
         return Ok(vec![dir.to_owned()]);

@@ -5,8 +5,8 @@
 //! Φ_ij = C_i (Π_{k=j+1..i} Λ_k) B_j + [i=j] D_i
 //! ```
 //!
-//! Λ_i is diagonal in the paper. Here its states may also be complex numbers, stored as pairs of real ones, or it may be
-//! a diagonal plus a matrix of rank one, as in the delta rule.
+//! Λ_i is diagonal in the paper. Here its states may also be complex numbers, stored as pairs of real ones, or it may
+//! be a diagonal plus a matrix of rank one, as in the delta rule.
 
 pub mod lemmas;
 

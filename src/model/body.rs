@@ -81,8 +81,8 @@ impl Body {
         self.finish(stream)
     }
 
-    /// Same as [`Self::forward`] for the first tokens of each sequence, x `(batch, seq_len, d)`, one block after the other;
-    /// `states` become those behind them.
+    /// Same as [`Self::forward`] for the first tokens of each sequence, x `(batch, seq_len, d)`, one block after the
+    /// other; `states` become those behind them.
     pub fn read(&self, x: Tensor, states: &mut [BlockState]) -> Result<Tensor> {
         let mut stream = Residual::from(x);
         for (block, state) in self.blocks.iter().zip(states) {

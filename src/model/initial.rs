@@ -9,8 +9,8 @@ use candle_core::{DType, Result};
 /// Prefix of the names of a layer's parameters.
 const LAYERS: &str = "layers.";
 
-/// Initial values of the parameters of `model` on a task of `sizes`, by name. Parameters that start alike in all layers share
-/// a row, whose name has `*` for the number of the layer.
+/// Initial values of the parameters of `model` on a task of `sizes`, by name. Parameters that start alike in all layers
+/// share a row, whose name has `*` for the number of the layer.
 pub fn initial_values(model: &ModelConfig, sizes: &ExampleSizes) -> Result<Vec<(String, InitialValues)>> {
     let params = Params::described(DType::F32);
     match model.classifier {

@@ -8,8 +8,8 @@ const LENGTHS: usize = 4;
 
 /// Tables of a mixer for the first few lengths that it meets; those of other lengths are made each time.
 ///
-/// The first steps of a training run make the tables of its length, and a recorded step reads them where they are: it may
-/// not upload them, and they must stay. Therefore tables are never replaced.
+/// The first steps of a training run make the tables of its length, and a recorded step reads them where they are: it
+/// may not upload them, and they must stay. Therefore tables are never replaced.
 pub struct Tables<T>(RefCell<Vec<(usize, T)>>);
 
 impl<T> Default for Tables<T> {

@@ -56,7 +56,8 @@ impl Cause {
             .ok_or_else(|| error::unknown_value("--reason", "reason", name, Self::NAMES))
     }
 
-    /// Infers the cause from the last lines that a program printed, or from a message that a record kept without its cause.
+    /// Infers the cause from the last lines that a program printed, or from a message that a record kept without its
+    /// cause.
     pub fn infer(words: &str) -> Self {
         let told = PATTERNS.iter().find(|(part, _)| words.contains(part));
         told.map_or(Self::Other, |(_, cause)| *cause)

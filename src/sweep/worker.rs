@@ -16,8 +16,8 @@ use std::time::Duration;
 pub struct Training {
     /// On a GPU, launch every op of a training step instead of replaying a recorded step.
     ///
-    /// By default, a GPU records the third step as a CUDA graph and replays it, which saves launch overhead. The results
-    /// are the same.
+    /// By default, a GPU records the third step as a CUDA graph and replays it, which saves launch overhead. The
+    /// results are the same.
     #[arg(long, hide_short_help = true)]
     pub no_cuda_graph: bool,
     /// Record training steps, which is the default.

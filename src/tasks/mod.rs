@@ -125,7 +125,8 @@ pub trait Task {
         Ok(None)
     }
 
-    /// Training examples of an epoch, counted from 0, if every epoch has new ones; [`Self::load`] gives those of epoch 0.
+    /// Training examples of an epoch, counted from 0, if every epoch has new ones; [`Self::load`] gives those of epoch
+    /// 0.
     fn fresh(&self, _epoch: usize) -> Option<Dataset> {
         None
     }

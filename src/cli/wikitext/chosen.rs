@@ -16,8 +16,8 @@ pub(super) struct Chosen {
     /// File of weights, id of a run, or a pretrained model.
     ///
     /// MODEL is a file of weights, a run's folder or id, the folder of a Hugging Face model, or its name on the hub,
-    /// OWNER/NAME or OWNER/NAME@REVISION, which is downloaded unless it is in the cache. Runs load their best weights if
-    /// they have them, else their last.
+    /// OWNER/NAME or OWNER/NAME@REVISION, which is downloaded unless it is in the cache. Runs load their best weights
+    /// if they have them, else their last.
     #[arg(long, value_name = "MODEL")]
     checkpoint: PathBuf,
     /// Tokenizer: bytes, gpt-neox, or a tokenizer.json [default: the model's].

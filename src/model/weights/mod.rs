@@ -1,4 +1,5 @@
-//! Trained weights of a language model on disk: this program's files, and pretrained models in the layout of Hugging Face.
+//! Trained weights of a language model on disk: this program's files, and pretrained models in the layout of Hugging
+//! Face.
 //!
 //! This program writes a safetensors file of the model's parameters by name. Its header holds `config`, the canonical
 //! text of the run's config, and the `run`, `epoch` and `step` of the weights.
@@ -133,8 +134,8 @@ impl Checkpoint {
         self.config.task.typed()
     }
 
-    /// Number of parameters of the model. The weights of a pretrained one have been compared with its config when it was
-    /// opened.
+    /// Number of parameters of the model. The weights of a pretrained one have been compared with its config when it
+    /// was opened.
     pub fn check(&self) -> Result<usize> {
         let sizes = self.values.sizes();
         if !self.values.is_mapped() {

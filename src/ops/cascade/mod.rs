@@ -15,8 +15,9 @@ use candle_core::{DType, Result, Shape, Tensor};
 /// x_l,i = a_i x_l-1,i + b_i t_l,i, t_l,i+1 = t_l,i - x_l-1,i - x_l,i, where t_l,0 is 1 for l = 0, else 0, and x before
 /// it is 0.
 ///
-/// The bilinear discretisation, with step Δ, of x' = A x + r u with A_ij = -r_i r_j below the diagonal and A_ii = -λ_i is
-/// of this form: a_i = (1 - λ_i Δ/2) / (1 + λ_i Δ/2), b_i = r_i² (Δ/2) / (1 + λ_i Δ/2), and its state is 2 x_i / r_i.
+/// The bilinear discretisation, with step Δ, of x' = A x + r u with A_ij = -r_i r_j below the diagonal and A_ii = -λ_i
+/// is of this form: a_i = (1 - λ_i Δ/2) / (1 + λ_i Δ/2), b_i = r_i² (Δ/2) / (1 + λ_i Δ/2), and its state is
+/// 2 x_i / r_i.
 ///
 /// `a`, `b`, `w`: (d, n); result (d, len).
 pub fn cascade(a: &Tensor, b: &Tensor, w: &Tensor, len: usize) -> Result<Tensor> {

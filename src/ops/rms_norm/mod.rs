@@ -8,7 +8,8 @@ use crate::runtime::autograd::{apply_or, Op};
 use crate::runtime::shape;
 use candle_core::{Result, Shape, Tensor};
 
-/// gamma x / sqrt(mean(x²) + eps) over the last axis (Zhang & Sennrich 2019; the released code of Hawk has an eps of 0).
+/// gamma x / sqrt(mean(x²) + eps) over the last axis (Zhang & Sennrich 2019; the released code of Hawk has an eps of
+/// 0).
 ///
 /// `x`: (..., d); `gamma`: (d); result like `x`. Without an eps, a row in which no number exceeds 2^-126, such as a
 /// row of zeros, gives zeros and has a gradient of zeros; the scale of other rows is arbitrary.

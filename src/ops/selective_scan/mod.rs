@@ -9,7 +9,8 @@ use crate::runtime::autograd::{apply_or, Op};
 use crate::runtime::shape;
 use candle_core::{Result, Shape, Tensor};
 
-/// y_t\[c\] = Σ_k h_t\[c,k\] c_t\[k\] with h_t\[c,k\] = exp(δ_t\[c\] a\[c,k\]) h_{t-1}\[c,k\] + δ_t\[c\] u_t\[c\] b_t\[k\].
+/// y_t\[c\] = Σ_k h_t\[c,k\] c_t\[k\] with
+/// h_t\[c,k\] = exp(δ_t\[c\] a\[c,k\]) h_{t-1}\[c,k\] + δ_t\[c\] u_t\[c\] b_t\[k\].
 ///
 /// `u`, `delta`: (B, L, d); `a`: (d, n); `b`: (B, L, n); `c`: (B, R, n); result (B, R, d). Equation
 /// (4) without the skip, and h_{-1} = 0. `positions`: (B, R) of u32, ascending and below L, the

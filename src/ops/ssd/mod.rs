@@ -9,7 +9,8 @@ use crate::runtime::chunked::{Chunked, Times};
 use crate::runtime::shape;
 use candle_core::{Result, Shape, Tensor};
 
-/// y_t\[c\] = Σ_k h_t\[c,k\] c_t\[k\] with h_t\[c,k\] = exp(δ_t\[c\] a\[c\]) h_{t-1}\[c,k\] + δ_t\[c\] u_t\[c\] b_t\[k\].
+/// y_t\[c\] = Σ_k h_t\[c,k\] c_t\[k\] with
+/// h_t\[c,k\] = exp(δ_t\[c\] a\[c\]) h_{t-1}\[c,k\] + δ_t\[c\] u_t\[c\] b_t\[k\].
 ///
 /// `u`, `delta`: (B, L, d); `a`: (d); `b`: (B, L, n); `c`: (B, L, n), result (B, L, d). With
 /// `positions`, (B, R) of u32 that ascend within each sequence, `c` is (B, R, n) at these steps,

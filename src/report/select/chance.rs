@@ -63,8 +63,8 @@ fn ends(levels: impl Iterator<Item = f64>) -> Vec<f64> {
     }
 }
 
-/// [`chance`] of `runs`, which share a task, as a baseline of a grid with `columns` columns: its lowest and highest level
-/// where they differ.
+/// [`chance`] of `runs`, which share a task, as a baseline of a grid with `columns` columns: its lowest and highest
+/// level where they differ.
 pub(super) fn chance_of<'a>(runs: impl IntoIterator<Item = &'a Record>, columns: usize) -> Option<Baseline> {
     let known: Vec<(&str, f64)> = runs.into_iter().filter_map(chance).collect();
     let (name, _) = *known.first()?;

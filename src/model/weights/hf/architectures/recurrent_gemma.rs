@@ -1,5 +1,5 @@
-//! RecurrentGemma (Botev et al. 2024): Griffin's recurrent blocks and local attention, of which several heads share keys
-//! and values.
+//! RecurrentGemma (Botev et al. 2024): Griffin's recurrent blocks and local attention, of which several heads share
+//! keys and values.
 
 use super::super::config_file::{activation_name, ConfigFile};
 use super::super::tensors::{ElementOrder, TensorMaps};
