@@ -1,5 +1,6 @@
-//! DeltaNet (Schlag et al. 2021, Yang et al. 2024) and Gated DeltaNet (Yang et al. 2025): linear attention that overwrites the
-//! value stored under a key instead of adding to it. The transition is not diagonal, which goes beyond the paper's framework:
+//! DeltaNet (Schlag et al. 2021, Yang et al. 2024) and Gated DeltaNet (Yang et al. 2025): linear attention that
+//! overwrites the value stored under a key instead of adding to it. The transition is not diagonal, which goes beyond
+//! the paper's framework:
 //!
 //! S_t = α_t (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ,  o_t = S_tᵀ q_t,  |k_t| = |q_t| = 1
 //!
@@ -167,8 +168,8 @@ impl DeltaGates {
 }
 
 struct DeltaNet {
-    /// Projections to q, k and v, stacked, `(2K + V, d)` for keys of width K = n, or less where heads share them, and values
-    /// of width V; one convolution runs over all three.
+    /// Projections to q, k and v, stacked, `(2K + V, d)` for keys of width K = n, or less where heads share them, and
+    /// values of width V; one convolution runs over all three.
     win: Tensor,
     conv: ShortConv,
     /// Projection to β, `(heads, d)`.
@@ -244,7 +245,8 @@ impl DeltaNet {
         wide.reshape((batch, rows, self.sizes.heads, self.sizes.features))
     }
 
-    /// Inputs of the recurrence along u `(batch, seq_len, d)`, and the output gate before its activation, `(batch, rows, V)`.
+    /// Inputs of the recurrence along u `(batch, seq_len, d)`, and the output gate before its activation,
+    /// `(batch, rows, V)`.
     fn project(&self, u: &Tensor, cx: &Cx) -> Result<(ScanInputs, Option<Tensor>)> {
         let all = [&[&self.win][..], &self.head_projections()].concat();
         let all: Vec<_> = all.into_iter().map(|w| (w, None)).collect();

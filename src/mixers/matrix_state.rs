@@ -2,8 +2,9 @@
 //!
 //! S_t = (diag(e^{g_t}) + a_t b_tᵀ) S_{t-1} + k_t v_tᵀ,  o_t = S_tᵀ q_t.
 //!
-//! [`ScanInputs`] runs it as a scan over the sequence, as one step, and as a system (11). Gated linear attention has no rank-one
-//! term a bᵀ; the delta rule has one. [`MatrixState`] is a mixer of the first kind with y_t = W (scale(o_t) ⊙ o_t) + b.
+//! [`ScanInputs`] runs it as a scan over the sequence, as one step, and as a system (11). Gated linear attention has no
+//! rank-one term a bᵀ; the delta rule has one. [`MatrixState`] is a mixer of the first kind with
+//! y_t = W (scale(o_t) ⊙ o_t) + b.
 //!
 //! | symbol | meaning | shape |
 //! |---|---|---|
@@ -86,8 +87,9 @@ pub(super) struct ScanInputs {
     pub rank_one: Option<RankOne>,
 }
 
-/// Factors of the rank-one term a bᵀ of the transition, `(batch, seq_len, heads, m)` each: b reads the state, a writes to it.
-/// In fla's DPLR kernels, whose state is the transpose of this one, the letters are swapped: a reads and b writes.
+/// Factors of the rank-one term a bᵀ of the transition, `(batch, seq_len, heads, m)` each: b reads the state, a writes
+/// to it. In fla's DPLR kernels, whose state is the transpose of this one, the letters are swapped: a reads and b
+/// writes.
 pub(super) struct RankOne {
     pub a: Tensor,
     pub b: Tensor,
@@ -191,8 +193,8 @@ impl HeadSizes {
     }
 }
 
-/// Arithmetic of such a layer with `more` maps between residual stream and values besides the projections to queries, keys
-/// and values.
+/// Arithmetic of such a layer with `more` maps between residual stream and values besides the projections to queries,
+/// keys and values.
 pub(super) fn work(spec: &MixerSpec, more: usize) -> MixerWork {
     let (d, n, width) = (spec.d_model, spec.d_state, value_width(spec));
     MixerWork::new(Core::MatrixScan, [width, n], d * (2 * n + width + more * width))
@@ -203,7 +205,8 @@ pub(super) trait MatrixState {
     /// Inputs of the output gate or normaliser, apart from o.
     type Gate;
 
-    /// Reason why the mixer itself is not a system (11), with what surrounds the system inside it; `None` where it is one.
+    /// Reason why the mixer itself is not a system (11), with what surrounds the system inside it; `None` where it is
+    /// one.
     const AROUND: Option<&'static str>;
 
     fn sizes(&self) -> HeadSizes;
@@ -211,7 +214,8 @@ pub(super) trait MatrixState {
     /// Inputs of the recurrence along u `(batch, seq_len, d)`, and those of the output gate at the queried positions.
     fn project(&self, u: &Tensor, at: &RotaryPositions) -> Result<(ScanInputs, Self::Gate)>;
 
-    /// Factor of the keys that the decays depend on too, `(batch, seq_len, heads)`, for analysis; `None` where there is none.
+    /// Factor of the keys that the decays depend on too, `(batch, seq_len, heads)`, for analysis; `None` where there is
+    /// none.
     fn gate(&self, _u: &Tensor) -> Result<Option<Tensor>> {
         Ok(None)
     }

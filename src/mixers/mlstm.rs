@@ -1,4 +1,5 @@
-//! mLSTM, the matrix memory of xLSTM (Beck et al. 2024): linear attention with a forget gate and an exponential input gate per head,
+//! mLSTM, the matrix memory of xLSTM (Beck et al. 2024): linear attention with a forget gate and an exponential input
+//! gate per head,
 //!
 //! C_t = f_t C_{t-1} + i_t k_t v_tᵀ,  n_t = f_t n_{t-1} + i_t k_t,  y_t = W (o_t ⊙ C_tᵀ q_t / max(|n_t·q_t|, 1)) + b
 //!

@@ -1,6 +1,6 @@
-//! Registry of sequence mixers. To add one, write a file that exports an [`Entry`], and add its `mod`
-//! line and its line in [`MIXERS`]: help, listings, sweeps, cost estimates and tests walk the table. The row states what
-//! differs from the defaults of [`Entry::of`], exceptions that tests make for the mixer included.
+//! Registry of sequence mixers. To add one, write a file that exports an [`Entry`], and add its `mod` line and its line
+//! in [`MIXERS`]: help, listings, sweeps, cost estimates and tests walk the table. The row states what differs from the
+//! defaults of [`Entry::of`], exceptions that tests make for the mixer included.
 //!
 //! | here | paper | meaning |
 //! |---|---|---|
@@ -94,15 +94,15 @@ use state_norm::{Normed, StateNorm};
 use std::borrow::Cow;
 pub use work::{Core, MixerWork};
 
-/// Causal map from `(batch, seq_len, d_model)` to the same shape: as one forward pass over the sequence, step by step, and as a
-/// linear time-varying system. Only the first two functions are required; contract tests check that the other forms agree with
-/// the pass.
+/// Causal map from `(batch, seq_len, d_model)` to the same shape: as one forward pass over the sequence, step by step,
+/// and as a linear time-varying system. Only the first two functions are required; contract tests check that the other
+/// forms agree with the pass.
 pub trait Mixer {
     /// y `(batch, rows, d_model)` at the positions that `cx` selects, for x `(batch, seq_len, d_model)`.
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor>;
 
-    /// Same as [`Self::forward`] in a network whose layers read the values of its first layer, `(batch, seq_len, d_model)`: the
-    /// mixer that finds none sets them. Most mixers read none.
+    /// Same as [`Self::forward`] in a network whose layers read the values of its first layer,
+    /// `(batch, seq_len, d_model)`: the mixer that finds none sets them. Most mixers read none.
     fn forward_with(&self, x: &Tensor, _first_values: &mut Option<Tensor>, cx: &Cx) -> Result<Tensor> {
         self.forward(x, cx)
     }
@@ -150,8 +150,8 @@ pub trait Recurrent {
         self.step(x_t, at, state)
     }
 
-    /// y and the state behind x, `(batch, seq_len, d_model)` each, for the first tokens of each sequence. Mixers whose ops give
-    /// their last state do so in one pass.
+    /// y and the state behind x, `(batch, seq_len, d_model)` each, for the first tokens of each sequence. Mixers whose
+    /// ops give their last state do so in one pass.
     fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
         self.read_by_steps(x, &mut None)
     }
@@ -201,8 +201,8 @@ pub struct Entry {
     pub cite: &'static str,
     /// Variants; the protocols `reference` and `matched` train the first.
     pub variants: &'static [&'static str],
-    /// State dimension N of its system (11), and the part around the system where that is not the whole mixer; or why there is no
-    /// system. Per variant where they differ.
+    /// State dimension N of its system (11), and the part around the system where that is not the whole mixer; or why
+    /// there is no system. Per variant where they differ.
     pub dsf: &'static str,
     /// Whether `n_heads` may differ from 1.
     pub heads: bool,
@@ -216,7 +216,8 @@ pub struct Entry {
     pub widens: bool,
     /// Whether it has queries and keys that a rotary position embedding can rotate.
     pub rotary: bool,
-    /// Whether its queries may attend to later keys, where a task allows it: attention that is causal only by the range of its sum.
+    /// Whether its queries may attend to later keys, where a task allows it: attention that is causal only by the range
+    /// of its sum.
     pub bidirectional: bool,
     /// Place for an RMS norm behind its state, `--state-norm`.
     pub state_norm: StateNormPlace,
@@ -234,7 +235,8 @@ pub struct Entry {
     pub growth: Growth,
     /// Stem of its golden files, `STEM_VARIANT`.
     pub stem: &'static str,
-    /// Initial values of its linear maps by its authors, for `--map-init authors`; `None` for those of the released model.
+    /// Initial values of its linear maps by its authors, for `--map-init authors`; `None` for those of the released
+    /// model.
     pub authors_init: Option<Scheme>,
     /// Parameters with initial values of their own, which no scheme of linear maps changes.
     pub own_init: &'static [&'static str],
@@ -265,7 +267,8 @@ pub enum Gradient {
     Partial,
 }
 
-/// Realisation of Lemma 2 by a mixer's parameters: the weights of the smaller mixer are the leading part of those of the larger.
+/// Realisation of Lemma 2 by a mixer's parameters: the weights of the smaller mixer are the leading part of those of
+/// the larger.
 #[derive(Clone, Copy, Debug)]
 pub enum Growth {
     /// Outputs are equal.
@@ -546,8 +549,8 @@ pub fn of_model(model: &ModelConfig) -> error::Result<Vec<(&'static Entry, Cow<'
 }
 
 impl Entry {
-    /// Defaults of a row: one head, no state expansion or inner width, no options, and the single variant `paper`. A row states
-    /// its name, equation, citation, system, stem and constructor, and what differs from the defaults.
+    /// Defaults of a row: one head, no state expansion or inner width, no options, and the single variant `paper`. A
+    /// row states its name, equation, citation, system, stem and constructor, and what differs from the defaults.
     pub const fn of(family: Family) -> Self {
         Self {
             name: "",

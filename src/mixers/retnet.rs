@@ -1,4 +1,5 @@
-//! Layer of RetNet (Sun et al. 2023): retention with rotary position embedding, an RMS norm of each head and an output gate,
+//! Layer of RetNet (Sun et al. 2023): retention with rotary position embedding, an RMS norm of each head and an output
+//! gate,
 //!
 //! S_t = γ S_{t-1} + R_t k_t v_tᵀ,  y_t = W (silu(W_g u_t) ⊙ norm(S_tᵀ R_t q_t / √m))
 //!
@@ -90,8 +91,9 @@ impl RetNet {
     }
 }
 
-/// Permutation that puts the even channels of a head before its odd ones: RetNet rotates channels 2j and 2j + 1 together, and
-/// [`RotaryEmbedding`] rotates j and j + m/2. A last channel without a partner stays in place and is not rotated.
+/// Permutation that puts the even channels of a head before its odd ones: RetNet rotates channels 2j and 2j + 1
+/// together, and [`RotaryEmbedding`] rotates j and j + m/2. A last channel without a partner stays in place and is not
+/// rotated.
 fn interleaved_to_halves(sizes: HeadSizes) -> Vec<u32> {
     let m = sizes.features;
     let pairs = m / 2;

@@ -246,8 +246,8 @@ impl Rwkv7 {
         })
     }
 
-    /// Projections of u `(batch, seq_len, d)`, where `u_prev` is u shifted by one token. `first_values` are those of the first
-    /// layer, `(batch, seq_len, d)`; the layer that finds none sets them.
+    /// Projections of u `(batch, seq_len, d)`, where `u_prev` is u shifted by one token. `first_values` are those of
+    /// the first layer, `(batch, seq_len, d)`; the layer that finds none sets them.
     fn project(&self, u: &Tensor, u_prev: &Tensor, first_values: &mut Option<Tensor>, cx: &Cx) -> Result<Rwkv7Inputs> {
         let like_u = |x: &Tensor| x.to_dtype(u.dtype());
         let mixed = |mix: Mix| lerp(u, u_prev, &self.mu[mix as usize]); // (batch, seq_len, d)
