@@ -76,8 +76,8 @@ struct InspectSelection {
     /// Fresh models of these mixers, NAME or NAME/VARIANT.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     mixer: Vec<String>,
-    /// Mixers as in --mixer and trained models as in RUN, side by side.
-    #[arg(long, value_delimiter = ',', value_name = "NAME|RUN", conflicts_with_all = ["mixer", "runs"])]
+    /// Mixers as in --mixer and trained models as in RUN.
+    #[arg(long, value_delimiter = ',', value_name = "NAME", conflicts_with_all = ["mixer", "runs"])]
     compare: Vec<String>,
     /// Also show each run's model with its initial weights.
     #[arg(long, requires = "runs", hide_short_help = true)]

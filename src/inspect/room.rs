@@ -20,6 +20,9 @@ const OF_FEATURE: f64 = 2.0;
 const OF_ROW: f64 = 4.0;
 /// Bytes of the records of one row and token in both panels, including names.
 const RECORD: f64 = 1500.0;
+/// Operations of a product that take as long as all else that is done for one state and one token: it is sorted, its
+/// logarithm is taken, and up to [`ROWS`] rows are carried through it. Measured with a Mamba of 24,576 states a layer.
+const OF_STATE: f64 = 4000.0;
 /// Bytes of an f64, the type of all measures.
 const NUMBER: f64 = 8.0;
 
@@ -95,16 +98,20 @@ impl LayerSizes<'_> {
 }
 
 /// Seconds that this machine takes for `layers` layers of `model`, which has this many weights in all: a pass over the
-/// sequence, and where a system is measured the products that give the norms of Φ, at the rate of one that is timed.
+/// sequence, and where a system is measured the products that give the norms of Φ, at the rate of one that is timed, and
+/// its states at every token.
 pub fn seconds(model: &ModelConfig, weights: usize, [layers, seq_len]: [usize; 2], need: Need) -> Result<f64> {
-    let mut measured = 0.0;
+    let (mut measured, mut states) = (0.0, 0.0);
     for (entry, model, count) in mixers::of_model(model)? {
         let measures = need != Need::Pass && entry.family != Family::Attention;
-        let channels = entry.work(&*model).filter(|_| measures).map_or(0, |work| work.channels) as f64;
-        measured += channels * channels * (count as f64 / model.n_layers as f64);
+        let work = entry.work(&*model).filter(|_| measures);
+        let [channels, of_channel] = work.map_or([0.0; 2], |work| [work.channels as f64, work.states as f64]);
+        let share = count as f64 / model.n_layers as f64;
+        measured += channels * channels * share;
+        states += channels * of_channel * share;
     }
     // On average half of the rows have begun.
-    let of_layer = (ROWS.min(seq_len) * seq_len) as f64 * measured;
+    let of_layer = (ROWS.min(seq_len) * seq_len) as f64 * measured + OF_STATE * states * seq_len as f64;
     let flops = 2.0 * weights as f64 * seq_len as f64 + layers as f64 * of_layer;
     Ok(if flops < 1e9 { 0.0 } else { flops / rate()? })
 }

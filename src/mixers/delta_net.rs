@@ -321,6 +321,13 @@ impl Recurrent for DeltaNet {
         Ok(State(vec![s, self.conv.window(batch)?]))
     }
 
+    fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
+        let (inputs, gate) = self.project(x, &Cx::eval())?;
+        let (o, s) = inputs.scan_to_the_end()?;
+        let window = self.conv.window_behind(&linear(x, &self.win, None)?)?;
+        Ok((self.readout(&o, gate.as_ref())?, State(vec![s, window])))
+    }
+
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let map = |w: &Tensor| linear(x_t, w, None)?.unsqueeze(1); // (batch, 1, out)
         let (qkv, window) = self.conv.step(&linear(x_t, &self.win, None)?, &state.0[1])?;

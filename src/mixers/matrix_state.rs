@@ -106,6 +106,30 @@ impl ScanInputs {
         }
     }
 
+    /// o `(batch, seq_len, heads, columns)` at every token, and the state S `(batch, heads, m, columns)` behind the last.
+    /// It is read by m further tokens that change nothing, with unit vectors as queries.
+    pub fn scan_to_the_end(&self) -> Result<(Tensor, Tensor)> {
+        let (batch, seq_len, heads, m) = self.k.dims4()?;
+        let longer = |x: &Tensor| {
+            let (_, _, width, last) = x.dims4()?;
+            let nothing = Tensor::zeros((batch, m, width, last), x.dtype(), x.device())?;
+            Tensor::cat(&[x, &nothing], 1)
+        };
+        let units = Tensor::eye(m, self.q.dtype(), self.q.device())?.reshape((1, m, 1, m))?;
+        let units = units.broadcast_as((batch, m, heads, m))?.contiguous()?;
+        let rank_one = |RankOne { a, b }: &RankOne| -> Result<RankOne> { Ok(RankOne { a: longer(a)?, b: longer(b)? }) };
+        let inputs = Self {
+            q: Tensor::cat(&[&self.q, &units], 1)?,
+            k: longer(&self.k)?,
+            v: longer(&self.v)?,
+            g: longer(&self.g)?,
+            rank_one: self.rank_one.as_ref().map(rank_one).transpose()?,
+        };
+        let o = inputs.scan(&Cx::eval())?;
+        let state = o.narrow(1, seq_len, m)?.transpose(1, 2)?.contiguous()?;
+        Ok((o.narrow(1, 0, seq_len)?.contiguous()?, state))
+    }
+
     /// o `(batch, 1, heads, columns)` of one token; advances S, the first tensor of the state.
     pub fn step(&self, state: &mut State) -> Result<Tensor> {
         let column = |x: &Tensor| x.squeeze(1)?.unsqueeze(3); // (batch, heads, m, 1)
@@ -208,6 +232,9 @@ pub(super) trait MatrixState {
     /// Reason why the mixer itself is not a system (11), with what surrounds the system inside it; `None` where it is
     /// one.
     const AROUND: Option<&'static str>;
+
+    /// Whether a sequence has the same state as its tokens one by one: not where it is divided by a stabiliser.
+    const SAME_STATE: bool = true;
 
     fn sizes(&self) -> HeadSizes;
 
@@ -353,6 +380,15 @@ impl<M: MatrixState> Recurrent for MatrixMixer<M> {
     fn init(&self, batch: usize) -> Result<State> {
         let (w, _) = self.core.value();
         Ok(State(vec![self.core.sizes().zero_state(batch, w)?]))
+    }
+
+    fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
+        if !M::SAME_STATE {
+            return self.read_by_steps(x, &mut None);
+        }
+        let (inputs, gate) = self.core.project(x, &RotaryPositions::Sequence(&Cx::eval()))?;
+        let (o, s) = inputs.scan_to_the_end()?;
+        Ok((self.readout(&o, &gate)?, State(vec![s])))
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {

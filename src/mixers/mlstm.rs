@@ -113,6 +113,8 @@ impl MLstm {
 impl MatrixState for MLstm {
     type Gate = MLstmReadout;
 
+    const SAME_STATE: bool = false;
+
     const AROUND: Option<&'static str> = None;
 
     fn sizes(&self) -> HeadSizes {

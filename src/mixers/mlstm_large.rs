@@ -104,6 +104,8 @@ struct LayerInputs {
     cell: CellInputs,
     /// Output gate σ(W_o u), `(batch, rows, V)`.
     o: Tensor,
+    /// Stabilisers m, `(batch, seq_len, heads)`.
+    m: Tensor,
 }
 
 impl MLstmLarge {
@@ -168,7 +170,7 @@ impl MLstmLarge {
         let q = (sizes.split(&maps.queried[0])? * (sizes.features as f64).powf(-0.5))?;
         let gates = [(log_f + (m_prev - m)?)?, (log_i - m)?, m.clone()];
         let cell = CellInputs::divided(q, &sizes.split(&maps.all[0])?, &v, gates, cx)?;
-        Ok(LayerInputs { cell, o: ops::sigmoid(&maps.queried[1])? })
+        Ok(LayerInputs { cell, o: ops::sigmoid(&maps.queried[1])?, m: m.clone() })
     }
 
     fn project(&self, u: &Tensor, cx: &Cx) -> Result<LayerInputs> {
@@ -255,6 +257,13 @@ impl Recurrent for MLstmLarge {
         let like = &self.out.0;
         let m = Tensor::zeros((batch, self.sizes.heads), like.dtype(), like.device())?;
         Ok(State(vec![self.sizes.zero_state(batch, like)?, m]))
+    }
+
+    fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
+        let inputs = self.project(x, &Cx::eval())?;
+        let (o, s) = inputs.cell.scan.scan_to_the_end()?;
+        let last = inputs.m.narrow(1, inputs.m.dim(1)? - 1, 1)?.squeeze(1)?.contiguous()?;
+        Ok((self.readout(&o, &inputs)?, State(vec![s, last])))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {

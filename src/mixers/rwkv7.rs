@@ -338,8 +338,15 @@ impl Recurrent for Rwkv7 {
         self.step_with(x_t, at, state, &mut None)
     }
 
+    fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
+        self.read_with(x, &mut None)
+    }
+
     fn read_with(&self, x: &Tensor, first_values: &mut Option<Tensor>) -> Result<(Tensor, State)> {
-        self.read_by_steps(x, first_values)
+        let Rwkv7Inputs { scan, bonus, g } = self.project(x, &zero_shift(x)?, first_values, &Cx::eval())?;
+        let (o, s) = scan.scan_to_the_end()?;
+        let last = x.narrow(1, x.dim(1)? - 1, 1)?.squeeze(1)?.contiguous()?;
+        Ok((self.readout(&o, &bonus, &g)?, State(vec![s, last])))
     }
 
     fn step_with(

@@ -112,7 +112,11 @@ impl SharedScales<'_> {
             PanelForm::Lines { over, .. } => {
                 let all = self.across(over);
                 let [first, last] = [all.first(), all.last()].map(|end| end.map_or(1.0, |(x, _)| *x));
-                PlotAxis::round(over, Scale::Linear, [first.min(1.0), last])
+                // Epochs and layers are counted: there is nothing between two of a few.
+                match all.len() > 1 && last - first < 6.0 {
+                    true => PlotAxis::at(over, Scale::Linear, all),
+                    false => PlotAxis::round(over, Scale::Linear, [first.min(1.0), last]),
+                }
             }
             PanelForm::Points { over } => match &self.across(over)[..] {
                 [] => PlotAxis::round(over, Scale::Linear, [0.0, 1.0]),
