@@ -37,9 +37,10 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf experiments", Trial::Whole),
     // Alone it says what to give.
     ("dsf inspect$", Trial::Refused(&[], 2, "--mixer NAME")),
-    // Models of the hub, and one that Python makes.
+    // Models of the hub, one that Python makes, and one of the tests.
     ("dsf inspect state-spaces", Trial::Parsed),
     ("dsf inspect mamba", Trial::Parsed),
+    ("dsf inspect src/tests", Trial::Parsed),
     ("dsf inspect", Trial::Whole),
     ("dsf model", Trial::Parsed),
     // These train, so that later commands have results and weights.
