@@ -3,9 +3,11 @@
 mod block;
 mod classifier;
 mod column;
+mod help_group;
 mod hybrid;
 mod language;
 mod model;
+mod objective;
 #[cfg(test)]
 pub(crate) mod samples;
 pub mod settings;
@@ -16,13 +18,12 @@ pub use block::{Activation, BlockConfig, NormKind};
 pub use classifier::{ClassifierConfig, Dual, HeadKind, InputMap, Loss};
 pub use column::{Absent, Role, SettingColumn, Summary};
 pub use dsf_ops::Pool;
+pub use help_group::HelpGroup;
 pub use hybrid::{Hybrid, HybridLayers};
 pub use language::{InitScheme, LanguageConfig, Rotary};
 pub use model::{Layout, MapInit, ModelConfig, PositionEmbedding, StateMixer};
-pub use settings::{
-    spelt, At, Brief, Decides, HelpGroup, Listed, Objective, Omitted, Setting, SettingScope, Settings, ValueKind,
-    SETTINGS,
-};
+pub use objective::Objective;
+pub use settings::{spelt, At, Brief, Decides, Listed, Omitted, Setting, SettingScope, Settings, ValueKind, SETTINGS};
 pub use task::TaskConfig;
 pub use train::{AdamConfig, Decay, Precision, Schedule, TrainConfig};
 

@@ -6,7 +6,9 @@
 
 use super::block::BlockConfig;
 use super::column::{Absent, Role, SettingColumn, Summary};
+use super::help_group::HelpGroup;
 use super::hybrid::Hybrid;
+use super::objective::Objective;
 use super::Protocol;
 use crate::error::{refuse, Result};
 use serde_json::Value;
@@ -144,29 +146,6 @@ pub enum At {
     Others,
 }
 
-/// Prediction target of a model. It determines which settings a run has, how its model is scored, and which parts of it
-/// are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Objective {
-    /// Labels at some positions of sequences of one length.
-    PerToken,
-    /// One class for each document, or for each pair of documents.
-    Pooled,
-    /// Next token at every position of a window of text.
-    NextToken,
-}
-
-impl Objective {
-    /// All objectives.
-    pub const ALL: [Self; 3] = [Self::PerToken, Self::Pooled, Self::NextToken];
-
-    /// Whether runs are language models: scored by perplexity, validated by their loss, and stored with their weights
-    /// and the loss of every step.
-    pub fn is_language_model(self) -> bool {
-        self == Self::NextToken
-    }
-}
-
 /// Properties of a task that determine which settings apply to it.
 #[derive(Clone, Copy, Debug)]
 pub struct SettingScope<'a> {
@@ -176,37 +155,6 @@ pub struct SettingScope<'a> {
     pub objective: Objective,
     /// Fields of the task's config.
     pub fields: &'a [&'a str],
-}
-
-/// Headings of help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HelpGroup {
-    /// Network.
-    Model,
-    /// Data.
-    Task,
-    /// Optimisation.
-    Training,
-    /// Settings specific to classifiers.
-    Classifier,
-    /// Settings specific to language models of text.
-    Language,
-    /// Settings that only recipes set; they have no flag.
-    Recipe,
-}
-
-impl HelpGroup {
-    /// Heading as printed in help.
-    pub fn heading(self) -> &'static str {
-        match self {
-            Self::Model => "Model",
-            Self::Task => "Task",
-            Self::Training => "Training",
-            Self::Classifier => "Long Range Arena",
-            Self::Language => "WikiText",
-            Self::Recipe => "Set by recipes",
-        }
-    }
 }
 
 /// Kinds of values.
