@@ -64,6 +64,8 @@ impl NormSpec {
 /// Norm with its parameters.
 pub struct Norm {
     weight: Tensor,
+    /// Whether the gain is 1 plus the weight, which training changes between passes.
+    offset: bool,
     /// Bias of a layer norm; `None` for an RMS norm.
     bias: Option<Tensor>,
     eps: f64,
@@ -77,16 +79,25 @@ impl Norm {
         Ok(Self {
             weight: match spec.kind {
                 NormKind::Layer | NormKind::Rms => weight(1.0)?,
-                NormKind::RmsOffset => (weight(0.0)? + 1.0)?,
+                NormKind::RmsOffset => weight(0.0)?,
             },
+            offset: spec.kind == NormKind::RmsOffset,
             bias: (spec.kind == NormKind::Layer).then(bias).transpose()?,
             eps: spec.eps,
         })
     }
 
-    /// Weight of each channel, `(d)`.
+    /// Weight of each channel, `(d)`, without the 1 that is added to it in some norms.
     pub fn weight(&self) -> &Tensor {
         &self.weight
+    }
+
+    fn gain(&self) -> Result<Tensor> {
+        if self.offset {
+            &self.weight + 1.0
+        } else {
+            Ok(self.weight.clone())
+        }
     }
 
     /// Returns x + y and the norm of that sum, for the two ends of a residual connection.
@@ -95,7 +106,7 @@ impl Norm {
             Some(bias) => ops::add_layer_norm(x, y, &self.weight, bias, self.eps),
             None => {
                 let sum = (x + y)?;
-                let normed = ops::rms_norm(&sum, &self.weight, self.eps)?;
+                let normed = ops::rms_norm(&sum, &self.gain()?, self.eps)?;
                 Ok((sum, normed))
             }
         }
@@ -105,7 +116,7 @@ impl Norm {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         match &self.bias {
             Some(bias) => ops::layer_norm(x, &self.weight, bias, self.eps),
-            None => ops::rms_norm(x, &self.weight, self.eps),
+            None => ops::rms_norm(x, &self.gain()?, self.eps),
         }
     }
 }
@@ -158,5 +169,29 @@ impl Mlp {
         let [b1, b2] = self.biases.as_ref().map_or([None, None], |[b1, b2]| [Some(b1), Some(b2)]);
         let hidden = dropped(activate(&linear(x, &self.w1, b1)?, self.activation)?, dropout[0])?;
         dropped(linear(&hidden, &self.w2, b2)?, dropout[1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{DType, Device};
+
+    #[test]
+    fn a_norm_has_the_weights_that_training_has_reached() {
+        for kind in [NormKind::Layer, NormKind::Rms, NormKind::RmsOffset] {
+            let params = Params::seeded(1, DType::F64, &Device::Cpu);
+            let spec = NormSpec::of(kind);
+            let norm = Norm::new(spec, 3, &params).unwrap();
+            let x = Tensor::new(&[[1.0, -2.0, 0.5]], &Device::Cpu).unwrap();
+            let before = norm.forward(&x).unwrap().to_vec2::<f64>().unwrap();
+            for (_, var) in params.vars() {
+                var.set(&(var.as_tensor() + 0.25).unwrap()).unwrap();
+            }
+            let after = norm.forward(&x).unwrap().to_vec2::<f64>().unwrap();
+            let built = Norm::new(spec, 3, &params).unwrap().forward(&x).unwrap();
+            assert_eq!(after, built.to_vec2::<f64>().unwrap());
+            assert_ne!(after, before);
+        }
     }
 }
