@@ -579,7 +579,7 @@ fn place(run: &Path, global: &Global) -> Result<PathBuf> {
     if run.exists() {
         return Ok(run.to_owned());
     }
-    if let Some(folder) = hub::pretrained(run, global)? {
+    if let Some(folder) = hub::pretrained(run, global.quiet)? {
         return Ok(folder);
     }
     let folder = Store::existing(&global.out)?.run_folder(&run.display().to_string());

@@ -29,6 +29,7 @@ mod stack;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod weights;
 mod wikitext;
 mod worker;
 

@@ -2,8 +2,7 @@
 
 use super::check::{describe, event};
 use super::print::{columns, Align};
-use super::wikitext::chosen;
-use super::{exit, Global};
+use super::{exit, weights, Global};
 use crate::config::{ModelConfig, Rotary};
 use crate::error::Result;
 use crate::golden;
@@ -63,7 +62,7 @@ fn check(dir: &Path, global: &Global) -> Result<u8> {
 }
 
 fn show(path: &Path, seq_len: usize, global: &Global) -> Result<u8> {
-    let found = chosen::open(path, global)?;
+    let found = weights::open(path, global)?;
     let parameters = found.check()?;
     let (config, text) = (&found.config.model, found.text()?);
     let state = found.state_size(seq_len)?;

@@ -1,7 +1,6 @@
 //! `dsf wikitext import` and `dsf wikitext export`: conversion from and to models of Hugging Face.
 
-use super::chosen;
-use crate::cli::{exit, print, Global};
+use crate::cli::{exit, print, weights, Global};
 use crate::error::{ensure, Result};
 use crate::model::weights::Checkpoint;
 use crate::sweep::estimate::grouped;
@@ -53,7 +52,7 @@ pub(super) fn export(arguments: &Export, global: &Global) -> Result<u8> {
     for name in ["config.json", "model.safetensors"] {
         free(&arguments.to.join(name))?;
     }
-    let found = chosen::open(&arguments.checkpoint, global)?;
+    let found = weights::open(&arguments.checkpoint, global)?;
     let parameters = found.check()?;
     let name = found.text()?.tokenizer;
     let tokenizer = match &name {

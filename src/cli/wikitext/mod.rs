@@ -1,6 +1,6 @@
 //! `dsf wikitext`: trains one language model; its subcommands use trained models.
 
-pub(super) mod chosen;
+mod chosen;
 mod convert;
 mod eval;
 mod generate;
