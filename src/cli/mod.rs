@@ -11,6 +11,7 @@ mod experiments;
 mod export;
 mod help;
 mod hub;
+mod initial;
 mod inspect;
 mod man;
 mod mixers;

@@ -6,7 +6,7 @@ use super::print::{self, columns, Align};
 use super::run::{execute, KeptWeights, RunContext, RunEvent};
 use super::screen::RunScreen;
 use super::worker::{code, done, emit, JsonEvents};
-use super::{check_stop, exit, progress, stop_flag, Global};
+use super::{check_stop, exit, initial, progress, stop_flag, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, Error, Result};
 use crate::files;
@@ -44,13 +44,17 @@ pub(super) struct SingleArguments {
 }
 
 impl SingleArguments {
-    /// Resolves the requested run.
-    fn resolve(&self, task: TaskRow) -> Result<Resolved> {
-        let Some(path) = &self.config else { return self.flags.single(task) };
-        let file = if path.is_dir() { path.join("config.json") } else { path.clone() };
-        if file.extension().is_some_and(|ending| ending == "toml") {
-            return Experiment::read(&file)?.single(task, &self.flags);
+    /// Resolves the requested run, after the weights that it starts from are opened.
+    fn resolve(&mut self, task: TaskRow, global: &Global) -> Result<Resolved> {
+        let path = self.config.as_ref();
+        let file = path.map(|path| if path.is_dir() { path.join("config.json") } else { path.clone() });
+        let is_experiment = |file: &&PathBuf| file.extension().is_some_and(|ending| ending == "toml");
+        let experiment = file.as_ref().filter(is_experiment).map(|file| Experiment::read(file)).transpose()?;
+        initial::open_all(&mut self.flags, experiment.as_slice(), global)?;
+        if let Some(experiment) = experiment {
+            return experiment.single(task, &self.flags);
         }
+        let Some(file) = file else { return self.flags.single(task) };
         let place = file.display().to_string();
         let text = files::read_text(&file).map_err(Error::into_refusal)?;
         let config = RunConfig::parse(&text, &place)?;
@@ -64,8 +68,8 @@ impl SingleArguments {
 
 pub(super) fn main(mut arguments: SingleArguments, task: TaskRow, global: &Global) -> Result<u8> {
     arguments.flags.gpu = arguments.device.is_gpu();
+    let mut resolved = arguments.resolve(task, global)?;
     let data_dir = arguments.training.data_dir.as_deref();
-    let mut resolved = arguments.resolve(task)?;
     let identified = resolved.identify(data_dir);
     if arguments.explain {
         print::result(&explanation(&mut resolved, identified, global)?)?;
@@ -123,7 +127,10 @@ fn explanation(resolved: &mut Resolved, identified: Result<()>, global: &Global)
     let unknown = identified.err().map(|e| format!("the id of a run on files depends on their content: {e}"));
     resolved.notes.extend(unknown);
     let Resolved { explained, notes, config, .. } = resolved;
-    let initial = initial_values(&config.model, &config.task.sizes()?)?;
+    let mut initial = initial_values(&config.model, &config.task.sizes()?)?;
+    if let Some(from) = &config.from {
+        initial.iter_mut().for_each(|(_, values)| values.replace_by(&from.name));
+    }
     if global.json {
         let settings = explained.iter().map(|row| {
             let (name, value, origin) = (&row.name, &row.value, row.origin.to_string());
@@ -145,7 +152,7 @@ fn explanation(resolved: &mut Resolved, identified: Result<()>, global: &Global)
     let id = id.as_deref().unwrap_or("-");
     let row = |(name, initial): &(String, InitialValues)| {
         let shape = initial.shape.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
-        vec![name.clone(), shape, initial.law.clone(), initial.origin.to_owned()]
+        vec![name.clone(), shape, initial.law.clone(), initial.origin.to_string()]
     };
     let initial: Vec<Vec<String>> = initial.iter().map(row).collect();
     let (settings, initial) = (columns(&rows, Align::Left), columns(&initial, Align::Left));
@@ -155,11 +162,13 @@ fn explanation(resolved: &mut Resolved, identified: Result<()>, global: &Global)
 fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {
     let (m, t) = (&config.model, &config.train);
     let hybrid = m.hybrid.as_ref().map(|hybrid| format!(" with {hybrid}"));
+    let from = config.from.as_ref().map(|from| format!(" from {}", from.name));
     format!(
-        "{} ({}){} on {}: V = {}, d = {}, n = {}, {} layers, lr {}, batch {}, protocol {}, seed {}",
+        "{} ({}){}{} on {}: V = {}, d = {}, n = {}, {} layers, lr {}, batch {}, protocol {}, seed {}",
         m.mixer,
         m.variant,
         hybrid.unwrap_or_default(),
+        from.unwrap_or_default(),
         task.title(),
         task.sizes().vocab_size,
         m.d_model,

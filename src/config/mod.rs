@@ -3,6 +3,7 @@
 mod block;
 mod classifier;
 mod column;
+mod from;
 mod help_group;
 mod hybrid;
 mod language;
@@ -18,6 +19,7 @@ pub use block::{Activation, BlockConfig, NormKind};
 pub use classifier::{ClassifierConfig, Dual, HeadKind, InputMap, Loss};
 pub use column::{Absent, Role, SettingColumn, Summary};
 pub use dsf_ops::Pool;
+pub use from::InitialWeights;
 pub use help_group::HelpGroup;
 pub use hybrid::{Hybrid, HybridLayers};
 pub use language::{InitScheme, LanguageConfig, Rotary};
@@ -51,6 +53,9 @@ pub struct RunConfig {
     pub model: ModelConfig,
     /// Optimisation.
     pub train: TrainConfig,
+    /// Trained weights that the run starts from; `None` for random ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<InitialWeights>,
 }
 
 /// Source of the choices that the paper leaves open.
@@ -72,9 +77,14 @@ impl RunConfig {
         value.to_string() // serde_json's maps are ordered by key
     }
 
-    /// Id of the run: twelve hex digits of the SHA-256 of [`Self::canonical`].
+    /// Id of the run: twelve hex digits of the SHA-256 of [`Self::canonical`], in which the weights that the run starts
+    /// from have their digest and no name.
     pub fn id(&self) -> String {
-        let digest = Sha256::digest(self.canonical().as_bytes());
+        let text = match &self.from {
+            Some(from) => Self { from: Some(from.unnamed()), ..self.clone() }.canonical(),
+            None => self.canonical(),
+        };
+        let digest = Sha256::digest(text.as_bytes());
         hex::encode(&digest[..6])
     }
 }

@@ -31,6 +31,10 @@ pub struct ModelConfig {
     /// Kind of position embeddings; without effect if there are none.
     #[serde(default, skip_serializing_if = "PositionEmbedding::is_learnt")]
     pub position_embedding: PositionEmbedding,
+    /// Number of positions of the weights that the run starts from, if it is more than the tokens of a window: the rows of
+    /// learned position embeddings, and the longest sequence of an export.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_positions: Option<usize>,
     /// Dropout on the embeddings.
     pub embed_dropout: f64,
     /// Dropout on attention weights; ignored by mixers without any.

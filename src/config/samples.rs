@@ -18,6 +18,7 @@ pub(crate) fn pythia(mixer: &str, rotary: Rotary) -> ModelConfig {
         state_mixer: StateMixer::Mlp,
         positions: false,
         position_embedding: PositionEmbedding::Learnt,
+        n_positions: None,
         short_conv: false,
         state_norm: false,
         map_init: MapInit::Released,

@@ -138,6 +138,8 @@ pub enum At {
     Train(&'static str),
     /// Field of AdamW, for objectives that do not use the released optimiser.
     Adam(&'static str),
+    /// Field of the weights that a language model of text starts from.
+    From(&'static str),
     /// One field of language models of text, and another of all other models.
     TextOr(&'static At, &'static At),
     /// No field: rules compute other settings from it.
@@ -192,6 +194,8 @@ pub enum ValueKind {
     Block,
     /// Tokenizer: `bytes`, `gpt-neox` or the path of a `tokenizer.json`.
     Tokenizer,
+    /// Trained weights: a file, a folder, a run or a name on the hub.
+    Weights,
     /// Option of a mixer, `NAME=VALUE`; in a list, several values of one name are alternatives.
     MixerOption,
     /// Values of two settings, joined by a colon.
@@ -261,7 +265,7 @@ const DOCUMENTS: &[Objective] = &[Objective::Pooled, Objective::NextToken];
 const fn row(name: &'static str, at: At, kind: ValueKind, group: HelpGroup, help: &'static str) -> Setting {
     let of = match at {
         At::Classifier(_) => POOLED,
-        At::Language(_) | At::Adam(_) => TEXT,
+        At::Language(_) | At::Adam(_) | At::From(_) => TEXT,
         At::Body(_) => DOCUMENTS,
         At::Run(_) | At::Task(_) | At::Model(_) | At::Train(_) | At::TextOr(..) | At::Rule | At::Others => EVERY,
     };
@@ -339,7 +343,7 @@ pub static SETTINGS: Settings = {
     use Absent::{Empty, Is, Required, Where};
     use Decides::{Both, Data, Defaults, Files, Seeds};
     use HelpGroup::{Classifier, Language, Model, Recipe, Task, Training};
-    use ValueKind::{Bool, CountOf, Decay, MixerOption, Name, Norm, NotNegative, Number, OneOf, Pair, Positive, Share, Tokenizer, Whole};
+    use ValueKind::{Bool, CountOf, Decay, MixerOption, Name, Norm, NotNegative, Number, OneOf, Pair, Positive, Share, Tokenizer, Weights, Whole};
     use Listed::{Always, AlwaysOr, AlwaysWith, Chosen, Within};
     use Omitted::Neutral;
     use Role::{Cell, Rate, Seed};
@@ -352,6 +356,14 @@ pub static SETTINGS: Settings = {
             "Sequence mixer, one of `dsf mixers`").of_sweeps()
             .decides(Defaults).listed(Always("mixer"))
             .shown(column(Required, "sequence mixer")),
+        row("from-digest", At::From("digest"), Name, Recipe, "")
+            .shown(column(Empty, "digest of the weights that the run starts from: twelve hex digits; empty for random weights")),
+        row("from", At::From("name"), Weights, Model,
+            "Fine-tune the weights of MODEL")
+            .more(&[(TEXT, "A file of weights, a run's folder or id, the folder of a Hugging Face model, or its name on the hub, OWNER/NAME or \
+                OWNER/NAME@REVISION. Model and tokenizer are those of MODEL.")])
+            .decides(Defaults)
+            .shown(column(Empty, "name of the weights that the run starts from, as typed").role(Role::Origin)),
         row("variant", At::Model("variant"), Name, Model,
             "Variant of the mixer")
             .more(&[(EVERY, "`dsf mixers` lists the variants; the default depends on the protocol.")])
@@ -425,6 +437,8 @@ pub static SETTINGS: Settings = {
             .more(&[(LABELS, "Learnt embeddings do not extend beyond the positions seen in training.")])
             .of(LABELS).listed(Chosen)
             .shown(column(Required, "whether the model has position embeddings")),
+        row("n-positions", At::Model("n_positions"), ANY, Recipe, "")
+            .shown(column(Empty, "positions of the weights that the run starts from, if they are more than tokens per example")),
         row("position-embedding", At::Model("position_embedding"), OneOf(&["learnt", "sinusoidal"]), Model,
             "Kind of position embedding")
             .more(&[(LABELS, "Sinusoidal embeddings (Vaswani et al. 2017) have no parameters and exist at every position.")])
@@ -665,6 +679,16 @@ impl Setting {
         }
     }
 
+    /// Whether trained weights fix the setting, so that a run which starts from them has theirs.
+    pub fn is_of_weights(&self) -> bool {
+        match self.at {
+            At::Model(field) => !field.ends_with("dropout"),
+            At::Task(field) => field == "vocab_size",
+            At::Language(_) | At::Body(_) => true,
+            _ => false,
+        }
+    }
+
     /// Whether the setting has a flag.
     pub fn is_typed(&self) -> bool {
         self.group != HelpGroup::Recipe
@@ -689,6 +713,7 @@ impl Setting {
             },
             At::Train(field) => ("/train", field),
             At::Adam(field) => (if_objective(objective, Objective::NextToken, "/train/adam")?, field),
+            At::From(field) => (if_objective(objective, Objective::NextToken, "/from")?, field),
             At::TextOr(..) | At::Rule | At::Others => return None,
         };
         Some(format!("{room}/{field}"))
@@ -752,6 +777,7 @@ impl Setting {
             ValueKind::OneOf(_) | ValueKind::Protocol | ValueKind::Name | ValueKind::Mixer | ValueKind::Tokenizer => {
                 "NAME"
             }
+            ValueKind::Weights => "MODEL",
             ValueKind::Layers => "LAYERS",
             ValueKind::Block => "PARTS",
             ValueKind::MixerOption => "NAME=VALUE",

@@ -49,6 +49,7 @@ pub(super) fn model_config((entry, variant): (&Entry, &str), sizes: &Object) -> 
         state_mixer: StateMixer::None,
         positions: false,
         position_embedding: PositionEmbedding::Learnt,
+        n_positions: None,
         short_conv: false,
         state_norm: false,
         map_init: MapInit::Released,

@@ -35,7 +35,7 @@ struct TokenEmbedding {
 
 /// Position embeddings.
 enum PositionTable {
-    /// Learned table, `(seq_len, d)`.
+    /// Learned table, `(seq_len, d)` or longer.
     Learnt(Tensor),
     /// Fixed sinusoidal table, `(seq_len, d)`, and its amplitude.
     Sinusoidal { table: Tensor, amplitude: f64 },
@@ -68,7 +68,8 @@ impl TokenEmbedding {
         let positions = || -> Result<PositionTable> {
             match config.position_embedding {
                 PositionEmbedding::Learnt => {
-                    let table = params.map("pos", (io.seq_len, d), Init::Normal(0.02))?;
+                    let rows = config.n_positions.unwrap_or(io.seq_len);
+                    let table = params.map("pos", (rows, d), Init::Normal(0.02))?;
                     Ok(PositionTable::Learnt(table))
                 }
                 // Same ratio to the token embeddings as in Vaswani et al. 2017, who multiply the token embeddings by

@@ -2,6 +2,7 @@
 
 use crate::ops::rng::Rng;
 use candle_core::{bail, DType, Device, Result, Shape, Tensor, Var};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -99,8 +100,15 @@ pub struct InitialValues {
     pub shape: Vec<usize>,
     /// Distribution of the values.
     pub law: String,
-    /// Code or paper that the distribution was taken from.
-    pub origin: &'static str,
+    /// Code, paper or weights that the values were taken from.
+    pub origin: Cow<'static, str>,
+}
+
+impl InitialValues {
+    /// Replaces the drawn values by those of the weights called `name`.
+    pub fn replace_by(&mut self, name: &str) {
+        (self.law, self.origin) = ("trained".to_owned(), format!("weights of {name}").into());
+    }
 }
 
 /// Values by name.
@@ -281,7 +289,7 @@ impl Params {
         if let Some(described) = &self.shared.initial {
             // One stream for all, so that parameters of the same law are described alike.
             let law = init.law(shape.elem_count(), Rng::new(0, "initial values", 0));
-            let initial = InitialValues { shape: shape.dims().to_vec(), law, origin: self.origin };
+            let initial = InitialValues { shape: shape.dims().to_vec(), law, origin: self.origin.into() };
             described.borrow_mut().insert(name.clone(), initial);
         }
         if !self.has_values() {

@@ -1,7 +1,7 @@
 //! Conversion of a config back into a choice of settings, to train another run that differs in a few of them.
 
 use super::rules::without_kernel_length;
-use super::{resolve, Choice, FixedSettings, TaskRow, PRESETS};
+use super::{resolve, Choice, FixedSettings, InitialModel, TaskRow, PRESETS};
 use crate::config::{spelt, At, Decides, Omitted, RunConfig, Setting, ValueKind};
 use crate::error::{refuse, Result};
 use serde_json::Value;
@@ -10,10 +10,12 @@ impl Choice {
     /// All settings of `config`, with `place` as their origin. Fails if the task is unknown.
     pub fn again(config: &RunConfig, place: &str) -> Result<Self> {
         let objective = super::task(config.task.name())?.objective;
-        let config = &without_kernel_length(config)?;
+        let initial = InitialModel::of_run(config);
+        // The options of a model of trained weights stay as they are.
+        let config = &if initial.is_some() { config.clone() } else { without_kernel_length(config)? };
         let fields = config.task.entry()?.fields;
         let document = serde_json::to_value(config).expect("a run config is plain data");
-        let mut choice = Self::default();
+        let mut choice = Self { initial, ..Self::default() };
         let settings = choice.settings;
         let value = |setting: &Setting| {
             let at = setting.pointer(objective)?;
@@ -39,7 +41,7 @@ impl Choice {
         if let Some(name) = deciding.map(|setting| setting.name).or(other.preset.map(|_| "preset")) {
             refuse!(flag(format!("--{name}")), "decides other settings, which --config has fixed: give one of the two");
         }
-        other.fixed = self.fixed;
+        (other.fixed, other.initial) = (self.fixed, self.initial);
         for name in chosen.iter().flat_map(|setting| setting.decides.replaced()) {
             other.fixed.values.remove(name);
         }
@@ -70,6 +72,10 @@ fn flags(
     let mut chosen = Choice::of(preset, false);
     let mut typed: Vec<(String, String)> = Vec::new();
     typed.extend(preset.map(|preset| ("preset".to_owned(), preset.to_owned())));
+    if let Some(initial) = InitialModel::of_run(config) {
+        typed.push(("from".to_owned(), initial.weights.name.clone()));
+        chosen.start_from(initial, "");
+    }
     let made = |chosen: &Choice| {
         let made = resolve(task, chosen).ok()?;
         Some(Choice::again(&made.config, "").ok()?.fixed)

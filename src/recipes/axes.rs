@@ -49,7 +49,15 @@ impl Flags {
     /// Sets a point of `axis`. Its place is that of the setting, or else of the flag that stands for it.
     fn set(&self, choice: &mut Choice, axis: &SweepAxis, (name, text): &AxisPoint) -> Result<()> {
         let places = [self.place(name), self.place(axis.flag)].into_iter().find(|place| !place.is_empty());
-        choice.set(name, text, &places.map_or_else(|| format!("--{}", axis.flag), str::to_owned))
+        let place = places.map_or_else(|| format!("--{}", axis.flag), str::to_owned);
+        let weights = self.settings.find(name).is_some_and(|setting| setting.kind == ValueKind::Weights);
+        match self.initial.get(text).filter(|_| weights) {
+            Some(initial) => {
+                choice.start_from(initial.clone(), &place);
+                Ok(())
+            }
+            None => choice.set(name, text, &place),
+        }
     }
 
     /// Returns every combination of the lists; the last axis varies fastest.

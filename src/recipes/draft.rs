@@ -152,6 +152,7 @@ impl<'a> Draft<'a> {
             "multi-head" => json!(self.entry.multi_head),
             "half-batch" => json!(self.entry.released.half_batch),
             "gpu" => json!(self.choice.gpu),
+            "pretrained" => json!(self.choice.initial.is_some()),
             "row" => json!(self.row()?.name),
             _ => self.choice.value(name).cloned().or_else(|| Some(self.set.get(name)?.0))?,
         })

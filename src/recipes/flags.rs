@@ -1,6 +1,6 @@
 //! Lists of settings as typed: the flags of a command, or the keys of an experiment file.
 
-use super::{preset as find_preset, PRESETS};
+use super::{preset as find_preset, InitialModel, PRESETS};
 use crate::config::{spelt, Brief, Objective, Setting, Settings, ValueKind};
 use crate::tasks::wikitext::TokenizerName;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -18,6 +18,8 @@ pub struct Flags {
     pub gpu: bool,
     /// Settings that can be given.
     pub settings: Settings,
+    /// Models of the weights that runs may start from, by their names as typed; no flag.
+    pub initial: BTreeMap<String, InitialModel>,
     lists: BTreeMap<&'static str, ValueList>,
 }
 
@@ -97,6 +99,7 @@ impl Flags {
             seeds: self.seeds.or(seeds),
             gpu: self.gpu || base.gpu,
             settings: self.settings,
+            initial: self.initial.clone(),
             lists,
         }
     }

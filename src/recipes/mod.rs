@@ -13,19 +13,22 @@ mod again;
 mod axes;
 mod draft;
 mod flags;
+mod initial;
 mod kernel_length;
 mod partial;
 mod recipe;
 mod rules;
+mod tuning;
 
 pub use crate::tasks::find as task;
 pub use crate::tasks::TASKS;
 pub use again::{as_typed, command};
 pub use draft::Origin;
 pub use flags::Flags;
+pub use initial::InitialModel;
 
 use crate::config::{spelt, RunConfig, SettingScope, Settings, ValueKind, SETTINGS};
-use crate::error::{self, ensure, Error, Result};
+use crate::error::{self, ensure, refuse, Error, Result};
 use crate::store::{Column, Record};
 use crate::tasks::wikitext::adopt;
 use crate::tasks::TaskEntry;
@@ -130,6 +133,8 @@ pub struct Choice {
     values: BTreeMap<&'static str, (Value, String)>,
     options: BTreeMap<String, (String, String)>,
     fixed: FixedSettings,
+    /// Model of the weights that the run starts from; `None` for random weights.
+    initial: Option<InitialModel>,
     /// Number of rows that the token table needs for the tokenizer of a file.
     tokenizer_rows: Option<usize>,
 }
@@ -174,10 +179,22 @@ impl Choice {
                 value = Value::from(tokenizer.to_string());
                 self.tokenizer_rows = Some(rows);
             }
+            (ValueKind::Weights, _) => {
+                refuse!(flag(format!("--{name}")) = text, "only `dsf wikitext` and `dsf sweep` open weights")
+            }
             _ => {}
         }
         self.values.insert(setting.name, (value, place.to_owned()));
         Ok(())
+    }
+
+    /// Starts the run from the weights of `initial`, whose model is then the run's; `place` is the origin of their name.
+    fn start_from(&mut self, initial: InitialModel, place: &str) {
+        let name = &initial.weights.name;
+        let (options, place_of_model) = (initial.model.options.clone(), format!("weights of {name}"));
+        self.values.insert("from", (Value::from(name.as_str()), place.to_owned()));
+        self.fixed = FixedSettings { values: initial.settings(), options, place: place_of_model };
+        self.initial = Some(initial);
     }
 
     fn value(&self, name: &str) -> Option<&Value> {
@@ -229,8 +246,14 @@ pub struct Explained {
 pub fn resolve(task: TaskRow, choice: &Choice) -> Result<Resolved> {
     let mut draft = Draft::new(task, task.layers(), choice)?;
     draft.check_given()?;
+    if let Some(initial) = &choice.initial {
+        tuning::check(&draft, initial)?;
+    }
     draft.apply_given()?;
-    rules::finish(&mut draft)
+    match &choice.initial {
+        Some(initial) => tuning::finish(&mut draft, initial),
+        None => rules::finish(&mut draft),
+    }
 }
 
 /// Resolves a run of the task called `task_name` from `settings`, pairs of a flag's name and its text.

@@ -61,9 +61,8 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     if !config.model.positions && !learnt {
         refuse!(flag "--position-embedding" = "sinusoidal", "this model has no embeddings of positions; add --positions true");
     }
-    if draft.set.n.is_given() && config.model.d_state == 1 && n != Some(1) {
-        let note = "a mixer without a state expansion takes no --n: it is 1 in its runs";
-        draft.notes.push(note.to_owned());
+    if config.model.d_state == 1 {
+        note_n(draft, n);
     }
     let (sizes, positions) = (task.sizes(), config.model.positions);
     if positions && learnt && sizes.test_seq_len > sizes.seq_len {
@@ -82,6 +81,14 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
         notes: std::mem::take(&mut draft.notes),
         config,
     })
+}
+
+/// Notes that `n`, as it was set, has no effect.
+pub(super) fn note_n(draft: &mut Draft, n: Option<usize>) {
+    if draft.set.n.is_given() && n != Some(1) {
+        let note = "a mixer without a state expansion takes no --n: it is 1 in its runs";
+        draft.notes.push(note.to_owned());
+    }
 }
 
 /// Whether the mixers of `model` read sequences of one length only.
@@ -122,7 +129,7 @@ fn hybrid(draft: &Draft, protocol: Protocol) -> Result<Option<(&'static Entry, H
 }
 
 /// Uses `dropout` for embeddings and attention unless they are set separately.
-fn dropouts(set: &mut MergedSettings) {
+pub(super) fn dropouts(set: &mut MergedSettings) {
     if let Some(dropout) = set.dropout.get() {
         set.embed_dropout.default(dropout, "as dropout");
         set.attn_dropout.default(dropout, "as dropout");
@@ -208,7 +215,7 @@ fn mixer_sizes(draft: &mut Draft, variant: &str, hybrid: Option<&(&'static Entry
 }
 
 /// Leaves out of the config what has no effect there, and returns n as it was set.
-fn leave_out(draft: &mut Draft) -> Option<usize> {
+pub(super) fn leave_out(draft: &mut Draft) -> Option<usize> {
     let set = &mut draft.set;
     let n = set.n.get();
     // The other mixer of a hybrid may use it.
@@ -235,7 +242,7 @@ pub(super) fn rotary_dims(width: usize) -> usize {
 }
 
 /// Sets batch sizes for a fixed number of tokens, and micro-batches that fit into memory.
-fn batches(set: &mut MergedSettings, task: &ExampleSizes) {
+pub(super) fn batches(set: &mut MergedSettings, task: &ExampleSizes) {
     if let (Some(tokens), Some(most)) = (set.tokens_per_step.get(), set.largest_batch.get()) {
         let batch = (tokens / task.seq_len.max(1)).clamp(1, most.max(1));
         set.batch_size.default(batch, "as many tokens a step at every length");
@@ -260,7 +267,7 @@ fn settings_in_config<'a>(draft: &'a Draft) -> impl Iterator<Item = (&'static Se
     })
 }
 
-fn task_config(draft: &Draft) -> TaskConfig {
+pub(super) fn task_config(draft: &Draft) -> TaskConfig {
     let fields = settings_in_config(draft).filter_map(|(_, at, value)| {
         let field = at.strip_prefix(TASK)?.to_owned();
         Some((field, value))
@@ -268,13 +275,16 @@ fn task_config(draft: &Draft) -> TaskConfig {
     TaskConfig::new(draft.task.name, &fields.collect::<Map<_, _>>())
 }
 
-fn config(draft: &Draft, task: TaskConfig, options: &BTreeMap<String, String>) -> Result<RunConfig> {
+pub(super) fn config(draft: &Draft, task: TaskConfig, options: &BTreeMap<String, String>) -> Result<RunConfig> {
     let mut document = json!({
         "format": FORMAT,
         "task": task,
         "model": { "options": options },
         "train": {},
     });
+    if draft.choice.initial.is_some() {
+        document["from"] = json!({});
+    }
     match draft.task.objective {
         Objective::PerToken => {}
         Objective::Pooled => document["model"]["classifier"] = json!({}),
@@ -294,7 +304,11 @@ fn config(draft: &Draft, task: TaskConfig, options: &BTreeMap<String, String>) -
 
 /// Explains all settings and options. `options` are the mixer's before the task fixed kernel lengths, `decided` those
 /// after it.
-fn explained(draft: &Draft, options: &BTreeMap<String, String>, decided: &BTreeMap<String, String>) -> Vec<Explained> {
+pub(super) fn explained(
+    draft: &Draft,
+    options: &BTreeMap<String, String>,
+    decided: &BTreeMap<String, String>,
+) -> Vec<Explained> {
     let settings = settings_in_config(draft).filter_map(|(setting, _, value)| {
         Some(Explained { name: setting.name.to_owned(), value, origin: draft.set.get(setting.name)?.1.clone() })
     });

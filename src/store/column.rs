@@ -49,7 +49,7 @@ columns! {
     COPY_TOKENS "copy_tokens", KEY_TOKENS "key_tokens", OVERWRITES "overwrites", PASSES "passes",
     POSITION_EMBEDDING "position_embedding", BIDIRECTIONAL "bidirectional", SOURCE_DIGEST "source_digest",
     SHORT_CONV "short_conv", MAP_INIT "map_init", STATE_NORM "state_norm", FRESH_EXAMPLES "fresh_examples",
-    BLOCK "block",
+    BLOCK "block", FROM_DIGEST "from_digest", N_POSITIONS "n_positions",
     // End of the run.
     STATUS "status", OUTCOME "outcome", REASON "reason", CAUSE "cause",
     // Metrics.
@@ -64,7 +64,7 @@ columns! {
     // Provenance.
     DEVICE "device", THREADS "threads", HOST "host", CPU "cpu", VERSION "version", GIT_COMMIT "git_commit",
     STARTED "started", ENDED "ended", OPS "ops", DATA_DIGEST "data_digest", SIMD "simd",
-    MICRO_BATCH_USED "micro_batch_used", CHECKSUM "checksum",
+    MICRO_BATCH_USED "micro_batch_used", FROM "from", CHECKSUM "checksum",
 }
 
 impl Column {

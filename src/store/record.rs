@@ -268,7 +268,7 @@ impl AsRef<Self> for Record {
 mod tests {
     use super::super::samples::{config, done, read, record, text_config};
     use super::*;
-    use crate::config::Precision;
+    use crate::config::{InitialWeights, Precision};
     use serde_json::Value;
 
     /// If a record omitted a setting, two different trainings would share a cell.
@@ -278,7 +278,9 @@ mod tests {
         text.task.set("eos_between_articles", true);
         text.task.set("train_examples", 9);
         text.task.set("test_examples", 5);
-        for (config, fields) in [(config(), 25), (text, 35)] {
+        text.from = Some(InitialWeights { name: "llama".to_owned(), digest: "0123456789ab".to_owned() });
+        text.model.n_positions = Some(4096);
+        for (config, fields) in [(config(), 25), (text, 38)] {
             let whole = serde_json::to_value(&config).unwrap();
             let paths = leaves(&whole, String::new());
             assert!(paths.len() > fields, "{paths:?}");

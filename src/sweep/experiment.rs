@@ -20,7 +20,7 @@ use crate::files;
 use crate::recipes::{self, Flags, Resolved, TaskRow};
 use clap::{Command, FromArgMatches};
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use toml::de::{DeTable, DeValue};
 use toml::Spanned;
 
@@ -104,12 +104,16 @@ impl Experiment {
         resolved.map_err(|e| e.in_file(place, Some(Position::Line(grid.line as u64))))
     }
 
-    /// Returns the runs of all grids of the experiments at `paths` under the flags of the command line, without
-    /// repetitions.
-    pub fn plan_of(paths: &[PathBuf], flags: &Flags) -> Result<Plan> {
+    /// Returns the values of a setting in all grids, some of them several times.
+    pub fn list<'a>(&'a self, setting: &'a str) -> impl Iterator<Item = &'a String> {
+        self.grids.iter().flat_map(move |grid| grid.flags.list(setting))
+    }
+
+    /// Returns the runs of all grids of `experiments` under the flags of the command line, without repetitions.
+    pub fn plan_of(experiments: &[Self], flags: &Flags) -> Result<Plan> {
         let mut plan = Plan::default();
-        for path in paths {
-            Self::read(path)?.add_to(&mut plan, flags)?;
+        for experiment in experiments {
+            experiment.add_to(&mut plan, flags)?;
         }
         Ok(plan)
     }

@@ -79,8 +79,9 @@ impl Plan {
     /// Appends the grid of `flags` to the plan.
     pub(super) fn extend(&mut self, task: TaskRow, flags: &Flags) -> Result<()> {
         let mut flags = flags.clone();
+        let pretrained = !flags.list("from").is_empty();
         for (name, values) in task.swept() {
-            if let Some(setting) = flags.settings.find(name) {
+            if let Some(setting) = flags.settings.find(name).filter(|one| !(pretrained && one.is_of_weights())) {
                 flags.set_default(setting.name, values);
             }
         }

@@ -4,7 +4,8 @@
 
 use super::{adamw, Progress, Trainer};
 use crate::error::{Error, Result};
-use crate::model::weights::{archive, WeightsOrigin};
+use crate::model::weights::{archive, WeightValues, WeightsOrigin};
+use crate::nn::GivenValues;
 use crate::store::{check_archive, Archive};
 use candle_core::safetensors::Load;
 use candle_core::Shape;
@@ -48,6 +49,22 @@ impl Trainer<'_> {
     fn must_be_settled(&self) -> io::Result<()> {
         let ahead = || io::Error::other("the weights are one step ahead of the reported losses");
         self.stepper.is_settled().then_some(()).ok_or_else(ahead)
+    }
+
+    /// Sets the weights before the first step to those of `weights`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a weight cannot be read, is missing or has another shape than its parameter.
+    pub fn start_from(&mut self, weights: &WeightValues) -> Result<()> {
+        for slot in self.optimizer.slots() {
+            let name = &slot.name;
+            let value = weights.value(name)?.filter(|value| value.shape() == slot.var.shape());
+            let value =
+                value.ok_or_else(|| Error::usage(format!("the weights have no {name} of the model's shape")))?;
+            slot.var.set(&value.to_device(&self.device)?.to_dtype(slot.var.dtype())?)?;
+        }
+        Ok(())
     }
 
     /// Restores the state of a checkpoint; `place` names the checkpoint in errors.

@@ -22,7 +22,7 @@ pub(super) fn main(arguments: &ReportArguments, global: &Global) -> Result<u8> {
         refuse!(flag "--all", "writes many files into --out, but {} is the results folder itself: give another --out", folder.display());
     }
     let rows = rows(sources)?;
-    let planned = arguments.planned()?;
+    let planned = arguments.planned(global)?;
     let mut drawn: Vec<(String, Report)> = Vec::new();
     let mut without = Vec::new();
     for figure in FIGURES {

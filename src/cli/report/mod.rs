@@ -3,13 +3,12 @@
 mod all;
 
 use super::results::{self, ReportOutput};
-use super::{exit, print, Global};
+use super::{exit, initial, print, Global};
 use crate::config::RunConfig;
 use crate::error::{refuse, Result};
 use crate::recipes::{presets_of, Flags};
 use crate::report::{self, By, Figure, FigureSeries, Format, Report, ReportOptions, Traced, FIGURES};
 use crate::store::{ColumnSpec, Record, SliceRow, Store, COLUMNS, SCHEMA};
-use crate::sweep::Experiment;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Args;
 use serde_json::json;
@@ -109,7 +108,7 @@ pub(super) fn main(arguments: ReportArguments, global: &Global) -> Result<u8> {
         return all::main(&arguments, global);
     }
     let format = arguments.form.format(global)?;
-    let mut report = arguments.report(format, &global.out)?;
+    let mut report = arguments.report(format, global)?;
     let before = report.notes.len();
     let held = arguments.check.is_none_or(|tolerance| report.check(tolerance));
     if format.name == "csv" {
@@ -128,16 +127,17 @@ impl ReportArguments {
     }
 
     /// Returns the planned runs, if experiments are given.
-    fn planned(&self) -> Result<Option<Vec<RunConfig>>> {
+    fn planned(&self, global: &Global) -> Result<Option<Vec<RunConfig>>> {
         if self.experiment.is_empty() {
             return Ok(None);
         }
-        let plan = Experiment::plan_of(&self.experiment, &Flags::default())?;
+        let plan = initial::plan_of(&self.experiment, Flags::default(), global)?;
         Ok(Some(plan.runs))
     }
 
     /// Returns the requested report, before rendering.
-    fn report(&self, format: &Format, folder: &PathBuf) -> Result<Report> {
+    fn report(&self, format: &Format, global: &Global) -> Result<Report> {
+        let folder = &global.out;
         if let Some(by) = self.by {
             return report::slices(&traced(self.sources(folder), last_slices)?, by, &self.asked);
         }
@@ -156,7 +156,7 @@ impl ReportArguments {
         if self.check.is_some() && figure.series != FigureSeries::Table {
             refuse!(flag "--check", "compares with numbers that the paper prints, and {} has none: give --table 1, 2 or 3; what figures claim is judged by --claims", figure.title());
         }
-        let planned = self.planned()?;
+        let planned = self.planned(global)?;
         let rows = rows(self.sources(folder))?;
         let mut asked = self.asked.clone();
         asked.side_by_side = format.side_by_side;

@@ -3,7 +3,7 @@
 mod recorder;
 
 use super::device::{use_threads, DeviceChoice};
-use super::{is_set, typed_command, Global};
+use super::{initial, is_set, typed_command, Global};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::ops;
@@ -114,7 +114,10 @@ fn train(
     if !context.training.no_cuda_graph {
         trainer.record_steps();
     }
-    resume(&mut trainer, dir, on)?;
+    let resumed = resume(&mut trainer, dir, on)?;
+    if let Some(from) = config.from.as_ref().filter(|_| !resumed) {
+        trainer.start_from(&initial::open(from)?.values)?;
+    }
     on(RunEvent::Start {
         parameters: trainer.parameters(),
         steps_per_epoch: trainer.steps_per_epoch(),
@@ -183,8 +186,9 @@ fn update_heartbeat(dir: &RunDir, config: &RunConfig, trainer: &Trainer) {
     });
 }
 
-/// Resumes from the newest intact checkpoint. Without one, training starts again, which gives the same numbers.
-fn resume(trainer: &mut Trainer, dir: &RunDir, on: &mut dyn FnMut(RunEvent) -> Result<()>) -> Result<()> {
+/// Resumes from the newest intact checkpoint, and returns whether there is one. Without one, training starts again, which
+/// gives the same numbers.
+fn resume(trainer: &mut Trainer, dir: &RunDir, on: &mut dyn FnMut(RunEvent) -> Result<()>) -> Result<bool> {
     for checkpoint in dir.checkpoints() {
         let (path, bytes) = checkpoint?;
         match trainer.restore(&bytes, &path.display().to_string()) {
@@ -192,10 +196,10 @@ fn resume(trainer: &mut Trainer, dir: &RunDir, on: &mut dyn FnMut(RunEvent) -> R
                 on(RunEvent::Warning(format!("{e}; left out")))?;
                 dir.discard_checkpoint(&path)?;
             }
-            restored => return restored,
+            restored => return restored.map(|()| true),
         }
     }
-    Ok(())
+    Ok(false)
 }
 
 /// Turns write errors during training into warnings, for example on a full disk. An error that another process has

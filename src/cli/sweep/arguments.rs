@@ -1,13 +1,13 @@
 //! Arguments of `dsf sweep`, and of its subcommands that take the same flags.
 
 use crate::cli::device::DeviceChoice;
-use crate::cli::{print, Global};
+use crate::cli::{initial, print, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
 use crate::recipes::{self, Flags};
 use crate::store::{read_summary, Record, RunStatus, Store};
 use crate::sweep::slurm::Site;
-use crate::sweep::{Experiment, Limits, Options, Plan, Shard, Training};
+use crate::sweep::{Limits, Options, Plan, Shard, Training};
 use clap::{Args, ValueEnum};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -105,16 +105,17 @@ pub(super) struct SelectedRuns {
 
 impl Typed {
     /// Returns every run that the flags or the experiment files describe.
-    pub fn whole(&self) -> Result<Plan> {
+    pub fn whole(&self, global: &Global) -> Result<Plan> {
         let mut flags = self.flags.clone();
         flags.gpu = self.device.is_gpu();
         let task = self.task.as_deref();
         let task = task.map(recipes::task).transpose()?;
         if self.experiment.is_empty() {
             let task = task.map_or_else(|| recipes::task(TASK), Ok)?;
+            initial::open_all(&mut flags, &[], global)?;
             return Plan::of(task, &flags);
         }
-        let plan = Experiment::plan_of(&self.experiment, &flags)?;
+        let plan = initial::plan_of(&self.experiment, flags, global)?;
         let other = |task: recipes::TaskRow| plan.tasks().into_iter().find(|name| *name != task.name);
         if let Some((task, other)) = task.and_then(|task| Some((task, other(task)?))) {
             refuse!(flag "--task" = task.name, "the experiment has runs of {other}, and names its tasks itself; leave --task out");
@@ -123,17 +124,17 @@ impl Typed {
     }
 
     /// Returns [`Self::whole`], or the shard of it that `--shard` selects.
-    pub fn asked(&self) -> Result<SelectedRuns> {
-        let mut plan = self.whole()?;
+    pub fn asked(&self, global: &Global) -> Result<SelectedRuns> {
+        let mut plan = self.whole(global)?;
         let unidentified = plan.identify(self.training.data_dir.as_deref()).err();
         Ok(SelectedRuns { unidentified, ..self.part(plan)? })
     }
 
     /// Returns [`Self::asked`], or all runs of the folder if none are described.
-    pub fn asked_or_all(&self, store: &Store) -> Result<SelectedRuns> {
+    pub fn asked_or_all(&self, store: &Store, global: &Global) -> Result<SelectedRuns> {
         let described = !self.experiment.is_empty() || self.task.is_some();
         if described || self.flags != Flags::default() {
-            return self.asked();
+            return self.asked(global);
         }
         let configs = store.configs()?;
         print::warnings(&configs.warnings);

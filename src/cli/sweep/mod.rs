@@ -100,7 +100,7 @@ fn sweep(typed: &Typed, global: &Global) -> Result<u8> {
     ensure!(
         typed.halving.is_none() || typed.executor == Executor::Local,
         flag "--halving", "the runs to train further are known only when the short ones are over; take --executor local");
-    let asked = typed.asked()?;
+    let asked = typed.asked(global)?;
     match typed.executor {
         Executor::Slurm | Executor::Print if !typed.dry_run => submit::main(typed, &asked, global),
         _ => train(typed, asked, global),
@@ -243,7 +243,7 @@ impl Retry {
         self.typed.retry_failed = true;
         let causes: Vec<Cause> = self.reason.iter().map(|name| Cause::find(name)).collect::<Result<_>>()?;
         let store = Store::existing(&global.out)?;
-        let mut asked = self.typed.asked_or_all(&store)?;
+        let mut asked = self.typed.asked_or_all(&store, global)?;
         asked.plan.runs = failed(&asked.plan.runs, &store, &causes)?;
         asked.shard = None;
         if asked.plan.runs.is_empty() {

@@ -68,7 +68,7 @@ fn lines_on_screen(text: &str) -> usize {
 
 fn look(typed: &Typed, global: &Global) -> Result<(Store, Overview)> {
     let store = Store::existing(&global.out)?;
-    let asked = typed.asked_or_all(&store)?;
+    let asked = typed.asked_or_all(&store, global)?;
     if let Some(e) = asked.unidentified.filter(|_| !global.silent()) {
         print::message(&format!("note: runs on files that are not here count as to be done: {e}"));
     }

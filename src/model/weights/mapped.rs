@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct Mapped {
     map: Mmap,
-    place: PathBuf,
+    pub place: PathBuf,
     /// Entries of the header's `__metadata__`, empty in most files of other programs.
     pub metadata: HashMap<String, String>,
     pub names: Vec<String>,

@@ -15,6 +15,7 @@ use crate::files::write_atomic_by;
 use crate::nn::Params;
 use crate::store::{Archive, Weights};
 use crate::tasks::wikitext::WikitextConfig;
+use crate::tasks::Sources;
 use candle_core::{DType, Device, Tensor};
 use mapped::Mapped;
 use std::collections::HashMap;
@@ -58,6 +59,8 @@ pub struct Checkpoint {
     pub values: WeightValues,
     /// File or folder of the weights, for messages.
     pub place: PathBuf,
+    /// Files of the weights, in the order of their names.
+    pub files: Vec<PathBuf>,
 }
 
 /// Run, epoch and step at which weights were saved.
@@ -125,8 +128,18 @@ impl Checkpoint {
             architecture: None,
             values: file.floats(|_| true)?.into(),
             place: path.to_owned(),
+            files: vec![path.to_owned()],
             config,
         })
+    }
+
+    /// Twelve hex digits of a SHA-256 over the files of the weights, whatever their names.
+    pub fn digest(&self) -> Result<String> {
+        let mut sources = Sources::default();
+        for (number, file) in self.files.iter().enumerate() {
+            sources.push(number.to_string(), file.clone());
+        }
+        sources.digest()
     }
 
     /// Data set and tokenizer that the model was trained on.

@@ -40,6 +40,7 @@ pub(super) fn run(mixer: &str) -> RunConfig {
             adam: None,
             stop_above: 1.0,
         },
+        from: None,
     }
 }
 
@@ -54,6 +55,7 @@ pub(super) fn checkpoint(config: &RunConfig) -> Checkpoint {
         architecture: None,
         values: values.map(|(name, var)| (name, var.as_tensor().clone())).collect::<HashMap<_, _>>().into(),
         place: PathBuf::from("in memory"),
+        files: Vec::new(),
     }
 }
 

@@ -119,8 +119,18 @@ fn recipes_set_nothing_that_the_settings_do_not_know() {
                     setting.check(&value).unwrap_or_else(|e| panic!("{}: {}: {e}", task.name, layer.of));
                 }
             }
-            let facts =
-                ["preset", "protocol", "mixer", "family", "attention", "half-batch", "multi-head", "gpu", "row"];
+            let facts = [
+                "preset",
+                "protocol",
+                "mixer",
+                "family",
+                "attention",
+                "half-batch",
+                "multi-head",
+                "gpu",
+                "pretrained",
+                "row",
+            ];
             for name in layer.when.keys() {
                 let known = facts.contains(&name.as_str()) || SETTINGS.find(name).is_some();
                 assert!(known, "{}: {}: {name}", task.name, layer.of);

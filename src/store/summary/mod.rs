@@ -241,7 +241,9 @@ pub fn columns_with(records: &[Record]) -> Vec<usize> {
     let own = |place: &usize| {
         let column = &COLUMNS[*place];
         let everywhere = match column.role {
-            Role::Id | Role::Origin => true,
+            Role::Id => true,
+            // The name of weights is in the configs of runs that start from some.
+            Role::Origin => column.at.is_empty(),
             Role::Result => Metric::find(column.name).is_none(),
             Role::Setting | Role::Cell | Role::Rate | Role::Seed => false,
         };

@@ -42,6 +42,7 @@ pub(crate) fn config() -> RunConfig {
             state_mixer: StateMixer::Mlp,
             positions: true,
             position_embedding: PositionEmbedding::Learnt,
+            n_positions: None,
             short_conv: false,
             state_norm: false,
             map_init: MapInit::Released,
@@ -66,6 +67,7 @@ pub(crate) fn config() -> RunConfig {
             adam: None,
             stop_above: 0.99,
         },
+        from: None,
     }
 }
 

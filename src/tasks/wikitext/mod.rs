@@ -36,7 +36,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     about: "the text of WikiText, or a text of your own",
     examples: [
         "dsf wikitext --mixer ssd",
-        "dsf wikitext --corpus text --data-dir DIR --tokenizer bytes",
+        "dsf wikitext --from MODEL --corpus text --data-dir DIR",
         "dsf wikitext --preset paper --corpus wikitext-2 --explain",
     ],
     recipe: include_str!("../../recipes/wikitext.toml"),

@@ -5,6 +5,7 @@ mod claims;
 mod cluster;
 mod data;
 mod errors;
+mod fine_tuning;
 mod generate;
 mod golden;
 mod hosts;

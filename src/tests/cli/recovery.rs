@@ -34,7 +34,7 @@ pub(crate) fn wait_for_an_epoch(world: &World, out: &str) {
 }
 
 /// Waits until some run under `out` has written so many epochs.
-fn wait_for_epochs(world: &World, out: &str, epochs: usize) {
+pub(super) fn wait_for_epochs(world: &World, out: &str, epochs: usize) {
     let began = Instant::now();
     let has_epoch = |run: &std::path::PathBuf| {
         let metrics = fs::read_to_string(run.join("metrics.csv"));

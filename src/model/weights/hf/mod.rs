@@ -85,6 +85,7 @@ fn assemble(folder: &Path, files: Vec<Mapped>, places: HashMap<String, usize>) -
     let architecture = Architecture::of(&file)?;
     let shape = (architecture.read)(&file)?;
     let ours = files.iter().find_map(|file| embedded_run(file, &shape));
+    let of_weights = files.iter().map(|file| file.place.clone()).collect();
     let values = MappedValues::new(files, &places, architecture, &shape, folder)?;
     // Also for a run of this program, whose tokenizer may be known here alone.
     let tokenizer = tokenizer(folder)?;
@@ -93,7 +94,7 @@ fn assemble(folder: &Path, files: Vec<Mapped>, places: HashMap<String, usize>) -
         None => (imported_run(shape, tokenizer), WeightsOrigin::default()),
     };
     let (architecture, place) = (Some(architecture.class), folder.to_owned());
-    Ok(Checkpoint { config, origin, architecture, values: WeightValues::of(values), place })
+    Ok(Checkpoint { config, origin, architecture, values: WeightValues::of(values), place, files: of_weights })
 }
 
 /// Weights of a pretrained model in its mapped files, by this program's names.
@@ -191,7 +192,8 @@ fn pretrained(run: &RunConfig) -> Result<Pretrained> {
     let Ok(text) = run.task.typed::<WikitextConfig>() else {
         refuse!("cannot be exported: it is not a model of `dsf wikitext`");
     };
-    Ok(Pretrained { model: run.model.clone(), vocab_size: text.vocab_size, seq_len: text.seq_len })
+    let seq_len = run.model.n_positions.unwrap_or(text.seq_len);
+    Ok(Pretrained { model: run.model.clone(), vocab_size: text.vocab_size, seq_len })
 }
 
 /// Tokenizer in the folder of the weights, or GPT-NeoX's if the folder has none.
@@ -234,6 +236,7 @@ fn imported_run(shape: Pretrained, tokenizer: Tokenizer) -> RunConfig {
             adam: None,
             stop_above: 1.0,
         },
+        from: None,
     }
 }
 

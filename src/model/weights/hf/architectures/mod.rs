@@ -110,9 +110,15 @@ impl Architecture {
     }
 }
 
-/// `model` without what only matters in training: initial values and dropout.
+/// `model` without what only matters in training: initial values, dropout, and a window shorter than its positions.
 fn as_computed(model: &ModelConfig) -> ModelConfig {
-    let mut model = ModelConfig { map_init: MapInit::Released, embed_dropout: 0.0, attn_dropout: 0.0, ..model.clone() };
+    let mut model = ModelConfig {
+        map_init: MapInit::Released,
+        embed_dropout: 0.0,
+        attn_dropout: 0.0,
+        n_positions: None,
+        ..model.clone()
+    };
     if let Some(language) = &mut model.language {
         language.init = InitScheme::Hf;
     }
@@ -155,6 +161,7 @@ fn model(mixer: &str, variant: &str, [d, layers, mlp_width]: [usize; 3]) -> Mode
         state_mixer: StateMixer::Mlp,
         positions: false,
         position_embedding: PositionEmbedding::Learnt,
+        n_positions: None,
         short_conv: false,
         state_norm: false,
         map_init: MapInit::Released,
