@@ -24,7 +24,7 @@ pub(super) fn config(mixer: &str, n_heads: usize, precision: Precision) -> RunCo
         ("n", "8"),
         ("heads", &heads),
         ("vocab-size", "48"),
-        ("seq-len", "20"),
+        ("seq-len", "12"),
         ("kv-pairs", "3"),
         ("train-examples", &examples),
         ("test-examples", "3"),

@@ -704,7 +704,7 @@ impl Chance {
     }
 }
 
-/// A thousand studies of 3 to 6 seeds in which all mixers are equal and nothing depends on n.
+/// Studies of 3 to 6 seeds in which all mixers are equal and nothing depends on n.
 #[test]
 fn without_a_true_effect_a_claim_is_supported_in_at_most_one_of_twenty_studies() {
     let chances = [Chance::Even, Chance::OfRate, Chance::OfTask, Chance::Saturated];
@@ -712,7 +712,7 @@ fn without_a_true_effect_a_claim_is_supported_in_at_most_one_of_twenty_studies()
         ["linear-approaches-softmax", BEATS, "ssd-beats-s6", "larger-n-hurts-at-small-d", "reversed-beats-plain"];
     let mut supported: BTreeMap<&str, usize> = BTreeMap::new();
     let mut of_chance: BTreeMap<String, usize> = BTreeMap::new();
-    let (mut any, studies) = (0, 1000u64);
+    let (mut any, studies) = (0, 400u64);
     for study in 0..studies {
         let chance = chances[study as usize % 4];
         let seeds = 3 + (study as usize / 4) % 4;
@@ -733,17 +733,17 @@ fn without_a_true_effect_a_claim_is_supported_in_at_most_one_of_twenty_studies()
             false_ones += is;
             *of_chance.entry(format!("{claim} {chance:?} {verdict}")).or_default() += 1;
         }
-        any += usize::from(false_ones > 0);
+        any += u64::from(false_ones > 0);
     }
     println!("supported: {supported:?}, any: {any}\n{of_chance:#?}");
-    assert!(any <= 50, "{any} of {studies}");
+    assert!(20 * any <= studies, "{any} of {studies}");
 }
 
 /// Studies at the bound of an equivalence claim: the true difference is exactly the margin.
 #[test]
 fn at_the_margin_on_par_is_supported_in_at_most_one_of_twenty_studies() {
-    let mut supported = 0;
-    for study in 0..1000u64 {
+    let (mut supported, studies) = (0, 400u64);
+    for study in 0..studies {
         let seeds = 3 + (study as usize) % 4;
         let mut rows = Rows::new(1000);
         let mut stream = Rng::new(study, "margin", 0);
@@ -751,10 +751,10 @@ fn at_the_margin_on_par_is_supported_in_at_most_one_of_twenty_studies() {
             rows.grid(mixer, 0..seeds, |_| ended(stream.uniform() < share));
         }
         let verdict = verdict(&judged(&rows.rows), "reduced", "normalized-on-par-with-s6");
-        supported += usize::from(verdict == "supported");
+        supported += u64::from(verdict == "supported");
     }
-    println!("{supported} of 1000");
-    assert!(supported <= 50, "{supported} of 1000");
+    println!("{supported} of {studies}");
+    assert!(20 * supported <= studies, "{supported} of {studies}");
 }
 
 #[test]

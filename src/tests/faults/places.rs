@@ -22,7 +22,7 @@ fn dsf(world: &World, line: &str) -> Command {
 
 /// Calls `test` with every place up to the first that is not reached, or a sample of them.
 fn at_every_place(mut test: impl FnMut(usize) -> bool) -> usize {
-    let mut places = (0..).step_by(all_or(1, 5));
+    let mut places = (0..).step_by(all_or(1, 8));
     places.find(|at| !test(*at)).unwrap()
 }
 
