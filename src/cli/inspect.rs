@@ -259,8 +259,8 @@ fn ended(equal: bool) -> u8 {
 
 /// Facts about the subjects of a report, for its heading.
 struct Shown {
-    /// d, n and L of the first.
-    sizes: Option<[usize; 3]>,
+    /// d, n and L, as far as all have the same.
+    sizes: Option<[Option<usize>; 3]>,
     /// Whether all are parts of pretrained models.
     pretrained: bool,
 }
@@ -280,7 +280,11 @@ impl Shown {
 
     fn add(&mut self, subject: &Subject) {
         let (model, seq_len) = (&subject.model, subject.seq_len());
-        self.sizes.get_or_insert([model.d_model, model.d_state, seq_len]);
+        let own = [model.d_model, model.d_state, seq_len].map(Some);
+        let sizes = self.sizes.get_or_insert(own);
+        for (size, own) in sizes.iter_mut().zip(own) {
+            *size = size.filter(|size| Some(*size) == own);
+        }
         self.pretrained &= subject.pretrained;
     }
 }
@@ -413,11 +417,13 @@ impl InspectSelection {
             (None, Some(InputKind::Tokens)) => "random tokens",
             (None, Some(InputKind::Task)) => "a test example of the task",
             (None, None) if self.runs.is_empty() => "normal random numbers",
+            (None, None) if !self.mixer.is_empty() || self.fresh => "the usual input of each",
             (None, None) if shown.pretrained => "random tokens",
             (None, None) => "a test example of the task",
         };
-        let sizes = shown.sizes.map_or(String::new(), |[d, n, seq_len]| format!(", d = {d}, n = {n}, L = {seq_len}"));
-        format!("{what}, on {input}{sizes}")
+        let sizes = ["d", "n", "L"].into_iter().zip(shown.sizes.unwrap_or_default());
+        let sizes = sizes.filter_map(|(name, size)| Some(format!(", {name} = {}", size?)));
+        format!("{what}, on {input}{}", sizes.collect::<String>())
     }
 
     fn subjects(&self, global: &Global, need: Need) -> Result<Vec<Subject>> {
@@ -598,6 +604,9 @@ fn kept_by_epoch(place: &Path) -> Result<Vec<PathBuf>> {
     ensure!(
         place.is_dir(),
         flag "--over-training" = place.display(), "is a file, but --over-training needs a run folder");
+    ensure!(
+        !is_pretrained(place),
+        flag "--over-training" = place.display(), "is a pretrained model, which has no weights by epoch");
     let mut files = snapshots(place)?;
     if files.is_empty() {
         let task = config_of(place)?.task;

@@ -36,8 +36,8 @@ mod worker;
 
 use crate::error::{exit, refuse, Error, Position};
 use crate::ops::{self, simd, Route, Simd};
+use crate::recipes::all_quoted;
 use crate::recipes::{task, TaskRow, TASKS};
-use crate::sweep::slurm::all_quoted;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde_json::{json, Value};
 use signals::{check_stop, is_set, stop_flag};

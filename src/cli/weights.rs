@@ -17,8 +17,17 @@ pub(super) fn place(path: &Path, flag: &str, global: &Global) -> Result<PathBuf>
     if path.exists() {
         return Ok(path.to_owned());
     }
-    if let Some(folder) = hub::pretrained(path, global.quiet)? {
-        return Ok(folder);
+    match hub::pretrained(path, global.quiet) {
+        Ok(Some(folder)) => return Ok(folder),
+        Ok(None) => {}
+        // A folder that has gone looks like a name on the hub.
+        Err(e) if path.parent().is_some_and(|parent| parent.is_dir()) => {
+            refuse!(
+                flag(flag) = path.display(),
+                "there is no such file or folder, and as a name on the hub it fails: {e}"
+            )
+        }
+        Err(e) => return Err(e),
     }
     let run = path.to_str().filter(|name| is_id(name));
     let folder = |id: &str| -> Result<PathBuf> { Ok(Store::existing(&global.out)?.run_folder(id)) };

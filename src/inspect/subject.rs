@@ -243,6 +243,11 @@ impl Network {
     }
 
     fn tokens(&self, input: NetworkInput) -> Result<Vec<u32>> {
+        if let NetworkInput::Text(_, Some(0), _) | NetworkInput::Tokens(Some(0)) | NetworkInput::Task(Some(0), _) =
+            input
+        {
+            refuse!(flag "--seq-len" = 0, "must be at least 1");
+        }
         let (mut tokens, length) = match input {
             NetworkInput::Text(text, length, data_dir) => (self.encoded(&text, data_dir)?, length),
             NetworkInput::Tokens(length) => (self.drawn(length)?, length),

@@ -1,7 +1,7 @@
 //! Conversion of a config back into a choice of settings, to train another run that differs in a few of them.
 
 use super::rules::without_kernel_length;
-use super::{resolve, Choice, FixedSettings, InitialModel, TaskRow, PRESETS};
+use super::{quoted, resolve, Choice, FixedSettings, InitialModel, TaskRow, PRESETS};
 use crate::config::{spelt, At, Decides, Omitted, RunConfig, Setting, ValueKind};
 use crate::error::{refuse, Result};
 use serde_json::Value;
@@ -58,7 +58,7 @@ pub fn command(config: &RunConfig) -> Option<String> {
     let named = PRESETS.iter().map(|preset| Some(preset.name));
     let ways = [None].into_iter().chain(named).filter_map(|preset| flags(task, &whole, config, preset));
     let shortest = ways.min_by_key(Vec::len)?;
-    let flags: String = shortest.iter().map(|(name, value)| format!(" --{name} {value}")).collect();
+    let flags: String = shortest.iter().map(|(name, value)| format!(" --{name} {}", quoted(value))).collect();
     Some(format!("dsf {}{flags}", task.name))
 }
 

@@ -18,6 +18,7 @@ mod kernel_length;
 mod partial;
 mod recipe;
 mod rules;
+mod shell;
 mod tuning;
 
 pub use crate::tasks::find as task;
@@ -26,6 +27,7 @@ pub use again::{as_typed, command};
 pub use draft::Origin;
 pub use flags::Flags;
 pub use initial::InitialModel;
+pub use shell::{all_quoted, quoted};
 
 use crate::config::{spelt, RunConfig, SettingScope, Settings, ValueKind, SETTINGS};
 use crate::error::{self, ensure, refuse, Error, Result};

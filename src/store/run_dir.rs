@@ -370,7 +370,7 @@ fn record_config(path: &Path, config: &RunConfig) -> Result<()> {
         return write_atomic(path, &pretty(config));
     };
     let same = serde_json::from_slice::<Value>(&bytes)
-        .is_ok_and(|found| serde_json::to_value(config).is_ok_and(|wanted| found == wanted));
+        .is_ok_and(|found| serde_json::to_value(config).is_ok_and(|wanted| identity(found) == identity(wanted)));
     if !same {
         let reason = format!(
             "not the config of run {}: it was edited or damaged; move its folder away, then try again",
@@ -379,6 +379,14 @@ fn record_config(path: &Path, config: &RunConfig) -> Result<()> {
         return Err(Error::corrupt(path, reason));
     }
     Ok(())
+}
+
+/// `config` without the name of the weights that its run starts from, which is no part of the run's identity.
+fn identity(mut config: Value) -> Value {
+    if let Some(from) = config.get_mut("from").and_then(Value::as_object_mut) {
+        from.remove("name");
+    }
+    config
 }
 
 /// Ignores a damaged `env.json`: only its start time is lost, and the file is about to be rewritten.

@@ -2,6 +2,7 @@
 //! ended.
 
 use crate::error::{refuse, Error, Result};
+use crate::recipes::{all_quoted, quoted};
 use clap::Args;
 
 /// Default number of tasks of an array.
@@ -215,20 +216,4 @@ fn one_line(value: &str) -> Result<()> {
         None => Ok(()),
         Some(c) => Err(Error::usage(format!("`{value}` cannot stand in a job script: it holds {c:?}"))),
     }
-}
-
-/// Quotes `word` for a shell.
-pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
-/// Quotes `words` for a shell.
-pub fn all_quoted(words: &[String]) -> String {
-    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    words.join(" ")
 }

@@ -1,7 +1,8 @@
 //! Job scripts, compared with reviewed files.
 
 use crate::error::testing::Fails;
-use crate::sweep::slurm::{for_tasks, max_array_size, quoted, shards, Array, Site};
+use crate::recipes::quoted;
+use crate::sweep::slurm::{for_tasks, max_array_size, shards, Array, Site};
 
 fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()

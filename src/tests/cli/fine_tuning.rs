@@ -7,8 +7,24 @@ use serde_json::{json, Map, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const ALL: [&str; 10] =
-    ["bamba", "falcon_mamba", "gpt2", "gpt_neox", "llama", "mamba", "mamba2", "recurrent_gemma", "rwkv", "xlstm"];
+const ALL: [&str; 16] = [
+    "bamba",
+    "falcon_mamba",
+    "gpt2",
+    "gpt_neox",
+    "llama",
+    "mamba",
+    "mamba2",
+    "recurrent_gemma",
+    "rwkv",
+    "xlstm",
+    "delta_net",
+    "gated_deltanet",
+    "gla",
+    "hgrn2",
+    "retnet",
+    "rwkv7",
+];
 
 /// Words of the tokenizer, of which each text repeats the first few in one order.
 const WORDS: usize = 50;
@@ -17,7 +33,9 @@ const WORDS: usize = 50;
 const TEXT: &str = "--corpus text --data-dir mine --seq-len 16 --device cpu";
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/pretrained").join(name)
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden");
+    let folders = ["pretrained", "fla"].map(|library| golden.join(library).join(name));
+    folders.into_iter().find(|folder| folder.is_dir()).unwrap()
 }
 
 /// Writes `name`, a folder of the tiny model `model` with a tokenizer of words.
@@ -145,6 +163,27 @@ fn the_content_of_the_weights_is_a_part_of_the_id_and_their_name_is_not() {
     fs::write(&file, bytes).unwrap();
     assert_ne!(id(&world, &line("copy")), first);
     assert_ne!(id(&world, &format!("{} --lr 1e-3", line("mamba"))), first);
+}
+
+#[test]
+fn a_run_goes_on_from_weights_that_were_moved() {
+    let world = world("rwkv7");
+    world.dsf(&format!("wikitext --from rwkv7 {TEXT} --epochs 1")).ok();
+    let run = world.only_run("results");
+    fs::rename(world.path("rwkv7"), world.path("moved folder")).unwrap();
+    let moved = |epochs: &str| {
+        let words = ["wikitext", "--from", "moved folder", "--epochs", epochs];
+        world.call(&words.into_iter().chain(TEXT.split_whitespace()).collect::<Vec<_>>(), b"").ok()
+    };
+    moved("1");
+    assert_eq!(world.only_run("results"), run);
+    moved("2");
+    let runs = fs::read_dir(world.path("results/runs")).unwrap();
+    let commands = runs.map(|run| {
+        let id = run.unwrap().file_name().into_string().unwrap();
+        world.dsf(&format!("show {id} --json")).object()["command"].as_str().unwrap().to_owned()
+    });
+    assert!(commands.into_iter().any(|command| command.contains("--from 'moved folder'")));
 }
 
 #[test]

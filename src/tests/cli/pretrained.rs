@@ -119,6 +119,31 @@ fn models_are_compared_with_each_other_and_with_fresh_mixers() {
     assert_eq!(world.dsf("inspect --compare gla,elsewhere/folder/file").code, 2);
 }
 
+#[test]
+fn inputs_that_cannot_be_are_refused() {
+    let world = World::new();
+    let hgrn2 = model("hgrn2").display().to_string();
+    world.refuses(&format!("inspect {hgrn2} --seq-len 0"), "--seq-len").gives("0");
+    world.refuses(&format!("inspect {hgrn2} --over-training"), "--over-training");
+    let heading = world.dsf(&format!("inspect --compare {hgrn2},s6 --seq-len 8")).ok();
+    assert!(heading.lines().next().unwrap().ends_with("the usual input of each, L = 8"), "{heading}");
+}
+
+/// Tokens of the file that a model was read from are those of the file that is written.
+#[test]
+fn a_written_model_keeps_its_special_tokens() {
+    let world = World::new();
+    world.dsf(&format!("wikitext export --checkpoint {} --to copy", model("gla").display())).ok();
+    let config = |place: PathBuf| -> serde_json::Value {
+        serde_json::from_str(&fs::read_to_string(place.join("config.json")).unwrap()).unwrap()
+    };
+    let (before, after) = (config(model("gla")), config(world.path("copy")));
+    for key in ["bos_token_id", "eos_token_id", "pad_token_id"] {
+        assert_eq!(after[key], before[key], "{key}");
+    }
+    assert_eq!(after["eos_token_id"], 2);
+}
+
 /// Heads of a state each have a horizon of their own.
 #[test]
 fn horizons_are_drawn_by_head() {

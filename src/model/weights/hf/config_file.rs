@@ -39,7 +39,10 @@ impl ConfigFile<'_> {
     pub fn size(&self, key: &str) -> Result<usize> {
         let size = self.given(key).and_then(Value::as_u64).filter(|n| (1..=1 << 24).contains(n));
         let size = size.and_then(|n| usize::try_from(n).ok());
-        size.ok_or_else(|| self.refused(&format!("`{key}` is missing or not a size")))
+        size.ok_or_else(|| match self.given(key) {
+            None => self.refused(&format!("`{key}` is missing")),
+            Some(value) => self.refused(&format!("`{key}` is {value}, not a whole number from 1 to {}", 1 << 24)),
+        })
     }
 
     /// Same as [`Self::size`], or `default` if the key is missing or null.

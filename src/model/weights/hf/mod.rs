@@ -240,9 +240,17 @@ fn imported_run(shape: Pretrained, tokenizer: Tokenizer) -> RunConfig {
     }
 }
 
-/// Architecture that holds a run's model, the model, and its `config.json` with the end-of-text token `eos` of its
-/// tokenizer. The token is written even if it is null: without the key, `transformers` would use id 2.
-fn config_json(run: &RunConfig, eos: Option<u32>) -> Result<(&'static Architecture, Pretrained, Value)> {
+/// Keys of a `config.json` for tokens of its tokenizer.
+const TOKENS: [&str; 3] = ["bos_token_id", "eos_token_id", "pad_token_id"];
+
+/// Architecture that holds a run's model, the model, and its `config.json` with the tokens of `source`, the file that it
+/// was read from, or else with the end-of-text token `eos` of its tokenizer. The token is written even if it is null:
+/// without the key, `transformers` would use id 2.
+fn config_json(
+    run: &RunConfig,
+    source: Option<&Value>,
+    eos: Option<u32>,
+) -> Result<(&'static Architecture, Pretrained, Value)> {
     let found = pretrained(run)?;
     let (architecture, mut json) = match Architecture::holding(&found) {
         Ok(found) => found,
@@ -258,6 +266,11 @@ fn config_json(run: &RunConfig, eos: Option<u32>) -> Result<(&'static Architectu
     ] {
         json[key] = value;
     }
+    for key in TOKENS {
+        if let Some(token) = source.and_then(|source| source.get(key)) {
+            json[key] = token.clone();
+        }
+    }
     Ok((architecture, found, json))
 }
 
@@ -266,7 +279,10 @@ impl Checkpoint {
     /// is given. `eos` is the end-of-text token. Returns the class that loads it. Fails if no known architecture
     /// holds the model or writing fails.
     pub fn export(&self, folder: &Path, tokenizer: Option<&TokenizerFile>, eos: Option<u32>) -> Result<ModelClass> {
-        let (architecture, shape, config) = config_json(&self.config, eos).map_err(|e| e.in_file(&self.place, None))?;
+        let read = self.architecture.map(|_| files::read_text(&self.place.join(CONFIG))).transpose()?;
+        let source: Option<Value> = read.and_then(|text| serde_json::from_str(&text).ok());
+        let written = config_json(&self.config, source.as_ref(), eos);
+        let (architecture, shape, config) = written.map_err(|e| e.in_file(&self.place, None))?;
         // `transformers` requires the `format`.
         let format = [("format", "pt".to_owned())];
         let header = header(&self.config, &self.origin).into_iter().chain(format);

@@ -1,7 +1,7 @@
 //! Correspondence between the tensors of a file in Hugging Face's layout and the parameters of this program.
 
 use crate::error::{Error, Result};
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -127,7 +127,8 @@ impl TensorMaps {
         read: impl Fn(&str) -> candle_core::Result<Tensor>,
     ) -> candle_core::Result<Vec<Tensor>> {
         let map = &self.maps[map];
-        let found = map.theirs.iter().map(|(name, _)| read(name)).collect::<candle_core::Result<_>>()?;
+        let found: Vec<Tensor> = map.theirs.iter().map(|(name, _)| read(name)).collect::<candle_core::Result<_>>()?;
+        let found = of_one_dtype(found)?;
         rearranged(found, map.ours.iter().map(|(_, shape)| shape.as_slice()).collect(), map.order)
     }
 
@@ -172,6 +173,15 @@ impl TensorMap {
             ElementOrder::Same | ElementOrder::ByHead(_) | ElementOrder::Halves(_) => part.reshape(shape.as_slice()),
         }
     }
+}
+
+/// `found` in f64 if one of them is, and else in f32, unless they have one dtype already.
+fn of_one_dtype(found: Vec<Tensor>) -> candle_core::Result<Vec<Tensor>> {
+    if found.iter().all(|tensor| tensor.dtype() == found[0].dtype()) {
+        return Ok(found);
+    }
+    let wide = found.iter().any(|tensor| tensor.dtype() == DType::F64);
+    found.iter().map(|tensor| tensor.to_dtype(if wide { DType::F64 } else { DType::F32 })).collect()
 }
 
 /// Parts of the given shapes with the numbers of `found`.
@@ -286,6 +296,17 @@ mod tests {
         );
         let blocks = rows(&[0., 1., 2., 3., 4., 5., 6., 7.], &[2, 2, 2]);
         both_ways(&[("w", blocks)], &[("a", &[4, 2])], ElementOrder::Transposed, &[&[0., 2., 1., 3., 4., 6., 5., 7.]]);
+    }
+
+    #[test]
+    fn tensors_of_unlike_dtypes_are_stacked() {
+        let mut maps = TensorMaps::default();
+        maps.add(&[("a", &[2]), ("b", &[1])], &[("c", &[3])], ElementOrder::Same);
+        let of = |name: &str| match name {
+            "a" => rows(&[1., 2.], &[2]).to_dtype(DType::BF16),
+            _ => Ok(rows(&[3.5], &[1])),
+        };
+        assert_eq!(values(&maps.read(0, of).unwrap()[0]), [1., 2., 3.5]);
     }
 
     #[test]

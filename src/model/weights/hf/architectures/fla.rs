@@ -34,19 +34,29 @@ fn usual(file: &ConfigFile, keys: &[(&str, Value)]) -> Result<()> {
     keys.iter().try_for_each(|(key, value)| file.only(key, value))
 }
 
+/// `width`, which `key` makes, rounded down.
+fn whole(file: &ConfigFile, key: &str, width: f64) -> Result<usize> {
+    let most = 1usize << 24;
+    if width <= most as f64 {
+        return Ok(width as usize);
+    }
+    Err(unlike(file, key, &format!("which makes a width above {most}")))
+}
+
 /// Width of the feed-forward halves; where the file does not say it, `ratio` d rounded up to a multiple of `multiple`.
 fn hidden_width(file: &ConfigFile, d: usize, usual_ratio: f64, [part, multiple]: [f64; 2]) -> Result<usize> {
     let ratio = file.real_or("hidden_ratio", usual_ratio)?;
-    let width = (d as f64 * ratio * part) as usize;
-    file.size_or("intermediate_size", width.next_multiple_of(multiple as usize))
+    if file.given("intermediate_size").is_some() {
+        return file.size("intermediate_size");
+    }
+    Ok(whole(file, "hidden_ratio", d as f64 * ratio * part)?.next_multiple_of(multiple as usize))
 }
 
 /// Model of `mixer` and gated MLPs, with the ε of its norms.
 fn decoder(file: &ConfigFile, [mixer, variant]: [&str; 2], usual_ratio: f64) -> Result<(ModelConfig, f64)> {
-    file.activation("hidden_act", "swish").and_then(|activation| match activation {
-        Activation::Silu => Ok(()),
-        _ => Err(unlike(file, "hidden_act", "but dsf supports only swish")),
-    })?;
+    if file.given("hidden_act").is_some_and(|name| name != "swish" && name != "silu") {
+        return Err(unlike(file, "hidden_act", "but dsf supports only swish"));
+    }
     let (d, layers) = (file.size("hidden_size")?, file.size("num_hidden_layers")?);
     let width = hidden_width(file, d, usual_ratio, [2.0 / 3.0, 256.0])?;
     let mut model = model(mixer, variant, [d, layers, width]);
@@ -66,8 +76,12 @@ fn heads(file: &ConfigFile, model: &mut ModelConfig, [keys, values]: [usize; 2])
     if file.size_or("num_kv_heads", heads)? != heads {
         return Err(unlike(file, "num_kv_heads", &format!("but dsf supports only the {heads} of `num_heads`")));
     }
-    file.head_width(keys, heads)?;
-    file.head_width(values, heads)?;
+    for (key, width) in [("expand_k", keys), ("expand_v", values)] {
+        if width == 0 || !width.is_multiple_of(heads) {
+            let why = format!("`{key}` makes a width of {width}, which the {heads} of `num_heads` do not divide");
+            return Err(file.refused(&why));
+        }
+    }
     (model.n_heads, model.d_state) = (heads, keys);
     option(&mut model.options, "value_width", values, &model.d_model);
     Ok(())
@@ -75,7 +89,7 @@ fn heads(file: &ConfigFile, model: &mut ModelConfig, [keys, values]: [usize; 2])
 
 /// Widths of keys and values by their ratios to d.
 fn expanded(file: &ConfigFile, d: usize, [keys, values]: [f64; 2]) -> Result<[usize; 2]> {
-    let width = |key: &str, ratio: f64| -> Result<usize> { Ok((file.real_or(key, ratio)? * d as f64) as usize) };
+    let width = |key: &str, ratio: f64| whole(file, key, file.real_or(key, ratio)? * d as f64);
     Ok([width("expand_k", keys)?, width("expand_v", values)?])
 }
 
@@ -297,7 +311,7 @@ pub(super) const GATED_DELTA_NET: Architecture = Architecture {
             return Err(unlike(file, "num_v_heads", &format!("which the {key_heads} of `num_heads` do not divide")));
         }
         (model.n_heads, model.d_state) = (heads, heads * width);
-        let values = heads * (file.real_or("expand_v", 2.0)? * width as f64) as usize;
+        let values = heads * whole(file, "expand_v", file.real_or("expand_v", 2.0)? * width as f64)?;
         option(&mut model.options, "value_width", values, &model.d_model);
         option(&mut model.options, "key_heads", key_heads, &heads);
         delta_options(file, &mut model, eps, true)?;
