@@ -444,7 +444,7 @@ impl InspectSelection {
                 Ok(())
             }
             InspectStage::Layer(subject) => {
-                visit(subject)?;
+                visit(*subject)?;
                 progress.layer();
                 Ok(())
             }

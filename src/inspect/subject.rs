@@ -71,7 +71,7 @@ pub enum InspectStage {
     /// All sizes are known, and nothing has been computed yet.
     Planned(InspectPlan),
     /// Mixer of the next layer, with its input.
-    Layer(Subject),
+    Layer(Box<Subject>),
 }
 
 /// Estimated cost of an inspection.
@@ -170,7 +170,7 @@ impl Network {
         let mut found = Vec::new();
         self.visit(input, layers, need, &mut |stage| {
             if let InspectStage::Layer(subject) = stage {
-                found.push(subject);
+                found.push(*subject);
             }
             Ok(())
         })?;
@@ -192,7 +192,7 @@ impl Network {
         let chosen: Vec<usize> = if layers.is_empty() { (0..count).collect() } else { layers.to_vec() };
         let read = self.read(input, &chosen, need, visit)?;
         for (layer, u) in chosen.iter().zip(&read) {
-            visit(InspectStage::Layer(self.subject(*layer, u)?))?;
+            visit(InspectStage::Layer(Box::new(self.subject(*layer, u)?)))?;
         }
         Ok(())
     }
