@@ -2,6 +2,7 @@
 
 use super::device::use_threads;
 use super::results::ReportOutput;
+use super::weights::is_id;
 use super::{exit, hub, print, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
@@ -372,9 +373,8 @@ impl InspectSelection {
             let place = Path::new(&name);
             let mixer = name.split('/').next().unwrap_or_default();
             let named = mixers::find(mixer).is_ok() && !place.exists();
-            let id = name.len() == 12 && name.chars().all(|c| c.is_ascii_hexdigit());
             // A word that is neither is taken for a misspelt mixer.
-            let word = !place.exists() && !name.contains('/') && !id;
+            let word = !place.exists() && !name.contains('/') && !is_id(&name);
             match named || word {
                 true => self.mixer.push(name),
                 false => self.runs.push(name.into()),

@@ -66,7 +66,7 @@ pub enum NetworkInput<'a> {
     Text(Cow<'a, str>, Option<usize>, Option<&'a Path>),
 }
 
-/// InspectStage of an inspection.
+/// Stage of an inspection.
 pub enum InspectStage {
     /// All sizes are known, and nothing has been computed yet.
     Planned(InspectPlan),

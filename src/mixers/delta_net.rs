@@ -11,14 +11,14 @@
 //! | α | forget gate e^(-a softplus(w·u + b)); 1 in DeltaNet | `(batch, seq_len, heads)` |
 
 use super::matrix_state::{
-    self, head_rms_scale, l2_normalize, norm_eps, query_scale, value_width, work, HeadSizes, RankOne, ScanInputs,
-    OUTPUT_GATE, SCALED_QUERIES, VALUE_WIDTH,
+    self, has_output_gate, head_rms_scale, head_weights, l2_normalize, norm_eps, query_scale, value_width, work,
+    HeadSizes, RankOne, ScanInputs, OUTPUT_GATE, SCALED_QUERIES, VALUE_WIDTH,
 };
 use super::short_conv::{ShortConv, CONV_BIAS, CONV_WIDTH};
 use super::state_space::mamba_dt_bias;
 use super::{
-    in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State, StateNormPlace, FALSE_OR_TRUE,
-    NORM_EPS,
+    in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State, StateNormPlace,
+    FALSE_OR_TRUE, NORM_EPS,
 };
 use crate::error::{self, refuse};
 use crate::ltv::{Inner, Ltv};
@@ -52,12 +52,7 @@ pub(super) const ENTRY: Entry = Entry {
     uncounted: &["conv_w"],
     // The direction of a short key is sensitive to its elements.
     difference_step: 1e-6,
-    work: |spec| {
-        let mut work = work(spec, 1 + usize::from(has_output_gate(spec, false)));
-        work.projections += spec.n_heads * spec.d_model;
-        work.projections -= 2 * (spec.d_state - key_width(spec)) * spec.d_model;
-        Some(work)
-    },
+    work: |spec| Some(delta_work(spec, false, 1)),
     build: |spec, params| Ok(Box::new(DeltaNet::new(spec, params, [false; 2])?)),
     ..Entry::of(Family::GatedLinear)
 };
@@ -69,12 +64,7 @@ pub(super) const GATED: Entry = Entry {
     options: &options(true),
     stem: "gated_delta_net",
     own_init: &["a_log", "bdt", "conv_b", "conv_w", "norm"],
-    work: |spec| {
-        let mut work = work(spec, 1 + usize::from(has_output_gate(spec, true)));
-        work.projections += 2 * spec.n_heads * spec.d_model;
-        work.projections -= 2 * (spec.d_state - key_width(spec)) * spec.d_model;
-        Some(work)
-    },
+    work: |spec| Some(delta_work(spec, true, 2)),
     build: |spec, params| Ok(Box::new(DeltaNet::new(spec, params, [true; 2])?)),
     ..ENTRY
 };
@@ -132,9 +122,13 @@ fn check_key_heads(spec: &MixerSpec) -> error::Result<()> {
     refuse!(flag "--option" = format!("{KEY_HEADS}={key_heads}"), "does not divide --heads {heads}: each head of keys serves an equal number of heads of values")
 }
 
-/// Whether `spec` has an output gate, in a mixer that is `gated` by default.
-fn has_output_gate(spec: &MixerSpec, gated: bool) -> bool {
-    spec.option(OUTPUT_GATE.name).map_or(gated, |value| value == "true")
+/// Arithmetic of both mixers; `gated` says whether there is an output gate by default, `per_head` is the number of
+/// projections to one number per head.
+fn delta_work(spec: &MixerSpec, gated: bool, per_head: usize) -> MixerWork {
+    let mut work = work(spec, 1 + usize::from(has_output_gate(spec, gated)));
+    work.projections += per_head * spec.n_heads * spec.d_model;
+    work.projections -= 2 * (spec.d_state - key_width(spec)) * spec.d_model;
+    work
 }
 
 /// ε of the RMS norm over each head.
@@ -259,8 +253,8 @@ impl DeltaNet {
 
     /// Factor of o `(batch, rows, heads, e)`: the RMS norm of each head times the output gate, `(batch, rows, V)`.
     fn output_scale(&self, o: &Tensor, gate: Option<&Tensor>) -> Result<Tensor> {
-        let weights = Tensor::cat(&vec![&self.norm; self.sizes.heads], 0)?;
-        let scale = head_rms_scale(o, self.eps)?.broadcast_mul(&weights.to_dtype(o.dtype())?)?;
+        let weights = head_weights(&self.norm, self.sizes.heads, o)?;
+        let scale = head_rms_scale(o, self.eps)?.broadcast_mul(&weights)?;
         match gate {
             Some(gate) => ops::silu_gate(&scale, gate),
             None => Ok(scale),

@@ -8,8 +8,8 @@
 //! | f | forget gate per key feature | `(batch, seq_len, n)` |
 
 use super::matrix_state::{
-    self, has_output_gate, head_rms_scale, log_sigmoid, norm_eps, value_width, work, HeadSizes, MatrixMixer,
-    MatrixState, ScanInputs, OUTPUT_GATE, VALUE_WIDTH,
+    self, has_output_gate, head_rms_scale, head_weights, log_sigmoid, norm_eps, value_width, work, HeadSizes,
+    MatrixMixer, MatrixState, ScanInputs, OUTPUT_GATE, VALUE_WIDTH,
 };
 use super::rotary::RotaryPositions;
 use super::{in_range, Entry, Family, Growth, MixerOption, MixerSpec, StateNormPlace, NORM_EPS};
@@ -55,7 +55,7 @@ pub(super) const ENTRY: Entry = Entry {
     stem: "gla",
     own_init: &["norm"],
     work: |spec| {
-        let mut work = work(spec, 1 + usize::from(has_output_gate(spec)));
+        let mut work = work(spec, 1 + usize::from(has_output_gate(spec, true)));
         work.projections += rank(spec) * (spec.d_model + spec.d_state);
         Some(work)
     },
@@ -102,7 +102,7 @@ impl GatedLinearAttention {
             wv: weight("wv", width, spec.input_std)?,
             wf: [weight("wf1", rank, spec.input_std)?, params.weight("wf2", (n, rank), spec.input_std)?],
             bf: params.bias("bf", n, rank)?,
-            wg: has_output_gate(spec).then(|| weight("wg", width, spec.input_std)).transpose()?,
+            wg: has_output_gate(spec, true).then(|| weight("wg", width, spec.input_std)).transpose()?,
             norm: params.get("norm", sizes.values, Init::Constant(1.0))?,
             wout: params.weight("wout", (d, width), spec.output_std)?,
             temperature: spec.parsed("gate_temperature").unwrap_or(TEMPERATURE),
@@ -145,8 +145,7 @@ impl MatrixState for GatedLinearAttention {
     }
 
     fn output_scale(&self, o: &Tensor, gate: &Option<Tensor>) -> Result<Option<Tensor>> {
-        let weights = Tensor::cat(&vec![&self.norm; self.sizes.heads], 0)?;
-        let weights = weights.to_dtype(o.dtype())?;
+        let weights = head_weights(&self.norm, self.sizes.heads, o)?;
         let scale = head_rms_scale(o, self.eps)?.broadcast_mul(&weights)?;
         match gate {
             Some(gate) => ops::silu_gate(&scale, gate).map(Some),

@@ -38,9 +38,9 @@ pub(super) const OUTPUT_GATE: MixerOption = MixerOption {
     ..FALSE_OR_TRUE
 };
 
-/// Whether a layer has an output gate, where it has one by default.
-pub(super) fn has_output_gate(spec: &MixerSpec) -> bool {
-    spec.option(OUTPUT_GATE.name) != Some("false")
+/// Whether a layer has an output gate, where `gated` is the default.
+pub(super) fn has_output_gate(spec: &MixerSpec, gated: bool) -> bool {
+    spec.option(OUTPUT_GATE.name).map_or(gated, |value| value == "true")
 }
 
 /// Whether queries are divided by √m. A norm of each head follows, so that this changes its ε alone.
@@ -402,6 +402,11 @@ impl<M: MatrixState> Recurrent for MatrixMixer<M> {
 pub(super) fn head_rms_scale(o: &Tensor, eps: f64) -> Result<Tensor> {
     let scale = rms_scale(o, eps)?; // (batch, rows, heads, 1)
     scale.broadcast_as(o.shape())?.contiguous()?.flatten_from(2)
+}
+
+/// Weights `(e)` of a norm that the heads share, repeated for each: `(d)`, of the dtype of `o`.
+pub(super) fn head_weights(weights: &Tensor, heads: usize, o: &Tensor) -> Result<Tensor> {
+    Tensor::cat(&vec![weights; heads], 0)?.to_dtype(o.dtype())
 }
 
 /// Group norm with one group per head: o `(batch, rows, heads, e)`, weights and biases `(d)`, to `(batch, rows, d)`.

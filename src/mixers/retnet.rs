@@ -6,8 +6,8 @@
 //! The published layer differs in its rotation angles and has a group norm.
 
 use super::matrix_state::{
-    self, has_output_gate, head_rms_scale, norm_eps, value_width, work, HeadSizes, MatrixMixer, MatrixState,
-    ScanInputs, OUTPUT_GATE, VALUE_WIDTH,
+    self, has_output_gate, head_rms_scale, head_weights, norm_eps, value_width, work, HeadSizes, MatrixMixer,
+    MatrixState, ScanInputs, OUTPUT_GATE, VALUE_WIDTH,
 };
 use super::retention::log_decays;
 use super::rotary::{RotaryEmbedding, RotaryPositions};
@@ -43,7 +43,7 @@ pub(super) const ENTRY: Entry = Entry {
     state_norm: StateNormPlace::TAKEN,
     growth: Growth::No("the angles of its rotation depend on n"),
     stem: "retnet",
-    work: |spec| Some(work(spec, 1 + usize::from(has_output_gate(spec)))),
+    work: |spec| Some(work(spec, 1 + usize::from(has_output_gate(spec, true)))),
     build: |spec, params| Ok(Box::new(MatrixMixer::new(RetNet::new(spec, params)?, spec, params)?)),
     ..Entry::of(Family::GatedLinear)
 };
@@ -79,7 +79,7 @@ impl RetNet {
         Ok(Self {
             wk: weight("wk", n, spec.input_std)?,
             wv: weight("wv", width, spec.input_std)?,
-            wg: has_output_gate(spec).then(|| weight("wg", width, spec.input_std)).transpose()?,
+            wg: has_output_gate(spec, true).then(|| weight("wg", width, spec.input_std)).transpose()?,
             norm: spec.has(NORM_WEIGHTS).then(|| params.get("norm", sizes.values, Init::Constant(1.0))).transpose()?,
             wout: params.weight("wout", (d, width), spec.output_std)?,
             eps: norm_eps(spec, EPS),
@@ -142,7 +142,7 @@ impl MatrixState for RetNet {
     fn output_scale(&self, o: &Tensor, gate: &Option<Tensor>) -> Result<Option<Tensor>> {
         let scale = head_rms_scale(o, self.eps)?;
         let scale = match &self.norm {
-            Some(norm) => scale.broadcast_mul(&Tensor::cat(&vec![norm; self.sizes.heads], 0)?.to_dtype(o.dtype())?)?,
+            Some(norm) => scale.broadcast_mul(&head_weights(norm, self.sizes.heads, o)?)?,
             None => scale,
         };
         match gate {

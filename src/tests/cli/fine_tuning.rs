@@ -1,30 +1,12 @@
 //! Runs that start from trained weights: `dsf wikitext --from` and `dsf sweep --task wikitext --from`.
 
+use super::pretrained::{golden_model, ALL};
 use super::recovery::{signal, start, wait_for_epochs};
 use super::{numbers, World};
 use candle_core::{safetensors, DType, Device};
 use serde_json::{json, Map, Value};
 use std::fs;
-use std::path::{Path, PathBuf};
-
-const ALL: [&str; 16] = [
-    "bamba",
-    "falcon_mamba",
-    "gpt2",
-    "gpt_neox",
-    "llama",
-    "mamba",
-    "mamba2",
-    "recurrent_gemma",
-    "rwkv",
-    "xlstm",
-    "delta_net",
-    "gated_deltanet",
-    "gla",
-    "hgrn2",
-    "retnet",
-    "rwkv7",
-];
+use std::path::Path;
 
 /// Words of the tokenizer, of which each text repeats the first few in one order.
 const WORDS: usize = 50;
@@ -32,17 +14,11 @@ const WORDS: usize = 50;
 /// Text of its own, in windows of 16.
 const TEXT: &str = "--corpus text --data-dir mine --seq-len 16 --device cpu";
 
-fn golden(name: &str) -> PathBuf {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden");
-    let folders = ["pretrained", "fla"].map(|library| golden.join(library).join(name));
-    folders.into_iter().find(|folder| folder.is_dir()).unwrap()
-}
-
 /// Writes `name`, a folder of the tiny model `model` with a tokenizer of words.
 fn pretrained(world: &World, model: &str, name: &str) {
     fs::create_dir_all(world.path(name)).unwrap();
     for file in ["config.json", "model.safetensors"] {
-        fs::copy(golden(model).join(file), world.path(name).join(file)).unwrap();
+        fs::copy(golden_model(model).join(file), world.path(name).join(file)).unwrap();
     }
     let mut vocabulary: Map<String, Value> = (0..WORDS).map(|i| (format!("w{i}"), json!(i))).collect();
     vocabulary.insert("?".to_owned(), json!(WORDS));
@@ -140,7 +116,7 @@ fn a_trained_model_is_written_back_in_the_layout_that_it_came_from() {
         world.dsf(&format!("inspect {} --verify --data-dir mine --seq-len 8", run.display())).ok();
         let written = format!("wikitext generate --checkpoint {} --prompt w0 --greedy --tokens 4", run.display());
         world.dsf(&written).ok();
-        // What was trained is trained on.
+        // A fine-tuned run is a start for another.
         let again =
             format!("wikitext --from {} {TEXT} --epochs 1 --lr 1e-30", run.file_name().unwrap().to_str().unwrap());
         assert_near(&metrics(&world, &again)["test_ppl"], score(&world, &run)[0], model);

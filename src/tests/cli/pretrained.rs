@@ -5,17 +5,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn model(name: &str) -> PathBuf {
+/// Folder of the tiny model `name`.
+pub fn golden_model(name: &str) -> PathBuf {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden");
-    let of_transformers = golden.join("pretrained").join(name);
-    if of_transformers.is_dir() {
-        of_transformers
-    } else {
-        golden.join("fla").join(name)
-    }
+    let folders = ["pretrained", "fla"].map(|library| golden.join(library).join(name));
+    folders.into_iter().find(|folder| folder.is_dir()).unwrap()
 }
 
-const ALL: [&str; 16] = [
+/// Tiny models, one of each architecture.
+pub const ALL: [&str; 16] = [
     "bamba",
     "falcon_mamba",
     "gpt2",
@@ -37,9 +35,9 @@ const ALL: [&str; 16] = [
 #[test]
 fn every_model_is_shown_with_its_mixers() {
     let world = World::new();
-    let shown = ALL.map(|name| (name, world.dsf(&format!("model show {}", model(name).display())).ok()));
+    let shown = ALL.map(|name| (name, world.dsf(&format!("model show {}", golden_model(name).display())).ok()));
     shows!("model-show", super::sections(shown));
-    let event = world.dsf(&format!("model show {} --json", model("bamba").display())).object();
+    let event = world.dsf(&format!("model show {} --json", golden_model("bamba").display())).object();
     assert_eq!((&event["architecture"], &event["layers"]), (&"BambaForCausalLM".into(), &4.into()));
     assert_eq!(event["mixers"].as_array().unwrap().len(), 2);
 }
@@ -59,12 +57,12 @@ fn a_run_is_shown_too() {
 #[test]
 fn a_model_is_checked_by_its_exit_code() {
     let world = World::new();
-    let verdict = world.dsf(&format!("model check {} --json", model("xlstm").display())).object();
+    let verdict = world.dsf(&format!("model check {} --json", golden_model("xlstm").display())).object();
     assert_eq!((&verdict["event"], &verdict["verdict"]), (&"golden".into(), &"pass".into()));
     let copy = world.path("copy");
     fs::create_dir(&copy).unwrap();
     for file in ["config.json", "expected.safetensors", "model.safetensors"] {
-        fs::copy(model("xlstm").join(file), copy.join(file)).unwrap();
+        fs::copy(golden_model("xlstm").join(file), copy.join(file)).unwrap();
     }
     let config = fs::read_to_string(copy.join("config.json")).unwrap();
     fs::write(copy.join("config.json"), config.replace("\"gate_soft_cap\": 4.0", "\"gate_soft_cap\": 5.0")).unwrap();
@@ -80,7 +78,7 @@ fn a_model_is_checked_by_its_exit_code() {
 fn layers_are_inspected_and_verified() {
     let world = World::new();
     for name in ALL {
-        let line = format!("inspect {} --verify --seq-len 16 --json", model(name).display());
+        let line = format!("inspect {} --verify --seq-len 16 --json", golden_model(name).display());
         let report = world.dsf(&line).object();
         let panels = report["panels"].as_array().unwrap();
         let cells = panels.iter().flat_map(|panel| panel["cells"].as_array().unwrap());
@@ -94,12 +92,12 @@ fn layers_are_inspected_and_verified() {
         };
         assert_eq!(systems, expected, "{name}");
     }
-    let line = format!("inspect {} --layer 1,0 --input tokens --seq-len 8 --json", model("mamba").display());
+    let line = format!("inspect {} --layer 1,0 --input tokens --seq-len 8 --json", golden_model("mamba").display());
     let report = world.dsf(&line).object();
     let subjects: BTreeSet<&str> =
         report["panels"][0]["cells"].as_array().unwrap().iter().map(|cell| cell["subject"].as_str().unwrap()).collect();
     assert_eq!(subjects, BTreeSet::from(["mamba mamba, layer 0", "mamba mamba, layer 1"]));
-    world.refuses(&format!("inspect {} --layer 1,2", model("mamba").display()), "--layer").gives("2");
+    world.refuses(&format!("inspect {} --layer 1,2", golden_model("mamba").display()), "--layer").gives("2");
 }
 
 #[test]
@@ -110,7 +108,7 @@ fn models_are_compared_with_each_other_and_with_fresh_mixers() {
         let cells = report["panels"][0]["cells"].as_array().unwrap();
         cells.iter().map(|cell| cell["subject"].as_str().unwrap().to_owned()).collect::<BTreeSet<String>>()
     };
-    let [gla, retnet] = ["gla", "retnet"].map(|name| model(name).display().to_string());
+    let [gla, retnet] = ["gla", "retnet"].map(|name| golden_model(name).display().to_string());
     let both = subjects(&format!("{gla},{retnet}"));
     let named = ["gla gla, layer 0", "gla gla, layer 1", "retnet retnet, layer 0", "retnet retnet, layer 1"];
     assert_eq!(both, BTreeSet::from(named.map(str::to_owned)));
@@ -122,7 +120,7 @@ fn models_are_compared_with_each_other_and_with_fresh_mixers() {
 #[test]
 fn inputs_that_cannot_be_are_refused() {
     let world = World::new();
-    let hgrn2 = model("hgrn2").display().to_string();
+    let hgrn2 = golden_model("hgrn2").display().to_string();
     world.refuses(&format!("inspect {hgrn2} --seq-len 0"), "--seq-len").gives("0");
     world.refuses(&format!("inspect {hgrn2} --over-training"), "--over-training");
     let heading = world.dsf(&format!("inspect --compare {hgrn2},s6 --seq-len 8")).ok();
@@ -133,11 +131,11 @@ fn inputs_that_cannot_be_are_refused() {
 #[test]
 fn a_written_model_keeps_its_special_tokens() {
     let world = World::new();
-    world.dsf(&format!("wikitext export --checkpoint {} --to copy", model("gla").display())).ok();
+    world.dsf(&format!("wikitext export --checkpoint {} --to copy", golden_model("gla").display())).ok();
     let config = |place: PathBuf| -> serde_json::Value {
         serde_json::from_str(&fs::read_to_string(place.join("config.json")).unwrap()).unwrap()
     };
-    let (before, after) = (config(model("gla")), config(world.path("copy")));
+    let (before, after) = (config(golden_model("gla")), config(world.path("copy")));
     for key in ["bos_token_id", "eos_token_id", "pad_token_id"] {
         assert_eq!(after[key], before[key], "{key}");
     }
@@ -148,7 +146,7 @@ fn a_written_model_keeps_its_special_tokens() {
 #[test]
 fn horizons_are_drawn_by_head() {
     let world = World::new();
-    let report = world.dsf(&format!("inspect {} --seq-len 16 --json", model("gla").display())).object();
+    let report = world.dsf(&format!("inspect {} --seq-len 16 --json", golden_model("gla").display())).object();
     let panels = report["panels"].as_array().unwrap();
     let cells = panels.iter().flat_map(|panel| panel["cells"].as_array().unwrap());
     let of = |head: usize| cells.clone().filter(|cell| cell["quantity"] == format!("horizon of head {head}")).count();
@@ -159,7 +157,7 @@ fn horizons_are_drawn_by_head() {
 fn a_model_is_written_back_and_turned_into_a_file() {
     let world = World::new();
     for name in ALL {
-        let from = model(name);
+        let from = golden_model(name);
         world.dsf(&format!("wikitext export --checkpoint {} --to {name}", from.display())).ok();
         let same = |file: &str| fs::read(from.join(file)).unwrap().len() > 100 && world.path(name).join(file).is_file();
         assert!(same("config.json") && same("model.safetensors"), "{name}");
@@ -185,7 +183,7 @@ fn a_model_that_is_not_in_the_cache_is_not_downloaded_offline() {
     fs::create_dir_all(world.path("home/hub/models--someone--tiny/refs")).unwrap();
     fs::write(world.path("home/hub/models--someone--tiny/refs/main"), "0123").unwrap();
     for file in ["config.json", "model.safetensors"] {
-        fs::copy(model("gpt2").join(file), snapshot.join(file)).unwrap();
+        fs::copy(golden_model("gpt2").join(file), snapshot.join(file)).unwrap();
     }
     let shown = world.dsf_in(offline, "model show someone/tiny --json").object();
     assert_eq!(shown["architecture"], "GPT2LMHeadModel");

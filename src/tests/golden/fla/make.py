@@ -258,6 +258,13 @@ def gla(w, config, shared, layer, x):
     return w.linear("o_proj", size, join(o))
 
 
+def delta_output(w, config, o, x):
+    """Output of both delta nets: the norm of each head, gated or not, and the output projection."""
+    gated = config["use_gate"]
+    o = gated_norm(w, config, o, x, "o_norm") if gated else w.rms_norm("o_norm", config["norm_eps"], o)
+    return w.linear("o_proj", config["hidden_size"], join(o))
+
+
 def delta_net(w, config, shared, layer, x):
     heads, (n_k, n_v) = config["num_heads"], widths(config)
     q, k, v = (w.linear(f"{name}_proj", heads * n, x, 1.5) for name, n in (("q", n_k), ("k", n_k), ("v", n_v)))
@@ -265,11 +272,7 @@ def delta_net(w, config, shared, layer, x):
     q, k = unit(split(q, n_k)), unit(split(k, n_k))
     beta = sigmoid(w.linear("b_proj", heads, x)) * (2 if config["allow_neg_eigval"] else 1)
     o = correct(q, k, split(v, n_v), beta, np.ones(beta.shape))
-    if config["use_gate"]:
-        o = gated_norm(w, config, o, x, "o_norm")
-    else:
-        o = w.rms_norm("o_norm", config["norm_eps"], o)
-    return w.linear("o_proj", config["hidden_size"], join(o))
+    return delta_output(w, config, o, x)
 
 
 def gated_deltanet(w, config, shared, layer, x):
@@ -283,11 +286,7 @@ def gated_deltanet(w, config, shared, layer, x):
     step = softplus(w.linear("a_proj", wide, x) + w.draw("dt_bias", (wide,), -1.0))
     decay = np.exp(-np.exp(w.draw("A_log", (wide,))) * step)
     o = correct(q, k, split(v, n_v), beta, decay)
-    if config["use_gate"]:
-        o = gated_norm(w, config, o, x, "o_norm")
-    else:
-        o = w.rms_norm("o_norm", config["norm_eps"], o)
-    return w.linear("o_proj", config["hidden_size"], join(o))
+    return delta_output(w, config, o, x)
 
 
 def retnet(w, config, shared, layer, x):
