@@ -1,15 +1,18 @@
 //! Parts of a language model in which it differs from the released ones of its layout.
 
+use super::named_block::{NamedBlock, NAMED_BLOCKS};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Parts of the blocks, and of the ends, of a language model; `None` and `false` stand for the value of the layout. The
-/// text form is `NAME=VALUE,..` with the names of [`Self::NAMES`].
+/// Parts of the blocks, and of the ends, of a network; `None` and `false` stand for the value of the layout. The text form
+/// is `NAME=VALUE,..` with the names of [`Self::NAMES`], behind the name of a whole block if there is one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct BlockConfig {
+    /// Whole block in which the other parts are changed; never in a config, which states what it stands for.
+    pub named: Option<&'static NamedBlock>,
     /// Kind of the norms before the mixer and before the feed-forward half, and of the final norm.
     pub norm: Option<NormKind>,
     /// ε of these norms.
@@ -18,8 +21,8 @@ pub struct BlockConfig {
     pub activation: Option<Activation>,
     /// Whether the maps of the feed-forward half have biases; an `mlp` has them by default, a `gated-mlp` has none.
     pub bias: Option<bool>,
-    /// Whether head and embedding share one table.
-    pub tie: bool,
+    /// Whether head and embedding share one table; by default they do, except in a model of text.
+    pub tie: Option<bool>,
     /// Factor of the embeddings.
     pub embed_scale: Option<f64>,
     /// Whether a norm follows the embeddings.
@@ -99,6 +102,14 @@ impl BlockConfig {
         *self == Self::default()
     }
 
+    /// Parts of a whole block with these in their place, and without its name.
+    pub fn over(&self, whole: &Self) -> Self {
+        let own = self.parts();
+        let kept = whole.parts().into_iter().filter(|(name, _)| own.iter().all(|(set, _)| set != name));
+        let all: Vec<String> = kept.chain(own.clone()).map(|(name, value)| format!("{name}={value}")).collect();
+        all.join(",").parse().expect("the parts of two blocks are those of one")
+    }
+
     /// Parts that are set, by name.
     fn parts(&self) -> Vec<(&'static str, String)> {
         let flag = |set: bool| set.then(|| true.to_string());
@@ -108,7 +119,7 @@ impl BlockConfig {
             real(self.eps),
             self.activation.map(|activation| activation.name().to_owned()),
             self.bias.map(|bias| bias.to_string()),
-            flag(self.tie),
+            self.tie.map(|tie| tie.to_string()),
             real(self.embed_scale),
             flag(self.embed_norm),
             real(self.logit_cap),
@@ -121,8 +132,9 @@ impl BlockConfig {
 
 impl fmt::Display for BlockConfig {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let parts: Vec<String> = self.parts().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
-        f.write_str(&parts.join(","))
+        let named = self.named.map(|named| named.name.to_owned());
+        let parts = self.parts().into_iter().map(|(name, value)| format!("{name}={value}"));
+        f.write_str(&named.into_iter().chain(parts).collect::<Vec<_>>().join(","))
     }
 }
 
@@ -131,21 +143,29 @@ impl FromStr for BlockConfig {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = BTreeMap::new();
-        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+        let first = text.split(',').next().unwrap_or_default();
+        let named = NamedBlock::find(first);
+        let rest = named.map_or(text, |_| text[first.len()..].trim_start_matches(','));
+        for pair in rest.split(',').filter(|pair| !pair.is_empty()) {
             let known = pair.split_once('=').filter(|(name, _)| Self::NAMES.contains(name));
             let Some((name, value)) = known else {
-                return Err(format!("`{pair}` is not NAME=VALUE with a NAME of {}", Self::NAMES.join(", ")));
+                let blocks = NAMED_BLOCKS.each_ref().map(|block| block.name).join(", ");
+                return Err(format!(
+                    "`{pair}` is no whole block ({blocks}; first and once), nor NAME=VALUE with a NAME of {}",
+                    Self::NAMES.join(", ")
+                ));
             };
             if parts.insert(name, value).is_some() {
                 return Err(format!("`{name}` is given twice"));
             }
         }
         Ok(Self {
+            named,
             norm: read(&parts, "norm")?,
             eps: positive(&parts, "eps", true)?,
             activation: read(&parts, "activation")?,
             bias: truth(&parts, "bias")?,
-            tie: truth(&parts, "tie")?.unwrap_or(false),
+            tie: truth(&parts, "tie")?,
             embed_scale: positive(&parts, "embed-scale", false)?,
             embed_norm: truth(&parts, "embed-norm")?.unwrap_or(false),
             logit_cap: positive(&parts, "logit-cap", false)?,
@@ -204,10 +224,20 @@ mod tests {
     }
 
     #[test]
+    fn the_parts_of_a_whole_block_can_be_changed() {
+        let block: BlockConfig = "transformer++,activation=gelu,tie=false".parse().unwrap();
+        assert_eq!(block.to_string(), "transformer++,activation=gelu,tie=false");
+        let whole: BlockConfig = block.named.unwrap().parts.parse().unwrap();
+        assert_eq!(block.over(&whole).to_string(), "norm=rms,eps=0.00001,activation=gelu,bias=false,tie=false");
+    }
+
+    #[test]
     fn a_misspelt_part_is_named() {
-        for text in ["norm", "norm=batch", "size=3", "eps=-1", "bias=maybe", "logit-cap=0", "tie=true,tie=true"] {
+        for text in
+            ["norm", "tie=true,gpt", "norm=batch", "size=3", "eps=-1", "bias=maybe", "logit-cap=0", "tie=true,tie=true"]
+        {
             let error = text.parse::<BlockConfig>().unwrap_err();
-            let name = text.split(['=', ',']).next().unwrap();
+            let name = text.split('=').next().unwrap();
             assert!(error.contains(name), "{text}: {error}");
         }
     }

@@ -7,13 +7,16 @@ mod from;
 mod help_group;
 mod hybrid;
 mod language;
+mod layout;
 mod model;
+mod named_block;
 mod objective;
 #[cfg(test)]
 pub(crate) mod samples;
 pub mod settings;
 mod task;
 mod train;
+mod value_kind;
 
 pub use block::{Activation, BlockConfig, NormKind};
 pub use classifier::{ClassifierConfig, Dual, HeadKind, InputMap, Loss};
@@ -23,11 +26,14 @@ pub use from::InitialWeights;
 pub use help_group::HelpGroup;
 pub use hybrid::{Hybrid, HybridLayers};
 pub use language::{InitScheme, LanguageConfig, Rotary};
-pub use model::{Layout, MapInit, ModelConfig, PositionEmbedding, StateMixer};
+pub use layout::{Layout, StateMixer};
+pub use model::{MapInit, ModelConfig, PositionEmbedding};
+pub use named_block::{NamedBlock, NAMED_BLOCKS};
 pub use objective::Objective;
-pub use settings::{spelt, At, Brief, Decides, Listed, Omitted, Setting, SettingScope, Settings, ValueKind, SETTINGS};
+pub use settings::{spelt, At, Brief, Decides, Listed, Omitted, Setting, SettingScope, Settings, SETTINGS};
 pub use task::TaskConfig;
 pub use train::{AdamConfig, Decay, Precision, Schedule, TrainConfig};
+pub use value_kind::ValueKind;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -1,6 +1,6 @@
 //! Network of a run.
 
-use super::{BlockConfig, ClassifierConfig, Hybrid, LanguageConfig};
+use super::{BlockConfig, ClassifierConfig, Hybrid, LanguageConfig, Layout, Rotary, StateMixer};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -35,6 +35,18 @@ pub struct ModelConfig {
     /// learned position embeddings, and the longest sequence of an export.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_positions: Option<usize>,
+    /// Place of rotary positions, except in a model of text, whose [`LanguageConfig`] has it; `None` for no such positions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotary: Option<Rotary>,
+    /// Number of channels of each head with rotary positions, if there are any; even.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotary_dims: Option<usize>,
+    /// Hidden width of the feed-forward halves of a language model of labels; `None` for 4d.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mlp_width: Option<usize>,
+    /// Whether the model is an auto-encoder: the labels of all positions are decoded from the last hidden vector.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub auto_encoder: bool,
     /// Dropout on the embeddings.
     pub embed_dropout: f64,
     /// Dropout on attention weights; ignored by mixers without any.
@@ -66,6 +78,62 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
+    /// Bare blocks of a norm and `mixer` in its `variant`: one head, no state expansion, no positions, no dropout. The other
+    /// settings are changed by `..`.
+    pub fn bare(mixer: impl Into<String>, variant: impl Into<String>, [d_model, n_layers]: [usize; 2]) -> Self {
+        Self {
+            mixer: mixer.into(),
+            variant: variant.into(),
+            options: BTreeMap::new(),
+            d_model,
+            d_state: 1,
+            n_heads: 1,
+            n_layers,
+            layout: Layout::Mamba,
+            state_mixer: StateMixer::None,
+            positions: false,
+            position_embedding: PositionEmbedding::Learnt,
+            n_positions: None,
+            rotary: None,
+            rotary_dims: None,
+            mlp_width: None,
+            auto_encoder: false,
+            embed_dropout: 0.0,
+            attn_dropout: 0.0,
+            expand: None,
+            short_conv: false,
+            state_norm: false,
+            map_init: MapInit::Released,
+            block: BlockConfig::default(),
+            hybrid: None,
+            classifier: None,
+            language: None,
+        }
+    }
+
+    /// Place of rotary positions and the number of channels of each head that they rotate; `None` for no such positions.
+    pub fn rotary_positions(&self) -> Option<(Rotary, usize)> {
+        let (rotary, dims) = match &self.language {
+            Some(language) => (language.rotary, language.rotary_dims),
+            None => (self.rotary?, self.rotary_dims?),
+        };
+        (rotary != Rotary::None).then_some((rotary, dims))
+    }
+
+    /// The same model without rotary positions.
+    pub fn without_rotary_positions(mut self) -> Self {
+        (self.rotary, self.rotary_dims) = (None, None);
+        if let Some(language) = &mut self.language {
+            language.rotary = Rotary::None;
+        }
+        self
+    }
+
+    /// Whether head and embedding share one table.
+    pub fn is_tied(&self) -> bool {
+        self.block.tie.unwrap_or(self.language.is_none())
+    }
+
     /// Whether attention is bidirectional.
     pub fn is_bidirectional(&self) -> bool {
         self.classifier.as_ref().is_some_and(|c| c.bidirectional)
@@ -106,48 +174,4 @@ impl MapInit {
     fn is_released(&self) -> bool {
         *self == Self::Released
     }
-}
-
-/// Residual layouts of the released models.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Layout {
-    /// Norm, mixer, add, norm, state mixer, add.
-    Transformer,
-    /// Norm, mixer, add.
-    Mamba,
-    /// `transformer` with one norm shared by both halves of a block: the released classifier of attention.
-    Shared,
-    /// Norm, mixer, GELU, dropout, state mixer, dropout, add: the released classifier of state space models with
-    /// `prenorm`.
-    Prenorm,
-    /// `prenorm` with the norm after the sum instead of before the mixer.
-    Postnorm,
-    /// `transformer` with RMS norms and dropout after each sum: the released Hawk.
-    Hawk,
-    /// Mixer and state mixer in parallel, each after its own norm, and one sum: Pythia.
-    Parallel,
-}
-
-/// Second half of a `transformer` block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StateMixer {
-    /// No second half, as in the `mamba` layout.
-    None,
-    /// Identity: the normed residual is added once more.
-    Identity,
-    /// Two linear maps around a GELU, of hidden width 4d in a language model.
-    Mlp,
-    /// Gated linear unit: a linear map to 2d, one half gated by the sigmoid of the other.
-    Glu,
-    /// Gated MLP: a linear map to twice the hidden width, one half times the GELU of the other, a linear map to d.
-    #[serde(rename = "gated-mlp")]
-    GatedMlp,
-    /// Channel mixing of RWKV-4: a gated MLP with a token shift and squared ReLU.
-    #[serde(rename = "channel-mix")]
-    ChannelMix,
-    /// Channel mixing of RWKV-7: two linear maps around a squared ReLU, behind a token shift.
-    #[serde(rename = "shifted-mlp")]
-    ShiftedMlp,
 }

@@ -4,11 +4,10 @@
 //! help and completions, the axes of a grid, the keys of experiment files and recipes, the rejection of flags that do
 //! not apply to a task, `--explain` and the columns of a summary.
 
-use super::block::BlockConfig;
 use super::column::{Absent, Role, SettingColumn, Summary};
 use super::help_group::HelpGroup;
-use super::hybrid::Hybrid;
 use super::objective::Objective;
+use super::value_kind::ValueKind;
 use super::Protocol;
 use crate::error::{refuse, Result};
 use serde_json::Value;
@@ -113,7 +112,7 @@ pub enum Listed {
     AlwaysWith(&'static str, &'static str, &'static str),
     /// In the value of another setting.
     Within,
-    /// If runs of one task, protocol and mixer differ in it; else it follows from these.
+    /// If runs of one task, data set, protocol and mixer differ in it; else it follows from these.
     Chosen,
     /// By the value of this setting.
     As(&'static str),
@@ -132,7 +131,7 @@ pub enum At {
     Classifier(&'static str),
     /// Field of a language model of text.
     Language(&'static str),
-    /// Field that classifiers and language models of text both have.
+    /// Field of the classifier, of the language model of text, or of the model itself.
     Body(&'static str),
     /// Field of the training.
     Train(&'static str),
@@ -157,59 +156,6 @@ pub struct SettingScope<'a> {
     pub objective: Objective,
     /// Fields of the task's config.
     pub fields: &'a [&'a str],
-}
-
-/// Kinds of values.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ValueKind {
-    /// Whole number between two bounds, both included.
-    Whole(u64, u64),
-    /// Number above 0.
-    Positive,
-    /// Number of 0 or more.
-    NotNegative,
-    /// Probability below 1.
-    Share,
-    /// Norm, or 0 for none.
-    Norm,
-    /// Decay rate of moments: 0 or more, below 1.
-    Decay,
-    /// Any number.
-    Number,
-    /// `true` or `false`.
-    Bool,
-    /// One of these names.
-    OneOf(&'static [&'static str]),
-    /// Protocol, of those that the task has.
-    Protocol,
-    /// Name from another table, such as a variant.
-    Name,
-    /// Name of a mixer; in a list, `all` stands for every mixer.
-    Mixer,
-    /// Number above 0; in a list, `paper` stands for the learning rates that the paper tried.
-    LearningRate,
-    /// Hybrid layers, see [`Hybrid`](super::Hybrid).
-    Layers,
-    /// Parts of a block, see [`BlockConfig`](super::BlockConfig).
-    Block,
-    /// Tokenizer: `bytes`, `gpt-neox` or the path of a `tokenizer.json`.
-    Tokenizer,
-    /// Trained weights: a file, a folder, a run or a name on the hub.
-    Weights,
-    /// Option of a mixer, `NAME=VALUE`; in a list, several values of one name are alternatives.
-    MixerOption,
-    /// Values of two settings, joined by a colon.
-    Pair([&'static str; 2]),
-    /// Number of consecutive values of a setting, counting up from the first.
-    CountOf(&'static str),
-}
-
-impl ValueKind {
-    /// Whether values are numbers that need not be whole.
-    pub fn is_real(self) -> bool {
-        use ValueKind::{Decay, LearningRate, Norm, NotNegative, Number, Positive, Share};
-        matches!(self, Positive | LearningRate | NotNegative | Norm | Decay | Share | Number)
-    }
 }
 
 /// Rows of settings, in the order of help.
@@ -255,19 +201,27 @@ const LAYOUTS: ValueKind =
     ValueKind::OneOf(&["transformer", "mamba", "shared", "prenorm", "postnorm", "hawk", "parallel"]);
 const STATE_MIXERS: ValueKind =
     ValueKind::OneOf(&["none", "identity", "mlp", "glu", "gated-mlp", "channel-mix", "shifted-mlp"]);
+const SKILLS: ValueKind =
+    ValueKind::OneOf(&["recall", "noisy-recall", "fuzzy-recall", "copying", "compression", "memorization"]);
+const GROUPS: ValueKind = ValueKind::OneOf(&["z2", "z3", "z5", "z60", "s3", "a4xz5", "s4", "a5", "s5"]);
 const EVERY: &[Objective] = &Objective::ALL;
 const LABELS: &[Objective] = &[Objective::PerToken];
 const POOLED: &[Objective] = &[Objective::Pooled];
 const TEXT: &[Objective] = &[Objective::NextToken];
 const SCORED: &[Objective] = &[Objective::PerToken, Objective::Pooled];
-const DOCUMENTS: &[Objective] = &[Objective::Pooled, Objective::NextToken];
 
 const fn row(name: &'static str, at: At, kind: ValueKind, group: HelpGroup, help: &'static str) -> Setting {
     let of = match at {
         At::Classifier(_) => POOLED,
         At::Language(_) | At::Adam(_) | At::From(_) => TEXT,
-        At::Body(_) => DOCUMENTS,
-        At::Run(_) | At::Task(_) | At::Model(_) | At::Train(_) | At::TextOr(..) | At::Rule | At::Others => EVERY,
+        At::Body(_)
+        | At::Run(_)
+        | At::Task(_)
+        | At::Model(_)
+        | At::Train(_)
+        | At::TextOr(..)
+        | At::Rule
+        | At::Others => EVERY,
     };
     Setting {
         name,
@@ -352,6 +306,23 @@ pub static SETTINGS: Settings = {
             "Task of the Long Range Arena").common()
             .decides(Data).listed(Always("dataset"))
             .shown(column(Empty, "task of the Long Range Arena, or corpus of a text")),
+        row("skill", At::Task("skill"), SKILLS, Task,
+            "Skill that the task of MAD tests").common()
+            .decides(Data).listed(Within)
+            .shown_in("dataset"),
+        row("group", At::Task("group"), GROUPS, Task,
+            "Group whose products are tracked")
+            .more(&[(LABELS, "`z2` is parity, `z3`, `z5` and `z60` are sums, and s3, s4, a4xz5, a5 and s5 do not commute.")])
+            .common()
+            .listed(Always("group"))
+            .shown(column(Empty, "group whose products are tracked")),
+        row("form", At::Task("form"), OneOf(&["delayed", "string", "suffix-lookup", "prefix-lookup"]), Task,
+            "Form of the copying task")
+            .more(&[(LABELS, "`delayed` answers at markers, `string` reads the copy while it is written, the look-ups ask for the tokens \
+                behind a key that comes last or first.")])
+            .common()
+            .listed(Always("form"))
+            .shown(column(Empty, "form of the copying task")),
         row("mixer", At::Model("mixer"), ValueKind::Mixer, Model,
             "Sequence mixer, one of `dsf mixers`").of_sweeps()
             .decides(Defaults).listed(Always("mixer"))
@@ -406,10 +377,12 @@ pub static SETTINGS: Settings = {
             .more(&[(EVERY, "Replaces layers J, J+K and so on, counted from 0; J defaults to K/2, and `attention` means softmax; `layers=I+J` \
                 lists layers instead. `heads`, `n` and further NAME=VALUE set sizes, variant and options of that mixer.")])
             .shown(column(Empty, "layers of another mixer, counted from 0")),
-        row("block", At::Model("block"), ValueKind::Block, Model, "Parts of the block, NAME=VALUE,..")
-            .more(&[(TEXT, "norm (layer, rms, rms-offset), eps, activation (gelu, gelu-tanh, silu), bias, tie, embed-scale, embed-norm, \
-                logit-cap, rotary-base, rescale-every; what is left out stays as in the layout.")])
-            .of(TEXT).shown(column(Empty, "parts of the block in which a model of text differs from its layout")),
+        row("block", At::Model("block"), ValueKind::Block, Model,
+            "Block around the mixer, e.g. `transformer++`, and parts of it")
+            .more(&[(EVERY, "gpt, transformer++, mamba, griffin or parallel; behind it, or alone, NAME=VALUE,.. of norm (layer, rms, \
+                rms-offset), eps, activation (gelu, gelu-tanh, silu), bias, tie, embed-scale, embed-norm, logit-cap, rotary-base, \
+                rescale-every. What is left out stays as in the layout.")])
+            .shown(column(Empty, "parts of the block that differ from those of its layout")),
         row("short-conv", At::Model("short_conv"), Bool, Model,
             "Put a short convolution before the mixer")
             .more(&[(EVERY, "A causal convolution over four tokens of each channel, then SiLU, as inside Mamba. A mixer that has one inside \
@@ -428,9 +401,17 @@ pub static SETTINGS: Settings = {
                 refused, as are those whose state no output map reads alone.")])
             .omitted(Neutral("false"))
             .shown(column(Empty, "true if an RMS norm of each head follows the mixer's state")),
-        row("layout", At::Model("layout"), LAYOUTS, Recipe, "")
+        row("layout", At::Model("layout"), LAYOUTS, Model,
+            "Arrangement of mixer, norms and feed-forward half")
+            .more(&[(EVERY, "`transformer`: norm, mixer, add, norm, feed-forward, add; `mamba`: norm, mixer, add; `parallel`: mixer and \
+                feed-forward side by side; `shared`, `prenorm`, `postnorm` and `hawk` are those of the released classifiers.")])
+            .listed(Chosen)
             .shown(column(Required, "residual layout of a block")),
-        row("state-mixer", At::Model("state_mixer"), STATE_MIXERS, Recipe, "")
+        row("state-mixer", At::Model("state_mixer"), STATE_MIXERS, Model,
+            "Feed-forward half of the block, behind the mixer")
+            .more(&[(EVERY, "`gated-mlp` is SwiGLU with --block activation=silu, `channel-mix` that of RWKV-4, `shifted-mlp` that of \
+                RWKV-7; the layout `mamba` has none.")])
+            .listed(Chosen)
             .shown(column(Required, "feed-forward half of a block, after the mixer")),
         row("positions", At::Model("positions"), Bool, Model,
             "Add position embeddings")
@@ -473,7 +454,12 @@ pub static SETTINGS: Settings = {
             .shown(column(Empty, "tokens per test example, if different from training").unit("tokens")),
         row("copy-tokens", At::Task("copy_tokens"), ANY, Task,
             "Tokens to copy, at most L / 2").common()
-            .shown(column(Empty, "tokens to copy per example of selective copying")),
+            .omitted(Neutral("by L")).listed(Chosen)
+            .shown(column(Empty, "tokens to copy per example of a copying task")),
+        row("noise", At::Task("noise"), Share, Task,
+            "Share of the pairs that are noise, in noisy recall")
+            .listed(Chosen)
+            .shown(column(Empty, "share of the pairs that are noise, in noisy recall")),
         row("kv-pairs", At::Task("kv_pairs"), ANY, Task,
             "Key-value pairs k, at most L / 4").of_sweeps()
             .listed(Within)
@@ -482,8 +468,8 @@ pub static SETTINGS: Settings = {
             "L and k together, e.g. `64:4,128:8`, in place of --seq-len and --kv-pairs"),
         row("key-tokens", At::Task("key_tokens"), Whole(1, 8), Task,
             "Tokens of a key")
-            .more(&[(LABELS, "Needs --data native.")])
-            .omitted(Neutral("1"))
+            .more(&[(LABELS, "Default: 1 in MQAR, 3 in the look-ups of copying.")])
+            .omitted(Neutral("default"))
             .shown(column(Empty, "tokens per key, if several")),
         row("overwrites", At::Task("overwrites"), ANY, Task,
             "Number of pairs that are shown again with a new value, which is the answer")
@@ -620,11 +606,14 @@ pub static SETTINGS: Settings = {
         row("head", At::Classifier("head"), OneOf(&["mlp", "linear"]), Recipe, ""),
         row("pad-to-longest", At::Classifier("pad_to_longest"), Bool, Recipe, ""),
 
-        row("rotary", At::Language("rotary"), OneOf(&["pre", "post", "none"]), Language,
+        row("rotary", At::TextOr(&At::Language("rotary"), &At::Model("rotary")), OneOf(&["pre", "post", "none"]), Model,
             "Rotary positions before or after the feature map")
-            .more(&[(TEXT, "Mixers without queries and keys take `none`.")])
+            .more(&[(EVERY, "Mixers without queries and keys take `none`.")])
+            .omitted(Omitted::Is("none"))
             .shown(column(Empty, "rotary positions: pre (before the feature map), post (after it) or none")),
-        row("rotary-dims", At::Language("rotary_dims"), ANY, Recipe, "")
+        row("rotary-dims", At::TextOr(&At::Language("rotary_dims"), &At::Model("rotary_dims")), ANY, Model,
+            "Channels of each head with rotary positions")
+            .more(&[(TEXT, "Default: a fourth of a head, as in Pythia."), (SCORED, "Default: the whole head.")])
             .shown(column(Empty, "channels of each head with rotary positions")),
         row("init", At::Language("init"), OneOf(&["pythia", "hf"]), Language,
             "Standard deviations of initial weights")
@@ -650,6 +639,9 @@ pub static SETTINGS: Settings = {
         row("eps", At::Adam("eps"), Positive, Recipe, "")
             .shown(column(Empty, "epsilon of AdamW, added to the root of the second moment")),
 
+        row("auto-encoder", At::Model("auto_encoder"), Bool, Recipe, "")
+            .shown(column(Empty, "true if the labels of all positions are decoded from the last hidden vector")),
+        row("state-numbers", At::Rule, ANY, Recipe, ""),
         row("tokens-per-step", At::Rule, ANY, Recipe, ""),
         row("largest-batch", At::Rule, ANY, Recipe, ""),
         row("tokens-at-once", At::Rule, ANY, Recipe, ""),
@@ -684,7 +676,7 @@ impl Setting {
         match self.at {
             At::Model(field) => !field.ends_with("dropout"),
             At::Task(field) => field == "vocab_size",
-            At::Language(_) | At::Body(_) => true,
+            At::Language(_) | At::Body(_) | At::TextOr(At::Language(_), _) => true,
             _ => false,
         }
     }
@@ -707,7 +699,7 @@ impl Setting {
             At::Classifier(field) => (if_objective(objective, Objective::Pooled, "/model/classifier")?, field),
             At::Language(field) => (if_objective(objective, Objective::NextToken, "/model/language")?, field),
             At::Body(field) => match objective {
-                Objective::PerToken => return None,
+                Objective::PerToken => ("/model", field),
                 Objective::Pooled => ("/model/classifier", field),
                 Objective::NextToken => ("/model/language", field),
             },
@@ -768,69 +760,13 @@ impl Setting {
         }
     }
 
-    /// Placeholder of the value in help.
-    pub fn value_name(&self) -> &'static str {
-        match self.kind {
-            ValueKind::Whole(..) | ValueKind::CountOf(_) => "N",
-            ValueKind::Share => "P",
-            ValueKind::Bool => "BOOL",
-            ValueKind::OneOf(_) | ValueKind::Protocol | ValueKind::Name | ValueKind::Mixer | ValueKind::Tokenizer => {
-                "NAME"
-            }
-            ValueKind::Weights => "MODEL",
-            ValueKind::Layers => "LAYERS",
-            ValueKind::Block => "PARTS",
-            ValueKind::MixerOption => "NAME=VALUE",
-            ValueKind::Pair(_) => "L:k",
-            _ => "X",
-        }
-    }
-
     /// Parses `text` as a value of this setting.
     ///
     /// # Errors
     ///
     /// Fails with the expected form, without the setting's name. Ranges are checked by [`Self::check`].
     pub fn parse(&self, text: &str) -> Result<Value, String> {
-        match self.kind {
-            ValueKind::Whole(..) | ValueKind::CountOf(_) => {
-                let number = text.parse::<u64>().map(Value::from);
-                number.map_err(|_| "not a whole number of 0 or more, such as 64".to_owned())
-            }
-            kind if kind.is_real() => match text.parse::<f64>() {
-                // Adding 0 turns -0 into 0, which would otherwise give a run of another id.
-                Ok(number) if number.is_finite() => Ok(Value::from(number + 0.0)),
-                // JSON has no literal for NaN and infinity; [`Self::check`] rejects the text later.
-                Ok(number) => Ok(Value::from(number.to_string())),
-                Err(_) => Err("not a number, such as 0.1".to_owned()),
-            },
-            ValueKind::Bool => match text {
-                "true" => Ok(Value::Bool(true)),
-                "false" => Ok(Value::Bool(false)),
-                _ => Err("not true or false".to_owned()),
-            },
-            ValueKind::Pair(_) => {
-                let whole = |part: &str| part.trim().parse::<usize>().ok();
-                let pair = text
-                    .split_once(':')
-                    .and_then(|(first, second)| Some((whole(first)?, whole(second)?)))
-                    .map(|(first, second)| Value::from(format!("{first}:{second}")));
-                pair.ok_or_else(|| "not L:k, a length and a number of pairs such as 64:4".to_owned())
-            }
-            ValueKind::MixerOption => match text.split_once('=') {
-                Some((name, value)) => Ok(Value::from(format!("{}={}", name.trim(), value.trim()))),
-                None => Err("not NAME=VALUE, such as dt_init=zero".to_owned()),
-            },
-            ValueKind::OneOf(_) | ValueKind::Protocol
-                if !self.names(EVERY).is_some_and(|names| names.contains(&text)) =>
-            {
-                Err(format!("not one of {}", self.names(EVERY).unwrap_or_default().join(", ")))
-            }
-            ValueKind::OneOf(_) if text == "constant" => Ok(Value::from("warmup-constant")),
-            ValueKind::Layers => text.parse::<Hybrid>().map(|hybrid| Value::from(hybrid.to_string())),
-            ValueKind::Block => text.parse::<BlockConfig>().map(|block| Value::from(block.to_string())),
-            _ => Ok(Value::from(text)),
-        }
+        self.kind.parse(text, self.names(EVERY).as_deref())
     }
 
     /// Checks that `value` is in range.
@@ -839,25 +775,8 @@ impl Setting {
     ///
     /// Fails with the flag, the value and the range.
     pub fn check(&self, value: &Value) -> Result<()> {
-        let (name, number) = (self.name, value.as_f64());
-        let finite = |within: fn(f64) -> bool| number.is_some_and(within);
-        let wanted = match self.kind {
-            ValueKind::Whole(least, most) => {
-                let within = value.as_u64().is_some_and(|n| (least..=most).contains(&n));
-                (!within).then(|| format!("{least} to {most}"))
-            }
-            ValueKind::Positive | ValueKind::LearningRate => {
-                (!finite(|x| x > 0.0)).then(|| "a positive number, such as 2e-3".to_owned())
-            }
-            ValueKind::NotNegative => (!finite(|x| x >= 0.0)).then(|| "0 or more".to_owned()),
-            ValueKind::Share => (!finite(|x| (0.0..1.0).contains(&x))).then(|| "in [0, 1)".to_owned()),
-            ValueKind::Decay => (!finite(|x| (0.0..1.0).contains(&x))).then(|| "in [0, 1), such as 0.95".to_owned()),
-            ValueKind::Norm => (!finite(|x| x >= 0.0)).then(|| "a norm such as 1, or 0 for none".to_owned()),
-            ValueKind::Number => (!value.is_number()).then(|| "a number, such as 2".to_owned()),
-            _ => None,
-        };
-        match wanted {
-            Some(wanted) => refuse!(flag(format!("--{name}")) = spelt(value), "must be {wanted}"),
+        match self.kind.out_of_range(value) {
+            Some(wanted) => refuse!(flag(format!("--{}", self.name)) = spelt(value), "must be {wanted}"),
             None => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::file::{distance, magnitude, GoldenFile, Object};
 use super::{gradients, Worst};
-use crate::config::{BlockConfig, Layout, MapInit, ModelConfig, PositionEmbedding, StateMixer};
+use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::mixers::{Entry, Mixer, MixerSpec, MIXERS};
 use crate::nn::{Cx, Params};
@@ -38,28 +38,11 @@ pub(super) fn model_config((entry, variant): (&Entry, &str), sizes: &Object) -> 
     let sized = options.filter_map(|o| Some((o.name.to_owned(), sizes.value(o.name)?)));
     let expand = sizes.find_size("expand").filter(|_| entry.widens);
     let model = ModelConfig {
-        mixer: entry.name.to_owned(),
-        variant: variant.to_owned(),
         options: sized.collect(),
-        d_model: sizes.size("d")?,
         d_state: sizes.size("n")?,
         n_heads: heads.unwrap_or(1),
-        n_layers: sizes.find_size("n_layers").unwrap_or(1),
-        layout: Layout::Mamba,
-        state_mixer: StateMixer::None,
-        positions: false,
-        position_embedding: PositionEmbedding::Learnt,
-        n_positions: None,
-        short_conv: false,
-        state_norm: false,
-        map_init: MapInit::Released,
-        embed_dropout: 0.0,
-        attn_dropout: 0.0,
         expand: expand.map(|e| e as f64),
-        block: BlockConfig::default(),
-        hybrid: None,
-        classifier: None,
-        language: None,
+        ..ModelConfig::bare(entry.name, variant, [sizes.size("d")?, sizes.find_size("n_layers").unwrap_or(1)])
     };
     entry.check_sizes(&model)?;
     Ok(model)

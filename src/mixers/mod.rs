@@ -81,7 +81,7 @@ pub(crate) mod token_shift;
 mod ttt_linear;
 mod work;
 
-use crate::config::{Layout, MapInit, ModelConfig, Protocol, Rotary, StateMixer};
+use crate::config::{Layout, MapInit, ModelConfig, Protocol, StateMixer};
 use crate::error::{self, refuse};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{Cx, Params, Scheme};
@@ -526,8 +526,8 @@ pub fn of_layer(model: &ModelConfig, layer: usize) -> error::Result<(&'static En
     if !(entry.widens && of_layer.variant == entry.variants[0]) {
         of_layer.expand = None;
     }
-    if let Some(language) = of_layer.language.as_mut().filter(|_| !entry.rotary) {
-        language.rotary = Rotary::None;
+    if !entry.rotary {
+        of_layer = of_layer.without_rotary_positions();
     }
     Ok((entry, Cow::Owned(of_layer)))
 }

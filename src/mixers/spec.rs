@@ -95,9 +95,9 @@ impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
             n_layers: model.n_layers,
             layer: 0,
             expand: model.expand,
-            rotary: language.filter(|language| language.rotary != Rotary::None).map(|language| RotarySpec {
-                dims: language.rotary_dims,
-                after_feature_map: language.rotary == Rotary::Post,
+            rotary: model.rotary_positions().map(|(rotary, dims)| RotarySpec {
+                dims,
+                after_feature_map: rotary == Rotary::Post,
                 base: model.block.rotary_base.unwrap_or(ROTARY_BASE),
             }),
             attn_dropout: model.attn_dropout,

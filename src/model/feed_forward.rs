@@ -59,7 +59,10 @@ impl Half {
                     Ok([params.bias("grow_b", 2 * m, d)?, params.bias("shrink_b", d, m)?])
                 };
                 Self::GatedMlp {
-                    maps: [params.weight("grow", (2 * m, d), 1.0)?, params.weight("shrink", (d, m), 1.0)?],
+                    maps: [
+                        params.weight("grow", (2 * m, d), mixer.input_std)?,
+                        params.weight("shrink", (d, m), mixer.output_std)?,
+                    ],
                     biases: spec.bias.unwrap_or(false).then(biases).transpose()?,
                     glu: match spec.activation {
                         Activation::Gelu => Glu::Gelu,

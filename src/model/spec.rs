@@ -122,7 +122,8 @@ impl BodySpec {
     /// Description of the network with the layout of `model`.
     pub fn of(model: &ModelConfig) -> Self {
         let classifier = model.classifier.as_ref();
-        let width = classifier.map(|c| c.mlp_width).or(model.language.as_ref().map(|l| l.mlp_width));
+        let language = model.language.as_ref();
+        let width = classifier.map(|c| c.mlp_width).or(language.map(|l| l.mlp_width)).or(model.mlp_width);
         let half = match model.state_mixer {
             StateMixer::Mlp => Some(FeedForward::Mlp),
             StateMixer::GatedMlp => Some(FeedForward::GatedMlp),
@@ -173,7 +174,8 @@ impl BodySpec {
         let unnormed = [Layout::Prenorm, Layout::Postnorm, Layout::Hawk];
         Self {
             block,
-            final_norm: !unnormed.contains(&model.layout),
+            // An auto-encoder's decoder begins with a norm.
+            final_norm: !unnormed.contains(&model.layout) && !model.auto_encoder,
             classifier_init: if hawk { Scheme::FanIn } else { Scheme::Torch },
             match_width: hawk.then_some(512),
         }

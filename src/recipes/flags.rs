@@ -164,7 +164,7 @@ impl clap::FromArgMatches for Flags {
 fn flag(setting: &'static Setting) -> Arg {
     let arg = Arg::new(setting.name)
         .long(setting.name)
-        .value_name(setting.value_name())
+        .value_name(setting.kind.placeholder())
         .aliases(setting.aliases)
         .help(setting.help)
         .long_help(setting.full_help(&Objective::ALL))

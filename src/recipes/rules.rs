@@ -4,19 +4,24 @@ use super::draft::{check_option, no_run, resolved_options, Draft, Origin};
 use super::partial::MergedSettings;
 use super::{kernel_length, Explained, Resolved};
 use crate::config::{
-    Decay, Hybrid, MapInit, ModelConfig, Objective, PositionEmbedding, Protocol, Rotary, RunConfig, Schedule, Setting,
-    TaskConfig, FORMAT,
+    BlockConfig, Decay, Hybrid, MapInit, ModelConfig, Objective, PositionEmbedding, Protocol, Rotary, RunConfig,
+    Schedule, Setting, TaskConfig, FORMAT,
 };
 use crate::error::{refuse, Error, Result};
-use crate::mixers::{self, Entry, SOFTMAX};
+use crate::mixers::{self, Entry, Family, SOFTMAX};
+use crate::nn::Params;
 use crate::tasks::lra::HARD_CONTOUR;
 use crate::tasks::wikitext::table_rows;
 use crate::tasks::{ExampleSizes, Task};
+use candle_core::DType;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 
 /// Prefix of the JSON pointers of the task's own settings.
 const TASK: &str = "/task/";
+
+/// Number of doublings of 1 that give the largest n of [`state_numbers`].
+const MOST_DOUBLINGS: u32 = 10;
 
 /// One channel in this many of a head gets rotary positions.
 const ROTARY_SHARE: usize = 4;
@@ -34,7 +39,10 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     if draft.task.objective.is_language_model() {
         language(draft, hybrid.as_ref());
     }
+    named_block(draft, hybrid.as_ref());
+    check_ends(draft)?;
     check_warmup(draft)?;
+    state_numbers(draft, &variant, &options)?;
     mixer_sizes(draft, &variant, hybrid.as_ref());
     data_seed(&mut draft.set);
     val_examples(draft);
@@ -136,8 +144,42 @@ pub(super) fn dropouts(set: &mut MergedSettings) {
     }
 }
 
+/// Whether the mixer, or that of hybrid layers, has queries and keys that can be rotated.
+fn has_rotary(draft: &Draft, hybrid: Option<&(&'static Entry, Hybrid)>) -> bool {
+    draft.entry.rotary || hybrid.is_some_and(|(entry, _)| entry.rotary)
+}
+
+/// Sets what a block that is named as a whole stands for, except where the user sets it.
+fn named_block(draft: &mut Draft, hybrid: Option<&(&'static Entry, Hybrid)>) {
+    let turns = has_rotary(draft, hybrid);
+    let set = &mut draft.set;
+    let Some(block) = set.block.get() else { return };
+    let Some(named) = block.named else { return };
+    const WHY: &str = "the block that --block names";
+    let parts = named.parts.parse().expect("the parts of a named block are those of a block");
+    set.block.record(Some(block.over(&parts)));
+    set.layout.rule(named.layout, WHY);
+    set.state_mixer.rule(named.state_mixer, WHY);
+    set.positions.rule(named.positions, WHY);
+    set.rotary.rule(if named.rotary && turns { Rotary::Pre } else { Rotary::None }, WHY);
+    set.mlp_width.rule(named.mlp_width(set.d.get().unwrap_or(1)), WHY);
+}
+
+/// Fails if the ends of a language model are set for a classifier.
+fn check_ends(draft: &Draft) -> Result<()> {
+    let Some(block) = draft.set.block.get().filter(|_| draft.task.objective == Objective::Pooled) else {
+        return Ok(());
+    };
+    let ends = block.tie.is_some() || block.embed_scale.is_some() || block.embed_norm || block.logit_cap.is_some();
+    if ends {
+        refuse!(flag "--block" = block, "tie, embed-scale, embed-norm and logit-cap are parts of language models; a classifier has none of them");
+    }
+    Ok(())
+}
+
 /// Sets widths that follow from d, heads and the tokenizer in a language model of text.
 fn language(draft: &mut Draft, hybrid: Option<&(&'static Entry, Hybrid)>) {
+    let turns = has_rotary(draft, hybrid);
     let set = &mut draft.set;
     let known = set.tokenizer.get().and_then(|tokenizer| table_rows(&tokenizer));
     if let Some(rows) = known.or(draft.choice.tokenizer_rows) {
@@ -148,9 +190,8 @@ fn language(draft: &mut Draft, hybrid: Option<&(&'static Entry, Hybrid)>) {
         set.mlp_width.rule(4 * d, "4 d");
     }
     let heads = set.heads.get().unwrap_or(1);
-    let both = || [Some(draft.entry), hybrid.map(|(entry, _)| *entry)].into_iter().flatten();
-    let (attends, turns) = (both().any(|entry| entry.family.is_attention()), both().any(|entry| entry.rotary));
-    if attends {
+    let both = [Some(draft.entry), hybrid.map(|(entry, _)| *entry)];
+    if both.into_iter().flatten().any(|entry| entry.family.is_attention()) {
         set.n.default(d, "d, as in attention");
     } else {
         // With n = d / heads, the width of one head, the state is as large as that of linear attention.
@@ -191,6 +232,39 @@ fn val_examples(draft: &mut Draft) {
     }
 }
 
+/// Sets n so that the state of a layer has about as many numbers as the recipe asks for, unless it keeps tokens, as that of
+/// attention.
+fn state_numbers(draft: &mut Draft, variant: &str, options: &BTreeMap<String, String>) -> Result<()> {
+    let Some(wanted) =
+        draft.set.state_numbers.get().filter(|_| draft.entry.expands && draft.entry.family != Family::Attention)
+    else {
+        return Ok(());
+    };
+    let set = &draft.set;
+    let (d, layers) = (set.d.get().unwrap_or(1), set.layers.get().unwrap_or(1));
+    let seq_len = set.seq_len.get().unwrap_or(1);
+    let state_of = |n: usize| -> Option<usize> {
+        let model = ModelConfig {
+            options: options.clone(),
+            d_state: n,
+            n_heads: set.heads.get().unwrap_or(1),
+            expand: set.expand.get(),
+            ..ModelConfig::bare(draft.entry.name, variant, [d, layers])
+        };
+        draft.entry.check_sizes(&model).ok()?;
+        let mixer = draft.entry.build(&model, &Params::without_values(DType::F32)).ok()?;
+        let [short, long] = [seq_len, 2 * seq_len].map(|seq_len| mixer.state_size(seq_len));
+        (short == long).then_some(long)
+    };
+    let apart = |state: usize| (state as f64 / wanted as f64).ln().abs();
+    let sizes = (0..=MOST_DOUBLINGS).map(|doublings| 1 << doublings);
+    let states = sizes.filter_map(|n| Some((n, state_of(n)?)));
+    if let Some((n, _)) = states.min_by(|(_, a), (_, b)| apart(*a).total_cmp(&apart(*b))) {
+        draft.set.n.rule(n, "the power of two whose state is nearest to the size that the recipe sets");
+    }
+    Ok(())
+}
+
 /// Sets sizes that the mixer does not use to 1, or removes them.
 fn mixer_sizes(draft: &mut Draft, variant: &str, hybrid: Option<&(&'static Entry, Hybrid)>) {
     let (entry, set) = (draft.entry, &mut draft.set);
@@ -201,16 +275,21 @@ fn mixer_sizes(draft: &mut Draft, variant: &str, hybrid: Option<&(&'static Entry
     if !(entry.widens && variant == entry.variants[0] || other(|entry| entry.widens)) {
         set.expand.unset();
     }
-    if draft.task.objective.is_language_model() {
-        let n = set.n.get().unwrap_or(1);
-        let heads = set.heads.get().unwrap_or(1);
-        let expands = entry.expands || other(|entry| entry.expands);
-        let n = if expands { n } else { 1 };
-        let dims = match set.rotary.get() {
-            Some(Rotary::None) | None => 0,
-            _ => rotary_dims(n / heads.max(1)),
-        };
-        set.rotary_dims.rule(dims, "a fourth of a head, in pairs");
+    let expands = entry.expands || other(|entry| entry.expands);
+    let width = if expands { set.n.get().unwrap_or(1) / set.heads.get().unwrap_or(1).max(1) } else { 1 };
+    let rotated = set.rotary.get().is_some_and(|rotary| rotary != Rotary::None);
+    match draft.task.objective {
+        Objective::NextToken => {
+            let dims = if rotated { rotary_dims(width) } else { 0 };
+            set.rotary_dims.rule(dims, "a fourth of a head, in pairs");
+        }
+        Objective::PerToken | Objective::Pooled if rotated => {
+            set.rotary_dims.rule((width / 2 * 2).max(2), "the whole head, in pairs");
+        }
+        Objective::PerToken | Objective::Pooled => {
+            set.rotary.record(None);
+            set.rotary_dims.record(None);
+        }
     }
 }
 
@@ -227,9 +306,14 @@ pub(super) fn leave_out(draft: &mut Draft) -> Option<usize> {
     set.map_init.record(set.map_init.get().filter(|init| has_rule && *init == MapInit::Authors));
     set.short_conv.record(set.short_conv.get().filter(|precedes| *precedes));
     set.state_norm.record(set.state_norm.get().filter(|follows| *follows));
-    set.block.record(set.block.get().filter(|block| !block.is_default()));
-    // Language models always state it.
+    // Language models always state these two; tables are shared in all others.
     let says_decay = draft.task.objective.is_language_model();
+    let block = set.block.get().map(|block| BlockConfig { tie: block.tie.filter(|tie| *tie == says_decay), ..block });
+    set.block.record(block.filter(|block| !block.is_default()));
+    if draft.task.objective == Objective::PerToken {
+        let d = set.d.get().unwrap_or(1);
+        set.mlp_width.record(set.mlp_width.get().filter(|width| *width != 4 * d));
+    }
     set.decay.record(set.decay.get().filter(|decay| says_decay || *decay != Decay::All));
     // The hard set of Pathfinder is the default.
     set.contour_length.record(set.contour_length.get().filter(|length| *length != HARD_CONTOUR));

@@ -1,10 +1,7 @@
 //! Small worlds for tests to live in: seeded numbers, small networks, distances.
 
 use candle_core::{DType, Device, Shape, Tensor};
-use dsf::config::{
-    BlockConfig, InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, PositionEmbedding, Protocol, Rotary,
-    RunConfig, StateMixer,
-};
+use dsf::config::{InitScheme, LanguageConfig, Layout, ModelConfig, Protocol, Rotary, RunConfig, StateMixer};
 use dsf::mixers::{find, Entry, Mixer, StateNormPlace, MIXERS};
 use dsf::nn::Params;
 use dsf::ops::rng::Rng;
@@ -149,28 +146,10 @@ impl Case {
     /// d = 12, n = 6: numbers that three heads divide.
     pub fn new(entry: &'static Entry, variant: &str, n_heads: usize) -> Self {
         let config = ModelConfig {
-            mixer: entry.name.to_owned(),
-            variant: variant.to_owned(),
             options: options(entry),
-            d_model: 12,
             d_state: if entry.expands { 6 } else { 1 },
             n_heads,
-            n_layers: 2,
-            layout: Layout::Mamba,
-            state_mixer: StateMixer::None,
-            positions: false,
-            position_embedding: PositionEmbedding::Learnt,
-            n_positions: None,
-            short_conv: false,
-            state_norm: false,
-            map_init: MapInit::Released,
-            embed_dropout: 0.0,
-            attn_dropout: 0.0,
-            expand: None,
-            block: BlockConfig::default(),
-            hybrid: None,
-            classifier: None,
-            language: None,
+            ..ModelConfig::bare(entry.name, variant, [12, 2])
         };
         Self { entry, config }
     }
@@ -215,33 +194,18 @@ impl std::fmt::Display for Case {
 /// has heads.
 pub fn pythia(entry: &Entry, variant: &str, rotary: Rotary) -> ModelConfig {
     ModelConfig {
-        mixer: entry.name.to_owned(),
-        variant: variant.to_owned(),
         options: options(entry),
-        d_model: 16,
         d_state: if entry.expands { 16 } else { 1 },
         n_heads: if entry.heads { 2 } else { 1 },
-        n_layers: 2,
         layout: Layout::Parallel,
         state_mixer: StateMixer::Mlp,
-        positions: false,
-        position_embedding: PositionEmbedding::Learnt,
-        n_positions: None,
-        short_conv: false,
-        state_norm: false,
-        map_init: MapInit::Released,
-        embed_dropout: 0.0,
-        attn_dropout: 0.0,
-        expand: None,
-        block: BlockConfig::default(),
-        hybrid: None,
-        classifier: None,
         language: Some(LanguageConfig {
             mlp_width: 32,
             rotary,
             rotary_dims: if rotary == Rotary::None { 0 } else { 4 },
             init: InitScheme::Pythia,
         }),
+        ..ModelConfig::bare(entry.name, variant, [16, 2])
     }
 }
 

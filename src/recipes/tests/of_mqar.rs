@@ -334,3 +334,59 @@ fn options_of_released_models_are_recorded_away_from_their_defaults_only() {
         assert_eq!(options(mixer, other)[name], *value, "{mixer} {other}");
     }
 }
+
+/// A block that is named as a whole is what it stands for, in every task; what is set beside it stays.
+#[test]
+fn a_named_block_stands_for_its_parts() {
+    let block = |task: &str, settings: &[(&str, &str)]| crate::recipes::run(task, settings).unwrap().model;
+    let own = block("mqar", &[("block", "transformer++"), ("d", "128"), ("n", "128"), ("heads", "4")]);
+    assert_eq!((own.layout, own.state_mixer, own.positions), (Layout::Transformer, StateMixer::GatedMlp, false));
+    assert_eq!(own.block.to_string(), "norm=rms,eps=0.00001,activation=silu,bias=false");
+    assert_eq!((own.rotary_positions(), own.mlp_width), (Some((Rotary::Pre, 32)), Some(352)));
+    // The parts one by one are the same run.
+    let parts = [
+        ("block", "norm=rms,eps=1e-5,activation=silu,bias=false"),
+        ("layout", "transformer"),
+        ("state-mixer", "gated-mlp"),
+        ("positions", "false"),
+        ("rotary", "pre"),
+        ("mlp-width", "352"),
+        ("d", "128"),
+        ("n", "128"),
+        ("heads", "4"),
+    ];
+    assert_eq!(block("mqar", &parts), own);
+    // A state space model has nothing to rotate.
+    let mamba = block("mqar", &[("mixer", "mamba"), ("block", "transformer++")]);
+    assert_eq!((mamba.rotary_positions(), mamba.rotary), (None, None));
+    let changed = block("mqar", &[("block", "gpt,norm=rms,tie=false"), ("state-mixer", "glu")]);
+    assert_eq!((changed.block.to_string().as_str(), changed.state_mixer), ("norm=rms,tie=false", StateMixer::Glu));
+    assert!(!changed.is_tied() && changed.positions);
+    let classifier = block("lra", &[("preset", "quick"), ("mixer", "linear"), ("block", "griffin")]);
+    assert_eq!(classifier.classifier.unwrap().mlp_width, (3 * classifier.d_model).div_ceil(16) * 16);
+    let text = block("wikitext", &[("preset", "smoke"), ("block", "transformer++,tie=true")]);
+    assert!(text.is_tied() && text.layout == Layout::Transformer);
+    assert_eq!(text.language.unwrap().rotary, Rotary::Pre);
+}
+
+/// Values that a config has anyway are left out of it, so that they are the run without them.
+#[test]
+fn a_part_at_its_default_leaves_the_run_as_it_is() {
+    let id = |task: &str, settings: &[(&str, &str)]| crate::recipes::run(task, settings).unwrap().id();
+    let plain = id("mqar", &[]);
+    for (name, value) in
+        [("block", "tie=true"), ("mlp-width", "256"), ("rotary", "none"), ("block", "embed-norm=false")]
+    {
+        assert_eq!(id("mqar", &[(name, value)]), plain, "--{name} {value}");
+    }
+    assert_eq!(id("wikitext", &[("block", "tie=false")]), id("wikitext", &[]));
+    assert_ne!(id("mqar", &[("block", "tie=false")]), plain);
+}
+
+#[test]
+fn parts_that_a_model_lacks_are_refused() {
+    crate::recipes::run("lra", &[("block", "tie=true")]).refuses("--block").names(&["tie"]);
+    crate::recipes::run("mqar", &[("mixer", "s6"), ("rotary", "pre")]).refuses("--rotary");
+    crate::recipes::run("mqar", &[("rotary", "pre"), ("rotary-dims", "7")]).refuses("--rotary");
+    crate::recipes::run("mqar", &[("block", "transformer")]).refuses("--block").names(&["transformer++"]);
+}

@@ -1,8 +1,8 @@
 //! Small valid values for the tests of this module and of those that use it.
 
 use crate::config::{
-    AdamConfig, BlockConfig, Decay, InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, PositionEmbedding,
-    Precision, Protocol, Rotary, RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
+    AdamConfig, Decay, InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Precision, Protocol, Rotary,
+    RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
 };
 use crate::store::{Cause, Column, Metrics, Outcome, Provenance, Record, RunResult, RunStatus};
 use crate::tasks::mqar::MqarConfig;
@@ -31,28 +31,14 @@ pub(crate) fn config() -> RunConfig {
         }
         .config(),
         model: ModelConfig {
-            mixer: "linear".into(),
-            variant: "reference".into(),
             options: [("dt_init".into(), "zero".into())].into(),
-            d_model: 64,
             d_state: 32,
-            n_heads: 1,
-            n_layers: 2,
             layout: Layout::Transformer,
             state_mixer: StateMixer::Mlp,
             positions: true,
-            position_embedding: PositionEmbedding::Learnt,
-            n_positions: None,
-            short_conv: false,
-            state_norm: false,
-            map_init: MapInit::Released,
             embed_dropout: 0.1,
             attn_dropout: 0.1,
-            expand: None,
-            block: BlockConfig::default(),
-            hybrid: None,
-            classifier: None,
-            language: None,
+            ..ModelConfig::bare("linear", "reference", [64, 2])
         },
         train: TrainConfig {
             schedule: Schedule::CosinePerEpoch,

@@ -197,12 +197,12 @@ fn axes(plan: &Plan) -> Vec<PlannedValues> {
     axes
 }
 
-/// Whether `rows` differ in a setting by choice, and not only where task, protocol or mixer differ.
+/// Whether `rows` differ in a setting by choice, and not only where task, data set, protocol or mixer differ.
 fn is_chosen(setting: &Setting, rows: &[Record]) -> bool {
     let Some(column) = setting.column().and_then(|name| Column::find(&name)) else { return false };
-    let mut known: BTreeMap<[&str; 3], &Field> = BTreeMap::new();
+    let mut known: BTreeMap<[&str; 4], &Field> = BTreeMap::new();
     rows.iter().any(|row| {
-        let followed = [Column::TASK, Column::PROTOCOL, Column::MIXER].map(|column| row.text(column));
+        let followed = [Column::TASK, Column::DATASET, Column::PROTOCOL, Column::MIXER].map(|column| row.text(column));
         let found = row.get(column);
         *known.entry(followed).or_insert(found) != found
     })

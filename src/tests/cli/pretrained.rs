@@ -196,6 +196,6 @@ fn parts_of_a_block_are_checked() {
     for (value, names) in [("norm=batch", "norm=batch"), ("size=3", "size=3"), ("tie=maybe", "tie=maybe")] {
         world.fault(&format!("wikitext --preset smoke --block {value}")).names(&[names]);
     }
-    world.refuses("mqar --preset smoke --block norm=rms", "--block");
+    world.refuses("lra --preset smoke --block tie=true", "--block").names(&["tie"]);
     world.refuses("wikitext --preset smoke --hybrid linear:layers=0+4", "--hybrid").names(&["layer 4"]);
 }

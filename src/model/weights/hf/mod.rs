@@ -135,7 +135,7 @@ impl MappedValues {
         let found: HashMap<String, (&String, &(usize, Vec<usize>))> =
             shapes.iter().map(|(name, place)| (maps.usual(&named(name)).to_owned(), (name, place))).collect();
         maps.check(|name| found.get(name).map(|(_, (_, shape))| shape.clone()), folder)?;
-        let tied = |name: &str| shape.model.block.tie && (name == "lm_head.weight" || name == "head.weight");
+        let tied = |name: &str| shape.model.is_tied() && (name == "lm_head.weight" || name == "head.weight");
         let known = |name: &str| wanted.contains(name) || is_buffer(name) || tied(name);
         if let Some(name) = found.keys().filter(|name| !known(name)).min() {
             return Err(Error::data(folder, format!("tensor {name} is not part of the model in {CONFIG}")));

@@ -32,7 +32,7 @@ pub(super) const GPT_NEOX: Architecture = Architecture {
         model.block = BlockConfig {
             eps: Some(file.real_or("layer_norm_eps", 1e-5)?).filter(|eps| *eps != 1e-5),
             activation: Some(activation).filter(|activation| *activation != Activation::Gelu),
-            tie: file.truth_or("tie_word_embeddings", false)?,
+            tie: file.truth_or("tie_word_embeddings", false)?.then_some(true),
             ..BlockConfig::default()
         };
         rotate(&mut model, &file.rope(head, 0.25)?);
@@ -45,7 +45,7 @@ pub(super) const GPT_NEOX: Architecture = Architecture {
         maps.one("embed.tok", "embed_in.weight", &[found.vocab_size, d]);
         maps.norm("norm_f", "final_layer_norm", d, true);
         maps.within("", "");
-        if !model.block.tie {
+        if !model.is_tied() {
             maps.one("head.weight", "embed_out.weight", &[found.vocab_size, d]);
         }
         for layer in 0..model.n_layers {
@@ -82,7 +82,7 @@ pub(super) const GPT_NEOX: Architecture = Architecture {
             "layer_norm_eps": model.block.eps.unwrap_or(1e-5),
             "use_parallel_residual": true,
             "attention_bias": true,
-            "tie_word_embeddings": model.block.tie,
+            "tie_word_embeddings": model.is_tied(),
             "rotary_emb_base": base,
             "rotary_pct": share,
             "rope_parameters": { "rope_type": "default", "rope_theta": base, "partial_rotary_factor": share },
@@ -108,7 +108,7 @@ pub(super) const GPT2: Architecture = Architecture {
         let block = BlockConfig {
             eps: Some(file.real_or("layer_norm_epsilon", 1e-5)?).filter(|eps| *eps != 1e-5),
             activation: Some(activation).filter(|activation| *activation != Activation::Gelu),
-            tie: file.truth_or("tie_word_embeddings", true)?,
+            tie: file.truth_or("tie_word_embeddings", true)?.then_some(true),
             ..BlockConfig::default()
         };
         let model =
@@ -158,7 +158,7 @@ pub(super) const GPT2: Architecture = Architecture {
                 other => activation_name(other),
             },
             "layer_norm_epsilon": model.block.eps.unwrap_or(1e-5),
-            "tie_word_embeddings": model.block.tie,
+            "tie_word_embeddings": model.is_tied(),
             "resid_pdrop": 0.0,
             "embd_pdrop": 0.0,
             "attn_pdrop": 0.0,
@@ -179,7 +179,7 @@ pub(super) const LLAMA: Architecture = Architecture {
         attention.apply(&mut model);
         model.state_mixer = StateMixer::GatedMlp;
         model.block = BlockConfig {
-            tie: file.truth_or("tie_word_embeddings", false)?,
+            tie: file.truth_or("tie_word_embeddings", false)?.then_some(true),
             ..gated_mlp(file, rms_norms(file.real_or("rms_norm_eps", 1e-6)?))?
         };
         rotate(&mut model, &file.rope(attention.width, 1.0)?);
@@ -206,7 +206,7 @@ pub(super) const LLAMA: Architecture = Architecture {
             "hidden_act": activation_name(model.block.activation),
             "rms_norm_eps": model.block.eps,
             "mlp_bias": model.block.bias == Some(true),
-            "tie_word_embeddings": model.block.tie,
+            "tie_word_embeddings": model.is_tied(),
             "head_dim": attention.width,
         });
         attention.write(&mut json, model);
@@ -217,7 +217,7 @@ pub(super) const LLAMA: Architecture = Architecture {
 /// Head of a model, `lm_head` in the file, unless the token table is shared.
 pub(super) fn head(maps: &mut TensorMaps, found: &Pretrained) {
     maps.within("", "");
-    if !found.model.block.tie {
+    if !found.model.is_tied() {
         maps.one("head.weight", "lm_head.weight", &[found.vocab_size, found.model.d_model]);
     }
 }

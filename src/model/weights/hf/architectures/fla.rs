@@ -64,7 +64,7 @@ fn decoder(file: &ConfigFile, [mixer, variant]: [&str; 2], usual_ratio: f64) -> 
     model.state_mixer = StateMixer::GatedMlp;
     model.block = BlockConfig {
         activation: Some(Activation::Silu),
-        tie: file.truth_or("tie_word_embeddings", false)?,
+        tie: file.truth_or("tie_word_embeddings", false)?.then_some(true),
         ..rms_norms(eps)
     };
     Ok((model, eps))
@@ -176,7 +176,7 @@ fn written(found: &Pretrained) -> Value {
         "hidden_act": "swish",
         "norm_eps": model.block.eps,
         "max_position_embeddings": found.seq_len,
-        "tie_word_embeddings": model.block.tie,
+        "tie_word_embeddings": model.is_tied(),
         "fuse_norm": true,
     })
 }
@@ -485,7 +485,7 @@ pub(super) const RWKV7: Architecture = Architecture {
         let eps = file.real_or("norm_eps", 1e-5)?;
         model.block = BlockConfig {
             eps: Some(eps).filter(|eps| *eps != 1e-5),
-            tie: file.truth_or("tie_word_embeddings", false)?,
+            tie: file.truth_or("tie_word_embeddings", false)?.then_some(true),
             embed_norm: file.truth_or("norm_first", true)?,
             ..BlockConfig::default()
         };
@@ -565,7 +565,7 @@ pub(super) const RWKV7: Architecture = Architecture {
             "norm_bias": true,
             "norm_eps": model.block.eps.unwrap_or(1e-5),
             "max_position_embeddings": found.seq_len,
-            "tie_word_embeddings": model.block.tie,
+            "tie_word_embeddings": model.is_tied(),
             "fuse_norm": option_or(&model.options, "key_eps", 1e-6) == 1e-6,
         });
         for RankKey { key, option, .. } in RANKS {

@@ -66,7 +66,7 @@ fn backbone(file: &ConfigFile, d: usize, layers: usize, mixer: &str, tie: bool) 
     (model.layout, model.state_mixer) = (Layout::Mamba, StateMixer::None);
     model.d_state = file.size_or("state_size", 16)?;
     model.block = BlockConfig {
-        tie: file.truth_or("tie_word_embeddings", tie)?,
+        tie: file.truth_or("tie_word_embeddings", tie)?.then_some(true),
         ..rms_norms(file.real_or("layer_norm_epsilon", 1e-5)?)
     };
     let keys = ["conv_kernel", "use_conv_bias", "use_bias"];
@@ -157,7 +157,7 @@ fn write_mamba(found: &Pretrained) -> Value {
         "time_step_rank": option_or(&model.options, "dt_rank", model.d_model.div_ceil(16)),
         "layer_norm_epsilon": model.block.eps,
         "hidden_act": "silu",
-        "tie_word_embeddings": model.block.tie,
+        "tie_word_embeddings": model.is_tied(),
     });
     write_convolution(&mut json, ["conv_kernel", "use_conv_bias", "use_bias"], &model.options);
     json
@@ -207,7 +207,7 @@ pub(super) const MAMBA2: Architecture = Architecture {
             "layer_norm_epsilon": model.block.eps,
             "hidden_act": "silu",
             "time_step_limit": written_limit(&model.options),
-            "tie_word_embeddings": model.block.tie,
+            "tie_word_embeddings": model.is_tied(),
         });
         write_convolution(&mut json, ["conv_kernel", "use_conv_bias", "use_bias"], &model.options);
         json
@@ -280,8 +280,10 @@ pub(super) const BAMBA: Architecture = Architecture {
         option(&mut model.options, "norm_eps", eps, &1e-5);
         dt_limit(file, &mut model.options)?;
         model.state_mixer = StateMixer::GatedMlp;
-        model.block =
-            BlockConfig { tie: file.truth_or("tie_word_embeddings", false)?, ..gated_mlp(file, rms_norms(eps))? };
+        model.block = BlockConfig {
+            tie: file.truth_or("tie_word_embeddings", false)?.then_some(true),
+            ..gated_mlp(file, rms_norms(eps))?
+        };
         let bias = if file.truth_or("attention_bias", false)? { "all" } else { "none" };
         let attention = GroupedAttention::read(file, d, bias)?;
         let indices = file.given("attn_layer_indices").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -319,7 +321,7 @@ pub(super) const BAMBA: Architecture = Architecture {
             "hidden_act": activation_name(model.block.activation),
             "mlp_bias": model.block.bias == Some(true),
             "time_step_limit": written_limit(&model.options),
-            "tie_word_embeddings": model.block.tie,
+            "tie_word_embeddings": model.is_tied(),
         });
         write_convolution(&mut json, BAMBA_KEYS, &model.options);
         if let Some(Hybrid { layers: HybridLayers::At(layers), options, .. }) = &model.hybrid {

@@ -11,8 +11,7 @@ use super::super::ModelClass;
 use super::config_file::{ConfigFile, Rope, BASE};
 use super::tensors::TensorMaps;
 use crate::config::{
-    BlockConfig, InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, NormKind, PositionEmbedding, Rotary,
-    StateMixer,
+    BlockConfig, InitScheme, LanguageConfig, Layout, MapInit, ModelConfig, NormKind, Rotary, StateMixer,
 };
 use crate::error::{Error, Result};
 use serde_json::{json, Value};
@@ -150,28 +149,10 @@ const USUAL_LENGTH: usize = 2048;
 /// Model of `layers` layers of width `d` around `mixer` in its `variant`: blocks of two halves behind norms, no positions.
 fn model(mixer: &str, variant: &str, [d, layers, mlp_width]: [usize; 3]) -> ModelConfig {
     ModelConfig {
-        mixer: mixer.to_owned(),
-        variant: variant.to_owned(),
-        options: BTreeMap::new(),
-        d_model: d,
-        d_state: 1,
-        n_heads: 1,
-        n_layers: layers,
         layout: Layout::Transformer,
         state_mixer: StateMixer::Mlp,
-        positions: false,
-        position_embedding: PositionEmbedding::Learnt,
-        n_positions: None,
-        short_conv: false,
-        state_norm: false,
-        map_init: MapInit::Released,
-        embed_dropout: 0.0,
-        attn_dropout: 0.0,
-        expand: None,
-        block: BlockConfig::default(),
-        hybrid: None,
-        classifier: None,
         language: Some(LanguageConfig { mlp_width, rotary: Rotary::None, rotary_dims: 0, init: InitScheme::Hf }),
+        ..ModelConfig::bare(mixer, variant, [d, layers])
     }
 }
 

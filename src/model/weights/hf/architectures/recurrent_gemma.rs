@@ -36,7 +36,7 @@ pub(super) const RECURRENT_GEMMA: Architecture = Architecture {
             eps: Some(file.real_or("rms_norm_eps", 1e-6)?),
             activation: Some(file.activation("hidden_activation", "gelu_pytorch_tanh")?),
             bias: Some(true),
-            tie: file.truth_or("tie_word_embeddings", true)?,
+            tie: file.truth_or("tie_word_embeddings", true)?.then_some(true),
             // Kept in bf16 by the authors' code, whatever the precision of the model.
             embed_scale: Some(bf16::from_f64((d as f64).sqrt()).to_f64()),
             logit_cap: Some(file.real_or("logits_soft_cap", 30.0)?),
@@ -65,7 +65,7 @@ pub(super) const RECURRENT_GEMMA: Architecture = Architecture {
             "hidden_activation": activation_name(model.block.activation),
             "rms_norm_eps": model.block.eps,
             "logits_soft_cap": model.block.logit_cap,
-            "tie_word_embeddings": model.block.tie,
+            "tie_word_embeddings": model.is_tied(),
             "num_attention_heads": option_or(&model.options, "blocks", 1),
             "block_types": (0..model.n_layers).map(|layer| block_type(model, layer)).collect::<Vec<_>>(),
         });

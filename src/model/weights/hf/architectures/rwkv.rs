@@ -19,7 +19,7 @@ pub(super) const RWKV: Architecture = Architecture {
         model.state_mixer = StateMixer::ChannelMix;
         let every = file.given("rescale_every").and_then(serde_json::Value::as_i64).unwrap_or(6);
         model.block = BlockConfig {
-            tie: file.truth_or("tie_word_embeddings", false)?,
+            tie: file.truth_or("tie_word_embeddings", false)?.then_some(true),
             embed_norm: true,
             rescale_every: usize::try_from(every).ok().filter(|every| *every > 0),
             ..BlockConfig::default()
@@ -35,7 +35,7 @@ pub(super) const RWKV: Architecture = Architecture {
         maps.norm("embed.norm", "blocks.0.pre_ln", d, true);
         maps.norm("norm_f", "ln_out", d, true);
         maps.within("", "");
-        if !model.block.tie {
+        if !model.is_tied() {
             maps.one("head.weight", "head.weight", &[found.vocab_size, d]);
         }
         for layer in 0..model.n_layers {
@@ -77,7 +77,7 @@ pub(super) const RWKV: Architecture = Architecture {
             "context_length": found.seq_len,
             "layer_norm_epsilon": 1e-5,
             "rescale_every": model.block.rescale_every.unwrap_or(0),
-            "tie_word_embeddings": model.block.tie,
+            "tie_word_embeddings": model.is_tied(),
         })
     },
 };

@@ -40,7 +40,7 @@ pub(super) const XLSTM: Architecture = Architecture {
         model.state_mixer = StateMixer::GatedMlp;
         model.block = BlockConfig {
             activation: Some(Activation::Silu),
-            tie: file.truth_or("tie_word_embeddings", false)?,
+            tie: file.truth_or("tie_word_embeddings", false)?.then_some(true),
             logit_cap: Some(file.real_or("output_logit_soft_cap", 30.0)?),
             ..rms_norms(eps)
         };
@@ -100,7 +100,7 @@ pub(super) const XLSTM: Architecture = Architecture {
             "output_logit_soft_cap": model.block.logit_cap,
             "norm_eps": model.block.eps,
             "eps": option_or(&model.options, "denominator_eps", 1e-6),
-            "tie_word_embeddings": model.block.tie,
+            "tie_word_embeddings": model.is_tied(),
         })
     },
 };
