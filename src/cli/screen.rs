@@ -7,7 +7,7 @@ use crate::config::RunConfig;
 use crate::error::Result;
 use crate::store::EpochRow;
 use crate::sweep::estimate::duration;
-use crate::tasks::TaskEntry;
+use crate::tasks::{NoSkill, TaskEntry};
 use std::time::{Duration, Instant};
 
 /// Longest interval between plain lines.
@@ -20,8 +20,8 @@ pub(super) struct RunScreen {
     accuracy: Option<f64>,
     /// Whether perplexities are shown in place of accuracies.
     perplexity: bool,
-    /// Best accuracy without recall, for a task that requires recall.
-    without_recall: Option<f64>,
+    /// Accuracy without the skill that the task tests.
+    without_skill: Option<NoSkill>,
     tokens_per_step: f64,
     /// Steps and seconds at the first step that this process made.
     origin: Option<(usize, f64)>,
@@ -37,7 +37,7 @@ impl RunScreen {
             steps: 0,
             accuracy: None,
             perplexity: task.objective.is_language_model(),
-            without_recall: without_recall(config),
+            without_skill: without_skill(config),
             tokens_per_step: tokens_per_step as f64,
             origin: None,
             last_plain: Instant::now(),
@@ -62,7 +62,7 @@ impl RunScreen {
                     "epoch {:>3}/{}  {}  {:.0} tokens/s  {}",
                     row.epoch,
                     self.epochs,
-                    if self.perplexity { perplexity::epoch(row) } else { answers(row, self.without_recall) },
+                    if self.perplexity { perplexity::epoch(row) } else { answers(row, self.without_skill.as_ref()) },
                     row.tokens_per_s,
                     duration(row.seconds)
                 ));
@@ -111,15 +111,18 @@ impl RunScreen {
     }
 }
 
-/// Returns the best accuracy without recall on the task of `config`.
-pub(super) fn without_recall(config: &RunConfig) -> Option<f64> {
-    Some(config.task.read().ok()?.without_recall()?.accuracy)
+/// Returns the accuracy without the skill that the task of `config` tests.
+pub(super) fn without_skill(config: &RunConfig) -> Option<NoSkill> {
+    config.task.read().ok()?.without_skill()
 }
 
 /// Formats the accuracies of an epoch.
-fn answers(row: &EpochRow, without_recall: Option<f64>) -> String {
+fn answers(row: &EpochRow, without: Option<&NoSkill>) -> String {
     let validation =
         row.val_accuracy.map_or(String::new(), |accuracy| format!("  validation {:>5.1} %", 100.0 * accuracy));
-    let without = without_recall.map_or(String::new(), |ceiling| format!(" (without recall {:.1})", 100.0 * ceiling));
-    format!("loss {:.4}  test accuracy {:>5.1} %{without}{validation}", row.train_loss, 100.0 * row.accuracy)
+    let without = without
+        .map_or(String::new(), |without| format!(" (without {} {:.1})", without.skill(), 100.0 * without.accuracy));
+    let classes =
+        row.macro_accuracy.map_or(String::new(), |accuracy| format!("  by class {:>5.1} %", 100.0 * accuracy));
+    format!("loss {:.4}  test accuracy {:>5.1} %{without}{classes}{validation}", row.train_loss, 100.0 * row.accuracy)
 }

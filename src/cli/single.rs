@@ -258,17 +258,18 @@ fn sentence(config: &RunConfig, task: &str, result: &RunResult) -> String {
 /// Test accuracy in percent from which a task counts as learnt, so that no explanation is needed.
 const LEARNT: f64 = 90.0;
 
-/// The accuracy without recall and the published accuracy of the same run, for a run that did not learn its task; else
+/// The accuracy without the skill and the published accuracy of the same run, for a run that did not learn its task; else
 /// empty.
 fn expected(config: &RunConfig, accuracy: f64) -> String {
     if accuracy >= LEARNT {
         return String::new();
     }
-    let without = config.task.read().ok().and_then(|task| task.without_recall());
+    let without = config.task.read().ok().and_then(|task| task.without_skill());
     let without = without.map_or(String::new(), |without| {
         let ceiling = 100.0 * without.accuracy;
-        let shown = if accuracy <= ceiling { ": no recall shown" } else { "" };
-        format!(" Without recall, {} answers {ceiling:.1} % right{shown}.", without.predictor)
+        let (skill, label) = (without.skill(), without.label);
+        let shown = if accuracy <= ceiling { format!(": {label} shown") } else { String::new() };
+        format!(" Without {skill}, {} answers {ceiling:.1} % right{shown}.", without.predictor)
     });
     let published = recipes::published_accuracy(config).map_or(String::new(), |(accuracy, simd)| {
         // A mixer that learnt elsewhere lost the lookup to another rounding.

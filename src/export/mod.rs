@@ -35,7 +35,7 @@ impl ExportedRun<'_> {
 }
 
 /// Returns the numbers of an epoch with their names in `metrics.csv`; `None` for numbers that a run lacks.
-fn numbers(row: &EpochRow) -> [(&'static str, Option<f64>); 8] {
+fn numbers(row: &EpochRow) -> [(&'static str, Option<f64>); 9] {
     [
         ("train_loss", Some(row.train_loss)),
         ("test_loss", Some(row.test_loss)),
@@ -45,6 +45,7 @@ fn numbers(row: &EpochRow) -> [(&'static str, Option<f64>); 8] {
         ("tokens_per_s", Some(row.tokens_per_s)),
         ("val_loss", row.val_loss),
         ("val_accuracy", row.val_accuracy),
+        ("macro_accuracy", row.macro_accuracy),
     ]
 }
 
@@ -73,6 +74,7 @@ mod samples {
             tokens_per_s: 5e5,
             val_loss: None,
             val_accuracy: None,
+            macro_accuracy: None,
         };
         Sample { id: config.id(), config, result: samples::done(0.5), epochs: vec![row(1), row(2)] }
     }

@@ -105,11 +105,8 @@ impl<'a> Trajectory<'a> {
             }
             let (positions, answers): (Vec<u32>, Vec<u32>) = marked.into_iter().flatten().unzip();
             let positions = Tensor::from_vec(positions, (size, count), &Device::Cpu)?;
-            Ok(Labelled {
-                tokens: inputs.i(step)?.to_dtype(DType::U32)?,
-                rows: Some(Rows { positions }),
-                answers: Tensor::from_vec(answers, size * count, &Device::Cpu)?,
-            })
+            let answers = Tensor::from_vec(answers, size * count, &Device::Cpu)?;
+            Ok(Labelled::of(inputs.i(step)?.to_dtype(DType::U32)?, Some(Rows { positions }), answers))
         };
         if steps == 0 {
             refuse!("there are no batches");

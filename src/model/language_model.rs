@@ -1,6 +1,7 @@
 //! Language models: a token table, blocks around a mixer, and a head. They run over whole sequences at once or token by
 //! token.
 
+use super::auto_encoder::AutoEncoder;
 use super::block::BlockState;
 use super::body::Body;
 use super::spec::BodySpec;
@@ -15,6 +16,8 @@ use candle_core::{DType, Result, Tensor};
 pub struct LanguageModel {
     embedding: TokenEmbedding,
     body: Body,
+    /// Decoder of all positions from the last, if the model is an auto-encoder.
+    decoder: Option<AutoEncoder>,
     /// Rows of the head, `(V, d)`: the token table, unless the head has its own.
     head: Tensor,
     /// Bound c of the logits, c tanh(x/c).
@@ -126,11 +129,11 @@ impl LanguageModel {
             let init = Init::Normal(MixerSpec::from(config).input_std);
             params.scope("head").map("weight", (io.vocab_size, config.d_model), init)
         };
+        let (d, std) = (config.d_model, MixerSpec::from(config).input_std);
+        let decoder = || AutoEncoder::new(BodySpec::of(config).block.norm, d, std, &params.scope("decoder"));
         Ok(Self {
-            head: match &config.language {
-                Some(_) if !config.block.tie => table()?,
-                _ => embedding.tokens.clone(),
-            },
+            decoder: config.auto_encoder.then(decoder).transpose()?,
+            head: if config.is_tied() { embedding.tokens.clone() } else { table()? },
             embedding,
             body: Body::new(config, &BodySpec::of(config), params)?,
             logit_cap: config.block.logit_cap,
@@ -154,7 +157,14 @@ impl LanguageModel {
     /// Last hidden layer `(batch, rows, d_model)` of tokens `(batch, seq_len)` u32, at the selected positions (all if
     /// `None`).
     pub fn hidden(&self, tokens: &Tensor, rows: Option<&Rows>, cx: &Cx) -> Result<Tensor> {
-        self.body.forward(self.embedding.forward(tokens, cx)?, rows, cx)
+        let embedded = self.embedding.forward(tokens, cx)?;
+        let Some(decoder) = &self.decoder else {
+            return self.body.forward(embedded, rows, cx);
+        };
+        let (batch, seq_len) = tokens.dims2()?;
+        let last = AutoEncoder::encoded_at(batch, seq_len, tokens)?;
+        let encodings = self.body.forward(embedded, Some(&last), cx)?;
+        decoder.forward(&encodings, seq_len, &cx.clone().only(rows))
     }
 
     /// Input of each layer's mixer for `tokens` `(batch, seq_len)` u32, `(batch, seq_len, d_model)` each.
@@ -162,13 +172,12 @@ impl LanguageModel {
         self.body.mixer_inputs(self.embedding.forward(tokens, &Cx::eval())?)
     }
 
-    /// Mean cross-entropy of `targets` `(batch · rows)` u32 at the selected positions of `tokens` (all if `None`), and
-    /// which of the targets are the most likely tokens.
-    pub fn classify(&self, tokens: &Tensor, rows: Option<&Rows>, targets: &Tensor, cx: &Cx) -> Result<Classified> {
-        let hidden = self.hidden(tokens, rows, cx)?;
+    /// Mean cross-entropy of `targets` `(rows)` u32 under the logits of `hidden` `(.., d_model)`, as many rows, and which
+    /// of the targets are the most likely tokens.
+    pub fn classify(&self, hidden: &Tensor, targets: &Tensor) -> Result<Classified> {
         match self.logit_cap {
-            Some(_) => ops::cross_entropy_of_logits(&self.logits(&hidden)?, targets),
-            None => ops::cross_entropy(&hidden, &self.head, targets),
+            Some(_) => ops::cross_entropy_of_logits(&self.logits(hidden)?, targets),
+            None => ops::cross_entropy(hidden, &self.head, targets),
         }
     }
 
@@ -199,7 +208,7 @@ impl LanguageModel {
 /// Memory of a model that reads text token by token: the states of its blocks.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    states: Vec<BlockState>,
+    pub(super) states: Vec<BlockState>,
     /// Number of tokens read so far.
     pub read: usize,
 }
@@ -212,10 +221,19 @@ impl Decoder {
     }
 }
 
+impl Decoder {
+    /// The same memory for each of `batch` sequences, from that of one.
+    pub fn repeated(&self, batch: usize) -> Result<Self> {
+        let states = self.states.iter().map(|state| state.repeated(batch)).collect::<Result<_>>()?;
+        Ok(Self { states, read: self.read })
+    }
+}
+
 impl LanguageModel {
-    /// Memory before the first token of `batch` sequences; `None` if a mixer cannot be stepped through time.
+    /// Memory before the first token of `batch` sequences; `None` if a mixer cannot be stepped through time, or
+    /// the model is an auto-encoder.
     pub fn begin(&self, batch: usize) -> Result<Option<Decoder>> {
-        let states = self.body.begin(batch)?;
+        let states = if self.decoder.is_some() { None } else { self.body.begin(batch)? };
         Ok(states.map(|states| Decoder { states, read: 0 }))
     }
 

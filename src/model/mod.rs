@@ -4,6 +4,7 @@
 //! data: a [`Layout`](crate::config::Layout) determines the norm, the order of norm and addition, the feed-forward half
 //! and the places of dropout.
 
+mod auto_encoder;
 mod block;
 mod body;
 mod classifier;

@@ -34,7 +34,7 @@ fn differentiated(
         Some(rows) => targets.gather(&rows.positions, 1)?,
         None => targets,
     };
-    let found = model.classify(&tokens, rows.as_ref(), &targets.flatten_all()?, &Cx::eval())?;
+    let found = model.classify(&model.hidden(&tokens, rows.as_ref(), &Cx::eval())?, &targets.flatten_all()?)?;
     let grads = found.loss.backward()?;
     let mut all = BTreeMap::from([("loss".to_owned(), vec![found.loss.to_scalar()?])]);
     for (name, var) in params.vars() {

@@ -49,7 +49,8 @@ columns! {
     COPY_TOKENS "copy_tokens", KEY_TOKENS "key_tokens", OVERWRITES "overwrites", PASSES "passes",
     POSITION_EMBEDDING "position_embedding", BIDIRECTIONAL "bidirectional", SOURCE_DIGEST "source_digest",
     SHORT_CONV "short_conv", MAP_INIT "map_init", STATE_NORM "state_norm", FRESH_EXAMPLES "fresh_examples",
-    BLOCK "block", FROM_DIGEST "from_digest", N_POSITIONS "n_positions",
+    BLOCK "block", FROM_DIGEST "from_digest", N_POSITIONS "n_positions", GROUP "group", FORM "form", NOISE "noise",
+    AUTO_ENCODER "auto_encoder",
     // End of the run.
     STATUS "status", OUTCOME "outcome", REASON "reason", CAUSE "cause",
     // Metrics.
@@ -61,6 +62,7 @@ columns! {
     BEST_VAL_PPL "best_val_ppl", TEST_PPL "test_ppl", SELECTED_TEST_PPL "selected_test_ppl",
     VAL_WORD_PPL "val_word_ppl", TEST_WORD_PPL "test_word_ppl", VAL_BITS_PER_BYTE "val_bits_per_byte",
     TEST_BITS_PER_BYTE "test_bits_per_byte", UNIGRAM_PPL "unigram_ppl", TRAIN_TOKENS "train_tokens",
+    MACRO_ACCURACY "macro_accuracy",
     // Provenance.
     DEVICE "device", THREADS "threads", HOST "host", CPU "cpu", VERSION "version", GIT_COMMIT "git_commit",
     STARTED "started", ENDED "ended", OPS "ops", DATA_DIGEST "data_digest", SIMD "simd",

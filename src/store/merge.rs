@@ -233,6 +233,7 @@ mod tests {
                 tokens_per_s: 1.0,
                 val_loss: None,
                 val_accuracy: None,
+                macro_accuracy: None,
             };
             let epochs: Vec<_> = (1..=epochs).map(epoch).collect();
             run.write_metrics(&epochs).unwrap();

@@ -68,7 +68,7 @@ pub use result::{Outcome, RunResult, RunStatus};
 pub use run_dir::{epochs, snapshots, EpochRow, RunDir, SliceRow, Weights};
 pub use schema::{columns, places, COLUMNS, SCHEMA};
 pub use staging::Staging;
-pub use summary::{columns_with, read_summary, to_csv, Configs, Scan};
+pub use summary::{columns_with, parse_summary, read_summary, to_csv, Configs, Scan};
 #[cfg(test)]
 pub(crate) use tests::samples;
 

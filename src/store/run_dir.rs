@@ -66,6 +66,9 @@ pub struct EpochRow {
     /// Accuracy on the validation split.
     #[serde(default)]
     pub val_accuracy: Option<f64>,
+    /// Mean over classes of the test accuracy of each, in tasks that report it.
+    #[serde(default)]
+    pub macro_accuracy: Option<f64>,
 }
 
 /// Accuracy on one slice of the test answers after one epoch: a row of `slices.csv`.

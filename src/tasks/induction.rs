@@ -10,7 +10,7 @@
 //! ⊢ is token 0, all others are 1 .. V - 1. The paper's sizes are L = 30, V = 20, 5,000 training and 500 test examples.
 
 use super::limits::{Length, Rule};
-use super::synthetic::{all_tokens, Synthetic, ONE_ANSWER};
+use super::synthetic::{Synthetic, SyntheticSettings};
 use super::TaskEntry;
 use crate::ops::rng::Rng;
 
@@ -26,12 +26,12 @@ pub(super) const ENTRY: TaskEntry = INDUCTION.entry(
 );
 
 const INDUCTION: Synthetic =
-    Synthetic { name: "induction", title: "induction heads", fields: ONE_ANSWER, rules, guess: all_tokens, draw };
+    Synthetic { name: "induction", title: "induction heads", rules, draw, ..Synthetic::ONE_ANSWER };
 
 /// The special token ⊢.
 const SPECIAL: u32 = 0;
 
-fn rules(vocab_size: usize, length: Length, _answers: usize) -> Vec<Rule> {
+fn rules(settings: &SyntheticSettings, length: Length) -> Vec<Rule> {
     vec![
         Rule::new(
             length.tokens >= 3,
@@ -39,17 +39,17 @@ fn rules(vocab_size: usize, length: Length, _answers: usize) -> Vec<Rule> {
             "no room for the special token, the token after it and the special token at the end. Give at least 3",
         ),
         Rule::new(
-            vocab_size >= 3,
-            ("--vocab-size", vocab_size),
+            settings.v() >= 3,
+            ("--vocab-size", settings.v()),
             "leaves fewer than two tokens besides the special one. Give at least 3",
         ),
     ]
 }
 
 /// Fills the tokens and the answer of one example.
-fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32]) {
+fn draw(rng: &mut Rng, settings: &SyntheticSettings, tokens: &mut [u32], answers: &mut [u32]) {
     let last = tokens.len() - 1;
-    tokens.fill_with(|| SPECIAL + 1 + rng.below(vocab_size - 1));
+    tokens.fill_with(|| SPECIAL + 1 + rng.below(settings.v() as u32 - 1));
     // The first ⊢ stands at most at last - 2, so that an ordinary token follows it.
     let first = rng.below(last as u32 - 1) as usize;
     (tokens[first], tokens[last]) = (SPECIAL, SPECIAL);
@@ -59,7 +59,6 @@ fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::synthetic::SyntheticSettings;
     use crate::tasks::testing::{assert_refused, assert_seeded, assert_tested_at_another_length, paper, per_token};
     use proptest::prelude::*;
     use std::collections::BTreeSet;

@@ -1,11 +1,14 @@
 //! Tasks and their data. A task is one module, which parses its settings and produces its examples, and one row of
 //! [`TASKS`]. All other code works with the row, with the [`Task`] that the row reads, or with the objective.
 
+mod copying;
 mod documents;
+mod groups;
 mod induction;
 mod limits;
 mod lines;
 pub mod lra;
+mod mad;
 pub mod mqar;
 mod parquet;
 mod recall;
@@ -13,6 +16,7 @@ mod selective_copying;
 mod slices;
 mod sources;
 mod splits;
+mod state_tracking;
 mod synthetic;
 mod text;
 pub mod wikitext;
@@ -21,7 +25,7 @@ pub use crate::config::Objective;
 pub use documents::Documents;
 pub use slices::{Slice, Slices};
 pub use sources::{Sources, DIGEST};
-pub use splits::{Batch, Dataset, Splits, TrainValTest, IGNORED};
+pub use splits::{Batch, Dataset, Splits, TrainValTest, IGNORED, NO_ANSWER};
 pub use text::{IdSlice, IdWidth, Ids, TextSize, TokenizedText};
 
 use crate::config::{RunConfig, TaskConfig, FORMAT};
@@ -37,6 +41,9 @@ pub static TASKS: &[TaskEntry] = &[
     induction::ENTRY,
     recall::ENTRY,
     selective_copying::ENTRY,
+    copying::ENTRY,
+    state_tracking::ENTRY,
+    mad::ENTRY,
     lra::ENTRY,
     wikitext::ENTRY,
     #[cfg(test)]
@@ -96,15 +103,20 @@ pub trait Task {
     /// Name for a sentence, such as `MQAR (L = 64, 4 pairs)`.
     fn title(&self) -> String;
 
-    /// Best accuracy without recall; `None` if a baseline computed from the data is more informative (majority class,
-    /// unigram model).
-    fn without_recall(&self) -> Option<NoRecall> {
+    /// Best accuracy without the skill that the task tests; `None` if a baseline computed from the data is more informative
+    /// (majority class, unigram model).
+    fn without_skill(&self) -> Option<NoSkill> {
         None
     }
 
     /// Slices of the answers of `test`, one of its test sets; `None` if the task has none.
     fn slices(&self, _test: &Dataset) -> Option<Slices> {
         None
+    }
+
+    /// Whether runs report the mean accuracy of classes beside that of all answers.
+    fn has_macro_accuracy(&self) -> bool {
+        false
     }
 
     /// Whether all sequences that a model of this task reads, in training and tests, have the same length.
@@ -148,15 +160,48 @@ pub trait Task {
     }
 }
 
-/// Best accuracy of a predictor that knows the distribution of the examples but compares no tokens. An accuracy at or
-/// below it is no evidence of recall.
+/// Accuracy of a predictor that knows the distribution of the examples but lacks the skill that the task tests. An accuracy
+/// at or below it is no evidence of the skill.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NoRecall {
+pub struct NoSkill {
     /// Accuracy from 0 to 1.
     pub accuracy: f64,
     /// Description of the predictor: `position alone`, or a guess among a number of answers.
     pub predictor: String,
+    /// Name of the baseline in tables and pictures: `no ` and the skill, such as `no recall`.
+    pub label: &'static str,
 }
+
+impl NoSkill {
+    /// Best guess, without recall, among all `answers` of the kind `called`.
+    fn guess(answers: usize, called: &str) -> Self {
+        Self {
+            accuracy: 1.0 / answers as f64,
+            predictor: format!("a guess among all {answers} {called}"),
+            label: NO_RECALL,
+        }
+    }
+
+    /// Name of the skill, such as `recall`.
+    pub fn skill(&self) -> &'static str {
+        self.label.strip_prefix(NO).unwrap_or(self.label)
+    }
+
+    /// Name of the accuracy for programs: `without_recall`, or `without_skill` for any other skill.
+    pub fn field(skill: &str) -> &'static str {
+        if skill == "recall" {
+            "without_recall"
+        } else {
+            "without_skill"
+        }
+    }
+}
+
+/// Beginning of the label of an accuracy without a skill.
+pub const NO: &str = "no ";
+
+/// Label of the accuracy without recall.
+const NO_RECALL: &str = "no recall";
 
 /// Progress of the preparation of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,8 +228,10 @@ pub struct ExampleSizes {
     pub test_seq_len: usize,
     /// Number of sequences per example: 2 in tasks of pairs.
     pub documents: usize,
-    /// Number of labels per example.
+    /// Number of labelled positions per training example.
     pub labels_per_example: usize,
+    /// Number of labelled positions per test example.
+    pub labels_per_tested_example: usize,
     /// Number of classes of a label, C.
     pub classes: usize,
     /// Scale and shift of a token t as a number, `scale t + shift`, for models without token embeddings.
@@ -194,14 +241,20 @@ pub struct ExampleSizes {
 }
 
 impl ExampleSizes {
-    /// Sizes of a task whose labels are tokens.
-    fn of_tokens(vocab_size: usize, [seq_len, test_seq_len]: [usize; 2], labels: usize, examples: [usize; 3]) -> Self {
+    /// Sizes of a task whose labels are tokens; each pair is of training and of tests.
+    fn of_tokens(
+        vocab_size: usize,
+        [seq_len, test_seq_len]: [usize; 2],
+        [labels, labels_per_tested_example]: [usize; 2],
+        examples: [usize; 3],
+    ) -> Self {
         Self {
             vocab_size,
             seq_len,
             test_seq_len,
             documents: 1,
             labels_per_example: labels,
+            labels_per_tested_example,
             classes: vocab_size,
             scalar: (1.0, 0.0),
             examples,

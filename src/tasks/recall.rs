@@ -12,7 +12,7 @@
 //! examples.
 
 use super::limits::{Length, Rule};
-use super::synthetic::{all_tokens, Synthetic, ONE_ANSWER};
+use super::synthetic::{Synthetic, SyntheticSettings};
 use super::TaskEntry;
 use crate::ops::rng::Rng;
 
@@ -28,9 +28,10 @@ pub(super) const ENTRY: TaskEntry = RECALL.entry(
 );
 
 const RECALL: Synthetic =
-    Synthetic { name: "recall", title: "associative recall", fields: ONE_ANSWER, rules, guess: all_tokens, draw };
+    Synthetic { name: "recall", title: "associative recall", rules, draw, ..Synthetic::ONE_ANSWER };
 
-fn rules(vocab_size: usize, length: Length, _answers: usize) -> Vec<Rule> {
+fn rules(settings: &SyntheticSettings, length: Length) -> Vec<Rule> {
+    let vocab_size = settings.v();
     let vocabulary = ("--vocab-size", vocab_size);
     vec![
         Rule::new(
@@ -48,8 +49,8 @@ fn rules(vocab_size: usize, length: Length, _answers: usize) -> Vec<Rule> {
 }
 
 /// Fills one example and its answer, with keys from the lower half of the vocabulary and values from the upper one.
-fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32]) {
-    let half = vocab_size / 2;
+fn draw(rng: &mut Rng, settings: &SyntheticSettings, tokens: &mut [u32], answers: &mut [u32]) {
+    let half = settings.v() as u32 / 2;
     let Some((query, shown)) = tokens.split_last_mut() else {
         return; // rejected by the rules
     };
@@ -77,7 +78,6 @@ fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::synthetic::SyntheticSettings;
     use crate::tasks::testing::{assert_refused, assert_seeded, assert_tested_at_another_length, paper, per_token};
     use proptest::prelude::*;
     use std::collections::{BTreeSet, HashMap};

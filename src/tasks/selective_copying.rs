@@ -12,8 +12,8 @@
 //! first L - k positions hold all of them. The paper's sizes are L = 4096, V = 16 and k = 16.
 
 use super::limits::{Length, Rule};
-use super::synthetic::Synthetic;
-use super::TaskEntry;
+use super::synthetic::{Synthetic, SyntheticSettings};
+use super::{NoSkill, TaskEntry};
 use crate::ops::rng::Rng;
 
 pub(super) const ENTRY: TaskEntry = SELECTIVE_COPYING.entry(
@@ -42,14 +42,26 @@ const SELECTIVE_COPYING: Synthetic = Synthetic {
         "test_examples",
     ],
     rules,
-    guess: |vocab_size| (vocab_size - 2, "tokens that may be copied"),
+    answers: |settings, _| copied(settings),
+    guess: |settings| {
+        let guess = NoSkill::guess(settings.v().saturating_sub(2), "tokens that may be copied");
+        NoSkill { label: "no copying", ..guess }
+    },
+    details: |settings| [format!(", {} tokens", copied(settings)), format!("/{}", copied(settings))],
     draw,
+    ..Synthetic::ONE_ANSWER
 };
+
+/// Number of tokens to copy, k.
+fn copied(settings: &SyntheticSettings) -> usize {
+    settings.copy_tokens.unwrap_or(0)
+}
 
 /// Token between the tokens to copy.
 const NOISE: u32 = 0;
 
-fn rules(vocab_size: usize, length: Length, copied: usize) -> Vec<Rule> {
+fn rules(settings: &SyntheticSettings, length: Length) -> Vec<Rule> {
+    let (vocab_size, copied) = (settings.v(), copied(settings));
     let seq_len = length.tokens;
     vec![
         Rule::new(copied > 0, ("--copy-tokens", copied), "leaves nothing to copy. Give at least 1"),
@@ -71,7 +83,8 @@ fn rules(vocab_size: usize, length: Length, copied: usize) -> Vec<Rule> {
 }
 
 /// Fills the tokens and the answers of one example.
-fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32]) {
+fn draw(rng: &mut Rng, settings: &SyntheticSettings, tokens: &mut [u32], answers: &mut [u32]) {
+    let vocab_size = settings.v() as u32;
     answers.fill_with(|| NOISE + 1 + rng.below(vocab_size - 2));
     let (places, markers) = tokens.split_at_mut(tokens.len() - answers.len());
     markers.fill(vocab_size - 1);
@@ -88,7 +101,6 @@ fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32])
 mod tests {
     use super::*;
     use crate::error::testing::Fails;
-    use crate::tasks::synthetic::SyntheticSettings;
     use crate::tasks::testing::{
         assert_refused, assert_seeded, assert_tested_at_another_length, paper, per_token, refuses,
     };
@@ -170,7 +182,7 @@ mod tests {
     #[test]
     fn a_guess_is_among_what_may_be_copied() {
         let task = SELECTIVE_COPYING.of(&copying(16, 64, 8));
-        let guess = task.without_recall().unwrap();
+        let guess = task.without_skill().unwrap();
         assert_eq!((14.0 * guess.accuracy, &*guess.predictor), (1.0, "a guess among all 14 tokens that may be copied"));
         assert_eq!(task.title(), "selective copying (L = 64, 8 tokens)");
         assert_eq!(task.label(), "L=64/8");

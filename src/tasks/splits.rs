@@ -10,6 +10,9 @@ use std::ops::Range;
 /// Dense label of a position without one, which loss and accuracy ignore.
 pub const IGNORED: i64 = -100;
 
+/// Answer of a labelled position that this example has no answer for, which loss and accuracy ignore.
+pub const NO_ANSWER: u32 = u32::MAX;
+
 /// Training and test data of a run.
 #[derive(Clone, Debug)]
 pub enum Splits {
@@ -70,23 +73,25 @@ impl TrainValTest<TokenizedText> {
 }
 
 impl Splits {
-    /// Generates sequences with labels at their last positions, from the random streams `TASK/train`, `TASK/val` and
-    /// `TASK/test` of `seed`. `draw` fills the tokens and the labels of a sequence from its own stream.
+    /// Generates sequences for training and tests of the two `forms`, from the random streams `TASK/train`, `TASK/val`
+    /// and `TASK/test` of `seed`. `draw` fills the tokens and the answers of a sequence from its own stream; its last
+    /// argument says whether the sequence is for training.
     pub(super) fn drawn(
         task: &str,
         seed: u64,
-        sizes: &ExampleSizes,
-        draw: impl Fn(&mut Rng, &mut [u32], &mut [u32]) + Sync,
+        examples: [usize; 3],
+        [trained, tested]: &[SequenceForm; 2],
+        draw: impl Fn(&mut Rng, &mut [u32], &mut [u32], bool) + Sync,
     ) -> Self {
-        let [train, val, test] = sizes.examples;
-        let tested = |name: &str, examples| {
+        let [train, val, test] = examples;
+        let of_tests = |name: &str, examples| {
             let rng = Rng::new(seed, &format!("{task}/{name}"), 0);
-            Dataset::drawn(&rng, 0..examples, sizes.test_seq_len, sizes.labels_per_example, &draw)
+            Dataset::drawn(&rng, 0..examples, tested, |rng, tokens, answers| draw(rng, tokens, answers, false))
         };
         Self::PerToken {
-            train: Self::training(task, seed, sizes, 0..train, &draw),
-            val: tested("val", val),
-            test: tested("test", test),
+            train: Self::training(task, seed, 0..train, trained, &draw),
+            val: of_tests("val", val),
+            test: of_tests("test", test),
         }
     }
 
@@ -94,12 +99,12 @@ impl Splits {
     pub(super) fn training(
         task: &str,
         seed: u64,
-        sizes: &ExampleSizes,
         examples: Range<usize>,
-        draw: impl Fn(&mut Rng, &mut [u32], &mut [u32]) + Sync,
+        form: &SequenceForm,
+        draw: impl Fn(&mut Rng, &mut [u32], &mut [u32], bool) + Sync,
     ) -> Dataset {
         let rng = Rng::new(seed, &format!("{task}/train"), 0);
-        Dataset::drawn(&rng, examples, sizes.seq_len, sizes.labels_per_example, draw)
+        Dataset::drawn(&rng, examples, form, |rng, tokens, answers| draw(rng, tokens, answers, true))
     }
 
     /// Warnings about the files.
@@ -133,9 +138,9 @@ impl Splits {
     pub fn placeholder(objective: Objective, sizes: &ExampleSizes, examples: usize) -> Self {
         match objective {
             Objective::PerToken => Self::PerToken {
-                train: Dataset::placeholder(sizes, sizes.seq_len, examples),
-                val: Dataset::placeholder(sizes, sizes.test_seq_len, 0),
-                test: Dataset::placeholder(sizes, sizes.test_seq_len, 1),
+                train: Dataset::placeholder(sizes, sizes.seq_len, sizes.labels_per_example, examples),
+                val: Dataset::placeholder(sizes, sizes.test_seq_len, sizes.labels_per_tested_example, 0),
+                test: Dataset::placeholder(sizes, sizes.test_seq_len, sizes.labels_per_tested_example, 1),
             },
             Objective::Pooled => {
                 let mut train = Documents::new(sizes.documents);
@@ -171,6 +176,21 @@ fn mixed(i: usize) -> usize {
     ((i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
 
+/// Form of generated sequences: their length, and the positions with a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SequenceForm {
+    pub seq_len: usize,
+    /// Labelled positions, ascending.
+    pub labelled: Vec<u32>,
+}
+
+impl SequenceForm {
+    /// Sequences of `seq_len` tokens with labels at the last `labels` positions.
+    pub fn last(seq_len: usize, labels: usize) -> Self {
+        Self { seq_len, labelled: ((seq_len - labels) as u32..seq_len as u32).collect() }
+    }
+}
+
 /// One split: `N` examples of `L` tokens, each with `k` labelled positions; row-major.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dataset {
@@ -188,38 +208,37 @@ pub struct Batch<'a> {
     pub tokens: &'a [u32],
     /// Labelled positions within their example, (B, k), ascending.
     pub positions: &'a [u32],
-    /// Correct answer at each labelled position, (B, k).
+    /// Correct answer at each labelled position, (B, k); [`NO_ANSWER`] where there is none.
     pub answers: &'a [u32],
 }
 
 impl Dataset {
-    /// Generates the sequences with the indices `examples`, of `seq_len` tokens with `labels` labels, at the last
-    /// positions. `draw` fills the tokens and the labels of a sequence from the stream of its index under `rng`.
+    /// Generates the sequences of `form` with the indices `examples`. `draw` fills the tokens and the answers of a
+    /// sequence from the stream of its index under `rng`.
     fn drawn(
         rng: &Rng,
         examples: Range<usize>,
-        seq_len: usize,
-        labels: usize,
+        form: &SequenceForm,
         draw: impl Fn(&mut Rng, &mut [u32], &mut [u32]) + Sync,
     ) -> Self {
         let (first, count) = (examples.start, examples.len());
+        let (seq_len, labels) = (form.seq_len, form.labelled.len());
         let (mut tokens, mut answers) = (vec![0; count * seq_len], vec![0; count * labels]);
         tokens.par_chunks_mut(seq_len).zip_eq(answers.par_chunks_mut(labels)).enumerate().for_each(
             |(index, (tokens, answers))| {
                 draw(&mut rng.at((first + index) as u64), tokens, answers);
             },
         );
-        Self { seq_len, labels_per_example: labels, tokens, positions: last_positions(count, seq_len, labels), answers }
+        Self { seq_len, labels_per_example: labels, tokens, positions: form.labelled.repeat(count), answers }
     }
 
-    fn placeholder(sizes: &ExampleSizes, seq_len: usize, examples: usize) -> Self {
-        let labels = sizes.labels_per_example;
+    fn placeholder(sizes: &ExampleSizes, seq_len: usize, labels: usize, examples: usize) -> Self {
         let ids = |count: usize| (0..count).map(|i| (i % sizes.vocab_size) as u32).collect();
         Self {
             seq_len,
             labels_per_example: labels,
             tokens: ids(examples * seq_len),
-            positions: last_positions(examples, seq_len, labels),
+            positions: SequenceForm::last(seq_len, labels).labelled.repeat(examples),
             answers: ids(examples * labels),
         }
     }
@@ -264,17 +283,16 @@ impl Dataset {
         let mut labels = vec![IGNORED; self.tokens.len()];
         let k = self.labels_per_example;
         let asked = self.positions.iter().zip(&self.answers).enumerate();
-        for (i, (&position, &answer)) in asked {
+        for (i, (&position, &answer)) in asked.filter(|(_, (_, answer))| **answer != NO_ANSWER) {
             labels[i / k * self.seq_len + position as usize] = answer.into();
         }
         labels
     }
-}
 
-/// Last `labels` positions of each of `examples` sequences, (N, k).
-fn last_positions(examples: usize, seq_len: usize, labels: usize) -> Vec<u32> {
-    let last = (seq_len - labels) as u32..seq_len as u32;
-    (0..examples).flat_map(|_| last.clone()).collect()
+    /// All answers, example by example.
+    pub fn all_answers(&self) -> Vec<u32> {
+        self.answers.iter().copied().filter(|answer| *answer != NO_ANSWER).collect()
+    }
 }
 
 #[cfg(test)]
@@ -301,6 +319,9 @@ mod tests {
     fn dense_labels_hold_each_answer_at_its_position() {
         let labels = two_examples().dense_labels();
         assert_eq!(labels, [7, IGNORED, IGNORED, IGNORED, IGNORED, 8]);
+        let unanswered = Dataset { answers: vec![7, NO_ANSWER], ..two_examples() };
+        assert_eq!(unanswered.dense_labels()[5], IGNORED);
+        assert_eq!(unanswered.all_answers(), [7]);
     }
 
     #[test]
@@ -311,6 +332,7 @@ mod tests {
             test_seq_len: 7,
             documents: 2,
             labels_per_example: 3,
+            labels_per_tested_example: 4,
             classes: 2,
             scalar: (1.0, 0.0),
             examples: [9, 9, 9],
@@ -321,7 +343,7 @@ mod tests {
         };
         assert_eq!((train.len(), val.len(), test.len()), (6, 0, 1));
         assert_eq!(train.batch(5..6).positions, [1, 2, 3]);
-        assert_eq!(test.batch(0..1).positions, [4, 5, 6]);
+        assert_eq!(test.batch(0..1).positions, [3, 4, 5, 6]);
         assert!(train.tokens().iter().all(|token| *token < 5));
         let Splits::Pooled(pooled) = of(Objective::Pooled) else {
             panic!("another objective");

@@ -1,7 +1,9 @@
 //! Settings, checks and splits shared by generated tasks with labels at the last tokens of a sequence.
 
+use super::groups::Group;
 use super::limits::{self, Length, Rule, SequenceLengths};
-use super::{Dataset, ExampleSizes, NoRecall, Objective, Splits, Task, TaskEntry};
+use super::splits::SequenceForm;
+use super::{Dataset, ExampleSizes, NoSkill, Objective, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
 use crate::ops::rng::Rng;
@@ -16,17 +18,41 @@ pub(super) struct Synthetic {
     pub title: &'static str,
     /// Names of its settings in a config.
     pub fields: &'static [&'static str],
-    /// Rules of the task for V, L and the number of answers per example. They must require L to be at least 1 and at
-    /// least the number of answers.
-    pub rules: fn(usize, Length, usize) -> Vec<Rule>,
-    /// Number of tokens among which an uninformed guess chooses for a given V, and their description.
-    pub guess: fn(usize) -> (usize, &'static str),
+    /// Names among them that a config may leave out, of settings that not all of these tasks have.
+    pub optional: &'static [&'static str],
+    /// Rules of the task for sequences of one length. They must require it to be at least 1 and at least the number of
+    /// answers.
+    pub rules: fn(&SyntheticSettings, Length) -> Vec<Rule>,
+    /// Number of tokens, V.
+    pub vocabulary: fn(&SyntheticSettings) -> usize,
+    /// Number of answers, at the last positions of a sequence of a length.
+    pub answers: fn(&SyntheticSettings, usize) -> usize,
+    /// Prediction without the skill that the task tests.
+    pub guess: fn(&SyntheticSettings) -> NoSkill,
+    /// Settings beside the length in a sentence, such as `, 8 tokens`, and in a list, such as `/8`.
+    pub details: fn(&SyntheticSettings) -> [String; 2],
     /// Fills the tokens of one example, each below V, and its answers, the labels of the last tokens.
-    pub draw: fn(&mut Rng, &mut [u32], u32, &mut [u32]),
+    pub draw: fn(&mut Rng, &SyntheticSettings, &mut [u32], &mut [u32]),
+}
+
+impl Synthetic {
+    /// Task of one answer, a guess at which is among all tokens.
+    pub const ONE_ANSWER: Self = Self {
+        name: "",
+        title: "",
+        fields: ONE_ANSWER,
+        optional: &[],
+        rules: |_, _| Vec::new(),
+        vocabulary: |settings| settings.vocab_size.unwrap_or(0),
+        answers: |_, _| 1,
+        guess: |settings| NoSkill::guess(settings.vocab_size.unwrap_or(0), "tokens"),
+        details: |_| [String::new(), String::new()],
+        draw: |_, _, _, _| {},
+    };
 }
 
 /// Fields of a task with one answer.
-pub(super) const ONE_ANSWER: &[&str] = &[
+const ONE_ANSWER: &[&str] = &[
     "data_seed",
     "vocab_size",
     "seq_len",
@@ -37,19 +63,15 @@ pub(super) const ONE_ANSWER: &[&str] = &[
     "test_examples",
 ];
 
-/// Guess among all tokens.
-pub(super) fn all_tokens(vocab_size: usize) -> (usize, &'static str) {
-    (vocab_size, "tokens")
-}
-
 /// Settings of a synthetic task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SyntheticSettings {
     /// Seed of the data. Recipes set it to the run's seed, or fix it.
     pub data_seed: u64,
-    /// Vocabulary size V.
-    pub vocab_size: usize,
+    /// Vocabulary size V, in tasks where nothing else determines it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vocab_size: Option<usize>,
     /// Number of tokens per example, L, with the questions at the end.
     pub seq_len: usize,
     /// Number of tokens per test example; `None` for that of training.
@@ -58,6 +80,15 @@ pub(super) struct SyntheticSettings {
     /// Number of tokens to copy, k, in a copying task; also the number of answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_tokens: Option<usize>,
+    /// Form of the copying task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<CopyForm>,
+    /// Number of tokens of a key, n, of the look-up forms of copying; `None` in the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_tokens: Option<usize>,
+    /// Group whose products are the answers of state tracking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Group>,
     /// Number of training examples of an epoch.
     pub train_examples: usize,
     /// Whether every epoch has new training examples; otherwise all have the same, in the same order.
@@ -74,18 +105,40 @@ pub(super) fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// Field that only copying tasks have.
-const COPY_TOKENS: &str = "copy_tokens";
-
 impl SyntheticSettings {
     fn lengths(&self) -> SequenceLengths {
         SequenceLengths::new(self.seq_len, self.test_seq_len)
     }
 
-    /// Number of answers per example.
-    fn answers(&self) -> usize {
-        self.copy_tokens.unwrap_or(1)
+    /// Vocabulary size, of a task that has the setting.
+    pub fn v(&self) -> usize {
+        self.vocab_size.unwrap_or(0)
     }
+
+    /// Settings that only some tasks have: their fields, and whether they are set.
+    fn of_some_tasks(&self) -> [(&'static str, bool); 5] {
+        [
+            ("vocab_size", self.vocab_size.is_some()),
+            ("copy_tokens", self.copy_tokens.is_some()),
+            ("form", self.form.is_some()),
+            ("key_tokens", self.key_tokens.is_some()),
+            ("group", self.group.is_some()),
+        ]
+    }
+}
+
+/// Forms of the copying task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum CopyForm {
+    /// A string, blanks, and as many markers as the string has tokens, at which it is the answer.
+    Delayed,
+    /// A string, blanks, a marker and the string again, each token of which is the answer at the one before it.
+    String,
+    /// A string and a key of several of its tokens; the answers are the tokens that followed the key.
+    SuffixLookup,
+    /// The key first, then the string and a marker.
+    PrefixLookup,
 }
 
 struct SyntheticRun {
@@ -120,10 +173,12 @@ impl Synthetic {
     pub fn read(&'static self, config: &TaskConfig) -> Result<Box<dyn Task>> {
         let settings: SyntheticSettings = config.typed()?;
         let name = self.name;
-        match (self.fields.contains(&COPY_TOKENS), settings.copy_tokens) {
-            (true, None) => refuse!("task {name}: missing field `{COPY_TOKENS}`"),
-            (false, Some(_)) => refuse!("task {name}: unknown field `{COPY_TOKENS}`"),
-            _ => {}
+        for (field, set) in settings.of_some_tasks() {
+            match (self.fields.contains(&field), set) {
+                (false, true) => refuse!("task {name}: unknown field `{field}`"),
+                (true, false) if !self.optional.contains(&field) => refuse!("task {name}: missing field `{field}`"),
+                _ => {}
+            }
         }
         Ok(Box::new(SyntheticRun { task: self, settings }))
     }
@@ -132,7 +187,17 @@ impl Synthetic {
 impl SyntheticRun {
     /// Fills the tokens and the answers of an example.
     fn draw(&self, rng: &mut Rng, tokens: &mut [u32], answers: &mut [u32]) {
-        (self.task.draw)(rng, tokens, self.settings.vocab_size as u32, answers);
+        (self.task.draw)(rng, &self.settings, tokens, answers);
+    }
+
+    /// Form of the sequences of training and of tests.
+    fn forms(&self) -> [SequenceForm; 2] {
+        let answers = |seq_len| (self.task.answers)(&self.settings, seq_len);
+        self.settings.lengths().tokens().map(|seq_len| SequenceForm::last(seq_len, answers(seq_len)))
+    }
+
+    fn vocabulary(&self) -> usize {
+        (self.task.vocabulary)(&self.settings)
     }
 }
 
@@ -145,45 +210,45 @@ impl Task for SyntheticRun {
     fn sizes(&self) -> ExampleSizes {
         let s = &self.settings;
         let examples = [s.train_examples, s.val_examples, s.test_examples];
-        ExampleSizes::of_tokens(s.vocab_size, s.lengths().tokens(), s.answers(), examples)
+        let answers = s.lengths().tokens().map(|seq_len| (self.task.answers)(s, seq_len));
+        ExampleSizes::of_tokens(self.vocabulary(), s.lengths().tokens(), answers, examples)
     }
 
     fn check(&self) -> Result<()> {
         let s = &self.settings;
         let rules = s.lengths().each();
-        let rules = rules.map(|length| (self.task.rules)(s.vocab_size, length, s.answers()));
+        let rules = rules.map(|length| (self.task.rules)(s, length));
         let examples = self.sizes().examples;
         let (name, lengths) = (self.task.name, s.lengths());
-        limits::check(name, &rules.concat(), s.vocab_size, lengths, examples)
+        limits::check(name, &rules.concat(), self.vocabulary(), lengths, examples)
     }
 
     fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
         self.check()?;
-        let draw = |rng: &mut Rng, tokens: &mut [u32], answers: &mut [u32]| self.draw(rng, tokens, answers);
-        Ok(Splits::drawn(self.task.name, self.settings.data_seed, &self.sizes(), draw))
+        let draw = |rng: &mut Rng, tokens: &mut [u32], answers: &mut [u32], _| self.draw(rng, tokens, answers);
+        Ok(Splits::drawn(self.task.name, self.settings.data_seed, self.sizes().examples, &self.forms(), draw))
     }
 
     fn fresh(&self, epoch: usize) -> Option<Dataset> {
         let s = &self.settings;
-        let draw = |rng: &mut Rng, tokens: &mut [u32], answers: &mut [u32]| self.draw(rng, tokens, answers);
+        let draw = |rng: &mut Rng, tokens: &mut [u32], answers: &mut [u32], _| self.draw(rng, tokens, answers);
         let examples = epoch * s.train_examples..(epoch + 1) * s.train_examples;
-        s.fresh_examples.then(|| Splits::training(self.task.name, s.data_seed, &self.sizes(), examples, draw))
+        let [form, _] = self.forms();
+        s.fresh_examples.then(|| Splits::training(self.task.name, s.data_seed, examples, &form, draw))
     }
 
     fn title(&self) -> String {
-        let copied = self.settings.copy_tokens.map(|k| format!(", {k} tokens"));
-        let (title, lengths) = (self.task.title, self.settings.lengths().title());
-        format!("{title} ({lengths}{})", copied.unwrap_or_default())
+        let [details, _] = (self.task.details)(&self.settings);
+        format!("{} ({}{details})", self.task.title, self.settings.lengths().title())
     }
 
-    fn without_recall(&self) -> Option<NoRecall> {
-        let (answers, called) = (self.task.guess)(self.settings.vocab_size);
-        Some(NoRecall { accuracy: 1.0 / answers as f64, predictor: format!("a guess among all {answers} {called}") })
+    fn without_skill(&self) -> Option<NoSkill> {
+        Some((self.task.guess)(&self.settings))
     }
 
     fn label(&self) -> String {
-        let copied = self.settings.copy_tokens.map(|k| format!("/{k}"));
-        self.settings.lengths().label() + &copied.unwrap_or_default()
+        let [_, details] = (self.task.details)(&self.settings);
+        self.settings.lengths().label() + &details
     }
 
     fn next(&self, mixer: &str) -> String {

@@ -42,11 +42,9 @@ fn title(run: &RunConfig) -> String {
 fn batch() -> Labelled {
     let tokens: Vec<u32> = (0..3 * L as u32).map(|i| (i * i + 5 * i) % V as u32).collect();
     let positions = Tensor::new(&[[0u32, 9], [7, 15], [4, 5]], &Device::Cpu).unwrap();
-    Labelled {
-        tokens: Tensor::from_vec(tokens, (3, L), &Device::Cpu).unwrap(),
-        rows: Some(Rows { positions }),
-        answers: Tensor::new(&[3u32, 31, 0, 7, 7, 20], &Device::Cpu).unwrap(),
-    }
+    let tokens = Tensor::from_vec(tokens, (3, L), &Device::Cpu).unwrap();
+    let answers = Tensor::new(&[3u32, 31, 0, 7, 7, 20], &Device::Cpu).unwrap();
+    Labelled::of(tokens, Some(Rows { positions }), answers)
 }
 
 /// The loss as it is written down: logits everywhere, of which the labelled count.

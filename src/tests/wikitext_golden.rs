@@ -51,7 +51,7 @@ fn differences((name, mixer, rotary): (&str, &str, Rotary), dtype: DType, close:
     assert_eq!(names(&params), golden.parameters(), "{name}");
 
     let (cx, targets) = (Cx::eval(), targets.flatten_all().unwrap());
-    let loss = || model.classify(&tokens, None, &targets, &cx).unwrap().loss;
+    let loss = || model.classify(&model.hidden(&tokens, None, &cx).unwrap(), &targets).unwrap().loss;
     let (before, grads) = (loss(), loss().backward().unwrap());
     let mut found = golden.gradients(&params, &grads);
     let hidden = model.hidden(&tokens, None, &cx).unwrap();

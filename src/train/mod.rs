@@ -204,6 +204,7 @@ impl<'a> Trainer<'a> {
             tokens_per_s: self.objective.tokens() as f64 / trained,
             val_loss: tested.val.map(|val| val.loss),
             val_accuracy: tested.val.map(|val| val.accuracy),
+            macro_accuracy: tested.macro_accuracy,
         };
         self.progress.epochs.push(row);
         if !tested.right.is_empty() {

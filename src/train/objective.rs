@@ -149,6 +149,8 @@ pub(super) struct Tested {
     pub val: Option<LabelMeans>,
     /// Number of correct test answers in each slice; empty if the task has no slices.
     pub right: Vec<usize>,
+    /// Mean over classes of the test accuracy of each; `None` if the task does not report it.
+    pub macro_accuracy: Option<f64>,
 }
 
 /// Means over labels.

@@ -9,6 +9,7 @@ use crate::nn::{Cx, Params};
 use crate::tasks::{Dataset, ExampleSizes, Slices, Task};
 use candle_core::{Device, Result, Tensor};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// The objective of [`crate::tasks::Objective::PerToken`].
 pub(super) struct PerToken<'a> {
@@ -23,6 +24,8 @@ pub(super) struct PerToken<'a> {
     test: &'a Dataset,
     /// Slices of the test answers.
     slices: Option<Slices>,
+    /// Class of each test answer, if the task reports the mean accuracy of classes.
+    classes: Option<Vec<u32>>,
     device: Device,
     model: LanguageModel,
     /// Model of the same weights without gradients, for tests.
@@ -46,6 +49,7 @@ impl<'a> PerToken<'a> {
             val,
             test,
             slices: task.slices(test),
+            classes: task.has_macro_accuracy().then(|| test.all_answers()),
             task,
             device: device.clone(),
             model: LanguageModel::new(&config.model, io, params)?,
@@ -55,8 +59,7 @@ impl<'a> PerToken<'a> {
 }
 
 impl PerToken<'_> {
-    /// Tests all of `data`. Every example has the same number of labels, so the mean over labels is the mean over
-    /// examples. `read` receives a tensor `(labels)` for each batch, 1 where the answer is correct.
+    /// Tests all of `data`. `read` receives a tensor `(answers)` for each batch, 1 where the answer is correct.
     fn score(&self, data: &Dataset, read: &mut dyn FnMut(&Tensor) -> Result<()>) -> Result<LabelMeans> {
         let mut sum = ScoreSum::default();
         let train = &self.config.train;
@@ -120,15 +123,44 @@ impl Trainee for PerToken<'_> {
             correct.extend(found.flatten_all()?.to_vec1::<f32>()?);
             Ok(())
         };
-        let test = match self.slices {
-            Some(_) => self.score(self.test, &mut read)?,
-            None => self.score(self.test, &mut |_| Ok(()))?,
+        let test = match (&self.slices, &self.classes) {
+            (None, None) => self.score(self.test, &mut |_| Ok(()))?,
+            _ => self.score(self.test, &mut read)?,
         };
-        let slices = self.slices.as_ref();
-        Ok(Tested { val: val.transpose()?, test, right: slices.map_or(Vec::new(), |slices| slices.right(&correct)) })
+        let (slices, classes) = (self.slices.as_ref(), self.classes.as_ref());
+        Ok(Tested {
+            val: val.transpose()?,
+            test,
+            right: slices.map_or(Vec::new(), |slices| slices.right(&correct)),
+            macro_accuracy: classes.map(|classes| macro_accuracy(classes, &correct)),
+        })
     }
 
     fn one_shape(&self) -> Option<OneShape<'_>> {
         self.config.train.micro_batch.is_none().then_some(OneShape { model: &self.model, train: &self.train })
+    }
+}
+
+/// Mean over the classes that occur in `classes`, the class of each answer, of the share of correct answers; `correct` is 1
+/// for a correct answer and 0 for a wrong one.
+fn macro_accuracy(classes: &[u32], correct: &[f32]) -> f64 {
+    let mut found: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+    for (class, correct) in classes.iter().zip(correct) {
+        let (right, answers) = found.entry(*class).or_default();
+        (*right, *answers) = (*right + f64::from(*correct), *answers + 1.0);
+    }
+    let shares: f64 = found.values().map(|(right, answers)| right / answers).sum();
+    shares / found.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::macro_accuracy;
+
+    #[test]
+    fn every_class_counts_as_much_as_any_other() {
+        // Three of four answers of class 7 and none of class 2.
+        let found = macro_accuracy(&[7, 7, 2, 7, 7], &[1.0, 0.0, 0.0, 1.0, 1.0]);
+        assert_eq!(found, 0.375);
     }
 }

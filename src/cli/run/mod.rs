@@ -237,4 +237,5 @@ fn metrics(trainer: &Trainer) -> Metrics {
         .with(Column::VAL_ACCURACY, selected.and_then(|e| e.val_accuracy))
         .with(Column::SELECTED_EPOCH, selected.map(|e| e.epoch))
         .with(Column::SELECTED_ACCURACY, selected.map(|e| e.accuracy))
+        .with(Column::MACRO_ACCURACY, last.and_then(|e| e.macro_accuracy))
 }

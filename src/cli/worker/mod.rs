@@ -7,12 +7,13 @@ mod host;
 use super::device::DeviceChoice;
 use super::perplexity;
 use super::run::{execute, RunContext, RunEvent};
-use super::screen::without_recall;
+use super::screen::without_skill;
 use super::{exit, print, stop_flag, Global};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::{EpochRow, RunResult, RunStatus};
 use crate::sweep::Training;
+use crate::tasks::NoSkill;
 use clap::Args;
 use serde_json::{json, Value};
 use std::io::{self, BufRead, Read};
@@ -92,7 +93,7 @@ pub(super) struct JsonEvents<'a> {
     /// Whether the model is a language model, whose losses are also given as perplexities.
     language: bool,
     /// Best accuracy without recall, for a task that requires recall.
-    without_recall: Option<f64>,
+    without_skill: Option<NoSkill>,
     steps: usize,
     last_progress: Option<Instant>,
 }
@@ -104,7 +105,7 @@ impl<'a> JsonEvents<'a> {
             id: config.id(),
             epochs: config.train.epochs,
             language: config.task.entry()?.objective.is_language_model(),
-            without_recall: without_recall(config),
+            without_skill: without_skill(config),
             steps: 0,
             last_progress: None,
         })
@@ -138,8 +139,11 @@ impl<'a> JsonEvents<'a> {
             "epochs": self.epochs, "loss": row.train_loss, "test_loss": row.test_loss, "accuracy": row.accuracy,
             "val_loss": row.val_loss, "val_accuracy": row.val_accuracy, "lr": row.lr,
             "seconds": row.seconds, "tokens_per_s": row.tokens_per_s });
-        if let Some(ceiling) = self.without_recall {
-            event["without_recall"] = json!(ceiling);
+        if let Some(accuracy) = row.macro_accuracy {
+            event["macro_accuracy"] = json!(accuracy);
+        }
+        if let Some(without) = &self.without_skill {
+            event[NoSkill::field(without.skill())] = json!(without.accuracy);
         }
         if self.language {
             let [train, val, test] = perplexity::of_epoch(row);

@@ -5,7 +5,7 @@ use super::super::grid::{fact, Cell, Grid, GridLine, PanelForm, Style, Tick};
 use super::super::mixed;
 use super::super::score::GroupStatus;
 use super::super::{Orient, RunGroup};
-use super::chance::{baselines, say_without_recall};
+use super::chance::{baselines, say_without_skill};
 use super::panel::{filled, known, lines, PanelRuns, Titles};
 use super::{caption, facts_at, numbers, selected, Selected, Selection};
 use crate::error::{refuse, Result};
@@ -78,7 +78,7 @@ impl GridAxes {
             ..Grid::new(panel.title, columns.into_iter().map(Tick::from), lines, Style::of(of.metric))
         };
         grid.notes.extend(caption(&grid));
-        say_without_recall(&mut grid);
+        say_without_skill(&mut grid);
         grid.notes.extend(mixed::warnings(runs.iter().flat_map(|group| group.runs.iter().copied())));
         grid
     }

@@ -5,22 +5,20 @@ use super::super::RunGroup;
 use crate::config::{At, Objective, TaskConfig, SETTINGS};
 use crate::store::{Column, Field, Metric, MetricFormat, Record};
 use crate::tasks::lra::LraDataset;
-use crate::tasks::NoRecall;
+use crate::tasks::{NoSkill, NO};
 use serde_json::Map;
 
 /// Name of a random guess among all classes.
 pub(super) const CHANCE: &str = "chance";
-/// Name of the best accuracy without recall.
-const NO_RECALL: &str = "no recall";
 /// Name of the majority-class baseline in tables and legends, and of its metric.
 pub(super) const MAJORITY: &str = "majority";
 
-/// Name and value of the accuracy that needs no learning: the best accuracy without recall where tokens are the
+/// Name and value of the accuracy that needs no learning: the accuracy without the task's skill where tokens are the
 /// answers, a random guess where classes are; `None` for language modelling, and where sizes are unknown.
 pub(super) fn chance(run: &Record) -> Option<(&'static str, f64)> {
     let task = crate::tasks::find(run.text(Column::TASK)).ok()?;
     match task.objective {
-        Objective::PerToken => Some((NO_RECALL, without_recall(run)?.accuracy)),
+        Objective::PerToken => without_skill(run).map(|without| (without.label, without.accuracy)),
         Objective::Pooled => {
             let named = |dataset: &LraDataset| dataset.name() == run.text(Column::DATASET);
             let classes = LraDataset::ALL.into_iter().find(named)?.classes();
@@ -30,20 +28,29 @@ pub(super) fn chance(run: &Record) -> Option<(&'static str, f64)> {
     }
 }
 
-/// The best accuracy without recall on the task of `run`, read from its columns.
-fn without_recall(run: &Record) -> Option<NoRecall> {
+/// The accuracy without the skill that the task of `run` tests.
+fn without_skill(run: &Record) -> Option<NoSkill> {
+    task(run)?.read().ok()?.without_skill()
+}
+
+/// The settings of the task of `run`, read from its columns.
+fn task(run: &Record) -> Option<TaskConfig> {
     let entry = crate::tasks::find(run.text(Column::TASK)).ok()?;
     let mut config = TaskConfig::new(entry.name, &Map::new());
     for setting in SETTINGS.iter() {
         let At::Task(field) = setting.at else {
             continue;
         };
-        let value = run.get(Column::find(&setting.column()?)?);
-        if entry.fields.contains(&field) && *value != Field::Absent {
-            config.set(field, value.json());
+        let column = Column::find(&setting.column()?)?;
+        let value = run.get(column);
+        if !entry.fields.contains(&field) || *value == Field::Absent {
+            continue;
         }
+        // The examples of a group of seeds have no seed of their own, and the accuracy is that of all examples.
+        let seed = column == Column::DATA_SEED;
+        config.set(field, if seed { 0.into() } else { value.json() });
     }
-    config.read().ok()?.without_recall()
+    Some(config)
 }
 
 /// Lowest and highest majority-class baseline of `runs`: seeds that draw their own examples have different ones. One
@@ -86,10 +93,11 @@ pub(super) fn baselines(groups: &[&RunGroup], metric: &Metric, columns: usize) -
     baselines
 }
 
-/// Adds a note on the number of cells at or below the accuracy without recall, and that accuracy as a fact; where runs
+/// Adds a note on the number of cells at or below the accuracy without the task's skill, and that accuracy as a fact; where runs
 /// differ in it, both by the lowest.
-pub(super) fn say_without_recall(grid: &mut Grid) {
-    let known = grid.baselines.iter().find(|baseline| baseline.name == NO_RECALL);
+pub(super) fn say_without_skill(grid: &mut Grid) {
+    let known = grid.baselines.iter().find(|baseline| baseline.name.starts_with(NO));
+    let Some(skill) = known.and_then(|baseline| baseline.name.strip_prefix(NO)) else { return };
     let levels = known.and_then(|baseline| baseline.levels.first()).map_or(&[][..], Vec::as_slice);
     let (&[ceiling] | &[ceiling, _]) = levels else {
         return;
@@ -100,8 +108,28 @@ pub(super) fn say_without_recall(grid: &mut Grid) {
     let below = scores.iter().filter(|score| **score <= ceiling).count();
     let shown = match below {
         0 => String::new(),
-        below => format!("; {below} of {} cells are at or below it and show no recall", scores.len()),
+        below => format!("; {below} of {} cells are at or below it and show no {skill}", scores.len()),
     };
-    grid.notes.push(format!("without recall {} %{shown}", ceilings.join(" to ")));
-    grid.facts.push(fact("without_recall", ceiling));
+    grid.notes.push(format!("without {skill} {} %{shown}", ceilings.join(" to ")));
+    grid.facts.push(fact(NoSkill::field(skill), ceiling));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipes;
+    use crate::tasks::TASKS;
+
+    #[test]
+    fn the_columns_of_a_run_give_the_accuracy_without_the_skill() {
+        for entry in TASKS.iter().filter(|entry| entry.objective == Objective::PerToken && entry.name != "toy") {
+            let config = recipes::run(entry.name, &[("preset", "smoke")]).unwrap();
+            let mut run = Record::planned(&config);
+            run.set_own_data();
+            let found = task(&run).unwrap();
+            let found = found.read().unwrap().without_skill();
+            assert_eq!(found, config.task.read().unwrap().without_skill(), "{}", entry.name);
+            assert!(found.is_some(), "{}", entry.name);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use super::super::grid::{fact, Cell, Grid, GridLine, PanelForm, Style};
 use super::super::score::GroupStatus;
 use super::super::RunGroup;
-use super::chance::{baselines, say_without_recall};
+use super::chance::{baselines, say_without_skill};
 use super::panel::{lines, of_lines, PanelRuns, Titles};
 use super::{caption, facts_at, metric, numbers, selected, settings, Selected, Selection};
 use crate::store::{Column, Metric};
@@ -43,6 +43,6 @@ fn panel(of: &Selection, across: &'static Metric, panel: PanelRuns<RunGroup>) ->
         ..Grid::new(panel.title, [across.name, of.metric.name], drawn, Style::of(of.metric))
     };
     grid.notes.extend(caption(&grid));
-    say_without_recall(&mut grid);
+    say_without_skill(&mut grid);
     grid
 }

@@ -18,6 +18,7 @@ fn epochs(accuracies: &[f64]) -> Vec<EpochRow> {
         tokens_per_s: 1.0,
         val_loss: None,
         val_accuracy: None,
+        macro_accuracy: None,
     });
     rows.collect()
 }

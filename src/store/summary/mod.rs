@@ -284,12 +284,16 @@ fn csv_of(path: &Path, write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Res
 /// Fails if a value is outside the range of its column, if a row contradicts its checksum, if the header lacks a column
 /// that every version wrote, or if two results of one run differ.
 pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
-    let bytes = read_bytes(path)?;
-    if is_utf16(&bytes) {
+    parse_summary(&read_bytes(path)?, path)
+}
+
+/// Same as [`read_summary`] for the contents of a file; `path` names it in errors.
+pub fn parse_summary(bytes: &[u8], path: &Path) -> Result<Vec<Record>> {
+    if is_utf16(bytes) {
         let why = "a text in UTF-16; save it as a CSV in UTF-8";
         return Err(refused(path, 1, why));
     }
-    let sheet = Sheet::open(&bytes, SCHEMA_COLUMN).map_err(|e| broken(path, &e))?;
+    let sheet = Sheet::open(bytes, SCHEMA_COLUMN).map_err(|e| broken(path, &e))?;
     if sheet.header.iter().all(str::is_empty) {
         return Ok(Vec::new());
     }

@@ -32,6 +32,7 @@ const EPOCH: EpochRow = EpochRow {
     tokens_per_s: 1e6,
     val_loss: None,
     val_accuracy: None,
+    macro_accuracy: None,
 };
 
 #[test]

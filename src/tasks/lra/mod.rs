@@ -66,6 +66,7 @@ impl Task for LraConfig {
             test_seq_len: self.seq_len,
             documents: self.dataset.documents(),
             labels_per_example: 1,
+            labels_per_tested_example: 1,
             classes: self.dataset.classes(),
             scalar: self.dataset.scalar(),
             examples: self.examples(),

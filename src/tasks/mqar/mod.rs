@@ -45,7 +45,7 @@ pub mod numpy;
 
 use super::limits::{self, Length, Rule, SequenceLengths};
 use super::synthetic::is_zero;
-use super::{Dataset, ExampleSizes, Generator, NoRecall, Objective, Slices, Splits, Task, TaskEntry};
+use super::{Dataset, ExampleSizes, Generator, NoSkill, Objective, Slices, Splits, Task, TaskEntry, NO_RECALL};
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
 use rayon::prelude::*;
@@ -139,7 +139,7 @@ impl Task for MqarConfig {
     fn sizes(&self) -> ExampleSizes {
         let examples = [self.train_examples, self.val_examples, self.test_examples];
         let lengths = self.lengths().tokens();
-        ExampleSizes::of_tokens(self.vocab_size, lengths, self.kv_pairs, examples)
+        ExampleSizes::of_tokens(self.vocab_size, lengths, [self.kv_pairs; 2], examples)
     }
 
     /// No rule is needed for enough keys and values: since V > L >= (N + 1)(P k + K + k), a part of the vocabulary has
@@ -211,11 +211,11 @@ impl Task for MqarConfig {
         format!("MQAR ({lengths}, {k} pairs{variants})")
     }
 
-    fn without_recall(&self) -> Option<NoRecall> {
+    fn without_skill(&self) -> Option<NoSkill> {
         self.check().ok()?;
         let accuracy = ceiling::without_recall(&self.tested())?;
         let predictor = "position alone".to_owned();
-        Some(NoRecall { accuracy, predictor })
+        Some(NoSkill { accuracy, predictor, label: NO_RECALL })
     }
 
     /// Slices by the pair that a question asks for, numbered in the order in which pairs are first shown, and by the

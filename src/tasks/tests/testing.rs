@@ -49,10 +49,13 @@ impl Synthetic {
 pub(in crate::tasks) fn paper(vocab_size: usize, seq_len: usize) -> SyntheticSettings {
     SyntheticSettings {
         data_seed: 0,
-        vocab_size,
+        vocab_size: Some(vocab_size),
         seq_len,
         test_seq_len: None,
         copy_tokens: None,
+        form: None,
+        key_tokens: None,
+        group: None,
         fresh_examples: false,
         val_examples: 0,
         train_examples: 5_000,
@@ -120,7 +123,7 @@ pub(in crate::tasks) fn assert_refused(
     own: &[(usize, usize, &str)],
 ) {
     for &(vocab_size, seq_len, flag) in own {
-        let settings = SyntheticSettings { vocab_size, seq_len, ..paper.clone() };
+        let settings = SyntheticSettings { vocab_size: Some(vocab_size), seq_len, ..paper.clone() };
         let value = match flag {
             "--seq-len" => seq_len,
             _ => vocab_size,
@@ -129,7 +132,7 @@ pub(in crate::tasks) fn assert_refused(
     }
     type Change = fn(&mut SyntheticSettings);
     let all: [(Change, _, _, &[&str]); 5] = [
-        (|s| s.vocab_size = 1 << 25, "--vocab-size", "33554432", &["16777216"]),
+        (|s| s.vocab_size = Some(1 << 25), "--vocab-size", "33554432", &["16777216"]),
         (|s| s.train_examples = 0, "--train-examples", "0", &["1"]),
         (|s| s.test_examples = 1 << 40, "--test-examples", "1099511627776", &["--seq-len"]),
         (|s| s.test_seq_len = Some(1), "--test-seq-len", "1", &[]),

@@ -6,6 +6,7 @@
 use crate::config::TaskConfig;
 use crate::error::Result;
 use crate::tasks::limits::{self, SequenceLengths};
+use crate::tasks::splits::SequenceForm;
 use crate::tasks::{ExampleSizes, Objective, Splits, Task, TaskEntry};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -74,7 +75,7 @@ impl Task for ToyConfig {
 
     fn sizes(&self) -> ExampleSizes {
         let examples = [self.train_examples, 0, self.test_examples];
-        ExampleSizes::of_tokens(self.vocab_size, [self.seq_len; 2], 1, examples)
+        ExampleSizes::of_tokens(self.vocab_size, [self.seq_len; 2], [1; 2], examples)
     }
 
     fn check(&self) -> Result<()> {
@@ -84,7 +85,9 @@ impl Task for ToyConfig {
     }
 
     fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
-        let splits = Splits::drawn(ENTRY.name, self.data_seed, &self.sizes(), |stream, tokens, answers| {
+        let forms = [(); 2].map(|()| SequenceForm::last(self.seq_len, 1));
+        let examples = self.sizes().examples;
+        let splits = Splits::drawn(ENTRY.name, self.data_seed, examples, &forms, |stream, tokens, answers, _| {
             tokens.fill_with(|| stream.below(self.vocab_size as u32));
             answers[0] = tokens[self.seq_len - 1 - self.lag];
         });

@@ -68,7 +68,7 @@ impl Task for WikitextConfig {
 
     fn sizes(&self) -> ExampleSizes {
         let lengths = [self.seq_len; 2];
-        ExampleSizes::of_tokens(self.vocab_size, lengths, self.seq_len, self.windows())
+        ExampleSizes::of_tokens(self.vocab_size, lengths, [self.seq_len; 2], self.windows())
     }
 
     /// Always false: the last window of a text is shorter, prompts have any length, and `eval` may use other windows.

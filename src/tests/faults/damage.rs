@@ -90,6 +90,7 @@ fn epoch(epoch: usize) -> EpochRow {
         tokens_per_s: 1e5,
         val_loss: None,
         val_accuracy: None,
+        macro_accuracy: None,
     }
 }
 

@@ -123,7 +123,8 @@ fn the_loss_of_all_rows_and_of_some_is_that_of_the_logits_with_every_gradient() 
     for config in pythias() {
         let (model, params) = built(&config);
         for (rows, answers) in [(None, &all), (Some(&rows), &answers)] {
-            let found = model.classify(&tokens, rows, answers, &Cx::eval()).unwrap();
+            let hidden = model.hidden(&tokens, rows, &Cx::eval()).unwrap();
+            let found = model.classify(&hidden, answers).unwrap();
             let logits = logits(&model, &tokens);
             let logits = match rows {
                 Some(rows) => rows.select(&logits).unwrap(),

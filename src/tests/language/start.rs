@@ -125,7 +125,8 @@ fn the_loss_of_an_untrained_model_is_near_that_of_uniform_predictions() {
         let windows: Vec<u32> = (0..65u32).map(|i| i * 773 % 50_277).collect();
         let ids = |first: usize| Tensor::from_slice(&windows[first..][..64], (1, 64), &Device::Cpu);
         let targets = ids(1).unwrap().flatten_all().unwrap();
-        let found = model.classify(&ids(0).unwrap(), None, &targets, &Cx::eval());
+        let hidden = model.hidden(&ids(0).unwrap(), None, &Cx::eval()).unwrap();
+        let found = model.classify(&hidden, &targets);
         let loss = f64::from(found.unwrap().loss.to_scalar::<f32>().unwrap());
         let excess = loss - 50_304f64.ln();
         // Random logits raise the loss by half of their variance, here 16 channels times 0.158².

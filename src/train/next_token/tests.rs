@@ -252,6 +252,7 @@ fn epochs(losses: &[f64]) -> Vec<EpochRow> {
         val_loss: Some(loss),
         // Accuracy rises with the loss here, so that the two select different epochs.
         val_accuracy: Some(loss / 10.0),
+        macro_accuracy: None,
     };
     losses.iter().enumerate().map(row).collect()
 }

@@ -198,5 +198,5 @@ fn titles_and_labels_name_the_variants() {
     let all = MqarConfig { test_seq_len: Some(64), ..variant([2, 4, 1, 3], 0, 0) };
     assert_eq!(all.title(), "MQAR (L = 51, tested at 64, 4 pairs, keys of 2 tokens, 1 overwritten, 3 passes)");
     assert_eq!(all.label(), "L=51->64/4 --key-tokens 2 --overwrites 1 --passes 3");
-    assert_eq!(all.without_recall().unwrap().predictor, "position alone");
+    assert_eq!(all.without_skill().unwrap().predictor, "position alone");
 }
