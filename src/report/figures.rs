@@ -53,6 +53,18 @@ pub enum FigureForm {
     Tuning,
     /// Models by tasks or by metrics, beside the numbers printed in the paper.
     Models(&'static PaperTable),
+    /// Mixers by skills, the best first.
+    Skills(&'static Skills),
+}
+
+/// Tasks that test one skill each.
+pub struct Skills {
+    /// Names of the tasks, in the order of columns.
+    pub names: &'static [&'static str],
+    /// Columns in which the settings of the tasks differ, over which scores are averaged.
+    pub task: &'static [Column],
+    /// Columns beside the learning rate whose best value counts.
+    pub tuned: &'static [Column],
 }
 
 /// A table of models in the paper: its numbers, and the runs that stand beside them.
@@ -153,6 +165,24 @@ const RECALL_MEMORY: Figure = Figure {
     remedy: "`dsf sweep --d 64,128 --n 32,64` trains some",
 };
 
+/// The six tasks of MAD.
+#[rustfmt::skip]
+const MAD: Figure = Figure {
+    series: FigureSeries::Figure, number: "mad",
+    about: "mixers by skill",
+    runs: &[(Column::TASK, &["mad"])],
+    metrics: &["macro_accuracy", "accuracy", "best_accuracy"],
+    drawn: FigureForm::Skills(&Skills {
+        names: &["recall", "noisy-recall", "fuzzy-recall", "copying", "compression", "memorization"],
+        task: &[
+            Column::DATASET, Column::SEQ_LEN, Column::TEST_SEQ_LEN, Column::VOCAB_SIZE, Column::COPY_TOKENS, Column::NOISE,
+            Column::TRAIN_EXAMPLES, Column::AUTO_ENCODER,
+        ],
+        tuned: &[Column::WEIGHT_DECAY],
+    }),
+    remedy: "`dsf sweep --task mad` trains some",
+};
+
 /// Everything that can be drawn.
 #[rustfmt::skip]
 pub static FIGURES: &[Figure] = &[
@@ -192,6 +222,7 @@ pub static FIGURES: &[Figure] = &[
         remedy: "`dsf sweep experiments/figure7.toml` trains what it needs",
     },
     RECALL_MEMORY,
+    MAD,
     Figure {
         number: "seconds",
         about: "accuracy against the seconds of training and testing",
@@ -399,7 +430,7 @@ impl Figure {
         let of_column = match &self.drawn {
             FigureForm::Models(table) => table.tasks.iter().any(|task| task.holds(run)),
             FigureForm::Times => run.number(Column::STOP_ABOVE).is_some(),
-            FigureForm::Axes { .. } | FigureForm::Points(_) | FigureForm::Tuning => true,
+            FigureForm::Axes { .. } | FigureForm::Points(_) | FigureForm::Tuning | FigureForm::Skills(_) => true,
         };
         of_column && holds(self.runs, run)
     }

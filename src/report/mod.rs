@@ -224,6 +224,7 @@ pub fn report(
         FigureForm::Times => select::times(&selection),
         FigureForm::Tuning => select::tuning(&selection),
         FigureForm::Models(table) => select::models(&selection, table),
+        FigureForm::Skills(skills) => select::skills(&selection, skills),
     };
     let mut report = finished(figure, selected, coverage);
     if figure.series == FigureSeries::Grid {

@@ -8,11 +8,14 @@ use crate::config::RunConfig;
 use crate::error::{refuse, Result};
 use crate::recipes::{presets_of, Flags};
 use crate::report::{self, By, Figure, FigureSeries, Format, Report, ReportOptions, Traced, FIGURES};
-use crate::store::{ColumnSpec, Record, SliceRow, Store, COLUMNS, SCHEMA};
+use crate::store::{parse_summary, ColumnSpec, Record, SliceRow, Store, COLUMNS, SCHEMA};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Args;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Scores of all mixers on the small tasks of MAD, and the file that they are from.
+const PUBLISHED_MAD: (&str, &str) = (include_str!("../../../results/mad-small.csv"), "results/mad-small.csv");
 
 #[derive(Args)]
 pub(super) struct ReportArguments {
@@ -32,6 +35,12 @@ pub(super) struct ReportArguments {
     /// Shows only the runs of the figure, on its axes.
     #[arg(long, value_name = "N", value_parser = figures(FigureSeries::Figure), conflicts_with = "table")]
     figure: Option<String>,
+    /// Scores on MAD, beside the published ones.
+    ///
+    /// Same as `--figure mad`, with the runs of results/mad-small.csv among yours: each mixer's accuracy by skill, and the mixers in the
+    /// order of their scores.
+    #[arg(long, conflicts_with_all = ["table", "figure", "orient", "over", "all"])]
+    mad: bool,
     /// Training curves, from the run folders.
     ///
     /// Shows loss and accuracy, or perplexities on text, by epoch.
@@ -70,7 +79,7 @@ pub(super) struct ReportArguments {
     ///
     /// A number is missed if it differs by more than TOL percentage points, or TOL percent of a perplexity. Numbers
     /// without a run are listed, and are neither met nor missed.
-    #[arg(long, value_name = "TOL", conflicts_with_all = ["claims", "curves", "all"], value_parser = tolerance, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TOL", hide_short_help = true, conflicts_with_all = ["claims", "curves", "all"], value_parser = tolerance, allow_negative_numbers = true)]
     check: Option<f64>,
     #[command(flatten)]
     form: ReportOutput,
@@ -149,6 +158,7 @@ impl ReportArguments {
             return report::claims(&rows(self.sources(folder))?, &presets_of, &asked);
         }
         let figure = match (&self.table, &self.figure) {
+            _ if self.mad => Figure::find(FigureSeries::Figure, "mad")?,
             (Some(number), _) => Figure::find(FigureSeries::Table, number)?,
             (_, Some(number)) => Figure::find(FigureSeries::Figure, number)?,
             (None, None) => Figure::find(FigureSeries::Grid, "")?,
@@ -157,7 +167,10 @@ impl ReportArguments {
             refuse!(flag "--check", "compares with numbers that the paper prints, and {} has none: give --table 1, 2 or 3; what figures claim is judged by --claims", figure.title());
         }
         let planned = self.planned(global)?;
-        let rows = rows(self.sources(folder))?;
+        let rows = match self.mad {
+            true => with_published(self.sources(folder))?,
+            false => rows(self.sources(folder))?,
+        };
         let mut asked = self.asked.clone();
         asked.side_by_side = format.side_by_side;
         report::report(figure, &rows, planned.as_deref(), &presets_of, &asked)
@@ -204,6 +217,16 @@ fn last_slices(store: &Store, run: &str) -> Result<Vec<SliceRow>> {
 fn rows(sources: &[PathBuf]) -> Result<Vec<Record>> {
     let mut rows = Vec::new();
     for source in sources {
+        rows.extend(results::read(source)?);
+    }
+    results::reconcile(&rows)?;
+    Ok(rows)
+}
+
+/// Returns the runs of `sources`, which may be missing if no folder was named, and the published runs of MAD.
+fn with_published(sources: &[PathBuf]) -> Result<Vec<Record>> {
+    let mut rows = parse_summary(PUBLISHED_MAD.0.as_bytes(), Path::new(PUBLISHED_MAD.1))?;
+    for source in sources.iter().filter(|source| source.exists()) {
         rows.extend(results::read(source)?);
     }
     results::reconcile(&rows)?;

@@ -6,12 +6,14 @@ mod models;
 mod outcomes;
 mod panel;
 mod points;
+mod skills;
 mod traced;
 
 pub(super) use axes::axes;
 pub(super) use models::models;
 pub(super) use outcomes::{times, tuning};
 pub(super) use points::points;
+pub(super) use skills::skills;
 pub use traced::Traced;
 pub(super) use traced::{curves, slices};
 

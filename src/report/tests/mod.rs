@@ -18,6 +18,7 @@ mod grid;
 mod held_out;
 mod perplexities;
 mod pictures;
+mod skills;
 
 use super::*;
 use crate::store::RunResult;

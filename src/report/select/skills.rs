@@ -1,0 +1,125 @@
+//! Scores of mixers by skill: the mean accuracy over the settings of each task of MAD, and over the tasks.
+
+use super::super::figures::Skills;
+use super::super::grid::{fact, Cell, Content, Facts, Grid, GridLine, PanelForm, Style};
+use super::super::score::GroupStatus;
+use super::super::{grouped, mixed, RunGroup};
+use super::chance::chance;
+use super::panel::{known, lines};
+use super::{facts_at, selected, settings, Selected, Selection};
+use crate::store::Column;
+
+/// Title of the column of means over tasks.
+const SCORE: &str = "MAD";
+
+/// Score of one mixer in one task.
+enum TaskScore {
+    /// The only setting of the task.
+    One(GroupStatus),
+    /// Mean over the settings of the task.
+    Mean(f64),
+    /// Reason why there is none.
+    Lacking(GroupStatus),
+}
+
+impl TaskScore {
+    fn number(&self) -> Option<f64> {
+        match self {
+            Self::One(status) => status.score().map(|score| score.mean),
+            Self::Mean(mean) => Some(*mean),
+            Self::Lacking(_) => None,
+        }
+    }
+
+    fn cell(&self) -> Cell {
+        match self {
+            Self::One(status) | Self::Lacking(status) => Cell::result(*status),
+            Self::Mean(mean) => Cell::from(Content::Value(*mean)),
+        }
+    }
+}
+
+pub(in super::super) fn skills(of: &Selection, skills: &Skills) -> Selected {
+    let tasks: Vec<usize> = skills.task.iter().chain(skills.tuned).map(|column| column.place()).collect();
+    let mut places = settings();
+    places.retain(|place| !tasks.contains(place) && *place != known("mixer"));
+    places.insert(0, known("mixer"));
+    let groups: Vec<&RunGroup> = of.groups.iter().collect();
+    let mut drawn: Vec<(Option<f64>, GridLine, Vec<Facts>)> = Vec::new();
+    for (mut line, groups) in lines(of.figure.runs, &groups, &places) {
+        let (mut sum, mut records) = (Some(0.0), Vec::new());
+        for name in skills.names {
+            let own = groups.iter().copied().filter(|group| group.record.text(Column::DATASET) == *name);
+            let own: Vec<&RunGroup> = own.collect();
+            let score = task_score(of, skills, &own);
+            sum = sum.zip(score.number()).map(|(sum, score)| sum + score);
+            line.cells.push(score.cell());
+            let facts = facts_at(groups[0].record, &places).into_iter();
+            let task = [fact("skill", *name), fact("metric", of.metric.name), fact("mean", score.number())];
+            records.push(facts.chain(task).collect());
+        }
+        let score = sum.map(|sum| sum / skills.names.len() as f64);
+        line.cells.insert(0, score.map_or_else(|| Cell::text("-"), |score| Cell::from(Content::Value(score))));
+        drawn.push((score, line, records));
+    }
+    drawn.sort_by(|(a, ..), (b, ..)| b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0)));
+    let ranked = drawn.iter().filter(|(score, ..)| score.is_some()).count();
+    let unranked = drawn.len() - ranked;
+    let records = drawn.iter_mut().flat_map(|(_, _, records)| std::mem::take(records)).collect();
+    let mut lines: Vec<GridLine> = drawn.into_iter().map(|(_, line, _)| line).collect();
+    lines.extend(without_skill(skills, &groups));
+    let columns = [SCORE].into_iter().chain(skills.names.iter().copied());
+    let mut grid = Grid {
+        form: PanelForm::Heatmap,
+        axes: ["mixer".to_owned(), "skill".to_owned()],
+        records,
+        ..Grid::new(String::new(), columns, lines, Style::of(of.metric))
+    };
+    if unranked > 0 {
+        grid.notes.push(format!("{unranked} of {} lines lack a task and have no score", ranked + unranked));
+    }
+    grid.notes
+        .push("the score of a task is the mean over its settings, each at its best rate and weight decay".to_owned());
+    grid.notes.extend(mixed::warnings(of.groups.iter().flat_map(|group| group.runs.iter().copied())));
+    let all = selected(of, vec![grid]);
+    Selected { heading: all.heading.replace(", at the best rate", ""), ..all }
+}
+
+/// Score of the `groups` of one mixer in one task.
+fn task_score(of: &Selection, skills: &Skills, groups: &[&RunGroup]) -> TaskScore {
+    let task: Vec<usize> = skills.task.iter().map(|column| column.place()).collect();
+    let best = |groups: &[&RunGroup]| {
+        let statuses = groups.iter().map(|group| of.status(group, of.metric));
+        statuses.max_by(|a, b| {
+            let mean = |status: &GroupStatus| status.score().map_or(-1.0, |score| score.mean);
+            mean(a).total_cmp(&mean(b))
+        })
+    };
+    let settings: Vec<GroupStatus> =
+        grouped(groups.iter().copied(), &task).iter().filter_map(|(_, groups)| best(groups)).collect();
+    match settings[..] {
+        [] => TaskScore::Lacking(GroupStatus::NotRun),
+        [one] => TaskScore::One(one),
+        _ => {
+            let means: Vec<f64> = settings.iter().filter_map(|status| Some(status.score()?.mean)).collect();
+            match settings.iter().find(|status| status.score().is_none()) {
+                Some(lacking) => TaskScore::Lacking(*lacking),
+                None => TaskScore::Mean(means.iter().sum::<f64>() / means.len() as f64),
+            }
+        }
+    }
+}
+
+/// Line of the accuracies without each skill, over all settings that were run.
+fn without_skill(skills: &Skills, groups: &[&RunGroup]) -> Option<GridLine> {
+    let level = |name: &&str| {
+        let own = groups.iter().filter(|group| group.record.text(Column::DATASET) == *name);
+        let levels: Vec<f64> = own.filter_map(|group| Some(chance(group.record)?.1)).collect();
+        (!levels.is_empty()).then(|| levels.iter().sum::<f64>() / levels.len() as f64)
+    };
+    let levels: Vec<Option<f64>> = skills.names.iter().map(level).collect();
+    let cell = |level: &Option<f64>| level.map_or_else(|| Cell::text("-"), |level| Cell::from(Content::Value(level)));
+    let mean = levels.iter().copied().sum::<Option<f64>>().map(|sum| sum / levels.len() as f64);
+    let cells = [mean].iter().chain(&levels).map(cell).collect();
+    (!groups.is_empty()).then(|| GridLine::of_baseline("without the skill", cells))
+}
