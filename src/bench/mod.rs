@@ -6,6 +6,7 @@
 
 pub mod cases;
 mod check;
+mod decode;
 mod driver;
 mod export;
 mod floors;
@@ -18,6 +19,7 @@ mod row;
 mod step;
 mod timer;
 
+pub use decode::Decoding;
 pub use driver::{Bench, BenchCase};
 pub use machine::Machine;
 pub use op::{op_names, ComputeType, OpRequest, OpTiming};

@@ -21,6 +21,8 @@ pub enum MeasurementKind {
     Op,
     /// Time of a training step.
     Step,
+    /// Time of the next token behind a context.
+    Decode,
 }
 
 impl MeasurementKind {
@@ -31,6 +33,7 @@ impl MeasurementKind {
             Self::Model => "model",
             Self::Op => "op",
             Self::Step => "step",
+            Self::Decode => "decode",
         }
     }
 }

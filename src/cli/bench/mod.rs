@@ -1,5 +1,6 @@
 //! `dsf bench`: measures speed, and checks the numbers that a device computes.
 
+mod decode;
 mod many;
 mod text;
 
@@ -33,6 +34,8 @@ enum BenchAction {
     All(many::All),
     /// Time steps of equally many tokens in longer and longer sequences.
     Lengths(many::LengthsFlags),
+    /// Time the next token behind longer and longer contexts, and measure the state.
+    Decode(Box<decode::DecodeArguments>),
     /// Time a step or an op alternately with another program.
     Compare(many::CompareFlags),
 }
@@ -47,6 +50,7 @@ pub(super) fn main(arguments: BenchArguments, global: &Global) -> Result<u8> {
         BenchAction::Op(arguments) => arguments.main(global),
         BenchAction::All(arguments) => arguments.main(global),
         BenchAction::Lengths(arguments) => arguments.main(global),
+        BenchAction::Decode(arguments) => arguments.main(global),
         BenchAction::Compare(arguments) => arguments.main(global),
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn report(report: &MeasurementReport) -> String {
         facts.push(("sums", format!("{output:.6e} of the output, {gradients:.6e} of the gradients")));
     }
     facts.push(("route", row.route.clone()));
-    facts.push(("machine", machine(row, &or_dash(row.load_average, |x| format!("{x:.2}")))));
+    facts.push(("machine", machine_of(row)));
     let rows: Vec<_> = facts.into_iter().map(|(name, fact)| vec![name.to_owned(), fact]).collect();
     columns(&rows, Align::Left)
 }
@@ -171,6 +171,11 @@ fn reasons(rows: &[&Measurement]) -> String {
         "" => lines,
         _ => format!("\nSlower than twice the floor:\n{lines}"),
     }
+}
+
+/// Describes the machine of a row in one line.
+pub(super) fn machine_of(row: &Measurement) -> String {
+    machine(row, &or_dash(row.load_average, |x| format!("{x:.2}")))
 }
 
 /// Describes the machine in one line: processor, instruction sets, threads, load and commit.

@@ -1,0 +1,132 @@
+//! Speed and memory of a language model that reads token by token, behind contexts of different lengths.
+
+use super::machine::Machine;
+use super::row::{Details, Measurement, MeasurementKind, MeasurementReport};
+use super::timer::Repetitions;
+use crate::config::RunConfig;
+use crate::error::{ensure, Result};
+use crate::model::{Io, LanguageModel};
+use crate::nn::Params;
+use crate::ops::rng::Rng;
+use crate::store;
+use candle_core::{DType, Tensor};
+use serde_json::json;
+
+/// Longest context in tokens.
+const LONGEST: usize = 1 << 20;
+
+/// Repetitions of one decoded token: short ones are grouped into rounds of a twentieth of a second.
+const REPETITIONS: Repetitions = Repetitions { warm_up: 2, rounds: 5, round_seconds: 0.05, most_calls: 256 };
+
+/// Decoding of one model: the time of the next token of each of `batch` sequences behind a context.
+#[derive(Clone, Debug)]
+pub struct Decoding {
+    /// Config of the model; its weights are random.
+    pub config: RunConfig,
+    /// Number of tokens that are read before.
+    pub context: usize,
+    /// Number of sequences that are decoded together.
+    pub batch: usize,
+}
+
+impl Decoding {
+    /// Fails if the sizes are out of range or the states would not fit into memory.
+    pub fn new(config: RunConfig, context: usize, batch: usize) -> Result<Self> {
+        ensure!((1..=LONGEST).contains(&context), flag "--context" = context, "must be 1 to {LONGEST}");
+        ensure!((1..=4096).contains(&batch), flag "--batch" = batch, "must be 1 to 4096");
+        let model = &config.model;
+        let state = LanguageModel::new(
+            model,
+            Io { seq_len: context, ..Io::of(&config.task)? },
+            &Params::without_values(DType::F32),
+        )?;
+        // The states of one sequence and of all, and the inputs of a few layers while the context is read.
+        let read = 16 * context * model.d_model;
+        let needed = 4.0 * ((batch + 1) * state.state_size(context) + read) as f64;
+        store::check_memory(needed, "decoding", "give a smaller --batch or --context")?;
+        Ok(Self { config, context, batch })
+    }
+
+    /// Times the decoding.
+    pub fn report(&self, machine: &Machine) -> Result<MeasurementReport> {
+        let model = &self.config.model;
+        let case = format!("{} {},{},{},{}", model.mixer, self.batch, self.context, model.d_model, model.d_state);
+        let row = Measurement::new(MeasurementKind::Decode, case, DType::F32.as_str());
+        machine.report(row, |row| self.measure(row, machine))
+    }
+
+    /// The context is read once, at one go, and its state repeated for all sequences.
+    fn measure(&self, row: &mut Measurement, machine: &Machine) -> Result<Details> {
+        let (config, device) = (&self.config.model, &machine.device);
+        let io = Io { seq_len: self.context + REPETITIONS.calls(), ..Io::of(&self.config.task)? };
+        let params = Params::seeded(self.config.seed, DType::F32, device).detached();
+        let model = LanguageModel::new(config, io, &params)?;
+        let Some(mut decoder) = model.begin(1)? else {
+            row.note = format!("`{}` cannot be read token by token", config.mixer);
+            return Ok(Details::default());
+        };
+        let mut rng = Rng::new(self.config.seed, "bench/decode", 0);
+        let tokens: Vec<u32> = (0..self.context).map(|_| rng.below(io.vocab_size as u32)).collect();
+        model.read(&Tensor::from_vec(tokens, (1, self.context), device)?, &mut decoder)?;
+        let mut decoder = decoder.repeated(self.batch)?;
+        let next = Tensor::zeros(self.batch, DType::U32, device)?;
+        let bytes = decoder.bytes();
+        let ((), timing) = machine.time(&REPETITIONS, &mut || {
+            model.step(&next, &mut decoder)?;
+            Ok(())
+        })?;
+        row.tokens = Some(self.batch as f64);
+        row.elements = Some(bytes as f64 / DType::F32.size_in_bytes() as f64);
+        row.timed(&timing);
+        let details = json!({
+            "mixer": config.mixer,
+            "variant": config.variant,
+            "d": config.d_model,
+            "n": config.d_state,
+            "heads": config.n_heads,
+            "layers": config.n_layers,
+            "vocab_size": io.vocab_size,
+            "batch_size": self.batch,
+            "context": self.context,
+            "state_bytes": bytes,
+            "parameters": params.count(),
+        });
+        Ok(details.as_object().cloned().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::testing::Fails;
+    use crate::recipes;
+
+    fn decoding(mixer: &str, context: usize, batch: usize) -> Result<Decoding> {
+        Decoding::new(recipes::run("wikitext", &[("preset", "smoke"), ("mixer", mixer)])?, context, batch)
+    }
+
+    fn state_bytes(mixer: &str, context: usize, batch: usize) -> u64 {
+        let report = decoding(mixer, context, batch).unwrap().report(&Machine::cpu(1)).unwrap();
+        assert!(report.row.tokens_per_second.unwrap() > 0.0);
+        assert_eq!(report.row.tokens, Some(batch as f64));
+        report.details["state_bytes"].as_u64().unwrap()
+    }
+
+    /// The cache of attention grows with the context, a state does not; each sequence of a batch has its own.
+    #[test]
+    fn a_cache_grows_with_the_context_and_a_state_does_not() {
+        let of = |mixer, context| state_bytes(mixer, context, 1);
+        assert_eq!(of("softmax", 96), 3 * of("softmax", 32));
+        assert_eq!(of("mamba", 96), of("mamba", 32));
+        assert_eq!(state_bytes("mamba", 32, 3), 3 * of("mamba", 32));
+    }
+
+    #[test]
+    fn a_mixer_without_a_step_is_noted_and_sizes_out_of_range_are_refused() {
+        let report = decoding("hyena", 16, 1).unwrap().report(&Machine::cpu(1)).unwrap();
+        assert!(report.row.note.contains("hyena") && report.row.seconds.is_none(), "{}", report.row.note);
+        decoding("mamba", 0, 1).refuses("--context");
+        decoding("mamba", 16, 0).refuses("--batch");
+        decoding("softmax", 1 << 20, 4096).fails("refused").names(&["--batch"]);
+    }
+}

@@ -1,0 +1,132 @@
+//! `dsf bench decode`: tokens a second and memory of decoding, over the length of the context.
+
+use super::text;
+use crate::bench::{mixers_in_pytorch, Decoding, Machine, MeasurementReport};
+use crate::cli::device::use_threads;
+use crate::cli::results::ReportOutput;
+use crate::cli::{exit, print, Global};
+use crate::config::RunConfig;
+use crate::error::Result;
+use crate::mixers;
+use crate::recipes;
+use crate::report::{Cell, Content, Coverage, Grid, GridLine, PanelForm, Report, Style, Tick};
+use clap::Args;
+use serde_json::json;
+
+#[derive(Args)]
+pub(super) struct DecodeArguments {
+    /// Mixers to time; `all` for every one that has a step.
+    #[arg(long, value_delimiter = ',', value_name = "NAME", default_values = mixers_in_pytorch())]
+    mixer: Vec<String>,
+    /// Lengths of the context in tokens.
+    #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [256, 1024, 4096, 16384])]
+    context: Vec<usize>,
+    /// Sequences that are decoded together.
+    #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [1, 8])]
+    batch: Vec<usize>,
+    /// Model width d.
+    #[arg(long, value_name = "D", default_value = "256")]
+    d: String,
+    /// Number of blocks.
+    #[arg(long, value_name = "N", default_value = "4")]
+    layers: String,
+    /// Number of heads, in mixers that have several.
+    #[arg(long, value_name = "S", default_value = "4")]
+    heads: String,
+    #[command(flatten)]
+    form: ReportOutput,
+}
+
+impl DecodeArguments {
+    pub fn main(&self, global: &Global) -> Result<u8> {
+        let names: Vec<&str> = match self.mixer.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["all"] => mixers::MIXERS.iter().map(|entry| entry.name).collect(),
+            ref names => names.to_vec(),
+        };
+        self.form.format(global)?;
+        let mut all = Vec::new();
+        for name in names {
+            for batch in &self.batch {
+                for context in &self.context {
+                    all.push(Decoding::new(self.config(name)?, *context, *batch)?);
+                }
+            }
+        }
+        let threads = global.threads()?;
+        use_threads(threads);
+        let machine = Machine::cpu(threads);
+        let mut measured = Vec::new();
+        for decoding in &all {
+            let report = decoding.report(&machine)?;
+            if global.json {
+                print::line(&text::json(&report))?;
+            } else if !global.silent() {
+                let (name, context, batch) = (&decoding.config.model.mixer, decoding.context, decoding.batch);
+                print::message(&format!("{name}, {batch} x {context}: {}", said(&report)));
+            }
+            measured.push((decoding.batch, decoding.context, decoding.config.model.mixer.clone(), report));
+        }
+        if !global.json {
+            self.form.write(&self.report(&measured), global)?;
+        }
+        Ok(exit::DONE)
+    }
+
+    fn config(&self, mixer: &str) -> Result<RunConfig> {
+        let mut settings = vec![("preset", "smoke"), ("mixer", mixer), ("d", &self.d), ("layers", &self.layers)];
+        if mixers::find(mixer)?.heads {
+            settings.push(("heads", &self.heads));
+        }
+        recipes::run("wikitext", &settings)
+    }
+
+    /// Two panels for each batch: tokens a second, and bytes of state.
+    fn report(&self, measured: &[(usize, usize, String, MeasurementReport)]) -> Report {
+        let mut grids = Vec::new();
+        for batch in &self.batch {
+            let sequences = if *batch == 1 { "one sequence".to_owned() } else { format!("{batch} sequences at once") };
+            type Number = fn(&MeasurementReport) -> Option<f64>;
+            let speed: Number = |report| report.row.tokens_per_second;
+            let state: Number = |report| report.details.get("state_bytes")?.as_f64();
+            for (name, number) in [("tokens a second", speed), ("bytes of state", state)] {
+                let mut lines: Vec<GridLine> = Vec::new();
+                for (_, _, mixer, report) in measured.iter().filter(|(of, ..)| of == batch) {
+                    let cell =
+                        number(report).map_or_else(|| Cell::text("-"), |number| Cell::from(Content::Value(number)));
+                    match lines.iter_mut().find(|line| line.name() == mixer) {
+                        Some(line) => line.cells.push(cell),
+                        None => lines.push(GridLine::new(mixer.as_str(), vec![cell])),
+                    }
+                }
+                let columns = self.context.iter().map(|context| Tick::whole(*context));
+                grids.push(Grid {
+                    form: PanelForm::Lines { over: "tokens of context".to_owned(), log: true, steps: false },
+                    axes: ["mixer".to_owned(), "context".to_owned()],
+                    place: [name.to_owned(), sequences.clone()],
+                    ..Grid::new(format!("{name}, {sequences}"), columns, lines, Style::Measured(name))
+                });
+            }
+        }
+        let machine = measured.last().map(|(.., report)| text::machine_of(&report.row));
+        Report {
+            heading: format!("Decoding behind a context: d = {}, {} layers, random weights", self.d, self.layers),
+            facts: vec![("schema".to_owned(), json!(1))],
+            list: "panels",
+            grids,
+            printed: Vec::new(),
+            notes: [Some("tokens of all sequences per CPU second, medians of five rounds".to_owned()), machine]
+                .into_iter()
+                .flatten()
+                .collect(),
+            coverage: Coverage::default(),
+        }
+    }
+}
+
+/// A measurement in a few words.
+fn said(report: &MeasurementReport) -> String {
+    match (report.row.tokens_per_second, report.details.get("state_bytes")) {
+        (Some(speed), Some(bytes)) => format!("{} tokens a second, {bytes} bytes of state", text::si(speed)),
+        _ => report.row.note.clone(),
+    }
+}
