@@ -65,6 +65,53 @@ impl BlockState {
     }
 }
 
+/// Name of the input of the second half for the last token.
+const PREVIOUS: &str = "previous";
+
+impl BlockState {
+    /// Tensors of the state by name: those of the mixer by number, and `previous`.
+    pub fn named(&self) -> impl Iterator<Item = (String, &Tensor)> {
+        let mixer = self.mixer.0.iter().enumerate().map(|(number, tensor)| (number.to_string(), tensor));
+        mixer.chain(self.previous.iter().map(|tensor| (PREVIOUS.to_owned(), tensor)))
+    }
+
+    /// Replaces the tensors by those that `take` gives for their names. A cache without a token has no tensors, and gets
+    /// all that there are. Fails with a sentence if one is missing, or has another type or another number of axes.
+    pub fn restore(&mut self, take: &mut dyn FnMut(&str) -> Option<Tensor>) -> std::result::Result<(), String> {
+        let fits = |name: &str, found: &Tensor, own: &Tensor| {
+            let same = found.dtype() == own.dtype() && found.rank() == own.rank();
+            same.then_some(()).ok_or_else(|| format!("`{name}` is {:?} of {:?}", found.dtype(), found.dims()))
+        };
+        let found: Vec<Tensor> = (0..).map_while(|number: usize| take(&number.to_string())).collect();
+        let own = &self.mixer.0;
+        if found.len() != own.len() && !own.is_empty() {
+            return Err(format!("{} tensors of the mixer's state in place of {}", found.len(), own.len()));
+        }
+        found
+            .iter()
+            .zip(own)
+            .enumerate()
+            .try_for_each(|(number, (found, own))| fits(&number.to_string(), found, own))?;
+        self.mixer = State(found);
+        if let Some(own) = &mut self.previous {
+            let found = take(PREVIOUS).ok_or_else(|| format!("no tensor `{PREVIOUS}`"))?;
+            fits(PREVIOUS, &found, own)?;
+            *own = found;
+        }
+        Ok(())
+    }
+
+    /// State of each of `batch` sequences, from that of one.
+    pub fn repeated(&self, batch: usize) -> Result<Self> {
+        let repeated =
+            |x: &Tensor| x.repeat(std::iter::once(batch).chain(x.dims().iter().skip(1).map(|_| 1)).collect::<Vec<_>>());
+        Ok(Self {
+            mixer: State(self.mixer.0.iter().map(repeated).collect::<Result<_>>()?),
+            previous: self.previous.as_ref().map(repeated).transpose()?,
+        })
+    }
+}
+
 /// Input of the second half for the token before.
 enum Past<'a> {
     /// It is not kept.

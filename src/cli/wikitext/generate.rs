@@ -12,6 +12,7 @@ use clap::Args;
 use indicatif::DecimalBytes;
 use serde_json::json;
 use std::io::{self, Read};
+use std::path::PathBuf;
 use std::time::Instant;
 
 #[derive(Args)]
@@ -22,11 +23,17 @@ use std::time::Instant;
 pub(super) struct GenerateArguments {
     #[command(flatten)]
     chosen: Chosen,
-    /// Prompt; `-` reads it from stdin.
+    /// Prompt; `-` reads it from stdin. Optional with --load-state, whose text it goes on from.
     ///
     /// A tokenizer.json whose post-processor adds special tokens, such as a beginning-of-text token, adds them here.
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    prompt: String,
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, required_unless_present = "load_state")]
+    prompt: Option<String>,
+    /// Write the state behind the prompt to a safetensors file, so that it need not be read again.
+    #[arg(long, value_name = "FILE")]
+    save_state: Option<PathBuf>,
+    /// Go on from a state that --save-state wrote for the same weights.
+    #[arg(long, value_name = "FILE")]
+    load_state: Option<PathBuf>,
     /// Maximum number of tokens to generate; the end-of-text token ends the text earlier.
     #[arg(long, value_name = "N", default_value_t = 100)]
     tokens: usize,
@@ -47,14 +54,14 @@ impl GenerateArguments {
     }
 
     fn prompt(&self) -> Result<String> {
-        let mut prompt = self.prompt.clone();
+        let mut prompt = self.prompt.clone().unwrap_or_default();
         if prompt == "-" {
             prompt.clear();
             let read = io::stdin().lock().read_to_string(&mut prompt);
             read.map_err(Error::io("read", "stdin"))?;
         }
         ensure!(
-            !prompt.is_empty(),
+            !prompt.is_empty() || self.load_state.is_some(),
             flag "--prompt", "empty: a text needs at least one token to go on from");
         Ok(prompt)
     }
@@ -66,17 +73,30 @@ pub(super) fn main(arguments: &GenerateArguments, global: &Global) -> Result<u8>
     let (found, text) = arguments.chosen.open(global)?;
     let data_dir = arguments.chosen.data_dir.as_deref();
     let vocabulary = Vocabulary::of(&text, data_dir)?;
-    let ids = vocabulary.encode_prompt(&prompt)?;
     let (device, _) = arguments.chosen.device(global)?;
     let model = found.model(&device)?;
     let clock = Instant::now();
     let sizes = (vocabulary.size, text.seq_len);
-    let mut written = Continuation::begin(&model, &ids, arguments.choice(), sizes, &device)?;
+    let digest = || found.digest();
+    let mut written = match &arguments.load_state {
+        Some(file) => {
+            let mut loaded = Continuation::load(file, &digest()?, &model, (arguments.choice(), sizes.0), &device)?;
+            // Special tokens begin a text, and this one has begun.
+            loaded.append(&vocabulary.encode(&prompt)?)?;
+            loaded
+        }
+        None => Continuation::begin(&model, &vocabulary.encode_prompt(&prompt)?, arguments.choice(), sizes, &device)?,
+    };
+    if let Some(file) = &arguments.save_state {
+        written.save(file, &digest()?)?;
+    }
+    let ids = written.ids().to_vec();
     let reading = clock.elapsed().as_secs_f64();
     let decode = |ids: &[u32]| vocabulary.decode(ids);
     let mut stream = Streamed::new(&ids, &decode);
     // JSON output is one object at the end; text is printed as it is generated.
     let say = |text: &str| if global.json { Ok(()) } else { print::raw(text.as_bytes()) };
+    // The text of a loaded state was printed when it was written.
     say(&prompt)?;
     let (clock, mut made) = (Instant::now(), 0);
     let mut continued = String::new();

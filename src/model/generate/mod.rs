@@ -2,6 +2,7 @@
 //! token takes a forward pass over the last window.
 
 mod sampling;
+mod saved;
 
 pub use sampling::{Sampling, SamplingRule};
 

@@ -1,0 +1,169 @@
+//! Files of a continuation: the tokens read so far and the states behind them, so that a prompt is read once.
+
+use super::{Continuation, DecodingForm, SamplingRule};
+use crate::error::{ensure, refuse, Error, Result};
+use crate::files::write_atomic;
+use crate::model::{Decoder, LanguageModel};
+use candle_core::{DType, Device, Tensor};
+use std::collections::HashMap;
+use std::path::Path;
+
+// Names of two tensors, and the key of the digest of the weights in the header.
+const IDS: &str = "ids";
+const LOGITS: &str = "logits";
+const WEIGHTS: &str = "weights";
+
+impl<'a> Continuation<'a> {
+    /// Writes the tokens and the states to a safetensors file; `weights` is the digest of the model's weights. Fails for a
+    /// model that holds no state, and if writing fails.
+    pub fn save(&self, path: &Path, weights: &str) -> Result<()> {
+        let DecodingForm::Recurrent(decoder) = &self.form else {
+            refuse!(flag "--save-state" = path.display(), "this model holds no state: it reads its last tokens again for each");
+        };
+        let count = self.written.len();
+        let mut tensors: Vec<(String, Tensor)> = decoder.tensors()?;
+        tensors.push((IDS.to_owned(), Tensor::from_slice(&self.written, count, &Device::Cpu)?));
+        tensors.push((LOGITS.to_owned(), Tensor::from_slice(&self.logits, self.logits.len(), &Device::Cpu)?));
+        let metadata = HashMap::from([(WEIGHTS.to_owned(), weights.to_owned())]);
+        let bytes = safetensors::serialize(tensors.iter().map(|(name, tensor)| (name, tensor)), Some(metadata));
+        let bytes = bytes.map_err(|e| Error::usage(format!("{}: {e}", path.display())))?;
+        write_atomic(path, &bytes)
+    }
+
+    /// Goes on from a file that [`Self::save`] wrote for the same model. Fails if the file is not such a file, if it was
+    /// written for other weights, or if its tensors are not the states of `model`.
+    pub fn load(
+        path: &Path,
+        weights: &str,
+        model: &'a LanguageModel,
+        (choice, tokens): (SamplingRule, usize),
+        device: &Device,
+    ) -> Result<Self> {
+        choice.check()?;
+        let bytes = std::fs::read(path).map_err(Error::io("read", path))?;
+        let wrong = |why: String| Error::corrupt(path.display().to_string(), format!("not a saved state: {why}"));
+        let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).map_err(|e| wrong(e.to_string()))?;
+        let found = header.metadata().as_ref().and_then(|metadata| metadata.get(WEIGHTS));
+        match found {
+            None => return Err(wrong(format!("it has no `{WEIGHTS}` in its header"))),
+            Some(found) if found != weights => refuse!(
+                flag "--load-state" = path.display(),
+                "the state was written for weights with the digest {found}, and these have {weights}: give the model that wrote it to \
+                 --checkpoint"
+            ),
+            Some(_) => {}
+        }
+        let mut tensors = candle_core::safetensors::load_buffer(&bytes, device)?;
+        let mut take = |name: &str| tensors.remove(name).ok_or_else(|| wrong(format!("no tensor `{name}`")));
+        let written: Vec<u32> = take(IDS)?.to_vec1()?;
+        let logits: Vec<f32> = take(LOGITS)?.to_dtype(DType::F32)?.to_vec1()?;
+        ensure!(!written.is_empty(), path path, "the state has read no token");
+        let Some(mut decoder) = model.begin(1)? else {
+            refuse!(flag "--load-state" = path.display(), "this model holds no state");
+        };
+        decoder.restore(&mut tensors, written.len()).map_err(wrong)?;
+        let form = DecodingForm::Recurrent(decoder);
+        Ok(Self { model, device: device.clone(), choice, tokens, written, unread: 0, form, logits })
+    }
+
+    /// Reads further tokens of the text.
+    pub fn append(&mut self, ids: &[u32]) -> Result<()> {
+        self.written.extend(ids);
+        self.unread += ids.len();
+        self.read()
+    }
+}
+
+impl Decoder {
+    /// Tensors of the states by name, `LAYER.NUMBER` and `LAYER.previous`.
+    fn tensors(&self) -> candle_core::Result<Vec<(String, Tensor)>> {
+        let mut all = Vec::new();
+        for (layer, state) in self.states.iter().enumerate() {
+            for (name, tensor) in state.named() {
+                all.push((format!("{layer}.{name}"), tensor.contiguous()?.to_device(&Device::Cpu)?));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Replaces the states by those in `tensors`, which were written after `read` tokens. Fails with a sentence if one is
+    /// missing or left over, or has another type or another number of axes.
+    fn restore(&mut self, tensors: &mut HashMap<String, Tensor>, read: usize) -> Result<(), String> {
+        for (layer, state) in self.states.iter_mut().enumerate() {
+            state
+                .restore(&mut |name: &str| tensors.remove(&format!("{layer}.{name}")))
+                .map_err(|why| format!("layer {layer}: {why}"))?;
+        }
+        self.read = read;
+        match tensors.keys().next() {
+            Some(name) => Err(format!("`{name}` belongs to no layer of this model")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::samples::pythia;
+    use crate::config::Rotary;
+    use crate::error::testing::Fails;
+    use crate::model::Io;
+    use crate::nn::Params;
+
+    const V: usize = 40;
+    const PROMPT: [u32; 7] = [3, 9, 27, 1, 0, 39, 5];
+
+    fn model(mixer: &str) -> LanguageModel {
+        let rotary = if mixer == "softmax" { Rotary::Pre } else { Rotary::None };
+        let params = Params::seeded(5, DType::F32, &Device::Cpu);
+        LanguageModel::new(&pythia(mixer, rotary), Io { vocab_size: V, seq_len: 32 }, &params).unwrap()
+    }
+
+    fn begun(model: &LanguageModel) -> Continuation<'_> {
+        Continuation::begin(model, &PROMPT, SamplingRule::Greedy, (V, 32), &Device::Cpu).unwrap()
+    }
+
+    fn loaded<'a>(model: &'a LanguageModel, path: &Path, weights: &str) -> Result<Continuation<'a>> {
+        Continuation::load(path, weights, model, (SamplingRule::Greedy, V), &Device::Cpu)
+    }
+
+    fn next(text: &mut Continuation) -> Vec<u32> {
+        (0..6).map(|_| text.next_token().unwrap()).collect()
+    }
+
+    /// The text goes on as if the prompt had been read, also behind further tokens.
+    #[test]
+    fn a_loaded_state_goes_on_where_the_prompt_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.safetensors");
+        for mixer in ["softmax", "linear", "mamba", "lstm"] {
+            let model = model(mixer);
+            let mut whole = begun(&model);
+            whole.save(&path, "0123").unwrap();
+            let mut again = loaded(&model, &path, "0123").unwrap();
+            assert_eq!((again.ids(), again.memory()), (&PROMPT[..], whole.memory()), "{mixer}");
+            assert_eq!(next(&mut again), next(&mut whole), "{mixer}");
+            let mut longer = loaded(&model, &path, "0123").unwrap();
+            longer.append(&[8, 2]).unwrap();
+            let mut read = begun(&model);
+            read.append(&[8, 2]).unwrap();
+            assert_eq!(next(&mut longer), next(&mut read), "{mixer}");
+        }
+    }
+
+    #[test]
+    fn a_state_of_other_weights_or_another_model_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.safetensors");
+        let linear = model("linear");
+        begun(&linear).save(&path, "0123").unwrap();
+        loaded(&linear, &path, "4567").refuses("--load-state").names(&["0123", "4567", "--checkpoint"]);
+        loaded(&model("mamba"), &path, "0123").fails("corrupt").names(&["layer 0"]);
+        std::fs::write(&path, [0; 50]).unwrap();
+        loaded(&linear, &path, "0123").fails("corrupt").names(&["header"]);
+        loaded(&linear, &dir.path().join("none"), "0123").fails("io").names(&["none"]);
+        let hyena = model("hyena");
+        begun(&hyena).save(&path, "0123").refuses("--save-state");
+    }
+}
