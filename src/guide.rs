@@ -6,6 +6,9 @@ pub mod sweeps {}
 #[doc = include_str!("guide/programs.md")]
 pub mod programs {}
 
+#[doc = include_str!("guide/skills.md")]
+pub mod skills {}
+
 #[doc = include_str!("guide/lra.md")]
 pub mod lra {}
 
