@@ -30,6 +30,8 @@ fn emit_commit() {
 
 fn main() {
     emit_commit();
+    let target = std::env::var("TARGET").expect("cargo sets it");
+    println!("cargo::rustc-env=DSF_TARGET={target}");
     // Run path of CUDA's libraries for the GPU binary; dsf-gpu refuses a build that was not started by cuda/cargo.sh.
     println!("cargo::rerun-if-env-changed=DSF_CUDA_RPATH");
     let rpath = std::env::var("DSF_CUDA_RPATH").ok();

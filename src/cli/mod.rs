@@ -16,6 +16,7 @@ mod inspect;
 mod man;
 mod mixers;
 mod model;
+mod overview;
 mod perplexity;
 mod print;
 mod progress;
@@ -30,6 +31,8 @@ mod stack;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod tour;
+mod version;
 mod weights;
 mod wikitext;
 mod worker;
@@ -38,10 +41,12 @@ use crate::error::{exit, refuse, Error, Position};
 use crate::ops::{self, simd, Route, Simd};
 use crate::recipes::all_quoted;
 use crate::recipes::{task, TaskRow, TASKS};
+use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde_json::{json, Value};
 use signals::{check_stop, is_set, stop_flag};
 pub use stack::in_thread;
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
@@ -60,7 +65,7 @@ use std::path::PathBuf;
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
     #[command(flatten)]
     global: Global,
 }
@@ -117,6 +122,11 @@ impl Subcommand for Command {
 enum Other {
     /// Train, use and convert language models on WikiText.
     Wikitext(wikitext::WikitextArguments),
+    /// Train, draw and inspect a tiny model, step by step.
+    ///
+    /// Runs a few commands in under a minute, and prints each with an explanation, so that you can repeat and vary it. All
+    /// files are written to one folder; a tour that is repeated or was interrupted continues there.
+    Tour(tour::TourArguments),
     /// Train a grid of models; finished runs are skipped.
     Sweep(sweep::SweepArguments),
     /// List the built-in experiments, or print one.
@@ -230,6 +240,15 @@ enum Colour {
 }
 
 impl Colour {
+    /// Name as typed.
+    fn name(self) -> &'static str {
+        match self {
+            Colour::Auto => "auto",
+            Colour::Always => "always",
+            Colour::Never => "never",
+        }
+    }
+
     fn choice(self) -> anstream::ColorChoice {
         match self {
             Colour::Auto => anstream::ColorChoice::Auto,
@@ -290,14 +309,23 @@ fn tree() -> clap::Command {
     })
 }
 
-/// Parses the arguments of the process, executes them, and returns the exit code.
+/// Executes the command line of the process, and returns the exit code.
 pub fn main() -> u8 {
     forget_empty_variables();
-    let parsed = tree().try_get_matches();
+    execute(&std::env::args_os().collect::<Vec<_>>())
+}
+
+/// Executes a command line, whose first word is the name of the program, and returns the exit code.
+fn execute(words: &[OsString]) -> u8 {
+    let parsed = tree().try_get_matches_from(words);
+    let json = words.iter().any(|word| word == "--json");
     let Cli { command, global } = match parsed.and_then(|found| Cli::from_arg_matches(&found)) {
         Ok(cli) => cli,
+        Err(e) if json && e.kind() == ErrorKind::DisplayVersion => {
+            return supported_simd().and_then(|()| version::main()).unwrap_or_else(|e| failed(&e, json));
+        }
         Err(e) => {
-            if e.use_stderr() && std::env::args_os().any(|word| word == "--json") {
+            if e.use_stderr() && json {
                 let _ = print::line(error_event(&Error::misuse(&e)));
             }
             // A closed pipe is no error.
@@ -307,25 +335,32 @@ pub fn main() -> u8 {
     };
     global.color.choice().write_global();
     global.ops.prefer();
-    let result = signals::let_large_writes_fail().and_then(|()| {
-        let set = std::env::var(simd::VARIABLE).unwrap_or_default();
-        Simd::chosen().map_err(|why| Error::flag_value(simd::VARIABLE, set, why))
-    });
-    let result = result.and_then(|_| match command {
-        Command::Train(task, arguments) => single::main(*arguments, task, &global),
-        Command::Other(other) => other.run(&global),
+    let result = signals::let_large_writes_fail().and_then(|()| supported_simd());
+    let result = result.and_then(|()| match command {
+        None => overview::main(&global),
+        Some(Command::Train(task, arguments)) => single::main(*arguments, task, &global),
+        Some(Command::Other(other)) => other.run(&global),
     });
     let stop = |e| match e {
         Error::Stopped => stopped("stopped by a signal", &global),
         e => Err(e),
     };
-    result.or_else(stop).unwrap_or_else(|e| {
-        if global.json {
-            let _ = print::line(error_event(&e));
-        }
-        print::message(&format!("error: {e}"));
-        e.exit_code()
-    })
+    result.or_else(stop).unwrap_or_else(|e| failed(&e, global.json))
+}
+
+/// Returns an error if the environment names an instruction set that this processor lacks.
+fn supported_simd() -> Result<(), Error> {
+    let set = std::env::var(simd::VARIABLE).unwrap_or_default();
+    Simd::chosen().map(drop).map_err(|why| Error::flag_value(simd::VARIABLE, set, why))
+}
+
+/// Prints the error that ends a command, as an event too if `json`, and returns its exit code.
+fn failed(error: &Error, json: bool) -> u8 {
+    if json {
+        let _ = print::line(error_event(error));
+    }
+    print::message(&format!("error: {error}"));
+    error.exit_code()
 }
 
 /// Returns the event of an error that ends the command.
@@ -354,6 +389,7 @@ fn forget_empty_variables() {
 impl Other {
     fn run(self, global: &Global) -> Result<u8, Error> {
         match self {
+            Self::Tour(arguments) => tour::main(&arguments, global, &execute),
             Self::Wikitext(arguments) => wikitext::main(arguments, global),
             Self::Sweep(arguments) => sweep::main(arguments, global),
             Self::Experiments(arguments) => experiments::main(&arguments, global),

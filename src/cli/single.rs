@@ -17,7 +17,7 @@ use crate::store::{Column, Metrics, Outcome, RunResult, RunStatus, Status, Store
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{Experiment, Training};
 use crate::tasks;
-use clap::Args;
+use clap::{Args, Command, FromArgMatches};
 use serde_json::{json, Value};
 use std::path::PathBuf;
 
@@ -64,6 +64,16 @@ impl SingleArguments {
             flag "--config" = place, "is a run of {name}: `dsf {name} --config {place}` trains it");
         self.flags.again(task, &config, &place)
     }
+}
+
+/// Returns the run that a command line trains; `words` are its task and flags.
+pub(super) fn named_by(words: &[String], global: &Global) -> Result<RunConfig> {
+    let command = SingleArguments::augment_args(Command::new("dsf"));
+    let parsed = command.try_get_matches_from(words).and_then(|found| SingleArguments::from_arg_matches(&found));
+    let mut arguments = parsed.map_err(|e| Error::misuse(&e))?;
+    arguments.flags.gpu = arguments.device.is_gpu();
+    let task = recipes::task(words.first().map_or("", String::as_str))?;
+    Ok(arguments.resolve(task, global)?.config)
 }
 
 pub(super) fn main(mut arguments: SingleArguments, task: TaskRow, global: &Global) -> Result<u8> {

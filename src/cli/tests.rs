@@ -23,11 +23,11 @@ fn typed(line: &str) -> Flags {
     let words = ["dsf", "toy"].into_iter().chain(line.split_whitespace());
     let found = tree().try_get_matches_from(words).unwrap();
     match Cli::from_arg_matches(&found).unwrap().command {
-        Command::Train(task, arguments) => {
+        Some(Command::Train(task, arguments)) => {
             assert_eq!(task.name, "toy");
             arguments.flags
         }
-        Command::Other(_) => panic!("`dsf toy` trains no task"),
+        _ => panic!("`dsf toy` trains no task"),
     }
 }
 

@@ -24,6 +24,7 @@ mod show;
 mod sources;
 mod sweeps;
 mod text;
+mod tour;
 mod wikitext;
 mod wikitext_tools;
 

@@ -1,8 +1,9 @@
-//! Files around the program: manual pages, completions, licences, readers that leave early.
+//! Files around the program: manual pages, completions, licences, workflows, readers that leave early.
 
 use super::{shows, World};
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Whether a program is there, with a word where it is not.
@@ -186,6 +187,35 @@ fn a_reader_that_leaves_early_is_no_error() {
         assert_eq!(said.status.code(), Some(0), "{line}: {err}");
         assert!(!err.contains("panicked") && !err.contains("error"), "{line}: {err}");
     }
+}
+
+#[test]
+fn workflows_call_targets_and_scripts_that_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let makefile = fs::read_to_string(root.join("Makefile")).unwrap();
+    let mut called = Vec::new();
+    for workflow in fs::read_dir(root.join(".github/workflows")).unwrap() {
+        let text = fs::read_to_string(workflow.unwrap().path()).unwrap();
+        for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {
+            let words: Vec<&str> = line.split([' ', '"', '(', ')']).filter(|word| !word.is_empty()).collect();
+            let targets = words.iter().skip_while(|word| **word != "make").skip(1).find(|word| !word.starts_with('-'));
+            called.extend(targets.map(|target| (*target).to_owned()));
+            let script = words.iter().find(|word| word.starts_with(".ci/"));
+            assert!(script.is_none_or(|script| root.join(script).exists()), "{line}");
+        }
+    }
+    assert!(called.len() > 4, "{called:?}");
+    for target in called {
+        assert!(makefile.contains(&format!("\n{target}:")), "the Makefile has no target {target}");
+    }
+}
+
+/// `make notes` gives a release the section of its version.
+#[test]
+fn the_changelog_begins_with_the_version() {
+    let changes = include_str!("../../../.github/CHANGELOG.md");
+    let first = changes.lines().find(|line| line.starts_with("## ")).unwrap();
+    assert!(first.starts_with(&format!("## {}", env!("CARGO_PKG_VERSION"))), "{first}");
 }
 
 #[test]

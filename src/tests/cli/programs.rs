@@ -122,6 +122,9 @@ fn every_command_prints_the_objects_that_the_guide_lists() {
     call(&sweep);
     call(&format!("{sweep} --executor print"));
     for line in [
+        "",
+        "--version",
+        "tour",
         "sweep status",
         "sweep watch",
         "sweep retry",

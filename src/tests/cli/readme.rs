@@ -33,6 +33,9 @@ const TRIALS: &[(&str, Trial)] = &[
     ("make ", Trial::Make),
     // Without a GPU and its libraries all of these say what is missing.
     ("dsf-cuda ", Trial::Refused(&[], 2, "CUDA")),
+    ("dsf --version", Trial::Whole),
+    ("dsf --help", Trial::Whole),
+    ("dsf tour", Trial::Parsed),
     ("dsf mixers", Trial::Whole),
     ("dsf experiments", Trial::Whole),
     // Alone it says what to give.
