@@ -1,5 +1,5 @@
 # The most useful commands. Tests run in release mode, so that the dependencies are built once for all of them.
-.PHONY: build install run test test-faults test-slurm test-arm test-python wheel lint bench ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report gpu-test
+.PHONY: build install run test test-faults test-slurm test-arm test-python wheel dist version notes deny docs lint bench ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report gpu-test
 
 build:      # builds the binary, target/release/dsf
 	cargo build --release --locked
@@ -44,7 +44,32 @@ $(VENV)/bin/%:
 	python3 -m venv $(VENV) && $(VENV)/bin/pip install -q $*
 
 wheel: $(VENV)/bin/maturin # builds the Python package for this machine in dist/, the binary and the module; installs maturin
-	cd src/python && $(CURDIR)/$(VENV)/bin/maturin build --release --locked --compatibility off --out $(CURDIR)/dist
+	cd src/python && $(CURDIR)/$(VENV)/bin/maturin build --release --strip --locked --compatibility off --out $(CURDIR)/dist
+
+TARGETS ?= x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu aarch64-apple-darwin
+dist: $(VENV)/bin/maturin # builds archives and Python packages for Linux and macOS in dist/; TARGETS=aarch64-apple-darwin for one
+	$(VENV)/bin/pip install -q 'ziglang==0.17.*' 'macholib==1.16.*'
+	.ci/dist.sh $(TARGETS)
+
+version:    # prints the version
+	@sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1
+
+notes:      # prints what the changelog says about the version
+	@awk -v version="$$($(MAKE) -s version)" '/^## / { shown = index($$2, version) == 1; next } shown' .github/CHANGELOG.md
+
+# Tools of development, which the program does not contain.
+TOOLS = target/tools/bin
+$(TOOLS)/cargo-deny:
+	cargo install cargo-deny@0.20.2 --locked --root target/tools
+$(TOOLS)/mdbook:
+	cargo install mdbook@0.5.4 --locked --no-default-features --features search --root target/tools
+
+DENY ?= advisories bans licenses sources
+deny: $(TOOLS)/cargo-deny # checks licences, sources and known faults of all crates; DENY="bans licenses sources" needs no network
+	$(TOOLS)/cargo-deny --locked check --config .github/deny.toml $(DENY)
+
+docs: $(TOOLS)/mdbook # writes README and the guide as a site with a search, target/docs/site/index.html
+	.ci/docs.sh $(TOOLS)/mdbook
 
 test-python: build $(VENV)/bin/pytest # tests the Python module; installs pytest, numpy, pandas and polars in target/python
 	$(VENV)/bin/pip install -q numpy pandas polars
