@@ -50,8 +50,8 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-/// Train and compare sequence mixers (attention, state space models, RNNs) under one protocol, each
-/// written as a linear time-varying system: h_i = Λ_i h_{i-1} + B_i u_i, y_i = C_i h_i + D_i u_i.
+/// Train and compare sequence mixers (attention, state space models, RNNs) under one protocol, each as h_i = Λ_i h_{i-1} +
+/// B_i u_i, y_i = C_i h_i + D_i u_i.
 #[derive(Parser)]
 #[command(
     name = "dsf",

@@ -167,6 +167,8 @@ pub enum MapInit {
     Released,
     /// Values of the mixer's authors, if they have a rule of their own.
     Authors,
+    /// PyTorch's default in all linear maps of blocks and head, as in MAD; the same as `Released` in classifiers.
+    Torch,
 }
 
 impl MapInit {

@@ -389,12 +389,12 @@ pub static SETTINGS: Settings = {
                 then has two.")])
             .omitted(Neutral("false"))
             .shown(column(Empty, "true if a short convolution precedes the mixer")),
-        row("map-init", At::Model("map_init"), OneOf(&["released", "authors"]), Model,
-            "Initial values of the mixer's linear maps")
+        row("map-init", At::Model("map_init"), OneOf(&["released", "authors", "torch"]), Model,
+            "Initial values of linear maps")
             .more(&[(EVERY, "`released`: those of the model around it; `authors`: those of the mixer's authors, if they have a rule of their \
-                own (mamba, mamba2, ssd-mamba2, mlstm-block, slstm-block).")])
+                own (mamba, mamba2, ssd-mamba2, mlstm-block, slstm-block); `torch`: PyTorch's default, in the maps of blocks and head.")])
             .omitted(Neutral("released"))
-            .shown(column(Empty, "authors if the mixer's linear maps start by the rule of its authors")),
+            .shown(column(Empty, "authors or torch if linear maps start by the rule of the mixer's authors, or by PyTorch's default")),
         row("state-norm", At::Model("state_norm"), Bool, Model,
             "Put an RMS norm of each head behind the mixer's state")
             .more(&[(EVERY, "In front of the output gate and the output map, with a trained gain. Mixers that have a norm there are \

@@ -6,9 +6,9 @@ use super::block::BlockState;
 use super::body::Body;
 use super::spec::BodySpec;
 use super::Io;
-use crate::config::{ModelConfig, PositionEmbedding};
+use crate::config::{MapInit, ModelConfig, PositionEmbedding};
 use crate::mixers::MixerSpec;
-use crate::nn::{linear, sinusoids, Cx, Init, Norm, Params, Rows};
+use crate::nn::{linear, sinusoids, Cx, Init, Norm, Params, Rows, Scheme};
 use crate::ops::{self, Classified};
 use candle_core::{DType, Result, Tensor};
 
@@ -125,11 +125,16 @@ impl LanguageModel {
     /// a training and an evaluation view of one set of weights.
     pub fn new(config: &ModelConfig, io: Io, params: &Params) -> Result<Self> {
         let embedding = TokenEmbedding::new(config, io, params)?;
-        let table = || {
-            let init = Init::Normal(MixerSpec::from(config).input_std);
-            params.scope("head").map("weight", (io.vocab_size, config.d_model), init)
-        };
         let (d, std) = (config.d_model, MixerSpec::from(config).input_std);
+        let torch = config.map_init == MapInit::Torch;
+        let params = &if torch { params.clone().with_scheme(Scheme::Torch) } else { params.clone() };
+        let table = || {
+            let head = params.scope("head");
+            match torch {
+                true => head.weight("weight", (io.vocab_size, d), std),
+                false => head.map("weight", (io.vocab_size, d), Init::Normal(std)),
+            }
+        };
         let decoder = || AutoEncoder::new(BodySpec::of(config).block.norm, d, std, &params.scope("decoder"));
         Ok(Self {
             decoder: config.auto_encoder.then(decoder).transpose()?,

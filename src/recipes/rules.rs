@@ -301,9 +301,14 @@ pub(super) fn leave_out(draft: &mut Draft) -> Option<usize> {
     if !draft.entry.expands && set.hybrid.get().is_none() {
         set.n.record(n.map(|_| 1));
     }
-    // Mixers without a rule of their authors start as in the released model.
+    // Mixers without a rule of their authors start as in the released model, as do classifiers without PyTorch's.
     let has_rule = draft.entry.authors_init.is_some() || set.hybrid.get().is_some();
-    set.map_init.record(set.map_init.get().filter(|init| has_rule && *init == MapInit::Authors));
+    let has_torch = draft.task.objective != Objective::Pooled;
+    set.map_init.record(set.map_init.get().filter(|init| match init {
+        MapInit::Released => false,
+        MapInit::Authors => has_rule,
+        MapInit::Torch => has_torch,
+    }));
     set.short_conv.record(set.short_conv.get().filter(|precedes| *precedes));
     set.state_norm.record(set.state_norm.get().filter(|follows| *follows));
     // Language models always state these two; tables are shared in all others.

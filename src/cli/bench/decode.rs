@@ -109,7 +109,7 @@ impl DecodeArguments {
         }
         let machine = measured.last().map(|(.., report)| text::machine_of(&report.row));
         Report {
-            heading: format!("Decoding behind a context: d = {}, {} layers, random weights", self.d, self.layers),
+            heading: format!("Decoding behind a context: d = {}, layers = {}, random weights", self.d, self.layers),
             facts: vec![("schema".to_owned(), json!(1))],
             list: "panels",
             grids,

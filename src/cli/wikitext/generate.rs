@@ -23,15 +23,21 @@ use std::time::Instant;
 pub(super) struct GenerateArguments {
     #[command(flatten)]
     chosen: Chosen,
-    /// Prompt; `-` reads it from stdin. Optional with --load-state, whose text it goes on from.
+    /// Prompt; `-` reads it from stdin.
+    ///
+    /// With --load-state it is optional, and follows the text of the state.
     ///
     /// A tokenizer.json whose post-processor adds special tokens, such as a beginning-of-text token, adds them here.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, required_unless_present = "load_state")]
     prompt: Option<String>,
-    /// Write the state behind the prompt to a safetensors file, so that it need not be read again.
+    /// Write the state behind the prompt to a file.
+    ///
+    /// The file is in the format of safetensors. With --load-state the prompt need not be read again.
     #[arg(long, value_name = "FILE")]
     save_state: Option<PathBuf>,
-    /// Go on from a state that --save-state wrote for the same weights.
+    /// Go on from a file of --save-state.
+    ///
+    /// The weights must be those that it was written with.
     #[arg(long, value_name = "FILE")]
     load_state: Option<PathBuf>,
     /// Maximum number of tokens to generate; the end-of-text token ends the text earlier.
