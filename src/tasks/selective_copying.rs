@@ -88,12 +88,17 @@ fn draw(rng: &mut Rng, settings: &SyntheticSettings, tokens: &mut [u32], answers
     answers.fill_with(|| NOISE + 1 + rng.below(vocab_size - 2));
     let (places, markers) = tokens.split_at_mut(tokens.len() - answers.len());
     markers.fill(vocab_size - 1);
+    scatter(rng, answers, places, NOISE);
+}
+
+/// Fills `places` with `tokens`, in order at random places, and `blank` elsewhere.
+pub(super) fn scatter(rng: &mut Rng, tokens: &[u32], places: &mut [u32], blank: u32) {
     // Each position is taken with probability (tokens left) / (positions left): sampling without replacement (Knuth,
     // The Art of Computer Programming 2, algorithm 3.4.2 S).
-    let mut coming = answers.iter();
+    let mut coming = tokens.iter();
     for (left, place) in (1..=places.len() as u32).rev().zip(places) {
         let taken = rng.below(left) < coming.len() as u32;
-        *place = if taken { coming.next().copied().unwrap_or(NOISE) } else { NOISE };
+        *place = if taken { coming.next().copied().unwrap_or(blank) } else { blank };
     }
 }
 

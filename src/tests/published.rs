@@ -257,6 +257,25 @@ fn the_true_cell_and_the_smallest_task_are_those_of_their_runs() {
 }
 
 #[test]
+fn the_parts_that_make_a_mixer_recall_are_those_of_their_runs() {
+    let rows = measured("recall-parts-small.csv");
+    let part = |row: &Row, column: &str| row[column] == "true";
+    for mixer in ["ssd", "linear"] {
+        let own = runs(&rows, &[("mixer", mixer)]);
+        let solved = [[false, false], [false, true], [true, false], [true, true]].map(|[conv, norm]| {
+            let cell = own.iter().filter(|run| part(run, "short_conv") == conv && part(run, "state_norm") == norm);
+            let solved = cell.clone().filter(|run| number(run, "accuracy") > 0.9).count();
+            format!("{solved} of {}", cell.count())
+        });
+        let cells = line(RESULTS, "| mixer | neither | norm behind the state |", mixer);
+        assert_eq!(cells[1..], solved, "{mixer}");
+        let without = own.iter().filter(|run| !part(run, "short_conv"));
+        assert!(without.clone().count() == 8 && without.clone().all(|run| number(run, "accuracy") <= 0.307), "{mixer}");
+        assert!(own.iter().all(|run| run["steps"] == "2512" || number(run, "accuracy") > 0.9), "{mixer}");
+    }
+}
+
+#[test]
 fn the_survey_is_that_of_its_runs() {
     let rows = measured("survey.csv");
     let known = |name: &str| rows.iter().any(|row| row["mixer"] == name);

@@ -3,6 +3,7 @@
 use super::fuzzy;
 use crate::ops::rng::Rng;
 use crate::tasks::limits::{Length, Rule};
+use crate::tasks::selective_copying::scatter;
 use crate::tasks::splits::{SequenceForm, NO_ANSWER};
 use crate::tasks::NoSkill;
 use serde::{Deserialize, Serialize};
@@ -229,13 +230,7 @@ fn copying(rng: &mut Rng, v: u32, tokens: &mut [u32], answers: &mut [u32]) {
     tokens.fill(blank);
     let shown = tokens.len() - answers.len() - 1;
     tokens[shown] = marker;
-    // Sampling without replacement, as in the task of selective copying.
-    let mut coming = answers.iter();
-    for (left, place) in (1..=shown as u32).rev().zip(&mut tokens[..shown]) {
-        if rng.below(left) < coming.len() as u32 {
-            *place = coming.next().copied().unwrap_or(blank);
-        }
-    }
+    scatter(rng, answers, &mut tokens[..shown], blank);
 }
 
 /// Random tokens and that of compression, all of which are answers.

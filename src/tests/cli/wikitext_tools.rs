@@ -209,3 +209,21 @@ fn what_gpt_neox_has_not_is_not_exported() {
     world.fails(&line, "refused").names(&["normalized"]);
     assert!(!world.path("a").exists());
 }
+
+/// A state that was kept goes on as the text did, and belongs to the weights that wrote it.
+#[test]
+fn a_kept_state_goes_on_where_the_prompt_ended() {
+    let world = World::new();
+    let id = trained(&world, "--mixer linear");
+    let write = |flags: &str| {
+        world.dsf(&format!("wikitext generate --checkpoint {id} --greedy --tokens 12 --quiet {flags}")).ok()
+    };
+    let whole = write("--prompt The_state");
+    write("--prompt The_ --save-state kept.safetensors");
+    assert_eq!(format!("The_{}", write("--load-state kept.safetensors --prompt state")), whole);
+    assert_eq!(write("--load-state kept.safetensors"), write("--prompt The_").trim_start_matches("The_"));
+    world.dsf("wikitext --preset smoke --device cpu --mixer linear --seed 5 --out other").ok();
+    let other = world.only_run("other");
+    let line = format!("wikitext generate --checkpoint {} --load-state kept.safetensors", other.display());
+    world.refuses(&line, "--load-state").gives("kept.safetensors").names(&["--checkpoint"]);
+}

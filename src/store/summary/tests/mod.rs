@@ -189,6 +189,7 @@ fn every_committed_summary_is_read() {
         "mqar-quick.csv",
         "lra-listops.csv",
         "mqar-small.csv",
+        "recall-parts-small.csv",
         "survey.csv",
         "wikitext-small.csv",
     ] {

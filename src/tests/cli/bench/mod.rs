@@ -305,3 +305,31 @@ fn a_peer_that_cannot_be_called_costs_its_own_row_alone() {
     let failed: Vec<&str> = failed.filter(|line| line.contains("./nobody")).collect();
     assert!(rows > 1 && failed.len() == rows, "{}", said.err);
 }
+
+/// Rows of every mixer, context and batch, or two panels for each batch.
+#[test]
+fn decoding_is_told_by_context_and_drawn() {
+    let world = World::new();
+    let line = "bench decode --mixer softmax,gla --context 8,16 --batch 1,2 --d 16 --layers 1 --heads 2 --threads 1";
+    let rows = world.dsf(&format!("{line} --json")).ok();
+    let rows: Vec<Value> = rows.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    assert_eq!(rows.len(), 8);
+    let bytes = |mixer: &str, context: u64, batch: u64| {
+        let row = rows.iter().find(|row| {
+            (row["mixer"].as_str(), row["context"].as_u64(), row["batch_size"].as_u64())
+                == (Some(mixer), Some(context), Some(batch))
+        });
+        let row = row.unwrap();
+        assert_eq!((row["kind"].as_str(), row["tokens"].as_f64()), (Some("decode"), Some(batch as f64)));
+        positive(row, "tokens_per_second");
+        row["state_bytes"].as_u64().unwrap()
+    };
+    assert_eq!(bytes("softmax", 16, 2), 4 * bytes("softmax", 8, 1));
+    assert_eq!(bytes("gla", 16, 2), 2 * bytes("gla", 8, 1));
+    world.dsf(&format!("{line} --to decode.svg")).ok();
+    let drawn = std::fs::read_to_string(world.path("decode.svg")).unwrap();
+    for word in ["bytes of state", "tokens a second", "2 sequences at once", "gla"] {
+        assert!(drawn.contains(word), "{word}");
+    }
+    world.refuses("bench decode --context 0", "--context").gives("0");
+}
