@@ -276,6 +276,27 @@ fn the_parts_that_make_a_mixer_recall_are_those_of_their_runs() {
 }
 
 #[test]
+fn the_scores_of_mad_are_those_of_their_runs() {
+    let rows = measured("mad-small.csv");
+    let place = RESULTS.find("| mixer | MAD | recall |").unwrap();
+    let table: Vec<&str> = RESULTS[place..].lines().take_while(|line| line.starts_with('|')).collect();
+    let cells = |line: &'static str| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>();
+    let head = cells(table[0]);
+    let mut scores = Vec::new();
+    for line in &table[2..] {
+        let line = cells(line);
+        let of = |skill: &&str| number(runs(&rows, &[("mixer", line[0]), ("dataset", skill)])[0], "macro_accuracy");
+        let each: Vec<f64> = head[2..].iter().map(of).collect();
+        let score = mean(&each);
+        let expected: Vec<String> = [score].iter().chain(&each).map(|share| percent(*share)).collect();
+        assert_eq!(line[1..], expected, "{}", line[0]);
+        scores.push(score);
+    }
+    assert!(scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
+    assert_eq!(rows.len(), 6 * scores.len());
+}
+
+#[test]
 fn the_survey_is_that_of_its_runs() {
     let rows = measured("survey.csv");
     let known = |name: &str| rows.iter().any(|row| row["mixer"] == name);

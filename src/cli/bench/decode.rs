@@ -59,7 +59,7 @@ impl DecodeArguments {
         for decoding in &all {
             let report = decoding.report(&machine)?;
             if global.json {
-                print::line(&text::json(&report))?;
+                print::line(text::json(&report))?;
             } else if !global.silent() {
                 let (name, context, batch) = (&decoding.config.model.mixer, decoding.context, decoding.batch);
                 print::message(&format!("{name}, {batch} x {context}: {}", said(&report)));

@@ -25,7 +25,9 @@ impl Heatmap {
         let bare = self.cells.iter().flatten().all(|tile| tile.label.is_empty());
         let least = if bare { BARE } else { CELL };
         let labels = self.cells.iter().flatten().map(|tile| unit.width(&tile.label, LABELS[1]) + 6);
-        let cell = if bare { least.0 } else { labels.max().unwrap_or(0).clamp(least.0, WIDEST) };
+        // A column is as wide as its name, so that no name is left out.
+        let wide = labels.chain(self.columns.iter().map(|name| unit.width(name, TICK) + 10));
+        let cell = if bare { least.0 } else { wide.max().unwrap_or(0).clamp(least.0, WIDEST) };
         let names = self.rows.iter().map(|name| unit.width(name, TICK)).max().unwrap_or(0);
         let width = cell * self.columns.len() as u32 + names + 52;
         (width, least.1 * self.rows.len() as u32 + BELOW + 8)
