@@ -297,6 +297,22 @@ fn the_scores_of_mad_are_those_of_their_runs() {
 }
 
 #[test]
+fn the_parities_are_those_of_their_runs() {
+    let rows = measured("state-tracking-small.csv");
+    let all = ["lstm", "slstm", "mamba", "gla", "linear", "ssd", "softmax"].map(|mixer| (mixer, mixer, false));
+    let delta_nets = [("delta-net, eigenvalues in [-1, 1]", true), ("delta-net, eigenvalues in [0, 1]", false)];
+    let delta_nets = delta_nets.map(|(name, negative)| (name, "delta-net", negative));
+    for (name, mixer, negative) in all.into_iter().chain(delta_nets) {
+        let mut own = runs(&rows, &[("mixer", mixer)]);
+        own.retain(|run| run["options"].contains("negative_eigenvalues=true") == negative);
+        assert_eq!(own.len(), 1, "{name}");
+        let cells = line(RESULTS, "| mixer | parity at 128 tokens |", name);
+        assert_eq!(cells[1], format!("{} %", percent(number(own[0], "accuracy"))), "{name}");
+    }
+    assert_eq!(rows.len(), 9);
+}
+
+#[test]
 fn the_survey_is_that_of_its_runs() {
     let rows = measured("survey.csv");
     let known = |name: &str| rows.iter().any(|row| row["mixer"] == name);

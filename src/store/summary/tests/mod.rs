@@ -191,6 +191,7 @@ fn every_committed_summary_is_read() {
         "lra-listops.csv",
         "mqar-small.csv",
         "recall-parts-small.csv",
+        "state-tracking-small.csv",
         "survey.csv",
         "wikitext-small.csv",
     ] {
