@@ -42,7 +42,7 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     named_block(draft, hybrid.as_ref());
     check_ends(draft)?;
     check_warmup(draft)?;
-    state_numbers(draft, &variant, &options)?;
+    state_numbers(draft, &variant, &options);
     mixer_sizes(draft, &variant, hybrid.as_ref());
     data_seed(&mut draft.set);
     val_examples(draft);
@@ -234,11 +234,11 @@ fn val_examples(draft: &mut Draft) {
 
 /// Sets n so that the state of a layer has about as many numbers as the recipe asks for, unless it keeps tokens, as that of
 /// attention.
-fn state_numbers(draft: &mut Draft, variant: &str, options: &BTreeMap<String, String>) -> Result<()> {
+fn state_numbers(draft: &mut Draft, variant: &str, options: &BTreeMap<String, String>) {
     let Some(wanted) =
         draft.set.state_numbers.get().filter(|_| draft.entry.expands && draft.entry.family != Family::Attention)
     else {
-        return Ok(());
+        return;
     };
     let set = &draft.set;
     let (d, layers) = (set.d.get().unwrap_or(1), set.layers.get().unwrap_or(1));
@@ -262,7 +262,6 @@ fn state_numbers(draft: &mut Draft, variant: &str, options: &BTreeMap<String, St
     if let Some((n, _)) = states.min_by(|(_, a), (_, b)| apart(*a).total_cmp(&apart(*b))) {
         draft.set.n.rule(n, "the power of two whose state is nearest to the size that the recipe sets");
     }
-    Ok(())
 }
 
 /// Sets sizes that the mixer does not use to 1, or removes them.
@@ -301,7 +300,7 @@ pub(super) fn leave_out(draft: &mut Draft) -> Option<usize> {
     if !draft.entry.expands && set.hybrid.get().is_none() {
         set.n.record(n.map(|_| 1));
     }
-    // Mixers without a rule of their authors start as in the released model, as do classifiers without PyTorch's.
+    // Mixers without a rule of their authors start as in the released model, and classifiers have no rule of PyTorch.
     let has_rule = draft.entry.authors_init.is_some() || set.hybrid.get().is_some();
     let has_torch = draft.task.objective != Objective::Pooled;
     set.map_init.record(set.map_init.get().filter(|init| match init {

@@ -14,7 +14,7 @@ use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// Scores of all mixers on the small tasks of MAD, and the file that they are from.
+/// Published runs on the small tasks of MAD, and their file.
 const PUBLISHED_MAD: (&str, &str) = (include_str!("../../../results/mad-small.csv"), "results/mad-small.csv");
 
 #[derive(Args)]
@@ -37,8 +37,8 @@ pub(super) struct ReportArguments {
     figure: Option<String>,
     /// Scores on MAD, beside the published ones.
     ///
-    /// Same as `--figure mad`, with the runs of results/mad-small.csv among yours: each mixer's accuracy by skill, and the mixers in the
-    /// order of their scores.
+    /// Same as `--figure mad`, with the runs of results/mad-small.csv among yours: each mixer's accuracy by skill, and the
+    /// mixers in the order of their scores.
     #[arg(long, conflicts_with_all = ["table", "figure", "orient", "over", "all"])]
     mad: bool,
     /// Training curves, from the run folders.
