@@ -1,6 +1,6 @@
 //! Decoder of an auto-encoder (Poli et al. 2024): all tokens of a sequence from one vector.
 
-use crate::nn::{linear, sinusoids, Cx, Norm, NormSpec, Params, Rows};
+use crate::nn::{linear, sinusoids, Cx, Norm, NormSpec, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
@@ -9,29 +9,27 @@ pub(super) struct AutoEncoder {
     /// Norm, weight `(d, d)` and bias `(d)` of each layer.
     layers: [(Norm, Tensor, Tensor); 2],
     norm_f: Norm,
-    d: usize,
+    /// Embeddings of positions, `(seq_len, d)`, in the dtype of the residual stream.
+    positions: Tensor,
 }
 
 impl AutoEncoder {
-    /// Creates the decoder of encodings of width `d`; its weights start with standard deviation `std`.
-    pub fn new(norm: NormSpec, d: usize, std: f64, params: &Params) -> Result<Self> {
+    /// Creates the decoder of encodings of width `d`, for sequences of up to `seq_len` tokens; its weights start with standard
+    /// deviation `std`.
+    pub fn new(norm: NormSpec, [d, seq_len]: [usize; 2], std: f64, params: &Params) -> Result<Self> {
         let layer = |name: &str| -> Result<(Norm, Tensor, Tensor)> {
             let params = params.scope(name);
             Ok((Norm::new(norm, d, &params.scope("norm"))?, params.weight("w", (d, d), std)?, params.bias("b", d, d)?))
         };
-        Ok(Self { layers: [layer("0")?, layer("1")?], norm_f: Norm::new(norm, d, &params.scope("norm_f"))?, d })
-    }
-
-    /// Position of the encoding in each of `batch` sequences of `seq_len` tokens: the last.
-    pub fn encoded_at(batch: usize, seq_len: usize, like: &Tensor) -> Result<Rows> {
-        Ok(Rows { positions: Tensor::full(seq_len as u32 - 1, (batch, 1), like.device())? })
+        let norm_f = Norm::new(norm, d, &params.scope("norm_f"))?;
+        let positions = sinusoids(0..seq_len, d, 1.0, norm_f.weight())?.to_dtype(params.activations())?;
+        Ok(Self { layers: [layer("0")?, layer("1")?], norm_f, positions })
     }
 
     /// Vectors `(batch, rows, d)` of the positions that `cx` selects of sequences of `seq_len` tokens, of which the logits
     /// are read, from their `encodings` `(batch, 1, d)`.
     pub fn forward(&self, encodings: &Tensor, seq_len: usize, cx: &Cx) -> Result<Tensor> {
-        let positions = sinusoids(0..seq_len, self.d, 1.0, encodings)?;
-        let mut x = encodings.broadcast_add(&positions)?;
+        let mut x = encodings.broadcast_add(&self.positions.narrow(0, 0, seq_len)?)?;
         for (norm, w, b) in &self.layers {
             x = ops::gelu(&linear(&norm.forward(&x)?, w, Some(b))?)?;
         }

@@ -135,7 +135,8 @@ impl LanguageModel {
                 false => head.map("weight", (io.vocab_size, d), Init::Normal(std)),
             }
         };
-        let decoder = || AutoEncoder::new(BodySpec::of(config).block.norm, d, std, &params.scope("decoder"));
+        let decoder =
+            || AutoEncoder::new(BodySpec::of(config).block.norm, [d, io.seq_len], std, &params.scope("decoder"));
         Ok(Self {
             decoder: config.auto_encoder.then(decoder).transpose()?,
             head: if config.is_tied() { embedding.tokens.clone() } else { table()? },
@@ -167,8 +168,7 @@ impl LanguageModel {
             return self.body.forward(embedded, rows, cx);
         };
         let (batch, seq_len) = tokens.dims2()?;
-        let last = AutoEncoder::encoded_at(batch, seq_len, tokens)?;
-        let encodings = self.body.forward(embedded, Some(&last), cx)?;
+        let encodings = self.body.forward(embedded, Some(&Rows::last(batch, seq_len, tokens)?), cx)?;
         decoder.forward(&encodings, seq_len, &cx.clone().only(rows))
     }
 
@@ -198,9 +198,7 @@ impl LanguageModel {
     /// Logits `(batch, vocab_size)` of the token after the last of `tokens` `(batch, seq_len)` u32.
     pub fn last_logits(&self, tokens: &Tensor) -> Result<Tensor> {
         let (batch, seq_len) = tokens.dims2()?;
-        let last = Tensor::full(seq_len as u32 - 1, (batch, 1), tokens.device())?;
-        let rows = Rows { positions: last };
-        let hidden = self.hidden(tokens, Some(&rows), &Cx::eval())?;
+        let hidden = self.hidden(tokens, Some(&Rows::last(batch, seq_len, tokens)?), &Cx::eval())?;
         self.logits(&hidden.squeeze(1)?)
     }
 

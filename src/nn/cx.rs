@@ -13,6 +13,11 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// Last position of each of `batch` sequences of `seq_len` tokens, on the device of `like`.
+    pub fn last(batch: usize, seq_len: usize, like: &Tensor) -> Result<Self> {
+        Ok(Self { positions: Tensor::full(seq_len as u32 - 1, (batch, 1), like.device())? })
+    }
+
     /// Selects the rows `(batch, rows, width)` of x `(batch, seq_len, width)`.
     pub fn select(&self, x: &Tensor) -> Result<Tensor> {
         ops::select_rows(x, &self.positions)

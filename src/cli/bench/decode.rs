@@ -46,9 +46,10 @@ impl DecodeArguments {
         self.form.format(global)?;
         let mut all = Vec::new();
         for name in names {
+            let config = self.config(name)?;
             for batch in &self.batch {
                 for context in &self.context {
-                    all.push(Decoding::new(self.config(name)?, *context, *batch)?);
+                    all.push(Decoding::new(config.clone(), *context, *batch)?);
                 }
             }
         }

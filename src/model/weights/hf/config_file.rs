@@ -59,6 +59,12 @@ impl ConfigFile<'_> {
         number.ok_or_else(|| self.refused(&format!("`{key}` is {value}, not a number above 0")))
     }
 
+    /// Whether head and embedding share one table, for [`BlockConfig`](crate::config::BlockConfig), which leaves out that a
+    /// model of text has two; `default` if the file does not say it.
+    pub fn tied(&self, default: bool) -> Result<Option<bool>> {
+        Ok(self.truth_or("tie_word_embeddings", default)?.then_some(true))
+    }
+
     /// Truth value, or `default` if the key is missing or null.
     pub fn truth_or(&self, key: &str, default: bool) -> Result<bool> {
         let Some(value) = self.given(key) else {

@@ -32,7 +32,7 @@ pub(super) const GPT_NEOX: Architecture = Architecture {
         model.block = BlockConfig {
             eps: Some(file.real_or("layer_norm_eps", 1e-5)?).filter(|eps| *eps != 1e-5),
             activation: Some(activation).filter(|activation| *activation != Activation::Gelu),
-            tie: file.truth_or("tie_word_embeddings", false)?.then_some(true),
+            tie: file.tied(false)?,
             ..BlockConfig::default()
         };
         rotate(&mut model, &file.rope(head, 0.25)?);
@@ -108,7 +108,7 @@ pub(super) const GPT2: Architecture = Architecture {
         let block = BlockConfig {
             eps: Some(file.real_or("layer_norm_epsilon", 1e-5)?).filter(|eps| *eps != 1e-5),
             activation: Some(activation).filter(|activation| *activation != Activation::Gelu),
-            tie: file.truth_or("tie_word_embeddings", true)?.then_some(true),
+            tie: file.tied(true)?,
             ..BlockConfig::default()
         };
         let model =
@@ -178,10 +178,8 @@ pub(super) const LLAMA: Architecture = Architecture {
         let mut model = model(SOFTMAX, REFERENCE, sizes);
         attention.apply(&mut model);
         model.state_mixer = StateMixer::GatedMlp;
-        model.block = BlockConfig {
-            tie: file.truth_or("tie_word_embeddings", false)?.then_some(true),
-            ..gated_mlp(file, rms_norms(file.real_or("rms_norm_eps", 1e-6)?))?
-        };
+        model.block =
+            BlockConfig { tie: file.tied(false)?, ..gated_mlp(file, rms_norms(file.real_or("rms_norm_eps", 1e-6)?))? };
         rotate(&mut model, &file.rope(attention.width, 1.0)?);
         Ok(Pretrained {
             model,

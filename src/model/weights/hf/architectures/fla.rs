@@ -62,11 +62,7 @@ fn decoder(file: &ConfigFile, [mixer, variant]: [&str; 2], usual_ratio: f64) -> 
     let mut model = model(mixer, variant, [d, layers, width]);
     let eps = file.real_or("norm_eps", EPS)?;
     model.state_mixer = StateMixer::GatedMlp;
-    model.block = BlockConfig {
-        activation: Some(Activation::Silu),
-        tie: file.truth_or("tie_word_embeddings", false)?.then_some(true),
-        ..rms_norms(eps)
-    };
+    model.block = BlockConfig { activation: Some(Activation::Silu), tie: file.tied(false)?, ..rms_norms(eps) };
     Ok((model, eps))
 }
 
@@ -485,7 +481,7 @@ pub(super) const RWKV7: Architecture = Architecture {
         let eps = file.real_or("norm_eps", 1e-5)?;
         model.block = BlockConfig {
             eps: Some(eps).filter(|eps| *eps != 1e-5),
-            tie: file.truth_or("tie_word_embeddings", false)?.then_some(true),
+            tie: file.tied(false)?,
             embed_norm: file.truth_or("norm_first", true)?,
             ..BlockConfig::default()
         };

@@ -65,10 +65,7 @@ fn backbone(file: &ConfigFile, d: usize, layers: usize, mixer: &str, tie: bool) 
     let mut model = model(mixer, BLOCK, [d, layers, 4 * d]);
     (model.layout, model.state_mixer) = (Layout::Mamba, StateMixer::None);
     model.d_state = file.size_or("state_size", 16)?;
-    model.block = BlockConfig {
-        tie: file.truth_or("tie_word_embeddings", tie)?.then_some(true),
-        ..rms_norms(file.real_or("layer_norm_epsilon", 1e-5)?)
-    };
+    model.block = BlockConfig { tie: file.tied(tie)?, ..rms_norms(file.real_or("layer_norm_epsilon", 1e-5)?) };
     let keys = ["conv_kernel", "use_conv_bias", "use_bias"];
     convolution(file, keys, &mut model.options)?;
     Ok(model)
@@ -280,10 +277,7 @@ pub(super) const BAMBA: Architecture = Architecture {
         option(&mut model.options, "norm_eps", eps, &1e-5);
         dt_limit(file, &mut model.options)?;
         model.state_mixer = StateMixer::GatedMlp;
-        model.block = BlockConfig {
-            tie: file.truth_or("tie_word_embeddings", false)?.then_some(true),
-            ..gated_mlp(file, rms_norms(eps))?
-        };
+        model.block = BlockConfig { tie: file.tied(false)?, ..gated_mlp(file, rms_norms(eps))? };
         let bias = if file.truth_or("attention_bias", false)? { "all" } else { "none" };
         let attention = GroupedAttention::read(file, d, bias)?;
         let indices = file.given("attn_layer_indices").and_then(Value::as_array).cloned().unwrap_or_default();

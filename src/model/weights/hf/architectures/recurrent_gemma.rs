@@ -36,7 +36,7 @@ pub(super) const RECURRENT_GEMMA: Architecture = Architecture {
             eps: Some(file.real_or("rms_norm_eps", 1e-6)?),
             activation: Some(file.activation("hidden_activation", "gelu_pytorch_tanh")?),
             bias: Some(true),
-            tie: file.truth_or("tie_word_embeddings", true)?.then_some(true),
+            tie: file.tied(true)?,
             // Kept in bf16 by the authors' code, whatever the precision of the model.
             embed_scale: Some(bf16::from_f64((d as f64).sqrt()).to_f64()),
             logit_cap: Some(file.real_or("logits_soft_cap", 30.0)?),

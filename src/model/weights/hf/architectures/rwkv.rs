@@ -19,7 +19,7 @@ pub(super) const RWKV: Architecture = Architecture {
         model.state_mixer = StateMixer::ChannelMix;
         let every = file.given("rescale_every").and_then(serde_json::Value::as_i64).unwrap_or(6);
         model.block = BlockConfig {
-            tie: file.truth_or("tie_word_embeddings", false)?.then_some(true),
+            tie: file.tied(false)?,
             embed_norm: true,
             rescale_every: usize::try_from(every).ok().filter(|every| *every > 0),
             ..BlockConfig::default()

@@ -40,7 +40,7 @@ pub(super) const XLSTM: Architecture = Architecture {
         model.state_mixer = StateMixer::GatedMlp;
         model.block = BlockConfig {
             activation: Some(Activation::Silu),
-            tie: file.truth_or("tie_word_embeddings", false)?.then_some(true),
+            tie: file.tied(false)?,
             logit_cap: Some(file.real_or("output_logit_soft_cap", 30.0)?),
             ..rms_norms(eps)
         };
