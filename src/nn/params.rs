@@ -2,6 +2,7 @@
 
 use crate::ops::rng::Rng;
 use candle_core::{bail, DType, Device, Result, Shape, Tensor, Var};
+use rayon::prelude::*;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -38,17 +39,27 @@ impl Init<'_> {
     fn values(&self, n: usize, mut rng: Rng) -> Vec<f64> {
         match self {
             Init::Constant(c) => vec![*c; n],
-            Init::Normal(std) => (0..n.div_ceil(2))
-                .flat_map(|_| {
-                    let (a, b) = rng.normals();
-                    [a * std, b * std]
-                })
-                .take(n)
-                .collect(),
-            Init::Uniform(low, high) => (0..n).map(|_| low + (high - low) * rng.uniform()).collect(),
+            Init::Normal(std) => in_chunks(n, &rng, |rng, pair| {
+                let (a, b) = rng.normals();
+                pair.copy_from_slice(&[a * std, b * std][..pair.len()]);
+            }),
+            Init::Uniform(low, high) => in_chunks(n, &rng, |rng, pair| {
+                pair.fill_with(|| low + (high - low) * rng.uniform());
+            }),
             Init::Each(f) => (0..n).map(|i| f(i, &mut rng)).collect(),
         }
     }
+}
+
+/// Returns `n` numbers that `draw` fills in pairs, each from four words of the stream, drawn on all threads.
+fn in_chunks(n: usize, rng: &Rng, draw: impl Fn(&mut Rng, &mut [f64]) + Sync) -> Vec<f64> {
+    const PAIRS: usize = 1 << 12;
+    let mut values = vec![0.0; n];
+    values.par_chunks_mut(2 * PAIRS).enumerate().for_each(|(i, chunk)| {
+        let mut rng = rng.from_word(4 * i * PAIRS);
+        chunk.chunks_mut(2).for_each(|pair| draw(&mut rng, pair));
+    });
+    values
 }
 
 /// Standard deviation of the weights of GPT-2 and of the released language model.
@@ -475,6 +486,20 @@ mod tests {
         p.count_constant("d", 7);
         assert_eq!(p.constants(), (1 << 40) + 7);
         assert_eq!(p.count(), (1 << 40) + 3);
+    }
+
+    #[test]
+    fn initial_values_are_those_of_one_stream_whatever_the_chunks() {
+        let stream = Rng::new(1, "init/w", 0);
+        for n in [1_usize, 2, 8191, 8192, 20_001] {
+            let mut rng = stream.clone();
+            let normals: Vec<f64> = (0..n.div_ceil(2)).flat_map(|_| <[f64; 2]>::from(rng.normals())).take(n).collect();
+            assert_eq!(Init::Normal(1.0).values(n, stream.clone()), normals);
+            let mut rng = stream.clone();
+            let uniforms: Vec<f64> = (0..n).map(|_| 3.0 * rng.uniform() - 1.0).collect();
+            let got = Init::Uniform(-1.0, 2.0).values(n, stream.clone());
+            assert!(got.iter().zip(&uniforms).all(|(got, expected)| (got - expected).abs() < 1e-12));
+        }
     }
 
     #[test]

@@ -51,6 +51,12 @@ impl Rng {
         Self { key: self.key, index, block: 0, buffer: [0; 4], used: 4 }
     }
 
+    /// Returns this stream from a word on, a multiple of four.
+    pub fn from_word(&self, word: usize) -> Self {
+        assert!(word.is_multiple_of(4), "the generator makes four words at a time");
+        Self { key: self.key, index: self.index, block: word as u64 / 4, buffer: [0; 4], used: 4 }
+    }
+
     /// 32 uniform bits.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
@@ -119,6 +125,14 @@ mod tests {
         assert_ne!(draw(1, "a", 0), draw(1, "a", 1));
         assert_ne!(draw(1, "a", 0), draw(2, "a", 0));
         assert_eq!(draw(1, "a", 7), Rng::new(1, "a", 0).at(7).next_u32());
+    }
+
+    #[test]
+    fn a_stream_continues_from_any_block() {
+        let mut rng = Rng::new(1, "a", 5);
+        let words: Vec<u32> = (0..40).map(|_| rng.next_u32()).collect();
+        let mut later = rng.from_word(24);
+        assert_eq!((24..40).map(|_| later.next_u32()).collect::<Vec<_>>(), words[24..]);
     }
 
     #[test]
