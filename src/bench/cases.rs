@@ -14,7 +14,7 @@ use super::timer::Repetitions;
 use crate::config::{Precision, RunConfig};
 use crate::error::{refuse, Error, Result};
 use crate::mixers::MIXERS;
-use crate::ops::Route;
+use crate::ops::{Route, Simd};
 use candle_core::DType;
 use std::path::Path;
 
@@ -167,12 +167,13 @@ pub fn device(machine: &Machine, scripts: Option<&Scripts>) -> Vec<BenchCase> {
     cases
 }
 
-/// Returns the precisions in which a machine trains.
+/// Returns the precisions that differ in speed on a machine.
 fn precisions(machine: &Machine) -> &'static [Precision] {
-    if machine.is_cpu() {
-        &[Precision::F32]
-    } else {
-        &[Precision::F32, Precision::Tf32, Precision::Bf16]
+    let simd = Simd::current();
+    match machine.is_cpu() {
+        true if simd < Simd::Avx512Bf16 => &[Precision::F32],
+        true if simd < Simd::Amx => &[Precision::F32, Precision::Bf16],
+        _ => &[Precision::F32, Precision::Tf32, Precision::Bf16],
     }
 }
 
@@ -302,8 +303,12 @@ fn beside_scripts(machine: &Machine, scripts: &Scripts) -> Vec<BenchCase> {
         }
     }
     for (name, flags) in other_tasks(machine.is_cpu()) {
-        let case = || steps_of_flags(flags.clone(), Precision::F32);
-        cases.extend(peers(MeasurementKind::Step, name).map(|peer| case().beside(peer)));
+        let case = |precision| steps_of_flags(flags.clone(), precision);
+        cases.extend(peers(MeasurementKind::Step, name).map(|peer| case(Precision::F32).beside(peer)));
+        if precisions(machine).contains(&Precision::Bf16) {
+            let in_bf16 = peers(MeasurementKind::Step, name).map(|peer| peer.with("--autocast"));
+            cases.extend(in_bf16.map(|peer| case(Precision::Bf16).beside(peer)));
+        }
     }
     cases
 }

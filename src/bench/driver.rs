@@ -136,7 +136,10 @@ impl Bench {
                 }
             };
             answer.describe(row);
-            row.compared(relative_difference(&answer.losses, &losses(&details)), self.machine.peer_tolerance());
+            row.compared(
+                relative_difference(&answer.losses, &losses(&details)),
+                self.machine.peer_tolerance(&row.dtype),
+            );
             if row.failed() {
                 row.note = "the peer computes something else".to_owned();
                 return Ok(());

@@ -7,7 +7,7 @@
 
 use crate::config::RunConfig;
 use crate::error::Result;
-use crate::gpu::Chip;
+use crate::gpu::{Chip, Factors};
 use crate::mixers::{self, Core, MixerWork};
 use crate::model;
 use crate::ops::Peaks;
@@ -281,11 +281,12 @@ impl From<Chip> for PeakRates {
     }
 }
 
-impl From<Peaks> for PeakRates {
-    /// Converts measurements of one core. An exponential counts as many instructions as its loop takes time.
-    fn from(peaks: Peaks) -> Self {
+impl PeakRates {
+    /// Converts measurements of one core, for products of such factors. An exponential counts as many instructions as
+    /// its loop takes time.
+    pub fn of_core(peaks: Peaks, factors: Factors) -> Self {
         Self {
-            flops: peaks.flops,
+            flops: peaks.products(factors),
             lanes: peaks.lanes,
             exps: Exps::Instructions(peaks.lanes / peaks.exps),
             bytes: peaks.bytes,
@@ -370,7 +371,10 @@ mod tests {
     static CORE: LazyLock<PeakRates> = LazyLock::new(|| {
         let cycles = 3.3e9;
         let lanes = 16.0 * cycles;
-        PeakRates::from(Peaks { flops: 32.0 * cycles, lanes, exps: lanes / 8.0, bytes: 20e9 })
+        PeakRates::of_core(
+            Peaks { flops: 32.0 * cycles, bf16: None, lanes, exps: lanes / 8.0, bytes: 20e9 },
+            Factors::F32,
+        )
     });
 
     const CELL: OpShape = OpShape { batch: 512, len: 64, width: 64, states: 64, heads: 1 };

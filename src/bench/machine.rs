@@ -4,8 +4,8 @@ use super::floors::PeakRates;
 use super::row::{Details, Measurement, MeasurementReport};
 use super::timer::{Clock, Repetitions, Timing};
 use crate::error::Result;
-use crate::gpu;
-use crate::ops::{self, Peaks};
+use crate::gpu::{self, Factors};
+use crate::ops::{self, Peaks, Simd};
 use crate::store::{peak_memory_bytes, Provenance};
 use candle_core::{DType, Device};
 use std::fs;
@@ -37,11 +37,12 @@ impl Machine {
         schedule.time(if self.is_cpu() { Clock::Cpu } else { Clock::Wall }, &self.device, work)
     }
 
-    /// Records in `row` the time that `floor` derives from this machine's rates. On a CPU these are measured now, under
+    /// Records in `row` the time that `floor` derives from this machine's rates, with products of such factors. On a CPU these are measured now, under
     /// the clock and load of the measurement, and recorded as well.
     pub(super) fn floor(
         &self,
         row: &mut Measurement,
+        factors: Factors,
         floor: impl FnOnce(&PeakRates) -> Result<Option<f64>>,
     ) -> Result<()> {
         if let Some(chip) = gpu::chip(&self.device)? {
@@ -52,11 +53,12 @@ impl Machine {
         row.peak_memory_bytes = peak_memory_bytes();
         static PEAKS: OnceLock<Peaks> = OnceLock::new();
         let peaks = *PEAKS.get_or_init(Peaks::measure);
-        row.peak_flops = Some(peaks.flops);
+        row.instruction_set = Simd::of_factors(factors).name().to_owned();
+        row.peak_flops = Some(peaks.products(factors));
         row.peak_lanes = Some(peaks.lanes);
         row.peak_exps = Some(peaks.exps);
         row.peak_bytes = Some(peaks.bytes);
-        row.floor_seconds = floor(&PeakRates::from(peaks))?;
+        row.floor_seconds = floor(&PeakRates::of_core(peaks, factors))?;
         Ok(())
     }
 
@@ -69,12 +71,12 @@ impl Machine {
         }
     }
 
-    /// Largest relative difference of a peer's losses; a GPU sums in other orders.
-    pub(super) fn peer_tolerance(&self) -> f64 {
-        if self.is_cpu() {
-            1e-5
-        } else {
-            1e-4
+    /// Largest relative difference of a peer's losses in a precision; a GPU sums in other orders.
+    pub(super) fn peer_tolerance(&self, precision: &str) -> f64 {
+        match precision {
+            "f32" if self.is_cpu() => 1e-5,
+            "f32" => 1e-4,
+            _ => 2e-3,
         }
     }
 
@@ -99,7 +101,7 @@ impl Machine {
         row.load_average = load_average();
         if self.is_cpu() {
             row.processor = provenance.cpu;
-            row.instruction_set = crate::ops::Simd::current().name().to_owned();
+            row.instruction_set = Simd::of_factors(Factors::F32).name().to_owned();
         } else {
             row.processor = gpu_model(&self.name);
         }

@@ -7,6 +7,7 @@ use super::peers::save;
 use super::row::{Details, Measurement, MeasurementKind, MeasurementReport};
 use super::timer::Repetitions;
 use crate::error::{refuse, Result};
+use crate::gpu::Factors;
 use crate::store::check_memory;
 use candle_core::{DType, Device, Tensor};
 use serde_json::json;
@@ -167,7 +168,7 @@ impl OpTiming {
         })?;
         let bytes = self.io.size_in_bytes() as f64;
         let work = self.op.floor(&self.shape, pass);
-        machine.floor(row, |rates| Ok(Some(rates.seconds(work, bytes))))?;
+        machine.floor(row, Factors::F32, |rates| Ok(Some(rates.seconds(work, bytes))))?;
         row.elements = Some((self.op.elements)(self.shape));
         row.timed(&timing);
         Ok(results)

@@ -131,6 +131,13 @@ impl Peer {
         Ok(Self { name: line.to_owned(), command, own_data })
     }
 
+    /// Returns the peer with a further argument.
+    pub(super) fn with(mut self, argument: &str) -> Self {
+        self.name = format!("{} {argument}", self.name);
+        self.command.push(argument.to_owned());
+        self
+    }
+
     /// Calls the peer on the exported `file`, or on its own data of the same sizes.
     pub(super) fn call(
         &self,

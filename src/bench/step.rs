@@ -100,7 +100,7 @@ impl TimedSteps {
         let (model, batch) = (&self.config.model, self.config.train.batch_size);
         let (length, d, n) = (self.config.task.sizes()?.seq_len, model.d_model, model.d_state);
         let case = format!("{} {batch},{length},{d},{n}", model.mixer);
-        let row = Measurement::new(MeasurementKind::Step, case, DType::F32.as_str());
+        let row = Measurement::new(MeasurementKind::Step, case, self.config.train.precision.as_str());
         machine.report(row, |row| self.measure(row, machine, &DataCache::default(), export))
     }
 
@@ -122,11 +122,8 @@ impl TimedSteps {
             Ok(())
         })?;
         let tokens = (train.batch_size * sizes.tokens_per_example()) as f64;
-        let bytes = match train.precision {
-            Precision::Bf16 => 2.0,
-            Precision::F32 | Precision::Tf32 => 4.0,
-        };
-        machine.floor(row, |rates| floors::step(config, rates, bytes))?;
+        let bytes = train.precision.activations(&machine.device).size_in_bytes() as f64;
+        machine.floor(row, train.precision.factors(), |rates| floors::step(config, rates, bytes))?;
         if row.floor_seconds.is_none() {
             row.note = format!("no floor is stated for `{}`", model.mixer);
         }

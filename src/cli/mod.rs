@@ -60,8 +60,9 @@ use std::path::PathBuf;
                   3  some runs of a sweep failed\n    4  a check failed (report --check, compare --check, inspect --verify and\n       \
                   --engines, bench --device, check, doctor)\n   65  a data file is invalid, or a file of dsf is damaged\n   \
                   66  data are missing\n   69  another process is training the run\n   75  stopped by a signal after a \
-                  checkpoint; the same command continues\n  130  stopped at once by a second Ctrl-C\n\nDSF_SIMD=avx512, avx2 or \
-                  baseline (neon on ARM) forces a lower instruction set than the best one of\nthe processor, for matrix products too."
+                  checkpoint; the same command continues\n  130  stopped at once by a second Ctrl-C\n\nDSF_SIMD=amx, \
+                  avx512-bf16, avx512, avx2 or baseline (neon on ARM) forces a lower instruction\nset than the best one of the \
+                  processor, for matrix products too."
 )]
 struct Cli {
     #[command(subcommand)]

@@ -88,7 +88,7 @@ pub(super) fn main(mut arguments: SingleArguments, task: TaskRow, global: &Globa
     identified?;
     arguments.training.check_data_dir([&resolved.config.task])?;
     let Resolved { config, notes, .. } = resolved;
-    arguments.device.serves(&config, &arguments.training)?;
+    arguments.device.serves(&arguments.training)?;
     let stop = stop_flag()?;
     let context = RunContext {
         kept: KeptWeights { last: true, every: arguments.snapshot_every.map(|epochs| epochs as usize) },

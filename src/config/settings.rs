@@ -553,8 +553,10 @@ pub static SETTINGS: Settings = {
             .omitted(Neutral("all"))
             .shown(column(Empty, "parameters with weight decay: all (also if empty), matrices or maps")),
         row("precision", At::Train("precision"), OneOf(&["f32", "tf32", "bf16"]), Training,
-            "Precision: f32, tf32 or bf16; the last two need a GPU")
-            .more(&[(TEXT, "Default on a GPU: bf16.")])
+            "Precision of matrix products: f32, tf32 or bf16")
+            .more(&[(EVERY, "Weights and sums are f32 in all of them. bf16 is fastest with AVX512-BF16, AMX or a GPU; on other \
+                processors it rounds alike at the speed of f32. tf32 differs from f32 on a GPU and with AMX alone."), 
+                (TEXT, "Default on a GPU: bf16.")])
             .omitted(Omitted::Is("f32"))
             .shown(column(Is("f32"), "number format of the computation: f32, tf32 or bf16")),
         row("dropout", At::Classifier("dropout"), Share, Training,

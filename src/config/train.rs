@@ -1,6 +1,7 @@
 //! Optimisation settings of a run.
 
 use crate::gpu::Factors;
+use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
 
 /// AdamW, its schedule, and the amount of training.
@@ -37,16 +38,18 @@ pub struct TrainConfig {
     pub stop_above: f64,
 }
 
-/// Number formats of the computation. Weights, moments, states and sums are f32 in all of them.
+/// Number formats of the computation. Weights, moments, states and sums are f32 in all of them. The table in
+/// `src/guide/speed.md` says what each means on a CPU and on a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// f32 throughout, as in the released code.
     #[default]
     F32,
-    /// f32, but dense products round their factors to 11 bits; on a GPU only.
+    /// f32, but the factors of products have the 11 bits of TF32 on a GPU, 16 bits on a CPU with AMX, and are not
+    /// rounded on other CPUs.
     Tf32,
-    /// Activations and factors of products in bf16; on a GPU only.
+    /// Factors of products in bf16, and on a GPU also activations.
     Bf16,
 }
 
@@ -55,6 +58,14 @@ fn is_zero(n: &usize) -> bool {
 }
 
 impl Precision {
+    /// Type of activations on a device.
+    pub fn activations(self, device: &Device) -> DType {
+        match self {
+            Self::Bf16 if !device.is_cpu() => DType::BF16,
+            Self::F32 | Self::Tf32 | Self::Bf16 => DType::F32,
+        }
+    }
+
     /// Name as typed.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -68,7 +79,8 @@ impl Precision {
     pub fn factors(&self) -> Factors {
         match self {
             Self::Tf32 => Factors::Tf32,
-            Self::F32 | Self::Bf16 => Factors::F32,
+            Self::F32 => Factors::F32,
+            Self::Bf16 => Factors::Bf16,
         }
     }
 

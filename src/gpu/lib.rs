@@ -22,7 +22,7 @@ pub use arg::Arg;
 pub use buffer::Buffer;
 use candle_core::{bail, DType, Result, Storage, Tensor};
 pub use mailbox::{Carrier, Mailbox};
-pub use product::{with_factors, Factors, Matrix, Product};
+pub use product::{factors, with_factors, Factors, Matrix, Product};
 pub use sizes::device::WARP;
 use std::cell::RefCell;
 use std::collections::hash_map::{Entry, HashMap};

@@ -4,23 +4,25 @@ use super::View;
 use candle_core::{bail, DType, Result};
 use std::cell::Cell;
 
-/// Rounding of the factors of f32 products; sums are f32 in either case.
+/// Rounding of the factors of f32 products; sums are f32 in every case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Factors {
     /// No rounding.
     #[default]
     F32,
-    /// Rounding to the 11 bits of TF32.
+    /// Rounding to the 11 bits of TF32, or to more.
     Tf32,
+    /// Rounding to bf16, on a CPU. On a GPU, tensors of bf16 say that products are of bf16, and those of f32 are f32.
+    Bf16,
 }
 
 thread_local! {
     static FACTORS: Cell<Factors> = const { Cell::new(Factors::F32) };
 }
 
-/// Runs `work` with `factors` for the products that this thread launches or records meanwhile: those of [`Product`],
-/// and those inside kernels ([`Kernel::of_products`](super::Kernel::of_products)). Other threads are not affected, even
-/// on the same GPU.
+/// Runs `work` with `factors` for the products that this thread computes, launches or records meanwhile: those of ops on
+/// a CPU, of [`Product`], and inside kernels ([`Kernel::of_products`](super::Kernel::of_products)). Other threads are not
+/// affected, even on the same GPU, except by the tasks of this thread's ops.
 pub fn with_factors<T>(factors: Factors, work: impl FnOnce() -> T) -> T {
     struct RestoreFactors(Factors);
     impl Drop for RestoreFactors {
@@ -33,7 +35,7 @@ pub fn with_factors<T>(factors: Factors, work: impl FnOnce() -> T) -> T {
 }
 
 /// Rounding of this thread's products.
-pub(super) fn factors() -> Factors {
+pub fn factors() -> Factors {
     FACTORS.get()
 }
 

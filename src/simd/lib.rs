@@ -49,7 +49,9 @@ fn versions(function: ItemFn) -> syn::Result<Tokens> {
     let [call_body, call_avx2, call_avx512] = [&body, &avx2, &avx512].map(call);
     let above = quote! {
         // SAFETY: the current instruction set is always one that the processor supports.
-        crate::runtime::simd::Simd::Avx512 => return unsafe { #call_avx512 },
+        crate::runtime::simd::Simd::Avx512
+            | crate::runtime::simd::Simd::Avx512Bf16
+            | crate::runtime::simd::Simd::Amx => return unsafe { #call_avx512 },
         crate::runtime::simd::Simd::Avx2 => return unsafe { #call_avx2 },
     };
     let choose = match sig.generics.params.iter().find_map(float) {

@@ -1,6 +1,8 @@
 //! Provenance of a run: host, time, build and device. It is recorded, but no part of a run's identity.
 
+use crate::config::Precision;
 use crate::error::{ensure, Result};
+use crate::gpu::Factors;
 use crate::ops::Simd;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -20,7 +22,8 @@ pub struct Provenance {
     pub host: String,
     /// Model of the host's processor.
     pub cpu: String,
-    /// Instruction set of the ops, such as `avx2`; empty in runs of versions that did not record it.
+    /// Instruction set of the ops, such as `avx2`: the lowest one with which the run has the same bits. Empty in runs of
+    /// versions that did not record it.
     #[serde(default)]
     pub simd: String,
     /// Operating system and architecture.
@@ -37,6 +40,12 @@ pub struct Provenance {
 }
 
 impl Provenance {
+    /// Returns the provenance of a run with this precision, whose products may use units that others do not.
+    pub fn in_precision(self, precision: Precision) -> Self {
+        let factors = if self.device == "cpu" { precision.factors() } else { Factors::F32 };
+        Self { simd: Simd::of_factors(factors).name().into(), ..self }
+    }
+
     /// Collects the provenance of this process at the current time.
     pub fn collect(device: &str, threads: usize) -> Self {
         Self {

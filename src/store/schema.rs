@@ -63,7 +63,7 @@ fn others() -> Vec<ColumnSpec> {
         time("ended", "when it ended"),
         origin("ops", ColumnKind::Word, "implementations of the ops: fused, reference or both"),
         origin("data_digest", ColumnKind::Word, "twelve hex digits over the examples seen"),
-        origin("simd", ColumnKind::Word, "instruction set of the ops: avx512, avx2, neon or baseline"),
+        origin("simd", ColumnKind::Word, "instruction set of the ops: amx, avx512-bf16, avx512, avx2, neon or baseline"),
         origin("micro_batch_used", ColumnKind::Count, "examples per forward pass, if reduced because memory ran out"),
         origin("checksum", ColumnKind::Word, "digest of the rest of the row: twelve hex digits, which reveal changes"),
     ]

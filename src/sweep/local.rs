@@ -304,7 +304,7 @@ impl Sweep<'_> {
     /// Writes the result on behalf of a worker that could not.
     fn record_failure(&self, job: &Job, failure: Failure) -> SweepEvent {
         let run = job.run;
-        let provenance = Provenance::collect(job.device, self.options.threads);
+        let provenance = Provenance::collect(job.device, self.options.threads).in_precision(run.train.precision);
         let recorded = self.store.begin(run, &provenance).and_then(|dir| {
             if dir.result()?.is_some() {
                 return Ok(());

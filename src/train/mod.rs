@@ -21,7 +21,7 @@ pub use perplexity::{score, unigram_ppl, Scored, Scoring};
 pub use progress::Progress;
 pub use schedule::learning_rate;
 
-use crate::config::{Precision, RunConfig};
+use crate::config::RunConfig;
 use crate::error::Result;
 use crate::gpu::{self, Factors};
 use crate::nn::Params;
@@ -88,12 +88,8 @@ pub struct Trainer<'a> {
 impl<'a> Trainer<'a> {
     /// Creates the trainer of a run on `device`, before the first step.
     pub fn new(config: &'a RunConfig, data: &'a Splits, device: &Device) -> Result<Self> {
-        let precision = config.train.precision;
         let params = Params::seeded(config.seed, DType::F32, device);
-        let params = params.for_activations(match precision {
-            Precision::Bf16 => DType::BF16,
-            Precision::F32 | Precision::Tf32 => DType::F32,
-        });
+        let params = params.for_activations(config.train.precision.activations(device));
         let sizes = config.task.sizes()?;
         let objective: Box<dyn Trainee> = match data {
             Splits::PerToken { train, val, test } => {

@@ -125,6 +125,7 @@ def main():
     parser.add_argument("--warm", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
+    scan.autocast(parser)
     given = parser.parse_args()
     if given.dropout:
         parser.error("--dropout must be 0")
@@ -140,7 +141,8 @@ def main():
     def step():
         at = next(batches) % len(ids)
         optimizer.zero_grad(set_to_none=True)
-        loss = model.loss(ids[at], labels[at])
+        with scan.precision(given):
+            loss = model.loss(ids[at], labels[at])
         loss.backward()
         optimizer.step()
         return float(loss.detach())

@@ -148,6 +148,16 @@ def settle(device):
     return torch.device(device)
 
 
+def autocast(parser):
+    """Adds the flag --autocast, of the precision in which PyTorch trains with bf16."""
+    parser.add_argument("--autocast", action="store_true", help="compute the loss under torch.autocast in bf16")
+
+
+def precision(given):
+    """Returns the context of the forward pass."""
+    return torch.autocast(given.device.split(":")[0], torch.bfloat16, enabled=given.autocast)
+
+
 def header(path):
     """Returns the JSON header of a safetensors file, which follows its length, and the data after it."""
     with open(path, "rb") as file:

@@ -210,6 +210,7 @@ def main():
     parser.add_argument("--warm", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
+    scan.autocast(parser)
     given = parser.parse_args()
     if scan.absent(given.form):
         return
@@ -230,7 +231,8 @@ def main():
         for first in range(0, whole, micro):
             few = slice(first, first + micro)
             # All examples have the same number of labels, so a mean over examples is the mean over labels.
-            part = model.loss(ids[at, few], labels[at, few], given.head) * (len(ids[at, few]) / whole)
+            with scan.precision(given):
+                part = model.loss(ids[at, few], labels[at, few], given.head) * (len(ids[at, few]) / whole)
             part.backward()
             loss += float(part.detach())
         optimizer.step()

@@ -8,8 +8,7 @@ use super::device::use_threads;
 use super::print::{self, columns, Align};
 use super::{exit, Global};
 use crate::bench::{op_names, Machine, MeasurementReport, OpRequest, OpTiming, TimedSteps};
-use crate::config::Precision;
-use crate::error::{ensure, refuse, Result};
+use crate::error::{refuse, Result};
 use crate::recipes::{self, Flags};
 use crate::sweep::estimate;
 use clap::{Args, Subcommand};
@@ -76,7 +75,6 @@ impl StepArguments {
     fn main(&self, global: &Global) -> Result<u8> {
         let machine = this_cpu(global)?;
         let run = self.flags.single(recipes::task(&self.task)?)?;
-        computes_in(run.config.train.precision)?;
         let step = TimedSteps::new(run.config, self.steps)?;
         estimate::check_room(std::slice::from_ref(&step.config), None)?;
         print(&step.report(&machine, self.export.as_deref())?, global)
@@ -104,14 +102,6 @@ impl OpArguments {
         let timing = OpTiming::new(&self.request)?;
         print(&timing.report(&machine, self.export.as_deref())?, global)
     }
-}
-
-/// Returns an error for number formats that only a GPU supports.
-fn computes_in(precision: Precision) -> Result<()> {
-    ensure!(
-        precision.is_usual(),
-        flag "--precision" = precision.as_str(), "needs a GPU, and a step alone is timed on the CPU: leave it out, or time steps by `dsf bench --device cuda`");
-    Ok(())
 }
 
 fn this_cpu(global: &Global) -> Result<Machine> {

@@ -6,13 +6,10 @@ mod cuda;
 #[path = "no_cuda.rs"]
 mod cuda;
 
-use crate::config::RunConfig;
 use crate::error::{self, ensure, refuse, Error, Result};
 use crate::gpu;
 use crate::sweep::Training;
 use candle_core::Device;
-use clap::builder::PossibleValue;
-use clap::ValueEnum;
 use std::str::FromStr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,21 +73,15 @@ impl DeviceChoice {
         self.ordinal().is_some()
     }
 
-    /// Returns an error if the device cannot compute `run`.
-    pub fn serves(self, run: &RunConfig, training: &Training) -> Result<()> {
+    /// Returns an error if the device does not know the training flags.
+    pub fn serves(self, training: &Training) -> Result<()> {
         if self.is_gpu() {
             return Ok(());
         }
         let advice = "is about the steps of a GPU: add --device cuda, or leave it out";
         ensure!(!training.cuda_graph, flag "--cuda-graph", "{advice}");
         ensure!(!training.no_cuda_graph, flag "--no-cuda-graph", "{advice}");
-        let precision = run.train.precision;
-        if precision.is_usual() {
-            return Ok(());
-        }
-        let name = precision.to_possible_value();
-        let name = name.as_ref().map_or("", PossibleValue::get_name);
-        refuse!(flag "--precision" = name, "needs a GPU: add --device cuda, or compute in f32")
+        Ok(())
     }
 
     fn ordinal(self) -> Option<usize> {

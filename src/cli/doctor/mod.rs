@@ -126,7 +126,14 @@ fn simd() -> Finding {
             chosen.to_string(),
             "the processor has no AVX2, so training is several times slower than on one of after 2013",
         ),
-        None => Finding::good("simd", chosen.to_string()),
+        None => Finding::good(
+            "simd",
+            match chosen {
+                Simd::Amx => format!("{chosen}: --precision bf16 and tf32 use its tiles"),
+                Simd::Avx512Bf16 => format!("{chosen}: --precision bf16 is faster than f32"),
+                _ => format!("{chosen}; it has no unit for bf16, so --precision bf16 is no faster than f32"),
+            },
+        ),
     }
 }
 

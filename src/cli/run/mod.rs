@@ -73,8 +73,8 @@ pub(super) fn execute(
     context: &RunContext,
     on: &mut dyn FnMut(RunEvent) -> Result<()>,
 ) -> Result<RunResult> {
-    let provenance =
-        Provenance { command: typed_command(), ..Provenance::collect(&context.device_name, context.threads) };
+    let provenance = Provenance::collect(&context.device_name, context.threads).in_precision(config.train.precision);
+    let provenance = Provenance { command: typed_command(), ..provenance };
     let dir = context.store.begin(config, &provenance)?;
     if let Some(result) = dir.result()? {
         // The summary lacks the row if a process was killed between result and summary.

@@ -112,7 +112,7 @@ fn train(typed: &Typed, asked: SelectedRuns, global: &Global) -> Result<u8> {
     let SelectedRuns { mut plan, shard, unidentified } = asked;
     let device = typed.device;
     let training = &typed.training;
-    { plan.runs.iter() }.try_for_each(|run| device.serves(run, training))?;
+    device.serves(training)?;
     let options = typed.options(global)?;
     if !options.training.allow_swap && !device.is_gpu() {
         estimate::check_room(&plan.runs, Some("--allow-swap"))?;

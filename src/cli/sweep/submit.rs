@@ -15,8 +15,7 @@ use std::process::Command;
 
 pub(super) fn main(typed: &Typed, asked: &SelectedRuns, global: &Global) -> Result<u8> {
     let device = typed.device;
-    let mut runs = asked.plan.runs.iter();
-    runs.try_for_each(|run| device.serves(run, &typed.training))?;
+    device.serves(&typed.training)?;
     ensure!(
         asked.shard.is_none(),
         flag "--shard", "each task of the array is given its own: leave it out with --executor, or say --shards N");

@@ -49,7 +49,7 @@ pub(super) fn main(arguments: WorkerArguments, global: &Global) -> Result<u8> {
     let read = io::stdin().lock().read_line(&mut line);
     read.map_err(Error::io("read", "stdin"))?;
     let config = RunConfig::parse(line.trim(), "stdin")?;
-    arguments.device.serves(&config, &arguments.training)?;
+    arguments.device.serves(&arguments.training)?;
     stop_with_stdin(Arc::clone(&stop));
     let mut context = RunContext::open(arguments.device, &arguments.training, &stop, global)?;
     context.micro_batch = arguments.micro_batch;

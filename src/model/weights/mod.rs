@@ -9,7 +9,7 @@ mod mapped;
 mod values;
 
 use super::{Io, LanguageModel};
-use crate::config::{Precision, RunConfig};
+use crate::config::RunConfig;
 use crate::error::{refuse, Error, Result};
 use crate::files::write_atomic_by;
 use crate::nn::Params;
@@ -167,8 +167,7 @@ impl Checkpoint {
     /// Builds the model, without gradients, in the precision of its run on `device`. Fails with the name of a tensor
     /// that is missing, misshapen or not part of the model.
     pub fn model(&self, device: &Device) -> Result<LanguageModel> {
-        let bf16 = self.config.train.precision == Precision::Bf16 && !device.is_cpu();
-        self.model_of([DType::F32, if bf16 { DType::BF16 } else { DType::F32 }], device)
+        self.model_of([DType::F32, self.config.train.precision.activations(device)], device)
     }
 
     /// Same as [`Self::model`] with parameters and activations of `dtype`.

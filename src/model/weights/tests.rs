@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::samples::pythia;
-use crate::config::{Protocol, Rotary, Schedule, TrainConfig, FORMAT};
+use crate::config::{Precision, Protocol, Rotary, Schedule, TrainConfig, FORMAT};
 use crate::error::testing::Fails;
 use crate::error::Diagnostic;
 use crate::tasks::mqar::MqarConfig;

@@ -3,7 +3,7 @@
 use super::CrossEntropy;
 use crate::runtime::autograd::{Backward, CpuOp, Forward};
 use crate::runtime::float::Float;
-use crate::runtime::gemm::{product, Transposed, View};
+use crate::runtime::gemm::{product, product_by, Right, View};
 use crate::runtime::lanes::{add_chunk, blank, largest, map_chunks, total};
 use crate::runtime::parallel::InParallel;
 use crate::runtime::zeros::zeros;
@@ -40,13 +40,14 @@ impl CpuOp for CrossEntropy {
             if !tracked {
                 continue;
             }
+            let of_hidden = Right::of(View::new(hidden, width));
             let parts: Vec<Vec<F>> = tiles(logits, targets.len())
                 .zip(weight.chunks(CLASSES * width))
                 .zip(gw.chunks_mut(CLASSES * width))
                 .map_in_parallel(|(((first, tile), weight), gw)| {
                     slopes(tile, &rows, targets, first, scale);
                     let slopes = View::new(tile, weight.len() / width);
-                    product(gw, width, slopes.t(), View::new(hidden, width), true);
+                    product_by(gw, width, slopes.t(), &of_hidden, true);
                     let mut gh = vec![F::zero(); hidden.len()];
                     product(&mut gh, width, slopes, View::new(weight, width), false);
                     gh
@@ -82,9 +83,8 @@ impl CrossEntropy {
         tile: &mut [F],
     ) -> Vec<RowStats<F>> {
         let classes = weight.len() / self.width;
-        let weight = Transposed::of(weight, self.width);
-        let hidden = View::new(hidden, self.width);
-        product(tile, classes, hidden, weight.view(), false);
+        let (hidden, weight) = (View::new(hidden, self.width), View::new(weight, self.width));
+        product(tile, classes, hidden, weight.t(), false);
         let mut found = vec![RowStats::default(); targets.len()];
         exponentiate(tile, targets, first, &mut found);
         found

@@ -3,7 +3,7 @@
 use super::Linear;
 use crate::runtime::autograd::{Backward, CpuOp, Forward};
 use crate::runtime::float::Float;
-use crate::runtime::gemm::{product, Transposed, View};
+use crate::runtime::gemm::{product, product_by, Right, View};
 use crate::runtime::lanes::{add_to_rows, sum_parts, sum_rows};
 use crate::runtime::parallel::InParallel;
 use crate::runtime::zeros::zeros;
@@ -18,9 +18,9 @@ impl CpuOp for Linear {
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let one = |(map, &out): (usize, &usize)| {
             let mut y = zeros(self.rows() * out);
-            let weight = Transposed::of(ins[1 + map], self.inner);
+            let weight = Right::of(self.weight(ins, map).t());
             y.chunks_mut(ROWS * out).zip(ins[0].chunks(ROWS * self.inner)).in_parallel(|(y, x)| {
-                product(y, out, View::new(x, self.inner), weight.view(), false);
+                product_by(y, out, View::new(x, self.inner), &weight, false);
                 if self.biased {
                     add_to_rows(y, ins[1 + self.outs.len() + map]);
                 }
@@ -48,14 +48,14 @@ impl Linear {
             return Vec::new();
         }
         let mut gx = zeros(self.rows() * self.inner);
+        let weights: Vec<_> = (0..self.outs.len()).map(|map| Right::of(self.weight(call.ins, map))).collect();
         gx.chunks_mut(ROWS * self.inner).enumerate().in_parallel(|(i, gx)| {
             let rows = gx.len() / self.inner;
             let mut add = false;
             for (map, out) in self.outs.iter().enumerate() {
                 if let Some(used) = call.outs[map] {
                     let gy = &used.grad[i * ROWS * out..][..rows * out];
-                    let weight = self.weight(call.ins, map);
-                    product(gx, self.inner, View::new(gy, *out), weight, add);
+                    product_by(gx, self.inner, View::new(gy, *out), &weights[map], add);
                     add = true;
                 }
             }

@@ -7,7 +7,7 @@ use crate::pointwise::cpu::values;
 use crate::pointwise::Gelu;
 use crate::runtime::autograd::{Backward, CpuOp, Forward};
 use crate::runtime::float::Float;
-use crate::runtime::gemm::{product, Transposed, View};
+use crate::runtime::gemm::{product, product_by, Right, View};
 use crate::runtime::lanes::{add_to_rows, blank, sum_parts, sum_rows};
 use crate::runtime::parallel::InParallel;
 use crate::runtime::zeros::zeros;
@@ -20,7 +20,7 @@ impl CpuOp for Mlp {
     /// Saves the pre-activation of the hidden layer: that is cheaper than repeating the product.
     fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
         let (block, wide) = (ROWS * self.inner, ROWS * self.hidden);
-        let weights = [Transposed::of(ins[1], self.inner), Transposed::of(ins[3], self.hidden)];
+        let weights = [(1, self.inner), (3, self.hidden)].map(|(i, columns)| Right::of(View::new(ins[i], columns).t()));
         let biases = [ins[2], ins[4]];
         let mut y = zeros(self.rows() * self.out);
         let scratch = || vec![blank::<F>(); wide];
@@ -56,6 +56,7 @@ impl CpuOp for Mlp {
         let second = gw2.chunks_mut(sizes[2]).zip(gb2.chunks_mut(sizes[3]));
         let reads = x.chunks(task * inner).zip(z.chunks(task * hidden));
         let grads = gx.chunks_mut(task * inner).zip(gy.chunks(task * out));
+        let weights = [(1, inner), (3, hidden)].map(|(i, columns)| Right::of(View::new(call.ins[i], columns)));
         first.zip(second).zip(reads.zip(grads)).enumerate().in_parallel(
             |(i, (((gw1, gb1), (gw2, gb2)), ((x, z), (gx, gy))))| {
                 let sizes = [hidden, hidden, self.masks[1].map_or(0, |_| out)];
@@ -68,7 +69,7 @@ impl CpuOp for Mlp {
                     let scratch = [&mut a[..z.len()], &mut slopes[..z.len()], &mut masked[..masked_size]];
                     let grads = [&mut *gw1, &mut *gb1, &mut *gw2, &mut *gb2];
                     let first = i * task + j * ROWS;
-                    self.backward_rows(first, [x, z, gy], call.ins, scratch, gx, grads);
+                    self.backward_rows(first, [x, z, gy], &weights, scratch, gx, grads);
                 }
             },
         );
@@ -90,16 +91,16 @@ impl Mlp {
         &self,
         first: usize,
         x: &[F],
-        [w1, w2]: &[Transposed<F>; 2],
+        [w1, w2]: &[Right<F>; 2],
         [b1, b2]: [&[F]; 2],
         [z, a, y]: [&mut [F]; 3],
     ) {
         let (inner, hidden) = (self.inner, self.hidden);
-        product(z, hidden, View::new(x, inner), w1.view(), false);
+        product_by(z, hidden, View::new(x, inner), w1, false);
         add_to_rows(z, b1);
         values::<Gelu, F>(z, a);
         self.drop(0, first, a);
-        product(y, self.out, View::new(a, hidden), w2.view(), false);
+        product_by(y, self.out, View::new(a, hidden), w2, false);
         add_to_rows(y, b2);
         self.drop(1, first, y);
     }
@@ -110,7 +111,7 @@ impl Mlp {
         &self,
         first: usize,
         [x, z, gy]: [&[F]; 3],
-        ins: &[&[F]],
+        [w1, w2]: &[Right<F>; 2],
         [a, slopes, masked]: [&mut [F]; 3],
         gx: &mut [F],
         [gw1, gb1, gw2, gb2]: [&mut [F]; 4],
@@ -130,12 +131,12 @@ impl Mlp {
         product(gw2, hidden, gy_rows.t(), View::new(a, hidden), true);
         sum_rows(gy, gb2);
         let gz = a; // its values have been used
-        product(gz, hidden, gy_rows, View::new(ins[3], hidden), false);
+        product_by(gz, hidden, gy_rows, w2, false);
         multiply(slopes, gz);
         sum_rows(gz, gb1);
         let gz = View::new(gz, hidden);
         product(gw1, inner, gz.t(), View::new(x, inner), true);
-        product(gx, inner, gz, View::new(ins[1], inner), false);
+        product_by(gx, inner, gz, w1, false);
     }
 
     /// Multiplies rows from `first` on of the hidden layer (`which` 0) or of the result (1) by

@@ -1,6 +1,7 @@
 //! Loops over tasks on the threads of the pool. They are compiled once instead of for every loop: a parallel iterator
 //! of rayon instantiates some ten functions for each type of item.
 
+use crate::gpu;
 use rayon::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -55,9 +56,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Runs tasks, whose products have the factors of the calling thread's.
 #[inline(never)]
 fn run(tasks: usize, work: &(dyn Fn(usize) + Sync)) {
-    (0..tasks).into_par_iter().for_each(work);
+    let factors = gpu::factors();
+    (0..tasks).into_par_iter().for_each(|i| gpu::with_factors(factors, || work(i)));
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Peak rates of one core of this processor, measured by loops that do nothing else, with the current instruction set.
 
+use crate::gpu::Factors;
 use crate::runtime::float::{in_single, Float};
+use crate::runtime::gemm;
 use crate::runtime::simd::Simd;
 use dsf_simd::simd;
 use std::hint::black_box;
@@ -11,6 +13,8 @@ use std::time::Instant;
 pub struct Peaks {
     /// Multiplications and additions of f32 per second, fused if the instruction set supports it.
     pub flops: f64,
+    /// Multiplications and additions per second in products of bf16, if the processor has a unit for them.
+    pub bf16: Option<f64>,
     /// Lanes of f32 per second in multiplications and additions that are not fused.
     pub lanes: f64,
     /// Exponentials per second: powers of two of f32 below 1, as used by scans.
@@ -33,6 +37,16 @@ const RUNS: usize = 40;
 const PASSES: usize = 20;
 
 impl Peaks {
+    /// Multiplications and additions per second in products of such factors.
+    pub fn products(&self, factors: Factors) -> f64 {
+        match (factors, self.bf16) {
+            (Factors::Bf16, Some(rate)) => rate,
+            // Three products of bf16.
+            (Factors::Tf32, Some(rate)) if Simd::current() == Simd::Amx => rate / 3.0,
+            _ => self.flops,
+        }
+    }
+
     /// Measures the rates in about a third of a second. Other work on the same core makes them lower.
     pub fn measure() -> Self {
         let mut near = vec![0.5f32; CACHED];
@@ -56,8 +70,14 @@ impl Peaks {
         let mut sums = vec![0.0; FAR];
         // The first pass also allocates the pages of the result, so a later pass is the best.
         let pass = best(PASSES, || add_scaled(black_box(&mut sums), black_box(&x), black_box(&y)));
-        Self { flops, lanes, exps, bytes: (3 * size_of_val(&x[..])) as f64 / pass }
+        Self { flops, bf16: bf16_peak(), lanes, exps, bytes: (3 * size_of_val(&x[..])) as f64 / pass }
     }
+}
+
+/// Rate of products of bf16 on the current unit, the best of several short runs.
+fn bf16_peak() -> Option<f64> {
+    let (operations, mut work) = gemm::bf16_loop()?;
+    Some(operations / best(RUNS, &mut work))
 }
 
 /// Returns the shortest duration of `runs` calls, in seconds.
@@ -115,10 +135,11 @@ mod tests {
 
     #[test]
     fn fusing_is_no_slower_and_an_exponential_takes_some_instructions() {
-        let Peaks { flops, lanes, exps, bytes } = Peaks::measure();
+        let Peaks { flops, bf16, lanes, exps, bytes } = Peaks::measure();
         // The bounds are generous, since the machine may be busy.
         assert!(flops > 1e8 && flops > 0.5 * lanes, "{flops:e} and {lanes:e}");
         assert!(exps > 1e6 && exps < lanes, "{exps:e} and {lanes:e}");
+        assert!(bf16.is_none_or(|bf16| bf16 > flops), "{bf16:?} and {flops:e}");
         assert!(bytes > 1e8 && bytes < 1e13, "{bytes:e}");
     }
 }

@@ -3,6 +3,7 @@
 //! The processor's best instruction set is used unless `DSF_SIMD` names a lower one. It decides which version of every
 //! function under [`#[simd]`](dsf_simd::simd) runs, and which kernel of matrix products.
 
+use crate::gpu::Factors;
 use std::env;
 use std::fmt;
 use std::sync::OnceLock;
@@ -19,10 +20,14 @@ pub enum Simd {
     Avx2,
     /// AVX-512 F, BW, CD, DQ and VL, which is x86-64-v4: vectors of 16 f32, 32 registers.
     Avx512,
+    /// AVX-512 with AVX512-BF16, for products of bf16; everything else is that of AVX-512.
+    Avx512Bf16,
+    /// AVX512-BF16 and AMX with AMX-BF16, for products of bf16; everything else is that of AVX-512.
+    Amx,
 }
 
 impl Simd {
-    const ALL: [Self; 3] = [Self::Baseline, Self::Avx2, Self::Avx512];
+    const ALL: [Self; 5] = [Self::Baseline, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
 
     /// Name in `DSF_SIMD` and in results.
     pub fn name(self) -> &'static str {
@@ -31,6 +36,8 @@ impl Simd {
             Self::Baseline => "baseline",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
+            Self::Avx512Bf16 => "avx512-bf16",
+            Self::Amx => "amx",
         }
     }
 
@@ -64,16 +71,28 @@ impl Simd {
                 && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512vl")
         };
+        let avx512_bf16 = || avx512() && is_x86_feature_detected!("avx512bf16");
         match self {
             Self::Baseline => true,
             Self::Avx2 => avx2(),
             Self::Avx512 => avx2() && avx512(),
+            Self::Avx512Bf16 => avx2() && avx512_bf16(),
+            Self::Amx => avx2() && avx512_bf16() && has_amx(),
         }
     }
 
     #[cfg(not(target_arch = "x86_64"))]
     fn is_available(&self) -> bool {
         *self == Self::Baseline
+    }
+
+    /// Returns the instruction set on which the bits of a run depend: in f32, the units for bf16 are not used.
+    pub fn of_factors(factors: Factors) -> Self {
+        match factors {
+            Factors::F32 => Self::current().min(Self::Avx512),
+            Factors::Tf32 if Self::current() < Self::Amx => Self::current().min(Self::Avx512),
+            Factors::Tf32 | Factors::Bf16 => Self::current(),
+        }
     }
 
     /// Returns the instruction set of this process's ops.
@@ -117,6 +136,47 @@ impl fmt::Display for Simd {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// Whether the processor has AMX with AMX-BF16, and the system lets this process use its tiles, for which it asks once.
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+fn has_amx() -> bool {
+    use std::arch::asm;
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    /// Bits of leaf 7 (AMX-BF16, AMX-TILE), of leaf 1 (XSAVE by the system), and of the register of saved states.
+    const UNITS: u32 = 1 << 22 | 1 << 24;
+    const XSAVE: u32 = 1 << 27;
+    const TILES: u32 = 1 << 17 | 1 << 18;
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        let has = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & UNITS == UNITS && __cpuid(1).ecx & XSAVE != 0;
+        if !has || !cfg!(target_os = "linux") {
+            return false;
+        }
+        let saved: u32;
+        // SAFETY: the system saves states of its processes, so the register can be read.
+        unsafe {
+            asm!("xgetbv", in("ecx") 0, out("eax") saved, out("edx") _, options(nomem, nostack, preserves_flags))
+        };
+        saved & TILES == TILES && linux_permits_tiles()
+    })
+}
+
+/// Asks Linux for the permission to use tiles, which holds for all threads of the process.
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+fn linux_permits_tiles() -> bool {
+    const ARCH_PRCTL: usize = 158;
+    const ARCH_REQ_XCOMP_PERM: usize = 0x1023;
+    const TILE_DATA: usize = 18;
+    let answer: usize;
+    // SAFETY: the call reads no memory of the process. It returns an error on systems that do not know it.
+    unsafe {
+        std::arch::asm!("syscall", inlateout("rax") ARCH_PRCTL => answer, in("rdi") ARCH_REQ_XCOMP_PERM,
+            in("rsi") TILE_DATA, out("rcx") _, out("r11") _, options(nostack));
+    }
+    answer == 0
 }
 
 #[cfg(test)]

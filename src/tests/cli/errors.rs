@@ -68,11 +68,7 @@ fn a_build_without_cuda_says_how_to_make_one_with_it() {
 }
 
 #[test]
-fn lower_precision_needs_a_gpu() {
-    for line in ["mqar --precision bf16 --device cpu", "sweep --precision f32,bf16 --device cpu"] {
-        let fault = refuses(line, "--precision");
-        assert_eq!(fault.names(&["--device cuda"]).value.as_deref(), Some("bf16"), "{line}");
-    }
+fn a_precision_that_there_is_not_is_refused_with_those_that_there_are() {
     refuses("mqar --precision f8", "--precision").names(&["f32", "tf32", "bf16"]);
 }
 

@@ -237,12 +237,9 @@ fn what_is_no_request_is_refused_and_what_is_no_config_fails_alone() {
     let ended = host.ended();
     assert_eq!((ended.run.as_str(), ended.code), ("x", 65));
     assert!(ended.words.starts_with("error: stdin"), "{}", ended.words);
-    // Lower precision needs a GPU, as it does in a process of its own.
     let bf16 = [("preset", "smoke"), ("precision", "bf16")];
     host.ask(&train(&recipes::run("mqar", &bf16).unwrap()));
-    let ended = host.ended();
-    assert_eq!(ended.code, 2);
-    assert!(ended.words.contains("--precision bf16"), "{}", ended.words);
+    assert_eq!(host.ended().code, 0);
     let smoke = recipes::run("mqar", &[("preset", "smoke")]).unwrap();
     host.ask(&train(&smoke));
     let ended = host.ended();

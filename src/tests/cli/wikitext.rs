@@ -68,7 +68,7 @@ fn what_cannot_be_trained_is_refused_in_a_sentence() {
         ("--lr paper", "--lr", "`dsf sweep --task wikitext --lr paper`"),
         ("--vocab-size 100", "--vocab-size", "256"),
         ("--mixer s6 --rotary pre", "--rotary", "`s6`"),
-        ("--precision bf16", "--precision", "--device cuda"),
+        ("--precision f16", "--precision", "bf16"),
         ("--clip -1", "--clip", "0"),
         ("--beta2 1", "--beta2", "[0, 1)"),
         ("--checkpoint-every 0", "--checkpoint-every", ""),

@@ -54,7 +54,7 @@ impl Trains for Arc<FolderTraining> {
 
     fn train(&self, (device, name): &Self::Device, asked: &TrainRequest, stop: &AtomicBool) -> Result<u8> {
         let config = asked.config()?;
-        self.device.serves(&config, &self.training)?;
+        self.device.serves(&self.training)?;
         let context = RunContext {
             store: self.store.clone(),
             device: device.clone(),

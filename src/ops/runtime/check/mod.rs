@@ -5,6 +5,7 @@
 mod kernels;
 pub(crate) mod matrix_state;
 
+use crate::gpu::{with_factors, Factors};
 use crate::runtime::distance::{numbers, Distance};
 use crate::runtime::rng::Rng;
 use candle_core::{DType, Device, Result, Tensor, Var};
@@ -146,7 +147,8 @@ pub(crate) fn suite(
     of.refused.iter().for_each(|(shapes, message)| refuses(shapes, &fused, message));
 }
 
-/// Checks that output and gradients of `fused` and `reference` agree, in f64 and in f32.
+/// Checks that output and gradients of `fused` and `reference` agree: in f64, in f32, and in f32 with rounded factors of
+/// products. Only matrix products round, so that other ops stay as exact as in f32.
 pub(crate) fn agree(
     cases: &[Case],
     fused: impl Fn(&[Tensor]) -> Result<Tensor>,
@@ -158,6 +160,13 @@ pub(crate) fn agree(
             let got = run(&case.vars(dtype), &fused);
             let what = format!("{} in {dtype:?}", case.name);
             compare(&what, &got, &expected, Distance::limit(dtype));
+        }
+        // Factors are rounded by up to 1/512, in up to four products one behind another, and terms of a row may cancel.
+        let in_bf16 = Distance { of_rows: 4e-2, of_scale: 5e-3 };
+        let in_tf32 = Distance { of_rows: in_bf16.of_rows / 8.0, of_scale: in_bf16.of_scale / 8.0 };
+        for (factors, limit) in [(Factors::Bf16, in_bf16), (Factors::Tf32, in_tf32)] {
+            let got = with_factors(factors, || run(&case.vars(DType::F32), &fused));
+            compare(&format!("{} with factors in {factors:?}", case.name), &got, &expected, limit);
         }
     }
 }

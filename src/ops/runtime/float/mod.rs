@@ -85,6 +85,9 @@ pub(crate) trait Float:
     fn abs(self) -> Self;
     /// Whether the number is NaN.
     fn is_nan(self) -> bool;
+    /// The nearest number with the 8 significant bits of bf16; of two, the one with the last bit 0. An f64 stays as it
+    /// is.
+    fn to_bf16(self) -> Self;
 
     /// The maximum of both; NaN if `self` is NaN.
     #[inline(always)]
@@ -208,6 +211,11 @@ impl Float for f64 {
     #[inline(always)]
     fn is_nan(self) -> bool {
         f64::is_nan(self)
+    }
+
+    #[inline(always)]
+    fn to_bf16(self) -> Self {
+        self
     }
 }
 

@@ -172,6 +172,13 @@ macro_rules! float {
             fn is_nan(self) -> bool {
                 f32::is_nan(self.peel())
             }
+
+            #[inline(always)]
+            fn to_bf16(self) -> Self {
+                let bits = self.peel().to_bits();
+                let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) & 0xffff_0000;
+                Self::from(if self.is_nan() { f32::NAN } else { f32::from_bits(rounded) })
+            }
         }
     };
 }

@@ -1,7 +1,34 @@
-//! Matrix product for large operands, by the crate behind Candle's own `matmul`. It runs on the calling thread: ops
-//! divide their work themselves, at places that do not depend on the number of threads.
+//! Matrix product for large operands. It runs on the calling thread: ops divide their work themselves, at places that do
+//! not depend on the number of threads.
+//!
+//! Products of f32 and f64 are those of the crate behind Candle's own `matmul`. In bf16 ([`Factors::Bf16`]) both factors
+//! are rounded and sums are f32: by the processor's unit for such products, or by the crate on rounded copies.
 
 #![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+mod amx;
+mod method;
+#[cfg(target_arch = "x86_64")]
+mod pack;
+#[cfg(target_arch = "x86_64")]
+mod packed;
+mod rounded;
+#[cfg(target_arch = "x86_64")]
+mod small;
+#[cfg(test)]
+mod tests;
+#[cfg(target_arch = "x86_64")]
+mod unit;
+mod view;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use method::on_unit;
+pub(crate) use method::{bf16_loop, rounds};
+pub(crate) use rounded::round_all;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use small::{Part, SmallProduct};
+pub(crate) use view::View;
 
 use crate::runtime::float::Float;
 #[cfg(target_arch = "x86_64")]
@@ -9,91 +36,134 @@ use crate::runtime::simd::Simd;
 use crate::runtime::transpose::transpose;
 #[cfg(target_arch = "x86_64")]
 use candle_core::{DType, WithDType};
+use method::Method;
+use rounded::Copied;
 #[cfg(target_arch = "x86_64")]
 use std::sync::Once;
+#[cfg(target_arch = "x86_64")]
+use view::single_mut;
 
-/// A matrix with a stride between rows and one between columns.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'a, F> {
-    data: &'a [F],
-    rows: usize,
-    columns: usize,
-    row_stride: usize,
-    column_stride: usize,
+/// The right operand of several products, prepared once for all of them.
+pub(crate) struct Right<'a, F> {
+    stored: View<'a, F>,
+    method: Method,
+    prepared: Prepared<F>,
 }
 
-impl<'a, F: Float> View<'a, F> {
-    /// Contiguous rows of `columns` numbers.
-    pub(crate) fn new(data: &'a [F], columns: usize) -> Self {
-        Self::strided(data, columns, columns)
-    }
-
-    /// The first `columns` numbers of rows of `width`.
-    pub(crate) fn strided(data: &'a [F], columns: usize, width: usize) -> Self {
-        assert!(columns <= width);
-        Self { data, rows: data.len().div_ceil(width), columns, row_stride: width, column_stride: 1 }
-    }
-
-    /// The transpose.
-    pub(crate) fn t(self) -> Self {
-        Self {
-            rows: self.columns,
-            columns: self.rows,
-            row_stride: self.column_stride,
-            column_stride: self.row_stride,
-            ..self
-        }
-    }
-
-    /// The index of the last entry.
-    fn last(&self) -> usize {
-        (self.rows - 1) * self.row_stride + (self.columns - 1) * self.column_stride
-    }
-}
-
-/// Contiguous rows as the right operand of a product with their transpose, such as x Wᵀ.
-pub(crate) struct Transposed<'a, F> {
-    rows: View<'a, F>,
-    copy: Option<Vec<F>>,
-}
-
-impl<'a, F: Float> Transposed<'a, F> {
-    /// Prepares rows of `columns` numbers.
-    pub(crate) fn of(rows: &'a [F], columns: usize) -> Self {
-        Self { copy: gathers_slowly::<F>(columns).then(|| transpose(rows, columns)), rows: View::new(rows, columns) }
-    }
-
-    pub(crate) fn view(&self) -> View<'_, F> {
-        match &self.copy {
-            Some(copy) => View::new(copy, self.rows.rows),
-            None => self.rows.t(),
-        }
-    }
-}
-
-/// Whether the current kernel gathers columns from rows of `columns` numbers more slowly than a transpose takes; a
-/// transposed copy then makes the product 1.1 to 1.5 times as fast. The AVX-512 kernel reads 64 rows at a time, which
-/// for long rows fall into few cache sets.
-fn gathers_slowly<F: Float>(columns: usize) -> bool {
+enum Prepared<F> {
+    /// Used as it is stored.
+    Nothing,
+    Copied(Copied<F>),
     #[cfg(target_arch = "x86_64")]
-    if F::Stored::DTYPE == DType::F32 && Simd::current() == Simd::Avx512 {
-        return columns >= 256;
+    Packed(packed::Packed),
+}
+
+impl<'a, F: Float> Right<'a, F> {
+    /// Prepares an operand whose rows or columns are contiguous.
+    pub(crate) fn of(stored: View<'a, F>) -> Self {
+        let method = Method::current::<F>();
+        let rows = || stored.gathers_slowly().then(|| transpose(stored.data, stored.rows));
+        let prepared = match method {
+            Method::Plain => rows().map_or(Prepared::Nothing, |rows| Prepared::Copied(Copied::Rows(rows))),
+            Method::Rounded => Prepared::Copied(match rows() {
+                Some(mut rows) => {
+                    round_all(&mut rows);
+                    Copied::Rows(rows)
+                }
+                None => Copied::rounded(stored),
+            }),
+            #[cfg(target_arch = "x86_64")]
+            Method::Avx512Bf16 => {
+                Prepared::Packed(packed::Packed::of::<unit::Avx512Bf16>(stored.single(), packed::Terms::One))
+            }
+            #[cfg(target_arch = "x86_64")]
+            Method::Amx(terms) => Prepared::Packed(packed::Packed::of::<unit::Amx>(stored.single(), terms)),
+        };
+        Self { stored, method, prepared }
     }
-    let _ = columns;
-    false
+
+    /// The operand for the crate.
+    fn view(&self) -> View<'_, F> {
+        match &self.prepared {
+            Prepared::Copied(copied) => copied.view(self.stored.rows, self.stored.columns),
+            _ => self.stored,
+        }
+    }
 }
 
 /// `to = a b`, or `to += a b`; `to` has rows of `width` numbers, of which the first are written.
 pub(crate) fn product<F: Float>(to: &mut [F], width: usize, a: View<F>, b: View<F>, add: bool) {
-    if a.rows == 0 || b.columns == 0 {
+    if !check(to, width, &a, &b) {
         return;
+    }
+    match Method::current::<F>() {
+        Method::Plain => by_crate(to, width, a, b, add),
+        Method::Rounded => product_by(to, width, a, &Right::of(b), add),
+        #[cfg(target_arch = "x86_64")]
+        Method::Avx512Bf16 => once::<unit::Avx512Bf16, F>(to, width, a, b, packed::Terms::One, add),
+        #[cfg(target_arch = "x86_64")]
+        Method::Amx(terms) => once::<unit::Amx, F>(to, width, a, b, terms, add),
+    }
+}
+
+/// [`product`] by a prepared operand.
+pub(crate) fn product_by<F: Float>(to: &mut [F], width: usize, a: View<F>, b: &Right<F>, add: bool) {
+    if !check(to, width, &a, &b.stored) {
+        return;
+    }
+    match (&b.prepared, b.method) {
+        #[cfg(target_arch = "x86_64")]
+        (Prepared::Packed(packed), Method::Amx(terms)) => whole::<unit::Amx, F>(to, width, a, packed, terms, add),
+        #[cfg(target_arch = "x86_64")]
+        (Prepared::Packed(packed), _) => whole::<unit::Avx512Bf16, F>(to, width, a, packed, packed::Terms::One, add),
+        (_, Method::Rounded) => {
+            rounded::by_rows(a, |rows, a| by_crate(&mut to[rows * width..], width, a, b.view(), add))
+        }
+        _ => by_crate(to, width, a, b.view(), add),
+    }
+}
+
+/// Returns whether there is anything to compute.
+///
+/// # Panics
+///
+/// Panics if the sizes do not fit.
+fn check<F: Float>(to: &[F], width: usize, a: &View<F>, b: &View<F>) -> bool {
+    if a.rows == 0 || b.columns == 0 {
+        return false;
     }
     assert_eq!(a.columns, b.rows, "inner sizes");
     assert!(b.columns <= width && (a.rows - 1) * width + b.columns <= to.len());
     assert!(a.columns > 0 && a.last() < a.data.len() && b.last() < b.data.len());
+    true
+}
+
+/// A product by an operand that is used once, on a unit.
+#[cfg(target_arch = "x86_64")]
+fn once<U: unit::Unit, F: Float>(to: &mut [F], width: usize, a: View<F>, b: View<F>, terms: packed::Terms, add: bool) {
+    packed::with_packed::<U, _>(b.single(), terms, |packed| whole::<U, F>(to, width, a, packed, terms, add));
+}
+
+/// A whole product on a unit.
+#[cfg(target_arch = "x86_64")]
+fn whole<U: unit::Unit, F: Float>(
+    to: &mut [F],
+    width: usize,
+    a: View<F>,
+    b: &packed::Packed,
+    terms: packed::Terms,
+    add: bool,
+) {
+    let part = Part { depth: 0..a.columns, columns: 0..b.columns() };
+    packed::multiply::<U>(single_mut(to), width, a.single(), b, terms, &part, add);
+}
+
+/// A product by the crate.
+fn by_crate<F: Float>(to: &mut [F], width: usize, a: View<F>, b: View<F>, add: bool) {
+    assert!(check(to, width, &a, &b));
     #[cfg(target_arch = "x86_64")]
     read_in_place();
-    // SAFETY: the assertions bound every index that the sizes and strides can form; `to` is borrowed mutably, so it
+    // SAFETY: the check bounds every index that the sizes and strides can form; `to` is borrowed mutably, so it
     // overlaps neither operand.
     unsafe { multiply(to.as_mut_ptr(), width, a, b, add) };
 }
@@ -146,7 +216,7 @@ macro_rules! by_kernel {
     }};
 }
 
-/// [`product`] without its checks. The crate would take the processor's best kernel; here the kernel is that of the
+/// [`by_crate`] without its checks. The crate would take the processor's best kernel; here the kernel is that of the
 /// current [`Simd`].
 ///
 /// # Safety
@@ -157,7 +227,7 @@ unsafe fn multiply<F: Float>(to: *mut F, width: usize, a: View<F>, b: View<F>, a
     #[cfg(target_arch = "x86_64")]
     if F::Stored::DTYPE == DType::F32 {
         return match Simd::current() {
-            Simd::Avx512 => by_kernel!(avx512f, V4, 16: to, width, a, b, add),
+            Simd::Avx512 | Simd::Avx512Bf16 | Simd::Amx => by_kernel!(avx512f, V4, 16: to, width, a, b, add),
             Simd::Avx2 => by_kernel!(fma, V3, 8: to, width, a, b, add),
             Simd::Baseline => by_kernel!(scalar, Scalar, 1: to, width, a, b, add),
         };
@@ -183,41 +253,4 @@ unsafe fn multiply<F: Float>(to: *mut F, width: usize, a: View<F>, b: View<F>, a
         false,
         gemm::Parallelism::None,
     );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn numbers(count: usize) -> Vec<f64> {
-        (0..count).map(|i| ((i * 7) % 11) as f64 - 5.0).collect()
-    }
-
-    #[test]
-    fn products_are_sums_of_products_in_every_layout() {
-        for (rows, inner, columns) in [(1, 1, 1), (4, 16, 16), (5, 17, 33), (129, 3, 70)] {
-            let (a, b) = (numbers(rows * inner), numbers(inner * columns));
-            let at: Vec<f64> = (0..inner * rows).map(|i| a[i % rows * inner + i / rows]).collect();
-            let width = columns + 2;
-            let mut to = vec![1.0; rows * width];
-            let right = View::new(&b, columns);
-            product(&mut to, width, View::new(&a, inner), right, false);
-            product(&mut to, width, View::new(&at, rows).t(), right, true);
-            for (i, j) in (0..rows).flat_map(|i| (0..width).map(move |j| (i, j))) {
-                let sum = |j| (0..inner).map(move |k| k * columns + j);
-                let expected = match j < columns {
-                    true => 2.0 * sum(j).enumerate().map(|(k, at)| a[i * inner + k] * b[at]).sum::<f64>(),
-                    false => 1.0,
-                };
-                assert_eq!(to[i * width + j], expected);
-            }
-        }
-    }
-
-    #[test]
-    #[should_panic = "inner sizes"]
-    fn sizes_that_do_not_meet_are_refused() {
-        let (a, b) = (numbers(6), numbers(6));
-        product(&mut [0.0; 9], 3, View::new(&a, 3), View::new(&b, 3), false);
-    }
 }

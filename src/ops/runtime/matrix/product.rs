@@ -1,7 +1,11 @@
-//! Products of small matrices, a tile of the result at a time in registers.
+//! Products of small matrices, a tile of the result at a time in registers. With factors of bf16
+//! ([`Factors::Bf16`](crate::gpu::Factors)), a unit of the processor multiplies them, or both are rounded first.
 
 use super::{Matrix, PANEL};
 use crate::runtime::float::Float;
+use crate::runtime::gemm;
+#[cfg(target_arch = "x86_64")]
+use crate::runtime::gemm::{Part, SmallProduct, View};
 use crate::runtime::lanes::{by_index, each, map, splat, Lanes, LANES};
 use std::ops::Range;
 
@@ -12,9 +16,14 @@ const PAIR: usize = 2;
 /// A tile of a result: `W` columns of a panel of rows.
 type ResultTile<F, const W: usize> = [[F; W]; PANEL];
 
+/// Columns of the left operand to use, and columns of the result to compute, of the panel that starts at a row.
+#[cfg(target_arch = "x86_64")]
+type Bounds<'a> = &'a dyn Fn(usize) -> (Range<usize>, Range<usize>);
+
 impl<F: Float> Matrix<F> {
     /// Sets `rows` to those of a b. `bounds` returns, for the panel that starts at a row, the
-    /// columns of `a` to use and the columns of the result to compute, in whole groups of lanes.
+    /// columns of `a` to use and the columns of the result to compute, in whole groups of lanes. Columns of `a` that
+    /// neighbouring panels use must be zero in a panel that does not.
     #[inline(always)]
     pub(crate) fn set_product(
         &mut self,
@@ -46,6 +55,12 @@ impl<F: Float> Matrix<F> {
         b: &Self,
         bounds: impl Fn(usize) -> (Range<usize>, Range<usize>),
     ) {
+        #[cfg(target_arch = "x86_64")]
+        if gemm::on_unit::<F>() {
+            return self.by_unit(rows, a.view(), b.view(), ADD, &bounds);
+        }
+        let rounded = gemm::rounds::<F>().then(|| [a, b].map(Self::rounded));
+        let [a, b] = rounded.as_ref().map_or([a, b], |rounded| rounded.each_ref());
         for top in rows.clone().step_by(PANEL) {
             let (depth, columns) = bounds(top);
             let panel = top..(top + PANEL).min(rows.end);
@@ -57,7 +72,8 @@ impl<F: Float> Matrix<F> {
     }
 
     /// Adds `rows` of aᵀ b. `steps` returns, for the panel of columns of `a` that starts at a
-    /// column, the rows of `a` and `b` to use.
+    /// column, the rows of `a` and `b` to use. Rows that neighbouring panels use must be zero in the columns of a panel
+    /// that does not.
     #[inline(always)]
     pub(crate) fn add_transposed_product(
         &mut self,
@@ -66,6 +82,13 @@ impl<F: Float> Matrix<F> {
         b: &Self,
         steps: impl Fn(usize) -> Range<usize>,
     ) {
+        #[cfg(target_arch = "x86_64")]
+        if gemm::on_unit::<F>() {
+            let all = 0..self.groups * LANES;
+            return self.by_unit(rows, a.view().t(), b.view(), true, &|top| (steps(top), all.clone()));
+        }
+        let rounded = gemm::rounds::<F>().then(|| [a, b].map(Self::rounded));
+        let [a, b] = rounded.as_ref().map_or([a, b], |rounded| rounded.each_ref());
         for top in rows.clone().step_by(PANEL) {
             let left = |k: usize| {
                 let group = a.at(k, top / LANES);
@@ -74,6 +97,33 @@ impl<F: Float> Matrix<F> {
             let panel = top..(top + PANEL).min(rows.end);
             self.panel::<true>(panel, &left, b, steps(top), 0..self.groups * LANES);
         }
+    }
+
+    /// The product on a unit for bf16.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(never)]
+    fn by_unit(&mut self, rows: Range<usize>, a: View<F>, b: View<F>, add: bool, bounds: Bounds) {
+        let width = self.groups * LANES;
+        let part = |rows: Range<usize>| {
+            let within = |top| {
+                let (depth, columns) = bounds(top);
+                Part { depth, columns: columns.start / LANES * LANES..columns.end.next_multiple_of(LANES) }
+            };
+            rows.step_by(PANEL).map(within).reduce(Part::both).unwrap_or_default()
+        };
+        SmallProduct { a, b, add }.compute(self.cells.as_flattened_mut(), width, rows, part);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn view(&self) -> View<'_, F> {
+        View::new(self.cells.as_flattened(), self.groups * LANES)
+    }
+
+    /// A copy rounded to bf16.
+    fn rounded(&self) -> Self {
+        let mut cells = self.cells.clone();
+        gemm::round_all(cells.as_flattened_mut());
+        Self { groups: self.groups, cells }
     }
 
     #[inline(always)]

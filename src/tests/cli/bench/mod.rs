@@ -179,10 +179,8 @@ fn a_table_is_for_people() {
 fn what_cannot_be_timed_is_refused_in_a_sentence() {
     for (line, flag, names) in [
         ("step --steps 0", Some("--steps"), &["1 to 1000"][..]),
-        ("step --precision bf16", Some("--precision"), &["GPU"]),
-        ("step --precision tf32", Some("--precision"), &["GPU"]),
-        ("step --task lra --precision bf16", Some("--precision"), &["GPU"]),
-        ("compare -q --peer true -- step --precision bf16", None, &["--precision bf16", "GPU"]),
+        ("step --precision f16", Some("--precision"), &["bf16"]),
+        ("compare -q --peer true -- step --precision f16", None, &["--precision", "f16"]),
         ("step --mixer s4 --n 65536", None, &["--n", "GB"]),
         ("op ssd --shape 8,10000000,128,64", None, &["GB"]),
         ("step --mixer linnear", Some("--mixer"), &["`linear`"]),
