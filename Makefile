@@ -1,5 +1,5 @@
 # The most useful commands. Tests run in release mode, so that the dependencies are built once for all of them.
-.PHONY: build install run test test-faults test-slurm test-arm test-python wheel dist version notes deny docs lint bench ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report gpu-test
+.PHONY: build install run test test-faults test-slurm test-arm test-python wheel dist dist-cuda version notes deny docs lint bench ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report gpu-test
 
 build:      # builds the binary, target/release/dsf
 	cargo build --release --locked
@@ -50,6 +50,12 @@ TARGETS ?= x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu aarch64-apple-darw
 dist: $(VENV)/bin/maturin # builds archives and Python packages for Linux and macOS in dist/; TARGETS=aarch64-apple-darwin for one
 	$(VENV)/bin/pip install -q 'ziglang==0.17.*' 'macholib==1.16.*'
 	.ci/dist.sh $(TARGETS)
+
+CUDA_NAME = dsf-cuda-$$($(MAKE) -s version)-x86_64-unknown-linux-gnu
+dist-cuda: cuda build # packs dsf-cuda for Linux on x86-64 in dist/; it needs the glibc of this machine or a later one
+	strip -o target/cuda/dsf-cuda-stripped target/cuda/dsf-cuda
+	.ci/archive.sh $(CUDA_NAME) target/cuda/dsf-cuda-stripped target/release/dsf
+	cd dist && sha256sum dsf-* > SHA256SUMS
 
 version:    # prints the version
 	@sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1

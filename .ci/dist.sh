@@ -71,7 +71,7 @@ for target; do
             export MACOSX_DEPLOYMENT_TARGET ;;
         *) fail "$target: only *-linux-gnu and *-apple-darwin can be built" ;;
     esac
-    rm -rf "target/archives/$target" "target/archives/dsf-$version-$target"
+    rm -rf "target/archives/$target"
     mkdir -p "target/archives/$target"
     (cd src/python && maturin build --zig --profile dist --locked --target "$target" "${policy[@]}" --out "$root/target/archives/$target")
     wheel=$(echo "target/archives/$target"/*.whl)
@@ -89,17 +89,6 @@ done
 [ -n "$host" ] || { make build; host=target/release/dsf; }
 
 for target; do
-    name=dsf-$version-$target
-    folder=target/archives/$name
-    mkdir -p "$folder"/share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
-    install -m 755 "$(binary "$target")" "$folder/dsf"
-    install -m 644 LICENSE .github/THIRD-PARTY.md .github/CHANGELOG.md "$folder"
-    "$host" man --to "$folder/share/man/man1" >/dev/null
-    "$host" completions bash > "$folder/share/bash-completion/completions/dsf"
-    "$host" completions zsh > "$folder/share/zsh/site-functions/_dsf"
-    "$host" completions fish > "$folder/share/fish/vendor_completions.d/dsf.fish"
-    chmod -R u=rwX,go=rX "$folder"
-    tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=ustar \
-        -C target/archives -cf - "$name" | gzip -9n > "dist/$name.tar.gz"
+    .ci/archive.sh "dsf-$version-$target" "$(binary "$target")" "$host"
 done
-(cd dist && sha256sum dsf-"$version"* > SHA256SUMS && cat SHA256SUMS)
+(cd dist && sha256sum dsf-* > SHA256SUMS && cat SHA256SUMS)
