@@ -60,6 +60,11 @@ impl ReportOutput {
         Ok(format)
     }
 
+    /// Whether a file is named.
+    pub fn has_file(&self) -> bool {
+        self.to.is_some()
+    }
+
     /// Writes `report` to the file, or to stdout.
     pub fn write(&self, report: &Report, global: &Global) -> Result<()> {
         let format = self.format(global)?;

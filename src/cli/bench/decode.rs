@@ -67,7 +67,7 @@ impl DecodeArguments {
             }
             measured.push((decoding.batch, decoding.context, decoding.config.model.mixer.clone(), report));
         }
-        if !global.json {
+        if !global.json || self.form.has_file() {
             self.form.write(&self.report(&measured), global)?;
         }
         Ok(exit::DONE)

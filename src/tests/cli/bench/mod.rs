@@ -324,7 +324,8 @@ fn decoding_is_told_by_context_and_drawn() {
     };
     assert_eq!(bytes("softmax", 16, 2), 4 * bytes("softmax", 8, 1));
     assert_eq!(bytes("gla", 16, 2), 2 * bytes("gla", 8, 1));
-    world.dsf(&format!("{line} --to decode.svg")).ok();
+    let events = world.dsf(&format!("{line} --json --to decode.svg")).ok();
+    assert!(events.lines().all(|line| line.starts_with('{')), "{events}");
     let drawn = std::fs::read_to_string(world.path("decode.svg")).unwrap();
     for word in ["bytes of state", "tokens a second", "2 sequences at once", "gla"] {
         assert!(drawn.contains(word), "{word}");
