@@ -47,24 +47,45 @@ fn other_tasks(on_cpu: bool) -> impl Iterator<Item = (&'static str, String)> {
 }
 
 /// Returns the cases on a CPU, each in a process of its own: a step of every mixer on the paper's smallest task, of two
-/// classifiers and of Pythia-70M, and every op at one size; with `scripts`, PyTorch as the peer.
+/// classifiers and of Pythia-70M, the steps that scripts know also in bf16 if that is faster, and every op at one size;
+/// with `scripts`, PyTorch as the peer, in bf16 by autocast and without logits at unlabelled positions.
 pub fn cpu(scripts: Option<&Scripts>) -> Vec<BenchCase> {
     let steps = MIXERS.iter().map(|entry| {
         let name = entry.name;
         (MeasurementKind::Step, name, format!("--preset paper --mixer {name} --d 64 --n 64 --batch-size 512"))
     });
-    let of_tasks = other_tasks(true).map(|(name, flags)| (MeasurementKind::Step, name, flags));
-    let of_ops = ops::all().flat_map(|op| {
+    let steps: Vec<_> =
+        steps.chain(other_tasks(true).map(|(name, flags)| (MeasurementKind::Step, name, flags))).collect();
+    let ops = ops::all().flat_map(|op| {
         let sizes = op.sizes.on_cpu().into_iter();
         sizes.map(|shape| (MeasurementKind::Op, op.name, format!("{} --shape {}", op.name, op.sizes_of(&shape))))
     });
-    let each = steps.chain(of_tasks).chain(of_ops).flat_map(|(kind, name, flags)| {
+    let known = mixers_in_pytorch();
+    let rounded = steps.iter().filter(|(_, name, flags)| known.contains(name) || !flags.starts_with("--preset"));
+    let rounded: Vec<_> = match precisions(true).contains(&Precision::Bf16) {
+        true => rounded.map(|(kind, name, flags)| (*kind, *name, format!("{flags} --precision bf16"))).collect(),
+        false => Vec::new(),
+    };
+    let beside = |(kind, name, flags): (MeasurementKind, &'static str, String), autocast: bool| {
         let peers = scripts.map_or(Vec::new(), |scripts| scripts.of(kind, name, true));
+        let peers: Vec<Peer> = match autocast {
+            true => {
+                let labelled = peers.into_iter().filter(|peer| !peer.name.contains("--head all"));
+                labelled.map(|peer| peer.with("--autocast")).collect()
+            }
+            false => peers,
+        };
         let alone = peers.is_empty().then(|| process(kind, &flags));
         let beside = peers.into_iter().map(|peer| process(kind, &flags).beside(peer));
         alone.into_iter().chain(beside).collect::<Vec<_>>()
-    });
-    each.collect()
+    };
+    let rounded: Vec<_> = rounded.into_iter().flat_map(|case| beside(case, true)).collect();
+    steps
+        .into_iter()
+        .flat_map(|case| beside(case, false))
+        .chain(rounded)
+        .chain(ops.flat_map(|case| beside(case, false)))
+        .collect()
 }
 
 /// Returns steps of `tokens` tokens in sequences of each of `lengths`, with one label per 16 tokens, ordered by mixer.
@@ -139,12 +160,12 @@ pub fn device(machine: &Machine, scripts: Option<&Scripts>) -> Vec<BenchCase> {
     let (of_the_paper, of_others): (Vec<&str>, Vec<&str>) = of_others.into_iter().partition(|name| ours.contains(name));
     let mut cases = checks(machine);
     cases.extend(op_times(machine, |op| op.early));
-    for &precision in precisions(machine) {
+    for &precision in precisions(machine.is_cpu()) {
         for size in [first, last] {
             cases.extend(step_times(size, &of_the_paper, precision, forms));
         }
     }
-    for &precision in precisions(machine) {
+    for &precision in precisions(machine.is_cpu()) {
         let flags = other_tasks(machine.is_cpu());
         cases.extend(flags.map(|(_, flags)| steps_of_flags(flags, precision)));
     }
@@ -167,10 +188,10 @@ pub fn device(machine: &Machine, scripts: Option<&Scripts>) -> Vec<BenchCase> {
     cases
 }
 
-/// Returns the precisions that differ in speed on a machine.
-fn precisions(machine: &Machine) -> &'static [Precision] {
+/// Returns the precisions that differ in speed.
+fn precisions(on_cpu: bool) -> &'static [Precision] {
     let simd = Simd::current();
-    match machine.is_cpu() {
+    match on_cpu {
         true if simd < Simd::Avx512Bf16 => &[Precision::F32],
         true if simd < Simd::Amx => &[Precision::F32, Precision::Bf16],
         _ => &[Precision::F32, Precision::Tf32, Precision::Bf16],
@@ -182,7 +203,7 @@ fn checks(machine: &Machine) -> Vec<BenchCase> {
     cases.extend(op_checks(machine, Tier::Medium));
     for &form in StepExecution::of(machine) {
         for entry in MIXERS {
-            for &precision in precisions(machine) {
+            for &precision in precisions(machine.is_cpu()) {
                 let row = Measurement::new(MeasurementKind::Model, SMALL.case(entry.name, form), precision.as_str());
                 cases.push(BenchCase::new(row, move |row, bench, _| {
                     check::model(row, entry.name, precision, form, &bench.machine.device)
@@ -305,7 +326,7 @@ fn beside_scripts(machine: &Machine, scripts: &Scripts) -> Vec<BenchCase> {
     for (name, flags) in other_tasks(machine.is_cpu()) {
         let case = |precision| steps_of_flags(flags.clone(), precision);
         cases.extend(peers(MeasurementKind::Step, name).map(|peer| case(Precision::F32).beside(peer)));
-        if precisions(machine).contains(&Precision::Bf16) {
+        if precisions(machine.is_cpu()).contains(&Precision::Bf16) {
             let in_bf16 = peers(MeasurementKind::Step, name).map(|peer| peer.with("--autocast"));
             cases.extend(in_bf16.map(|peer| case(Precision::Bf16).beside(peer)));
         }
