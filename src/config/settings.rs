@@ -310,6 +310,14 @@ pub static SETTINGS: Settings = {
             "Skill that the task of MAD tests").common()
             .decides(Data).listed(Within)
             .shown_in("dataset"),
+        row("picture", At::Task("picture"), OneOf(&["mnist", "cifar"]), Task,
+            "Pictures that are read pixel by pixel").common()
+            .decides(Data).listed(Always("picture"))
+            .shown_in("dataset"),
+        row("permuted", At::Task("permuted"), Bool, Task,
+            "Read the pixels in a fixed random order")
+            .omitted(Neutral("false"))
+            .shown(column(Empty, "pixels in a fixed random order: true")),
         row("group", At::Task("group"), GROUPS, Task,
             "Group whose products are tracked")
             .more(&[(LABELS, "`z2` is parity, `z3`, `z5` and `z60` are sums, and s3, s4, a4xz5, a5 and s5 do not commute.")])

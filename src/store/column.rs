@@ -50,7 +50,7 @@ columns! {
     POSITION_EMBEDDING "position_embedding", BIDIRECTIONAL "bidirectional", SOURCE_DIGEST "source_digest",
     SHORT_CONV "short_conv", MAP_INIT "map_init", STATE_NORM "state_norm", FRESH_EXAMPLES "fresh_examples",
     BLOCK "block", FROM_DIGEST "from_digest", N_POSITIONS "n_positions", GROUP "group", FORM "form", NOISE "noise",
-    AUTO_ENCODER "auto_encoder",
+    AUTO_ENCODER "auto_encoder", PERMUTED "permuted",
     // End of the run.
     STATUS "status", OUTCOME "outcome", REASON "reason", CAUSE "cause",
     // Metrics.

@@ -11,6 +11,7 @@ pub mod lra;
 mod mad;
 pub mod mqar;
 mod parquet;
+mod pixels;
 mod recall;
 mod selective_copying;
 mod slices;
@@ -45,6 +46,7 @@ pub static TASKS: &[TaskEntry] = &[
     state_tracking::ENTRY,
     mad::ENTRY,
     lra::ENTRY,
+    pixels::ENTRY,
     wikitext::ENTRY,
     #[cfg(test)]
     tests::toy::ENTRY,

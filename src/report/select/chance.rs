@@ -4,7 +4,6 @@ use super::super::grid::{fact, Baseline, Grid};
 use super::super::RunGroup;
 use crate::config::{At, Objective, TaskConfig, SETTINGS};
 use crate::store::{Column, Field, Metric, MetricFormat, Record};
-use crate::tasks::lra::LraDataset;
 use crate::tasks::{NoSkill, NO};
 use serde_json::Map;
 
@@ -20,8 +19,7 @@ pub(super) fn chance(run: &Record) -> Option<(&'static str, f64)> {
     match task.objective {
         Objective::PerToken => without_skill(run).map(|without| (without.label, without.accuracy)),
         Objective::Pooled => {
-            let named = |dataset: &LraDataset| dataset.name() == run.text(Column::DATASET);
-            let classes = LraDataset::ALL.into_iter().find(named)?.classes();
+            let classes = self::task(run)?.read().ok()?.sizes().classes;
             Some((CHANCE, 1.0 / classes as f64))
         }
         Objective::NextToken => None,

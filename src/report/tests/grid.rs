@@ -342,7 +342,7 @@ fn csv_has_a_line_a_cell_with_all_settings() {
     let csv = drawn(&report(&rows), "csv");
     let settings = "1,mqar,matched,linear,reference,dt_init=zero,1,2,transformer,mlp,true,\
                     64,4,8192,100000,3000,native,0,0.1,f32,0.1,0.1,cosine-per-epoch,512,64,0.99\
-                    ,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,";
+                    ,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,";
     let expected = format!(
         "format,task,protocol,mixer,variant,options,heads,layers,layout,state_mixer,positions,\
          seq_len,kv_pairs,vocab_size,train_examples,test_examples,data,data_seed,weight_decay,\
@@ -350,7 +350,7 @@ fn csv_has_a_line_a_cell_with_all_settings() {
          dataset,contour_length,val_examples,expand,micro_batch,warmup_epochs,input,mlp_width,dropout,\
          lambda_skip,pool,mask,dual,loss,tokenizer,eos_between_articles,rotary,rotary_dims,init,beta1,beta2,\
          eps,clip,decay,hybrid,test_seq_len,copy_tokens,key_tokens,overwrites,passes,\
-         position_embedding,bidirectional,source_digest,short_conv,map_init,state_norm,fresh_examples,block,from_digest,n_positions,group,form,noise,auto_encoder,d,n,metric,mean,std,seeds,lr,status\n\
+         position_embedding,bidirectional,source_digest,short_conv,map_init,state_norm,fresh_examples,block,from_digest,n_positions,group,form,noise,auto_encoder,permuted,d,n,metric,mean,std,seeds,lr,status\n\
          {settings},64,32,accuracy,0.625,0.1767766952966369,2,0.001,done\n\
          {settings},128,32,accuracy,,,,,not_run\n\
          {settings},64,64,accuracy,,,,,not_run\n\

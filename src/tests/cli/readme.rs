@@ -64,6 +64,8 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf licenses", Trial::Whole),
     ("dsf mqar ", Trial::With(&["--explain"])),
     ("dsf lra", Trial::With(&["--explain"])),
+    ("dsf pixels --preset paper", Trial::Parsed),
+    ("dsf pixels", Trial::With(&["--explain"])),
     ("dsf induction", Trial::With(&["--explain"])),
     ("dsf recall", Trial::With(&["--explain"])),
     ("dsf selective-copying", Trial::With(&["--explain"])),
