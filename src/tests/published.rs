@@ -57,6 +57,48 @@ fn steps_of_the_smallest_task_are_those_of_the_measurement() {
     }
 }
 
+/// Seconds as the guide prints them.
+fn seconds(row: &Row) -> String {
+    match number(row, "seconds") {
+        long if long >= 0.9 => format!("{long:.2} s"),
+        short => format!("{:.0} ms", 1e3 * short),
+    }
+}
+
+#[test]
+fn steps_in_bf16_are_those_of_the_measurement() {
+    let rows = measured("bench-cpu-zen4.csv");
+    let lines = printed("| step in bf16 |");
+    assert_eq!(lines.len(), 9);
+    let step = |name: &str| match name {
+        "LRA image, softmax" => "--task lra --dataset image --mixer softmax".to_owned(),
+        "LRA image, Mamba" => "--task lra --dataset image --mixer mamba".to_owned(),
+        "Pythia-70M" => "--task wikitext --preset paper".to_owned(),
+        _ => format!("--preset paper --mixer {} ", name.trim_start_matches("MQAR, ")),
+    };
+    for line in lines {
+        let of = |dtype: &str| {
+            let fits = |row: &&Row| row["case"].starts_with(&step(line[0])) && row["dtype"] == dtype;
+            rows.iter().find(fits).unwrap_or_else(|| panic!("{} in {dtype}", line[0]))
+        };
+        let (plain, rounded) = (of("f32"), of("bf16"));
+        assert!(
+            rounded["peer"].ends_with("--autocast")
+                && rounded["passed"] == "true"
+                && number(rounded, "distance") < 2e-4
+        );
+        assert!(number(rounded, "peak_memory_bytes") <= 1.04 * number(plain, "peak_memory_bytes"));
+        let [ratio, low, high] = ["ratio", "ratio_min", "ratio_max"].map(|column| number(rounded, column));
+        let expected = [
+            seconds(plain),
+            seconds(rounded),
+            format!("{:.0} %", 100.0 * number(rounded, "fraction_of_floor")),
+            format!("{ratio:.1}x ({low:.1} to {high:.1})"),
+        ];
+        assert_eq!(line[1..], expected, "{}", line[0]);
+    }
+}
+
 #[test]
 fn rates_by_length_are_those_of_the_measurement() {
     let rows = measured("bench-lengths.csv");
