@@ -55,7 +55,7 @@ CUDA_NAME = dsf-cuda-$$($(MAKE) -s version)-x86_64-unknown-linux-gnu
 dist-cuda: cuda build # packs dsf-cuda for Linux on x86-64 in dist/; it needs the glibc of this machine or a later one
 	strip -o target/cuda/dsf-cuda-stripped target/cuda/dsf-cuda
 	.ci/archive.sh $(CUDA_NAME) target/cuda/dsf-cuda-stripped target/release/dsf
-	cd dist && sha256sum dsf-* > SHA256SUMS
+	cd dist && find . -name 'dsf-*' -printf '%P\n' | sort | xargs sha256sum > SHA256SUMS
 
 version:    # prints the version
 	@sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1

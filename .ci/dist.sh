@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds for every TARGET given an archive and a wheel in dist/, and writes their checksums. `make dist` calls it.
+# Builds for every TARGET given an archive and a wheel in dist/, and writes their checksums. `make dist` calls it. Wheels of
+# other systems than this one are in dist/other, so that `pip install dist/*.whl` takes the right one.
 # Needs rustup and python3 with pip; compiler and linker for every target are zig's, from PyPI, in target/python.
 # Two builds of one commit give the same bytes: times are those of the commit, paths are left out.
 set -euo pipefail
@@ -61,7 +62,8 @@ PY
     esac
 }
 
-mkdir -p dist
+mkdir -p dist/other
+this=$(rustc -vV | sed -n 's/^host: //p')
 for target; do
     [ -d "$(rustc --print target-libdir --target "$target")" ] || rustup target add "$target"
     export RUSTFLAGS=$remap
@@ -78,7 +80,7 @@ for target; do
     "$python/python" -m zipfile -e "$wheel" "target/archives/$target/wheel"
     install -m 755 "target/archives/$target/wheel/dsf-$version.data/scripts/dsf" "$(binary "$target")"
     check "$target"
-    mv "$wheel" dist/
+    case $target in "$this") mv "$wheel" dist/ ;; *) mv "$wheel" dist/other/ ;; esac
 done
 
 # Manual pages and completions come from a binary that runs on this machine.
@@ -91,4 +93,4 @@ done
 for target; do
     .ci/archive.sh "dsf-$version-$target" "$(binary "$target")" "$host"
 done
-(cd dist && sha256sum dsf-* > SHA256SUMS && cat SHA256SUMS)
+(cd dist && find . -name 'dsf-*' -printf '%P\n' | sort | xargs sha256sum > SHA256SUMS && cat SHA256SUMS)
