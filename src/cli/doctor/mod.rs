@@ -130,7 +130,7 @@ fn simd() -> Finding {
             "simd",
             match chosen {
                 Simd::Amx => format!("{chosen}: --precision bf16 and tf32 use its tiles"),
-                Simd::Avx512Bf16 => format!("{chosen}: --precision bf16 is faster than f32"),
+                Simd::Avx512Bf16 => format!("{chosen}: --precision bf16 multiplies up to twice as fast as f32"),
                 _ => format!("{chosen}; it has no unit for bf16, so --precision bf16 is no faster than f32"),
             },
         ),
