@@ -327,7 +327,13 @@ fn the_scores_of_mad_are_those_of_their_runs() {
     let mut scores = Vec::new();
     for line in &table[2..] {
         let line = cells(line);
-        let of = |skill: &&str| number(runs(&rows, &[("mixer", line[0]), ("dataset", skill)])[0], "macro_accuracy");
+        // At the better of two rates, chosen on the validation set.
+        let of = |skill: &&str| {
+            let own = runs(&rows, &[("mixer", line[0]), ("dataset", skill)]);
+            assert_eq!(own.len(), 2, "{} {skill}", line[0]);
+            let best = own.iter().max_by(|a, b| number(a, "val_accuracy").total_cmp(&number(b, "val_accuracy")));
+            number(best.unwrap(), "macro_accuracy")
+        };
         let each: Vec<f64> = head[2..].iter().map(of).collect();
         let score = mean(&each);
         let expected: Vec<String> = [score].iter().chain(&each).map(|share| percent(*share)).collect();
@@ -335,7 +341,7 @@ fn the_scores_of_mad_are_those_of_their_runs() {
         scores.push(score);
     }
     assert!(scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
-    assert_eq!(rows.len(), 6 * scores.len());
+    assert_eq!(rows.len(), 2 * 6 * scores.len());
 }
 
 #[test]

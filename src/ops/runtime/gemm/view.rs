@@ -60,6 +60,7 @@ impl<'a, F: Float> View<'a, F> {
     }
 
     /// The same numbers as f32, which they must be.
+    #[cfg(target_arch = "x86_64")]
     pub(super) fn single(self) -> View<'a, f32> {
         assert_eq!(F::Stored::DTYPE, DType::F32);
         // SAFETY: a type whose stored numbers are f32 is f32 or a transparent struct of it.
@@ -70,6 +71,7 @@ impl<'a, F: Float> View<'a, F> {
 }
 
 /// Numbers as f32, which they must be.
+#[cfg(target_arch = "x86_64")]
 pub(super) fn single_mut<F: Float>(x: &mut [F]) -> &mut [f32] {
     assert_eq!(F::Stored::DTYPE, DType::F32);
     // SAFETY: as in `View::single`.
