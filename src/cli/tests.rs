@@ -172,7 +172,8 @@ fn short_help_of_every_command_fits_a_terminal() {
         let help = command.term_width(80).render_help().to_string();
         let widest = help.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(80), "{words}: {widest:?}\n{help}");
-        let lines = help.lines().count();
+        // The toy task exists in tests alone.
+        let lines = help.lines().filter(|line| !line.trim_start().starts_with("toy ")).count();
         assert!(lines <= 40, "{words}: {lines} lines\n{help}");
     }
 }

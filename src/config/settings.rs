@@ -312,7 +312,7 @@ pub static SETTINGS: Settings = {
             .shown_in("dataset"),
         row("picture", At::Task("picture"), OneOf(&["mnist", "cifar"]), Task,
             "Pictures that are read pixel by pixel").common()
-            .decides(Data).listed(Always("picture"))
+            .decides(Data).listed(Within)
             .shown_in("dataset"),
         row("permuted", At::Task("permuted"), Bool, Task,
             "Read the pixels in a fixed random order")
