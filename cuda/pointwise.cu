@@ -30,7 +30,8 @@ DEVICE void backward(Ptr<const T> x, Ptr<const T> y, Ptr<const T> gy, Ptr<T> gx,
     FUNCTION(gelu, Gelu, io, T)         \
     FUNCTION(gelu_tanh, GeluTanh, io, T) \
     FUNCTION(silu, Silu, io, T)         \
-    FUNCTION(tanh, Tanh, io, T)
+    FUNCTION(tanh, Tanh, io, T)         \
+    FUNCTION(phi1, Phi1, io, T)
 
 FUNCTIONS(f32, float)
 FUNCTIONS(bf16, bf16)

@@ -52,6 +52,38 @@ struct Silu {
     }
 };
 
+// (e^x - 1) / x, 1 at 0
+struct Phi1 {
+    static DEVICE bool is_near(float x) { return fabsf(x) < 0.5f; }
+    // The power series, to 8 terms: at |x| = 1/2 the next one is below the rounding error.
+    static DEVICE float series(float x) {
+        float sum = 1.0f / 40320.0f;
+        sum = sum * x + 1.0f / 5040.0f;
+        sum = sum * x + 1.0f / 720.0f;
+        sum = sum * x + 1.0f / 120.0f;
+        sum = sum * x + 1.0f / 24.0f;
+        sum = sum * x + 1.0f / 6.0f;
+        sum = sum * x + 0.5f;
+        return sum * x + 1.0f;
+    }
+    static DEVICE float slope_series(float x) {
+        float sum = 8.0f / 362880.0f;
+        sum = sum * x + 7.0f / 40320.0f;
+        sum = sum * x + 6.0f / 5040.0f;
+        sum = sum * x + 5.0f / 720.0f;
+        sum = sum * x + 4.0f / 120.0f;
+        sum = sum * x + 3.0f / 24.0f;
+        sum = sum * x + 2.0f / 6.0f;
+        return sum * x + 0.5f;
+    }
+    static DEVICE float value(float x) {
+        return is_near(x) ? series(x) : (exp2_fast(LOG2E * x) - 1.0f) / x;
+    }
+    static DEVICE float slope(float x, float) {
+        return is_near(x) ? slope_series(x) : (exp2_fast(LOG2E * x) - value(x)) / x;
+    }
+};
+
 struct Tanh {
     static DEVICE float value(float x) { return tanhf(x); }
     static DEVICE float slope(float, float y) { return 1.0f - y * y; }

@@ -1,4 +1,5 @@
-// The selective scan, forward: h_t = exp(delta_t a) h_{t-1} + delta_t u_t b_t, y_t = sum_k h_t c_t.
+// The selective scan, forward: h_t = exp(delta_t a) h_{t-1} + delta_t u_t b_t, y_t = sum_k h_t c_t; and the same under
+// other rules of discretisation, see selective_scan_rules.cuh.
 //
 // A block holds 64 channels x 8 states a warp of one sequence (16 warps at most) and walks time; a thread
 // has 2 channels x 8 states in registers, a lane's channels being 32 apart. Every 8 steps it stages
@@ -14,8 +15,9 @@
 //
 // With few sequences, `ends` runs chunks of time in parallel, from a state of zero, and `join`
 // computes the state before each chunk from these ends; then chunks are scanned like sequences.
-// This doubles the exponentials.
+// This doubles the exponentials. It takes decays whose product is a power, so not those of the bilinear rule.
 #include "selective_scan.cuh"
+#include "selective_scan_rules.cuh"
 
 constexpr uint32_t STEPS = 8;       // staged at once
 constexpr uint32_t WIDTH = 64;      // channels of a block
@@ -73,8 +75,8 @@ struct Walker {
     }
 };
 
-// delta and its product with u; in the backward pass, delta and the gradient of y.
-template <class T, bool BACK>
+// delta and what drives a channel, its product with u or u; in the backward pass, delta and the gradient of y.
+template <class R, class T, bool BACK>
 DEVICE void stage_channels(const Inputs<T>& in, uint32_t t0, Ptr<float> delta, Ptr<float> drive) {
 #pragma unroll(BACK ? 1 : 2)
     for (uint32_t i = threadIdx.x; i < STEPS * WIDTH; i += blockDim.x) {
@@ -82,7 +84,7 @@ DEVICE void stage_channels(const Inputs<T>& in, uint32_t t0, Ptr<float> delta, P
         float d = in.step(in.delta, t, channel, in.channels);
         delta[i] = d;
         if (BACK) drive[i] = in.read_out(in.gy, t, channel, in.channels);
-        else drive[i] = d * in.step(in.u, t, channel, in.channels);
+        else drive[i] = in.step(in.u, t, channel, in.channels) * (R::SCALES_BY_STATE ? 1.0f : d);
     }
 }
 
@@ -100,7 +102,7 @@ DEVICE void stage_states(const Inputs<T>& in, uint32_t t0, Ptr<const T> x, Ptr<f
     }
 }
 
-template <class T>
+template <class R, class T>
 DEVICE void walk(Inputs<T> in, Ptr<const float> starts, Ptr<float> kept, Ptr<T> y, Ptr<float> parts,
                  uint32_t chunk, uint32_t chunks) {
     SHARED(float, delta, STEPS * WIDTH);
@@ -117,7 +119,7 @@ DEVICE void walk(Inputs<T> in, Ptr<const float> starts, Ptr<float> kept, Ptr<T> 
     uint32_t last = min((index + 1) * chunk, in.len);
     for (uint32_t t0 = index * chunk; t0 < last; t0 += STEPS) {
         if (kept != nullptr && t0 % SPAN == 0) walker.store(in, kept, t0 / SPAN, spans);
-        stage_channels<T, false>(in, t0, delta, drive);
+        stage_channels<R, T, false>(in, t0, delta, drive);
         stage_states<T, false>(in, t0, in.b, b);
         stage_states<T, true>(in, t0, in.c, c);
         __syncthreads();
@@ -134,8 +136,10 @@ DEVICE void walk(Inputs<T> in, Ptr<const float> starts, Ptr<float> kept, Ptr<T> 
                 for (int i = 0; i < 4; ++i) {
                     int k = four * 4 + i;
                     float &h0 = walker.h[0][k], &h1 = walker.h[1][k];
-                    h0 = exp2_fast(d0 * walker.al[0][k]) * h0 + v0 * bs.v[i];
-                    h1 = exp2_fast(d1 * walker.al[1][k]) * h1 + v1 * bs.v[i];
+                    float rate0 = walker.al[0][k], rate1 = walker.al[1][k];
+                    float e0 = R::decay(d0, rate0), e1 = R::decay(d1, rate1);
+                    h0 = e0 * h0 + R::scaled(v0, d0, rate0, e0) * bs.v[i];
+                    h1 = e1 * h1 + R::scaled(v1, d1, rate1, e1) * bs.v[i];
                     y0 += h0 * cs.v[i];
                     y1 += h1 * cs.v[i];
                 }
@@ -159,7 +163,7 @@ DEVICE void walk(Inputs<T> in, Ptr<const float> starts, Ptr<float> kept, Ptr<T> 
 
 // The last state of each chunk that starts from zero: `to` (B, chunks, n, d); and the sums of
 // delta: (B, chunks, d). BACK runs in reverse time, driven by the gradient of y through c.
-template <class T, bool BACK>
+template <class R, class T, bool BACK>
 DEVICE void ends(Inputs<T> in, Ptr<float> to, Ptr<float> delta_sums, uint32_t chunk, uint32_t chunks) {
     SHARED(float, delta, STEPS * WIDTH);
     SHARED(float, drive, STEPS * WIDTH);
@@ -175,7 +179,7 @@ DEVICE void ends(Inputs<T> in, Ptr<float> to, Ptr<float> delta_sums, uint32_t ch
     for (uint32_t stage = 0; stage < stages; ++stage) {
         uint32_t t0 = first + (BACK ? stages - 1 - stage : stage) * STEPS;
         __syncthreads();
-        stage_channels<T, BACK>(in, t0, delta, drive);
+        stage_channels<R, T, BACK>(in, t0, delta, drive);
         stage_states<T, BACK>(in, t0, BACK ? in.c : in.b, b);
         __syncthreads();
 #pragma unroll 1
@@ -192,13 +196,14 @@ DEVICE void ends(Inputs<T> in, Ptr<float> to, Ptr<float> delta_sums, uint32_t ch
                 for (int i = 0; i < 4; ++i) {
                     int k = four * 4 + i;
                     float &h0 = walker.h[0][k], &h1 = walker.h[1][k];
-                    float e0 = exp2_fast(d0 * walker.al[0][k]), e1 = exp2_fast(d1 * walker.al[1][k]);
+                    float rate0 = walker.al[0][k], rate1 = walker.al[1][k];
+                    float e0 = R::decay(d0, rate0), e1 = R::decay(d1, rate1);
                     if (BACK) {
                         h0 = e0 * (h0 + v0 * bs.v[i]);
                         h1 = e1 * (h1 + v1 * bs.v[i]);
                     } else {
-                        h0 = e0 * h0 + v0 * bs.v[i];
-                        h1 = e1 * h1 + v1 * bs.v[i];
+                        h0 = e0 * h0 + R::scaled(v0, d0, rate0, e0) * bs.v[i];
+                        h1 = e1 * h1 + R::scaled(v1, d1, rate1, e1) * bs.v[i];
                     }
                 }
             }
@@ -231,29 +236,43 @@ DEVICE void join_chunks(Ptr<const float> a, Ptr<const float> delta_sums, Ptr<flo
     }
 }
 
-#define SCAN(io, T)                                                                            \
-    KERNEL_FITTING(walk_##io, MAX_TILES * WARP, 2, Global<const T> u, Global<const T> delta,   \
-           Global<const float> a, Global<const T> b, Global<const T> c,                        \
+// `resident` blocks of 512 threads fit an SM.
+#define WALK(name, R, resident, T)                                                             \
+    KERNEL_FITTING(walk_##name, MAX_TILES * WARP, resident, Global<const T> u,                 \
+           Global<const T> delta, Global<const float> a, Global<const T> b, Global<const T> c, \
            Global<const uint32_t> rows, Global<const float> starts, Global<float> kept,        \
            Global<T> y, Global<float> parts, uint32_t len, uint32_t channels, uint32_t states, \
            uint32_t row_count, uint32_t chunk, uint32_t chunks) {                              \
         Inputs<T> in{u, delta, b, c, nullptr, a, rows, len, channels, states, row_count, 0};   \
-        walk<T>(in, starts, kept, y, parts, chunk, chunks);                                    \
-    }                                                                                          \
-    KERNEL(ends_##io, MAX_TILES * WARP, Global<const T> u, Global<const T> delta,             \
+        walk<R, T>(in, starts, kept, y, parts, chunk, chunks);                                 \
+    }
+
+#define ENDS(name, R, T)                                                                       \
+    KERNEL(ends_##name, MAX_TILES * WARP, Global<const T> u, Global<const T> delta,           \
            Global<const float> a, Global<const T> b, Global<float> to, Global<float> sums,     \
            uint32_t len, uint32_t channels, uint32_t states, uint32_t row_count,               \
            uint32_t chunk, uint32_t chunks) {                                                  \
         Inputs<T> in{u, delta, b, nullptr, nullptr, a, nullptr, len, channels, states, row_count, 0}; \
-        ends<T, false>(in, to, sums, chunk, chunks);                                           \
-    }                                                                                          \
-    KERNEL(ends_back_##io, MAX_TILES * WARP, Global<const T> gy, Global<const T> delta,       \
+        ends<R, T, false>(in, to, sums, chunk, chunks);                                        \
+    }
+
+// The decays of Hold are those of Euler.
+#define ENDS_BACK(name, T)                                                                     \
+    KERNEL(ends_back_##name, MAX_TILES * WARP, Global<const T> gy, Global<const T> delta,     \
            Global<const float> a, Global<const T> c, Global<const uint32_t> rows,              \
            Global<float> to, Global<float> sums, uint32_t len, uint32_t channels,              \
            uint32_t states, uint32_t row_count, uint32_t chunk, uint32_t chunks) {             \
         Inputs<T> in{nullptr, delta, nullptr, c, gy, a, rows, len, channels, states, row_count, 0}; \
-        ends<T, true>(in, to, sums, chunk, chunks);                                            \
+        ends<Euler, T, true>(in, to, sums, chunk, chunks);                                     \
     }
+
+#define SCAN(io, T)                  \
+    WALK(io, Euler, 2, T)            \
+    WALK(hold_##io, Hold, 1, T)      \
+    WALK(bilinear_##io, Bilinear, 1, T) \
+    ENDS(io, Euler, T)               \
+    ENDS(hold_##io, Hold, T)         \
+    ENDS_BACK(io, T)
 
 SCAN(f32, float)
 SCAN(bf16, bf16)

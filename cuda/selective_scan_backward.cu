@@ -1,7 +1,10 @@
 // The selective scan, backward. With G_t the gradient of the loss with respect to h_t and decay_t =
 // exp(delta_t a): G_t = c_t gy_t + decay_{t+1} G_{t+1}, gc_t = sum_c gy_t h_t, gb_t = sum_c G_t delta_t u_t,
 // gu_t = delta_t sum_k G_t b_t, gdelta_t = sum_k q_t a + u_t sum_k G_t b_t and ga = sum_t q_t delta_t
-// with q_t = G_t decay_t h_{t-1}.
+// with q_t = G_t decay_t h_{t-1}. Under a rule whose scale of the input depends on the state
+// (selective_scan_rules.cuh), with slope = d decay/d (delta a) = d scale/d delta: gb_t = sum_c G_t scale u_t,
+// gu_t = sum_k G_t scale b_t, gdelta_t = sum_k G_t slope (a h_{t-1} + u_t b_t) and
+// ga = sum_t G_t (slope delta_t h_{t-1} + u_t b_t d scale/d a).
 //
 // The states of all times are not stored: the forward pass saves one every 16 steps (1/16 of them,
 // written while the exponential unit is busy; recomputing them would take another exponential per
@@ -25,7 +28,7 @@
 // `join_back` compute the gradient that comes from later chunks; the states before them are known.
 #include "selective_scan_panel.cuh"
 
-template <class T>
+template <class R, class T>
 DEVICE void walk_back(Inputs<T> in, const Parts& parts, Ptr<const float> kept, Ptr<const float> carries,
                       uint32_t chunk, uint32_t chunks) {
     SHARED(float, delta, SPAN * WIDTH);
@@ -40,7 +43,7 @@ DEVICE void walk_back(Inputs<T> in, const Parts& parts, Ptr<const float> kept, P
     in.sequence = blockIdx.x / chunks;
     uint32_t index = blockIdx.x % chunks, sequences = gridDim.x / chunks;
     uint32_t spans = (in.len + SPAN - 1) / SPAN, first = index * (chunk / SPAN);
-    Panel<T> panel{in, parts};
+    Panel<R, T> panel{in, parts};
     panel.delta = delta;
     panel.drive = drive;
     panel.gy = gy;
@@ -70,9 +73,9 @@ DEVICE void walk_back(Inputs<T> in, const Parts& parts, Ptr<const float> kept, P
         }
 }
 
-// Computes the gradients of u and delta from the sums over states; `a` in these sums is in powers
-// of 2.
-template <class T>
+// Computes the gradients of u and delta from the sums over states, in which `a` is in powers of 2; or adds these
+// gradients over blocks, if the sums are the gradients themselves.
+template <bool BY_STATE, class T>
 DEVICE void along(Ptr<const T> u, Ptr<const T> delta, Ptr<const float> along_a, Ptr<const float> along_b,
                   Ptr<T> gu, Ptr<T> gdelta, uint32_t part_count, uint32_t count) {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -82,13 +85,13 @@ DEVICE void along(Ptr<const T> u, Ptr<const T> delta, Ptr<const float> along_a, 
         if (along_a != nullptr) of_a += along_a[uint64_t(part) * count + i];
         of_drive += along_b[uint64_t(part) * count + i];
     }
-    if (gu != nullptr) gu[i] = from_float<T>(to_float(delta[i]) * of_drive);
+    if (gu != nullptr) gu[i] = from_float<T>(BY_STATE ? of_drive : to_float(delta[i]) * of_drive);
     if (gdelta != nullptr)
-        gdelta[i] = from_float<T>(of_a * (1.0f / LOG2E) + to_float(u[i]) * of_drive);
+        gdelta[i] = from_float<T>(BY_STATE ? of_a : of_a * (1.0f / LOG2E) + to_float(u[i]) * of_drive);
 }
 
-#define BACK(io, T)                                                                             \
-    KERNEL(walk_back_##io, 2 * THREADS, Global<const T> u, Global<const T> delta,               \
+#define WALK_BACK(name, R, threads, T)                                                          \
+    KERNEL(walk_back_##name, threads, Global<const T> u, Global<const T> delta,                 \
            Global<const float> a, Global<const T> b, Global<const T> c, Global<const T> gy,     \
            Global<const uint32_t> rows, Global<const float> kept, Global<const float> carries,  \
            Global<float> along_a, Global<float> along_b, Global<float> gb, Global<float> gc,    \
@@ -96,13 +99,22 @@ DEVICE void along(Ptr<const T> u, Ptr<const T> delta, Ptr<const float> along_a, 
            uint32_t row_count, uint32_t chunk, uint32_t chunks) {              \
         Inputs<T> in{u, delta, b, c, gy, a, rows, len, channels, states, row_count, 0};         \
         Parts parts{along_a, along_b, gb, gc, ga};                                              \
-        walk_back<T>(in, parts, kept, carries, chunk, chunks);                                  \
-    }                                                                                           \
-    KERNEL(along_##io, 256, Global<const T> u, Global<const T> delta, Global<const float> along_a, \
+        walk_back<R, T>(in, parts, kept, carries, chunk, chunks);                               \
+    }
+
+#define ALONG(name, BY_STATE, T)                                                                \
+    KERNEL(along_##name, 256, Global<const T> u, Global<const T> delta, Global<const float> along_a, \
            Global<const float> along_b, Global<T> gu, Global<T> gdelta, uint32_t part_count,    \
            uint32_t count) {                                                                    \
-        along<T>(u, delta, along_a, along_b, gu, gdelta, part_count, count);                    \
+        along<BY_STATE, T>(u, delta, along_a, along_b, gu, gdelta, part_count, count);          \
     }
+
+#define BACK(io, T)                           \
+    WALK_BACK(io, Euler, 2 * THREADS, T)      \
+    WALK_BACK(hold_##io, Hold, THREADS, T)    \
+    WALK_BACK(bilinear_##io, Bilinear, THREADS, T) \
+    ALONG(io, false, T)                       \
+    ALONG(by_state_##io, true, T)
 
 BACK(f32, float)
 BACK(bf16, bf16)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "selective_scan.cuh"
+#include "selective_scan_rules.cuh"
 
 constexpr uint32_t QUAD = 4;    // steps in registers
 constexpr uint32_t WIDTH = 64;  // channels of a block
@@ -35,7 +36,7 @@ DEVICE float over_states(float (&v)[2]) {
     return keep + shuffle_xor(keep, 16);
 }
 
-template <class T>
+template <class R, class T>
 struct Panel {
     const Inputs<T>& in;
     const Parts& parts;
@@ -89,7 +90,7 @@ struct Panel {
             uint32_t t = t0 + i / WIDTH, at = i % WIDTH;
             float d = in.step(in.delta, t, first_channel + at, in.channels);
             delta[i] = d;
-            drive[i] = d * in.step(in.u, t, first_channel + at, in.channels);
+            drive[i] = in.step(in.u, t, first_channel + at, in.channels) * (R::SCALES_BY_STATE ? 1.0f : d);
             gy[i] = in.read_out(in.gy, t, first_channel + at, in.channels);
         }
 #pragma unroll 2
@@ -140,8 +141,8 @@ struct Panel {
             float drives = b[s * DEPTH + k[i]];
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
-                decay[j][i] = exp2_fast(d[j] * al[j][i]);
-                h[j][i] = decay[j][i] * h[j][i] + v[j] * drives;
+                decay[j][i] = R::decay(d[j], al[j][i]);
+                h[j][i] = decay[j][i] * h[j][i] + R::scaled(v[j], d[j], al[j][i], decay[j][i]) * drives;
             }
         }
     }
@@ -175,11 +176,20 @@ struct Panel {
             for (int j = 0; j < 2; ++j) {
                 float of_h = reads * g[j] + carry[j][i];
                 carry[j][i] = decay[j][i] * of_h;
-                float q = carry[j][i] * before[j][i];
-                along_a[j] += q * al[j][i];
-                ga[j][i] += q * d[j];
-                along_b[j] += of_h * drives;
-                v[i] += of_h * du[j];
+                if (R::SCALES_BY_STATE) {
+                    float rate = al[j][i], scale = R::scaled(1.0f, d[j], rate, decay[j][i]);
+                    float slope = of_h * R::slope(d[j], rate, decay[j][i]), written = du[j] * drives;
+                    along_a[j] += slope * (before[j][i] * (rate * (1.0f / LOG2E)) + written);
+                    ga[j][i] += slope * before[j][i] * d[j] + of_h * written * R::bend(d[j], rate, decay[j][i]);
+                    along_b[j] += of_h * drives * scale;
+                    v[i] += of_h * du[j] * scale;
+                } else {
+                    float q = carry[j][i] * before[j][i];
+                    along_a[j] += q * al[j][i];
+                    ga[j][i] += q * d[j];
+                    along_b[j] += of_h * drives;
+                    v[i] += of_h * du[j];
+                }
             }
         }
         float of_b = over_channels(v);

@@ -225,7 +225,9 @@ enum Lemma {
     },
     /// Identity (33): compare S6 with A = a I to the reversed sigmoid.
     ///
-    /// Prints the difference between the transition of S6 with A = a I and the reversed sigmoid to the power a.
+    /// Prints the difference between the transition of S6 with A = a I and the reversed sigmoid to the power a; and,
+    /// under the zero-order hold, between the factor of its input and the gate that complements it (Gu & Dao 2023,
+    /// theorem 1).
     Identity {
         /// The power a.
         #[arg(long, default_value_t = 1.7)]

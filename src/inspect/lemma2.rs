@@ -5,7 +5,8 @@ use super::table::{panels, record, shown};
 use crate::config::ModelConfig;
 use crate::error::{ensure, Error, Result};
 use crate::ltv::lemmas::SystemStep;
-use crate::mixers::{Growth, MixerSpec, MIXERS};
+use crate::ltv::Ltv;
+use crate::mixers::{Entry, Growth, MixerSpec, MIXERS, ZERO_ORDER_HOLD};
 use crate::nn::{Cx, Params};
 use crate::ops;
 use crate::ops::rng::Rng;
@@ -281,32 +282,22 @@ fn table_report(heading: &str, grid: Grid) -> Report {
 }
 
 /// Identity (33) for every mixer with a parameter A: with A = a I, its transitions are the reversed sigmoid σ(-z)^a of
-/// the z whose softplus is the step size. Fails if a is not a positive number.
+/// the z whose softplus is the step size; and theorem 1 of Gu & Dao (2023), under the zero-order hold: the input enters
+/// with the factor g = (1 - σ(-z)^a)/a, which is the gate σ(z) for a = 1. Fails if a is not a positive number.
 pub fn identity(model: impl Fn(&str) -> Result<ModelConfig>, a: f64, seq_len: usize) -> Result<Report> {
     ensure!(
         a > 0.0 && a.is_finite(),
         flag "--a" = a, "must be a positive number");
     let (mut lines, mut records) = (Vec::new(), Vec::new());
+    let (mut held_lines, mut held_records) = (Vec::new(), Vec::new());
     for entry in MIXERS {
         let model = model(entry.name)?;
-        let params = Params::seeded(1, DType::F64, &Device::Cpu).detached();
-        let mixer = entry.build(&model, &params)?;
-        let Some((_, a_log)) = params.vars().into_iter().find(|(name, _)| name == "a_log") else { continue };
-        a_log.set(&(a_log.zeros_like()? + a.ln())?)?;
-        let mut rng = Rng::new(1, "inspect/identity", 0);
-        let count = seq_len * model.d_model;
-        let u: Vec<f64> = (0..count).map(|_| 20.0 * rng.normals().0).collect();
-        let u = Tensor::from_vec(u, (seq_len, model.d_model), &Device::Cpu)?;
-        let system = match (mixer.ltv(&u)?, mixer.inner(&u)?) {
-            (Some(system), _) => system,
-            (None, Some(inner)) => inner.system,
-            (None, None) => continue,
-        };
+        let Some(system) = system_of_rate(entry, &model, a, seq_len)? else { continue };
         let Some(steps) = &system.gate else { continue };
         // z = ln(e^Δ - 1), so that softplus(z) = Δ.
         let z = (steps.exp()? - 1.0)?.log()?;
         let reversed = ops::sigmoid(&z.neg()?)?.powf(a)?.unsqueeze(2)?;
-        let off: f64 = system.decay.broadcast_sub(&reversed)?.abs()?.max_all()?.to_scalar()?;
+        let off = largest(&system.decay.broadcast_sub(&reversed)?)?;
         let ends = [steps.min_all()?, steps.max_all()?];
         let ends = [ends[0].to_scalar::<f64>()?, ends[1].to_scalar::<f64>()?];
         let name = format!("{} ({})", entry.name, model.variant);
@@ -315,12 +306,58 @@ pub fn identity(model: impl Fn(&str) -> Result<ModelConfig>, a: f64, seq_len: us
             vec![Cell::text(shown(off)), Cell::text(format!("{:.1e} to {:.1e}", ends[0], ends[1]))],
         ));
         records.push(record(&name, "identity", [None, None], Some(off)));
+        let (option, hold) = ZERO_ORDER_HOLD;
+        if !entry.options.iter().any(|known| known.name == option) {
+            continue;
+        }
+        let mut held = model.clone();
+        held.options.insert(option.to_owned(), hold.to_owned());
+        let Some(held) = system_of_rate(entry, &held, a, seq_len)? else { continue };
+        let input = system.write.broadcast_div(&steps.unsqueeze(2)?)?; // B, by Euler's B̄ = Δ B
+        let gate = ((1.0 - reversed)? / a)?;
+        let off = largest(&(&held.write - input.broadcast_mul(&gate)?)?)?.max(largest(&(held.decay - &system.decay)?)?);
+        held_lines.push(GridLine::new(name.as_str(), vec![Cell::text(shown(off)), Cell::text(shown(largest(&gate)?))]));
+        held_records.push(record(&name, "gate", [None, None], Some(off)));
     }
     let columns = ["difference", "step sizes Δ"];
     let a = if (1e-6..1e6).contains(&a) { format!("{a}") } else { format!("{a:e}") };
     let title = format!("largest |e^(-Δ a) - σ(-z)^a| with Δ = softplus(z), a = {a}");
-    Ok(table_report(
-        "Identity (33): the transition of S6 with A = a I is a reversed sigmoid",
-        Grid { form: PanelForm::Table, records, ..Grid::new(title, columns, lines, Style::Measured("difference")) },
+    let table = |title, columns: [&str; 2], lines, records| Grid {
+        form: PanelForm::Table,
+        records,
+        ..Grid::new(title, columns, lines, Style::Measured("difference"))
+    };
+    let held = "zero-order hold, h = (1 - a g) h + g B u with g = (1 - σ(-z)^a)/a: largest |B̄ - g B|".to_owned();
+    let grids =
+        vec![table(title, columns, lines, records), table(held, ["difference", "largest g"], held_lines, held_records)];
+    let note =
+        "with a = 1 the gate g is σ(z), and with n = 1 and B = 1 the recurrence is the gated RNN h = (1 - g) h + g u \
+                of theorem 1 of Gu & Dao (2023)";
+    Ok(panels(
+        "Identity (33): the transition of S6 with A = a I is a reversed sigmoid".to_owned(),
+        grids,
+        vec![note.to_owned()],
     ))
+}
+
+/// The system of a fresh mixer with A = -a for every state, along normal inputs so large that its steps differ; `None`
+/// if it has no A or no system.
+fn system_of_rate(entry: &Entry, model: &ModelConfig, a: f64, seq_len: usize) -> Result<Option<Ltv>> {
+    let params = Params::seeded(1, DType::F64, &Device::Cpu).detached();
+    let mixer = entry.build(model, &params)?;
+    let Some((_, a_log)) = params.vars().into_iter().find(|(name, _)| name == "a_log") else { return Ok(None) };
+    a_log.set(&(a_log.zeros_like()? + a.ln())?)?;
+    let mut rng = Rng::new(1, "inspect/identity", 0);
+    let count = seq_len * model.d_model;
+    let u: Vec<f64> = (0..count).map(|_| 20.0 * rng.normals().0).collect();
+    let u = Tensor::from_vec(u, (seq_len, model.d_model), &Device::Cpu)?;
+    Ok(match mixer.ltv(&u)? {
+        Some(system) => Some(system),
+        None => mixer.inner(&u)?.map(|inner| inner.system),
+    })
+}
+
+/// The largest absolute value.
+fn largest(x: &Tensor) -> Result<f64> {
+    Ok(x.abs()?.max_all()?.to_scalar()?)
 }

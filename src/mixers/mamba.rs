@@ -5,7 +5,7 @@
 
 use super::gated_block::{GatedInput, BIAS};
 use super::short_conv::{CONV_BIAS, CONV_WIDTH};
-use super::state_space::{dt_rank, zero_state, SelectiveProjection, BCDT_NORM, BCDT_NORM_EPS, DT_RANK};
+use super::state_space::{dt_rank, zero_state, SelectiveProjection, BCDT_NORM, BCDT_NORM_EPS, DISCRETIZATION, DT_RANK};
 use super::{
     Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State, StateNormPlace,
 };
@@ -23,7 +23,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: true,
     released: ReleasedBlock::STATE_SPACE,
-    options: &[DT_RANK, CONV_WIDTH, CONV_BIAS, BIAS, BCDT_NORM, BCDT_NORM_EPS],
+    options: &[DT_RANK, DISCRETIZATION, CONV_WIDTH, CONV_BIAS, BIAS, BCDT_NORM, BCDT_NORM_EPS],
     state_norm: StateNormPlace::Free(|spec| spec.inner_width()),
     growth: Growth::STATE_SPACE,
     stem: "mamba",

@@ -9,9 +9,9 @@
 use super::gated_block::BIAS;
 use super::short_conv::{ShortConv, CONV_BIAS, CONV_WIDTH};
 use super::state_norm::rms_scale;
-use super::state_space::{mamba_dt_bias, zero_state_like, SsmInputs};
+use super::state_space::{mamba_dt_bias, rule, shared_decay_core, zero_state_like, SsmInputs, DISCRETIZATION};
 use super::{
-    in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
+    in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
     StateNormPlace, NORM_EPS,
 };
 use crate::error::{self, refuse};
@@ -19,6 +19,7 @@ use crate::ltv::Inner;
 use crate::nn::{linear, project, Cx, Init, Params, Scheme};
 use crate::ops;
 use crate::ops::rng::Rng;
+use crate::ops::StepRule;
 use candle_core::{Result, Tensor, D};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -42,6 +43,7 @@ pub(super) const ENTRY: Entry = Entry {
             implied: true,
             ..MixerOption::DEFAULT
         },
+        DISCRETIZATION,
         CONV_WIDTH,
         CONV_BIAS,
         BIAS,
@@ -92,7 +94,7 @@ pub(super) const ENTRY: Entry = Entry {
     work: |spec| {
         let (d, width, n) = (spec.d_model, spec.inner_width(), spec.d_state);
         let projections = d * (3 * width + 2 * groups(spec) * n + spec.n_heads);
-        Some(MixerWork::new(Core::ChunkedScan, [width, n], projections))
+        Some(MixerWork::new(shared_decay_core(spec), [width, n], projections))
     },
     build: |spec, params| Ok(Box::new(Mamba2::new(spec, params)?)),
     ..Entry::of(Family::StateSpace)
@@ -154,6 +156,7 @@ struct Mamba2 {
     norm_eps: f64,
     /// Bounds of Δ.
     dt_limit: [f64; 2],
+    rule: StepRule,
 }
 
 /// Weights and biases of one projection.
@@ -191,6 +194,7 @@ impl Mamba2 {
             norm_groups: norm_groups(spec),
             norm_eps: spec.parsed(NORM_EPS.name).unwrap_or(EPS),
             dt_limit: spec.option("dt_limit").and_then(limits).unwrap_or([0.0, f64::INFINITY]),
+            rule: rule(spec),
         })
     }
 
@@ -229,6 +233,7 @@ impl Mamba2 {
                 groups: self.groups,
                 x: x.clone(),
                 norm: None,
+                rule: self.rule,
             },
             x: cx.select(&x)?,
             z,

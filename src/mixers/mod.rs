@@ -425,6 +425,9 @@ pub(crate) const RWKV4: &str = rwkv4::ENTRY.name;
 pub(crate) const RWKV7: &str = rwkv7::ENTRY.name;
 pub(crate) const SLIDING_WINDOW: &str = sliding_window::ENTRY.name;
 
+/// Name of the option that sets the rule by which Δ makes A and B discrete, and its value for the zero-order hold.
+pub(crate) const ZERO_ORDER_HOLD: (&str, &str) = (state_space::DISCRETIZATION.name, "zoh");
+
 /// All mixers, in the order of listings.
 pub static MIXERS: &[Entry] = &[
     softmax_attention::ENTRY,

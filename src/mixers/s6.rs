@@ -2,7 +2,9 @@
 //! state has its own decay. The recurrence and its symbols are those of [`state_space`](super::state_space), with
 //! x = u.
 
-use super::state_space::{dt_rank, OutputHead, SelectiveProjection, SsmInputs, SsmMixer, DT_INIT, DT_RANK};
+use super::state_space::{
+    dt_rank, OutputHead, SelectiveProjection, SsmInputs, SsmMixer, DISCRETIZATION, DT_INIT, DT_RANK,
+};
 use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, ReleasedBlock, StateNormPlace};
 use crate::config::Protocol;
 use crate::ltv::Ltv;
@@ -27,6 +29,7 @@ pub(super) const ENTRY: Entry = Entry {
             ..DT_INIT
         },
         DT_RANK,
+        DISCRETIZATION,
     ],
     state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::STATE_SPACE,

@@ -5,11 +5,12 @@
 //! projection to Δ has a bias per channel, so that each channel has its own decay. The core of Mamba-2 is `ssd-mamba2`.
 
 use super::state_norm::StateNorm;
-use super::state_space::{dt_bias, OutputHead, SsmInputs, SsmMixer, DT_INIT};
-use super::{Core, Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock, StateNormPlace};
+use super::state_space::{dt_bias, rule, shared_decay_core, OutputHead, SsmInputs, SsmMixer, DISCRETIZATION, DT_INIT};
+use super::{Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock, StateNormPlace};
 use crate::ltv::Ltv;
 use crate::nn::{project, Cx, Init, Params};
 use crate::ops;
+use crate::ops::StepRule;
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -20,14 +21,14 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = n d",
     expands: true,
     released: ReleasedBlock::STATE_SPACE,
-    options: &[DT_INIT],
+    options: &[DT_INIT, DISCRETIZATION],
     state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::STATE_SPACE,
     stem: "ssd",
     own_init: &["a_log", "bdt", "dskip"],
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);
-        Some(MixerWork::new(Core::ChunkedScan, [d, n], d * (1 + 2 * n + d)))
+        Some(MixerWork::new(shared_decay_core(spec), [d, n], d * (1 + 2 * n + d)))
     },
     build: |spec, params| Ok(Box::new(ReleasedSsd::new(spec, params)?)),
     ..Entry::of(Family::StateSpace)
@@ -44,6 +45,7 @@ struct ReleasedSsd {
     a_log: Tensor,
     norm: Option<StateNorm>,
     head: OutputHead,
+    rule: StepRule,
 }
 
 impl ReleasedSsd {
@@ -61,6 +63,7 @@ impl ReleasedSsd {
             a_log: params.get("a_log", 1, Init::Constant(0.0))?,
             norm: StateNorm::new(spec, d, params)?,
             head: OutputHead::new(spec, params)?,
+            rule: rule(spec),
         })
     }
 }
@@ -82,6 +85,7 @@ impl SsmMixer for ReleasedSsd {
             c: maps.queried[0].clone(),
             groups: 1,
             norm: self.norm.clone(),
+            rule: self.rule,
         };
         Ok((inputs, maps.selected))
     }

@@ -3,11 +3,12 @@
 //! x = W_x u.
 
 use super::state_norm::StateNorm;
-use super::state_space::{mamba_dt_bias, SsmInputs, SsmMixer};
-use super::{Core, Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock, StateNormPlace};
+use super::state_space::{mamba_dt_bias, rule, shared_decay_core, SsmInputs, SsmMixer, DISCRETIZATION};
+use super::{Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock, StateNormPlace};
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params, Scheme};
 use crate::ops;
+use crate::ops::StepRule;
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -21,6 +22,7 @@ pub(super) const ENTRY: Entry = Entry {
     splits_n: false,
     expands: true,
     released: ReleasedBlock::STATE_SPACE,
+    options: &[DISCRETIZATION],
     state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::STATE_SPACE,
     stem: "ssd",
@@ -28,7 +30,7 @@ pub(super) const ENTRY: Entry = Entry {
     own_init: &["a_log", "bdt", "dskip"],
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);
-        Some(MixerWork::new(Core::ChunkedScan, [d, n], d * (spec.n_heads + 2 * n + 2 * d)))
+        Some(MixerWork::new(shared_decay_core(spec), [d, n], d * (spec.n_heads + 2 * n + 2 * d)))
     },
     build: |spec, params| Ok(Box::new(SsdMamba2::new(spec, params)?)),
     ..Entry::of(Family::StateSpace)
@@ -49,6 +51,7 @@ struct SsdMamba2 {
     wout: Tensor,
     norm: Option<StateNorm>,
     head_dim: usize,
+    rule: StepRule,
 }
 
 impl SsdMamba2 {
@@ -66,6 +69,7 @@ impl SsdMamba2 {
             wout: params.weight("wout", (d, d), spec.output_std)?,
             norm: StateNorm::new(spec, d, params)?,
             head_dim: d / heads,
+            rule: rule(spec),
         })
     }
 
@@ -95,6 +99,7 @@ impl SsmMixer for SsdMamba2 {
             c: maps.queried[0].clone(),
             groups: 1,
             norm: self.norm.clone(),
+            rule: self.rule,
         };
         let x = cx.select(&inputs.x)?;
         Ok((inputs, x))

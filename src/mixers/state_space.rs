@@ -2,6 +2,9 @@
 //!
 //! H_t[c,k] = e^{Δ_t[c] A[c,k]} H_{t-1}[c,k] + Δ_t[c] x_t[c] B_t[k],  o_t[c] = Σ_k H_t[c,k] C_t[k]
 //!
+//! The decay and the factor Δ of the input are those of the released models; the option `discretization` replaces them
+//! by those of another rule.
+//!
 //! | symbol | meaning | shape |
 //! |---|---|---|
 //! | H | state, E channels by n states | `(batch, E, n)` |
@@ -10,11 +13,12 @@
 //! | B, C | input and output vectors, one pair for each group of channels | `(batch, seq_len, groups · n)` |
 
 use super::state_norm::{rms_scale, StateNorm};
-use super::{Mixer, MixerOption, MixerSpec, Recurrent, State, NORM_EPS};
+use super::{Core, Mixer, MixerOption, MixerSpec, Recurrent, State, NORM_EPS};
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
 use crate::ops::rng::Rng;
+use crate::ops::StepRule;
 use candle_core::{Result, Tensor, D};
 
 /// Inputs of the recurrence.
@@ -33,17 +37,26 @@ pub(super) struct SsmInputs {
     pub groups: usize,
     /// RMS norm of o.
     pub norm: Option<StateNorm>,
+    /// Discretisation of A and B by Δ.
+    pub rule: StepRule,
 }
 
 impl SsmInputs {
     /// o `(batch, rows, E)` at the positions that `cx` selects: by a selective scan where every state has its own
-    /// decay, by chunked matrix products (SSD) where the states of a channel share one.
+    /// decay, by chunked matrix products (SSD) where the states of a channel share one. These sum logarithms of decays,
+    /// so that they take none of the bilinear rule, which may be negative.
     pub fn scan(&self, cx: &Cx) -> Result<Tensor> {
-        let (Self { x, delta, a, b, c, groups, .. }, at) = (self, cx.rows().map(|rows| &rows.positions));
-        let scan = |x: &Tensor, delta: &Tensor, a: &Tensor, b: &Tensor, c: &Tensor| match a.dim(1)? {
-            1 => ops::ssd(x, delta, &a.squeeze(1)?, b, c, at),
-            _ => ops::selective_scan(x, delta, a, b, c, at),
+        let (Self { delta, a, b, c, groups, rule, .. }, at) = (self, cx.rows().map(|rows| &rows.positions));
+        let n = b.dim(2)? / groups;
+        let scan = |x: &Tensor, delta: &Tensor, a: &Tensor, b: &Tensor, c: &Tensor| match (a.dim(1)?, rule) {
+            (1, StepRule::Euler | StepRule::Hold) => ops::ssd(x, delta, &a.squeeze(1)?, b, c, at),
+            (1, StepRule::Bilinear) => {
+                let a = a.broadcast_as((a.dim(0)?, n))?.contiguous()?;
+                ops::discretised_scan(*rule, [x, delta, &a, b, c], at)
+            }
+            _ => ops::discretised_scan(*rule, [x, delta, a, b, c], at),
         };
+        let x = &self.driving()?;
         if *groups == 1 {
             return self.normed(scan(x, delta, a, b, c)?);
         }
@@ -55,6 +68,16 @@ impl SsmInputs {
             scan(&part(x, 2)?, &part(delta, 2)?, &part(a, 0)?, &part(b, 2)?, &part(c, 2)?)
         });
         self.normed(Tensor::cat(&each.collect::<Result<Vec<_>>>()?, 2)?)
+    }
+
+    /// x in the form that the op for the recurrence takes. If the states of a channel share a decay, the zero-order hold
+    /// is Euler's rule for the input x φ₁(Δ A), φ₁(z) = (e^z - 1)/z.
+    fn driving(&self) -> Result<Tensor> {
+        if self.rule != StepRule::Hold || self.a.dim(1)? != 1 {
+            return Ok(self.x.clone());
+        }
+        let a = self.a.squeeze(1)?.to_dtype(self.delta.dtype())?;
+        &self.x * ops::phi1(&self.delta.broadcast_mul(&a)?)?
     }
 
     /// B or C `(rows, groups · n)` for each channel: `(rows, E, n)`, or `(rows, 1, n)` where all share it.
@@ -89,6 +112,7 @@ impl SsmInputs {
             c: Tensor::cat(&[&self.c, &units], 1)?,
             groups: self.groups,
             norm: None,
+            rule: self.rule,
         }
         .scan(&Cx::eval())?;
         let h = o.narrow(1, seq_len, n)?.transpose(1, 2)?.contiguous()?.to_dtype(self.a.dtype())?;
@@ -107,9 +131,8 @@ impl SsmInputs {
     pub fn step(&self, state: &mut State) -> Result<Tensor> {
         let column = |t: &Tensor| t.squeeze(1)?.unsqueeze(2); // (batch, E, 1)
         let row = |t: &Tensor| self.for_channels(&t.squeeze(1)?); // (batch, 1 or E, n)
-        let delta = column(&self.delta)?;
-        let a_bar = delta.broadcast_mul(&self.a.unsqueeze(0)?)?.exp()?; // (batch, E, n or 1)
-        let bx = (&delta * column(&self.x)?)?.broadcast_mul(&row(&self.b)?)?; // (batch, E, n)
+        let [a_bar, scale] = self.rule.discretise(&column(&self.delta)?, &self.a.unsqueeze(0)?)?; // (batch, E, n or 1)
+        let bx = scale.broadcast_mul(&column(&self.x)?)?.broadcast_mul(&row(&self.b)?)?; // (batch, E, n)
         let h = (state.0[0].broadcast_mul(&a_bar)? + bx)?;
         let o = h.broadcast_mul(&row(&self.c)?)?.sum(D::Minus1)?.unsqueeze(1)?;
         *state = State(vec![h]);
@@ -117,13 +140,13 @@ impl SsmInputs {
     }
 
     /// The system (19) along one sequence, without the norm, where x = `value` · u and `skip` `(seq_len, E)` is the
-    /// diagonal of D.
+    /// diagonal of D. Its gate is the factor of B, or Δ where the states of a channel have different factors.
     pub fn system(&self, value: Option<&Tensor>, skip: Tensor, output: Option<&Tensor>) -> Result<Ltv> {
-        let gate = self.delta.squeeze(0)?; // (seq_len, E)
-        let delta = gate.unsqueeze(2)?;
+        let delta = self.delta.squeeze(0)?; // (seq_len, E)
+        let [decay, scale] = self.rule.discretise(&delta.unsqueeze(2)?, &self.a.unsqueeze(0)?)?;
+        let gate = if scale.dim(2)? == 1 { scale.squeeze(2)? } else { delta };
         let row = |t: &Tensor| self.for_channels(&t.squeeze(0)?); // (seq_len, 1 or E, n)
-        let write = delta.broadcast_mul(&row(&self.b)?)?;
-        let decay = delta.broadcast_mul(&self.a.unsqueeze(0)?)?.exp()?;
+        let write = scale.broadcast_mul(&row(&self.b)?)?;
         let decay = decay.broadcast_as(write.shape())?;
         let read = row(&self.c)?.broadcast_as(write.shape())?;
         Ok(Ltv {
@@ -256,6 +279,36 @@ pub(super) fn dt_bias(spec: &MixerSpec) -> Init<'static> {
     }
 }
 
+/// Discretisation of A and B by Δ.
+pub(super) const DISCRETIZATION: MixerOption = MixerOption {
+    name: "discretization",
+    help:
+        "rule by which Δ makes A and B discrete: `euler` (Ā = e^(Δ A), B̄ = Δ B, as released), `zoh` (zero-order hold: \
+           Ā = e^(Δ A), B̄ = (e^(Δ A) - 1)/A B) or `bilinear` (Ā = (1 + Δ A/2)/(1 - Δ A/2), B̄ = Δ B/(1 - Δ A/2))",
+    default: |_| "euler",
+    accepts: |v| RULES.iter().any(|(name, _)| *name == v),
+    implied: true,
+    ..MixerOption::DEFAULT
+};
+
+/// Rules by their name in [`DISCRETIZATION`].
+const RULES: [(&str, StepRule); 3] =
+    [("euler", StepRule::Euler), ("zoh", StepRule::Hold), ("bilinear", StepRule::Bilinear)];
+
+/// [`DISCRETIZATION`], resolved.
+pub(super) fn rule(spec: &MixerSpec) -> StepRule {
+    let chosen = spec.option(DISCRETIZATION.name);
+    RULES.iter().find(|(name, _)| chosen == Some(name)).map_or(StepRule::Euler, |(_, rule)| *rule)
+}
+
+/// Op that computes the recurrence where the states of a channel share a decay.
+pub(super) fn shared_decay_core(spec: &MixerSpec) -> Core {
+    match rule(spec) {
+        StepRule::Euler | StepRule::Hold => Core::ChunkedScan,
+        StepRule::Bilinear => Core::SelectiveScan,
+    }
+}
+
 /// Rank of the projection to Δ.
 pub(super) const DT_RANK: MixerOption = MixerOption {
     name: "dt_rank",
@@ -303,6 +356,7 @@ pub(super) struct SelectiveProjection {
     /// ε of the RMS norm of B, C and the low-rank Δ, if they have one.
     bcdt_eps: Option<f64>,
     pub norm: Option<StateNorm>,
+    rule: StepRule,
 }
 
 impl SelectiveProjection {
@@ -332,6 +386,7 @@ impl SelectiveProjection {
                 _ => None,
             },
             norm: StateNorm::new(spec, width, params)?,
+            rule: rule(spec),
         })
     }
 
@@ -355,6 +410,7 @@ impl SelectiveProjection {
             c: self.normed(&maps.queried[0])?,
             groups: 1,
             norm: self.norm.clone(),
+            rule: self.rule,
         };
         Ok((inputs, maps.selected))
     }
@@ -365,4 +421,103 @@ pub(super) fn mamba_dt_bias(_index: usize, rng: &mut Rng) -> f64 {
     let (low, high) = (1e-3_f64.ln(), 1e-1_f64.ln());
     let dt = (low + (high - low) * rng.uniform()).exp().max(1e-4);
     dt + (-(-dt).exp_m1()).ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::mixers::{find, Mixer, MixerSpec};
+    use crate::nn::{Cx, Params};
+    use crate::recipes;
+    use candle_core::{DType, Device, Tensor};
+
+    /// Mixers with the option, with sizes that they all take.
+    const ALL: [(&str, &str); 6] = [
+        ("s6", "reference"),
+        ("s6", "paper"),
+        ("ssd", "reference"),
+        ("ssd-mamba2", "mamba2"),
+        ("mamba", "block"),
+        ("mamba2", "block"),
+    ];
+
+    fn fresh([mixer, variant, rule]: [&str; 3], params: &Params) -> Box<dyn Mixer> {
+        let option = format!("discretization={rule}");
+        let settings = [("preset", "smoke"), ("mixer", mixer), ("variant", variant), ("option", &option)];
+        let model = recipes::run("mqar", &settings).unwrap().model;
+        let mixer = find(mixer).unwrap().build(MixerSpec::from(&model), params).unwrap();
+        for (name, var) in params.vars() {
+            // Rates large enough that steps of ln 2 tell the rules apart, and bilinear decays of both signs.
+            if name == "a_log" {
+                var.set(&(var.as_tensor() + 1.3).unwrap()).unwrap();
+            }
+        }
+        mixer
+    }
+
+    fn largest(x: &Tensor) -> f64 {
+        x.abs().unwrap().max_all().unwrap().to_dtype(DType::F64).unwrap().to_scalar().unwrap()
+    }
+
+    #[test]
+    fn euler_is_implied_and_leaves_no_trace_in_configs() {
+        let of = |settings: &[(&str, &str)]| recipes::run("mqar", settings).unwrap();
+        for (mixer, variant) in ALL {
+            let plain = [("preset", "smoke"), ("mixer", mixer), ("variant", variant)];
+            let spelled = [plain[0], plain[1], plain[2], ("option", "discretization=euler")];
+            let other = [plain[0], plain[1], plain[2], ("option", "discretization=zoh")];
+            assert_eq!(of(&plain).id(), of(&spelled).id(), "{mixer}");
+            assert!(!of(&plain).model.options.contains_key("discretization"), "{mixer}");
+            assert_ne!(of(&plain).id(), of(&other).id(), "{mixer}");
+        }
+    }
+
+    /// The pass over a sequence, the steps, the state that `read` returns, and the system; and rules that differ.
+    #[test]
+    fn under_every_rule_all_forms_are_one_map() {
+        let u = Tensor::randn(0.0, 1.0, (2, 11, 16), &Device::Cpu).unwrap();
+        for (name, variant) in ALL {
+            let mut outputs: Vec<Tensor> = Vec::new();
+            for rule in ["euler", "zoh", "bilinear"] {
+                let params = Params::seeded(1, DType::F64, &Device::Cpu);
+                let mixer = fresh([name, variant, rule], &params);
+                let y = mixer.forward(&u, &Cx::eval()).unwrap();
+                let recurrent = mixer.recurrent().unwrap();
+                let (stepped, state) = recurrent.read_by_steps(&u, &mut None).unwrap();
+                let (read, same) = recurrent.read(&u).unwrap();
+                let mut apart = vec![(&y - &stepped).unwrap(), (&y - &read).unwrap()];
+                apart.extend(state.0.iter().zip(&same.0).map(|(a, b)| (a - b).unwrap()));
+                let along = u.get(0).unwrap();
+                if let Some(system) = mixer.ltv(&along).unwrap() {
+                    apart.push((system.run(&along).unwrap() - y.get(0).unwrap()).unwrap());
+                } else {
+                    let inner = mixer.inner(&along).unwrap().unwrap();
+                    apart.push((inner.system.run(&inner.input).unwrap() - y.get(0).unwrap()).unwrap());
+                }
+                assert!(apart.iter().all(|x| largest(x) < 1e-12), "{name} {rule}");
+                assert!(
+                    outputs.iter().all(|other| largest(&(other - &y).unwrap()) > 1e-8 * largest(&y)),
+                    "{name} {rule}"
+                );
+                outputs.push(y);
+            }
+        }
+    }
+
+    /// The kernels of a GPU, emulated, in bf16, against f64 on the CPU.
+    #[test]
+    fn every_rule_runs_on_a_gpu() {
+        let u = Tensor::randn(0.0, 1.0, (2, 9, 16), &Device::Cpu).unwrap();
+        for (mixer, variant) in ALL {
+            for rule in ["zoh", "bilinear"] {
+                let [wide, narrow] = [DType::F64, DType::F32].map(|dtype| Params::seeded(1, dtype, &Device::Cpu));
+                let narrow = narrow.for_activations(DType::BF16);
+                let y = fresh([mixer, variant, rule], &wide).forward(&u, &Cx::eval()).unwrap();
+                let built = fresh([mixer, variant, rule], &narrow);
+                let half = u.to_dtype(DType::BF16).unwrap();
+                let got = dsf_emulation::emulated(|| built.forward(&half, &Cx::eval()).unwrap());
+                let apart = largest(&(got.to_dtype(DType::F64).unwrap() - &y).unwrap());
+                assert!(apart < 0.05 * largest(&y), "{mixer} {variant} {rule}: {apart:e}");
+            }
+        }
+    }
 }

@@ -443,7 +443,7 @@ fn errors_of_the_truncated_softmax_fall_within_their_bounds() {
 }
 
 #[test]
-fn the_transition_of_s6_is_the_reversed_sigmoid_to_the_power_a() {
+fn the_transition_of_s6_is_a_reversed_sigmoid_and_its_input_gate_the_rest() {
     let model = |mixer: &str| {
         let settings = [("preset", "smoke"), ("mixer", mixer), ("layers", "1")];
         Ok(recipes::run("mqar", &settings)?.model)
@@ -451,7 +451,8 @@ fn the_transition_of_s6_is_the_reversed_sigmoid_to_the_power_a() {
     for a in [0.3, 1.0, 2.5] {
         let report = identity(model, a, 12).unwrap();
         assert_eq!(report.grids[0].records.len(), 5, "S6, both Mambas and both SSDs");
-        for record in &report.grids[0].records {
+        assert_eq!(report.grids[1].records.len(), 5, "the same under the zero-order hold");
+        for record in report.grids.iter().flat_map(|grid| &grid.records) {
             assert!(record[4].1.as_f64().unwrap() < 1e-9, "{record:?}");
         }
     }

@@ -98,7 +98,7 @@ impl Case {
 
     /// Mixers in the form that an option, away from its default, gives them.
     pub fn optional() -> Vec<Self> {
-        const VALUES: [(&str, &str, usize, &str); 25] = [
+        const VALUES: [(&str, &str, usize, &str); 32] = [
             ("lru", "paper", 1, "activation=glu"),
             ("s5", "paper", 1, "activation=glu"),
             ("h3", "paper", 1, "head_dim=2"),
@@ -106,6 +106,13 @@ impl Case {
             ("mamba", "block", 1, "bias=true conv_width=3"),
             ("mamba", "block", 1, "conv_bias=false bcdt_norm=rms norm_eps=1e-2"),
             ("mamba2", "block", 3, "groups=3 norm_groups=2 bias=true dt_limit=0.003:0.3"),
+            ("s6", "reference", 1, "discretization=zoh"),
+            ("s6", "paper", 1, "discretization=bilinear"),
+            ("ssd", "paper", 1, "discretization=zoh"),
+            ("ssd-mamba2", "mamba2", 3, "discretization=zoh"),
+            ("mamba", "block", 1, "discretization=bilinear"),
+            ("mamba2", "block", 3, "groups=3 discretization=zoh"),
+            ("mamba2", "block", 3, "groups=3 discretization=bilinear"),
             ("rwkv4", "paper", 1, "width=20"),
             ("rg-lru", "griffin", 1, "width=20 blocks=4 conv_width=3"),
             ("mlstm", "large", 3, "value_width=15 bias=true denominator_eps=1e-2"),

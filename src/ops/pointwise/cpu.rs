@@ -1,6 +1,6 @@
 //! Passes on the CPU.
 
-use super::{Elu1, Fused, Gelu, GeluTanh, Pointwise, Sigmoid, Silu, Softplus, Tanh};
+use super::{Elu1, Fused, Gelu, GeluTanh, Phi1, Pointwise, Sigmoid, Silu, Softplus, Tanh};
 use crate::runtime::autograd::{Backward, CpuOp, Forward, Used};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::map_chunks;
@@ -182,5 +182,65 @@ impl Pointwise for Tanh {
     #[inline(always)]
     fn slope<F: Float>(_: F, y: F) -> F {
         F::one() - y * y
+    }
+}
+
+/// Terms of the power series in [`Phi1`]: at |x| = 1/2 the next one is below the rounding error.
+const TERMS_OF_F32: usize = 8;
+const TERMS_OF_F64: usize = 14;
+
+/// 1/(j+1)! for each power j of φ₁, and (j+1)/(j+2)! for each power of its derivative.
+const SERIES: [[f64; TERMS_OF_F64]; 2] = {
+    let mut series = [[0.0; TERMS_OF_F64]; 2];
+    let (mut j, mut factorial) = (0, 1.0);
+    while j < TERMS_OF_F64 {
+        factorial *= (j + 1) as f64;
+        series[0][j] = 1.0 / factorial;
+        series[1][j] = (j + 1) as f64 / (factorial * (j + 2) as f64);
+        j += 1;
+    }
+    series
+};
+
+impl Phi1 {
+    /// Whether the power series is exact at x; elsewhere the difference e^x - 1 is.
+    #[inline(always)]
+    pub(crate) fn is_near<F: Float>(x: F) -> bool {
+        x.abs() < F::of(0.5)
+    }
+
+    /// The power series of φ₁ (0) or of its derivative (1), for small x.
+    #[inline(always)]
+    pub(crate) fn series<F: Float>(of: usize, x: F) -> F {
+        let terms = if size_of::<F>() == size_of::<f64>() { TERMS_OF_F64 } else { TERMS_OF_F32 };
+        let mut sum = F::of(SERIES[of][terms - 1]);
+        for j in (0..terms - 1).rev() {
+            sum = sum.fma(x, F::of(SERIES[of][j]));
+        }
+        sum
+    }
+}
+
+impl Pointwise for Phi1 {
+    const NAME: &'static str = "phi1";
+
+    #[inline(always)]
+    fn value<F: Float>(x: F) -> F {
+        let (near, far) = (Self::series(0, x), (x.exp() - F::one()) / x);
+        if Self::is_near(x) {
+            near
+        } else {
+            far
+        }
+    }
+
+    #[inline(always)]
+    fn slope<F: Float>(x: F, y: F) -> F {
+        let (near, far) = (Self::series(1, x), (x.exp() - y) / x);
+        if Self::is_near(x) {
+            near
+        } else {
+            far
+        }
     }
 }

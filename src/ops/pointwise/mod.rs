@@ -56,6 +56,13 @@ pub fn tanh(x: &Tensor) -> Result<Tensor> {
     pointwise::<Tanh>(x, reference::tanh)
 }
 
+/// φ₁(x) = (e^x - 1)/x of every element, 1 at 0; any shape. It overflows like e^x.
+///
+/// The relative error is small for all x, also close to 0.
+pub fn phi1(x: &Tensor) -> Result<Tensor> {
+    pointwise::<Phi1>(x, reference::phi1)
+}
+
 pub(crate) struct Sigmoid;
 pub(crate) struct Softplus;
 struct Elu1;
@@ -63,6 +70,7 @@ pub(crate) struct Gelu;
 pub(crate) struct GeluTanh;
 pub(crate) struct Silu;
 struct Tanh;
+pub(crate) struct Phi1;
 
 fn pointwise<P: Pointwise>(x: &Tensor, reference: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     apply_or(Fused::<P>(x.shape().clone(), PhantomData), &[x], |_| reference(x))

@@ -4,10 +4,12 @@
 mod cpu;
 pub(crate) mod cuda;
 mod reference;
+mod rule;
 
 use crate::runtime::autograd::{apply_or, Op};
 use crate::runtime::shape;
 use candle_core::{Result, Shape, Tensor};
+pub use rule::StepRule;
 
 /// y_t\[c\] = Σ_k h_t\[c,k\] c_t\[k\] with
 /// h_t\[c,k\] = exp(δ_t\[c\] a\[c,k\]) h_{t-1}\[c,k\] + δ_t\[c\] u_t\[c\] b_t\[k\].
@@ -26,13 +28,19 @@ pub fn selective_scan(
     c: &Tensor,
     positions: Option<&Tensor>,
 ) -> Result<Tensor> {
-    let ins = [u, delta, a, b, c];
-    let scan = SelectiveScan::check(ins, positions)?;
+    discretised_scan(StepRule::Euler, [u, delta, a, b, c], positions)
+}
+
+/// [`selective_scan`] of `[u, delta, a, b, c]` under another [`StepRule`]: h_t\[c,k\] = ā h_{t-1}\[c,k\] +
+/// b̄ u_t\[c\] b_t\[k\] with the ā and b̄ of δ_t\[c\] and a\[c,k\] by the rule.
+pub fn discretised_scan(rule: StepRule, ins: [&Tensor; 5], positions: Option<&Tensor>) -> Result<Tensor> {
+    let scan = SelectiveScan { rule, ..SelectiveScan::check(ins, positions)? };
     apply_or(scan, &ins, |scan| reference::selective_scan(ins, scan))
 }
 
 /// The sizes: batch, length, channels, states per channel, rows read out.
 struct SelectiveScan {
+    rule: StepRule,
     batch: usize,
     len: usize,
     channels: usize,
@@ -69,6 +77,7 @@ impl SelectiveScan {
             None => (0..len).collect(),
         };
         Ok(Self {
+            rule: StepRule::Euler,
             batch,
             len,
             channels,

@@ -1,6 +1,7 @@
 //! The reference: a loop over time of ordinary tensor ops.
 
-use super::SelectiveScan;
+use super::{SelectiveScan, StepRule};
+use crate::pointwise::reference::phi1;
 use crate::runtime::rows::flat_rows;
 use candle_core::{Result, Tensor};
 
@@ -20,8 +21,16 @@ pub(super) fn selective_scan(ins: [&Tensor; 5], scan: &SelectiveScan) -> Result<
     for t in 0..len {
         let column = |x: &Tensor| x.narrow(1, t, 1)?.transpose(1, 2); // (B, d, 1)
         let delta_t = column(delta)?;
-        let decay = delta_t.broadcast_mul(&a)?.exp()?;
-        let drive = (&delta_t * column(u)?)?.broadcast_mul(&b.narrow(1, t, 1)?)?;
+        let x = delta_t.broadcast_mul(&a)?;
+        let [decay, scale] = match scan.rule {
+            StepRule::Euler => [x.exp()?, delta_t.clone()],
+            StepRule::Hold => [x.exp()?, phi1(&x)?.broadcast_mul(&delta_t)?],
+            StepRule::Bilinear => {
+                let denominator = (1.0 - (&x / 2.0)?)?;
+                [((1.0 + (&x / 2.0)?)? / &denominator)?, denominator.recip()?.broadcast_mul(&delta_t)?]
+            }
+        };
+        let drive = scale.broadcast_mul(&column(u)?)?.broadcast_mul(&b.narrow(1, t, 1)?)?;
         h = (decay.broadcast_mul(&h)? + drive)?;
         y.push(h.broadcast_mul(&c.narrow(1, t, 1)?)?.sum(2)?);
     }

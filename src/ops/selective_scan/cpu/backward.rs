@@ -6,6 +6,7 @@ use super::super::SelectiveScan;
 use super::kernel::Vector;
 use super::layout::{columns, Sequence};
 use super::panel::{Panel, PanelGrads, PanelScratch, SpanGrads, TILE};
+use super::steps::Stepping;
 use crate::runtime::autograd::Backward;
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{each, splat, sum_parts, LANES};
@@ -17,7 +18,7 @@ use std::ops::Range;
 /// The maximum of tasks among which sequences are divided: each has a gradient of `a` of its own.
 pub(in super::super) const TASKS: usize = 64;
 
-pub(super) fn backward<F: Float>(scan: &SelectiveScan, call: Backward<F>) -> Vec<Vec<F>> {
+pub(super) fn backward<R: Stepping, F: Float>(scan: &SelectiveScan, call: Backward<F>) -> Vec<Vec<F>> {
     let (ins, gy) = (call.ins, call.only().grad);
     let packed = scan.pack(ins[2]);
     let (spans, span) = (scan.spans(), scan.span());
@@ -43,7 +44,7 @@ pub(super) fn backward<F: Float>(scan: &SelectiveScan, call: Backward<F>) -> Vec
                 let gy = &gy[i / spans * scan.rows * scan.channels..];
                 let saved = &call.saved[0][i / spans * scan.saves() * scan.state_len()..];
                 let groups = scan.groups_of(i % spans);
-                backward_span(scan, (seq, gy, saved), groups, &mut PanelGrads { span, a }, scratch);
+                backward_span::<R, F>(scan, (seq, gy, saved), groups, &mut PanelGrads { span, a }, scratch);
             }
         },
     );
@@ -63,7 +64,7 @@ fn add_spans<F: Float>(parts: Vec<F>, spans: usize, batch: usize) -> Vec<F> {
 }
 
 #[simd]
-fn backward_span<F: Float>(
+fn backward_span<R: Stepping, F: Float>(
     scan: &SelectiveScan,
     (seq, gy, saved): (&Sequence<F>, &[F], &[F]),
     span: Range<usize>,
@@ -81,7 +82,7 @@ fn backward_span<F: Float>(
                 first: span.start,
                 states: state..(state + TILE).min(scan.filled()),
             }
-            .backward(grads, scratch);
+            .backward::<R>(grads, scratch);
         }
     }
 }

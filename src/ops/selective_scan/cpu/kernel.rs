@@ -1,22 +1,17 @@
 //! The innermost loops: a block of states of one group of channels through one chunk of time. States,
 //! carried gradients and the gradient of `a` stay in registers along time.
 
+use super::steps::{each_of, LaneBlock, Rates, Stepping, BLOCK};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{each, splat, Lanes};
 
 /// Steps per chunk.
 pub(super) const CHUNK: usize = 64;
-/// States computed together, so that the inputs of a channel are loaded once for all of them. The last block is padded
-/// with states that stay zero.
-pub(super) const BLOCK: usize = 4;
 
 /// One number for each channel of a group, aligned to cache lines.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct Vector<F>(pub(super) Lanes<F>);
-
-/// One group of lanes per state of a block.
-pub(super) type LaneBlock<F> = [Lanes<F>; BLOCK];
 
 /// One vector per step of a chunk.
 pub(super) type Column<F> = [Vector<F>; CHUNK];
@@ -27,10 +22,10 @@ pub(super) type Sheet<F> = [[Vector<F>; BLOCK]; CHUNK];
 /// One number per step of a chunk and state of a block.
 pub(super) type Numbers<F> = [[F; BLOCK]; CHUNK];
 
-/// The inputs of the recurrence of a block of states of a group: `a` log2(e) of each state, and δ, δ u, b
-/// at each step.
+/// The inputs of the recurrence of a block of states of a group: the rates of each state, and δ, b and
+/// [`Stepping::drive`] at each step.
 pub(super) struct ScanInputs<'a, F> {
-    pub(super) a: LaneBlock<F>,
+    pub(super) rates: Rates<F>,
     pub(super) delta: &'a [Vector<F>],
     pub(super) drive: &'a [Vector<F>],
     pub(super) b: &'a [[F; BLOCK]],
@@ -44,14 +39,22 @@ pub(super) trait Visit<F> {
 
 /// Runs the recurrence over the steps from `h` and returns the last state.
 #[inline(always)]
-pub(super) fn walk<F: Float>(by: &ScanInputs<F>, mut h: LaneBlock<F>, mut visitor: impl Visit<F>) -> LaneBlock<F> {
+pub(super) fn walk<R: Stepping, F: Float>(
+    by: &ScanInputs<F>,
+    mut h: LaneBlock<F>,
+    mut visitor: impl Visit<F>,
+) -> LaneBlock<F> {
     let steps = by.delta.iter().zip(by.drive).zip(by.b);
     for (j, ((Vector(delta), Vector(drive)), b)) in steps.enumerate() {
         let before = h;
         let mut decay = [splat(F::zero()); BLOCK];
         for k in 0..BLOCK {
-            decay[k] = each(|i| (delta[i] * by.a[k][i]).exp2());
-            h[k] = each(|i| decay[k][i].fma(before[k][i], drive[i] * b[k]));
+            let [by_decay, scale] = each_of(|i| R::discretise(delta[i], by.rates.at(k, i)));
+            decay[k] = by_decay;
+            h[k] = match R::SCALES_BY_STATE {
+                true => each(|i| decay[k][i].fma(before[k][i], drive[i] * scale[i] * b[k])),
+                false => each(|i| decay[k][i].fma(before[k][i], drive[i] * b[k])),
+            };
         }
         visitor.visit(j, &before, &decay, &h);
     }
@@ -106,7 +109,7 @@ pub(super) struct Read<'a, F> {
 
 /// The gradients that the backward pass accumulates.
 pub(super) struct StateSums<'a, F> {
-    /// At each step, the sum over states of dL/dh b, and log2(e) times that of dL/d(δ a) a.
+    /// At each step, the sums over states from which [`Stepping::add_to_u`] and [`Stepping::of_delta`] make gradients.
     pub(super) along_b: &'a mut [Vector<F>],
     pub(super) along_a: &'a mut [Vector<F>],
     /// The gradients of b and c at each step and state, per lane, summed over groups.
@@ -117,7 +120,7 @@ pub(super) struct StateSums<'a, F> {
 /// The values that the backward pass carries from one chunk to the previous one.
 #[derive(Clone, Copy)]
 pub(super) struct Carried<F> {
-    /// exp(δ_{t+1} a) dL/dh_{t+1}.
+    /// ā_{t+1} dL/dh_{t+1}.
     pub(super) carry: LaneBlock<F>,
     /// The gradient of `a` so far.
     pub(super) ga: LaneBlock<F>,
@@ -125,7 +128,7 @@ pub(super) struct Carried<F> {
 
 /// The backward pass over the steps on `tape`; `after` is the state after the last step.
 #[inline(always)]
-pub(super) fn walk_back<F: Float>(
+pub(super) fn walk_back<R: Stepping, F: Float>(
     by: &ScanInputs<F>,
     read: &Read<F>,
     tape: &Tape<F>,
@@ -156,13 +159,27 @@ pub(super) fn walk_back<F: Float>(
         }
         let (mut along_b, mut along_a): (Lanes<F>, Lanes<F>) = (splat(F::zero()), splat(F::zero()));
         for k in 0..BLOCK {
-            gb[k].0 = each(|i| gh[k][i].fma(drive[i], gb[k].0[i]));
-            along_b = each(|i| gh[k][i].fma(b[k], along_b[i]));
-            carry[k] = each(|i| gh[k][i] * decay[k].0[i]);
-            let exponent: Lanes<F> = each(|i| carry[k][i] * before[k].0[i]); // dL/d(δ a)
-            along_a = each(|i| exponent[i].fma(by.a[k][i], along_a[i]));
-            ga[k] = each(|i| exponent[i].fma(delta[i], ga[k][i]));
-            after[k] = before[k].0;
+            let (decay, before) = (&decay[k].0, &before[k].0);
+            carry[k] = each(|i| gh[k][i] * decay[i]);
+            if R::SCALES_BY_STATE {
+                let [scale, slope, bend] = each_of(|i| R::slopes(delta[i], by.rates.at(k, i), decay[i]));
+                let scaled: Lanes<F> = each(|i| gh[k][i] * scale[i]);
+                gb[k].0 = each(|i| scaled[i].fma(drive[i], gb[k].0[i]));
+                along_b = each(|i| scaled[i].fma(b[k], along_b[i]));
+                // dL/dā and dL/db̄ have the factor dā/d(δ a) = db̄/dδ in common.
+                let slope: Lanes<F> = each(|i| gh[k][i] * slope[i]);
+                let written: Lanes<F> = each(|i| drive[i] * b[k]);
+                along_a = each(|i| slope[i].fma(before[i].fma(by.rates.a[k][i], written[i]), along_a[i]));
+                ga[k] = each(|i| (slope[i] * before[i]).fma(delta[i], ga[k][i]));
+                ga[k] = each(|i| (gh[k][i] * written[i]).fma(bend[i], ga[k][i]));
+            } else {
+                gb[k].0 = each(|i| gh[k][i].fma(drive[i], gb[k].0[i]));
+                along_b = each(|i| gh[k][i].fma(b[k], along_b[i]));
+                let exponent: Lanes<F> = each(|i| carry[k][i] * before[i]); // dL/d(δ a)
+                along_a = each(|i| exponent[i].fma(by.rates.log2[k][i], along_a[i]));
+                ga[k] = each(|i| exponent[i].fma(delta[i], ga[k][i]));
+            }
+            after[k] = *before;
         }
         along.0 .0 = each(|i| along.0 .0[i] + along_b[i]);
         along.1 .0 = each(|i| along.1 .0[i] + along_a[i]);

@@ -2,7 +2,8 @@
 //! chunks of time for caches; and conversions between rows and vectors.
 
 use super::super::SelectiveScan;
-use super::kernel::{Column, LaneBlock, Numbers, Vector, BLOCK, CHUNK};
+use super::kernel::{Column, Numbers, Vector, CHUNK};
+use super::steps::{LaneBlock, Stepping, BLOCK};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{self, each, load, splat, LANES};
 use std::ops::Range;
@@ -110,7 +111,7 @@ pub(super) fn at(groups: usize, g: usize, k: usize) -> usize {
 pub(super) struct GroupSteps<F> {
     pub(super) u: Column<F>,
     pub(super) delta: Column<F>,
-    /// δ u.
+    /// See [`Stepping::drive`].
     pub(super) drive: Column<F>,
     /// The read-out, or its gradient.
     pub(super) y: Column<F>,
@@ -126,12 +127,18 @@ impl<F: Float> GroupSteps<F> {
 
     /// Loads u and δ of the channels of `group`.
     #[inline(always)]
-    pub(super) fn load(&mut self, scan: &SelectiveScan, seq: &Sequence<F>, group: usize, steps: Range<usize>) {
+    pub(super) fn load<R: Stepping>(
+        &mut self,
+        scan: &SelectiveScan,
+        seq: &Sequence<F>,
+        group: usize,
+        steps: Range<usize>,
+    ) {
         for (j, t) in steps.enumerate() {
             let row = t * scan.channels..(t + 1) * scan.channels;
             let u = load(&seq.u[row.clone()][group * LANES..]);
             let delta = load(&seq.delta[row][group * LANES..]);
-            self.drive[j] = Vector(each(|i| delta[i] * u[i]));
+            self.drive[j] = Vector(each(|i| R::drive(u[i], delta[i])));
             self.u[j] = Vector(u);
             self.delta[j] = Vector(delta);
         }

@@ -5,8 +5,9 @@ mod backward;
 mod kernel;
 mod layout;
 mod panel;
+mod steps;
 
-use super::SelectiveScan;
+use super::{SelectiveScan, StepRule};
 use crate::runtime::autograd::{Backward, CpuOp, Forward};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{self, splat, store, LANES};
@@ -14,9 +15,10 @@ use crate::runtime::parallel::InParallel;
 use crate::runtime::zeros::zeros;
 pub(super) use backward::TASKS;
 use dsf_simd::simd;
-use kernel::{walk, Numbers, ReadOut, ScanInputs, Vector, BLOCK, CHUNK};
+use kernel::{walk, Numbers, ReadOut, ScanInputs, Vector, CHUNK};
 use layout::{at, blank, columns, gather, of_group, put, take, GroupSteps, Sequence, StepChunk};
 use std::ops::Range;
+use steps::{BilinearSteps, EulerSteps, HoldSteps, Rates, Stepping, BLOCK};
 
 /// Buffers that one task of the forward pass reuses.
 struct TaskScratch<F> {
@@ -48,7 +50,25 @@ struct TaskOutput<'a, F> {
 
 impl CpuOp for SelectiveScan {
     /// y; then, if tracked, the saved states, (B, chunks - 1, panels, n, groups, lanes).
-    fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
+    fn forward<F: Float>(&self, call: Forward<F>) -> Vec<Vec<F>> {
+        match self.rule {
+            StepRule::Euler => self.forward_by::<EulerSteps, F>(call),
+            StepRule::Hold => self.forward_by::<HoldSteps, F>(call),
+            StepRule::Bilinear => self.forward_by::<BilinearSteps, F>(call),
+        }
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        match self.rule {
+            StepRule::Euler => backward::backward::<EulerSteps, F>(self, call),
+            StepRule::Hold => backward::backward::<HoldSteps, F>(self, call),
+            StepRule::Bilinear => backward::backward::<BilinearSteps, F>(self, call),
+        }
+    }
+}
+
+impl SelectiveScan {
+    fn forward_by<R: Stepping, F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
         let a = self.pack(ins[2]);
         let saves = if tracked { self.saves() } else { 0 };
         let mut y = zeros(self.batch * self.rows * self.channels);
@@ -70,19 +90,15 @@ impl CpuOp for SelectiveScan {
             |scratch, (i, mut out)| {
                 let seq = Sequence::of(self, ins, &a, i / self.spans());
                 let span = self.groups_of(i % self.spans());
-                forward_span(self, &seq, span, scratch, &mut out);
+                forward_span::<R, F>(self, &seq, span, scratch, &mut out);
             },
         );
         vec![y, saved]
     }
-
-    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        backward::backward(self, call)
-    }
 }
 
 #[simd]
-fn forward_span<F: Float>(
+fn forward_span<R: Stepping, F: Float>(
     scan: &SelectiveScan,
     seq: &Sequence<F>,
     span: Range<usize>,
@@ -101,11 +117,11 @@ fn forward_span<F: Float>(
             }
             let chunk = seq.chunk(index);
             for (group, steps) in groups.clone().zip(&mut scratch.steps) {
-                steps.load(scan, seq, group, chunk.steps.clone());
+                steps.load::<R>(scan, seq, group, chunk.steps.clone());
                 steps.y.fill(Vector(splat(F::zero())));
             }
             for k in (0..scan.states).step_by(BLOCK) {
-                forward_block(scan, seq, &chunk, (groups.clone(), k), scratch);
+                forward_block::<R, F>(scan, seq, &chunk, (groups.clone(), k), scratch);
             }
             for (group, steps) in groups.clone().zip(&scratch.steps) {
                 for (row, j) in chunk.rows() {
@@ -118,7 +134,7 @@ fn forward_span<F: Float>(
 
 /// Runs the block of states from `k` on of each group through one chunk.
 #[inline(always)]
-fn forward_block<F: Float>(
+fn forward_block<R: Stepping, F: Float>(
     scan: &SelectiveScan,
     seq: &Sequence<F>,
     chunk: &StepChunk,
@@ -132,14 +148,14 @@ fn forward_block<F: Float>(
     let width = groups.len();
     for (g, (group, steps)) in groups.zip(&mut scratch.steps).enumerate() {
         let by = ScanInputs {
-            a: take(seq.a, group * scan.filled() + k),
+            rates: Rates::of::<R>(take(seq.a, group * scan.filled() + k)),
             delta: &steps.delta[..len],
             drive: &steps.drive[..len],
             b: &scratch.b[..len],
         };
         let read_out = ReadOut { read: &reads[..len], c: &scratch.c[..len], y: &mut steps.y[..len] };
         let at = at(width, g, k);
-        let h = walk(&by, take(&scratch.h, at), read_out);
+        let h = walk::<R, F>(&by, take(&scratch.h, at), read_out);
         put(&h, &mut scratch.h, at);
     }
 }

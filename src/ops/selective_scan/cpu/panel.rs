@@ -2,10 +2,10 @@
 
 use super::super::SelectiveScan;
 use super::kernel::{
-    walk, walk_back, Carried, Column, LaneBlock, Numbers, Read, ScanInputs, Sheet, StateSums, Tape, Vector, BLOCK,
-    CHUNK,
+    walk, walk_back, Carried, Column, Numbers, Read, ScanInputs, Sheet, StateSums, Tape, Vector, CHUNK,
 };
 use super::layout::{at, blank, gather, of_group, put, take, GroupSteps, Sequence, StepChunk};
+use super::steps::{LaneBlock, Rates, Stepping, BLOCK};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{self, each, load, splat, store, sum, Lanes, LANES};
 use std::hint::black_box;
@@ -74,10 +74,10 @@ pub(super) struct Panel<'a, F> {
 impl<F: Float> Panel<'_, F> {
     /// Adds to all gradients.
     #[inline(always)]
-    pub(super) fn backward(&self, grads: &mut PanelGrads<F>, scratch: &mut PanelScratch<F>) {
+    pub(super) fn backward<R: Stepping>(&self, grads: &mut PanelGrads<F>, scratch: &mut PanelScratch<F>) {
         scratch.carry.fill(Vector(splat(F::zero())));
         for chunk in (0..self.seq.chunks()).rev() {
-            self.chunk_back(chunk, grads, scratch);
+            self.chunk_back::<R>(chunk, grads, scratch);
         }
     }
 
@@ -97,9 +97,9 @@ impl<F: Float> Panel<'_, F> {
     }
 
     #[inline(always)]
-    fn load(&self, chunk: &StepChunk, scratch: &mut PanelScratch<F>) {
+    fn load<R: Stepping>(&self, chunk: &StepChunk, scratch: &mut PanelScratch<F>) {
         for (group, steps) in self.groups.clone().zip(&mut scratch.steps) {
-            steps.load(self.scan, self.seq, group, chunk.steps.clone());
+            steps.load::<R>(self.scan, self.seq, group, chunk.steps.clone());
         }
     }
 
@@ -111,7 +111,7 @@ impl<F: Float> Panel<'_, F> {
     }
 
     #[inline(always)]
-    fn driven<'b>(
+    fn driven<'b, R: Stepping>(
         &self,
         (group, k): (usize, usize),
         delta: &'b Column<F>,
@@ -119,7 +119,7 @@ impl<F: Float> Panel<'_, F> {
         b: &'b [[F; BLOCK]],
     ) -> ScanInputs<'b, F> {
         ScanInputs {
-            a: take(self.seq.a, group * self.scan.filled() + k),
+            rates: Rates::of::<R>(take(self.seq.a, group * self.scan.filled() + k)),
             delta: &delta[..b.len()],
             drive: &drive[..b.len()],
             b,
@@ -128,9 +128,9 @@ impl<F: Float> Panel<'_, F> {
 
     /// Runs back through one chunk and adds to all gradients.
     #[inline(always)]
-    fn chunk_back(&self, index: usize, grads: &mut PanelGrads<F>, scratch: &mut PanelScratch<F>) {
+    fn chunk_back<R: Stepping>(&self, index: usize, grads: &mut PanelGrads<F>, scratch: &mut PanelScratch<F>) {
         let chunk = self.seq.chunk(index);
-        self.load(&chunk, scratch);
+        self.load::<R>(&chunk, scratch);
         for (group, steps) in self.groups.clone().zip(&mut scratch.steps) {
             for (row, j) in chunk.rows() {
                 let gy = &self.gy[row * self.scan.channels..(row + 1) * self.scan.channels];
@@ -140,14 +140,14 @@ impl<F: Float> Panel<'_, F> {
             steps.along_b.fill(Vector(splat(F::zero())));
         }
         for k in self.states.clone().step_by(BLOCK) {
-            self.block_back(index, &chunk, k, grads, scratch);
+            self.block_back::<R>(index, &chunk, k, grads, scratch);
         }
-        self.add_along(&chunk, grads, &scratch.steps);
+        self.add_along::<R>(&chunk, grads, &scratch.steps);
     }
 
     /// Runs the block of states from `k` on of all groups forward through the chunk and back.
     #[inline(always)]
-    fn block_back(
+    fn block_back<R: Stepping>(
         &self,
         index: usize,
         chunk: &StepChunk,
@@ -164,9 +164,9 @@ impl<F: Float> Panel<'_, F> {
             let at = at(self.groups.len(), g, k - self.states.start);
             let of_a = (group - self.first) * self.scan.filled() + k;
             let steps = &mut scratch.steps[g];
-            let by = self.driven((group, k), &steps.delta, &steps.drive, b);
+            let by = self.driven::<R>((group, k), &steps.delta, &steps.drive, b);
             let tape = &mut scratch.tape;
-            let last = walk(&by, self.before(index, g, k), &mut *tape);
+            let last = walk::<R, F>(&by, self.before(index, g, k), &mut *tape);
             let read = Read { read: &reads[..len], c: &scratch.c[..len], gy: &steps.y[..len] };
             let mut sums = StateSums {
                 along_b: &mut steps.along_b[..len],
@@ -175,7 +175,7 @@ impl<F: Float> Panel<'_, F> {
                 c: &mut scratch.gc,
             };
             let mut carried = Carried { carry: take(&scratch.carry, at), ga: take(grads.a, of_a) };
-            walk_back(&by, &read, tape, last, &mut carried, &mut sums);
+            walk_back::<R, F>(&by, &read, tape, last, &mut carried, &mut sums);
             put(&carried.carry, &mut scratch.carry, at);
             put(&carried.ga, grads.a, of_a);
         }
@@ -185,20 +185,18 @@ impl<F: Float> Panel<'_, F> {
 
     /// Adds to the gradients of u and δ from the sums over states.
     #[inline(always)]
-    fn add_along(&self, chunk: &StepChunk, grads: &mut PanelGrads<F>, steps: &[GroupSteps<F>]) {
-        let ln_2 = F::of(std::f64::consts::LN_2); // undoes the log2(e) in `a`
+    fn add_along<R: Stepping>(&self, chunk: &StepChunk, grads: &mut PanelGrads<F>, steps: &[GroupSteps<F>]) {
         for (group, steps) in self.groups.clone().zip(steps) {
             for (j, t) in chunk.steps.clone().enumerate() {
                 let (Vector(u), Vector(delta)) = (&steps.u[j], &steps.delta[j]);
                 let (Vector(along_a), Vector(along_b)) = (&steps.along_a[j], &steps.along_b[j]);
                 let to = of_group(grads.span.u[t], group - self.first);
                 let so_far: Lanes<F> = load(to);
-                let sum: Lanes<F> = each(|i| delta[i].fma(along_b[i], so_far[i]));
+                let sum: Lanes<F> = each(|i| R::add_to_u(so_far[i], along_b[i], delta[i]));
                 store(&sum, to);
                 let to = of_group(grads.span.delta[t], group - self.first);
                 let so_far: Lanes<F> = load(to);
-                let both = |i: usize| along_a[i].fma(ln_2, u[i] * along_b[i]);
-                let sum: Lanes<F> = each(|i| so_far[i] + both(i));
+                let sum: Lanes<F> = each(|i| so_far[i] + R::of_delta([along_b[i], along_a[i]], u[i]));
                 store(&sum, to);
             }
         }

@@ -1,7 +1,7 @@
 //! Launches of the backward pass.
 
-use super::super::SelectiveScan;
-use super::{starts, Blocks};
+use super::super::{SelectiveScan, StepRule};
+use super::{named, starts, Blocks, Way};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::runtime::autograd::LaunchBackward;
 use crate::runtime::sums::{add_parts, sum_parts};
@@ -57,13 +57,13 @@ pub(super) fn backward(scan: &SelectiveScan, call: LaunchBackward) -> Result<Vec
     let carries = {
         let ends = Blocks::forward(scan).cut_as(&blocks);
         let ins = [gy.into(), delta.into(), a.into(), c.into(), rows()];
-        starts((scan, gpu, &ends), io, a, "_back", &ins)?
+        starts((scan, gpu, &ends), io, a, Way::Back, &ins)?
     };
     let mut parts = Parts::new(scan, gpu, &blocks, call.needs_grad)?;
     let ins = [u.into(), delta.into(), a.into(), b.into(), c.into(), gy.into()];
     let states = [rows(), kept.into(), carries.as_ref().map(Buffer::view).into()];
     let args = [&ins[..], &states, &parts.args(), &blocks.sizes(scan)].concat();
-    gpu.launch(Kernel::of(MODULE, "walk_back", io), blocks.grid(scan), &args)?;
+    gpu.launch(Kernel::of(MODULE, &named("walk_back", scan.rule), io), blocks.grid(scan), &args)?;
     let add = |parts: Option<Buffer>| {
         let sum = parts.map(|parts| add_parts(gpu, parts, blocks.along_channels, io));
         sum.transpose()
@@ -71,13 +71,13 @@ pub(super) fn backward(scan: &SelectiveScan, call: LaunchBackward) -> Result<Vec
     let (b, c) = (add(parts.b.take())?, add(parts.c.take())?);
     let size = scan.channels * scan.states;
     let a = parts.a.take().map(|parts| sum_parts(gpu, &parts, size)).transpose()?;
-    let [u, delta] = along(gpu, [u, delta], &parts, &blocks, call.needs_grad)?;
+    let [u, delta] = along((scan.rule, gpu), [u, delta], &parts, &blocks, call.needs_grad)?;
     Ok(vec![u, delta, a, b, c])
 }
 
 /// The gradients of u and δ.
 fn along(
-    gpu: &Gpu,
+    (rule, gpu): (StepRule, &Gpu),
     [u, delta]: [View; 2],
     parts: &Parts,
     blocks: &Blocks,
@@ -99,7 +99,8 @@ fn along(
         blocks.along_states.into(),
         u.len().into(),
     ];
-    let kernel = Kernel::of(MODULE, "along", u.dtype());
+    let name = if rule == StepRule::Euler { "along" } else { "along_by_state" };
+    let kernel = Kernel::of(MODULE, name, u.dtype());
     gpu.launch(kernel, Grid::for_each(u.len()), &args)?;
     Ok([gu, gdelta])
 }

@@ -1,6 +1,6 @@
 //! The division of a scan into blocks of the kernels: a function of the shapes alone.
 
-use super::super::SelectiveScan;
+use super::super::{SelectiveScan, StepRule};
 use crate::gpu::sizes::selective_scan::SPAN;
 use crate::gpu::{Arg, Grid, WARP};
 
@@ -70,7 +70,12 @@ impl Blocks {
         let all = scan.batch * along_channels * along_states * warps;
         let wanted = if all < cut.few { ENOUGH.div_ceil(all) } else { 1 };
         let by_shape = scan.len.div_ceil(wanted).max(SHORTEST);
-        let chunk = scan.chunk.unwrap_or(by_shape).next_multiple_of(SPAN);
+        let chunk = match scan.rule {
+            // The product of its decays over a chunk is no power of one of them.
+            StepRule::Bilinear => scan.len,
+            StepRule::Euler | StepRule::Hold => scan.chunk.unwrap_or(by_shape),
+        };
+        let chunk = chunk.next_multiple_of(SPAN);
         Self { along_channels, along_states, threads: warps * WARP, shared: 0, chunk, chunks: scan.len.div_ceil(chunk) }
     }
 

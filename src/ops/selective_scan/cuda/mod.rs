@@ -3,7 +3,7 @@
 mod backward;
 mod blocks;
 
-use super::SelectiveScan;
+use super::{SelectiveScan, StepRule};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
 use crate::runtime::sums::add_parts;
@@ -20,7 +20,7 @@ impl CudaOp for SelectiveScan {
         let (io, blocks) = (u.dtype(), Blocks::forward(self));
         let rows = rows_of_times(self, gpu)?;
         let driven = [u.into(), delta.into(), a.into(), b.into()];
-        let starts = starts((self, gpu, &blocks), io, a, "", &driven)?;
+        let starts = starts((self, gpu, &blocks), io, a, Way::Forward, &driven)?;
         let kept = tracked.then(|| gpu.alloc(DType::F32, self.kept()));
         let mut kept = kept.transpose()?;
         let whole = blocks.along_states == 1;
@@ -33,7 +33,7 @@ impl CudaOp for SelectiveScan {
         };
         let read = [c.into(), optional(&rows), optional(&starts), kept.as_mut().into()];
         let args = [&driven[..], &read, &to, &blocks.sizes(self)].concat();
-        gpu.launch(Kernel::of(MODULE, "walk", io), blocks.grid(self), &args)?;
+        gpu.launch(Kernel::of(MODULE, &named("walk", self.rule), io), blocks.grid(self), &args)?;
         let y = add_parts(gpu, y, blocks.along_states, io)?;
         Ok([Some(y), kept, rows].into_iter().flatten().collect())
     }
@@ -43,13 +43,28 @@ impl CudaOp for SelectiveScan {
     }
 }
 
+/// Direction of time.
+enum Way {
+    Forward,
+    Back,
+}
+
+/// The kernel `name` of a rule.
+fn named(name: &str, rule: StepRule) -> String {
+    match rule {
+        StepRule::Euler => name.to_owned(),
+        StepRule::Hold => format!("{name}_hold"),
+        StepRule::Bilinear => format!("{name}_bilinear"),
+    }
+}
+
 /// If time is cut, the state at which each chunk starts: (B, chunks, n, d). `ins` are the inputs of
-/// the kernel that computes each chunk's final state from zero, `ends` with the suffix `way`.
+/// the kernel that computes each chunk's final state from zero.
 fn starts(
     (scan, gpu, blocks): (&SelectiveScan, &Gpu, &Blocks),
     io: DType,
     a: View,
-    way: &str,
+    way: Way,
     ins: &[Arg],
 ) -> Result<Option<Buffer>> {
     if blocks.chunks == 1 {
@@ -60,12 +75,15 @@ fn starts(
     let mut sums = gpu.alloc(DType::F32, chunks * scan.channels)?;
     let to = [(&mut states).into(), (&mut sums).into()];
     let args = [ins, &to, &blocks.sizes(scan)].concat();
-    gpu.launch(Kernel::of(MODULE, &format!("ends{way}"), io), blocks.grid(scan), &args)?;
+    let (ends, join) = match way {
+        Way::Forward => (named("ends", scan.rule), "join"),
+        Way::Back => ("ends_back".to_owned(), "join_back"),
+    };
+    gpu.launch(Kernel::of(MODULE, &ends, io), blocks.grid(scan), &args)?;
     let count = scan.batch * count;
     let args = [a.into(), (&sums).into(), (&mut states).into(), blocks.chunks.into()];
     let sizes = [scan.channels, scan.states, count].map(Arg::from);
-    let join = Kernel::new(MODULE, format!("join{way}"));
-    gpu.launch(join, Grid::for_each(count), &[&args[..], &sizes].concat())?;
+    gpu.launch(Kernel::new(MODULE, join), Grid::for_each(count), &[&args[..], &sizes].concat())?;
     Ok(Some(states))
 }
 

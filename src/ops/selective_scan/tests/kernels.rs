@@ -114,3 +114,17 @@ fn their_bits_do_not_change_when_repeated() {
         assert_eq!(bits(), bits());
     }
 }
+
+#[test]
+fn they_agree_under_other_rules() {
+    let cases = [case(1, 2, 2, 2), case(2, 33, 3, 5), case(1, 18, 70, 40), case(1, 17, 2, 129), extreme()];
+    for rule in [StepRule::Hold, StepRule::Bilinear] {
+        for chunk in [WHOLE, Some(16)] {
+            let fused = |ins: &[Tensor]| {
+                let ins = [&ins[0], &ins[1], &ins[2], &ins[3], &ins[4]];
+                apply_one(SelectiveScan { rule, chunk, ..SelectiveScan::check(ins, None)? }, &ins)
+            };
+            check::kernels_agree(&cases, fused, reference_by(rule));
+        }
+    }
+}

@@ -22,6 +22,17 @@ fn fused_at(positions: Option<&Tensor>) -> impl Fn(&[Tensor]) -> Result<Tensor> 
     move |ins| selective_scan(&ins[0], &ins[1], &ins[2], &ins[3], &ins[4], positions)
 }
 
+fn fused_by(rule: StepRule) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync {
+    move |ins| discretised_scan(rule, [&ins[0], &ins[1], &ins[2], &ins[3], &ins[4]], None)
+}
+
+fn reference_by(rule: StepRule) -> impl Fn(&[Tensor]) -> Result<Tensor> {
+    move |ins| {
+        let ins = [&ins[0], &ins[1], &ins[2], &ins[3], &ins[4]];
+        reference::selective_scan(ins, &SelectiveScan { rule, ..SelectiveScan::check(ins, None)? })
+    }
+}
+
 fn reference_at(positions: Option<&Tensor>) -> impl Fn(&[Tensor]) -> Result<Tensor> + '_ {
     move |ins| {
         let ins = [&ins[0], &ins[1], &ins[2], &ins[3], &ins[4]];
@@ -62,6 +73,42 @@ fn it_passes_the_suite() {
         ],
     };
     check::suite(of_all, fused_at(None), reference_at(None));
+}
+
+/// Steps and rates whose products lie on both sides of where the power series ends.
+#[test]
+fn other_rules_pass_the_suite() {
+    let cases = [case(7, 1, 3, 5), case(2, 65, 17, 6), case(1, 200, 9, 69), case(70, 5, 18, 3), extreme()];
+    for rule in [StepRule::Hold, StepRule::Bilinear] {
+        let of_all = Suite {
+            agree: &cases,
+            differences: &[case(2, 3, 2, 2)],
+            bits: &[case(7, 35, 20, 5), case(1, 70, 60, 5)],
+            tracked: &[case(2, 5, 3, 2)],
+            refused: &[],
+        };
+        check::suite(of_all, fused_by(rule), reference_by(rule));
+    }
+}
+
+/// With u = b = c = 1 at every step, the zero-order hold is the exact solution of h' = a h + 1, whatever the steps; the
+/// trapezoidal rule comes closer with the square of the step, and Euler's rule with the step.
+#[test]
+fn the_hold_is_exact_for_a_constant_input_and_the_others_converge() {
+    let (rate, end) = (-1.3_f64, 2.0);
+    let exact = ((rate * end).exp() - 1.0) / rate;
+    let error = |rule, steps: usize| {
+        let column = |value: f64| Tensor::full(value, (1, steps, 1), &Device::Cpu).unwrap();
+        let a = Tensor::full(rate, (1, 1), &Device::Cpu).unwrap();
+        let one = column(1.0);
+        let y = discretised_scan(rule, [&one, &column(end / steps as f64), &a, &one, &one], None).unwrap();
+        let last = y.flatten_all().unwrap().to_vec1::<f64>().unwrap()[steps - 1];
+        (last / exact - 1.0).abs()
+    };
+    assert!([1, 7, 200].iter().all(|&steps| error(StepRule::Hold, steps) < 1e-14));
+    let ratio = |rule| error(rule, 100) / error(rule, 200);
+    assert!((ratio(StepRule::Euler) - 2.0).abs() < 0.05, "{}", ratio(StepRule::Euler));
+    assert!((ratio(StepRule::Bilinear) - 4.0).abs() < 0.05, "{}", ratio(StepRule::Bilinear));
 }
 
 #[test]

@@ -1,0 +1,258 @@
+"""Makes golden files with NumPy alone, in float64. `NAME-discretised.safetensors` are those of the option
+`discretization`: the recurrences of S6, the released SSD, the core of Mamba-2, Mamba and Mamba-2 as loops over time,
+with the zero-order hold in the cases `a` and `s` and the bilinear transform in `b`. Gradients are complex-step
+derivatives: for a real loss f of x, df/dx = Im f(x + i h)/h, without a difference that could cancel. Run
+`python make_numpy.py FOLDER`; a minute.
+
+The cases `a` and `b` have the fields of make.py; `s` has one sequence `u`, its output `y`, and the matrices of the
+system along it, `dsf.lambda`, `dsf.b`, `dsf.c`, `dsf.d` and `dsf.phi`.
+"""
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+
+A = {"B": 2, "L": 17, "d": 8, "n": 4, "discretization": "zoh"}
+B = {"B": 2, "L": 40, "d": 12, "n": 6, "discretization": "bilinear"}
+S = {"B": 1, "L": 6, "d": 4, "n": 3, "discretization": "zoh"}
+
+STEP = 1e-30
+
+
+def softplus(x):
+    return np.log(1 + np.exp(x))
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def causal(p, x):
+    """The convolution of four taps over the past, then SiLU."""
+    padded = np.concatenate([np.zeros_like(x[:, :3]), x], 1)
+    return silu(sum(padded[:, i : i + x.shape[1]] * p["conv_w"][:, i] for i in range(4)) + p["conv_b"])
+
+
+def discrete(rule, delta, a):
+    """The decay and the factor of the input, for steps (.., E, 1) and rates a < 0. The hold is written by sinh, which
+    does not cancel near 0: (e^z - 1)/a = 2 e^(z/2) sinh(z/2)/a."""
+    z = delta * a
+    if rule == "zoh":
+        return np.exp(z), 2 * np.exp(z / 2) * np.sinh(z / 2) / a
+    return (1 + z / 2) / (1 - z / 2), delta / (1 - z / 2)
+
+
+def along_time(decay, write, read):
+    """o (B, L, E) for decay, write = factor x b and read, (B, L, E, n) each."""
+    state, os = np.zeros_like(write[:, 0]), []
+    for t in range(write.shape[1]):
+        state = decay[:, t] * state + write[:, t]
+        os.append((state * read[:, t]).sum(-1))
+    return np.stack(os, 1)
+
+
+def repeated(x, times):
+    """Each of the last axis, `times` times in a row."""
+    return np.repeat(x, times, -1)
+
+
+class Parts:
+    """The recurrence of one mixer along u: x, the decay, the factor of the input, b and c, and what surrounds them."""
+
+    def __init__(self, x, delta, a, b, c, rule, skip, value, out):
+        self.x, self.skip, self.value, self.out = x, skip, value, out
+        decay, factor = discrete(rule, delta[..., None], a)
+        shape = np.broadcast_shapes(decay.shape, b.shape)
+        self.decay = np.broadcast_to(decay, shape)
+        self.write = np.broadcast_to(factor * b, shape)
+        self.read = np.broadcast_to(c, shape)
+
+    def o(self):
+        return along_time(self.decay, self.write * self.x[..., None], self.read) + self.skip * self.x
+
+
+def s6(p, u, sizes):
+    delta = softplus(u @ p["wu"].T @ p["wdt"].T + p["bdt"])
+    b, c = (u @ p[name].T for name in ["wb", "wc"])
+    a = -np.exp(p["a_log"])
+    parts = Parts(u, delta, a, b[:, :, None], c[:, :, None], sizes["discretization"], p["dskip"], None, p["wout"])
+    return parts.o() @ p["wout"].T, parts
+
+
+def s6_shapes(sizes):
+    d, n, rank = sizes["d"], sizes["n"], sizes["dt_rank"]
+    shapes = {"wu": (rank, d), "wdt": (d, rank), "bdt": (d,), "wb": (n, d), "wc": (n, d), "a_log": (d, n)}
+    return shapes | {"dskip": (d,), "wout": (d, d)}
+
+
+def ssd(p, u, sizes):
+    delta = softplus(u @ p["wu"].T + p["bdt"])
+    b, c = (u @ p[name].T for name in ["wb", "wc"])
+    a = -np.exp(p["a_log"])
+    parts = Parts(u, delta, a, b[:, :, None], c[:, :, None], sizes["discretization"], p["dskip"], None, p["wout"])
+    return parts.o() @ p["wout"].T, parts
+
+
+def ssd_shapes(sizes):
+    d, n = sizes["d"], sizes["n"]
+    shapes = {"wu": (1, d), "bdt": (d,), "wb": (n, d), "wc": (n, d), "a_log": (1,), "dskip": (d,)}
+    return shapes | {"wout": (d, d)}
+
+
+def ssd_mamba2(p, u, sizes):
+    width = sizes["d"] // sizes["heads"]
+    delta = repeated(softplus(u @ p["wdt"].T + p["bdt"]), width)
+    x, b, c = (u @ p[name].T for name in ["wx", "wb", "wc"])
+    a, skip = -np.exp(repeated(p["a_log"], width))[:, None], repeated(p["dskip"], width)
+    parts = Parts(x, delta, a, b[:, :, None], c[:, :, None], sizes["discretization"], skip, p["wx"], p["wout"])
+    return parts.o() @ p["wout"].T, parts
+
+
+def ssd_mamba2_shapes(sizes):
+    d, n, heads = sizes["d"], sizes["n"], sizes["heads"]
+    shapes = {"wx": (d, d), "wb": (n, d), "wc": (n, d), "wdt": (heads, d), "wout": (d, d)}
+    return shapes | {name: (heads,) for name in ["bdt", "a_log", "dskip"]}
+
+
+def mamba(p, u, sizes):
+    x, z = np.split(u @ p["win"].T, 2, -1)
+    x = causal(p, x)
+    delta = softplus(x @ p["wu"].T @ p["wdt"].T + p["bdt"])
+    b, c = (x @ p[name].T for name in ["wb", "wc"])
+    a = -np.exp(p["a_log"])
+    parts = Parts(x, delta, a, b[:, :, None], c[:, :, None], sizes["discretization"], p["dskip"], None, None)
+    return (parts.o() * silu(z)) @ p["wout"].T, None
+
+
+def mamba_shapes(sizes):
+    d, n, width, rank = sizes["d"], sizes["n"], 2 * sizes["d"], sizes["dt_rank"]
+    shapes = {"win": (2 * width, d), "conv_w": (width, 4), "conv_b": (width,), "wu": (rank, width)}
+    shapes |= {"wdt": (width, rank), "bdt": (width,), "wb": (n, width), "wc": (n, width), "a_log": (width, n)}
+    return shapes | {"dskip": (width,), "wout": (d, width)}
+
+
+def mamba2(p, u, sizes):
+    n, heads, groups, width = sizes["n"], sizes["heads"], sizes["groups"], 2 * sizes["d"]
+    z, xbc, dt = np.split(u @ p["win"].T, [width, 2 * width + 2 * groups * n], -1)
+    x, b, c = np.split(causal(p, xbc), [width, width + groups * n], -1)
+    of_channels = lambda t: np.repeat(t.reshape(*t.shape[:2], groups, n), width // groups, 2)
+    delta = repeated(softplus(dt + p["bdt"]), width // heads)
+    a, skip = (repeated(p[name], width // heads) for name in ["a_log", "dskip"])
+    a = -np.exp(a)[:, None]
+    parts = Parts(x, delta, a, of_channels(b), of_channels(c), sizes["discretization"], skip, None, None)
+    gated = parts.o() * silu(z)
+    normed = gated / np.sqrt((gated * gated).mean(-1, keepdims=True) + 1e-5)
+    return (normed * p["norm"]) @ p["wout"].T, None
+
+
+def mamba2_shapes(sizes):
+    d, heads, width = sizes["d"], sizes["heads"], 2 * sizes["d"]
+    mixed = width + 2 * sizes["groups"] * sizes["n"]
+    shapes = {"win": (width + mixed + heads, d), "conv_w": (mixed, 4), "conv_b": (mixed,), "norm": (width,)}
+    return shapes | {"wout": (d, width)} | {name: (heads,) for name in ["bdt", "a_log", "dskip"]}
+
+
+MIXERS = {
+    "s6_reference-discretised": (
+        *(s6, s6_shapes),
+        {"a": A | {"dt_rank": 2}, "b": B | {"dt_rank": 1}, "s": S | {"dt_rank": 1}},
+    ),
+    "ssd_reference-discretised": (ssd, ssd_shapes, {"a": A, "b": B, "s": S}),
+    "ssd_mamba2-discretised": (
+        *(ssd_mamba2, ssd_mamba2_shapes),
+        {"a": A | {"heads": 1}, "b": B | {"heads": 3}, "s": S | {"heads": 2}},
+    ),
+    "mamba_block-discretised": (
+        *(mamba, mamba_shapes),
+        {"a": A | {"expand": 2, "dt_rank": 3}, "b": B | {"expand": 2, "dt_rank": 1}},
+    ),
+    "mamba2_block-discretised": (
+        *(mamba2, mamba2_shapes),
+        {"a": A | {"expand": 2, "heads": 4, "groups": 2}, "b": B | {"expand": 2, "heads": 2, "groups": 1}},
+    ),
+}
+
+
+def drawn(generator, shape):
+    """Matrices as small as their inputs are many, vectors of order 1, rounded to float32."""
+    spread = shape[-1] ** -0.5 if len(shape) > 1 else 0.5
+    return (generator.standard_normal(shape) * spread).astype(np.float32)
+
+
+def gradients(forward, given, w, sizes):
+    """Complex-step derivatives of sum(y w) with respect to every element of `given`, which holds u and parameters."""
+    given = {name: value.astype(complex) for name, value in given.items()}
+    grads = {}
+    for name, value in given.items():
+        flat, grad = value.reshape(-1), np.zeros(value.size)
+        for i in range(value.size):
+            flat[i] += 1j * STEP
+            y, _ = forward({k: v for k, v in given.items() if k != "u"}, given["u"], sizes)
+            grad[i] = (y * w).sum().imag / STEP
+            flat[i] = flat[i].real
+        grads[name] = grad.reshape(value.shape)
+    return grads
+
+
+def matrices(parts, sizes):
+    """The system (11) along one sequence, with component c n + k of the state for state k of channel c."""
+    length, width, n = sizes["L"], sizes["d"], sizes["n"]
+    value = np.eye(width) if parts.value is None else parts.value
+    lam = parts.decay[0].reshape(length, width * n)
+    b, c = (np.zeros((length, width * n, width)) for _ in range(2))
+    for t in range(length):
+        for channel in range(width):
+            rows = slice(channel * n, (channel + 1) * n)
+            b[t, rows, channel] = parts.write[0, t, channel]
+            c[t, rows, channel] = parts.read[0, t, channel]
+    b, c = b @ value, parts.out @ c.transpose(0, 2, 1)
+    d = np.broadcast_to(parts.out @ np.diag(parts.skip) @ value, (length, width, width))
+    phi = np.zeros((length, length, width, width))
+    for i in range(length):
+        for j in range(i + 1):
+            phi[i, j] = (c[i] * lam[j + 1 : i + 1].prod(0)) @ b[j]
+        phi[i, i] += d[i]
+    return {"lambda": lam, "b": b, "c": c, "d": d, "phi": phi}
+
+
+def write(path, tensors, metadata):
+    header, data = {"__metadata__": metadata}, b""
+    for name in sorted(tensors):
+        tensor = np.ascontiguousarray(tensors[name])
+        kind = {np.dtype("float64"): "F64", np.dtype("float32"): "F32"}[tensor.dtype]
+        raw = tensor.tobytes()
+        header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def main(folder):
+    for seed, (name, (forward, shapes, cases)) in enumerate(MIXERS.items()):
+        generator = np.random.default_rng(4700 + seed)
+        tensors, metadata = {}, {"mixer": name, "schema": "1"}
+        for case, sizes in cases.items():
+            p = {of: drawn(generator, shape) for of, shape in shapes(sizes).items()}
+            shape = (sizes["B"], sizes["L"], sizes["d"])
+            u, w = (generator.standard_normal(shape).astype(np.float32) for _ in range(2))
+            wide = {of: value.astype(float) for of, value in p.items()}
+            y, parts = forward(wide, u.astype(float), sizes)
+            tensors |= {f"{case}.p.{of}": value for of, value in p.items()}
+            metadata[case] = json.dumps(sizes)
+            if case == "s":
+                tensors |= {"s.u": u[0], "s.y": y[0]}
+                tensors |= {f"s.dsf.{of}": value for of, value in matrices(parts, sizes).items()}
+                continue
+            grads = gradients(forward, {"u": u, **p}, w.astype(float), sizes)
+            tensors |= {f"{case}.{of}": value for of, value in {"u": u, "w": w, "y": y}.items()}
+            tensors |= {f"{case}.loss": (y * w).sum().reshape(1)}
+            tensors |= {f"{case}.g.{of}": grad for of, grad in grads.items()}
+        write(Path(folder) / f"{name}.safetensors", tensors, metadata)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
