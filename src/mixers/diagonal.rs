@@ -35,6 +35,8 @@ pub(super) enum Discretisation {
     Zoh,
     /// Bilinear transform (trapezoidal rule).
     Bilinear,
+    /// Forward Euler, Ā = I + Δ A: modes grow where Δ exceeds -2 Re A/|A|².
+    Euler,
 }
 
 /// Parameters of S4D without its feedthrough D.
@@ -47,6 +49,9 @@ pub(super) struct DiagonalSsm {
     /// Number of consecutive channels with the same system.
     copies: usize,
 }
+
+/// Initial real part of A.
+const INITIAL_RE: f64 = -0.5;
 
 /// Initial ln Δ: Δ is log-uniform on [1e-3, 1e-1].
 pub(super) fn initial_log_dt(_index: usize, rng: &mut Rng) -> f64 {
@@ -63,17 +68,26 @@ impl DiagonalSsm {
         params: &Params,
     ) -> Result<Self> {
         let (d, m) = (spec.d_model, spec.d_state);
-        let a_im = move |i: usize, _: &mut _| {
-            let (k, n) = ((i % m) as f64, 2.0 * m as f64);
+        let frequency = move |k: usize| {
+            let (k, n) = (k as f64, 2.0 * m as f64);
             match frequencies {
                 Frequencies::Linear => PI * k,
                 Frequencies::Inverse => n / PI * (n / (2.0 * k + 1.0) - 1.0),
             }
         };
+        let a_im = move |i: usize, _: &mut Rng| frequency(i % m);
         let c = |name| params.get(name, (d, m), Init::Normal(FRAC_1_SQRT_2));
+        // Two decades of steps like those of the other rules, up to the largest at which no mode grows under Euler's.
+        let fastest = (0..m).map(frequency).fold(0.0, |most: f64, im| most.max(im.abs()));
+        let largest = -2.0 * INITIAL_RE / (INITIAL_RE * INITIAL_RE + fastest * fastest);
+        let stable = |i: usize, rng: &mut Rng| initial_log_dt(i, rng) - 1e-1_f64.ln() + largest.ln();
+        let steps: &dyn Fn(usize, &mut Rng) -> f64 = match discretisation {
+            Discretisation::Zoh | Discretisation::Bilinear => &initial_log_dt,
+            Discretisation::Euler => &stable,
+        };
         Ok(Self {
-            log_dt: params.get("log_dt", d, Init::Each(&initial_log_dt))?,
-            a_re_log: params.get("a_re_log", (d, m), Init::Constant(0.5f64.ln()))?,
+            log_dt: params.get("log_dt", d, Init::Each(steps))?,
+            a_re_log: params.get("a_re_log", (d, m), Init::Constant((-INITIAL_RE).ln()))?,
             a_im: params.get("a_im", (d, m), Init::Each(&a_im))?,
             c: Complex { re: c("c_re")?, im: c("c_im")? },
             discretisation,
@@ -107,6 +121,7 @@ impl DiagonalSsm {
                 let denominator = dt_a.affine(-0.5, 1.0)?.recip()?;
                 [dt_a.affine(0.5, 1.0)?.times(&denominator)?, denominator.scaled(&dt)?]
             }
+            Discretisation::Euler => [dt_a.affine(1.0, 1.0)?, a.affine(0.0, 1.0)?.scaled(&dt)?],
         };
         Ok([a, self.c.times(&b)?])
     }
@@ -184,9 +199,11 @@ mod tests {
         const LEN: usize = 37;
         let settings = [("preset", "smoke"), ("mixer", "s4d"), ("d", "6"), ("n", "5")];
         let model = recipes::run("mqar", &settings).unwrap().model;
-        for (frequencies, discretisation) in
-            [(Frequencies::Linear, Discretisation::Zoh), (Frequencies::Inverse, Discretisation::Bilinear)]
-        {
+        for (frequencies, discretisation) in [
+            (Frequencies::Linear, Discretisation::Zoh),
+            (Frequencies::Inverse, Discretisation::Bilinear),
+            (Frequencies::Linear, Discretisation::Euler),
+        ] {
             let params = Params::seeded(1, DType::F64, &Device::Cpu);
             let spec = MixerSpec::from(&model);
             let system = DiagonalSsm::new(&spec, frequencies, discretisation, &params).unwrap();
@@ -218,5 +235,52 @@ mod tests {
                 assert!(apart.to_scalar::<f64>().unwrap() < 1e-10);
             }
         }
+    }
+
+    /// With Euler's rule |Ā| of the initial modes is at most 1, and larger at steps 100 times as long; the modes of the
+    /// other rules are stable at every step.
+    #[test]
+    fn under_every_rule_the_initial_modes_are_stable() {
+        let settings = [("preset", "smoke"), ("mixer", "s4d"), ("d", "64"), ("n", "16")];
+        let model = recipes::run("mqar", &settings).unwrap().model;
+        for frequencies in [Frequencies::Linear, Frequencies::Inverse] {
+            for discretisation in [Discretisation::Zoh, Discretisation::Bilinear, Discretisation::Euler] {
+                let params = Params::seeded(1, DType::F64, &Device::Cpu);
+                let spec = MixerSpec::from(&model);
+                let mut system = DiagonalSsm::new(&spec, frequencies, discretisation, &params).unwrap();
+                let initial = system.log_dt.clone();
+                let mut moduli = |steps: f64| {
+                    system.log_dt = (&initial + steps.ln()).unwrap();
+                    let [a, _] = system.discrete().unwrap();
+                    let moduli = (a.re.sqr().unwrap() + a.im.sqr().unwrap()).unwrap().sqrt().unwrap();
+                    moduli.max_all().unwrap().to_scalar::<f64>().unwrap()
+                };
+                assert!(moduli(1.0) <= 1.0);
+                assert_eq!(moduli(100.0) > 1.0, discretisation == Discretisation::Euler);
+            }
+        }
+    }
+
+    /// The rules agree with the exact solution for a constant input to the first and second order of the step.
+    #[test]
+    fn the_rules_converge_to_the_zero_order_hold() {
+        let settings = [("preset", "smoke"), ("mixer", "s4d"), ("d", "6"), ("n", "3")];
+        let model = recipes::run("mqar", &settings).unwrap().model;
+        let response = |discretisation, steps: usize| {
+            let params = Params::seeded(1, DType::F64, &Device::Cpu);
+            let system =
+                DiagonalSsm::new(&MixerSpec::from(&model), Frequencies::Linear, discretisation, &params).unwrap();
+            let log_dt = (system.log_dt.zeros_like().unwrap() + (0.5 / steps as f64).ln()).unwrap();
+            let kernel = DiagonalSsm { log_dt, ..system }.kernel(steps).unwrap();
+            kernel.sum(1).unwrap() // y at time 1/2 for an input of 1
+        };
+        let error = |discretisation, steps| {
+            let apart = (response(discretisation, steps) - response(Discretisation::Zoh, 7)).unwrap();
+            apart.abs().unwrap().max_all().unwrap().to_scalar::<f64>().unwrap()
+        };
+        let ratio = |discretisation| error(discretisation, 200) / error(discretisation, 400);
+        assert!(error(Discretisation::Zoh, 200) < 1e-12);
+        assert!((ratio(Discretisation::Euler) - 2.0).abs() < 0.1, "{}", ratio(Discretisation::Euler));
+        assert!((ratio(Discretisation::Bilinear) - 4.0).abs() < 0.1, "{}", ratio(Discretisation::Bilinear));
     }
 }

@@ -12,7 +12,7 @@ pub(super) const ENTRY: Entry = Entry {
     name: "s4d",
     equation: "h_i = Ā h_{i-1} + B̄ u_i, y_i = 2 Re(C h_i) + D u_i per channel, A diagonal",
     cite: "Gu et al. 2022",
-    variants: &["lin_zoh", "inv_zoh", "lin_bilinear", "inv_bilinear"],
+    variants: &["lin_zoh", "inv_zoh", "lin_bilinear", "inv_bilinear", "lin_euler", "inv_euler"],
     dsf: "N = 2n d",
     expands: true,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
@@ -37,9 +37,10 @@ impl S4d {
             true => Frequencies::Inverse,
             false => Frequencies::Linear,
         };
-        let discretisation = match spec.variant.ends_with("bilinear") {
-            true => Discretisation::Bilinear,
-            false => Discretisation::Zoh,
+        let discretisation = match spec.variant.split_once('_') {
+            Some((_, "bilinear")) => Discretisation::Bilinear,
+            Some((_, "euler")) => Discretisation::Euler,
+            _ => Discretisation::Zoh,
         };
         Ok(Self {
             ssm: DiagonalSsm::new(spec, frequencies, discretisation, params)?,

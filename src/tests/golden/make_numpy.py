@@ -1,6 +1,7 @@
 """Makes golden files with NumPy alone, in float64. `NAME-discretised.safetensors` are those of the option
 `discretization`: the recurrences of S6, the released SSD, the core of Mamba-2, Mamba and Mamba-2 as loops over time,
-with the zero-order hold in the cases `a` and `s` and the bilinear transform in `b`. Gradients are complex-step
+with the zero-order hold in the cases `a` and `s` and the bilinear transform in `b`. `s4d_lin_euler` is S4D by forward
+Euler, a loop over time. Gradients are complex-step
 derivatives: for a real loss f of x, df/dx = Im f(x + i h)/h, without a difference that could cancel. Run
 `python make_numpy.py FOLDER`; a minute.
 
@@ -155,6 +156,23 @@ def mamba2_shapes(sizes):
     return shapes | {"wout": (d, width)} | {name: (heads,) for name in ["bdt", "a_log", "dskip"]}
 
 
+def s4d(p, u, _sizes):
+    """Forward Euler: h = (1 + step A) h + step u for each of the conjugate pairs, as real and imaginary parts."""
+    step = np.exp(p["log_dt"])[:, None]
+    re, im = 1 - step * np.exp(p["a_re_log"]), step * p["a_im"]
+    h_re, h_im = np.zeros((2, u.shape[0], *re.shape), u.dtype)
+    ys = []
+    for t in range(u.shape[1]):
+        h_re, h_im = re * h_re - im * h_im + step * u[:, t, :, None], re * h_im + im * h_re
+        ys.append(2 * (p["c_re"] * h_re - p["c_im"] * h_im).sum(-1) + p["dskip"] * u[:, t])
+    return np.stack(ys, 1), None
+
+
+def s4d_shapes(sizes):
+    d, m = sizes["d"], sizes["n"]
+    return {"log_dt": (d,), "dskip": (d,)} | {name: (d, m) for name in ["a_re_log", "a_im", "c_re", "c_im"]}
+
+
 MIXERS = {
     "s6_reference-discretised": (
         *(s6, s6_shapes),
@@ -172,6 +190,10 @@ MIXERS = {
     "mamba2_block-discretised": (
         *(mamba2, mamba2_shapes),
         {"a": A | {"expand": 2, "heads": 4, "groups": 2}, "b": B | {"expand": 2, "heads": 2, "groups": 1}},
+    ),
+    "s4d_lin_euler": (
+        *(s4d, s4d_shapes),
+        {"a": {"B": 2, "L": 17, "d": 8, "n": 4}, "b": {"B": 2, "L": 64, "d": 12, "n": 6}},
     ),
 }
 
@@ -237,6 +259,8 @@ def main(folder):
         tensors, metadata = {}, {"mixer": name, "schema": "1"}
         for case, sizes in cases.items():
             p = {of: drawn(generator, shape) for of, shape in shapes(sizes).items()}
+            if "log_dt" in p:
+                p["log_dt"] -= 3  # steps so small that no mode of Euler's rule grows far
             shape = (sizes["B"], sizes["L"], sizes["d"])
             u, w = (generator.standard_normal(shape).astype(np.float32) for _ in range(2))
             wide = {of: value.astype(float) for of, value in p.items()}
