@@ -1,13 +1,18 @@
-//! Hyena (Poli et al. 2023) of order 2: a long convolution between two elementwise gates, whose kernel is an implicit
-//! function of the position, an MLP with sine activations times an exponential window,
+//! Hyena (Poli et al. 2023) of order N: N - 1 long convolutions in turn with N elementwise gates, whose kernels are
+//! implicit functions of the position, an MLP with sine activations times an exponential window. At order 2, the
+//! default,
 //!
 //! y = W (x_0 ⊙ (h * (x_1 ⊙ v) + `fbias` ⊙ x_1 ⊙ v)),  x_0, x_1, v = conv(W_in u),  h_t = MLP(emb(t)) e^(-α t)
 //!
+//! and at order N, with v_0 = v and z_k = x_{N-1-k} ⊙ v_k,
+//!
+//! y = W (x_0 ⊙ v_{N-1}),  v_{k+1} = h^k * z_k + `fbias`^k ⊙ z_k
+//!
 //! | symbol | meaning | shape |
 //! |---|---|---|
-//! | h | kernel | `(d, len)` |
+//! | h | kernels, with h^k of channel c in row c (N - 1) + k, as in the authors' code | `((N - 1) d, len)` |
 //! | emb | positional features: time, cosines, sines | `(len, emb)` |
-//! | α | decay of the window (`decay`) | `(d)` |
+//! | α | decays of the windows (`decay`) | `((N - 1) d)` |
 
 use super::short_conv::ShortConv;
 use super::{in_range, kernel_length, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork};
@@ -23,6 +28,14 @@ pub(super) const ENTRY: Entry = Entry {
     cite: "Poli et al. 2023",
     dsf: "no (its kernel has no finite rank)",
     options: &[
+        MixerOption {
+            name: "order",
+            help: "order N of the hierarchy: N gates around N - 1 long convolutions; `2`, or a number up to 8",
+            default: |_| "2",
+            accepts: |v| in_range(v, 2..=8),
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
         MixerOption {
             name: "emb",
             help: "features of the positional embedding, an odd number: `33`, up to 4097",
@@ -64,8 +77,8 @@ pub(super) const ENTRY: Entry = Entry {
     // The kernel is a sine of ten times a sine of ten times its weights.
     difference_step: 1e-7,
     work: |spec| {
-        let d = spec.d_model;
-        Some(MixerWork::new(Core::LongConvolution, [d, 1], 4 * d * d))
+        let (d, order) = (spec.d_model, order(spec));
+        Some(MixerWork::new(Core::LongConvolution, [(order - 1) * d, 1], (order + 2) * d * d))
     },
     build: |spec, params| Ok(Box::new(Hyena::new(spec, params)?)),
     ..Entry::of(Family::Convolution)
@@ -74,17 +87,23 @@ pub(super) const ENTRY: Entry = Entry {
 /// Taps of the short convolution.
 const SHORT_TAPS: usize = 3;
 
+/// Order N.
+fn order(spec: &MixerSpec) -> usize {
+    spec.parsed("order").unwrap_or(2)
+}
+
 struct Hyena {
-    /// Projections to x_0, x_1 and v, stacked, `(3d, d)`.
+    order: usize,
+    /// Projections to x_0, .., x_{N-1} and v, stacked, `((N + 1) d, d)`.
     input: [Tensor; 2],
     conv: ShortConv,
     /// Layers of the MLP; the last one has no bias.
     first: [Tensor; 2],
     second: [Tensor; 2],
     last: Tensor,
-    /// α, `(d)`.
+    /// α, `((N - 1) d)`.
     decay: Tensor,
-    /// Feedthrough of the long convolution, `(d)`.
+    /// Feedthrough of the long convolutions, `((N - 1) d)`.
     fbias: Tensor,
     out: [Tensor; 2],
     freq: f64,
@@ -96,7 +115,9 @@ struct Hyena {
 
 impl Hyena {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
-        let d = spec.d_model;
+        let (d, order) = (spec.d_model, order(spec));
+        // Channels of the gates and of v, and of all long convolutions.
+        let (stacked, long) = ((order + 1) * d, (order - 1) * d);
         let number = |name: &str| spec.parsed::<f64>(name);
         let emb = number("emb").map_or(33, |n| n as usize);
         let hidden = number("hidden").map_or(64, |n| n as usize);
@@ -111,18 +132,21 @@ impl Hyena {
         };
         // The window falls to 1/100 after 0.3 to 1.5 times the length.
         let (slow, fast) = (100f64.ln() / 1.5, 100f64.ln() / 0.3);
-        let decay = |i: usize, _: &mut Rng| slow + (fast - slow) * i as f64 / (d - 1).max(1) as f64;
+        let decay = |i: usize, _: &mut Rng| slow + (fast - slow) * i as f64 / (long - 1).max(1) as f64;
         Ok(Self {
-            input: [params.weight("win", (3 * d, d), spec.input_std)?, params.bias("bin", 3 * d, d)?],
-            conv: ShortConv::with_taps(SHORT_TAPS, 3 * d, params)?,
+            order,
+            input: [params.weight("win", (stacked, d), spec.input_std)?, params.bias("bin", stacked, d)?],
+            conv: ShortConv::with_taps(SHORT_TAPS, stacked, params)?,
             first: [uniform("f1", (hidden, emb))?, bias("g1", emb)?],
             second: [uniform("f2", (hidden, hidden))?, bias("g2", hidden)?],
-            last: uniform("f3", (d, hidden))?,
+            last: uniform("f3", (long, hidden))?,
             decay: match spec.option("window_decay") {
-                Some("fixed") => params.constant("decay", d, |mut rng| (0..d).map(|i| decay(i, &mut rng)).collect())?,
-                _ => params.get("decay", d, Init::Each(&decay))?,
+                Some("fixed") => {
+                    params.constant("decay", long, |mut rng| (0..long).map(|i| decay(i, &mut rng)).collect())?
+                }
+                _ => params.get("decay", long, Init::Each(&decay))?,
             },
-            fbias: params.get("fbias", d, Init::Normal(1.0))?,
+            fbias: params.get("fbias", long, Init::Normal(1.0))?,
             out: [params.weight("wout", (d, d), spec.output_std)?, params.bias("bout", d, d)?],
             freq: number("freq").unwrap_or(10.0),
             l_max: kernel_length::of(spec),
@@ -130,12 +154,12 @@ impl Hyena {
         })
     }
 
-    /// First `len` taps of the kernel h, `(d, len)`.
+    /// First `len` taps of the kernels h, `((N - 1) d, len)`.
     fn kernel(&self, len: usize) -> Result<Tensor> {
         let [features, times] = self.positions.of(len, || self.positions_of(len))?;
         let layer = |x: &Tensor, [w, b]: &[Tensor; 2]| (linear(x, w, Some(b))? * self.freq)?.sin();
         let hidden = layer(&layer(&features, &self.first)?, &self.second)?; // (len, hidden)
-        let window = times.broadcast_mul(&self.decay.neg()?.unsqueeze(0)?)?.exp()?; // (len, d)
+        let window = times.broadcast_mul(&self.decay.neg()?.unsqueeze(0)?)?.exp()?; // (len, (N - 1) d)
         (linear(&hidden, &self.last, None)? * window)?.t()?.contiguous()
     }
 
@@ -164,17 +188,33 @@ fn positional_features(t: usize, l_max: usize, emb: usize, time: f64) -> Vec<f64
 
 impl Mixer for Hyena {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let z = self.conv.forward(&linear(u, &self.input[0], Some(&self.input[1]))?)?; // (batch, seq_len, 3d)
-        let d = self.decay.elem_count();
+        let z = self.conv.forward(&linear(u, &self.input[0], Some(&self.input[1]))?)?; // (batch, seq_len, (N + 1) d)
+        let d = u.dim(2)?;
         let part = |i: usize| z.narrow(2, i * d, d)?.contiguous(); // (batch, seq_len, d)
-        let x = (part(1)? * part(2)?)?;
-        let o = ops::long_conv(&x, &self.kernel(u.dim(1)?)?)?;
-        let o = ops::add_scaled(&cx.select(&o)?, &cx.select(&x)?, &self.fbias)?;
-        let gated = (cx.select(&part(0)?)? * o)?;
+        let (kernels, convolutions) = (self.kernel(u.dim(1)?)?, self.order - 1);
+        let mut v = part(self.order)?;
+        for k in 0..convolutions {
+            let last = k + 1 == convolutions;
+            let x = (part(convolutions - k)? * v)?;
+            let of_this = |t: &Tensor| match convolutions {
+                1 => Ok(t.clone()),
+                _ => {
+                    let mut shape = t.dims().to_vec();
+                    shape.splice(..1, [d, convolutions]);
+                    t.reshape(shape)?.narrow(1, k, 1)?.squeeze(1)?.contiguous()
+                }
+            };
+            // Only the last convolution is not read by another one.
+            let chosen = |t: &Tensor| if last { cx.select(t) } else { Ok(t.clone()) };
+            let o = ops::long_conv(&x, &of_this(&kernels)?)?;
+            v = ops::add_scaled(&chosen(&o)?, &chosen(&x)?, &of_this(&self.fbias)?)?;
+        }
+        let gated = (cx.select(&part(0)?)? * v)?;
         linear(&gated, &self.out[0], Some(&self.out[1]))
     }
 
-    /// Elements kept when decoding: all inputs of the convolution, since its kernel has no finite-dimensional state.
+    /// Elements kept when decoding: all inputs of the convolutions, since their kernels have no finite-dimensional
+    /// state.
     fn state_size(&self, seq_len: usize) -> usize {
         seq_len * self.decay.elem_count() + self.conv.state_size()
     }

@@ -98,7 +98,7 @@ impl Case {
 
     /// Mixers in the form that an option, away from its default, gives them.
     pub fn optional() -> Vec<Self> {
-        const VALUES: [(&str, &str, usize, &str); 32] = [
+        const VALUES: [(&str, &str, usize, &str); 33] = [
             ("lru", "paper", 1, "activation=glu"),
             ("s5", "paper", 1, "activation=glu"),
             ("h3", "paper", 1, "head_dim=2"),
@@ -113,6 +113,7 @@ impl Case {
             ("mamba", "block", 1, "discretization=bilinear"),
             ("mamba2", "block", 3, "groups=3 discretization=zoh"),
             ("mamba2", "block", 3, "groups=3 discretization=bilinear"),
+            ("hyena", "paper", 1, "order=3"),
             ("rwkv4", "paper", 1, "width=20"),
             ("rg-lru", "griffin", 1, "width=20 blocks=4 conv_width=3"),
             ("mlstm", "large", 3, "value_width=15 bias=true denominator_eps=1e-2"),

@@ -1,7 +1,7 @@
 """Makes golden files with NumPy alone, in float64. `NAME-discretised.safetensors` are those of the option
 `discretization`: the recurrences of S6, the released SSD, the core of Mamba-2, Mamba and Mamba-2 as loops over time,
 with the zero-order hold in the cases `a` and `s` and the bilinear transform in `b`. `s4d_lin_euler` is S4D by forward
-Euler, a loop over time. Gradients are complex-step
+Euler, a loop over time; `hyena-ordered` is Hyena of orders 3 and 4, by sums over lags. Gradients are complex-step
 derivatives: for a real loss f of x, df/dx = Im f(x + i h)/h, without a difference that could cancel. Run
 `python make_numpy.py FOLDER`; a minute.
 
@@ -173,6 +173,35 @@ def s4d_shapes(sizes):
     return {"log_dt": (d,), "dskip": (d,)} | {name: (d, m) for name in ["a_re_log", "a_im", "c_re", "c_im"]}
 
 
+def hyena(p, u, sizes):
+    length, d, order, freq = sizes["L"], sizes["d"], sizes["order"], sizes["freq"]
+    padded = np.concatenate([np.zeros((u.shape[0], 2, (order + 1) * d)), u @ p["win"].T + p["bin"]], 1)
+    z = sum(padded[:, i : i + length] * p["conv_w"][:, i] for i in range(3)) + p["conv_b"]
+    *gates, v = np.split(z, order + 1, -1)
+    bands, times = (sizes["emb"] - 1) // 2, np.linspace(0, 1, sizes["l_max"])[:length, None]
+    angles = 2 * np.pi * np.arange(length)[:, None] / sizes["l_max"] * np.linspace(1e-4, bands - 1, bands)
+    hidden = np.concatenate([times, np.cos(angles), -np.sin(angles)], 1)
+    for layer in "12":
+        hidden = np.sin(freq * (hidden @ p[f"f{layer}"].T + p[f"g{layer}"]))
+    kernels = (hidden @ p["f3"].T * np.exp(-times * p["decay"])).reshape(length, d, order - 1)
+    bias = p["fbias"].reshape(d, order - 1)
+    for k, gate in enumerate(reversed(gates[1:])):
+        x = gate * v
+        lags = [x[:, : length - lag] * kernels[lag, :, k] for lag in range(length)]
+        v = bias[:, k] * x
+        for lag, of_lag in enumerate(lags):
+            v = v + np.concatenate([np.zeros_like(x[:, :lag]), of_lag], 1)
+    return (gates[0] * v) @ p["wout"].T + p["bout"], None
+
+
+def hyena_shapes(sizes):
+    d, order, emb, hidden = (sizes[name] for name in ["d", "order", "emb", "hidden"])
+    stacked, long = (order + 1) * d, (order - 1) * d
+    shapes = {"win": (stacked, d), "bin": (stacked,), "conv_w": (stacked, 3), "conv_b": (stacked,)}
+    shapes |= {"f1": (hidden, emb), "g1": (hidden,), "f2": (hidden, hidden), "g2": (hidden,), "f3": (long, hidden)}
+    return shapes | {"decay": (long,), "fbias": (long,), "wout": (d, d), "bout": (d,)}
+
+
 MIXERS = {
     "s6_reference-discretised": (
         *(s6, s6_shapes),
@@ -194,6 +223,13 @@ MIXERS = {
     "s4d_lin_euler": (
         *(s4d, s4d_shapes),
         {"a": {"B": 2, "L": 17, "d": 8, "n": 4}, "b": {"B": 2, "L": 64, "d": 12, "n": 6}},
+    ),
+    "hyena-ordered": (
+        *(hyena, hyena_shapes),
+        {
+            "a": {"B": 2, "L": 17, "d": 8, "n": 1, "order": 3, "emb": 5, "hidden": 8, "freq": 2.0, "l_max": 17},
+            "b": {"B": 2, "L": 30, "d": 6, "n": 1, "order": 4, "emb": 7, "hidden": 10, "freq": 1.5, "l_max": 40},
+        },
     ),
 }
 
