@@ -6,10 +6,14 @@
 //! |---|---|---|
 //! | ν, θ | parameters of modulus and phase, stored as `nu_log`, `theta_log` | `(N)` |
 //! | γ | normalisation of the input, learnt; √(1 - λλ*) at initialisation | `(N)` |
+//!
+//! Options take back the steps of the paper's ablation: λ learnt as real and imaginary part (`eigenvalues=linear`), no γ
+//! (`gamma=false`), and initial values on the whole disk (`r_min=0`, `r_max=1`).
 
 use super::complex::Complex;
 use super::complex_state::{has_glu, ComplexMatrices, ComplexMixer, ComplexState, ACTIVATION};
 use super::{in_range, Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork};
+use crate::error::{self, refuse};
 use crate::nn::{Init, Params};
 use crate::ops::rng::Rng;
 use candle_core::{DType, Result, Tensor};
@@ -30,9 +34,42 @@ pub(super) const ENTRY: Entry = Entry {
         },
         MixerOption {
             name: "r_min",
-            help: "smallest initial |λ|, from 0 to below 1; the largest is 0.999",
+            help: "smallest initial |λ|, from 0 to below `r_max`",
             default: |_| "0.9",
-            accepts: |v| v.parse().is_ok_and(|r: f64| (0.0..R_MAX).contains(&r)),
+            accepts: |v| v.parse().is_ok_and(|r: f64| (0.0..1.0).contains(&r)),
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            name: "r_max",
+            help: "largest initial |λ|, up to 1",
+            default: |_| "0.999",
+            accepts: |v| v.parse().is_ok_and(|r: f64| r > 0.0 && r <= 1.0),
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            name: "max_phase",
+            help: "largest initial phase of λ as a share of the circle: `1`, or a number above 0 and below 1",
+            default: |_| "1",
+            accepts: |v| v.parse().is_ok_and(|share: f64| share > 0.0 && share <= 1.0),
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            name: "eigenvalues",
+            help: "form of λ: `exp`, e^(-e^ν + i e^θ), which stays inside the unit circle, or `linear`, its real and \
+                   imaginary parts",
+            default: |_| "exp",
+            accepts: |v| v == "exp" || v == "linear",
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            name: "gamma",
+            help: "whether the input of each state is scaled by γ: `true`, or `false`",
+            default: |_| "true",
+            accepts: |v| v == "false" || v == "true",
+            implied: true,
             ..MixerOption::DEFAULT
         },
         MixerOption {
@@ -40,9 +77,10 @@ pub(super) const ENTRY: Entry = Entry {
             ..ACTIVATION
         },
     ],
+    check,
     growth: Growth::No("the option `state` sets the size of its state: there is no n to grow"),
     stem: "lru",
-    own_init: &["b_im", "b_re", "c_im", "c_re", "dskip", "gamma_log", "nu_log", "theta_log"],
+    own_init: &["b_im", "b_re", "c_im", "c_re", "dskip", "gamma_log", "lambda_im", "lambda_re", "nu_log", "theta_log"],
     work: |spec| {
         let (d, state) = (spec.d_model, 2 * states(spec));
         let glu = if has_glu(spec) { 2 * d * d } else { 0 };
@@ -52,18 +90,124 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::StateSpace)
 };
 
-/// Largest initial |λ|.
-const R_MAX: f64 = 0.999;
+/// Initial eigenvalues λ, uniform on a ring or on a sector of it.
+#[derive(Clone, Copy)]
+struct Ring {
+    r_min: f64,
+    r_max: f64,
+    /// Largest phase, at most 2π.
+    max_phase: f64,
+}
+
+impl Ring {
+    fn of(spec: &MixerSpec) -> Self {
+        Self {
+            r_min: spec.parsed("r_min").unwrap_or(0.0),
+            r_max: spec.parsed("r_max").unwrap_or(0.999),
+            max_phase: TAU * spec.parsed("max_phase").unwrap_or(1.0),
+        }
+    }
+
+    /// |λ|²; it is uniform.
+    fn squared(self, rng: &mut Rng) -> f64 {
+        self.r_min.powi(2) + (self.r_max.powi(2) - self.r_min.powi(2)) * rng.uniform()
+    }
+
+    fn phase(self, rng: &mut Rng) -> f64 {
+        self.max_phase * rng.uniform().max(1e-6)
+    }
+
+    /// Im λ for Re λ on a whole ring, where it is uniform between the two circles, above or below the real axis.
+    fn imaginary(self, re: f64, rng: &mut Rng) -> f64 {
+        let [least, most] = [self.r_min, self.r_max].map(|r| (r * r - re * re).max(0.0).sqrt());
+        let (height, above) = (least + (most - least) * rng.uniform(), rng.uniform() < 0.5);
+        if above {
+            height
+        } else {
+            -height
+        }
+    }
+}
+
+fn check(spec: &MixerSpec) -> error::Result<()> {
+    let ring = Ring::of(spec);
+    if ring.r_min >= ring.r_max {
+        refuse!(flag "--option" = format!("r_min={}", ring.r_min), "is not below r_max={}: |λ| starts between the two", ring.r_max);
+    }
+    if is_linear(spec) && ring.max_phase < TAU {
+        refuse!(flag "--option" = format!("max_phase={}", ring.max_phase / TAU), "needs eigenvalues=exp: λ by its real and imaginary parts starts on the whole ring");
+    }
+    Ok(())
+}
+
+/// Whether λ is learnt by its real and imaginary parts.
+fn is_linear(spec: &MixerSpec) -> bool {
+    spec.option("eigenvalues") == Some("linear")
+}
 
 /// Number of complex states, N.
 fn states(spec: &MixerSpec) -> usize {
     spec.parsed("state").unwrap_or(spec.d_model)
 }
 
+/// Parameters of λ.
+enum Eigenvalues {
+    /// λ = e^(-e^ν + i e^θ).
+    Exp { nu_log: Tensor, theta_log: Tensor },
+    /// Its real and imaginary parts.
+    Linear(Complex),
+}
+
+impl Eigenvalues {
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let (n, ring) = (states(spec), Ring::of(spec));
+        if is_linear(spec) {
+            let initial_re = |_: usize, rng: &mut Rng| ring.squared(rng).sqrt() * ring.phase(rng).cos();
+            let re = params.get("lambda_re", n, Init::Each(&initial_re))?;
+            let known = re.to_dtype(DType::F64)?.to_vec1::<f64>()?;
+            let initial_im = |i: usize, rng: &mut Rng| ring.imaginary(known[i], rng);
+            return Ok(Self::Linear(Complex { im: params.get("lambda_im", n, Init::Each(&initial_im))?, re }));
+        }
+        let initial_nu = |_: usize, rng: &mut Rng| (-0.5 * ring.squared(rng).ln()).ln();
+        let initial_theta = |_: usize, rng: &mut Rng| ring.phase(rng).ln();
+        Ok(Self::Exp {
+            nu_log: params.get("nu_log", n, Init::Each(&initial_nu))?,
+            theta_log: params.get("theta_log", n, Init::Each(&initial_theta))?,
+        })
+    }
+
+    /// ln γ at initialisation, γ = √(1 - λλ*).
+    fn initial_gamma_log(&self) -> Result<Vec<f64>> {
+        let numbers = |x: &Tensor| x.to_dtype(DType::F64)?.to_vec1::<f64>();
+        Ok(match self {
+            Self::Exp { nu_log, .. } => {
+                numbers(nu_log)?.iter().map(|nu| 0.5 * (-(-2.0 * nu.exp()).exp_m1()).ln()).collect()
+            }
+            Self::Linear(Complex { re, im }) => {
+                let parts = numbers(re)?.into_iter().zip(numbers(im)?);
+                parts.map(|(re, im)| 0.5 * (1.0 - re * re - im * im).max(1e-12).ln()).collect()
+            }
+        })
+    }
+
+    fn lambda(&self) -> Result<Complex> {
+        match self {
+            Self::Exp { nu_log, theta_log } => Complex { re: nu_log.exp()?.neg()?, im: theta_log.exp()? }.exp(),
+            Self::Linear(lambda) => Ok(lambda.clone()),
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Self::Exp { nu_log: x, .. } | Self::Linear(Complex { re: x, .. }) => x.elem_count(),
+        }
+    }
+}
+
 struct Lru {
-    nu_log: Tensor,
-    theta_log: Tensor,
-    gamma_log: Tensor,
+    eigenvalues: Eigenvalues,
+    /// ln γ; `None` where the input is not scaled.
+    gamma_log: Option<Tensor>,
     /// B before its normalisation, `(N, d)`.
     b: Complex,
     /// C, `(d, N)`.
@@ -74,20 +218,17 @@ struct Lru {
 impl Lru {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n) = (spec.d_model, states(spec));
-        let r_min: f64 = spec.parsed("r_min").unwrap_or(0.0);
-        // A uniform |λ|² makes λ uniform on the ring between r_min and r_max.
-        let squared = move |rng: &mut Rng| r_min.powi(2) + (R_MAX.powi(2) - r_min.powi(2)) * rng.uniform();
-        let initial_nu = |_: usize, rng: &mut Rng| (-0.5 * squared(rng).ln()).ln();
-        let nu_log = params.get("nu_log", n, Init::Each(&initial_nu))?;
-        let nu = nu_log.to_dtype(DType::F64)?.to_vec1::<f64>()?;
-        let gamma = |i: usize, _: &mut Rng| 0.5 * (-(-2.0 * nu[i].exp()).exp_m1()).ln();
-        let theta = |_: usize, rng: &mut Rng| (TAU * rng.uniform().max(1e-6)).ln();
+        let eigenvalues = Eigenvalues::new(spec, params)?;
+        let gamma_log = || {
+            let initial = eigenvalues.initial_gamma_log()?;
+            params.get("gamma_log", n, Init::Each(&|i, _| initial[i]))
+        };
+        let gamma_log = (spec.option("gamma") != Some("false")).then(gamma_log).transpose()?;
         let normal =
             |name, shape: (usize, usize), variance: f64| params.get(name, shape, Init::Normal(variance.sqrt()));
         Ok(Self {
-            nu_log,
-            theta_log: params.get("theta_log", n, Init::Each(&theta))?,
-            gamma_log: params.get("gamma_log", n, Init::Each(&gamma))?,
+            eigenvalues,
+            gamma_log,
             b: Complex { re: normal("b_re", (n, d), 0.5 / d as f64)?, im: normal("b_im", (n, d), 0.5 / d as f64)? },
             c: Complex { re: normal("c_re", (d, n), 1.0 / n as f64)?, im: normal("c_im", (d, n), 1.0 / n as f64)? },
             dskip: params.get("dskip", d, Init::Normal(1.0))?,
@@ -97,12 +238,11 @@ impl Lru {
 
 impl ComplexState for Lru {
     fn matrices(&self) -> Result<ComplexMatrices> {
-        let exponent = Complex { re: self.nu_log.exp()?.neg()?, im: self.theta_log.exp()? };
-        Ok(ComplexMatrices {
-            lambda: exponent.exp()?,
-            b: self.b.scaled(&self.gamma_log.exp()?.unsqueeze(1)?)?,
-            c: self.c.clone(),
-        })
+        let b = match &self.gamma_log {
+            Some(gamma_log) => self.b.scaled(&gamma_log.exp()?.unsqueeze(1)?)?,
+            None => self.b.clone(),
+        };
+        Ok(ComplexMatrices { lambda: self.eigenvalues.lambda()?, b, c: self.c.clone() })
     }
 
     fn skip(&self) -> &Tensor {
@@ -110,6 +250,50 @@ impl ComplexState for Lru {
     }
 
     fn states(&self) -> usize {
-        self.nu_log.elem_count()
+        self.eigenvalues.count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipes;
+    use candle_core::Device;
+
+    /// In both forms |λ|² starts uniform between `r_min`² and `r_max`², and γ is √(1 - |λ|²).
+    #[test]
+    fn eigenvalues_start_on_their_ring() {
+        for form in ["exp", "linear"] {
+            let form = format!("eigenvalues={form}");
+            let options =
+                [("option", &*form), ("option", "r_min=0.6"), ("option", "r_max=0.8"), ("option", "state=4000")];
+            let settings = [&[("preset", "smoke"), ("mixer", "lru")][..], &options].concat();
+            let model = recipes::run("mqar", &settings).unwrap().model;
+            let lru = Lru::new(&MixerSpec::from(&model), &Params::seeded(1, DType::F64, &Device::Cpu)).unwrap();
+            let Complex { re, im } = lru.eigenvalues.lambda().unwrap();
+            let squared = (re.sqr().unwrap() + im.sqr().unwrap()).unwrap();
+            let gamma = lru.gamma_log.unwrap().exp().unwrap().to_vec1::<f64>().unwrap();
+            let squared = squared.to_vec1::<f64>().unwrap();
+            assert!(squared.iter().all(|x| (0.36 - 1e-9..0.64 + 1e-9).contains(x)), "{form}");
+            let mean = squared.iter().sum::<f64>() / 4000.0;
+            assert!((mean - 0.5).abs() < 0.006, "{form}: {mean}");
+            let apart = squared.iter().zip(&gamma).map(|(squared, gamma)| (1.0 - squared - gamma * gamma).abs());
+            assert!(apart.fold(0.0, f64::max) < 1e-12, "{form}");
+            // Above and below the real axis alike.
+            let above = im.to_vec1::<f64>().unwrap().iter().filter(|im| **im > 0.0).count();
+            assert!((1850..2150).contains(&above), "{form}: {above}");
+        }
+    }
+
+    #[test]
+    fn rings_that_are_none_are_refused() {
+        for (option, other, part) in [
+            ("r_min=0.9", "r_max=0.5", "r_min=0.9 is not below r_max=0.5"),
+            ("max_phase=0.5", "eigenvalues=linear", "max_phase=0.5 needs eigenvalues=exp"),
+        ] {
+            let settings = [("preset", "smoke"), ("mixer", "lru"), ("option", option), ("option", other)];
+            let error = recipes::run("mqar", &settings).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
     }
 }

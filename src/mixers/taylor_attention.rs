@@ -4,12 +4,16 @@
 //! o_i = Σ_j T_P(q_i·k_j/√m) v_j / Σ_j T_P(q_i·k_j/√m),  T_P(x) = Σ_{p≤P} x^p / p!
 //!
 //! It is linear attention over the monomials (24) of queries and keys. With P = 2 its kernel is that of Based (Arora et
-//! al. 2024). TaylorShift (Nauen et al. 2024) has the same polynomial, but with normalised queries and keys and a
-//! learnt temperature.
+//! al. 2024). TaylorShift (Nauen et al. 2024) is `unit_qk=true`: T_P(τ cos(q_i, k_j)) with a learnt temperature τ per
+//! head, without the published factor √(L/e) of the output, which is made for sums over a whole sequence.
 
 use super::linear_attention::{FeatureMap, LinearAttention};
-use super::{attention, Core, Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock, StateNormPlace};
+use super::matrix_state::l2_normalize;
+use super::{
+    attention, Core, Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock, StateNormPlace, FALSE_OR_TRUE,
+};
 use crate::ltv::lemmas::Monomials;
+use crate::nn::{Init, Params};
 use candle_core::{Device, Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -23,26 +27,38 @@ pub(super) const ENTRY: Entry = Entry {
     rotary: true,
     bidirectional: true,
     released: ReleasedBlock::ATTENTION,
-    options: &[MixerOption {
-        name: "order",
-        help: "order P of the series: `2`, 4, 6 or 8; weights of odd orders could be negative",
-        default: |_| "2",
-        accepts: |v| matches!(v, "2" | "4" | "6" | "8"),
-        ..MixerOption::DEFAULT
-    }],
+    options: &[
+        MixerOption {
+            name: "order",
+            help: "order P of the series: `2`, 4, 6 or 8; weights of odd orders could be negative",
+            default: |_| "2",
+            accepts: |v| matches!(v, "2" | "4" | "6" | "8"),
+            ..MixerOption::DEFAULT
+        },
+        UNIT_QK,
+    ],
     state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
     stem: "taylor_attention",
+    own_init: &["log_tau"],
     work: |spec| {
         let (features, heads) = (features(spec), spec.n_heads);
         let work = attention::work(spec, Core::ChunkedScan);
         Some(work.over_features(features, 2 * heads))
     },
     build: |spec, params| {
-        let map = |device: &Device| Taylor::new(spec, device);
+        let map = |device: &Device| Taylor::new(spec, params, device);
         Ok(Box::new(LinearAttention::new(spec, params, map)?))
     },
     ..Entry::of(Family::LinearAttention)
+};
+
+/// Queries and keys of length 1, as in TaylorShift.
+const UNIT_QK: MixerOption = MixerOption {
+    name: "unit_qk",
+    help:
+        "`false`; `true` divides queries and keys by their lengths and learns a temperature per head, as in TaylorShift",
+    ..FALSE_OR_TRUE
 };
 
 /// Order P.
@@ -55,10 +71,13 @@ fn features(spec: &MixerSpec) -> usize {
     Monomials::count(spec.d_state / spec.n_heads, order(spec))
 }
 
-/// Feature map φ: the monomials x^ν / √ν! of x / m^{1/4} up to degree P, with φ(q)·φ(k) = T_P(q·k/√m).
+/// Feature map φ: the monomials x^ν / √ν! of x / m^{1/4}, or of √τ x/|x|, up to degree P, with φ(q)·φ(k) = T_P(q·k/√m)
+/// or T_P(τ cos(q, k)).
 struct Taylor {
     /// Width m of queries and keys.
     variables: usize,
+    /// ln τ per head, `(heads)`, where queries and keys have length 1.
+    log_tau: Option<Tensor>,
     /// Per degree from 1 on, the factors of each monomial: index of a monomial of the degree below, and of a variable.
     degrees: Vec<[Tensor; 2]>,
     /// Scale 1/√ν! of each monomial, `(features, 1)`.
@@ -66,7 +85,7 @@ struct Taylor {
 }
 
 impl Taylor {
-    fn new(spec: &MixerSpec, device: &Device) -> Result<Self> {
+    fn new(spec: &MixerSpec, params: &Params, device: &Device) -> Result<Self> {
         let variables = spec.d_state / spec.n_heads;
         let monomials = Monomials::new(variables, order(spec));
         let indices = |ids: &dyn Fn(usize) -> Vec<u32>| {
@@ -78,11 +97,26 @@ impl Taylor {
         let factors = indices(&|p| monomials.degrees[p].iter().map(|m| m.variable).collect())?;
         let scales = monomials.of(&vec![1.0; variables]);
         let count = scales.len();
+        let log_tau = || params.get("log_tau", spec.n_heads, Init::Constant(0.0));
         Ok(Self {
             variables,
+            log_tau: spec.has(UNIT_QK.name).then(log_tau).transpose()?,
             degrees: parents.into_iter().zip(factors).map(<[_; 2]>::from).collect(),
             scales: Tensor::from_vec(scales, (count, 1), device)?,
         })
+    }
+}
+
+impl Taylor {
+    /// x `(rows, heads, m)`, scaled so that its products are the arguments of the series.
+    fn scaled(&self, x: &Tensor) -> Result<Tensor> {
+        match &self.log_tau {
+            Some(log_tau) => {
+                let root = (log_tau * 0.5)?.exp()?.to_dtype(x.dtype())?;
+                l2_normalize(x)?.broadcast_mul(&root.reshape((1, (), 1))?)
+            }
+            None => x * (self.variables as f64).powf(-0.25),
+        }
     }
 }
 
@@ -95,9 +129,8 @@ impl FeatureMap for Taylor {
     fn features(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, rows, width) = x.dims3()?;
         let heads = width / self.variables;
-        let x = x.reshape((batch * rows * heads, self.variables))?;
-        let x = (x * (self.variables as f64).powf(-0.25))?;
-        let x = x.t()?.contiguous()?; // (m, batch · rows · heads)
+        let x = self.scaled(&x.reshape((batch * rows, heads, self.variables))?)?;
+        let x = x.flatten_to(1)?.t()?.contiguous()?; // (m, batch · rows · heads)
         let mut degree = Tensor::ones((1, x.dim(1)?), x.dtype(), x.device())?;
         let mut all = vec![degree.clone()];
         for [parents, variables] in &self.degrees {

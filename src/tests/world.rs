@@ -98,9 +98,12 @@ impl Case {
 
     /// Mixers in the form that an option, away from its default, gives them.
     pub fn optional() -> Vec<Self> {
-        const VALUES: [(&str, &str, usize, &str); 33] = [
+        const VALUES: [(&str, &str, usize, &str); 36] = [
             ("lru", "paper", 1, "activation=glu"),
+            ("lru", "paper", 1, "eigenvalues=linear gamma=false"),
+            ("lru", "paper", 1, "r_min=0 r_max=1 max_phase=0.5"),
             ("s5", "paper", 1, "activation=glu"),
+            ("taylor", "reference", 3, "unit_qk=true"),
             ("h3", "paper", 1, "head_dim=2"),
             ("h3", "paper", 1, "shift=states"),
             ("mamba", "block", 1, "bias=true conv_width=3"),

@@ -1,9 +1,10 @@
 """Makes golden files with NumPy alone, in float64. `NAME-discretised.safetensors` are those of the option
 `discretization`: the recurrences of S6, the released SSD, the core of Mamba-2, Mamba and Mamba-2 as loops over time,
 with the zero-order hold in the cases `a` and `s` and the bilinear transform in `b`. `s4d_lin_euler` is S4D by forward
-Euler, a loop over time; `hyena-ordered` is Hyena of orders 3 and 4, by sums over lags. Gradients are complex-step
-derivatives: for a real loss f of x, df/dx = Im f(x + i h)/h, without a difference that could cancel. Run
-`python make_numpy.py FOLDER`; a minute.
+Euler, a loop over time; `hyena-ordered` is Hyena of orders 3 and 4, by sums over lags;
+`taylor_attention_reference-unit` is TaylorShift, by its weights; `lru-linear` is the LRU with eigenvalues by their
+parts, with and without gamma. Gradients are complex-step derivatives: for a real loss f of x, df/dx = Im f(x + i h)/h,
+without a difference that could cancel. Run `python make_numpy.py FOLDER`; a minute.
 
 The cases `a` and `b` have the fields of make.py; `s` has one sequence `u`, its output `y`, and the matrices of the
 system along it, `dsf.lambda`, `dsf.b`, `dsf.c`, `dsf.d` and `dsf.phi`.
@@ -202,6 +203,48 @@ def hyena_shapes(sizes):
     return shapes | {"decay": (long,), "fbias": (long,), "wout": (d, d), "bout": (d,)}
 
 
+def taylor(p, u, sizes):
+    """Attention with weights T(tau cos(q, k)) in place of exponentials, T the Taylor polynomial of the exponential."""
+    heads, length = sizes["heads"], sizes["L"]
+    of_heads = lambda w, b: (u @ p[w].T + p[b]).reshape(*u.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+    unit = lambda x: x / np.sqrt((x * x).sum(-1, keepdims=True) + 1e-6)
+    q, k, v = unit(of_heads("wq", "bq")), unit(of_heads("wk", "bk")), of_heads("wv", "bv")
+    x = np.exp(p["log_tau"])[:, None, None] * (q @ k.transpose(0, 1, 3, 2))
+    weights, term = np.ones_like(x), np.ones_like(x)
+    for degree in range(1, sizes["order"] + 1):
+        term = term * x / degree
+        weights = weights + term
+    weights = weights * np.tril(np.ones((length, length)))
+    o = (weights / weights.sum(-1, keepdims=True)) @ v
+    return o.transpose(0, 2, 1, 3).reshape(u.shape) @ p["wout"].T + p["bout"], None
+
+
+def taylor_shapes(sizes):
+    d, n = sizes["d"], sizes["n"]
+    shapes = {"wq": (n, d), "wk": (n, d), "wv": (d, d), "wout": (d, d)}
+    return shapes | {"bq": (n,), "bk": (n,), "bv": (d,), "bout": (d,), "log_tau": (sizes["heads"],)}
+
+
+def lru(p, u, sizes):
+    """One complex state of N eigenvalues, given by their real and imaginary parts, with or without gamma."""
+    re, im = p["lambda_re"], p["lambda_im"]
+    gamma = np.exp(p["gamma_log"]) if "gamma_log" in p else 1
+    x_re, x_im = gamma * (u @ p["b_re"].T), gamma * (u @ p["b_im"].T)
+    h_re, h_im = np.zeros((2, *x_re[:, 0].shape), u.dtype)
+    ys = []
+    for t in range(u.shape[1]):
+        h_re, h_im = re * h_re - im * h_im + x_re[:, t], re * h_im + im * h_re + x_im[:, t]
+        ys.append(h_re @ p["c_re"].T - h_im @ p["c_im"].T + p["dskip"] * u[:, t])
+    return np.stack(ys, 1), None
+
+
+def lru_shapes(sizes):
+    d, states = sizes["d"], sizes["state"]
+    shapes = {"b_re": (states, d), "b_im": (states, d), "c_re": (d, states), "c_im": (d, states), "dskip": (d,)}
+    shapes |= {name: (states,) for name in ["lambda_re", "lambda_im"]}
+    return shapes | ({"gamma_log": (states,)} if sizes["gamma"] == "true" else {})
+
+
 MIXERS = {
     "s6_reference-discretised": (
         *(s6, s6_shapes),
@@ -229,6 +272,20 @@ MIXERS = {
         {
             "a": {"B": 2, "L": 17, "d": 8, "n": 1, "order": 3, "emb": 5, "hidden": 8, "freq": 2.0, "l_max": 17},
             "b": {"B": 2, "L": 30, "d": 6, "n": 1, "order": 4, "emb": 7, "hidden": 10, "freq": 1.5, "l_max": 40},
+        },
+    ),
+    "taylor_attention_reference-unit": (
+        *(taylor, taylor_shapes),
+        {
+            "a": {"B": 2, "L": 17, "d": 8, "n": 4, "heads": 1, "order": 2, "unit_qk": "true"},
+            "b": {"B": 2, "L": 40, "d": 12, "n": 6, "heads": 3, "order": 4, "unit_qk": "true"},
+        },
+    ),
+    "lru-linear": (
+        *(lru, lru_shapes),
+        {
+            "a": {"B": 2, "L": 17, "d": 8, "n": 1, "state": 6, "eigenvalues": "linear", "gamma": "true"},
+            "b": {"B": 2, "L": 40, "d": 12, "n": 1, "state": 10, "eigenvalues": "linear", "gamma": "false"},
         },
     ),
 }
@@ -297,6 +354,8 @@ def main(folder):
             p = {of: drawn(generator, shape) for of, shape in shapes(sizes).items()}
             if "log_dt" in p:
                 p["log_dt"] -= 3  # steps so small that no mode of Euler's rule grows far
+            for of in sorted({"lambda_re", "lambda_im"} & p.keys()):
+                p[of] = (0.7 * np.tanh(p[of])).astype(np.float32)  # inside the unit circle
             shape = (sizes["B"], sizes["L"], sizes["d"])
             u, w = (generator.standard_normal(shape).astype(np.float32) for _ in range(2))
             wide = {of: value.astype(float) for of, value in p.items()}
