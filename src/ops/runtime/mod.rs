@@ -6,6 +6,7 @@ pub(crate) mod chunked;
 pub(crate) mod convert;
 pub(crate) mod distance;
 pub(crate) mod float;
+pub(crate) mod fourier;
 pub(crate) mod gemm;
 pub(crate) mod lanes;
 pub(crate) mod maps;

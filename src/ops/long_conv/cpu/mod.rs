@@ -8,12 +8,12 @@ mod fourier;
 use super::LongConv;
 use crate::runtime::autograd::{Backward, CpuOp, Forward};
 use crate::runtime::float::Float;
+use crate::runtime::fourier::{fast_size, Fourier};
 use crate::runtime::parallel::InParallel;
 use crate::runtime::transpose::transpose;
 use crate::runtime::zeros::zeros;
 use channel::{Channel, ChannelGradients, ConvolutionSums};
 use direct::Direct;
-use fourier::{fast_size, Fourier};
 
 /// The most taps for which their sums are faster than transforms.
 const FEW: usize = 64;
