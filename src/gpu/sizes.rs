@@ -56,6 +56,11 @@ sizes! {
         /// Threads of a block, which has one row.
         THREADS = 512;
     }
+    /// `cuda/dplr_kernel.cu`.
+    dplr_kernel {
+        /// Threads of a block.
+        THREADS = 128;
+    }
     /// `cuda/embedding.cu`.
     embedding {
         /// Tokens that are sorted together.
