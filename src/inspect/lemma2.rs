@@ -126,6 +126,7 @@ impl Growing<'_> {
                     [] => String::new(),
                     names => format!(", {} times √(n'/n)", names.join(" and ")),
                 };
+                let zeroed: Vec<&str> = zeroed.iter().copied().filter(|name| small.contains_key(*name)).collect();
                 vec![Grown {
                     how: format!("zeros in the new rows of {}{scaled}", zeroed.join(", ")),
                     off: Some(self.off(&small, big)?),

@@ -30,6 +30,7 @@ mod gru;
 mod gss;
 mod h3;
 mod hgrn2;
+mod hippo;
 mod hyena;
 pub(crate) mod kernel_length;
 mod lightning;
@@ -58,6 +59,7 @@ mod rwkv4;
 mod rwkv5;
 mod rwkv7;
 mod s4;
+mod s4_dplr;
 mod s4d;
 mod s5;
 mod s6;
@@ -375,14 +377,24 @@ pub struct MixerOption {
     pub variants: &'static [&'static str],
     /// Whether the default is left out of configs, so that run ids older than the option stay valid.
     pub implied: bool,
+    /// Whether `auto` becomes the length of the task in every run, since parameters depend on that length.
+    pub of_task: bool,
     /// Value for tests, where the default is too long for sequences of a few tokens.
     pub short: Option<&'static str>,
 }
 
 impl MixerOption {
     /// Defaults of a row, which states the name, help, default and values.
-    pub(crate) const DEFAULT: Self =
-        Self { name: "", help: "", default: |_| "", accepts: |_| false, variants: &[], implied: false, short: None };
+    pub(crate) const DEFAULT: Self = Self {
+        name: "",
+        help: "",
+        default: |_| "",
+        accepts: |_| false,
+        variants: &[],
+        implied: false,
+        of_task: false,
+        short: None,
+    };
 
     /// Whether `variant` has the option.
     pub fn is_of(&self, variant: &str) -> bool {

@@ -9,9 +9,11 @@
 //! | Ā, B̄ | their bilinear discretisation by Δ = e^(`log_dt`) | `(d, n, n)`, `(d, n, 1)` |
 //! | C, D | output vector and feedthrough (`dskip`) | `(d, n)`, `(d)` |
 //!
-//! Below its diagonal A has rank one, so that the system is a cascade of n first-order sections.
+//! Below its diagonal A has rank one, so that the system is a cascade of n first-order sections. A and B are not trained;
+//! [`s4_dplr`](super::s4_dplr) is the variant that learns them.
 
 use super::diagonal::initial_log_dt;
+use super::s4_dplr::{self, DplrS4};
 use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::nn::{Cx, Init, Params};
 use crate::ops;
@@ -19,19 +21,24 @@ use candle_core::{Result, Tensor, D};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "s4",
-    equation: "h_i = Ā h_{i-1} + B̄ u_i, y_i = C h_i + D u_i per channel, A = HiPPO-LegS",
+    equation: "h_i = Ā h_{i-1} + B̄ u_i, y_i = C h_i + D u_i per channel, A: LegS or Λ - P Pᴴ",
     cite: "Gu et al. 2022",
-    variants: &["legs"],
+    variants: &["legs", s4_dplr::VARIANT],
     dsf: "no (its transition is dense)",
     expands: true,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
-    // A is lower triangular: the first states do not depend on later ones.
-    growth: Growth::Exact { zeroed: &["c"], scaled: &[] },
+    options: &[s4_dplr::START, s4_dplr::N_SSM, s4_dplr::L_MAX],
+    check: s4_dplr::check,
+    // A of LegS is lower triangular: the first states do not depend on later ones. Learnt states depend on others by P.
+    growth: Growth::Exact { zeroed: &["c", "p"], scaled: &[] },
     stem: "s4",
-    own_init: &["c", "dskip", "log_dt"],
-    uncounted: &["c"],
+    own_init: &["a_im", "a_re_log", "b", "c", "dskip", "log_dt", "p"],
+    uncounted: &["a_im", "a_re_log", "b", "c", "p"],
     work: |spec| Some(MixerWork::new(Core::LongConvolution, [spec.d_model, spec.d_state], 0)),
-    build: |spec, params| Ok(Box::new(S4::new(spec, params)?)),
+    build: |spec, params| match spec.variant == s4_dplr::VARIANT {
+        true => Ok(Box::new(DplrS4::new(spec, params)?)),
+        false => Ok(Box::new(S4::new(spec, params)?)),
+    },
     ..Entry::of(Family::StateSpace)
 };
 

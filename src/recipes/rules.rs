@@ -62,9 +62,8 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
         }
         config.model.hybrid = Some(hybrid);
     }
-    if !reads_one_length(&*task, &config.model) {
-        kernel_length::fix(&mut config.model, task.sizes().seq_len)?;
-    }
+    let one_length = reads_one_length(&*task, &config.model);
+    kernel_length::fix(&mut config.model, task.sizes().seq_len, one_length)?;
     let learnt = config.model.position_embedding == PositionEmbedding::Learnt;
     if !config.model.positions && !learnt {
         refuse!(flag "--position-embedding" = "sinusoidal", "this model has no embeddings of positions; add --positions true");
@@ -109,9 +108,8 @@ fn reads_one_length(task: &dyn Task, model: &ModelConfig) -> bool {
 pub(super) fn without_kernel_length(config: &RunConfig) -> Result<RunConfig> {
     let mut config = config.clone();
     let task = config.task.read()?;
-    if !reads_one_length(&*task, &config.model) {
-        kernel_length::reopen(&mut config.model, task.sizes().seq_len)?;
-    }
+    let one_length = reads_one_length(&*task, &config.model);
+    kernel_length::reopen(&mut config.model, task.sizes().seq_len, one_length)?;
     Ok(config)
 }
 

@@ -82,8 +82,10 @@ fn f32_stays_within_the_golden_tolerances_at_odd_sizes() {
     let mut errors = Vec::new();
     for mut case in Case::all() {
         // Kernels have the length of the input, as in the golden files: over others, the sum that a complex softmax
-        // divides by can be nearly 0.
-        case.config.options.remove("l_max");
+        // divides by can be nearly 0. S4 needs a length.
+        if case.entry.name != "s4" {
+            case.config.options.remove("l_max");
+        }
         for (d_model, d_state) in [(12, 6), (3, 3), (51, 33)] {
             case.config.d_model = d_model;
             case.config.d_state = if case.entry.expands { d_state } else { 1 };

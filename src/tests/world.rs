@@ -98,7 +98,7 @@ impl Case {
 
     /// Mixers in the form that an option, away from its default, gives them.
     pub fn optional() -> Vec<Self> {
-        const VALUES: [(&str, &str, usize, &str); 36] = [
+        const VALUES: [(&str, &str, usize, &str); 38] = [
             ("lru", "paper", 1, "activation=glu"),
             ("lru", "paper", 1, "eigenvalues=linear gamma=false"),
             ("lru", "paper", 1, "r_min=0 r_max=1 max_phase=0.5"),
@@ -117,6 +117,8 @@ impl Case {
             ("mamba2", "block", 3, "groups=3 discretization=zoh"),
             ("mamba2", "block", 3, "groups=3 discretization=bilinear"),
             ("hyena", "paper", 1, "order=3"),
+            ("s4", "dplr", 1, "start=legt n_ssm=3"),
+            ("s4", "dplr", 1, "start=random n_ssm=d l_max=3"),
             ("rwkv4", "paper", 1, "width=20"),
             ("rg-lru", "griffin", 1, "width=20 blocks=4 conv_width=3"),
             ("mlstm", "large", 3, "value_width=15 bias=true denominator_eps=1e-2"),

@@ -1,10 +1,11 @@
 """Makes golden files with NumPy alone, in float64. `NAME-discretised.safetensors` are those of the option
 `discretization`: the recurrences of S6, the released SSD, the core of Mamba-2, Mamba and Mamba-2 as loops over time,
 with the zero-order hold in the cases `a` and `s` and the bilinear transform in `b`. `s4d_lin_euler` is S4D by forward
-Euler, a loop over time; `hyena-ordered` is Hyena of orders 3 and 4, by sums over lags;
-`taylor_attention_reference-unit` is TaylorShift, by its weights; `lru-linear` is the LRU with eigenvalues by their
-parts, with and without gamma. Gradients are complex-step derivatives: for a real loss f of x, df/dx = Im f(x + i h)/h,
-without a difference that could cancel. Run `python make_numpy.py FOLDER`; a minute.
+Euler, a loop over time; `hyena-ordered` is Hyena of orders 3 and 4, by sums over lags; `s4_dplr` is S4 with dense
+matrices of real and imaginary parts, C from C (I - A^M) by a solve, and a loop over time, in case `b` with rank 2 and
+for more steps than M; `taylor_attention_reference-unit` is TaylorShift, by its weights; `lru-linear` is the LRU with
+eigenvalues by their parts, with and without gamma. Gradients are complex-step derivatives: for a real loss f of x,
+df/dx = Im f(x + i h)/h, without a difference that could cancel. Run `python make_numpy.py FOLDER`; a minute.
 
 The cases `a` and `b` have the fields of make.py; `s` has one sequence `u`, its output `y`, and the matrices of the
 system along it, `dsf.lambda`, `dsf.b`, `dsf.c`, `dsf.d` and `dsf.phi`.
@@ -174,6 +175,39 @@ def s4d_shapes(sizes):
     return {"log_dt": (d,), "dskip": (d,)} | {name: (d, m) for name in ["a_re_log", "a_im", "c_re", "c_im"]}
 
 
+def fast_size(needed):
+    """The least even number of factors 2 and one of 1, 3, 5 and 9 that is not below `needed`."""
+    return min(odd * 2 ** max(1, (-(-needed // odd) - 1).bit_length()) for odd in [1, 3, 5, 9])
+
+
+def s4_dplr(p, u, sizes):
+    """The states of a channel are (Re h, Im h), of which p^H h over all pairs is 2 (Re p, Im p) times them."""
+    d, sets, m = sizes["d"], sizes["n_ssm"], sizes["n"] // 2
+    eye, ys = np.eye(2 * m), []
+    for channel in range(d):
+        of, step = channel % sets, np.exp(p["log_dt"][channel])
+        decay, turn = np.diag(-np.exp(p["a_re_log"][of])), np.diag(p["a_im"][of])
+        a = np.block([[decay, -turn], [turn, decay]])
+        for vector in np.concatenate([p["p"][0, :, of], p["p"][1, :, of]], -1):
+            a = a - 2 * np.outer(vector, vector)
+        left = eye - step / 2 * a
+        a, b = np.linalg.solve(left, eye + step / 2 * a), np.linalg.solve(left, step * p["b"][:, of].reshape(-1))
+        folded = 2 * np.concatenate([p["c"][0, channel], -p["c"][1, channel]])
+        c = np.linalg.solve((eye - np.linalg.matrix_power(a, fast_size(sizes["l_max"]))).T, folded)
+        h, y = np.zeros((u.shape[0], 2 * m), u.dtype), []
+        for t in range(u.shape[1]):
+            h = h @ a.T + u[:, t, channel, None] * b
+            y.append(h @ c + p["dskip"][channel] * u[:, t, channel])
+        ys.append(np.stack(y, 1))
+    return np.stack(ys, 2), None
+
+
+def s4_dplr_shapes(sizes):
+    d, sets, m, rank = sizes["d"], sizes["n_ssm"], sizes["n"] // 2, 2 if sizes["start"] == "legt" else 1
+    shapes = {"log_dt": (d,), "dskip": (d,), "a_re_log": (sets, m), "a_im": (sets, m)}
+    return shapes | {"p": (2, rank, sets, m), "b": (2, sets, m), "c": (2, d, m)}
+
+
 def hyena(p, u, sizes):
     length, d, order, freq = sizes["L"], sizes["d"], sizes["order"], sizes["freq"]
     padded = np.concatenate([np.zeros((u.shape[0], 2, (order + 1) * d)), u @ p["win"].T + p["bin"]], 1)
@@ -272,6 +306,13 @@ MIXERS = {
         {
             "a": {"B": 2, "L": 17, "d": 8, "n": 1, "order": 3, "emb": 5, "hidden": 8, "freq": 2.0, "l_max": 17},
             "b": {"B": 2, "L": 30, "d": 6, "n": 1, "order": 4, "emb": 7, "hidden": 10, "freq": 1.5, "l_max": 40},
+        },
+    ),
+    "s4_dplr": (
+        *(s4_dplr, s4_dplr_shapes),
+        {
+            "a": {"B": 2, "L": 17, "d": 8, "n": 4, "start": "legs", "n_ssm": 1, "l_max": 17},
+            "b": {"B": 2, "L": 40, "d": 6, "n": 6, "start": "legt", "n_ssm": 3, "l_max": 30},
         },
     ),
     "taylor_attention_reference-unit": (
