@@ -11,21 +11,43 @@
 //! | C | output vector | `(d, m)` |
 
 use super::complex::Complex;
+use super::hippo::Hippo;
 use super::{MixerSpec, State};
 use crate::ltv::{Ltv, OffDiagonal};
 use crate::nn::{Init, Params};
 use crate::ops;
 use crate::ops::rng::Rng;
 use candle_core::{Result, Tensor, D};
+use std::cell::OnceCell;
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
-/// Initial imaginary parts of A (Gu et al. 2022).
+/// Initial A (Gu et al. 2022), the eigenvalue k of m.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Frequencies {
-    /// S4D-Lin: π k.
+pub(super) enum Start {
+    /// S4D-Lin: -1/2 + i π k.
     Linear,
-    /// S4D-Inv: (2m/π) (2m/(2k+1) - 1).
+    /// S4D-Inv: -1/2 + i (2m/π) (2m/(2k+1) - 1).
     Inverse,
+    /// S4D-LegS: an eigenvalue of the normal part of HiPPO-LegS of 2m states.
+    Legs,
+    /// S4D-Real: -(k+1).
+    Real,
+}
+
+impl Start {
+    /// Real and imaginary parts of all m eigenvalues.
+    pub fn eigenvalues(self, m: usize) -> Vec<[f64; 2]> {
+        let n = 2.0 * m as f64;
+        let eigenvalue = |k: usize| match self {
+            Self::Inverse => [INITIAL_RE, n / PI * (n / (2.0 * k as f64 + 1.0) - 1.0)],
+            Self::Real => [-(k as f64 + 1.0), 0.0],
+            _ => [INITIAL_RE, PI * k as f64],
+        };
+        match self {
+            Self::Legs => Hippo::Legs.in_eigenbasis(2 * m).lambda,
+            _ => (0..m).map(eigenvalue).collect(),
+        }
+    }
 }
 
 /// Discretisation of the continuous-time system.
@@ -50,7 +72,7 @@ pub(super) struct DiagonalSsm {
     copies: usize,
 }
 
-/// Initial real part of A.
+/// Initial real part of A, in most starts.
 const INITIAL_RE: f64 = -0.5;
 
 /// Initial ln Δ: Δ is log-uniform on [1e-3, 1e-1].
@@ -61,33 +83,31 @@ pub(super) fn initial_log_dt(_index: usize, rng: &mut Rng) -> f64 {
 
 impl DiagonalSsm {
     /// Systems of `d_model` channels with `d_state` conjugate pairs each.
-    pub fn new(
-        spec: &MixerSpec,
-        frequencies: Frequencies,
-        discretisation: Discretisation,
-        params: &Params,
-    ) -> Result<Self> {
+    pub fn new(spec: &MixerSpec, start: Start, discretisation: Discretisation, params: &Params) -> Result<Self> {
         let (d, m) = (spec.d_model, spec.d_state);
-        let frequency = move |k: usize| {
-            let (k, n) = (k as f64, 2.0 * m as f64);
-            match frequencies {
-                Frequencies::Linear => PI * k,
-                Frequencies::Inverse => n / PI * (n / (2.0 * k + 1.0) - 1.0),
-            }
+        // Computed where a value is drawn: a model without values is only counted.
+        let cell = OnceCell::new();
+        let initial = |k: usize| -> [f64; 2] { cell.get_or_init(|| start.eigenvalues(m))[k] };
+        let a_re_log = |i: usize, _: &mut Rng| (-initial(i % m)[0]).ln();
+        let a_im = |i: usize, _: &mut Rng| initial(i % m)[1];
+        let a_re_log = match start {
+            Start::Linear | Start::Inverse => Init::Constant((-INITIAL_RE).ln()),
+            Start::Legs | Start::Real => Init::Each(&a_re_log),
         };
-        let a_im = move |i: usize, _: &mut Rng| frequency(i % m);
         let c = |name| params.get(name, (d, m), Init::Normal(FRAC_1_SQRT_2));
         // Two decades of steps like those of the other rules, up to the largest at which no mode grows under Euler's.
-        let fastest = (0..m).map(frequency).fold(0.0, |most: f64, im| most.max(im.abs()));
-        let largest = -2.0 * INITIAL_RE / (INITIAL_RE * INITIAL_RE + fastest * fastest);
-        let stable = |i: usize, rng: &mut Rng| initial_log_dt(i, rng) - 1e-1_f64.ln() + largest.ln();
+        let largest = || {
+            let limit = |[re, im]: [f64; 2]| -2.0 * re / (re * re + im * im);
+            (0..m).map(|k| limit(initial(k))).fold(f64::INFINITY, f64::min)
+        };
+        let stable = |i: usize, rng: &mut Rng| initial_log_dt(i, rng) - 1e-1_f64.ln() + largest().ln();
         let steps: &dyn Fn(usize, &mut Rng) -> f64 = match discretisation {
             Discretisation::Zoh | Discretisation::Bilinear => &initial_log_dt,
             Discretisation::Euler => &stable,
         };
         Ok(Self {
             log_dt: params.get("log_dt", d, Init::Each(steps))?,
-            a_re_log: params.get("a_re_log", (d, m), Init::Constant((-INITIAL_RE).ln()))?,
+            a_re_log: params.get("a_re_log", (d, m), a_re_log)?,
             a_im: params.get("a_im", (d, m), Init::Each(&a_im))?,
             c: Complex { re: c("c_re")?, im: c("c_im")? },
             discretisation,
@@ -199,14 +219,16 @@ mod tests {
         const LEN: usize = 37;
         let settings = [("preset", "smoke"), ("mixer", "s4d"), ("d", "6"), ("n", "5")];
         let model = recipes::run("mqar", &settings).unwrap().model;
-        for (frequencies, discretisation) in [
-            (Frequencies::Linear, Discretisation::Zoh),
-            (Frequencies::Inverse, Discretisation::Bilinear),
-            (Frequencies::Linear, Discretisation::Euler),
+        for (start, discretisation) in [
+            (Start::Linear, Discretisation::Zoh),
+            (Start::Inverse, Discretisation::Bilinear),
+            (Start::Linear, Discretisation::Euler),
+            (Start::Legs, Discretisation::Zoh),
+            (Start::Real, Discretisation::Bilinear),
         ] {
             let params = Params::seeded(1, DType::F64, &Device::Cpu);
             let spec = MixerSpec::from(&model);
-            let system = DiagonalSsm::new(&spec, frequencies, discretisation, &params).unwrap();
+            let system = DiagonalSsm::new(&spec, start, discretisation, &params).unwrap();
             let (d, m) = system.a_im.dims2().unwrap();
             let u = Tensor::randn(0.0, 1.0, (2, LEN, d), &Device::Cpu).unwrap();
             let whole = ops::long_conv(&u, &system.kernel(LEN).unwrap()).unwrap();
@@ -237,17 +259,30 @@ mod tests {
         }
     }
 
+    /// The normal part of HiPPO-LegS of two states is [[-1/2, -√3/2], [√3/2, -1/2]].
+    #[test]
+    fn starts_are_those_of_their_paper() {
+        let [re, im] = Start::Legs.eigenvalues(1)[0];
+        assert!((re + 0.5).abs() < 1e-12 && (im.abs() - 0.75f64.sqrt()).abs() < 1e-12, "{re} {im}");
+        assert_eq!(Start::Real.eigenvalues(3), [[-1.0, 0.0], [-2.0, 0.0], [-3.0, 0.0]]);
+        assert_eq!(Start::Linear.eigenvalues(2), [[-0.5, 0.0], [-0.5, PI]]);
+        // Inverse and LegS have the same highest frequency, up to a few per cent.
+        let highest =
+            |start: Start| start.eigenvalues(64).into_iter().fold(0.0, |most: f64, [_, im]| most.max(im.abs()));
+        assert!((highest(Start::Inverse) / highest(Start::Legs) - 1.0).abs() < 0.05);
+    }
+
     /// With Euler's rule |Ā| of the initial modes is at most 1, and larger at steps 100 times as long; the modes of the
     /// other rules are stable at every step.
     #[test]
     fn under_every_rule_the_initial_modes_are_stable() {
         let settings = [("preset", "smoke"), ("mixer", "s4d"), ("d", "64"), ("n", "16")];
         let model = recipes::run("mqar", &settings).unwrap().model;
-        for frequencies in [Frequencies::Linear, Frequencies::Inverse] {
+        for start in [Start::Linear, Start::Inverse, Start::Legs, Start::Real] {
             for discretisation in [Discretisation::Zoh, Discretisation::Bilinear, Discretisation::Euler] {
                 let params = Params::seeded(1, DType::F64, &Device::Cpu);
                 let spec = MixerSpec::from(&model);
-                let mut system = DiagonalSsm::new(&spec, frequencies, discretisation, &params).unwrap();
+                let mut system = DiagonalSsm::new(&spec, start, discretisation, &params).unwrap();
                 let initial = system.log_dt.clone();
                 let mut moduli = |steps: f64| {
                     system.log_dt = (&initial + steps.ln()).unwrap();
@@ -268,8 +303,7 @@ mod tests {
         let model = recipes::run("mqar", &settings).unwrap().model;
         let response = |discretisation, steps: usize| {
             let params = Params::seeded(1, DType::F64, &Device::Cpu);
-            let system =
-                DiagonalSsm::new(&MixerSpec::from(&model), Frequencies::Linear, discretisation, &params).unwrap();
+            let system = DiagonalSsm::new(&MixerSpec::from(&model), Start::Linear, discretisation, &params).unwrap();
             let log_dt = (system.log_dt.zeros_like().unwrap() + (0.5 / steps as f64).ln()).unwrap();
             let kernel = DiagonalSsm { log_dt, ..system }.kernel(steps).unwrap();
             kernel.sum(1).unwrap() // y at time 1/2 for an input of 1

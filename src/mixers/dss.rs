@@ -10,11 +10,13 @@
 //! | L | length of the kernel; shorter inputs read its first taps | option `l_max` |
 
 use super::complex::Complex;
-use super::diagonal::{initial_log_dt, vandermonde_kernel};
-use super::{kernel_length, Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, ReleasedBlock};
+use super::diagonal::{initial_log_dt, vandermonde_kernel, Start};
+use super::{kernel_length, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
 use crate::nn::{Cx, Init, Params, Tables};
 use crate::ops;
+use crate::ops::rng::Rng;
 use candle_core::{Result, Tensor};
+use std::cell::OnceCell;
 use std::f64::consts::PI;
 
 pub(super) const ENTRY: Entry = Entry {
@@ -25,7 +27,18 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "no (its read-out depends on L)",
     expands: true,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
-    options: &[kernel_length::option("length L of the softmax: `auto` is the task's --seq-len, up to 16777216", true)],
+    options: &[
+        kernel_length::option("length L of the softmax: `auto` is the task's --seq-len, up to 16777216", true),
+        MixerOption {
+            name: "start",
+            help: "initial A: `linear`, -1/2 + i π k, or `legs`, the eigenvalues of the normal part of HiPPO-LegS as in the \
+                   paper",
+            default: |_| "linear",
+            accepts: |v| v == "linear" || v == "legs",
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+    ],
     growth: Growth::Exact { zeroed: &["w_re", "w_im"], scaled: &[] },
     stem: "dss",
     own_init: &["a_im", "a_re", "dskip", "log_dt", "w_im", "w_re"],
@@ -50,13 +63,18 @@ struct Dss {
 impl Dss {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, m) = (spec.d_model, spec.d_state);
-        let frequency = move |i: usize, _: &mut _| PI * (i % m) as f64;
+        // Computed where a value is drawn: a model without values is only counted.
+        let cell = OnceCell::new();
+        let initial = |i: usize| -> [f64; 2] { cell.get_or_init(|| Start::Legs.eigenvalues(m))[i % m] };
+        let linear = |i: usize, _: &mut Rng| PI * (i % m) as f64;
+        let [legs_re, legs_im] = [0, 1].map(|part| move |i: usize, _: &mut Rng| initial(i)[part]);
+        let (re, im) = match spec.option("start") {
+            Some("legs") => (Init::Each(&legs_re), Init::Each(&legs_im)),
+            _ => (Init::Constant(-0.5), Init::Each(&linear)),
+        };
         let w = |name| params.get(name, (d, m), Init::Normal(1.0));
         Ok(Self {
-            a: Complex {
-                re: params.get("a_re", (d, m), Init::Constant(-0.5))?,
-                im: params.get("a_im", (d, m), Init::Each(&frequency))?,
-            },
+            a: Complex { re: params.get("a_re", (d, m), re)?, im: params.get("a_im", (d, m), im)? },
             w: Complex { re: w("w_re")?, im: w("w_im")? },
             log_dt: params.get("log_dt", d, Init::Each(&initial_log_dt))?,
             dskip: params.get("dskip", d, Init::Normal(1.0))?,
@@ -106,5 +124,25 @@ impl Mixer for Dss {
 
     fn without_system(&self) -> &'static str {
         "its softmax runs over all L positions, so that its output depends on L"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipes;
+    use candle_core::{DType, Device};
+
+    #[test]
+    fn the_start_of_the_paper_is_that_of_hippo() {
+        let settings = [("preset", "smoke"), ("mixer", "dss"), ("d", "2"), ("n", "4"), ("option", "start=legs")];
+        let model = recipes::run("mqar", &settings).unwrap().model;
+        let dss = Dss::new(&MixerSpec::from(&model), &Params::seeded(1, DType::F64, &Device::Cpu)).unwrap();
+        let [re, im] = [&dss.a.re, &dss.a.im].map(|x| x.to_vec2::<f64>().unwrap());
+        for channel in 0..2 {
+            for (k, expected) in Start::Legs.eigenvalues(4).into_iter().enumerate() {
+                assert_eq!([re[channel][k], im[channel][k]], expected);
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! The authors use DSS without its softmax, which is S4D, and share A among channels; here each channel has its own.
 //! Their gated unit has the width 4 d, which is `--expand 4`.
 
-use super::diagonal::{DiagonalSsm, Discretisation, Frequencies};
+use super::diagonal::{DiagonalSsm, Discretisation, Start};
 use super::{
     in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
 };
@@ -67,7 +67,7 @@ impl Gss {
             wv: params.weight("wv", (inner, d), spec.input_std)?,
             wy: params.weight("wy", (inner, width), spec.input_std)?,
             wout: params.weight("wout", (d, inner), spec.output_std)?,
-            ssm: DiagonalSsm::new(&narrow, Frequencies::Linear, Discretisation::Zoh, params)?,
+            ssm: DiagonalSsm::new(&narrow, Start::Linear, Discretisation::Zoh, params)?,
             dskip: params.get("dskip", width, Init::Normal(1.0))?,
         })
     }

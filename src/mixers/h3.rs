@@ -11,7 +11,7 @@
 //! | SSM_shift | FIR filter `shift_c` with feedthrough `shift_d` | `(d, taps)`, `(d)` |
 //! | SSM_diag | [S4D](super::diagonal) of a head for its c² products, with feedthrough `dskip` | n pairs per product |
 
-use super::diagonal::{DiagonalSsm, Discretisation, Frequencies};
+use super::diagonal::{DiagonalSsm, Discretisation, Start};
 use super::{in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State};
 use crate::error::{self, refuse};
 use crate::ltv::{Inner, Ltv};
@@ -104,8 +104,7 @@ impl H3 {
             out: map(["wout", "bout"], spec.output_std)?,
             shift_c: params.get("shift_c", (d, taps), Init::Uniform(-edge, edge))?,
             shift_d: params.get("shift_d", d, Init::Normal(1.0))?,
-            ssm: DiagonalSsm::new(&heads, Frequencies::Linear, Discretisation::Zoh, params)?
-                .with_copies(head_dim * head_dim),
+            ssm: DiagonalSsm::new(&heads, Start::Linear, Discretisation::Zoh, params)?.with_copies(head_dim * head_dim),
             dskip: params.get("dskip", heads.d_model, Init::Normal(1.0))?,
             head_dim,
         })

@@ -34,14 +34,14 @@ pub(super) const ENTRY: Entry = Entry {
         },
         MixerOption {
             name: "r_min",
-            help: "smallest initial |λ|, from 0 to below `r_max`",
+            help: "smallest initial |λ|: `0.9`, or a number from 0 to below `r_max`",
             default: |_| "0.9",
             accepts: |v| v.parse().is_ok_and(|r: f64| (0.0..1.0).contains(&r)),
             ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "r_max",
-            help: "largest initial |λ|, up to 1",
+            help: "largest initial |λ|: `0.999`, or a number above 0 and up to 1",
             default: |_| "0.999",
             accepts: |v| v.parse().is_ok_and(|r: f64| r > 0.0 && r <= 1.0),
             implied: true,
@@ -288,8 +288,8 @@ mod tests {
     #[test]
     fn rings_that_are_none_are_refused() {
         for (option, other, part) in [
-            ("r_min=0.9", "r_max=0.5", "r_min=0.9 is not below r_max=0.5"),
-            ("max_phase=0.5", "eigenvalues=linear", "max_phase=0.5 needs eigenvalues=exp"),
+            ("r_min=0.9", "r_max=0.5", "r_min=0.9: is not below r_max=0.5"),
+            ("max_phase=0.5", "eigenvalues=linear", "max_phase=0.5: needs eigenvalues=exp"),
         ] {
             let settings = [("preset", "smoke"), ("mixer", "lru"), ("option", option), ("option", other)];
             let error = recipes::run("mqar", &settings).unwrap_err().to_string();

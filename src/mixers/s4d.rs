@@ -1,8 +1,9 @@
 //! S4D (Gu et al. 2022): a diagonal time-invariant state space model per channel, trained as a convolution as long as
-//! the sequence. Its symbols are those of [`diagonal`](super::diagonal).
+//! the sequence. Its symbols are those of [`diagonal`](super::diagonal). The first half of a variant's name is its
+//! initial A (S4D-Lin or Inv), unless the option `start` gives another, and the second its rule of discretisation.
 
-use super::diagonal::{DiagonalSsm, Discretisation, Frequencies};
-use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
+use super::diagonal::{DiagonalSsm, Discretisation, Start};
+use super::{Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Init, Params};
 use crate::ops;
@@ -16,6 +17,14 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = 2n d",
     expands: true,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
+    options: &[MixerOption {
+        name: "start",
+        help: "initial A: that of the `variant`'s name, or `legs` (S4D-LegS) or `real` (S4D-Real)",
+        default: |_| "variant",
+        accepts: |v| ["variant", "legs", "real"].contains(&v),
+        implied: true,
+        ..MixerOption::DEFAULT
+    }],
     growth: Growth::Exact { zeroed: &["c_re", "c_im"], scaled: &[] },
     stem: "s4d",
     own_init: &["a_im", "a_re_log", "c_im", "c_re", "dskip", "log_dt"],
@@ -33,17 +42,20 @@ struct S4d {
 
 impl S4d {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
-        let frequencies = match spec.variant.starts_with("inv") {
-            true => Frequencies::Inverse,
-            false => Frequencies::Linear,
+        let (start, rule) = spec.variant.split_once('_').unwrap_or((spec.variant, "zoh"));
+        let start = match (spec.option("start"), start) {
+            (Some("legs"), _) => Start::Legs,
+            (Some("real"), _) => Start::Real,
+            (_, "inv") => Start::Inverse,
+            _ => Start::Linear,
         };
-        let discretisation = match spec.variant.split_once('_') {
-            Some((_, "bilinear")) => Discretisation::Bilinear,
-            Some((_, "euler")) => Discretisation::Euler,
+        let discretisation = match rule {
+            "bilinear" => Discretisation::Bilinear,
+            "euler" => Discretisation::Euler,
             _ => Discretisation::Zoh,
         };
         Ok(Self {
-            ssm: DiagonalSsm::new(spec, frequencies, discretisation, params)?,
+            ssm: DiagonalSsm::new(spec, start, discretisation, params)?,
             dskip: params.get("dskip", spec.d_model, Init::Normal(1.0))?,
         })
     }

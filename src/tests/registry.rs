@@ -40,12 +40,13 @@ fn a_mixer_with_a_state_expansion_says_how_it_grows() {
 }
 
 #[test]
-fn parameters_that_a_row_names_are_parameters_of_a_variant() {
+fn parameters_that_a_row_names_are_parameters_of_its_mixer() {
     for entry in MIXERS {
-        let variants = entry.variants.iter();
-        let built = variants.flat_map(|variant| {
+        let variants = entry.variants.iter().map(|variant| Case::new(entry, variant, 1));
+        let optional = Case::optional().into_iter().filter(|case| case.entry.name == entry.name);
+        let built = variants.chain(optional).flat_map(|case| {
             let params = parameters();
-            Case::new(entry, variant, 1).mixer(&params);
+            case.mixer(&params);
             params.vars().into_iter().map(|(name, _)| name)
         });
         let built: BTreeSet<String> = built.collect();

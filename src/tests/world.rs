@@ -98,12 +98,14 @@ impl Case {
 
     /// Mixers in the form that an option, away from its default, gives them.
     pub fn optional() -> Vec<Self> {
-        const VALUES: [(&str, &str, usize, &str); 38] = [
+        const VALUES: [(&str, &str, usize, &str); 40] = [
             ("lru", "paper", 1, "activation=glu"),
             ("lru", "paper", 1, "eigenvalues=linear gamma=false"),
             ("lru", "paper", 1, "r_min=0 r_max=1 max_phase=0.5"),
             ("s5", "paper", 1, "activation=glu"),
             ("taylor", "reference", 3, "unit_qk=true"),
+            ("s4d", "lin_zoh", 1, "start=legs"),
+            ("s4d", "inv_bilinear", 1, "start=real"),
             ("h3", "paper", 1, "head_dim=2"),
             ("h3", "paper", 1, "shift=states"),
             ("mamba", "block", 1, "bias=true conv_width=3"),
