@@ -17,6 +17,10 @@ impl Complex {
         })
     }
 
+    pub fn minus(&self, other: &Self) -> Result<Self> {
+        Ok(Self { re: self.re.broadcast_sub(&other.re)?, im: self.im.broadcast_sub(&other.im)? })
+    }
+
     /// Product with a real tensor.
     pub fn scaled(&self, by: &Tensor) -> Result<Self> {
         Ok(Self { re: self.re.broadcast_mul(by)?, im: self.im.broadcast_mul(by)? })
@@ -29,8 +33,11 @@ impl Complex {
 
     pub fn recip(&self) -> Result<Self> {
         let norm = (self.re.sqr()? + self.im.sqr()?)?.recip()?;
-        let conjugate = Self { re: self.re.clone(), im: self.im.neg()? };
-        conjugate.scaled(&norm)
+        self.conjugate()?.scaled(&norm)
+    }
+
+    pub fn conjugate(&self) -> Result<Self> {
+        Ok(Self { re: self.re.clone(), im: self.im.neg()? })
     }
 
     pub fn exp(&self) -> Result<Self> {

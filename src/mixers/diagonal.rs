@@ -38,14 +38,12 @@ impl Start {
     /// Real and imaginary parts of all m eigenvalues.
     pub fn eigenvalues(self, m: usize) -> Vec<[f64; 2]> {
         let n = 2.0 * m as f64;
-        let eigenvalue = |k: usize| match self {
-            Self::Inverse => [INITIAL_RE, n / PI * (n / (2.0 * k as f64 + 1.0) - 1.0)],
-            Self::Real => [-(k as f64 + 1.0), 0.0],
-            _ => [INITIAL_RE, PI * k as f64],
-        };
+        let each = |of: &dyn Fn(f64) -> [f64; 2]| (0..m).map(|k| of(k as f64)).collect();
         match self {
+            Self::Linear => each(&|k| [INITIAL_RE, PI * k]),
+            Self::Inverse => each(&|k| [INITIAL_RE, n / PI * (n / (2.0 * k + 1.0) - 1.0)]),
             Self::Legs => Hippo::Legs.in_eigenbasis(2 * m).lambda,
-            _ => (0..m).map(eigenvalue).collect(),
+            Self::Real => each(&|k| [-(k + 1.0), 0.0]),
         }
     }
 }
@@ -86,8 +84,8 @@ impl DiagonalSsm {
     pub fn new(spec: &MixerSpec, start: Start, discretisation: Discretisation, params: &Params) -> Result<Self> {
         let (d, m) = (spec.d_model, spec.d_state);
         // Computed where a value is drawn: a model without values is only counted.
-        let cell = OnceCell::new();
-        let initial = |k: usize| -> [f64; 2] { cell.get_or_init(|| start.eigenvalues(m))[k] };
+        let eigenvalues = OnceCell::new();
+        let initial = |k: usize| -> [f64; 2] { eigenvalues.get_or_init(|| start.eigenvalues(m))[k] };
         let a_re_log = |i: usize, _: &mut Rng| (-initial(i % m)[0]).ln();
         let a_im = |i: usize, _: &mut Rng| initial(i % m)[1];
         let a_re_log = match start {
@@ -96,11 +94,13 @@ impl DiagonalSsm {
         };
         let c = |name| params.get(name, (d, m), Init::Normal(FRAC_1_SQRT_2));
         // Two decades of steps like those of the other rules, up to the largest at which no mode grows under Euler's.
+        let limit_of_all = OnceCell::new();
         let largest = || {
             let limit = |[re, im]: [f64; 2]| -2.0 * re / (re * re + im * im);
             (0..m).map(|k| limit(initial(k))).fold(f64::INFINITY, f64::min)
         };
-        let stable = |i: usize, rng: &mut Rng| initial_log_dt(i, rng) - 1e-1_f64.ln() + largest().ln();
+        let stable =
+            |i: usize, rng: &mut Rng| initial_log_dt(i, rng) - 1e-1_f64.ln() + limit_of_all.get_or_init(largest).ln();
         let steps: &dyn Fn(usize, &mut Rng) -> f64 = match discretisation {
             Discretisation::Zoh | Discretisation::Bilinear => &initial_log_dt,
             Discretisation::Euler => &stable,

@@ -17,7 +17,6 @@ use crate::ops;
 use crate::ops::rng::Rng;
 use candle_core::{Result, Tensor};
 use std::cell::OnceCell;
-use std::f64::consts::PI;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "dss",
@@ -63,18 +62,17 @@ struct Dss {
 impl Dss {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, m) = (spec.d_model, spec.d_state);
+        let legs = spec.option("start") == Some("legs");
+        let start = if legs { Start::Legs } else { Start::Linear };
         // Computed where a value is drawn: a model without values is only counted.
         let cell = OnceCell::new();
-        let initial = |i: usize| -> [f64; 2] { cell.get_or_init(|| Start::Legs.eigenvalues(m))[i % m] };
-        let linear = |i: usize, _: &mut Rng| PI * (i % m) as f64;
-        let [legs_re, legs_im] = [0, 1].map(|part| move |i: usize, _: &mut Rng| initial(i)[part]);
-        let (re, im) = match spec.option("start") {
-            Some("legs") => (Init::Each(&legs_re), Init::Each(&legs_im)),
-            _ => (Init::Constant(-0.5), Init::Each(&linear)),
-        };
+        let initial = |i: usize| -> [f64; 2] { cell.get_or_init(|| start.eigenvalues(m))[i % m] };
+        let a_re = |i: usize, _: &mut Rng| initial(i)[0];
+        let a_im = |i: usize, _: &mut Rng| initial(i)[1];
+        let re = if legs { Init::Each(&a_re) } else { Init::Constant(-0.5) };
         let w = |name| params.get(name, (d, m), Init::Normal(1.0));
         Ok(Self {
-            a: Complex { re: params.get("a_re", (d, m), re)?, im: params.get("a_im", (d, m), im)? },
+            a: Complex { re: params.get("a_re", (d, m), re)?, im: params.get("a_im", (d, m), Init::Each(&a_im))? },
             w: Complex { re: w("w_re")?, im: w("w_im")? },
             log_dt: params.get("log_dt", d, Init::Each(&initial_log_dt))?,
             dskip: params.get("dskip", d, Init::Normal(1.0))?,

@@ -26,10 +26,10 @@ pub(super) struct NormalPlusLowRank {
 const LEAST_DECAY: f64 = 1e-4;
 
 /// Real system: A as rows, the columns of P, and B.
-struct RealSystem {
-    a: Vec<Vec<f64>>,
+pub(super) struct RealSystem {
+    pub a: Vec<Vec<f64>>,
     p: Vec<Vec<f64>>,
-    b: Vec<f64>,
+    pub b: Vec<f64>,
 }
 
 fn matrix(n: usize, entry: impl Fn(usize, usize) -> f64) -> Vec<Vec<f64>> {
@@ -45,9 +45,9 @@ impl Hippo {
         }
     }
 
-    /// System with `n` states, n even, with the time scales of the authors' code (`hippo.py` and `s4.py` of
+    /// System with `n` states, n even but for LegS, with the time scales of the authors' code (`hippo.py` and `s4.py` of
     /// state-spaces/s4).
-    fn system(self, n: usize) -> RealSystem {
+    pub fn system(self, n: usize) -> RealSystem {
         let root = |i: usize| (2.0 * i as f64 + 1.0).sqrt();
         match self {
             Self::Legs => RealSystem {

@@ -12,7 +12,7 @@
 
 use super::complex::Complex;
 use super::complex_state::{has_glu, ComplexMatrices, ComplexMixer, ComplexState, ACTIVATION};
-use super::{in_range, Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork};
+use super::{in_range, Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, FALSE_OR_TRUE};
 use crate::error::{self, refuse};
 use crate::nn::{Init, Params};
 use crate::ops::rng::Rng;
@@ -68,9 +68,7 @@ pub(super) const ENTRY: Entry = Entry {
             name: "gamma",
             help: "whether the input of each state is scaled by γ: `true`, or `false`",
             default: |_| "true",
-            accepts: |v| v == "false" || v == "true",
-            implied: true,
-            ..MixerOption::DEFAULT
+            ..FALSE_OR_TRUE
         },
         MixerOption {
             help: "behind the state: `none`, or `glu`, the GELU and gated linear unit of the published block",

@@ -13,6 +13,7 @@
 //! [`s4_dplr`](super::s4_dplr) is the variant that learns them.
 
 use super::diagonal::initial_log_dt;
+use super::hippo::Hippo;
 use super::s4_dplr::{self, DplrS4};
 use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::nn::{Cx, Init, Params};
@@ -57,30 +58,14 @@ struct S4 {
     cascade: bool,
 }
 
-/// A of HiPPO-LegS: A_ij = -√((2i+1)(2j+1)) below the diagonal and -(i+1) on it.
-fn legs_a(n: usize) -> Vec<f64> {
-    let b = legs_b(n);
-    let entry = |i: usize, j: usize| match i.cmp(&j) {
-        std::cmp::Ordering::Greater => -b[i] * b[j],
-        std::cmp::Ordering::Equal => -(i as f64 + 1.0),
-        std::cmp::Ordering::Less => 0.0,
-    };
-    (0..n * n).map(|at| entry(at / n, at % n)).collect()
-}
-
-/// B of HiPPO-LegS: B_i = √(2i+1).
-fn legs_b(n: usize) -> Vec<f64> {
-    (0..n).map(|i| (2.0 * i as f64 + 1.0).sqrt()).collect()
-}
-
 impl S4 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n) = (spec.d_model, spec.d_state);
         // `sections` holds an identity and a product of it with A.
         params.count_constant("diagonal", 2 * n * n);
         Ok(Self {
-            a: params.constant("a", (n, n), |_| legs_a(n))?,
-            b: params.constant("b", n, |_| legs_b(n))?.unsqueeze(1)?,
+            a: params.constant("a", (n, n), |_| Hippo::Legs.system(n).a.concat())?,
+            b: params.constant("b", n, |_| Hippo::Legs.system(n).b)?.unsqueeze(1)?,
             c: params.get("c", (d, n), Init::Normal(1.0))?,
             log_dt: params.get("log_dt", d, Init::Each(&initial_log_dt))?,
             dskip: params.get("dskip", d, Init::Normal(1.0))?,
@@ -173,7 +158,7 @@ impl Mixer for S4 {
     }
 
     fn without_system(&self) -> &'static str {
-        "its Λ_i is a dense matrix, whose eigenvectors are too ill-conditioned to make it diagonal"
+        s4_dplr::WITHOUT_SYSTEM
     }
 }
 
@@ -203,6 +188,12 @@ mod tests {
     use candle_core::{DType, Device};
 
     const N: usize = 16;
+
+    /// A and B of HiPPO-LegS.
+    fn legs() -> [Vec<f64>; 2] {
+        let system = Hippo::Legs.system(N);
+        [system.a.concat(), system.b]
+    }
 
     /// S4 with Δ = 1/64 and C = I: channel i reads state i.
     fn s4([a, b]: [Vec<f64>; 2], cascade: bool) -> S4 {
@@ -241,7 +232,7 @@ mod tests {
 
     #[test]
     fn hippo_keeps_what_a_random_start_forgets() {
-        let [a, b] = [legs_a(N), legs_b(N)];
+        let [a, b] = legs();
         let kept = capacity([a.clone(), b]);
         assert!(kept > 15.8, "{kept} of {N}");
         for seed in 0..5 {
@@ -260,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_cascade_has_the_kernel_of_the_matrix() {
-        let [fast, slow] = [true, false].map(|cascade| s4([legs_a(N), legs_b(N)], cascade).kernel(256).unwrap());
+        let [fast, slow] = [true, false].map(|cascade| s4(legs(), cascade).kernel(256).unwrap());
         let apart = (fast - slow).unwrap().abs().unwrap().max_all().unwrap();
         assert!(apart.to_scalar::<f64>().unwrap() < 1e-12);
     }

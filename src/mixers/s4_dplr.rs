@@ -29,6 +29,10 @@ use std::f64::consts::FRAC_1_SQRT_2;
 
 pub(super) const VARIANT: &str = "dplr";
 
+/// Reason why S4 is no system (11), in either variant.
+pub(super) const WITHOUT_SYSTEM: &str =
+    "its Λ_i is a dense matrix, whose eigenvectors are too ill-conditioned to make it diagonal";
+
 /// Initial Λ, P and B.
 pub(super) const START: MixerOption = MixerOption {
     name: "start",
@@ -120,7 +124,7 @@ impl Learnt {
         let start = spec.option(START.name).unwrap_or("legs");
         let log_dt = params.get("log_dt", d, Init::Each(&initial_log_dt))?;
         let Some(measure) = measure(start) else {
-            // As in `nplr` of the authors' `hippo.py`.
+            // Random start, as `nplr` of the authors' `hippo.py` draws it.
             return Ok(Self {
                 log_dt,
                 a_re_log: params.get("a_re_log", (sets, m), Init::Normal(1.0))?,
@@ -180,14 +184,6 @@ fn over_pairs(x: &Complex, y: &Complex) -> Result<Tensor> {
     x.times(y)?.re.sum_keepdim(D::Minus1)? * 2.0
 }
 
-fn conjugate(x: &Complex) -> Result<Complex> {
-    Ok(Complex { re: x.re.clone(), im: x.im.neg()? })
-}
-
-fn minus(x: &Complex, y: &Complex) -> Result<Complex> {
-    Ok(Complex { re: x.re.broadcast_sub(&y.re)?, im: x.im.broadcast_sub(&y.im)? })
-}
-
 impl Systems {
     /// Applies `of` to every tensor.
     fn mapped(&self, of: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Self> {
@@ -205,19 +201,19 @@ impl Systems {
             return y.times(&self.lambda.affine(-1.0, 2.0)?.recip()?);
         };
         let (x, q) = (self.solve(y, last)?, self.solve(&self.p[last], last)?);
-        let p = conjugate(&self.p[last])?;
+        let p = self.p[last].conjugate()?;
         let along = over_pairs(&p, &x)?.broadcast_div(&(over_pairs(&p, &q)? + 1.0)?)?;
-        minus(&x, &q.scaled(&along)?)
+        x.minus(&q.scaled(&along)?)
     }
 
     /// Ā h + B̄ u for h `(.., d, m)` and u `(.., d, 1)`.
     fn advance(&self, h: &Complex, u: Option<&Tensor>) -> Result<Complex> {
         let mut y = h.times(&self.lambda.affine(1.0, 2.0)?)?;
         for p in &self.p {
-            y = minus(&y, &p.scaled(&over_pairs(&conjugate(p)?, h)?)?)?;
+            y = y.minus(&p.scaled(&over_pairs(&p.conjugate()?, h)?)?)?;
         }
         if let Some(u) = u {
-            y = minus(&y, &self.b.scaled(&(u * -2.0)?)?)?;
+            y = y.minus(&self.b.scaled(&(u * -2.0)?)?)?;
         }
         self.solve(&y, self.p.len())
     }
@@ -373,7 +369,7 @@ impl Mixer for DplrS4 {
     }
 
     fn without_system(&self) -> &'static str {
-        "its Λ_i is a dense matrix, whose eigenvectors are too ill-conditioned to make it diagonal"
+        WITHOUT_SYSTEM
     }
 }
 

@@ -348,7 +348,7 @@ impl<F: Float, const S: usize> Mode<F, S> {
                 let (left, right) = (self.left[i], self.right[j]);
                 let v = product(left, right);
                 of_lambda = by_index(|part| of_lambda[part] - two * of_y[i][j] * v[part]);
-                // Of v, as the number whose product with its change has the change of the loss as real part.
+                // Gradient of v: the change of the loss is the real part of its product with a change of v.
                 let of_v = [two * (of_x[i][j] - of_y[i][j] * a), two * of_y[i][j] * b];
                 let (more_left, more_right) = (product(right, of_v), product(left, of_v));
                 of_left[i] = by_index(|part| of_left[i][part] + more_left[part]);
