@@ -84,11 +84,12 @@ DEVICE void backward(Ptr<const T> x, Ptr<const T> gy, Ptr<T> gx, uint32_t count,
         backward<F, T>(x, gy, gx, count, width, curved, vector != 0);                         \
     }
 
-#define GLUS(io, T)              \
-    GLU(sigmoid, Sigmoid, io, T) \
-    GLU(gelu, Gelu, io, T)       \
+#define GLUS(io, T)                 \
+    GLU(sigmoid, Sigmoid, io, T)    \
+    GLU(gelu, Gelu, io, T)          \
     GLU(gelu_tanh, GeluTanh, io, T) \
-    GLU(silu, Silu, io, T)
+    GLU(silu, Silu, io, T)          \
+    GLU(identity, Identity, io, T)
 
 GLUS(f32, float)
 GLUS(bf16, bf16)

@@ -44,6 +44,11 @@ struct GeluTanh {
     }
 };
 
+struct Identity {
+    static DEVICE float value(float x) { return x; }
+    static DEVICE float slope(float, float) { return 1.0f; }
+};
+
 struct Silu {
     static DEVICE float value(float x) { return x * sigmoid(x); }
     static DEVICE float slope(float x, float) {

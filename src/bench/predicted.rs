@@ -15,7 +15,7 @@ type Prediction = (&'static [&'static str], Condition, Fractions, Fractions);
 const UNKNOWN: Fractions = [f64::NAN; 2];
 
 const NORMS: &[&str] = &["layer_norm", "add_layer_norm", "rms_norm"];
-const GLU: &[&str] = &["glu_sigmoid", "glu_gelu", "glu_gelu_tanh", "glu_silu"];
+const GLU: &[&str] = &["glu_sigmoid", "glu_gelu", "glu_gelu_tanh", "glu_silu", "glu_bilinear"];
 const POOLS: &[&str] = &["pool_mean", "pool_max"];
 const CHANNELS: &[&str] = &["softplus_biased", "add_scaled", "scale_heads"];
 const SCANS: &[&str] = &["linear_scan", "complex_scan"];

@@ -44,6 +44,8 @@ pub enum NormKind {
     Rms,
     /// RMS norm whose weights are 1 + w (Gemma).
     RmsOffset,
+    /// RMS norm without weights (TransNormer).
+    SimpleRms,
 }
 
 /// Activations of a feed-forward half.
@@ -55,6 +57,8 @@ pub enum Activation {
     GeluTanh,
     /// x σ(x).
     Silu,
+    /// x itself, so that a `gated-mlp` is a product of two linear maps.
+    Identity,
 }
 
 /// Names of the values of a setting.
@@ -79,8 +83,8 @@ macro_rules! names {
     };
 }
 
-names!(NormKind, Layer "layer", Rms "rms", RmsOffset "rms-offset");
-names!(Activation, Gelu "gelu", GeluTanh "gelu-tanh", Silu "silu");
+names!(NormKind, Layer "layer", Rms "rms", RmsOffset "rms-offset", SimpleRms "simple-rms");
+names!(Activation, Gelu "gelu", GeluTanh "gelu-tanh", Silu "silu", Identity "identity");
 
 impl BlockConfig {
     /// Names of the text form.

@@ -22,7 +22,7 @@ pub struct NamedBlock {
 }
 
 /// All named blocks.
-pub static NAMED_BLOCKS: [NamedBlock; 5] = [
+pub static NAMED_BLOCKS: [NamedBlock; 6] = [
     // Radford et al. 2019.
     NamedBlock {
         name: "gpt",
@@ -62,6 +62,17 @@ pub static NAMED_BLOCKS: [NamedBlock; 5] = [
         positions: false,
         rotary: true,
         mlp_ratio: Some([3, 1]),
+    },
+    // Qin et al. 2023: RMS norms without weights, and a feed-forward half W2 (V x ⊙ U x), whose width is that of their
+    // models.
+    NamedBlock {
+        name: "transnormer",
+        layout: Layout::Transformer,
+        state_mixer: StateMixer::GatedMlp,
+        parts: "norm=simple-rms,eps=0.000001,activation=identity,bias=false",
+        positions: false,
+        rotary: false,
+        mlp_ratio: Some([8, 3]),
     },
     // Wang and Komatsuzaki 2021; Pythia.
     NamedBlock {

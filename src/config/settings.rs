@@ -387,8 +387,8 @@ pub static SETTINGS: Settings = {
             .shown(column(Empty, "layers of another mixer, counted from 0")),
         row("block", At::Model("block"), ValueKind::Block, Model,
             "Block around the mixer, e.g. `transformer++`, and parts of it")
-            .more(&[(EVERY, "gpt, transformer++, mamba, griffin or parallel; behind it, or alone, NAME=VALUE,.. of norm (layer, rms, \
-                rms-offset), eps, activation (gelu, gelu-tanh, silu), bias, tie, embed-scale, embed-norm, logit-cap, rotary-base, \
+            .more(&[(EVERY, "gpt, transformer++, mamba, griffin, transnormer or parallel; behind it, or alone, NAME=VALUE,.. of norm (layer, \
+                rms, rms-offset, simple-rms), eps, activation (gelu, gelu-tanh, silu, identity), bias, tie, embed-scale, embed-norm, logit-cap, rotary-base, \
                 rescale-every. What is left out stays as in the layout.")])
             .shown(column(Empty, "parts of the block that differ from those of its layout")),
         row("short-conv", At::Model("short_conv"), Bool, Model,

@@ -68,6 +68,7 @@ impl Half {
                         Activation::Gelu => Glu::Gelu,
                         Activation::GeluTanh => Glu::GeluTanh,
                         Activation::Silu => Glu::Silu,
+                        Activation::Identity => Glu::Bilinear,
                     },
                 }
             }

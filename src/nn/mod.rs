@@ -63,6 +63,7 @@ impl NormSpec {
 
 /// Norm with its parameters.
 pub struct Norm {
+    /// Gain of each channel, ones in a norm without weights.
     weight: Tensor,
     /// Whether the gain is 1 plus the weight, which training changes between passes.
     offset: bool,
@@ -80,6 +81,7 @@ impl Norm {
             weight: match spec.kind {
                 NormKind::Layer | NormKind::Rms => weight(1.0)?,
                 NormKind::RmsOffset => weight(0.0)?,
+                NormKind::SimpleRms => Tensor::ones(d, params.dtype(), params.device())?,
             },
             offset: spec.kind == NormKind::RmsOffset,
             bias: (spec.kind == NormKind::Layer).then(bias).transpose()?,
@@ -87,7 +89,7 @@ impl Norm {
         })
     }
 
-    /// Weight of each channel, `(d)`, without the 1 that is added to it in some norms.
+    /// Weight of each channel, `(d)`, without the 1 that is added to it in some norms; ones in a norm without weights.
     pub fn weight(&self) -> &Tensor {
         &self.weight
     }
@@ -136,6 +138,7 @@ fn activate(x: &Tensor, activation: Activation) -> Result<Tensor> {
         Activation::Gelu => ops::gelu(x),
         Activation::GeluTanh => ops::gelu_tanh(x),
         Activation::Silu => ops::silu(x),
+        Activation::Identity => Ok(x.clone()),
     }
 }
 

@@ -19,13 +19,14 @@ const CIRCLES: &[&str] = &[];
 /// Files outside `src/tasks` that decide by the name of a task. This list may only shrink.
 const DECIDE_BY_TASK: &[&str] = &[];
 
-/// Files whose strings name something else: layouts (`mamba`), heads and schedules (`linear`), groups (`s4`), architectures
-/// of `transformers` (`mamba2`).
+/// Files whose strings name something else: layouts (`mamba`), heads, schedules and activations (`linear`), groups (`s4`),
+/// architectures of `transformers` (`mamba2`).
 const OTHER_NAMES: &[&str] = &[
     "src/config/named_block.rs",
     "src/config/settings.rs",
     "src/model/weights/hf/architectures/fla.rs",
     "src/model/weights/hf/architectures/mamba.rs",
+    "src/model/weights/hf/config_file.rs",
     "src/tasks/groups.rs",
 ];
 

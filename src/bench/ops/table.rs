@@ -181,6 +181,7 @@ pub(super) static OPS: &[Op] = &[
     Op { name: "glu_gelu", run: |x, _| ops::glu(&x[0], Glu::Gelu), ..GLU },
     Op { name: "glu_gelu_tanh", run: |x, _| ops::glu(&x[0], Glu::GeluTanh), ..GLU },
     Op { name: "glu_silu", run: |x, _| ops::glu(&x[0], Glu::Silu), ..GLU },
+    Op { name: "glu_bilinear", run: |x, _| ops::glu(&x[0], Glu::Bilinear), ..GLU },
     Op { name: "residual", about: "scale x + branch, all (B, L, d), p = 0.1; elements B L d",
         inputs: |s| vec![x(s), x(s), parameter([1], Fill::Uniform(0.5, 1.5))],
         run: |x, _| ops::residual(&x[0], &x[1], Some(DROPPED), Some(&x[2])), below: DRAWS,

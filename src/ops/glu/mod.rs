@@ -4,7 +4,7 @@ mod cpu;
 mod cuda;
 mod reference;
 
-use crate::pointwise::{Gelu, GeluTanh, Pointwise, Sigmoid, Silu};
+use crate::pointwise::{Gelu, GeluTanh, Identity, Pointwise, Sigmoid, Silu};
 use crate::runtime::autograd::{apply_or, Op};
 use crate::runtime::shape;
 use candle_core::{bail, Result, Shape, Tensor};
@@ -21,6 +21,8 @@ pub enum Glu {
     GeluTanh,
     /// silu of the first half times the second.
     Silu,
+    /// The first half times the second.
+    Bilinear,
 }
 
 /// A function of one half of each row, times the other half, as `kind` says.
@@ -33,6 +35,7 @@ pub fn glu(x: &Tensor, kind: Glu) -> Result<Tensor> {
         Glu::Gelu => apply_or(Halves::<Gelu>::check(x, 0)?, &[x], |_| by_reference()),
         Glu::GeluTanh => apply_or(Halves::<GeluTanh>::check(x, 0)?, &[x], |_| by_reference()),
         Glu::Silu => apply_or(Halves::<Silu>::check(x, 0)?, &[x], |_| by_reference()),
+        Glu::Bilinear => apply_or(Halves::<Identity>::check(x, 0)?, &[x], |_| by_reference()),
     }
 }
 

@@ -12,5 +12,6 @@ pub(super) fn glu(x: &Tensor, kind: Glu) -> Result<Tensor> {
         Glu::Gelu => second * gelu(&first)?,
         Glu::GeluTanh => second * gelu_tanh(&first)?,
         Glu::Silu => second * silu(&first)?,
+        Glu::Bilinear => second * first,
     }
 }

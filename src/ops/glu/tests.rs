@@ -16,7 +16,7 @@ fn reference(kind: Glu) -> impl Fn(&[Tensor]) -> Result<Tensor> {
     move |ins| reference::glu(&ins[0], kind)
 }
 
-const ALL: [Glu; 4] = [Glu::Sigmoid, Glu::Gelu, Glu::GeluTanh, Glu::Silu];
+const ALL: [Glu; 5] = [Glu::Sigmoid, Glu::Gelu, Glu::GeluTanh, Glu::Silu, Glu::Bilinear];
 
 #[test]
 fn it_passes_the_suite() {
@@ -50,7 +50,9 @@ fn it_is_the_product_of_its_parts_bit_for_bit() {
     let var = &case(&[65, 40]).vars(DType::F32)[0];
     let halves = var.chunk(2, D::Minus1).unwrap();
     let first = |f: fn(&Tensor) -> Result<Tensor>| f(&halves[0]).unwrap() * &halves[1];
-    let parts = [&halves[0] * sigmoid(&halves[1]).unwrap(), first(gelu), first(gelu_tanh), first(silu)];
+    let identity = |x: &Tensor| Ok(x.clone());
+    let parts =
+        [&halves[0] * sigmoid(&halves[1]).unwrap(), first(gelu), first(gelu_tanh), first(silu), first(identity)];
     for (kind, parts) in ALL.into_iter().zip(parts) {
         let [got, parts] = [glu(var, kind), parts].map(|x| x.unwrap().to_vec2::<f32>());
         assert_eq!(got.unwrap(), parts.unwrap());

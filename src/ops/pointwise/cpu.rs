@@ -1,6 +1,6 @@
 //! Passes on the CPU.
 
-use super::{Elu1, Fused, Gelu, GeluTanh, Phi1, Pointwise, Sigmoid, Silu, Softplus, Tanh};
+use super::{Elu1, Fused, Gelu, GeluTanh, Identity, Phi1, Pointwise, Sigmoid, Silu, Softplus, Tanh};
 use crate::runtime::autograd::{Backward, CpuOp, Forward, Used};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::map_chunks;
@@ -168,6 +168,20 @@ impl Pointwise for Silu {
     fn slope<F: Float>(x: F, _: F) -> F {
         let s = Sigmoid::value(x);
         s + s * x * (F::one() - s)
+    }
+}
+
+impl Pointwise for Identity {
+    const NAME: &'static str = "identity";
+
+    #[inline(always)]
+    fn value<F: Float>(x: F) -> F {
+        x
+    }
+
+    #[inline(always)]
+    fn slope<F: Float>(_: F, _: F) -> F {
+        F::one()
     }
 }
 

@@ -69,6 +69,7 @@ struct Elu1;
 pub(crate) struct Gelu;
 pub(crate) struct GeluTanh;
 pub(crate) struct Silu;
+pub(crate) struct Identity;
 struct Tanh;
 pub(crate) struct Phi1;
 

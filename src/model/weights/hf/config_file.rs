@@ -97,8 +97,9 @@ impl ConfigFile<'_> {
             Some("gelu") => Ok(Activation::Gelu),
             Some("gelu_new" | "gelu_pytorch_tanh") => Ok(Activation::GeluTanh),
             Some("silu" | "swish") => Ok(Activation::Silu),
+            Some("linear") => Ok(Activation::Identity),
             _ => Err(self.refused(&format!(
-                "`{key}` is {}, but dsf supports only gelu, gelu_new, gelu_pytorch_tanh and silu",
+                "`{key}` is {}, but dsf supports only gelu, gelu_new, gelu_pytorch_tanh, silu and linear",
                 self.json[key]
             ))),
         }
@@ -138,6 +139,7 @@ pub(super) fn activation_name(activation: Option<Activation>) -> &'static str {
         None | Some(Activation::Gelu) => "gelu",
         Some(Activation::GeluTanh) => "gelu_pytorch_tanh",
         Some(Activation::Silu) => "silu",
+        Some(Activation::Identity) => "linear",
     }
 }
 
