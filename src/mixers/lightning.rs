@@ -3,15 +3,20 @@
 //!
 //! S_t = e^(-r) S_{t-1} + k_t v_tᵀ,  y_t = W (W_g u_t ⊙ norm(S_tᵀ q_t)),  q, k = silu(W u)
 //!
+//! LRPE, the linearised relative position encoding of its first layer (Qin et al. 2023, equation (2)), gives each pair
+//! of query and key the factor cos(θ_j (t - s)) in feature j: q and k become (q cos θt, q sin θt) and
+//! (k cos θs, k sin θs), with twice the features and a learnt θ.
+//!
 //! The name is that of the tiled algorithm, which computes every mixer with a matrix-valued state here.
 
 use super::matrix_state::{work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::rotary::RotaryPositions;
+use super::spec::ROTARY_BASE;
 use super::state_norm::rms_scale;
-use super::{Entry, Family, Growth, MixerSpec, StateNormPlace};
-use crate::nn::{project, Map, Params};
+use super::{Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, StateNormPlace, FALSE_OR_TRUE};
+use crate::nn::{project, Init, Map, Params, Tables};
 use crate::ops;
-use candle_core::{Result, Tensor};
+use candle_core::{Result, Tensor, D};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "lightning",
@@ -21,13 +26,21 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     multi_head: true,
     expands: true,
+    options: &[MixerOption {
+        name: LRPE,
+        help: "relative positions in the first layer, at learnt rates, with twice the states: `false` or `true`",
+        ..FALSE_OR_TRUE
+    }],
     state_norm: StateNormPlace::TAKEN,
     growth: Growth::Exact { zeroed: &["wq"], scaled: &[] },
     stem: "lightning_attention",
-    work: |spec| Some(work(spec, 2)),
+    work: |spec| Some(MixerWork { states: features(spec), ..work(spec, 2) }),
     build: |spec, params| Ok(Box::new(MatrixMixer::new(Lightning::new(spec, params)?, spec, params)?)),
     ..Entry::of(Family::GatedLinear)
 };
+
+/// Option for relative positions in the first layer.
+const LRPE: &str = "lrpe";
 
 /// ε of the RMS norm.
 const EPS: f64 = 1e-8;
@@ -38,9 +51,63 @@ struct Lightning {
     wv: Tensor,
     wg: Tensor,
     wout: Tensor,
+    lrpe: Option<Lrpe>,
     /// -r per head.
     log_decays: Vec<f64>,
     sizes: HeadSizes,
+}
+
+/// Linearised relative position encoding, see the module.
+struct Lrpe {
+    /// Rates θ, `(n)`.
+    theta: Tensor,
+    /// Positions of a sequence, `(1, len)`.
+    positions: Tables<Tensor>,
+}
+
+impl Lrpe {
+    /// The encoding with its initial rates, 10000^(-2j/n) in feature j of n.
+    fn new(n: usize, params: &Params) -> Result<Self> {
+        let rate = |j: usize, _: &mut _| ROTARY_BASE.powf(-2.0 * j as f64 / n as f64);
+        Ok(Self { theta: params.get("theta", n, Init::Each(&rate))?, positions: Tables::default() })
+    }
+
+    /// x `(batch, rows, heads, m)` at the positions `at` `(batch or 1, rows)`, with 2m features.
+    fn encode(&self, x: &Tensor, at: &Tensor) -> Result<Tensor> {
+        let (_, _, heads, m) = x.dims4()?;
+        let angles = at.to_dtype(self.theta.dtype())?.unsqueeze(2)?.broadcast_mul(&self.theta)?; // (batch or 1, rows, n)
+        let (sequences, rows, _) = angles.dims3()?;
+        let angles = angles.reshape((sequences, rows, heads, m))?;
+        let part = |wave: Tensor| x.broadcast_mul(&wave.to_dtype(x.dtype())?);
+        Tensor::cat(&[part(angles.cos()?)?, part(angles.sin()?)?], D::Minus1)
+    }
+
+    /// Queries and keys, `(batch, rows or seq_len, heads, m)` each, with 2m features.
+    fn apply(&self, [q, k]: [&Tensor; 2], at: &RotaryPositions) -> Result<[Tensor; 2]> {
+        let len = k.dim(1)?;
+        let device = self.theta.device();
+        let keys = match at {
+            RotaryPositions::Sequence(_) => {
+                self.positions.of(len, || Tensor::arange(0, len as u32, device)?.unsqueeze(0))?
+            }
+            RotaryPositions::Token(at) => Tensor::full(*at as u32, (1, len), device)?,
+        };
+        let queries = at.cx().rows().map_or(&keys, |rows| &rows.positions);
+        Ok([self.encode(q, queries)?, self.encode(k, &keys)?])
+    }
+}
+
+/// Whether the layer of `spec` has relative positions.
+fn has_lrpe(spec: &MixerSpec) -> bool {
+    spec.has(LRPE) && spec.layer == 0
+}
+
+/// Features of queries and keys of all heads.
+fn features(spec: &MixerSpec) -> usize {
+    match has_lrpe(spec) {
+        true => 2 * spec.d_state,
+        false => spec.d_state,
+    }
 }
 
 /// -r per head: the slopes of ALiBi, 2^(-8(h+1)/s), times a factor that falls from 1 in the first layer to 1e-5 in the
@@ -62,8 +129,9 @@ impl Lightning {
             wv: weight("wv", d, spec.input_std)?,
             wg: weight("wg", d, spec.input_std)?,
             wout: weight("wout", d, spec.output_std)?,
+            lrpe: has_lrpe(spec).then(|| Lrpe::new(n, params)).transpose()?,
             log_decays: log_decays(spec),
-            sizes: HeadSizes::new(spec),
+            sizes: HeadSizes { features: features(spec) / spec.n_heads, ..HeadSizes::new(spec) },
         })
     }
 }
@@ -84,9 +152,13 @@ impl MatrixState for Lightning {
     fn project(&self, u: &Tensor, at: &RotaryPositions) -> Result<(ScanInputs, Tensor)> {
         let (all, queried) = ([&self.wk, &self.wv], [&self.wq, &self.wg]);
         let maps = project(u, &all.map(|w| (w, None)), &queried.map(|w| (w, None)), at.cx())?;
-        let k = self.sizes.split(&ops::silu(&maps.all[0])?)?;
+        let [mut q, mut k] =
+            [self.sizes.split(&ops::silu(&maps.queried[0])?)?, self.sizes.split(&ops::silu(&maps.all[0])?)?];
+        if let Some(lrpe) = &self.lrpe {
+            [q, k] = lrpe.apply([&q, &k], at)?;
+        }
         let inputs = ScanInputs {
-            q: self.sizes.split(&ops::silu(&maps.queried[0])?)?,
+            q,
             v: self.sizes.split(&maps.all[1])?,
             g: self.sizes.constant_decays(&self.log_decays, &k)?,
             k,

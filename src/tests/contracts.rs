@@ -180,6 +180,8 @@ fn claimed_width(case: &Case) -> Option<(usize, bool)> {
 fn width(case: &Case, formula: &str) -> usize {
     let (d, n, s) = (case.config.d_model, case.config.d_state, case.config.n_heads);
     match formula {
+        // The features of relative positions are twice as many.
+        "N = n d/s" if case.config.options.get("lrpe").is_some_and(|lrpe| lrpe == "true") => 2 * n * d / s,
         "N = n d/s" => n * case.config.options.get("value_width").and_then(|v| v.parse().ok()).unwrap_or(d) / s,
         "N = n E/s" => n * MixerSpec::from(&case.config).inner_width() / s,
         "N = n V/s" => n * case.config.options["value_width"].parse().unwrap_or(d) / s,

@@ -75,7 +75,7 @@ fn every_linear_map_follows_the_scheme_and_nothing_else_does() {
 #[test]
 fn maps_are_the_matrices_that_start_by_a_scheme_and_a_few_with_values_of_their_own() {
     let own_maps =
-        |name: &str| ["wdt", "wf", "wi"].contains(&name) || name.starts_with(['w', 'r', 'u']) && name.len() == 2;
+        |name: &str| ["wdt", "wf", "wi"].contains(&name) || name.starts_with(['w', 'r', 'u', 'e']) && name.len() == 2;
     for case in Case::all() {
         let params = parameters();
         case.mixer(&params);

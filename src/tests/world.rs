@@ -98,7 +98,7 @@ impl Case {
 
     /// Mixers in the form that an option, away from its default, gives them.
     pub fn optional() -> Vec<Self> {
-        const VALUES: [(&str, &str, usize, &str); 40] = [
+        const VALUES: [(&str, &str, usize, &str); 42] = [
             ("lru", "paper", 1, "activation=glu"),
             ("lru", "paper", 1, "eigenvalues=linear gamma=false"),
             ("lru", "paper", 1, "r_min=0 r_max=1 max_phase=0.5"),
@@ -119,6 +119,8 @@ impl Case {
             ("mamba2", "block", 3, "groups=3 discretization=zoh"),
             ("mamba2", "block", 3, "groups=3 discretization=bilinear"),
             ("hyena", "paper", 1, "order=3"),
+            ("lightning", "paper", 3, "lrpe=true"),
+            ("lmu", "recurrent", 1, "inputs=3"),
             ("s4", "dplr", 1, "start=legt n_ssm=3"),
             ("s4", "dplr", 1, "start=random n_ssm=d l_max=3"),
             ("rwkv4", "paper", 1, "width=20"),

@@ -4,7 +4,8 @@ with the zero-order hold in the cases `a` and `s` and the bilinear transform in 
 Euler, a loop over time; `hyena-ordered` is Hyena of orders 3 and 4, by sums over lags; `s4_dplr` is S4 with dense
 matrices of real and imaginary parts, C from C (I - A^M) by a solve, and a loop over time, in case `b` with rank 2 and
 for more steps than M; `taylor_attention_reference-unit` is TaylorShift, by its weights; `lru-linear` is the LRU with
-eigenvalues by their parts, with and without gamma. Gradients are complex-step derivatives: for a real loss f of x,
+eigenvalues by their parts, with and without gamma; `lightning_attention-lrpe` is lightning attention with LRPE, by
+the weights of all pairs; `lmu_recurrent` is the LMU with its recurrent path, a loop over time. Gradients are complex-step derivatives: for a real loss f of x,
 df/dx = Im f(x + i h)/h, without a difference that could cancel. Run `python make_numpy.py FOLDER`; a minute.
 
 The cases `a` and `b` have the fields of make.py; `s` has one sequence `u`, its output `y`, and the matrices of the
@@ -237,6 +238,55 @@ def hyena_shapes(sizes):
     return shapes | {"decay": (long,), "fbias": (long,), "wout": (d, d), "bout": (d,)}
 
 
+def lightning(p, u, sizes):
+    """The weights of all pairs: with LRPE, cos(theta (t - s)) in each feature, in the first of `n_layers` layers."""
+    heads, length = sizes["heads"], sizes["L"]
+    of_heads = lambda x: x.reshape(*u.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+    q, k = (of_heads(silu(u @ p[w].T)) for w in ["wq", "wk"])
+    v, lags = of_heads(u @ p["wv"].T), np.arange(length)[:, None] - np.arange(length)
+    waves = np.cos(p["theta"].reshape(heads, 1, 1, -1) * lags[..., None])
+    weights = np.einsum("bhtm,bhsm,htsm->bhts", q, k, waves)
+    slopes = 2.0 ** (-8 * np.arange(1, heads + 1) / heads) * (1 + 1e-5)
+    weights = weights * np.where(lags >= 0, np.exp(-slopes[:, None, None] * lags), 0)
+    o = (weights @ v).transpose(0, 2, 1, 3).reshape(u.shape)
+    o = o / np.sqrt((o * o).mean(-1, keepdims=True) + 1e-8)
+    return ((u @ p["wg"].T) * o) @ p["wout"].T, None
+
+
+def lightning_shapes(sizes):
+    d, n = sizes["d"], sizes["n"]
+    return {"wq": (n, d), "wk": (n, d), "theta": (n,)} | {name: (d, d) for name in ["wv", "wg", "wout"]}
+
+
+def delay_system(n, theta):
+    """The zero-order hold over one token, by the eigenvalues of the delay system: B' = A^-1 (A' - I) B."""
+    i, j = np.arange(n)[:, None], np.arange(n)
+    a = (2 * i + 1) / theta * np.where(i < j, -1.0, (-1.0) ** (i - j + 1))
+    b = (2 * i[:, 0] + 1) * (-1.0) ** i[:, 0] / theta
+    rates, vectors = np.linalg.eig(a)
+    held = (vectors * np.exp(rates) @ np.linalg.inv(vectors)).real
+    return held, np.linalg.solve(a, (held - np.eye(n)) @ b)
+
+
+def lmu(p, u, sizes):
+    a, b = delay_system(sizes["n"], sizes["theta"])
+    batch, inputs = u.shape[0], sizes["inputs"]
+    m, h = np.zeros((batch, inputs, sizes["n"]), u.dtype), np.zeros((batch, sizes["d"]), u.dtype)
+    ys = []
+    for t in range(u.shape[1]):
+        x = u[:, t] @ p["ex"].T + h @ p["eh"].T + m.reshape(batch, -1) @ p["em"].T
+        m = m @ a.T + x[..., None] * b
+        h = np.tanh(u[:, t] @ p["ux"].T + h @ p["uh"].T + m.reshape(batch, -1) @ p["um"].T)
+        ys.append(h)
+    return np.stack(ys, 1), None
+
+
+def lmu_shapes(sizes):
+    d, inputs, memory = sizes["d"], sizes["inputs"], sizes["inputs"] * sizes["n"]
+    shapes = {"ex": (inputs, d), "eh": (inputs, d), "em": (inputs, memory)}
+    return shapes | {"ux": (d, d), "uh": (d, d), "um": (d, memory)}
+
+
 def taylor(p, u, sizes):
     """Attention with weights T(tau cos(q, k)) in place of exponentials, T the Taylor polynomial of the exponential."""
     heads, length = sizes["heads"], sizes["L"]
@@ -327,6 +377,20 @@ MIXERS = {
         {
             "a": {"B": 2, "L": 17, "d": 8, "n": 1, "state": 6, "eigenvalues": "linear", "gamma": "true"},
             "b": {"B": 2, "L": 40, "d": 12, "n": 1, "state": 10, "eigenvalues": "linear", "gamma": "false"},
+        },
+    ),
+    "lightning_attention-lrpe": (
+        *(lightning, lightning_shapes),
+        {
+            "a": {"B": 2, "L": 17, "d": 8, "n": 4, "heads": 1, "n_layers": 2, "layer": 0, "lrpe": "true"},
+            "b": {"B": 2, "L": 40, "d": 12, "n": 6, "heads": 3, "n_layers": 4, "layer": 0, "lrpe": "true"},
+        },
+    ),
+    "lmu_recurrent": (
+        *(lmu, lmu_shapes),
+        {
+            "a": {"B": 2, "L": 17, "d": 8, "n": 4, "theta": 6.0, "inputs": 1},
+            "b": {"B": 2, "L": 40, "d": 6, "n": 5, "theta": 20.0, "inputs": 3},
         },
     ),
 }
