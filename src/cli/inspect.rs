@@ -53,7 +53,7 @@ pub(super) struct InspectArguments {
     /// Runs each mixer step by step, in chunks, or by all pairs of tokens, as far as it has these forms. Prints the
     /// differences of the outputs and the tokens per second; exits with code 4 if the outputs differ by more than
     /// --verify allows. Algorithms that would not fit into memory are left out.
-    #[arg(long, conflicts_with_all = ["verify", "over_training"])]
+    #[arg(long, conflicts_with_all = ["verify", "over_training", "gradients"])]
     engines: bool,
     /// Maximum rows and columns of heatmaps, 1 to 64 [default: 16 in text, 32 in pictures; CSV and JSON have all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), hide_short_help = true)]
@@ -89,6 +89,13 @@ struct InspectSelection {
     /// --snapshot-every.
     #[arg(long, requires = "runs", conflicts_with_all = ["fresh", "mixer"])]
     over_training: bool,
+    /// Show gradients through time.
+    ///
+    /// Reads an example token by token and prints, for each layer, the norm of the gradient of the loss with respect to the
+    /// state behind each token, and the share of it that is left k tokens before an answer. Fresh models read an example
+    /// of --task.
+    #[arg(long)]
+    gradients: bool,
     /// Show only these layers, counted from 0.
     #[arg(long, value_name = "I", value_delimiter = ',', hide_short_help = true)]
     layer: Vec<usize>,
@@ -348,7 +355,8 @@ impl InspectArguments {
             for file in kept_by_epoch(&place)? {
                 let found = Checkpoint::of_any_task(&file)?;
                 let epoch = found.origin.epoch;
-                let network = Network::trained(found, self.what.dtype())?;
+                let mut network = Network::trained(found, self.what.dtype())?;
+                self.what.trace(&mut network, self.what.input()?)?;
                 let subjects = network.subjects(self.what.input()?, &self.what.layer, Need::System)?;
                 heading = self.what.heading("Dynamical systems (11) over training", &Shown::of(&subjects));
                 name.clone_from(&network.name);
@@ -393,8 +401,8 @@ impl InspectSelection {
 
     /// Input of fresh models and of runs.
     fn input(&self) -> Result<NetworkInput<'_>> {
-        let usual = if self.runs.is_empty() { InputKind::Random } else { InputKind::Task };
-        self.input_or(usual)
+        let random = self.runs.is_empty() && !self.gradients;
+        self.input_or(if random { InputKind::Random } else { InputKind::Task })
     }
 
     /// Input that was asked for, or the `usual` one.
@@ -418,7 +426,7 @@ impl InspectSelection {
             (None, Some(InputKind::Random)) => "normal random numbers",
             (None, Some(InputKind::Tokens)) => "random tokens",
             (None, Some(InputKind::Task)) => "a test example of the task",
-            (None, None) if self.runs.is_empty() => "normal random numbers",
+            (None, None) if self.runs.is_empty() && !self.gradients => "normal random numbers",
             (None, None) if !self.mixer.is_empty() || self.fresh => "the usual input of each",
             (None, None) if shown.pretrained => "random tokens",
             (None, None) => "a test example of the task",
@@ -467,6 +475,7 @@ impl InspectSelection {
             let mut name = vec![mixer.clone()];
             name.extend(self.options_of(mixer)?);
             network.name = name.join(", ");
+            self.trace(&mut network, self.input()?)?;
             network.visit(self.input()?, &self.layer, need, visit)?;
         }
         for run in &self.runs {
@@ -476,15 +485,25 @@ impl InspectSelection {
             }
             let config = found.config.clone();
             let usual = if found.architecture.is_some() { InputKind::Tokens } else { InputKind::Task };
-            let network = Network::trained(found, self.dtype())?;
+            let mut network = Network::trained(found, self.dtype())?;
+            self.trace(&mut network, self.input_or(usual)?)?;
             network.visit(self.input_or(usual)?, &self.layer, need, visit)?;
             if self.fresh {
                 let mut network = Network::fresh(config, self.dtype())?;
                 network.name += ", fresh";
+                self.trace(&mut network, self.input_or(usual)?)?;
                 network.visit(self.input_or(usual)?, &self.layer, need, visit)?;
             }
         }
         Ok(())
+    }
+
+    /// Computes the gradients of `network` on `input` if they were asked for.
+    fn trace(&self, network: &mut Network, input: NetworkInput) -> Result<()> {
+        match self.gradients {
+            true => network.trace_gradients(input),
+            false => Ok(()),
+        }
     }
 
     /// Splits `--mixer` into a mixer and its variant.
@@ -520,7 +539,10 @@ impl InspectSelection {
         let options = self.options_of(mixer)?;
         let (mixer, variant) = self.named(mixer);
         let usual = if self.text.is_some() { "wikitext" } else { "mqar" };
-        let random = self.text.is_none() && self.input.is_none_or(|input| input == InputKind::Random);
+        let random = match self.input {
+            Some(input) => input == InputKind::Random,
+            None => self.text.is_none() && !self.gradients,
+        };
         let given = [("d", &self.d), ("n", &self.n), ("heads", &self.heads), ("seed", &self.seed)];
         let mut settings = vec![("preset", "smoke"), ("mixer", mixer)];
         let given = given.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));

@@ -45,6 +45,7 @@ pub fn report(heading: String, views: &[View], shown: DrawOptions) -> Report {
         } else {
             grids.push(heatmap(view, [SOFTMAX, view.attended()], attention, shown));
         }
+        grids.extend(through_time(view));
         notes.extend(notes_on(view));
     }
     panels(heading, grids, notes)
@@ -243,6 +244,37 @@ fn lines(view: &View, measures: &Measures) -> Vec<Grid> {
     let points = points(1, &mut measures.gains.iter().map(|row| row.to_vec()));
     grids.push(tokens("gains", "gain", &["‖B_i‖", "‖C_i‖"], points).grid());
     grids
+}
+
+/// Curves of the gradients through time.
+fn through_time(view: &View) -> Vec<Grid> {
+    let Some(gradients) = &view.gradients else { return Vec::new() };
+    let curve = |what, over, unit, name, points, at| {
+        let curves = Curves { of: &view.name, what, over, unit, names: &[name], points, at, quantity: str::to_owned };
+        curves.grid()
+    };
+    let logarithms = |first: usize, numbers: &[f64]| {
+        let points =
+            numbers.iter().enumerate().map(|(i, x)| (i + first, vec![if *x > 0.0 { x.log10() } else { f64::NAN }]));
+        points.collect::<Vec<_>>()
+    };
+    let by_token = curve(
+        "gradient by token",
+        "token",
+        "log₁₀ ‖dL/dh_t‖",
+        "log₁₀ ‖dL/dh_t‖",
+        logarithms(1, &gradients.by_token),
+        |token| [Some(json!(token)), None],
+    );
+    let by_lag = curve(
+        "gradient by lag",
+        "lag",
+        "log₁₀ of its share at lag 1",
+        "log₁₀ of the gradient left",
+        logarithms(1, &gradients.by_lag),
+        |lag| [None, Some(json!(lag))],
+    );
+    [Some(by_token), (!gradients.by_lag.is_empty()).then_some(by_lag)].into_iter().flatten().collect()
 }
 
 /// Curves over whole numbers.

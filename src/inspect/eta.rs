@@ -129,6 +129,7 @@ fn view(subject: &Subject, heads: &[EtaHead], bare: &Ltv, eta: &Eta) -> Result<V
         around: None,
         found: Ok(measures),
         errors: Some(errors),
+        gradients: None,
     })
 }
 

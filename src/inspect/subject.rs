@@ -1,5 +1,6 @@
 //! The subject of an inspection: a layer's mixer with its weights and its input.
 
+use super::gradients::StateGradients;
 use super::room::{self, LayerSizes, Need};
 use crate::config::{ModelConfig, RunConfig};
 use crate::error::{ensure, refuse, Error, Result};
@@ -11,7 +12,7 @@ use crate::nn::Params;
 use crate::ops::rng::Rng;
 use crate::store::check_memory;
 use crate::tasks::wikitext::{self, WikitextConfig};
-use crate::tasks::{self, Splits};
+use crate::tasks::{self, Splits, NO_ANSWER};
 use candle_core::{DType, Device, Tensor};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -30,13 +31,29 @@ pub struct Network {
     /// The run that trained the weights, or would.
     pub config: RunConfig,
     params: Params,
-    body: SubjectModel,
+    pub(super) body: SubjectModel,
     /// Whether the weights are those of a pretrained model.
     pretrained: bool,
+    /// Gradients through time of each layer; empty unless they were asked for.
+    pub(super) gradients: Vec<StateGradients>,
+}
+
+/// Tokens of an input, with the answers that its loss is computed from.
+pub(super) struct Example {
+    pub tokens: Vec<u32>,
+    pub answers: Answers,
+}
+
+/// Answers to an example.
+pub(super) enum Answers {
+    /// Labels at tokens, in their order: for text, the next token.
+    Tokens(Vec<(usize, u32)>),
+    /// Label of the document, or of two.
+    Document { second: Option<Vec<u32>>, label: u32 },
 }
 
 /// The kinds of models.
-enum SubjectModel {
+pub(super) enum SubjectModel {
     Language(LanguageModel),
     /// Language model whose weights are read from their files block by block.
     Mapped(WeightValues),
@@ -107,6 +124,8 @@ pub struct Subject {
     pub u: Tensor,
     /// Whether it was read from the files of a pretrained model.
     pub pretrained: bool,
+    /// Gradients through time of its layer, if they were asked for.
+    pub gradients: Option<StateGradients>,
 }
 
 /// A system of the form (11) and its input.
@@ -145,7 +164,14 @@ impl Network {
         let name = format!("{} {of}", config.model.mixer);
         if let Some(values) = mapped {
             let (name, body) = (name.trim().to_owned(), SubjectModel::Mapped(values));
-            return Ok(Self { name, config, params, body, pretrained: found.architecture.is_some() });
+            return Ok(Self {
+                name,
+                config,
+                params,
+                body,
+                pretrained: found.architecture.is_some(),
+                gradients: Vec::new(),
+            });
         }
         Self::new(name.trim().to_owned(), config, params).map_err(|e| match e {
             Error::Tensor(e) => {
@@ -161,7 +187,7 @@ impl Network {
             refuse!(flag "--bidirectional" = true, "each output of {name} depends on all tokens, so that it is no system in time");
         }
         let body = SubjectModel::new(&config, &params)?;
-        Ok(Self { name, config, params, body, pretrained: false })
+        Ok(Self { name, config, params, body, pretrained: false, gradients: Vec::new() })
     }
 
     /// Returns the mixers of all layers, or of these, counted from 0, with their inputs. Fails if there is no
@@ -198,7 +224,7 @@ impl Network {
     }
 
     /// Parameters without any that were read before.
-    fn params(&self) -> Params {
+    pub(super) fn params(&self) -> Params {
         match &self.body {
             SubjectModel::Mapped(values) => Params::given(values.clone(), self.params.dtype(), &Device::Cpu).detached(),
             SubjectModel::Language(_) | SubjectModel::Classifier(_) => self.params.clone(),
@@ -227,7 +253,7 @@ impl Network {
             let u = Tensor::from_vec(values, (seq_len, model.d_model), &Device::Cpu)?;
             return Ok(vec![u.to_dtype(dtype)?; layers.len()]);
         }
-        let tokens = self.tokens(input)?;
+        let tokens = self.example(input)?.tokens;
         visit(InspectStage::Planned(self.plan(layers.len(), tokens.len(), need)?))?;
         let tokens = Tensor::from_slice(&tokens, (1, tokens.len()), &Device::Cpu)?;
         let of_all = match &self.body {
@@ -242,25 +268,40 @@ impl Network {
         layers.iter().map(|&layer| Ok(of_all[layer].squeeze(0)?.contiguous()?)).collect()
     }
 
-    fn tokens(&self, input: NetworkInput) -> Result<Vec<u32>> {
+    /// Tokens of `input`, cut to its length, with their answers.
+    pub(super) fn example(&self, input: NetworkInput) -> Result<Example> {
         if let NetworkInput::Text(_, Some(0), _) | NetworkInput::Tokens(Some(0)) | NetworkInput::Task(Some(0), _) =
             input
         {
             refuse!(flag "--seq-len" = 0, "must be at least 1");
         }
-        let (mut tokens, length) = match input {
-            NetworkInput::Text(text, length, data_dir) => (self.encoded(&text, data_dir)?, length),
-            NetworkInput::Tokens(length) => (self.drawn(length)?, length),
-            NetworkInput::Task(length, data_dir) => (self.example(data_dir)?, length),
+        let (mut example, length) = match input {
+            NetworkInput::Text(text, length, data_dir) => (self.followed(self.encoded(&text, data_dir)?)?, length),
+            NetworkInput::Tokens(length) => (self.followed(self.drawn(length)?)?, length),
+            NetworkInput::Task(length, data_dir) => (self.first_tested(data_dir)?, length),
             NetworkInput::Random(_) => unreachable!("random numbers are no tokens"),
         };
-        let most = self.config.task.sizes()?.longest().min(tokens.len());
+        let most = self.config.task.sizes()?.longest().min(example.tokens.len());
         let length = length.unwrap_or(most);
         ensure!(
             (1..=most).contains(&length),
             flag "--seq-len" = length, "the input of {} has 1 to {most} tokens", self.name);
-        tokens.truncate(length);
-        Ok(tokens)
+        example.tokens.truncate(length);
+        if let Answers::Tokens(answers) = &mut example.answers {
+            answers.retain(|(at, _)| *at < length);
+        }
+        Ok(example)
+    }
+
+    /// Tokens of a text, each answered by the next one if the model predicts text.
+    fn followed(&self, tokens: Vec<u32>) -> Result<Example> {
+        let next = tokens.iter().skip(1).copied().enumerate();
+        let answers = next.filter(|_| self.predicts_text()).collect();
+        Ok(Example { answers: Answers::Tokens(answers), tokens })
+    }
+
+    fn predicts_text(&self) -> bool {
+        self.config.task.entry().is_ok_and(|task| task.objective.is_language_model())
     }
 
     /// Tokens drawn with equal probability, `length` of them, or [`DRAWN`] at most.
@@ -274,7 +315,7 @@ impl Network {
     fn encoded(&self, text: &str, data_dir: Option<&Path>) -> Result<Vec<u32>> {
         let task = &self.config.task;
         ensure!(
-            task.entry()?.objective.is_language_model(),
+            self.predicts_text(),
             flag "--text", "needs a language model, but {} is a model of {}; use --input task for an example of that task", self.name, task.name());
         let settings: WikitextConfig = task.typed()?;
         let ids = wikitext::ids_for(&settings, text, data_dir)?;
@@ -284,14 +325,25 @@ impl Network {
         Ok(ids)
     }
 
-    /// Tokens of the first test example.
-    fn example(&self, data_dir: Option<&Path>) -> Result<Vec<u32>> {
+    /// The first test example.
+    fn first_tested(&self, data_dir: Option<&Path>) -> Result<Example> {
         Ok(match tasks::load(&self.config.task, data_dir)? {
-            Splits::PerToken { test, .. } => test.batch(0..1).tokens.to_vec(),
-            Splits::Pooled(splits) => splits.test.document(0, 0).iter().map(|&token| u32::from(token)).collect(),
+            Splits::PerToken { test, .. } => {
+                let batch = test.batch(0..1);
+                let labels = batch.positions.iter().zip(batch.answers).filter(|(_, label)| **label != NO_ANSWER);
+                let answers = labels.map(|(at, label)| (*at as usize, *label)).collect();
+                Example { tokens: batch.tokens.to_vec(), answers: Answers::Tokens(answers) }
+            }
+            Splits::Pooled(splits) => {
+                let test = &splits.test;
+                let document = |which| test.document(0, which).iter().map(|&token| u32::from(token)).collect();
+                let second = (test.documents() > 1).then(|| document(1));
+                Example { tokens: document(0), answers: Answers::Document { second, label: test.label(0).into() } }
+            }
             Splits::NextToken(splits) => {
-                let text = &splits.test;
-                text.window(0).iter().take(text.seq_len()).collect()
+                let (text, all) = (&splits.test, splits.test.window(0).iter().collect::<Vec<u32>>());
+                let answers = all[1..].iter().copied().enumerate().collect();
+                Example { tokens: all[..text.seq_len()].to_vec(), answers: Answers::Tokens(answers) }
             }
         })
     }
@@ -338,6 +390,7 @@ impl Network {
             weights: params.vars().into_iter().filter_map(of_mixer).collect(),
             u: u.clone(),
             pretrained: self.pretrained,
+            gradients: self.gradients.get(layer).cloned(),
         })
     }
 }

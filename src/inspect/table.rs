@@ -44,6 +44,15 @@ const QUANTITIES: &[SystemQuantity] = &[
     row("mean output gain ‖C_i‖", |view| Some(mean(measures(view)?, 1))),
 ];
 
+/// Quantities of gradients through time, where they were asked for.
+#[rustfmt::skip]
+const OF_GRADIENTS: &[SystemQuantity] = &[
+    row("‖dL/dh_t‖ at the first token", |view| view.gradients.as_ref()?.by_token.first().copied()),
+    row("‖dL/dh_t‖ at its largest", |view| view.gradients.as_ref()?.largest()),
+    row("half-life of the gradient (tokens)", |view| view.gradients.as_ref()?.half_life()),
+    row("gradient left at the longest lag (%)", |view| Some(100.0 * view.gradients.as_ref()?.left()?)),
+];
+
 fn measures(view: &View) -> Option<&Measures> {
     view.found.as_ref().ok()
 }
@@ -84,7 +93,9 @@ pub fn of_columns(title: String, columns: &[QuantityColumn]) -> Grid {
             records.push(record(&column.view.name, name, at, *value));
         }
     };
-    for quantity in QUANTITIES {
+    let traced = views().any(|view| view.gradients.is_some());
+    let of_gradients = OF_GRADIENTS.iter().filter(|_| traced);
+    for quantity in QUANTITIES.iter().chain(of_gradients) {
         push(quantity.name, views().map(|view| (quantity.of)(view).filter(|x| !x.is_nan())).collect());
     }
     let verified = views().find_map(|view| view.errors);

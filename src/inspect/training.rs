@@ -137,6 +137,11 @@ impl Course {
         grids.push(curves("effective horizon", "tokens", names(3), horizon));
         let rank = beside(|m| Some(m.rank), &[|view| Some(view.attention.rank)]);
         grids.push(curves("effective rank", "rank", names(2), rank));
+        let left: Vec<_> =
+            views.filter_map(|(epoch, view)| Some((epoch, vec![100.0 * view.gradients.as_ref()?.left()?]))).collect();
+        if !left.is_empty() {
+            grids.push(curves("gradient at the longest lag", "share of lag 1 (%)", &["gradient left"], left));
+        }
         grids
     }
 

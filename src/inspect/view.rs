@@ -1,6 +1,7 @@
 //! The results of one subject: its system, softmax attention for comparison, and the differences between its forms.
 
 use super::attention::Attention;
+use super::gradients::StateGradients;
 use super::measures::{chosen, uniform_horizon, Horizon, Measures};
 use super::subject::Subject;
 use super::verify::{verify, Errors};
@@ -24,6 +25,8 @@ pub struct View {
     pub uniform: Option<Horizon>,
     /// Differences between the four forms, if they were compared.
     pub errors: Option<Errors>,
+    /// Gradients through time, if they were asked for.
+    pub gradients: Option<StateGradients>,
 }
 
 impl View {
@@ -53,6 +56,7 @@ impl View {
             around: seen.ok().and_then(|seen| seen.around),
             found: measures,
             errors,
+            gradients: subject.gradients.clone(),
         })
     }
 

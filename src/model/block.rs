@@ -59,6 +59,11 @@ pub(super) struct BlockState {
 }
 
 impl BlockState {
+    /// Tensors of the mixer's state.
+    pub fn of_mixer(&mut self) -> &mut [Tensor] {
+        &mut self.mixer.0
+    }
+
     /// Tensors of the state.
     pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         self.mixer.0.iter().chain(&self.previous)

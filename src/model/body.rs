@@ -11,6 +11,9 @@ fn block(model: &ModelConfig, spec: &BodySpec, layer: usize) -> BlockSpec {
     spec.block.halved(model.block.rescale_every.map_or(0, |every| layer / every))
 }
 
+/// Called between two steps with a layer and the state of its mixer.
+pub type BetweenSteps<'a> = &'a mut dyn FnMut(usize, &mut [Tensor]) -> Result<()>;
+
 pub(super) struct Body {
     blocks: Vec<Block>,
     norm_f: Option<Norm>,
@@ -89,6 +92,23 @@ impl Body {
             stream = block.read(stream, state)?;
         }
         self.finish(stream)
+    }
+
+    /// Same as [`Self::forward`] at all positions, by one [`Self::step`] per token: after each, `between` gets the state of
+    /// every mixer, by layer, and may replace its tensors. `None` if a mixer cannot be stepped through time.
+    pub fn forward_by_steps(&self, x: Tensor, between: BetweenSteps) -> Result<Option<Tensor>> {
+        let (batch, seq_len, _) = x.dims3()?;
+        let Some(mut states) = self.begin(batch)? else {
+            return Ok(None);
+        };
+        let mut hidden = Vec::with_capacity(seq_len);
+        for at in 0..seq_len {
+            hidden.push(self.step(x.narrow(1, at, 1)?.squeeze(1)?, at, &mut states)?);
+            for (layer, state) in states.iter_mut().enumerate() {
+                between(layer, state.of_mixer())?;
+            }
+        }
+        Tensor::stack(&hidden, 1).map(Some)
     }
 
     /// State size: the numbers that the mixers of all layers keep per sequence after `seq_len` tokens.

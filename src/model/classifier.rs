@@ -1,7 +1,7 @@
 //! Document classifiers: an embedding, blocks around a mixer, one pooled vector per document, and a head. They include
 //! the released classifiers of the Long Range Arena and a GPT-2 body for every mixer.
 
-use super::body::Body;
+use super::body::{BetweenSteps, Body};
 use super::spec::BodySpec;
 use crate::config::{self, ClassifierConfig, Dual, InputMap, Layout, Loss, ModelConfig};
 use crate::nn::{linear, Cx, Init, Params, Scheme};
@@ -60,14 +60,28 @@ impl Classifier {
             true => self.hidden(tokens, &cx.seeing_all(lengths, tokens.dim(1)?)?)?,
             false => self.hidden(tokens, cx)?,
         };
+        self.logits_of(&hidden, lengths)
+    }
+
+    /// Logits `(batch, classes)` of the last hidden layer of documents.
+    fn logits_of(&self, hidden: &Tensor, lengths: &Tensor) -> Result<Tensor> {
         let lengths = self.config.mask.then_some(lengths);
-        let pooled = ops::pool(&hidden, lengths, self.config.pool)?;
+        let pooled = ops::pool(hidden, lengths, self.config.pool)?;
         self.head.forward(&pooled)
     }
 
     /// Mean loss of `labels` `(batch)` u32, and which of them are the most likely classes.
     pub fn classify(&self, tokens: &Tensor, lengths: &Tensor, labels: &Tensor, cx: &Cx) -> Result<Classified> {
-        let logits = self.logits(tokens, lengths, cx)?.to_dtype(self.parameters)?;
+        self.classify_logits(&self.logits(tokens, lengths, cx)?, labels)
+    }
+
+    /// Same as [`Self::classify`] for the last hidden layer of the documents, `(documents · batch, seq_len, d_model)`.
+    pub fn classify_hidden(&self, hidden: &Tensor, lengths: &Tensor, labels: &Tensor) -> Result<Classified> {
+        self.classify_logits(&self.logits_of(hidden, lengths)?, labels)
+    }
+
+    fn classify_logits(&self, logits: &Tensor, labels: &Tensor) -> Result<Classified> {
+        let logits = logits.to_dtype(self.parameters)?;
         let logits = match self.config.loss {
             Loss::Ce => logits,
             Loss::DoubleSoftmax => candle_nn::ops::softmax(&logits, 1)?,
@@ -79,6 +93,12 @@ impl Classifier {
     /// Last hidden layer, `(documents · batch, seq_len, d_model)`.
     pub fn hidden(&self, tokens: &Tensor, cx: &Cx) -> Result<Tensor> {
         self.body.forward(self.embed(tokens, cx)?, None, cx)
+    }
+
+    /// Same as [`Self::hidden`] in evaluation, computed token by token, with a call to `between` after each; `None` if a mixer
+    /// cannot be stepped through time.
+    pub fn hidden_by_steps(&self, tokens: &Tensor, between: BetweenSteps) -> Result<Option<Tensor>> {
+        self.body.forward_by_steps(self.embed(tokens, &Cx::eval())?, between)
     }
 
     /// Input of each layer's mixer for `tokens`, `(documents · batch, seq_len, d_model)` each.

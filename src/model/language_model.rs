@@ -3,7 +3,7 @@
 
 use super::auto_encoder::AutoEncoder;
 use super::block::BlockState;
-use super::body::Body;
+use super::body::{BetweenSteps, Body};
 use super::spec::BodySpec;
 use super::Io;
 use crate::config::{MapInit, ModelConfig, PositionEmbedding};
@@ -170,6 +170,23 @@ impl LanguageModel {
         let (batch, seq_len) = tokens.dims2()?;
         let encodings = self.body.forward(embedded, Some(&Rows::last(batch, seq_len, tokens)?), cx)?;
         decoder.forward(&encodings, seq_len, &cx.clone().only(rows))
+    }
+
+    /// Same as [`Self::hidden`] at all positions in evaluation, computed token by token, with a call to `between` after
+    /// each; `None` if a mixer cannot be stepped through time.
+    pub fn hidden_by_steps(&self, tokens: &Tensor, between: BetweenSteps) -> Result<Option<Tensor>> {
+        let cx = Cx::eval();
+        let hidden = self.body.forward_by_steps(self.embedding.forward(tokens, &cx)?, between)?;
+        let (Some(hidden), Some(decoder)) = (&hidden, &self.decoder) else {
+            return Ok(hidden);
+        };
+        let seq_len = tokens.dim(1)?;
+        decoder.forward(&hidden.narrow(1, seq_len - 1, 1)?.contiguous()?, seq_len, &cx).map(Some)
+    }
+
+    /// Whether all positions are decoded from the last hidden vector.
+    pub fn is_auto_encoder(&self) -> bool {
+        self.decoder.is_some()
     }
 
     /// Input of each layer's mixer for `tokens` `(batch, seq_len)` u32, `(batch, seq_len, d_model)` each.

@@ -38,6 +38,7 @@ fn subject(mixer: &str, variant: &str, [d, n, seq_len]: [usize; 3], heads: usize
         mixer,
         weights: vars.map(|(name, var)| (name, var.as_detached_tensor())).collect(),
         u: u.to_dtype(dtype).unwrap(),
+        gradients: None,
     }
 }
 

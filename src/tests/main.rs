@@ -26,6 +26,7 @@ mod resume;
 mod scales;
 mod sources;
 mod threads;
+mod through_time;
 mod training;
 mod wikitext_golden;
 mod world;

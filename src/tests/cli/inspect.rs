@@ -105,6 +105,8 @@ fn what_training_does_is_shown_by_epoch_of_a_run_that_kept_its_weights() {
     assert_eq!(epochs.collect::<Vec<_>>(), [0, 2, 3]);
     world.dsf(&format!("{both} --to a.png")).ok();
     assert_eq!(fs::read(world.path("a.png")).unwrap()[1..4], *b"PNG");
+    let gradients = world.dsf(&format!("inspect {id} --over-training --gradients --layer 0 --json")).object();
+    shows!("inspect-gradients-over-training", outline(&gradients));
     let weights = run.join("weights.safetensors");
     let plain = format!("plain/runs/{id}");
     let none = world.fails(&format!("inspect {plain} --over-training"), "refused");
@@ -364,4 +366,24 @@ fn what_cannot_be_inspected_is_refused_in_a_sentence() {
     fs::write(run.join("weights.safetensors"), "no weights").unwrap();
     let weights = world.fails(&line, "data");
     weights.at(file("weights.safetensors"), None);
+}
+
+#[test]
+fn gradients_through_time_are_shown_of_every_kind_of_model() {
+    let world = World::new();
+    shows!("inspect-gradients", told(&world, "inspect --compare s6,lstm --d 8 --n 4 --seq-len 16 --gradients"));
+    world.dsf("mqar --preset smoke --mixer gla").ok();
+    let id = world.only_run("results").file_name().unwrap().to_str().unwrap().to_owned();
+    for form in FORMS {
+        let said = world.dsf(&format!("inspect {id} --gradients --fresh --format {form}")).ok();
+        assert!(said.contains("half-life of the gradient") || form == "svg", "{form}: {said}");
+    }
+    for (line, flag) in [
+        ("inspect --mixer s6 --gradients --input random", "--gradients"),
+        ("inspect --mixer s6 --gradients --input tokens", "--gradients"),
+        ("inspect --mixer hyena --gradients", "--gradients"),
+        ("inspect --mixer s6 --gradients --engines", "--gradients"),
+    ] {
+        world.refuses(line, flag);
+    }
 }
