@@ -44,11 +44,36 @@ pub(super) struct ComplexMixer<S> {
 
 /// Nonlinearity of the published block behind its state: (W_1 g + b_1) ⊙ σ(W_2 g + b_2) with g = gelu(y), or
 /// g ⊙ σ(W_2 g + b_2).
-struct Glu {
+pub(super) struct Glu {
     /// W_1 and b_1; `None` is the identity.
     value: Option<[Tensor; 2]>,
     /// W_2 and b_2.
     gate: [Tensor; 2],
+}
+
+impl Glu {
+    /// The nonlinearity of `spec`, whose value has a linear map or is the identity; `None` if it has none.
+    pub fn of(value: bool, spec: &MixerSpec, params: &Params) -> Result<Option<Self>> {
+        if !has_glu(spec) {
+            return Ok(None);
+        }
+        let d = spec.d_model;
+        let map = |[weight, bias]: [&str; 2]| -> Result<[Tensor; 2]> {
+            Ok([params.weight(weight, (d, d), spec.input_std)?, params.bias(bias, d, d)?])
+        };
+        Ok(Some(Self { value: value.then(|| map(["wv", "bv"])).transpose()?, gate: map(["wg", "bg"])? }))
+    }
+
+    /// The nonlinearity of y `(.., d)`.
+    pub fn forward(&self, y: &Tensor) -> Result<Tensor> {
+        let [w, b] = &self.gate;
+        let g = ops::gelu(y)?;
+        let gate = ops::sigmoid(&linear(&g, w, Some(b))?)?;
+        match &self.value {
+            Some([w, b]) => linear(&g, w, Some(b))? * gate,
+            None => g * gate,
+        }
+    }
 }
 
 /// Nonlinearity behind the state, an option of the same name in every mixer of this kind.
@@ -68,26 +93,14 @@ pub(super) fn has_glu(spec: &MixerSpec) -> bool {
 impl<S> ComplexMixer<S> {
     /// `core` with the nonlinearity of `spec`, whose value has a linear map or is the identity.
     pub fn new(core: S, value: bool, spec: &MixerSpec, params: &Params) -> Result<Self> {
-        let d = spec.d_model;
-        let map = |[weight, bias]: [&str; 2]| -> Result<[Tensor; 2]> {
-            Ok([params.weight(weight, (d, d), spec.input_std)?, params.bias(bias, d, d)?])
-        };
-        let glu = || -> Result<Glu> {
-            Ok(Glu { value: value.then(|| map(["wv", "bv"])).transpose()?, gate: map(["wg", "bg"])? })
-        };
-        Ok(Self { core, glu: has_glu(spec).then(glu).transpose()? })
+        Ok(Self { core, glu: Glu::of(value, spec, params)? })
     }
 
     /// Nonlinearity of y `(.., d)`, if there is one.
     fn activated(&self, y: Tensor) -> Result<Tensor> {
-        let Some(Glu { value, gate: [w, b] }) = &self.glu else {
-            return Ok(y);
-        };
-        let g = ops::gelu(&y)?;
-        let gate = ops::sigmoid(&linear(&g, w, Some(b))?)?;
-        match value {
-            Some([w, b]) => linear(&g, w, Some(b))? * gate,
-            None => g * gate,
+        match &self.glu {
+            Some(glu) => glu.forward(&y),
+            None => Ok(y),
         }
     }
 }

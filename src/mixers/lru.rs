@@ -8,10 +8,12 @@
 //! | γ | normalisation of the input, learnt; √(1 - λλ*) at initialisation | `(N)` |
 //!
 //! Options take back the steps of the paper's ablation: λ learnt as real and imaginary part (`eigenvalues=linear`), no γ
-//! (`gamma=false`), and initial values on the whole disk (`r_min=0`, `r_max=1`).
+//! (`gamma=false`), and initial values on the whole disk (`r_min=0`, `r_max=1`). The variant `dense` ([`LinearRnn`]) is
+//! its first step.
 
 use super::complex::Complex;
 use super::complex_state::{has_glu, ComplexMatrices, ComplexMixer, ComplexState, ACTIVATION};
+use super::linear_rnn::LinearRnn;
 use super::{in_range, Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, FALSE_OR_TRUE};
 use crate::error::{self, refuse};
 use crate::nn::{Init, Params};
@@ -23,11 +25,12 @@ pub(super) const ENTRY: Entry = Entry {
     name: "lru",
     equation: "h_i = λ ⊙ h_{i-1} + γ ⊙ B u_i, y_i = Re(C h_i) + D ⊙ u_i, λ = e^(-e^ν + i e^θ)",
     cite: "Orvieto et al. 2023",
-    dsf: "N = 2d",
+    variants: &["paper", "dense"],
+    dsf: "N = 2d (variant paper)",
     options: &[
         MixerOption {
             name: "state",
-            help: "number of complex states, N: `auto` is d, up to 65536",
+            help: "number of complex states, real ones in variant `dense`, N: `auto` is d, up to 65536",
             default: |_| "auto",
             accepts: |v| v == "auto" || in_range(v, 1..=1 << 16),
             ..MixerOption::DEFAULT
@@ -37,6 +40,7 @@ pub(super) const ENTRY: Entry = Entry {
             help: "smallest initial |λ|: `0.9`, or a number from 0 to below `r_max`",
             default: |_| "0.9",
             accepts: |v| v.parse().is_ok_and(|r: f64| (0.0..1.0).contains(&r)),
+            variants: PAPER,
             ..MixerOption::DEFAULT
         },
         MixerOption {
@@ -45,6 +49,7 @@ pub(super) const ENTRY: Entry = Entry {
             default: |_| "0.999",
             accepts: |v| v.parse().is_ok_and(|r: f64| r > 0.0 && r <= 1.0),
             implied: true,
+            variants: PAPER,
             ..MixerOption::DEFAULT
         },
         MixerOption {
@@ -53,6 +58,7 @@ pub(super) const ENTRY: Entry = Entry {
             default: |_| "1",
             accepts: |v| v.parse().is_ok_and(|share: f64| share > 0.0 && share <= 1.0),
             implied: true,
+            variants: PAPER,
             ..MixerOption::DEFAULT
         },
         MixerOption {
@@ -62,12 +68,14 @@ pub(super) const ENTRY: Entry = Entry {
             default: |_| "exp",
             accepts: |v| v == "exp" || v == "linear",
             implied: true,
+            variants: PAPER,
             ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "gamma",
             help: "whether the input of each state is scaled by γ: `true`, or `false`",
             default: |_| "true",
+            variants: PAPER,
             ..FALSE_OR_TRUE
         },
         MixerOption {
@@ -78,15 +86,43 @@ pub(super) const ENTRY: Entry = Entry {
     check,
     growth: Growth::No("the option `state` sets the size of its state: there is no n to grow"),
     stem: "lru",
-    own_init: &["b_im", "b_re", "c_im", "c_re", "dskip", "gamma_log", "lambda_im", "lambda_re", "nu_log", "theta_log"],
+    own_init: &[
+        "a",
+        "b",
+        "b_im",
+        "b_re",
+        "c",
+        "c_im",
+        "c_re",
+        "dskip",
+        "gamma_log",
+        "lambda_im",
+        "lambda_re",
+        "nu_log",
+        "theta_log",
+    ],
     work: |spec| {
+        // Sequential with a dense matrix: no throughput of the machine bounds its time.
+        if is_dense(spec) {
+            return None;
+        }
         let (d, state) = (spec.d_model, 2 * states(spec));
         let glu = if has_glu(spec) { 2 * d * d } else { 0 };
         Some(MixerWork::new(Core::GatedScan, [state, 1], 2 * d * state + glu))
     },
-    build: |spec, params| Ok(Box::new(ComplexMixer::new(Lru::new(spec, params)?, true, spec, params)?)),
+    build: |spec, params| match is_dense(spec) {
+        true => Ok(Box::new(LinearRnn::new(states(spec), spec, params)?)),
+        false => Ok(Box::new(ComplexMixer::new(Lru::new(spec, params)?, true, spec, params)?)),
+    },
     ..Entry::of(Family::StateSpace)
 };
+
+/// Variant with eigenvalues as parameters.
+const PAPER: &[&str] = &["paper"];
+
+fn is_dense(spec: &MixerSpec) -> bool {
+    spec.variant == "dense"
+}
 
 /// Initial eigenvalues λ, uniform on a ring or on a sector of it.
 #[derive(Clone, Copy)]

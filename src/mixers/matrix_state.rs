@@ -18,6 +18,7 @@ use super::{in_range, Core, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
 use crate::ltv::{Inner, Ltv, OffDiagonal};
 use crate::nn::{linear, Cx, Map, Params};
 use crate::ops;
+use candle_core::shape::Dim;
 use candle_core::{Result, Tensor, D};
 
 /// Width of the values of all heads.
@@ -241,6 +242,12 @@ pub(super) trait MatrixState {
     /// Inputs of the recurrence along u `(batch, seq_len, d)`, and those of the output gate at the queried positions.
     fn project(&self, u: &Tensor, at: &RotaryPositions) -> Result<(ScanInputs, Self::Gate)>;
 
+    /// Whether the mean over a head is subtracted from its values, and with it from its outputs: the part of a group norm
+    /// that is linear in them.
+    fn is_centred(&self) -> bool {
+        false
+    }
+
     /// Factor of the keys that the decays depend on too, `(batch, seq_len, heads)`, for analysis; `None` where there is
     /// none.
     fn gate(&self, _u: &Tensor) -> Result<Option<Tensor>> {
@@ -272,6 +279,15 @@ pub(super) struct MatrixMixer<M> {
 impl<M: MatrixState> MatrixMixer<M> {
     pub fn new(core: M, spec: &MixerSpec, params: &Params) -> Result<Self> {
         Ok(Self { core, norm: StateNorm::new(spec, value_width(spec), params)? })
+    }
+
+    /// [`MatrixState::project`] with centred values where the mixer centres them.
+    fn project(&self, u: &Tensor, at: &RotaryPositions) -> Result<(ScanInputs, M::Gate)> {
+        let (mut inputs, gate) = self.core.project(u, at)?;
+        if self.core.is_centred() {
+            inputs.v = centred(&inputs.v, D::Minus1)?;
+        }
+        Ok((inputs, gate))
     }
 
     /// Factor of the values of o `(batch, rows, heads, columns)`, `(batch, rows, d)`; `None` stands for 1.
@@ -314,7 +330,7 @@ impl<M: MatrixState> MatrixMixer<M> {
     /// The system along u `(seq_len, d)`.
     fn system(&self, u: &Tensor) -> Result<Ltv> {
         let (sizes, cx) = (self.core.sizes(), Cx::eval());
-        let (inputs, gate) = self.core.project(&u.unsqueeze(0)?, &RotaryPositions::Sequence(&cx))?;
+        let (inputs, gate) = self.project(&u.unsqueeze(0)?, &RotaryPositions::Sequence(&cx))?;
         let o = inputs.scan(&cx)?;
         let mut system = inputs.system(sizes)?;
         if let Some(scale) = self.scale(&o, &gate)? {
@@ -325,12 +341,20 @@ impl<M: MatrixState> MatrixMixer<M> {
         let output = self.core.output();
         let gate = self.core.gate(&u.unsqueeze(0)?)?;
         let gate = gate.map(|gate| sizes.per_channel(&gate.unsqueeze(3)?)?.squeeze(2));
+        let value = match bias {
+            Some(b) => Tensor::cat(&[value, &b.unsqueeze(1)?], 1)?,
+            None => value.clone(),
+        };
+        let value = match self.core.is_centred() {
+            true => {
+                let (rows, columns) = value.dims2()?;
+                centred(&value.reshape((sizes.heads, sizes.values, columns))?, 1)?.reshape((rows, columns))?
+            }
+            false => value,
+        };
         Ok(Ltv {
             gate: gate.transpose()?,
-            value: Some(match bias {
-                Some(b) => Tensor::cat(&[value, &b.unsqueeze(1)?], 1)?,
-                None => value.clone(),
-            }),
+            value: Some(value),
             output: output.map(|(w, _)| w.clone()),
             offset: output.and_then(|(_, b)| b.cloned()),
             ..system
@@ -340,7 +364,7 @@ impl<M: MatrixState> MatrixMixer<M> {
 
 impl<M: MatrixState> Mixer for MatrixMixer<M> {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (inputs, gate) = self.core.project(u, &RotaryPositions::Sequence(cx))?;
+        let (inputs, gate) = self.project(u, &RotaryPositions::Sequence(cx))?;
         self.readout(&inputs.scan(cx)?, &gate)
     }
 
@@ -386,16 +410,21 @@ impl<M: MatrixState> Recurrent for MatrixMixer<M> {
         if !M::SAME_STATE {
             return self.read_by_steps(x, &mut None);
         }
-        let (inputs, gate) = self.core.project(x, &RotaryPositions::Sequence(&Cx::eval()))?;
+        let (inputs, gate) = self.project(x, &RotaryPositions::Sequence(&Cx::eval()))?;
         let (o, s) = inputs.scan_to_the_end()?;
         Ok((self.readout(&o, &gate)?, State(vec![s])))
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
-        let (inputs, gate) = self.core.project(&x_t.unsqueeze(1)?, &RotaryPositions::Token(at))?;
+        let (inputs, gate) = self.project(&x_t.unsqueeze(1)?, &RotaryPositions::Token(at))?;
         let o = inputs.step(state)?;
         self.readout(&o, &gate)?.squeeze(1)
     }
+}
+
+/// x without its mean over axis `dim`.
+fn centred(x: &Tensor, dim: impl Dim + Copy) -> Result<Tensor> {
+    x.broadcast_sub(&x.mean_keepdim(dim)?)
 }
 
 /// [`rms_scale`] of each head of o `(batch, rows, heads, e)`, repeated for its channels: `(batch, rows, d)`.
@@ -411,7 +440,7 @@ pub(super) fn head_weights(weights: &Tensor, heads: usize, o: &Tensor) -> Result
 
 /// Group norm with one group per head: o `(batch, rows, heads, e)`, weights and biases `(d)`, to `(batch, rows, d)`.
 pub(super) fn head_norm(o: &Tensor, weight: &Tensor, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
-    let centred = o.broadcast_sub(&o.mean_keepdim(D::Minus1)?)?;
+    let centred = centred(o, D::Minus1)?;
     let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
     let normed = centred.broadcast_div(&(variance + eps)?.sqrt()?)?.flatten_from(2)?;
     let scaled = normed.broadcast_mul(&weight.to_dtype(o.dtype())?)?;

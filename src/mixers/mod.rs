@@ -36,6 +36,7 @@ mod hyena;
 pub(crate) mod kernel_length;
 mod lightning;
 mod linear_attention;
+mod linear_rnn;
 mod lmu;
 mod lmu_cell;
 mod log_features;

@@ -3,7 +3,7 @@
 //!
 //! S_t = γ S_{t-1} + R_t k_t v_tᵀ,  y_t = W (silu(W_g u_t) ⊙ norm(S_tᵀ R_t q_t / √m))
 //!
-//! The published layer differs in its rotation angles and has a group norm.
+//! By default it is the layer of flash-linear-attention. `norm=group` and `angles=retnet` are those of the authors' code.
 
 use super::matrix_state::{
     self, has_output_gate, head_rms_scale, head_weights, norm_eps, value_width, work, HeadSizes, MatrixMixer,
@@ -30,6 +30,22 @@ pub(super) const ENTRY: Entry = Entry {
         VALUE_WIDTH,
         OUTPUT_GATE,
         MixerOption {
+            name: ANGLES,
+            help: "angles of the rotation of m channels: `rope`, 10000^(-2j/m), or `retnet`, from 1 to 1/10000 as in its authors' code",
+            default: |_| "rope",
+            accepts: |v| ["rope", "retnet"].contains(&v),
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            name: NORM,
+            help: "norm of each head: `rms`, or `group`, which subtracts the mean, as published",
+            default: |_| "rms",
+            accepts: |v| ["rms", "group"].contains(&v),
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
             name: NORM_WEIGHTS,
             help: "whether the norm of each head has weights, which the heads share: `false` or `true`",
             ..FALSE_OR_TRUE
@@ -48,6 +64,10 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::GatedLinear)
 };
 
+/// Option for the angles of the rotation.
+const ANGLES: &str = "angles";
+/// Option for the kind of norm.
+const NORM: &str = "norm";
 /// Option for weights of the norm.
 const NORM_WEIGHTS: &str = "norm_weights";
 
@@ -66,6 +86,8 @@ struct RetNet {
     /// Permutation of the rows of `wq` and `wk` from interleaved pairs to halves.
     rotation_order: Tensor,
     rotary: RotaryEmbedding,
+    /// Whether the norm subtracts the mean of a head.
+    centred: bool,
     eps: f64,
     sizes: HeadSizes,
 }
@@ -84,7 +106,11 @@ impl RetNet {
             wout: params.weight("wout", (d, width), spec.output_std)?,
             eps: norm_eps(spec, EPS),
             rotation_order: Tensor::new(interleaved_to_halves(sizes), wq.device())?,
-            rotary: RotaryEmbedding::over(sizes.heads, sizes.features),
+            rotary: match spec.option(ANGLES) {
+                Some("retnet") => RotaryEmbedding::over(sizes.heads, sizes.features).to_the_base(),
+                _ => RotaryEmbedding::over(sizes.heads, sizes.features),
+            },
+            centred: spec.option(NORM) == Some("group"),
             wq,
             sizes,
         })
@@ -137,6 +163,10 @@ impl MatrixState for RetNet {
             rank_one: None,
         };
         Ok((inputs, gate))
+    }
+
+    fn is_centred(&self) -> bool {
+        self.centred
     }
 
     fn output_scale(&self, o: &Tensor, gate: &Option<Tensor>) -> Result<Option<Tensor>> {

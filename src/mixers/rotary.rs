@@ -49,6 +49,14 @@ impl RotaryEmbedding {
         Self { heads: [heads; 2], dims: width / 2 * 2, base: ROTARY_BASE }
     }
 
+    /// The same with angles that are evenly spaced on a logarithmic scale from 1 to 1/10,000, both included.
+    pub fn to_the_base(self) -> Self {
+        let pairs = self.dims / 2;
+        // The last of n pairs has the exponent (n - 1)/n of the base.
+        let base = if pairs > 1 { self.base.powf(pairs as f64 / (pairs - 1) as f64) } else { self.base };
+        Self { base, ..self }
+    }
+
     /// Rotates `q` `(batch, rows, heads · m)` and `k` `(batch, seq_len, key heads · m)`, or features of them.
     pub fn apply(&self, [q, k]: [&Tensor; 2], positions: &RotaryPositions) -> Result<[Tensor; 2]> {
         let [heads, key_heads] = self.heads;

@@ -98,10 +98,11 @@ impl Case {
 
     /// Mixers in the form that an option, away from its default, gives them.
     pub fn optional() -> Vec<Self> {
-        const VALUES: [(&str, &str, usize, &str); 42] = [
+        const VALUES: [(&str, &str, usize, &str); 44] = [
             ("lru", "paper", 1, "activation=glu"),
             ("lru", "paper", 1, "eigenvalues=linear gamma=false"),
             ("lru", "paper", 1, "r_min=0 r_max=1 max_phase=0.5"),
+            ("lru", "dense", 1, "state=5"),
             ("s5", "paper", 1, "activation=glu"),
             ("taylor", "reference", 3, "unit_qk=true"),
             ("s4d", "lin_zoh", 1, "start=legs"),
@@ -136,6 +137,7 @@ impl Case {
             ("gla", "paper", 1, "output_gate=false"),
             ("retnet", "block", 3, "value_width=15 norm_weights=true norm_eps=1e-2"),
             ("retnet", "block", 1, "output_gate=false"),
+            ("retnet", "block", 3, "angles=retnet norm=group norm_weights=true"),
             ("hgrn2", "paper", 3, "lower_bound=learnt scaled_queries=true norm_eps=1e-2"),
             ("delta-net", "paper", 3, "value_width=15 output_gate=true negative_eigenvalues=true scaled_queries=true"),
             ("gated-delta-net", "paper", 3, "key_heads=1 conv_bias=false conv_width=3 norm_eps=1e-2"),

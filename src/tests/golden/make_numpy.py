@@ -5,7 +5,8 @@ Euler, a loop over time; `hyena-ordered` is Hyena of orders 3 and 4, by sums ove
 matrices of real and imaginary parts, C from C (I - A^M) by a solve, and a loop over time, in case `b` with rank 2 and
 for more steps than M; `taylor_attention_reference-unit` is TaylorShift, by its weights; `lru-linear` is the LRU with
 eigenvalues by their parts, with and without gamma; `lightning_attention-lrpe` is lightning attention with LRPE, by
-the weights of all pairs; `lmu_recurrent` is the LMU with its recurrent path, a loop over time. Gradients are complex-step derivatives: for a real loss f of x,
+the weights of all pairs; `lmu_recurrent` is the LMU with its recurrent path, a loop over time;
+`retnet_block-group` is RetNet's layer with the angles and the norm of its authors; `lru_dense` is a linear RNN. Gradients are complex-step derivatives: for a real loss f of x,
 df/dx = Im f(x + i h)/h, without a difference that could cancel. Run `python make_numpy.py FOLDER`; a minute.
 
 The cases `a` and `b` have the fields of make.py; `s` has one sequence `u`, its output `y`, and the matrices of the
@@ -287,6 +288,33 @@ def lmu_shapes(sizes):
     return shapes | {"ux": (d, d), "uh": (d, d), "um": (d, memory)}
 
 
+def retnet(p, u, sizes):
+    """The weights of all pairs, whose channels 2j and 2j + 1 are turned, and a layer norm without weights of each head."""
+    heads, length, m = sizes["heads"], sizes["L"], sizes["n"] // sizes["heads"]
+    of_heads = lambda x: x.reshape(*u.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+    angles = np.arange(length)[:, None] * 10000.0 ** -np.linspace(0, 1, m // 2)
+    cos, sin = np.cos(angles), np.sin(angles)
+
+    def turned(x):
+        even, odd = x[..., 0::2], x[..., 1::2]
+        return np.stack([even * cos - odd * sin, odd * cos + even * sin], -1).reshape(x.shape)
+
+    q, k = (turned(of_heads(u @ p[w].T)) for w in ["wq", "wk"])
+    v, lags = of_heads(u @ p["wv"].T), np.arange(length)[:, None] - np.arange(length)
+    gammas = 1 - 2.0 ** (-5 - np.arange(heads))
+    decays = np.where(lags >= 0, gammas[:, None, None] ** lags, 0)
+    o = (q @ k.transpose(0, 1, 3, 2) * m**-0.5 * decays) @ v
+    o = o - o.mean(-1, keepdims=True)
+    o = o / np.sqrt((o * o).mean(-1, keepdims=True) + sizes["norm_eps"])
+    o = o.transpose(0, 2, 1, 3).reshape(u.shape)
+    return (silu(u @ p["wg"].T) * o) @ p["wout"].T, None
+
+
+def retnet_shapes(sizes):
+    d, n = sizes["d"], sizes["n"]
+    return {"wq": (n, d), "wk": (n, d)} | {name: (d, d) for name in ["wv", "wg", "wout"]}
+
+
 def taylor(p, u, sizes):
     """Attention with weights T(tau cos(q, k)) in place of exponentials, T the Taylor polynomial of the exponential."""
     heads, length = sizes["heads"], sizes["L"]
@@ -327,6 +355,19 @@ def lru_shapes(sizes):
     shapes = {"b_re": (states, d), "b_im": (states, d), "c_re": (d, states), "c_im": (d, states), "dskip": (d,)}
     shapes |= {name: (states,) for name in ["lambda_re", "lambda_im"]}
     return shapes | ({"gamma_log": (states,)} if sizes["gamma"] == "true" else {})
+
+
+def lru_dense(p, u, sizes):
+    h, ys = np.zeros((u.shape[0], sizes["state"]), u.dtype), []
+    for t in range(u.shape[1]):
+        h = h @ p["a"].T + u[:, t] @ p["b"].T
+        ys.append(h @ p["c"].T + p["dskip"] * u[:, t])
+    return np.stack(ys, 1), None
+
+
+def lru_dense_shapes(sizes):
+    d, states = sizes["d"], sizes["state"]
+    return {"a": (states, states), "b": (states, d), "c": (d, states), "dskip": (d,)}
 
 
 MIXERS = {
@@ -391,6 +432,23 @@ MIXERS = {
         {
             "a": {"B": 2, "L": 17, "d": 8, "n": 4, "theta": 6.0, "inputs": 1},
             "b": {"B": 2, "L": 40, "d": 6, "n": 5, "theta": 20.0, "inputs": 3},
+        },
+    ),
+    "retnet_block-group": (
+        *(retnet, retnet_shapes),
+        {
+            case: sizes | {"angles": "retnet", "norm": "group", "norm_eps": 1e-5}
+            for case, sizes in [
+                ("a", {"B": 2, "L": 17, "d": 8, "n": 8, "heads": 2}),
+                ("b", {"B": 2, "L": 40, "d": 12, "n": 18, "heads": 3}),
+            ]
+        },
+    ),
+    "lru_dense": (
+        *(lru_dense, lru_dense_shapes),
+        {
+            "a": {"B": 2, "L": 17, "d": 8, "n": 1, "state": 6},
+            "b": {"B": 2, "L": 30, "d": 12, "n": 1, "state": 10},
         },
     ),
 }
