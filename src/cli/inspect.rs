@@ -94,7 +94,7 @@ struct InspectSelection {
     /// Reads an example token by token and prints, for each layer, the norm of the gradient of the loss with respect to the
     /// state behind each token, and the share of it that is left k tokens before an answer. Fresh models read an example
     /// of --task.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     gradients: bool,
     /// Show only these layers, counted from 0.
     #[arg(long, value_name = "I", value_delimiter = ',', hide_short_help = true)]
