@@ -268,7 +268,7 @@ pub enum Gradient {
     Unused,
     /// The output is invariant to it: softmax or a normaliser cancels it, unless a rotary embedding rotates it.
     Cancels,
-    /// A short sequence reads only some of its elements.
+    /// A short sequence reads only some of its elements, or a ReLU passes only some.
     Partial,
 }
 

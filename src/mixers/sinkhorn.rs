@@ -1,16 +1,21 @@
 //! Sparse Sinkhorn attention (Tay et al. 2020): tokens attend to their own block and to a soft permutation of the
 //! blocks before it, a matrix that Sinkhorn normalisation brings close to a permutation. In the causal form, column
 //! sums end at the row that they normalise, so that no block depends on a later one.
+//!
+//! The scores of blocks are bilinear, or with `sorting=network` those of the published sorting network, relu(W_B relu(W_P
+//! x + b_P) + b_B) of the mean x of all tokens up to the first one of a block, with a score for each of `max_blocks`
+//! blocks. They are divided by the temperature τ, with `gumbel=true` after Gumbel noise is added in training (Tay et al.
+//! 2020, equations (3) to (6)).
 
 use super::attention::{self, Projections};
 use super::rotary::RotaryPositions;
 use super::{
     in_range, Core, Entry, Family, Gradient, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
-    ReleasedBlock, State, StateNormPlace,
+    ReleasedBlock, State, StateNormPlace, FALSE_OR_TRUE,
 };
 use crate::nn::{linear, Cx, Params};
 use crate::ops::{self, Weights};
-use candle_core::{Result, Tensor, D};
+use candle_core::{bail, Result, Tensor, D};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "sinkhorn",
@@ -38,12 +43,47 @@ pub(super) const ENTRY: Entry = Entry {
             accepts: |v| in_range(v, 0..=100),
             ..MixerOption::DEFAULT
         },
+        MixerOption {
+            name: "sorting",
+            help: "scores of blocks: `bilinear`, or `network`, two layers with a score for each block, as published",
+            default: |_| "bilinear",
+            accepts: |v| v == "bilinear" || v == "network",
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            name: "max_blocks",
+            help: "blocks that a sorting network can sort: `64`, from 1 to 65536",
+            default: |_| "64",
+            accepts: |v| in_range(v, 1..=1 << 16),
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            name: "temperature",
+            help: "τ, which divides the scores of blocks: `1`, or another positive number; published models have 0.75",
+            default: |_| "1",
+            accepts: |v| v.parse().is_ok_and(|t: f64| t > 0.0 && t.is_finite()),
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            name: "gumbel",
+            help: "whether the scores of blocks have Gumbel noise in training, as published: `false` or `true`",
+            ..FALSE_OR_TRUE
+        },
     ],
     state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk", "wsq", "wsk"], scaled: &["wq", "bq", "wsq"] },
     stem: "sinkhorn",
-    uncounted: &["wsk", "wsq"],
-    gradient: &[("bk", Gradient::Cancels)],
+    uncounted: &["wsb", "wsk", "wsp", "wsq"],
+    gradient: &[
+        ("bk", Gradient::Cancels),
+        ("bsb", Gradient::Partial),
+        ("bsp", Gradient::Partial),
+        ("wsb", Gradient::Partial),
+        ("wsp", Gradient::Partial),
+    ],
     work: |spec| {
         let [block, rounds] = [("block", 16), ("rounds", 5)].map(|(name, of)| option(spec, name, of));
         let work = attention::work(spec, Core::SparseAttention(block.saturating_mul(2)));
@@ -71,20 +111,76 @@ const MASKED: f64 = 1e30;
 
 struct Sinkhorn {
     projections: Projections,
-    /// Projections to the queries and keys of blocks, `(n, d)` each.
-    wsq: Tensor,
-    wsk: Tensor,
+    sorting: Sorting,
+    /// τ.
+    temperature: f64,
+    /// Whether scores have noise in training.
+    gumbel: bool,
     block: usize,
     rounds: usize,
+    d: usize,
+}
+
+/// Parameters of the scores of blocks.
+enum Sorting {
+    /// Projections to the queries and keys of blocks, `(n, d)` each.
+    Bilinear { wsq: Tensor, wsk: Tensor },
+    /// W_P `(d, d)` and W_B `(heads · max_blocks, d)`, each with its bias.
+    Network([[Tensor; 2]; 2]),
+}
+
+impl Sorting {
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let d = spec.d_model;
+        if spec.option("sorting") == Some("network") {
+            let layer = |name: &str, rows: usize| -> Result<[Tensor; 2]> {
+                let weight = params.weight(&format!("w{name}"), (rows, d), spec.input_std)?;
+                Ok([weight, params.bias(&format!("b{name}"), rows, d)?])
+            };
+            let scores = spec.n_heads * option(spec, "max_blocks", 64);
+            return Ok(Self::Network([layer("sp", d)?, layer("sb", scores)?]));
+        }
+        let weight = |name| params.weight(name, (spec.d_state, d), spec.input_std);
+        Ok(Self::Bilinear { wsq: weight("wsq")?, wsk: weight("wsk")? })
+    }
+
+    /// Scores `(batch, heads, blocks, blocks)` of each of the first blocks for each of the blocks that look back, by
+    /// the means `read` of all tokens that those have seen and the means `own` of the tokens of the first blocks,
+    /// `(batch, blocks, d)` each.
+    fn scores(&self, read: &Tensor, own: &Tensor, projections: &Projections) -> Result<Tensor> {
+        match self {
+            Self::Bilinear { wsq, wsk } => {
+                let q = projections.split(&linear(read, wsq, None)?)?;
+                let k = projections.split(&linear(own, wsk, None)?)?;
+                let scale = (projections.head_features as f64).powf(-0.5);
+                ops::matmul(&q, &k.t()?)? * scale
+            }
+            Self::Network([[wp, bp], [wb, bb]]) => {
+                let (batch, blocks, _) = read.dims3()?;
+                let most = bb.elem_count() / projections.n_heads;
+                if blocks > most {
+                    bail!(
+                        "sinkhorn: the sorting network sorts {most} blocks, and not the {blocks} of this sequence; set a \
+                         larger --option max_blocks, or a larger block"
+                    );
+                }
+                let hidden = linear(read, wp, Some(bp))?.relu()?;
+                let scores = linear(&hidden, wb, Some(bb))?.relu()?;
+                let scores = scores.reshape((batch, blocks, projections.n_heads, most))?;
+                scores.narrow(3, 0, blocks)?.transpose(1, 2)?.contiguous()
+            }
+        }
+    }
 }
 
 impl Sinkhorn {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
-        let shape = (spec.d_state, spec.d_model);
         Ok(Self {
             projections: Projections::new(spec, params)?,
-            wsq: params.weight("wsq", shape, spec.input_std)?,
-            wsk: params.weight("wsk", shape, spec.input_std)?,
+            sorting: Sorting::new(spec, params)?,
+            temperature: spec.parsed("temperature").unwrap_or(1.0),
+            gumbel: spec.has("gumbel"),
+            d: spec.d_model,
             block: option(spec, "block", 16),
             rounds: option(spec, "rounds", 5),
         })
@@ -105,7 +201,7 @@ impl Sinkhorn {
         if first_len == len {
             return Ok(o);
         }
-        let permutation = self.permutation(x)?; // (batch, heads, blocks, blocks)
+        let permutation = self.permutation(x, cx)?; // (batch, heads, blocks, blocks)
         let blocks = LaterBlocks { size: self.block, count: len.div_ceil(self.block) - 1 };
         let both = |x| Tensor::cat(&[blocks.permuted(x, &permutation)?, blocks.own(x)?], 3);
         let [q, k, v] = [blocks.own(q)?, both(k)?, both(v)?].map(|x| blocks.fold(&x));
@@ -121,9 +217,9 @@ impl Sinkhorn {
     }
 
     /// Soft permutation `(batch, heads, blocks, blocks)`: weights of blocks 0, 1, .. in the mixtures that blocks 1,
-    /// 2, .. attend to. The query of a block is made of the mean of all tokens up to its first one, its key of the mean
-    /// of its tokens.
-    fn permutation(&self, x: &Tensor) -> Result<Tensor> {
+    /// 2, .. attend to. The score of a block depends on the mean of all tokens up to the first one of the block that looks
+    /// back and, if it is bilinear, on the mean of its own tokens.
+    fn permutation(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let (batch, len, d) = x.dims3()?;
         let (size, later) = (self.block, len.div_ceil(self.block) - 1);
         let past = x.narrow(1, 0, later * size)?.contiguous()?;
@@ -139,11 +235,14 @@ impl Sinkhorn {
         let sums_so_far = (ops::matmul(&triangle.broadcast_left(batch)?, &sums)? + firsts)?;
         let counts: Vec<f64> = (1..=later).map(|b| (b * size + 1) as f64).collect();
         let counts = Tensor::from_vec(counts, (later, 1), x.device())?.to_dtype(x.dtype())?;
-        let q = linear(&sums_so_far.broadcast_div(&counts)?, &self.wsq, None)?; // (batch, blocks, n)
-        let k = linear(&(sums / size as f64)?, &self.wsk, None)?;
-        let [q, k] = [self.projections.split(&q)?, self.projections.split(&k)?];
-        let scale = (self.projections.head_features as f64).powf(-0.5);
-        let scores = (ops::matmul(&q, &k.t()?)? * scale)?;
+        let (read, own) = (sums_so_far.broadcast_div(&counts)?, (sums / size as f64)?);
+        let mut scores = self.sorting.scores(&read, &own, &self.projections)?;
+        if self.gumbel {
+            scores = cx.with_gumbel(scores, "sorting")?;
+        }
+        if self.temperature != 1.0 {
+            scores = (scores / self.temperature)?;
+        }
         sinkhorn_normalise(&scores, self.rounds)
     }
 }
@@ -228,7 +327,7 @@ impl Mixer for Sinkhorn {
     }
 
     fn state_size(&self, seq_len: usize) -> usize {
-        seq_len * self.wsq.dims()[1]
+        seq_len * self.d
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {

@@ -111,11 +111,43 @@ impl Cx {
         Some(Dropout { p, key: Rng::key(seed, &format!("dropout/{}/{place}", self.layer)), index: step })
     }
 
+    /// x plus standard Gumbel noise -ln(-ln U) of `place` in this layer at this step; x itself in evaluation.
+    pub fn with_gumbel(&self, x: Tensor, place: &str) -> Result<Tensor> {
+        let Some((seed, step)) = self.training else {
+            return Ok(x);
+        };
+        let mut rng = Rng::new(seed, &format!("gumbel/{}/{place}/{}", self.layer, self.micro_batch), step);
+        let least = f64::MIN_POSITIVE;
+        let noise: Vec<f64> = (0..x.elem_count()).map(|_| -(-rng.uniform().max(least).ln()).max(least).ln()).collect();
+        x.clone() + Tensor::from_vec(noise, x.shape(), x.device())?.to_dtype(x.dtype())?
+    }
+
     /// Dropout: in training, sets elements of `x` to 0 with probability `p` and divides the rest by 1 - p.
     pub fn dropout(&self, x: &Tensor, place: &str, p: f64) -> Result<Tensor> {
         match self.mask(place, p) {
             Some(mask) => ops::dropout(x, mask),
             None => Ok(x.clone()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{DType, Device};
+
+    /// Mean γ and variance π²/6 (Gumbel 1935).
+    #[test]
+    fn gumbel_noise_has_its_mean_and_its_variance_in_training_alone() {
+        let zeros = || Tensor::zeros(200_000, DType::F64, &Device::Cpu).unwrap();
+        let of = |cx: Cx| cx.with_gumbel(zeros(), "place").unwrap().to_vec1::<f64>().unwrap();
+        assert!(of(Cx::eval()).iter().all(|x| *x == 0.0));
+        let noise = of(Cx::train(1, 3));
+        assert_eq!(noise, of(Cx::train(1, 3)), "the same at the same step");
+        assert_ne!(noise, of(Cx::train(1, 4)));
+        let mean = noise.iter().sum::<f64>() / noise.len() as f64;
+        let variance = noise.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / noise.len() as f64;
+        assert!((mean - 0.577_215_664_9).abs() < 0.01, "{mean}");
+        assert!((variance - std::f64::consts::PI.powi(2) / 6.0).abs() < 0.03, "{variance}");
     }
 }

@@ -6,7 +6,8 @@ matrices of real and imaginary parts, C from C (I - A^M) by a solve, and a loop 
 for more steps than M; `taylor_attention_reference-unit` is TaylorShift, by its weights; `lru-linear` is the LRU with
 eigenvalues by their parts, with and without gamma; `lightning_attention-lrpe` is lightning attention with LRPE, by
 the weights of all pairs; `lmu_recurrent` is the LMU with its recurrent path, a loop over time;
-`retnet_block-group` is RetNet's layer with the angles and the norm of its authors; `lru_dense` is a linear RNN. Gradients are complex-step derivatives: for a real loss f of x,
+`retnet_block-group` is RetNet's layer with the angles and the norm of its authors; `lru_dense` is a linear RNN;
+`sinkhorn-network` is Sinkhorn attention with its sorting network. Gradients are complex-step derivatives: for a real loss f of x,
 df/dx = Im f(x + i h)/h, without a difference that could cancel. Run `python make_numpy.py FOLDER`; a minute.
 
 The cases `a` and `b` have the fields of make.py; `s` has one sequence `u`, its output `y`, and the matrices of the
@@ -370,6 +371,44 @@ def lru_dense_shapes(sizes):
     return {"a": (states, states), "b": (states, d), "c": (d, states), "dskip": (d,)}
 
 
+def sinkhorn(p, u, sizes):
+    """With a sorting network: the logarithms of the weights of earlier blocks, whose columns and rows are normalised in
+    turn, each column by its sum up to the row; then each token's attention by a loop."""
+    heads, length, size, m = sizes["heads"], sizes["L"], sizes["block"], sizes["n"] // sizes["heads"]
+    of_heads = lambda x: x.reshape(*u.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+    q, k, v = (of_heads(u @ p["w" + name].T + p["b" + name]) for name in "qkv")
+    relu = lambda x: x * (x.real > 0)
+    later = -(-length // size) - 1
+    read = np.stack([u[:, : (i + 1) * size + 1].mean(1) for i in range(later)], 1)
+    scores = relu(relu(read @ p["wsp"].T + p["bsp"]) @ p["wsb"].T + p["bsb"])
+    scores = scores.reshape(*read.shape[:2], heads, -1)[..., :later].transpose(0, 2, 1, 3) / sizes["temperature"]
+    weights = np.exp(scores) * np.tril(np.ones((later, later)))
+    weights = weights / weights.sum(-1, keepdims=True)
+    for _ in range(sizes["rounds"]):
+        columns = np.cumsum(weights, 2)
+        weights = np.where(columns == 0, 0, weights / np.where(columns == 0, 1, columns))
+        weights = weights / weights.sum(-1, keepdims=True)
+    o = np.zeros_like(v)
+    for t in range(length):
+        block, first = t // size, t // size * size
+        keys, values = k[:, :, first : t + 1], v[:, :, first : t + 1]
+        if block:
+            mixed = lambda x: sum(
+                weights[:, :, block - 1, j, None, None] * x[:, :, j * size : (j + 1) * size] for j in range(block)
+            )
+            keys, values = np.concatenate([mixed(k), keys], 2), np.concatenate([mixed(v), values], 2)
+        shares = np.exp((keys @ q[:, :, t, :, None])[..., 0] * m**-0.5)
+        o[:, :, t] = (shares[..., None] * values).sum(2) / shares.sum(-1, keepdims=True)
+    return o.transpose(0, 2, 1, 3).reshape(u.shape) @ p["wout"].T + p["bout"], None
+
+
+def sinkhorn_shapes(sizes):
+    d, n = sizes["d"], sizes["n"]
+    shapes = {"wq": (n, d), "wk": (n, d), "wv": (d, d), "wout": (d, d), "bq": (n,), "bk": (n,), "bv": (d,), "bout": (d,)}
+    scores = sizes["heads"] * sizes["max_blocks"]
+    return shapes | {"wsp": (d, d), "bsp": (d,), "wsb": (scores, d), "bsb": (scores,)}
+
+
 MIXERS = {
     "s6_reference-discretised": (
         *(s6, s6_shapes),
@@ -449,6 +488,16 @@ MIXERS = {
         {
             "a": {"B": 2, "L": 17, "d": 8, "n": 1, "state": 6},
             "b": {"B": 2, "L": 30, "d": 12, "n": 1, "state": 10},
+        },
+    ),
+    "sinkhorn-network": (
+        *(sinkhorn, sinkhorn_shapes),
+        {
+            case: sizes | {"sorting": "network", "temperature": 0.75, "rounds": 5}
+            for case, sizes in [
+                ("a", {"B": 2, "L": 17, "d": 8, "n": 4, "heads": 1, "block": 4, "max_blocks": 6}),
+                ("b", {"B": 2, "L": 24, "d": 12, "n": 6, "heads": 3, "block": 5, "max_blocks": 4}),
+            ]
         },
     ),
 }
