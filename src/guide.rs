@@ -18,6 +18,9 @@ pub mod wikitext {}
 #[doc = include_str!("guide/inspect.md")]
 pub mod inspect {}
 
+#[doc = include_str!("guide/mixers.md")]
+pub mod mixers {}
+
 #[doc = include_str!("guide/pretrained.md")]
 pub mod pretrained {}
 

@@ -15,6 +15,26 @@ fn names_are_unique_and_found() {
     }
 }
 
+/// Rows that name a mixer and no variant are about all of its variants.
+#[test]
+fn the_guide_says_which_published_form_every_variant_has() {
+    let page = include_str!("../guide/mixers.md");
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("| ")?.split(" | ").next()?.split(", ").collect()))
+        .collect();
+    for entry in MIXERS {
+        let quoted = |name: &str| format!("`{name}`");
+        let of_mixer: Vec<&Vec<&str>> = rows.iter().filter(|row| row.contains(&&*quoted(entry.name))).collect();
+        for variant in entry.variants {
+            let names = |row: &Vec<&str>, variant: &str| row.contains(&&*quoted(variant));
+            let about =
+                |row: &&&Vec<&str>| names(row, variant) || !entry.variants.iter().any(|other| names(row, other));
+            assert_eq!(of_mixer.iter().filter(about).count(), 1, "{} {variant}", entry.name);
+        }
+    }
+}
+
 #[test]
 fn every_row_is_filled_in_and_fits_a_line() {
     for entry in MIXERS {

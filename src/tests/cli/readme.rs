@@ -55,6 +55,7 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf wikitext export", Trial::Parsed),
     ("dsf wikitext generate", Trial::With(&["--tokens", "4"])),
     ("dsf wikitext eval", Trial::Parsed),
+    ("dsf wikitext needle", Trial::Parsed),
     ("dsf show$", Trial::Parsed),
     ("dsf show", Trial::Whole),
     ("dsf export$", Trial::Parsed),
@@ -100,13 +101,15 @@ const TRIALS: &[(&str, Trial)] = &[
 ];
 
 /// The pages that are tried, in the order in which a reader meets them.
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 14] = [
     include_str!("../../../README.md"),
     include_str!("../../guide/sweeps.md"),
     include_str!("../../guide/programs.md"),
+    include_str!("../../guide/skills.md"),
     include_str!("../../guide/lra.md"),
     include_str!("../../guide/wikitext.md"),
     include_str!("../../guide/inspect.md"),
+    include_str!("../../guide/mixers.md"),
     include_str!("../../guide/speed.md"),
     include_str!("../../guide/correctness.md"),
     include_str!("../../guide/extending.md"),
