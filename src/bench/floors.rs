@@ -193,6 +193,12 @@ pub(super) fn vandermonde(e: OpShape) -> Passes {
     per_state(e, 7.0, 7.0 + 14.0)
 }
 
+/// Work of some 36 instructions per state and root of unity, of which there is one for two steps: a complex reciprocal
+/// and four sums; backward the same again, and 40 for the gradients.
+pub(super) fn dplr_kernel(e: OpShape) -> Passes {
+    per_state(e, 18.0, 18.0 + 18.0 + 20.0)
+}
+
 /// Work of seven operations per section of a channel and step; backward five of them again, and twelve.
 pub(super) fn cascade(e: OpShape) -> Passes {
     per_state(e, 7.0, 7.0 + 5.0 + 12.0)

@@ -63,6 +63,23 @@ pub(super) static OPS: &[Op] = &[
         elements: |e| e.elements() / e.batch as f64, floor: floors::vandermonde,
         below: "each run of powers begins with one in f64, which the floor does not count, and few channels are few tasks",
         ..STATES },
+    Op { name: "dplr_kernel", about: "lambda, p, b, c (d, n) complex, powers below L; elements d n L",
+        inputs: |s| {
+            let part = |fill| parameter([s.width, s.states], fill);
+            let small = || parameter([1, s.width, s.states], Fill::Normal(0.1));
+            let lambda = [part(Fill::Uniform(-0.7, -0.1)), part(Fill::Uniform(-1.0, 1.0))];
+            let vectors = [0; 4].map(|_| part(Fill::Normal(1.0)));
+            let taps = input([s.len], Fill::Classes(1));
+            [&lambda[..], &[small(), small()], &vectors, &[taps]].concat()
+        },
+        run: |x, _| {
+            let len = x[8].dim(0)?;
+            let [lambda, p, b, c] = [0, 2, 4, 6].map(|i| [&x[i], &x[i + 1]]);
+            ops::dplr_kernel(lambda, p, b, c, [len, len.next_multiple_of(2)])
+        },
+        elements: |e| e.elements() / e.batch as f64, floor: floors::dplr_kernel,
+        below: "a transform a channel and the gradients' sums over roots are not counted, and few channels are few tasks",
+        ..STATES },
     Op { name: "cascade", about: "sections a, b, w (d, n), their response below L; elements d n L",
         inputs: |s| {
             let part = |fill| parameter([s.width, s.states], fill);
