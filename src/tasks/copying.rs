@@ -26,7 +26,7 @@ use crate::ops::rng::Rng;
 
 pub(super) const ENTRY: TaskEntry = COPYING.entry(
     "copying: a string of tokens, or those behind a key",
-    [
+    &[
         "dsf copying --mixer softmax",
         "dsf copying --form delayed --copy-tokens 8 --seq-len 128 --mixer lru",
         "dsf copying --form suffix-lookup --mixer mamba --test-seq-len 128",

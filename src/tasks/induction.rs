@@ -16,7 +16,7 @@ use crate::ops::rng::Rng;
 
 pub(super) const ENTRY: TaskEntry = INDUCTION.entry(
     "induction heads: the token that followed a special token",
-    [
+    &[
         "dsf induction --mixer ssd",
         "dsf induction --mixer softmax --seq-len 64 --seed 1",
         "dsf induction --preset paper --mixer s6 --lr 1e-3",

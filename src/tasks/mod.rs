@@ -59,8 +59,8 @@ pub struct TaskEntry {
     pub name: &'static str,
     /// Description in one line, for listings.
     pub about: &'static str,
-    /// Three example commands for help, the simplest first.
-    pub examples: [&'static str; 3],
+    /// Example commands for help, the simplest first.
+    pub examples: &'static [&'static str],
     /// Defaults of its runs: presets, protocols and hyperparameters by mixer, in TOML.
     pub recipe: &'static str,
     /// Names of its settings in a config.

@@ -18,7 +18,7 @@ use crate::ops::rng::Rng;
 
 pub(super) const ENTRY: TaskEntry = RECALL.entry(
     "associative recall: the value of one key shown earlier",
-    [
+    &[
         "dsf recall --mixer ssd",
         "dsf recall --mixer qlstm --d 64 --seed 1",
         "dsf recall --preset paper --mixer s6 --lr 1e-3",

@@ -18,7 +18,7 @@ use crate::ops::rng::Rng;
 
 pub(super) const ENTRY: TaskEntry = SELECTIVE_COPYING.entry(
     "selective copying: tokens among noise, in their order",
-    [
+    &[
         "dsf selective-copying --mixer s6",
         "dsf selective-copying --mixer linear --seq-len 128 --copy-tokens 16 --seed 1",
         "dsf selective-copying --preset paper --mixer mamba --lr 1e-4",

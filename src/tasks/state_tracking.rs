@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 
 pub(super) const ENTRY: TaskEntry = STATE_TRACKING.entry(
     "state tracking: products of the group elements read so far, such as parity",
-    [
+    &[
         "dsf state-tracking --mixer lstm",
         "dsf state-tracking --mixer delta-net --option negative_eigenvalues=true --test-seq-len 256",
         "dsf state-tracking --group s5 --mixer mamba --layers 4",

@@ -151,7 +151,7 @@ impl Synthetic {
     pub const fn entry(
         &self,
         about: &'static str,
-        examples: [&'static str; 3],
+        examples: &'static [&'static str],
         recipe: &'static str,
         read: fn(&TaskConfig) -> Result<Box<dyn Task>>,
     ) -> TaskEntry {

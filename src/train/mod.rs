@@ -5,6 +5,7 @@ mod adamw;
 mod checkpoint;
 mod cuda_graph;
 mod labelled;
+mod needle;
 mod next_token;
 mod objective;
 mod per_token;
@@ -17,6 +18,7 @@ mod step;
 
 pub use adamw::AdamW;
 pub use labelled::Labelled;
+pub use needle::{score_keys, KeyScore};
 pub use perplexity::{score, unigram_ppl, Scored, Scoring};
 pub use progress::Progress;
 pub use schedule::learning_rate;

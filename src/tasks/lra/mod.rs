@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "lra",
     about: "a task of the Long Range Arena",
-    examples: [
+    examples: &[
         "dsf lra --mixer mamba",
         "dsf lra --preset quick --dataset listops --mixer linear",
         "dsf lra --dataset image --mixer softmax --explain",

@@ -29,7 +29,7 @@ use std::path::Path;
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "mad",
     about: "MAD: recall, noisy and fuzzy recall, copying, compression, memorization",
-    examples: [
+    examples: &[
         "dsf mad --mixer ssd",
         "dsf mad --skill compression --mixer hyena",
         "dsf mad --preset paper --skill fuzzy-recall --vocab-size 32 --mixer gla",

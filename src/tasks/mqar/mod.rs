@@ -56,7 +56,7 @@ use std::path::Path;
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "mqar",
     about: "multi-query associative recall",
-    examples: [
+    examples: &[
         "dsf mqar --mixer ssd",
         "dsf mqar --mixer s6 --d 64 --n 16 --seed 1 --lr 1e-3",
         "dsf mqar --preset paper --mixer linear --d 64 --n 64 --lr 2.154e-3",

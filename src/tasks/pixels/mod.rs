@@ -15,7 +15,7 @@ use std::path::Path;
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "pixels",
     about: "pictures read pixel by pixel: sequential MNIST and CIFAR",
-    examples: [
+    examples: &[
         "dsf pixels --mixer s4d",
         "dsf pixels --mixer lru --permuted true",
         "dsf pixels --preset paper --picture mnist --data-dir DIR --mixer mamba",

@@ -14,7 +14,7 @@ use std::path::Path;
 pub(in crate::tasks) const ENTRY: TaskEntry = TaskEntry {
     name: "toy",
     about: "a toy: the token some places back",
-    examples: ["dsf toy", "dsf toy --mixer ssd", "dsf toy --preset smoke"],
+    examples: &["dsf toy", "dsf toy --mixer ssd", "dsf toy --preset smoke"],
     recipe: r#"
         rates = [1e-2]
         protocols = ["matched"]

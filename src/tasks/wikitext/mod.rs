@@ -7,6 +7,7 @@ mod borders;
 mod config;
 mod end_of_text;
 mod folders;
+mod needle;
 mod plain;
 mod rows;
 mod sample;
@@ -15,6 +16,7 @@ mod vocabulary;
 
 pub use config::{Corpus, Tokenizer, WikitextConfig};
 pub use folders::GPT_NEOX_FOLDER;
+pub use needle::{HiddenKey, NeedleForm};
 pub use vocabulary::{
     adopt, check_fits, ids_for, known_eos, table_rows, tokenizer_file, TokenizerFile, TokenizerName, Vocabulary,
 };
@@ -34,11 +36,7 @@ use vocabulary::FoundTokenizer;
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "wikitext",
     about: "the text of WikiText, or a text of your own",
-    examples: [
-        "dsf wikitext --mixer ssd",
-        "dsf wikitext --from MODEL --corpus text --data-dir DIR",
-        "dsf wikitext --preset paper --corpus wikitext-2 --explain",
-    ],
+    examples: &["dsf wikitext --mixer ssd", "dsf wikitext --from MODEL --corpus text --data-dir DIR"],
     recipe: include_str!("../../recipes/wikitext.toml"),
     fields: &[
         "corpus",

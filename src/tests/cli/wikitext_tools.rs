@@ -1,6 +1,6 @@
 //! Commands on a trained language model, as a person types them.
 
-use super::{Said, World};
+use super::{outline, shows, Said, World};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,10 +29,10 @@ fn trained(world: &World, more: &str) -> String {
 }
 
 #[test]
-fn help_names_the_four_subcommands_and_each_has_an_example() {
+fn help_names_the_five_subcommands_and_each_has_an_example() {
     let world = World::new();
     let help = world.dsf("wikitext --help").ok();
-    for name in ["eval", "generate", "import", "export"] {
+    for name in ["eval", "generate", "needle", "import", "export"] {
         assert!(help.contains(&format!("\n  {name} ")), "{help}");
         let help = world.dsf(&format!("wikitext {name} --help")).ok();
         assert!(help.contains(&format!("dsf wikitext {name} --")), "{help}");
@@ -226,4 +226,34 @@ fn a_kept_state_goes_on_where_the_prompt_ended() {
     let other = world.only_run("other");
     let line = format!("wikitext generate --checkpoint {} --load-state kept.safetensors", other.display());
     world.refuses(&line, "--load-state").gives("kept.safetensors").names(&["--checkpoint"]);
+}
+
+#[test]
+fn a_needle_is_asked_for_by_length_and_depth() {
+    let world = World::new();
+    let id = trained(&world, "");
+    let line = format!("wikitext needle --checkpoint {id} --lengths 120,200 --depths 0,100 --keys 3");
+    shows!("needle", outline(&world.dsf(&format!("{line} --json")).object()));
+    let report = world.dsf(&format!("{line} --json")).object();
+    let cells = |panel: usize| report["panels"][panel]["cells"].as_array().unwrap().clone();
+    let value = |cell: &Value| cell["value"].as_f64().unwrap();
+    assert!(cells(0).iter().all(|cell| (0.0..=1.0).contains(&value(cell))));
+    // Six bytes, each about as likely as any other.
+    assert!(cells(1).iter().all(|cell| (10.0..60.0).contains(&value(cell))), "{:?}", cells(1));
+    assert_eq!(report, world.dsf(&format!("{line} --json")).object(), "the same keys again");
+    let other = world.dsf(&format!("{line} --seed 4 --json")).object();
+    assert_ne!(report["panels"], other["panels"]);
+    world.dsf(&format!("{line} --to a.svg")).ok();
+    assert!(world.dsf(&line).ok().contains("trained on windows of 32 tokens"));
+    let command = format!("wikitext needle --checkpoint {id}");
+    for (more, flag) in [
+        ("--lengths 40", "--lengths"),
+        ("--lengths 100000000", "--lengths"),
+        ("--lengths 120 --needle none", "--needle"),
+        ("--lengths 120 --question {key}", "--question"),
+        ("--lengths 120 --depths 101", "--depths"),
+        ("--lengths 120 --keys 0", "--keys"),
+    ] {
+        world.refuses(&format!("{command} {more}"), flag);
+    }
 }
