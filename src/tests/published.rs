@@ -345,6 +345,28 @@ fn the_scores_of_mad_are_those_of_their_runs() {
 }
 
 #[test]
+fn the_starts_of_s4_are_those_of_their_runs() {
+    let rows = measured("hippo-small.csv");
+    let names = [("HiPPO-LegS", "legs"), ("HiPPO-LegT", "legt"), ("Fourier", "fourier"), ("random", "random")];
+    for (name, start) in names {
+        let expected = ["32", "64", "128", "256"].map(|len| {
+            let mut own = runs(&rows, &[("seq_len", len)]);
+            own.retain(|run| run["options"].ends_with(&format!("start={start}")));
+            own.sort_by_key(|run| run["seed"].parse::<u64>().unwrap());
+            let each = own.iter().map(|run| format!("{} % ({})", percent(number(run, "accuracy")), run["epochs_run"]));
+            each.collect::<Vec<_>>().join(", ")
+        });
+        assert_eq!(line(RESULTS, "| start of S4 | L = 32 |", name)[1..], expected, "{name}");
+        let learnt = rows.iter().filter(|run| run["options"].ends_with(start) && number(run, "accuracy") > 0.999);
+        assert_eq!(learnt.count(), if start == "random" { 0 } else { 8 }, "{name}");
+    }
+    let random = rows.iter().filter(|run| run["options"].ends_with("random")).map(|run| number(run, "accuracy"));
+    let [least, most] = [f64::min, f64::max].map(|of| random.clone().reduce(of).unwrap());
+    assert_printed(RESULTS, &format!("they end between {} and {} %", percent(least), percent(most)));
+    assert_eq!(rows.len(), 32);
+}
+
+#[test]
 fn the_parities_are_those_of_their_runs() {
     let rows = measured("state-tracking-small.csv");
     let all = ["lstm", "slstm", "mamba", "gla", "linear", "ssd", "softmax"].map(|mixer| (mixer, mixer, false));
