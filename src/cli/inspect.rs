@@ -555,7 +555,18 @@ impl InspectSelection {
             Some(length) if self.text.is_none() => settings.push(("seq-len", length)),
             _ => {}
         }
-        recipes::run(self.task.as_deref().unwrap_or(usual), &settings)
+        let task = self.task.as_deref().unwrap_or(usual);
+        let found = recipes::run(task, &settings);
+        // The smallest preset has too few tokens for long sequences, and no flag here asks for more.
+        let short_of_tokens = |e: &Error| e.diagnostic().flag.as_deref() == Some("--vocab-size");
+        match (found, self.seq_len) {
+            (Err(e), Some(length)) if short_of_tokens(&e) => {
+                let more = (2 * length).to_string();
+                settings.push(("vocab-size", &more));
+                recipes::run(task, &settings)
+            }
+            (found, _) => found,
+        }
     }
 }
 

@@ -330,7 +330,7 @@ fn what_cannot_be_inspected_is_refused_in_a_sentence() {
         ("eta --d 60000", None, &["GB"]),
         ("lemma2 --to-n 9999999999", Some("--to-n"), &[]),
         ("lemma2 --to-n 65536", Some("--to-n"), &["--heads 1"]),
-        ("--mixer s6 --input task --seq-len 4000", Some("--vocab-size"), &["--seq-len 4000"]),
+        ("--mixer s6 --input task --seq-len 7", Some("--kv-pairs"), &["--seq-len 7"]),
         ("--mixer s6 --task mqar --text abc", Some("--text"), &[]),
         ("--mixer s6 --heads 2", Some("--heads"), &["`s6`"]),
         ("--mixer s6 --variant none", Some("--variant"), &["s6"]),
@@ -371,6 +371,11 @@ fn what_cannot_be_inspected_is_refused_in_a_sentence() {
 #[test]
 fn gradients_through_time_are_shown_of_every_kind_of_model() {
     let world = World::new();
+    assert_eq!(
+        world.dsf("inspect --mixer s6 --gradients --seq-len 100").code,
+        0,
+        "more tokens than the smoke preset has"
+    );
     shows!("inspect-gradients", told(&world, "inspect --compare s6,lstm --d 8 --n 4 --seq-len 16 --gradients"));
     world.dsf("mqar --preset smoke --mixer gla").ok();
     let id = world.only_run("results").file_name().unwrap().to_str().unwrap().to_owned();
