@@ -23,7 +23,7 @@ use serde_json::json;
 pub(super) struct NeedleArguments {
     #[command(flatten)]
     chosen: Chosen,
-    /// Lengths of the contexts, in tokens [default: an eighth of the training length to the whole].
+    /// Lengths of the contexts, in tokens [default: those up to the training length].
     #[arg(long, value_name = "N", value_delimiter = ',')]
     lengths: Vec<usize>,
     /// Depths of the needle, in percent of the text before it.
@@ -76,10 +76,6 @@ pub(super) fn main(arguments: &NeedleArguments, global: &Global) -> Result<u8> {
     let form = NeedleForm { needle: arguments.needle.clone(), question: arguments.question.clone() };
     form.check()?;
     let (found, text) = arguments.chosen.open(global)?;
-    let lengths = match &arguments.lengths[..] {
-        [] => [8, 4, 2, 1].map(|part| text.seq_len / part).to_vec(),
-        given => given.to_vec(),
-    };
     ensure!(!arguments.depths.is_empty(), flag "--depths", "give at least one");
     let haystack = WikitextConfig {
         corpus: arguments.corpus.unwrap_or(text.corpus),
@@ -94,6 +90,14 @@ pub(super) fn main(arguments: &NeedleArguments, global: &Global) -> Result<u8> {
     wikitext::check_fits(&haystack)?;
     let vocabulary = Vocabulary::of(&text, data_dir)?;
     let wanted = [false, false, true];
+    let lengths = match &arguments.lengths[..] {
+        [] => {
+            let least = 2 * form.tokens(&vocabulary)?;
+            let parts = [8, 4, 2].map(|part| text.seq_len / part).into_iter().filter(|length| *length >= least);
+            parts.chain([text.seq_len.max(least)]).collect()
+        }
+        given => given.to_vec(),
+    };
     let name = haystack.prepared().unwrap_or_default();
     progress::show(&name, global.silent(), &stop, |watch| wikitext::prepare(&haystack, data_dir, wanted, watch))?;
     let (splits, warnings) = wikitext::load_some(&haystack, data_dir, wanted)?;
@@ -127,7 +131,7 @@ pub(super) fn main(arguments: &NeedleArguments, global: &Global) -> Result<u8> {
         None => format!("{} ({})", found.config.model.mixer, found.place.display()),
     };
     let heading = format!(
-        "Needle in a haystack: {who}, {} keys per cell in {} ({}), {device_name}",
+        "Needle in a haystack: {who}, {} keys per cell, haystack {} ({}), {device_name}",
         grouped(u64::from(arguments.keys)),
         haystack.corpus.name(),
         haystack.tokenizer,

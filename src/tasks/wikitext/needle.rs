@@ -45,6 +45,12 @@ impl NeedleForm {
         Ok(())
     }
 
+    /// Tokens of needle and question.
+    pub fn tokens(&self, vocabulary: &Vocabulary) -> Result<usize> {
+        let digits = "0".repeat(DIGITS);
+        Ok(vocabulary.encode(&self.needle.replace(KEY, &digits))?.len() + vocabulary.encode(&self.question)?.len())
+    }
+
     /// Context of `len` tokens in which a key lies behind the share `depth`, from 0 to 1, of the haystack. `trial` chooses the key and the
     /// part of `text` that hides it. Fails if the text or the context is too short.
     pub fn hide(
@@ -113,6 +119,7 @@ mod tests {
         assert!(keys.iter().any(|key| *key != keys[0]));
         let again = form().hide(&bytes, IdSlice::Two(&text), (100, 0.5), (1, 7)).unwrap();
         assert_eq!(again.key, keys[7]);
+        assert_eq!(form().tokens(&bytes).unwrap(), 29);
     }
 
     #[test]

@@ -330,7 +330,7 @@ fn what_cannot_be_inspected_is_refused_in_a_sentence() {
         ("eta --d 60000", None, &["GB"]),
         ("lemma2 --to-n 9999999999", Some("--to-n"), &[]),
         ("lemma2 --to-n 65536", Some("--to-n"), &["--heads 1"]),
-        ("--mixer s6 --input task --seq-len 7", Some("--kv-pairs"), &["--seq-len 7"]),
+        ("--mixer s6 --input task --seq-len 6", Some("--kv-pairs"), &["--seq-len 6"]),
         ("--mixer s6 --task mqar --text abc", Some("--text"), &[]),
         ("--mixer s6 --heads 2", Some("--heads"), &["`s6`"]),
         ("--mixer s6 --variant none", Some("--variant"), &["s6"]),

@@ -244,6 +244,9 @@ fn a_needle_is_asked_for_by_length_and_depth() {
     let other = world.dsf(&format!("{line} --seed 4 --json")).object();
     assert_ne!(report["panels"], other["panels"]);
     world.dsf(&format!("{line} --to a.svg")).ok();
+    // Twice the needle and the question, which are longer than the windows of training.
+    let usual = world.dsf(&format!("wikitext needle --checkpoint {id} --keys 1 --json")).object();
+    assert_eq!(usual["panels"][0]["cells"][0]["length"], 194);
     assert!(world.dsf(&line).ok().contains("trained on windows of 32 tokens"));
     let command = format!("wikitext needle --checkpoint {id}");
     for (more, flag) in [
