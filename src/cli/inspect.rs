@@ -314,8 +314,8 @@ fn need(shown: DrawOptions) -> Need {
 
 /// Whether all compared forms are equal.
 fn hold<'a>(views: impl IntoIterator<Item = &'a View>) -> bool {
-    let mut errors = views.into_iter().filter_map(|view| view.errors);
-    errors.all(|errors| errors.hold())
+    let of_view = |view: &View| view.errors.into_iter().chain(view.both.as_ref().and_then(|both| both.errors));
+    views.into_iter().all(|view| of_view(view).all(|errors| errors.hold()))
 }
 
 impl InspectArguments {

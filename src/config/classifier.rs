@@ -27,7 +27,7 @@ pub struct ClassifierConfig {
     pub dual: Dual,
     /// Training loss.
     pub loss: Loss,
-    /// Whether attention is bidirectional within the document. Older configs lack the field, which means false.
+    /// Whether mixers read the document in both directions. Older configs lack the field, which means false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bidirectional: bool,
 }

@@ -134,9 +134,17 @@ impl ModelConfig {
         self.block.tie.unwrap_or(self.language.is_none())
     }
 
-    /// Whether attention is bidirectional.
+    /// Whether mixers read documents in both directions.
     pub fn is_bidirectional(&self) -> bool {
         self.classifier.as_ref().is_some_and(|c| c.bidirectional)
+    }
+
+    /// The same model with mixers that read documents from their first token to their last.
+    pub fn one_way(mut self) -> Self {
+        if let Some(classifier) = &mut self.classifier {
+            classifier.bidirectional = false;
+        }
+        self
     }
 }
 

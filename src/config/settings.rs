@@ -609,10 +609,10 @@ pub static SETTINGS: Settings = {
             .more(&[(POOLED, "One scalar per mixer, as in one released transformer.")])
             .shown(column(Empty, "whether a learnt scalar scales the residual of mixers")),
         row("bidirectional", At::Classifier("bidirectional"), Bool, Classifier,
-            "Attend to later tokens as well")
-            .more(&[(POOLED, "Attention covers the whole document and no padding: softmax, linear and normalized attention, taylor, performer.")])
+            "Read documents in both directions")
+            .more(&[(POOLED, "Softmax, linear and normalized attention, taylor and performer attend to all tokens of the document and to no padding. Mixers that read in order make a second pass from the last token to the first, with parameters of its own, and the outputs of both passes are summed.")])
             .omitted(Neutral("false"))
-            .shown(column(Empty, "true if attention covers all tokens of the document")),
+            .shown(column(Empty, "true if mixers read the document in both directions")),
         row("head", At::Classifier("head"), OneOf(&["mlp", "linear"]), Recipe, ""),
         row("pad-to-longest", At::Classifier("pad_to_longest"), Bool, Recipe, ""),
 

@@ -71,14 +71,19 @@ struct GoldenCase<'a> {
     model: ModelConfig,
     /// Index of its layer, in a network of several.
     layer: usize,
+    /// Lengths of the documents `(B)` u32, which the mixer reads in both directions; `None` if it reads them in order.
+    lengths: Option<Tensor>,
 }
 
 impl<'a> GoldenCase<'a> {
     fn new(file: &'a GoldenFile, name: String, found: (&'static Entry, &str)) -> Result<Self> {
         let sizes = file.object(&name)?;
+        let lengths = format!("{name}.lengths");
+        let lengths = file.has(&lengths).then(|| file.tensor(&lengths)?.to_dtype(DType::U32).map_err(Error::from));
         Ok(Self {
             model: model_config(found, &sizes)?,
             layer: sizes.find_size("layer").unwrap_or(0),
+            lengths: lengths.transpose()?,
             entry: found.0,
             file,
             name,
@@ -98,8 +103,8 @@ impl<'a> GoldenCase<'a> {
     }
 
     fn build(&self, params: &Params) -> Result<Box<dyn Mixer>> {
-        let spec = MixerSpec::from(&self.model).in_layer(self.layer);
-        Ok(self.entry.build(spec, params)?)
+        let spec = MixerSpec { bidirectional: self.lengths.is_some(), ..MixerSpec::from(&self.model) };
+        Ok(self.entry.build(spec.in_layer(self.layer), params)?)
     }
 
     fn what(&self, dtype: DType, name: &str) -> String {
@@ -115,7 +120,11 @@ impl<'a> GoldenCase<'a> {
         let params = self.params(dtype);
         let mixer = self.build(&params)?;
         let u = Var::from_tensor(&self.tensor("u")?.to_dtype(dtype)?)?;
-        let y = mixer.forward(u.as_tensor(), &Cx::eval())?;
+        let cx = match &self.lengths {
+            Some(lengths) => Cx::eval().seeing_all(lengths, u.dim(1)?)?,
+            None => Cx::eval(),
+        };
+        let y = mixer.forward(u.as_tensor(), &cx)?;
         let wanted = self.tensor("y")?;
         let mut worst = Worst::default();
         let scale = magnitude(wanted)?;

@@ -38,12 +38,16 @@ pub fn report(heading: String, views: &[View], shown: DrawOptions) -> Report {
         let attention = (&rows, &view.attention.weights);
         if let Ok(measures) = &view.found {
             let norms = (&measures.rows, &measures.norms);
-            grids.push(heatmap(view, [PHI, "Φ without D"], norms, shown));
-            grids.push(heatmap(view, [SOFTMAX, view.attended()], attention, shown));
+            grids.push(heatmap(&view.name, [PHI, "Φ without D"], norms, shown));
+            grids.push(heatmap(&view.name, [SOFTMAX, view.attended()], attention, shown));
             grids.extend(lines(view, measures));
             grids.extend(half_lives(view, measures));
         } else {
-            grids.push(heatmap(view, [SOFTMAX, view.attended()], attention, shown));
+            grids.push(heatmap(&view.name, [SOFTMAX, view.attended()], attention, shown));
+        }
+        if let Some(both) = &view.both {
+            let norms = (&both.rows, &both.norms);
+            grids.push(heatmap(&both.name, [PHI, "Φ of both directions without D"], norms, shown));
         }
         grids.extend(through_time(view));
         notes.extend(notes_on(view));
@@ -56,13 +60,20 @@ const HEADS: [&str; 8] = ["head 0", "head 1", "head 2", "head 3", "head 4", "hea
 
 /// Horizon and half-lives over the layers of each network of which several layers are shown.
 fn over_layers(views: &[View]) -> Vec<Grid> {
-    let of_networks = views.chunk_by(|a, b| a.place.0 == b.place.0);
-    of_networks.filter(|views| views.len() > 1).flat_map(of_network).collect()
+    // Both passes of a layer are neighbours.
+    let mut of_networks: Vec<Vec<&View>> = Vec::new();
+    for view in views {
+        match of_networks.iter_mut().find(|others| others[0].place.0 == view.place.0) {
+            Some(others) => others.push(view),
+            None => of_networks.push(vec![view]),
+        }
+    }
+    of_networks.iter().filter(|views| views.len() > 1).flat_map(|views| of_network(views)).collect()
 }
 
-fn of_network(views: &[View]) -> Vec<Grid> {
+fn of_network(views: &[&View]) -> Vec<Grid> {
     let mut measured: Vec<(usize, &Measures, &View)> =
-        views.iter().filter_map(|view| Some((view.place.1, view.found.as_ref().ok()?, view))).collect();
+        views.iter().filter_map(|view| Some((view.place.1, view.found.as_ref().ok()?, *view))).collect();
     measured.sort_by_key(|(layer, ..)| *layer);
     if measured.len() < 2 {
         return Vec::new();
@@ -167,6 +178,14 @@ fn notes_on(view: &View) -> Vec<String> {
         };
         notes.push(format!("{}: {forms} are {holds} to {:.0e} of the largest output", view.name, errors.tolerance));
     }
+    if let Some((both, errors)) = view.both.as_ref().and_then(|both| Some((both, both.errors?))) {
+        let holds = if errors.hold() { "equal" } else { "NOT equal" };
+        notes.push(format!(
+            "{}: the sum of both directions, Φ_f + R Φ_b R, and the layer are {holds} to {:.0e} of the largest output \
+             (differences of recurrence and kernel: {:.0e}, {:.0e})",
+            both.name, errors.tolerance, errors.recurrence, errors.kernel
+        ));
+    }
     notes
 }
 
@@ -175,9 +194,9 @@ fn placed(name: &str, [column, what]: [&str; 2], grid: Grid) -> Grid {
     Grid { title: format!("{name}: {what}"), place: [column.to_owned(), name.to_owned()], ..grid }
 }
 
-/// Heatmap of rows of numbers, each over its preceding tokens, as shares of the row's largest number.
+/// Heatmap of rows of numbers, each over its preceding tokens or all tokens, as shares of the row's largest number.
 fn heatmap(
-    view: &View,
+    name: &str,
     [column, what]: [&str; 2],
     (rows, numbers): (&Vec<usize>, &Vec<Vec<f64>>),
     shown: DrawOptions,
@@ -207,7 +226,7 @@ fn heatmap(
         let token = json!(i + 1);
         row.iter().enumerate().map(move |(j, value)| {
             let at = [Some(token.clone()), Some(json!(j + 1))];
-            record(&view.name, what, at, Some(*value))
+            record(name, what, at, Some(*value))
         })
     });
     let columns = ends.iter().copied().map(Tick::whole);
@@ -218,7 +237,7 @@ fn heatmap(
         records: each.collect(),
         ..Grid::new("", columns, lines, style)
     };
-    placed(&view.name, [column, what], grid)
+    placed(name, [column, what], grid)
 }
 
 /// Curves of the spectrum and of the gains over the tokens.

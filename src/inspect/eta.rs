@@ -130,6 +130,7 @@ fn view(subject: &Subject, heads: &[EtaHead], bare: &Ltv, eta: &Eta) -> Result<V
         found: Ok(measures),
         errors: Some(errors),
         gradients: None,
+        both: None,
     })
 }
 

@@ -69,12 +69,12 @@ pub struct Horizon {
 impl Measures {
     /// Measures a system along its input.
     pub fn of(seen: &Seen) -> Result<Self> {
-        Self::of_heads(seen, 1)
+        Self::of_rows(seen, 1, chosen(seen.input.dim(0)?))
     }
 
-    /// Same as [`Self::of`] for a system of `heads` heads.
-    pub fn of_heads(seen: &Seen, heads: usize) -> Result<Self> {
-        MeasurePass::new(seen, heads)?.run(heads)
+    /// Same as [`Self::of`] for a system of `heads` heads, with the rows of Φ of these tokens, the last among them.
+    pub fn of_rows(seen: &Seen, heads: usize, rows: Vec<usize>) -> Result<Self> {
+        MeasurePass::new(seen, heads)?.run(heads, rows)
     }
 
     /// Smallest and largest |λ| over all tokens, and between them the median of the tokens' medians; `None` for a
@@ -96,6 +96,16 @@ impl Measures {
 /// The tokens whose rows are computed.
 pub fn chosen(seq_len: usize) -> Vec<usize> {
     evenly(seq_len, ROWS)
+}
+
+/// The tokens whose rows are computed of a system in either direction: the same ones, counted from either end.
+pub fn mirrored(seq_len: usize) -> Vec<usize> {
+    if seq_len <= ROWS {
+        return chosen(seq_len);
+    }
+    let half: Vec<usize> = (0..ROWS / 2).map(|c| c * (seq_len - 1) / (ROWS - 1)).collect();
+    let others = half.iter().rev().map(|i| seq_len - 1 - i);
+    half.iter().copied().chain(others).collect()
 }
 
 /// At most `most` of `count` indices, evenly spaced, including the last.
@@ -330,7 +340,7 @@ impl<'a> MeasurePass<'a> {
         })
     }
 
-    fn run(self, heads: usize) -> Result<Measures> {
+    fn run(self, heads: usize, rows: Vec<usize>) -> Result<Measures> {
         let [seq_len, channels, states] = self.sizes;
         let distinct = self.distinct;
         let system = &self.seen.system;
@@ -339,7 +349,6 @@ impl<'a> MeasurePass<'a> {
         let [decays, writes, reads] = factors;
         let (decays, writes, reads) = (decays?, writes?, reads?);
         let gates = system.gate.as_ref().map(of_distinct).transpose()?;
-        let rows = chosen(seq_len);
         let mut waiting = rows.clone();
         let mut active: Vec<PhiRow> = Vec::new();
         let mut gram = vec![vec![0.0; rows.len()]; rows.len()];

@@ -3,9 +3,11 @@
 //!
 //! A [`Network`] is a fresh or a trained model. For a [`NetworkInput`] it returns one [`Subject`] per layer, whose
 //! system ([`Seen`]) is measured in one pass ([`Measures`]) and compared with the mixer's other forms ([`Errors`]). A
-//! [`View`] holds these results, and [`report`] draws several of them.
+//! [`View`] holds these results, and [`report`] draws several of them. A layer that reads its input in both directions
+//! is two subjects, one per pass, which together are a non-causal system ([`BothDirections`]).
 
 mod attention;
+mod both;
 mod draw;
 mod engines;
 mod eta;
@@ -24,6 +26,7 @@ mod training;
 mod verify;
 mod view;
 
+pub use both::BothDirections;
 pub use draw::{report, DrawOptions};
 pub use engines::engines;
 pub use eta::{etas, unnormalised, Eta, ETAS};
@@ -34,7 +37,7 @@ pub use matrices::matrices;
 pub use measures::{Horizon, Measures};
 pub use products::bins;
 pub use room::Need;
-pub use subject::{InspectPlan, InspectStage, Network, NetworkInput, Seen, Subject};
+pub use subject::{check_direction, InspectPlan, InspectStage, LayerPass, Network, NetworkInput, Seen, Subject};
 pub use training::{over_training, Course, Snapshot};
 pub use verify::{verify, Errors};
 pub use view::View;

@@ -5,7 +5,7 @@ use super::room::{self, LayerSizes, Need};
 use crate::config::{ModelConfig, RunConfig};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::ltv::Ltv;
-use crate::mixers::{self, Entry, Mixer, MixerSpec};
+use crate::mixers::{self, Entry, Mixer, MixerSpec, BACKWARD};
 use crate::model::weights::{Checkpoint, WeightValues};
 use crate::model::{Classifier, Io, LanguageModel};
 use crate::nn::Params;
@@ -94,7 +94,7 @@ pub enum InspectStage {
 /// Estimated cost of an inspection.
 #[derive(Clone, Copy, Debug)]
 pub struct InspectPlan {
-    /// Layers to inspect.
+    /// Layers to inspect, or passes of layers that have two.
     pub layers: usize,
     /// Tokens of the input.
     pub seq_len: usize,
@@ -126,6 +126,28 @@ pub struct Subject {
     pub pretrained: bool,
     /// Gradients through time of its layer, if they were asked for.
     pub gradients: Option<StateGradients>,
+    /// The part of the layer that it is.
+    pub pass: LayerPass,
+}
+
+/// Part of a layer that a [`Subject`] is.
+pub enum LayerPass {
+    /// All of it.
+    Whole,
+    /// The forward pass of a layer that reads its input in both directions.
+    Forward,
+    /// The backward pass, whose tokens are in reverse order.
+    Backward(Box<BothPasses>),
+}
+
+/// Layer that reads its input in both directions, beside its backward pass.
+pub struct BothPasses {
+    /// Name of the layer in reports.
+    pub name: String,
+    /// Its forward pass.
+    pub forward: Subject,
+    /// The mixer of both passes.
+    pub mixer: Box<dyn Mixer>,
 }
 
 /// A system of the form (11) and its input.
@@ -139,8 +161,8 @@ pub struct Seen {
 }
 
 impl Network {
-    /// Builds the freshly initialised model of `config`. Fails if the weights do not fit into memory, or the model is
-    /// bidirectional.
+    /// Builds the freshly initialised model of `config`. Fails if the weights do not fit into memory, or its attention
+    /// is bidirectional.
     pub fn fresh(config: RunConfig, dtype: DType) -> Result<Self> {
         let counted = Params::without_values(dtype);
         SubjectModel::new(&config, &counted)?;
@@ -151,7 +173,8 @@ impl Network {
         Self::new(config.model.mixer.clone(), config, params)
     }
 
-    /// Builds the model of trained weights. Fails if the weights do not match the model, or it is bidirectional.
+    /// Builds the model of trained weights. Fails if the weights do not match the model, or its attention is
+    /// bidirectional.
     pub fn trained(found: Checkpoint, dtype: DType) -> Result<Self> {
         let params = Params::given(found.values.clone(), dtype, &Device::Cpu).detached();
         let config = found.config.clone();
@@ -183,9 +206,7 @@ impl Network {
     }
 
     fn new(name: String, config: RunConfig, params: Params) -> Result<Self> {
-        if config.model.is_bidirectional() {
-            refuse!(flag "--bidirectional" = true, "each output of {name} depends on all tokens, so that it is no system in time");
-        }
+        check_direction(&config.model)?;
         let body = SubjectModel::new(&config, &params)?;
         Ok(Self { name, config, params, body, pretrained: false, gradients: Vec::new() })
     }
@@ -218,7 +239,15 @@ impl Network {
         let chosen: Vec<usize> = if layers.is_empty() { (0..count).collect() } else { layers.to_vec() };
         let read = self.read(input, &chosen, need, visit)?;
         for (layer, u) in chosen.iter().zip(&read) {
-            visit(InspectStage::Layer(Box::new(self.subject(*layer, u)?)))?;
+            let subject = |pass| self.subject(*layer, u, pass);
+            if !self.config.model.is_bidirectional() {
+                visit(InspectStage::Layer(Box::new(subject(LayerPass::Whole)?)))?;
+                continue;
+            }
+            let [forward, beside] = [subject(LayerPass::Forward)?, subject(LayerPass::Forward)?];
+            visit(InspectStage::Layer(Box::new(forward)))?;
+            let both = BothPasses { name: self.name_of(*layer)?, forward: beside, mixer: self.mixer(*layer)? };
+            visit(InspectStage::Layer(Box::new(subject(LayerPass::Backward(Box::new(both)))?)))?;
         }
         Ok(())
     }
@@ -350,12 +379,14 @@ impl Network {
 
     /// Cost of inspecting `layers` layers. Fails if the memory does not suffice.
     fn plan(&self, layers: usize, seq_len: usize, need: Need) -> Result<InspectPlan> {
-        let model = &self.config.model;
+        let model = &self.config.model.clone().one_way();
+        let passes = if self.config.model.is_bidirectional() { 2 } else { 1 };
         let sizes = match &self.body {
             SubjectModel::Mapped(values) => values.sizes(),
             SubjectModel::Language(_) | SubjectModel::Classifier(_) => self.params.sizes(),
         };
-        let parameters = sizes.iter().filter(|(name, _)| name.contains(".mixer.")).map(|(_, size)| size).sum();
+        let parameters: usize = sizes.iter().filter(|(name, _)| name.contains(".mixer.")).map(|(_, size)| size).sum();
+        let (layers, parameters) = (layers * passes, parameters / passes);
         let bytes = room::of_model(model, parameters, seq_len, need)?;
         let what = format!("--seq-len {seq_len} of {}", of_sizes(model));
         check_memory(bytes, &what, "take a smaller --seq-len, --d or --n")?;
@@ -364,35 +395,81 @@ impl Network {
         Ok(InspectPlan { layers, seq_len, bytes, seconds })
     }
 
-    fn subject(&self, layer: usize, u: &Tensor) -> Result<Subject> {
+    /// Mixer of a layer.
+    fn mixer(&self, layer: usize) -> Result<Box<dyn Mixer>> {
         let (entry, model) = mixers::of_layer(&self.config.model, layer)?;
-        let params = self.params();
-        let scope = params.scope("layers").scope(layer).scope("mixer");
-        let mixer = entry.build(MixerSpec::from(&*model).in_layer(layer), &scope)?;
-        let prefix = format!("layers.{layer}.mixer.");
-        let of_mixer = |(name, var): (String, candle_core::Var)| {
-            // A parameter that layers share is in no scope.
-            let own = name.strip_prefix(&prefix).or_else(|| (!name.contains('.')).then_some(&*name))?.to_owned();
-            Some((own, var.as_detached_tensor()))
-        };
+        Ok(entry.build(MixerSpec::from(&*model).in_layer(layer), &self.scope(&self.params(), layer))?)
+    }
+
+    /// Parameters of the mixer of a layer.
+    fn scope(&self, params: &Params, layer: usize) -> Params {
+        params.scope("layers").scope(layer).scope("mixer")
+    }
+
+    /// Name of a layer in reports.
+    fn name_of(&self, layer: usize) -> Result<String> {
+        let (entry, model) = mixers::of_layer(&self.config.model, layer)?;
         let name = match model.n_layers {
             1 => self.name.clone(),
             _ => format!("{}, layer {layer}", self.name),
         };
-        let name = if entry.name == self.config.model.mixer { name } else { format!("{name} ({})", entry.name) };
+        Ok(if entry.name == self.config.model.mixer { name } else { format!("{name} ({})", entry.name) })
+    }
+
+    /// The part `pass` of a layer, along the input u `(L, d_model)` of the layer.
+    fn subject(&self, layer: usize, u: &Tensor, pass: LayerPass) -> Result<Subject> {
+        let (entry, model) = mixers::of_layer(&self.config.model, layer)?;
+        let model = model.into_owned().one_way();
+        let params = self.params();
+        let scope = self.scope(&params, layer);
+        let backward = matches!(pass, LayerPass::Backward(_));
+        let own = if backward { scope.apart(BACKWARD) } else { scope };
+        let mixer = entry.build(MixerSpec::from(&model).in_layer(layer), &own)?;
+        let shared = if backward { format!("{BACKWARD}.") } else { String::new() };
+        let prefix = format!("layers.{layer}.mixer.{shared}");
+        let of_mixer = |(name, var): (String, candle_core::Var)| {
+            // A parameter that layers share is in no scope, or in that of the backward passes.
+            let found = name.strip_prefix(&prefix).or_else(|| name.strip_prefix(&shared))?;
+            let own = found.split_once('.').is_none_or(|(scope, _)| name.starts_with(&prefix) && scope != BACKWARD);
+            own.then(|| (found.to_owned(), var.as_detached_tensor()))
+        };
+        let (suffix, u) = match pass {
+            LayerPass::Whole => ("", u.clone()),
+            LayerPass::Forward => (", forward", u.clone()),
+            LayerPass::Backward(_) => (", backward", backwards(u)?),
+        };
         Ok(Subject {
-            name,
-            place: (self.name.clone(), layer),
+            name: self.name_of(layer)? + suffix,
+            place: (format!("{}{suffix}", self.name), layer),
             entry,
-            model: model.into_owned(),
+            model,
             seed: self.config.seed,
             mixer,
             weights: params.vars().into_iter().filter_map(of_mixer).collect(),
-            u: u.clone(),
+            u,
             pretrained: self.pretrained,
             gradients: self.gradients.get(layer).cloned(),
+            pass,
         })
     }
+}
+
+/// The rows of x in reverse order.
+pub fn backwards(x: &Tensor) -> candle_core::Result<Tensor> {
+    let order: Vec<u32> = (0..x.dim(0)? as u32).rev().collect();
+    x.index_select(&Tensor::new(order, x.device())?, 0)
+}
+
+/// Error if the attention of `model` is bidirectional: its mixers have no passes whose systems could be shown.
+pub fn check_direction(model: &ModelConfig) -> Result<()> {
+    for (entry, model, _) in mixers::of_model(model)? {
+        let spec = MixerSpec::from(&*model);
+        ensure!(
+            !spec.bidirectional || entry.has_two_passes(&spec),
+            flag "--bidirectional" = true, "mixer `{}` attends to all tokens at once, without a pass in either direction that would be a system in time", entry.name
+        );
+    }
+    Ok(())
 }
 
 /// Names a model in a message about its memory.

@@ -22,6 +22,9 @@ impl Network {
         if let NetworkInput::Random(_) = input {
             refuse!(flag "--gradients", "needs a loss, and random numbers have no answers; use --input task, or --text with a language model");
         }
+        if self.config.model.is_bidirectional() {
+            refuse!(flag "--gradients", "{} reads its tokens in both directions, so that it has no state h_t that all later tokens follow from", self.name);
+        }
         let example = self.example(input)?;
         let tokens = &example.tokens[..];
         self.gradients = match (&self.body, &example.answers) {

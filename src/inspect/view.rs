@@ -1,9 +1,10 @@
 //! The results of one subject: its system, softmax attention for comparison, and the differences between its forms.
 
 use super::attention::Attention;
+use super::both::BothDirections;
 use super::gradients::StateGradients;
-use super::measures::{chosen, uniform_horizon, Horizon, Measures};
-use super::subject::Subject;
+use super::measures::{chosen, mirrored, uniform_horizon, Horizon, Measures};
+use super::subject::{LayerPass, Subject};
 use super::verify::{verify, Errors};
 use crate::error::Result;
 
@@ -27,6 +28,8 @@ pub struct View {
     pub errors: Option<Errors>,
     /// Gradients through time, if they were asked for.
     pub gradients: Option<StateGradients>,
+    /// The layer in both directions, if this is the backward one and there is a system.
+    pub both: Option<BothDirections>,
 }
 
 impl View {
@@ -35,17 +38,23 @@ impl View {
         let seq_len = subject.seq_len();
         let size = |seq_len| subject.mixer.state_size(seq_len);
         let seen = subject.system()?;
+        let rows = match &subject.pass {
+            LayerPass::Whole => chosen(seq_len),
+            LayerPass::Forward | LayerPass::Backward(_) => mirrored(seq_len),
+        };
         let measures = match &seen {
-            Ok(seen) => Ok(Measures::of_heads(seen, subject.model.n_heads)?),
+            Ok(seen) => Ok(Measures::of_rows(seen, subject.model.n_heads, rows.clone())?),
             Err(why) => Err(*why),
         };
         let errors = match (&seen, &measures) {
             (Ok(seen), Ok(measures)) if compared => Some(verify(subject, seen, measures)?),
             _ => None,
         };
-        let rows = match &measures {
-            Ok(measures) => measures.rows.clone(),
-            Err(_) => chosen(seq_len),
+        let both = match (&subject.pass, &seen, &measures) {
+            (LayerPass::Backward(passes), Ok(seen), Ok(measures)) => {
+                BothDirections::of(passes, (seen, measures), compared)?
+            }
+            _ => None,
         };
         Ok(Self {
             name: subject.name.clone(),
@@ -57,6 +66,7 @@ impl View {
             found: measures,
             errors,
             gradients: subject.gradients.clone(),
+            both,
         })
     }
 

@@ -236,6 +236,12 @@ impl Ltv {
         Ok(sum)
     }
 
+    /// C_i B_i of token `at`, `(d_model, inputs)`: its block of the kernel without D_i.
+    pub fn state_block(&self, at: usize) -> Result<Tensor> {
+        let passed = (self.read.i(at)? * self.write.i(at)?)?.sum_keepdim(1)?;
+        self.output(passed.broadcast_mul(&self.value()?)?.unsqueeze(0)?)?.squeeze(0)
+    }
+
     /// The bias of the output at token `at`, `(d_model)`.
     pub fn offset_at(&self, at: usize) -> Result<Option<Tensor>> {
         let row = |offset: &Tensor| match offset.rank() {

@@ -84,6 +84,7 @@ mod t5_bias;
 mod taylor_attention;
 pub(crate) mod token_shift;
 mod ttt_linear;
+mod two_passes;
 mod work;
 
 use crate::config::{Layout, MapInit, ModelConfig, Protocol, StateMixer};
@@ -97,6 +98,8 @@ pub use spec::{MixerSpec, RotarySpec};
 pub use state_norm::StateNormPlace;
 use state_norm::{Normed, StateNorm};
 use std::borrow::Cow;
+use two_passes::TwoPasses;
+pub(crate) use two_passes::BACKWARD;
 pub use work::{Core, MixerWork};
 
 /// Causal map from `(batch, seq_len, d_model)` to the same shape: as one forward pass over the sequence, step by step,
@@ -222,7 +225,7 @@ pub struct Entry {
     /// Whether it has queries and keys that a rotary position embedding can rotate.
     pub rotary: bool,
     /// Whether its queries may attend to later keys, where a task allows it: attention that is causal only by the range
-    /// of its sum.
+    /// of its sum. Other mixers read a document in both directions by two passes.
     pub bidirectional: bool,
     /// Place for an RMS norm behind its state, `--state-norm`.
     pub state_norm: StateNormPlace,
@@ -606,6 +609,14 @@ impl Entry {
     /// Mixer of `spec` with parameters from a scope, created on first use.
     pub fn build<'a>(&self, spec: impl Into<MixerSpec<'a>>, params: &Params) -> Result<Box<dyn Mixer>> {
         let spec = spec.into();
+        match self.has_two_passes(&spec) {
+            true => Ok(Box::new(TwoPasses::new(|params| self.build_pass(spec, params), params)?)),
+            false => self.build_pass(spec, params),
+        }
+    }
+
+    /// [`Self::build`] for one pass.
+    fn build_pass(&self, spec: MixerSpec, params: &Params) -> Result<Box<dyn Mixer>> {
         let params = params.clone().with_origin(self.cite);
         let authors = self.authors_init.filter(|_| spec.map_init == MapInit::Authors);
         let spec = if authors == Some(Scheme::Small) { spec.with_small_init() } else { spec };

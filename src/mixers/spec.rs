@@ -1,6 +1,6 @@
 //! Specification that a mixer is built from, and checks of its sizes.
 
-use super::Entry;
+use super::{Entry, Family};
 use crate::config::{InitScheme, MapInit, ModelConfig, Rotary};
 use crate::error::{self, refuse};
 use crate::nn::GPT_STD;
@@ -164,10 +164,15 @@ impl Entry {
     }
 
     fn check_direction(&self, spec: &MixerSpec) -> error::Result<()> {
-        if self.bidirectional || !spec.bidirectional {
+        if !(self.has_two_passes(spec) && self.family == Family::Attention) {
             return Ok(());
         }
-        refuse!(flag "--bidirectional" = true, "mixer `{}` reads a document in order; softmax, linear and normalized attention, taylor and performer can see all of it at once", self.name)
+        refuse!(flag "--bidirectional" = true, "must be false for mixer `{}`, whose softmax is over earlier tokens alone; softmax, linear and normalized attention, taylor and performer attend to all tokens, and mixers without a softmax read in both directions", self.name)
+    }
+
+    /// Whether a mixer of `spec` reads each sequence in both directions by two passes, each with parameters of its own.
+    pub fn has_two_passes(&self, spec: &MixerSpec) -> bool {
+        spec.bidirectional && !self.bidirectional
     }
 
     fn check_expand(&self, spec: &MixerSpec) -> error::Result<()> {

@@ -52,11 +52,20 @@ impl MixerWork {
     pub(super) fn over_features(self, states: usize, maps: usize) -> Self {
         Self { states, features: states.saturating_mul(maps), ..self }
     }
+
+    /// The arithmetic of two such cores side by side.
+    fn twice(self) -> Self {
+        let Self { core, channels, states, projections, features, pairs } = self;
+        let pairs = pairs.map(|elements| 2.0 * elements);
+        Self { core, channels: 2 * channels, states, projections: 2 * projections, features: 2 * features, pairs }
+    }
 }
 
 impl Entry {
-    /// Arithmetic of one layer; `None` where no bound is known.
+    /// Arithmetic of one layer, in both of its passes if there are two; `None` where no bound is known.
     pub fn work<'a>(&self, spec: impl Into<MixerSpec<'a>>) -> Option<MixerWork> {
-        (self.work)(&spec.into())
+        let spec = spec.into();
+        let of_pass = (self.work)(&spec)?;
+        Some(if self.has_two_passes(&spec) { of_pass.twice() } else { of_pass })
     }
 }

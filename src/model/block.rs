@@ -177,12 +177,11 @@ impl Block {
         }
     }
 
-    /// Same as [`Self::forward`] at every position and without dropout; appends the mixer's input to `read`.
-    pub fn forward_recording(&self, stream: Residual, read: &mut Vec<Tensor>) -> Result<Residual> {
-        let cx = Cx::eval();
-        self.around(stream, Past::Unused, &cx, |u, first| {
+    /// Same as [`Self::forward`] at every position; appends the mixer's input to `read`.
+    pub fn forward_recording(&self, stream: Residual, cx: &Cx, read: &mut Vec<Tensor>) -> Result<Residual> {
+        self.around(stream, Past::Unused, cx, |u, first| {
             read.push(u.clone());
-            self.mixer.forward_with(u, first, &cx)
+            self.mixer.forward_with(u, first, cx)
         })
     }
 

@@ -41,7 +41,7 @@ impl Body {
         for layer in 0..=wanted.iter().copied().max().unwrap_or(0) {
             let (of_layer, mut read) = (block(model, &spec, layer), Vec::new());
             let block = Block::new(model, layer, &of_layer, &params().scope("layers").scope(layer))?;
-            stream = block.forward_recording(stream, &mut read)?;
+            stream = block.forward_recording(stream, &Cx::eval(), &mut read)?;
             for (place, _) in found.iter_mut().zip(wanted).filter(|(_, wanted)| **wanted == layer) {
                 *place = read.first().cloned();
             }
@@ -61,10 +61,10 @@ impl Body {
     }
 
     /// Input of each block's mixer for embedded tokens `(batch, seq_len, d)`, in the same shape.
-    pub fn mixer_inputs(&self, x: Tensor) -> Result<Vec<Tensor>> {
+    pub fn mixer_inputs(&self, x: Tensor, cx: &Cx) -> Result<Vec<Tensor>> {
         let (mut stream, mut read) = (Residual::from(x), Vec::new());
         for block in &self.blocks {
-            stream = block.forward_recording(stream, &mut read)?;
+            stream = block.forward_recording(stream, cx, &mut read)?;
         }
         Ok(read)
     }

@@ -54,12 +54,9 @@ impl Classifier {
 
     /// Logits `(batch, classes)` of documents `(documents · batch, seq_len)` u32: all first documents, then all second
     /// ones. `lengths` `(documents · batch)` u32 include the end token. They are used only by pooling that masks
-    /// padding and by bidirectional attention.
+    /// padding and by mixers in both directions.
     pub fn logits(&self, tokens: &Tensor, lengths: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let hidden = match self.config.bidirectional {
-            true => self.hidden(tokens, &cx.seeing_all(lengths, tokens.dim(1)?)?)?,
-            false => self.hidden(tokens, cx)?,
-        };
+        let hidden = self.hidden(tokens, &self.directed(lengths, tokens.dim(1)?, cx)?)?;
         self.logits_of(&hidden, lengths)
     }
 
@@ -90,6 +87,14 @@ impl Classifier {
         ops::cross_entropy(&logits.unsqueeze(1)?, &identity, labels)
     }
 
+    /// Same pass in the directions that the model reads documents of these lengths in.
+    fn directed(&self, lengths: &Tensor, seq_len: usize, cx: &Cx) -> Result<Cx> {
+        match self.config.bidirectional {
+            true => cx.seeing_all(lengths, seq_len),
+            false => Ok(cx.clone()),
+        }
+    }
+
     /// Last hidden layer, `(documents · batch, seq_len, d_model)`.
     pub fn hidden(&self, tokens: &Tensor, cx: &Cx) -> Result<Tensor> {
         self.body.forward(self.embed(tokens, cx)?, None, cx)
@@ -101,9 +106,12 @@ impl Classifier {
         self.body.forward_by_steps(self.embed(tokens, &Cx::eval())?, between)
     }
 
-    /// Input of each layer's mixer for `tokens`, `(documents · batch, seq_len, d_model)` each.
+    /// Input of each layer's mixer for `tokens` without padding, `(documents · batch, seq_len, d_model)` each.
     pub fn mixer_inputs(&self, tokens: &Tensor) -> Result<Vec<Tensor>> {
-        self.body.mixer_inputs(self.embed(tokens, &Cx::eval())?)
+        let (batch, seq_len) = tokens.dims2()?;
+        let lengths = Tensor::full(seq_len as u32, batch, tokens.device())?;
+        let cx = self.directed(&lengths, seq_len, &Cx::eval())?;
+        self.body.mixer_inputs(self.embed(tokens, &cx)?, &cx)
     }
 
     fn embed(&self, tokens: &Tensor, cx: &Cx) -> Result<Tensor> {

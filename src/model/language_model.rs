@@ -191,7 +191,7 @@ impl LanguageModel {
 
     /// Input of each layer's mixer for `tokens` `(batch, seq_len)` u32, `(batch, seq_len, d_model)` each.
     pub fn mixer_inputs(&self, tokens: &Tensor) -> Result<Vec<Tensor>> {
-        self.body.mixer_inputs(self.embedding.forward(tokens, &Cx::eval())?)
+        self.body.mixer_inputs(self.embedding.forward(tokens, &Cx::eval())?, &Cx::eval())
     }
 
     /// Mean cross-entropy of `targets` `(rows)` u32 under the logits of `hidden` `(.., d_model)`, as many rows, and which

@@ -61,13 +61,18 @@ impl Cx {
         Self { rows: rows.cloned(), ..self }
     }
 
-    /// Same pass with bidirectional attention: every position attends to all tokens of its sequence, the first
-    /// `lengths` `(batch)` u32 of `seq_len`; the rest is padding.
+    /// Same pass in both directions: every output depends on all tokens of its sequence, the first `lengths` `(batch)`
+    /// u32 of `seq_len`; the rest is padding.
     pub fn seeing_all(&self, lengths: &Tensor, seq_len: usize) -> Result<Self> {
         let last = lengths.broadcast_sub(&Tensor::new(1u32, lengths.device())?)?;
         let shape = (lengths.dim(0)?, seq_len);
         let reach = last.unsqueeze(1)?.broadcast_as(shape)?.contiguous()?;
         Ok(Self { reach: Some(reach), ..self.clone() })
+    }
+
+    /// Same pass for a mixer that reads each sequence in order, at the same selected positions.
+    pub fn one_way(&self) -> Self {
+        Self { reach: None, ..self.clone() }
     }
 
     /// Last position that each output attends to, `(batch, rows)` u32; `None` if that is the output's own position.
@@ -76,7 +81,7 @@ impl Cx {
         self.reach.as_ref().or(positions)
     }
 
-    /// Last token of each sequence, `(batch)` u32, under bidirectional attention; `None` under causal attention.
+    /// Last token of each sequence, `(batch)` u32, in a pass in both directions; `None` in a causal pass.
     pub fn last_seen(&self) -> Result<Option<Tensor>> {
         let reach = self.reach.as_ref();
         reach.map(|reach| reach.narrow(1, 0, 1)?.squeeze(1)).transpose()

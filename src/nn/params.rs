@@ -165,6 +165,8 @@ struct Shared {
 pub struct Params {
     shared: Rc<Shared>,
     prefix: String,
+    /// Scope of parameters that several layers share.
+    root: String,
     tracked: bool,
     activations: DType,
     scheme: Scheme,
@@ -210,6 +212,7 @@ impl Params {
         Self {
             shared: Rc::new(shared),
             prefix: String::new(),
+            root: String::new(),
             tracked: true,
             activations: dtype,
             scheme: Scheme::default(),
@@ -283,9 +286,14 @@ impl Params {
         Self { prefix: format!("{}{name}.", self.prefix), ..self.clone() }
     }
 
+    /// Scope `name` below this one, whose [root](Self::root) is `name` below that of this one.
+    pub fn apart(&self, name: &str) -> Self {
+        Self { root: format!("{}{name}.", self.root), ..self.scope(name) }
+    }
+
     /// Scope around all others, for parameters that several layers share.
     pub fn root(&self) -> Self {
-        Self { prefix: String::new(), ..self.clone() }
+        Self { prefix: self.root.clone(), ..self.clone() }
     }
 
     /// Same variables without gradients: layers built from them record no graph.

@@ -117,7 +117,8 @@ fn lambda_spreads_between_its_bounds_in_both_ways() {
     }
 }
 
-fn classifier() -> ClassifierConfig {
+/// The plainest classifier.
+pub fn classifier() -> ClassifierConfig {
     ClassifierConfig {
         input: InputMap::Embedding,
         mlp_width: 8,

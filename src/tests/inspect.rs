@@ -3,8 +3,8 @@
 use crate::world::{distance, perturb, Case};
 use candle_core::{DType, Device, Tensor};
 use dsf::inspect::{
-    bins, engines, etas, identity, lemma1, lemma2, verify, Growing, Heads, Measures, Need, Network, NetworkInput, Seen,
-    Subject, View, ETAS,
+    bins, engines, etas, identity, lemma1, lemma2, verify, Growing, Heads, LayerPass, Measures, Need, Network,
+    NetworkInput, Seen, Subject, View, ETAS,
 };
 use dsf::ltv::Ltv;
 use dsf::mixers::{find, Core, Entry, Growth, MIXERS};
@@ -32,6 +32,7 @@ fn subject(mixer: &str, variant: &str, [d, n, seq_len]: [usize; 3], heads: usize
         name: case.entry.name.to_owned(),
         place: (case.entry.name.to_owned(), 0),
         pretrained: false,
+        pass: LayerPass::Whole,
         entry: case.entry,
         model: case.config,
         seed: 3,

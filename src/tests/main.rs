@@ -1,6 +1,7 @@
 //! One integration binary; a module a theme.
 
 mod architecture;
+mod both_directions;
 mod classifiers;
 mod cli;
 mod contracts;

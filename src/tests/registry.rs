@@ -118,7 +118,7 @@ fn options_explain_themselves_and_accept_their_own_defaults_only() {
 
 #[test]
 fn the_arithmetic_of_a_mixer_counts_the_weights_that_it_builds() {
-    for case in Case::all().into_iter().chain(Case::optional()) {
+    for case in Case::all().into_iter().chain(Case::optional()).chain(Case::both_directions()) {
         let Some(work) = case.entry.work(&case.config) else {
             continue; // no bound is known, and estimates say so
         };
@@ -127,6 +127,7 @@ fn the_arithmetic_of_a_mixer_counts_the_weights_that_it_builds() {
         let counted = params
             .vars()
             .into_iter()
+            .map(|(name, var)| (name.strip_prefix("backward.").unwrap_or(&name).to_owned(), var))
             .filter(|(name, var)| var.rank() == 2 && !case.entry.uncounted.contains(&name.as_str()))
             // They multiply no token, and all layers share them.
             .filter(|(name, _)| name != "lower_bounds");

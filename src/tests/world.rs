@@ -1,8 +1,11 @@
 //! Small worlds for tests to live in: seeded numbers, small networks, distances.
 
+use crate::classifiers::classifier;
 use candle_core::{DType, Device, Shape, Tensor};
-use dsf::config::{InitScheme, LanguageConfig, Layout, ModelConfig, Protocol, Rotary, RunConfig, StateMixer};
-use dsf::mixers::{find, Entry, Mixer, StateNormPlace, MIXERS};
+use dsf::config::{
+    ClassifierConfig, InitScheme, LanguageConfig, Layout, ModelConfig, Protocol, Rotary, RunConfig, StateMixer,
+};
+use dsf::mixers::{find, Entry, Mixer, MixerSpec, StateNormPlace, MIXERS};
 use dsf::nn::Params;
 use dsf::ops::rng::Rng;
 use dsf::recipes;
@@ -156,6 +159,26 @@ impl Case {
         VALUES.into_iter().map(of).collect()
     }
 
+    /// Every mixer that reads documents in both directions by two passes, in its first variant, with one head and,
+    /// where it has heads, with three.
+    pub fn both_directions() -> Vec<Self> {
+        let of = |entry: &'static Entry| {
+            let heads = if entry.heads { vec![1, 3] } else { vec![1] };
+            heads.into_iter().map(move |heads| Self::new(entry, entry.variants[0], heads).in_both_directions())
+        };
+        let two_passes = |case: &Self| {
+            let spec = MixerSpec::from(&case.config);
+            case.entry.has_two_passes(&spec) && case.entry.check_sizes(spec).is_ok()
+        };
+        MIXERS.iter().flat_map(of).filter(two_passes).collect()
+    }
+
+    /// The same mixer in both directions.
+    pub fn in_both_directions(self) -> Self {
+        let classifier = ClassifierConfig { bidirectional: true, ..classifier() };
+        Self { config: ModelConfig { classifier: Some(classifier), ..self.config }, ..self }
+    }
+
     /// Two channels a head turned.
     pub fn turned(&self, rotary: Rotary) -> Self {
         let language = LanguageConfig { mlp_width: 10, rotary, rotary_dims: 2, init: InitScheme::Pythia };
@@ -202,6 +225,9 @@ impl std::fmt::Display for Case {
         }
         if c.short_conv {
             write!(f, " behind a short convolution")?;
+        }
+        if c.is_bidirectional() {
+            write!(f, " in both directions")?;
         }
         match &c.language {
             Some(language) => write!(f, ", rotary {:?}", language.rotary),

@@ -163,15 +163,17 @@ fn what_means_nothing_or_cannot_be_is_refused_by_its_flag() {
 }
 
 #[test]
-fn attention_sees_the_whole_document_only_where_a_mixer_can() {
+fn a_mixer_reads_the_whole_document_only_where_it_can() {
     let seen = |mixer: &str, all: &str| lra(&[("mixer", mixer), ("bidirectional", all)]);
     // Runs older than the setting keep their ids.
     assert_eq!(seen("softmax", "false"), lra(&[]));
     let said = serde_json::to_string(&lra(&[])).unwrap();
     assert!(!said.contains("bidirectional"), "{said}");
     assert_ne!(seen("softmax", "true").id(), lra(&[]).id());
-    let ordered = [("mixer", "s6"), ("bidirectional", "true")];
-    refuses("lra", &ordered, "--bidirectional").names(&["`s6`", "softmax", "performer"]);
+    assert_eq!(seen("s6", "false"), lra(&[("mixer", "s6")]));
+    assert_ne!(seen("s6", "true").id(), seen("s6", "false").id());
+    let earlier = [("mixer", "sliding-window"), ("bidirectional", "true")];
+    refuses("lra", &earlier, "--bidirectional").names(&["`sliding-window`", "softmax"]);
     refuses("mqar", &[("bidirectional", "true")], "--bidirectional");
 }
 

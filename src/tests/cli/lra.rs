@@ -41,6 +41,36 @@ fn the_same_command_gives_the_same_bits_on_one_thread_and_on_two() {
 }
 
 #[test]
+fn a_run_in_both_directions_gives_the_same_bits_on_any_threads_and_is_inspected() {
+    let world = World::new();
+    let line = format!("{SMOKE} --bidirectional true --mixer s4d --micro-batch 7");
+    for (out, threads) in [("a", 1), ("b", 2), ("c", 3)] {
+        let said = world.dsf(&format!("{line} --out {out} --threads {threads}")).ok();
+        assert!(said.contains("shows the mixers as dynamical systems"), "{said}");
+    }
+    let [a, b, c] = ["a", "b", "c"].map(|out| world.only_run(out));
+    assert_eq!(numbers(&a), numbers(&b));
+    assert_eq!(numbers(&a), numbers(&c));
+    let id = a.file_name().unwrap().to_str().unwrap();
+    let said = world.dsf(&format!("inspect {id} --out a --verify --seq-len 20"));
+    assert_eq!(said.code, 0, "{}", said.err);
+    for shown in [
+        ", forward: Φ without D",
+        ", backward: Φ without D",
+        ": Φ of both directions without D",
+        "layer are equal to 1e-10",
+    ] {
+        assert!(said.out.contains(shown), "{shown}: {}", said.out);
+    }
+    let softmax = format!("{SMOKE} --bidirectional true --mixer softmax --out d");
+    let said = world.dsf(&softmax).ok();
+    assert!(!said.contains("dynamical systems"), "{said}");
+    let id = world.only_run("d");
+    let fault = world.fails(&format!("inspect {}", id.display()), "refused");
+    assert_eq!(fault.flag.as_deref(), Some("--bidirectional"), "{fault:?}");
+}
+
+#[test]
 fn a_sweep_trains_datasets_and_mixers() {
     let world = World::new();
     let line = format!("sweep --task {SMOKE} --mixer softmax,s6 --protocol matched --epochs 1");

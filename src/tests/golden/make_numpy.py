@@ -7,7 +7,10 @@ for more steps than M; `taylor_attention_reference-unit` is TaylorShift, by its 
 eigenvalues by their parts, with and without gamma; `lightning_attention-lrpe` is lightning attention with LRPE, by
 the weights of all pairs; `lmu_recurrent` is the LMU with its recurrent path, a loop over time;
 `retnet_block-group` is RetNet's layer with the angles and the norm of its authors; `lru_dense` is a linear RNN;
-`sinkhorn-network` is Sinkhorn attention with its sorting network. Gradients are complex-step derivatives: for a real loss f of x,
+`sinkhorn-network` is Sinkhorn attention with its sorting network;
+`s4d_lin_euler-bidirectional` and `gru-bidirectional` are two passes over documents of the `lengths` in the file, whose
+second one is under `backward.` and reads them from their last token to their first. Gradients are complex-step
+derivatives: for a real loss f of x,
 df/dx = Im f(x + i h)/h, without a difference that could cancel. Run `python make_numpy.py FOLDER`; a minute.
 
 The cases `a` and `b` have the fields of make.py; `s` has one sequence `u`, its output `y`, and the matrices of the
@@ -409,6 +412,44 @@ def sinkhorn_shapes(sizes):
     return shapes | {"wsp": (d, d), "bsp": (d,), "wsb": (scores, d), "bsb": (scores,)}
 
 
+def gru(p, u, _sizes):
+    """The reset gate acts on the recurrent map behind its bias c."""
+    sigmoid = lambda x: 1 / (1 + np.exp(-x))
+    y, ys = np.zeros_like(u[:, 0]), []
+    for t in range(u.shape[1]):
+        r, z = (sigmoid(u[:, t] @ p["w" + of].T + y @ p["u" + of].T + p["b" + of]) for of in "rz")
+        candidate = np.tanh(u[:, t] @ p["wn"].T + p["bn"] + r * (y @ p["un"].T + p["c"]))
+        y = (1 - z) * candidate + z * y
+        ys.append(y)
+    return np.stack(ys, 1), None
+
+
+def gru_shapes(sizes):
+    d = sizes["d"]
+    return {kind + of: (d, d) for kind in "wu" for of in "rzn"} | {name: (d,) for name in ["br", "bz", "bn", "c"]}
+
+
+BACKWARD = "backward."
+
+
+def both_directions(forward, shapes):
+    """Two passes, the second over the tokens of each document in reverse order; the padding stays behind them."""
+
+    def turned(x, lengths):
+        return np.stack([np.concatenate([of[:n][::-1], of[n:]]) for of, n in zip(x, lengths)])
+
+    def passes(p, u, sizes):
+        own = {of: value for of, value in p.items() if not of.startswith(BACKWARD)}
+        other = {of.removeprefix(BACKWARD): value for of, value in p.items() if of.startswith(BACKWARD)}
+        lengths = sizes["lengths"]
+        return forward(own, u, sizes)[0] + turned(forward(other, turned(u, lengths), sizes)[0], lengths), None
+
+    def both(sizes):
+        return {prefix + of: shape for prefix in ["", BACKWARD] for of, shape in shapes(sizes).items()}
+
+    return passes, both
+
+
 MIXERS = {
     "s6_reference-discretised": (
         *(s6, s6_shapes),
@@ -500,6 +541,20 @@ MIXERS = {
             ]
         },
     ),
+    "s4d_lin_euler-bidirectional": (
+        *both_directions(s4d, s4d_shapes),
+        {
+            "a": {"B": 2, "L": 17, "d": 8, "n": 4, "lengths": [17, 11]},
+            "b": {"B": 3, "L": 20, "d": 4, "n": 6, "lengths": [1, 20, 8]},
+        },
+    ),
+    "gru-bidirectional": (
+        *both_directions(gru, gru_shapes),
+        {
+            "a": {"B": 2, "L": 17, "d": 6, "n": 1, "lengths": [17, 11]},
+            "b": {"B": 3, "L": 12, "d": 5, "n": 1, "lengths": [1, 12, 8]},
+        },
+    ),
 }
 
 
@@ -564,8 +619,8 @@ def main(folder):
         tensors, metadata = {}, {"mixer": name, "schema": "1"}
         for case, sizes in cases.items():
             p = {of: drawn(generator, shape) for of, shape in shapes(sizes).items()}
-            if "log_dt" in p:
-                p["log_dt"] -= 3  # steps so small that no mode of Euler's rule grows far
+            for of in [of for of in p if of.removeprefix(BACKWARD) == "log_dt"]:
+                p[of] -= 3  # steps so small that no mode of Euler's rule grows far
             for of in sorted({"lambda_re", "lambda_im"} & p.keys()):
                 p[of] = (0.7 * np.tanh(p[of])).astype(np.float32)  # inside the unit circle
             shape = (sizes["B"], sizes["L"], sizes["d"])
@@ -573,6 +628,8 @@ def main(folder):
             wide = {of: value.astype(float) for of, value in p.items()}
             y, parts = forward(wide, u.astype(float), sizes)
             tensors |= {f"{case}.p.{of}": value for of, value in p.items()}
+            if "lengths" in sizes:
+                tensors[f"{case}.lengths"] = np.array(sizes["lengths"], np.float32)
             metadata[case] = json.dumps(sizes)
             if case == "s":
                 tensors |= {"s.u": u[0], "s.y": y[0]}
