@@ -345,6 +345,35 @@ fn the_scores_of_mad_are_those_of_their_runs() {
 }
 
 #[test]
+fn the_accuracies_by_heads_are_those_of_their_runs() {
+    let rows = measured("heads-small.csv");
+    let of = |mixer: &str, heads: &str| {
+        let mut own = runs(&rows, &[("mixer", mixer), ("heads", heads)]);
+        own.sort_by_key(|run| run["seed"].parse::<u64>().unwrap());
+        own
+    };
+    for mixer in ["softmax", "normalized", "linear"] {
+        let expected = ["1", "2", "4", "8"].map(|heads| {
+            let (rate, accuracies) = best(&of(mixer, heads));
+            let each: Vec<String> = accuracies.into_iter().map(percent).collect();
+            assert_eq!(each.len(), 2, "{mixer} {heads}");
+            format!("{} % at {rate}", each.join(", "))
+        });
+        assert_eq!(line(RESULTS, "| mixer | 1 head | 2 heads |", mixer)[1..], expected, "{mixer}");
+        let narrow = of(mixer, "8").into_iter().filter(|run| run["lr"] == "0.001" || mixer == "normalized");
+        assert!(narrow.map(|run| number(run, "accuracy")).all(|accuracy| accuracy < 0.32), "{mixer}");
+    }
+    let linear =
+        |heads: &str| of("linear", heads).into_iter().map(|run| (number(run, "accuracy"), run["state_size"].clone()));
+    let one = linear("1").map(|(accuracy, _)| accuracy).fold(0.0, f64::max);
+    assert_eq!(linear("4").filter(|(accuracy, _)| *accuracy > one).count(), 2);
+    assert!(linear("1").all(|(_, size)| size == "4160") && linear("4").all(|(_, size)| size == "1088"));
+    assert_printed(RESULTS, "no run gets past 31.5 %");
+    assert_printed(RESULTS, "disagree (93.3 and 59.0 %)");
+    assert_eq!(rows.len(), 48);
+}
+
+#[test]
 fn the_starts_of_s4_are_those_of_their_runs() {
     let rows = measured("hippo-small.csv");
     let names = [("HiPPO-LegS", "legs"), ("HiPPO-LegT", "legt"), ("Fourier", "fourier"), ("random", "random")];

@@ -183,6 +183,7 @@ fn every_committed_summary_is_read() {
         "figure2-small-matched.csv",
         "figure2-small-steps.csv",
         "figure3-small.csv",
+        "heads-small.csv",
         "hippo-small.csv",
         "lra-small.csv",
         "mad-small.csv",
