@@ -52,6 +52,7 @@ fn a_run_in_both_directions_gives_the_same_bits_on_any_threads_and_is_inspected(
     assert_eq!(numbers(&a), numbers(&b));
     assert_eq!(numbers(&a), numbers(&c));
     let id = a.file_name().unwrap().to_str().unwrap();
+    world.refuses(&format!("inspect {id} --out a --gradients"), "--gradients");
     let said = world.dsf(&format!("inspect {id} --out a --verify --seq-len 20"));
     assert_eq!(said.code, 0, "{}", said.err);
     for shown in [
