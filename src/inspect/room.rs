@@ -24,7 +24,7 @@ const RECORD: f64 = 1500.0;
 /// logarithm is taken, and up to [`ROWS`] rows are carried through it. Measured with a Mamba of 24,576 states a layer.
 const OF_STATE: f64 = 4000.0;
 /// Bytes of an f64, the type of all measures.
-const NUMBER: f64 = 8.0;
+pub const NUMBER: f64 = 8.0;
 
 /// The requested part of an inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

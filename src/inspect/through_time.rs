@@ -2,6 +2,7 @@
 
 use super::gradients::{StateGradients, StateProbes};
 use super::measures::evenly;
+use super::room::NUMBER;
 use super::subject::{Answers, Network, NetworkInput, SubjectModel};
 use crate::error::{ensure, refuse, Result};
 use crate::model::{Classifier, Io, LanguageModel};
@@ -12,8 +13,6 @@ use candle_core::{Device, Tensor};
 const ANSWERS: usize = 8;
 /// Numbers that a step keeps for the backward pass, for each number of the state and each channel of a layer.
 const KEPT: f64 = 24.0;
-/// Bytes of an f64.
-const NUMBER: f64 = 8.0;
 
 impl Network {
     /// Computes the gradients through time of an example, which the subjects of this network then hold. Fails without an
