@@ -52,7 +52,7 @@ static PREDICTIONS: &[Prediction] = &[
     (&["delta_rule"], FILLS, [0.35, 0.25], [0.35, 0.25]),
     (&["delta_rule"], ALWAYS, [0.15, 0.12], [0.15, 0.12]),
     // Each run of sixteen taps begins with a power in f64, which takes as long as eight to sixteen taps.
-    (&["vandermonde", "dplr_kernel"], ALWAYS, [0.45, 0.4], UNKNOWN),
+    (&["vandermonde"], ALWAYS, [0.45, 0.4], UNKNOWN),
     // One warp per channel, whose every step waits for two sections and a shuffle: some 150 cycles.
     (&["cascade"], WIDE, [0.08, 0.06], UNKNOWN),
     // L / 2 multiply-adds per output, while the floor assumes transforms of length 2 L: 32 instead of 56 at L = 64, 256

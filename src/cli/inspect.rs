@@ -356,7 +356,7 @@ impl InspectArguments {
                 let found = Checkpoint::of_any_task(&file)?;
                 let epoch = found.origin.epoch;
                 let mut network = Network::trained(found, self.what.dtype())?;
-                self.what.trace(&mut network, self.what.input()?)?;
+                network.traced = self.what.gradients;
                 let subjects = network.subjects(self.what.input()?, &self.what.layer, Need::System)?;
                 heading = self.what.heading("Dynamical systems (11) over training", &Shown::of(&subjects));
                 name.clone_from(&network.name);
@@ -401,8 +401,13 @@ impl InspectSelection {
 
     /// Input of fresh models and of runs.
     fn input(&self) -> Result<NetworkInput<'_>> {
-        let random = self.runs.is_empty() && !self.gradients;
-        self.input_or(if random { InputKind::Random } else { InputKind::Task })
+        self.input_or(if self.reads_random() { InputKind::Random } else { InputKind::Task })
+    }
+
+    /// Whether fresh models read random numbers unless another input is asked for: nothing else does, and no loss needs
+    /// an example.
+    fn reads_random(&self) -> bool {
+        self.runs.is_empty() && !self.gradients
     }
 
     /// Input that was asked for, or the `usual` one.
@@ -426,7 +431,7 @@ impl InspectSelection {
             (None, Some(InputKind::Random)) => "normal random numbers",
             (None, Some(InputKind::Tokens)) => "random tokens",
             (None, Some(InputKind::Task)) => "a test example of the task",
-            (None, None) if self.runs.is_empty() && !self.gradients => "normal random numbers",
+            (None, None) if self.reads_random() => "normal random numbers",
             (None, None) if !self.mixer.is_empty() || self.fresh => "the usual input of each",
             (None, None) if shown.pretrained => "random tokens",
             (None, None) => "a test example of the task",
@@ -475,7 +480,7 @@ impl InspectSelection {
             let mut name = vec![mixer.clone()];
             name.extend(self.options_of(mixer)?);
             network.name = name.join(", ");
-            self.trace(&mut network, self.input()?)?;
+            network.traced = self.gradients;
             network.visit(self.input()?, &self.layer, need, visit)?;
         }
         for run in &self.runs {
@@ -486,24 +491,16 @@ impl InspectSelection {
             let config = found.config.clone();
             let usual = if found.architecture.is_some() { InputKind::Tokens } else { InputKind::Task };
             let mut network = Network::trained(found, self.dtype())?;
-            self.trace(&mut network, self.input_or(usual)?)?;
+            network.traced = self.gradients;
             network.visit(self.input_or(usual)?, &self.layer, need, visit)?;
             if self.fresh {
                 let mut network = Network::fresh(config, self.dtype())?;
                 network.name += ", fresh";
-                self.trace(&mut network, self.input_or(usual)?)?;
+                network.traced = self.gradients;
                 network.visit(self.input_or(usual)?, &self.layer, need, visit)?;
             }
         }
         Ok(())
-    }
-
-    /// Computes the gradients of `network` on `input` if they were asked for.
-    fn trace(&self, network: &mut Network, input: NetworkInput) -> Result<()> {
-        match self.gradients {
-            true => network.trace_gradients(input),
-            false => Ok(()),
-        }
     }
 
     /// Splits `--mixer` into a mixer and its variant.
@@ -539,10 +536,7 @@ impl InspectSelection {
         let options = self.options_of(mixer)?;
         let (mixer, variant) = self.named(mixer);
         let usual = if self.text.is_some() { "wikitext" } else { "mqar" };
-        let random = match self.input {
-            Some(input) => input == InputKind::Random,
-            None => self.text.is_none() && !self.gradients,
-        };
+        let random = self.text.is_none() && self.input.map_or(!self.gradients, |input| input == InputKind::Random);
         let given = [("d", &self.d), ("n", &self.n), ("heads", &self.heads), ("seed", &self.seed)];
         let mut settings = vec![("preset", "smoke"), ("mixer", mixer)];
         let given = given.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));

@@ -34,8 +34,8 @@ pub struct Network {
     pub(super) body: SubjectModel,
     /// Whether the weights are those of a pretrained model.
     pretrained: bool,
-    /// Gradients through time of each layer; empty unless they were asked for.
-    pub(super) gradients: Vec<StateGradients>,
+    /// Whether its subjects hold gradients through time.
+    pub traced: bool,
 }
 
 /// Tokens of an input, with the answers that its loss is computed from.
@@ -187,14 +187,7 @@ impl Network {
         let name = format!("{} {of}", config.model.mixer);
         if let Some(values) = mapped {
             let (name, body) = (name.trim().to_owned(), SubjectModel::Mapped(values));
-            return Ok(Self {
-                name,
-                config,
-                params,
-                body,
-                pretrained: found.architecture.is_some(),
-                gradients: Vec::new(),
-            });
+            return Ok(Self { name, config, params, body, pretrained: found.architecture.is_some(), traced: false });
         }
         Self::new(name.trim().to_owned(), config, params).map_err(|e| match e {
             Error::Tensor(e) => {
@@ -208,7 +201,7 @@ impl Network {
     fn new(name: String, config: RunConfig, params: Params) -> Result<Self> {
         check_direction(&config.model)?;
         let body = SubjectModel::new(&config, &params)?;
-        Ok(Self { name, config, params, body, pretrained: false, gradients: Vec::new() })
+        Ok(Self { name, config, params, body, pretrained: false, traced: false })
     }
 
     /// Returns the mixers of all layers, or of these, counted from 0, with their inputs. Fails if there is no
@@ -237,9 +230,12 @@ impl Network {
             refuse!(flag "--layer" = layer, "{} has layers 0 to {}", self.name, count - 1);
         }
         let chosen: Vec<usize> = if layers.is_empty() { (0..count).collect() } else { layers.to_vec() };
-        let read = self.read(input, &chosen, need, visit)?;
+        let (read, gradients) = self.read(input, &chosen, need, visit)?;
         for (layer, u) in chosen.iter().zip(&read) {
-            let subject = |pass| self.subject(*layer, u, pass);
+            let subject = |pass| -> Result<Subject> {
+                let subject = self.subject(*layer, u, pass)?;
+                Ok(Subject { gradients: gradients.get(*layer).cloned(), ..subject })
+            };
             if !self.config.model.is_bidirectional() {
                 visit(InspectStage::Layer(Box::new(subject(LayerPass::Whole)?)))?;
                 continue;
@@ -260,16 +256,20 @@ impl Network {
         }
     }
 
-    /// Inputs of the mixers of these layers, `(L, d_model)` each.
+    /// Inputs of the mixers of these layers, `(L, d_model)` each, and the gradients through time of all layers if they are
+    /// traced.
     fn read(
         &self,
         input: NetworkInput,
         layers: &[usize],
         need: Need,
         visit: &mut dyn FnMut(InspectStage) -> Result<()>,
-    ) -> Result<Vec<Tensor>> {
+    ) -> Result<(Vec<Tensor>, Vec<StateGradients>)> {
         let (model, dtype) = (&self.config.model, self.params.dtype());
         if let NetworkInput::Random(length) = input {
+            ensure!(
+                !self.traced,
+                flag "--gradients", "needs a loss, and random numbers have no answers; use --input task, or --text with a language model");
             let seq_len = match length {
                 Some(length) => length,
                 None => self.config.task.sizes()?.seq_len,
@@ -280,21 +280,23 @@ impl Network {
             let count = seq_len * model.d_model;
             let values: Vec<f64> = (0..count).map(|_| rng.normals().0).collect();
             let u = Tensor::from_vec(values, (seq_len, model.d_model), &Device::Cpu)?;
-            return Ok(vec![u.to_dtype(dtype)?; layers.len()]);
+            return Ok((vec![u.to_dtype(dtype)?; layers.len()], Vec::new()));
         }
-        let tokens = self.example(input)?.tokens;
-        visit(InspectStage::Planned(self.plan(layers.len(), tokens.len(), need)?))?;
-        let tokens = Tensor::from_slice(&tokens, (1, tokens.len()), &Device::Cpu)?;
-        let of_all = match &self.body {
-            SubjectModel::Language(model) => model.mixer_inputs(&tokens)?,
-            SubjectModel::Classifier(classifier) => classifier.mixer_inputs(&tokens)?,
+        let example = self.example(input)?;
+        visit(InspectStage::Planned(self.plan(layers.len(), example.tokens.len(), need)?))?;
+        let gradients = if self.traced { self.state_gradients(&example)? } else { Vec::new() };
+        let tokens = Tensor::from_slice(&example.tokens, (1, example.tokens.len()), &Device::Cpu)?;
+        let of_layers = |of_all: Vec<Tensor>| layers.iter().map(|&layer| of_all[layer].clone()).collect::<Vec<_>>();
+        let read = match &self.body {
+            SubjectModel::Language(model) => of_layers(model.mixer_inputs(&tokens)?),
+            SubjectModel::Classifier(classifier) => of_layers(classifier.mixer_inputs(&tokens)?),
             SubjectModel::Mapped(_) => {
                 let io = Io::of(&self.config.task)?;
-                let of_chosen = LanguageModel::mixer_inputs_by_block(model, io, &|| self.params(), &tokens, layers)?;
-                return of_chosen.iter().map(|u| Ok(u.squeeze(0)?.contiguous()?)).collect();
+                LanguageModel::mixer_inputs_by_block(model, io, &|| self.params(), &tokens, layers)?
             }
         };
-        layers.iter().map(|&layer| Ok(of_all[layer].squeeze(0)?.contiguous()?)).collect()
+        let read = read.iter().map(|u| Ok(u.squeeze(0)?.contiguous()?)).collect::<Result<_>>()?;
+        Ok((read, gradients))
     }
 
     /// Tokens of `input`, cut to its length, with their answers.
@@ -448,7 +450,7 @@ impl Network {
             weights: params.vars().into_iter().filter_map(of_mixer).collect(),
             u,
             pretrained: self.pretrained,
-            gradients: self.gradients.get(layer).cloned(),
+            gradients: None,
             pass,
         })
     }

@@ -3,7 +3,7 @@
 use super::gradients::{StateGradients, StateProbes};
 use super::measures::evenly;
 use super::room::NUMBER;
-use super::subject::{Answers, Network, NetworkInput, SubjectModel};
+use super::subject::{Answers, Example, Network, SubjectModel};
 use crate::error::{ensure, refuse, Result};
 use crate::model::{Classifier, Io, LanguageModel};
 use crate::store::check_memory;
@@ -15,30 +15,25 @@ const ANSWERS: usize = 8;
 const KEPT: f64 = 24.0;
 
 impl Network {
-    /// Computes the gradients through time of an example, which the subjects of this network then hold. Fails without an
-    /// answer, for a mixer that cannot be read token by token, and if the memory does not suffice.
-    pub fn trace_gradients(&mut self, input: NetworkInput) -> Result<()> {
-        if let NetworkInput::Random(_) = input {
-            refuse!(flag "--gradients", "needs a loss, and random numbers have no answers; use --input task, or --text with a language model");
-        }
+    /// Gradients through time of each layer on an example. Fails without an answer, for a mixer that cannot be read token
+    /// by token, and if the memory does not suffice.
+    pub(super) fn state_gradients(&self, example: &Example) -> Result<Vec<StateGradients>> {
         if self.config.model.is_bidirectional() {
             refuse!(flag "--gradients", "{} reads its tokens in both directions, so that it has no state h_t that all later tokens follow from", self.name);
         }
-        let example = self.example(input)?;
         let tokens = &example.tokens[..];
-        self.gradients = match (&self.body, &example.answers) {
-            (SubjectModel::Language(model), Answers::Tokens(answers)) => self.of_answers(model, tokens, answers)?,
+        match (&self.body, &example.answers) {
+            (SubjectModel::Language(model), Answers::Tokens(answers)) => self.of_answers(model, tokens, answers),
             (SubjectModel::Mapped(_), Answers::Tokens(answers)) => {
                 let io = Io::of(&self.config.task)?;
                 let model = LanguageModel::new(&self.config.model, io, &self.params())?;
-                self.of_answers(&model, tokens, answers)?
+                self.of_answers(&model, tokens, answers)
             }
             (SubjectModel::Classifier(model), Answers::Document { second, label }) => {
-                self.of_document(model, tokens, second.as_deref(), *label)?
+                self.of_document(model, tokens, second.as_deref(), *label)
             }
             _ => refuse!(flag "--gradients", "random tokens have no label for {}; use --input task", self.name),
-        };
-        Ok(())
+        }
     }
 
     /// Refuses a model with a mixer that cannot be stepped through time.

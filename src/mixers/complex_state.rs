@@ -64,12 +64,14 @@ impl Glu {
         Ok(Some(Self { value: value.then(|| map(["wv", "bv"])).transpose()?, gate: map(["wg", "bg"])? }))
     }
 
-    /// The nonlinearity of y `(.., d)`.
-    pub fn forward(&self, y: &Tensor) -> Result<Tensor> {
-        let [w, b] = &self.gate;
-        let g = ops::gelu(y)?;
+    /// The nonlinearity of y `(.., d)`, or y itself without one.
+    pub fn behind(y: Tensor, glu: Option<&Self>) -> Result<Tensor> {
+        let Some(Self { value, gate: [w, b] }) = glu else {
+            return Ok(y);
+        };
+        let g = ops::gelu(&y)?;
         let gate = ops::sigmoid(&linear(&g, w, Some(b))?)?;
-        match &self.value {
+        match value {
             Some([w, b]) => linear(&g, w, Some(b))? * gate,
             None => g * gate,
         }
@@ -94,14 +96,6 @@ impl<S> ComplexMixer<S> {
     /// `core` with the nonlinearity of `spec`, whose value has a linear map or is the identity.
     pub fn new(core: S, value: bool, spec: &MixerSpec, params: &Params) -> Result<Self> {
         Ok(Self { core, glu: Glu::of(value, spec, params)? })
-    }
-
-    /// Nonlinearity of y `(.., d)`, if there is one.
-    fn activated(&self, y: Tensor) -> Result<Tensor> {
-        match &self.glu {
-            Some(glu) => glu.forward(&y),
-            None => Ok(y),
-        }
     }
 }
 
@@ -130,7 +124,7 @@ impl<S: ComplexState> Mixer for ComplexMixer<S> {
         let bu = bu.to_dtype(lambda.dtype())?;
         let h = ops::complex_scan(&lambda.contiguous()?, &bu)?;
         let h = h.flatten_from(2)?.to_dtype(u.dtype())?; // (batch, seq_len, 2N)
-        self.activated(matrices.readout(&cx.select(&h)?, &cx.select(u)?, self.core.skip())?)
+        Glu::behind(matrices.readout(&cx.select(&h)?, &cx.select(u)?, self.core.skip())?, self.glu.as_ref())
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -188,6 +182,6 @@ impl<S: ComplexState> Recurrent for ComplexMixer<S> {
         let h = (&lambda_h + matrices.bu(x_t)?.reshape(lambda_h.shape())?)?;
         let y = matrices.readout(&h.flatten_from(1)?, x_t, self.core.skip())?;
         *state = State(vec![h]);
-        self.activated(y)
+        Glu::behind(y, self.glu.as_ref())
     }
 }

@@ -60,6 +60,14 @@ impl DelaySystem {
         Ok(self.discrete.get_or_init(|| [a, b]))
     }
 
+    /// Ā m + B̄ x of each signal, for m `(batch, inputs, n)` and x `(batch, inputs)`.
+    pub fn advance(&self, m: &Tensor, x: &Tensor) -> Result<Tensor> {
+        let [a, b] = self.discrete()?;
+        let like_m = |matrix: Tensor| matrix.contiguous()?.to_dtype(m.dtype())?.to_device(m.device());
+        let (a, b) = (like_m(a.t()?)?, like_m(b.t()?)?);
+        m.broadcast_matmul(&a)? + x.unsqueeze(2)?.broadcast_mul(&b.unsqueeze(0)?)?
+    }
+
     /// Impulse response Ā^l B̄ for l < `len`, `(n, len)`.
     pub fn kernel(&self, len: usize) -> Result<Tensor> {
         let mut longest = self.kernel.borrow_mut();

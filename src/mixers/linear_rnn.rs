@@ -45,11 +45,7 @@ impl LinearRnn {
 
     /// y `(.., d)` for h `(.., N)` and u `(.., d)`.
     fn readout(&self, h: &Tensor, u: &Tensor) -> Result<Tensor> {
-        let y = ops::add_scaled(&linear(h, &self.c, None)?, u, &self.dskip)?;
-        match &self.glu {
-            Some(glu) => glu.forward(&y),
-            None => Ok(y),
-        }
+        Glu::behind(ops::add_scaled(&linear(h, &self.c, None)?, u, &self.dskip)?, self.glu.as_ref())
     }
 }
 

@@ -91,11 +91,6 @@ impl Lmu {
         let wx_u = linear(u, &self.wx, Some(&self.bout))?;
         ops::tanh(&(linear(m, &self.wm, None)? + wx_u)?)
     }
-
-    /// x in the dtype and on the device of the parameters.
-    fn like_params(&self, x: &Tensor) -> Result<Tensor> {
-        x.to_dtype(self.bu.dtype())?.to_device(self.bu.device())
-    }
 }
 
 impl Mixer for Lmu {
@@ -104,7 +99,7 @@ impl Mixer for Lmu {
         let (inputs, n) = (self.bu.elem_count(), self.delay.order);
         let x = linear(u, &self.wu, Some(&self.bu))?.unsqueeze(3)?; // (batch, seq_len, inputs, 1)
         let x = x.broadcast_as((batch, seq_len, inputs, n))?.contiguous()?;
-        let kernel = self.like_params(&self.delay.kernel(seq_len)?)?;
+        let kernel = self.delay.kernel(seq_len)?.to_dtype(self.bu.dtype())?.to_device(self.bu.device())?;
         let kernel = Tensor::cat(&vec![&kernel; inputs], 0)?; // (inputs · n, seq_len)
         let m = ops::long_conv(&x.flatten_from(2)?, &kernel)?; // (batch, seq_len, inputs · n)
         self.readout(&cx.select(&m)?, &cx.select(u)?)
@@ -132,11 +127,7 @@ impl Recurrent for Lmu {
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let [a, b] = self.delay.discrete()?;
-        let a = self.like_params(&a.t()?.contiguous()?)?;
-        let b = self.like_params(&b.t()?)?;
-        let x = linear(x_t, &self.wu, Some(&self.bu))?.unsqueeze(2)?;
-        let m = (state.0[0].broadcast_matmul(&a)? + x.broadcast_mul(&b.unsqueeze(0)?)?)?;
+        let m = self.delay.advance(&state.0[0], &linear(x_t, &self.wu, Some(&self.bu))?)?;
         let y = self.readout(&m.flatten_from(1)?, x_t)?;
         *state = State(vec![m]);
         Ok(y)

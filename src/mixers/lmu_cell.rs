@@ -27,8 +27,8 @@ pub(super) struct LmuCell {
     delay: DelaySystem,
 }
 
-/// One step in terms of the joint state s = (y, m): y_i is the tanh of the first d rows of `state` s_{i-1} + `input` u_i,
-/// and m_i is the rest.
+/// Step along a whole sequence in terms of the joint state s = (y, m): y_i is the tanh of the first d rows of
+/// `state` s_{i-1} + `input` u_i, and m_i is the rest.
 struct JointStep {
     /// `(d + inputs · n, d)`.
     input: Tensor,
@@ -89,22 +89,19 @@ impl LmuCell {
         let columns = |i: usize| Tensor::cat(&[&of_output[i], &memory_from[i]], 0);
         Ok(JointStep { input: columns(0)?, state: Tensor::cat(&[columns(1)?, columns(2)?], 1)? })
     }
-
-    /// s_i for `input` u_i and `state` s_{i-1}, `(batch, d + inputs · n)` each.
-    fn next(&self, from_input: &Tensor, from_state: &Tensor) -> Result<Tensor> {
-        let (d, memory) = (self.width(), self.memory());
-        let s = (from_input + from_state)?;
-        Tensor::cat(&[ops::tanh(&s.narrow(1, 0, d)?.contiguous()?)?, s.narrow(1, d, memory)?], 1)
-    }
 }
 
 impl Mixer for LmuCell {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let joint = self.joint_step()?;
         let along = linear(u, &joint.input, None)?;
-        let step = |wu: &Tensor, from_state: &Tensor, _: &[Tensor]| Ok(vec![self.next(wu, from_state)?]);
+        let (d, memory) = (self.width(), self.memory());
+        let step = |from_input: &Tensor, from_state: &Tensor, _: &[Tensor]| {
+            let s = (from_input + from_state)?;
+            Ok(vec![Tensor::cat(&[ops::tanh(&s.narrow(1, 0, d)?.contiguous()?)?, s.narrow(1, d, memory)?], 1)?])
+        };
         let states = unroll(&along, &joint.state, self.init(u.dim(0)?)?, step)?;
-        cx.select(&states)?.narrow(D::Minus1, 0, self.width())?.contiguous()
+        cx.select(&states)?.narrow(D::Minus1, 0, d)?.contiguous()
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -128,11 +125,16 @@ impl Recurrent for LmuCell {
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let joint = self.joint_step()?;
-        let from_state = linear(&state.0[0], &joint.state, None)?;
-        let s = self.next(&linear(x_t, &joint.input, None)?, &from_state)?;
-        let y = s.narrow(1, 0, self.width())?.contiguous()?;
-        *state = State(vec![s]);
+        let (d, memory) = (self.width(), self.memory());
+        let (y, m) = (state.0[0].narrow(1, 0, d)?.contiguous()?, state.0[0].narrow(1, d, memory)?.contiguous()?);
+        let from = |[of_token, of_output, of_memory]: [&Tensor; 3], m: &Tensor| -> Result<Tensor> {
+            (linear(x_t, of_token, None)? + linear(&y, of_output, None)?)? + linear(m, of_memory, None)?
+        };
+        let x = from([&self.ex, &self.eh, &self.em], &m)?;
+        let (batch, inputs) = x.dims2()?;
+        let m = self.delay.advance(&m.reshape((batch, inputs, self.delay.order))?, &x)?.flatten_from(1)?;
+        let y = ops::tanh(&from([&self.ux, &self.uh, &self.um], &m)?)?;
+        *state = State(vec![Tensor::cat(&[&y, &m], 1)?]);
         Ok(y)
     }
 }

@@ -11,7 +11,7 @@ use dsf::tasks::{self, Splits};
 fn traced(task: &str, settings: &[(&str, &str)]) -> Vec<StateGradients> {
     let config = recipes::run(task, &[&[("preset", "smoke")], settings].concat()).unwrap();
     let mut network = Network::fresh(config, DType::F64).unwrap();
-    network.trace_gradients(NetworkInput::Task(None, None)).unwrap();
+    network.traced = true;
     let subjects = network.subjects(NetworkInput::Task(None, None), &[], Need::Pass).unwrap();
     subjects.into_iter().map(|subject| subject.gradients.unwrap()).collect()
 }
@@ -56,7 +56,7 @@ fn norms_are_those_of_finite_differences_over_all_paths() {
             .unwrap(),
         };
         let mut network = Network::fresh(config.clone(), DType::F64).unwrap();
-        network.trace_gradients(NetworkInput::Task(None, None)).unwrap();
+        network.traced = true;
         let subjects = network.subjects(NetworkInput::Task(None, None), &[], Need::Pass).unwrap();
         let Splits::PerToken { test, .. } = tasks::load(&config.task, None).unwrap() else { unreachable!() };
         let batch = test.batch(0..1);

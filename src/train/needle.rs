@@ -12,34 +12,24 @@ pub struct KeyScore {
     pub found: bool,
     /// Cross-entropy of the key in nats, summed over its tokens.
     pub nll: f64,
-    /// The same behind the context without the needle.
-    pub nll_without: f64,
 }
 
-/// Scores `keys`, `batch` contexts at a time. `model` need not track gradients.
+/// Scores `keys`, whose contexts have one length, `batch` at a time. `model` need not track gradients.
 pub fn score_keys(model: &LanguageModel, keys: &[HiddenKey], batch: usize, device: &Device) -> Result<Vec<KeyScore>> {
-    let texts =
-        |of: fn(&HiddenKey) -> &Vec<u32>| keys.iter().map(|hidden| (of(hidden), &hidden.key)).collect::<Vec<_>>();
-    let of_batches = |texts: Vec<(&Vec<u32>, &Vec<u32>)>| -> Result<Vec<(bool, f64)>> {
-        let scored = texts.chunks(batch.max(1)).map(|texts| score_answers(model, texts, device));
-        Ok(scored.collect::<Result<Vec<_>>>()?.concat())
-    };
-    let (with, without) = (of_batches(texts(|hidden| &hidden.context))?, of_batches(texts(|hidden| &hidden.without))?);
-    let both = with.into_iter().zip(without);
-    Ok(both.map(|((found, nll), (_, nll_without))| KeyScore { found, nll, nll_without }).collect())
+    let scored = keys.chunks(batch.max(1)).map(|keys| score_batch(model, keys, device));
+    Ok(scored.collect::<Result<Vec<_>>>()?.concat())
 }
 
-/// Whether each answer behind its text, of one length, is the most likely one, and its cross-entropy.
-fn score_answers(model: &LanguageModel, texts: &[(&Vec<u32>, &Vec<u32>)], device: &Device) -> Result<Vec<(bool, f64)>> {
-    let count = texts.len();
-    let (len, most) = (texts[0].0.len(), texts.iter().map(|(_, answer)| answer.len()).max().unwrap_or(0));
-    // Shorter answers are padded: their scores do not depend on what follows them.
-    let padded = |text: &[u32], answer: &[u32]| -> Vec<u32> {
-        let mut ids = [text, &answer[..answer.len() - 1]].concat();
+fn score_batch(model: &LanguageModel, keys: &[HiddenKey], device: &Device) -> Result<Vec<KeyScore>> {
+    let count = keys.len();
+    let (len, most) = (keys[0].context.len(), keys.iter().map(|hidden| hidden.key.len()).max().unwrap_or(0));
+    // Shorter keys are padded: their scores do not depend on what follows them.
+    let padded = |HiddenKey { context, key }: &HiddenKey| -> Vec<u32> {
+        let mut ids = [context, &key[..key.len() - 1]].concat();
         ids.resize(len + most - 1, 0);
         ids
     };
-    let tokens: Vec<u32> = texts.iter().flat_map(|(text, answer)| padded(text, answer)).collect();
+    let tokens: Vec<u32> = keys.iter().flat_map(padded).collect();
     let tokens = Tensor::from_vec(tokens, (count, len + most - 1), device)?;
     let positions: Vec<u32> = (0..count).flat_map(|_| (len - 1..len - 1 + most).map(|at| at as u32)).collect();
     let rows = Rows { positions: Tensor::from_vec(positions, (count, most), device)? };
@@ -47,14 +37,14 @@ fn score_answers(model: &LanguageModel, texts: &[(&Vec<u32>, &Vec<u32>)], device
     let logits = model.logits(&hidden)?.to_dtype(DType::F32)?;
     let logs = candle_nn::ops::log_softmax(&logits, D::Minus1)?; // (count, most, vocab_size)
     let likeliest = logs.argmax(D::Minus1)?.to_vec2::<u32>()?;
-    let targets = texts.iter().flat_map(|(_, answer)| (0..most).map(|i| answer.get(i).copied().unwrap_or(0)));
+    let targets = keys.iter().flat_map(|hidden| (0..most).map(|i| hidden.key.get(i).copied().unwrap_or(0)));
     let targets = Tensor::from_vec(targets.collect::<Vec<u32>>(), (count, most, 1), device)?;
     let logs = logs.gather(&targets, D::Minus1)?.squeeze(2)?.to_vec2::<f32>()?;
-    let of_text = |(i, (_, answer)): (usize, &(&Vec<u32>, &Vec<u32>))| {
-        let found = answer.iter().zip(&likeliest[i]).all(|(wanted, found)| wanted == found);
-        (found, -logs[i][..answer.len()].iter().map(|log| f64::from(*log)).sum::<f64>())
+    let of_key = |(i, HiddenKey { key, .. }): (usize, &HiddenKey)| KeyScore {
+        found: key.iter().zip(&likeliest[i]).all(|(wanted, found)| wanted == found),
+        nll: -logs[i][..key.len()].iter().map(|log| f64::from(*log)).sum::<f64>(),
     };
-    Ok(texts.iter().enumerate().map(of_text).collect())
+    Ok(keys.iter().enumerate().map(of_key).collect())
 }
 
 #[cfg(test)]
@@ -92,19 +82,22 @@ mod tests {
         let model = LanguageModel::new(&config, Io { vocab_size: V, seq_len: 30 }, &params.detached()).unwrap();
         let mut rng = Rng::new(5, "ids", 0);
         let mut draw = |count: usize| (0..count).map(|_| rng.below(V as u32)).collect::<Vec<u32>>();
-        let hidden = |key| HiddenKey { context: draw(20), without: draw(20), key };
-        let mut keys: Vec<HiddenKey> = vec![vec![3, 1, 2], vec![4], vec![7, 7]].into_iter().map(hidden).collect();
+        let own = vec![vec![3, 1, 2], vec![4], vec![7, 7]];
+        let mut keys: Vec<HiddenKey> = own.into_iter().map(|key| HiddenKey { context: draw(20), key }).collect();
         // A key that is found: what the model itself goes on with.
         let tokens = Tensor::from_slice(&keys[1].context, (1, 20), &Device::Cpu).unwrap();
         keys[1].key = vec![model.last_logits(&tokens).unwrap().i(0).unwrap().argmax(0).unwrap().to_scalar().unwrap()];
+        // The same keys behind other contexts.
+        let others: Vec<HiddenKey> =
+            keys.iter().map(|hidden| HiddenKey { context: draw(20), key: hidden.key.clone() }).collect();
+        keys.extend(others);
         for batch in [1, 2, 8] {
             let scores = score_keys(&model, &keys, batch, &Device::Cpu).unwrap();
             assert!(scores[1].found);
             for (score, key) in scores.iter().zip(&keys) {
                 let (found, nll) = by_hand(&model, &key.context, &key.key);
-                let (_, nll_without) = by_hand(&model, &key.without, &key.key);
                 assert_eq!(score.found, found);
-                assert!((score.nll - nll).abs() < 1e-5 && (score.nll_without - nll_without).abs() < 1e-5);
+                assert!((score.nll - nll).abs() < 1e-5);
             }
         }
     }

@@ -57,17 +57,18 @@ const AT_ONCE: usize = 8192;
 struct KeyMeans {
     found: f64,
     nll: f64,
-    nll_without: f64,
+}
+
+/// Mean scores of one length: at each depth, and without the needle.
+struct LengthMeans {
+    depths: Vec<KeyMeans>,
+    without: KeyMeans,
 }
 
 impl KeyMeans {
     fn of(scores: &[KeyScore]) -> Self {
         let mean = |of: &dyn Fn(&KeyScore) -> f64| scores.iter().map(of).sum::<f64>() / scores.len() as f64;
-        Self {
-            found: mean(&|score| f64::from(u8::from(score.found))),
-            nll: mean(&|score| score.nll),
-            nll_without: mean(&|score| score.nll_without),
-        }
+        Self { found: mean(&|score| f64::from(u8::from(score.found))), nll: mean(&|score| score.nll) }
     }
 }
 
@@ -103,27 +104,31 @@ pub(super) fn main(arguments: &NeedleArguments, global: &Global) -> Result<u8> {
     let (splits, warnings) = wikitext::load_some(&haystack, data_dir, wanted)?;
     print::warnings(&warnings);
     let [.., Some(test)] = &splits else { unreachable!("the test split is wanted") };
-    let hide = |len: usize, depth: u8| -> Result<Vec<HiddenKey>> {
-        let hide = |key| form.hide(&vocabulary, test.ids(), (len, f64::from(depth) / 100.0), (arguments.seed, key));
+    let hide = |len: usize, depth: Option<u8>| -> Result<Vec<HiddenKey>> {
+        let depth = depth.map(|percent| f64::from(percent) / 100.0);
+        let hide = |key| form.hide(&vocabulary, test.ids(), (len, depth), (arguments.seed, key));
         (0..arguments.keys as usize).map(hide).collect()
     };
     // Every context is made before the first is scored, so that none of them fails late.
     let mut cells = Vec::new();
     for len in &lengths {
-        let of_length = arguments.depths.iter().map(|depth| hide(*len, *depth));
-        cells.push(of_length.collect::<Result<Vec<_>>>()?);
+        let depths = arguments.depths.iter().map(|depth| hide(*len, Some(*depth)));
+        cells.push((depths.collect::<Result<Vec<_>>>()?, hide(*len, None)?));
     }
     let model = found.model(&device)?;
     let template = "{prefix} {wide_bar} {pos}/{len} cells, {eta} left";
-    let bar = print::bar_unless(global.silent(), template, Some((lengths.len() * arguments.depths.len()) as u64));
-    let mut score = |keys: &Vec<HiddenKey>| {
+    let bar = print::bar_unless(global.silent(), template, Some((lengths.len() * (arguments.depths.len() + 1)) as u64));
+    let score = |keys: &Vec<HiddenKey>| -> Result<KeyMeans> {
         check_stop(&stop)?;
         let means = scored(&model, keys, &device)?;
         bar.inc(1);
         Ok(means)
     };
     let means = gpu::with_factors(found.config.train.precision.factors(), || {
-        cells.iter().map(|of_length| of_length.iter().map(&mut score).collect()).collect::<Result<Vec<Vec<KeyMeans>>>>()
+        let of_length = |(depths, without): &(Vec<Vec<HiddenKey>>, Vec<HiddenKey>)| -> Result<LengthMeans> {
+            Ok(LengthMeans { depths: depths.iter().map(score).collect::<Result<_>>()?, without: score(without)? })
+        };
+        cells.iter().map(of_length).collect::<Result<Vec<_>>>()
     });
     bar.finish_and_clear();
     let who = match &found.origin.run {
@@ -146,7 +151,7 @@ fn scored(model: &LanguageModel, keys: &[HiddenKey], device: &Device) -> Result<
 }
 
 /// Report of `means` by length and depth.
-fn report(heading: String, (lengths, depths): (&[usize], &[u8]), means: &[Vec<KeyMeans>], trained: usize) -> Report {
+fn report(heading: String, (lengths, depths): (&[usize], &[u8]), means: &[LengthMeans], trained: usize) -> Report {
     let record = |quantity: &str, length: usize, depth: Option<u8>, value: f64| {
         let fields = [
             ("quantity", json!(quantity)),
@@ -158,11 +163,11 @@ fn report(heading: String, (lengths, depths): (&[usize], &[u8]), means: &[Vec<Ke
     };
     let grid = |title: &str, style: Style, form: PanelForm, of: fn(&KeyMeans) -> f64| {
         let line = |(i, depth): (usize, &u8)| {
-            let cells = means.iter().map(|of_length| Cell::from(Content::Value(of(&of_length[i]))));
+            let cells = means.iter().map(|of_length| Cell::from(Content::Value(of(&of_length.depths[i]))));
             GridLine::new(Tick { title: format!("{depth} %"), at: Some(f64::from(*depth)) }, cells.collect())
         };
-        let each = |(length, of_length): (&usize, &Vec<KeyMeans>)| {
-            let (length, depths) = (*length, depths.iter().zip(of_length));
+        let each = |(length, of_length): (&usize, &LengthMeans)| {
+            let (length, depths) = (*length, depths.iter().zip(&of_length.depths));
             depths.map(|(depth, means)| record(title, length, Some(*depth), of(means))).collect::<Vec<_>>()
         };
         Grid {
@@ -178,15 +183,11 @@ fn report(heading: String, (lengths, depths): (&[usize], &[u8]), means: &[Vec<Ke
         }
     };
     let mut nats = grid("nats of a key", Style::Measured("nats"), PanelForm::Table, |means| means.nll);
-    let without = |of_length: &Vec<KeyMeans>| {
-        of_length.iter().map(|means| means.nll_without).sum::<f64>() / of_length.len() as f64
-    };
-    let cells = means.iter().map(|of_length| Cell::from(Content::Value(without(of_length))));
+    let cells = means.iter().map(|of_length| Cell::from(Content::Value(of_length.without.nll)));
     nats.lines.push(GridLine::of_baseline("no needle", cells.collect()));
     let baselines = lengths.iter().zip(means);
     nats.records.extend(
-        baselines
-            .map(|(length, of_length)| record("nats of a key without the needle", *length, None, without(of_length))),
+        baselines.map(|(length, of)| record("nats of a key without the needle", *length, None, of.without.nll)),
     );
     let found = grid("keys found", Style::Share("keys found (%)"), PanelForm::Heatmap, |means| means.found);
     let mut notes =

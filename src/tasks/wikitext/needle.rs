@@ -24,10 +24,8 @@ pub struct NeedleForm {
 /// One key in a context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HiddenKey {
-    /// The haystack with the needle in it, and the question.
+    /// The haystack, with the needle in it unless it was left out, and the question.
     pub context: Vec<u32>,
-    /// The same without the needle: as many tokens, all of them of the haystack.
-    pub without: Vec<u32>,
     /// The tokens of the answer, a space and the key.
     pub key: Vec<u32>,
 }
@@ -51,13 +49,14 @@ impl NeedleForm {
         Ok(vocabulary.encode(&self.needle.replace(KEY, &digits))?.len() + vocabulary.encode(&self.question)?.len())
     }
 
-    /// Context of `len` tokens in which a key lies behind the share `depth`, from 0 to 1, of the haystack. `trial` chooses the key and the
-    /// part of `text` that hides it. Fails if the text or the context is too short.
+    /// Context of `len` tokens in which a key lies behind the share `depth`, from 0 to 1, of the haystack; without a depth
+    /// the needle is left out, and further tokens of the haystack take its place. `trial` chooses the key and the part of
+    /// `text` that hides it. Fails if the text or the context is too short.
     pub fn hide(
         &self,
         vocabulary: &Vocabulary,
         text: IdSlice,
-        (len, depth): (usize, f64),
+        (len, depth): (usize, Option<f64>),
         (seed, trial): (u64, usize),
     ) -> Result<HiddenKey> {
         let mut rng = Rng::new(seed, "needle", trial as u64);
@@ -76,13 +75,15 @@ impl NeedleForm {
             text.len() >= longest,
             flag "--lengths" = len, "is too long: the text has {} tokens only", text.len());
         let start = rng.below((text.len() - longest + 1).min(u32::MAX as usize) as u32) as usize;
-        let cut = start + (depth * hay as f64).round() as usize;
         let part = |range: Range<usize>| text.slice(range).iter().collect::<Vec<u32>>();
-        Ok(HiddenKey {
-            context: [part(start..cut), needle, part(cut..start + hay), question.clone()].concat(),
-            without: [part(start..start + longest), question].concat(),
-            key,
-        })
+        let context = match depth {
+            Some(depth) => {
+                let cut = start + (depth * hay as f64).round() as usize;
+                [part(start..cut), needle, part(cut..start + hay), question].concat()
+            }
+            None => [part(start..start + longest), question].concat(),
+        };
+        Ok(HiddenKey { context, key })
     }
 }
 
@@ -100,24 +101,26 @@ mod tests {
         let bytes = Vocabulary::open(&Tokenizer::Bytes, None).unwrap();
         let text: Vec<u16> = (0..500).map(|i| 97 + i % 26).collect();
         for (depth, hay_before) in [(0.0, 0), (0.5, 36), (1.0, 71)] {
-            let hidden = form().hide(&bytes, IdSlice::Two(&text), (100, depth), (1, 3)).unwrap();
-            assert_eq!((hidden.context.len(), hidden.without.len()), (100, 100));
+            let [hidden, without] = [Some(depth), None]
+                .map(|depth| form().hide(&bytes, IdSlice::Two(&text), (100, depth), (1, 3)).unwrap());
+            assert_eq!((hidden.context.len(), without.context.len()), (100, 100));
+            assert_eq!(hidden.key, without.key);
             let said = bytes.decode(&hidden.context);
             let key = bytes.decode(&hidden.key);
             assert!(key.starts_with(' ') && key.len() == 6, "{key}");
             let needle = format!(" The key is{key}.");
             assert_eq!(said.find(&needle), Some(hay_before), "{said}");
             assert!(said.ends_with(" The key is"));
-            let without = bytes.decode(&hidden.without);
+            let without = bytes.decode(&without.context);
             assert!(!without.contains(&key) && without.ends_with(" The key is"));
             let hay = said.replacen(&needle, "", 1);
             assert_eq!(without[..hay_before], hay[..hay_before], "the same part of the text");
         }
         let keys: Vec<_> = (0..20)
-            .map(|trial| form().hide(&bytes, IdSlice::Two(&text), (100, 0.5), (1, trial)).unwrap().key)
+            .map(|trial| form().hide(&bytes, IdSlice::Two(&text), (100, Some(0.5)), (1, trial)).unwrap().key)
             .collect();
         assert!(keys.iter().any(|key| *key != keys[0]));
-        let again = form().hide(&bytes, IdSlice::Two(&text), (100, 0.5), (1, 7)).unwrap();
+        let again = form().hide(&bytes, IdSlice::Two(&text), (100, Some(0.5)), (1, 7)).unwrap();
         assert_eq!(again.key, keys[7]);
         assert_eq!(form().tokens(&bytes).unwrap(), 29);
     }
@@ -127,7 +130,7 @@ mod tests {
         let bytes = Vocabulary::open(&Tokenizer::Bytes, None).unwrap();
         let text = [97; 50];
         for (len, part) in [(20, "is too short"), (100, "is too long")] {
-            let error = form().hide(&bytes, IdSlice::Two(&text), (len, 0.5), (1, 0)).unwrap_err().to_string();
+            let error = form().hide(&bytes, IdSlice::Two(&text), (len, Some(0.5)), (1, 0)).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
         let without = NeedleForm { needle: "no place".into(), ..form() };
