@@ -4,7 +4,7 @@ use super::file::{distance, magnitude, GoldenFile, Object};
 use super::{gradients, Worst};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
-use crate::mixers::{Entry, Mixer, MixerSpec, MIXERS};
+use crate::mixers::{Carried, Entry, Mixer, MixerSpec, MIXERS};
 use crate::nn::{Cx, Params};
 use candle_core::{DType, Device, Tensor, Var};
 
@@ -103,15 +103,20 @@ impl<'a> GoldenCase<'a> {
     }
 
     fn build(&self, params: &Params) -> Result<Box<dyn Mixer>> {
+        self.build_layer(self.layer, params)
+    }
+
+    fn build_layer(&self, layer: usize, params: &Params) -> Result<Box<dyn Mixer>> {
         let spec = MixerSpec { bidirectional: self.lengths.is_some(), ..MixerSpec::from(&self.model) };
-        Ok(self.entry.build(spec.in_layer(self.layer), params)?)
+        Ok(self.entry.build(spec.in_layer(layer), params)?)
     }
 
     fn what(&self, dtype: DType, name: &str) -> String {
         format!("{} {}.{name}", dtype.as_str(), self.name)
     }
 
-    /// Compares the forward pass and every gradient of sum(y ⊙ w).
+    /// Compares the forward pass and every gradient of sum(y ⊙ w). The layers before have the same parameters and input,
+    /// and hand on what the mixer carries.
     fn gradients(&self, dtype: DType) -> Result<Worst> {
         let (forward, backward) = match dtype {
             DType::F64 => (1e-11, 1e-9),
@@ -124,7 +129,11 @@ impl<'a> GoldenCase<'a> {
             Some(lengths) => Cx::eval().seeing_all(lengths, u.dim(1)?)?,
             None => Cx::eval(),
         };
-        let y = mixer.forward(u.as_tensor(), &cx)?;
+        let mut carried = Carried::default();
+        for layer in 0..self.layer {
+            self.build_layer(layer, &params)?.forward_with(u.as_tensor(), &mut carried, &cx)?;
+        }
+        let y = mixer.forward_with(u.as_tensor(), &mut carried, &cx)?;
         let wanted = self.tensor("y")?;
         let mut worst = Worst::default();
         let scale = magnitude(wanted)?;

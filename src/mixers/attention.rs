@@ -79,8 +79,8 @@ pub(super) fn check(spec: &MixerSpec) -> error::Result<()> {
     }
 }
 
-/// Projections to queries, keys and values, and the output projection. The variant `reference` has biases, unless an
-/// option leaves them out, and an output projection; the variant `paper` has neither.
+/// Projections to queries, keys and values, and the output projection. The variant `paper` has neither biases nor
+/// an output projection; all others have an output projection, and biases unless an option leaves them out.
 pub(super) struct Projections {
     /// Projections to queries `(s · m, d)`, keys `(kv_heads · m, d)` and values `(kv_heads · e, d)`.
     wq: Tensor,
@@ -110,7 +110,7 @@ pub(super) struct Projections {
 pub(super) fn work(spec: &MixerSpec, core: Core) -> MixerWork {
     let (d, n, width) = (spec.d_model, spec.d_state, value_width(spec));
     let shared = (n + width) / spec.n_heads * spec.kv_heads();
-    let output = if spec.variant == "reference" { width } else { 0 };
+    let output = if spec.variant == "paper" { 0 } else { width };
     MixerWork::new(core, [width, n], d * (n + shared + output))
 }
 
@@ -119,7 +119,7 @@ impl Projections {
         let (d, n, n_heads, kv_heads) = (spec.d_model, spec.d_state, spec.n_heads, spec.kv_heads());
         let (head_features, head_dim) = (n / n_heads, value_width(spec) / n_heads);
         let [keys, values, width] = [head_features * kv_heads, head_dim * kv_heads, head_dim * n_heads];
-        let reference = spec.variant == "reference";
+        let reference = spec.variant != "paper";
         let biased = |part: &str| spec.option(BIAS.name).is_none_or(|bias| bias == "all" || bias == part);
         let biases = || -> Result<[Tensor; 3]> {
             Ok([params.bias("bq", n, d)?, params.bias("bk", keys, d)?, params.bias("bv", values, d)?])

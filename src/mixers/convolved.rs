@@ -4,7 +4,7 @@
 //! separates the effect of the shift from that of the transition.
 
 use super::short_conv::ShortConv;
-use super::{Mixer, Recurrent, State};
+use super::{Carried, Mixer, Recurrent, State};
 use crate::ltv::Inner;
 use crate::nn::{Cx, Params};
 use crate::ops;
@@ -37,11 +37,11 @@ impl Convolved {
 
 impl Mixer for Convolved {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        self.forward_with(u, &mut None, cx)
+        self.forward_with(u, &mut Carried::default(), cx)
     }
 
-    fn forward_with(&self, u: &Tensor, first_values: &mut Option<Tensor>, cx: &Cx) -> Result<Tensor> {
-        self.mixer.forward_with(&self.shifted(u)?, first_values, cx)
+    fn forward_with(&self, u: &Tensor, carried: &mut Carried, cx: &Cx) -> Result<Tensor> {
+        self.mixer.forward_with(&self.shifted(u)?, carried, cx)
     }
 
     fn state_size(&self, seq_len: usize) -> usize {
@@ -80,23 +80,23 @@ impl Recurrent for Convolved {
     }
 
     fn step(&self, u_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
-        self.step_with(u_t, at, state, &mut None)
+        self.step_with(u_t, at, state, &mut Carried::default())
     }
 
-    fn read_with(&self, u: &Tensor, first_values: &mut Option<Tensor>) -> Result<(Tensor, State)> {
-        self.read_by_steps(u, first_values)
+    fn read(&self, u: &Tensor) -> Result<(Tensor, State)> {
+        self.read_with(u, &mut Carried::default())
     }
 
-    fn step_with(
-        &self,
-        u_t: &Tensor,
-        at: usize,
-        state: &mut State,
-        first_values: &mut Option<Tensor>,
-    ) -> Result<Tensor> {
+    fn read_with(&self, u: &Tensor, carried: &mut Carried) -> Result<(Tensor, State)> {
+        let (y, mut state) = self.step_form()?.read_with(&self.shifted(u)?, carried)?;
+        state.0.push(self.conv.window_behind(u)?);
+        Ok((y, state))
+    }
+
+    fn step_with(&self, u_t: &Tensor, at: usize, state: &mut State, carried: &mut Carried) -> Result<Tensor> {
         let window = state.0.pop().expect("the window is the last tensor");
         let (x_t, window) = self.conv.step(u_t, &window)?;
-        let y_t = self.step_form()?.step_with(&ops::silu(&x_t)?, at, state, first_values)?;
+        let y_t = self.step_form()?.step_with(&ops::silu(&x_t)?, at, state, carried)?;
         state.0.push(window);
         Ok(y_t)
     }

@@ -46,6 +46,11 @@ pub(super) trait FeatureMap {
     /// φ `(batch, rows, heads · width)` of x `(batch, rows, heads · m)`.
     fn features(&self, x: &Tensor) -> Result<Tensor>;
 
+    /// Whether the output is multiplied by √(i/e), for a mean over i tokens of values of width e.
+    fn scales_output(&self) -> bool {
+        false
+    }
+
     /// ln φ of queries and keys, where φ itself could underflow.
     fn logs(&self, _qk: [&Tensor; 2], _heads: usize) -> Result<Option<LogFeatures>> {
         Ok(None)
@@ -116,6 +121,25 @@ impl<M: FeatureMap> LinearAttention<M> {
         }
     }
 
+    /// √(i/e) for outputs that see each number i of `tokens`, of the dtype and on the device of `like`; `None` where the
+    /// map does not scale the output.
+    fn scale(&self, tokens: impl FnOnce() -> Result<Tensor>, like: &Tensor) -> Result<Option<Tensor>> {
+        if !self.map.scales_output() {
+            return Ok(None);
+        }
+        let root = (tokens()?.to_dtype(DType::F64)? / self.projections.head_dim as f64)?.sqrt()?;
+        Ok(Some(root.to_dtype(like.dtype())?))
+    }
+
+    /// [`Self::scale`] of each output, `(batch, rows, 1)`, or `(1, rows, 1)` where all sequences are alike.
+    fn scales(&self, seq_len: usize, cx: &Cx, like: &Tensor) -> Result<Option<Tensor>> {
+        let tokens = || match cx.reach() {
+            Some(last) => last.to_dtype(DType::F64)? + 1.0,
+            None => Tensor::arange(1, seq_len as u32 + 1, like.device())?.unsqueeze(0),
+        };
+        self.scale(|| tokens()?.unsqueeze(2), like)
+    }
+
     /// φ(q) and φ(k) in the normaliser and in the numerator, where they may be rotated.
     fn features(&self, [q, k]: [&Tensor; 2], positions: &RotaryPositions) -> Result<Features> {
         let (q, k) = (self.map.features(q)?, self.map.features(k)?);
@@ -132,8 +156,12 @@ impl<M: FeatureMap> Mixer for LinearAttention<M> {
         let p = &self.projections;
         let at = RotaryPositions::Sequence(cx);
         let [q, k, v] = p.qkv(x, &at)?;
+        let scaled = |o: Tensor| match self.scales(x.dim(1)?, cx, &o)? {
+            Some(scales) => o.broadcast_mul(&scales),
+            None => Ok(o),
+        };
         if let Some(logs) = self.underflowing([&q, &k], cx)? {
-            return p.output(&logs.attend(p, &v, cx)?);
+            return p.output(&scaled(logs.attend(p, &v, cx)?)?);
         }
         let features = self.features([&q, &k], &at)?;
         let [q, k] = &features.normaliser; // (batch, rows, heads · width)
@@ -145,7 +173,7 @@ impl<M: FeatureMap> Mixer for LinearAttention<M> {
                 ops::scale_heads(&sum, &p.sums(q, k, cx)?.recip()?)?
             }
         };
-        p.output(&o)
+        p.output(&scaled(o)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -164,7 +192,11 @@ impl<M: FeatureMap> Mixer for LinearAttention<M> {
         let features = self.features([&q, &k], &at)?;
         let [q, k] = &features.normaliser;
         let [phi, psi] = &features.numerator;
-        let eta = p.sums(q, k, &cx)?.squeeze(0)?.t()?; // (heads, seq_len)
+        let mut eta = p.sums(q, k, &cx)?; // (1, seq_len, heads)
+        if let Some(scales) = self.scales(u.dim(0)?, &cx, &eta)? {
+            eta = eta.broadcast_div(&scales)?;
+        }
+        let eta = eta.squeeze(0)?.t()?; // (heads, seq_len)
         p.separable(&p.split(phi)?, &p.split(psi)?, &eta).map(Some)
     }
 }
@@ -177,7 +209,8 @@ impl<M: FeatureMap> Recurrent for LinearAttention<M> {
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
-        let (p, at) = (&self.projections, RotaryPositions::Token(at));
+        let (p, seen) = (&self.projections, at + 1);
+        let at = RotaryPositions::Token(at);
         let [q, k, v] = p.qkv(&x_t.unsqueeze(1)?, &at)?;
         let features = self.features([&q, &k], &at)?;
         let [q, k] = &features.normaliser;
@@ -185,7 +218,10 @@ impl<M: FeatureMap> Recurrent for LinearAttention<M> {
         let s = accumulate(&state.0[0], &p.split(psi)?, &p.split(&v)?)?; // (batch, heads, m, e)
         let z = (&state.0[1] + p.split(k)?)?; // (batch, heads, 1, m)
         let eta = (p.split(q)? * &z)?.sum_keepdim(3)?; // (batch, heads, 1, 1)
-        let o = p.split(phi)?.matmul(&s)?.broadcast_div(&eta)?;
+        let mut o = p.split(phi)?.matmul(&s)?.broadcast_div(&eta)?;
+        if let Some(scale) = self.scale(|| Tensor::new(seen as f64, o.device()), &o)? {
+            o = o.broadcast_mul(&scale)?;
+        }
         *state = State(vec![s, z]);
         p.output_step(&o)
     }

@@ -408,7 +408,7 @@ impl<M: MatrixState> Recurrent for MatrixMixer<M> {
 
     fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
         if !M::SAME_STATE {
-            return self.read_by_steps(x, &mut None);
+            return self.read_by_steps(x);
         }
         let (inputs, gate) = self.project(x, &RotaryPositions::Sequence(&Cx::eval()))?;
         let (o, s) = inputs.scan_to_the_end()?;

@@ -13,6 +13,7 @@ mod alibi;
 mod attention;
 mod bigbird;
 mod blockwise;
+mod carried;
 mod complex;
 mod complex_state;
 mod convolved;
@@ -75,6 +76,7 @@ mod slstm;
 mod slstm_block;
 mod softmax_attention;
 mod spatten;
+mod spatten_cascade;
 mod spec;
 mod ssd;
 mod ssd_mamba2;
@@ -92,6 +94,7 @@ use crate::error::{self, refuse};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{Cx, Params, Scheme};
 use candle_core::{Result, Tensor};
+pub use carried::{Carried, Importance};
 use convolved::Convolved;
 pub(crate) use softmax_attention::SOFTMAX;
 pub use spec::{MixerSpec, RotarySpec};
@@ -109,9 +112,8 @@ pub trait Mixer {
     /// y `(batch, rows, d_model)` at the positions that `cx` selects, for x `(batch, seq_len, d_model)`.
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor>;
 
-    /// Same as [`Self::forward`] in a network whose layers read the values of its first layer,
-    /// `(batch, seq_len, d_model)`: the mixer that finds none sets them. Most mixers read none.
-    fn forward_with(&self, x: &Tensor, _first_values: &mut Option<Tensor>, cx: &Cx) -> Result<Tensor> {
+    /// Same as [`Self::forward`] behind layers that hand on `carried`, to which the mixer adds what later ones read.
+    fn forward_with(&self, x: &Tensor, _carried: &mut Carried, cx: &Cx) -> Result<Tensor> {
         self.forward(x, cx)
     }
 
@@ -147,42 +149,28 @@ pub trait Recurrent {
     /// y_t `(batch, d_model)` for the token x_t at position `at` of each sequence; advances the state.
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor>;
 
-    /// Same as [`Self::step`] with the values of the first layer for this token, see [`Mixer::forward_with`].
-    fn step_with(
-        &self,
-        x_t: &Tensor,
-        at: usize,
-        state: &mut State,
-        _first_values: &mut Option<Tensor>,
-    ) -> Result<Tensor> {
+    /// Same as [`Self::step`] with what earlier layers carry for this token, see [`Mixer::forward_with`].
+    fn step_with(&self, x_t: &Tensor, at: usize, state: &mut State, _carried: &mut Carried) -> Result<Tensor> {
         self.step(x_t, at, state)
     }
 
     /// y and the state behind x, `(batch, seq_len, d_model)` each, for the first tokens of each sequence. Mixers whose
     /// ops give their last state do so in one pass.
     fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
-        self.read_by_steps(x, &mut None)
+        self.read_by_steps(x)
     }
 
-    /// Same as [`Self::read`] with the values of the first layer, see [`Mixer::forward_with`].
-    fn read_with(&self, x: &Tensor, _first_values: &mut Option<Tensor>) -> Result<(Tensor, State)> {
+    /// Same as [`Self::read`] with what earlier layers carry, see [`Mixer::forward_with`].
+    fn read_with(&self, x: &Tensor, _carried: &mut Carried) -> Result<(Tensor, State)> {
         self.read(x)
     }
 
-    /// Same as [`Self::read_with`], token by token.
-    fn read_by_steps(&self, x: &Tensor, first_values: &mut Option<Tensor>) -> Result<(Tensor, State)> {
+    /// Same as [`Self::read`], token by token.
+    fn read_by_steps(&self, x: &Tensor) -> Result<(Tensor, State)> {
         let (batch, seq_len, _) = x.dims3()?;
         let mut state = self.init(batch)?;
-        let token = |x: &Tensor, i: usize| x.narrow(1, i, 1)?.contiguous();
-        let (mut outputs, mut values) = (Vec::new(), Vec::new());
-        for i in 0..seq_len {
-            let mut first = first_values.as_ref().map(|first| token(first, i)).transpose()?;
-            outputs.push(self.step_with(&token(x, i)?.squeeze(1)?, i, &mut state, &mut first)?);
-            values.extend(first);
-        }
-        if !values.is_empty() {
-            *first_values = Some(Tensor::cat(&values, 1)?);
-        }
+        let mut step = |i| self.step(&x.narrow(1, i, 1)?.squeeze(1)?.contiguous()?, i, &mut state);
+        let outputs = (0..seq_len).map(&mut step).collect::<Result<Vec<_>>>()?;
         Ok((Tensor::stack(&outputs, 1)?, state))
     }
 }

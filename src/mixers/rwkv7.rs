@@ -16,8 +16,8 @@
 use super::matrix_state::{head_norm, l2_normalize_with, norm_eps, work, HeadSizes, RankOne, ScanInputs, L2_EPS};
 use super::token_shift::{lerp, zero_shift};
 use super::{
-    in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State, StateNormPlace, FALSE_OR_TRUE,
-    NORM_EPS,
+    in_range, Carried, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State, StateNormPlace,
+    FALSE_OR_TRUE, NORM_EPS,
 };
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
@@ -246,9 +246,9 @@ impl Rwkv7 {
         })
     }
 
-    /// Projections of u `(batch, seq_len, d)`, where `u_prev` is u shifted by one token. `first_values` are those of
-    /// the first layer, `(batch, seq_len, d)`; the layer that finds none sets them.
-    fn project(&self, u: &Tensor, u_prev: &Tensor, first_values: &mut Option<Tensor>, cx: &Cx) -> Result<Rwkv7Inputs> {
+    /// Projections of u `(batch, seq_len, d)`, where `u_prev` is u shifted by one token. The layer that finds no
+    /// values of the first one in `carried` sets them.
+    fn project(&self, u: &Tensor, u_prev: &Tensor, carried: &mut Carried, cx: &Cx) -> Result<Rwkv7Inputs> {
         let like_u = |x: &Tensor| x.to_dtype(u.dtype());
         let mixed = |mix: Mix| lerp(u, u_prev, &self.mu[mix as usize]); // (batch, seq_len, d)
         let split = |x: &Tensor| self.sizes.split(x); // (batch, seq_len, heads, m or e)
@@ -256,7 +256,7 @@ impl Rwkv7 {
         let k = linear(&mixed(Mix::K)?, &self.wk, None)?; // (batch, seq_len, n)
         let xv = mixed(Mix::V)?;
         let v = linear(&xv, &self.wv, None)?; // (batch, seq_len, d)
-        let v = match (&self.v_lora, first_values.as_ref()) {
+        let v = match (&self.v_lora, &carried.first_values) {
             (Some((lora, bias)), Some(first)) => {
                 let weight = linear(&linear(&xv, &lora.down, None)?, &lora.up, Some(bias))?;
                 (&v + (ops::sigmoid(&weight)? * (first - &v)?)?)?
@@ -264,7 +264,7 @@ impl Rwkv7 {
             _ => v,
         };
         if self.value_residual {
-            first_values.get_or_insert_with(|| v.clone());
+            carried.first_values.get_or_insert_with(|| v.clone());
         }
         let hidden = linear(&mixed(Mix::W)?, &self.w_lora.down, None)?.tanh()?;
         let w = linear(&hidden, &self.w_lora.up, Some(&self.bw))?; // (batch, seq_len, n)
@@ -303,11 +303,11 @@ impl Rwkv7 {
 
 impl Mixer for Rwkv7 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        self.forward_with(u, &mut None, cx)
+        self.forward_with(u, &mut Carried::default(), cx)
     }
 
-    fn forward_with(&self, u: &Tensor, first_values: &mut Option<Tensor>, cx: &Cx) -> Result<Tensor> {
-        let Rwkv7Inputs { scan, bonus, g } = self.project(u, &zero_shift(u)?, first_values, cx)?;
+    fn forward_with(&self, u: &Tensor, carried: &mut Carried, cx: &Cx) -> Result<Tensor> {
+        let Rwkv7Inputs { scan, bonus, g } = self.project(u, &zero_shift(u)?, carried, cx)?;
         self.readout(&scan.scan(cx)?, &bonus, &g)
     }
 
@@ -335,29 +335,23 @@ impl Recurrent for Rwkv7 {
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
-        self.step_with(x_t, at, state, &mut None)
+        self.step_with(x_t, at, state, &mut Carried::default())
     }
 
     fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
-        self.read_with(x, &mut None)
+        self.read_with(x, &mut Carried::default())
     }
 
-    fn read_with(&self, x: &Tensor, first_values: &mut Option<Tensor>) -> Result<(Tensor, State)> {
-        let Rwkv7Inputs { scan, bonus, g } = self.project(x, &zero_shift(x)?, first_values, &Cx::eval())?;
+    fn read_with(&self, x: &Tensor, carried: &mut Carried) -> Result<(Tensor, State)> {
+        let Rwkv7Inputs { scan, bonus, g } = self.project(x, &zero_shift(x)?, carried, &Cx::eval())?;
         let (o, s) = scan.scan_to_the_end()?;
         let last = x.narrow(1, x.dim(1)? - 1, 1)?.squeeze(1)?.contiguous()?;
         Ok((self.readout(&o, &bonus, &g)?, State(vec![s, last])))
     }
 
-    fn step_with(
-        &self,
-        x_t: &Tensor,
-        _at: usize,
-        state: &mut State,
-        first_values: &mut Option<Tensor>,
-    ) -> Result<Tensor> {
+    fn step_with(&self, x_t: &Tensor, _at: usize, state: &mut State, carried: &mut Carried) -> Result<Tensor> {
         let u_prev = state.0[1].unsqueeze(1)?;
-        let Rwkv7Inputs { scan, bonus, g } = self.project(&x_t.unsqueeze(1)?, &u_prev, first_values, &Cx::eval())?;
+        let Rwkv7Inputs { scan, bonus, g } = self.project(&x_t.unsqueeze(1)?, &u_prev, carried, &Cx::eval())?;
         let o = scan.step(state)?;
         state.0[1] = x_t.clone();
         self.readout(&o, &bonus, &g)?.squeeze(1)

@@ -1,10 +1,13 @@
 //! SpAtten (Wang, Zhang & Han 2021): softmax attention with cascade pruning of tokens and heads at inference. The
 //! importance of a token is its cumulative attention weight over all heads, that of a head the cumulative magnitude of
-//! its outputs; a fixed share of either is kept. In the paper importance accumulates from layer to layer; here it
-//! accumulates from token to token, which keeps the mixer causal.
+//! its outputs; a fixed share of either is kept.
+//!
+//! In the variant `reference`, each layer keeps sums of its own from token to token, and its state holds the kept tokens
+//! alone. In the variant `cascade`, importance goes from layer to layer, as in the paper.
 
 use super::attention::{self, Projections};
 use super::rotary::RotaryPositions;
+use super::spatten_cascade::{self, kept, top_k, Cascade, WITHOUT_SYSTEM};
 use super::{
     Core, Entry, Family, Gradient, Growth, Mixer, MixerOption, MixerSpec, Recurrent, ReleasedBlock, State,
     StateNormPlace,
@@ -17,7 +20,7 @@ pub(super) const ENTRY: Entry = Entry {
     name: "spatten",
     equation: "o_i = Σ_j softmax_j(q_i·k_j/√m) v_j, at inference over the most important j",
     cite: "Wang et al. 2021",
-    variants: &["reference"],
+    variants: &["reference", "cascade"],
     dsf: "no (keys are dropped)",
     heads: true,
     multi_head: true,
@@ -27,16 +30,46 @@ pub(super) const ENTRY: Entry = Entry {
     options: &[
         MixerOption {
             name: "keep_tokens",
-            help: "share of past tokens kept at evaluation: `0.5`, or any number above 0 and up to 1",
+            help: "share of past tokens kept at evaluation, in the variant `cascade` by the last layer: `0.5`, or any \
+                   number above 0 and up to 1",
             default: |_| "0.5",
             accepts: is_share,
             ..MixerOption::DEFAULT
         },
         MixerOption {
             name: "keep_heads",
-            help: "share of heads kept at evaluation: `0.75`, or any number above 0 and up to 1",
+            help: "share of heads kept at evaluation, in the variant `cascade` by the last layer: `0.75`, or any \
+                   number above 0 and up to 1",
             default: |_| "0.75",
             accepts: is_share,
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            name: "keep_values",
+            help:
+                "share of the values of a head that its query reads at evaluation, those of the largest weights: `1`, \
+                   or any number above 0 and up to 1",
+            default: |_| "1",
+            accepts: is_share,
+            variants: &["cascade"],
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            name: "bits",
+            help: "bits of queries, keys and values at evaluation: `none` (not quantized), or leading bits + further \
+                   bits such as `8+4`, 2 to 16 + 1 to 16; further bits of queries and keys are read where no weight \
+                   reaches `threshold`",
+            default: |_| "none",
+            accepts: |v| v == "none" || spatten_cascade::bits(v).is_some(),
+            variants: &["cascade"],
+            ..MixerOption::DEFAULT
+        },
+        MixerOption {
+            name: "threshold",
+            help: "largest weight of a query below which all `bits` are read: `0.1`, or any number above 0 and up to 1",
+            default: |_| "0.1",
+            accepts: is_share,
+            variants: &["cascade"],
             ..MixerOption::DEFAULT
         },
     ],
@@ -45,7 +78,10 @@ pub(super) const ENTRY: Entry = Entry {
     stem: "spatten",
     gradient: &[("bk", Gradient::Cancels)],
     work: |spec| Some(attention::work(spec, Core::SoftmaxAttention)),
-    build: |spec, params| Ok(Box::new(SpAtten::new(spec, params)?)),
+    build: |spec, params| match spec.variant {
+        "cascade" => Ok(Box::new(Cascade::new(spec, params)?)),
+        _ => Ok(Box::new(SpAtten::new(spec, params)?)),
+    },
     ..Entry::of(Family::Attention)
 };
 
@@ -58,11 +94,6 @@ struct SpAtten {
     projections: Projections,
     keep_tokens: f64,
     keep_heads: f64,
-}
-
-/// Number of `count` items that are kept.
-fn kept(share: f64, count: usize) -> usize {
-    (share * count as f64).ceil() as usize
 }
 
 impl SpAtten {
@@ -91,7 +122,7 @@ impl SpAtten {
         *token_importance = (token_importance.pad_with_zeros(1, 0, 1)? + attention)?;
         let count = kept(self.keep_tokens, at + 1);
         if count < token_importance.dim(1)? {
-            let ids = top_k(token_importance, count)?;
+            let ids = most_important(token_importance, count)?;
             (*keys, *values) = (gather_tokens(keys, &ids)?, gather_tokens(values, &ids)?);
             *token_importance = token_importance.gather(&ids, 1)?;
         }
@@ -101,7 +132,7 @@ impl SpAtten {
         if count == self.projections.n_heads {
             return Ok(o);
         }
-        let ids = top_k(head_importance, count)?;
+        let ids = most_important(head_importance, count)?;
         let ones = ids.ones_like()?.to_dtype(o.dtype())?;
         let mask = head_importance.detach().zeros_like()?; // (batch, heads)
         let mask = mask.scatter_add(&ids, &ones, 1)?;
@@ -109,18 +140,11 @@ impl SpAtten {
     }
 }
 
-/// Indices `(batch, count)` of the largest numbers in each row of scores `(batch, width)`, ascending; of equal numbers
-/// the first ones. It runs on the host, since the order of equal numbers in a sort on a GPU is unspecified.
-fn top_k(scores: &Tensor, count: usize) -> Result<Tensor> {
+/// [`top_k`] of each row of scores `(batch, width)`, `(batch, count)`. It runs on the host, since the order of equal
+/// numbers in a sort on a GPU is unspecified.
+fn most_important(scores: &Tensor, count: usize) -> Result<Tensor> {
     let rows = scores.detach().to_dtype(DType::F64)?.to_vec2::<f64>()?;
-    let of_row = |row: &Vec<f64>| {
-        let mut ids: Vec<u32> = (0..row.len() as u32).collect();
-        ids.sort_by(|&a, &b| row[b as usize].total_cmp(&row[a as usize]));
-        ids.truncate(count);
-        ids.sort_unstable();
-        ids
-    };
-    let ids: Vec<u32> = rows.iter().flat_map(of_row).collect();
+    let ids: Vec<u32> = rows.iter().flat_map(|row| top_k(row, count)).collect();
     Tensor::from_vec(ids, (rows.len(), count), scores.device())
 }
 
@@ -162,7 +186,7 @@ impl Mixer for SpAtten {
     }
 
     fn without_system(&self) -> &'static str {
-        "its weights are a softmax (Lemma 1), and pruning selects tokens by a top-k, which is not linear"
+        WITHOUT_SYSTEM
     }
 }
 
@@ -200,7 +224,7 @@ mod tests {
     fn the_largest_are_taken_in_their_order_and_the_first_of_equals() {
         let scores = [[0.5, 2.0, 2.0, 1.0], [1.0, 1.0, 1.0, 1.0]];
         let scores = Tensor::new(&scores, &Device::Cpu).unwrap();
-        let ids = |count| top_k(&scores, count).unwrap().to_vec2::<u32>().unwrap();
+        let ids = |count| most_important(&scores, count).unwrap().to_vec2::<u32>().unwrap();
         assert_eq!(ids(2), [[1, 2], [0, 1]]);
         assert_eq!(ids(3), [[1, 2, 3], [0, 1, 2]]);
         assert_eq!([kept(0.5, 1), kept(0.5, 3), kept(0.75, 4), kept(1.0, 7)], [1, 2, 3, 7]);

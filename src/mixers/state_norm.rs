@@ -4,7 +4,7 @@
 //! RetNet, GLA, DeltaNet, RWKV and Mamba-2 have such a norm. Behind the state of any other mixer it is the control that
 //! separates the effect of the norm from that of the transition.
 
-use super::{Mixer, MixerSpec, Recurrent};
+use super::{Carried, Mixer, MixerSpec, Recurrent};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{Cx, Init, Params};
 use candle_core::{Result, Tensor, D};
@@ -93,6 +93,10 @@ pub(super) struct Normed {
 impl Mixer for Normed {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         self.mixer.forward(u, cx)
+    }
+
+    fn forward_with(&self, u: &Tensor, carried: &mut Carried, cx: &Cx) -> Result<Tensor> {
+        self.mixer.forward_with(u, carried, cx)
     }
 
     fn state_size(&self, seq_len: usize) -> usize {

@@ -482,7 +482,7 @@ mod tests {
                 let mixer = fresh([name, variant, rule], &params);
                 let y = mixer.forward(&u, &Cx::eval()).unwrap();
                 let recurrent = mixer.recurrent().unwrap();
-                let (stepped, state) = recurrent.read_by_steps(&u, &mut None).unwrap();
+                let (stepped, state) = recurrent.read_by_steps(&u).unwrap();
                 let (read, same) = recurrent.read(&u).unwrap();
                 let mut apart = vec![(&y - &stepped).unwrap(), (&y - &read).unwrap()];
                 apart.extend(state.0.iter().zip(&same.0).map(|(a, b)| (a - b).unwrap()));

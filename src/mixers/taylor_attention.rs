@@ -5,7 +5,8 @@
 //!
 //! It is linear attention over the monomials (24) of queries and keys. With P = 2 its kernel is that of Based (Arora et
 //! al. 2024). TaylorShift (Nauen et al. 2024) is `unit_qk=true`: T_P(τ cos(q_i, k_j)) with a learnt temperature τ per
-//! head, without the published factor √(L/e) of the output, which is made for sums over a whole sequence.
+//! head; `scaled_output=true` is its factor √(i/e) of the output, for the i tokens that a token sees and values of width
+//! e, where the paper has the length of the sequence for i.
 
 use super::linear_attention::{FeatureMap, LinearAttention};
 use super::matrix_state::l2_normalize;
@@ -36,6 +37,7 @@ pub(super) const ENTRY: Entry = Entry {
             ..MixerOption::DEFAULT
         },
         UNIT_QK,
+        SCALED_OUTPUT,
     ],
     state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk"], scaled: &["wq", "bq"] },
@@ -61,6 +63,15 @@ const UNIT_QK: MixerOption = MixerOption {
     ..FALSE_OR_TRUE
 };
 
+/// Output that keeps its size however many values it is the mean of, as in TaylorShift.
+const SCALED_OUTPUT: MixerOption = MixerOption {
+    name: "scaled_output",
+    help:
+        "`false`; `true` multiplies the output by √(i/e), for the i tokens that a token sees and values of width e, as \
+           in TaylorShift",
+    ..FALSE_OR_TRUE
+};
+
 /// Order P.
 fn order(spec: &MixerSpec) -> usize {
     spec.parsed("order").unwrap_or(2)
@@ -78,6 +89,7 @@ struct Taylor {
     variables: usize,
     /// ln τ per head, `(heads)`, where queries and keys have length 1.
     log_tau: Option<Tensor>,
+    scales_output: bool,
     /// Per degree from 1 on, the factors of each monomial: index of a monomial of the degree below, and of a variable.
     degrees: Vec<[Tensor; 2]>,
     /// Scale 1/√ν! of each monomial, `(features, 1)`.
@@ -100,6 +112,7 @@ impl Taylor {
         let log_tau = || params.get("log_tau", spec.n_heads, Init::Constant(0.0));
         Ok(Self {
             variables,
+            scales_output: spec.has(SCALED_OUTPUT.name),
             log_tau: spec.has(UNIT_QK.name).then(log_tau).transpose()?,
             degrees: parents.into_iter().zip(factors).map(<[_; 2]>::from).collect(),
             scales: Tensor::from_vec(scales, (count, 1), device)?,
@@ -123,6 +136,10 @@ impl Taylor {
 impl FeatureMap for Taylor {
     fn width(&self) -> usize {
         self.scales.elem_count()
+    }
+
+    fn scales_output(&self) -> bool {
+        self.scales_output
     }
 
     /// Monomials are rows while they are built, so that selecting one copies contiguous memory.

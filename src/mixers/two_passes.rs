@@ -2,7 +2,7 @@
 //! of their own, where R reverses the tokens of a document and leaves the padding behind it (Goel et al. 2022, Zhu et
 //! al. 2024).
 
-use super::Mixer;
+use super::{Carried, Mixer};
 use crate::nn::{Cx, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -25,23 +25,28 @@ impl TwoPasses {
 
 impl Mixer for TwoPasses {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        self.forward_with(u, &mut None, cx)
+        self.forward_with(u, &mut Carried::default(), cx)
     }
 
-    /// Holds the values of both passes side by side, `(batch, seq_len, 2 d)`, those of the backward pass in its order.
-    fn forward_with(&self, u: &Tensor, first_values: &mut Option<Tensor>, cx: &Cx) -> Result<Tensor> {
+    /// Carries the values of both passes side by side, `(batch, seq_len, 2 d)`, those of the backward pass in its order.
+    fn forward_with(&self, u: &Tensor, carried: &mut Carried, cx: &Cx) -> Result<Tensor> {
         let (batch, seq_len, d) = u.dims3()?;
         let last = match cx.last_seen()? {
             Some(last) => last,
             None => Tensor::full(seq_len as u32 - 1, batch, u.device())?,
         };
         let reversed = reversed(&last, seq_len)?;
-        let of_pass = |at| first_values.as_ref().map(|both| both.narrow(2, at, d)?.contiguous()).transpose();
-        let mut values = [of_pass(0)?, of_pass(d)?];
+        let first_values = &mut carried.first_values;
+        let of_pass = |at| -> Result<Carried> {
+            let own = first_values.as_ref().map(|both| both.narrow(2, at, d)?.contiguous());
+            Ok(Carried { first_values: own.transpose()?, importance: None })
+        };
+        let mut passes = [of_pass(0)?, of_pass(d)?];
         let one_way = cx.one_way();
-        let forward = self.forward.forward_with(u, &mut values[0], &one_way)?;
+        let forward = self.forward.forward_with(u, &mut passes[0], &one_way)?;
         let turned = ops::select_rows(u, &reversed)?;
-        let backward = self.backward.forward_with(&turned, &mut values[1], &one_way.only(None))?;
+        let backward = self.backward.forward_with(&turned, &mut passes[1], &one_way.only(None))?;
+        let values = passes.map(|pass| pass.first_values);
         if let (None, [Some(forward), Some(backward)]) = (&first_values, &values) {
             *first_values = Some(Tensor::cat(&[forward, backward], 2)?);
         }

@@ -3,7 +3,7 @@
 use super::feed_forward::Half;
 use super::spec::{BehindMixer, BlockSpec, DropoutOn, Order};
 use crate::config::ModelConfig;
-use crate::mixers::{self, Mixer, MixerSpec, State};
+use crate::mixers::{self, Carried, Mixer, MixerSpec, State};
 use crate::nn::{linear, Cx, Init, Norm, Params};
 use crate::ops::{self, Dropout, Glu};
 use candle_core::{bail, Result, Tensor};
@@ -13,26 +13,26 @@ pub(super) struct Residual {
     x: Tensor,
     /// Output of the previous half that is not yet added to `x`, so that the next norm adds and normalises in one pass.
     branch: Option<Tensor>,
-    /// Values of the first layer's mixer, if it shares them with the later ones.
-    first_values: Option<Tensor>,
+    /// Tensors that the mixers hand on.
+    carried: Carried,
 }
 
 impl From<Tensor> for Residual {
     fn from(x: Tensor) -> Self {
-        Self { x, branch: None, first_values: None }
+        Self { x, branch: None, carried: Carried::default() }
     }
 }
 
 impl Residual {
     /// The sum x + y, with the addition deferred.
     fn deferred(x: Tensor, y: Tensor) -> Self {
-        Self { x, branch: Some(y), first_values: None }
+        Self { x, branch: Some(y), carried: Carried::default() }
     }
 
     /// The stream at the positions that `cx` selects.
     fn selected(self, cx: &Cx) -> Result<Self> {
         let branch = self.branch.map(|branch| cx.select(&branch)).transpose()?;
-        Ok(Self { x: cx.select(&self.x)?, branch, first_values: self.first_values })
+        Ok(Self { x: cx.select(&self.x)?, branch, carried: self.carried })
     }
 
     pub fn sum(self) -> Result<Tensor> {
@@ -170,7 +170,8 @@ impl Block {
     pub fn forward(&self, stream: Residual, cx: &Cx) -> Result<Residual> {
         let everywhere = cx.clone().only(None);
         let within = if self.reads_previous() { &everywhere } else { cx };
-        let stream = self.around(stream, Past::Unused, within, |u, first| self.mixer.forward_with(u, first, within))?;
+        let stream =
+            self.around(stream, Past::Unused, within, |u, carried| self.mixer.forward_with(u, carried, within))?;
         match self.reads_previous() {
             true => stream.selected(cx),
             false => Ok(stream),
@@ -179,9 +180,9 @@ impl Block {
 
     /// Same as [`Self::forward`] at every position; appends the mixer's input to `read`.
     pub fn forward_recording(&self, stream: Residual, cx: &Cx, read: &mut Vec<Tensor>) -> Result<Residual> {
-        self.around(stream, Past::Unused, cx, |u, first| {
+        self.around(stream, Past::Unused, cx, |u, carried| {
             read.push(u.clone());
-            self.mixer.forward_with(u, first, cx)
+            self.mixer.forward_with(u, carried, cx)
         })
     }
 
@@ -203,7 +204,7 @@ impl Block {
             bail!("the decoder belongs to another model");
         };
         let past = state.previous.as_mut().map_or(Past::Unused, Past::Token);
-        self.around(stream, past, &Cx::eval(), |u, first| mixer.step_with(u, at, &mut state.mixer, first))
+        self.around(stream, past, &Cx::eval(), |u, carried| mixer.step_with(u, at, &mut state.mixer, carried))
     }
 
     /// Same as [`Self::forward`] at every position of the first tokens of each sequence; `state` becomes the state behind
@@ -213,8 +214,8 @@ impl Block {
             bail!("the decoder belongs to another model");
         };
         let past = state.previous.as_mut().map_or(Past::Unused, Past::Sequence);
-        self.around(stream, past, &Cx::eval(), |u, first| {
-            let (y, behind) = mixer.read_with(u, first)?;
+        self.around(stream, past, &Cx::eval(), |u, carried| {
+            let (y, behind) = mixer.read_with(u, carried)?;
             state.mixer = behind;
             Ok(y)
         })
@@ -236,11 +237,11 @@ impl Block {
         stream: Residual,
         past: Past,
         cx: &Cx,
-        mix: impl FnOnce(&Tensor, &mut Option<Tensor>) -> Result<Tensor>,
+        mix: impl FnOnce(&Tensor, &mut Carried) -> Result<Tensor>,
     ) -> Result<Residual> {
-        let mut first_values = stream.first_values.clone();
+        let mut carried = stream.carried.clone();
         let (x, u) = self.before(stream, &self.norm1)?;
-        let (mixed, x) = (self.behind_mixer(mix(&u, &mut first_values)?, cx)?, cx.select(&x)?);
+        let (mixed, x) = (self.behind_mixer(mix(&u, &mut carried)?, cx)?, cx.select(&x)?);
         let norm2 = self.norm2.as_ref().unwrap_or(&self.norm1);
         let second = |half: &Half, u: &Tensor| -> Result<Tensor> {
             let masks = ["mlp/hidden", "mlp"].map(|place| self.mask(place, cx));
@@ -271,7 +272,7 @@ impl Block {
             }
             (None, _) => self.after(self.add_mixed(x, mixed, cx)?, &self.norm1)?,
         };
-        Ok(Residual { first_values, ..stream })
+        Ok(Residual { carried, ..stream })
     }
 
     /// Returns the residual and the input of the next half of the block.

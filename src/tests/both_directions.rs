@@ -3,7 +3,7 @@
 use crate::world::{distance, flat, normal, parameters, perturb, Case};
 use candle_core::{DType, Device, Tensor};
 use dsf::inspect::{Need, Network, NetworkInput, View};
-use dsf::mixers::{find, Family, Mixer, MixerSpec, MIXERS};
+use dsf::mixers::{find, Carried, Family, Mixer, MixerSpec, MIXERS};
 use dsf::nn::{Cx, Params, Rows};
 use dsf::recipes;
 use std::collections::HashMap;
@@ -156,11 +156,11 @@ fn what_layers_share_they_share_by_direction() {
     };
     let both = [0, 1].map(|layer| of(&case.config, layer, &params.scope(layer)));
     perturb(&params);
-    let mut first = None;
-    let y: Vec<Tensor> = both.iter().map(|mixer| mixer.forward_with(&x, &mut first, &cx).unwrap()).collect();
-    assert_eq!(first.unwrap().dims(), [2, 9, 24]);
+    let mut carried = Carried::default();
+    let y: Vec<Tensor> = both.iter().map(|mixer| mixer.forward_with(&x, &mut carried, &cx).unwrap()).collect();
+    assert_eq!(carried.first_values.unwrap().dims(), [2, 9, 24]);
     let alone = case.config.clone().one_way();
-    let [mut own, mut other] = [None, None];
+    let [mut own, mut other] = [Carried::default(), Carried::default()];
     for (layer, y) in y.iter().enumerate() {
         let scope = params.scope(layer);
         let forward = of(&alone, layer, &scope).forward_with(&x, &mut own, &Cx::eval()).unwrap();

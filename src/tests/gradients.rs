@@ -4,7 +4,7 @@
 use crate::world::{flat, normal, parameters, perturb, Case};
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor, Var};
-use dsf::mixers::{Gradient, Mixer, MixerSpec};
+use dsf::mixers::{Carried, Gradient, Mixer, MixerSpec};
 use dsf::nn::{Cx, Rows};
 
 /// sum(y ⊙ w) for a fixed random w, so that each output has a different weight.
@@ -90,7 +90,8 @@ fn the_gradient_of_a_later_layer_is_its_derivative() {
         let first = Var::from_tensor(&normal("first values", x.shape())).unwrap();
         let weights = normal("cotangent", x.shape());
         let loss = || {
-            let y = mixer.forward_with(&x, &mut Some(first.as_tensor().clone()), &Cx::eval()).unwrap();
+            let mut carried = Carried { first_values: Some(first.as_tensor().clone()), ..Carried::default() };
+            let y = mixer.forward_with(&x, &mut carried, &Cx::eval()).unwrap();
             (y * &weights).unwrap().sum_all().unwrap()
         };
         let grads = loss().backward().unwrap();

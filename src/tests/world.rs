@@ -101,14 +101,16 @@ impl Case {
 
     /// Mixers in the form that an option, away from its default, gives them.
     pub fn optional() -> Vec<Self> {
-        const VALUES: [(&str, &str, usize, &str); 45] = [
+        const VALUES: [(&str, &str, usize, &str); 47] = [
             ("lru", "paper", 1, "activation=glu"),
             ("lru", "paper", 1, "eigenvalues=linear gamma=false"),
             ("lru", "paper", 1, "r_min=0 r_max=1 max_phase=0.5"),
             ("sinkhorn", "reference", 3, "block=3 sorting=network max_blocks=20 temperature=0.75"),
             ("sinkhorn", "reference", 1, "block=3 gumbel=true"),
+            ("spatten", "cascade", 3, "keep_values=0.5"),
             ("s5", "paper", 1, "activation=glu"),
             ("taylor", "reference", 3, "unit_qk=true"),
+            ("taylor", "paper", 3, "unit_qk=true scaled_output=true"),
             ("s4d", "lin_zoh", 1, "start=legs"),
             ("s4d", "inv_bilinear", 1, "start=real"),
             ("h3", "paper", 1, "head_dim=2"),

@@ -3,17 +3,19 @@
 with the zero-order hold in the cases `a` and `s` and the bilinear transform in `b`. `s4d_lin_euler` is S4D by forward
 Euler, a loop over time; `hyena-ordered` is Hyena of orders 3 and 4, by sums over lags; `s4_dplr` is S4 with dense
 matrices of real and imaginary parts, C from C (I - A^M) by a solve, and a loop over time, in case `b` with rank 2 and
-for more steps than M; `taylor_attention_reference-unit` is TaylorShift, by its weights; `lru-linear` is the LRU with
+for more steps than M; `taylor_attention_reference-unit` and
+`-scaled` are TaylorShift, by its weights; `lru-linear` is the LRU with
 eigenvalues by their parts, with and without gamma; `lightning_attention-lrpe` is lightning attention with LRPE, by
 the weights of all pairs; `lmu_recurrent` is the LMU with its recurrent path, a loop over time;
 `retnet_block-group` is RetNet's layer with the angles and the norm of its authors; `lru_dense` is a linear RNN;
-`sinkhorn-network` is Sinkhorn attention with its sorting network;
+`sinkhorn-network` is Sinkhorn attention with its sorting network; `spatten_cascade` is a later layer of SpAtten behind
+layers of the same parameters and input, in case `b` without the smallest weights and in `c` quantized;
 `s4d_lin_euler-bidirectional` and `gru-bidirectional` are two passes over documents of the `lengths` in the file, whose
 second one is under `backward.` and reads them from their last token to their first. Gradients are complex-step
 derivatives: for a real loss f of x,
 df/dx = Im f(x + i h)/h, without a difference that could cancel. Run `python make_numpy.py FOLDER`; a minute.
 
-The cases `a` and `b` have the fields of make.py; `s` has one sequence `u`, its output `y`, and the matrices of the
+The cases `a`, `b` and `c` have the fields of make.py; `s` has one sequence `u`, its output `y`, and the matrices of the
 system along it, `dsf.lambda`, `dsf.b`, `dsf.c`, `dsf.d` and `dsf.phi`.
 """
 
@@ -332,6 +334,8 @@ def taylor(p, u, sizes):
         weights = weights + term
     weights = weights * np.tril(np.ones((length, length)))
     o = (weights / weights.sum(-1, keepdims=True)) @ v
+    if sizes.get("scaled_output") == "true":
+        o = o * np.sqrt(np.arange(1, length + 1) / v.shape[-1])[:, None]
     return o.transpose(0, 2, 1, 3).reshape(u.shape) @ p["wout"].T + p["bout"], None
 
 
@@ -410,6 +414,64 @@ def sinkhorn_shapes(sizes):
     shapes = {"wq": (n, d), "wk": (n, d), "wv": (d, d), "wout": (d, d), "bq": (n,), "bk": (n,), "bv": (d,), "bout": (d,)}
     scores = sizes["heads"] * sizes["max_blocks"]
     return shapes | {"wsp": (d, d), "bsp": (d,), "wsb": (scores, d), "bsb": (scores,)}
+
+
+def spatten(p, u, sizes):
+    """Layer `layer` of `n_layers`, behind layers of the same parameters that read the same u. Query by query: the tokens
+    that the layer before kept, the most important of which stay; sets and dictionaries of their indices."""
+    heads, layers, m = sizes["heads"], sizes["n_layers"], sizes["n"] // sizes["heads"]
+    batch, length = u.shape[:2]
+    of_heads = lambda x: x.reshape(batch, length, heads, -1).transpose(0, 2, 1, 3)
+    q, k, v = (of_heads(u @ p["w" + name].T + p["b" + name]) for name in "qkv")
+    leading, further = (int(x) for x in sizes.get("bits", "0+0").split("+"))
+
+    def read(x, drop):
+        if not leading:
+            return x
+        top = 2 ** (leading + further - 1) - 1
+        step = np.abs(x.real).max(-1, keepdims=True) / top
+        return np.floor(np.round(x.real / step) / 2**drop) * 2**drop * step
+
+    def share(last, unpruned, layer):
+        front = -int(-unpruned * layers // 1)
+        return 1 if layer < front else last + (1 - last) * (layers - 1 - layer) / (layers - front)
+
+    def most(scores, ids, count):
+        return set(sorted(ids, key=lambda i: (-scores[i], i))[:count])
+
+    shares = lambda x: np.exp(x) / np.exp(x).sum()
+    out = np.zeros_like(v)
+    for b in range(batch):
+        weight_sums, output_sums = np.zeros((layers, length)), np.zeros((layers, heads))
+        for i in range(length):
+            tokens, used = set(range(i + 1)), set(range(heads))
+            for layer in range(sizes["layer"] + 1):
+                keep = share(sizes["keep_tokens"], 0.15, layer)
+                if keep < 1:
+                    scores = weight_sums[:layer].sum(0)
+                    scores[i] = np.inf
+                    tokens = most(scores, tokens, int(np.ceil(keep * (i + 1))))
+                keep = share(sizes["keep_heads"], 0.3, layer)
+                if keep < 1:
+                    used = most(output_sums[:layer].sum(0), used, int(np.ceil(keep * heads)))
+                ids = sorted(tokens)
+                out[b, :, i] = 0
+                for h in used:
+                    by_bits = lambda drop: shares(read(k[b, h, ids], drop) @ read(q[b, h, i], drop) * m**-0.5)
+                    weights = by_bits(further)
+                    if leading and weights.real.max() < sizes["threshold"]:
+                        weights = by_bits(0)
+                    weight_sums[layer, ids] += weights.real
+                    values = most(weights.real, range(len(ids)), int(np.ceil(sizes["keep_values"] * len(ids))))
+                    for j in values:
+                        out[b, h, i] += weights[j] * read(v[b, h, ids[j]], 0)
+                    output_sums[layer, h] += np.abs(out[b, h, i].real).sum()
+    return out.transpose(0, 2, 1, 3).reshape(u.shape) @ p["wout"].T + p["bout"], None
+
+
+def spatten_shapes(sizes):
+    d, n = sizes["d"], sizes["n"]
+    return {"wq": (n, d), "wk": (n, d), "wv": (d, d), "wout": (d, d), "bq": (n,), "bk": (n,), "bv": (d,), "bout": (d,)}
 
 
 def gru(p, u, _sizes):
@@ -553,6 +615,32 @@ MIXERS = {
         {
             "a": {"B": 2, "L": 17, "d": 6, "n": 1, "lengths": [17, 11]},
             "b": {"B": 3, "L": 12, "d": 5, "n": 1, "lengths": [1, 12, 8]},
+        },
+    ),
+    "spatten_cascade": (
+        spatten,
+        spatten_shapes,
+        {
+            case: {**sizes, "keep_tokens": 0.4, "keep_heads": 0.5}
+            for case, sizes in [
+                ("a", {"B": 2, "L": 17, "d": 8, "n": 8, "heads": 4, "n_layers": 3, "layer": 2, "keep_values": 1}),
+                ("b", {"B": 2, "L": 14, "d": 6, "n": 6, "heads": 2, "n_layers": 4, "layer": 2, "keep_values": 0.6}),
+                (
+                    "c",
+                    {"B": 2, "L": 15, "d": 8, "n": 4, "heads": 2, "n_layers": 3, "layer": 1, "keep_values": 1}
+                    | {"bits": "4+6", "threshold": 0.3},
+                ),
+            ]
+        },
+    ),
+    "taylor_attention_reference-scaled": (
+        *(taylor, taylor_shapes),
+        {
+            case: {**sizes, "unit_qk": "true", "scaled_output": "true"}
+            for case, sizes in [
+                ("a", {"B": 2, "L": 17, "d": 8, "n": 4, "heads": 2, "order": 2}),
+                ("b", {"B": 2, "L": 24, "d": 6, "n": 3, "heads": 1, "order": 4}),
+            ]
         },
     ),
 }
