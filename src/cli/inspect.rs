@@ -8,8 +8,8 @@ use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
 use crate::files::{read_text, write_atomic};
 use crate::inspect::{
-    self, Course, DrawOptions, Growing, Heads, InspectPlan, InspectStage, Need, Network, NetworkInput, Snapshot,
-    Subject, View, ETAS,
+    self, check_direction, Course, DrawOptions, Growing, Heads, InspectPlan, InspectStage, Need, Network, NetworkInput,
+    Snapshot, Subject, View, ETAS,
 };
 use crate::mixers::{self, MIXERS};
 use crate::model::weights::{is_pretrained, Checkpoint};
@@ -686,7 +686,9 @@ fn weights(run: &Path, global: &Global) -> Result<Checkpoint> {
 
 /// Returns layer `layer` of a run on the first test example of its task, in f64.
 fn trained(run: &Path, layer: usize, global: &Global) -> Result<Subject> {
-    let network = Network::trained(weights(run, global)?, DType::F64)?;
+    let found = weights(run, global)?;
+    check_direction(&found.config.model)?;
+    let network = Network::trained(found, DType::F64)?;
     Ok(network.subjects(NetworkInput::Task(None, None), &[layer], Need::System)?.remove(0))
 }
 

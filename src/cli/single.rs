@@ -10,7 +10,6 @@ use super::{check_stop, exit, initial, progress, stop_flag, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, Error, Result};
 use crate::files;
-use crate::inspect::check_direction;
 use crate::model::initial_values;
 use crate::nn::InitialValues;
 use crate::recipes::{self, as_typed, Explained, Flags, Resolved, TaskRow};
@@ -207,10 +206,7 @@ fn conclusion(config: &RunConfig, result: &RunResult, known: bool, store: &Store
         true => lines.extend(perplexity::weights(&folder)),
         false if folder.join(Weights::Last.file()).exists() => {
             let (file, id, out) = (Weights::Last.file(), config.id(), global.out_flag());
-            lines.push(match check_direction(&config.model) {
-                Ok(()) => format!("weights: {file} there; dsf inspect {id}{out} shows the mixers as dynamical systems"),
-                Err(_) => format!("weights: {file} there"),
-            });
+            lines.push(format!("weights: {file} there; dsf inspect {id}{out} shows the mixers as dynamical systems"));
         }
         false => {}
     }

@@ -2,7 +2,7 @@
 
 use super::measures::{horizon, Horizon};
 use super::spectrum::effective_rank;
-use super::subject::Subject;
+use super::subject::{LayerPass, Subject};
 use crate::config::ModelConfig;
 use crate::error::ensure;
 use crate::mixers::{Family, MixerSpec, MIXERS};
@@ -12,13 +12,15 @@ use std::collections::HashMap;
 
 /// Rows of the attention matrix, averaged over heads.
 pub struct Attention {
-    /// Weights of tokens 0 to i, for each chosen token i.
+    /// The chosen tokens i.
+    pub rows: Vec<usize>,
+    /// Weights of tokens 0 to i for each chosen token i, or of all tokens in attention that sees them.
     pub weights: Vec<Vec<f64>>,
     /// Whether queries and keys are the mixer's own.
     pub own: bool,
     /// Effective rank, computed like that of Φ.
     pub rank: f64,
-    /// Effective horizon, computed like that of Φ.
+    /// Effective horizon, computed like that of Φ; `None` if later tokens have weights.
     pub horizon: Option<Horizon>,
 }
 
@@ -37,10 +39,17 @@ impl Attention {
         };
         let [q, k] = queries_and_keys(weights, &subject.u)?;
         let heads = if own { heads(subject) } else { [1, 1] };
-        let weights = mean_weights(&q, &k, heads, rows)?;
+        let all = subject.sees_all && matches!(subject.pass, LayerPass::Whole);
+        let weights = mean_weights(&q, &k, heads, (rows, all))?;
         let product = |a: &Vec<f64>, b: &Vec<f64>| a.iter().zip(b).map(|(a, b)| a * b).sum();
         let row = |a: &Vec<f64>| weights.iter().map(|b| product(a, b)).collect();
-        Ok(Self { rank: effective_rank(weights.iter().map(row).collect()), horizon: horizon(&weights), weights, own })
+        Ok(Self {
+            rows: rows.to_vec(),
+            rank: effective_rank(weights.iter().map(row).collect()),
+            horizon: if all { None } else { horizon(&weights) },
+            weights,
+            own,
+        })
     }
 }
 
@@ -100,11 +109,17 @@ fn fresh_weights(subject: &Subject) -> Result<HashMap<String, Tensor>> {
     Ok(params.vars().into_iter().map(|(name, var)| (name, var.as_detached_tensor())).collect())
 }
 
-fn mean_weights(q: &Tensor, k: &Tensor, [heads, key_heads]: [usize; 2], rows: &[usize]) -> Result<Vec<Vec<f64>>> {
+/// Mean weights over heads, for queries `rows`, of all tokens or of those up to each.
+fn mean_weights(
+    q: &Tensor,
+    k: &Tensor,
+    [heads, key_heads]: [usize; 2],
+    (rows, all): (&[usize], bool),
+) -> Result<Vec<Vec<f64>>> {
     let (seq_len, features) = (k.dim(0)?, q.dim(1)? / heads);
     let asked: Vec<u32> = rows.iter().map(|&i| i as u32).collect();
     let q = q.index_select(&Tensor::new(asked, &Device::Cpu)?, 0)?;
-    let mut sums: Vec<Vec<f64>> = rows.iter().map(|&i| vec![0.0; i + 1]).collect();
+    let mut sums: Vec<Vec<f64>> = rows.iter().map(|&i| vec![0.0; if all { seq_len } else { i + 1 }]).collect();
     for head in 0..heads {
         let of = |x: &Tensor, own: usize| part_of_head(x, head, [heads, own])?.contiguous();
         let scores = of(&q, heads)?.matmul(&of(k, key_heads)?.t()?.contiguous()?)?;

@@ -35,7 +35,10 @@ impl BothDirections {
             let (own, other) = (&forward.norms[r], &backward.norms[count - 1 - r]);
             let earlier = &own[..own.len() - 1];
             let later = other.iter().rev().skip(1);
-            let diagonal = diagonal(both, [at[r], last - at[r]])?;
+            let diagonal = match passes.forward.sees_all {
+                true => own[at[r]],
+                false => diagonal(both, [at[r], last - at[r]])?,
+            };
             Ok(earlier.iter().copied().chain([diagonal]).chain(later.copied()).collect())
         };
         Ok(Some(Self {
@@ -66,7 +69,8 @@ fn diagonal(both: [&Seen; 2], [own, other]: [usize; 2]) -> Result<f64> {
 /// Compares the recurrences and the kernels of both passes with the layer's output.
 fn errors(passes: &BothPasses, both: [&Seen; 2], [forward, backward]: [&Measures; 2]) -> Result<Errors> {
     let subject = &passes.forward;
-    let whole = rows(&passes.mixer.forward(&subject.u.unsqueeze(0)?, &Cx::eval())?.squeeze(0)?)?;
+    let whole =
+        rows(&passes.mixer.forward(&subject.u.unsqueeze(0)?, &Cx::eval().seeing_all_of(&subject.u)?)?.squeeze(0)?)?;
     let [own, other] = both.map(|seen| seen.system.run(&seen.input));
     let recurrence = rows(&(own? + backwards(&other?)?)?)?;
     let sum = |(a, b): (&Vec<f64>, &Vec<f64>)| a.iter().zip(b).map(|(a, b)| a + b).collect();

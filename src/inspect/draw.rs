@@ -31,11 +31,7 @@ pub fn report(heading: String, views: &[View], shown: DrawOptions) -> Report {
     grids.extend(over_layers(views));
     let mut notes = Vec::new();
     for view in views {
-        let rows: Vec<usize> = match &view.found {
-            Ok(measures) => measures.rows.clone(),
-            Err(_) => view.attention.weights.iter().map(|row| row.len() - 1).collect(),
-        };
-        let attention = (&rows, &view.attention.weights);
+        let attention = (&view.attention.rows, &view.attention.weights);
         if let Ok(measures) = &view.found {
             let norms = (&measures.rows, &measures.norms);
             grids.push(heatmap(&view.name, [PHI, "Φ without D"], norms, shown));

@@ -128,15 +128,18 @@ pub struct Subject {
     pub gradients: Option<StateGradients>,
     /// The part of the layer that it is.
     pub pass: LayerPass,
+    /// Whether its layer attends to all tokens at once; its passes then are the parts of one sum.
+    pub sees_all: bool,
 }
 
 /// Part of a layer that a [`Subject`] is.
 pub enum LayerPass {
     /// All of it.
     Whole,
-    /// The forward pass of a layer that reads its input in both directions.
+    /// The forward pass of a layer that reads its input in both directions; of attention to all tokens, the sum over the
+    /// tokens up to each one.
     Forward,
-    /// The backward pass, whose tokens are in reverse order.
+    /// The backward pass, whose tokens are in reverse order; of attention to all tokens, the sum over those after each one.
     Backward(Box<BothPasses>),
 }
 
@@ -161,8 +164,7 @@ pub struct Seen {
 }
 
 impl Network {
-    /// Builds the freshly initialised model of `config`. Fails if the weights do not fit into memory, or its attention
-    /// is bidirectional.
+    /// Builds the freshly initialised model of `config`. Fails if the weights do not fit into memory.
     pub fn fresh(config: RunConfig, dtype: DType) -> Result<Self> {
         let counted = Params::without_values(dtype);
         SubjectModel::new(&config, &counted)?;
@@ -173,8 +175,7 @@ impl Network {
         Self::new(config.model.mixer.clone(), config, params)
     }
 
-    /// Builds the model of trained weights. Fails if the weights do not match the model, or its attention is
-    /// bidirectional.
+    /// Builds the model of trained weights. Fails if the weights do not match the model.
     pub fn trained(found: Checkpoint, dtype: DType) -> Result<Self> {
         let params = Params::given(found.values.clone(), dtype, &Device::Cpu).detached();
         let config = found.config.clone();
@@ -199,13 +200,13 @@ impl Network {
     }
 
     fn new(name: String, config: RunConfig, params: Params) -> Result<Self> {
-        check_direction(&config.model)?;
         let body = SubjectModel::new(&config, &params)?;
         Ok(Self { name, config, params, body, pretrained: false, traced: false })
     }
 
     /// Returns the mixers of all layers, or of these, counted from 0, with their inputs. Fails if there is no
-    /// such layer, the input is not valid for the task, or the memory does not suffice for `need`.
+    /// such layer, the input is not valid for the task, the memory does not suffice for `need`, or outputs alone are needed
+    /// of attention to all tokens, which is not computed in time.
     pub fn subjects(&self, input: NetworkInput, layers: &[usize], need: Need) -> Result<Vec<Subject>> {
         let mut found = Vec::new();
         self.visit(input, layers, need, &mut |stage| {
@@ -225,6 +226,9 @@ impl Network {
         need: Need,
         visit: &mut dyn FnMut(InspectStage) -> Result<()>,
     ) -> Result<()> {
+        if need == Need::Pass {
+            check_direction(&self.config.model)?;
+        }
         let count = self.config.model.n_layers;
         if let Some(layer) = layers.iter().find(|layer| **layer >= count) {
             refuse!(flag "--layer" = layer, "{} has layers 0 to {}", self.name, count - 1);
@@ -238,6 +242,11 @@ impl Network {
             };
             if !self.config.model.is_bidirectional() {
                 visit(InspectStage::Layer(Box::new(subject(LayerPass::Whole)?)))?;
+                continue;
+            }
+            let whole = subject(LayerPass::Whole)?;
+            if whole.sees_all && whole.mixer.ltv_of_both_sides(u)?.is_none() {
+                visit(InspectStage::Layer(Box::new(whole)))?;
                 continue;
             }
             let [forward, beside] = [subject(LayerPass::Forward)?, subject(LayerPass::Forward)?];
@@ -421,13 +430,16 @@ impl Network {
     /// The part `pass` of a layer, along the input u `(L, d_model)` of the layer.
     fn subject(&self, layer: usize, u: &Tensor, pass: LayerPass) -> Result<Subject> {
         let (entry, model) = mixers::of_layer(&self.config.model, layer)?;
+        let spec = MixerSpec::from(&*model);
+        let sees_all = spec.bidirectional && !entry.has_two_passes(&spec);
         let model = model.into_owned().one_way();
         let params = self.params();
         let scope = self.scope(&params, layer);
         let backward = matches!(pass, LayerPass::Backward(_));
-        let own = if backward { scope.apart(BACKWARD) } else { scope };
+        let apart = backward && !sees_all;
+        let own = if apart { scope.apart(BACKWARD) } else { scope };
         let mixer = entry.build(MixerSpec::from(&model).in_layer(layer), &own)?;
-        let shared = if backward { format!("{BACKWARD}.") } else { String::new() };
+        let shared = if apart { format!("{BACKWARD}.") } else { String::new() };
         let prefix = format!("layers.{layer}.mixer.{shared}");
         let of_mixer = |(name, var): (String, candle_core::Var)| {
             // A parameter that layers share is in no scope, or in that of the backward passes.
@@ -452,6 +464,7 @@ impl Network {
             pretrained: self.pretrained,
             gradients: None,
             pass,
+            sees_all,
         })
     }
 }
@@ -462,13 +475,13 @@ pub fn backwards(x: &Tensor) -> candle_core::Result<Tensor> {
     x.index_select(&Tensor::new(order, x.device())?, 0)
 }
 
-/// Error if the attention of `model` is bidirectional: its mixers have no passes whose systems could be shown.
+/// Error if attention of `model` sees all tokens at once: it has no forward pass in time.
 pub fn check_direction(model: &ModelConfig) -> Result<()> {
     for (entry, model, _) in mixers::of_model(model)? {
         let spec = MixerSpec::from(&*model);
         ensure!(
             !spec.bidirectional || entry.has_two_passes(&spec),
-            flag "--bidirectional" = true, "mixer `{}` attends to all tokens at once, without a pass in either direction that would be a system in time", entry.name
+            flag "--bidirectional" = true, "mixer `{}` attends to all tokens at once, and has no pass in time; plain `dsf inspect` shows its kernel", entry.name
         );
     }
     Ok(())
@@ -492,6 +505,16 @@ impl Subject {
 
     /// Its system along u or its inner system; otherwise the reason why there is neither.
     pub fn system(&self) -> Result<Result<Seen, &'static str>> {
+        if self.sees_all {
+            let of_both = |u: &Tensor| self.mixer.ltv_of_both_sides(u);
+            let system = match &self.pass {
+                LayerPass::Whole => None,
+                LayerPass::Forward => of_both(&self.u)?.map(|[earlier, _]| earlier),
+                LayerPass::Backward(_) => of_both(&backwards(&self.u)?)?.map(|[_, later]| later),
+            };
+            let seen = system.map(|system| Seen { system, input: self.u.clone(), around: None });
+            return Ok(seen.ok_or_else(|| self.mixer.without_system()));
+        }
         if let Some(system) = self.mixer.ltv(&self.u)? {
             return Ok(Ok(Seen { system, input: self.u.clone(), around: None }));
         }

@@ -22,7 +22,7 @@ pub struct View {
     pub around: Option<&'static str>,
     /// Softmax attention on the same input.
     pub attention: Attention,
-    /// Horizon of the same rows with equal weights.
+    /// Horizon of the same rows with equal weights; `None` where attention has none.
     pub uniform: Option<Horizon>,
     /// Differences between the four forms, if they were compared.
     pub errors: Option<Errors>,
@@ -47,7 +47,8 @@ impl View {
             Err(why) => Err(*why),
         };
         let errors = match (&seen, &measures) {
-            (Ok(seen), Ok(measures)) if compared => Some(verify(subject, seen, measures)?),
+            // The parts of one sum have no forward pass of their own to compare with.
+            (Ok(seen), Ok(measures)) if compared && !subject.sees_all => Some(verify(subject, seen, measures)?),
             _ => None,
         };
         let both = match (&subject.pass, &seen, &measures) {
@@ -56,12 +57,13 @@ impl View {
             }
             _ => None,
         };
+        let attention = Attention::of(subject, &rows)?;
         Ok(Self {
             name: subject.name.clone(),
             place: subject.place.clone(),
             state: [size(seq_len), size(seq_len + 1) - size(seq_len)],
-            attention: Attention::of(subject, &rows)?,
-            uniform: uniform_horizon(&rows),
+            uniform: attention.horizon.and(uniform_horizon(&rows)),
+            attention,
             around: seen.ok().and_then(|seen| seen.around),
             found: measures,
             errors,

@@ -267,6 +267,16 @@ impl Projections {
         })
     }
 
+    /// The two systems of separable attention to all tokens, for the factors of [`Self::separable`] with η of all tokens:
+    /// over the tokens up to each one and, in reverse order, over those after it. The latter has D_i = -C_i B_i, since the
+    /// token itself is in the former.
+    pub fn separable_on_both_sides(&self, phi: &Tensor, psi: &Tensor, eta: &Tensor) -> Result<[Ltv; 2]> {
+        let turned = |x: &Tensor, axis: usize| x.contiguous()?.flip(&[axis]);
+        let later = self.separable(&turned(phi, 2)?, &turned(psi, 2)?, &turned(eta, 1)?)?;
+        let own = (&later.read * &later.write)?.sum(2)?.neg()?;
+        Ok([self.separable(phi, psi, eta)?, Ltv { skip: Some(own), offset: None, ..later }])
+    }
+
     /// Dropout probability of attention weights.
     pub fn dropout(&self) -> f64 {
         self.dropout

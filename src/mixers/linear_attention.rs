@@ -151,6 +151,22 @@ impl<M: FeatureMap> LinearAttention<M> {
     }
 }
 
+impl<M: FeatureMap> LinearAttention<M> {
+    /// φ(q) and ψ(k) `(1, heads, seq_len, m)`, and η `(heads, seq_len)`, along u `(seq_len, d_model)`.
+    fn factors(&self, u: &Tensor, cx: &Cx) -> Result<[Tensor; 3]> {
+        let (p, at) = (&self.projections, RotaryPositions::Sequence(cx));
+        let [q, k, _] = p.qkv(&u.unsqueeze(0)?, &at)?;
+        let features = self.features([&q, &k], &at)?;
+        let [q, k] = &features.normaliser;
+        let [phi, psi] = &features.numerator;
+        let mut eta = p.sums(q, k, cx)?; // (1, seq_len, heads)
+        if let Some(scales) = self.scales(u.dim(0)?, cx, &eta)? {
+            eta = eta.broadcast_div(&scales)?;
+        }
+        Ok([p.split(phi)?, p.split(psi)?, eta.squeeze(0)?.t()?])
+    }
+}
+
 impl<M: FeatureMap> Mixer for LinearAttention<M> {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let p = &self.projections;
@@ -186,18 +202,13 @@ impl<M: FeatureMap> Mixer for LinearAttention<M> {
     }
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        let (p, cx) = (&self.projections, Cx::eval());
-        let at = RotaryPositions::Sequence(&cx);
-        let [q, k, _] = p.qkv(&u.unsqueeze(0)?, &at)?;
-        let features = self.features([&q, &k], &at)?;
-        let [q, k] = &features.normaliser;
-        let [phi, psi] = &features.numerator;
-        let mut eta = p.sums(q, k, &cx)?; // (1, seq_len, heads)
-        if let Some(scales) = self.scales(u.dim(0)?, &cx, &eta)? {
-            eta = eta.broadcast_div(&scales)?;
-        }
-        let eta = eta.squeeze(0)?.t()?; // (heads, seq_len)
-        p.separable(&p.split(phi)?, &p.split(psi)?, &eta).map(Some)
+        let [phi, psi, eta] = self.factors(u, &Cx::eval())?;
+        self.projections.separable(&phi, &psi, &eta).map(Some)
+    }
+
+    fn ltv_of_both_sides(&self, u: &Tensor) -> Result<Option<[Ltv; 2]>> {
+        let [phi, psi, eta] = self.factors(u, &Cx::eval().seeing_all_of(u)?)?;
+        self.projections.separable_on_both_sides(&phi, &psi, &eta).map(Some)
     }
 }
 

@@ -130,6 +130,12 @@ pub trait Mixer {
         Ok(None)
     }
 
+    /// The systems (11) whose outputs add up to those of attention to all tokens, along u `(seq_len, d_model)`: over the
+    /// tokens up to each one, and over those after it, along u in reverse order. `None` as in [`Self::ltv`].
+    fn ltv_of_both_sides(&self, _u: &Tensor) -> Result<Option<[Ltv; 2]>> {
+        Ok(None)
+    }
+
     /// System (11) inside a mixer that is not one itself, along u `(seq_len, d_model)`.
     fn inner(&self, _u: &Tensor) -> Result<Option<Inner>> {
         Ok(None)
@@ -212,8 +218,8 @@ pub struct Entry {
     pub widens: bool,
     /// Whether it has queries and keys that a rotary position embedding can rotate.
     pub rotary: bool,
-    /// Whether its queries may attend to later keys, where a task allows it: attention that is causal only by the range
-    /// of its sum. Other mixers read a document in both directions by two passes.
+    /// Whether its queries attend to later keys where a task allows it. Other mixers read a document in both directions by
+    /// two passes.
     pub bidirectional: bool,
     /// Place for an RMS norm behind its state, `--state-norm`.
     pub state_norm: StateNormPlace,

@@ -144,6 +144,19 @@ impl NormalizedAttention {
     }
 }
 
+impl NormalizedAttention {
+    /// Queries and keys `(1, heads, seq_len, m)`, and η `(heads, seq_len)`, along u `(seq_len, d_model)`.
+    fn factors(&self, u: &Tensor) -> Result<[Tensor; 3]> {
+        let (x, cx) = (u.unsqueeze(0)?, Cx::eval());
+        let [phi, psi, _] = self.projections.heads(&x, &RotaryPositions::Sequence(&cx))?;
+        let eta = match &self.normaliser {
+            Some(normaliser) => normaliser.inverse_eta(&x)?.recip()?.squeeze(0)?.t()?,
+            None => phi.sum(3)?.squeeze(0)?.ones_like()?,
+        };
+        Ok([phi, psi, eta])
+    }
+}
+
 impl Mixer for NormalizedAttention {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let ([q, k, v], inverse) = self.project(x, cx)?;
@@ -164,13 +177,13 @@ impl Mixer for NormalizedAttention {
     }
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        let (x, cx) = (u.unsqueeze(0)?, Cx::eval());
-        let [phi, psi, _] = self.projections.heads(&x, &RotaryPositions::Sequence(&cx))?;
-        let eta = match &self.normaliser {
-            Some(normaliser) => normaliser.inverse_eta(&x)?.recip()?.squeeze(0)?.t()?,
-            None => phi.sum(3)?.squeeze(0)?.ones_like()?,
-        };
+        let [phi, psi, eta] = self.factors(u)?;
         self.projections.separable(&phi, &psi, &eta).map(Some)
+    }
+
+    fn ltv_of_both_sides(&self, u: &Tensor) -> Result<Option<[Ltv; 2]>> {
+        let [phi, psi, eta] = self.factors(u)?;
+        self.projections.separable_on_both_sides(&phi, &psi, &eta).map(Some)
     }
 }
 

@@ -146,6 +146,17 @@ impl Performer {
     }
 }
 
+impl Performer {
+    /// Features of queries and keys, `(1, heads, seq_len, M)`, along u `(seq_len, d_model)`.
+    fn features(&self, u: &Tensor) -> Result<[Tensor; 2]> {
+        let (p, cx) = (&self.projections, Cx::eval());
+        let [q, k, _] = p.qkv(&u.unsqueeze(0)?, &RotaryPositions::Sequence(&cx))?;
+        let logs = self.logs([&q, &k], u.dtype())?;
+        let [q, k] = [&logs.q, &logs.k].map(RandomFeatures::features);
+        Ok([p.split(&q?)?, p.split(&k?)?])
+    }
+}
+
 impl Mixer for Performer {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let p = &self.projections;
@@ -173,13 +184,15 @@ impl Mixer for Performer {
     }
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        let (p, cx) = (&self.projections, Cx::eval());
-        let [q, k, _] = p.qkv(&u.unsqueeze(0)?, &RotaryPositions::Sequence(&cx))?;
-        let logs = self.logs([&q, &k], u.dtype())?;
-        let [q, k] = [&logs.q, &logs.k].map(RandomFeatures::features);
-        let (q, k) = (p.split(&q?)?, p.split(&k?)?);
+        let [q, k] = self.features(u)?;
         let eta = (&q * k.cumsum(2)?)?.sum(3)?.squeeze(0)?;
-        p.separable(&q, &k, &eta).map(Some)
+        self.projections.separable(&q, &k, &eta).map(Some)
+    }
+
+    fn ltv_of_both_sides(&self, u: &Tensor) -> Result<Option<[Ltv; 2]>> {
+        let [q, k] = self.features(u)?;
+        let eta = q.broadcast_mul(&k.sum_keepdim(2)?)?.sum(3)?.squeeze(0)?;
+        self.projections.separable_on_both_sides(&q, &k, &eta).map(Some)
     }
 }
 

@@ -70,6 +70,12 @@ impl Cx {
         Ok(Self { reach: Some(reach), ..self.clone() })
     }
 
+    /// [`Self::seeing_all`] of one sequence x `(seq_len, width)` without padding.
+    pub fn seeing_all_of(&self, x: &Tensor) -> Result<Self> {
+        let seq_len = x.dim(0)?;
+        self.seeing_all(&Tensor::new(&[seq_len as u32], x.device())?, seq_len)
+    }
+
     /// Same pass for a mixer that reads each sequence in order, at the same selected positions.
     pub fn one_way(&self) -> Self {
         Self { reach: None, ..self.clone() }

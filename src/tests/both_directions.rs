@@ -3,6 +3,7 @@
 use crate::world::{distance, flat, normal, parameters, perturb, Case};
 use candle_core::{DType, Device, Tensor};
 use dsf::inspect::{Need, Network, NetworkInput, View};
+use dsf::ltv::Ltv;
 use dsf::mixers::{find, Carried, Family, Mixer, MixerSpec, MIXERS};
 use dsf::nn::{Cx, Params, Rows};
 use dsf::recipes;
@@ -53,7 +54,7 @@ fn every_mixer_but_softmax_over_a_pattern_reads_in_both_directions() {
     for entry in MIXERS {
         let case = Case::new(entry, entry.variants[0], 1).in_both_directions();
         let refused = entry.check_sizes(&case.config).is_err();
-        assert_eq!(refused, entry.family == Family::Attention && entry.name != "softmax", "{}", entry.name);
+        assert_eq!(refused, entry.family == Family::Attention && !entry.bidirectional, "{}", entry.name);
     }
     let alibi = Case::new(find("alibi").unwrap(), "paper", 1).in_both_directions();
     let at = alibi.entry.check_sizes(&alibi.config).unwrap_err().diagnostic();
@@ -222,7 +223,8 @@ fn both_directions_together_are_the_system_of_the_layer() {
                 assert!(both.norms.iter().all(|row| row.len() == seq_len), "{name}");
                 let seen = [0, 1].map(|pass: usize| subjects[pass].system().unwrap().ok().unwrap());
                 if seq_len == 17 && seen.iter().all(|seen| seen.around.is_none()) {
-                    assert_norms(&both.norms, seen.map(|seen| seen.system), 8);
+                    let state_alone = |seen: dsf::inspect::Seen| Ltv { skip: None, direct: None, ..seen.system };
+                    assert_norms(&both.norms, seen.map(state_alone), 8);
                 }
             }
         }
@@ -230,12 +232,12 @@ fn both_directions_together_are_the_system_of_the_layer() {
 }
 
 /// Asserts that these are the norms of the blocks of Φ_f + R Φ_b R, spelled out, for inputs of `width` channels.
-fn assert_norms(norms: &[Vec<f64>], systems: [dsf::ltv::Ltv; 2], width: usize) {
-    let of_state = |system: dsf::ltv::Ltv| {
-        let state_alone = dsf::ltv::Ltv { skip: None, direct: None, offset: None, ..system };
-        state_alone.kernel().unwrap().narrow(3, 0, width).unwrap().contiguous().unwrap()
+fn assert_norms(norms: &[Vec<f64>], systems: [Ltv; 2], width: usize) {
+    let of_inputs = |system: Ltv| {
+        let system = Ltv { offset: None, ..system };
+        system.kernel().unwrap().narrow(3, 0, width).unwrap().contiguous().unwrap()
     };
-    let [forward, backward] = systems.map(of_state);
+    let [forward, backward] = systems.map(of_inputs);
     let order: Vec<u32> = (0..norms.len() as u32).rev().collect();
     let order = Tensor::new(order, &Device::Cpu).unwrap();
     let backward = backward.index_select(&order, 0).unwrap().index_select(&order, 1).unwrap();
@@ -246,11 +248,56 @@ fn assert_norms(norms: &[Vec<f64>], systems: [dsf::ltv::Ltv; 2], width: usize) {
     }
 }
 
+/// The sums over earlier and later tokens are two systems, whose kernels and outputs add up to the layer's.
 #[test]
-fn attention_to_all_tokens_has_no_passes_to_inspect() {
-    let at = network("softmax", &[]).err().unwrap().diagnostic();
-    assert_eq!(at.flag.as_deref(), Some("--bidirectional"), "{at:?}");
-    assert!(at.reason.contains("`softmax`"), "{at:?}");
-    let hybrid = network("s6", &[("hybrid", "linear:every=2")]).err().unwrap().diagnostic();
-    assert_eq!(hybrid.flag.as_deref(), Some("--bidirectional"), "{hybrid:?}");
+fn attention_to_all_tokens_is_the_sum_of_two_systems() {
+    let separable = MIXERS.iter().filter(|entry| entry.bidirectional && entry.family != Family::Attention);
+    for (name, variant) in separable.flat_map(|entry| entry.variants.iter().map(|variant| (entry.name, *variant))) {
+        let options = ["unit_qk=true", "scaled_output=true"].map(|option| ("option", option));
+        let options = if name == "taylor" { &options[..] } else { &[] };
+        for (seq_len, heads) in [(1, "1"), (17, "1"), (17, "2"), (100, "2")] {
+            let network = network(name, &[&[("variant", variant), ("heads", heads)], options].concat()).unwrap();
+            let subjects = network.subjects(NetworkInput::Tokens(Some(seq_len)), &[1], Need::System).unwrap();
+            assert_eq!(subjects.len(), 2, "{name}");
+            let views: Vec<View> = subjects.iter().map(|subject| View::of(subject, true).unwrap()).collect();
+            assert!(views.iter().all(|view| view.errors.is_none() && view.found.is_ok()), "{name}");
+            let both = views[1].both.as_ref().unwrap();
+            let errors = both.errors.unwrap();
+            assert!(errors.recurrence <= 1e-10 && errors.kernel <= 1e-10, "{name} {variant}: {errors:?}");
+            let systems = [0, 1].map(|pass: usize| subjects[pass].system().unwrap().ok().unwrap().system);
+            if seq_len == 17 {
+                assert_norms(&both.norms, systems, 8);
+            }
+        }
+    }
+}
+
+/// Softmax attention has no finite system; its weights are shown, over all tokens.
+#[test]
+fn softmax_attention_to_all_tokens_shows_its_weights() {
+    let seq_len = 23;
+    let hybrid = network("s6", &[("hybrid", "softmax:every=2")]).unwrap();
+    let read = || NetworkInput::Tokens(Some(seq_len));
+    let subjects = hybrid.subjects(read(), &[], Need::System).unwrap();
+    let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();
+    assert_eq!(names, ["s6, layer 0, forward", "s6, layer 0, backward", "s6, layer 1 (softmax)"]);
+    let view = View::of(&subjects[2], true).unwrap();
+    assert!(view.found.is_err() && view.attention.own && view.attention.horizon.is_none() && view.uniform.is_none());
+    assert_eq!(view.attention.rows, (0..seq_len).collect::<Vec<_>>());
+
+    let (subject, w) = (&subjects[2], &subjects[2].weights);
+    let map = |x: &Tensor, name: &str| {
+        let y = x.matmul(&w[&format!("w{name}")].t().unwrap().contiguous().unwrap()).unwrap();
+        y.broadcast_add(&w[&format!("b{name}")]).unwrap()
+    };
+    let weights = Tensor::new(view.attention.weights.clone(), &Device::Cpu).unwrap();
+    let y = map(&weights.matmul(&map(&subject.u, "v")).unwrap(), "out");
+    let cx = Cx::eval().seeing_all_of(&subject.u).unwrap();
+    let wanted = subject.mixer.forward(&subject.u.unsqueeze(0).unwrap(), &cx).unwrap().squeeze(0).unwrap();
+    assert!(distance(&y, &wanted) <= 1e-12);
+
+    // What is computed token by token does not exist.
+    let engines = hybrid.subjects(read(), &[], Need::Pass).err().unwrap().diagnostic();
+    assert_eq!(engines.flag.as_deref(), Some("--bidirectional"), "{engines:?}");
+    assert!(engines.reason.contains("`softmax`"), "{engines:?}");
 }

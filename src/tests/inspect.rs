@@ -33,6 +33,7 @@ fn subject(mixer: &str, variant: &str, [d, n, seq_len]: [usize; 3], heads: usize
         place: (case.entry.name.to_owned(), 0),
         pretrained: false,
         pass: LayerPass::Whole,
+        sees_all: false,
         entry: case.entry,
         model: case.config,
         seed: 3,

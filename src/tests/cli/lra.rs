@@ -65,9 +65,11 @@ fn a_run_in_both_directions_gives_the_same_bits_on_any_threads_and_is_inspected(
     }
     let softmax = format!("{SMOKE} --bidirectional true --mixer softmax --out d");
     let said = world.dsf(&softmax).ok();
-    assert!(!said.contains("dynamical systems"), "{said}");
+    assert!(said.contains("dynamical systems"), "{said}");
     let id = world.only_run("d");
-    let fault = world.fails(&format!("inspect {}", id.display()), "refused");
+    let shown = world.dsf(&format!("inspect {}", id.display())).ok();
+    assert!(shown.contains("softmax attention of its queries and keys") && shown.contains("Lemma 1"), "{shown}");
+    let fault = world.fails(&format!("inspect lemma1 {}", id.display()), "refused");
     assert_eq!(fault.flag.as_deref(), Some("--bidirectional"), "{fault:?}");
 }
 
