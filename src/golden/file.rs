@@ -83,6 +83,10 @@ impl Object {
         (1..=1 << 32).contains(&size).then_some(size as usize)
     }
 
+    pub fn has(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
     pub fn number(&self, key: &str) -> Result<f64> {
         let value = self.0.get(key).and_then(serde_json::Value::as_f64);
         value.ok_or_else(|| Error::usage(format!("metadata has no number `{key}`")))

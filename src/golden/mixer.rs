@@ -44,8 +44,13 @@ pub(super) fn model_config((entry, variant): (&Entry, &str), sizes: &Object) -> 
         expand: expand.map(|e| e as f64),
         ..ModelConfig::bare(entry.name, variant, [sizes.size("d")?, sizes.find_size("n_layers").unwrap_or(1)])
     };
-    entry.check_sizes(&model)?;
+    entry.check_sizes(spec(&model, sizes.has("lengths")))?;
     Ok(model)
+}
+
+/// Specification of the mixer of `model`, which reads whole documents if it is `bidirectional`.
+fn spec(model: &ModelConfig, bidirectional: bool) -> MixerSpec<'_> {
+    MixerSpec { bidirectional, ..MixerSpec::from(model) }
 }
 
 pub(super) fn check(file: &GoldenFile, stem: &str) -> Result<Option<Worst>> {
@@ -71,7 +76,7 @@ struct GoldenCase<'a> {
     model: ModelConfig,
     /// Index of its layer, in a network of several.
     layer: usize,
-    /// Lengths of the documents `(B)` u32, which the mixer reads in both directions; `None` if it reads them in order.
+    /// Lengths of the documents `(B)` u32, of which the mixer reads all tokens; `None` if it reads them in order.
     lengths: Option<Tensor>,
 }
 
@@ -107,8 +112,7 @@ impl<'a> GoldenCase<'a> {
     }
 
     fn build_layer(&self, layer: usize, params: &Params) -> Result<Box<dyn Mixer>> {
-        let spec = MixerSpec { bidirectional: self.lengths.is_some(), ..MixerSpec::from(&self.model) };
-        Ok(self.entry.build(spec.in_layer(layer), params)?)
+        Ok(self.entry.build(spec(&self.model, self.lengths.is_some()).in_layer(layer), params)?)
     }
 
     fn what(&self, dtype: DType, name: &str) -> String {

@@ -6,6 +6,10 @@
 //! x + b_P) + b_B) of the mean x of all tokens up to the first one of a block, with a score for each of `max_blocks`
 //! blocks. They are divided by the temperature τ, with `gumbel=true` after Gumbel noise is added in training (Tay et al.
 //! 2020, equations (3) to (6)).
+//!
+//! Over whole documents (`--bidirectional true`), all rows and columns are normalised, scores depend on the means of
+//! blocks, and tokens attend to their own block and to the mixture of all blocks in its place; with `sortcut`, to the
+//! first mixtures alone, which takes time linear in the length.
 
 use super::attention::{self, Projections};
 use super::rotary::RotaryPositions;
@@ -13,6 +17,7 @@ use super::{
     in_range, Core, Entry, Family, Gradient, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
     ReleasedBlock, State, StateNormPlace, FALSE_OR_TRUE,
 };
+use crate::error::{self, refuse};
 use crate::nn::{linear, Cx, Params};
 use crate::ops::{self, Weights};
 use candle_core::{bail, Result, Tensor, D};
@@ -26,6 +31,8 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     multi_head: true,
     expands: true,
+    bidirectional: true,
+    check,
     released: ReleasedBlock::ATTENTION,
     options: &[
         MixerOption {
@@ -72,6 +79,16 @@ pub(super) const ENTRY: Entry = Entry {
             help: "whether the scores of blocks have Gumbel noise in training, as published: `false` or `true`",
             ..FALSE_OR_TRUE
         },
+        MixerOption {
+            name: SORTCUT,
+            help:
+                "SortCut, with --bidirectional true: `0` (none), or the number of mixtures of blocks that all tokens \
+                   attend to, from 1 on",
+            default: |_| "0",
+            accepts: |v| in_range(v, 0..=1 << 16),
+            implied: true,
+            ..MixerOption::DEFAULT
+        },
     ],
     state_norm: StateNormPlace::OF_WIDTH_D,
     growth: Growth::Exact { zeroed: &["wq", "wk", "bq", "bk", "wsq", "wsk"], scaled: &["wq", "bq", "wsq"] },
@@ -97,6 +114,20 @@ pub(super) const ENTRY: Entry = Entry {
     ..Entry::of(Family::Attention)
 };
 
+/// Option for the number of mixtures that SortCut keeps.
+const SORTCUT: &str = "sortcut";
+
+/// Error where a causal model has SortCut.
+fn check(spec: &MixerSpec) -> error::Result<()> {
+    match option(spec, SORTCUT, 0) {
+        0 => Ok(()),
+        _ if spec.bidirectional => Ok(()),
+        kept => {
+            refuse!(flag "--option" = format!("{SORTCUT}={kept}"), "needs --bidirectional true, which `dsf lra` has: the first sorted blocks are mixtures of a whole sequence")
+        }
+    }
+}
+
 fn option(spec: &MixerSpec, name: &str, default: usize) -> usize {
     spec.parsed(name).unwrap_or(default)
 }
@@ -118,6 +149,8 @@ struct Sinkhorn {
     gumbel: bool,
     block: usize,
     rounds: usize,
+    /// Number of mixtures that all tokens attend to in place of two blocks, over whole documents.
+    sortcut: Option<usize>,
     d: usize,
 }
 
@@ -183,6 +216,7 @@ impl Sinkhorn {
             d: spec.d_model,
             block: option(spec, "block", 16),
             rounds: option(spec, "rounds", 5),
+            sortcut: Some(option(spec, SORTCUT, 0)).filter(|kept| *kept > 0),
         })
     }
 
@@ -204,7 +238,7 @@ impl Sinkhorn {
         let permutation = self.permutation(x, cx)?; // (batch, heads, blocks, blocks)
         let blocks = LaterBlocks { size: self.block, count: len.div_ceil(self.block) - 1 };
         let both = |x| Tensor::cat(&[blocks.permuted(x, &permutation)?, blocks.own(x)?], 3);
-        let [q, k, v] = [blocks.own(q)?, both(k)?, both(v)?].map(|x| blocks.fold(&x));
+        let [q, k, v] = [blocks.own(q)?, both(k)?, both(v)?].map(|x| fold(&x));
         let q = q?; // (batch · blocks, heads, size, m)
         let sequences = q.dim(0)?;
         let size = self.block as u32;
@@ -212,7 +246,7 @@ impl Sinkhorn {
         let at = at.contiguous()?;
         let mask = cx.mask("attention of later blocks", self.projections.dropout());
         let later = ops::causal_attention([&q, &k?, &v?], heads, Some(&at), weights, mask)?;
-        let later = blocks.unfold(&later)?.narrow(2, 0, len - first_len)?;
+        let later = unfold(&later, blocks.count)?.narrow(2, 0, len - first_len)?;
         Tensor::cat(&[&o, &later], 2)
     }
 
@@ -236,15 +270,81 @@ impl Sinkhorn {
         let counts: Vec<f64> = (1..=later).map(|b| (b * size + 1) as f64).collect();
         let counts = Tensor::from_vec(counts, (later, 1), x.device())?.to_dtype(x.dtype())?;
         let (read, own) = (sums_so_far.broadcast_div(&counts)?, (sums / size as f64)?);
-        let mut scores = self.sorting.scores(&read, &own, &self.projections)?;
+        sinkhorn_normalise(&self.scores(&read, &own, cx)?, self.rounds)
+    }
+
+    /// Scores of blocks as they are normalised, for the means of [`Sorting::scores`].
+    fn scores(&self, read: &Tensor, own: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let mut scores = self.sorting.scores(read, own, &self.projections)?;
         if self.gumbel {
             scores = cx.with_gumbel(scores, "sorting")?;
         }
-        if self.temperature != 1.0 {
-            scores = (scores / self.temperature)?;
+        match self.temperature {
+            1.0 => Ok(scores),
+            temperature => scores / temperature,
         }
-        sinkhorn_normalise(&scores, self.rounds)
     }
+
+    /// o `(batch, heads, seq_len, e)` over whole documents, whose last tokens are at `last` `(batch)`.
+    fn attend_to_all(&self, x: &Tensor, last: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let (batch, len, _) = x.dims3()?;
+        let heads = self.projections.n_heads;
+        let blocks = Blocks { size: self.block, count: len.div_ceil(self.block) };
+        let seen = blocks.seen(last, x)?; // (batch, blocks, size)
+        let x_of_blocks = blocks.padded(x, 1)?.broadcast_mul(&seen.unsqueeze(3)?)?;
+        let means = x_of_blocks.sum(2)?.broadcast_div(&seen.sum_keepdim(2)?.maximum(1.0)?)?;
+        let occupied = seen.narrow(2, 0, 1)?.squeeze(2)?; // (batch, blocks)
+        let sorted = normalise_all(&self.scores(&means, &means, cx)?, &occupied, self.rounds)?;
+
+        let all_positions = Cx::eval();
+        let [q, k, v] = self.projections.heads(x, &RotaryPositions::Sequence(&all_positions))?;
+        let of_tokens = seen.unsqueeze(1)?.unsqueeze(4)?; // (batch, 1, blocks, size, 1)
+        let own = |x: &Tensor| blocks.padded(x, 2)?.broadcast_mul(&of_tokens);
+        let mixed = |x: &Tensor, rows: usize| -> Result<Tensor> {
+            let x = own(x)?;
+            let width = x.dim(4)?;
+            let weights = sorted.narrow(2, 0, rows)?.contiguous()?;
+            let shape = (batch, heads, rows, self.block, width);
+            ops::matmul(&weights, &x.reshape((batch, heads, blocks.count, self.block * width))?)?.reshape(shape)
+        };
+        // A mixture has the places that its document has in any block, which are those of the first.
+        let places = seen.narrow(1, 0, 1)?; // (batch, 1, size)
+        if let Some(kept) = self.sortcut {
+            let kept = kept.min(blocks.count);
+            let occupied = occupied.narrow(1, 0, kept)?.unsqueeze(2)?;
+            let seen = places.broadcast_mul(&occupied)?.flatten_from(1)?; // (batch, kept · size)
+            let [k, v] = [mixed(&k, kept)?, mixed(&v, kept)?].map(|x| x.flatten(2, 3));
+            return self.weighted([&q, &k?, &v?], &seen, cx);
+        }
+        let both = |x: &Tensor| Tensor::cat(&[mixed(x, blocks.count)?, own(x)?], 3);
+        let seen = Tensor::cat(&[places.broadcast_as(seen.shape())?.contiguous()?, seen], 2)?;
+        let qkv = [fold(&own(&q)?)?, fold(&both(&k)?)?, fold(&both(&v)?)?];
+        let o = self.weighted(qkv.each_ref(), &seen.flatten_to(1)?, cx)?;
+        unfold(&o, blocks.count)?.narrow(2, 0, len)
+    }
+
+    /// Attention `(sequences, heads, rows, e)` of all queries to the keys that are `seen`, 1 or 0 in `(sequences, keys)`.
+    fn weighted(&self, [q, k, v]: [&Tensor; 3], seen: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let scale = (self.projections.head_features as f64).powf(-0.5);
+        let mask = seen.affine(MASKED, -MASKED)?.unsqueeze(1)?.unsqueeze(2)?;
+        let scores = (ops::matmul(q, &k.t()?)? * scale)?.broadcast_add(&mask)?;
+        let weights = candle_nn::ops::softmax(&scores, D::Minus1)?;
+        ops::matmul(&cx.dropout(&weights, "attention", self.projections.dropout())?, v)
+    }
+}
+
+/// Sinkhorn normalisation of scores `(batch, heads, blocks, blocks)` over the blocks that are `occupied`, 1 or 0 in
+/// `(batch, blocks)`: each iteration divides a weight by the sum of its column, then by that of its row. Weights of other
+/// blocks are 0.
+fn normalise_all(scores: &Tensor, occupied: &Tensor, rounds: usize) -> Result<Tensor> {
+    let pairs = occupied.unsqueeze(2)?.broadcast_mul(&occupied.unsqueeze(1)?)?.unsqueeze(1)?;
+    let mask = pairs.affine(MASKED, -MASKED)?;
+    let along = |logs: &Tensor, axis: D| candle_nn::ops::log_softmax(&logs.broadcast_add(&mask)?, axis);
+    let mut logs = along(scores, D::Minus1)?;
+    for _ in 0..rounds {
+        logs = along(&along(&logs, D::Minus2)?, D::Minus1)?;
+    }
+    logs.exp()?.broadcast_mul(&pairs)
 }
 
 /// Causal Sinkhorn normalisation of scores `(.., blocks, blocks)`, lower triangular: each iteration divides a weight by
@@ -277,6 +377,43 @@ fn cumulative_logsumexp(x: &Tensor) -> Result<Tensor> {
     Tensor::cat(&sums, 2)
 }
 
+/// All blocks of a sequence, the last one padded.
+struct Blocks {
+    size: usize,
+    count: usize,
+}
+
+impl Blocks {
+    /// x with the tokens of its axis `axis` in blocks, which are two axes.
+    fn padded(&self, x: &Tensor, axis: usize) -> Result<Tensor> {
+        let len = x.dim(axis)?;
+        let mut shape = x.dims().to_vec();
+        shape.splice(axis..=axis, [self.count, self.size]);
+        x.pad_with_zeros(axis, 0, self.count * self.size - len)?.contiguous()?.reshape(shape)
+    }
+
+    /// 1 for tokens up to the positions `last` `(batch)`, and else 0, `(batch, blocks, size)`, of the dtype of `like`.
+    fn seen(&self, last: &Tensor, like: &Tensor) -> Result<Tensor> {
+        let len = self.count * self.size;
+        let at = Tensor::arange(0, len as u32, last.device())?.unsqueeze(0)?;
+        let seen = at.broadcast_le(&last.unsqueeze(1)?)?;
+        seen.to_dtype(like.dtype())?.reshape((last.dim(0)?, self.count, self.size))
+    }
+}
+
+/// Blocks of x `(batch, heads, blocks, rows, width)` as separate sequences, `(batch · blocks, heads, rows, width)`.
+fn fold(x: &Tensor) -> Result<Tensor> {
+    x.transpose(1, 2)?.contiguous()?.flatten_to(1)
+}
+
+/// Inverse of [`fold`] for `count` blocks a sequence, concatenated: `(batch, heads, count · rows, width)`.
+fn unfold(x: &Tensor, count: usize) -> Result<Tensor> {
+    let (sequences, heads, rows, width) = x.dims4()?;
+    let batch = sequences / count;
+    let by_head = x.reshape((batch, count, heads, rows, width))?.transpose(1, 2)?.contiguous()?;
+    by_head.reshape((batch, heads, count * rows, width))
+}
+
 /// All blocks of a sequence but the first.
 struct LaterBlocks {
     size: usize,
@@ -302,27 +439,15 @@ impl LaterBlocks {
         let shape = (batch, heads, self.count, self.size, width);
         ops::matmul(weights, &before)?.reshape(shape)
     }
-
-    /// Blocks as separate sequences, `(batch · blocks, heads, rows, width)`.
-    fn fold(&self, x: &Tensor) -> Result<Tensor> {
-        let (batch, heads, blocks, rows, width) = x.dims5()?;
-        let by_block = x.transpose(1, 2)?.contiguous()?;
-        by_block.reshape((batch * blocks, heads, rows, width))
-    }
-
-    /// Inverse of [`Self::fold`], the blocks concatenated: `(batch, heads, blocks · rows, width)`.
-    fn unfold(&self, x: &Tensor) -> Result<Tensor> {
-        let (sequences, heads, rows, width) = x.dims4()?;
-        let batch = sequences / self.count;
-        let by_block = x.reshape((batch, self.count, heads, rows, width))?;
-        let by_head = by_block.transpose(1, 2)?.contiguous()?;
-        by_head.reshape((batch, heads, self.count * rows, width))
-    }
 }
 
 impl Mixer for Sinkhorn {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let o = self.projections.merge(&self.attend(x, cx)?)?;
+        let o = match cx.last_seen()? {
+            Some(last) => self.attend_to_all(x, &last, cx)?,
+            None => self.attend(x, cx)?,
+        };
+        let o = self.projections.merge(&o)?;
         self.projections.output(&cx.select(&o)?)
     }
 

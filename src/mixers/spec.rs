@@ -167,7 +167,7 @@ impl Entry {
         if !(self.has_two_passes(spec) && self.family == Family::Attention) {
             return Ok(());
         }
-        refuse!(flag "--bidirectional" = true, "must be false for mixer `{}`, whose softmax is over earlier tokens alone; softmax, linear and normalized attention, taylor and performer attend to all tokens, and mixers without a softmax read in both directions", self.name)
+        refuse!(flag "--bidirectional" = true, "must be false for mixer `{}`, whose softmax is over earlier tokens alone; softmax, linear and normalized attention, taylor, performer and sinkhorn attend to all tokens, and mixers without a softmax read in both directions", self.name)
     }
 
     /// Whether a mixer of `spec` reads each sequence in both directions by two passes, each with parameters of its own.

@@ -183,7 +183,8 @@ fn classifiers_drop_outputs_where_there_is_no_softmax() {
 /// token sees what it would see anyway.
 #[test]
 fn attention_that_sees_all_tokens_knows_no_order() {
-    let seeing: Vec<_> = MIXERS.iter().filter(|entry| entry.bidirectional).collect();
+    // Blocks have an order.
+    let seeing: Vec<_> = MIXERS.iter().filter(|entry| entry.bidirectional && entry.name != "sinkhorn").collect();
     assert_eq!(seeing.len(), 8);
     for entry in seeing {
         for heads in [1, 3] {
@@ -210,6 +211,51 @@ fn attention_that_sees_all_tokens_knows_no_order() {
             let alone = x.narrow(0, 1, 1).unwrap().narrow(1, 0, 6).unwrap();
             let alone = run(&alone.contiguous().unwrap(), &[6]);
             assert!(distance(&padded.narrow(1, 0, 6).unwrap(), &alone) <= 1e-12, "{case}");
+        }
+    }
+}
+
+/// Sorted blocks of a whole document: padding of any length changes nothing, every token sees every other one, and
+/// without SortCut a model that is causal refuses it.
+#[test]
+fn sorted_blocks_are_those_of_a_document() {
+    for (options, seq_len) in [
+        ("sortcut=0", 9),
+        ("sortcut=2", 9),
+        ("sortcut=9 sorting=network max_blocks=9", 9),
+        ("sortcut=1", 2),
+        ("rounds=0", 2),
+    ] {
+        for heads in [1, 3] {
+            let mut case = Case::new(dsf::mixers::find("sinkhorn").unwrap(), "reference", heads).in_both_directions();
+            let given = options.split(' ').map(|option| option.split_once('=').unwrap());
+            case.config.options.extend(given.map(|(name, value)| (name.to_owned(), value.to_owned())));
+            let mixer = case.build().0;
+            let whole = case.input(2, 14);
+            let run = |len: usize| {
+                let x = whole.narrow(1, 0, len).unwrap().contiguous().unwrap();
+                let lengths = Tensor::new(&[seq_len as u32; 2], x.device()).unwrap();
+                let cx = Cx::eval().seeing_all(&lengths, len).unwrap();
+                mixer.forward(&x, &cx).unwrap().narrow(1, 0, seq_len).unwrap()
+            };
+            let alone = run(seq_len);
+            for len in [seq_len + 1, 10, 14] {
+                assert!(distance(&run(len), &alone) <= 1e-12, "{case}, {len}");
+            }
+            let x = whole.narrow(1, 0, seq_len).unwrap().contiguous().unwrap();
+            for time in 0..seq_len {
+                let token = Tensor::ones((1, 1, x.dim(2).unwrap()), x.dtype(), x.device()).unwrap();
+                let range = [0..1, time..time + 1, 0..x.dim(2).unwrap()];
+                let other = x.slice_assign(&range, &token).unwrap();
+                let lengths = Tensor::new(&[seq_len as u32; 2], x.device()).unwrap();
+                let y = mixer.forward(&other, &Cx::eval().seeing_all(&lengths, seq_len).unwrap()).unwrap();
+                for i in 0..seq_len {
+                    let at = |y: &Tensor| y.narrow(0, 0, 1).unwrap().narrow(1, i, 1).unwrap();
+                    assert!(distance(&at(&y), &at(&alone)) > 1e-9, "{case}: token {i} does not see token {time}");
+                }
+            }
+            let causal = case.entry.check_sizes(&case.config.clone().one_way());
+            assert_eq!(causal.is_err(), options.contains("sortcut") && !options.contains("sortcut=0"), "{case}");
         }
     }
 }

@@ -8,7 +8,8 @@ for more steps than M; `taylor_attention_reference-unit` and
 eigenvalues by their parts, with and without gamma; `lightning_attention-lrpe` is lightning attention with LRPE, by
 the weights of all pairs; `lmu_recurrent` is the LMU with its recurrent path, a loop over time;
 `retnet_block-group` is RetNet's layer with the angles and the norm of its authors; `lru_dense` is a linear RNN;
-`sinkhorn-network` is Sinkhorn attention with its sorting network; `spatten_cascade` is a later layer of SpAtten behind
+`sinkhorn-network` is Sinkhorn attention with its sorting network, `-bidirectional` over whole documents, in cases `b`
+and `c` with SortCut; `spatten_cascade` is a later layer of SpAtten behind
 layers of the same parameters and input, in case `b` without the smallest weights and in `c` quantized;
 `s4d_lin_euler-bidirectional` and `gru-bidirectional` are two passes over documents of the `lengths` in the file, whose
 second one is under `backward.` and reads them from their last token to their first. Gradients are complex-step
@@ -416,6 +417,61 @@ def sinkhorn_shapes(sizes):
     return shapes | {"wsp": (d, d), "bsp": (d,), "wsb": (scores, d), "bsb": (scores,)}
 
 
+def sinkhorn_both(p, u, sizes):
+    """Over whole documents without padding: weights of all blocks, whose columns and rows are normalised in turn; then
+    each token's attention by a loop."""
+    heads, size, m = sizes["heads"], sizes["block"], sizes["n"] // sizes["heads"]
+    kept, network = sizes.get("sortcut", 0), sizes.get("sorting") == "network"
+    relu = lambda x: x * (x.real > 0)
+    outputs = np.zeros_like(u)
+    for b, x in enumerate(u):
+        length = len(x)
+        count = -(-length // size)
+        means = np.stack([x[i * size : (i + 1) * size].mean(0) for i in range(count)])
+        of_heads = lambda x: x.reshape(x.shape[0], heads, -1).transpose(1, 0, 2)
+        if network:
+            scores = relu(relu(means @ p["wsp"].T + p["bsp"]) @ p["wsb"].T + p["bsb"])
+            scores = of_heads(scores)[..., :count]
+        else:
+            scores = of_heads(means @ p["wsq"].T) @ of_heads(means @ p["wsk"].T).transpose(0, 2, 1) * m**-0.5
+        weights = np.exp(scores / sizes["temperature"])
+        weights = weights / weights.sum(-1, keepdims=True)
+        for _ in range(sizes["rounds"]):
+            weights = weights / weights.sum(1, keepdims=True)
+            weights = weights / weights.sum(2, keepdims=True)
+        q, k, v = (of_heads(x @ p["w" + name].T + p["b" + name]) for name in "qkv")
+
+        def mixture(x, h, row):
+            rows = np.zeros((min(size, length), x.shape[-1]), x.dtype)
+            for j in range(count):
+                block = x[h, j * size : (j + 1) * size]
+                rows[: len(block)] += weights[h, row, j] * block
+            return rows
+
+        o = np.zeros_like(v)
+        for h in range(heads):
+            for t in range(length):
+                block = t // size
+                if kept:
+                    keys, values = (
+                        np.concatenate([mixture(x, h, row) for row in range(min(kept, count))]) for x in (k, v)
+                    )
+                else:
+                    own = slice(block * size, (block + 1) * size)
+                    keys, values = (np.concatenate([mixture(x, h, block), x[h, own]]) for x in (k, v))
+                shares = np.exp(keys @ q[h, t] * m**-0.5)
+                o[h, t] = shares @ values / shares.sum()
+        outputs[b] = o.transpose(1, 0, 2).reshape(length, -1) @ p["wout"].T + p["bout"]
+    return outputs, None
+
+
+def sinkhorn_both_shapes(sizes):
+    if sizes.get("sorting") == "network":
+        return sinkhorn_shapes(sizes)
+    d, n = sizes["d"], sizes["n"]
+    return spatten_shapes(sizes) | {"wsq": (n, d), "wsk": (n, d)}
+
+
 def spatten(p, u, sizes):
     """Layer `layer` of `n_layers`, behind layers of the same parameters that read the same u. Query by query: the tokens
     that the layer before kept, the most important of which stay; sets and dictionaries of their indices."""
@@ -640,6 +696,22 @@ MIXERS = {
             for case, sizes in [
                 ("a", {"B": 2, "L": 17, "d": 8, "n": 4, "heads": 2, "order": 2}),
                 ("b", {"B": 2, "L": 24, "d": 6, "n": 3, "heads": 1, "order": 4}),
+            ]
+        },
+    ),
+    "sinkhorn-bidirectional": (
+        sinkhorn_both,
+        sinkhorn_both_shapes,
+        {
+            case: {**sizes, "rounds": 3, "temperature": 0.75}
+            for case, sizes in [
+                ("a", {"B": 2, "L": 14, "d": 6, "n": 4, "heads": 2, "block": 4, "lengths": [14, 14]}),
+                ("b", {"B": 2, "L": 13, "d": 6, "n": 6, "heads": 1, "block": 5, "sortcut": 2, "lengths": [13, 13]}),
+                (
+                    "c",
+                    {"B": 2, "L": 11, "d": 4, "n": 4, "heads": 2, "block": 3, "sortcut": 1, "lengths": [11, 11]}
+                    | {"sorting": "network", "max_blocks": 5},
+                ),
             ]
         },
     ),
