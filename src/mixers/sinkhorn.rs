@@ -460,7 +460,7 @@ impl Mixer for Sinkhorn {
     }
 
     fn without_system(&self) -> &'static str {
-        "each block attends to a new mixture of all blocks before it, by a softmax"
+        "each block attends to a mixture of blocks of its own, by a softmax"
     }
 }
 

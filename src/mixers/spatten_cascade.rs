@@ -386,10 +386,8 @@ mod tests {
             let layers = layers(options);
             let through = |x: &Tensor, run: &mut dyn FnMut(usize, &dyn Mixer, &Tensor, &mut Carried) -> Tensor| {
                 let mut carried = Carried::default();
-                let step = |x: Tensor, (l, mixer): (usize, &Box<dyn Mixer>)| {
-                    (&x + run(l, mixer.as_ref(), &x, &mut carried)).unwrap()
-                };
-                layers.iter().enumerate().fold(x.clone(), step)
+                let step = |x: Tensor, (l, mixer): (usize, &dyn Mixer)| (&x + run(l, mixer, &x, &mut carried)).unwrap();
+                layers.iter().map(AsRef::as_ref).enumerate().fold(x.clone(), step)
             };
             let whole = through(&x, &mut |_, mixer, x, carried| mixer.forward_with(x, carried, &Cx::eval()).unwrap());
             let mut states = Vec::new();
