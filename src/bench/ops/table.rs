@@ -50,7 +50,7 @@ pub(super) static OPS: &[Op] = &[
         inputs: |s| vec![x(s), parameter([s.width, s.len], Fill::Normal((s.len as f64).powf(-0.5)))],
         run: |x, _| ops::long_conv(&x[0], &x[1]), floor: floors::long_conv,
         below: "its transforms are those of a library, in registers of 8 numbers and without the instructions of AVX-512, and \
-                time is made the last axis and back by transposes, which the floor does not count", ..SEQUENCE },
+                each sequence of a channel is read into a row and back, which the floor does not count", ..SEQUENCE },
     Op { name: "vandermonde", about: "a, w (d, n) complex, powers below L; elements d n L",
         inputs: |s| {
             let part = |fill| parameter([s.width, s.states], fill);

@@ -1,6 +1,6 @@
 //! Convolutions with few taps, summed directly.
 
-use super::channel::{Channel, ChannelGradients, ConvolutionSums};
+use super::ConvolutionSums;
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{by_index, dot};
 use dsf_simd::simd;
@@ -16,60 +16,69 @@ pub(super) struct Direct {
     pub(super) taps: usize,
 }
 
-/// Scratch memory of a thread, reused for one channel after another.
+/// Scratch memory of a thread, reused for one row after another.
 pub(super) struct DirectScratch<F> {
-    /// The kernel, the last tap first.
-    reversed: Vec<F>,
     /// A sequence preceded by zeros, so that every tap has an input.
     behind: Vec<F>,
     /// A sequence with zeros after it.
     before: Vec<F>,
 }
 
+/// The taps of a channel.
+pub(super) struct Taps<F> {
+    kernel: Vec<F>,
+    /// The last tap first.
+    reversed: Vec<F>,
+    /// The gradient, summed over the batch.
+    sum: Vec<F>,
+}
+
 impl<F: Float> ConvolutionSums<F> for Direct {
     type Memory = DirectScratch<F>;
+    type Channel = Taps<F>;
 
     fn memory(&self) -> DirectScratch<F> {
         let padded = vec![F::zero(); self.len + self.taps - 1];
-        DirectScratch { reversed: vec![F::zero(); self.taps], behind: padded.clone(), before: padded }
+        DirectScratch { behind: padded.clone(), before: padded }
     }
 
-    fn forward(&self, memory: &mut DirectScratch<F>, channel: Channel<F>, y: &mut [F]) {
-        memory.reverse(channel.kernel);
-        let sequences = y.chunks_exact_mut(channel.len);
-        for (y, u) in sequences.zip(channel.u.chunks_exact(channel.len)) {
-            memory.behind[self.taps - 1..][..channel.len].copy_from_slice(u);
-            slide(&memory.reversed, &memory.behind, y);
-        }
+    fn channel(&self) -> Taps<F> {
+        let taps = || vec![F::zero(); self.taps];
+        Taps { kernel: taps(), reversed: taps(), sum: taps() }
+    }
+
+    fn begin(&self, _memory: &mut DirectScratch<F>, channel: &mut Taps<F>, kernel: &[F]) {
+        channel.kernel.copy_from_slice(kernel);
+        channel.reversed.copy_from_slice(kernel);
+        channel.reversed.reverse();
+        channel.sum.fill(F::zero());
+    }
+
+    fn forward(&self, memory: &mut DirectScratch<F>, channel: &mut Taps<F>, row: &mut [F]) {
+        memory.behind[self.taps - 1..].copy_from_slice(row);
+        slide(&channel.reversed, &memory.behind, row);
     }
 
     fn backward(
         &self,
         memory: &mut DirectScratch<F>,
-        channel: Channel<F>,
-        gy: &[F],
-        ChannelGradients { u: gu, kernel: gk }: ChannelGradients<F>,
+        channel: &mut Taps<F>,
+        u: Option<&[F]>,
+        gy: &mut [F],
+        needs_u: bool,
     ) {
-        let mut gu = gu.map(|gu| gu.chunks_exact_mut(channel.len));
-        let mut gk = gk;
-        let sequences = channel.u.chunks_exact(channel.len);
-        for (u, gy) in sequences.zip(gy.chunks_exact(channel.len)) {
-            if let Some(gk) = &mut gk {
-                memory.behind[self.taps - 1..][..channel.len].copy_from_slice(u);
-                add_products(gy, &memory.behind, gk);
-            }
-            if let Some(gu) = gu.as_mut().and_then(Iterator::next) {
-                memory.before[..channel.len].copy_from_slice(gy);
-                slide(channel.kernel, &memory.before, gu);
-            }
+        if let Some(u) = u {
+            memory.behind[self.taps - 1..].copy_from_slice(u);
+            add_products(gy, &memory.behind, &mut channel.sum);
+        }
+        if needs_u {
+            memory.before[..self.len].copy_from_slice(gy);
+            slide(&channel.kernel, &memory.before, gy);
         }
     }
-}
 
-impl<F: Float> DirectScratch<F> {
-    fn reverse(&mut self, kernel: &[F]) {
-        self.reversed.copy_from_slice(kernel);
-        self.reversed.reverse();
+    fn finish(&self, _memory: &mut DirectScratch<F>, channel: &mut Taps<F>, gk: &mut [F]) {
+        gk.copy_from_slice(&channel.sum);
     }
 }
 

@@ -1,66 +1,70 @@
 //! Convolutions as products of spectra.
 
-use super::channel::{Channel, ChannelGradients, ConvolutionSums};
+use super::ConvolutionSums;
 use crate::runtime::float::Float;
 use crate::runtime::fourier::{Coefficient, Fourier, Spectrum, Workspace};
 use dsf_fft::Complex;
 use dsf_simd::simd;
 
-/// Scratch memory of a thread, reused for one channel after another.
+/// Scratch memory of a thread, reused for one row after another.
 pub(super) struct FourierScratch<F: Float> {
-    kernel: Spectrum<F>,
     u: Spectrum<F>,
     gy: Spectrum<F>,
-    /// The spectrum of the kernel's gradient, summed over the batch.
-    sum: Spectrum<F>,
     space: Workspace<F>,
+}
+
+/// The spectra of a kernel and, summed over the batch, of its gradient.
+pub(super) struct KernelSpectrum<F: Float> {
+    kernel: Spectrum<F>,
+    sum: Spectrum<F>,
 }
 
 impl<F: Float> ConvolutionSums<F> for Fourier<F> {
     type Memory = FourierScratch<F>;
+    type Channel = KernelSpectrum<F>;
 
     fn memory(&self) -> FourierScratch<F> {
-        let spectrum = || self.spectrum();
-        FourierScratch { kernel: spectrum(), u: spectrum(), gy: spectrum(), sum: spectrum(), space: self.workspace() }
+        FourierScratch { u: self.spectrum(), gy: self.spectrum(), space: self.workspace() }
     }
 
-    fn forward(&self, memory: &mut FourierScratch<F>, channel: Channel<F>, y: &mut [F]) {
-        let FourierScratch { kernel, u: spectrum, space, .. } = memory;
-        self.transform(channel.kernel, kernel, space);
-        let sequences = y.chunks_exact_mut(channel.len);
-        for (y, u) in sequences.zip(channel.u.chunks_exact(channel.len)) {
-            self.transform(u, spectrum, space);
-            multiply::<F>(spectrum, kernel, F::one());
-            self.invert(spectrum, y, space);
-        }
+    fn channel(&self) -> KernelSpectrum<F> {
+        KernelSpectrum { kernel: self.spectrum(), sum: self.spectrum() }
+    }
+
+    fn begin(&self, memory: &mut FourierScratch<F>, channel: &mut KernelSpectrum<F>, kernel: &[F]) {
+        self.transform(kernel, &mut channel.kernel, &mut memory.space);
+        channel.sum.fill(Complex::default());
+    }
+
+    fn forward(&self, memory: &mut FourierScratch<F>, channel: &mut KernelSpectrum<F>, row: &mut [F]) {
+        let FourierScratch { u: spectrum, space, .. } = memory;
+        self.transform(row, spectrum, space);
+        multiply::<F>(spectrum, &channel.kernel, F::one());
+        self.invert(spectrum, row, space);
     }
 
     fn backward(
         &self,
         memory: &mut FourierScratch<F>,
-        channel: Channel<F>,
-        gy: &[F],
-        ChannelGradients { u: gu, kernel: gk }: ChannelGradients<F>,
+        channel: &mut KernelSpectrum<F>,
+        u: Option<&[F]>,
+        gy: &mut [F],
+        needs_u: bool,
     ) {
-        let FourierScratch { kernel, u: spectrum, gy: slopes, sum, space } = memory;
-        self.transform(channel.kernel, kernel, space);
-        sum.fill(Complex::default());
-        let mut gu = gu.map(|gu| gu.chunks_exact_mut(channel.len));
-        let sequences = channel.u.chunks_exact(channel.len);
-        for (u, gy) in sequences.zip(gy.chunks_exact(channel.len)) {
-            self.transform(gy, slopes, space);
-            if gk.is_some() {
-                self.transform(u, spectrum, space);
-                add_correlation::<F>(sum, spectrum, slopes);
-            }
-            if let Some(gu) = gu.as_mut().and_then(Iterator::next) {
-                multiply::<F>(slopes, kernel, -F::one());
-                self.invert(slopes, gu, space);
-            }
+        let FourierScratch { u: spectrum, gy: slopes, space } = memory;
+        self.transform(gy, slopes, space);
+        if let Some(u) = u {
+            self.transform(u, spectrum, space);
+            add_correlation::<F>(&mut channel.sum, spectrum, slopes);
         }
-        if let Some(gk) = gk {
-            self.invert(sum, gk, space);
+        if needs_u {
+            multiply::<F>(slopes, &channel.kernel, -F::one());
+            self.invert(slopes, gy, space);
         }
+    }
+
+    fn finish(&self, memory: &mut FourierScratch<F>, channel: &mut KernelSpectrum<F>, gk: &mut [F]) {
+        self.invert(&mut channel.sum, gk, &mut memory.space);
     }
 }
 
