@@ -100,13 +100,20 @@ struct Tf32x3 {
         DEVICE void set(int i, float x) { high[i] = __float_as_uint(x); }
 #endif
     };
-    // The small products are added first.
+    // The small products are added first. Tensor cores cut each sum towards zero, by up to a last bit of the largest part:
+    // the products of a step are summed by themselves, and added to the total with rounding, so that errors of the total
+    // do not grow with K.
     static DEVICE void multiply(float (&c)[4], const Fragment<4>& a, const Fragment<2>& b) {
 #if SPLIT
-        mma(c, a.low, b.high);
-        mma(c, a.high, b.low);
-#endif
+        float step[4] = {};
+        mma(step, a.low, b.high);
+        mma(step, a.high, b.low);
+        mma(step, a.high, b.high);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) c[i] += step[i];
+#else
         mma(c, a.high, b.high);
+#endif
     }
 };
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::runtime::distance::numbers;
 use crate::runtime::tuned::at_full_size;
 use dsf_emulation::{emulated, launches};
 
@@ -25,6 +26,23 @@ fn grids_of_full_size_equal_the_reference() {
             |x| by_definition(x, None, Weights::Softmax, None),
         );
     });
+}
+
+/// Sums of one sign over many factors: tensor cores cut each sum towards zero, which must not add up.
+#[test]
+fn long_sums_in_f32_have_no_bias() {
+    for rule in RULES {
+        let case = Case::new("positive")
+            .uniform("q", &[1, 1, 200, 256], 0.0, 0.1)
+            .uniform("k", &[1, 1, 200, 256], 0.0, 0.1)
+            .uniform("v", &[1, 1, 200, 8], 0.5, 1.5);
+        let ins = |dtype| case.vars(dtype).iter().map(|var| var.as_tensor().clone()).collect::<Vec<_>>();
+        let exact = numbers(&by_definition(&ins(DType::F64), None, rule, None).unwrap()).unwrap();
+        let found = emulated(|| attend(&ins(DType::F32), None, rule, None)).unwrap();
+        let errors = numbers(&found).unwrap().iter().zip(&exact).map(|(y, exact)| (y - exact) / exact).sum::<f64>();
+        let bias = errors / exact.len() as f64;
+        assert!(bias.abs() < 1e-7, "{rule:?}: {bias:e} of each output");
+    }
 }
 
 /// Few queries and many, full and partial tiles, with several heads.
