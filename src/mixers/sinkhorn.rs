@@ -300,8 +300,8 @@ impl Sinkhorn {
         let [q, k, v] = self.projections.heads(x, &RotaryPositions::Sequence(&all_positions))?;
         let of_tokens = seen.unsqueeze(1)?.unsqueeze(4)?; // (batch, 1, blocks, size, 1)
         let own = |x: &Tensor| blocks.padded(x, 2)?.broadcast_mul(&of_tokens);
+        let [own_k, own_v] = [own(&k)?, own(&v)?];
         let mixed = |x: &Tensor, rows: usize| -> Result<Tensor> {
-            let x = own(x)?;
             let width = x.dim(4)?;
             let weights = sorted.narrow(2, 0, rows)?.contiguous()?;
             let shape = (batch, heads, rows, self.block, width);
@@ -313,12 +313,12 @@ impl Sinkhorn {
             let kept = kept.min(blocks.count);
             let occupied = occupied.narrow(1, 0, kept)?.unsqueeze(2)?;
             let seen = places.broadcast_mul(&occupied)?.flatten_from(1)?; // (batch, kept · size)
-            let [k, v] = [mixed(&k, kept)?, mixed(&v, kept)?].map(|x| x.flatten(2, 3));
+            let [k, v] = [mixed(&own_k, kept)?, mixed(&own_v, kept)?].map(|x| x.flatten(2, 3));
             return self.weighted([&q, &k?, &v?], &seen, cx);
         }
-        let both = |x: &Tensor| Tensor::cat(&[mixed(x, blocks.count)?, own(x)?], 3);
+        let both = |own: &Tensor| Tensor::cat(&[&mixed(own, blocks.count)?, own], 3);
         let seen = Tensor::cat(&[places.broadcast_as(seen.shape())?.contiguous()?, seen], 2)?;
-        let qkv = [fold(&own(&q)?)?, fold(&both(&k)?)?, fold(&both(&v)?)?];
+        let qkv = [fold(&own(&q)?)?, fold(&both(&own_k)?)?, fold(&both(&own_v)?)?];
         let o = self.weighted(qkv.each_ref(), &seen.flatten_to(1)?, cx)?;
         unfold(&o, blocks.count)?.narrow(2, 0, len)
     }

@@ -57,7 +57,7 @@ pub(super) const ENTRY: Entry = Entry {
         MixerOption {
             name: "bits",
             help: "bits of queries, keys and values at evaluation: `none` (not quantized), or leading bits + further \
-                   bits such as `8+4`, 2 to 16 + 1 to 16; further bits of queries and keys are read where no weight \
+                   bits such as `8+4`, 2 to 12 + 1 to 12; further bits of queries and keys are read where no weight \
                    reaches `threshold`",
             default: |_| "none",
             accepts: |v| v == "none" || spatten_cascade::bits(v).is_some(),

@@ -47,7 +47,8 @@ pub(super) fn top_k(scores: &[f64], count: usize) -> Vec<u32> {
 pub(super) fn bits(value: &str) -> Option<[i32; 2]> {
     let (leading, further) = value.split_once('+')?;
     let [leading, further] = [leading.parse().ok()?, further.parse().ok()?];
-    ((2..=16).contains(&leading) && (1..=16).contains(&further)).then_some([leading, leading + further])
+    // f32 holds all integers of 24 bits.
+    ((2..=12).contains(&leading) && (1..=12).contains(&further)).then_some([leading, leading + further])
 }
 
 pub(super) struct Cascade {
@@ -131,7 +132,7 @@ impl Cascade {
         sure.broadcast_as(coarse.shape())?.where_cond(&coarse, &fine)
     }
 
-    /// Weights without the smallest of each row of `weights`, of which `count` says how many tokens it has kept.
+    /// `weights` with zeros in place of the smallest ones of each row, as a share of the tokens that the layer keeps.
     fn with_local_pruning(&self, weights: Tensor, kept_tokens: &Tensor) -> Result<Tensor> {
         if self.keep_values >= 1.0 {
             return Ok(weights);
@@ -212,9 +213,7 @@ impl Cascade {
     /// This layer's sums before the first token: `(batch, 0)` for tokens, `(batch, heads)` for heads.
     fn no_sums(&self, batch: usize) -> Result<[Tensor; 2]> {
         let like = self.projections.like();
-        // Sums of many small weights need more bits than bf16 has.
-        let dtype = if like.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-        let zeros = |width| Tensor::zeros((batch, width), dtype, like.device());
+        let zeros = |width| Tensor::zeros((batch, width), exact(like.dtype()), like.device());
         Ok([zeros(0)?, zeros(self.projections.n_heads)?])
     }
 
@@ -259,15 +258,24 @@ fn sums_so_far(x: &Tensor, before: &Tensor) -> Result<Tensor> {
     Tensor::from_vec(so_far, x.shape(), x.device())?.to_dtype(before.dtype())
 }
 
+/// Type of sums and of integers for numbers of `dtype`, since bf16 has too few bits for them.
+fn exact(dtype: DType) -> DType {
+    match dtype {
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    }
+}
+
 /// x in `all` bits of two's complement, of which the `leading` ones are read; the largest magnitude of each vector is
 /// the largest integer.
 fn quantized(x: &Tensor, leading: i32, all: i32) -> Result<Tensor> {
-    let x = x.detach();
+    let dtype = x.dtype();
+    let x = x.detach().to_dtype(exact(dtype))?;
     let step = (x.abs()?.max_keepdim(D::Minus1)? / f64::from((1u32 << (all - 1)) - 1))?;
     let step = step.maximum(1e-30)?;
     let unread = f64::from(1u32 << (all - leading));
     let integers = (x.broadcast_div(&step)?.round()? / unread)?.floor()?;
-    (integers * unread)?.broadcast_mul(&step)
+    (integers * unread)?.broadcast_mul(&step)?.to_dtype(dtype)
 }
 
 impl Mixer for Cascade {
@@ -452,6 +460,6 @@ mod tests {
         // 0111, 1001, 0011 and 1111 without their last two bits.
         assert_eq!(values(&quantized(&var, 2, 4).unwrap()), [4.0, -8.0, 0.0, -4.0, 0.0, 0.0, 0.0, 0.0]);
         assert_eq!([bits("8+4"), bits("2+1")], [Some([8, 12]), Some([2, 3])]);
-        assert_eq!([bits("1+4"), bits("8"), bits("8+0"), bits("8+17"), bits("a+b")], [None; 5]);
+        assert_eq!(["1+4", "8", "8+0", "8+13", "13+1", "a+b"].map(bits), [None; 6]);
     }
 }
