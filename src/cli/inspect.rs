@@ -20,7 +20,7 @@ use crate::sweep::estimate::duration;
 use crate::tasks::wikitext::{TokenizerName, WikitextConfig};
 use crate::tasks::Task;
 use candle_core::DType;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ struct InspectSelection {
     ///
     /// A run is named by its id in --out or by its folder. Runs of a sweep keep no weights, except language models. A pretrained model is a folder
     /// of Hugging Face or a name on its hub, OWNER/NAME or OWNER/NAME@REVISION.
-    #[arg(value_name = "RUN", conflicts_with_all = ["mixer", "d", "n", "heads", "variant", "options", "seed", "task"])]
+    #[arg(value_name = "RUN", conflicts_with_all = ["mixer", "d", "n", "heads", "variant", "options", "seed", "task", "bidirectional"])]
     runs: Vec<PathBuf>,
     /// Fresh models of these mixers, NAME or NAME/VARIANT.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
@@ -126,6 +126,9 @@ struct InspectSelection {
     /// Option of the fresh mixers that have it.
     #[arg(long = "option", value_name = "NAME=VALUE", hide_short_help = true)]
     options: Vec<String>,
+    /// Whether fresh models read their input in both directions: --task lra.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, hide_short_help = true)]
+    bidirectional: bool,
     /// Seed of fresh weights and random inputs.
     #[arg(long, hide_short_help = true)]
     seed: Option<String>,
@@ -535,10 +538,17 @@ impl InspectSelection {
     fn config(&self, mixer: &str) -> Result<RunConfig> {
         let options = self.options_of(mixer)?;
         let (mixer, variant) = self.named(mixer);
-        let usual = if self.text.is_some() { "wikitext" } else { "mqar" };
+        let usual = match self.text {
+            Some(_) => "wikitext",
+            None if self.bidirectional => "lra",
+            None => "mqar",
+        };
         let random = self.text.is_none() && self.input.map_or(!self.gradients, |input| input == InputKind::Random);
         let given = [("d", &self.d), ("n", &self.n), ("heads", &self.heads), ("seed", &self.seed)];
         let mut settings = vec![("preset", "smoke"), ("mixer", mixer)];
+        if self.bidirectional {
+            settings.extend([("bidirectional", "true"), ("d", "16"), ("n", "8"), ("heads", "1")]);
+        }
         let given = given.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
         settings.extend(given);
         settings.extend(variant.map(|variant| ("variant", variant)));

@@ -63,6 +63,12 @@ fn a_run_in_both_directions_gives_the_same_bits_on_any_threads_and_is_inspected(
     ] {
         assert!(said.out.contains(shown), "{shown}: {}", said.out);
     }
+    let fresh = "inspect --mixer s4d,linear,softmax --bidirectional true --seq-len 20 --verify";
+    let shown = world.dsf(fresh).ok();
+    for subject in ["s4d, forward", "s4d, backward", "linear, forward", "linear, backward", "softmax: "] {
+        assert!(shown.contains(subject), "{subject}: {shown}");
+    }
+    assert_eq!(shown.matches("layer are equal to 1e-10").count(), 2, "{shown}");
     let softmax = format!("{SMOKE} --bidirectional true --mixer softmax --out d");
     let said = world.dsf(&softmax).ok();
     assert!(said.contains("dynamical systems"), "{said}");
