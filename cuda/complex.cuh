@@ -3,7 +3,7 @@
 
 #include "device.cuh"
 
-struct Complex {
+struct alignas(8) Complex {
     static constexpr int PARTS = 2;
     float re, im;
 

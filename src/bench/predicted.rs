@@ -55,10 +55,8 @@ static PREDICTIONS: &[Prediction] = &[
     (&["vandermonde"], ALWAYS, [0.45, 0.4], UNKNOWN),
     // One warp per channel, whose every step waits for two sections and a shuffle: some 150 cycles.
     (&["cascade"], WIDE, [0.08, 0.06], UNKNOWN),
-    // L / 2 multiply-adds per output, while the floor assumes transforms of length 2 L: 32 instead of 56 at L = 64, 256
-    // instead of 80 at 512.
+    // L / 2 multiply-adds per output, while the floor assumes transforms of length 2 L: 32 instead of 56.
     (&["long_conv"], |s| s.len == 64, [0.6, 0.6], [0.6, 0.6]),
-    (&["long_conv"], |s| s.len == 512, [0.2, 0.2], [0.2, 0.2]),
     // cuBLAS: full f32 products reach a sixth of the floor, which assumes tf32; at d = 64 they are memory bound.
     (&["mlp"], WIDE, [0.13, 0.13], [0.6, 0.6]),
     (&["mlp"], NARROW, [0.4, 0.4], [0.4, 0.4]),

@@ -70,6 +70,13 @@ sizes! {
         /// Warps of a block that sums.
         WARPS = 16;
     }
+    /// `cuda/fft.cuh`.
+    fft {
+        /// Threads of a block.
+        THREADS = 512;
+        /// Coefficients of a thread.
+        EACH = 16;
+    }
     /// `cuda/gated_readout.cu`.
     gated_readout {
         /// Elements of a thread.
@@ -83,6 +90,13 @@ sizes! {
         RUN = 8;
         /// Runs of a block.
         RUNS = 8;
+        /// Factors that a block shares at one time.
+        CHUNK = 32;
+    }
+    /// `cuda/long_conv_fft.cu`.
+    long_conv_fft {
+        /// Threads of a block that splits long rows into nodes, or merges them.
+        MOVERS = 256;
     }
     /// `cuda/maps.cuh`.
     maps {

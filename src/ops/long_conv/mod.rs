@@ -12,8 +12,8 @@ use candle_core::{Result, Shape, Tensor};
 /// y\[b,t,c\] = Σ_{j ≤ t} kernel\[c,t-j\] u\[b,j,c\].
 ///
 /// `u`: (B, L, d); `kernel`: (d, K), lag 0 first; result (B, L, d). Lags beyond the sequence have no effect and no
-/// gradient. On the CPU, kernels with more than a few taps use Fourier transforms: each output then depends on later
-/// inputs of its channel by rounding errors, and by values that are not finite.
+/// gradient. Kernels with more than a few taps use Fourier transforms: each output then depends on later inputs of its
+/// channel by rounding errors, and by values that are not finite.
 pub fn long_conv(u: &Tensor, kernel: &Tensor) -> Result<Tensor> {
     let conv = LongConv::check(u, kernel)?;
     apply_or(conv, &[u, kernel], |_| reference::long_conv(u, kernel))
@@ -32,6 +32,11 @@ impl LongConv {
         let [_, taps] = shape::dims(Self::NAME, ("kernel", kernel))?;
         shape::parameter(Self::NAME, ("kernel", kernel), ("u", u), &[width, taps])?;
         Ok(Self { batch, len, width, taps })
+    }
+
+    /// The taps that have an effect.
+    fn reach(&self) -> usize {
+        self.taps.min(self.len)
     }
 }
 

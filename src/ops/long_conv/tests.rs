@@ -46,6 +46,20 @@ fn kernels_equal_the_reference() {
     check::kernels_agree(&others, fused, reference);
 }
 
+/// Transforms by kernels against those of the CPU in f64: [`transforms_round_little`] compares these with sums. Blocks have 32
+/// channels at first, then half as many for twice the length, and split transforms above 4,096 into 2 to 16 nodes.
+#[test]
+fn transforms_by_kernels_equal_those_on_the_cpu() {
+    let [odd, few_taps, one_channel] = [case(3, 1000, 9, 1000), case(3, 600, 3, 150), case(1, 4096, 1, 4096)];
+    check::kernels_agree(&[odd, few_taps, one_channel], fused, fused);
+    let [wide, more_taps, late] = [case(2, 260, 35, 260), case(1, 300, 2, 700), case(2, 1024, 17, 1024)];
+    check::kernels_agree(&[wide, more_taps, late], fused, fused);
+    let [two_nodes, beyond] = [case(3, 4100, 3, 4100), case(1, 4097, 1, 5000)];
+    check::kernels_agree(&[two_nodes, beyond], fused, fused);
+    let more_nodes = [9_000, 20_000, 32_800].map(|len| case(1, len, 1, len));
+    check::kernels_agree(&more_nodes, fused, fused);
+}
+
 /// A convolution of one channel, and the sums that define it in f64.
 fn one_channel(len: usize) -> [Vec<f64>; 3] {
     let vars = case(1, len, 1, len).vars(DType::F64);

@@ -204,9 +204,4 @@ impl LongConv {
         }
         columns
     }
-
-    /// The taps that have an effect.
-    fn reach(&self) -> usize {
-        self.taps.min(self.len)
-    }
 }
