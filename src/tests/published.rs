@@ -374,6 +374,33 @@ fn the_accuracies_by_heads_are_those_of_their_runs() {
 }
 
 #[test]
+fn the_accuracies_by_states_are_those_of_their_runs() {
+    let rows = measured("states-small.csv");
+    let of = |mixer: &str, options: &str| {
+        let mut own = runs(&rows, &[("mixer", mixer), ("options", options)]);
+        own.sort_by_key(|run| run["seed"].parse::<u64>().unwrap());
+        own
+    };
+    for mixer in ["qlstm-reversed", "rg-lru"] {
+        let expected = ["", "states=4", "states=16"].map(|options| {
+            let own = of(mixer, options);
+            let (rate, accuracies) = best(&own);
+            let each: Vec<String> = accuracies.into_iter().map(percent).collect();
+            assert_eq!(each.len(), 2, "{mixer} {options}");
+            format!("{} % at {rate}", each.join(", "))
+        });
+        assert_eq!(line(RESULTS, "| mixer | 1 state | 4 states |", mixer)[1..], expected, "{mixer}");
+    }
+    let past = |mixer: &str, options: &str| {
+        let own = of(mixer, options);
+        own.into_iter().filter(|run| number(run, "accuracy") > 0.307).map(|run| run["seed"].clone()).collect::<Vec<_>>()
+    };
+    assert!(["", "states=4", "states=16"].iter().all(|options| past("qlstm-reversed", options).is_empty()));
+    assert_eq!((past("rg-lru", "").len(), past("rg-lru", "states=4").len()), (2, 1));
+    assert!(RESULTS.contains(&format!("{} of the 36 runs", rows.len())));
+}
+
+#[test]
 fn the_starts_of_s4_are_those_of_their_runs() {
     let rows = measured("hippo-small.csv");
     let names = [("HiPPO-LegS", "legs"), ("HiPPO-LegT", "legt"), ("Fourier", "fourier"), ("random", "random")];

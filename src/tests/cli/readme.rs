@@ -288,6 +288,9 @@ const NOT_MADE_TODAY: &[(&str, usize)] = &[("lra-small.csv", 3)];
 /// Mixers without runs in a published summary of all mixers, whose runs results/README.md says are missing.
 const NOT_TRAINED: &[(&str, &[&str])] = &[("survey.csv", &["mlstm-block", "slstm-block"])];
 
+/// Published summaries of studies that are not over, with the number of runs that are left.
+const UNFINISHED: &[(&str, usize)] = &[("states-small.csv", 14)];
+
 /// The ids and the mixers of the runs that `command`, a sweep or one run, would train. A run's mixer is empty. Rows on
 /// files are of versions whose ids did not depend on their content, as where the files are not there.
 fn planned(world: &World, command: &str) -> Vec<(String, String)> {
@@ -332,13 +335,14 @@ fn the_commands_beside_a_published_summary_make_its_runs() {
         let published: BTreeSet<String> =
             summary.records().map(|record| record.unwrap()[id.unwrap()].to_owned()).collect();
         let extra: Vec<_> = planned.difference(&published).collect();
-        assert!(extra.is_empty(), "{file} lacks {extra:?}");
+        let left = UNFINISHED.iter().find(|(name, _)| *name == file).map_or(0, |(_, left)| *left);
+        assert_eq!(extra.len(), left, "{file} lacks {extra:?}");
         let missing = published.difference(&planned).count();
         let known = NOT_MADE_TODAY.iter().find(|(name, _)| *name == file);
         assert_eq!(missing, known.map_or(0, |(_, count)| *count), "{file}");
         tried += 1;
     }
-    assert_eq!(tried, 19);
+    assert_eq!(tried, 20);
 }
 
 /// The help of a flag, in one line.

@@ -184,6 +184,7 @@ fn every_committed_summary_is_read() {
         "figure2-small-steps.csv",
         "figure3-small.csv",
         "heads-small.csv",
+        "states-small.csv",
         "hippo-small.csv",
         "lra-small.csv",
         "mad-small.csv",
