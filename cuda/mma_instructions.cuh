@@ -76,9 +76,10 @@ DEVICE float added(float c, const float (&left)[COUNT], const float (&right)[COU
         for (int k = 0; k < COUNT; ++k) c += parts[k];
         return c;
     }
-    double unit = __uint_as_float(largest - (25u << 23)), whole = 0;
-    for (float part : parts) whole += double(int64_t(part / unit));
-    whole *= unit;
+    double unit = __uint_as_float(largest - (25u << 23)), units = 1 / unit;
+    int32_t cut = 0;
+    for (float part : parts) cut += int32_t(part * units);
+    double whole = cut * unit;
     float sum = float(whole);
     bool away = sum < 0 ? sum < whole : sum > whole;
     return away ? __uint_as_float(__float_as_uint(sum) - 1) : sum;
