@@ -236,9 +236,9 @@ impl Sinkhorn {
             return Ok(o);
         }
         let permutation = self.permutation(x, cx)?; // (batch, heads, blocks, blocks)
-        let blocks = LaterBlocks { size: self.block, count: len.div_ceil(self.block) - 1 };
-        let both = |x| Tensor::cat(&[blocks.permuted(x, &permutation)?, blocks.own(x)?], 3);
-        let [q, k, v] = [blocks.own(q)?, both(k)?, both(v)?].map(|x| fold(&x));
+        let blocks = Blocks { size: self.block, count: len.div_ceil(self.block) - 1 };
+        let both = |x| Tensor::cat(&[mixed(&permutation, &blocks.before_last(x, 2)?)?, blocks.behind_first(x, 2)?], 3);
+        let [q, k, v] = [blocks.behind_first(q, 2)?, both(k)?, both(v)?].map(|x| fold(&x));
         let q = q?; // (batch · blocks, heads, size, m)
         let sequences = q.dim(0)?;
         let size = self.block as u32;
@@ -254,17 +254,11 @@ impl Sinkhorn {
     /// 2, .. attend to. The score of a block depends on the mean of all tokens up to the first one of the block that looks
     /// back and, if it is bilinear, on the mean of its own tokens.
     fn permutation(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (batch, len, d) = x.dims3()?;
+        let (batch, len, _) = x.dims3()?;
         let (size, later) = (self.block, len.div_ceil(self.block) - 1);
-        let past = x.narrow(1, 0, later * size)?.contiguous()?;
-        let sums = past.reshape((batch, later, size, d))?.sum(2)?;
-        let firsts = x
-            .narrow(1, size, len - size)?
-            .pad_with_zeros(1, 0, (later + 1) * size - len)?
-            .contiguous()?
-            .reshape((batch, later, size, d))?
-            .narrow(2, 0, 1)?
-            .squeeze(2)?;
+        let blocks = Blocks { size, count: later };
+        let sums = blocks.before_last(x, 1)?.sum(2)?;
+        let firsts = blocks.behind_first(x, 1)?.narrow(2, 0, 1)?.squeeze(2)?;
         let triangle = Tensor::tril2(later, x.dtype(), x.device())?;
         let sums_so_far = (ops::matmul(&triangle.broadcast_left(batch)?, &sums)? + firsts)?;
         let counts: Vec<f64> = (1..=later).map(|b| (b * size + 1) as f64).collect();
@@ -287,8 +281,7 @@ impl Sinkhorn {
 
     /// o `(batch, heads, seq_len, e)` over whole documents, whose last tokens are at `last` `(batch)`.
     fn attend_to_all(&self, x: &Tensor, last: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (batch, len, _) = x.dims3()?;
-        let heads = self.projections.n_heads;
+        let len = x.dim(1)?;
         let blocks = Blocks { size: self.block, count: len.div_ceil(self.block) };
         let seen = blocks.seen(last, x)?; // (batch, blocks, size)
         let x_of_blocks = blocks.padded(x, 1)?.broadcast_mul(&seen.unsqueeze(3)?)?;
@@ -301,22 +294,17 @@ impl Sinkhorn {
         let of_tokens = seen.unsqueeze(1)?.unsqueeze(4)?; // (batch, 1, blocks, size, 1)
         let own = |x: &Tensor| blocks.padded(x, 2)?.broadcast_mul(&of_tokens);
         let [own_k, own_v] = [own(&k)?, own(&v)?];
-        let mixed = |x: &Tensor, rows: usize| -> Result<Tensor> {
-            let width = x.dim(4)?;
-            let weights = sorted.narrow(2, 0, rows)?.contiguous()?;
-            let shape = (batch, heads, rows, self.block, width);
-            ops::matmul(&weights, &x.reshape((batch, heads, blocks.count, self.block * width))?)?.reshape(shape)
-        };
         // A mixture has the places that its document has in any block, which are those of the first.
         let places = seen.narrow(1, 0, 1)?; // (batch, 1, size)
         if let Some(kept) = self.sortcut {
             let kept = kept.min(blocks.count);
             let occupied = occupied.narrow(1, 0, kept)?.unsqueeze(2)?;
             let seen = places.broadcast_mul(&occupied)?.flatten_from(1)?; // (batch, kept · size)
-            let [k, v] = [mixed(&own_k, kept)?, mixed(&own_v, kept)?].map(|x| x.flatten(2, 3));
+            let sorted = sorted.narrow(2, 0, kept)?.contiguous()?;
+            let [k, v] = [mixed(&sorted, &own_k)?, mixed(&sorted, &own_v)?].map(|x| x.flatten(2, 3));
             return self.weighted([&q, &k?, &v?], &seen, cx);
         }
-        let both = |own: &Tensor| Tensor::cat(&[&mixed(own, blocks.count)?, own], 3);
+        let both = |own: &Tensor| Tensor::cat(&[&mixed(&sorted, own)?, own], 3);
         let seen = Tensor::cat(&[places.broadcast_as(seen.shape())?.contiguous()?, seen], 2)?;
         let qkv = [fold(&own(&q)?)?, fold(&both(&own_k)?)?, fold(&both(&own_v)?)?];
         let o = self.weighted(qkv.each_ref(), &seen.flatten_to(1)?, cx)?;
@@ -377,7 +365,7 @@ fn cumulative_logsumexp(x: &Tensor) -> Result<Tensor> {
     Tensor::cat(&sums, 2)
 }
 
-/// All blocks of a sequence, the last one padded.
+/// Some blocks of a sequence, the last one padded with zeros.
 struct Blocks {
     size: usize,
     count: usize,
@@ -392,6 +380,16 @@ impl Blocks {
         x.pad_with_zeros(axis, 0, self.count * self.size - len)?.contiguous()?.reshape(shape)
     }
 
+    /// The blocks from the start of a sequence that has further ones, as [`Self::padded`].
+    fn before_last(&self, x: &Tensor, axis: usize) -> Result<Tensor> {
+        self.padded(&x.narrow(axis, 0, self.count * self.size)?, axis)
+    }
+
+    /// The blocks behind the first one of a sequence, as [`Self::padded`].
+    fn behind_first(&self, x: &Tensor, axis: usize) -> Result<Tensor> {
+        self.padded(&x.narrow(axis, self.size, x.dim(axis)? - self.size)?, axis)
+    }
+
     /// 1 for tokens up to the positions `last` `(batch)`, and else 0, `(batch, blocks, size)`, of the dtype of `like`.
     fn seen(&self, last: &Tensor, like: &Tensor) -> Result<Tensor> {
         let len = self.count * self.size;
@@ -399,6 +397,13 @@ impl Blocks {
         let seen = at.broadcast_le(&last.unsqueeze(1)?)?;
         seen.to_dtype(like.dtype())?.reshape((last.dim(0)?, self.count, self.size))
     }
+}
+
+/// Mixtures `(batch, heads, rows, size, width)` of blocks x `(batch, heads, blocks, size, width)` by weights
+/// `(batch, heads, rows, blocks)`.
+fn mixed(weights: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let (batch, heads, _, size, width) = x.dims5()?;
+    ops::matmul(weights, &x.flatten_from(3)?)?.reshape((batch, heads, weights.dim(2)?, size, width))
 }
 
 /// Blocks of x `(batch, heads, blocks, rows, width)` as separate sequences, `(batch · blocks, heads, rows, width)`.
@@ -412,33 +417,6 @@ fn unfold(x: &Tensor, count: usize) -> Result<Tensor> {
     let batch = sequences / count;
     let by_head = x.reshape((batch, count, heads, rows, width))?.transpose(1, 2)?.contiguous()?;
     by_head.reshape((batch, heads, count * rows, width))
-}
-
-/// All blocks of a sequence but the first.
-struct LaterBlocks {
-    size: usize,
-    count: usize,
-}
-
-impl LaterBlocks {
-    /// Blocks of x `(batch, heads, seq_len, width)` as `(batch, heads, blocks, size, width)`, the last one padded with
-    /// zeros.
-    fn own(&self, x: &Tensor) -> Result<Tensor> {
-        let (batch, heads, len, width) = x.dims4()?;
-        x.narrow(2, self.size, len - self.size)?
-            .pad_with_zeros(2, 0, (self.count + 1) * self.size - len)?
-            .contiguous()?
-            .reshape((batch, heads, self.count, self.size, width))
-    }
-
-    /// Mixtures of the blocks before them by weights `(batch, heads, blocks, blocks)`, in the same shape.
-    fn permuted(&self, x: &Tensor, weights: &Tensor) -> Result<Tensor> {
-        let (batch, heads, _, width) = x.dims4()?;
-        let before = x.narrow(2, 0, self.count * self.size)?.contiguous()?;
-        let before = before.reshape((batch, heads, self.count, self.size * width))?;
-        let shape = (batch, heads, self.count, self.size, width);
-        ops::matmul(weights, &before)?.reshape(shape)
-    }
 }
 
 impl Mixer for Sinkhorn {
