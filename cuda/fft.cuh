@@ -1,65 +1,67 @@
-// Fourier transforms of real sequences, in the registers of a block.
+// Fourier transforms of real sequences for convolutions, in the registers of a block.
 //
-// N = 2 M real numbers x_n are the coefficients of a polynomial. Modulo z^N + 1, products of polynomials are convolutions
-// whose end wraps around with the opposite sign; half of the roots of z^N = -1 have z^M = i, and the others are their
-// conjugates, so the M values at the former determine a real polynomial. Modulo z^M - i it has the M coefficients
-// x_n + i x_{n+M}: no two sequences share a transform, and no step separates them.
+// N = 2 M real numbers x_n are the coefficients of a polynomial. A product of polynomials modulo z^N + 1 is a
+// convolution whose end wraps around to its start with the opposite sign. Half of the roots of z^N = -1 satisfy z^M =
+// i; the others are their conjugates, so that the values at the former determine a real polynomial. Modulo z^M - i it
+// has the M coefficients x_n + i x_{n+M}. A sequence thus takes M complex numbers, shares its transform with no other
+// sequence, and needs no step that separates real from imaginary parts.
 //
-// A level halves a modulus z^2h - c^2 into z^h - c and z^h + c, by (x, y) -> (x + c y, x - c y) for all pairs of
-// coefficients h apart, in six instructions a pair; the inverse takes eight. A node is a modulus z^h - e^(2πi turn).
-// Values stay where their levels leave them, the same place for all sequences, and are never reordered. A factor c of a
-// node and that of its sibling differ by i, so that of 15 factors of four levels seven are read and one is a square.
+// A level replaces a modulus z^2h - c^2 by z^h - c and z^h + c: all pairs (x, y) of coefficients h apart become
+// (x + c y, x - c y), in six instructions. The inverse takes eight. A modulus z^h - e^(2 pi i turn) is called a node.
+// Results stay where their pairs were and are never reordered, since a product of spectra has no need for an order. The
+// factors c of two siblings differ by i. Of the 15 factors of four levels seven are read; another is the square of one.
 //
-// A block has C = 32 / F channels with M = 256 F coefficients each, and a thread 16 of them, so the first four levels and
-// the next four are in registers, and so are log2 F further ones. Between them, threads trade coefficients in shared
-// memory, real and imaginary parts in turn: first across the block, then within warps. Coefficient n = (16 a + b) F + f
-// of channel c is number a of lane f C + c of warp b at first, then number b of that lane of warp a, and at last one of
-// the F numbers that a lane has of row 16 a + b.
+// A block has C = 32 / F channels with M = 256 F coefficients each, and a thread has 16 coefficients, so that four
+// levels need no exchange. Coefficient n = (16 a + b) F + f of channel c is number a of lane f C + c of warp b during
+// the first four levels, and number b of that lane of warp a during the next four. During the last log2 F, a lane has F
+// consecutive coefficients of each of 16 / F rows 16 a + b. Coefficients are exchanged through shared memory, real
+// parts before imaginary parts: across the block after the first four levels, and within warps before the last ones.
 #pragma once
 
 #include "complex.cuh"
 
 constexpr int THREADS = FFT_THREADS;
-constexpr int EACH = FFT_EACH;       // numbers of a thread
-constexpr int ROWS = EACH * EACH;    // nodes at which the last levels start
-constexpr int STARTS = 1 + EACH + ROWS;  // nodes at which a thread's levels start
-constexpr int FACTORS = 7;           // of each such node
-constexpr uint32_t OF_WARP = EACH * WARP + 6;  // shared numbers of a warp, of which six keep rows apart
+constexpr int EACH = FFT_EACH;                 // coefficients of a thread
+constexpr int ROWS = EACH * EACH;              // nodes above the last levels
+constexpr int STARTS = 1 + EACH + ROWS;        // nodes above the first, the next and the last levels
+constexpr int FACTORS = 7;                     // that are stored for each of them
+constexpr uint32_t OF_WARP = EACH * WARP + 6;  // numbers of a warp in shared memory, of which six keep rows apart
 constexpr uint32_t SHARED_NUMBERS = EACH * OF_WARP, SHARED_FACTORS = FACTORS * STARTS;
-static_assert(EACH == 16 && THREADS == EACH * WARP, "four levels in registers, and a warp for each of 16 nodes");
+static_assert(EACH == 16 && THREADS == EACH * WARP, "16 warps exchange 16 numbers a thread");
 
-// The first four bits of a number, the last one first.
+// A number of four bits, with its bits in reverse order.
 DEVICE constexpr uint32_t reversed(uint32_t x) { return (x & 1) << 3 | (x & 2) << 1 | (x & 4) >> 1 | (x & 8) >> 3; }
 
-// Both halves of a pair; `c` as above.
+// (x + c y, x - c y).
 DEVICE void divide(Complex& x, Complex& y, Complex c) {
     Complex sum = {x.re + c.re * y.re - c.im * y.im, x.im + c.re * y.im + c.im * y.re};
     y = {2.0f * x.re - sum.re, 2.0f * x.im - sum.im};
     x = sum;
 }
 
-// The pair that `divide` started from, times two.
+// Twice the pair that `divide` started from.
 DEVICE void join(Complex& x, Complex& y, Complex c) {
     Complex apart = {x.re - y.re, x.im - y.im};
     x = x + y;
     y = apart * c.conjugate();
 }
 
-// The turn, in halves, of factor `i` below a node: 1 for the second level, 2 and 3 for the third, 4 to 7 for the fourth.
+// The angle, in half turns, of factor `i` below a node: 1 on the second level, 2 and 3 on the third, 4 to 7 on the
+// fourth.
 DEVICE float half_turns(float turn, uint32_t i) {
     if (i == 1) return turn / 2.0f;
     if (i < 4) return (turn + float(i - 2)) / 4.0f;
     return (turn + float(i - 4)) / 8.0f;
 }
 
-// Goes through the levels below a node, whose coefficients are numbers `first` and following; back if INVERSE. `find`
-// returns factors 1 to 7 of the node; that of the first level is the square of factor 1.
+// The levels below a node, whose coefficients are numbers `first` and following of z; INVERSE undoes them, up to a
+// factor of two for each. `find` returns factors 1 to 7 of the node; that of the first level is the square of factor 1.
 template <int LEVELS, bool INVERSE, class Find>
 DEVICE void pass(Complex (&z)[EACH], int first, Find find) {
 #pragma unroll
     for (int k = 0; k < LEVELS; ++k) {
         const int level = INVERSE ? LEVELS - 1 - k : k, half = 1 << (LEVELS - 1 - level);
-        const int factors = level == 0 ? 1 : 1 << (level - 1);  // each of two siblings, but for the first
+        const int factors = level == 0 ? 1 : 1 << (level - 1);  // each for a pair of siblings, except the first
 #pragma unroll
         for (int i = 0; i < 1 << LEVELS; ++i) {
             if (i >= factors) continue;
@@ -78,14 +80,14 @@ DEVICE void pass(Complex (&z)[EACH], int first, Find find) {
     }
 }
 
-// The transform of a block. All threads call its functions together.
+// The transform of a block's channels. All threads of a block call its functions together.
 struct Transform {
     Ptr<float> room;
     Ptr<Complex> roots;
     uint32_t levels;  // log2 F
     uint32_t warp, lane;
 
-    // Of channels whose coefficients are those below a node; a barrier must follow before it is used.
+    // Modulo z^M - e^(2 pi i turn). A barrier must follow before it is used.
     DEVICE Transform(Ptr<float> room, Ptr<Complex> roots, uint32_t levels, float turn)
         : room(room), roots(roots), levels(levels), warp(threadIdx.x / WARP), lane(threadIdx.x % WARP) {
         for (uint32_t i = threadIdx.x; i < FACTORS * STARTS; i += THREADS) {
@@ -108,7 +110,7 @@ struct Transform {
     DEVICE uint32_t channel() const { return lane % channels(); }
     // M.
     DEVICE uint32_t size() const { return uint32_t(ROWS) << levels; }
-    // The index of number `i` of a thread before the transform.
+    // The index n of number `i` of a thread before the transform.
     DEVICE uint32_t index(uint32_t i) const { return ((i * EACH + warp) << levels) + lane / channels(); }
 
     DEVICE void forward(Complex (&z)[EACH]) const {
@@ -165,9 +167,10 @@ struct Transform {
         exchange(z, [] { __syncthreads(); }, put, take);
     }
 
-    // From rows of a lane's own place to all places of a lane's rows; back if BACK. Number f C + c of row r is turned by
-    // r % 4 groups of numbers and moved by r / 4 places, r modulo F. So a warp reads from all banks, at four addresses
-    // and constant distances from them.
+    // Lane f C + c gives number f C + c of all 16 rows of its warp, and gets all numbers of channel c of its own 16 / F
+    // rows; BACK undoes it. Bank conflicts are avoided as follows, with r a row modulo F: a row is moved by C (r / 4)
+    // numbers, and its numbers change places, in groups of eight (16 if F is 2), by an exclusive or with r % 4. So
+    // addresses differ from at most four that are computed by constants.
     template <int LEVELS, bool BACK>
     DEVICE void within(Complex (&z)[EACH]) const {
         constexpr uint32_t PLACES = 1 << LEVELS, CHANNELS = WARP >> LEVELS;

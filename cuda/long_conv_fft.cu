@@ -1,10 +1,10 @@
 // Causal convolution of every channel with its own long kernel by Fourier transforms (fft.cuh); few taps: long_conv.cu.
 //
-// Bound by arithmetic and shared memory: a level takes 3 instructions a coefficient forward and 4 back, so a sequence of
-// L = M takes 7 log2 M, some 30 to load, exchange, multiply and store, and nothing that grows with L. A block transforms
-// `each` sequences of its channels one after the other. Spectra of kernels are computed by a launch before, in the order
-// in which threads read them. Up to M = 1,024 a block has 8 channels or more, and reads whole sectors of 32 bytes in
-// f32; of longer rows neighbouring blocks share sectors, which the cache holds between them.
+// Bound by arithmetic and shared memory: a level takes 3 instructions a coefficient forward and 4 back, so a sequence
+// of L = M takes 7 log2 M, and some 30 to load, exchange, multiply and store, and nothing that grows with L. A block
+// transforms `each` sequences of its channels one after the other. Spectra of kernels are computed by a launch before,
+// in the order in which threads read them. Up to M = 1,024 a block has 8 channels or more, and reads whole sectors of
+// 32 bytes in f32; of longer rows neighbouring blocks share sectors, which the cache holds between them.
 //
 // Above M = 4,096, the first levels are a launch of their own, `split`, with up to 16 coefficients per thread. The
 // nodes that they end at are independent of each other: each is a sequence of 2 x 4,096 numbers, of two channels, in
@@ -83,8 +83,9 @@ struct Spectrum {
 struct Block {
     Transform transform;
     Rows rows;
-    // The distance of a thread's numbers, and the length of a sequence. They are read from shared memory for each track:
-    // of values that it knows to stay the same, the compiler would hold all multiples in registers, or spill them.
+    // The distance of a thread's numbers, and the length of a sequence. They are read from shared memory for each
+    // track: of values that it knows to stay the same, the compiler would hold all multiples in registers, or spill
+    // them.
     Ptr<uint64_t> order;
 
     DEVICE Block(Transform transform, Rows rows, Ptr<uint64_t> order) : transform(transform), rows(rows), order(order) {

@@ -46,8 +46,9 @@ fn kernels_equal_the_reference() {
     check::kernels_agree(&others, fused, reference);
 }
 
-/// Transforms by kernels against those of the CPU in f64: [`transforms_round_little`] compares these with sums. Blocks have 32
-/// channels at first, then half as many for twice the length, and split transforms above 4,096 into 2 to 16 nodes.
+/// Transforms by kernels against those of the CPU in f64: [`transforms_round_little`] compares these with sums. Blocks
+/// have 32 channels at first, then half as many for twice the length, and split transforms above 4,096 into 2 to 16
+/// nodes.
 #[test]
 fn transforms_by_kernels_equal_those_on_the_cpu() {
     let [odd, few_taps, one_channel] = [case(3, 1000, 9, 1000), case(3, 600, 3, 150), case(1, 4096, 1, 4096)];
