@@ -116,7 +116,7 @@ impl Cascade {
     /// Attention weights `(1, heads, rows, keys)` of the kept tokens.
     fn weights(&self, [q, k]: [&Tensor; 2], kept: &Tensor) -> Result<Tensor> {
         let scale = (k.dim(D::Minus1)? as f64).powf(-0.5);
-        // What is added to a score: -∞ for a dropped token, and else 0.
+        // Added to the scores: -∞ for a dropped token, and else 0.
         let mask = kept.eq(f64::NEG_INFINITY)?.where_cond(kept, &kept.zeros_like()?)?;
         let mask = mask.to_dtype(q.dtype())?.unsqueeze(1)?;
         let of = |q: &Tensor, k: &Tensor| -> Result<Tensor> {

@@ -39,7 +39,7 @@ impl Mixer for TwoPasses {
         let first_values = &mut carried.first_values;
         let of_pass = |at| -> Result<Carried> {
             let own = first_values.as_ref().map(|both| both.narrow(2, at, d)?.contiguous());
-            Ok(Carried { first_values: own.transpose()?, importance: None })
+            Ok(Carried { first_values: own.transpose()?, ..Carried::default() })
         };
         let mut passes = [of_pass(0)?, of_pass(d)?];
         let one_way = cx.one_way();

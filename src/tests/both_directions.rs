@@ -296,7 +296,7 @@ fn softmax_attention_to_all_tokens_shows_its_weights() {
     let wanted = subject.mixer.forward(&subject.u.unsqueeze(0).unwrap(), &cx).unwrap().squeeze(0).unwrap();
     assert!(distance(&y, &wanted) <= 1e-12);
 
-    // What is computed token by token does not exist.
+    // There is no pass token by token to time.
     let engines = hybrid.subjects(read(), &[], Need::Pass).err().unwrap().diagnostic();
     assert_eq!(engines.flag.as_deref(), Some("--bidirectional"), "{engines:?}");
     assert!(engines.reason.contains("`softmax`"), "{engines:?}");

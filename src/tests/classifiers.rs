@@ -215,8 +215,8 @@ fn attention_that_sees_all_tokens_knows_no_order() {
     }
 }
 
-/// Sorted blocks of a whole document: padding of any length changes nothing, every token sees every other one, and
-/// without SortCut a model that is causal refuses it.
+/// Sorted blocks of a whole document: padding of any length changes nothing, and every token sees every other one. A
+/// causal model refuses SortCut.
 #[test]
 fn sorted_blocks_are_those_of_a_document() {
     for (options, seq_len) in [
