@@ -28,7 +28,7 @@ DEVICE void add_scaled_forward(Ptr<const T> x, Ptr<const T> y, Ptr<const float> 
 }
 
 template <class T>
-DEVICE void add_scaled_backward(Ptr<const T> y, Ptr<const float> scale, Ptr<const T> grad, Ptr<T> gy,
+DEVICE void add_scaled_backward(Ptr<const T> y, Ptr<const float> scale, Ptr<const T> grad, Ptr<T> gx, Ptr<T> gy,
                                 Ptr<float> parts, uint32_t rows, uint32_t width, uint32_t each) {
     float sum = 0.0f;
     tile(
@@ -39,7 +39,9 @@ DEVICE void add_scaled_backward(Ptr<const T> y, Ptr<const float> scale, Ptr<cons
         },
         [&](uint32_t row, uint32_t column, Pair now) {
             float by = scale[column];
-            gy[uint64_t(row) * width + column] = from_float<T>(by * now.y);
+            uint64_t at = uint64_t(row) * width + column;
+            gy[at] = from_float<T>(by * now.y);
+            if (gx != nullptr) gx[at] = from_float<T>(now.y);
             sum += now.x * now.y;
         });
     write_column_sums(sum, parts, width);
@@ -154,9 +156,9 @@ DEVICE void scale_heads_backward(Ptr<const T> x, Ptr<const T> scale, Ptr<const T
         add_scaled_forward<T>(x, y, scale, out, rows, width, each);                               \
     }                                                                                             \
     KERNEL(add_scaled_backward_##io, TILE, Global<const T> y, Global<const float> scale,          \
-           Global<const T> grad, Global<T> gy, Global<float> parts, uint32_t rows,                \
+           Global<const T> grad, Global<T> gx, Global<T> gy, Global<float> parts, uint32_t rows,  \
            uint32_t width, uint32_t each) {                                                       \
-        add_scaled_backward<T>(y, scale, grad, gy, parts, rows, width, each);                     \
+        add_scaled_backward<T>(y, scale, grad, gx, gy, parts, rows, width, each);                 \
     }                                                                                             \
     KERNEL(softplus_biased_forward_##io, TILE, Global<const T> x, Global<const float> bias,       \
            Global<T> y, uint32_t given, uint32_t rows, uint32_t width, uint32_t each) {           \

@@ -2,9 +2,8 @@
 // selected t, in the order of the rows, however often a step was selected.
 //
 // Bound by memory bandwidth: the gradient has the size of the whole sequence, and writing it is the
-// floor. Two small kernels first link the rows of each step in a list (`first` of a step, `next` of
-// a row; batch (L + R) R comparisons, for a few dozen rows less than a launch), so that a thread of
-// the third reads the rows of its step only.
+// floor. If few rows are selected, each thread looks for those of its step itself. Of many, a kernel first links the
+// rows of each step in a list (`first` of a step, `next` of a row; batch (L + R) R comparisons).
 #include "walk.cuh"
 
 // The end of a list.
@@ -62,6 +61,24 @@ DEVICE void backward(Ptr<const T> gy, Ptr<const uint32_t> first, Ptr<const uint3
         });
 }
 
+template <class T>
+DEVICE void backward_few(Ptr<const T> gy, Ptr<const uint32_t> positions, Ptr<T> gx, uint32_t chosen, uint32_t len,
+                         uint32_t rows, uint32_t width, uint32_t each) {
+    tile(
+        rows, width, each,
+        [&](uint32_t step, uint32_t) {
+            return find(positions + uint64_t(step / len) * chosen, 0, chosen, step % len);
+        },
+        [&](uint32_t step, uint32_t column, uint32_t row) {
+            float sum = 0.0f;
+            uint64_t start = uint64_t(step / len) * chosen;
+#pragma unroll 1
+            for (; row != NONE; row = find(positions + start, row + 1, chosen, step % len))
+                sum += to_float(gy[(start + row) * width + column]);
+            gx[uint64_t(step) * width + column] = from_float<T>(sum);
+        });
+}
+
 #define SELECT(io, T)                                                                            \
     KERNEL(select_rows_forward_##io, TILE, Global<const T> x, Global<const uint32_t> positions,  \
            Global<T> y, uint32_t chosen, uint32_t len, uint32_t rows, uint32_t width,            \
@@ -72,6 +89,11 @@ DEVICE void backward(Ptr<const T> gy, Ptr<const uint32_t> first, Ptr<const uint3
            Global<const uint32_t> next, Global<T> gx, uint32_t chosen, uint32_t len,             \
            uint32_t rows, uint32_t width, uint32_t each) {                                       \
         backward<T>(gy, first, next, gx, chosen, len, rows, width, each);                        \
+    }                                                                                            \
+    KERNEL(select_rows_backward_few_##io, TILE, Global<const T> gy,                              \
+           Global<const uint32_t> positions, Global<T> gx, uint32_t chosen, uint32_t len,        \
+           uint32_t rows, uint32_t width, uint32_t each) {                                       \
+        backward_few<T>(gy, positions, gx, chosen, len, rows, width, each);                      \
     }
 
 SELECT(f32, float)

@@ -13,7 +13,7 @@ pub struct Buffer {
 
 enum Memory {
     Whole(Storage),
-    /// A view of the allocation with the elements of this part.
+    /// A tensor with the elements of this part of its allocation.
     Part(Tensor),
 }
 
@@ -24,6 +24,16 @@ impl Buffer {
         let gpu = gpu.clone();
         let memory = Memory::Whole(storage);
         Ok(Self { gpu, memory, all })
+    }
+
+    /// Returns the elements of a contiguous tensor, without a copy. Nothing else may hold its memory.
+    pub fn of(gpu: &Gpu, x: Tensor) -> Result<Self> {
+        let all = {
+            let (storage, layout) = x.storage_and_layout();
+            let view = gpu.view(&storage, layout)?;
+            View::new(view.address(), view.dtype(), 0, view.len())?
+        };
+        Ok(Self { gpu: gpu.clone(), memory: Memory::Part(x), all })
     }
 
     /// Returns all elements.

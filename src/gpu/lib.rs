@@ -150,6 +150,8 @@ struct Shared {
     machine: Box<dyn Machine>,
     /// Training step from which dropout masks are derived, for each launching thread, with its copy in GPU memory.
     steps: Mutex<HashMap<ThreadId, (u64, Storage)>>,
+    /// Words that were uploaded once and never change.
+    constants: Mutex<HashMap<Vec<u32>, Storage>>,
 }
 
 thread_local! {
@@ -184,7 +186,7 @@ pub use cuda::{BUILT_WITH, CAPABILITY};
 impl Gpu {
     /// Returns a handle to the GPU `machine`.
     pub fn new(machine: impl Machine + 'static) -> Self {
-        Self(Arc::new(Shared { machine: Box::new(machine), steps: Mutex::default() }))
+        Self(Arc::new(Shared { machine: Box::new(machine), steps: Mutex::default(), constants: Mutex::default() }))
     }
 
     /// Returns two words in GPU memory, low and high, that hold `step` for the launches of this thread until the next
@@ -209,6 +211,20 @@ impl Gpu {
 
     fn steps(&self) -> MutexGuard<'_, HashMap<ThreadId, (u64, Storage)>> {
         self.0.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns words in GPU memory that are uploaded on first use and kept as long as the GPU. A recording cannot upload
+    /// them: they must have been used before.
+    pub fn constants(&self, words: &[u32]) -> Result<View<'_>> {
+        let machine = &self.0.machine;
+        let mut kept = self.0.constants.lock().unwrap_or_else(PoisonError::into_inner);
+        if !kept.contains_key(words) {
+            kept.insert(words.to_vec(), machine.upload(words)?);
+        }
+        let Some(storage) = kept.get(words) else {
+            bail!("constants that were not kept");
+        };
+        View::new(machine.address(storage)?, DType::U32, 0, words.len())
     }
 
     /// Records that launches of this thread write `step` to its words of [`Self::step`].

@@ -70,6 +70,15 @@ sizes! {
         /// Warps of a block that sums.
         WARPS = 16;
     }
+    /// `cuda/expression.cu`.
+    expression {
+        /// Most tensors that an expression reads.
+        INPUTS = 9;
+        /// Most tensors that an expression returns.
+        OUTPUTS = 4;
+        /// Elements that a warp computes at a time where no row is summed.
+        SPAN = 64;
+    }
     /// `cuda/fft.cuh`.
     fft {
         /// Threads of a block.

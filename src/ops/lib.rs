@@ -3,8 +3,9 @@
 //! Every op is a folder of the same five parts: `mod` has the public function, the checks of its inputs and the record
 //! for autograd; `reference`, made of ordinary tensor ops, is its definition; `cpu` and `cuda` are fused
 //! implementations with a hand-written backward pass, for f32 and f64 on the CPU, and for f32 and bf16 on a GPU;
-//! `tests` compares them. Code that ops share is in `runtime`. Results do not depend on the number of threads: work is
-//! divided at fixed places and partial sums are added in index order.
+//! `tests` compares them. `expression`, `shift` and `split` have no `cpu`: there they are their definitions. Code that
+//! ops share is in `runtime`. Results do not depend on the number of threads: work is divided at fixed places and partial
+//! sums are added in index order.
 
 mod runtime;
 
@@ -19,6 +20,7 @@ mod delta_rule;
 mod dplr_kernel;
 mod dropout;
 mod embedding;
+mod expression;
 mod gated_readout;
 mod gated_scan;
 mod gla;
@@ -36,6 +38,8 @@ mod rms_norm;
 mod rotary;
 mod select_rows;
 mod selective_scan;
+mod shift;
+mod split;
 mod ssd;
 mod time_steps;
 mod vandermonde;
@@ -56,6 +60,7 @@ pub use delta_rule::delta_rule;
 pub use dplr_kernel::dplr_kernel;
 pub use dropout::dropout;
 pub use embedding::embedding;
+pub use expression::{tensors, Expression};
 pub use gated_readout::{gated_readout, silu_gate};
 pub use gated_scan::{gated_scan, Gates};
 pub use gla::gla;
@@ -71,7 +76,7 @@ pub use pool::{pool, Pool};
 pub use residual::residual;
 pub use rms_norm::rms_norm;
 pub use rotary::rotary;
-pub use runtime::autograd::backward;
+pub use runtime::autograd::{backward, reshape};
 pub use runtime::distance::Distance;
 pub use runtime::fourier::fast_size;
 pub use runtime::mask::Dropout;
@@ -81,6 +86,8 @@ pub use runtime::simd::Simd;
 pub use runtime::{rng, simd};
 pub use select_rows::select_rows;
 pub use selective_scan::{discretised_scan, selective_scan, StepRule};
+pub use shift::shift;
+pub use split::split;
 pub use ssd::ssd;
 pub use time_steps::time_steps;
 pub use vandermonde::vandermonde;

@@ -19,14 +19,11 @@ impl CudaOp for AddScaled {
         let (gpu, grad, tiles) = (call.gpu, call.only().grad, self.tiles());
         let mut gy = like(gpu, grad)?;
         let mut parts = tiles.parts(gpu)?;
+        let mut gx = call.needs_grad[0].then(|| like(gpu, grad)).transpose()?;
         let ins = [call.ins[1].into(), call.ins[2].into(), grad.into()];
-        let args = [&ins[..], &[(&mut gy).into(), (&mut parts).into()]].concat();
-        on_tiles::<Self>(gpu, "backward", grad.dtype(), tiles, &args)?;
+        let outs = [gx.as_mut().map_or(Arg::Null, Arg::from), (&mut gy).into(), (&mut parts).into()];
+        on_tiles::<Self>(gpu, "backward", grad.dtype(), tiles, &[&ins[..], &outs].concat())?;
         let gscale = sum_parts(gpu, &parts, self.width)?;
-        let gx = match call.needs_grad[0] {
-            true => Some(gpu.copy(grad)?),
-            false => None,
-        };
         Ok(vec![gx, Some(gy), Some(gscale)])
     }
 }

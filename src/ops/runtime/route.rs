@@ -68,9 +68,14 @@ pub fn taken() -> &'static str {
     }
 }
 
+/// Whether ops of this process run their fused implementations where they can.
+pub(crate) fn prefers_fused() -> bool {
+    !REFERENCE_ONLY.load(Ordering::Relaxed)
+}
+
 /// Records and returns whether an op runs its fused implementation, given whether it `can`.
 pub(crate) fn take(can: bool) -> bool {
-    let fused = can && !REFERENCE_ONLY.load(Ordering::Relaxed);
+    let fused = can && prefers_fused();
     let [took_fused, took_reference] = TOOK.get();
     TOOK.set([took_fused || fused, took_reference || !fused]);
     fused

@@ -6,6 +6,9 @@ use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
 use crate::runtime::tile::Tiles;
 use candle_core::{DType, Result};
 
+/// Up to this many rows of a sequence, a thread compares its step with all of them.
+const FEW: usize = 32;
+
 impl CudaOp for SelectRows {
     fn forward(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
         let (io, rows) = (ins[0].dtype(), self.batch * self.rows);
@@ -19,6 +22,13 @@ impl CudaOp for SelectRows {
 
     fn backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
         let (gpu, gy, steps) = (call.gpu, call.only().grad, self.batch * self.len);
+        let mut gx = gpu.alloc(gy.dtype(), call.ins[0].len())?;
+        if self.rows <= FEW {
+            gpu.with_tensor(Some(&self.positions), |positions| {
+                self.run(gpu, "backward_few", gy.dtype(), steps, &[gy.into(), positions.into(), (&mut gx).into()])
+            })?;
+            return Ok(vec![Some(gx)]);
+        }
         let mut first = gpu.alloc(DType::U32, steps)?;
         let mut next = gpu.alloc(DType::U32, self.batch * self.rows)?;
         gpu.with_tensor(Some(&self.positions), |positions| {
@@ -28,7 +38,6 @@ impl CudaOp for SelectRows {
             let kernel = Kernel::new("select_rows", "select_rows_lists");
             gpu.launch(kernel, grid, &[lists, sizes].concat())
         })?;
-        let mut gx = gpu.alloc(gy.dtype(), call.ins[0].len())?;
         let args = [gy.into(), (&first).into(), (&next).into(), (&mut gx).into()];
         self.run(gpu, "backward", gy.dtype(), steps, &args)?;
         Ok(vec![Some(gx)])

@@ -38,6 +38,14 @@ fn it_passes_the_suite() {
 fn kernels_equal_the_reference() {
     let shapes: [&[usize]; 4] = [&[1, 1, 1], &[7, 2, 3], &[2, 65, 40], &[1, 300, 5]];
     check::kernels_agree(&shapes.map(case), fused, by_reference);
+    // More rows than are looked for without lists, most steps several times.
+    let many = |x: &Tensor| positions(x.dims()[0], 70, x.dims()[1]);
+    let cases = [case(&[3, 20, 9]), case(&[2, 65, 5])];
+    check::kernels_agree(
+        &cases,
+        |ins| select_rows(&ins[0], &many(&ins[0])),
+        |ins| reference::select_rows(&ins[0], &many(&ins[0])),
+    );
 }
 
 #[test]

@@ -153,6 +153,11 @@ pub(crate) fn apply<O: FusedOp>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
     }
 }
 
+/// [`apply`] for an op that has an implementation on a GPU alone.
+pub(crate) fn apply_on_gpu<O: CudaOp>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
+    apply_as::<Buffer>(Box::new(op), ins)
+}
+
 /// [`apply`] for an op with a single output.
 pub(crate) fn apply_one<O: FusedOp>(op: O, ins: &[&Tensor]) -> Result<Tensor> {
     let mut outs = apply(op, ins)?;
@@ -169,6 +174,16 @@ pub(crate) fn apply_or<O: FusedOp>(
         true => apply_one(op, ins),
         false => reference(&op),
     }
+}
+
+/// `x` in another shape. On a GPU, ops that read it pass their gradients to the op that made `x`, where Candle's reshape
+/// would add them to zeros.
+pub fn reshape(x: &Tensor, shape: impl Into<Shape>) -> Result<Tensor> {
+    let y = x.reshape(shape.into())?;
+    if gpu::of(x).is_some() && route::prefers_fused() {
+        <Buffer as Values>::registry().alias(&y, x);
+    }
+    Ok(y)
 }
 
 fn apply_as<V: Values>(op: Box<dyn OpOn<V>>, ins: &[&Tensor]) -> Result<Vec<Tensor>> {

@@ -9,6 +9,9 @@ use std::sync::{Arc, Mutex, Weak};
 pub(super) trait Sink<V>: Send + Sync {
     /// Adds to the gradient of output `index`.
     fn receive(&self, index: usize, grad: V) -> Result<()>;
+
+    /// Ties a second tensor to output `index`, as long as that is alive.
+    fn is_also(&self, index: usize, id: TensorId);
 }
 
 /// The producer of a tensor: the op, the index of the output, and the op's token.
@@ -45,6 +48,20 @@ impl<V> Registry<V> {
 
     pub(super) fn insert(&self, x: &Tensor, sink: Weak<dyn Sink<V>>, index: usize, token: Tensor) {
         lock(&self.0).insert(x.id(), Living { sink, index, token });
+    }
+
+    /// Registers `y` as another name of `x`, if a fused op produced that.
+    pub(super) fn alias(&self, y: &Tensor, x: &Tensor) {
+        if let Some(Source { sink, index, token }) = self.of(x) {
+            sink.is_also(index, y.id());
+            self.insert(y, Arc::downgrade(&sink), index, token);
+        }
+    }
+
+    /// Whether a tensor is registered.
+    #[cfg(test)]
+    pub(super) fn knows(&self, id: TensorId) -> bool {
+        lock(&self.0).contains_key(&id)
     }
 
     /// Removes an output that is no longer alive.

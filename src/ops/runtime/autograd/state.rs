@@ -27,17 +27,17 @@ struct Saved<V> {
 /// An application of a fused op and the index of one of its outputs.
 type Producer<V> = (Arc<dyn Sink<V>>, usize);
 
-/// An output: its id while the tensor is alive, its value until the backward pass, and the sum of its
+/// An output: the ids of its tensors while they are alive, its value until the backward pass, and the sum of its
 /// gradients so far.
 struct Output<V> {
-    id: Option<TensorId>,
+    ids: Vec<TensorId>,
     value: Option<Tensor>,
     grad: Option<V>,
 }
 
 impl<V: Values> Application<V> {
     pub(super) fn new(op: Box<dyn OpOn<V>>, ins: &[Tensor], sources: &[Option<Source<V>>], values: Vec<V>) -> Self {
-        let empty = |_| Output { id: None, value: None, grad: None };
+        let empty = |_| Output { ids: Vec::new(), value: None, grad: None };
         let source = |s: &Option<Source<V>>| s.as_ref().map(|s| (s.sink.clone(), s.index));
         Self {
             outs: Mutex::new(op.out_shapes().iter().map(empty).collect()),
@@ -54,16 +54,14 @@ impl<V: Values> Application<V> {
         let weak: Weak<Self> = Arc::downgrade(self);
         V::registry().insert(out, weak, index, root.clone());
         let mut outs = lock(&self.outs);
-        outs[index].id = Some(out.id());
+        outs[index].ids.push(out.id());
         outs[index].value = Some(out.detach());
     }
 
     /// Removes output `index`, whose tensor is no longer alive, from the registry.
     pub(super) fn dropped(&self, index: usize) {
-        let id = lock(&self.outs)[index].id.take();
-        if let Some(id) = id {
-            V::registry().remove(id);
-        }
+        let ids = std::mem::take(&mut lock(&self.outs)[index].ids);
+        ids.into_iter().for_each(|id| V::registry().remove(id));
     }
 
     /// Computes the gradients of all inputs from those of the outputs, and passes on those of inputs
@@ -106,6 +104,10 @@ impl<V: Values> Application<V> {
 }
 
 impl<V: Values> Sink<V> for Application<V> {
+    fn is_also(&self, index: usize, id: TensorId) {
+        lock(&self.outs)[index].ids.push(id);
+    }
+
     fn receive(&self, index: usize, grad: V) -> Result<()> {
         match &mut lock(&self.outs)[index].grad {
             Some(sum) => sum.add(grad),

@@ -1,5 +1,5 @@
 use super::*;
-use candle_core::{Device, Var};
+use candle_core::{Device, TensorId, Var};
 
 /// Seven inputs of one element, two outputs: their sum and their product.
 struct SumAndProduct;
@@ -115,4 +115,37 @@ fn nothing_is_kept_when_the_outputs_are_gone() {
     assert!(first.upgrade().is_some(), "the second still needs it");
     drop(second);
     assert!(weak.upgrade().is_none() && first.upgrade().is_none());
+}
+
+/// On an emulated GPU, an output in another shape is the same output for fused ops, and an ordinary tensor for Candle's.
+/// The alias goes with the output.
+#[test]
+fn a_reshaped_output_passes_gradients_to_its_op() {
+    use dsf_emulation::{emulated, launches};
+    let x = Var::rand(-1f32, 1.0, (4, 6), &Device::Cpu).unwrap();
+    let loss = |by_candle: bool| -> Result<(Tensor, TensorId)> {
+        let flat = reshape(&crate::silu(&x)?, 24)?;
+        let again = reshape(&flat, (2, 12))?;
+        let y = crate::sigmoid(&again)?;
+        let sum = if by_candle { (y.flatten_all()? * &flat)?.sum_all()? } else { y.sum_all()? };
+        Ok((sum, again.id()))
+    };
+    for by_candle in [false, true] {
+        let grad = |grads: candle_core::backprop::GradStore| {
+            grads.get(&x).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap()
+        };
+        let expected = grad(loss(by_candle).unwrap().0.backward().unwrap());
+        let (got, alias) = emulated(|| {
+            let (loss, alias) = loss(by_candle).unwrap();
+            let before = launches();
+            let got = grad(backward(&loss).unwrap());
+            // One for each op, and one that adds the second gradient.
+            assert_eq!(launches() - before, 2 + usize::from(by_candle));
+            (got, alias)
+        });
+        for (got, expected) in got.iter().zip(&expected) {
+            assert!((got - expected).abs() < 1e-6, "{got} {expected}");
+        }
+        assert!(!<Buffer as Values>::registry().knows(alias));
+    }
 }

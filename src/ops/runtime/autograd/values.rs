@@ -22,8 +22,8 @@ pub(super) trait Values: Accumulate + Send + Sync + 'static {
     /// Calls `read` with this thread's gradients of variables.
     fn leaves<T>(read: impl FnOnce(&Leaves<Self>) -> T) -> T;
 
-    /// A copy of the values of a contiguous tensor.
-    fn copy(of: &Tensor) -> Result<Self>;
+    /// The values of a contiguous tensor that nothing else holds, or a copy.
+    fn of(x: Tensor) -> Result<Self>;
 
     /// The storage of a candle tensor that holds these values.
     fn into_storage(self) -> Result<Storage>;
@@ -96,8 +96,8 @@ macro_rules! on_the_cpu {
                 LEAVES.with(read)
             }
 
-            fn copy(of: &Tensor) -> Result<Self> {
-                let (storage, layout) = of.storage_and_layout();
+            fn of(x: Tensor) -> Result<Self> {
+                let (storage, layout) = x.storage_and_layout();
                 Ok(slice::<$float>(&storage, layout)?.to_vec())
             }
 
@@ -175,10 +175,8 @@ impl Values for Buffer {
         LEAVES.with(read)
     }
 
-    fn copy(of: &Tensor) -> Result<Self> {
-        let (storage, layout) = of.storage_and_layout();
-        let gpu = gpu_of(of)?;
-        gpu.copy(gpu.view(&storage, layout)?)
+    fn of(x: Tensor) -> Result<Self> {
+        Buffer::of(&gpu_of(&x)?, x)
     }
 
     fn into_storage(self) -> Result<Storage> {

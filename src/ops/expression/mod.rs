@@ -1,0 +1,234 @@
+//! Arithmetic on parameters and along heads as one op: elementwise functions and sums over the last axis, of tensors that
+//! broadcast. On the CPU an expression is the chain of Candle's ops that defines it. On a GPU it is one kernel forward and
+//! one backward, which interpret it: a chain would launch two or more for each of its ops.
+
+mod cuda;
+mod program;
+mod reference;
+
+use crate::runtime::autograd::apply_on_gpu;
+use candle_core::{Result, Shape, Tensor};
+use program::Program;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+use std::rc::Rc;
+
+/// A value that is computed from tensors. Clones are one value, computed once.
+#[derive(Clone)]
+pub struct Expression(Rc<Term>);
+
+enum Term {
+    Input {
+        x: Tensor,
+        /// Shape in which it is read, of as many elements.
+        shape: Shape,
+        /// Whether it takes the type of the first input that is none.
+        parameter: bool,
+    },
+    Unary(Unary, Expression),
+    Affine {
+        of: Expression,
+        scale: f64,
+        shift: f64,
+    },
+    Binary(Binary, Expression, Expression),
+    RowSum(Expression),
+}
+
+/// A function of one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unary {
+    Cos,
+    Exp,
+    Log,
+    Neg,
+    Recip,
+    Sigmoid,
+    Silu,
+    Sin,
+    Softplus,
+    Sqr,
+    Sqrt,
+    Tanh,
+}
+
+/// A function of two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Binary {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    /// x silu(y).
+    SiluGate,
+}
+
+impl Expression {
+    /// A tensor. At least one input of an expression is of this kind.
+    pub fn of(x: &Tensor) -> Self {
+        Self(Rc::new(Term::Input { x: x.clone(), shape: x.shape().clone(), parameter: false }))
+    }
+
+    /// A parameter of a model, which takes the type of the first input that is none.
+    pub fn parameter(x: &Tensor) -> Self {
+        Self::parameter_as(x, x.shape().clone())
+    }
+
+    /// [`Self::parameter`] in another shape, of as many elements.
+    pub fn parameter_as(x: &Tensor, shape: impl Into<Shape>) -> Self {
+        Self(Rc::new(Term::Input { x: x.clone(), shape: shape.into(), parameter: true }))
+    }
+
+    fn unary(&self, function: Unary) -> Self {
+        Self(Rc::new(Term::Unary(function, self.clone())))
+    }
+
+    fn binary(self, function: Binary, other: Self) -> Self {
+        Self(Rc::new(Term::Binary(function, self, other)))
+    }
+
+    /// `scale` x + `shift`.
+    pub fn affine(&self, scale: f64, shift: f64) -> Self {
+        Self(Rc::new(Term::Affine { of: self.clone(), scale, shift }))
+    }
+
+    /// e^x.
+    pub fn exp(&self) -> Self {
+        self.unary(Unary::Exp)
+    }
+
+    /// ln x.
+    pub fn log(&self) -> Self {
+        self.unary(Unary::Log)
+    }
+
+    /// 1/x.
+    pub fn recip(&self) -> Self {
+        self.unary(Unary::Recip)
+    }
+
+    /// 1 / (1 + e^{-x}).
+    pub fn sigmoid(&self) -> Self {
+        self.unary(Unary::Sigmoid)
+    }
+
+    /// x sigmoid(x).
+    pub fn silu(&self) -> Self {
+        self.unary(Unary::Silu)
+    }
+
+    /// ln(1 + e^x).
+    pub fn softplus(&self) -> Self {
+        self.unary(Unary::Softplus)
+    }
+
+    /// ln σ(x), without overflow.
+    pub fn log_sigmoid(self) -> Self {
+        -(-self).softplus()
+    }
+
+    /// x silu(`gate`); the gate has the shape of the product.
+    pub fn silu_gate(self, gate: Self) -> Self {
+        self.binary(Binary::SiluGate, gate)
+    }
+
+    /// cos x.
+    pub fn cos(&self) -> Self {
+        self.unary(Unary::Cos)
+    }
+
+    /// sin x.
+    pub fn sin(&self) -> Self {
+        self.unary(Unary::Sin)
+    }
+
+    /// tanh x.
+    pub fn tanh(&self) -> Self {
+        self.unary(Unary::Tanh)
+    }
+
+    /// x².
+    pub fn sqr(&self) -> Self {
+        self.unary(Unary::Sqr)
+    }
+
+    /// √x.
+    pub fn sqrt(&self) -> Self {
+        self.unary(Unary::Sqrt)
+    }
+
+    /// Sum along the last axis, which then has size 1.
+    pub fn row_sum(&self) -> Self {
+        Self(Rc::new(Term::RowSum(self.clone())))
+    }
+
+    /// The values, as a tensor.
+    ///
+    /// # Errors
+    ///
+    /// Fails if shapes do not broadcast, or types differ.
+    pub fn tensor(&self) -> Result<Tensor> {
+        let [x] = tensors([self])?;
+        Ok(x)
+    }
+}
+
+/// The values of several expressions, which are computed together.
+///
+/// # Errors
+///
+/// Fails if shapes do not broadcast, or types differ.
+pub fn tensors<const N: usize>(of: [&Expression; N]) -> Result<[Tensor; N]> {
+    let found = match Program::of(&of)? {
+        Some((program, inputs)) => apply_on_gpu(program, &inputs.iter().collect::<Vec<_>>())?,
+        None => reference::tensors(&of)?,
+    };
+    found.try_into().map_err(|_| candle_core::Error::msg("an expression without a value"))
+}
+
+/// Defines an operator between expressions.
+macro_rules! operator {
+    ($trait:ident, $method:ident) => {
+        impl $trait for Expression {
+            type Output = Self;
+            fn $method(self, other: Self) -> Self {
+                self.binary(Binary::$trait, other)
+            }
+        }
+
+        impl $trait<&Expression> for &Expression {
+            type Output = Expression;
+            fn $method(self, other: &Expression) -> Expression {
+                self.clone().binary(Binary::$trait, other.clone())
+            }
+        }
+    };
+}
+
+operator!(Add, add);
+operator!(Sub, sub);
+operator!(Mul, mul);
+operator!(Div, div);
+
+impl Neg for Expression {
+    type Output = Self;
+    fn neg(self) -> Self {
+        self.unary(Unary::Neg)
+    }
+}
+
+impl Mul<f64> for Expression {
+    type Output = Self;
+    fn mul(self, by: f64) -> Self {
+        self.affine(by, 0.0)
+    }
+}
+
+impl Add<f64> for Expression {
+    type Output = Self;
+    fn add(self, more: f64) -> Self {
+        self.affine(1.0, more)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,282 @@
+//! An expression as instructions for the kernels of `cuda/expression.cu`.
+
+use super::{reference, Binary, Expression, Term, Unary};
+use crate::gpu;
+use crate::gpu::sizes::expression::{INPUTS, OUTPUTS, SPAN};
+use crate::runtime::autograd::{runs_on, Op};
+use candle_core::{DType, Result, Shape, Tensor, TensorId};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Words of an instruction: the operation and its operands, and two numbers.
+pub(super) const WORDS: usize = 3;
+/// Bytes of shared memory for the values and the gradients of a warp's elements.
+const SHARED: usize = 48 << 10;
+
+/// Operations, with their numbers in `cuda/expression.cu`.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum Operation {
+    Load,
+    Cos,
+    Exp,
+    Log,
+    Neg,
+    Recip,
+    Sigmoid,
+    Silu,
+    Sin,
+    Softplus,
+    Sqr,
+    Sqrt,
+    Tanh,
+    Affine,
+    Add,
+    Sub,
+    Mul,
+    Div,
+    SiluGate,
+    RowSum,
+    Store,
+}
+
+/// The element of an input or of an output that belongs to element i of the shape of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Reach {
+    /// Element i.
+    All,
+    /// Element i / width: one number for each row.
+    Row,
+    /// Element i modulo its length: it lacks the first axes.
+    Last,
+}
+
+/// Expressions with the same inputs as one op.
+pub(super) struct Program {
+    /// The instructions: first those that compute a value each, then those that store.
+    pub(super) words: Vec<u32>,
+    /// Number of instructions that compute a value.
+    pub(super) values: usize,
+    /// Shape to which everything broadcasts.
+    pub(super) shape: Shape,
+    /// Elements that a warp computes at a time: a row, or any.
+    pub(super) span: usize,
+    pub(super) reaches: Vec<Reach>,
+    outs: Vec<Shape>,
+    /// Element type of the outputs.
+    pub(super) dtype: DType,
+}
+
+impl Op for Program {
+    const NAME: &'static str = "expression";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        self.outs.clone()
+    }
+}
+
+impl Program {
+    /// Returns the program and its inputs; `None` where the chain of ops runs: on the CPU, and for expressions that the
+    /// kernels do not take.
+    pub(super) fn of(expressions: &[&Expression]) -> Result<Option<(Self, Vec<Tensor>)>> {
+        let mut inputs = Vec::new();
+        expressions.iter().for_each(|expression| collect(expression, &mut inputs));
+        let first = &inputs[0];
+        // What runs on the CPU is no second implementation, which `runs_on` would record.
+        if gpu::of(first).is_none() || !runs_on(first) {
+            return Ok(None);
+        }
+        let Some(dtype) = expressions.iter().find_map(|expression| reference::dtype(expression)) else {
+            return Ok(None);
+        };
+        let mut shape = Shape::from(());
+        for expression in expressions {
+            widen(expression, &mut shape)?;
+        }
+        let mut compiler =
+            Compiler { shape: &shape, dtype, words: Vec::new(), inputs: Vec::new(), known: HashMap::new() };
+        let program = compiler.compile(expressions);
+        Ok(program.filter(Self::fits).map(|program| (program, inputs)))
+    }
+
+    /// Whether values and gradients of a warp fit into shared memory.
+    fn fits(&self) -> bool {
+        2 * self.values * self.span * size_of::<f32>() <= SHARED
+    }
+
+    /// Number of warps of a block, for `arrays` numbers for each value and element.
+    pub(super) fn warps(&self, arrays: usize) -> usize {
+        (SHARED / self.bytes(arrays)).clamp(1, 4)
+    }
+
+    /// Bytes of shared memory of a warp.
+    pub(super) fn bytes(&self, arrays: usize) -> usize {
+        arrays * self.values * self.span * size_of::<f32>()
+    }
+}
+
+/// Widens a shape to that to which it and all inputs of an expression broadcast.
+fn widen(of: &Expression, shape: &mut Shape) -> Result<()> {
+    match &*of.0 {
+        Term::Input { shape: of_input, .. } => {
+            *shape = shape.broadcast_shape_binary_op(of_input, Program::NAME)?;
+            Ok(())
+        }
+        Term::Unary(_, x) | Term::Affine { of: x, .. } | Term::RowSum(x) => widen(x, shape),
+        Term::Binary(_, x, y) => {
+            widen(x, shape)?;
+            widen(y, shape)
+        }
+    }
+}
+
+/// Appends the inputs of an expression, each once.
+fn collect(of: &Expression, inputs: &mut Vec<Tensor>) {
+    match &*of.0 {
+        Term::Input { x, .. } => {
+            if !inputs.iter().any(|known| known.id() == x.id()) {
+                inputs.push(x.clone());
+            }
+        }
+        Term::Unary(_, x) | Term::Affine { of: x, .. } | Term::RowSum(x) => collect(x, inputs),
+        Term::Binary(_, x, y) => {
+            collect(x, inputs);
+            collect(y, inputs);
+        }
+    }
+}
+
+/// Returns the reach of a tensor of shape `part` in `all`; `None` if it is another.
+fn reach(part: &[usize], all: &[usize]) -> Option<Reach> {
+    let (&width, rows) = all.split_last()?;
+    let stripped = &part[part.iter().take_while(|&&size| size == 1).count()..];
+    if part == all {
+        return Some(Reach::All);
+    }
+    if part.split_last() == Some((&1, rows)) && width > 1 {
+        return Some(Reach::Row);
+    }
+    all.ends_with(stripped).then_some(Reach::Last)
+}
+
+struct Compiler<'a> {
+    shape: &'a Shape,
+    dtype: DType,
+    words: Vec<u32>,
+    /// Inputs in the order in which they are loaded, with their reach and their value.
+    inputs: Vec<(TensorId, Reach, u32)>,
+    /// The value of each node, with its shape.
+    known: HashMap<*const Term, (u32, Shape)>,
+}
+
+impl Compiler<'_> {
+    fn push(&mut self, operation: Operation, [a, b]: [u32; 2], numbers: [u32; 2]) -> u32 {
+        let value = self.words.len() / WORDS;
+        self.words.extend([operation as u32 | a << 8 | b << 16, numbers[0], numbers[1]]);
+        value as u32
+    }
+
+    fn compile(&mut self, expressions: &[&Expression]) -> Option<Program> {
+        let found = expressions.iter().map(|expression| self.node(expression));
+        let found = found.collect::<Option<Vec<_>>>()?;
+        let values = self.words.len() / WORDS;
+        let mut by_row = self.words.chunks(WORDS).any(|words| words[0] & 0xff == Operation::RowSum as u32);
+        by_row |= self.inputs.iter().any(|(_, reach, _)| *reach == Reach::Row);
+        let mut outs = Vec::new();
+        for (i, (value, shape)) in found.into_iter().enumerate() {
+            let reach = reach(shape.dims(), self.shape.dims()).filter(|reach| *reach != Reach::Last)?;
+            by_row |= reach == Reach::Row;
+            self.push(Operation::Store, [value, i as u32], [reach as u32, 0]);
+            outs.push(shape);
+        }
+        // Operands are numbers of 8 bits.
+        if self.inputs.len() > INPUTS || outs.len() > OUTPUTS || self.words.len() / WORDS > 0xff {
+            return None;
+        }
+        Some(Program {
+            words: std::mem::take(&mut self.words),
+            values,
+            shape: self.shape.clone(),
+            span: if by_row { *self.shape.dims().last()? } else { SPAN },
+            reaches: self.inputs.iter().map(|(_, reach, _)| *reach).collect(),
+            outs,
+            dtype: self.dtype,
+        })
+    }
+
+    /// Returns the value of a node, and its shape.
+    fn node(&mut self, of: &Expression) -> Option<(u32, Shape)> {
+        let key = Rc::as_ptr(&of.0);
+        if let Some(known) = self.known.get(&key) {
+            return Some(known.clone());
+        }
+        let float = |x: f64| (x as f32).to_bits();
+        let found = match &*of.0 {
+            Term::Input { x, shape, .. } => self.input(x, shape)?,
+            Term::Unary(function, x) => {
+                let (x, shape) = self.node(x)?;
+                let operation = match function {
+                    Unary::Cos => Operation::Cos,
+                    Unary::Exp => Operation::Exp,
+                    Unary::Log => Operation::Log,
+                    Unary::Neg => Operation::Neg,
+                    Unary::Recip => Operation::Recip,
+                    Unary::Sigmoid => Operation::Sigmoid,
+                    Unary::Silu => Operation::Silu,
+                    Unary::Sin => Operation::Sin,
+                    Unary::Softplus => Operation::Softplus,
+                    Unary::Sqr => Operation::Sqr,
+                    Unary::Sqrt => Operation::Sqrt,
+                    Unary::Tanh => Operation::Tanh,
+                };
+                (self.push(operation, [x, 0], [0, 0]), shape)
+            }
+            Term::Affine { of: x, scale, shift } => {
+                let (x, shape) = self.node(x)?;
+                (self.push(Operation::Affine, [x, 0], [float(*scale), float(*shift)]), shape)
+            }
+            Term::Binary(function, x, y) => {
+                let ((x, left), (y, right)) = (self.node(x)?, self.node(y)?);
+                let operation = match function {
+                    Binary::Add => Operation::Add,
+                    Binary::Sub => Operation::Sub,
+                    Binary::Mul => Operation::Mul,
+                    Binary::Div => Operation::Div,
+                    Binary::SiluGate => Operation::SiluGate,
+                };
+                let shape = left.broadcast_shape_binary_op(&right, Program::NAME).ok()?;
+                (self.push(operation, [x, y], [0, 0]), shape)
+            }
+            Term::RowSum(x) => {
+                let (x, shape) = self.node(x)?;
+                let mut sizes = shape.into_dims();
+                // Only rows of all columns are summed.
+                if sizes.last() != self.shape.dims().last() || sizes.last() == Some(&1) {
+                    return None;
+                }
+                *sizes.last_mut()? = 1;
+                (self.push(Operation::RowSum, [x, 0], [0, 0]), sizes.into())
+            }
+        };
+        self.known.insert(key, found.clone());
+        Some(found)
+    }
+
+    fn input(&mut self, x: &Tensor, shape: &Shape) -> Option<(u32, Shape)> {
+        let reach = reach(shape.dims(), self.shape.dims())?;
+        if let Some((_, known, value)) = self.inputs.iter().find(|(known, ..)| *known == x.id()) {
+            return (*known == reach).then(|| (*value, shape.clone()));
+        }
+        // Gradients of what lacks the first axes are sums in f32.
+        let known = x.dtype() == DType::F32 || x.dtype() == DType::BF16 && reach != Reach::Last;
+        if !known {
+            return None;
+        }
+        let length = if reach == Reach::Last { x.elem_count() } else { *self.shape.dims().last()? };
+        let input = self.inputs.len() as u32;
+        let value = self.push(Operation::Load, [input, 0], [reach as u32, length as u32]);
+        self.inputs.push((x.id(), reach, value));
+        Some((value, shape.clone()))
+    }
+}

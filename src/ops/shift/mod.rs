@@ -1,0 +1,38 @@
+//! Sequences moved on by one token. Candle would pad the gradient of the slice to the whole and add it to zeros.
+
+mod cuda;
+mod reference;
+
+use crate::gpu;
+use crate::runtime::autograd::{apply_on_gpu, runs_on, Op};
+use crate::runtime::shape;
+use candle_core::{Result, Shape, Tensor};
+
+/// `x` (B, L, ...) moved on by one token, starting with zeros: y\[b, t\] = x\[b, t - 1\].
+pub fn shift(x: &Tensor) -> Result<Tensor> {
+    let (leading, _) = shape::rows(Shift::NAME, ("x", x))?;
+    let [batch, len] = [leading.first().copied().unwrap_or(1), leading.get(1).copied().unwrap_or(1)];
+    if gpu::of(x).is_some() && runs_on(x) {
+        let width = x.elem_count() / (batch * len).max(1);
+        return Ok(apply_on_gpu(Shift { shape: x.shape().clone(), len, width }, &[x])?.remove(0));
+    }
+    reference::shift(x)
+}
+
+struct Shift {
+    shape: Shape,
+    len: usize,
+    /// Elements of a token.
+    width: usize,
+}
+
+impl Op for Shift {
+    const NAME: &'static str = "shift";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        vec![self.shape.clone()]
+    }
+}
+
+#[cfg(test)]
+mod tests;
