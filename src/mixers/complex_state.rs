@@ -120,10 +120,10 @@ impl<S: ComplexState> Mixer for ComplexMixer<S> {
         // In the parameters' dtype: bf16 rounds a decay near 1 to 1.
         let Complex { re, im } = &matrices.lambda;
         let lambda = Tensor::stack(&[re, im], 0)?.broadcast_as(shape)?;
-        let bu = matrices.bu(u)?.reshape(shape)?; // (batch, seq_len, 2, N)
+        let bu = ops::reshape(&matrices.bu(u)?, shape)?; // (batch, seq_len, 2, N)
         let bu = bu.to_dtype(lambda.dtype())?;
         let h = ops::complex_scan(&lambda.contiguous()?, &bu)?;
-        let h = h.flatten_from(2)?.to_dtype(u.dtype())?; // (batch, seq_len, 2N)
+        let h = ops::reshape(&h, (batch, seq_len, 2 * self.core.states()))?.to_dtype(u.dtype())?; // (batch, seq_len, 2N)
         Glu::behind(matrices.readout(&cx.select(&h)?, &cx.select(u)?, self.core.skip())?, self.glu.as_ref())
     }
 

@@ -11,8 +11,8 @@
 //! | α | forget gate e^(-a softplus(w·u + b)); 1 in DeltaNet | `(batch, seq_len, heads)` |
 
 use super::matrix_state::{
-    self, has_output_gate, head_rms_scale, head_weights, l2_normalize, norm_eps, query_scale, value_width, work,
-    HeadSizes, RankOne, ScanInputs, OUTPUT_GATE, SCALED_QUERIES, VALUE_WIDTH,
+    self, flat_heads, has_output_gate, norm_eps, normed_and_gated, query_scale, unit_rows, value_width, work,
+    HeadSizes, RankOne, ScanInputs, L2_EPS, OUTPUT_GATE, SCALED_QUERIES, VALUE_WIDTH,
 };
 use super::short_conv::{ShortConv, CONV_BIAS, CONV_WIDTH};
 use super::state_space::mamba_dt_bias;
@@ -25,6 +25,7 @@ use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
 use crate::ops::rng::Rng;
+use crate::ops::Expression;
 use candle_core::{Result, Tensor, D};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -156,8 +157,8 @@ impl DeltaGates {
 
     /// ln α = -a softplus(dt + b) for the projection dt `(batch, seq_len, heads)`.
     fn log_alpha(&self, dt: &Tensor) -> Result<Tensor> {
-        let minus_a = self.a_log.exp()?.neg()?.to_dtype(dt.dtype())?;
-        ops::softplus_biased(dt, &self.bdt)?.broadcast_mul(&minus_a)
+        let minus_a = -Expression::parameter(&self.a_log).exp();
+        (Expression::of(&ops::softplus_biased(dt, &self.bdt)?) * minus_a).tensor()
     }
 }
 
@@ -209,34 +210,40 @@ impl DeltaNet {
     fn scan_inputs(&self, qkv: &Tensor, beta: &Tensor, dt: Option<&Tensor>, cx: &Cx) -> Result<ScanInputs> {
         let keys = self.key_heads * self.sizes.features;
         let qkv = ops::silu(qkv)?;
-        let slice = |start, count| qkv.narrow(D::Minus1, start, count)?.contiguous();
-        let k = self.unit_keys(&slice(keys, keys)?)?; // (batch, seq_len, heads, m)
-        let v = self.sizes.split(&slice(2 * keys, qkv.dim(D::Minus1)? - 2 * keys)?)?; // (batch, seq_len, heads, e)
-        let scaled = |x: Tensor, factor: f64| if factor == 1.0 { Ok(x) } else { x * factor };
-        let beta_k = k.broadcast_mul(&scaled(ops::sigmoid(beta)?, self.largest_beta)?.unsqueeze(3)?)?;
+        let parts = ops::split(&qkv, 2, &[keys, keys, qkv.dim(D::Minus1)? - 2 * keys])?;
+        let k = self.unit_keys(&parts[1])?; // (batch, seq_len, heads, m)
+        let v = self.sizes.split(&parts[2])?; // (batch, seq_len, heads, e)
+        let scaled = |x: Expression, factor: f64| if factor == 1.0 { x } else { x * factor };
+        let per_row = |x: &Tensor| {
+            let (batch, rows, heads) = x.dims3()?;
+            ops::reshape(x, (batch, rows, heads, 1))
+        };
+        let beta_k = &k * &scaled(Expression::of(&per_row(beta)?).sigmoid(), self.largest_beta);
         // α (I - β k kᵀ) = diag(e^g) + a bᵀ with g = ln α, a = -α β k and b = k; β k vᵀ writes with β k as the key.
         let (g, a) = match self.gates.as_ref().zip(dt) {
             Some((gates, dt)) => {
-                let g = gates.log_alpha(dt)?.unsqueeze(3)?; // (batch, seq_len, heads, 1)
-                let a = beta_k.broadcast_mul(&g.exp()?)?.neg()?;
+                let g = per_row(&gates.log_alpha(dt)?)?; // (batch, seq_len, heads, 1)
+                let a = -(&beta_k * &Expression::of(&g).exp());
                 (g, a)
             }
-            None => (beta.zeros_like()?.unsqueeze(3)?, beta_k.neg()?),
+            None => (beta.zeros_like()?.unsqueeze(3)?, -beta_k.clone()),
         };
-        let q = self.unit_keys(&cx.select(&slice(0, keys)?)?)?;
-        Ok(ScanInputs { q: scaled(q, self.query_scale)?, k: beta_k, v, g, rank_one: Some(RankOne { a, b: k }) })
+        let [b, k, a] = ops::tensors([&k, &beta_k, &a])?;
+        let q = scaled(self.unit_keys(&cx.select(&parts[0])?)?, self.query_scale).tensor()?;
+        Ok(ScanInputs { q, k, v, g, rank_one: Some(RankOne { a, b }) })
     }
 
     /// Keys or queries `(batch, rows, K)` at length 1, repeated for the heads of values: `(batch, rows, heads, m)`.
-    fn unit_keys(&self, x: &Tensor) -> Result<Tensor> {
+    fn unit_keys(&self, x: &Tensor) -> Result<Expression> {
         let (batch, rows, width) = x.dims3()?;
-        let unit = l2_normalize(&x.reshape((batch, rows, self.key_heads, width / self.key_heads))?)?;
+        let by_head = ops::reshape(x, (batch, rows, self.key_heads, width / self.key_heads))?;
+        let unit = unit_rows(&Expression::of(&by_head), L2_EPS);
         if self.key_heads == self.sizes.heads {
             return Ok(unit);
         }
         let wide = (batch, rows, self.key_heads, self.sizes.heads / self.key_heads, self.sizes.features);
-        let wide = unit.unsqueeze(3)?.broadcast_as(wide)?.contiguous()?;
-        wide.reshape((batch, rows, self.sizes.heads, self.sizes.features))
+        let wide = unit.tensor()?.unsqueeze(3)?.broadcast_as(wide)?.contiguous()?;
+        Ok(Expression::of(&wide.reshape((batch, rows, self.sizes.heads, self.sizes.features))?))
     }
 
     /// Inputs of the recurrence along u `(batch, seq_len, d)`, and the output gate before its activation,
@@ -251,20 +258,15 @@ impl DeltaNet {
         Ok((inputs, maps.queried.pop()))
     }
 
-    /// Factor of o `(batch, rows, heads, e)`: the RMS norm of each head times the output gate, `(batch, rows, V)`.
-    fn output_scale(&self, o: &Tensor, gate: Option<&Tensor>) -> Result<Tensor> {
-        let weights = head_weights(&self.norm, self.sizes.heads, o)?;
-        let scale = head_rms_scale(o, self.eps)?.broadcast_mul(&weights)?;
-        match gate {
-            Some(gate) => ops::silu_gate(&scale, gate),
-            None => Ok(scale),
-        }
+    /// Factor of o `(batch, rows, heads, e)`: the RMS norm of each head times the output gate.
+    fn output_scale(&self, o: &Tensor, gate: Option<&Tensor>) -> Result<Expression> {
+        normed_and_gated(o, Some(&self.norm), gate, self.eps)
     }
 
     /// y `(batch, rows, d)` for o `(batch, rows, heads, e)`.
     fn readout(&self, o: &Tensor, gate: Option<&Tensor>) -> Result<Tensor> {
-        let y = (o.flatten_from(2)? * self.output_scale(o, gate)?)?;
-        linear(&y, &self.wout, None)
+        let y = (Expression::of(o) * self.output_scale(o, gate)?).tensor()?;
+        linear(&flat_heads(&y)?, &self.wout, None)
     }
 
     /// Projections to one number per head: to β and, with gates, to dt.
@@ -291,7 +293,7 @@ impl Mixer for DeltaNet {
     fn inner(&self, u: &Tensor) -> Result<Option<Inner>> {
         let cx = Cx::eval();
         let (inputs, gate) = self.project(&u.unsqueeze(0)?, &cx)?;
-        let scale = self.output_scale(&inputs.scan(&cx)?, gate.as_ref())?;
+        let scale = flat_heads(&self.output_scale(&inputs.scan(&cx)?, gate.as_ref())?.tensor()?)?;
         let system = inputs.system(self.sizes)?;
         Ok(Some(Inner {
             system: Ltv {

@@ -17,6 +17,7 @@ use crate::ltv::{Ltv, OffDiagonal};
 use crate::nn::{Init, Params};
 use crate::ops;
 use crate::ops::rng::Rng;
+use crate::ops::Expression;
 use candle_core::{Result, Tensor, D};
 use std::cell::OnceCell;
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
@@ -132,8 +133,8 @@ impl DiagonalSsm {
 
     /// Ā and C ⊙ B̄, `(d, m)` each.
     fn discrete(&self) -> Result<[Complex; 2]> {
-        let dt = self.log_dt.exp()?.unsqueeze(1)?;
-        let a = Complex { re: self.a_re_log.exp()?.neg()?, im: self.a_im.clone() };
+        let dt = Expression::parameter_as(&self.log_dt, (self.log_dt.elem_count(), 1)).exp();
+        let a = Complex { re: -Expression::of(&self.a_re_log).exp(), im: Expression::of(&self.a_im) };
         let dt_a = a.scaled(&dt)?;
         let [a, b] = match self.discretisation {
             Discretisation::Zoh => [dt_a.exp()?, dt_a.exp_m1()?.times(&a.recip()?)?],
@@ -143,7 +144,9 @@ impl DiagonalSsm {
             }
             Discretisation::Euler => [dt_a.affine(1.0, 1.0)?, a.affine(0.0, 1.0)?.scaled(&dt)?],
         };
-        Ok([a, self.c.times(&b)?])
+        let read = Complex::of(&self.c).times(&b)?;
+        let [re, im, read_re, read_im] = ops::tensors([&a.re, &a.im, &read.re, &read.im])?;
+        Ok([Complex { re, im }, Complex { re: read_re, im: read_im }])
     }
 
     /// Convolution kernel of `len` taps, `(d, len)`.

@@ -43,12 +43,11 @@ impl GatedInput {
 
     /// Projections to x and to the gate, `(E, d)` each, and their biases.
     fn halves(&self) -> Result<[(Tensor, Option<Tensor>); 2]> {
-        let half = |first: bool| -> Result<_> {
-            let start = if first { 0 } else { self.width };
-            let half = |rows: &Tensor| rows.narrow(0, start, self.width);
-            Ok((half(&self.win)?, self.bin.as_ref().map(half).transpose()?))
-        };
-        Ok([half(self.input_first)?, half(!self.input_first)?])
+        let halves = |rows: &Tensor| ops::split(rows, 0, &[self.width; 2]);
+        let w = halves(&self.win)?;
+        let b = self.bin.as_ref().map(halves).transpose()?;
+        let half = |i: usize| (w[i].clone(), b.as_ref().map(|b| b[i].clone()));
+        Ok(if self.input_first { [half(0), half(1)] } else { [half(1), half(0)] })
     }
 
     /// x `(batch, seq_len, E)`, convolved, and the gate before its activation at the queried positions,

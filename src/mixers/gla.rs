@@ -8,13 +8,13 @@
 //! | f | forget gate per key feature | `(batch, seq_len, n)` |
 
 use super::matrix_state::{
-    self, has_output_gate, head_rms_scale, head_weights, log_sigmoid, norm_eps, value_width, work, HeadSizes,
-    MatrixMixer, MatrixState, ScanInputs, OUTPUT_GATE, VALUE_WIDTH,
+    self, has_output_gate, norm_eps, normed_and_gated, value_width, work, HeadSizes, MatrixMixer, MatrixState,
+    ScanInputs, OUTPUT_GATE, VALUE_WIDTH,
 };
 use super::rotary::RotaryPositions;
 use super::{in_range, Entry, Family, Growth, MixerOption, MixerSpec, StateNormPlace, NORM_EPS};
 use crate::nn::{linear, project, Init, Map, Params};
-use crate::ops;
+use crate::ops::Expression;
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -135,22 +135,17 @@ impl MatrixState for GatedLinearAttention {
         let split = |x: &Tensor| self.sizes.split(x); // (batch, seq_len, heads, m or e)
         let scale = (self.sizes.features as f64).powf(-0.5);
         let inputs = ScanInputs {
-            q: (split(&maps.queried[0])? * scale)?,
+            q: (Expression::of(&split(&maps.queried[0])?) * scale).tensor()?,
             k: split(&maps.all[0])?,
             v: split(&maps.all[1])?,
-            g: (split(&log_sigmoid(&f)?)? / self.temperature)?,
+            g: (Expression::of(&split(&f)?).log_sigmoid() * (1.0 / self.temperature)).tensor()?,
             rank_one: None,
         };
         Ok((inputs, gate))
     }
 
-    fn output_scale(&self, o: &Tensor, gate: &Option<Tensor>) -> Result<Option<Tensor>> {
-        let weights = head_weights(&self.norm, self.sizes.heads, o)?;
-        let scale = head_rms_scale(o, self.eps)?.broadcast_mul(&weights)?;
-        match gate {
-            Some(gate) => ops::silu_gate(&scale, gate).map(Some),
-            None => Ok(Some(scale)),
-        }
+    fn output_scale(&self, o: &Tensor, gate: &Option<Tensor>) -> Result<Option<Expression>> {
+        normed_and_gated(o, Some(&self.norm), gate.as_ref(), self.eps).map(Some)
     }
 
     fn value(&self) -> Map<'_> {

@@ -8,14 +8,14 @@
 //! | l | lower bound of f, which rises with depth: deeper layers forget less | scalar |
 
 use super::matrix_state::{
-    log_sigmoid, norm_eps, query_scale, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs, SCALED_QUERIES,
+    flat_heads, norm_eps, query_scale, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs, SCALED_QUERIES,
 };
 use super::rotary::RotaryPositions;
-use super::state_norm::rms_scale;
+use super::state_norm::rms_scale_of;
 use super::{Entry, Family, Growth, MixerOption, MixerSpec, StateNormPlace, NORM_EPS};
 use crate::nn::{project, Init, Map, Params};
-use crate::ops;
-use candle_core::{DType, Result, Tensor};
+use crate::ops::{self, Expression};
+use candle_core::{DType, Result, Tensor, D};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "hgrn2",
@@ -120,24 +120,25 @@ impl Hgrn2 {
 
     /// ln f and the key 1 - f for the pre-activation z `(batch, seq_len, n)`.
     fn gates(&self, z: &Tensor) -> Result<[Tensor; 2]> {
+        let learnt = self.lower_bound.learnt(z.dtype())?;
         // σ(-z) keeps the digits that 1 - σ(z) loses where the gate is near 1.
-        let closed = ops::sigmoid(&z.neg()?)?;
+        let z = Expression::of(z);
+        let closed = (-z.clone()).sigmoid();
         let bound = match self.lower_bound {
             LowerBound::Fixed(bound) => bound,
             LowerBound::Learnt { .. } => 0.0,
         };
-        if let Some(bounds) = self.lower_bound.learnt(z.dtype())? {
-            let range = (1.0 - &bounds)?;
-            let open = ops::sigmoid(z)?.broadcast_mul(&range)?.broadcast_add(&bounds)?;
-            return Ok([open.log()?, closed.broadcast_mul(&range)?]);
+        if let Some(bounds) = learnt {
+            let range = Expression::of(&(1.0 - &bounds)?);
+            let open = &z.sigmoid() * &range + Expression::of(&bounds);
+            return ops::tensors([&open.log(), &(closed * range)]);
         }
         let range = 1.0 - bound;
-        let key = (closed * range)?;
         let log_f = match bound {
-            0.0 => log_sigmoid(z)?,
-            bound => ops::sigmoid(z)?.affine(range, bound)?.log()?,
+            0.0 => z.log_sigmoid(),
+            bound => z.sigmoid().affine(range, bound).log(),
         };
-        Ok([log_f, key])
+        ops::tensors([&log_f, &(closed * range)])
     }
 }
 
@@ -158,15 +159,16 @@ impl MatrixState for Hgrn2 {
         let [log_f, key] = self.gates(&maps.all[0])?;
         let split = |x: &Tensor| self.sizes.split(x); // (batch, seq_len, heads, m or e)
         let q = ops::silu(&maps.queried[0])?;
-        let q = if self.query_scale == 1.0 { q } else { (q * self.query_scale)? };
+        let q = if self.query_scale == 1.0 { q } else { (Expression::of(&q) * self.query_scale).tensor()? };
         let inputs =
             ScanInputs { q: split(&q)?, k: split(&key)?, v: split(&maps.all[1])?, g: split(&log_f)?, rank_one: None };
         Ok((inputs, ()))
     }
 
-    fn output_scale(&self, o: &Tensor, _gate: &()) -> Result<Option<Tensor>> {
-        let scale = rms_scale(&o.flatten_from(2)?, self.eps)?;
-        scale.broadcast_mul(&self.norm.to_dtype(o.dtype())?).map(Some)
+    fn output_scale(&self, o: &Tensor, _gate: &()) -> Result<Option<Expression>> {
+        let o = flat_heads(o)?;
+        let scale = rms_scale_of(&Expression::of(&o), o.dim(D::Minus1)?, self.eps) * Expression::parameter(&self.norm);
+        Ok(Some(Expression::of(&self.sizes.split(&scale.tensor()?)?)))
     }
 
     fn value(&self) -> Map<'_> {

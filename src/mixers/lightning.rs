@@ -9,13 +9,13 @@
 //!
 //! The name is that of the tiled algorithm, which computes every mixer with a matrix-valued state here.
 
-use super::matrix_state::{work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
+use super::matrix_state::{flat_heads, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
 use super::rotary::RotaryPositions;
 use super::spec::ROTARY_BASE;
-use super::state_norm::rms_scale;
+use super::state_norm::rms_scale_of;
 use super::{Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, StateNormPlace, FALSE_OR_TRUE};
 use crate::nn::{project, Init, Map, Params, Tables};
-use crate::ops;
+use crate::ops::{self, Expression};
 use candle_core::{Result, Tensor, D};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -167,9 +167,10 @@ impl MatrixState for Lightning {
         Ok((inputs, maps.queried[1].clone()))
     }
 
-    fn output_scale(&self, o: &Tensor, gate: &Tensor) -> Result<Option<Tensor>> {
-        let scale = rms_scale(&o.flatten_from(2)?, EPS)?;
-        gate.broadcast_mul(&scale).map(Some)
+    fn output_scale(&self, o: &Tensor, gate: &Tensor) -> Result<Option<Expression>> {
+        let o = flat_heads(o)?;
+        let scale = Expression::of(gate) * rms_scale_of(&Expression::of(&o), o.dim(D::Minus1)?, EPS);
+        Ok(Some(Expression::of(&self.sizes.split(&scale.tensor()?)?)))
     }
 
     fn value(&self) -> Map<'_> {

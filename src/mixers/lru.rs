@@ -18,6 +18,7 @@ use super::{in_range, Core, Entry, Family, Growth, MixerOption, MixerSpec, Mixer
 use crate::error::{self, refuse};
 use crate::nn::{Init, Params};
 use crate::ops::rng::Rng;
+use crate::ops::{self, Expression};
 use candle_core::{DType, Result, Tensor};
 use std::f64::consts::TAU;
 
@@ -226,7 +227,12 @@ impl Eigenvalues {
 
     fn lambda(&self) -> Result<Complex> {
         match self {
-            Self::Exp { nu_log, theta_log } => Complex { re: nu_log.exp()?.neg()?, im: theta_log.exp()? }.exp(),
+            Self::Exp { nu_log, theta_log } => {
+                let log = Complex { re: -Expression::of(nu_log).exp(), im: Expression::of(theta_log).exp() };
+                let lambda = log.exp()?;
+                let [re, im] = ops::tensors([&lambda.re, &lambda.im])?;
+                Ok(Complex { re, im })
+            }
             Self::Linear(lambda) => Ok(lambda.clone()),
         }
     }
@@ -273,7 +279,12 @@ impl Lru {
 impl ComplexState for Lru {
     fn matrices(&self) -> Result<ComplexMatrices> {
         let b = match &self.gamma_log {
-            Some(gamma_log) => self.b.scaled(&gamma_log.exp()?.unsqueeze(1)?)?,
+            Some(gamma_log) => {
+                let gamma = Expression::parameter_as(gamma_log, (gamma_log.elem_count(), 1)).exp();
+                let b = Complex::of(&self.b).scaled(&gamma)?;
+                let [re, im] = ops::tensors([&b.re, &b.im])?;
+                Complex { re, im }
+            }
             None => self.b.clone(),
         };
         Ok(ComplexMatrices { lambda: self.eigenvalues.lambda()?, b, c: self.c.clone() })

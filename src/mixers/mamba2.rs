@@ -7,8 +7,9 @@
 //! load, each of G parts of the E channels has a norm of its own.
 
 use super::gated_block::BIAS;
+use super::matrix_state::flat_heads;
 use super::short_conv::{ShortConv, CONV_BIAS, CONV_WIDTH};
-use super::state_norm::rms_scale;
+use super::state_norm::rms_scale_of;
 use super::state_space::{mamba_dt_bias, rule, shared_decay_core, zero_state_like, SsmInputs, DISCRETIZATION};
 use super::{
     in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
@@ -19,8 +20,8 @@ use crate::ltv::Inner;
 use crate::nn::{linear, project, Cx, Init, Params, Scheme};
 use crate::ops;
 use crate::ops::rng::Rng;
-use crate::ops::StepRule;
-use candle_core::{Result, Tensor, D};
+use crate::ops::{Expression, StepRule};
+use candle_core::{Error, Result, Tensor, D};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "mamba2",
@@ -201,11 +202,10 @@ impl Mamba2 {
     /// Projections to z, to xBC = (x, B, C), and to Δ.
     fn projections(&self) -> Result<[MapRows; 3]> {
         let (width, xbc) = (self.width, self.width + 2 * self.groups * self.d_state);
-        let rows = |start, count| -> Result<MapRows> {
-            let rows = |t: &Tensor| t.narrow(0, start, count);
-            Ok((rows(&self.win)?, self.bin.as_ref().map(rows).transpose()?))
-        };
-        Ok([rows(0, width)?, rows(width, xbc)?, rows(width + xbc, self.heads)?])
+        let parts = |t: &Tensor| ops::split(t, 0, &[width, xbc, self.heads]);
+        let w = parts(&self.win)?;
+        let b = self.bin.as_ref().map(parts).transpose()?;
+        Ok([0, 1, 2].map(|i| (w[i].clone(), b.as_ref().map(|b| b[i].clone()))))
     }
 
     /// x `(.., heads)`, repeated for each channel of its head: `(.., E)`.
@@ -221,21 +221,21 @@ impl Mamba2 {
     fn inputs(&self, xbc: &Tensor, dt: &Tensor, z: Tensor, cx: &Cx) -> Result<Mamba2Inputs> {
         let (width, vectors) = (self.width, self.groups * self.d_state);
         let xbc = ops::silu(xbc)?;
-        let slice = |start, count| xbc.narrow(D::Minus1, start, count)?.contiguous();
-        let x = slice(0, width)?;
+        let parts = ops::split(&xbc, 2, &[width, vectors, vectors])?;
+        let x = &parts[0];
         let delta = self.limited(ops::softplus_biased(dt, &self.bdt)?)?; // (batch, seq_len, heads)
         Ok(Mamba2Inputs {
             ssm: SsmInputs {
                 delta: self.per_channel(&delta)?,
-                a: self.per_channel(&self.a_log.exp()?.neg()?)?.unsqueeze(1)?,
-                b: slice(width, vectors)?,
-                c: cx.select(&slice(width + vectors, vectors)?)?,
+                a: self.per_channel(&(-Expression::of(&self.a_log).exp()).tensor()?)?.unsqueeze(1)?,
+                b: parts[1].clone(),
+                c: cx.select(&parts[2])?,
                 groups: self.groups,
                 x: x.clone(),
                 norm: None,
                 rule: self.rule,
             },
-            x: cx.select(&x)?,
+            x: cx.select(x)?,
             z,
         })
     }
@@ -265,31 +265,23 @@ impl Mamba2 {
         Ok([maps.all.remove(0), dt, maps.queried.remove(0)])
     }
 
-    /// o + D x, and its factor: the gate times the scale of the norm after it, `(batch, rows, E)` each.
-    fn gated(&self, o: &Tensor, x: &Tensor, z: &Tensor) -> Result<[Tensor; 2]> {
+    /// o + D x, and its factor: the gate times the scale of the norm after it. By the groups of the norm, `(batch, rows,
+    /// groups, width)` each.
+    fn gated(&self, o: &Tensor, x: &Tensor, z: &Tensor) -> Result<[Expression; 2]> {
         let o = ops::add_scaled(o, x, &self.per_channel(&self.dskip)?)?;
-        let gate = ops::silu(z)?;
-        let scale = self.norm_scale((&o * &gate)?)?;
-        let norm = self.norm.to_dtype(gate.dtype())?;
-        let gate = gate.broadcast_mul(&scale)?.broadcast_mul(&norm)?;
+        let (batch, rows, width) = o.dims3()?;
+        let (groups, width) = (self.norm_groups, width / self.norm_groups);
+        let by_group = |x: &Tensor| Ok::<_, Error>(Expression::of(&ops::reshape(x, (batch, rows, groups, width))?));
+        let (o, gate) = (by_group(&o)?, by_group(z)?.silu());
+        let scale = rms_scale_of(&(&o * &gate), width, self.norm_eps);
+        let gate = gate * scale * Expression::parameter_as(&self.norm, (groups, width));
         Ok([o, gate])
-    }
-
-    /// Scale of the norm of x `(batch, rows, E)`, without its weights: `(batch, rows, E or 1)`.
-    fn norm_scale(&self, x: Tensor) -> Result<Tensor> {
-        if self.norm_groups == 1 {
-            return rms_scale(&x, self.norm_eps);
-        }
-        let (batch, rows, width) = x.dims3()?;
-        let parts = x.reshape((batch, rows, self.norm_groups, width / self.norm_groups))?;
-        let scale = rms_scale(&parts, self.norm_eps)?.broadcast_as(parts.shape())?;
-        scale.contiguous()?.flatten_from(2)
     }
 
     /// y `(batch, rows, d)` for o, x and z, `(batch, rows, E)` each.
     fn output(&self, o: &Tensor, x: &Tensor, z: &Tensor) -> Result<Tensor> {
         let [o, gate] = self.gated(o, x, z)?;
-        linear(&(o * gate)?, &self.wout, self.bout.as_ref())
+        linear(&flat_heads(&(o * gate).tensor()?)?, &self.wout, self.bout.as_ref())
     }
 }
 
@@ -311,7 +303,7 @@ impl Mixer for Mamba2 {
         let cx = Cx::eval();
         let Mamba2Inputs { ssm, x, z } = self.project(&u.unsqueeze(0)?, &cx)?;
         let [_, gate] = self.gated(&ssm.scan(&cx)?, &x, &z)?;
-        let gate = gate.squeeze(0)?;
+        let gate = flat_heads(&gate.tensor()?)?.squeeze(0)?;
         let skip = gate.broadcast_mul(&self.per_channel(&self.dskip)?)?;
         let mut system = ssm.system(None, skip, Some(&self.wout))?;
         system.read = system.read.broadcast_mul(&gate.unsqueeze(2)?)?;

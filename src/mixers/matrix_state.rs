@@ -13,11 +13,11 @@
 //! | g | log decay, at most 0, per feature or per head | `(batch, seq_len, heads, m or 1)` |
 
 use super::rotary::RotaryPositions;
-use super::state_norm::{self, rms_scale, StateNorm};
+use super::state_norm::{self, rms_scale, rms_scale_of, StateNorm};
 use super::{in_range, Core, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State, FALSE_OR_TRUE, NORM_EPS};
 use crate::ltv::{Inner, Ltv, OffDiagonal};
 use crate::nn::{linear, Cx, Map, Params};
-use crate::ops;
+use crate::ops::{self, Expression};
 use candle_core::shape::Dim;
 use candle_core::{Result, Tensor, D};
 
@@ -186,7 +186,7 @@ impl HeadSizes {
     /// `(batch, rows, heads · width)` to `(batch, rows, heads, width)`.
     pub fn split(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, rows, width) = x.dims3()?;
-        x.reshape((batch, rows, self.heads, width / self.heads))
+        ops::reshape(x, (batch, rows, self.heads, width / self.heads))
     }
 
     /// x `(1, seq_len, heads, m)`, repeated for each channel of its head: `(seq_len, d, m)`.
@@ -259,8 +259,9 @@ pub(super) trait MatrixState {
         Ok(None)
     }
 
-    /// Factor of the normalised o `(batch, rows, heads, columns)`, `(batch, rows, d)`; `None` stands for 1.
-    fn output_scale(&self, o: &Tensor, gate: &Self::Gate) -> Result<Option<Tensor>>;
+    /// Factor of the normalised o `(batch, rows, heads, columns)`, which broadcasts to `(batch, rows, heads, e)`; `None`
+    /// stands for 1.
+    fn output_scale(&self, o: &Tensor, gate: &Self::Gate) -> Result<Option<Expression>>;
 
     /// Value projection `(d, d)` and its bias.
     fn value(&self) -> Map<'_>;
@@ -290,41 +291,47 @@ impl<M: MatrixState> MatrixMixer<M> {
         Ok((inputs, gate))
     }
 
-    /// Factor of the values of o `(batch, rows, heads, columns)`, `(batch, rows, d)`; `None` stands for 1.
-    fn scale(&self, o: &Tensor, gate: &M::Gate) -> Result<Option<Tensor>> {
+    /// Factor of the values of o `(batch, rows, heads, columns)`, which broadcasts to `(batch, rows, heads, e)`; `None`
+    /// stands for 1.
+    fn scale(&self, o: &Tensor, gate: &M::Gate) -> Result<Option<Expression>> {
         let product = |a: Option<Tensor>, b: Option<Tensor>| match (a, b) {
             (Some(a), Some(b)) => (a * b).map(Some),
             (a, b) => Ok(a.or(b)),
         };
         let mut scale = self.core.normaliser(o, gate)?;
         if let Some(norm) = &self.norm {
-            let values = self.values(o)?;
+            let values = flat_heads(&self.values(o)?)?;
             let normalised = match &scale {
                 Some(scale) => (values * scale)?,
                 None => values,
             };
             scale = product(Some(norm.scale(&normalised)?), scale)?;
         }
-        product(self.core.output_scale(o, gate)?, scale)
+        let scale = scale.map(|scale| Ok::<_, candle_core::Error>(Expression::of(&self.core.sizes().split(&scale)?)));
+        Ok(match (self.core.output_scale(o, gate)?, scale.transpose()?) {
+            (Some(a), Some(b)) => Some(a * b),
+            (a, b) => a.or(b),
+        })
     }
 
     /// y `(batch, rows, d)` for o `(batch, rows, heads, columns)`.
     fn readout(&self, o: &Tensor, gate: &M::Gate) -> Result<Tensor> {
         let values = self.values(o)?;
         let scaled = match self.scale(o, gate)? {
-            Some(scale) => (values * scale)?,
+            Some(scale) => (Expression::of(&values) * scale).tensor()?,
             None => values,
         };
+        let scaled = flat_heads(&scaled)?;
         match self.core.output() {
             Some((w, b)) => linear(&scaled, w, b),
             None => Ok(scaled),
         }
     }
 
-    /// The columns of o that hold values, `(batch, rows, d)`.
+    /// The columns of o that hold values, `(batch, rows, heads, e)`.
     fn values(&self, o: &Tensor) -> Result<Tensor> {
         let values = self.core.sizes().values;
-        o.narrow(D::Minus1, 0, values)?.contiguous()?.flatten_from(2)
+        o.narrow(D::Minus1, 0, values)?.contiguous()
     }
 
     /// The system along u `(seq_len, d)`.
@@ -334,7 +341,8 @@ impl<M: MatrixState> MatrixMixer<M> {
         let o = inputs.scan(&cx)?;
         let mut system = inputs.system(sizes)?;
         if let Some(scale) = self.scale(&o, &gate)? {
-            let scale = scale.squeeze(0)?.unsqueeze(2)?; // (seq_len, d, 1)
+            let scale = scale.tensor()?.broadcast_as(self.values(&o)?.shape())?.contiguous()?;
+            let scale = flat_heads(&scale)?.squeeze(0)?.unsqueeze(2)?; // (seq_len, d, 1)
             system.read = system.read.broadcast_mul(&scale)?;
         }
         let (value, bias) = self.core.value();
@@ -427,27 +435,56 @@ fn centred(x: &Tensor, dim: impl Dim + Copy) -> Result<Tensor> {
     x.broadcast_sub(&x.mean_keepdim(dim)?)
 }
 
+/// Factor of o `(batch, rows, heads, e)`: the RMS norm of each head, times weights `(e)` that the heads share, times silu
+/// of a gate `(batch, rows, d)`. It broadcasts to o.
+pub(super) fn normed_and_gated(
+    o: &Tensor,
+    weights: Option<&Tensor>,
+    gate: Option<&Tensor>,
+    eps: f64,
+) -> Result<Expression> {
+    let (_, _, heads, width) = o.dims4()?;
+    let mut scale = rms_scale_of(&Expression::of(o), width, eps);
+    if let Some(weights) = weights {
+        let weights = Tensor::cat(&vec![weights; heads], 0)?;
+        scale = scale * Expression::parameter_as(&weights, (heads, width));
+    }
+    if let Some(gate) = gate {
+        scale = scale.silu_gate(Expression::of(&ops::reshape(gate, o.shape())?));
+    }
+    Ok(scale)
+}
+
 /// [`rms_scale`] of each head of o `(batch, rows, heads, e)`, repeated for its channels: `(batch, rows, d)`.
 pub(super) fn head_rms_scale(o: &Tensor, eps: f64) -> Result<Tensor> {
     let scale = rms_scale(o, eps)?; // (batch, rows, heads, 1)
     scale.broadcast_as(o.shape())?.contiguous()?.flatten_from(2)
 }
 
-/// Weights `(e)` of a norm that the heads share, repeated for each: `(d)`, of the dtype of `o`.
-pub(super) fn head_weights(weights: &Tensor, heads: usize, o: &Tensor) -> Result<Tensor> {
-    Tensor::cat(&vec![weights; heads], 0)?.to_dtype(o.dtype())
+/// Group norm with one group per head, of o `(batch, rows, heads, e)` with weights and biases `(d)`; `[heads, width]` are
+/// its last sizes.
+pub(super) fn head_norm(
+    o: &Expression,
+    [heads, width]: [usize; 2],
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    eps: f64,
+) -> Expression {
+    let mean = |x: &Expression| x.row_sum() * (1.0 / width as f64);
+    let parameter = |x: &Tensor| Expression::parameter_as(x, (heads, width));
+    let centred = o - &mean(o);
+    let variance = mean(&centred.sqr());
+    let mut normed = centred / (variance + eps).sqrt() * parameter(weight);
+    if let Some(bias) = bias {
+        normed = normed + parameter(bias);
+    }
+    normed
 }
 
-/// Group norm with one group per head: o `(batch, rows, heads, e)`, weights and biases `(d)`, to `(batch, rows, d)`.
-pub(super) fn head_norm(o: &Tensor, weight: &Tensor, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
-    let centred = centred(o, D::Minus1)?;
-    let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
-    let normed = centred.broadcast_div(&(variance + eps)?.sqrt()?)?.flatten_from(2)?;
-    let scaled = normed.broadcast_mul(&weight.to_dtype(o.dtype())?)?;
-    match bias {
-        Some(bias) => scaled.broadcast_add(&bias.to_dtype(o.dtype())?),
-        None => Ok(scaled),
-    }
+/// `(batch, rows, heads, e)` to `(batch, rows, d)`.
+pub(super) fn flat_heads(x: &Tensor) -> Result<Tensor> {
+    let (batch, rows, heads, width) = x.dims4()?;
+    ops::reshape(x, (batch, rows, heads * width))
 }
 
 /// ε of [`l2_normalize`].
@@ -455,16 +492,15 @@ pub(super) const L2_EPS: f64 = 1e-6;
 
 /// x / √(|x|² + ε) along the last axis.
 pub(super) fn l2_normalize(x: &Tensor) -> Result<Tensor> {
-    l2_normalize_with(x, L2_EPS)
+    unit_rows(&Expression::of(x), L2_EPS).tensor()
 }
 
-/// [`l2_normalize`] with this ε.
-pub(super) fn l2_normalize_with(x: &Tensor, eps: f64) -> Result<Tensor> {
-    let length = (x.sqr()?.sum_keepdim(D::Minus1)? + eps)?.sqrt()?;
-    x.broadcast_div(&length)
+/// x / √(|x|² + ε) along the last axis.
+pub(super) fn unit_rows(x: &Expression, eps: f64) -> Expression {
+    x / &(x.sqr().row_sum() + eps).sqrt()
 }
 
 /// ln σ(x), without overflow.
 pub(super) fn log_sigmoid(x: &Tensor) -> Result<Tensor> {
-    ops::softplus(&x.neg()?)?.neg()
+    Expression::of(x).log_sigmoid().tensor()
 }

@@ -18,7 +18,7 @@ use super::mlstm_large::{self, MLstmLarge};
 use super::rotary::RotaryPositions;
 use super::{Entry, Family, Growth, MixerSpec, StateNormPlace};
 use crate::nn::{linear, project, Init, Map, Params};
-use crate::ops;
+use crate::ops::Expression;
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -148,8 +148,8 @@ impl MatrixState for MLstm {
         normaliser(o, &readout.floor, 0.0, self.sizes).map(Some)
     }
 
-    fn output_scale(&self, _o: &Tensor, readout: &MLstmReadout) -> Result<Option<Tensor>> {
-        ops::sigmoid(&readout.o).map(Some)
+    fn output_scale(&self, _o: &Tensor, readout: &MLstmReadout) -> Result<Option<Expression>> {
+        Ok(Some(Expression::of(&self.sizes.split(&readout.o)?).sigmoid()))
     }
 
     fn value(&self) -> Map<'_> {

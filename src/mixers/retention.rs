@@ -6,6 +6,7 @@ use super::matrix_state::{work, HeadSizes, MatrixMixer, MatrixState, ScanInputs}
 use super::rotary::RotaryPositions;
 use super::{Entry, Family, Growth, MixerSpec, StateNormPlace};
 use crate::nn::{project, Map, Params};
+use crate::ops::Expression;
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -65,7 +66,7 @@ impl MatrixState for Retention {
         let scale = (self.sizes.features as f64).powf(-0.5);
         let log_gamma = log_decays(self.sizes.heads);
         let inputs = ScanInputs {
-            q: (self.sizes.split(&maps.queried[0])? * scale)?,
+            q: (Expression::of(&self.sizes.split(&maps.queried[0])?) * scale).tensor()?,
             v: self.sizes.split(&maps.all[1])?,
             g: self.sizes.constant_decays(&log_gamma, &k)?,
             k,
@@ -74,7 +75,7 @@ impl MatrixState for Retention {
         Ok((inputs, ()))
     }
 
-    fn output_scale(&self, _o: &Tensor, _gate: &()) -> Result<Option<Tensor>> {
+    fn output_scale(&self, _o: &Tensor, _gate: &()) -> Result<Option<Expression>> {
         Ok(None)
     }
 

@@ -6,14 +6,14 @@
 //! By default it is the layer of flash-linear-attention. `norm=group` and `angles=retnet` are those of the authors' code.
 
 use super::matrix_state::{
-    self, has_output_gate, head_rms_scale, head_weights, norm_eps, value_width, work, HeadSizes, MatrixMixer,
-    MatrixState, ScanInputs, OUTPUT_GATE, VALUE_WIDTH,
+    self, has_output_gate, norm_eps, normed_and_gated, value_width, work, HeadSizes, MatrixMixer, MatrixState,
+    ScanInputs, OUTPUT_GATE, VALUE_WIDTH,
 };
 use super::retention::log_decays;
 use super::rotary::{RotaryEmbedding, RotaryPositions};
 use super::{Entry, Family, Growth, MixerOption, MixerSpec, StateNormPlace, FALSE_OR_TRUE, NORM_EPS};
 use crate::nn::{project, Init, Map, Params};
-use crate::ops;
+use crate::ops::Expression;
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -156,7 +156,7 @@ impl MatrixState for RetNet {
         let scale = (self.sizes.features as f64).powf(-0.5);
         let log_gamma = log_decays(self.sizes.heads);
         let inputs = ScanInputs {
-            q: (self.sizes.split(&q)? * scale)?,
+            q: (Expression::of(&self.sizes.split(&q)?) * scale).tensor()?,
             v: self.sizes.split(&maps.all[1])?,
             g: self.sizes.constant_decays(&log_gamma, &k)?,
             k,
@@ -169,16 +169,12 @@ impl MatrixState for RetNet {
         self.centred
     }
 
-    fn output_scale(&self, o: &Tensor, gate: &Option<Tensor>) -> Result<Option<Tensor>> {
-        let scale = head_rms_scale(o, self.eps)?;
-        let scale = match &self.norm {
-            Some(norm) => scale.broadcast_mul(&head_weights(norm, self.sizes.heads, o)?)?,
+    fn output_scale(&self, o: &Tensor, gate: &Option<Tensor>) -> Result<Option<Expression>> {
+        let scale = normed_and_gated(o, self.norm.as_ref(), None, self.eps)?;
+        Ok(Some(match gate {
+            Some(gate) => Expression::of(&self.sizes.split(gate)?).silu() * scale,
             None => scale,
-        };
-        match gate {
-            Some(gate) => (ops::silu(gate)? * scale).map(Some),
-            None => Ok(Some(scale)),
-        }
+        }))
     }
 
     fn value(&self) -> Map<'_> {

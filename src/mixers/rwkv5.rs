@@ -10,12 +10,12 @@
 //! | u (`bonus`) | weight of the current token, b in the row's equation | `(n)` |
 //! | μ | weight of the previous token, data-dependent in Finch | `(d)`, `(batch, seq_len, d)` |
 
-use super::matrix_state::{head_norm, work, HeadSizes};
+use super::matrix_state::{flat_heads, head_norm, work, HeadSizes};
 use super::token_shift::{lerp, zero_shift};
 use super::{in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State, StateNormPlace};
 use crate::nn::{linear, Cx, Init, Params};
-use crate::ops;
-use candle_core::{Result, Tensor, D};
+use crate::ops::{self, Expression};
+use candle_core::{Result, Tensor};
 
 /// RWKV-5.
 pub(super) const EAGLE: Entry = Entry {
@@ -181,7 +181,7 @@ impl Rwkv5 {
         let hidden = match &self.finch {
             Some(finch) => {
                 let x_mix = lerp(x, x_prev, &finch.mu_x)?;
-                Some(linear(&x_mix, &finch.mix_down, None)?.tanh()?)
+                Some(Expression::of(&linear(&x_mix, &finch.mix_down, None)?).tanh().tensor()?)
             }
             None => None,
         };
@@ -202,20 +202,20 @@ impl Rwkv5 {
         let w = match &self.finch {
             Some(finch) => {
                 let [down, up] = &finch.w_lora;
-                let hidden = linear(&mixed(MixIndex::W)?, down, None)?.tanh()?;
+                let hidden = Expression::of(&linear(&mixed(MixIndex::W)?, down, None)?).tanh().tensor()?;
                 linear(&hidden, up, Some(&self.bw))?
             }
             None => self.bw.to_dtype(x.dtype())?.broadcast_as(k.shape())?,
         };
         // (Σ r ⊙ u ⊙ k) v per head
-        let bonus = self.bonus.to_dtype(x.dtype())?;
-        let rk = (&r * cx.select(&k)?)?.broadcast_mul(&bonus)?;
-        let rk = split(&rk)?.sum_keepdim(D::Minus1)?; // (batch, rows, heads, 1)
+        let bonus = Expression::parameter_as(&self.bonus, (self.sizes.heads, self.sizes.features));
+        let rk = Expression::of(&split(&r)?) * Expression::of(&split(&cx.select(&k)?)?) * bonus;
+        let rk = rk.row_sum().tensor()?; // (batch, rows, heads, 1)
         Ok(Rwkv5Inputs {
             r: split(&r)?,
             k: split(&k)?,
-            log_w: split(&w.contiguous()?.exp()?.neg()?)?,
-            current: split(&cx.select(&v)?)?.broadcast_mul(&rk)?,
+            log_w: (-Expression::of(&split(&w.contiguous()?)?).exp()).tensor()?,
+            current: (Expression::of(&split(&cx.select(&v)?)?) * Expression::of(&rk)).tensor()?,
             v: split(&v)?,
             gate,
         })
@@ -223,8 +223,11 @@ impl Rwkv5 {
 
     /// y `(batch, rows, d)` for o of the tokens before, `(batch, rows, heads, e)`.
     fn readout(&self, o: &Tensor, current: &Tensor, gate: &Tensor) -> Result<Tensor> {
-        let normed = head_norm(&(o + current)?, &self.norm, Some(&self.bnorm), EPS)?;
-        linear(&(normed * ops::silu(gate)?)?, &self.wout, None)
+        let (heads, values) = (self.sizes.heads, self.sizes.values);
+        let sum = Expression::of(o) + Expression::of(current);
+        let normed = head_norm(&sum, [heads, values], &self.norm, Some(&self.bnorm), EPS);
+        let gated = normed * Expression::of(&self.sizes.split(gate)?).silu();
+        linear(&flat_heads(&gated.tensor()?)?, &self.wout, None)
     }
 }
 

@@ -13,15 +13,15 @@
 //!
 //! v_first are the values of the first layer, which the published network has.
 
-use super::matrix_state::{head_norm, l2_normalize_with, norm_eps, work, HeadSizes, RankOne, ScanInputs, L2_EPS};
-use super::token_shift::{lerp, zero_shift};
+use super::matrix_state::{flat_heads, head_norm, norm_eps, unit_rows, work, HeadSizes, RankOne, ScanInputs, L2_EPS};
+use super::token_shift::{lerps, zero_shift};
 use super::{
     in_range, Carried, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State, StateNormPlace,
     FALSE_OR_TRUE, NORM_EPS,
 };
 use crate::nn::{linear, Cx, Init, Params};
-use crate::ops;
-use candle_core::{Result, Tensor, D};
+use crate::ops::{self, Expression};
+use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "rwkv7",
@@ -194,7 +194,7 @@ struct Rwkv7 {
 /// Inputs of the recurrence and of the readout.
 struct Rwkv7Inputs {
     scan: ScanInputs,
-    /// Contribution of the current token to o, `(batch, rows, d)`.
+    /// Contribution of the current token to o, `(batch, rows, heads, e)`.
     bonus: Tensor,
     /// Output gate, `(batch, rows, d)`.
     g: Tensor,
@@ -249,16 +249,18 @@ impl Rwkv7 {
     /// Projections of u `(batch, seq_len, d)`, where `u_prev` is u shifted by one token. The layer that finds no
     /// values of the first one in `carried` sets them.
     fn project(&self, u: &Tensor, u_prev: &Tensor, carried: &mut Carried, cx: &Cx) -> Result<Rwkv7Inputs> {
-        let like_u = |x: &Tensor| x.to_dtype(u.dtype());
-        let mixed = |mix: Mix| lerp(u, u_prev, &self.mu[mix as usize]); // (batch, seq_len, d)
+        let [r, w, k, v, a, g] = self.mu.each_ref();
+        let [[r, w, k], [v, a, g]] = [lerps(u, u_prev, [r, w, k])?, lerps(u, u_prev, [v, a, g])?];
+        let inputs = [r, w, k, v, a, g]; // (batch, seq_len, d)
+        let mixed = |mix: Mix| &inputs[mix as usize];
         let split = |x: &Tensor| self.sizes.split(x); // (batch, seq_len, heads, m or e)
-        let r = linear(&cx.select(&mixed(Mix::R)?)?, &self.wr, None)?; // (batch, rows, n)
-        let k = linear(&mixed(Mix::K)?, &self.wk, None)?; // (batch, seq_len, n)
-        let xv = mixed(Mix::V)?;
-        let v = linear(&xv, &self.wv, None)?; // (batch, seq_len, d)
+        let r = linear(&cx.select(mixed(Mix::R))?, &self.wr, None)?; // (batch, rows, n)
+        let k = linear(mixed(Mix::K), &self.wk, None)?; // (batch, seq_len, n)
+        let xv = mixed(Mix::V);
+        let v = linear(xv, &self.wv, None)?; // (batch, seq_len, d)
         let v = match (&self.v_lora, &carried.first_values) {
             (Some((lora, bias)), Some(first)) => {
-                let weight = linear(&linear(&xv, &lora.down, None)?, &lora.up, Some(bias))?;
+                let weight = linear(&linear(xv, &lora.down, None)?, &lora.up, Some(bias))?;
                 (&v + (ops::sigmoid(&weight)? * (first - &v)?)?)?
             }
             _ => v,
@@ -266,38 +268,43 @@ impl Rwkv7 {
         if self.value_residual {
             carried.first_values.get_or_insert_with(|| v.clone());
         }
-        let hidden = linear(&mixed(Mix::W)?, &self.w_lora.down, None)?.tanh()?;
+        let hidden = Expression::of(&linear(mixed(Mix::W), &self.w_lora.down, None)?).tanh().tensor()?;
         let w = linear(&hidden, &self.w_lora.up, Some(&self.bw))?; // (batch, seq_len, n)
-        let hidden = linear(&mixed(Mix::A)?, &self.a_lora.down, None)?;
-        let a = ops::sigmoid(&linear(&hidden, &self.a_lora.up, Some(&self.ba))?)?;
-        let xg = cx.select(&mixed(Mix::G)?)?;
+        let hidden = linear(mixed(Mix::A), &self.a_lora.down, None)?;
+        let a = linear(&hidden, &self.a_lora.up, Some(&self.ba))?; // in front of its sigmoid
+        let xg = cx.select(mixed(Mix::G))?;
         let hidden = ops::sigmoid(&linear(&xg, &self.g_lora.down, None)?)?;
         let g = linear(&hidden, &self.g_lora.up, None)?; // (batch, rows, d)
-        let kk = l2_normalize_with(&split(&k.broadcast_mul(&like_u(&self.k_k)?)?)?, self.key_eps)?;
+        let by_head = |x: &Tensor| Expression::parameter_as(x, (self.sizes.heads, self.sizes.features));
+        let (raw, a) = (Expression::of(&split(&k)?), Expression::of(&split(&a)?).sigmoid());
+        let kk = unit_rows(&(&raw * &by_head(&self.k_k)), self.key_eps);
         // k (1 + (a - 1) k_a)
-        let k_scale = ((&a - 1.0)?.broadcast_mul(&like_u(&self.k_a)?)? + 1.0)?;
-        let k = (k * k_scale)?;
+        let k = raw * (a.affine(1.0, -1.0) * by_head(&self.k_a) + 1.0);
+        let [k, b, a] = ops::tensors([&k, &kk, &-(&kk * &a)])?;
         // (Σ r ⊙ k ⊙ r_k) v per head
-        let r_k = (&r * cx.select(&k)?)?.broadcast_mul(&like_u(&self.r_k)?)?;
-        let r_k = split(&r_k)?.sum_keepdim(D::Minus1)?; // (batch, rows, heads, 1)
-        let bonus = split(&cx.select(&v)?)?.broadcast_mul(&r_k)?;
+        let q = split(&r)?; // (batch, rows, heads, m)
+        let k_at = self.sizes.split(&cx.select(&flat_heads(&k)?)?)?;
+        let r_k = (Expression::of(&q) * Expression::of(&k_at) * by_head(&self.r_k)).row_sum().tensor()?;
+        let bonus = (Expression::of(&split(&cx.select(&v)?)?) * Expression::of(&r_k)).tensor()?;
         Ok(Rwkv7Inputs {
             scan: ScanInputs {
-                q: split(&r)?,
-                k: split(&k)?,
+                q,
+                k,
                 v: split(&v)?,
-                g: (split(&ops::sigmoid(&w)?)? * -(-0.5f64).exp())?,
-                rank_one: Some(RankOne { a: (&kk * split(&a)?)?.neg()?, b: kk }),
+                g: (Expression::of(&split(&w)?).sigmoid() * -(-0.5f64).exp()).tensor()?,
+                rank_one: Some(RankOne { a, b }),
             },
-            bonus: bonus.flatten_from(2)?,
+            bonus,
             g,
         })
     }
 
     /// y `(batch, rows, d)` for o `(batch, rows, heads, e)`.
     fn readout(&self, o: &Tensor, bonus: &Tensor, g: &Tensor) -> Result<Tensor> {
-        let normed = head_norm(o, &self.norm, Some(&self.bnorm), self.eps)?;
-        linear(&((normed + bonus)? * g)?, &self.wout, None)
+        let (heads, values) = (self.sizes.heads, self.sizes.values);
+        let normed = head_norm(&Expression::of(o), [heads, values], &self.norm, Some(&self.bnorm), self.eps);
+        let gated = (normed + Expression::of(bonus)) * Expression::of(&self.sizes.split(g)?);
+        linear(&flat_heads(&gated.tensor()?)?, &self.wout, None)
     }
 }
 

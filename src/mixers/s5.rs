@@ -13,6 +13,7 @@ use super::complex_state::{has_glu, ComplexMatrices, ComplexMixer, ComplexState,
 use super::diagonal::initial_log_dt;
 use super::{in_range, Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork};
 use crate::nn::{Init, Params};
+use crate::ops::{self, Expression};
 use candle_core::{Result, Tensor};
 use std::f64::consts::PI;
 
@@ -86,17 +87,16 @@ impl S5 {
 
 impl ComplexState for S5 {
     fn matrices(&self) -> Result<ComplexMatrices> {
-        let lambda = Complex { re: self.a_re_log.exp()?.neg()?, im: self.a_im.clone() };
-        let dt_lambda = lambda.scaled(&self.log_dt.exp()?)?;
+        let column = |x: &Tensor| Expression::parameter_as(x, (x.elem_count(), 1));
+        let lambda = Complex { re: -column(&self.a_re_log).exp(), im: column(&self.a_im) };
+        let dt_lambda = lambda.scaled(&column(&self.log_dt).exp())?;
         // Zero-order hold: Λ⁻¹ (e^(ΔΛ) - I)
         let hold = dt_lambda.exp_m1()?.times(&lambda.recip()?)?;
-        let hold = Complex {
-            re: hold.re.unsqueeze(1)?, // (P, 1)
-            im: hold.im.unsqueeze(1)?,
-        };
+        let (decay, write) = (dt_lambda.exp()?, Complex::of(&self.b).times(&hold)?);
+        let [re, im, write_re, write_im] = ops::tensors([&decay.re, &decay.im, &write.re, &write.im])?;
         Ok(ComplexMatrices {
-            lambda: dt_lambda.exp()?,
-            b: self.b.times(&hold)?,
+            lambda: Complex { re: re.flatten_all()?, im: im.flatten_all()? },
+            b: Complex { re: write_re, im: write_im },
             // One state stands for a conjugate pair.
             c: self.c.affine(2.0, 0.0)?,
         })

@@ -10,13 +10,13 @@
 //! | b_f | initially 5 - 12 (j/(e-1))^p in channel j; p rises from 0.3 in the first layer to 1.6 in the last | `(d)` |
 
 use super::blockwise::dense;
-use super::matrix_state::head_norm;
+use super::matrix_state::{flat_heads, head_norm};
 use super::sequential::unroll;
 use super::short_conv::ShortConv;
 use super::slstm::{initial, step};
 use super::{Entry, Family, Gradient, Mixer, MixerSpec, Recurrent, ReleasedBlock, State, StateNormPlace};
 use crate::nn::{linear, Cx, Init, Params, Scheme};
-use crate::ops;
+use crate::ops::{self, Expression};
 use candle_core::{Result, Tensor, D};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -106,8 +106,9 @@ impl SLstmBlock {
     /// y for the output of the cell, `(batch, rows, d)` each.
     fn readout(&self, h: &Tensor) -> Result<Tensor> {
         let (batch, rows, d) = h.dims3()?;
-        let by_head = h.reshape((batch, rows, self.heads, d / self.heads))?;
-        head_norm(&by_head, &self.norm, None, EPS)
+        let by_head = ops::reshape(h, (batch, rows, self.heads, d / self.heads))?;
+        let normed = head_norm(&Expression::of(&by_head), [self.heads, d / self.heads], &self.norm, None, EPS);
+        flat_heads(&normed.tensor()?)
     }
 
     /// Initial state of the cell.

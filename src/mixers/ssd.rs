@@ -10,7 +10,7 @@ use super::{Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock, StateNor
 use crate::ltv::Ltv;
 use crate::nn::{project, Cx, Init, Params};
 use crate::ops;
-use crate::ops::StepRule;
+use crate::ops::{Expression, StepRule};
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -80,7 +80,7 @@ impl SsmMixer for ReleasedSsd {
         let inputs = SsmInputs {
             x: u.clone(),
             delta: ops::softplus_biased(&maps.all[0], &bias)?,
-            a: self.a_log.exp()?.neg()?.broadcast_as((d, 1))?,
+            a: (-Expression::of(&self.a_log).exp()).tensor()?.broadcast_as((d, 1))?,
             b: maps.all[1].clone(),
             c: maps.queried[0].clone(),
             groups: 1,

@@ -8,7 +8,7 @@ use super::{Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock, StateNor
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params, Scheme};
 use crate::ops;
-use crate::ops::StepRule;
+use crate::ops::{Expression, StepRule};
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -90,7 +90,7 @@ impl SsmMixer for SsdMamba2 {
         let maps = [&self.wdt, &self.wx, &self.wb].map(|w| (w, None));
         let maps = project(u, &maps, &[(&self.wc, None)], cx)?;
         let delta = ops::softplus_biased(&maps.all[0], &self.bdt)?; // (batch, seq_len, heads)
-        let a = self.a_log.exp()?.neg()?;
+        let a = (-Expression::of(&self.a_log).exp()).tensor()?;
         let inputs = SsmInputs {
             x: maps.all[1].clone(),
             delta: self.per_channel(&delta)?,

@@ -7,6 +7,7 @@
 use super::{Carried, Mixer, MixerSpec, Recurrent};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{Cx, Init, Params};
+use crate::ops::Expression;
 use candle_core::{Result, Tensor, D};
 
 /// Place for a norm behind the state of a mixer.
@@ -81,7 +82,12 @@ impl StateNorm {
 
 /// 1/√(mean(x²) + ε) over the last axis, which stays with size 1: the scale of an RMS norm.
 pub(super) fn rms_scale(x: &Tensor, eps: f64) -> Result<Tensor> {
-    (x.sqr()?.mean_keepdim(D::Minus1)? + eps)?.sqrt()?.recip()
+    rms_scale_of(&Expression::of(x), x.dim(D::Minus1)?, eps).tensor()
+}
+
+/// [`rms_scale`] of an expression whose last axis has `width` elements.
+pub(super) fn rms_scale_of(x: &Expression, width: usize, eps: f64) -> Expression {
+    (x.sqr().row_sum() * (1.0 / width as f64) + eps).sqrt().recip()
 }
 
 /// A mixer whose forward pass and steps apply a norm that its system lacks.

@@ -18,7 +18,7 @@ use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
 use crate::ops::rng::Rng;
-use crate::ops::StepRule;
+use crate::ops::{Expression, StepRule};
 use candle_core::{Result, Tensor, D};
 
 /// Inputs of the recurrence.
@@ -405,7 +405,7 @@ impl SelectiveProjection {
         let inputs = SsmInputs {
             x: x.clone(),
             delta: ops::softplus_biased(&linear(&self.normed(&maps.all[0])?, &self.wdt, None)?, &self.bdt)?,
-            a: self.a_log.exp()?.neg()?,
+            a: (-Expression::of(&self.a_log).exp()).tensor()?,
             b: self.normed(&maps.all[1])?,
             c: self.normed(&maps.queried[0])?,
             groups: 1,

@@ -1,5 +1,6 @@
 //! Token shift of RWKV: each projection reads an interpolation between a token and its predecessor.
 
+use crate::ops::{self, Expression};
 use candle_core::{Result, Tensor};
 
 /// x `(batch, seq_len, ..)` shifted by one token, starting with `first` `(batch, 1, ..)`.
@@ -9,10 +10,18 @@ pub(super) fn shift(x: &Tensor, first: &Tensor) -> Result<Tensor> {
 
 /// [`shift`] starting with zeros.
 pub(crate) fn zero_shift(x: &Tensor) -> Result<Tensor> {
-    shift(x, &x.narrow(1, 0, 1)?.zeros_like()?)
+    ops::shift(x)
 }
 
 /// start + weight ⊙ (end - start), with a weight `(d)` per channel or `(batch, seq_len, d)` per token.
 pub(crate) fn lerp(start: &Tensor, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    start + (end - start)?.broadcast_mul(&weight.to_dtype(start.dtype())?)?
+    let [mixed] = lerps(start, end, [weight])?;
+    Ok(mixed)
+}
+
+/// [`lerp`] with several weights.
+pub(crate) fn lerps<const N: usize>(start: &Tensor, end: &Tensor, weights: [&Tensor; N]) -> Result<[Tensor; N]> {
+    let (start, end) = (Expression::of(start), Expression::of(end));
+    let mixed = weights.map(|weight| &start + &((&end - &start) * Expression::parameter(weight)));
+    ops::tensors(mixed.each_ref())
 }

@@ -300,45 +300,6 @@ fn a_step_of_every_mixer_can_be_recorded() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// Number of launches of one training step at the sizes of the paper's smallest task, our kernels and cuBLAS together.
-fn launches_of_a_step(mixer: &str) -> usize {
-    let settings = [
-        ("preset", "paper"),
-        ("mixer", mixer),
-        ("d", "64"),
-        ("n", "64"),
-        ("lr", "1e-3"),
-        ("train-examples", "4"),
-        ("test-examples", "1"),
-        ("batch-size", "2"),
-        ("vocab-size", "96"),
-    ];
-    let config = recipes::run("mqar", &settings).unwrap();
-    let data = tasks::load(&config.task, None).unwrap();
-    emulated(|| {
-        let mut trainer = Trainer::new(&config, &data, &Device::Cpu).unwrap();
-        trainer.step().unwrap();
-        let before = launches();
-        trainer.step().unwrap();
-        launches() - before
-    })
-}
-
-#[test]
-fn the_cuda_guide_lists_the_launches_of_a_step() {
-    let guide = include_str!("../../cuda/README.md");
-    let (_, table) = guide.split_once("| mixer | launches |").unwrap();
-    let rows = table.lines().skip(2).map_while(|line| {
-        let mut cells = line.split('|').map(str::trim).skip(1);
-        Some((cells.next()?.trim_matches('`'), cells.next()?))
-    });
-    let told: Vec<(&str, &str)> = rows.filter(|(name, _)| !name.is_empty()).collect();
-    let counted: Vec<String> = told.iter().map(|(name, _)| launches_of_a_step(name).to_string()).collect();
-    let told: Vec<&str> = told.into_iter().map(|(_, count)| count).collect();
-    assert!(told.len() > 5);
-    assert_eq!(told, counted);
-}
-
 #[test]
 fn a_nan_loss_moves_no_weight_in_a_recorded_step() {
     let mut config = config("softmax", 1, Precision::F32);
