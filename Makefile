@@ -1,5 +1,5 @@
 # The most useful commands. Tests run in release mode, so that the dependencies are built once for all of them.
-.PHONY: build install run test test-faults test-slurm test-arm test-python wheel dist dist-cuda version notes deny docs lint bench ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report gpu-test
+.PHONY: build install run test test-faults test-slurm test-arm test-python test-cuda wheel dist dist-cuda version notes deny docs lint bench ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report gpu-test
 
 build:      # builds the binary, target/release/dsf
 	cargo build --release --locked
@@ -98,6 +98,10 @@ cuda-quick: export DSF_CUDA_ARCHS = 90
 cuda-quick: export COMPUTE_CAP = 90
 cuda-quick: export DSF_CUDA_QUICK = 1
 cuda-quick: cuda # builds as CI does: our kernels for one GPU and as PTX, Candle's compiled but not runnable; clippy
+
+test-cuda: export DSF_CUDA = $(CURDIR)/target/cuda/dsf-cuda
+test-cuda: cuda-quick # runs the binary for GPUs on a mock driver; needs no GPU. DSF_MOCK_CUDA_ALL=1 tries all precisions
+	cargo test --release --locked --workspace --test mock_cuda
 
 cuda-libraries: # downloads cuBLAS and cuRAND (480 MB) into .cuda/, for a machine with a driver but no CUDA toolkit
 	bash cuda/toolkit.sh libraries

@@ -20,7 +20,7 @@
 
 #define KERNEL(name, most, ...)                                                   \
     static void name(__VA_ARGS__);                                                \
-    static const emulation::Registered name##_registered(#name, most, &emulation::Entry<&name>::run); \
+    static const emulation::Registered name##_registered(#name, most, emulation::Entry<&name>()); \
     static void name(__VA_ARGS__)
 
 #define KERNEL_FITTING(name, most, blocks, ...) KERNEL(name, most, __VA_ARGS__)

@@ -85,12 +85,13 @@ Checked<T> dynamic_part(uint32_t offset, uint32_t count) {
     return Checked<T>(region, region->base + offset);
 }
 
-// Converts an argument to a parameter of the kernel.
+// Converts an argument to a parameter of the kernel, which `described` returns without a value.
 template <class P>
 struct Unpack;
 
 template <>
 struct Unpack<uint32_t> {
+    static Argument described() { return {Argument::U32, 0, 0, 0}; }
     static uint32_t from(const Argument& a, uint32_t index) {
         if (a.kind != Argument::U32) fail("argument %u is not the u32 that the kernel takes", index);
         return uint32_t(a.value);
@@ -99,6 +100,7 @@ struct Unpack<uint32_t> {
 
 template <>
 struct Unpack<float> {
+    static Argument described() { return {Argument::F32, 0, 0, 0}; }
     static float from(const Argument& a, uint32_t index) {
         if (a.kind != Argument::F32) fail("argument %u is not the f32 that the kernel takes", index);
         uint32_t bits = uint32_t(a.value);
@@ -110,6 +112,7 @@ struct Unpack<float> {
 
 template <>
 struct Unpack<double> {
+    static Argument described() { return {Argument::F64, 0, 0, 0}; }
     static double from(const Argument& a, uint32_t index) {
         if (a.kind != Argument::F64) fail("argument %u is not the f64 that the kernel takes", index);
         double x;
@@ -120,6 +123,7 @@ struct Unpack<double> {
 
 template <class T>
 struct Unpack<Checked<T>> {
+    static Argument described() { return {Argument::POINTER, sizeof(T), 0, 0}; }
     static Checked<T> from(const Argument& a, uint32_t index) {
         if (a.kind != Argument::POINTER) fail("argument %u is not the pointer that the kernel takes", index);
         if (!a.value) return nullptr;
@@ -130,6 +134,7 @@ struct Unpack<Checked<T>> {
 
 template <class T, int N>
 struct Unpack<Table<T, N>> {
+    static Argument described() { return {Argument::TABLE, sizeof(T), 0, N}; }
     static Table<T, N> from(const Argument& a, uint32_t index) {
         if (a.kind != Argument::TABLE) fail("argument %u is not the table that the kernel takes", index);
         if (a.count != N) fail("argument %u has %zu entries, the kernel's table %d", index, size_t(a.count), N);
@@ -140,6 +145,7 @@ struct Unpack<Table<T, N>> {
 };
 
 using Run = void (*)(const Argument*, size_t, const Place&, uint32_t);
+using Parameters = std::vector<Argument> (*)();
 
 template <auto F>
 struct Entry;
@@ -149,6 +155,7 @@ struct Entry<F> {
     static void run(const Argument* arguments, size_t count, const Place& place, uint32_t threads) {
         run_with(arguments, count, place, threads, std::index_sequence_for<P...>());
     }
+    static std::vector<Argument> parameters() { return {Unpack<P>::described()...}; }
     template <size_t... I>
     static void run_with(const Argument* a, size_t count, const Place& place, uint32_t threads, std::index_sequence<I...>) {
         Scheduler& s = scheduler();
@@ -163,6 +170,7 @@ struct Entry<F> {
 struct Kernel {
     uint32_t most;
     Run run;
+    Parameters parameters;
 };
 
 inline std::map<std::string, Kernel>& kernels() {
@@ -171,10 +179,23 @@ inline std::map<std::string, Kernel>& kernels() {
 }
 
 struct Registered {
-    Registered(const char* name, uint32_t most, Run run) { kernels()[name] = {most, run}; }
+    template <class E>
+    Registered(const char* name, uint32_t most, E) {
+        kernels()[name] = {most, E::run, E::parameters};
+    }
 };
 
 }  // namespace emulation
+
+// Writes the kinds of a kernel's parameters, at most `room`, and returns their number; -1 if there is no such kernel.
+extern "C" inline __attribute__((used, visibility("default"))) int emulation_parameters(
+    const char* name, emulation::Argument* parameters, size_t room) {
+    auto found = emulation::kernels().find(name);
+    if (found == emulation::kernels().end()) return -1;
+    std::vector<emulation::Argument> all = found->second.parameters();
+    for (size_t i = 0; i < all.size() && i < room; ++i) parameters[i] = all[i];
+    return int(all.size());
+}
 
 // Runs a kernel. Returns true on success; otherwise `message` describes the error.
 extern "C" inline __attribute__((used, visibility("default"))) bool emulation_launch(

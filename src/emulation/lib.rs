@@ -16,7 +16,7 @@ use libloading::Library;
 use record::{Action, Recorder};
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::ffi::{c_char, CStr, CString};
+use std::ffi::{c_char, c_int, CStr, CString};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -37,7 +37,7 @@ pub fn emulated<T>(f: impl FnOnce() -> T) -> T {
 /// Returns the emulated GPU of this thread; tests therefore do not affect each other.
 fn gpu() -> Gpu {
     thread_local! {
-        static GPU: Gpu = Emulation::of(sources()).gpu();
+        static GPU: Gpu = Emulation::default().gpu();
     }
     GPU.with(Gpu::clone)
 }
@@ -50,6 +50,13 @@ struct Inner {
     folder: PathBuf,
     modules: Mutex<HashMap<String, Arc<Library>>>,
     recorder: Recorder,
+}
+
+impl Default for Emulation {
+    /// Returns an emulated GPU with the project's kernels.
+    fn default() -> Self {
+        Self::of(sources())
+    }
 }
 
 impl Emulation {
@@ -86,6 +93,50 @@ struct Argument {
     count: u64,
 }
 
+/// Kind of a kernel's parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parameter {
+    /// Address of elements of that many bytes.
+    Pointer(usize),
+    /// A 32-bit whole number.
+    U32,
+    /// A 32-bit floating-point number.
+    F32,
+    /// A 64-bit floating-point number.
+    F64,
+    /// A number of addresses of elements.
+    Table {
+        /// Bytes of an element.
+        element: usize,
+        /// Number of addresses.
+        count: usize,
+    },
+}
+
+impl Parameter {
+    /// Bytes that the parameter takes in a launch by the driver.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Pointer(_) | Self::F64 => 8,
+            Self::U32 | Self::F32 => 4,
+            Self::Table { count, .. } => 8 * count,
+        }
+    }
+
+    fn of(described: &Argument) -> Result<Self> {
+        let element = described.element as usize;
+        Ok(match described.kind {
+            0 => Self::Pointer(element),
+            1 => Self::U32,
+            2 => Self::F32,
+            3 => Self::Table { element, count: described.count as usize },
+            4 => Self::F64,
+            kind => bail!("parameters have no kind {kind}"),
+        })
+    }
+}
+
+type Describe = unsafe extern "C" fn(*const c_char, *mut Argument, usize) -> c_int;
 type Launch =
     unsafe extern "C" fn(*const c_char, *const u32, u32, u32, *const Argument, usize, *mut c_char, usize) -> bool;
 
@@ -133,7 +184,33 @@ impl Emulation {
         }
     }
 
-    fn run(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<()> {
+    /// Returns the kinds of a kernel's parameters.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no such kernel, or if its file does not compile.
+    pub fn parameters(&self, kernel: &Kernel) -> Result<Vec<Parameter>> {
+        const MOST: usize = 64;
+        let library = self.module(kernel.module)?;
+        // SAFETY: the symbol has this type in cuda/emulation/launch.hpp.
+        let describe = unsafe { library.get::<Describe>(b"emulation_parameters") };
+        let describe = describe.map_err(candle_core::Error::wrap)?;
+        let name = CString::new(kernel.name.as_str()).map_err(candle_core::Error::wrap)?;
+        let mut described = [const { Argument { kind: 0, element: 0, value: 0, count: 0 } }; MOST];
+        // SAFETY: there is room for that many.
+        let count = unsafe { describe(name.as_ptr(), described.as_mut_ptr(), MOST) };
+        let Some(described) = usize::try_from(count).ok().and_then(|count| described.get(..count)) else {
+            bail!("cuda/{}.cu has no kernel {} of at most {MOST} parameters", kernel.module, kernel.name);
+        };
+        described.iter().map(Parameter::of).collect()
+    }
+
+    /// Runs a kernel to its end.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel breaks a rule that the emulation checks, or if its file does not compile.
+    pub fn run(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<()> {
         let library = self.module(kernel.module)?;
         // SAFETY: the symbol has this type in cuda/emulation/launch.hpp.
         let launch = unsafe { library.get::<Launch>(b"emulation_launch") };

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders of `src/` that are packages: `crate` is their own root there.
-pub const PACKAGES: [&str; 5] = ["emulation", "fft", "gpu", "ops", "simd"];
+pub const PACKAGES: [&str; 6] = ["emulation", "fft", "gpu", "mock_cuda", "ops", "simd"];
 
 /// A file under `src/` or `cuda/`.
 pub struct Source {
@@ -32,7 +32,7 @@ pub fn all() -> Vec<Source> {
     let modules: Vec<String> = sources.iter().flat_map(test_modules).collect();
     for source in &mut sources {
         let inside = |m: &String| source.path == format!("{m}.rs") || source.path.starts_with(&format!("{m}/"));
-        let for_tests = ["src/tests/", "src/emulation/"];
+        let for_tests = ["src/tests/", "src/emulation/", "src/mock_cuda/"];
         let in_tests = for_tests.iter().any(|at| source.path.starts_with(at));
         source.test = in_tests || modules.iter().any(inside);
     }
