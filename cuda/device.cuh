@@ -44,6 +44,9 @@ struct Table {
     DEVICE T* operator[](int i) const { return at[i]; }
 };
 
+// A table that a kernel indexes at run time, as a parameter. Any other would be copied to local memory for that.
+#define INDEXED(...) const __grid_constant__ Table<__VA_ARGS__>
+
 template <class T>
 DEVICE T* dynamic_shared(uint32_t offset, uint32_t) {
     extern __shared__ __align__(16) unsigned char dynamic_bytes[];

@@ -116,8 +116,8 @@ DEVICE Slopes slopes(Instruction i, float a, float b, float y) {
 DEVICE bool takes_two(Instruction i) { return i.operation >= ADD && i.operation <= SILU_GATE; }
 
 // Writes all values of a part: value v of element e is values[v * span + e].
-DEVICE void compute(Ptr<const uint32_t> program, Table<const float, EXPRESSION_INPUTS> fs,
-                    Table<const bf16, EXPRESSION_INPUTS> hs, Ptr<float> values, uint32_t count, uint32_t span,
+DEVICE void compute(Ptr<const uint32_t> program, const Table<const float, EXPRESSION_INPUTS>& fs,
+                    const Table<const bf16, EXPRESSION_INPUTS>& hs, Ptr<float> values, uint32_t count, uint32_t span,
                     Part part) {
     for (uint32_t v = 0; v < count; ++v) {
         Instruction i = instruction(program, v);
@@ -154,9 +154,9 @@ DEVICE Part part_of_warp(uint32_t span, uint32_t width, uint32_t count) {
     return {first, uint32_t(rest < span ? rest : span), threadIdx.x % WARP, width};
 }
 
-KERNEL(expression_forward, 128, Global<const uint32_t> program, Table<const float, EXPRESSION_INPUTS> fs,
-       Table<const bf16, EXPRESSION_INPUTS> hs, Table<float, EXPRESSION_OUTPUTS> fys,
-       Table<bf16, EXPRESSION_OUTPUTS> hys, uint32_t steps, uint32_t value_count, uint32_t span, uint32_t width,
+KERNEL_FITTING(expression_forward, 128, 8, Global<const uint32_t> program, INDEXED(const float, EXPRESSION_INPUTS) fs,
+       INDEXED(const bf16, EXPRESSION_INPUTS) hs, INDEXED(float, EXPRESSION_OUTPUTS) fys,
+       INDEXED(bf16, EXPRESSION_OUTPUTS) hys, uint32_t steps, uint32_t value_count, uint32_t span, uint32_t width,
        uint32_t count) {
     Part part = part_of_warp(span, width, count);
     if (part.count == 0) return;
@@ -178,10 +178,10 @@ KERNEL(expression_forward, 128, Global<const uint32_t> program, Table<const floa
     }
 }
 
-KERNEL(expression_backward, 128, Global<const uint32_t> program, Table<const float, EXPRESSION_INPUTS> fs,
-       Table<const bf16, EXPRESSION_INPUTS> hs, Table<const float, EXPRESSION_OUTPUTS> fgys,
-       Table<const bf16, EXPRESSION_OUTPUTS> hgys, Table<float, EXPRESSION_INPUTS> fgs,
-       Table<bf16, EXPRESSION_INPUTS> hgs, uint32_t steps, uint32_t value_count, uint32_t span, uint32_t width,
+KERNEL_FITTING(expression_backward, 128, 8, Global<const uint32_t> program, INDEXED(const float, EXPRESSION_INPUTS) fs,
+       INDEXED(const bf16, EXPRESSION_INPUTS) hs, INDEXED(const float, EXPRESSION_OUTPUTS) fgys,
+       INDEXED(const bf16, EXPRESSION_OUTPUTS) hgys, INDEXED(float, EXPRESSION_INPUTS) fgs,
+       INDEXED(bf16, EXPRESSION_INPUTS) hgs, uint32_t steps, uint32_t value_count, uint32_t span, uint32_t width,
        uint32_t count) {
     Part part = part_of_warp(span, width, count);
     if (part.count == 0) return;

@@ -37,6 +37,7 @@ template <class T>
 using Global = emulation::Checked<T>;
 template <class T, int N>
 using Table = emulation::Table<T, N>;
+#define INDEXED(...) Table<__VA_ARGS__>
 
 template <class T>
 Ptr<T> dynamic_shared(uint32_t offset, uint32_t count) {
