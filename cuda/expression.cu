@@ -1,12 +1,13 @@
 // Expressions: elementwise functions and sums of rows, as a list of instructions.
 //
-// Bound by launches: the tensors are parameters and small activations. A warp computes a row, or as many elements, after
-// the other; its values and gradients are in shared memory, and each lane reads and writes those of its own elements.
+// Bound by launches at the sizes for which they are made; the time of large tensors is unmeasured. A warp computes one
+// row, or a few elements where no row is summed. Their values and gradients are in shared memory, and each lane reads and
+// writes those of its own elements only.
 #include "pointwise.cuh"
 
 constexpr int WORDS = 3;  // of an instruction
 
-// As in src/ops/expression/program.rs.
+// As in src/ops/expression: AFFINE is 13, ADD 14, ROW_SUM 19.
 enum Operation : uint32_t {
     LOAD, COS, EXP, LOG, NEG, RECIP, SIGMOID, SILU, SIN, SOFTPLUS, SQR, SQRT, TANH, AFFINE, ADD, SUB, MUL, DIV,
     SILU_GATE, ROW_SUM, STORE
@@ -31,11 +32,6 @@ struct Part {
         return i.first == ALL ? first + e : i.first == ROW ? (first + e) / width : (first + e) % i.second;
     }
 };
-
-DEVICE float sum_of_warp(float x) {
-    for (int by = WARP / 2; by > 0; by /= 2) x += shuffle_xor(x, by);
-    return x;
-}
 
 // sin x and cos x for |x| up to a million. sinf would need local memory for larger ones.
 DEVICE void sine_and_cosine(float x, float* sine, float* cosine) {
@@ -136,7 +132,7 @@ DEVICE void compute(Ptr<const uint32_t> program, const Table<const float, EXPRES
         if (i.operation == ROW_SUM) {
             float sum = 0.0f;
             for (uint32_t e = part.lane; e < part.count; e += WARP) sum += as[e];
-            sum = sum_of_warp(sum);
+            sum = warp_sum(sum);
             for (uint32_t e = part.lane; e < part.count; e += WARP) to[e] = sum;
             continue;
         }
@@ -214,7 +210,7 @@ KERNEL_FITTING(expression_backward, 128, 8, Global<const uint32_t> program, INDE
             float sum = 0.0f;
             if (i.first == ROW) {
                 for (uint32_t e = part.lane; e < part.count; e += WARP) sum += gs[e];
-                sum = sum_of_warp(sum);
+                sum = warp_sum(sum);
             }
             uint32_t last = i.first == ROW ? 1 : part.count;
             for (uint32_t e = part.lane; e < last; e += WARP) {
@@ -230,7 +226,7 @@ KERNEL_FITTING(expression_backward, 128, 8, Global<const uint32_t> program, INDE
         if (i.operation == ROW_SUM) {
             float sum = 0.0f;
             for (uint32_t e = part.lane; e < part.count; e += WARP) sum += gs[e];
-            sum = sum_of_warp(sum);
+            sum = warp_sum(sum);
             for (uint32_t e = part.lane; e < part.count; e += WARP) gas[e] += sum;
             continue;
         }

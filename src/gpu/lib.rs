@@ -24,7 +24,7 @@ use candle_core::{bail, DType, Result, Storage, Tensor};
 pub use mailbox::{Carrier, Mailbox};
 pub use product::{factors, with_factors, Factors, Matrix, Product};
 pub use sizes::device::WARP;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -156,6 +156,8 @@ struct Shared {
 
 thread_local! {
     static STANDING_IN: RefCell<Option<Gpu>> = const { RefCell::new(None) };
+    /// Whether this thread records launches.
+    static RECORDING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `work` while `gpu`, which stores its memory in CPU tensors, stands in for the device of this thread's CPU
@@ -213,18 +215,25 @@ impl Gpu {
         self.0.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns words in GPU memory that are uploaded on first use and kept as long as the GPU. A recording cannot upload
-    /// them: they must have been used before.
+    /// Returns words in GPU memory that are uploaded on first use and kept as long as the GPU.
+    ///
+    /// # Errors
+    ///
+    /// Fails in a recording if they have not been used before, since it cannot upload them.
     pub fn constants(&self, words: &[u32]) -> Result<View<'_>> {
         let machine = &self.0.machine;
         let mut kept = self.0.constants.lock().unwrap_or_else(PoisonError::into_inner);
-        if !kept.contains_key(words) {
-            kept.insert(words.to_vec(), machine.upload(words)?);
-        }
-        let Some(storage) = kept.get(words) else {
-            bail!("constants that were not kept");
+        let address = match kept.get(words) {
+            Some(storage) => machine.address(storage)?,
+            None if RECORDING.get() => bail!("a recording cannot upload constants"),
+            None => {
+                let storage = machine.upload(words)?;
+                let address = machine.address(&storage)?;
+                kept.insert(words.to_vec(), storage);
+                address
+            }
         };
-        View::new(machine.address(storage)?, DType::U32, 0, words.len())
+        View::new(address, DType::U32, 0, words.len())
     }
 
     /// Records that launches of this thread write `step` to its words of [`Self::step`].
@@ -247,7 +256,17 @@ impl Gpu {
     /// Records the launches of `work` without running them. `work` must free all memory that it allocates, and no
     /// memory allocated before.
     pub fn record(&self, mut work: impl FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
-        self.0.machine.record(&mut work)
+        struct Ended;
+        impl Drop for Ended {
+            fn drop(&mut self) {
+                RECORDING.set(false);
+            }
+        }
+        self.0.machine.record(&mut || {
+            let _ended = Ended;
+            RECORDING.set(true);
+            work()
+        })
     }
 
     /// Copies 4-byte numbers to existing memory.

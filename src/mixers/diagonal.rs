@@ -135,16 +135,16 @@ impl DiagonalSsm {
     fn discrete(&self) -> Result<[Complex; 2]> {
         let dt = Expression::parameter_as(&self.log_dt, (self.log_dt.elem_count(), 1)).exp();
         let a = Complex { re: -Expression::of(&self.a_re_log).exp(), im: Expression::of(&self.a_im) };
-        let dt_a = a.scaled(&dt)?;
+        let dt_a = a.scaled(&dt);
         let [a, b] = match self.discretisation {
-            Discretisation::Zoh => [dt_a.exp()?, dt_a.exp_m1()?.times(&a.recip()?)?],
+            Discretisation::Zoh => [dt_a.exp(), dt_a.exp_m1().times(&a.recip())],
             Discretisation::Bilinear => {
-                let denominator = dt_a.affine(-0.5, 1.0)?.recip()?;
-                [dt_a.affine(0.5, 1.0)?.times(&denominator)?, denominator.scaled(&dt)?]
+                let denominator = dt_a.affine(-0.5, 1.0).recip();
+                [dt_a.affine(0.5, 1.0).times(&denominator), denominator.scaled(&dt)]
             }
-            Discretisation::Euler => [dt_a.affine(1.0, 1.0)?, a.affine(0.0, 1.0)?.scaled(&dt)?],
+            Discretisation::Euler => [dt_a.affine(1.0, 1.0), a.affine(0.0, 1.0).scaled(&dt)],
         };
-        let read = Complex::of(&self.c).times(&b)?;
+        let read = Complex::of(&self.c).times(&b);
         let [re, im, read_re, read_im] = ops::tensors([&a.re, &a.im, &read.re, &read.im])?;
         Ok([Complex { re, im }, Complex { re: read_re, im: read_im }])
     }

@@ -18,7 +18,7 @@ use super::{in_range, Core, Entry, Family, Growth, MixerOption, MixerSpec, Mixer
 use crate::error::{self, refuse};
 use crate::nn::{Init, Params};
 use crate::ops::rng::Rng;
-use crate::ops::{self, Expression};
+use crate::ops::Expression;
 use candle_core::{DType, Result, Tensor};
 use std::f64::consts::TAU;
 
@@ -229,9 +229,7 @@ impl Eigenvalues {
         match self {
             Self::Exp { nu_log, theta_log } => {
                 let log = Complex { re: -Expression::of(nu_log).exp(), im: Expression::of(theta_log).exp() };
-                let lambda = log.exp()?;
-                let [re, im] = ops::tensors([&lambda.re, &lambda.im])?;
-                Ok(Complex { re, im })
+                log.exp().tensors()
             }
             Self::Linear(lambda) => Ok(lambda.clone()),
         }
@@ -281,9 +279,7 @@ impl ComplexState for Lru {
         let b = match &self.gamma_log {
             Some(gamma_log) => {
                 let gamma = Expression::parameter_as(gamma_log, (gamma_log.elem_count(), 1)).exp();
-                let b = Complex::of(&self.b).scaled(&gamma)?;
-                let [re, im] = ops::tensors([&b.re, &b.im])?;
-                Complex { re, im }
+                Complex::of(&self.b).scaled(&gamma).tensors()?
             }
             None => self.b.clone(),
         };

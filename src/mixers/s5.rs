@@ -87,16 +87,16 @@ impl S5 {
 
 impl ComplexState for S5 {
     fn matrices(&self) -> Result<ComplexMatrices> {
-        let column = |x: &Tensor| Expression::parameter_as(x, (x.elem_count(), 1));
-        let lambda = Complex { re: -column(&self.a_re_log).exp(), im: column(&self.a_im) };
-        let dt_lambda = lambda.scaled(&column(&self.log_dt).exp())?;
+        let (log_dt, a_re_log) = (Expression::of(&self.log_dt), Expression::of(&self.a_re_log));
+        let lambda = Complex { re: -a_re_log.exp(), im: Expression::of(&self.a_im) };
+        let dt_lambda = lambda.scaled(&log_dt.exp());
         // Zero-order hold: Λ⁻¹ (e^(ΔΛ) - I)
-        let hold = dt_lambda.exp_m1()?.times(&lambda.recip()?)?;
-        let (decay, write) = (dt_lambda.exp()?, Complex::of(&self.b).times(&hold)?);
-        let [re, im, write_re, write_im] = ops::tensors([&decay.re, &decay.im, &write.re, &write.im])?;
+        let (decay, hold) = (dt_lambda.exp(), dt_lambda.exp_m1().times(&lambda.recip()));
+        let [re, im, hold_re, hold_im] = ops::tensors([&decay.re, &decay.im, &hold.re, &hold.im])?;
+        let hold = Complex { re: hold_re.unsqueeze(1)?, im: hold_im.unsqueeze(1)? }; // (P, 1)
         Ok(ComplexMatrices {
-            lambda: Complex { re: re.flatten_all()?, im: im.flatten_all()? },
-            b: Complex { re: write_re, im: write_im },
+            lambda: Complex { re, im },
+            b: self.b.times(&hold)?,
             // One state stands for a conjugate pair.
             c: self.c.affine(2.0, 0.0)?,
         })

@@ -5,7 +5,7 @@ use crate::gpu::sizes::expression::{INPUTS, OUTPUTS};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View, WARP};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
 use crate::runtime::maps::MAPS;
-use crate::runtime::sums::sums_of_some;
+use crate::runtime::sums::sums_of_rows;
 use candle_core::{DType, Result};
 
 /// Tables of `count` pointers to f32 and to bf16; each tensor is in that of its type.
@@ -47,11 +47,11 @@ impl CudaOp for Program {
         let long: Vec<_> = long.filter_map(|(grad, x)| Some((grad.as_ref()?.view(), x.len()))).collect();
         let mut sums = Vec::new();
         for some in long.chunks(MAPS) {
-            sums.extend(sums_of_some(gpu, &some.iter().copied().map(Some).collect::<Vec<_>>())?);
+            sums.extend(sums_of_rows(gpu, some)?);
         }
         let mut sums = sums.into_iter();
         let found = grads.into_iter().zip(call.ins);
-        Ok(found.map(|(grad, x)| if is_summed(&grad, x) { sums.next().flatten() } else { grad }).collect())
+        Ok(found.map(|(grad, x)| if is_summed(&grad, x) { sums.next() } else { grad }).collect())
     }
 }
 

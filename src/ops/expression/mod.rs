@@ -21,7 +21,7 @@ enum Term {
         x: Tensor,
         /// Shape in which it is read, of as many elements.
         shape: Shape,
-        /// Whether it takes the type of the first input that is none.
+        /// Whether it takes the type of the first input that is no parameter.
         parameter: bool,
     },
     Unary(Unary, Expression),
@@ -34,10 +34,11 @@ enum Term {
     RowSum(Expression),
 }
 
-/// A function of one number.
+/// A function of one number, by its number in `cuda/expression.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 enum Unary {
-    Cos,
+    Cos = 1,
     Exp,
     Log,
     Neg,
@@ -51,10 +52,11 @@ enum Unary {
     Tanh,
 }
 
-/// A function of two numbers.
+/// A function of two numbers, by its number in `cuda/expression.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 enum Binary {
-    Add,
+    Add = 14,
     Sub,
     Mul,
     Div,
@@ -68,7 +70,7 @@ impl Expression {
         Self(Rc::new(Term::Input { x: x.clone(), shape: x.shape().clone(), parameter: false }))
     }
 
-    /// A parameter of a model, which takes the type of the first input that is none.
+    /// A parameter of a model. It takes the type of the first input that is no parameter.
     pub fn parameter(x: &Tensor) -> Self {
         Self::parameter_as(x, x.shape().clone())
     }
@@ -172,13 +174,14 @@ impl Expression {
     }
 }
 
-/// The values of several expressions, which are computed together.
+/// The values of several expressions, which are computed together: on a GPU by one kernel if all of them broadcast to one
+/// shape, and if a row of that, where rows are summed, fits into shared memory with all its intermediate values.
 ///
 /// # Errors
 ///
 /// Fails if shapes do not broadcast, or types differ.
 pub fn tensors<const N: usize>(of: [&Expression; N]) -> Result<[Tensor; N]> {
-    let found = match Program::of(&of)? {
+    let found = match Program::of(&of) {
         Some((program, inputs)) => apply_on_gpu(program, &inputs.iter().collect::<Vec<_>>())?,
         None => reference::tensors(&of)?,
     };

@@ -1,44 +1,24 @@
 //! An expression as instructions for the kernels of `cuda/expression.cu`.
 
-use super::{reference, Binary, Expression, Term, Unary};
+use super::{reference, Expression, Term};
 use crate::gpu;
 use crate::gpu::sizes::expression::{INPUTS, OUTPUTS, SPAN};
-use crate::runtime::autograd::{runs_on, Op};
+use crate::runtime::autograd::Op;
+use crate::runtime::route;
 use candle_core::{DType, Result, Shape, Tensor, TensorId};
 use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Words of an instruction: the operation and its operands, and two numbers.
 pub(super) const WORDS: usize = 3;
-/// Bytes of shared memory for the values and the gradients of a warp's elements.
+/// Bytes of shared memory of a block.
 const SHARED: usize = 48 << 10;
 
-/// Operations, with their numbers in `cuda/expression.cu`.
-#[derive(Clone, Copy)]
-#[repr(u32)]
-enum Operation {
-    Load,
-    Cos,
-    Exp,
-    Log,
-    Neg,
-    Recip,
-    Sigmoid,
-    Silu,
-    Sin,
-    Softplus,
-    Sqr,
-    Sqrt,
-    Tanh,
-    Affine,
-    Add,
-    Sub,
-    Mul,
-    Div,
-    SiluGate,
-    RowSum,
-    Store,
-}
+/// Operations that are no functions, by their numbers in `cuda/expression.cu`.
+const LOAD: u32 = 0;
+const AFFINE: u32 = 13;
+const ROW_SUM: u32 = 19;
+const STORE: u32 = 20;
 
 /// The element of an input or of an output that belongs to element i of the shape of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,25 +59,22 @@ impl Op for Program {
 impl Program {
     /// Returns the program and its inputs; `None` where the chain of ops runs: on the CPU, and for expressions that the
     /// kernels do not take.
-    pub(super) fn of(expressions: &[&Expression]) -> Result<Option<(Self, Vec<Tensor>)>> {
+    pub(super) fn of(expressions: &[&Expression]) -> Option<(Self, Vec<Tensor>)> {
         let mut inputs = Vec::new();
         expressions.iter().for_each(|expression| collect(expression, &mut inputs));
-        let first = &inputs[0];
-        // What runs on the CPU is no second implementation, which `runs_on` would record.
-        if gpu::of(first).is_none() || !runs_on(first) {
-            return Ok(None);
-        }
-        let Some(dtype) = expressions.iter().find_map(|expression| reference::dtype(expression)) else {
-            return Ok(None);
-        };
+        gpu::of(inputs.first()?)?;
+        let program = Self::compiled(expressions).filter(Self::fits);
+        route::take(program.is_some()).then_some((program?, inputs))
+    }
+
+    fn compiled(expressions: &[&Expression]) -> Option<Self> {
+        let dtype = expressions.iter().find_map(|expression| reference::dtype(expression))?;
         let mut shape = Shape::from(());
         for expression in expressions {
-            widen(expression, &mut shape)?;
+            widen(expression, &mut shape).ok()?;
         }
-        let mut compiler =
-            Compiler { shape: &shape, dtype, words: Vec::new(), inputs: Vec::new(), known: HashMap::new() };
-        let program = compiler.compile(expressions);
-        Ok(program.filter(Self::fits).map(|program| (program, inputs)))
+        let (words, inputs, known) = Default::default();
+        Compiler { shape: &shape, dtype, words, inputs, known }.compile(expressions)
     }
 
     /// Whether values and gradients of a warp fit into shared memory.
@@ -171,9 +148,9 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    fn push(&mut self, operation: Operation, [a, b]: [u32; 2], numbers: [u32; 2]) -> u32 {
+    fn push(&mut self, operation: u32, [a, b]: [u32; 2], numbers: [u32; 2]) -> u32 {
         let value = self.words.len() / WORDS;
-        self.words.extend([operation as u32 | a << 8 | b << 16, numbers[0], numbers[1]]);
+        self.words.extend([operation | a << 8 | b << 16, numbers[0], numbers[1]]);
         value as u32
     }
 
@@ -181,13 +158,13 @@ impl Compiler<'_> {
         let found = expressions.iter().map(|expression| self.node(expression));
         let found = found.collect::<Option<Vec<_>>>()?;
         let values = self.words.len() / WORDS;
-        let mut by_row = self.words.chunks(WORDS).any(|words| words[0] & 0xff == Operation::RowSum as u32);
+        let mut by_row = self.words.chunks(WORDS).any(|words| words[0] & 0xff == ROW_SUM);
         by_row |= self.inputs.iter().any(|(_, reach, _)| *reach == Reach::Row);
         let mut outs = Vec::new();
         for (i, (value, shape)) in found.into_iter().enumerate() {
             let reach = reach(shape.dims(), self.shape.dims()).filter(|reach| *reach != Reach::Last)?;
             by_row |= reach == Reach::Row;
-            self.push(Operation::Store, [value, i as u32], [reach as u32, 0]);
+            self.push(STORE, [value, i as u32], [reach as u32, 0]);
             outs.push(shape);
         }
         // Operands are numbers of 8 bits.
@@ -213,40 +190,19 @@ impl Compiler<'_> {
         }
         let float = |x: f64| (x as f32).to_bits();
         let found = match &*of.0 {
-            Term::Input { x, shape, .. } => self.input(x, shape)?,
+            Term::Input { x, shape, parameter } => self.input(x, shape, *parameter)?,
             Term::Unary(function, x) => {
                 let (x, shape) = self.node(x)?;
-                let operation = match function {
-                    Unary::Cos => Operation::Cos,
-                    Unary::Exp => Operation::Exp,
-                    Unary::Log => Operation::Log,
-                    Unary::Neg => Operation::Neg,
-                    Unary::Recip => Operation::Recip,
-                    Unary::Sigmoid => Operation::Sigmoid,
-                    Unary::Silu => Operation::Silu,
-                    Unary::Sin => Operation::Sin,
-                    Unary::Softplus => Operation::Softplus,
-                    Unary::Sqr => Operation::Sqr,
-                    Unary::Sqrt => Operation::Sqrt,
-                    Unary::Tanh => Operation::Tanh,
-                };
-                (self.push(operation, [x, 0], [0, 0]), shape)
+                (self.push(*function as u32, [x, 0], [0, 0]), shape)
             }
             Term::Affine { of: x, scale, shift } => {
                 let (x, shape) = self.node(x)?;
-                (self.push(Operation::Affine, [x, 0], [float(*scale), float(*shift)]), shape)
+                (self.push(AFFINE, [x, 0], [float(*scale), float(*shift)]), shape)
             }
             Term::Binary(function, x, y) => {
                 let ((x, left), (y, right)) = (self.node(x)?, self.node(y)?);
-                let operation = match function {
-                    Binary::Add => Operation::Add,
-                    Binary::Sub => Operation::Sub,
-                    Binary::Mul => Operation::Mul,
-                    Binary::Div => Operation::Div,
-                    Binary::SiluGate => Operation::SiluGate,
-                };
                 let shape = left.broadcast_shape_binary_op(&right, Program::NAME).ok()?;
-                (self.push(operation, [x, y], [0, 0]), shape)
+                (self.push(*function as u32, [x, y], [0, 0]), shape)
             }
             Term::RowSum(x) => {
                 let (x, shape) = self.node(x)?;
@@ -256,26 +212,32 @@ impl Compiler<'_> {
                     return None;
                 }
                 *sizes.last_mut()? = 1;
-                (self.push(Operation::RowSum, [x, 0], [0, 0]), sizes.into())
+                (self.push(ROW_SUM, [x, 0], [0, 0]), sizes.into())
             }
         };
         self.known.insert(key, found.clone());
         Some(found)
     }
 
-    fn input(&mut self, x: &Tensor, shape: &Shape) -> Option<(u32, Shape)> {
+    fn input(&mut self, x: &Tensor, shape: &Shape, parameter: bool) -> Option<(u32, Shape)> {
+        // Rows whose sums are within a grid.
+        const MOST_ROWS: usize = 1 << 23;
         let reach = reach(shape.dims(), self.shape.dims())?;
+        let rows = self.shape.elem_count() / x.elem_count().max(1);
+        if x.elem_count() != shape.elem_count() || reach == Reach::Last && rows > MOST_ROWS {
+            return None;
+        }
         if let Some((_, known, value)) = self.inputs.iter().find(|(known, ..)| *known == x.id()) {
             return (*known == reach).then(|| (*value, shape.clone()));
         }
         // Gradients of what lacks the first axes are sums in f32.
         let known = x.dtype() == DType::F32 || x.dtype() == DType::BF16 && reach != Reach::Last;
-        if !known {
+        if !known || !parameter && x.dtype() != self.dtype {
             return None;
         }
         let length = if reach == Reach::Last { x.elem_count() } else { *self.shape.dims().last()? };
         let input = self.inputs.len() as u32;
-        let value = self.push(Operation::Load, [input, 0], [reach as u32, length as u32]);
+        let value = self.push(LOAD, [input, 0], [reach as u32, length as u32]);
         self.inputs.push((x.id(), reach, value));
         Some((value, shape.clone()))
     }

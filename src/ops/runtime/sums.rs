@@ -50,7 +50,7 @@ pub(crate) fn sums_of_some(gpu: &Gpu, matrices: &[Option<(View, usize)>]) -> Res
 }
 
 /// Returns [`sums_of`] up to four matrices.
-fn sums_of_rows(gpu: &Gpu, matrices: &[(View, usize)]) -> Result<Vec<Buffer>> {
+pub(crate) fn sums_of_rows(gpu: &Gpu, matrices: &[(View, usize)]) -> Result<Vec<Buffer>> {
     let mut sums = sum_groups(gpu, matrices)?;
     // The sums of long matrices have several rows and are summed again.
     let is_long = |i: &usize| sums[*i].len() > matrices[*i].1;

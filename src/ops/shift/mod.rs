@@ -3,16 +3,13 @@
 mod cuda;
 mod reference;
 
-use crate::gpu;
-use crate::runtime::autograd::{apply_on_gpu, runs_on, Op};
-use crate::runtime::shape;
+use crate::runtime::autograd::{apply_on_gpu, runs_on_gpu, Op};
 use candle_core::{Result, Shape, Tensor};
 
 /// `x` (B, L, ...) moved on by one token, starting with zeros: y\[b, t\] = x\[b, t - 1\].
 pub fn shift(x: &Tensor) -> Result<Tensor> {
-    let (leading, _) = shape::rows(Shift::NAME, ("x", x))?;
-    let [batch, len] = [leading.first().copied().unwrap_or(1), leading.get(1).copied().unwrap_or(1)];
-    if gpu::of(x).is_some() && runs_on(x) {
+    let (batch, len) = (x.dim(0)?, x.dim(1)?);
+    if runs_on_gpu(x) {
         let width = x.elem_count() / (batch * len).max(1);
         return Ok(apply_on_gpu(Shift { shape: x.shape().clone(), len, width }, &[x])?.remove(0));
     }

@@ -4,7 +4,7 @@ use candle_core::{DType, Device};
 
 #[test]
 fn kernels_equal_the_reference() {
-    let shapes: [&[usize]; 4] = [&[2, 5, 3], &[1, 1, 4], &[3, 40, 2, 7], &[2, 300, 5]];
+    let shapes: [&[usize]; 5] = [&[3, 4], &[2, 5, 3], &[1, 1, 4], &[3, 40, 2, 7], &[2, 300, 5]];
     let cases = shapes.map(|shape| Case::new(format!("{shape:?}")).normal("x", shape));
     check::kernels_agree(&cases, |ins| shift(&ins[0]), |ins| reference::shift(&ins[0]));
 }

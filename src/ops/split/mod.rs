@@ -3,8 +3,7 @@
 mod cuda;
 mod reference;
 
-use crate::gpu;
-use crate::runtime::autograd::{apply_on_gpu, runs_on, Op};
+use crate::runtime::autograd::{apply_on_gpu, runs_on_gpu, Op};
 use crate::runtime::maps::MAPS;
 use candle_core::{bail, Result, Shape, Tensor};
 
@@ -18,7 +17,9 @@ pub fn split(x: &Tensor, axis: usize, sizes: &[usize]) -> Result<Vec<Tensor>> {
     if sizes.iter().sum::<usize>() != whole {
         bail!("split: sizes {sizes:?} do not add up to the {whole} of axis {axis}");
     }
-    if gpu::of(x).is_some() && sizes.len() <= MAPS && runs_on(x) {
+    // Consecutive parts without gradients are views.
+    let are_views = !x.track_op() && x.dims()[..axis].iter().all(|&size| size == 1);
+    if !are_views && sizes.len() <= MAPS && runs_on_gpu(x) {
         return apply_on_gpu(Split { shape: x.shape().clone(), axis, sizes: sizes.to_vec() }, &[x]);
     }
     reference::split(x, axis, sizes)

@@ -19,7 +19,7 @@ fn kernels_equal_the_reference() {
         (&[2, 4, 3], 1, &[1, 3]),
     ];
     for (shape, axis, sizes) in shapes {
-        let case = Case::new(format!("{shape:?} into {sizes:?}")).normal("x", shape);
+        let case = Case::new(format!("{shape:?} at {axis} into {sizes:?}")).normal("x", shape);
         let fused = |ins: &[Tensor]| reordered(split(&ins[0], axis, sizes)?);
         let by_reference = |ins: &[Tensor]| reordered(reference::split(&ins[0], axis, sizes)?);
         check::kernels_agree(&[case], fused, by_reference);

@@ -88,7 +88,7 @@ impl<V: Values> CustomOp1 for OutputNode<V> {
     }
 
     fn bwd(&self, token: &Tensor, _: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
-        // Candle has removed the gradient from its store, where each was a sum of its own.
+        // Candle stores every gradient in a tensor of its own and has removed this one, so its memory may be reused.
         self.state.receive(self.index, V::of(grad.contiguous()?)?)?;
         Ok(Some(token.clone())) // a token's gradient is never read
     }

@@ -141,6 +141,11 @@ pub(crate) fn runs_on(x: &Tensor) -> bool {
     route::take(can)
 }
 
+/// [`runs_on`] for an op that has an implementation on a GPU alone. On the CPU its reference is no second choice.
+pub(crate) fn runs_on_gpu(x: &Tensor) -> bool {
+    gpu::of(x).is_some() && runs_on(x)
+}
+
 /// Runs `op` and, if any input is tracked, records it in the graph for the backward pass.
 pub(crate) fn apply<O: FusedOp>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
     if gpu::of(ins[0]).is_some() {
