@@ -4,7 +4,7 @@
 # in target/release, where they are compiled once.
 #   COMPUTE_CAP=75          GPUs from Turing on; the default, 80, is Ampere and has bf16
 #   DSF_CUDA_ARCHS=80,90    our kernels for these GPUs only, for faster builds
-#   DSF_CUDA_QUICK=1        a binary that is linked but not run: it and Candle's kernels are compiled without
+#   DSF_CUDA_QUICK=1        a binary for the mock driver: it and Candle's kernels are compiled without
 #                           optimisation, and the project's packages by clippy, whose warnings are errors
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -68,6 +68,8 @@ if [ "$command" = build ]; then
     [ ! -e "$plain" ] || ln "$plain" "$kept"
     trap '[ "$kept" -ef "$plain" ] || [ ! -e "$kept" ] || mv -f "$kept" "$plain"; rm -f "$kept"' EXIT
     cargo "${settings[@]}" build --release --locked --features cuda "$@"
+    # Where nothing was to be built, cargo has linked the same file again.
+    [ ! "$plain" -ef "$target/dsf-cuda" ] || rm -f "$plain"
     [ ! -e "$plain" ] || mv -f "$plain" "$target/dsf-cuda"
 else
     exec cargo "${settings[@]}" "$command" --release --locked --features cuda "$@"

@@ -17,7 +17,7 @@ case $PWD in
                     : > "${arguments[i]}" ;;
             esac
         done
-        # The remaining kernels are compiled without optimisation, for a binary that is linked but not run.
+        # The remaining kernels are compiled without optimisation, for a binary that only the mock driver runs.
         case $0 in *-quick) arguments=(--Ofast-compile=max "${arguments[@]}") ;; esac
         ;;
 esac
