@@ -133,8 +133,9 @@ fn binary(name: &str) -> Option<Binary> {
         "bsub" => (|x, y| x - y, false),
         "bmul" => (|x, y| x * y, false),
         "bdiv" => (|x, y| x / y, false),
-        "bminimum" => (|x, y| if x < y || x.is_nan() { x } else { y }, false),
-        "bmaximum" => (|x, y| if x > y || x.is_nan() { x } else { y }, false),
+        // Of a number and NaN, the number, as fminf and fmaxf on a GPU.
+        "bminimum" => (f64::min, false),
+        "bmaximum" => (f64::max, false),
         "eq" => (|x, y| f64::from(x == y), true),
         "ne" => (|x, y| f64::from(x != y), true),
         "lt" => (|x, y| f64::from(x < y), true),
@@ -242,8 +243,8 @@ fn reduce(root: &str, kind: Type, args: &mut Arguments) -> Answer {
         };
         let value = match root {
             "fast_sum" | "fast_sum_small" => values.iter().sum(),
-            "fast_min" => best(|x, y| x < y).1,
-            "fast_max" => best(|x, y| x > y).1,
+            "fast_min" => values.iter().copied().fold(f64::INFINITY, f64::min),
+            "fast_max" => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             "fast_argmin" => best(|x, y| x < y).0 as f64,
             "fast_argmax" => best(|x, y| x > y).0 as f64,
             other => return Err(unknown(other)),

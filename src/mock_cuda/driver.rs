@@ -75,8 +75,9 @@ impl Driver {
         }
         self.usable(to, bytes)?;
         let pinned = self.is_pinned(from as u64, bytes);
-        let captured = self.streams.get(stream)?.capture.is_some();
-        require(pinned || !captured, Code::CaptureUnsupported, "a captured copy from memory that is not page-locked")?;
+        if !pinned {
+            self.streams.get(stream)?.outside_captures("a copy from memory that is not page-locked")?;
+        }
         let from = match pinned {
             true => Source::Pinned(from as u64),
             // SAFETY: the caller passes that many bytes, which CUDA copies before it returns.
@@ -105,15 +106,15 @@ impl Driver {
 
     /// Allocates memory for what a stream runs from now on.
     fn allocate(&mut self, stream: u64, bytes: usize) -> Answer<u64> {
-        self.current()?;
+        let context = self.current()?;
         self.streams.get(stream)?;
         if bytes == 0 {
             return Ok(0);
         }
-        let mut found = self.memory.allocate(bytes, self.limit);
+        let mut found = self.memory.allocate(context, bytes, self.limit);
         if found.is_err() {
             self.finish_all()?; // what was freed behind pending work is free now
-            found = self.memory.allocate(bytes, self.limit);
+            found = self.memory.allocate(context, bytes, self.limit);
         }
         let address = found?;
         if let Some(capture) = &mut self.streams.get(stream)?.capture {
@@ -225,7 +226,7 @@ library! {
     fn cuDeviceTotalMem_v2(bytes: *mut usize, device: i32) |driver| {
         driver.gpu(device)?;
         // SAFETY: as above.
-        unsafe { give(bytes, driver.limit / driver.gpus) }
+        unsafe { give(bytes, driver.limit) }
     }
 
     fn cuDevicePrimaryCtxRetain(context: *mut u64, device: i32) |driver| {
@@ -386,9 +387,9 @@ library! {
     }
 
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) |driver| {
-        driver.current_outside_captures()?;
+        let context = driver.current_outside_captures()?;
         require(bytes > 0, Code::InvalidValue, "cuMemAlloc of 0 bytes")?;
-        let found = driver.memory.allocate(bytes, driver.limit)?;
+        let found = driver.memory.allocate(context, bytes, driver.limit)?;
         // SAFETY: the caller's place for one address.
         unsafe { give(address, found) }
     }
@@ -422,10 +423,10 @@ library! {
     }
 
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) |driver| {
-        driver.current()?;
+        let context = driver.current()?;
         // SAFETY: the caller's places for two numbers.
         unsafe {
-            give(free, driver.free_memory())?;
+            give(free, driver.free_memory(context))?;
             give(total, driver.limit)
         }
     }
@@ -482,7 +483,8 @@ library! {
         // SAFETY: the caller passes a whole image.
         let image = unsafe { Image::read(image, gpu::CAPABILITY) }?;
         let loaded = driver.kernels.load(image)?;
-        let handle = driver.modules.open(loaded);
+        let context = driver.current()?;
+        let handle = driver.modules.open((context, loaded));
         // SAFETY: the caller's place for one handle.
         unsafe { give(module, handle) }
     }
@@ -496,9 +498,9 @@ library! {
         driver.current()?;
         // SAFETY: the caller passes text that ends with a zero.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-        let module = driver.modules.get(module)?;
-        let found = driver.kernels.function(module, &name)?;
-        let handle = driver.functions.open(Arc::new(found));
+        let (context, module) = driver.modules.get(module)?;
+        let (context, found) = (*context, driver.kernels.function(module, &name)?);
+        let handle = driver.functions.open((context, Arc::new(found)));
         // SAFETY: the caller's place for one handle.
         unsafe { give(function, handle) }
     }
@@ -509,7 +511,8 @@ library! {
     ) |driver| {
         driver.current()?;
         require(extra.is_null(), Code::InvalidValue, "arguments are passed by their addresses here")?;
-        let function = driver.functions.get(function)?.clone();
+        let (context, function) = driver.functions.get(function)?.clone();
+        driver.same_context(context, "kernel")?;
         let (blocks, threads) = ([blocks_x, blocks_y, blocks_z], [threads_x, threads_y, threads_z]);
         // SAFETY: the caller passes an address for each parameter.
         let launch = unsafe { Launch::new(function, blocks, threads, shared, values) };

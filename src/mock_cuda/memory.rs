@@ -12,6 +12,8 @@ const UNWRITTEN: u8 = 0xff;
 /// An allocation.
 pub(crate) struct Block {
     bytes: usize,
+    /// Context in which it was made.
+    pub(crate) context: u64,
     /// Whether a call has freed it. What was queued before may still use it.
     pub(crate) freed: bool,
     /// Whether it may be used by what runs now: for memory of a graph, between its allocation and its free.
@@ -22,7 +24,8 @@ pub(crate) struct Block {
 #[derive(Default)]
 pub(crate) struct Memory {
     blocks: BTreeMap<u64, Block>,
-    used: usize,
+    /// Bytes that are allocated in each context.
+    used: BTreeMap<u64, usize>,
     /// Memory is zero, not NaN, if kernels do nothing.
     zero: bool,
 }
@@ -36,14 +39,14 @@ impl Memory {
         Layout::from_size_align(bytes, ALIGNMENT).map_err(|_| Code::InvalidValue.into())
     }
 
-    /// Bytes that are allocated.
-    pub(crate) fn used(&self) -> usize {
-        self.used
+    /// Bytes that are allocated in a context.
+    pub(crate) fn used(&self, context: u64) -> usize {
+        self.used.get(&context).copied().unwrap_or(0)
     }
 
-    /// Allocates memory; at most `limit` bytes may be in use.
-    pub(crate) fn allocate(&mut self, bytes: usize, limit: usize) -> Answer<u64> {
-        if bytes > limit.saturating_sub(self.used) {
+    /// Allocates memory in a context, where at most `limit` bytes may be in use.
+    pub(crate) fn allocate(&mut self, context: u64, bytes: usize, limit: usize) -> Answer<u64> {
+        if bytes > limit.saturating_sub(self.used(context)) {
             return Err(Code::OutOfMemory.into());
         }
         // SAFETY: `bytes` is not zero, which the callers answer themselves.
@@ -52,8 +55,8 @@ impl Memory {
             return Err(Code::OutOfMemory.into());
         }
         let address = memory as u64;
-        self.blocks.insert(address, Block { bytes, freed: false, alive: true });
-        self.used += bytes;
+        self.blocks.insert(address, Block { bytes, context, freed: false, alive: true });
+        *self.used.entry(context).or_default() += bytes;
         self.clear(address);
         Ok(address)
     }
@@ -92,7 +95,7 @@ impl Memory {
         let Some(block) = self.blocks.remove(&address) else {
             return Err(broken(Code::InvalidValue, format!("no allocation begins at {address:#x}")));
         };
-        self.used -= block.bytes;
+        *self.used.entry(block.context).or_default() -= block.bytes;
         // SAFETY: allocated with this layout.
         unsafe { dealloc(address as *mut u8, Self::layout(block.bytes)?) };
         Ok(())

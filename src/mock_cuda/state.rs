@@ -1,11 +1,11 @@
 //! Everything that the driver knows, and its handles.
 
-use crate::answer::{broken, Answer, Code};
+use crate::answer::{broken, require, Answer, Code};
 use crate::gpu;
 use crate::graph::{Executable, Graph};
 use crate::kernel::{Function, Kernels, Module};
 use crate::memory::Memory;
-use crate::stream::{Action, Event, Stream};
+use crate::stream::{Action, Event, Source, Stream};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,7 +73,7 @@ pub(crate) struct Context {
 pub(crate) struct Driver {
     pub(crate) initialised: bool,
     pub(crate) gpus: usize,
-    /// Bytes that all GPUs have.
+    /// Bytes of memory of each GPU.
     pub(crate) limit: usize,
     /// Whether kernels and products do nothing.
     pub(crate) skip: bool,
@@ -83,8 +83,9 @@ pub(crate) struct Driver {
     pub(crate) contexts: Table<Context>,
     pub(crate) streams: Table<Stream>,
     pub(crate) events: Table<Event>,
-    pub(crate) modules: Table<Module>,
-    pub(crate) functions: Table<Arc<Function>>,
+    /// Modules and kernels, each with its context.
+    pub(crate) modules: Table<(u64, Module)>,
+    pub(crate) functions: Table<(u64, Arc<Function>)>,
     pub(crate) graphs: Table<Graph>,
     pub(crate) executables: Table<Executable>,
     /// Kinds of nodes that were asked for.
@@ -92,6 +93,12 @@ pub(crate) struct Driver {
     pub(crate) blas: Table<crate::blas::Handle>,
     pub(crate) random: Table<()>,
     pub(crate) kernels: Kernels,
+}
+
+/// Whether `bytes` bytes are in one piece of the page-locked memory `host`.
+fn is_pinned(host: &BTreeMap<u64, usize>, address: u64, bytes: usize) -> bool {
+    let found = host.range(..=address).next_back();
+    found.is_some_and(|(base, size)| address + bytes as u64 <= base + *size as u64)
 }
 
 fn variable(name: &str) -> Option<usize> {
@@ -105,7 +112,7 @@ impl Driver {
         Self {
             initialised: false,
             gpus,
-            limit: gpus * variable("DSF_MOCK_CUDA_MEMORY").unwrap_or(8 << 30),
+            limit: variable("DSF_MOCK_CUDA_MEMORY").unwrap_or(8 << 30),
             skip,
             memory: Memory::new(skip),
             host: BTreeMap::new(),
@@ -134,7 +141,9 @@ impl Driver {
     /// Checks the number of a GPU.
     pub(crate) fn gpu(&self, number: i32) -> Answer<usize> {
         self.ready()?;
-        usize::try_from(number).ok().filter(|&gpu| gpu < self.gpus).ok_or_else(|| Code::InvalidDevice.into())
+        let gpus = self.gpus;
+        let found = usize::try_from(number).ok().filter(|&gpu| gpu < gpus);
+        found.ok_or_else(|| broken(Code::InvalidDevice, format!("no GPU {number}: there are {gpus} GPUs")))
     }
 
     /// Handle of this thread's context.
@@ -158,9 +167,22 @@ impl Driver {
         if handle == 0 {
             return Err(broken(Code::InvalidContext, "this thread has no current context"));
         }
-        match self.contexts.get(handle)?.failed {
+        let context = self.contexts.get(handle)?;
+        if context.retained == 0 {
+            return Err(broken(Code::InvalidContext, "the context of this thread was released"));
+        }
+        match context.failed {
             Some(code) => Err(code.into()),
             None => Ok(handle),
+        }
+    }
+
+    /// Checks that an object of `owner`, a context, is used in the current one.
+    pub(crate) fn same_context(&mut self, owner: u64, kind: &str) -> Answer {
+        let current = self.current()?;
+        match owner == current {
+            true => Ok(()),
+            false => Err(broken(Code::InvalidHandle, format!("the {kind} belongs to the context of another GPU"))),
         }
     }
 
@@ -181,6 +203,9 @@ impl Driver {
     /// Checks that `bytes` bytes of device memory may be used by what is queued now.
     pub(crate) fn usable(&self, address: u64, bytes: usize) -> Answer {
         match self.memory.holding(address) {
+            Some((block, _)) if block.context != Self::current_handle() => {
+                Err(broken(Code::IllegalAddress, format!("{address:#x} is memory of another GPU")))
+            }
             Some((block, _)) if block.freed => {
                 Err(broken(Code::IllegalAddress, format!("{address:#x} is memory that was freed")))
             }
@@ -195,8 +220,7 @@ impl Driver {
 
     /// Whether host memory is page-locked.
     pub(crate) fn is_pinned(&self, address: u64, bytes: usize) -> bool {
-        let found = self.host.range(..=address).next_back();
-        found.is_some_and(|(base, size)| address + bytes as u64 <= base + *size as u64)
+        is_pinned(&self.host, address, bytes)
     }
 
     /// Runs everything that all streams hold.
@@ -223,6 +247,8 @@ impl Driver {
     pub(crate) fn queue(&mut self, stream: u64, action: Action) -> Answer {
         /// Actions that a stream holds before it must run, so that freed memory is returned.
         const MOST: usize = 4096;
+        let owner = self.streams.get(stream)?.context;
+        self.same_context(owner, "stream")?;
         let held = self.streams.get(stream)?.push(action)?;
         match held > MOST {
             true => self.finish(stream, u64::MAX),
@@ -244,6 +270,10 @@ impl Driver {
             },
             Action::ToDevice { from, to, bytes } => {
                 memory.check(*to, *bytes)?;
+                if let Source::Pinned(address) = from {
+                    let rule = "a copy from page-locked memory that was freed before it ran";
+                    require(is_pinned(&self.host, *address, *bytes), Code::IllegalAddress, rule)?;
+                }
                 // SAFETY: both sides have that many bytes: the caller's is page-locked or was copied before.
                 unsafe { std::ptr::copy_nonoverlapping(from.address(), *to as *mut u8, *bytes) };
                 Ok(())
@@ -286,9 +316,9 @@ impl Driver {
         }
     }
 
-    /// Bytes that are free on a GPU.
-    pub(crate) fn free_memory(&self) -> usize {
-        self.limit.saturating_sub(self.memory.used())
+    /// Bytes that are free on the GPU of a context.
+    pub(crate) fn free_memory(&self, context: u64) -> usize {
+        self.limit.saturating_sub(self.memory.used(context))
     }
 
     /// Value of an attribute of a GPU.

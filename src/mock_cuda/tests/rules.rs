@@ -50,6 +50,7 @@ extern "C" {
 
 const INVALID_VALUE: i32 = 1;
 const NOT_INITIALIZED: i32 = 3;
+const INVALID_DEVICE: i32 = 101;
 const INVALID_CONTEXT: i32 = 201;
 const INVALID_HANDLE: i32 = 400;
 const NOT_FOUND: i32 = 500;
@@ -84,6 +85,7 @@ fn broken_rules_are_refused_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     std::env::set_var("DSF_MOCK_CUDA_LOG", &log);
+    std::env::set_var("DSF_MOCK_CUDA_GPUS", "2");
     let refused = |code: i32, expected: i32, rule: &str| {
         assert_eq!(code, expected, "{rule}");
         let line = last(&log);
@@ -97,6 +99,22 @@ fn broken_rules_are_refused_and_named() {
         let context = made(|place| cuDevicePrimaryCtxRetain(place, 0));
         assert_eq!(cuCtxSetCurrent(context), 0);
         refused(cuStreamSynchronize(context), INVALID_HANDLE, "no open stream");
+        // Another GPU may use neither its streams nor its memory.
+        let other = made(|place| cuDevicePrimaryCtxRetain(place, 1));
+        assert_eq!(cuCtxSetCurrent(other), 0);
+        let stream = made(|place| cuStreamCreate(place, 1));
+        let memory = made(|place| cuMemAllocAsync(place, 16, stream));
+        assert_eq!(cuCtxSetCurrent(context), 0);
+        refused(cuMemsetD8Async(memory, 0, 16, stream), ILLEGAL_ADDRESS, "memory of another GPU");
+        let mut place = 0;
+        let own = made(|place| cuStreamCreate(place, 1));
+        let memory = made(|place| cuMemAllocAsync(place, 16, own));
+        refused(
+            cuMemsetD8Async(memory, 0, 16, stream),
+            INVALID_HANDLE,
+            "the stream belongs to the context of another GPU",
+        );
+        refused(cuDevicePrimaryCtxRetain(&raw mut place, 2), INVALID_DEVICE, "there are 2 GPUs");
 
         let stream = made(|place| cuStreamCreate(place, 1));
         let memory = made(|place| cuMemAllocAsync(place, 16, stream));
@@ -127,12 +145,10 @@ fn broken_rules_are_refused_and_named() {
         let mut forbidden = |call: &mut dyn FnMut() -> i32, expected: i32, rule: &str| {
             assert_eq!(cuStreamBeginCapture_v2(stream, THREAD_LOCAL), 0);
             refused(call(), expected, rule);
-            let ended = cuStreamEndCapture(stream, &raw mut graph);
-            assert!(ended == CAPTURE_INVALIDATED || ended == INVALID_VALUE || ended == 0, "{rule}: {ended}");
-            ended
+            cuStreamEndCapture(stream, &raw mut graph)
         };
         let mut upload = || cuMemcpyHtoDAsync_v2(memory, words.as_ptr(), 8, stream);
-        forbidden(&mut upload, CAPTURE_UNSUPPORTED, "not page-locked");
+        assert_eq!(forbidden(&mut upload, CAPTURE_UNSUPPORTED, "not page-locked"), CAPTURE_INVALIDATED);
         let at = words.as_mut_ptr() as u64;
         let mut download = || cuMemcpyDtoHAsync_v2(at, memory, 8, stream);
         assert_eq!(forbidden(&mut download, CAPTURE_UNSUPPORTED, "not page-locked"), CAPTURE_INVALIDATED);
