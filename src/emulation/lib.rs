@@ -13,6 +13,7 @@ use compile::{compile, sources};
 use dsf_gpu::{Arg, Carrier, Gpu, Grid, Kernel, Machine, Product, Recording, View};
 use half::bf16;
 use libloading::Library;
+pub use multiply::tf32;
 use record::{Action, Recorder};
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -32,8 +32,8 @@ pub(super) fn write(to: View, values: &[f32]) {
     }
 }
 
-/// Rounds x to 11 bits, ties away from zero.
-fn tf32(x: f32) -> f32 {
+/// Rounds x to 11 bits, ties away from zero, as factors of TF32.
+pub fn tf32(x: f32) -> f32 {
     match x.is_nan() {
         true => x,
         false => f32::from_bits(x.to_bits().wrapping_add(0x1000) & !0x1fff),

@@ -133,7 +133,7 @@ fn binary(name: &str) -> Option<Binary> {
         "bsub" => (|x, y| x - y, false),
         "bmul" => (|x, y| x * y, false),
         "bdiv" => (|x, y| x / y, false),
-        // Of a number and NaN, the number, as fminf and fmaxf on a GPU.
+        // NaN counts only beside NaN, as in fminf and fmaxf on a GPU.
         "bminimum" => (f64::min, false),
         "bmaximum" => (f64::max, false),
         "eq" => (|x, y| f64::from(x == y), true),

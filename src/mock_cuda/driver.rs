@@ -5,7 +5,7 @@ use crate::elf::Image;
 use crate::gpu;
 use crate::graph::Graph;
 use crate::kernel::Launch;
-use crate::state::{Context, Driver, DRIVER};
+use crate::state::{is_pinned, Context, Driver, DRIVER};
 use crate::stream::{Action, Capture, Event, Source, Stream};
 use std::ffi::{c_char, c_void, CStr};
 use std::sync::{Arc, PoisonError};
@@ -74,7 +74,7 @@ impl Driver {
             return Ok(());
         }
         self.usable(to, bytes)?;
-        let pinned = self.is_pinned(from as u64, bytes);
+        let pinned = is_pinned(&self.host, from as u64, bytes);
         if !pinned {
             self.streams.get(stream)?.outside_captures("a copy from memory that is not page-locked")?;
         }
@@ -93,7 +93,7 @@ impl Driver {
             return Ok(());
         }
         self.usable(from, bytes)?;
-        let pinned = self.is_pinned(to, bytes);
+        let pinned = is_pinned(&self.host, to, bytes);
         if !pinned {
             self.streams.get(stream)?.outside_captures("a copy to memory that is not page-locked")?;
         }
@@ -150,6 +150,11 @@ impl Driver {
         self.queue(stream, Action::Release(address))
     }
 
+    /// Releases the memory of a graph, unless another can use it.
+    fn release(&mut self, graph: Graph) -> Answer {
+        graph.released().into_iter().try_for_each(|address| self.memory.release(address))
+    }
+
     /// Ends a capture, and returns the handle of its graph.
     fn end_capture(&mut self, stream: u64) -> Answer<u64> {
         self.current()?;
@@ -163,9 +168,7 @@ impl Driver {
         if !invalid && kept == 0 {
             return Ok(self.graphs.open(graph));
         }
-        for address in graph.released() {
-            self.memory.release(address)?;
-        }
+        self.release(graph)?;
         match invalid {
             true => Err(Code::CaptureInvalidated.into()),
             false => Err(broken(Code::InvalidValue, "a capture leaves memory that it has not freed")),
@@ -220,7 +223,7 @@ library! {
     fn cuDeviceGetAttribute(value: *mut i32, attribute: i32, device: i32) |driver| {
         driver.gpu(device)?;
         // SAFETY: the caller's place for one number.
-        unsafe { give(value, driver.attribute(attribute)) }
+        unsafe { give(value, gpu::attribute(attribute)) }
     }
 
     fn cuDeviceTotalMem_v2(bytes: *mut usize, device: i32) |driver| {
@@ -296,7 +299,7 @@ library! {
         driver.current()?;
         driver.streams.get(stream)?.outside_captures("cuStreamWaitEvent")?;
         match driver.events.get(event)?.recorded {
-            // What the stream waits for runs at once, since the stream could run at once.
+            // It runs at once, since the stream that waits for it could.
             Some((stream, place)) => driver.finish(stream, place),
             None => Ok(()),
         }
@@ -426,7 +429,7 @@ library! {
         let context = driver.current()?;
         // SAFETY: the caller's places for two numbers.
         unsafe {
-            give(free, driver.free_memory(context))?;
+            give(free, driver.limit.saturating_sub(driver.memory.used(context)))?;
             give(total, driver.limit)
         }
     }
@@ -528,7 +531,7 @@ library! {
         driver.current()?;
         let graph = driver.graphs.get(graph)?;
         log("graph", &graph);
-        let made = graph.executable();
+        let made = graph.clone();
         let handle = driver.executables.open(made);
         // SAFETY: the caller's place for one handle.
         unsafe { give(executable, handle) }
@@ -543,18 +546,14 @@ library! {
 
     fn cuGraphDestroy(graph: u64) |driver| {
         driver.finish_all()?;
-        for address in driver.graphs.close(graph)?.released() {
-            driver.memory.release(address)?;
-        }
-        Ok(())
+        let graph = driver.graphs.close(graph)?;
+        driver.release(graph)
     }
 
     fn cuGraphExecDestroy(executable: u64) |driver| {
         driver.finish_all()?;
-        for address in driver.executables.close(executable)?.released() {
-            driver.memory.release(address)?;
-        }
-        Ok(())
+        let graph = driver.executables.close(executable)?;
+        driver.release(graph)
     }
 
     fn cuGraphGetNodes(graph: u64, nodes: *mut u64, count: *mut usize) |driver| {

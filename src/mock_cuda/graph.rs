@@ -5,16 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter, Result};
 use std::sync::Arc;
 
-/// A captured graph.
+/// A captured graph, or one that can be launched: both have the same nodes.
+#[derive(Clone)]
 pub(crate) struct Graph {
     pub(crate) nodes: Arc<Vec<Action>>,
     /// Memory that its nodes allocate.
-    memory: Arc<Vec<u64>>,
-}
-
-/// A graph that can be launched.
-pub(crate) struct Executable {
-    pub(crate) nodes: Arc<Vec<Action>>,
     memory: Arc<Vec<u64>>,
 }
 
@@ -23,18 +18,7 @@ impl Graph {
         Self { nodes: Arc::new(capture.nodes), memory: Arc::new(capture.memory) }
     }
 
-    pub(crate) fn executable(&self) -> Executable {
-        Executable { nodes: self.nodes.clone(), memory: self.memory.clone() }
-    }
-
-    /// Memory to be released with the graph, unless something else can still launch it.
-    pub(crate) fn released(self) -> Vec<u64> {
-        Arc::into_inner(self.memory).unwrap_or_default()
-    }
-}
-
-impl Executable {
-    /// Memory to be released with the graph, unless the graph can be instantiated again.
+    /// Memory to be released with the graph: none while it can still be launched or instantiated.
     pub(crate) fn released(self) -> Vec<u64> {
         Arc::into_inner(self.memory).unwrap_or_default()
     }

@@ -102,30 +102,36 @@ impl Memory {
     }
 
     /// Returns the block that holds `address`, and the bytes from there to its end.
-    pub(crate) fn holding(&self, address: u64) -> Option<(&Block, usize)> {
-        let (base, block) = self.blocks.range(..=address).next_back()?;
-        let rest = (base + block.bytes as u64).checked_sub(address)?;
-        Some((block, rest as usize))
+    fn behind(&self, address: u64) -> Answer<(&Block, usize)> {
+        let found = self.blocks.range(..=address).next_back();
+        let found = found.and_then(|(base, block)| Some((block, (base + block.bytes as u64).checked_sub(address)?)));
+        let (block, room) =
+            found.ok_or_else(|| broken(Code::IllegalAddress, format!("{address:#x} is in no allocation")))?;
+        Ok((block, room as usize))
+    }
+
+    /// Returns the block that holds `bytes` bytes from `address` on.
+    pub(crate) fn holding(&self, address: u64, bytes: usize) -> Answer<&Block> {
+        let (block, room) = self.behind(address)?;
+        if bytes > room {
+            let rule = format!("{bytes} bytes at {address:#x}, where the allocation has {room} left");
+            return Err(broken(Code::IllegalAddress, rule));
+        }
+        Ok(block)
     }
 
     /// Returns the number of bytes from `address` to the end of its allocation, which must be in use.
     pub(crate) fn room(&self, address: u64) -> Answer<usize> {
-        match self.holding(address) {
-            Some((block, room)) if block.alive => Ok(room),
-            Some(_) => {
-                Err(broken(Code::IllegalAddress, format!("{address:#x} is memory of a graph that has freed it")))
-            }
-            None => Err(broken(Code::IllegalAddress, format!("{address:#x} is in no allocation"))),
+        let (block, room) = self.behind(address)?;
+        match block.alive {
+            true => Ok(room),
+            false => Err(broken(Code::IllegalAddress, format!("{address:#x} is memory of a graph that has freed it"))),
         }
     }
 
     /// Checks that `bytes` bytes from `address` on are allocated and in use.
     pub(crate) fn check(&self, address: u64, bytes: usize) -> Answer {
-        let room = self.room(address)?;
-        if bytes > room {
-            let rule = format!("{bytes} bytes at {address:#x}, where the allocation has {room} left");
-            return Err(broken(Code::IllegalAddress, rule));
-        }
-        Ok(())
+        self.room(address)?;
+        self.holding(address, bytes).map(drop)
     }
 }

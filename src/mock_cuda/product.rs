@@ -3,6 +3,7 @@
 use crate::answer::{require, Answer, Code};
 use crate::array::{Array, Type};
 use crate::memory::Memory;
+use dsf_emulation::tf32;
 
 /// A factor: a column-major matrix for each member of the batch.
 pub(crate) struct Factor {
@@ -48,7 +49,7 @@ impl Factor {
     }
 
     /// Reads the matrices as (batch, rows, columns).
-    fn read(&self, rows: usize, columns: usize, batch: usize, tf32: bool, memory: &Memory) -> Answer<Vec<f64>> {
+    fn read(&self, rows: usize, columns: usize, batch: usize, rounds: bool, memory: &Memory) -> Answer<Vec<f64>> {
         let array = Array::at(self.address, self.kind, memory)?;
         let mut all = Vec::with_capacity(batch * rows * columns);
         for matrix in 0..batch {
@@ -56,20 +57,12 @@ impl Factor {
                 for j in 0..columns {
                     let (row, column) = if self.transposed { (j, i) } else { (i, j) };
                     let x = array.get(matrix * self.stride as usize + column * self.leading + row)?;
-                    all.push(if tf32 { rounded(x as f32) } else { x });
+                    all.push(if rounds { f64::from(tf32(x as f32)) } else { x });
                 }
             }
         }
         Ok(all)
     }
-}
-
-/// Rounds to 11 bits, ties away from zero.
-fn rounded(x: f32) -> f64 {
-    f64::from(match x.is_nan() {
-        true => x,
-        false => f32::from_bits(x.to_bits().wrapping_add(0x1000) & !0x1fff),
-    })
 }
 
 impl Product {
@@ -106,7 +99,7 @@ impl Product {
                 }
                 for (j, sum) in sums.iter().enumerate() {
                     let at = matrix * self.to.stride as usize + j * self.to.leading + i;
-                    // What is multiplied by zero is not read: it may never have been written.
+                    // The result is not read if it is multiplied by zero: it may never have been written.
                     let before = if beta == 0.0 { 0.0 } else { beta * to.get(at)? };
                     to.set(at, alpha * sum + before)?;
                 }

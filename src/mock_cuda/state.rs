@@ -1,8 +1,7 @@
 //! Everything that the driver knows, and its handles.
 
-use crate::answer::{broken, require, Answer, Code};
-use crate::gpu;
-use crate::graph::{Executable, Graph};
+use crate::answer::{broken, require, Answer, Code, Refusal};
+use crate::graph::Graph;
 use crate::kernel::{Function, Kernels, Module};
 use crate::memory::Memory;
 use crate::stream::{Action, Event, Source, Stream};
@@ -38,19 +37,12 @@ impl<T> Table<T> {
         handle
     }
 
-    fn missing(&self, handle: u64) -> crate::answer::Refusal {
-        broken(Code::InvalidHandle, format!("{handle:#x} is no open {}", self.kind))
-    }
-
     pub(crate) fn get(&mut self, handle: u64) -> Answer<&mut T> {
-        match self.open.contains_key(&handle) {
-            true => self.open.get_mut(&handle).ok_or_else(|| Code::InvalidHandle.into()),
-            false => Err(self.missing(handle)),
-        }
+        self.open.get_mut(&handle).ok_or_else(|| missing(handle, self.kind))
     }
 
     pub(crate) fn close(&mut self, handle: u64) -> Answer<T> {
-        self.open.remove(&handle).ok_or_else(|| self.missing(handle))
+        self.open.remove(&handle).ok_or_else(|| missing(handle, self.kind))
     }
 
     pub(crate) fn handles(&self) -> Vec<u64> {
@@ -58,6 +50,10 @@ impl<T> Table<T> {
         all.sort_unstable();
         all
     }
+}
+
+fn missing(handle: u64, kind: &str) -> Refusal {
+    broken(Code::InvalidHandle, format!("{handle:#x} is no open {kind}"))
 }
 
 /// The primary context of a GPU.
@@ -87,7 +83,7 @@ pub(crate) struct Driver {
     pub(crate) modules: Table<(u64, Module)>,
     pub(crate) functions: Table<(u64, Arc<Function>)>,
     pub(crate) graphs: Table<Graph>,
-    pub(crate) executables: Table<Executable>,
+    pub(crate) executables: Table<Graph>,
     /// Kinds of nodes that were asked for.
     pub(crate) nodes: Table<i32>,
     pub(crate) blas: Table<crate::blas::Handle>,
@@ -96,7 +92,7 @@ pub(crate) struct Driver {
 }
 
 /// Whether `bytes` bytes are in one piece of the page-locked memory `host`.
-fn is_pinned(host: &BTreeMap<u64, usize>, address: u64, bytes: usize) -> bool {
+pub(crate) fn is_pinned(host: &BTreeMap<u64, usize>, address: u64, bytes: usize) -> bool {
     let found = host.range(..=address).next_back();
     found.is_some_and(|(base, size)| address + bytes as u64 <= base + *size as u64)
 }
@@ -202,25 +198,14 @@ impl Driver {
 
     /// Checks that `bytes` bytes of device memory may be used by what is queued now.
     pub(crate) fn usable(&self, address: u64, bytes: usize) -> Answer {
-        match self.memory.holding(address) {
-            Some((block, _)) if block.context != Self::current_handle() => {
-                Err(broken(Code::IllegalAddress, format!("{address:#x} is memory of another GPU")))
-            }
-            Some((block, _)) if block.freed => {
-                Err(broken(Code::IllegalAddress, format!("{address:#x} is memory that was freed")))
-            }
-            Some((_, room)) if bytes <= room => Ok(()),
-            Some((_, room)) => {
-                let rule = format!("{bytes} bytes at {address:#x}, where the allocation has {room} left");
-                Err(broken(Code::IllegalAddress, rule))
-            }
-            None => Err(broken(Code::IllegalAddress, format!("{address:#x} is in no allocation"))),
+        let block = self.memory.holding(address, bytes)?;
+        if block.context != Self::current_handle() {
+            return Err(broken(Code::IllegalAddress, format!("{address:#x} is memory of another GPU")));
         }
-    }
-
-    /// Whether host memory is page-locked.
-    pub(crate) fn is_pinned(&self, address: u64, bytes: usize) -> bool {
-        is_pinned(&self.host, address, bytes)
+        match block.freed {
+            true => Err(broken(Code::IllegalAddress, format!("{address:#x} is memory that was freed"))),
+            false => Ok(()),
+        }
     }
 
     /// Runs everything that all streams hold.
@@ -314,15 +299,5 @@ impl Driver {
                 Ok(())
             }
         }
-    }
-
-    /// Bytes that are free on the GPU of a context.
-    pub(crate) fn free_memory(&self, context: u64) -> usize {
-        self.limit.saturating_sub(self.memory.used(context))
-    }
-
-    /// Value of an attribute of a GPU.
-    pub(crate) fn attribute(&self, number: i32) -> i32 {
-        gpu::attribute(number)
     }
 }

@@ -36,7 +36,7 @@ impl Mock {
         for name in ["cuda", "cublas", "curand"] {
             std::os::unix::fs::symlink(&library, folder.path().join(format!("lib{name}.so"))).unwrap();
         }
-        // What the driver itself is looked for as.
+        // The program looks for the driver under this name before it opens it.
         std::os::unix::fs::symlink(&library, folder.path().join("libcuda.so.1")).unwrap();
         Some(Self { binary, folder })
     }

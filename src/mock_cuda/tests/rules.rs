@@ -124,7 +124,7 @@ fn broken_rules_are_refused_and_named() {
         refused(cuMemFreeAsync(memory, stream), INVALID_VALUE, "freed twice");
         assert_eq!(cuStreamSynchronize(stream), 0);
         refused(cuMemFreeAsync(memory, stream), INVALID_VALUE, "no allocation begins");
-        // As a GPU does, and without a node of a graph.
+        // No bytes are no fault, as on a GPU.
         assert_eq!(made(|place| cuMemAllocAsync(place, 0, stream)), 0);
 
         // A copy to page-locked memory has happened only after something waited for it.
@@ -139,7 +139,7 @@ fn broken_rules_are_refused_and_named() {
         assert_eq!(cuEventSynchronize(event), 0);
         assert_eq!(host.cast::<u8>().read(), 7);
 
-        // What a capture forbids, each in one of its own, which it makes invalid.
+        // Each forbidden call makes a capture of its own invalid.
         let mut words = [1u8; 8];
         let mut graph = 0;
         let mut forbidden = |call: &mut dyn FnMut() -> i32, expected: i32, rule: &str| {
