@@ -13,7 +13,7 @@
 //! | m | largest exponent so far, against overflow | `(batch, E)` |
 
 use super::running_max::running_max;
-use super::token_shift::{lerp, shift, zero_shift};
+use super::token_shift::{lerp, shift};
 use super::{in_range, Core, Entry, Family, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
@@ -129,7 +129,7 @@ struct Wkv {
 
 impl Rwkv4 {
     fn sums(&self, u: &Tensor) -> Result<Wkv> {
-        let [k, v, r] = self.project(u, &zero_shift(u)?)?; // (batch, seq_len, E)
+        let [k, v, r] = self.project(u, &ops::shift(u)?)?; // (batch, seq_len, E)
         let log_decay = self.log_decay()?.broadcast_as(k.shape())?;
         let m = running_max(&log_decay, &k)?;
         let m_prev = shift(&m, &m.narrow(1, 0, 1)?)?;
@@ -143,7 +143,7 @@ impl Rwkv4 {
     /// y `(batch, rows, d)` at the positions that `cx` selects.
     fn output(&self, Wkv { sums, m, kvr }: &Wkv, cx: &Cx, dtype: DType) -> Result<Tensor> {
         // The current token has its own weight, so that it reads the sums before it.
-        let sums = cx.select(&zero_shift(sums)?)?; // (batch, rows, 2E)
+        let sums = cx.select(&ops::shift(sums)?)?; // (batch, rows, 2E)
         let log_zero = m.narrow(1, 0, 1)?.affine(0.0, LOG_ZERO)?;
         let m = cx.select(&shift(m, &log_zero)?)?;
         let [k, v, r] = [cx.select(&kvr[0])?, cx.select(&kvr[1])?, cx.select(&kvr[2])?];

@@ -11,7 +11,7 @@
 //! | μ | weight of the previous token, data-dependent in Finch | `(d)`, `(batch, seq_len, d)` |
 
 use super::matrix_state::{flat_heads, head_norm, work, HeadSizes};
-use super::token_shift::{lerp, zero_shift};
+use super::token_shift::lerp;
 use super::{in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State, StateNormPlace};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops::{self, Expression};
@@ -233,9 +233,9 @@ impl Rwkv5 {
 
 impl Mixer for Rwkv5 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let Rwkv5Inputs { r, k, v, log_w, current, gate } = self.project(u, &zero_shift(u)?, cx)?;
+        let Rwkv5Inputs { r, k, v, log_w, current, gate } = self.project(u, &ops::shift(u)?, cx)?;
         // o_t reads S_{t-1}, so the inputs of the state are shifted by one token.
-        let [k, v, log_w] = [zero_shift(&k)?, zero_shift(&v)?, zero_shift(&log_w)?];
+        let [k, v, log_w] = [ops::shift(&k)?, ops::shift(&v)?, ops::shift(&log_w)?];
         let o = ops::gla(&r, &k, &v, &log_w, cx.rows().map(|rows| &rows.positions))?;
         self.readout(&o, &current, &gate)
     }

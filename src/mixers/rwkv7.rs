@@ -14,7 +14,7 @@
 //! v_first are the values of the first layer, which the published network has.
 
 use super::matrix_state::{flat_heads, head_norm, norm_eps, unit_rows, work, HeadSizes, RankOne, ScanInputs, L2_EPS};
-use super::token_shift::{lerps, zero_shift};
+use super::token_shift::lerps;
 use super::{
     in_range, Carried, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, State, StateNormPlace,
     FALSE_OR_TRUE, NORM_EPS,
@@ -314,7 +314,7 @@ impl Mixer for Rwkv7 {
     }
 
     fn forward_with(&self, u: &Tensor, carried: &mut Carried, cx: &Cx) -> Result<Tensor> {
-        let Rwkv7Inputs { scan, bonus, g } = self.project(u, &zero_shift(u)?, carried, cx)?;
+        let Rwkv7Inputs { scan, bonus, g } = self.project(u, &ops::shift(u)?, carried, cx)?;
         self.readout(&scan.scan(cx)?, &bonus, &g)
     }
 
@@ -350,7 +350,7 @@ impl Recurrent for Rwkv7 {
     }
 
     fn read_with(&self, x: &Tensor, carried: &mut Carried) -> Result<(Tensor, State)> {
-        let Rwkv7Inputs { scan, bonus, g } = self.project(x, &zero_shift(x)?, carried, &Cx::eval())?;
+        let Rwkv7Inputs { scan, bonus, g } = self.project(x, &ops::shift(x)?, carried, &Cx::eval())?;
         let (o, s) = scan.scan_to_the_end()?;
         let last = x.narrow(1, x.dim(1)? - 1, 1)?.squeeze(1)?.contiguous()?;
         Ok((self.readout(&o, &bonus, &g)?, State(vec![s, last])))

@@ -8,11 +8,6 @@ pub(super) fn shift(x: &Tensor, first: &Tensor) -> Result<Tensor> {
     Tensor::cat(&[first, &x.narrow(1, 0, x.dim(1)? - 1)?], 1)
 }
 
-/// [`shift`] starting with zeros.
-pub(crate) fn zero_shift(x: &Tensor) -> Result<Tensor> {
-    ops::shift(x)
-}
-
 /// start + weight ⊙ (end - start), with a weight `(d)` per channel or `(batch, seq_len, d)` per token.
 pub(crate) fn lerp(start: &Tensor, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let [mixed] = lerps(start, end, [weight])?;

@@ -135,7 +135,7 @@ impl Half {
 fn token_before(u: &Tensor, previous: Option<&Tensor>) -> Result<Tensor> {
     match previous {
         Some(before) => Ok(before.clone()),
-        None => token_shift::zero_shift(u),
+        None => ops::shift(u),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Launches of the kernels of `cuda/expression.cu`.
 
-use super::program::{Program, Reach};
+use super::program::{Program, Reach, WORDS};
 use crate::gpu::sizes::expression::{INPUTS, OUTPUTS};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View, WARP};
-use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
+use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward, Op};
 use crate::runtime::maps::MAPS;
 use crate::runtime::sums::sums_of_rows;
 use candle_core::{DType, Result};
@@ -32,7 +32,7 @@ impl CudaOp for Program {
     fn backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
         let gpu = call.gpu;
         let inputs = || call.ins.iter().zip(&self.reaches).zip(call.needs_grad);
-        // What lacks the first axes gets a gradient for each element of the whole, which are then added.
+        // An input without the first axes gets a gradient for each element of the whole; these are then added.
         let grads = inputs().map(|((x, reach), &needed)| {
             let count = if *reach == Reach::Last { self.shape.elem_count() } else { x.len() };
             needed.then(|| gpu.alloc(x.dtype(), count)).transpose()
@@ -63,7 +63,7 @@ impl Program {
         grid.shared = warps * self.bytes(arrays);
         let instructions = gpu.constants(&self.words)?;
         let width = self.shape.dims().last().copied().unwrap_or(1);
-        let steps = self.words.len() / super::program::WORDS;
+        let steps = self.words.len() / WORDS;
         let sizes = [steps.into(), self.values.into(), self.span.into(), width.into(), count.into()];
         let args = [&[instructions.into()], tensors, &sizes].concat();
         gpu.launch(Kernel::new("expression", kernel), grid, &args)
@@ -71,7 +71,6 @@ impl Program {
 
     /// Number of elements of each output.
     fn out_counts(&self) -> impl Iterator<Item = usize> {
-        use crate::runtime::autograd::Op;
         self.out_shapes().into_iter().map(|shape| shape.elem_count())
     }
 }

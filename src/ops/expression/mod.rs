@@ -80,6 +80,18 @@ impl Expression {
         Self(Rc::new(Term::Input { x: x.clone(), shape: shape.into(), parameter: true }))
     }
 
+    /// Calls `see` with each input, its shape, and whether it is a parameter.
+    fn each_input(&self, see: &mut dyn FnMut(&Tensor, &Shape, bool)) {
+        match &*self.0 {
+            Term::Input { x, shape, parameter } => see(x, shape, *parameter),
+            Term::Unary(_, x) | Term::Affine { of: x, .. } | Term::RowSum(x) => x.each_input(see),
+            Term::Binary(_, x, y) => {
+                x.each_input(see);
+                y.each_input(see);
+            }
+        }
+    }
+
     fn unary(&self, function: Unary) -> Self {
         Self(Rc::new(Term::Unary(function, self.clone())))
     }

@@ -5,7 +5,7 @@ use crate::gpu;
 use crate::gpu::sizes::expression::{INPUTS, OUTPUTS, SPAN};
 use crate::runtime::autograd::Op;
 use crate::runtime::route;
-use candle_core::{DType, Result, Shape, Tensor, TensorId};
+use candle_core::{DType, Shape, Tensor, TensorId};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -60,21 +60,27 @@ impl Program {
     /// Returns the program and its inputs; `None` where the chain of ops runs: on the CPU, and for expressions that the
     /// kernels do not take.
     pub(super) fn of(expressions: &[&Expression]) -> Option<(Self, Vec<Tensor>)> {
-        let mut inputs = Vec::new();
-        expressions.iter().for_each(|expression| collect(expression, &mut inputs));
+        let mut inputs = Vec::<Tensor>::new();
+        let mut collect = |x: &Tensor, _: &Shape, _: bool| {
+            if !inputs.iter().any(|known| known.id() == x.id()) {
+                inputs.push(x.clone());
+            }
+        };
+        expressions.iter().for_each(|expression| expression.each_input(&mut collect));
         gpu::of(inputs.first()?)?;
         let program = Self::compiled(expressions).filter(Self::fits);
         route::take(program.is_some()).then_some((program?, inputs))
     }
 
     fn compiled(expressions: &[&Expression]) -> Option<Self> {
-        let dtype = expressions.iter().find_map(|expression| reference::dtype(expression))?;
-        let mut shape = Shape::from(());
-        for expression in expressions {
-            widen(expression, &mut shape).ok()?;
-        }
-        let (words, inputs, known) = Default::default();
-        Compiler { shape: &shape, dtype, words, inputs, known }.compile(expressions)
+        let dtype = reference::dtype(expressions)?;
+        let mut shape = Some(Shape::from(()));
+        let mut widen = |_: &Tensor, of_input: &Shape, _: bool| {
+            shape = shape.take().and_then(|shape| shape.broadcast_shape_binary_op(of_input, Self::NAME).ok());
+        };
+        expressions.iter().for_each(|expression| expression.each_input(&mut widen));
+        let (shape, words, inputs, known) = (&shape?, Vec::new(), Vec::new(), HashMap::new());
+        Compiler { shape, dtype, words, inputs, known }.compile(expressions)
     }
 
     /// Whether values and gradients of a warp fit into shared memory.
@@ -90,37 +96,6 @@ impl Program {
     /// Bytes of shared memory of a warp.
     pub(super) fn bytes(&self, arrays: usize) -> usize {
         arrays * self.values * self.span * size_of::<f32>()
-    }
-}
-
-/// Widens a shape to that to which it and all inputs of an expression broadcast.
-fn widen(of: &Expression, shape: &mut Shape) -> Result<()> {
-    match &*of.0 {
-        Term::Input { shape: of_input, .. } => {
-            *shape = shape.broadcast_shape_binary_op(of_input, Program::NAME)?;
-            Ok(())
-        }
-        Term::Unary(_, x) | Term::Affine { of: x, .. } | Term::RowSum(x) => widen(x, shape),
-        Term::Binary(_, x, y) => {
-            widen(x, shape)?;
-            widen(y, shape)
-        }
-    }
-}
-
-/// Appends the inputs of an expression, each once.
-fn collect(of: &Expression, inputs: &mut Vec<Tensor>) {
-    match &*of.0 {
-        Term::Input { x, .. } => {
-            if !inputs.iter().any(|known| known.id() == x.id()) {
-                inputs.push(x.clone());
-            }
-        }
-        Term::Unary(_, x) | Term::Affine { of: x, .. } | Term::RowSum(x) => collect(x, inputs),
-        Term::Binary(_, x, y) => {
-            collect(x, inputs);
-            collect(y, inputs);
-        }
     }
 }
 

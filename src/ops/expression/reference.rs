@@ -1,24 +1,27 @@
 //! Definition in ordinary tensor ops.
 
 use super::{Binary, Expression, Term, Unary};
-use candle_core::{DType, Result, Tensor, D};
+use candle_core::{DType, Result, Shape, Tensor, D};
 use std::collections::HashMap;
 use std::rc::Rc;
 
 /// The values of expressions. Each node is computed once.
 pub(super) fn tensors(of: &[&Expression]) -> Result<Vec<Tensor>> {
-    let dtype = of.iter().find_map(|expression| dtype(expression));
+    let dtype = dtype(of);
     let mut found = HashMap::new();
     of.iter().map(|expression| tensor(expression, dtype, &mut found)).collect()
 }
 
 /// Type of the first input that is no parameter.
-pub(super) fn dtype(of: &Expression) -> Option<DType> {
-    match &*of.0 {
-        Term::Input { x, parameter, .. } => (!parameter).then(|| x.dtype()),
-        Term::Unary(_, x) | Term::Affine { of: x, .. } | Term::RowSum(x) => dtype(x),
-        Term::Binary(_, x, y) => dtype(x).or_else(|| dtype(y)),
-    }
+pub(super) fn dtype(of: &[&Expression]) -> Option<DType> {
+    let mut found = None;
+    let mut see = |x: &Tensor, _: &Shape, parameter: bool| {
+        if !parameter {
+            found.get_or_insert(x.dtype());
+        }
+    };
+    of.iter().for_each(|expression| expression.each_input(&mut see));
+    found
 }
 
 fn tensor(of: &Expression, dtype: Option<DType>, found: &mut HashMap<*const Term, Tensor>) -> Result<Tensor> {
