@@ -102,12 +102,12 @@ impl<S> ComplexMixer<S> {
 impl ComplexMatrices {
     /// B u `(.., 2N)`, real parts first, for u `(.., d)`.
     fn bu(&self, u: &Tensor) -> Result<Tensor> {
-        linear(u, &Tensor::cat(&[&self.b.re, &self.b.im], 0)?, None)
+        linear(u, &ops::join(&[&self.b.re, &self.b.im], 0)?, None)
     }
 
     /// y for h `(.., 2N)` and u `(.., d)`.
     fn readout(&self, h: &Tensor, u: &Tensor, skip: &Tensor) -> Result<Tensor> {
-        let c = Tensor::cat(&[&self.c.re, &self.c.im.neg()?], 1)?;
+        let c = ops::join(&[&self.c.re, &self.c.im.neg()?], 1)?;
         ops::add_scaled(&linear(h, &c, None)?, u, skip)
     }
 }

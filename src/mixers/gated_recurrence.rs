@@ -98,7 +98,7 @@ impl GatedRecurrence {
 
     /// z `(.., 2 n d)` and x `(.., n d)` for u `(.., d)`.
     fn project(&self, u: &Tensor) -> Result<(Tensor, Tensor)> {
-        let z = linear(u, &Tensor::cat(&self.gates, 0)?, None)?;
+        let z = linear(u, &ops::join(&self.gates, 0)?, None)?;
         let x = match &self.value {
             Some(w) => linear(u, w, None)?,
             None => self.repeat(u)?,
@@ -217,24 +217,28 @@ pub(super) struct BlockRecurrence {
 }
 
 impl BlockRecurrence {
-    /// Weights and biases of `count` gates from gate `first` on.
-    fn gates(&self, first: usize, count: usize) -> Result<[Tensor; 2]> {
+    /// Weights and biases of the gates f and i, stacked, and of the output gate if there is one.
+    fn gates(&self) -> Result<BlockGates> {
         let e = self.block.input.width;
-        let rows = |t: &Tensor| t.narrow(0, first * e, count * e);
-        Ok([rows(&self.wgates)?, rows(&self.bgates)?])
-    }
-
-    fn output_gate(&self) -> Result<Option<[Tensor; 2]>> {
-        let has_output = self.bgates.dim(0)? == 3 * self.block.input.width;
-        has_output.then(|| self.gates(2, 1)).transpose()
+        let output = self.bgates.dim(0)? - 2 * e;
+        if output == 0 {
+            return Ok(([self.wgates.clone(), self.bgates.clone()], None));
+        }
+        let parts = |t: &Tensor| ops::split(t, 0, &[2 * e, output]);
+        let (mut w, mut b) = (parts(&self.wgates)?, parts(&self.bgates)?);
+        let output = [w.remove(1), b.remove(1)];
+        Ok(([w.remove(0), b.remove(0)], Some(output)))
     }
 }
+
+/// Weights and biases of the gates f and i, and those of the output gate.
+type BlockGates = ([Tensor; 2], Option<[Tensor; 2]>);
 
 impl Mixer for BlockRecurrence {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let (x, gate) = self.block.input.project(u, cx)?; // (batch, seq_len, E), (batch, rows, E)
-        let [wz, bz] = self.gates(0, 2)?;
-        let (z, output) = match self.output_gate()? {
+        let ([wz, bz], output) = self.gates()?;
+        let (z, output) = match output {
             Some([wo, bo]) => {
                 let mut maps = project(&x, &[(&wz, Some(&bz))], &[(&wo, Some(&bo))], cx)?;
                 (maps.all.remove(0), Some(maps.queried.remove(0)))
@@ -256,9 +260,9 @@ impl Mixer for BlockRecurrence {
 
     fn inner(&self, u: &Tensor) -> Result<Option<Inner>> {
         let (x, gate) = self.block.input.project(&u.unsqueeze(0)?, &Cx::eval())?;
-        let [wz, bz] = self.gates(0, 2)?;
+        let ([wz, bz], output) = self.gates()?;
         let (forget, input) = self.rule.gates()?.values(&linear(&x, &wz, Some(&bz))?)?;
-        let output = match self.output_gate()? {
+        let output = match output {
             Some([wo, bo]) => Some(linear(&x, &wo, Some(&bo))?),
             None => None,
         };
@@ -284,9 +288,9 @@ impl Recurrent for BlockRecurrence {
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let [x, gate, window] = self.block.input.step(x_t, &state.0[1])?;
-        let [wz, bz] = self.gates(0, 2)?;
+        let ([wz, bz], output) = self.gates()?;
         let h = self.rule.step(&linear(&x, &wz, Some(&bz))?, &x, &state.0[0])?;
-        let output = match self.output_gate()? {
+        let output = match output {
             Some([wo, bo]) => Some(linear(&x, &wo, Some(&bo))?),
             None => None,
         };

@@ -12,8 +12,8 @@ use super::complex::Complex;
 use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, State};
 use crate::ltv::{Ltv, OffDiagonal};
 use crate::nn::{linear, project, Cx, Init, Params};
-use crate::ops;
 use crate::ops::rng::Rng;
+use crate::ops::{self, Expression};
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -94,9 +94,10 @@ impl GateLoop {
         let transition = project(u, &transition, &[], cx)?.all;
         let alpha = self.to_param_dtype(&transition[0])?;
         let theta = self.to_param_dtype(&transition[1])?;
-        let modulus = ops::sigmoid(&alpha)?;
+        let (modulus, theta) = (Expression::of(&alpha).sigmoid(), Expression::of(&theta));
+        let [re, im] = ops::tensors([&(&modulus * &theta.cos()), &(modulus * theta.sin())])?;
         Ok(GateLoopInputs {
-            a: Complex { re: (&modulus * theta.cos()?)?, im: (modulus * theta.sin()?)? },
+            a: Complex { re, im },
             k: maps.all[0].clone(),
             v: maps.all[1].clone(),
             gated_q: ops::silu_gate(&maps.queried[0], &maps.queried[1])?,
@@ -104,16 +105,24 @@ impl GateLoop {
     }
 }
 
+fn product(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    (Expression::of(x) * Expression::of(y)).tensor()
+}
+
 impl Mixer for GateLoop {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let GateLoopInputs { a, k, v, gated_q } = self.project(u, cx)?;
-        let kv = self.to_param_dtype(&(k * v)?)?;
-        let a = Tensor::stack(&[&a.re, &a.im], 2)?; // (batch, seq_len, 2, d)
-        let x = Tensor::stack(&[&kv, &kv.zeros_like()?], 2)?;
-        let h = ops::complex_scan(&a, &x)?;
-        let h = h.narrow(2, 0, 1)?.squeeze(2)?.contiguous()?; // Re h, (batch, seq_len, d)
+        let kv = self.to_param_dtype(&product(&k, &v)?)?;
+        let (batch, seq_len, d) = kv.dims3()?;
+        let pair = |re: &Tensor, im: &Tensor| -> Result<Tensor> {
+            let parts = [re, im].map(|part| ops::reshape(part, (batch, seq_len, 1, d)));
+            let [re, im] = parts;
+            ops::join(&[re?, im?], 2) // (batch, seq_len, 2, d)
+        };
+        let h = ops::complex_scan(&pair(&a.re, &a.im)?, &pair(&kv, &kv.zeros_like()?)?)?;
+        let h = ops::reshape(&ops::split(&h, 2, &[1, 1])?[0], (batch, seq_len, d))?; // Re h
         let h = cx.select(&h)?.to_dtype(u.dtype())?;
-        linear(&(gated_q * h)?, &self.wout, None)
+        linear(&product(&gated_q, &h)?, &self.wout, None)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {

@@ -17,8 +17,8 @@
 use super::short_conv::ShortConv;
 use super::{in_range, kernel_length, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork};
 use crate::nn::{linear, Cx, Init, Params, Tables};
-use crate::ops;
 use crate::ops::rng::Rng;
+use crate::ops::{self, Expression};
 use candle_core::{Result, Tensor};
 use std::f64::consts::TAU;
 
@@ -157,10 +157,15 @@ impl Hyena {
     /// First `len` taps of the kernels h, `((N - 1) d, len)`.
     fn kernel(&self, len: usize) -> Result<Tensor> {
         let [features, times] = self.positions.of(len, || self.positions_of(len))?;
-        let layer = |x: &Tensor, [w, b]: &[Tensor; 2]| (linear(x, w, Some(b))? * self.freq)?.sin();
+        let layer = |x: &Tensor, [w, b]: &[Tensor; 2]| {
+            let x = linear(x, w, Some(b))?;
+            (Expression::of(&x) * self.freq).sin().tensor()
+        };
         let hidden = layer(&layer(&features, &self.first)?, &self.second)?; // (len, hidden)
-        let window = times.broadcast_mul(&self.decay.neg()?.unsqueeze(0)?)?.exp()?; // (len, (N - 1) d)
-        (linear(&hidden, &self.last, None)? * window)?.t()?.contiguous()
+                                                                            // e^{-decay t}, (len, (N - 1) d)
+        let window = (Expression::of(&times) * -Expression::of(&self.decay.unsqueeze(0)?)).exp();
+        let taps = linear(&hidden, &self.last, None)?;
+        (Expression::of(&taps) * window).tensor()?.t()?.contiguous()
     }
 
     fn positions_of(&self, len: usize) -> Result<[Tensor; 2]> {
@@ -190,12 +195,13 @@ impl Mixer for Hyena {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let z = self.conv.forward(&linear(u, &self.input[0], Some(&self.input[1]))?)?; // (batch, seq_len, (N + 1) d)
         let d = u.dim(2)?;
-        let part = |i: usize| z.narrow(2, i * d, d)?.contiguous(); // (batch, seq_len, d)
+        let parts = ops::split(&z, 2, &vec![d; self.order + 1])?; // (batch, seq_len, d)
+        let product = |x: &Tensor, y: &Tensor| (Expression::of(x) * Expression::of(y)).tensor();
         let (kernels, convolutions) = (self.kernel(u.dim(1)?)?, self.order - 1);
-        let mut v = part(self.order)?;
+        let mut v = parts[self.order].clone();
         for k in 0..convolutions {
             let last = k + 1 == convolutions;
-            let x = (part(convolutions - k)? * v)?;
+            let x = product(&parts[convolutions - k], &v)?;
             let of_this = |t: &Tensor| match convolutions {
                 1 => Ok(t.clone()),
                 _ => {
@@ -209,7 +215,7 @@ impl Mixer for Hyena {
             let o = ops::long_conv(&x, &of_this(&kernels)?)?;
             v = ops::add_scaled(&chosen(&o)?, &chosen(&x)?, &of_this(&self.fbias)?)?;
         }
-        let gated = (cx.select(&part(0)?)? * v)?;
+        let gated = product(&cx.select(&parts[0])?, &v)?;
         linear(&gated, &self.out[0], Some(&self.out[1]))
     }
 

@@ -18,7 +18,7 @@ use super::mlstm_large::{self, MLstmLarge};
 use super::rotary::RotaryPositions;
 use super::{Entry, Family, Growth, MixerSpec, StateNormPlace};
 use crate::nn::{linear, project, Init, Map, Params};
-use crate::ops::Expression;
+use crate::ops::{self, Expression};
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -103,10 +103,10 @@ impl MLstm {
 impl MLstm {
     /// ln i and ln f along u, `(batch, seq_len, heads)` each.
     fn log_gates(&self, u: &Tensor) -> Result<[Tensor; 2]> {
-        let [w, b] = [0, 1].map(|part| Tensor::cat(&[&self.i[part], &self.f[part]], 0));
+        let [w, b] = [0, 1].map(|part| ops::join(&[&self.i[part], &self.f[part]], 0));
         let gates = linear(u, &w?, Some(&b?))?;
-        let gate = |i: usize| gates.narrow(2, i * self.sizes.heads, self.sizes.heads);
-        Ok([gate(0)?, log_sigmoid(&gate(1)?.contiguous()?)?])
+        let gates = ops::split(&gates, 2, &[self.sizes.heads; 2])?;
+        Ok([gates[0].clone(), log_sigmoid(&gates[1])?])
     }
 }
 

@@ -112,10 +112,10 @@ impl MLstmBlock {
         let a = ops::silu(convolved)?;
         let map = |w: &Tensor, x: &Tensor| linear(x, &dense(w, self.input.width)?, None);
         let (q, k, v) = (map(&self.wq, &a)?, map(&self.wk, &a)?, map(&self.wv, x)?);
-        let [w, b] = [0, 1].map(|part| Tensor::cat(&[&self.i[part], &self.f[part]], 0));
-        let gates = linear(&Tensor::cat(&[&q, &k, &v], D::Minus1)?, &w?, Some(&b?))?;
-        let gate = |i: usize| gates.narrow(2, i * sizes.heads, sizes.heads)?.contiguous();
-        let [log_i, log_f] = [gate(0)?, log_sigmoid(&gate(1)?)?];
+        let [w, b] = [0, 1].map(|part| ops::join(&[&self.i[part], &self.f[part]], 0));
+        let gates = linear(&ops::join(&[&q, &k, &v], q.rank() - 1)?, &w?, Some(&b?))?;
+        let gates = ops::split(&gates, 2, &[sizes.heads; 2])?;
+        let [log_i, log_f] = [gates[0].clone(), log_sigmoid(&gates[1])?];
         // Centred values make the state's output centred, so that a layer norm of it is an RMS norm.
         let v = sizes.split(&v)?;
         let v = v.broadcast_sub(&v.mean_keepdim(D::Minus1)?)?;

@@ -5,7 +5,7 @@ use super::matrix_state::{HeadSizes, ScanInputs};
 use super::rotary::RotaryPositions;
 use super::running_max::running_max;
 use crate::nn::Cx;
-use crate::ops::rng::Rng;
+use crate::ops::{self, rng::Rng};
 use candle_core::{Result, Tensor, D};
 
 /// Initial biases of the forget gates, spread from 3 to 6.
@@ -40,7 +40,7 @@ impl CellInputs {
         let k = k.broadcast_mul(&gate.unsqueeze(3)?)?;
         let ones = v.narrow(3, 0, 1)?.ones_like()?;
         let floor = cx.select(&m.neg()?.exp()?)?;
-        let v = Tensor::cat(&[v, &ones], 3)?; // (batch, seq_len, heads, e + 1)
+        let v = ops::join(&[v, &ones], 3)?; // (batch, seq_len, heads, e + 1)
         Ok(Self { scan: ScanInputs { q, k, v, g: log_f.unsqueeze(3)?, rank_one: None }, gate, floor })
     }
 }

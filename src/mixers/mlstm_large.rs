@@ -143,7 +143,7 @@ impl MLstmLarge {
 
     /// ln i and ln f along u, `(batch, seq_len, heads)` each.
     fn log_gates(&self, u: &Tensor) -> Result<[Tensor; 2]> {
-        let [w, b] = [0, 1].map(|part| Tensor::cat(&[&self.i[part], &self.f[part]], 0));
+        let [w, b] = [0, 1].map(|part| ops::join(&[&self.i[part], &self.f[part]], 0));
         let gates = linear(u, &w?, Some(&b?))?;
         let gates = match self.gate_cap {
             Some(cap) => (ops::tanh(&(gates / cap)?)? * cap)?,

@@ -135,8 +135,8 @@ impl Rwkv4 {
         let m_prev = shift(&m, &m.narrow(1, 0, 1)?)?;
         let decay = (log_decay + (m_prev - &m)?)?.exp()?;
         let e_k = (&k - &m)?.exp()?;
-        let a = Tensor::cat(&[&decay, &decay], 2)?; // for num and den
-        let x = Tensor::cat(&[&(&e_k * &v)?, &e_k], 2)?;
+        let a = ops::join(&[&decay, &decay], 2)?; // for num and den
+        let x = ops::join(&[&(&e_k * &v)?, &e_k], 2)?;
         Ok(Wkv { sums: ops::linear_scan(&a.contiguous()?, &x)?, m, kvr: [k, v, r] })
     }
 

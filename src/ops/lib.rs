@@ -87,7 +87,7 @@ pub use runtime::{rng, simd};
 pub use select_rows::select_rows;
 pub use selective_scan::{discretised_scan, selective_scan, StepRule};
 pub use shift::shift;
-pub use split::split;
+pub use split::{join, split};
 pub use ssd::ssd;
 pub use time_steps::time_steps;
 pub use vandermonde::vandermonde;

@@ -1,31 +1,50 @@
-//! Launches of the kernels of `cuda/split.cu`.
+//! Launches of the kernels of `cuda/split.cu`: each pass of either op copies a whole to its parts, or parts to a whole.
 
-use super::Split;
-use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel};
+use super::{Division, Join, Split};
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
 use crate::runtime::maps::{padded, table};
-use candle_core::Result;
+use candle_core::{DType, Result};
 
 impl CudaOp for Split {
     fn forward(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
-        let (io, rows) = (ins[0].dtype(), self.rows());
-        let parts = self.widths().map(|width| gpu.alloc(io, rows * width));
-        let mut parts = parts.collect::<Result<Vec<_>>>()?;
-        let to = table(parts.iter_mut());
-        self.run(gpu, Kernel::of("split", "split_forward", io), [ins[0].into(), to])?;
-        Ok(parts)
+        self.0.take_apart(gpu, ins[0])
     }
 
     fn backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        let io = call.ins[0].dtype();
-        let mut gx = call.gpu.alloc(io, call.ins[0].len())?;
-        let grads = table(call.outs.iter().map(|out| out.map(|out| out.grad)));
-        self.run(call.gpu, Kernel::of("split", "split_backward", io), [grads, (&mut gx).into()])?;
-        Ok(vec![Some(gx)])
+        let grads = call.outs.iter().map(|out| out.map(|out| out.grad));
+        Ok(vec![Some(self.0.put_together(call.gpu, call.ins[0].dtype(), grads)?)])
     }
 }
 
-impl Split {
+impl CudaOp for Join {
+    fn forward(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
+        Ok(vec![self.0.put_together(gpu, ins[0].dtype(), ins.iter().copied().map(Some))?])
+    }
+
+    fn backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        let grads = self.0.take_apart(call.gpu, call.only().grad)?;
+        Ok(grads.into_iter().map(Some).collect())
+    }
+}
+
+impl Division {
+    fn take_apart(&self, gpu: &Gpu, whole: View) -> Result<Vec<Buffer>> {
+        let (io, rows) = (whole.dtype(), self.rows());
+        let parts = self.widths().map(|width| gpu.alloc(io, rows * width));
+        let mut parts = parts.collect::<Result<Vec<_>>>()?;
+        let to = table(parts.iter_mut());
+        self.run(gpu, Kernel::of("split", "split_forward", io), [whole.into(), to])?;
+        Ok(parts)
+    }
+
+    /// The whole, zero where a part is absent.
+    fn put_together<'a>(&self, gpu: &Gpu, io: DType, parts: impl Iterator<Item = Option<View<'a>>>) -> Result<Buffer> {
+        let mut whole = gpu.alloc(io, self.shape.elem_count())?;
+        self.run(gpu, Kernel::of("split", "split_backward", io), [table(parts), (&mut whole).into()])?;
+        Ok(whole)
+    }
+
     /// Rows of the whole, each of which has a piece of every part.
     fn rows(&self) -> usize {
         self.shape.dims()[..self.axis].iter().product()

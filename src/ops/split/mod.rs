@@ -1,4 +1,5 @@
-//! The parts of a tensor along an axis. Candle would pad the gradient of each part to the whole, and add those.
+//! The parts of a tensor along an axis, and their inverse: tensors joined along an axis. Candle would pad the gradient of
+//! each part to the whole, and add those; it copies joined tensors one by one, and their gradients, too.
 
 mod cuda;
 mod reference;
@@ -20,27 +21,72 @@ pub fn split(x: &Tensor, axis: usize, sizes: &[usize]) -> Result<Vec<Tensor>> {
     // Consecutive parts without gradients are views.
     let are_views = !x.track_op() && x.dims()[..axis].iter().all(|&size| size == 1);
     if !are_views && sizes.len() <= MAPS && runs_on_gpu(x) {
-        return apply_on_gpu(Split { shape: x.shape().clone(), axis, sizes: sizes.to_vec() }, &[x]);
+        return apply_on_gpu(Split(Division { shape: x.shape().clone(), axis, sizes: sizes.to_vec() }), &[x]);
     }
     reference::split(x, axis, sizes)
 }
 
-struct Split {
+/// Tensors of one type, one behind another along `axis`; their other axes are equal.
+pub fn join(parts: &[impl AsRef<Tensor>], axis: usize) -> Result<Tensor> {
+    let parts: Vec<&Tensor> = parts.iter().map(AsRef::as_ref).collect();
+    match Division::of_whole(&parts, axis).filter(|_| runs_on_gpu(parts[0])) {
+        Some(whole) => Ok(apply_on_gpu(Join(whole), &parts)?.remove(0)),
+        None => reference::join(&parts, axis),
+    }
+}
+
+/// A tensor and the sizes of its parts along an axis.
+struct Division {
     shape: Shape,
     axis: usize,
     sizes: Vec<usize>,
 }
 
-impl Op for Split {
-    const NAME: &'static str = "split";
+impl Division {
+    /// The whole that `parts` make, if kernels can join them.
+    fn of_whole(parts: &[&Tensor], axis: usize) -> Option<Self> {
+        let first = *parts.first()?;
+        let others = |x: &Tensor| {
+            let mut dims = x.dims().to_vec();
+            (axis < dims.len()).then(|| dims.remove(axis)).map(|_| (dims, x.dtype()))
+        };
+        let wanted = others(first)?;
+        let fit = (2..=MAPS).contains(&parts.len())
+            && parts.iter().all(|x| others(x).as_ref() == Some(&wanted) && x.elem_count() > 0);
+        let sizes: Vec<usize> = parts.iter().filter_map(|x| x.dim(axis).ok()).collect();
+        let mut dims = first.dims().to_vec();
+        dims[axis] = sizes.iter().sum();
+        fit.then(|| Self { shape: dims.into(), axis, sizes })
+    }
 
-    fn out_shapes(&self) -> Vec<Shape> {
+    /// Shapes of the parts.
+    fn shapes(&self) -> Vec<Shape> {
         let part = |&size: &usize| {
             let mut sizes = self.shape.dims().to_vec();
             sizes[self.axis] = size;
             sizes.into()
         };
         self.sizes.iter().map(part).collect()
+    }
+}
+
+struct Split(Division);
+
+impl Op for Split {
+    const NAME: &'static str = "split";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        self.0.shapes()
+    }
+}
+
+struct Join(Division);
+
+impl Op for Join {
+    const NAME: &'static str = "join";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        vec![self.0.shape.clone()]
     }
 }
 

@@ -11,3 +11,7 @@ pub(super) fn split(x: &Tensor, axis: usize, sizes: &[usize]) -> Result<Vec<Tens
     };
     sizes.iter().map(part).collect()
 }
+
+pub(super) fn join(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
+    Tensor::cat(parts, axis)
+}

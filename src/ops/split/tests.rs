@@ -26,6 +26,38 @@ fn kernels_equal_the_reference() {
     }
 }
 
+#[test]
+fn joined_tensors_equal_the_reference() {
+    let shapes: [(&[&[usize]], usize); 3] =
+        [(&[&[3, 2], &[3, 5]], 1), (&[&[4, 3], &[3, 3], &[1, 3], &[2, 3]], 0), (&[&[2, 5, 33], &[2, 5, 1]], 2)];
+    for (shapes, axis) in shapes {
+        let case = Case::new(format!("{shapes:?} at {axis}"));
+        let case = shapes.iter().enumerate().fold(case, |case, (i, shape)| case.normal(&i.to_string(), shape));
+        let by_reference = |ins: &[Tensor]| reference::join(&ins.iter().collect::<Vec<_>>(), axis);
+        check::kernels_agree(&[case], |ins| join(ins, axis), by_reference);
+    }
+}
+
+/// The same tensor twice gets the sum of both gradients.
+#[test]
+fn a_tensor_can_be_joined_to_itself() {
+    let x = candle_core::Var::rand(-1f32, 1.0, (2, 2), &candle_core::Device::Cpu).unwrap();
+    let grads = emulated(|| {
+        let whole = join(&[x.as_tensor(), x.as_tensor()], 1).unwrap();
+        let weights = Tensor::new(&[[1f32, 2.0, 3.0, 4.0]; 2], x.device()).unwrap();
+        crate::backward(&(whole * weights).unwrap().sum_all().unwrap()).unwrap()
+    });
+    assert_eq!(grads.get(&x).unwrap().to_vec2::<f32>().unwrap(), [[4.0, 6.0]; 2]);
+}
+
+#[test]
+fn joined_tensors_must_fit() {
+    let x = Tensor::zeros((2, 5), candle_core::DType::F32, &candle_core::Device::Cpu).unwrap();
+    for other in [x.narrow(0, 0, 1).unwrap(), x.flatten_all().unwrap(), x.to_dtype(candle_core::DType::F64).unwrap()] {
+        assert!(emulated(|| join(&[&x, &other], 1)).is_err(), "{:?}", other.shape());
+    }
+}
+
 /// A part that the loss does not depend on has no gradient.
 #[test]
 fn an_unused_part_has_zero_gradients() {
