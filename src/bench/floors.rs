@@ -187,6 +187,19 @@ pub(super) fn linear_scan(e: OpShape) -> Passes {
     Passes::moves(e.channels(), 3.0, 8.0)
 }
 
+/// Work of a recurrent network with `gates` gates: one product with the last output, an exponential per gate and one for
+/// the output. It reads and keeps the gates' inputs; backward, two products, the functions again, and two gradients.
+pub(super) fn recurrent(e: OpShape, gates: usize) -> Passes {
+    let gates = gates as f64;
+    let work = |products: f64, walks: f64, words: f64| OpWork {
+        flops: 2.0 * products * gates * e.channels() * e.width as f64,
+        exps: walks * (gates + 1.0) * e.channels(),
+        words: words * e.channels(),
+        ..OpWork::default()
+    };
+    Passes { forward: work(1.0, 1.0, 2.0 * gates + 1.0), both: work(3.0, 2.0, 5.0 * gates + 4.0) }
+}
+
 /// Work of the powers of n complex numbers per channel: a complex product and a sum each; backward the powers again,
 /// and four sums.
 pub(super) fn vandermonde(e: OpShape) -> Passes {

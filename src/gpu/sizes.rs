@@ -124,6 +124,15 @@ sizes! {
         /// Groups of four channels of a block.
         GROUPS = 16;
     }
+    /// `cuda/recurrent.cu`.
+    recurrent {
+        /// Sequences of a block.
+        ROWS = 32;
+        /// Channels of a block.
+        CHANNELS = 16;
+        /// Threads of a block.
+        THREADS = 128;
+    }
     /// `cuda/residual.cu`.
     residual {
         /// Threads of a block.

@@ -7,10 +7,9 @@
 //! | x, y | cell state and output | `(batch, d)` |
 //! | f, i, o | forget, input and output gate, σ(W u_t + U y_{t-1} + b) each | `(batch, d)` |
 
-use super::sequential::{gate, RecurrentCell, RecurrentGates, Sequential};
+use super::sequential::{RecurrentGates, Sequential};
 use super::{Entry, Family, ReleasedBlock};
-use crate::ops;
-use candle_core::{Result, Tensor};
+use crate::ops::RecurrentCell;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "lstm",
@@ -26,28 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
     build: |spec, params| {
         // A forget bias of 1 keeps the initial gate open (Jozefowicz et al. 2015).
         let gates = RecurrentGates::new(spec.d_model, &["u", "f", "i", "o"], &[("f", 1.0)], params)?;
-        Ok(Box::new(Sequential(Lstm(gates))))
+        Ok(Box::new(Sequential { gates, cell: RecurrentCell::Lstm }))
     },
     ..Entry::of(Family::Recurrent)
 };
-
-/// Gates in the order candidate, f, i, o.
-struct Lstm(RecurrentGates);
-
-impl RecurrentCell for Lstm {
-    /// y and x.
-    const STATES: usize = 2;
-
-    fn gates(&self) -> &RecurrentGates {
-        &self.0
-    }
-
-    fn step(&self, wu: &Tensor, uy: &Tensor, state: &[Tensor]) -> Result<Vec<Tensor>> {
-        let z = (wu + uy)?; // (batch, 4d)
-        let z = |i: usize| gate(&z, i, &state[0]);
-        let f_x = (ops::sigmoid(&z(1)?)? * &state[1])?;
-        let x = (f_x + (ops::sigmoid(&z(2)?)? * ops::tanh(&z(0)?)?)?)?;
-        let y = (ops::sigmoid(&z(3)?)? * ops::tanh(&x)?)?;
-        Ok(vec![y, x])
-    }
-}

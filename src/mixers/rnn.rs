@@ -1,9 +1,8 @@
 //! Elman network (Elman 1990), the plain recurrent network: y_t = tanh(W u_t + U y_{t-1} + b).
 
-use super::sequential::{RecurrentCell, RecurrentGates, Sequential};
+use super::sequential::{RecurrentGates, Sequential};
 use super::{Entry, Family, ReleasedBlock};
-use crate::ops;
-use candle_core::{Result, Tensor};
+use crate::ops::RecurrentCell;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "rnn",
@@ -18,21 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     work: |_| None,
     build: |spec, params| {
         let gates = RecurrentGates::new(spec.d_model, &["h"], &[], params)?;
-        Ok(Box::new(Sequential(Rnn(gates))))
+        Ok(Box::new(Sequential { gates, cell: RecurrentCell::Elman }))
     },
     ..Entry::of(Family::Recurrent)
 };
-
-struct Rnn(RecurrentGates);
-
-impl RecurrentCell for Rnn {
-    const STATES: usize = 1;
-
-    fn gates(&self) -> &RecurrentGates {
-        &self.0
-    }
-
-    fn step(&self, wu: &Tensor, uy: &Tensor, _state: &[Tensor]) -> Result<Vec<Tensor>> {
-        Ok(vec![ops::tanh(&(wu + uy)?)?])
-    }
-}

@@ -3,7 +3,7 @@
 
 use super::{Mixer, Recurrent, State};
 use crate::nn::{linear, Cx, Init, Params};
-use crate::ops;
+use crate::ops::{self, RecurrentCell};
 use candle_core::{Result, Tensor};
 
 /// Parameters of the gates, whose pre-activations are W u_t + U y_{t-1} + b.
@@ -36,48 +36,36 @@ impl RecurrentGates {
     }
 }
 
-/// Recurrent cell: one step of the network.
-pub(super) trait RecurrentCell {
-    /// Number of state tensors `(batch, d)`, the first of which is the output.
-    const STATES: usize;
-
-    fn gates(&self) -> &RecurrentGates;
-
-    /// Next state for the gates' pre-activations `wu` = W u_t + b and `uy` = U y_{t-1}, `(batch, gates · d)` each.
-    fn step(&self, wu: &Tensor, uy: &Tensor, state: &[Tensor]) -> Result<Vec<Tensor>>;
-
-    /// Initial value of state tensor `index`.
-    fn initial(&self, _index: usize) -> f64 {
-        0.0
-    }
+/// A recurrent network as a mixer.
+pub(super) struct Sequential {
+    pub gates: RecurrentGates,
+    pub cell: RecurrentCell,
 }
 
-/// A [`RecurrentCell`] as a mixer.
-pub(super) struct Sequential<C>(pub C);
-
-impl<C: RecurrentCell> Sequential<C> {
+impl Sequential {
     fn width(&self) -> usize {
-        self.0.gates().b[0].elem_count()
+        self.gates.b[0].elem_count()
     }
 
     /// W u + b of all gates, `(.., gates · d)`, for u `(.., d)`.
     fn project(&self, u: &Tensor) -> Result<Tensor> {
-        let gates = self.0.gates();
-        let (w, b) = (Tensor::cat(&gates.w, 0)?, Tensor::cat(&gates.b, 0)?);
+        let (w, b) = (ops::join(&self.gates.w, 0)?, ops::join(&self.gates.b, 0)?);
         linear(u, &w, Some(&b))
+    }
+
+    /// U of all gates, `(gates · d, d)`.
+    fn recurrent_map(&self) -> Result<Tensor> {
+        ops::join(&self.gates.u, 0)
     }
 }
 
-impl<C: RecurrentCell> Mixer for Sequential<C> {
+impl Mixer for Sequential {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let batch = u.dim(0)?;
-        let u_y = Tensor::cat(&self.0.gates().u, 0)?; // (gates · d, d)
-        let ys = unroll(&self.project(u)?, &u_y, self.init(batch)?, |wu, uy, state| self.0.step(wu, uy, state))?;
-        cx.select(&ys)
+        cx.select(&ops::recurrent(&self.project(u)?, &self.recurrent_map()?, &self.cell)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        C::STATES * self.width()
+        self.cell.initial().len() * self.width()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -89,20 +77,23 @@ impl<C: RecurrentCell> Mixer for Sequential<C> {
     }
 }
 
-impl<C: RecurrentCell> Recurrent for Sequential<C> {
+impl Recurrent for Sequential {
     fn init(&self, batch: usize) -> Result<State> {
-        let like = &self.0.gates().b[0];
-        let zeros = Tensor::zeros((batch, self.width()), like.dtype(), like.device())?;
-        let states = (0..C::STATES).map(|i| zeros.affine(0.0, self.0.initial(i)));
-        Ok(State(states.collect::<Result<_>>()?))
+        initial_state(&self.cell, &self.gates.b[0], batch)
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let u_y = Tensor::cat(&self.0.gates().u, 0)?;
-        let uy = linear(&state.0[0], &u_y, None)?;
-        state.0 = self.0.step(&self.project(x_t)?, &uy, &state.0)?;
+        let uy = linear(&state.0[0], &self.recurrent_map()?, None)?;
+        state.0 = self.cell.step(&self.project(x_t)?, &uy, &state.0)?;
         Ok(state.0[0].clone())
     }
+}
+
+/// Initial state of a cell of the width, type and device of the parameter `like`.
+pub(super) fn initial_state(cell: &RecurrentCell, like: &Tensor, batch: usize) -> Result<State> {
+    let zeros = Tensor::zeros((batch, like.elem_count()), like.dtype(), like.device())?;
+    let states = cell.initial().iter().map(|&value| zeros.affine(0.0, value));
+    Ok(State(states.collect::<Result<_>>()?))
 }
 
 /// Outputs `(batch, seq_len, d)` of steps along `wu` = W u + b `(batch, seq_len, gates · d)`. A step maps W u_t + b,
@@ -120,10 +111,4 @@ pub(super) fn unroll(
         ys.push(state[0].clone());
     }
     Tensor::stack(&ys, 1)
-}
-
-/// Pre-activation `(batch, d)` of gate `index` from those of all gates `(batch, gates · d)`.
-pub(super) fn gate(gates: &Tensor, index: usize, state: &Tensor) -> Result<Tensor> {
-    let d = state.dim(1)?;
-    gates.narrow(1, index * d, d)
 }

@@ -11,13 +11,12 @@
 
 use super::blockwise::dense;
 use super::matrix_state::{flat_heads, head_norm};
-use super::sequential::unroll;
+use super::sequential::initial_state;
 use super::short_conv::ShortConv;
-use super::slstm::{initial, step};
 use super::{Entry, Family, Gradient, Mixer, MixerSpec, Recurrent, ReleasedBlock, State, StateNormPlace};
 use crate::nn::{linear, Cx, Init, Params, Scheme};
-use crate::ops::{self, Expression};
-use candle_core::{Result, Tensor, D};
+use crate::ops::{self, Expression, RecurrentCell};
+use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "slstm-block",
@@ -47,8 +46,7 @@ const EPS: f64 = 1e-5;
 /// Gates in the order of the cell.
 const GATES: [&str; 4] = ["z", "f", "i", "o"];
 
-/// Number of state tensors of the cell.
-const STATES: usize = 4;
+const CELL: RecurrentCell = RecurrentCell::SLstm;
 
 struct SLstmBlock {
     conv: ShortConv,
@@ -90,7 +88,7 @@ impl SLstmBlock {
     /// Whole matrices of the given gates' blocks, one above the other.
     fn stacked(&self, blocks: &[&Tensor]) -> Result<Tensor> {
         let all = blocks.iter().map(|w| dense(w, self.width()));
-        Tensor::cat(&all.collect::<Result<Vec<_>>>()?, 0)
+        ops::join(&all.collect::<Result<Vec<_>>>()?, 0)
     }
 
     /// W u + b of all gates, `(.., 4d)`, for u and its convolution, `(.., d)` each.
@@ -98,9 +96,10 @@ impl SLstmBlock {
         let [z, f, i, o] = [0, 1, 2, 3].map(|gate| &self.w[gate]);
         let of_input = linear(u, &self.stacked(&[z, o])?, None)?;
         let of_shift = linear(&ops::silu(convolved)?, &self.stacked(&[f, i])?, None)?;
-        let part = |x: &Tensor, index: usize| x.narrow(D::Minus1, index * self.width(), self.width());
-        let all = Tensor::cat(&[&part(&of_input, 0)?, &of_shift, &part(&of_input, 1)?], D::Minus1)?;
-        all.broadcast_add(&Tensor::cat(&self.b, 0)?.to_dtype(all.dtype())?)
+        let last = u.rank() - 1;
+        let of_input = ops::split(&of_input, last, &[self.width(); 2])?;
+        let all = ops::join(&[&of_input[0], &of_shift, &of_input[1]], last)?;
+        all.broadcast_add(&ops::join(&self.b, 0)?.to_dtype(all.dtype())?)
     }
 
     /// y for the output of the cell, `(batch, rows, d)` each.
@@ -109,13 +108,6 @@ impl SLstmBlock {
         let by_head = ops::reshape(h, (batch, rows, self.heads, d / self.heads))?;
         let normed = head_norm(&Expression::of(&by_head), [self.heads, d / self.heads], &self.norm, None, EPS);
         flat_heads(&normed.tensor()?)
-    }
-
-    /// Initial state of the cell.
-    fn cell_state(&self, batch: usize) -> Result<State> {
-        let zeros = Tensor::zeros((batch, self.width()), self.norm.dtype(), self.norm.device())?;
-        let states = (0..STATES).map(|index| zeros.affine(0.0, initial(index)));
-        Ok(State(states.collect::<Result<_>>()?))
     }
 
     /// U of all gates, `(4d, d)`.
@@ -127,12 +119,12 @@ impl SLstmBlock {
 impl Mixer for SLstmBlock {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let wu = self.pre_activations(u, &self.conv.forward(u)?)?;
-        let h = unroll(&wu, &self.recurrent_map()?, self.cell_state(u.dim(0)?)?, step)?;
+        let h = ops::recurrent(&wu, &self.recurrent_map()?, &CELL)?;
         self.readout(&cx.select(&h)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        STATES * self.width() + self.conv.state_size()
+        CELL.initial().len() * self.width() + self.conv.state_size()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -147,16 +139,16 @@ impl Mixer for SLstmBlock {
 impl Recurrent for SLstmBlock {
     /// State of the cell, then the window of the convolution.
     fn init(&self, batch: usize) -> Result<State> {
-        let mut state = self.cell_state(batch)?;
+        let mut state = initial_state(&CELL, &self.norm, batch)?;
         state.0.push(self.conv.window(batch)?);
         Ok(state)
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let (convolved, window) = self.conv.step(x_t, &state.0[STATES])?;
+        let (convolved, window) = self.conv.step(x_t, &state.0[CELL.initial().len()])?;
         let wu = self.pre_activations(x_t, &convolved)?;
         let uy = linear(&state.0[0], &self.recurrent_map()?, None)?;
-        state.0 = step(&wu, &uy, &state.0[..STATES])?;
+        state.0 = CELL.step(&wu, &uy, &state.0[..CELL.initial().len()])?;
         state.0.push(window);
         self.readout(&state.0[0].unsqueeze(1)?)?.squeeze(1)
     }

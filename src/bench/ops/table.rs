@@ -3,7 +3,7 @@
 use super::{input, parameter, Fill, InputSpec, Op, ShapeSet};
 use crate::bench::floors::{self, OpShape, OpWork, Passes};
 use crate::config::Pool;
-use crate::ops::{self, Dropout, Gates, Glu, Weights};
+use crate::ops::{self, Dropout, Gates, Glu, RecurrentCell, Weights};
 use candle_core::{Result, Tensor};
 
 /// Every op, in the order of the listing.
@@ -107,6 +107,18 @@ pub(super) static OPS: &[Op] = &[
             let gates = Gates::RgLru { lambda: x[2].clone(), eps: 1e-6 };
             ops::gated_scan(&x[0], &x[1], &gates, None)
         }, ..GATED },
+    Op { name: "recurrent_elman", about: "gates (B, L, d) of a recurrent network, its map (d, d); elements B L d d",
+        run: |x, _| ops::recurrent(&x[0], &x[1], &RecurrentCell::Elman), ..RECURRENT },
+    Op { name: "recurrent_gru", about: "the same with the three gates of a GRU and a bias; elements B L d d",
+        inputs: |s| [recurrent(s, 3), vec![bias(s.width)]].concat(),
+        run: |x, _| ops::recurrent(&x[0], &x[1], &RecurrentCell::Gru { bias: x[2].clone() }),
+        floor: |e| floors::recurrent(e, 3), ..RECURRENT },
+    Op { name: "recurrent_lstm", about: "the same with the four gates of an LSTM; elements B L d d",
+        inputs: |s| recurrent(s, 4),
+        run: |x, _| ops::recurrent(&x[0], &x[1], &RecurrentCell::Lstm), floor: |e| floors::recurrent(e, 4), ..RECURRENT },
+    Op { name: "recurrent_slstm", about: "the same with the four gates of an sLSTM; elements B L d d",
+        inputs: |s| recurrent(s, 4),
+        run: |x, _| ops::recurrent(&x[0], &x[1], &RecurrentCell::SLstm), floor: |e| floors::recurrent(e, 4), ..RECURRENT },
     Op { name: "time_steps", about: "x (B, L, d) split into L tensors and stacked again; elements B L d",
         run: |x, _| Tensor::stack(&ops::time_steps(&x[0])?, 1),
         floor: |e| Passes::moves(e.channels(), 4.0, 8.0), ..POINTWISE },
@@ -285,6 +297,17 @@ const GATED: Op = Op {
     ..SEQUENCE
 };
 
+/// A recurrent network of width d.
+const RECURRENT: Op = Op {
+    sizes: ShapeSet::Square,
+    states: true,
+    inputs: |s| recurrent(s, 1),
+    elements: OpShape::elements,
+    floor: |e| floors::recurrent(e, 1),
+    below: "each step is a product of few rows, and a pass over the gates, that wait for the step before",
+    ..POINTWISE
+};
+
 /// Two linear maps with an activation function between them.
 const MLP: Op = Op {
     sizes: ShapeSet::Wide,
@@ -325,6 +348,11 @@ fn bias(width: usize) -> InputSpec {
 
 fn weight(rows: usize, columns: usize, std: f64) -> InputSpec {
     parameter([rows, columns], Fill::Normal(std))
+}
+
+fn recurrent(s: &OpShape, gates: usize) -> Vec<InputSpec> {
+    let all = gates * s.width;
+    vec![input(s.sequence(all), Fill::Normal(1.0)), weight(all, s.width, (s.width as f64).powf(-0.5))]
 }
 
 fn gated(s: &OpShape, parameter: Option<InputSpec>) -> Vec<InputSpec> {

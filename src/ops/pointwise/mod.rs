@@ -70,7 +70,7 @@ pub(crate) struct Gelu;
 pub(crate) struct GeluTanh;
 pub(crate) struct Silu;
 pub(crate) struct Identity;
-struct Tanh;
+pub(crate) struct Tanh;
 pub(crate) struct Phi1;
 
 fn pointwise<P: Pointwise>(x: &Tensor, reference: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {

@@ -68,6 +68,8 @@ pub(crate) trait Float:
     /// e^x within 2 ulp: 0 and infinity on underflow and overflow, subnormals in between; NaN for
     /// NaN.
     fn exp(self) -> Self;
+    /// e^x by the standard library, as Candle computes it, one number at a time.
+    fn exp_of_std(self) -> Self;
     /// 2^x for x <= 0, within 1.25 ulp: exactly 1 at zero; results below the normal numbers are 0
     /// or subnormal, and exactly 0 for x <= -127; NaN for NaN.
     fn exp2(self) -> Self;
@@ -170,6 +172,11 @@ impl Float for f64 {
 
     #[inline(always)]
     fn exp(self) -> Self {
+        f64::exp(self)
+    }
+
+    #[inline(always)]
+    fn exp_of_std(self) -> Self {
         f64::exp(self)
     }
 

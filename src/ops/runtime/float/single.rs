@@ -134,6 +134,11 @@ macro_rules! float {
             }
 
             #[inline(always)]
+            fn exp_of_std(self) -> Self {
+                Self::from(f32::exp(self.peel()))
+            }
+
+            #[inline(always)]
             fn exp2(self) -> Self {
                 polynomials::exp2(self)
             }

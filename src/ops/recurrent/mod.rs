@@ -1,0 +1,111 @@
+//! Recurrent networks whose gates read the previous output, a whole sequence in one op: Elman's network, GRU, LSTM and
+//! the sLSTM of xLSTM. No scan can compute them, so each step is one product with the recurrent map and one pass over
+//! the gates. As separate ops, a step of an LSTM takes some twenty of them and as many backward.
+
+mod cpu;
+mod cuda;
+mod reference;
+mod rules;
+
+use crate::runtime::autograd::{apply_one, runs_on, Op};
+use crate::runtime::shape;
+use candle_core::{Result, Shape, Tensor};
+use rules::{CellRule, Elman, Gru, Lstm, SLstm};
+
+/// One step of a recurrent network, given the pre-activations W u_t + b and U y_{t-1} of its gates.
+pub enum RecurrentCell {
+    /// y_t = tanh(z).
+    Elman,
+    /// y_t = n + z ⊙ (y_{t-1} - n) with n = tanh(W_n u_t + r ⊙ (U_n y_{t-1} + c)); gates r, z, n.
+    Gru {
+        /// c `(d)`.
+        bias: Tensor,
+    },
+    /// x_t = f ⊙ x_{t-1} + i ⊙ tanh(z), y_t = o ⊙ tanh(x_t); gates z, f, i, o.
+    Lstm,
+    /// c_t = f c_{t-1} + i tanh(z), n_t = f n_{t-1} + i, y_t = o c_t / n_t, with an exponential gate i; c and n are
+    /// divided by e^m, where m is the largest exponent so far. Gates z, f, i, o.
+    SLstm,
+}
+
+impl RecurrentCell {
+    /// Number of gates.
+    pub fn gates(&self) -> usize {
+        match self {
+            Self::Elman => Elman::GATES,
+            Self::Gru { .. } => Gru::GATES,
+            Self::Lstm => Lstm::GATES,
+            Self::SLstm => SLstm::GATES,
+        }
+    }
+
+    /// Initial values of the state tensors, the first of which is y.
+    pub fn initial(&self) -> &'static [f64] {
+        match self {
+            Self::Elman => Elman::INITIAL,
+            Self::Gru { .. } => Gru::INITIAL,
+            Self::Lstm => Lstm::INITIAL,
+            Self::SLstm => SLstm::INITIAL,
+        }
+    }
+
+    /// The next state for `wu` = W u_t + b and `uy` = U y_{t-1}, `(batch, gates · d)` each, and the state, tensors
+    /// `(batch, d)` as in [`Self::initial`].
+    pub fn step(&self, wu: &Tensor, uy: &Tensor, state: &[Tensor]) -> Result<Vec<Tensor>> {
+        reference::step(self, wu, uy, state)
+    }
+}
+
+/// The outputs y of all steps, (B, L, d), from the initial state.
+///
+/// `wu`: W u + b of all gates, (B, L, gates · d); `u`: U of all gates, one below another, (gates · d, d).
+pub fn recurrent(wu: &Tensor, u: &Tensor, cell: &RecurrentCell) -> Result<Tensor> {
+    let sizes = Sizes::check(wu, u, cell)?;
+    if !runs_on(wu) {
+        return reference::recurrent(wu, u, cell);
+    }
+    match cell {
+        RecurrentCell::Elman => apply_one(Recurrent(sizes, Elman), &[wu, u]),
+        RecurrentCell::Gru { bias } => apply_one(Recurrent(sizes, Gru), &[wu, u, bias]),
+        RecurrentCell::Lstm => apply_one(Recurrent(sizes, Lstm), &[wu, u]),
+        RecurrentCell::SLstm => apply_one(Recurrent(sizes, SLstm), &[wu, u]),
+    }
+}
+
+const OP: &str = "recurrent";
+
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    len: usize,
+    /// Width of the output, d.
+    width: usize,
+}
+
+impl Sizes {
+    fn check(wu: &Tensor, u: &Tensor, cell: &RecurrentCell) -> Result<Self> {
+        let [batch, len, _] = shape::dims(OP, ("wu", wu))?;
+        let [_, width] = shape::dims(OP, ("u", u))?;
+        let all = cell.gates() * width;
+        shape::parameter(OP, ("u", u), ("wu", wu), &[all, width])?;
+        shape::expect(OP, ("wu", wu), ("wu", wu), &[batch, len, all])?;
+        if let RecurrentCell::Gru { bias } = cell {
+            shape::parameter(OP, ("bias", bias), ("wu", wu), &[width])?;
+        }
+        Ok(Self { batch, len, width })
+    }
+}
+
+struct Recurrent<R>(Sizes, R);
+
+impl<R: CellRule> Op for Recurrent<R> {
+    const NAME: &'static str = OP;
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        let Sizes { batch, len, width } = self.0;
+        vec![(batch, len, width).into()]
+    }
+}
+
+#[cfg(test)]
+mod tests;
