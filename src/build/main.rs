@@ -1,9 +1,11 @@
 //! Build script: stores the git commit in the binary, so that every result can name its build.
 
+use std::path::Path;
 use std::process::Command;
 
 fn git(arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(arguments).output().ok()?;
+    // Without optional locks, `git status` leaves the index as it is.
+    let output = Command::new("git").env("GIT_OPTIONAL_LOCKS", "0").args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim().to_owned())
 }
@@ -15,10 +17,12 @@ fn emit_commit() {
         println!("cargo::rustc-env=DSF_GIT_COMMIT={commit}");
         println!("cargo::rustc-env=DSF_GIT_DIRTY={}", changed.is_some_and(|c| !c.is_empty()));
     }
-    for watched in ["HEAD", "index"] {
-        if let Some(path) = git(&["rev-parse", "--git-path", watched]) {
-            println!("cargo::rerun-if-changed={path}");
-        }
+    // The log of HEAD grows with every commit and checkout. The index, which does without it, changes with every
+    // `git status`, too.
+    let path = |of: &str| git(&["rev-parse", "--git-path", of]);
+    let log = path("logs/HEAD").filter(|path| Path::new(path).exists());
+    for watched in path("HEAD").into_iter().chain(log.or_else(|| path("index"))) {
+        println!("cargo::rerun-if-changed={watched}");
     }
     println!("cargo::rerun-if-changed=cuda");
     // Tests and their snapshots are no part of the program.
